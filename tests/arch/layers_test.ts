@@ -1,0 +1,144 @@
+// The one-way rule on the real module graph: see docs/architecture.md.
+import assert from "node:assert/strict";
+import { fromFileUrl, rankOf, ROOT, unitOf } from "./ranks.ts";
+
+interface Module {
+  readonly specifier: string;
+  readonly dependencies?: readonly Dependency[];
+}
+interface Dependency {
+  readonly specifier: string;
+  readonly isDynamic?: boolean;
+  readonly code?: { readonly specifier?: string };
+  readonly type?: { readonly specifier?: string };
+}
+interface Edge {
+  readonly from: string;
+  readonly to: string;
+  readonly specifier: string;
+  readonly dynamic: boolean;
+}
+
+async function graph(): Promise<{ files: string[]; edges: Edge[] }> {
+  const info = await new Deno.Command(Deno.execPath(), {
+    args: ["info", "--json", "main.ts"],
+    cwd: ROOT,
+    stderr: "null",
+  }).output();
+  assert.ok(info.success, "deno info of main.ts failed");
+  const modules: Module[] =
+    JSON.parse(new TextDecoder().decode(info.stdout)).modules;
+  const edges: Edge[] = [];
+  for (const { specifier, dependencies } of modules) {
+    const from = fromFileUrl(specifier);
+    if (from === undefined) continue;
+    for (const d of dependencies ?? []) {
+      const target = d.code?.specifier ?? d.type?.specifier ?? d.specifier;
+      const to = fromFileUrl(target) ?? target;
+      edges.push({
+        from,
+        to,
+        specifier: d.specifier,
+        dynamic: d.isDynamic ?? false,
+      });
+    }
+  }
+  const files = modules.flatMap((m) => fromFileUrl(m.specifier) ?? []);
+  return { files, edges };
+}
+
+async function sources(dir: string): Promise<string[]> {
+  const found: string[] = [];
+  for await (const entry of Deno.readDir(`${ROOT}${dir}`)) {
+    const path = `${dir}/${entry.name}`;
+    if (entry.isDirectory) found.push(...await sources(path));
+    else if (entry.name.endsWith(".ts")) found.push(path);
+  }
+  return found;
+}
+
+const { files, edges } = await graph();
+const local = edges.filter((e) => !/^(npm|node|jsr|https?):/.test(e.to));
+
+Deno.test("layers: every import points to a strictly lower rank", () => {
+  const wrong = local
+    .filter((e) => unitOf(e.from) !== unitOf(e.to))
+    .filter((e) => rankOf(e.to) >= rankOf(e.from))
+    .map((e) => `${e.from} imports ${e.to}`);
+  assert.deepEqual(wrong, []);
+});
+
+Deno.test("layers: outsiders enter a unit by its door", () => {
+  const door = /\/(mod|testing)\.ts$/;
+  const wrong = local
+    .filter((e) => unitOf(e.from) !== unitOf(e.to))
+    .filter((e) => !door.test(e.to))
+    .map((e) => `${e.from} imports ${e.to}`);
+  assert.deepEqual(wrong, []);
+});
+
+Deno.test("layers: main.ts reaches roles by dynamic import only", () => {
+  const fromMain = local.filter((e) =>
+    e.from === "main.ts" && e.to.startsWith("roles/")
+  );
+  assert.ok(fromMain.length > 0);
+  assert.deepEqual(fromMain.filter((e) => !e.dynamic), []);
+});
+
+Deno.test("layers: every role can be reached from main.ts", async () => {
+  const roles: string[] = [];
+  for await (const entry of Deno.readDir(`${ROOT}roles`)) {
+    roles.push(`roles/${entry.name}/mod.ts`);
+  }
+  assert.deepEqual(roles.filter((r) => !files.includes(r)), []);
+});
+
+Deno.test("layers: the graph holds every source file of lib and roles", async () => {
+  const all = [...await sources("lib"), ...await sources("roles")];
+  const dead = all.filter((f) =>
+    !/_test\.ts$|\/testing(\.ts|\/)|_bench\.ts$/.test(f) && !files.includes(f)
+  );
+  assert.deepEqual(dead, []);
+});
+
+Deno.test("layers: special imports stay in their rooms", async () => {
+  const rooms: readonly [RegExp, RegExp][] = [
+    [/\bDeno\.dlopen\b/, /^lib\/linux\//],
+    [/from "ip-num/, /^lib\/inet\//],
+    [/\bDeno\.createHttpClient\b/, /^lib\/(kube|grpc)\//],
+    [/[^.\w]fetch\(/, /^lib\/(kube|grpc)\//],
+  ];
+  const wrong: string[] = [];
+  for (const file of [...await sources("lib"), ...await sources("roles")]) {
+    if (file.endsWith("_test.ts")) continue;
+    const text = await Deno.readTextFile(`${ROOT}${file}`);
+    const code = text.replace(/\/\*[\s\S]*?\*\/|\/\/.*$/gm, "");
+    for (const [what, room] of rooms) {
+      if (what.test(code) && !room.test(file)) wrong.push(`${file}: ${what}`);
+    }
+  }
+  assert.deepEqual(wrong, []);
+});
+
+Deno.test("layers: the CNI plugin and what it reaches load no package", () => {
+  const reached = new Set(["roles/coil/mod.ts"]);
+  for (const file of reached) {
+    for (const e of edges.filter((e) => e.from === file && !e.dynamic)) {
+      assert.ok(!e.to.startsWith("npm:"), `${file} imports ${e.to}`);
+      reached.add(e.to);
+    }
+  }
+  assert.ok(reached.size > 3);
+});
+
+Deno.test("layers: ground and protocols know no word of Coil", async () => {
+  const words =
+    /\b(AddressBlock|AddressPool|BlockRequest|coild|egress(es)?)\b/i;
+  const wrong: string[] = [];
+  for (const file of await sources("lib")) {
+    if (rankOf(file) > 2 || file.endsWith("_test.ts")) continue;
+    const text = await Deno.readTextFile(`${ROOT}${file}`);
+    if (words.test(text)) wrong.push(`${file}: ${words.exec(text)?.[0]}`);
+  }
+  assert.deepEqual(wrong, []);
+});
