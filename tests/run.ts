@@ -1,0 +1,181 @@
+// Runs test suites and ends with the line "N passed, N failed".
+//
+//   deno task test [SUITE...] [--filter TEXT] [--allow-skips] [-- DENO_TEST_ARGS]
+import { preparePackages } from "./lab/packages.ts";
+import { countJunit, type Counts, ZERO } from "./junit.ts";
+
+interface Suite {
+  readonly name: string;
+  readonly about: string;
+  readonly paths: readonly string[];
+  /** Debian packages, each with a command or file that proves it. */
+  readonly packages: Readonly<Record<string, string>>;
+  readonly root: boolean;
+  readonly args: readonly string[];
+}
+
+const NET = { iproute2: "ip", "util-linux": "nsenter", procps: "sysctl" };
+const BUILD = { gcc: "gcc", "libc6-dev": "/usr/include/stdlib.h" };
+const PING = { "iputils-ping": "ping" };
+
+const SUITES: readonly Suite[] = [
+  {
+    name: "static",
+    about: "format, lint and types",
+    paths: [],
+    packages: {},
+    root: false,
+    args: [],
+  },
+  {
+    name: "unit",
+    about: "pure logic and the layers rule",
+    paths: ["lib", "roles", "deploy", "tests/arch"],
+    packages: {},
+    root: false,
+    args: ["--parallel"],
+  },
+  {
+    name: "executable",
+    about: "the one compiled file, called by every role's name",
+    paths: ["tests/executable"],
+    packages: { ...BUILD, ...NET },
+    root: true,
+    args: [],
+  },
+  {
+    name: "netns",
+    about: "the real kernel in fresh network namespaces",
+    paths: ["tests/netns"],
+    packages: { ...NET, ...PING },
+    root: true,
+    args: [],
+  },
+  {
+    name: "apiserver",
+    about: "real etcd and kube-apiserver, nodes as namespaces",
+    paths: ["tests/apiserver"],
+    packages: { ...NET, ...PING, ...BUILD, openssl: "openssl", curl: "curl" },
+    root: true,
+    args: [],
+  },
+];
+
+const say = (text: string) =>
+  Deno.stdout.writeSync(new TextEncoder().encode(`${text}\n`));
+
+/** Command line: names of suites, and what goes on to `deno test`. */
+function parse(args: readonly string[]) {
+  const own = args.includes("--") ? args.slice(0, args.indexOf("--")) : args;
+  const extra = args.includes("--") ? args.slice(args.indexOf("--") + 1) : [];
+  const names: string[] = [];
+  let allowSkips = false;
+  for (let i = 0; i < own.length; i++) {
+    const arg = own[i] ?? "";
+    if (arg === "--allow-skips") allowSkips = true;
+    else if (arg === "--filter") extra.push("--filter", own[++i] ?? "");
+    else if (SUITES.some((s) => s.name === arg)) names.push(arg);
+    else usage(arg);
+  }
+  const suites = SUITES.filter((s) =>
+    names.length === 0 || names.includes(s.name)
+  );
+  return { suites, extra, allowSkips };
+}
+
+function usage(arg: string): never {
+  const help = arg === "--help" || arg === "-h";
+  if (!help) say(`Cannot run suite "${arg}": there is none of that name`);
+  say("usage: deno task test [SUITE...] [--filter TEXT] [--allow-skips]");
+  for (const { name, about } of SUITES) say(`  ${name.padEnd(12)}${about}`);
+  Deno.exit(help ? 0 : 2);
+}
+
+async function succeeds(args: readonly string[]): Promise<boolean> {
+  const { success } = await new Deno.Command(Deno.execPath(), {
+    args: [...args],
+    stdout: "inherit",
+    stderr: "inherit",
+  }).spawn().status;
+  return success;
+}
+
+async function runStatic(): Promise<Counts> {
+  let [passed, failed] = [0, 0];
+  for (const check of ["fmt:check", "lint", "check"]) {
+    if (await succeeds(["task", "--quiet", check])) passed++;
+    else failed++;
+  }
+  return { passed, failed, skipped: [] };
+}
+
+async function runDenoTest(
+  suite: Suite,
+  extra: readonly string[],
+): Promise<Counts> {
+  const junit = await Deno.makeTempFile({ suffix: ".xml" });
+  try {
+    const success = await succeeds([
+      "test",
+      "-A",
+      "--no-check",
+      "--unstable-lazy-dynamic-imports",
+      `--junit-path=${junit}`,
+      ...suite.args,
+      ...extra,
+      ...await existing(suite.paths),
+    ]);
+    const counts = countJunit(await Deno.readTextFile(junit));
+    // A file that does not load leaves no test case behind.
+    const lost = !success && counts.failed === 0 ? 1 : 0;
+    return { ...counts, failed: counts.failed + lost };
+  } finally {
+    await Deno.remove(junit);
+  }
+}
+
+async function existing(paths: readonly string[]): Promise<string[]> {
+  const found: string[] = [];
+  for (const path of paths) {
+    if (await Deno.stat(path).catch(() => undefined)) found.push(path);
+  }
+  return found;
+}
+
+async function runSuite(
+  suite: Suite,
+  extra: readonly string[],
+): Promise<Counts> {
+  if (suite.name === "static") return await runStatic();
+  if (suite.root && Deno.uid() !== 0) {
+    say(`suite ${suite.name} needs root: run it with sudo`);
+    return { ...ZERO, skipped: [`all of ${suite.name}: not root`] };
+  }
+  await preparePackages(suite.packages, say);
+  return await runDenoTest(suite, extra);
+}
+
+const { suites, extra, allowSkips } = parse(Deno.args);
+const total = { passed: 0, failed: 0, skipped: [] as string[] };
+const lines: string[] = [];
+for (const suite of suites) {
+  say(`\n=== ${suite.name}: ${suite.about}`);
+  const started = performance.now();
+  const { passed, failed, skipped } = await runSuite(suite, extra);
+  const seconds = Math.round((performance.now() - started) / 1000);
+  lines.push(
+    `${
+      suite.name.padEnd(12)
+    }${passed} passed, ${failed} failed, ${skipped.length} skipped (${seconds} s)`,
+  );
+  total.passed += passed;
+  total.failed += failed;
+  total.skipped.push(...skipped);
+}
+say("");
+for (const line of lines) say(line);
+for (const name of total.skipped) say(`skipped: ${name}`);
+// A skip is a test that did not run: it fails unless it was asked for.
+const failed = total.failed + (allowSkips ? 0 : total.skipped.length);
+say(`${total.passed} passed, ${failed} failed`);
+Deno.exit(failed === 0 && total.passed > 0 ? 0 : 1);
