@@ -1,0 +1,15 @@
+/**
+ * Addresses and prefixes of both IP families: strict parsing, canonical text, arithmetic.
+ *
+ * @module
+ */
+export { Address } from "./address.ts";
+export {
+  bitsOf,
+  type DualStack,
+  FAMILIES,
+  type Family,
+  mapDualStack,
+  valuesOf,
+} from "./family.ts";
+export { Prefix } from "./prefix.ts";
