@@ -17,7 +17,7 @@ export class Prefix {
   }
 
   /**
-   * Parses CIDR text. Host bits are masked off, as Kubernetes and Coil's pools expect; "/08" is refused.
+   * Parses CIDR text. Host bits are masked off, as in Kubernetes; "/08" is refused.
    *
    * @throws {SyntaxError} when the text is not a prefix
    */

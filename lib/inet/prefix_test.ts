@@ -111,7 +111,7 @@ Deno.test("Prefix.subnet() parts lie within, apart, and in order", () => {
   );
 });
 
-Deno.test("Prefix.subnet() cuts as Coil's blocks are cut", () => {
+Deno.test("Prefix.subnet() cuts into equal parts", () => {
   assert.equal(
     Prefix.parse("10.2.0.0/24").subnet(30, 3n).toString(),
     "10.2.0.12/30",

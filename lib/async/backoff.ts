@@ -1,0 +1,81 @@
+import { sleep, type WaitOptions } from "./sleep.ts";
+
+/** Options of {@linkcode Backoff}. */
+export interface BackoffOptions {
+  /** The first delay. */
+  readonly initialMs: number;
+  /** No delay, jitter included, is longer. */
+  readonly maxMs: number;
+  /** How much longer each delay is than the one before. Default 2. */
+  readonly factor?: number;
+  /** Which part of each delay is random, 0 to 1. Default 0.5: between half and all of it. */
+  readonly jitter?: number;
+  /** A number from 0 to below 1. Default `Math.random`. */
+  readonly random?: () => number;
+}
+
+/** Computes delays that grow exponentially up to a limit, with jitter. */
+export class Backoff {
+  readonly #initialMs: number;
+  readonly #maxMs: number;
+  readonly #factor: number;
+  readonly #jitter: number;
+  readonly #random: () => number;
+  #baseMs: number;
+
+  constructor(options: BackoffOptions) {
+    this.#initialMs = options.initialMs;
+    this.#maxMs = options.maxMs;
+    this.#factor = options.factor ?? 2;
+    this.#jitter = options.jitter ?? 0.5;
+    this.#random = options.random ?? Math.random;
+    this.#baseMs = options.initialMs;
+  }
+
+  /** Returns the next delay. */
+  nextMs(): number {
+    const baseMs = Math.min(this.#baseMs, this.#maxMs);
+    this.#baseMs = Math.min(baseMs * this.#factor, this.#maxMs);
+    return baseMs * (1 - this.#jitter * this.#random());
+  }
+
+  /** Starts again with the first delay. */
+  reset(): void {
+    this.#baseMs = this.#initialMs;
+  }
+}
+
+/** Options of {@linkcode retry}. */
+export interface RetryOptions extends WaitOptions {
+  /** Gives the delays. Default: 100 ms doubling up to 10 s. */
+  readonly backoff?: Backoff;
+  /** Whether another attempt may help. Default: always. */
+  readonly shouldRetry?: (error: unknown, attempt: number) => boolean;
+  /** The most attempts to make. Default: no limit. */
+  readonly maxAttempts?: number;
+}
+
+/**
+ * Calls `fn` until it succeeds, and rethrows its last error when it may not be tried again.
+ *
+ * `fn` gets the number of the attempt, from 1.
+ */
+export async function retry<T>(
+  fn: (attempt: number) => Promise<T>,
+  options: RetryOptions = {},
+): Promise<T> {
+  const backoff = options.backoff ??
+    new Backoff({ initialMs: 100, maxMs: 10_000 });
+  const maxAttempts = options.maxAttempts ?? Infinity;
+  for (let attempt = 1;; attempt++) {
+    options.signal?.throwIfAborted();
+    try {
+      return await fn(attempt);
+    } catch (error) {
+      const again = attempt < maxAttempts && !options.signal?.aborted &&
+        (options.shouldRetry?.(error, attempt) ?? true);
+      if (!again) throw error;
+    }
+    await sleep(backoff.nextMs(), options);
+  }
+}

@@ -1,0 +1,50 @@
+import { abortable, sleep } from "./sleep.ts";
+
+/** Options of {@linkcode CoalescedRunner}. */
+export interface CoalescedRunnerOptions {
+  /** The least time from the end of one run to the start of the next. Default 0. */
+  readonly minIntervalMs?: number;
+}
+
+/**
+ * Runs one function whenever it is triggered, never twice at once: triggers that come before or during a run lead
+ * to exactly one run after it.
+ */
+export class CoalescedRunner {
+  readonly #fn: (signal: AbortSignal) => Promise<void>;
+  readonly #minIntervalMs: number;
+  #next: PromiseWithResolvers<void> = Promise.withResolvers();
+
+  constructor(
+    fn: (signal: AbortSignal) => Promise<void>,
+    options: CoalescedRunnerOptions = {},
+  ) {
+    this.#fn = fn;
+    this.#minIntervalMs = options.minIntervalMs ?? 0;
+  }
+
+  /** Asks for a run that starts after this call. */
+  trigger(): void {
+    this.#next.resolve();
+  }
+
+  /** Serves triggers until the signal aborts, then returns. An error of the function ends it and is rethrown. */
+  async run(signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      try {
+        await abortable(this.#next.promise, signal);
+      } catch (error) {
+        if (signal.aborted) return;
+        throw error;
+      }
+      this.#next = Promise.withResolvers();
+      await this.#fn(signal);
+      if (this.#minIntervalMs > 0) {
+        await sleep(this.#minIntervalMs, { signal }).catch(ignoreAbort);
+      }
+    }
+  }
+}
+
+/** The loop's own condition ends it; the sleep rejects for no other reason. */
+function ignoreAbort(): void {}

@@ -1,0 +1,26 @@
+/**
+ * Locks, task groups, retries and waits, all cancelled by an `AbortSignal`.
+ *
+ * @module
+ */
+export {
+  Backoff,
+  type BackoffOptions,
+  retry,
+  type RetryOptions,
+} from "./backoff.ts";
+export {
+  CoalescedRunner,
+  type CoalescedRunnerOptions,
+} from "./coalesced_runner.ts";
+export { Gate } from "./gate.ts";
+export { KeyedMutex, Mutex } from "./mutex.ts";
+export { SingleFlight } from "./single_flight.ts";
+export {
+  abortable,
+  sleep,
+  untilAborted,
+  type WaitOptions,
+  withTimeout,
+} from "./sleep.ts";
+export { TaskGroup } from "./task_group.ts";

@@ -1,0 +1,82 @@
+import type { WaitOptions } from "./sleep.ts";
+
+/**
+ * Owns concurrent tasks: the first failure aborts the others, and {@linkcode TaskGroup.wait} rethrows it.
+ *
+ * The only place where a task is started without being awaited on the spot. A task that ends without an error leaves
+ * the others running.
+ */
+export class TaskGroup implements AsyncDisposable {
+  readonly #controller = new AbortController();
+  readonly #running = new Map<Promise<void>, string>();
+  readonly #detach: () => void;
+  #failure: { readonly error: unknown } | undefined;
+
+  constructor(options: WaitOptions = {}) {
+    const outer = options.signal;
+    const onAbort = () => this.#controller.abort(outer?.reason);
+    this.#detach = () => outer?.removeEventListener("abort", onAbort);
+    if (outer?.aborted) onAbort();
+    else outer?.addEventListener("abort", onAbort, { once: true });
+  }
+
+  /** The signal that each task gets. */
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  /** The names of the tasks that have not ended. */
+  get running(): string[] {
+    return [...this.#running.values()];
+  }
+
+  /**
+   * Starts a task under a name, which says in reports what has not ended.
+   *
+   * An error that comes after the abort is taken as the way a task stops, not as a failure.
+   */
+  run(name: string, task: (signal: AbortSignal) => Promise<void>): void {
+    const promise = this.#guard(task);
+    this.#running.set(promise, name);
+  }
+
+  async #guard(task: (signal: AbortSignal) => Promise<void>): Promise<void> {
+    // One turn later, so that run() never throws and the task is on record before it starts.
+    await Promise.resolve();
+    try {
+      if (!this.signal.aborted) await task(this.signal);
+    } catch (error) {
+      if (!this.signal.aborted) {
+        this.#failure = { error };
+        this.#controller.abort(error);
+      }
+    }
+  }
+
+  /** Tells every task to end. */
+  abort(reason?: unknown): void {
+    this.#controller.abort(reason);
+  }
+
+  /** Waits until every task has ended, also those started meanwhile. Rethrows the first failure. */
+  async wait(): Promise<void> {
+    await this.#drain();
+    if (this.#failure !== undefined) throw this.#failure.error;
+  }
+
+  async #drain(): Promise<void> {
+    for (;;) {
+      const [next] = this.#running.keys();
+      if (next === undefined) break;
+      await next;
+      this.#running.delete(next);
+    }
+    this.#detach();
+  }
+
+  /** Aborts the tasks and waits for them. Never throws. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.abort();
+    await this.#drain();
+  }
+}
