@@ -1,5 +1,10 @@
 import type { WaitOptions } from "./sleep.ts";
 
+interface RunningTask {
+  readonly name: string;
+  readonly ended: Promise<void>;
+}
+
 /**
  * Owns concurrent tasks: the first failure aborts the others, and {@linkcode TaskGroup.wait} rethrows it.
  *
@@ -8,7 +13,7 @@ import type { WaitOptions } from "./sleep.ts";
  */
 export class TaskGroup implements AsyncDisposable {
   readonly #controller = new AbortController();
-  readonly #running = new Map<Promise<void>, string>();
+  readonly #running = new Map<symbol, RunningTask>();
   readonly #detach: () => void;
   #failure: { readonly error: unknown } | undefined;
 
@@ -27,7 +32,7 @@ export class TaskGroup implements AsyncDisposable {
 
   /** The names of the tasks that have not ended. */
   get running(): string[] {
-    return [...this.#running.values()];
+    return [...this.#running.values()].map((task) => task.name);
   }
 
   /**
@@ -36,8 +41,9 @@ export class TaskGroup implements AsyncDisposable {
    * An error that comes after the abort is taken as the way a task stops, not as a failure.
    */
   run(name: string, task: (signal: AbortSignal) => Promise<void>): void {
-    const promise = this.#guard(task);
-    this.#running.set(promise, name);
+    const id = Symbol(name);
+    const ended = this.#guard(task).finally(() => this.#running.delete(id));
+    this.#running.set(id, { name, ended });
   }
 
   async #guard(task: (signal: AbortSignal) => Promise<void>): Promise<void> {
@@ -66,10 +72,9 @@ export class TaskGroup implements AsyncDisposable {
 
   async #drain(): Promise<void> {
     for (;;) {
-      const [next] = this.#running.keys();
-      if (next === undefined) break;
-      await next;
-      this.#running.delete(next);
+      const [task] = this.#running.values();
+      if (task === undefined) break;
+      await task.ended;
     }
     this.#detach();
   }
