@@ -1,0 +1,56 @@
+import { CniError, ErrorCode } from "./errors.ts";
+
+/** What JSON.parse() gives for an object. */
+export type JsonObject = { readonly [key: string]: unknown };
+
+/** An error about JSON that does not have the shape of the specification. */
+export function malformed(what: string, expected: string): CniError {
+  return new CniError(`invalid ${what}: must be ${expected}`, {
+    code: ErrorCode.DECODING_FAILURE,
+  });
+}
+
+/** @throws {CniError} unless `value` is a JSON object */
+export function parseObject(value: unknown, what: string): JsonObject {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) {
+    throw malformed(what, "an object");
+  }
+  return value as JsonObject;
+}
+
+/** The items of a JSON array; none when it is absent or null. */
+export function parseList<T>(
+  value: unknown,
+  what: string,
+  parse: (item: unknown, what: string) => T,
+): T[] {
+  if (value === undefined || value === null) return [];
+  if (!Array.isArray(value)) throw malformed(what, "an array");
+  return value.map((item, i) => parse(item, `${what}[${i}]`));
+}
+
+/** A string; undefined when it is absent, null or empty, as Go has it. */
+export function parseText(value: unknown, what: string): string | undefined {
+  if (value === undefined || value === null || value === "") return undefined;
+  if (typeof value !== "string") throw malformed(what, "a string");
+  return value;
+}
+
+/** A string that must be there. */
+export function parseRequiredText(value: unknown, what: string): string {
+  const text = parseText(value, what);
+  if (text === undefined) throw malformed(what, "a non-empty string");
+  return text;
+}
+
+/** A whole number; undefined when it is absent or null. */
+export function parseInteger(
+  value: unknown,
+  what: string,
+): number | undefined {
+  if (value === undefined || value === null) return undefined;
+  if (typeof value !== "number" || !Number.isSafeInteger(value)) {
+    throw malformed(what, "a whole number");
+  }
+  return value;
+}
