@@ -1,0 +1,173 @@
+import {
+  FINALIZER,
+  GROUP_VERSION,
+  NODE_LABEL,
+  POOL_LABEL,
+  REQUEST_LABEL,
+  RESERVED_LABEL,
+} from "../names/mod.ts";
+import {
+  type DualStack,
+  FAMILIES,
+  mapDualStack,
+  Prefix,
+  valuesOf,
+} from "../inet/mod.ts";
+import type { ObjectMeta } from "./meta.ts";
+import { blockPrefixes, type Pool } from "./pool.ts";
+
+/** A block of addresses that one node holds, cluster scoped; it has no spec. */
+export interface AddressBlock {
+  readonly apiVersion: typeof GROUP_VERSION;
+  readonly kind: "AddressBlock";
+  readonly metadata: ObjectMeta;
+  /** Position of the block in its pool, from 0. */
+  readonly index: number;
+  readonly ipv4?: string;
+  readonly ipv6?: string;
+}
+
+/** What an {@linkcode AddressBlock} says, parsed. */
+export interface Block {
+  readonly name: string;
+  readonly uid: string;
+  readonly resourceVersion: string;
+  readonly pool: string;
+  readonly node: string;
+  /** UID of the BlockRequest the block answers; absent on blocks taken over from Coil v1. */
+  readonly request?: string;
+  readonly index: number;
+  readonly prefixes: DualStack<Prefix>;
+  /** Whether the block was taken over from Coil v1: nothing is handed out of it. */
+  readonly reserved: boolean;
+  /** Whether the block has a deletion timestamp. */
+  readonly deleting: boolean;
+  /** Whether Coil's finalizer is on the block. */
+  readonly finalized: boolean;
+}
+
+/**
+ * Parses an AddressBlock.
+ *
+ * @throws {SyntaxError} when a CIDR or a label is missing or malformed, or
+ * the two families have different sizes. The message names the block.
+ */
+export function blockOf(object: AddressBlock): Block {
+  const { metadata } = object;
+  const name = metadata.name ?? "";
+  const labels = metadata.labels ?? {};
+  const prefixes = parsePrefixes(name, object);
+  return {
+    name,
+    uid: metadata.uid ?? "",
+    resourceVersion: metadata.resourceVersion ?? "",
+    pool: requireLabel(object, POOL_LABEL),
+    node: requireLabel(object, NODE_LABEL),
+    ...optional("request", labels[REQUEST_LABEL]),
+    index: object.index,
+    prefixes,
+    reserved: labels[RESERVED_LABEL] === "true",
+    deleting: metadata.deletionTimestamp !== undefined,
+    finalized: metadata.finalizers?.includes(FINALIZER) ?? false,
+  };
+}
+
+/** Parses an AddressBlock, or returns undefined where {@linkcode blockOf} throws. */
+export function tryBlockOf(object: AddressBlock): Block | undefined {
+  try {
+    return blockOf(object);
+  } catch (error) {
+    if (error instanceof SyntaxError) return undefined;
+    throw error;
+  }
+}
+
+/** Name of the AddressBlock with an index of a pool. */
+export function addressBlockName(pool: string, index: number): string {
+  return `${pool}-${index}`;
+}
+
+/**
+ * Returns the AddressBlock to create for an index of a pool, or undefined
+ * when the pool has no such index.
+ */
+export function newAddressBlock(
+  pool: Pool,
+  options: {
+    readonly index: number;
+    readonly node: string;
+    readonly requestUid: string;
+  },
+): AddressBlock | undefined {
+  const prefixes = blockPrefixes(pool, options.index);
+  if (prefixes === undefined) return undefined;
+  return {
+    apiVersion: GROUP_VERSION,
+    kind: "AddressBlock",
+    metadata: {
+      name: addressBlockName(pool.name, options.index),
+      labels: {
+        [POOL_LABEL]: pool.name,
+        [NODE_LABEL]: options.node,
+        [REQUEST_LABEL]: options.requestUid,
+      },
+      finalizers: [FINALIZER],
+      // The Node is no owner: the garbage collector waits for all owners to
+      // vanish, and a pool outlives its nodes.
+      ownerReferences: [{
+        apiVersion: GROUP_VERSION,
+        kind: "AddressPool",
+        name: pool.name,
+        uid: pool.uid,
+        controller: true,
+        blockOwnerDeletion: true,
+      }],
+    },
+    index: options.index,
+    ...mapDualStack(prefixes, (prefix) => prefix.toString()),
+  };
+}
+
+function parsePrefixes(name: string, object: AddressBlock): DualStack<Prefix> {
+  const prefixes: { ipv4?: Prefix; ipv6?: Prefix } = {};
+  for (const family of FAMILIES) {
+    const text = object[family];
+    if (text === undefined || text === "") continue;
+    const prefix = Prefix.tryParse(text);
+    if (prefix?.family !== family) {
+      throw new SyntaxError(
+        `Cannot read AddressBlock "${name}": ${family} is "${text}"`,
+      );
+    }
+    prefixes[family] = prefix;
+  }
+  const [first, second] = valuesOf(prefixes);
+  if (first === undefined) {
+    throw new SyntaxError(
+      `Cannot read AddressBlock "${name}": it has neither ipv4 nor ipv6`,
+    );
+  }
+  if (second !== undefined && second.hostBits !== first.hostBits) {
+    throw new SyntaxError(
+      `Cannot read AddressBlock "${name}": "${first}" and "${second}" differ in size`,
+    );
+  }
+  return prefixes;
+}
+
+function requireLabel(object: AddressBlock, key: string): string {
+  const value = object.metadata.labels?.[key];
+  if (value !== undefined && value !== "") return value;
+  throw new SyntaxError(
+    `Cannot read AddressBlock "${object.metadata.name}": label "${key}" is missing`,
+  );
+}
+
+function optional<K extends string>(
+  key: K,
+  value: string | undefined,
+): { readonly [P in K]?: string } {
+  const result: { [P in K]?: string } = {};
+  if (value !== undefined) result[key] = value;
+  return result;
+}

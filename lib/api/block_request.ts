@@ -1,0 +1,168 @@
+import { createHash } from "node:crypto";
+import { GROUP_VERSION } from "../names/mod.ts";
+import type { ObjectMeta } from "./meta.ts";
+
+/** Desired state of a {@linkcode BlockRequest}. */
+export interface BlockRequestSpec {
+  readonly nodeName: string;
+  readonly poolName: string;
+}
+
+/** State of a BlockRequest; older than `metav1.Condition` and shaped differently. */
+export interface BlockRequestCondition {
+  readonly type: "Complete" | "Failed";
+  readonly status: "True" | "False" | "Unknown";
+  readonly reason?: string;
+  readonly message?: string;
+  /** RFC 3339 time. */
+  readonly lastProbeTime?: string;
+  /** RFC 3339 time. */
+  readonly lastTransitionTime?: string;
+}
+
+/** Observed state of a {@linkcode BlockRequest}, written by coil-controller. */
+export interface BlockRequestStatus {
+  readonly addressBlockName?: string;
+  readonly conditions?: readonly BlockRequestCondition[];
+}
+
+/** A node's wish for one more block of a pool, cluster scoped. */
+export interface BlockRequest {
+  readonly apiVersion: typeof GROUP_VERSION;
+  readonly kind: "BlockRequest";
+  readonly metadata: ObjectMeta;
+  readonly spec: BlockRequestSpec;
+  readonly status?: BlockRequestStatus;
+}
+
+/** What became of a BlockRequest. */
+export type BlockRequestResult =
+  | { readonly state: "pending" }
+  | { readonly state: "complete"; readonly block: string }
+  | {
+    readonly state: "failed";
+    readonly reason: string;
+    readonly message: string;
+  };
+
+/** Reason of `Complete=True` when the request got a block. */
+export const REASON_ALLOCATED = "allocated";
+
+/** Reason of `Failed=True` when the pool has no block left. */
+export const REASON_OUT_OF_BLOCKS = "out of blocks";
+
+/** Reason of `Failed=True` when there is no such pool. */
+export const REASON_POOL_NOT_FOUND = "pool not found";
+
+/**
+ * Evaluates the status of a BlockRequest: a failure wins over completion, and
+ * whoever reads only `Complete` as upstream's coild does, sees the failure too.
+ */
+export function blockRequestResult(
+  request: Pick<BlockRequest, "status">,
+): BlockRequestResult {
+  const conditions = request.status?.conditions ?? [];
+  const failed = conditions.find((c) =>
+    c.type === "Failed" && c.status === "True"
+  );
+  if (failed !== undefined) {
+    return {
+      state: "failed",
+      reason: failed.reason ?? "",
+      message: failed.message ?? "",
+    };
+  }
+  const block = request.status?.addressBlockName;
+  const complete = conditions.some((c) =>
+    c.type === "Complete" && c.status === "True"
+  );
+  if (!complete || block === undefined || block === "") {
+    return { state: "pending" };
+  }
+  return { state: "complete", block };
+}
+
+/**
+ * Name of the request of a node for a pool: there is at most one at a time.
+ * Of a name longer than the 253 characters that the API server accepts, the
+ * start is kept and a hash of the whole appended.
+ */
+export function blockRequestName(pool: string, node: string): string {
+  const name = `req-${pool}-${node}`;
+  if (name.length <= MAX_NAME_LENGTH) return name;
+  const digest = createHash("sha256").update(`${pool}/${node}`).digest("hex");
+  const start = name.slice(0, MAX_NAME_LENGTH - HASH_LENGTH - 1);
+  // A label of a DNS name must not end with a dot or a dash.
+  return `${start.replace(/[-.]+$/, "")}-${digest.slice(0, HASH_LENGTH)}`;
+}
+
+const MAX_NAME_LENGTH = 253;
+const HASH_LENGTH = 16;
+
+/** Returns the BlockRequest of a node, owned by the Node so that it vanishes with it. */
+export function newBlockRequest(
+  pool: string,
+  node: { readonly name: string; readonly uid: string },
+): BlockRequest {
+  return {
+    apiVersion: GROUP_VERSION,
+    kind: "BlockRequest",
+    metadata: {
+      name: blockRequestName(pool, node.name),
+      ownerReferences: [{
+        apiVersion: "v1",
+        kind: "Node",
+        name: node.name,
+        uid: node.uid,
+      }],
+    },
+    spec: { nodeName: node.name, poolName: pool },
+  };
+}
+
+/** Status of a request that got a block. */
+export function completedStatus(
+  block: string,
+  now: Date,
+): BlockRequestStatus {
+  const message = `allocated block ${block}`;
+  return {
+    addressBlockName: block,
+    conditions: [
+      condition("Complete", { reason: REASON_ALLOCATED, message, now }),
+    ],
+  };
+}
+
+/** Status of a request that got none. */
+export function failedStatus(
+  failure: { readonly reason: string; readonly message: string },
+  now: Date,
+): BlockRequestStatus {
+  const done = "completed with failure";
+  return {
+    conditions: [
+      condition("Complete", { reason: done, message: done, now }),
+      condition("Failed", { ...failure, now }),
+    ],
+  };
+}
+
+function condition(
+  type: BlockRequestCondition["type"],
+  { reason, message, now }: {
+    readonly reason: string;
+    readonly message: string;
+    readonly now: Date;
+  },
+): BlockRequestCondition {
+  const time = now.toISOString().replace(/\.\d+Z$/, "Z");
+  return {
+    type,
+    status: "True",
+    reason,
+    message,
+    lastProbeTime: time,
+    lastTransitionTime: time,
+  };
+}

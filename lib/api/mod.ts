@@ -1,0 +1,14 @@
+/**
+ * Coil's own Kubernetes resources: their types as on the wire, parsed forms,
+ * and the arithmetic of pools and blocks. Nothing here does I/O.
+ *
+ * @module
+ */
+export * from "./address_block.ts";
+export * from "./address_pool.ts";
+export * from "./block_request.ts";
+export * from "./egress.ts";
+export * from "./meta.ts";
+export * from "./pool.ts";
+export * from "./pool_status.ts";
+export * from "./resources.ts";

@@ -1,0 +1,178 @@
+import { DEFAULT_BLOCK_SIZE_BITS, FINALIZER } from "../names/mod.ts";
+import {
+  type DualStack,
+  FAMILIES,
+  mapDualStack,
+  Prefix,
+  valuesOf,
+} from "../inet/mod.ts";
+import type { AddressPool, SubnetSpec } from "./address_pool.ts";
+
+/** A subnet of a pool, parsed: one prefix, or one of each family with equally many addresses. */
+export type Subnet = DualStack<Prefix>;
+
+/** What an {@linkcode AddressPool} says, parsed. */
+export interface Pool {
+  readonly name: string;
+  readonly uid: string;
+  readonly generation: number;
+  /** A block has 2 to the power of this many addresses. */
+  readonly blockSizeBits: number;
+  readonly subnets: readonly Subnet[];
+  /** Whether the pool has a deletion timestamp. */
+  readonly deleting: boolean;
+  /** Whether Coil's finalizer is on the pool. */
+  readonly finalized: boolean;
+}
+
+/** The part of a {@linkcode Pool} that its blocks are computed from. */
+export type PoolLayout = Pick<Pool, "blockSizeBits" | "subnets">;
+
+/** A pool has no more blocks than indices fit the int32 of an AddressBlock. */
+export const MAX_BLOCKS: number = 2 ** 31;
+
+/**
+ * Parses an AddressPool.
+ *
+ * @throws {SyntaxError} when a subnet is malformed or smaller than a block.
+ * The API server refuses such pools, but one may be older than its rules.
+ */
+export function poolOf(object: AddressPool): Pool {
+  const { metadata, spec } = object;
+  const name = metadata.name ?? "";
+  const blockSizeBits = spec.blockSizeBits ?? DEFAULT_BLOCK_SIZE_BITS;
+  const subnets = spec.subnets.map((entry, index) => {
+    try {
+      return parseSubnet(entry, { blockSizeBits });
+    } catch (cause) {
+      if (!(cause instanceof SyntaxError)) throw cause;
+      throw new SyntaxError(
+        `Cannot read AddressPool "${name}": spec.subnets[${index}]: ${cause.message}`,
+        { cause },
+      );
+    }
+  });
+  return {
+    name,
+    uid: metadata.uid ?? "",
+    generation: metadata.generation ?? 0,
+    blockSizeBits,
+    subnets,
+    deleting: metadata.deletionTimestamp !== undefined,
+    finalized: metadata.finalizers?.includes(FINALIZER) ?? false,
+  };
+}
+
+/**
+ * Parses one entry of a pool's subnets. Host bits are allowed and cleared.
+ *
+ * @throws {SyntaxError} when neither family is there, a CIDR is malformed or
+ * of the wrong family, it is smaller than a block, or the families differ in
+ * size. The same rules are in `crds/`, where the API server applies them.
+ */
+export function parseSubnet(
+  entry: SubnetSpec,
+  options: { readonly blockSizeBits: number },
+): Subnet {
+  const subnet: { ipv4?: Prefix; ipv6?: Prefix } = {};
+  for (const family of FAMILIES) {
+    const text = entry[family];
+    if (text === undefined) continue;
+    const prefix = Prefix.tryParse(text);
+    if (prefix?.family !== family) {
+      throw new SyntaxError(`invalid ${family} subnet: "${text}"`);
+    }
+    if (prefix.hostBits < options.blockSizeBits) {
+      throw new SyntaxError(`too narrow subnet: "${text}"`);
+    }
+    subnet[family] = prefix;
+  }
+  const [first, second] = valuesOf(subnet);
+  if (first === undefined) {
+    throw new SyntaxError("invalid subnet: neither ipv4 nor ipv6 is given");
+  }
+  if (second !== undefined && second.hostBits !== first.hostBits) {
+    throw new SyntaxError("dual stack subnet must be the same size");
+  }
+  return subnet;
+}
+
+/** Tells which families a subnet has. */
+export function stackOf(
+  subnet: DualStack<unknown>,
+): "ipv4" | "ipv6" | "dual" | "none" {
+  if (subnet.ipv4 === undefined) {
+    return subnet.ipv6 === undefined ? "none" : "ipv6";
+  }
+  return subnet.ipv6 === undefined ? "ipv4" : "dual";
+}
+
+/** Whether two subnets have the same families and the same addresses. */
+export function subnetEquals(a: Subnet, b: Subnet): boolean {
+  return FAMILIES.every((family) => {
+    const left = a[family];
+    const right = b[family];
+    if (left === undefined || right === undefined) return left === right;
+    return left.equals(right);
+  });
+}
+
+/** How many blocks of 2^`blockSizeBits` addresses a subnet has. */
+export function subnetCapacity(subnet: Subnet, blockSizeBits: number): bigint {
+  const [prefix] = valuesOf(subnet);
+  if (prefix === undefined || prefix.hostBits < blockSizeBits) return 0n;
+  return 1n << BigInt(prefix.hostBits - blockSizeBits);
+}
+
+/** How many blocks can be carved from a pool: those of its subnets, at most {@linkcode MAX_BLOCKS}. */
+export function poolCapacity(pool: PoolLayout): number {
+  let blocks = 0n;
+  for (const subnet of pool.subnets) {
+    blocks += subnetCapacity(subnet, pool.blockSizeBits);
+  }
+  return blocks > BigInt(MAX_BLOCKS) ? MAX_BLOCKS : Number(blocks);
+}
+
+/**
+ * Returns the addresses of a block of a pool, walking its subnets in order,
+ * or undefined past the last one.
+ *
+ * @throws {RangeError} when the index is no integer or negative.
+ */
+export function blockPrefixes(
+  pool: PoolLayout,
+  index: number,
+): DualStack<Prefix> | undefined {
+  if (!Number.isSafeInteger(index) || index < 0) {
+    throw new RangeError(`Cannot locate block: index is ${index}`);
+  }
+  if (index >= MAX_BLOCKS) return undefined;
+  let rest = BigInt(index);
+  for (const subnet of pool.subnets) {
+    const blocks = subnetCapacity(subnet, pool.blockSizeBits);
+    if (rest < blocks) {
+      return subnetBlock(subnet, {
+        blockSizeBits: pool.blockSizeBits,
+        index: rest,
+      });
+    }
+    rest -= blocks;
+  }
+  return undefined;
+}
+
+/**
+ * Returns the block with an index counted from the start of a subnet. It does
+ * not check that the block lies inside the subnet.
+ */
+export function subnetBlock(
+  subnet: Subnet,
+  options: { readonly blockSizeBits: number; readonly index: bigint },
+): DualStack<Prefix> {
+  const offset = options.index << BigInt(options.blockSizeBits);
+  return mapDualStack(subnet, ({ address }) =>
+    Prefix.of(
+      address.offset(offset),
+      address.bits - options.blockSizeBits,
+    ));
+}

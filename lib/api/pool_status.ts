@@ -1,0 +1,215 @@
+import { FAMILIES, type Family } from "../inet/mod.ts";
+import type {
+  AddressCounts,
+  AddressPoolStatus,
+  BlockCounts,
+} from "./address_pool.ts";
+import type { Condition } from "./meta.ts";
+import {
+  MAX_BLOCKS,
+  type Pool,
+  poolCapacity,
+  stackOf,
+  subnetCapacity,
+} from "./pool.ts";
+
+/** `CapacityLow` is true when less than this share of a pool's blocks is free. */
+export const CAPACITY_LOW_PERCENT = 10;
+
+/** Condition of an AddressPool: a node that asks for a block gets one. */
+export const CONDITION_READY = "Ready";
+
+/** Condition of an AddressPool: few blocks are left. */
+export const CONDITION_CAPACITY_LOW = "CapacityLow";
+
+/**
+ * Computes the status of a pool from the indices of its existing blocks.
+ *
+ * A condition keeps the `lastTransitionTime` of the previous status as long
+ * as its `status` stays the same, so an unchanged pool gives an equal status.
+ */
+export function poolStatus(
+  pool: Pool,
+  options: {
+    /** Index of each existing block, reserved ones included, in any order. */
+    readonly allocated: Iterable<number>;
+    /** The status that the object has now. */
+    readonly previous?: AddressPoolStatus | undefined;
+    readonly now: Date;
+  },
+): AddressPoolStatus {
+  const tally = countBlocks(pool, options.allocated);
+  const blocks = tally.blocks;
+  const status: { ipv4?: AddressCounts; ipv6?: AddressCounts } = {};
+  for (const family of FAMILIES) {
+    const count = tally.families.get(family);
+    if (count !== undefined) status[family] = addressCounts(pool, count);
+  }
+  const conditions = [readyCondition(pool, blocks), lowCondition(blocks)];
+  return {
+    observedGeneration: pool.generation,
+    blocks,
+    ...status,
+    conditions: conditions.map((draft) =>
+      dated(draft, { ...options, generation: pool.generation })
+    ),
+  };
+}
+
+/**
+ * Status of a pool that cannot be read: no counts, and `Ready` says why.
+ */
+export function unreadablePoolStatus(
+  options: {
+    readonly message: string;
+    readonly generation: number;
+    readonly previous?: AddressPoolStatus | undefined;
+    readonly now: Date;
+  },
+): AddressPoolStatus {
+  const draft: Draft = {
+    type: CONDITION_READY,
+    status: "False",
+    reason: "InvalidSpec",
+    message: options.message,
+  };
+  return {
+    observedGeneration: options.generation,
+    conditions: [dated(draft, options)],
+  };
+}
+
+/** Whether two statuses say the same, so that no write is needed. */
+export function poolStatusEquals(
+  a: AddressPoolStatus | undefined,
+  b: AddressPoolStatus | undefined,
+): boolean {
+  return canonical(a) === canonical(b);
+}
+
+type Draft = Omit<Condition, "lastTransitionTime" | "observedGeneration">;
+
+interface Count {
+  total: number;
+  allocated: number;
+}
+
+/** Numbers of blocks with addresses of each family; pools older than the rule against it may mix. */
+function countBlocks(
+  pool: Pool,
+  allocated: Iterable<number>,
+): { blocks: BlockCounts; families: Map<Family, Count> } {
+  const segments = segmentsOf(pool);
+  const families = new Map<Family, Count>();
+  for (const { families: names, start, end } of segments) {
+    for (const family of names) {
+      const count = families.get(family) ?? { total: 0, allocated: 0 };
+      count.total += end - start;
+      families.set(family, count);
+    }
+  }
+  const total = poolCapacity(pool);
+  let used = 0;
+  for (const index of allocated) {
+    const segment = segments.find(({ end }) => index < end);
+    if (segment === undefined) continue;
+    used++;
+    for (const family of segment.families) {
+      const count = families.get(family);
+      if (count !== undefined) count.allocated++;
+    }
+  }
+  return {
+    blocks: { total, allocated: used, free: total - used },
+    families,
+  };
+}
+
+interface Segment {
+  readonly families: readonly Family[];
+  /** Index of the first block. */
+  readonly start: number;
+  /** Index after the last block. */
+  readonly end: number;
+}
+
+/** Block indices of each subnet; neighbours with the same families are one segment. */
+function segmentsOf(pool: Pool): Segment[] {
+  const segments: Segment[] = [];
+  let start = 0;
+  let previous = "";
+  for (const subnet of pool.subnets) {
+    const size = subnetCapacity(subnet, pool.blockSizeBits);
+    const room = MAX_BLOCKS - start;
+    const end = start + (size > BigInt(room) ? room : Number(size));
+    const last = segments.at(-1);
+    if (last !== undefined && previous === stackOf(subnet)) {
+      segments[segments.length - 1] = { ...last, end };
+    } else {
+      const families = FAMILIES.filter((f) => subnet[f] !== undefined);
+      segments.push({ families, start, end });
+    }
+    previous = stackOf(subnet);
+    start = end;
+  }
+  return segments;
+}
+
+function addressCounts(pool: Pool, count: Count): AddressCounts {
+  const addresses = (blocks: number): string =>
+    (BigInt(blocks) << BigInt(pool.blockSizeBits)).toString();
+  return {
+    total: addresses(count.total),
+    allocated: addresses(count.allocated),
+    free: addresses(count.total - count.allocated),
+  };
+}
+
+function readyCondition(pool: Pool, blocks: BlockCounts): Draft {
+  const type = CONDITION_READY;
+  if (pool.deleting) {
+    const message = blocks.allocated === 0
+      ? "The pool is being deleted"
+      : `The pool is being deleted: ${blocks.allocated} blocks are still in use`;
+    return { type, status: "False", reason: "Deleting", message };
+  }
+  if (blocks.free === 0) {
+    const message = `All ${blocks.total} blocks are in use: add a subnet`;
+    return { type, status: "False", reason: "Exhausted", message };
+  }
+  const message = `${blocks.free} of ${blocks.total} blocks are free`;
+  return { type, status: "True", reason: "BlocksAvailable", message };
+}
+
+function lowCondition(blocks: BlockCounts): Draft {
+  const type = CONDITION_CAPACITY_LOW;
+  const message = `${blocks.free} of ${blocks.total} blocks are free`;
+  if (blocks.free * 100 < blocks.total * CAPACITY_LOW_PERCENT) {
+    return { type, status: "True", reason: "FewBlocksFree", message };
+  }
+  return { type, status: "False", reason: "EnoughBlocksFree", message };
+}
+
+function dated(
+  draft: Draft,
+  { previous, now, generation }: {
+    readonly previous?: AddressPoolStatus | undefined;
+    readonly now: Date;
+    readonly generation: number;
+  },
+): Condition {
+  const before = previous?.conditions?.find((c) => c.type === draft.type);
+  const lastTransitionTime = before?.status === draft.status
+    ? before.lastTransitionTime
+    : now.toISOString().replace(/\.\d+Z$/, "Z");
+  return { ...draft, observedGeneration: generation, lastTransitionTime };
+}
+
+/** JSON with sorted keys: the API server returns fields in an order of its own. */
+function canonical(status: AddressPoolStatus | undefined): string {
+  return JSON.stringify(status ?? {}, (_key, value: unknown) => {
+    if (typeof value !== "object" || value === null) return value;
+    if (Array.isArray(value)) return value;
+    return Object.fromEntries(Object.entries(value).sort());
+  });
+}

@@ -1,0 +1,159 @@
+import assert from "node:assert/strict";
+import type { AddressPoolStatus, SubnetSpec } from "./address_pool.ts";
+import { type Pool, poolOf } from "./pool.ts";
+import {
+  poolStatus,
+  poolStatusEquals,
+  unreadablePoolStatus,
+} from "./pool_status.ts";
+
+const NOW = new Date("2026-01-02T03:04:05.678Z");
+const LATER = new Date("2026-01-02T04:00:00.000Z");
+
+function pool(
+  subnets: readonly SubnetSpec[],
+  options: { deleting?: boolean; bits?: number } = {},
+): Pool {
+  return poolOf({
+    apiVersion: "coil.cybozu.com/v2",
+    kind: "AddressPool",
+    metadata: {
+      name: "default",
+      generation: 7,
+      ...(options.deleting
+        ? { deletionTimestamp: "2026-01-01T00:00:00Z" }
+        : {}),
+    },
+    spec: { blockSizeBits: options.bits ?? 2, subnets },
+  });
+}
+
+function conditions(status: AddressPoolStatus): string[] {
+  return (status.conditions ?? []).map((c) =>
+    `${c.type}=${c.status} ${c.reason}: ${c.message}`
+  );
+}
+
+Deno.test("poolStatus() counts blocks and the addresses of both families", () => {
+  const dual = pool([{ ipv4: "10.2.0.0/24", ipv6: "fd02::/120" }]);
+  const status = poolStatus(dual, { allocated: [0, 5, 63], now: NOW });
+  assert.equal(status.observedGeneration, 7);
+  assert.deepEqual(status.blocks, { total: 64, allocated: 3, free: 61 });
+  const addresses = { total: "256", allocated: "12", free: "244" };
+  assert.deepEqual(status.ipv4, addresses);
+  assert.deepEqual(status.ipv6, addresses);
+  assert.deepEqual(conditions(status), [
+    "Ready=True BlocksAvailable: 61 of 64 blocks are free",
+    "CapacityLow=False EnoughBlocksFree: 61 of 64 blocks are free",
+  ]);
+});
+
+Deno.test("poolStatus() leaves out the family that the pool lacks", () => {
+  const status = poolStatus(pool([{ ipv6: "fd02::/120" }]), {
+    allocated: [],
+    now: NOW,
+  });
+  assert.equal(status.ipv4, undefined);
+  assert.equal(status.ipv6?.total, "256");
+});
+
+Deno.test("poolStatus() counts addresses beyond 64 bits exactly", () => {
+  const huge = pool([{ ipv6: "fd02::/16" }], { bits: 60 });
+  const status = poolStatus(huge, { allocated: [1], now: NOW });
+  assert.equal(status.blocks?.total, 2 ** 31);
+  assert.equal(status.ipv6?.total, (1n << 91n).toString());
+  assert.equal(status.ipv6?.allocated, (1n << 60n).toString());
+});
+
+Deno.test("poolStatus() of a pool that mixes families counts each family's own subnets", () => {
+  const mixed = pool([
+    { ipv4: "10.2.0.0/29" },
+    { ipv6: "fd02::/124" },
+    { ipv4: "10.3.0.0/29" },
+  ]);
+  const status = poolStatus(mixed, { allocated: [0, 2, 3, 6], now: NOW });
+  assert.deepEqual(status.blocks, { total: 8, allocated: 4, free: 4 });
+  assert.deepEqual(status.ipv4, { total: "16", allocated: "8", free: "8" });
+  assert.deepEqual(status.ipv6, { total: "16", allocated: "8", free: "8" });
+});
+
+Deno.test("poolStatus() ignores blocks with an index that the pool does not have", () => {
+  const status = poolStatus(pool([{ ipv4: "10.2.0.0/29" }]), {
+    allocated: [0, 2, 1000],
+    now: NOW,
+  });
+  assert.deepEqual(status.blocks, { total: 2, allocated: 1, free: 1 });
+});
+
+Deno.test("poolStatus() of an exhausted pool is not ready and says what to do", () => {
+  const status = poolStatus(pool([{ ipv4: "10.2.0.0/29" }]), {
+    allocated: [0, 1],
+    now: NOW,
+  });
+  assert.deepEqual(conditions(status), [
+    "Ready=False Exhausted: All 2 blocks are in use: add a subnet",
+    "CapacityLow=True FewBlocksFree: 0 of 2 blocks are free",
+  ]);
+});
+
+Deno.test("poolStatus() sets CapacityLow below a tenth of free blocks, not at it", () => {
+  const ten = pool([{ ipv4: "10.2.0.0/29" }, { ipv4: "10.3.0.0/27" }]);
+  const low = (allocated: number): string | undefined => {
+    const indices = Array.from({ length: allocated }, (_, i) => i);
+    const status = poolStatus(ten, { allocated: indices, now: NOW });
+    return status.conditions?.[1]?.status;
+  };
+  assert.equal(low(9), "False");
+  assert.equal(low(10), "True");
+});
+
+Deno.test("poolStatus() of a pool being deleted tells how many blocks hold it", () => {
+  const subnets = [{ ipv4: "10.2.0.0/29" }];
+  const status = poolStatus(pool(subnets, { deleting: true }), {
+    allocated: [1],
+    now: NOW,
+  });
+  assert.equal(
+    conditions(status)[0],
+    "Ready=False Deleting: The pool is being deleted: 1 blocks are still in use",
+  );
+});
+
+Deno.test("poolStatus() keeps the transition time until the condition changes", () => {
+  const small = pool([{ ipv4: "10.2.0.0/29" }]);
+  const first = poolStatus(small, { allocated: [], now: NOW });
+  const same = poolStatus(small, {
+    allocated: [],
+    previous: first,
+    now: LATER,
+  });
+  assert.ok(poolStatusEquals(first, same));
+  const full = poolStatus(small, {
+    allocated: [0, 1],
+    previous: same,
+    now: LATER,
+  });
+  assert.ok(!poolStatusEquals(same, full));
+  assert.equal(
+    full.conditions?.[0]?.lastTransitionTime,
+    "2026-01-02T04:00:00Z",
+  );
+});
+
+Deno.test("poolStatusEquals() does not depend on the order of fields", () => {
+  const a = { blocks: { total: 1, allocated: 0, free: 1 } };
+  const b = { blocks: { free: 1, allocated: 0, total: 1 } };
+  assert.ok(poolStatusEquals(a, b));
+  assert.ok(poolStatusEquals(undefined, {}));
+});
+
+Deno.test("unreadablePoolStatus() says why the pool is not ready", () => {
+  const status = unreadablePoolStatus({
+    message: "spec.subnets[0]: too narrow",
+    generation: 3,
+    now: NOW,
+  });
+  assert.deepEqual(conditions(status), [
+    "Ready=False InvalidSpec: spec.subnets[0]: too narrow",
+  ]);
+});

@@ -1,0 +1,42 @@
+import type { ResourceType } from "../kube/mod.ts";
+import { API_GROUP, API_VERSION } from "../names/mod.ts";
+import type { AddressBlock } from "./address_block.ts";
+import type { AddressPool } from "./address_pool.ts";
+import type { BlockRequest } from "./block_request.ts";
+import type { Egress } from "./egress.ts";
+
+/** Where the API server serves {@linkcode AddressPool}s. */
+export const ADDRESS_POOLS: ResourceType<AddressPool> = {
+  group: API_GROUP,
+  version: API_VERSION,
+  plural: "addresspools",
+  kind: "AddressPool",
+  namespaced: false,
+};
+
+/** Where the API server serves {@linkcode AddressBlock}s. */
+export const ADDRESS_BLOCKS: ResourceType<AddressBlock> = {
+  group: API_GROUP,
+  version: API_VERSION,
+  plural: "addressblocks",
+  kind: "AddressBlock",
+  namespaced: false,
+};
+
+/** Where the API server serves {@linkcode BlockRequest}s. */
+export const BLOCK_REQUESTS: ResourceType<BlockRequest> = {
+  group: API_GROUP,
+  version: API_VERSION,
+  plural: "blockrequests",
+  kind: "BlockRequest",
+  namespaced: false,
+};
+
+/** Where the API server serves {@linkcode Egress}es. */
+export const EGRESSES: ResourceType<Egress> = {
+  group: API_GROUP,
+  version: API_VERSION,
+  plural: "egresses",
+  kind: "Egress",
+  namespaced: true,
+};

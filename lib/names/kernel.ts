@@ -1,0 +1,50 @@
+/** Route table with one host route for each pod of the node. */
+export const POD_TABLE = 116;
+
+/** Priority of the rule that looks up {@linkcode POD_TABLE}. */
+export const POD_RULE_PRIORITY = 2000;
+
+/** Route table with one route for each block of the node, for routing daemons. */
+export const EXPORT_TABLE = 119;
+
+/** Protocol number on routes that coild makes. */
+export const COILD_PROTOCOL = 30;
+
+/** Protocol number on routes that coil-router makes in the main table. */
+export const ROUTER_PROTOCOL = 31;
+
+/** Route table of egress clients: destinations inside the cluster's own ranges. */
+export const EGRESS_NARROW_TABLE = 117;
+
+/** Route table of egress clients, all other destinations; and of egress gateways, the way back. */
+export const EGRESS_WIDE_TABLE = 118;
+
+/** Rule priority of egress clients: link-local destinations stay in the main table. */
+export const EGRESS_LINK_LOCAL_PRIORITY = 1800;
+
+/** Rule priority of egress clients: look up {@linkcode EGRESS_NARROW_TABLE}. */
+export const EGRESS_NARROW_PRIORITY = 1900;
+
+/** Rule priority of egress clients: first of those for private destinations. */
+export const EGRESS_PRIVATE_PRIORITY = 2000;
+
+/** Rule priority of egress clients: look up {@linkcode EGRESS_WIDE_TABLE}. */
+export const EGRESS_WIDE_PRIORITY = 2100;
+
+/** UDP port of Foo-over-UDP tunnels. */
+export const FOU_PORT = 5555;
+
+/** Start of the alias on the host end of a pod's veth pair: `COIL:<pool>:<container ID>:<ifname>`. */
+export const LINK_ALIAS_PREFIX = "COIL:";
+
+/** Start of the alias on a host veth that is cut off and waits for its deletion. */
+export const HUSK_ALIAS_PREFIX = "COIL-HUSK:";
+
+/** Default link group number of husks, so that one request deletes many. */
+export const HUSK_LINK_GROUP = 30116;
+
+/** Start of the name of the host end of a pod's veth pair; 8 hexadecimal digits follow. */
+export const HOST_VETH_PREFIX = "veth";
+
+/** IPv4 gateway of pods: every host veth carries it, with scope link. */
+export const LINK_LOCAL_GATEWAY = "169.254.1.1";

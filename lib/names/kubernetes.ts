@@ -1,0 +1,60 @@
+/** API group of every Coil resource. */
+export const API_GROUP = "coil.cybozu.com";
+
+/** Served and stored version of {@linkcode API_GROUP}. */
+export const API_VERSION = "v2";
+
+/** `apiVersion` of every Coil object. */
+export const GROUP_VERSION = "coil.cybozu.com/v2";
+
+/** Annotation on a Namespace that names the address pool of its pods. */
+export const POOL_ANNOTATION = "coil.cybozu.com/pool";
+
+/** Pool of namespaces without {@linkcode POOL_ANNOTATION}. */
+export const DEFAULT_POOL = "default";
+
+/**
+ * Prefix of the annotation on a Pod that makes it a client of Egresses: the
+ * rest of the key is the namespace of the Egresses, the value their names,
+ * separated by commas.
+ */
+export const EGRESS_ANNOTATION_PREFIX = "egress.coil.cybozu.com/";
+
+/** Label of an AddressBlock: the pool it was carved from. */
+export const POOL_LABEL = "coil.cybozu.com/pool";
+
+/** Label of an AddressBlock: the node that holds it. */
+export const NODE_LABEL = "coil.cybozu.com/node";
+
+/** Label of an AddressBlock: UID of the BlockRequest that it answers. */
+export const REQUEST_LABEL = "coil.cybozu.com/request";
+
+/** Label of an AddressBlock taken over from Coil v1: `"true"` when set. */
+export const RESERVED_LABEL = "coil.cybozu.com/reserved";
+
+/** Finalizer on AddressPools and AddressBlocks. */
+export const FINALIZER = "coil.cybozu.com";
+
+/** Label key that holds the application's name, {@linkcode APP_NAME}. */
+export const APP_NAME_LABEL = "app.kubernetes.io/name";
+
+/** Label key that holds the component, for example `coild`. */
+export const APP_COMPONENT_LABEL = "app.kubernetes.io/component";
+
+/** Label key that holds the name of the Egress an object was made for. */
+export const APP_INSTANCE_LABEL = "app.kubernetes.io/instance";
+
+/** Value of {@linkcode APP_NAME_LABEL} on everything of Coil's. */
+export const APP_NAME = "coil";
+
+/** Namespace that Coil's daemons run in and keep their leases in. */
+export const SYSTEM_NAMESPACE = "kube-system";
+
+/** Lease of the controller's address management. */
+export const IPAM_LEASE = "coil-ipam-leader";
+
+/** Lease of the controller's egress management. */
+export const EGRESS_LEASE = "coil-egress-leader";
+
+/** Default `spec.blockSizeBits` of an AddressPool: 32 addresses in a block. */
+export const DEFAULT_BLOCK_SIZE_BITS = 5;

@@ -1,0 +1,10 @@
+/**
+ * The names and numbers that Coil shares with the outside: API group, labels,
+ * annotations, route tables, ports. They are upstream Coil v2's, so that
+ * manifests, dashboards and routing daemons made for it keep working.
+ *
+ * @module
+ */
+export * from "./kernel.ts";
+export * from "./kubernetes.ts";
+export * from "./processes.ts";

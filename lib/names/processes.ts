@@ -1,0 +1,59 @@
+/** Environment variable: name of the node that a daemon runs on. */
+export const NODE_NAME_ENV = "COIL_NODE_NAME";
+
+/** Environment variable: namespace of the pod that a daemon runs in. */
+export const POD_NAMESPACE_ENV = "COIL_POD_NAMESPACE";
+
+/** Environment variable: name of the pod that a daemon runs in. */
+export const POD_NAME_ENV = "COIL_POD_NAME";
+
+/** Environment variable: addresses of an egress pod, separated by commas. */
+export const POD_ADDRESSES_ENV = "COIL_POD_ADDRESSES";
+
+/** Environment variable: name of the Egress that an egress pod serves. */
+export const EGRESS_NAME_ENV = "COIL_EGRESS_NAME";
+
+/** Unix socket on which coild serves the CNI plugin. */
+export const COILD_SOCKET = "/run/coild.sock";
+
+/** How long the CNI plugin waits for coild's answer. */
+export const CNI_CALL_TIMEOUT_MS = 60_000;
+
+/** How long coild waits for a new address block. */
+export const BLOCK_REQUEST_TIMEOUT_MS = 10_000;
+
+/** Default addresses of the metrics and health servers of one daemon. */
+export interface ServerAddresses {
+  readonly metrics: string;
+  readonly health: string;
+}
+
+/** Default server addresses of coild. */
+export const COILD_ADDRESSES: ServerAddresses = {
+  metrics: ":9384",
+  health: ":9385",
+};
+
+/** Default server addresses of coil-controller, and of upstream's coil-ipam-controller. */
+export const IPAM_CONTROLLER_ADDRESSES: ServerAddresses = {
+  metrics: ":9386",
+  health: ":9387",
+};
+
+/** Default server addresses of coil-router. */
+export const ROUTER_ADDRESSES: ServerAddresses = {
+  metrics: ":9388",
+  health: ":9389",
+};
+
+/** Default server addresses of upstream's coil-egress-controller. */
+export const EGRESS_CONTROLLER_ADDRESSES: ServerAddresses = {
+  metrics: ":9396",
+  health: ":9397",
+};
+
+/** Default server addresses of coil-egress. */
+export const EGRESS_ADDRESSES: ServerAddresses = {
+  metrics: ":8080",
+  health: ":8081",
+};
