@@ -1,0 +1,52 @@
+/** The network namespace of a pod is not there: the file is missing, or names something else. */
+export class NetnsNotFoundError extends Error {
+  override readonly name: string = "NetnsNotFoundError";
+  /** The path as the runtime gave it. */
+  readonly path: string;
+
+  constructor(path: string, options: { cause: unknown }) {
+    super(
+      `Cannot enter network namespace "${path}": ${messageOf(options.cause)}`,
+      options,
+    );
+    this.path = path;
+  }
+}
+
+/** The pod already has an interface of the wanted name, and it is not ours to touch. */
+export class IfnameTakenError extends Error {
+  override readonly name: string = "IfnameTakenError";
+  /** The interface's name. */
+  readonly ifname: string;
+  /** The network namespace that holds it. */
+  readonly netnsPath: string;
+
+  constructor(ifname: string, netnsPath: string) {
+    super(
+      `Cannot create interface "${ifname}" in network namespace "${netnsPath}": the name is taken`,
+    );
+    this.ifname = ifname;
+    this.netnsPath = netnsPath;
+  }
+}
+
+/** What `check()` found missing or wrong, one sentence each. */
+export class PodCheckError extends Error {
+  override readonly name: string = "PodCheckError";
+  /** What is missing or wrong. */
+  readonly problems: readonly string[];
+
+  constructor(containerId: string, problems: readonly string[]) {
+    super(
+      `Cannot confirm the network of container "${containerId}": ${
+        problems.join("; ")
+      }`,
+    );
+    this.problems = problems;
+  }
+}
+
+/** The text of anything thrown. */
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
