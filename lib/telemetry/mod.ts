@@ -1,0 +1,31 @@
+/**
+ * What every daemon shows of itself: logs, metrics, health endpoints, and how it starts and stops.
+ *
+ * @module
+ */
+export { type DaemonOptions, runDaemon } from "./daemon.ts";
+export { type Checks, type HealthOptions, serveHealth } from "./health.ts";
+export {
+  type ListenAddress,
+  type Listening,
+  parseListenAddress,
+} from "./listen.ts";
+export {
+  configureLogging,
+  getLogger,
+  type LogFields,
+  type Logger,
+  type LoggingOptions,
+  withLogContext,
+} from "./log.ts";
+export {
+  describeError,
+  type LogLevel,
+  type TimeEncoding,
+} from "./log_format.ts";
+export {
+  createRegistry,
+  type MetricsOptions,
+  serveMetrics,
+} from "./metrics.ts";
+export { Counter, Gauge, Histogram, Registry } from "prom-client";
