@@ -1,0 +1,35 @@
+import * as path from "node:path";
+
+/** Kubernetes release of the control plane that the tests run against. */
+export const KUBERNETES_VERSION = "v1.35.4";
+
+/** Directory of everything the lab builds, downloads or runs; never inside the tree. */
+export function labDir(): string {
+  const cache = Deno.env.get("COIL_CACHE") ??
+    path.join(Deno.env.get("HOME") ?? "/root", ".cache", "coil");
+  return path.join(cache, "lab");
+}
+
+/** Directory of the executables etcd, kube-apiserver, kube-controller-manager and kubectl. */
+export function binDir(): string {
+  return path.join(labDir(), "bin", KUBERNETES_VERSION);
+}
+
+/** Takes an exclusive lock between processes; it ends with the disposal or with the process. */
+export async function lockFile(
+  file: string,
+  options: { onWait?: () => void } = {},
+): Promise<Disposable> {
+  await Deno.mkdir(path.dirname(file), { recursive: true });
+  const handle = await Deno.open(file, { create: true, write: true });
+  try {
+    if (!await handle.tryLock(true)) {
+      options.onWait?.();
+      await handle.lock(true);
+    }
+  } catch (err) {
+    handle.close();
+    throw err;
+  }
+  return handle;
+}

@@ -1,0 +1,403 @@
+import * as path from "node:path";
+import {
+  type AuditedRequest,
+  type AuditFilter,
+  type AuditPolicy,
+  auditPolicyText,
+  parseAuditLog,
+} from "./audit.ts";
+import { ensureControlPlane, type Log } from "./build.ts";
+import { binDir, labDir } from "./cache.ts";
+import { cleanUp } from "./cleanup.ts";
+import { run } from "./command.ts";
+import {
+  API_PORT,
+  type ComponentContext,
+  prepareFiles,
+  startApiServer,
+  startControllerManager,
+  startEtcd,
+} from "./components.ts";
+import { kubeconfigText } from "./kubeconfig.ts";
+import {
+  BRIDGE_HOST,
+  createNetwork,
+  type LabFamily,
+  type LabNetwork,
+  type LabSubnet,
+} from "./network.ts";
+import { LabNode } from "./node.ts";
+import { issueCertificate, sharedPki } from "./pki.ts";
+import { type LabProcess, spawnProcess } from "./process.ts";
+import {
+  requestToken,
+  type ServiceAccountRef,
+  writeServiceAccountDir,
+} from "./service_account.ts";
+import { eventually, sleep } from "./wait.ts";
+
+const READY_TIMEOUT_MS = 90_000;
+const REQUEST_TIMEOUT_MS = 10_000;
+const IN_CLUSTER_DIR = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+/** How a control plane is started. */
+export interface ControlPlaneOptions {
+  /** Names its namespaces `coil-<name>-…`; what an earlier run of this name left is removed first. */
+  readonly name: string;
+  /** Writes the audit log that {@link ControlPlane.auditRequests} reads. */
+  readonly audit?: AuditPolicy;
+  /** Runs kube-controller-manager too: owner references, Deployments, default service accounts. Off by default. */
+  readonly controllerManager?: boolean;
+  /** IP versions of bridge, nodes and Services; the first is the one that is advertised. Both by default. */
+  readonly families?: readonly LabFamily[];
+  /** More flags for kube-apiserver. */
+  readonly apiServerArgs?: readonly string[];
+  readonly log?: Log;
+}
+
+/** How {@link ControlPlane.startProcess} starts a program. */
+export interface StartProcessOptions {
+  /** Unique name; the program's base name and a number by default. */
+  readonly id?: string;
+  /** Where it runs; in the machine's own network namespace without it. */
+  readonly node?: LabNode;
+  /** Gives it a token as a pod has it: mounted files and KUBERNETES_SERVICE_HOST and _PORT. */
+  readonly serviceAccount?: ServiceAccountRef;
+  readonly command: string;
+  readonly args?: readonly string[];
+  readonly env?: Record<string, string>;
+  readonly mounts?: readonly { source: string; target: string }[];
+  readonly logFile?: string;
+}
+
+/** A running etcd and kube-apiserver in a network namespace, reachable from this machine and from its nodes. */
+export class ControlPlane implements AsyncDisposable {
+  readonly name: string;
+  /** URL of the API server. */
+  readonly url: string;
+  /** Certificate of the authority, PEM. */
+  readonly ca: string;
+  /** File with {@link ControlPlane.ca}. */
+  readonly caFile: string;
+  /** Bearer token of a member of system:masters. */
+  readonly adminToken: string;
+  /** File of the kubeconfig of a member of system:masters. */
+  readonly kubeconfig: string;
+  /** Directory of data, logs and pids; removed at the end, unless COIL_LAB_KEEP is set. */
+  readonly runDir: string;
+  readonly families: readonly LabFamily[];
+  readonly #context: ComponentContext;
+  readonly #options: ControlPlaneOptions;
+  readonly #client: Deno.HttpClient;
+  #etcd: LabProcess | undefined;
+  #apiServer: LabProcess | undefined;
+  #controllerManager: LabProcess | undefined;
+  #counter = 0;
+  #disposed = false;
+
+  private constructor(
+    context: ComponentContext,
+    options: ControlPlaneOptions,
+    ca: string,
+  ) {
+    this.name = options.name;
+    this.families = context.families;
+    this.runDir = context.runDir;
+    this.ca = ca;
+    this.caFile = context.pki.caCert;
+    this.adminToken = context.adminToken;
+    this.kubeconfig = path.join(context.runDir, "admin.kubeconfig");
+    this.url = `https://${hostOf(context)}:${API_PORT}`;
+    this.#context = context;
+    this.#options = options;
+    this.#client = Deno.createHttpClient({ caCerts: [ca] });
+  }
+
+  /** Builds what is missing, starts the control plane and returns when it is ready. */
+  static async start(options: ControlPlaneOptions): Promise<ControlPlane> {
+    if (!/^[a-z0-9][a-z0-9-]{0,30}$/.test(options.name)) {
+      throw new TypeError(`Cannot name a control plane "${options.name}"`);
+    }
+    const log = options.log ?? (() => {});
+    await ensureControlPlane({ log });
+    const runDir = path.join(labDir(), "run", options.name);
+    const families = options.families ?? ["ipv4", "ipv6"];
+    await cleanUp(options.name, { log });
+    await Deno.mkdir(runDir, { recursive: true, mode: 0o700 });
+    await using undo = new AsyncDisposableStack();
+    undo.defer(() => cleanUp(options.name, { log, keepLogs: true }));
+    const netns = `coil-${options.name}-cp`;
+    const network = await createNetwork({ netns, families });
+    await Deno.writeTextFile(
+      path.join(runDir, "host-link"),
+      network.hostLink,
+    );
+    const pki = await sharedPki();
+    const adminToken = crypto.randomUUID();
+    const context = { runDir, network, families, pki, adminToken };
+    await prepareFiles(context);
+    const ca = await Deno.readTextFile(pki.caCert);
+    const plane = new ControlPlane(context, options, ca);
+    undo.defer(() => plane.#client.close());
+    await Deno.writeTextFile(
+      plane.kubeconfig,
+      plane.#kubeconfigText({ token: adminToken }),
+    );
+    await plane.#startComponents();
+    undo.move();
+    return plane;
+  }
+
+  /** Network namespace of the bridge, etcd and the API server. */
+  get netns(): string {
+    return this.#context.network.netns;
+  }
+
+  /** Addresses of bridge, nodes and machine. */
+  get subnet(): LabSubnet {
+    return this.#context.network.subnet;
+  }
+
+  /** The network, for {@link LabNode}. */
+  get network(): LabNetwork {
+    return this.#context.network;
+  }
+
+  /** The API server's process, while it runs. */
+  get apiServer(): LabProcess | undefined {
+    return this.#apiServer;
+  }
+
+  /** Runs kubectl as admin and returns its stdout. */
+  async kubectl(...args: string[]): Promise<string> {
+    return await this.kubectlStdin(args, undefined);
+  }
+
+  /** Creates or updates the objects with kubectl apply. */
+  async apply(...objects: readonly unknown[]): Promise<void> {
+    const stdin = objects.map((o) =>
+      typeof o === "string" ? o : JSON.stringify(o)
+    ).join("\n---\n");
+    await this.kubectlStdin(["apply", "-f", "-"], stdin);
+  }
+
+  /** Runs kubectl as admin with a text on stdin. */
+  async kubectlStdin(
+    args: readonly string[],
+    stdin: string | undefined,
+  ): Promise<string> {
+    return await run(path.join(binDir(), "kubectl"), args, {
+      env: {
+        KUBECONFIG: this.kubeconfig,
+        KUBECACHEDIR: path.join(this.runDir, "kubectl-cache"),
+      },
+      ...(stdin === undefined ? {} : { stdin }),
+    });
+  }
+
+  /**
+   * Makes one request as admin and returns the JSON answer.
+   * @throws {Error} when the answer's status is not 2xx; the message has the body.
+   */
+  async request(
+    method: string,
+    uri: string,
+    body?: unknown,
+    options: { contentType?: string } = {},
+  ): Promise<unknown> {
+    const response = await fetch(this.url + uri, {
+      method,
+      client: this.#client,
+      headers: {
+        authorization: `Bearer ${this.adminToken}`,
+        "content-type": options.contentType ?? "application/json",
+      },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      signal: AbortSignal.timeout(REQUEST_TIMEOUT_MS),
+    });
+    const text = await response.text();
+    if (!response.ok) {
+      throw new Error(
+        `Cannot ${method} "${uri}": status ${response.status}: ${text}`,
+      );
+    }
+    return text.startsWith("{") ? JSON.parse(text) : text;
+  }
+
+  /** Makes a node: a network namespace on the bridge and, unless told otherwise, a Node object with its addresses. */
+  async addNode(
+    number: number,
+    options: { name?: string; register?: boolean } = {},
+  ): Promise<LabNode> {
+    return await LabNode.create(this, { number, ...options });
+  }
+
+  /** Issues a token for a service account, bound to a Node when one is named. */
+  async serviceAccountToken(account: ServiceAccountRef): Promise<string> {
+    return await requestToken(this, account);
+  }
+
+  /** Writes token, ca.crt and namespace as a pod sees them and returns the directory. */
+  async serviceAccountDir(account: ServiceAccountRef): Promise<string> {
+    return await writeServiceAccountDir(this, account);
+  }
+
+  /** Writes a kubeconfig for a user, by a client certificate or a token, and returns the file's path. */
+  async kubeconfigFor(
+    who: { user: string; groups?: readonly string[] } | { token: string },
+  ): Promise<string> {
+    const base = path.join(this.runDir, `user-${++this.#counter}`);
+    const user = "token" in who
+      ? who
+      : await issueCertificate(this.#context.pki, base, who);
+    await Deno.writeTextFile(
+      `${base}.kubeconfig`,
+      this.#kubeconfigText(user),
+    );
+    return `${base}.kubeconfig`;
+  }
+
+  /** Environment that tells a program in a pod where the API server is. */
+  inClusterEnv(): Record<string, string> {
+    const family = this.families[0] ?? "ipv4";
+    return {
+      KUBERNETES_SERVICE_HOST: this.subnet.address(family, BRIDGE_HOST),
+      KUBERNETES_SERVICE_PORT: String(API_PORT),
+    };
+  }
+
+  /** Starts a program on a node or on this machine, as a pod's program when a service account is given. */
+  async startProcess(options: StartProcessOptions): Promise<LabProcess> {
+    const base = path.basename(options.command);
+    const { node, serviceAccount } = options;
+    const mounts = [...options.mounts ?? []];
+    const env: Record<string, string> = {};
+    if (serviceAccount !== undefined) {
+      await Deno.mkdir(IN_CLUSTER_DIR, { recursive: true });
+      mounts.push({
+        source: await this.serviceAccountDir({
+          ...serviceAccount,
+          ...(node === undefined ? {} : { node: node.name }),
+        }),
+        target: IN_CLUSTER_DIR,
+      });
+      Object.assign(env, this.inClusterEnv());
+    }
+    return await spawnProcess({
+      id: options.id ?? `${base}-${++this.#counter}`,
+      runDir: this.runDir,
+      command: options.command,
+      args: options.args ?? [],
+      env: { ...env, ...options.env },
+      mounts,
+      ...(node === undefined ? {} : { netns: node.netns }),
+      ...(options.logFile === undefined ? {} : { logFile: options.logFile }),
+    });
+  }
+
+  /** Requests that the API server has answered so far, oldest first; `audit` must have been on. */
+  async auditRequests(filter: AuditFilter = {}): Promise<AuditedRequest[]> {
+    const text = await Deno.readTextFile(path.join(this.runDir, "audit.log"));
+    return parseAuditLog(text, filter);
+  }
+
+  /** Ends the API server with SIGKILL, as a crash would; etcd and its data stay. */
+  async killApiServer(): Promise<void> {
+    await this.#apiServer?.kill9();
+    this.#apiServer = undefined;
+  }
+
+  /** Starts the API server again after {@link ControlPlane.killApiServer} and waits until it is ready. */
+  async startApiServer(): Promise<void> {
+    if (this.#apiServer?.isRunning) return;
+    const extraArgs = [...this.#options.apiServerArgs ?? []];
+    if (this.#options.audit !== undefined) {
+      const policy = path.join(this.runDir, "audit-policy.json");
+      await Deno.writeTextFile(policy, auditPolicyText(this.#options.audit));
+      extraArgs.push(
+        `--audit-policy-file=${policy}`,
+        `--audit-log-path=${path.join(this.runDir, "audit.log")}`,
+      );
+    }
+    if (this.#options.controllerManager !== true) {
+      // Nobody would make the default service account that it wants for pods.
+      extraArgs.push("--disable-admission-plugins=ServiceAccount");
+    }
+    this.#apiServer = await startApiServer(this.#context, { extraArgs });
+    await this.#waitReady();
+  }
+
+  /** Ends everything and removes it. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (this.#disposed) return;
+    this.#disposed = true;
+    this.#client.close();
+    const running = [this.#controllerManager, this.#apiServer, this.#etcd];
+    await cleanUp(this.name, { log: this.#options.log ?? (() => {}) });
+    await Promise.all(running.map((process) => process?.exited));
+  }
+
+  async #startComponents(): Promise<void> {
+    this.#etcd = await startEtcd(this.#context);
+    await this.startApiServer();
+    if (this.#options.controllerManager !== true) return;
+    this.#controllerManager = await startControllerManager(this.#context, {
+      kubeconfig: await this.#controllerManagerKubeconfig(),
+    });
+    await eventually("the default service account", async () => {
+      this.#failIfEnded(this.#controllerManager);
+      await this.request(
+        "GET",
+        "/api/v1/namespaces/default/serviceaccounts/default",
+      );
+      return true;
+    }, { timeoutMs: READY_TIMEOUT_MS });
+  }
+
+  async #controllerManagerKubeconfig(): Promise<string> {
+    const base = path.join(this.runDir, "controller-manager");
+    const user = { cert: `${base}.crt`, key: `${base}.key` };
+    await Deno.writeTextFile(`${base}.kubeconfig`, this.#kubeconfigText(user));
+    return `${base}.kubeconfig`;
+  }
+
+  #kubeconfigText(
+    user: { token: string } | { cert: string; key: string },
+  ): string {
+    return kubeconfigText(this.url, { caFile: this.caFile, user });
+  }
+
+  async #waitReady(): Promise<void> {
+    const deadline = performance.now() + READY_TIMEOUT_MS;
+    while (true) {
+      this.#failIfEnded(this.#etcd);
+      this.#failIfEnded(this.#apiServer);
+      try {
+        await this.request("GET", "/readyz");
+        return;
+      } catch (err) {
+        if (performance.now() <= deadline) {
+          await sleep(50);
+          continue;
+        }
+        const log = await this.#apiServer?.logs() ?? "";
+        throw new Error(
+          `Cannot start the API server: ${log.slice(-2000)}`,
+          { cause: err },
+        );
+      }
+    }
+  }
+
+  #failIfEnded(process: LabProcess | undefined): void {
+    if (process?.isRunning !== false) return;
+    const log = Deno.readTextFileSync(process.logFile).slice(-2000);
+    throw new Error(`Cannot go on: ${process.logFile} ends with: ${log}`);
+  }
+}
+
+function hostOf(context: ComponentContext): string {
+  const family = context.families[0] ?? "ipv4";
+  const address = context.network.subnet.address(family, BRIDGE_HOST);
+  return family === "ipv4" ? address : `[${address}]`;
+}

@@ -1,0 +1,190 @@
+import type { Log } from "./build.ts";
+import { CommandError, run } from "./command.ts";
+import { labDir, lockFile } from "./cache.ts";
+
+/** IP versions that a lab serves. */
+export type LabFamily = "ipv4" | "ipv6";
+
+/** Addresses of one lab: `172.30.N.0/24` and `fd30:N::/64`, where N is free on this machine. */
+export class LabSubnet {
+  readonly index: number;
+  constructor(index: number) {
+    this.index = index;
+  }
+  /** Address of host number `host` in the lab: 1 is the bridge, 10 + n the node n, 254 the machine itself. */
+  address(family: LabFamily, host: number): string {
+    if (family === "ipv4") return `172.30.${this.index}.${host}`;
+    return this.index === 0 ? `fd30::${host}` : `fd30:${this.index}::${host}`;
+  }
+  /** The same with the length of the lab's prefix. */
+  cidr(family: LabFamily, host: number): string {
+    return `${this.address(family, host)}/${family === "ipv4" ? 24 : 64}`;
+  }
+}
+
+/** Number of the bridge in the lab's prefixes: the API server. */
+export const BRIDGE_HOST = 1;
+/** Number of the machine that runs the tests. */
+export const MACHINE_HOST = 254;
+/** Name of the bridge in the control plane's network namespace. */
+export const BRIDGE = "br0";
+
+/** What {@link createNetwork} made. */
+export interface LabNetwork {
+  readonly subnet: LabSubnet;
+  readonly netns: string;
+  /** Link of the machine that leads into the lab. */
+  readonly hostLink: string;
+}
+
+/** Makes the control plane's network namespace, its bridge, and a link from here into it. */
+export async function createNetwork(
+  options: { netns: string; families: readonly LabFamily[] },
+): Promise<LabNetwork> {
+  const { netns, families } = options;
+  using _lock = await lockFile(`${labDir()}/network.lock`);
+  const subnet = new LabSubnet(await freeIndex());
+  const hostLink = `coil-lab${subnet.index}`;
+  await run("ip", ["netns", "add", netns]);
+  await inNetns(netns, "sysctl", [
+    "-qw",
+    "net.ipv4.ip_forward=1",
+    ...(families.includes("ipv6") ? ["net.ipv6.conf.all.forwarding=1"] : []),
+  ]);
+  await ipBatch(netns, [
+    "link set lo up",
+    `link add ${BRIDGE} type bridge mcast_snooping 0`,
+    ...families.map((f) => addressAdd(subnet.cidr(f, BRIDGE_HOST), BRIDGE)),
+    `link set ${BRIDGE} up`,
+  ]);
+  await run("ip", [
+    ...["link", "add", hostLink, "type", "veth"],
+    ...["peer", "name", "machine", "netns", netns],
+  ]);
+  await ipBatch(netns, [`link set machine master ${BRIDGE} up`]);
+  await ipBatch(undefined, [
+    ...families.map((f) => addressAdd(subnet.cidr(f, MACHINE_HOST), hostLink)),
+    `link set ${hostLink} up`,
+  ]);
+  return { subnet, netns, hostLink };
+}
+
+/** Makes a node's network namespace, with eth0 on the lab's bridge and a default route to it. */
+export async function createNodeNetwork(options: {
+  netns: string;
+  network: LabNetwork;
+  number: number;
+  families: readonly LabFamily[];
+}): Promise<void> {
+  const { netns, network, families } = options;
+  const { subnet } = network;
+  const port = `node${options.number}`;
+  await run("ip", ["netns", "add", netns]);
+  await ipBatch(netns, [
+    "link set lo up",
+    `link add eth0 type veth peer name ${port} netns ${network.netns}`,
+  ]);
+  await ipBatch(network.netns, [`link set ${port} master ${BRIDGE} up`]);
+  await ipBatch(netns, [
+    ...families.map((f) =>
+      addressAdd(subnet.cidr(f, 10 + options.number), "eth0")
+    ),
+    "link set eth0 up",
+    ...families.map((f) =>
+      `route add default via ${subnet.address(f, BRIDGE_HOST)}`
+    ),
+  ]);
+}
+
+/** Runs a command in a network namespace and returns its stdout. */
+export async function inNetns(
+  netns: string,
+  command: string,
+  args: readonly string[],
+): Promise<string> {
+  return await run("nsenter", [`--net=/run/netns/${netns}`, command, ...args]);
+}
+
+/** Removes a network namespace and first its links: a lingering socket could hold them for minutes otherwise. */
+export async function deleteNetns(netns: string): Promise<void> {
+  if (!(await listNetns()).includes(netns)) return;
+  for (const link of ["eth0", "machine", BRIDGE]) {
+    await ignoreMissing(run("ip", ["-n", netns, "link", "delete", link]));
+  }
+  await ignoreMissing(run("ip", ["netns", "delete", netns]));
+}
+
+/** Removes a link of the machine's own namespace, when it is there. */
+export async function deleteHostLink(name: string): Promise<void> {
+  await ignoreMissing(run("ip", ["link", "delete", name]));
+}
+
+/** Names of the network namespaces that iproute2 knows. */
+export async function listNetns(): Promise<string[]> {
+  const names: string[] = [];
+  try {
+    for await (const entry of Deno.readDir("/run/netns")) {
+      names.push(entry.name);
+    }
+  } catch (err) {
+    if (!(err instanceof Deno.errors.NotFound)) throw err;
+  }
+  return names;
+}
+
+/** Logs why removing failed, for clean-up that must go on. */
+export async function bestEffort(
+  what: string,
+  work: () => Promise<void>,
+  log: Log,
+): Promise<void> {
+  try {
+    await work();
+  } catch (err) {
+    log(`Cannot ${what}: ${err instanceof Error ? err.message : err}`);
+  }
+}
+
+function addressAdd(cidr: string, link: string): string {
+  return `address add ${cidr} dev ${link}${cidr.includes(":") ? " nodad" : ""}`;
+}
+
+async function ipBatch(
+  netns: string | undefined,
+  lines: readonly string[],
+): Promise<void> {
+  const where = netns === undefined ? [] : ["-n", netns];
+  await run("ip", [...where, "-batch", "-"], { stdin: lines.join("\n") });
+}
+
+async function ignoreMissing(command: Promise<unknown>): Promise<void> {
+  try {
+    await command;
+  } catch (err) {
+    const missing = /Cannot find device|No such file or directory/;
+    if (!(err instanceof CommandError && missing.test(err.stderr))) throw err;
+  }
+}
+
+/** The lowest N for which no route of this machine touches `172.30.N.0/24`. */
+async function freeIndex(): Promise<number> {
+  const text = await run("ip", ["-4", "route", "show", "table", "all"]);
+  const taken = text.split("\n").flatMap((line) => {
+    const match = /^(?:\w+ )?(\d+)\.(\d+)\.(\d+)\.\d+(?:\/(\d+))?/.exec(line);
+    if (match === null) return [];
+    const octets = match.slice(1, 4).map(Number);
+    const [a = 0, b = 0, c = 0] = octets;
+    return [{ bits: a << 16 | b << 8 | c, length: Number(match[4] ?? 32) }];
+  });
+  for (let index = 0; index < 256; index++) {
+    const bits = 172 << 16 | 30 << 8 | index;
+    const free = taken.every((route) => {
+      // Shorter ones are default routes in disguise, as of a VPN.
+      if (route.length < 8) return true;
+      const common = Math.min(route.length, 24);
+      return bits >>> (24 - common) !== route.bits >>> (24 - common);
+    });
+    if (free) return index;
+  }
+  throw new Error("Cannot find a free 172.30.N.0/24: all are routed already");
+}

@@ -1,0 +1,34 @@
+/** Waits so many milliseconds. */
+export function sleep(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
+
+/**
+ * Calls `probe` until it returns something else than `undefined` or `false`, and returns that.
+ * @throws {Error} when the time is over; the cause is what the probe threw last.
+ */
+export async function eventually<T>(
+  what: string,
+  probe: () => Promise<T | undefined | false> | T | undefined | false,
+  options: { timeoutMs?: number; intervalMs?: number } = {},
+): Promise<T> {
+  const timeoutMs = options.timeoutMs ?? 10_000;
+  const deadline = performance.now() + timeoutMs;
+  let cause: unknown;
+  while (true) {
+    try {
+      const value = await probe();
+      if (value !== undefined && value !== false) return value;
+      cause = undefined;
+    } catch (err) {
+      cause = err;
+    }
+    if (performance.now() > deadline) {
+      const why = cause instanceof Error ? `: ${cause.message}` : "";
+      throw new Error(`Cannot see ${what} after ${timeoutMs} ms${why}`, {
+        cause,
+      });
+    }
+    await sleep(options.intervalMs ?? 50);
+  }
+}
