@@ -1,0 +1,114 @@
+import type { Flag, FlagSpec } from "./spec.ts";
+import { visibleFlags } from "./usage.ts";
+
+/** The shells that completion scripts are made for. */
+export type Shell = "bash" | "zsh" | "fish";
+
+/** One command with its flags, for completion. */
+export interface CompletionCommand {
+  /** The words after the program's name, e.g. "ipam show"; "" for the program itself. */
+  readonly path: string;
+  readonly help: string;
+  readonly flags: FlagSpec;
+}
+
+/** Returns a completion script for the program. Its commands and flags are data; nothing is run on completion. */
+export function completion(
+  shell: Shell,
+  program: string,
+  commands: readonly CompletionCommand[],
+): string {
+  switch (shell) {
+    case "bash":
+      return bash(program, commands);
+    case "zsh":
+      return `#compdef ${program}\nautoload -U +X bashcompinit && bashcompinit\n${
+        bash(program, commands)
+      }`;
+    case "fish":
+      return fish(program, commands);
+  }
+}
+
+function bash(program: string, commands: readonly CompletionCommand[]): string {
+  const name = program.replace(/[^A-Za-z0-9_]/g, "_");
+  const cases = commands.map(({ path, flags }) => {
+    const words = [...nextWords(path, commands), ...flagWords(flags)];
+    return `    "${path}") words="${words.join(" ")}" ;;`;
+  });
+  const values = commands.flatMap(({ path, flags }) =>
+    visibleFlags(flags).flatMap(([flagName, flag]) =>
+      flag.type === "enum"
+        ? [`    "${path} --${flagName}") words="${flag.values.join(" ")}" ;;`]
+        : []
+    )
+  );
+  return `_${name}() {
+  local cur="\${COMP_WORDS[COMP_CWORD]}" prev="\${COMP_WORDS[COMP_CWORD-1]}" path="" words="" word
+  for word in "\${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
+    [[ $word == -* ]] || path="\${path:+$path }$word"
+  done
+  case "$path" in
+${cases.join("\n")}
+  esac
+  case "$path $prev" in
+${values.join("\n")}
+    *) ;;
+  esac
+  mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
+}
+complete -F _${name} ${program}
+`;
+}
+
+function fish(program: string, commands: readonly CompletionCommand[]): string {
+  const lines = [`complete -c ${program} -f`];
+  for (const { path, help, flags } of commands) {
+    const words = path === "" ? [] : path.split(" ");
+    const last = words.at(-1);
+    const before = words.slice(0, -1);
+    const seen = (all: readonly string[]) =>
+      all.length === 0
+        ? "__fish_use_subcommand"
+        : all.map((w) => `__fish_seen_subcommand_from ${w}`).join("; and ");
+    if (last !== undefined) {
+      lines.push(
+        `complete -c ${program} -n '${seen(before)}' -a ${last} -d ${
+          quote(help)
+        }`,
+      );
+    }
+    for (const [name, flag] of visibleFlags(flags)) {
+      lines.push(
+        `complete -c ${program} -n '${seen(words)}' -l ${name}${
+          fishValue(flag)
+        } -d ${quote(flag.help)}`,
+      );
+    }
+  }
+  return `${lines.join("\n")}\n`;
+}
+
+function fishValue(flag: Flag): string {
+  if (flag.type === "bool") return "";
+  return flag.type === "enum" ? ` -x -a '${flag.values.join(" ")}'` : " -x";
+}
+
+function flagWords(flags: FlagSpec): string[] {
+  return [...visibleFlags(flags).map(([name]) => `--${name}`), "--help"];
+}
+
+function nextWords(
+  path: string,
+  commands: readonly CompletionCommand[],
+): string[] {
+  const prefix = path === "" ? "" : `${path} `;
+  const next = commands
+    .filter((command) => command.path !== "" && command.path.startsWith(prefix))
+    .map((command) => command.path.slice(prefix.length).split(" ")[0] ?? "");
+  return [...new Set(next)].filter((word) => word !== "");
+}
+
+function quote(text: string): string {
+  return `'${text.replaceAll("'", "\\'")}'`;
+}

@@ -1,0 +1,40 @@
+/**
+ * Command line flags in the syntax of Go's pflag, typed from their declaration.
+ *
+ * @module
+ */
+export {
+  completion,
+  type CompletionCommand,
+  type Shell,
+} from "./completion.ts";
+export { formatDuration, parseDurationMs } from "./duration.ts";
+export {
+  LOGGING_FLAGS,
+  type LoggingChoice,
+  loggingChoice,
+  type LoggingFlags,
+  type ZapTimeEncoding,
+} from "./logging_flags.ts";
+export {
+  type CommandLine,
+  type ParsedFlags,
+  parseFlags,
+  type ProgramInfo,
+  readCommandLine,
+  UsageError,
+} from "./parse.ts";
+export {
+  type BoolFlag,
+  defineFlags,
+  type DurationFlag,
+  type EnumFlag,
+  type Flag,
+  type FlagSpec,
+  type FlagValue,
+  type FlagValues,
+  type IntFlag,
+  type StringFlag,
+  type StringListFlag,
+} from "./spec.ts";
+export { flagsMarkdown, usage } from "./usage.ts";

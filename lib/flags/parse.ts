@@ -1,0 +1,213 @@
+import { parseDurationMs } from "./duration.ts";
+import type { Flag, FlagSpec, FlagValues } from "./spec.ts";
+import { usage } from "./usage.ts";
+
+/** The command line cannot be understood. Its message is the reason alone. */
+export class UsageError extends Error {
+  override readonly name = "UsageError";
+}
+
+/** What a program says about itself. */
+export interface ProgramInfo {
+  /** The name it was started as. */
+  readonly program: string;
+  readonly version: string;
+  /** What it is, in a sentence. */
+  readonly about: string;
+  /** What stands after the flags in usage, e.g. "NAME". Without it positional arguments are refused. */
+  readonly positionals?: string;
+}
+
+/** An understood command line. */
+export interface ParsedFlags<S extends FlagSpec> {
+  readonly values: FlagValues<S>;
+  readonly positionals: readonly string[];
+  /** The names of the flags that were given. */
+  readonly given: ReadonlySet<string>;
+}
+
+/** What the command line asks for. */
+export type CommandLine<S extends FlagSpec> =
+  | ({ readonly kind: "run" } & ParsedFlags<S>)
+  | { readonly kind: "print"; readonly text: string };
+
+/**
+ * Reads a command line in the syntax of Go's pflag: `--name value`, `--name=value`, `--bool`, `--bool=false`, `--`.
+ *
+ * `--help`, `-h` and `--version` give the text to print.
+ *
+ * @throws {UsageError} when a flag is unknown or a value does not fit
+ */
+export function readCommandLine<const S extends FlagSpec>(
+  spec: S,
+  args: readonly string[],
+  info: ProgramInfo,
+): CommandLine<S> {
+  const raw = new Map<string, unknown>();
+  for (const [name, flag] of Object.entries(spec)) raw.set(name, flag.default);
+  const given = new Set<string>();
+  const positionals: string[] = [];
+  const rest = [...args];
+  for (let arg = rest.shift(); arg !== undefined; arg = rest.shift()) {
+    if (arg === "--") {
+      positionals.push(...rest.splice(0));
+    } else if (arg === "-" || !arg.startsWith("-")) {
+      positionals.push(arg);
+    } else if (arg === "--help" || arg === "-h") {
+      return { kind: "print", text: usage(spec, info) };
+    } else if (arg === "--version") {
+      return {
+        kind: "print",
+        text: `${info.program} version ${info.version}\n`,
+      };
+    } else {
+      const { name, flag, inline } = findFlag(spec, arg);
+      const text = inline ?? (flag.type === "bool" ? "true" : rest.shift());
+      if (text === undefined) {
+        throw new UsageError(`flag needs an argument: ${arg}`);
+      }
+      const value = parseValue(name, flag, text);
+      const isMore = Array.isArray(value) && given.has(name);
+      raw.set(name, isMore ? [...asList(raw.get(name)), ...value] : value);
+      given.add(name);
+    }
+  }
+  if (positionals.length > 0 && info.positionals === undefined) {
+    throw new UsageError(`unexpected argument: ${positionals[0]}`);
+  }
+  return { kind: "run", values: parsedValues(raw), positionals, given };
+}
+
+/**
+ * Reads a command line like {@linkcode readCommandLine}, and does what a program does with the other outcomes: prints
+ * help or version and exits with 0, or prints the reason and the usage and exits with 1.
+ */
+export function parseFlags<const S extends FlagSpec>(
+  spec: S,
+  args: readonly string[],
+  info: ProgramInfo,
+): ParsedFlags<S> {
+  const outcome = tryReadCommandLine(spec, args, info);
+  if (outcome instanceof UsageError) {
+    writeText(`Error: ${outcome.message}\n${usage(spec, info)}`);
+    Deno.exit(1);
+  }
+  if (outcome.kind === "print") {
+    writeText(outcome.text);
+    Deno.exit(0);
+  }
+  return outcome;
+}
+
+function tryReadCommandLine<S extends FlagSpec>(
+  spec: S,
+  args: readonly string[],
+  info: ProgramInfo,
+): CommandLine<S> | UsageError {
+  try {
+    return readCommandLine(spec, args, info);
+  } catch (error) {
+    if (error instanceof UsageError) return error;
+    throw error;
+  }
+}
+
+function writeText(text: string): void {
+  let rest = new TextEncoder().encode(text);
+  while (rest.length > 0) rest = rest.subarray(Deno.stdout.writeSync(rest));
+}
+
+function findFlag(
+  spec: FlagSpec,
+  arg: string,
+): { name: string; flag: Flag; inline: string | undefined } {
+  const equals = arg.indexOf("=");
+  const word = equals < 0 ? arg : arg.slice(0, equals);
+  const inline = equals < 0 ? undefined : arg.slice(equals + 1);
+  if (word.startsWith("--")) {
+    const name = word.slice(2);
+    const flag = Object.hasOwn(spec, name) ? spec[name] : undefined;
+    if (flag === undefined) throw new UsageError(`unknown flag: ${word}`);
+    return { name, flag, inline };
+  }
+  // pflag's short forms: -x value, -xvalue, -x=value.
+  const letter = word.slice(1, 2);
+  const found = Object.entries(spec).find(([, flag]) => flag.short === letter);
+  if (found === undefined) {
+    throw new UsageError(`unknown shorthand flag: ${arg}`);
+  }
+  const attached = word.length > 2 ? arg.slice(2).replace(/^=/, "") : inline;
+  return { name: found[0], flag: found[1], inline: attached };
+}
+
+function parseValue(name: string, flag: Flag, text: string): unknown {
+  const bad = (why: string) =>
+    new UsageError(
+      `invalid argument ${JSON.stringify(text)} for "--${name}": ${why}`,
+    );
+  switch (flag.type) {
+    case "string": {
+      const problem = flag.check?.(text);
+      if (problem !== undefined) throw bad(problem);
+      return text;
+    }
+    case "bool": {
+      const value = BOOLS[text];
+      if (value === undefined) throw bad("needs true or false");
+      return value;
+    }
+    case "int": {
+      const value = Number(text);
+      const { min = -Infinity, max = Infinity } = flag;
+      if (!/^[+-]?[0-9]+$/.test(text)) throw bad("needs a whole number");
+      if (value < min || value > max) {
+        throw bad(`needs a number from ${min} to ${max}`);
+      }
+      return value;
+    }
+    case "duration":
+      return parseDurationFlag(text, bad);
+    case "stringList":
+      return text === "" ? [] : text.split(",").map((part) => part.trim());
+    case "enum":
+      if (!flag.values.includes(text)) {
+        throw bad(`needs one of ${flag.values.join(", ")}`);
+      }
+      return text;
+  }
+}
+
+/** What Go's strconv.ParseBool takes. */
+const BOOLS: Readonly<Record<string, boolean>> = {
+  ...Object.fromEntries(
+    ["1", "t", "T", "true", "TRUE", "True"].map((word) => [word, true]),
+  ),
+  ...Object.fromEntries(
+    ["0", "f", "F", "false", "FALSE", "False"].map((word) => [word, false]),
+  ),
+};
+
+function parseDurationFlag(
+  text: string,
+  bad: (why: string) => UsageError,
+): number {
+  try {
+    return parseDurationMs(text);
+  } catch (error) {
+    if (error instanceof SyntaxError) {
+      throw bad('needs a duration like "10s" or "1h0m0s"');
+    }
+    throw error;
+  }
+}
+
+function asList(value: unknown): readonly unknown[] {
+  return Array.isArray(value) ? value : [];
+}
+
+/** The one place where the values, checked flag by flag above, get their static types. */
+function parsedValues<S extends FlagSpec>(
+  raw: ReadonlyMap<string, unknown>,
+): FlagValues<S> {
+  return Object.fromEntries(raw) as FlagValues<S>;
+}

@@ -1,0 +1,76 @@
+/** What every flag has. */
+interface FlagCommon {
+  /** One sentence for usage and documentation, without a full stop. */
+  readonly help: string;
+  /** One letter that does the same as the name. */
+  readonly short?: string;
+  /** Leaves the flag out of usage, documentation and completion. */
+  readonly hidden?: boolean;
+  /** The flag is accepted and has no effect; says why, for a warning at start. */
+  readonly deprecated?: string;
+}
+
+/** A text. */
+export interface StringFlag extends FlagCommon {
+  readonly type: "string";
+  readonly default: string;
+  /** Says what is wrong with a value, or undefined. */
+  readonly check?: (text: string) => string | undefined;
+}
+/** `--flag`, `--flag=true`, `--flag=false`. */
+export interface BoolFlag extends FlagCommon {
+  readonly type: "bool";
+  readonly default: boolean;
+}
+/** A whole number. */
+export interface IntFlag extends FlagCommon {
+  readonly type: "int";
+  readonly default: number;
+  readonly min?: number;
+  readonly max?: number;
+}
+/** A duration in Go's syntax; its value is in milliseconds. */
+export interface DurationFlag extends FlagCommon {
+  readonly type: "duration";
+  readonly default: number;
+}
+/** Comma-separated, and may be given several times. */
+export interface StringListFlag extends FlagCommon {
+  readonly type: "stringList";
+  readonly default: readonly string[];
+}
+/** One of a set of texts. */
+export interface EnumFlag<V extends string = string> extends FlagCommon {
+  readonly type: "enum";
+  readonly default: V;
+  readonly values: readonly V[];
+}
+
+/** One flag of any type. */
+export type Flag =
+  | StringFlag
+  | BoolFlag
+  | IntFlag
+  | DurationFlag
+  | StringListFlag
+  | EnumFlag;
+
+/** Flags by name, without the dashes. */
+export type FlagSpec = Readonly<Record<string, Flag>>;
+
+/** The type of a flag's value. */
+export type FlagValue<F extends Flag> = F extends { type: "bool" } ? boolean
+  : F extends { type: "int" | "duration" } ? number
+  : F extends { type: "stringList" } ? readonly string[]
+  : F extends { type: "enum"; values: readonly (infer V)[] } ? V
+  : string;
+
+/** The values of all flags of a spec. */
+export type FlagValues<S extends FlagSpec> = {
+  readonly [K in keyof S]: FlagValue<S[K]>;
+};
+
+/** Declares flags; returns them unchanged, with their exact types. */
+export function defineFlags<const S extends FlagSpec>(spec: S): S {
+  return spec;
+}
