@@ -1,0 +1,106 @@
+import { Counter, Histogram, type Registry } from "prom-client";
+import { codeNames } from "../status.ts";
+import type { BoundMethod } from "./method.ts";
+
+const METHOD_LABELS = ["grpc_type", "grpc_service", "grpc_method"] as const;
+
+/** Seconds; a call may wait for others, so the scale is long. */
+const BUCKETS = [
+  0.001,
+  0.0025,
+  0.005,
+  0.01,
+  0.025,
+  0.05,
+  0.1,
+  0.25,
+  0.5,
+  1,
+  2.5,
+  5,
+  10,
+  30,
+  60,
+];
+
+/** Counts calls under the names of go-grpc-prometheus. */
+export class CallMetrics {
+  readonly #started: Counter<typeof METHOD_LABELS[number]>;
+  readonly #received: Counter<typeof METHOD_LABELS[number]>;
+  readonly #sent: Counter<typeof METHOD_LABELS[number]>;
+  readonly #handled: Counter<typeof METHOD_LABELS[number] | "grpc_code">;
+  readonly #seconds: Histogram<typeof METHOD_LABELS[number]>;
+
+  /** Every counter of `methods` is there from the start, at 0. */
+  constructor(registry: Registry, methods: readonly BoundMethod[]) {
+    const registers = [registry];
+    const labelNames = [...METHOD_LABELS];
+    this.#started = new Counter({
+      name: "grpc_server_started_total",
+      help: "Total number of RPCs started on the server.",
+      labelNames,
+      registers,
+    });
+    this.#received = new Counter({
+      name: "grpc_server_msg_received_total",
+      help: "Total number of RPC messages received on the server.",
+      labelNames,
+      registers,
+    });
+    this.#sent = new Counter({
+      name: "grpc_server_msg_sent_total",
+      help: "Total number of RPC messages sent by the server.",
+      labelNames,
+      registers,
+    });
+    this.#handled = new Counter({
+      name: "grpc_server_handled_total",
+      help: "Total number of RPCs completed on the server, by status.",
+      labelNames: [...METHOD_LABELS, "grpc_code"],
+      registers,
+    });
+    this.#seconds = new Histogram({
+      name: "grpc_server_handling_seconds",
+      help: "Time from the request to the answer, in seconds.",
+      labelNames,
+      buckets: BUCKETS,
+      registers,
+    });
+    for (const method of methods) this.#initialize(labelsOf(method));
+  }
+
+  #initialize(labels: ReturnType<typeof labelsOf>): void {
+    for (const counter of [this.#started, this.#received, this.#sent]) {
+      counter.inc(labels, 0);
+    }
+    for (const grpc_code of codeNames()) {
+      this.#handled.inc({ ...labels, grpc_code }, 0);
+    }
+    this.#seconds.zero(labels);
+  }
+
+  /** A request has arrived. */
+  start(method: BoundMethod): void {
+    this.#started.inc(labelsOf(method));
+    this.#received.inc(labelsOf(method));
+  }
+
+  /** A call has ended. */
+  finish(
+    method: BoundMethod,
+    outcome: { readonly codeName: string; readonly seconds: number },
+  ): void {
+    const labels = labelsOf(method);
+    this.#handled.inc({ ...labels, grpc_code: outcome.codeName });
+    if (outcome.codeName === "OK") this.#sent.inc(labels);
+    this.#seconds.observe(labels, outcome.seconds);
+  }
+}
+
+function labelsOf(method: BoundMethod) {
+  return {
+    grpc_type: "unary",
+    grpc_service: method.service.typeName,
+    grpc_method: method.name,
+  };
+}
