@@ -18,6 +18,7 @@ export {
   type LabFamily,
   type LabNetwork,
   LabSubnet,
+  listNetns,
 } from "./network.ts";
 export { LabNode } from "./node.ts";
 export { LabProcess } from "./process.ts";

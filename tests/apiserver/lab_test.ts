@@ -1,0 +1,68 @@
+import assert from "node:assert/strict";
+import { ControlPlane, eventually, listNetns } from "../lab/mod.ts";
+
+Deno.test("ControlPlane runs a program as a pod of a node and leaves nothing behind", async (t) => {
+  const plane = await ControlPlane.start({
+    name: "labtest",
+    audit: "metadata",
+  });
+  await using _plane = plane;
+  const node = await plane.addNode(1);
+
+  await t.step("node's token carries the node's name", async () => {
+    await plane.kubectl("create", "serviceaccount", "agent");
+    const since = new Date();
+    await using process = await plane.startProcess({
+      node,
+      serviceAccount: { namespace: "default", name: "agent" },
+      command: "sh",
+      args: ["-c", SHOW_IDENTITY],
+    });
+    const status = await process.exited;
+    const log = await process.logs();
+    assert.equal(status.code, 0, log);
+    assert.match(log, /system:serviceaccount:default:agent/);
+    assert.match(log, /authentication.kubernetes.io\/node-name":\["node1"\]/);
+    assert.match(log, /inet 172\.30\.\d+\.11\/24/);
+    const user = "system:serviceaccount:default:agent";
+    const requests = await plane.auditRequests({ since, user });
+    assert.deepEqual(requests.map((r) => [r.verb, r.resource, r.code]), [
+      ["create", "selfsubjectreviews", 201],
+    ]);
+  });
+
+  await t.step("data outlives a crash of the API server", async () => {
+    await plane.kubectl("create", "namespace", "kept");
+    await plane.killApiServer();
+    await assert.rejects(plane.request("GET", "/readyz"));
+    await plane.startApiServer();
+    assert.match(await plane.kubectl("get", "namespaces"), /kept/);
+  });
+
+  await t.step(
+    "a process is ended by SIGTERM, or by SIGKILL after the grace time",
+    async () => {
+      const process = await plane.startProcess({
+        command: "sh",
+        args: ["-c", "trap '' TERM; echo ready; while :; do sleep 0.1; done"],
+      });
+      await eventually("the trap", async () => (await process.logs()) !== "");
+      assert.equal((await process.stop({ graceMs: 100 })).signal, "SIGKILL");
+      assert.equal(process.isRunning, false);
+    },
+  );
+
+  await plane[Symbol.asyncDispose]();
+  const left = (await listNetns()).filter((n) => n.startsWith("coil-labtest-"));
+  assert.deepEqual(left, []);
+  await assert.rejects(Deno.stat(plane.runDir), Deno.errors.NotFound);
+});
+
+const SHOW_IDENTITY = `
+dir=/var/run/secrets/kubernetes.io/serviceaccount
+ip -4 address show dev eth0
+curl -sS --cacert $dir/ca.crt -H "authorization: Bearer $(cat $dir/token)" \\
+  -H "content-type: application/json" -d '{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}' \\
+  https://$KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT/apis/authentication.k8s.io/v1/selfsubjectreviews |
+  tr -d ' \\n'
+`;
