@@ -1,0 +1,153 @@
+import assert from "node:assert/strict";
+import {
+  configureLogging,
+  getLogger,
+  type LoggingOptions,
+  withLogContext,
+} from "./mod.ts";
+import { describeError } from "./log_format.ts";
+
+function capture(options: LoggingOptions = {}): string[] {
+  const lines: string[] = [];
+  configureLogging({ ...options, write: (line) => lines.push(line) });
+  return lines;
+}
+
+Deno.test("Logger writes one JSON object per record, in upstream's order", () => {
+  const lines = capture();
+  const before = Date.now() / 1000;
+  getLogger("node-ipam").info("Allocated address", {
+    pool: "default",
+    big: 1n,
+  });
+  assert.match(
+    lines[0] ?? "",
+    /^\{"level":"info","ts":[0-9.]+,"logger":"node-ipam","msg":"Allocated address",/,
+  );
+  const { ts, ...rest } = JSON.parse(lines[0] ?? "");
+  assert.ok(ts >= before && ts <= before + 10, `${ts}`);
+  assert.deepEqual(rest, {
+    level: "info",
+    logger: "node-ipam",
+    msg: "Allocated address",
+    pool: "default",
+    big: "1",
+  });
+});
+
+Deno.test("Logger does not interpret the message", () => {
+  const lines = capture();
+  getLogger("a.b").warn("Odd {pool} text {", { pool: "x" });
+  const record = JSON.parse(lines[0] ?? "");
+  assert.equal(record.msg, "Odd {pool} text {");
+  assert.equal(record.level, "warn");
+  assert.equal(record.logger, "a.b");
+});
+
+Deno.test("Logger writes err as error, with its causes and without a stack", () => {
+  const lines = capture();
+  const err = new Error("Cannot add route", {
+    cause: new Error("kernel returned EEXIST"),
+  });
+  getLogger("setup").error("Failed", { err });
+  getLogger("setup").error("Failed", { err: "text" });
+  const [first, second] = lines.map((line) => JSON.parse(line));
+  assert.equal(first.error, "Cannot add route: kernel returned EEXIST");
+  assert.equal("err" in first || "stacktrace" in first, false);
+  assert.equal(second.error, "text");
+});
+
+Deno.test("Logger writes the stack from the stack level on", () => {
+  const lines = capture({ stacktraceLevel: "error" });
+  getLogger("setup").warn("Failed", { err: new Error("x") });
+  getLogger("setup").error("Failed", { err: new Error("x") });
+  assert.equal("stacktrace" in JSON.parse(lines[0] ?? ""), false);
+  assert.match(JSON.parse(lines[1] ?? "").stacktrace, /log_test\.ts/);
+});
+
+Deno.test("Logger leaves out records below the level", () => {
+  const lines = capture({ level: "error" });
+  const log = getLogger("x");
+  log.debug("d");
+  log.info("i");
+  log.warn("w");
+  log.error("e");
+  assert.deepEqual(lines.map((line) => JSON.parse(line).msg), ["e"]);
+  const debug = capture({ level: "debug" });
+  log.debug("d");
+  assert.equal(debug.length, 1);
+  assert.equal(lines.length, 1, "the configuration was replaced");
+});
+
+Deno.test("Logger survives data that JSON cannot hold", () => {
+  const lines = capture();
+  const cyclic: Record<string, unknown> = {};
+  cyclic["self"] = cyclic;
+  getLogger("x").info("Cyclic", { cyclic });
+  assert.equal(JSON.parse(lines[0] ?? "").msg, "Cyclic");
+});
+
+Deno.test("withLogContext() adds fields to all records inside, across waits, and only there", async () => {
+  const lines = capture();
+  const log = getLogger("x");
+  await withLogContext({ containerId: "c1" }, async () => {
+    await Promise.resolve();
+    withLogContext(
+      { iface: "eth0" },
+      () => log.info("inside", { iface: "eth1" }),
+    );
+  });
+  log.info("outside");
+  const [inside, outside] = lines.map((line) => JSON.parse(line));
+  assert.equal(inside.containerId, "c1");
+  assert.equal(inside.iface, "eth1");
+  assert.equal("containerId" in outside, false);
+});
+
+for (
+  const [timeEncoding, form] of [
+    ["epoch", /^[0-9]{10}(\.[0-9]+)?$/],
+    ["millis", /^[0-9]{13}(\.[0-9]+)?$/],
+    ["nano", /^[0-9]{19}$/],
+    ["iso8601", /^"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+0000"$/],
+    ["rfc3339", /^"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"$/],
+    ["rfc3339nano", /^"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z"$/],
+  ] as const
+) {
+  Deno.test(`configureLogging() writes times as ${timeEncoding}`, () => {
+    const lines = capture({ timeEncoding });
+    getLogger("x").info("m");
+    assert.match(JSON.stringify(JSON.parse(lines[0] ?? "").ts), form);
+  });
+}
+
+Deno.test("configureLogging() writes the console form", () => {
+  const lines = capture({ encoder: "console", timeEncoding: "iso8601" });
+  getLogger("setup").info("Started", { port: 1 });
+  assert.match(
+    lines[0] ?? "",
+    /^\d{4}-\S+\tINFO\tsetup\tStarted\t\{"port":1\}$/,
+  );
+});
+
+Deno.test("describeError() says each thing once, and ends on cycles", () => {
+  const looped = new Error("loop");
+  looped.cause = looped;
+  const cases: [unknown, string][] = [
+    [new Error("a", { cause: new Error("b", { cause: "c" }) }), "a: b: c"],
+    [new Error("Cannot x: b", { cause: new Error("b") }), "Cannot x: b"],
+    [looped, "loop"],
+    [new TypeError("x is undefined"), "TypeError: x is undefined"],
+    [
+      new AggregateError([new Error("a"), new Error("b")], "Both failed"),
+      "Both failed (a; b)",
+    ],
+    [
+      new SuppressedError(new Error("undo"), new Error("first")),
+      "undo (after: first)",
+    ],
+    [null, ""],
+    [new DOMException("Too slow", "TimeoutError"), "Too slow"],
+  ];
+  for (const [error, text] of cases) assert.equal(describeError(error), text);
+});
