@@ -1,0 +1,316 @@
+// Coil itself on a lab's control plane: the executable under its roles' names,
+// the manifests a user applies, a daemon per node, pods as a runtime makes them.
+import * as path from "node:path";
+import { run } from "./command.ts";
+import { ControlPlane, type ControlPlaneOptions } from "./control_plane.ts";
+import { deleteNetns, listNetns } from "./network.ts";
+import type { LabNode } from "./node.ts";
+import type { LabProcess } from "./process.ts";
+import {
+  callPlugin,
+  netnsPath,
+  type PluginAnswer,
+  type Sandbox,
+  sandboxOf,
+} from "./runtime.ts";
+import { eventually } from "./wait.ts";
+
+const ROOT = new URL("../../", import.meta.url).pathname;
+const ROLES = ["coil", "coild", "coil-controller", "coil-router"] as const;
+const READY_MS = 30_000;
+
+export interface CoilOptions extends ControlPlaneOptions {
+  /** The compiled file, see deploy/executable. */
+  readonly executable: string;
+  readonly nodes: number;
+}
+
+/** A pod whose network is up, with the addresses of its CNI result. */
+export interface LabPod {
+  readonly node: LabNode;
+  readonly sandbox: Sandbox;
+  readonly addresses: readonly string[];
+  readonly wallMs: number;
+}
+
+/** A plugin call that answered with an error. */
+export class PluginError extends Error {
+  override readonly name = "PluginError";
+  readonly answer: PluginAnswer;
+  readonly code: number;
+  constructor(what: string, answer: PluginAnswer) {
+    const body = parseJson(answer.stdout);
+    const text = `${body["msg"] ?? answer.stdout} ${body["details"] ?? ""}`;
+    super(`Cannot ${what}: ${text.trim() || answer.stderr}`);
+    this.answer = answer;
+    this.code = typeof body["code"] === "number" ? body["code"] : -1;
+  }
+}
+
+function parseJson(text: string): Record<string, unknown> {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    if (error instanceof SyntaxError) return {};
+    throw error;
+  }
+}
+
+/** A cluster that runs Coil. Disposing of it removes everything. */
+export class CoilCluster implements AsyncDisposable {
+  readonly plane: ControlPlane;
+  readonly nodes: readonly LabNode[];
+  /** Directory of the executable's links, one per role. */
+  readonly binDir: string;
+  readonly #daemons = new Map<string, LabProcess>();
+  #controller: LabProcess | undefined;
+
+  private constructor(
+    plane: ControlPlane,
+    nodes: readonly LabNode[],
+    binDir: string,
+  ) {
+    this.plane = plane;
+    this.nodes = nodes;
+    this.binDir = binDir;
+  }
+
+  /** Starts the control plane and the nodes, applies CRDs and RBAC. Starts no role. */
+  static async start(options: CoilOptions): Promise<CoilCluster> {
+    await deletePodNetns(options.name);
+    const plane = await ControlPlane.start(options);
+    await using undo = new AsyncDisposableStack();
+    undo.use(plane);
+    const nodes: LabNode[] = [];
+    for (let n = 1; n <= options.nodes; n++) nodes.push(await plane.addNode(n));
+    const binDir = path.join(plane.runDir, "bin");
+    await Deno.mkdir(binDir, { recursive: true });
+    for (const role of ROLES) {
+      await Deno.symlink(options.executable, path.join(binDir, role));
+    }
+    await plane.kubectl("apply", "-f", path.join(ROOT, "crds"));
+    await plane.kubectl("apply", "-k", path.join(ROOT, "deploy/base"));
+    await plane.kubectl("wait", "--for=condition=Established", "crd", "--all");
+    undo.move();
+    return new CoilCluster(plane, nodes, binDir);
+  }
+
+  /** Starts `coil-controller` on the machine and waits until it leads. */
+  async startController(args: readonly string[] = []): Promise<LabProcess> {
+    const controller = await this.plane.startProcess({
+      id: "coil-controller",
+      command: path.join(this.binDir, "coil-controller"),
+      args: [
+        "--metrics-addr=127.0.0.1:9386",
+        "--health-addr=127.0.0.1:9387",
+        ...args,
+      ],
+      serviceAccount: { namespace: "kube-system", name: "coil-controller" },
+      env: {
+        COIL_POD_NAMESPACE: "kube-system",
+        COIL_POD_NAME: "coil-controller-0",
+      },
+    });
+    this.#controller = controller;
+    await this.#ready(controller, () => probe("http://127.0.0.1:9387/readyz"));
+    return controller;
+  }
+
+  get controller(): LabProcess | undefined {
+    return this.#controller;
+  }
+
+  socketOf(node: LabNode): string {
+    return path.join(this.plane.runDir, `${node.name}.sock`);
+  }
+
+  daemonOf(node: LabNode): LabProcess | undefined {
+    return this.#daemons.get(node.name);
+  }
+
+  /** Starts `coild` on a node and waits until it is ready. */
+  async startCoild(
+    node: LabNode,
+    args: readonly string[] = [],
+  ): Promise<LabProcess> {
+    const daemon = await this.plane.startProcess({
+      id: `coild-${node.name}`,
+      node,
+      command: path.join(this.binDir, "coild"),
+      args: [`--socket=${this.socketOf(node)}`, ...args],
+      serviceAccount: { namespace: "kube-system", name: "coild" },
+      env: { COIL_NODE_NAME: node.name },
+    });
+    this.#daemons.set(node.name, daemon);
+    await this.#ready(daemon, () => this.status(node));
+    return daemon;
+  }
+
+  /** Starts `coil-router` on a node: direct routes to the other nodes' blocks. */
+  async startRouter(node: LabNode): Promise<LabProcess> {
+    return await this.plane.startProcess({
+      id: `coil-router-${node.name}`,
+      node,
+      command: path.join(this.binDir, "coil-router"),
+      serviceAccount: { namespace: "kube-system", name: "coil-router" },
+      env: { COIL_NODE_NAME: node.name },
+    });
+  }
+
+  /** Whether CNI STATUS says that the node can serve ADD. */
+  async status(node: LabNode): Promise<boolean> {
+    const { code } = await callPlugin({
+      ...this.#plugin(node),
+      command: "STATUS",
+    });
+    return code === 0;
+  }
+
+  /** The node's network configuration, as a conflist's entry reaches a plugin. */
+  config(node: LabNode): Record<string, unknown> {
+    return {
+      cniVersion: "1.1.0",
+      name: "k8s-pod-network",
+      type: "coil",
+      socket: this.socketOf(node),
+    };
+  }
+
+  /** Creates the Pod object, bound to the node, and its network namespace. */
+  async createSandbox(
+    node: LabNode,
+    pod: { namespace: string; name: string },
+  ): Promise<Sandbox> {
+    const { namespace, name } = pod;
+    await this.plane.request("POST", `/api/v1/namespaces/${namespace}/pods`, {
+      apiVersion: "v1",
+      kind: "Pod",
+      metadata: { name, namespace },
+      spec: {
+        nodeName: node.name,
+        containers: [{ name: "main", image: "none" }],
+      },
+    });
+    const netns = `coil-${this.plane.name}-pod-${namespace}-${name}`;
+    await run("ip", ["netns", "add", netns]);
+    await run("ip", ["-n", netns, "link", "set", "lo", "up"]);
+    return sandboxOf(netns, pod);
+  }
+
+  /** CNI ADD. @throws {PluginError} when the plugin refuses. */
+  async add(node: LabNode, sandbox: Sandbox): Promise<LabPod> {
+    const answer = await callPlugin({
+      ...this.#plugin(node),
+      command: "ADD",
+      sandbox,
+    });
+    if (answer.code !== 0) {
+      throw new PluginError(
+        `add "${sandbox.namespace}/${sandbox.pod}"`,
+        answer,
+      );
+    }
+    const ips = parseJson(answer.stdout)["ips"];
+    const addresses = Array.isArray(ips)
+      ? ips.map((ip) => String(ip.address).split("/")[0] ?? "")
+      : [];
+    return { node, sandbox, addresses, wallMs: answer.wallMs };
+  }
+
+  /** CNI DEL. @throws {PluginError} when the plugin refuses. */
+  async del(node: LabNode, sandbox: Sandbox): Promise<number> {
+    const answer = await callPlugin({
+      ...this.#plugin(node),
+      command: "DEL",
+      sandbox,
+    });
+    if (answer.code !== 0) {
+      throw new PluginError(
+        `delete "${sandbox.namespace}/${sandbox.pod}"`,
+        answer,
+      );
+    }
+    return answer.wallMs;
+  }
+
+  /** Reports the pod's addresses in its status, as a kubelet does. */
+  async reportStatus(pod: LabPod): Promise<void> {
+    const { namespace, pod: name } = pod.sandbox;
+    await this.plane.request(
+      "PATCH",
+      `/api/v1/namespaces/${namespace}/pods/${name}/status`,
+      {
+        status: {
+          phase: "Running",
+          podIP: pod.addresses[0],
+          podIPs: pod.addresses.map((ip) => ({ ip })),
+        },
+      },
+      { contentType: "application/merge-patch+json" },
+    );
+  }
+
+  /** Deletes the Pod object and the network namespace. */
+  async removeSandbox(sandbox: Sandbox): Promise<void> {
+    const { namespace, pod } = sandbox;
+    await this.plane.request(
+      "DELETE",
+      `/api/v1/namespaces/${namespace}/pods/${pod}?gracePeriodSeconds=0`,
+    );
+    await run("ip", ["netns", "delete", sandbox.netns]);
+  }
+
+  /** Runs a command in the pod's network namespace. */
+  async exec(
+    sandbox: Sandbox,
+    command: string,
+    ...args: string[]
+  ): Promise<string> {
+    const net = `--net=${netnsPath(sandbox.netns)}`;
+    return await run("nsenter", [net, command, ...args]);
+  }
+
+  #plugin(node: LabNode) {
+    return {
+      plugin: path.join(this.binDir, "coil"),
+      config: this.config(node),
+      nodeNetns: node.netns,
+    };
+  }
+
+  async #ready(process: LabProcess, test: () => Promise<boolean>) {
+    await eventually(`${process.logFile} to be ready`, async () => {
+      if (!process.isRunning) {
+        throw new Error(`Cannot go on: ${await process.logs()}`);
+      }
+      return await test();
+    }, { timeoutMs: READY_MS });
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const process of [this.#controller, ...this.#daemons.values()]) {
+      await process?.stop();
+    }
+    await deletePodNetns(this.plane.name);
+    await this.plane[Symbol.asyncDispose]();
+  }
+}
+
+async function probe(url: string): Promise<boolean> {
+  try {
+    const response = await fetch(url);
+    await response.body?.cancel();
+    return response.ok;
+  } catch (error) {
+    if (error instanceof TypeError) return false; // nobody listens yet
+    throw error;
+  }
+}
+
+/** Removes the pods' namespaces of a lab of this name. */
+export async function deletePodNetns(name: string): Promise<void> {
+  const mine = (netns: string) => netns.startsWith(`coil-${name}-pod-`);
+  for (const netns of (await listNetns()).filter(mine)) {
+    await deleteNetns(netns);
+  }
+}
