@@ -1,0 +1,19 @@
+/**
+ * The parts of Linux that Deno does not reach by itself: network namespaces,
+ * netlink sockets, sysctls, file locks. The only user of Deno's FFI.
+ *
+ * @module
+ */
+
+export { errnoName, LinuxError } from "./errno.ts";
+export { type Bytes, openLibc } from "./libc.ts";
+export { tryLockFile } from "./lock_file.ts";
+export {
+  NETLINK_GENERIC,
+  NETLINK_ROUTE,
+  type NetlinkOptions,
+  NetlinkSocket,
+  openNetlink,
+} from "./netlink_socket.ts";
+export { inNetns, Netns, NotANetnsError } from "./netns.ts";
+export { readSysctl, type SysctlOptions, writeSysctl } from "./sysctl.ts";

@@ -1,0 +1,204 @@
+import { LinuxError } from "./errno.ts";
+import { type Bytes, closeFile, lastErrno, lastError, libc } from "./libc.ts";
+import { inNetns, type Netns } from "./netns.ts";
+
+/** AF_NETLINK of `<linux/socket.h>`. */
+const AF_NETLINK = 16;
+/** SOCK_RAW | SOCK_CLOEXEC of socket(2). */
+const SOCK_RAW_CLOEXEC = 3 | 0o2000000;
+/** SOL_SOCKET, SO_RCVBUF and SO_RCVBUFFORCE of `<asm-generic/socket.h>`. */
+const SOL_SOCKET = 1;
+const SO_RCVBUF = 8;
+const SO_RCVBUFFORCE = 33;
+/** SOL_NETLINK of `<linux/socket.h>`; the options of `<linux/netlink.h>`. */
+const SOL_NETLINK = 270;
+const NETLINK_CAP_ACK = 10;
+const NETLINK_EXT_ACK = 11;
+const NETLINK_GET_STRICT_CHK = 12;
+/** MSG_DONTWAIT and MSG_TRUNC of recv(2). */
+const MSG_DONTWAIT = 0x40;
+const MSG_TRUNC = 0x20;
+/** EAGAIN: nothing there to receive. */
+const EAGAIN = 11;
+/** struct sockaddr_nl: family, pad, port id, groups. */
+const SOCKADDR_NL_SIZE = 12;
+/** Room for some thousand acknowledgements. */
+const RECEIVE_BUFFER_BYTES = 4 << 20;
+
+/** The protocols of `<linux/netlink.h>` in use. */
+export const NETLINK_ROUTE = 0;
+/** Generic netlink. */
+export const NETLINK_GENERIC = 16;
+
+/**
+ * A netlink socket connected to the kernel. Being connected it takes messages
+ * from nobody but the kernel (netlink_getsockbyportid() in net/netlink/af_netlink.c).
+ */
+export class NetlinkSocket implements Disposable {
+  #fd: number;
+  /** The port id that the kernel gave it and puts into its replies. */
+  readonly portId: number;
+
+  /** For `openNetlink()` only. */
+  constructor(fd: number, portId: number) {
+    this.#fd = fd;
+    this.portId = portId;
+  }
+
+  /**
+   * Sends on the calling thread. The kernel carries out what is asked before
+   * this returns; its replies wait in the socket.
+   *
+   * @throws {LinuxError} when the message was not taken
+   */
+  sendNow(bytes: Bytes): void {
+    if (
+      libc().symbols.send(this.#open(), bytes, BigInt(bytes.byteLength), 0) < 0
+    ) {
+      throw lastError("send to the kernel", "send");
+    }
+  }
+
+  /**
+   * Sends on another thread, so that waiting for the kernel's locks does not
+   * hold up the event loop. The bytes must not be touched until it is done,
+   * nor the socket disposed.
+   *
+   * @throws {LinuxError} when the message was not taken
+   */
+  async sendOffThread(bytes: Bytes): Promise<void> {
+    const sent = await libc().symbols.sendOffThread(
+      this.#open(),
+      bytes,
+      BigInt(bytes.byteLength),
+      0,
+    );
+    // The other thread's errno is out of reach. A send that failed was not
+    // delivered (netlink_unicast() returns the length otherwise), so doing it
+    // again here is safe, and tells why.
+    if (sent < 0) this.sendNow(bytes);
+  }
+
+  /**
+   * Receives one datagram if there is one. Returns its full length, which is
+   * more than the buffer's when it was cut, or undefined when none is waiting.
+   *
+   * @throws {LinuxError} `ENOBUFS` when the kernel had to drop replies
+   */
+  receiveNow(buffer: Bytes): number | undefined {
+    const length = libc().symbols.recv(
+      this.#open(),
+      buffer,
+      BigInt(buffer.byteLength),
+      MSG_DONTWAIT | MSG_TRUNC,
+    );
+    if (length >= 0) return length;
+    const errno = lastErrno();
+    if (errno === EAGAIN) return undefined;
+    throw new LinuxError("receive from the kernel", { syscall: "recv", errno });
+  }
+
+  /**
+   * As `receiveNow()`, on another thread: receiving a part of a dump makes the
+   * kernel write the next one, under its locks.
+   */
+  async receiveOffThread(buffer: Bytes): Promise<number | undefined> {
+    const length = await libc().symbols.recvOffThread(
+      this.#open(),
+      buffer,
+      BigInt(buffer.byteLength),
+      MSG_DONTWAIT | MSG_TRUNC,
+    );
+    // No errno here either: asking again tells which it was.
+    return length >= 0 ? length : this.receiveNow(buffer);
+  }
+
+  /** Closes the socket; harmless when done twice. */
+  [Symbol.dispose](): void {
+    if (this.#fd < 0) return;
+    const fd = this.#fd;
+    this.#fd = -1;
+    closeFile(fd);
+  }
+
+  #open(): number {
+    if (this.#fd < 0) throw new TypeError("Cannot use netlink socket: closed");
+    return this.#fd;
+  }
+}
+
+/** What `openNetlink()` can be told. */
+export interface NetlinkOptions {
+  /** Where the socket lives; without it, the process's own namespace. */
+  readonly netns?: Netns;
+}
+
+/**
+ * Opens a netlink socket with extended, capped acknowledgements and strict
+ * checking of dump requests, and lets the kernel give it a port id.
+ *
+ * @throws {LinuxError} when the kernel refuses
+ */
+export function openNetlink(
+  protocol: number,
+  options: NetlinkOptions = {},
+): NetlinkSocket {
+  const { netns } = options;
+  return netns === undefined
+    ? openHere(protocol)
+    : inNetns(netns, () => openHere(protocol));
+}
+
+function openHere(protocol: number): NetlinkSocket {
+  const action = "open netlink socket";
+  const { symbols } = libc();
+  const fd = symbols.socket(AF_NETLINK, SOCK_RAW_CLOEXEC, protocol);
+  if (fd < 0) throw lastError(action, "socket");
+  try {
+    setReceiveBuffer(fd);
+    for (
+      const option of [NETLINK_EXT_ACK, NETLINK_CAP_ACK, NETLINK_GET_STRICT_CHK]
+    ) {
+      if (!setOption(fd, SOL_NETLINK, option, 1)) {
+        throw lastError(action, "setsockopt");
+      }
+    }
+    return new NetlinkSocket(fd, connect(fd, action));
+  } catch (error) {
+    closeFile(fd);
+    throw error;
+  }
+}
+
+/** The forced variant ignores net.core.rmem_max but needs CAP_NET_ADMIN in the first user namespace. */
+function setReceiveBuffer(fd: number): void {
+  if (setOption(fd, SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_BUFFER_BYTES)) return;
+  if (setOption(fd, SOL_SOCKET, SO_RCVBUF, RECEIVE_BUFFER_BYTES)) return;
+  throw lastError("open netlink socket", "setsockopt");
+}
+
+function setOption(
+  fd: number,
+  level: number,
+  option: number,
+  value: number,
+): boolean {
+  const bytes = new Uint8Array(new Int32Array([value]).buffer);
+  return libc().symbols.setsockopt(fd, level, option, bytes, 4) === 0;
+}
+
+/** Connects to the kernel, port id 0, and returns the port id given to the socket. */
+function connect(fd: number, action: string): number {
+  const { symbols } = libc();
+  const address = new DataView(new ArrayBuffer(SOCKADDR_NL_SIZE));
+  const bytes = new Uint8Array(address.buffer);
+  address.setUint16(0, AF_NETLINK, true);
+  if (symbols.connect(fd, bytes, SOCKADDR_NL_SIZE) < 0) {
+    throw lastError(action, "connect");
+  }
+  const length = new Uint8Array(new Uint32Array([SOCKADDR_NL_SIZE]).buffer);
+  if (symbols.getsockname(fd, bytes, length) < 0) {
+    throw lastError(action, "getsockname");
+  }
+  return address.getUint32(4, true);
+}

@@ -1,0 +1,331 @@
+import { Mutex, sleep } from "../async/mod.ts";
+import { type Bytes, LinuxError } from "../linux/mod.ts";
+import {
+  NLM_F_ACK,
+  NLM_F_DUMP,
+  NLM_F_DUMP_INTR,
+  NLM_F_REQUEST,
+  NLMSG_DONE,
+  NLMSG_ERROR,
+  NLMSG_NOOP,
+} from "./constants.ts";
+import {
+  NetlinkError,
+  parseAcknowledgement,
+  parseDone,
+  type Verdict,
+} from "./errors.ts";
+import { type Message, parseMessages } from "./message_reader.ts";
+import { MessageWriter } from "./message_writer.ts";
+import type { Request } from "./request.ts";
+import type { Trace } from "./trace.ts";
+
+/** What carries datagrams to the kernel and back; a `NetlinkSocket` of `lib/linux` is one. */
+export interface Transport extends Disposable {
+  /** The port id that replies carry. */
+  readonly portId: number;
+  /** Sends one datagram; when done, the kernel has carried it out and replied. */
+  sendOffThread(bytes: Bytes): Promise<void>;
+  /** Receives one datagram, or undefined when none is waiting; see `NetlinkSocket`. */
+  receiveNow(buffer: Bytes): number | undefined;
+  /** As `receiveNow()`, without holding up the event loop. */
+  receiveOffThread(buffer: Bytes): Promise<number | undefined>;
+}
+
+/** What a connection can be told. */
+export interface ConnectionOptions {
+  /** Sees every datagram. */
+  readonly trace?: Trace | undefined;
+  /** Waits between the attempts of an interrupted dump; `sleep()` unless a test knows better. */
+  readonly wait?: (ms: number) => Promise<void>;
+}
+
+/** EPROTO and EINTR of `<asm-generic/errno.h>`. */
+const EPROTO = 71;
+const EINTR = 4;
+
+/** So many acknowledgements fit into the smallest receive buffer that the kernel may leave us with. */
+const MAX_REQUESTS_PER_SEND = 256;
+/** Well below the default send buffer (net.core.wmem_default is 212992). */
+const MAX_BYTES_PER_SEND = 64 << 10;
+/** The kernel makes parts of a dump no larger than this, but for a link with very many virtual functions. */
+const RECEIVE_BUFFER_BYTES = 64 << 10;
+/** Attempts at a dump that others keep changing, with 1, 2, 4 … ms in between: half a second in all. */
+const MAX_DUMP_ATTEMPTS = 10;
+
+/** Used only between a receive and the end of the same synchronous function. */
+const acknowledgements: Bytes = new Uint8Array(RECEIVE_BUFFER_BYTES);
+
+/** Requests and replies over one socket. Several callers may share it: each send with its replies is one turn. */
+export class Connection implements Disposable {
+  readonly #transport: Transport;
+  readonly #trace: Trace | undefined;
+  readonly #wait: (ms: number) => Promise<void>;
+  readonly #writer = new MessageWriter();
+  /** Guards the writer, the sequence and the order of sends and receives. */
+  readonly #turn = new Mutex();
+  #sequence = 0;
+  #dumpBufferBytes = RECEIVE_BUFFER_BYTES;
+  #busy = false;
+  #closed = false;
+
+  /** Takes over the transport. */
+  constructor(transport: Transport, options: ConnectionOptions = {}) {
+    this.#transport = transport;
+    this.#trace = options.trace;
+    this.#wait = options.wait ?? sleep;
+  }
+
+  /**
+   * Sends all requests at once and reads what became of each. The kernel
+   * carries them out in order and goes on after one that failed.
+   */
+  async tryExecute(
+    requests: readonly Request[],
+  ): Promise<(NetlinkError | undefined)[]> {
+    using _turn = await this.#begin();
+    const outcomes: (NetlinkError | undefined)[] = [];
+    while (outcomes.length < requests.length) {
+      const batch = this.#encode(requests, outcomes.length);
+      const unsent = await this.#trySend(batch.requests);
+      outcomes.push(...this.#collect(batch, { base: outcomes.length, unsent }));
+    }
+    return outcomes;
+  }
+
+  /**
+   * Asks for a list. `parse` is called once for each entry; its result is
+   * kept unless undefined. A list that changed while the kernel wrote it is
+   * asked for again.
+   *
+   * @throws {NetlinkError} when the kernel refuses; `EINTR` when the list never held still
+   */
+  async dump<T>(
+    request: Request,
+    parse: (message: Message) => T | undefined,
+  ): Promise<T[]> {
+    for (let attempt = 1;; attempt++) {
+      const entries = await this.#dumpOnce(request, parse);
+      if (entries !== undefined) return entries;
+      if (attempt === MAX_DUMP_ATTEMPTS) break;
+      await this.#wait(2 ** (attempt - 1));
+    }
+    throw new NetlinkError(request.describe(), {
+      errno: EINTR,
+      extack: `interrupted ${MAX_DUMP_ATTEMPTS} times`,
+    });
+  }
+
+  /** Closes the socket, after the running turn if there is one. Harmless when done twice. */
+  [Symbol.dispose](): void {
+    this.#closed = true;
+    if (!this.#busy) this.#transport[Symbol.dispose]();
+  }
+
+  /** Waits for this caller's turn. A socket disposed meanwhile is closed when the turn ends. */
+  async #begin(): Promise<Disposable> {
+    const lock = await this.#turn.lock();
+    if (this.#closed) {
+      lock[Symbol.dispose]();
+      throw new TypeError("Cannot use netlink socket: closed");
+    }
+    this.#busy = true;
+    return {
+      [Symbol.dispose]: () => {
+        this.#busy = false;
+        if (this.#closed) this.#transport[Symbol.dispose]();
+        lock[Symbol.dispose]();
+      },
+    };
+  }
+
+  #nextSequence(): number {
+    this.#sequence = (this.#sequence % 0xffffffff) + 1;
+    return this.#sequence;
+  }
+
+  #encode(requests: readonly Request[], from: number): Batch {
+    const batch: Batch = { requests: [], positions: new Map() };
+    this.#writer.reset();
+    for (const request of requests.slice(from, from + MAX_REQUESTS_PER_SEND)) {
+      const sequence = this.#write(request, NLM_F_ACK);
+      batch.positions.set(sequence, batch.requests.length);
+      batch.requests.push(request);
+      if (this.#writer.length > MAX_BYTES_PER_SEND) break;
+    }
+    return batch;
+  }
+
+  #write(request: Request, flags: number): number {
+    const sequence = this.#nextSequence();
+    this.#writer.message(
+      {
+        type: request.type,
+        flags: request.flags | flags | NLM_F_REQUEST,
+        sequence,
+      },
+      (writer) => request.write(writer),
+    );
+    return sequence;
+  }
+
+  async #send(requests: readonly Request[]): Promise<void> {
+    const bytes = this.#writer.bytes();
+    this.#trace?.sent(bytes, requests.map((request) => request.describe()));
+    await this.#transport.sendOffThread(bytes);
+  }
+
+  /** As `#send()`, but returns what went wrong: then the kernel has seen none of it. */
+  async #trySend(requests: readonly Request[]): Promise<Verdict | undefined> {
+    try {
+      await this.#send(requests);
+      return undefined;
+    } catch (error) {
+      if (!(error instanceof LinuxError)) throw error;
+      return { errno: error.errno, extack: "while sending" };
+    }
+  }
+
+  /** Reads the acknowledgements: they are all there, since the send came back. */
+  #collect(
+    batch: Batch,
+    options: { base: number; unsent: Verdict | undefined },
+  ): (NetlinkError | undefined)[] {
+    const verdicts = new Map<number, Verdict>();
+    let missing: Verdict = options.unsent ??
+      { errno: EPROTO, extack: "no acknowledgement" };
+    while (verdicts.size < batch.requests.length) {
+      const received = this.#receiveAcknowledgement();
+      if (received === undefined) break;
+      if ("lost" in received) {
+        missing = received.lost;
+        continue;
+      }
+      for (const message of parseMessages(received.bytes)) {
+        this.#take(message, batch, verdicts);
+      }
+    }
+    return batch.requests.map((request, position) => {
+      const verdict = verdicts.get(position) ?? missing;
+      if (verdict.errno === 0) return undefined;
+      const index = options.base + position;
+      return new NetlinkError(request.describe(), { ...verdict, index });
+    });
+  }
+
+  #receiveAcknowledgement():
+    | { readonly bytes: Uint8Array }
+    | { readonly lost: Verdict }
+    | undefined {
+    try {
+      const length = this.#transport.receiveNow(acknowledgements);
+      if (length === undefined) return undefined;
+      const bytes = acknowledgements.subarray(0, length);
+      this.#trace?.received(bytes);
+      return { bytes };
+    } catch (error) {
+      if (!(error instanceof LinuxError)) throw error;
+      return { lost: { errno: error.errno, extack: "while receiving" } };
+    }
+  }
+
+  #take(message: Message, batch: Batch, verdicts: Map<number, Verdict>): void {
+    const position = batch.positions.get(message.sequence);
+    if (position === undefined || message.portId !== this.#transport.portId) {
+      return; // left over from a turn that lost its place
+    }
+    if (message.type === NLMSG_ERROR) {
+      verdicts.set(position, parseAcknowledgement(message));
+    } else if (message.type !== NLMSG_NOOP) {
+      batch.requests[position]?.onReply?.(message);
+    }
+  }
+
+  /** Returns undefined when the dump was interrupted or a part did not fit. */
+  async #dumpOnce<T>(
+    request: Request,
+    parse: (message: Message) => T | undefined,
+  ): Promise<T[] | undefined> {
+    using _turn = await this.#begin();
+    this.#writer.reset();
+    const sequence = this.#write(request, NLM_F_DUMP);
+    await this.#send([request]);
+    const reader = new DumpReader(sequence, this.#transport.portId, parse);
+    const buffer: Bytes = new Uint8Array(this.#dumpBufferBytes);
+    while (reader.verdict === undefined) {
+      const length = await this.#transport.receiveOffThread(buffer);
+      if (length === undefined) {
+        reader.verdict = { errno: EPROTO, extack: "list without an end" };
+      } else if (length > buffer.byteLength) {
+        reader.interrupted = true;
+        this.#dumpBufferBytes = length;
+      } else {
+        const bytes = buffer.subarray(0, length);
+        this.#trace?.received(bytes);
+        reader.take(bytes);
+      }
+    }
+    return reader.finish(request);
+  }
+}
+
+/** The requests of one send, and which sequence number belongs to which. */
+interface Batch {
+  readonly requests: Request[];
+  readonly positions: Map<number, number>;
+}
+
+/** Collects the entries of one dump. It reads to the end even when an entry is malformed, so that the socket stays in step. */
+class DumpReader<T> {
+  verdict: Verdict | undefined;
+  interrupted = false;
+  readonly #sequence: number;
+  readonly #portId: number;
+  readonly #parse: (message: Message) => T | undefined;
+  readonly #entries: T[] = [];
+  #malformed: SyntaxError | undefined;
+
+  constructor(
+    sequence: number,
+    portId: number,
+    parse: (message: Message) => T | undefined,
+  ) {
+    this.#sequence = sequence;
+    this.#portId = portId;
+    this.#parse = parse;
+  }
+
+  take(bytes: Uint8Array): void {
+    try {
+      for (const message of parseMessages(bytes)) this.#takeMessage(message);
+    } catch (error) {
+      if (!(error instanceof SyntaxError)) throw error;
+      this.#malformed ??= error;
+    }
+  }
+
+  finish(request: Request): T[] | undefined {
+    if (this.verdict !== undefined && this.verdict.errno !== 0) {
+      throw new NetlinkError(request.describe(), this.verdict);
+    }
+    if (this.#malformed !== undefined) throw this.#malformed;
+    return this.interrupted ? undefined : this.#entries;
+  }
+
+  #takeMessage(message: Message): void {
+    if (
+      message.sequence !== this.#sequence || message.portId !== this.#portId
+    ) {
+      return; // left over from a turn that lost its place
+    }
+    if ((message.flags & NLM_F_DUMP_INTR) !== 0) this.interrupted = true;
+    if (message.type === NLMSG_ERROR) {
+      this.verdict = parseAcknowledgement(message);
+    } else if (message.type === NLMSG_DONE) {
+      this.verdict = parseDone(message);
+    } else if (message.type !== NLMSG_NOOP) {
+      const entry = this.#parse(message);
+      if (entry !== undefined) this.#entries.push(entry);
+    }
+  }
+}

@@ -1,0 +1,148 @@
+import { AF_INET6 } from "./family.ts";
+import type { Message } from "./message_reader.ts";
+import type { MessageWriter } from "./message_writer.ts";
+import { formatMac } from "./names.ts";
+
+/** Link attributes of `<linux/if_link.h>`. */
+export const IFLA_ADDRESS = 1;
+export const IFLA_IFNAME = 3;
+export const IFLA_MTU = 4;
+export const IFLA_LINK = 5;
+export const IFLA_MASTER = 10;
+export const IFLA_LINKINFO = 18;
+export const IFLA_IFALIAS = 20;
+export const IFLA_AF_SPEC = 26;
+export const IFLA_GROUP = 27;
+export const IFLA_NET_NS_FD = 28;
+export const IFLA_EXT_MASK = 29;
+export const IFLA_LINK_NETNSID = 37;
+/** Inside IFLA_LINKINFO. */
+export const IFLA_INFO_KIND = 1;
+export const IFLA_INFO_DATA = 2;
+/** Inside IFLA_AF_SPEC, inside AF_INET6. */
+export const IFLA_INET6_ADDR_GEN_MODE = 8;
+
+/** IFF_UP and IFF_LOWER_UP of `<linux/if.h>`. */
+export const IFF_UP = 1;
+const IFF_LOWER_UP = 1 << 16;
+
+/** RTEXT_FILTER_SKIP_STATS of `<linux/rtnetlink.h>`: nobody here reads statistics. */
+const RTEXT_FILTER_SKIP_STATS = 1 << 3;
+/** struct ifinfomsg. */
+const IFINFOMSG_SIZE = 16;
+
+/** Which link is meant. */
+export type LinkSelector = { readonly name: string } | {
+  readonly index: number;
+};
+
+/** How the kernel makes up a link-local IPv6 address, `enum in6_addr_gen_mode`. */
+export type Ipv6AddrGenMode = "eui64" | "none" | "stable-privacy" | "random";
+
+/** The modes in the order of their numbers. */
+export const ADDR_GEN_MODES: readonly Ipv6AddrGenMode[] = [
+  "eui64",
+  "none",
+  "stable-privacy",
+  "random",
+];
+
+/** A network interface as the kernel describes it. */
+export interface Link {
+  readonly index: number;
+  readonly name: string;
+  readonly mtu: number;
+  /** Six bytes in hexadecimal; absent where there is none. */
+  readonly mac?: string;
+  readonly alias?: string;
+  /** Such as `veth` or `bridge`; absent for physical interfaces and the loopback. */
+  readonly kind?: string;
+  /** Whether it is set up by the administrator. */
+  readonly up: boolean;
+  /** Whether it has a carrier: of a veth, whether both ends are up. */
+  readonly lowerUp: boolean;
+  readonly group: number;
+  /** The other end of a veth, by its index in the namespace it is in. */
+  readonly peerIndex?: number;
+  /** The namespace the other end is in, by this namespace's number for it; absent when it is this one. */
+  readonly peerNetnsId?: number;
+  /** The bridge it is a port of. */
+  readonly masterIndex?: number;
+  readonly ipv6AddrGenMode?: Ipv6AddrGenMode;
+  /** The IFF_… flags of `<linux/if.h>`. */
+  readonly flags: number;
+}
+
+/** Names the link in a description: `"eth0"` or `5`. */
+export function linkText(selector: LinkSelector): string {
+  return "name" in selector ? `"${selector.name}"` : String(selector.index);
+}
+
+/** Writes a `struct ifinfomsg`. */
+export function writeLinkHeader(
+  writer: MessageWriter,
+  header: { index?: number; flags?: number; change?: number } = {},
+): void {
+  writer.u8(0); // AF_UNSPEC
+  writer.u8(0);
+  writer.u16(0);
+  writer.u32(header.index ?? 0);
+  writer.u32(header.flags ?? 0);
+  writer.u32(header.change ?? 0);
+}
+
+/** Asks for less than the kernel would tell by itself. */
+export function writeLinkFilter(writer: MessageWriter): void {
+  writer.attributeU32(IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS);
+}
+
+/**
+ * Reads an RTM_NEWLINK.
+ *
+ * @throws {SyntaxError} when the message is malformed
+ */
+export function parseLink(message: Message): Link {
+  const { payload } = message;
+  const attributes = payload.attributes(IFINFOMSG_SIZE);
+  const flags = payload.u32(8);
+  const mac = attributes.bytes(IFLA_ADDRESS);
+  const addrGenMode = attributes.nested(IFLA_AF_SPEC)?.nested(AF_INET6)?.u8(
+    IFLA_INET6_ADDR_GEN_MODE,
+  );
+  return present({
+    index: payload.i32(4),
+    name: attributes.string(IFLA_IFNAME) ?? "",
+    mtu: attributes.u32(IFLA_MTU) ?? 0,
+    mac: mac?.byteLength === 6 ? formatMac(mac) : undefined,
+    alias: attributes.string(IFLA_IFALIAS),
+    kind: attributes.nested(IFLA_LINKINFO)?.string(IFLA_INFO_KIND),
+    up: (flags & IFF_UP) !== 0,
+    lowerUp: (flags & IFF_LOWER_UP) !== 0,
+    group: attributes.u32(IFLA_GROUP) ?? 0,
+    peerIndex: attributes.u32(IFLA_LINK),
+    peerNetnsId: attributes.i32(IFLA_LINK_NETNSID),
+    masterIndex: attributes.u32(IFLA_MASTER),
+    ipv6AddrGenMode: addrGenMode === undefined
+      ? undefined
+      : ADDR_GEN_MODES[addrGenMode],
+    flags,
+  });
+}
+
+/** What an object becomes when absent means absent rather than undefined. */
+type Present<T> =
+  & { [K in keyof T as undefined extends T[K] ? never : K]: T[K] }
+  & {
+    [K in keyof T as undefined extends T[K] ? K : never]?: Exclude<
+      T[K],
+      undefined
+    >;
+  };
+
+/** Leaves out the fields that are undefined. */
+export function present<T extends object>(fields: T): Present<T> {
+  const entries = Object.entries(fields).filter(([, value]) =>
+    value !== undefined
+  );
+  return Object.fromEntries(entries) as Present<T>;
+}

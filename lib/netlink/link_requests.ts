@@ -1,0 +1,268 @@
+import type { Netns } from "../linux/mod.ts";
+import {
+  NLM_F_CREATE,
+  NLM_F_EXCL,
+  RTM_DELLINK,
+  RTM_GETLINK,
+  RTM_NEWLINK,
+  RTM_SETLINK,
+} from "./constants.ts";
+import { AF_INET6 } from "./family.ts";
+import {
+  ADDR_GEN_MODES,
+  IFF_UP,
+  IFLA_ADDRESS,
+  IFLA_AF_SPEC,
+  IFLA_GROUP,
+  IFLA_IFALIAS,
+  IFLA_IFNAME,
+  IFLA_INET6_ADDR_GEN_MODE,
+  IFLA_INFO_DATA,
+  IFLA_INFO_KIND,
+  IFLA_LINKINFO,
+  IFLA_MASTER,
+  IFLA_MTU,
+  IFLA_NET_NS_FD,
+  type Ipv6AddrGenMode,
+  type Link,
+  type LinkSelector,
+  linkText,
+  parseLink,
+  writeLinkFilter,
+  writeLinkHeader,
+} from "./link.ts";
+import type { MessageWriter } from "./message_writer.ts";
+import { checkInterfaceName, parseMac } from "./names.ts";
+import type { Request } from "./request.ts";
+
+/** VETH_INFO_PEER of `<linux/veth.h>`. */
+const VETH_INFO_PEER = 1;
+
+/** What a new link may be given at once. An alias is not among it: the kernel ignores it here. */
+export interface NewLink {
+  readonly name: string;
+  readonly mtu?: number;
+  readonly mac?: string;
+  readonly group?: number;
+}
+
+/** A new veth: the end here and the one there. */
+export interface NewVeth extends NewLink {
+  /** The other end; with `netns`, made inside that namespace. The namespace must stay open until this is sent. */
+  readonly peer: NewLink & { readonly netns?: Netns };
+}
+
+/**
+ * Makes a veth pair, each end with its final name, in its final namespace. Both
+ * are down: a veth cannot be made up (ENOTCONN, its other end being missing).
+ *
+ * @throws {SyntaxError} when a name or MAC address is not one
+ */
+export function linkAddVeth(veth: NewVeth): Request {
+  const { peer } = veth;
+  const writeEnd = linkWriter(veth);
+  const writePeer = linkWriter(peer);
+  return addLink(
+    `create veth "${veth.name}" with peer "${peer.name}"`,
+    (writer) => {
+      writeLinkHeader(writer);
+      writeEnd(writer);
+      writeKind(writer, "veth", () => {
+        writer.nest(VETH_INFO_PEER, () => {
+          writeLinkHeader(writer);
+          writePeer(writer);
+          if (peer.netns !== undefined) {
+            writer.attributeU32(IFLA_NET_NS_FD, peer.netns.fd);
+          }
+        });
+      });
+    },
+  );
+}
+
+/** Makes a bridge. Throws as `linkAddVeth()` does. */
+export function linkAddBridge(bridge: NewLink): Request {
+  const writeBridge = linkWriter(bridge);
+  return addLink(`create bridge "${bridge.name}"`, (writer) => {
+    writeLinkHeader(writer);
+    writeBridge(writer);
+    writeKind(writer, "bridge");
+  });
+}
+
+/** What `linkSet()` can change. */
+export interface LinkChange {
+  readonly up?: boolean;
+  /** `""` takes the alias away. At most 255 bytes. */
+  readonly alias?: string;
+  readonly group?: number;
+  readonly mtu?: number;
+  readonly mac?: string;
+  /** The new name. Needs the link selected by index: with a name, netlink takes the attribute for the selector. */
+  readonly rename?: string;
+  /** The index of the bridge to become a port of; 0 leaves it. */
+  readonly master?: number;
+  /** The kernel applies it after `up`: set it with a request before the one that sets the link up. */
+  readonly ipv6AddrGenMode?: Ipv6AddrGenMode;
+  /** Moves the link to another namespace, which must stay open until this is sent. */
+  readonly netns?: Netns;
+}
+
+/**
+ * Changes a link.
+ *
+ * @throws {SyntaxError} when a name or MAC address is not one
+ * @throws {TypeError} when asked to rename a link selected by name, or to set
+ * both `up: true` and `ipv6AddrGenMode` (see there)
+ */
+export function linkSet(selector: LinkSelector, change: LinkChange): Request {
+  if (change.rename !== undefined && !("index" in selector)) {
+    throw new TypeError(
+      `Cannot rename link ${linkText(selector)}: it must be selected by index`,
+    );
+  }
+  if (change.up === true && change.ipv6AddrGenMode !== undefined) {
+    throw new TypeError(
+      `Cannot set link ${
+        linkText(selector)
+      } up with ipv6AddrGenMode: the mode must be set before`,
+    );
+  }
+  if (change.rename !== undefined) checkInterfaceName(change.rename);
+  const mac = change.mac === undefined ? undefined : parseMac(change.mac);
+  const select = selectorWriter(selector, change.up);
+  return {
+    type: RTM_SETLINK,
+    flags: 0,
+    describe: () => `set link ${linkText(selector)}`,
+    write(writer) {
+      select(writer);
+      writeChange(writer, change, mac);
+    },
+  };
+}
+
+/** Deletes one link, or all links of a group. */
+export type LinkDeletion = LinkSelector | { readonly group: number };
+
+/**
+ * Deletes a link, with its other end when it is a veth; or all links of a
+ * group, which costs the kernel one grace period for all rather than one each.
+ *
+ * @throws {RangeError} for group 0, which every link belongs to at first
+ */
+export function linkDelete(target: LinkDeletion): Request {
+  if (!("group" in target)) {
+    return {
+      type: RTM_DELLINK,
+      flags: 0,
+      describe: () => `delete link ${linkText(target)}`,
+      write: selectorWriter(target),
+    };
+  }
+  const { group } = target;
+  if (!Number.isInteger(group) || group <= 0 || group > 0xffffffff) {
+    throw new RangeError(`Cannot delete link group ${group}`);
+  }
+  return {
+    type: RTM_DELLINK,
+    flags: 0,
+    describe: () => `delete link group ${group}`,
+    write(writer) {
+      writeLinkHeader(writer);
+      writer.attributeU32(IFLA_GROUP, group);
+    },
+  };
+}
+
+/** Asks for one link; `onLink` gets it. Refused with ENODEV when there is none. */
+export function linkGet(
+  selector: LinkSelector,
+  onLink: (link: Link) => void,
+): Request {
+  const select = selectorWriter(selector);
+  return {
+    type: RTM_GETLINK,
+    flags: 0,
+    describe: () => `get link ${linkText(selector)}`,
+    write(writer) {
+      select(writer);
+      writeLinkFilter(writer);
+    },
+    onReply: (message) => onLink(parseLink(message)),
+  };
+}
+
+function addLink(
+  description: string,
+  write: (writer: MessageWriter) => void,
+): Request {
+  const flags = NLM_F_CREATE | NLM_F_EXCL;
+  return { type: RTM_NEWLINK, flags, describe: () => description, write };
+}
+
+function linkWriter(link: NewLink): (writer: MessageWriter) => void {
+  checkInterfaceName(link.name);
+  const mac = link.mac === undefined ? undefined : parseMac(link.mac);
+  return (writer) => {
+    writer.attributeString(IFLA_IFNAME, link.name);
+    if (link.mtu !== undefined) writer.attributeU32(IFLA_MTU, link.mtu);
+    if (mac !== undefined) writer.attributeBytes(IFLA_ADDRESS, mac);
+    if (link.group !== undefined) writer.attributeU32(IFLA_GROUP, link.group);
+  };
+}
+
+function writeKind(
+  writer: MessageWriter,
+  kind: string,
+  writeData?: () => void,
+): void {
+  writer.nest(IFLA_LINKINFO, () => {
+    writer.attributeString(IFLA_INFO_KIND, kind);
+    if (writeData !== undefined) writer.nest(IFLA_INFO_DATA, writeData);
+  });
+}
+
+function selectorWriter(
+  selector: LinkSelector,
+  up?: boolean,
+): (writer: MessageWriter) => void {
+  if ("name" in selector) checkInterfaceName(selector.name);
+  const state = up === undefined
+    ? {}
+    : { flags: up ? IFF_UP : 0, change: IFF_UP };
+  return (writer) => {
+    if ("index" in selector) {
+      writeLinkHeader(writer, { index: selector.index, ...state });
+    } else {
+      writeLinkHeader(writer, state);
+      writer.attributeString(IFLA_IFNAME, selector.name);
+    }
+  };
+}
+
+function writeChange(
+  writer: MessageWriter,
+  change: LinkChange,
+  mac: Uint8Array | undefined,
+): void {
+  const { alias, group, mtu, rename, master, ipv6AddrGenMode, netns } = change;
+  if (rename !== undefined) writer.attributeString(IFLA_IFNAME, rename);
+  if (alias !== undefined) {
+    // The kernel counts a NUL as part of the alias, but takes no empty attribute.
+    writer.attributeString(IFLA_IFALIAS, alias, { nul: alias === "" });
+  }
+  if (group !== undefined) writer.attributeU32(IFLA_GROUP, group);
+  if (mtu !== undefined) writer.attributeU32(IFLA_MTU, mtu);
+  if (mac !== undefined) writer.attributeBytes(IFLA_ADDRESS, mac);
+  if (master !== undefined) writer.attributeU32(IFLA_MASTER, master);
+  if (ipv6AddrGenMode !== undefined) {
+    const mode = ADDR_GEN_MODES.indexOf(ipv6AddrGenMode);
+    writer.nest(IFLA_AF_SPEC, () => {
+      writer.nest(AF_INET6, () => {
+        writer.attributeU8(IFLA_INET6_ADDR_GEN_MODE, mode);
+      });
+    });
+  }
+  if (netns !== undefined) writer.attributeU32(IFLA_NET_NS_FD, netns.fd);
+}

@@ -1,0 +1,58 @@
+/**
+ * Network configuration of Linux over netlink: links, addresses, routes, rules
+ * and neighbours of any network namespace, without executing a program.
+ *
+ * `NETLINK_TRACE=1` in the environment writes every message to standard error.
+ *
+ * @module
+ */
+
+export {
+  addressAdd,
+  addressDelete,
+  type AddressEntry,
+  type AddressTarget,
+  type InterfaceAddress,
+  type NewAddress,
+} from "./address.ts";
+export type { Transport } from "./connection.ts";
+export { NetlinkError, type Verdict } from "./errors.ts";
+export type { Ipv6AddrGenMode, Link, LinkSelector } from "./link.ts";
+export {
+  linkAddBridge,
+  linkAddVeth,
+  type LinkChange,
+  linkDelete,
+  type LinkDeletion,
+  linkSet,
+  type NewLink,
+  type NewVeth,
+} from "./link_requests.ts";
+export { checkInterfaceName, formatMac, parseMac } from "./names.ts";
+export {
+  type Neighbour,
+  neighbourAdd,
+  neighbourDelete,
+  neighbourReplace,
+  type NeighbourState,
+  type NewNeighbour,
+} from "./neighbour.ts";
+export type { Attributes, Message, Payload } from "./message_reader.ts";
+export type { MessageWriter } from "./message_writer.ts";
+export type { Request } from "./request.ts";
+export {
+  type Route,
+  routeAdd,
+  routeDelete,
+  routeReplace,
+  type RouteTarget,
+  type RouteType,
+} from "./route.ts";
+export {
+  type RouteFilter,
+  RouteSocket,
+  type RouteSocketOptions,
+} from "./route_socket.ts";
+export { type Rule, ruleAdd, ruleDelete } from "./rule.ts";
+export type { Scope } from "./scope.ts";
+export { textTrace, type Trace } from "./trace.ts";

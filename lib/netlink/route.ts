@@ -1,0 +1,245 @@
+import { type Address, type Family, Prefix } from "../inet/mod.ts";
+import {
+  NLM_F_CREATE,
+  NLM_F_EXCL,
+  NLM_F_REPLACE,
+  RTM_DELROUTE,
+  RTM_NEWROUTE,
+} from "./constants.ts";
+import { addressFrom, familyNumber, familyOf } from "./family.ts";
+import { present } from "./link.ts";
+import type { Message } from "./message_reader.ts";
+import type { MessageWriter } from "./message_writer.ts";
+import type { Request } from "./request.ts";
+import { type Scope, scopeNumber, scopeOf } from "./scope.ts";
+
+/** Attributes of `<linux/rtnetlink.h>`. */
+const RTA_DST = 1;
+const RTA_OIF = 4;
+const RTA_GATEWAY = 5;
+const RTA_PRIORITY = 6;
+const RTA_PREFSRC = 7;
+const RTA_TABLE = 15;
+/** struct rtmsg. */
+const RTMSG_SIZE = 12;
+/** RT_TABLE_MAIN. */
+const MAIN_TABLE = 254;
+/** RTPROT_BOOT, the protocol of `ip route add` without one. */
+const PROTOCOL_BOOT = 3;
+
+/** What becomes of a packet, RTN_… of `<linux/rtnetlink.h>`. */
+export type RouteType =
+  | "unicast"
+  | "local"
+  | "broadcast"
+  | "anycast"
+  | "multicast"
+  | "blackhole"
+  | "unreachable"
+  | "prohibit"
+  | "throw";
+
+/** The types in the order of their numbers, from 1. */
+const ROUTE_TYPES: readonly RouteType[] = [
+  "unicast",
+  "local",
+  "broadcast",
+  "anycast",
+  "multicast",
+  "blackhole",
+  "unreachable",
+  "prohibit",
+  "throw",
+];
+
+/** A route as the kernel describes it. A route with several next hops shows none of them. */
+export interface Route {
+  readonly family: Family;
+  /** Undefined for the default route. */
+  readonly destination: Prefix | undefined;
+  readonly gateway?: Address;
+  /** The index of the link it leaves by. */
+  readonly index?: number;
+  readonly table: number;
+  /** Who made it. */
+  readonly protocol: number;
+  readonly scope: Scope | number;
+  /** Absent for 0. IPv6 has 1024 where none was given. */
+  readonly metric?: number;
+  /** The source address of packets that have none yet. */
+  readonly source?: Address;
+  readonly type: RouteType | number;
+}
+
+/** A route to add, replace or delete. */
+export interface RouteTarget {
+  /** Absent means the default route. */
+  readonly destination?: Prefix | undefined;
+  readonly family: Family;
+  readonly gateway?: Address | undefined;
+  readonly index?: number | undefined;
+  /** The main table unless given. */
+  readonly table?: number | undefined;
+  readonly protocol?: number | undefined;
+  /** Where not given: `link` for IPv4 without a gateway, else `global`; any when deleting. */
+  readonly scope?: Scope | number | undefined;
+  readonly metric?: number | undefined;
+  readonly source?: Address | undefined;
+  /** `unicast` unless given; any when deleting. */
+  readonly type?: RouteType | undefined;
+}
+
+/** Adds a route. Refused with EEXIST when the table has one to this destination with this metric. */
+export function routeAdd(route: RouteTarget): Request {
+  return newRoute(`add ${routeText(route)}`, NLM_F_EXCL, route);
+}
+
+/**
+ * Adds a route, in place of the one to the same destination with the same
+ * metric if there is one. In IPv6 a route through another link or gateway is replaced too.
+ */
+export function routeReplace(route: RouteTarget): Request {
+  return newRoute(`replace ${routeText(route)}`, NLM_F_REPLACE, route);
+}
+
+/** Deletes a route that agrees with all that is given. Refused with ESRCH when there is none. */
+export function routeDelete(route: RouteTarget): Request {
+  const fields = {
+    type: route.type === undefined ? 0 : typeNumber(route.type),
+    protocol: route.protocol ?? 0,
+    scope: scopeNumber(route.scope ?? "nowhere"),
+  };
+  checkFamilies(route);
+  return {
+    type: RTM_DELROUTE,
+    flags: 0,
+    describe: () => `delete ${routeText(route)}`,
+    write: (writer) => writeRoute(writer, route, fields),
+  };
+}
+
+/** Writes the filter of a route dump. */
+export function writeRouteFilter(
+  writer: MessageWriter,
+  filter: { family: Family; table?: number; protocol?: number },
+): void {
+  const fields = { type: 0, protocol: filter.protocol ?? 0, scope: 0 };
+  writeRouteHeader(writer, { ...fields, family: filter.family, length: 0 });
+  if (filter.table !== undefined) writer.attributeU32(RTA_TABLE, filter.table);
+}
+
+/**
+ * Reads an RTM_NEWROUTE; undefined when it is not of IP.
+ *
+ * @throws {SyntaxError} when the message is malformed
+ */
+export function parseRoute(message: Message): Route | undefined {
+  const { payload } = message;
+  const attributes = payload.attributes(RTMSG_SIZE);
+  const family = familyOf(payload.u8(0));
+  if (family === undefined) return undefined;
+  const address = addressFrom(attributes.bytes(RTA_DST));
+  const length = payload.u8(1);
+  const type = payload.u8(7);
+  // ::/0 may come with its address, other default routes come without.
+  const destination = address === undefined || length === 0
+    ? undefined
+    : Prefix.of(address, length);
+  return {
+    destination,
+    ...present({
+      family,
+      gateway: addressFrom(attributes.bytes(RTA_GATEWAY)),
+      index: attributes.u32(RTA_OIF),
+      table: attributes.u32(RTA_TABLE) ?? payload.u8(4),
+      protocol: payload.u8(5),
+      scope: scopeOf(payload.u8(6)),
+      metric: attributes.u32(RTA_PRIORITY),
+      source: addressFrom(attributes.bytes(RTA_PREFSRC)),
+      type: ROUTE_TYPES[type - 1] ?? type,
+    }),
+  };
+}
+
+function newRoute(
+  description: string,
+  exists: number,
+  route: RouteTarget,
+): Request {
+  checkFamilies(route);
+  const onLink = route.family === "ipv4" && route.gateway === undefined;
+  const fields = {
+    type: typeNumber(route.type ?? "unicast"),
+    protocol: route.protocol ?? PROTOCOL_BOOT,
+    scope: scopeNumber(route.scope ?? (onLink ? "link" : "global")),
+  };
+  return {
+    type: RTM_NEWROUTE,
+    flags: NLM_F_CREATE | exists,
+    describe: () => description,
+    write: (writer) => writeRoute(writer, route, fields),
+  };
+}
+
+interface RouteFields {
+  readonly type: number;
+  readonly protocol: number;
+  readonly scope: number;
+}
+
+function writeRoute(
+  writer: MessageWriter,
+  route: RouteTarget,
+  fields: RouteFields,
+): void {
+  const { destination, family, gateway, index, metric, source } = route;
+  const length = destination?.length ?? 0;
+  writeRouteHeader(writer, { ...fields, family, length });
+  if (destination !== undefined && length > 0) {
+    writer.attributeBytes(RTA_DST, destination.address.toBytes());
+  }
+  if (index !== undefined) writer.attributeU32(RTA_OIF, index);
+  if (gateway !== undefined) {
+    writer.attributeBytes(RTA_GATEWAY, gateway.toBytes());
+  }
+  if (metric !== undefined) writer.attributeU32(RTA_PRIORITY, metric);
+  if (source !== undefined) {
+    writer.attributeBytes(RTA_PREFSRC, source.toBytes());
+  }
+  writer.attributeU32(RTA_TABLE, route.table ?? MAIN_TABLE);
+}
+
+/** Writes a `struct rtmsg`. The table goes into an attribute, which has room for any. */
+function writeRouteHeader(
+  writer: MessageWriter,
+  fields: RouteFields & { family: Family; length: number },
+): void {
+  writer.u8(familyNumber(fields.family));
+  writer.u8(fields.length);
+  writer.u8(0); // source length
+  writer.u8(0); // type of service
+  writer.u8(0); // RT_TABLE_UNSPEC
+  writer.u8(fields.protocol);
+  writer.u8(fields.scope);
+  writer.u8(fields.type);
+  writer.u32(0); // flags
+}
+
+function typeNumber(type: RouteType): number {
+  return ROUTE_TYPES.indexOf(type) + 1;
+}
+
+function routeText(route: RouteTarget): string {
+  const destination = route.destination ?? "default";
+  return `route "${destination}" to table ${route.table ?? MAIN_TABLE}`;
+}
+
+function checkFamilies(route: RouteTarget): void {
+  for (const part of [route.destination, route.gateway, route.source]) {
+    if (part !== undefined && part.family !== route.family) {
+      throw new TypeError(
+        `Cannot use "${part}" in an ${route.family} route: it is ${part.family}`,
+      );
+    }
+  }
+}

@@ -1,0 +1,159 @@
+import { type Family, Prefix } from "../inet/mod.ts";
+import {
+  NLM_F_CREATE,
+  NLM_F_EXCL,
+  RTM_DELRULE,
+  RTM_NEWRULE,
+} from "./constants.ts";
+import { addressFrom, familyNumber, familyOf } from "./family.ts";
+import { present } from "./link.ts";
+import type { Message } from "./message_reader.ts";
+import type { MessageWriter } from "./message_writer.ts";
+import { checkInterfaceName } from "./names.ts";
+import type { Request } from "./request.ts";
+
+/** Attributes of `<linux/fib_rules.h>`. */
+const FRA_DST = 1;
+const FRA_SRC = 2;
+const FRA_IIFNAME = 3;
+const FRA_PRIORITY = 6;
+const FRA_FWMARK = 10;
+const FRA_TABLE = 15;
+const FRA_FWMASK = 16;
+const FRA_PROTOCOL = 21;
+/** FR_ACT_TO_TBL. */
+const ACTION_LOOKUP = 1;
+/** struct fib_rule_hdr. */
+const FIB_RULE_HEADER_SIZE = 12;
+
+/** A routing rule as the kernel describes it, or one to add or delete. */
+export interface Rule {
+  readonly family: Family;
+  readonly priority: number;
+  /** The table it looks up; 0 for a rule that does something else. */
+  readonly table: number;
+  /** Absent for any. */
+  readonly source?: Prefix;
+  /** Absent for any. */
+  readonly destination?: Prefix;
+  readonly fwmark?: number;
+  /** All 32 bits of the mark count where it is absent. */
+  readonly fwmask?: number;
+  /** The name of the link that the packet came in by. */
+  readonly iif?: string;
+  /** Who made it. */
+  readonly protocol?: number;
+}
+
+/** Adds a rule. Refused with EEXIST when there is one like it. */
+export function ruleAdd(rule: Rule): Request {
+  return {
+    type: RTM_NEWRULE,
+    flags: NLM_F_CREATE | NLM_F_EXCL,
+    describe: () => `add ${ruleText(rule)}`,
+    write: ruleWriter(rule),
+  };
+}
+
+/** Deletes the first rule that agrees with all that is given. Refused with ENOENT when there is none. */
+export function ruleDelete(rule: Rule): Request {
+  return {
+    type: RTM_DELRULE,
+    flags: 0,
+    describe: () => `delete ${ruleText(rule)}`,
+    write: ruleWriter(rule),
+  };
+}
+
+/** Writes the filter of a rule dump. */
+export function writeRuleFilter(writer: MessageWriter, family: Family): void {
+  writeRuleHeader(writer, { family, destination: 0, source: 0, action: 0 });
+}
+
+/**
+ * Reads an RTM_NEWRULE; undefined when it is not of IP.
+ *
+ * @throws {SyntaxError} when the message is malformed
+ */
+export function parseRule(message: Message): Rule | undefined {
+  const { payload } = message;
+  const attributes = payload.attributes(FIB_RULE_HEADER_SIZE);
+  const family = familyOf(payload.u8(0));
+  if (family === undefined) return undefined;
+  const mask = attributes.u32(FRA_FWMASK);
+  return present({
+    family,
+    priority: attributes.u32(FRA_PRIORITY) ?? 0,
+    table: attributes.u32(FRA_TABLE) ?? payload.u8(4),
+    source: prefixFrom(attributes.bytes(FRA_SRC), payload.u8(2)),
+    destination: prefixFrom(attributes.bytes(FRA_DST), payload.u8(1)),
+    fwmark: attributes.u32(FRA_FWMARK),
+    fwmask: mask === 0xffffffff ? undefined : mask,
+    iif: attributes.string(FRA_IIFNAME),
+    protocol: attributes.u8(FRA_PROTOCOL),
+  });
+}
+
+function prefixFrom(
+  bytes: Uint8Array | undefined,
+  length: number,
+): Prefix | undefined {
+  const address = addressFrom(bytes);
+  return address && Prefix.of(address, length);
+}
+
+function ruleText(rule: Rule): string {
+  return `${rule.family} rule ${rule.priority} to table ${rule.table}`;
+}
+
+function ruleWriter(rule: Rule): (writer: MessageWriter) => void {
+  const { family, source, destination, fwmark, fwmask, iif, protocol } = rule;
+  if (iif !== undefined) checkInterfaceName(iif);
+  for (const part of [source, destination]) {
+    if (part !== undefined && part.family !== family) {
+      throw new TypeError(
+        `Cannot use "${part}" in an ${family} rule: it is ${part.family}`,
+      );
+    }
+  }
+  return (writer) => {
+    writeRuleHeader(writer, {
+      family,
+      destination: destination?.length ?? 0,
+      source: source?.length ?? 0,
+      action: ACTION_LOOKUP,
+    });
+    if (destination !== undefined) {
+      writer.attributeBytes(FRA_DST, destination.address.toBytes());
+    }
+    if (source !== undefined) {
+      writer.attributeBytes(FRA_SRC, source.address.toBytes());
+    }
+    if (iif !== undefined) writer.attributeString(FRA_IIFNAME, iif);
+    writer.attributeU32(FRA_PRIORITY, rule.priority);
+    if (fwmark !== undefined) writer.attributeU32(FRA_FWMARK, fwmark);
+    if (fwmask !== undefined) writer.attributeU32(FRA_FWMASK, fwmask);
+    if (protocol !== undefined) writer.attributeU8(FRA_PROTOCOL, protocol);
+    writer.attributeU32(FRA_TABLE, rule.table);
+  };
+}
+
+/** Writes a `struct fib_rule_hdr`. The table goes into an attribute, which has room for any. */
+function writeRuleHeader(
+  writer: MessageWriter,
+  fields: {
+    family: Family;
+    destination: number;
+    source: number;
+    action: number;
+  },
+): void {
+  writer.u8(familyNumber(fields.family));
+  writer.u8(fields.destination);
+  writer.u8(fields.source);
+  writer.u8(0); // type of service
+  writer.u8(0); // table
+  writer.u16(0); // reserved
+  writer.u8(fields.action);
+  writer.u32(0); // flags
+}
