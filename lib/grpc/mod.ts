@@ -5,6 +5,7 @@
  *
  * @module
  */
+export { type CallOptions, callUnary } from "./client.ts";
 export { decodeText, ProtoWriter, readFields } from "./protobuf_wire.ts";
 export type { ProtoField } from "./protobuf_wire.ts";
 export {

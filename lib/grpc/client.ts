@@ -1,0 +1,153 @@
+import { ConnectError, GrpcError, StatusCode } from "./status.ts";
+import { UnaryExchange } from "./unary_exchange.ts";
+
+/** Options of {@linkcode callUnary}. */
+export interface CallOptions {
+  readonly socketPath: string;
+  /** `/package.Service/Method` */
+  readonly method: string;
+  readonly message: Uint8Array;
+  /** Default 60 s. The server is told as well. */
+  readonly timeoutMs?: number;
+  readonly signal?: AbortSignal;
+}
+
+const DEFAULT_TIMEOUT_MS = 60_000;
+/** Pause before another attempt when the server's backlog is full. */
+const BACKLOG_PAUSE_MS = 10;
+
+/**
+ * Makes a unary call over a connection of its own and returns the answer.
+ *
+ * @throws {ConnectError} when the socket is absent or nobody listens
+ * @throws {GrpcError} when the call fails, DEADLINE_EXCEEDED when it takes long
+ */
+export async function callUnary(options: CallOptions): Promise<Uint8Array> {
+  const { socketPath, timeoutMs = DEFAULT_TIMEOUT_MS, signal } = options;
+  signal?.throwIfAborted();
+  const stop = new Stop(timeoutMs, signal);
+  try {
+    using connection = await connect(socketPath, stop);
+    stop.close(connection);
+    return await exchange(connection, { ...options, timeoutMs });
+  } catch (error) {
+    throw stop.reason ?? error;
+  } finally {
+    stop.clear();
+  }
+}
+
+/** Ends a call early: by its timeout or by the caller's signal. */
+class Stop {
+  readonly #timer: ReturnType<typeof setTimeout>;
+  readonly #signal: AbortSignal | undefined;
+  readonly #onAbort = () => this.#fire(this.#signal?.reason);
+  #connection: Deno.UnixConn | undefined;
+  /** Why the call was ended. */
+  reason: unknown;
+
+  constructor(timeoutMs: number, signal: AbortSignal | undefined) {
+    this.#timer = setTimeout(() =>
+      this.#fire(
+        new GrpcError(`No answer within ${timeoutMs} ms`, {
+          code: StatusCode.DEADLINE_EXCEEDED,
+        }),
+      ), timeoutMs);
+    this.#signal = signal;
+    signal?.addEventListener("abort", this.#onAbort);
+  }
+
+  /** Says what to close, since that ends reads and writes. */
+  close(connection: Deno.UnixConn): void {
+    this.#connection = connection;
+    if (this.reason !== undefined) this.#fire(this.reason);
+  }
+
+  clear(): void {
+    clearTimeout(this.#timer);
+    this.#signal?.removeEventListener("abort", this.#onAbort);
+  }
+
+  #fire(reason: unknown): void {
+    this.reason ??= reason;
+    try {
+      this.#connection?.close();
+    } catch (error) {
+      if (!(error instanceof Deno.errors.BadResource)) throw error;
+    }
+  }
+}
+
+async function connect(path: string, stop: Stop): Promise<Deno.UnixConn> {
+  while (true) {
+    try {
+      return await Deno.connect({ transport: "unix", path });
+    } catch (cause) {
+      // A full backlog is EAGAIN on a UNIX socket: unix(7).
+      if (!(cause instanceof Deno.errors.WouldBlock)) {
+        throw new ConnectError(path, { cause });
+      }
+      if (stop.reason !== undefined) throw stop.reason;
+      await new Promise((resolve) => setTimeout(resolve, BACKLOG_PAUSE_MS));
+    }
+  }
+}
+
+async function exchange(
+  connection: Deno.UnixConn,
+  request: CallOptions & { readonly timeoutMs: number },
+): Promise<Uint8Array> {
+  const call = new UnaryExchange(request);
+  const buffer = new Uint8Array(65536);
+  let broken: unknown;
+  while (call.response === undefined) {
+    // A peer may answer without reading the whole request, and close.
+    broken ??= await writeAll(connection, call.takeOutput());
+    const count = await readSome(connection, buffer);
+    if (typeof count !== "number") throw closedEarly(count ?? broken);
+    call.receive(buffer.subarray(0, count));
+  }
+  return call.response;
+}
+
+/** Writes all of it; returns the error when the peer has closed. */
+async function writeAll(
+  connection: Deno.UnixConn,
+  bytes: Uint8Array,
+): Promise<unknown> {
+  try {
+    let rest = bytes;
+    while (rest.length > 0) {
+      rest = rest.subarray(await connection.write(rest));
+    }
+    return undefined;
+  } catch (error) {
+    if (!isDisconnect(error)) throw error;
+    return error;
+  }
+}
+
+/** Returns how many bytes came, null at the end, or the error it ended with. */
+async function readSome(
+  connection: Deno.UnixConn,
+  buffer: Uint8Array,
+): Promise<unknown> {
+  try {
+    return await connection.read(buffer);
+  } catch (error) {
+    if (!isDisconnect(error)) throw error;
+    return error;
+  }
+}
+
+function isDisconnect(error: unknown): boolean {
+  return error instanceof Deno.errors.BrokenPipe ||
+    error instanceof Deno.errors.ConnectionReset;
+}
+
+function closedEarly(cause: unknown): GrpcError {
+  return new GrpcError("Connection closed before the answer", {
+    code: StatusCode.UNAVAILABLE,
+    cause,
+  });
+}
