@@ -1,0 +1,84 @@
+/** Helpers of the tests of `crds/`: install them, send an object, read why it was refused. */
+import { parse } from "yaml";
+import type { ControlPlane } from "../lab/mod.ts";
+
+const CRDS = new URL("../../crds/", import.meta.url);
+
+/** Path of the API of Coil's resources. */
+export const COIL_API = "/apis/coil.cybozu.com/v2";
+
+/** A CustomResourceDefinition, as far as the tests look into it. */
+interface Crd {
+  readonly metadata: { readonly name: string };
+}
+
+/** Applies all files of `crds/` and waits until the API server serves them. */
+export async function installCrds(
+  plane: ControlPlane,
+  options: { readonly withoutRules?: boolean } = {},
+): Promise<void> {
+  const names: string[] = [];
+  for await (const { name: file } of Deno.readDir(CRDS)) {
+    if (!file.endsWith(".yaml")) continue;
+    const crd = parse(await Deno.readTextFile(new URL(file, CRDS)));
+    await plane.apply(options.withoutRules ? withoutRules(crd) : crd);
+    names.push(`crd/${(crd as Crd).metadata.name}`);
+  }
+  await plane.kubectl("wait", "--for=condition=Established", ...names);
+}
+
+/** The definition as a Coil without CEL rules has it. */
+function withoutRules(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(withoutRules);
+  if (typeof value !== "object" || value === null) return value;
+  const kept = Object.entries(value).filter(([key]) =>
+    key !== "x-kubernetes-validations" && key !== "maxItems"
+  );
+  return Object.fromEntries(kept.map(([key, v]) => [key, withoutRules(v)]));
+}
+
+/** A request to the API server. */
+export interface ApiRequest {
+  readonly method: "POST" | "PUT" | "PATCH" | "DELETE";
+  readonly path: string;
+  readonly body?: unknown;
+}
+
+interface Status {
+  readonly message?: string;
+  readonly details?: {
+    readonly causes?: readonly {
+      readonly field?: string;
+      readonly message?: string;
+    }[];
+  };
+}
+
+/** The API server says so beside a cause that is in the schema. */
+const UNCHECKED = "some validation rules were not checked";
+
+/**
+ * Sends a request and returns why it was refused, a line `field: message`
+ * for each cause; no line means that it was accepted.
+ */
+export async function refusals(
+  plane: ControlPlane,
+  { method, path, body }: ApiRequest,
+): Promise<string[]> {
+  const contentType = method === "PATCH"
+    ? "application/merge-patch+json"
+    : "application/json";
+  try {
+    await plane.request(method, COIL_API + path, body, { contentType });
+    return [];
+  } catch (error) {
+    const text = error instanceof Error ? error.message : "";
+    const json = text.slice(text.indexOf("{"));
+    if (!/status 422/.test(text)) throw error;
+    const status: Status = JSON.parse(json);
+    const causes = status.details?.causes ?? [];
+    return causes
+      .map(({ field, message }) => `${field}: ${message}`)
+      .filter((line) => !line.includes(UNCHECKED));
+  }
+}
