@@ -20,6 +20,7 @@ const SYMBOLS = {
   fstatfs: { parameters: ["i32", "buffer"], result: "i32" },
   ioctl: { parameters: ["i32", "usize", "usize"], result: "i32" },
   setns: { parameters: ["i32", "i32"], result: "i32" },
+  abort: { parameters: [], result: "void" },
   flock: { parameters: ["i32", "i32"], result: "i32" },
   socket: { parameters: ["i32", "i32", "i32"], result: "i32" },
   setsockopt: {
@@ -62,6 +63,7 @@ interface LibcFunctions {
   fstatfs(fd: number, result: Bytes): number;
   ioctl(fd: number, request: bigint, argument: bigint): number;
   setns(fd: number, kind: number): number;
+  abort(): void;
   flock(fd: number, operation: number): number;
   socket(family: number, kind: number, protocol: number): number;
   setsockopt(

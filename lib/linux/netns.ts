@@ -179,6 +179,6 @@ function returnTo(before: Netns | undefined): void {
   } catch (error) {
     // deno-lint-ignore no-console -- last words of a process that must not go on
     console.error("fatal:", error);
-    Deno.exit(134);
+    libc().symbols.abort(); // no unload handler may run in the wrong place
   }
 }

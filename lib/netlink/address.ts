@@ -6,8 +6,7 @@ import {
   RTM_DELADDR,
   RTM_NEWADDR,
 } from "./constants.ts";
-import { addressFrom, familyNumber, familyOf, unspecified } from "./family.ts";
-import { present } from "./link.ts";
+import { familyNumber, familyOf, parseIp, unspecified } from "./family.ts";
 import type { Message } from "./message_reader.ts";
 import type { MessageWriter } from "./message_writer.ts";
 import type { Request } from "./request.ts";
@@ -40,8 +39,8 @@ export interface AddressEntry {
   readonly prefix: InterfaceAddress;
   readonly scope: Scope | number;
   /** The other end's address, of a point-to-point address. */
-  readonly peer?: Address;
-  readonly label?: string;
+  readonly peer?: Address | undefined;
+  readonly label?: string | undefined;
   /** Whether it never expires. */
   readonly permanent: boolean;
   /** Whether duplicate address detection still runs, so that it cannot be used. */
@@ -77,7 +76,7 @@ export function addressAdd(address: NewAddress): Request {
   return {
     type: RTM_NEWADDR,
     flags: NLM_F_CREATE | exists,
-    describe: () => `add ${addressText(address)}`,
+    describe: () => addressText("add", "to", address),
     write(writer) {
       writeAddress(writer, address, scopeNumber(address.scope ?? "global"));
       const flags = (address.noDad === true ? IFA_F_NODAD : 0) |
@@ -92,7 +91,7 @@ export function addressDelete(address: AddressTarget): Request {
   return {
     type: RTM_DELADDR,
     flags: 0,
-    describe: () => `delete ${addressText(address)}`,
+    describe: () => addressText("delete", "from", address),
     write: (writer) => writeAddress(writer, address, 0),
   };
 }
@@ -117,13 +116,13 @@ export function parseAddress(message: Message): AddressEntry | undefined {
   const family = familyOf(payload.u8(0));
   if (family === undefined) return undefined;
   const flags = attributes.u32(IFA_FLAGS) ?? payload.u8(2);
-  const outer = addressFrom(attributes.bytes(IFA_ADDRESS));
-  const local = addressFrom(attributes.bytes(IFA_LOCAL));
+  const outer = parseIp(attributes.bytes(IFA_ADDRESS), family);
+  const local = parseIp(attributes.bytes(IFA_LOCAL), family);
   // IFA_LOCAL is the address itself; IFA_ADDRESS is the same, or the peer's,
   // and stands alone in IPv6 (comment in <linux/if_addr.h>).
   const isPeer = local !== undefined && outer !== undefined &&
     !outer.equals(local);
-  return present({
+  return {
     index: payload.i32(4),
     family,
     prefix: {
@@ -137,11 +136,15 @@ export function parseAddress(message: Message): AddressEntry | undefined {
     tentative: (flags & IFA_F_TENTATIVE) !== 0,
     dadFailed: (flags & IFA_F_DADFAILED) !== 0,
     flags,
-  });
+  };
 }
 
-function addressText({ index, prefix }: AddressTarget): string {
-  return `address "${prefix.address}/${prefix.length}" to link ${index}`;
+function addressText(
+  verb: string,
+  preposition: string,
+  { index, prefix }: AddressTarget,
+): string {
+  return `${verb} address "${prefix.address}/${prefix.length}" ${preposition} link ${index}`;
 }
 
 function writeAddress(

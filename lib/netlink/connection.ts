@@ -3,18 +3,12 @@ import { type Bytes, LinuxError } from "../linux/mod.ts";
 import {
   NLM_F_ACK,
   NLM_F_DUMP,
-  NLM_F_DUMP_INTR,
   NLM_F_REQUEST,
-  NLMSG_DONE,
   NLMSG_ERROR,
   NLMSG_NOOP,
 } from "./constants.ts";
-import {
-  NetlinkError,
-  parseAcknowledgement,
-  parseDone,
-  type Verdict,
-} from "./errors.ts";
+import { DumpReader } from "./dump_reader.ts";
+import { NetlinkError, parseAcknowledgement, type Verdict } from "./errors.ts";
 import { type Message, parseMessages } from "./message_reader.ts";
 import { MessageWriter } from "./message_writer.ts";
 import type { Request } from "./request.ts";
@@ -273,59 +267,4 @@ export class Connection implements Disposable {
 interface Batch {
   readonly requests: Request[];
   readonly positions: Map<number, number>;
-}
-
-/** Collects the entries of one dump. It reads to the end even when an entry is malformed, so that the socket stays in step. */
-class DumpReader<T> {
-  verdict: Verdict | undefined;
-  interrupted = false;
-  readonly #sequence: number;
-  readonly #portId: number;
-  readonly #parse: (message: Message) => T | undefined;
-  readonly #entries: T[] = [];
-  #malformed: SyntaxError | undefined;
-
-  constructor(
-    sequence: number,
-    portId: number,
-    parse: (message: Message) => T | undefined,
-  ) {
-    this.#sequence = sequence;
-    this.#portId = portId;
-    this.#parse = parse;
-  }
-
-  take(bytes: Uint8Array): void {
-    try {
-      for (const message of parseMessages(bytes)) this.#takeMessage(message);
-    } catch (error) {
-      if (!(error instanceof SyntaxError)) throw error;
-      this.#malformed ??= error;
-    }
-  }
-
-  finish(request: Request): T[] | undefined {
-    if (this.verdict !== undefined && this.verdict.errno !== 0) {
-      throw new NetlinkError(request.describe(), this.verdict);
-    }
-    if (this.#malformed !== undefined) throw this.#malformed;
-    return this.interrupted ? undefined : this.#entries;
-  }
-
-  #takeMessage(message: Message): void {
-    if (
-      message.sequence !== this.#sequence || message.portId !== this.#portId
-    ) {
-      return; // left over from a turn that lost its place
-    }
-    if ((message.flags & NLM_F_DUMP_INTR) !== 0) this.interrupted = true;
-    if (message.type === NLMSG_ERROR) {
-      this.verdict = parseAcknowledgement(message);
-    } else if (message.type === NLMSG_DONE) {
-      this.verdict = parseDone(message);
-    } else if (message.type !== NLMSG_NOOP) {
-      const entry = this.#parse(message);
-      if (entry !== undefined) this.#entries.push(entry);
-    }
-  }
 }

@@ -14,9 +14,9 @@ export interface Verdict {
   /** Zero when it was carried out. */
   readonly errno: number;
   /** The kernel's own words, where it has some. */
-  readonly extack?: string;
+  readonly extack?: string | undefined;
   /** Where in the request the offending attribute is. */
-  readonly offset?: number;
+  readonly offset?: number | undefined;
 }
 
 /** A request that the kernel refused. Compare `code`, never the text. */
@@ -29,11 +29,11 @@ export class NetlinkError extends Error {
   /** The error number's name, such as `EEXIST`. */
   readonly code: string;
   /** The kernel's own words, where it has some. */
-  readonly extack?: string;
+  readonly extack?: string | undefined;
   /** Where in the request the offending attribute is, in bytes. */
-  readonly offset?: number;
+  readonly offset?: number | undefined;
   /** Which request of a batch it was, counted from zero. */
-  readonly index?: number;
+  readonly index?: number | undefined;
 
   /** `op` completes "Cannot …". */
   constructor(op: string, verdict: Verdict & { readonly index?: number }) {
@@ -44,9 +44,9 @@ export class NetlinkError extends Error {
     this.op = op;
     this.errno = verdict.errno;
     this.code = code;
-    if (extack !== undefined) this.extack = extack;
-    if (offset !== undefined) this.offset = offset;
-    if (index !== undefined) this.index = index;
+    this.extack = extack;
+    this.offset = offset;
+    this.index = index;
   }
 }
 
@@ -81,11 +81,9 @@ function readVerdict(message: Message, headerSize: number): Verdict {
   const errno = Math.abs(payload.i32(0));
   if ((flags & NLM_F_ACK_TLVS) === 0) return { errno };
   const attributes = payload.attributes(headerSize);
-  const extack = attributes.string(NLMSGERR_ATTR_MSG);
-  const offset = attributes.u32(NLMSGERR_ATTR_OFFS);
   return {
     errno,
-    ...(extack === undefined ? {} : { extack }),
-    ...(offset === undefined ? {} : { offset }),
+    extack: attributes.string(NLMSGERR_ATTR_MSG),
+    offset: attributes.u32(NLMSGERR_ATTR_OFFS),
   };
 }

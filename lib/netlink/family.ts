@@ -1,4 +1,4 @@
-import { Address, type Family } from "../inet/mod.ts";
+import { Address, type Family, Prefix } from "../inet/mod.ts";
 
 /** AF_INET and AF_INET6 of `<linux/socket.h>`. */
 const AF_INET = 2;
@@ -22,9 +22,42 @@ export function unspecified(family: Family): Address {
   return Address.of(family, 0n);
 }
 
-/** An address from an attribute; undefined when it is not there. */
-export function addressFrom(
+/**
+ * Reads an address from an attribute; undefined when it is not there.
+ *
+ * @throws {SyntaxError} when its size is not that of an address of the family
+ */
+export function parseIp(
   bytes: Uint8Array | undefined,
+  family: Family,
 ): Address | undefined {
-  return bytes && Address.fromBytes(bytes);
+  if (bytes === undefined) return undefined;
+  const address = bytes.byteLength === 4 || bytes.byteLength === 16
+    ? Address.fromBytes(bytes)
+    : undefined;
+  if (address?.family !== family) {
+    throw new SyntaxError(
+      `Cannot parse ${family} address: it has ${bytes.byteLength} bytes`,
+    );
+  }
+  return address;
+}
+
+/**
+ * Reads a prefix from an attribute and a length; undefined when the attribute is not there.
+ *
+ * @throws {SyntaxError} when either does not fit the family
+ */
+export function parsePrefix(
+  bytes: Uint8Array | undefined,
+  options: { family: Family; length: number },
+): Prefix | undefined {
+  const address = parseIp(bytes, options.family);
+  if (address === undefined) return undefined;
+  if (options.length > address.bits) {
+    throw new SyntaxError(
+      `Cannot parse ${options.family} prefix: its length is ${options.length}`,
+    );
+  }
+  return Prefix.of(address, options.length);
 }

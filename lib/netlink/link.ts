@@ -15,6 +15,8 @@ export const IFLA_AF_SPEC = 26;
 export const IFLA_GROUP = 27;
 export const IFLA_NET_NS_FD = 28;
 export const IFLA_EXT_MASK = 29;
+export const IFLA_NUM_TX_QUEUES = 31;
+export const IFLA_NUM_RX_QUEUES = 32;
 export const IFLA_LINK_NETNSID = 37;
 /** Inside IFLA_LINKINFO. */
 export const IFLA_INFO_KIND = 1;
@@ -53,22 +55,22 @@ export interface Link {
   readonly name: string;
   readonly mtu: number;
   /** Six bytes in hexadecimal; absent where there is none. */
-  readonly mac?: string;
-  readonly alias?: string;
+  readonly mac?: string | undefined;
+  readonly alias?: string | undefined;
   /** Such as `veth` or `bridge`; absent for physical interfaces and the loopback. */
-  readonly kind?: string;
+  readonly kind?: string | undefined;
   /** Whether it is set up by the administrator. */
   readonly up: boolean;
   /** Whether it has a carrier: of a veth, whether both ends are up. */
   readonly lowerUp: boolean;
   readonly group: number;
   /** The other end of a veth, by its index in the namespace it is in. */
-  readonly peerIndex?: number;
+  readonly peerIndex?: number | undefined;
   /** The namespace the other end is in, by this namespace's number for it; absent when it is this one. */
-  readonly peerNetnsId?: number;
+  readonly peerNetnsId?: number | undefined;
   /** The bridge it is a port of. */
-  readonly masterIndex?: number;
-  readonly ipv6AddrGenMode?: Ipv6AddrGenMode;
+  readonly masterIndex?: number | undefined;
+  readonly ipv6AddrGenMode?: Ipv6AddrGenMode | undefined;
   /** The IFF_… flags of `<linux/if.h>`. */
   readonly flags: number;
 }
@@ -109,7 +111,7 @@ export function parseLink(message: Message): Link {
   const addrGenMode = attributes.nested(IFLA_AF_SPEC)?.nested(AF_INET6)?.u8(
     IFLA_INET6_ADDR_GEN_MODE,
   );
-  return present({
+  return {
     index: payload.i32(4),
     name: attributes.string(IFLA_IFNAME) ?? "",
     mtu: attributes.u32(IFLA_MTU) ?? 0,
@@ -126,23 +128,5 @@ export function parseLink(message: Message): Link {
       ? undefined
       : ADDR_GEN_MODES[addrGenMode],
     flags,
-  });
-}
-
-/** What an object becomes when absent means absent rather than undefined. */
-type Present<T> =
-  & { [K in keyof T as undefined extends T[K] ? never : K]: T[K] }
-  & {
-    [K in keyof T as undefined extends T[K] ? K : never]?: Exclude<
-      T[K],
-      undefined
-    >;
   };
-
-/** Leaves out the fields that are undefined. */
-export function present<T extends object>(fields: T): Present<T> {
-  const entries = Object.entries(fields).filter(([, value]) =>
-    value !== undefined
-  );
-  return Object.fromEntries(entries) as Present<T>;
 }

@@ -23,6 +23,8 @@ import {
   IFLA_MASTER,
   IFLA_MTU,
   IFLA_NET_NS_FD,
+  IFLA_NUM_RX_QUEUES,
+  IFLA_NUM_TX_QUEUES,
   type Ipv6AddrGenMode,
   type Link,
   type LinkSelector,
@@ -44,6 +46,12 @@ export interface NewLink {
   readonly mtu?: number;
   readonly mac?: string;
   readonly group?: number;
+  /**
+   * How many transmit and receive queues it can have. A veth gets one for each
+   * possible CPU by default, of which it uses one until told otherwise by
+   * ethtool (veth_init_queues() in drivers/net/veth.c); each costs time to make.
+   */
+  readonly queues?: number;
 }
 
 /** A new veth: the end here and the one there. */
@@ -209,6 +217,10 @@ function linkWriter(link: NewLink): (writer: MessageWriter) => void {
     if (link.mtu !== undefined) writer.attributeU32(IFLA_MTU, link.mtu);
     if (mac !== undefined) writer.attributeBytes(IFLA_ADDRESS, mac);
     if (link.group !== undefined) writer.attributeU32(IFLA_GROUP, link.group);
+    if (link.queues !== undefined) {
+      writer.attributeU32(IFLA_NUM_TX_QUEUES, link.queues);
+      writer.attributeU32(IFLA_NUM_RX_QUEUES, link.queues);
+    }
   };
 }
 

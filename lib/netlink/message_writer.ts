@@ -20,7 +20,6 @@ export class MessageWriter {
   #bytes: Bytes;
   #view: DataView;
   #length = 0;
-  #messageStart = 0;
 
   /** `capacity` is where the buffer starts out; it grows as needed. */
   constructor(capacity = 4096) {
@@ -49,7 +48,6 @@ export class MessageWriter {
     body: (writer: MessageWriter) => void,
   ): void {
     const start = this.#reserve(NLMSG_HEADER_SIZE);
-    this.#messageStart = start;
     this.#view.setUint16(start + 4, header.type, true);
     this.#view.setUint16(start + 6, header.flags, true);
     this.#view.setUint32(start + 8, header.sequence, true);
@@ -61,11 +59,6 @@ export class MessageWriter {
     }
     this.#view.setUint32(start, this.#length - start, true);
     this.#reserve(align(this.#length) - this.#length);
-  }
-
-  /** Offset within the message being written, to compare with an extended ack's. */
-  get messageOffset(): number {
-    return this.#length - this.#messageStart;
   }
 
   /** Writes one byte of a fixed header. */

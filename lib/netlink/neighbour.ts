@@ -6,8 +6,7 @@ import {
   RTM_DELNEIGH,
   RTM_NEWNEIGH,
 } from "./constants.ts";
-import { addressFrom, familyNumber, familyOf } from "./family.ts";
-import { present } from "./link.ts";
+import { familyNumber, familyOf, parseIp } from "./family.ts";
 import type { Message } from "./message_reader.ts";
 import type { MessageWriter } from "./message_writer.ts";
 import { formatMac, parseMac } from "./names.ts";
@@ -54,7 +53,7 @@ export interface Neighbour {
   readonly index: number;
   readonly address: Address;
   /** Absent while it is not known. */
-  readonly mac?: string;
+  readonly mac?: string | undefined;
   readonly state: NeighbourState | number;
 }
 
@@ -112,18 +111,17 @@ export function writeNeighbourFilter(
 export function parseNeighbour(message: Message): Neighbour | undefined {
   const { payload } = message;
   const attributes = payload.attributes(NDMSG_SIZE);
-  const address = addressFrom(attributes.bytes(NDA_DST));
-  if (familyOf(payload.u8(0)) === undefined || address === undefined) {
-    return undefined;
-  }
+  const family = familyOf(payload.u8(0));
+  const address = family && parseIp(attributes.bytes(NDA_DST), family);
+  if (address === undefined) return undefined;
   const mac = attributes.bytes(NDA_LLADDR);
   const state = payload.u16(8);
-  return present({
+  return {
     index: payload.i32(4),
     address,
     mac: mac?.byteLength === 6 ? formatMac(mac) : undefined,
     state: STATES.get(state) ?? state,
-  });
+  };
 }
 
 function newNeighbour(

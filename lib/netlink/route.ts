@@ -1,4 +1,4 @@
-import { type Address, type Family, Prefix } from "../inet/mod.ts";
+import type { Address, Family, Prefix } from "../inet/mod.ts";
 import {
   NLM_F_CREATE,
   NLM_F_EXCL,
@@ -6,8 +6,7 @@ import {
   RTM_DELROUTE,
   RTM_NEWROUTE,
 } from "./constants.ts";
-import { addressFrom, familyNumber, familyOf } from "./family.ts";
-import { present } from "./link.ts";
+import { familyNumber, familyOf, parseIp, parsePrefix } from "./family.ts";
 import type { Message } from "./message_reader.ts";
 import type { MessageWriter } from "./message_writer.ts";
 import type { Request } from "./request.ts";
@@ -57,17 +56,17 @@ export interface Route {
   readonly family: Family;
   /** Undefined for the default route. */
   readonly destination: Prefix | undefined;
-  readonly gateway?: Address;
+  readonly gateway?: Address | undefined;
   /** The index of the link it leaves by. */
-  readonly index?: number;
+  readonly index?: number | undefined;
   readonly table: number;
   /** Who made it. */
   readonly protocol: number;
   readonly scope: Scope | number;
   /** Absent for 0. IPv6 has 1024 where none was given. */
-  readonly metric?: number;
+  readonly metric?: number | undefined;
   /** The source address of packets that have none yet. */
-  readonly source?: Address;
+  readonly source?: Address | undefined;
   readonly type: RouteType | number;
 }
 
@@ -91,7 +90,7 @@ export interface RouteTarget {
 
 /** Adds a route. Refused with EEXIST when the table has one to this destination with this metric. */
 export function routeAdd(route: RouteTarget): Request {
-  return newRoute(`add ${routeText(route)}`, NLM_F_EXCL, route);
+  return newRoute("add", NLM_F_EXCL, route);
 }
 
 /**
@@ -99,7 +98,7 @@ export function routeAdd(route: RouteTarget): Request {
  * metric if there is one. In IPv6 a route through another link or gateway is replaced too.
  */
 export function routeReplace(route: RouteTarget): Request {
-  return newRoute(`replace ${routeText(route)}`, NLM_F_REPLACE, route);
+  return newRoute("replace", NLM_F_REPLACE, route);
 }
 
 /** Deletes a route that agrees with all that is given. Refused with ESRCH when there is none. */
@@ -113,7 +112,7 @@ export function routeDelete(route: RouteTarget): Request {
   return {
     type: RTM_DELROUTE,
     flags: 0,
-    describe: () => `delete ${routeText(route)}`,
+    describe: () => routeText("delete", "from", route),
     write: (writer) => writeRoute(writer, route, fields),
   };
 }
@@ -138,31 +137,27 @@ export function parseRoute(message: Message): Route | undefined {
   const attributes = payload.attributes(RTMSG_SIZE);
   const family = familyOf(payload.u8(0));
   if (family === undefined) return undefined;
-  const address = addressFrom(attributes.bytes(RTA_DST));
   const length = payload.u8(1);
   const type = payload.u8(7);
-  // ::/0 may come with its address, other default routes come without.
-  const destination = address === undefined || length === 0
-    ? undefined
-    : Prefix.of(address, length);
   return {
-    destination,
-    ...present({
-      family,
-      gateway: addressFrom(attributes.bytes(RTA_GATEWAY)),
-      index: attributes.u32(RTA_OIF),
-      table: attributes.u32(RTA_TABLE) ?? payload.u8(4),
-      protocol: payload.u8(5),
-      scope: scopeOf(payload.u8(6)),
-      metric: attributes.u32(RTA_PRIORITY),
-      source: addressFrom(attributes.bytes(RTA_PREFSRC)),
-      type: ROUTE_TYPES[type - 1] ?? type,
-    }),
+    family,
+    // Default routes come without an address; should one come with it, the same is meant.
+    destination: length === 0
+      ? undefined
+      : parsePrefix(attributes.bytes(RTA_DST), { family, length }),
+    gateway: parseIp(attributes.bytes(RTA_GATEWAY), family),
+    index: attributes.u32(RTA_OIF),
+    table: attributes.u32(RTA_TABLE) ?? payload.u8(4),
+    protocol: payload.u8(5),
+    scope: scopeOf(payload.u8(6)),
+    metric: attributes.u32(RTA_PRIORITY),
+    source: parseIp(attributes.bytes(RTA_PREFSRC), family),
+    type: ROUTE_TYPES[type - 1] ?? type,
   };
 }
 
 function newRoute(
-  description: string,
+  verb: string,
   exists: number,
   route: RouteTarget,
 ): Request {
@@ -176,7 +171,7 @@ function newRoute(
   return {
     type: RTM_NEWROUTE,
     flags: NLM_F_CREATE | exists,
-    describe: () => description,
+    describe: () => routeText(verb, "to", route),
     write: (writer) => writeRoute(writer, route, fields),
   };
 }
@@ -229,9 +224,14 @@ function typeNumber(type: RouteType): number {
   return ROUTE_TYPES.indexOf(type) + 1;
 }
 
-function routeText(route: RouteTarget): string {
+function routeText(
+  verb: string,
+  preposition: string,
+  route: RouteTarget,
+): string {
   const destination = route.destination ?? "default";
-  return `route "${destination}" to table ${route.table ?? MAIN_TABLE}`;
+  const table = route.table ?? MAIN_TABLE;
+  return `${verb} route "${destination}" ${preposition} table ${table}`;
 }
 
 function checkFamilies(route: RouteTarget): void {

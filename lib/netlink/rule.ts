@@ -1,12 +1,11 @@
-import { type Family, Prefix } from "../inet/mod.ts";
+import type { Family, Prefix } from "../inet/mod.ts";
 import {
   NLM_F_CREATE,
   NLM_F_EXCL,
   RTM_DELRULE,
   RTM_NEWRULE,
 } from "./constants.ts";
-import { addressFrom, familyNumber, familyOf } from "./family.ts";
-import { present } from "./link.ts";
+import { familyNumber, familyOf, parsePrefix } from "./family.ts";
 import type { Message } from "./message_reader.ts";
 import type { MessageWriter } from "./message_writer.ts";
 import { checkInterfaceName } from "./names.ts";
@@ -33,16 +32,16 @@ export interface Rule {
   /** The table it looks up; 0 for a rule that does something else. */
   readonly table: number;
   /** Absent for any. */
-  readonly source?: Prefix;
+  readonly source?: Prefix | undefined;
   /** Absent for any. */
-  readonly destination?: Prefix;
-  readonly fwmark?: number;
+  readonly destination?: Prefix | undefined;
+  readonly fwmark?: number | undefined;
   /** All 32 bits of the mark count where it is absent. */
-  readonly fwmask?: number;
+  readonly fwmask?: number | undefined;
   /** The name of the link that the packet came in by. */
-  readonly iif?: string;
+  readonly iif?: string | undefined;
   /** Who made it. */
-  readonly protocol?: number;
+  readonly protocol?: number | undefined;
 }
 
 /** Adds a rule. Refused with EEXIST when there is one like it. */
@@ -50,7 +49,7 @@ export function ruleAdd(rule: Rule): Request {
   return {
     type: RTM_NEWRULE,
     flags: NLM_F_CREATE | NLM_F_EXCL,
-    describe: () => `add ${ruleText(rule)}`,
+    describe: () => ruleText("add", rule),
     write: ruleWriter(rule),
   };
 }
@@ -60,7 +59,7 @@ export function ruleDelete(rule: Rule): Request {
   return {
     type: RTM_DELRULE,
     flags: 0,
-    describe: () => `delete ${ruleText(rule)}`,
+    describe: () => ruleText("delete", rule),
     write: ruleWriter(rule),
   };
 }
@@ -81,29 +80,27 @@ export function parseRule(message: Message): Rule | undefined {
   const family = familyOf(payload.u8(0));
   if (family === undefined) return undefined;
   const mask = attributes.u32(FRA_FWMASK);
-  return present({
+  return {
     family,
     priority: attributes.u32(FRA_PRIORITY) ?? 0,
     table: attributes.u32(FRA_TABLE) ?? payload.u8(4),
-    source: prefixFrom(attributes.bytes(FRA_SRC), payload.u8(2)),
-    destination: prefixFrom(attributes.bytes(FRA_DST), payload.u8(1)),
+    source: parsePrefix(attributes.bytes(FRA_SRC), {
+      family,
+      length: payload.u8(2),
+    }),
+    destination: parsePrefix(attributes.bytes(FRA_DST), {
+      family,
+      length: payload.u8(1),
+    }),
     fwmark: attributes.u32(FRA_FWMARK),
     fwmask: mask === 0xffffffff ? undefined : mask,
     iif: attributes.string(FRA_IIFNAME),
     protocol: attributes.u8(FRA_PROTOCOL),
-  });
+  };
 }
 
-function prefixFrom(
-  bytes: Uint8Array | undefined,
-  length: number,
-): Prefix | undefined {
-  const address = addressFrom(bytes);
-  return address && Prefix.of(address, length);
-}
-
-function ruleText(rule: Rule): string {
-  return `${rule.family} rule ${rule.priority} to table ${rule.table}`;
+function ruleText(verb: string, rule: Rule): string {
+  return `${verb} ${rule.family} rule ${rule.priority} that looks up table ${rule.table}`;
 }
 
 function ruleWriter(rule: Rule): (writer: MessageWriter) => void {

@@ -1,0 +1,74 @@
+import {
+  NLM_F_DUMP_INTR,
+  NLMSG_DONE,
+  NLMSG_ERROR,
+  NLMSG_NOOP,
+} from "./constants.ts";
+import {
+  NetlinkError,
+  parseAcknowledgement,
+  parseDone,
+  type Verdict,
+} from "./errors.ts";
+import { type Message, parseMessages } from "./message_reader.ts";
+import type { Request } from "./request.ts";
+
+/** Collects the entries of one dump. It reads to the end even when an entry is malformed, so that the socket stays in step. */
+export class DumpReader<T> {
+  /** How it ended; undefined while it goes on. */
+  verdict: Verdict | undefined;
+  /** Whether the list changed while the kernel wrote it, so that it has to be asked for again. */
+  interrupted = false;
+  readonly #sequence: number;
+  readonly #portId: number;
+  readonly #parse: (message: Message) => T | undefined;
+  readonly #entries: T[] = [];
+  #malformed: SyntaxError | undefined;
+
+  /** Reads replies with that sequence number and port id. */
+  constructor(
+    sequence: number,
+    portId: number,
+    parse: (message: Message) => T | undefined,
+  ) {
+    this.#sequence = sequence;
+    this.#portId = portId;
+    this.#parse = parse;
+  }
+
+  /** Takes one datagram. */
+  take(bytes: Uint8Array): void {
+    try {
+      for (const message of parseMessages(bytes)) this.#takeMessage(message);
+    } catch (error) {
+      if (!(error instanceof SyntaxError)) throw error;
+      this.#malformed ??= error;
+    }
+  }
+
+  /** Returns the entries; undefined when the dump was interrupted. */
+  finish(request: Request): T[] | undefined {
+    if (this.verdict !== undefined && this.verdict.errno !== 0) {
+      throw new NetlinkError(request.describe(), this.verdict);
+    }
+    if (this.#malformed !== undefined) throw this.#malformed;
+    return this.interrupted ? undefined : this.#entries;
+  }
+
+  #takeMessage(message: Message): void {
+    if (
+      message.sequence !== this.#sequence || message.portId !== this.#portId
+    ) {
+      return; // left over from a turn that lost its place
+    }
+    if ((message.flags & NLM_F_DUMP_INTR) !== 0) this.interrupted = true;
+    if (message.type === NLMSG_ERROR) {
+      this.verdict = parseAcknowledgement(message);
+    } else if (message.type === NLMSG_DONE) {
+      this.verdict = parseDone(message);
+    } else if (message.type !== NLMSG_NOOP) {
+      const entry = this.#parse(message);
+      if (entry !== undefined) this.#entries.push(entry);
+    }
+  }
+}
