@@ -18,7 +18,7 @@ export interface Attachment {
 
 /** A plugin's network configuration: what comes on stdin. */
 export interface NetConf {
-  /** Any version; see {@linkcode checkConfigVersion}. */
+  /** One of {@linkcode CNI_VERSIONS}. */
   readonly cniVersion: string;
   readonly name: string;
   readonly type: string;
@@ -28,11 +28,13 @@ export interface NetConf {
   readonly runtimeConfig?: JsonObject;
   /** `socket`: where the plugin's daemon listens. */
   readonly socket?: string;
-  /** `cni.dev/valid-attachments`, for GC only. */
+  /** `cni.dev/valid-attachments`, for GC only; null there means none. */
   readonly validAttachments?: readonly Attachment[];
   /** The whole configuration. */
   readonly raw: JsonObject;
 }
+
+const VALID_ATTACHMENTS = "cni.dev/valid-attachments";
 
 /** The version a configuration without one has: specification 0.2.0. */
 const VERSION_WHEN_ABSENT = "0.1.0";
@@ -43,7 +45,7 @@ const VERSION_WHEN_ABSENT = "0.1.0";
  */
 export function versionForErrors(stdinText: string): string | undefined {
   try {
-    const { cniVersion } = parseObject(JSON.parse(stdinText), "");
+    const { cniVersion } = parseObject(JSON.parse(stdinText), "network config");
     if (typeof cniVersion !== "string") return undefined;
     return CNI_VERSIONS.includes(cniVersion) ? cniVersion : undefined;
   } catch (error) {
@@ -57,10 +59,16 @@ export function versionForErrors(stdinText: string): string | undefined {
 /**
  * Parses a network configuration. CNI specification 1.1.0, section 1.
  *
+ * With `lenient` a `prevResult` that cannot be understood counts as absent: DEL
+ * must not fail for ever because of what a runtime has kept.
+ *
  * @throws {CniError} with code 6 when it is not the JSON it should be, 7 when
  * the network's name is missing or malformed, 1 when its version is foreign
  */
-export function parseConfig(stdinText: string): NetConf {
+export function parseConfig(
+  stdinText: string,
+  options: { readonly lenient?: boolean } = {},
+): NetConf {
   const raw = parseObject(parseJson(stdinText), "network config");
   const name = parseText(raw["name"], "name");
   if (name === undefined || !isValidName(name)) {
@@ -74,28 +82,48 @@ export function parseConfig(stdinText: string): NetConf {
   const cniVersion = parseText(raw["cniVersion"], "cniVersion") ??
     VERSION_WHEN_ABSENT;
   checkConfigVersion(cniVersion);
+  const { runtimeConfig, prevResult } = raw;
   const socket = parseText(raw["socket"], "socket");
-  const attachments = raw["cni.dev/valid-attachments"];
+  const previous = parsePrevResult(prevResult, cniVersion, options);
   return {
     cniVersion,
     name,
     type: parseText(raw["type"], "type") ?? "",
-    ...present(raw["prevResult"], "prevResult", (json) => ({
-      // A runtime may leave the version out: it is the configuration's.
-      prevResult: parseResult(
-        { cniVersion, ...parseObject(json, "prevResult") },
-        "prevResult",
+    ...(previous && { prevResult: previous }),
+    ...(isPresent(runtimeConfig) && {
+      runtimeConfig: parseObject(runtimeConfig, "runtimeConfig"),
+    }),
+    ...(socket !== undefined && { socket }),
+    ...(VALID_ATTACHMENTS in raw && {
+      validAttachments: parseList(
+        raw[VALID_ATTACHMENTS],
+        VALID_ATTACHMENTS,
+        parseAttachment,
       ),
-    })),
-    ...present(raw["runtimeConfig"], "runtimeConfig", (json, what) => ({
-      runtimeConfig: parseObject(json, what),
-    })),
-    ...(socket === undefined ? {} : { socket }),
-    ...present(attachments, "cni.dev/valid-attachments", (json, what) => ({
-      validAttachments: parseList(json, what, parseAttachment),
-    })),
+    }),
     raw,
   };
+}
+
+/** Go's encoders write null for what is absent. */
+function isPresent(json: unknown): boolean {
+  return json !== undefined && json !== null;
+}
+
+function parsePrevResult(
+  json: unknown,
+  cniVersion: string,
+  options: { readonly lenient?: boolean },
+): Result | undefined {
+  if (!isPresent(json)) return undefined;
+  try {
+    // A runtime may leave the version out: it is the configuration's.
+    const object = { cniVersion, ...parseObject(json, "prevResult") };
+    return parseResult(object, "prevResult");
+  } catch (error) {
+    if (error instanceof CniError && options.lenient) return undefined;
+    throw error;
+  }
 }
 
 function parseJson(text: string): unknown {
@@ -108,14 +136,6 @@ function parseJson(text: string): unknown {
       { code: ErrorCode.DECODING_FAILURE, cause },
     );
   }
-}
-
-function present<T extends object>(
-  json: unknown,
-  what: string,
-  parse: (json: unknown, what: string) => T,
-): T | undefined {
-  return json === undefined || json === null ? undefined : parse(json, what);
 }
 
 function parseAttachment(value: unknown, what: string): Attachment {

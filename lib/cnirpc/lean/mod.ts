@@ -35,10 +35,11 @@ export interface CniErrorDetail {
   readonly details: string;
 }
 
-/** Full method names: `/pkg.cnirpc.CNI/Add` and so on. */
-export function methodPath(
-  name: "Add" | "Del" | "Check" | "Gc" | "Status",
-): string {
+/** The methods of pkg.cnirpc.CNI. */
+export type MethodName = "Add" | "Del" | "Check" | "Gc" | "Status";
+
+/** The full name of a method: `/pkg.cnirpc.CNI/Add`. */
+export function methodPath(name: MethodName): string {
   return `/pkg.cnirpc.CNI/${name}`;
 }
 

@@ -1,0 +1,12 @@
+/** Whether `path` is the network namespace that this process is in. */
+export function isOwnNetns(path: string): boolean {
+  try {
+    const theirs = Deno.statSync(path);
+    const own = Deno.statSync("/proc/self/ns/net");
+    return theirs.ino === own.ino && theirs.dev === own.dev;
+  } catch (error) {
+    // For DEL it may be gone already; for ADD the daemon says what is wrong.
+    if (error instanceof Deno.errors.NotFound) return false;
+    throw error;
+  }
+}
