@@ -9,3 +9,4 @@ export * from "./kernel.ts";
 export * from "./kubernetes.ts";
 export * from "./processes.ts";
 export * from "./version.ts";
+export * from "./version.ts";

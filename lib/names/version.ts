@@ -1,2 +1,2 @@
-/** Coil's version: that of `deno.json`. */
+/** Version of Coil, the one of `deno.json`. */
 export const VERSION = "0.1.0";

@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
-import { VERSION } from "./mod.ts";
+import config from "../../deno.json" with { type: "json" };
+import { VERSION } from "./version.ts";
 
-Deno.test("VERSION is that of deno.json", async () => {
-  const file = new URL("../../deno.json", import.meta.url);
-  const config = JSON.parse(await Deno.readTextFile(file));
+Deno.test("VERSION is the one of deno.json", () => {
   assert.equal(VERSION, config.version);
 });
