@@ -1,0 +1,40 @@
+import assert from "node:assert/strict";
+import { parseControllerFlags } from "./flags.ts";
+
+function parse(program: string, ...args: string[]) {
+  return parseControllerFlags(args, { program, version: "1", about: "x" });
+}
+
+Deno.test("parseControllerFlags() has upstream's defaults", () => {
+  const options = parse("coil-controller");
+  assert.equal(options.metricsAddress, ":9386");
+  assert.equal(options.healthAddress, ":9387");
+  assert.equal(options.gcIntervalMs, 3_600_000);
+  assert.equal(options.leaseNamespace, "kube-system");
+  assert.deepEqual([options.enableIpam, options.enableEgress], [true, false]);
+});
+
+Deno.test("parseControllerFlags() presets the halves for upstream's names", () => {
+  const ipam = parse("coil-ipam-controller");
+  assert.deepEqual([ipam.enableIpam, ipam.enableEgress], [true, false]);
+  const egress = parse("coil-egress-controller");
+  assert.deepEqual([egress.enableIpam, egress.enableEgress], [false, true]);
+});
+
+Deno.test("parseControllerFlags() takes the arguments of upstream's manifests, and says which have no effect", () => {
+  const options = parse(
+    "coil-ipam-controller",
+    "--zap-stacktrace-level=panic",
+    "--cert-dir=/certs",
+    "--webhook-addr=:9443",
+    "--enable-cert-rotation=true",
+    "--enable-restart-on-cert-refresh",
+  );
+  assert.deepEqual(Object.keys(options.ignored).sort(), [
+    "--cert-dir",
+    "--enable-cert-rotation",
+    "--enable-restart-on-cert-refresh",
+    "--webhook-addr",
+  ]);
+  assert.deepEqual(parse("coil-controller", "--gc-interval=10m").ignored, {});
+});

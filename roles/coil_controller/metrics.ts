@@ -1,0 +1,60 @@
+import {
+  Counter,
+  Gauge,
+  Histogram,
+  type Registry,
+} from "../../lib/telemetry/mod.ts";
+
+/** What coil-controller counts. Names are upstream's where it has them. */
+export class ControllerMetrics {
+  readonly maxBlocks: Gauge<"pool">;
+  readonly allocatedBlocks: Gauge<"pool">;
+  readonly requests: Counter<"pool" | "result">;
+  readonly requestSeconds: Histogram;
+  readonly gcReleased: Counter;
+  readonly gcErrors: Counter;
+
+  constructor(registry: Registry) {
+    const registers = [registry];
+    this.maxBlocks = new Gauge({
+      name: "coil_controller_max_blocks",
+      help: "The maximum number of allocatable address blocks.",
+      labelNames: ["pool"],
+      registers,
+    });
+    this.allocatedBlocks = new Gauge({
+      name: "coil_controller_allocated_blocks",
+      help: "The number of currently allocated address blocks.",
+      labelNames: ["pool"],
+      registers,
+    });
+    this.requests = new Counter({
+      name: "coil_controller_block_requests_total",
+      help: "Answered block requests, by pool and result.",
+      labelNames: ["pool", "result"],
+      registers,
+    });
+    this.requestSeconds = new Histogram({
+      name: "coil_controller_block_request_seconds",
+      help: "Time from seeing a block request to having written its answer.",
+      buckets: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10],
+      registers,
+    });
+    this.gcReleased = new Counter({
+      name: "coil_controller_gc_released_blocks_total",
+      help: "Blocks released because their node is gone.",
+      registers,
+    });
+    this.gcErrors = new Counter({
+      name: "coil_controller_gc_errors_total",
+      help: "Failed attempts to find or release blocks of nodes that are gone.",
+      registers,
+    });
+  }
+
+  /** Forgets a pool. */
+  dropPool(pool: string): void {
+    this.maxBlocks.remove(pool);
+    this.allocatedBlocks.remove(pool);
+  }
+}
