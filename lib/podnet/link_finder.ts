@@ -1,0 +1,111 @@
+import type { Link, RouteSocket } from "../netlink/mod.ts";
+import {
+  keyText,
+  type LinkIdentity,
+  parseAlias,
+  type PodKey,
+  sameKey,
+} from "./alias.ts";
+import {
+  calicoVethName,
+  hostVethName,
+  MAX_SALT,
+  type PodName,
+} from "./host_name.ts";
+
+/** A host veth of a key. */
+export interface FoundLink {
+  readonly link: Link;
+  /** By the alias. An unfinished one has no alias; its pool is not known. */
+  readonly identity: LinkIdentity;
+  /** `unfinished`: made by an ADD that was killed before it gave the link its alias. */
+  readonly state: "pod" | "husk" | "unfinished";
+}
+
+/** Whom a link belongs to, seen from a key. */
+export type Ownership = FoundLink | "other";
+
+/** Finds host veths by key: by their name where it follows from the key, else by alias among all links. */
+export class LinkFinder {
+  readonly #socket: RouteSocket;
+  readonly #calico: boolean;
+  /** Links of ours whose names do not follow from their keys: made by upstream Coil, or in Calico mode. */
+  readonly #irregular = new Map<string, number>();
+
+  constructor(socket: RouteSocket, options: { readonly calico: boolean }) {
+    this.#socket = socket;
+    this.#calico = options.calico;
+  }
+
+  /** Remembers the links whose names do not follow from their keys. */
+  remember(
+    links: readonly (LinkIdentity & { index: number; hostName: string })[],
+  ): void {
+    for (const link of links) {
+      if (link.hostName === hostVethName(link)) continue;
+      this.#irregular.set(keyText(link), link.index);
+    }
+  }
+
+  /** Forgets a link that is going away. */
+  forget(key: PodKey): void {
+    this.#irregular.delete(keyText(key));
+  }
+
+  /** The names that an ADD may give to a key's link, in the order of preference. */
+  namesFor(key: PodKey, pod?: PodName): string[] {
+    if (this.#calico && pod !== undefined) return [calicoVethName(pod)];
+    return Array.from({ length: MAX_SALT + 1 }, (_, i) => hostVethName(key, i));
+  }
+
+  /** A link of the key that has a name which an ADD of that key would not run into. */
+  async findIrregular(key: PodKey): Promise<FoundLink | undefined> {
+    const index = this.#irregular.get(keyText(key));
+    if (index === undefined) return undefined;
+    const link = await this.#socket.getLink({ index });
+    const found = link && this.classify(link, key);
+    if (
+      found !== undefined && found !== "other" && found.state !== "unfinished"
+    ) {
+      return found;
+    }
+    this.forget(key);
+    return undefined;
+  }
+
+  /** Finds a key's link. Lists all links only when its names lead nowhere. */
+  async find(key: PodKey, pod?: PodName): Promise<FoundLink | undefined> {
+    const irregular = await this.findIrregular(key);
+    if (irregular !== undefined) return irregular;
+    for (const name of this.namesFor(key, pod)) {
+      const link = await this.#socket.getLink({ name });
+      if (link === undefined) break;
+      const found = this.classify(link, key);
+      // In Calico mode another container of the same pod may have the name.
+      if (found !== "other" && sameKey(found.identity, key)) return found;
+    }
+    const links = await this.#socket.listLinks();
+    for (const link of links) {
+      const found = this.classify(link, key);
+      if (found === "other" || found.state === "unfinished") continue;
+      return found;
+    }
+    return undefined;
+  }
+
+  /**
+   * Whether a link of one of the key's names belongs to the key. A veth of
+   * such a name without an alias is what a killed ADD left: nobody else gives
+   * names out of a hash of our key.
+   */
+  classify(link: Link, key: PodKey): Ownership {
+    const parsed = parseAlias(link.alias);
+    if (parsed.kind === "pod" || parsed.kind === "husk") {
+      return sameKey(parsed.identity, key)
+        ? { link, identity: parsed.identity, state: parsed.kind }
+        : "other";
+    }
+    if (link.alias !== undefined || link.kind !== "veth") return "other";
+    return { link, identity: { pool: "", ...key }, state: "unfinished" };
+  }
+}

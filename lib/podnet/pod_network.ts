@@ -1,0 +1,383 @@
+import { KeyedMutex } from "../async/mod.ts";
+import type { Address, DualStack } from "../inet/mod.ts";
+import type { Netns } from "../linux/mod.ts";
+import { type Link, linkDelete, linkSet, RouteSocket } from "../netlink/mod.ts";
+import { getLogger } from "../telemetry/mod.ts";
+import {
+  keyText,
+  type LinkIdentity,
+  parseAlias,
+  type PodKey,
+} from "./alias.ts";
+import { checkHost, checkPod } from "./check.ts";
+import { PodCheckError } from "./errors.ts";
+import { prepareHost } from "./host_init.ts";
+import type { PodName } from "./host_name.ts";
+import { type Husk, HuskReaper, isGone } from "./husk_reaper.ts";
+import { type FoundLink, LinkFinder } from "./link_finder.ts";
+import { randomMac } from "./mac.ts";
+import { detectMtu } from "./mtu.ts";
+import {
+  type PodNetworkOptions,
+  type Settings,
+  settingsOf,
+} from "./options.ts";
+import { planPod } from "./plan.ts";
+import { findPodNetns, openPodNetns } from "./pod_netns.ts";
+import { refreshSources } from "./route_sources.ts";
+import { connectPod } from "./setup.ts";
+import {
+  addressesByLink,
+  MAIN_TABLE,
+  type PodLink,
+  type Survey,
+  surveyOf,
+} from "./survey.ts";
+import { cutOff, huskOf } from "./teardown.ts";
+
+/** What `setup()` is asked to make. */
+export interface SetupRequest extends LinkIdentity {
+  /** The pod's network namespace (`CNI_NETNS`). */
+  readonly netnsPath: string;
+  readonly addresses: DualStack<Address>;
+  /** Needed in Calico mode only. */
+  readonly pod?: PodName;
+}
+
+/** What `setup()` made. */
+export interface SetupResult {
+  readonly hostName: string;
+  readonly hostIndex: number;
+  readonly hostMac: string;
+  readonly podMac: string;
+  /** 0 when the kernel chose it. */
+  readonly mtu: number;
+}
+
+/** A pod that is cut off; `finishTeardown()` takes it. */
+export interface Teardown {
+  readonly husk: Husk;
+}
+
+/** What `check()` is to confirm. */
+export interface CheckRequest extends PodKey {
+  readonly addresses: DualStack<Address>;
+  /** Without it, only the host's end is looked at. */
+  readonly netnsPath?: string;
+  /** Needed in Calico mode only. */
+  readonly pod?: PodName;
+}
+
+/** What `init()` found and could not do. */
+export interface InitReport {
+  readonly mtu: number;
+  /** Things that failed; the rest is done. */
+  readonly problems: readonly unknown[];
+}
+
+/**
+ * Connects pods to their node by veth pairs and routes. The kernel is the only
+ * store: what exists is read back from links and routes.
+ *
+ * One key is worked on by one call at a time; different keys never wait for
+ * each other except for the kernel's own lock.
+ */
+export class PodNetwork implements Disposable {
+  readonly #settings: Settings;
+  readonly #host: RouteSocket;
+  /** Lists, so that a long one keeps no ADD waiting. */
+  readonly #lists: RouteSocket;
+  readonly #deletions: RouteSocket;
+  readonly #reaper: HuskReaper;
+  readonly #finder: LinkFinder;
+  /** Guards a key's link between looking at it and changing it. */
+  readonly #locks = new KeyedMutex();
+  /** What we know of pods' links by index; saves listing at DEL. */
+  readonly #known = new Map<number, KnownPod>();
+  #nodeAddresses: DualStack<Address>;
+  #mtu: number;
+  readonly #fixedMtu: boolean;
+
+  private constructor(options: PodNetworkOptions) {
+    this.#settings = settingsOf(options);
+    const { hostNetns } = this.#settings;
+    const where = hostNetns === undefined ? {} : { netns: hostNetns };
+    this.#host = RouteSocket.open(where);
+    this.#lists = RouteSocket.open(where);
+    this.#deletions = RouteSocket.open(where);
+    this.#reaper = new HuskReaper(this.#deletions);
+    this.#finder = new LinkFinder(this.#host, this.#settings);
+    this.#nodeAddresses = options.nodeAddresses ?? {};
+    this.#mtu = options.mtu ?? 0;
+    this.#fixedMtu = options.mtu !== undefined;
+  }
+
+  /**
+   * Opens sockets to the kernel; changes nothing.
+   *
+   * @throws {LinuxError} when the kernel refuses
+   */
+  static open(options: PodNetworkOptions = {}): PodNetwork {
+    return new PodNetwork(options);
+  }
+
+  /** The MTU that new pods get; 0 leaves it to the kernel. */
+  get mtu(): number {
+    return this.#mtu;
+  }
+
+  /**
+   * Prepares the node: forwarding, the rule for the pod table, MTU, the link
+   * group of husks. Idempotent. What fails is logged and reported, and does
+   * not keep the rest from being done.
+   *
+   * @throws {NetlinkError} when links or routes cannot be listed
+   */
+  async init(): Promise<InitReport> {
+    const { tableId, rulePriority, hostNetns } = this.#settings;
+    const problems = await prepareHost(this.#host, {
+      tableId,
+      rulePriority,
+      ...(hostNetns === undefined ? {} : { netns: hostNetns }),
+    });
+    const log = getLogger("pod-network");
+    for (const err of problems) {
+      log.error("Failed to prepare the node", { err });
+    }
+    const links = await this.#lists.listLinks();
+    this.#reaper.chooseGroup(links);
+    if (!this.#fixedMtu) {
+      const routes = await this.#lists.listRoutes({ table: MAIN_TABLE });
+      this.#mtu = detectMtu(links, routes);
+    }
+    await this.survey();
+    return { mtu: this.#mtu, problems };
+  }
+
+  /** New pods get routes with these source addresses; see `refreshRoutes()` for those that exist. */
+  setNodeAddresses(addresses: DualStack<Address>): void {
+    this.#nodeAddresses = addresses;
+  }
+
+  /**
+   * Makes a pod's network. What an earlier attempt with the same key left, or
+   * made, is removed first. On failure nothing is left.
+   *
+   * @throws {NetnsNotFoundError} when there is no network namespace at the path
+   * @throws {IfnameTakenError} when the pod has an interface of that name
+   * @throws {TypeError} when the request makes no sense
+   * @throws {NetlinkError} when the kernel refuses
+   */
+  async setup(
+    request: SetupRequest,
+    options: { readonly signal?: AbortSignal } = {},
+  ): Promise<SetupResult> {
+    using _lock = await this.#locks.lock(keyText(request), options);
+    using netns = openPodNetns(request.netnsPath);
+    this.#refuseHost(netns);
+    const { random, hostNetns } = this.#settings;
+    const macs = { hostMac: randomMac(random), podMac: randomMac(random) };
+    const names = this.#finder.namesFor(request, request.pod);
+    const plan = planPod({
+      ...request,
+      ...this.#settings,
+      ...macs,
+      hostVethName: names[0] ?? "",
+      nodeAddresses: this.#nodeAddresses,
+      mtu: this.#mtu,
+    });
+    const older = await this.#finder.findIrregular(request);
+    if (older !== undefined) await this.#remove(older);
+    const pod = await connectPod(
+      {
+        host: this.#host,
+        deletions: this.#deletions,
+        netns,
+        names,
+        clear: (link) => this.#clear(link, request),
+        ...(hostNetns === undefined ? {} : { hostNetns }),
+      },
+      plan,
+      options,
+    );
+    const { hostName, hostIndex } = pod;
+    const { addresses, netnsPath } = request;
+    this.#known.set(hostIndex, { addresses, netnsPath });
+    this.#finder.remember([{ ...request, index: hostIndex, hostName }]);
+    return { hostName, hostIndex, ...macs, mtu: this.#mtu };
+  }
+
+  /**
+   * Cuts a pod off: its routes are gone when this returns, its veth is a husk.
+   * Fast, since it waits for no grace period of the kernel. Returns undefined
+   * when there is nothing of that key.
+   *
+   * @throws {NetlinkError} when the kernel refuses
+   */
+  async beginTeardown(
+    key: PodKey,
+    options: { readonly pod?: PodName; readonly signal?: AbortSignal } = {},
+  ): Promise<Teardown | undefined> {
+    const { pod, ...waiting } = options;
+    using _lock = await this.#locks.lock(keyText(key), waiting);
+    const found = await this.#finder.find(key, pod);
+    if (found === undefined) return undefined;
+    if (found.state === "husk") return { husk: huskOf(found) };
+    const { index } = found.link;
+    const husk = await cutOff(this.#host, found, {
+      addresses: await this.#addressesOf(index),
+      tableId: this.#settings.tableId,
+      group: this.#reaper.group,
+    });
+    this.#finder.forget(key);
+    this.#known.delete(index);
+    return husk && { husk };
+  }
+
+  /**
+   * Returns when the husk is gone; it goes together with those of other
+   * teardowns. Only then may the pod's addresses be given to others.
+   *
+   * @throws {NetlinkError} when the kernel refuses
+   */
+  async finishTeardown(teardown: Teardown): Promise<void> {
+    await this.#reaper.delete(teardown.husk);
+  }
+
+  /** Deletes all husks that exist, such as those of a former process. Returns how many there were. */
+  async finishHusks(): Promise<number> {
+    const { husks } = await this.survey();
+    const { group } = this.#reaper;
+    const moved = husks.filter((husk) => husk.group !== group);
+    const errors = await this.#host.tryExecute(
+      moved.map(({ index }) => linkSet({ index }, { group })),
+    );
+    const refused = errors.find((error) => error && !isGone(error));
+    if (refused !== undefined) throw refused;
+    await Promise.all(
+      husks.map((husk) => this.#reaper.delete({ ...husk, group })),
+    );
+    return husks.length;
+  }
+
+  /** Lists the pods of the node as the kernel knows them. */
+  async list(): Promise<readonly PodLink[]> {
+    return (await this.survey()).pods;
+  }
+
+  /** Reads all that links and routes tell: pods, husks, and what is there beside them. Changes nothing. */
+  async survey(): Promise<Survey> {
+    const links = await this.#lists.listLinks();
+    const { tableId, registerFromMain } = this.#settings;
+    const routes = await this.#lists.listRoutes({ table: tableId });
+    const main = registerFromMain
+      ? await this.#lists.listRoutes({ table: MAIN_TABLE })
+      : [];
+    const survey = surveyOf(links, [...routes, ...main], this.#settings);
+    this.#finder.remember(survey.pods);
+    return survey;
+  }
+
+  /**
+   * Confirms that a pod's network is whole.
+   *
+   * @throws {PodCheckError} when something is missing or wrong; it says what
+   */
+  async check(request: CheckRequest): Promise<void> {
+    const { containerId, ifname, addresses, netnsPath, pod } = request;
+    const found = await this.#finder.find(request, pod);
+    if (found?.state !== "pod") {
+      throw new PodCheckError(containerId, ["it has no host link"]);
+    }
+    const { tableId } = this.#settings;
+    const expected = { host: found.link, ifname, addresses, tableId };
+    const problems = [
+      ...await checkHost(this.#lists, expected),
+      ...(netnsPath === undefined ? [] : await checkPod(netnsPath, expected)),
+    ];
+    if (problems.length > 0) throw new PodCheckError(containerId, problems);
+  }
+
+  /**
+   * Gives the routes of existing pods the node's current addresses as their
+   * source, after `setNodeAddresses()`. Returns how many were changed.
+   *
+   * @throws {NetlinkError} of the first route that the kernel refused; the others are done
+   */
+  async refreshRoutes(): Promise<number> {
+    const { pods } = await this.survey();
+    return await refreshSources(this.#host, pods, {
+      ...this.#settings,
+      nodeAddresses: this.#nodeAddresses,
+    });
+  }
+
+  /**
+   * Opens the network namespace that a pod's end is in: the one it was set up
+   * in if this process did that, else found among those of the host. Returns
+   * undefined when there is none.
+   */
+  async openNetns(pod: PodLink): Promise<Netns | undefined> {
+    return await findPodNetns(pod, {
+      likelyPath: this.#known.get(pod.index)?.netnsPath,
+    });
+  }
+
+  /** Closes the sockets. Teardowns that run come to their end. */
+  [Symbol.dispose](): void {
+    this.#host[Symbol.dispose]();
+    this.#lists[Symbol.dispose]();
+    this.#deletions[Symbol.dispose]();
+  }
+
+  /** A veth inside the host's own namespace would have its peer's name and routes there. */
+  #refuseHost(netns: Netns): void {
+    const { hostNetns } = this.#settings;
+    const isHost = hostNetns === undefined
+      ? netns.isOwn
+      : netns.sameAs(hostNetns);
+    if (!isHost) return;
+    throw new TypeError(
+      `Cannot connect network namespace "${netns.path}": it is the host's own`,
+    );
+  }
+
+  /** In Calico mode the name belongs to the pod: an older container of it has to give way. */
+  async #clear(link: Link, key: PodKey): Promise<boolean> {
+    const own = this.#finder.classify(link, key);
+    if (own !== "other") {
+      await this.#remove(own);
+      return true;
+    }
+    const parsed = parseAlias(link.alias);
+    if (!this.#settings.calico) return false;
+    if (parsed.kind !== "pod" && parsed.kind !== "husk") return false;
+    const { identity, kind } = parsed;
+    await this.#remove({ link, identity, state: kind });
+    return true;
+  }
+
+  async #remove(found: FoundLink): Promise<void> {
+    const { index } = found.link;
+    this.#finder.forget(found.identity);
+    this.#known.delete(index);
+    if (found.state === "husk") return await this.#reaper.delete(huskOf(found));
+    const [error] = await this.#deletions.tryExecute([linkDelete({ index })]);
+    if (error !== undefined && !isGone(error)) throw error;
+  }
+
+  async #addressesOf(index: number): Promise<DualStack<Address>> {
+    const known = this.#known.get(index);
+    if (known !== undefined) return known.addresses;
+    const { tableId } = this.#settings;
+    const routes = await this.#lists.listRoutes({ table: tableId });
+    const byLink = addressesByLink(routes, (route) => route.table === tableId);
+    return byLink.get(index) ?? {};
+  }
+}
+
+/** What `setup()` remembers of a pod. */
+interface KnownPod {
+  readonly addresses: DualStack<Address>;
+  readonly netnsPath: string;
+}

@@ -1,0 +1,94 @@
+import type { Address, Prefix } from "../inet/mod.ts";
+import type { Route } from "../netlink/mod.ts";
+
+/** One route that should exist. */
+export interface WantedRoute {
+  readonly destination: Prefix;
+  /** Absent: straight to the device. */
+  readonly gateway?: Address;
+}
+
+/** What to do so that the routes of our protocol are exactly the wanted ones. */
+export interface RouteDiff {
+  /** Destinations that have no route of ours yet. */
+  readonly add: readonly WantedRoute[];
+  /** Destinations whose route of ours goes elsewhere: to be replaced in one step, never deleted first. */
+  readonly move: readonly WantedRoute[];
+  /** Routes of ours that nobody wants. */
+  readonly remove: readonly Route[];
+  /** Routes of other protocols, left alone. */
+  readonly foreign: readonly Route[];
+  /** Destinations wanted again with another gateway. */
+  readonly conflicting: readonly WantedRoute[];
+}
+
+/**
+ * Compares what is wanted with what is there. Pure. `present` are routes of
+ * one table; default routes in it are nobody's concern. A wanted destination
+ * with a foreign route appears in none of the lists to do: whoever made that
+ * route keeps it.
+ * Of a destination wanted via two gateways the first counts.
+ */
+export function diffRoutes(
+  wanted: readonly WantedRoute[],
+  present: readonly Route[],
+  options: { readonly protocol: number },
+): RouteDiff {
+  const { byDestination: wantedBy, conflicting } = indexWanted(wanted);
+  const taken = new Set<string>();
+  const right = new Set<string>();
+  const ours = new Map<string, Route[]>();
+  const foreign: Route[] = [];
+  for (const route of present) {
+    if (route.destination === undefined || route.destination.length === 0) {
+      continue;
+    }
+    const key = route.destination.toString();
+    if (route.protocol !== options.protocol) {
+      foreign.push(route);
+      taken.add(key);
+      continue;
+    }
+    ours.set(key, [...(ours.get(key) ?? []), route]);
+  }
+  const remove: Route[] = [];
+  for (const [key, routes] of ours) {
+    const target = wantedBy.get(key);
+    const match = target && routes.find((route) => sameGateway(route, target));
+    if (match !== undefined) right.add(key);
+    // A route to be moved is replaced in place; any further one has to go.
+    const keep = target && !taken.has(key) ? match ?? routes[0] : match;
+    remove.push(...routes.filter((route) => route !== keep));
+  }
+  const open = [...wantedBy].filter(([key]) =>
+    !right.has(key) && !taken.has(key)
+  );
+  return {
+    add: open.filter(([key]) => !ours.has(key)).map(([, route]) => route),
+    move: open.filter(([key]) => ours.has(key)).map(([, route]) => route),
+    remove,
+    foreign,
+    conflicting,
+  };
+}
+
+function indexWanted(
+  wanted: readonly WantedRoute[],
+): { byDestination: Map<string, WantedRoute>; conflicting: WantedRoute[] } {
+  const byDestination = new Map<string, WantedRoute>();
+  const conflicting: WantedRoute[] = [];
+  for (const route of wanted) {
+    const key = route.destination.toString();
+    const other = byDestination.get(key);
+    if (other === undefined) byDestination.set(key, route);
+    else if (!sameGateway(other, route)) conflicting.push(route);
+  }
+  return { byDestination, conflicting };
+}
+
+function sameGateway(
+  a: Pick<Route, "gateway"> | WantedRoute,
+  b: Pick<Route, "gateway"> | WantedRoute,
+): boolean {
+  return a.gateway?.toString() === b.gateway?.toString();
+}

@@ -1,0 +1,14 @@
+/**
+ * Whole-state synchronisation of routes: the node's blocks for routing
+ * daemons, and direct routes to the blocks of other nodes.
+ *
+ * @module
+ */
+export type { RouteFailure, RouteKernel, SyncResult } from "./apply.ts";
+export type { WantedRoute } from "./diff.ts";
+export { RouteExporter, type RouteExporterOptions } from "./route_exporter.ts";
+export {
+  type GatewayRoute,
+  RouteSyncer,
+  type RouteSyncerOptions,
+} from "./route_syncer.ts";

@@ -1,0 +1,53 @@
+import { Mutex } from "../async/mod.ts";
+import type { Address } from "../inet/mod.ts";
+import { ROUTER_PROTOCOL } from "../names/mod.ts";
+import { applyDiff, type RouteKernel, type SyncResult } from "./apply.ts";
+import { diffRoutes, type WantedRoute } from "./diff.ts";
+
+/** RT_TABLE_MAIN of `<linux/rtnetlink.h>`. */
+const MAIN_TABLE = 254;
+
+/** A route to a block of another node. */
+export interface GatewayRoute extends WantedRoute {
+  /** The other node's address, reachable without a router in between. */
+  readonly gateway: Address;
+}
+
+/** Options of {@linkcode RouteSyncer}. */
+export interface RouteSyncerOptions {
+  /** Marks the routes that are ours. Default {@linkcode ROUTER_PROTOCOL}. */
+  readonly protocolId?: number;
+}
+
+/**
+ * Keeps direct routes to the blocks of other nodes in the main table, marked
+ * by a protocol number of their own. A block that moves to another node is
+ * replaced in one step, so there is no moment without a route; one gateway out
+ * of reach stops no other route.
+ */
+export class RouteSyncer {
+  readonly #kernel: RouteKernel;
+  readonly #protocolId: number;
+  /** Guards our routes between listing and changing them. */
+  readonly #mutex = new Mutex();
+
+  constructor(kernel: RouteKernel, options: RouteSyncerOptions = {}) {
+    this.#kernel = kernel;
+    this.#protocolId = options.protocolId ?? ROUTER_PROTOCOL;
+  }
+
+  /**
+   * Makes our routes in the main table exactly these, given all of them. Only
+   * ours are listed, since the table may hold the whole Internet's; a route of
+   * somebody else in our way shows up as a failure (EEXIST) and stays.
+   *
+   * @throws {NetlinkError} when the routes cannot be listed
+   */
+  async sync(routes: readonly GatewayRoute[]): Promise<SyncResult> {
+    using _lock = await this.#mutex.lock();
+    const defaults = { table: MAIN_TABLE, protocol: this.#protocolId };
+    const present = await this.#kernel.listRoutes(defaults);
+    const diff = diffRoutes(routes, present, { protocol: this.#protocolId });
+    return await applyDiff(this.#kernel, diff, defaults);
+  }
+}
