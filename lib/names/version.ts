@@ -1,2 +1,2 @@
-/** Version of Coil, the one of `deno.json`. */
+/** Version of Coil that every program prints. */
 export const VERSION = "0.1.0";

@@ -1,0 +1,138 @@
+import {
+  ADDRESS_BLOCKS,
+  type AddressBlock,
+  tryBlockOf,
+} from "../../lib/api/mod.ts";
+import { Address, type DualStack, type Family } from "../../lib/inet/mod.ts";
+import {
+  Informer,
+  type KubeClient,
+  NODES,
+  type V1Node,
+} from "../../lib/kube/mod.ts";
+import { NODE_LABEL, POOL_LABEL } from "../../lib/names/mod.ts";
+import { getLogger } from "../../lib/telemetry/mod.ts";
+import type { RoutedBlock } from "./route_plan.ts";
+
+const log = getLogger("router");
+
+/**
+ * What the router knows of the cluster: the addresses of the nodes and the
+ * blocks they hold, parsed once, when they change.
+ */
+export class ClusterView {
+  readonly #nodes: Informer<V1Node>;
+  readonly #blocks: Informer<AddressBlock>;
+  readonly #addresses = new Map<string, DualStack<Address>>();
+  readonly #parsed = new Map<string, RoutedBlock>();
+
+  /** `onChange` is called when routes may have to change; it must only take note. */
+  constructor(client: KubeClient, onChange: () => void) {
+    this.#nodes = new Informer(client, NODES, { trim: trimNode });
+    this.#blocks = new Informer(client, ADDRESS_BLOCKS, { trim: trimBlock });
+    this.#nodes.subscribe(({ type, object, key }) => {
+      const gone = type === "deleted";
+      // A node's heartbeat changes it every few minutes; its addresses hardly ever change.
+      if (this.#noteNode(key, gone ? undefined : object)) onChange();
+    });
+    this.#blocks.subscribe(({ type, object, key }) => {
+      this.#noteBlock(key, type === "deleted" ? undefined : object);
+      onChange();
+    });
+  }
+
+  /** Addresses of the nodes, by name. */
+  get nodes(): ReadonlyMap<string, DualStack<Address>> {
+    return this.#addresses;
+  }
+
+  /** All blocks that can be read. */
+  get blocks(): Iterable<RoutedBlock> {
+    return this.#parsed.values();
+  }
+
+  /** The loops to run; each ends only by its signal. */
+  get loops(): Record<string, (signal: AbortSignal) => Promise<void>> {
+    return {
+      "node informer": (signal) => this.#nodes.run(signal),
+      "block informer": (signal) => this.#blocks.run(signal),
+    };
+  }
+
+  /** Resolves when all nodes and blocks have been listed. */
+  async synced(): Promise<void> {
+    await Promise.all([this.#nodes.synced, this.#blocks.synced]);
+  }
+
+  #noteNode(name: string, node: V1Node | undefined): boolean {
+    const before = this.#addresses.get(name);
+    if (node === undefined) return this.#addresses.delete(name);
+    const now = addressesOf(node);
+    this.#addresses.set(name, now);
+    return before === undefined || textOf(before) !== textOf(now);
+  }
+
+  #noteBlock(name: string, object: AddressBlock | undefined): void {
+    const block = object && tryBlockOf(object);
+    if (block !== undefined) {
+      const { node, prefixes } = block;
+      this.#parsed.set(name, { name, node, prefixes });
+      return;
+    }
+    this.#parsed.delete(name);
+    if (object !== undefined) {
+      log.error("Cannot read an AddressBlock; it gets no route", {
+        block: name,
+      });
+    }
+  }
+}
+
+/** InternalIPs of a node; the last one listed of each family counts, as upstream. */
+export function addressesOf(node: V1Node): DualStack<Address> {
+  const addresses: Partial<Record<Family, Address>> = {};
+  for (const { type, address: text } of node.status?.addresses ?? []) {
+    const address = type === "InternalIP" ? Address.tryParse(text) : undefined;
+    if (address !== undefined) addresses[address.family] = address;
+  }
+  return addresses;
+}
+
+function textOf({ ipv4, ipv6 }: DualStack<Address>): string {
+  return `${ipv4 ?? ""} ${ipv6 ?? ""}`;
+}
+
+function trimNode(node: V1Node): V1Node {
+  return {
+    metadata: identityOf(node.metadata),
+    status: { addresses: node.status?.addresses ?? [] },
+  };
+}
+
+function trimBlock(block: AddressBlock): AddressBlock {
+  const { apiVersion, kind, index, ipv4, ipv6, metadata } = block;
+  const labels: Record<string, string> = {};
+  for (const key of [POOL_LABEL, NODE_LABEL]) {
+    const value = metadata.labels?.[key];
+    if (value !== undefined) labels[key] = value;
+  }
+  return {
+    apiVersion,
+    kind,
+    index,
+    ...(ipv4 === undefined ? {} : { ipv4 }),
+    ...(ipv6 === undefined ? {} : { ipv6 }),
+    metadata: { ...identityOf(metadata), labels },
+  };
+}
+
+function identityOf(
+  metadata: { name?: string; uid?: string; resourceVersion?: string } = {},
+): { name?: string; uid?: string; resourceVersion?: string } {
+  const { name, uid, resourceVersion } = metadata;
+  return {
+    ...(name === undefined ? {} : { name }),
+    ...(uid === undefined ? {} : { uid }),
+    ...(resourceVersion === undefined ? {} : { resourceVersion }),
+  };
+}

@@ -1,0 +1,65 @@
+import {
+  defineFlags,
+  type FlagSpec,
+  LOGGING_FLAGS,
+  type LoggingChoice,
+  loggingChoice,
+  parseFlags,
+  type ProgramInfo,
+} from "../../lib/flags/mod.ts";
+import { ROUTER_ADDRESSES, ROUTER_PROTOCOL } from "../../lib/names/mod.ts";
+
+/** Names and defaults are upstream's. */
+const FLAGS = defineFlags({
+  "metrics-addr": {
+    type: "string",
+    default: ROUTER_ADDRESSES.metrics,
+    help: "Address to serve metrics at; 0 for none",
+  },
+  "health-addr": {
+    type: "string",
+    default: ROUTER_ADDRESSES.health,
+    help: "Address to serve /healthz and /readyz at; 0 for none",
+  },
+  "protocol-id": {
+    type: "int",
+    default: ROUTER_PROTOCOL,
+    min: 1,
+    max: 255,
+    help:
+      "Protocol number of the routes that coil-router makes; coild's must be another",
+  },
+  "update-interval": {
+    type: "duration",
+    default: 600_000,
+    help: "How often to check all routes although nothing has changed",
+  },
+  ...LOGGING_FLAGS,
+});
+
+/** The flags of coil-router, for documentation and completion. */
+export const ROUTER_FLAGS: FlagSpec = FLAGS;
+
+/** What coil-router is told on its command line. */
+export interface RouterOptions {
+  readonly logging: LoggingChoice;
+  readonly metricsAddress: string;
+  readonly healthAddress: string;
+  readonly protocolId: number;
+  readonly updateIntervalMs: number;
+}
+
+/** Reads the command line; prints and exits on `--help` and mistakes. */
+export function parseRouterFlags(
+  args: readonly string[],
+  info: ProgramInfo,
+): RouterOptions {
+  const { values, given } = parseFlags(FLAGS, args, info);
+  return {
+    logging: loggingChoice(values, given),
+    metricsAddress: values["metrics-addr"],
+    healthAddress: values["health-addr"],
+    protocolId: values["protocol-id"],
+    updateIntervalMs: values["update-interval"],
+  };
+}

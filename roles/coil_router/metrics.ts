@@ -1,0 +1,47 @@
+import { Counter, Gauge, type Registry } from "../../lib/telemetry/mod.ts";
+
+/** coil-router's metrics; the first two are upstream's. */
+export class RouterMetrics {
+  /** Synchronisations of the routes that were done. */
+  readonly syncs: Counter<"node">;
+  /** Routes to other nodes' blocks that are in the kernel. */
+  readonly routes: Gauge<"node">;
+  /** Routes that should be in the kernel and are not. */
+  readonly failures: Gauge<"node">;
+  readonly #node: string;
+
+  constructor(registry: Registry, node: string) {
+    this.#node = node;
+    const registers = [registry];
+    const labelNames = ["node"] as const;
+    this.syncs = new Counter({
+      name: "coil_router_syncs_total",
+      help: "Synchronisations of the routes",
+      labelNames,
+      registers,
+    });
+    this.routes = new Gauge({
+      name: "coil_router_routes_synced",
+      help: "Routes to the blocks of other nodes that are in the kernel",
+      labelNames,
+      registers,
+    });
+    this.failures = new Gauge({
+      name: "coil_router_routes_failed",
+      help: "Routes to the blocks of other nodes that the kernel refuses",
+      labelNames,
+      registers,
+    });
+    this.syncs.inc({ node }, 0);
+    this.routes.set({ node }, 0);
+    this.failures.set({ node }, 0);
+  }
+
+  /** Takes down a synchronisation. */
+  synced(counts: { readonly routes: number; readonly failures: number }): void {
+    const node = this.#node;
+    this.syncs.inc({ node });
+    this.routes.set({ node }, counts.routes);
+    this.failures.set({ node }, counts.failures);
+  }
+}

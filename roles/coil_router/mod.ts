@@ -1,0 +1,92 @@
+/**
+ * coil-router, which gives a node direct routes to the blocks of all others,
+ * for clusters whose nodes share one link and run no routing daemon.
+ *
+ * This file only connects the parts.
+ *
+ * @module
+ */
+import { TaskGroup } from "../../lib/async/mod.ts";
+import { KubeClient } from "../../lib/kube/mod.ts";
+import { NODE_NAME_ENV, VERSION } from "../../lib/names/mod.ts";
+import { RouteSocket } from "../../lib/netlink/mod.ts";
+import { RouteSyncer } from "../../lib/routing/mod.ts";
+import {
+  configureLogging,
+  createRegistry,
+  getLogger,
+  runDaemon,
+  serveHealth,
+  serveMetrics,
+} from "../../lib/telemetry/mod.ts";
+import { ClusterView } from "./cluster_view.ts";
+import { parseRouterFlags, type RouterOptions } from "./flags.ts";
+import { RouterMetrics } from "./metrics.ts";
+import { Router } from "./router.ts";
+
+export { ROUTER_FLAGS } from "./flags.ts";
+
+const GRACE_MS = 5_000;
+
+/** Runs coil-router until it is told to stop. */
+export async function main(
+  args: readonly string[],
+  { program }: { readonly program: string },
+): Promise<void> {
+  const options = parseRouterFlags(args, {
+    program,
+    version: VERSION,
+    about: "Sets direct routes to the address blocks of all other nodes.",
+  });
+  configureLogging(options.logging);
+  await runDaemon(program, (signal) => run(options, signal), {
+    graceMs: GRACE_MS,
+  });
+}
+
+async function run(options: RouterOptions, signal: AbortSignal): Promise<void> {
+  const nodeName = Deno.env.get(NODE_NAME_ENV);
+  if (nodeName === undefined || nodeName === "") {
+    throw new TypeError(
+      `Cannot tell which node this is: environment variable ${NODE_NAME_ENV} is not set`,
+    );
+  }
+  const registry = createRegistry();
+  const client = await KubeClient.load();
+  using kernel = RouteSocket.open();
+  const { protocolId, updateIntervalMs: intervalMs } = options;
+  const syncer = new RouteSyncer(kernel, { protocolId });
+  const view = new ClusterView(client, () => router.trigger());
+  const router = new Router({
+    nodeName,
+    view,
+    sync: (routes) => syncer.sync(routes),
+    metrics: new RouterMetrics(registry, nodeName),
+    intervalMs,
+  });
+  await using tasks = new TaskGroup({ signal });
+  const ping = () => true as const;
+  const servers = {
+    health: serveHealth({
+      address: options.healthAddress,
+      healthz: { ping },
+      readyz: {
+        ping,
+        routes: () => router.hasSynced || "routes are not set yet",
+      },
+      signal: tasks.signal,
+    }),
+    metrics: serveMetrics({
+      address: options.metricsAddress,
+      registry,
+      signal: tasks.signal,
+    }),
+  };
+  for (const [name, { finished }] of Object.entries(servers)) {
+    tasks.run(`${name} server`, () => finished);
+  }
+  for (const [name, loop] of Object.entries(view.loops)) tasks.run(name, loop);
+  tasks.run("router", (signal) => router.run(signal));
+  getLogger("setup").info("Started", { program: "coil-router", nodeName });
+  await tasks.wait();
+}

@@ -1,0 +1,131 @@
+import { Backoff, Gate, withTimeout } from "../../lib/async/mod.ts";
+import type {
+  GatewayRoute,
+  RouteFailure,
+  SyncResult,
+} from "../../lib/routing/mod.ts";
+import { getLogger } from "../../lib/telemetry/mod.ts";
+import type { ClusterView } from "./cluster_view.ts";
+import type { RouterMetrics } from "./metrics.ts";
+import { planRoutes } from "./route_plan.ts";
+
+const log = getLogger("route-syncer");
+
+/** Changes come in bursts; the first is served at once, the next after this. */
+const LEAST_PAUSE_MS = 100;
+
+/** What {@linkcode Router} works with. */
+export interface RouterParts {
+  readonly nodeName: string;
+  readonly view: Pick<ClusterView, "nodes" | "blocks" | "synced">;
+  /** Makes the kernel's routes these; see RouteSyncer. */
+  readonly sync: (routes: readonly GatewayRoute[]) => Promise<SyncResult>;
+  readonly metrics: Pick<RouterMetrics, "synced">;
+  /** The kernel's routes are checked this often although nothing changed. */
+  readonly intervalMs: number;
+  /** The shortest and longest pause after a failure. Default 1 s and 1 min. */
+  readonly retryMs?: { readonly initialMs: number; readonly maxMs: number };
+}
+
+/**
+ * Keeps the kernel's routes to other nodes' blocks as the cluster is: at once
+ * after a change, again and again after a failure, and from time to time in
+ * case somebody else changed them. It never gives up.
+ */
+export class Router {
+  readonly #parts: RouterParts;
+  readonly #backoff: Backoff;
+  #changed = new Gate();
+  #hasSynced = false;
+  /** What was reported last, so that a lasting state is logged once. */
+  #reported = { failures: "", withoutAddress: "" };
+
+  constructor(parts: RouterParts) {
+    this.#parts = parts;
+    const maxMs = Math.min(60_000, parts.intervalMs);
+    this.#backoff = new Backoff(parts.retryMs ?? { initialMs: 1_000, maxMs });
+  }
+
+  /** Whether the routes have been brought in once. */
+  get hasSynced(): boolean {
+    return this.#hasSynced;
+  }
+
+  /** Says that the cluster has changed. */
+  trigger(): void {
+    this.#changed.open();
+  }
+
+  /** Works until the signal. */
+  async run(signal: AbortSignal): Promise<void> {
+    await this.#parts.view.synced();
+    while (!signal.aborted) {
+      this.#changed = new Gate();
+      const isWell = await this.#syncOnce();
+      if (isWell) this.#backoff.reset();
+      const pauseMs = isWell ? this.#parts.intervalMs : this.#backoff.nextMs();
+      await this.#pause(pauseMs, signal);
+    }
+  }
+
+  /** Waits for a change, at most so long, and at least a moment. */
+  async #pause(maxMs: number, signal: AbortSignal): Promise<void> {
+    const never = new Gate();
+    const wait = (gate: Gate, ms: number): Promise<void> =>
+      withTimeout(ms, (signal) => gate.wait({ signal }), { signal })
+        .catch(() => {}); // the time is over, or the signal aborted
+    await wait(never, Math.min(LEAST_PAUSE_MS, maxMs));
+    if (!signal.aborted) await wait(this.#changed, maxMs);
+  }
+
+  /** Returns whether all is as it should be. */
+  async #syncOnce(): Promise<boolean> {
+    const { nodeName, view, sync, metrics } = this.#parts;
+    const { nodes, blocks } = view;
+    const { routes, withoutAddress } = planRoutes({ nodeName, nodes, blocks });
+    this.#reportMissing(withoutAddress);
+    try {
+      const { added, moved, removed, failures } = await sync(routes);
+      if (added + moved + removed > 0) {
+        const total = routes.length;
+        log.info("Changed routes", { total, added, moved, removed });
+      }
+      this.#reportFailures(failures);
+      metrics.synced({
+        routes: routes.length - failures.length,
+        failures: failures.length,
+      });
+      this.#hasSynced = true;
+      return failures.length === 0;
+    } catch (err) {
+      log.error("Cannot synchronise routes; trying again", { err });
+      return false;
+    }
+  }
+
+  #reportMissing(nodes: readonly string[]): void {
+    const text = nodes.join();
+    if (text === this.#reported.withoutAddress) return;
+    this.#reported.withoutAddress = text;
+    if (text === "") return;
+    log.warn("Nodes hold blocks of a family they have no address of", {
+      nodes,
+    });
+  }
+
+  #reportFailures(failures: readonly RouteFailure[]): void {
+    const lines = failures.map(({ destination, gateway, error }) =>
+      `${destination} via ${gateway}: ${error.message}`
+    );
+    const text = lines.sort().join("\n");
+    if (text === this.#reported.failures) return;
+    this.#reported.failures = text;
+    if (text === "") {
+      log.info("All routes are in place again");
+      return;
+    }
+    for (const { destination, gateway, error: err } of failures) {
+      log.error("Cannot set route", { destination, gateway, err });
+    }
+  }
+}

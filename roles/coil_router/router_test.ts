@@ -1,0 +1,129 @@
+import assert from "node:assert/strict";
+import { Address, Prefix } from "../../lib/inet/mod.ts";
+import type { GatewayRoute, SyncResult } from "../../lib/routing/mod.ts";
+import { Router, type RouterParts } from "./router.ts";
+
+const DONE: SyncResult = {
+  added: 0,
+  moved: 0,
+  removed: 0,
+  failures: [],
+  foreign: [],
+};
+
+const FAILURE = {
+  destination: "10.2.0.0/27",
+  error: new Error("EHOSTUNREACH"),
+};
+
+interface Rig {
+  readonly router: Router;
+  /** The routes of each call of `sync`. */
+  readonly calls: (readonly GatewayRoute[])[];
+  readonly metrics: { routes: number; failures: number }[];
+  /** Resolves when `sync` has been called so many times. */
+  called(times: number): Promise<void>;
+}
+
+function rig(
+  outcomes: readonly (SyncResult | Error)[],
+  options: Partial<RouterParts> = {},
+): Rig {
+  const calls: (readonly GatewayRoute[])[] = [];
+  const metrics: Rig["metrics"] = [];
+  const waiting: { times: number; resolve: () => void }[] = [];
+  const gateway = Address.parse("192.168.0.2");
+  const router = new Router({
+    nodeName: "self",
+    view: {
+      nodes: new Map([["other", { ipv4: gateway }]]),
+      blocks: [{
+        name: "p-0",
+        node: "other",
+        prefixes: { ipv4: Prefix.parse("10.2.0.0/27") },
+      }],
+      synced: () => Promise.resolve(),
+    },
+    sync: (routes) => {
+      const outcome = outcomes[calls.length] ?? DONE;
+      calls.push(routes);
+      for (const { times, resolve } of waiting) {
+        if (times <= calls.length) resolve();
+      }
+      return outcome instanceof Error
+        ? Promise.reject(outcome)
+        : Promise.resolve(outcome);
+    },
+    metrics: { synced: (counts) => metrics.push(counts) },
+    intervalMs: 3_600_000,
+    retryMs: { initialMs: 1, maxMs: 2 },
+    ...options,
+  });
+  return {
+    router,
+    calls,
+    metrics,
+    called: (times) => {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      if (calls.length >= times) resolve();
+      waiting.push({ times, resolve });
+      return promise;
+    },
+  };
+}
+
+async function running(
+  { router }: Rig,
+  body: () => Promise<void>,
+): Promise<void> {
+  const controller = new AbortController();
+  const ended = router.run(controller.signal);
+  try {
+    await body();
+  } finally {
+    controller.abort();
+    await ended;
+  }
+}
+
+Deno.test("Router syncs at the start and is ready then", async () => {
+  const it = rig([]);
+  assert.equal(it.router.hasSynced, false);
+  await running(it, () => it.called(1));
+  assert.equal(it.router.hasSynced, true);
+  assert.equal(`${it.calls[0]?.[0]?.destination}`, "10.2.0.0/27");
+  assert.deepEqual(it.metrics, [{ routes: 1, failures: 0 }]);
+});
+
+Deno.test("Router syncs again after a change, long before the interval", async () => {
+  const it = rig([]);
+  await running(it, async () => {
+    await it.called(1);
+    it.router.trigger();
+    it.router.trigger();
+    await it.called(2);
+  });
+  assert.equal(it.calls.length, 2);
+});
+
+Deno.test("Router syncs again after the interval without a change", async () => {
+  const it = rig([], { intervalMs: 1 });
+  await running(it, () => it.called(3));
+});
+
+Deno.test("W44: Router counts a refused route and tries again", async () => {
+  const it = rig([{ ...DONE, failures: [FAILURE] }]);
+  await running(it, () => it.called(2));
+  assert.deepEqual(it.metrics[0], { routes: 0, failures: 1 });
+  assert.deepEqual(it.metrics[1], { routes: 1, failures: 0 });
+});
+
+Deno.test("W44: Router outlives a kernel that does not answer", async () => {
+  const it = rig([new Error("EIO"), new Error("EIO")]);
+  await running(it, async () => {
+    await it.called(2);
+    assert.equal(it.router.hasSynced, false);
+    await it.called(3);
+  });
+  assert.equal(it.router.hasSynced, true);
+});
