@@ -110,7 +110,12 @@ export interface LinkChange {
   readonly rename?: string;
   /** The index of the bridge to become a port of; 0 leaves it. */
   readonly master?: number;
-  /** The kernel applies it after `up`: set it with a request before the one that sets the link up. */
+  /**
+   * How the link-local IPv6 address is made. The kernel applies this after `up`
+   * (do_setlink() in net/core/rtnetlink.c). A veth gets its address only once
+   * the carrier is noticed, which is later still; other links need a request of
+   * their own for this, before the one that sets them up.
+   */
   readonly ipv6AddrGenMode?: Ipv6AddrGenMode;
   /** Moves the link to another namespace, which must stay open until this is sent. */
   readonly netns?: Netns;
@@ -120,20 +125,12 @@ export interface LinkChange {
  * Changes a link.
  *
  * @throws {SyntaxError} when a name or MAC address is not one
- * @throws {TypeError} when asked to rename a link selected by name, or to set
- * both `up: true` and `ipv6AddrGenMode` (see there)
+ * @throws {TypeError} when asked to rename a link selected by name
  */
 export function linkSet(selector: LinkSelector, change: LinkChange): Request {
   if (change.rename !== undefined && !("index" in selector)) {
     throw new TypeError(
       `Cannot rename link ${linkText(selector)}: it must be selected by index`,
-    );
-  }
-  if (change.up === true && change.ipv6AddrGenMode !== undefined) {
-    throw new TypeError(
-      `Cannot set link ${
-        linkText(selector)
-      } up with ipv6AddrGenMode: the mode must be set before`,
     );
   }
   if (change.rename !== undefined) checkInterfaceName(change.rename);
