@@ -63,27 +63,32 @@ export class MessageWriter {
 
   /** Writes one byte of a fixed header. */
   u8(value: number): void {
-    this.#view.setUint8(this.#reserve(1), value);
+    const at = this.#reserve(1);
+    this.#view.setUint8(at, value);
   }
 
   /** Writes two bytes of a fixed header. */
   u16(value: number): void {
-    this.#view.setUint16(this.#reserve(2), value, true);
+    const at = this.#reserve(2);
+    this.#view.setUint16(at, value, true);
   }
 
   /** Writes four bytes of a fixed header. */
   u32(value: number): void {
-    this.#view.setUint32(this.#reserve(4), value, true);
+    const at = this.#reserve(4);
+    this.#view.setUint32(at, value, true);
   }
 
   /** Writes an attribute of one byte. */
   attributeU8(type: number, value: number): void {
-    this.#view.setUint8(this.#attribute(type, 1), value);
+    const at = this.#attribute(type, 1);
+    this.#view.setUint8(at, value);
   }
 
   /** Writes an attribute of four bytes. */
   attributeU32(type: number, value: number): void {
-    this.#view.setUint32(this.#attribute(type, 4), value, true);
+    const at = this.#attribute(type, 4);
+    this.#view.setUint32(at, value, true);
   }
 
   /** Writes an attribute that holds bytes. */
@@ -100,7 +105,8 @@ export class MessageWriter {
   ): void {
     const bytes = encoder.encode(value);
     const nul = options.nul === false ? 0 : 1;
-    this.#bytes.set(bytes, this.#attribute(type, bytes.byteLength + nul));
+    const at = this.#attribute(type, bytes.byteLength + nul);
+    this.#bytes.set(bytes, at);
   }
 
   /** Writes an attribute that holds what `body` writes: attributes, maybe after a fixed header. */
@@ -129,7 +135,7 @@ export class MessageWriter {
     this.#reserve(align(size) - size);
   }
 
-  /** Adds that many zero bytes and returns where they are. */
+  /** Adds that many zero bytes and returns where they are. The buffer may be another one afterwards. */
   #reserve(size: number): number {
     const start = this.#length;
     const end = start + size;
