@@ -1,0 +1,54 @@
+import { CNI, type CNIArgs, requestFields } from "../../lib/cnirpc/mod.ts";
+import {
+  type BoundMethod,
+  type CallContext,
+  unary,
+} from "../../lib/grpc/server/mod.ts";
+import { toGrpcError } from "./cni_errors.ts";
+import type { CniService } from "./cni_service.ts";
+
+/** Ties the methods of `pkg.cnirpc.CNI` to the service. Errors are converted here, once, on the way out. */
+export function cniMethods(service: CniService): BoundMethod[] {
+  const options = { fields: requestFields };
+  return [
+    unary(CNI.method.add, (args, context) =>
+      convert(async () => {
+        const result = await service.add(args, context);
+        return { result: new TextEncoder().encode(JSON.stringify(result)) };
+      }), options),
+    unary(
+      CNI.method.del,
+      empty((args, context) => service.del(args, context)),
+      options,
+    ),
+    unary(
+      CNI.method.check,
+      empty((args, context) => service.check(args, context)),
+      options,
+    ),
+    unary(
+      CNI.method.gc,
+      empty((args, context) => service.gc(args, context)),
+      options,
+    ),
+    unary(CNI.method.status, empty(async () => service.status()), options),
+  ];
+}
+
+function empty(
+  handler: (args: CNIArgs, context: CallContext) => Promise<void>,
+): (args: CNIArgs, context: CallContext) => Promise<Record<never, never>> {
+  return (args, context) =>
+    convert(async () => {
+      await handler(args, context);
+      return {};
+    });
+}
+
+async function convert<T>(fn: () => Promise<T>): Promise<T> {
+  try {
+    return await fn();
+  } catch (error) {
+    throw toGrpcError(error);
+  }
+}

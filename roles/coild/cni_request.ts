@@ -1,0 +1,143 @@
+import { CniError, ErrorCode } from "../../lib/cni/mod.ts";
+import type { CNIArgs } from "../../lib/cnirpc/mod.ts";
+import type { PodKey, PodName } from "../../lib/podnet/mod.ts";
+import { InvalidCallError, InvalidNetworkError } from "./errors.ts";
+import type { PodQuery } from "./pod_source.ts";
+
+/**
+ * Capability under which containerd hands the pod's annotations to a plugin
+ * whose configuration asks for them (containerd `pkg/cri/annotations`,
+ * go-cni `WithCapability`).
+ */
+const POD_ANNOTATIONS_CAPABILITY = "io.kubernetes.cri.pod-annotations";
+
+/** An ADD, parsed. */
+export interface AddRequest extends PodKey {
+  readonly netns: string;
+  readonly network: string;
+  readonly pod: PodQuery;
+}
+
+/** @throws {InvalidCallError} when the container ID or the interface is missing. */
+export function parseKey(args: CNIArgs): PodKey {
+  if (args.containerId === "") {
+    throw new InvalidCallError("Cannot serve the call: container_id is empty");
+  }
+  if (args.ifname === "") {
+    throw new InvalidCallError("Cannot serve the call: ifname is empty");
+  }
+  return { containerId: args.containerId, ifname: args.ifname };
+}
+
+/** The pod's name where the runtime gave one: DEL and CHECK may come without. */
+export function parsePodName(args: CNIArgs): { readonly pod?: PodName } {
+  const name = args.args["K8S_POD_NAME"] ?? "";
+  const namespace = args.args["K8S_POD_NAMESPACE"] ?? "";
+  return name === "" || namespace === "" ? {} : { pod: { name, namespace } };
+}
+
+/**
+ * Reads an ADD from the plugin's message.
+ *
+ * @throws {InvalidCallError} when a parameter is missing.
+ * @throws {InvalidNetworkError} when Coil is not the first plugin of the list.
+ */
+export function parseAdd(args: CNIArgs): AddRequest {
+  const key = parseKey(args);
+  if (args.netns === "") {
+    throw new InvalidCallError("Cannot serve ADD: CNI_NETNS is empty");
+  }
+  refuseChained(args.args["IS_CHAINED"]);
+  const name = requireArgument(args, "K8S_POD_NAME");
+  const namespace = requireArgument(args, "K8S_POD_NAMESPACE");
+  const uid = args.args["K8S_POD_UID"] ?? "";
+  const network = parseNetwork(args.stdinData);
+  return {
+    ...key,
+    netns: args.netns,
+    network: network.name,
+    pod: {
+      name,
+      namespace,
+      ...(uid !== "" && { uid }),
+      ...(network.annotations !== undefined && {
+        annotations: network.annotations,
+      }),
+    },
+  };
+}
+
+function requireArgument(args: CNIArgs, name: string): string {
+  const value = args.args[name];
+  if (value === undefined || value === "") {
+    throw new InvalidCallError(
+      `Cannot serve ADD: CNI_ARGS has no ${name}, which the container runtime of Kubernetes sets`,
+    );
+  }
+  return value;
+}
+
+function refuseChained(value: string | undefined): void {
+  switch (value ?? "false") {
+    case "false":
+      return;
+    case "true":
+      throw new InvalidNetworkError(
+        "Cannot serve ADD: coil must be the first plugin of the network configuration when it manages addresses",
+      );
+    default:
+      throw new InvalidCallError(
+        `Cannot serve ADD: IS_CHAINED is "${value}", not "true" or "false"`,
+      );
+  }
+}
+
+interface Network {
+  readonly name: string;
+  readonly annotations?: Readonly<Record<string, string>>;
+}
+
+/**
+ * Reads the network's name and the annotations in `runtimeConfig`.
+ *
+ * The plugin checked the configuration already; upstream's clients may send
+ * none, so absence is not an error here.
+ */
+export function parseNetwork(stdinData: Uint8Array): Network {
+  if (stdinData.length === 0) return { name: "" };
+  let parsed: unknown;
+  try {
+    parsed = JSON.parse(new TextDecoder().decode(stdinData));
+  } catch (error) {
+    throw new CniError(
+      "Cannot read the network configuration: it is not JSON",
+      { code: ErrorCode.DECODING_FAILURE, cause: error },
+    );
+  }
+  const name = field(parsed, "name");
+  const annotations = parseAnnotations(
+    field(field(parsed, "runtimeConfig"), POD_ANNOTATIONS_CAPABILITY),
+  );
+  return {
+    name: typeof name === "string" ? name : "",
+    ...(annotations !== undefined && { annotations }),
+  };
+}
+
+function parseAnnotations(
+  value: unknown,
+): Record<string, string> | undefined {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) {
+    return undefined;
+  }
+  const entries = Object.entries(value).filter((entry): entry is [
+    string,
+    string,
+  ] => typeof entry[1] === "string");
+  return Object.fromEntries(entries);
+}
+
+function field(value: unknown, name: string): unknown {
+  if (typeof value !== "object" || value === null) return undefined;
+  return new Map<string, unknown>(Object.entries(value)).get(name);
+}

@@ -1,0 +1,97 @@
+import { create } from "@bufbuild/protobuf";
+import assert from "node:assert/strict";
+import { CniError, ErrorCode } from "../../lib/cni/mod.ts";
+import { type CNIArgs, CNIArgsSchema } from "../../lib/cnirpc/mod.ts";
+import { InvalidCallError, InvalidNetworkError } from "./errors.ts";
+import { parseAdd, parseKey, parseNetwork } from "./cni_request.ts";
+
+const POD = { K8S_POD_NAME: "web-0", K8S_POD_NAMESPACE: "shop" };
+
+function args(changes: Partial<CNIArgs> = {}): CNIArgs {
+  return create(CNIArgsSchema, {
+    containerId: "c1",
+    ifname: "eth0",
+    netns: "/run/netns/a",
+    args: POD,
+    stdinData: bytes({ name: "k8s-pod-network" }),
+    ...changes,
+  });
+}
+
+function bytes(value: unknown): Uint8Array<ArrayBuffer> {
+  return new TextEncoder().encode(JSON.stringify(value));
+}
+
+Deno.test("parseAdd() reads the pod, the network and the key", () => {
+  assert.deepEqual(parseAdd(args()), {
+    containerId: "c1",
+    ifname: "eth0",
+    netns: "/run/netns/a",
+    network: "k8s-pod-network",
+    pod: { name: "web-0", namespace: "shop" },
+  });
+});
+
+Deno.test("parseAdd() takes the annotations that the runtime hands over", () => {
+  const stdinData = bytes({
+    name: "n",
+    runtimeConfig: {
+      "io.kubernetes.cri.pod-annotations": { a: "1", odd: 2 },
+    },
+  });
+  assert.deepEqual(parseAdd(args({ stdinData })).pod.annotations, { a: "1" });
+});
+
+Deno.test("parseAdd() asks elsewhere when the runtime hands over null", () => {
+  const stdinData = bytes({
+    name: "n",
+    runtimeConfig: { "io.kubernetes.cri.pod-annotations": null },
+  });
+  assert.equal(parseAdd(args({ stdinData })).pod.annotations, undefined);
+});
+
+for (
+  const [what, changes, pattern] of [
+    ["no pod name", { args: { K8S_POD_NAMESPACE: "shop" } }, /K8S_POD_NAME/],
+    ["no namespace", { args: { K8S_POD_NAME: "x" } }, /K8S_POD_NAMESPACE/],
+    ["an empty name", { args: { ...POD, K8S_POD_NAME: "" } }, /K8S_POD_NAME/],
+    ["no netns", { netns: "" }, /CNI_NETNS/],
+    ["no container ID", { containerId: "" }, /container_id/],
+    ["no interface", { ifname: "" }, /ifname/],
+    ["odd IS_CHAINED", { args: { ...POD, IS_CHAINED: "maybe" } }, /IS_CHAINED/],
+  ] as const
+) {
+  Deno.test(`parseAdd() refuses ${what}`, () => {
+    assert.throws(() => parseAdd(args(changes)), (error) => {
+      assert.ok(error instanceof InvalidCallError);
+      assert.match(error.message, pattern);
+      return true;
+    });
+  });
+}
+
+Deno.test("parseAdd() refuses to be chained", () => {
+  assert.throws(
+    () => parseAdd(args({ args: { ...POD, IS_CHAINED: "true" } })),
+    InvalidNetworkError,
+  );
+});
+
+Deno.test("parseKey() needs no netns: DEL may come without", () => {
+  assert.deepEqual(parseKey(args({ netns: "" })), {
+    containerId: "c1",
+    ifname: "eth0",
+  });
+});
+
+Deno.test("parseNetwork() refuses what is not JSON with the CNI code", () => {
+  assert.throws(() => parseNetwork(new TextEncoder().encode("{")), (error) => {
+    assert.ok(error instanceof CniError);
+    assert.equal(error.code, ErrorCode.DECODING_FAILURE);
+    return true;
+  });
+});
+
+Deno.test("parseNetwork() lives without a configuration, as old clients send none", () => {
+  assert.deepEqual(parseNetwork(new Uint8Array()), { name: "" });
+});

@@ -1,0 +1,201 @@
+import {
+  defineFlags,
+  type FlagSpec,
+  LOGGING_FLAGS,
+  type LoggingChoice,
+  loggingChoice,
+  parseFlags,
+  type ProgramInfo,
+} from "../../lib/flags/mod.ts";
+import {
+  COILD_ADDRESSES,
+  COILD_PROTOCOL,
+  COILD_SOCKET,
+  EXPORT_TABLE,
+  FOU_PORT,
+  POD_RULE_PRIORITY,
+  POD_TABLE,
+} from "../../lib/names/mod.ts";
+
+const MINUTE_MS = 60_000;
+
+const INERT_EGRESS =
+  "for egress gateways, which this release does not have; it has no effect";
+
+/** Table 0 is "unspec", 253 to 255 are the kernel's own (rtnetlink(7)). */
+function table(fallback: number, help: string) {
+  return {
+    type: "int",
+    default: fallback,
+    min: 1,
+    max: 2 ** 32 - 1,
+    help,
+  } as const;
+}
+
+/** Names and defaults are upstream's where it has them. */
+const FLAGS = defineFlags({
+  "metrics-addr": {
+    type: "string",
+    default: COILD_ADDRESSES.metrics,
+    help: "Address to serve metrics at; 0 for none",
+  },
+  "health-addr": {
+    type: "string",
+    default: COILD_ADDRESSES.health,
+    help: "Address to serve /healthz and /readyz at; 0 for none",
+  },
+  "socket": {
+    type: "string",
+    default: COILD_SOCKET,
+    help: "UNIX socket to serve the CNI plugin at",
+  },
+  "pod-table-id": table(POD_TABLE, "Route table for the pods of this node"),
+  "pod-rule-prio": {
+    type: "int",
+    default: POD_RULE_PRIORITY,
+    min: 1,
+    max: 32_765,
+    help: "Priority of the rule that looks up the pod table",
+  },
+  "export-table-id": table(
+    EXPORT_TABLE,
+    "Route table that routing daemons import this node's blocks from",
+  ),
+  "protocol-id": {
+    type: "int",
+    default: COILD_PROTOCOL,
+    min: 1,
+    max: 255,
+    help: "Protocol number of the routes that coild makes",
+  },
+  "compat-calico": {
+    type: "bool",
+    default: false,
+    help: "Name host interfaces as Calico's policy engine expects them",
+  },
+  "egress-port": {
+    type: "int",
+    default: FOU_PORT,
+    min: 1,
+    max: 65_535,
+    help: `UDP port ${INERT_EGRESS}`,
+  },
+  "register-from-main": {
+    type: "bool",
+    default: false,
+    help:
+      "Also accept pod routes in the main table at start, for the upgrade from Coil 2.0.1",
+  },
+  "enable-ipam": {
+    type: "bool",
+    default: true,
+    help: "Manage addresses; this release has nothing to do without it",
+  },
+  "enable-egress": {
+    type: "bool",
+    default: true,
+    help:
+      "Refuse pods that ask for an egress gateway, which this release does not have; false ignores what they ask for",
+  },
+  "addressblock-gc-interval": {
+    type: "duration",
+    default: 5 * MINUTE_MS,
+    help: "How often to compare the kernel, the addresses and the blocks",
+  },
+  "backend": {
+    type: "enum",
+    default: "nftables",
+    values: ["iptables", "nftables"],
+    help: `Packet filter ${INERT_EGRESS}`,
+  },
+  "enable-originating-only": {
+    type: "bool",
+    default: false,
+    help: `Restriction ${INERT_EGRESS}`,
+  },
+  "clear-routes-on-shutdown": {
+    type: "bool",
+    default: false,
+    help: "Empty the export table at the end if the Node object is gone",
+  },
+  "pod-gateway": {
+    type: "enum",
+    default: "link-local",
+    values: ["link-local", "node-address"],
+    help:
+      "What pods have as gateway: 169.254.1.1 on every host interface, or the node's own address, as upstream does",
+  },
+  "low-water": {
+    type: "int",
+    default: -1,
+    min: -1,
+    max: 1 << 16,
+    help:
+      "Ask for the next block of a pool when fewer of its addresses than this are free; 0 never asks ahead; -1 is a quarter of a block, at most 16",
+  },
+  "cooldown": {
+    type: "duration",
+    default: 30_000,
+    help: "How long a released address rests when others are free",
+  },
+  "block-request-timeout": {
+    type: "duration",
+    default: 10_000,
+    help: "How long an ADD waits for a new block",
+  },
+  ...LOGGING_FLAGS,
+});
+
+/** The flags of coild, for documentation and completion. */
+export const COILD_FLAGS: FlagSpec = FLAGS;
+
+/** What coild is told on its command line. */
+export interface CoildOptions {
+  readonly logging: LoggingChoice;
+  readonly metricsAddress: string;
+  readonly healthAddress: string;
+  readonly socketPath: string;
+  readonly podTableId: number;
+  readonly podRulePriority: number;
+  readonly exportTableId: number;
+  readonly protocolId: number;
+  readonly compatCalico: boolean;
+  readonly registerFromMain: boolean;
+  readonly enableIpam: boolean;
+  readonly enableEgress: boolean;
+  readonly reconcileIntervalMs: number;
+  readonly clearRoutesOnShutdown: boolean;
+  readonly gatewayMode: "link-local" | "node-address";
+  readonly lowWater: number;
+  readonly cooldownMs: number;
+  readonly blockRequestTimeoutMs: number;
+}
+
+/** Reads the command line; prints and exits on `--help` and mistakes. */
+export function parseCoildFlags(
+  args: readonly string[],
+  info: ProgramInfo,
+): CoildOptions {
+  const { values, given } = parseFlags(FLAGS, args, info);
+  return {
+    logging: loggingChoice(values, given),
+    metricsAddress: values["metrics-addr"],
+    healthAddress: values["health-addr"],
+    socketPath: values["socket"],
+    podTableId: values["pod-table-id"],
+    podRulePriority: values["pod-rule-prio"],
+    exportTableId: values["export-table-id"],
+    protocolId: values["protocol-id"],
+    compatCalico: values["compat-calico"],
+    registerFromMain: values["register-from-main"],
+    enableIpam: values["enable-ipam"],
+    enableEgress: values["enable-egress"],
+    reconcileIntervalMs: values["addressblock-gc-interval"],
+    clearRoutesOnShutdown: values["clear-routes-on-shutdown"],
+    gatewayMode: values["pod-gateway"],
+    lowWater: values["low-water"],
+    cooldownMs: values["cooldown"],
+    blockRequestTimeoutMs: values["block-request-timeout"],
+  };
+}

@@ -1,0 +1,99 @@
+import type { KeyedMutex } from "../../lib/async/mod.ts";
+import type { CNIArgs } from "../../lib/cnirpc/mod.ts";
+import { Address, valuesOf } from "../../lib/inet/mod.ts";
+import {
+  keyText,
+  type PodLink,
+  type PodNetwork,
+} from "../../lib/podnet/mod.ts";
+import { getLogger } from "../../lib/telemetry/mod.ts";
+import { parseNetwork } from "./cni_request.ts";
+import type { NetworkMemory } from "./network_memory.ts";
+import type { PodSource } from "./pod_source.ts";
+import type { Teardown } from "./teardown.ts";
+
+const log = getLogger("gc");
+
+/** What {@linkcode GarbageCollector} works with. */
+export interface GarbageCollectorOptions {
+  readonly network: PodNetwork;
+  readonly pods: PodSource;
+  readonly teardown: Teardown;
+  readonly networks: NetworkMemory;
+  readonly locks: KeyedMutex;
+}
+
+/**
+ * Releases attachments that the container runtime no longer has: the GC
+ * command of CNI 1.1.
+ *
+ * The runtime names the attachments of *one* network. One that this process
+ * added under another name is kept. Of one that an earlier process added, the
+ * network is not known; it goes only when no pod on this node has its address.
+ */
+export class GarbageCollector {
+  readonly #with: GarbageCollectorOptions;
+
+  constructor(options: GarbageCollectorOptions) {
+    this.#with = options;
+  }
+
+  /** Tears down whatever of the network is in no valid attachment. */
+  async collect(
+    args: CNIArgs,
+    { signal }: { signal: AbortSignal },
+  ): Promise<void> {
+    const { locks, network, networks, teardown } = this.#with;
+    const { name } = parseNetwork(args.stdinData);
+    const valid = new Set(args.validAttachments.map(keyText));
+    // Taken first: what a concurrent ADD makes from here on is not in it.
+    const present = await network.list();
+    const failures: unknown[] = [];
+    for (const pod of present) {
+      const key = { containerId: pod.containerId, ifname: pod.ifname };
+      if (valid.has(keyText(key)) || locks.isLocked(keyText(key))) continue;
+      if (!this.#isOf(pod, name)) continue;
+      using held = new DisposableStack();
+      held.use(await locks.lock(keyText(key), { signal }));
+      try {
+        await teardown.start(key, held);
+        networks.forget(key);
+        log.info("Released an attachment that the runtime does not have", {
+          containerId: key.containerId,
+          iface: key.ifname,
+          pool: pod.pool,
+        });
+      } catch (error) {
+        failures.push(error);
+      }
+    }
+    if (failures.length > 0) {
+      throw new AggregateError(
+        failures,
+        `Cannot release ${failures.length} attachments`,
+        { cause: failures[0] },
+      );
+    }
+  }
+
+  #isOf(pod: PodLink, network: string): boolean {
+    const known = this.#with.networks.networkOf(pod);
+    if (known !== undefined) return known === network;
+    if (!this.#with.pods.isSynced) return false;
+    const addresses = valuesOf(pod.addresses);
+    const user = this.#with.pods.list().find((candidate) =>
+      candidate.status?.podIPs?.some(({ ip }) => {
+        // Parsed, since one IPv6 address has many texts.
+        const used = Address.tryParse(ip ?? "");
+        return used && addresses.some((address) => address.equals(used));
+      })
+    );
+    if (user === undefined) return true;
+    log.warn("Kept an attachment that the runtime does not name", {
+      containerId: pod.containerId,
+      pod: user.metadata?.name,
+      namespace: user.metadata?.namespace,
+    });
+    return false;
+  }
+}

@@ -1,0 +1,177 @@
+import type { IpamObserver, NodeIpam } from "../../lib/ipam/mod.ts";
+import {
+  Counter,
+  Gauge,
+  Histogram,
+  type Registry,
+} from "../../lib/telemetry/mod.ts";
+
+/** The parts of an ADD that are timed by themselves. */
+export type AddPhase = "lock" | "pod" | "address" | "network";
+
+/** The states of addresses, as metric labels. */
+const ADDRESS_STATES = [
+  "free",
+  "used",
+  "releasing",
+  "cooling",
+  "quarantined",
+] as const;
+
+/** An ADD takes a few milliseconds; ten seconds is the limit of a block request. */
+const BUCKETS_S = [
+  0.0005,
+  0.001,
+  0.002,
+  0.005,
+  0.01,
+  0.025,
+  0.05,
+  0.1,
+  0.25,
+  0.5,
+  1,
+  2.5,
+  5,
+  10,
+  30,
+];
+
+/** What the gauges read when they are scraped. */
+export interface MetricSources {
+  readonly ipam: Pick<NodeIpam, "stats">;
+  readonly teardown: { readonly pending: number };
+  readonly readiness: { readonly isReady: boolean };
+}
+
+/** Metrics of coild beside those of gRPC and the process. */
+export class CoildMetrics implements IpamObserver {
+  readonly #phases: Histogram<"phase">;
+  readonly #inFlight: Gauge;
+  readonly #audits: Counter<"result">;
+  readonly #requests: Histogram<"pool" | "outcome">;
+  readonly #returns: Counter<"pool" | "result">;
+
+  constructor(registry: Registry) {
+    const registers = [registry];
+    this.#phases = new Histogram({
+      name: "coil_coild_add_phase_seconds",
+      help: "Time of each part of an ADD",
+      labelNames: ["phase"],
+      buckets: BUCKETS_S,
+      registers,
+    });
+    this.#inFlight = new Gauge({
+      name: "coil_coild_adds_in_flight",
+      help: "ADD calls that have no answer yet",
+      registers,
+    });
+    this.#audits = new Counter({
+      name: "coil_coild_reconciliations_total",
+      help: "Comparisons of the kernel with the address management",
+      labelNames: ["result"],
+      registers,
+    });
+    this.#requests = new Histogram({
+      name: "coil_coild_block_request_seconds",
+      help: "Time from asking for a block to the answer",
+      labelNames: ["pool", "outcome"],
+      buckets: BUCKETS_S,
+      registers,
+    });
+    this.#returns = new Counter({
+      name: "coil_coild_block_returns_total",
+      help: "Attempts to give an empty block back",
+      labelNames: ["pool", "result"],
+      registers,
+    });
+    for (const result of ["ok", "error"]) this.#audits.inc({ result }, 0);
+  }
+
+  /** Registers the gauges that are read when scraped. */
+  observe(
+    registry: Registry,
+    { ipam, teardown, readiness }: MetricSources,
+  ): void {
+    const registers = [registry];
+    new Gauge({
+      name: "coil_coild_addresses",
+      help: "Addresses of this node's blocks by state",
+      labelNames: ["pool", "state"],
+      registers,
+      collect() {
+        this.reset();
+        for (const stats of ipam.stats()) {
+          for (const state of ADDRESS_STATES) {
+            this.set({ pool: stats.pool, state }, stats[state]);
+          }
+        }
+      },
+    });
+    new Gauge({
+      name: "coil_coild_blocks",
+      help: "Address blocks that this node holds",
+      labelNames: ["pool"],
+      registers,
+      collect() {
+        this.reset();
+        for (const { pool, blocks } of ipam.stats()) this.set({ pool }, blocks);
+      },
+    });
+    new Gauge({
+      name: "coil_coild_husks",
+      help: "Pod interfaces that are cut off and wait for their deletion",
+      registers,
+      collect() {
+        this.set(teardown.pending);
+      },
+    });
+    new Gauge({
+      name: "coil_coild_ready",
+      help: "1 when ADD is served, else 0",
+      registers,
+      collect() {
+        this.set(readiness.isReady ? 1 : 0);
+      },
+    });
+  }
+
+  /** Times one part of an ADD, also when it fails. */
+  async phase<T>(phase: AddPhase, fn: () => Promise<T>): Promise<T> {
+    const start = performance.now();
+    try {
+      return await fn();
+    } finally {
+      this.#phases.observe({ phase }, (performance.now() - start) / 1_000);
+    }
+  }
+
+  /** Counts an ADD as in flight until it is disposed of. */
+  addStarted(): Disposable {
+    this.#inFlight.inc();
+    return { [Symbol.dispose]: () => this.#inFlight.dec() };
+  }
+
+  /** Times a request for a block. */
+  blockRequested(
+    { pool, outcome, seconds }: {
+      readonly pool: string;
+      readonly outcome: string;
+      readonly seconds: number;
+    },
+  ): void {
+    this.#requests.observe({ pool, outcome }, seconds);
+  }
+
+  /** Counts an attempt to give a block back. */
+  blockReturned(
+    { pool, ok }: { readonly pool: string; readonly ok: boolean },
+  ): void {
+    this.#returns.inc({ pool, result: ok ? "ok" : "error" });
+  }
+
+  /** Counts a reconciliation. */
+  reconciled(result: "ok" | "error"): void {
+    this.#audits.inc({ result });
+  }
+}

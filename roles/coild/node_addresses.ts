@@ -1,0 +1,56 @@
+import { CoalescedRunner } from "../../lib/async/mod.ts";
+import type { PodNetwork } from "../../lib/podnet/mod.ts";
+import { getLogger } from "../../lib/telemetry/mod.ts";
+import type { NodeSource } from "./node_source.ts";
+
+const log = getLogger("pod-network");
+
+/** The least time between two attempts. */
+const RETRY_MS = 1_000;
+
+/** Carries the Node's InternalIPs into the routes of its pods, whenever they change. */
+export class NodeAddresses {
+  readonly #node: NodeSource;
+  readonly #network: PodNetwork;
+  readonly #runner: CoalescedRunner;
+  #last = "";
+
+  constructor(node: NodeSource, network: PodNetwork) {
+    this.#node = node;
+    this.#network = network;
+    this.#runner = new CoalescedRunner(() => this.#apply(), {
+      minIntervalMs: RETRY_MS,
+    });
+  }
+
+  /** Follows the Node until the signal. */
+  async run(signal: AbortSignal): Promise<void> {
+    using _subscription = this.#node.subscribe(() => this.#runner.trigger());
+    this.#runner.trigger();
+    await this.#runner.run(signal);
+  }
+
+  /** Tells the pod network at once, for pods from now on. */
+  publish(): void {
+    this.#network.setNodeAddresses(this.#node.addresses);
+  }
+
+  async #apply(): Promise<void> {
+    this.publish();
+    const { ipv4, ipv6 } = this.#node.addresses;
+    const text = `${ipv4} ${ipv6}`;
+    if (text === this.#last) return;
+    try {
+      const routes = await this.#network.refreshRoutes();
+      this.#last = text;
+      log.info("Took over the Node's addresses", {
+        ipv4: ipv4?.toString(),
+        ipv6: ipv6?.toString(),
+        routes,
+      });
+    } catch (error) {
+      log.warn("Cannot give pod routes the Node's addresses", { err: error });
+      this.#runner.trigger();
+    }
+  }
+}

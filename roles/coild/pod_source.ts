@@ -1,0 +1,160 @@
+import {
+  Informer,
+  type KubeClient,
+  NAMESPACES,
+  PODS,
+  type V1Namespace,
+  type V1Pod,
+} from "../../lib/kube/mod.ts";
+import { DEFAULT_POOL, POOL_ANNOTATION } from "../../lib/names/mod.ts";
+import { PodNotFoundError } from "./errors.ts";
+import { trimNamespace, trimPod } from "./trim.ts";
+
+/** The runtime tries again by itself, so an API server that is away is not waited for. */
+const LIVE_GET_MS = 5_000;
+
+/** A pod by name, with what its runtime told about it. */
+export interface PodQuery {
+  readonly namespace: string;
+  readonly name: string;
+  /** The UID by which the runtime knows the pod; a static pod has another one in the API. */
+  readonly uid?: string;
+  /** The pod's annotations when the container runtime handed them over. */
+  readonly annotations?: Readonly<Record<string, string>>;
+}
+
+/** What ADD needs to know of a pod. */
+export interface PodFacts {
+  readonly namespace: string;
+  readonly name: string;
+  readonly uid?: string;
+  readonly annotations: Readonly<Record<string, string>>;
+  /** Where the annotations come from. */
+  readonly from: "runtime" | "cache" | "api";
+}
+
+/**
+ * Finds pods of this node and the pool of their namespace.
+ *
+ * The cheapest truth first: what the runtime handed over, then the cache of
+ * this node's pods, then one live GET. Only names, addresses and the
+ * annotations that Coil reads are kept of the cached objects.
+ */
+export class PodSource {
+  readonly #client: KubeClient;
+  readonly #pods: Informer<V1Pod>;
+  readonly #namespaces: Informer<V1Namespace>;
+
+  constructor(client: KubeClient, nodeName: string) {
+    this.#client = client;
+    this.#pods = new Informer(client, PODS, {
+      fieldSelector: `spec.nodeName=${nodeName}`,
+      trim: trimPod,
+    });
+    this.#namespaces = new Informer(client, NAMESPACES, {
+      metadataOnly: true,
+      trim: trimNamespace,
+    });
+  }
+
+  /** The loops to run; each ends only by its signal. */
+  get loops(): Record<string, (signal: AbortSignal) => Promise<void>> {
+    return {
+      "pod informer": (signal) => this.#pods.run(signal),
+      "namespace informer": (signal) => this.#namespaces.run(signal),
+    };
+  }
+
+  /** Resolves after the first lists. */
+  async synced(): Promise<void> {
+    await Promise.all([this.#pods.synced, this.#namespaces.synced]);
+  }
+
+  /** True when the cache of pods can be believed to be complete. */
+  get isSynced(): boolean {
+    return this.#pods.hasSynced;
+  }
+
+  /** The pods of this node, trimmed. */
+  list(): V1Pod[] {
+    return this.#pods.store.list();
+  }
+
+  /** The cached pod's UID, for Events; undefined when it is not cached. */
+  uidOf(namespace: string, name: string): string | undefined {
+    return this.#pods.store.get(`${namespace}/${name}`)?.metadata?.uid;
+  }
+
+  /** @throws {PodNotFoundError} when the API server does not know the pod. */
+  async find(
+    query: PodQuery,
+    { signal }: { signal: AbortSignal },
+  ): Promise<PodFacts> {
+    const { namespace, name } = query;
+    const found = this.#pods.store.get(`${namespace}/${name}`);
+    // A cache that is behind still has the pod's predecessor of that name.
+    const isOther = query.uid !== undefined &&
+      found?.metadata?.uid !== query.uid;
+    const cached = isOther ? undefined : found;
+    if (query.annotations !== undefined) {
+      return facts(query, cached?.metadata?.uid, query.annotations, "runtime");
+    }
+    const pod = cached ??
+      await this.#client.tryGet(PODS, {
+        name,
+        namespace,
+        timeoutMs: LIVE_GET_MS,
+        signal,
+      });
+    if (pod === undefined) {
+      throw new PodNotFoundError(
+        `Cannot find pod "${namespace}/${name}": the API server does not know it`,
+      );
+    }
+    return facts(
+      query,
+      pod.metadata?.uid,
+      pod.metadata?.annotations ?? {},
+      cached === undefined ? "api" : "cache",
+    );
+  }
+
+  /**
+   * The address pool that a namespace chose.
+   *
+   * @throws {PodNotFoundError} when the namespace is not in the cluster.
+   */
+  async poolOf(
+    namespace: string,
+    { signal }: { signal: AbortSignal },
+  ): Promise<string> {
+    const object = this.#namespaces.store.get(namespace) ??
+      await this.#client.tryGet(NAMESPACES, {
+        name: namespace,
+        metadataOnly: true,
+        timeoutMs: LIVE_GET_MS,
+        signal,
+      });
+    if (object === undefined) {
+      throw new PodNotFoundError(
+        `Cannot choose an address pool: namespace "${namespace}" does not exist`,
+      );
+    }
+    return object.metadata?.annotations?.[POOL_ANNOTATION] ?? DEFAULT_POOL;
+  }
+}
+
+function facts(
+  { namespace, name }: PodQuery,
+  uid: string | undefined,
+  annotations: Readonly<Record<string, string>>,
+  from: PodFacts["from"],
+): PodFacts {
+  return {
+    namespace,
+    name,
+    annotations,
+    from,
+    ...(uid !== undefined && { uid }),
+  };
+}

@@ -1,0 +1,74 @@
+import { type KeyedMutex, sleep } from "../../lib/async/mod.ts";
+import type { NodeIpam } from "../../lib/ipam/mod.ts";
+import { keyText, type PodNetwork } from "../../lib/podnet/mod.ts";
+import { getLogger } from "../../lib/telemetry/mod.ts";
+import type { CoildMetrics } from "./metrics.ts";
+import type { Teardown } from "./teardown.ts";
+
+const log = getLogger("gc");
+
+/** What {@linkcode Reconciler} works with. */
+export interface ReconcilerOptions {
+  readonly ipam: NodeIpam;
+  readonly network: PodNetwork;
+  readonly teardown: Teardown;
+  readonly metrics: CoildMetrics;
+  readonly locks: KeyedMutex;
+  readonly intervalMs: number;
+}
+
+/**
+ * Compares the kernel with the address management from time to time: husks
+ * that nobody finishes are finished, addresses whose interface is gone come
+ * back, differences are reported.
+ */
+export class Reconciler {
+  readonly #with: ReconcilerOptions;
+
+  constructor(options: ReconcilerOptions) {
+    this.#with = options;
+  }
+
+  /** Reconciles at each interval until the signal. Failures wait for the next one. */
+  async run(signal: AbortSignal): Promise<void> {
+    for (;;) {
+      await sleep(this.#with.intervalMs, { signal });
+      try {
+        await this.reconcile(signal);
+        this.#with.metrics.reconciled("ok");
+      } catch (error) {
+        if (signal.aborted) throw error;
+        this.#with.metrics.reconciled("error");
+        log.warn("Cannot compare the kernel with the addresses", {
+          err: error,
+        });
+      }
+    }
+  }
+
+  /** Reconciles once. */
+  async reconcile(signal: AbortSignal): Promise<void> {
+    const { ipam, network } = this.#with;
+    const { pods, malformed, strayRoutes } = await network.survey();
+    if (malformed.length > 0 || strayRoutes.length > 0) {
+      log.warn("Left alone what is not ours", {
+        links: malformed.map(({ name }) => name),
+        routes: strayRoutes.map(({ destination }) => String(destination)),
+      });
+    }
+    await ipam.reconcile(pods, { signal });
+    await this.#finishHusks(signal);
+  }
+
+  /** Finishes what a failed teardown left cut off. */
+  async #finishHusks(signal: AbortSignal): Promise<void> {
+    const { locks, network, teardown } = this.#with;
+    for (const husk of (await network.survey()).husks) {
+      // Whoever holds the lock is at it.
+      if (locks.isLocked(keyText(husk))) continue;
+      using held = new DisposableStack();
+      held.use(await locks.lock(keyText(husk), { signal }));
+      await teardown.undo(husk, held, {});
+    }
+  }
+}

@@ -1,0 +1,95 @@
+import type { V1Namespace, V1Node, V1Pod } from "../../lib/kube/mod.ts";
+import type { AddressPool } from "../../lib/api/mod.ts";
+import {
+  EGRESS_ANNOTATION_PREFIX,
+  POOL_ANNOTATION,
+} from "../../lib/names/mod.ts";
+
+/**
+ * What stays in memory of each cached object. A node daemon keeps hundreds of
+ * them for months; the fields nobody reads are most of their size.
+ */
+
+interface Metadata {
+  readonly name?: string;
+  readonly namespace?: string;
+  readonly uid?: string;
+  readonly resourceVersion?: string;
+  readonly annotations?: Readonly<Record<string, string>>;
+}
+
+interface TrimmedMetadata {
+  name?: string;
+  namespace?: string;
+  uid?: string;
+  resourceVersion?: string;
+  annotations?: Record<string, string>;
+}
+
+function trimMetadata(
+  metadata: Metadata = {},
+  keepAnnotation: (name: string) => boolean,
+): TrimmedMetadata {
+  const { name, namespace, uid, resourceVersion } = metadata;
+  const annotations = Object.fromEntries(
+    Object.entries(metadata.annotations ?? {}).filter(([key]) =>
+      keepAnnotation(key)
+    ),
+  );
+  return {
+    ...(name !== undefined && { name }),
+    ...(namespace !== undefined && { namespace }),
+    ...(uid !== undefined && { uid }),
+    ...(resourceVersion !== undefined && { resourceVersion }),
+    ...(Object.keys(annotations).length > 0 && { annotations }),
+  };
+}
+
+/** Keeps a pod's identity, egress annotations, addresses and phase. */
+export function trimPod(pod: V1Pod): V1Pod {
+  const { phase, podIPs } = pod.status ?? {};
+  return {
+    metadata: trimMetadata(
+      pod.metadata,
+      (key) => key.startsWith(EGRESS_ANNOTATION_PREFIX),
+    ),
+    status: {
+      ...(phase !== undefined && { phase }),
+      ...(podIPs !== undefined && { podIPs }),
+    },
+  };
+}
+
+/** Keeps a namespace's name and pool. */
+export function trimNamespace(namespace: V1Namespace): V1Namespace {
+  return {
+    metadata: trimMetadata(
+      namespace.metadata,
+      (key) => key === POOL_ANNOTATION,
+    ),
+  };
+}
+
+/** Keeps a Node's identity and InternalIPs. */
+export function trimNode(node: V1Node): V1Node {
+  return {
+    metadata: trimMetadata(node.metadata, () => false),
+    status: {
+      addresses: (node.status?.addresses ?? []).filter((entry) =>
+        entry.type === "InternalIP"
+      ),
+    },
+  };
+}
+
+/** Keeps a pool's identity and whether it is being deleted. */
+export function trimPool({ metadata, ...pool }: AddressPool): AddressPool {
+  const { deletionTimestamp } = metadata;
+  return {
+    ...pool,
+    metadata: {
+      ...trimMetadata(metadata, () => false),
+      ...(deletionTimestamp !== undefined && { deletionTimestamp }),
+    },
+  };
+}

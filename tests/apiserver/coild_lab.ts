@@ -1,0 +1,397 @@
+/**
+ * What the tests of coild share: a control plane with Coil's resources, nodes
+ * as namespaces, the daemon as a process, pods, and CNI calls over the socket.
+ *
+ * @module
+ */
+import * as path from "node:path";
+import { callUnary, GrpcError } from "../../lib/grpc/mod.ts";
+import {
+  type CniErrorDetail,
+  decodeAddResponse,
+  decodeCniError,
+  encodeCniArgs,
+  methodPath,
+} from "../../lib/cnirpc/lean/mod.ts";
+import {
+  type AuditPolicy,
+  ControlPlane,
+  eventually,
+  type LabNode,
+  type LabProcess,
+  listNetns,
+  run,
+} from "../lab/mod.ts";
+import { installCrds } from "./crds.ts";
+import { BlockGranter } from "./coild_granter.ts";
+import { COILD_RBAC } from "./coild_rbac.ts";
+
+const MAIN = new URL("./coild_main.ts", import.meta.url).pathname;
+
+/** A call that the daemon refused. */
+export class CallError extends Error {
+  override readonly name = "CallError";
+  /** gRPC code name. */
+  readonly status: string;
+  /** CNI error code; -1 without the detail. */
+  readonly code: number;
+
+  constructor(error: GrpcError, detail: CniErrorDetail | undefined) {
+    super(detail?.msg ?? error.message, { cause: error });
+    this.status = error.codeName;
+    this.code = detail?.code ?? -1;
+  }
+}
+
+/** A pod's sandbox as a runtime has it. */
+export interface Sandbox {
+  readonly namespace: string;
+  readonly name: string;
+  readonly containerId: string;
+  readonly ifname: string;
+  /** Name below /run/netns. */
+  readonly netns: string;
+}
+
+/** A CNI result, as far as the tests look into it. */
+export interface AddResult {
+  readonly cniVersion: string;
+  readonly interfaces: readonly {
+    readonly name: string;
+    readonly mac?: string;
+    readonly sandbox?: string;
+  }[];
+  readonly ips: readonly {
+    readonly address: string;
+    readonly interface: number;
+  }[];
+}
+
+/** Overrides of a call. */
+export interface CallChanges {
+  readonly netns?: string;
+  readonly ifname?: string;
+  readonly containerId?: string;
+  readonly args?: Readonly<Record<string, string>>;
+  readonly config?: Readonly<Record<string, unknown>>;
+  readonly valid?: readonly Sandbox[];
+  readonly timeoutMs?: number;
+}
+
+/** A daemon that runs on a node. */
+export class Coild implements AsyncDisposable {
+  readonly node: LabNode;
+  readonly process: LabProcess;
+  readonly socketPath: string;
+
+  constructor(node: LabNode, process: LabProcess, socketPath: string) {
+    this.node = node;
+    this.process = process;
+    this.socketPath = socketPath;
+  }
+
+  /** Makes a CNI call as the plugin does. @throws {CallError} */
+  async call(
+    method: "Add" | "Del" | "Check" | "Gc" | "Status",
+    sandbox: Sandbox | undefined,
+    changes: CallChanges = {},
+  ): Promise<Uint8Array> {
+    const message = encodeCniArgs({
+      containerId: changes.containerId ?? sandbox?.containerId ?? "",
+      netns: changes.netns ?? (sandbox ? `/run/netns/${sandbox.netns}` : ""),
+      ifname: changes.ifname ?? sandbox?.ifname ?? "",
+      args: changes.args ?? {
+        K8S_POD_NAME: sandbox?.name ?? "",
+        K8S_POD_NAMESPACE: sandbox?.namespace ?? "",
+        K8S_POD_INFRA_CONTAINER_ID: sandbox?.containerId ?? "",
+        IS_CHAINED: "false",
+      },
+      path: "/opt/cni/bin",
+      stdinData: new TextEncoder().encode(JSON.stringify({
+        cniVersion: "1.1.0",
+        name: "k8s-pod-network",
+        type: "coil",
+        ...changes.config,
+      })),
+      ips: [],
+      interfaces: {},
+      validAttachments: changes.valid ?? [],
+    });
+    try {
+      return await callUnary({
+        socketPath: this.socketPath,
+        method: methodPath(method),
+        message,
+        timeoutMs: changes.timeoutMs ?? 60_000,
+      });
+    } catch (error) {
+      if (!(error instanceof GrpcError)) throw error;
+      const detail = error.statusDetails &&
+        decodeCniError(error.statusDetails);
+      throw new CallError(error, detail);
+    }
+  }
+
+  async add(sandbox: Sandbox, changes?: CallChanges): Promise<AddResult> {
+    const answer = await this.call("Add", sandbox, changes);
+    return JSON.parse(decodeAddResponse(answer));
+  }
+
+  /** The addresses of a new ADD, without prefix lengths. */
+  async addresses(sandbox: Sandbox, changes?: CallChanges): Promise<string[]> {
+    const { ips } = await this.add(sandbox, changes);
+    return ips.map(({ address }) => address.split("/")[0] ?? "");
+  }
+
+  async del(sandbox: Sandbox, changes?: CallChanges): Promise<void> {
+    await this.call("Del", sandbox, changes);
+  }
+
+  async check(sandbox: Sandbox, changes?: CallChanges): Promise<void> {
+    await this.call("Check", sandbox, changes);
+  }
+
+  /** The error of a call that must fail. */
+  async refused(call: Promise<unknown>): Promise<CallError> {
+    try {
+      await call;
+    } catch (error) {
+      if (error instanceof CallError) return error;
+      throw error;
+    }
+    throw new Error("Cannot go on: the call succeeded");
+  }
+
+  /** Value of a sample of the daemon's metrics; undefined when it is absent. */
+  async metric(sample: string): Promise<number | undefined> {
+    const text = await this.node.run(
+      "curl",
+      "-sf",
+      "http://127.0.0.1:9384/metrics",
+    );
+    const line = text.split("\n").find((l) => l.startsWith(`${sample} `));
+    return line === undefined ? undefined : Number(line.split(" ").at(-1));
+  }
+
+  /** Resolves when STATUS says that ADD is served. */
+  async ready(): Promise<void> {
+    await eventually(`coild of ${this.node.name} to be ready`, async () => {
+      if (!this.process.isRunning) {
+        throw new Error(`Cannot go on: ${await this.process.logs()}`);
+      }
+      await this.call("Status", undefined);
+      return true;
+    }, { timeoutMs: 30_000 });
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.process.stop({ graceMs: 25_000 });
+  }
+}
+
+/** How a {@linkcode CoildLab} starts. */
+export interface CoildLabOptions {
+  readonly name: string;
+  readonly nodes?: number;
+  readonly audit?: AuditPolicy;
+  readonly controllerManager?: boolean;
+}
+
+/** A control plane with Coil's resources and nodes. */
+export class CoildLab implements AsyncDisposable {
+  readonly plane: ControlPlane;
+  readonly nodes: readonly LabNode[];
+  readonly granter: BlockGranter;
+  #daemons = 0;
+
+  private constructor(plane: ControlPlane, nodes: readonly LabNode[]) {
+    this.plane = plane;
+    this.nodes = nodes;
+    this.granter = new BlockGranter(plane);
+  }
+
+  static async start(options: CoildLabOptions): Promise<CoildLab> {
+    await deletePods(options.name);
+    const plane = await ControlPlane.start(options);
+    await using undo = new AsyncDisposableStack();
+    undo.use(plane);
+    await installCrds(plane);
+    await plane.apply(...COILD_RBAC);
+    const nodes: LabNode[] = [];
+    for (let n = 1; n <= (options.nodes ?? 1); n++) {
+      nodes.push(await plane.addNode(n));
+    }
+    undo.move();
+    return new CoildLab(plane, nodes);
+  }
+
+  /** The n-th node, from 1. */
+  node(n: number = 1): LabNode {
+    const node = this.nodes[n - 1];
+    if (node === undefined) throw new RangeError(`Cannot find node ${n}`);
+    return node;
+  }
+
+  /** Starts coild; it may not be ready yet. */
+  async spawnCoild(
+    node: LabNode = this.node(),
+    args: readonly string[] = [],
+    options: { socketPath?: string } = {},
+  ): Promise<Coild> {
+    const socketPath = options.socketPath ??
+      path.join(this.plane.runDir, `${node.name}.sock`);
+    const process = await this.plane.startProcess({
+      id: `coild-${node.name}-${++this.#daemons}`,
+      node,
+      command: Deno.execPath(),
+      args: [
+        "run",
+        "-A",
+        "-q",
+        "--no-check",
+        MAIN,
+        `--socket=${socketPath}`,
+        ...args,
+      ],
+      serviceAccount: { namespace: "kube-system", name: "coild" },
+      env: { COIL_NODE_NAME: node.name },
+    });
+    return new Coild(node, process, socketPath);
+  }
+
+  /** Starts coild and waits until it serves ADD. */
+  async startCoild(
+    node: LabNode = this.node(),
+    args: readonly string[] = [],
+  ): Promise<Coild> {
+    const coild = await this.spawnCoild(node, args);
+    await coild.ready();
+    return coild;
+  }
+
+  async createPool(
+    name: string,
+    subnets: readonly { ipv4?: string; ipv6?: string }[],
+    blockSizeBits: number = 5,
+  ): Promise<void> {
+    await this.plane.apply({
+      apiVersion: "coil.cybozu.com/v2",
+      kind: "AddressPool",
+      metadata: { name, finalizers: ["coil.cybozu.com"] },
+      spec: { blockSizeBits, subnets },
+    });
+  }
+
+  async createNamespace(
+    name: string,
+    annotations: Record<string, string> = {},
+  ): Promise<void> {
+    await this.plane.apply({
+      apiVersion: "v1",
+      kind: "Namespace",
+      metadata: { name, annotations },
+    });
+  }
+
+  /** Creates a Pod bound to a node, and its sandbox. */
+  async createPod(
+    name: string,
+    options: {
+      namespace?: string;
+      node?: LabNode;
+      annotations?: Record<string, string>;
+    } = {},
+  ): Promise<Sandbox> {
+    const { namespace = "default", node = this.node() } = options;
+    await this.plane.request("POST", `/api/v1/namespaces/${namespace}/pods`, {
+      apiVersion: "v1",
+      kind: "Pod",
+      metadata: {
+        name,
+        namespace,
+        ...(options.annotations && { annotations: options.annotations }),
+      },
+      spec: {
+        nodeName: node.name,
+        containers: [{ name: "main", image: "none" }],
+      },
+    });
+    return await this.createSandbox(name, { namespace });
+  }
+
+  /** Creates only the sandbox: a network namespace and a container ID. */
+  async createSandbox(
+    name: string,
+    options: { namespace?: string } = {},
+  ): Promise<Sandbox> {
+    const { namespace = "default" } = options;
+    const bytes = crypto.getRandomValues(new Uint8Array(32));
+    const containerId = bytes.toHex();
+    const netns = `coil-${this.plane.name}-pod-${containerId.slice(0, 8)}`;
+    await run("ip", ["netns", "add", netns]);
+    return { namespace, name, containerId, netns, ifname: "eth0" };
+  }
+
+  async deletePod({ namespace, name }: Sandbox): Promise<void> {
+    await this.plane.request(
+      "DELETE",
+      `/api/v1/namespaces/${namespace}/pods/${name}?gracePeriodSeconds=0`,
+    );
+  }
+
+  async deleteNetns({ netns }: Sandbox): Promise<void> {
+    await run("ip", ["netns", "delete", netns]);
+  }
+
+  /** Names of the AddressBlocks, sorted. */
+  async blocks(pool?: string): Promise<string[]> {
+    const answer = await this.list("addressblocks");
+    return answer
+      .filter((b) =>
+        !pool || b.metadata.labels?.["coil.cybozu.com/pool"] === pool
+      )
+      .map((b) => b.metadata.name).sort();
+  }
+
+  /** Objects of one of Coil's resources. */
+  async list(plural: string): Promise<ListedObject[]> {
+    const answer = await this.plane.request(
+      "GET",
+      `/apis/coil.cybozu.com/v2/${plural}`,
+    ) as { items: ListedObject[] };
+    return answer.items;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.granter[Symbol.asyncDispose]();
+    await deletePods(this.plane.name);
+    await this.plane[Symbol.asyncDispose]();
+  }
+}
+
+/** An object of a list. */
+export interface ListedObject {
+  readonly metadata: {
+    readonly name: string;
+    readonly uid: string;
+    readonly labels?: Record<string, string>;
+    readonly finalizers?: string[];
+    readonly deletionTimestamp?: string;
+  };
+}
+
+async function deletePods(lab: string): Promise<void> {
+  for (const netns of await listNetns()) {
+    if (!netns.startsWith(`coil-${lab}-pod-`)) continue;
+    await run("ip", ["netns", "delete", netns]);
+  }
+}
+
+/** Runs a command in a sandbox. */
+export async function inPod(
+  { netns }: Sandbox,
+  command: string,
+  ...args: string[]
+): Promise<string> {
+  return await run("nsenter", [`--net=/run/netns/${netns}`, command, ...args]);
+}
