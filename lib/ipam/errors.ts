@@ -1,0 +1,95 @@
+import type { AttachmentKey } from "./ports.ts";
+
+/** The pool has no block left for this node. */
+export class OutOfBlocksError extends Error {
+  override readonly name: string = "OutOfBlocksError";
+  readonly pool: string;
+  /** The controller's reason. */
+  readonly reason: string;
+
+  constructor(pool: string, reason: string = "out of blocks") {
+    super(`Cannot get a block of pool "${pool}": ${reason}`);
+    this.pool = pool;
+    this.reason = reason;
+  }
+}
+
+/** The pool is being deleted: it gives nothing any more. */
+export class PoolDeletingError extends OutOfBlocksError {
+  override readonly name: string = "PoolDeletingError";
+
+  constructor(pool: string) {
+    super(pool, "the pool is being deleted");
+  }
+}
+
+/** There is no pool of that name. */
+export class PoolNotFoundError extends Error {
+  override readonly name = "PoolNotFoundError";
+  readonly pool: string;
+
+  constructor(pool: string) {
+    super(`Cannot get a block of pool "${pool}": there is no such AddressPool`);
+    this.pool = pool;
+  }
+}
+
+/** No block came in time. The same call later may succeed; `cause` is the last failure, if any. */
+export class BlockTimeoutError extends Error {
+  override readonly name = "BlockTimeoutError";
+  readonly pool: string;
+  readonly timeoutMs: number;
+
+  constructor(pool: string, timeoutMs: number, options?: ErrorOptions) {
+    super(
+      `Cannot get a block of pool "${pool}": no answer within ${timeoutMs} ms`,
+      options,
+    );
+    this.pool = pool;
+    this.timeoutMs = timeoutMs;
+  }
+}
+
+/** The attachment's earlier address is still being taken down. The same call later will succeed. */
+export class ReleasePendingError extends Error {
+  override readonly name = "ReleasePendingError";
+
+  constructor(key: AttachmentKey, timeoutMs: number) {
+    super(
+      `Cannot allocate for "${key.containerId}:${key.ifname}": ` +
+        `its earlier address is still being released after ${timeoutMs} ms`,
+    );
+  }
+}
+
+/** The attachment uses an address of no block of this node. Only its deletion helps. */
+export class QuarantinedError extends Error {
+  override readonly name = "QuarantinedError";
+
+  constructor(key: AttachmentKey) {
+    super(
+      `Cannot allocate for "${key.containerId}:${key.ifname}": ` +
+        "it has an address that no block of this node covers",
+    );
+  }
+}
+
+/** The attachment was released while its allocation waited. */
+export class ReleasedMeanwhileError extends Error {
+  override readonly name = "ReleasedMeanwhileError";
+
+  constructor(key: AttachmentKey) {
+    super(
+      `Cannot allocate for "${key.containerId}:${key.ifname}": it was released meanwhile`,
+    );
+  }
+}
+
+/** The node's addresses are not known yet, or the daemon is ending. The same call later will succeed. */
+export class IpamNotReadyError extends Error {
+  override readonly name = "IpamNotReadyError";
+
+  constructor(reason: string) {
+    super(`Cannot allocate: ${reason}`);
+  }
+}

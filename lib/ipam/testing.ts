@@ -1,0 +1,303 @@
+/**
+ * A cluster in memory and a clock that stands still, for tests of this unit and of the roles that use it.
+ *
+ * @module
+ */
+import { type DualStack, mapDualStack, Prefix } from "../inet/mod.ts";
+import { OutOfBlocksError, PoolNotFoundError } from "./errors.ts";
+import type {
+  BlockInfo,
+  BlockSource,
+  Clock,
+  PoolState,
+  RouteSink,
+  SignalOptions,
+} from "./ports.ts";
+
+/** A clock that moves only when told to. */
+export class FakeClock implements Clock {
+  #now = 0;
+  #timers: { at: number; run: () => void }[] = [];
+
+  now(): number {
+    return this.#now;
+  }
+
+  after(delayMs: number, run: () => void): Disposable {
+    const timer = { at: this.#now + delayMs, run };
+    this.#timers.push(timer);
+    return {
+      [Symbol.dispose]: () => {
+        this.#timers = this.#timers.filter((other) => other !== timer);
+      },
+    };
+  }
+
+  /** Number of timers that have not fired. */
+  get pending(): number {
+    return this.#timers.length;
+  }
+
+  /** Moves on and fires what is due, in order. Lets the consequences of each step happen. */
+  async advance(ms: number): Promise<void> {
+    const end = this.#now + ms;
+    for (;;) {
+      await settle();
+      const [next] = this.#timers
+        .filter(({ at }) => at <= end)
+        .sort((a, b) => a.at - b.at);
+      if (next === undefined) break;
+      this.#now = Math.max(this.#now, next.at);
+      this.#timers = this.#timers.filter((other) => other !== next);
+      next.run();
+    }
+    this.#now = end;
+    await settle();
+  }
+}
+
+/** Lets everything happen that needs no timer and no answer. */
+export async function settle(turns: number = 60): Promise<void> {
+  for (let i = 0; i < turns; i++) await Promise.resolve();
+}
+
+/** A pool of {@linkcode FakeCluster}. */
+export interface FakePool {
+  readonly blockSizeBits: number;
+  readonly subnets: readonly DualStack<Prefix>[];
+  state: PoolState;
+}
+
+/** A block as stored in {@linkcode FakeCluster}. */
+export interface StoredBlock {
+  node: string;
+  info: BlockInfo;
+}
+
+/** API server and controller in one: pools, and the blocks that nodes have of them. */
+export class FakeCluster {
+  readonly pools: Map<string, FakePool> = new Map();
+  /** Blocks by name. */
+  readonly blocks: Map<string, StoredBlock> = new Map();
+  #uid = 0;
+
+  /** Makes a pool. Subnets are written as "10.2.0.0/29", "fd02::/125" or "10.2.0.0/29 fd02::/125". */
+  addPool(name: string, blockSizeBits: number, ...subnets: string[]): FakePool {
+    const pool: FakePool = {
+      blockSizeBits,
+      subnets: subnets.map(dual),
+      state: "ready",
+    };
+    this.pools.set(name, pool);
+    return pool;
+  }
+
+  /** Carves the block with the lowest free index for a node. */
+  carve(poolName: string, node: string): BlockInfo {
+    const pool = this.pools.get(poolName);
+    if (pool === undefined) throw new PoolNotFoundError(poolName);
+    if (pool.state === "deleting") throw new OutOfBlocksError(poolName);
+    for (let index = 0;; index++) {
+      const name = `${poolName}-${index}`;
+      const prefixes = blockAt(pool, index);
+      if (prefixes === undefined) throw new OutOfBlocksError(poolName);
+      if (!this.blocks.has(name)) {
+        return this.add({ pool: poolName, index, prefixes, node });
+      }
+    }
+  }
+
+  /** Stores a block, as an admin would by hand. */
+  add(block: {
+    readonly pool: string;
+    readonly index: number;
+    readonly node: string;
+    readonly prefixes?: DualStack<Prefix>;
+    readonly name?: string;
+    readonly reserved?: boolean;
+    readonly deleting?: boolean;
+  }): BlockInfo {
+    const { pool, index, node, reserved = false, deleting = false } = block;
+    const name = block.name ?? `${pool}-${index}`;
+    const found = this.pools.get(pool);
+    const prefixes = block.prefixes ?? (found && blockAt(found, index)) ?? {};
+    const uid = `uid-${++this.#uid}`;
+    const info = { name, pool, uid, index, prefixes, reserved, deleting };
+    this.blocks.set(name, { node, info });
+    return info;
+  }
+
+  /** Changes a stored block. */
+  edit(name: string, change: Partial<BlockInfo>): void {
+    const block = this.blocks.get(name);
+    if (block !== undefined) block.info = { ...block.info, ...change };
+  }
+
+  /** The blocks of a node. */
+  of(node: string): BlockInfo[] {
+    return [...this.blocks.values()]
+      .filter((block) => block.node === node).map(({ info }) => info);
+  }
+
+  /** Removes a block if it is still the same object. */
+  remove(block: BlockInfo): void {
+    if (this.blocks.get(block.name)?.info.uid === block.uid) {
+      this.blocks.delete(block.name);
+    }
+  }
+}
+
+/** One call of a {@linkcode FakeBlockSource} that has not been answered. */
+export interface PendingCall {
+  readonly kind: "list" | "request" | "release";
+  /** The pool of a request, the block name of a release. */
+  readonly subject: string;
+  /** Lets the cluster carry it out. Idempotent. */
+  perform(): void;
+  /** Carries it out if that has not been done, and delivers the outcome. */
+  answer(): void;
+  /** Delivers an error, whether or not it was carried out. */
+  fail(error: Error): void;
+}
+
+/** The blocks of one node, answered at once or, with `auto` off, when the test says so. */
+export class FakeBlockSource implements BlockSource {
+  /** Whether calls are answered at once. */
+  auto = true;
+  /** Whether a call that is aborted goes on all the same, and can be answered later. */
+  deaf = false;
+  /** Thrown by the next calls of a kind, first come first served. */
+  readonly failures: { kind: PendingCall["kind"]; error: Error }[] = [];
+  /** Number of calls so far. */
+  readonly counts: Record<PendingCall["kind"], number> = {
+    list: 0,
+    request: 0,
+    release: 0,
+  };
+  readonly pending: Set<PendingCall> = new Set();
+  readonly #cluster: FakeCluster;
+  readonly #node: string;
+
+  constructor(cluster: FakeCluster, node: string) {
+    this.#cluster = cluster;
+    this.#node = node;
+  }
+
+  list({ signal }: SignalOptions): Promise<BlockInfo[]> {
+    return this.#call("list", "", signal, () => this.#cluster.of(this.#node));
+  }
+
+  request(pool: string, { signal }: SignalOptions): Promise<BlockInfo> {
+    return this.#call(
+      "request",
+      pool,
+      signal,
+      () => this.#cluster.carve(pool, this.#node),
+    );
+  }
+
+  release(block: BlockInfo, { signal }: SignalOptions): Promise<void> {
+    return this.#call(
+      "release",
+      block.name,
+      signal,
+      () => this.#cluster.remove(block),
+    );
+  }
+
+  poolState(pool: string): PoolState {
+    return this.#cluster.pools.get(pool)?.state ?? "absent";
+  }
+
+  #call<T>(
+    kind: PendingCall["kind"],
+    subject: string,
+    signal: AbortSignal,
+    work: () => T,
+  ): Promise<T> {
+    this.counts[kind]++;
+    const { promise, resolve, reject } = Promise.withResolvers<T>();
+    let outcome: (() => void) | undefined;
+    const onAbort = () => {
+      if (!this.deaf) call.fail(new DOMException("aborted", "AbortError"));
+    };
+    const end = (deliver: () => void) => {
+      this.pending.delete(call);
+      signal.removeEventListener("abort", onAbort);
+      deliver();
+    };
+    const perform = () => {
+      if (outcome !== undefined) return;
+      try {
+        const value = work();
+        outcome = () => resolve(value);
+      } catch (error) {
+        outcome = () => reject(error);
+      }
+    };
+    const call: PendingCall = {
+      kind,
+      subject,
+      perform,
+      answer: () => {
+        perform();
+        end(() => outcome?.());
+      },
+      fail: (error) => end(() => reject(error)),
+    };
+    this.pending.add(call);
+    signal.addEventListener("abort", onAbort, { once: true });
+    const at = this.failures.findIndex((failure) => failure.kind === kind);
+    const [failure] = at < 0 ? [] : this.failures.splice(at, 1);
+    if (signal.aborted) onAbort();
+    else if (failure !== undefined) call.fail(failure.error);
+    else if (this.auto) call.answer();
+    return promise;
+  }
+}
+
+/** Remembers what the export table would hold. */
+export class FakeRoutes implements RouteSink {
+  /** The prefixes of the last call, as text, in order. */
+  prefixes: string[] = [];
+  /** How many calls there were. */
+  calls = 0;
+  /** Errors for the next calls. */
+  readonly failures: Error[] = [];
+  /** When set, calls wait for it. */
+  gate: Promise<void> | undefined;
+
+  async sync(prefixes: readonly Prefix[]): Promise<void> {
+    this.calls++;
+    await this.gate;
+    const error = this.failures.shift();
+    if (error !== undefined) throw error;
+    this.prefixes = prefixes.map(String);
+  }
+}
+
+/** Parses "10.2.0.0/29", "fd02::/125" or both with a blank between. */
+export function dual(text: string): DualStack<Prefix> {
+  const prefixes = text.split(" ").map((part) => Prefix.parse(part));
+  return Object.fromEntries(prefixes.map((prefix) => [prefix.family, prefix]));
+}
+
+function blockAt(
+  pool: FakePool,
+  index: number,
+): DualStack<Prefix> | undefined {
+  let rest = BigInt(index);
+  for (const subnet of pool.subnets) {
+    const [first] = Object.values(subnet);
+    const blocks = 1n << BigInt((first?.hostBits ?? 0) - pool.blockSizeBits);
+    if (rest < blocks) {
+      return mapDualStack(
+        subnet,
+        (prefix) =>
+          prefix.subnet(prefix.address.bits - pool.blockSizeBits, rest),
+      );
+    }
+    rest -= blocks;
+  }
+  return undefined;
+}

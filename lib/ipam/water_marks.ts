@@ -1,0 +1,29 @@
+/** How many free addresses of a pool a node keeps in store, as a function of the block size. */
+export interface WaterMarks {
+  /** Below this the next block is fetched before anybody needs it. */
+  readonly low: (blockSize: number) => number;
+  /** Above this empty blocks go back. Not less than `low`, or blocks would be fetched and returned in turn. */
+  readonly high: (blockSize: number) => number;
+}
+
+/** Nodes start few pods in the time that one request takes, so more than this in store is of no use. */
+const MAX_LOW = 16;
+
+/** Blocks smaller than this are not fetched ahead: it would cost a pool of single addresses twice what it has to. */
+const MIN_PREFETCH_SIZE = 4;
+
+/**
+ * A quarter of a block, at most 16 addresses, and twice that.
+ *
+ * A node that uses up to three quarters of its first block so holds no second one: a pool with one block per node
+ * is not used up by the store.
+ */
+export const DEFAULT_WATER_MARKS: WaterMarks = {
+  low: lowMark,
+  high: (blockSize) => 2 * lowMark(blockSize),
+};
+
+function lowMark(blockSize: number): number {
+  if (blockSize < MIN_PREFETCH_SIZE) return 0;
+  return Math.min(Math.floor(blockSize / 4), MAX_LOW);
+}
