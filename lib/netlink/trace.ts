@@ -63,30 +63,24 @@ export function traceFromEnvironment(): Trace | undefined {
 /** A trace as text: a line for each message, its bytes in hexadecimal below. */
 export function textTrace(write: (line: string) => void): Trace {
   const show = (arrow: string, bytes: Uint8Array, notes: readonly string[]) => {
-    let count = 0;
-    for (const message of tryMessages(bytes)) {
-      write(
-        `netlink ${arrow} ${summary(message)} ${notes[count] ?? ""}`.trim(),
-      );
-      for (const line of hexLines(message.payload.bytes)) write(line);
-      count++;
+    const note = notes.values();
+    try {
+      for (const message of parseMessages(bytes)) {
+        const text = note.next().value ?? "";
+        write(`netlink ${arrow} ${summary(message)} ${text}`.trimEnd());
+        for (const line of hexLines(message.payload.bytes)) write(line);
+      }
+    } catch (error) {
+      // What is malformed is the reader's business; it is only shown here.
+      if (!(error instanceof SyntaxError)) throw error;
+      write(`netlink ${arrow} malformed: ${bytes.byteLength} bytes`);
+      for (const line of hexLines(bytes)) write(line);
     }
   };
   return {
     sent: (bytes, descriptions) => show("->", bytes, descriptions),
     received: (bytes) => show("<-", bytes, []),
   };
-}
-
-/** Malformed bytes are the reader's business; the trace shows what it can. */
-function tryMessages(bytes: Uint8Array): Message[] {
-  const messages: Message[] = [];
-  try {
-    for (const message of parseMessages(bytes)) messages.push(message);
-  } catch (error) {
-    if (!(error instanceof SyntaxError)) throw error;
-  }
-  return messages;
 }
 
 function summary(message: Message): string {
