@@ -1,0 +1,75 @@
+import type { Connection, ConnectionSource } from "./transport.ts";
+
+/** Where kubelet mounts a pod's credentials. */
+export const SERVICE_ACCOUNT_DIR =
+  "/var/run/secrets/kubernetes.io/serviceaccount";
+
+/** Tokens are renewed when a fifth of their life is left, so a minute is soon enough. */
+const CACHE_MS = 60_000;
+
+/** Options of {@link InClusterSource}; the defaults are those of a pod. */
+export interface InClusterOptions {
+  readonly dir?: string;
+  readonly env?: { get(name: string): string | undefined };
+  readonly now?: () => number;
+}
+
+/**
+ * A pod's service account: token and authority are files that kubelet replaces from time to time.
+ * @see https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/
+ */
+export class InClusterSource implements ConnectionSource {
+  readonly server: string;
+  readonly #dir: string;
+  readonly #now: () => number;
+  #cached:
+    | { readonly connection: Connection; readonly readMs: number }
+    | undefined;
+
+  /** @throws {TypeError} when the environment does not say where the API server is. */
+  constructor(options: InClusterOptions = {}) {
+    const env = options.env ?? Deno.env;
+    const host = env.get("KUBERNETES_SERVICE_HOST");
+    const port = env.get("KUBERNETES_SERVICE_PORT");
+    if (!host || !port) {
+      throw new TypeError(
+        "Cannot find the API server: KUBERNETES_SERVICE_HOST or KUBERNETES_SERVICE_PORT is not set",
+      );
+    }
+    this.server = `https://${host.includes(":") ? `[${host}]` : host}:${port}`;
+    this.#dir = options.dir ?? SERVICE_ACCOUNT_DIR;
+    this.#now = options.now ?? (() => performance.now());
+  }
+
+  async current(): Promise<Connection> {
+    const cached = this.#cached;
+    if (cached !== undefined && this.#now() - cached.readMs < CACHE_MS) {
+      return cached.connection;
+    }
+    try {
+      return await this.#read();
+    } catch (err) {
+      // A file that is being replaced: what we have may still be good.
+      if (cached === undefined) throw err;
+      return cached.connection;
+    }
+  }
+
+  async refresh(): Promise<void> {
+    await this.#read();
+  }
+
+  async #read(): Promise<Connection> {
+    const [token, ca] = await Promise.all([
+      Deno.readTextFile(`${this.#dir}/token`),
+      Deno.readTextFile(`${this.#dir}/ca.crt`),
+    ]);
+    const connection = {
+      server: this.server,
+      tls: { caCerts: [ca] },
+      headers: { authorization: `Bearer ${token.trim()}` },
+    };
+    this.#cached = { connection, readMs: this.#now() };
+    return connection;
+  }
+}

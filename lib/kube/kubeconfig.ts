@@ -1,0 +1,129 @@
+import type { KubeConfig } from "@kubernetes/client-node";
+import type { Connection, ConnectionSource } from "./transport.ts";
+
+const CACHE_MS = 60_000;
+
+/** Which kubeconfig to use; `$KUBECONFIG` or `~/.kube/config`, and its current context, by default. */
+export interface KubeconfigOptions {
+  readonly file?: string | undefined;
+  readonly context?: string | undefined;
+}
+
+/** What `KubeConfig.applyToHTTPSOptions` fills in and we use. */
+interface HttpsOptions {
+  ca?: string | Uint8Array;
+  cert?: string | Uint8Array;
+  key?: string | Uint8Array;
+  auth?: string;
+  rejectUnauthorized?: boolean;
+  servername?: string;
+  headers?: Record<string, string>;
+}
+
+/**
+ * A kubeconfig, with all its ways of authentication: certificates, tokens, passwords, exec plugins, OIDC.
+ *
+ * It loads `@kubernetes/client-node`, 66 MiB, which a process with a service account never does.
+ */
+export class KubeconfigSource implements ConnectionSource {
+  readonly server: string;
+  readonly #options: KubeconfigOptions;
+  #config: KubeConfig;
+  #cached:
+    | { readonly connection: Connection; readonly readMs: number }
+    | undefined;
+
+  private constructor(config: KubeConfig, options: KubeconfigOptions) {
+    this.#config = config;
+    this.#options = options;
+    this.server = serverOf(config);
+  }
+
+  /** @throws {TypeError} when the configuration names no cluster or asks for what is not supported. */
+  static async load(
+    options: KubeconfigOptions = {},
+  ): Promise<KubeconfigSource> {
+    return new KubeconfigSource(await readConfig(options), options);
+  }
+
+  async current(): Promise<Connection> {
+    const cached = this.#cached;
+    if (cached !== undefined && performance.now() - cached.readMs < CACHE_MS) {
+      return cached.connection;
+    }
+    const connection = await connectionOf(this.#config);
+    this.#cached = { connection, readMs: performance.now() };
+    return connection;
+  }
+
+  async refresh(): Promise<void> {
+    // A new object, since the old one keeps the tokens of its exec plugins.
+    this.#config = await readConfig(this.#options);
+    this.#cached = undefined;
+  }
+}
+
+async function readConfig(options: KubeconfigOptions): Promise<KubeConfig> {
+  const { KubeConfig } = await import("@kubernetes/client-node");
+  const config = new KubeConfig();
+  if (options.file === undefined) config.loadFromDefault();
+  else config.loadFromFile(options.file);
+  if (options.context !== undefined) {
+    if (config.getContextObject(options.context) === null) {
+      throw new TypeError(
+        `Cannot use context "${options.context}": the kubeconfig has none of that name`,
+      );
+    }
+    config.setCurrentContext(options.context);
+  }
+  return config;
+}
+
+function serverOf(config: KubeConfig): string {
+  const cluster = config.getCurrentCluster();
+  if (cluster === null) {
+    throw new TypeError(
+      `Cannot use context "${config.getCurrentContext()}": it names no cluster of the kubeconfig`,
+    );
+  }
+  for (
+    const [name, set] of [
+      ["insecure-skip-tls-verify", cluster.skipTLSVerify],
+      ["tls-server-name", cluster.tlsServerName],
+    ]
+  ) {
+    if (!set) continue;
+    throw new TypeError(
+      `Cannot use cluster "${cluster.name}": ${name} is not supported`,
+    );
+  }
+  return cluster.server.replace(/\/+$/, "");
+}
+
+async function connectionOf(config: KubeConfig): Promise<Connection> {
+  const https: HttpsOptions = {};
+  await config.applyToHTTPSOptions(https);
+  const headers = { ...https.headers };
+  if (https.auth !== undefined) headers["Authorization"] = basic(https.auth);
+  const proxyUrl = config.getCurrentCluster()?.proxyUrl;
+  return {
+    server: serverOf(config),
+    tls: {
+      ...(https.ca === undefined ? {} : { caCerts: [textOf(https.ca)] }),
+      ...(https.cert === undefined || https.key === undefined
+        ? {}
+        : { cert: textOf(https.cert), key: textOf(https.key) }),
+      ...(proxyUrl === undefined ? {} : { proxy: { url: proxyUrl } }),
+    },
+    headers,
+  };
+}
+
+function basic(userAndPassword: string): string {
+  const bytes = new TextEncoder().encode(userAndPassword);
+  return `Basic ${bytes.toBase64()}`;
+}
+
+function textOf(pem: string | Uint8Array): string {
+  return typeof pem === "string" ? pem : new TextDecoder().decode(pem);
+}

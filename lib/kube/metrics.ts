@@ -1,0 +1,145 @@
+import { Counter, Gauge, Histogram, type Registry } from "../telemetry/mod.ts";
+import type { RequestInfo } from "./requester.ts";
+
+const RECONCILE_BUCKETS = [
+  0.005,
+  0.01,
+  0.025,
+  0.05,
+  0.1,
+  0.25,
+  0.5,
+  1,
+  2.5,
+  5,
+  10,
+  30,
+  60,
+];
+
+/**
+ * Metrics of clients, controllers and leader election, under the names that controller-runtime and client-go use, so
+ * that dashboards made for them work.
+ */
+export class KubeMetrics {
+  readonly requests: Counter<"code" | "host" | "method">;
+  readonly reconciles: Counter<"controller" | "result">;
+  readonly reconcileErrors: Counter<"controller">;
+  readonly terminalErrors: Counter<"controller">;
+  readonly reconcileSeconds: Histogram<"controller">;
+  readonly activeWorkers: Gauge<"controller">;
+  readonly maxConcurrent: Gauge<"controller">;
+  readonly queueAdds: Counter<"name">;
+  readonly queueRetries: Counter<"name">;
+  readonly queueDepth: Gauge<"name">;
+  readonly leader: Gauge<"name">;
+  readonly #depths = new Map<string, () => number>();
+
+  constructor(registry: Registry) {
+    const registers = [registry];
+    const depths = this.#depths;
+    this.requests = new Counter({
+      name: "rest_client_requests_total",
+      help: "Requests to the API server.",
+      labelNames: ["code", "host", "method"],
+      registers,
+    });
+    const controller = ["controller"] as const;
+    this.reconciles = new Counter({
+      name: "controller_runtime_reconcile_total",
+      help: "Finished reconciliations.",
+      labelNames: ["controller", "result"],
+      registers,
+    });
+    this.reconcileErrors = new Counter({
+      name: "controller_runtime_reconcile_errors_total",
+      help: "Failed reconciliations.",
+      labelNames: controller,
+      registers,
+    });
+    this.terminalErrors = new Counter({
+      name: "controller_runtime_terminal_reconcile_errors_total",
+      help: "Failed reconciliations that are not tried again.",
+      labelNames: controller,
+      registers,
+    });
+    this.reconcileSeconds = new Histogram({
+      name: "controller_runtime_reconcile_time_seconds",
+      help: "Duration of reconciliations.",
+      labelNames: controller,
+      buckets: RECONCILE_BUCKETS,
+      registers,
+    });
+    this.activeWorkers = new Gauge({
+      name: "controller_runtime_active_workers",
+      help: "Reconciliations under way.",
+      labelNames: controller,
+      registers,
+    });
+    this.maxConcurrent = new Gauge({
+      name: "controller_runtime_max_concurrent_reconciles",
+      help: "Most reconciliations at once.",
+      labelNames: controller,
+      registers,
+    });
+    this.queueAdds = new Counter({
+      name: "workqueue_adds_total",
+      help: "Keys added to the queue.",
+      labelNames: ["name"],
+      registers,
+    });
+    this.queueRetries = new Counter({
+      name: "workqueue_retries_total",
+      help: "Keys added again after a failure.",
+      labelNames: ["name"],
+      registers,
+    });
+    this.queueDepth = new Gauge({
+      name: "workqueue_depth",
+      help: "Keys that wait in the queue.",
+      labelNames: ["name"],
+      registers,
+      collect() {
+        for (const [name, depth] of depths) this.set({ name }, depth());
+      },
+    });
+    this.leader = new Gauge({
+      name: "leader_election_master_status",
+      help: "Whether this process leads: 1 leader, 0 not.",
+      labelNames: ["name"],
+      registers,
+    });
+  }
+
+  /** To be given as `onRequest` to a client. */
+  readonly onRequest = ({ code, host, method }: RequestInfo): void => {
+    this.requests.inc({ code, host, method });
+  };
+
+  /** Makes a controller's metrics exist, and its queue's depth be read when metrics are. */
+  watchQueue(
+    name: string,
+    queue: { depth: () => number; concurrency: number },
+  ): void {
+    this.#depths.set(name, queue.depth);
+    this.queueAdds.inc({ name }, 0);
+    this.queueRetries.inc({ name }, 0);
+    const controller = name;
+    this.maxConcurrent.set({ controller }, queue.concurrency);
+    this.activeWorkers.set({ controller }, 0);
+    this.reconcileErrors.inc({ controller }, 0);
+    for (const result of ["success", "error", "requeue_after"]) {
+      this.reconciles.inc({ controller, result }, 0);
+    }
+  }
+
+  /** Counts one reconciliation. */
+  reconciled(
+    controller: string,
+    { result, ms }: { result: string; ms: number },
+  ): void {
+    this.reconciles.inc({ controller, result });
+    if (result === "error") this.reconcileErrors.inc({ controller });
+    this.reconcileSeconds.observe({ controller }, ms / 1000);
+  }
+}

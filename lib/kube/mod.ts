@@ -1,0 +1,86 @@
+/**
+ * A client of the Kubernetes API: requests, watches, caches, work queues, leader election and events.
+ *
+ * @module
+ */
+export {
+  KubeClient,
+  type KubeClientOptions,
+  type LoadOptions,
+} from "./client.ts";
+export { type Clock, systemClock } from "./clock.ts";
+export {
+  Controller,
+  type ControllerOptions,
+  type ReconcileResult,
+} from "./controller.ts";
+export {
+  KubeApiError,
+  type KubeStatus,
+  KubeUnreachableError,
+  TerminalError,
+} from "./errors.ts";
+export {
+  type EventInfo,
+  EventRecorder,
+  type EventRecorderOptions,
+} from "./event_recorder.ts";
+export { HttpTransport } from "./http_transport.ts";
+export {
+  type InClusterOptions,
+  InClusterSource,
+  SERVICE_ACCOUNT_DIR,
+} from "./in_cluster.ts";
+export { Informer, type InformerOptions } from "./informer.ts";
+export { type KubeconfigOptions, KubeconfigSource } from "./kubeconfig.ts";
+export { LeaderElector, type LeaderElectorOptions } from "./leader_elector.ts";
+export { type ListEnvelope } from "./list_items.ts";
+export { KubeMetrics } from "./metrics.ts";
+export type {
+  CallOptions,
+  DeleteOptions,
+  GetOptions,
+  JsonPatchOperation,
+  KubeList,
+  ListOptions,
+  PatchOptions,
+  PatchTarget,
+  Selection,
+  WatchOptions,
+  WriteOptions,
+} from "./options.ts";
+export { type RequestInfo } from "./requester.ts";
+export {
+  apiVersionOf,
+  CLUSTER_ROLE_BINDINGS,
+  CONFIG_MAPS,
+  CUSTOM_RESOURCE_DEFINITIONS,
+  DAEMON_SETS,
+  DEPLOYMENTS,
+  EVENTS,
+  keyOf,
+  LEASES,
+  NAMESPACES,
+  NODES,
+  POD_DISRUPTION_BUDGETS,
+  PODS,
+  resourcePath,
+  type ResourceType,
+  ROLE_BINDINGS,
+  SECRETS,
+  SERVICE_ACCOUNTS,
+  SERVICES,
+  splitKey,
+} from "./resource.ts";
+export { type Indexes, Store, type StoreChange } from "./store.ts";
+export type {
+  Connection,
+  ConnectionSource,
+  Transport,
+  TransportRequest,
+  TransportResponse,
+  TransportStream,
+} from "./transport.ts";
+export type * from "./types.ts";
+export { type WatchEvent } from "./watch.ts";
+export { WorkQueue, type WorkQueueOptions } from "./work_queue.ts";

@@ -1,0 +1,120 @@
+/** Options of every call. */
+export interface CallOptions {
+  readonly signal?: AbortSignal | undefined;
+  /** Time for the whole call with its retries. Default 30 s. */
+  readonly timeoutMs?: number;
+}
+
+/** Which object to read. */
+export interface GetOptions extends CallOptions {
+  readonly name: string;
+  readonly namespace?: string | undefined;
+  readonly subresource?: string;
+  /** "0" takes what the server's cache has. */
+  readonly resourceVersion?: string;
+  /** Only `metadata` is sent; the object is a PartialObjectMetadata. */
+  readonly metadataOnly?: boolean;
+}
+
+/** Which objects of a collection. */
+export interface Selection {
+  /** All namespaces without it. */
+  readonly namespace?: string | undefined;
+  /** E.g. `app=web,tier in (a,b),!old`. */
+  readonly labelSelector?: string | undefined;
+  /** E.g. `spec.nodeName=node1`. */
+  readonly fieldSelector?: string | undefined;
+  /** Only `metadata` is sent; the objects are PartialObjectMetadata. */
+  readonly metadataOnly?: boolean | undefined;
+}
+
+/** Options of a list. */
+export interface ListOptions extends Selection, CallOptions {
+  /** The most objects of one page. */
+  readonly limit?: number;
+  /** Where the page before ended. */
+  readonly continue?: string;
+  /** "0" takes what the server's cache has, which may be a little old; the newest state without it. */
+  readonly resourceVersion?: string;
+}
+
+/** Options of a watch. */
+export interface WatchOptions extends Selection, CallOptions {
+  /** What happened after it is wanted; without it the watch begins with all objects as ADDED. */
+  readonly resourceVersion?: string;
+  /** When the server ends the watch. Default: random, 300 to 600 s. */
+  readonly timeoutSeconds?: number;
+  /** The connection is taken for dead when not even a bookmark came for so long. */
+  readonly idleTimeoutMs?: number;
+  /** Called when the server has accepted the watch. */
+  readonly onOpen?: () => void;
+}
+
+/** Options of create, update and patch. */
+export interface WriteOptions extends CallOptions {
+  /** Default: the object's own. */
+  readonly namespace?: string;
+  readonly fieldManager?: string;
+  /** Validates, admits and answers, but does not store. */
+  readonly dryRun?: boolean;
+}
+
+/** Options of a patch. */
+export interface PatchOptions extends WriteOptions {
+  readonly kind: "merge" | "json" | "apply";
+  readonly subresource?: string;
+  /** Takes fields over from other managers (apply only). */
+  readonly force?: boolean;
+}
+
+/** Which object to patch. */
+export interface PatchTarget {
+  readonly name: string;
+  readonly namespace?: string | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** One step of a JSON patch (RFC 6902). */
+export type JsonPatchOperation =
+  | {
+    readonly op: "add" | "replace" | "test";
+    readonly path: string;
+    readonly value: unknown;
+  }
+  | { readonly op: "remove"; readonly path: string }
+  | {
+    readonly op: "move" | "copy";
+    readonly path: string;
+    readonly from: string;
+  };
+
+/** Which object to delete, and on which conditions. */
+export interface DeleteOptions extends CallOptions {
+  readonly name: string;
+  readonly namespace?: string | undefined;
+  readonly preconditions?: {
+    readonly uid?: string;
+    readonly resourceVersion?: string;
+  };
+  readonly propagationPolicy?: "Orphan" | "Background" | "Foreground";
+  readonly gracePeriodSeconds?: number;
+}
+
+/** A page of a collection. */
+export interface KubeList<T> {
+  readonly items: T[];
+  readonly resourceVersion: string;
+  /** Present when there is another page. */
+  readonly continue?: string;
+}
+
+/** Makes a query of the values that are there. */
+export function queryOf(
+  values: Readonly<Record<string, string | number | undefined>>,
+): URLSearchParams {
+  const query = new URLSearchParams();
+  for (const [name, value] of Object.entries(values)) {
+    if (value !== undefined && value !== "") query.set(name, String(value));
+  }
+  return query;
+}

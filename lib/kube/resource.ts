@@ -1,0 +1,183 @@
+import type {
+  CoreV1Event,
+  KubeObject,
+  V1ClusterRoleBinding,
+  V1ConfigMap,
+  V1CustomResourceDefinition,
+  V1DaemonSet,
+  V1Deployment,
+  V1Lease,
+  V1Namespace,
+  V1Node,
+  V1Pod,
+  V1PodDisruptionBudget,
+  V1RoleBinding,
+  V1Secret,
+  V1Service,
+  V1ServiceAccount,
+} from "./types.ts";
+
+/** Where the API server serves the objects of one kind, and which type they have. */
+export interface ResourceType<T> {
+  /** API group; empty for the core group. */
+  readonly group: string;
+  readonly version: string;
+  readonly plural: string;
+  readonly kind: string;
+  readonly namespaced: boolean;
+  /** Never set; it ties the constant to the type of its objects. */
+  readonly objectType?: T;
+}
+
+/** Which object or collection a path is for. */
+export interface PathParts {
+  readonly namespace?: string | undefined;
+  readonly name?: string | undefined;
+  readonly subresource?: string | undefined;
+}
+
+/**
+ * Builds the path of a collection or an object, e.g. `/apis/apps/v1/namespaces/a/deployments/b/scale`.
+ * @throws {TypeError} when a cluster-scoped kind gets a namespace, or a name of a namespaced kind has none.
+ */
+export function resourcePath<T>(
+  type: ResourceType<T>,
+  parts: PathParts = {},
+): string {
+  const { namespace, name, subresource } = parts;
+  if (!type.namespaced && namespace !== undefined) {
+    throw new TypeError(
+      `Cannot address ${type.plural} in namespace "${namespace}": they have none`,
+    );
+  }
+  if (type.namespaced && name !== undefined && namespace === undefined) {
+    throw new TypeError(`Cannot address ${type.kind} "${name}": no namespace`);
+  }
+  if (name === "") {
+    throw new TypeError(`Cannot address ${type.kind}: its name is empty`);
+  }
+  const segments = type.group === ""
+    ? ["api", type.version]
+    : ["apis", type.group, type.version];
+  if (namespace !== undefined) segments.push("namespaces", namespace);
+  segments.push(type.plural);
+  if (name !== undefined) segments.push(name);
+  if (subresource !== undefined) segments.push(...subresource.split("/"));
+  return "/" + segments.map(encodeURIComponent).join("/");
+}
+
+/** Value of `apiVersion` of a kind's objects. */
+export function apiVersionOf<T>(type: ResourceType<T>): string {
+  return type.group === "" ? type.version : `${type.group}/${type.version}`;
+}
+
+/** Key of an object in a {@link Store}: `name`, or `namespace/name`. */
+export function keyOf(object: KubeObject): string {
+  const { name = "", namespace } = object.metadata ?? {};
+  return namespace === undefined || namespace === ""
+    ? name
+    : `${namespace}/${name}`;
+}
+
+/** Takes a key of {@link keyOf} apart. */
+export function splitKey(key: string): { namespace?: string; name: string } {
+  const slash = key.indexOf("/");
+  if (slash < 0) return { name: key };
+  return { namespace: key.slice(0, slash), name: key.slice(slash + 1) };
+}
+
+function resource<T>(
+  groupVersion: string,
+  plural: string,
+  options: { kind: string; namespaced: boolean },
+): ResourceType<T> {
+  const [version = "", group = ""] = groupVersion.split("/").reverse();
+  return { group, version, plural, ...options };
+}
+
+/** Pods. */
+export const PODS: ResourceType<V1Pod> = resource("v1", "pods", {
+  kind: "Pod",
+  namespaced: true,
+});
+/** Nodes. */
+export const NODES: ResourceType<V1Node> = resource("v1", "nodes", {
+  kind: "Node",
+  namespaced: false,
+});
+/** Namespaces. */
+export const NAMESPACES: ResourceType<V1Namespace> = resource(
+  "v1",
+  "namespaces",
+  { kind: "Namespace", namespaced: false },
+);
+/** Services. */
+export const SERVICES: ResourceType<V1Service> = resource("v1", "services", {
+  kind: "Service",
+  namespaced: true,
+});
+/** ServiceAccounts. */
+export const SERVICE_ACCOUNTS: ResourceType<V1ServiceAccount> = resource(
+  "v1",
+  "serviceaccounts",
+  { kind: "ServiceAccount", namespaced: true },
+);
+/** ConfigMaps. */
+export const CONFIG_MAPS: ResourceType<V1ConfigMap> = resource(
+  "v1",
+  "configmaps",
+  { kind: "ConfigMap", namespaced: true },
+);
+/** Secrets. */
+export const SECRETS: ResourceType<V1Secret> = resource("v1", "secrets", {
+  kind: "Secret",
+  namespaced: true,
+});
+/** Events of the core group. */
+export const EVENTS: ResourceType<CoreV1Event> = resource("v1", "events", {
+  kind: "Event",
+  namespaced: true,
+});
+/** Leases. */
+export const LEASES: ResourceType<V1Lease> = resource(
+  "coordination.k8s.io/v1",
+  "leases",
+  { kind: "Lease", namespaced: true },
+);
+/** Deployments. */
+export const DEPLOYMENTS: ResourceType<V1Deployment> = resource(
+  "apps/v1",
+  "deployments",
+  { kind: "Deployment", namespaced: true },
+);
+/** DaemonSets. */
+export const DAEMON_SETS: ResourceType<V1DaemonSet> = resource(
+  "apps/v1",
+  "daemonsets",
+  { kind: "DaemonSet", namespaced: true },
+);
+/** PodDisruptionBudgets. */
+export const POD_DISRUPTION_BUDGETS: ResourceType<V1PodDisruptionBudget> =
+  resource("policy/v1", "poddisruptionbudgets", {
+    kind: "PodDisruptionBudget",
+    namespaced: true,
+  });
+/** ClusterRoleBindings. */
+export const CLUSTER_ROLE_BINDINGS: ResourceType<V1ClusterRoleBinding> =
+  resource("rbac.authorization.k8s.io/v1", "clusterrolebindings", {
+    kind: "ClusterRoleBinding",
+    namespaced: false,
+  });
+/** RoleBindings. */
+export const ROLE_BINDINGS: ResourceType<V1RoleBinding> = resource(
+  "rbac.authorization.k8s.io/v1",
+  "rolebindings",
+  { kind: "RoleBinding", namespaced: true },
+);
+/** CustomResourceDefinitions. */
+export const CUSTOM_RESOURCE_DEFINITIONS: ResourceType<
+  V1CustomResourceDefinition
+> = resource("apiextensions.k8s.io/v1", "customresourcedefinitions", {
+  kind: "CustomResourceDefinition",
+  namespaced: false,
+});

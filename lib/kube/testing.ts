@@ -1,0 +1,123 @@
+/**
+ * Doubles for unit tests: a transport that is a function, and a clock that is turned by hand.
+ *
+ * @module
+ */
+import type { Clock } from "./clock.ts";
+import type {
+  Transport,
+  TransportRequest,
+  TransportResponse,
+  TransportStream,
+} from "./transport.ts";
+
+/** What a {@link FakeTransport}'s function answers. */
+export interface FakeAnswer {
+  /** Default 200. */
+  readonly status?: number;
+  readonly headers?: Readonly<Record<string, string>>;
+  /** Text, or what becomes JSON. */
+  readonly body?: unknown;
+  /** A body that comes bit by bit; each value is sent as JSON and a line end, text as it is. */
+  readonly lines?: AsyncIterable<unknown>;
+}
+
+/** A {@link Transport} that calls a function for each request and remembers them. */
+export class FakeTransport implements Transport {
+  readonly host = "fake:6443";
+  /** All requests so far. */
+  readonly requests: TransportRequest[] = [];
+  /** How often credentials were to be read anew. */
+  refreshes = 0;
+  readonly #answer: (
+    request: TransportRequest,
+  ) => FakeAnswer | Promise<FakeAnswer>;
+
+  constructor(
+    answer: (request: TransportRequest) => FakeAnswer | Promise<FakeAnswer>,
+  ) {
+    this.#answer = answer;
+  }
+
+  async request(request: TransportRequest): Promise<TransportResponse> {
+    const stream = await this.stream(request);
+    const { status, headers } = stream;
+    const decoder = new TextDecoder();
+    let body = "";
+    for await (const chunk of stream.chunks) body += decoder.decode(chunk);
+    return { status, headers, body };
+  }
+
+  async stream(request: TransportRequest): Promise<TransportStream> {
+    request.signal?.throwIfAborted();
+    this.requests.push(request);
+    const answer = await this.#answer(request);
+    const encoder = new TextEncoder();
+    async function* chunks() {
+      if (answer.lines === undefined) {
+        yield encoder.encode(asText(answer.body ?? ""));
+        return;
+      }
+      for await (const line of answer.lines) {
+        request.signal?.throwIfAborted();
+        const isText = typeof line === "string";
+        yield encoder.encode(isText ? line : `${JSON.stringify(line)}\n`);
+      }
+    }
+    const headers = new Headers(answer.headers);
+    return { status: answer.status ?? 200, headers, chunks: chunks() };
+  }
+
+  refreshCredentials(): Promise<void> {
+    this.refreshes++;
+    return Promise.resolve();
+  }
+
+  close(): void {}
+}
+
+/** A {@link Clock} that stands still until it is turned. */
+export class FakeClock implements Clock {
+  #nowMs = 0;
+  readonly #timers = new Set<{ dueMs: number; callback: () => void }>();
+
+  nowMs(): number {
+    return this.#nowMs;
+  }
+
+  after(ms: number, callback: () => void): Disposable {
+    const timer = { dueMs: this.#nowMs + ms, callback };
+    this.#timers.add(timer);
+    return { [Symbol.dispose]: () => void this.#timers.delete(timer) };
+  }
+
+  /** How many timers wait. */
+  get pending(): number {
+    return this.#timers.size;
+  }
+
+  /** Lets time pass; timers fire in their order, and what they wake gets to run. */
+  async advance(ms: number): Promise<void> {
+    const endMs = this.#nowMs + ms;
+    for (;;) {
+      await settle();
+      const [next] = [...this.#timers].filter((t) => t.dueMs <= endMs)
+        .sort((a, b) => a.dueMs - b.dueMs);
+      if (next === undefined) break;
+      this.#timers.delete(next);
+      this.#nowMs = Math.max(this.#nowMs, next.dueMs);
+      next.callback();
+    }
+    this.#nowMs = endMs;
+    await settle();
+  }
+}
+
+/** Lets promises that are settled already do their work. */
+export function settle(): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, 0));
+}
+
+function asText(body: unknown): string {
+  return typeof body === "string" ? body : JSON.stringify(body);
+}

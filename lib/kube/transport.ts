@@ -1,0 +1,68 @@
+/** One HTTP request to the API server. */
+export interface TransportRequest {
+  readonly method: string;
+  /** Path and query. */
+  readonly path: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body?: string;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** Status, headers and whole body of an answer. */
+export interface TransportResponse {
+  readonly status: number;
+  readonly headers: Headers;
+  readonly body: string;
+}
+
+/** Status, headers and body of an answer whose body comes bit by bit. */
+export interface TransportStream {
+  readonly status: number;
+  readonly headers: Headers;
+  /** To be iterated to its end or left by break or return, which ends the request. */
+  readonly chunks: AsyncIterable<Uint8Array>;
+}
+
+/**
+ * Carries requests to the API server: {@link HttpTransport}, or a function in unit tests.
+ *
+ * Rejects with the signal's reason when that aborts, else with KubeUnreachableError; an HTTP status is no failure.
+ */
+export interface Transport {
+  /** Host and port, for metrics. */
+  readonly host: string;
+  /** Sends a request and reads the whole answer within the time. */
+  request(
+    request: TransportRequest,
+    options: { timeoutMs: number },
+  ): Promise<TransportResponse>;
+  /** Sends a request whose answer may be endless; fails when nothing came for so long. */
+  stream(
+    request: TransportRequest,
+    options: { idleTimeoutMs: number },
+  ): Promise<TransportStream>;
+  /** Reads the credentials anew, as after status 401. */
+  refreshCredentials(): Promise<void>;
+  /** Ends the connections. */
+  close(): void;
+}
+
+/** Where the API server is and who we are. */
+export interface Connection {
+  /** URL without a slash at its end. */
+  readonly server: string;
+  /** Certificates and proxy. */
+  readonly tls: Deno.CreateHttpClientOptions;
+  /** `authorization`, when it is not by certificate. */
+  readonly headers: Readonly<Record<string, string>>;
+}
+
+/** Gives the connection's data, which may change: tokens and certificates are rotated. */
+export interface ConnectionSource {
+  /** URL of the API server, known without any reading. */
+  readonly server: string;
+  /** Returns the data as known at most a minute ago. */
+  current(): Promise<Connection>;
+  /** Reads the data anew. */
+  refresh(): Promise<void>;
+}
