@@ -1,3 +1,4 @@
+import { convertResult, CURRENT_CNI_VERSION } from "../../lib/cni/mod.ts";
 import { CNI, type CNIArgs, requestFields } from "../../lib/cnirpc/mod.ts";
 import {
   type BoundMethod,
@@ -14,7 +15,8 @@ export function cniMethods(service: CniService): BoundMethod[] {
     unary(CNI.method.add, (args, context) =>
       convert(async () => {
         const result = await service.add(args, context);
-        return { result: new TextEncoder().encode(JSON.stringify(result)) };
+        const json = convertResult(result, CURRENT_CNI_VERSION);
+        return { result: new TextEncoder().encode(JSON.stringify(json)) };
       }), options),
     unary(
       CNI.method.del,

@@ -1,4 +1,4 @@
-import { create } from "@bufbuild/protobuf";
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import assert from "node:assert/strict";
 import { CniError, ErrorCode } from "../../lib/cni/mod.ts";
 import { type CNIArgs, CNIArgsSchema } from "../../lib/cnirpc/mod.ts";
@@ -7,7 +7,12 @@ import { parseAdd, parseKey, parseNetwork } from "./cni_request.ts";
 
 const POD = { K8S_POD_NAME: "web-0", K8S_POD_NAMESPACE: "shop" };
 
-function args(changes: Partial<CNIArgs> = {}): CNIArgs {
+function args(
+  changes: Omit<
+    MessageInitShape<typeof CNIArgsSchema>,
+    "$typeName" | "$unknown"
+  > = {},
+): CNIArgs {
   return create(CNIArgsSchema, {
     containerId: "c1",
     ifname: "eth0",

@@ -9,12 +9,7 @@ import type { CNIArgs } from "../../lib/cnirpc/mod.ts";
 import { valuesOf } from "../../lib/inet/mod.ts";
 import type { Allocation, NodeIpam } from "../../lib/ipam/mod.ts";
 import { EGRESS_ANNOTATION_PREFIX } from "../../lib/names/mod.ts";
-import {
-  keyText,
-  type PodNetwork,
-  sameKey,
-  type SetupResult,
-} from "../../lib/podnet/mod.ts";
+import type { PodNetwork, SetupResult } from "../../lib/podnet/mod.ts";
 import { getLogger } from "../../lib/telemetry/mod.ts";
 import { explain } from "./address_errors.ts";
 import type { BlockClient } from "./block_client.ts";
@@ -26,6 +21,7 @@ import {
 } from "./cni_request.ts";
 import { EgressUnsupportedError } from "./errors.ts";
 import type { GarbageCollector } from "./garbage.ts";
+import { keyText } from "./keys.ts";
 import type { CoildMetrics } from "./metrics.ts";
 import type { NetworkMemory } from "./network_memory.ts";
 import type { PodEvents } from "./pod_events.ts";
@@ -109,7 +105,7 @@ export class CniService {
     using _lock = await locks.lock(keyText(key), { signal });
     // The kernel knows the addresses too, before IPAM has recovered them.
     const known = ipam.lookup(key) ??
-      (await network.list()).find((pod) => sameKey(pod, key));
+      (await network.list()).find((pod) => keyText(pod) === keyText(key));
     await network.check({
       ...key,
       ...parsePodName(args),
@@ -248,5 +244,7 @@ function resultOf(
       address: `${address}/${address.bits}`,
       interface: 0,
     })),
+    routes: [],
+    dns: {},
   };
 }

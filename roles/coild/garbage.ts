@@ -1,13 +1,10 @@
 import type { KeyedMutex } from "../../lib/async/mod.ts";
 import type { CNIArgs } from "../../lib/cnirpc/mod.ts";
 import { Address, valuesOf } from "../../lib/inet/mod.ts";
-import {
-  keyText,
-  type PodLink,
-  type PodNetwork,
-} from "../../lib/podnet/mod.ts";
+import type { PodLink, PodNetwork } from "../../lib/podnet/mod.ts";
 import { getLogger } from "../../lib/telemetry/mod.ts";
 import { parseNetwork } from "./cni_request.ts";
+import { keyText } from "./keys.ts";
 import type { NetworkMemory } from "./network_memory.ts";
 import type { PodSource } from "./pod_source.ts";
 import type { Teardown } from "./teardown.ts";

@@ -1,4 +1,5 @@
-import { keyText, type PodKey } from "../../lib/podnet/mod.ts";
+import type { PodKey } from "../../lib/podnet/mod.ts";
+import { keyText } from "./keys.ts";
 
 /**
  * Remembers by which network each attachment was added, and which names of

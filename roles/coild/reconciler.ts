@@ -1,7 +1,8 @@
 import { type KeyedMutex, sleep } from "../../lib/async/mod.ts";
 import type { NodeIpam } from "../../lib/ipam/mod.ts";
-import { keyText, type PodNetwork } from "../../lib/podnet/mod.ts";
+import type { PodNetwork } from "../../lib/podnet/mod.ts";
 import { getLogger } from "../../lib/telemetry/mod.ts";
+import { keyText } from "./keys.ts";
 import type { CoildMetrics } from "./metrics.ts";
 import type { Teardown } from "./teardown.ts";
 

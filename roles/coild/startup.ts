@@ -5,13 +5,10 @@ import {
   retry,
 } from "../../lib/async/mod.ts";
 import type { NodeIpam } from "../../lib/ipam/mod.ts";
-import {
-  keyText,
-  type PodLink,
-  type PodNetwork,
-} from "../../lib/podnet/mod.ts";
+import type { PodLink, PodNetwork } from "../../lib/podnet/mod.ts";
 import { getLogger } from "../../lib/telemetry/mod.ts";
 import type { BlockClient } from "./block_client.ts";
+import { keyText } from "./keys.ts";
 import type { NodeAddresses } from "./node_addresses.ts";
 import type { NodeSource } from "./node_source.ts";
 import type { PodSource } from "./pod_source.ts";

@@ -1,0 +1,101 @@
+import assert from "node:assert/strict";
+import { CniError, ErrorCode } from "../../lib/cni/mod.ts";
+import { decodeCniError } from "../../lib/cnirpc/lean/mod.ts";
+import { StatusCode } from "../../lib/grpc/mod.ts";
+import {
+  BlockTimeoutError,
+  OutOfBlocksError,
+  PoolDeletingError,
+  PoolNotFoundError,
+} from "../../lib/ipam/mod.ts";
+import { KubeUnreachableError } from "../../lib/kube/mod.ts";
+import { explain } from "./address_errors.ts";
+import { failureOf, toGrpcError } from "./cni_errors.ts";
+import { InvalidCallError, NotReadyError, PodNotFoundError } from "./errors.ts";
+
+const pod = { namespace: "shop", name: "web-0" };
+const context = {
+  pod,
+  pool: "blue",
+  poolNames: () => ["default", "global"],
+  heldBlocks: () => 2,
+};
+
+for (
+  const [error, status, code, event] of [
+    [new InvalidCallError("x"), "INVALID_ARGUMENT", 4, undefined],
+    [new PodNotFoundError("x"), "NOT_FOUND", 3, undefined],
+    [new NotReadyError("x"), "UNAVAILABLE", 11, undefined],
+    [new KubeUnreachableError("x"), "UNAVAILABLE", 11, undefined],
+    [new Error("x"), "INTERNAL", 999, undefined],
+    ["thrown text", "INTERNAL", 999, undefined],
+    [new DOMException("x", "TimeoutError"), "DEADLINE_EXCEEDED", 11, undefined],
+    [new DOMException("x", "AbortError"), "CANCELLED", 11, undefined],
+    [
+      explain(new OutOfBlocksError("blue"), context),
+      "RESOURCE_EXHAUSTED",
+      999,
+      "AddressPoolExhausted",
+    ],
+    [
+      explain(new PoolDeletingError("blue"), context),
+      "FAILED_PRECONDITION",
+      999,
+      "AddressPoolDeleting",
+    ],
+    [
+      explain(new PoolNotFoundError("blue"), context),
+      "FAILED_PRECONDITION",
+      999,
+      "AddressPoolNotFound",
+    ],
+    [
+      explain(new BlockTimeoutError("blue", 10_000), context),
+      "DEADLINE_EXCEEDED",
+      11,
+      "AddressBlockTimeout",
+    ],
+  ] as const
+) {
+  Deno.test(`failureOf() gives ${error} status ${status} and code ${code}`, () => {
+    const failure = failureOf(error);
+    assert.equal(failure.status, StatusCode[status]);
+    assert.equal(failure.code, code);
+    assert.equal(failure.event, event);
+  });
+}
+
+Deno.test("toGrpcError() carries the code, the message and the causes", () => {
+  const cause = new Error("inner", { cause: new Error("innermost") });
+  const error = toGrpcError(new PodNotFoundError("gone", { cause }));
+  assert.equal(error.code, StatusCode.NOT_FOUND);
+  assert.ok(error.statusDetails);
+  assert.deepEqual(decodeCniError(error.statusDetails), {
+    code: ErrorCode.UNKNOWN_CONTAINER,
+    msg: "gone",
+    details: "inner: innermost",
+  });
+});
+
+Deno.test("toGrpcError() passes a CniError through", () => {
+  const error = toGrpcError(
+    new CniError("not yet", {
+      code: ErrorCode.PLUGIN_NOT_AVAILABLE,
+      details: "why",
+    }),
+  );
+  assert.ok(error.statusDetails);
+  assert.deepEqual(decodeCniError(error.statusDetails), {
+    code: 50,
+    msg: "not yet",
+    details: "why",
+  });
+});
+
+Deno.test("explain() names the pod, the pool, what was found and what to do", () => {
+  const { message } = explain(new PoolNotFoundError("blue"), context);
+  assert.match(message, /pod "shop\/web-0"/);
+  assert.match(message, /pool "blue"/);
+  assert.match(message, /no such AddressPool/);
+  assert.match(message, /coil\.cybozu\.com\/pool.*"shop".*default, global/);
+});

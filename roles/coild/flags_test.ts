@@ -1,0 +1,39 @@
+import assert from "node:assert/strict";
+import { parseCoildFlags } from "./flags.ts";
+
+const INFO = { program: "coild", version: "1", about: "x" };
+
+Deno.test("parseCoildFlags() has upstream's defaults", () => {
+  const options = parseCoildFlags([], INFO);
+  assert.equal(options.socketPath, "/run/coild.sock");
+  assert.equal(options.metricsAddress, ":9384");
+  assert.equal(options.healthAddress, ":9385");
+  assert.equal(options.podTableId, 116);
+  assert.equal(options.podRulePriority, 2000);
+  assert.equal(options.exportTableId, 119);
+  assert.equal(options.protocolId, 30);
+  assert.equal(options.reconcileIntervalMs, 300_000);
+  assert.equal(options.enableIpam, true);
+  assert.equal(options.enableEgress, true);
+  assert.equal(options.compatCalico, false);
+  assert.equal(options.clearRoutesOnShutdown, false);
+});
+
+Deno.test("parseCoildFlags() takes every flag of upstream's manifests", () => {
+  const options = parseCoildFlags([
+    "--zap-stacktrace-level=panic",
+    "--enable-ipam=true",
+    "--enable-egress=true",
+    "--compat-calico",
+    "--enable-originating-only=true",
+    "--backend=iptables",
+    "--egress-port=5556",
+    "--register-from-main",
+    "--addressblock-gc-interval=1m30s",
+    "--pod-gateway=node-address",
+  ], INFO);
+  assert.equal(options.compatCalico, true);
+  assert.equal(options.registerFromMain, true);
+  assert.equal(options.reconcileIntervalMs, 90_000);
+  assert.equal(options.gatewayMode, "node-address");
+});

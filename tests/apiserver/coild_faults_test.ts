@@ -1,0 +1,289 @@
+import assert from "node:assert/strict";
+import { eventually, sleep } from "../lab/mod.ts";
+import { type Coild, CoildLab, type Sandbox } from "./coild_lab.ts";
+
+const BLOCKS = "/apis/coil.cybozu.com/v2/addressblocks";
+const POOLS = "/apis/coil.cybozu.com/v2/addresspools";
+const QUICK = ["--block-request-timeout=1s", "--cooldown=0s"];
+const MERGE = { contentType: "application/merge-patch+json" };
+
+/** Waits until the daemon's cache has a pod, by an ADD and a DEL of it. */
+async function warm(coild: Coild, pod: Sandbox): Promise<void> {
+  await coild.add(pod);
+  await coild.del(pod);
+}
+
+Deno.test("coild outlives faults of the API server and the controller", async (t) => {
+  await using lab = await CoildLab.start({
+    name: "coildfaults",
+    audit: "metadata",
+  });
+  const { granter, plane } = lab;
+  const node = lab.node();
+  const ipv4 = [{ ipv4: "10.101.0.0/24", ipv6: "fd02::101:0/120" }];
+  await lab.createPool("default", ipv4, 2);
+  let coild = await lab.startCoild(node, QUICK);
+  const kept = await lab.createPod("kept");
+
+  await t.step(
+    "two-blocks: a request that is answered late costs one block",
+    async () => {
+      const error = await coild.refused(coild.add(kept));
+      assert.deepEqual([error.status, error.code], ["DeadlineExceeded", 11]);
+      assert.match(error.message, /coil-controller/);
+      await coild.refused(coild.add(kept));
+      assert.equal((await lab.list("blockrequests")).length, 1);
+      granter.start();
+      await eventually("the pod to be served", async () => {
+        await coild.add(kept);
+        return true;
+      });
+      await eventually(
+        "the request to be deleted",
+        async () => (await lab.list("blockrequests")).length === 0,
+      );
+      assert.deepEqual(granter.granted, ["default-0"]);
+    },
+  );
+
+  await t.step(
+    "W14: a warm ADD and DEL make no request to the API server",
+    async () => {
+      const pod = await lab.createPod("w14");
+      await warm(coild, pod);
+      await sleep(1_000);
+      const since = new Date();
+      await coild.add(pod);
+      await coild.check(pod);
+      await coild.del(pod);
+      await sleep(500);
+      const user = "system:serviceaccount:kube-system:coild";
+      const requests = (await plane.auditRequests({ since, user }))
+        .filter(({ verb, stage }) =>
+          verb !== "watch" && stage !== "ResponseStarted"
+        );
+      assert.deepEqual(requests.map(({ verb, uri }) => `${verb} ${uri}`), []);
+    },
+  );
+
+  await t.step(
+    "the API server away: warm ADD, CHECK and DEL go on",
+    async () => {
+      const pod = await lab.createPod("away");
+      await warm(coild, pod);
+      await plane.killApiServer();
+      await coild.add(pod);
+      await coild.check(pod);
+      await coild.del(pod);
+      await coild.add(pod);
+    },
+  );
+
+  await t.step(
+    "W21: a start without the API server serves DEL and CHECK, and tells ADD to come again",
+    async () => {
+      await coild.process.kill9();
+      coild = await lab.spawnCoild(node, QUICK);
+      await eventually("the socket to answer", async () => {
+        const error = await coild.refused(coild.call("Status", undefined));
+        assert.equal(error.code, 50);
+        assert.match(error.message, /API server/);
+        return true;
+      });
+      const pod = await lab.createSandbox("early");
+      const error = await coild.refused(coild.add(pod));
+      assert.deepEqual([error.status, error.code], ["Unavailable", 11]);
+      await coild.check(kept);
+      const gone = (await routes("116"))[0];
+      assert.ok(gone);
+      await plane.startApiServer();
+      await coild.ready();
+      await coild.check(kept);
+    },
+  );
+
+  await t.step("CT-11: the request of another node is not ours", async () => {
+    await plane.apply({
+      apiVersion: "coil.cybozu.com/v2",
+      kind: "BlockRequest",
+      metadata: {
+        name: "req-default-other",
+        labels: { "coil.cybozu.com/node": "other" },
+      },
+      spec: { nodeName: "other", poolName: "default" },
+    });
+    await eventually(
+      "the other's block",
+      async () => (await lab.blocks()).length > 1,
+    );
+    await sleep(300);
+    const own = 'coil_coild_blocks{pool="default"}';
+    assert.equal(await coild.metric(own), 1);
+  });
+
+  await t.step(
+    "W7: nothing is given out of a block that is being deleted",
+    async () => {
+      const [first] = await lab.blocks();
+      await plane.request("DELETE", `${BLOCKS}/${first}`);
+      const pod = await lab.createPod("w7");
+      await sleep(500);
+      const [address] = await coild.addresses(pod);
+      assert.equal(/^10\.101\.0\.[0-3]$/.test(address ?? ""), false, String(address));
+      await coild.check(kept);
+      await coild.del(pod);
+    },
+  );
+
+  await t.step(
+    "a block edited by hand is not used, and its pods live on",
+    async () => {
+      const pod = await lab.createPod("edited");
+      await coild.add(pod);
+      const blocks = await lab.list("addressblocks");
+      const own = blocks.filter((b) =>
+        b.metadata.labels?.["coil.cybozu.com/node"] === node.name &&
+        !b.metadata.deletionTimestamp
+      );
+      const name = own[0]?.metadata.name;
+      await plane.request("PATCH", `${BLOCKS}/${name}`, {
+        ipv4: "10.99.0.0/30",
+      }, MERGE)
+        .catch((error) =>
+          assert.match(String(error), /immutable|status 422|status 403/)
+        );
+      await sleep(300);
+      await coild.check(pod);
+      await coild.del(pod);
+    },
+  );
+
+  await t.step(
+    "foreign routes and links in our tables are left alone",
+    async () => {
+      await node.run(
+        "ip",
+        "route",
+        "add",
+        "192.0.2.0/24",
+        "dev",
+        "lo",
+        "table",
+        "119",
+        "proto",
+        "2",
+      );
+      await node.run(
+        "ip",
+        "route",
+        "add",
+        "192.0.2.7/32",
+        "dev",
+        "lo",
+        "table",
+        "116",
+        "proto",
+        "2",
+      );
+      await node.run("ip", "link", "add", "foreign0", "type", "bridge");
+      await node.run("ip", "link", "set", "foreign0", "alias", "COIL:broken");
+      await coild.process.stop({ graceMs: 25_000 });
+      coild = await lab.startCoild(node, QUICK);
+      const pod = await lab.createPod("foreign");
+      await warm(coild, pod);
+      assert.match((await routes("119")).join("\n"), /192\.0\.2\.0\/24/);
+      assert.match((await routes("116")).join("\n"), /192\.0\.2\.7/);
+      await node.run("ip", "link", "show", "foreign0");
+    },
+  );
+
+  await t.step(
+    "W15: a changed InternalIP and a re-created Node are followed",
+    async () => {
+      await plane.request("PATCH", `/api/v1/nodes/${node.name}/status`, {
+        status: { addresses: [{ type: "InternalIP", address: "10.9.9.9" }] },
+      }, MERGE);
+      await node.run("ip", "addr", "add", "10.9.9.9/32", "dev", "eth0");
+      await plane.request("DELETE", `/api/v1/nodes/${node.name}`);
+      await node.register();
+      const found = await plane.request(
+        "GET",
+        `/api/v1/nodes/${node.name}`,
+      ) as {
+        metadata: { uid: string };
+      };
+      const seen = new Set<string>();
+      const watching = (async () => {
+        for (let i = 0; i < 200 && seen.size === 0; i++) {
+          for (const request of await lab.list("blockrequests")) {
+            const owners =
+              (request.metadata as { ownerReferences?: { uid: string }[] })
+                .ownerReferences;
+            seen.add(owners?.[0]?.uid ?? "");
+          }
+          await sleep(10);
+        }
+      })();
+      await granter.stop();
+      await lab.createPool("fresh", [{ ipv4: "10.102.0.0/28" }], 2);
+      await lab.createNamespace("fresh", { "coil.cybozu.com/pool": "fresh" });
+      const pod = await lab.createPod("w15", { namespace: "fresh" });
+      await coild.refused(coild.add(pod));
+      await watching;
+      granter.start();
+      assert.deepEqual([...seen], [found.metadata.uid]);
+    },
+  );
+
+  await t.step(
+    "deleting-pool: ADD says that the pool is being deleted",
+    async () => {
+      await lab.createPool("doomed", [{ ipv4: "10.103.0.0/28" }], 2);
+      await lab.createNamespace("doomed", { "coil.cybozu.com/pool": "doomed" });
+      const pod = await lab.createPod("d1", { namespace: "doomed" });
+      await coild.add(pod);
+      await plane.request("DELETE", `${POOLS}/doomed`);
+      const second = await lab.createPod("d2", { namespace: "doomed" });
+      await eventually("the pool's deletion to be seen", async () => {
+        const error = await coild.refused(coild.add(second));
+        assert.match(error.message, /pool "doomed".*being deleted.*annotation/);
+        return true;
+      });
+      await coild.check(pod);
+      await coild.del(pod);
+    },
+  );
+
+  await t.step(
+    "a block deleted by hand, finalizer and all, quarantines its pods",
+    async () => {
+      await lab.createPool("hand", [{ ipv4: "10.104.0.0/28" }], 2);
+      await lab.createNamespace("hand", { "coil.cybozu.com/pool": "hand" });
+      const pod = await lab.createPod("h1", { namespace: "hand" });
+      const [address] = await coild.addresses(pod);
+      const [name] = await lab.blocks("hand");
+      await plane.request("PATCH", `${BLOCKS}/${name}`, {
+        metadata: { finalizers: null },
+      }, MERGE);
+      await plane.request("DELETE", `${BLOCKS}/${name}`);
+      await eventually(
+        "the quarantine",
+        async () =>
+          await coild.metric(
+            'coil_coild_addresses{pool="hand",state="quarantined"}',
+          ) === 1,
+      );
+      const other = await lab.createPod("h2", { namespace: "hand" });
+      assert.notEqual((await coild.addresses(other))[0], address);
+      await coild.del(pod);
+      await coild.del(other);
+    },
+  );
+
+  await coild.process.stop({ graceMs: 25_000 });
+
+  async function routes(table: string): Promise<string[]> {
+    const text = await node.run("ip", "route", "show", "table", table);
+    return text.trim().split("\n").filter((line) => line !== "");
+  }
+});
