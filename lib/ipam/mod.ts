@@ -28,3 +28,12 @@ export type {
   PodReport,
 } from "./reconcile.ts";
 export { DEFAULT_WATER_MARKS, type WaterMarks } from "./water_marks.ts";
+export { PoolIndex } from "./pool_index.ts";
+export {
+  type BlockStore,
+  type CarveOptions,
+  type Creation,
+  type PoolCounts,
+  PoolManager,
+  type PoolManagerOptions,
+} from "./pool_manager.ts";

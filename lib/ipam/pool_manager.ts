@@ -1,0 +1,197 @@
+import {
+  type AddressBlock,
+  newAddressBlock,
+  type Pool,
+  poolCapacity,
+} from "../api/mod.ts";
+import { OutOfBlocksError, PoolDeletingError } from "./errors.ts";
+import { PoolIndex } from "./pool_index.ts";
+import type { SignalOptions } from "./ports.ts";
+
+/** What became of the creation of a block. */
+export type Creation =
+  | { readonly created: true }
+  /** There is an object of that name already. */
+  | {
+    readonly created: false;
+    /** UID of the request that the existing block was made for, as far as known. */
+    readonly requestUid?: string | undefined;
+  };
+
+/** The AddressBlocks of the API server. The role implements it. */
+export interface BlockStore {
+  /** Lists the indices of all blocks of a pool, reserved ones included. A cache may answer. */
+  list(pool: string, options: SignalOptions): Promise<Iterable<number>>;
+  /** Creates a block. Throws whenever it is not certain what happened. */
+  create(block: AddressBlock, options: SignalOptions): Promise<Creation>;
+}
+
+/** Numbers of blocks of a pool. */
+export interface PoolCounts {
+  readonly pool: string;
+  /** The most blocks it can ever have. */
+  readonly maxBlocks: number;
+  /** The blocks it has, as far as known. */
+  readonly allocatedBlocks: number;
+}
+
+/** Options of {@linkcode PoolManager}. */
+export interface PoolManagerOptions {
+  readonly store: BlockStore;
+  /** Receives new numbers of a pool: the metrics of upstream. */
+  readonly onCounts?: (counts: PoolCounts) => void;
+  /** Monotonic milliseconds. */
+  readonly now?: () => number;
+}
+
+/** Who asks for a block. */
+export interface CarveOptions extends SignalOptions {
+  readonly node: string;
+  /** UID of the BlockRequest: two calls with the same one never make two blocks. */
+  readonly requestUid: string;
+}
+
+/**
+ * What this process knows better than its cache is kept this long: by then every cache has seen it, and if not, the
+ * API server refuses a name that exists, and the next index is tried.
+ */
+const MEMORY_MS = 60_000;
+
+/** One pool's indices: those that lists have shown, and those that this process has taken meanwhile. */
+interface PoolState {
+  index: PoolIndex;
+  /** Indices in use that no list has shown yet, and when that was found. */
+  readonly unseen: Map<number, number>;
+  /** Indices that a request has taken, by its UID, until it is certain what became of it; and since when. */
+  readonly pending: Map<string, { readonly index: number; at: number }>;
+  /** Number of creations under way. */
+  flying: number;
+}
+
+/**
+ * Carves blocks from pools: always the one with the lowest free index.
+ *
+ * An index is taken in memory before the API server is asked, so requests of any concurrency never try the same one,
+ * and none waits for another. The API server has the last word: a name that exists marks its index and the
+ * next is tried, so a cache that is behind costs a round trip and never a wedge (upstream retried the same index until
+ * its next list).
+ */
+export class PoolManager {
+  readonly #options: PoolManagerOptions;
+  readonly #now: () => number;
+  readonly #pools = new Map<string, PoolState>();
+
+  constructor(options: PoolManagerOptions) {
+    this.#options = options;
+    this.#now = options.now ?? (() => performance.now());
+  }
+
+  /**
+   * Creates the next block of the pool and returns its name; or that of the block that the same request got before.
+   *
+   * @throws {OutOfBlocksError} when the pool has none left, or is being deleted
+   */
+  async allocate(pool: Pool, options: CarveOptions): Promise<string> {
+    if (pool.deleting) throw new PoolDeletingError(pool.name);
+    const state = this.#pools.get(pool.name) ??
+      await this.#open(pool, options.signal);
+    state.flying++;
+    try {
+      for (;;) {
+        options.signal.throwIfAborted();
+        const name = await this.#tryIndex(pool, state, options);
+        if (name !== undefined) return name;
+      }
+    } finally {
+      state.flying--;
+      this.#publish(pool);
+    }
+  }
+
+  async #open(pool: Pool, signal: AbortSignal): Promise<PoolState> {
+    const indices = await this.#options.store.list(pool.name, { signal });
+    return this.#pools.get(pool.name) ?? this.#merge(pool, indices);
+  }
+
+  /** Tries one index. Undefined: it is somebody else's. */
+  async #tryIndex(
+    pool: Pool,
+    state: PoolState,
+    { node, requestUid, signal }: CarveOptions,
+  ): Promise<string | undefined> {
+    const at = this.#now();
+    // After a failure nobody knows whether the block exists: the same request asks for the same one again.
+    const index = state.pending.get(requestUid)?.index ??
+      state.index.lowestFree(poolCapacity(pool));
+    const block = index === undefined
+      ? undefined
+      : newAddressBlock(pool, { index, node, requestUid });
+    if (index === undefined || block === undefined) {
+      state.pending.delete(requestUid);
+      throw new OutOfBlocksError(pool.name);
+    }
+    state.index.add(index);
+    state.pending.set(requestUid, { index, at });
+    const creation = await this.#options.store.create(block, { signal });
+    state.pending.delete(requestUid);
+    state.index.add(index);
+    state.unseen.set(index, this.#now());
+    const isOurs = creation.created || creation.requestUid === requestUid;
+    return isOurs ? block.metadata.name ?? "" : undefined;
+  }
+
+  /** Takes over the indices of the blocks that exist. What this process did lately is kept, should the list not show it. */
+  sync(pool: Pool, indices: Iterable<number>): void {
+    this.#merge(pool, indices);
+  }
+
+  #merge(pool: Pool, indices: Iterable<number>): PoolState {
+    const now = this.#now();
+    const state: PoolState = this.#pools.get(pool.name) ??
+      {
+        index: new PoolIndex(),
+        unseen: new Map(),
+        pending: new Map(),
+        flying: 0,
+      };
+    const index = new PoolIndex(indices);
+    for (const [unseen, at] of state.unseen) {
+      const isOver = index.has(unseen) || now - at > MEMORY_MS;
+      if (isOver) state.unseen.delete(unseen);
+      else index.add(unseen);
+    }
+    for (const [uid, taken] of state.pending) {
+      // A creation that is under way keeps its index however long it takes.
+      if (state.flying === 0 && now - taken.at > MEMORY_MS) {
+        state.pending.delete(uid);
+      } else index.add(taken.index);
+    }
+    state.index = index;
+    this.#pools.set(pool.name, state);
+    this.#publish(pool);
+    return state;
+  }
+
+  /** Whether a block of the pool is being created: then a list without blocks proves nothing. */
+  isCarving(pool: string): boolean {
+    return (this.#pools.get(pool)?.flying ?? 0) > 0;
+  }
+
+  /** Forgets a pool. */
+  drop(pool: string): void {
+    this.#pools.delete(pool);
+  }
+
+  /** Numbers of a pool's blocks. */
+  counts(pool: Pool): PoolCounts {
+    return {
+      pool: pool.name,
+      maxBlocks: poolCapacity(pool),
+      allocatedBlocks: this.#pools.get(pool.name)?.index.size ?? 0,
+    };
+  }
+
+  #publish(pool: Pool): void {
+    if (this.#pools.has(pool.name)) this.#options.onCounts?.(this.counts(pool));
+  }
+}
