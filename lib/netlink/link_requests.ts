@@ -111,10 +111,9 @@ export interface LinkChange {
   /** The index of the bridge to become a port of; 0 leaves it. */
   readonly master?: number;
   /**
-   * How the link-local IPv6 address is made. The kernel applies this after `up`
-   * (do_setlink() in net/core/rtnetlink.c). A veth gets its address only once
-   * the carrier is noticed, which is later still; other links need a request of
-   * their own for this, before the one that sets them up.
+   * How the link-local IPv6 address is made. Not together with `up: true`: the
+   * kernel sets the link up first (do_setlink() in net/core/rtnetlink.c), and
+   * then may have made an address already. Use two requests in one batch.
    */
   readonly ipv6AddrGenMode?: Ipv6AddrGenMode;
   /** Moves the link to another namespace, which must stay open until this is sent. */
@@ -125,12 +124,20 @@ export interface LinkChange {
  * Changes a link.
  *
  * @throws {SyntaxError} when a name or MAC address is not one
- * @throws {TypeError} when asked to rename a link selected by name
+ * @throws {TypeError} when asked to rename a link selected by name, or to set
+ * it up and its `ipv6AddrGenMode` in one
  */
 export function linkSet(selector: LinkSelector, change: LinkChange): Request {
   if (change.rename !== undefined && !("index" in selector)) {
     throw new TypeError(
       `Cannot rename link ${linkText(selector)}: it must be selected by index`,
+    );
+  }
+  if (change.up === true && change.ipv6AddrGenMode !== undefined) {
+    throw new TypeError(
+      `Cannot set link ${
+        linkText(selector)
+      } up together with its ipv6AddrGenMode: that must come first`,
     );
   }
   if (change.rename !== undefined) checkInterfaceName(change.rename);

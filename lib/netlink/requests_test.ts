@@ -121,6 +121,15 @@ Deno.test("linkSet() renames by index only", () => {
   assert.throws(() => linkSet({ index: 1 }, { rename: "a/b" }), SyntaxError);
 });
 
+Deno.test("linkSet() refuses to set a link up before its addresses are governed", () => {
+  const ipv6AddrGenMode = "none";
+  assert.throws(
+    () => linkSet({ name: "a" }, { up: true, ipv6AddrGenMode }),
+    TypeError,
+  );
+  linkSet({ name: "a" }, { up: false, ipv6AddrGenMode });
+});
+
 Deno.test("checkInterfaceName() takes and refuses what the kernel does", () => {
   for (
     const name of ["a", "eth0", "veth0123abcd", "a.b-c_d@", "123456789012345"]

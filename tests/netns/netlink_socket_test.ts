@@ -1,0 +1,240 @@
+import assert from "node:assert/strict";
+import { Address, Prefix } from "../../lib/inet/mod.ts";
+import {
+  NETLINK_ROUTE,
+  Netns,
+  openLibc,
+  openNetlink,
+} from "../../lib/linux/mod.ts";
+import {
+  addressAdd,
+  linkAddVeth,
+  linkDelete,
+  linkSet,
+  routeAdd,
+  routeDelete,
+  RouteSocket,
+  textTrace,
+} from "../../lib/netlink/mod.ts";
+import { netnsTest, tempNetns } from "./testing.ts";
+
+openLibc();
+
+netnsTest(
+  "a pod is connected with three sends, and its gateway answers",
+  async () => {
+    await using host = await tempNetns("host");
+    await using pod = await tempNetns("pod");
+    using hostNetns = Netns.open(host.path);
+    using podNetns = Netns.open(pod.path);
+    let sends = 0;
+    const trace = { sent: () => void sends++, received: () => {} };
+    const open = (netns: Netns) =>
+      RouteSocket.over(openNetlink(NETLINK_ROUTE, { netns }), trace);
+    using hostSocket = open(hostNetns);
+    using podSocket = open(podNetns);
+    const [ipv4, ipv6] = [Address.parse("10.1.2.3"), Address.parse("fd00::3")];
+    const [gateway4, gateway6] = [
+      Address.parse("169.254.1.1"),
+      Address.parse("fe80::1"),
+    ];
+
+    const { index, peerIndex } = await hostSocket.executeAndGetLink([
+      linkAddVeth({
+        name: "veth0",
+        queues: 1,
+        peer: { name: "eth0", netns: podNetns, queues: 1 },
+      }),
+      linkSet({ name: "veth0" }, { ipv6AddrGenMode: "none" }),
+      linkSet({ name: "veth0" }, { up: true, alias: "pod" }),
+    ], { name: "veth0" });
+    assert(peerIndex);
+    await podSocket.execute([
+      linkSet({ index: peerIndex }, { up: true }),
+      addressAdd({ index: peerIndex, prefix: { address: ipv4, length: 32 } }),
+      addressAdd({
+        index: peerIndex,
+        prefix: { address: ipv6, length: 128 },
+        noDad: true,
+      }),
+      routeAdd({
+        family: "ipv4",
+        destination: Prefix.host(gateway4),
+        index: peerIndex,
+      }),
+      routeAdd({ family: "ipv4", gateway: gateway4, index: peerIndex }),
+      routeAdd({ family: "ipv6", gateway: gateway6, index: peerIndex }),
+    ]);
+    await hostSocket.execute([
+      addressAdd({
+        index,
+        prefix: { address: gateway4, length: 32 },
+        scope: "link",
+      }),
+      addressAdd({
+        index,
+        prefix: { address: gateway6, length: 64 },
+        scope: "link",
+        noDad: true,
+      }),
+      routeAdd({ family: "ipv4", destination: Prefix.host(ipv4), index }),
+      routeAdd({ family: "ipv6", destination: Prefix.host(ipv6), index }),
+    ]);
+    assert.equal(sends, 3);
+    await host.exec("ping", "-c1", "-W2", "10.1.2.3");
+    await host.exec("ping", "-c1", "-W2", "fd00::3");
+    await pod.exec("ping", "-c1", "-W2", "169.254.1.1");
+  },
+);
+
+netnsTest("changes do not hold up the event loop", async () => {
+  await using temp = await tempNetns();
+  using netns = Netns.open(temp.path);
+  using socket = RouteSocket.open({ netns });
+  const names = Array.from({ length: 8 }, (_, i) => `v${i}`);
+  await socket.execute(
+    names.map((name) => linkAddVeth({ name, peer: { name: `${name}p` } })),
+  );
+  let ticks = 0;
+  const timer = setInterval(() => ticks++, 1);
+  try {
+    // One send, in which the kernel waits for a grace period after another.
+    await socket.execute(names.map((name) => linkDelete({ name })));
+  } finally {
+    clearInterval(timer);
+  }
+  assert(ticks >= 3, `the event loop turned ${ticks} times meanwhile`);
+});
+
+netnsTest("many callers share one socket", async () => {
+  await using temp = await tempNetns();
+  using netns = Netns.open(temp.path);
+  using socket = RouteSocket.open({ netns });
+  const names = Array.from({ length: 40 }, (_, i) => `v${i}`);
+  const links = await Promise.all(names.map((name) =>
+    socket.executeAndGetLink([
+      linkAddVeth({ name, peer: { name: `${name}p` } }),
+      linkSet({ name }, { alias: `alias of ${name}` }),
+    ], { name })
+  ));
+  assert.deepEqual(links.map((link) => link.name), names);
+  assert.deepEqual(
+    links.map((link) => link.alias),
+    names.map((name) => `alias of ${name}`),
+  );
+  const lists = await Promise.all([
+    socket.listLinks(),
+    socket.listAddresses(),
+    socket.listLinks(),
+  ]);
+  assert.deepEqual(lists.map((list) => list.length), [81, 2, 81]);
+});
+
+netnsTest(
+  "a list that others keep changing is either right or refused, never torn",
+  async () => {
+    await using temp = await tempNetns();
+    using netns = Netns.open(temp.path);
+    using reader = RouteSocket.open({ netns });
+    using writer = RouteSocket.open({ netns });
+    // More routes than one part of a dump holds, so that it can be interrupted.
+    const prefix = Prefix.parse("10.128.0.0/16");
+    const route = (i: number) => ({
+      family: "ipv4",
+      destination: Prefix.host(prefix.nth(BigInt(i))),
+      index: 1,
+      table: 116,
+    } as const);
+    const stable = 1500;
+    await writer.execute(
+      Array.from({ length: stable }, (_, i) => routeAdd(route(i))),
+    );
+    const stop = new AbortController();
+    const churn = (async () => {
+      for (let turn = 0; !stop.signal.aborted; turn = (turn + 1) % 100) {
+        await writer.execute([
+          routeAdd(route(stable + turn)),
+          routeDelete(route(stable + turn)),
+        ]);
+      }
+    })();
+    try {
+      for (let i = 0; i < 20; i++) {
+        const found = (await reader.listRoutes({ table: 116, family: "ipv4" }))
+          .map((each) => String(each.destination));
+        assert.equal(new Set(found).size, found.length, "an entry came twice");
+        assert(
+          found.length === stable || found.length === stable + 1,
+          `${found.length} entries`,
+        );
+      }
+    } finally {
+      stop.abort();
+      await churn;
+    }
+  },
+);
+
+netnsTest("NETLINK_TRACE=1 shows every message on standard error", async () => {
+  await using temp = await tempNetns();
+  const url = (path: string) =>
+    JSON.stringify(new URL(`../../${path}`, import.meta.url).href);
+  const script = `
+    import { Netns } from ${url("lib/linux/mod.ts")};
+    import { linkAddBridge, RouteSocket } from ${url("lib/netlink/mod.ts")};
+    using netns = Netns.open(${JSON.stringify(temp.path)});
+    using socket = RouteSocket.open({ netns });
+    const bridge = linkAddBridge({ name: "br0" });
+    await socket.tryExecute([bridge, bridge]);
+    await socket.listLinks();
+  `;
+  const child = new Deno.Command(Deno.execPath(), {
+    args: ["run", "-A", "-"],
+    cwd: new URL("../..", import.meta.url),
+    env: { NETLINK_TRACE: "1" },
+    stdin: "piped",
+    stdout: "piped",
+    stderr: "piped",
+  }).spawn();
+  const stdin = child.stdin.getWriter();
+  await stdin.write(new TextEncoder().encode(script));
+  await stdin.close();
+  const { code, stdout, stderr } = await child.output();
+  const text = new TextDecoder().decode(stderr);
+  assert.equal(code, 0, text);
+  assert.equal(stdout.byteLength, 0);
+  assert.match(
+    text,
+    /^netlink -> seq 1 RTM_NEWLINK flags 0x605 \d+ bytes create bridge "br0"$/m,
+  );
+  assert.match(text, /^netlink <- seq 1 NLMSG_ERROR .* ok$/m);
+  assert.match(text, /^netlink <- seq 2 NLMSG_ERROR .* EEXIST/m);
+  assert.match(
+    text,
+    /^netlink -> seq 3 RTM_GETLINK flags 0x301 \d+ bytes list links$/m,
+  );
+  assert.match(text, /^netlink <- seq 3 NLMSG_DONE/m);
+  assert.match(text, /^ {2}0000 {2}([0-9a-f]{2} ?){16}$/m);
+});
+
+netnsTest("disposing a socket lets what is being sent finish", async () => {
+  await using temp = await tempNetns();
+  using netns = Netns.open(temp.path);
+  const socket = RouteSocket.open({ netns });
+  const running = socket.execute([
+    linkAddVeth({ name: "a", peer: { name: "b" } }),
+  ]);
+  socket[Symbol.dispose]();
+  await assert.rejects(socket.listLinks(), TypeError);
+  await running.catch((error) => assert(error instanceof TypeError));
+  using other = RouteSocket.open({ netns });
+  const lines: string[] = [];
+  using traced = RouteSocket.over(
+    openNetlink(NETLINK_ROUTE, { netns }),
+    textTrace((line) => lines.push(line)),
+  );
+  assert.deepEqual(
+    await traced.getLink({ name: "a" }),
+    await other.getLink({ name: "a" }),
+  );
+});
