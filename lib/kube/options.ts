@@ -2,18 +2,18 @@
 export interface CallOptions {
   readonly signal?: AbortSignal | undefined;
   /** Time for the whole call with its retries. Default 30 s. */
-  readonly timeoutMs?: number;
+  readonly timeoutMs?: number | undefined;
 }
 
 /** Which object to read. */
 export interface GetOptions extends CallOptions {
   readonly name: string;
   readonly namespace?: string | undefined;
-  readonly subresource?: string;
+  readonly subresource?: string | undefined;
   /** "0" takes what the server's cache has. */
-  readonly resourceVersion?: string;
+  readonly resourceVersion?: string | undefined;
   /** Only `metadata` is sent; the object is a PartialObjectMetadata. */
-  readonly metadataOnly?: boolean;
+  readonly metadataOnly?: boolean | undefined;
 }
 
 /** Which objects of a collection. */
@@ -31,40 +31,40 @@ export interface Selection {
 /** Options of a list. */
 export interface ListOptions extends Selection, CallOptions {
   /** The most objects of one page. */
-  readonly limit?: number;
+  readonly limit?: number | undefined;
   /** Where the page before ended. */
-  readonly continue?: string;
+  readonly continue?: string | undefined;
   /** "0" takes what the server's cache has, which may be a little old; the newest state without it. */
-  readonly resourceVersion?: string;
+  readonly resourceVersion?: string | undefined;
 }
 
 /** Options of a watch. */
 export interface WatchOptions extends Selection, CallOptions {
   /** What happened after it is wanted; without it the watch begins with all objects as ADDED. */
-  readonly resourceVersion?: string;
+  readonly resourceVersion?: string | undefined;
   /** When the server ends the watch. Default: random, 300 to 600 s. */
-  readonly timeoutSeconds?: number;
+  readonly timeoutSeconds?: number | undefined;
   /** The connection is taken for dead when not even a bookmark came for so long. */
-  readonly idleTimeoutMs?: number;
+  readonly idleTimeoutMs?: number | undefined;
   /** Called when the server has accepted the watch. */
-  readonly onOpen?: () => void;
+  readonly onOpen?: (() => void) | undefined;
 }
 
 /** Options of create, update and patch. */
 export interface WriteOptions extends CallOptions {
   /** Default: the object's own. */
-  readonly namespace?: string;
-  readonly fieldManager?: string;
+  readonly namespace?: string | undefined;
+  readonly fieldManager?: string | undefined;
   /** Validates, admits and answers, but does not store. */
-  readonly dryRun?: boolean;
+  readonly dryRun?: boolean | undefined;
 }
 
 /** Options of a patch. */
 export interface PatchOptions extends WriteOptions {
   readonly kind: "merge" | "json" | "apply";
-  readonly subresource?: string;
+  readonly subresource?: string | undefined;
   /** Takes fields over from other managers (apply only). */
-  readonly force?: boolean;
+  readonly force?: boolean | undefined;
 }
 
 /** Which object to patch. */
@@ -93,11 +93,15 @@ export interface DeleteOptions extends CallOptions {
   readonly name: string;
   readonly namespace?: string | undefined;
   readonly preconditions?: {
-    readonly uid?: string;
-    readonly resourceVersion?: string;
-  };
-  readonly propagationPolicy?: "Orphan" | "Background" | "Foreground";
-  readonly gracePeriodSeconds?: number;
+    readonly uid?: string | undefined;
+    readonly resourceVersion?: string | undefined;
+  } | undefined;
+  readonly propagationPolicy?:
+    | "Orphan"
+    | "Background"
+    | "Foreground"
+    | undefined;
+  readonly gracePeriodSeconds?: number | undefined;
 }
 
 /** A page of a collection. */
@@ -105,7 +109,7 @@ export interface KubeList<T> {
   readonly items: T[];
   readonly resourceVersion: string;
   /** Present when there is another page. */
-  readonly continue?: string;
+  readonly continue?: string | undefined;
 }
 
 /** Makes a query of the values that are there. */

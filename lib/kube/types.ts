@@ -58,34 +58,36 @@ export interface ObjectReference {
 }
 
 /** A Pod as on the wire. */
-export type V1Pod = Wire<k8s.V1Pod>;
+export interface V1Pod extends Wire<k8s.V1Pod> {}
 /** A Node as on the wire. */
-export type V1Node = Wire<k8s.V1Node>;
+export interface V1Node extends Wire<k8s.V1Node> {}
 /** A Namespace as on the wire. */
-export type V1Namespace = Wire<k8s.V1Namespace>;
+export interface V1Namespace extends Wire<k8s.V1Namespace> {}
 /** A Service as on the wire. */
-export type V1Service = Wire<k8s.V1Service>;
+export interface V1Service extends Wire<k8s.V1Service> {}
 /** A ServiceAccount as on the wire. */
-export type V1ServiceAccount = Wire<k8s.V1ServiceAccount>;
+export interface V1ServiceAccount extends Wire<k8s.V1ServiceAccount> {}
 /** A ConfigMap as on the wire. */
-export type V1ConfigMap = Wire<k8s.V1ConfigMap>;
+export interface V1ConfigMap extends Wire<k8s.V1ConfigMap> {}
 /** A Secret as on the wire. */
-export type V1Secret = Wire<k8s.V1Secret>;
+export interface V1Secret extends Wire<k8s.V1Secret> {}
 /** An Event of the core group as on the wire. */
-export type CoreV1Event = Wire<k8s.CoreV1Event>;
+export interface CoreV1Event extends Wire<k8s.CoreV1Event> {}
 /** A Lease as on the wire. */
-export type V1Lease = Wire<k8s.V1Lease>;
+export interface V1Lease extends Wire<k8s.V1Lease> {}
 /** A Deployment as on the wire. */
-export type V1Deployment = Wire<k8s.V1Deployment>;
+export interface V1Deployment extends Wire<k8s.V1Deployment> {}
 /** A DaemonSet as on the wire. */
-export type V1DaemonSet = Wire<k8s.V1DaemonSet>;
+export interface V1DaemonSet extends Wire<k8s.V1DaemonSet> {}
 /** A PodDisruptionBudget as on the wire. */
-export type V1PodDisruptionBudget = Wire<k8s.V1PodDisruptionBudget>;
+export interface V1PodDisruptionBudget
+  extends Wire<k8s.V1PodDisruptionBudget> {}
 /** A ClusterRoleBinding as on the wire. */
-export type V1ClusterRoleBinding = Wire<k8s.V1ClusterRoleBinding>;
+export interface V1ClusterRoleBinding extends Wire<k8s.V1ClusterRoleBinding> {}
 /** A RoleBinding as on the wire. */
-export type V1RoleBinding = Wire<k8s.V1RoleBinding>;
+export interface V1RoleBinding extends Wire<k8s.V1RoleBinding> {}
 /** A CustomResourceDefinition as on the wire. */
-export type V1CustomResourceDefinition = Wire<k8s.V1CustomResourceDefinition>;
+export interface V1CustomResourceDefinition
+  extends Wire<k8s.V1CustomResourceDefinition> {}
 /** The template of a Deployment's pods as on the wire. */
-export type V1PodTemplateSpec = Wire<k8s.V1PodTemplateSpec>;
+export interface V1PodTemplateSpec extends Wire<k8s.V1PodTemplateSpec> {}
