@@ -278,13 +278,25 @@ export class CoilCluster implements AsyncDisposable {
     };
   }
 
-  async #ready(process: LabProcess, test: () => Promise<boolean>) {
-    await eventually(`${process.logFile} to be ready`, async () => {
-      if (!process.isRunning) {
-        throw new Error(`Cannot go on: ${await process.logs()}`);
-      }
-      return await test();
-    }, { timeoutMs: READY_MS });
+  async #ready(
+    process: LabProcess,
+    test: () => Promise<boolean>,
+  ): Promise<void> {
+    let ended = false;
+    const ready = eventually(
+      `${process.logFile} to be ready`,
+      async () => ended || await test(),
+      { timeoutMs: READY_MS },
+    );
+    const end = process.exited.then(async () => {
+      ended = true;
+      const log = (await process.logs()).slice(-2000);
+      throw new Error(`Cannot go on: ${process.logFile} ends with: ${log}`);
+    });
+    // Later ends are the caller's business.
+    end.catch(() => {});
+    await Promise.race([ready, end]);
+    if (ended) await end;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -1,0 +1,2 @@
+// Does nothing: what a program of this runtime costs at least.
+export {};

@@ -1,0 +1,25 @@
+// Answers every ADD at once: what remains is the plugin's own time.
+import { create } from "@bufbuild/protobuf";
+import { AddResponseSchema, CNI } from "../../lib/cnirpc/mod.ts";
+import { serve, unary } from "../../lib/grpc/server/mod.ts";
+
+const RESULT = new TextEncoder().encode(JSON.stringify({
+  cniVersion: "1.1.0",
+  interfaces: [
+    { name: "eth0", mac: "02:00:00:00:00:01", sandbox: "/run/netns/x" },
+    { name: "veth00000000", mac: "02:00:00:00:00:02" },
+  ],
+  ips: [{ address: "10.1.2.3/32", interface: 0 }],
+}));
+
+const [socketPath = ""] = Deno.args;
+await serve({
+  socketPath,
+  signal: new AbortController().signal,
+  methods: [
+    unary(CNI.method.add, () =>
+      Promise.resolve(
+        create(AddResponseSchema, { result: RESULT }),
+      )),
+  ],
+});

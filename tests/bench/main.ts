@@ -1,0 +1,261 @@
+// `deno task bench`: what ADD and DEL take, beside a peer in the same run.
+import { parseArgs } from "node:util";
+import * as path from "node:path";
+import { buildExecutable } from "../../deploy/executable/mod.ts";
+import { CoilCluster } from "../lab/coil.ts";
+import { type LabNode } from "../lab/mod.ts";
+import { preparePackages } from "../lab/packages.ts";
+import { handlingTimes } from "./daemon_log.ts";
+import { asTable, type Figure, figure } from "./figures.ts";
+import { PEER_PACKAGES, peerNetwork } from "./peer.ts";
+import { pluginTimes } from "./plugin.ts";
+import { oneByOne, type PodBench, waves } from "./pods.ts";
+import { memoryOf } from "./process_memory.ts";
+import {
+  createBlocks,
+  createNodes,
+  createPodsElsewhere,
+  requestBlocks,
+} from "./scale.ts";
+
+const NAME = "bench";
+const USAGE = `usage: deno task bench [--json FILE] [--quick] [--only PART,...]
+
+  --json FILE   also write the figures as JSON
+  --quick       fewer rounds, a tenth of the cluster's size
+  --only PARTS  some of: plugin, pods, waves, scale`;
+const PARTS = ["plugin", "pods", "waves", "scale"];
+
+const encoder = new TextEncoder();
+function say(text: string): void {
+  Deno.stderr.writeSync(encoder.encode(`${text}\n`));
+}
+
+function options() {
+  try {
+    const { values } = parseArgs({
+      args: Deno.args,
+      options: {
+        json: { type: "string" },
+        quick: { type: "boolean", default: false },
+        only: { type: "string", default: PARTS.join(",") },
+        help: { type: "boolean", short: "h", default: false },
+      },
+    });
+    if (values.help) {
+      say(USAGE);
+      Deno.exit(0);
+    }
+    const parts = values.only.split(",");
+    const unknown = parts.find((part) => !PARTS.includes(part));
+    if (unknown !== undefined) throw new TypeError(`No part "${unknown}"`);
+    return { ...values, parts };
+  } catch (error) {
+    say(`${error instanceof Error ? error.message : error}\n${USAGE}`);
+    Deno.exit(2);
+  }
+}
+
+function pool(name: string, blockSizeBits: number, subnet: object): object {
+  return {
+    apiVersion: "coil.cybozu.com/v2",
+    kind: "AddressPool",
+    metadata: { name },
+    spec: { blockSizeBits, subnets: [subnet] },
+  };
+}
+
+function namespace(name: string, poolName: string): object {
+  return {
+    apiVersion: "v1",
+    kind: "Namespace",
+    metadata: { name, annotations: { "coil.cybozu.com/pool": poolName } },
+  };
+}
+
+async function prepareObjects(cluster: CoilCluster): Promise<void> {
+  await cluster.plane.apply(
+    pool("four", 5, { ipv4: "10.128.0.0/16" }),
+    pool("dual", 5, { ipv4: "10.129.0.0/16", ipv6: "fd10:129::/112" }),
+    pool("big", 5, { ipv4: "10.0.0.0/8" }),
+    namespace("four", "four"),
+    namespace("dual", "dual"),
+    namespace("wave", "four"),
+    namespace("first", "big"),
+  );
+}
+
+function benches(cluster: CoilCluster, node: LabNode) {
+  const dataDir = path.join(cluster.plane.runDir, "host-local");
+  const ipv4: PodBench = {
+    cluster,
+    node,
+    namespace: "four",
+    label: "ipv4",
+    peer: peerNetwork("peer4", { subnets: ["10.130.0.0/16"], dataDir }),
+  };
+  const dual: PodBench = {
+    cluster,
+    node,
+    namespace: "dual",
+    label: "dual",
+    peer: peerNetwork("peer46", {
+      subnets: ["10.131.0.0/16", "fd10:131::/112"],
+      dataDir,
+    }),
+  };
+  return { ipv4, dual };
+}
+
+function rss(name: string, pid: number | undefined): Figure {
+  if (pid === undefined) {
+    throw new Error(`Cannot measure "${name}": no process`);
+  }
+  return figure(name, "MiB", [memoryOf(pid).residentMiB]);
+}
+
+/** The first ADD of a pool on a node: a block has to be asked for. */
+async function firstAdd(bench: PodBench): Promise<Figure> {
+  const { cluster, node } = bench;
+  const sandbox = await cluster.createSandbox(node, {
+    namespace: "first",
+    name: "first",
+  });
+  await cluster.add(node, sandbox);
+  const log = await cluster.daemonOf(node)?.logs() ?? "";
+  await cluster.del(node, sandbox);
+  await cluster.removeSandbox(sandbox);
+  const times = handlingTimes(log, { method: "Add", namespace: "first" });
+  return figure("daemon.add.first", "ms", times);
+}
+
+async function podFigures(
+  cluster: CoilCluster,
+  node: LabNode,
+  quick: boolean,
+): Promise<Figure[]> {
+  const { ipv4, dual } = benches(cluster, node);
+  const figures = [rss("rss.coild.idle", cluster.daemonOf(node)?.pid)];
+  figures.push(await firstAdd(ipv4));
+  say("one pod at a time, IPv4");
+  const rounds = quick ? 20 : 100;
+  figures.push(...await oneByOne(ipv4, { ours: rounds, peers: rounds }));
+  say("one pod at a time, dual stack (ptp takes seconds for each)");
+  figures.push(
+    ...await oneByOne(dual, { ours: rounds, peers: quick ? 3 : 10 }),
+  );
+  const log = await cluster.daemonOf(node)?.logs() ?? "";
+  for (const { label, namespace } of [ipv4, dual]) {
+    for (const method of ["Add", "Del"]) {
+      figures.push(figure(
+        `daemon.${method.toLowerCase()}.${label}`,
+        "ms",
+        handlingTimes(log, { method, namespace }),
+      ));
+    }
+  }
+  return figures;
+}
+
+async function waveFigures(
+  cluster: CoilCluster,
+  node: LabNode,
+  options: { name: string; rounds: number },
+): Promise<Figure[]> {
+  const { ipv4 } = benches(cluster, node);
+  let memory: Figure | undefined;
+  const figures = await waves({ ...ipv4, namespace: "wave" }, {
+    size: 110,
+    rounds: options.rounds,
+    between: () => {
+      memory = rss(options.name, cluster.daemonOf(node)?.pid);
+      return Promise.resolve();
+    },
+  });
+  return memory === undefined ? figures : [...figures, memory];
+}
+
+async function scaleFigures(
+  cluster: CoilCluster,
+  quick: boolean,
+): Promise<Figure[]> {
+  const nodes = quick ? 500 : 5_000;
+  say(`${nodes} nodes with 10 blocks each`);
+  const uids = await createNodes(cluster.plane, nodes);
+  await createBlocks(cluster.plane, { nodes, perNode: 9 });
+  say(`${nodes} nodes ask for a block at once`);
+  const times = await requestBlocks(cluster.plane, uids);
+  await new Promise((resolve) => setTimeout(resolve, 5_000));
+  return [
+    figure("blockrequest.5000", "ms", times),
+    rss("rss.controller.50k", cluster.controller?.pid),
+  ];
+}
+
+async function clusterFigures(
+  executable: string,
+  { parts, quick }: { parts: readonly string[]; quick: boolean },
+): Promise<Figure[]> {
+  const figures: Figure[] = [];
+  await using cluster = await CoilCluster.start({
+    name: NAME,
+    executable,
+    nodes: 1,
+    log: say,
+  });
+  const [node] = cluster.nodes;
+  if (node === undefined) throw new Error("Cannot measure without a node");
+  await cluster.startController();
+  await prepareObjects(cluster);
+  await cluster.startCoild(node);
+  figures.push(rss("rss.controller.idle", cluster.controller?.pid));
+  if (parts.includes("pods")) {
+    figures.push(...await podFigures(cluster, node, quick));
+  }
+  if (parts.includes("waves")) {
+    say("110 pods at once");
+    const rounds = quick ? 1 : 3;
+    figures.push(
+      ...await waveFigures(cluster, node, { name: "rss.coild.110", rounds }),
+    );
+    say("10,000 pods of other nodes");
+    await createPodsElsewhere(cluster.plane, quick ? 1_000 : 10_000);
+    const crowded = await waveFigures(cluster, node, {
+      name: "rss.coild.110.crowded",
+      rounds: 1,
+    });
+    figures.push(...crowded.filter((f) => f.name.startsWith("rss.")));
+  }
+  if (parts.includes("scale")) {
+    figures.push(...await scaleFigures(cluster, quick));
+  }
+  return figures;
+}
+
+const { json, quick, parts } = options();
+await preparePackages(
+  { ...PEER_PACKAGES, iproute2: "ip", openssl: "openssl" },
+  say,
+);
+const executable = await buildExecutable({ log: say });
+const figures: Figure[] = [];
+if (parts.includes("plugin")) {
+  say("the plugin's own process");
+  const dir = await Deno.makeTempDir();
+  const empty = await buildExecutable({
+    log: say,
+    entry: "tests/bench/empty.ts",
+  });
+  const coil = path.join(dir, "coil");
+  await Deno.symlink(executable, coil);
+  figures.push(...await pluginTimes({ coil, empty, dir }, quick ? 20 : 100));
+  await Deno.remove(dir, { recursive: true });
+}
+if (parts.some((part) => part !== "plugin")) {
+  figures.push(...await clusterFigures(executable, { parts, quick }));
+}
+Deno.stdout.writeSync(encoder.encode(`${asTable(figures)}\n`));
+if (json !== undefined) {
+  await Deno.writeTextFile(json, `${JSON.stringify(figures, null, 2)}\n`);
+}
+Deno.exit(0);

@@ -1,0 +1,131 @@
+// `deno task demo`: Coil at work on a real control plane and three nodes.
+import { parseArgs } from "node:util";
+import { buildExecutable } from "../../deploy/executable/mod.ts";
+import { CoilCluster, deletePodNetns } from "../lab/coil.ts";
+import { binDir, cleanUp, ensureControlPlane } from "../lab/mod.ts";
+import { preparePackages } from "../lab/packages.ts";
+import { bold, dim, line, red, step } from "./stage.ts";
+import { tell } from "./story.ts";
+
+const NAME = "demo";
+const USAGE = `usage: deno task demo [--keep | --down]
+
+Shows Coil at work: a real etcd and kube-apiserver, three nodes as network
+namespaces, pods through the compiled CNI plugin. Needs root, Node and Go.
+
+  --keep   leave everything up at the end, and say how to look around
+  --down   remove what --keep left
+  --help   this text`;
+
+const PACKAGES = {
+  iproute2: "ip",
+  "util-linux": "nsenter",
+  procps: "sysctl",
+  "iputils-ping": "ping",
+  openssl: "openssl",
+  gcc: "gcc",
+  "libc6-dev": "/usr/include/stdlib.h",
+};
+
+function options(): { keep: boolean; down: boolean } {
+  try {
+    const { values } = parseArgs({
+      args: Deno.args,
+      options: {
+        keep: { type: "boolean", default: false },
+        down: { type: "boolean", default: false },
+        help: { type: "boolean", short: "h", default: false },
+      },
+    });
+    if (values.help) {
+      line(USAGE);
+      Deno.exit(0);
+    }
+    return { keep: values.keep, down: values.down };
+  } catch (error) {
+    line(`${error instanceof Error ? error.message : error}\n${USAGE}`);
+    Deno.exit(2);
+  }
+}
+
+async function prepare(): Promise<CoilCluster> {
+  line(bold("Coil: pods get addresses"));
+  line(dim("Everything below is real: etcd, kube-apiserver, the kernel."));
+  line();
+  await step("Debian packages", (say) => preparePackages(PACKAGES, say));
+  await step(
+    "etcd and kube-apiserver (built once, from source: some minutes)",
+    (say) => ensureControlPlane({ log: say }),
+  );
+  const executable = await step(
+    "the coil executable",
+    (say) => buildExecutable({ log: say }),
+  );
+  return await step(
+    "control plane, three nodes, CRDs and RBAC",
+    (say) =>
+      CoilCluster.start({
+        name: NAME,
+        executable,
+        nodes: 3,
+        controllerManager: true,
+        audit: "metadata",
+        log: say,
+      }),
+  );
+}
+
+async function remove(): Promise<void> {
+  await deletePodNetns(NAME);
+  await cleanUp(NAME, { log: line });
+}
+
+function lookAround(cluster: CoilCluster): void {
+  const { plane, nodes } = cluster;
+  const [node] = nodes;
+  if (node === undefined) return;
+  const { netns } = node;
+  line(bold("Left up. To look around:"));
+  for (
+    const command of [
+      `export KUBECONFIG=${plane.kubeconfig} PATH=${binDir()}:${cluster.binDir}:$PATH`,
+      "kubectl get addresspools,addressblocks,blockrequests",
+      "kubectl describe addresspool default",
+      "coil ipam show addresses",
+      `ip netns exec ${netns} ip route show table 116   # pods of node1`,
+      `ip netns exec ${netns} ip route show table 119   # blocks of node1`,
+      `less ${cluster.daemonOf(node)?.logFile}`,
+      "npx --yes deno@2.9.6 task demo --down            # remove it all",
+    ]
+  ) line(`  ${command}`);
+}
+
+const { keep, down } = options();
+if (Deno.uid() !== 0) {
+  line("The demo makes network namespaces: run it as root");
+  Deno.exit(1);
+}
+if (down) {
+  await step("removing the demo", remove);
+  Deno.exit(0);
+}
+let failed = false;
+const interrupted = () => {
+  line("\ninterrupted: cleaning up");
+  remove().finally(() => Deno.exit(130));
+};
+Deno.addSignalListener("SIGINT", interrupted);
+Deno.addSignalListener("SIGTERM", interrupted);
+try {
+  const cluster = await prepare();
+  await tell(cluster, { keep });
+  line();
+  if (keep) lookAround(cluster);
+} catch (error) {
+  failed = true;
+  line(
+    red(`The demo failed: ${error instanceof Error ? error.message : error}`),
+  );
+}
+if (!keep) await step("cleaning up", remove);
+Deno.exit(failed ? 1 : 0);
