@@ -3,7 +3,7 @@ import { parseArgs } from "node:util";
 import * as path from "node:path";
 import { buildExecutable } from "../../deploy/executable/mod.ts";
 import { CoilCluster } from "../lab/coil.ts";
-import { type LabNode } from "../lab/mod.ts";
+import type { LabNode } from "../lab/mod.ts";
 import { preparePackages } from "../lab/packages.ts";
 import { handlingTimes } from "./daemon_log.ts";
 import { asTable, type Figure, figure } from "./figures.ts";

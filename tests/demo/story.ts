@@ -294,6 +294,12 @@ async function useUp(cluster: CoilCluster): Promise<void> {
       return true;
     });
   });
+  await eventually("the pool's status", async () => {
+    const free = "jsonpath={.status.blocks.free}";
+    return (await cluster.plane.kubectl(
+      ...["get", "addresspool", "tiny", "-o", free],
+    )) === "0";
+  });
   await kubectl(cluster, "get", "addresspool", "tiny");
   await step("one of them leaves, and the third gets its address", async () => {
     await cluster.del(node, first);
@@ -312,7 +318,7 @@ async function giveBack(
 ): Promise<void> {
   chapter(
     "Everything comes back",
-    "Pods end; their addresses, veths and routes go, and idle blocks return to the pool.",
+    "Pods end; their addresses, veths and routes go. Blocks that stay empty for half a minute return to the pool.",
   );
   for (const { node, sandbox } of pods) {
     await cluster.del(node, sandbox);
@@ -331,7 +337,17 @@ async function giveBack(
       "",
     );
   }
-  await kubectl(cluster, "get", "addressblocks,addresspools");
+  await step(
+    "no block is held any more",
+    () =>
+      eventually("all blocks returned", async () => {
+        const names = await cluster.plane.kubectl(
+          ...["get", "addressblocks", "-o", "name"],
+        );
+        return names.trim() === "";
+      }, { timeoutMs: 60_000 }),
+  );
+  await kubectl(cluster, "get", "addresspools");
   line();
   line(green(bold("That is all: no address lost, none given twice.")));
 }

@@ -40,8 +40,8 @@ export class PluginError extends Error {
   readonly code: number;
   constructor(what: string, answer: PluginAnswer) {
     const body = parseJson(answer.stdout);
-    const text = `${body["msg"] ?? answer.stdout} ${body["details"] ?? ""}`;
-    super(`Cannot ${what}: ${text.trim() || answer.stderr}`);
+    const text = typeof body["msg"] === "string" ? body["msg"] : answer.stdout;
+    super(`Cannot ${what}: ${text || answer.stderr}`);
     this.answer = answer;
     this.code = typeof body["code"] === "number" ? body["code"] : -1;
   }
