@@ -20,6 +20,8 @@ export interface Transport extends Disposable {
   readonly portId: number;
   /** Sends one datagram; when done, the kernel has carried it out and replied. */
   sendOffThread(bytes: Bytes): Promise<void>;
+  /** As `sendOffThread()`, holding up the event loop. */
+  sendNow(bytes: Bytes): void;
   /** Receives one datagram, or undefined when none is waiting; see `NetlinkSocket`. */
   receiveNow(buffer: Bytes): number | undefined;
   /** As `receiveNow()`, without holding up the event loop. */
@@ -44,8 +46,15 @@ const MAX_REQUESTS_PER_SEND = 256;
 const MAX_BYTES_PER_SEND = 64 << 10;
 /** The kernel makes parts of a dump no larger than this, but for a link with very many virtual functions. */
 const RECEIVE_BUFFER_BYTES = 64 << 10;
-/** Attempts at a dump that others keep changing, with 1, 2, 4 … ms in between: half a second in all. */
-const MAX_DUMP_ATTEMPTS = 10;
+/** Attempts at a dump that others keep changing, about 0.4 s in all. */
+const MAX_DUMP_ATTEMPTS = 12;
+/**
+ * From this attempt on the event loop is held for the millisecond or so that a
+ * dump takes: most often it is this process that changes what is being listed.
+ */
+const FIRST_ATTEMPT_ON_THREAD = 4;
+/** The longest wait between two attempts; the first is 1 ms, then it doubles. */
+const MAX_DUMP_WAIT_MS = 64;
 
 /** Used only between a receive and the end of the same synchronous function. */
 const acknowledgements: Bytes = new Uint8Array(RECEIVE_BUFFER_BYTES);
@@ -99,10 +108,11 @@ export class Connection implements Disposable {
     parse: (message: Message) => T | undefined,
   ): Promise<T[]> {
     for (let attempt = 1;; attempt++) {
-      const entries = await this.#dumpOnce(request, parse);
+      const onThread = attempt >= FIRST_ATTEMPT_ON_THREAD;
+      const entries = await this.#dumpOnce(request, { parse, onThread });
       if (entries !== undefined) return entries;
       if (attempt === MAX_DUMP_ATTEMPTS) break;
-      await this.#wait(2 ** (attempt - 1));
+      await this.#wait(Math.min(2 ** (attempt - 1), MAX_DUMP_WAIT_MS));
     }
     throw new NetlinkError(request.describe(), {
       errno: EINTR,
@@ -163,20 +173,20 @@ export class Connection implements Disposable {
     return sequence;
   }
 
-  async #send(requests: readonly Request[]): Promise<void> {
+  /** What was written, shown to the trace. */
+  #traced(requests: readonly Request[]): Bytes {
     const bytes = this.#writer.bytes();
     this.#trace?.sent(bytes, requests.map((request) => request.describe()));
-    await this.#transport.sendOffThread(bytes);
+    return bytes;
   }
 
-  /** As `#send()`, but returns what went wrong: then the kernel has seen none of it. */
+  /** Sends what was written. Returns what went wrong: then the kernel has seen none of it. */
   async #trySend(requests: readonly Request[]): Promise<Verdict | undefined> {
     try {
-      await this.#send(requests);
+      await this.#transport.sendOffThread(this.#traced(requests));
       return undefined;
     } catch (error) {
-      if (!(error instanceof LinuxError)) throw error;
-      return { errno: error.errno, extack: "while sending" };
+      return transportFailure(error, "while sending");
     }
   }
 
@@ -218,8 +228,7 @@ export class Connection implements Disposable {
       this.#trace?.received(bytes);
       return { bytes };
     } catch (error) {
-      if (!(error instanceof LinuxError)) throw error;
-      return { lost: { errno: error.errno, extack: "while receiving" } };
+      return { lost: transportFailure(error, "while receiving") };
     }
   }
 
@@ -238,29 +247,59 @@ export class Connection implements Disposable {
   /** Returns undefined when the dump was interrupted or a part did not fit. */
   async #dumpOnce<T>(
     request: Request,
-    parse: (message: Message) => T | undefined,
+    options: {
+      parse: (message: Message) => T | undefined;
+      onThread: boolean;
+    },
   ): Promise<T[] | undefined> {
     using _turn = await this.#begin();
     this.#writer.reset();
     const sequence = this.#write(request, NLM_F_DUMP);
-    await this.#send([request]);
+    const { parse, onThread } = options;
     const reader = new DumpReader(sequence, this.#transport.portId, parse);
     const buffer: Bytes = new Uint8Array(this.#dumpBufferBytes);
-    while (reader.verdict === undefined) {
-      const length = await this.#transport.receiveOffThread(buffer);
-      if (length === undefined) {
-        reader.verdict = { errno: EPROTO, extack: "list without an end" };
-      } else if (length > buffer.byteLength) {
-        reader.interrupted = true;
-        this.#dumpBufferBytes = length;
+    try {
+      if (onThread) {
+        this.#transport.sendNow(this.#traced([request]));
+        while (reader.verdict === undefined) {
+          const length = this.#transport.receiveNow(buffer);
+          this.#takePart(reader, buffer, length);
+        }
       } else {
-        const bytes = buffer.subarray(0, length);
-        this.#trace?.received(bytes);
-        reader.take(bytes);
+        await this.#transport.sendOffThread(this.#traced([request]));
+        while (reader.verdict === undefined) {
+          const length = await this.#transport.receiveOffThread(buffer);
+          this.#takePart(reader, buffer, length);
+        }
       }
+    } catch (error) {
+      reader.verdict = transportFailure(error, "while listing");
     }
     return reader.finish(request);
   }
+
+  #takePart<T>(
+    reader: DumpReader<T>,
+    buffer: Bytes,
+    length: number | undefined,
+  ): void {
+    if (length === undefined) {
+      reader.verdict = { errno: EPROTO, extack: "list without an end" };
+    } else if (length > buffer.byteLength) {
+      reader.interrupted = true;
+      this.#dumpBufferBytes = length;
+    } else {
+      const bytes = buffer.subarray(0, length);
+      this.#trace?.received(bytes);
+      reader.take(bytes);
+    }
+  }
+}
+
+/** What a failed system call amounts to; anything else is thrown on. */
+function transportFailure(error: unknown, extack: string): Verdict {
+  if (error instanceof LinuxError) return { errno: error.errno, extack };
+  throw error;
 }
 
 /** The requests of one send, and which sequence number belongs to which. */

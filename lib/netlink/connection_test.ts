@@ -28,6 +28,7 @@ class ScriptedTransport implements Transport {
   readonly portId = PORT_ID;
   readonly sent: Message[][] = [];
   closed = 0;
+  sentOnThread = 0;
   /** What is sent waits here when there is one. */
   gate: Promise<void> | undefined;
   readonly #answer: (requests: Message[]) => Datagram[];
@@ -38,9 +39,23 @@ class ScriptedTransport implements Transport {
   }
 
   async sendOffThread(bytes: Bytes): Promise<void> {
+    const requests = this.#record(bytes);
+    await this.gate;
+    this.#reply(requests);
+  }
+
+  sendNow(bytes: Bytes): void {
+    this.sentOnThread++;
+    this.#reply(this.#record(bytes));
+  }
+
+  #record(bytes: Bytes): Message[] {
     const requests = [...parseMessages(bytes.slice())];
     this.sent.push(requests);
-    await this.gate;
+    return requests;
+  }
+
+  #reply(requests: Message[]): void {
     for (const datagram of this.#answer(requests)) {
       this.#queue.push(
         typeof datagram === "number"
@@ -336,9 +351,10 @@ Deno.test("dump() gives up on a list that never holds still", async () => {
   using connection = new Connection(transport, { wait: async () => {} });
   await assert.rejects(
     connection.dump(request("list links"), number),
-    /^NetlinkError: Cannot list links: kernel returned EINTR \(interrupted 10 times\)$/,
+    /^NetlinkError: Cannot list links: kernel returned EINTR \(interrupted 12 times\)$/,
   );
-  assert.equal(transport.sent.length, 10);
+  assert.equal(transport.sent.length, 12);
+  assert.equal(transport.sentOnThread, 9);
 });
 
 Deno.test("dump() lets others use the socket between its attempts", async () => {
@@ -390,6 +406,15 @@ Deno.test("dump() reports a refusal, at its start or its end", async () => {
       (error) => error instanceof NetlinkError && error.code === code,
     );
   }
+});
+
+Deno.test("dump() reports that receiving failed", async () => {
+  const transport = new ScriptedTransport(() => [[entry(1)], 105]);
+  using connection = new Connection(transport);
+  await assert.rejects(
+    connection.dump(request("list"), number),
+    /^NetlinkError: Cannot list: kernel returned ENOBUFS \(while listing\)$/,
+  );
 });
 
 Deno.test("dump() ends when the list does not", async () => {

@@ -24,6 +24,7 @@ export {
   type LinkChange,
   linkDelete,
   type LinkDeletion,
+  linkGet,
   linkSet,
   type NewLink,
   type NewVeth,

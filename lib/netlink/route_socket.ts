@@ -137,7 +137,11 @@ export class RouteSocket implements Disposable {
     });
   }
 
-  /** Lists addresses: of one link, of one family, or all. */
+  /**
+   * Lists addresses: of one link, of one family, or all. Of one link the kernel
+   * does not tell when they change while it lists more than fit into one part
+   * (some hundred): then one may be missing, or come twice.
+   */
   listAddresses(
     filter: { readonly index?: number; readonly family?: Family } = {},
   ): Promise<AddressEntry[]> {
@@ -149,7 +153,11 @@ export class RouteSocket implements Disposable {
     });
   }
 
-  /** Lists routes: of one table, one family, one protocol, or all of all tables. */
+  /**
+   * Lists routes: of one table, one family, one protocol, or all of all tables.
+   * The kernel does not tell when IPv4 routes change while it lists them: one
+   * that comes or goes meanwhile may be in the list or not.
+   */
   listRoutes(filter: RouteFilter = {}): Promise<Route[]> {
     return this.#listFamilies(
       filter.family,
