@@ -6,7 +6,12 @@ import {
   type WriteOptions,
 } from "./options.ts";
 import type { Call } from "./requester.ts";
-import { apiVersionOf, resourcePath, type ResourceType } from "./resource.ts";
+import {
+  apiVersionOf,
+  type PathParts,
+  resourcePath,
+  type ResourceType,
+} from "./resource.ts";
 import type { KubeObject } from "./types.ts";
 
 /** What {@link toCall} makes a {@link Call} of. */
@@ -57,6 +62,29 @@ export function typed<T extends KubeObject>(
   object: T,
 ): T {
   return { ...object, apiVersion: apiVersionOf(type), kind: type.kind };
+}
+
+/** What server-side apply sends: the object with its type and name, which the server wants to see in it too. */
+export function appliedObject<T>(
+  type: ResourceType<T>,
+  target: PathParts,
+  patch: unknown,
+): KubeObject {
+  const object = typeof patch === "object" ? { ...patch } : {};
+  const metadata = "metadata" in object && typeof object.metadata === "object"
+    ? object.metadata
+    : {};
+  const { name, namespace } = target;
+  return {
+    ...object,
+    apiVersion: apiVersionOf(type),
+    kind: type.kind,
+    metadata: {
+      ...metadata,
+      ...(name === undefined ? {} : { name }),
+      ...(namespace === undefined ? {} : { namespace }),
+    },
+  };
 }
 
 /** Parts of a list call. */

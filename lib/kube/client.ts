@@ -1,5 +1,6 @@
 import {
   acceptOf,
+  appliedObject,
   type CallParts,
   listParts,
   namespaceOf,
@@ -27,7 +28,7 @@ import {
 } from "./options.ts";
 import { type ListEnvelope, readListItems } from "./list_items.ts";
 import { Requester, type RequestInfo } from "./requester.ts";
-import { apiVersionOf, type ResourceType } from "./resource.ts";
+import type { ResourceType } from "./resource.ts";
 import type { ConnectionSource, Transport } from "./transport.ts";
 import type { KubeObject } from "./types.ts";
 import { readWatch, type WatchEvent } from "./watch.ts";
@@ -221,7 +222,7 @@ export class KubeClient implements Disposable {
    * Changes an object by a merge patch (RFC 7386), a JSON patch (RFC 6902) or server-side apply, which also creates.
    *
    * A merge patch may carry `metadata.resourceVersion` as a precondition, a JSON patch a `test` operation. What is
-   * applied gets its apiVersion and kind here.
+   * applied gets its apiVersion, kind and name here.
    */
   async patch<T extends KubeObject>(
     type: ResourceType<T>,
@@ -242,9 +243,7 @@ export class KubeClient implements Disposable {
     return await this.#object(type, {
       verb: isApply ? "apply" : "patch",
       ...{ method: "PATCH", name, namespace, subresource, query },
-      body: isApply && typeof patch === "object"
-        ? { ...patch, apiVersion: apiVersionOf(type), kind: type.kind }
-        : patch,
+      body: isApply ? appliedObject(type, target, patch) : patch,
       contentType: PATCH_TYPES[options.kind],
       options: { ...options, signal: options.signal ?? target.signal },
     });

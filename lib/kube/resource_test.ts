@@ -1,0 +1,48 @@
+import assert from "node:assert/strict";
+import {
+  apiVersionOf,
+  DEPLOYMENTS,
+  keyOf,
+  NODES,
+  PODS,
+  resourcePath,
+  splitKey,
+} from "./resource.ts";
+
+Deno.test("resourcePath() builds paths of collections, objects and subresources", () => {
+  const cases: [string, string][] = [
+    [resourcePath(PODS), "/api/v1/pods"],
+    [resourcePath(PODS, { namespace: "a" }), "/api/v1/namespaces/a/pods"],
+    [resourcePath(NODES, { name: "n" }), "/api/v1/nodes/n"],
+    [
+      resourcePath(DEPLOYMENTS, {
+        namespace: "a",
+        name: "b",
+        subresource: "scale",
+      }),
+      "/apis/apps/v1/namespaces/a/deployments/b/scale",
+    ],
+    [resourcePath(NODES, { name: "../x?y" }), "/api/v1/nodes/..%2Fx%3Fy"],
+  ];
+  for (const [found, expected] of cases) assert.equal(found, expected);
+});
+
+Deno.test("resourcePath() refuses what the API server would take for something else", () => {
+  assert.throws(() => resourcePath(PODS, { name: "p" }), TypeError);
+  assert.throws(() => resourcePath(NODES, { namespace: "a" }), TypeError);
+  assert.throws(
+    () => resourcePath(PODS, { namespace: "a", name: "" }),
+    TypeError,
+  );
+});
+
+Deno.test("keyOf() and splitKey() are each other's inverse", () => {
+  for (const metadata of [{ name: "n" }, { namespace: "a", name: "n" }]) {
+    assert.deepEqual(splitKey(keyOf({ metadata })), metadata);
+  }
+});
+
+Deno.test("apiVersionOf() leaves the core group out", () => {
+  assert.equal(apiVersionOf(PODS), "v1");
+  assert.equal(apiVersionOf(DEPLOYMENTS), "apps/v1");
+});

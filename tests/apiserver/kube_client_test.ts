@@ -1,0 +1,296 @@
+import assert from "node:assert/strict";
+import * as path from "node:path";
+import {
+  CONFIG_MAPS,
+  HttpTransport,
+  InClusterSource,
+  KubeApiError,
+  KubeClient,
+  KubeUnreachableError,
+  NAMESPACES,
+  type RequestInfo,
+  SERVICE_ACCOUNTS,
+  type V1ConfigMap,
+} from "../../lib/kube/mod.ts";
+import { ControlPlane } from "../lab/mod.ts";
+
+const namespace = "default";
+let plane: ControlPlane;
+let client: KubeClient;
+
+Deno.test.beforeAll(async () => {
+  plane = await ControlPlane.start({ name: "kubeclient", audit: "metadata" });
+  const { kubeconfig } = plane;
+  client = await KubeClient.load({ kubeconfig, fieldManager: "test" });
+  // Connects, so that no test does for the others.
+  await client.get(NAMESPACES, { name: namespace });
+});
+
+Deno.test.afterAll(async () => {
+  client.close();
+  await plane[Symbol.asyncDispose]();
+});
+
+function configMap(name: string, data: Record<string, string>): V1ConfigMap {
+  return { metadata: { name, namespace }, data };
+}
+
+function is(what: (err: KubeApiError) => boolean): (err: unknown) => boolean {
+  return (err) => err instanceof KubeApiError && what(err);
+}
+
+Deno.test("KubeClient creates, reads, updates and deletes", async () => {
+  const created = await client.create(
+    CONFIG_MAPS,
+    configMap("crud", { a: "1" }),
+  );
+  await assert.rejects(
+    client.create(CONFIG_MAPS, configMap("crud", {})),
+    is((err) => err.isAlreadyExists && !err.isConflict),
+  );
+  const updated = await client.update(CONFIG_MAPS, {
+    ...created,
+    data: { a: "2" },
+  });
+  assert.deepEqual(updated.data, { a: "2" });
+  await assert.rejects(
+    client.update(CONFIG_MAPS, { ...created, data: {} }),
+    is((err) => err.isConflict && !err.isAlreadyExists),
+  );
+  const found = await client.get(CONFIG_MAPS, { name: "crud", namespace });
+  assert.equal(found.data?.["a"], "2");
+  await assert.rejects(
+    client.delete(CONFIG_MAPS, {
+      name: "crud",
+      namespace,
+      preconditions: { uid: "00000000-0000-0000-0000-000000000000" },
+    }),
+    is((err) => err.isConflict),
+  );
+  await client.delete(CONFIG_MAPS, { name: "crud", namespace });
+  await assert.rejects(
+    client.delete(CONFIG_MAPS, { name: "crud", namespace }),
+    is((err) => err.isNotFound && err.details?.name === "crud"),
+  );
+});
+
+Deno.test("KubeClient refuses by the server's words what does not fit", async () => {
+  await assert.rejects(
+    client.create(CONFIG_MAPS, configMap("No Name!", {})),
+    is((err) => err.isInvalid && /metadata\.name/.test(err.message)),
+  );
+});
+
+Deno.test("KubeClient writes nothing in a dry run", async () => {
+  const object = configMap("dry", {});
+  await client.create(CONFIG_MAPS, object, { dryRun: true });
+  const found = await client.tryGet(CONFIG_MAPS, { name: "dry", namespace });
+  assert.equal(found, undefined);
+});
+
+Deno.test("KubeClient patches in three ways", async () => {
+  const target = { name: "patched", namespace };
+  const applied = await client.patch(CONFIG_MAPS, target, {
+    data: { a: "1", b: "1" },
+  }, { kind: "apply" });
+  await assert.rejects(
+    client.patch(CONFIG_MAPS, target, { data: { a: "2" } }, {
+      kind: "apply",
+      fieldManager: "somebody-else",
+    }),
+    is((err) => err.isConflict),
+  );
+  const forced = await client.patch(CONFIG_MAPS, target, { data: { a: "2" } }, {
+    kind: "apply",
+    fieldManager: "somebody-else",
+    force: true,
+  });
+  assert.deepEqual(forced.data, { a: "2", b: "1" });
+  const { resourceVersion = "" } = applied.metadata ?? {};
+  await assert.rejects(
+    client.patch(CONFIG_MAPS, target, {
+      metadata: { resourceVersion },
+      data: { c: "1" },
+    }, { kind: "merge" }),
+    is((err) => err.isConflict),
+  );
+  const merged = await client.patch(CONFIG_MAPS, target, {
+    data: { a: null, c: "1" },
+  }, { kind: "merge" });
+  assert.deepEqual(merged.data, { b: "1", c: "1" });
+  const json = await client.patch(CONFIG_MAPS, target, [
+    { op: "test", path: "/data/b", value: "1" },
+    { op: "remove", path: "/data/b" },
+  ], { kind: "json" });
+  assert.deepEqual(json.data, { c: "1" });
+});
+
+Deno.test("KubeClient lists in pages and reads metadata alone", async () => {
+  for (let n = 0; n < 5; n++) {
+    const object = configMap(`page-${n}`, { big: "x".repeat(1000) });
+    const labels = { set: "pages" };
+    await client.create(CONFIG_MAPS, {
+      ...object,
+      metadata: { ...object.metadata, labels },
+    });
+  }
+  const options = { namespace, labelSelector: "set=pages" };
+  const page = await client.list(CONFIG_MAPS, { ...options, limit: 2 });
+  assert.equal(page.items.length, 2);
+  assert.ok(page.continue);
+  const all = await client.listAll(CONFIG_MAPS, { ...options, limit: 2 });
+  assert.deepEqual(
+    all.items.map((o) => o.metadata?.name),
+    [0, 1, 2, 3, 4].map((n) => `page-${n}`),
+  );
+  const meta = await client.list(CONFIG_MAPS, {
+    ...options,
+    metadataOnly: true,
+  });
+  assert.equal(meta.items.length, 5);
+  assert.ok(meta.items.every((o) => o.data === undefined && o.metadata?.uid));
+  const one = { name: "page-0", namespace, metadataOnly: true };
+  const got = await client.get(CONFIG_MAPS, one);
+  assert.equal(got.kind, "PartialObjectMetadata");
+});
+
+Deno.test("KubeClient tells of each request and its code", async () => {
+  const infos: RequestInfo[] = [];
+  const { kubeconfig } = plane;
+  using counted = await KubeClient.load({
+    kubeconfig,
+    onRequest: (info) => infos.push(info),
+  });
+  await counted.tryGet(NAMESPACES, { name: "absent" });
+  await counted.list(NAMESPACES);
+  assert.deepEqual(
+    infos.map(({ verb, resource, code }) => [verb, resource, code]),
+    [["get", "namespaces", "404"], ["list", "namespaces", "200"]],
+  );
+});
+
+Deno.test("KubeClient follows a rotated token, at once when it is refused", async () => {
+  await client.create(SERVICE_ACCOUNTS, {
+    metadata: { name: "rotated", namespace },
+  });
+  const account = { namespace, name: "rotated" };
+  const dir = await plane.serviceAccountDir(account);
+  const env = plane.inClusterEnv();
+  const source = new InClusterSource({ dir, env: { get: (n) => env[n] } });
+  using inCluster = new KubeClient(new HttpTransport(source));
+  const whoAmI = () =>
+    inCluster.raw("/apis/authentication.k8s.io/v1/selfsubjectreviews", {
+      method: "POST",
+      body: {
+        apiVersion: "authentication.k8s.io/v1",
+        kind: "SelfSubjectReview",
+      },
+    });
+  assert.match(await whoAmI(), /serviceaccount:default:rotated/);
+  // Made anew, the account makes the old token invalid.
+  await client.delete(SERVICE_ACCOUNTS, account);
+  await client.create(SERVICE_ACCOUNTS, { metadata: account });
+  await plane.serviceAccountDir(account);
+  // The API server believes in tokens it has seen for 10 s.
+  const deadline = performance.now() + 30_000;
+  for (;;) {
+    const review = JSON.parse(await whoAmI());
+    const uid = review.status.userInfo.uid;
+    const now = await client.get(SERVICE_ACCOUNTS, account);
+    if (uid === now.metadata?.uid) break;
+    assert.ok(performance.now() < deadline, "the old token was used for 30 s");
+    await new Promise((resolve) => setTimeout(resolve, 500));
+  }
+});
+
+Deno.test("KubeClient takes over a rotated authority", async () => {
+  const dir = await Deno.makeTempDir();
+  await using _dir = {
+    [Symbol.asyncDispose]: () => Deno.remove(dir, { recursive: true }),
+  };
+  const env = plane.inClusterEnv();
+  let nowMs = 0;
+  const source = new InClusterSource({
+    dir,
+    env: { get: (n) => env[n] },
+    now: () => nowMs,
+  });
+  const foreign = await foreignAuthority(dir);
+  await Deno.writeTextFile(path.join(dir, "token"), plane.adminToken);
+  await Deno.writeTextFile(path.join(dir, "ca.crt"), foreign);
+  using rotated = new KubeClient(new HttpTransport(source));
+  const get = () =>
+    rotated.get(NAMESPACES, { name: namespace, timeoutMs: 1000 });
+  await assert.rejects(get(), KubeUnreachableError);
+  await Deno.writeTextFile(path.join(dir, "ca.crt"), plane.ca);
+  nowMs += 60_000;
+  assert.equal((await get()).metadata?.name, namespace);
+});
+
+async function foreignAuthority(dir: string): Promise<string> {
+  const { success } = await new Deno.Command("openssl", {
+    args: [
+      ...["req", "-x509", "-newkey", "ec", "-pkeyopt"],
+      ...["ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=foreign"],
+      ...["-keyout", `${dir}/foreign.key`, "-out", `${dir}/foreign.crt`],
+    ],
+    stderr: "null",
+  }).output();
+  assert.ok(success);
+  return await Deno.readTextFile(`${dir}/foreign.crt`);
+}
+
+Deno.test("KubeClient authenticates by certificate, token and exec plugin", async () => {
+  const byCertificate = await plane.kubeconfigFor({
+    user: "jane",
+    groups: ["system:masters"],
+  });
+  const byToken = await plane.kubeconfigFor({ token: plane.adminToken });
+  const byExec = path.join(plane.runDir, "exec.kubeconfig");
+  const plugin = path.join(plane.runDir, "credential.sh");
+  const credential = {
+    apiVersion: "client.authentication.k8s.io/v1",
+    kind: "ExecCredential",
+    status: { token: plane.adminToken },
+  };
+  await Deno.writeTextFile(
+    plugin,
+    `#!/bin/sh\necho '${JSON.stringify(credential)}'\n`,
+  );
+  await Deno.chmod(plugin, 0o755);
+  const config = JSON.parse(await Deno.readTextFile(byToken));
+  config.users[0].user = {
+    exec: {
+      apiVersion: "client.authentication.k8s.io/v1",
+      command: plugin,
+      interactiveMode: "Never",
+    },
+  };
+  await Deno.writeTextFile(byExec, JSON.stringify(config));
+  const since = new Date();
+  for (const kubeconfig of [byCertificate, byToken, byExec]) {
+    using user = await KubeClient.load({ kubeconfig });
+    await user.get(NAMESPACES, { name: namespace });
+  }
+  const requests = await plane.auditRequests({ since, resource: "namespaces" });
+  assert.deepEqual(requests.map((r) => r.user), ["jane", "admin", "admin"]);
+});
+
+Deno.test({
+  name:
+    "KubeClient bridges a short absence of the API server and reports a long one",
+  // The API server's process, which outlives the test, is another one after it.
+  sanitizeResources: false,
+  sanitizeOps: false,
+}, async () => {
+  const { kubeconfig } = plane;
+  using away = await KubeClient.load({ kubeconfig });
+  await away.list(NAMESPACES);
+  await plane.killApiServer();
+  await assert.rejects(
+    away.list(NAMESPACES, { timeoutMs: 5_000 }),
+    KubeUnreachableError,
+  );
+  await plane.startApiServer();
+  assert.ok((await away.list(NAMESPACES)).items.length > 0);
+});
