@@ -142,6 +142,7 @@ export function errnoName(errno: number): string {
 
 /** A system call that failed. Compare `code`, never the text. */
 export class LinuxError extends Error {
+  /** The name of the class. */
   override readonly name: string = "LinuxError";
   /** The C function that failed, such as `setns`. */
   readonly syscall: string;

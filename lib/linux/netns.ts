@@ -22,6 +22,7 @@ const OWN_NETNS = "/proc/thread-self/ns/net";
  * left of a namespace file after its unmount), or another kind of namespace.
  */
 export class NotANetnsError extends TypeError {
+  /** The name of the class. */
   override readonly name: string = "NotANetnsError";
   /** The path as given. */
   readonly path: string;

@@ -2,6 +2,7 @@ import { inNetns, type Netns } from "./netns.ts";
 
 /** Which namespace a network sysctl is meant for; without one, the process's own. */
 export interface SysctlOptions {
+  /** The namespace. */
   readonly netns?: Netns;
 }
 

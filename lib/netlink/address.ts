@@ -28,18 +28,25 @@ const IFADDRMSG_SIZE = 8;
 
 /** An address with the length of the network around it; unlike a `Prefix` it keeps its host bits. */
 export interface InterfaceAddress {
+  /** The address itself. */
   readonly address: Address;
+  /** The length of the network's prefix in bits. */
   readonly length: number;
 }
 
 /** An address of a link as the kernel describes it. */
 export interface AddressEntry {
+  /** The index of the link. */
   readonly index: number;
+  /** The family of the address. */
   readonly family: Family;
+  /** The address with its network. */
   readonly prefix: InterfaceAddress;
+  /** How far the address is good for. */
   readonly scope: Scope | number;
   /** The other end's address, of a point-to-point address. */
   readonly peer?: Address | undefined;
+  /** The name that old tools show for it; IPv4 only. */
   readonly label?: string | undefined;
   /** Whether it never expires. */
   readonly permanent: boolean;
@@ -55,6 +62,7 @@ export interface AddressEntry {
 export interface AddressTarget {
   /** The index of the link. */
   readonly index: number;
+  /** The address with its network. */
   readonly prefix: InterfaceAddress;
 }
 

@@ -21,6 +21,7 @@ export interface Verdict {
 
 /** A request that the kernel refused. Compare `code`, never the text. */
 export class NetlinkError extends Error {
+  /** The name of the class. */
   override readonly name: string = "NetlinkError";
   /** What was asked, such as `add route "10.1.2.3/32" to table 116`. */
   readonly op: string;

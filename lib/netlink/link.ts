@@ -51,11 +51,15 @@ export const ADDR_GEN_MODES: readonly Ipv6AddrGenMode[] = [
 
 /** A network interface as the kernel describes it. */
 export interface Link {
+  /** The number that other objects refer to it by. */
   readonly index: number;
+  /** The name within its namespace. */
   readonly name: string;
+  /** The largest packet in bytes. */
   readonly mtu: number;
   /** Six bytes in hexadecimal; absent where there is none. */
   readonly mac?: string | undefined;
+  /** Free text of the administrator. */
   readonly alias?: string | undefined;
   /** Such as `veth` or `bridge`; absent for physical interfaces and the loopback. */
   readonly kind?: string | undefined;
@@ -63,6 +67,7 @@ export interface Link {
   readonly up: boolean;
   /** Whether it has a carrier: of a veth, whether both ends are up. */
   readonly lowerUp: boolean;
+  /** The group it can be deleted with; 0 by default. */
   readonly group: number;
   /** The other end of a veth, by its index in the namespace it is in. */
   readonly peerIndex?: number | undefined;
@@ -70,6 +75,7 @@ export interface Link {
   readonly peerNetnsId?: number | undefined;
   /** The bridge it is a port of. */
   readonly masterIndex?: number | undefined;
+  /** How its link-local IPv6 address is made; absent without IPv6. */
   readonly ipv6AddrGenMode?: Ipv6AddrGenMode | undefined;
   /** The IFF_… flags of `<linux/if.h>`. */
   readonly flags: number;

@@ -42,9 +42,13 @@ const VETH_INFO_PEER = 1;
 
 /** What a new link may be given at once. An alias is not among it: the kernel ignores it here. */
 export interface NewLink {
+  /** The name, at most 15 bytes. */
   readonly name: string;
+  /** The largest packet in bytes. */
   readonly mtu?: number;
+  /** The Ethernet address; the kernel takes a random one unless given. */
   readonly mac?: string;
+  /** The group, to be deleted together with others. */
   readonly group?: number;
   /**
    * How many transmit and receive queues it can have. A veth gets one for each
@@ -100,11 +104,15 @@ export function linkAddBridge(bridge: NewLink): Request {
 
 /** What `linkSet()` can change. */
 export interface LinkChange {
+  /** Sets it up or down. */
   readonly up?: boolean;
   /** `""` takes the alias away. At most 255 bytes. */
   readonly alias?: string;
+  /** The group, to be deleted together with others. */
   readonly group?: number;
+  /** The largest packet in bytes. */
   readonly mtu?: number;
+  /** The Ethernet address; the kernel takes a random one unless given. */
   readonly mac?: string;
   /** The new name. Needs the link selected by index: with a name, netlink takes the attribute for the selector. */
   readonly rename?: string;

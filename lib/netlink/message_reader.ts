@@ -9,10 +9,15 @@ const decoder = new TextDecoder();
 
 /** One received message. Its payload is a view, good only until the next receive. */
 export interface Message {
+  /** The message type, such as RTM_NEWLINK. */
   readonly type: number;
+  /** The NLM_F_… flags. */
   readonly flags: number;
+  /** The number of the request that this answers. */
   readonly sequence: number;
+  /** The port id of the socket that this answers. */
   readonly portId: number;
+  /** What follows the header. */
   readonly payload: Payload;
 }
 

@@ -51,16 +51,21 @@ const STATE_NUMBERS: ReadonlyMap<NeighbourState, number> = new Map(
 export interface Neighbour {
   /** The index of the link. */
   readonly index: number;
+  /** The IP address of the neighbour. */
   readonly address: Address;
   /** Absent while it is not known. */
   readonly mac?: string | undefined;
+  /** What the kernel thinks of it. */
   readonly state: NeighbourState | number;
 }
 
 /** A neighbour to add or replace. */
 export interface NewNeighbour {
+  /** The index of the link. */
   readonly index: number;
+  /** The IP address of the neighbour. */
   readonly address: Address;
+  /** The Ethernet address of the neighbour. */
   readonly mac: string;
   /** `permanent` unless given. */
   readonly state?: NeighbourState;

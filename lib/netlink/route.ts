@@ -53,20 +53,25 @@ const ROUTE_TYPES: readonly RouteType[] = [
 
 /** A route as the kernel describes it. A route with several next hops shows none of them. */
 export interface Route {
+  /** The family of everything in the route. */
   readonly family: Family;
   /** Undefined for the default route. */
   readonly destination: Prefix | undefined;
+  /** The next hop; absent when the destination is on the link. */
   readonly gateway?: Address | undefined;
   /** The index of the link it leaves by. */
   readonly index?: number | undefined;
+  /** The number of the table. */
   readonly table: number;
   /** Who made it. */
   readonly protocol: number;
+  /** How far the destination is. */
   readonly scope: Scope | number;
   /** Absent for 0. IPv6 has 1024 where none was given. */
   readonly metric?: number | undefined;
   /** The source address of packets that have none yet. */
   readonly source?: Address | undefined;
+  /** What becomes of a packet. */
   readonly type: RouteType | number;
 }
 
@@ -74,15 +79,21 @@ export interface Route {
 export interface RouteTarget {
   /** Absent means the default route. */
   readonly destination?: Prefix | undefined;
+  /** The family of everything in the route. */
   readonly family: Family;
+  /** The next hop; absent when the destination is on the link. */
   readonly gateway?: Address | undefined;
+  /** The index of the link it leaves by. */
   readonly index?: number | undefined;
   /** The main table unless given. */
   readonly table?: number | undefined;
+  /** Who made it; `boot` (3) unless given, any when deleting. */
   readonly protocol?: number | undefined;
   /** Where not given: `link` for IPv4 without a gateway, else `global`; any when deleting. */
   readonly scope?: Scope | number | undefined;
+  /** The lowest of several to one destination wins. */
   readonly metric?: number | undefined;
+  /** The source address of packets that have none yet. */
   readonly source?: Address | undefined;
   /** `unicast` unless given; any when deleting. */
   readonly type?: RouteType | undefined;

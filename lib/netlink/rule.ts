@@ -27,7 +27,9 @@ const FIB_RULE_HEADER_SIZE = 12;
 
 /** A routing rule as the kernel describes it, or one to add or delete. */
 export interface Rule {
+  /** The family of the packets it looks at. */
   readonly family: Family;
+  /** Rules are tried from the lowest number on. */
   readonly priority: number;
   /** The table it looks up; 0 for a rule that does something else. */
   readonly table: number;
@@ -35,6 +37,7 @@ export interface Rule {
   readonly source?: Prefix | undefined;
   /** Absent for any. */
   readonly destination?: Prefix | undefined;
+  /** The mark that netfilter or a socket put on the packet. */
   readonly fwmark?: number | undefined;
   /** All 32 bits of the mark count where it is absent. */
   readonly fwmask?: number | undefined;
