@@ -1,0 +1,101 @@
+/**
+ * Builds the one executable.
+ *
+ * @module
+ */
+import { bundle } from "./bundle.ts";
+import { compile, findRuntime } from "./compile.ts";
+import { pack } from "./pack.ts";
+import { hashSources } from "./sources.ts";
+
+/** Options of {@linkcode buildExecutable}. */
+export interface BuildOptions {
+  /** Packs even where `deno compile` would work. */
+  readonly packer?: boolean;
+  /** Is told what happens. */
+  readonly log?: (text: string) => void;
+}
+
+const KINDS = ["compiled", "packed"] as const;
+type Kind = typeof KINDS[number];
+
+/**
+ * Builds the executable, unless the cache has it, and returns its path. Nobody
+ * may write to that file.
+ *
+ * Made by `deno compile` where its runtime can be had, else by our packer.
+ */
+export async function buildExecutable(
+  options: BuildOptions = {},
+): Promise<string> {
+  const { packer = false, log = () => {} } = options;
+  const directory = `${cacheRoot()}/build/${await hashSources()}`;
+  const wanted: readonly Kind[] = packer ? ["packed"] : usable();
+  for (const kind of wanted) {
+    const path = `${directory}/${kind}/coil`;
+    if (!await Deno.stat(path).catch(() => undefined)) continue;
+    log(`${path} (${kind}, from the cache)`);
+    return path;
+  }
+  return await build(directory, { packer, log });
+}
+
+/** A runtime that was asked for must not be passed over for a packed file. */
+function usable(): readonly Kind[] {
+  return Deno.env.get("DENORT_BIN") ? ["compiled"] : KINDS;
+}
+
+function cacheRoot(): string {
+  const root = Deno.env.get("COIL_CACHE");
+  if (root) return root;
+  const home = Deno.env.get("HOME");
+  if (!home) throw new TypeError("Cannot find a cache: set COIL_CACHE or HOME");
+  return `${home}/.cache/coil`;
+}
+
+async function build(
+  directory: string,
+  options: Required<BuildOptions>,
+): Promise<string> {
+  const { packer, log } = options;
+  const started = performance.now();
+  await Deno.mkdir(directory, { recursive: true });
+  const temporary = await Deno.makeTempDir({ dir: directory, prefix: ".new-" });
+  try {
+    const modules = `${temporary}/modules`;
+    await bundle(modules);
+    const runtime = packer ? undefined : await findRuntime();
+    const output = `${temporary}/coil`;
+    let kind: Kind = "compiled";
+    if (runtime !== undefined) {
+      log(`deno compile, with ${runtime}`);
+      await compile(`${modules}/main.js`, { output });
+    } else {
+      kind = "packed";
+      if (!packer) log(NOTICE);
+      await packModules(modules, output);
+    }
+    await Deno.mkdir(`${directory}/${kind}`, { recursive: true });
+    // Whoever else builds the same makes the same: the last one stays.
+    await Deno.rename(output, `${directory}/${kind}/coil`);
+    const path = `${directory}/${kind}/coil`;
+    const { size } = await Deno.stat(path);
+    const seconds = (performance.now() - started) / 1000;
+    log(
+      `${path} (${kind}, ${(size / 1e6).toFixed(1)} MB, ${
+        seconds.toFixed(1)
+      } s)`,
+    );
+    return path;
+  } finally {
+    await Deno.remove(temporary, { recursive: true });
+  }
+}
+
+const NOTICE =
+  "notice: denort, the runtime of `deno compile`, cannot be downloaded and " +
+  "DENORT_BIN is not set: packing with the deno command line program instead";
+
+async function packModules(directory: string, output: string): Promise<void> {
+  await pack({ deno: Deno.execPath(), directory, entry: "main.js", output });
+}

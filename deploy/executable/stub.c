@@ -1,0 +1,294 @@
+// Entry stub of a packed executable (see README.md and pack.ts).
+//
+// pack.ts appends this code, as one read+execute segment, to a copy of the
+// deno ELF and points e_entry here. It therefore runs after ld.so has loaded
+// and relocated deno, but before deno's own _start. It
+//   1. finds, or writes once, a private directory holding the bundled modules,
+//   2. builds a new initial stack: argv = argv0 "run" <flags> <entry> <args>,
+//   3. jumps to deno's _start, which never learns that anything came before.
+// With CNI_COMMAND in the environment the flags are more, and the code cache is
+// another one, since V8 refuses code compiled under other flags.
+//
+// Freestanding: no libc, no relocations, no writable data, raw syscalls only.
+#include <asm/stat.h>
+#include <asm/unistd.h>
+#include <linux/auxvec.h>
+#include <linux/errno.h>
+#include <linux/fcntl.h>
+#include <linux/stat.h>
+
+#define NAME "coil-modules"
+#define ARGV0_VAR "COIL_ARGV0"
+#define PATH_LEN 4096
+#define PLACES "/run, $XDG_RUNTIME_DIR, $TMPDIR, /tmp, /dev/shm"
+
+typedef unsigned long u64;
+typedef long i64;
+typedef unsigned int u32;
+
+// Filled in by pack.ts. `x_off` are offsets from the start of this header.
+struct header {
+  char magic[8];        // "COILSF2"
+  u64 self;             // link-time address of this header
+  u64 entry;            // link-time address of deno's _start
+  u64 environ_slot;     // link-time address of deno's GOT slot for `environ`
+  u64 files_off, files; // struct file[]; the first one is the entry module
+  u64 argv_off, args;   // NUL-terminated strings put between argv[0] and the entry
+  u64 plugin_off, plugin_args; // after those, when this is a call of the CNI plugin
+  u64 env_off, envs;    // NUL-terminated NAME=value strings
+  char hash[40];        // name of the directory, NUL-terminated
+};
+struct file {
+  u64 name_off, data_off, size;
+};
+// Not const, so that the compiler cannot assume these values.
+__attribute__((section(".header"), used, visibility("hidden"))) struct header HEADER = {.magic = "COILSF2"};
+
+// ---------------------------------------------------------------- machine
+#if defined(__x86_64__)
+// On entry: rsp -> argc, rdx = function for atexit, both owed to _start.
+__asm__(".section .start,\"ax\"\n.globl stub_start\nstub_start:\n"
+        "  mov %rsp, %rdi\n  mov %rdx, %rsi\n  and $-16, %rsp\n  call stub_main\n");
+static i64 sys(i64 n, i64 a, i64 b, i64 c, i64 d) {
+  register i64 r10 __asm__("r10") = d;
+  i64 r;
+  __asm__ volatile("syscall" : "=a"(r) : "a"(n), "D"(a), "S"(b), "d"(c), "r"(r10)
+                   : "rcx", "r11", "memory");
+  return r;
+}
+static _Noreturn void jump(u64 *sp, u64 entry, u64 fini) {
+  __asm__ volatile("mov %0, %%rsp\n  xor %%ebp, %%ebp\n  jmp *%1"
+                   : : "r"(sp), "r"(entry), "d"(fini) : "memory");
+  __builtin_unreachable();
+}
+#elif defined(__aarch64__)
+// On entry: sp -> argc, x0 = function for atexit. hint #34 is `bti c`.
+__asm__(".section .start,\"ax\"\n.globl stub_start\nstub_start:\n"
+        "  hint #34\n  mov x1, x0\n  mov x0, sp\n  b stub_main\n");
+static i64 sys(i64 n, i64 a, i64 b, i64 c, i64 d) {
+  register i64 x8 __asm__("x8") = n, x0 __asm__("x0") = a, x1 __asm__("x1") = b,
+      x2 __asm__("x2") = c, x3 __asm__("x3") = d;
+  __asm__ volatile("svc #0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3) : "memory");
+  return x0;
+}
+static _Noreturn void jump(u64 *sp, u64 entry, u64 fini) {
+  register u64 x16 __asm__("x16") = entry, x0 __asm__("x0") = fini;
+  __asm__ volatile("mov sp, %0\n  mov x29, xzr\n  mov x30, xzr\n  br %1"
+                   : : "r"(sp), "r"(x16), "r"(x0) : "memory");
+  __builtin_unreachable();
+}
+#else
+#error "only x86-64 and aarch64 Linux"
+#endif
+
+// ---------------------------------------------------------------- strings
+static u64 len(const char *s) {
+  u64 n = 0;
+  while (s[n]) n++;
+  return n;
+}
+// Append s to p, NUL included, and return the place of that NUL.
+static char *put(char *p, const char *s) {
+  while ((*p = *s++)) p++;
+  return p;
+}
+static char *put_number(char *p, u64 v, u32 radix) {
+  char digits[24];
+  u32 n = 0;
+  do digits[n++] = "0123456789abcdef"[v % radix]; while (v /= radix);
+  while (n) *p++ = digits[--n];
+  *p = 0;
+  return p;
+}
+static int starts(const char *s, const char *prefix) {
+  while (*prefix) if (*s++ != *prefix++) return 0;
+  return 1;
+}
+static int ends(const char *s, const char *suffix) {
+  u64 n = len(s), m = len(suffix);
+  return n >= m && starts(s + n - m, suffix);
+}
+static const char *value(char **envp, const char *name) { // name includes '='
+  for (; *envp; envp++) if (starts(*envp, name)) return *envp + len(name);
+  return 0;
+}
+
+// ---------------------------------------------------------------- files
+static const char *at(u64 off) { return (const char *)&HEADER + off; }
+
+// Open (making it if need be) a directory that no one but us can write to.
+static i64 enter(i64 dir, const char *name, u32 uid) {
+  const i64 flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+  i64 fd = sys(__NR_openat, dir, (i64)name, flags, 0);
+  if (fd == -ENOENT) {
+    sys(__NR_mkdirat, dir, (i64)name, 0700, 0);
+    fd = sys(__NR_openat, dir, (i64)name, flags, 0);
+  }
+  if (fd < 0) return fd;
+  struct stat s;
+  if (sys(__NR_fstat, fd, (i64)&s, 0, 0) == 0 && s.st_uid == uid && !(s.st_mode & 022)) return fd;
+  sys(__NR_close, fd, 0, 0, 0);
+  return -EPERM;
+}
+
+// The size is compared too: what a crash or a cleaner of old files left of the
+// directory is made whole again.
+static int present(i64 dir, const struct file *f) {
+  struct stat s;
+  return sys(__NR_newfstatat, dir, (i64)at(f->name_off), (i64)&s, AT_SYMLINK_NOFOLLOW) == 0 &&
+         (s.st_mode & S_IFMT) == S_IFREG && (u64)s.st_size == f->size;
+}
+static int complete(i64 dir) {
+  const struct file *f = (const void *)at(HEADER.files_off);
+  for (u64 i = 0; i < HEADER.files; i++) if (!present(dir, f + i)) return 0;
+  return 1;
+}
+
+// Write every missing file: first under a temporary name, then rename.
+static int extract(i64 dir, const char *temp) {
+  const struct file *f = (const void *)at(HEADER.files_off), *end = f + HEADER.files;
+  for (; f < end; f++) {
+    if (present(dir, f)) continue;
+    const char *name = at(f->name_off);
+    char parent[PATH_LEN];
+    for (u64 i = 0; name[i]; i++) { // pack.ts refuses names that are too long
+      if (name[i] == '/') parent[i] = 0, sys(__NR_mkdirat, dir, (i64)parent, 0700, 0);
+      parent[i] = name[i];
+    }
+    i64 fd = sys(__NR_openat, dir, (i64)temp, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0) return 0;
+    i64 bad = 0;
+    for (u64 done = 0; done < f->size && !bad;) {
+      i64 n = sys(__NR_write, fd, (i64)at(f->data_off + done), f->size - done, 0);
+      if (n > 0) done += n; else bad = n != -EINTR;
+    }
+    sys(__NR_close, fd, 0, 0, 0);
+    if (bad || sys(__NR_renameat, dir, (i64)temp, dir, (i64)name)) {
+      sys(__NR_unlinkat, dir, (i64)temp, 0, 0);
+      return 0;
+    }
+  }
+  return 1;
+}
+
+// Of many processes that start at once, one writes and the others wait. The
+// lock only saves work: without it (none on this file system, or the holder is
+// stopped for 5 s) each process writes under its own temporary name.
+static int extract_once(i64 lock, i64 dir, u64 salt) {
+  for (int i = 0; i < 500; i++) {
+    i64 r = sys(__NR_flock, lock, LOCK_EX | LOCK_NB, 0, 0); // closing the descriptor unlocks
+    if (complete(dir)) return 1;
+    if (r == 0) return extract(dir, ".new");
+    if (r != -EWOULDBLOCK && r != -EINTR) break;
+    i64 ten_ms[2] = {0, 10000000};
+    sys(__NR_nanosleep, (i64)ten_ms, 0, 0, 0);
+  }
+  char temp[32];
+  put_number(put(temp, ".new-"), salt, 16);
+  return extract(dir, temp);
+}
+
+// Try <parent>/coil-single-file[-<uid>]/<hash>; on success `path` holds it.
+// Layout: js/ = the modules; deno/ and cni/ = DENO_DIR (V8's code cache).
+static int settle(const char *parent, int shared, u32 uid, u64 salt, char *path, const char *deno_dir) {
+  if (!parent || *parent != '/' || len(parent) > PATH_LEN / 2) return 0;
+  int ok = 0;
+  struct stat s;
+  i64 up = sys(__NR_openat, AT_FDCWD, (i64)parent, O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
+  if (up < 0) return 0;
+  // Where others may rename our directory away, the checks below mean nothing.
+  if (sys(__NR_fstat, up, (i64)&s, 0, 0) == 0 && (!(s.st_mode & 022) || (s.st_mode & S_ISVTX))) {
+    char *leaf = put(put(path, parent), "/"), *p = put(leaf, NAME);
+    if (shared) p = put_number(put(p, "-"), uid, 10);
+    i64 base = enter(up, leaf, uid);
+    if (base >= 0) {
+      char *hash = put(p, "/");
+      put(hash, HEADER.hash);
+      i64 own = enter(base, hash, uid);
+      if (own >= 0) {
+        i64 js = enter(own, "js", uid), cache = enter(own, deno_dir, uid);
+        ok = js >= 0 && cache >= 0 && (complete(js) || extract_once(own, js, salt));
+        if (js >= 0) sys(__NR_close, js, 0, 0, 0);
+        if (cache >= 0) sys(__NR_close, cache, 0, 0, 0);
+        sys(__NR_close, own, 0, 0, 0);
+      }
+      sys(__NR_close, base, 0, 0, 0);
+    }
+  }
+  sys(__NR_close, up, 0, 0, 0);
+  return ok;
+}
+
+// ---------------------------------------------------------------- main
+// Variables that configure the deno CLI and that a compiled binary would not
+// look at. Those about certificates and cgroups it would; they stay.
+static int dropped(const char *e) {
+  if (starts(e, ARGV0_VAR "=") || starts(e, "COMPLETE=")) return 1;
+  if (starts(e, "DENO_CERT=") || starts(e, "DENO_TLS_CA_STORE=") || starts(e, "DENO_USE_CGROUPS=")) return 0;
+  return starts(e, "DENO_");
+}
+
+__attribute__((used, visibility("hidden"))) _Noreturn void stub_main(u64 *sp, u64 fini) {
+  u64 bias = (u64)&HEADER - HEADER.self;
+  u64 argc = sp[0];
+  char **argv = (char **)(sp + 1), **envp = argv + argc + 1, **e = envp;
+  while (*e) e++;
+  u64 envc = e - envp, *auxv = (u64 *)e, auxn = 0;
+  while (!*auxv) auxv++; // more than one NULL: for set-uid programs ld.so removes variables
+  u64 uid = 0, secure = 0, salt = 0;
+  do {
+    u64 tag = auxv[auxn], v = auxv[auxn + 1];
+    if (tag == AT_EUID) uid = v;
+    if (tag == AT_SECURE) secure = v;
+    if (tag == AT_RANDOM) salt = *(u64 *)v;
+    auxn += 2;
+  } while (auxv[auxn - 2] != AT_NULL);
+
+  char path[PATH_LEN];
+  const char *command = value(envp, "CNI_COMMAND=");
+  u64 plugin = command && *command && argc < 2;
+  const char *cache = plugin ? "cni" : "deno";
+  if (!settle("/run", 0, uid, salt, path, cache) &&
+      !(!secure && settle(value(envp, "XDG_RUNTIME_DIR="), 0, uid, salt, path, cache)) &&
+      !(!secure && settle(value(envp, "TMPDIR="), 1, uid, salt, path, cache)) &&
+      !settle("/tmp", 1, uid, salt, path, cache) && !settle("/dev/shm", 1, uid, salt, path, cache)) {
+    static const char text[] = NAME ": nowhere to unpack: none of " PLACES
+        " is a place that this user, and no one else, can write to\n";
+    sys(__NR_write, 2, (i64)text, sizeof text - 1, 0);
+    sys(__NR_exit_group, 127, 0, 0, 0);
+  }
+
+  // The new initial stack goes below everything in use, so that _start finds
+  // it exactly where the kernel would have put it: at sp and above.
+  const char *argv0 = argc ? argv[0] : "";
+  const char *entry = at(((const struct file *)at(HEADER.files_off))->name_off);
+  u64 words = 1 + (argc + HEADER.args + HEADER.plugin_args + 3) + (envc + HEADER.envs + 3) + auxn;
+  u64 bytes = 2 * len(path) + len(entry) + len(argv0) + 64;
+  u64 *block = (u64 *)(((u64)__builtin_alloca(words * 8 + bytes + 16) + 15) & ~15UL), *w = block;
+  char *text = (char *)(block + words);
+
+  w++; // argc, below
+  // deno takes an argv[0] that ends like this for its own `deno x` alias.
+  *w++ = (u64)(ends(argv0, "dx") || ends(argv0, "dnx") || ends(argv0, "denox") ? "/proc/self/exe" : argv0);
+  const char *s = at(HEADER.argv_off);
+  for (u64 i = 0; i < HEADER.args; i++, s += len(s) + 1) *w++ = (u64)s;
+  s = at(HEADER.plugin_off);
+  if (plugin) for (u64 i = 0; i < HEADER.plugin_args; i++, s += len(s) + 1) *w++ = (u64)s;
+  *w++ = (u64)text, text = put(put(put(text, path), "/js/"), entry) + 1;
+  for (u64 i = 1; i < argc; i++) *w++ = (u64)argv[i];
+  block[0] = w - block - 1;
+  *w++ = 0;
+
+  char **new_envp = (char **)w;
+  for (u64 i = 0; i < envc; i++) if (!dropped(envp[i])) *w++ = (u64)envp[i];
+  s = at(HEADER.env_off);
+  for (u64 i = 0; i < HEADER.envs; i++, s += len(s) + 1) *w++ = (u64)s;
+  *w++ = (u64)text, text = put(put(put(put(text, "DENO_DIR="), path), "/"), cache) + 1;
+  *w++ = (u64)text, text = put(put(text, ARGV0_VAR "="), argv0) + 1;
+  *w++ = 0;
+  for (u64 i = 0; i < auxn; i++) *w++ = auxv[i];
+
+  // ld.so has already given libc the old environment; correct that as well.
+  **(char ****)(bias + HEADER.environ_slot) = new_envp;
+  jump(block, bias + HEADER.entry, fini);
+}

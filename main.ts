@@ -1,0 +1,75 @@
+// One executable, many roles. The role is chosen by the name it was called by,
+// else by the first argument; each is loaded only when it is chosen, so that
+// the CNI plugin, which starts for every pod, loads nothing but itself.
+
+interface Role {
+  main(
+    args: readonly string[],
+    options: { readonly program: string },
+  ): Promise<void>;
+}
+
+const ROLES: Readonly<Record<string, () => Promise<Role>>> = {
+  "coild": () => import("./roles/coild/mod.ts"),
+  "coil-controller": () => import("./roles/coil_controller/mod.ts"),
+  // Upstream's two controllers: the same one with other defaults.
+  "coil-ipam-controller": () => import("./roles/coil_controller/mod.ts"),
+  "coil-egress-controller": () => import("./roles/coil_controller/mod.ts"),
+  "coil-router": () => import("./roles/coil_router/mod.ts"),
+};
+
+const NOT_YET: readonly string[] = [
+  "coil-egress",
+  "coil-installer",
+  "coil-migrator",
+];
+
+/**
+ * The name this process was called by, a symbolic link's included. The kernel
+ * keeps it, whichever way the executable was made.
+ */
+function calledName(): string {
+  const argv0 = Deno.readTextFileSync("/proc/self/cmdline").split("\0", 1)[0];
+  return argv0?.split("/").at(-1) ?? "";
+}
+
+/** `coil controller` is `coil-controller`; `coil coild` is `coild`. */
+function roleOf(word: string | undefined): string | undefined {
+  if (word === undefined) return undefined;
+  return [word, `coil-${word}`].find((name) =>
+    Object.hasOwn(ROLES, name) || NOT_YET.includes(name)
+  );
+}
+
+async function start(
+  program: string,
+  args: readonly string[],
+): Promise<void> {
+  const load = ROLES[program];
+  if (load === undefined) {
+    Deno.stderr.writeSync(
+      new TextEncoder().encode(`${program} is not part of this release\n`),
+    );
+    Deno.exit(1);
+  }
+  const role = await load();
+  await role.main(args, { program });
+}
+
+async function main(args: readonly string[]): Promise<void> {
+  const name = calledName();
+  if (name !== "coil") {
+    const byName = roleOf(name);
+    if (byName === name) return await start(byName, args);
+  }
+  const byArgument = roleOf(args[0]);
+  if (byArgument !== undefined) return await start(byArgument, args.slice(1));
+  if (!Deno.env.get("CNI_COMMAND") && args.length > 0) {
+    const cli = await import("./roles/cli/mod.ts");
+    return await cli.main(args, { program: "coil" });
+  }
+  const plugin = await import("./roles/coil/mod.ts");
+  await plugin.main();
+}
+
+await main(Deno.args);

@@ -1,0 +1,182 @@
+/**
+ * The commands of `coil` for administrators.
+ *
+ * @module
+ */
+import {
+  completion,
+  type CompletionCommand,
+  UsageError,
+} from "../../lib/flags/mod.ts";
+import { VERSION } from "../../lib/names/mod.ts";
+import {
+  type Command,
+  type CommandContext,
+  oneOf,
+  readArguments,
+  type Terminal,
+} from "./command.ts";
+import { EXIT, explain } from "./errors.ts";
+import { IPAM_SHOW } from "./ipam_show.ts";
+import { VERSION_COMMAND } from "./version.ts";
+
+const SHELLS = ["bash", "zsh", "fish"] as const;
+
+const COMPLETION: Command = {
+  path: "completion",
+  about: "Print a script that completes commands in bash, zsh or fish",
+  flags: {},
+  run: (context) => {
+    const line = readArguments({}, context, {
+      program: `${context.program} completion`,
+      version: VERSION,
+      about: `Prints a completion script, for example for
+  source <(${context.program} completion bash)`,
+      positionals: SHELLS.join("|"),
+    });
+    if (line !== undefined) {
+      const shell = oneOf(line.positionals[0] ?? "", SHELLS);
+      context.terminal.out(completion(shell, context.program, completions()));
+    }
+    return Promise.resolve();
+  },
+};
+
+const HELP: Command = {
+  path: "help",
+  about: "Show this text",
+  flags: {},
+  run: ({ terminal, program }) => {
+    terminal.out(usage(program));
+    return Promise.resolve();
+  },
+};
+
+/** The commands, as help lists them. */
+export const COMMANDS: readonly Command[] = [
+  IPAM_SHOW,
+  COMPLETION,
+  VERSION_COMMAND,
+  HELP,
+];
+
+/** Runs one command and ends the process. */
+export async function main(
+  args: readonly string[],
+  { program }: { readonly program: string },
+): Promise<void> {
+  const terminal = { out: writeOut, err: writeErr, now: () => new Date() };
+  Deno.exit(await run(args, { program, terminal }));
+}
+
+/** Runs one command and returns the exit code. */
+export async function run(
+  args: readonly string[],
+  { program, terminal }: {
+    readonly program: string;
+    readonly terminal: Terminal;
+  },
+): Promise<number> {
+  try {
+    const { command, rest } = findCommand(args);
+    const context: CommandContext = { program, terminal, args: rest };
+    await command.run(context);
+    return EXIT.ok;
+  } catch (error) {
+    if (error instanceof UsageError) {
+      const help = `${program} help`;
+      terminal.err(`Error: ${error.message}\nSee "${help}".\n`);
+      return EXIT.usage;
+    }
+    const text = explain(error);
+    if (text === undefined) throw error;
+    terminal.err(`Error: ${text}\n`);
+    return EXIT.failed;
+  }
+}
+
+/** @throws {UsageError} when no command is called so. */
+function findCommand(
+  args: readonly string[],
+): { command: Command; rest: readonly string[] } {
+  const [first = "help"] = args;
+  if (first === "--help" || first === "-h") return { command: HELP, rest: [] };
+  if (first === "--version") return { command: VERSION_COMMAND, rest: [] };
+  for (const command of COMMANDS) {
+    const words = command.path.split(" ");
+    if (
+      words.every((word, i) => word === (args[i] ?? (i === 0 ? first : "")))
+    ) {
+      return { command, rest: args.slice(words.length) };
+    }
+  }
+  const group = COMMANDS.filter(({ path }) => path.startsWith(`${first} `));
+  if (group.length > 0) {
+    const words = group.map(({ path }) => path.slice(first.length + 1));
+    const second = args[1];
+    throw new UsageError(
+      second === undefined || second.startsWith("-")
+        ? `"${first}" needs one of: ${words.join(", ")}`
+        : `unknown command "${first} ${second}": not ${words.join(", ")}`,
+    );
+  }
+  throw new UsageError(`unknown command "${first}"`);
+}
+
+/** The words before a command with two are commands to the shell too. */
+function completions(): CompletionCommand[] {
+  return [
+    { path: "", help: "", flags: {} },
+    { path: "ipam", help: "Addresses", flags: {} },
+    ...COMMANDS.map(({ path, about, flags }) => ({ path, help: about, flags })),
+    ...SUBCOMMAND_WORDS.map(([path, help]) => ({ path, help, flags: {} })),
+  ];
+}
+
+/** Arguments from a fixed set, which complete as if they were commands. */
+const SUBCOMMAND_WORDS: readonly (readonly [string, string])[] = [
+  ["ipam show pools", "Pools and what is left of them"],
+  ["ipam show blocks", "Blocks and the nodes that hold them"],
+  ["ipam show addresses", "Addresses and the pods that hold them"],
+  ["completion bash", "For bash"],
+  ["completion zsh", "For zsh"],
+  ["completion fish", "For fish"],
+];
+
+function usage(program: string): string {
+  const width = Math.max(...COMMANDS.map(({ path }) => path.length));
+  const lines = COMMANDS.map(({ path, about }) =>
+    `  ${program} ${path.padEnd(width)}   ${about}`
+  );
+  return `usage: ${program} COMMAND
+
+${lines.join("\n")}
+
+"${program} COMMAND --help" tells more about a command.
+
+Exit codes: 0 done, 1 could not be done, 2 the command line is wrong.
+
+Without a command, and with CNI_COMMAND in its environment, ${program} is the
+CNI plugin. The daemons have names of their own: coild, coil-controller,
+coil-router; "${program} coild --help" is the same as "coild --help".
+`;
+}
+
+function writeOut(text: string): void {
+  writeTo(Deno.stdout, text);
+}
+
+function writeErr(text: string): void {
+  writeTo(Deno.stderr, text);
+}
+
+function writeTo(stream: typeof Deno.stdout, text: string): void {
+  let rest = new TextEncoder().encode(text);
+  try {
+    while (rest.length > 0) rest = rest.subarray(stream.writeSync(rest));
+  } catch (error) {
+    // EPIPE: whoever reads has seen enough, as in "| head".
+    if (!(error instanceof Deno.errors.BrokenPipe)) throw error;
+    Deno.exit(EXIT.ok);
+  }
+}
