@@ -1,4 +1,4 @@
-import type { PodPlan, RouteStep, Step } from "./plan.ts";
+import type { LinkStep, PodPlan, RouteStep, Step } from "./plan.ts";
 
 /**
  * A plan as the `ip` commands that do the same, for people and for golden
@@ -10,12 +10,14 @@ export function renderPlan(
 ): string {
   const { veth } = plan;
   const mtu = veth.mtu === undefined ? "" : ` mtu ${veth.mtu}`;
+  const both = `${mtu} numtxqueues ${veth.queues} numrxqueues ${veth.queues}`;
   const create =
-    `ip link add ${veth.name} address ${veth.mac}${mtu} type veth` +
-    ` peer name ${veth.peerName} address ${veth.peerMac}${mtu} netns ${options.netns}`;
+    `ip link add ${veth.name} address ${veth.mac}${both} type veth` +
+    ` peer name ${veth.peerName} address ${veth.peerMac}${both} netns ${options.netns}`;
   const inPod = (args: string) => `ip -n ${options.netns} ${args}`;
   return [
     create,
+    ...plan.raise.map((step) => `ip ${renderStep(step, veth.name)}`),
     ...plan.pod.map((step) => inPod(renderStep(step, veth.peerName))),
     ...plan.host.map((step) => `ip ${renderStep(step, veth.name)}`),
     "",
@@ -34,13 +36,14 @@ export function renderStep(step: Step, device: string): string {
     }
     case "route":
       return renderRoute(step, device);
+    case "neighbour":
+      return `neighbour add ${step.address} lladdr ${step.mac} dev ${device} nud stale`;
+    case "settle":
+      return `link show dev ${device}`;
   }
 }
 
-function renderLink(
-  step: Extract<Step, { kind: "link" }>,
-  device: string,
-): string {
+function renderLink(step: LinkStep, device: string): string {
   const words = ["link set dev", device];
   if (step.addressGeneration !== undefined) {
     words.push("addrgenmode", step.addressGeneration);

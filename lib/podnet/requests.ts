@@ -2,20 +2,24 @@ import type { Netns } from "../linux/mod.ts";
 import {
   addressAdd,
   linkAddVeth,
+  linkGet,
+  type LinkSelector,
   linkSet,
+  neighbourReplace,
   type Request,
   routeAdd,
 } from "../netlink/mod.ts";
-import type { RouteStep, Step, VethSpec } from "./plan.ts";
+import type { LinkStep, RouteStep, Step, VethSpec } from "./plan.ts";
 
 /** The request that makes the veth pair with its peer in the pod's network namespace. */
 export function vethRequest(veth: VethSpec, netns: Netns): Request {
-  const mtu = veth.mtu === undefined ? {} : { mtu: veth.mtu };
+  const { queues } = veth;
+  const both = veth.mtu === undefined ? { queues } : { queues, mtu: veth.mtu };
   return linkAddVeth({
     name: veth.name,
     mac: veth.mac,
-    ...mtu,
-    peer: { name: veth.peerName, netns, mac: veth.peerMac, ...mtu },
+    ...both,
+    peer: { name: veth.peerName, netns, mac: veth.peerMac, ...both },
   });
 }
 
@@ -23,13 +27,7 @@ export function vethRequest(veth: VethSpec, netns: Netns): Request {
 export function stepRequest(step: Step, index: number): Request {
   switch (step.kind) {
     case "link":
-      return linkSet({ index }, {
-        ...(step.up === undefined ? {} : { up: step.up }),
-        ...(step.alias === undefined ? {} : { alias: step.alias }),
-        ...(step.addressGeneration === undefined
-          ? {}
-          : { ipv6AddrGenMode: step.addressGeneration }),
-      });
+      return linkRequest(step, { index });
     case "address":
       return addressAdd({
         index,
@@ -39,7 +37,28 @@ export function stepRequest(step: Step, index: number): Request {
       });
     case "route":
       return routeAdd(routeSpec(step, index));
+    case "neighbour":
+      return neighbourReplace({
+        index,
+        address: step.address,
+        mac: step.mac,
+        state: "stale",
+      });
+    case "settle":
+      // rtnl_getlink() of net/core/rtnetlink.c settles the link, since Linux 6.8.
+      return linkGet({ index }, () => {});
   }
+}
+
+/** The request that carries out a link step on a link selected in any way. */
+export function linkRequest(step: LinkStep, link: LinkSelector): Request {
+  return linkSet(link, {
+    ...(step.up === undefined ? {} : { up: step.up }),
+    ...(step.alias === undefined ? {} : { alias: step.alias }),
+    ...(step.addressGeneration === undefined
+      ? {}
+      : { ipv6AddrGenMode: step.addressGeneration }),
+  });
 }
 
 /** A route step in the words of `lib/netlink`. */

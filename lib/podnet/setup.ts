@@ -8,8 +8,8 @@ import {
 import { getLogger } from "../telemetry/mod.ts";
 import { IfnameTakenError } from "./errors.ts";
 import { applySteps } from "./link_end.ts";
-import type { PodPlan, VethSpec } from "./plan.ts";
-import { vethRequest } from "./requests.ts";
+import type { PodPlan } from "./plan.ts";
+import { linkRequest, vethRequest } from "./requests.ts";
 
 /** What `connectPod()` needs of its surroundings. */
 export interface SetupContext {
@@ -52,75 +52,108 @@ export async function connectPod(
   plan: PodPlan,
   options: { readonly signal?: AbortSignal } = {},
 ): Promise<ConnectedPod> {
-  using pod = RouteSocket.open({ netns: context.netns });
-  const link = await createVeth(context, { veth: plan.veth, pod });
+  const { host, hostNetns, netns } = context;
+  using pod = RouteSocket.open({ netns });
+  const link = await createVeth(context, { plan, pod });
   await using undo = new AsyncDisposableStack();
   undo.defer(() => removeQuietly(context.deletions, link));
   options.signal?.throwIfAborted();
   const peerIndex = peerOf(link);
-  const { netns, hostNetns } = context;
   await applySteps(
     { socket: pod, index: peerIndex, name: plan.veth.peerName, netns },
     plan.pod,
   );
   options.signal?.throwIfAborted();
   refuseRouterAdvertisements(link.name, hostNetns);
-  await applySteps({
-    socket: context.host,
-    index: link.index,
-    name: link.name,
-    ...(hostNetns === undefined ? {} : { netns: hostNetns }),
-  }, plan.host);
+  const { index, name } = link;
+  const inHost = hostNetns === undefined ? {} : { netns: hostNetns };
+  await applySteps({ socket: host, index, name, ...inHost }, plan.host);
   undo.move();
-  return { hostName: link.name, hostIndex: link.index, peerIndex };
+  return { hostName: name, hostIndex: index, peerIndex };
+}
+
+interface Creation {
+  readonly plan: PodPlan;
+  readonly pod: RouteSocket;
 }
 
 async function createVeth(
   context: SetupContext,
-  spec: { readonly veth: VethSpec; readonly pod: RouteSocket },
+  creation: Creation,
 ): Promise<Link> {
   for (const name of context.names) {
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
-      const link = await tryCreate(context, { ...spec.veth, name });
+      const link = await tryCreate(context, creation.plan, name);
       if (link !== undefined) return link;
       const present = await context.host.getLink({ name });
-      if (present === undefined) await checkIfname(context, spec);
+      if (present === undefined) await checkIfname(context, creation);
       else if (!await context.clear(present)) break;
     }
   }
+  const { peerName } = creation.plan.veth;
   throw new NetlinkError(
-    `create veth for "${spec.veth.peerName}": all names are taken: ${
-      context.names.join(", ")
-    }`,
+    `create veth for "${peerName}" as one of "${context.names.join(", ")}"`,
     { errno: EEXIST },
   );
 }
 
-/** Returns undefined when one of the two names is taken; the kernel does not tell which. */
+/**
+ * Returns undefined when one of the two names is taken; the kernel does not
+ * tell which. The steps that follow the creation in the same send select the
+ * link by name. Should the creation fail because a foreign link has the name,
+ * that link is set up and told not to generate an address when it is set up the
+ * next time; anything that would do it harm waits until the index is known.
+ */
 async function tryCreate(
   context: SetupContext,
-  veth: VethSpec,
+  plan: PodPlan,
+  name: string,
 ): Promise<Link | undefined> {
+  const { host, netns } = context;
+  const requests = [
+    vethRequest({ ...plan.veth, name }, netns),
+    ...plan.raise.map((step) => linkRequest(step, { name })),
+  ];
   try {
-    return await context.host.executeAndGetLink(
-      [vethRequest(veth, context.netns)],
-      { name: veth.name },
-    );
+    return await host.executeAndGetLink(requests, { name });
   } catch (error) {
-    if (error instanceof NetlinkError && error.code === "EEXIST") {
-      return undefined;
+    if (!(error instanceof NetlinkError)) throw error;
+    if (error.index !== 0) {
+      return await raiseAgain(context, { name, plan, error });
     }
+    if (error.code === "EEXIST") return undefined;
+    throw error;
+  }
+}
+
+/** The pair was made, and something after that failed: perhaps only an optional step. */
+async function raiseAgain(
+  context: SetupContext,
+  made: { name: string; plan: PodPlan; error: NetlinkError },
+): Promise<Link> {
+  const { host, deletions } = context;
+  const link = await host.getLink({ name: made.name });
+  if (link === undefined) throw made.error;
+  try {
+    await applySteps(
+      { socket: host, index: link.index, name: link.name },
+      made.plan.raise,
+    );
+    return link;
+  } catch (error) {
+    await removeQuietly(deletions, link);
     throw error;
   }
 }
 
 async function checkIfname(
   context: SetupContext,
-  { veth, pod }: { readonly veth: VethSpec; readonly pod: RouteSocket },
+  { plan, pod }: Creation,
 ): Promise<void> {
-  const taken = await pod.getLink({ name: veth.peerName });
+  const { peerName } = plan.veth;
+  const taken = await pod.getLink({ name: peerName });
   if (taken !== undefined) {
-    throw new IfnameTakenError(veth.peerName, context.netns.path);
+    throw new IfnameTakenError(peerName, context.netns.path);
   }
 }
 
