@@ -52,7 +52,7 @@ export class HttpTransport implements Transport {
           ...request,
           signal: joined.signal,
         });
-        const body = await response.text();
+        const body = await readText(response.body, joined.signal);
         session.lastActivityMs = performance.now();
         const { status, headers } = response;
         return { status, headers, body };
@@ -89,6 +89,7 @@ export class HttpTransport implements Transport {
       });
       idle.touch();
       const chunks = readChunks(response.body, {
+        signal: joined.signal,
         onChunk: () => {
           idle.touch();
           if (session !== undefined) session.lastActivityMs = performance.now();
@@ -232,15 +233,23 @@ function joinSignals(
 async function* readChunks(
   body: ReadableStream<Uint8Array> | null,
   hooks: {
+    signal: AbortSignal;
     onChunk: () => void;
     failure: (err: unknown) => unknown;
     end: () => void;
   },
 ): AsyncGenerator<Uint8Array, void, undefined> {
+  const { signal } = hooks;
   const reader = body?.getReader();
+  // Deno 2.9.6 forgets the signal of a fetch soon after the answer has begun:
+  // an abort would leave the read pending for ever.
+  const cancel = () => void reader?.cancel(signal.reason).catch(() => {});
+  signal.addEventListener("abort", cancel, { once: true });
   try {
     while (reader !== undefined) {
+      signal.throwIfAborted();
       const { done, value } = await reader.read();
+      signal.throwIfAborted();
       if (done) break;
       hooks.onChunk();
       yield value;
@@ -248,8 +257,29 @@ async function* readChunks(
   } catch (err) {
     throw hooks.failure(err);
   } finally {
+    signal.removeEventListener("abort", cancel);
     hooks.end();
     // Errors of the stream have been thrown already, to whoever reads.
     await reader?.cancel().catch(() => {});
   }
+}
+
+/** Reads a whole body as text. */
+async function readText(
+  body: ReadableStream<Uint8Array> | null,
+  signal: AbortSignal,
+): Promise<string> {
+  const decoder = new TextDecoder();
+  const parts: string[] = [];
+  const chunks = readChunks(body, {
+    signal,
+    onChunk: () => {},
+    failure: (err) => err,
+    end: () => {},
+  });
+  for await (const chunk of chunks) {
+    parts.push(decoder.decode(chunk, { stream: true }));
+  }
+  parts.push(decoder.decode());
+  return parts.join("");
 }
