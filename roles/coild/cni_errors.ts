@@ -110,7 +110,10 @@ const INTERNAL: Failure = {
 export function failureOf(error: unknown): Failure {
   if (error instanceof AddressError) return failureOf(error.cause);
   if (error instanceof CniError) {
-    return { status: StatusCode.INVALID_ARGUMENT, code: error.code };
+    const status = error.code === ErrorCode.PLUGIN_NOT_AVAILABLE
+      ? StatusCode.UNAVAILABLE
+      : StatusCode.INVALID_ARGUMENT;
+    return { status, code: error.code };
   }
   for (const [errorClass, failure] of TABLE) {
     if (error instanceof errorClass) return failure;

@@ -53,6 +53,9 @@ const GRACE_MS = 20_000;
 /** What remains of the grace for teardowns once the last call has ended. */
 const DRAIN_MS = 5_000;
 
+/** A stop takes milliseconds; after this time something hangs. */
+const REMIND_STOP_MS = 3_000;
+
 /** Runs coild until SIGTERM. */
 export async function main(
   args: string[],
@@ -204,5 +207,17 @@ async function work(parts: Parts, signal: AbortSignal): Promise<void> {
     await start(parts, { signal: s });
     await reconciler.run(s);
   });
+  using _reminder = remindOfStop(tasks, signal);
   await tasks.wait();
+}
+
+/** Says what keeps the daemon from stopping. */
+function remindOfStop(tasks: TaskGroup, signal: AbortSignal): Disposable {
+  let timer: number | undefined;
+  signal.addEventListener("abort", () => {
+    timer = setTimeout(() => {
+      log.warn("Still stopping", { running: tasks.running });
+    }, REMIND_STOP_MS);
+  }, { once: true });
+  return { [Symbol.dispose]: () => clearTimeout(timer) };
 }

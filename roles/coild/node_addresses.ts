@@ -1,4 +1,4 @@
-import { CoalescedRunner } from "../../lib/async/mod.ts";
+import { abortable, CoalescedRunner } from "../../lib/async/mod.ts";
 import type { PodNetwork } from "../../lib/podnet/mod.ts";
 import { getLogger } from "../../lib/telemetry/mod.ts";
 import type { NodeSource } from "./node_source.ts";
@@ -26,6 +26,7 @@ export class NodeAddresses {
   /** Follows the Node until the signal. */
   async run(signal: AbortSignal): Promise<void> {
     using _subscription = this.#node.subscribe(() => this.#runner.trigger());
+    await abortable(this.#node.synced, signal);
     this.#runner.trigger();
     await this.#runner.run(signal);
   }

@@ -129,7 +129,11 @@ Deno.test("coild outlives faults of the API server and the controller", async (t
       const pod = await lab.createPod("w7");
       await sleep(500);
       const [address] = await coild.addresses(pod);
-      assert.equal(/^10\.101\.0\.[0-3]$/.test(address ?? ""), false, String(address));
+      assert.equal(
+        /^10\.101\.0\.[0-3]$/.test(address ?? ""),
+        false,
+        String(address),
+      );
       await coild.check(kept);
       await coild.del(pod);
     },

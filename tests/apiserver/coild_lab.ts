@@ -28,6 +28,9 @@ import { COILD_RBAC } from "./coild_rbac.ts";
 
 const MAIN = new URL("./coild_main.ts", import.meta.url).pathname;
 
+/** Where a pod finds its service account. */
+const ACCOUNT_DIR = "/var/run/secrets/kubernetes.io/serviceaccount";
+
 /** A call that the daemon refused. */
 export class CallError extends Error {
   override readonly name = "CallError";
@@ -202,6 +205,7 @@ export class CoildLab implements AsyncDisposable {
   readonly plane: ControlPlane;
   readonly nodes: readonly LabNode[];
   readonly granter: BlockGranter;
+  readonly #accounts = new Map<string, string>();
   #daemons = 0;
 
   private constructor(plane: ControlPlane, nodes: readonly LabNode[]) {
@@ -253,10 +257,24 @@ export class CoildLab implements AsyncDisposable {
         `--socket=${socketPath}`,
         ...args,
       ],
-      serviceAccount: { namespace: "kube-system", name: "coild" },
-      env: { COIL_NODE_NAME: node.name },
+      mounts: [{ source: await this.#account(node), target: ACCOUNT_DIR }],
+      env: { ...this.plane.inClusterEnv(), COIL_NODE_NAME: node.name },
     });
     return new Coild(node, process, socketPath);
+  }
+
+  /** The daemon's credentials, written once: a start must not need the API server. */
+  async #account(node: LabNode): Promise<string> {
+    const known = this.#accounts.get(node.name);
+    if (known !== undefined) return known;
+    await Deno.mkdir(ACCOUNT_DIR, { recursive: true });
+    const dir = await this.plane.serviceAccountDir({
+      namespace: "kube-system",
+      name: "coild",
+      node: node.name,
+    });
+    this.#accounts.set(node.name, dir);
+    return dir;
   }
 
   /** Starts coild and waits until it serves ADD. */
