@@ -6,6 +6,7 @@ import { CoilCluster } from "../lab/coil.ts";
 import type { LabNode } from "../lab/mod.ts";
 import { preparePackages } from "../lab/packages.ts";
 import { handlingTimes } from "./daemon_log.ts";
+import { makeEmptyProgram } from "./empty_program.ts";
 import { asTable, type Figure, figure } from "./figures.ts";
 import { PEER_PACKAGES, peerNetwork } from "./peer.ts";
 import { pluginTimes } from "./plugin.ts";
@@ -242,10 +243,7 @@ const figures: Figure[] = [];
 if (parts.includes("plugin")) {
   say("the plugin's own process");
   const dir = await Deno.makeTempDir();
-  const empty = await buildExecutable({
-    log: say,
-    entry: "tests/bench/empty.ts",
-  });
+  const empty = await makeEmptyProgram(dir);
   const coil = path.join(dir, "coil");
   await Deno.symlink(executable, coil);
   figures.push(...await pluginTimes({ coil, empty, dir }, quick ? 20 : 100));

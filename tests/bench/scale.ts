@@ -1,5 +1,5 @@
 // A cluster's size as the API server shows it: pods elsewhere, nodes, blocks.
-import { BLOCK_REQUESTS } from "../../lib/api/mod.ts";
+import { BLOCK_REQUESTS, newBlockRequest } from "../../lib/api/mod.ts";
 import { KubeClient } from "../../lib/kube/mod.ts";
 import type { ControlPlane } from "../lab/mod.ts";
 import { many } from "./many.ts";
@@ -117,24 +117,12 @@ export async function requestBlocks(
     if (times.length === nodeUids.length) done.abort();
   });
   await Promise.all(nodeUids.map((uid, i) => {
-    const request = requestOf(`big-${i}`, uid);
-    started.set(request.metadata.name, performance.now());
+    const request = newBlockRequest("big", { name: `big-${i}`, uid });
+    started.set(request.metadata.name ?? "", performance.now());
     return client.create(BLOCK_REQUESTS, request, { timeoutMs: PATIENCE_MS });
   }));
   await watching;
   return times;
-}
-
-function requestOf(nodeName: string, uid: string) {
-  return {
-    metadata: {
-      name: `req-big-${nodeName}`,
-      ownerReferences: [
-        { apiVersion: "v1", kind: "Node", name: nodeName, uid },
-      ],
-    },
-    spec: { nodeName, poolName: "big" },
-  };
 }
 
 async function watchCompletions(

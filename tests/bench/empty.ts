@@ -1,2 +1,0 @@
-// Does nothing: what a program of this runtime costs at least.
-export {};
