@@ -6,7 +6,7 @@ import {
 } from "../../lib/telemetry/mod.ts";
 
 /** What coil-controller counts. Names are upstream's where it has them. */
-export class ControllerMetrics {
+export class IpamMetrics {
   readonly maxBlocks: Gauge<"pool">;
   readonly allocatedBlocks: Gauge<"pool">;
   readonly requests: Counter<"pool" | "result">;

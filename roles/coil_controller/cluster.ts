@@ -1,0 +1,64 @@
+import {
+  ADDRESS_BLOCKS,
+  ADDRESS_POOLS,
+  type AddressBlock,
+  type AddressPool,
+  BLOCK_REQUESTS,
+  type BlockRequest,
+} from "../../lib/api/mod.ts";
+import { abortable, type TaskGroup } from "../../lib/async/mod.ts";
+import {
+  Informer,
+  type KubeClient,
+  NODES,
+  type V1Node,
+} from "../../lib/kube/mod.ts";
+import { NODE_LABEL, POOL_LABEL } from "../../lib/names/mod.ts";
+import { blockTrimmer, trimNode, trimPool, trimRequest } from "./trim.ts";
+
+/** What the controller knows of the cluster: four kinds of objects, kept up to date by watches. */
+export class Cluster {
+  readonly pools: Informer<AddressPool>;
+  /** Indexed by "pool" and "node", the values of their labels. */
+  readonly blocks: Informer<AddressBlock>;
+  readonly requests: Informer<BlockRequest>;
+  readonly nodes: Informer<V1Node>;
+
+  constructor(client: KubeClient) {
+    this.pools = new Informer(client, ADDRESS_POOLS, { trim: trimPool });
+    this.blocks = new Informer(client, ADDRESS_BLOCKS, {
+      trim: blockTrimmer(),
+      indexes: {
+        pool: labelIndex(POOL_LABEL),
+        node: labelIndex(NODE_LABEL),
+      },
+    });
+    this.requests = new Informer(client, BLOCK_REQUESTS, { trim: trimRequest });
+    this.nodes = new Informer(client, NODES, {
+      metadataOnly: true,
+      trim: trimNode,
+    });
+  }
+
+  /** Starts the watches in the group. */
+  start(group: TaskGroup): void {
+    group.run("pool informer", (signal) => this.pools.run(signal));
+    group.run("block informer", (signal) => this.blocks.run(signal));
+    group.run("request informer", (signal) => this.requests.run(signal));
+    group.run("node informer", (signal) => this.nodes.run(signal));
+  }
+
+  /** Resolves after all first lists. */
+  async synced(signal: AbortSignal): Promise<void> {
+    const { pools, blocks, requests, nodes } = this;
+    const all = [pools, blocks, requests, nodes].map(({ synced }) => synced);
+    await abortable(Promise.all(all), signal);
+  }
+}
+
+function labelIndex(label: string): (block: AddressBlock) => string[] {
+  return ({ metadata }) => {
+    const value = metadata.labels?.[label];
+    return value === undefined ? [] : [value];
+  };
+}

@@ -1,0 +1,69 @@
+import {
+  type AddressPool,
+  type AddressPoolStatus,
+  type Condition,
+  CONDITION_CAPACITY_LOW,
+  CONDITION_READY,
+} from "../../lib/api/mod.ts";
+
+/** An Event to record on a pool. */
+export interface PoolEvent {
+  readonly type: "Normal" | "Warning";
+  readonly reason: string;
+  readonly message: string;
+}
+
+/** Returns the Events that a change of a pool's status is worth: one for each condition that flipped. */
+export function poolEvents(
+  pool: Pick<AddressPool, "status">,
+  status: AddressPoolStatus,
+): PoolEvent[] {
+  const events: PoolEvent[] = [];
+  const ready = flipped(pool.status, status, CONDITION_READY);
+  const low = flipped(pool.status, status, CONDITION_CAPACITY_LOW);
+  if (ready?.status === "False" && ready.reason !== "Deleting") {
+    events.push({
+      type: "Warning",
+      reason: ready.reason,
+      message: ready.message,
+    });
+  } else if (low?.status === "True") {
+    // A pool that is exhausted is low too; once is enough.
+    events.push({
+      type: "Warning",
+      reason: CONDITION_CAPACITY_LOW,
+      message: low.message,
+    });
+  }
+  if (low?.status === "False" && before(pool.status, CONDITION_CAPACITY_LOW)) {
+    events.push({
+      type: "Normal",
+      reason: "CapacityRestored",
+      message: low.message,
+    });
+  }
+  return events;
+}
+
+function flipped(
+  previous: AddressPoolStatus | undefined,
+  status: AddressPoolStatus,
+  type: string,
+): Condition | undefined {
+  const now = conditionOf(status, type);
+  return now?.status === conditionOf(previous, type)?.status ? undefined : now;
+}
+
+function before(
+  previous: AddressPoolStatus | undefined,
+  type: string,
+): boolean {
+  return conditionOf(previous, type) !== undefined;
+}
+
+function conditionOf(
+  status: AddressPoolStatus | undefined,
+  type: string,
+): Condition | undefined {
+  return status?.conditions?.find((condition) => condition.type === type);
+}

@@ -1,0 +1,66 @@
+import assert from "node:assert/strict";
+import type { AddressPoolStatus } from "../../lib/api/mod.ts";
+import { poolEvents } from "./pool_events.ts";
+
+type Flag = "True" | "False";
+
+function status(
+  ready: Flag,
+  low: Flag,
+  readyReason = "Exhausted",
+): AddressPoolStatus {
+  const lastTransitionTime = "2026-01-01T00:00:00Z";
+  const reason = ready === "True" ? "BlocksAvailable" : readyReason;
+  return {
+    conditions: [
+      {
+        type: "Ready",
+        status: ready,
+        reason,
+        message: "ready text",
+        lastTransitionTime,
+      },
+      {
+        type: "CapacityLow",
+        status: low,
+        reason: "x",
+        message: "low text",
+        lastTransitionTime,
+      },
+    ],
+  };
+}
+
+const FINE = status("True", "False");
+const LOW = status("True", "True");
+const EXHAUSTED = status("False", "True");
+
+for (
+  const [title, previous, now, reasons] of [
+    ["a new pool with room", undefined, FINE, []],
+    ["a new pool that is low", undefined, LOW, ["CapacityLow"]],
+    ["a pool that gets low", FINE, LOW, ["CapacityLow"]],
+    ["a pool that stays low", LOW, LOW, []],
+    ["a low pool that is used up", LOW, EXHAUSTED, ["Exhausted"]],
+    ["a small pool that is used up at once", FINE, EXHAUSTED, ["Exhausted"]],
+    ["a used up pool that gets a block back", EXHAUSTED, LOW, []],
+    ["a low pool that gets room", LOW, FINE, ["CapacityRestored"]],
+    ["a used up pool that gets room", EXHAUSTED, FINE, ["CapacityRestored"]],
+    ["a pool being deleted", FINE, status("False", "False", "Deleting"), []],
+  ] as const
+) {
+  Deno.test(`poolEvents() of ${title}`, () => {
+    const events = poolEvents(
+      previous === undefined ? {} : { status: previous },
+      now,
+    );
+    assert.deepEqual(events.map((event) => event.reason), reasons);
+    for (const event of events) {
+      assert.equal(
+        event.type,
+        event.reason === "CapacityRestored" ? "Normal" : "Warning",
+      );
+      assert.notEqual(event.message, "");
+    }
+  });
+}

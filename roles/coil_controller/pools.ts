@@ -1,0 +1,140 @@
+import {
+  ADDRESS_BLOCKS,
+  type AddressBlock,
+  type AddressPool,
+  type Pool,
+  poolOf,
+} from "../../lib/api/mod.ts";
+import { SingleFlight } from "../../lib/async/mod.ts";
+import {
+  type BlockStore,
+  type Creation,
+  OutOfBlocksError,
+  PoolDeletingError,
+  PoolManager,
+} from "../../lib/ipam/mod.ts";
+import {
+  KubeApiError,
+  type KubeClient,
+  type Store,
+} from "../../lib/kube/mod.ts";
+import { POOL_LABEL, REQUEST_LABEL } from "../../lib/names/mod.ts";
+import { getLogger } from "../../lib/telemetry/mod.ts";
+import type { PoolBook } from "./addresspool_reconciler.ts";
+import type { BlockCarver, CarveOptions } from "./blockrequest_reconciler.ts";
+import type { IpamMetrics } from "./metrics.ts";
+
+const log = getLogger("pool-manager");
+
+/** What {@linkcode Pools} works with. */
+export interface PoolsOptions {
+  readonly client: KubeClient;
+  /** All blocks, with the index "pool". */
+  readonly blocks: Store<AddressBlock>;
+  readonly metrics: IpamMetrics;
+}
+
+/** The pool manager over the API server: blocks are listed from the informer and created live. */
+export class Pools implements PoolBook, BlockCarver, BlockStore {
+  readonly #options: PoolsOptions;
+  readonly #manager: PoolManager;
+  readonly #known = new Map<string, Pool>();
+  readonly #relists = new SingleFlight<void>();
+
+  constructor(options: PoolsOptions) {
+    this.#options = options;
+    const { metrics } = options;
+    this.#manager = new PoolManager({
+      store: this,
+      onCounts({ pool, maxBlocks, allocatedBlocks }) {
+        metrics.maxBlocks.set({ pool }, maxBlocks);
+        metrics.allocatedBlocks.set({ pool }, allocatedBlocks);
+      },
+    });
+  }
+
+  /** Takes over a pool with the blocks that the informer has. A pool that cannot be read is left for its reconciler. */
+  adopt(object: AddressPool): void {
+    try {
+      const pool = poolOf(object);
+      this.sync(pool, this.#cached(pool.name));
+    } catch (error) {
+      if (!(error instanceof SyntaxError)) throw error;
+    }
+  }
+
+  sync(pool: Pool, indices: Iterable<number>): void {
+    this.#known.set(pool.name, pool);
+    this.#manager.sync(pool, indices);
+  }
+
+  isCarving(pool: string): boolean {
+    return this.#manager.isCarving(pool);
+  }
+
+  drop(pool: string): void {
+    this.#known.delete(pool);
+    this.#manager.drop(pool);
+    this.#options.metrics.dropPool(pool);
+  }
+
+  async allocate(pool: Pool, options: CarveOptions): Promise<string> {
+    this.#known.set(pool.name, pool);
+    try {
+      return await this.#manager.allocate(pool, options);
+    } catch (error) {
+      if (
+        !(error instanceof OutOfBlocksError) ||
+        error instanceof PoolDeletingError
+      ) throw error;
+    }
+    // A block may have been returned since the pool was last taken over.
+    this.sync(pool, this.#cached(pool.name));
+    return await this.#manager.allocate(pool, options);
+  }
+
+  list(pool: string): Promise<Iterable<number>> {
+    return Promise.resolve(this.#cached(pool));
+  }
+
+  async create(
+    block: AddressBlock,
+    { signal }: { readonly signal: AbortSignal },
+  ): Promise<Creation> {
+    const { client } = this.#options;
+    const { name = "", labels = {} } = block.metadata;
+    try {
+      await client.create(ADDRESS_BLOCKS, block, { signal });
+      return { created: true };
+    } catch (error) {
+      if (!(error instanceof KubeApiError && error.isAlreadyExists)) {
+        throw error;
+      }
+    }
+    const live = await client.tryGet(ADDRESS_BLOCKS, { name, signal });
+    const requestUid = live?.metadata.labels?.[REQUEST_LABEL];
+    if (requestUid === undefined || requestUid !== labels[REQUEST_LABEL]) {
+      log.info("Block exists already, reading the pool anew", { block: name });
+      await this.#relist(labels[POOL_LABEL] ?? "", signal);
+    }
+    return { created: false, requestUid };
+  }
+
+  /** Reads the pool's blocks live: the informer is behind, and may miss many of them. */
+  async #relist(name: string, signal: AbortSignal): Promise<void> {
+    await this.#relists.do(name, async () => {
+      const indices: number[] = [];
+      await this.#options.client.listItems(
+        ADDRESS_BLOCKS,
+        { labelSelector: `${POOL_LABEL}=${name}`, signal },
+        (block) => indices.push(block.index),
+      );
+      const pool = this.#known.get(name);
+      if (pool !== undefined) this.#manager.sync(pool, indices);
+    });
+  }
+
+  #cached(pool: string): number[] {
+    return this.#options.blocks.byIndex("pool", pool).map(({ index }) => index);
+  }
+}

@@ -1,0 +1,98 @@
+import assert from "node:assert/strict";
+import type { AddressBlock, AddressPool } from "../../lib/api/mod.ts";
+import { blockTrimmer, trimNode, trimPool } from "./trim.ts";
+
+const BLOCK: AddressBlock = {
+  apiVersion: "coil.cybozu.com/v2",
+  kind: "AddressBlock",
+  metadata: {
+    name: "default-0",
+    uid: "u1",
+    resourceVersion: "7",
+    labels: {
+      "coil.cybozu.com/pool": "default",
+      "coil.cybozu.com/node": "n1",
+      "coil.cybozu.com/request": "r1",
+      "other": "x",
+    },
+    annotations: { a: "b" },
+    finalizers: ["coil.cybozu.com"],
+  },
+  index: 0,
+  ipv4: "10.2.0.0/27",
+};
+
+Deno.test("blockTrimmer() keeps what the controller reads of a block", () => {
+  const trim = blockTrimmer();
+  assert.deepEqual(trim(BLOCK).metadata, {
+    name: "default-0",
+    uid: "u1",
+    labels: {
+      "coil.cybozu.com/pool": "default",
+      "coil.cybozu.com/node": "n1",
+      "coil.cybozu.com/request": "r1",
+    },
+    finalizers: ["coil.cybozu.com"],
+  });
+  const deleting = trim({
+    ...BLOCK,
+    metadata: {
+      name: "b",
+      deletionTimestamp: "2026-01-01T00:00:00Z",
+      finalizers: ["x", "coil.cybozu.com"],
+    },
+  });
+  assert.deepEqual(deleting.metadata, {
+    name: "b",
+    uid: "",
+    labels: {},
+    deletionTimestamp: "2026-01-01T00:00:00Z",
+    finalizers: ["x", "coil.cybozu.com"],
+  });
+});
+
+Deno.test("blockTrimmer() shares the list of finalizers between blocks", () => {
+  const trim = blockTrimmer();
+  const other = trim({
+    ...BLOCK,
+    metadata: { ...BLOCK.metadata, finalizers: ["coil.cybozu.com"] },
+  });
+  assert.equal(trim(BLOCK).metadata.finalizers, other.metadata.finalizers);
+});
+
+Deno.test("trimPool() keeps what a status write needs", () => {
+  const pool: AddressPool = {
+    apiVersion: "coil.cybozu.com/v2",
+    kind: "AddressPool",
+    metadata: {
+      name: "p",
+      uid: "u",
+      resourceVersion: "1",
+      generation: 2,
+      finalizers: ["f"],
+      annotations: { a: "b" },
+    },
+    spec: { subnets: [{ ipv4: "10.0.0.0/8" }] },
+    status: {},
+  };
+  assert.deepEqual(trimPool(pool), {
+    ...pool,
+    metadata: {
+      name: "p",
+      uid: "u",
+      resourceVersion: "1",
+      generation: 2,
+      finalizers: ["f"],
+    },
+  });
+});
+
+Deno.test("trimNode() keeps the identity", () => {
+  assert.deepEqual(
+    trimNode({
+      metadata: { name: "n", uid: "u", labels: { a: "b" } },
+      status: { phase: "x" },
+    }),
+    { metadata: { name: "n", uid: "u" } },
+  );
+});

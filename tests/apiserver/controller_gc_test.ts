@@ -1,0 +1,114 @@
+import assert from "node:assert/strict";
+import { eventually } from "../lab/mod.ts";
+import { ControllerLab } from "./controller_testing.ts";
+
+Deno.test("coil-controller releases the blocks of nodes that are gone", async (t) => {
+  await using lab = await ControllerLab.start("ctlgc", ["node1", "node4"]);
+  await lab.createPool("v4", {
+    blockSizeBits: 2,
+    subnets: [{ ipv4: "10.4.0.0/16" }],
+  });
+  const put = (index: number, node: string, finalizers?: readonly string[]) =>
+    lab.createBlock({
+      pool: "v4",
+      index,
+      node,
+      ipv4: `10.4.0.${4 * index}/30`,
+      ...(finalizers === undefined ? {} : { finalizers }),
+    });
+  const names = async () =>
+    (await lab.blocks()).map((block) => block.metadata.name);
+  await put(0, "node1");
+  await put(1, "node1");
+  await put(2, "node2");
+  await put(3, "node3");
+  await put(4, "node3", []);
+  await put(5, "node3", ["example.com/other", "coil.cybozu.com"]);
+  await put(6, "");
+  await using _controller = lab.startController();
+
+  await t.step(
+    "CT-13: at start, those of missing nodes go, and only they",
+    async () => {
+      await eventually(
+        "the end of the orphans",
+        async () => (await names()).length <= 4,
+        { timeoutMs: 5000 },
+      );
+      assert.deepEqual(await names(), ["v4-0", "v4-1", "v4-5", "v4-6"]);
+    },
+  );
+
+  await t.step("a finalizer of others is left to them", async () => {
+    const block = (await lab.blocks())[2];
+    assert.deepEqual(block?.metadata.finalizers, ["example.com/other"]);
+    assert.notEqual(block?.metadata.deletionTimestamp, undefined);
+    await lab.merge("addressblocks/v4-5", { metadata: { finalizers: null } });
+  });
+
+  await t.step(
+    "W22: the deletion of a Node is noticed in seconds, not at the next interval",
+    async () => {
+      await put(7, "node4");
+      await lab.deleteNode("node4");
+      await eventually(
+        "the end of the block",
+        async () => !(await names()).includes("v4-7"),
+        { timeoutMs: 5000 },
+      );
+      assert.deepEqual(await names(), ["v4-0", "v4-1", "v4-6"]);
+    },
+  );
+
+  await t.step(
+    "a block that is being deleted already is released too",
+    async () => {
+      await lab.createNode("node5");
+      await put(8, "node5");
+      await lab.delete("addressblocks/v4-8");
+      await lab.deleteNode("node5");
+      await eventually(
+        "the end of the block",
+        async () => !(await names()).includes("v4-8"),
+        { timeoutMs: 5000 },
+      );
+    },
+  );
+
+  await t.step(
+    "an outage of the API server frees nothing",
+    async () => {
+      await lab.createNode("node6");
+      await put(9, "node6");
+      await lab.plane.killApiServer();
+      await lab.plane.startApiServer();
+      await new Promise((resolve) => setTimeout(resolve, 1500));
+      assert.ok((await names()).includes("v4-9"));
+    },
+  );
+});
+
+Deno.test("coil-controller finds orphans at its interval that the watch missed", async () => {
+  await using lab = await ControllerLab.start("ctlgc2", ["node1"]);
+  await lab.createPool("v4", {
+    blockSizeBits: 2,
+    subnets: [{ ipv4: "10.4.0.0/16" }],
+  });
+  await using _controller = lab.startController("--gc-interval=500ms");
+  await eventually(
+    "the finalizer",
+    async () => ((await lab.pool("v4")).metadata.finalizers ?? []).length > 0,
+  );
+  // The node of this block never existed, so no watch event will tell of its end.
+  await lab.createBlock({
+    pool: "v4",
+    index: 0,
+    node: "ghost",
+    ipv4: "10.4.0.0/30",
+  });
+  await eventually(
+    "the end of the block",
+    async () => (await lab.blocks()).length === 0,
+    { timeoutMs: 5000 },
+  );
+});
