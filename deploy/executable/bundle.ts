@@ -5,31 +5,62 @@ export class BundleError extends Error {
   override readonly name = "BundleError";
 }
 
-/** Bundles main.ts with all it imports into `directory`, one chunk per role. */
+/** As main.ts imports it. */
+const PLUGIN = "./roles/coil/mod.ts";
+
+/**
+ * Bundles main.ts with all it imports into `directory`, one chunk per role and
+ * some that they share; but the CNI plugin, which starts so often, is one file
+ * that shares nothing: each file costs a start 0.3 ms.
+ */
 export async function bundle(directory: string): Promise<void> {
+  await runBundle("main.ts", directory, [
+    "--code-splitting",
+    `--external=${PLUGIN}`,
+  ]);
+  await runBundle(PLUGIN, `${directory}/plugin`, []);
+  await Deno.rename(`${directory}/plugin/mod.js`, `${directory}/coil.js`);
+  await Deno.remove(`${directory}/plugin`);
+  await rewrite(`${directory}/main.js`, (text) => {
+    const parts = text.split(`import("${PLUGIN}")`);
+    if (parts.length === 2) return parts.join('import("./coil.js")');
+    throw new BundleError("Cannot find the CNI plugin in the bundled main.ts");
+  });
+  await delayRequire(directory);
+}
+
+async function runBundle(
+  entry: string,
+  directory: string,
+  flags: readonly string[],
+): Promise<void> {
   const { success, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
     args: [
       "bundle",
       "--quiet",
       "--platform=deno",
-      "--code-splitting",
       "--minify",
       `--outdir=${directory}`,
-      "main.ts",
+      ...flags,
+      entry,
     ],
     cwd: ROOT,
     stdout: "piped",
     stderr: "piped",
   }).output();
-  if (!success) {
-    const decoder = new TextDecoder();
-    throw new BundleError(
-      `Cannot bundle main.ts: deno says\n${decoder.decode(stdout)}${
-        decoder.decode(stderr)
-      }`,
-    );
-  }
-  await delayRequire(directory);
+  if (success) return;
+  const decoder = new TextDecoder();
+  const said = decoder.decode(stdout) + decoder.decode(stderr);
+  throw new BundleError(`Cannot bundle "${entry}": deno says\n${said}`);
+}
+
+async function rewrite(
+  path: string,
+  change: (text: string) => string,
+): Promise<void> {
+  const before = await Deno.readTextFile(path);
+  const after = change(before);
+  if (after !== before) await Deno.writeTextFile(path, after);
 }
 
 /**
@@ -47,18 +78,18 @@ const EAGER =
 async function delayRequire(directory: string): Promise<void> {
   for await (const { name } of Deno.readDir(directory)) {
     if (!name.endsWith(".js")) continue;
-    const path = `${directory}/${name}`;
-    const before = await Deno.readTextFile(path);
-    const after = before.replaceAll(
-      EAGER,
-      (_match, _import, require: string) => lazyRequire(require),
-    );
-    if (/createRequire as \w*deno_internal/.test(after)) {
-      throw new BundleError(
-        `Cannot delay require() in "${name}": this deno writes it differently`,
+    await rewrite(`${directory}/${name}`, (text) => {
+      const lazy = text.replaceAll(
+        EAGER,
+        (_match, _import, require: string) => lazyRequire(require),
       );
-    }
-    if (after !== before) await Deno.writeTextFile(path, after);
+      if (/createRequire as \w*deno_internal/.test(lazy)) {
+        throw new BundleError(
+          `Cannot delay require() in "${name}": this deno writes it differently`,
+        );
+      }
+      return lazy;
+    });
   }
 }
 
