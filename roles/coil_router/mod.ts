@@ -7,7 +7,7 @@
  * @module
  */
 import { TaskGroup } from "../../lib/async/mod.ts";
-import { KubeClient } from "../../lib/kube/mod.ts";
+import { KubeClient, KubeMetrics } from "../../lib/kube/mod.ts";
 import { NODE_NAME_ENV, VERSION } from "../../lib/names/mod.ts";
 import { RouteSocket } from "../../lib/netlink/mod.ts";
 import { RouteSyncer } from "../../lib/routing/mod.ts";
@@ -52,7 +52,10 @@ async function run(options: RouterOptions, signal: AbortSignal): Promise<void> {
     );
   }
   const registry = createRegistry();
-  const client = await KubeClient.load();
+  using client = await KubeClient.load({
+    userAgent: `coil-router/${VERSION}`,
+    onRequest: new KubeMetrics(registry).onRequest,
+  });
   using kernel = RouteSocket.open();
   const { protocolId, updateIntervalMs: intervalMs } = options;
   const syncer = new RouteSyncer(kernel, { protocolId });

@@ -1,4 +1,4 @@
-import { Backoff, Gate, withTimeout } from "../../lib/async/mod.ts";
+import { abortable, Backoff, Gate, withTimeout } from "../../lib/async/mod.ts";
 import type {
   GatewayRoute,
   RouteFailure,
@@ -58,7 +58,7 @@ export class Router {
 
   /** Works until the signal. */
   async run(signal: AbortSignal): Promise<void> {
-    await this.#parts.view.synced();
+    await abortable(this.#parts.view.synced(), signal);
     while (!signal.aborted) {
       this.#changed = new Gate();
       const isWell = await this.#syncOnce();

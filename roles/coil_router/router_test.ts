@@ -127,3 +127,17 @@ Deno.test("W44: Router outlives a kernel that does not answer", async () => {
   });
   assert.equal(it.router.hasSynced, true);
 });
+
+Deno.test("Router stops on its signal while the API server is away", async () => {
+  const view = {
+    nodes: new Map(),
+    blocks: [],
+    synced: () => new Promise<void>(() => {}),
+  };
+  const it = rig([], { view });
+  await assert.rejects(
+    running(it, () => Promise.resolve()),
+    { name: "AbortError" },
+  );
+  assert.equal(it.calls.length, 0);
+});

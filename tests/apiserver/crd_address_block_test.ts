@@ -86,7 +86,7 @@ Deno.test("AddressBlocks and BlockRequests", async (t) => {
     await t.step(`a block with ${name}: refused`, async () => {
       const lines = await post({ ...block, metadata, ...change });
       assert.equal(lines.length, 1, lines.join("\n"));
-      assert.ok(lines[0]?.includes(refused), lines[0]);
+      assert.ok(lines[0]?.includes(refused), lines.join());
     });
   }
 
@@ -108,7 +108,7 @@ Deno.test("AddressBlocks and BlockRequests", async (t) => {
       async () => {
         const lines = await change(edit);
         assert.equal(lines.length, 1, lines.join("\n"));
-        assert.ok(lines[0]?.includes(FIXED), lines[0]);
+        assert.ok(lines[0]?.includes(FIXED), lines.join());
       },
     );
   }

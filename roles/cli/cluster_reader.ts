@@ -1,0 +1,164 @@
+import {
+  ADDRESS_BLOCKS,
+  ADDRESS_POOLS,
+  type AddressBlock,
+  type AddressPool,
+} from "../../lib/api/mod.ts";
+import { Address, type Family } from "../../lib/inet/mod.ts";
+import {
+  KubeApiError,
+  type KubeClient,
+  NODES,
+  PODS,
+  type ResourceType,
+  type V1Pod,
+} from "../../lib/kube/mod.ts";
+import { NODE_LABEL, POOL_LABEL } from "../../lib/names/mod.ts";
+import type { PodAddresses } from "./ipam_rows.ts";
+
+/** What to read. */
+export interface Selection {
+  readonly pool?: string | undefined;
+  readonly node?: string | undefined;
+  readonly namespace?: string | undefined;
+}
+
+/** Options of {@linkcode ClusterReader}. */
+export interface ReaderOptions {
+  /** Objects asked for at a time. */
+  readonly pageSize: number;
+  readonly signal?: AbortSignal;
+}
+
+/**
+ * Reads what the commands show, page by page, and keeps of each object only
+ * what is shown: a cluster may have 100,000 pods.
+ */
+export class ClusterReader {
+  readonly #client: Pick<KubeClient, "list" | "tryGet">;
+  readonly #options: ReaderOptions;
+
+  constructor(
+    client: Pick<KubeClient, "list" | "tryGet">,
+    options: ReaderOptions,
+  ) {
+    this.#client = client;
+    this.#options = options;
+  }
+
+  /** Lists all pools. */
+  pools(): Promise<AddressPool[]> {
+    return this.#pages(ADDRESS_POOLS, {}, (pool) => pool);
+  }
+
+  /** Lists the blocks of a pool, of a node, of both, or all. */
+  blocks({ pool, node }: Selection = {}): Promise<AddressBlock[]> {
+    const terms = [
+      ...(pool === undefined ? [] : [`${POOL_LABEL}=${pool}`]),
+      ...(node === undefined ? [] : [`${NODE_LABEL}=${node}`]),
+    ];
+    return this.#pages(ADDRESS_BLOCKS, {
+      ...(terms.length === 0 ? {} : { labelSelector: terms.join() }),
+    }, trimBlock);
+  }
+
+  /** Lists the pods that hold addresses of their own. */
+  async pods({ node, namespace }: Selection = {}): Promise<PodAddresses[]> {
+    const terms = [
+      // The address of a pod that has ended is free.
+      "status.phase!=Succeeded",
+      "status.phase!=Failed",
+      ...(node === undefined ? [] : [`spec.nodeName=${node}`]),
+    ];
+    const pods = await this.#pages(PODS, {
+      fieldSelector: terms.join(),
+      ...(namespace === undefined ? {} : { namespace }),
+    }, addressesOf);
+    return pods.flatMap((pod) => pod ?? []);
+  }
+
+  /** Whether there is a Node object of this name. */
+  async hasNode(name: string): Promise<boolean> {
+    const { signal } = this.#options;
+    const node = await this.#client.tryGet(NODES, {
+      name,
+      metadataOnly: true,
+      signal,
+    });
+    return node !== undefined;
+  }
+
+  async #pages<T extends object, R>(
+    type: ResourceType<T>,
+    selector: {
+      readonly labelSelector?: string;
+      readonly fieldSelector?: string;
+      readonly namespace?: string;
+    },
+    keep: (object: T) => R,
+  ): Promise<R[]> {
+    const { pageSize, signal } = this.#options;
+    const kept: R[] = [];
+    let next: { readonly continue?: string } = {};
+    let limit: number | undefined = pageSize;
+    for (;;) {
+      try {
+        const page = await this.#client.list(type, {
+          ...selector,
+          ...next,
+          limit,
+          signal,
+        });
+        for (const object of page.items) kept.push(keep(object));
+        if (page.continue === undefined) return kept;
+        next = { continue: page.continue };
+      } catch (error) {
+        const isExpired = error instanceof KubeApiError && error.isGone &&
+          next.continue !== undefined;
+        if (!isExpired) throw error;
+        // The pages took longer than the API server remembers: all at once.
+        kept.length = 0;
+        next = {};
+        limit = undefined;
+      }
+    }
+  }
+}
+
+function addressesOf(pod: V1Pod): PodAddresses | undefined {
+  const { metadata, spec, status } = pod;
+  if (spec?.hostNetwork === true || spec?.nodeName === undefined) return;
+  const addresses: Partial<Record<Family, Address>> = {};
+  for (const { ip } of status?.podIPs ?? []) {
+    const address = Address.tryParse(ip);
+    if (address !== undefined) addresses[address.family] ??= address;
+  }
+  if (Object.keys(addresses).length === 0) return;
+  const since = status?.startTime ?? metadata?.creationTimestamp;
+  return {
+    namespace: metadata?.namespace ?? "",
+    name: metadata?.name ?? "",
+    node: spec.nodeName,
+    addresses,
+    ...(since === undefined ? {} : { since }),
+  };
+}
+
+function trimBlock(block: AddressBlock): AddressBlock {
+  const { apiVersion, kind, index, ipv4, ipv6, metadata } = block;
+  const { name = "", labels = {}, creationTimestamp, deletionTimestamp } =
+    metadata;
+  return {
+    apiVersion,
+    kind,
+    index,
+    ...(ipv4 === undefined ? {} : { ipv4 }),
+    ...(ipv6 === undefined ? {} : { ipv6 }),
+    metadata: {
+      name,
+      labels,
+      ...(creationTimestamp === undefined ? {} : { creationTimestamp }),
+      ...(deletionTimestamp === undefined ? {} : { deletionTimestamp }),
+    },
+  };
+}

@@ -1,0 +1,41 @@
+import { KubeApiError, KubeUnreachableError } from "../../lib/kube/mod.ts";
+
+/** Exit codes of the commands. */
+export const EXIT = {
+  ok: 0,
+  /** The command could not be carried out. */
+  failed: 1,
+  /** The command line is wrong. */
+  usage: 2,
+} as const;
+
+/** A command cannot be carried out. Its message is for the admin, as it is. */
+export class CommandError extends Error {
+  override readonly name = "CommandError";
+}
+
+/** Says what went wrong and, where it is known, what to do. Undefined for what is no fault of the admin's. */
+export function explain(error: unknown): string | undefined {
+  if (error instanceof CommandError) return error.message;
+  if (error instanceof KubeUnreachableError) {
+    return `${error.message}\nIs the API server running, and is this its kubeconfig? See --kubeconfig, --context and $KUBECONFIG.`;
+  }
+  if (error instanceof KubeApiError) {
+    const advice = adviceOn(error);
+    return advice === undefined ? error.message : `${error.message}\n${advice}`;
+  }
+  return undefined;
+}
+
+function adviceOn(error: KubeApiError): string | undefined {
+  if (error.isNotFound) {
+    return "Are Coil's resources installed? They are made by: kubectl apply -f crds/";
+  }
+  if (error.isForbidden) {
+    return "Reading Coil's resources is part of the ClusterRole view; see deploy/base/viewer_rbac.yaml.";
+  }
+  if (error.isUnauthorized) {
+    return "The credentials of the kubeconfig are not valid, or not any more.";
+  }
+  return undefined;
+}

@@ -1,0 +1,230 @@
+import { type AddressPool, type Pool, poolOf } from "../../lib/api/mod.ts";
+import { defineFlags } from "../../lib/flags/mod.ts";
+import { KubeClient } from "../../lib/kube/mod.ts";
+import { NODE_LABEL, POOL_LABEL, VERSION } from "../../lib/names/mod.ts";
+import { ClusterReader, type Selection } from "./cluster_reader.ts";
+import {
+  type Command,
+  type CommandContext,
+  oneOf,
+  readArguments,
+  type Terminal,
+} from "./command.ts";
+import { CommandError } from "./errors.ts";
+import {
+  type AddressRow,
+  addressRows,
+  blockRows,
+  poolRows,
+} from "./ipam_rows.ts";
+import { addressColumns, blockColumns, poolColumns } from "./ipam_tables.ts";
+import { type Column, formatTable } from "./table.ts";
+
+const SUBJECTS = ["pools", "blocks", "addresses"] as const;
+
+const FLAGS = defineFlags({
+  "pool": { type: "string", default: "", help: "Only this pool" },
+  "node": { type: "string", default: "", help: "Only this node" },
+  "namespace": {
+    type: "string",
+    default: "",
+    short: "n",
+    help: "Only addresses of this namespace's pods",
+  },
+  "output": {
+    type: "enum",
+    default: "table",
+    values: ["table", "wide", "json"],
+    short: "o",
+    help: "Form of the output",
+  },
+  "no-headers": {
+    type: "bool",
+    default: false,
+    help: "Leave out the line of headers",
+  },
+  "page-size": {
+    type: "int",
+    default: 500,
+    min: 1,
+    max: 100_000,
+    help: "Objects to ask the API server for at a time",
+  },
+  "kubeconfig": {
+    type: "string",
+    default: "",
+    help: "Kubeconfig file, instead of $KUBECONFIG and ~/.kube/config",
+  },
+  "context": { type: "string", default: "", help: "Context of the kubeconfig" },
+});
+
+/** `coil ipam show`: what is in use and by whom, from the API server alone. */
+export const IPAM_SHOW: Command = {
+  path: "ipam show",
+  about: "Show pools, blocks or addresses, and who holds them",
+  flags: FLAGS,
+  run: show,
+};
+
+interface Request extends Selection {
+  readonly output: "table" | "wide" | "json";
+  readonly headers: boolean;
+  readonly reader: ClusterReader;
+  readonly terminal: Terminal;
+}
+
+async function show(context: CommandContext): Promise<void> {
+  const line = readArguments(FLAGS, context, {
+    program: `${context.program} ipam show`,
+    version: VERSION,
+    about:
+      "Shows address pools, blocks, or the addresses of pods, from the API server alone.",
+    positionals: `[${SUBJECTS.join("|")}]`,
+  });
+  if (line === undefined) return;
+  const { values, positionals: [word = "pools", ...more] } = line;
+  const subject = oneOf(word, SUBJECTS);
+  if (more[0] !== undefined) oneOf(more[0], []);
+  using client = await connect(values);
+  const request: Request = {
+    pool: values.pool || undefined,
+    node: values.node || undefined,
+    namespace: values.namespace || undefined,
+    output: values.output,
+    headers: !values["no-headers"],
+    reader: new ClusterReader(client, { pageSize: values["page-size"] }),
+    terminal: context.terminal,
+  };
+  await SHOW[subject](request);
+}
+
+/** @throws {CommandError} when the configuration is missing or cannot be used; it may be broken in any way. */
+async function connect(
+  { kubeconfig, context }: {
+    readonly kubeconfig: string;
+    readonly context: string;
+  },
+): Promise<KubeClient> {
+  try {
+    return await KubeClient.load({
+      kubeconfig: kubeconfig || undefined,
+      context: context || undefined,
+      userAgent: `coil/${VERSION}`,
+    });
+  } catch (cause) {
+    const why = cause instanceof Error ? cause.message : String(cause);
+    throw new CommandError(`Cannot read the kubeconfig: ${why}`, { cause });
+  }
+}
+
+const SHOW: Readonly<
+  Record<typeof SUBJECTS[number], (request: Request) => Promise<void>>
+> = {
+  pools: showPools,
+  blocks: showBlocks,
+  addresses: showAddresses,
+};
+
+async function showPools(request: Request): Promise<void> {
+  const { pool, node, reader } = request;
+  const all = await knownPools(request);
+  const blocks = await reader.blocks({ pool });
+  const heldByNode = new Set(
+    blocks.filter(({ metadata }) => metadata.labels?.[NODE_LABEL] === node)
+      .map(({ metadata }) => metadata.labels?.[POOL_LABEL]),
+  );
+  const rows = poolRows(all, blocks).filter(({ name }) =>
+    (pool === undefined || name === pool) &&
+    (node === undefined || heldByNode.has(name))
+  );
+  await write(request, "pools", rows, poolColumns);
+}
+
+async function showBlocks(request: Request): Promise<void> {
+  const { pool, node, reader } = request;
+  await knownPools(request);
+  const [blocks, pods] = await Promise.all([
+    reader.blocks({ pool, node }),
+    reader.pods({ node }),
+  ]);
+  await write(request, "blocks", blockRows(blocks, pods), blockColumns);
+}
+
+async function showAddresses(request: Request): Promise<void> {
+  const { pool, node, namespace, reader } = request;
+  const pools = (await knownPools(request)).flatMap(readable);
+  const [blocks, pods] = await Promise.all([
+    reader.blocks({ node }),
+    reader.pods({ node, namespace }),
+  ]);
+  let rows = addressRows({ pods, blocks, pools });
+  if (node !== undefined && rows.some(({ state }) => state === "no-block")) {
+    // Perhaps in a block of another node.
+    rows = addressRows({ pods, blocks: await reader.blocks(), pools });
+  }
+  const shown = rows.filter((row) => pool === undefined || row.pool === pool);
+  await write(request, "addresses", shown, addressColumns);
+  warn(request, shown);
+}
+
+/** Pools there are. @throws {CommandError} when the one asked for is none of them. */
+async function knownPools({ pool, reader }: Request): Promise<AddressPool[]> {
+  const pools = await reader.pools();
+  const names = pools.map(({ metadata }) => metadata.name ?? "").sort();
+  if (pool === undefined || names.includes(pool)) return pools;
+  const known = names.length === 0
+    ? "there are no AddressPools"
+    : `there is none of that name, but ${names.join(", ")}`;
+  throw new CommandError(`Cannot show AddressPool "${pool}": ${known}`);
+}
+
+/** A pool that cannot be read is shown as such by `pools`. */
+function readable(object: AddressPool): Pool[] {
+  try {
+    return [poolOf(object)];
+  } catch (error) {
+    if (error instanceof SyntaxError) return [];
+    throw error;
+  }
+}
+
+async function write<Row>(
+  request: Request,
+  subject: string,
+  rows: readonly Row[],
+  columns: (now: Date) => readonly Column<Row>[],
+): Promise<void> {
+  const { output, headers, node, reader, terminal } = request;
+  if (rows.length === 0 && node !== undefined && !await reader.hasNode(node)) {
+    throw new CommandError(
+      `Cannot show ${subject} of Node "${node}": there is none of that name`,
+    );
+  }
+  if (output === "json") {
+    terminal.out(`${JSON.stringify({ [subject]: rows }, null, 2)}\n`);
+    return;
+  }
+  if (rows.length === 0) {
+    terminal.err(`No ${subject} found\n`);
+    return;
+  }
+  const wide = output === "wide";
+  const table = formatTable(columns(terminal.now()), rows, { wide, headers });
+  terminal.out(table);
+}
+
+const WARNINGS = {
+  "duplicate": "held by more than one pod",
+  "no-block": "held by a pod, but in no block",
+  "other-node": "in a block of another node",
+} as const;
+
+/** Says in words what is not as it should be. */
+function warn(request: Request, rows: readonly AddressRow[]): void {
+  for (const [state, what] of Object.entries(WARNINGS)) {
+    const count = rows.filter((row) => row.state === state).length;
+    if (count === 0) continue;
+    const subject = count === 1 ? "1 address is" : `${count} addresses are`;
+    request.terminal.err(`${subject} ${what}: see STATE ${state}\n`);
+  }
+}

@@ -1,0 +1,141 @@
+import assert from "node:assert/strict";
+import { flagsMarkdown } from "../../lib/flags/mod.ts";
+import { KubeApiError, KubeUnreachableError } from "../../lib/kube/mod.ts";
+import { VERSION } from "../../lib/names/mod.ts";
+import { CommandError, explain } from "./errors.ts";
+import { COMMANDS, run } from "./mod.ts";
+
+async function coil(
+  ...args: readonly string[]
+): Promise<{ code: number; out: string; err: string }> {
+  let [out, err] = ["", ""];
+  const terminal = {
+    out: (text: string) => void (out += text),
+    err: (text: string) => void (err += text),
+    now: () => new Date(0),
+  };
+  const code = await run(args, { program: "coil", terminal });
+  return { code, out, err };
+}
+
+for (const args of [[], ["help"], ["--help"], ["-h"]]) {
+  Deno.test(`coil ${args.join(" ")} lists the commands`, async () => {
+    const { code, out, err } = await coil(...args);
+    assert.deepEqual([code, err], [0, ""]);
+    for (const { path } of COMMANDS) {
+      assert.match(out, new RegExp(`^  coil ${path} +\\S`, "m"));
+    }
+  });
+}
+
+for (const args of [["version"], ["--version"]]) {
+  Deno.test(`coil ${args.join(" ")} tells version and build`, async () => {
+    const { code, out } = await coil(...args);
+    assert.equal(code, 0);
+    const deno = Deno.version.deno.replaceAll(".", "\\.");
+    assert.match(
+      out,
+      new RegExp(`^coil version ${VERSION}\\n.+, deno ${deno}\\n$`),
+    );
+  });
+}
+
+const MISTAKES: readonly (readonly [string, RegExp])[] = [
+  ["shwo", /^Error: unknown command "shwo"\nSee "coil help"\.\n$/],
+  ["ipam", /"ipam" needs one of: show\n/],
+  ["ipam check", /unknown command "ipam check": not show\n/],
+  ["ipam show nodes", /unknown argument "nodes": not pools, blocks, addresses/],
+  ["ipam show pools blocks", /unknown argument "blocks"/],
+  [
+    "ipam show -o yaml",
+    /"yaml" for "--output": needs one of table, wide, json/,
+  ],
+  ["ipam show --page-size 0", /"0" for "--page-size": needs a number from 1/],
+  ["ipam show --pol default", /unknown flag: --pol/],
+  ["completion ksh", /unknown argument "ksh": not bash, zsh, fish/],
+  ["completion", /unknown argument "": not bash, zsh, fish/],
+  ["version now", /unexpected argument: now/],
+];
+
+for (const [line, message] of MISTAKES) {
+  Deno.test(`coil ${line}: exit code 2 and the reason on stderr`, async () => {
+    const { code, out, err } = await coil(...line.split(" "));
+    assert.deepEqual([code, out], [2, ""]);
+    assert.match(err, message);
+  });
+}
+
+Deno.test("coil ipam show with a kubeconfig that is not there: exit code 1", async () => {
+  const file = "/nonexistent/kubeconfig";
+  const { code, out, err } = await coil("ipam", "show", "--kubeconfig", file);
+  assert.deepEqual([code, out], [1, ""]);
+  assert.match(
+    err,
+    /^Error: Cannot read the kubeconfig: .*\/nonexistent\/kubeconfig/,
+  );
+});
+
+Deno.test("coil COMMAND --help shows the command's flags", async () => {
+  const { code, out } = await coil("ipam", "show", "--help");
+  assert.equal(code, 0);
+  assert.match(out, /coil ipam show \[flags\] \[pools\|blocks\|addresses\]/);
+  assert.match(out, /-o, --output/);
+});
+
+for (const shell of ["bash", "zsh", "fish"]) {
+  Deno.test(`coil completion ${shell} knows commands, subjects and flags`, async () => {
+    const { code, out } = await coil("completion", shell);
+    assert.equal(code, 0);
+    for (const word of ["ipam", "show", "addresses", "output", "wide"]) {
+      assert.match(out, new RegExp(`\\b${word}\\b`), word);
+    }
+  });
+}
+
+Deno.test("coil completion bash completes in a real shell", async () => {
+  const { out } = await coil("completion", "bash");
+  const complete = async (...words: readonly string[]): Promise<string[]> => {
+    const script = `${out}
+COMP_WORDS=(coil ${words.map((word) => `"${word}"`).join(" ")})
+COMP_CWORD=${words.length}
+_coil
+printf '%s\\n' "\${COMPREPLY[@]}"`;
+    const command = new Deno.Command("bash", { args: ["-c", script] });
+    const { stdout } = await command.output();
+    return new TextDecoder().decode(stdout).split("\n").filter((w) => w !== "");
+  };
+  assert.deepEqual(await complete("ip"), ["ipam"]);
+  assert.deepEqual(await complete("ipam", ""), ["show", "--help"]);
+  assert.deepEqual(await complete("ipam", "show", "a"), ["addresses"]);
+  assert.deepEqual(await complete("ipam", "show", "--ou"), ["--output"]);
+  assert.deepEqual(
+    await complete("ipam", "show", "--output", ""),
+    ["table", "wide", "json"],
+  );
+  assert.deepEqual(await complete("completion", "z"), ["zsh"]);
+});
+
+Deno.test("explain() adds what to do to an error of the API server", () => {
+  const error = (status: number) => new KubeApiError("No", { status });
+  assert.match(explain(error(403)) ?? "", /^No\n.*ClusterRole view/);
+  assert.match(explain(error(404)) ?? "", /^No\n.*apply -f crds/);
+  assert.match(explain(error(401)) ?? "", /^No\n.*credentials/);
+  assert.equal(explain(error(500)), "No");
+  const away = new KubeUnreachableError("Away");
+  assert.match(explain(away) ?? "", /^Away\n.*--kubeconfig/);
+  assert.equal(explain(new CommandError("Cannot")), "Cannot");
+});
+
+Deno.test("explain() leaves a programming mistake to be seen with its stack", () => {
+  assert.equal(explain(new TypeError("x is undefined")), undefined);
+});
+
+Deno.test("docs/roles/coil.md lists the commands and their flags", async () => {
+  const docs = new URL("../../docs/roles/coil.md", import.meta.url);
+  const text = await Deno.readTextFile(docs);
+  for (const { path, flags } of COMMANDS) {
+    assert.ok(text.includes(`coil ${path}`), path);
+    if (Object.keys(flags).length === 0) continue;
+    assert.ok(text.includes(flagsMarkdown(flags).trim()), path);
+  }
+});

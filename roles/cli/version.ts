@@ -1,0 +1,31 @@
+import { VERSION } from "../../lib/names/mod.ts";
+import { type Command, readArguments } from "./command.ts";
+
+/** `coil version`: which release this is, and how the file was made. */
+export const VERSION_COMMAND: Command = {
+  path: "version",
+  about: "Show the version, and how this file was built",
+  flags: {},
+  run: (context) => {
+    const { program, terminal } = context;
+    const line = readArguments({}, context, {
+      program: `${program} version`,
+      version: VERSION,
+      about: "Shows the version, and how this file was built.",
+    });
+    if (line !== undefined) {
+      terminal.out(
+        `${program} version ${VERSION}\n${buildKind()}, deno ${Deno.version.deno}\n`,
+      );
+    }
+    return Promise.resolve();
+  },
+};
+
+/** A file made without denort says so, since it is another runtime. */
+function buildKind(): string {
+  if (Deno.build.standalone) return "built by deno compile";
+  return Deno.env.get("COIL_ARGV0") === undefined
+    ? "run from source"
+    : "packed with the deno command line program (not deno compile)";
+}

@@ -1,0 +1,345 @@
+import assert from "node:assert/strict";
+import { run } from "../../roles/cli/mod.ts";
+import { ControlPlane } from "../lab/mod.ts";
+import { installCrds } from "./crds.ts";
+
+const MAIN = new URL("../../main.ts", import.meta.url).pathname;
+
+interface Output {
+  readonly code: number;
+  readonly out: string;
+  readonly err: string;
+}
+
+/** Runs `coil` with these arguments in this process; ages are as of an hour from now. */
+async function coil(
+  kubeconfig: string,
+  ...args: readonly string[]
+): Promise<Output> {
+  let [out, err] = ["", ""];
+  const hourAhead = new Date(Date.now() + 3_600_000);
+  const terminal = {
+    out: (text: string) => void (out += text),
+    err: (text: string) => void (err += text),
+    now: () => hourAhead,
+  };
+  const all = [...args, `--kubeconfig=${kubeconfig}`];
+  const code = await run(all, { program: "coil", terminal });
+  return { code, out, err };
+}
+
+function pool(name: string, subnets: readonly object[]): object {
+  return {
+    apiVersion: "coil.cybozu.com/v2",
+    kind: "AddressPool",
+    metadata: { name },
+    spec: { subnets },
+  };
+}
+
+function block(
+  [poolName, index, node]: readonly [string, number, string],
+  addresses: object,
+): object {
+  return {
+    apiVersion: "coil.cybozu.com/v2",
+    kind: "AddressBlock",
+    metadata: {
+      name: `${poolName}-${index}`,
+      labels: {
+        "coil.cybozu.com/pool": poolName,
+        "coil.cybozu.com/node": node,
+      },
+    },
+    index,
+    ...addresses,
+  };
+}
+
+async function addPod(
+  plane: ControlPlane,
+  [namespace, name, node]: readonly [string, string, string],
+  ips: readonly string[],
+  more: { readonly phase?: string; readonly hostNetwork?: boolean } = {},
+): Promise<void> {
+  await plane.apply({
+    apiVersion: "v1",
+    kind: "Pod",
+    metadata: { name, namespace },
+    spec: {
+      nodeName: node,
+      hostNetwork: more.hostNetwork ?? false,
+      automountServiceAccountToken: false,
+      containers: [{ name: "main", image: "example.com/main" }],
+    },
+  });
+  const status = {
+    phase: more.phase ?? "Running",
+    podIP: ips[0],
+    podIPs: ips.map((ip) => ({ ip })),
+  };
+  await plane.request(
+    "PATCH",
+    `/api/v1/namespaces/${namespace}/pods/${name}/status`,
+    { status },
+    { contentType: "application/merge-patch+json" },
+  );
+}
+
+async function populate(plane: ControlPlane): Promise<void> {
+  await plane.kubectl("create", "namespace", "apps");
+  for (const name of ["node1", "node2"]) {
+    await plane.apply({ apiVersion: "v1", kind: "Node", metadata: { name } });
+  }
+  await plane.apply(
+    pool("default", [{ ipv4: "10.2.0.0/24", ipv6: "fd02::/120" }]),
+    pool("small", [{ ipv4: "10.3.0.0/27" }]),
+    block(["default", 0, "node1"], {
+      ipv4: "10.2.0.0/27",
+      ipv6: "fd02::/123",
+    }),
+    block(["default", 1, "node2"], {
+      ipv4: "10.2.0.32/27",
+      ipv6: "fd02::20/123",
+    }),
+    block(["small", 0, "node1"], { ipv4: "10.3.0.0/27" }),
+  );
+  const on = (name: string, node: string) => ["apps", name, node] as const;
+  await addPod(plane, on("web-1", "node1"), ["10.2.0.9", "fd02::9"]);
+  await addPod(plane, on("web-2", "node1"), ["fd02::a", "10.2.0.10"]);
+  await addPod(plane, on("db", "node2"), ["10.2.0.40", "fd02::28"]);
+  await addPod(plane, ["default", "cache", "node1"], ["10.3.0.1"]);
+  await addPod(plane, on("lost", "node2"), ["10.2.0.200", "fd02::c8"]);
+  await addPod(plane, on("moved", "node1"), ["10.2.0.41", "fd02::29"]);
+  await addPod(plane, on("done", "node1"), ["10.2.0.11"], {
+    phase: "Succeeded",
+  });
+  await addPod(plane, on("host", "node1"), ["172.30.0.11"], {
+    hostNetwork: true,
+  });
+}
+
+const POOLS =
+  `POOL      STATE       BLOCK SIZE   BLOCKS   FREE   NODES   IPV4 TOTAL   IPV4 FREE   AGE
+default   Available   32           8        6      2       256          192         60m
+small     Exhausted   32           1        0      1       32           0           60m
+`;
+
+const BLOCKS =
+  `BLOCK       POOL      NODE    IPV4           IPV6           USED   SIZE   STATE    AGE
+default-0   default   node1   10.2.0.0/27    fd02::/123     2      32     active   60m
+default-1   default   node2   10.2.0.32/27   fd02::20/123   2      32     active   60m
+small-0     small     node1   10.3.0.0/27    -              1      32     active   60m
+`;
+
+const ADDRESSES =
+  `IPV4         IPV6       POD             NODE    BLOCK       STATE        AGE
+10.2.0.9     fd02::9    apps/web-1      node1   default-0   ok           60m
+10.2.0.10    fd02::a    apps/web-2      node1   default-0   ok           60m
+10.2.0.40    fd02::28   apps/db         node2   default-1   ok           60m
+10.2.0.41    fd02::29   apps/moved      node1   default-1   other-node   60m
+10.2.0.200   fd02::c8   apps/lost       node2   -           no-block     60m
+10.3.0.1     -          default/cache   node1   small-0     ok           60m
+`;
+
+/** The lines of a table with one of these words. */
+function linesWith(table: string, ...words: readonly string[]): string[] {
+  return table.split("\n").filter((line) =>
+    words.some((word) => line.includes(word))
+  ).map((line) => line.replaceAll(/ +/g, " "));
+}
+
+Deno.test("coil ipam show tells from the API server alone who holds what", async (t) => {
+  await using plane = await ControlPlane.start({ name: "ipamshow" });
+  const config = plane.kubeconfig;
+
+  await t.step(
+    "without Coil's resources it says how to install them",
+    async () => {
+      const { code, out, err } = await coil(config, "ipam", "show");
+      assert.equal(code, 1);
+      assert.equal(out, "");
+      assert.match(
+        err,
+        /^Error: Cannot list addresspools.*\n.*apply -f crds\/\n$/,
+      );
+    },
+  );
+
+  await installCrds(plane);
+  await t.step("without a pool it says so", async () => {
+    assert.deepEqual(await coil(config, "ipam", "show"), {
+      code: 0,
+      out: "",
+      err: "No pools found\n",
+    });
+    const json = await coil(config, "ipam", "show", "-o", "json");
+    assert.deepEqual(JSON.parse(json.out), { pools: [] });
+  });
+
+  await populate(plane);
+  const golden = { pools: POOLS, blocks: BLOCKS, addresses: ADDRESSES };
+  for (const [subject, table] of Object.entries(golden)) {
+    await t.step(`${subject}: the table`, async () => {
+      const { code, out, err } = await coil(config, "ipam", "show", subject);
+      assert.equal(out, table);
+      assert.equal(code, 0, err);
+      assert.equal(
+        err,
+        subject !== "addresses"
+          ? ""
+          : `1 address is held by a pod, but in no block: see STATE no-block
+1 address is in a block of another node: see STATE other-node
+`,
+      );
+    });
+
+    await t.step(`${subject}: one object a page gives the same`, async () => {
+      const show = ["ipam", "show", subject, "--page-size=1"];
+      assert.equal((await coil(config, ...show)).out, table);
+    });
+  }
+
+  await t.step("--node and --pool choose", async () => {
+    const show = async (...args: readonly string[]) => {
+      const { out } = await coil(config, "ipam", "show", ...args);
+      return out.split("\n").slice(1, -1)
+        .map((line) => line.replaceAll(/ +/g, " "));
+    };
+    assert.deepEqual(
+      await show("pools", "--node=node2"),
+      linesWith(POOLS, "default"),
+    );
+    assert.deepEqual(
+      await show("blocks", "--node=node1", "--pool=small"),
+      linesWith(BLOCKS, "small-0"),
+    );
+    assert.deepEqual(
+      await show("addresses", "--node=node1"),
+      linesWith(ADDRESSES, "node1"),
+    );
+    assert.deepEqual(
+      await show("addresses", "--pool=default", "--node=node2"),
+      linesWith(ADDRESSES, "node2"),
+    );
+    assert.deepEqual(
+      await show("addresses", "-n", "default"),
+      linesWith(ADDRESSES, "cache"),
+    );
+  });
+
+  await t.step("-o json has the same as data", async () => {
+    const show = ["ipam", "show", "-o=json"];
+    const { pools } = JSON.parse((await coil(config, ...show, "pools")).out);
+    assert.deepEqual(pools[0].blocks, { total: 8, allocated: 2, free: 6 });
+    const counts = { total: "256", allocated: "64", free: "192" };
+    assert.deepEqual(pools[0].ipv4, counts);
+    assert.deepEqual(pools[0].ipv6, counts);
+    assert.deepEqual(pools[0].subnets, ["10.2.0.0/24+fd02::/120"]);
+    const { blocks } = JSON.parse((await coil(config, ...show, "blocks")).out);
+    const { created, ...second } = blocks[1];
+    assert.ok(Date.parse(created) > 0);
+    assert.deepEqual(second, {
+      name: "default-1",
+      pool: "default",
+      node: "node2",
+      index: 1,
+      ipv4: "10.2.0.32/27",
+      ipv6: "fd02::20/123",
+      size: "32",
+      used: 2,
+      state: "active",
+    });
+    const { addresses } = JSON.parse(
+      (await coil(config, ...show, "addresses")).out,
+    );
+    const { since, ...lost } = addresses[4];
+    assert.ok(Date.parse(since) > 0);
+    assert.deepEqual(lost, {
+      ipv4: "10.2.0.200",
+      ipv6: "fd02::c8",
+      namespace: "apps",
+      pod: "lost",
+      node: "node2",
+      pool: "default",
+      state: "no-block",
+    });
+  });
+
+  await t.step(
+    "an unknown pool or node is an error that names it",
+    async () => {
+      const show = ["ipam", "show", "blocks"];
+      assert.deepEqual(await coil(config, ...show, "--pool=defualt"), {
+        code: 1,
+        out: "",
+        err:
+          'Error: Cannot show AddressPool "defualt": there is none of that name, but default, small\n',
+      });
+      const { code, err } = await coil(config, ...show, "--node=node9");
+      assert.equal(code, 1);
+      assert.match(err, /Cannot show blocks of Node "node9": there is none/);
+    },
+  );
+
+  await t.step(
+    "a user without rights, or a server that is away, is named",
+    async () => {
+      const user = await plane.kubeconfigFor({ user: "nobody" });
+      const refused = await coil(user, "ipam", "show");
+      assert.equal(refused.code, 1);
+      assert.match(refused.err, /403.*"nobody".*\n.*ClusterRole view/);
+      const bad = await plane.kubeconfigFor({ token: "wrong" });
+      assert.match((await coil(bad, "ipam", "show")).err, /credentials/);
+    },
+  );
+
+  await t.step("a viewer may read all of it", async () => {
+    const base = new URL("../../deploy/base", import.meta.url).pathname;
+    await plane.kubectl("apply", "-k", base);
+    const role = ["coilv2-addresspool-viewer-role", "view"];
+    assert.match(
+      await plane.kubectl("get", "clusterrole", ...role, "-o=name"),
+      /addresspool/,
+    );
+  });
+
+  await t.step("as a program: stdout, exit codes, a closed pipe", async () => {
+    const start = (script: string) =>
+      new Deno.Command("bash", {
+        args: ["-o", "pipefail", "-c", script],
+        env: {
+          COIL: `${Deno.execPath()} run --no-check -A ${MAIN}`,
+          KUBECONFIG: config,
+        },
+      }).output();
+    const text = (bytes: Uint8Array) => new TextDecoder().decode(bytes);
+    const table = await start("$COIL ipam show blocks");
+    assert.equal(text(table.stdout), BLOCKS.replaceAll("60m", ageOf(table)));
+    assert.equal(table.code, 0);
+    const closed = await start("$COIL ipam show addresses | head -c 1");
+    assert.deepEqual([text(closed.stdout), closed.code], ["I", 0]);
+    const wrong = await start("$COIL ipam shwo");
+    assert.equal(wrong.code, 2);
+    assert.match(
+      text(wrong.stderr),
+      /^Error: unknown command "ipam shwo": not show\n/,
+    );
+  });
+
+  await t.step(
+    "without the API server it says which one it tried",
+    async () => {
+      await plane.killApiServer();
+      const { code, err } = await coil(config, "ipam", "show");
+      assert.equal(code, 1);
+      assert.ok(err.includes(new URL(plane.url).host), err);
+      assert.match(err, /kubeconfig/);
+    },
+  );
+
+  function ageOf({ stdout }: Deno.CommandOutput): string {
+    const line = new TextDecoder().decode(stdout).split("\n")[1] ?? "";
+    return line.split(/ +/).at(-1) ?? "";
+  }
+});
