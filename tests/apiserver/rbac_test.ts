@@ -1,0 +1,136 @@
+import assert from "node:assert/strict";
+import { ControlPlane } from "../lab/mod.ts";
+import { installCrds } from "./crds.ts";
+
+const BASE = new URL("../../deploy/base", import.meta.url).pathname;
+
+/** `verb,verb resource[/subresource] [name]` in a group; "" is the core group. */
+interface Rights {
+  readonly may: readonly string[];
+  readonly mayNot: readonly string[];
+}
+
+const READ = "get,list,watch";
+
+/** What each daemon does, and what whoever steals its token must not be able to do. */
+const RIGHTS: Readonly<Record<string, Rights>> = {
+  "coild": {
+    may: [
+      `${READ} nodes`,
+      `${READ} pods`,
+      `${READ} namespaces`,
+      `${READ} addresspools`,
+      `${READ},patch,delete addressblocks`,
+      `${READ},create,delete blockrequests`,
+      "create,patch events",
+    ],
+    mayNot: [
+      "update,patch,delete nodes",
+      "create,update,patch,delete pods",
+      "patch pods/status",
+      "update,patch namespaces",
+      "create,update,patch,delete addresspools",
+      "create,update,deletecollection addressblocks",
+      "update,patch,deletecollection blockrequests",
+      "update,patch blockrequests/status",
+      "get,list secrets",
+      "get,update leases",
+      "create serviceaccounts/token",
+    ],
+  },
+  "coil-controller": {
+    may: [
+      `${READ} nodes`,
+      `${READ},patch addresspools`,
+      "get,update,patch addresspools/status",
+      "update addresspools/finalizers",
+      `${READ},create,patch,delete addressblocks`,
+      `${READ} blockrequests`,
+      "get,update,patch blockrequests/status",
+      "create,patch events",
+      "create leases",
+      "get,update,patch leases coil-ipam-leader",
+      "get,update,patch leases coil-egress-leader",
+    ],
+    mayNot: [
+      "update,delete nodes",
+      "create,delete addresspools",
+      "create,delete blockrequests",
+      "get,update leases kube-controller-manager",
+      "delete leases coil-ipam-leader",
+      "get,list secrets",
+      "list pods",
+    ],
+  },
+  "coil-router": {
+    may: [`${READ} nodes`, `${READ} addressblocks`],
+    mayNot: [
+      "create,update,patch,delete addressblocks",
+      "update,patch nodes",
+      "list pods",
+      "list addresspools",
+      "get,list secrets",
+    ],
+  },
+};
+
+const GROUPS: Readonly<Record<string, string>> = {
+  addresspools: "coil.cybozu.com",
+  addressblocks: "coil.cybozu.com",
+  blockrequests: "coil.cybozu.com",
+  leases: "coordination.k8s.io",
+};
+
+interface Review {
+  readonly status: { readonly allowed: boolean };
+}
+
+async function mayDo(
+  plane: ControlPlane,
+  account: string,
+  [verb, what, name]: readonly [string, string, string | undefined],
+): Promise<boolean> {
+  const [resource = "", subresource] = what.split("/");
+  const review = await plane.request(
+    "POST",
+    "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+    {
+      apiVersion: "authorization.k8s.io/v1",
+      kind: "SubjectAccessReview",
+      spec: {
+        user: `system:serviceaccount:kube-system:${account}`,
+        groups: ["system:serviceaccounts", "system:authenticated"],
+        resourceAttributes: {
+          group: GROUPS[resource] ?? "",
+          resource,
+          subresource,
+          verb,
+          name,
+          namespace: "kube-system",
+        },
+      },
+    },
+  );
+  return (review as Review).status.allowed;
+}
+
+Deno.test("deploy/base gives each daemon the rights it needs and no more", async (t) => {
+  await using plane = await ControlPlane.start({ name: "rbac" });
+  await installCrds(plane);
+  await plane.kubectl("apply", "-k", BASE);
+  for (const [account, { may, mayNot }] of Object.entries(RIGHTS)) {
+    for (const [lines, allowed] of [[may, true], [mayNot, false]] as const) {
+      const word = allowed ? "may" : "may not";
+      for (const line of lines) {
+        await t.step(`${account} ${word} ${line}`, async () => {
+          const [verbs = "", what = "", name] = line.split(" ");
+          for (const verb of verbs.split(",")) {
+            const right = [verb, what, name] as const;
+            const answer = await mayDo(plane, account, right);
+            assert.equal(answer, allowed, `${verb} ${what}`);
+          }
+        });
+      }
+    }
+  }
+});
