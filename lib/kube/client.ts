@@ -37,6 +37,8 @@ const LIST_PAGE_SIZE = 500;
 const LIST_IDLE_TIMEOUT_MS = 30_000;
 /** The API server sends a bookmark about every minute: two are missing. */
 const WATCH_IDLE_TIMEOUT_MS = 130_000;
+/** How much later than asked the server may end a watch. */
+const WATCH_GRACE_MS = 30_000;
 
 /** Options of a client. */
 export interface KubeClientOptions {
@@ -277,18 +279,21 @@ export class KubeClient implements Disposable {
   ): AsyncGenerator<WatchEvent<T>, void, undefined> {
     const { namespace, resourceVersion, labelSelector, fieldSelector } =
       options;
+    const timeoutSeconds = options.timeoutSeconds ??
+      300 + Math.floor(Math.random() * 300);
     const query = queryOf({
       ...{ watch: "true", allowWatchBookmarks: "true" },
       ...{ resourceVersion, labelSelector, fieldSelector },
-      timeoutSeconds: options.timeoutSeconds ??
-        300 + Math.floor(Math.random() * 300),
+      timeoutSeconds,
     });
     const call = toCall(type, {
       ...{ verb: "watch", method: "GET", namespace, query, options },
       accept: acceptOf("PartialObjectMetadata", options),
     });
     const { idleTimeoutMs = WATCH_IDLE_TIMEOUT_MS } = options;
-    const chunks = await this.#requester.stream(call, { idleTimeoutMs });
+    const maxDurationMs = timeoutSeconds * 1000 + WATCH_GRACE_MS;
+    const timeouts = { idleTimeoutMs, maxDurationMs };
+    const chunks = await this.#requester.stream(call, timeouts);
     options.onOpen?.();
     yield* readWatch<T>(`watch ${type.plural}`, chunks);
   }

@@ -3,6 +3,7 @@ import { KubeUnreachableError } from "./errors.ts";
 import type {
   Connection,
   ConnectionSource,
+  StreamTimeouts,
   Transport,
   TransportRequest,
   TransportResponse,
@@ -64,10 +65,14 @@ export class HttpTransport implements Transport {
 
   async stream(
     request: TransportRequest,
-    options: { idleTimeoutMs: number },
+    options: StreamTimeouts,
   ): Promise<TransportStream> {
     const { idleTimeoutMs } = options;
-    const idle = new IdleGuard(idleTimeoutMs);
+    // What comes for others shows that the connection lives.
+    const idle = new IdleGuard({
+      ...options,
+      lastActivityMs: () => session?.lastActivityMs ?? -Infinity,
+    });
     let session: Session | undefined;
     let joined: JoinedSignal | undefined;
     const failure = (err: unknown) => {
@@ -87,11 +92,9 @@ export class HttpTransport implements Transport {
         ...request,
         signal: joined.signal,
       });
-      idle.touch();
       const chunks = readChunks(response.body, {
         signal: joined.signal,
         onChunk: () => {
-          idle.touch();
           if (session !== undefined) session.lastActivityMs = performance.now();
         },
         failure,
@@ -176,21 +179,22 @@ export class HttpTransport implements Transport {
   }
 }
 
-/** Aborts its signal when it was not touched for so long. */
+/** Aborts its signal when there was no activity for so long, or when the stream is too old. */
 class IdleGuard implements Disposable {
   readonly #controller = new AbortController();
   readonly #timer: ReturnType<typeof setInterval>;
-  #touchedMs = performance.now();
 
-  constructor(idleTimeoutMs: number) {
+  constructor(options: StreamTimeouts & { lastActivityMs: () => number }) {
+    const { idleTimeoutMs, maxDurationMs = Infinity } = options;
+    const startMs = performance.now();
     this.#timer = setInterval(() => {
-      if (performance.now() - this.#touchedMs < idleTimeoutMs) return;
-      this.#controller.abort(
-        new DOMException(
-          `nothing came for ${idleTimeoutMs} ms`,
-          "TimeoutError",
-        ),
-      );
+      const nowMs = performance.now();
+      const lastMs = Math.max(startMs, options.lastActivityMs());
+      if (nowMs - lastMs >= idleTimeoutMs) {
+        this.#abort(`nothing came for ${idleTimeoutMs} ms`);
+      } else if (nowMs - startMs >= maxDurationMs) {
+        this.#abort(`the server did not end it within ${maxDurationMs} ms`);
+      }
     }, Math.max(10, idleTimeoutMs / 10));
   }
 
@@ -198,8 +202,8 @@ class IdleGuard implements Disposable {
     return this.#controller.signal;
   }
 
-  touch(): void {
-    this.#touchedMs = performance.now();
+  #abort(why: string): void {
+    this.#controller.abort(new DOMException(why, "TimeoutError"));
   }
 
   [Symbol.dispose](): void {

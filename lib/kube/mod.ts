@@ -76,6 +76,7 @@ export { type Indexes, Store, type StoreChange } from "./store.ts";
 export type {
   Connection,
   ConnectionSource,
+  StreamTimeouts,
   Transport,
   TransportRequest,
   TransportResponse,

@@ -44,7 +44,7 @@ export interface WatchOptions extends Selection, CallOptions {
   readonly resourceVersion?: string | undefined;
   /** When the server ends the watch. Default: random, 300 to 600 s. */
   readonly timeoutSeconds?: number | undefined;
-  /** The connection is taken for dead when not even a bookmark came for so long. */
+  /** The connection is taken for dead when nothing came over it for so long, not even a bookmark. Default 130 s. */
   readonly idleTimeoutMs?: number | undefined;
   /** Called when the server has accepted the watch. */
   readonly onOpen?: (() => void) | undefined;

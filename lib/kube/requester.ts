@@ -7,6 +7,7 @@ import {
 import type { CallOptions } from "./options.ts";
 import type { PathParts } from "./resource.ts";
 import type {
+  StreamTimeouts,
   Transport,
   TransportRequest,
   TransportStream,
@@ -92,7 +93,7 @@ export class Requester {
   /** Sends a call once and returns the answer's body bit by bit. @throws {KubeApiError} when its status is not 200. */
   async stream(
     call: Call,
-    options: { idleTimeoutMs: number },
+    options: StreamTimeouts,
   ): Promise<TransportStream["chunks"]> {
     const request = this.#requestOf(call);
     const stream = await this.#authorized(

@@ -23,6 +23,14 @@ export interface TransportStream {
   readonly chunks: AsyncIterable<Uint8Array>;
 }
 
+/** When a stream fails by itself. */
+export interface StreamTimeouts {
+  /** When nothing came over the connection for so long, for this stream or for others. */
+  readonly idleTimeoutMs: number;
+  /** When it has not ended before. */
+  readonly maxDurationMs?: number | undefined;
+}
+
 /**
  * Carries requests to the API server: {@link HttpTransport}, or a function in unit tests.
  *
@@ -36,10 +44,10 @@ export interface Transport {
     request: TransportRequest,
     options: { timeoutMs: number },
   ): Promise<TransportResponse>;
-  /** Sends a request whose answer may be endless; fails when nothing came for so long. */
+  /** Sends a request whose answer may be endless. */
   stream(
     request: TransportRequest,
-    options: { idleTimeoutMs: number },
+    options: StreamTimeouts,
   ): Promise<TransportStream>;
   /** Reads the credentials anew, as after status 401. */
   refreshCredentials(): Promise<void>;
