@@ -15,6 +15,7 @@ import {
 import { Informer, KubeApiError, type KubeClient } from "../../lib/kube/mod.ts";
 import { FINALIZER, NODE_LABEL } from "../../lib/names/mod.ts";
 import { getLogger } from "../../lib/telemetry/mod.ts";
+import { informerBackoff } from "./informer_backoff.ts";
 import type { BlockRequests } from "./block_requests.ts";
 import { trimPool } from "./trim.ts";
 
@@ -44,8 +45,12 @@ export class BlockClient implements BlockSource {
     this.#selector = `${NODE_LABEL}=${nodeName}`;
     this.#blocks = new Informer(client, ADDRESS_BLOCKS, {
       labelSelector: this.#selector,
+      backoff: informerBackoff(),
     });
-    this.#pools = new Informer(client, ADDRESS_POOLS, { trim: trimPool });
+    this.#pools = new Informer(client, ADDRESS_POOLS, {
+      trim: trimPool,
+      backoff: informerBackoff(),
+    });
   }
 
   /** The loops to run; each ends only by its signal. */

@@ -16,6 +16,7 @@ import {
 } from "../../lib/kube/mod.ts";
 import { NODE_LABEL, POOL_LABEL } from "../../lib/names/mod.ts";
 import { getLogger } from "../../lib/telemetry/mod.ts";
+import { informerBackoff } from "./informer_backoff.ts";
 import { NotReadyError } from "./errors.ts";
 import type { NodeFacts, NodeSource } from "./node_source.ts";
 import { Wakeup } from "./wakeup.ts";
@@ -65,6 +66,7 @@ export class BlockRequests {
     // on every version of Kubernetes; selectable fields need 1.31.
     this.#informer = new Informer(options.client, BLOCK_REQUESTS, {
       labelSelector: `${NODE_LABEL}=${options.node.name}`,
+      backoff: informerBackoff(),
     });
     this.#cleaner = new Controller({
       name: "answered-requests",

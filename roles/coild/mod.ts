@@ -213,7 +213,7 @@ async function work(parts: Parts, signal: AbortSignal): Promise<void> {
 
 /** Says what keeps the daemon from stopping. */
 function remindOfStop(tasks: TaskGroup, signal: AbortSignal): Disposable {
-  let timer: number | undefined;
+  let timer: ReturnType<typeof setTimeout> | undefined;
   signal.addEventListener("abort", () => {
     timer = setTimeout(() => {
       log.warn("Still stopping", { running: tasks.running });

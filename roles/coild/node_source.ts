@@ -5,6 +5,7 @@ import {
   NODES,
   type V1Node,
 } from "../../lib/kube/mod.ts";
+import { informerBackoff } from "./informer_backoff.ts";
 import { NotReadyError } from "./errors.ts";
 import { trimNode } from "./trim.ts";
 
@@ -49,6 +50,7 @@ export class NodeSource {
     this.#informer = new Informer(client, NODES, {
       fieldSelector: `metadata.name=${name}`,
       trim: trimNode,
+      backoff: informerBackoff(),
     });
     this.#informer.subscribe(({ type, object }) => {
       if (type !== "deleted") this.#lastSeen = parseNode(object);

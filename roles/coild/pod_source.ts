@@ -7,6 +7,7 @@ import {
   type V1Pod,
 } from "../../lib/kube/mod.ts";
 import { DEFAULT_POOL, POOL_ANNOTATION } from "../../lib/names/mod.ts";
+import { informerBackoff } from "./informer_backoff.ts";
 import { PodNotFoundError } from "./errors.ts";
 import { trimNamespace, trimPod } from "./trim.ts";
 
@@ -50,10 +51,12 @@ export class PodSource {
     this.#pods = new Informer(client, PODS, {
       fieldSelector: `spec.nodeName=${nodeName}`,
       trim: trimPod,
+      backoff: informerBackoff(),
     });
     this.#namespaces = new Informer(client, NAMESPACES, {
       metadataOnly: true,
       trim: trimNamespace,
+      backoff: informerBackoff(),
     });
   }
 

@@ -395,6 +395,7 @@ export interface ListedObject {
     readonly labels?: Record<string, string>;
     readonly finalizers?: string[];
     readonly deletionTimestamp?: string;
+    readonly ownerReferences?: readonly { readonly uid: string }[];
   };
 }
 
