@@ -25,51 +25,57 @@ const BACKLOG_PAUSE_MS = 10;
 export async function callUnary(options: CallOptions): Promise<Uint8Array> {
   const { socketPath, timeoutMs = DEFAULT_TIMEOUT_MS, signal } = options;
   signal?.throwIfAborted();
-  const stop = new Stop(timeoutMs, signal);
+  using stop = new Stop(timeoutMs, signal);
   try {
     using connection = await connect(socketPath, stop);
-    stop.close(connection);
+    stop.closeOnStop(connection);
     return await exchange(connection, { ...options, timeoutMs });
   } catch (error) {
     throw stop.reason ?? error;
-  } finally {
-    stop.clear();
   }
 }
 
 /** Ends a call early: by its timeout or by the caller's signal. */
-class Stop {
-  readonly #timer: ReturnType<typeof setTimeout>;
+class Stop implements Disposable {
+  /**
+   * A signal, although a timer could be cleared: in Deno 2.9 the first
+   * setTimeout() of a process loads Node's timers, 5 ms.
+   */
+  readonly #timeout: AbortSignal;
+  readonly #timeoutMs: number;
   readonly #signal: AbortSignal | undefined;
-  readonly #onAbort = () => this.#fire(this.#signal?.reason);
+  readonly #onAbort = () => this.#close();
   #connection: Deno.UnixConn | undefined;
-  /** Why the call was ended. */
-  reason: unknown;
 
   constructor(timeoutMs: number, signal: AbortSignal | undefined) {
-    this.#timer = setTimeout(() =>
-      this.#fire(
-        new GrpcError(`No answer within ${timeoutMs} ms`, {
-          code: StatusCode.DEADLINE_EXCEEDED,
-        }),
-      ), timeoutMs);
+    this.#timeout = AbortSignal.timeout(timeoutMs);
+    this.#timeoutMs = timeoutMs;
     this.#signal = signal;
+    this.#timeout.addEventListener("abort", this.#onAbort);
     signal?.addEventListener("abort", this.#onAbort);
   }
 
-  /** Says what to close, since that ends reads and writes. */
-  close(connection: Deno.UnixConn): void {
-    this.#connection = connection;
-    if (this.reason !== undefined) this.#fire(this.reason);
+  /** Why the call was ended; undefined as long as it was not. */
+  get reason(): unknown {
+    if (this.#signal?.aborted) return this.#signal.reason;
+    if (!this.#timeout.aborted) return undefined;
+    return new GrpcError(`No answer within ${this.#timeoutMs} ms`, {
+      code: StatusCode.DEADLINE_EXCEEDED,
+    });
   }
 
-  clear(): void {
-    clearTimeout(this.#timer);
+  /** Says what to close, since that ends reads and writes. */
+  closeOnStop(connection: Deno.UnixConn): void {
+    this.#connection = connection;
+    if (this.reason !== undefined) this.#close();
+  }
+
+  [Symbol.dispose](): void {
+    this.#timeout.removeEventListener("abort", this.#onAbort);
     this.#signal?.removeEventListener("abort", this.#onAbort);
   }
 
-  #fire(reason: unknown): void {
-    this.reason ??= reason;
+  #close(): void {
     try {
       this.#connection?.close();
     } catch (error) {

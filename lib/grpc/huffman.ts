@@ -1,57 +1,42 @@
-import { HUFFMAN_LENGTHS } from "./hpack_tables.ts";
+import { HUFFMAN_COUNTS, HUFFMAN_SYMBOLS } from "./hpack_tables.ts";
 
 const EOS = 256;
-const MAX_LENGTH = 30;
-
-/** For each code length: its first code, and where its symbols start. */
-interface Table {
-  readonly symbols: readonly number[];
-  readonly firstCode: readonly number[];
-  readonly firstSymbol: readonly number[];
-}
-
-let table: Table | undefined;
-
-function buildTable(): Table {
-  const lengths = [...HUFFMAN_LENGTHS].map((digit) => parseInt(digit, 36));
-  const symbols: number[] = [];
-  const firstCode: number[] = [];
-  const firstSymbol: number[] = [];
-  let code = 0;
-  for (let length = 0; length <= MAX_LENGTH; length++) {
-    code *= 2;
-    firstCode.push(code);
-    firstSymbol.push(symbols.length);
-    lengths.forEach((l, symbol) => {
-      if (l === length) symbols.push(symbol);
-    });
-    code += symbols.length - (firstSymbol[length] ?? 0);
-  }
-  firstSymbol.push(symbols.length);
-  return { symbols, firstCode, firstSymbol };
-}
 
 /**
  * Decodes a Huffman-coded string. RFC 7541, section 5.2.
  *
+ * Codes of one length are consecutive numbers, so that a code is known by its
+ * distance from the first one of its length: no tree, no table to build, since
+ * the caller may be a process that decodes three strings and ends.
+ *
  * @throws {SyntaxError} when it holds EOS or its padding is not ones, < 8 bits
  */
 export function decodeHuffman(bytes: Uint8Array): Uint8Array {
-  const { symbols, firstCode, firstSymbol } = table ??= buildTable();
   const out: number[] = [];
-  let [code, length] = [0, 0];
+  let code = 0;
+  let length = 0;
+  let firstCode = 0;
+  let firstSymbol = 0;
   for (const byte of bytes) {
     for (let bit = 7; bit >= 0; bit--) {
       code = code * 2 + (byte >> bit & 1);
       length++;
-      const index = code - (firstCode[length] ?? 0) +
-        (firstSymbol[length] ?? 0);
-      // Codes of this length end where the symbols of the next one start.
-      if (index >= (firstSymbol[length + 1] ?? 0)) continue;
-      const symbol = symbols[index];
+      firstCode *= 2;
+      const count = HUFFMAN_COUNTS[length];
+      if (count === undefined) throw malformed("code too long");
+      if (code - firstCode >= count) {
+        firstCode += count;
+        firstSymbol += count;
+        continue;
+      }
+      const symbol = HUFFMAN_SYMBOLS[firstSymbol + code - firstCode];
       if (symbol === undefined || symbol === EOS) throw malformed("EOS in it");
       out.push(symbol);
-      [code, length] = [0, 0];
+      code =
+        length =
+        firstCode =
+        firstSymbol =
+          0;
     }
   }
   if (length > 7 || code !== 2 ** length - 1) throw malformed("bad padding");
