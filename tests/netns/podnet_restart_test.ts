@@ -1,0 +1,414 @@
+import assert from "node:assert/strict";
+import { Address } from "../../lib/inet/mod.ts";
+import { Netns } from "../../lib/linux/mod.ts";
+import { RouteSocket } from "../../lib/netlink/mod.ts";
+import { PodCheckError } from "../../lib/podnet/mod.ts";
+import {
+  addPod,
+  addressesOf,
+  NODE,
+  routesOf,
+  testNode,
+} from "./podnet_testing.ts";
+import { netnsTest } from "./testing.ts";
+
+netnsTest(
+  "KN-4 list() gives pool, container, ifname and addresses back after a restart",
+  async () => {
+    await using node = await testNode();
+    await node.net.init();
+    await addPod(node, 1);
+    await addPod(node, 2, {
+      pool: "global",
+      addresses: addressesOf(2, "ipv4"),
+    });
+    await addPod(node, 3, {
+      ifname: "net1",
+      addresses: addressesOf(3, "ipv6"),
+    });
+    const pods = await node.restart().list();
+    assert.deepEqual(
+      pods.map(({ pool, containerId, ifname, addresses }) => [
+        pool,
+        containerId,
+        ifname,
+        JSON.stringify(addresses),
+      ]).toSorted(),
+      [
+        ["default", "cid1", "eth0", '{"ipv4":"10.1.2.1","ipv6":"fd02::1"}'],
+        ["default", "cid3", "net1", '{"ipv6":"fd02::3"}'],
+        ["global", "cid2", "eth0", '{"ipv4":"10.1.2.2"}'],
+      ],
+    );
+  },
+);
+
+netnsTest(
+  "survey() lists an unfinished ADD without addresses, and reports what is not ours without touching it",
+  async () => {
+    await using node = await testNode();
+    await node.net.init();
+    const { host } = node;
+    for (const name of ["half0", "bad0"]) {
+      await host.ip(
+        "link",
+        "add",
+        name,
+        "type",
+        "veth",
+        "peer",
+        "name",
+        `${name}p`,
+      );
+      await host.ip("link", "set", name, "up");
+    }
+    await host.ip("link", "set", "half0", "alias", "COIL:default:half:eth0");
+    await host.ip("link", "set", "bad0", "alias", "COIL:default:eth0");
+    await host.ip("route", "add", "10.9.9.9", "dev", "node0", "table", "116");
+    await host.ip(
+      ...["route", "add", "10.9.9.8", "dev", "bad0"],
+      ...["table", "116", "proto", "30"],
+    );
+    const { request, result } = await addPod(node, 1);
+    const before = await routesOf(host, 116);
+
+    const later = node.restart();
+    await later.init();
+    await later.finishHusks();
+    const survey = await later.survey();
+    const half = survey.pods.find(({ containerId }) => containerId === "half");
+    assert.deepEqual(half?.addresses, {});
+    assert.equal(half?.hostName, "half0");
+    assert.deepEqual(
+      survey.malformed.map(({ name, alias }) => [name, alias]),
+      [["bad0", "COIL:default:eth0"]],
+    );
+    assert.deepEqual(
+      survey.strayRoutes.map(({ destination }) => String(destination))
+        .toSorted(),
+      ["10.9.9.8/32", "10.9.9.9/32"],
+    );
+    assert.deepEqual(survey.husks, []);
+    assert.deepEqual(await routesOf(host, 116), before);
+    assert.ok(before.some((line) => line.includes(result.hostName)));
+    assert.ok(await later.beginTeardown(request));
+    assert.ok(
+      await later.beginTeardown({ containerId: "half", ifname: "eth0" }),
+    );
+  },
+);
+
+netnsTest(
+  "--register-from-main: list() takes addresses from the main table where the pod table has none",
+  async () => {
+    await using node = await testNode();
+    const { host } = node;
+    for (
+      const [name, protocol] of [["a0", "30"], ["b0", "boot"], ["c0", "static"]]
+    ) {
+      await host.ip(
+        "link",
+        "add",
+        `${name}`,
+        "type",
+        "veth",
+        "peer",
+        "name",
+        `${name}p`,
+      );
+      await host.ip(
+        "link",
+        "set",
+        `${name}`,
+        "alias",
+        `COIL:default:${name}:eth0`,
+        "up",
+      );
+      const octet = `${name}`.charCodeAt(0);
+      await host.ip(
+        ...["route", "add", `10.1.3.${octet}`, "dev", `${name}`],
+        ...["proto", `${protocol}`, "scope", "link"],
+      );
+    }
+    await addPod(node, 1);
+    await host.ip(
+      "route",
+      "add",
+      "10.1.3.1",
+      "dev",
+      (await hostName()) ?? "",
+      "proto",
+      "30",
+    );
+    const found = async (registerFromMain: boolean) => {
+      const pods = await node.restart({ registerFromMain }).list();
+      return Object.fromEntries(
+        pods.map((pod) => [pod.containerId, pod.addresses.ipv4?.toString()]),
+      );
+    };
+    assert.deepEqual(await found(false), {
+      a0: undefined,
+      b0: undefined,
+      c0: undefined,
+      cid1: "10.1.2.1",
+    });
+    assert.deepEqual(await found(true), {
+      a0: "10.1.3.97",
+      b0: "10.1.3.98",
+      c0: undefined,
+      cid1: "10.1.2.1",
+    });
+
+    async function hostName(): Promise<string | undefined> {
+      return (await node.net.list()).find((p) => p.containerId === "cid1")
+        ?.hostName;
+    }
+  },
+);
+
+netnsTest("W18 check() says what is missing, on either side", async () => {
+  await using node = await testNode();
+  await node.net.init();
+  const problemsAfter = async (
+    n: number,
+    harm: (hostName: string, pod: string) => Promise<unknown>,
+  ): Promise<string> => {
+    const { pod, request, result } = await addPod(node, n);
+    await node.net.check(request);
+    await harm(result.hostName, pod.name);
+    let problems = "";
+    await assert.rejects(node.net.check(request), (error) => {
+      assert.ok(error instanceof PodCheckError);
+      problems = error.problems.join("\n");
+      return true;
+    });
+    return problems.replaceAll(result.hostName, "HOST")
+      .replaceAll(pod.path, "NETNS");
+  };
+  const { ip } = node.host;
+  const inPod = (pod: string, ...args: string[]) =>
+    ip("netns", "exec", pod, "ip", ...args);
+
+  assert.equal(
+    await problemsAfter(
+      1,
+      () => ip("route", "delete", "10.1.2.1", "table", "116"),
+    ),
+    'host has no route to "10.1.2.1" in table 116',
+  );
+  assert.equal(
+    await problemsAfter(
+      2,
+      (name) =>
+        ip("-6", "route", "replace", "fd02::2", "dev", "node0", "table", "116")
+          .then(() =>
+            ip("-6", "route", "delete", "fd02::2", "dev", name, "table", "116")
+          )
+          .catch(() => undefined),
+    ),
+    'host route to "fd02::2" does not lead to "HOST"',
+  );
+  assert.match(
+    await problemsAfter(3, (name) => ip("link", "set", name, "down")),
+    /^host link "HOST" is down\nhost has no route to "10\.1\.2\.3"/,
+  );
+  assert.equal(
+    await problemsAfter(
+      4,
+      (_, pod) => inPod(pod, "route", "delete", "default"),
+    ),
+    'interface "eth0" in "NETNS" has no ipv4 default route',
+  );
+  assert.match(
+    await problemsAfter(
+      5,
+      (_, pod) => inPod(pod, "address", "delete", "fd02::5/128", "dev", "eth0"),
+    ),
+    /^interface "eth0" in "NETNS" does not have address "fd02::5"$/,
+  );
+  assert.match(
+    await problemsAfter(
+      6,
+      (_, pod) =>
+        inPod(pod, "link", "set", "eth0", "name", "eth7")
+          .catch(() =>
+            inPod(pod, "link", "set", "eth0", "down")
+              .then(() => inPod(pod, "link", "set", "eth0", "name", "eth7"))
+          ),
+    ),
+    /^interface "eth0" in "NETNS" is missing$/,
+  );
+  assert.equal(
+    await problemsAfter(7, (name) => ip("link", "delete", name)),
+    "it has no host link",
+  );
+});
+
+netnsTest(
+  "check() looks at the host's end alone when there is no network namespace to look into",
+  async () => {
+    await using node = await testNode();
+    await node.net.init();
+    const { pod, request } = await addPod(node, 1);
+    await pod.ip("route", "delete", "default");
+    const { netnsPath: _unused, ...hostOnly } = request;
+    await node.net.check(hostOnly);
+    const gone = { ...request, netnsPath: "/run/netns/ct-absent" };
+    await assert.rejects(node.net.check(gone), /ct-absent/);
+  },
+);
+
+netnsTest(
+  "KN-3 openNetns() finds the right pod's namespace, by memory and by looking",
+  async () => {
+    await using node = await testNode();
+    await node.net.init();
+    const families = ["dual", "ipv4", "ipv6"] as const;
+    const made = [];
+    for (const [i, family] of families.entries()) {
+      made.push(
+        await addPod(node, i + 1, { addresses: addressesOf(i + 1, family) }),
+      );
+    }
+    for (const net of [node.net, node.restart()]) {
+      for (const { pod, request } of made) {
+        const listed = (await net.list())
+          .find(({ containerId }) => containerId === request.containerId);
+        assert.ok(listed);
+        using found = await net.openNetns(listed);
+        using expected = Netns.open(pod.path);
+        assert.equal(found?.sameAs(expected), true);
+      }
+    }
+    const [first] = made;
+    assert.ok(first);
+    const listed = (await node.net.list())
+      .find(({ containerId }) => containerId === first.request.containerId);
+    assert.ok(listed);
+    await first.pod.ip("link", "delete", "eth0");
+    assert.equal(await node.net.openNetns(listed), undefined);
+  },
+);
+
+netnsTest(
+  "W15 refreshRoutes() gives existing pods the node's new addresses as source",
+  async () => {
+    await using node = await testNode();
+    await node.net.init();
+    const { result } = await addPod(node, 1);
+    await node.host.ip("address", "add", "10.20.30.42/24", "dev", "node0");
+    assert.equal(await node.net.refreshRoutes(), 0);
+    node.net.setNodeAddresses({ ...NODE, ipv4: Address.parse("10.20.30.42") });
+    assert.equal(await node.net.refreshRoutes(), 1);
+    assert.deepEqual(await routesOf(node.host, 116), [
+      `10.1.2.1 dev ${result.hostName} proto 30 scope link src 10.20.30.42`,
+      `fd02::1 dev ${result.hostName} proto 30 src fd10::41 metric 1024 pref medium`,
+    ]);
+    assert.equal(await node.net.refreshRoutes(), 0);
+  },
+);
+
+netnsTest("init() prepares a node, and again changes nothing", async () => {
+  await using node = await testNode();
+  const { host } = node;
+  await host.exec("sysctl", "-q", "-w", "net.ipv4.ip_forward=0");
+  await host.exec("sysctl", "-q", "-w", "net.ipv6.conf.all.forwarding=0");
+  const report = await node.net.init();
+  assert.deepEqual(report.problems, []);
+  const state = async () =>
+    [
+      await host.exec("sysctl", "-n", "net.ipv4.ip_forward"),
+      await host.exec("sysctl", "-n", "net.ipv6.conf.all.forwarding"),
+      await host.ip("rule"),
+      await host.ip("-6", "rule"),
+    ].join("");
+  const first = await state();
+  assert.equal(first.match(/^1$/gm)?.length, 2);
+  assert.equal(first.match(/^2000:\tfrom all lookup 116/gm)?.length, 2);
+  await node.restart().init();
+  assert.equal(await state(), first);
+});
+
+netnsTest("init() adds no rule where any rule has that priority", async () => {
+  await using node = await testNode();
+  await node.host.ip("rule", "add", "priority", "2000", "table", "77");
+  await node.net.init();
+  assert.doesNotMatch(await node.host.ip("rule"), /lookup 116/);
+  assert.match(await node.host.ip("-6", "rule"), /2000:\tfrom all lookup 116/);
+});
+
+netnsTest(
+  "init() takes the MTU from the link towards the outside, else leaves it to the kernel",
+  async () => {
+    await using node = await testNode();
+    assert.equal((await node.net.init()).mtu, 0);
+    await node.host.ip("link", "set", "node0", "mtu", "1420");
+    await node.host.ip("-6", "route", "add", "2001::/16", "via", "fd10::1");
+    assert.equal((await node.net.init()).mtu, 1420);
+    const { pod } = await addPod(node, 1);
+    const [eth0] = await pod.ipJson("link", "show", "eth0");
+    assert.equal(eth0?.["mtu"], 1420);
+    assert.equal((await node.restart({ mtu: 1300 }).init()).mtu, 1300);
+  },
+);
+
+netnsTest(
+  "the rendered plan, run by ip, gives what setup() gives",
+  async () => {
+    // Golden files prove nothing unless `ip` agrees with them.
+    await using node = await testNode();
+    const { pod, result } = await addPod(node, 1);
+    const golden = await Deno.readTextFile(
+      new URL("../golden/podnet/dual.txt", import.meta.url),
+    );
+    await using other = await testNode();
+    const byHand = await other.pod();
+    const lines = golden
+      .replaceAll("POD", byHand.name)
+      .replaceAll("veth2fb6b94f", result.hostName)
+      .replaceAll("02:00:00:00:00:01", result.hostMac)
+      .replaceAll("02:00:00:00:00:02", result.podMac)
+      .replaceAll(
+        "fe80::ff:fe00:1",
+        await linkLocal(node.host, result.hostName),
+      )
+      .replaceAll("fe80::ff:fe00:2", await linkLocal(pod, "eth0"))
+      .replaceAll(/10\.1\.2\.3\b/g, "10.1.2.1")
+      .replaceAll(" mtu 1450", "")
+      .replaceAll("COIL:default:cid0:", "COIL:default:cid1:")
+      .trimEnd().split("\n");
+    for (const line of lines) {
+      await other.host.exec("sh", "-c", line);
+    }
+    const state = async (host: typeof pod, inner: typeof pod) =>
+      [
+        ...await routesOf(host, "116"),
+        ...await routesOf(host, "main"),
+        ...await routesOf(inner, "main"),
+        await shownAddresses(host, result.hostName),
+        await shownAddresses(inner, "eth0"),
+      ].join("\n");
+    assert.equal(await state(node.host, pod), await state(other.host, byHand));
+
+    async function linkLocal(netns: typeof pod, name: string): Promise<string> {
+      using ns = Netns.open(netns.path);
+      using socket = RouteSocket.open({ netns: ns });
+      const link = await socket.getLink({ name });
+      const all = await socket.listAddresses({
+        index: link?.index ?? 0,
+        family: "ipv6",
+      });
+      return String(
+        all.find(({ prefix }) => prefix.address.isLinkLocal)?.prefix.address,
+      );
+    }
+    async function shownAddresses(
+      netns: typeof pod,
+      name: string,
+    ): Promise<string> {
+      const text = await netns.ip("address", "show", "dev", name);
+      return text.replaceAll(/^\d+: /gm, "").replaceAll(/@if\d+/g, "")
+        .replaceAll(/link-netns(id)? \S+/g, "");
+    }
+  },
+);

@@ -1,0 +1,263 @@
+import assert from "node:assert/strict";
+import { PodCheckError, type Teardown } from "../../lib/podnet/mod.ts";
+import {
+  addPod,
+  linkNames,
+  requestFor,
+  routesOf,
+  type TestNode,
+  testNode,
+} from "./podnet_testing.ts";
+import { netnsTest, type TempNetns } from "./testing.ts";
+
+const HUSK_GROUP = 30116;
+
+async function begin(
+  node: TestNode,
+  key: { containerId: string; ifname: string },
+): Promise<Teardown> {
+  const teardown = await node.net.beginTeardown(key);
+  assert.ok(teardown);
+  return teardown;
+}
+
+netnsTest(
+  "KN-5 teardown takes a pod out of the list; again is fine; check() says it is gone",
+  async () => {
+    await using node = await testNode();
+    await node.net.init();
+    const kept = await addPod(node, 1);
+    const { request, pod } = await addPod(node, 2);
+    await node.net.finishTeardown(await begin(node, request));
+    const left = await node.net.list();
+    assert.deepEqual(left.map((p) => p.containerId), ["cid1"]);
+    assert.deepEqual(await linkNames(pod), []);
+    assert.equal(await node.net.beginTeardown(request), undefined);
+    const { containerId, ifname, addresses } = request;
+    await assert.rejects(
+      node.net.check({ containerId, ifname, addresses }),
+      PodCheckError,
+    );
+    await node.net.check({ ...kept.request, netnsPath: kept.pod.path });
+  },
+);
+
+netnsTest(
+  "beginTeardown() cuts a pod off and leaves a husk; finishTeardown() removes it",
+  async () => {
+    await using node = await testNode();
+    await node.net.init();
+    const { request, result } = await addPod(node, 1);
+    const teardown = await begin(node, request);
+    assert.deepEqual(await routesOf(node.host, 116), []);
+    assert.deepEqual(await node.net.list(), []);
+    const [husk] = await node.host.ipJson("link", "show", result.hostName);
+    assert.equal(husk?.["ifalias"], "COIL-HUSK:default:cid1:eth0");
+    assert.equal(husk?.["group"], String(HUSK_GROUP));
+
+    // A second DEL of the same container joins the first.
+    const again = await begin(node, request);
+    assert.equal(again.husk.index, teardown.husk.index);
+    await Promise.all([teardown, again].map((t) => node.net.finishTeardown(t)));
+    assert.deepEqual(await linkNames(node.host), []);
+    await node.net.finishTeardown(teardown);
+  },
+);
+
+netnsTest(
+  "beginTeardown() finds veths of upstream Coil, whatever their names",
+  async () => {
+    await using node = await testNode();
+    const pod = await node.pod();
+    await upstreamPod(node.host, pod);
+    const [listed] = await node.net.list();
+    assert.equal(listed?.hostName, "veth2fb6b94f");
+    assert.equal(String(listed?.addresses.ipv4), "10.1.2.3");
+    for (const net of [node.net, node.restart()]) {
+      const key = { containerId: "cid0", ifname: "eth0" };
+      const other = { containerId: "cid0", ifname: "eth1" };
+      assert.equal(await net.beginTeardown(other), undefined);
+      const teardown = await net.beginTeardown(key);
+      assert.ok(teardown);
+      assert.deepEqual(await routesOf(node.host, 116), []);
+    }
+    await node.net.finishHusks();
+    assert.deepEqual(await linkNames(node.host), []);
+  },
+);
+
+netnsTest("beginTeardown() takes down what a killed ADD left", async () => {
+  await using node = await testNode();
+  const { request, result } = await addPod(node, 1);
+  // `ip` cannot take an alias away, so make the link again as ADD's first send does.
+  await node.host.ip("link", "delete", result.hostName);
+  await node.host.ip(
+    "link",
+    "add",
+    result.hostName,
+    "type",
+    "veth",
+    "peer",
+    "name",
+    "p",
+  );
+  await node.net.finishTeardown(await begin(node, request));
+  assert.deepEqual(await linkNames(node.host), []);
+});
+
+netnsTest(
+  "finishTeardown() is content when the husk vanished with the pod's namespace",
+  async () => {
+    await using node = await testNode();
+    await node.net.init();
+    const { pod, request } = await addPod(node, 1);
+    const teardown = await begin(node, request);
+    await pod[Symbol.asyncDispose]();
+    await untilEmpty(node.host);
+    await node.net.finishTeardown(teardown);
+  },
+);
+
+netnsTest(
+  "beginTeardown() is content when the link vanished with the pod's namespace",
+  async () => {
+    await using node = await testNode();
+    await node.net.init();
+    const { pod, request } = await addPod(node, 1);
+    await pod[Symbol.asyncDispose]();
+    await untilEmpty(node.host);
+    assert.equal(await node.net.beginTeardown(request), undefined);
+  },
+);
+
+netnsTest("setup() of a key whose husk is still there works", async () => {
+  await using node = await testNode();
+  await node.net.init();
+  const { pod, request } = await addPod(node, 1);
+  const teardown = await begin(node, request);
+  const finished = node.net.finishTeardown(teardown);
+  const result = await node.net.setup(request);
+  await finished;
+  assert.deepEqual(await linkNames(node.host), [result.hostName]);
+  assert.deepEqual(await linkNames(pod), ["eth0"]);
+});
+
+netnsTest(
+  "init() gives husks a group in which no link of others is",
+  async () => {
+    await using node = await testNode();
+    await foreignLink(node.host, "other0", HUSK_GROUP);
+    await node.net.init();
+    const { request } = await addPod(node, 1);
+    const teardown = await begin(node, request);
+    assert.equal(teardown.husk.group, HUSK_GROUP + 1);
+    await node.net.finishTeardown(teardown);
+    assert.deepEqual(await linkNames(node.host), ["other0", "other0p"]);
+  },
+);
+
+netnsTest(
+  "a link of others that gets into the husk group survives",
+  async () => {
+    await using node = await testNode();
+    await node.net.init();
+    const first = await addPod(node, 1);
+    const second = await addPod(node, 2);
+    const third = await addPod(node, 3);
+    const teardowns = [
+      await begin(node, first.request),
+      await begin(node, second.request),
+    ];
+    await foreignLink(node.host, "other0", HUSK_GROUP);
+    await Promise.all(teardowns.map((t) => node.net.finishTeardown(t)));
+    assert.deepEqual(
+      await linkNames(node.host),
+      ["other0", "other0p", third.result.hostName].toSorted(),
+    );
+    const next = await begin(node, third.request);
+    assert.equal(next.husk.group, HUSK_GROUP + 1);
+    await node.net.finishTeardown(next);
+    assert.deepEqual(await linkNames(node.host), ["other0", "other0p"]);
+  },
+);
+
+netnsTest(
+  "finishHusks() deletes the husks of a former process, of any group",
+  async () => {
+    await using node = await testNode();
+    await node.net.init();
+    const kept = await addPod(node, 1);
+    for (const n of [2, 3]) await begin(node, (await addPod(node, n)).request);
+    const { request, result } = await addPod(node, 4);
+    await begin(node, request);
+    await node.host.ip("link", "set", result.hostName, "group", "7");
+
+    const later = node.restart();
+    await later.init();
+    assert.equal((await later.survey()).husks.length, 3);
+    assert.equal(await later.finishHusks(), 3);
+    assert.deepEqual(await linkNames(node.host), [kept.result.hostName]);
+    assert.equal(await later.finishHusks(), 0);
+  },
+);
+
+/** What upstream makes for a pod, as far as the host is concerned. */
+async function upstreamPod(host: TempNetns, pod: TempNetns): Promise<void> {
+  const name = "veth2fb6b94f";
+  await host.ip(
+    ...["link", "add", name, "type", "veth"],
+    ...["peer", "name", "eth0", "netns", pod.name],
+  );
+  await host.ip("link", "set", name, "alias", "COIL:default:cid0:eth0", "up");
+  await host.ip(
+    ...["route", "add", "10.1.2.3", "dev", name],
+    ...["table", "116", "proto", "30", "scope", "link"],
+  );
+}
+
+async function foreignLink(
+  host: TempNetns,
+  name: string,
+  group: number,
+): Promise<void> {
+  await host.ip(
+    "link",
+    "add",
+    name,
+    "type",
+    "veth",
+    "peer",
+    "name",
+    `${name}p`,
+  );
+  await host.ip("link", "set", name, "group", String(group));
+}
+
+/** The kernel takes a namespace apart in the background. */
+async function untilEmpty(host: TempNetns): Promise<void> {
+  for (let i = 0; i < 100; i++) {
+    if ((await linkNames(host)).length === 0) return;
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+  throw new Error("the pod's link is still there after 2 s");
+}
+
+netnsTest(
+  "teardowns at once share deletions: all husks go, other pods stay",
+  async () => {
+    await using node = await testNode();
+    await node.net.init();
+    const pods = [];
+    for (let n = 1; n <= 12; n++) {
+      pods.push(requestFor(n, await node.pod()));
+    }
+    await Promise.all(pods.map((request) => node.net.setup(request)));
+    const [kept, ...gone] = pods;
+    assert.ok(kept);
+    await Promise.all(gone.map(async (request) => {
+      await node.net.finishTeardown(await begin(node, request));
+    }));
+    const left = await node.net.list();
+    assert.deepEqual(left.map((p) => p.containerId), [kept.containerId]);
+  },
+);
