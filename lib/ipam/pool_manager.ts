@@ -172,6 +172,20 @@ export class PoolManager {
     return state;
   }
 
+  /**
+   * Takes note that a block is gone, so that its index is free before the next list. Should a block of that name have
+   * been made again meanwhile, the API server refuses a third.
+   */
+  freed(pool: string, index: number): void {
+    const state = this.#pools.get(pool);
+    if (state === undefined) return;
+    for (const taken of state.pending.values()) {
+      if (taken.index === index) return;
+    }
+    state.unseen.delete(index);
+    state.index.delete(index);
+  }
+
   /** Whether a block of the pool is being created: then a list without blocks proves nothing. */
   isCarving(pool: string): boolean {
     return (this.#pools.get(pool)?.flying ?? 0) > 0;

@@ -270,3 +270,24 @@ Deno.test("whatever lists show and whatever fails, no index has two blocks, and 
     },
   ));
 });
+
+Deno.test("PoolManager.freed() gives an index again at once, but not one that is being created", async () => {
+  const { store, manager, allocate } = open();
+  await allocate(V4);
+  await allocate(V4);
+  store.blocks.delete("v4-0");
+  await assert.rejects(allocate(V4), OutOfBlocksError);
+  manager.freed("v4", 0);
+  assert.equal(await allocate(V4), "v4-0");
+
+  store.blocks.delete("v4-1");
+  manager.freed("v4", 1);
+  const creating = Promise.withResolvers<void>();
+  store.before = () => creating.promise;
+  const first = allocate(V4);
+  manager.freed("v4", 1); // the deletion of the former block, told late
+  await assert.rejects(allocate(V4), OutOfBlocksError);
+  creating.resolve();
+  assert.equal(await first, "v4-1");
+  manager.freed("unknown", 0);
+});

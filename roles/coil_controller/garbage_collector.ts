@@ -52,8 +52,8 @@ export class GarbageCollector {
     });
   }
 
-  /** Looks after the blocks of a node that may be gone. */
-  onNodeDeleted(node: string): void {
+  /** Looks whether a node is gone, and after its blocks then. */
+  check(node: string): void {
     this.#controller.enqueue(node);
   }
 

@@ -11,7 +11,7 @@ import {
   type KubeClient,
   type KubeMetrics,
 } from "../../lib/kube/mod.ts";
-import { GROUP_VERSION, POOL_LABEL } from "../../lib/names/mod.ts";
+import { GROUP_VERSION, NODE_LABEL, POOL_LABEL } from "../../lib/names/mod.ts";
 import { describeError, getLogger } from "../../lib/telemetry/mod.ts";
 import { AddressPoolReconciler } from "./addresspool_reconciler.ts";
 import {
@@ -68,9 +68,11 @@ export async function runIpam(
   using stack = new DisposableStack();
   stack.use(answers.follow(cluster.blocks));
   stack.use(cluster.pools.subscribe(({ key }) => poolController.enqueue(key)));
-  stack.use(cluster.blocks.subscribe(({ object }) => {
+  stack.use(cluster.blocks.subscribe(({ type, object }) => {
+    if (type !== "deleted") noticeOrphan(object, cluster, gc);
     const pool = object.metadata.labels?.[POOL_LABEL];
     if (pool === undefined) return;
+    if (type === "deleted") pools.freed(pool, object.index);
     const leaving = cluster.pools.store.get(pool)?.metadata.deletionTimestamp;
     const afterMs = leaving === undefined ? STATUS_INTERVAL_MS : 0;
     poolController.enqueue(pool, { afterMs });
@@ -81,7 +83,7 @@ export async function runIpam(
     }
   }));
   stack.use(cluster.nodes.subscribe(({ type, key }) => {
-    if (type === "deleted") gc.onNodeDeleted(key);
+    if (type === "deleted") gc.check(key);
   }));
   cluster.start(group);
   await cluster.synced(group.signal);
@@ -99,6 +101,18 @@ export async function runIpam(
   group.run("gc", (s) => gc.run(s));
   group.run("gc sweeps", (s) => gc.runSweeps(s));
   await group.wait();
+}
+
+/** A node may come and go while a watch is cut, so that nothing ever tells of its end but its blocks. */
+function noticeOrphan(
+  { metadata }: AddressBlock,
+  { nodes }: Cluster,
+  gc: GarbageCollector,
+): void {
+  const node = metadata.labels?.[NODE_LABEL] ?? "";
+  if (node !== "" && nodes.hasSynced && nodes.store.get(node) === undefined) {
+    gc.check(node);
+  }
 }
 
 function uidsOf(requests: readonly BlockRequest[]): ReadonlySet<string> {

@@ -72,6 +72,11 @@ export class Pools implements PoolBook, BlockCarver, BlockStore {
     return this.#manager.isCarving(pool);
   }
 
+  /** Takes note that a block is gone. */
+  freed(pool: string, index: number): void {
+    this.#manager.freed(pool, index);
+  }
+
   drop(pool: string): void {
     this.#known.delete(pool);
     this.#manager.drop(pool);

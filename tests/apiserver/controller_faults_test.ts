@@ -60,9 +60,7 @@ Deno.test("coil-controller gets over faults of the API server", async (t) => {
     async () => {
       await eventually("a leader", async () => await holderOf(lab) !== "");
       assert.match(await lab.ask("v4", "node1"), /^block /);
-      await lab.plane.killApiServer();
-      await new Promise((resolve) => setTimeout(resolve, 500));
-      await lab.plane.startApiServer();
+      await lab.restartApiServer(500);
       assert.match(await lab.ask("v4", "node1"), /^block /);
       await lab.createNode("node2");
       await lab.createBlock({

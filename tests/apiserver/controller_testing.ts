@@ -9,7 +9,12 @@ import {
   parseControllerFlags,
   runController,
 } from "../../roles/coil_controller/mod.ts";
-import { ControlPlane, eventually } from "../lab/mod.ts";
+import {
+  type AuditPolicy,
+  ControlPlane,
+  eventually,
+  sleep,
+} from "../lab/mod.ts";
 import { COIL_API, installCrds } from "./crds.ts";
 
 /** What a list of the API server looks like. */
@@ -43,8 +48,9 @@ export class ControllerLab implements AsyncDisposable {
   static async start(
     name: string,
     nodes: readonly string[],
+    options: { readonly audit?: AuditPolicy } = {},
   ): Promise<ControllerLab> {
-    const plane = await ControlPlane.start({ name });
+    const plane = await ControlPlane.start({ name, ...options });
     await using undo = new AsyncDisposableStack();
     undo.use(plane);
     await installCrds(plane);
@@ -75,6 +81,24 @@ export class ControllerLab implements AsyncDisposable {
         await ended;
       },
     };
+  }
+
+  /** Kills the API server, leaves it dead for a while, and returns when it serves Coil's resources again. */
+  async restartApiServer(downMs = 0): Promise<void> {
+    await this.plane.killApiServer();
+    await sleep(downMs);
+    await this.plane.startApiServer();
+    await eventually("the storage of blocks", async () => {
+      try {
+        return (await this.blocks()).length >= 0;
+      } catch (error) {
+        // 429: "storage is (re)initializing".
+        if (error instanceof Error && /status 429/.test(error.message)) {
+          return false;
+        }
+        throw error;
+      }
+    });
   }
 
   async createNode(name: string): Promise<void> {
