@@ -23,6 +23,7 @@ export class Backoff {
   readonly #random: () => number;
   #baseMs: number;
 
+  /** Starts with the first delay. */
   constructor(options: BackoffOptions) {
     this.#initialMs = options.initialMs;
     this.#maxMs = options.maxMs;

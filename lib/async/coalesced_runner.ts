@@ -15,6 +15,7 @@ export class CoalescedRunner {
   readonly #minIntervalMs: number;
   #next: PromiseWithResolvers<void> = Promise.withResolvers();
 
+  /** The function gets the signal of {@linkcode CoalescedRunner.run}. */
   constructor(
     fn: (signal: AbortSignal) => Promise<void>,
     options: CoalescedRunnerOptions = {},
@@ -30,21 +31,18 @@ export class CoalescedRunner {
 
   /** Serves triggers until the signal aborts, then returns. An error of the function ends it and is rethrown. */
   async run(signal: AbortSignal): Promise<void> {
-    while (!signal.aborted) {
-      try {
+    try {
+      while (!signal.aborted) {
         await abortable(this.#next.promise, signal);
-      } catch (error) {
-        if (signal.aborted) return;
-        throw error;
+        this.#next = Promise.withResolvers();
+        await this.#fn(signal);
+        if (this.#minIntervalMs > 0) {
+          await sleep(this.#minIntervalMs, { signal });
+        }
       }
-      this.#next = Promise.withResolvers();
-      await this.#fn(signal);
-      if (this.#minIntervalMs > 0) {
-        await sleep(this.#minIntervalMs, { signal }).catch(ignoreAbort);
-      }
+    } catch (error) {
+      // After the abort an error is the way in which the function, or a wait, stops.
+      if (!signal.aborted) throw error;
     }
   }
 }
-
-/** The loop's own condition ends it; the sleep rejects for no other reason. */
-function ignoreAbort(): void {}

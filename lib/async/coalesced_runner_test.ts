@@ -43,3 +43,13 @@ Deno.test("CoalescedRunner ends with the error of its function", async () => {
   runner.trigger();
   await assert.rejects(runner.run(new AbortController().signal), failure);
 });
+
+Deno.test("CoalescedRunner returns when its function stops on the signal", async () => {
+  const controller = new AbortController();
+  const runner = new CoalescedRunner((signal) => sleep(60_000, { signal }));
+  runner.trigger();
+  const running = runner.run(controller.signal);
+  await sleep(1);
+  controller.abort();
+  await running;
+});

@@ -24,3 +24,4 @@ export {
   withTimeout,
 } from "./sleep.ts";
 export { TaskGroup } from "./task_group.ts";
+export { startTimer } from "./timer.ts";

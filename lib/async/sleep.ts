@@ -1,3 +1,5 @@
+import { startTimer } from "./timer.ts";
+
 /** Options of everything here that can wait. */
 export interface WaitOptions {
   /** Ends the wait: the promise rejects with the signal's reason. */
@@ -5,10 +7,13 @@ export interface WaitOptions {
 }
 
 /** Waits for the given time. Rejects with the signal's reason as soon as it aborts. */
-export function sleep(ms: number, options: WaitOptions = {}): Promise<void> {
+export async function sleep(
+  ms: number,
+  options: WaitOptions = {},
+): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>();
-  const timer = setTimeout(resolve, ms);
-  return abortable(promise, options.signal).finally(() => clearTimeout(timer));
+  using _timer = startTimer(ms, resolve);
+  await abortable(promise, options.signal);
 }
 
 /**
@@ -46,17 +51,16 @@ export async function withTimeout<T>(
   const controller = new AbortController();
   const outer = options.signal;
   const onAbort = () => controller.abort(outer?.reason);
-  const timer = setTimeout(() => {
+  using _timer = startTimer(ms, () => {
     controller.abort(
       new DOMException(`Cannot finish within ${ms} ms`, "TimeoutError"),
     );
-  }, ms);
+  });
   if (outer?.aborted) onAbort();
   else outer?.addEventListener("abort", onAbort, { once: true });
   try {
     return await fn(controller.signal);
   } finally {
-    clearTimeout(timer);
     outer?.removeEventListener("abort", onAbort);
   }
 }

@@ -1,5 +1,11 @@
 import assert from "node:assert/strict";
-import { abortable, sleep, untilAborted, withTimeout } from "./mod.ts";
+import {
+  abortable,
+  sleep,
+  startTimer,
+  untilAborted,
+  withTimeout,
+} from "./mod.ts";
 
 const REASON = new Error("enough");
 
@@ -13,6 +19,29 @@ Deno.test("sleep() rejects with the reason at once, and leaves no timer", async 
 
 Deno.test("sleep() resolves when the time is up", async () => {
   await sleep(1, { signal: new AbortController().signal });
+});
+
+Deno.test("sleep() and withTimeout() bear times longer than a timer can run", async () => {
+  const controller = new AbortController();
+  const { signal } = controller;
+  let ended = 0;
+  const waits = [2 ** 31, 1e12, Infinity].flatMap((ms) => [
+    sleep(ms, { signal }),
+    withTimeout(ms, untilAborted, { signal }),
+  ]).map((wait) => wait.catch(() => {}).finally(() => ended++));
+  await sleep(20);
+  assert.equal(ended, 0);
+  controller.abort();
+  await Promise.all(waits);
+});
+
+Deno.test("startTimer() calls back once, and not after its disposal", async () => {
+  let calls = 0;
+  using _kept = startTimer(1, () => calls++);
+  const dropped = startTimer(1, () => calls++);
+  dropped[Symbol.dispose]();
+  await sleep(20);
+  assert.equal(calls, 1);
 });
 
 Deno.test("abortable() gives the result or the reason, whichever comes first", async () => {

@@ -14,15 +14,14 @@ interface RunningTask {
 export class TaskGroup implements AsyncDisposable {
   readonly #controller = new AbortController();
   readonly #running = new Map<symbol, RunningTask>();
-  readonly #detach: () => void;
+  readonly #outer: AbortSignal | undefined;
+  readonly #onAbort = (): void => this.abort(this.#outer?.reason);
   #failure: { readonly error: unknown } | undefined;
 
+  /** The tasks also end when the given signal aborts. */
   constructor(options: WaitOptions = {}) {
-    const outer = options.signal;
-    const onAbort = () => this.#controller.abort(outer?.reason);
-    this.#detach = () => outer?.removeEventListener("abort", onAbort);
-    if (outer?.aborted) onAbort();
-    else outer?.addEventListener("abort", onAbort, { once: true });
+    this.#outer = options.signal;
+    this.#attach();
   }
 
   /** The signal that each task gets. */
@@ -41,9 +40,18 @@ export class TaskGroup implements AsyncDisposable {
    * An error that comes after the abort is taken as the way a task stops, not as a failure.
    */
   run(name: string, task: (signal: AbortSignal) => Promise<void>): void {
+    this.#attach();
     const id = Symbol(name);
     const ended = this.#guard(task).finally(() => this.#running.delete(id));
     this.#running.set(id, { name, ended });
+  }
+
+  /** Follows the outer signal; also again, after a wait that ended. Adding a listener twice is harmless. */
+  #attach(): void {
+    if (this.#outer?.aborted) this.#onAbort();
+    else {
+      this.#outer?.addEventListener("abort", this.#onAbort, { once: true });
+    }
   }
 
   async #guard(task: (signal: AbortSignal) => Promise<void>): Promise<void> {
@@ -76,7 +84,7 @@ export class TaskGroup implements AsyncDisposable {
       if (task === undefined) break;
       await task.ended;
     }
-    this.#detach();
+    this.#outer?.removeEventListener("abort", this.#onAbort);
   }
 
   /** Aborts the tasks and waits for them. Never throws. */

@@ -82,3 +82,13 @@ Deno.test("TaskGroup disposal aborts and waits", async () => {
   }
   assert.ok(ended);
 });
+
+Deno.test("TaskGroup follows the outer signal also after a wait", async () => {
+  const controller = new AbortController();
+  const group = new TaskGroup({ signal: controller.signal });
+  group.run("first", () => Promise.resolve());
+  await group.wait();
+  group.run("second", untilAborted);
+  controller.abort();
+  await group.wait();
+});
