@@ -16,8 +16,8 @@ const SHORT_WATCH_MS = 1_000;
 /** Options of an {@link Informer}. */
 export interface InformerOptions<T> extends Selection {
   /**
-   * Makes the object that is kept of the one that came; it must keep `metadata.uid` and `resourceVersion` if changes
-   * that are none are to be left out.
+   * Makes the object that is kept of the one that came. It must keep `metadata.uid` and `resourceVersion` if changes
+   * that are none are to be left out. Default: leaves out `metadata.managedFields`.
    */
   readonly trim?: (object: T) => T;
   readonly indexes?: Indexes<T>;
@@ -206,7 +206,10 @@ export class Informer<T extends KubeObject> {
 
   #put(key: string, object: T): StoreChange<T> | undefined {
     const { trim } = this.#options;
-    return this.store.set(key, trim === undefined ? object : trim(object));
+    const kept = trim === undefined
+      ? withoutManagedFields(object)
+      : trim(object);
+    return this.store.set(key, kept);
   }
 
   #emit(change: StoreChange<T>): void {
@@ -267,4 +270,11 @@ export class Informer<T extends KubeObject> {
       if (!signal.aborted) throw reason;
     }
   }
+}
+
+/** Often half of an object, and of no use but to the server, which keeps them when an update has none. */
+function withoutManagedFields<T extends KubeObject>(object: T): T {
+  if (object.metadata?.managedFields === undefined) return object;
+  const { managedFields: _, ...metadata } = object.metadata;
+  return { ...object, metadata };
 }

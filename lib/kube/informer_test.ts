@@ -220,6 +220,21 @@ Deno.test("Informer keeps trimmed objects and finds them by index", async () => 
   });
 });
 
+Deno.test("Informer keeps no managedFields", async () => {
+  await follow({}, async ({ server, informer }) => {
+    await until(() => server.watches.length === 1);
+    const { metadata } = node("b", 4);
+    server.push("ADDED", { metadata: { ...metadata, managedFields: [{}] } });
+    await until(() => informer.store.size === 2);
+    for (const object of informer.store.list()) {
+      assert.ok(!Object.hasOwn(object.metadata ?? {}, "managedFields"));
+    }
+  }, (server) => {
+    const { metadata } = node("a", 1);
+    server.items = [{ metadata: { ...metadata, managedFields: [{}] } }];
+  });
+});
+
 Deno.test("Informer outlives a listener that throws", async () => {
   await follow({}, async ({ server, informer }) => {
     informer.subscribe(() => {

@@ -59,7 +59,7 @@ class ItemScanner {
       } else if (byte === BRACE_OPEN || byte === BRACKET_OPEN) {
         if (this.#depth === 1) this.#inArray = byte === BRACKET_OPEN;
         if (this.#depth === ITEM_DEPTH && this.#inArray) {
-          this.#outside.push(chunk.subarray(start, i));
+          this.#keepOutside(chunk, { start, end: i });
           start = i;
           this.#inItem = true;
         }
@@ -75,13 +75,18 @@ class ItemScanner {
         byte === COMMA && this.#depth === ITEM_DEPTH && this.#inArray
       ) {
         // Between two items: neither's, and the rest must stay JSON.
-        this.#outside.push(chunk.subarray(start, i));
+        this.#keepOutside(chunk, { start, end: i });
         start = i + 1;
       }
     }
-    const tail = chunk.subarray(start);
-    if (tail.length === 0) return;
-    (this.#inItem ? this.#item : this.#outside).push(tail);
+    if (this.#inItem) this.#item.push(chunk.subarray(start));
+    else this.#keepOutside(chunk, { start, end: chunk.length });
+  }
+
+  /** Copies, since a view would keep the whole chunk in memory to the end of the list. */
+  #keepOutside(chunk: Uint8Array, part: { start: number; end: number }): void {
+    if (part.start === part.end) return;
+    this.#outside.push(chunk.slice(part.start, part.end));
   }
 
   /** The list without its items. */

@@ -37,6 +37,8 @@ export interface ObjectMeta {
   readonly labels?: Readonly<Record<string, string>>;
   readonly annotations?: Readonly<Record<string, string>>;
   readonly ownerReferences?: readonly OwnerReference[];
+  /** Who owns which fields; for the server. */
+  readonly managedFields?: readonly unknown[];
 }
 
 /** What every Kubernetes object is. */
