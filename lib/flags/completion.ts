@@ -8,7 +8,9 @@ export type Shell = "bash" | "zsh" | "fish";
 export interface CompletionCommand {
   /** The words after the program's name, e.g. "ipam show"; "" for the program itself. */
   readonly path: string;
+  /** What it does, in a few words. */
   readonly help: string;
+  /** The flags it takes. */
   readonly flags: FlagSpec;
 }
 
@@ -43,10 +45,14 @@ function bash(program: string, commands: readonly CompletionCommand[]): string {
         : []
     )
   );
+  const paths = commands.map(({ path }) => `"${path}"`).join("|");
+  // No mapfile: zsh runs this too, and has none. No word has blanks or globs.
   return `_${name}() {
   local cur="\${COMP_WORDS[COMP_CWORD]}" prev="\${COMP_WORDS[COMP_CWORD-1]}" path="" words="" word
   for word in "\${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
-    [[ $word == -* ]] || path="\${path:+$path }$word"
+    case "\${path:+$path }$word" in
+      ${paths}) path="\${path:+$path }$word" ;;
+    esac
   done
   case "$path" in
 ${cases.join("\n")}
@@ -55,7 +61,7 @@ ${cases.join("\n")}
 ${values.join("\n")}
     *) ;;
   esac
-  mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
+  COMPREPLY=($(compgen -W "$words" -- "$cur"))
 }
 complete -F _${name} ${program}
 `;

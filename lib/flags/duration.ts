@@ -9,6 +9,9 @@ const UNIT_MS: Readonly<Record<string, number>> = {
   h: 3_600_000,
 };
 
+/** Go counts nanoseconds in 63 bits: about 292 years. */
+const MAX_MS = 2 ** 63 / 1e6;
+
 const PART = /([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)/y;
 
 /**
@@ -27,7 +30,7 @@ export function parseDurationMs(text: string): number {
     totalMs += Number(part[1]) * (UNIT_MS[part[2] ?? ""] ?? NaN);
     end = PART.lastIndex;
   }
-  if (body === "" || end !== body.length) {
+  if (body === "" || end !== body.length || totalMs >= MAX_MS) {
     throw new SyntaxError(
       `Cannot parse duration: needs a form like "1h30m" or "10s", got ${
         JSON.stringify(text)

@@ -18,6 +18,7 @@ for (
     ["1us", 0.001],
     ["1µs", 0.001],
     ["1m1ms", 60_001],
+    ["8760h", 31_536_000_000],
   ] as const
 ) {
   Deno.test(`parseDurationMs() reads "${text}"`, () => {
@@ -38,6 +39,9 @@ for (
     "1e3s",
     "0x1s",
     "-",
+    ".s",
+    "2562048h",
+    "9".repeat(12) + "h",
   ]
 ) {
   Deno.test(`parseDurationMs() refuses "${text}"`, () => {

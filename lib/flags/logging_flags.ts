@@ -106,9 +106,13 @@ export const LOGGING_FLAGS: LoggingFlags = {
 
 /** What the logging flags ask for, in the shape that telemetry's configureLogging takes. */
 export interface LoggingChoice {
+  /** The lowest level written. */
   readonly level: "debug" | "info" | "warn" | "error" | "panic";
+  /** The form of records. */
   readonly encoder: "json" | "console";
+  /** The form of their times. */
   readonly timeEncoding: ZapTimeEncoding;
+  /** The lowest level at which the stack of an error is written. */
   readonly stacktraceLevel: "info" | "error" | "panic";
 }
 

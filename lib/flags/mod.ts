@@ -30,6 +30,7 @@ export {
   type DurationFlag,
   type EnumFlag,
   type Flag,
+  type FlagCommon,
   type FlagSpec,
   type FlagValue,
   type FlagValues,

@@ -1,9 +1,10 @@
-import { parseDurationMs } from "./duration.ts";
-import type { Flag, FlagSpec, FlagValues } from "./spec.ts";
+import { formatDuration, parseDurationMs } from "./duration.ts";
+import type { DurationFlag, Flag, FlagSpec, FlagValues } from "./spec.ts";
 import { usage } from "./usage.ts";
 
 /** The command line cannot be understood. Its message is the reason alone. */
 export class UsageError extends Error {
+  /** The name of the class. */
   override readonly name = "UsageError";
 }
 
@@ -11,6 +12,7 @@ export class UsageError extends Error {
 export interface ProgramInfo {
   /** The name it was started as. */
   readonly program: string;
+  /** What `--version` prints after the name. */
   readonly version: string;
   /** What it is, in a sentence. */
   readonly about: string;
@@ -20,7 +22,9 @@ export interface ProgramInfo {
 
 /** An understood command line. */
 export interface ParsedFlags<S extends FlagSpec> {
+  /** The value of each flag, given or not. */
   readonly values: FlagValues<S>;
+  /** The arguments that are no flags. */
   readonly positionals: readonly string[];
   /** The names of the flags that were given. */
   readonly given: ReadonlySet<string>;
@@ -152,7 +156,7 @@ function parseValue(name: string, flag: Flag, text: string): unknown {
       return text;
     }
     case "bool": {
-      const value = BOOLS[text];
+      const value = BOOLS.get(text);
       if (value === undefined) throw bad("needs true or false");
       return value;
     }
@@ -160,13 +164,14 @@ function parseValue(name: string, flag: Flag, text: string): unknown {
       const value = Number(text);
       const { min = -Infinity, max = Infinity } = flag;
       if (!/^[+-]?[0-9]+$/.test(text)) throw bad("needs a whole number");
+      if (!Number.isSafeInteger(value)) throw bad("is out of range");
       if (value < min || value > max) {
         throw bad(`needs a number from ${min} to ${max}`);
       }
       return value;
     }
     case "duration":
-      return parseDurationFlag(text, bad);
+      return parseDurationFlag(flag, text, bad);
     case "stringList":
       return text === "" ? [] : text.split(",").map((part) => part.trim());
     case "enum":
@@ -178,27 +183,31 @@ function parseValue(name: string, flag: Flag, text: string): unknown {
 }
 
 /** What Go's strconv.ParseBool takes. */
-const BOOLS: Readonly<Record<string, boolean>> = {
-  ...Object.fromEntries(
-    ["1", "t", "T", "true", "TRUE", "True"].map((word) => [word, true]),
+const BOOLS: ReadonlyMap<string, boolean> = new Map([
+  ...["1", "t", "T", "true", "TRUE", "True"].map((word) =>
+    [word, true] as const
   ),
-  ...Object.fromEntries(
-    ["0", "f", "F", "false", "FALSE", "False"].map((word) => [word, false]),
+  ...["0", "f", "F", "false", "FALSE", "False"].map((word) =>
+    [word, false] as const
   ),
-};
+]);
 
 function parseDurationFlag(
+  { min = 0 }: DurationFlag,
   text: string,
   bad: (why: string) => UsageError,
 ): number {
+  let valueMs: number;
   try {
-    return parseDurationMs(text);
+    valueMs = parseDurationMs(text);
   } catch (error) {
     if (error instanceof SyntaxError) {
       throw bad('needs a duration like "10s" or "1h0m0s"');
     }
     throw error;
   }
+  if (valueMs < min) throw bad(`needs at least ${formatDuration(min)}`);
+  return valueMs;
 }
 
 function asList(value: unknown): readonly unknown[] {

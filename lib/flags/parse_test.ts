@@ -29,6 +29,7 @@ const FLAGS = defineFlags({
     default: 3_600_000,
     help: "Time | between runs",
   },
+  "retry": { type: "duration", default: 1000, min: 1000, help: "Pause" },
   "names": { type: "stringList", default: ["a"], help: "Names" },
   "backend": {
     type: "enum",
@@ -105,6 +106,22 @@ for (
     [
       ["--enable-ipam=yes"],
       'invalid argument "yes" for "--enable-ipam": needs true or false',
+    ],
+    [
+      ["--enable-ipam=constructor"],
+      'invalid argument "constructor" for "--enable-ipam": needs true or false',
+    ],
+    [
+      ["-v=9007199254740993"],
+      'invalid argument "9007199254740993" for "--v": is out of range',
+    ],
+    [
+      ["--gc-interval=-1s"],
+      'invalid argument "-1s" for "--gc-interval": needs at least 0s',
+    ],
+    [
+      ["--retry=999ms"],
+      'invalid argument "999ms" for "--retry": needs at least 1s',
     ],
     [["--enable-ipam", "false"], "unexpected argument: false"],
     [
@@ -262,6 +279,11 @@ Deno.test("completion() for bash offers commands, flags and enum values", async 
   assert.equal(await offer("coil", "ipam", "s"), "show");
   assert.equal(await offer("coil", "ipam", "show", "--o"), "--output");
   assert.equal(await offer("coil", "ipam", "show", "--output", "j"), "json");
+  assert.equal(
+    await offer("coil", "ipam", "show", "--output", "json", "--o"),
+    "--output",
+    "a value is no command",
+  );
 });
 
 Deno.test("completion() for zsh and fish names every command and flag", () => {

@@ -1,5 +1,5 @@
 /** What every flag has. */
-interface FlagCommon {
+export interface FlagCommon {
   /** One sentence for usage and documentation, without a full stop. */
   readonly help: string;
   /** One letter that does the same as the name. */
@@ -12,37 +12,54 @@ interface FlagCommon {
 
 /** A text. */
 export interface StringFlag extends FlagCommon {
+  /** Tells it from the others. */
   readonly type: "string";
+  /** The value when it is not given. */
   readonly default: string;
   /** Says what is wrong with a value, or undefined. */
   readonly check?: (text: string) => string | undefined;
 }
 /** `--flag`, `--flag=true`, `--flag=false`. */
 export interface BoolFlag extends FlagCommon {
+  /** Tells it from the others. */
   readonly type: "bool";
+  /** The value when it is not given. */
   readonly default: boolean;
 }
 /** A whole number. */
 export interface IntFlag extends FlagCommon {
+  /** Tells it from the others. */
   readonly type: "int";
+  /** The value when it is not given. */
   readonly default: number;
+  /** The lowest value taken. */
   readonly min?: number;
+  /** The highest value taken. */
   readonly max?: number;
 }
 /** A duration in Go's syntax; its value is in milliseconds. */
 export interface DurationFlag extends FlagCommon {
+  /** Tells it from the others. */
   readonly type: "duration";
+  /** The value when it is not given. */
   readonly default: number;
+  /** The shortest taken, 0 unless given: nothing here waits for a negative time. */
+  readonly min?: number;
 }
 /** Comma-separated, and may be given several times. */
 export interface StringListFlag extends FlagCommon {
+  /** Tells it from the others. */
   readonly type: "stringList";
+  /** The value when it is not given; what is given takes its place. */
   readonly default: readonly string[];
 }
 /** One of a set of texts. */
 export interface EnumFlag<V extends string = string> extends FlagCommon {
+  /** Tells it from the others. */
   readonly type: "enum";
+  /** The value when it is not given. */
   readonly default: V;
+  /** What it may be. */
   readonly values: readonly V[];
 }
 
