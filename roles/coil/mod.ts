@@ -5,13 +5,26 @@
  * @module
  */
 import { callUnary } from "../../lib/grpc/mod.ts";
-import { COILD_SOCKET } from "../../lib/names/mod.ts";
+import { CNI_VERSIONS } from "../../lib/cni/mod.ts";
+import { COILD_SOCKET, VERSION } from "../../lib/names/mod.ts";
 import { isOwnNetns } from "./netns.ts";
 import { runPlugin } from "./plugin.ts";
 import { readStdin, writeStdout } from "./stdio.ts";
 
-/** Answers the runtime and ends the process. */
+const ABOUT = `CNI plugin coil v${VERSION}
+CNI protocol versions supported: ${CNI_VERSIONS.join(", ")}
+"coil --help" lists the commands for administrators
+`;
+
+/**
+ * Answers the runtime and ends the process. Without CNI_COMMAND it was called
+ * by a person, who is told what it is.
+ */
 export async function main(): Promise<void> {
+  if (!Deno.env.get("CNI_COMMAND")) {
+    Deno.stderr.writeSync(new TextEncoder().encode(ABOUT));
+    Deno.exit(0);
+  }
   const { stdout, exitCode } = await runPlugin({
     env: (name) => Deno.env.get(name),
     readStdin,
