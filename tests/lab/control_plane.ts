@@ -1,3 +1,4 @@
+import { AdminAccess } from "./admin_access.ts";
 import * as path from "node:path";
 import {
   type AuditedRequest,
@@ -7,9 +8,8 @@ import {
   parseAuditLog,
 } from "./audit.ts";
 import { ensureControlPlane, type Log } from "./build.ts";
-import { binDir, labDir } from "./cache.ts";
+import { labDir } from "./cache.ts";
 import { cleanUp } from "./cleanup.ts";
-import { run } from "./command.ts";
 import {
   API_PORT,
   type ComponentContext,
@@ -18,7 +18,6 @@ import {
   startControllerManager,
   startEtcd,
 } from "./components.ts";
-import { kubeconfigText } from "./kubeconfig.ts";
 import {
   BRIDGE_HOST,
   createNetwork,
@@ -27,7 +26,7 @@ import {
   type LabSubnet,
 } from "./network.ts";
 import { LabNode } from "./node.ts";
-import { issueCertificate, sharedPki } from "./pki.ts";
+import { sharedPki } from "./pki.ts";
 import { type LabProcess, spawnProcess } from "./process.ts";
 import {
   requestToken,
@@ -37,7 +36,6 @@ import {
 import { eventually, sleep } from "./wait.ts";
 
 const READY_TIMEOUT_MS = 90_000;
-const REQUEST_TIMEOUT_MS = 10_000;
 const IN_CLUSTER_DIR = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /** How a control plane is started. */
@@ -71,28 +69,15 @@ export interface StartProcessOptions {
 }
 
 /** A running etcd and kube-apiserver in a network namespace, reachable from this machine and from its nodes. */
-export class ControlPlane implements AsyncDisposable {
+export class ControlPlane extends AdminAccess implements AsyncDisposable {
   readonly name: string;
-  /** URL of the API server. */
-  readonly url: string;
-  /** Certificate of the authority, PEM. */
-  readonly ca: string;
-  /** File with {@link ControlPlane.ca}. */
-  readonly caFile: string;
-  /** Bearer token of a member of system:masters. */
-  readonly adminToken: string;
-  /** File of the kubeconfig of a member of system:masters. */
-  readonly kubeconfig: string;
-  /** Directory of data, logs and pids; removed at the end, unless COIL_LAB_KEEP is set. */
-  readonly runDir: string;
   readonly families: readonly LabFamily[];
   readonly #context: ComponentContext;
   readonly #options: ControlPlaneOptions;
-  readonly #client: Deno.HttpClient;
   #etcd: LabProcess | undefined;
   #apiServer: LabProcess | undefined;
   #controllerManager: LabProcess | undefined;
-  #counter = 0;
+  #processes = 0;
   #disposed = false;
 
   private constructor(
@@ -100,17 +85,12 @@ export class ControlPlane implements AsyncDisposable {
     options: ControlPlaneOptions,
     ca: string,
   ) {
+    const { runDir, pki, adminToken } = context;
+    super({ url: urlOf(context), ca, runDir, pki, adminToken });
     this.name = options.name;
     this.families = context.families;
-    this.runDir = context.runDir;
-    this.ca = ca;
-    this.caFile = context.pki.caCert;
-    this.adminToken = context.adminToken;
-    this.kubeconfig = path.join(context.runDir, "admin.kubeconfig");
-    this.url = `https://${hostOf(context)}:${API_PORT}`;
     this.#context = context;
     this.#options = options;
-    this.#client = Deno.createHttpClient({ caCerts: [ca] });
   }
 
   /** Builds what is missing, starts the control plane and returns when it is ready. */
@@ -138,11 +118,8 @@ export class ControlPlane implements AsyncDisposable {
     await prepareFiles(context);
     const ca = await Deno.readTextFile(pki.caCert);
     const plane = new ControlPlane(context, options, ca);
-    undo.defer(() => plane.#client.close());
-    await Deno.writeTextFile(
-      plane.kubeconfig,
-      plane.#kubeconfigText({ token: adminToken }),
-    );
+    undo.defer(() => plane.close());
+    await plane.writeKubeconfig(plane.kubeconfig, { token: adminToken });
     await plane.#startComponents();
     undo.move();
     return plane;
@@ -168,62 +145,6 @@ export class ControlPlane implements AsyncDisposable {
     return this.#apiServer;
   }
 
-  /** Runs kubectl as admin and returns its stdout. */
-  async kubectl(...args: string[]): Promise<string> {
-    return await this.kubectlStdin(args, undefined);
-  }
-
-  /** Creates or updates the objects with kubectl apply. */
-  async apply(...objects: readonly unknown[]): Promise<void> {
-    const stdin = objects.map((o) =>
-      typeof o === "string" ? o : JSON.stringify(o)
-    ).join("\n---\n");
-    await this.kubectlStdin(["apply", "-f", "-"], stdin);
-  }
-
-  /** Runs kubectl as admin with a text on stdin. */
-  async kubectlStdin(
-    args: readonly string[],
-    stdin: string | undefined,
-  ): Promise<string> {
-    return await run(path.join(binDir(), "kubectl"), args, {
-      env: {
-        KUBECONFIG: this.kubeconfig,
-        KUBECACHEDIR: path.join(this.runDir, "kubectl-cache"),
-      },
-      ...(stdin === undefined ? {} : { stdin }),
-    });
-  }
-
-  /**
-   * Makes one request as admin and returns the JSON answer.
-   * @throws {Error} when the answer's status is not 2xx; the message has the body.
-   */
-  async request(
-    method: string,
-    uri: string,
-    body?: unknown,
-    options: { contentType?: string } = {},
-  ): Promise<unknown> {
-    const response = await fetch(this.url + uri, {
-      method,
-      client: this.#client,
-      headers: {
-        authorization: `Bearer ${this.adminToken}`,
-        "content-type": options.contentType ?? "application/json",
-      },
-      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-      signal: AbortSignal.timeout(REQUEST_TIMEOUT_MS),
-    });
-    const text = await response.text();
-    if (!response.ok) {
-      throw new Error(
-        `Cannot ${method} "${uri}": status ${response.status}: ${text}`,
-      );
-    }
-    return text.startsWith("{") ? JSON.parse(text) : text;
-  }
-
   /** Makes a node: a network namespace on the bridge and, unless told otherwise, a Node object with its addresses. */
   async addNode(
     number: number,
@@ -240,21 +161,6 @@ export class ControlPlane implements AsyncDisposable {
   /** Writes token, ca.crt and namespace as a pod sees them and returns the directory. */
   async serviceAccountDir(account: ServiceAccountRef): Promise<string> {
     return await writeServiceAccountDir(this, account);
-  }
-
-  /** Writes a kubeconfig for a user, by a client certificate or a token, and returns the file's path. */
-  async kubeconfigFor(
-    who: { user: string; groups?: readonly string[] } | { token: string },
-  ): Promise<string> {
-    const base = path.join(this.runDir, `user-${++this.#counter}`);
-    const user = "token" in who
-      ? who
-      : await issueCertificate(this.#context.pki, base, who);
-    await Deno.writeTextFile(
-      `${base}.kubeconfig`,
-      this.#kubeconfigText(user),
-    );
-    return `${base}.kubeconfig`;
   }
 
   /** Environment that tells a program in a pod where the API server is. */
@@ -284,7 +190,7 @@ export class ControlPlane implements AsyncDisposable {
       Object.assign(env, this.inClusterEnv());
     }
     return await spawnProcess({
-      id: options.id ?? `${base}-${++this.#counter}`,
+      id: options.id ?? `${base}-${++this.#processes}`,
       runDir: this.runDir,
       command: options.command,
       args: options.args ?? [],
@@ -331,7 +237,7 @@ export class ControlPlane implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     if (this.#disposed) return;
     this.#disposed = true;
-    this.#client.close();
+    this.close();
     const running = [this.#controllerManager, this.#apiServer, this.#etcd];
     await cleanUp(this.name, { log: this.#options.log ?? (() => {}) });
     await Promise.all(running.map((process) => process?.exited));
@@ -357,14 +263,8 @@ export class ControlPlane implements AsyncDisposable {
   async #controllerManagerKubeconfig(): Promise<string> {
     const base = path.join(this.runDir, "controller-manager");
     const user = { cert: `${base}.crt`, key: `${base}.key` };
-    await Deno.writeTextFile(`${base}.kubeconfig`, this.#kubeconfigText(user));
+    await this.writeKubeconfig(`${base}.kubeconfig`, user);
     return `${base}.kubeconfig`;
-  }
-
-  #kubeconfigText(
-    user: { token: string } | { cert: string; key: string },
-  ): string {
-    return kubeconfigText(this.url, { caFile: this.caFile, user });
   }
 
   async #waitReady(): Promise<void> {
@@ -396,8 +296,9 @@ export class ControlPlane implements AsyncDisposable {
   }
 }
 
-function hostOf(context: ComponentContext): string {
+function urlOf(context: ComponentContext): string {
   const family = context.families[0] ?? "ipv4";
   const address = context.network.subnet.address(family, BRIDGE_HOST);
-  return family === "ipv4" ? address : `[${address}]`;
+  const host = family === "ipv4" ? address : `[${address}]`;
+  return `https://${host}:${API_PORT}`;
 }

@@ -1,0 +1,126 @@
+import * as path from "node:path";
+import { binDir } from "./cache.ts";
+import { run } from "./command.ts";
+import { kubeconfigText, type KubeconfigUser } from "./kubeconfig.ts";
+import { issueCertificate, type SharedPki } from "./pki.ts";
+
+const REQUEST_TIMEOUT_MS = 10_000;
+
+/** What {@link AdminAccess} needs to know. */
+export interface AdminAccessOptions {
+  readonly url: string;
+  readonly ca: string;
+  readonly adminToken: string;
+  readonly runDir: string;
+  readonly pki: SharedPki;
+}
+
+/** Access to an API server as an administrator and, by kubeconfigs, as anybody. */
+export class AdminAccess {
+  /** URL of the API server. */
+  readonly url: string;
+  /** Certificate of the authority, PEM. */
+  readonly ca: string;
+  /** File with {@link ControlPlane.ca}. */
+  readonly caFile: string;
+  /** Bearer token of a member of system:masters. */
+  readonly adminToken: string;
+  /** File of the kubeconfig of a member of system:masters. */
+  readonly kubeconfig: string;
+  /** Directory of data, logs and pids; removed at the end, unless COIL_LAB_KEEP is set. */
+  readonly runDir: string;
+  readonly #pki: SharedPki;
+  readonly #client: Deno.HttpClient;
+  #users = 0;
+
+  constructor(options: AdminAccessOptions) {
+    this.url = options.url;
+    this.ca = options.ca;
+    this.caFile = options.pki.caCert;
+    this.adminToken = options.adminToken;
+    this.runDir = options.runDir;
+    this.kubeconfig = path.join(options.runDir, "admin.kubeconfig");
+    this.#pki = options.pki;
+    this.#client = Deno.createHttpClient({ caCerts: [options.ca] });
+  }
+
+  /** Runs kubectl as admin and returns its stdout. */
+  async kubectl(...args: string[]): Promise<string> {
+    return await this.kubectlStdin(args, undefined);
+  }
+
+  /** Creates or updates the objects with kubectl apply. */
+  async apply(...objects: readonly unknown[]): Promise<void> {
+    const stdin = objects.map((o) =>
+      typeof o === "string" ? o : JSON.stringify(o)
+    ).join("\n---\n");
+    await this.kubectlStdin(["apply", "-f", "-"], stdin);
+  }
+
+  /** Runs kubectl as admin with a text on stdin. */
+  async kubectlStdin(
+    args: readonly string[],
+    stdin: string | undefined,
+  ): Promise<string> {
+    return await run(path.join(binDir(), "kubectl"), args, {
+      env: {
+        KUBECONFIG: this.kubeconfig,
+        KUBECACHEDIR: path.join(this.runDir, "kubectl-cache"),
+      },
+      ...(stdin === undefined ? {} : { stdin }),
+    });
+  }
+
+  /**
+   * Makes one request as admin and returns the JSON answer.
+   * @throws {Error} when the answer's status is not 2xx; the message has the body.
+   */
+  async request(
+    method: string,
+    uri: string,
+    body?: unknown,
+    options: { contentType?: string } = {},
+  ): Promise<unknown> {
+    const response = await fetch(this.url + uri, {
+      method,
+      client: this.#client,
+      headers: {
+        authorization: `Bearer ${this.adminToken}`,
+        "content-type": options.contentType ?? "application/json",
+      },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      signal: AbortSignal.timeout(REQUEST_TIMEOUT_MS),
+    });
+    const text = await response.text();
+    if (!response.ok) {
+      throw new Error(
+        `Cannot ${method} "${uri}": status ${response.status}: ${text}`,
+      );
+    }
+    return text.startsWith("{") ? JSON.parse(text) : text;
+  }
+
+  /** Writes a kubeconfig for a user, by a client certificate or a token, and returns the file's path. */
+  async kubeconfigFor(
+    who: { user: string; groups?: readonly string[] } | { token: string },
+  ): Promise<string> {
+    const base = path.join(this.runDir, `user-${++this.#users}`);
+    const user = "token" in who
+      ? who
+      : await issueCertificate(this.#pki, base, who);
+    await this.writeKubeconfig(`${base}.kubeconfig`, user);
+    return `${base}.kubeconfig`;
+  }
+
+  /** Writes a kubeconfig for this API server. */
+  async writeKubeconfig(file: string, user: KubeconfigUser): Promise<void> {
+    const { caFile } = this;
+    const text = kubeconfigText(this.url, { caFile, user });
+    await Deno.writeTextFile(file, text);
+  }
+
+  /** Ends the connections. */
+  close(): void {
+    this.#client.close();
+  }
+}
