@@ -1,3 +1,4 @@
+import { abortable, withTimeout } from "../async/mod.ts";
 import { type Listening, serveAt } from "./listen.ts";
 import { describeError } from "./log_format.ts";
 
@@ -14,9 +15,13 @@ export interface HealthOptions {
   readonly healthz: Checks;
   /** Checks of /readyz; failing means it should get no work. */
   readonly readyz: Checks;
+  /** How long a check may take before it counts as failed. Default 5 s. */
+  readonly checkTimeoutMs?: number;
   /** Stops the server. */
   readonly signal: AbortSignal;
 }
+
+const CHECK_TIMEOUT_MS = 5000;
 
 interface CheckResult {
   readonly name: string;
@@ -34,7 +39,8 @@ export function serveHealth(options: HealthOptions): Listening {
   };
   return serveAt(
     options.address,
-    (request) => answer(request, endpoints),
+    (request) =>
+      answer(request, endpoints, options.checkTimeoutMs ?? CHECK_TIMEOUT_MS),
     options,
   );
 }
@@ -42,6 +48,7 @@ export function serveHealth(options: HealthOptions): Listening {
 async function answer(
   request: Request,
   endpoints: Readonly<Record<string, Checks>>,
+  timeoutMs: number,
 ): Promise<Response> {
   const url = new URL(request.url);
   const [endpoint = "", name, ...rest] = url.pathname.slice(1).split("/");
@@ -52,19 +59,25 @@ async function answer(
   if (request.method !== "GET" && request.method !== "HEAD") {
     return new Response("method not allowed\n", { status: 405 });
   }
+  const runOne = (one: string) => runCheck(one, checks[one], timeoutMs);
   if (name === undefined || name === "") {
-    const names = Object.keys(checks);
-    const results = await Promise.all(names.map((n) => runCheck(checks, n)));
+    const results = await Promise.all(Object.keys(checks).map(runOne));
     return report(endpoint, results, url.searchParams.has("verbose"));
   }
   if (!Object.hasOwn(checks, name)) return notFound();
-  const result = await runCheck(checks, name);
-  return report(name, [result], false);
+  return report(name, [await runOne(name)], false);
 }
 
-async function runCheck(checks: Checks, name: string): Promise<CheckResult> {
+async function runCheck(
+  name: string,
+  check: Checks[string] | undefined,
+  timeoutMs: number,
+): Promise<CheckResult> {
   try {
-    const outcome = await checks[name]?.();
+    const outcome = await withTimeout(
+      timeoutMs,
+      (signal) => abortable(Promise.resolve(check?.()), signal),
+    );
     return { name, failure: outcome === true ? undefined : String(outcome) };
   } catch (error) {
     return { name, failure: describeError(error) };

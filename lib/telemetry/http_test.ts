@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
 import {
   type Checks,
+  configureLogging,
   Counter,
   createRegistry,
+  Gauge,
   parseListenAddress,
   serveHealth,
   serveMetrics,
@@ -103,6 +105,51 @@ Deno.test("serveHealth() answers as Kubernetes' components do", async () => {
     ready = true;
     assert.deepEqual(await get("/readyz"), [200, "ok"]);
   });
+});
+
+Deno.test("serveHealth() does not wait for ever for a check", async () => {
+  const controller = new AbortController();
+  const server = serveHealth({
+    address: "127.0.0.1:0",
+    healthz: { stuck: () => new Promise(() => {}) },
+    readyz: {},
+    checkTimeoutMs: 10,
+    signal: controller.signal,
+  });
+  const response = await fetch(`http://127.0.0.1:${server.port}/healthz`);
+  assert.equal(response.status, 500);
+  assert.match(
+    await response.text(),
+    /^\[-\]stuck failed: Cannot finish within/,
+  );
+  controller.abort();
+  await server.finished;
+});
+
+Deno.test("serveMetrics() records why it cannot answer", async () => {
+  const lines: string[] = [];
+  configureLogging({ write: (line) => lines.push(line) });
+  const controller = new AbortController();
+  const registry = createRegistry({ defaults: false });
+  new Gauge({
+    name: "broken",
+    help: "Broken.",
+    registers: [registry],
+    collect() {
+      throw new Error("Cannot count");
+    },
+  });
+  const { signal } = controller;
+  const server = serveMetrics({ address: "127.0.0.1:0", registry, signal });
+  const response = await fetch(`http://127.0.0.1:${server.port}/metrics`);
+  assert.equal(response.status, 500);
+  assert.equal(await response.text(), "internal error\n");
+  assert.match(
+    lines.join("\n"),
+    /"logger":"http","msg":"Cannot answer a request","error":"Cannot count"/,
+  );
+  controller.abort();
+  await server.finished;
 });
 
 Deno.test("serveHealth() at address 0 serves nothing", async () => {

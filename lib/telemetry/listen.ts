@@ -1,3 +1,7 @@
+import { getLogger } from "./log.ts";
+
+const log = getLogger("http");
+
 /** A running HTTP server. */
 export interface Listening {
   /** The port it listens on; 0 when it was disabled. */
@@ -10,6 +14,7 @@ export interface Listening {
 export interface ListenAddress {
   /** Absent: all addresses of both families. */
   readonly hostname?: string;
+  /** 0 lets the kernel choose. */
   readonly port: number;
 }
 
@@ -58,7 +63,10 @@ function serve(
       port: target.port,
       signal,
       onListen() {},
-      onError: () => new Response("internal error\n", { status: 500 }),
+      onError(error) {
+        log.error("Cannot answer a request", { err: error });
+        return new Response("internal error\n", { status: 500 });
+      },
     }, handler);
   if (target.hostname !== undefined) return start(target.hostname);
   try {

@@ -19,16 +19,20 @@ export interface LogEntry {
   readonly fields: Readonly<Record<string, unknown>>;
 }
 
+/** The record's own keys; a field of the same name gets a "_" behind. */
+const OWN_KEYS: ReadonlySet<string> = new Set(["level", "ts", "logger", "msg"]);
+
 /** Formats a record as one JSON object: `level ts logger msg`, then its fields. */
 export function formatJson(entry: LogEntry, time: TimeEncoding): string {
-  const ts = formatTime(entry.timeMs, time);
-  return toJson({
-    level: entry.level,
-    ts,
-    ...(entry.logger === "" ? {} : { logger: entry.logger }),
-    msg: entry.message,
-    ...entry.fields,
-  });
+  return toJson([
+    ["level", entry.level],
+    ["ts", formatTime(entry.timeMs, time)],
+    ["logger", entry.logger === "" ? undefined : entry.logger],
+    ["msg", entry.message],
+    ...Object.entries(entry.fields).map(([key, value]) =>
+      [OWN_KEYS.has(key) ? `${key}_` : key, value] as const
+    ),
+  ]);
 }
 
 /** Formats a record for people: tab-separated, its fields as JSON at the end. */
@@ -39,7 +43,8 @@ export function formatConsole(entry: LogEntry, time: TimeEncoding): string {
     entry.logger,
     entry.message,
   ].filter((part) => part !== "");
-  if (Object.keys(entry.fields).length > 0) parts.push(toJson(entry.fields));
+  const fields = Object.entries(entry.fields);
+  if (fields.length > 0) parts.push(toJson(fields));
   return parts.join("\t");
 }
 
@@ -63,12 +68,16 @@ function formatTime(timeMs: number, encoding: TimeEncoding): string | number {
 
 /** Describes an error with all its causes, outermost first, as "what: because: because". */
 export function describeError(error: unknown): string {
+  return describeChain(error, new Set());
+}
+
+/** Of an error that comes again, itself inside itself, nothing is said again. */
+function describeChain(error: unknown, seen: Set<unknown>): string {
   const texts: string[] = [];
-  const seen = new Set<unknown>();
   let current = error;
   while (current !== undefined && current !== null && !seen.has(current)) {
     seen.add(current);
-    texts.push(describeOne(current));
+    texts.push(describeOne(current, seen));
     current = current instanceof Error ? current.cause : undefined;
   }
   // A wrapper that repeats its cause's text should not make the reader read it twice.
@@ -77,17 +86,20 @@ export function describeError(error: unknown): string {
   ).join(": ");
 }
 
-function describeOne(error: unknown): string {
+function describeOne(error: unknown, seen: Set<unknown>): string {
   if (error instanceof AggregateError) {
-    const inner = error.errors.map(describeError).join("; ");
+    const inner = error.errors.map((one) => describeChain(one, seen))
+      .filter((text) => text !== "").join("; ");
     return error.message === "" ? inner : `${error.message} (${inner})`;
   }
   if (error instanceof SuppressedError) {
-    return `${describeError(error.error)} (after: ${
-      describeError(error.suppressed)
+    return `${describeChain(error.error, seen)} (after: ${
+      describeChain(error.suppressed, seen)
     })`;
   }
-  if (!(error instanceof Error)) return String(error);
+  if (!(error instanceof Error)) {
+    return typeof error === "object" ? valueToJson(error) ?? "" : String(error);
+  }
   return PROGRAMMING_ERRORS.has(error.name)
     ? `${error.name}: ${error.message}`
     : error.message || error.name;
@@ -101,15 +113,22 @@ const PROGRAMMING_ERRORS: ReadonlySet<string> = new Set([
   "AssertionError",
 ]);
 
-function toJson(value: unknown): string {
+function toJson(entries: readonly (readonly [string, unknown])[]): string {
+  const members = entries.flatMap(([key, value]) => {
+    const text = valueToJson(value);
+    return text === undefined ? [] : [`${JSON.stringify(key)}:${text}`];
+  });
+  return `{${members.join(",")}}`;
+}
+
+/** Undefined for what JSON leaves out. */
+function valueToJson(value: unknown): string | undefined {
   try {
     return JSON.stringify(value, replaceUnusual);
   } catch (error) {
-    // Cyclic data or a failing toJSON(): the record matters more than the field.
-    return JSON.stringify({
-      ...(value instanceof Object && "msg" in value ? { msg: value.msg } : {}),
-      unprintable: describeError(error),
-    });
+    // Cyclic data or a failing toJSON(): it costs this value, not the record.
+    const [reason] = describeError(error).split("\n");
+    return JSON.stringify(`unprintable: ${reason}`);
   }
 }
 

@@ -83,8 +83,44 @@ Deno.test("Logger survives data that JSON cannot hold", () => {
   const lines = capture();
   const cyclic: Record<string, unknown> = {};
   cyclic["self"] = cyclic;
-  getLogger("x").info("Cyclic", { cyclic });
-  assert.equal(JSON.parse(lines[0] ?? "").msg, "Cyclic");
+  const failing = {
+    toJSON() {
+      throw new Error("no");
+    },
+  };
+  getLogger("x").warn("Odd", {
+    cyclic,
+    failing,
+    nested: { error: new Error("a", { cause: "b" }), big: 2n ** 64n },
+    map: new Map([["k", new Set([1n])]]),
+    nothing: undefined,
+    pool: "default",
+  });
+  const { ts, ...rest } = JSON.parse(lines[0] ?? "");
+  assert.equal(typeof ts, "number");
+  assert.deepEqual(rest, {
+    level: "warn",
+    logger: "x",
+    msg: "Odd",
+    cyclic: "unprintable: TypeError: Converting circular structure to JSON",
+    failing: "unprintable: no",
+    nested: { error: "a: b", big: "18446744073709551616" },
+    map: { k: ["1"] },
+    pool: "default",
+  });
+});
+
+Deno.test("Logger keeps fields apart from what every record has", () => {
+  const lines = capture();
+  getLogger("x").info("Text", { level: 3, ts: 1, logger: "y", msg: "z" });
+  const { level, logger, msg, level_, msg_ } = JSON.parse(lines[0] ?? "");
+  assert.deepEqual({ level, logger, msg, level_, msg_ }, {
+    level: "info",
+    logger: "x",
+    msg: "Text",
+    level_: 3,
+    msg_: "z",
+  });
 });
 
 Deno.test("withLogContext() adds fields to all records inside, across waits, and only there", async () => {
@@ -133,6 +169,8 @@ Deno.test("configureLogging() writes the console form", () => {
 Deno.test("describeError() says each thing once, and ends on cycles", () => {
   const looped = new Error("loop");
   looped.cause = looped;
+  const containing = new AggregateError([new Error("a")], "All");
+  containing.errors.push(containing);
   const cases: [unknown, string][] = [
     [new Error("a", { cause: new Error("b", { cause: "c" }) }), "a: b: c"],
     [new Error("Cannot x: b", { cause: new Error("b") }), "Cannot x: b"],
@@ -146,6 +184,10 @@ Deno.test("describeError() says each thing once, and ends on cycles", () => {
       new SuppressedError(new Error("undo"), new Error("first")),
       "undo (after: first)",
     ],
+    [containing, "All (a)"],
+    [{ code: 5 }, '{"code":5}'],
+    [Object.create(null), "{}"],
+    [Symbol("s"), "Symbol(s)"],
     [null, ""],
     [new DOMException("Too slow", "TimeoutError"), "Too slow"],
   ];

@@ -15,6 +15,7 @@ export function createRegistry(
 export interface MetricsOptions {
   /** Go-style address, e.g. ":9384"; "0" disables the server. */
   readonly address: string;
+  /** What is served. */
   readonly registry: Registry;
   /** Stops the server. */
   readonly signal: AbortSignal;
