@@ -124,7 +124,7 @@ export class HttpTransport implements Transport {
       tlsKey,
       client: Deno.createHttpClient(connection.tls),
       controller: new AbortController(),
-      lastActivityMs: performance.now(),
+      lastActivityMs: -Infinity,
     };
     return this.#session;
   }

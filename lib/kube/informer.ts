@@ -20,6 +20,7 @@ export interface InformerOptions<T> extends Selection {
    * that are none are to be left out. Default: leaves out `metadata.managedFields`.
    */
   readonly trim?: (object: T) => T;
+  /** For {@link Store.byIndex}. */
   readonly indexes?: Indexes<T>;
   /** The first subscriber. */
   readonly onChange?: (change: StoreChange<T>) => void;

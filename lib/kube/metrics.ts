@@ -22,16 +22,27 @@ const RECONCILE_BUCKETS = [
  * that dashboards made for them work.
  */
 export class KubeMetrics {
+  /** Requests by status code. */
   readonly requests: Counter<"code" | "host" | "method">;
+  /** Reconciliations by result. */
   readonly reconciles: Counter<"controller" | "result">;
+  /** Failed reconciliations. */
   readonly reconcileErrors: Counter<"controller">;
+  /** Failed ones that are not tried again. */
   readonly terminalErrors: Counter<"controller">;
+  /** How long they took. */
   readonly reconcileSeconds: Histogram<"controller">;
+  /** Under way. */
   readonly activeWorkers: Gauge<"controller">;
+  /** At most at once. */
   readonly maxConcurrent: Gauge<"controller">;
+  /** Keys added. */
   readonly queueAdds: Counter<"name">;
+  /** Keys added after a failure. */
   readonly queueRetries: Counter<"name">;
+  /** Keys that wait. */
   readonly queueDepth: Gauge<"name">;
+  /** 1 while this process leads. */
   readonly leader: Gauge<"name">;
   readonly #depths = new Map<string, () => number>();
 

@@ -62,6 +62,7 @@ export {
   LEASES,
   NAMESPACES,
   NODES,
+  type PathParts,
   POD_DISRUPTION_BUDGETS,
   PODS,
   resourcePath,

@@ -21,9 +21,13 @@ import type {
 export interface ResourceType<T> {
   /** API group; empty for the core group. */
   readonly group: string;
+  /** API version, e.g. "v1". */
   readonly version: string;
+  /** Name in paths. */
   readonly plural: string;
+  /** Name in objects. */
   readonly kind: string;
+  /** Whether the objects are in namespaces. */
   readonly namespaced: boolean;
   /** Never set; it ties the constant to the type of its objects. */
   readonly objectType?: T;
