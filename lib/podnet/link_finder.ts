@@ -28,12 +28,18 @@ export type Ownership = FoundLink | "other";
 /** Finds host veths by key: by their name where it follows from the key, else by alias among all links. */
 export class LinkFinder {
   readonly #socket: RouteSocket;
+  readonly #lists: RouteSocket;
   readonly #calico: boolean;
   /** Links of ours whose names do not follow from their keys: made by upstream Coil, or in Calico mode. */
   readonly #irregular = new Map<string, number>();
 
-  constructor(socket: RouteSocket, options: { readonly calico: boolean }) {
-    this.#socket = socket;
+  /** `lists` is for long listings, which keep a socket busy. */
+  constructor(
+    sockets: { readonly host: RouteSocket; readonly lists: RouteSocket },
+    options: { readonly calico: boolean },
+  ) {
+    this.#socket = sockets.host;
+    this.#lists = sockets.lists;
     this.#calico = options.calico;
   }
 
@@ -84,7 +90,7 @@ export class LinkFinder {
       // In Calico mode another container of the same pod may have the name.
       if (found !== "other" && sameKey(found.identity, key)) return found;
     }
-    const links = await this.#socket.listLinks();
+    const links = await this.#lists.listLinks();
     for (const link of links) {
       const found = this.classify(link, key);
       if (found === "other" || found.state === "unfinished") continue;

@@ -17,6 +17,13 @@ export {
   NetnsNotFoundError,
   PodCheckError,
 } from "./errors.ts";
+export type {
+  CheckRequest,
+  InitReport,
+  SetupRequest,
+  SetupResult,
+  Teardown,
+} from "./calls.ts";
 export { calicoVethName, hostVethName, type PodName } from "./host_name.ts";
 export type { Husk } from "./husk_reaper.ts";
 export { linkLocalOf, type RandomBytes, randomMac } from "./mac.ts";
@@ -31,12 +38,5 @@ export {
   type VethSpec,
 } from "./plan.ts";
 export { renderPlan } from "./plan_text.ts";
-export {
-  type CheckRequest,
-  type InitReport,
-  PodNetwork,
-  type SetupRequest,
-  type SetupResult,
-  type Teardown,
-} from "./pod_network.ts";
+export { PodNetwork } from "./pod_network.ts";
 export type { MalformedLink, PodLink, Survey } from "./survey.ts";

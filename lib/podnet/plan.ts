@@ -14,6 +14,9 @@ export type GatewayMode = "link-local" | "node-address";
 /** RTPROT_BOOT of `<linux/rtnetlink.h>`: what `ip route add` writes. */
 export const PROTOCOL_BOOT = 3;
 
+/** RT_TABLE_LOCAL of `<linux/rtnetlink.h>`. */
+const LOCAL_TABLE = 255;
+
 /**
  * Queues of either end. A veth is given one per possible CPU and uses one until
  * told otherwise with ethtool, but pays for all: creating a pair took 250 µs
@@ -77,6 +80,8 @@ export type Step =
   }
   | {
     readonly kind: "route";
+    /** Absent: `unicast`. */
+    readonly type?: "local";
     /** Absent: the default route. */
     readonly destination?: Prefix;
     readonly gateway?: Address;
@@ -106,11 +111,14 @@ export type RouteStep = Extract<Step, { kind: "route" }>;
  * its second end is set up. That end can send at once, the first one only when
  * a worker of the kernel got round to it, and before that it drops what it
  * sends and forgets its neighbours. So the host's end goes up first, the pod's
- * second, and the host's end is asked to settle last. The neighbours are told
- * because solicitations would be lost as long as the workers have not joined
- * the multicast groups of new IPv6 addresses (each loss costs a second). What
- * remains: the same workers make a new IPv6 address accept packets, a fraction
- * of a millisecond later; nobody can know the address by then.
+ * second, and the host's end is asked to settle last.
+ *
+ * A new IPv6 address becomes one that accepts packets, and joins its multicast
+ * group, when another worker got round to it: mostly after a fraction of a
+ * millisecond, but many of them on a busy node. Until then what is sent to it
+ * is lost, and a lost solicitation is repeated after a second. So the pod's
+ * address gets its local route, and each end its neighbours, right here. The
+ * kernel's own local route comes beside ours, with a better metric.
  */
 export interface PodPlan {
   readonly veth: VethSpec;
@@ -222,6 +230,13 @@ function podIpv6(input: PodPlanInput, address: Address): Step[] {
   return [
     linkLocalStep(input.podMac, 64),
     { kind: "address", address, length: 128, scope: "global" },
+    {
+      kind: "route",
+      type: "local",
+      destination: Prefix.host(address),
+      table: LOCAL_TABLE,
+      protocol: PROTOCOL_KERNEL,
+    },
     {
       kind: "route",
       gateway,

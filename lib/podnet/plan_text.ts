@@ -56,7 +56,9 @@ function renderLink(step: LinkStep, device: string): string {
 function renderRoute(step: RouteStep, device: string): string {
   const family = (step.destination ?? step.gateway)?.family;
   const words = family === "ipv6" ? ["-6"] : [];
-  words.push("route add", step.destination?.toString() ?? "default");
+  words.push("route add");
+  if (step.type !== undefined) words.push(step.type);
+  words.push(step.destination?.toString() ?? "default");
   if (step.gateway !== undefined) words.push("via", step.gateway.toString());
   words.push("dev", device, "proto", String(step.protocol));
   if (step.scope !== undefined) words.push("scope", step.scope);

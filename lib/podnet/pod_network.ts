@@ -1,19 +1,21 @@
 import { KeyedMutex } from "../async/mod.ts";
-import type { Address, DualStack } from "../inet/mod.ts";
+import { type Address, type DualStack, valuesOf } from "../inet/mod.ts";
 import type { Netns } from "../linux/mod.ts";
 import { type Link, linkDelete, linkSet, RouteSocket } from "../netlink/mod.ts";
 import { getLogger } from "../telemetry/mod.ts";
-import {
-  keyText,
-  type LinkIdentity,
-  parseAlias,
-  type PodKey,
-} from "./alias.ts";
+import { keyText, parseAlias, type PodKey } from "./alias.ts";
+import type {
+  CheckRequest,
+  InitReport,
+  SetupRequest,
+  SetupResult,
+  Teardown,
+} from "./calls.ts";
 import { checkHost, checkPod } from "./check.ts";
 import { PodCheckError } from "./errors.ts";
 import { prepareHost } from "./host_init.ts";
 import type { PodName } from "./host_name.ts";
-import { type Husk, HuskReaper, isGone } from "./husk_reaper.ts";
+import { HuskReaper, isGone } from "./husk_reaper.ts";
 import { type FoundLink, LinkFinder } from "./link_finder.ts";
 import { randomMac } from "./mac.ts";
 import { detectMtu } from "./mtu.ts";
@@ -34,46 +36,6 @@ import {
   surveyOf,
 } from "./survey.ts";
 import { cutOff, huskOf } from "./teardown.ts";
-
-/** What `setup()` is asked to make. */
-export interface SetupRequest extends LinkIdentity {
-  /** The pod's network namespace (`CNI_NETNS`). */
-  readonly netnsPath: string;
-  readonly addresses: DualStack<Address>;
-  /** Needed in Calico mode only. */
-  readonly pod?: PodName;
-}
-
-/** What `setup()` made. */
-export interface SetupResult {
-  readonly hostName: string;
-  readonly hostIndex: number;
-  readonly hostMac: string;
-  readonly podMac: string;
-  /** 0 when the kernel chose it. */
-  readonly mtu: number;
-}
-
-/** A pod that is cut off; `finishTeardown()` takes it. */
-export interface Teardown {
-  readonly husk: Husk;
-}
-
-/** What `check()` is to confirm. */
-export interface CheckRequest extends PodKey {
-  readonly addresses: DualStack<Address>;
-  /** Without it, only the host's end is looked at. */
-  readonly netnsPath?: string;
-  /** Needed in Calico mode only. */
-  readonly pod?: PodName;
-}
-
-/** What `init()` found and could not do. */
-export interface InitReport {
-  readonly mtu: number;
-  /** Things that failed; the rest is done. */
-  readonly problems: readonly unknown[];
-}
 
 /**
  * Connects pods to their node by veth pairs and routes. The kernel is the only
@@ -106,7 +68,10 @@ export class PodNetwork implements Disposable {
     this.#lists = RouteSocket.open(where);
     this.#deletions = RouteSocket.open(where);
     this.#reaper = new HuskReaper(this.#deletions);
-    this.#finder = new LinkFinder(this.#host, this.#settings);
+    this.#finder = new LinkFinder(
+      { host: this.#host, lists: this.#lists },
+      this.#settings,
+    );
     this.#nodeAddresses = options.nodeAddresses ?? {};
     this.#mtu = options.mtu ?? 0;
     this.#fixedMtu = options.mtu !== undefined;
@@ -275,6 +240,7 @@ export class PodNetwork implements Disposable {
       : [];
     const survey = surveyOf(links, [...routes, ...main], this.#settings);
     this.#finder.remember(survey.pods);
+    this.#learn(survey.pods, new Set(links.map(({ index }) => index)));
     return survey;
   }
 
@@ -342,6 +308,17 @@ export class PodNetwork implements Disposable {
     );
   }
 
+  /** A link that came since the listing may be forgotten: its routes are listed when needed. */
+  #learn(pods: readonly PodLink[], present: ReadonlySet<number>): void {
+    for (const index of this.#known.keys()) {
+      if (!present.has(index)) this.#known.delete(index);
+    }
+    for (const { index, addresses } of pods) {
+      if (valuesOf(addresses).length === 0) continue;
+      this.#known.set(index, { ...this.#known.get(index), addresses });
+    }
+  }
+
   /** In Calico mode the name belongs to the pod: an older container of it has to give way. */
   async #clear(link: Link, key: PodKey): Promise<boolean> {
     const own = this.#finder.classify(link, key);
@@ -376,8 +353,9 @@ export class PodNetwork implements Disposable {
   }
 }
 
-/** What `setup()` remembers of a pod. */
+/** What is remembered of a pod. */
 interface KnownPod {
   readonly addresses: DualStack<Address>;
-  readonly netnsPath: string;
+  /** Where this process set it up. */
+  readonly netnsPath?: string;
 }

@@ -72,11 +72,12 @@ export function routeSpec(
       "Cannot add a route with neither destination nor gateway",
     );
   }
-  const { destination, gateway, scope, table, source } = step;
+  const { type, destination, gateway, scope, table, source } = step;
   return {
     family,
     index,
     protocol: step.protocol,
+    ...(type === undefined ? {} : { type }),
     ...(destination === undefined ? {} : { destination }),
     ...(gateway === undefined ? {} : { gateway }),
     ...(scope === undefined ? {} : { scope }),

@@ -1,16 +1,16 @@
-import { Prefix, valuesOf } from "../inet/mod.ts";
+import { type Address, Prefix, valuesOf } from "../inet/mod.ts";
 import {
   type Request,
   routeReplace,
   type RouteSocket,
 } from "../netlink/mod.ts";
-import { hostRoute, type PodPlanInput } from "./plan.ts";
+import { hostRoute, type PodPlanInput, type RouteStep } from "./plan.ts";
 import { routeSpec } from "./requests.ts";
 import type { PodLink } from "./survey.ts";
 
 /**
  * Replaces the host routes of pods whose source is not what a new pod's would
- * be. Returns how many there were.
+ * be: the node's address, if the node really has it. Returns how many there were.
  *
  * @throws {NetlinkError} of the first that the kernel refused; the others are done
  */
@@ -23,11 +23,17 @@ export async function refreshSources(
   >,
 ): Promise<number> {
   const { tableId: table, protocolId: protocol } = options;
+  const local = await host.listAddresses();
+  const usable = (address: Address | undefined) =>
+    address !== undefined &&
+    local.some(({ prefix }) => prefix.address.equals(address));
   const routes = await host.listRoutes({ table, protocol });
   const requests: Request[] = [];
   for (const { addresses, index } of pods) {
     for (const address of valuesOf(addresses)) {
-      const wanted = hostRoute(address, options);
+      const planned = hostRoute(address, options);
+      const { source, ...sourceless } = planned;
+      const wanted: RouteStep = usable(source) ? planned : sourceless;
       const destination = Prefix.host(address);
       const present = routes.find((route) =>
         route.index === index && route.destination?.equals(destination)

@@ -305,6 +305,13 @@ netnsTest(
       `fd02::1 dev ${result.hostName} proto 30 src fd10::41 metric 1024 pref medium`,
     ]);
     assert.equal(await node.net.refreshRoutes(), 0);
+
+    // An address that the node does not have is no source, and no error.
+    node.net.setNodeAddresses({ ...NODE, ipv4: Address.parse("192.0.2.1") });
+    assert.equal(await node.net.refreshRoutes(), 1);
+    const [ipv4] = await routesOf(node.host, 116);
+    assert.equal(ipv4, `10.1.2.1 dev ${result.hostName} proto 30 scope link`);
+    assert.equal(await node.net.refreshRoutes(), 0);
   },
 );
 

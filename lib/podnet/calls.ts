@@ -1,0 +1,44 @@
+import type { Address, DualStack } from "../inet/mod.ts";
+import type { LinkIdentity, PodKey } from "./alias.ts";
+import type { PodName } from "./host_name.ts";
+import type { Husk } from "./husk_reaper.ts";
+
+/** What `setup()` is asked to make. */
+export interface SetupRequest extends LinkIdentity {
+  /** The pod's network namespace (`CNI_NETNS`). */
+  readonly netnsPath: string;
+  readonly addresses: DualStack<Address>;
+  /** Needed in Calico mode only. */
+  readonly pod?: PodName;
+}
+
+/** What `setup()` made. */
+export interface SetupResult {
+  readonly hostName: string;
+  readonly hostIndex: number;
+  readonly hostMac: string;
+  readonly podMac: string;
+  /** 0 when the kernel chose it. */
+  readonly mtu: number;
+}
+
+/** A pod that is cut off; `finishTeardown()` takes it. */
+export interface Teardown {
+  readonly husk: Husk;
+}
+
+/** What `check()` is to confirm. */
+export interface CheckRequest extends PodKey {
+  readonly addresses: DualStack<Address>;
+  /** Without it, only the host's end is looked at. */
+  readonly netnsPath?: string;
+  /** Needed in Calico mode only. */
+  readonly pod?: PodName;
+}
+
+/** What `init()` found and could not do. */
+export interface InitReport {
+  readonly mtu: number;
+  /** Things that failed; the rest is done. */
+  readonly problems: readonly unknown[];
+}
