@@ -51,9 +51,16 @@ Deno.test("callUnary() says which socket is absent", async () => {
 
 Deno.test("callUnary() says that nobody listens", async () => {
   await using home = await directory();
-  const path = `${home.path}/s`;
-  Deno.listen({ transport: "unix", path }).close();
-  await assert.rejects(call(path), ConnectError);
+  const path = `${home.path}/left`;
+  // Closing removes the socket, but not under another name.
+  const listener = Deno.listen({ transport: "unix", path: `${home.path}/s` });
+  await Deno.rename(`${home.path}/s`, path);
+  listener.close();
+  await assert.rejects(call(path), (error) => {
+    assert.ok(error instanceof ConnectError);
+    assert.ok(error.cause instanceof Deno.errors.ConnectionRefused);
+    return true;
+  });
 });
 
 Deno.test("callUnary() gives up after its timeout", async () => {

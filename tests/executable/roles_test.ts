@@ -1,0 +1,92 @@
+import assert from "node:assert/strict";
+import { VERSION } from "../../lib/names/mod.ts";
+import { type RoleName, run } from "./testing.ts";
+
+const DAEMONS: readonly RoleName[] = [
+  "coild",
+  "coil-controller",
+  "coil-ipam-controller",
+  "coil-egress-controller",
+  "coil-router",
+];
+
+for (const role of DAEMONS) {
+  Deno.test(`${role} knows its name and version`, async () => {
+    const { code, stdout } = await run(role, { args: ["--version"] });
+    assert.equal(stdout, `${role} version ${VERSION}\n`);
+    assert.equal(code, 0);
+  });
+
+  Deno.test(`${role} has help`, async () => {
+    for (const flag of ["--help", "-h"]) {
+      const { code, stdout } = await run(role, { args: [flag] });
+      assert.match(stdout, /--zap-log-level/);
+      assert.match(stdout, new RegExp(`\\b${role}\\b`));
+      assert.equal(code, 0);
+    }
+  });
+
+  Deno.test(`${role} refuses an unknown flag`, async () => {
+    const { code, stdout } = await run(role, { args: ["--frobnicate"] });
+    assert.match(stdout, /unknown flag: --frobnicate/);
+    assert.equal(code, 1);
+  });
+
+  Deno.test(`${role} is there by argument, too`, async () => {
+    const { stdout } = await run("coil", { args: [role, "--version"] });
+    assert.equal(stdout, `${role} version ${VERSION}\n`);
+  });
+}
+
+Deno.test("a role's prefix can be left out", async () => {
+  const { stdout } = await run("coil", { args: ["controller", "--version"] });
+  assert.equal(stdout, `coil-controller version ${VERSION}\n`);
+});
+
+Deno.test("a daemon is not taken for the plugin", async () => {
+  const { stdout } = await run("coild", {
+    args: ["--version"],
+    env: { CNI_COMMAND: "ADD" },
+  });
+  assert.equal(stdout, `coild version ${VERSION}\n`);
+});
+
+for (
+  const role of ["coil-egress", "coil-installer", "coil-migrator"] as const
+) {
+  Deno.test(`${role} says that it is not there yet`, async () => {
+    for (const args of [[], ["--help"]]) {
+      const { code, stdout, stderr } = await run(role, { args });
+      assert.equal(code, 1);
+      assert.equal(stdout, "");
+      assert.equal(stderr, `${role} is not part of this release\n`);
+    }
+  });
+}
+
+Deno.test("coil tells a person what it is", async () => {
+  const { code, stdout, stderr } = await run("coil");
+  assert.equal(code, 0);
+  assert.equal(stdout, "");
+  assert.match(stderr, new RegExp(`^CNI plugin coil v${VERSION}\n`));
+  assert.match(stderr, /supported: 0\.3\.1, 0\.4\.0, 1\.0\.0, 1\.1\.0\n/);
+});
+
+Deno.test("coil version says how the file was made", async () => {
+  const { code, stdout } = await run("coil", { args: ["version"] });
+  assert.equal(code, 0);
+  assert.match(stdout, new RegExp(`^coil version ${VERSION}\n`));
+  assert.match(stdout, /deno compile/);
+});
+
+Deno.test("coil --help lists its commands", async () => {
+  const { code, stdout } = await run("coil", { args: ["--help"] });
+  assert.equal(code, 0);
+  assert.match(stdout, /version/);
+});
+
+Deno.test("coil refuses an unknown command", async () => {
+  const { code, stdout, stderr } = await run("coil", { args: ["frobnicate"] });
+  assert.notEqual(code, 0);
+  assert.match(stdout + stderr, /frobnicate/);
+});

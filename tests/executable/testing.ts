@@ -1,0 +1,160 @@
+// The executable under test, called as a container runtime and a person would.
+import { buildExecutable } from "../../deploy/executable/mod.ts";
+import {
+  type BoundMethod,
+  type CallContext,
+  serve,
+  unary,
+} from "../../lib/grpc/server/mod.ts";
+import { CNI, type CNIArgs } from "../../lib/cnirpc/mod.ts";
+
+export const ROLES = [
+  "coil",
+  "coild",
+  "coil-controller",
+  "coil-ipam-controller",
+  "coil-egress-controller",
+  "coil-router",
+  "coil-egress",
+  "coil-installer",
+  "coil-migrator",
+] as const;
+export type RoleName = typeof ROLES[number];
+
+/** A directory with a symbolic link of every role's name, built once. */
+let links: Promise<string> | undefined;
+
+async function linkRoles(): Promise<string> {
+  const executable = await buildExecutable();
+  const directory = `${executable}.roles`;
+  await Deno.mkdir(directory, { recursive: true });
+  for (const role of ROLES) {
+    try {
+      await Deno.symlink("../coil", `${directory}/${role}`);
+    } catch (error) {
+      if (!(error instanceof Deno.errors.AlreadyExists)) throw error;
+    }
+  }
+  return directory;
+}
+
+/** Path of the executable under a role's name. */
+export async function pathOf(role: RoleName): Promise<string> {
+  return `${await (links ??= linkRoles())}/${role}`;
+}
+
+export interface Output {
+  readonly code: number;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+export interface Input {
+  readonly args?: readonly string[];
+  readonly env?: Readonly<Record<string, string>>;
+  readonly stdin?: string;
+}
+
+/** Runs the executable to its end. */
+export async function run(role: RoleName, input: Input = {}): Promise<Output> {
+  const child = new Deno.Command(await pathOf(role), {
+    args: [...input.args ?? []],
+    env: { PATH: "/usr/sbin:/usr/bin:/sbin:/bin", ...input.env },
+    clearEnv: true,
+    stdin: "piped",
+    stdout: "piped",
+    stderr: "piped",
+  }).spawn();
+  const writer = child.stdin.getWriter();
+  try {
+    await writer.write(new TextEncoder().encode(input.stdin ?? ""));
+    await writer.close();
+  } catch (error) {
+    // Who does not need its input may end without reading it.
+    if (!(error instanceof Deno.errors.BrokenPipe)) throw error;
+  }
+  const { code, stdout, stderr } = await child.output();
+  const decoder = new TextDecoder();
+  return {
+    code,
+    stdout: decoder.decode(stdout),
+    stderr: decoder.decode(stderr),
+  };
+}
+
+export const CNI_ENV: Readonly<Record<string, string>> = {
+  CNI_COMMAND: "ADD",
+  CNI_CONTAINERID: "cid0",
+  CNI_NETNS: "/run/netns/b0",
+  CNI_IFNAME: "eth0",
+  CNI_ARGS:
+    "IgnoreUnknown=1;K8S_POD_NAMESPACE=ns;K8S_POD_NAME=pod;K8S_POD_INFRA_CONTAINER_ID=cid0;K8S_POD_UID=uid",
+  CNI_PATH: "/opt/cni/bin",
+};
+
+/** Calls the plugin; overrides of the environment, keys of the configuration. */
+export async function callPlugin(
+  env: Readonly<Record<string, string>>,
+  conf: Readonly<Record<string, unknown>> | string,
+): Promise<Output> {
+  const stdin = typeof conf === "string" ? conf : JSON.stringify({
+    cniVersion: "1.1.0",
+    name: "k8s-pod-network",
+    type: "coil",
+    ...conf,
+  });
+  return await run("coil", { env: { ...CNI_ENV, ...env }, stdin });
+}
+
+/** Answers of a coild that is not one: what ADD gives, or what all throw. */
+export type Answer = (
+  args: CNIArgs,
+  context: CallContext,
+) => Promise<unknown>;
+
+/** A server in coild's place. */
+export class CannedCoild implements AsyncDisposable {
+  readonly socket: string;
+  readonly #directory: string;
+  readonly #abort = new AbortController();
+  #finished: Promise<void> = Promise.resolve();
+
+  private constructor(directory: string) {
+    this.#directory = directory;
+    this.socket = `${directory}/coild.sock`;
+  }
+
+  static async start(answer: Answer): Promise<CannedCoild> {
+    const coild = new CannedCoild(await Deno.makeTempDir());
+    const { finished } = await serve({
+      socketPath: coild.socket,
+      methods: methodsOf(answer),
+      signal: coild.#abort.signal,
+    });
+    coild.#finished = finished;
+    return coild;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#abort.abort();
+    await this.#finished;
+    await Deno.remove(this.#directory, { recursive: true });
+  }
+}
+
+function methodsOf(answer: Answer): BoundMethod[] {
+  const silent = async (args: CNIArgs, context: CallContext) => {
+    await answer(args, context);
+    return {};
+  };
+  return [
+    unary(CNI.method.add, async (args, context) => {
+      const json = JSON.stringify(await answer(args, context));
+      return { result: new TextEncoder().encode(json) };
+    }),
+    unary(CNI.method.del, silent),
+    unary(CNI.method.check, silent),
+    unary(CNI.method.gc, silent),
+    unary(CNI.method.status, silent),
+  ];
+}
