@@ -22,6 +22,7 @@ const SYMBOLS = {
   setns: { parameters: ["i32", "i32"], result: "i32" },
   abort: { parameters: [], result: "void" },
   flock: { parameters: ["i32", "i32"], result: "i32" },
+  malloc_trim: { parameters: ["usize"], result: "i32" },
   socket: { parameters: ["i32", "i32", "i32"], result: "i32" },
   setsockopt: {
     parameters: ["i32", "i32", "i32", "buffer", "u32"],
@@ -65,6 +66,7 @@ interface LibcFunctions {
   setns(fd: number, kind: number): number;
   abort(): void;
   flock(fd: number, operation: number): number;
+  malloc_trim(pad: bigint): number;
   socket(family: number, kind: number, protocol: number): number;
   setsockopt(
     fd: number,
@@ -166,14 +168,20 @@ export const O_RDWR = 2;
 /** O_CREAT of `<asm-generic/fcntl.h>`. */
 export const O_CREAT = 0o100;
 
-/** Opens a file close-on-exec. `action` completes "Cannot …" in the error. */
+/** O_NONBLOCK of `<asm-generic/fcntl.h>`. */
+const O_NONBLOCK = 0o4000;
+
+/**
+ * Opens a file close-on-exec, and without waiting: a FIFO in the place of the
+ * file would hold the event loop for ever. `action` completes "Cannot …" in the error.
+ */
 export function openFile(
   path: string,
   options: { flags: number; mode?: number; action: string },
 ): number {
   const fd = libc().symbols.open(
     cString(path),
-    options.flags | O_CLOEXEC,
+    options.flags | O_CLOEXEC | O_NONBLOCK,
     options.mode ?? 0,
   );
   if (fd < 0) throw lastError(options.action, "open");
