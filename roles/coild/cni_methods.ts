@@ -5,12 +5,25 @@ import {
   type CallContext,
   unary,
 } from "../../lib/grpc/server/mod.ts";
+import type { CallCounter } from "./call_counter.ts";
 import { toGrpcError } from "./cni_errors.ts";
 import type { CniService } from "./cni_service.ts";
 
 /** Ties the methods of `pkg.cnirpc.CNI` to the service. Errors are converted here, once, on the way out. */
-export function cniMethods(service: CniService): BoundMethod[] {
+export function cniMethods(
+  service: CniService,
+  calls: CallCounter,
+): BoundMethod[] {
   const options = { fields: requestFields };
+  const convert = <T>(fn: () => Promise<T>) => calls.count(() => converted(fn));
+  const empty = (
+    handler: (args: CNIArgs, context: CallContext) => Promise<void>,
+  ) =>
+  (args: CNIArgs, context: CallContext) =>
+    convert(async () => {
+      await handler(args, context);
+      return {};
+    });
   return [
     unary(CNI.method.add, (args, context) =>
       convert(async () => {
@@ -37,17 +50,7 @@ export function cniMethods(service: CniService): BoundMethod[] {
   ];
 }
 
-function empty(
-  handler: (args: CNIArgs, context: CallContext) => Promise<void>,
-): (args: CNIArgs, context: CallContext) => Promise<Record<never, never>> {
-  return (args, context) =>
-    convert(async () => {
-      await handler(args, context);
-      return {};
-    });
-}
-
-async function convert<T>(fn: () => Promise<T>): Promise<T> {
+async function converted<T>(fn: () => Promise<T>): Promise<T> {
   try {
     return await fn();
   } catch (error) {

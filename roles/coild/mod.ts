@@ -24,10 +24,12 @@ import {
 } from "../../lib/telemetry/mod.ts";
 import { BlockClient } from "./block_client.ts";
 import { BlockRequests } from "./block_requests.ts";
+import { CallCounter } from "./call_counter.ts";
 import { cniMethods } from "./cni_methods.ts";
 import { CniService } from "./cni_service.ts";
 import { type CoildOptions, parseCoildFlags } from "./flags.ts";
 import { GarbageCollector } from "./garbage.ts";
+import { Housekeeping } from "./housekeeping.ts";
 import { CoildMetrics } from "./metrics.ts";
 import { NetworkMemory } from "./network_memory.ts";
 import { NodeAddresses } from "./node_addresses.ts";
@@ -163,6 +165,7 @@ function connect(
   return {
     ...shared,
     ...{ registry, node, requests, readiness, recorder, routes },
+    calls: new CallCounter(),
     addresses: new NodeAddresses(node, network),
     reconciler: new Reconciler({ ...shared, metrics, intervalMs }),
     service: new CniService({
@@ -179,7 +182,7 @@ type Parts = ReturnType<typeof connect>;
 /** Opens the socket early: a plugin that finds it learns what is waited for. */
 async function listen(
   { socketPath, metricsAddress, healthAddress }: CoildOptions,
-  { registry, service, readiness }: Parts,
+  { registry, service, calls, readiness }: Parts,
   signal: AbortSignal,
 ): Promise<RunningServer> {
   serveMetrics({ address: metricsAddress, registry, signal });
@@ -189,17 +192,22 @@ async function listen(
     readyz: { ping: () => true, "serves-pods": () => readiness.check() },
     signal,
   });
-  const methods = cniMethods(service);
+  const methods = cniMethods(service, calls);
   return await serve({ socketPath, methods, registry, signal });
 }
 
 /** Runs all loops until the signal. */
 async function work(parts: Parts, signal: AbortSignal): Promise<void> {
-  const { addresses, blocks, node, pods, recorder, reconciler, requests } =
-    parts;
+  const { addresses, blocks, calls, node, pods } = parts;
+  const { recorder, reconciler, requests } = parts;
   await using tasks = new TaskGroup({ signal });
   tasks.run("node informer", (s) => node.run(s));
   tasks.run("node addresses", (s) => addresses.run(s));
+  const housekeeping = new Housekeeping({
+    calls: () => calls.ended,
+    inFlight: () => calls.inFlight,
+  });
+  tasks.run("housekeeping", (s) => housekeeping.run(s));
   tasks.run("event recorder", (s) => recorder.run(s));
   const loops = { ...pods.loops, ...requests.loops, ...blocks.loops };
   for (const [name, loop] of Object.entries(loops)) tasks.run(name, loop);

@@ -247,16 +247,7 @@ export class CoildLab implements AsyncDisposable {
     const process = await this.plane.startProcess({
       id: `coild-${node.name}-${++this.#daemons}`,
       node,
-      command: Deno.execPath(),
-      args: [
-        "run",
-        "-A",
-        "-q",
-        "--no-check",
-        MAIN,
-        `--socket=${socketPath}`,
-        ...args,
-      ],
+      ...commandOf([`--socket=${socketPath}`, ...args]),
       mounts: [{ source: await this.#account(node), target: ACCOUNT_DIR }],
       env: { ...this.plane.inClusterEnv(), COIL_NODE_NAME: node.name },
     });
@@ -396,6 +387,18 @@ export interface ListedObject {
     readonly finalizers?: string[];
     readonly deletionTimestamp?: string;
     readonly ownerReferences?: readonly { readonly uid: string }[];
+  };
+}
+
+/** From the sources; `COIL_TEST_EXECUTABLE` names a built executable to take instead. */
+function commandOf(args: readonly string[]) {
+  const executable = Deno.env.get("COIL_TEST_EXECUTABLE");
+  if (executable !== undefined) {
+    return { command: executable, args: ["coild", ...args] };
+  }
+  return {
+    command: Deno.execPath(),
+    args: ["run", "-A", "-q", "--no-check", MAIN, ...args],
   };
 }
 

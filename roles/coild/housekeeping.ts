@@ -1,0 +1,71 @@
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+import { sleep } from "../../lib/async/mod.ts";
+import { trimHeap } from "../../lib/linux/mod.ts";
+
+/** How often to look. */
+const INTERVAL_MS = 1_000;
+
+/** Fewer calls than this leave too little behind to be worth a collection. */
+const QUIET_CALLS = 50;
+
+/** After so many calls it is done even if there is no quiet moment. */
+const BUSY_CALLS = 500;
+
+/** What is watched, and what is done; replaced in tests. */
+export interface HousekeepingOptions {
+  /** How many calls have been answered since the start. */
+  readonly calls: () => number;
+  /** How many are under way. */
+  readonly inFlight: () => number;
+  readonly collect?: () => void;
+}
+
+/**
+ * Keeps the daemon small.
+ *
+ * Each connection of a CNI plugin leaves some 30 KiB in the runtime's HTTP/2
+ * code, outside of V8's heap. V8 does not see it, so it sees no reason to
+ * collect: 4,000 calls took a server from 66 to 180 MiB, for good. With a
+ * collection (20 ms) in quiet moments it stays where it was.
+ */
+export class Housekeeping {
+  readonly #options: HousekeepingOptions;
+  readonly #collect: () => void;
+  #done = 0;
+
+  constructor(options: HousekeepingOptions) {
+    this.#options = options;
+    this.#collect = options.collect ?? makeCollector();
+  }
+
+  /** Looks every second until the signal. */
+  async run(signal: AbortSignal): Promise<void> {
+    for (;;) {
+      await sleep(INTERVAL_MS, { signal });
+      this.look();
+    }
+  }
+
+  /** Collects if it is worth it and disturbs nobody. */
+  look(): void {
+    const { calls, inFlight } = this.#options;
+    const fresh = calls() - this.#done;
+    const isDue = fresh >= BUSY_CALLS ||
+      (fresh >= QUIET_CALLS && inFlight() === 0);
+    if (!isDue) return;
+    this.#done = calls();
+    this.#collect();
+  }
+}
+
+/** V8 offers its collector only to a context made after the flag was set. */
+function makeCollector(): () => void {
+  setFlagsFromString("--expose-gc");
+  const collect: unknown = runInNewContext("gc");
+  setFlagsFromString("--no-expose-gc");
+  return () => {
+    if (typeof collect === "function") collect();
+    trimHeap();
+  };
+}
