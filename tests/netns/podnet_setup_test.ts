@@ -235,6 +235,25 @@ netnsTest(
   },
 );
 
+netnsTest(
+  "the first packet arrives in a wave of setups too, both families",
+  async () => {
+    await using node = await testNode();
+    await node.net.init();
+    const pods = await Promise.all(
+      Array.from({ length: 20 }, () => node.pod()),
+    );
+    await Promise.all(pods.map(async (pod, i) => {
+      const request = requestFor(i + 1, pod);
+      await node.net.setup(request);
+      await Promise.all([
+        ...valuesOf(request.addresses).map((to) => ping(node.host, to)),
+        ...valuesOf(NODE).map((to) => ping(pod, to)),
+      ]);
+    }));
+  },
+);
+
 netnsTest("110 setups at once all work, and so do 110 teardowns", async () => {
   await using node = await testNode();
   await node.net.init();
