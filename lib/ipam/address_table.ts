@@ -55,7 +55,7 @@ export class AddressTable {
     return this.#pools.get(pool) ?? [];
   }
 
-  /** Number of addresses of a pool that can be given now, or as soon as the export table has their block. */
+  /** Number of addresses of a pool that can be given now, or, as things look, in a moment. */
   freeCount(pool: string): number {
     return this.blocksOf(pool).reduce(
       (sum, block) => block.isPromising ? sum + block.freeCount : sum,

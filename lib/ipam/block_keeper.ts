@@ -13,7 +13,7 @@ import type {
   RouteSink,
 } from "./ports.ts";
 import { RouteExport } from "./route_export.ts";
-import { delay } from "./timing.ts";
+import { delay, withDeadline } from "./timing.ts";
 import type { WaterMarks } from "./water_marks.ts";
 
 /** What {@linkcode BlockKeeper} works with. */
@@ -35,8 +35,8 @@ export interface BlockKeeperOptions {
 /** After a live list in the background has failed. */
 const RELIST_MS = 2_000;
 
-/** One request to the API server for the return of a block takes no longer. */
-const RELEASE_TIMEOUT_MS = 30_000;
+/** One list, or one return of a block, takes no longer. */
+const REQUEST_TIMEOUT_MS = 30_000;
 
 /**
  * Keeps as many blocks as the node needs: fetches ahead below the low-water mark, gives empty ones back above the
@@ -75,13 +75,19 @@ export class BlockKeeper {
       observer,
       adopt: (info) => this.#adopt(info),
       roomIsComing: (pool) => table.freeCount(pool) > 0,
+      isReturning: (pool) => this.#returns.isReturning(pool),
       landed: () => this.#landed(),
       refusalMs: options.refusalMs,
       requestMs: options.blockTimeoutMs,
     });
     this.#view = new BlockView({
       table,
-      list: () => source.list({ signal: tasks.signal }),
+      list: () =>
+        withDeadline((signal) => source.list({ signal }), {
+          clock,
+          signal: tasks.signal,
+          timeoutMs: REQUEST_TIMEOUT_MS,
+        }),
       now: () => clock.now(),
       log,
       isAwaited: (pool) => this.supply.isFlying(pool),
@@ -101,7 +107,7 @@ export class BlockKeeper {
       returned: (block) => this.#view.forget(block),
       changed: kick,
       returnDelayMs: options.returnDelayMs,
-      releaseTimeoutMs: RELEASE_TIMEOUT_MS,
+      releaseTimeoutMs: REQUEST_TIMEOUT_MS,
     });
   }
 

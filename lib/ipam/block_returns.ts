@@ -55,6 +55,13 @@ export class BlockReturns {
     this.#options = options;
   }
 
+  /** Whether a block of the pool is on its way back right now. */
+  isReturning(pool: string): boolean {
+    return [...this.#returns].some(([{ info }, { flying }]) =>
+      flying && info.pool === pool
+    );
+  }
+
   /** Starts what can be returned now. Returns when to call again at the latest. */
   consider(): number {
     const { table } = this.#options;

@@ -20,8 +20,10 @@ export interface BlockSupplyOptions {
   readonly observer: IpamObserver;
   /** Takes a block into the table. */
   readonly adopt: (block: BlockInfo) => Adoption;
-  /** Whether there is room that only waits for its route: no reason to ask for more. */
+  /** Whether there is room that can be used in a moment: no reason to ask for more. */
   readonly roomIsComing: (pool: string) => boolean;
+  /** Whether a block of the pool is on its way back: then a refusal may be over in a moment. */
+  readonly isReturning: (pool: string) => boolean;
   /** Called after each request, whatever came of it. */
   readonly landed: (pool: string) => void;
   /** How long a refusal is remembered. */
@@ -240,10 +242,12 @@ export class BlockSupply {
   }
 
   #refuse(pool: string, err: unknown): RequestOutcome {
-    const { clock, log, refusalMs } = this.#options;
+    const { clock, log, refusalMs, isReturning } = this.#options;
     this.#fail(pool, err);
     const missing = err instanceof PoolNotFoundError;
-    if (!missing && !(err instanceof OutOfBlocksError)) {
+    const isRefusal = missing ||
+      (err instanceof OutOfBlocksError && !isReturning(pool));
+    if (!isRefusal) {
       log.info("Cannot get a block", { pool, err });
       return "error";
     }

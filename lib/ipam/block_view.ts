@@ -57,11 +57,11 @@ export class BlockView {
   /** Records that the block was given back. */
   forget(block: HeldBlock): void {
     this.#options.table.removeBlock(block);
-    this.#remember(block, "returned");
+    this.#remember(block.info.uid, "returned");
   }
 
-  #remember(block: HeldBlock, how: "returned" | "vanished"): void {
-    this.#past.set(block.info.uid, how);
+  #remember(uid: string, how: "returned" | "vanished"): void {
+    this.#past.set(uid, how);
     const [oldest] = this.#past.keys();
     if (this.#past.size > MAX_PAST && oldest !== undefined) {
       this.#past.delete(oldest);
@@ -81,6 +81,8 @@ export class BlockView {
     const { table, now, log, adopted } = this.#options;
     this.#past.delete(info.uid);
     const block = table.addBlock(info, now());
+    const shown = this.#feed.find(({ uid }) => uid === info.uid);
+    if (shown !== undefined) this.#see(block, shown);
     const { pool, name } = info;
     log.info("Adopted a block", { pool, block: name });
     if (block.holds.has("overlapping")) {
@@ -95,15 +97,17 @@ export class BlockView {
 
   /** Takes what the watch shows. Tells whether a live list is needed to understand it. */
   observe(blocks: readonly BlockInfo[]): boolean {
-    this.#feed = blocks;
     const { table, changed } = this.#options;
-    const shown = new Set<string>();
+    const shown = new Set(blocks.map((info) => info.uid));
+    for (const { uid } of this.#feed) {
+      // It came and went before the answer that brings it: that is too old then.
+      const missed = !shown.has(uid) && !table.blocks.has(uid);
+      if (missed && !this.#past.has(uid)) this.#remember(uid, "vanished");
+    }
+    this.#feed = blocks;
     for (const info of blocks) {
-      shown.add(info.uid);
       const block = table.blocks.get(info.uid);
-      if (block === undefined) continue;
-      block.seenInFeed = true;
-      this.#restrict(block, info);
+      if (block !== undefined) this.#see(block, info);
     }
     for (const block of table.blocks.values()) {
       if (shown.has(block.info.uid) || !block.seenInFeed) continue;
@@ -127,6 +131,11 @@ export class BlockView {
       [...table.blocks.values()].some((block) =>
         block.holds.has("unconfirmed")
       );
+  }
+
+  #see(block: HeldBlock, info: BlockInfo): void {
+    block.seenInFeed = true;
+    this.#restrict(block, info);
   }
 
   /** Takes over what forbids the use of a block. */
@@ -187,7 +196,7 @@ export class BlockView {
       return undefined;
     }
     const attachments = table.removeBlock(block);
-    this.#remember(block, "vanished");
+    this.#remember(block.info.uid, "vanished");
     const keys = attachments.map(keyText);
     if (keys.length === 0) log.info("A block is gone", { pool, block: name });
     else {

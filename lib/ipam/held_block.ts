@@ -56,10 +56,11 @@ export class HeldBlock {
     return this.holds.size === 0;
   }
 
-  /** Whether addresses may be given out of it now, or as soon as its route is in the export table. */
+  /** Whether addresses may be given out of it now, or, as things look, in a moment. */
   get isPromising(): boolean {
-    return this.isUsable ||
-      (this.holds.size === 1 && this.holds.has("unexported"));
+    return [...this.holds].every((hold) =>
+      hold === "unexported" || hold === "unconfirmed"
+    );
   }
 
   /** Whether no attachment holds an address and none is cooling. */

@@ -121,11 +121,10 @@ function registerPods(
   for (const pod of pods) {
     if (valuesOf(pod.addresses).length === 0) continue;
     const known = table.find(pod);
+    if (known !== undefined && hasSame(known, pod)) continue;
     // Released since the list was made, perhaps: the next comparison will tell.
-    if (known === undefined && isFresh(keyText(pod))) continue;
-    const attachment = known !== undefined && hasSame(known, pod)
-      ? known
-      : table.register(pod, now);
+    if (isFresh(keyText(pod))) continue;
+    const attachment = table.register(pod, now);
     if (known === undefined) registered.push(recordOf(attachment, now));
   }
   return registered;

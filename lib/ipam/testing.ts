@@ -3,12 +3,15 @@
  *
  * @module
  */
-import { type DualStack, mapDualStack, Prefix } from "../inet/mod.ts";
+import { type DualStack, mapDualStack, Prefix, valuesOf } from "../inet/mod.ts";
+import type { Allocation, AllocationRequest } from "./allocations.ts";
 import { OutOfBlocksError, PoolNotFoundError } from "./errors.ts";
+import { NodeIpam, type NodeIpamOptions } from "./node_ipam.ts";
 import type {
   BlockInfo,
   BlockSource,
   Clock,
+  KernelPod,
   PoolState,
   RouteSink,
   SignalOptions,
@@ -300,4 +303,62 @@ function blockAt(
     rest -= blocks;
   }
   return undefined;
+}
+
+/** A node with its fakes. */
+export interface FakeNode extends AsyncDisposable {
+  readonly clock: FakeClock;
+  readonly source: FakeBlockSource;
+  readonly routes: FakeRoutes;
+  readonly ipam: NodeIpam;
+}
+
+/** Starts a node of the cluster. Empty blocks are returned at once unless told otherwise. */
+export async function openNode(
+  cluster: FakeCluster,
+  options: Partial<NodeIpamOptions> & {
+    readonly node?: string;
+    readonly pods?: readonly KernelPod[];
+  } = {},
+): Promise<FakeNode> {
+  const clock = new FakeClock();
+  const source = new FakeBlockSource(cluster, options.node ?? "node1");
+  const routes = new FakeRoutes();
+  const ipam = new NodeIpam({
+    source,
+    routes,
+    clock,
+    returnDelayMs: 0,
+    ...options,
+  });
+  const { signal } = new AbortController();
+  await ipam.start(options.pods ?? [], { signal });
+  await settle();
+  return {
+    clock,
+    source,
+    routes,
+    ipam,
+    [Symbol.asyncDispose]: () => ipam[Symbol.asyncDispose](),
+  };
+}
+
+/** The request of a container. */
+export function keyOf(n: number | string, pool = "default"): AllocationRequest {
+  return { pool, containerId: `c${n}`, ifname: "eth0" };
+}
+
+/** The addresses in text, IPv4 first, with a blank between. */
+export function textOf({ addresses }: Pick<Allocation, "addresses">): string {
+  return valuesOf(addresses).join(" ");
+}
+
+/** A whole DEL of a container, as far as addresses go. */
+export async function release(
+  ipam: NodeIpam,
+  n: number | string,
+): Promise<void> {
+  const releasing = ipam.beginRelease(keyOf(n));
+  if (releasing !== undefined) await ipam.finishRelease(releasing);
+  await settle();
 }
