@@ -36,9 +36,10 @@ export interface ConnectionOptions {
   readonly wait?: (ms: number) => Promise<void>;
 }
 
-/** EPROTO and EINTR of `<asm-generic/errno.h>`. */
+/** EPROTO, EINTR and ENOBUFS of `<asm-generic/errno.h>`. */
 const EPROTO = 71;
 const EINTR = 4;
+const ENOBUFS = 105;
 
 /** So many acknowledgements fit into the smallest receive buffer that the kernel may leave us with. */
 const MAX_REQUESTS_PER_SEND = 256;
@@ -46,6 +47,8 @@ const MAX_REQUESTS_PER_SEND = 256;
 const MAX_BYTES_PER_SEND = 64 << 10;
 /** The kernel makes parts of a dump no larger than this, but for a link with very many virtual functions. */
 const RECEIVE_BUFFER_BYTES = 64 << 10;
+/** More parts than the longest list has; a bound, not a limit. */
+const MAX_DRAINED_PARTS = 100_000;
 /** Attempts at a dump that others keep changing, about 0.4 s in all. */
 const MAX_DUMP_ATTEMPTS = 12;
 /**
@@ -203,7 +206,9 @@ export class Connection implements Disposable {
       if (received === undefined) break;
       if ("lost" in received) {
         missing = received.lost;
-        continue;
+        // ENOBUFS is said once, for what was dropped. Anything else stays.
+        if (missing.errno === ENOBUFS) continue;
+        break;
       }
       for (const message of parseMessages(received.bytes)) {
         this.#take(message, batch, verdicts);
@@ -273,9 +278,26 @@ export class Connection implements Disposable {
         }
       }
     } catch (error) {
+      this.#drain();
       reader.verdict = transportFailure(error, "while listing");
     }
     return reader.finish(request);
+  }
+
+  /**
+   * Throws away what is left of a list. The kernel writes its next part when
+   * one is received, and begins no other list before the end (EBUSY of
+   * __netlink_dump_start() in net/netlink/af_netlink.c).
+   */
+  #drain(): void {
+    for (let parts = 0; parts < MAX_DRAINED_PARTS; parts++) {
+      try {
+        const length = this.#transport.receiveNow(acknowledgements);
+        if (length === undefined) return;
+      } catch (error) {
+        if (transportFailure(error, "while draining").errno !== ENOBUFS) return;
+      }
+    }
   }
 
   #takePart<T>(

@@ -223,6 +223,21 @@ Deno.test("tryExecute() reports what the kernel had no room to say, and reads th
   ]);
 });
 
+Deno.test("tryExecute() does not ask for ever when receiving keeps failing", async () => {
+  const transport = new ScriptedTransport(() => []);
+  let asked = 0;
+  transport.receiveNow = () => {
+    if (++asked > 100) throw new Error("asked for ever");
+    throw new LinuxError("receive", { syscall: "recv", errno: 9 });
+  };
+  using connection = new Connection(transport);
+  const outcomes = await connection.tryExecute([request("a"), request("b")]);
+  assert.deepEqual(outcomes.map((error) => error?.message), [
+    "Cannot a: kernel returned EBADF (while receiving)",
+    "Cannot b: kernel returned EBADF (while receiving)",
+  ]);
+});
+
 Deno.test("tryExecute() reports every request when the send fails", async () => {
   const transport = new ScriptedTransport(() => []);
   transport.sendOffThread = () =>
@@ -415,6 +430,28 @@ Deno.test("dump() reports that receiving failed", async () => {
     connection.dump(request("list"), number),
     /^NetlinkError: Cannot list: kernel returned ENOBUFS \(while listing\)$/,
   );
+});
+
+Deno.test("dump() leaves nothing of a list that failed to the next one", async () => {
+  const answers: Datagram[][] = [
+    [[entry(1)], 105, [entry(2)], [DONE]],
+    [[entry(1)], 9, [entry(2)], [DONE]],
+  ];
+  const transport = new ScriptedTransport(() => answers.shift() ?? []);
+  using connection = new Connection(transport);
+  for (const code of ["ENOBUFS", "EBADF"]) {
+    await assert.rejects(
+      connection.dump(request("list"), number),
+      (error) => error instanceof NetlinkError && error.code === code,
+    );
+    assert.equal(transport.receiveNow(new Uint8Array(100)), undefined, code);
+  }
+  const fail = () => {
+    throw new TypeError("a bug");
+  };
+  answers.push([[entry(1)], [entry(2)], [DONE]]);
+  await assert.rejects(connection.dump(request("list"), fail), TypeError);
+  assert.equal(transport.receiveNow(new Uint8Array(100)), undefined);
 });
 
 Deno.test("dump() ends when the list does not", async () => {

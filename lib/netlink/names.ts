@@ -1,8 +1,12 @@
 /** IFNAMSIZ of `<linux/if.h>` without the NUL. */
 const MAX_NAME_BYTES = 15;
-/** dev_valid_name() of net/core/dev.c refuses these. Control characters confuse every tool. */
+/**
+ * dev_valid_name() of net/core/dev.c refuses these, but for two: control
+ * characters confuse every tool, and in a name with "%" the kernel sees a
+ * pattern (dev_alloc_name_ns()): "eth%d" would become "eth0", say.
+ */
 // deno-lint-ignore no-control-regex -- that is what is looked for
-const FORBIDDEN = /[/:\s\u0000-\u001f\u007f]/;
+const FORBIDDEN = /[/:%\s\u0000-\u001f\u007f]/;
 const MAC = /^[0-9a-f]{2}(?::[0-9a-f]{2}){5}$/i;
 
 /**
@@ -18,7 +22,7 @@ export function checkInterfaceName(name: string): string {
     throw new SyntaxError(
       `Cannot use interface name ${
         JSON.stringify(name)
-      }: the kernel takes 1 to ${MAX_NAME_BYTES} bytes without "/", ":" or blanks`,
+      }: the kernel takes 1 to ${MAX_NAME_BYTES} bytes without "/", ":", "%" or blanks`,
     );
   }
   return name;

@@ -145,6 +145,7 @@ Deno.test("checkInterfaceName() takes and refuses what the kernel does", () => {
     "a\tb",
     "a:1",
     "a\0b",
+    "eth%d",
     "a\n",
     "1234567890123456",
     "\u00e9".repeat(8), // 8 characters, 16 bytes
