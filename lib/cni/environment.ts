@@ -87,7 +87,10 @@ function checkContainerId(id: string): void {
   if (!isValidName(id)) throw invalid("invalid characters in containerID", id);
 }
 
-/** The kernel's own rules: `dev_valid_name()` in net/core/dev.c. */
+/**
+ * The kernel's own rules, `dev_valid_name()` in net/core/dev.c; and no "%": it
+ * would take "eth%d" for a pattern and name the interface otherwise.
+ */
 function checkInterfaceName(name: string): void {
   if (new TextEncoder().encode(name).length > 15) {
     throw invalid(
@@ -98,9 +101,9 @@ function checkInterfaceName(name: string): void {
   if (name === "." || name === "..") {
     throw invalid("interface name is . or ..");
   }
-  if (/[/:\s\0]/.test(name)) {
+  if (/[/:%\s\0]/.test(name)) {
     throw invalid(
-      "interface name contains / or : or whitespace characters",
+      "interface name contains / or : or % or whitespace characters",
     );
   }
 }

@@ -78,6 +78,7 @@ const REFUSED: [string, string][] = [
   ["CNI_CONTAINERID", "cid/0"],
   ["CNI_CONTAINERID", "cid\n"],
   ["CNI_IFNAME", "0123456789abcdef"],
+  ["CNI_IFNAME", "eth%d"],
   ["CNI_IFNAME", "üüüüüüüü"],
   ["CNI_IFNAME", "."],
   ["CNI_IFNAME", ".."],
