@@ -30,6 +30,17 @@ Deno.test("Netns.open() says that the file is missing", () => {
   );
 });
 
+Deno.test("Netns.open() does not wait for a writer of a FIFO", async () => {
+  const directory = await Deno.makeTempDir();
+  const path = `${directory}/fifo`;
+  try {
+    await new Deno.Command("mkfifo", { args: [path] }).output();
+    assert.throws(() => Netns.open(path), NotANetnsError);
+  } finally {
+    await Deno.remove(directory, { recursive: true });
+  }
+});
+
 Deno.test("Netns.open() refuses what is not a network namespace, and leaks nothing", () => {
   Netns.current()[Symbol.dispose](); // what is opened once only is open now
   const before = openFiles();
