@@ -6,7 +6,6 @@ import {
   Allocations,
   type Releasing,
 } from "./allocations.ts";
-import { keyText } from "./attachment.ts";
 import { BlockKeeper } from "./block_keeper.ts";
 import type { BlockChanges } from "./block_view.ts";
 import {
@@ -29,10 +28,12 @@ import {
 } from "./ports.ts";
 import {
   type AllocationRecord,
+  inspect,
   type PodReport,
   reconcilePods,
   recordOf,
 } from "./reconcile.ts";
+import { logReport } from "./report_log.ts";
 import { DEFAULT_WATER_MARKS, type WaterMarks } from "./water_marks.ts";
 
 /** Options of {@linkcode NodeIpam}. */
@@ -149,7 +150,9 @@ export class NodeIpam implements AsyncDisposable {
     }, { signal, backoff: new Backoff({ initialMs: 200, maxMs: 5_000 }) });
     this.#ready = true;
     await this.#keeper.begin();
-    this.#logPods(comparison.withoutAddress);
+    // Which addresses are covered is known only now.
+    const inspection = inspect(this.#table, this.#reconcileOptions(now));
+    logReport(this.#log, { ...comparison, ...inspection, registered: [] });
   }
 
   /** Runs until the signal aborts, then ends all background work. */
@@ -268,16 +271,9 @@ export class NodeIpam implements AsyncDisposable {
     pods: readonly KernelPod[],
     { signal }: { readonly signal: AbortSignal },
   ): Promise<ReconcileReport> {
-    const report = reconcilePods(
-      this.#table,
-      pods,
-      this.#reconcileOptions(this.#clock.now()),
-    );
+    const options = this.#reconcileOptions(this.#clock.now());
+    const report = reconcilePods(this.#table, pods, options);
     for (const record of report.freed) {
-      this.#log.warn(
-        "Freed addresses of a pod that is gone",
-        logFields(record),
-      );
       this.#allocations.noteFreed(record);
     }
     let blocks: ReconcileReport["blocks"];
@@ -288,8 +284,10 @@ export class NodeIpam implements AsyncDisposable {
       blocks = { error };
     }
     this.#keeper.exportRoutes();
+    const found = { ...report, ...inspect(this.#table, options) };
+    logReport(this.#log, found);
     const unusableBlocks = this.blocks().filter((b) => b.holds.length > 0);
-    return { ...report, blocks, unusableBlocks };
+    return { ...found, blocks, unusableBlocks };
   }
 
   #reconcileOptions(now: number): Parameters<typeof reconcilePods>[2] {
@@ -297,34 +295,4 @@ export class NodeIpam implements AsyncDisposable {
     const isFresh = (key: string) => this.#allocations.wasJustReleased(key);
     return { now, graceMs, confirmMs, isFresh };
   }
-
-  #logPods(withoutAddress: readonly AttachmentKey[]): void {
-    for (const { containerId, ifname: iface } of withoutAddress) {
-      this.#log.warn("A pod interface has no address", { containerId, iface });
-    }
-    for (const record of this.list()) {
-      if (record.state !== "quarantined") continue;
-      this.#log.error(
-        "A pod has an address of no block of this node; it is quarantined",
-        logFields(record),
-      );
-    }
-    for (const { address, holders } of this.#table.duplicates()) {
-      this.#log.error("Several pods have the same address", {
-        address: address.toString(),
-        attachments: holders.map(keyText),
-      });
-    }
-  }
-}
-
-function logFields(record: AllocationRecord): Record<string, unknown> {
-  const { pool, containerId, ifname, addresses } = record;
-  return {
-    pool,
-    containerId,
-    iface: ifname,
-    ipv4: addresses.ipv4?.toString(),
-    ipv6: addresses.ipv6?.toString(),
-  };
 }

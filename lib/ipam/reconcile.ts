@@ -146,9 +146,10 @@ function isLost(
   return now - Math.max(touchedAt, since) >= graceMs;
 }
 
-function inspect(
+/** Lists what is wrong with the attachments as they are. */
+export function inspect(
   table: AddressTable,
-  { now, graceMs }: ReconcileOptions,
+  { now, graceMs }: Pick<ReconcileOptions, "now" | "graceMs">,
 ): Pick<PodReport, "stuckReleases" | "quarantined" | "duplicates"> {
   const records = [...table.attachments.values()]
     .map((attachment) => recordOf(attachment, now));
