@@ -12,7 +12,9 @@ import { CNI_VERSIONS, compareVersions } from "./versions.ts";
 
 /** An attachment that the runtime still has; GC keeps what belongs to it. */
 export interface Attachment {
+  /** The container, as ADD named it. */
   readonly containerId: string;
+  /** The interface inside it. */
   readonly ifname: string;
 }
 
@@ -20,7 +22,9 @@ export interface Attachment {
 export interface NetConf {
   /** One of {@linkcode CNI_VERSIONS}. */
   readonly cniVersion: string;
+  /** The network's name. */
   readonly name: string;
+  /** The plugin's name. */
   readonly type: string;
   /** The result of the plugins before this one in the chain. */
   readonly prevResult?: Result;

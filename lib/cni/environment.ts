@@ -2,11 +2,13 @@ import { CniError, ErrorCode } from "./errors.ts";
 
 /** The parameters of one call of a plugin: the `CNI_*` variables. */
 export interface CniEnv {
+  /** What to do. */
   readonly command: Command;
   /** Empty for GC and STATUS, as are `netns` and `ifname`. */
   readonly containerId: string;
   /** Path of the container's network namespace; may be empty for DEL. */
   readonly netns: string;
+  /** Name of the interface inside the container. */
   readonly ifname: string;
   /** `CNI_PATH`, as it came. */
   readonly path: string;
@@ -68,6 +70,10 @@ export function parseEnv(get: (name: string) => string | undefined): CniEnv {
   };
   if (required.includes("CNI_CONTAINERID")) checkContainerId(env.containerId);
   if (required.includes("CNI_IFNAME")) checkInterfaceName(env.ifname);
+  // The kernel would take "eth%d" for a pattern and make "eth0", say. After the refused ADD a DEL must still pass.
+  if (command === "ADD" && env.ifname.includes("%")) {
+    throw invalid("interface name is a pattern", env.ifname);
+  }
   return env;
 }
 
@@ -87,10 +93,7 @@ function checkContainerId(id: string): void {
   if (!isValidName(id)) throw invalid("invalid characters in containerID", id);
 }
 
-/**
- * The kernel's own rules, `dev_valid_name()` in net/core/dev.c; and no "%": it
- * would take "eth%d" for a pattern and name the interface otherwise.
- */
+/** The kernel's own rules: `dev_valid_name()` in net/core/dev.c. */
 function checkInterfaceName(name: string): void {
   if (new TextEncoder().encode(name).length > 15) {
     throw invalid(
@@ -101,9 +104,9 @@ function checkInterfaceName(name: string): void {
   if (name === "." || name === "..") {
     throw invalid("interface name is . or ..");
   }
-  if (/[/:%\s\0]/.test(name)) {
+  if (/[/:\s\0]/.test(name)) {
     throw invalid(
-      "interface name contains / or : or % or whitespace characters",
+      "interface name contains / or : or whitespace characters",
     );
   }
 }

@@ -95,6 +95,11 @@ for (const [name, value] of REFUSED) {
   });
 }
 
+Deno.test("parseEnv() lets DEL pass with the name that ADD refused", () => {
+  const env = parse({ CNI_COMMAND: "DEL", CNI_IFNAME: "eth%d" });
+  assert.equal(env.ifname, "eth%d");
+});
+
 Deno.test("parseEnv() does not look at names that GC does not need", () => {
   assert.equal(
     parse({ CNI_COMMAND: "GC", CNI_IFNAME: "a/b" }).command,

@@ -22,20 +22,26 @@ export const ErrorCode = {
 
 /** The error structure that a plugin prints on stdout. */
 export interface CniErrorJson {
+  /** The version of the configuration. */
   readonly cniVersion: string;
+  /** One of {@linkcode ErrorCode}, or a plugin's own from 100. */
   readonly code: number;
+  /** What went wrong, in short. */
   readonly msg: string;
+  /** More about it, for people. */
   readonly details?: string;
 }
 
 /** An error that reaches the container runtime as it is. */
 export class CniError extends Error {
+  /** The name of the class. */
   override readonly name = "CniError";
   /** One of {@linkcode ErrorCode}, or a plugin's own from 100. */
   readonly code: number;
   /** More about it, for people. May be empty. */
   readonly details: string;
 
+  /** `message` says what went wrong, in short. */
   constructor(
     message: string,
     options: {

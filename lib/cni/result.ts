@@ -12,12 +12,17 @@ import { CNI_VERSIONS, compareVersions } from "./versions.ts";
 
 /** An interface made by ADD. */
 export interface Interface {
+  /** Its name. */
   readonly name: string;
+  /** Its Ethernet address. */
   readonly mac?: string;
+  /** Its largest packet in bytes. */
   readonly mtu?: number;
   /** Path of the network namespace; absent for an interface on the host. */
   readonly sandbox?: string;
+  /** Path of a socket that belongs to it. */
   readonly socketPath?: string;
+  /** The PCI identifier of the hardware. */
   readonly pciID?: string;
 }
 
@@ -25,6 +30,7 @@ export interface Interface {
 export interface IpConfig {
   /** With its prefix length: `10.1.2.3/32`. */
   readonly address: string;
+  /** The default gateway of its network. */
   readonly gateway?: string;
   /** Index into {@linkcode Result.interfaces}. */
   readonly interface?: number;
@@ -32,20 +38,31 @@ export interface IpConfig {
 
 /** A route made by ADD. */
 export interface Route {
+  /** The destination, with its prefix length. */
   readonly dst: string;
+  /** The next hop. */
   readonly gw?: string;
+  /** The largest packet in bytes on this way. */
   readonly mtu?: number;
+  /** The largest TCP segment to announce, in bytes. */
   readonly advmss?: number;
+  /** The lowest of several to one destination wins. */
   readonly priority?: number;
+  /** The number of the table. */
   readonly table?: number;
+  /** How far the destination is, `enum rt_scope_t` of `<linux/rtnetlink.h>`. */
   readonly scope?: number;
 }
 
 /** What a resolver is to be told. */
 export interface Dns {
+  /** Addresses of name servers, in their order of use. */
   readonly nameservers?: readonly string[];
+  /** The local domain, for short names. */
   readonly domain?: string;
+  /** The domains to look short names up in. */
   readonly search?: readonly string[];
+  /** Options for the resolver. */
   readonly options?: readonly string[];
 }
 
@@ -54,10 +71,15 @@ export interface Dns {
  * versions are made of it by {@linkcode convertResult}.
  */
 export interface Result {
+  /** The version that it was written in. */
   readonly cniVersion: string;
+  /** The interfaces that ADD made, on both sides. */
   readonly interfaces: readonly Interface[];
+  /** The addresses it gave. */
   readonly ips: readonly IpConfig[];
+  /** The routes it made. */
   readonly routes: readonly Route[];
+  /** What a resolver is to be told. */
   readonly dns: Dns;
 }
 
