@@ -1,0 +1,149 @@
+// The plugin called by the CNI project's own client, cnitool, through its
+// library libcni, as container runtimes do. Needs Go, to build cnitool.
+import assert from "node:assert/strict";
+import { isThere } from "../lab/packages.ts";
+import { CannedCoild, pathOf } from "./testing.ts";
+
+const CNITOOL = "github.com/containernetworking/cni/cnitool@v1.3.0";
+
+/** Path of cnitool, built once. */
+async function cnitool(): Promise<string> {
+  const home = Deno.env.get("HOME") ?? "/root";
+  const root = Deno.env.get("COIL_CACHE") ?? `${home}/.cache/coil`;
+  const directory = `${root}/cnitool-v1.3.0`;
+  const path = `${directory}/cnitool`;
+  if (isThere(path)) return path;
+  const { success, stderr } = await new Deno.Command("go", {
+    args: ["install", CNITOOL],
+    env: { GOBIN: directory, GOFLAGS: "-mod=mod" },
+    stdout: "null",
+    stderr: "piped",
+  }).output();
+  assert.ok(success, new TextDecoder().decode(stderr));
+  return path;
+}
+
+interface Network {
+  readonly cniVersion: string;
+  readonly socket: string;
+}
+
+/** A network configuration in a directory, and a network namespace. */
+class Runtime implements AsyncDisposable {
+  readonly netns = `ct-tool-${crypto.randomUUID().slice(0, 8)}`;
+  readonly #directory: string;
+  readonly #cnitool: string;
+  readonly #plugins: string;
+
+  private constructor(tool: string, plugins: string, directory: string) {
+    [this.#cnitool, this.#plugins] = [tool, plugins];
+    this.#directory = directory;
+  }
+
+  static async start(network: Network): Promise<Runtime> {
+    const plugin = await pathOf("coil");
+    const runtime = new Runtime(
+      await cnitool(),
+      plugin.slice(0, plugin.lastIndexOf("/")),
+      await Deno.makeTempDir(),
+    );
+    const { cniVersion, socket } = network;
+    await Deno.writeTextFile(
+      `${runtime.#directory}/10-coil.conflist`,
+      JSON.stringify({
+        cniVersion,
+        name: "k8s-pod-network",
+        plugins: [{ type: "coil", socket }],
+      }),
+    );
+    await new Deno.Command("ip", { args: ["netns", "add", runtime.netns] })
+      .output();
+    return runtime;
+  }
+
+  async call(command: string): Promise<{ code: number; stdout: string }> {
+    const { code, stdout, stderr } = await new Deno.Command(this.#cnitool, {
+      args: [command, "k8s-pod-network", `/run/netns/${this.netns}`],
+      env: {
+        CNI_PATH: this.#plugins,
+        NETCONFPATH: this.#directory,
+        CNI_IFNAME: "eth0",
+        CNI_ARGS: "IgnoreUnknown=1;K8S_POD_NAMESPACE=ns;K8S_POD_NAME=pod",
+      },
+    }).output();
+    const decoder = new TextDecoder();
+    return { code, stdout: decoder.decode(stdout) + decoder.decode(stderr) };
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    const args = ["netns", "delete", this.netns];
+    await new Deno.Command("ip", { args }).output();
+    await Deno.remove(this.#directory, { recursive: true });
+  }
+}
+
+/** Records what coild is asked, as lines. */
+async function record(
+  cniVersion: string,
+  commands: readonly string[],
+): Promise<{ asked: string[]; printed: string[] }> {
+  const asked: string[] = [];
+  await using coild = await CannedCoild.start((args, { method }) => {
+    asked.push(`${method} ${args.ifname}`.trim());
+    return Promise.resolve({
+      cniVersion: "1.1.0",
+      interfaces: [{ name: args.ifname, sandbox: args.netns }],
+      ips: [{ address: "10.1.2.3/32", interface: 0 }],
+    });
+  });
+  const { socket } = coild;
+  await using runtime = await Runtime.start({ cniVersion, socket });
+  const printed: string[] = [];
+  for (const command of commands) {
+    const { code, stdout } = await runtime.call(command);
+    assert.equal(code, 0, `${command}: ${stdout}`);
+    printed.push(stdout);
+  }
+  return { asked, printed };
+}
+
+if (isThere("go") || isThere("/usr/local/go/bin/go")) {
+  for (const cniVersion of ["0.3.1", "0.4.0", "1.0.0"]) {
+    Deno.test(`cnitool adds and deletes with ${cniVersion}`, async () => {
+      const { asked, printed } = await record(cniVersion, ["add", "del"]);
+      assert.deepEqual(asked, ["Add eth0", "Del eth0"]);
+      const { ips } = JSON.parse(printed[0] ?? "");
+      assert.equal(ips[0].address, "10.1.2.3/32");
+    });
+  }
+
+  Deno.test("cnitool knows the commands of 1.1.0", async () => {
+    const commands = ["status", "add", "check", "del"];
+    const { asked } = await record("1.1.0", commands);
+    assert.deepEqual(asked, ["Status", "Add eth0", "Check eth0", "Del eth0"]);
+  });
+
+  Deno.test("GC without a list, as of cnitool, releases nothing", async () => {
+    const asked: string[] = [];
+    await using coild = await CannedCoild.start((_args, { method }) => {
+      asked.push(method);
+      return Promise.resolve({ cniVersion: "1.1.0" });
+    });
+    const { socket } = coild;
+    await using runtime = await Runtime.start({ cniVersion: "1.1.0", socket });
+    const { code, stdout } = await runtime.call("gc");
+    assert.notEqual(code, 0);
+    assert.match(stdout, /missing cni\.dev\/valid-attachments/);
+    assert.deepEqual(asked, []);
+  });
+
+  Deno.test("cnitool is told that coild is absent", async () => {
+    const socket = "/nowhere/coild.sock";
+    await using runtime = await Runtime.start({ cniVersion: "1.1.0", socket });
+    for (const command of ["status", "add", "del"]) {
+      const { code, stdout } = await runtime.call(command);
+      assert.notEqual(code, 0);
+      assert.match(stdout, /coild is not running on this node/);
+    }
+  });
+}
