@@ -1,0 +1,205 @@
+// The packer's stub: where it unpacks, what it trusts, what survives.
+import assert from "node:assert/strict";
+import { buildExecutable } from "../../deploy/executable/mod.ts";
+
+/** Nobody's: the stub sees an ordinary user. */
+const USER = 54321;
+
+/** One build for all, since sources may change meanwhile. */
+let built: Promise<string> | undefined;
+
+function packed(): Promise<string> {
+  return built ??= buildExecutable({ packer: true });
+}
+
+/** An executable, and a directory that the user may write to. */
+class Place implements AsyncDisposable {
+  readonly executable: string;
+  readonly tmpdir: string;
+  readonly #directory: string;
+
+  private constructor(directory: string) {
+    this.#directory = directory;
+    this.executable = `${directory}/coil`;
+    this.tmpdir = `${directory}/tmp`;
+  }
+
+  static async make(): Promise<Place> {
+    const directory = await Deno.makeTempDir();
+    const place = new Place(directory);
+    await Deno.chmod(directory, 0o755);
+    // The cache may be where the user cannot go.
+    await Deno.copyFile(await packed(), place.executable);
+    await Deno.mkdir(place.tmpdir);
+    await Deno.chmod(place.tmpdir, 0o1777);
+    return place;
+  }
+
+  /** Where the user's modules are unpacked. */
+  get unpacked(): string {
+    return `${this.tmpdir}/coil-modules-${USER}`;
+  }
+
+  /** Directory of one version of the modules. */
+  async version(): Promise<string> {
+    for await (const { name } of Deno.readDir(this.unpacked)) {
+      return `${this.unpacked}/${name}`;
+    }
+    throw new Error("nothing unpacked");
+  }
+
+  /** Runs `coil version` as the user; stdout, or what went wrong. */
+  async run(
+    env: Record<string, string> = {},
+    args: readonly string[] = [this.executable, "version"],
+  ): Promise<string> {
+    const { code, stdout, stderr } = await new Deno.Command("setpriv", {
+      args: [`--reuid=${USER}`, `--regid=${USER}`, "--clear-groups", ...args],
+      env: { PATH: "/usr/bin:/bin", TMPDIR: this.tmpdir, ...env },
+      clearEnv: true,
+    }).output();
+    const decoder = new TextDecoder();
+    return code === 0
+      ? decoder.decode(stdout)
+      : `${code} ${decoder.decode(stderr)}`;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await Deno.remove(this.#directory, { recursive: true });
+    // Where the stub goes when TMPDIR is not to be trusted.
+    await Deno.remove(`/tmp/coil-modules-${USER}`, { recursive: true })
+      .catch((error) => {
+        if (!(error instanceof Deno.errors.NotFound)) throw error;
+      });
+  }
+}
+
+const WORKS = /^coil version /;
+
+async function modeOf(path: string): Promise<number> {
+  return ((await Deno.lstat(path)).mode ?? 0) & 0o777;
+}
+
+Deno.test("a packed file unpacks where only its user may go", async () => {
+  await using place = await Place.make();
+  assert.match(await place.run(), WORKS);
+  assert.equal(await modeOf(place.unpacked), 0o700);
+  assert.equal(await modeOf(await place.version()), 0o700);
+  assert.equal(await modeOf(`${await place.version()}/js/main.js`), 0o600);
+});
+
+Deno.test("a packed file keeps the name it was called by", async () => {
+  await using place = await Place.make();
+  const script = `exec -a some/coild "${place.executable}" --version`;
+  assert.match(
+    await place.run({}, ["bash", "-c", script]),
+    /^coild version /,
+  );
+});
+
+Deno.test("a packed file is not configured as deno would be", async () => {
+  await using place = await Place.make();
+  const env = {
+    DENO_DIR: "/nowhere",
+    DENO_V8_FLAGS: "--nonsense",
+    COMPLETE: "bash",
+  };
+  assert.match(await place.run(env), WORKS);
+});
+
+Deno.test("thirty first starts at once unpack once, and all work", async () => {
+  await using place = await Place.make();
+  const outputs = await Promise.all(
+    Array.from({ length: 30 }, () => place.run()),
+  );
+  for (const output of outputs) assert.match(output, WORKS);
+  for await (const { name } of Deno.readDir(`${await place.version()}/js`)) {
+    assert.ok(!name.startsWith(".new"), name);
+  }
+});
+
+Deno.test("missing and cut files come back", async () => {
+  await using place = await Place.make();
+  assert.match(await place.run(), WORKS);
+  const modules = `${await place.version()}/js`;
+  await Deno.remove(`${modules}/coil.js`);
+  await Deno.truncate(`${modules}/main.js`, 10);
+  assert.match(await place.run(), WORKS);
+  assert.ok((await Deno.stat(`${modules}/coil.js`)).size > 1000);
+});
+
+Deno.test("a directory that others may write to is not used", async () => {
+  await using place = await Place.make();
+  await Deno.mkdir(place.unpacked);
+  await Deno.chown(place.unpacked, USER, USER);
+  await Deno.chmod(place.unpacked, 0o770);
+  assert.match(await place.run(), WORKS);
+  assert.deepEqual(await namesIn(place.unpacked), []);
+});
+
+Deno.test("a directory of somebody else is not used", async () => {
+  await using place = await Place.make();
+  await Deno.mkdir(place.unpacked);
+  await Deno.chmod(place.unpacked, 0o755);
+  assert.match(await place.run(), WORKS);
+  assert.deepEqual(await namesIn(place.unpacked), []);
+});
+
+Deno.test("a symbolic link is not followed", async () => {
+  await using place = await Place.make();
+  const target = `${place.tmpdir}/target`;
+  await Deno.mkdir(target);
+  await Deno.chown(target, USER, USER);
+  await Deno.chmod(target, 0o700);
+  await Deno.symlink(target, place.unpacked);
+  assert.match(await place.run(), WORKS);
+  assert.deepEqual(await namesIn(target), []);
+});
+
+async function namesIn(directory: string): Promise<string[]> {
+  const names: string[] = [];
+  for await (const { name } of Deno.readDir(directory)) names.push(name);
+  return names;
+}
+
+Deno.test("calls of the plugin have a code cache of their own", async () => {
+  await using place = await Place.make();
+  const env = { CNI_COMMAND: "VERSION" };
+  assert.match(await place.run(env, [place.executable]), /cniVersion/);
+  const version = await place.version();
+  assert.deepEqual((await namesIn(version)).sort(), ["cni", "js"]);
+  assert.match(await place.run(), WORKS);
+  assert.deepEqual((await namesIn(version)).sort(), ["cni", "deno", "js"]);
+});
+
+Deno.test("the same sources give the same file", async () => {
+  await using cache = await temporaryDirectory();
+  const first = await buildExecutable({ packer: true });
+  const { stdout, success } = await new Deno.Command(Deno.execPath(), {
+    args: [
+      "run",
+      "-A",
+      new URL("../../deploy/executable/build.ts", import.meta.url).pathname,
+      "--packer",
+      `--out=${cache.path}/coil`,
+    ],
+    env: { COIL_CACHE: cache.path },
+  }).output();
+  assert.ok(success, new TextDecoder().decode(stdout));
+  const [one, other] = await Promise.all(
+    [first, `${cache.path}/coil`].map((path) => Deno.readFile(path)),
+  );
+  assert.ok(one && other);
+  assert.equal(one.length, other.length);
+  assert.ok(one.every((byte, i) => byte === other[i]), "bytes differ");
+});
+
+async function temporaryDirectory(): Promise<
+  { path: string } & AsyncDisposable
+> {
+  const path = await Deno.makeTempDir();
+  return {
+    path,
+    [Symbol.asyncDispose]: () => Deno.remove(path, { recursive: true }),
+  };
+}
