@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
-import { parseCoildFlags } from "./flags.ts";
+import { flagsMarkdown } from "../../lib/flags/mod.ts";
+import { COILD_FLAGS, parseCoildFlags } from "./flags.ts";
 
 const INFO = { program: "coild", version: "1", about: "x" };
 
@@ -36,4 +37,10 @@ Deno.test("parseCoildFlags() takes every flag of upstream's manifests", () => {
   assert.equal(options.registerFromMain, true);
   assert.equal(options.reconcileIntervalMs, 90_000);
   assert.equal(options.gatewayMode, "node-address");
+});
+
+Deno.test("docs/roles/coild.md lists the flags as they are", async () => {
+  const page = new URL("../../docs/roles/coild.md", import.meta.url);
+  const text = await Deno.readTextFile(page);
+  assert.ok(text.includes(flagsMarkdown(COILD_FLAGS).trim()));
 });

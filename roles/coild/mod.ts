@@ -9,7 +9,7 @@
 import { KeyedMutex, TaskGroup } from "../../lib/async/mod.ts";
 import { type RunningServer, serve } from "../../lib/grpc/server/mod.ts";
 import { NodeIpam } from "../../lib/ipam/mod.ts";
-import { EventRecorder, KubeClient } from "../../lib/kube/mod.ts";
+import { EventRecorder, KubeClient, KubeMetrics } from "../../lib/kube/mod.ts";
 import { NODE_NAME_ENV, VERSION } from "../../lib/names/mod.ts";
 import { RouteSocket } from "../../lib/netlink/mod.ts";
 import { PodNetwork } from "../../lib/podnet/mod.ts";
@@ -18,6 +18,7 @@ import {
   configureLogging,
   createRegistry,
   getLogger,
+  type Registry,
   runDaemon,
   serveHealth,
   serveMetrics,
@@ -79,8 +80,14 @@ async function run(options: CoildOptions, signal: AbortSignal): Promise<void> {
   assertRunnable(options, nodeName);
   await using stack = new AsyncDisposableStack();
   stack.use(lockSocket(options.socketPath));
-  const client = stack.use(await KubeClient.load({ userAgent: "coild" }));
-  const parts = connect(options, { nodeName, client, stack });
+  const registry = createRegistry();
+  const client = stack.use(
+    await KubeClient.load({
+      userAgent: `coild/${VERSION}`,
+      onRequest: new KubeMetrics(registry).onRequest,
+    }),
+  );
+  const parts = connect(options, { nodeName, client, registry, stack });
   const { blocks, ipam, teardown, routes } = parts;
   stack.use(blocks.onBlocksChanged((list) => ipam.onBlocksChanged(list)));
   stack.use(blocks.onPoolsChanged(() => ipam.onPoolsChanged()));
@@ -127,14 +134,14 @@ function openKernel(options: CoildOptions, stack: AsyncDisposableStack) {
 /** Makes the parts and ties them to each other. */
 function connect(
   options: CoildOptions,
-  { nodeName, client, stack }: {
+  { nodeName, client, registry, stack }: {
     readonly nodeName: string;
     readonly client: KubeClient;
+    readonly registry: Registry;
     readonly stack: AsyncDisposableStack;
   },
 ) {
   const { network, routes } = openKernel(options, stack);
-  const registry = createRegistry();
   const metrics = new CoildMetrics(registry);
   const node = new NodeSource(client, nodeName);
   const pods = new PodSource(client, nodeName);

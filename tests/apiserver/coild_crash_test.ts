@@ -54,7 +54,7 @@ Deno.test("coild loses nothing when it is killed, and serves waves", async (t) =
     ipv4: "10.110.0.0/22",
     ipv6: "fd02::110:0/118",
   }], 5);
-  lab.granter.start();
+  await using _controller = await lab.startController();
   let coild: Coild = await lab.startCoild(node, ARGS);
 
   await t.step(

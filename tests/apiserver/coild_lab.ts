@@ -24,9 +24,9 @@ import {
 } from "../lab/mod.ts";
 import { installCrds } from "./crds.ts";
 import { BlockGranter } from "./coild_granter.ts";
-import { COILD_RBAC } from "./coild_rbac.ts";
 
-const MAIN = new URL("./coild_main.ts", import.meta.url).pathname;
+const MAIN = new URL("../../main.ts", import.meta.url).pathname;
+const BASE = new URL("../../deploy/base", import.meta.url).pathname;
 
 /** Where a pod finds its service account. */
 const ACCOUNT_DIR = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -220,7 +220,7 @@ export class CoildLab implements AsyncDisposable {
     await using undo = new AsyncDisposableStack();
     undo.use(plane);
     await installCrds(plane);
-    await plane.apply(...COILD_RBAC);
+    await plane.kubectl("apply", "-k", BASE);
     const nodes: LabNode[] = [];
     for (let n = 1; n <= (options.nodes ?? 1); n++) {
       nodes.push(await plane.addNode(n));
@@ -247,11 +247,25 @@ export class CoildLab implements AsyncDisposable {
     const process = await this.plane.startProcess({
       id: `coild-${node.name}-${++this.#daemons}`,
       node,
-      ...commandOf([`--socket=${socketPath}`, ...args]),
+      ...commandOf("coild", [`--socket=${socketPath}`, ...args]),
       mounts: [{ source: await this.#account(node), target: ACCOUNT_DIR }],
       env: { ...this.plane.inClusterEnv(), COIL_NODE_NAME: node.name },
     });
     return new Coild(node, process, socketPath);
+  }
+
+  /** Starts the real controller, in place of the granter. */
+  async startController(): Promise<LabProcess> {
+    const none = ["--metrics-addr=0", "--health-addr=0"];
+    return await this.plane.startProcess({
+      id: "coil-controller",
+      ...commandOf("coil-controller", none),
+      serviceAccount: { namespace: "kube-system", name: "coil-controller" },
+      env: {
+        COIL_POD_NAMESPACE: "kube-system",
+        COIL_POD_NAME: "coil-controller-0",
+      },
+    });
   }
 
   /** The daemon's credentials, written once: a start must not need the API server. */
@@ -391,14 +405,14 @@ export interface ListedObject {
 }
 
 /** From the sources; `COIL_TEST_EXECUTABLE` names a built executable to take instead. */
-function commandOf(args: readonly string[]) {
+function commandOf(role: string, args: readonly string[]) {
   const executable = Deno.env.get("COIL_TEST_EXECUTABLE");
   if (executable !== undefined) {
-    return { command: executable, args: ["coild", ...args] };
+    return { command: executable, args: [role, ...args] };
   }
   return {
     command: Deno.execPath(),
-    args: ["run", "-A", "-q", "--no-check", MAIN, ...args],
+    args: ["run", "-A", "-q", "--no-check", MAIN, role, ...args],
   };
 }
 
