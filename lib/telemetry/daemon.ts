@@ -34,11 +34,20 @@ export async function runDaemon(
   for (const signal of ["SIGTERM", "SIGINT"] as const) {
     Deno.addSignalListener(signal, () => onSignal(signal));
   }
-  globalThis.addEventListener("unhandledrejection", (event) => {
+  const onUnhandled = (event: Event, error: unknown): never => {
     event.preventDefault();
-    log.error("Stopped by an unhandled error", stackOf(event.reason));
+    log.error("Stopped by an unhandled error", stackOf(error));
     Deno.exit(1);
-  });
+  };
+  globalThis.addEventListener(
+    "unhandledrejection",
+    (event) => onUnhandled(event, event.reason),
+  );
+  // From a timer, say.
+  globalThis.addEventListener(
+    "error",
+    (event) => onUnhandled(event, event.error),
+  );
   try {
     await main(controller.signal);
   } catch (error) {

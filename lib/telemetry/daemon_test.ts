@@ -88,6 +88,17 @@ Deno.test("runDaemon() exits with 1 and a record on an unhandled rejection", asy
   );
 });
 
+Deno.test("runDaemon() exits with 1 and a record on an error in a timer", async () => {
+  const { code, log } = await outcome(
+    `setTimeout(() => { throw new Error("late"); }, 1); await runDaemon("d", ${NEVER}, { graceMs: 1 });`,
+  );
+  assert.equal(code, 1);
+  assert.match(
+    log,
+    /"msg":"Stopped by an unhandled error","stacktrace":".*","error":"late"/,
+  );
+});
+
 Deno.test("runDaemon() exits with 0 when main returns, although timers are left", async () => {
   const { code, log } = await outcome(
     `setTimeout(() => {}, 60000); await runDaemon("d", () => Promise.resolve(), { graceMs: 1 });`,
