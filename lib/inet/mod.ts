@@ -5,7 +5,6 @@
  */
 export { Address } from "./address.ts";
 export {
-  bitsOf,
   type DualStack,
   FAMILIES,
   type Family,

@@ -5,7 +5,6 @@ export const NLMSG_HEADER_SIZE = 16;
 export const NLMSG_NOOP = 1;
 export const NLMSG_ERROR = 2;
 export const NLMSG_DONE = 3;
-export const NLMSG_OVERRUN = 4;
 
 /** Message flags of `<linux/netlink.h>`. */
 export const NLM_F_REQUEST = 0x1;

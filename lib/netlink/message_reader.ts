@@ -142,11 +142,6 @@ export class Attributes {
     return this.#sized(type, 1)?.u8(0);
   }
 
-  /** Reads two bytes. @throws {SyntaxError} when the attribute has another size */
-  u16(type: number): number | undefined {
-    return this.#sized(type, 2)?.u16(0);
-  }
-
   /** Reads four bytes. @throws {SyntaxError} when the attribute has another size */
   u32(type: number): number | undefined {
     return this.#sized(type, 4)?.u32(0);
