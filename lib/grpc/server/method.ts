@@ -18,9 +18,11 @@ export interface CallContext {
   readonly deadline: Date | undefined;
   /** The caller's address; `@` on a UNIX socket. */
   readonly peer: string;
+  /** When the request had arrived. */
   readonly startTime: Date;
   /** Full name of the service, e.g. `grpc.health.v1.Health`. */
   readonly service: string;
+  /** Name of the method, e.g. `Check`. */
   readonly method: string;
 }
 
@@ -29,7 +31,9 @@ export type RequestFields = Readonly<Record<string, string>>;
 
 /** A method of a service with the function that answers it. */
 export interface BoundMethod {
+  /** The service it belongs to. */
   readonly service: DescService;
+  /** Its name in there. */
   readonly name: string;
   /**
    * Decodes a request.
@@ -41,7 +45,9 @@ export interface BoundMethod {
 
 /** A decoded request. */
 export interface PreparedCall {
+  /** What log records say about it. */
   readonly fields: RequestFields;
+  /** Answers it; the promise is rejected with what the handler throws. */
   run(context: CallContext): Promise<Uint8Array>;
 }
 

@@ -39,6 +39,7 @@ export interface ServeOptions {
 
 /** A server at work. */
 export interface RunningServer {
+  /** Where it listens. */
   readonly socketPath: string;
   /** Resolves when the last call has ended after the signal. */
   readonly finished: Promise<void>;
