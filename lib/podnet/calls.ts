@@ -7,6 +7,7 @@ import type { Husk } from "./husk_reaper.ts";
 export interface SetupRequest extends LinkIdentity {
   /** The pod's network namespace (`CNI_NETNS`). */
   readonly netnsPath: string;
+  /** The pod's addresses: IPv4, IPv6 or one of each. */
   readonly addresses: DualStack<Address>;
   /** Needed in Calico mode only. */
   readonly pod?: PodName;
@@ -14,9 +15,13 @@ export interface SetupRequest extends LinkIdentity {
 
 /** What `setup()` made. */
 export interface SetupResult {
+  /** Name of the host's end. */
   readonly hostName: string;
+  /** Index of the host's end. */
   readonly hostIndex: number;
+  /** MAC address of the host's end. */
   readonly hostMac: string;
+  /** MAC address of the pod's end. */
   readonly podMac: string;
   /** 0 when the kernel chose it. */
   readonly mtu: number;
@@ -24,11 +29,13 @@ export interface SetupResult {
 
 /** A pod that is cut off; `finishTeardown()` takes it. */
 export interface Teardown {
+  /** What is left of the pod on the host. */
   readonly husk: Husk;
 }
 
 /** What `check()` is to confirm. */
 export interface CheckRequest extends PodKey {
+  /** The addresses that the pod should have. */
   readonly addresses: DualStack<Address>;
   /** Without it, only the host's end is looked at. */
   readonly netnsPath?: string;
@@ -38,6 +45,7 @@ export interface CheckRequest extends PodKey {
 
 /** What `init()` found and could not do. */
 export interface InitReport {
+  /** The MTU that new pods get; 0 leaves it to the kernel. */
   readonly mtu: number;
   /** Things that failed; the rest is done. */
   readonly problems: readonly unknown[];

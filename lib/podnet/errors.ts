@@ -1,9 +1,11 @@
 /** The network namespace of a pod is not there: the file is missing, or names something else. */
 export class NetnsNotFoundError extends Error {
+  /** The class, for logs. */
   override readonly name: string = "NetnsNotFoundError";
   /** The path as the runtime gave it. */
   readonly path: string;
 
+  /** `cause` is what opening it came to. */
   constructor(path: string, options: { cause: unknown }) {
     super(
       `Cannot enter network namespace "${path}": ${messageOf(options.cause)}`,
@@ -15,12 +17,14 @@ export class NetnsNotFoundError extends Error {
 
 /** The pod already has an interface of the wanted name, and it is not ours to touch. */
 export class IfnameTakenError extends Error {
+  /** The class, for logs. */
   override readonly name: string = "IfnameTakenError";
   /** The interface's name. */
   readonly ifname: string;
   /** The network namespace that holds it. */
   readonly netnsPath: string;
 
+  /** Names both, for the operator. */
   constructor(ifname: string, netnsPath: string) {
     super(
       `Cannot create interface "${ifname}" in network namespace "${netnsPath}": the name is taken`,
@@ -32,10 +36,12 @@ export class IfnameTakenError extends Error {
 
 /** What `check()` found missing or wrong, one sentence each. */
 export class PodCheckError extends Error {
+  /** The class, for logs. */
   override readonly name: string = "PodCheckError";
   /** What is missing or wrong. */
   readonly problems: readonly string[];
 
+  /** `problems` has at least one sentence. */
   constructor(containerId: string, problems: readonly string[]) {
     super(
       `Cannot confirm the network of container "${containerId}": ${

@@ -4,7 +4,9 @@ import { keyText, type PodKey } from "./alias.ts";
 
 /** A pod's name as Kubernetes knows it. */
 export interface PodName {
+  /** Its namespace. */
   readonly namespace: string;
+  /** The name of the Pod object. */
   readonly name: string;
 }
 

@@ -10,6 +10,7 @@ import { type LinkIdentity, parseAlias, sameKey } from "./alias.ts";
 
 /** A host veth that is cut off from everything and waits for its deletion. */
 export interface Husk extends LinkIdentity {
+  /** Index of the link. */
   readonly index: number;
   /** The link group it was put into, so that one request deletes it with others. */
   readonly group: number;

@@ -30,6 +30,7 @@ export { linkLocalOf, type RandomBytes, randomMac } from "./mac.ts";
 export type { PodNetworkOptions } from "./options.ts";
 export {
   type GatewayMode,
+  type LinkStep,
   planPod,
   type PodPlan,
   type PodPlanInput,

@@ -47,17 +47,23 @@ export interface PodPlanInput extends LinkIdentity {
   readonly tableId: number;
   /** Protocol number on those routes. */
   readonly protocolId: number;
+  /** What the pod's default routes lead to. */
   readonly gatewayMode: GatewayMode;
 }
 
 /** The veth pair, made in one go with the pod's end already in the pod. */
 export interface VethSpec {
+  /** Name of the host's end. */
   readonly name: string;
+  /** MAC address of the host's end. */
   readonly mac: string;
+  /** Name of the pod's end. */
   readonly peerName: string;
+  /** MAC address of the pod's end. */
   readonly peerMac: string;
   /** Absent: the kernel's default. */
   readonly mtu?: number;
+  /** Transmit and receive queues, of either end. */
   readonly queues: number;
 }
 
@@ -121,6 +127,7 @@ export type RouteStep = Extract<Step, { kind: "route" }>;
  * kernel's own local route comes beside ours, with a better metric.
  */
 export interface PodPlan {
+  /** What to create. */
   readonly veth: VethSpec;
   /** On the host's end, together with its creation. */
   readonly raise: readonly LinkStep[];

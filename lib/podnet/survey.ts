@@ -18,13 +18,17 @@ export interface PodLink extends LinkIdentity {
 
 /** A link that claims to be ours and is not readable as such. */
 export interface MalformedLink {
+  /** Its index. */
   readonly index: number;
+  /** Its name. */
   readonly name: string;
+  /** Its alias as it is. */
   readonly alias: string;
 }
 
 /** All that the host's links and routes tell about pods. */
 export interface Survey {
+  /** Whole pods and unfinished ones. */
   readonly pods: readonly PodLink[];
   /** Cut off, not yet deleted. */
   readonly husks: readonly Husk[];

@@ -16,13 +16,17 @@ export interface RouteFailure {
   readonly destination: string;
   /** The gateway, as text; absent for routes straight to a device. */
   readonly gateway?: string;
+  /** Why: a `NetlinkError`, or a `TypeError` for a second gateway. */
   readonly error: Error;
 }
 
 /** What a synchronisation did. A failure of one route stops none of the others. */
 export interface SyncResult {
+  /** How many routes are new. */
   readonly added: number;
+  /** How many routes got another gateway. */
   readonly moved: number;
+  /** How many routes that nobody wants went away. */
   readonly removed: number;
   /** Changes that did not happen; the next synchronisation tries again. */
   readonly failures: readonly RouteFailure[];

@@ -3,6 +3,7 @@ import type { Route } from "../netlink/mod.ts";
 
 /** One route that should exist. */
 export interface WantedRoute {
+  /** The network that it leads to. */
   readonly destination: Prefix;
   /** Absent: straight to the device. */
   readonly gateway?: Address;

@@ -27,6 +27,7 @@ export class RouteExporter {
   /** Guards the table between listing and changing it. */
   readonly #mutex = new Mutex();
 
+  /** Changes nothing until asked to; the socket stays the caller's. */
   constructor(kernel: RouteKernel, options: RouteExporterOptions = {}) {
     this.#kernel = kernel;
     this.#tableId = options.tableId ?? EXPORT_TABLE;

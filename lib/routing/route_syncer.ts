@@ -31,6 +31,7 @@ export class RouteSyncer {
   /** Guards our routes between listing and changing them. */
   readonly #mutex = new Mutex();
 
+  /** Changes nothing until asked to; the socket stays the caller's. */
   constructor(kernel: RouteKernel, options: RouteSyncerOptions = {}) {
     this.#kernel = kernel;
     this.#protocolId = options.protocolId ?? ROUTER_PROTOCOL;
