@@ -104,7 +104,10 @@ async function listFiles(directory: string, prefix = ""): Promise<string[]> {
   return names;
 }
 
-/** The stub, the files and the strings one after the other. */
+/**
+ * The stub, all it reads at every start, then the files' contents: pages that
+ * are not read cost nothing.
+ */
 function layOut(
   stub: Uint8Array,
   files: ReadonlyMap<string, Uint8Array>,
@@ -112,15 +115,15 @@ function layOut(
   const blob = new Blob();
   blob.add(stub);
   const records = new BigUint64Array(files.size * 3);
-  [...files].forEach(([name, data], i) => {
-    const [nameAt, dataAt] = [blob.addStrings([name]), blob.add(data)];
-    records.set([nameAt, dataAt, data.length].map(BigInt), i * 3);
-  });
-  const filesAt = blob.add(new Uint8Array(records.buffer));
-  const table = [filesAt, files.size];
+  const table = [blob.add(new Uint8Array(records.buffer)), files.size];
   for (const strings of [RUN, PLUGIN_RUN, ENV]) {
     table.push(blob.addStrings(strings), strings.length);
   }
+  const names = [...files.keys()].map((name) => blob.addStrings([name]));
+  [...files.values()].forEach((data, i) => {
+    const record = [names[i] ?? 0, blob.add(data), data.length];
+    records.set(record.map(BigInt), i * 3);
+  });
   return { bytes: concatenate(blob.parts), table: table.map(BigInt) };
 }
 
