@@ -19,7 +19,7 @@ const log = getLogger("addresspool-reconciler");
 /** The state of pools in memory, from which blocks are carved. */
 export interface PoolBook {
   /** Takes over a pool and the indices of its blocks. */
-  sync(pool: Pool, indices: Iterable<number>): void;
+  sync(pool: Pool, indices: readonly number[]): void;
   /** Whether a block of the pool is being created right now. */
   isCarving(pool: string): boolean;
   /** Forgets a pool. */

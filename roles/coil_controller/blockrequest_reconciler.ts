@@ -92,7 +92,7 @@ export class BlockRequestReconciler {
     const { answers, carver } = this.#options;
     const { nodeName, poolName } = request.spec;
     const requestUid = request.metadata.uid ?? "";
-    const existing = answers.find(requestUid);
+    const existing = await answers.find(requestUid, { signal });
     if (existing !== undefined) return { result: "allocated", block: existing };
     const object = await this.#findPool(poolName, signal);
     if (object === undefined) {

@@ -20,6 +20,7 @@ import {
 } from "./blockrequest_reconciler.ts";
 import { Cluster } from "./cluster.ts";
 import { GarbageCollector } from "./garbage_collector.ts";
+import { HeapKeeper } from "./heap_keeper.ts";
 import type { IpamMetrics } from "./metrics.ts";
 import { poolEvents } from "./pool_events.ts";
 import { Pools } from "./pools.ts";
@@ -27,8 +28,12 @@ import { RequestBlocks } from "./request_blocks.ts";
 
 const log = getLogger("setup");
 
-/** However many blocks of a pool change, its status is written once in this time. */
+/**
+ * However many blocks of a pool change, its status is written once in this
+ * time, and more seldom for a pool with many blocks, which all are counted.
+ */
 const STATUS_INTERVAL_MS = 300;
+const STATUS_INTERVAL_PER_BLOCK_MS = 0.04;
 const CONCURRENT_POOLS = 4;
 
 /** What {@linkcode runIpam} works with. */
@@ -55,41 +60,27 @@ export async function runIpam(
   const { client, metrics } = options;
   const cluster = new Cluster(client);
   const pools = new Pools({ client, blocks: cluster.blocks.store, metrics });
-  const poolController = makePoolController(options, { cluster, pools });
-  const answers = new RequestBlocks();
-  const requests = makeRequestReconciler(options, { cluster, pools, answers });
-  const requestController = new Controller({
-    name: "blockrequest",
-    concurrency: options.concurrentRequests,
-    metrics: options.kubeMetrics,
-    reconcile: (name, s) => requests.reconcile(name, s),
-  });
+  const answers = new RequestBlocks(client);
+  const parts: Parts = { cluster, pools, answers };
+  const poolController = makePoolController(options, parts);
+  const requestController = makeRequestController(options, parts);
   const gc = makeGarbageCollector(options, cluster);
-  using stack = new DisposableStack();
-  stack.use(answers.follow(cluster.blocks));
-  stack.use(cluster.pools.subscribe(({ key }) => poolController.enqueue(key)));
-  stack.use(cluster.blocks.subscribe(({ type, object }) => {
-    if (type !== "deleted") noticeOrphan(object, cluster, gc);
-    const pool = object.metadata.labels?.[POOL_LABEL];
-    if (pool === undefined) return;
-    if (type === "deleted") pools.freed(pool, object.index);
-    const leaving = cluster.pools.store.get(pool)?.metadata.deletionTimestamp;
-    const afterMs = leaving === undefined ? STATUS_INTERVAL_MS : 0;
-    poolController.enqueue(pool, { afterMs });
-  }));
-  stack.use(cluster.requests.subscribe(({ type, object, key }) => {
-    if (type !== "deleted" && !isSettled(object)) {
-      requestController.enqueue(key);
-    }
-  }));
-  stack.use(cluster.nodes.subscribe(({ type, key }) => {
-    if (type === "deleted") gc.check(key);
-  }));
+  const keeper = new HeapKeeper();
+  using _subscriptions = subscribe(parts, {
+    onPool: (name, afterMs) => poolController.enqueue(name, { afterMs }),
+    onOpenRequest(request) {
+      metrics.requestSeen(request.metadata.uid ?? "");
+      requestController.enqueue(request.metadata.name ?? "");
+    },
+    onClosedRequest: ({ metadata }) => metrics.requestGone(metadata.uid ?? ""),
+    onMissingNode: (name) => gc.check(name),
+    onAny: () => keeper.note(),
+  });
   cluster.start(group);
   await cluster.synced(group.signal);
   for (const pool of cluster.pools.store.list()) pools.adopt(pool);
   const pending = cluster.requests.store.list().filter((r) => !isSettled(r));
-  await retry(() => answers.learn(client, uidsOf(pending), group), group);
+  await retry(() => answers.learn(uidsOf(pending), group), group);
   log.info("Serving block requests", {
     pending: pending.length,
     pools: cluster.pools.store.size,
@@ -100,28 +91,77 @@ export async function runIpam(
   group.run("requests", (s) => requestController.run(s));
   group.run("gc", (s) => gc.run(s));
   group.run("gc sweeps", (s) => gc.runSweeps(s));
+  group.run("heap keeper", (s) => keeper.run(s));
   await group.wait();
-}
-
-/** A node may come and go while a watch is cut, so that nothing ever tells of its end but its blocks. */
-function noticeOrphan(
-  { metadata }: AddressBlock,
-  { nodes }: Cluster,
-  gc: GarbageCollector,
-): void {
-  const node = metadata.labels?.[NODE_LABEL] ?? "";
-  if (node !== "" && nodes.hasSynced && nodes.store.get(node) === undefined) {
-    gc.check(node);
-  }
-}
-
-function uidsOf(requests: readonly BlockRequest[]): ReadonlySet<string> {
-  return new Set(requests.map(({ metadata }) => metadata.uid ?? ""));
 }
 
 interface Parts {
   readonly cluster: Cluster;
   readonly pools: Pools;
+  readonly answers: RequestBlocks;
+}
+
+/** What watch events lead to; keys and no more, but for what only a deleted object tells. */
+interface Handlers {
+  readonly onPool: (name: string, afterMs: number) => void;
+  /** A request waits for its answer. */
+  readonly onOpenRequest: (request: BlockRequest) => void;
+  /** A request has its answer, or is gone. */
+  readonly onClosedRequest: (request: BlockRequest) => void;
+  /** There may be no such node. */
+  readonly onMissingNode: (name: string) => void;
+  readonly onAny: () => void;
+}
+
+function subscribe(
+  { cluster, pools, answers }: Parts,
+  handlers: Handlers,
+): Disposable {
+  const stack = new DisposableStack();
+  stack.use(cluster.pools.subscribe(({ key }) => handlers.onPool(key, 0)));
+  stack.use(cluster.blocks.subscribe(({ type, object }) => {
+    handlers.onAny();
+    const { pool, node } = holderOf(object);
+    if (type === "deleted") pools.freed(pool, object.index);
+    else if (isMissing(node, cluster)) handlers.onMissingNode(node);
+    if (pool !== "") handlers.onPool(pool, statusDelayMs(pool, cluster));
+  }));
+  stack.use(cluster.requests.subscribe(({ type, object }) => {
+    handlers.onAny();
+    const uid = object.metadata.uid ?? "";
+    if (type === "deleted" || isSettled(object)) {
+      answers.forget(uid);
+      handlers.onClosedRequest(object);
+      return;
+    }
+    if (type === "updated") answers.doubt(uid);
+    handlers.onOpenRequest(object);
+  }));
+  stack.use(cluster.nodes.subscribe(({ type, key }) => {
+    if (type === "deleted") handlers.onMissingNode(key);
+  }));
+  return stack;
+}
+
+function holderOf({ metadata }: AddressBlock): { pool: string; node: string } {
+  const { [POOL_LABEL]: pool = "", [NODE_LABEL]: node = "" } =
+    metadata.labels ?? {};
+  return { pool, node };
+}
+
+/** A node may come and go while a watch is cut, so that nothing ever tells of its end but its blocks. */
+function isMissing(node: string, { nodes }: Cluster): boolean {
+  return node !== "" && nodes.hasSynced && nodes.store.get(node) === undefined;
+}
+
+function statusDelayMs(name: string, { pools, blocks }: Cluster): number {
+  const pool = pools.store.get(name);
+  if (pool?.metadata.deletionTimestamp !== undefined) return 0;
+  return STATUS_INTERVAL_MS + blocks.store.size * STATUS_INTERVAL_PER_BLOCK_MS;
+}
+
+function uidsOf(requests: readonly BlockRequest[]): ReadonlySet<string> {
+  return new Set(requests.map(({ metadata }) => metadata.uid ?? ""));
 }
 
 function makePoolController(
@@ -152,11 +192,11 @@ function makePoolController(
   });
 }
 
-function makeRequestReconciler(
-  { client, metrics }: IpamPartOptions,
-  { cluster, pools, answers }: Parts & { readonly answers: RequestBlocks },
-): BlockRequestReconciler {
-  return new BlockRequestReconciler({
+function makeRequestController(
+  { client, metrics, kubeMetrics, concurrentRequests }: IpamPartOptions,
+  { cluster, pools, answers }: Parts,
+): Controller {
+  const reconciler = new BlockRequestReconciler({
     client,
     requests: cluster.requests.store,
     pools: cluster.pools.store,
@@ -166,6 +206,7 @@ function makeRequestReconciler(
     onAnswered(request: BlockRequest, answer) {
       const { poolName, nodeName } = request.spec;
       metrics.requests.inc({ pool: poolName, result: answer.result });
+      metrics.requestAnswered(request.metadata.uid ?? "");
       const fields = { pool: poolName, node: nodeName };
       if (answer.result === "allocated") {
         requestLog.info("Allocated block", { ...fields, block: answer.block });
@@ -177,6 +218,12 @@ function makeRequestReconciler(
         });
       }
     },
+  });
+  return new Controller({
+    name: "blockrequest",
+    concurrency: concurrentRequests,
+    metrics: kubeMetrics,
+    reconcile: (name, signal) => reconciler.reconcile(name, signal),
   });
 }
 

@@ -14,6 +14,8 @@ export class IpamMetrics {
   readonly gcReleased: Counter;
   readonly gcErrors: Counter;
 
+  readonly #seenMs = new Map<string, number>();
+
   constructor(registry: Registry) {
     const registers = [registry];
     this.maxBlocks = new Gauge({
@@ -50,6 +52,24 @@ export class IpamMetrics {
       help: "Failed attempts to find or release blocks of nodes that are gone.",
       registers,
     });
+  }
+
+  /** A request, by its UID, waits for its answer. */
+  requestSeen(uid: string): void {
+    if (!this.#seenMs.has(uid)) this.#seenMs.set(uid, performance.now());
+  }
+
+  /** Its answer was written. */
+  requestAnswered(uid: string): void {
+    const seenMs = this.#seenMs.get(uid);
+    if (seenMs === undefined) return;
+    this.requestSeconds.observe((performance.now() - seenMs) / 1000);
+    this.#seenMs.delete(uid);
+  }
+
+  /** It has its answer, or is gone. */
+  requestGone(uid: string): void {
+    this.#seenMs.delete(uid);
   }
 
   /** Forgets a pool. */

@@ -10,6 +10,7 @@ import {
   type BlockStore,
   type Creation,
   OutOfBlocksError,
+  type PoolCounts,
   PoolDeletingError,
   PoolManager,
 } from "../../lib/ipam/mod.ts";
@@ -26,6 +27,9 @@ import type { IpamMetrics } from "./metrics.ts";
 
 const log = getLogger("pool-manager");
 
+/** Going through 50,000 blocks takes some 20 ms. */
+const RESYNC_MS = 30_000;
+
 /** What {@linkcode Pools} works with. */
 export interface PoolsOptions {
   readonly client: KubeClient;
@@ -39,6 +43,7 @@ export class Pools implements PoolBook, BlockCarver, BlockStore {
   readonly #options: PoolsOptions;
   readonly #manager: PoolManager;
   readonly #known = new Map<string, Pool>();
+  readonly #syncedMs = new Map<string, number>();
   readonly #relists = new SingleFlight<void>();
 
   constructor(options: PoolsOptions) {
@@ -46,10 +51,7 @@ export class Pools implements PoolBook, BlockCarver, BlockStore {
     const { metrics } = options;
     this.#manager = new PoolManager({
       store: this,
-      onCounts({ pool, maxBlocks, allocatedBlocks }) {
-        metrics.maxBlocks.set({ pool }, maxBlocks);
-        metrics.allocatedBlocks.set({ pool }, allocatedBlocks);
-      },
+      onCounts: (counts) => publish(metrics, counts),
     });
   }
 
@@ -63,9 +65,21 @@ export class Pools implements PoolBook, BlockCarver, BlockStore {
     }
   }
 
-  sync(pool: Pool, indices: Iterable<number>): void {
+  /**
+   * Takes over a pool. The manager learns of blocks as they come and go; all
+   * are gone through only where it lost count, and now and then.
+   */
+  sync(pool: Pool, indices: readonly number[]): void {
+    const known = this.#known.get(pool.name);
     this.#known.set(pool.name, pool);
-    this.#manager.sync(pool, indices);
+    const { allocatedBlocks } = this.#manager.counts(pool);
+    const isCounted = known !== undefined && known.uid === pool.uid &&
+      (allocatedBlocks === indices.length || this.isCarving(pool.name));
+    const isFresh =
+      performance.now() - (this.#syncedMs.get(pool.name) ?? -Infinity) <
+        RESYNC_MS;
+    if (!isCounted || !isFresh) this.#resync(pool, indices);
+    else this.#publish(pool);
   }
 
   isCarving(pool: string): boolean {
@@ -73,12 +87,15 @@ export class Pools implements PoolBook, BlockCarver, BlockStore {
   }
 
   /** Takes note that a block is gone. */
-  freed(pool: string, index: number): void {
-    this.#manager.freed(pool, index);
+  freed(name: string, index: number): void {
+    this.#manager.freed(name, index);
+    const pool = this.#known.get(name);
+    if (pool !== undefined) this.#publish(pool);
   }
 
   drop(pool: string): void {
     this.#known.delete(pool);
+    this.#syncedMs.delete(pool);
     this.#manager.drop(pool);
     this.#options.metrics.dropPool(pool);
   }
@@ -94,7 +111,7 @@ export class Pools implements PoolBook, BlockCarver, BlockStore {
       ) throw error;
     }
     // A block may have been returned since the pool was last taken over.
-    this.sync(pool, this.#cached(pool.name));
+    this.#resync(pool, this.#cached(pool.name));
     return await this.#manager.allocate(pool, options);
   }
 
@@ -139,7 +156,22 @@ export class Pools implements PoolBook, BlockCarver, BlockStore {
     });
   }
 
+  #resync(pool: Pool, indices: readonly number[]): void {
+    this.#manager.sync(pool, indices);
+    this.#syncedMs.set(pool.name, performance.now());
+  }
+
+  #publish(pool: Pool): void {
+    publish(this.#options.metrics, this.#manager.counts(pool));
+  }
+
   #cached(pool: string): number[] {
     return this.#options.blocks.byIndex("pool", pool).map(({ index }) => index);
   }
+}
+
+function publish(metrics: IpamMetrics, counts: PoolCounts): void {
+  const { pool, maxBlocks, allocatedBlocks } = counts;
+  metrics.maxBlocks.set({ pool }, maxBlocks);
+  metrics.allocatedBlocks.set({ pool }, allocatedBlocks);
 }

@@ -1,26 +1,23 @@
-import { ADDRESS_BLOCKS, type AddressBlock } from "../../lib/api/mod.ts";
-import type { Informer, KubeClient } from "../../lib/kube/mod.ts";
+import { ADDRESS_BLOCKS } from "../../lib/api/mod.ts";
+import type { KubeClient } from "../../lib/kube/mod.ts";
 import { REQUEST_LABEL } from "../../lib/names/mod.ts";
 
+const PAGE_SIZE = 500;
+
 /**
- * Remembers which block answers which request, by the request's UID, so that
- * a request whose answer could not be written gets the same block again.
- *
- * What this process carves is noted at once; the informer, which may lag
- * behind, tells of the rest.
+ * Knows which block answers which request, by the request's UID, so that a
+ * request whose answer could not be written, or was wiped, gets the same
+ * block again. Only requests without an answer are held in memory; there are
+ * a few of them and 50,000 blocks.
  */
 export class RequestBlocks {
+  readonly #client: KubeClient;
   readonly #names = new Map<string, string>();
+  /** Requests that may have a block that this process knows nothing of. */
+  readonly #doubtful = new Set<string>();
 
-  /** Follows the blocks of an informer. */
-  follow(blocks: Informer<AddressBlock>): Disposable {
-    return blocks.subscribe(({ type, object }) => {
-      const uid = object.metadata.labels?.[REQUEST_LABEL];
-      if (uid === undefined) return;
-      const name = object.metadata.name ?? "";
-      if (type !== "deleted") this.#names.set(uid, name);
-      else if (this.#names.get(uid) === name) this.#names.delete(uid);
-    });
+  constructor(client: KubeClient) {
+    this.#client = client;
   }
 
   /** Notes a block that was just carved. */
@@ -28,25 +25,48 @@ export class RequestBlocks {
     this.#names.set(requestUid, block);
   }
 
-  /** Returns the name of the block that answers the request. */
-  find(requestUid: string): string | undefined {
+  /** A request that was there before has no answer: it may have had one. */
+  doubt(requestUid: string): void {
+    if (!this.#names.has(requestUid)) this.#doubtful.add(requestUid);
+  }
+
+  /** A request has its answer, or is gone. */
+  forget(requestUid: string): void {
+    this.#names.delete(requestUid);
+    this.#doubtful.delete(requestUid);
+  }
+
+  /** Returns the name of the block that answers the request; asks the API server when in doubt. */
+  async find(
+    requestUid: string,
+    { signal }: { readonly signal: AbortSignal },
+  ): Promise<string | undefined> {
+    if (this.#doubtful.has(requestUid)) {
+      const { items } = await this.#client.list(ADDRESS_BLOCKS, {
+        labelSelector: `${REQUEST_LABEL}=${requestUid}`,
+        limit: 1,
+        metadataOnly: true,
+        signal,
+      });
+      const name = items[0]?.metadata.name;
+      if (name !== undefined) this.note(requestUid, name);
+      this.#doubtful.delete(requestUid);
+    }
     return this.#names.get(requestUid);
   }
 
   /**
-   * Reads from the newest state which blocks answer the requests: the first
-   * list of the informer comes from the API server's cache, which may not
-   * have what a former leader did last.
+   * Reads which blocks answer the requests that a new leader finds: the
+   * former one may have carved blocks without writing the answers.
    */
   async learn(
-    client: KubeClient,
     requestUids: ReadonlySet<string>,
     { signal }: { readonly signal: AbortSignal },
   ): Promise<void> {
     if (requestUids.size === 0) return;
     let next: string | undefined;
     do {
-      const page = await client.list(ADDRESS_BLOCKS, {
+      const page = await this.#client.list(ADDRESS_BLOCKS, {
         metadataOnly: true,
         limit: PAGE_SIZE,
         signal,
@@ -60,5 +80,3 @@ export class RequestBlocks {
     } while (next !== undefined);
   }
 }
-
-const PAGE_SIZE = 500;

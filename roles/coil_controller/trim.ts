@@ -7,9 +7,9 @@ import type {
 } from "../../lib/api/mod.ts";
 import {
   FINALIZER,
+  GROUP_VERSION,
   NODE_LABEL,
   POOL_LABEL,
-  REQUEST_LABEL,
 } from "../../lib/names/mod.ts";
 
 /**
@@ -21,34 +21,33 @@ import {
 const OUR_FINALIZER: readonly string[] = [FINALIZER];
 
 /**
- * Makes the function that keeps a block's identity, labels, index and
- * deletion. Equal names of pools and nodes become one string, which would
+ * Makes the function that keeps a block's identity, pool, node, index and
+ * deletion. Blocks of the same pool and node share their labels, which would
  * otherwise be there once for each block.
  */
 export function blockTrimmer(): (block: AddressBlock) => AddressBlock {
-  const names = new Map<string, string>();
-  const shared = (name: string): string => {
-    const known = names.get(name);
+  const shared = new Map<string, Readonly<Record<string, string>>>();
+  const labelsOf = (pool: string | undefined, node: string | undefined) => {
+    const key = `${pool ?? ""}/${node ?? ""}`;
+    const known = shared.get(key);
     if (known !== undefined) return known;
-    names.set(name, name);
-    return name;
+    const labels = {
+      ...(pool === undefined ? {} : { [POOL_LABEL]: pool }),
+      ...(node === undefined ? {} : { [NODE_LABEL]: node }),
+    };
+    shared.set(key, labels);
+    return labels;
   };
-  return ({ apiVersion, kind, metadata, index }) => {
+  return ({ metadata, index }) => {
     const { name = "", uid = "", labels = {}, finalizers, deletionTimestamp } =
       metadata;
-    const trimmed: Record<string, string> = {};
-    for (const key of [POOL_LABEL, NODE_LABEL, REQUEST_LABEL]) {
-      const value = labels[key];
-      if (value === undefined) continue;
-      trimmed[key] = key === REQUEST_LABEL ? value : shared(value);
-    }
     return {
-      apiVersion,
-      kind,
+      apiVersion: GROUP_VERSION,
+      kind: "AddressBlock",
       metadata: {
         name,
         uid,
-        labels: trimmed,
+        labels: labelsOf(labels[POOL_LABEL], labels[NODE_LABEL]),
         finalizers: isOurs(finalizers) ? OUR_FINALIZER : finalizers ?? [],
         ...(deletionTimestamp === undefined ? {} : { deletionTimestamp }),
       },

@@ -30,7 +30,6 @@ Deno.test("blockTrimmer() keeps what the controller reads of a block", () => {
     labels: {
       "coil.cybozu.com/pool": "default",
       "coil.cybozu.com/node": "n1",
-      "coil.cybozu.com/request": "r1",
     },
     finalizers: ["coil.cybozu.com"],
   });
@@ -51,13 +50,14 @@ Deno.test("blockTrimmer() keeps what the controller reads of a block", () => {
   });
 });
 
-Deno.test("blockTrimmer() shares the list of finalizers between blocks", () => {
+Deno.test("blockTrimmer() shares labels and finalizers between blocks", () => {
   const trim = blockTrimmer();
   const other = trim({
     ...BLOCK,
     metadata: { ...BLOCK.metadata, finalizers: ["coil.cybozu.com"] },
   });
   assert.equal(trim(BLOCK).metadata.finalizers, other.metadata.finalizers);
+  assert.equal(trim(BLOCK).metadata.labels, other.metadata.labels);
 });
 
 Deno.test("trimPool() keeps what a status write needs", () => {

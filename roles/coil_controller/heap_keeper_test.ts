@@ -1,0 +1,32 @@
+import assert from "node:assert/strict";
+import { openLibc } from "../../lib/linux/mod.ts";
+import { HeapKeeper } from "./heap_keeper.ts";
+
+// Opened once for the process; inside a test it would count as a leak.
+openLibc();
+
+Deno.test("HeapKeeper.look() collects once after many changes", () => {
+  let collections = 0;
+  const keeper = new HeapKeeper({ collect: () => collections++ });
+  for (let i = 0; i < 499; i++) keeper.note();
+  keeper.look();
+  assert.equal(collections, 0);
+  keeper.note();
+  keeper.look();
+  keeper.look();
+  assert.equal(collections, 1);
+});
+
+Deno.test("HeapKeeper's own collector gives memory back", () => {
+  const keeper = new HeapKeeper();
+  let garbage: unknown[] | undefined = [];
+  for (let i = 0; i < 200_000; i++) garbage.push({ i });
+  const beforeBytes = Deno.memoryUsage().heapUsed;
+  garbage = undefined;
+  for (let i = 0; i < 500; i++) keeper.note();
+  keeper.look();
+  assert.ok(
+    Deno.memoryUsage().heapUsed < beforeBytes - 4e6,
+    "nothing was collected",
+  );
+});
