@@ -18,25 +18,37 @@ import { blockPrefixes, type Pool } from "./pool.ts";
 
 /** A block of addresses that one node holds, cluster scoped; it has no spec. */
 export interface AddressBlock {
+  /** The API group and version. */
   readonly apiVersion: typeof GROUP_VERSION;
+  /** The kind of the object. */
   readonly kind: "AddressBlock";
+  /** Name, labels, finalizer; the pool is its owner. */
   readonly metadata: ObjectMeta;
   /** Position of the block in its pool, from 0. */
   readonly index: number;
+  /** CIDR of its IPv4 addresses. */
   readonly ipv4?: string;
+  /** CIDR of its IPv6 addresses; as many as of IPv4, if it has both. */
   readonly ipv6?: string;
 }
 
 /** What an {@linkcode AddressBlock} says, parsed. */
 export interface Block {
+  /** Name of the object. */
   readonly name: string;
+  /** UID of the object, which tells it from a later one of the same name. */
   readonly uid: string;
+  /** Version of the object that was parsed. */
   readonly resourceVersion: string;
+  /** Name of the pool it was carved from. */
   readonly pool: string;
+  /** Name of the node that holds it. */
   readonly node: string;
   /** UID of the BlockRequest the block answers; absent on blocks taken over from Coil v1. */
   readonly request?: string;
+  /** Position of the block in its pool, from 0. */
   readonly index: number;
+  /** Its addresses: one prefix, or one of each family with equally many. */
   readonly prefixes: DualStack<Prefix>;
   /** Whether the block was taken over from Coil v1: nothing is handed out of it. */
   readonly reserved: boolean;

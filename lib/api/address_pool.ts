@@ -3,7 +3,9 @@ import type { Condition, ObjectMeta } from "./meta.ts";
 
 /** One entry of a pool's `spec.subnets`: CIDRs as the admin wrote them. */
 export interface SubnetSpec {
+  /** CIDR of an IPv4 network; host bits are allowed and mean nothing. */
   readonly ipv4?: string;
+  /** CIDR of an IPv6 network; with equally many addresses, if both are given. */
   readonly ipv6?: string;
 }
 
@@ -11,13 +13,17 @@ export interface SubnetSpec {
 export interface AddressPoolSpec {
   /** A block has 2 to the power of this many addresses. The API server fills in 5. */
   readonly blockSizeBits?: number;
+  /** Where the addresses come from. New entries are appended, none is ever changed. */
   readonly subnets: readonly SubnetSpec[];
 }
 
 /** Blocks of a pool: how many there can be, exist, and can still be carved. */
 export interface BlockCounts {
+  /** Blocks that the subnets have room for, at most 2^31. */
   readonly total: number;
+  /** Blocks that exist. */
   readonly allocated: number;
+  /** Blocks that can still be carved. */
   readonly free: number;
 }
 
@@ -27,25 +33,38 @@ export interface BlockCounts {
  * blocks that nodes hold, whether a pod uses them or not.
  */
 export interface AddressCounts {
+  /** Addresses in all blocks that the pool has room for. */
   readonly total: string;
+  /** Addresses in blocks that exist. */
   readonly allocated: string;
+  /** Addresses in blocks that can still be carved. */
   readonly free: string;
 }
 
 /** Observed state of an {@linkcode AddressPool}, written by coil-controller. */
 export interface AddressPoolStatus {
+  /** `metadata.generation` of the spec that the status is about. */
   readonly observedGeneration?: number;
+  /** Blocks, of either family or both. */
   readonly blocks?: BlockCounts;
+  /** IPv4 addresses; absent when the pool has none. */
   readonly ipv4?: AddressCounts;
+  /** IPv6 addresses; absent when the pool has none. */
   readonly ipv6?: AddressCounts;
+  /** `Ready` and `CapacityLow`. */
   readonly conditions?: readonly Condition[];
 }
 
 /** A set of addresses to hand out, cluster scoped. */
 export interface AddressPool {
+  /** The API group and version. */
   readonly apiVersion: typeof GROUP_VERSION;
+  /** The kind of the object. */
   readonly kind: "AddressPool";
+  /** Name, labels, finalizers and the like. */
   readonly metadata: ObjectMeta;
+  /** What the admin wants. */
   readonly spec: AddressPoolSpec;
+  /** What the controller sees; absent until it has looked. */
   readonly status?: AddressPoolStatus;
 }

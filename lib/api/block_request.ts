@@ -4,15 +4,21 @@ import type { ObjectMeta } from "./meta.ts";
 
 /** Desired state of a {@linkcode BlockRequest}. */
 export interface BlockRequestSpec {
+  /** Name of the node that asks. */
   readonly nodeName: string;
+  /** Name of the pool to take the block from. */
   readonly poolName: string;
 }
 
 /** State of a BlockRequest; older than `metav1.Condition` and shaped differently. */
 export interface BlockRequestCondition {
+  /** Which aspect: whether there is an answer, and whether it is a refusal. */
   readonly type: "Complete" | "Failed";
+  /** Whether it holds. */
   readonly status: "True" | "False" | "Unknown";
+  /** Why, in a few words; upstream's coild reports this one of a refusal. */
   readonly reason?: string;
+  /** Why, in a sentence for people. */
   readonly message?: string;
   /** RFC 3339 time. */
   readonly lastProbeTime?: string;
@@ -22,16 +28,23 @@ export interface BlockRequestCondition {
 
 /** Observed state of a {@linkcode BlockRequest}, written by coil-controller. */
 export interface BlockRequestStatus {
+  /** Name of the AddressBlock that the node got. */
   readonly addressBlockName?: string;
+  /** `Complete`, and `Failed` beside it after a refusal; none while there is no answer. */
   readonly conditions?: readonly BlockRequestCondition[];
 }
 
 /** A node's wish for one more block of a pool, cluster scoped. */
 export interface BlockRequest {
+  /** The API group and version. */
   readonly apiVersion: typeof GROUP_VERSION;
+  /** The kind of the object. */
   readonly kind: "BlockRequest";
+  /** Name and the like; the Node is its owner. */
   readonly metadata: ObjectMeta;
+  /** What the node wants. It never changes. */
   readonly spec: BlockRequestSpec;
+  /** The controller's answer; absent until there is one. */
   readonly status?: BlockRequestStatus;
 }
 
@@ -84,12 +97,17 @@ export function blockRequestResult(
 
 /**
  * Name of the request of a node for a pool: there is at most one at a time.
- * Of a name longer than the 253 characters that the API server accepts, the
- * start is kept and a hash of the whole appended.
+ *
+ * It is upstream's `req-<pool>-<node>` where that cannot be another pair's
+ * too: node `c` and pool `a-b` make the same of it as node `b-c` and pool
+ * `a`, and one would delete the other's request. So of a pool with a dash in
+ * its name a hash of both names is appended; likewise when the name is longer
+ * than the 253 characters that the API server accepts, of which the start is
+ * kept.
  */
 export function blockRequestName(pool: string, node: string): string {
   const name = `req-${pool}-${node}`;
-  if (name.length <= MAX_NAME_LENGTH) return name;
+  if (name.length <= MAX_NAME_LENGTH && !pool.includes("-")) return name;
   const digest = createHash("sha256").update(`${pool}/${node}`).digest("hex");
   const start = name.slice(0, MAX_NAME_LENGTH - HASH_LENGTH - 1);
   // A label of a DNS name must not end with a dot or a dash.

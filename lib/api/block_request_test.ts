@@ -127,3 +127,14 @@ Deno.test("blockRequestName() of long names stays valid and distinct", () => {
   }
   assert.notEqual(names[0], names[1]);
 });
+
+Deno.test("blockRequestName() gives two nodes two names, however the dashes fall", () => {
+  const name = blockRequestName("prod-gpu", "1");
+  assert.notEqual(name, blockRequestName("prod", "gpu-1"));
+  assert.match(name, /^req-prod-gpu-1-[0-9a-f]{16}$/);
+  assert.equal(name, blockRequestName("prod-gpu", "1"));
+});
+
+Deno.test("blockRequestName() is upstream's where that is unmistakable", () => {
+  assert.equal(blockRequestName("default", "node-1"), "req-default-node-1");
+});

@@ -1,24 +1,48 @@
-import type {
-  V1DeploymentStrategy,
-  V1PodSpec,
-  V1SessionAffinityConfig,
-} from "@kubernetes/client-node";
+import type { V1Pod } from "../kube/mod.ts";
 import type { GROUP_VERSION } from "../names/mod.ts";
 import type { ObjectMeta } from "./meta.ts";
 
 /** Template of an Egress' pods: the metadata that may be set, and a pod's spec. */
 export interface EgressPodTemplate {
+  /** What is added to the metadata of the pods. */
   readonly metadata?: {
+    /** Annotations of the pods. */
     readonly annotations?: Readonly<Record<string, string>>;
+    /** Labels of the pods. */
     readonly labels?: Readonly<Record<string, string>>;
   };
-  readonly spec?: V1PodSpec;
+  /** Spec of the pods; the container named `egress` is the gateway. */
+  readonly spec?: NonNullable<V1Pod["spec"]>;
 }
 
 /** PodDisruptionBudget of an Egress' pods: at most one of the two is set. */
 export interface EgressDisruptionBudget {
+  /** Pods that must stay: a number, or a percentage such as `50%`. */
   readonly minAvailable?: number | string;
+  /** Pods that may be missing: a number, or a percentage such as `50%`. */
   readonly maxUnavailable?: number | string;
+}
+
+/** How the pods of an Egress are replaced, Kubernetes' DeploymentStrategy of apps/v1. */
+export interface EgressStrategy {
+  /** All at once, or some at a time. */
+  readonly type: "Recreate" | "RollingUpdate";
+  /** Only with `RollingUpdate`. */
+  readonly rollingUpdate?: {
+    /** Pods above the wanted number: a number, or a percentage. */
+    readonly maxSurge?: number | string;
+    /** Pods below the wanted number: a number, or a percentage. */
+    readonly maxUnavailable?: number | string;
+  };
+}
+
+/** Settings of the affinity of a Service, Kubernetes' SessionAffinityConfig of core/v1. */
+export interface EgressAffinityConfig {
+  /** Only with the affinity `ClientIP`. */
+  readonly clientIP?: {
+    /** How long an idle client keeps its pod; 10800 when absent. */
+    readonly timeoutSeconds?: number;
+  };
 }
 
 /** Desired state of an {@linkcode Egress}. */
@@ -27,13 +51,17 @@ export interface EgressSpec {
   readonly destinations: readonly string[];
   /** The API server fills in 1. */
   readonly replicas?: number;
-  readonly strategy?: V1DeploymentStrategy;
+  /** How the Deployment replaces pods. */
+  readonly strategy?: EgressStrategy;
+  /** What the pods are like, beyond the defaults. */
   readonly template?: EgressPodTemplate;
   /** The API server fills in `ClientIP`. */
   readonly sessionAffinity?: "ClientIP" | "None";
-  readonly sessionAffinityConfig?: V1SessionAffinityConfig;
+  /** How long the Service sends an idle client to the same pod. */
+  readonly sessionAffinityConfig?: EgressAffinityConfig;
   /** Whether the kernel picks the UDP source port by flow. The API server fills in false. */
   readonly fouSourcePortAuto?: boolean;
+  /** How many pods an eviction may take; no limit when absent. */
   readonly podDisruptionBudget?: EgressDisruptionBudget;
 }
 
@@ -47,9 +75,14 @@ export interface EgressStatus {
 
 /** A gateway to outside networks, namespaced. */
 export interface Egress {
+  /** The API group and version. */
   readonly apiVersion: typeof GROUP_VERSION;
+  /** The kind of the object. */
   readonly kind: "Egress";
+  /** Name, labels, finalizers and the like. */
   readonly metadata: ObjectMeta;
+  /** What the user wants. */
   readonly spec: EgressSpec;
+  /** What the controller sees; absent until it has looked. */
   readonly status?: EgressStatus;
 }

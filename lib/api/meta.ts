@@ -1,37 +1,57 @@
 /** Reference from an object to one that owns it. */
 export interface OwnerReference {
+  /** API group and version of the owner. */
   readonly apiVersion: string;
+  /** Kind of the owner. */
   readonly kind: string;
+  /** Name of the owner, cluster scoped or in the same namespace. */
   readonly name: string;
+  /** UID of the owner: a later object of the same name is none. */
   readonly uid: string;
+  /** Whether the owner is the one that manages the object. */
   readonly controller?: boolean;
+  /** Whether a foreground deletion of the owner waits for the object. */
   readonly blockOwnerDeletion?: boolean;
 }
 
 /** The fields of Kubernetes' ObjectMeta that Coil reads or writes, as on the wire. */
 export interface ObjectMeta {
+  /** Unique among the objects of its kind, in its namespace. */
   readonly name?: string;
+  /** Absent on cluster-scoped objects. */
   readonly namespace?: string;
+  /** Unique in space and time; set by the API server. */
   readonly uid?: string;
+  /** Opaque; another after every change. */
   readonly resourceVersion?: string;
+  /** Counts the changes of the spec, from 1. */
   readonly generation?: number;
   /** RFC 3339 time. */
   readonly creationTimestamp?: string;
   /** RFC 3339 time. Set while the object waits for its finalizers. */
   readonly deletionTimestamp?: string;
+  /** Who must have let go before the object is removed. */
   readonly finalizers?: readonly string[];
+  /** What selectors match. */
   readonly labels?: Readonly<Record<string, string>>;
+  /** What selectors do not match. */
   readonly annotations?: Readonly<Record<string, string>>;
+  /** Objects without which this one is garbage, once all are gone. */
   readonly ownerReferences?: readonly OwnerReference[];
 }
 
 /** State of one aspect of an object, Kubernetes' `metav1.Condition`. */
 export interface Condition {
+  /** Name of the aspect, in CamelCase. */
   readonly type: string;
+  /** Whether it holds. */
   readonly status: "True" | "False" | "Unknown";
+  /** `metadata.generation` of the spec that it is about. */
   readonly observedGeneration?: number;
   /** RFC 3339 time. */
   readonly lastTransitionTime: string;
+  /** Why, as a word in CamelCase for programs. */
   readonly reason: string;
+  /** Why, in a sentence for people. */
   readonly message: string;
 }

@@ -13,11 +13,15 @@ export type Subnet = DualStack<Prefix>;
 
 /** What an {@linkcode AddressPool} says, parsed. */
 export interface Pool {
+  /** Name of the object. */
   readonly name: string;
+  /** UID of the object, which tells it from a later one of the same name. */
   readonly uid: string;
+  /** Counts the changes of the spec, from 1. */
   readonly generation: number;
   /** A block has 2 to the power of this many addresses. */
   readonly blockSizeBits: number;
+  /** Subnets in the order of the spec, which is that of the blocks' indices. */
   readonly subnets: readonly Subnet[];
   /** Whether the pool has a deletion timestamp. */
   readonly deleting: boolean;

@@ -9,4 +9,3 @@ export * from "./kernel.ts";
 export * from "./kubernetes.ts";
 export * from "./processes.ts";
 export * from "./version.ts";
-export * from "./version.ts";

@@ -24,7 +24,9 @@ export const BLOCK_REQUEST_TIMEOUT_MS = 10_000;
 
 /** Default addresses of the metrics and health servers of one daemon. */
 export interface ServerAddresses {
+  /** Address of the metrics server, `host:port` as in Go. */
   readonly metrics: string;
+  /** Address of the server of `/healthz` and `/readyz`, likewise. */
   readonly health: string;
 }
 
