@@ -77,6 +77,21 @@ Deno.test("AddressBlocks and BlockRequests", async (t) => {
       refused: "index: Invalid value: -1",
     },
     {
+      name: "an index beyond 31 bits",
+      change: { index: 2 ** 31 },
+      refused: "index: Invalid value: 2147483648",
+    },
+    {
+      name: "families of different sizes, which nobody could read",
+      change: { ipv6: "fd02::/64" },
+      refused: "dual stack block must be the same size",
+    },
+    {
+      name: "an IPv6 network as ipv4",
+      change: { ipv4: "fd02::/123" },
+      refused: 'ipv4: Invalid value: "fd02::/123": invalid IPv4 block',
+    },
+    {
       name: "no index",
       change: { index: undefined },
       refused: "index: Required value",
@@ -89,6 +104,12 @@ Deno.test("AddressBlocks and BlockRequests", async (t) => {
       assert.ok(lines[0]?.includes(refused), lines.join());
     });
   }
+
+  await t.step("a block with the last index: accepted", async () => {
+    const last = { name: "default-last" };
+    const index = 2 ** 31 - 1;
+    assert.deepEqual(await post({ ...block, metadata: last, index }), []);
+  });
 
   await t.step("a block of one family, as of Coil v1: accepted", async () => {
     const { ipv6: _, ...ipv4Only } = block;
@@ -140,6 +161,22 @@ Deno.test("AddressBlocks and BlockRequests", async (t) => {
         body,
       });
       assert.match(lines.join("\n"), /^spec\.(pool|node)Name: Required value$/);
+    }
+  });
+
+  await t.step("a request of nobody, or for no pool: refused", async () => {
+    for (const key of ["nodeName", "poolName"]) {
+      const spec = { ...request.spec, [key]: "" };
+      const body = { ...request, metadata: { name: "other" }, spec };
+      const lines = await refusals(plane, {
+        method: "POST",
+        path: REQUESTS,
+        body,
+      });
+      assert.match(
+        lines.join("\n"),
+        new RegExp(`^spec\\.${key}: Invalid value`),
+      );
     }
   });
 

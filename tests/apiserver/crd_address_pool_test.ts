@@ -108,6 +108,57 @@ const CREATED: readonly Case[] = [
       "spec.subnets[0]: Invalid value: dual stack subnet must be the same size: 10.2.0.0/24 and fd02::/112",
     ],
   },
+  { name: "an IPv6 /48", subnets: v6("fd02::/48") },
+  {
+    name: "all of IPv4 in two blocks",
+    bits: 31,
+    subnets: v4("0.0.0.0/0"),
+  },
+  { name: "all of IPv4 in one block", bits: 32, subnets: v4("0.0.0.0/0") },
+  { name: "blocks of 2^64", bits: 64, subnets: v6("fd02::/48") },
+  {
+    name: "blocks that no subnet can hold",
+    bits: 2 ** 31 - 1,
+    subnets: v6("::/0"),
+    refused: [NARROW],
+  },
+  { name: "upper case", subnets: v6("FD02::AB00/112") },
+  { name: "a dotted tail", subnets: v6("64:ff9b::10.2.0.0/112") },
+  {
+    name: "an IPv6 network as ipv4 beside another",
+    subnets: [{ ipv4: "fd02::/112", ipv6: "fd03::/112" }],
+    refused: [BAD_V4],
+  },
+  {
+    name: "IPv4-mapped IPv6 as ipv6",
+    subnets: v6("::ffff:10.2.0.0/112"),
+    refused: [BAD_V6],
+  },
+  {
+    name: "IPv4-mapped IPv6 as ipv4",
+    subnets: v4("::ffff:10.2.0.0/112"),
+    refused: [BAD_V4],
+  },
+  {
+    name: "a zone",
+    subnets: v6("fe80::%eth0/64"),
+    refused: [BAD_V6],
+  },
+  {
+    name: "a length with a leading zero",
+    subnets: v4("10.0.0.0/08"),
+    refused: [BAD_V4],
+  },
+  {
+    name: "an empty text beside the other family",
+    subnets: [{ ipv4: "", ipv6: "fd02::/112" }],
+    refused: [BAD_V4],
+  },
+  {
+    name: "the same subnet in another spelling",
+    subnets: v6("FD02::/112", "fd02:0::1/112"),
+    refused: [OVERLAP],
+  },
   { name: "host bits, as API-10", bits: 0, subnets: v4("10.2.0.1/32") },
   { name: "host bits in a wide subnet", subnets: v4("10.2.0.1/24") },
   { name: "subnets side by side", subnets: v4("10.2.0.0/25", "10.2.0.128/25") },
@@ -238,6 +289,17 @@ Deno.test("the API server refuses what an AddressPool must not be", async (t) =>
     const subnets = v6("fd02::/112", "fd03::/112");
     assertRefused(await patch("grow6", { spec: { subnets } }));
   });
+
+  await t.step(
+    "appending up to 64 subnets: accepted; 65: refused",
+    async () => {
+      await post("grow64", { subnets: many(63) });
+      const grow = (count: number) =>
+        patch("grow64", { spec: { subnets: many(count) } });
+      assertRefused(await grow(64));
+      assertRefused(await grow(65), ["spec.subnets: Too many: 65"]);
+    },
+  );
 
   const first = ["10.2.0.0/24", "10.3.0.0/24", "10.4.0.0/24"];
   const updates: readonly Case[] = [
@@ -371,12 +433,35 @@ Deno.test("an AddressPool older than the rules stays usable", async (t) => {
     metadata: { name, finalizers: ["coil.cybozu.com"] },
   };
   assertRefused(await refusals(plane, { method: "POST", path: PATH, body }));
+  const large = pool("large", { subnets: many(200) });
+  assertRefused(
+    await refusals(plane, { method: "POST", path: PATH, body: large }),
+  );
   await installCrds(plane);
   const patch = (body: unknown) =>
     refusals(plane, { method: "PATCH", path: `${PATH}/${name}`, body });
   const append = (...entries: SubnetSpec[]) =>
     patch({ spec: { subnets: [...subnets, ...entries] } });
 
+  await t.step("one with more than 64 subnets can be written", async () => {
+    const path = `${PATH}/large`;
+    const label = { metadata: { labels: { a: "b" } } };
+    const body = label;
+    assertRefused(await refusals(plane, { method: "PATCH", path, body }));
+    const status = { status: { observedGeneration: 1 } };
+    assertRefused(
+      await refusals(plane, {
+        method: "PATCH",
+        path: `${path}/status`,
+        body: status,
+      }),
+    );
+    const spec = { subnets: many(201) };
+    assertRefused(
+      await refusals(plane, { method: "PATCH", path, body: { spec } }),
+      ["spec.subnets: Too many: 201"],
+    );
+  });
   await t.step("the rules are there: such a pool is refused now", async () => {
     const body = pool(`${name}x`, { subnets });
     const lines = await refusals(plane, { method: "POST", path: PATH, body });

@@ -44,6 +44,13 @@ const CREATED: readonly Case[] = [
     },
   },
   {
+    name: "1025 destinations",
+    spec: {
+      destinations: Array.from({ length: 1025 }, (_, i) => `fd02::${i}/128`),
+    },
+    refused: ["spec.destinations: Too many: 1025"],
+  },
+  {
     name: "WH-17: negative replicas",
     spec: { replicas: -1 },
     refused: ["spec.replicas: Invalid value: -1", ".spec.replicas: "],
@@ -153,6 +160,11 @@ const CREATED: readonly Case[] = [
     refused: [
       `spec.podDisruptionBudget.minAvailable: Invalid value: -1: ${BUDGET}`,
     ],
+  },
+  {
+    name: "101%",
+    spec: budget({ minAvailable: "101%" }),
+    refused: [BUDGET],
   },
   {
     name: "a minAvailable that is neither number nor percentage",
