@@ -1,3 +1,5 @@
+import { DAEMON_V8_FLAGS } from "./v8_flags.ts";
+
 const DOWNLOADS = "https://dl.deno.land/";
 const PROBE_MS = 3000;
 
@@ -48,6 +50,7 @@ export async function compile(
       "--no-check",
       "--no-config",
       "--unstable-lazy-dynamic-imports",
+      DAEMON_V8_FLAGS,
       `--output=${options.output}`,
       entry,
     ],

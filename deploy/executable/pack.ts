@@ -1,6 +1,7 @@
 // Joins a deno executable, the stub and bundled modules into one ELF file.
 import { Elf, ElfError, Segment } from "./elf.ts";
 import { compileStub } from "./stub.ts";
+import { DAEMON_V8_FLAGS } from "./v8_flags.ts";
 
 // Without the last, deno reads and analyses, before it starts the entry module,
 // every chunk that a literal import() anywhere in the program might want.
@@ -18,8 +19,10 @@ const RUN: readonly string[] = [
 // A process of some milliseconds gains from compiling everything at once, since
 // the compiled code is cached, and from not waking threads. A daemon would lose.
 const PLUGIN_RUN: readonly string[] = [
+  ...RUN,
   "--v8-flags=--no-lazy,--no-sparkplug,--single-threaded",
 ];
+const DAEMON_RUN: readonly string[] = [...RUN, DAEMON_V8_FLAGS];
 
 // Without the second, deno puts a `node` that is really this program on $PATH.
 const ENV: readonly string[] = [
@@ -116,7 +119,7 @@ function layOut(
   blob.add(stub);
   const records = new BigUint64Array(files.size * 3);
   const table = [blob.add(new Uint8Array(records.buffer)), files.size];
-  for (const strings of [RUN, PLUGIN_RUN, ENV]) {
+  for (const strings of [DAEMON_RUN, PLUGIN_RUN, ENV]) {
     table.push(blob.addStrings(strings), strings.length);
   }
   const names = [...files.keys()].map((name) => blob.addStrings([name]));

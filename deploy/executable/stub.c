@@ -6,8 +6,8 @@
 //   1. finds, or writes once, a private directory holding the bundled modules,
 //   2. builds a new initial stack: argv = argv0 "run" <flags> <entry> <args>,
 //   3. jumps to deno's _start, which never learns that anything came before.
-// With CNI_COMMAND in the environment the flags are more, and the code cache is
-// another one, since V8 refuses code compiled under other flags.
+// With CNI_COMMAND in the environment it has flags and a code cache of its own,
+// since V8 refuses code compiled under other flags.
 //
 // Freestanding: no libc, no relocations, no writable data, raw syscalls only.
 #include <asm/stat.h>
@@ -34,7 +34,7 @@ struct header {
   u64 environ_slot;     // link-time address of deno's GOT slot for `environ`
   u64 files_off, files; // struct file[]; the first one is the entry module
   u64 argv_off, args;   // NUL-terminated strings put between argv[0] and the entry
-  u64 plugin_off, plugin_args; // after those, when this is a call of the CNI plugin
+  u64 plugin_off, plugin_args; // the same for a call of the CNI plugin
   u64 env_off, envs;    // NUL-terminated NAME=value strings
   char hash[40];        // name of the directory, NUL-terminated
 };
@@ -262,7 +262,8 @@ __attribute__((used, visibility("hidden"))) _Noreturn void stub_main(u64 *sp, u6
   // it exactly where the kernel would have put it: at sp and above.
   const char *argv0 = argc ? argv[0] : "";
   const char *entry = at(((const struct file *)at(HEADER.files_off))->name_off);
-  u64 words = 1 + (argc + HEADER.args + HEADER.plugin_args + 3) + (envc + HEADER.envs + 3) + auxn;
+  u64 args = plugin ? HEADER.plugin_args : HEADER.args;
+  u64 words = 1 + (argc + args + 3) + (envc + HEADER.envs + 3) + auxn;
   u64 bytes = 2 * len(path) + len(entry) + len(argv0) + 64;
   u64 *block = (u64 *)(((u64)__builtin_alloca(words * 8 + bytes + 16) + 15) & ~15UL), *w = block;
   char *text = (char *)(block + words);
@@ -270,10 +271,8 @@ __attribute__((used, visibility("hidden"))) _Noreturn void stub_main(u64 *sp, u6
   w++; // argc, below
   // deno takes an argv[0] that ends like this for its own `deno x` alias.
   *w++ = (u64)(ends(argv0, "dx") || ends(argv0, "dnx") || ends(argv0, "denox") ? "/proc/self/exe" : argv0);
-  const char *s = at(HEADER.argv_off);
-  for (u64 i = 0; i < HEADER.args; i++, s += len(s) + 1) *w++ = (u64)s;
-  s = at(HEADER.plugin_off);
-  if (plugin) for (u64 i = 0; i < HEADER.plugin_args; i++, s += len(s) + 1) *w++ = (u64)s;
+  const char *s = at(plugin ? HEADER.plugin_off : HEADER.argv_off);
+  for (u64 i = 0; i < args; i++, s += len(s) + 1) *w++ = (u64)s;
   *w++ = (u64)text, text = put(put(put(text, path), "/js/"), entry) + 1;
   for (u64 i = 1; i < argc; i++) *w++ = (u64)argv[i];
   block[0] = w - block - 1;
