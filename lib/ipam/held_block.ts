@@ -65,7 +65,7 @@ export class HeldBlock {
 
   /** Whether no attachment holds an address and none is cooling. */
   get isEmpty(): boolean {
-    return this.#allocator.isEmpty;
+    return this.#holders.size === 0 && this.#cooling.size === 0;
   }
 
   /** Number of addresses per family. */

@@ -228,9 +228,31 @@ Deno.test("a list that was made before a block was returned does not bring it ba
   await release(ipam, 0);
   assert.deepEqual(namesOf(node), []);
   list?.answer();
-  await report;
+  assert.deepEqual((await report).blocks, { adopted: [], vanished: [] });
+  assert.deepEqual(namesOf(node), []);
+});
+
+Deno.test("an answer that is older than the end of its block does not bring it back", async () => {
+  const cluster = clusterOf(1, "10.0.0.0/29");
+  await using node = await openNode(cluster, { returnDelayMs: 60_000 });
+  const { ipam, source, clock } = node;
+  source.auto = false;
+  const add = ipam.allocate(keyOf(1));
+  await settle();
+  const [request] = source.pending;
+  request?.perform();
+  source.auto = true;
+  await ipam.reconcile([], { signal });
+  await add;
+  cluster.blocks.clear(); // by hand
+  cluster.carve("default", "node2");
+  await ipam.reconcile([], { signal });
+  request?.answer();
   await settle();
   assert.deepEqual(namesOf(node), []);
+  const second = ipam.allocate(keyOf(2));
+  await clock.advance(100);
+  assert.equal(textOf(await second), "10.0.0.2");
 });
 
 Deno.test("a list that was made before a block was granted does not take it away", async () => {
@@ -415,7 +437,9 @@ Deno.test("an address that rests and is found on a pod is not freed when its res
   await fill(node, 0, 1);
   await release(ipam, 0);
   await ipam.reconcile([podOf(7, "10.0.0.0")], { signal });
+  assert.equal(ipam.blocks()[0]?.cooling, 0);
   await clock.advance(31_000);
+  assert.equal(ipam.blocks()[0]?.free, 1);
   assert.equal(textOf(await ipam.allocate(keyOf(1))), "10.0.0.1");
   assert.equal(textOf(await ipam.allocate(keyOf(2))), "10.0.0.2");
 });

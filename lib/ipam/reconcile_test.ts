@@ -118,11 +118,15 @@ Deno.test("an address that two pods have is reported, and free when both have go
     [["10.0.0.0", ["c1", "c2"]]],
   );
   await release(ipam, 1);
+  assert.equal(ipam.blocks()[0]?.held, 1);
+  assert.equal(node.source.counts.release, 0);
   const given = [];
-  for (const n of [3, 4, 5]) given.push(textOf(await ipam.allocate(keyOf(n))));
-  assert.deepEqual(given, ["10.0.0.1", "10.0.0.2", "10.0.0.3"]);
+  for (const n of [3, 4, 5, 6]) {
+    given.push(textOf(await ipam.allocate(keyOf(n))));
+  }
+  assert.deepEqual(given, ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4"]);
   await release(ipam, 2);
-  assert.equal(textOf(await ipam.allocate(keyOf(6))), "10.0.0.0");
+  assert.equal(textOf(await ipam.allocate(keyOf(7))), "10.0.0.0");
 });
 
 Deno.test("an interface without addresses is reported, and its ADD can be repeated", async () => {
