@@ -8,6 +8,7 @@ import { Address, type Family } from "../../lib/inet/mod.ts";
 import {
   KubeApiError,
   type KubeClient,
+  NAMESPACES,
   NODES,
   PODS,
   type ResourceType,
@@ -16,12 +17,14 @@ import {
 import { NODE_LABEL, POOL_LABEL } from "../../lib/names/mod.ts";
 import type { PodAddresses } from "./ipam_rows.ts";
 
-/** What to read. */
-export interface Selection {
+/** Which blocks to read. */
+export interface BlockSelection {
   readonly pool?: string | undefined;
   readonly node?: string | undefined;
-  readonly namespace?: string | undefined;
 }
+
+/** What an object's label can hold: LabelValue of k8s.io/apimachinery/pkg/util/validation. */
+const LABEL_VALUE = /^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$/;
 
 /** Options of {@linkcode ClusterReader}. */
 export interface ReaderOptions {
@@ -52,7 +55,12 @@ export class ClusterReader {
   }
 
   /** Lists the blocks of a pool, of a node, of both, or all. */
-  blocks({ pool, node }: Selection = {}): Promise<AddressBlock[]> {
+  blocks({ pool, node }: BlockSelection = {}): Promise<AddressBlock[]> {
+    // No block can carry such a name, and it would change the selector.
+    const named = [pool, node].filter((name) => name !== undefined);
+    if (!named.every((name) => LABEL_VALUE.test(name))) {
+      return Promise.resolve([]);
+    }
     const terms = [
       ...(pool === undefined ? [] : [`${POOL_LABEL}=${pool}`]),
       ...(node === undefined ? [] : [`${NODE_LABEL}=${node}`]),
@@ -62,30 +70,38 @@ export class ClusterReader {
     }, trimBlock);
   }
 
-  /** Lists the pods that hold addresses of their own. */
-  async pods({ node, namespace }: Selection = {}): Promise<PodAddresses[]> {
-    const terms = [
-      // The address of a pod that has ended is free.
-      "status.phase!=Succeeded",
-      "status.phase!=Failed",
-      ...(node === undefined ? [] : [`spec.nodeName=${node}`]),
-    ];
-    const pods = await this.#pages(PODS, {
-      fieldSelector: terms.join(),
-      ...(namespace === undefined ? {} : { namespace }),
-    }, addressesOf);
+  /**
+   * Lists the pods that hold addresses of their own, of all nodes and
+   * namespaces: only so is it seen that two pods have the same one.
+   */
+  async pods(): Promise<PodAddresses[]> {
+    // The address of a pod that has ended is free.
+    const fieldSelector = "status.phase!=Succeeded,status.phase!=Failed";
+    const pods = await this.#pages(PODS, { fieldSelector }, addressesOf);
     return pods.flatMap((pod) => pod ?? []);
   }
 
-  /** Whether there is a Node object of this name. */
-  async hasNode(name: string): Promise<boolean> {
+  /** Whether there is a Node of this name. */
+  hasNode(name: string): Promise<boolean> {
+    return this.#has(NODES, name);
+  }
+
+  /** Whether there is a Namespace of this name. */
+  hasNamespace(name: string): Promise<boolean> {
+    return this.#has(NAMESPACES, name);
+  }
+
+  async #has<T extends object>(
+    type: ResourceType<T>,
+    name: string,
+  ): Promise<boolean> {
     const { signal } = this.#options;
-    const node = await this.#client.tryGet(NODES, {
+    const found = await this.#client.tryGet(type, {
       name,
       metadataOnly: true,
       signal,
     });
-    return node !== undefined;
+    return found !== undefined;
   }
 
   async #pages<T extends object, R>(

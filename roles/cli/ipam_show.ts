@@ -1,8 +1,8 @@
 import { type AddressPool, type Pool, poolOf } from "../../lib/api/mod.ts";
-import { defineFlags } from "../../lib/flags/mod.ts";
+import { defineFlags, UsageError } from "../../lib/flags/mod.ts";
 import { KubeClient } from "../../lib/kube/mod.ts";
 import { NODE_LABEL, POOL_LABEL, VERSION } from "../../lib/names/mod.ts";
-import { ClusterReader, type Selection } from "./cluster_reader.ts";
+import { ClusterReader } from "./cluster_reader.ts";
 import {
   type Command,
   type CommandContext,
@@ -66,7 +66,10 @@ export const IPAM_SHOW: Command = {
   run: show,
 };
 
-interface Request extends Selection {
+interface Request {
+  readonly pool: string | undefined;
+  readonly node: string | undefined;
+  readonly namespace: string | undefined;
   readonly output: "table" | "wide" | "json";
   readonly headers: boolean;
   readonly reader: ClusterReader;
@@ -84,7 +87,12 @@ async function show(context: CommandContext): Promise<void> {
   if (line === undefined) return;
   const { values, positionals: [word = "pools", ...more] } = line;
   const subject = oneOf(word, SUBJECTS);
-  if (more[0] !== undefined) oneOf(more[0], []);
+  if (more[0] !== undefined) {
+    throw new UsageError(`unexpected argument: ${more[0]}`);
+  }
+  if (values.namespace !== "" && subject !== "addresses") {
+    throw new UsageError(`--namespace is for addresses, not for ${subject}`);
+  }
   using client = await connect(values);
   const request: Request = {
     pool: values.pool || undefined,
@@ -113,7 +121,11 @@ async function connect(
     });
   } catch (cause) {
     const why = cause instanceof Error ? cause.message : String(cause);
-    throw new CommandError(`Cannot read the kubeconfig: ${why}`, { cause });
+    const file = kubeconfig || Deno.env.get("KUBECONFIG") || "";
+    const which = file === "" ? "" : ` "${file}"`;
+    throw new CommandError(`Cannot read the kubeconfig${which}: ${why}`, {
+      cause,
+    });
   }
 }
 
@@ -145,7 +157,7 @@ async function showBlocks(request: Request): Promise<void> {
   await knownPools(request);
   const [blocks, pods] = await Promise.all([
     reader.blocks({ pool, node }),
-    reader.pods({ node }),
+    reader.pods(),
   ]);
   await write(request, "blocks", blockRows(blocks, pods), blockColumns);
 }
@@ -153,18 +165,15 @@ async function showBlocks(request: Request): Promise<void> {
 async function showAddresses(request: Request): Promise<void> {
   const { pool, node, namespace, reader } = request;
   const pools = (await knownPools(request)).flatMap(readable);
-  const [blocks, pods] = await Promise.all([
-    reader.blocks({ node }),
-    reader.pods({ node, namespace }),
-  ]);
-  let rows = addressRows({ pods, blocks, pools });
-  if (node !== undefined && rows.some(({ state }) => state === "no-block")) {
-    // Perhaps in a block of another node.
-    rows = addressRows({ pods, blocks: await reader.blocks(), pools });
-  }
-  const shown = rows.filter((row) => pool === undefined || row.pool === pool);
-  await write(request, "addresses", shown, addressColumns);
-  warn(request, shown);
+  // All of them, whatever is shown: who else has an address is not known before.
+  const [blocks, pods] = await Promise.all([reader.blocks(), reader.pods()]);
+  const rows = addressRows({ pods, blocks, pools }).filter((row) =>
+    (pool === undefined || row.pool === pool) &&
+    (node === undefined || row.node === node) &&
+    (namespace === undefined || row.namespace === namespace)
+  );
+  await write(request, "addresses", rows, addressColumns);
+  warn(request, rows);
 }
 
 /** Pools there are. @throws {CommandError} when the one asked for is none of them. */
@@ -194,12 +203,8 @@ async function write<Row>(
   rows: readonly Row[],
   columns: (now: Date) => readonly Column<Row>[],
 ): Promise<void> {
-  const { output, headers, node, reader, terminal } = request;
-  if (rows.length === 0 && node !== undefined && !await reader.hasNode(node)) {
-    throw new CommandError(
-      `Cannot show ${subject} of Node "${node}": there is none of that name`,
-    );
-  }
+  const { output, headers, terminal } = request;
+  if (rows.length === 0) await checkNames(request, subject);
   if (output === "json") {
     terminal.out(`${JSON.stringify({ [subject]: rows }, null, 2)}\n`);
     return;
@@ -213,10 +218,27 @@ async function write<Row>(
   terminal.out(table);
 }
 
+/** @throws {CommandError} when nothing is shown because a name is wrong. */
+async function checkNames(
+  { node, namespace, reader }: Request,
+  subject: string,
+): Promise<void> {
+  if (node !== undefined && !await reader.hasNode(node)) {
+    throw new CommandError(
+      `Cannot show ${subject} of Node "${node}": there is none of that name`,
+    );
+  }
+  if (namespace !== undefined && !await reader.hasNamespace(namespace)) {
+    throw new CommandError(
+      `Cannot show ${subject} of Namespace "${namespace}": there is none of that name`,
+    );
+  }
+}
+
 const WARNINGS = {
-  "duplicate": "held by more than one pod",
-  "no-block": "held by a pod, but in no block",
-  "other-node": "in a block of another node",
+  "duplicate": "an address that another pod has too",
+  "no-block": "an address of a pool, but of no block",
+  "other-node": "an address of another node's block",
 } as const;
 
 /** Says in words what is not as it should be. */
@@ -224,7 +246,7 @@ function warn(request: Request, rows: readonly AddressRow[]): void {
   for (const [state, what] of Object.entries(WARNINGS)) {
     const count = rows.filter((row) => row.state === state).length;
     if (count === 0) continue;
-    const subject = count === 1 ? "1 address is" : `${count} addresses are`;
+    const subject = count === 1 ? "1 pod has" : `${count} pods have`;
     request.terminal.err(`${subject} ${what}: see STATE ${state}\n`);
   }
 }

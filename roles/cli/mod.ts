@@ -18,6 +18,7 @@ import {
 } from "./command.ts";
 import { EXIT, explain } from "./errors.ts";
 import { IPAM_SHOW } from "./ipam_show.ts";
+import { writeAll } from "./output.ts";
 import { VERSION_COMMAND } from "./version.ts";
 
 const SHELLS = ["bash", "zsh", "fish"] as const;
@@ -44,11 +45,17 @@ const COMPLETION: Command = {
 
 const HELP: Command = {
   path: "help",
-  about: "Show this text",
+  about: "Show this text, or what a command does",
   flags: {},
-  run: ({ terminal, program }) => {
-    terminal.out(usage(program));
-    return Promise.resolve();
+  run: async (context) => {
+    const { terminal, program, args } = context;
+    const words = args.filter((arg) => arg !== "--help" && arg !== "-h");
+    if (words.length === 0 || isGroup(words)) {
+      terminal.out(usage(program));
+      return;
+    }
+    const { command } = findCommand(words);
+    await command.run({ ...context, args: ["--help"] });
   },
 };
 
@@ -65,7 +72,11 @@ export async function main(
   args: readonly string[],
   { program }: { readonly program: string },
 ): Promise<void> {
-  const terminal = { out: writeOut, err: writeErr, now: () => new Date() };
+  const terminal: Terminal = {
+    out: (text) => writeAll(Deno.stdout, text),
+    err: (text) => writeAll(Deno.stderr, text),
+    now: () => new Date(),
+  };
   Deno.exit(await run(args, { program, terminal }));
 }
 
@@ -77,14 +88,15 @@ export async function run(
     readonly terminal: Terminal;
   },
 ): Promise<number> {
+  let help = `${program} help`;
   try {
     const { command, rest } = findCommand(args);
+    if (command !== HELP) help = `${program} ${command.path} --help`;
     const context: CommandContext = { program, terminal, args: rest };
     await command.run(context);
     return EXIT.ok;
   } catch (error) {
     if (error instanceof UsageError) {
-      const help = `${program} help`;
       terminal.err(`Error: ${error.message}\nSee "${help}".\n`);
       return EXIT.usage;
     }
@@ -112,6 +124,9 @@ function findCommand(
   }
   const group = COMMANDS.filter(({ path }) => path.startsWith(`${first} `));
   if (group.length > 0) {
+    if (args.slice(1).some((arg) => ["--help", "-h", "help"].includes(arg))) {
+      return { command: HELP, rest: [] };
+    }
     const words = group.map(({ path }) => path.slice(first.length + 1));
     const second = args[1];
     throw new UsageError(
@@ -121,6 +136,12 @@ function findCommand(
     );
   }
   throw new UsageError(`unknown command "${first}"`);
+}
+
+/** Whether the words are the start of a command of two. */
+function isGroup(words: readonly string[]): boolean {
+  const start = `${words.join(" ")} `;
+  return COMMANDS.some(({ path }) => path.startsWith(start));
 }
 
 /** The words before a command with two are commands to the shell too. */
@@ -160,23 +181,4 @@ Without a command, and with CNI_COMMAND in its environment, ${program} is the
 CNI plugin. The daemons have names of their own: coild, coil-controller,
 coil-router; "${program} coild --help" is the same as "coild --help".
 `;
-}
-
-function writeOut(text: string): void {
-  writeTo(Deno.stdout, text);
-}
-
-function writeErr(text: string): void {
-  writeTo(Deno.stderr, text);
-}
-
-function writeTo(stream: typeof Deno.stdout, text: string): void {
-  let rest = new TextEncoder().encode(text);
-  try {
-    while (rest.length > 0) rest = rest.subarray(stream.writeSync(rest));
-  } catch (error) {
-    // EPIPE: whoever reads has seen enough, as in "| head".
-    if (!(error instanceof Deno.errors.BrokenPipe)) throw error;
-    Deno.exit(EXIT.ok);
-  }
 }

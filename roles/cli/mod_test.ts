@@ -28,6 +28,26 @@ for (const args of [[], ["help"], ["--help"], ["-h"]]) {
   });
 }
 
+for (const line of ["ipam --help", "ipam -h", "ipam help", "help ipam"]) {
+  Deno.test(`coil ${line} lists the commands`, async () => {
+    const { code, out, err } = await coil(...line.split(" "));
+    assert.deepEqual([code, err], [0, ""]);
+    assert.match(out, /^ +coil ipam show /m);
+  });
+}
+
+Deno.test("coil help ipam show is coil ipam show --help", async () => {
+  assert.deepEqual(
+    await coil("help", "ipam", "show"),
+    await coil("ipam", "show", "--help"),
+  );
+});
+
+Deno.test("a mistake in a command's flags leads to that command's help", async () => {
+  const { err } = await coil("ipam", "show", "--pol");
+  assert.match(err, /\nSee "coil ipam show --help"\.\n$/);
+});
+
 for (const args of [["version"], ["--version"]]) {
   Deno.test(`coil ${args.join(" ")} tells version and build`, async () => {
     const { code, out } = await coil(...args);
@@ -45,7 +65,10 @@ const MISTAKES: readonly (readonly [string, RegExp])[] = [
   ["ipam", /"ipam" needs one of: show\n/],
   ["ipam check", /unknown command "ipam check": not show\n/],
   ["ipam show nodes", /unknown argument "nodes": not pools, blocks, addresses/],
-  ["ipam show pools blocks", /unknown argument "blocks"/],
+  ["ipam show pools blocks", /unexpected argument: blocks\n/],
+  ["ipam show -n apps", /--namespace is for addresses, not for pools\n/],
+  ["ipam show blocks -n apps", /--namespace is for addresses, not for blocks/],
+  ["help shwo", /unknown command "shwo"/],
   [
     "ipam show -o yaml",
     /"yaml" for "--output": needs one of table, wide, json/,
@@ -71,7 +94,7 @@ Deno.test("coil ipam show with a kubeconfig that is not there: exit code 1", asy
   assert.deepEqual([code, out], [1, ""]);
   assert.match(
     err,
-    /^Error: Cannot read the kubeconfig: .*\/nonexistent\/kubeconfig/,
+    /^Error: Cannot read the kubeconfig "\/nonexistent\/kubeconfig": /,
   );
 });
 

@@ -19,7 +19,7 @@ export function formatTable<Row>(
   const lines = rows.map((row) => shown.map(({ value }) => textOf(value(row))));
   if (options.headers ?? true) lines.unshift(shown.map((c) => c.header));
   const widths = shown.map((_, i) =>
-    Math.max(0, ...lines.map((line) => line[i]?.length ?? 0))
+    lines.reduce((width, line) => Math.max(width, line[i]?.length ?? 0), 0)
   );
   return lines.map((line) => {
     const cells = line.map((cell, i) => cell.padEnd(widths[i] ?? 0));

@@ -62,3 +62,9 @@ for (
 Deno.test("formatAge() without a time is a dash", () => {
   assert.equal(formatAge(undefined, NOW), "-");
 });
+
+Deno.test("formatTable() lays out more rows than a call may have arguments", () => {
+  const rows = Array.from({ length: 200_000 }, (_, i) => i);
+  const columns = [{ header: "N", value: (row: number) => row }];
+  assert.equal(formatTable(columns, rows).split("\n").length, 200_002);
+});

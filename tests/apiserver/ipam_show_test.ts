@@ -188,8 +188,8 @@ Deno.test("coil ipam show tells from the API server alone who holds what", async
         err,
         subject !== "addresses"
           ? ""
-          : `1 address is held by a pod, but in no block: see STATE no-block
-1 address is in a block of another node: see STATE other-node
+          : `1 pod has an address of a pool, but of no block: see STATE no-block
+1 pod has an address of another node's block: see STATE other-node
 `,
       );
     });
@@ -281,6 +281,57 @@ Deno.test("coil ipam show tells from the API server alone who holds what", async
       assert.match(err, /Cannot show blocks of Node "node9": there is none/);
     },
   );
+
+  await t.step(
+    "a name that would be another selector is only a name",
+    async () => {
+      for (
+        const name of ["node1,coil.cybozu.com/pool=small", "n".repeat(300)]
+      ) {
+        for (const subject of ["pools", "blocks", "addresses"]) {
+          const show = ["ipam", "show", subject, `--node=${name}`];
+          const { code, err } = await coil(config, ...show);
+          assert.equal(code, 1);
+          assert.equal(
+            err,
+            `Error: Cannot show ${subject} of Node "${name}": there is none of that name\n`,
+          );
+        }
+      }
+    },
+  );
+
+  await t.step("an unknown namespace is an error that names it", async () => {
+    const show = ["ipam", "show", "addresses", "-n", "aps"];
+    const { code, err } = await coil(config, ...show);
+    assert.equal(code, 1);
+    assert.match(err, /addresses of Namespace "aps": there is none/);
+    const empty = ["ipam", "show", "addresses", "-n", "kube-public"];
+    assert.equal((await coil(config, ...empty)).err, "No addresses found\n");
+  });
+
+  await t.step(
+    "--node and --namespace do not hide that another pod has the address",
+    async () => {
+      await addPod(plane, ["default", "twin", "node2"], ["10.2.0.9"]);
+      for (const choice of ["--node=node1", "--namespace=apps"]) {
+        const show = ["ipam", "show", "addresses", choice];
+        const { out, err } = await coil(config, ...show);
+        assert.match(out, /apps\/web-1 +node1 +default-0 +duplicate/);
+        assert.doesNotMatch(out, /twin/);
+        assert.match(err, /^1 pod has an address that another pod has too/);
+      }
+      await plane.kubectl("delete", "pod/twin", "--force", "--grace-period=0");
+    },
+  );
+
+  await t.step("--node counts what pods of other nodes use", async () => {
+    const show = ["ipam", "show", "blocks", "--node=node2"];
+    assert.deepEqual(
+      linesWith((await coil(config, ...show)).out, "default-1"),
+      linesWith(BLOCKS, "default-1"),
+    );
+  });
 
   await t.step(
     "a user without rights, or a server that is away, is named",

@@ -1,0 +1,28 @@
+import { EXIT } from "./errors.ts";
+
+/** How long to wait for a reader that is slower than we are. */
+const PAUSE_MS = 5;
+
+/**
+ * Writes all of a text to stdout or stderr before it returns, however slowly
+ * it is read. When nobody reads any more, the process ends, as is usual.
+ *
+ * Whoever started us may have made the pipe non-blocking, as Node.js does;
+ * a full one refuses with EAGAIN then.
+ */
+export function writeAll(
+  stream: { writeSync(data: Uint8Array): number },
+  text: string,
+): void {
+  let rest = new TextEncoder().encode(text);
+  while (rest.length > 0) {
+    try {
+      rest = rest.subarray(stream.writeSync(rest));
+    } catch (error) {
+      // EPIPE: whoever reads has seen enough, as in "| head".
+      if (error instanceof Deno.errors.BrokenPipe) Deno.exit(EXIT.ok);
+      if (!(error instanceof Deno.errors.WouldBlock)) throw error;
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, PAUSE_MS);
+    }
+  }
+}

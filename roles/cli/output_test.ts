@@ -1,0 +1,29 @@
+import assert from "node:assert/strict";
+import { writeAll } from "./output.ts";
+
+Deno.test("writeAll() waits for a reader whose pipe is full and does not block", () => {
+  const text = "x".repeat(10);
+  let [written, refusals] = ["", 0];
+  const stream = {
+    writeSync(data: Uint8Array): number {
+      if (refusals < 2) {
+        refusals++;
+        throw new Deno.errors.WouldBlock("os error 11");
+      }
+      refusals = 0;
+      written += new TextDecoder().decode(data.subarray(0, 3));
+      return Math.min(3, data.length);
+    },
+  };
+  writeAll(stream, text);
+  assert.equal(written, text);
+});
+
+Deno.test("writeAll() does not hide other faults", () => {
+  const stream = {
+    writeSync: (): number => {
+      throw new Deno.errors.BadResource("closed");
+    },
+  };
+  assert.throws(() => writeAll(stream, "x"), Deno.errors.BadResource);
+});
