@@ -1,3 +1,4 @@
+import { startTimer } from "../async/mod.ts";
 import type { Address, DualStack, Prefix } from "../inet/mod.ts";
 
 /** One AddressBlock of this node, as the API server has it. */
@@ -118,10 +119,7 @@ export interface IpamObserver {
 /** The clock of the machine: CLOCK_MONOTONIC behind `performance.now()`. */
 export const systemClock: Clock = {
   now: () => performance.now(),
-  after(delayMs, callback) {
-    const timer = setTimeout(callback, delayMs);
-    return { [Symbol.dispose]: () => clearTimeout(timer) };
-  },
+  after: startTimer,
 };
 
 /** Drops every record. */
