@@ -17,6 +17,7 @@ import {
   POD_TABLE,
 } from "../../lib/names/mod.ts";
 
+const SECOND_MS = 1_000;
 const MINUTE_MS = 60_000;
 
 const INERT_EGRESS =
@@ -101,6 +102,7 @@ const FLAGS = defineFlags({
   "addressblock-gc-interval": {
     type: "duration",
     default: 5 * MINUTE_MS,
+    min: SECOND_MS,
     help: "How often to compare the kernel, the addresses and the blocks",
   },
   "backend": {
@@ -136,12 +138,19 @@ const FLAGS = defineFlags({
   },
   "cooldown": {
     type: "duration",
-    default: 30_000,
+    default: 30 * SECOND_MS,
     help: "How long a released address rests when others are free",
+  },
+  "block-return-delay": {
+    type: "duration",
+    default: 30 * SECOND_MS,
+    help:
+      "How long a block must have been empty before it goes back to its pool, if the node has room without it",
   },
   "block-request-timeout": {
     type: "duration",
-    default: 10_000,
+    default: 10 * SECOND_MS,
+    min: SECOND_MS / 10,
     help: "How long an ADD waits for a new block",
   },
   ...LOGGING_FLAGS,
@@ -169,6 +178,7 @@ export interface CoildOptions {
   readonly gatewayMode: "link-local" | "node-address";
   readonly lowWater: number;
   readonly cooldownMs: number;
+  readonly blockReturnDelayMs: number;
   readonly blockRequestTimeoutMs: number;
 }
 
@@ -196,6 +206,7 @@ export function parseCoildFlags(
     gatewayMode: values["pod-gateway"],
     lowWater: values["low-water"],
     cooldownMs: values["cooldown"],
+    blockReturnDelayMs: values["block-return-delay"],
     blockRequestTimeoutMs: values["block-request-timeout"],
   };
 }

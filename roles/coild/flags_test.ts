@@ -1,5 +1,9 @@
 import assert from "node:assert/strict";
-import { flagsMarkdown } from "../../lib/flags/mod.ts";
+import {
+  flagsMarkdown,
+  readCommandLine,
+  UsageError,
+} from "../../lib/flags/mod.ts";
 import { COILD_FLAGS, parseCoildFlags } from "./flags.ts";
 
 const INFO = { program: "coild", version: "1", about: "x" };
@@ -18,6 +22,29 @@ Deno.test("parseCoildFlags() has upstream's defaults", () => {
   assert.equal(options.enableEgress, true);
   assert.equal(options.compatCalico, false);
   assert.equal(options.clearRoutesOnShutdown, false);
+  assert.equal(options.blockRequestTimeoutMs, 10_000);
+  assert.equal(options.cooldownMs, 30_000);
+  assert.equal(options.blockReturnDelayMs, 30_000);
+});
+
+Deno.test("COILD_FLAGS refuse a time with which a loop would not rest, or no ADD be served", () => {
+  for (const flag of ["addressblock-gc-interval", "block-request-timeout"]) {
+    assert.throws(
+      () => readCommandLine(COILD_FLAGS, [`--${flag}=0s`], INFO),
+      (error) =>
+        error instanceof UsageError &&
+        new RegExp(`"--${flag}": needs at least`).test(error.message),
+    );
+  }
+});
+
+Deno.test("parseCoildFlags() takes no cooldown and no delay, as upstream works", () => {
+  const options = parseCoildFlags(
+    ["--cooldown=0", "--block-return-delay=0"],
+    INFO,
+  );
+  assert.equal(options.cooldownMs, 0);
+  assert.equal(options.blockReturnDelayMs, 0);
 });
 
 Deno.test("parseCoildFlags() takes every flag of upstream's manifests", () => {

@@ -156,6 +156,7 @@ function connect(
       requestTimeoutMs: options.blockRequestTimeoutMs,
       waterMarks: waterMarksFor(options.lowWater),
       cooldownMs: options.cooldownMs,
+      returnDelayMs: options.blockReturnDelayMs,
     }),
   );
   const locks = new KeyedMutex();
