@@ -46,6 +46,7 @@ const FLAGS = defineFlags({
   "gc-interval": {
     type: "duration",
     default: HOUR_MS,
+    min: 1_000,
     help:
       "How often to look for blocks of nodes that no longer exist, beside the watch on nodes",
   },

@@ -24,7 +24,9 @@ const FLAGS = defineFlags({
   "protocol-id": {
     type: "int",
     default: ROUTER_PROTOCOL,
-    min: 1,
+    // Up to RTPROT_STATIC of <linux/rtnetlink.h>, 4, they are the kernel's and
+    // the admin's: with those, the node's own routes would go as not ours.
+    min: 5,
     max: 255,
     help:
       "Protocol number of the routes that coil-router makes; coild's must be another",
@@ -32,6 +34,7 @@ const FLAGS = defineFlags({
   "update-interval": {
     type: "duration",
     default: 600_000,
+    min: 1_000,
     help: "How often to check all routes although nothing has changed",
   },
   ...LOGGING_FLAGS,
