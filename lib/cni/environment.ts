@@ -70,11 +70,19 @@ export function parseEnv(get: (name: string) => string | undefined): CniEnv {
   };
   if (required.includes("CNI_CONTAINERID")) checkContainerId(env.containerId);
   if (required.includes("CNI_IFNAME")) checkInterfaceName(env.ifname);
-  // The kernel would take "eth%d" for a pattern and make "eth0", say. After the refused ADD a DEL must still pass.
-  if (command === "ADD" && env.ifname.includes("%")) {
-    throw invalid("interface name is a pattern", env.ifname);
-  }
+  if (command === "ADD") refusePattern(env.ifname);
   return env;
+}
+
+/**
+ * The kernel would take "eth%d" for a pattern and make "eth0", say. For ADD
+ * alone: a DEL must still pass after it was refused.
+ *
+ * @throws {CniError} with code 4
+ */
+export function refusePattern(ifname: string): void {
+  if (!ifname.includes("%")) return;
+  throw invalid("interface name is a pattern", ifname);
 }
 
 function invalid(message: string, details = ""): CniError {
@@ -89,12 +97,21 @@ export function isValidName(text: string): boolean {
   return /^[a-zA-Z0-9][a-zA-Z0-9_.-]*$/.test(text);
 }
 
-function checkContainerId(id: string): void {
+/**
+ * CNI specification, section 2, "Parameters".
+ *
+ * @throws {CniError} with code 4
+ */
+export function checkContainerId(id: string): void {
   if (!isValidName(id)) throw invalid("invalid characters in containerID", id);
 }
 
-/** The kernel's own rules: `dev_valid_name()` in net/core/dev.c. */
-function checkInterfaceName(name: string): void {
+/**
+ * The kernel's own rules: `dev_valid_name()` in net/core/dev.c.
+ *
+ * @throws {CniError} with code 4
+ */
+export function checkInterfaceName(name: string): void {
   if (new TextEncoder().encode(name).length > 15) {
     throw invalid(
       "interface name is too long",

@@ -16,10 +16,13 @@ export {
   versionForErrors,
 } from "./config.ts";
 export {
+  checkContainerId,
+  checkInterfaceName,
   type CniEnv,
   type Command,
   parseArgs,
   parseEnv,
+  refusePattern,
 } from "./environment.ts";
 export { CniError, type CniErrorJson, ErrorCode } from "./errors.ts";
 export type { JsonObject } from "./json.ts";

@@ -1,4 +1,10 @@
-import { CniError, ErrorCode } from "../../lib/cni/mod.ts";
+import {
+  checkContainerId,
+  checkInterfaceName,
+  CniError,
+  ErrorCode,
+  refusePattern,
+} from "../../lib/cni/mod.ts";
 import type { CNIArgs } from "../../lib/cnirpc/mod.ts";
 import type { PodKey, PodName } from "../../lib/podnet/mod.ts";
 import { InvalidCallError, InvalidNetworkError } from "./errors.ts";
@@ -18,7 +24,16 @@ export interface AddRequest extends PodKey {
   readonly pod: PodQuery;
 }
 
-/** @throws {InvalidCallError} when the container ID or the interface is missing. */
+/** Together with the longest pool name this fits into a link's alias, of 255 bytes. */
+const MAX_CONTAINER_ID = 128;
+
+/**
+ * Reads which attachment a call is about. The plugin has checked it, other
+ * clients of the socket may not have.
+ *
+ * @throws {InvalidCallError} when the container ID or the interface is missing, or the former too long.
+ * @throws {CniError} with code 4 when one of them holds what it must not.
+ */
 export function parseKey(args: CNIArgs): PodKey {
   if (args.containerId === "") {
     throw new InvalidCallError("Cannot serve the call: container_id is empty");
@@ -26,7 +41,15 @@ export function parseKey(args: CNIArgs): PodKey {
   if (args.ifname === "") {
     throw new InvalidCallError("Cannot serve the call: ifname is empty");
   }
-  return { containerId: args.containerId, ifname: args.ifname };
+  const { containerId, ifname } = args;
+  checkContainerId(containerId);
+  checkInterfaceName(ifname);
+  if (containerId.length > MAX_CONTAINER_ID) {
+    throw new InvalidCallError(
+      `Cannot serve the call: container_id has ${containerId.length} characters, more than ${MAX_CONTAINER_ID}`,
+    );
+  }
+  return { containerId, ifname };
 }
 
 /** The pod's name where the runtime gave one: DEL and CHECK may come without. */
@@ -44,6 +67,7 @@ export function parsePodName(args: CNIArgs): { readonly pod?: PodName } {
  */
 export function parseAdd(args: CNIArgs): AddRequest {
   const key = parseKey(args);
+  refusePattern(key.ifname);
   if (args.netns === "") {
     throw new InvalidCallError("Cannot serve ADD: CNI_NETNS is empty");
   }

@@ -2,6 +2,8 @@ import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import assert from "node:assert/strict";
 import { CniError, ErrorCode } from "../../lib/cni/mod.ts";
 import { type CNIArgs, CNIArgsSchema } from "../../lib/cnirpc/mod.ts";
+import { StatusCode } from "../../lib/grpc/mod.ts";
+import { failureOf } from "./cni_errors.ts";
 import { InvalidCallError, InvalidNetworkError } from "./errors.ts";
 import { parseAdd, parseKey, parseNetwork } from "./cni_request.ts";
 
@@ -25,6 +27,15 @@ function args(
 
 function bytes(value: unknown): Uint8Array<ArrayBuffer> {
   return new TextEncoder().encode(JSON.stringify(value));
+}
+
+function thrownBy(fn: () => unknown): unknown {
+  try {
+    fn();
+  } catch (error) {
+    return error;
+  }
+  assert.fail("nothing was thrown");
 }
 
 Deno.test("parseAdd() reads the pod, the network and the key", () => {
@@ -74,6 +85,35 @@ for (
     });
   });
 }
+
+for (
+  const changes of [
+    { ifname: "eth0/1" },
+    { ifname: "a b" },
+    { ifname: "eth0:1" },
+    { ifname: ".." },
+    { ifname: "a".repeat(16) },
+    { ifname: "eth\0" },
+    { containerId: "../x" },
+    { containerId: "a:b" },
+    { containerId: "c 1" },
+    { containerId: "ü" },
+    { containerId: "c".repeat(129) },
+  ]
+) {
+  const text = JSON.stringify(changes);
+  Deno.test(`parseKey() refuses ${text} with code 4, whoever sends it`, () => {
+    const failure = failureOf(thrownBy(() => parseKey(args(changes))));
+    assert.equal(failure.status, StatusCode.INVALID_ARGUMENT);
+    assert.equal(failure.code, ErrorCode.INVALID_ENVIRONMENT_VARIABLES);
+  });
+}
+
+Deno.test("parseAdd() refuses a name that the kernel takes for a pattern; DEL of it passes", () => {
+  const odd = args({ ifname: "eth%d" });
+  assert.equal(failureOf(thrownBy(() => parseAdd(odd))).code, 4);
+  assert.equal(parseKey(odd).ifname, "eth%d");
+});
 
 Deno.test("parseAdd() refuses to be chained", () => {
   assert.throws(
