@@ -1,3 +1,5 @@
+import { abortable, startTimer } from "../async/mod.ts";
+
 /** Time that passes evenly, whatever happens to the machine's date; injected so that tests can turn it. */
 export interface Clock {
   /** Milliseconds since some fixed moment. */
@@ -9,10 +11,7 @@ export interface Clock {
 /** The runtime's monotonic clock. */
 export const systemClock: Clock = {
   nowMs: () => performance.now(),
-  after(ms, callback) {
-    const timer = setTimeout(callback, ms);
-    return { [Symbol.dispose]: () => clearTimeout(timer) };
-  },
+  after: startTimer,
 };
 
 /** Waits so long by a clock. Rejects with the signal's reason when it aborts first. */
@@ -21,15 +20,7 @@ export async function waitFor(
   ms: number,
   options: { signal: AbortSignal },
 ): Promise<void> {
-  const { signal } = options;
-  signal.throwIfAborted();
-  const { promise, resolve, reject } = Promise.withResolvers<void>();
-  const onAbort = () => reject(signal.reason);
-  signal.addEventListener("abort", onAbort, { once: true });
+  const { promise, resolve } = Promise.withResolvers<void>();
   using _timer = clock.after(ms, resolve);
-  try {
-    await promise;
-  } finally {
-    signal.removeEventListener("abort", onAbort);
-  }
+  await abortable(promise, options.signal);
 }

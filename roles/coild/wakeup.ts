@@ -1,3 +1,5 @@
+import { startTimer } from "../../lib/async/mod.ts";
+
 /**
  * Lets one waiter sleep until something happens.
  *
@@ -27,12 +29,11 @@ export class Wakeup {
       const { promise, resolve: finish } = Promise.withResolvers<void>();
       const resolve = () => finish();
       this.#resume = resolve;
-      const timer = setTimeout(resolve, timeoutMs);
+      using _timer = startTimer(timeoutMs, resolve);
       signal.addEventListener("abort", resolve);
       try {
         await promise;
       } finally {
-        clearTimeout(timer);
         signal.removeEventListener("abort", resolve);
         this.#resume = undefined;
       }
