@@ -6,7 +6,7 @@ export class RouterMetrics {
   readonly syncs: Counter<"node">;
   /** Routes to other nodes' blocks that are in the kernel. */
   readonly routes: Gauge<"node">;
-  /** Routes that should be in the kernel and are not. */
+  /** Routes that could be neither set nor removed as they should. */
   readonly failures: Gauge<"node">;
   readonly #node: string;
 
@@ -28,7 +28,7 @@ export class RouterMetrics {
     });
     this.failures = new Gauge({
       name: "coil_router_routes_failed",
-      help: "Routes to the blocks of other nodes that the kernel refuses",
+      help: "Routes to the blocks of other nodes that cannot be set or removed",
       labelNames,
       registers,
     });

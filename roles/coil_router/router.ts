@@ -92,7 +92,7 @@ export class Router {
       }
       this.#reportFailures(failures);
       metrics.synced({
-        routes: routes.length - failures.length,
+        routes: routes.length - countMissing(routes, failures),
         failures: failures.length,
       });
       this.#hasSynced = true;
@@ -128,4 +128,13 @@ export class Router {
       log.error("Cannot set route", { destination, gateway, err });
     }
   }
+}
+
+/** How many of the routes are not there; a failure may also be about one that should go. */
+function countMissing(
+  routes: readonly GatewayRoute[],
+  failures: readonly RouteFailure[],
+): number {
+  const wanted = new Set(routes.map((route) => route.destination.toString()));
+  return failures.filter(({ destination }) => wanted.has(destination)).length;
 }

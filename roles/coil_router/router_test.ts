@@ -118,6 +118,13 @@ Deno.test("W44: Router counts a refused route and tries again", async () => {
   assert.deepEqual(it.metrics[1], { routes: 1, failures: 0 });
 });
 
+Deno.test("Router counts a route that cannot be removed as failed, not as missing", async () => {
+  const stale = { ...FAILURE, destination: "10.9.0.0/27" };
+  const it = rig([{ ...DONE, failures: [stale] }]);
+  await running(it, () => it.called(1));
+  assert.deepEqual(it.metrics[0], { routes: 1, failures: 1 });
+});
+
 Deno.test("W44: Router outlives a kernel that does not answer", async () => {
   const it = rig([new Error("EIO"), new Error("EIO")]);
   await running(it, async () => {
