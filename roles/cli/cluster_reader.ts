@@ -81,12 +81,12 @@ export class ClusterReader {
     return pods.flatMap((pod) => pod ?? []);
   }
 
-  /** Whether there is a Node of this name. */
+  /** Whether there is a Node of this name, as far as we may know. */
   hasNode(name: string): Promise<boolean> {
     return this.#has(NODES, name);
   }
 
-  /** Whether there is a Namespace of this name. */
+  /** Whether there is a Namespace of this name, as far as we may know. */
   hasNamespace(name: string): Promise<boolean> {
     return this.#has(NAMESPACES, name);
   }
@@ -96,12 +96,14 @@ export class ClusterReader {
     name: string,
   ): Promise<boolean> {
     const { signal } = this.#options;
-    const found = await this.#client.tryGet(type, {
-      name,
-      metadataOnly: true,
-      signal,
-    });
-    return found !== undefined;
+    try {
+      const options = { name, metadataOnly: true, signal };
+      return await this.#client.tryGet(type, options) !== undefined;
+    } catch (error) {
+      // The ClusterRole view has no nodes.
+      if (error instanceof KubeApiError && error.isForbidden) return true;
+      throw error;
+    }
   }
 
   async #pages<T extends object, R>(

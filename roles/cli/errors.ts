@@ -32,7 +32,7 @@ function adviceOn(error: KubeApiError): string | undefined {
     return "Are Coil's resources installed? They are made by: kubectl apply -f crds/";
   }
   if (error.isForbidden) {
-    return "Needed are the ClusterRole view, which deploy/base/viewer_rbac.yaml extends to Coil's resources, bound by a ClusterRoleBinding; and to get nodes.";
+    return "Needed are the ClusterRole view, which deploy/base/viewer_rbac.yaml extends to Coil's resources, and a ClusterRoleBinding.";
   }
   if (error.isUnauthorized) {
     return "The credentials of the kubeconfig are not valid, or not any more.";

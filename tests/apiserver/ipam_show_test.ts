@@ -348,11 +348,30 @@ Deno.test("coil ipam show tells from the API server alone who holds what", async
   await t.step("a viewer may read all of it", async () => {
     const base = new URL("../../deploy/base", import.meta.url).pathname;
     await plane.kubectl("apply", "-k", base);
-    const role = ["coilv2-addresspool-viewer-role", "view"];
-    assert.match(
-      await plane.kubectl("get", "clusterrole", ...role, "-o=name"),
-      /addresspool/,
-    );
+    const role = ["create", "clusterrole", "pod-viewer"];
+    await plane.kubectl(...role, "--verb=list", "--resource=pods");
+    for (
+      const name of [
+        "coilv2-addresspool-viewer-role",
+        "coilv2-addressblock-viewer-role",
+        "pod-viewer",
+      ]
+    ) {
+      const bind = ["create", "clusterrolebinding", name];
+      await plane.kubectl(...bind, `--clusterrole=${name}`, "--user=viewer");
+    }
+    const viewer = await plane.kubeconfigFor({ user: "viewer" });
+    for (const [subject, table] of Object.entries(golden)) {
+      const show = ["ipam", "show", subject];
+      assert.equal((await coil(viewer, ...show)).out, table);
+    }
+    // Without the right to get nodes it cannot tell that there is none.
+    const show = ["ipam", "show", "blocks", "--node=node9"];
+    assert.deepEqual(await coil(viewer, ...show), {
+      code: 0,
+      out: "",
+      err: "No blocks found\n",
+    });
   });
 
   await t.step("as a program: stdout, exit codes, a closed pipe", async () => {
