@@ -32,7 +32,7 @@ export interface NetConf {
   readonly runtimeConfig?: JsonObject;
   /** `socket`: where the plugin's daemon listens. */
   readonly socket?: string;
-  /** `cni.dev/valid-attachments`, for GC only; null there means none. */
+  /** `cni.dev/valid-attachments`, for GC only; null there reads as an empty list, and `raw` tells the two apart. */
   readonly validAttachments?: readonly Attachment[];
   /** The whole configuration. */
   readonly raw: JsonObject;

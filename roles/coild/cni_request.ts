@@ -116,8 +116,41 @@ function refuseChained(value: string | undefined): void {
   }
 }
 
+/** A GC, parsed. */
+export interface GcRequest {
+  readonly network: string;
+  /** The attachments that stay. */
+  readonly valid: readonly PodKey[];
+}
+
+/** The key of the configuration under which a runtime says what it has (CNI 1.1, section 2, "GC"). */
+const VALID_ATTACHMENTS = "cni.dev/valid-attachments";
+
+/**
+ * Reads a GC from the plugin's message.
+ *
+ * That nothing at all is valid, so that everything goes, has to be said in so
+ * many words: a list that is empty. libcni writes null for a list that its
+ * caller never filled in, and a message alone cannot tell none from unknown.
+ *
+ * @throws {InvalidNetworkError} when it is not known what is valid.
+ */
+export function parseGc({ stdinData, validAttachments }: CNIArgs): GcRequest {
+  const { name, valid } = parseNetwork(stdinData);
+  if (validAttachments.length === 0 && !Array.isArray(valid)) {
+    throw new InvalidNetworkError(
+      `Cannot collect garbage of network "${name}": "${VALID_ATTACHMENTS}" of its configuration is ` +
+        `${valid === undefined ? "missing" : JSON.stringify(valid)}, ` +
+        "so what the runtime has is not known; a runtime that has none says []",
+    );
+  }
+  return { network: name, valid: validAttachments };
+}
+
 interface Network {
   readonly name: string;
+  /** What the runtime says to have, as it is. */
+  readonly valid?: unknown;
   readonly annotations?: Readonly<Record<string, string>>;
 }
 
@@ -142,9 +175,11 @@ export function parseNetwork(stdinData: Uint8Array): Network {
   const annotations = parseAnnotations(
     field(field(parsed, "runtimeConfig"), POD_ANNOTATIONS_CAPABILITY),
   );
+  const valid = field(parsed, VALID_ATTACHMENTS);
   return {
     name: typeof name === "string" ? name : "",
     ...(annotations !== undefined && { annotations }),
+    ...(valid !== undefined && { valid }),
   };
 }
 

@@ -5,7 +5,7 @@ import { type CNIArgs, CNIArgsSchema } from "../../lib/cnirpc/mod.ts";
 import { StatusCode } from "../../lib/grpc/mod.ts";
 import { failureOf } from "./cni_errors.ts";
 import { InvalidCallError, InvalidNetworkError } from "./errors.ts";
-import { parseAdd, parseKey, parseNetwork } from "./cni_request.ts";
+import { parseAdd, parseGc, parseKey, parseNetwork } from "./cni_request.ts";
 
 const POD = { K8S_POD_NAME: "web-0", K8S_POD_NAMESPACE: "shop" };
 
@@ -139,4 +139,32 @@ Deno.test("parseNetwork() refuses what is not JSON with the CNI code", () => {
 
 Deno.test("parseNetwork() lives without a configuration, as old clients send none", () => {
   assert.deepEqual(parseNetwork(new Uint8Array()), { name: "" });
+});
+
+Deno.test("parseGc() takes an empty list at its word", () => {
+  const stdinData = bytes({ name: "n", "cni.dev/valid-attachments": [] });
+  assert.deepEqual(parseGc(args({ stdinData })), { network: "n", valid: [] });
+});
+
+for (
+  const [what, config] of [
+    ["null", { name: "n", "cni.dev/valid-attachments": null }],
+    ["missing", { name: "n" }],
+    ["{}", { name: "n", "cni.dev/valid-attachments": {} }],
+  ] as const
+) {
+  Deno.test(`parseGc() collects nothing when the list is ${what}`, () => {
+    const error = thrownBy(() => parseGc(args({ stdinData: bytes(config) })));
+    assert.equal(failureOf(error).code, ErrorCode.INVALID_NETWORK_CONFIG);
+    assert.ok(error instanceof Error);
+    assert.ok(error.message.includes(` is ${what}, so`), error.message);
+  });
+}
+
+Deno.test("parseGc() needs no configuration when the message names attachments", () => {
+  const validAttachments = [{ containerId: "c", ifname: "eth0" }];
+  const { valid } = parseGc(
+    args({ stdinData: new Uint8Array(), validAttachments }),
+  );
+  assert.deepEqual(valid.map(({ containerId }) => containerId), ["c"]);
 });

@@ -3,7 +3,7 @@ import type { CNIArgs } from "../../lib/cnirpc/mod.ts";
 import { Address, valuesOf } from "../../lib/inet/mod.ts";
 import type { PodLink, PodNetwork } from "../../lib/podnet/mod.ts";
 import { getLogger } from "../../lib/telemetry/mod.ts";
-import { parseNetwork } from "./cni_request.ts";
+import { parseGc } from "./cni_request.ts";
 import { keyText } from "./keys.ts";
 import type { NetworkMemory } from "./network_memory.ts";
 import type { PodSource } from "./pod_source.ts";
@@ -41,15 +41,15 @@ export class GarbageCollector {
     { signal }: { signal: AbortSignal },
   ): Promise<void> {
     const { locks, network, networks, teardown } = this.#with;
-    const { name } = parseNetwork(args.stdinData);
-    const valid = new Set(args.validAttachments.map(keyText));
+    const request = parseGc(args);
+    const valid = new Set(request.valid.map(keyText));
     // Taken first: what a concurrent ADD makes from here on is not in it.
     const present = await network.list();
     const failures: unknown[] = [];
     for (const pod of present) {
       const key = { containerId: pod.containerId, ifname: pod.ifname };
       if (valid.has(keyText(key)) || locks.isLocked(keyText(key))) continue;
-      if (!this.#isOf(pod, name)) continue;
+      if (!this.#isOf(pod, request.network)) continue;
       using held = new DisposableStack();
       held.use(await locks.lock(keyText(key), { signal }));
       try {

@@ -184,6 +184,14 @@ Deno.test("coild loses nothing when it is killed, and serves waves", async (t) =
       await coild.add(keep);
       await coild.add(drop);
       await coild.add(other, { config: { name: "another-network" } });
+      const unknown = await coild.refused(
+        coild.call("Gc", undefined, {
+          config: { "cni.dev/valid-attachments": null },
+        }),
+      );
+      assert.equal(unknown.code, 7);
+      assert.match(unknown.message, /"k8s-pod-network".* is null/);
+      await coild.check(keep);
       await coild.call("Gc", undefined, { valid: [keep] });
       await coild.check(keep);
       await coild.check(other);

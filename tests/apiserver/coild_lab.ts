@@ -114,6 +114,12 @@ export class Coild implements AsyncDisposable {
         cniVersion: "1.1.0",
         name: "k8s-pod-network",
         type: "coil",
+        ...(changes.valid && {
+          "cni.dev/valid-attachments": changes.valid.map((attachment) => ({
+            containerID: attachment.containerId,
+            ifname: attachment.ifname,
+          })),
+        }),
         ...changes.config,
       })),
       ips: [],
