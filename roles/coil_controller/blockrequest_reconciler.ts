@@ -20,6 +20,7 @@ import {
   type V1Node,
 } from "../../lib/kube/mod.ts";
 import { getLogger } from "../../lib/telemetry/mod.ts";
+import { isSettled } from "./trim.ts";
 import type { RequestBlocks } from "./request_blocks.ts";
 
 const log = getLogger("blockrequest-reconciler");
@@ -179,12 +180,6 @@ export class BlockRequestReconciler {
       }
     }
   }
-}
-
-/** Whether nothing is to be done for the request. */
-export function isSettled(request: BlockRequest): boolean {
-  return request.metadata.deletionTimestamp !== undefined ||
-    (request.status?.conditions ?? []).length > 0;
 }
 
 function statusOf(answer: Answer, now: Date): BlockRequestStatus {

@@ -24,10 +24,13 @@ export class Cluster {
   readonly requests: Informer<BlockRequest>;
   readonly nodes: Informer<V1Node>;
 
-  constructor(client: KubeClient) {
+  constructor(
+    client: KubeClient,
+    { onBlock }: { readonly onBlock: () => void },
+  ) {
     this.pools = new Informer(client, ADDRESS_POOLS, { trim: trimPool });
     this.blocks = new Informer(client, ADDRESS_BLOCKS, {
-      trim: blockTrimmer(),
+      trim: blockTrimmer(onBlock),
       indexes: {
         pool: labelIndex(POOL_LABEL),
         node: labelIndex(NODE_LABEL),

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
-import { parseControllerFlags } from "./flags.ts";
+import { flagsMarkdown } from "../../lib/flags/mod.ts";
+import { CONTROLLER_FLAGS, parseControllerFlags } from "./flags.ts";
 
 function parse(program: string, ...args: string[]) {
   return parseControllerFlags(args, { program, version: "1", about: "x" });
@@ -37,4 +38,10 @@ Deno.test("parseControllerFlags() takes the arguments of upstream's manifests, a
     "--webhook-addr",
   ]);
   assert.deepEqual(parse("coil-controller", "--gc-interval=10m").ignored, {});
+});
+
+Deno.test("docs/roles/coil-controller.md lists the flags as they are", async () => {
+  const page = new URL("../../docs/roles/coil-controller.md", import.meta.url);
+  const text = await Deno.readTextFile(page);
+  assert.ok(text.includes(flagsMarkdown(CONTROLLER_FLAGS).trim()));
 });

@@ -6,8 +6,11 @@ import { trimHeap } from "../../lib/linux/mod.ts";
 /** How often to look. */
 const INTERVAL_MS = 2_000;
 
-/** Fewer changes than this leave too little behind to be worth a collection. */
+/** Fewer objects than this leave too little behind to be worth a collection. */
 const WORTH_CHANGES = 500;
+
+/** As many as this are not waited for the next look. */
+const MANY_CHANGES = 5_000;
 
 /**
  * Keeps the process small: after many changes it collects garbage at once.
@@ -24,9 +27,9 @@ export class HeapKeeper {
     this.#collect = options.collect ?? makeCollector();
   }
 
-  /** Counts a change of an object. */
+  /** Counts an object that came in. Of a long list, it collects in between. */
   note(): void {
-    this.#changes++;
+    if (++this.#changes >= MANY_CHANGES) this.look();
   }
 
   /** Looks every two seconds until the signal aborts. */

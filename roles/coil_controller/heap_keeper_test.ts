@@ -17,6 +17,13 @@ Deno.test("HeapKeeper.look() collects once after many changes", () => {
   assert.equal(collections, 1);
 });
 
+Deno.test("HeapKeeper.note() does not wait for the next look within a long list", () => {
+  let collections = 0;
+  const keeper = new HeapKeeper({ collect: () => collections++ });
+  for (let i = 0; i < 50_000; i++) keeper.note();
+  assert.equal(collections, 10);
+});
+
 Deno.test("HeapKeeper's own collector gives memory back", () => {
   const keeper = new HeapKeeper();
   let garbage: unknown[] | undefined = [];

@@ -14,16 +14,14 @@ import {
 import { GROUP_VERSION, NODE_LABEL, POOL_LABEL } from "../../lib/names/mod.ts";
 import { describeError, getLogger } from "../../lib/telemetry/mod.ts";
 import { AddressPoolReconciler } from "./addresspool_reconciler.ts";
-import {
-  BlockRequestReconciler,
-  isSettled,
-} from "./blockrequest_reconciler.ts";
+import { BlockRequestReconciler } from "./blockrequest_reconciler.ts";
 import { Cluster } from "./cluster.ts";
 import { GarbageCollector } from "./garbage_collector.ts";
 import { HeapKeeper } from "./heap_keeper.ts";
 import type { IpamMetrics } from "./metrics.ts";
 import { poolEvents } from "./pool_events.ts";
 import { Pools } from "./pools.ts";
+import { isSettled } from "./trim.ts";
 import { RequestBlocks } from "./request_blocks.ts";
 
 const log = getLogger("setup");
@@ -58,14 +56,14 @@ export async function runIpam(
 ): Promise<void> {
   await using group = new TaskGroup({ signal });
   const { client, metrics } = options;
-  const cluster = new Cluster(client);
+  const keeper = new HeapKeeper();
+  const cluster = new Cluster(client, { onBlock: () => keeper.note() });
   const pools = new Pools({ client, blocks: cluster.blocks.store, metrics });
   const answers = new RequestBlocks(client);
   const parts: Parts = { cluster, pools, answers };
   const poolController = makePoolController(options, parts);
   const requestController = makeRequestController(options, parts);
   const gc = makeGarbageCollector(options, cluster);
-  const keeper = new HeapKeeper();
   using _subscriptions = subscribe(parts, {
     onPool: (name, afterMs) => poolController.enqueue(name, { afterMs }),
     onOpenRequest(request) {
@@ -74,7 +72,6 @@ export async function runIpam(
     },
     onClosedRequest: ({ metadata }) => metrics.requestGone(metadata.uid ?? ""),
     onMissingNode: (name) => gc.check(name),
-    onAny: () => keeper.note(),
   });
   cluster.start(group);
   await cluster.synced(group.signal);
@@ -110,7 +107,6 @@ interface Handlers {
   readonly onClosedRequest: (request: BlockRequest) => void;
   /** There may be no such node. */
   readonly onMissingNode: (name: string) => void;
-  readonly onAny: () => void;
 }
 
 function subscribe(
@@ -120,14 +116,12 @@ function subscribe(
   const stack = new DisposableStack();
   stack.use(cluster.pools.subscribe(({ key }) => handlers.onPool(key, 0)));
   stack.use(cluster.blocks.subscribe(({ type, object }) => {
-    handlers.onAny();
     const { pool, node } = holderOf(object);
     if (type === "deleted") pools.freed(pool, object.index);
     else if (isMissing(node, cluster)) handlers.onMissingNode(node);
     if (pool !== "") handlers.onPool(pool, statusDelayMs(pool, cluster));
   }));
   stack.use(cluster.requests.subscribe(({ type, object }) => {
-    handlers.onAny();
     const uid = object.metadata.uid ?? "";
     if (type === "deleted" || isSettled(object)) {
       answers.forget(uid);

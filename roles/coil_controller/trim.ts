@@ -3,6 +3,8 @@ import type {
   AddressBlock,
   AddressPool,
   BlockRequest,
+  BlockRequestSpec,
+  BlockRequestStatus,
   ObjectMeta,
 } from "../../lib/api/mod.ts";
 import {
@@ -23,9 +25,12 @@ const OUR_FINALIZER: readonly string[] = [FINALIZER];
 /**
  * Makes the function that keeps a block's identity, pool, node, index and
  * deletion. Blocks of the same pool and node share their labels, which would
- * otherwise be there once for each block.
+ * otherwise be there once for each block. `onBlock` is called for each that
+ * comes in.
  */
-export function blockTrimmer(): (block: AddressBlock) => AddressBlock {
+export function blockTrimmer(
+  onBlock: () => void = () => {},
+): (block: AddressBlock) => AddressBlock {
   const shared = new Map<string, Readonly<Record<string, string>>>();
   const labelsOf = (pool: string | undefined, node: string | undefined) => {
     const key = `${pool ?? ""}/${node ?? ""}`;
@@ -39,6 +44,7 @@ export function blockTrimmer(): (block: AddressBlock) => AddressBlock {
     return labels;
   };
   return ({ metadata, index }) => {
+    onBlock();
     const { name = "", uid = "", labels = {}, finalizers, deletionTimestamp } =
       metadata;
     return {
@@ -65,9 +71,31 @@ export function trimPool(pool: AddressPool): AddressPool {
   return { ...pool, metadata: trimMetadata(pool.metadata) };
 }
 
-/** Keeps all of a request but the record of who wrote which field. */
+/** Keeps of a request what its answer needs, and of an answered one its identity. */
 export function trimRequest(request: BlockRequest): BlockRequest {
-  return { ...request, metadata: trimMetadata(request.metadata) };
+  const { apiVersion, kind } = request;
+  const metadata = trimMetadata(request.metadata);
+  if (!isSettled(request)) return { ...request, metadata };
+  const { name = "", uid = "" } = metadata;
+  return {
+    apiVersion,
+    kind,
+    metadata: { name, uid },
+    spec: NO_SPEC,
+    status: SETTLED,
+  };
+}
+
+const NO_SPEC: BlockRequestSpec = { nodeName: "", poolName: "" };
+
+const SETTLED: BlockRequestStatus = {
+  conditions: [{ type: "Complete", status: "True" }],
+};
+
+/** Whether nothing is to be done for the request: it has its answer, or is being deleted. */
+export function isSettled(request: BlockRequest): boolean {
+  return request.metadata.deletionTimestamp !== undefined ||
+    (request.status?.conditions ?? []).length > 0;
 }
 
 /** Keeps a node's identity. */

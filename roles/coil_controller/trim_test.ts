@@ -1,6 +1,16 @@
 import assert from "node:assert/strict";
-import type { AddressBlock, AddressPool } from "../../lib/api/mod.ts";
-import { blockTrimmer, trimNode, trimPool } from "./trim.ts";
+import type {
+  AddressBlock,
+  AddressPool,
+  BlockRequest,
+} from "../../lib/api/mod.ts";
+import {
+  blockTrimmer,
+  isSettled,
+  trimNode,
+  trimPool,
+  trimRequest,
+} from "./trim.ts";
 
 const BLOCK: AddressBlock = {
   apiVersion: "coil.cybozu.com/v2",
@@ -95,4 +105,34 @@ Deno.test("trimNode() keeps the identity", () => {
     }),
     { metadata: { name: "n", uid: "u" } },
   );
+});
+
+Deno.test("trimRequest() keeps a request that waits, and hardly anything of one that does not", () => {
+  const waiting: BlockRequest = {
+    apiVersion: "coil.cybozu.com/v2",
+    kind: "BlockRequest",
+    metadata: { name: "r", uid: "u", resourceVersion: "3" },
+    spec: { nodeName: "n", poolName: "p" },
+  };
+  assert.deepEqual(trimRequest(waiting), waiting);
+  const done = {
+    ...waiting,
+    status: {
+      addressBlockName: "p-0",
+      conditions: [{ type: "Complete", status: "True", message: "long" }],
+    },
+  } as const;
+  const deleting = {
+    ...waiting,
+    metadata: {
+      ...waiting.metadata,
+      deletionTimestamp: "2026-01-01T00:00:00Z",
+    },
+  };
+  for (const request of [done, deleting]) {
+    const trimmed = trimRequest(request);
+    assert.ok(isSettled(trimmed));
+    assert.deepEqual(trimmed.metadata, { name: "r", uid: "u" });
+  }
+  assert.ok(!isSettled(waiting));
 });
