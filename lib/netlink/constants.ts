@@ -48,6 +48,8 @@ export const RTM_GETNEIGH = 30;
 export const RTM_NEWRULE = 32;
 export const RTM_DELRULE = 33;
 export const RTM_GETRULE = 34;
+export const RTM_NEWNSID = 88;
+export const RTM_GETNSID = 90;
 
 /** Rounds up to the next multiple of four: NLMSG_ALIGN and NLA_ALIGN. */
 export function align(length: number): number {

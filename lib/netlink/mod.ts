@@ -38,6 +38,7 @@ export {
   type NeighbourState,
   type NewNeighbour,
 } from "./neighbour.ts";
+export { netnsIdGet } from "./netns_id.ts";
 export type { Attributes, Message, Payload } from "./message_reader.ts";
 export type { MessageWriter } from "./message_writer.ts";
 export type { Request } from "./request.ts";

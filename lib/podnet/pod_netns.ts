@@ -47,7 +47,8 @@ export async function findPodNetns(
   return undefined;
 }
 
-function namespacePaths(): string[] {
+/** The paths of the network namespaces that have one. */
+export function namespacePaths(): string[] {
   try {
     return Array.from(
       Deno.readDirSync(NETNS_DIRECTORY),

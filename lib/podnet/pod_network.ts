@@ -17,6 +17,7 @@ import { prepareHost } from "./host_init.ts";
 import type { PodName } from "./host_name.ts";
 import { HuskReaper, isGone } from "./husk_reaper.ts";
 import { type FoundLink, LinkFinder } from "./link_finder.ts";
+import { findLostAddresses } from "./lost_addresses.ts";
 import { randomMac } from "./mac.ts";
 import { detectMtu } from "./mtu.ts";
 import {
@@ -26,7 +27,7 @@ import {
 } from "./options.ts";
 import { planPod } from "./plan.ts";
 import { findPodNetns, openPodNetns } from "./pod_netns.ts";
-import { refreshSources } from "./route_sources.ts";
+import { refreshSources, restoreRoutes } from "./route_sources.ts";
 import { connectPod } from "./setup.ts";
 import {
   addressesByLink,
@@ -274,6 +275,38 @@ export class PodNetwork implements Disposable {
     const { pods } = await this.survey();
     return await refreshSources(this.#host, pods, {
       ...this.#settings,
+      nodeAddresses: this.#nodeAddresses,
+    });
+  }
+
+  /**
+   * Finds out the addresses of pods that have no routes on the host, by the
+   * index of the host's end: somebody emptied the pod table. Those of which
+   * nothing tells are left out, as is an ADD that did not come that far.
+   *
+   * @throws {NetlinkError} when the kernel refuses
+   */
+  async findLostAddresses(
+    pods: readonly PodLink[],
+  ): Promise<ReadonlyMap<number, DualStack<Address>>> {
+    return await findLostAddresses(this.#lists, pods);
+  }
+
+  /**
+   * Adds those of a pod's host routes that are missing. Returns how many were.
+   * The caller sees to it that the pod is not torn down meanwhile.
+   *
+   * @throws {NetlinkError} of the first that the kernel refused
+   */
+  async restoreRoutes(
+    pod: PodLink,
+    addresses: DualStack<Address>,
+  ): Promise<number> {
+    const { index } = pod;
+    this.#known.set(index, { ...this.#known.get(index), addresses });
+    return await restoreRoutes(this.#host, pod, {
+      ...this.#settings,
+      addresses,
       nodeAddresses: this.#nodeAddresses,
     });
   }

@@ -12,6 +12,8 @@ export interface PodLink extends LinkIdentity {
   readonly hostName: string;
   /** Index of the pod's end in the pod's network namespace. */
   readonly peerIndex?: number;
+  /** The pod's network namespace, by the host's number for it. */
+  readonly peerNetnsId?: number;
   /** The pod's addresses by the host's routes. Empty after an ADD that did not come to its end. */
   readonly addresses: DualStack<Address>;
 }
@@ -61,13 +63,14 @@ export function surveyOf(
   const malformed: MalformedLink[] = [];
   for (const link of links) {
     const parsed = parseAlias(link.alias);
-    const { index, name, group, peerIndex } = link;
+    const { index, name, group, peerIndex, peerNetnsId } = link;
     if (parsed.kind === "pod") {
       pods.push({
         ...parsed.identity,
         index,
         hostName: name,
         ...(peerIndex === undefined ? {} : { peerIndex }),
+        ...(peerNetnsId === undefined ? {} : { peerNetnsId }),
         addresses: addresses.get(index) ?? {},
       });
     } else if (parsed.kind === "husk") {

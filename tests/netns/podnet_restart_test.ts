@@ -419,3 +419,82 @@ netnsTest(
     }
   },
 );
+
+netnsTest(
+  "findLostAddresses() reads pods whose routes are gone, and restoreRoutes() gives them back as they were",
+  async () => {
+    await using node = await testNode();
+    const { host } = node;
+    await node.net.init();
+    const dual = await addPod(node, 1);
+    await addPod(node, 2, { addresses: addressesOf(2, "ipv4") });
+    await addPod(node, 3, { addresses: addressesOf(3, "ipv6") });
+    // What a pod added later is not what it was given.
+    const eth0 = ["dev", "eth0"];
+    await dual.pod.ip("address", "add", "10.1.2.99/32", ...eth0);
+    await dual.pod.ip("address", "add", "fd02::99/128", ...eth0, "nodad");
+    const before = await routesOf(host, 116);
+    for (const family of ["-4", "-6"]) {
+      await host.ip(family, "route", "flush", "table", "116");
+    }
+    const net = node.restart();
+    const pods = await net.list();
+    assert.deepEqual(pods.map(({ addresses }) => addresses), [{}, {}, {}]);
+    const found = await net.findLostAddresses(pods);
+    for (const pod of pods) {
+      await net.restoreRoutes(pod, found.get(pod.index) ?? {});
+    }
+    assert.deepEqual(await routesOf(host, 116), before);
+    await net.check({ ...dual.request });
+  },
+);
+
+netnsTest(
+  "findLostAddresses() is not misled by another host's pod with the same indexes",
+  async () => {
+    await using first = await testNode();
+    await using second = await testNode();
+    await addPod(first, 1);
+    await addPod(second, 2);
+    await first.host.ip("route", "flush", "table", "116");
+    await first.host.ip("-6", "route", "flush", "table", "116");
+    const pods = await first.net.list();
+    const found = await first.net.findLostAddresses(pods);
+    assert.equal(pods[0]?.index, (await second.net.list())[0]?.index);
+    assert.deepEqual(
+      [...found.values()].map(({ ipv4 }) => String(ipv4)),
+      ["10.1.2.1"],
+    );
+  },
+);
+
+netnsTest(
+  "findLostAddresses() falls back to the neighbours where a pod's namespace has no path, unless they are ambiguous",
+  async () => {
+    await using node = await testNode();
+    const { host } = node;
+    const { pod, result } = await addPod(node, 1);
+    await host.ip("route", "flush", "table", "116");
+    await host.ip("-6", "route", "flush", "table", "116");
+    // An open file keeps the namespace alive when its name goes.
+    using _alive = Netns.open(pod.path);
+    await run("ip", "netns", "delete", pod.name);
+    const later = node.restart();
+    const find = async () =>
+      (await later.findLostAddresses(await later.list())).get(result.hostIndex);
+    assert.equal(
+      JSON.stringify(await find()),
+      '{"ipv4":"10.1.2.1","ipv6":"fd02::1"}',
+    );
+    await host.ip(
+      ...["neighbour", "add", "10.1.2.77", "lladdr", "02:00:00:00:00:01"],
+      ...["dev", result.hostName],
+    );
+    assert.equal(await find(), undefined);
+  },
+);
+
+async function run(program: string, ...args: string[]): Promise<void> {
+  const { success } = await new Deno.Command(program, { args }).output();
+  assert.ok(success, [program, ...args].join(" "));
+}
