@@ -39,6 +39,7 @@ import { PodEvents } from "./pod_events.ts";
 import { PodSource } from "./pod_source.ts";
 import { Readiness } from "./readiness.ts";
 import { Reconciler } from "./reconciler.ts";
+import { RouteRepair } from "./route_repair.ts";
 import { ExportTable } from "./route_sink.ts";
 import { clearRoutesIfNodeGone } from "./shutdown.ts";
 import { lockSocket } from "./socket_lock.ts";
@@ -168,7 +169,10 @@ function connect(
     host: nodeName,
   });
   metrics.observe(registry, { ipam, teardown, readiness });
-  const shared = { ipam, network, pods, blocks, teardown, networks, locks };
+  const repair = new RouteRepair({ ipam, network, locks });
+  const shared = {
+    ...{ ipam, network, pods, blocks, teardown, networks, locks, repair },
+  };
   const intervalMs = options.reconcileIntervalMs;
   return {
     ...shared,

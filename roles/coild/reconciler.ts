@@ -4,6 +4,7 @@ import type { PodNetwork } from "../../lib/podnet/mod.ts";
 import { getLogger } from "../../lib/telemetry/mod.ts";
 import { keyText } from "./keys.ts";
 import type { CoildMetrics } from "./metrics.ts";
+import type { RouteRepair } from "./route_repair.ts";
 import type { Teardown } from "./teardown.ts";
 
 const log = getLogger("gc");
@@ -13,6 +14,7 @@ export interface ReconcilerOptions {
   readonly ipam: NodeIpam;
   readonly network: PodNetwork;
   readonly teardown: Teardown;
+  readonly repair: RouteRepair;
   readonly metrics: CoildMetrics;
   readonly locks: KeyedMutex;
   readonly intervalMs: number;
@@ -49,7 +51,7 @@ export class Reconciler {
 
   /** Reconciles once. */
   async reconcile(signal: AbortSignal): Promise<void> {
-    const { ipam, network } = this.#with;
+    const { ipam, network, repair } = this.#with;
     const { pods, malformed, strayRoutes } = await network.survey();
     if (malformed.length > 0 || strayRoutes.length > 0) {
       log.warn("Left alone what is not ours", {
@@ -57,7 +59,8 @@ export class Reconciler {
         routes: strayRoutes.map(({ destination }) => String(destination)),
       });
     }
-    await ipam.reconcile(pods, { signal });
+    await ipam.reconcile(await repair.complete(pods), { signal });
+    await repair.repair(pods, { signal });
     await this.#finishHusks(signal);
   }
 

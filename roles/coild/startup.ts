@@ -13,6 +13,7 @@ import type { NodeAddresses } from "./node_addresses.ts";
 import type { NodeSource } from "./node_source.ts";
 import type { PodSource } from "./pod_source.ts";
 import type { Readiness } from "./readiness.ts";
+import type { RouteRepair } from "./route_repair.ts";
 
 const log = getLogger("setup");
 
@@ -35,6 +36,7 @@ export interface StartOptions {
   readonly blocks: BlockClient;
   readonly locks: KeyedMutex;
   readonly addresses: NodeAddresses;
+  readonly repair: RouteRepair;
   readonly readiness: Readiness;
 }
 
@@ -50,7 +52,7 @@ export async function start(
   options: StartOptions,
   { signal }: { signal: AbortSignal },
 ): Promise<void> {
-  const { blocks, ipam, network, node, pods, readiness } = options;
+  const { blocks, ipam, network, node, pods, readiness, repair } = options;
   using _reminder = remind(readiness);
   await insist("set up the kernel", signal, async () => {
     await network.init();
@@ -60,7 +62,7 @@ export async function start(
   });
   readiness.met("kernel");
   // The kernel's part of this is done at once, so that DEL finds addresses.
-  const found = await network.list();
+  const found = await repair.complete(await network.list());
   await Promise.all([
     ipam.start(found, { signal }),
     abortable(
@@ -70,6 +72,7 @@ export async function start(
   ]);
   await forgetDeleted(options, found, signal);
   options.addresses.publish();
+  await repair.repair(await network.list(), { signal });
   readiness.met("addresses");
   log.info("Ready to serve pods", { node: node.name });
 }
