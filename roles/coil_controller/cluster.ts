@@ -26,17 +26,22 @@ export class Cluster {
 
   constructor(
     client: KubeClient,
-    { onBlock }: { readonly onBlock: () => void },
+    { onObject }: { readonly onObject: () => void },
   ) {
     this.pools = new Informer(client, ADDRESS_POOLS, { trim: trimPool });
     this.blocks = new Informer(client, ADDRESS_BLOCKS, {
-      trim: blockTrimmer(onBlock),
+      trim: blockTrimmer(onObject),
       indexes: {
         pool: labelIndex(POOL_LABEL),
         node: labelIndex(NODE_LABEL),
       },
     });
-    this.requests = new Informer(client, BLOCK_REQUESTS, { trim: trimRequest });
+    this.requests = new Informer(client, BLOCK_REQUESTS, {
+      trim(request) {
+        onObject();
+        return trimRequest(request);
+      },
+    });
     this.nodes = new Informer(client, NODES, {
       metadataOnly: true,
       trim: trimNode,

@@ -22,6 +22,9 @@ const MANY_CHANGES = 5_000;
 export class HeapKeeper {
   readonly #collect: () => void;
   #changes = 0;
+  #atLastLook = 0;
+  /** Whether it collected amid changes, after which some were left. */
+  #wasBusy = false;
 
   constructor(options: { readonly collect?: () => void } = {}) {
     this.#collect = options.collect ?? makeCollector();
@@ -40,10 +43,14 @@ export class HeapKeeper {
     }
   }
 
-  /** Collects if there was enough change. */
+  /** Collects if there was enough change, and once more when all is quiet. */
   look(): void {
-    if (this.#changes < WORTH_CHANGES) return;
+    const isQuiet = this.#changes === this.#atLastLook;
+    this.#atLastLook = this.#changes;
+    if (isQuiet ? !this.#wasBusy : this.#changes < WORTH_CHANGES) return;
+    this.#wasBusy = !isQuiet;
     this.#changes = 0;
+    this.#atLastLook = 0;
     this.#collect();
   }
 }

@@ -5,16 +5,25 @@ import { HeapKeeper } from "./heap_keeper.ts";
 // Opened once for the process; inside a test it would count as a leak.
 openLibc();
 
-Deno.test("HeapKeeper.look() collects once after many changes", () => {
+Deno.test("HeapKeeper.look() collects after many changes, and once more when all is quiet", () => {
   let collections = 0;
   const keeper = new HeapKeeper({ collect: () => collections++ });
-  for (let i = 0; i < 499; i++) keeper.note();
-  keeper.look();
-  assert.equal(collections, 0);
-  keeper.note();
-  keeper.look();
-  keeper.look();
-  assert.equal(collections, 1);
+  const look = (changes: number) => {
+    for (let i = 0; i < changes; i++) keeper.note();
+    keeper.look();
+    return collections;
+  };
+  assert.deepEqual([0, 499, 1, 0, 0, 0].map(look), [0, 0, 1, 2, 2, 2]);
+  assert.deepEqual([500, 3, 0, 0, 600, 0, 7, 0].map(look), [
+    3,
+    3,
+    4,
+    4,
+    5,
+    6,
+    6,
+    6,
+  ]);
 });
 
 Deno.test("HeapKeeper.note() does not wait for the next look within a long list", () => {

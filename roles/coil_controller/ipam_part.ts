@@ -57,7 +57,7 @@ export async function runIpam(
   await using group = new TaskGroup({ signal });
   const { client, metrics } = options;
   const keeper = new HeapKeeper();
-  const cluster = new Cluster(client, { onBlock: () => keeper.note() });
+  const cluster = new Cluster(client, { onObject: () => keeper.note() });
   const pools = new Pools({ client, blocks: cluster.blocks.store, metrics });
   const answers = new RequestBlocks(client);
   const parts: Parts = { cluster, pools, answers };
