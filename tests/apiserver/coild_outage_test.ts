@@ -1,0 +1,151 @@
+import assert from "node:assert/strict";
+import { eventually, sleep } from "../lab/mod.ts";
+import { CoildLab } from "./coild_lab.ts";
+
+const BLOCKS = "/apis/coil.cybozu.com/v2/addressblocks";
+const MERGE = { contentType: "application/merge-patch+json" };
+const PATIENT = [
+  "--cooldown=0s",
+  "--block-request-timeout=40s",
+  "--block-return-delay=0s",
+  "--low-water=0",
+];
+const IMPATIENT = ["--cooldown=0s", "--block-request-timeout=500ms"];
+const USER = "system:serviceaccount:kube-system:coild";
+
+Deno.test("coild outlives outages in the middle of its requests", async (t) => {
+  await using lab = await CoildLab.start({
+    name: "coildoutage",
+    audit: "metadata",
+  });
+  const { granter, plane } = lab;
+  const node = lab.node();
+  await lab.createPool("default", [{ ipv4: "10.126.0.0/24" }], 1);
+  let coild = await lab.startCoild(node, PATIENT);
+
+  await t.step(
+    "an ADD that waits for a block is served when the controller comes back",
+    async () => {
+      const pod = await lab.createPod("waits");
+      const adding = coild.addresses(pod);
+      await eventually(
+        "the request",
+        async () => (await lab.list("blockrequests")).length === 1,
+      );
+      await sleep(1_500);
+      granter.start();
+      assert.equal((await adding).length, 1);
+      await granter.stop();
+      await coild.del(pod);
+    },
+  );
+
+  await t.step(
+    "an empty block goes back although others keep changing it",
+    async () => {
+      granter.start();
+      const pod = await lab.createPod("conflict");
+      await coild.add(pod);
+      await granter.stop();
+      const name = granter.granted.at(-1) ?? "";
+      const stop = new AbortController();
+      const writers = Array.from({ length: 4 }, async (_, writer) => {
+        for (let n = 0; !stop.signal.aborted; n++) {
+          // Answered with "not found" once the block is gone.
+          await plane.request("PATCH", `${BLOCKS}/${name}`, {
+            metadata: { annotations: { [`writer${writer}`]: `${n}` } },
+          }, MERGE).catch(() => stop.abort());
+        }
+      });
+      await coild.del(pod);
+      try {
+        await eventually(
+          "the block to be gone",
+          async () => !(await lab.blocks()).includes(name),
+        );
+      } finally {
+        stop.abort();
+        await Promise.all(writers);
+      }
+    },
+  );
+
+  await t.step(
+    "the API server is killed while a block request is under way, and comes back: the same ADD is served",
+    async () => {
+      const before = granter.granted.length;
+      const pod = await lab.createPod("cut");
+      const adding = coild.addresses(pod);
+      await eventually(
+        "the request",
+        async () => (await lab.list("blockrequests")).length === 1,
+      );
+      await plane.killApiServer();
+      await sleep(500);
+      await plane.startApiServer();
+      granter.start();
+      assert.equal((await adding).length, 1);
+      await granter.stop();
+      assert.equal(granter.granted.length, before + 1);
+      await coild.check(pod);
+      await coild.del(pod);
+    },
+  );
+
+  await t.step(
+    "410 Gone: what was granted and changed while the watches were cut is taken over",
+    async () => {
+      await coild[Symbol.asyncDispose]();
+      coild = await lab.startCoild(node, IMPATIENT);
+      await lab.createPool("late", [{ ipv4: "10.128.0.0/28" }], 2);
+      await lab.createNamespace("late", { "coil.cybozu.com/pool": "late" });
+      const pod = await lab.createPod("late", { namespace: "late" });
+      const error = await coild.refused(coild.add(pod));
+      assert.equal(error.status, "DeadlineExceeded");
+      const before = granter.granted.length;
+      // It hears nothing of what follows.
+      Deno.kill(coild.process.pid, "SIGSTOP");
+      granter.start();
+      await eventually(
+        "the answer",
+        () => granter.granted.length === before + 1,
+      );
+      await granter.stop();
+      await lab.createPool("gap", [{ ipv4: "10.127.0.0/28" }], 2);
+      await lab.createNamespace("gap", { "coil.cybozu.com/pool": "gap" });
+      // Twice: the watch cache of the last one begins after all that.
+      for (let n = 0; n < 2; n++) {
+        await plane.killApiServer();
+        await plane.startApiServer();
+      }
+      const since = new Date();
+      Deno.kill(coild.process.pid, "SIGCONT");
+      const blocks = 'coil_coild_blocks{pool="late"}';
+      await eventually(
+        "the block to be adopted",
+        async () => await coild.metric(blocks) === 1,
+      );
+      await coild.add(pod);
+      assert.equal(granter.granted.length, before + 1);
+      await eventually("a new list, for the version is too old", async () => {
+        const requests = await plane.auditRequests({ since, user: USER });
+        const verbs = requests
+          .filter(({ uri }) => uri.startsWith("/api/v1/namespaces?"))
+          .map(({ verb }) => verb);
+        assert.ok(verbs.includes("list"), verbs.join(" "));
+        return true;
+      });
+      granter.start();
+      const other = await lab.createPod("gap", { namespace: "gap" });
+      await eventually("the new pool to be known", async () => {
+        const [address] = await coild.addresses(other);
+        assert.match(address ?? "", /^10\.127\.0\./);
+        return true;
+      });
+      await coild.del(pod);
+      await coild.del(other);
+    },
+  );
+
+  await coild[Symbol.asyncDispose]();
+});
