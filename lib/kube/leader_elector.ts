@@ -142,23 +142,20 @@ export class LeaderElector {
     options: { leading: AbortController; signal: AbortSignal },
   ): Promise<void> {
     const { leading, signal } = options;
-    let renewedMs = this.#clock.nowMs();
-    while (!signal.aborted) {
-      const leftMs = renewedMs + this.#renewMs - this.#clock.nowMs();
-      if (leftMs <= 0 && !leading.signal.aborted) {
-        this.#log.warn("Lost the lease", { lease: this.#claim.name });
-        leading.abort(new Error(`Cannot renew lease "${this.#claim.name}"`));
-        return;
-      }
+    let isLost = false;
+    const lose = () => {
+      isLost = true;
+      if (leading.signal.aborted) return;
+      this.#log.warn("Lost the lease", { lease: this.#claim.name });
+      leading.abort(new Error(`Cannot renew lease "${this.#claim.name}"`));
+    };
+    while (!signal.aborted && !isLost) {
+      // By a timer, since a request may hang beyond the moment.
+      const leftMs = keeper.renewedMs + this.#renewMs - this.#clock.nowMs();
+      using _deadline = this.#clock.after(Math.max(0, leftMs), lose);
       try {
-        const waitMs = leading.signal.aborted
-          ? this.#retryMs
-          : Math.min(this.#retryMs, leftMs);
-        await waitFor(this.#clock, waitMs, { signal });
-        // What counts is when the request left, since then others may count too.
-        const sentMs = this.#clock.nowMs();
-        if (await this.#try(keeper, signal)) renewedMs = sentMs;
-        else renewedMs = -Infinity;
+        await waitFor(this.#clock, this.#retryMs, { signal });
+        if (!await this.#try(keeper, signal)) lose();
       } catch (err) {
         if (signal.aborted) return;
         this.#log.info("Cannot renew the lease", {

@@ -24,6 +24,7 @@ export class LeaseKeeper {
   #ours: V1Lease | undefined;
   #seenVersion: string | undefined;
   #seenMs = 0;
+  #renewedMs = -Infinity;
 
   constructor(
     client: KubeClient,
@@ -32,6 +33,11 @@ export class LeaseKeeper {
     this.#client = client;
     this.#claim = options.claim;
     this.#nowMs = options.nowMs;
+  }
+
+  /** When the claim that was accepted last left us: from then on others may count its time. */
+  get renewedMs(): number {
+    return this.#renewedMs;
   }
 
   /** Takes the lease or renews it; false when somebody else has it. Fails as the client's calls do. */
@@ -57,6 +63,7 @@ export class LeaseKeeper {
     const { namespace, name } = this.#claim;
     this.#ours = undefined;
     const spec = specOf(this.#claim, lease);
+    const sentMs = this.#nowMs();
     try {
       // The resourceVersion makes sure that nobody was faster.
       this.#ours = lease === undefined
@@ -66,6 +73,7 @@ export class LeaseKeeper {
           call,
         )
         : await this.#client.update(LEASES, { ...lease, spec }, call);
+      this.#renewedMs = sentMs;
       return true;
     } catch (err) {
       const lost = err instanceof KubeApiError &&
