@@ -40,11 +40,7 @@ export function diffRoutes(
   const right = new Set<string>();
   const ours = new Map<string, Route[]>();
   const foreign: Route[] = [];
-  for (const route of present) {
-    if (route.destination === undefined || route.destination.length === 0) {
-      continue;
-    }
-    const key = route.destination.toString();
+  for (const [key, route] of distinct(present)) {
     if (route.protocol !== options.protocol) {
       foreign.push(route);
       taken.add(key);
@@ -71,6 +67,25 @@ export function diffRoutes(
     foreign,
     conflicting,
   };
+}
+
+/**
+ * The routes with a destination, each once, and the text of it. A list may
+ * have one twice: the kernel starts an IPv6 list over when the table changes
+ * meanwhile (fib6_dump_table() in net/ipv6/ip6_fib.c). Taken for two, one would
+ * be removed as superfluous, and with it the only one there is.
+ */
+function distinct(routes: readonly Route[]): [string, Route][] {
+  const seen = new Set<string>();
+  return routes.flatMap((route): [string, Route][] => {
+    const { destination, gateway, index, metric, protocol } = route;
+    if (destination === undefined || destination.length === 0) return [];
+    const key = destination.toString();
+    const text = [key, gateway, index, metric, protocol].join();
+    if (seen.has(text)) return [];
+    seen.add(text);
+    return [[key, route]];
+  });
 }
 
 function indexWanted(
