@@ -1,7 +1,13 @@
 import { KeyedMutex } from "../async/mod.ts";
 import { type Address, type DualStack, valuesOf } from "../inet/mod.ts";
 import type { Netns } from "../linux/mod.ts";
-import { type Link, linkDelete, linkSet, RouteSocket } from "../netlink/mod.ts";
+import {
+  type Link,
+  linkDelete,
+  linkSet,
+  type Route,
+  RouteSocket,
+} from "../netlink/mod.ts";
 import { getLogger } from "../telemetry/mod.ts";
 import { keyText, parseAlias, type PodKey } from "./alias.ts";
 import type {
@@ -29,6 +35,7 @@ import { planPod } from "./plan.ts";
 import { findPodNetns, openPodNetns } from "./pod_netns.ts";
 import { refreshSources, restoreRoutes } from "./route_sources.ts";
 import { connectPod } from "./setup.ts";
+import { listSteadyRoutes } from "./steady_routes.ts";
 import {
   addressesByLink,
   MAIN_TABLE,
@@ -235,11 +242,13 @@ export class PodNetwork implements Disposable {
   async survey(): Promise<Survey> {
     const links = await this.#lists.listLinks();
     const { tableId, registerFromMain } = this.#settings;
-    const routes = await this.#lists.listRoutes({ table: tableId });
-    const main = registerFromMain
-      ? await this.#lists.listRoutes({ table: MAIN_TABLE })
-      : [];
-    const survey = surveyOf(links, [...routes, ...main], this.#settings);
+    const tables = registerFromMain ? [tableId, MAIN_TABLE] : [tableId];
+    let routes: Route[] = [];
+    for (const table of tables) {
+      const list = await listSteadyRoutes(this.#lists, { table });
+      routes = [...routes, ...list];
+    }
+    const survey = surveyOf(links, routes, this.#settings);
     this.#finder.remember(survey.pods);
     this.#learn(survey.pods, new Set(links.map(({ index }) => index)));
     return survey;
@@ -341,14 +350,18 @@ export class PodNetwork implements Disposable {
     );
   }
 
-  /** A link that came since the listing may be forgotten: its routes are listed when needed. */
+  /**
+   * A link that came since the listing may be forgotten: its routes are listed
+   * when needed. What `setup()` made is known better than by a list, which may
+   * be older than some of it.
+   */
   #learn(pods: readonly PodLink[], present: ReadonlySet<number>): void {
     for (const index of this.#known.keys()) {
       if (!present.has(index)) this.#known.delete(index);
     }
     for (const { index, addresses } of pods) {
-      if (valuesOf(addresses).length === 0) continue;
-      this.#known.set(index, { ...this.#known.get(index), addresses });
+      if (this.#known.has(index) || valuesOf(addresses).length === 0) continue;
+      this.#known.set(index, { addresses });
     }
   }
 

@@ -261,3 +261,20 @@ netnsTest(
     assert.deepEqual(left.map((p) => p.containerId), [kept.containerId]);
   },
 );
+
+netnsTest(
+  "beginTeardown() removes the routes that setup() made, whatever a survey in between saw",
+  async () => {
+    await using node = await testNode();
+    await node.net.init();
+    const { request, result } = await addPod(node, 1);
+    const { host } = node;
+    // As a survey sees it that comes in the middle of an ADD.
+    const route = ["fd02::1", "dev", result.hostName, "table", "116"];
+    await host.ip("-6", "route", "delete", ...route);
+    await node.net.survey();
+    await host.ip("-6", "route", "add", ...route, "proto", "30");
+    assert.ok(await node.net.beginTeardown(request));
+    assert.deepEqual(await routesOf(host, 116), []);
+  },
+);
