@@ -1,6 +1,7 @@
 import {
   type Link,
   linkDelete,
+  linkSet,
   type NetlinkError,
   type RouteSocket,
 } from "../netlink/mod.ts";
@@ -77,6 +78,22 @@ export class HuskReaper {
     this.#waiting.push(husk);
     this.#next ??= this.#afterRunning();
     await this.#next;
+  }
+
+  /**
+   * Deletes husks of any group, such as those of a former process, all at once.
+   *
+   * @throws {NetlinkError} when the kernel refuses
+   */
+  async deleteAll(husks: readonly Husk[]): Promise<void> {
+    const group = this.#group;
+    const moved = husks.filter((husk) => husk.group !== group);
+    const errors = await this.#socket.tryExecute(
+      moved.map(({ index }) => linkSet({ index }, { group })),
+    );
+    const refused = errors.find((error) => error && !isGone(error));
+    if (refused !== undefined) throw refused;
+    await Promise.all(husks.map((husk) => this.delete({ ...husk, group })));
   }
 
   async #afterRunning(): Promise<void> {

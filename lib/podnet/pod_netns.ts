@@ -27,6 +27,20 @@ export function openPodNetns(path: string): Netns {
 }
 
 /**
+ * Refuses the host's own network namespace: a veth would have its peer's name
+ * and routes there. `host` is absent when that is the process's own.
+ *
+ * @throws {TypeError} when it is that one
+ */
+export function refuseHost(netns: Netns, host: Netns | undefined): void {
+  const isHost = host === undefined ? netns.isOwn : netns.sameAs(host);
+  if (!isHost) return;
+  throw new TypeError(
+    `Cannot connect network namespace "${netns.path}": it is the host's own`,
+  );
+}
+
+/**
  * Finds the network namespace that a pod's end is in, starting with the
  * likely path. Each candidate has to prove itself: the path may have gone to
  * another namespace meanwhile.

@@ -1,15 +1,13 @@
-import { KeyedMutex } from "../async/mod.ts";
-import { type Address, type DualStack, valuesOf } from "../inet/mod.ts";
+import type { Address, DualStack } from "../inet/mod.ts";
 import type { Netns } from "../linux/mod.ts";
 import {
   type Link,
   linkDelete,
-  linkSet,
   type Route,
   RouteSocket,
 } from "../netlink/mod.ts";
 import { getLogger } from "../telemetry/mod.ts";
-import { keyText, parseAlias, type PodKey } from "./alias.ts";
+import { parseAlias, type PodKey } from "./alias.ts";
 import type {
   CheckRequest,
   InitReport,
@@ -22,6 +20,7 @@ import { PodCheckError } from "./errors.ts";
 import { prepareHost } from "./host_init.ts";
 import type { PodName } from "./host_name.ts";
 import { HuskReaper, isGone } from "./husk_reaper.ts";
+import { KnownPods } from "./known_pods.ts";
 import { type FoundLink, LinkFinder } from "./link_finder.ts";
 import { findLostAddresses } from "./lost_addresses.ts";
 import { randomMac } from "./mac.ts";
@@ -32,17 +31,12 @@ import {
   settingsOf,
 } from "./options.ts";
 import { planPod } from "./plan.ts";
-import { findPodNetns, openPodNetns } from "./pod_netns.ts";
+import { PodLocks } from "./pod_locks.ts";
+import { findPodNetns, openPodNetns, refuseHost } from "./pod_netns.ts";
 import { refreshSources, restoreRoutes } from "./route_sources.ts";
 import { connectPod } from "./setup.ts";
 import { listSteadyRoutes } from "./steady_routes.ts";
-import {
-  addressesByLink,
-  MAIN_TABLE,
-  type PodLink,
-  type Survey,
-  surveyOf,
-} from "./survey.ts";
+import { MAIN_TABLE, type PodLink, type Survey, surveyOf } from "./survey.ts";
 import { cutOff, huskOf } from "./teardown.ts";
 
 /**
@@ -60,10 +54,8 @@ export class PodNetwork implements Disposable {
   readonly #deletions: RouteSocket;
   readonly #reaper: HuskReaper;
   readonly #finder: LinkFinder;
-  /** Guards a key's link between looking at it and changing it. */
-  readonly #locks = new KeyedMutex();
-  /** What we know of pods' links by index; saves listing at DEL. */
-  readonly #known = new Map<number, KnownPod>();
+  readonly #locks: PodLocks;
+  readonly #known: KnownPods;
   #nodeAddresses: DualStack<Address>;
   #mtu: number;
   readonly #fixedMtu: boolean;
@@ -80,6 +72,8 @@ export class PodNetwork implements Disposable {
       { host: this.#host, lists: this.#lists },
       this.#settings,
     );
+    this.#locks = new PodLocks(this.#settings);
+    this.#known = new KnownPods(this.#lists, this.#settings);
     this.#nodeAddresses = options.nodeAddresses ?? {};
     this.#mtu = options.mtu ?? 0;
     this.#fixedMtu = options.mtu !== undefined;
@@ -145,10 +139,13 @@ export class PodNetwork implements Disposable {
     request: SetupRequest,
     options: { readonly signal?: AbortSignal } = {},
   ): Promise<SetupResult> {
-    using _lock = await this.#locks.lock(keyText(request), options);
+    using _lock = await this.#locks.lock(request, {
+      ...options,
+      pod: request.pod,
+    });
     using netns = openPodNetns(request.netnsPath);
-    this.#refuseHost(netns);
     const { random, hostNetns } = this.#settings;
+    refuseHost(netns, hostNetns);
     const macs = { hostMac: randomMac(random), podMac: randomMac(random) };
     const names = this.#finder.namesFor(request, request.pod);
     const plan = planPod({
@@ -191,19 +188,18 @@ export class PodNetwork implements Disposable {
     key: PodKey,
     options: { readonly pod?: PodName; readonly signal?: AbortSignal } = {},
   ): Promise<Teardown | undefined> {
-    const { pod, ...waiting } = options;
-    using _lock = await this.#locks.lock(keyText(key), waiting);
-    const found = await this.#finder.find(key, pod);
+    using _lock = await this.#locks.lock(key, options);
+    const found = await this.#finder.find(key, options.pod);
     if (found === undefined) return undefined;
     if (found.state === "husk") return { husk: huskOf(found) };
     const { index } = found.link;
     const husk = await cutOff(this.#host, found, {
-      addresses: await this.#addressesOf(index),
+      addresses: await this.#known.addressesOf(index),
       tableId: this.#settings.tableId,
       group: this.#reaper.group,
     });
     this.#finder.forget(key);
-    this.#known.delete(index);
+    this.#known.forget(index);
     return husk && { husk };
   }
 
@@ -220,16 +216,7 @@ export class PodNetwork implements Disposable {
   /** Deletes all husks that exist, such as those of a former process. Returns how many there were. */
   async finishHusks(): Promise<number> {
     const { husks } = await this.survey();
-    const { group } = this.#reaper;
-    const moved = husks.filter((husk) => husk.group !== group);
-    const errors = await this.#host.tryExecute(
-      moved.map(({ index }) => linkSet({ index }, { group })),
-    );
-    const refused = errors.find((error) => error && !isGone(error));
-    if (refused !== undefined) throw refused;
-    await Promise.all(
-      husks.map((husk) => this.#reaper.delete({ ...husk, group })),
-    );
+    await this.#reaper.deleteAll(husks);
     return husks.length;
   }
 
@@ -250,7 +237,7 @@ export class PodNetwork implements Disposable {
     }
     const survey = surveyOf(links, routes, this.#settings);
     this.#finder.remember(survey.pods);
-    this.#learn(survey.pods, new Set(links.map(({ index }) => index)));
+    this.#known.learn(survey.pods, new Set(links.map(({ index }) => index)));
     return survey;
   }
 
@@ -312,7 +299,7 @@ export class PodNetwork implements Disposable {
     addresses: DualStack<Address>,
   ): Promise<number> {
     const { index } = pod;
-    this.#known.set(index, { ...this.#known.get(index), addresses });
+    this.#known.set(index, { addresses });
     return await restoreRoutes(this.#host, pod, {
       ...this.#settings,
       addresses,
@@ -327,7 +314,7 @@ export class PodNetwork implements Disposable {
    */
   async openNetns(pod: PodLink): Promise<Netns | undefined> {
     return await findPodNetns(pod, {
-      likelyPath: this.#known.get(pod.index)?.netnsPath,
+      likelyPath: this.#known.netnsPathOf(pod.index),
     });
   }
 
@@ -336,33 +323,6 @@ export class PodNetwork implements Disposable {
     this.#host[Symbol.dispose]();
     this.#lists[Symbol.dispose]();
     this.#deletions[Symbol.dispose]();
-  }
-
-  /** A veth inside the host's own namespace would have its peer's name and routes there. */
-  #refuseHost(netns: Netns): void {
-    const { hostNetns } = this.#settings;
-    const isHost = hostNetns === undefined
-      ? netns.isOwn
-      : netns.sameAs(hostNetns);
-    if (!isHost) return;
-    throw new TypeError(
-      `Cannot connect network namespace "${netns.path}": it is the host's own`,
-    );
-  }
-
-  /**
-   * A link that came since the listing may be forgotten: its routes are listed
-   * when needed. What `setup()` made is known better than by a list, which may
-   * be older than some of it.
-   */
-  #learn(pods: readonly PodLink[], present: ReadonlySet<number>): void {
-    for (const index of this.#known.keys()) {
-      if (!present.has(index)) this.#known.delete(index);
-    }
-    for (const { index, addresses } of pods) {
-      if (this.#known.has(index) || valuesOf(addresses).length === 0) continue;
-      this.#known.set(index, { addresses });
-    }
   }
 
   /** In Calico mode the name belongs to the pod: an older container of it has to give way. */
@@ -383,25 +343,9 @@ export class PodNetwork implements Disposable {
   async #remove(found: FoundLink): Promise<void> {
     const { index } = found.link;
     this.#finder.forget(found.identity);
-    this.#known.delete(index);
+    this.#known.forget(index);
     if (found.state === "husk") return await this.#reaper.delete(huskOf(found));
     const [error] = await this.#deletions.tryExecute([linkDelete({ index })]);
     if (error !== undefined && !isGone(error)) throw error;
   }
-
-  async #addressesOf(index: number): Promise<DualStack<Address>> {
-    const known = this.#known.get(index);
-    if (known !== undefined) return known.addresses;
-    const { tableId } = this.#settings;
-    const routes = await this.#lists.listRoutes({ table: tableId });
-    const byLink = addressesByLink(routes, (route) => route.table === tableId);
-    return byLink.get(index) ?? {};
-  }
-}
-
-/** What is remembered of a pod. */
-interface KnownPod {
-  readonly addresses: DualStack<Address>;
-  /** Where this process set it up. */
-  readonly netnsPath?: string;
 }

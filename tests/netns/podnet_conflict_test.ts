@@ -261,3 +261,21 @@ netnsTest(
     assert.ok(await node.restart().beginTeardown(second.request));
   },
 );
+
+netnsTest(
+  "Calico names: the late DEL of an old container does not hit the ADD of the new one",
+  async () => {
+    await using node = await testNode({ calico: true });
+    await node.net.init();
+    const pod = { namespace: "podns", name: "podname" };
+    const { request: old } = await addPod(node, 1, { pod });
+    for (let n = 2; n < 12; n++) {
+      const added = addPod(node, n, { pod });
+      for (let calls = 0; calls < 20; calls++) {
+        await node.net.beginTeardown(old, { pod });
+      }
+      const { containerId, ifname } = (await added).request;
+      await node.net.check({ containerId, ifname, addresses: addressesOf(n) });
+    }
+  },
+);
