@@ -1,4 +1,5 @@
 import { Address } from "../inet/mod.ts";
+import { formatMac, parseMac } from "../netlink/mod.ts";
 
 /** Fills an array with random bytes, as `crypto.getRandomValues()` does. */
 export type RandomBytes = (
@@ -9,24 +10,18 @@ export type RandomBytes = (
 export function randomMac(random: RandomBytes): string {
   const bytes = random(new Uint8Array(6));
   bytes[0] = ((bytes[0] ?? 0) & 0xfc) | 0x02;
-  return Array.from(bytes, (b) => b.toString(16).padStart(2, "0")).join(":");
+  return formatMac(bytes);
 }
 
-/** The IPv6 link-local address of an interface by its MAC address: modified EUI-64 (RFC 4291, appendix A). */
+/**
+ * The IPv6 link-local address of an interface by its MAC address: modified
+ * EUI-64 (RFC 4291, appendix A).
+ *
+ * @throws {SyntaxError} when the text is no MAC address
+ */
 export function linkLocalOf(mac: string): Address {
-  if (!/^[0-9a-f]{2}(:[0-9a-f]{2}){5}$/.test(mac)) {
-    throw new SyntaxError(
-      `Cannot parse MAC address: current value is "${mac}"`,
-    );
-  }
-  const bytes = mac.split(":").map((octet) => Number.parseInt(octet, 16));
-  const id = [
-    (bytes[0] ?? 0) ^ 0x02,
-    ...bytes.slice(1, 3),
-    0xff,
-    0xfe,
-    ...bytes.slice(3),
-  ];
+  const [first = 0, ...rest] = parseMac(mac);
+  const id = [first ^ 0x02, ...rest.slice(0, 2), 0xff, 0xfe, ...rest.slice(2)];
   return Address.fromBytes(
     Uint8Array.from([0xfe, 0x80, 0, 0, 0, 0, 0, 0, ...id]),
   );
