@@ -14,9 +14,9 @@ const FORWARDING = ["net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"];
 
 /**
  * Switches forwarding on and adds the rule that looks up the pod table, for
- * each family, unless any rule has that priority. Idempotent. Goes on after a
- * failure and returns all of them: a node without IPv6 is no reason not to
- * serve IPv4 pods.
+ * each family, unless a rule of that priority is there: one for another table is
+ * left alone and reported. Idempotent. Goes on after a failure and returns all
+ * of them: a node without IPv6 is no reason not to serve IPv4 pods.
  */
 export async function prepareHost(
   host: RouteSocket,
@@ -47,7 +47,15 @@ async function ensureRule(
 ): Promise<void> {
   const { family, rulePriority: priority, tableId: table } = rule;
   const rules = await host.listRules({ family });
-  if (rules.some((present) => present.priority === priority)) return;
+  const present = rules.filter((other) => other.priority === priority);
+  if (present.some((other) => other.table === table)) return;
+  const [foreign] = present;
+  if (foreign !== undefined) {
+    // As upstream, which says nothing: somebody may have put it there on purpose.
+    throw new Error(
+      `Cannot route ${family} pods by table ${table}: priority ${priority} has a rule for table ${foreign.table}`,
+    );
+  }
   const [error] = await host.tryExecute([ruleAdd({ family, priority, table })]);
   // Another process was faster.
   if (error instanceof NetlinkError && error.code !== "EEXIST") throw error;

@@ -107,9 +107,8 @@ export class PodNetwork implements Disposable {
       rulePriority,
       ...(hostNetns === undefined ? {} : { netns: hostNetns }),
     });
-    const log = getLogger("pod-network");
     for (const err of problems) {
-      log.error("Failed to prepare the node", { err });
+      getLogger("pod-network").error("Failed to prepare the node", { err });
     }
     const links = await this.#lists.listLinks();
     this.#reaper.chooseGroup(links);

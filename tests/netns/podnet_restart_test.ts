@@ -99,6 +99,23 @@ netnsTest(
 );
 
 netnsTest(
+  "init() leaves a foreign rule of our priority alone and says that pods are not routed",
+  async () => {
+    await using node = await testNode();
+    const { host } = node;
+    await host.ip("rule", "add", "priority", "2000", "lookup", "99");
+    await host.ip("-6", "rule", "add", "priority", "2000", "lookup", "116");
+    await host.ip("-6", "rule", "add", "priority", "2000", "lookup", "99");
+    const rules = await host.ip("rule", "show");
+    const { problems } = await node.net.init();
+    assert.deepEqual(problems.map((error) => (error as Error).message), [
+      "Cannot route ipv4 pods by table 116: priority 2000 has a rule for table 99",
+    ]);
+    assert.equal(await host.ip("rule", "show"), rules);
+  },
+);
+
+netnsTest(
   "--register-from-main: list() takes addresses from the main table where the pod table has none",
   async () => {
     await using node = await testNode();
