@@ -35,6 +35,8 @@ import { readWatch, type WatchEvent } from "./watch.ts";
 
 const LIST_PAGE_SIZE = 500;
 const LIST_IDLE_TIMEOUT_MS = 30_000;
+/** The API server gives a list a minute; without a limit, a stalled one would wait as long as others are answered. */
+const LIST_MAX_DURATION_MS = 120_000;
 /** The API server sends a bookmark about every minute: two are missing. */
 const WATCH_IDLE_TIMEOUT_MS = 130_000;
 /** How much later than asked the server may end a watch. */
@@ -151,7 +153,10 @@ export class KubeClient implements Disposable {
   ): Promise<ListEnvelope> {
     const { timeoutMs: idleTimeoutMs = LIST_IDLE_TIMEOUT_MS } = options;
     const call = toCall(type, listParts(options));
-    const chunks = await this.#requester.stream(call, { idleTimeoutMs });
+    const chunks = await this.#requester.stream(call, {
+      idleTimeoutMs,
+      maxDurationMs: LIST_MAX_DURATION_MS,
+    });
     return await readListItems<T>(chunks, onItem);
   }
 

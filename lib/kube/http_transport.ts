@@ -1,4 +1,4 @@
-import { withTimeout } from "../async/mod.ts";
+import { abortable, withTimeout } from "../async/mod.ts";
 import { KubeUnreachableError } from "./errors.ts";
 import type {
   Connection,
@@ -9,6 +9,11 @@ import type {
   TransportResponse,
   TransportStream,
 } from "./transport.ts";
+
+/** A request that got less time than this says nothing about its connection. */
+const LEAST_SILENCE_MS = 250;
+/** What HTTP allows in a field's value: RFC 9110, section 5.5. */
+const FIELD_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
 
 /** Connections that live and die together: one HTTP/2 connection carries all requests. */
 interface Session {
@@ -46,7 +51,7 @@ export class HttpTransport implements Transport {
     let session: Session | undefined;
     try {
       return await withTimeout(options.timeoutMs, async (signal) => {
-        const connection = await this.#source.current();
+        const connection = await abortable(this.#source.current(), signal);
         session = this.#sessionFor(connection);
         using joined = joinSignals([signal, session.controller.signal]);
         const response = await this.#fetch(session, connection, {
@@ -84,7 +89,7 @@ export class HttpTransport implements Transport {
       joined?.[Symbol.dispose]();
     };
     try {
-      const connection = await this.#source.current();
+      const connection = await this.#connection([request.signal, idle.signal]);
       session = this.#sessionFor(connection);
       const signals = [request.signal, session.controller.signal, idle.signal];
       joined = joinSignals(signals);
@@ -115,6 +120,14 @@ export class HttpTransport implements Transport {
     this.#giveUp(this.#session, "The client is closed");
   }
 
+  /** The connection's data; a plugin that gives credentials may hang. */
+  async #connection(
+    signals: readonly (AbortSignal | undefined)[],
+  ): Promise<Connection> {
+    using joined = joinSignals(signals);
+    return await abortable(this.#source.current(), joined.signal);
+  }
+
   #sessionFor(connection: Connection): Session {
     const tlsKey = JSON.stringify(connection.tls);
     if (this.#session?.tlsKey === tlsKey) return this.#session;
@@ -134,6 +147,7 @@ export class HttpTransport implements Transport {
     connection: Connection,
     request: TransportRequest,
   ): Promise<Response> {
+    checkHeaders(connection.headers);
     const response = await fetch(connection.server + request.path, {
       method: request.method,
       client: session.client,
@@ -159,7 +173,10 @@ export class HttpTransport implements Transport {
     if (request.signal?.aborted) return request.signal.reason;
     const timedOut = cause instanceof DOMException &&
       cause.name === "TimeoutError";
-    if (timedOut && session !== undefined && session.lastActivityMs <= sentMs) {
+    const isSilent = session !== undefined &&
+      session.lastActivityMs <= sentMs &&
+      performance.now() - sentMs >= LEAST_SILENCE_MS;
+    if (timedOut && isSilent) {
       this.#giveUp(session, "The connection shows no life");
     }
     const path = request.path.split("?")[0];
@@ -176,6 +193,16 @@ export class HttpTransport implements Transport {
     if (this.#session !== session) return;
     this.#session = undefined;
     session.client.close();
+  }
+}
+
+/** fetch() would tell the bad value, which may be a token, in its error. */
+function checkHeaders(headers: Readonly<Record<string, string>>): void {
+  for (const [name, value] of Object.entries(headers)) {
+    if (FIELD_VALUE.test(value)) continue;
+    throw new TypeError(
+      `the value of header "${name}" has characters that HTTP does not allow`,
+    );
   }
 }
 

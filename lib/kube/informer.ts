@@ -144,6 +144,12 @@ export class Informer<T extends KubeObject> {
           page,
           onItem,
         );
+        // Whatever answered, e.g. a proxy: what it leaves out is not gone.
+        if (list.resourceVersion === "") {
+          throw new KubeUnreachableError(
+            `Cannot list ${this.#type.plural}: the answer has no resourceVersion`,
+          );
+        }
         page = list.continue === undefined ? undefined : {
           ...selection,
           limit: LIST_PAGE_SIZE,
@@ -168,6 +174,7 @@ export class Informer<T extends KubeObject> {
     const { timeoutSeconds, idleTimeoutMs } = this.#options;
     const startMs = performance.now();
     let events = 0;
+    let isOpen = false;
     const watch = this.#client.watch(this.#type, {
       ...this.#selection(),
       ...(this.#version === undefined
@@ -176,21 +183,32 @@ export class Informer<T extends KubeObject> {
       ...(timeoutSeconds === undefined ? {} : { timeoutSeconds }),
       ...(idleTimeoutMs === undefined ? {} : { idleTimeoutMs }),
       signal,
-      onOpen: () => this.#noteContact(),
+      onOpen: () => {
+        isOpen = true;
+        this.#noteContact();
+      },
     });
-    for await (const event of watch) {
-      events++;
-      this.#backoff.reset();
-      this.#noteContact();
-      this.#handle(event);
+    try {
+      for await (const event of watch) {
+        events++;
+        this.#noteContact();
+        this.#handle(event);
+        if (event.type !== "BOOKMARK") this.#backoff.reset();
+      }
+    } catch (err) {
+      // An ERROR event: the server cannot go on from here, and might never.
+      if (isOpen && err instanceof KubeApiError) this.#version = undefined;
+      throw err;
     }
     const isShort = performance.now() - startMs < SHORT_WATCH_MS;
-    if (!isShort) this.#backoff.reset();
-    if (events === 0 && isShort) {
+    if (!isShort) return this.#backoff.reset();
+    if (events === 0) {
       throw new KubeUnreachableError(
         `Cannot watch ${this.#type.plural}: the watch ended at once`,
       );
     }
+    // Whoever ends each watch so soon must not be asked without a pause.
+    await sleep(this.#backoff.nextMs(), { signal });
   }
 
   #handle({ type, object }: WatchEvent<T>): void {

@@ -262,3 +262,50 @@ Deno.test("subscribe() replays on request and stops with its disposal", async ()
     assert.deepEqual(seen, ["added a"]);
   }, (server) => server.items = [node("a", 1)]);
 });
+
+Deno.test("Informer pauses between watches that end after one bookmark", async () => {
+  let watches = 0;
+  const bookmark = { metadata: { resourceVersion: "5" } };
+  const transport = new FakeTransport((request) => {
+    if (!request.path.includes("watch=true")) {
+      return { body: { metadata: { resourceVersion: "1" }, items: [] } };
+    }
+    watches++;
+    return {
+      body: `${JSON.stringify({ type: "BOOKMARK", object: bookmark })}\n`,
+    };
+  });
+  const informer = new Informer(new KubeClient(transport), NODES, {
+    backoff: new Backoff({ initialMs: 60, maxMs: 60, jitter: 0 }),
+  });
+  const controller = new AbortController();
+  const running = informer.run(controller.signal);
+  await informer.synced;
+  await new Promise((resolve) => setTimeout(resolve, 200));
+  controller.abort();
+  await running;
+  assert.ok(watches >= 2 && watches <= 4, `${watches} watches in 200 ms`);
+});
+
+Deno.test("Informer forgets nothing because of an answer that is no list", async () => {
+  await follow({}, async ({ server, informer, changes }) => {
+    await until(() => server.watches.length === 1);
+    server.listFailure = { status: 200, body: {} };
+    server.push("ERROR", { code: 410, reason: "Expired" });
+    await until(() => server.lists.length >= 3);
+    assert.deepEqual(informer.store.keys(), ["a"]);
+    assert.deepEqual(changes, ["added a"]);
+    server.listFailure = undefined;
+    await until(() => server.watches.length === 2);
+  }, (server) => server.items = [node("a", 1)]);
+});
+
+Deno.test("Informer lists anew after an error inside a watch, which might come again for ever", async () => {
+  await follow({}, async ({ server }) => {
+    await until(() => server.watches.length === 1);
+    const message = "unable to decode an object in the watch event";
+    server.push("ERROR", { code: 500, reason: "InternalError", message });
+    await until(() => server.watches.length === 2);
+    assert.equal(server.lists.length, 2);
+  });
+});

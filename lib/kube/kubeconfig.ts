@@ -97,6 +97,12 @@ function serverOf(config: KubeConfig): string {
       `Cannot use cluster "${cluster.name}": ${name} is not supported`,
     );
   }
+  const { username, password } = new URL(cluster.server);
+  if (username !== "" || password !== "") {
+    throw new TypeError(
+      `Cannot use cluster "${cluster.name}": credentials in the server's URL are not supported`,
+    );
+  }
   return cluster.server.replace(/\/+$/, "");
 }
 
