@@ -252,7 +252,8 @@ export class UnaryExchange {
         code: StatusCode.RESOURCE_EXHAUSTED,
       });
     }
-    this.#data.push(data);
+    // Empty ones count nothing: a flood of them must not fill the memory.
+    if (data.length > 0) this.#data.push(data);
     if (frame.flags & Flag.END_STREAM) this.#finish();
   }
 

@@ -6,7 +6,9 @@ export function isOwnNetns(path: string): boolean {
     return theirs.ino === own.ino && theirs.dev === own.dev;
   } catch (error) {
     // For DEL it may be gone already; for ADD the daemon says what is wrong.
-    if (error instanceof Deno.errors.NotFound) return false;
+    const isAbsent = error instanceof Deno.errors.NotFound ||
+      error instanceof Deno.errors.NotADirectory;
+    if (isAbsent) return false;
     throw error;
   }
 }

@@ -1,0 +1,13 @@
+import assert from "node:assert/strict";
+import { isOwnNetns } from "./netns.ts";
+
+Deno.test("isOwnNetns() knows its own namespace", () => {
+  assert.equal(isOwnNetns("/proc/self/ns/net"), true);
+  assert.equal(isOwnNetns("/proc/self/ns/mnt"), false);
+});
+
+Deno.test("isOwnNetns() takes a path that leads nowhere for another's", () => {
+  // DEL would fail for ever, after everything is released.
+  assert.equal(isOwnNetns("/nonexistent/net"), false);
+  assert.equal(isOwnNetns("/dev/null/net"), false);
+});
