@@ -11,6 +11,7 @@ import type {
   IpamLogger,
   IpamObserver,
   RouteSink,
+  RouteView,
 } from "./ports.ts";
 import { RouteExport } from "./route_export.ts";
 import { delay, withDeadline } from "./timing.ts";
@@ -22,6 +23,7 @@ export interface BlockKeeperOptions {
   readonly tasks: TaskGroup;
   readonly source: BlockSource;
   readonly routes: RouteSink;
+  readonly kernel: RouteView | undefined;
   readonly clock: Clock;
   readonly log: IpamLogger;
   readonly observer: IpamObserver;
@@ -102,6 +104,7 @@ export class BlockKeeper {
       observer,
       table,
       routes: this.#routes,
+      kernel: options.kernel,
       marks: options.waterMarks,
       waiting: (pool) => this.supply.waiting(pool),
       returned: (block) => this.#view.forget(block),

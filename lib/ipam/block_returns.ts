@@ -1,7 +1,14 @@
 import { abortable, Backoff, type TaskGroup } from "../async/mod.ts";
+import { valuesOf } from "../inet/mod.ts";
 import type { AddressTable } from "./address_table.ts";
 import type { HeldBlock } from "./held_block.ts";
-import type { BlockSource, Clock, IpamLogger, IpamObserver } from "./ports.ts";
+import type {
+  BlockSource,
+  Clock,
+  IpamLogger,
+  IpamObserver,
+  RouteView,
+} from "./ports.ts";
 import type { RouteExport } from "./route_export.ts";
 import { withDeadline } from "./timing.ts";
 import type { WaterMarks } from "./water_marks.ts";
@@ -15,6 +22,7 @@ export interface BlockReturnsOptions {
   readonly observer: IpamObserver;
   readonly table: AddressTable;
   readonly routes: RouteExport;
+  readonly kernel: RouteView | undefined;
   readonly marks: WaterMarks;
   /** How many allocations wait for room in the pool: it keeps all its blocks until they have been served. */
   readonly waiting: (pool: string) => number;
@@ -43,7 +51,7 @@ const MAX_FLYING = 8;
  * Gives empty blocks back.
  *
  * The order is what makes it safe: first nothing is given out of the block any more (at once, in the table), then its
- * route is withdrawn, then the API server is asked. A failure never reaches a DEL, unlike upstream, where
+ * route is withdrawn, then the kernel is asked whether it is unused indeed, then the API server. A failure never reaches a DEL, unlike upstream, where
  * DEL fails with it (and W1 follows). After a failure the block stays `returning`: the request may have been carried
  * out, or may still be, so nothing is given out of it until it is gone and granted anew.
  */
@@ -186,6 +194,7 @@ export class BlockReturns {
       // Another node could announce the block while this one still does.
       throw new Error("Cannot withdraw the route: the export table is stuck");
     }
+    await abortable(this.#assertUnused(block), signal);
     if (!block.isEmpty) return false;
     state.asked = true;
     await withDeadline(
@@ -193,5 +202,20 @@ export class BlockReturns {
       { clock, signal, timeoutMs: releaseTimeoutMs },
     );
     return true;
+  }
+
+  /**
+   * The table may be wrong: an alias that was changed by hand makes a living
+   * pod look gone. On this node its route keeps others from its address, but
+   * another node would know nothing of it.
+   */
+  async #assertUnused({ info }: HeldBlock): Promise<void> {
+    const { kernel } = this.#options;
+    const prefixes = valuesOf(info.prefixes);
+    const [used] = await kernel?.routedWithin(prefixes) ?? [];
+    if (used === undefined) return;
+    throw new Error(
+      `Cannot give the block back: the kernel has a route to "${used}"`,
+    );
   }
 }

@@ -23,6 +23,7 @@ import {
   type IpamObserver,
   type KernelPod,
   type RouteSink,
+  type RouteView,
   silentLogger,
   systemClock,
 } from "./ports.ts";
@@ -40,6 +41,8 @@ import { DEFAULT_WATER_MARKS, type WaterMarks } from "./water_marks.ts";
 export interface NodeIpamOptions {
   readonly source: BlockSource;
   readonly routes: RouteSink;
+  /** Asked before a block is given back; without it, only the table is. */
+  readonly kernel?: RouteView;
   readonly clock?: Clock;
   readonly log?: IpamLogger;
   readonly observer?: IpamObserver;
@@ -98,6 +101,7 @@ export class NodeIpam implements AsyncDisposable {
       tasks: this.#tasks,
       source: options.source,
       routes: options.routes,
+      kernel: options.kernel,
       clock: this.#clock,
       log: this.#log,
       observer: options.observer ?? {},
@@ -155,10 +159,18 @@ export class NodeIpam implements AsyncDisposable {
     logReport(this.#log, { ...comparison, ...inspection, registered: [] });
   }
 
-  /** Runs until the signal aborts, then ends all background work. */
+  /**
+   * Runs until the signal aborts, then ends all background work.
+   *
+   * @throws what nobody expected and has ended the background work before: without it no block comes or goes any more
+   */
   async run(signal: AbortSignal): Promise<void> {
-    await untilAborted(signal);
+    await Promise.race([
+      untilAborted(signal),
+      untilAborted(this.#tasks.signal),
+    ]);
     await this[Symbol.asyncDispose]();
+    await this.#tasks.wait();
   }
 
   /** Ends all background work. Allocations that wait fail. */

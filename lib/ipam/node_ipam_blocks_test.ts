@@ -1,6 +1,6 @@
 /** Which blocks a node keeps, fetches and returns, and what happens when others change them. */
 import assert from "node:assert/strict";
-import { Address } from "../inet/mod.ts";
+import { Address, type Prefix } from "../inet/mod.ts";
 import { OutOfBlocksError, QuarantinedError } from "./errors.ts";
 import type { KernelPod } from "./ports.ts";
 import {
@@ -385,6 +385,27 @@ Deno.test("a pod in the kernel that turns up in a block on its way back keeps th
   assert.equal(source.counts.release, 0);
   assert.deepEqual(holdsOf(node), { "default-0": [] });
   assert.deepEqual(routes.prefixes, ["10.0.0.0/31"]);
+});
+
+Deno.test("a block is not given back while the kernel routes one of its addresses", async () => {
+  const cluster = clusterOf(2, "10.0.0.0/30");
+  let routed = [Address.parse("10.0.0.1")];
+  const kernel = {
+    routedWithin: (prefixes: readonly Prefix[]) =>
+      Promise.resolve(
+        routed.filter((a) => prefixes.some((prefix) => prefix.contains(a))),
+      ),
+  };
+  await using node = await openNode(cluster, { kernel });
+  await node.ipam.allocate(keyOf(1));
+  await release(node.ipam, 1);
+  await node.clock.advance(10_000);
+  assert.equal(cluster.blocks.size, 1);
+  assert.deepEqual(node.ipam.blocks().map((b) => b.holds), [["returning"]]);
+
+  routed = [];
+  await node.clock.advance(60_000);
+  assert.equal(cluster.blocks.size, 0);
 });
 
 Deno.test("once the API server was asked to take a block back, nothing is given out of it again", async () => {

@@ -512,3 +512,18 @@ Deno.test("the end of the daemon fails what waits and leaves no work behind", as
   assert.equal(clock.pending, 0);
   await assert.rejects(ipam.allocate(keyOf(1)), IpamNotReadyError);
 });
+
+Deno.test("run() tells of a failure that has ended the background work", async () => {
+  const failure = new Error("nobody expected this");
+  await using node = await openNode(clusterOf(2, "10.0.0.0/30"), {
+    observer: {
+      blockRequested() {
+        throw failure;
+      },
+    },
+  });
+  const running = node.ipam.run(signal);
+  const add = node.ipam.allocate(keyOf(1));
+  await assert.rejects(running, failure);
+  await assert.rejects(add, IpamNotReadyError);
+});

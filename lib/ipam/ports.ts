@@ -49,6 +49,12 @@ export interface RouteSink {
   sync(prefixes: readonly Prefix[]): Promise<void>;
 }
 
+/** The kernel's routes to pods, whatever anybody believes about them. */
+export interface RouteView {
+  /** Lists the addresses within the prefixes that the host routes to some interface, whosesoever. */
+  routedWithin(prefixes: readonly Prefix[]): Promise<readonly Address[]>;
+}
+
 /** Names one attachment: the key of an allocation. */
 export interface AttachmentKey {
   readonly containerId: string;
