@@ -1,11 +1,6 @@
-import type { Address, DualStack } from "../inet/mod.ts";
+import type { Address, DualStack, Prefix } from "../inet/mod.ts";
 import type { Netns } from "../linux/mod.ts";
-import {
-  type Link,
-  linkDelete,
-  type Route,
-  RouteSocket,
-} from "../netlink/mod.ts";
+import { type Link, linkDelete, RouteSocket } from "../netlink/mod.ts";
 import { getLogger } from "../telemetry/mod.ts";
 import { parseAlias, type PodKey } from "./alias.ts";
 import type {
@@ -35,7 +30,7 @@ import { PodLocks } from "./pod_locks.ts";
 import { findPodNetns, openPodNetns, refuseHost } from "./pod_netns.ts";
 import { refreshSources, restoreRoutes } from "./route_sources.ts";
 import { connectPod } from "./setup.ts";
-import { listSteadyRoutes } from "./steady_routes.ts";
+import { listSteadyRoutes, routedWithin } from "./steady_routes.ts";
 import { MAIN_TABLE, type PodLink, type Survey, surveyOf } from "./survey.ts";
 import { cutOff, huskOf } from "./teardown.ts";
 
@@ -229,15 +224,17 @@ export class PodNetwork implements Disposable {
     const links = await this.#lists.listLinks();
     const { tableId, registerFromMain } = this.#settings;
     const tables = registerFromMain ? [tableId, MAIN_TABLE] : [tableId];
-    let routes: Route[] = [];
-    for (const table of tables) {
-      const list = await listSteadyRoutes(this.#lists, { table });
-      routes = [...routes, ...list];
-    }
+    const routes = await listSteadyRoutes(this.#lists, tables);
     const survey = surveyOf(links, routes, this.#settings);
     this.#finder.remember(survey.pods);
     this.#known.learn(survey.pods, new Set(links.map(({ index }) => index)));
     return survey;
+  }
+
+  /** Lists the addresses within the prefixes that the pod table leads to, whatever the alias of the link says. */
+  async routedWithin(prefixes: readonly Prefix[]): Promise<Address[]> {
+    const { tableId: table } = this.#settings;
+    return await routedWithin(this.#lists, { table, prefixes });
   }
 
   /**

@@ -1,10 +1,11 @@
-import type { Route, RouteFilter, RouteSocket } from "../netlink/mod.ts";
+import type { Address, Prefix } from "../inet/mod.ts";
+import type { Route, RouteSocket } from "../netlink/mod.ts";
 
 /** So many lists at most; each takes the kernel a millisecond or less. */
 const MAX_LISTS = 6;
 
 /**
- * Lists routes so that none is missing that was there all the time.
+ * Lists the routes of tables so that none is missing that was there all the time.
  *
  * The kernel writes a long list in parts. When an IPv6 table changes between
  * two of them, it starts over and skips as many entries as it has written
@@ -15,12 +16,40 @@ const MAX_LISTS = 6;
  */
 export async function listSteadyRoutes(
   socket: Pick<RouteSocket, "listRoutes">,
-  filter: RouteFilter,
+  tables: readonly number[],
+): Promise<Route[]> {
+  let routes: Route[] = [];
+  for (const table of tables) {
+    routes = [...routes, ...await listTable(socket, table)];
+  }
+  return routes;
+}
+
+/** Lists the addresses within the prefixes that a table has host routes to. */
+export async function routedWithin(
+  socket: Pick<RouteSocket, "listRoutes">,
+  { table, prefixes }: {
+    readonly table: number;
+    readonly prefixes: readonly Prefix[];
+  },
+): Promise<Address[]> {
+  const routes = await listTable(socket, table);
+  return routes.flatMap(({ destination }) => {
+    if (destination?.hostBits !== 0) return [];
+    const { address } = destination;
+    const isWithin = prefixes.some((prefix) => prefix.contains(address));
+    return isWithin ? [address] : [];
+  });
+}
+
+async function listTable(
+  socket: Pick<RouteSocket, "listRoutes">,
+  table: number,
 ): Promise<Route[]> {
   const all = new Map<string, Route>();
   let before: ReadonlyMap<string, Route> | undefined;
   for (let i = 0; i < MAX_LISTS; i++) {
-    const list = byText(await socket.listRoutes(filter));
+    const list = byText(await socket.listRoutes({ table }));
     if (before !== undefined && sameKeys(before, list)) {
       return [...list.values()];
     }

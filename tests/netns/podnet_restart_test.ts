@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { Address } from "../../lib/inet/mod.ts";
+import { Address, Prefix } from "../../lib/inet/mod.ts";
 import { Netns } from "../../lib/linux/mod.ts";
 import { RouteSocket } from "../../lib/netlink/mod.ts";
 import { PodCheckError } from "../../lib/podnet/mod.ts";
@@ -95,6 +95,26 @@ netnsTest(
     assert.ok(
       await later.beginTeardown({ containerId: "half", ifname: "eth0" }),
     );
+  },
+);
+
+netnsTest(
+  "routedWithin() finds the address of a pod whose alias was changed by hand",
+  async () => {
+    await using node = await testNode();
+    await node.net.init();
+    const { request, result } = await addPod(node, 1);
+    await node.host.ip("link", "set", result.hostName, "alias", "mine");
+    assert.deepEqual(await node.net.list(), []);
+    const within = async (text: string) =>
+      (await node.net.routedWithin([Prefix.parse(text)])).map(String);
+    assert.deepEqual(await within("10.1.2.0/27"), ["10.1.2.1"]);
+    assert.deepEqual(await within("fd02::/123"), ["fd02::1"]);
+    assert.deepEqual(await within("10.1.2.32/27"), []);
+
+    // Its DEL finds nothing; only the runtime takes the namespace away.
+    assert.equal(await node.net.beginTeardown(request), undefined);
+    assert.deepEqual(await within("10.1.2.0/27"), ["10.1.2.1"]);
   },
 );
 
