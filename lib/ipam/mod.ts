@@ -6,7 +6,6 @@
  * @module
  */
 export type { AddressState } from "./attachment.ts";
-export { BlockAllocator, type Slot } from "./block_allocator.ts";
 export type { BlockChanges } from "./block_view.ts";
 export * from "./errors.ts";
 export type { HeldBlock, Hold } from "./held_block.ts";
@@ -28,7 +27,6 @@ export type {
   PodReport,
 } from "./reconcile.ts";
 export { DEFAULT_WATER_MARKS, type WaterMarks } from "./water_marks.ts";
-export { PoolIndex } from "./pool_index.ts";
 export {
   type BlockStore,
   type CarveOptions,

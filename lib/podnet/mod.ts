@@ -4,14 +4,7 @@
  *
  * @module
  */
-export {
-  formatAlias,
-  formatHuskAlias,
-  type LinkIdentity,
-  parseAlias,
-  type ParsedAlias,
-  type PodKey,
-} from "./alias.ts";
+export type { LinkIdentity, PodKey } from "./alias.ts";
 export {
   IfnameTakenError,
   NetnsNotFoundError,
@@ -26,18 +19,8 @@ export type {
 } from "./calls.ts";
 export { calicoVethName, hostVethName, type PodName } from "./host_name.ts";
 export type { Husk } from "./husk_reaper.ts";
-export { linkLocalOf, type RandomBytes, randomMac } from "./mac.ts";
+export { linkLocalOf, type RandomBytes } from "./mac.ts";
 export type { PodNetworkOptions } from "./options.ts";
-export {
-  type GatewayMode,
-  type LinkStep,
-  planPod,
-  type PodPlan,
-  type PodPlanInput,
-  type RouteStep,
-  type Step,
-  type VethSpec,
-} from "./plan.ts";
-export { renderPlan } from "./plan_text.ts";
+export type { GatewayMode } from "./plan.ts";
 export { PodNetwork } from "./pod_network.ts";
 export type { MalformedLink, PodLink, Survey } from "./survey.ts";

@@ -301,7 +301,7 @@ netnsTest(
     await using node = await testNode();
     await node.net.init();
     const families = ["dual", "ipv4", "ipv6"] as const;
-    const made = [];
+    const made: Awaited<ReturnType<typeof addPod>>[] = [];
     for (const [i, family] of families.entries()) {
       made.push(
         await addPod(node, i + 1, { addresses: addressesOf(i + 1, family) }),
