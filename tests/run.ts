@@ -1,7 +1,14 @@
 // Runs test suites and ends with the line "N passed, N failed".
 //
 //   deno task test [SUITE...] [--filter TEXT] [--allow-skips] [-- DENO_TEST_ARGS]
-import { preparePackages } from "./lab/packages.ts";
+import { ensureControlPlane, sweepLabs } from "./lab/mod.ts";
+import {
+  BUILD_PACKAGES,
+  CONTROL_PLANE_PACKAGES,
+  NET_PACKAGES,
+  preparePackages,
+} from "./lab/packages.ts";
+import { buildExecutable } from "../deploy/executable/mod.ts";
 import { countJunit, type Counts, ZERO } from "./junit.ts";
 
 interface Suite {
@@ -12,10 +19,10 @@ interface Suite {
   readonly packages: Readonly<Record<string, string>>;
   readonly root: boolean;
   readonly args: readonly string[];
+  /** What takes long the first time and would keep a test silent. */
+  readonly prepare?: () => Promise<unknown>;
 }
 
-const NET = { iproute2: "ip", "util-linux": "nsenter", procps: "sysctl" };
-const BUILD = { gcc: "gcc", "libc6-dev": "/usr/include/stdlib.h" };
 const PING = { "iputils-ping": "ping" };
 
 const SUITES: readonly Suite[] = [
@@ -39,15 +46,16 @@ const SUITES: readonly Suite[] = [
     name: "executable",
     about: "the one compiled file, called by every role's name",
     paths: ["tests/executable"],
-    packages: { ...BUILD, ...NET },
+    packages: { ...BUILD_PACKAGES, ...NET_PACKAGES },
     root: true,
     args: [],
+    prepare: () => buildExecutable({ log: say }),
   },
   {
     name: "netns",
     about: "the real kernel in fresh network namespaces",
     paths: ["tests/netns"],
-    packages: { ...NET, ...PING },
+    packages: { ...NET_PACKAGES, ...PING },
     root: true,
     args: [],
   },
@@ -55,14 +63,30 @@ const SUITES: readonly Suite[] = [
     name: "apiserver",
     about: "real etcd and kube-apiserver, nodes as namespaces",
     paths: ["tests/apiserver"],
-    packages: { ...NET, ...PING, ...BUILD, openssl: "openssl", curl: "curl" },
+    packages: {
+      ...CONTROL_PLANE_PACKAGES,
+      ...BUILD_PACKAGES,
+      ...PING,
+      curl: "curl",
+    },
     root: true,
     args: [],
+    prepare: async () => {
+      await sweepLabs({ log: say });
+      await ensureControlPlane({ log: say });
+      await buildExecutable({ log: say });
+    },
   },
 ];
 
-const say = (text: string) =>
-  Deno.stdout.writeSync(new TextEncoder().encode(`${text}\n`));
+function say(text: string): void {
+  try {
+    Deno.stdout.writeSync(new TextEncoder().encode(`${text}\n`));
+  } catch (error) {
+    // After `| head` the tests go on, to their clean-up and their exit code.
+    if (!(error instanceof Deno.errors.BrokenPipe)) throw error;
+  }
+}
 
 /** Command line: names of suites, and what goes on to `deno test`. */
 function parse(args: readonly string[]) {
@@ -91,13 +115,39 @@ function usage(arg: string): never {
   Deno.exit(help ? 0 : 2);
 }
 
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
 async function succeeds(args: readonly string[]): Promise<boolean> {
-  const { success } = await new Deno.Command(Deno.execPath(), {
+  const child = new Deno.Command(Deno.execPath(), {
     args: [...args],
     stdout: "inherit",
     stderr: "inherit",
-  }).spawn().status;
+  }).spawn();
+  running = child;
+  const { success } = await child.status;
+  running = undefined;
+  if (interrupted) await leave();
   return success;
+}
+
+let running: Deno.ChildProcess | undefined;
+let interrupted = false;
+
+/** Removes the labs of tests that were cut short, and ends. */
+async function leave(): Promise<never> {
+  if (Deno.uid() === 0) await sweepLabs({ log: say });
+  Deno.exit(130);
+}
+
+function onSignal(): void {
+  if (interrupted) return;
+  interrupted = true;
+  say("interrupted: cleaning up");
+  // From a terminal it has the signal already.
+  if (running === undefined) leave();
+  else running.kill("SIGTERM");
 }
 
 async function runStatic(): Promise<Counts> {
@@ -151,11 +201,20 @@ async function runSuite(
     say(`suite ${suite.name} needs root: run it with sudo`);
     return { ...ZERO, skipped: [`all of ${suite.name}: not root`] };
   }
-  await preparePackages(suite.packages, say);
+  try {
+    await preparePackages(suite.packages, say);
+    await suite.prepare?.();
+  } catch (error) {
+    say(`suite ${suite.name} cannot run: ${messageOf(error)}`);
+    return { ...ZERO, failed: 1 };
+  }
   return await runDenoTest(suite, extra);
 }
 
 const { suites, extra, allowSkips } = parse(Deno.args);
+for (const signal of ["SIGHUP", "SIGINT", "SIGTERM"] as const) {
+  Deno.addSignalListener(signal, onSignal);
+}
 const total = { passed: 0, failed: 0, skipped: [] as string[] };
 const lines: string[] = [];
 for (const suite of suites) {

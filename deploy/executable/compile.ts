@@ -1,3 +1,4 @@
+import { homedir } from "node:os";
 import { DAEMON_V8_FLAGS } from "./v8_flags.ts";
 
 const DOWNLOADS = "https://dl.deno.land/";
@@ -31,8 +32,7 @@ export async function findRuntime(): Promise<string | undefined> {
 
 /** Where deno keeps what it downloads for `deno compile`. */
 function cachedRuntime(): string {
-  const home = Deno.env.get("HOME") ?? "";
-  const denoDir = Deno.env.get("DENO_DIR") ?? `${home}/.cache/deno`;
+  const denoDir = Deno.env.get("DENO_DIR") ?? `${homedir()}/.cache/deno`;
   const { version: { deno }, build: { target } } = Deno;
   return `${denoDir}/dl/release/v${deno}/denort-${target}.zip`;
 }

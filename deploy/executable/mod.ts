@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { homedir } from "node:os";
 import { bundle } from "./bundle.ts";
 import { compile, findRuntime } from "./compile.ts";
 import { pack } from "./pack.ts";
@@ -45,12 +46,9 @@ function usable(): readonly Kind[] {
   return Deno.env.get("DENORT_BIN") ? ["compiled"] : KINDS;
 }
 
+/** In the user's home, also when $HOME is not set. */
 function cacheRoot(): string {
-  const root = Deno.env.get("COIL_CACHE");
-  if (root) return root;
-  const home = Deno.env.get("HOME");
-  if (!home) throw new TypeError("Cannot find a cache: set COIL_CACHE or HOME");
-  return `${home}/.cache/coil`;
+  return Deno.env.get("COIL_CACHE") || `${homedir()}/.cache/coil`;
 }
 
 async function build(

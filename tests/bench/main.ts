@@ -3,8 +3,12 @@ import { parseArgs } from "node:util";
 import * as path from "node:path";
 import { buildExecutable } from "../../deploy/executable/mod.ts";
 import { CoilCluster } from "../lab/coil.ts";
-import type { LabNode } from "../lab/mod.ts";
-import { preparePackages } from "../lab/packages.ts";
+import { type LabNode, removeLabOnSignals } from "../lab/mod.ts";
+import {
+  BUILD_PACKAGES,
+  CONTROL_PLANE_PACKAGES,
+  preparePackages,
+} from "../lab/packages.ts";
 import { handlingTimes } from "./daemon_log.ts";
 import { makeEmptyProgram } from "./empty_program.ts";
 import { asTable, type Figure, figure } from "./figures.ts";
@@ -234,8 +238,13 @@ async function clusterFigures(
 }
 
 const { json, quick, parts } = options();
+if (Deno.uid() !== 0) {
+  say("The bench makes network namespaces: run it as root");
+  Deno.exit(1);
+}
+removeLabOnSignals(NAME, say);
 await preparePackages(
-  { ...PEER_PACKAGES, iproute2: "ip", openssl: "openssl" },
+  { ...PEER_PACKAGES, ...CONTROL_PLANE_PACKAGES, ...BUILD_PACKAGES },
   say,
 );
 const executable = await buildExecutable({ log: say });

@@ -1,10 +1,21 @@
 // `deno task demo`: Coil at work on a real control plane and three nodes.
 import { parseArgs } from "node:util";
 import { buildExecutable } from "../../deploy/executable/mod.ts";
-import { CoilCluster, deletePodNetns } from "../lab/coil.ts";
-import { binDir, cleanUp, ensureControlPlane } from "../lab/mod.ts";
-import { preparePackages } from "../lab/packages.ts";
-import { bold, dim, line, red, step } from "./stage.ts";
+import { CoilCluster } from "../lab/coil.ts";
+import {
+  binDir,
+  cleanUp,
+  ensureControlPlane,
+  keepLab,
+  removeLabAndExit,
+  removeLabOnSignals,
+} from "../lab/mod.ts";
+import {
+  BUILD_PACKAGES,
+  CONTROL_PLANE_PACKAGES,
+  preparePackages,
+} from "../lab/packages.ts";
+import { bold, dim, line, red, step, whenAudienceLeaves } from "./stage.ts";
 import { tell } from "./story.ts";
 
 const NAME = "demo";
@@ -18,13 +29,9 @@ namespaces, pods through the compiled CNI plugin. Needs root, Node and Go.
   --help   this text`;
 
 const PACKAGES = {
-  iproute2: "ip",
-  "util-linux": "nsenter",
-  procps: "sysctl",
+  ...CONTROL_PLANE_PACKAGES,
+  ...BUILD_PACKAGES,
   "iputils-ping": "ping",
-  openssl: "openssl",
-  gcc: "gcc",
-  "libc6-dev": "/usr/include/stdlib.h",
 };
 
 function options(): { keep: boolean; down: boolean } {
@@ -76,7 +83,6 @@ async function prepare(): Promise<CoilCluster> {
 }
 
 async function remove(): Promise<void> {
-  await deletePodNetns(NAME);
   await cleanUp(NAME, { log: line });
 }
 
@@ -110,17 +116,16 @@ if (down) {
   Deno.exit(0);
 }
 let failed = false;
-const interrupted = () => {
-  line("\ninterrupted: cleaning up");
-  remove().finally(() => Deno.exit(130));
-};
-Deno.addSignalListener("SIGINT", interrupted);
-Deno.addSignalListener("SIGTERM", interrupted);
+whenAudienceLeaves(() => removeLabAndExit(NAME, 0));
+removeLabOnSignals(NAME, (text) => line(`\n${text}`));
 try {
   const cluster = await prepare();
   await tell(cluster, { keep });
   line();
-  if (keep) lookAround(cluster);
+  if (keep) {
+    await keepLab(NAME);
+    lookAround(cluster);
+  }
 } catch (error) {
   failed = true;
   line(

@@ -12,10 +12,24 @@ export const green: (text: string) => string = paint("32");
 export const red: (text: string) => string = paint("31");
 export const cyan: (text: string) => string = paint("36");
 
+let onLeave: () => void = () => {};
+
+/** Calls back, once, when nobody reads what is written any more, as after `| head`. */
+export function whenAudienceLeaves(callback: () => void): void {
+  onLeave = callback;
+}
+
 function write(text: string): void {
   const bytes = encoder.encode(text);
-  for (let at = 0; at < bytes.length;) {
-    at += Deno.stdout.writeSync(bytes.subarray(at));
+  try {
+    for (let at = 0; at < bytes.length;) {
+      at += Deno.stdout.writeSync(bytes.subarray(at));
+    }
+  } catch (error) {
+    if (!(error instanceof Deno.errors.BrokenPipe)) throw error;
+    const callback = onLeave;
+    onLeave = () => {};
+    callback();
   }
 }
 

@@ -1,6 +1,8 @@
 // The plugin called by the CNI project's own client, cnitool, through its
 // library libcni, as container runtimes do. Needs Go, to build cnitool.
 import assert from "node:assert/strict";
+import { cacheDir } from "../lab/cache.ts";
+import { requireGo } from "../lab/go.ts";
 import { isThere } from "../lab/packages.ts";
 import { CannedCoild, pathOf } from "./testing.ts";
 
@@ -8,11 +10,10 @@ const CNITOOL = "github.com/containernetworking/cni/cnitool@v1.3.0";
 
 /** Path of cnitool, built once. */
 async function cnitool(): Promise<string> {
-  const home = Deno.env.get("HOME") ?? "/root";
-  const root = Deno.env.get("COIL_CACHE") ?? `${home}/.cache/coil`;
-  const directory = `${root}/cnitool-v1.3.0`;
+  const directory = `${cacheDir()}/cnitool-v1.3.0`;
   const path = `${directory}/cnitool`;
   if (isThere(path)) return path;
+  await requireGo("/", "1.21");
   const { success, stderr } = await new Deno.Command("go", {
     args: ["install", CNITOOL],
     env: { GOBIN: directory, GOFLAGS: "-mod=mod" },

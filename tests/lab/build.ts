@@ -2,12 +2,15 @@ import { createHash } from "node:crypto";
 import * as path from "node:path";
 import { TextLineStream } from "./lines.ts";
 import { binDir, KUBERNETES_VERSION, labDir, lockFile } from "./cache.ts";
-import { preparePackages } from "./packages.ts";
+import { requireGo } from "./go.ts";
+import { CONTROL_PLANE_PACKAGES, preparePackages } from "./packages.ts";
 
 const SOURCES = path.join(import.meta.dirname ?? ".", "k8s");
 const EXECUTABLE = "coil-control-plane";
 const NAMES = ["etcd", "kube-apiserver", "kube-controller-manager", "kubectl"];
 const TAGS = "grpcnotrace,nolegacyproviders";
+/** As go.mod says. */
+const GO_MINIMUM = "1.25";
 const PROGRESS_INTERVAL_MS = 10_000;
 
 /** Receives one line of progress. */
@@ -32,12 +35,7 @@ export async function ensureControlPlane(
   using _lock = await lockFile(path.join(labDir(), "build.lock"), {
     onWait: () => log("waiting for another run that prepares the lab"),
   });
-  await preparePackages({
-    openssl: "openssl",
-    iproute2: "ip",
-    procps: "sysctl",
-    "util-linux": "nsenter",
-  }, log);
+  await preparePackages(CONTROL_PLANE_PACKAGES, log);
   const id = await sourcesId();
   const idFile = path.join(binDir(), `.${EXECUTABLE}.id`);
   const executable = path.join(binDir(), EXECUTABLE);
@@ -70,6 +68,7 @@ function linkerFlags(): string {
 }
 
 async function build(executable: string, log: Log): Promise<void> {
+  await requireGo(SOURCES, GO_MINIMUM);
   log(`building the control plane of Kubernetes ${KUBERNETES_VERSION}`);
   const part = `${executable}.part`;
   const child = spawnGo([
@@ -114,28 +113,20 @@ async function build(executable: string, log: Log): Promise<void> {
 }
 
 function spawnGo(args: string[]): Deno.ChildProcess {
-  try {
-    return new Deno.Command("go", {
-      args,
-      cwd: SOURCES,
-      env: {
-        GOMODCACHE: path.join(labDir(), "gomod"),
-        GOCACHE: path.join(labDir(), "gocache"),
-        GOWORK: "off",
-        GOFLAGS: "-buildvcs=false",
-        CGO_ENABLED: "0",
-      },
-      stdin: "null",
-      stdout: "null",
-      stderr: "piped",
-    }).spawn();
-  } catch (cause) {
-    if (!(cause instanceof Deno.errors.NotFound)) throw cause;
-    throw new Error(
-      "Cannot build the control plane: Go is missing; install Go 1.25 or newer",
-      { cause },
-    );
-  }
+  return new Deno.Command("go", {
+    args,
+    cwd: SOURCES,
+    env: {
+      GOMODCACHE: path.join(labDir(), "gomod"),
+      GOCACHE: path.join(labDir(), "gocache"),
+      GOWORK: "off",
+      GOFLAGS: "-buildvcs=false",
+      CGO_ENABLED: "0",
+    },
+    stdin: "null",
+    stdout: "null",
+    stderr: "piped",
+  }).spawn();
 }
 
 async function link(file: string): Promise<void> {

@@ -1,13 +1,17 @@
+import { homedir } from "node:os";
 import * as path from "node:path";
 
 /** Kubernetes release of the control plane that the tests run against. */
 export const KUBERNETES_VERSION = "v1.35.4";
 
+/** `$COIL_CACHE`, else `.cache/coil` in the user's home, $HOME set or not. */
+export function cacheDir(): string {
+  return Deno.env.get("COIL_CACHE") || path.join(homedir(), ".cache", "coil");
+}
+
 /** Directory of everything the lab builds, downloads or runs; never inside the tree. */
 export function labDir(): string {
-  const cache = Deno.env.get("COIL_CACHE") ??
-    path.join(Deno.env.get("HOME") ?? "/root", ".cache", "coil");
-  return path.join(cache, "lab");
+  return path.join(cacheDir(), "lab");
 }
 
 /** Directory of the executables etcd, kube-apiserver, kube-controller-manager and kubectl. */
@@ -32,4 +36,19 @@ export async function lockFile(
     throw err;
   }
   return handle;
+}
+
+/** Takes an exclusive lock between processes unless somebody has it. */
+export async function tryLockFile(
+  file: string,
+): Promise<Disposable | undefined> {
+  const handle = await Deno.open(file, { create: true, write: true });
+  try {
+    if (await handle.tryLock(true)) return handle;
+  } catch (err) {
+    handle.close();
+    throw err;
+  }
+  handle.close();
+  return undefined;
 }

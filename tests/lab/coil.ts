@@ -3,7 +3,7 @@
 import * as path from "node:path";
 import { run } from "./command.ts";
 import { ControlPlane, type ControlPlaneOptions } from "./control_plane.ts";
-import { deleteNetns, listNetns } from "./network.ts";
+import { deleteNetns, listNetns, MACHINE_HOST } from "./network.ts";
 import type { LabNode } from "./node.ts";
 import type { LabProcess } from "./process.ts";
 import {
@@ -77,7 +77,6 @@ export class CoilCluster implements AsyncDisposable {
 
   /** Starts the control plane and the nodes, applies CRDs and RBAC. Starts no role. */
   static async start(options: CoilOptions): Promise<CoilCluster> {
-    await deletePodNetns(options.name);
     const plane = await ControlPlane.start(options);
     await using undo = new AsyncDisposableStack();
     undo.use(plane);
@@ -97,12 +96,16 @@ export class CoilCluster implements AsyncDisposable {
 
   /** Starts `coil-controller` on the machine and waits until it leads. */
   async startController(args: readonly string[] = []): Promise<LabProcess> {
+    // An address of this lab alone: several may run at once.
+    const { families, subnet } = this.plane;
+    const address = subnet.address(families[0] ?? "ipv4", MACHINE_HOST);
+    const host = address.includes(":") ? `[${address}]` : address;
     const controller = await this.plane.startProcess({
       id: "coil-controller",
       command: path.join(this.binDir, "coil-controller"),
       args: [
-        "--metrics-addr=127.0.0.1:9386",
-        "--health-addr=127.0.0.1:9387",
+        `--metrics-addr=${host}:9386`,
+        `--health-addr=${host}:9387`,
         ...args,
       ],
       serviceAccount: { namespace: "kube-system", name: "coil-controller" },
@@ -112,7 +115,7 @@ export class CoilCluster implements AsyncDisposable {
       },
     });
     this.#controller = controller;
-    await this.#ready(controller, () => probe("http://127.0.0.1:9387/readyz"));
+    await this.#ready(controller, () => probe(`http://${host}:9387/readyz`));
     return controller;
   }
 

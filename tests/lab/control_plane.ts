@@ -8,7 +8,7 @@ import {
   parseAuditLog,
 } from "./audit.ts";
 import { ensureControlPlane, type Log } from "./build.ts";
-import { labDir } from "./cache.ts";
+import { labDir, lockFile } from "./cache.ts";
 import { cleanUp } from "./cleanup.ts";
 import {
   API_PORT,
@@ -78,11 +78,12 @@ export class ControlPlane extends AdminAccess implements AsyncDisposable {
   #apiServer: LabProcess | undefined;
   #controllerManager: LabProcess | undefined;
   #processes = 0;
+  readonly #lock: Disposable;
   #disposed = false;
 
   private constructor(
     context: ComponentContext,
-    options: ControlPlaneOptions,
+    options: ControlPlaneOptions & { lock: Disposable },
     ca: string,
   ) {
     const { runDir, pki, adminToken } = context;
@@ -91,9 +92,10 @@ export class ControlPlane extends AdminAccess implements AsyncDisposable {
     this.families = context.families;
     this.#context = context;
     this.#options = options;
+    this.#lock = options.lock;
   }
 
-  /** Builds what is missing, starts the control plane and returns when it is ready. */
+  /** Builds what is missing, starts the control plane and returns when it is ready. Waits while another process has one of this name. */
   static async start(options: ControlPlaneOptions): Promise<ControlPlane> {
     if (!/^[a-z0-9][a-z0-9-]{0,30}$/.test(options.name)) {
       throw new TypeError(`Cannot name a control plane "${options.name}"`);
@@ -102,9 +104,14 @@ export class ControlPlane extends AdminAccess implements AsyncDisposable {
     await ensureControlPlane({ log });
     const runDir = path.join(labDir(), "run", options.name);
     const families = options.families ?? ["ipv4", "ipv6"];
+    await using undo = new AsyncDisposableStack();
+    const lock = undo.use(
+      await lockFile(path.join(labDir(), "run", `${options.name}.lock`), {
+        onWait: () => log(`waiting for another run of "${options.name}"`),
+      }),
+    );
     await cleanUp(options.name, { log });
     await Deno.mkdir(runDir, { recursive: true, mode: 0o700 });
-    await using undo = new AsyncDisposableStack();
     undo.defer(() => cleanUp(options.name, { log, keepLogs: true }));
     const netns = `coil-${options.name}-cp`;
     const network = await createNetwork({ netns, families });
@@ -117,7 +124,7 @@ export class ControlPlane extends AdminAccess implements AsyncDisposable {
     const context = { runDir, network, families, pki, adminToken };
     await prepareFiles(context);
     const ca = await Deno.readTextFile(pki.caCert);
-    const plane = new ControlPlane(context, options, ca);
+    const plane = new ControlPlane(context, { ...options, lock }, ca);
     undo.defer(() => plane.close());
     await plane.writeKubeconfig(plane.kubeconfig, { token: adminToken });
     await plane.#startComponents();
@@ -237,6 +244,7 @@ export class ControlPlane extends AdminAccess implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     if (this.#disposed) return;
     this.#disposed = true;
+    using _lock = this.#lock;
     this.close();
     const running = [this.#controllerManager, this.#apiServer, this.#etcd];
     await cleanUp(this.name, { log: this.#options.log ?? (() => {}) });

@@ -1,5 +1,5 @@
 /** `up NAME` starts a control plane that outlives the command, `down NAME` removes it, `build` only prepares. */
-import { cleanUp, ControlPlane, ensureControlPlane } from "./mod.ts";
+import { cleanUp, ControlPlane, ensureControlPlane, keepLab } from "./mod.ts";
 
 function print(line: string): void {
   Deno.stdout.writeSync(new TextEncoder().encode(`${line}\n`));
@@ -21,6 +21,7 @@ if (verb === "build") {
     const node = await plane.addNode(n);
     print(`node ${node.name}: ${node.addresses.join(", ")} in ${node.netns}`);
   }
+  await keepLab(name);
   print(`up in ${Math.round(performance.now() - started)} ms: ${plane.url}`);
   print(`export KUBECONFIG=${plane.kubeconfig}`);
   Deno.exit(0);

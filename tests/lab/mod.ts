@@ -6,13 +6,14 @@ export {
 } from "./audit.ts";
 export { ensureControlPlane, type Log } from "./build.ts";
 export { binDir, KUBERNETES_VERSION, labDir } from "./cache.ts";
-export { cleanUp } from "./cleanup.ts";
+export { cleanUp, keepLab, sweepLabs } from "./cleanup.ts";
 export { CommandError, run, type RunOptions } from "./command.ts";
 export {
   ControlPlane,
   type ControlPlaneOptions,
   type StartProcessOptions,
 } from "./control_plane.ts";
+export { removeLabAndExit, removeLabOnSignals } from "./interrupt.ts";
 export {
   inNetns,
   type LabFamily,

@@ -125,13 +125,15 @@ export async function spawnProcess(spec: ProcessSpec): Promise<LabProcess> {
     stdout: "null",
     stderr: "null",
   }).spawn();
-  const record: PidRecord = {
-    pid: child.pid,
-    startTime: startTimeOf(child.pid) ?? "",
-    command: path.basename(spec.command),
-  };
-  await Deno.writeTextFile(pidFile, JSON.stringify(record));
+  writeRecord(pidFile, child.pid, path.basename(spec.command));
   return new LabProcess(child, logFile, pidFile);
+}
+
+/** At once: whoever is ended now must not leave a process without a record. */
+function writeRecord(file: string, pid: number, command: string): void {
+  const startTime = startTimeOf(pid) ?? "";
+  const record: PidRecord = { pid, startTime, command };
+  Deno.writeTextFileSync(file, JSON.stringify(record));
 }
 
 /** Ends with SIGKILL the processes recorded in a run directory, those only whose pid is still theirs. */
@@ -150,7 +152,12 @@ export async function killRecorded(runDir: string): Promise<void> {
       await Deno.readTextFile(path.join(dir, name)).catch(() => ""),
     );
     if (record === undefined || !isStill(record)) continue;
-    Deno.kill(record.pid, "SIGKILL");
+    try {
+      Deno.kill(record.pid, "SIGKILL");
+    } catch (err) {
+      if (err instanceof Deno.errors.NotFound) continue; // ended meanwhile
+      throw err;
+    }
     killed.push(record);
   }
   const deadline = performance.now() + KILL_WAIT_MS;
