@@ -17,6 +17,9 @@ export interface BuildOptions {
   readonly log?: (text: string) => void;
 }
 
+/** Builds that nobody wanted for so long are removed: two days. */
+const UNUSED_MS = 2 * 86_400_000;
+
 const KINDS = ["compiled", "packed"] as const;
 type Kind = typeof KINDS[number];
 
@@ -30,15 +33,34 @@ export async function buildExecutable(
   options: BuildOptions = {},
 ): Promise<string> {
   const { packer = false, log = () => {} } = options;
-  const directory = `${cacheRoot()}/build/${await hashSources()}`;
+  const builds = `${cacheRoot()}/build`;
+  const directory = `${builds}/${await hashSources()}`;
   const wanted: readonly Kind[] = packer ? ["packed"] : usable();
   for (const kind of wanted) {
     const path = `${directory}/${kind}/coil`;
     if (!await Deno.stat(path).catch(() => undefined)) continue;
+    const now = new Date();
+    await Deno.utime(directory, now, now);
     log(`${path} (${kind}, from the cache)`);
     return path;
   }
-  return await build(directory, { packer, log });
+  const path = await build(directory, { packer, log });
+  await removeUnused(builds);
+  return path;
+}
+
+/** 100 MB each, one for each change of the sources. */
+async function removeUnused(builds: string): Promise<void> {
+  const oldest = Date.now() - UNUSED_MS;
+  for await (const { name } of Deno.readDir(builds)) {
+    const path = `${builds}/${name}`;
+    // Two processes may remove the same.
+    const used = await Deno.stat(path).catch(() => undefined);
+    if ((used?.mtime?.getTime() ?? Infinity) >= oldest) continue;
+    await Deno.remove(path, { recursive: true }).catch((error) => {
+      if (!(error instanceof Deno.errors.NotFound)) throw error;
+    });
+  }
 }
 
 /** A runtime that was asked for must not be passed over for a packed file. */

@@ -20,6 +20,7 @@
 #define NAME "coil-modules"
 #define ARGV0_VAR "COIL_ARGV0"
 #define PATH_LEN 4096
+#define OLD_S 3600 // age from which another version's modules may be removed
 #define PLACES "/run, $XDG_RUNTIME_DIR, $TMPDIR, /tmp, /dev/shm"
 
 typedef unsigned long u64;
@@ -40,6 +41,12 @@ struct header {
 };
 struct file {
   u64 name_off, data_off, size;
+};
+struct dirent64 { // getdents64(2); no header of the kernel's has it
+  u64 ino, off;
+  unsigned short reclen;
+  unsigned char type;
+  char name[];
 };
 // Not const, so that the compiler cannot assume these values.
 __attribute__((section(".header"), used, visibility("hidden"))) struct header HEADER = {.magic = "COILSF2"};
@@ -108,6 +115,12 @@ static int ends(const char *s, const char *suffix) {
   u64 n = len(s), m = len(suffix);
   return n >= m && starts(s + n - m, suffix);
 }
+static int same(const char *a, const char *b) { return starts(a, b) && len(a) == len(b); }
+static int is_hash(const char *s) {
+  u64 n = 0;
+  while ((s[n] >= '0' && s[n] <= '9') || (s[n] >= 'a' && s[n] <= 'f')) n++;
+  return n == 32 && !s[n];
+}
 static const char *value(char **envp, const char *name) { // name includes '='
   for (; *envp; envp++) if (starts(*envp, name)) return *envp + len(name);
   return 0;
@@ -116,13 +129,14 @@ static const char *value(char **envp, const char *name) { // name includes '='
 // ---------------------------------------------------------------- files
 static const char *at(u64 off) { return (const char *)&HEADER + off; }
 
+#define DIRECTORY (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+
 // Open (making it if need be) a directory that no one but us can write to.
 static i64 enter(i64 dir, const char *name, u32 uid) {
-  const i64 flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
-  i64 fd = sys(__NR_openat, dir, (i64)name, flags, 0);
+  i64 fd = sys(__NR_openat, dir, (i64)name, DIRECTORY, 0);
   if (fd == -ENOENT) {
     sys(__NR_mkdirat, dir, (i64)name, 0700, 0);
-    fd = sys(__NR_openat, dir, (i64)name, flags, 0);
+    fd = sys(__NR_openat, dir, (i64)name, DIRECTORY, 0);
   }
   if (fd < 0) return fd;
   struct stat s;
@@ -171,24 +185,107 @@ static int extract(i64 dir, const char *temp) {
   return 1;
 }
 
+static void pause_10ms(void) {
+  i64 time[2] = {0, 10000000};
+  sys(__NR_nanosleep, (i64)time, 0, 0, 0);
+}
+
 // Of many processes that start at once, one writes and the others wait. The
 // lock only saves work: without it (none on this file system, or the holder is
-// stopped for 5 s) each process writes under its own temporary name.
+// stopped for 5 s) each process writes under its own temporary name. 2: it was
+// we who wrote, with the lock.
 static int extract_once(i64 lock, i64 dir, u64 salt) {
   for (int i = 0; i < 500; i++) {
     i64 r = sys(__NR_flock, lock, LOCK_EX | LOCK_NB, 0, 0); // closing the descriptor unlocks
     if (complete(dir)) return 1;
-    if (r == 0) return extract(dir, ".new");
+    if (r == 0) return extract(dir, ".new") ? 2 : 0;
     if (r != -EWOULDBLOCK && r != -EINTR) break;
-    i64 ten_ms[2] = {0, 10000000};
-    sys(__NR_nanosleep, (i64)ten_ms, 0, 0, 0);
+    pause_10ms();
   }
   char temp[32];
   put_number(put(temp, ".new-"), salt, 16);
   return extract(dir, temp);
 }
 
-// Try <parent>/coil-single-file[-<uid>]/<hash>; on success `path` holds it.
+// Remove what is in a directory, but for the entry `spare`.
+static void clear(i64 dir, const char *spare, int depth) {
+  char list[4096] __attribute__((aligned(8)));
+  for (int removed = 1; removed;) { // until a pass finds nothing that can go
+    removed = 0;
+    sys(__NR_lseek, dir, 0, 0, 0);
+    for (i64 n; (n = sys(__NR_getdents64, dir, (i64)list, sizeof list, 0)) > 0;) {
+      for (i64 i = 0; i < n; i += ((struct dirent64 *)(list + i))->reclen) {
+        const char *name = ((struct dirent64 *)(list + i))->name;
+        if (same(name, ".") || same(name, "..") || same(name, spare)) continue;
+        if (sys(__NR_unlinkat, dir, (i64)name, 0, 0) == 0) {
+          removed = 1;
+          continue;
+        }
+        i64 sub = depth ? sys(__NR_openat, dir, (i64)name, DIRECTORY, 0) : -1;
+        if (sub < 0) continue;
+        clear(sub, "", depth - 1);
+        sys(__NR_close, sub, 0, 0, 0);
+        if (sys(__NR_unlinkat, dir, (i64)name, AT_REMOVEDIR, 0) == 0) removed = 1;
+      }
+    }
+  }
+}
+
+// Every process has its js/ locked (shared) as long as it runs. So a version
+// whose js/ can be locked alone is nobody's. A process that starts from it just
+// now finds js/ locked or gone, and makes the directory anew.
+static void clear_version(i64 base, const char *name) {
+  struct stat s;
+  i64 now[2] = {0, 0};
+  i64 own = sys(__NR_openat, base, (i64)name, DIRECTORY, 0);
+  if (own < 0) return;
+  sys(__NR_clock_gettime, 0, (i64)now, 0, 0);
+  // Not so soon, or two versions in use by turns would be unpacked each time.
+  if (sys(__NR_fstat, own, (i64)&s, 0, 0) == 0 && (i64)s.st_mtime + OLD_S < now[0]) {
+    i64 js = sys(__NR_openat, own, (i64)"js", DIRECTORY, 0);
+    int free = js == -ENOENT || (js >= 0 && sys(__NR_flock, js, LOCK_EX | LOCK_NB, 0, 0) == 0);
+    if (free) {
+      if (js >= 0) clear(js, "", 16);
+      sys(__NR_unlinkat, own, (i64)"js", AT_REMOVEDIR, 0);
+      clear(own, "js", 16);
+      sys(__NR_unlinkat, base, (i64)name, AT_REMOVEDIR, 0);
+    }
+    if (js >= 0) sys(__NR_close, js, 0, 0, 0);
+  }
+  sys(__NR_close, own, 0, 0, 0);
+}
+
+// Remove the versions that are old and that no process runs from. `base` may be
+// changed while it is read: what is skipped will go another time.
+static void clear_others(i64 base) {
+  char list[4096] __attribute__((aligned(8)));
+  for (i64 n; (n = sys(__NR_getdents64, base, (i64)list, sizeof list, 0)) > 0;) {
+    for (i64 i = 0; i < n; i += ((struct dirent64 *)(list + i))->reclen) {
+      const char *name = ((struct dirent64 *)(list + i))->name;
+      if (is_hash(name) && !same(name, HEADER.hash)) clear_version(base, name);
+    }
+  }
+}
+
+// Lock js/ for as long as this process lives; where there are no locks nothing
+// is removed either.
+static int hold(i64 js) {
+  return sys(__NR_flock, js, LOCK_SH | LOCK_NB, 0, 0) != -EWOULDBLOCK;
+}
+
+static int settle_version(i64 base, u32 uid, u64 salt, const char *deno_dir) {
+  i64 own = enter(base, HEADER.hash, uid);
+  if (own < 0) return 0;
+  i64 js = enter(own, "js", uid), cache = enter(own, deno_dir, uid);
+  int ok = js >= 0 && cache >= 0 && hold(js);
+  if (ok && !complete(js)) ok = extract_once(own, js, salt);
+  if (js >= 0 && !ok) sys(__NR_close, js, 0, 0, 0); // else it stays open, and locked
+  if (cache >= 0) sys(__NR_close, cache, 0, 0, 0);
+  sys(__NR_close, own, 0, 0, 0);
+  return ok;
+}
+
+// Try <parent>/coil-modules[-<uid>]/<hash>; on success `path` holds it.
 // Layout: js/ = the modules; deno/ and cni/ = DENO_DIR (V8's code cache).
 static int settle(const char *parent, int shared, u32 uid, u64 salt, char *path, const char *deno_dir) {
   if (!parent || *parent != '/' || len(parent) > PATH_LEN / 2) return 0;
@@ -202,16 +299,13 @@ static int settle(const char *parent, int shared, u32 uid, u64 salt, char *path,
     if (shared) p = put_number(put(p, "-"), uid, 10);
     i64 base = enter(up, leaf, uid);
     if (base >= 0) {
-      char *hash = put(p, "/");
-      put(hash, HEADER.hash);
-      i64 own = enter(base, hash, uid);
-      if (own >= 0) {
-        i64 js = enter(own, "js", uid), cache = enter(own, deno_dir, uid);
-        ok = js >= 0 && cache >= 0 && (complete(js) || extract_once(own, js, salt));
-        if (js >= 0) sys(__NR_close, js, 0, 0, 0);
-        if (cache >= 0) sys(__NR_close, cache, 0, 0, 0);
-        sys(__NR_close, own, 0, 0, 0);
+      put(put(p, "/"), HEADER.hash);
+      // Again when another process was just removing it.
+      for (int i = 0; i < 3 && !ok; i++) {
+        if (i) pause_10ms();
+        ok = settle_version(base, uid, salt, deno_dir);
       }
+      if (ok == 2) clear_others(base);
       sys(__NR_close, base, 0, 0, 0);
     }
   }

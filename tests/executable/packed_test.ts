@@ -1,6 +1,7 @@
 // The packer's stub: where it unpacks, what it trusts, what survives.
 import assert from "node:assert/strict";
 import { buildExecutable } from "../../deploy/executable/mod.ts";
+import { pack } from "../../deploy/executable/pack.ts";
 
 /** Nobody's: the stub sees an ordinary user. */
 const USER = 54321;
@@ -157,6 +158,78 @@ Deno.test("a symbolic link is not followed", async () => {
   await Deno.symlink(target, place.unpacked);
   assert.match(await place.run(), WORKS);
   assert.deepEqual(await namesIn(target), []);
+});
+
+/** Packs a program of one module for this place, and returns its path. */
+async function packProgram(place: Place, code: string): Promise<string> {
+  const directory = await Deno.makeTempDir();
+  await Deno.writeTextFile(`${directory}/main.js`, code);
+  const output = `${place.executable}-${crypto.randomUUID()}`;
+  await pack({ deno: Deno.execPath(), directory, entry: "main.js", output });
+  await Deno.remove(directory, { recursive: true });
+  return output;
+}
+
+/** Makes all versions that are there older than they are. */
+async function age(place: Place): Promise<void> {
+  const before = Date.now() / 1000 - 2 * 3600;
+  for (const name of await namesIn(place.unpacked)) {
+    await Deno.utime(`${place.unpacked}/${name}`, before, before);
+  }
+}
+
+Deno.test("old versions go when a new one comes, unless a process runs from them", async () => {
+  await using place = await Place.make();
+  const [other, third, fourth] = [
+    await packProgram(place, "console.log('other')"),
+    await packProgram(place, "console.log('third')"),
+    await packProgram(place, "console.log('fourth')"),
+  ];
+  const sleeper = await packProgram(
+    place,
+    "console.log('up'); setTimeout(() => {}, 60_000);",
+  );
+  const child = new Deno.Command("setpriv", {
+    args: [`--reuid=${USER}`, `--regid=${USER}`, "--clear-groups", sleeper],
+    env: { PATH: "/usr/bin:/bin", TMPDIR: place.tmpdir },
+    clearEnv: true,
+    stdout: "piped",
+  }).spawn();
+  const reader = child.stdout.getReader();
+  await reader.read();
+  const [kept] = await namesIn(place.unpacked);
+  assert.equal(await place.run({}, [other]), "other\n");
+  // Young: it stays, though nobody runs from it.
+  assert.equal(await place.run({}, [third]), "third\n");
+  assert.equal((await namesIn(place.unpacked)).length, 3);
+  await age(place);
+  assert.equal(await place.run({}, [fourth]), "fourth\n");
+  const left = await namesIn(place.unpacked);
+  assert.equal(left.length, 2);
+  assert.ok(left.includes(kept ?? ""), "the running one's is gone");
+  child.kill("SIGKILL");
+  await reader.cancel();
+  await child.status;
+  await age(place);
+  // It comes back, and the killed one's goes.
+  assert.equal(await place.run({}, [other]), "other\n");
+  assert.equal((await namesIn(place.unpacked)).length, 1);
+});
+
+Deno.test("versions that replace each other all the time always start", async () => {
+  await using place = await Place.make();
+  const programs = [
+    await packProgram(place, "console.log('one')"),
+    await packProgram(place, "console.log('two')"),
+  ];
+  for (let round = 0; round < 8; round++) {
+    await place.run({}, [programs[0] ?? ""]);
+    await age(place);
+    const outputs = await Promise.all(
+      [0, 1, 0, 1, 0, 1].map((i) => place.run({}, [programs[i] ?? ""])),
+    );
+    assert.equal(outputs.join(""), "one\ntwo\n".repeat(3));
+  }
 });
 
 async function namesIn(directory: string): Promise<string[]> {
