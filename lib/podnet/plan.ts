@@ -125,12 +125,18 @@ export type RouteStep = Extract<Step, { kind: "route" }>;
  * is lost, and a lost solicitation is repeated after a second. So the pod's
  * address gets its local route, and each end its neighbours, right here. The
  * kernel's own local route comes beside ours, with a better metric.
+ *
+ * A daemon may be killed between any two steps. The one that comes after it
+ * knows the links that have an alias, so the alias comes before the addresses:
+ * none is ever in a pod without somebody knowing.
  */
 export interface PodPlan {
   /** What to create. */
   readonly veth: VethSpec;
   /** On the host's end, together with its creation. */
   readonly raise: readonly LinkStep[];
+  /** On the host's end, before the pod gets anything: whose it is. */
+  readonly claim: readonly LinkStep[];
   /** On the pod's end, in the pod's network namespace. */
   readonly pod: readonly Step[];
   /** On the host's end. */
@@ -157,13 +163,13 @@ export function planPod(input: PodPlanInput): PodPlan {
       ...(input.mtu === 0 ? {} : { mtu: input.mtu }),
     },
     raise: raiseSteps(input),
+    claim: [{ kind: "link", alias: formatAlias(input) }],
     pod: [
       ...raiseSteps(input),
       ...(ipv4 === undefined ? [] : podIpv4(input, ipv4)),
       ...(ipv6 === undefined ? [] : podIpv6(input, ipv6)),
     ],
     host: [
-      { kind: "link", alias: formatAlias(input) },
       ...(ipv4 === undefined ? [] : hostIpv4(input, ipv4)),
       ...(ipv6 === undefined ? [] : hostIpv6(input, ipv6)),
       { kind: "settle" },

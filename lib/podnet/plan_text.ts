@@ -18,6 +18,7 @@ export function renderPlan(
   return [
     create,
     ...plan.raise.map((step) => `ip ${renderStep(step, veth.name)}`),
+    ...plan.claim.map((step) => `ip ${renderStep(step, veth.name)}`),
     ...plan.pod.map((step) => inPod(renderStep(step, veth.peerName))),
     ...plan.host.map((step) => `ip ${renderStep(step, veth.name)}`),
     "",

@@ -41,7 +41,7 @@ export interface ConnectedPod {
 const MAX_ATTEMPTS = 3;
 
 /**
- * Makes a pod's network: three sends in all, none of which waits for anything
+ * Makes a pod's network: four sends in all, none of which waits for anything
  * but the kernel's lock. On failure nothing is left.
  *
  * @throws {IfnameTakenError} when the pod has an interface of that name
@@ -58,6 +58,10 @@ export async function connectPod(
   await using undo = new AsyncDisposableStack();
   undo.defer(() => removeQuietly(context.deletions, link));
   options.signal?.throwIfAborted();
+  const { index, name } = link;
+  const inHost = hostNetns === undefined ? {} : { netns: hostNetns };
+  const hostEnd = { socket: host, index, name, ...inHost };
+  await applySteps(hostEnd, plan.claim);
   const peerIndex = peerOf(link);
   await applySteps(
     { socket: pod, index: peerIndex, name: plan.veth.peerName, netns },
@@ -65,9 +69,7 @@ export async function connectPod(
   );
   options.signal?.throwIfAborted();
   refuseRouterAdvertisements(link.name, hostNetns);
-  const { index, name } = link;
-  const inHost = hostNetns === undefined ? {} : { netns: hostNetns };
-  await applySteps({ socket: host, index, name, ...inHost }, plan.host);
+  await applySteps(hostEnd, plan.host);
   undo.move();
   return { hostName: name, hostIndex: index, peerIndex };
 }
