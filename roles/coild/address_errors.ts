@@ -4,6 +4,7 @@ import {
   OutOfBlocksError,
   PoolDeletingError,
   PoolNotFoundError,
+  QuarantinedError,
 } from "../../lib/ipam/mod.ts";
 import type { PodName } from "../../lib/podnet/mod.ts";
 import { AddressError } from "./errors.ts";
@@ -18,35 +19,45 @@ export interface AddressContext {
   readonly heldBlocks: () => number;
 }
 
-/** Says which pod got no address, what was found, and what an admin can do. */
+/**
+ * Says which pod got no address, what was found, and what an admin can do.
+ * The cause's own words are left out where these say the same.
+ */
 export function explain(error: unknown, context: AddressContext): AddressError {
   const { pod, pool } = context;
-  const reason = error instanceof Error ? error.message : String(error);
-  const advice = adviceFor(error, context);
+  const found = findingOf(error, context) ??
+    (error instanceof Error ? error.message : String(error));
   return new AddressError(
-    `Cannot give pod "${pod.namespace}/${pod.name}" an address of pool "${pool}": ` +
-      reason + (advice === undefined ? "" : `; ${advice}`),
+    `Cannot give pod "${pod.namespace}/${pod.name}" an address of pool "${pool}": ${found}`,
     { cause: error },
   );
 }
 
-function adviceFor(
+function findingOf(
   error: unknown,
   { pod, poolNames, heldBlocks }: AddressContext,
 ): string | undefined {
+  const annotation =
+    `annotation "${POOL_ANNOTATION}" of namespace "${pod.namespace}"`;
   if (error instanceof PoolNotFoundError) {
     const names = poolNames();
     const known = names.length === 0 ? "there is none" : names.join(", ");
-    return `create it, or correct annotation "${POOL_ANNOTATION}" of namespace "${pod.namespace}" (pools: ${known})`;
+    return `there is no such AddressPool; create it, or correct ${annotation} (pools: ${known})`;
   }
   if (error instanceof PoolDeletingError) {
-    return `choose another pool by annotation "${POOL_ANNOTATION}" of namespace "${pod.namespace}"`;
+    return `the AddressPool is being deleted; choose another one by ${annotation}`;
   }
   if (error instanceof OutOfBlocksError) {
-    return `this node holds ${heldBlocks()} of its blocks, all in use; add a subnet to the AddressPool, or delete pods`;
+    return `the pool has no block left (${error.reason}), and the ${heldBlocks()} that this node holds have no free address; ` +
+      "add a subnet to the AddressPool, or delete pods";
   }
   if (error instanceof BlockTimeoutError) {
-    return "is coil-controller running?";
+    return `no block came within ${
+      error.timeoutMs / 1000
+    } s; is coil-controller running?`;
+  }
+  if (error instanceof QuarantinedError) {
+    return "its interface has an address that no block of this node covers; delete the pod, its successor gets another one";
   }
   return undefined;
 }

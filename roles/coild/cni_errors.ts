@@ -160,14 +160,27 @@ export function toGrpcError(error: unknown): GrpcError {
   });
 }
 
-/** What lies behind an error, outermost first, for the details of a CNI error. */
+/**
+ * What lies behind an error, outermost first, for the details of a CNI error.
+ * A runtime prints message and details in one line, so nothing is said twice.
+ */
 function causes(error: unknown): string {
   if (error instanceof CniError && error.details !== "") return error.details;
   const texts: string[] = [];
-  let cause = error instanceof Error ? error.cause : undefined;
-  while (cause !== undefined && texts.length < 10) {
-    texts.push(cause instanceof Error ? cause.message : String(cause));
-    cause = cause instanceof Error ? cause.cause : undefined;
+  let said = error instanceof Error ? error.message : String(error);
+  // An AddressError has said what its cause is, in other words.
+  let cause = causeOf(error instanceof AddressError ? error.cause : error);
+  while (cause !== undefined && texts.length < MAX_CAUSES) {
+    const text = cause instanceof Error ? cause.message : String(cause);
+    if (!said.includes(text)) texts.push(text);
+    said += text;
+    cause = causeOf(cause);
   }
   return texts.join(": ");
+}
+
+const MAX_CAUSES = 10;
+
+function causeOf(error: unknown): unknown {
+  return error instanceof Error ? error.cause : undefined;
 }

@@ -7,6 +7,7 @@ import {
   OutOfBlocksError,
   PoolDeletingError,
   PoolNotFoundError,
+  QuarantinedError,
 } from "../../lib/ipam/mod.ts";
 import { KubeUnreachableError } from "../../lib/kube/mod.ts";
 import { explain } from "./address_errors.ts";
@@ -98,4 +99,49 @@ Deno.test("explain() names the pod, the pool, what was found and what to do", ()
   assert.match(message, /pool "blue"/);
   assert.match(message, /no such AddressPool/);
   assert.match(message, /coil\.cybozu\.com\/pool.*"shop".*default, global/);
+});
+
+for (
+  const [error, text] of [
+    [
+      new PoolNotFoundError("blue"),
+      'there is no such AddressPool; create it, or correct annotation "coil.cybozu.com/pool" of namespace "shop" (pools: default, global)',
+    ],
+    [
+      new PoolDeletingError("blue"),
+      'the AddressPool is being deleted; choose another one by annotation "coil.cybozu.com/pool" of namespace "shop"',
+    ],
+    [
+      new OutOfBlocksError("blue"),
+      "the pool has no block left (out of blocks), and the 2 that this node holds have no free address; add a subnet to the AddressPool, or delete pods",
+    ],
+    [
+      new BlockTimeoutError("blue", 10_000, {
+        cause: new KubeUnreachableError("Cannot reach it"),
+      }),
+      "no block came within 10 s; is coil-controller running?",
+    ],
+    [
+      new QuarantinedError({ containerId: "c", ifname: "eth0" }),
+      "its interface has an address that no block of this node covers; delete the pod, its successor gets another one",
+    ],
+  ] as const
+) {
+  Deno.test(`explain() says once what ${error.name} is about`, () => {
+    const explained = explain(error, context);
+    const prefix = 'Cannot give pod "shop/web-0" an address of pool "blue": ';
+    assert.equal(explained.message, prefix + text);
+    const { statusDetails } = toGrpcError(explained);
+    const details = statusDetails && decodeCniError(statusDetails)?.details;
+    const behind = error.cause instanceof Error ? error.cause.message : "";
+    assert.equal(details, behind);
+  });
+}
+
+Deno.test("toGrpcError() does not repeat in the details what the message says", () => {
+  const cause = new Error("the name is taken");
+  const { statusDetails } = toGrpcError(
+    new Error(`Cannot go on: ${cause.message}`, { cause }),
+  );
+  assert.equal(statusDetails && decodeCniError(statusDetails)?.details, "");
 });

@@ -28,28 +28,42 @@ export interface AddRequest extends PodKey {
 const MAX_CONTAINER_ID = 128;
 
 /**
- * Reads which attachment a call is about. The plugin has checked it, other
- * clients of the socket may not have.
+ * Reads which attachment a call is about.
  *
- * @throws {InvalidCallError} when the container ID or the interface is missing, or the former too long.
- * @throws {CniError} with code 4 when one of them holds what it must not.
+ * For DEL that is enough: what cannot have been attached is gone, and a DEL
+ * that fails for ever keeps a pod from being deleted.
+ *
+ * @throws {InvalidCallError} when the container ID or the interface is missing.
  */
 export function parseKey(args: CNIArgs): PodKey {
-  if (args.containerId === "") {
+  const { containerId, ifname } = args;
+  if (containerId === "") {
     throw new InvalidCallError("Cannot serve the call: container_id is empty");
   }
-  if (args.ifname === "") {
+  if (ifname === "") {
     throw new InvalidCallError("Cannot serve the call: ifname is empty");
   }
-  const { containerId, ifname } = args;
-  checkContainerId(containerId);
-  checkInterfaceName(ifname);
-  if (containerId.length > MAX_CONTAINER_ID) {
+  return { containerId, ifname };
+}
+
+/**
+ * Reads which attachment a call is about, strictly: the plugin has checked it,
+ * other clients of the socket may not have.
+ *
+ * @throws {InvalidCallError} when one half is missing, or the container ID too long.
+ * @throws {CniError} with code 4 when one half holds what it must not.
+ */
+export function parseStrictKey(args: CNIArgs): PodKey {
+  const key = parseKey(args);
+  checkContainerId(key.containerId);
+  checkInterfaceName(key.ifname);
+  const { length } = key.containerId;
+  if (length > MAX_CONTAINER_ID) {
     throw new InvalidCallError(
-      `Cannot serve the call: container_id has ${containerId.length} characters, more than ${MAX_CONTAINER_ID}`,
+      `Cannot serve the call: container_id has ${length} characters, more than ${MAX_CONTAINER_ID}`,
     );
   }
-  return { containerId, ifname };
+  return key;
 }
 
 /** The pod's name where the runtime gave one: DEL and CHECK may come without. */
@@ -66,7 +80,7 @@ export function parsePodName(args: CNIArgs): { readonly pod?: PodName } {
  * @throws {InvalidNetworkError} when Coil is not the first plugin of the list.
  */
 export function parseAdd(args: CNIArgs): AddRequest {
-  const key = parseKey(args);
+  const key = parseStrictKey(args);
   refusePattern(key.ifname);
   if (args.netns === "") {
     throw new InvalidCallError("Cannot serve ADD: CNI_NETNS is empty");

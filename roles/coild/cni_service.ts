@@ -18,6 +18,7 @@ import {
   parseAdd,
   parseKey,
   parsePodName,
+  parseStrictKey,
 } from "./cni_request.ts";
 import { EgressUnsupportedError } from "./errors.ts";
 import type { GarbageCollector } from "./garbage.ts";
@@ -100,7 +101,7 @@ export class CniService {
     args: CNIArgs,
     { signal }: { signal: AbortSignal },
   ): Promise<void> {
-    const key = parseKey(args);
+    const key = parseStrictKey(args);
     const { ipam, locks, network } = this.#with;
     using _lock = await locks.lock(keyText(key), { signal });
     // The kernel knows the addresses too, before IPAM has recovered them.

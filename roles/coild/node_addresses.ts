@@ -41,6 +41,12 @@ export class NodeAddresses {
     const { ipv4, ipv6 } = this.#node.addresses;
     const text = `${ipv4} ${ipv6}`;
     if (text === this.#last) return;
+    if (ipv4 === undefined && ipv6 === undefined) {
+      log.warn(
+        "The Node has no InternalIP: what the node sends to its pods has the source that the kernel chooses",
+        { node: this.#node.name },
+      );
+    }
     try {
       const routes = await this.#network.refreshRoutes();
       this.#last = text;

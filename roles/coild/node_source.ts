@@ -5,6 +5,7 @@ import {
   NODES,
   type V1Node,
 } from "../../lib/kube/mod.ts";
+import { NODE_NAME_ENV } from "../../lib/names/mod.ts";
 import { informerBackoff } from "./informer_backoff.ts";
 import { NotReadyError } from "./errors.ts";
 import { trimNode } from "./trim.ts";
@@ -91,7 +92,9 @@ export class NodeSource {
     const { name } = this;
     const node = await this.#client.tryGet(NODES, { name, signal });
     if (node !== undefined) return parseNode(node);
-    throw new NotReadyError(`Cannot find Node "${name}": it does not exist`);
+    throw new NotReadyError(
+      `Cannot find Node "${name}": it does not exist; ${NODE_NAME_ENV} has to be the name that the kubelet registered`,
+    );
   }
 
   /** Calls back on every change. */

@@ -111,7 +111,8 @@ export class PodSource {
       });
     if (pod === undefined) {
       throw new PodNotFoundError(
-        `Cannot find pod "${namespace}/${name}": the API server does not know it`,
+        `Cannot find pod "${namespace}/${name}": the API server does not know it; ` +
+          "it was deleted meanwhile, or CNI_ARGS name another one",
       );
     }
     return facts(
@@ -140,7 +141,8 @@ export class PodSource {
       });
     if (object === undefined) {
       throw new PodNotFoundError(
-        `Cannot choose an address pool: namespace "${namespace}" does not exist`,
+        `Cannot choose an address pool: namespace "${namespace}" does not exist; ` +
+          "it was deleted meanwhile, or CNI_ARGS name another one",
       );
     }
     return object.metadata?.annotations?.[POOL_ANNOTATION] ?? DEFAULT_POOL;

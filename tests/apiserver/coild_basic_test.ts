@@ -231,10 +231,24 @@ Deno.test("coild serves the CNI commands", async (t) => {
     "odd container IDs and interface names are refused cleanly or served",
     async () => {
       const pod = await lab.createPod("odd");
-      for (const containerId of ["a:b", "x\u0001", "c".repeat(300)]) {
-        const error = await coild.refused(coild.add(pod, { containerId }));
-        assert.ok(error.message.length > 0);
-        await coild.del(pod, { containerId });
+      for (
+        const changes of [
+          { containerId: "a:b" },
+          { containerId: "x\u0001" },
+          { containerId: "c".repeat(300) },
+          { ifname: "eth0/1" },
+          { ifname: "eth%d" },
+          { ifname: "x".repeat(16) },
+        ]
+      ) {
+        const error = await coild.refused(coild.add(pod, changes));
+        const text = `${JSON.stringify(changes)}: ${error.message}`;
+        assert.deepEqual(
+          [error.status, error.code],
+          ["InvalidArgument", 4],
+          text,
+        );
+        await coild.del(pod, changes);
       }
       await coild.add(pod, { containerId: "A_b.c-1" });
       await coild.del(pod, { containerId: "A_b.c-1" });
