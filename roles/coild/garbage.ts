@@ -1,7 +1,7 @@
 import type { KeyedMutex } from "../../lib/async/mod.ts";
 import type { CNIArgs } from "../../lib/cnirpc/mod.ts";
 import { Address, valuesOf } from "../../lib/inet/mod.ts";
-import type { PodLink, PodNetwork } from "../../lib/podnet/mod.ts";
+import type { PodKey, PodLink, PodNetwork } from "../../lib/podnet/mod.ts";
 import { getLogger } from "../../lib/telemetry/mod.ts";
 import { parseGc } from "./cni_request.ts";
 import { keyText } from "./keys.ts";
@@ -26,7 +26,8 @@ export interface GarbageCollectorOptions {
  *
  * The runtime names the attachments of *one* network. One that this process
  * added under another name is kept. Of one that an earlier process added, the
- * network is not known; it goes only when no pod on this node has its address.
+ * network is not known; it goes only when the runtime names no attachment of
+ * its container, and no pod on this node has an address of that container.
  */
 export class GarbageCollector {
   readonly #with: GarbageCollectorOptions;
@@ -46,10 +47,11 @@ export class GarbageCollector {
     // Taken first: what a concurrent ADD makes from here on is not in it.
     const present = await network.list();
     const failures: unknown[] = [];
+    const living = this.#livingContainers(request.valid, present);
     for (const pod of present) {
       const key = { containerId: pod.containerId, ifname: pod.ifname };
       if (valid.has(keyText(key)) || locks.isLocked(keyText(key))) continue;
-      if (!this.#isOf(pod, request.network)) continue;
+      if (!this.#isOf(pod, { network: request.network, living })) continue;
       using held = new DisposableStack();
       held.use(await locks.lock(keyText(key), { signal }));
       try {
@@ -73,24 +75,42 @@ export class GarbageCollector {
     }
   }
 
-  #isOf(pod: PodLink, network: string): boolean {
+  #isOf(
+    pod: PodLink,
+    { network, living }: {
+      readonly network: string;
+      readonly living: ReadonlySet<string>;
+    },
+  ): boolean {
     const known = this.#with.networks.networkOf(pod);
     if (known !== undefined) return known === network;
     if (!this.#with.pods.isSynced) return false;
-    const addresses = valuesOf(pod.addresses);
-    const user = this.#with.pods.list().find((candidate) =>
-      candidate.status?.podIPs?.some(({ ip }) => {
-        // Parsed, since one IPv6 address has many texts.
-        const used = Address.tryParse(ip ?? "");
-        return used && addresses.some((address) => address.equals(used));
-      })
-    );
-    if (user === undefined) return true;
+    if (!living.has(pod.containerId)) return true;
     log.warn("Kept an attachment that the runtime does not name", {
       containerId: pod.containerId,
-      pod: user.metadata?.name,
-      namespace: user.metadata?.namespace,
+      iface: pod.ifname,
+      pool: pod.pool,
     });
     return false;
+  }
+
+  /**
+   * The containers that the runtime names, or one of whose addresses a pod has.
+   * A second interface's address is in no pod's status.
+   */
+  #livingContainers(
+    valid: readonly PodKey[],
+    present: readonly PodLink[],
+  ): Set<string> {
+    const used = new Set(
+      this.#with.pods.list().flatMap(({ status }) =>
+        // Parsed, since one IPv6 address has many texts.
+        (status?.podIPs ?? []).map(({ ip }) => `${Address.tryParse(ip ?? "")}`)
+      ),
+    );
+    const inUse = present.filter(({ addresses }) =>
+      valuesOf(addresses).some((address) => used.has(address.toString()))
+    );
+    return new Set([...valid, ...inUse].map(({ containerId }) => containerId));
   }
 }

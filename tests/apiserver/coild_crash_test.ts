@@ -72,7 +72,7 @@ Deno.test("coild loses nothing when it is killed, and serves waves", async (t) =
           if (isAdd && done) attached.add(pod);
           if (!isAdd && done) attached.delete(pod);
         });
-        await sleep(Math.random() * 25);
+        await sleep(Math.random() * 40);
         await coild.process.kill9();
         await Promise.all(calls);
         coild = await lab.startCoild(node, ARGS);
