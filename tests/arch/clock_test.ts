@@ -1,0 +1,45 @@
+// No decision goes by the machine's date: an admin, or NTP, may set it at any
+// time. What has to last, or is to come after a while, uses performance.now()
+// and timers, which pass evenly.
+import assert from "node:assert/strict";
+import { ROOT } from "./ranks.ts";
+
+/** Where the date is only shown to others, and how. */
+const SHOWN: Readonly<Record<string, string>> = {
+  "lib/grpc/server/call.ts":
+    "in the log; and whether a cancelled call is called late or cancelled, whose deadline is a date in grpc-js",
+  "lib/kube/event_recorder.ts": "times of Events",
+  "lib/kube/lease.ts": "times of a Lease; its holder's life goes by our clock",
+  "roles/coil_controller/addresspool_reconciler.ts": "times of conditions",
+  "roles/coil_controller/blockrequest_reconciler.ts": "times of conditions",
+  "roles/cli": "ages of objects, whose birth is a date in the API",
+};
+
+const DATE = /\bDate\.now\b|\bnew Date\(\)|\bTemporal\.Now\b/;
+
+async function* sources(dir: string): AsyncGenerator<string> {
+  for await (const { name, isDirectory } of Deno.readDir(`${ROOT}${dir}`)) {
+    const path = `${dir}/${name}`;
+    if (isDirectory) yield* sources(path);
+    else if (/(?<!_test)\.ts$/.test(name)) yield path;
+  }
+}
+
+Deno.test("clock: nothing is decided by the machine's date", async () => {
+  const found: string[] = [];
+  const unused = new Set(Object.keys(SHOWN));
+  for (const dir of ["lib", "roles"]) {
+    for await (const path of sources(dir)) {
+      const shown = Object.keys(SHOWN)
+        .find((known) => path === known || path.startsWith(`${known}/`));
+      const lines = (await Deno.readTextFile(`${ROOT}${path}`)).split("\n");
+      lines.forEach((line, i) => {
+        if (!DATE.test(line)) return;
+        if (shown !== undefined) unused.delete(shown);
+        else found.push(`${path}:${i + 1}: ${line.trim()}`);
+      });
+    }
+  }
+  assert.deepEqual(found, []);
+  assert.deepEqual([...unused], [], "nothing to allow there any more");
+});
