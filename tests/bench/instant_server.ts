@@ -1,6 +1,5 @@
 // Answers every ADD at once: what remains is the plugin's own time.
-import { create } from "@bufbuild/protobuf";
-import { AddResponseSchema, CNI } from "../../lib/cnirpc/mod.ts";
+import { CNI } from "../../lib/cnirpc/mod.ts";
 import { serve, unary } from "../../lib/grpc/server/mod.ts";
 
 const RESULT = new TextEncoder().encode(JSON.stringify({
@@ -17,9 +16,8 @@ await serve({
   socketPath,
   signal: new AbortController().signal,
   methods: [
-    unary(CNI.method.add, () =>
-      Promise.resolve(
-        create(AddResponseSchema, { result: RESULT }),
-      )),
+    unary(CNI.method.add, () => Promise.resolve({ result: RESULT })),
+    ...[CNI.method.del, CNI.method.check, CNI.method.gc, CNI.method.status]
+      .map((method) => unary(method, () => Promise.resolve({}))),
   ],
 });

@@ -14,6 +14,9 @@ import {
   table,
 } from "./stage.ts";
 
+// Released addresses rest, and empty blocks stay, for half a minute each by default.
+const HASTE = ["--cooldown=1s", "--block-return-delay=2s"];
+
 const POOL = {
   apiVersion: "coil.cybozu.com/v2",
   kind: "AddressPool",
@@ -66,7 +69,7 @@ async function startCoil(cluster: CoilCluster): Promise<void> {
   await step("coil-controller leads", () => cluster.startController());
   for (const node of cluster.nodes) {
     await step(`coild and coil-router on ${node.name}`, async () => {
-      await cluster.startCoild(node);
+      await cluster.startCoild(node, HASTE);
       await cluster.startRouter(node);
     });
   }
@@ -227,7 +230,7 @@ async function killDaemon(
       return true;
     });
   });
-  await step("coild starts again", () => cluster.startCoild(pod.node));
+  await step("coild starts again", () => cluster.startCoild(pod.node, HASTE));
   await step("the same container still has its address", async () => {
     const again = await cluster.add(pod.node, pod.sandbox);
     assert.deepEqual(again.addresses, pod.addresses);
@@ -318,7 +321,7 @@ async function giveBack(
 ): Promise<void> {
   chapter(
     "Everything comes back",
-    "Pods end; their addresses, veths and routes go. Blocks that stay empty for half a minute return to the pool.",
+    "Pods end; their addresses, veths and routes go. Empty blocks return to the pool.",
   );
   for (const { node, sandbox } of pods) {
     await cluster.del(node, sandbox);
