@@ -32,8 +32,23 @@ export const Flag = {
 export const Setting = {
   HEADER_TABLE_SIZE: 1,
   ENABLE_PUSH: 2,
+  MAX_CONCURRENT_STREAMS: 3,
   INITIAL_WINDOW_SIZE: 4,
   MAX_FRAME_SIZE: 5,
+  MAX_HEADER_LIST_SIZE: 6,
+} as const;
+
+/** RFC 9113, section 7. */
+export const ErrorCode = {
+  NO_ERROR: 0,
+  PROTOCOL_ERROR: 1,
+  FLOW_CONTROL_ERROR: 3,
+  STREAM_CLOSED: 5,
+  FRAME_SIZE_ERROR: 6,
+  REFUSED_STREAM: 7,
+  CANCEL: 8,
+  COMPRESSION_ERROR: 9,
+  ENHANCE_YOUR_CALM: 11,
 } as const;
 
 /** RFC 9113, section 3.4: what a client sends first. */
@@ -60,6 +75,13 @@ export interface Frame {
 /** A peer that breaks the protocol. */
 export class Http2Error extends Error {
   override readonly name = "Http2Error";
+  /** What to tell it: one of {@linkcode ErrorCode}. */
+  readonly code: number;
+
+  constructor(message: string, code: number = ErrorCode.PROTOCOL_ERROR) {
+    super(message);
+    this.code = code;
+  }
 }
 
 /** Encodes a frame. */
@@ -94,7 +116,9 @@ export function encodeSettings(
 
 /** Decodes the payload of a SETTINGS frame. */
 export function decodeSettings(payload: Uint8Array): [number, number][] {
-  if (payload.length % 6 !== 0) throw new Http2Error("SETTINGS of a bad size");
+  if (payload.length % 6 !== 0) {
+    throw new Http2Error("SETTINGS of a bad size", ErrorCode.FRAME_SIZE_ERROR);
+  }
   const settings: [number, number][] = [];
   for (let at = 0; at < payload.length; at += 6) {
     settings.push([
@@ -143,27 +167,37 @@ export class FrameReader {
    * @throws {Http2Error} when a frame is larger than allowed
    */
   push(bytes: Uint8Array): Frame[] {
+    return [...this.frames(bytes)];
+  }
+
+  /** The same, one by one: those before a bad frame come before the error. */
+  *frames(bytes: Uint8Array): Generator<Frame> {
     let rest = this.#pending.length === 0
       ? bytes
       : concatenate([this.#pending, bytes]);
-    const frames: Frame[] = [];
-    while (rest.length >= HEADER_SIZE) {
-      const length = readUint32(rest, 0) >>> 8;
-      if (length > DEFAULT_MAX_FRAME_SIZE) {
-        throw new Http2Error(`frame of ${length} bytes: is this HTTP/2?`);
+    try {
+      while (rest.length >= HEADER_SIZE) {
+        const length = readUint32(rest, 0) >>> 8;
+        if (length > DEFAULT_MAX_FRAME_SIZE) {
+          throw new Http2Error(
+            `frame of ${length} bytes: is this HTTP/2?`,
+            ErrorCode.FRAME_SIZE_ERROR,
+          );
+        }
+        const end = HEADER_SIZE + length;
+        if (rest.length < end) break;
+        const frame = {
+          type: rest[3] ?? 0,
+          flags: rest[4] ?? 0,
+          streamId: readUint32(rest, 5) & 0x7fffffff,
+          payload: rest.slice(HEADER_SIZE, end),
+        };
+        rest = rest.subarray(end);
+        yield frame;
       }
-      const end = HEADER_SIZE + length;
-      if (rest.length < end) break;
-      frames.push({
-        type: rest[3] ?? 0,
-        flags: rest[4] ?? 0,
-        streamId: readUint32(rest, 5) & 0x7fffffff,
-        payload: rest.slice(HEADER_SIZE, end),
-      });
-      rest = rest.subarray(end);
+    } finally {
+      this.#pending = rest.slice();
     }
-    this.#pending = rest.slice();
-    return frames;
   }
 }
 

@@ -7,7 +7,7 @@ import { ROOT } from "./ranks.ts";
 /** Where the date is only shown to others, and how. */
 const SHOWN: Readonly<Record<string, string>> = {
   "lib/grpc/server/call.ts":
-    "in the log; and whether a cancelled call is called late or cancelled, whose deadline is a date in grpc-js",
+    "in the log; and the deadline that handlers are told",
   "lib/kube/event_recorder.ts": "times of Events",
   "lib/kube/lease.ts": "times of a Lease; its holder's life goes by our clock",
   "roles/coil_controller/addresspool_reconciler.ts": "times of conditions",

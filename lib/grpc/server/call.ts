@@ -1,5 +1,3 @@
-import { Buffer } from "node:buffer";
-import { Metadata, type ServerUnaryCall } from "@grpc/grpc-js";
 import { getLogger, withLogContext } from "../../telemetry/mod.ts";
 import { codeName, GrpcError, StatusCode } from "../status.ts";
 import type { BoundMethod, CallContext, RequestFields } from "./method.ts";
@@ -7,17 +5,19 @@ import type { CallMetrics } from "./metrics.ts";
 
 const log = getLogger("grpc");
 
-/** What grpc-js takes in place of an answer. */
-export interface Failure {
-  readonly code: number;
-  readonly details: string;
-  readonly metadata: Metadata;
+/** A request that has arrived. */
+export interface IncomingCall {
+  readonly request: Uint8Array;
+  /** Aborted, with a GrpcError, when nobody waits for the answer any more. */
+  readonly signal: AbortSignal;
+  /** How long the caller will wait from now on; undefined is for ever. */
+  readonly remainingMs: number | undefined;
 }
 
 /** How a call ended; never a rejected promise. */
 export type Outcome =
-  | { readonly response: Buffer }
-  | { readonly failure: Failure };
+  | { readonly response: Uint8Array }
+  | { readonly error: GrpcError };
 
 /**
  * Answers one call: decodes, runs the handler with the request's fields on all
@@ -25,7 +25,7 @@ export type Outcome =
  */
 export async function answerCall(
   method: BoundMethod,
-  call: ServerUnaryCall<Buffer, Buffer>,
+  call: IncomingCall,
   metrics: CallMetrics | undefined,
 ): Promise<Outcome> {
   const started = performance.now();
@@ -43,10 +43,10 @@ export async function answerCall(
       () => prepared.run(context),
     );
     context.signal.throwIfAborted();
-    outcome = { response: Buffer.from(response) };
+    outcome = { response };
   } catch (thrown) {
     error = toGrpcError(thrown);
-    outcome = { failure: toFailure(error) };
+    outcome = { error };
   }
   const elapsedMs = performance.now() - started;
   const name = codeName(error?.code ?? StatusCode.OK);
@@ -57,25 +57,17 @@ export async function answerCall(
 
 function contextOf(
   method: BoundMethod,
-  call: ServerUnaryCall<Buffer, Buffer>,
+  { signal, remainingMs }: IncomingCall,
 ): CallContext {
-  const abort = new AbortController();
-  const deadline = call.getDeadline();
-  const expires = deadline instanceof Date ? deadline.getTime() : deadline;
-  call.on("cancelled", () => {
-    // grpc-js tells of a passed deadline as of a cancellation.
-    const late = Date.now() >= expires;
-    abort.abort(
-      new GrpcError(late ? "Deadline exceeded" : "Cancelled by the caller", {
-        code: late ? StatusCode.DEADLINE_EXCEEDED : StatusCode.CANCELLED,
-      }),
-    );
-  });
+  const startTime = new Date();
+  const deadline = remainingMs === undefined
+    ? undefined
+    : new Date(startTime.getTime() + remainingMs);
   return {
-    signal: abort.signal,
-    deadline: Number.isFinite(expires) ? new Date(expires) : undefined,
+    signal,
+    deadline,
     peer: "@",
-    startTime: new Date(),
+    startTime,
     service: method.service.typeName,
     method: method.name,
   };
@@ -89,14 +81,6 @@ function toGrpcError(thrown: unknown): GrpcError {
   if (thrown instanceof GrpcError) return thrown;
   const message = thrown instanceof Error ? thrown.message : String(thrown);
   return new GrpcError(message, { code: StatusCode.UNKNOWN, cause: thrown });
-}
-
-function toFailure({ code, message, statusDetails }: GrpcError): Failure {
-  const metadata = new Metadata();
-  if (statusDetails !== undefined) {
-    metadata.set("grpc-status-details-bin", Buffer.from(statusDetails));
-  }
-  return { code, details: message, metadata };
 }
 
 /** Names of go-grpc-middleware's logging interceptor. */
