@@ -13,7 +13,7 @@ import {
   type PoolState,
 } from "../../lib/ipam/mod.ts";
 import { Informer, KubeApiError, type KubeClient } from "../../lib/kube/mod.ts";
-import { FINALIZER, NODE_LABEL } from "../../lib/names/mod.ts";
+import { FINALIZER, NODE_LABEL, POOL_LABEL } from "../../lib/names/mod.ts";
 import { getLogger } from "../../lib/telemetry/mod.ts";
 import { informerBackoff } from "./informer_backoff.ts";
 import type { BlockRequests } from "./block_requests.ts";
@@ -25,7 +25,7 @@ const log = getLogger("node-ipam");
 export interface BlockClientOptions {
   readonly client: KubeClient;
   readonly nodeName: string;
-  readonly requests: BlockRequests;
+  readonly requests: Pick<BlockRequests, "ask" | "synced">;
 }
 
 /**
@@ -34,7 +34,8 @@ export interface BlockClientOptions {
  */
 export class BlockClient implements BlockSource {
   readonly #client: KubeClient;
-  readonly #requests: BlockRequests;
+  readonly #requests: BlockClientOptions["requests"];
+  readonly #nodeName: string;
   readonly #selector: string;
   readonly #blocks: Informer<AddressBlock>;
   readonly #pools: Informer<AddressPool>;
@@ -42,6 +43,7 @@ export class BlockClient implements BlockSource {
   constructor({ client, nodeName, requests }: BlockClientOptions) {
     this.#client = client;
     this.#requests = requests;
+    this.#nodeName = nodeName;
     this.#selector = `${NODE_LABEL}=${nodeName}`;
     this.#blocks = new Informer(client, ADDRESS_BLOCKS, {
       labelSelector: this.#selector,
@@ -100,10 +102,23 @@ export class BlockClient implements BlockSource {
         name,
         signal,
       });
-      const [block] = object === undefined ? [] : parse([object]);
+      const [block] = this.#isMine(object, pool) ? parse([object]) : [];
       if (block !== undefined) return block;
       log.warn("The block given is gone already", { pool, block: name });
     }
+  }
+
+  /**
+   * An answer that comes late may name a block that was returned meanwhile and
+   * carved anew for another node: adopting it would double its addresses.
+   */
+  #isMine(
+    object: AddressBlock | undefined,
+    pool: string,
+  ): object is AddressBlock {
+    const { labels, deletionTimestamp } = object?.metadata ?? {};
+    return labels?.[NODE_LABEL] === this.#nodeName &&
+      labels[POOL_LABEL] === pool && deletionTimestamp === undefined;
   }
 
   /**

@@ -150,7 +150,7 @@ export class CniService {
     try {
       interfaces = await metrics.phase(
         "network",
-        () => this.#connect(request, { pool, allocation, signal }),
+        () => this.#connect(request, { allocation, signal }),
       );
     } catch (error) {
       await teardown.undo(keyOf(request), held, { pod: request.pod });
@@ -187,15 +187,15 @@ export class CniService {
 
   #connect(
     request: AddRequest,
-    { pool, allocation, signal }: {
-      readonly pool: string;
+    { allocation, signal }: {
       readonly allocation: Allocation;
       readonly signal: AbortSignal;
     },
   ): Promise<SetupResult> {
     return this.#with.network.setup({
       ...keyOf(request),
-      pool,
+      // Of a pod attached before, its namespace may name another pool by now.
+      pool: allocation.pool,
       netnsPath: request.netns,
       pod: request.pod,
       addresses: allocation.addresses,

@@ -151,6 +151,7 @@ function connect(
   const ipam = stack.use(
     new NodeIpam({
       source: blocks,
+      kernel: network,
       routes,
       log: getLogger("node-ipam"),
       observer: metrics,
@@ -211,8 +212,9 @@ async function listen(
 /** Runs all loops until the signal. */
 async function work(parts: Parts, signal: AbortSignal): Promise<void> {
   const { addresses, blocks, calls, node, pods } = parts;
-  const { recorder, reconciler, requests } = parts;
+  const { ipam, recorder, reconciler, requests } = parts;
   await using tasks = new TaskGroup({ signal });
+  tasks.run("node ipam", (s) => ipam.run(s));
   tasks.run("node informer", (s) => node.run(s));
   tasks.run("node addresses", (s) => addresses.run(s));
   const housekeeping = new Housekeeping({

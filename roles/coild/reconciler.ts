@@ -52,14 +52,21 @@ export class Reconciler {
   /** Reconciles once. */
   async reconcile(signal: AbortSignal): Promise<void> {
     const { ipam, network, repair } = this.#with;
-    const { pods, malformed, strayRoutes } = await network.survey();
+    const { pods, husks, malformed, strayRoutes } = await network.survey();
     if (malformed.length > 0 || strayRoutes.length > 0) {
       log.warn("Left alone what is not ours", {
         links: malformed.map(({ name }) => name),
         routes: strayRoutes.map(({ destination }) => String(destination)),
       });
     }
-    await ipam.reconcile(await repair.complete(pods), { signal });
+    // A husk still holds its address: the kernel may refuse to remove it.
+    const cutOff = husks.map((husk) => ({
+      ...husk,
+      addresses: {},
+      husk: true,
+    }));
+    const known = [...await repair.complete(pods), ...cutOff];
+    await ipam.reconcile(known, { signal });
     await repair.repair(pods, { signal });
     await this.#finishHusks(signal);
   }
