@@ -69,6 +69,7 @@ export class Listener {
   async stop(graceMs: number): Promise<void> {
     this.#accepting.abort();
     this.#socket?.close();
+    this.#socket = undefined;
     await this.#accepting.wait();
     this.#sweep?.[Symbol.dispose]();
     for (const session of this.#sessions) session.goAway();

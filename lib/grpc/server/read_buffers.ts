@@ -1,5 +1,5 @@
-const SIZE = 16 * 1024;
-const MAX_SPARE = 16;
+const SIZE = 8 * 1024;
+const MAX_SPARE = 128;
 
 /**
  * Buffers to read into, used again: V8 is slow to notice that memory outside
