@@ -1,3 +1,4 @@
+import { HeaderBlock } from "./header_block.ts";
 import { encodeHeaders, type HeaderField, HpackDecoder } from "./hpack.ts";
 import {
   concatenate,
@@ -18,6 +19,7 @@ import {
   Setting,
   stripPadding,
 } from "./http2_frames.ts";
+import { frameMessage, MESSAGE_PREFIX } from "./message_frame.ts";
 import {
   fromHttp2Code,
   parseResponseHeaders,
@@ -32,8 +34,6 @@ const MAX_MESSAGE_SIZE = 4 * 1024 * 1024;
 const RECEIVE_WINDOW = MAX_MESSAGE_SIZE + 65536;
 /** A header block with its CONTINUATIONs. */
 const MAX_HEADER_BLOCK = 256 * 1024;
-/** Flag, and length, before each message: gRPC over HTTP2, "Requests". */
-const MESSAGE_PREFIX = 5;
 
 const SETTINGS = encodeSettings([
   [Setting.HEADER_TABLE_SIZE, 0],
@@ -67,21 +67,15 @@ export class UnaryExchange {
   #initialWindow = DEFAULT_WINDOW;
   #maxFrameSize = DEFAULT_MAX_FRAME_SIZE;
   #settingsSeen = false;
-  /** The parts of a header block that is not at its end. */
-  #headerBlock:
-    | { parts: Uint8Array[]; size: number; ends: boolean }
-    | undefined;
+  /** A header block that is not at its end. */
+  #headerBlock: HeaderBlock | undefined;
   #status: ResponseStatus | undefined;
   #data: Uint8Array[] = [];
   #dataSize = 0;
   #response: Uint8Array | undefined;
 
   constructor(request: UnaryRequest) {
-    const { message } = request;
-    const prefixed = new Uint8Array(MESSAGE_PREFIX + message.length);
-    prefixed.set(encodeUint32(message.length), 1);
-    prefixed.set(message, MESSAGE_PREFIX);
-    this.#unsent = prefixed;
+    this.#unsent = frameMessage(request.message);
     this.#output.push(
       new TextEncoder().encode(CONNECTION_PREFACE),
       encodeFrame(FrameType.SETTINGS, { payload: SETTINGS }),
@@ -219,11 +213,9 @@ export class UnaryExchange {
     if (frame.streamId !== STREAM) {
       throw new Http2Error("HEADERS of a stranger");
     }
-    this.#headerBlock = {
-      parts: [],
-      size: 0,
-      ends: (frame.flags & Flag.END_STREAM) !== 0,
-    };
+    const { streamId, flags } = frame;
+    const maxSize = MAX_HEADER_BLOCK;
+    this.#headerBlock = new HeaderBlock({ streamId, flags, maxSize });
     this.#continueHeaders(stripPadding(frame), frame);
   }
 
@@ -232,14 +224,12 @@ export class UnaryExchange {
     if (block === undefined || streamId !== STREAM) {
       throw new Http2Error("CONTINUATION of nothing");
     }
-    block.parts.push(part);
-    block.size += part.length + 1; // so that empty ones count as well
-    if (block.size > MAX_HEADER_BLOCK) throw new Http2Error("header too large");
-    if (!(flags & Flag.END_HEADERS)) return;
+    const whole = block.add(part, flags);
+    if (whole === undefined) return;
     this.#headerBlock = undefined;
-    const fields = this.#hpack.decode(concatenate(block.parts));
+    const fields = this.#hpack.decode(whole);
     this.#status = parseResponseHeaders(fields, this.#status);
-    if (block.ends) this.#finish();
+    if (block.endsStream) this.#finish();
   }
 
   #handleData(frame: Frame): void {
