@@ -23,6 +23,11 @@ export class PoolDeletingError extends OutOfBlocksError {
   }
 }
 
+/** The API server does not accept a block like this, however often it is asked. */
+export class BlockRefusedError extends Error {
+  override readonly name = "BlockRefusedError";
+}
+
 /** There is no pool of that name. */
 export class PoolNotFoundError extends Error {
   override readonly name = "PoolNotFoundError";

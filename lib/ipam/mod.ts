@@ -26,6 +26,8 @@ export type {
   DuplicateAddress,
   PodReport,
 } from "./reconcile.ts";
+export type { PoolOverlap } from "./overlaps.ts";
+export type { Span } from "./shared_range.ts";
 export { DEFAULT_WATER_MARKS, type WaterMarks } from "./water_marks.ts";
 export {
   type BlockStore,

@@ -75,15 +75,62 @@ export class PoolIndex {
     return true;
   }
 
-  /** The lowest free position below the limit, or undefined when there is none. */
-  lowestFree(limit: number): number | undefined {
-    let position = 0;
-    for (const level of this.#levels.toReversed()) {
-      const word = level.get(position) ?? 0;
-      if (word === FULL) return undefined;
-      position = position * FAN_OUT + lowestZeroBit(word);
+  /** The lowest free position from `from` on and below the limit, or undefined when there is none. */
+  lowestFree(limit: number, from: number = 0): number | undefined {
+    let start = from;
+    for (const [depth, level] of this.#levels.entries()) {
+      const parent = Math.floor(start / FAN_OUT);
+      const free = ~(level.get(parent) ?? 0) & (FULL << (start % FAN_OUT));
+      if (free !== 0) {
+        const found = this.#leftmost(
+          depth,
+          parent * FAN_OUT + lowestBit(free),
+        );
+        return found < limit ? found : undefined;
+      }
+      start = parent + 1;
     }
-    return position < limit ? position : undefined;
+    return undefined;
+  }
+
+  /** The lowest free position below a child that has room. */
+  #leftmost(depth: number, child: number): number {
+    let position = child;
+    for (const level of this.#levels.slice(0, depth).toReversed()) {
+      position = position * FAN_OUT + lowestBit(~(level.get(position) ?? 0));
+    }
+    return position;
+  }
+
+  /** Whether any position from `first` to `last` is used. */
+  hasAny(first: number, last: number): boolean {
+    if (first === last) return this.has(first);
+    const words = this.#levels[0] ?? new Map<number, number>();
+    const [start, end] = [first, last].map((p) => Math.floor(p / FAN_OUT));
+    if (start === undefined || end === undefined) return false;
+    const isUsed = (word: number): boolean => {
+      const low = word === start ? FULL << (first % FAN_OUT) : FULL;
+      const high = word === end
+        ? FULL >>> (FAN_OUT - 1 - last % FAN_OUT)
+        : FULL;
+      return ((words.get(word) ?? 0) & low & high) !== 0;
+    };
+    if (end - start > words.size) {
+      return words.keys().some((w) => w >= start && w <= end && isUsed(w));
+    }
+    for (let word = start; word <= end; word++) {
+      if (isUsed(word)) return true;
+    }
+    return false;
+  }
+
+  /** All used positions, in no order that means anything. */
+  *values(): Generator<number> {
+    for (const [parent, word] of this.#levels[0] ?? []) {
+      for (let rest = word; rest !== 0; rest &= rest - 1) {
+        yield parent * FAN_OUT + lowestBit(rest);
+      }
+    }
   }
 }
 
@@ -91,7 +138,6 @@ function bitOf(child: number): number {
   return 1 << (child % FAN_OUT);
 }
 
-function lowestZeroBit(word: number): number {
-  const free = ~word;
-  return 31 - Math.clz32(free & -free);
+function lowestBit(word: number): number {
+  return 31 - Math.clz32(word & -word);
 }

@@ -69,3 +69,30 @@ Deno.test("a PoolIndex follows a set of numbers", () => {
     }
   }));
 });
+
+Deno.test("ranges of a PoolIndex follow a set of numbers", () => {
+  const position = fc.oneof(
+    fc.integer({ min: 0, max: 130 }),
+    fc.integer({ min: 1000, max: 1200 }),
+    fc.integer({ min: 2 ** 31 - 40, max: 2 ** 31 - 1 }),
+  );
+  const used = fc.uniqueArray(position, { maxLength: 150 });
+  fc.assert(fc.property(used, position, position, (numbers, a, b) => {
+    const index = new PoolIndex(numbers);
+    const [first, last] = a < b ? [a, b] : [b, a];
+    assert.equal(
+      index.hasAny(first, last),
+      numbers.some((n) => n >= first && n <= last),
+    );
+    let free = a;
+    while (numbers.includes(free)) free++;
+    assert.equal(
+      index.lowestFree(2 ** 31, a),
+      free < 2 ** 31 ? free : undefined,
+    );
+    assert.deepEqual(
+      [...index.values()].toSorted((x, y) => x - y),
+      numbers.toSorted((x, y) => x - y),
+    );
+  }));
+});

@@ -4,7 +4,14 @@ import {
   type Pool,
   poolCapacity,
 } from "../api/mod.ts";
-import { OutOfBlocksError, PoolDeletingError } from "./errors.ts";
+import type { DualStack, Prefix } from "../inet/mod.ts";
+import {
+  BlockRefusedError,
+  OutOfBlocksError,
+  PoolDeletingError,
+} from "./errors.ts";
+import { Overlaps, type PoolOverlap } from "./overlaps.ts";
+import { POOL_LABEL } from "../names/mod.ts";
 import { PoolIndex } from "./pool_index.ts";
 import type { SignalOptions } from "./ports.ts";
 
@@ -22,7 +29,11 @@ export type Creation =
 export interface BlockStore {
   /** Lists the indices of all blocks of a pool, reserved ones included. A cache may answer. */
   list(pool: string, options: SignalOptions): Promise<Iterable<number>>;
-  /** Creates a block. Throws whenever it is not certain what happened. */
+  /**
+   * Creates a block. Throws whenever it is not certain what happened.
+   *
+   * @throws {BlockRefusedError} when there is no block, and never will be one like this
+   */
   create(block: AddressBlock, options: SignalOptions): Promise<Creation>;
 }
 
@@ -75,11 +86,16 @@ interface PoolState {
  * and none waits for another. The API server has the last word: a name that exists marks its index and the
  * next is tried, so a cache that is behind costs a round trip and never a wedge (upstream retried the same index until
  * its next list).
+ *
+ * A block that has an address of somebody else's block is never carved: not
+ * where two pools overlap, and not where a block lies elsewhere than its pool
+ * and index say. Such an index is passed over until the other block is gone.
  */
 export class PoolManager {
   readonly #options: PoolManagerOptions;
   readonly #now: () => number;
   readonly #pools = new Map<string, PoolState>();
+  readonly #overlaps = new Overlaps((pool) => this.#pools.get(pool)?.index);
 
   constructor(options: PoolManagerOptions) {
     this.#options = options;
@@ -90,11 +106,13 @@ export class PoolManager {
    * Creates the next block of the pool and returns its name; or that of the block that the same request got before.
    *
    * @throws {OutOfBlocksError} when the pool has none left, or is being deleted
+   * @throws {BlockRefusedError} when the API server will not have such a block
    */
   async allocate(pool: Pool, options: CarveOptions): Promise<string> {
     if (pool.deleting) throw new PoolDeletingError(pool.name);
     const state = this.#pools.get(pool.name) ??
       await this.#open(pool, options.signal);
+    this.#overlaps.set(pool);
     state.flying++;
     try {
       for (;;) {
@@ -122,7 +140,7 @@ export class PoolManager {
     const at = this.#now();
     // After a failure nobody knows whether the block exists: the same request asks for the same one again.
     const index = state.pending.get(requestUid)?.index ??
-      state.index.lowestFree(poolCapacity(pool));
+      this.#lowestFree(pool, state);
     const block = index === undefined
       ? undefined
       : newAddressBlock(pool, { index, node, requestUid });
@@ -132,12 +150,41 @@ export class PoolManager {
     }
     state.index.add(index);
     state.pending.set(requestUid, { index, at });
-    const creation = await this.#options.store.create(block, { signal });
+    const creation = await this.#create(block, { requestUid, signal });
     state.pending.delete(requestUid);
     state.index.add(index);
     state.unseen.set(index, this.#now());
     const isOurs = creation.created || creation.requestUid === requestUid;
     return isOurs ? block.metadata.name ?? "" : undefined;
+  }
+
+  /** The lowest index that neither the pool has used, nor overlaps somebody else's block. */
+  #lowestFree(pool: Pool, state: PoolState): number | undefined {
+    const limit = poolCapacity(pool);
+    let index = state.index.lowestFree(limit);
+    while (index !== undefined) {
+      const next = this.#overlaps.blocked(pool.name, index);
+      if (next === undefined) return index;
+      index = state.index.lowestFree(limit, next);
+    }
+    return undefined;
+  }
+
+  async #create(
+    block: AddressBlock,
+    { requestUid, signal }: Omit<CarveOptions, "node">,
+  ): Promise<Creation> {
+    try {
+      return await this.#options.store.create(block, { signal });
+    } catch (error) {
+      const pool = block.metadata.labels?.[POOL_LABEL] ?? "";
+      const state = this.#pools.get(pool);
+      if (error instanceof BlockRefusedError && state !== undefined) {
+        state.pending.delete(requestUid);
+        this.freed(pool, block.index);
+      }
+      throw error;
+    }
   }
 
   /** Takes over the indices of the blocks that exist. What this process did lately is kept, should the list not show it. */
@@ -168,8 +215,35 @@ export class PoolManager {
     }
     state.index = index;
     this.#pools.set(pool.name, state);
+    this.#overlaps.set(pool);
     this.#publish(pool);
     return state;
+  }
+
+  /** Takes note of a block that somebody else made, before the next list. */
+  noted(pool: string, index: number): void {
+    const state = this.#pools.get(pool);
+    if (state?.index.has(index) !== false) return;
+    state.index.add(index);
+    state.unseen.set(index, this.#now());
+  }
+
+  /**
+   * Takes note of a block whose addresses are not those of its index, or
+   * whose pool is not known; or, without addresses, that it is none or gone.
+   */
+  noteStray(block: string, prefixes: DualStack<Prefix> | undefined): void {
+    this.#overlaps.setStray(block, prefixes);
+  }
+
+  /** What the pool has in common with others; undefined when nothing. */
+  overlap(pool: string): PoolOverlap | undefined {
+    return this.#overlaps.of(pool);
+  }
+
+  /** Names of the other pools that have addresses in common with the pool. */
+  neighbours(pool: string): string[] {
+    return this.#overlaps.neighbours(pool);
   }
 
   /**
@@ -194,6 +268,7 @@ export class PoolManager {
   /** Forgets a pool. */
   drop(pool: string): void {
     this.#pools.delete(pool);
+    this.#overlaps.drop(pool);
   }
 
   /** Numbers of a pool's blocks. */

@@ -2,7 +2,11 @@ import assert from "node:assert/strict";
 import fc from "fast-check";
 import { type AddressBlock, type Pool, poolOf } from "../api/mod.ts";
 import { FINALIZER, NODE_LABEL, POOL_LABEL } from "../names/mod.ts";
-import { OutOfBlocksError, PoolDeletingError } from "./errors.ts";
+import {
+  BlockRefusedError,
+  OutOfBlocksError,
+  PoolDeletingError,
+} from "./errors.ts";
 import {
   type BlockStore,
   type Creation,
@@ -290,4 +294,40 @@ Deno.test("PoolManager.freed() gives an index again at once, but not one that is
   creating.resolve();
   assert.equal(await first, "v4-1");
   manager.freed("unknown", 0);
+});
+
+Deno.test("W28: pools that overlap never carve the same addresses, at once neither", async () => {
+  const { store, manager, allocate } = open();
+  const other = poolNamed("other", 1, [{ ipv4: "10.4.0.0/29" }]);
+  for (const pool of [V4, other]) manager.sync(pool, []);
+  const gate = Promise.withResolvers<void>();
+  store.before = () => gate.promise;
+  const all = Promise.all([allocate(V4), allocate(other), allocate(other)]);
+  await Promise.resolve();
+  gate.resolve();
+  assert.deepEqual(await all, ["v4-0", "other-2", "other-3"]);
+  await assert.rejects(allocate(V4), OutOfBlocksError);
+  await assert.rejects(allocate(other), OutOfBlocksError);
+  assert.deepEqual(manager.neighbours("v4"), ["other"]);
+
+  manager.drop("other");
+  assert.equal(manager.overlap("v4"), undefined);
+  assert.equal(await allocate(V4), "v4-1");
+});
+
+Deno.test("a block that is refused for good gives its index back at once", async () => {
+  const { store, allocate } = open();
+  store.before = () => Promise.reject(new BlockRefusedError("too long"));
+  await assert.rejects(allocate(V4, { requestUid: "r" }), BlockRefusedError);
+  store.before = () => Promise.resolve();
+  assert.equal(await allocate(V4), "v4-0");
+});
+
+Deno.test("a block that others made is passed over before a list shows it", async () => {
+  const { store, manager, allocate } = open();
+  manager.sync(V4, []);
+  manager.noted("v4", 0);
+  manager.noted("unknown", 0);
+  assert.equal(await allocate(V4), "v4-1");
+  assert.equal(store.creations, 1);
 });
