@@ -157,7 +157,7 @@ Deno.test("coild loses nothing when it is killed, and serves waves", async (t) =
       await lab.plane.request("DELETE", `/api/v1/nodes/${node.name}`);
       await coild.process.stop({ graceMs: 25_000 });
       assert.equal((await table()).trim(), "");
-      await node.register();
+      await lab.registerAgain(node);
     },
   );
 

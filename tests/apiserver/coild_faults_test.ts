@@ -214,7 +214,7 @@ Deno.test("coild outlives faults of the API server and the controller", async (t
         async () => (await sources()).includes("src 10.9.9.9"),
       );
       await plane.request("DELETE", `/api/v1/nodes/${node.name}`);
-      await node.register();
+      await lab.registerAgain(node);
       await eventually(
         "the old source on pod routes",
         async () => (await sources()).includes(`src ${node.addresses[0]}`),

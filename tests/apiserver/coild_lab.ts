@@ -184,13 +184,17 @@ export class Coild implements AsyncDisposable {
 
   /** Resolves when STATUS says that ADD is served. */
   async ready(): Promise<void> {
-    await eventually(`coild of ${this.node.name} to be ready`, async () => {
-      if (!this.process.isRunning) {
-        throw new Error(`Cannot go on: ${await this.process.logs()}`);
-      }
-      await this.call("Status", undefined);
-      return true;
-    }, { timeoutMs: 30_000 });
+    try {
+      await eventually(`coild of ${this.node.name} to be ready`, async () => {
+        if (!this.process.isRunning) return true;
+        await this.call("Status", undefined);
+        return true;
+      }, { timeoutMs: 30_000 });
+    } catch (cause) {
+      throw new Error(`Cannot go on: ${await this.process.logs()}`, { cause });
+    }
+    if (this.process.isRunning) return;
+    throw new Error(`Cannot go on: ${await this.process.logs()}`);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -272,6 +276,14 @@ export class CoildLab implements AsyncDisposable {
         COIL_POD_NAME: "coil-controller-0",
       },
     });
+  }
+
+  /** Registers a node whose Node object was deleted; the token bound to the old one is good for nothing now. */
+  async registerAgain(node: LabNode): Promise<void> {
+    await node.register();
+    this.#accounts.delete(node.name);
+    // As the kubelet does, at the same place: a daemon that runs reads it again.
+    await this.#account(node);
   }
 
   /** The daemon's credentials, written once: a start must not need the API server. */
