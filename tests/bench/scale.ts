@@ -1,6 +1,6 @@
 // A cluster's size as the API server shows it: pods elsewhere, nodes, blocks.
 import { BLOCK_REQUESTS, newBlockRequest } from "../../lib/api/mod.ts";
-import { KubeClient } from "../../lib/kube/mod.ts";
+import { Informer, KubeClient } from "../../lib/kube/mod.ts";
 import type { ControlPlane } from "../lab/mod.ts";
 import { many } from "./many.ts";
 
@@ -110,12 +110,16 @@ export async function requestBlocks(
   const started = new Map<string, number>();
   const times: number[] = [];
   const done = new AbortController();
-  const watching = watchCompletions(client, done.signal, (name) => {
-    const since = started.get(name);
-    if (since === undefined || !started.delete(name)) return;
+  const informer = new Informer(client, BLOCK_REQUESTS);
+  using _subscription = informer.subscribe(({ key, object }) => {
+    const since = started.get(key);
+    const complete = (object.status?.conditions ?? []).length > 0;
+    if (!complete || since === undefined || !started.delete(key)) return;
     times.push(performance.now() - since);
     if (times.length === nodeUids.length) done.abort();
   });
+  const watching = informer.run(done.signal);
+  await informer.synced;
   await Promise.all(nodeUids.map((uid, i) => {
     const request = newBlockRequest("big", { name: `big-${i}`, uid });
     started.set(request.metadata.name ?? "", performance.now());
@@ -123,23 +127,4 @@ export async function requestBlocks(
   }));
   await watching;
   return times;
-}
-
-async function watchCompletions(
-  client: KubeClient,
-  signal: AbortSignal,
-  onComplete: (name: string) => void,
-): Promise<void> {
-  const { resourceVersion } = await client.list(BLOCK_REQUESTS);
-  try {
-    const events = client.watch(BLOCK_REQUESTS, { resourceVersion, signal });
-    for await (const { type, object } of events) {
-      const complete = (object.status?.conditions ?? []).length > 0;
-      if (type !== "BOOKMARK" && complete) {
-        onComplete(object.metadata?.name ?? "");
-      }
-    }
-  } catch (error) {
-    if (!signal.aborted) throw error;
-  }
 }
