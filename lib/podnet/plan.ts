@@ -144,7 +144,7 @@ export interface PodPlan {
 }
 
 /**
- * Plans a pod's network. Pure; see `renderPlan()` for the same as `ip` commands.
+ * Plans a pod's network. Pure; `renderPlan()` of testing.ts shows it as `ip` commands.
  *
  * @throws {TypeError} when there is no address or the identity does not make an alias
  */

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { Address } from "../inet/mod.ts";
 import { planPod, type PodPlanInput } from "./plan.ts";
-import { renderPlan } from "./plan_text.ts";
+import { renderPlan } from "./testing.ts";
 
 const POD = {
   ipv4: Address.parse("10.1.2.3"),
