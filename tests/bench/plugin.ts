@@ -79,11 +79,11 @@ async function pluginMemory(programs: PluginPrograms): Promise<Figure[]> {
   await writer.write(new TextEncoder().encode(JSON.stringify(config)));
   await writer.close();
   await new Promise((resolve) => setTimeout(resolve, 500));
-  const { residentMiB, privateMiB } = memoryOf(child.pid);
+  const { residentMiB, anonymousMiB } = memoryOf(child.pid);
   child.kill("SIGKILL");
   await child.status;
   return [
     figure("rss.plugin", "MiB", [residentMiB]),
-    figure("private.plugin", "MiB", [privateMiB]),
+    figure("anonymous.plugin", "MiB", [anonymousMiB]),
   ];
 }

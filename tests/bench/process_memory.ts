@@ -1,7 +1,10 @@
-/** Resident and private memory of a process, in MiB (proc_pid_smaps(5)). */
+/**
+ * Memory of a process, in MiB (proc_pid_smaps(5)). Resident counts the pages of
+ * the executable too, which all processes share; anonymous is its own.
+ */
 export interface Memory {
   readonly residentMiB: number;
-  readonly privateMiB: number;
+  readonly anonymousMiB: number;
 }
 
 export function memoryOf(pid: number): Memory {
@@ -10,6 +13,6 @@ export function memoryOf(pid: number): Memory {
     Number(new RegExp(`^${field}:\\s+(\\d+) kB`, "m").exec(text)?.[1]);
   return {
     residentMiB: kib("Rss") / 1024,
-    privateMiB: (kib("Private_Clean") + kib("Private_Dirty")) / 1024,
+    anonymousMiB: kib("Anonymous") / 1024,
   };
 }
