@@ -180,7 +180,7 @@ export class HttpTransport implements Transport {
       this.#giveUp(session, "The connection shows no life");
     }
     const path = request.path.split("?")[0];
-    const why = cause instanceof Error ? cause.message : String(cause);
+    const why = reasonOf(cause);
     return new KubeUnreachableError(
       `Cannot ${request.method} "${path}" at ${this.#source.server}: ${why}`,
       { cause },
@@ -313,4 +313,13 @@ async function readText(
   }
   parts.push(decoder.decode());
   return parts.join("");
+}
+
+/** "fetch failed" alone helps nobody: what it was caused by comes after it. */
+function reasonOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  const { message, cause } = error;
+  if (cause === undefined) return message;
+  const why = reasonOf(cause);
+  return message.includes(why) ? message : `${message}: ${why}`;
 }

@@ -64,10 +64,12 @@ export class KubeconfigSource implements ConnectionSource {
 }
 
 async function readConfig(options: KubeconfigOptions): Promise<KubeConfig> {
+  const files = options.file === undefined ? defaultFiles() : [options.file];
   const { KubeConfig } = await import("@kubernetes/client-node");
   const config = new KubeConfig();
   if (options.file === undefined) config.loadFromDefault();
   else config.loadFromFile(options.file);
+  if (config.getClusters().length === 0) throw noClusterIn(files);
   if (options.context !== undefined) {
     if (config.getContextObject(options.context) === null) {
       throw new TypeError(
@@ -77,6 +79,47 @@ async function readConfig(options: KubeconfigOptions): Promise<KubeConfig> {
     config.setCurrentContext(options.context);
   }
   return config;
+}
+
+/**
+ * Where `loadFromDefault()` looks, as far as it may look: without any file it
+ * would go on to guess `http://localhost:8080`.
+ *
+ * @throws {TypeError} when there is none of them
+ */
+function defaultFiles(): string[] {
+  const listed = Deno.env.get("KUBECONFIG") || homeConfig();
+  const files = listed.split(":").filter((file) => file !== "");
+  if (files.some(isThere)) return files;
+  throw new TypeError(
+    `Cannot find a kubeconfig: ${
+      files.join(", ")
+    } is not there, and this is no pod`,
+  );
+}
+
+function homeConfig(): string {
+  const home = Deno.env.get("HOME");
+  if (home) return `${home}/.kube/config`;
+  throw new TypeError(
+    "Cannot find a kubeconfig: neither $KUBECONFIG nor $HOME is set, and this is no pod",
+  );
+}
+
+function isThere(file: string): boolean {
+  try {
+    return Deno.statSync(file).isFile;
+  } catch (err) {
+    if (err instanceof Deno.errors.NotFound) return false;
+    if (err instanceof Deno.errors.NotADirectory) return false;
+    throw err;
+  }
+}
+
+function noClusterIn(files: readonly string[]): TypeError {
+  return new TypeError(
+    `Cannot use the kubeconfig ${files.join(", ")}: it names no cluster`,
+  );
 }
 
 function serverOf(config: KubeConfig): string {
