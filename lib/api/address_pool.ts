@@ -51,7 +51,7 @@ export interface AddressPoolStatus {
   readonly ipv4?: AddressCounts;
   /** IPv6 addresses; absent when the pool has none. */
   readonly ipv6?: AddressCounts;
-  /** `Ready` and `CapacityLow`. */
+  /** `Ready` and `CapacityLow`; also `Overlapping` while others have addresses of the pool. */
   readonly conditions?: readonly Condition[];
 }
 

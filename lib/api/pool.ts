@@ -67,6 +67,21 @@ export function poolOf(object: AddressPool): Pool {
   };
 }
 
+/** Parses an AddressPool, or returns undefined where {@linkcode poolOf} throws. */
+export function tryPoolOf(object: AddressPool): Pool | undefined {
+  try {
+    return poolOf(object);
+  } catch (error) {
+    if (error instanceof SyntaxError) return undefined;
+    throw error;
+  }
+}
+
+/** Whether two are the same object with the same subnets. */
+export function hasSameLayout(a: Pool, b: Pool | undefined): boolean {
+  return b !== undefined && a.uid === b.uid && a.generation === b.generation;
+}
+
 /**
  * Parses one entry of a pool's subnets. Host bits are allowed and cleared.
  *

@@ -5,13 +5,7 @@ import type {
   BlockCounts,
 } from "./address_pool.ts";
 import type { Condition } from "./meta.ts";
-import {
-  MAX_BLOCKS,
-  type Pool,
-  poolCapacity,
-  stackOf,
-  subnetCapacity,
-} from "./pool.ts";
+import { MAX_BLOCKS, type Pool, stackOf, subnetCapacity } from "./pool.ts";
 
 /** `CapacityLow` is true when less than this share of a pool's blocks is free. */
 export const CAPACITY_LOW_PERCENT = 10;
@@ -21,6 +15,17 @@ export const CONDITION_READY = "Ready";
 
 /** Condition of an AddressPool: few blocks are left. */
 export const CONDITION_CAPACITY_LOW = "CapacityLow";
+
+/** Condition of an AddressPool, there only while it is true: others have addresses of the pool too. */
+export const CONDITION_OVERLAPPING = "Overlapping";
+
+/** What others have of a pool. */
+export interface PoolOverlapReport {
+  /** Indices of blocks that overlap blocks of others; sorted, none twice. */
+  readonly taken: readonly { readonly first: number; readonly last: number }[];
+  /** Who has which addresses. */
+  readonly message: string;
+}
 
 /**
  * Computes the status of a pool from the indices of its existing blocks.
@@ -33,12 +38,18 @@ export function poolStatus(
   options: {
     /** Index of each existing block, reserved ones included, in any order. */
     readonly allocated: Iterable<number>;
+    /** What others have of the pool. */
+    readonly overlap?: PoolOverlapReport | undefined;
     /** The status that the object has now. */
     readonly previous?: AddressPoolStatus | undefined;
     readonly now: Date;
   },
 ): AddressPoolStatus {
-  const tally = countBlocks(pool, options.allocated);
+  const { overlap } = options;
+  const tally = countBlocks(pool, {
+    allocated: options.allocated,
+    taken: overlap?.taken ?? [],
+  });
   const blocks = tally.blocks;
   const status: { ipv4?: AddressCounts; ipv6?: AddressCounts } = {};
   for (const family of FAMILIES) {
@@ -46,6 +57,14 @@ export function poolStatus(
     if (count !== undefined) status[family] = addressCounts(pool, count);
   }
   const conditions = [readyCondition(pool, blocks), lowCondition(blocks)];
+  if (overlap !== undefined) {
+    conditions.push({
+      type: CONDITION_OVERLAPPING,
+      status: "True",
+      reason: "SharedAddresses",
+      message: overlap.message,
+    });
+  }
   return {
     observedGeneration: pool.generation,
     blocks,
@@ -92,36 +111,65 @@ type Draft = Omit<Condition, "lastTransitionTime" | "observedGeneration">;
 interface Count {
   total: number;
   allocated: number;
+  free: number;
 }
 
 /** Numbers of blocks with addresses of each family; pools older than the rule against it may mix. */
 function countBlocks(
   pool: Pool,
-  allocated: Iterable<number>,
+  { allocated, taken }: {
+    allocated: Iterable<number>;
+    taken: PoolOverlapReport["taken"];
+  },
 ): { blocks: BlockCounts; families: Map<Family, Count> } {
   const segments = segmentsOf(pool);
+  const tallies = segments.map(({ start, end }) => {
+    let lost = 0;
+    for (const { first, last } of taken) {
+      lost += Math.max(0, Math.min(last + 1, end) - Math.max(first, start));
+    }
+    return { total: end - start, allocated: 0, free: end - start - lost };
+  });
+  const isTaken = spanFinder(taken);
+  for (const index of allocated) {
+    const tally = tallies[segments.findIndex(({ end }) => index < end)];
+    if (tally === undefined) continue;
+    tally.allocated++;
+    if (!isTaken(index)) tally.free--;
+  }
   const families = new Map<Family, Count>();
-  for (const { families: names, start, end } of segments) {
-    for (const family of names) {
-      const count = families.get(family) ?? { total: 0, allocated: 0 };
-      count.total += end - start;
+  const blocks = { total: 0, allocated: 0, free: 0 };
+  for (const [position, segment] of segments.entries()) {
+    const tally = tallies[position];
+    if (tally === undefined) continue;
+    addCount(blocks, tally);
+    for (const family of segment.families) {
+      const count = families.get(family) ?? { total: 0, allocated: 0, free: 0 };
+      addCount(count, tally);
       families.set(family, count);
     }
   }
-  const total = poolCapacity(pool);
-  let used = 0;
-  for (const index of allocated) {
-    const segment = segments.find(({ end }) => index < end);
-    if (segment === undefined) continue;
-    used++;
-    for (const family of segment.families) {
-      const count = families.get(family);
-      if (count !== undefined) count.allocated++;
+  return { blocks, families };
+}
+
+function addCount(sum: Count, { total, allocated, free }: Count): void {
+  sum.total += total;
+  sum.allocated += allocated;
+  sum.free += free;
+}
+
+/** Tells whether an index is in one of the spans, which are sorted. */
+function spanFinder(
+  spans: PoolOverlapReport["taken"],
+): (index: number) => boolean {
+  return (index) => {
+    let [low, high] = [0, spans.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if ((spans[middle]?.last ?? index) < index) low = middle + 1;
+      else high = middle;
     }
-  }
-  return {
-    blocks: { total, allocated: used, free: total - used },
-    families,
+    return (spans[low]?.first ?? Infinity) <= index;
   };
 }
 
@@ -161,7 +209,7 @@ function addressCounts(pool: Pool, count: Count): AddressCounts {
   return {
     total: addresses(count.total),
     allocated: addresses(count.allocated),
-    free: addresses(count.total - count.allocated),
+    free: addresses(count.free),
   };
 }
 
@@ -174,7 +222,9 @@ function readyCondition(pool: Pool, blocks: BlockCounts): Draft {
     return { type, status: "False", reason: "Deleting", message };
   }
   if (blocks.free === 0) {
-    const message = `All ${blocks.total} blocks are in use: add a subnet`;
+    const message = blocks.allocated === blocks.total
+      ? `All ${blocks.total} blocks are in use: add a subnet`
+      : `${blocks.allocated} of ${blocks.total} blocks are in use, and others have addresses of the rest: add a subnet`;
     return { type, status: "False", reason: "Exhausted", message };
   }
   const message = `${blocks.free} of ${blocks.total} blocks are free`;

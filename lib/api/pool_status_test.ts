@@ -157,3 +157,36 @@ Deno.test("unreadablePoolStatus() says why the pool is not ready", () => {
     "Ready=False InvalidSpec: spec.subnets[0]: too narrow",
   ]);
 });
+
+Deno.test("W28: what others have of the pool is not free, and the condition goes with it", () => {
+  const v4 = pool([{ ipv4: "10.2.0.0/28" }, { ipv6: "fd02::/124" }]);
+  const overlap = {
+    taken: [{ first: 1, last: 2 }, { first: 4, last: 4 }],
+    message: "somebody has them",
+  };
+  const status = poolStatus(v4, { allocated: [2, 3], overlap, now: NOW });
+  assert.deepEqual(status.blocks, { total: 8, allocated: 2, free: 4 });
+  assert.deepEqual(status.ipv4, { total: "16", allocated: "8", free: "4" });
+  assert.deepEqual(status.ipv6, { total: "16", allocated: "0", free: "12" });
+  assert.equal(
+    conditions(status)[2],
+    "Overlapping=True SharedAddresses: somebody has them",
+  );
+  const after = poolStatus(v4, {
+    allocated: [2, 3],
+    previous: status,
+    now: LATER,
+  });
+  assert.equal(after.conditions?.length, 2);
+  assert.equal(after.blocks?.free, 6);
+});
+
+Deno.test("a pool whose other blocks are all somebody else's is exhausted, and says so", () => {
+  const overlap = { taken: [{ first: 1, last: 3 }], message: "" };
+  const v4 = pool([{ ipv4: "10.2.0.0/28" }]);
+  const status = poolStatus(v4, { allocated: [0], overlap, now: NOW });
+  assert.equal(
+    conditions(status)[0],
+    "Ready=False Exhausted: 1 of 4 blocks are in use, and others have addresses of the rest: add a subnet",
+  );
+});

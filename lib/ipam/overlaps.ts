@@ -77,13 +77,28 @@ export class Overlaps {
     }
   }
 
-  /** Takes note of a block whose addresses do not follow from its pool and index; or, without any, that it is gone. */
-  setStray(block: string, prefixes: DualStack<Prefix> | undefined): void {
+  /**
+   * Takes note of a block whose addresses do not follow from its pool and
+   * index; or, without any, that it is gone. Tells which pools that concerns.
+   */
+  setStray(
+    block: string,
+    prefixes: DualStack<Prefix> | undefined,
+  ): string[] {
     const before = this.#strays.get(block);
-    if (prefixes === undefined && before === undefined) return;
+    if (textOf(before) === textOf(prefixes)) return [];
     if (prefixes === undefined) this.#strays.delete(block);
     else this.#strays.set(block, prefixes);
-    for (const known of this.#known.values()) delete known.strays;
+    const concerned: string[] = [];
+    for (const [name, known] of this.#known) {
+      const isConcerned = [before, prefixes].some((p) =>
+        p !== undefined && coveringBlocks(known.pool, p).length > 0
+      );
+      if (!isConcerned) continue;
+      delete known.strays;
+      concerned.push(name);
+    }
+    return concerned;
   }
 
   /** Names of the other pools that have addresses in common with the pool. */
@@ -159,5 +174,9 @@ function spanAt(spans: readonly Span[], index: number): Span | undefined {
 }
 
 function layoutOf({ uid, blockSizeBits, subnets }: Pool): string {
-  return [uid, blockSizeBits, ...subnets.map((s) => valuesOf(s).join())].join();
+  return [uid, blockSizeBits, ...subnets.map(textOf)].join();
+}
+
+function textOf(prefixes: DualStack<Prefix> | undefined): string {
+  return prefixes === undefined ? "" : valuesOf(prefixes).join(" ");
 }

@@ -231,9 +231,13 @@ export class PoolManager {
   /**
    * Takes note of a block whose addresses are not those of its index, or
    * whose pool is not known; or, without addresses, that it is none or gone.
+   * Tells which pools that concerns.
    */
-  noteStray(block: string, prefixes: DualStack<Prefix> | undefined): void {
-    this.#overlaps.setStray(block, prefixes);
+  noteStray(
+    block: string,
+    prefixes: DualStack<Prefix> | undefined,
+  ): string[] {
+    return this.#overlaps.setStray(block, prefixes);
   }
 
   /** What the pool has in common with others; undefined when nothing. */
