@@ -6,6 +6,7 @@ import {
   type AddressPoolStatus,
   type Pool,
   poolOf,
+  type PoolOverlapReport,
   poolStatus,
   poolStatusEquals,
   unreadablePoolStatus,
@@ -22,6 +23,8 @@ export interface PoolBook {
   sync(pool: Pool, indices: readonly number[]): void;
   /** Whether a block of the pool is being created right now. */
   isCarving(pool: string): boolean;
+  /** What others have of the pool, if anything. */
+  overlap(pool: string): PoolOverlapReport | undefined;
   /** Forgets a pool. */
   drop(pool: string): void;
 }
@@ -115,7 +118,7 @@ export class AddressPoolReconciler {
     allocated: readonly number[],
     signal: AbortSignal,
   ): Promise<void> {
-    const { client, now = () => new Date(), onStatus } = this.#options;
+    const { client, book, now = () => new Date(), onStatus } = this.#options;
     const previous = object.status;
     const status = pool instanceof SyntaxError
       ? unreadablePoolStatus({
@@ -124,7 +127,12 @@ export class AddressPoolReconciler {
         previous,
         now: now(),
       })
-      : poolStatus(pool, { allocated, previous, now: now() });
+      : poolStatus(pool, {
+        allocated,
+        overlap: book.overlap(pool.name),
+        previous,
+        now: now(),
+      });
     if (poolStatusEquals(previous, status)) return;
     await client.updateStatus(ADDRESS_POOLS, { ...object, status }, { signal });
     onStatus?.(object, status);

@@ -11,7 +11,7 @@ import {
   REASON_OUT_OF_BLOCKS,
   REASON_POOL_NOT_FOUND,
 } from "../../lib/api/mod.ts";
-import { OutOfBlocksError } from "../../lib/ipam/mod.ts";
+import { BlockRefusedError, OutOfBlocksError } from "../../lib/ipam/mod.ts";
 import {
   KubeApiError,
   type KubeClient,
@@ -30,6 +30,9 @@ export const REASON_NODE_NOT_FOUND = "node not found";
 /** Reason of `Failed=True` when the pool's own specification cannot be read. */
 export const REASON_INVALID_POOL = "invalid pool";
 
+/** Reason of `Failed=True` when the API server will not have such a block, as for a node's name that fits no label. */
+export const REASON_BLOCK_REFUSED = "block refused";
+
 /** A status that is lost to other writers again and again is retried by the queue, with growing delays. */
 const MAX_STATUS_ATTEMPTS = 5;
 
@@ -47,6 +50,7 @@ export interface BlockCarver {
    * unless an earlier attempt made it.
    *
    * @throws {OutOfBlocksError} when the pool has no block left
+   * @throws {BlockRefusedError} when the API server will not have such a block
    */
   allocate(pool: Pool, options: CarveOptions): Promise<string>;
 }
@@ -124,6 +128,9 @@ export class BlockRequestReconciler {
       answers.note(requestUid, block);
       return { result: "allocated", block };
     } catch (error) {
+      if (error instanceof BlockRefusedError) {
+        return failed(REASON_BLOCK_REFUSED, error.message);
+      }
       if (!(error instanceof OutOfBlocksError)) throw error;
       return failed(
         REASON_OUT_OF_BLOCKS,

@@ -1,10 +1,12 @@
 import {
   ADDRESS_BLOCKS,
   ADDRESS_POOLS,
-  type AddressBlock,
   type AddressPool,
   BLOCK_REQUESTS,
   type BlockRequest,
+  hasSameLayout,
+  type Pool,
+  tryPoolOf,
 } from "../../lib/api/mod.ts";
 import { abortable, type TaskGroup } from "../../lib/async/mod.ts";
 import {
@@ -14,13 +16,19 @@ import {
   type V1Node,
 } from "../../lib/kube/mod.ts";
 import { NODE_LABEL, POOL_LABEL } from "../../lib/names/mod.ts";
-import { blockTrimmer, trimNode, trimPool, trimRequest } from "./trim.ts";
+import {
+  blockTrimmer,
+  type CachedBlock,
+  trimNode,
+  trimPool,
+  trimRequest,
+} from "./trim.ts";
 
 /** What the controller knows of the cluster: four kinds of objects, kept up to date by watches. */
 export class Cluster {
   readonly pools: Informer<AddressPool>;
   /** Indexed by "pool" and "node", the values of their labels. */
-  readonly blocks: Informer<AddressBlock>;
+  readonly blocks: Informer<CachedBlock>;
   readonly requests: Informer<BlockRequest>;
   readonly nodes: Informer<V1Node>;
 
@@ -29,8 +37,17 @@ export class Cluster {
     { onObject }: { readonly onObject: () => void },
   ) {
     this.pools = new Informer(client, ADDRESS_POOLS, { trim: trimPool });
-    this.blocks = new Informer(client, ADDRESS_BLOCKS, {
-      trim: blockTrimmer(onObject),
+    const layouts = new Map<string, Pool>();
+    this.pools.subscribe(({ type, object, key }) => {
+      const pool = type === "deleted" ? undefined : tryPoolOf(object);
+      if (pool === undefined) layouts.delete(key);
+      else if (!hasSameLayout(pool, layouts.get(key))) layouts.set(key, pool);
+    });
+    this.blocks = new Informer<CachedBlock>(client, ADDRESS_BLOCKS, {
+      trim: blockTrimmer({
+        onBlock: onObject,
+        layoutOf: (pool) => layouts.get(pool),
+      }),
       indexes: {
         pool: labelIndex(POOL_LABEL),
         node: labelIndex(NODE_LABEL),
@@ -51,7 +68,11 @@ export class Cluster {
   /** Starts the watches in the group. */
   start(group: TaskGroup): void {
     group.run("pool informer", (signal) => this.pools.run(signal));
-    group.run("block informer", (signal) => this.blocks.run(signal));
+    // A block whose pool is known takes less memory.
+    group.run("block informer", async (signal) => {
+      await abortable(this.pools.synced, signal);
+      await this.blocks.run(signal);
+    });
     group.run("request informer", (signal) => this.requests.run(signal));
     group.run("node informer", (signal) => this.nodes.run(signal));
   }
@@ -64,7 +85,7 @@ export class Cluster {
   }
 }
 
-function labelIndex(label: string): (block: AddressBlock) => string[] {
+function labelIndex(label: string): (block: CachedBlock) => string[] {
   return ({ metadata }) => {
     const value = metadata.labels?.[label];
     return value === undefined ? [] : [value];

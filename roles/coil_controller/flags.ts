@@ -50,6 +50,13 @@ const FLAGS = defineFlags({
     help:
       "How often to look for blocks of nodes that no longer exist, beside the watch on nodes",
   },
+  "node-grace": {
+    type: "duration",
+    default: 30_000,
+    min: 0,
+    help:
+      "How long a Node must be gone before its blocks are released; one of the same name within that time keeps them",
+  },
   "enable-ipam": {
     type: "bool",
     default: true,
@@ -88,6 +95,7 @@ export interface ControllerOptions {
   readonly metricsAddress: string;
   readonly healthAddress: string;
   readonly gcIntervalMs: number;
+  readonly nodeGraceMs: number;
   readonly enableIpam: boolean;
   readonly enableEgress: boolean;
   readonly leaseNamespace: string;
@@ -109,6 +117,7 @@ export function parseControllerFlags(
     metricsAddress: values["metrics-addr"],
     healthAddress: values["health-addr"],
     gcIntervalMs: values["gc-interval"],
+    nodeGraceMs: values["node-grace"],
     enableIpam: values["enable-ipam"] && !isEgressAlias,
     enableEgress: values["enable-egress"] || isEgressAlias,
     leaseNamespace: values["lease-namespace"],

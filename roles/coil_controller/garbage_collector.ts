@@ -29,6 +29,8 @@ export interface GarbageCollectorOptions {
   readonly kubeMetrics: KubeMetrics;
   /** Tells an operator that blocks could not be released. */
   readonly onFailure: (block: AddressBlock, error: unknown) => void;
+  /** How long a node must have been missing: a Node that is deleted by mistake still runs its pods, and may come back. */
+  readonly graceMs: number;
   /** Between two looks at everything. */
   readonly intervalMs: number;
 }
@@ -52,9 +54,9 @@ export class GarbageCollector {
     });
   }
 
-  /** Looks whether a node is gone, and after its blocks then. */
+  /** Looks after the grace time whether a node is gone, and after its blocks then. */
   check(node: string): void {
-    this.#controller.enqueue(node);
+    this.#controller.enqueue(node, { afterMs: this.#options.graceMs });
   }
 
   /** Releases what {@linkcode GarbageCollector.sweep} and the watch find, until the signal aborts. */
@@ -103,7 +105,7 @@ export class GarbageCollector {
       signal,
     });
     for (const node of items) holders.delete(node.metadata?.name ?? "");
-    for (const node of holders) this.#controller.enqueue(node);
+    for (const node of holders) this.check(node);
   }
 
   async #collect(node: string, signal: AbortSignal): Promise<void> {

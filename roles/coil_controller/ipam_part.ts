@@ -42,6 +42,7 @@ export interface IpamPartOptions {
   /** Receives what the controllers' own metrics are made of. */
   readonly kubeMetrics: KubeMetrics;
   readonly gcIntervalMs: number;
+  readonly nodeGraceMs: number;
   readonly concurrentRequests: number;
 }
 
@@ -58,7 +59,12 @@ export async function runIpam(
   const { client, metrics } = options;
   const keeper = new HeapKeeper();
   const cluster = new Cluster(client, { onObject: () => keeper.note() });
-  const pools = new Pools({ client, blocks: cluster.blocks.store, metrics });
+  const pools = new Pools({
+    client,
+    blocks: cluster.blocks.store,
+    metrics,
+    onConcerned: (name) => poolController.enqueue(name),
+  });
   const answers = new RequestBlocks(client);
   const parts: Parts = { cluster, pools, answers };
   const poolController = makePoolController(options, parts);
@@ -75,7 +81,7 @@ export async function runIpam(
   });
   cluster.start(group);
   await cluster.synced(group.signal);
-  for (const pool of cluster.pools.store.list()) pools.adopt(pool);
+  pools.open(cluster.pools.store.list());
   const pending = cluster.requests.store.list().filter((r) => !isSettled(r));
   await retry(() => answers.learn(uidsOf(pending), group), group);
   log.info("Serving block requests", {
@@ -117,9 +123,15 @@ function subscribe(
   stack.use(cluster.pools.subscribe(({ key }) => handlers.onPool(key, 0)));
   stack.use(cluster.blocks.subscribe(({ type, object }) => {
     const { pool, node } = holderOf(object);
-    if (type === "deleted") pools.freed(pool, object.index);
-    else if (isMissing(node, cluster)) handlers.onMissingNode(node);
-    if (pool !== "") handlers.onPool(pool, statusDelayMs(pool, cluster));
+    if (type === "deleted") pools.freed(object);
+    else pools.seen(object);
+    if (type !== "deleted" && isMissing(node, cluster)) {
+      handlers.onMissingNode(node);
+    }
+    if (pool === "") return;
+    for (const name of [pool, ...pools.neighbours(pool)]) {
+      handlers.onPool(name, statusDelayMs(name, cluster));
+    }
   }));
   stack.use(cluster.requests.subscribe(({ type, object }) => {
     const uid = object.metadata.uid ?? "";
@@ -224,7 +236,7 @@ function makeRequestController(
 const requestLog = getLogger("blockrequest-reconciler");
 
 function makeGarbageCollector(
-  { client, events, metrics, kubeMetrics, gcIntervalMs }: IpamPartOptions,
+  { client, events, metrics, kubeMetrics, ...options }: IpamPartOptions,
   cluster: Cluster,
 ): GarbageCollector {
   return new GarbageCollector({
@@ -232,7 +244,8 @@ function makeGarbageCollector(
     blocks: cluster.blocks.store,
     metrics,
     kubeMetrics,
-    intervalMs: gcIntervalMs,
+    intervalMs: options.gcIntervalMs,
+    graceMs: options.nodeGraceMs,
     onFailure({ metadata }: AddressBlock, error) {
       events.event({
         apiVersion: GROUP_VERSION,

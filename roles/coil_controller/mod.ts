@@ -101,6 +101,7 @@ export async function runController(
         metrics,
         kubeMetrics,
         gcIntervalMs: options.gcIntervalMs,
+        nodeGraceMs: options.nodeGraceMs,
         concurrentRequests: options.concurrentRequests,
       }, leading)));
   await group.wait();

@@ -3,6 +3,7 @@ import {
   type AddressPoolStatus,
   type Condition,
   CONDITION_CAPACITY_LOW,
+  CONDITION_OVERLAPPING,
   CONDITION_READY,
 } from "../../lib/api/mod.ts";
 
@@ -40,6 +41,23 @@ export function poolEvents(
       type: "Normal",
       reason: "CapacityRestored",
       message: low.message,
+    });
+  }
+  const overlapping = conditionOf(status, CONDITION_OVERLAPPING);
+  if (
+    overlapping !== undefined && !before(pool.status, CONDITION_OVERLAPPING)
+  ) {
+    events.push({
+      type: "Warning",
+      reason: CONDITION_OVERLAPPING,
+      message: overlapping.message,
+    });
+  }
+  if (overlapping === undefined && before(pool.status, CONDITION_OVERLAPPING)) {
+    events.push({
+      type: "Normal",
+      reason: "OverlapEnded",
+      message: "Nobody else has addresses of the pool any more",
     });
   }
   return events;

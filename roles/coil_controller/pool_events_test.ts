@@ -64,3 +64,23 @@ for (
     }
   });
 }
+
+Deno.test("W28: poolEvents() tells when an overlap begins and when it ends", () => {
+  const overlapping: AddressPoolStatus = {
+    conditions: [...FINE.conditions ?? [], {
+      type: "Overlapping",
+      status: "True",
+      reason: "SharedAddresses",
+      message: "overlap text",
+      lastTransitionTime: "2026-01-01T00:00:00Z",
+    }],
+  };
+  assert.deepEqual(poolEvents({ status: FINE }, overlapping), [
+    { type: "Warning", reason: "Overlapping", message: "overlap text" },
+  ]);
+  assert.deepEqual(poolEvents({ status: overlapping }, overlapping), []);
+  assert.deepEqual(
+    poolEvents({ status: overlapping }, FINE).map(({ reason }) => reason),
+    ["OverlapEnded"],
+  );
+});

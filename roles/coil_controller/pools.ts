@@ -2,11 +2,16 @@ import {
   ADDRESS_BLOCKS,
   type AddressBlock,
   type AddressPool,
+  blockPrefixes,
+  hasSameLayout,
   type Pool,
-  poolOf,
+  type PoolOverlapReport,
+  subnetEquals,
+  tryPoolOf,
 } from "../../lib/api/mod.ts";
 import { SingleFlight } from "../../lib/async/mod.ts";
 import {
+  BlockRefusedError,
   type BlockStore,
   type Creation,
   OutOfBlocksError,
@@ -24,6 +29,8 @@ import { getLogger } from "../../lib/telemetry/mod.ts";
 import type { PoolBook } from "./addresspool_reconciler.ts";
 import type { BlockCarver, CarveOptions } from "./blockrequest_reconciler.ts";
 import type { IpamMetrics } from "./metrics.ts";
+import { overlapReport } from "./overlap_report.ts";
+import { addressesOf, type CachedBlock } from "./trim.ts";
 
 const log = getLogger("pool-manager");
 
@@ -34,8 +41,10 @@ const RESYNC_MS = 30_000;
 export interface PoolsOptions {
   readonly client: KubeClient;
   /** All blocks, with the index "pool". */
-  readonly blocks: Store<AddressBlock>;
+  readonly blocks: Store<CachedBlock>;
   readonly metrics: IpamMetrics;
+  /** Something has changed that the status of another pool tells. */
+  readonly onConcerned?: (pool: string) => void;
 }
 
 /** The pool manager over the API server: blocks are listed from the informer and created live. */
@@ -45,6 +54,7 @@ export class Pools implements PoolBook, BlockCarver, BlockStore {
   readonly #known = new Map<string, Pool>();
   readonly #syncedMs = new Map<string, number>();
   readonly #relists = new SingleFlight<void>();
+  #isOpen = false;
 
   constructor(options: PoolsOptions) {
     this.#options = options;
@@ -55,14 +65,24 @@ export class Pools implements PoolBook, BlockCarver, BlockStore {
     });
   }
 
-  /** Takes over a pool with the blocks that the informer has. A pool that cannot be read is left for its reconciler. */
-  adopt(object: AddressPool): void {
-    try {
-      const pool = poolOf(object);
-      this.sync(pool, this.#cached(pool.name));
-    } catch (error) {
-      if (!(error instanceof SyntaxError)) throw error;
+  /** Takes over all pools, and the blocks that the informer has. Those that cannot be read are left for the reconciler. */
+  open(objects: readonly AddressPool[]): void {
+    for (const object of objects) {
+      const pool = tryPoolOf(object);
+      if (pool !== undefined) this.sync(pool, this.#cached(pool.name));
     }
+    this.#isOpen = true;
+    for (const block of this.#options.blocks.list()) this.seen(block);
+  }
+
+  /** Takes note of a block that exists. */
+  seen(block: CachedBlock): void {
+    if (!this.#isOpen) return;
+    const { name = "", labels } = block.metadata;
+    const pool = this.#known.get(labels?.[POOL_LABEL] ?? "");
+    if (pool !== undefined) this.#manager.noted(pool.name, block.index);
+    const isUsual = pool !== undefined && isWhereIndexSays(block, pool);
+    this.#noteStray(name, isUsual ? undefined : block);
   }
 
   /**
@@ -70,11 +90,10 @@ export class Pools implements PoolBook, BlockCarver, BlockStore {
    * are gone through only where it lost count, and now and then.
    */
   sync(pool: Pool, indices: readonly number[]): void {
-    const known = this.#known.get(pool.name);
-    this.#known.set(pool.name, pool);
+    if (this.#learn(pool, indices)) return;
     const { allocatedBlocks } = this.#manager.counts(pool);
-    const isCounted = known !== undefined && known.uid === pool.uid &&
-      (allocatedBlocks === indices.length || this.isCarving(pool.name));
+    const isCounted = allocatedBlocks === indices.length ||
+      this.isCarving(pool.name);
     const isFresh =
       performance.now() - (this.#syncedMs.get(pool.name) ?? -Infinity) <
         RESYNC_MS;
@@ -86,9 +105,50 @@ export class Pools implements PoolBook, BlockCarver, BlockStore {
     return this.#manager.isCarving(pool);
   }
 
+  /** Takes over what the pool has become, if that matters to blocks; tells whether. */
+  #learn(pool: Pool, indices?: readonly number[]): boolean {
+    const { name } = pool;
+    const known = this.#known.get(name);
+    this.#known.set(name, pool);
+    if (hasSameLayout(pool, known)) return false;
+    const before = this.#manager.neighbours(name);
+    this.#resync(pool, indices ?? this.#cached(name));
+    this.#changed(name, before);
+    return true;
+  }
+
+  /** The subnets of a pool are others now: looks at its blocks anew and tells its neighbours, old and new. */
+  #changed(name: string, before: readonly string[]): void {
+    for (const block of this.#options.blocks.byIndex("pool", name)) {
+      this.seen(block);
+    }
+    const neighbours = [...before, ...this.#manager.neighbours(name)];
+    for (const pool of new Set(neighbours)) this.#options.onConcerned?.(pool);
+  }
+
+  #noteStray(name: string, block: CachedBlock | undefined): void {
+    const prefixes = block === undefined ? undefined : addressesOf(block);
+    for (const pool of this.#manager.noteStray(name, prefixes)) {
+      this.#options.onConcerned?.(pool);
+    }
+  }
+
+  /** What others have of the pool, if anything. */
+  overlap(pool: string): PoolOverlapReport | undefined {
+    const overlap = this.#manager.overlap(pool);
+    return overlap === undefined ? undefined : overlapReport(pool, overlap);
+  }
+
+  /** Names of the other pools with addresses of the pool. */
+  neighbours(pool: string): string[] {
+    return this.#manager.neighbours(pool);
+  }
+
   /** Takes note that a block is gone. */
-  freed(name: string, index: number): void {
+  freed({ metadata, index }: AddressBlock): void {
+    const name = metadata.labels?.[POOL_LABEL] ?? "";
     this.#manager.freed(name, index);
+    this.#noteStray(metadata.name ?? "", undefined);
     const pool = this.#known.get(name);
     if (pool !== undefined) this.#publish(pool);
   }
@@ -96,12 +156,14 @@ export class Pools implements PoolBook, BlockCarver, BlockStore {
   drop(pool: string): void {
     this.#known.delete(pool);
     this.#syncedMs.delete(pool);
+    const before = this.#manager.neighbours(pool);
     this.#manager.drop(pool);
+    this.#changed(pool, before);
     this.#options.metrics.dropPool(pool);
   }
 
   async allocate(pool: Pool, options: CarveOptions): Promise<string> {
-    this.#known.set(pool.name, pool);
+    this.#learn(pool);
     try {
       return await this.#manager.allocate(pool, options);
     } catch (error) {
@@ -129,9 +191,11 @@ export class Pools implements PoolBook, BlockCarver, BlockStore {
       await client.create(ADDRESS_BLOCKS, block, { signal });
       return { created: true };
     } catch (error) {
-      if (!(error instanceof KubeApiError && error.isAlreadyExists)) {
-        throw error;
+      if (!(error instanceof KubeApiError)) throw error;
+      if (error.isInvalid || error.status === 400) {
+        throw new BlockRefusedError(error.message, { cause: error });
       }
+      if (!error.isAlreadyExists) throw error;
     }
     const live = await client.tryGet(ADDRESS_BLOCKS, { name, signal });
     const requestUid = live?.metadata.labels?.[REQUEST_LABEL];
@@ -168,6 +232,12 @@ export class Pools implements PoolBook, BlockCarver, BlockStore {
   #cached(pool: string): number[] {
     return this.#options.blocks.byIndex("pool", pool).map(({ index }) => index);
   }
+}
+
+function isWhereIndexSays(block: CachedBlock, pool: Pool): boolean {
+  if (hasSameLayout(pool, block.layout)) return true;
+  const prefixes = blockPrefixes(pool, block.index);
+  return prefixes !== undefined && subnetEquals(prefixes, addressesOf(block));
 }
 
 function publish(metrics: IpamMetrics, counts: PoolCounts): void {

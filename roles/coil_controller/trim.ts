@@ -1,12 +1,15 @@
 import type { V1Node } from "../../lib/kube/mod.ts";
-import type {
-  AddressBlock,
-  AddressPool,
-  BlockRequest,
-  BlockRequestSpec,
-  BlockRequestStatus,
-  ObjectMeta,
+import {
+  type AddressBlock,
+  type AddressPool,
+  blockPrefixes,
+  type BlockRequest,
+  type BlockRequestSpec,
+  type BlockRequestStatus,
+  type ObjectMeta,
+  type Pool,
 } from "../../lib/api/mod.ts";
+import { type DualStack, FAMILIES, Prefix } from "../../lib/inet/mod.ts";
 import {
   FINALIZER,
   GROUP_VERSION,
@@ -22,15 +25,29 @@ import {
 /** Nearly every block has just this; one list serves them all. */
 const OUR_FINALIZER: readonly string[] = [FINALIZER];
 
+/** A block whose addresses are there, or are those that its index has in a pool. */
+export interface CachedBlock extends AddressBlock {
+  /** What its addresses follow from; absent when they are in the object. */
+  readonly layout?: Pool;
+}
+
+/** What {@linkcode blockTrimmer} works with. */
+export interface BlockTrimmerOptions {
+  /** Called for each block that comes in. */
+  readonly onBlock?: () => void;
+  /** What is known of a pool. */
+  readonly layoutOf?: (pool: string) => Pool | undefined;
+}
+
 /**
- * Makes the function that keeps a block's identity, pool, node, index and
- * deletion. Blocks of the same pool and node share their labels, which would
- * otherwise be there once for each block. `onBlock` is called for each that
- * comes in.
+ * Makes the function that keeps a block's identity, pool, node, index,
+ * addresses and deletion. Blocks of the same pool and node share their labels,
+ * which would otherwise be there once for each block; and addresses are left
+ * out that follow from the index.
  */
 export function blockTrimmer(
-  onBlock: () => void = () => {},
-): (block: AddressBlock) => AddressBlock {
+  { onBlock, layoutOf }: BlockTrimmerOptions = {},
+): (block: CachedBlock) => CachedBlock {
   const shared = new Map<string, Readonly<Record<string, string>>>();
   const labelsOf = (pool: string | undefined, node: string | undefined) => {
     const key = `${pool ?? ""}/${node ?? ""}`;
@@ -43,8 +60,9 @@ export function blockTrimmer(
     shared.set(key, labels);
     return labels;
   };
-  return ({ metadata, index }) => {
-    onBlock();
+  return (block) => {
+    onBlock?.();
+    const { metadata, index } = block;
     const { name = "", uid = "", labels = {}, finalizers, deletionTimestamp } =
       metadata;
     return {
@@ -58,8 +76,36 @@ export function blockTrimmer(
         ...(deletionTimestamp === undefined ? {} : { deletionTimestamp }),
       },
       index,
+      ...trimAddresses(block, layoutOf?.(labels[POOL_LABEL] ?? "")),
     };
   };
+}
+
+function trimAddresses(
+  { index, ipv4, ipv6 }: AddressBlock,
+  layout: Pool | undefined,
+): Pick<CachedBlock, "layout" | "ipv4" | "ipv6"> {
+  const usual = layout === undefined ? {} : blockPrefixes(layout, index) ?? {};
+  const isUsual = ipv4 === usual.ipv4?.toString() &&
+    ipv6 === usual.ipv6?.toString();
+  if (layout !== undefined && isUsual) return { layout };
+  return {
+    ...(ipv4 === undefined ? {} : { ipv4 }),
+    ...(ipv6 === undefined ? {} : { ipv6 }),
+  };
+}
+
+/** The addresses of a block. What cannot be read is left out. */
+export function addressesOf(block: CachedBlock): DualStack<Prefix> {
+  if (block.layout !== undefined) {
+    return blockPrefixes(block.layout, block.index) ?? {};
+  }
+  const prefixes: { ipv4?: Prefix; ipv6?: Prefix } = {};
+  for (const family of FAMILIES) {
+    const prefix = Prefix.tryParse(block[family] ?? "");
+    if (prefix?.family === family) prefixes[family] = prefix;
+  }
+  return prefixes;
 }
 
 function isOurs(finalizers: readonly string[] | undefined): boolean {

@@ -1,11 +1,14 @@
 import assert from "node:assert/strict";
-import type {
-  AddressBlock,
-  AddressPool,
-  BlockRequest,
+import {
+  type AddressBlock,
+  type AddressPool,
+  type BlockRequest,
+  poolOf,
 } from "../../lib/api/mod.ts";
 import {
+  addressesOf,
   blockTrimmer,
+  type CachedBlock,
   isSettled,
   trimNode,
   trimPool,
@@ -135,4 +138,27 @@ Deno.test("trimRequest() keeps a request that waits, and hardly anything of one 
     assert.deepEqual(trimmed.metadata, { name: "r", uid: "u" });
   }
   assert.ok(!isSettled(waiting));
+});
+
+Deno.test("blockTrimmer() keeps the addresses that do not follow from the index", () => {
+  const pool = poolOf({
+    apiVersion: "coil.cybozu.com/v2",
+    kind: "AddressPool",
+    metadata: { name: "default" },
+    spec: { subnets: [{ ipv4: "10.2.0.0/24" }] },
+  });
+  const trim = blockTrimmer({
+    layoutOf: (name) => name === "default" ? pool : undefined,
+  });
+  const text = (block: CachedBlock) => String(addressesOf(block).ipv4);
+  const usual = trim(BLOCK);
+  assert.equal(usual.layout, pool);
+  assert.equal(usual.ipv4, undefined);
+  assert.equal(text(usual), "10.2.0.0/27");
+  const odd = trim({ ...BLOCK, index: 1 });
+  assert.equal(odd.ipv4, "10.2.0.0/27");
+  assert.equal(text(odd), "10.2.0.0/27");
+  assert.equal(text(blockTrimmer()(BLOCK)), "10.2.0.0/27");
+  assert.equal(trim({ ...BLOCK, ipv6: "fd02::/123" }).ipv6, "fd02::/123");
+  assert.deepEqual(addressesOf({ ...BLOCK, ipv4: "nonsense" }), {});
 });

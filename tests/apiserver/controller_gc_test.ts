@@ -87,6 +87,26 @@ Deno.test("coil-controller releases the blocks of nodes that are gone", async (t
   );
 });
 
+Deno.test("a Node that comes back within the grace time keeps its blocks", async () => {
+  await using lab = await ControllerLab.start("ctlgrace", ["back", "gone"]);
+  await lab.createPool("v4", { subnets: [{ ipv4: "10.4.0.0/16" }] });
+  await using _controller = lab.startController("--node-grace=3s");
+  assert.equal(await lab.ask("v4", "back"), "block v4-0");
+  assert.equal(await lab.ask("v4", "gone"), "block v4-1");
+  const start = performance.now();
+  for (const node of ["back", "gone"]) await lab.deleteNode(node);
+  await lab.createNode("back");
+  const names = async () =>
+    (await lab.blocks()).map((block) => block.metadata.name);
+  await eventually(
+    "the end of the block",
+    async () => !(await names()).includes("v4-1"),
+  );
+  const seconds = (performance.now() - start) / 1000;
+  assert.ok(seconds > 2 && seconds < 8, `${seconds} s`);
+  assert.deepEqual(await names(), ["v4-0"]);
+});
+
 Deno.test("coil-controller looks for orphans at its interval too", async (t) => {
   await using lab = await ControllerLab.start("ctlgc2", ["node1"], {
     audit: "metadata",

@@ -13,7 +13,10 @@ function conditionsOf(pool: AddressPool): string[] {
 
 Deno.test("coil-controller looks after address pools", async (t) => {
   await using lab = await ControllerLab.start("ctlpool", ["node1"]);
-  await lab.createPool("before", SMALL);
+  await lab.createPool("before", {
+    blockSizeBits: 2,
+    subnets: [{ ipv4: "10.14.0.0/29" }],
+  });
   await using _controller = lab.startController();
 
   async function untilPool(

@@ -194,6 +194,20 @@ Deno.test("coil-controller answers block requests", async (t) => {
     },
   );
 
+  await t.step(
+    "a node whose name fits no label is told so at once",
+    async () => {
+      const long = `${"n".repeat(60)}.example.com`;
+      await lab.createNode(long);
+      await lab.createPool("labels", { subnets: [{ ipv4: "10.8.0.0/24" }] });
+      assert.match(
+        await lab.ask("labels", long),
+        /^failed block refused: .*63/,
+      );
+      assert.equal(await lab.ask("labels", "node1"), "block labels-0");
+    },
+  );
+
   await t.step("W27: many requests are served at once", async () => {
     await lab.createPool("many", {
       blockSizeBits: 0,

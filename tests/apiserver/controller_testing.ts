@@ -67,7 +67,12 @@ export class ControllerLab implements AsyncDisposable {
   /** Starts a controller in this process. */
   startController(...args: readonly string[]): RunningController {
     const options = parseControllerFlags(
-      ["--metrics-addr=127.0.0.1:0", "--health-addr=127.0.0.1:0", ...args],
+      [
+        "--metrics-addr=127.0.0.1:0",
+        "--health-addr=127.0.0.1:0",
+        "--node-grace=0s",
+        ...args,
+      ],
       { program: "coil-controller", version: "test", about: "" },
     );
     const stop = new AbortController();
