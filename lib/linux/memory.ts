@@ -1,3 +1,5 @@
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { libc } from "./libc.ts";
 
 /**
@@ -6,4 +8,19 @@ import { libc } from "./libc.ts";
  */
 export function trimHeap(): boolean {
   return libc().symbols.malloc_trim(0n) === 1;
+}
+
+/**
+ * Makes a function that collects garbage at once and gives what becomes free
+ * back to the kernel. It blocks the thread for some 20 to 50 ms.
+ */
+export function heapCollector(): () => void {
+  // V8 offers its collector only to a context made after the flag was set.
+  setFlagsFromString("--expose-gc");
+  const collect: unknown = runInNewContext("gc");
+  setFlagsFromString("--no-expose-gc");
+  return () => {
+    if (typeof collect === "function") collect();
+    trimHeap();
+  };
 }

@@ -8,7 +8,7 @@
 export { errnoName, LinuxError } from "./errno.ts";
 export { type Bytes, openLibc } from "./libc.ts";
 export { tryLockFile } from "./lock_file.ts";
-export { trimHeap } from "./memory.ts";
+export { heapCollector, trimHeap } from "./memory.ts";
 export {
   NETLINK_GENERIC,
   NETLINK_ROUTE,

@@ -1,7 +1,5 @@
-import { setFlagsFromString } from "node:v8";
-import { runInNewContext } from "node:vm";
 import { sleep } from "../../lib/async/mod.ts";
-import { trimHeap } from "../../lib/linux/mod.ts";
+import { heapCollector } from "../../lib/linux/mod.ts";
 
 /** How often to look. */
 const INTERVAL_MS = 2_000;
@@ -27,7 +25,7 @@ export class HeapKeeper {
   #wasBusy = false;
 
   constructor(options: { readonly collect?: () => void } = {}) {
-    this.#collect = options.collect ?? makeCollector();
+    this.#collect = options.collect ?? heapCollector();
   }
 
   /** Counts an object that came in. Of a long list, it collects in between. */
@@ -53,15 +51,4 @@ export class HeapKeeper {
     this.#atLastLook = 0;
     this.#collect();
   }
-}
-
-/** V8 offers its collector only to a context made after the flag was set. */
-function makeCollector(): () => void {
-  setFlagsFromString("--expose-gc");
-  const collect: unknown = runInNewContext("gc");
-  setFlagsFromString("--no-expose-gc");
-  return () => {
-    if (typeof collect === "function") collect();
-    trimHeap();
-  };
 }

@@ -1,7 +1,5 @@
-import { setFlagsFromString } from "node:v8";
-import { runInNewContext } from "node:vm";
 import { sleep } from "../../lib/async/mod.ts";
-import { trimHeap } from "../../lib/linux/mod.ts";
+import { heapCollector } from "../../lib/linux/mod.ts";
 
 /** How often to look. */
 const INTERVAL_MS = 1_000;
@@ -36,7 +34,7 @@ export class Housekeeping {
 
   constructor(options: HousekeepingOptions) {
     this.#options = options;
-    this.#collect = options.collect ?? makeCollector();
+    this.#collect = options.collect ?? heapCollector();
   }
 
   /** Looks every second until the signal. */
@@ -57,15 +55,4 @@ export class Housekeeping {
     this.#done = calls();
     this.#collect();
   }
-}
-
-/** V8 offers its collector only to a context made after the flag was set. */
-function makeCollector(): () => void {
-  setFlagsFromString("--expose-gc");
-  const collect: unknown = runInNewContext("gc");
-  setFlagsFromString("--no-expose-gc");
-  return () => {
-    if (typeof collect === "function") collect();
-    trimHeap();
-  };
 }
