@@ -1,3 +1,4 @@
+import { REASON_OUT_OF_BLOCKS } from "../../lib/api/mod.ts";
 import { POOL_ANNOTATION } from "../../lib/names/mod.ts";
 import {
   BlockTimeoutError,
@@ -48,6 +49,9 @@ function findingOf(
     return `the AddressPool is being deleted; choose another one by ${annotation}`;
   }
   if (error instanceof OutOfBlocksError) {
+    if (error.reason !== REASON_OUT_OF_BLOCKS) {
+      return `coil-controller gives this node no block (${error.reason}); mend that, the pod is tried again`;
+    }
     return `the pool has no block left (${error.reason}), and the ${heldBlocks()} that this node holds have no free address; ` +
       "add a subnet to the AddressPool, or delete pods";
   }

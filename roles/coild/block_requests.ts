@@ -4,6 +4,7 @@ import {
   blockRequestName,
   blockRequestResult,
   newBlockRequest,
+  REASON_OUT_OF_BLOCKS,
   REASON_POOL_NOT_FOUND,
 } from "../../lib/api/mod.ts";
 import { sleep } from "../../lib/async/mod.ts";
@@ -125,7 +126,7 @@ export class BlockRequests {
         this.#use(answered);
         const result = blockRequestResult(answered);
         if (result.state === "complete") return result.block;
-        if (result.state === "failed") throw refusal(pool, result.reason);
+        if (result.state === "failed") throw refusal(pool, result);
       }
     } finally {
       this.#awaited.delete(name);
@@ -245,10 +246,15 @@ function isAnswered(request: BlockRequest): boolean {
   return blockRequestResult(request).state !== "pending";
 }
 
-function refusal(pool: string, reason: string): Error {
-  return reason === REASON_POOL_NOT_FOUND
-    ? new PoolNotFoundError(pool)
-    : new OutOfBlocksError(pool, reason);
+function refusal(
+  pool: string,
+  { reason, message }: { readonly reason: string; readonly message: string },
+): Error {
+  if (reason === REASON_POOL_NOT_FOUND) return new PoolNotFoundError(pool);
+  if (reason === REASON_OUT_OF_BLOCKS || message === "") {
+    return new OutOfBlocksError(pool, reason);
+  }
+  return new OutOfBlocksError(pool, `${reason}: ${message}`);
 }
 
 async function labelled(pool: string, node: NodeFacts): Promise<BlockRequest> {

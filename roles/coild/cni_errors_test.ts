@@ -145,3 +145,15 @@ Deno.test("toGrpcError() does not repeat in the details what the message says", 
   );
   assert.equal(statusDetails && decodeCniError(statusDetails)?.details, "");
 });
+
+Deno.test("explain() passes on why the controller refuses a block, and does not call the pool used up", () => {
+  const reason = "block refused: metadata.labels: must be at most 63 bytes";
+  const { message } = explain(new OutOfBlocksError("blue", reason), {
+    pod: { namespace: "shop", name: "web-0" },
+    pool: "blue",
+    poolNames: () => ["blue"],
+    heldBlocks: () => 0,
+  });
+  assert.ok(message.includes(reason), message);
+  assert.ok(!message.includes("add a subnet"), message);
+});
