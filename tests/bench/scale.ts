@@ -1,5 +1,12 @@
 // A cluster's size as the API server shows it: pods elsewhere, nodes, blocks.
-import { BLOCK_REQUESTS, newBlockRequest } from "../../lib/api/mod.ts";
+import {
+  ADDRESS_BLOCKS,
+  ADDRESS_POOLS,
+  BLOCK_REQUESTS,
+  newAddressBlock,
+  newBlockRequest,
+  poolOf,
+} from "../../lib/api/mod.ts";
 import { Informer, KubeClient } from "../../lib/kube/mod.ts";
 import type { ControlPlane } from "../lab/mod.ts";
 import { many } from "./many.ts";
@@ -50,52 +57,24 @@ export async function createNodes(
   return uids;
 }
 
-/** The `index`-th /27 of 10.0.0.0/8. */
-function block(index: number): string {
-  const base = 10 * 2 ** 24 + index * 32;
-  const octets = [24, 16, 8, 0].map((shift) =>
-    Math.floor(base / 2 ** shift) % 256
-  );
-  return `${octets.join(".")}/27`;
-}
-
 /** Creates `perNode` blocks for each of the nodes, out of the pool `big`. */
 export async function createBlocks(
   plane: ControlPlane,
   options: { readonly nodes: number; readonly perNode: number },
 ): Promise<void> {
-  const pool = await plane.request(
-    "GET",
-    "/apis/coil.cybozu.com/v2/addresspools/big",
-  ) as { metadata: { uid: string } };
-  await many(
-    options.nodes * options.perNode,
-    WIDTH,
-    (index) =>
-      plane.request("POST", "/apis/coil.cybozu.com/v2/addressblocks", {
-        apiVersion: "coil.cybozu.com/v2",
-        kind: "AddressBlock",
-        metadata: {
-          name: `big-${index}`,
-          labels: {
-            "coil.cybozu.com/pool": "big",
-            "coil.cybozu.com/node": `big-${index % options.nodes}`,
-            "coil.cybozu.com/request": crypto.randomUUID(),
-          },
-          finalizers: ["coil.cybozu.com"],
-          ownerReferences: [{
-            apiVersion: "coil.cybozu.com/v2",
-            kind: "AddressPool",
-            name: "big",
-            uid: pool.metadata.uid,
-            controller: true,
-            blockOwnerDeletion: true,
-          }],
-        },
-        index,
-        ipv4: block(index),
-      }),
-  );
+  using client = await KubeClient.load({ kubeconfig: plane.kubeconfig });
+  const pool = poolOf(await client.get(ADDRESS_POOLS, { name: "big" }));
+  await many(options.nodes * options.perNode, WIDTH, async (index) => {
+    const block = newAddressBlock(pool, {
+      index,
+      node: `big-${index % options.nodes}`,
+      requestUid: crypto.randomUUID(),
+    });
+    if (block === undefined) {
+      throw new RangeError(`Cannot create block ${index}: pool "big" has none`);
+    }
+    await client.create(ADDRESS_BLOCKS, block);
+  });
 }
 
 /**
