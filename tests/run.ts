@@ -37,7 +37,7 @@ const SUITES: readonly Suite[] = [
   {
     name: "unit",
     about: "pure logic and the layers rule",
-    paths: ["lib", "roles", "deploy", "tests/arch"],
+    paths: ["lib", "roles", "deploy", "tests/arch", "tests/bench"],
     packages: {},
     root: false,
     args: ["--parallel"],

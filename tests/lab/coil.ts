@@ -323,7 +323,7 @@ async function probe(url: string): Promise<boolean> {
 }
 
 /** Removes the pods' namespaces of a lab of this name. */
-export async function deletePodNetns(name: string): Promise<void> {
+async function deletePodNetns(name: string): Promise<void> {
   const mine = (netns: string) => netns.startsWith(`coil-${name}-pod-`);
   for (const netns of (await listNetns()).filter(mine)) {
     await deleteNetns(netns);
