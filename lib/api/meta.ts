@@ -1,18 +1,4 @@
-/** Reference from an object to one that owns it. */
-export interface OwnerReference {
-  /** API group and version of the owner. */
-  readonly apiVersion: string;
-  /** Kind of the owner. */
-  readonly kind: string;
-  /** Name of the owner, cluster scoped or in the same namespace. */
-  readonly name: string;
-  /** UID of the owner: a later object of the same name is none. */
-  readonly uid: string;
-  /** Whether the owner is the one that manages the object. */
-  readonly controller?: boolean;
-  /** Whether a foreground deletion of the owner waits for the object. */
-  readonly blockOwnerDeletion?: boolean;
-}
+import type { OwnerReference } from "../kube/mod.ts";
 
 /** The fields of Kubernetes' ObjectMeta that Coil reads or writes, as on the wire. */
 export interface ObjectMeta {
