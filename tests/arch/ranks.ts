@@ -15,6 +15,8 @@ const RANK: Readonly<Record<string, number>> = {
   "lib/names": 3,
   "lib/api": 4,
   "lib/cnirpc": 4,
+  "lib/announce": 4,
+  "lib/egress": 5,
   "lib/ipam": 5,
   "lib/podnet": 5,
   "lib/routing": 5,
