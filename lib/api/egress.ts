@@ -1,6 +1,6 @@
 import type { V1Pod } from "../kube/mod.ts";
 import type { GROUP_VERSION } from "../names/mod.ts";
-import type { ObjectMeta } from "./meta.ts";
+import type { Condition, ObjectMeta } from "./meta.ts";
 
 /** Template of an Egress' pods: the metadata that may be set, and a pod's spec. */
 export interface EgressPodTemplate {
@@ -45,6 +45,13 @@ export interface EgressAffinityConfig {
   };
 }
 
+/**
+ * What becomes of a client's packets while no gateway is ready: `Closed`
+ * refuses them, `Open` lets them take the way they would take without the
+ * Egress, with another source address.
+ */
+export type EgressFailurePolicy = "Closed" | "Open";
+
 /** Desired state of an {@linkcode Egress}. */
 export interface EgressSpec {
   /** CIDRs of either family. */
@@ -63,14 +70,44 @@ export interface EgressSpec {
   readonly fouSourcePortAuto?: boolean;
   /** How many pods an eviction may take; no limit when absent. */
   readonly podDisruptionBudget?: EgressDisruptionBudget;
+  /** The API server fills in `Closed`. */
+  readonly failurePolicy?: EgressFailurePolicy;
+}
+
+/** What one pod of an {@linkcode Egress} says of itself. */
+export interface EgressGatewayStatus {
+  /** Name of the pod. */
+  readonly name: string;
+  /** How many pods it serves. */
+  readonly clients?: number;
+  /** How full its table of connections is, from 0 to 100. */
+  readonly conntrackPercent?: number;
+  /** How many of the source ports towards one destination are taken, of the worst destination, from 0 to 100. */
+  readonly snatPortsPercent?: number;
+  /** Established flows of clients. */
+  readonly flows?: number;
+  /** Whether it ends as soon as its flows have ended. */
+  readonly draining?: boolean;
+  /** RFC 3339 time of this report. */
+  readonly updatedAt?: string;
 }
 
 /** Observed state of an {@linkcode Egress}. */
 export interface EgressStatus {
-  /** Available replicas of the Deployment. */
+  /** `metadata.generation` of the spec that the controller acted on last. */
+  readonly observedGeneration?: number;
+  /** Pods there are. */
   readonly replicas?: number;
+  /** Pods that are ready, for as long as the Deployment wants. */
+  readonly availableReplicas?: number;
   /** Serialized label selector of the pods. */
   readonly selector?: string;
+  /** Pods that use the Egress: the most that any gateway knows of. */
+  readonly clients?: number;
+  /** One of each type. */
+  readonly conditions?: readonly Condition[];
+  /** Written by the pods themselves, each its own entry; keyed by `name`. */
+  readonly gateways?: readonly EgressGatewayStatus[];
 }
 
 /** A gateway to outside networks, namespaced. */

@@ -8,6 +8,8 @@ export * from "./address_block.ts";
 export * from "./address_pool.ts";
 export * from "./block_request.ts";
 export * from "./egress.ts";
+export * from "./egress_annotations.ts";
+export * from "./egress_objects.ts";
 export * from "./meta.ts";
 export * from "./pool.ts";
 export * from "./pool_status.ts";

@@ -57,6 +57,7 @@ export {
   CUSTOM_RESOURCE_DEFINITIONS,
   DAEMON_SETS,
   DEPLOYMENTS,
+  ENDPOINT_SLICES,
   EVENTS,
   keyOf,
   LEASES,
@@ -72,6 +73,7 @@ export {
   SERVICE_ACCOUNTS,
   SERVICES,
   splitKey,
+  TOKEN_REVIEWS,
 } from "./resource.ts";
 export { type Indexes, Store, type StoreChange } from "./store.ts";
 export type {

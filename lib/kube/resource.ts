@@ -6,6 +6,7 @@ import type {
   V1CustomResourceDefinition,
   V1DaemonSet,
   V1Deployment,
+  V1EndpointSlice,
   V1Lease,
   V1Namespace,
   V1Node,
@@ -15,6 +16,7 @@ import type {
   V1Secret,
   V1Service,
   V1ServiceAccount,
+  V1TokenReview,
 } from "./types.ts";
 
 /** Where the API server serves the objects of one kind, and which type they have. */
@@ -177,6 +179,18 @@ export const ROLE_BINDINGS: ResourceType<V1RoleBinding> = resource(
   "rbac.authorization.k8s.io/v1",
   "rolebindings",
   { kind: "RoleBinding", namespaced: true },
+);
+/** EndpointSlices. */
+export const ENDPOINT_SLICES: ResourceType<V1EndpointSlice> = resource(
+  "discovery.k8s.io/v1",
+  "endpointslices",
+  { kind: "EndpointSlice", namespaced: true },
+);
+/** TokenReviews: created, answered in the same call, never stored. */
+export const TOKEN_REVIEWS: ResourceType<V1TokenReview> = resource(
+  "authentication.k8s.io/v1",
+  "tokenreviews",
+  { kind: "TokenReview", namespaced: false },
 );
 /** CustomResourceDefinitions. */
 export const CUSTOM_RESOURCE_DEFINITIONS: ResourceType<

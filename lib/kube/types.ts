@@ -94,6 +94,10 @@ export interface V1PodDisruptionBudget
 export interface V1ClusterRoleBinding extends Wire<k8s.V1ClusterRoleBinding> {}
 /** A RoleBinding as on the wire. */
 export interface V1RoleBinding extends Wire<k8s.V1RoleBinding> {}
+/** An EndpointSlice as on the wire. */
+export interface V1EndpointSlice extends Wire<k8s.V1EndpointSlice> {}
+/** A TokenReview as on the wire. */
+export interface V1TokenReview extends Wire<k8s.V1TokenReview> {}
 /** A CustomResourceDefinition as on the wire. */
 export interface V1CustomResourceDefinition
   extends Wire<k8s.V1CustomResourceDefinition> {}
