@@ -59,3 +59,15 @@ export const EGRESS_ADDRESSES: ServerAddresses = {
   metrics: ":8080",
   health: ":8081",
 };
+
+/** TCP port of egress gateways to which coild announces new clients. */
+export const ANNOUNCE_PORT = 8082;
+
+/** Audience of the tokens that come with announcements: no other server takes them, nor does a gateway take others. */
+export const ANNOUNCE_AUDIENCE = "coil-egress";
+
+/** File with coild's token for announcements, a projected service account token. */
+export const ANNOUNCE_TOKEN_FILE = "/var/run/secrets/coil-egress/token";
+
+/** Service account of coild, in the namespace of Coil's daemons. */
+export const COILD_SERVICE_ACCOUNT = "coild";

@@ -1,0 +1,129 @@
+import { getLogger } from "../telemetry/mod.ts";
+import {
+  ANNOUNCE_PATH,
+  type Announcement,
+  formatRefusal,
+  parseAnnouncement,
+} from "./wire.ts";
+
+const log = getLogger("announce");
+
+/** An announcement has a few hundred bytes. */
+const MAX_BODY_BYTES = 8_192;
+
+/** Who sent an announcement, as the API server says. */
+export interface Caller {
+  /** Name of the user, e.g. `system:serviceaccount:kube-system:coild`. */
+  readonly username: string;
+  /** The node that the caller's token is bound to. */
+  readonly nodeName?: string;
+}
+
+/** What becomes of an announcement: 204 once the gateway serves the client, else why it does not. */
+export type Verdict =
+  | { readonly status: 204 }
+  | { readonly status: 403 | 404 | 503; readonly reason: string };
+
+/** What {@linkcode announceHandler} works with. */
+export interface AnnounceHandlerOptions {
+  /** Says whose token this is; undefined when it is nobody's. What it throws is answered with 503. */
+  readonly authenticate: (
+    token: string,
+    options: { readonly signal: AbortSignal },
+  ) => Promise<Caller | undefined>;
+  /** Decides on an announcement, and lets the client in. What it throws is answered with 503. */
+  readonly admit: (
+    announcement: Announcement,
+    options: { readonly caller: Caller; readonly signal: AbortSignal },
+  ) => Promise<Verdict>;
+  /** Is told of every answer. */
+  readonly onAnswer?: (status: number) => void;
+}
+
+/**
+ * Returns the server's half of announcements, for an HTTP server: 204 when the
+ * client is served, else JSON `{"error": reason}` with 400 for a message that
+ * cannot be read, 401 for a bad token, 403 when it is not allowed, 404 when
+ * the pod is not known, 503 when the gateway cannot do it now.
+ *
+ * The token is checked before the body is read.
+ */
+export function announceHandler(
+  options: AnnounceHandlerOptions,
+): (request: Request) => Promise<Response> {
+  return async (request) => {
+    const response = await answer(request, options);
+    options.onAnswer?.(response.status);
+    return response;
+  };
+}
+
+async function answer(
+  request: Request,
+  { authenticate, admit }: AnnounceHandlerOptions,
+): Promise<Response> {
+  if (new URL(request.url).pathname !== ANNOUNCE_PATH) {
+    return refuse(404, "there is nothing here");
+  }
+  if (request.method !== "POST") return refuse(405, "only POST is served here");
+  const token = bearerTokenOf(request);
+  if (token === undefined) return refuse(401, "a bearer token is needed");
+  const { signal } = request;
+  try {
+    const caller = await authenticate(token, { signal });
+    if (caller === undefined) return refuse(401, "the token is not valid here");
+    const announcement = await readAnnouncement(request);
+    if (announcement instanceof SyntaxError) {
+      return refuse(400, announcement.message);
+    }
+    const verdict = await admit(announcement, { caller, signal });
+    return verdict.status === 204
+      ? new Response(null, { status: 204 })
+      : refuse(verdict.status, verdict.reason);
+  } catch (err) {
+    // The caller says so in its log; here anybody could fill the log with it.
+    log.debug("Cannot decide on an announcement", { err });
+    return refuse(503, "the gateway cannot decide on it now");
+  }
+}
+
+/** RFC 6750, section 2.1. */
+function bearerTokenOf(request: Request): string | undefined {
+  const header = request.headers.get("authorization") ?? "";
+  return /^Bearer +([-._~+/A-Za-z0-9]+=*)$/i.exec(header)?.[1];
+}
+
+async function readAnnouncement(
+  request: Request,
+): Promise<Announcement | SyntaxError> {
+  const text = await readText(request, MAX_BODY_BYTES);
+  try {
+    return parseAnnouncement(text ?? "");
+  } catch (error) {
+    if (error instanceof SyntaxError) return error;
+    throw error;
+  }
+}
+
+/** Undefined when the body is longer than that; the rest of it is not read. */
+async function readText(
+  request: Request,
+  maxBytes: number,
+): Promise<string | undefined> {
+  const decoder = new TextDecoder();
+  let text = "";
+  let bytes = 0;
+  for await (const chunk of request.body ?? []) {
+    bytes += chunk.length;
+    if (bytes > maxBytes) return undefined;
+    text += decoder.decode(chunk, { stream: true });
+  }
+  return text + decoder.decode();
+}
+
+function refuse(status: number, reason: string): Response {
+  return new Response(formatRefusal(reason), {
+    status,
+    headers: { "content-type": "application/json" },
+  });
+}

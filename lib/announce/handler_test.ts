@@ -1,0 +1,136 @@
+import assert from "node:assert/strict";
+import {
+  ANNOUNCE_PATH,
+  announceHandler,
+  type AnnounceHandlerOptions,
+  type Announcement,
+  formatAnnouncement,
+  parseAnnouncement,
+  parseRefusal,
+} from "./mod.ts";
+
+const TEXT = JSON.stringify({
+  egress: { namespace: "nat", name: "internet" },
+  pod: { namespace: "team", name: "client-0", uid: "8d2a" },
+  addresses: ["10.1.1.2"],
+});
+
+const OPEN: AnnounceHandlerOptions = {
+  authenticate: () => Promise.resolve({ username: "coild", nodeName: "n1" }),
+  admit: () => Promise.resolve({ status: 204 }),
+};
+
+function request(
+  init: RequestInit & { readonly path?: string } = {},
+): Request {
+  const { path = ANNOUNCE_PATH, ...rest } = init;
+  return new Request(`http://gateway${path}`, {
+    method: "POST",
+    headers: { authorization: "Bearer a.b-c_d==" },
+    body: TEXT,
+    ...rest,
+  });
+}
+
+async function refusal(
+  response: Response,
+): Promise<{ status: number; reason: string }> {
+  const text = await response.text();
+  return { status: response.status, reason: parseRefusal(text) };
+}
+
+Deno.test("announceHandler() hands token, caller and announcement on and answers 204", async () => {
+  const seen: { token?: string; caller?: unknown; told?: Announcement } = {};
+  const statuses: number[] = [];
+  const handle = announceHandler({
+    authenticate: (token) => {
+      seen.token = token;
+      return Promise.resolve({ username: "coild", nodeName: "n1" });
+    },
+    admit: (told, { caller }) => {
+      Object.assign(seen, { told, caller });
+      return Promise.resolve({ status: 204 });
+    },
+    onAnswer: (status) => statuses.push(status),
+  });
+  const response = await handle(request());
+  assert.equal(response.status, 204);
+  assert.equal(await response.text(), "");
+  assert.equal(seen.token, "a.b-c_d==");
+  assert.deepEqual(seen.caller, { username: "coild", nodeName: "n1" });
+  assert.ok(seen.told);
+  assert.equal(formatAnnouncement(seen.told), TEXT);
+  assert.deepEqual(seen.told, parseAnnouncement(TEXT));
+  assert.deepEqual(statuses, [204]);
+});
+
+Deno.test("announceHandler() asks nobody about a request that is none", async () => {
+  const handle = announceHandler({
+    authenticate: () => assert.fail("asked about the token"),
+    admit: () => assert.fail("asked about the client"),
+  });
+  for (
+    const [wrong, status] of [
+      [request({ path: "/" }), 404],
+      [request({ method: "PUT" }), 405],
+      [request({ headers: {} }), 401],
+      [request({ headers: { authorization: "Basic YTpi" } }), 401],
+      [request({ headers: { authorization: "Bearer " } }), 401],
+      [request({ headers: { authorization: "Bearer a b" } }), 401],
+    ] as const
+  ) {
+    assert.equal((await refusal(await handle(wrong))).status, status);
+  }
+});
+
+Deno.test("announceHandler() does not read what a stranger sends", async () => {
+  const handle = announceHandler({
+    authenticate: () => Promise.resolve(undefined),
+    admit: () => assert.fail("asked about the client"),
+  });
+  const wrong = request({ body: "no announcement" });
+  assert.equal((await handle(wrong)).status, 401);
+  assert.equal(wrong.bodyUsed, false);
+});
+
+Deno.test("announceHandler() answers 400 with the reason, also to a body without end", async () => {
+  const handle = announceHandler({
+    ...OPEN,
+    admit: () => assert.fail("asked about the client"),
+  });
+  const broken = await refusal(await handle(request({ body: "{}" })));
+  assert.equal(broken.status, 400);
+  assert.match(broken.reason, /"egress" must be an object/);
+  let pulled = 0;
+  const endless = new ReadableStream({
+    pull(controller) {
+      pulled++;
+      controller.enqueue(new Uint8Array(4_096));
+    },
+  });
+  assert.equal((await handle(request({ body: endless }))).status, 400);
+  assert.ok(pulled < 10, `read ${pulled} chunks`);
+});
+
+Deno.test("announceHandler() passes the verdict on with its reason", async () => {
+  for (const status of [403, 404, 503] as const) {
+    const reason = `because of ${status}`;
+    const handle = announceHandler({
+      ...OPEN,
+      admit: () => Promise.resolve({ status, reason }),
+    });
+    const answer = await handle(request());
+    assert.equal(answer.headers.get("content-type"), "application/json");
+    assert.deepEqual(await refusal(answer), { status, reason });
+  }
+});
+
+Deno.test("announceHandler() answers 503 without details when it cannot find out", async () => {
+  const fail = () => Promise.reject(new Error("API server at 10.0.0.1 is out"));
+  for (const parts of [{ authenticate: fail }, { admit: fail }]) {
+    const handle = announceHandler({ ...OPEN, ...parts });
+    const { status, reason } = await refusal(await handle(request()));
+    assert.equal(status, 503);
+    assert.doesNotMatch(reason, /10\.0\.0\.1/);
+  }
+});

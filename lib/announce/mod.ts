@@ -1,0 +1,22 @@
+/**
+ * How a node's daemon tells an egress gateway of a client's address before the
+ * API server knows it: the messages, the client's half and the server's half.
+ *
+ * @module
+ */
+export {
+  announceHandler,
+  type AnnounceHandlerOptions,
+  type Caller,
+  type Verdict,
+} from "./handler.ts";
+export {
+  ANNOUNCE_PATH,
+  type AnnouncedPod,
+  type Announcement,
+  type EgressRef,
+  formatAnnouncement,
+  formatRefusal,
+  parseAnnouncement,
+  parseRefusal,
+} from "./wire.ts";

@@ -1,0 +1,155 @@
+import { Address } from "../inet/mod.ts";
+
+/** Path that announcements are sent to, by POST. */
+export const ANNOUNCE_PATH = "/v1/clients";
+
+/** Which Egress a gateway serves. */
+export interface EgressRef {
+  /** Namespace of the Egress. */
+  readonly namespace: string;
+  /** Name of the Egress. */
+  readonly name: string;
+}
+
+/** Which pod is announced. */
+export interface AnnouncedPod {
+  /** Namespace of the pod. */
+  readonly namespace: string;
+  /** Name of the pod. */
+  readonly name: string;
+  /** UID of the pod in the API: a later pod of that name is another one. */
+  readonly uid: string;
+}
+
+/** A pod that is about to be a client, and the addresses it will send from. */
+export interface Announcement {
+  /** The Egress whose gateway is told. */
+  readonly egress: EgressRef;
+  /** The pod. */
+  readonly pod: AnnouncedPod;
+  /** Its addresses, one of each family at most. */
+  readonly addresses: readonly Address[];
+}
+
+/** Far above what a message has, so that nobody can fill the memory. */
+const MAX_TEXT_CHARS = 8_192;
+
+/** A namespace, a name and a UID are shorter (RFC 1123; a subdomain has 253 characters). */
+const MAX_WORD_CHARS = 253;
+
+/** Returns the announcement as JSON. */
+export function formatAnnouncement(announcement: Announcement): string {
+  const { egress, pod, addresses } = announcement;
+  return JSON.stringify({
+    egress: { namespace: egress.namespace, name: egress.name },
+    pod: { namespace: pod.namespace, name: pod.name, uid: pod.uid },
+    addresses: addresses.map(String),
+  });
+}
+
+/**
+ * Parses an announcement. Members that it does not know are left alone, so
+ * that a newer daemon is understood.
+ *
+ * @throws {SyntaxError} when it is not one; the message names the member
+ */
+export function parseAnnouncement(text: string): Announcement {
+  if (text.length > MAX_TEXT_CHARS) {
+    throw new SyntaxError(
+      `Cannot parse announcement: it is longer than ${MAX_TEXT_CHARS} characters`,
+    );
+  }
+  const message = objectOf(parseJson(text), "announcement");
+  const egress = objectOf(message["egress"], "egress");
+  const pod = objectOf(message["pod"], "pod");
+  return {
+    egress: {
+      namespace: wordOf(egress, "egress", "namespace"),
+      name: wordOf(egress, "egress", "name"),
+    },
+    pod: {
+      namespace: wordOf(pod, "pod", "namespace"),
+      name: wordOf(pod, "pod", "name"),
+      uid: wordOf(pod, "pod", "uid"),
+    },
+    addresses: addressesOf(message["addresses"]),
+  };
+}
+
+/** Returns the body of a refusal: JSON with the reason. */
+export function formatRefusal(reason: string): string {
+  return JSON.stringify({ error: reason });
+}
+
+/** Returns the reason in the body of a refusal; the body's beginning when it is not one of ours. */
+export function parseRefusal(text: string): string {
+  const { error } = tryObject(text) ?? {};
+  return typeof error === "string" ? error : text.trim().slice(0, 200);
+}
+
+function tryObject(text: string): Record<string, unknown> | undefined {
+  try {
+    const value: unknown = JSON.parse(text);
+    return isObject(value) ? value : undefined;
+  } catch (error) {
+    if (error instanceof SyntaxError) return undefined;
+    throw error;
+  }
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (cause) {
+    throw new SyntaxError("Cannot parse announcement: it is not JSON", {
+      cause,
+    });
+  }
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+function objectOf(value: unknown, what: string): Record<string, unknown> {
+  if (isObject(value)) return value;
+  throw new SyntaxError(
+    `Cannot parse announcement: "${what}" must be an object`,
+  );
+}
+
+function wordOf(
+  object: Record<string, unknown>,
+  parent: string,
+  member: string,
+): string {
+  const value = object[member];
+  const isWord = typeof value === "string" && value.length <= MAX_WORD_CHARS &&
+    /^[A-Za-z0-9]([-.A-Za-z0-9]*[A-Za-z0-9])?$/.test(value);
+  if (isWord) return value;
+  throw new SyntaxError(
+    `Cannot parse announcement: "${parent}.${member}" must be a name`,
+  );
+}
+
+function addressesOf(value: unknown): readonly Address[] {
+  const texts: readonly unknown[] = Array.isArray(value) ? value : [];
+  const addresses = texts.map((text) => {
+    const address = typeof text === "string"
+      ? Address.tryParse(text)
+      : undefined;
+    if (address !== undefined) return address;
+    throw new SyntaxError(
+      `Cannot parse announcement: "addresses" has ${
+        JSON.stringify(text)
+      }, which is no address`,
+    );
+  });
+  const families = new Set(addresses.map(({ family }) => family));
+  if (addresses.length === 0 || families.size < addresses.length) {
+    throw new SyntaxError(
+      'Cannot parse announcement: "addresses" must have one address of each family at most, and one at least',
+    );
+  }
+  return addresses;
+}
