@@ -38,6 +38,27 @@ export {
   type NeighbourState,
   type NewNeighbour,
 } from "./neighbour.ts";
+export { formatTable } from "./netfilter/format.ts";
+export type {
+  NftAddressField,
+  NftChain,
+  NftCtState,
+  NftElement,
+  NftField,
+  NftKeyType,
+  NftL4proto,
+  NftRejectCode,
+  NftRule,
+  NftSet,
+  NftStatement,
+  NftTable,
+} from "./netfilter/model.ts";
+export {
+  NetfilterSocket,
+  type NftCounter,
+  type NftSetChange,
+} from "./netfilter/netfilter_socket.ts";
+export * as nft from "./netfilter/statements.ts";
 export { netnsIdGet } from "./netns_id.ts";
 export type { Attributes, Message, Payload } from "./message_reader.ts";
 export type { MessageWriter } from "./message_writer.ts";

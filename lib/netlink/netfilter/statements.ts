@@ -1,0 +1,130 @@
+/**
+ * Makes rules and their statements: what one would write for `nft`, as functions.
+ *
+ * @module
+ */
+
+import type { Address } from "../../inet/mod.ts";
+import type {
+  NftCtState,
+  NftField,
+  NftL4proto,
+  NftRejectCode,
+  NftRule,
+  NftStatement,
+} from "./model.ts";
+
+/** A match that can be turned round: `!=` instead of `==`. */
+export interface Negation {
+  /** Whether the packet must not agree. */
+  readonly not?: boolean;
+}
+
+/** A rule of these statements. */
+export function rule(
+  statements: readonly NftStatement[],
+  options: { readonly comment?: string } = {},
+): NftRule {
+  return { statements, ...options };
+}
+
+/** The link that the packet came in by; `coil*` means any whose name begins so. */
+export function iifname(name: string, options: Negation = {}): NftStatement {
+  return { kind: "ifname", field: "iifname", name, not: options.not ?? false };
+}
+
+/** The link that the packet goes out by; `coil*` means any whose name begins so. */
+export function oifname(name: string, options: Negation = {}): NftStatement {
+  return { kind: "ifname", field: "oifname", name, not: options.not ?? false };
+}
+
+/** The packet's source address; it has to be of the address's family. */
+export function saddr(address: Address, options: Negation = {}): NftStatement {
+  const field = address.family === "ipv4" ? "ip saddr" : "ip6 saddr";
+  return { kind: "address", field, address, not: options.not ?? false };
+}
+
+/** The packet's destination address; it has to be of the address's family. */
+export function daddr(address: Address, options: Negation = {}): NftStatement {
+  const field = address.family === "ipv4" ? "ip daddr" : "ip6 daddr";
+  return { kind: "address", field, address, not: options.not ?? false };
+}
+
+/** The fields, concatenated, are an element of the set. */
+export function inSet(
+  fields: readonly NftField[],
+  set: string,
+  options: Negation = {},
+): NftStatement {
+  return { kind: "lookup", fields, set, not: options.not ?? false };
+}
+
+/** The packet's family. */
+export function nfproto(family: "ipv4" | "ipv6"): NftStatement {
+  return { kind: "nfproto", family };
+}
+
+/** The packet's transport protocol. */
+export function l4proto(protocol: NftL4proto): NftStatement {
+  return { kind: "l4proto", protocol };
+}
+
+/** A UDP datagram to that port. */
+export function udpDport(port: number): NftStatement {
+  return { kind: "udpDport", port };
+}
+
+/** Connection tracking says one of these of the packet. */
+export function ctState(...states: readonly NftCtState[]): NftStatement {
+  return { kind: "ctState", states };
+}
+
+/** The connection's mark. */
+export function ctMark(mark: number): NftStatement {
+  return { kind: "mark", field: "ct mark", mark };
+}
+
+/** The packet's mark. */
+export function metaMark(mark: number): NftStatement {
+  return { kind: "mark", field: "meta mark", mark };
+}
+
+/** Counts the packet with a counter of the table. */
+export function counter(name: string): NftStatement {
+  return { kind: "counter", name };
+}
+
+/** Lets the packet go on to the next chain. */
+export function accept(): NftStatement {
+  return { kind: "verdict", verdict: "accept" };
+}
+
+/** Throws the packet away. */
+export function drop(): NftStatement {
+  return { kind: "verdict", verdict: "drop" };
+}
+
+/** Gives the connection the address of the link that it leaves by. */
+export function masquerade(): NftStatement {
+  return { kind: "masquerade" };
+}
+
+/** Throws the packet away and tells its sender so by ICMP. */
+export function reject(code: NftRejectCode): NftStatement {
+  return { kind: "reject", code };
+}
+
+/** Marks the connection. */
+export function setCtMark(mark: number): NftStatement {
+  return { kind: "setCtMark", mark };
+}
+
+/** Gives the packet the mark of its connection: `meta mark set ct mark`. */
+export function restoreMark(): NftStatement {
+  return { kind: "restoreMark" };
+}
+
+/** Lowers the segment size that a TCP connection begins with to what the route's MTU has room for. */
+export function clampMss(): NftStatement {
+  return { kind: "clampMss" };
+}
