@@ -11,13 +11,13 @@ import {
   type KubeClient,
   type KubeMetrics,
 } from "../../lib/kube/mod.ts";
+import { HeapKeeper } from "../../lib/linux/mod.ts";
 import { GROUP_VERSION, NODE_LABEL, POOL_LABEL } from "../../lib/names/mod.ts";
 import { describeError, getLogger } from "../../lib/telemetry/mod.ts";
 import { AddressPoolReconciler } from "./addresspool_reconciler.ts";
 import { BlockRequestReconciler } from "./blockrequest_reconciler.ts";
 import { Cluster } from "./cluster.ts";
 import { GarbageCollector } from "./garbage_collector.ts";
-import { HeapKeeper } from "./heap_keeper.ts";
 import type { IpamMetrics } from "./metrics.ts";
 import { poolEvents } from "./pool_events.ts";
 import { Pools } from "./pools.ts";

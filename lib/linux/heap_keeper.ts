@@ -1,5 +1,5 @@
-import { sleep } from "../../lib/async/mod.ts";
-import { heapCollector } from "../../lib/linux/mod.ts";
+import { sleep } from "../async/mod.ts";
+import { heapCollector } from "./memory.ts";
 
 /** How often to look. */
 const INTERVAL_MS = 2_000;

@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
-import { openLibc } from "../../lib/linux/mod.ts";
-import { HeapKeeper } from "./heap_keeper.ts";
+import { HeapKeeper, openLibc } from "./mod.ts";
 
 // Opened once for the process; inside a test it would count as a leak.
 openLibc();
