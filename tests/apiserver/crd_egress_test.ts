@@ -129,6 +129,25 @@ const CREATED: readonly Case[] = [
   },
   { name: "WH-25: sessionAffinity None", spec: { sessionAffinity: "None" } },
   {
+    name: "an upper-case prefix of an annotation's key, as Pods may have",
+    spec: template({ annotations: { "Example.com/foo": "bar" } }),
+  },
+  {
+    name: "Recreate with settings of the other type",
+    spec: { strategy: { type: "Recreate", rollingUpdate: { maxSurge: 1 } } },
+    refused: ["spec.strategy: Invalid value: invalid strategy: rollingUpdate"],
+  },
+  { name: "failurePolicy Open", spec: { failurePolicy: "Open" } },
+  {
+    name: "an unknown failurePolicy",
+    spec: { failurePolicy: "Ignore" },
+    refused: ['spec.failurePolicy: Unsupported value: "Ignore"'],
+  },
+  {
+    name: "one destination twice, and one inside another",
+    spec: { destinations: ["10.0.0.0/8", "10.0.0.0/8", "10.1.0.0/16"] },
+  },
+  {
     name: "a time-out of the affinity",
     spec: { sessionAffinityConfig: { clientIP: { timeoutSeconds: 43200 } } },
   },
@@ -231,6 +250,7 @@ Deno.test("the API server refuses what an Egress must not be", async (t) => {
       replicas: 1,
       sessionAffinity: "ClientIP",
       fouSourcePortAuto: false,
+      failurePolicy: "Closed",
     });
   });
 
@@ -285,10 +305,34 @@ Deno.test("the API server refuses what an Egress must not be", async (t) => {
     });
   }
 
+  for (const name of ["1st", "a.b", "a".repeat(64), "a-"]) {
+    await t.step(`the name ${name}: refused`, async () => {
+      const lines = await post(name, {});
+      assert.ok(
+        lines.some((line) => /invalid name|metadata.name: /.test(line)),
+        lines.join("\n"),
+      );
+    });
+  }
+
+  await t.step("a name of 63 characters: accepted", async () => {
+    assertRefused(await post("a".repeat(63), {}));
+  });
+
   await t.step("status and scale are subresources", async () => {
+    const selector = "app.kubernetes.io/name=coil,app.kubernetes.io/instance=a";
     const status = {
-      replicas: 3,
-      selector: "app.kubernetes.io/name=coil,app.kubernetes.io/instance=a",
+      replicas: 4,
+      availableReplicas: 3,
+      selector,
+      clients: 17,
+      conditions: [{
+        type: "Ready",
+        status: "True",
+        reason: "GatewaysReady",
+        message: "",
+        lastTransitionTime: "2026-01-02T03:04:05Z",
+      }],
     };
     const path = `${PATH}/defaults/status`;
     const request = { method: "PATCH", path, body: { status } } as const;
@@ -300,10 +344,44 @@ Deno.test("the API server refuses what an Egress must not be", async (t) => {
     );
     const { spec, status: seen } = scale as Record<string, unknown>;
     assert.deepEqual(spec, { replicas: 2 });
-    assert.deepEqual(seen, status);
+    assert.deepEqual(seen, { replicas: 4, selector });
     assert.match(
       await plane.kubectl("get", "egress/defaults", "--no-headers"),
-      /^defaults +2 +3 +\d/,
+      /^defaults +True +2 +3 +17 +\d/,
     );
+    const [header = ""] = (await plane.kubectl("get", "egress", "-o", "wide"))
+      .split("\n");
+    assert.deepEqual(header.trim().split(/ {2,}| (?=[A-Z])/), [
+      ...["NAME", "READY", "REPLICAS", "AVAILABLE", "CLIENTS", "REASON"],
+      ...["DESTINATIONS", "AFFINITY", "AGE"],
+    ]);
   });
+
+  await t.step(
+    "each gateway applies its own entry, and takes none of another's",
+    async () => {
+      for (const [name, clients] of [["a-1", 3], ["a-2", 4]] as const) {
+        await plane.request(
+          "PATCH",
+          `/apis/coil.cybozu.com/v2${PATH}/defaults/status?fieldManager=coil-egress-${name}&force=true`,
+          {
+            apiVersion: "coil.cybozu.com/v2",
+            kind: "Egress",
+            metadata: { name: "defaults" },
+            status: { gateways: [{ name, clients, draining: false }] },
+          },
+          { contentType: "application/apply-patch+yaml" },
+        );
+      }
+      const { status } = await plane.request(
+        "GET",
+        `/apis/coil.cybozu.com/v2${PATH}/defaults`,
+      ) as { status: { gateways: unknown; clients: number } };
+      assert.deepEqual(status.gateways, [
+        { name: "a-1", clients: 3, draining: false },
+        { name: "a-2", clients: 4, draining: false },
+      ]);
+      assert.equal(status.clients, 17);
+    },
+  );
 });
