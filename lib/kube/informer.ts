@@ -20,6 +20,11 @@ export interface InformerOptions<T> extends Selection {
    * that are none are to be left out. Default: leaves out `metadata.managedFields`.
    */
   readonly trim?: (object: T) => T;
+  /**
+   * Which objects are kept, for what no selector of the server's can tell. Asked with the object as it came; one that
+   * is not to be kept is dropped as soon as it is read, and one that is kept no longer counts as deleted.
+   */
+  readonly keep?: (object: T) => boolean;
   /** For {@link Store.byIndex}. */
   readonly indexes?: Indexes<T>;
   /** The first subscriber. */
@@ -126,6 +131,7 @@ export class Informer<T extends KubeObject> {
     const seen = new Set<string>();
     const changes: StoreChange<T>[] = [];
     const onItem = (item: T) => {
+      if (!this.#isWanted(item)) return;
       const key = keyOf(item);
       seen.add(key);
       const change = this.#put(key, item);
@@ -216,11 +222,15 @@ export class Informer<T extends KubeObject> {
     const version = object.metadata?.resourceVersion;
     const change = type === "BOOKMARK"
       ? undefined
-      : type === "DELETED"
-      ? this.store.delete(key)
-      : this.#put(key, object);
+      : type !== "DELETED" && this.#isWanted(object)
+      ? this.#put(key, object)
+      : this.store.delete(key);
     if (version !== undefined) this.#version = version;
     if (change !== undefined) this.#emit(change);
+  }
+
+  #isWanted(object: T): boolean {
+    return this.#options.keep?.(object) ?? true;
   }
 
   #put(key: string, object: T): StoreChange<T> | undefined {

@@ -220,6 +220,49 @@ Deno.test("Informer keeps trimmed objects and finds them by index", async () => 
   });
 });
 
+Deno.test("Informer drops what is not to be kept, and what is kept no longer is deleted", async () => {
+  const options: InformerOptions<V1Node> = {
+    keep: ({ metadata }) => metadata?.labels?.["zone"] === "z1",
+    trim: ({ metadata: { labels: _, ...metadata } = {} }) => ({ metadata }),
+  };
+  const [z1, z2] = [{ zone: "z1" }, { zone: "z2" }];
+  await follow(options, async ({ server, informer, changes }) => {
+    await informer.synced;
+    await until(() => server.watches.length === 1);
+    assert.deepEqual(informer.store.keys(), ["a"]);
+    server.push("ADDED", node("c", 4, z2));
+    server.push("DELETED", node("c", 5, z2));
+    server.push("MODIFIED", node("b", 6, z1));
+    server.push("MODIFIED", node("a", 7, z2));
+    server.push("DELETED", node("a", 8, z1));
+    server.push("ADDED", node("d", 9, z1));
+    await until(() => changes.includes("added d"));
+    assert.deepEqual(changes, ["added a", "added b", "deleted a", "added d"]);
+    changes.length = 0;
+    server.items = [node("b", 10, z2), node("d", 9, z1), node("e", 11, z2)];
+    server.version = 12;
+    server.push("ERROR", { kind: "Status", code: 410, reason: "Expired" });
+    await until(() => server.watches.length === 2);
+    assert.deepEqual(changes, ["deleted b"]);
+    assert.deepEqual(informer.store.keys(), ["d"]);
+    assert.deepEqual(server.watches, ["3", "12"]);
+  }, (server) => {
+    server.items = [node("a", 1, z1), node("b", 2, z2)];
+    server.version = 3;
+  });
+});
+
+Deno.test("Informer watches on from the version of an object that it dropped", async () => {
+  await follow({ keep: () => false }, async ({ server, changes }) => {
+    await until(() => server.watches.length === 1);
+    server.push("ADDED", node("a", 44));
+    server.end();
+    await until(() => server.watches.length === 2);
+    assert.deepEqual(server.watches, ["1", "44"]);
+    assert.deepEqual(changes, []);
+  });
+});
+
 Deno.test("Informer keeps no managedFields", async () => {
   await follow({}, async ({ server, informer }) => {
     await until(() => server.watches.length === 1);
