@@ -9,7 +9,13 @@ import {
   preparePackages,
 } from "./lab/packages.ts";
 import { buildExecutable } from "../deploy/executable/mod.ts";
-import { countJunit, type Counts, ZERO } from "./junit.ts";
+import {
+  countJunit,
+  type Counts,
+  type Failure,
+  reportedFiles,
+  ZERO,
+} from "./junit.ts";
 
 interface Suite {
   readonly name: string;
@@ -151,12 +157,13 @@ function onSignal(): void {
 }
 
 async function runStatic(): Promise<Counts> {
-  let [passed, failed] = [0, 0];
+  let passed = 0;
+  const failures: Failure[] = [];
   for (const check of ["fmt:check", "lint", "check"]) {
     if (await succeeds(["task", "--quiet", check])) passed++;
-    else failed++;
+    else failures.push({ name: `deno task ${check}`, lines: [] });
   }
-  return { passed, failed, skipped: [] };
+  return { passed, failures, skipped: [] };
 }
 
 async function runDenoTest(
@@ -175,12 +182,45 @@ async function runDenoTest(
       ...extra,
       ...await existing(suite.paths),
     ]);
-    const counts = countJunit(await Deno.readTextFile(junit));
-    // A file that does not load leaves no test case behind.
-    const lost = !success && counts.failed === 0 ? 1 : 0;
-    return { ...counts, failed: counts.failed + lost };
+    const xml = await Deno.readTextFile(junit);
+    const counts = countJunit(xml);
+    if (success) return counts;
+    const lost = await lostFiles(suite, { xml, filtered: extra.length > 0 });
+    const failures = [...counts.failures, ...lost];
+    if (failures.length === 0) failures.push(UNNAMED);
+    return { ...counts, failures };
   } finally {
     await Deno.remove(junit);
+  }
+}
+
+const UNNAMED: Failure = {
+  name: "a file that does not load: see above",
+  lines: [],
+};
+
+/** A file that does not load leaves no test case behind; a filter hides whole files, too. */
+async function lostFiles(
+  suite: Suite,
+  report: { readonly xml: string; readonly filtered: boolean },
+): Promise<Failure[]> {
+  if (report.filtered) return [];
+  const reported = reportedFiles(report.xml);
+  const files: string[] = [];
+  for (const path of await existing(suite.paths)) {
+    for await (const file of testFiles(path)) files.push(`./${file}`);
+  }
+  return files.filter((file) => !reported.has(file)).map((file) => ({
+    name: `${file} does not load: see above`,
+    lines: [],
+  }));
+}
+
+async function* testFiles(dir: string): AsyncGenerator<string> {
+  for await (const entry of Deno.readDir(dir)) {
+    const path = `${dir}/${entry.name}`;
+    if (entry.isDirectory) yield* testFiles(path);
+    else if (path.endsWith("_test.ts")) yield path;
   }
 }
 
@@ -206,7 +246,8 @@ async function runSuite(
     await suite.prepare?.();
   } catch (error) {
     say(`suite ${suite.name} cannot run: ${messageOf(error)}`);
-    return { ...ZERO, failed: 1 };
+    const lines = messageOf(error).split("\n");
+    return { ...ZERO, failures: [{ name: "it cannot run", lines }] };
   }
   return await runDenoTest(suite, extra);
 }
@@ -216,11 +257,14 @@ for (const signal of ["SIGHUP", "SIGINT", "SIGTERM"] as const) {
   Deno.addSignalListener(signal, onSignal);
 }
 const total = { passed: 0, failed: 0, skipped: [] as string[] };
+const failures: { readonly suite: string; readonly failure: Failure }[] = [];
 const lines: string[] = [];
 for (const suite of suites) {
   say(`\n=== ${suite.name}: ${suite.about}`);
   const started = performance.now();
-  const { passed, failed, skipped } = await runSuite(suite, extra);
+  const counts = await runSuite(suite, extra);
+  const { passed, skipped } = counts;
+  const failed = counts.failures.length;
   const seconds = Math.round((performance.now() - started) / 1000);
   lines.push(
     `${
@@ -230,6 +274,14 @@ for (const suite of suites) {
   total.passed += passed;
   total.failed += failed;
   total.skipped.push(...skipped);
+  for (const failure of counts.failures) {
+    failures.push({ suite: suite.name, failure });
+  }
+}
+// Again, at the end: who reads a log reads its last lines.
+for (const { suite, failure } of failures) {
+  say(`\nFAILED ${suite}: ${failure.name}`);
+  for (const line of failure.lines) say(`    ${line}`);
 }
 say("");
 for (const line of lines) say(line);
