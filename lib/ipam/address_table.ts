@@ -68,6 +68,17 @@ export class AddressTable {
     return this.blocksOf(pool).reduce((sum, block) => sum + block.heldCount, 0);
   }
 
+  /** Whether an address of the pool is being released: it can be given as soon as the kernel has let it go. */
+  isReleasing(pool: string): boolean {
+    for (const { releasing, blocks } of this.#attachments.values()) {
+      if (!releasing) continue;
+      for (const { info, isPromising } of blocks) {
+        if (info.pool === pool && isPromising) return true;
+      }
+    }
+    return false;
+  }
+
   /**
    * Gives an attachment the next free address of the pool's lowest usable block with room. With `cooling`, one that
    * still rests after use. Undefined when there is none.

@@ -6,6 +6,7 @@ import type { BlockKeeper } from "./block_keeper.ts";
 import {
   BlockTimeoutError,
   IpamNotReadyError,
+  OutOfBlocksError,
   PoolDeletingError,
   QuarantinedError,
   ReleasedMeanwhileError,
@@ -98,7 +99,10 @@ export class Allocations {
     return allocationOf(given, false);
   }
 
-  /** When no block is to be had, an address that still rests is better than none. */
+  /**
+   * When no block is to be had, an address that still rests is better than none, and one that is just being released
+   * is worth waiting for.
+   */
   #assignRefused(
     request: AllocationRequest,
     now: number,
@@ -106,7 +110,9 @@ export class Allocations {
     const refusal = this.#keeper.supply.refusal(request.pool);
     if (refusal === undefined) return undefined;
     const given = this.#table.assign(request, { now, cooling: true });
-    if (given === undefined) throw refusal;
+    if (given === undefined && !this.#table.isReleasing(request.pool)) {
+      throw refusal;
+    }
     return given;
   }
 
@@ -149,6 +155,7 @@ export class Allocations {
       return new ReleasePendingError(request, timeoutMs);
     }
     const cause = this.#keeper.supply.lastFailure(request.pool);
+    if (cause instanceof OutOfBlocksError) return cause;
     return new BlockTimeoutError(
       request.pool,
       timeoutMs,

@@ -77,6 +77,7 @@ export class BlockKeeper {
       observer,
       adopt: (info) => this.#adopt(info),
       roomIsComing: (pool) => table.freeCount(pool) > 0,
+      isReleasing: (pool) => table.isReleasing(pool),
       isReturning: (pool) => this.#returns.isReturning(pool),
       landed: () => this.#landed(),
       refusalMs: options.refusalMs,

@@ -22,6 +22,8 @@ export interface BlockSupplyOptions {
   readonly adopt: (block: BlockInfo) => Adoption;
   /** Whether there is room that can be used in a moment: no reason to ask for more. */
   readonly roomIsComing: (pool: string) => boolean;
+  /** Whether an address is being released: no reason to ask again after a refusal. */
+  readonly isReleasing: (pool: string) => boolean;
   /** Whether a block of the pool is on its way back: then a refusal may be over in a moment. */
   readonly isReturning: (pool: string) => boolean;
   /** Called after each request, whatever came of it. */
@@ -120,8 +122,14 @@ export class BlockSupply {
   /** Waits until there may be room in the pool, and sees to it that there will be. */
   async wait(pool: string, signal: AbortSignal): Promise<void> {
     const woken = this.#waiters.wait(pool, signal);
-    if (!this.#options.roomIsComing(pool)) this.#start(pool);
+    if (!this.#isComing(pool)) this.#start(pool);
     await woken;
+  }
+
+  #isComing(pool: string): boolean {
+    const { isReleasing, roomIsComing } = this.#options;
+    if (roomIsComing(pool)) return true;
+    return this.refusal(pool) !== undefined && isReleasing(pool);
   }
 
   /** Tells those who wait for the pool to look again. */

@@ -353,6 +353,40 @@ Deno.test("a storm of ADDs on a used-up pool asks once, and room that comes back
   assert.equal(textOf(await ipam.allocate(keyOf(1))), "10.0.0.0");
 });
 
+Deno.test("an ADD waits for the used-up pool's address that is just being released", async () => {
+  const cluster = clusterOf(0, "10.0.0.0/32");
+  await using node = await openNode(cluster);
+  const { ipam, source } = node;
+  const first = await ipam.allocate(keyOf(1));
+  await assert.rejects(ipam.allocate(keyOf(2)), OutOfBlocksError);
+  const releasing = ipam.beginRelease(keyOf(1));
+  assert.ok(releasing);
+  const requests = source.counts.request;
+  const waiting = [ipam.allocate(keyOf(2)), ipam.allocate(keyOf(3))];
+  await settle();
+  await ipam.finishRelease(releasing);
+  const outcomes = await Promise.allSettled(waiting);
+  assert.deepEqual(
+    outcomes.map((o) =>
+      o.status === "fulfilled" ? textOf(o.value) : o.reason.name
+    ),
+    [textOf(first), "OutOfBlocksError"],
+  );
+  assert.equal(source.counts.request, requests);
+});
+
+Deno.test("a release that does not come to its end leaves an ADD with the pool's refusal", async () => {
+  await using node = await openNode(clusterOf(0, "10.0.0.0/32"));
+  const { ipam, clock } = node;
+  await ipam.allocate(keyOf(1));
+  await assert.rejects(ipam.allocate(keyOf(2)), OutOfBlocksError);
+  ipam.beginRelease(keyOf(1));
+  const waiting = ipam.allocate(keyOf(2));
+  const refused = assert.rejects(waiting, OutOfBlocksError);
+  await clock.advance(60_000);
+  await refused;
+});
+
 Deno.test("with the API server away, ADD and DEL work as long as there is room, and then the cause is named", async () => {
   await using node = await openNode(clusterOf(1, "10.0.0.0/29"), {
     returnDelayMs: 60_000,
