@@ -19,6 +19,12 @@ export const EGRESS_NARROW_TABLE = 117;
 /** Route table of egress clients, all other destinations; and of egress gateways, the way back. */
 export const EGRESS_WIDE_TABLE = 118;
 
+/** Rule priority of egress clients: answers to connections from outside, by the mark on them. */
+export const EGRESS_ORIGINATING_PRIORITY = 1000;
+
+/** Route tables of egress clients for those answers: this and the index of the interface. */
+export const EGRESS_ORIGINATING_TABLES = 1000;
+
 /** Rule priority of egress clients: link-local destinations stay in the main table. */
 export const EGRESS_LINK_LOCAL_PRIORITY = 1800;
 
@@ -30,6 +36,12 @@ export const EGRESS_PRIVATE_PRIORITY = 2000;
 
 /** Rule priority of egress clients: look up {@linkcode EGRESS_WIDE_TABLE}. */
 export const EGRESS_WIDE_PRIORITY = 2100;
+
+/** Rule priority of egress gateways: what comes from outside looks up {@linkcode EGRESS_WIDE_TABLE}. */
+export const EGRESS_GATEWAY_PRIORITY = 2000;
+
+/** The nftables table of egress clients and gateways, of family inet. */
+export const EGRESS_NFT_TABLE = "coil";
 
 /** UDP port of Foo-over-UDP tunnels. */
 export const FOU_PORT = 5555;

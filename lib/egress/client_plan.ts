@@ -1,0 +1,289 @@
+import {
+  type Address,
+  type DualStack,
+  FAMILIES,
+  type Family,
+  Prefix,
+} from "../inet/mod.ts";
+import {
+  COILD_PROTOCOL,
+  EGRESS_NARROW_TABLE,
+  EGRESS_WIDE_TABLE,
+} from "../names/mod.ts";
+import type { Rule } from "../netlink/mod.ts";
+import { clusterPrefixesOf, isInCluster, planRules } from "./client_rules.ts";
+import type {
+  ClientGateway,
+  ClientRequest,
+  ShadowedDestination,
+  SkippedDestination,
+} from "./client_request.ts";
+import { tunnelName } from "./tunnel_names.ts";
+
+/**
+ * Metric of the routes that refuse. The kernel prefers the route into the
+ * tunnel, which has 0 or, in IPv6, 1024; when that is missing, or its link is,
+ * the packet is refused rather than sent out by another way.
+ */
+export const BACKSTOP_METRIC = 4096;
+
+/** Protocol number on the routes of clients. */
+export const CLIENT_PROTOCOL: number = COILD_PROTOCOL;
+
+/** A tunnel to the cluster address of an Egress. */
+export interface ClientTunnel {
+  /** `<namespace>/<name>` of the Egress. */
+  readonly gateway: string;
+  /** The family within and without. */
+  readonly family: Family;
+  /** The link's name. */
+  readonly name: string;
+  /** The pod's address. */
+  readonly local: Address;
+  /** The Egress' cluster address. */
+  readonly remote: Address;
+  /** The UDP source port; `auto`: the kernel chooses one by flow. */
+  readonly sourcePort: number | "auto";
+}
+
+/** A route of a client: into a tunnel, into an error, or on to the next rule. */
+export type ClientRoute =
+  & {
+    /** The network it leads to. */
+    readonly destination: Prefix;
+    /** The table it is in. */
+    readonly table: number;
+  }
+  & (
+    | { readonly kind: "tunnel"; readonly tunnel: string }
+    | { readonly kind: "unreachable" }
+    | { readonly kind: "throw" }
+  );
+
+/** A client's network as data. */
+export interface ClientPlan {
+  /** The pod's interface that the tunnels run over. */
+  readonly ifname: string;
+  /** Its MTU; 0 for what the kernel says. */
+  readonly mtu: number;
+  /** The UDP port of the tunnels. */
+  readonly port: number;
+  /** The families in which the pod is a client. None: nothing of ours is to be there. */
+  readonly families: readonly Family[];
+  /** The families that have tunnels. */
+  readonly tunnelFamilies: readonly Family[];
+  /** The routing rules, in their order. */
+  readonly rules: readonly Rule[];
+  /** The tunnels, in the order of their Egresses. */
+  readonly tunnels: readonly ClientTunnel[];
+  /** The routes, no two of which have destination, table and metric in common. */
+  readonly routes: readonly ClientRoute[];
+  /** Who may send tunnelled packets to the pod. */
+  readonly senders: readonly Address[];
+  /** Whether answers to connections from outside leave by the way they came. */
+  readonly originatingOnly: boolean;
+  /** Destinations that another Egress got. */
+  readonly shadowed: readonly ShadowedDestination[];
+  /** Destinations of a family that pod or Service lacks. */
+  readonly skipped: readonly SkippedDestination[];
+}
+
+/**
+ * Plans what a pod needs to be a client of its Egresses. Pure. A destination
+ * of several goes to the first by namespace and name.
+ *
+ * @throws {RangeError} when there are more of the cluster's networks than rules have room for
+ * @throws {TypeError} when two cluster addresses make the same link name
+ */
+export function planClient(request: ClientRequest): ClientPlan {
+  const { owned, shadowed, skipped } = assignDestinations(request);
+  const families = FAMILIES.filter((family) =>
+    owned.some(({ destination }) => destination.family === family)
+  );
+  const clusterPrefixes = clusterPrefixesOf(request.clusterPrefixes);
+  const tunnels = planTunnels(request, owned);
+  const tunnelFamilies = families.filter((family) =>
+    tunnels.some((tunnel) => tunnel.family === family)
+  );
+  return {
+    ifname: request.ifname,
+    mtu: request.mtu,
+    port: request.port,
+    families,
+    tunnelFamilies,
+    rules: families.flatMap((family) =>
+      planRules(family, clusterPrefixes[family])
+    ),
+    tunnels,
+    routes: planRoutes(owned, { tunnels, clusterPrefixes }),
+    senders: planSenders(request.gateways, tunnelFamilies),
+    originatingOnly: request.originatingOnly && families.length > 0,
+    shadowed,
+    skipped,
+  };
+}
+
+/** A destination and the Egress that got it. */
+interface Owned {
+  readonly gateway: ClientGateway;
+  readonly destination: Prefix;
+  /** Absent while the Egress has no Service. */
+  readonly remote: Address | undefined;
+}
+
+interface Assignment {
+  readonly owned: readonly Owned[];
+  readonly shadowed: readonly ShadowedDestination[];
+  readonly skipped: readonly SkippedDestination[];
+}
+
+function assignDestinations(request: ClientRequest): Assignment {
+  const owners = new Map<string, Owned>();
+  const shadowed: ShadowedDestination[] = [];
+  const skipped: SkippedDestination[] = [];
+  for (const gateway of request.gateways.toSorted(compareGateways)) {
+    for (const destination of distinct(gateway.destinations)) {
+      const named = { gateway: gateway.name, destination };
+      const lacking = lackingFamily(request, gateway, destination);
+      const owner = owners.get(destination.toString());
+      if (lacking !== undefined) skipped.push({ ...named, lacking });
+      else if (owner !== undefined) {
+        shadowed.push({ ...named, by: owner.gateway.name });
+      } else {
+        const remote = gateway.service[destination.family];
+        owners.set(destination.toString(), { gateway, destination, remote });
+      }
+    }
+  }
+  return { owned: [...owners.values()], shadowed, skipped };
+}
+
+/**
+ * Who has no address of the destination's family. A Service that is missing
+ * altogether lacks none: its Egress is not available, which is another matter.
+ */
+function lackingFamily(
+  { addresses }: ClientRequest,
+  { service }: ClientGateway,
+  { family }: Prefix,
+): "pod" | "service" | undefined {
+  if (addresses[family] === undefined) return "pod";
+  const hasService = FAMILIES.some((each) => service[each] !== undefined);
+  return hasService && service[family] === undefined ? "service" : undefined;
+}
+
+/** By namespace, then by name, as bytes: the same on every node. */
+function compareGateways(a: ClientGateway, b: ClientGateway): number {
+  const [left, right] = [a.name.split("/"), b.name.split("/")];
+  for (const [i, part] of left.entries()) {
+    const other = right[i] ?? "";
+    if (part !== other) return part < other ? -1 : 1;
+  }
+  return 0;
+}
+
+function distinct(prefixes: readonly Prefix[]): Prefix[] {
+  return [...new Map(prefixes.map((p) => [p.toString(), p])).values()];
+}
+
+function planTunnels(
+  { addresses, port }: ClientRequest,
+  owned: readonly Owned[],
+): ClientTunnel[] {
+  const tunnels = new Map<string, ClientTunnel>();
+  for (const { gateway, remote } of owned) {
+    const local = remote && addresses[remote.family];
+    if (remote === undefined || local === undefined) continue;
+    const name = tunnelName(remote);
+    const other = tunnels.get(name);
+    if (other !== undefined && !other.remote.equals(remote)) {
+      throw new TypeError(
+        `Cannot name tunnel to "${remote}" of Egress "${gateway.name}": "${name}" is the name of that to "${other.remote}" of "${other.gateway}"`,
+      );
+    }
+    if (other !== undefined) continue;
+    tunnels.set(name, {
+      gateway: gateway.name,
+      family: remote.family,
+      name,
+      local,
+      remote,
+      sourcePort: gateway.sourcePortAuto ? "auto" : port,
+    });
+  }
+  return [...tunnels.values()];
+}
+
+interface RouteContext {
+  readonly tunnels: readonly ClientTunnel[];
+  readonly clusterPrefixes: DualStack<readonly Prefix[]>;
+}
+
+function planRoutes(
+  owned: readonly Owned[],
+  { tunnels, clusterPrefixes }: RouteContext,
+): ClientRoute[] {
+  const routes = new Map<string, ClientRoute>();
+  const put = (route: ClientRoute): void => {
+    routes.set(routeKey(route), route);
+  };
+  for (const { gateway, destination, remote } of owned) {
+    const inCluster = isInCluster(destination.address, clusterPrefixes);
+    const table = inCluster ? EGRESS_NARROW_TABLE : EGRESS_WIDE_TABLE;
+    if (gateway.available && remote !== undefined) {
+      const tunnel = tunnelName(remote);
+      put({ destination, table, kind: "tunnel", tunnel });
+    }
+    if (gateway.failurePolicy === "Closed") {
+      put({ destination, table, kind: "unreachable" });
+    }
+  }
+  for (const route of outerRoutes(tunnels, [...routes.values()])) {
+    put(route);
+  }
+  return [...routes.values()].toSorted(compareRoutes);
+}
+
+/**
+ * Keeps tunnelled packets out of the tunnels: where a destination holds the
+ * gateway's own cluster address, that address goes on to the next rule, which
+ * comes to the main table in the end.
+ */
+function outerRoutes(
+  tunnels: readonly ClientTunnel[],
+  routes: readonly ClientRoute[],
+): ClientRoute[] {
+  return tunnels.flatMap(({ remote }) =>
+    [EGRESS_NARROW_TABLE, EGRESS_WIDE_TABLE]
+      .filter((table) =>
+        routes.some((route) =>
+          route.table === table && route.destination.contains(remote)
+        )
+      )
+      .map((table): ClientRoute => ({
+        destination: Prefix.host(remote),
+        table,
+        kind: "throw",
+      }))
+  );
+}
+
+/** What tells routes of one table apart: two with the same key exclude each other. */
+function routeKey({ destination, table, kind }: ClientRoute): string {
+  return `${table} ${destination} ${kind === "unreachable" ? "last" : "first"}`;
+}
+
+function compareRoutes(a: ClientRoute, b: ClientRoute): number {
+  return a.table - b.table || a.destination.compare(b.destination) ||
+    Number(a.kind === "unreachable") - Number(b.kind === "unreachable");
+}
+
+function planSenders(
+  gateways: readonly ClientGateway[],
+  families: readonly Family[],
+): Address[] {
+  const senders = gateways.flatMap((gateway) => gateway.senders)
+    .filter(({ family }) => families.includes(family));
+  return [...new Map(senders.map((a) => [a.toString(), a])).values()]
+    .toSorted((a, b) => a.compare(b));
+}

@@ -1,0 +1,28 @@
+/**
+ * Egress NAT over Foo-over-UDP tunnels: what a client pod needs so that chosen
+ * destinations are reached through a gateway, and what a gateway needs. Plans
+ * are pure data; applying one makes the kernel match it, whatever was there.
+ *
+ * @module
+ */
+export type {
+  ClientGateway,
+  ClientRequest,
+  FailurePolicy,
+  ShadowedDestination,
+  SkippedDestination,
+} from "./client_request.ts";
+export {
+  type ClientPlan,
+  type ClientRoute,
+  type ClientTunnel,
+  planClient,
+} from "./client_plan.ts";
+export {
+  applyClient,
+  clearClient,
+  type ClientOptions,
+  type ClientReport,
+  isClient,
+} from "./client_apply.ts";
+export { prepareKernel } from "./kernel_modules.ts";
