@@ -12,6 +12,7 @@ export { tryLockFile } from "./lock_file.ts";
 export { heapCollector, trimHeap } from "./memory.ts";
 export {
   NETLINK_GENERIC,
+  NETLINK_NETFILTER,
   NETLINK_ROUTE,
   type NetlinkOptions,
   NetlinkSocket,

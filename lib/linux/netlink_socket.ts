@@ -6,9 +6,11 @@ import { inNetns, type Netns } from "./netns.ts";
 const AF_NETLINK = 16;
 /** SOCK_RAW | SOCK_CLOEXEC of socket(2). */
 const SOCK_RAW_CLOEXEC = 3 | 0o2000000;
-/** SOL_SOCKET, SO_RCVBUF and SO_RCVBUFFORCE of `<asm-generic/socket.h>`. */
+/** SOL_SOCKET and the options of `<asm-generic/socket.h>`. */
 const SOL_SOCKET = 1;
+const SO_SNDBUF = 7;
 const SO_RCVBUF = 8;
+const SO_SNDBUFFORCE = 32;
 const SO_RCVBUFFORCE = 33;
 /** SOL_NETLINK of `<linux/socket.h>`; the options of `<linux/netlink.h>`. */
 const SOL_NETLINK = 270;
@@ -27,6 +29,8 @@ const RECEIVE_BUFFER_BYTES = 4 << 20;
 
 /** The protocols of `<linux/netlink.h>` in use. */
 export const NETLINK_ROUTE = 0;
+/** Netfilter: nf_tables and connection tracking. */
+export const NETLINK_NETFILTER = 12;
 /** Generic netlink. */
 export const NETLINK_GENERIC = 16;
 
@@ -131,6 +135,8 @@ export class NetlinkSocket implements Disposable {
 export interface NetlinkOptions {
   /** Where the socket lives; without it, the process's own namespace. */
   readonly netns?: Netns;
+  /** Room for what is sent at once; without it the default of net.core.wmem_default. */
+  readonly sendBufferBytes?: number;
 }
 
 /**
@@ -143,19 +149,24 @@ export function openNetlink(
   protocol: number,
   options: NetlinkOptions = {},
 ): NetlinkSocket {
-  const { netns } = options;
-  return netns === undefined
-    ? openHere(protocol)
-    : inNetns(netns, () => openHere(protocol));
+  const { netns, sendBufferBytes } = options;
+  const open = () => openHere(protocol, sendBufferBytes);
+  return netns === undefined ? open() : inNetns(netns, open);
 }
 
-function openHere(protocol: number): NetlinkSocket {
+function openHere(
+  protocol: number,
+  sendBufferBytes: number | undefined,
+): NetlinkSocket {
   const action = "open netlink socket";
   const { symbols } = libc();
   const fd = symbols.socket(AF_NETLINK, SOCK_RAW_CLOEXEC, protocol);
   if (fd < 0) throw lastError(action, "socket");
   try {
-    setReceiveBuffer(fd);
+    setBuffer(fd, RECEIVE_BUFFER, RECEIVE_BUFFER_BYTES);
+    if (sendBufferBytes !== undefined) {
+      setBuffer(fd, SEND_BUFFER, sendBufferBytes);
+    }
     for (
       const option of [NETLINK_EXT_ACK, NETLINK_CAP_ACK, NETLINK_GET_STRICT_CHK]
     ) {
@@ -170,10 +181,16 @@ function openHere(protocol: number): NetlinkSocket {
   }
 }
 
-/** The forced variant ignores net.core.rmem_max but needs CAP_NET_ADMIN in the first user namespace. */
-function setReceiveBuffer(fd: number): void {
-  if (setOption(fd, SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_BUFFER_BYTES)) return;
-  if (setOption(fd, SOL_SOCKET, SO_RCVBUF, RECEIVE_BUFFER_BYTES)) return;
+/** The forced variants ignore net.core.rmem_max and wmem_max but need CAP_NET_ADMIN in the first user namespace. */
+const RECEIVE_BUFFER = [SO_RCVBUFFORCE, SO_RCVBUF] as const;
+const SEND_BUFFER = [SO_SNDBUFFORCE, SO_SNDBUF] as const;
+
+function setBuffer(
+  fd: number,
+  options: readonly number[],
+  size: number,
+): void {
+  if (options.some((option) => setOption(fd, SOL_SOCKET, option, size))) return;
   throw lastError("open netlink socket", "setsockopt");
 }
 

@@ -72,10 +72,34 @@ export class Payload {
     return this.#view.getUint16(offset, true);
   }
 
+  /** Reads two bytes, big-endian. */
+  u16Be(offset: number): number {
+    this.#check(offset, 2);
+    return this.#view.getUint16(offset);
+  }
+
   /** Reads four bytes. */
   u32(offset: number): number {
     this.#check(offset, 4);
     return this.#view.getUint32(offset, true);
+  }
+
+  /** Reads four bytes, big-endian. */
+  u32Be(offset: number): number {
+    this.#check(offset, 4);
+    return this.#view.getUint32(offset);
+  }
+
+  /** Reads eight bytes. */
+  u64(offset: number): bigint {
+    this.#check(offset, 8);
+    return this.#view.getBigUint64(offset, true);
+  }
+
+  /** Reads eight bytes, big-endian. */
+  u64Be(offset: number): bigint {
+    this.#check(offset, 8);
+    return this.#view.getBigUint64(offset);
   }
 
   /** Reads four bytes, signed. */
@@ -102,6 +126,7 @@ export class Payload {
 /** A list of attributes. As in the kernel, of several with one type the last counts. */
 export class Attributes {
   readonly #values = new Map<number, Uint8Array>();
+  readonly #bytes: Uint8Array;
 
   /**
    * Finds the attributes; up to three bytes of padding may follow the last.
@@ -109,22 +134,17 @@ export class Attributes {
    * @throws {SyntaxError} when an attribute is shorter than its header or longer than the bytes
    */
   constructor(bytes: Uint8Array) {
-    let at = 0;
-    while (bytes.byteLength - at >= ATTRIBUTE_HEADER_SIZE) {
-      const length = word(bytes, at);
-      if (length < ATTRIBUTE_HEADER_SIZE || length > bytes.byteLength - at) {
-        throw new SyntaxError(
-          `Cannot parse netlink attribute: length is ${length}, ${
-            bytes.byteLength - at
-          } bytes are left`,
-        );
-      }
-      this.#values.set(
-        word(bytes, at + 2) & NLA_TYPE_MASK,
-        bytes.subarray(at + ATTRIBUTE_HEADER_SIZE, at + length),
-      );
-      at += align(length);
+    this.#bytes = bytes;
+    for (const [type, value] of walk(bytes)) this.#values.set(type, value);
+  }
+
+  /** The bytes of every attribute of the type, in the order they came: the elements of a list. */
+  list(type: number): Uint8Array[] {
+    const values: Uint8Array[] = [];
+    for (const [each, value] of walk(this.#bytes)) {
+      if (each === type) values.push(value);
     }
+    return values;
   }
 
   /** The types that are there, in the order they came. */
@@ -142,6 +162,21 @@ export class Attributes {
     return this.#sized(type, 1)?.u8(0);
   }
 
+  /** Whether the attribute is there: for those without a value. */
+  flag(type: number): boolean {
+    return this.#values.has(type);
+  }
+
+  /** Reads two bytes. @throws {SyntaxError} when the attribute has another size */
+  u16(type: number): number | undefined {
+    return this.#sized(type, 2)?.u16(0);
+  }
+
+  /** Reads two bytes, big-endian. @throws {SyntaxError} when the attribute has another size */
+  u16Be(type: number): number | undefined {
+    return this.#sized(type, 2)?.u16Be(0);
+  }
+
   /** Reads four bytes. @throws {SyntaxError} when the attribute has another size */
   u32(type: number): number | undefined {
     return this.#sized(type, 4)?.u32(0);
@@ -150,6 +185,16 @@ export class Attributes {
   /** Reads four bytes, signed. @throws {SyntaxError} when the attribute has another size */
   i32(type: number): number | undefined {
     return this.#sized(type, 4)?.i32(0);
+  }
+
+  /** Reads four bytes, big-endian. @throws {SyntaxError} when the attribute has another size */
+  u32Be(type: number): number | undefined {
+    return this.#sized(type, 4)?.u32Be(0);
+  }
+
+  /** Reads eight bytes, big-endian. @throws {SyntaxError} when the attribute has another size */
+  u64Be(type: number): bigint | undefined {
+    return this.#sized(type, 8)?.u64Be(0);
   }
 
   /** Reads text up to its first NUL. */
@@ -175,6 +220,26 @@ export class Attributes {
       );
     }
     return new Payload(bytes);
+  }
+}
+
+/** Goes through attributes one by one. */
+function* walk(bytes: Uint8Array): Generator<readonly [number, Uint8Array]> {
+  let at = 0;
+  while (bytes.byteLength - at >= ATTRIBUTE_HEADER_SIZE) {
+    const length = word(bytes, at);
+    if (length < ATTRIBUTE_HEADER_SIZE || length > bytes.byteLength - at) {
+      throw new SyntaxError(
+        `Cannot parse netlink attribute: length is ${length}, ${
+          bytes.byteLength - at
+        } bytes are left`,
+      );
+    }
+    yield [
+      word(bytes, at + 2) & NLA_TYPE_MASK,
+      bytes.subarray(at + ATTRIBUTE_HEADER_SIZE, at + length),
+    ];
+    at += align(length);
   }
 }
 

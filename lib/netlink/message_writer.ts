@@ -73,6 +73,12 @@ export class MessageWriter {
     this.#view.setUint16(at, value, true);
   }
 
+  /** Writes two bytes of a fixed header, big-endian. */
+  u16Be(value: number): void {
+    const at = this.#reserve(2);
+    this.#view.setUint16(at, value);
+  }
+
   /** Writes four bytes of a fixed header. */
   u32(value: number): void {
     const at = this.#reserve(4);
@@ -85,10 +91,39 @@ export class MessageWriter {
     this.#view.setUint8(at, value);
   }
 
+  /** Writes an attribute of two bytes. */
+  attributeU16(type: number, value: number): void {
+    const at = this.#attribute(type, 2);
+    this.#view.setUint16(at, value, true);
+  }
+
+  /** Writes an attribute of two bytes, big-endian: ports, and much of netfilter. */
+  attributeU16Be(type: number, value: number): void {
+    const at = this.#attribute(type, 2);
+    this.#view.setUint16(at, value);
+  }
+
   /** Writes an attribute of four bytes. */
   attributeU32(type: number, value: number): void {
     const at = this.#attribute(type, 4);
     this.#view.setUint32(at, value, true);
+  }
+
+  /** Writes an attribute of four bytes, big-endian. */
+  attributeU32Be(type: number, value: number): void {
+    const at = this.#attribute(type, 4);
+    this.#view.setUint32(at, value);
+  }
+
+  /** Writes an attribute of eight bytes, big-endian. */
+  attributeU64Be(type: number, value: bigint): void {
+    const at = this.#attribute(type, 8);
+    this.#view.setBigUint64(at, value);
+  }
+
+  /** Writes an attribute without a value, whose presence says it all. */
+  attributeFlag(type: number): void {
+    this.#attribute(type, 0);
   }
 
   /** Writes an attribute that holds bytes. */
