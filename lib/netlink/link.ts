@@ -2,6 +2,7 @@ import { AF_INET6 } from "./family.ts";
 import type { Message } from "./message_reader.ts";
 import type { MessageWriter } from "./message_writer.ts";
 import { formatMac } from "./names.ts";
+import { parseTunnel, type TunnelSpec } from "./tunnel.ts";
 
 /** Link attributes of `<linux/if_link.h>`. */
 export const IFLA_ADDRESS = 1;
@@ -63,6 +64,8 @@ export interface Link {
   readonly alias?: string | undefined;
   /** Such as `veth` or `bridge`; absent for physical interfaces and the loopback. */
   readonly kind?: string | undefined;
+  /** What a tunnel does; absent for any but IPv4 in IPv4 and IPv6 in IPv6. */
+  readonly tunnel?: TunnelSpec | undefined;
   /** Whether it is set up by the administrator. */
   readonly up: boolean;
   /** Whether it has a carrier: of a veth, whether both ends are up. */
@@ -117,13 +120,18 @@ export function parseLink(message: Message): Link {
   const addrGenMode = attributes.nested(IFLA_AF_SPEC)?.nested(AF_INET6)?.u8(
     IFLA_INET6_ADDR_GEN_MODE,
   );
+  const info = attributes.nested(IFLA_LINKINFO);
+  const kind = info?.string(IFLA_INFO_KIND);
   return {
     index: payload.i32(4),
     name: attributes.string(IFLA_IFNAME) ?? "",
     mtu: attributes.u32(IFLA_MTU) ?? 0,
     mac: mac?.byteLength === 6 ? formatMac(mac) : undefined,
     alias: attributes.string(IFLA_IFALIAS),
-    kind: attributes.nested(IFLA_LINKINFO)?.string(IFLA_INFO_KIND),
+    kind,
+    tunnel: kind === "ipip" || kind === "ip6tnl"
+      ? parseTunnel(kind, info?.nested(IFLA_INFO_DATA))
+      : undefined,
     up: (flags & IFF_UP) !== 0,
     lowerUp: (flags & IFF_LOWER_UP) !== 0,
     group: attributes.u32(IFLA_GROUP) ?? 0,

@@ -1,30 +1,17 @@
 import type { Netns } from "../linux/mod.ts";
-import {
-  NLM_F_CREATE,
-  NLM_F_EXCL,
-  RTM_DELLINK,
-  RTM_GETLINK,
-  RTM_NEWLINK,
-  RTM_SETLINK,
-} from "./constants.ts";
+import { RTM_DELLINK, RTM_GETLINK, RTM_SETLINK } from "./constants.ts";
 import { AF_INET6 } from "./family.ts";
 import {
   ADDR_GEN_MODES,
-  IFF_UP,
   IFLA_ADDRESS,
   IFLA_AF_SPEC,
   IFLA_GROUP,
   IFLA_IFALIAS,
   IFLA_IFNAME,
   IFLA_INET6_ADDR_GEN_MODE,
-  IFLA_INFO_DATA,
-  IFLA_INFO_KIND,
-  IFLA_LINKINFO,
   IFLA_MASTER,
   IFLA_MTU,
   IFLA_NET_NS_FD,
-  IFLA_NUM_RX_QUEUES,
-  IFLA_NUM_TX_QUEUES,
   type Ipv6AddrGenMode,
   type Link,
   type LinkSelector,
@@ -33,30 +20,19 @@ import {
   writeLinkFilter,
   writeLinkHeader,
 } from "./link.ts";
+import {
+  addLink,
+  linkWriter,
+  type NewLink,
+  selectorWriter,
+  writeKind,
+} from "./link_writer.ts";
 import type { MessageWriter } from "./message_writer.ts";
 import { checkInterfaceName, parseMac } from "./names.ts";
 import type { Request } from "./request.ts";
 
 /** VETH_INFO_PEER of `<linux/veth.h>`. */
 const VETH_INFO_PEER = 1;
-
-/** What a new link may be given at once. An alias is not among it: the kernel ignores it here. */
-export interface NewLink {
-  /** The name, at most 15 bytes. */
-  readonly name: string;
-  /** The largest packet in bytes. */
-  readonly mtu?: number;
-  /** The Ethernet address; the kernel takes a random one unless given. */
-  readonly mac?: string;
-  /** The group, to be deleted together with others. */
-  readonly group?: number;
-  /**
-   * How many transmit and receive queues it can have. A veth gets one for each
-   * possible CPU by default, of which it uses one until told otherwise by
-   * ethtool (veth_init_queues() in drivers/net/veth.c); each costs time to make.
-   */
-  readonly queues?: number;
-}
 
 /** A new veth: the end here and the one there. */
 export interface NewVeth extends NewLink {
@@ -99,6 +75,16 @@ export function linkAddBridge(bridge: NewLink): Request {
     writeLinkHeader(writer);
     writeBridge(writer);
     writeKind(writer, "bridge");
+  });
+}
+
+/** Makes a dummy: a link that loses what is sent by it, and can hold addresses. Throws as `linkAddVeth()` does. */
+export function linkAddDummy(dummy: NewLink): Request {
+  const writeDummy = linkWriter(dummy);
+  return addLink(`create dummy "${dummy.name}"`, (writer) => {
+    writeLinkHeader(writer);
+    writeDummy(writer);
+    writeKind(writer, "dummy");
   });
 }
 
@@ -210,58 +196,6 @@ export function linkGet(
       writeLinkFilter(writer);
     },
     onReply: (message) => onLink(parseLink(message)),
-  };
-}
-
-function addLink(
-  description: string,
-  write: (writer: MessageWriter) => void,
-): Request {
-  const flags = NLM_F_CREATE | NLM_F_EXCL;
-  return { type: RTM_NEWLINK, flags, describe: () => description, write };
-}
-
-function linkWriter(link: NewLink): (writer: MessageWriter) => void {
-  checkInterfaceName(link.name);
-  const mac = link.mac === undefined ? undefined : parseMac(link.mac);
-  return (writer) => {
-    writer.attributeString(IFLA_IFNAME, link.name);
-    if (link.mtu !== undefined) writer.attributeU32(IFLA_MTU, link.mtu);
-    if (mac !== undefined) writer.attributeBytes(IFLA_ADDRESS, mac);
-    if (link.group !== undefined) writer.attributeU32(IFLA_GROUP, link.group);
-    if (link.queues !== undefined) {
-      writer.attributeU32(IFLA_NUM_TX_QUEUES, link.queues);
-      writer.attributeU32(IFLA_NUM_RX_QUEUES, link.queues);
-    }
-  };
-}
-
-function writeKind(
-  writer: MessageWriter,
-  kind: string,
-  writeData?: () => void,
-): void {
-  writer.nest(IFLA_LINKINFO, () => {
-    writer.attributeString(IFLA_INFO_KIND, kind);
-    if (writeData !== undefined) writer.nest(IFLA_INFO_DATA, writeData);
-  });
-}
-
-function selectorWriter(
-  selector: LinkSelector,
-  up?: boolean,
-): (writer: MessageWriter) => void {
-  if ("name" in selector) checkInterfaceName(selector.name);
-  const state = up === undefined
-    ? {}
-    : { flags: up ? IFF_UP : 0, change: IFF_UP };
-  return (writer) => {
-    if ("index" in selector) {
-      writeLinkHeader(writer, { index: selector.index, ...state });
-    } else {
-      writeLinkHeader(writer, state);
-      writer.attributeString(IFLA_IFNAME, selector.name);
-    }
   };
 }
 

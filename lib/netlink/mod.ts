@@ -1,6 +1,7 @@
 /**
- * Network configuration of Linux over netlink: links, addresses, routes, rules
- * and neighbours of any network namespace, without executing a program.
+ * Network configuration of Linux over netlink: links and tunnels, addresses,
+ * routes, rules, neighbours, packet filter and connection tracking of any
+ * network namespace, without executing a program.
  *
  * `NETLINK_TRACE=1` in the environment writes every message to standard error.
  *
@@ -16,19 +17,28 @@ export {
   type NewAddress,
 } from "./address.ts";
 export type { Transport } from "./connection.ts";
+export {
+  CONNTRACK_STATUS,
+  type ConntrackFlow,
+  type ConntrackStatusBits,
+  type ConntrackTcpState,
+} from "./conntrack.ts";
+export { type ConntrackCount, ConntrackSocket } from "./conntrack_socket.ts";
 export { NetlinkError, type Verdict } from "./errors.ts";
+export { type FouPort, FouSocket, FouUnsupportedError } from "./fou_socket.ts";
 export type { Ipv6AddrGenMode, Link, LinkSelector } from "./link.ts";
 export {
   linkAddBridge,
+  linkAddDummy,
   linkAddVeth,
   type LinkChange,
   linkDelete,
   type LinkDeletion,
   linkGet,
   linkSet,
-  type NewLink,
   type NewVeth,
 } from "./link_requests.ts";
+export type { NewLink } from "./link_writer.ts";
 export { checkInterfaceName, formatMac, parseMac } from "./names.ts";
 export {
   type Neighbour,
@@ -42,6 +52,7 @@ export { formatTable } from "./netfilter/format.ts";
 export type {
   NftAddressField,
   NftChain,
+  NftCtDirection,
   NftCtState,
   NftElement,
   NftField,
@@ -79,3 +90,9 @@ export {
 export { type Rule, ruleAdd, ruleDelete } from "./rule.ts";
 export type { Scope } from "./scope.ts";
 export { textTrace, type Trace } from "./trace.ts";
+export type { FouEncap, TunnelSpec } from "./tunnel.ts";
+export {
+  linkAddTunnel,
+  linkChangeTunnel,
+  type NewTunnel,
+} from "./tunnel_requests.ts";

@@ -1,0 +1,174 @@
+import type { Family } from "../inet/mod.ts";
+import { NETLINK_GENERIC, type Netns, openNetlink } from "../linux/mod.ts";
+import { Connection, type Transport } from "./connection.ts";
+import { familyNumber, familyOf } from "./family.ts";
+import {
+  findGenericFamily,
+  GENERIC_HEADER_SIZE,
+  writeGenericHeader,
+} from "./generic.ts";
+import type { Message } from "./message_reader.ts";
+import type { MessageWriter } from "./message_writer.ts";
+import type { Request } from "./request.ts";
+import { type Trace, traceFromEnvironment } from "./trace.ts";
+
+/** FOU_GENL_NAME, FOU_GENL_VERSION, commands and attributes of `<linux/fou.h>`. */
+const FOU_NAME = "fou";
+const FOU_VERSION = 1;
+const FOU_CMD_ADD = 1;
+const FOU_CMD_DEL = 2;
+const FOU_CMD_GET = 3;
+const FOU_ATTR_PORT = 1;
+const FOU_ATTR_AF = 2;
+const FOU_ATTR_IPPROTO = 3;
+const FOU_ATTR_TYPE = 4;
+/** FOU_ENCAP_DIRECT: the inner packet follows the UDP header at once. */
+const FOU_ENCAP_DIRECT = 1;
+
+/** A UDP port whose datagrams the kernel unpacks (Foo over UDP), on all addresses of a family. */
+export interface FouPort {
+  /** The family of the outer packets. */
+  readonly family: Family;
+  /** The UDP port. */
+  readonly port: number;
+  /** What is inside by its IP protocol number: 4 is IPv4, 41 is IPv6. */
+  readonly protocol: number;
+}
+
+/** This kernel has no Foo over UDP: the module "fou" is neither loaded nor can it be. */
+export class FouUnsupportedError extends Error {
+  /** The name of the class. */
+  override readonly name: string = "FouUnsupportedError";
+
+  /** Others who find out may say more. */
+  constructor(
+    message: string =
+      `Cannot use Foo over UDP: the kernel has no generic netlink family "${FOU_NAME}"; load its modules "fou" and "fou6"`,
+    options?: ErrorOptions,
+  ) {
+    super(message, options);
+  }
+}
+
+/** Reads and changes the Foo-over-UDP ports of one network namespace. Callers may share a socket. */
+export class FouSocket implements Disposable {
+  readonly #connection: Connection;
+  /** The number of the family, once it is known. */
+  #type: number | undefined;
+
+  private constructor(connection: Connection) {
+    this.#connection = connection;
+  }
+
+  /**
+   * Opens a socket in a namespace; without one, in the process's own.
+   *
+   * @throws {LinuxError} when the kernel refuses
+   */
+  static open(options: { readonly netns?: Netns } = {}): FouSocket {
+    return FouSocket.over(
+      openNetlink(NETLINK_GENERIC, options),
+      traceFromEnvironment(),
+    );
+  }
+
+  /** Works over a given transport, which it takes over. */
+  static over(transport: Transport, trace?: Trace): FouSocket {
+    return new FouSocket(new Connection(transport, { trace }));
+  }
+
+  /**
+   * Lists the ports of type direct.
+   *
+   * @throws {FouUnsupportedError} when the kernel has no Foo over UDP, as all of these
+   * @throws {NetlinkError} when the kernel refuses
+   */
+  async list(): Promise<FouPort[]> {
+    const type = await this.#resolve();
+    return await this.#connection.dump(
+      {
+        type,
+        flags: 0,
+        describe: () => "list FoU ports",
+        write: (writer) => writeHeader(writer, FOU_CMD_GET),
+      },
+      parsePort,
+    );
+  }
+
+  /** Adds a port. @throws {NetlinkError} `EADDRINUSE` when it is taken, by Foo over UDP or another socket */
+  add(port: FouPort): Promise<void> {
+    return this.#execute("add", port);
+  }
+
+  /** Takes a port away. @throws {NetlinkError} `EINVAL` when there is none like it */
+  delete(port: FouPort): Promise<void> {
+    return this.#execute("delete", port);
+  }
+
+  /** Closes the socket, after what is running. Harmless when done twice. */
+  [Symbol.dispose](): void {
+    this.#connection[Symbol.dispose]();
+  }
+
+  async #execute(verb: "add" | "delete", port: FouPort): Promise<void> {
+    checkPort(port);
+    const type = await this.#resolve();
+    const request = portRequest(verb, type, port);
+    const [error] = await this.#connection.tryExecute([request]);
+    if (error !== undefined) throw error;
+  }
+
+  async #resolve(): Promise<number> {
+    this.#type ??= await findGenericFamily(this.#connection, FOU_NAME);
+    if (this.#type === undefined) throw new FouUnsupportedError();
+    return this.#type;
+  }
+}
+
+function portRequest(
+  verb: "add" | "delete",
+  type: number,
+  port: FouPort,
+): Request {
+  const { family, protocol } = port;
+  return {
+    type,
+    flags: 0,
+    describe: () => `${verb} ${family} FoU port ${port.port}`,
+    write(writer) {
+      writeHeader(writer, verb === "add" ? FOU_CMD_ADD : FOU_CMD_DEL);
+      writer.attributeU16Be(FOU_ATTR_PORT, port.port);
+      writer.attributeU8(FOU_ATTR_AF, familyNumber(family));
+      writer.attributeU8(FOU_ATTR_IPPROTO, protocol);
+      writer.attributeU8(FOU_ATTR_TYPE, FOU_ENCAP_DIRECT);
+    },
+  };
+}
+
+function writeHeader(writer: MessageWriter, command: number): void {
+  writeGenericHeader(writer, { command, version: FOU_VERSION });
+}
+
+function parsePort(message: Message): FouPort | undefined {
+  const attributes = message.payload.attributes(GENERIC_HEADER_SIZE);
+  const family = familyOf(attributes.u8(FOU_ATTR_AF) ?? 0);
+  const direct = attributes.u8(FOU_ATTR_TYPE) === FOU_ENCAP_DIRECT;
+  if (family === undefined || !direct) return undefined;
+  return {
+    family,
+    port: attributes.u16Be(FOU_ATTR_PORT) ?? 0,
+    protocol: attributes.u8(FOU_ATTR_IPPROTO) ?? 0,
+  };
+}
+
+function checkPort({ port, protocol }: FouPort): void {
+  if (!Number.isInteger(port) || port < 1 || port > 0xffff) {
+    throw new RangeError(`Cannot use FoU port ${port}: it must be 1 to 65535`);
+  }
+  if (!Number.isInteger(protocol) || protocol < 1 || protocol > 0xff) {
+    throw new RangeError(
+      `Cannot use IP protocol ${protocol} for FoU: it must be 1 to 255`,
+    );
+  }
+}
