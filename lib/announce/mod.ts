@@ -5,6 +5,14 @@
  * @module
  */
 export {
+  AnnounceClient,
+  type AnnounceClientOptions,
+  type AnnounceOutcome,
+  type AnnounceRequest,
+  type AnnounceResult,
+  type AnnounceTarget,
+} from "./client.ts";
+export {
   announceHandler,
   type AnnounceHandlerOptions,
   type Caller,

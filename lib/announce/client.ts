@@ -1,0 +1,245 @@
+import { startTimer, withTimeout } from "../async/mod.ts";
+import type { Address } from "../inet/mod.ts";
+import { getLogger } from "../telemetry/mod.ts";
+import { TokenFile } from "./token_file.ts";
+import {
+  ANNOUNCE_PATH,
+  type AnnouncedPod,
+  type EgressRef,
+  formatAnnouncement,
+  parseRefusal,
+} from "./wire.ts";
+
+const log = getLogger("announce");
+
+/** A gateway that does not listen, such as one of upstream Coil, is left alone for so long. */
+const DEAF_MS = 60_000;
+/** Connections to a gateway that nobody is announced to are closed after so long. */
+const IDLE_MS = 120_000;
+/** Far above what a refusal has. */
+const MAX_REFUSAL_BYTES = 2_048;
+
+/** A pod of an Egress that takes announcements. */
+export interface AnnounceTarget {
+  /** The Egress. */
+  readonly egress: EgressRef;
+  /** The pod's address. */
+  readonly address: Address;
+}
+
+/** Whom to tell of which pod. */
+export interface AnnounceRequest {
+  /** The pod. */
+  readonly pod: AnnouncedPod;
+  /** Its addresses, one of each family at most. */
+  readonly addresses: readonly Address[];
+  /** Who is told, all at the same time. */
+  readonly targets: readonly AnnounceTarget[];
+}
+
+/**
+ * What became of an announcement: `accepted`; `refused` by the gateway;
+ * `failed` on the way; `late`, without an answer in time; `deaf`, when nobody
+ * listened there a short while ago; `no-token`, when there is none to show.
+ */
+export type AnnounceResult =
+  | "accepted"
+  | "refused"
+  | "failed"
+  | "late"
+  | "deaf"
+  | "no-token";
+
+/** The answer of one gateway. */
+export interface AnnounceOutcome extends AnnounceTarget {
+  /** What became of it. */
+  readonly result: AnnounceResult;
+  /** The gateway's reason, or what went wrong. */
+  readonly reason?: string;
+}
+
+/** What an {@linkcode AnnounceClient} is told. */
+export interface AnnounceClientOptions {
+  /** File with the token that gateways are shown; read anew when it is replaced. */
+  readonly tokenFile: string;
+  /** TCP port of the gateways. */
+  readonly port: number;
+  /** How long an announcement may take, everything included. */
+  readonly timeoutMs: number;
+  /** A clock that only goes forward; for tests. */
+  readonly nowMs?: () => number;
+}
+
+interface Peer {
+  readonly client: Deno.HttpClient;
+  readonly origin: string;
+  /** Until then nobody tries. */
+  deafUntilMs: number;
+  usedMs: number;
+}
+
+/**
+ * Tells gateways of their clients. Keeps its connections, asks all gateways at
+ * once, never throws and never takes longer than the time limit: what it does
+ * makes a client's first packets pass earlier, and nothing depends on it.
+ */
+export class AnnounceClient implements Disposable {
+  readonly #token: TokenFile;
+  readonly #options: AnnounceClientOptions;
+  readonly #nowMs: () => number;
+  readonly #peers = new Map<string, Peer>();
+  #saidNoToken = false;
+
+  constructor(options: AnnounceClientOptions) {
+    this.#options = options;
+    this.#nowMs = options.nowMs ?? (() => performance.now());
+    this.#token = new TokenFile(options.tokenFile, this.#nowMs);
+  }
+
+  /** Tells all targets of a pod, and waits for their answers or for the time limit. */
+  async announce(
+    request: AnnounceRequest,
+    { signal }: { readonly signal?: AbortSignal } = {},
+  ): Promise<readonly AnnounceOutcome[]> {
+    if (request.targets.length === 0) return [];
+    this.#closeIdle();
+    const token = await this.#readToken();
+    return await Promise.all(request.targets.map(async (target) => ({
+      ...target,
+      ...await this.#tell(target, { request, token, signal }),
+    })));
+  }
+
+  /** Closes the connections. */
+  [Symbol.dispose](): void {
+    for (const { client } of this.#peers.values()) client.close();
+    this.#peers.clear();
+  }
+
+  async #tell(
+    target: AnnounceTarget,
+    { request, token, signal }: {
+      readonly request: AnnounceRequest;
+      readonly token: string | undefined;
+      readonly signal: AbortSignal | undefined;
+    },
+  ): Promise<{ result: AnnounceResult; reason?: string }> {
+    if (token === undefined) return { result: "no-token" };
+    const peer = this.#peerOf(target.address);
+    if (this.#nowMs() < peer.deafUntilMs) return { result: "deaf" };
+    const body = formatAnnouncement({ ...request, egress: target.egress });
+    const { timeoutMs } = this.#options;
+    let isLate = false;
+    using _late = startTimer(timeoutMs, () => isLate = true);
+    try {
+      const answer = await withTimeout(
+        timeoutMs,
+        (limited) => post(peer, { token, body, signal: limited }),
+        { signal },
+      );
+      if (answer.status === 401) this.#token.forget();
+      if (answer.status === 204) return { result: "accepted" };
+      return { result: "refused", reason: `${answer.status} ${answer.reason}` };
+    } catch (error) {
+      if (isLate || signal?.aborted) return { result: "late" };
+      // No answer at all: nobody listens, or it is no gateway of ours.
+      peer.deafUntilMs = this.#nowMs() + DEAF_MS;
+      return { result: "failed", reason: rootOf(error) };
+    }
+  }
+
+  #peerOf(address: Address): Peer {
+    const host = address.family === "ipv6" ? `[${address}]` : `${address}`;
+    const { port } = this.#options;
+    const known = this.#peers.get(host);
+    if (known !== undefined) {
+      known.usedMs = this.#nowMs();
+      return known;
+    }
+    // A fixed peer: no proxy of the environment shall see the token.
+    const client = Deno.createHttpClient({
+      proxy: { transport: "tcp", hostname: host, port },
+      poolMaxIdlePerHost: 2,
+    });
+    const peer: Peer = {
+      client,
+      origin: `http://${host}:${port}`,
+      deafUntilMs: -Infinity,
+      usedMs: this.#nowMs(),
+    };
+    this.#peers.set(host, peer);
+    return peer;
+  }
+
+  #closeIdle(): void {
+    const oldestMs = this.#nowMs() - IDLE_MS;
+    for (const [host, { client, usedMs }] of this.#peers) {
+      if (usedMs > oldestMs) continue;
+      client.close();
+      this.#peers.delete(host);
+    }
+  }
+
+  async #readToken(): Promise<string | undefined> {
+    const path = this.#options.tokenFile;
+    let token: string | undefined;
+    let err: unknown;
+    try {
+      token = await this.#token.token();
+    } catch (error) {
+      err = error;
+    }
+    if (token === undefined && !this.#saidNoToken) {
+      log.warn(
+        "Gateways are not told of new clients: there is no token to show them; " +
+          "their first packets are dropped until the gateways see the pods' status",
+        { path, ...(err !== undefined && { err }) },
+      );
+    }
+    this.#saidNoToken = token === undefined;
+    return token;
+  }
+}
+
+async function post(
+  { client, origin }: Peer,
+  { token, body, signal }: {
+    readonly token: string;
+    readonly body: string;
+    readonly signal: AbortSignal;
+  },
+): Promise<{ status: number; reason: string }> {
+  const response = await fetch(`${origin}${ANNOUNCE_PATH}`, {
+    method: "POST",
+    headers: {
+      "authorization": `Bearer ${token}`,
+      "content-type": "application/json",
+    },
+    body,
+    // The token is for this gateway and for no other.
+    redirect: "manual",
+    client,
+    signal,
+  });
+  const { status } = response;
+  return { status, reason: parseRefusal(await readStart(response)) };
+}
+
+/** The beginning of a body; the rest of a long one is not read. */
+async function readStart(response: Response): Promise<string> {
+  const decoder = new TextDecoder();
+  let text = "";
+  let bytes = 0;
+  for await (const chunk of response.body ?? []) {
+    text += decoder.decode(chunk, { stream: true });
+    bytes += chunk.length;
+    if (bytes >= MAX_REFUSAL_BYTES) break;
+  }
+  return text.slice(0, MAX_REFUSAL_BYTES);
+}
+
+/** The message of the innermost cause, which says what the system said. */
+function rootOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  return error.cause === undefined ? error.message : rootOf(error.cause);
+}
