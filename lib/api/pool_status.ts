@@ -4,7 +4,11 @@ import type {
   AddressPoolStatus,
   BlockCounts,
 } from "./address_pool.ts";
-import type { Condition } from "./meta.ts";
+import {
+  canonicalJson,
+  type ConditionDraft,
+  datedCondition,
+} from "./condition.ts";
 import { MAX_BLOCKS, type Pool, stackOf, subnetCapacity } from "./pool.ts";
 
 /** `CapacityLow` is true when less than this share of a pool's blocks is free. */
@@ -70,7 +74,11 @@ export function poolStatus(
     blocks,
     ...status,
     conditions: conditions.map((draft) =>
-      dated(draft, { ...options, generation: pool.generation })
+      datedCondition(draft, {
+        previous: options.previous?.conditions,
+        generation: pool.generation,
+        now: options.now,
+      })
     ),
   };
 }
@@ -86,7 +94,7 @@ export function unreadablePoolStatus(
     readonly now: Date;
   },
 ): AddressPoolStatus {
-  const draft: Draft = {
+  const draft: ConditionDraft = {
     type: CONDITION_READY,
     status: "False",
     reason: "InvalidSpec",
@@ -94,7 +102,12 @@ export function unreadablePoolStatus(
   };
   return {
     observedGeneration: options.generation,
-    conditions: [dated(draft, options)],
+    conditions: [
+      datedCondition(draft, {
+        ...options,
+        previous: options.previous?.conditions,
+      }),
+    ],
   };
 }
 
@@ -103,10 +116,8 @@ export function poolStatusEquals(
   a: AddressPoolStatus | undefined,
   b: AddressPoolStatus | undefined,
 ): boolean {
-  return canonical(a) === canonical(b);
+  return canonicalJson(a) === canonicalJson(b);
 }
-
-type Draft = Omit<Condition, "lastTransitionTime" | "observedGeneration">;
 
 interface Count {
   total: number;
@@ -213,7 +224,7 @@ function addressCounts(pool: Pool, count: Count): AddressCounts {
   };
 }
 
-function readyCondition(pool: Pool, blocks: BlockCounts): Draft {
+function readyCondition(pool: Pool, blocks: BlockCounts): ConditionDraft {
   const type = CONDITION_READY;
   if (pool.deleting) {
     const message = blocks.allocated === 0
@@ -231,35 +242,11 @@ function readyCondition(pool: Pool, blocks: BlockCounts): Draft {
   return { type, status: "True", reason: "BlocksAvailable", message };
 }
 
-function lowCondition(blocks: BlockCounts): Draft {
+function lowCondition(blocks: BlockCounts): ConditionDraft {
   const type = CONDITION_CAPACITY_LOW;
   const message = `${blocks.free} of ${blocks.total} blocks are free`;
   if (blocks.free * 100 < blocks.total * CAPACITY_LOW_PERCENT) {
     return { type, status: "True", reason: "FewBlocksFree", message };
   }
   return { type, status: "False", reason: "EnoughBlocksFree", message };
-}
-
-function dated(
-  draft: Draft,
-  { previous, now, generation }: {
-    readonly previous?: AddressPoolStatus | undefined;
-    readonly now: Date;
-    readonly generation: number;
-  },
-): Condition {
-  const before = previous?.conditions?.find((c) => c.type === draft.type);
-  const lastTransitionTime = before?.status === draft.status
-    ? before.lastTransitionTime
-    : now.toISOString().replace(/\.\d+Z$/, "Z");
-  return { ...draft, observedGeneration: generation, lastTransitionTime };
-}
-
-/** JSON with sorted keys: the API server returns fields in an order of its own. */
-function canonical(status: AddressPoolStatus | undefined): string {
-  return JSON.stringify(status ?? {}, (_key, value: unknown) => {
-    if (typeof value !== "object" || value === null) return value;
-    if (Array.isArray(value)) return value;
-    return Object.fromEntries(Object.entries(value).sort());
-  });
 }

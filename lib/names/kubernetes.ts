@@ -58,3 +58,21 @@ export const EGRESS_LEASE = "coil-egress-leader";
 
 /** Default `spec.blockSizeBits` of an AddressPool: 32 addresses in a block. */
 export const DEFAULT_BLOCK_SIZE_BITS = 5;
+
+/** ServiceAccount of the pods of Egresses, in the namespace of each. */
+export const EGRESS_SERVICE_ACCOUNT = "coil-egress";
+
+/** RoleBinding that lets the gateways of a namespace report in the status of its Egresses. */
+export const EGRESS_ROLE_BINDING = "coil-egress";
+
+/** ClusterRole of {@linkcode EGRESS_ROLE_BINDING}. */
+export const EGRESS_GATEWAY_ROLE = "coil-egress-gateway";
+
+/** ClusterRoleBinding whose subjects are the gateways of all namespaces. */
+export const EGRESS_CLUSTER_ROLE_BINDING = "coil-egress";
+
+/** The same for clusters with PodSecurityPolicies; most have none. */
+export const EGRESS_PSP_BINDING = "psp-coil-egress";
+
+/** Name of the container of an Egress' pods that is the gateway. */
+export const EGRESS_CONTAINER = "egress";

@@ -7,6 +7,9 @@ export const POD_NAMESPACE_ENV = "COIL_POD_NAMESPACE";
 /** Environment variable: name of the pod that a daemon runs in. */
 export const POD_NAME_ENV = "COIL_POD_NAME";
 
+/** Environment variable: name of the container that a daemon runs in, when it is not the daemon's. */
+export const CONTAINER_NAME_ENV = "COIL_CONTAINER_NAME";
+
 /** Environment variable: addresses of an egress pod, separated by commas. */
 export const POD_ADDRESSES_ENV = "COIL_POD_ADDRESSES";
 

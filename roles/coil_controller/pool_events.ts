@@ -5,6 +5,7 @@ import {
   CONDITION_CAPACITY_LOW,
   CONDITION_OVERLAPPING,
   CONDITION_READY,
+  conditionOf,
 } from "../../lib/api/mod.ts";
 
 /** An Event to record on a pool. */
@@ -43,7 +44,7 @@ export function poolEvents(
       message: low.message,
     });
   }
-  const overlapping = conditionOf(status, CONDITION_OVERLAPPING);
+  const overlapping = conditionOf(status.conditions, CONDITION_OVERLAPPING);
   if (
     overlapping !== undefined && !before(pool.status, CONDITION_OVERLAPPING)
   ) {
@@ -68,20 +69,15 @@ function flipped(
   status: AddressPoolStatus,
   type: string,
 ): Condition | undefined {
-  const now = conditionOf(status, type);
-  return now?.status === conditionOf(previous, type)?.status ? undefined : now;
+  const now = conditionOf(status.conditions, type);
+  return now?.status === conditionOf(previous?.conditions, type)?.status
+    ? undefined
+    : now;
 }
 
 function before(
   previous: AddressPoolStatus | undefined,
   type: string,
 ): boolean {
-  return conditionOf(previous, type) !== undefined;
-}
-
-function conditionOf(
-  status: AddressPoolStatus | undefined,
-  type: string,
-): Condition | undefined {
-  return status?.conditions?.find((condition) => condition.type === type);
+  return conditionOf(previous?.conditions, type) !== undefined;
 }

@@ -1,0 +1,46 @@
+import type { Condition } from "./meta.ts";
+
+/** What is known of a condition before it is dated. */
+export type ConditionDraft = Omit<
+  Condition,
+  "lastTransitionTime" | "observedGeneration"
+>;
+
+/**
+ * Makes a condition of a draft. It keeps the `lastTransitionTime` of the
+ * previous one of its type as long as its `status` stays the same, so that an
+ * unchanged object gives an equal status.
+ */
+export function datedCondition(
+  draft: ConditionDraft,
+  { previous, generation, now }: {
+    /** The conditions that the object has now. */
+    readonly previous: readonly Condition[] | undefined;
+    /** `metadata.generation` of the spec that the condition is about. */
+    readonly generation: number;
+    readonly now: Date;
+  },
+): Condition {
+  const before = conditionOf(previous, draft.type);
+  const lastTransitionTime = before?.status === draft.status
+    ? before.lastTransitionTime
+    : now.toISOString().replace(/\.\d+Z$/, "Z");
+  return { ...draft, observedGeneration: generation, lastTransitionTime };
+}
+
+/** The condition of the type, if there is one. */
+export function conditionOf(
+  conditions: readonly Condition[] | undefined,
+  type: string,
+): Condition | undefined {
+  return conditions?.find((condition) => condition.type === type);
+}
+
+/** JSON with sorted keys, to compare by: the API server returns fields in an order of its own. */
+export function canonicalJson(value: unknown): string {
+  return JSON.stringify(value ?? {}, (_key, part: unknown) => {
+    if (typeof part !== "object" || part === null) return part;
+    if (Array.isArray(part)) return part;
+    return Object.fromEntries(Object.entries(part).sort());
+  });
+}

@@ -1,0 +1,201 @@
+import { type ConditionDraft, conditionOf } from "./condition.ts";
+import type { Egress, EgressGatewayStatus } from "./egress.ts";
+import { parseDestinations } from "./egress_destinations.ts";
+
+/** Condition of an Egress: a gateway serves its clients. */
+export const EGRESS_READY = "Ready";
+/** Condition of an Egress: its pods are being made or replaced. */
+export const EGRESS_PROGRESSING = "Progressing";
+/** Condition of an Egress: less is there than wanted, or something was refused. */
+export const EGRESS_DEGRADED = "Degraded";
+/** Condition of an Egress: a gateway runs out of connections or source ports. */
+export const EGRESS_CAPACITY_LOW = "CapacityLow";
+/** Condition of an Egress, there only while it is true: destinations that are there twice, or have host bits. */
+export const EGRESS_REDUNDANT = "RedundantDestinations";
+
+/** From this share on, of connections or source ports, a gateway is short of them. */
+export const EGRESS_CAPACITY_LOW_PERCENT = 80;
+/** Below this share it is not any more. */
+export const EGRESS_CAPACITY_OK_PERCENT = 70;
+
+/** Something that the Egress wants and does not get. */
+export interface EgressProblem {
+  /** One word in CamelCase. */
+  readonly reason: string;
+  /** A sentence; of the API server's refusal, its own words. */
+  readonly message: string;
+  /** Whether no client can be served because of it. */
+  readonly isFatal: boolean;
+}
+
+/** What is seen of the Deployment of an Egress. */
+export interface EgressWorkload {
+  /** Whether the numbers are of its present spec. */
+  readonly isObserved: boolean;
+  readonly replicas: number;
+  readonly updatedReplicas: number;
+  readonly availableReplicas: number;
+  /** Why no more pods can be made, from its condition ReplicaFailure. */
+  readonly failure?: { readonly reason: string; readonly message: string };
+  /** Reason and message of its condition Progressing. */
+  readonly progress?: {
+    readonly isStuck: boolean;
+    readonly isComplete: boolean;
+    readonly message: string;
+  };
+}
+
+/** What the status of an Egress is made of. */
+export interface EgressObservation {
+  /** Absent as long as there is no Deployment. */
+  readonly workload?: EgressWorkload;
+  readonly problems: readonly EgressProblem[];
+  /** What the pods that exist say of themselves. */
+  readonly gateways: readonly EgressGatewayStatus[];
+  readonly now: Date;
+}
+
+/** The conditions of an Egress as it is seen. */
+export function egressConditions(
+  egress: Egress,
+  observation: EgressObservation,
+): ConditionDraft[] {
+  return [
+    readyCondition(egress, observation),
+    progressingCondition(egress, observation),
+    degradedCondition(egress, observation),
+    capacityCondition(egress, observation),
+    ...redundantCondition(egress),
+  ];
+}
+
+function readyCondition(
+  egress: Egress,
+  { workload, problems }: EgressObservation,
+): ConditionDraft {
+  const type = EGRESS_READY;
+  const available = workload?.availableReplicas ?? 0;
+  const fatal = problems.find(({ isFatal }) => isFatal);
+  if (fatal !== undefined && available === 0) {
+    const { reason, message } = fatal;
+    return { type, status: "False", reason, message };
+  }
+  const message = `${available} of ${wantedOf(egress)} pods are available`;
+  return available > 0
+    ? { type, status: "True", reason: "GatewayAvailable", message }
+    : { type, status: "False", reason: "NoGatewayAvailable", message };
+}
+
+function progressingCondition(
+  egress: Egress,
+  { workload }: EgressObservation,
+): ConditionDraft {
+  const type = EGRESS_PROGRESSING;
+  if (workload === undefined) {
+    const message = "There is no Deployment yet";
+    return { type, status: "Unknown", reason: "NoDeployment", message };
+  }
+  if (workload.progress?.isStuck) {
+    const { message } = workload.progress;
+    return { type, status: "False", reason: "DeadlineExceeded", message };
+  }
+  const { replicas, updatedReplicas, availableReplicas } = workload;
+  const message = `${updatedReplicas} of ${
+    wantedOf(egress)
+  } pods are up to date, ${availableReplicas} are available, ${
+    Math.max(0, replicas - updatedReplicas)
+  } are old`;
+  return isProgressing(egress, workload)
+    ? { type, status: "True", reason: "RollingOut", message }
+    : { type, status: "False", reason: "Complete", message };
+}
+
+function isProgressing(egress: Egress, workload: EgressWorkload): boolean {
+  const { isObserved, replicas, updatedReplicas, availableReplicas } = workload;
+  if (workload.progress?.isStuck) return false;
+  if (!isObserved || updatedReplicas < wantedOf(egress)) return true;
+  if (replicas > updatedReplicas) return true;
+  // A pod that fails after the roll-out is none of it.
+  return availableReplicas < updatedReplicas &&
+    workload.progress?.isComplete !== true;
+}
+
+function degradedCondition(
+  egress: Egress,
+  { workload, problems }: EgressObservation,
+): ConditionDraft {
+  const type = EGRESS_DEGRADED;
+  const [first] = problems;
+  if (first !== undefined) {
+    const message = problems.map((problem) => problem.message).join("; ");
+    return { type, status: "True", reason: first.reason, message };
+  }
+  if (workload?.failure !== undefined) {
+    return { type, status: "True", ...workload.failure };
+  }
+  const wanted = wantedOf(egress);
+  const available = workload?.availableReplicas ?? 0;
+  const message = `${available} of ${wanted} pods are available`;
+  if (workload?.progress?.isStuck) {
+    return { type, status: "True", reason: "DeadlineExceeded", message };
+  }
+  if (available >= wanted) {
+    return { type, status: "False", reason: "AsWanted", message };
+  }
+  return workload === undefined || isProgressing(egress, workload)
+    ? { type, status: "False", reason: "RollingOut", message }
+    : { type, status: "True", reason: "PodsUnavailable", message };
+}
+
+function capacityCondition(
+  egress: Egress,
+  { gateways }: EgressObservation,
+): ConditionDraft {
+  const type = EGRESS_CAPACITY_LOW;
+  if (gateways.length === 0) {
+    const message = "No gateway has reported yet";
+    return { type, status: "Unknown", reason: "NoReport", message };
+  }
+  const before = conditionOf(egress.status?.conditions, type);
+  const limit = before?.status === "True"
+    ? EGRESS_CAPACITY_OK_PERCENT
+    : EGRESS_CAPACITY_LOW_PERCENT;
+  const isShort = (percent = 0) => percent >= limit;
+  const byConnections = gateways.filter((g) => isShort(g.conntrackPercent));
+  const byPorts = gateways.filter((g) => isShort(g.snatPortsPercent));
+  if (byConnections.length + byPorts.length === 0) {
+    const message = "Every gateway has room for more connections";
+    return { type, status: "False", reason: "Sufficient", message };
+  }
+  const message = [
+    ...byConnections.map((g) =>
+      `${g.name} uses ${g.conntrackPercent}% of its connection table`
+    ),
+    ...byPorts.map((g) =>
+      `${g.name} uses ${g.snatPortsPercent}% of its source ports to one destination`
+    ),
+  ].join("; ");
+  const reason = byConnections.length > 0 ? "ConntrackFull" : "SourcePortsUsed";
+  return { type, status: "True", reason, message };
+}
+
+function redundantCondition({ spec }: Egress): ConditionDraft[] {
+  const { remarks } = parseDestinations(spec.destinations);
+  if (remarks.length === 0) return [];
+  return [{
+    type: EGRESS_REDUNDANT,
+    status: "True",
+    reason: "SameNetwork",
+    message: cut(remarks),
+  }];
+}
+
+function cut(remarks: readonly string[]): string {
+  const shown = remarks.slice(0, 10).join("; ");
+  const rest = remarks.length - 10;
+  return rest > 0 ? `${shown}; and ${rest} more` : shown;
+}
+
+function wantedOf({ spec }: Egress): number {
+  return spec.replicas ?? 1;
+}

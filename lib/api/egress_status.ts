@@ -1,0 +1,42 @@
+import { canonicalJson, datedCondition } from "./condition.ts";
+import type { Egress, EgressStatus } from "./egress.ts";
+import {
+  egressConditions,
+  type EgressObservation,
+} from "./egress_conditions.ts";
+import { egressSelector } from "./egress_objects.ts";
+
+/** Computes the controller's part of the status of an Egress: all but `gateways`, which the pods write. */
+export function egressStatus(
+  egress: Egress,
+  observation: EgressObservation,
+): Omit<EgressStatus, "gateways"> {
+  const { workload, gateways, now } = observation;
+  const { name = "", generation = 0 } = egress.metadata;
+  const previous = egress.status?.conditions;
+  const counts = gateways.map(({ clients = 0 }) => clients);
+  return {
+    observedGeneration: generation,
+    replicas: workload?.replicas ?? 0,
+    availableReplicas: workload?.availableReplicas ?? 0,
+    selector: egressSelector(name),
+    ...(counts.length === 0 ? {} : { clients: Math.max(...counts) }),
+    conditions: egressConditions(egress, observation).map((draft) =>
+      datedCondition(draft, { previous, generation, now })
+    ),
+  };
+}
+
+/** Whether the controller's parts of two statuses say the same, so that no write is needed. */
+export function egressStatusEquals(
+  a: EgressStatus | undefined,
+  b: EgressStatus | undefined,
+): boolean {
+  return comparable(a) === comparable(b);
+}
+
+function comparable(status: EgressStatus | undefined): string {
+  const { gateways: _, conditions = [], ...rest } = status ?? {};
+  const sorted = conditions.toSorted((a, b) => a.type < b.type ? -1 : 1);
+  return canonicalJson({ ...rest, conditions: sorted });
+}
