@@ -1,0 +1,196 @@
+import type { Family } from "../inet/mod.ts";
+import {
+  nft,
+  type NftChain,
+  type NftKeyType,
+  type NftRule,
+  type NftSet,
+  type NftTable,
+} from "../netlink/mod.ts";
+import { EGRESS_NFT_TABLE } from "../names/mod.ts";
+import type { ServerFamily } from "./server_plan.ts";
+
+/** What a gateway counts, per family; the counter's name ends in `_ipv4` or `_ipv6`. */
+export const SERVER_COUNTERS = [
+  /** Connections given the gateway's address, by their first packet. */
+  "masqueraded",
+  /** Packets that belong to no connection and would leave with the client's address. */
+  "invalid",
+  /** Connections that somebody outside tried to begin. */
+  "unsolicited",
+  /** Encapsulated packets that no client sent, or with a forged inner source. */
+  "foreign_fou",
+] as const;
+
+/** One of the things that a gateway counts. */
+export type ServerCounterKind = typeof SERVER_COUNTERS[number];
+
+/** The name of a counter in the table. */
+export function counterName(kind: ServerCounterKind, family: Family): string {
+  return `${kind}_${family}`;
+}
+
+/** Priorities of `<linux/netfilter_ipv4.h>`, `enum nf_ip_hook_priorities`. */
+const RAW = -300;
+const MANGLE = -150;
+const FILTER = 0;
+const SRCNAT = 100;
+
+/** What the table depends on. */
+export interface ServerTableInput {
+  readonly families: readonly ServerFamily[];
+  readonly ifname: string;
+  readonly port: number;
+}
+
+/** Plans the nft table of a gateway, without its clients. */
+export function planServerTable(input: ServerTableInput): NftTable {
+  const { families } = input;
+  return {
+    family: "inet",
+    name: EGRESS_NFT_TABLE,
+    counters: families.flatMap(({ family }) =>
+      SERVER_COUNTERS.map((kind) => counterName(kind, family))
+    ),
+    sets: families.map(clientSet),
+    chains: [
+      untrackedIn(input),
+      untrackedOut(input),
+      guard(input),
+      forwarding(input),
+      sourceNat(input),
+    ],
+  };
+}
+
+/** A client's own address is both the outer and the inner source: each element is a pair of one address. */
+function clientSet({ family, clientSet: name }: ServerFamily): NftSet {
+  const type: NftKeyType = family === "ipv4" ? "ipv4_addr" : "ipv6_addr";
+  return { name, key: [type, type], elements: [] };
+}
+
+function fromClient({ family, clientSet }: ServerFamily) {
+  return family === "ipv4"
+    ? nft.inSet(["ip saddr", "inner ip saddr"], clientSet)
+    : nft.inSet(["ip6 saddr", "inner ip6 saddr"], clientSet);
+}
+
+/**
+ * Datagrams of the tunnel are not tracked: the connections inside are, and
+ * two entries more for each would fill the conntrack table three times as fast. Only what
+ * surely is of the tunnel: a client's connection that was given the tunnel's port
+ * as its source port has replies to that port, and these must be tracked.
+ */
+function untrackedIn({ families, ifname, port }: ServerTableInput): NftChain {
+  return {
+    name: "untracked_in",
+    type: "filter",
+    hook: "prerouting",
+    priority: RAW,
+    policy: "accept",
+    rules: families.map((family) =>
+      nft.rule([
+        nft.iifname(ifname),
+        nft.daddr(family.address),
+        nft.udpDport(port),
+        fromClient(family),
+        nft.notrack(),
+      ])
+    ),
+  };
+}
+
+function untrackedOut({ ifname, port }: ServerTableInput): NftChain {
+  return {
+    name: "untracked_out",
+    type: "filter",
+    hook: "output",
+    priority: RAW,
+    policy: "accept",
+    rules: [
+      nft.rule([nft.oifname(ifname), nft.udpDport(port), nft.notrack()]),
+    ],
+  };
+}
+
+/**
+ * Only clients may use the tunnel, each with its own address. On input, so
+ * that it holds for every local address, every interface, and for datagrams that
+ * come out of the tunnel themselves. The devices of the tunnel unpack plain
+ * IP-in-IP as well, from anybody: no client sends that.
+ */
+function guard({ families, port }: ServerTableInput): NftChain {
+  return {
+    name: "guard",
+    type: "filter",
+    hook: "input",
+    priority: MANGLE,
+    policy: "accept",
+    rules: families.flatMap((family) => [
+      nft.rule([nft.udpDport(port), fromClient(family), nft.accept()]),
+      refuse(family, [nft.udpDport(port)]),
+      refuse(family, [nft.l4proto("ipencap")]),
+      refuse(family, [nft.l4proto("ipv6")]),
+    ]),
+  };
+}
+
+function refuse(
+  { family }: ServerFamily,
+  matches: NftRule["statements"],
+): NftRule {
+  return nft.rule([
+    nft.nfproto(family),
+    ...matches,
+    nft.counter(counterName("foreign_fou", family)),
+    nft.drop(),
+  ]);
+}
+
+/** Nobody outside opens connections to clients, and nothing leaves with a client's address. */
+function forwarding({ families, ifname }: ServerTableInput): NftChain {
+  return {
+    name: "forwarding",
+    type: "filter",
+    hook: "forward",
+    priority: FILTER,
+    policy: "accept",
+    rules: [
+      ...families.flatMap(({ family }) => [
+        nft.rule([
+          nft.nfproto(family),
+          nft.iifname(ifname),
+          nft.ctState("new"),
+          nft.counter(counterName("unsolicited", family)),
+          nft.drop(),
+        ]),
+        nft.rule([
+          nft.nfproto(family),
+          nft.oifname(ifname),
+          nft.ctState("invalid"),
+          nft.counter(counterName("invalid", family)),
+          nft.drop(),
+        ]),
+      ]),
+      nft.rule([nft.clampMss()]),
+    ],
+  };
+}
+
+function sourceNat({ families, ifname }: ServerTableInput): NftChain {
+  return {
+    name: "source_nat",
+    type: "nat",
+    hook: "postrouting",
+    priority: SRCNAT,
+    policy: "accept",
+    rules: families.map(({ address, family }) =>
+      nft.rule([
+        nft.oifname(ifname),
+        nft.saddr(address, { not: true }),
+        nft.counter(counterName("masqueraded", family)),
+        nft.masquerade(),
+      ])
+    ),
+  };
+}
