@@ -9,6 +9,7 @@ export {
   type ListenAddress,
   type Listening,
   parseListenAddress,
+  serveAt,
 } from "./listen.ts";
 export {
   configureLogging,
