@@ -19,6 +19,7 @@ import {
 } from "./nfnetlink.ts";
 import type { Request } from "./request.ts";
 import { type Trace, traceFromEnvironment } from "./trace.ts";
+import { NETFILTER_NAMES } from "./trace_names.ts";
 
 /** Messages of `<linux/netfilter/nfnetlink_conntrack.h>`. */
 const IPCTNL_MSG_CT_NEW = 0;
@@ -61,7 +62,7 @@ export class ConntrackSocket implements Disposable {
   static open(options: { readonly netns?: Netns } = {}): ConntrackSocket {
     return ConntrackSocket.over(
       openNetlink(NETLINK_NETFILTER, options),
-      traceFromEnvironment(),
+      traceFromEnvironment(NETFILTER_NAMES),
     );
   }
 

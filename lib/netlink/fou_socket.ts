@@ -11,6 +11,7 @@ import type { Message } from "./message_reader.ts";
 import type { MessageWriter } from "./message_writer.ts";
 import type { Request } from "./request.ts";
 import { type Trace, traceFromEnvironment } from "./trace.ts";
+import { GENERIC_NAMES } from "./trace_names.ts";
 
 /** FOU_GENL_NAME, FOU_GENL_VERSION, commands and attributes of `<linux/fou.h>`. */
 const FOU_NAME = "fou";
@@ -68,7 +69,7 @@ export class FouSocket implements Disposable {
   static open(options: { readonly netns?: Netns } = {}): FouSocket {
     return FouSocket.over(
       openNetlink(NETLINK_GENERIC, options),
-      traceFromEnvironment(),
+      traceFromEnvironment(GENERIC_NAMES),
     );
   }
 

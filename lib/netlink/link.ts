@@ -12,6 +12,7 @@ export const IFLA_LINK = 5;
 export const IFLA_MASTER = 10;
 export const IFLA_LINKINFO = 18;
 export const IFLA_IFALIAS = 20;
+export const IFLA_STATS64 = 23;
 export const IFLA_AF_SPEC = 26;
 export const IFLA_GROUP = 27;
 export const IFLA_NET_NS_FD = 28;
@@ -32,7 +33,7 @@ const IFF_LOWER_UP = 1 << 16;
 /** RTEXT_FILTER_SKIP_STATS of `<linux/rtnetlink.h>`: nobody here reads statistics. */
 const RTEXT_FILTER_SKIP_STATS = 1 << 3;
 /** struct ifinfomsg. */
-const IFINFOMSG_SIZE = 16;
+export const IFINFOMSG_SIZE = 16;
 
 /** Which link is meant. */
 export type LinkSelector = { readonly name: string } | {

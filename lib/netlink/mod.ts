@@ -27,6 +27,7 @@ export { type ConntrackCount, ConntrackSocket } from "./conntrack_socket.ts";
 export { NetlinkError, type Verdict } from "./errors.ts";
 export { type FouPort, FouSocket, FouUnsupportedError } from "./fou_socket.ts";
 export type { Ipv6AddrGenMode, Link, LinkSelector } from "./link.ts";
+export { type LinkCounters, linkGetCounters } from "./link_counters.ts";
 export {
   linkAddBridge,
   linkAddDummy,

@@ -21,6 +21,8 @@ const RTA_PREFSRC = 7;
 const RTA_TABLE = 15;
 /** struct rtmsg. */
 const RTMSG_SIZE = 12;
+/** RTNH_F_ONLINK of `<linux/rtnetlink.h>`. */
+const RTNH_F_ONLINK = 4;
 /** RT_TABLE_MAIN. */
 const MAIN_TABLE = 254;
 /** RTPROT_BOOT, the protocol of `ip route add` without one. */
@@ -59,6 +61,8 @@ export interface Route {
   readonly destination: Prefix | undefined;
   /** The next hop; absent when the destination is on the link. */
   readonly gateway?: Address | undefined;
+  /** Whether the gateway is taken to be on the link whatever the routes say; absent when not. */
+  readonly onLink?: boolean | undefined;
   /** The index of the link it leaves by. */
   readonly index?: number | undefined;
   /** The number of the table. */
@@ -83,13 +87,15 @@ export interface RouteTarget {
   readonly family: Family;
   /** The next hop; absent when the destination is on the link. */
   readonly gateway?: Address | undefined;
+  /** Whether the gateway is taken to be on the link whatever the routes say. */
+  readonly onLink?: boolean | undefined;
   /** The index of the link it leaves by. */
   readonly index?: number | undefined;
   /** The main table unless given. */
   readonly table?: number | undefined;
   /** Who made it; `boot` (3) unless given, any when deleting. */
   readonly protocol?: number | undefined;
-  /** Where not given: `link` for IPv4 without a gateway, else `global`; any when deleting. */
+  /** Where not given: `link` for unicast IPv4 without a gateway, else `global`; any when deleting. */
   readonly scope?: Scope | number | undefined;
   /** The lowest of several to one destination wins. */
   readonly metric?: number | undefined;
@@ -157,6 +163,7 @@ export function parseRoute(message: Message): Route | undefined {
       ? undefined
       : parsePrefix(attributes.bytes(RTA_DST), { family, length }),
     gateway: parseIp(attributes.bytes(RTA_GATEWAY), family),
+    ...((payload.u32(8) & RTNH_F_ONLINK) === 0 ? {} : { onLink: true }),
     index: attributes.u32(RTA_OIF),
     table: attributes.u32(RTA_TABLE) ?? payload.u8(4),
     protocol: payload.u8(5),
@@ -173,11 +180,12 @@ function newRoute(
   route: RouteTarget,
 ): Request {
   checkFamilies(route);
-  const onLink = route.family === "ipv4" && route.gateway === undefined;
+  const direct = route.family === "ipv4" && route.gateway === undefined &&
+    (route.type ?? "unicast") === "unicast";
   const fields = {
     type: typeNumber(route.type ?? "unicast"),
     protocol: route.protocol ?? PROTOCOL_BOOT,
-    scope: scopeNumber(route.scope ?? (onLink ? "link" : "global")),
+    scope: scopeNumber(route.scope ?? (direct ? "link" : "global")),
   };
   return {
     type: RTM_NEWROUTE,
@@ -200,7 +208,8 @@ function writeRoute(
 ): void {
   const { destination, family, gateway, index, metric, source } = route;
   const length = destination?.length ?? 0;
-  writeRouteHeader(writer, { ...fields, family, length });
+  const flags = route.onLink === true ? RTNH_F_ONLINK : 0;
+  writeRouteHeader(writer, { ...fields, family, length, flags });
   if (destination !== undefined && length > 0) {
     writer.attributeBytes(RTA_DST, destination.address.toBytes());
   }
@@ -218,7 +227,7 @@ function writeRoute(
 /** Writes a `struct rtmsg`. The table goes into an attribute, which has room for any. */
 function writeRouteHeader(
   writer: MessageWriter,
-  fields: RouteFields & { family: Family; length: number },
+  fields: RouteFields & { family: Family; length: number; flags?: number },
 ): void {
   writer.u8(familyNumber(fields.family));
   writer.u8(fields.length);
@@ -228,7 +237,7 @@ function writeRouteHeader(
   writer.u8(fields.protocol);
   writer.u8(fields.scope);
   writer.u8(fields.type);
-  writer.u32(0); // flags
+  writer.u32(fields.flags ?? 0);
 }
 
 function typeNumber(type: RouteType): number {

@@ -1,26 +1,8 @@
 import { errnoName } from "../linux/mod.ts";
-import {
-  NLMSG_DONE,
-  NLMSG_ERROR,
-  RTM_DELADDR,
-  RTM_DELLINK,
-  RTM_DELNEIGH,
-  RTM_DELROUTE,
-  RTM_DELRULE,
-  RTM_GETADDR,
-  RTM_GETLINK,
-  RTM_GETNEIGH,
-  RTM_GETROUTE,
-  RTM_GETRULE,
-  RTM_NEWADDR,
-  RTM_NEWLINK,
-  RTM_NEWNEIGH,
-  RTM_NEWROUTE,
-  RTM_NEWRULE,
-  RTM_SETLINK,
-} from "./constants.ts";
+import { NLMSG_ERROR } from "./constants.ts";
 import { parseAcknowledgement } from "./errors.ts";
 import { type Message, parseMessages } from "./message_reader.ts";
+import { ROUTE_NAMES, type TypeNames } from "./trace_names.ts";
 
 /** Gets every datagram that goes through a socket. */
 export interface Trace {
@@ -30,44 +12,29 @@ export interface Trace {
   received(bytes: Uint8Array): void;
 }
 
-const TYPE_NAMES: ReadonlyMap<number, string> = new Map([
-  [NLMSG_ERROR, "NLMSG_ERROR"],
-  [NLMSG_DONE, "NLMSG_DONE"],
-  [RTM_NEWLINK, "RTM_NEWLINK"],
-  [RTM_DELLINK, "RTM_DELLINK"],
-  [RTM_GETLINK, "RTM_GETLINK"],
-  [RTM_SETLINK, "RTM_SETLINK"],
-  [RTM_NEWADDR, "RTM_NEWADDR"],
-  [RTM_DELADDR, "RTM_DELADDR"],
-  [RTM_GETADDR, "RTM_GETADDR"],
-  [RTM_NEWROUTE, "RTM_NEWROUTE"],
-  [RTM_DELROUTE, "RTM_DELROUTE"],
-  [RTM_GETROUTE, "RTM_GETROUTE"],
-  [RTM_NEWNEIGH, "RTM_NEWNEIGH"],
-  [RTM_DELNEIGH, "RTM_DELNEIGH"],
-  [RTM_GETNEIGH, "RTM_GETNEIGH"],
-  [RTM_NEWRULE, "RTM_NEWRULE"],
-  [RTM_DELRULE, "RTM_DELRULE"],
-  [RTM_GETRULE, "RTM_GETRULE"],
-]);
-
 /** The trace that the environment asks for: NETLINK_TRACE=1 writes to standard error. */
-export function traceFromEnvironment(): Trace | undefined {
+export function traceFromEnvironment(
+  names: TypeNames = ROUTE_NAMES,
+): Trace | undefined {
   if (Deno.env.get("NETLINK_TRACE") !== "1") return undefined;
   const encoder = new TextEncoder();
-  return textTrace((line) =>
-    Deno.stderr.writeSync(encoder.encode(`${line}\n`))
+  return textTrace(
+    (line) => Deno.stderr.writeSync(encoder.encode(`${line}\n`)),
+    names,
   );
 }
 
 /** A trace as text: a line for each message, its bytes in hexadecimal below. */
-export function textTrace(write: (line: string) => void): Trace {
+export function textTrace(
+  write: (line: string) => void,
+  names: TypeNames = ROUTE_NAMES,
+): Trace {
   const show = (arrow: string, bytes: Uint8Array, notes: readonly string[]) => {
     const note = notes.values();
     try {
       for (const message of parseMessages(bytes)) {
         const text = note.next().value ?? "";
-        write(`netlink ${arrow} ${summary(message)} ${text}`.trimEnd());
+        write(`netlink ${arrow} ${summary(message, names)} ${text}`.trimEnd());
         for (const line of hexLines(message.payload.bytes)) write(line);
       }
     } catch (error) {
@@ -83,9 +50,9 @@ export function textTrace(write: (line: string) => void): Trace {
   };
 }
 
-function summary(message: Message): string {
+function summary(message: Message, names: TypeNames): string {
   const { type, flags, sequence, payload } = message;
-  const name = TYPE_NAMES.get(type) ?? `type ${type}`;
+  const name = names.get(type) ?? `type ${type}`;
   const head = `seq ${sequence} ${name} flags 0x${flags.toString(16)}`;
   return `${head} ${payload.bytes.byteLength} bytes${verdictText(message)}`;
 }

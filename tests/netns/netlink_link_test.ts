@@ -136,6 +136,7 @@ netnsTest(
       mac: MAC,
       alias,
       kind: "veth",
+      tunnel: undefined,
       up: true,
       lowerUp: true,
       group: 30116,
