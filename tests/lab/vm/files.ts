@@ -1,0 +1,50 @@
+import { createHash } from "node:crypto";
+import * as path from "node:path";
+import { labDir } from "../cache.ts";
+
+/** Directory of everything about virtual machines that is kept. */
+export function vmDir(): string {
+  return path.join(labDir(), "vm");
+}
+
+/** Directory of what runs inside before the command does. */
+export const GUEST_DIR: string = path.join(
+  import.meta.dirname ?? ".",
+  "guest",
+);
+
+/** A short name for these contents. */
+export function digest(...parts: readonly (string | Uint8Array)[]): string {
+  const hash = createHash("sha256");
+  for (const part of parts) hash.update(part).update("\0");
+  return hash.digest("hex").slice(0, 16);
+}
+
+/** Whether there is a file or directory of this name. */
+export async function exists(file: string): Promise<boolean> {
+  return await Deno.stat(file).then(() => true, (error) => {
+    if (error instanceof Deno.errors.NotFound) return false;
+    throw error;
+  });
+}
+
+/** Removes a file or a whole directory, when it is there. */
+export async function remove(file: string): Promise<void> {
+  await Deno.remove(file, { recursive: true }).catch((error) => {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+  });
+}
+
+/** Removes the directory's entries that begin so and have not been touched for a week: each change makes a new one. */
+export async function removeUnused(
+  dir: string,
+  prefix: string,
+): Promise<void> {
+  const oldest = Date.now() - 7 * 86_400_000;
+  for await (const { name } of Deno.readDir(dir)) {
+    if (!name.startsWith(prefix)) continue;
+    const file = path.join(dir, name);
+    const time = (await Deno.stat(file)).mtime?.getTime() ?? Infinity;
+    if (time < oldest) await remove(file);
+  }
+}

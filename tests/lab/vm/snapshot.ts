@@ -1,0 +1,112 @@
+import * as path from "node:path";
+import type { Log } from "../build.ts";
+import { run } from "../command.ts";
+import { VmStartError } from "./errors.ts";
+import { digest, exists, remove, removeUnused, vmDir } from "./files.ts";
+import { Machine, qemuArguments, type VmImage } from "./machine.ts";
+import { machineDir } from "./machine_dir.ts";
+
+/** A booted guest's memory and device state, from which any number of machines start at once. */
+export interface Snapshot {
+  /** Mapped copy-on-write: a machine reads only the pages that it uses. */
+  readonly memory: string;
+  readonly state: string;
+}
+
+const BOOT_MS = 60_000;
+/** A boot hangs once in some thirty. */
+const TRIES = 3;
+
+/** The image's snapshot, made when there is none. Whoever calls holds the lock. */
+export async function ensureSnapshot(
+  image: VmImage,
+  log: Log,
+): Promise<Snapshot> {
+  const dir = path.join(vmDir(), `snapshot-${await keyOf(image)}`);
+  const snapshot = { memory: `${dir}/memory`, state: `${dir}/state` };
+  if (await exists(dir)) {
+    await Deno.utime(dir, new Date(), new Date());
+    return snapshot;
+  }
+  log("booting the virtual machine once, for a snapshot");
+  for (let tries = 1;; tries++) {
+    try {
+      await make(image, `${dir}.part`);
+      break;
+    } catch (error) {
+      if (!(error instanceof VmStartError) || tries === TRIES) throw error;
+      log(`${error.message}; trying again`);
+    }
+  }
+  await Deno.rename(`${dir}.part`, dir);
+  await removeUnused(vmDir(), "snapshot-");
+  await removeUnused(vmDir(), "initramfs-");
+  return snapshot;
+}
+
+async function keyOf(image: VmImage): Promise<string> {
+  const memory = { file: "", shared: true };
+  const args = qemuArguments({ image, dir: "", memory, shares: [] });
+  const version = await run(image.packages.qemu, ["--version"]);
+  return digest(version, ...args);
+}
+
+async function make(image: VmImage, dir: string): Promise<void> {
+  await remove(dir);
+  await Deno.mkdir(dir, { recursive: true });
+  await using work = await machineDir();
+  const file = `${dir}/memory`;
+  await using machine = await Machine.start({
+    image,
+    dir: work.path,
+    memory: { file, shared: true },
+    shares: [],
+  });
+  // What the guest writes to them before the command is of no interest.
+  const drained = [machine.stdout, machine.stderr].map((s) =>
+    s.pipeTo(new WritableStream()).catch(() => {})
+  );
+  await expectReady(machine);
+  const { monitor } = machine;
+  await monitor.execute("migrate-set-capabilities", {
+    // The memory is in the file already.
+    capabilities: ["x-ignore-shared", "events"]
+      .map((capability) => ({ capability, state: true })),
+  });
+  await monitor.execute("migrate-set-parameters", {
+    "max-bandwidth": 10_000_000_000,
+  });
+  await monitor.execute("migrate", { uri: `exec:cat >'${dir}/state'` });
+  await monitor.migrated();
+  await machine.end();
+  await Promise.all(drained);
+  await run("fallocate", ["-d", file]); // pages of zeroes take no room
+}
+
+/** Waits until the guest has booted. @throws {VmStartError} when it does not in time. */
+async function expectReady(machine: Machine): Promise<void> {
+  const word = await within(BOOT_MS, machine.nextWord());
+  if (word === "READY") return;
+  const end = await machine.end();
+  throw new VmStartError(
+    `Cannot boot the virtual machine: it said ${
+      word === undefined ? "nothing" : `"${word}"`
+    }\n${end}\n${await machine.lastWords()}`,
+  );
+}
+
+/** The promise's value, or undefined when the time is over. */
+export async function within<T>(
+  ms: number,
+  promise: Promise<T>,
+): Promise<T | undefined> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const over = new Promise<undefined>((resolve) => {
+    timer = setTimeout(() => resolve(undefined), Math.max(0, ms));
+  });
+  try {
+    return await Promise.race([promise, over]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
