@@ -36,6 +36,14 @@ export interface ConnectionOptions {
   readonly wait?: (ms: number) => Promise<void>;
 }
 
+/** How requests are sent. */
+export interface SendOptions {
+  /** All in one datagram, whatever its size: for what the kernel carries out as one transaction. */
+  readonly whole?: boolean;
+  /** Holding up the event loop: for what the kernel answers within microseconds, without a lock. */
+  readonly onThread?: boolean;
+}
+
 /** EPROTO, EINTR and ENOBUFS of `<asm-generic/errno.h>`. */
 const EPROTO = 71;
 const EINTR = 4;
@@ -58,6 +66,9 @@ const MAX_DUMP_ATTEMPTS = 12;
 const FIRST_ATTEMPT_ON_THREAD = 4;
 /** The longest wait between two attempts; the first is 1 ms, then it doubles. */
 const MAX_DUMP_WAIT_MS = 64;
+
+/** What is known of a request about which the kernel said nothing. */
+const UNACKNOWLEDGED: Verdict = { errno: EPROTO, extack: "no acknowledgement" };
 
 /** Used only between a receive and the end of the same synchronous function. */
 const acknowledgements: Bytes = new Uint8Array(RECEIVE_BUFFER_BYTES);
@@ -88,12 +99,15 @@ export class Connection implements Disposable {
    */
   async tryExecute(
     requests: readonly Request[],
+    options: SendOptions = {},
   ): Promise<(NetlinkError | undefined)[]> {
     using _turn = await this.#begin();
     const outcomes: (NetlinkError | undefined)[] = [];
     while (outcomes.length < requests.length) {
-      const batch = this.#encode(requests, outcomes.length);
-      const unsent = await this.#trySend(batch.requests);
+      const batch = options.whole === true
+        ? this.#encode(requests)
+        : this.#encodePart(requests, outcomes.length);
+      const unsent = await this.#trySend(batch.requests, options);
       outcomes.push(...this.#collect(batch, { base: outcomes.length, unsent }));
     }
     return outcomes;
@@ -102,16 +116,18 @@ export class Connection implements Disposable {
   /**
    * Asks for a list. `parse` is called once for each entry; its result is
    * kept unless undefined. A list that changed while the kernel wrote it is
-   * asked for again.
+   * asked for again. `onThread` is for short lists that need no lock.
    *
    * @throws {NetlinkError} when the kernel refuses; `EINTR` when the list never held still
    */
   async dump<T>(
     request: Request,
     parse: (message: Message) => T | undefined,
+    options: Pick<SendOptions, "onThread"> = {},
   ): Promise<T[]> {
     for (let attempt = 1;; attempt++) {
-      const onThread = attempt >= FIRST_ATTEMPT_ON_THREAD;
+      const onThread = options.onThread === true ||
+        attempt >= FIRST_ATTEMPT_ON_THREAD;
       const entries = await this.#dumpOnce(request, { parse, onThread });
       if (entries !== undefined) return entries;
       if (attempt === MAX_DUMP_ATTEMPTS) break;
@@ -151,14 +167,25 @@ export class Connection implements Disposable {
     return this.#sequence;
   }
 
-  #encode(requests: readonly Request[], from: number): Batch {
+  /** As many requests as one send takes. */
+  #encodePart(requests: readonly Request[], from: number): Batch {
+    return this.#encode(
+      requests.slice(from, from + MAX_REQUESTS_PER_SEND),
+      MAX_BYTES_PER_SEND,
+    );
+  }
+
+  #encode(requests: readonly Request[], maxBytes = Infinity): Batch {
     const batch: Batch = { requests: [], positions: new Map() };
     this.#writer.reset();
-    for (const request of requests.slice(from, from + MAX_REQUESTS_PER_SEND)) {
-      const sequence = this.#write(request, NLM_F_ACK);
+    for (const request of requests) {
+      const sequence = this.#write(
+        request,
+        request.silent === true ? 0 : NLM_F_ACK,
+      );
       batch.positions.set(sequence, batch.requests.length);
       batch.requests.push(request);
-      if (this.#writer.length > MAX_BYTES_PER_SEND) break;
+      if (this.#writer.length > maxBytes) break;
     }
     return batch;
   }
@@ -184,9 +211,14 @@ export class Connection implements Disposable {
   }
 
   /** Sends what was written. Returns what went wrong: then the kernel has seen none of it. */
-  async #trySend(requests: readonly Request[]): Promise<Verdict | undefined> {
+  async #trySend(
+    requests: readonly Request[],
+    options: SendOptions,
+  ): Promise<Verdict | undefined> {
+    const bytes = this.#traced(requests);
     try {
-      await this.#transport.sendOffThread(this.#traced(requests));
+      if (options.onThread === true) this.#transport.sendNow(bytes);
+      else await this.#transport.sendOffThread(bytes);
       return undefined;
     } catch (error) {
       return transportFailure(error, "while sending");
@@ -199,8 +231,7 @@ export class Connection implements Disposable {
     options: { base: number; unsent: Verdict | undefined },
   ): (NetlinkError | undefined)[] {
     const verdicts = new Map<number, Verdict>();
-    let missing: Verdict = options.unsent ??
-      { errno: EPROTO, extack: "no acknowledgement" };
+    let missing: Verdict = options.unsent ?? UNACKNOWLEDGED;
     while (verdicts.size < batch.requests.length) {
       const received = this.#receiveAcknowledgement();
       if (received === undefined) break;
@@ -216,7 +247,8 @@ export class Connection implements Disposable {
     }
     return batch.requests.map((request, position) => {
       const verdict = verdicts.get(position) ?? missing;
-      if (verdict.errno === 0) return undefined;
+      const silence = verdict === UNACKNOWLEDGED && request.silent === true;
+      if (verdict.errno === 0 || silence) return undefined;
       const index = options.base + position;
       return new NetlinkError(request.describe(), { ...verdict, index });
     });

@@ -13,6 +13,7 @@ export const NLM_F_DUMP_INTR = 0x10;
 export const NLM_F_REPLACE = 0x100;
 export const NLM_F_EXCL = 0x200;
 export const NLM_F_CREATE = 0x400;
+export const NLM_F_APPEND = 0x800;
 /** NLM_F_ROOT | NLM_F_MATCH. */
 export const NLM_F_DUMP = 0x300;
 

@@ -67,9 +67,10 @@ export type {
 } from "./netfilter/model.ts";
 export {
   NetfilterSocket,
-  type NftCounter,
+  type NetfilterSocketOptions,
   type NftSetChange,
 } from "./netfilter/netfilter_socket.ts";
+export type { NftCounter } from "./netfilter/table_plan.ts";
 export * as nft from "./netfilter/statements.ts";
 export { netnsIdGet } from "./netns_id.ts";
 export type { Attributes, Message, Payload } from "./message_reader.ts";

@@ -7,6 +7,8 @@ export interface Request {
   readonly type: number;
   /** The flags beside NLM_F_REQUEST and NLM_F_ACK, such as NLM_F_CREATE. */
   readonly flags: number;
+  /** Whether the kernel is to answer only when it refuses: for the frame of a transaction, which older kernels do not acknowledge. */
+  readonly silent?: boolean;
   /** Says what is asked, to complete "Cannot …" in an error. */
   describe(): string;
   /** Writes what follows the message header. Called when it is sent, maybe more than once. */

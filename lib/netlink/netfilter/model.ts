@@ -81,8 +81,17 @@ export type NftField =
 /** What connection tracking thinks of a packet. */
 export type NftCtState = "invalid" | "established" | "related" | "new";
 
-/** A transport protocol. */
-export type NftL4proto = "tcp" | "udp" | "icmp" | "ipv6-icmp";
+/** What an IP packet carries, named as in /etc/protocols: `ipencap` and `ipv6` are tunnels. */
+export type NftL4proto =
+  | "tcp"
+  | "udp"
+  | "icmp"
+  | "ipv6-icmp"
+  | "ipencap"
+  | "ipv6";
+
+/** Whether a packet goes the way of the one that began the connection. */
+export type NftCtDirection = "original" | "reply";
 
 /** How the sender of a refused packet is told: an ICMP code for either family. */
 export type NftRejectCode = "admin-prohibited" | "host-unreachable";
@@ -112,6 +121,7 @@ export type NftStatement =
   | { readonly kind: "l4proto"; readonly protocol: NftL4proto }
   | { readonly kind: "udpDport"; readonly port: number }
   | { readonly kind: "ctState"; readonly states: readonly NftCtState[] }
+  | { readonly kind: "ctDirection"; readonly direction: NftCtDirection }
   | {
     readonly kind: "mark";
     readonly field: "meta mark" | "ct mark";
@@ -123,4 +133,5 @@ export type NftStatement =
   | { readonly kind: "reject"; readonly code: NftRejectCode }
   | { readonly kind: "setCtMark"; readonly mark: number }
   | { readonly kind: "restoreMark" }
+  | { readonly kind: "notrack" }
   | { readonly kind: "clampMss" };

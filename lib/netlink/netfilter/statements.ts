@@ -6,6 +6,7 @@
 
 import type { Address } from "../../inet/mod.ts";
 import type {
+  NftCtDirection,
   NftCtState,
   NftField,
   NftL4proto,
@@ -79,6 +80,11 @@ export function ctState(...states: readonly NftCtState[]): NftStatement {
   return { kind: "ctState", states };
 }
 
+/** The packet goes that way of its connection. */
+export function ctDirection(direction: NftCtDirection): NftStatement {
+  return { kind: "ctDirection", direction };
+}
+
 /** The connection's mark. */
 export function ctMark(mark: number): NftStatement {
   return { kind: "mark", field: "ct mark", mark };
@@ -122,6 +128,11 @@ export function setCtMark(mark: number): NftStatement {
 /** Gives the packet the mark of its connection: `meta mark set ct mark`. */
 export function restoreMark(): NftStatement {
   return { kind: "restoreMark" };
+}
+
+/** Keeps the packet from connection tracking; in chains of priority raw (-300), which come before it. */
+export function notrack(): NftStatement {
+  return { kind: "notrack" };
 }
 
 /** Lowers the segment size that a TCP connection begins with to what the route's MTU has room for. */

@@ -1,0 +1,204 @@
+/**
+ * The instructions that rules consist of. They work on registers: one loads a
+ * part of the packet, the next compares it, and the rule ends when it differs.
+ * Names and numbers are those of `<linux/netfilter/nf_tables.h>`.
+ *
+ * @module
+ */
+
+import type { AttributeTree } from "./attributes.ts";
+import {
+  NF_ACCEPT,
+  NF_DROP,
+  NFT_OBJECT_COUNTER,
+  NFTA_DATA_VALUE,
+  NFTA_DATA_VERDICT,
+  NFTA_VERDICT_CODE,
+} from "./constants.ts";
+
+/** One instruction: its name and what it is told. */
+export interface Expression {
+  readonly name: string;
+  /** Absent where it is told nothing at all. */
+  readonly data?: AttributeTree;
+}
+
+/** The attributes of an instruction, NFTA_EXPR_…. */
+export function expressionTree({ name, data }: Expression): AttributeTree {
+  return data === undefined ? [[1, name]] : [[1, name], [2, data]];
+}
+
+/** The register that a rule's first value goes to, and where a verdict goes. */
+const NFT_REG_VERDICT = 0;
+export const NFT_REG_1 = 1;
+const NFT_REG32_00 = 8;
+/** Bytes in one of the large registers and in one of the small ones that overlay them. */
+const NFT_REG_SIZE = 16;
+const NFT_REG32_SIZE = 4;
+
+/** The register so many bytes behind the first one; a large one where it can be, as the kernel says it. */
+export function registerAt(offset: number): number {
+  return offset % NFT_REG_SIZE === 0
+    ? NFT_REG_1 + offset / NFT_REG_SIZE
+    : NFT_REG32_00 + offset / NFT_REG32_SIZE;
+}
+
+/** Keys of `meta`, `enum nft_meta_keys`. */
+export const META = {
+  mark: 3,
+  iifname: 6,
+  oifname: 7,
+  nfproto: 15,
+  l4proto: 16,
+} as const;
+
+/** Keys of `ct`, `enum nft_ct_keys`. */
+export const CT = { state: 0, direction: 1, mark: 3 } as const;
+
+/** Loads something known about the packet. */
+export function metaLoad(key: number, register: number): Expression {
+  return { name: "meta", data: [[2, key], [1, register]] };
+}
+
+/** Sets something known about the packet from the first register. */
+export function metaSet(key: number): Expression {
+  return { name: "meta", data: [[2, key], [3, NFT_REG_1]] };
+}
+
+/** Loads something known about the connection. */
+export function ctLoad(key: number, register: number): Expression {
+  return { name: "ct", data: [[2, key], [1, register]] };
+}
+
+/** Sets something known about the connection from the first register. */
+export function ctSet(key: number): Expression {
+  return { name: "ct", data: [[2, key], [4, NFT_REG_1]] };
+}
+
+/** Where offsets count from, `enum nft_payload_bases`. */
+export type PayloadBase = "network" | "transport";
+const PAYLOAD_BASES: Readonly<Record<PayloadBase, number>> = {
+  network: 1,
+  transport: 2,
+};
+
+/** Which bytes of the packet are meant. */
+export interface PayloadPart {
+  readonly base: PayloadBase;
+  readonly offset: number;
+  readonly length: number;
+}
+
+/** Loads bytes of the packet; the rule ends where the packet is too short. */
+export function payloadLoad(part: PayloadPart, register: number): Expression {
+  const { base, offset, length } = part;
+  return {
+    name: "payload",
+    data: [[1, register], [2, PAYLOAD_BASES[base]], [3, offset], [4, length]],
+  };
+}
+
+/** Ends the rule unless the first register holds the bytes (`eq`) or something else (`neq`). */
+export function compare(op: "eq" | "neq", bytes: Uint8Array): Expression {
+  return {
+    name: "cmp",
+    data: [
+      [1, NFT_REG_1],
+      [2, op === "eq" ? 0 : 1],
+      [3, [[NFTA_DATA_VALUE, bytes]]],
+    ],
+  };
+}
+
+/** Keeps the bits of the mask in the first register. */
+export function bitwiseAnd(mask: Uint8Array): Expression {
+  const zeros = new Uint8Array(mask.byteLength);
+  return {
+    name: "bitwise",
+    data: [
+      [1, NFT_REG_1],
+      [2, NFT_REG_1],
+      [3, mask.byteLength],
+      [4, [[NFTA_DATA_VALUE, mask]]],
+      [5, [[NFTA_DATA_VALUE, zeros]]],
+    ],
+  };
+}
+
+/** Ends the rule unless the registers from the first on are an element of the set, or unless they are none. */
+export function lookup(set: string, options: { not: boolean }): Expression {
+  const invert = 1; // NFT_LOOKUP_F_INV
+  return {
+    name: "lookup",
+    data: [
+      [2, NFT_REG_1],
+      [1, set],
+      ...options.not ? [[5, invert] as const] : [],
+    ],
+  };
+}
+
+/** Puts bytes into the first register. */
+export function immediate(bytes: Uint8Array): Expression {
+  return {
+    name: "immediate",
+    data: [[1, NFT_REG_1], [2, [[NFTA_DATA_VALUE, bytes]]]],
+  };
+}
+
+/** Decides about the packet. */
+export function verdict(decision: "accept" | "drop"): Expression {
+  const code = decision === "accept" ? NF_ACCEPT : NF_DROP;
+  return {
+    name: "immediate",
+    data: [
+      [1, NFT_REG_VERDICT],
+      [2, [[NFTA_DATA_VERDICT, [[NFTA_VERDICT_CODE, code]]]]],
+    ],
+  };
+}
+
+/** Counts with a counter of the table. */
+export function countWith(name: string): Expression {
+  return { name: "objref", data: [[1, NFT_OBJECT_COUNTER], [2, name]] };
+}
+
+/** Gives the connection the address of the link that it leaves by. */
+export function masq(): Expression {
+  return { name: "masq", data: [] };
+}
+
+/** Keeps connection tracking away from the packet. */
+export function untrack(): Expression {
+  return { name: "notrack" };
+}
+
+/** Refuses with an ICMP code that means the same in both families, `enum nft_reject_inet_code`. */
+export function rejectIcmpx(code: number): Expression {
+  const unreachable = 2; // NFT_REJECT_ICMPX_UNREACH
+  return { name: "reject", data: [[1, unreachable], [2, Uint8Array.of(code)]] };
+}
+
+/** Puts the largest TCP segment that the packet's route has room for into the first register. */
+export function routeTcpMss(): Expression {
+  return { name: "rt", data: [[2, 3], [1, NFT_REG_1]] }; // NFT_RT_TCPMSS
+}
+
+/** Makes a 16-bit number in the first register big-endian. */
+export function hostToNetwork16(): Expression {
+  const hton = 1; // NFT_BYTEORDER_HTON
+  return {
+    name: "byteorder",
+    data: [[1, NFT_REG_1], [2, NFT_REG_1], [3, hton], [4, 2], [5, 2]],
+  };
+}
+
+/** Writes the first register into the segment size that a TCP header carries; it is never raised (nft_exthdr_tcp_set_eval()). */
+export function writeTcpMaxseg(): Expression {
+  const maxseg = Uint8Array.of(2); // TCPOPT_MAXSEG of <net/tcp.h>
+  const tcpOption = 1; // NFT_EXTHDR_OP_TCPOPT
+  return {
+    name: "exthdr",
+    data: [[7, NFT_REG_1], [2, maxseg], [3, 2], [4, 2], [6, tcpOption]],
+  };
+}

@@ -1,0 +1,267 @@
+import { NLM_F_APPEND, NLM_F_CREATE } from "../constants.ts";
+import type { Request } from "../request.ts";
+import type { AttributeTree } from "./attributes.ts";
+import {
+  NF_ACCEPT,
+  NF_DROP,
+  NFT_MSG_NEWCHAIN,
+  NFT_MSG_NEWOBJ,
+  NFT_MSG_NEWRULE,
+  NFT_MSG_NEWSET,
+  NFT_OBJECT_COUNTER,
+  NFTA_CHAIN_HOOK,
+  NFTA_CHAIN_NAME,
+  NFTA_CHAIN_POLICY,
+  NFTA_CHAIN_TYPE,
+  NFTA_COUNTER_BYTES,
+  NFTA_COUNTER_PACKETS,
+  NFTA_HOOK_HOOKNUM,
+  NFTA_HOOK_PRIORITY,
+  NFTA_OBJ_DATA,
+  NFTA_OBJ_NAME,
+  NFTA_OBJ_TYPE,
+  NFTA_OWNER_TABLE,
+  NFTA_RULE_CHAIN,
+  NFTA_RULE_EXPRESSIONS,
+  NFTA_RULE_USERDATA,
+  NFTA_SET_FLAGS,
+  NFTA_SET_ID,
+  NFTA_SET_KEY_LEN,
+  NFTA_SET_KEY_TYPE,
+  NFTA_SET_NAME,
+  NFTA_SET_USERDATA,
+} from "./constants.ts";
+import { expressionTree } from "./expressions.ts";
+import { formatRule } from "./format_rule.ts";
+import type { NftChain, NftRule, NftSet, NftTable } from "./model.ts";
+import { elementsAdd, nftRequest, tableAdd, tableText } from "./requests.ts";
+import { encodeRule } from "./rule_encoder.ts";
+import {
+  elementId,
+  encodeElement,
+  keyByteOrder,
+  keySize,
+  keyTypeId,
+} from "./set_key.ts";
+import { checkTable } from "./table_check.ts";
+
+/** What a counter has counted. */
+export interface NftCounter {
+  /** How many packets. */
+  readonly packets: bigint;
+  /** How many bytes, from the IP header on. */
+  readonly bytes: bigint;
+}
+
+/** A named thing in a table: what identifies it, to be found again, and what is added when it is made. */
+export interface PlannedObject {
+  readonly name: string;
+  readonly tree: AttributeTree;
+}
+
+/** A table in the kernel's terms. */
+export interface TablePlan {
+  readonly name: string;
+  readonly counters: readonly string[];
+  readonly sets: readonly PlannedSet[];
+  readonly chains: readonly PlannedChain[];
+}
+
+/** A set with its elements. */
+export interface PlannedSet extends PlannedObject {
+  readonly key: NftSet["key"];
+  /** By their `elementId()`. */
+  readonly elements: ReadonlyMap<string, Uint8Array>;
+}
+
+/** A chain with its rules. */
+export interface PlannedChain extends PlannedObject {
+  readonly rules: readonly PlannedRule[];
+}
+
+/** A rule. */
+export interface PlannedRule {
+  /** As in `nft`, for errors. */
+  readonly text: string;
+  readonly tree: AttributeTree;
+}
+
+/**
+ * Turns a table into the kernel's terms.
+ *
+ * @throws {TypeError} when the table contradicts itself
+ */
+export function planTable(table: NftTable): TablePlan {
+  checkTable(table);
+  const { name, counters, sets, chains } = table;
+  return {
+    name,
+    counters,
+    sets: sets.map((set) => planSet(set, name)),
+    chains: chains.map((chain) => planChain(chain, name)),
+  };
+}
+
+function planSet(set: NftSet, table: string): PlannedSet {
+  const elements = new Map<string, Uint8Array>();
+  for (const element of set.elements) {
+    const bytes = encodeElement(element, set.key);
+    elements.set(elementId(bytes), bytes);
+  }
+  return {
+    name: set.name,
+    key: set.key,
+    elements,
+    tree: [
+      [NFTA_OWNER_TABLE, table],
+      [NFTA_SET_NAME, set.name],
+      [NFTA_SET_KEY_TYPE, keyTypeId(set.key)],
+      [NFTA_SET_KEY_LEN, keySize(set.key)],
+    ],
+  };
+}
+
+/** NF_INET_… of `<linux/netfilter.h>`. */
+const HOOKS: Readonly<Record<NftChain["hook"], number>> = {
+  prerouting: 0,
+  input: 1,
+  forward: 2,
+  output: 3,
+  postrouting: 4,
+};
+
+function planChain(chain: NftChain, table: string): PlannedChain {
+  const { name, type, hook, priority, policy, rules } = chain;
+  return {
+    name,
+    tree: [
+      [NFTA_OWNER_TABLE, table],
+      [NFTA_CHAIN_NAME, name],
+      [NFTA_CHAIN_TYPE, type],
+      [NFTA_CHAIN_POLICY, policy === "accept" ? NF_ACCEPT : NF_DROP],
+      [NFTA_CHAIN_HOOK, [
+        [NFTA_HOOK_HOOKNUM, HOOKS[hook]],
+        [NFTA_HOOK_PRIORITY, priority],
+      ]],
+    ],
+    rules: rules.map((rule) => planRule(rule, { table, chain: name })),
+  };
+}
+
+function planRule(
+  rule: NftRule,
+  owner: { readonly table: string; readonly chain: string },
+): PlannedRule {
+  return {
+    text: formatRule(rule),
+    tree: [
+      [NFTA_OWNER_TABLE, owner.table],
+      [NFTA_RULE_CHAIN, owner.chain],
+      [NFTA_RULE_EXPRESSIONS, { list: encodeRule(rule).map(expressionTree) }],
+      ...rule.comment === undefined
+        ? []
+        : [[NFTA_RULE_USERDATA, commentData(rule.comment)] as const],
+    ],
+  };
+}
+
+/** NFTNL_UDATA_RULE_COMMENT of libnftnl's udata.h: type, length, text with a NUL. */
+function commentData(comment: string): Uint8Array {
+  const text = new TextEncoder().encode(`${comment}\0`);
+  return Uint8Array.of(0, text.byteLength, ...text);
+}
+
+/** NFTNL_UDATA_SET_KEYBYTEORDER of libnftnl's udata.h: tells `nft list` how to read the elements. */
+function byteOrderData(key: NftSet["key"]): Uint8Array {
+  return Uint8Array.of(0, 4, keyByteOrder(key), 0, 0, 0);
+}
+
+/** The requests that make the table where there is none; counters begin with the given values. */
+export function tableRequests(
+  plan: TablePlan,
+  counters: ReadonlyMap<string, NftCounter>,
+): Request[] {
+  return [
+    tableAdd(plan.name),
+    ...plan.counters.map((name) =>
+      counterAdd(plan.name, { name, value: counters.get(name) })
+    ),
+    ...plan.sets.flatMap((set, index) => setAdd(plan.name, { set, index })),
+    ...plan.chains.map((chain) => chainAdd(plan.name, chain)),
+    ...plan.chains.flatMap((chain) =>
+      chain.rules.map((rule) => ruleAdd(plan.name, { chain, rule }))
+    ),
+  ];
+}
+
+function counterAdd(
+  table: string,
+  counter: { readonly name: string; readonly value: NftCounter | undefined },
+): Request {
+  const { name, value } = counter;
+  return nftRequest({
+    message: NFT_MSG_NEWOBJ,
+    flags: NLM_F_CREATE,
+    op: `add counter "${name}" to ${tableText(table)}`,
+    tree: [
+      [NFTA_OWNER_TABLE, table],
+      [NFTA_OBJ_NAME, name],
+      [NFTA_OBJ_TYPE, NFT_OBJECT_COUNTER],
+      [NFTA_OBJ_DATA, [
+        [NFTA_COUNTER_BYTES, bigEndian64(value?.bytes ?? 0n)],
+        [NFTA_COUNTER_PACKETS, bigEndian64(value?.packets ?? 0n)],
+      ]],
+    ],
+  });
+}
+
+function bigEndian64(value: bigint): Uint8Array {
+  const bytes = new Uint8Array(8);
+  new DataView(bytes.buffer).setBigUint64(0, value);
+  return bytes;
+}
+
+function setAdd(
+  table: string,
+  options: { readonly set: PlannedSet; readonly index: number },
+): Request[] {
+  const { set, index } = options;
+  return [
+    nftRequest({
+      message: NFT_MSG_NEWSET,
+      flags: NLM_F_CREATE,
+      op: `add set "${set.name}" to ${tableText(table)}`,
+      tree: [
+        ...set.tree,
+        [NFTA_SET_FLAGS, 0],
+        [NFTA_SET_ID, index + 1],
+        [NFTA_SET_USERDATA, byteOrderData(set.key)],
+      ],
+    }),
+    ...elementsAdd([...set.elements.values()], { table, set: set.name }),
+  ];
+}
+
+function chainAdd(table: string, chain: PlannedChain): Request {
+  return nftRequest({
+    message: NFT_MSG_NEWCHAIN,
+    flags: NLM_F_CREATE,
+    op: `add chain "${chain.name}" to ${tableText(table)}`,
+    tree: chain.tree,
+  });
+}
+
+function ruleAdd(
+  table: string,
+  options: { readonly chain: PlannedChain; readonly rule: PlannedRule },
+): Request {
+  const { chain, rule } = options;
+  return nftRequest({
+    message: NFT_MSG_NEWRULE,
+    flags: NLM_F_CREATE | NLM_F_APPEND,
+    op: `add rule "${rule.text}" to chain "${chain.name}" of ${
+      tableText(table)
+    }`,
+    tree: rule.tree,
+  });
+}
