@@ -25,4 +25,22 @@ export {
   type ClientReport,
   isClient,
 } from "./client_apply.ts";
+export {
+  type ConntrackUse,
+  EgressServer,
+  type ServerCounters,
+} from "./egress_server.ts";
+export type { FlowSummary, PortUse } from "./flow_summary.ts";
 export { prepareKernel } from "./kernel_modules.ts";
+export type { ClientChange, SkippedClient } from "./server_clients.ts";
+export { formatServerPlan } from "./server_format.ts";
+export type { ServerOptions } from "./server_kernel.ts";
+export {
+  planServer,
+  SERVER_LINK_NAMES,
+  type ServerFamily,
+  type ServerLink,
+  type ServerPlan,
+  type ServerRequest,
+  type ServerSysctl,
+} from "./server_plan.ts";

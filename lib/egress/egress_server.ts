@@ -1,0 +1,227 @@
+import { Mutex } from "../async/mod.ts";
+import {
+  type Address,
+  type DualStack,
+  FAMILIES,
+  mapDualStack,
+} from "../inet/mod.ts";
+import type { NftCounter } from "../netlink/mod.ts";
+import { FlowCounter, type FlowSummary } from "./flow_summary.ts";
+import { prepareKernel } from "./kernel_modules.ts";
+import { applyServer, clearServer } from "./server_apply.ts";
+import {
+  type AddressMap,
+  admit,
+  changeClients,
+  type ClientChange,
+  findClients,
+  type FoundClients,
+  type LinkIndexes,
+} from "./server_clients.ts";
+import {
+  openServerKernel,
+  type ServerKernel,
+  type ServerOptions,
+} from "./server_kernel.ts";
+import type { ServerPlan } from "./server_plan.ts";
+import { counterName, type ServerCounterKind } from "./server_table.ts";
+
+/** What a gateway has counted since its table was made, by family served. */
+export interface ServerCounters {
+  /** Connections given the gateway's address, by their first packet. */
+  readonly masqueraded: DualStack<NftCounter>;
+  /** Packets that belong to no connection, dropped instead of leaving with a client's address. */
+  readonly invalid: DualStack<NftCounter>;
+  /** Packets by which somebody outside tried to begin a connection with a client, dropped. */
+  readonly unsolicited: DualStack<NftCounter>;
+  /** Encapsulated packets that no client sent, or whose inner source was forged, dropped. */
+  readonly foreignFou: DualStack<NftCounter>;
+}
+
+/** How full the kernel's table of connections is. */
+export interface ConntrackUse {
+  /** Connections in it, of all kinds. */
+  readonly entries: number;
+  /** The most it may be; 0 for no limit. */
+  readonly max: number;
+}
+
+const NOTHING: NftCounter = { packets: 0n, bytes: 0n };
+
+/**
+ * An egress gateway in the kernel of one network namespace. Everything it does lives
+ * in the kernel, so disposing it leaves the gateway at work, and opening it again
+ * finds its clients; `clear()` is what takes a gateway away. Calls may overlap: changes are carried out one by one.
+ */
+export class EgressServer implements Disposable {
+  readonly #plan: ServerPlan;
+  readonly #kernel: ServerKernel;
+  readonly #links: LinkIndexes;
+  /** Guards the kernel's clients and `#clients`. */
+  readonly #turn = new Mutex();
+  /** What the kernel has; undefined when a change failed half-way. */
+  #clients: AddressMap | undefined;
+
+  private constructor(
+    plan: ServerPlan,
+    state: {
+      readonly kernel: ServerKernel;
+      readonly links: LinkIndexes;
+      readonly clients: AddressMap;
+    },
+  ) {
+    this.#plan = plan;
+    this.#kernel = state.kernel;
+    this.#links = state.links;
+    this.#clients = state.clients;
+  }
+
+  /**
+   * Makes a gateway of a namespace, or takes over the one that is there, also one of
+   * upstream Coil's. Clients that are there stay until `setClients()`.
+   *
+   * @throws {FouUnsupportedError} when the kernel cannot do Foo over UDP
+   * @throws {NetlinkError} when the kernel refuses something
+   */
+  static async open(
+    plan: ServerPlan,
+    options: ServerOptions = {},
+  ): Promise<EgressServer> {
+    await prepareKernel(
+      FAMILIES.filter((family) => plan.families[family] !== undefined),
+    );
+    using stack = new DisposableStack();
+    const kernel = stack.use(openServerKernel(options));
+    const { links, clients } = await applyServer(kernel, plan, options);
+    stack.move();
+    return new EgressServer(plan, { kernel, links, clients });
+  }
+
+  /** How many clients there are. */
+  get clientCount(): number {
+    return this.#clients?.size ?? 0;
+  }
+
+  /**
+   * Makes these the clients and nobody else. Compares with the kernel, so it
+   * also repairs what others have changed there.
+   *
+   * @throws {NetlinkError} when the kernel refuses; the next call goes on from there
+   */
+  async setClients(addresses: readonly Address[]): Promise<ClientChange> {
+    using _turn = await this.#turn.lock();
+    const { clients: wanted, skipped } = admit(this.#plan, addresses);
+    const found = await findClients(this.#kernel, this.#plan, this.#links);
+    const added = missingFrom(wanted, found.complete);
+    const removed = missingFrom(found.all, wanted);
+    await this.#change({ add: added, remove: removed, result: wanted });
+    return {
+      added: added.filter((client) => !found.all.has(client.toString())),
+      removed,
+      skipped,
+    };
+  }
+
+  /**
+   * Adds and removes clients, without asking the kernel for the others. Who is in
+   * both is a client.
+   *
+   * @throws {NetlinkError} when the kernel refuses; the next call goes on from there
+   */
+  async changeClients(
+    change: {
+      readonly add?: readonly Address[];
+      readonly remove?: readonly Address[];
+    },
+  ): Promise<ClientChange> {
+    using _turn = await this.#turn.lock();
+    const { clients: wanted, skipped } = admit(this.#plan, change.add ?? []);
+    const unwanted = admit(this.#plan, change.remove ?? []).clients;
+    const found = await this.#found();
+    const added = missingFrom(wanted, found.complete);
+    const removed = missingFrom(unwanted, wanted)
+      .filter((client) => found.all.has(client.toString()));
+    const result = new Map([...found.complete, ...wanted]);
+    for (const client of removed) result.delete(client.toString());
+    await this.#change({ add: added, remove: removed, result });
+    return { added, removed, skipped };
+  }
+
+  /** Reads what has been counted. @throws {NetlinkError} when the table is gone */
+  async readCounters(): Promise<ServerCounters> {
+    const counters = await this.#kernel.netfilter.readCounters(
+      this.#plan.table.name,
+    );
+    const read = (kind: ServerCounterKind): DualStack<NftCounter> =>
+      mapDualStack(
+        this.#plan.families,
+        (_, family) => counters.get(counterName(kind, family)) ?? NOTHING,
+      );
+    return {
+      masqueraded: read("masqueraded"),
+      invalid: read("invalid"),
+      unsolicited: read("unsolicited"),
+      foreignFou: read("foreign_fou"),
+    };
+  }
+
+  /** Goes through the kernel's connections; takes a few milliseconds for each ten thousand. `top` is how many destinations to tell of. */
+  async flows(options: { readonly top?: number } = {}): Promise<FlowSummary> {
+    const { all } = await this.#found();
+    const counter = new FlowCounter(all.values());
+    for (const family of FAMILIES) {
+      if (this.#plan.families[family] === undefined) continue;
+      await this.#kernel.conntrack.visit(
+        (flow) => counter.add(flow),
+        { family },
+      );
+    }
+    return counter.summary(options.top ?? 10);
+  }
+
+  /** Reads how full the table of connections is. */
+  async conntrack(): Promise<ConntrackUse> {
+    const { entries, max } = await this.#kernel.conntrack.count();
+    return { entries, max };
+  }
+
+  /** Removes everything of the gateway from the kernel. Only `dispose` is of use afterwards. */
+  async clear(): Promise<void> {
+    using _turn = await this.#turn.lock();
+    await clearServer(this.#kernel, this.#plan);
+    this.#clients = new Map();
+  }
+
+  /** Closes the sockets; the gateway goes on. Harmless when done twice. */
+  [Symbol.dispose](): void {
+    this.#kernel[Symbol.dispose]();
+  }
+
+  /** What is known of the kernel's clients; it is asked when a change failed half-way. */
+  async #found(): Promise<FoundClients> {
+    const clients = this.#clients;
+    return clients === undefined
+      ? await findClients(this.#kernel, this.#plan, this.#links)
+      : { all: clients, complete: clients };
+  }
+
+  async #change(
+    change: {
+      readonly add: readonly Address[];
+      readonly remove: readonly Address[];
+      readonly result: AddressMap;
+    },
+  ): Promise<void> {
+    const { add, remove, result } = change;
+    this.#clients = undefined;
+    const links = this.#links;
+    await changeClients(this.#kernel, this.#plan, { add, remove, links });
+    this.#clients = result;
+  }
+}
+
+/** What is in the first map and not in the second. */
+function missingFrom(wanted: AddressMap, present: AddressMap): Address[] {
+  return wanted.entries().filter(([key]) => !present.has(key))
+    .map(([, address]) => address).toArray();
+}

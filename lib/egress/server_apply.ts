@@ -1,0 +1,244 @@
+import { FAMILIES, valuesOf } from "../inet/mod.ts";
+import {
+  type Link,
+  linkDelete,
+  linkSet,
+  NetlinkError,
+  type Route,
+  routeDelete,
+  routeReplace,
+  type Rule,
+  ruleAdd,
+  ruleDelete,
+} from "../netlink/mod.ts";
+import { addFouPorts, removeFouPorts } from "./fou_ports.ts";
+import {
+  clientRoute,
+  deleteRoutes,
+  findClients,
+  type FoundClients,
+  type LinkIndexes,
+} from "./server_clients.ts";
+import { tableWithClients } from "./server_format.ts";
+import {
+  ensureSysctl,
+  type ServerKernel,
+  type ServerOptions,
+} from "./server_kernel.ts";
+import {
+  ensureServerLink,
+  leftoverLinks,
+  leftoverPorts,
+} from "./server_links.ts";
+import {
+  REFUSAL_METRIC,
+  SERVER_LINK_NAMES,
+  type ServerFamily,
+  type ServerPlan,
+} from "./server_plan.ts";
+
+/** Link group of devices that are about to be deleted together: one grace period instead of one each. */
+const LEFTOVER_GROUP = 30118;
+
+/** What `applyServer()` leaves behind. */
+export interface AppliedServer {
+  /** The indexes of the tunnel devices. */
+  readonly links: LinkIndexes;
+  /** The clients found, which are now complete. */
+  readonly clients: FoundClients["all"];
+}
+
+/**
+ * Makes the kernel match the plan, whatever an earlier gateway, ours or
+ * upstream Coil's, left: its clients are kept. Idempotent, and can be cut short
+ * anywhere. Nobody is let in before all is in place: the guard comes
+ * first, the port of the tunnel last. What is not needed goes at the very end,
+ * so that connections of the clients go on all the while.
+ */
+export async function applyServer(
+  kernel: ServerKernel,
+  plan: ServerPlan,
+  options: ServerOptions,
+): Promise<AppliedServer> {
+  const before = await kernel.routes.listLinks();
+  const { all: clients } = await findClients(kernel, plan, indexesOf(before));
+  await kernel.netfilter.replaceTable(
+    tableWithClients(plan, [...clients.values()]),
+  );
+  const links = new Map<ServerFamily["family"], number>();
+  for (const family of valuesOf(plan.families)) {
+    links.set(
+      family.family,
+      await ensureServerLink(kernel.routes, plan, family),
+    );
+    for (const sysctl of family.sysctls) ensureSysctl(sysctl, options);
+  }
+  await kernel.routes.execute([
+    ...valuesOf(plan.families).map((family) => refusal(plan, family)),
+    ...clients.values().map((client) => clientRoute(plan, client, links)),
+  ]);
+  await ensureRules(kernel, plan);
+  await addFouPorts(kernel.fou, {
+    wanted: valuesOf(plan.families).map(({ fouPort }) => fouPort),
+    present: await kernel.fou.list(),
+  });
+  await removeLeftovers(kernel, plan, { before, clients });
+  return { links, clients };
+}
+
+function indexesOf(links: readonly Link[]): LinkIndexes {
+  return new Map(FAMILIES.flatMap((family) => {
+    const link = links.find(({ name }) => name === SERVER_LINK_NAMES[family]);
+    return link === undefined ? [] : [[family, link.index] as const];
+  }));
+}
+
+/**
+ * What comes from outside and is no client's is refused. Without this it would
+ * be looked up in the main table and leave by the interface it came in by: an
+ * answer to a former client, with the sender's address and no translation.
+ */
+function refusal(plan: ServerPlan, { family }: ServerFamily) {
+  return routeReplace({
+    family,
+    type: "unreachable",
+    metric: REFUSAL_METRIC,
+    table: plan.routeTable,
+    protocol: plan.routeProtocol,
+    scope: "global",
+  });
+}
+
+async function ensureRules(
+  { routes }: Pick<ServerKernel, "routes">,
+  plan: ServerPlan,
+): Promise<void> {
+  for (const { family, rule } of valuesOf(plan.families)) {
+    const present = await routes.listRules({ family });
+    if (present.some((other) => sameRule(other, rule))) continue;
+    const [error] = await routes.tryExecute([ruleAdd(rule)]);
+    // Another process was faster.
+    if (error !== undefined && error.code !== "EEXIST") throw error;
+  }
+}
+
+/** Upstream Coil's rule is the same one. */
+function sameRule(a: Rule, b: Rule): boolean {
+  return a.family === b.family && a.priority === b.priority &&
+    a.table === b.table && a.iif === b.iif && a.source === undefined &&
+    a.destination === undefined && a.fwmark === undefined;
+}
+
+/** Deletes what an earlier gateway had and this plan has not. */
+async function removeLeftovers(
+  kernel: ServerKernel,
+  plan: ServerPlan,
+  found: {
+    readonly before: readonly Link[];
+    readonly clients: FoundClients["all"];
+  },
+): Promise<void> {
+  await removeRoutes(kernel, plan, found.clients);
+  await removeRules(kernel, plan);
+  await removeLinks(kernel, leftoverLinks(found.before, plan));
+  await removeFouPorts(kernel.fou, leftoverPorts(found.before, plan));
+}
+
+async function removeRoutes(
+  kernel: ServerKernel,
+  plan: ServerPlan,
+  clients: FoundClients["all"],
+): Promise<void> {
+  const surplus: Route[] = [];
+  for (const family of FAMILIES) {
+    const routes = await known(() =>
+      kernel.routes.listRoutes({ family, table: plan.routeTable })
+    );
+    surplus.push(
+      ...routes.filter((route) =>
+        route.protocol === plan.routeProtocol &&
+        !isPlanned(plan, clients, route)
+      ),
+    );
+  }
+  await deleteRoutes(
+    kernel,
+    surplus.map(({ family, destination, metric, index, table, protocol }) =>
+      routeDelete({ family, destination, metric, index, table, protocol })
+    ),
+  );
+}
+
+function isPlanned(
+  plan: ServerPlan,
+  clients: FoundClients["all"],
+  { family, destination, metric, type }: Route,
+): boolean {
+  if (plan.families[family] === undefined) return false;
+  if (destination === undefined) {
+    return type === "unreachable" && metric === REFUSAL_METRIC;
+  }
+  return type === "unicast" && destination.hostBits === 0 &&
+    clients.has(destination.address.toString());
+}
+
+/** Rules of a family that is not served any more, or of another interface. */
+async function removeRules(
+  { routes }: Pick<ServerKernel, "routes">,
+  plan: ServerPlan,
+): Promise<void> {
+  const planned = valuesOf(plan.families).map(({ rule }) => rule);
+  const [like] = planned;
+  if (like === undefined) return;
+  for (const family of FAMILIES) {
+    const rules = await known(() => routes.listRules({ family }));
+    const surplus = rules.filter((rule) =>
+      rule.priority === like.priority && rule.table === like.table &&
+      rule.iif !== undefined &&
+      !planned.some((wanted) => sameRule(rule, wanted))
+    );
+    await routes.execute(surplus.map(ruleDelete));
+  }
+}
+
+async function removeLinks(
+  { routes }: Pick<ServerKernel, "routes">,
+  links: readonly Link[],
+): Promise<void> {
+  if (links.length === 0) return;
+  await routes.execute([
+    ...links.map(({ index }) => linkSet({ index }, { group: LEFTOVER_GROUP })),
+    linkDelete({ group: LEFTOVER_GROUP }),
+  ]);
+}
+
+/** EAFNOSUPPORT and EOPNOTSUPP: a kernel started without IPv6 has nothing of it. */
+async function known<T>(list: () => Promise<T[]>): Promise<T[]> {
+  try {
+    return await list();
+  } catch (error) {
+    const unknown = error instanceof NetlinkError &&
+      ["EAFNOSUPPORT", "EOPNOTSUPP"].includes(error.code);
+    if (unknown) return [];
+    throw error;
+  }
+}
+
+/** Removes everything of a gateway; what others made stays. */
+export async function clearServer(
+  kernel: ServerKernel,
+  plan: ServerPlan,
+): Promise<void> {
+  const links = await kernel.routes.listLinks();
+  const nothing: ServerPlan = { ...plan, families: {} };
+  const ports = valuesOf(plan.families).map(({ fouPort }) => fouPort);
+  await removeFouPorts(kernel.fou, ports);
+  await removeRoutes(kernel, nothing, new Map());
+  for (const { family, rule } of valuesOf(plan.families)) {
+    const rules = await kernel.routes.listRules({ family });
+    const own = rules.filter((other) => sameRule(other, rule));
+    await kernel.routes.execute(own.map(ruleDelete));
+  }
+  await removeLinks(kernel, leftoverLinks(links, nothing));
+  await kernel.netfilter.deleteTable(plan.table.name);
+}
