@@ -119,7 +119,7 @@ if (isThere("go") || isThere("/usr/local/go/bin/go")) {
     };
     const { code, text } = await ask(
       wait,
-      ["-max-time", "0.3", "-d", "{}"],
+      ["-max-time", "2", "-d", "{}"],
       ["pkg.cnirpc.CNI/Check"],
     );
     assert.notEqual(code, 0);
