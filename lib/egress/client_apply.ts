@@ -1,9 +1,13 @@
 import type { Netns } from "../linux/mod.ts";
-import type { ClientPlan } from "./client_plan.ts";
+import { EGRESS_NFT_TABLE } from "../names/mod.ts";
+import { NetfilterSocket, RouteSocket } from "../netlink/mod.ts";
+import { type ClientPlan, planClient } from "./client_plan.ts";
 import type {
   ShadowedDestination,
   SkippedDestination,
 } from "./client_request.ts";
+import { ClientRun } from "./client_run.ts";
+import { isGateway, ownState, readState } from "./client_state.ts";
 
 /** Where to work. */
 export interface ClientOptions {
@@ -23,20 +27,62 @@ export interface ClientReport {
   readonly skipped: readonly SkippedDestination[];
 }
 
-/** Makes a client of a pod. */
-export function applyClient(
-  _plan: ClientPlan,
-  _options: ClientOptions,
+/**
+ * Makes the network of a pod what the plan says, whatever was there: nothing,
+ * another plan, upstream Coil's, or what a killed process left half-done. Does
+ * nothing when all is right already. Of two calls for one namespace the second
+ * has to wait for the first; that is the caller's business.
+ *
+ * No packet leaves by a wrong way meanwhile: what is new comes before anything
+ * is removed, and routes are replaced in one step. When something fails, the
+ * destinations of Egresses that fail closed are refused.
+ *
+ * The kernel's reverse path check of IPv4 is switched off for the tunnels and
+ * stays so.
+ *
+ * @throws {NetlinkError} when the kernel refuses
+ * @throws {FouUnsupportedError} when the kernel has no Foo over UDP
+ * @throws {TypeError} when the namespace is an egress gateway's, or lacks the plan's interface
+ */
+export async function applyClient(
+  plan: ClientPlan,
+  options: ClientOptions,
 ): Promise<ClientReport> {
-  throw new TypeError("Cannot apply client plan: not written yet");
+  using run = ClientRun.open(plan, options);
+  await run.converge();
+  const { shadowed, skipped } = plan;
+  return { changes: run.changes, shadowed, skipped };
 }
 
-/** Removes everything that makes a client of a pod. */
-export function clearClient(_options: ClientOptions): Promise<boolean> {
-  throw new TypeError("Cannot clear client: not written yet");
+/**
+ * Removes everything that makes a client of a pod. False when there was
+ * nothing, or the namespace is an egress gateway's.
+ */
+export async function clearClient(options: ClientOptions): Promise<boolean> {
+  if (!await isClient(options)) return false;
+  await applyClient(nothing(), options);
+  return true;
 }
 
-/** Whether anything in the namespace makes a client of the pod. */
-export function isClient(_options: ClientOptions): Promise<boolean> {
-  throw new TypeError("Cannot look for a client: not written yet");
+/** Whether anything in the namespace makes a client of the pod, be it upstream Coil's or half-done. */
+export async function isClient({ netns }: ClientOptions): Promise<boolean> {
+  using route = RouteSocket.open({ netns });
+  using nft = NetfilterSocket.open({ netns });
+  const state = await readState(route, { withAddresses: false });
+  if (isGateway(state)) return false;
+  const { links, rules, routes } = ownState(state);
+  return links.length + rules.length + routes.length > 0 ||
+    (await nft.listTables()).includes(EGRESS_NFT_TABLE);
+}
+
+/** The plan of a pod that is no client. */
+function nothing(): ClientPlan {
+  return planClient({
+    addresses: {},
+    ifname: "",
+    mtu: 0,
+    port: 0,
+    gateways: [],
+    originatingOnly: false,
+  });
 }

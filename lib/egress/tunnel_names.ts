@@ -58,3 +58,17 @@ export function tunnelFamily(name: string): Family | undefined {
   if (digits === undefined) return undefined;
   return digits === "4" ? "ipv4" : "ipv6";
 }
+
+const CLIENT_LINKS: ReadonlySet<string> = new Set(
+  Object.values(TUNNEL_LINKS).flatMap(({ receiver, fallback }) => [
+    receiver,
+    fallback.from,
+    fallback.to,
+  ]),
+);
+
+/** Whether a link of this name belongs to the tunnels of a client, the kernel's own ones included. */
+export function isClientLink({ name }: { readonly name: string }): boolean {
+  return tunnelFamily(name) !== undefined || CLIENT_LINKS.has(name) ||
+    name === UPSTREAM_MARKER;
+}

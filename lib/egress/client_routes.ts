@@ -1,0 +1,149 @@
+import type { Prefix } from "../inet/mod.ts";
+import {
+  type Request,
+  type Route,
+  routeDelete,
+  routeReplace,
+  type RouteTarget,
+  type Rule,
+  ruleAdd,
+  ruleDelete,
+} from "../netlink/mod.ts";
+import {
+  BACKSTOP_METRIC,
+  CLIENT_PROTOCOL,
+  type ClientRoute,
+} from "./client_plan.ts";
+import { ruleKey } from "./client_rules.ts";
+
+/** IP6_RT_PRIO_USER of `<net/ip6_route.h>`: the metric of IPv6 routes that are given none. */
+const IPV6_METRIC = 1024;
+
+/** What to do so that ours are exactly the wanted ones. */
+export interface Changes {
+  /** First: what is missing, or different. */
+  readonly put: readonly Request[];
+  /** Then: what nobody wants. It may be gone by itself meanwhile. */
+  readonly remove: readonly Request[];
+}
+
+/**
+ * The routes of a plan in the kernel's words. `indexes` has the links by name.
+ *
+ * @throws {TypeError} when a tunnel's link is not among them
+ */
+export function kernelRoutes(
+  routes: readonly ClientRoute[],
+  indexes: ReadonlyMap<string, number>,
+): Route[] {
+  return routes.map((route): Route => {
+    const { destination, table, kind } = route;
+    const common = {
+      family: destination.family,
+      destination: destination.length === 0 ? undefined : destination,
+      table,
+      protocol: CLIENT_PROTOCOL,
+      // Upstream Coil's, so that its routes are found to be right.
+      scope: "global",
+    } as const;
+    if (kind === "unreachable") {
+      return { ...common, type: "unreachable", metric: BACKSTOP_METRIC };
+    }
+    if (kind === "throw") return { ...common, type: "throw" };
+    const index = indexes.get(route.tunnel);
+    if (index === undefined) {
+      throw new TypeError(
+        `Cannot route "${destination}": there is no link "${route.tunnel}"`,
+      );
+    }
+    return { ...common, type: "unicast", index };
+  });
+}
+
+/** The routes of a plan that need no link, so that they can be made whatever failed. */
+export function refusals(routes: readonly ClientRoute[]): Request[] {
+  const without = routes.filter(({ kind }) => kind !== "tunnel");
+  return kernelRoutes(without, new Map()).map(putRoute);
+}
+
+/**
+ * Compares routes. A route to the same destination with the same metric is
+ * replaced, never deleted before the new one is there. Pure.
+ */
+export function diffRoutes(
+  wanted: readonly Route[],
+  present: readonly Route[],
+): Changes {
+  const there = new Set(present.map(routeKey));
+  const keys = new Set(wanted.map(routeKey));
+  const missing = wanted.filter((route) => !there.has(routeKey(route)));
+  const replaced = new Set(missing.map(slotKey));
+  const surplus = present.filter((route) =>
+    !keys.has(routeKey(route)) && !replaced.has(slotKey(route))
+  );
+  return {
+    put: missing.map(putRoute),
+    remove: surplus.map((route) => routeDelete(deletable(route))),
+  };
+}
+
+/** Compares rules, each of which is wanted once. Pure. */
+export function diffRules(
+  wanted: readonly Rule[],
+  present: readonly Rule[],
+): Changes {
+  const missing = new Map(wanted.map((rule) => [ruleKey(rule), rule]));
+  // The first one like it is the wanted one; more of them are too many.
+  const surplus = present.filter((rule) => !missing.delete(ruleKey(rule)));
+  return {
+    put: [...missing.values()].map(ruleAdd),
+    remove: surplus.map(ruleDelete),
+  };
+}
+
+function putRoute(route: Route): Request {
+  return routeReplace({ ...target(route), type: typeOf(route) });
+}
+
+function target(route: Route): RouteTarget {
+  const { family, destination, gateway, table, protocol, scope, metric } =
+    route;
+  const { source, index } = route;
+  return {
+    family,
+    destination,
+    gateway,
+    table,
+    protocol,
+    scope,
+    metric,
+    source,
+    index: route.type === "unicast" ? index : undefined,
+  };
+}
+
+/** As listed: all that is known of a route, so that no other one is meant. */
+function deletable(route: Route): RouteTarget {
+  return { ...target(route), index: route.index, type: typeOf(route) };
+}
+
+function typeOf({ type }: Route): RouteTarget["type"] {
+  return typeof type === "number" ? undefined : type;
+}
+
+/** All that counts in a route as text. The kernel attaches refusing IPv6 routes to the loopback. */
+function routeKey(route: Route): string {
+  const { type, index, gateway, scope, source, protocol } = route;
+  const link = type === "unicast" ? index : undefined;
+  return [slotKey(route), type, link, gateway, scope, source, protocol]
+    .join(" ");
+}
+
+/** What a table has one route for. */
+function slotKey({ table, family, destination, metric }: Route): string {
+  const least = family === "ipv6" ? IPV6_METRIC : 0;
+  const to: Prefix | undefined = destination?.length === 0
+    ? undefined
+    : destination;
+  return [table, family, to, metric ?? least].join(" ");
+}

@@ -1,0 +1,343 @@
+import type { Netns } from "../linux/mod.ts";
+import { EGRESS_NFT_TABLE } from "../names/mod.ts";
+import {
+  type FouPort,
+  FouSocket,
+  linkGet,
+  NetfilterSocket,
+  type NftTable,
+  type Request,
+  RouteSocket,
+} from "../netlink/mod.ts";
+import { getLogger } from "../telemetry/mod.ts";
+import {
+  deleteLinks,
+  diffLinks,
+  type LinkChanges,
+  renameFallbacks,
+  wantedLinks,
+} from "./client_links.ts";
+import type { ClientPlan } from "./client_plan.ts";
+import {
+  type Changes,
+  diffRoutes,
+  diffRules,
+  kernelRoutes,
+  refusals,
+} from "./client_routes.ts";
+import {
+  type ClientState,
+  isGateway,
+  type OwnState,
+  ownState,
+  portsOf,
+  readState,
+} from "./client_state.ts";
+import { clientTable } from "./client_table.ts";
+import {
+  addFouPorts,
+  fouPorts,
+  removeFouPorts,
+  sameFouPort,
+} from "./fou_ports.ts";
+import { explainTunnelError } from "./kernel_modules.ts";
+import {
+  type ClientInterface,
+  findInterfaces,
+  originatingRoutes,
+  originatingRules,
+} from "./originating.ts";
+import { openReversePath } from "./reverse_path.ts";
+import { TUNNEL_LINKS } from "./tunnel_names.ts";
+
+/** ENOENT, ESRCH, ENODEV: the rule, route or link to delete is gone already. */
+const GONE: ReadonlySet<string> = new Set(["ENOENT", "ESRCH", "ENODEV"]);
+
+/** What a run needs of its caller. */
+export interface RunOptions {
+  readonly netns: Netns;
+  readonly signal?: AbortSignal;
+}
+
+interface Sockets {
+  readonly route: RouteSocket;
+  readonly fou: FouSocket;
+  readonly nft: NetfilterSocket;
+}
+
+/** What was found, and what follows from it. */
+interface Findings {
+  readonly state: ClientState;
+  readonly own: OwnState;
+  /** FoU ports that are there, ours or not. */
+  readonly ports: readonly FouPort[];
+  readonly interfaces: readonly ClientInterface[];
+  readonly rules: Changes;
+  readonly links: LinkChanges;
+}
+
+/**
+ * One application of a plan: reads, compares, sends. It has its sockets, each
+ * opened once, and tells what it did.
+ */
+export class ClientRun implements Disposable {
+  readonly #plan: ClientPlan;
+  readonly #netns: Netns;
+  readonly #signal: AbortSignal | undefined;
+  readonly #sockets: Sockets;
+  readonly #changes: string[] = [];
+
+  private constructor(plan: ClientPlan, options: RunOptions, sockets: Sockets) {
+    this.#plan = plan;
+    this.#netns = options.netns;
+    this.#signal = options.signal;
+    this.#sockets = sockets;
+  }
+
+  /** Opens the sockets. */
+  static open(plan: ClientPlan, options: RunOptions): ClientRun {
+    const { netns } = options;
+    using stack = new DisposableStack();
+    const sockets: Sockets = {
+      route: stack.use(RouteSocket.open({ netns })),
+      fou: stack.use(FouSocket.open({ netns })),
+      nft: stack.use(NetfilterSocket.open({ netns })),
+    };
+    stack.move();
+    return new ClientRun(plan, options, sockets);
+  }
+
+  /** What was done, one phrase each. */
+  get changes(): readonly string[] {
+    return this.#changes;
+  }
+
+  /** Makes the namespace what the plan says. */
+  async converge(): Promise<void> {
+    const findings = await this.#find();
+    try {
+      await this.#carryOut(findings);
+    } catch (error) {
+      await this.#failClosed(findings);
+      throw error;
+    }
+  }
+
+  /** Closes the sockets. */
+  [Symbol.dispose](): void {
+    for (const socket of Object.values(this.#sockets)) {
+      socket[Symbol.dispose]();
+    }
+  }
+
+  async #find(): Promise<Findings> {
+    const plan = this.#plan;
+    const { route, fou } = this.#sockets;
+    const [state, listed] = await settled([
+      readState(route, { withAddresses: plan.originatingOnly }),
+      plan.tunnels.length > 0 ? fou.list() : Promise.resolve(undefined),
+    ]);
+    if (isGateway(state)) {
+      throw new TypeError(
+        `Cannot make a client of network namespace "${this.#netns.path}": it is an egress gateway's`,
+      );
+    }
+    const own = ownState(state);
+    const hadTunnels = portsOf(own.links).length > 0;
+    const interfaces = findInterfaces(plan, state);
+    const rules = [...plan.rules, ...originatingRules(interfaces)];
+    return {
+      state,
+      own,
+      ports: listed ?? (hadTunnels ? await fou.list() : []),
+      interfaces,
+      rules: diffRules(rules, own.rules),
+      links: diffLinks(wantedLinks(plan, this.#linkMtu(state)), own.links),
+    };
+  }
+
+  #linkMtu({ links }: ClientState): number {
+    const { ifname, mtu, tunnels } = this.#plan;
+    if (mtu > 0 || tunnels.length === 0) return mtu;
+    const link = links.find(({ name }) => name === ifname);
+    if (link !== undefined) return link.mtu;
+    throw new TypeError(
+      `Cannot find interface "${ifname}" in network namespace "${this.#netns.path}"`,
+    );
+  }
+
+  /** Each step can be the last one of a process: the next call goes on from there. */
+  async #carryOut(findings: Findings): Promise<void> {
+    await this.#step(() => this.#removePorts(findings));
+    await this.#step(() => this.#openReversePath(["all", "default"]));
+    const [indexes] = await settled([
+      this.#step(() => this.#makeLinks(findings)),
+      this.#receive(findings),
+    ]);
+    await this.#step(() => this.#openReceiver(findings));
+    const routes = this.#diffRoutes(findings, indexes);
+    await this.#step(() => this.#execute(routes.put));
+    await this.#step(() => this.#removeWays(findings, routes));
+    await this.#step(() => this.#removeLinks(findings));
+    if (this.#table(findings) === undefined) {
+      await this.#step(() => this.#deleteTable());
+    }
+  }
+
+  async #step<T>(run: () => T | Promise<T>): Promise<T> {
+    this.#signal?.throwIfAborted();
+    return await run();
+  }
+
+  /**
+   * Ports that no tunnel of the plan uses. First of all: it is by the tunnels
+   * that they are known, and these are changed later.
+   */
+  async #removePorts({ own, ports }: Findings): Promise<void> {
+    const wanted = this.#wantedPorts();
+    const surplus = portsOf(own.links).filter((port) =>
+      !wanted.some((each) => sameFouPort(each, port)) &&
+      ports.some((each) => sameFouPort(each, port))
+    );
+    this.#changes.push(...await removeFouPorts(this.#sockets.fou, surplus));
+  }
+
+  #wantedPorts(): FouPort[] {
+    return fouPorts(this.#plan.tunnelFamilies, this.#plan.port);
+  }
+
+  /** A new link gets what `default` has, so that comes before links are made. */
+  #openReversePath(
+    open: readonly string[],
+    loose: readonly string[] = [],
+  ): void {
+    if (!this.#plan.tunnelFamilies.includes("ipv4")) return;
+    const links = { open, loose };
+    this.#changes.push(...openReversePath(this.#netns, links));
+  }
+
+  #openReceiver({ interfaces }: Findings): void {
+    const names = interfaces.map(({ name }) => name);
+    this.#openReversePath([TUNNEL_LINKS.ipv4.receiver], names);
+  }
+
+  /** Rules and links. Returns the indexes of all wanted links by name. */
+  async #makeLinks(
+    { rules, links }: Findings,
+  ): Promise<ReadonlyMap<string, number>> {
+    const indexes = new Map(
+      links.present.map(({ name, index }) => [name, index]),
+    );
+    const clear = links.conflicting.length === 0
+      ? []
+      : [...refusals(this.#plan.routes), ...deleteLinks(links.conflicting)];
+    const changes = [...rules.put, ...clear, ...links.requests];
+    const look = links.created.map((name) =>
+      linkGet({ name }, ({ index }) => indexes.set(name, index))
+    );
+    if (changes.length + look.length === 0) return indexes;
+    const errors = await this.#sockets.route.tryExecute([...changes, ...look]);
+    const failed = errors.findIndex((error) => error !== undefined);
+    const error = errors[failed];
+    if (error !== undefined) {
+      const ofLinks = failed >= changes.length - links.requests.length;
+      throw ofLinks ? explainTunnelError(error) : error;
+    }
+    this.#done(changes);
+    return indexes;
+  }
+
+  /** The guard is there before anything is received. */
+  async #receive(findings: Findings): Promise<void> {
+    const { fou, nft } = this.#sockets;
+    const table = this.#table(findings);
+    if (table === undefined) return;
+    if (await this.#step(() => nft.replaceTable(table))) {
+      this.#changes.push(`replace nft table "${table.name}"`);
+    }
+    const ports = { wanted: this.#wantedPorts(), present: findings.ports };
+    const added = await this.#step(() => addFouPorts(fou, ports));
+    this.#changes.push(...added);
+  }
+
+  #table({ interfaces }: Findings): NftTable | undefined {
+    const { tunnels } = this.#plan;
+    return tunnels.length + interfaces.length === 0
+      ? undefined
+      : clientTable(this.#plan, interfaces);
+  }
+
+  #diffRoutes(
+    { own, interfaces }: Findings,
+    indexes: ReadonlyMap<string, number>,
+  ): Changes {
+    const wanted = [
+      ...kernelRoutes(this.#plan.routes, indexes),
+      ...originatingRoutes(interfaces),
+    ];
+    return diffRoutes(wanted, own.routes);
+  }
+
+  /**
+   * Rules go before the routes they lead to, the last ones first: the cluster's
+   * own networks are kept out of the wide table to the end.
+   */
+  async #removeWays({ rules }: Findings, routes: Changes): Promise<void> {
+    await this.#remove([...rules.remove.toReversed(), ...routes.remove]);
+  }
+
+  async #removeLinks({ links, state }: Findings): Promise<void> {
+    const families = this.#plan.tunnelFamilies;
+    await this.#remove(deleteLinks(links.surplus));
+    await this.#remove(renameFallbacks(state.links, families));
+  }
+
+  async #deleteTable(): Promise<void> {
+    if (await this.#sockets.nft.deleteTable(EGRESS_NFT_TABLE)) {
+      this.#changes.push(`delete nft table "${EGRESS_NFT_TABLE}"`);
+    }
+  }
+
+  /** After a failure: whatever is missing, nothing is to leave by another way. */
+  async #failClosed({ rules }: Findings): Promise<void> {
+    // The caller has given up, and another one goes on.
+    if (this.#signal?.aborted) return;
+    const refuse = [...rules.put, ...refusals(this.#plan.routes)];
+    try {
+      // Rules that are there already are refused with EEXIST; nothing else can be done here.
+      await this.#sockets.route.tryExecute(refuse);
+    } catch (error) {
+      getLogger("egress").error("Failed to refuse what egress cannot carry", {
+        err: error,
+      });
+    }
+  }
+
+  async #execute(requests: readonly Request[]): Promise<void> {
+    if (requests.length === 0) return;
+    await this.#sockets.route.execute(requests);
+    this.#done(requests);
+  }
+
+  /** Sends removals; what is gone already is fine. */
+  async #remove(requests: readonly Request[]): Promise<void> {
+    if (requests.length === 0) return;
+    const errors = await this.#sockets.route.tryExecute(requests);
+    for (const error of errors) {
+      if (error !== undefined && !GONE.has(error.code)) throw error;
+    }
+    this.#done(requests);
+  }
+
+  #done(requests: readonly Request[]): void {
+    this.#changes.push(...requests.map((request) => request.describe()));
+  }
+}
+
+/** Waits for all, also when one fails: nothing may run on behind the caller's back. */
+async function settled<T extends readonly unknown[]>(
+  promises: { readonly [K in keyof T]: Promise<T[K]> },
+): Promise<T> {
+  await Promise.allSettled(promises);
+  return await Promise.all(promises) as unknown as T;
+}

@@ -1,0 +1,127 @@
+import type { Family } from "../inet/mod.ts";
+import { EGRESS_NFT_TABLE } from "../names/mod.ts";
+import {
+  nft,
+  type NftChain,
+  type NftRule,
+  type NftSet,
+  type NftTable,
+} from "../netlink/mod.ts";
+import type { ClientPlan } from "./client_plan.ts";
+import type { ClientInterface } from "./originating.ts";
+
+/** Counts tunnelled packets that no gateway sent. */
+export const FOREIGN_FOU_COUNTER = "foreign_fou";
+
+/** NF_IP_PRI_MANGLE of `<linux/netfilter_ipv4.h>`. */
+const MANGLE = -150;
+
+interface SenderFacts {
+  readonly set: string;
+  readonly field: "ip saddr" | "ip6 saddr";
+  readonly type: "ipv4_addr" | "ipv6_addr";
+  /** What else the links that receive from everybody unpack. */
+  readonly plain: readonly ("ipencap" | "ipv6")[];
+}
+
+const SENDERS: Readonly<Record<Family, SenderFacts>> = {
+  ipv4: {
+    set: "senders4",
+    field: "ip saddr",
+    type: "ipv4_addr",
+    plain: ["ipencap"],
+  },
+  ipv6: {
+    set: "senders6",
+    field: "ip6 saddr",
+    type: "ipv6_addr",
+    plain: ["ipencap", "ipv6"],
+  },
+};
+
+/**
+ * The nft table of a client: who may send tunnelled packets to it, and which
+ * connections are answered by the way they came. `interfaces` are those that
+ * originating-only mode is about; none when it is off. Pure.
+ */
+export function clientTable(
+  plan: ClientPlan,
+  interfaces: readonly ClientInterface[],
+): NftTable {
+  const tunnels = plan.tunnelFamilies;
+  return {
+    family: "inet",
+    name: EGRESS_NFT_TABLE,
+    counters: tunnels.length === 0 ? [] : [FOREIGN_FOU_COUNTER],
+    sets: tunnels.map((family) => senderSet(plan, family)),
+    chains: [
+      inputChain(plan, interfaces),
+      ...(interfaces.length === 0 ? [] : [outputChain(interfaces)]),
+    ],
+  };
+}
+
+function senderSet(plan: ClientPlan, family: Family): NftSet {
+  const { set, type } = SENDERS[family];
+  const elements = plan.senders
+    .filter((sender) => sender.family === family).map((sender) => [sender]);
+  return { name: set, key: [type], elements };
+}
+
+/**
+ * On input, not before: what comes here is addressed to the pod, and IPv4
+ * fragments are whole again. What a tunnel unpacks comes here by itself.
+ */
+function inputChain(
+  plan: ClientPlan,
+  interfaces: readonly ClientInterface[],
+): NftChain {
+  return {
+    name: "input",
+    type: "filter",
+    hook: "input",
+    priority: MANGLE,
+    policy: "accept",
+    rules: [
+      ...plan.tunnelFamilies.flatMap((family) =>
+        senderRules(family, plan.port)
+      ),
+      // Only what the other side began: an own connection that left by another
+      // way before the pod was a client must not be kept there.
+      ...interfaces.map(({ name, index }) =>
+        nft.rule([
+          nft.iifname(name),
+          nft.ctDirection("original"),
+          nft.setCtMark(index),
+        ])
+      ),
+    ],
+  };
+}
+
+function senderRules(family: Family, port: number): NftRule[] {
+  const { field, set, plain } = SENDERS[family];
+  const refuse = [nft.counter(FOREIGN_FOU_COUNTER), nft.drop()];
+  const own = nft.nfproto(family);
+  return [
+    nft.rule([nft.udpDport(port), nft.inSet([field], set), nft.accept()]),
+    nft.rule([own, nft.udpDport(port), ...refuse]),
+    ...plain.map((protocol) =>
+      nft.rule([own, nft.l4proto(protocol), ...refuse])
+    ),
+  ];
+}
+
+/** Type `route`: a packet that got a mark is routed once more, by the rule for the mark. */
+function outputChain(interfaces: readonly ClientInterface[]): NftChain {
+  return {
+    name: "output",
+    type: "route",
+    hook: "output",
+    priority: MANGLE,
+    policy: "accept",
+    rules: interfaces.map(({ index }) =>
+      nft.rule([nft.ctMark(index), nft.restoreMark()])
+    ),
+  };
+}
