@@ -44,6 +44,12 @@ const SYMBOLS = {
     result: "i32",
     nonblocking: true,
   },
+  closeOffThread: {
+    name: "close",
+    parameters: ["i32"],
+    result: "i32",
+    nonblocking: true,
+  },
 } as const satisfies Deno.ForeignLibraryInterface;
 
 /** Bytes that the kernel or another thread may write while JavaScript goes on. */
@@ -91,6 +97,7 @@ interface LibcFunctions {
     length: bigint,
     flags: number,
   ): Promise<number>;
+  closeOffThread(fd: number): Promise<number>;
 }
 
 /** The opened library with the place of the calling thread's errno. */

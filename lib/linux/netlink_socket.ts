@@ -125,6 +125,18 @@ export class NetlinkSocket implements Disposable {
     closeFile(fd);
   }
 
+  /**
+   * As `Symbol.dispose`, on another thread: closing a netfilter socket waits
+   * until the kernel has freed what anybody deleted from nf_tables before
+   * (nft_rcv_nl_event() in net/netfilter/nf_tables_api.c), about 10 ms.
+   */
+  async closeOffThread(): Promise<void> {
+    if (this.#fd < 0) return;
+    const fd = this.#fd;
+    this.#fd = -1;
+    await libc().symbols.closeOffThread(fd);
+  }
+
   #open(): number {
     if (this.#fd < 0) throw new TypeError("Cannot use netlink socket: closed");
     return this.#fd;

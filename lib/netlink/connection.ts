@@ -26,6 +26,8 @@ export interface Transport extends Disposable {
   receiveNow(buffer: Bytes): number | undefined;
   /** As `receiveNow()`, without holding up the event loop. */
   receiveOffThread(buffer: Bytes): Promise<number | undefined>;
+  /** Closes it on another thread, where closing may wait. */
+  closeOffThread(): Promise<void>;
 }
 
 /** What a connection can be told. */
@@ -85,6 +87,7 @@ export class Connection implements Disposable {
   #dumpBufferBytes = RECEIVE_BUFFER_BYTES;
   #busy = false;
   #closed = false;
+  #offThread = false;
 
   /** Takes over the transport. */
   constructor(transport: Transport, options: ConnectionOptions = {}) {
@@ -145,6 +148,14 @@ export class Connection implements Disposable {
     if (!this.#busy) this.#transport[Symbol.dispose]();
   }
 
+  /** As `Symbol.dispose`, but the closing itself is done on another thread. */
+  async closeOffThread(): Promise<void> {
+    this.#closed = true;
+    this.#offThread = true;
+    using _turn = await this.#turn.lock();
+    await this.#transport.closeOffThread();
+  }
+
   /** Waits for this caller's turn. A socket disposed meanwhile is closed when the turn ends. */
   async #begin(): Promise<Disposable> {
     const lock = await this.#turn.lock();
@@ -156,7 +167,9 @@ export class Connection implements Disposable {
     return {
       [Symbol.dispose]: () => {
         this.#busy = false;
-        if (this.#closed) this.#transport[Symbol.dispose]();
+        if (this.#closed && !this.#offThread) {
+          this.#transport[Symbol.dispose]();
+        }
         lock[Symbol.dispose]();
       },
     };

@@ -28,6 +28,7 @@ class ScriptedTransport implements Transport {
   readonly portId = PORT_ID;
   readonly sent: Message[][] = [];
   closed = 0;
+  closedOffThread = 0;
   sentOnThread = 0;
   /** What is sent waits here when there is one. */
   gate: Promise<void> | undefined;
@@ -76,6 +77,10 @@ class ScriptedTransport implements Transport {
 
   async receiveOffThread(buffer: Bytes): Promise<number | undefined> {
     return this.receiveNow(buffer);
+  }
+
+  async closeOffThread(): Promise<void> {
+    this.closedOffThread++;
   }
 
   [Symbol.dispose](): void {
@@ -330,6 +335,73 @@ Deno.test("dispose() closes the socket only when nothing is being sent any more"
   );
   assert.equal(transport.closed, 1);
   await assert.rejects(connection.tryExecute([request("c")]), TypeError);
+});
+
+Deno.test("closeOffThread() closes the socket after what is being sent, and once", async () => {
+  let open: () => void = () => {};
+  const transport = new ScriptedTransport((requests) => [
+    requests.map((sent) => ack(sent)),
+  ]);
+  transport.gate = new Promise((resolve) => open = resolve);
+  const connection = new Connection(transport);
+  const running = connection.tryExecute([request("a")]);
+  const waiting = assert.rejects(
+    connection.tryExecute([request("b")]),
+    /^TypeError: Cannot use netlink socket: closed$/,
+  );
+  const closing = connection.closeOffThread();
+  await Promise.resolve();
+  assert.equal(transport.closedOffThread, 0);
+  open();
+  assert.deepEqual(await running, [undefined]);
+  await waiting;
+  await closing;
+  assert.deepEqual([transport.closed, transport.closedOffThread], [0, 1]);
+});
+
+Deno.test("tryExecute() sends a whole transaction at once and takes silence about its frame for consent", async () => {
+  const transport = new ScriptedTransport((requests) => [
+    requests.filter((sent) => (sent.flags & 4) !== 0).map((sent) => ack(sent)),
+  ]);
+  using connection = new Connection(transport);
+  const frame = request("frame", { silent: true });
+  const big = request("big", {
+    write: (writer) => writer.attributeBytes(1, new Uint8Array(60_000)),
+  });
+  const requests = [frame, ...new Array<Request>(300).fill(big), frame];
+  const outcomes = await connection.tryExecute(requests, { whole: true });
+  assert.deepEqual(transport.sent.map((batch) => batch.length), [302]);
+  assert(outcomes.every((outcome) => outcome === undefined));
+});
+
+Deno.test("tryExecute() does not take silence about anything else for consent", async () => {
+  const transport = new ScriptedTransport(([frame]) =>
+    frame === undefined ? [] : [[ack(frame, 85)]]
+  );
+  using connection = new Connection(transport);
+  const outcomes = await connection.tryExecute(
+    [request("frame", { silent: true }), request("a")],
+    { whole: true },
+  );
+  assert.deepEqual(outcomes.map((error) => error?.message), [
+    "Cannot frame: kernel returned ERESTART",
+    "Cannot a: kernel returned EPROTO (no acknowledgement)",
+  ]);
+  assert.deepEqual(transport.sent[0]?.map((sent) => sent.flags), [1, 5]);
+});
+
+Deno.test("tryExecute() and dump() stay on the thread when asked to", async () => {
+  const transport = new ScriptedTransport((requests) =>
+    requests.map((sent) =>
+      (sent.flags & 0x300) !== 0
+        ? [entry(1), { ...DONE, sequence: sent.sequence }]
+        : [ack(sent)]
+    )
+  );
+  using connection = new Connection(transport);
+  await connection.tryExecute([request("a")], { onThread: true });
+  await connection.dump(request("l"), () => undefined, { onThread: true });
+  assert.equal(transport.sentOnThread, 2);
 });
 
 Deno.test("dump() collects the entries of all parts", async () => {
