@@ -33,7 +33,7 @@ import {
   portsOf,
   readState,
 } from "./client_state.ts";
-import { clientTable } from "./client_table.ts";
+import { clientTable, needsTable } from "./client_table.ts";
 import {
   addFouPorts,
   fouPorts,
@@ -261,10 +261,9 @@ export class ClientRun implements Disposable {
   }
 
   #table({ interfaces }: Findings): NftTable | undefined {
-    const { tunnels } = this.#plan;
-    return tunnels.length + interfaces.length === 0
-      ? undefined
-      : clientTable(this.#plan, interfaces);
+    return needsTable(this.#plan, interfaces)
+      ? clientTable(this.#plan, interfaces)
+      : undefined;
   }
 
   #diffRoutes(

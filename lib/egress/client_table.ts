@@ -39,6 +39,14 @@ const SENDERS: Readonly<Record<Family, SenderFacts>> = {
   },
 };
 
+/** Whether there is anything for a table to do. */
+export function needsTable(
+  plan: ClientPlan,
+  interfaces: readonly ClientInterface[],
+): boolean {
+  return plan.tunnelFamilies.length + interfaces.length > 0;
+}
+
 /**
  * The nft table of a client: who may send tunnelled packets to it, and which
  * connections are answered by the way they came. `interfaces` are those that

@@ -30,6 +30,7 @@ const PARTS: Readonly<Record<Family, KernelParts>> = {
     options: [
       "CONFIG_NET_FOU",
       "CONFIG_NET_FOU_IP_TUNNELS",
+      "CONFIG_IPV6_FOU_TUNNEL",
       "CONFIG_IPV6_TUNNEL",
     ],
   },
