@@ -345,6 +345,7 @@ Deno.test("closeOffThread() closes the socket after what is being sent, and once
   transport.gate = new Promise((resolve) => open = resolve);
   const connection = new Connection(transport);
   const running = connection.tryExecute([request("a")]);
+  await Promise.resolve(); // the turn begins
   const waiting = assert.rejects(
     connection.tryExecute([request("b")]),
     /^TypeError: Cannot use netlink socket: closed$/,
