@@ -338,14 +338,14 @@ Deno.test("dispose() closes the socket only when nothing is being sent any more"
 });
 
 Deno.test("closeOffThread() closes the socket after what is being sent, and once", async () => {
-  let open: () => void = () => {};
+  const { promise, resolve } = Promise.withResolvers<void>();
   const transport = new ScriptedTransport((requests) => [
     requests.map((sent) => ack(sent)),
   ]);
-  transport.gate = new Promise((resolve) => open = resolve);
+  transport.gate = promise;
   const connection = new Connection(transport);
   const running = connection.tryExecute([request("a")]);
-  await Promise.resolve(); // the turn begins
+  for (let i = 0; i < 20; i++) await Promise.resolve();
   const waiting = assert.rejects(
     connection.tryExecute([request("b")]),
     /^TypeError: Cannot use netlink socket: closed$/,
@@ -353,7 +353,7 @@ Deno.test("closeOffThread() closes the socket after what is being sent, and once
   const closing = connection.closeOffThread();
   await Promise.resolve();
   assert.equal(transport.closedOffThread, 0);
-  open();
+  resolve();
   assert.deepEqual(await running, [undefined]);
   await waiting;
   await closing;
