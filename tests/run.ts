@@ -1,89 +1,12 @@
 // Runs test suites and ends with the line "N passed, N failed".
 //
 //   deno task test [SUITE...] [--filter TEXT] [--allow-skips] [-- DENO_TEST_ARGS]
-import { ensureControlPlane, sweepLabs } from "./lab/mod.ts";
-import {
-  BUILD_PACKAGES,
-  CONTROL_PLANE_PACKAGES,
-  NET_PACKAGES,
-  preparePackages,
-} from "./lab/packages.ts";
-import { buildExecutable } from "../deploy/executable/mod.ts";
-import {
-  countJunit,
-  type Counts,
-  type Failure,
-  reportedFiles,
-  ZERO,
-} from "./junit.ts";
-
-interface Suite {
-  readonly name: string;
-  readonly about: string;
-  readonly paths: readonly string[];
-  /** Debian packages, each with a command or file that proves it. */
-  readonly packages: Readonly<Record<string, string>>;
-  readonly root: boolean;
-  readonly args: readonly string[];
-  /** What takes long the first time and would keep a test silent. */
-  readonly prepare?: () => Promise<unknown>;
-}
-
-const PING = { "iputils-ping": "ping" };
-
-const SUITES: readonly Suite[] = [
-  {
-    name: "static",
-    about: "format, lint and types",
-    paths: [],
-    packages: {},
-    root: false,
-    args: [],
-  },
-  {
-    name: "unit",
-    about: "pure logic and the layers rule",
-    paths: ["lib", "roles", "deploy", "tests/arch", "tests/bench"],
-    packages: {},
-    root: false,
-    args: ["--parallel"],
-  },
-  {
-    name: "executable",
-    about: "the one compiled file, called by every role's name",
-    paths: ["tests/executable"],
-    packages: { ...BUILD_PACKAGES, ...NET_PACKAGES },
-    root: true,
-    args: [],
-    prepare: () => buildExecutable({ log: say }),
-  },
-  {
-    name: "netns",
-    about: "the real kernel in fresh network namespaces",
-    paths: ["tests/netns"],
-    packages: { ...NET_PACKAGES, ...PING },
-    root: true,
-    args: [],
-  },
-  {
-    name: "apiserver",
-    about: "real etcd and kube-apiserver, nodes as namespaces",
-    paths: ["tests/apiserver"],
-    packages: {
-      ...CONTROL_PLANE_PACKAGES,
-      ...BUILD_PACKAGES,
-      ...PING,
-      curl: "curl",
-    },
-    root: true,
-    args: [],
-    prepare: async () => {
-      await sweepLabs({ log: say });
-      await ensureControlPlane({ log: say });
-      await buildExecutable({ log: say });
-    },
-  },
-];
+import { runDenoTest } from "./deno_test.ts";
+import { type Counts, type Failure, ZERO } from "./junit.ts";
+import { sweepLabs } from "./lab/mod.ts";
+import { preparePackages } from "./lab/packages.ts";
+import { type Suite, SUITES } from "./suites.ts";
+import { cleanUpVmLab, runInTestVm } from "./vm_run.ts";
 
 function say(text: string): void {
   try {
@@ -143,7 +66,10 @@ let interrupted = false;
 
 /** Removes the labs of tests that were cut short, and ends. */
 async function leave(): Promise<never> {
-  if (Deno.uid() === 0) await sweepLabs({ log: say });
+  if (Deno.uid() === 0) {
+    await cleanUpVmLab(say);
+    await sweepLabs({ log: say });
+  }
   Deno.exit(130);
 }
 
@@ -166,72 +92,6 @@ async function runStatic(): Promise<Counts> {
   return { passed, failures, skipped: [] };
 }
 
-async function runDenoTest(
-  suite: Suite,
-  extra: readonly string[],
-): Promise<Counts> {
-  const junit = await Deno.makeTempFile({ suffix: ".xml" });
-  try {
-    const success = await succeeds([
-      "test",
-      "-A",
-      "--no-check",
-      "--unstable-lazy-dynamic-imports",
-      `--junit-path=${junit}`,
-      ...suite.args,
-      ...extra,
-      ...await existing(suite.paths),
-    ]);
-    const xml = await Deno.readTextFile(junit);
-    const counts = countJunit(xml);
-    if (success) return counts;
-    const lost = await lostFiles(suite, { xml, filtered: extra.length > 0 });
-    const failures = [...counts.failures, ...lost];
-    if (failures.length === 0) failures.push(UNNAMED);
-    return { ...counts, failures };
-  } finally {
-    await Deno.remove(junit);
-  }
-}
-
-const UNNAMED: Failure = {
-  name: "a file that does not load: see above",
-  lines: [],
-};
-
-/** A file that does not load leaves no test case behind; a filter hides whole files, too. */
-async function lostFiles(
-  suite: Suite,
-  report: { readonly xml: string; readonly filtered: boolean },
-): Promise<Failure[]> {
-  if (report.filtered) return [];
-  const reported = reportedFiles(report.xml);
-  const files: string[] = [];
-  for (const path of await existing(suite.paths)) {
-    for await (const file of testFiles(path)) files.push(`./${file}`);
-  }
-  return files.filter((file) => !reported.has(file)).map((file) => ({
-    name: `${file} does not load: see above`,
-    lines: [],
-  }));
-}
-
-async function* testFiles(dir: string): AsyncGenerator<string> {
-  for await (const entry of Deno.readDir(dir)) {
-    const path = `${dir}/${entry.name}`;
-    if (entry.isDirectory) yield* testFiles(path);
-    else if (path.endsWith("_test.ts")) yield path;
-  }
-}
-
-async function existing(paths: readonly string[]): Promise<string[]> {
-  const found: string[] = [];
-  for (const path of paths) {
-    if (await Deno.stat(path).catch(() => undefined)) found.push(path);
-  }
-  return found;
-}
-
 async function runSuite(
   suite: Suite,
   extra: readonly string[],
@@ -243,13 +103,30 @@ async function runSuite(
   }
   try {
     await preparePackages(suite.packages, say);
-    await suite.prepare?.();
+    await suite.prepare?.(say);
   } catch (error) {
     say(`suite ${suite.name} cannot run: ${messageOf(error)}`);
     const lines = messageOf(error).split("\n");
     return { ...ZERO, failures: [{ name: "it cannot run", lines }] };
   }
-  return await runDenoTest(suite, extra);
+  return await runDenoTest({
+    paths: suite.paths,
+    args: [...suite.args, ...extra],
+    filtered: extra.length > 0,
+    run: suite.inVm === true ? inVm : succeeds,
+  });
+}
+
+async function inVm(
+  args: readonly string[],
+  reportDir: string,
+): Promise<boolean> {
+  try {
+    return await runInTestVm(args, { reportDir, log: say });
+  } catch (error) {
+    say(messageOf(error));
+    return false;
+  }
 }
 
 const { suites, extra, allowSkips } = parse(Deno.args);

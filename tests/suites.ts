@@ -1,0 +1,102 @@
+import { buildExecutable } from "../deploy/executable/mod.ts";
+import { ensureControlPlane, type Log, sweepLabs } from "./lab/mod.ts";
+import {
+  BUILD_PACKAGES,
+  CONTROL_PLANE_PACKAGES,
+  NET_PACKAGES,
+} from "./lab/packages.ts";
+import { ensureVm } from "./lab/vm/mod.ts";
+
+/** Tests that need the same. */
+export interface Suite {
+  readonly name: string;
+  readonly about: string;
+  readonly paths: readonly string[];
+  /** Debian packages, each with a command or file that proves it. */
+  readonly packages: Readonly<Record<string, string>>;
+  readonly root: boolean;
+  readonly args: readonly string[];
+  /** What takes long the first time and would keep a test silent. */
+  readonly prepare?: (log: Log) => Promise<unknown>;
+  /** Runs in a virtual machine whose kernel has what this one's may lack. */
+  readonly inVm?: true;
+}
+
+const PING = { "iputils-ping": "ping" };
+const NFTABLES = { nftables: "nft" };
+
+/** In the order in which they run: what fails soonest is first. */
+export const SUITES: readonly Suite[] = [
+  {
+    name: "static",
+    about: "format, lint and types",
+    paths: [],
+    packages: {},
+    root: false,
+    args: [],
+  },
+  {
+    name: "unit",
+    about: "pure logic and the layers rule",
+    paths: ["lib", "roles", "deploy", "tests/arch", "tests/bench"],
+    packages: {},
+    root: false,
+    args: ["--parallel"],
+  },
+  {
+    name: "executable",
+    about: "the one compiled file, called by every role's name",
+    paths: ["tests/executable"],
+    packages: { ...BUILD_PACKAGES, ...NET_PACKAGES },
+    root: true,
+    args: [],
+    prepare: (log) => buildExecutable({ log }),
+  },
+  {
+    name: "netns",
+    about: "the real kernel in fresh network namespaces",
+    paths: ["tests/netns"],
+    packages: { ...NET_PACKAGES, ...PING, ...NFTABLES },
+    root: true,
+    args: [],
+  },
+  {
+    name: "apiserver",
+    about: "real etcd and kube-apiserver, nodes as namespaces",
+    paths: ["tests/apiserver"],
+    packages: {
+      ...CONTROL_PLANE_PACKAGES,
+      ...BUILD_PACKAGES,
+      ...PING,
+      ...NFTABLES,
+      curl: "curl",
+    },
+    root: true,
+    args: [],
+    prepare: async (log) => {
+      await sweepLabs({ log });
+      await ensureControlPlane({ log });
+      await buildExecutable({ log });
+    },
+  },
+  {
+    name: "vm",
+    about: "egress on a kernel with FoU, in a virtual machine",
+    paths: ["tests/vm"],
+    packages: {
+      ...CONTROL_PLANE_PACKAGES,
+      ...BUILD_PACKAGES,
+      ...PING,
+      ...NFTABLES,
+    },
+    root: true,
+    args: [],
+    prepare: async (log) => {
+      await sweepLabs({ log });
+      await ensureControlPlane({ log });
+      await buildExecutable({ log });
+      await ensureVm({ log });
+    },
+    inVm: true,
+  },
+];

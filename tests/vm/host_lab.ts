@@ -1,0 +1,63 @@
+// On the machine itself, beside the virtual one: the control plane and the
+// controller, which would be far too slow on an emulated CPU.
+import * as path from "node:path";
+import { CoilCluster } from "../lab/coil.ts";
+import type { Log } from "../lab/mod.ts";
+
+/** Name of the control plane's lab. */
+export const HOST_LAB = "vm";
+/** Variable that tells the tests in the virtual machine where {@link HostAccess} is. */
+export const ACCESS_VARIABLE = "COIL_VM_ACCESS";
+
+/** What tests in the virtual machine need to reach the API server. */
+export interface HostAccess {
+  readonly url: string;
+  readonly adminToken: string;
+  readonly ca: string;
+  readonly caFile: string;
+  /** Of the controller, which tests may want to show. */
+  readonly controllerLog: string;
+}
+
+export interface HostLab extends AsyncDisposable {
+  /** Environment for the virtual machine. */
+  readonly env: Readonly<Record<string, string>>;
+}
+
+/** Starts the control plane with all its controllers, and Coil's. */
+export async function startHostLab(
+  options: { readonly executable: string; readonly log: Log },
+): Promise<HostLab> {
+  const { executable, log } = options;
+  log("starting the control plane");
+  await using undo = new AsyncDisposableStack();
+  const cluster = undo.use(
+    await CoilCluster.start({
+      name: HOST_LAB,
+      executable,
+      nodes: 0,
+      controllerManager: true,
+      families: ["ipv4", "ipv6"],
+      log,
+    }),
+  );
+  const controller = await cluster.startController([
+    "--egress-image=coil",
+    "--node-grace=0s",
+  ]);
+  const { plane } = cluster;
+  const access: HostAccess = {
+    url: plane.url,
+    adminToken: plane.adminToken,
+    ca: plane.ca,
+    caFile: plane.caFile,
+    controllerLog: controller.logFile,
+  };
+  const file = path.join(plane.runDir, "access.json");
+  await Deno.writeTextFile(file, JSON.stringify(access), { mode: 0o600 });
+  const disposal = undo.move();
+  return {
+    env: { [ACCESS_VARIABLE]: file },
+    [Symbol.asyncDispose]: () => disposal.disposeAsync(),
+  };
+}
