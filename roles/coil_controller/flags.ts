@@ -8,6 +8,8 @@ import {
   type ProgramInfo,
 } from "../../lib/flags/mod.ts";
 import {
+  EGRESS_CONTROLLER_ADDRESSES,
+  FOU_PORT,
   IPAM_CONTROLLER_ADDRESSES,
   SYSTEM_NAMESPACE,
 } from "../../lib/names/mod.ts";
@@ -64,13 +66,13 @@ const FLAGS = defineFlags({
   },
   "enable-egress": {
     type: "bool",
-    default: false,
-    help: "Manage egress gateways; not in this release, which refuses true",
+    default: true,
+    help: "Manage egress gateways",
   },
   "lease-namespace": {
     type: "string",
     default: SYSTEM_NAMESPACE,
-    help: "Namespace of the lease that elects the leader",
+    help: "Namespace of the leases that elect the leaders",
   },
   "concurrent-requests": {
     type: "int",
@@ -78,6 +80,32 @@ const FLAGS = defineFlags({
     min: 1,
     max: 1024,
     help: "How many block requests to serve at once",
+  },
+  "egress-port": {
+    type: "int",
+    default: FOU_PORT,
+    min: 1,
+    max: 65535,
+    help: "UDP port of the tunnels to gateways; coild's flag must be the same",
+  },
+  "egress-image": {
+    type: "string",
+    default: "",
+    help:
+      "Image of gateways whose template names none; without it the controller's own",
+  },
+  "drain-timeout": {
+    type: "duration",
+    default: 5 * 60_000,
+    min: 0,
+    help:
+      "How long a gateway that is being deleted serves the flows it has; its pod gets 30 s more",
+  },
+  "backend": {
+    type: "enum",
+    default: "nftables",
+    values: ["iptables", "nftables"],
+    help: "Given to gateways; all use nftables, whatever it says",
   },
   "cert-dir": ignoredText("/certs"),
   "webhook-addr": ignoredText(":9443"),
@@ -88,6 +116,24 @@ const FLAGS = defineFlags({
 
 /** The flags of coil-controller, for documentation and completion. */
 export const CONTROLLER_FLAGS: FlagSpec = FLAGS;
+
+/** What takes the place of a default. */
+interface Preset {
+  readonly "enable-ipam"?: boolean;
+  readonly "enable-egress"?: boolean;
+  readonly "metrics-addr"?: string;
+  readonly "health-addr"?: string;
+}
+
+/** Upstream's two controllers are this one with other defaults. */
+const PRESETS: Readonly<Record<string, Preset>> = {
+  "coil-ipam-controller": { "enable-egress": false },
+  "coil-egress-controller": {
+    "enable-ipam": false,
+    "metrics-addr": EGRESS_CONTROLLER_ADDRESSES.metrics,
+    "health-addr": EGRESS_CONTROLLER_ADDRESSES.health,
+  },
+};
 
 /** What coil-controller is told on its command line. */
 export interface ControllerOptions {
@@ -100,6 +146,11 @@ export interface ControllerOptions {
   readonly enableEgress: boolean;
   readonly leaseNamespace: string;
   readonly concurrentRequests: number;
+  readonly egressPort: number;
+  /** Empty when the controller's own is to be used. */
+  readonly egressImage: string;
+  readonly drainTimeoutMs: number;
+  readonly backend: "iptables" | "nftables";
   /** Flags that were given and have no effect, with the reason. */
   readonly ignored: Readonly<Record<string, string>>;
 }
@@ -110,18 +161,25 @@ export function parseControllerFlags(
   info: ProgramInfo,
 ): ControllerOptions {
   const { values, given } = parseFlags(FLAGS, args, info);
-  // Upstream's name for the half that is not here yet presets it.
-  const isEgressAlias = info.program === "coil-egress-controller";
+  const preset = PRESETS[info.program] ?? {};
+  const isOn = (flag: "enable-ipam" | "enable-egress") =>
+    given.has(flag) ? values[flag] : preset[flag] ?? values[flag];
+  const addressOf = (flag: "metrics-addr" | "health-addr") =>
+    given.has(flag) ? values[flag] : preset[flag] ?? values[flag];
   return {
     logging: loggingChoice(values, given),
-    metricsAddress: values["metrics-addr"],
-    healthAddress: values["health-addr"],
+    metricsAddress: addressOf("metrics-addr"),
+    healthAddress: addressOf("health-addr"),
     gcIntervalMs: values["gc-interval"],
     nodeGraceMs: values["node-grace"],
-    enableIpam: values["enable-ipam"] && !isEgressAlias,
-    enableEgress: values["enable-egress"] || isEgressAlias,
+    enableIpam: isOn("enable-ipam"),
+    enableEgress: isOn("enable-egress"),
     leaseNamespace: values["lease-namespace"],
     concurrentRequests: values["concurrent-requests"],
+    egressPort: values["egress-port"],
+    egressImage: values["egress-image"],
+    drainTimeoutMs: values["drain-timeout"],
+    backend: values["backend"],
     ignored: ignoredOf(given),
   };
 }

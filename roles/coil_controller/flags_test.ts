@@ -12,7 +12,10 @@ Deno.test("parseControllerFlags() has upstream's defaults", () => {
   assert.equal(options.healthAddress, ":9387");
   assert.equal(options.gcIntervalMs, 3_600_000);
   assert.equal(options.leaseNamespace, "kube-system");
-  assert.deepEqual([options.enableIpam, options.enableEgress], [true, false]);
+  assert.deepEqual([options.enableIpam, options.enableEgress], [true, true]);
+  assert.equal(options.egressPort, 5555);
+  assert.equal(options.drainTimeoutMs, 300_000);
+  assert.equal(options.backend, "nftables");
 });
 
 Deno.test("parseControllerFlags() presets the halves for upstream's names", () => {
@@ -20,6 +23,37 @@ Deno.test("parseControllerFlags() presets the halves for upstream's names", () =
   assert.deepEqual([ipam.enableIpam, ipam.enableEgress], [true, false]);
   const egress = parse("coil-egress-controller");
   assert.deepEqual([egress.enableIpam, egress.enableEgress], [false, true]);
+  assert.deepEqual([ipam.metricsAddress, ipam.healthAddress], [
+    ":9386",
+    ":9387",
+  ]);
+  assert.deepEqual([egress.metricsAddress, egress.healthAddress], [
+    ":9396",
+    ":9397",
+  ]);
+});
+
+Deno.test("parseControllerFlags() lets what is given go before what a name presets", () => {
+  const options = parse(
+    "coil-egress-controller",
+    "--enable-ipam",
+    "--metrics-addr=:1",
+    "--enable-egress=false",
+  );
+  assert.deepEqual([options.enableIpam, options.enableEgress], [true, false]);
+  assert.equal(options.metricsAddress, ":1");
+  assert.equal(options.healthAddress, ":9397");
+});
+
+Deno.test("parseControllerFlags() takes upstream's arguments of the egress half", () => {
+  const options = parse(
+    "coil-egress-controller",
+    "--zap-stacktrace-level=panic",
+    "--backend=iptables",
+    "--egress-port=5556",
+  );
+  assert.deepEqual([options.backend, options.egressPort], ["iptables", 5556]);
+  assert.deepEqual(options.ignored, {});
 });
 
 Deno.test("parseControllerFlags() takes the arguments of upstream's manifests, and says which have no effect", () => {

@@ -1,6 +1,7 @@
 /**
  * coil-controller: gives nodes blocks of address pools, takes back those of
- * nodes that are gone, and keeps the pools' status.
+ * nodes that are gone, keeps the pools' status, and runs the gateways of
+ * Egresses. Each half has a leader of its own.
  *
  * This file only connects the parts.
  *
@@ -13,15 +14,25 @@ import {
   KubeMetrics,
   LeaderElector,
 } from "../../lib/kube/mod.ts";
-import { IPAM_LEASE, VERSION } from "../../lib/names/mod.ts";
+import {
+  CONTAINER_NAME_ENV,
+  EGRESS_LEASE,
+  IPAM_LEASE,
+  POD_NAME_ENV,
+  POD_NAMESPACE_ENV,
+  SYSTEM_NAMESPACE,
+  VERSION,
+} from "../../lib/names/mod.ts";
 import {
   configureLogging,
   createRegistry,
   getLogger,
+  type Registry,
   runDaemon,
   serveHealth,
   serveMetrics,
 } from "../../lib/telemetry/mod.ts";
+import { type EgressPartOptions, runEgress } from "./egress_part.ts";
 import { type ControllerOptions, parseControllerFlags } from "./flags.ts";
 import { runIpam } from "./ipam_part.ts";
 import { IpamMetrics } from "./metrics.ts";
@@ -33,7 +44,8 @@ const log = getLogger("setup");
 /** Upstream's time for a graceful stop. */
 const GRACE_MS = 20_000;
 
-const ABOUT = "Manages Coil's address pools, blocks and block requests.";
+const ABOUT =
+  "Manages Coil's address pools, blocks and block requests, and egress gateways.";
 
 /** Runs the controller until it is told to stop; the process ends with it. */
 export async function main(
@@ -57,8 +69,10 @@ export async function runController(
   for (const [flag, reason] of Object.entries(options.ignored)) {
     log.warn("Ignoring a flag without effect", { flag, reason });
   }
+  if (options.enableEgress && options.backend === "iptables") {
+    log.warn("Gateways use nftables, whatever --backend says");
+  }
   const registry = createRegistry();
-  const metrics = new IpamMetrics(registry);
   const kubeMetrics = new KubeMetrics(registry);
   using client = await KubeClient.load({
     kubeconfig: options.kubeconfig,
@@ -67,55 +81,94 @@ export async function runController(
     onRequest: kubeMetrics.onRequest,
   });
   const events = new EventRecorder(client, { component: "coil-controller" });
-  const elector = new LeaderElector(client, {
-    namespace: options.leaseNamespace,
-    name: IPAM_LEASE,
-    identity: `${Deno.hostname()}_${crypto.randomUUID()}`,
-    metrics: kubeMetrics,
-  });
   await using group = new TaskGroup({ signal });
-  const { metricsAddress, healthAddress } = options;
+  startServers(group, { ...options, registry });
+  group.run("events", (s) => events.run(s));
+  startHalves(group, { client, events, kubeMetrics, registry, ...options });
+  await group.wait();
+}
+
+function startServers(
+  group: TaskGroup,
+  { metricsAddress, healthAddress, registry }:
+    & Pick<ControllerOptions, "metricsAddress" | "healthAddress">
+    & { readonly registry: Registry },
+): void {
+  const { signal } = group;
   const ping = () => true as const;
   const servers = {
     "metrics server": serveMetrics({
       address: metricsAddress,
       registry,
-      signal: group.signal,
+      signal,
     }),
     "health server": serveHealth({
       address: healthAddress,
       healthz: { ping },
       readyz: { ping },
-      signal: group.signal,
+      signal,
     }),
   };
   for (const [name, { finished }] of Object.entries(servers)) {
     group.run(name, () => finished);
   }
-  group.run("events", (s) => events.run(s));
-  group.run("leader", (s) =>
-    elector.run(s, (leading) =>
-      runIpam({
-        client,
-        events,
-        metrics,
-        kubeMetrics,
-        gcIntervalMs: options.gcIntervalMs,
-        nodeGraceMs: options.nodeGraceMs,
-        concurrentRequests: options.concurrentRequests,
-      }, leading)));
-  await group.wait();
+}
+
+/** Each half works while this process holds its lease: one may lead one, both or none. */
+function startHalves(
+  group: TaskGroup,
+  options: ControllerOptions & {
+    readonly client: KubeClient;
+    readonly events: EventRecorder;
+    readonly kubeMetrics: KubeMetrics;
+    readonly registry: Registry;
+  },
+): void {
+  const { client, kubeMetrics, leaseNamespace: namespace } = options;
+  const lead = (name: string, work: (leading: AbortSignal) => Promise<void>) =>
+    group.run(name, (signal) =>
+      new LeaderElector(client, {
+        namespace,
+        name,
+        identity: `${Deno.hostname()}_${crypto.randomUUID()}`,
+        metrics: kubeMetrics,
+      }).run(signal, work));
+  if (options.enableIpam) {
+    const ipam = { ...options, metrics: new IpamMetrics(options.registry) };
+    lead(IPAM_LEASE, (leading) => runIpam(ipam, leading));
+  }
+  if (options.enableEgress) {
+    const egress = { ...options, ...egressOptions(options) };
+    lead(EGRESS_LEASE, (leading) => runEgress(egress, leading));
+  }
 }
 
 function checkParts({ enableIpam, enableEgress }: ControllerOptions): void {
-  if (enableEgress) {
-    throw new Error(
-      "Cannot manage egress gateways: they are not part of this release; run coil-controller without --enable-egress for address pools",
-    );
-  }
-  if (!enableIpam) {
-    throw new Error(
-      "Cannot start: --enable-ipam=false leaves nothing to do in this release",
-    );
-  }
+  if (enableIpam || enableEgress) return;
+  throw new Error(
+    "Cannot start: --enable-ipam=false and --enable-egress=false leave nothing to do",
+  );
+}
+
+function egressOptions(
+  options: ControllerOptions,
+): Pick<EgressPartOptions, "settings" | "image"> {
+  const { egressPort: port, backend, drainTimeoutMs, egressImage } = options;
+  const namespace = Deno.env.get(POD_NAMESPACE_ENV);
+  return {
+    settings: {
+      port,
+      backend,
+      drainTimeoutMs,
+      systemNamespace: namespace || SYSTEM_NAMESPACE,
+    },
+    image: {
+      image: egressImage,
+      pod: {
+        namespace,
+        name: Deno.env.get(POD_NAME_ENV),
+        container: Deno.env.get(CONTAINER_NAME_ENV),
+      },
+    },
+  };
 }

@@ -1,0 +1,210 @@
+import assert from "node:assert/strict";
+import type { Egress, EgressGatewayStatus, EgressStatus } from "./egress.ts";
+import type { EgressProblem, EgressWorkload } from "./egress_conditions.ts";
+import { egressStatus, egressStatusEquals } from "./egress_status.ts";
+
+const NOW = new Date("2026-01-02T03:04:05.678Z");
+const LATER = new Date("2026-01-02T04:00:00Z");
+
+const WORKLOAD: EgressWorkload = {
+  isObserved: true,
+  replicas: 2,
+  updatedReplicas: 2,
+  availableReplicas: 2,
+};
+
+interface Seen {
+  readonly workload?: EgressWorkload;
+  readonly problems?: readonly EgressProblem[];
+  readonly gateways?: readonly EgressGatewayStatus[];
+  readonly now?: Date;
+  readonly previous?: EgressStatus;
+  readonly destinations?: readonly string[];
+}
+
+function statusOf({ previous, ...seen }: Seen) {
+  const { destinations = ["0.0.0.0/0"] } = seen;
+  const egress: Egress = {
+    apiVersion: "coil.cybozu.com/v2",
+    kind: "Egress",
+    metadata: { namespace: "internet", name: "nat", generation: 7 },
+    spec: { destinations, replicas: 2 },
+    ...(previous === undefined ? {} : { status: previous }),
+  };
+  return egressStatus(egress, {
+    problems: [],
+    gateways: [],
+    now: NOW,
+    ...seen,
+  });
+}
+
+/** Each condition as `type=status reason`. */
+function conditionsOf(seen: Seen): readonly string[] {
+  const { conditions = [] } = statusOf(seen);
+  return conditions.map((c) => `${c.type}=${c.status} ${c.reason}`);
+}
+
+function assertHas(seen: Seen, ...expected: readonly string[]): void {
+  const conditions = conditionsOf(seen);
+  for (const condition of expected) {
+    assert.ok(conditions.includes(condition), conditions.join(", "));
+  }
+}
+
+Deno.test("egressStatus() counts pods and names their selector", () => {
+  const { conditions: _, ...rest } = statusOf({
+    workload: { ...WORKLOAD, availableReplicas: 1 },
+    gateways: [{ name: "a", clients: 3 }, { name: "b", clients: 5 }],
+  });
+  assert.deepEqual(rest, {
+    observedGeneration: 7,
+    replicas: 2,
+    availableReplicas: 1,
+    clients: 5,
+    selector:
+      "app.kubernetes.io/component=egress,app.kubernetes.io/instance=nat,app.kubernetes.io/name=coil",
+  });
+});
+
+Deno.test("egressStatus() is ready and complete when all pods are available", () => {
+  assert.deepEqual(conditionsOf({ workload: WORKLOAD }), [
+    "Ready=True GatewayAvailable",
+    "Progressing=False Complete",
+    "Degraded=False AsWanted",
+    "CapacityLow=Unknown NoReport",
+  ]);
+});
+
+Deno.test("W29: during a roll-out all pods count, and it is no loss", () => {
+  const workload = {
+    ...WORKLOAD,
+    replicas: 3,
+    updatedReplicas: 1,
+    availableReplicas: 1,
+  };
+  assert.equal(statusOf({ workload }).replicas, 3);
+  assertHas(
+    { workload },
+    "Ready=True GatewayAvailable",
+    "Progressing=True RollingOut",
+    "Degraded=False RollingOut",
+  );
+});
+
+Deno.test("egressStatus() progresses until the Deployment has seen its spec", () => {
+  assertHas(
+    { workload: { ...WORKLOAD, isObserved: false } },
+    "Progressing=True RollingOut",
+  );
+});
+
+Deno.test("egressStatus() is degraded by a pod that fails after the roll-out", () => {
+  const workload = {
+    ...WORKLOAD,
+    availableReplicas: 1,
+    progress: { isStuck: false, isComplete: true, message: "" },
+  };
+  assertHas(
+    { workload },
+    "Ready=True GatewayAvailable",
+    "Progressing=False Complete",
+    "Degraded=True PodsUnavailable",
+  );
+});
+
+Deno.test("egressStatus() is degraded by a roll-out that is stuck", () => {
+  const workload = {
+    ...WORKLOAD,
+    updatedReplicas: 1,
+    progress: { isStuck: true, isComplete: false, message: "timed out" },
+  };
+  assertHas(
+    { workload },
+    "Progressing=False DeadlineExceeded",
+    "Degraded=True DeadlineExceeded",
+  );
+});
+
+Deno.test("egressStatus() says why no pod can be made", () => {
+  const failure = { reason: "FailedCreate", message: "quota exceeded" };
+  const workload = {
+    isObserved: true,
+    replicas: 0,
+    updatedReplicas: 0,
+    availableReplicas: 0,
+    failure,
+  };
+  assertHas(
+    { workload },
+    "Ready=False NoGatewayAvailable",
+    "Degraded=True FailedCreate",
+  );
+});
+
+Deno.test("egressStatus() names what was refused, and is ready while pods serve all the same", () => {
+  const problems = [
+    { reason: "DeploymentRefused", message: "no image", isFatal: true },
+    { reason: "PodDisruptionBudgetRefused", message: "no", isFatal: false },
+  ];
+  assertHas(
+    { problems },
+    "Ready=False DeploymentRefused",
+    "Progressing=Unknown NoDeployment",
+    "Degraded=True DeploymentRefused",
+  );
+  assertHas({ problems, workload: WORKLOAD }, "Ready=True GatewayAvailable");
+  const degraded = statusOf({ problems }).conditions?.find((c) =>
+    c.type === "Degraded"
+  );
+  assert.equal(degraded?.message, "no image; no");
+});
+
+Deno.test("egressStatus() warns of exhaustion from 80% on, until it is below 70%", () => {
+  const at = (conntrackPercent: number, snatPortsPercent = 0) => ({
+    gateways: [{ name: "a", conntrackPercent, snatPortsPercent }],
+  });
+  assertHas(at(79, 79), "CapacityLow=False Sufficient");
+  assertHas(at(80), "CapacityLow=True ConntrackFull");
+  assertHas(at(0, 80), "CapacityLow=True SourcePortsUsed");
+  const previous = statusOf(at(85));
+  assertHas({ ...at(75), previous }, "CapacityLow=True ConntrackFull");
+  assertHas({ ...at(69), previous }, "CapacityLow=False Sufficient");
+});
+
+Deno.test("egressStatus() tells of destinations that come to the same", () => {
+  const destinations = ["10.0.0.0/8", "10.0.0.1/8"];
+  assertHas({ destinations }, "RedundantDestinations=True SameNetwork");
+  assert.equal(conditionsOf({}).length, 4);
+});
+
+Deno.test("egressStatus() keeps the time of a condition as long as it holds", () => {
+  const previous = statusOf({ workload: WORKLOAD });
+  const workload = {
+    ...WORKLOAD,
+    availableReplicas: 1,
+    progress: { isStuck: false, isComplete: true, message: "" },
+  };
+  const status = statusOf({ workload, previous, now: LATER });
+  const times = Object.fromEntries(
+    (status.conditions ?? []).map((c) => [c.type, c.lastTransitionTime]),
+  );
+  assert.deepEqual(times, {
+    Ready: "2026-01-02T03:04:05Z",
+    Progressing: "2026-01-02T03:04:05Z",
+    Degraded: "2026-01-02T04:00:00Z",
+    CapacityLow: "2026-01-02T03:04:05Z",
+  });
+});
+
+Deno.test("egressStatusEquals() looks neither at the order nor at what gateways write", () => {
+  const status = statusOf({ workload: WORKLOAD });
+  const { conditions = [], ...rest } = status;
+  assert.ok(egressStatusEquals(status, {
+    gateways: [{ name: "a", clients: 1 }],
+    conditions: conditions.toReversed(),
+    ...rest,
+  }));
+  assert.ok(!egressStatusEquals(status, { ...status, clients: 1 }));
+  assert.ok(!egressStatusEquals(undefined, status));
+});

@@ -1,0 +1,153 @@
+import type { Egress } from "../../lib/api/mod.ts";
+import { formatDuration } from "../../lib/flags/mod.ts";
+import type { V1Pod } from "../../lib/kube/mod.ts";
+import {
+  COILD_SERVICE_ACCOUNT,
+  EGRESS_ADDRESSES,
+  EGRESS_CONTAINER,
+  EGRESS_NAME_ENV,
+  POD_ADDRESSES_ENV,
+  POD_NAME_ENV,
+  POD_NAMESPACE_ENV,
+  SYSTEM_NAMESPACE,
+} from "../../lib/names/mod.ts";
+import type { GatewaySettings } from "./egress_plan.ts";
+import { listOf } from "./egress_template.ts";
+
+/** Volume for what a gateway writes; its root is read-only. */
+export const RUN_VOLUME = "run";
+
+/** Volume with the kernel modules of the node. */
+export const MODULES_VOLUME = "modules";
+
+/** A container of a pod. */
+export type Container = NonNullable<V1Pod["spec"]>["containers"][number];
+
+type EnvVar = NonNullable<Container["env"]>[number];
+type VolumeMount = NonNullable<Container["volumeMounts"]>[number];
+type SecurityContext = NonNullable<Container["securityContext"]>;
+type Resources = NonNullable<Container["resources"]>;
+
+const REQUESTS: Readonly<Record<string, string>> = {
+  cpu: "100m",
+  memory: "200Mi",
+};
+
+const MOUNTS: readonly VolumeMount[] = [
+  { name: RUN_VOLUME, mountPath: "/run" },
+  { name: MODULES_VOLUME, mountPath: "/lib/modules", readOnly: true },
+];
+
+/** Plans the container that is the gateway: the template's, with what it needs. */
+export function planContainer(
+  egress: Egress,
+  { wanted, settings, image }: {
+    /** The template's container of the name. */
+    readonly wanted: Container | undefined;
+    readonly settings: GatewaySettings;
+    readonly image: string;
+  },
+): Container {
+  return {
+    ...wanted,
+    name: EGRESS_CONTAINER,
+    image: wanted?.image || image,
+    command: orDefault(wanted?.command, ["coil-egress"]),
+    args: orDefault(wanted?.args, planArgs(egress, settings)),
+    env: planEnv(listOf(wanted?.env, "containers[egress].env"), egress),
+    volumeMounts: planMounts(
+      listOf(wanted?.volumeMounts, "containers[egress].volumeMounts"),
+    ),
+    securityContext: planSecurity(wanted?.securityContext),
+    resources: planResources(wanted?.resources),
+    ports: [
+      { name: "metrics", containerPort: portOf("metrics"), protocol: "TCP" },
+      { name: "health", containerPort: portOf("health"), protocol: "TCP" },
+    ],
+    livenessProbe: { httpGet: { path: "/healthz", port: "health" } },
+    readinessProbe: { httpGet: { path: "/readyz", port: "health" } },
+  };
+}
+
+function orDefault(
+  wanted: readonly string[] | undefined,
+  otherwise: readonly string[],
+): string[] {
+  return [...(wanted !== undefined && wanted.length > 0 ? wanted : otherwise)];
+}
+
+function planArgs(
+  { spec }: Egress,
+  { port, backend, drainTimeoutMs, systemNamespace }: GatewaySettings,
+): string[] {
+  const args = ["--zap-stacktrace-level=panic", `--fou-port=${port}`];
+  if (spec.fouSourcePortAuto) args.push("--enable-sport-auto=true");
+  args.push(
+    `--backend=${backend}`,
+    `--drain-timeout=${formatDuration(drainTimeoutMs)}`,
+  );
+  if (systemNamespace !== SYSTEM_NAMESPACE) {
+    const user =
+      `system:serviceaccount:${systemNamespace}:${COILD_SERVICE_ACCOUNT}`;
+    args.push(`--announce-user=${user}`);
+  }
+  return args;
+}
+
+/** The template's variables, each once (the last counts, as in a container), and then ours. */
+function planEnv(wanted: readonly EnvVar[], { metadata }: Egress): EnvVar[] {
+  const ours: readonly EnvVar[] = [
+    { name: POD_NAMESPACE_ENV, value: metadata.namespace ?? "" },
+    { name: EGRESS_NAME_ENV, value: metadata.name ?? "" },
+    fromField(POD_ADDRESSES_ENV, "status.podIPs"),
+    // The host name is cut at 63 characters.
+    fromField(POD_NAME_ENV, "metadata.name"),
+  ];
+  const last = new Map(wanted.map((variable) => [variable.name, variable]));
+  for (const { name } of ours) last.delete(name);
+  return [...last.values(), ...ours];
+}
+
+function fromField(name: string, fieldPath: string): EnvVar {
+  return { name, valueFrom: { fieldRef: { fieldPath } } };
+}
+
+function planMounts(wanted: readonly VolumeMount[]): VolumeMount[] {
+  const missing = MOUNTS.filter(({ name, mountPath }) =>
+    !wanted.some((m) => m.name === name || m.mountPath === mountPath)
+  );
+  return [...wanted, ...missing];
+}
+
+/**
+ * A gateway switches forwarding on and reverse-path filters off. Only a
+ * privileged container may write there, unless the template brings something
+ * else that does, and says `privileged: false`.
+ */
+function planSecurity(wanted: SecurityContext | undefined): SecurityContext {
+  const add = new Set([...(wanted?.capabilities?.add ?? []), "NET_ADMIN"]);
+  return {
+    ...wanted,
+    privileged: wanted?.privileged ?? true,
+    readOnlyRootFilesystem: true,
+    capabilities: { ...wanted?.capabilities, add: [...add] },
+  };
+}
+
+function planResources(wanted: Resources | undefined): Resources {
+  const requests: Record<string, string> = { ...wanted?.requests };
+  for (const [resource, amount] of Object.entries(REQUESTS)) {
+    // A limit alone is the request too; ours might be above it.
+    if (wanted?.limits?.[resource] === undefined) {
+      requests[resource] ??= amount;
+    }
+  }
+  return {
+    ...wanted,
+    ...(Object.keys(requests).length === 0 ? {} : { requests }),
+  };
+}
+
+function portOf(server: keyof typeof EGRESS_ADDRESSES): number {
+  return Number(EGRESS_ADDRESSES[server].split(":").at(-1));
+}

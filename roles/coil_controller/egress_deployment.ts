@@ -1,0 +1,140 @@
+import {
+  type Egress,
+  egressLabels,
+  type EgressStrategy,
+} from "../../lib/api/mod.ts";
+import type { V1Pod } from "../../lib/kube/mod.ts";
+import {
+  EGRESS_CONTAINER,
+  EGRESS_SERVICE_ACCOUNT,
+} from "../../lib/names/mod.ts";
+import {
+  type Container,
+  MODULES_VOLUME,
+  planContainer,
+  RUN_VOLUME,
+} from "./egress_container.ts";
+import {
+  type GatewaySettings,
+  planMetadata,
+  type PlannedMetadata,
+} from "./egress_plan.ts";
+import { listOf } from "./egress_template.ts";
+
+/** What a gateway gets beyond its drain time before it is killed: to begin, and to end. */
+const GRACE_BEYOND_DRAIN_S = 30;
+
+/** Spec of a pod. */
+export type PodSpec = NonNullable<V1Pod["spec"]>;
+
+type Volume = NonNullable<PodSpec["volumes"]>[number];
+
+/** How the Deployment replaces pods; `null` takes away what the API server filled in for another type. */
+export type PlannedStrategy = EgressStrategy | {
+  readonly type: "Recreate";
+  readonly rollingUpdate: null;
+};
+
+/** What is planned of a Deployment; the rest is the API server's, or of who else writes to it. */
+export interface DeploymentPlan {
+  readonly metadata: PlannedMetadata;
+  readonly spec: {
+    readonly replicas: number;
+    readonly selector: {
+      readonly matchLabels: Readonly<Record<string, string>>;
+    };
+    readonly strategy?: PlannedStrategy;
+    readonly template: {
+      readonly metadata: {
+        readonly labels: Readonly<Record<string, string>>;
+        readonly annotations?: Readonly<Record<string, string>>;
+      };
+      readonly spec: PodSpec;
+    };
+  };
+}
+
+/**
+ * Plans the Deployment of an Egress' gateways from its template.
+ *
+ * @throws {InvalidTemplateError} when a list of the template is none
+ */
+export function planDeployment(
+  egress: Egress,
+  { settings, image }: {
+    readonly settings: GatewaySettings;
+    /** For a container that names none. */
+    readonly image: string;
+  },
+): DeploymentPlan {
+  const { replicas = 1, template, strategy } = egress.spec;
+  const { labels, annotations } = template?.metadata ?? {};
+  const ours = egressLabels(egress.metadata.name ?? "");
+  return {
+    metadata: planMetadata(egress),
+    spec: {
+      replicas,
+      selector: { matchLabels: ours },
+      ...planStrategy(strategy),
+      template: {
+        metadata: {
+          labels: { ...labels, ...ours },
+          ...(annotations === undefined ? {} : { annotations }),
+        },
+        spec: planPodSpec(egress, { settings, image }),
+      },
+    },
+  };
+}
+
+function planStrategy(
+  strategy: EgressStrategy | undefined,
+): { readonly strategy?: PlannedStrategy } {
+  if (strategy === undefined) return {};
+  if (strategy.type === "RollingUpdate") return { strategy };
+  return { strategy: { type: "Recreate", rollingUpdate: null } };
+}
+
+function planPodSpec(
+  egress: Egress,
+  { settings, image }: {
+    readonly settings: GatewaySettings;
+    readonly image: string;
+  },
+): PodSpec {
+  const wanted: Partial<PodSpec> = egress.spec.template?.spec ?? {};
+  const graceSeconds = Math.ceil(settings.drainTimeoutMs / 1000) +
+    GRACE_BEYOND_DRAIN_S;
+  const containers: readonly Container[] = listOf(
+    wanted.containers,
+    "containers",
+  );
+  const isGateway = ({ name }: Container) => name === EGRESS_CONTAINER;
+  const gateway = planContainer(egress, {
+    wanted: containers.find(isGateway),
+    settings,
+    image,
+  });
+  return {
+    ...wanted,
+    serviceAccountName: EGRESS_SERVICE_ACCOUNT,
+    terminationGracePeriodSeconds: Math.max(
+      wanted.terminationGracePeriodSeconds ?? 0,
+      graceSeconds,
+    ),
+    containers: containers.some(isGateway)
+      ? containers.map((c) => isGateway(c) ? gateway : c)
+      : [gateway, ...containers],
+    volumes: planVolumes(listOf(wanted.volumes, "volumes")),
+  };
+}
+
+function planVolumes(wanted: readonly Volume[]): Volume[] {
+  const volumes = [...wanted];
+  const isThere = (name: string) => wanted.some((v) => v.name === name);
+  if (!isThere(RUN_VOLUME)) volumes.push({ name: RUN_VOLUME, emptyDir: {} });
+  if (!isThere(MODULES_VOLUME)) {
+    volumes.push({ name: MODULES_VOLUME, hostPath: { path: "/lib/modules" } });
+  }
+  return volumes;
+}

@@ -1,0 +1,140 @@
+import { type Egress, EGRESSES } from "../../lib/api/mod.ts";
+import { TaskGroup } from "../../lib/async/mod.ts";
+import {
+  Controller,
+  type EventInfo,
+  type EventRecorder,
+  type KubeClient,
+  type KubeMetrics,
+  splitKey,
+} from "../../lib/kube/mod.ts";
+import { GROUP_VERSION } from "../../lib/names/mod.ts";
+import { getLogger } from "../../lib/telemetry/mod.ts";
+import { EgressAccess } from "./egress_access.ts";
+import { EgressApplier } from "./egress_applier.ts";
+import { EgressBindings } from "./egress_bindings.ts";
+import { EgressCluster } from "./egress_cluster.ts";
+import { DeploymentKeeper } from "./egress_deployment_keeper.ts";
+import { createdEvent } from "./egress_events.ts";
+import { EgressImage, type EgressImageOptions } from "./egress_image.ts";
+import type { GatewaySettings } from "./egress_plan.ts";
+import { EgressReconciler } from "./egress_reconciler.ts";
+import { subscribeEgress } from "./egress_subscriptions.ts";
+
+const log = getLogger("setup");
+
+const CONCURRENT_EGRESSES = 4;
+
+/** What {@linkcode runEgress} works with. */
+export interface EgressPartOptions {
+  readonly client: KubeClient;
+  readonly events: EventRecorder;
+  /** Receives what the controllers' own metrics are made of. */
+  readonly kubeMetrics: KubeMetrics;
+  readonly settings: GatewaySettings;
+  readonly image: Omit<EgressImageOptions, "client">;
+}
+
+/**
+ * Manages Egresses until the signal aborts: the leader's work. Everything is
+ * listed anew here, after the lease was taken, so that nothing a former leader
+ * did is missed.
+ */
+export async function runEgress(
+  options: EgressPartOptions,
+  signal: AbortSignal,
+): Promise<void> {
+  await using group = new TaskGroup({ signal });
+  const { client, kubeMetrics } = options;
+  const cluster = new EgressCluster(client);
+  const applier = new EgressApplier(client);
+  const access = new EgressAccess({ client, cluster, applier });
+  const bindings = new EgressBindings({
+    client,
+    cluster,
+    onProblem() {
+      for (const key of cluster.egresses.store.keys()) egresses.enqueue(key);
+    },
+  });
+  const reconciler = makeReconciler(options, {
+    cluster,
+    applier,
+    access,
+    bindings,
+  });
+  const egresses = new Controller({
+    name: "egress",
+    concurrency: CONCURRENT_EGRESSES,
+    metrics: kubeMetrics,
+    reconcile: (key, s) => reconciler.reconcile(key, s),
+  });
+  const namespaces = new Controller({
+    name: "egress-namespace",
+    metrics: kubeMetrics,
+    reconcile: (namespace, s) => access.reconcile(namespace, s),
+  });
+  const clusterRoleBindings = new Controller({
+    name: "egress-binding",
+    metrics: kubeMetrics,
+    reconcile: (name, s) => bindings.reconcile(name, s),
+  });
+  using _subscriptions = subscribeEgress(cluster, {
+    onEgress: (key) => egresses.enqueue(key),
+    onNamespace: (namespace) => namespaces.enqueue(namespace),
+    onBinding: (name) => clusterRoleBindings.enqueue(name),
+  });
+  cluster.start(group);
+  await cluster.synced(group.signal);
+  // Of one that is missing no watch will tell, nor of a namespace without Egress.
+  for (const name of cluster.clusterRoleBindings.keys()) {
+    clusterRoleBindings.enqueue(name);
+  }
+  for (const key of cluster.roleBindings.store.keys()) {
+    namespaces.enqueue(splitKey(key).namespace ?? "");
+  }
+  log.info("Serving egresses", { egresses: cluster.egresses.store.size });
+  for (const controller of [egresses, namespaces, clusterRoleBindings]) {
+    group.run(controller.name, (s) => controller.run(s));
+  }
+  await group.wait();
+}
+
+function makeReconciler(
+  { client, events, settings, image }: EgressPartOptions,
+  { cluster, applier, access, bindings }: {
+    readonly cluster: EgressCluster;
+    readonly applier: EgressApplier;
+    readonly access: EgressAccess;
+    readonly bindings: EgressBindings;
+  },
+): EgressReconciler {
+  const onEvent = ({ metadata }: Egress, event: EventInfo) => {
+    const { namespace = "", name = "", uid = "" } = metadata;
+    events.event({
+      apiVersion: GROUP_VERSION,
+      kind: EGRESSES.kind,
+      namespace,
+      name,
+      uid,
+    }, event);
+  };
+  const deployments = new DeploymentKeeper({
+    client,
+    cluster,
+    applier,
+    image: new EgressImage({ client, ...image }),
+    settings,
+    onCreated: (egress) =>
+      onEvent(egress, createdEvent(egress, { kind: "Deployment" })),
+  });
+  return new EgressReconciler({
+    client,
+    cluster,
+    applier,
+    access,
+    deployments,
+    settings,
+    commonProblem: () => bindings.problem,
+    onEvent,
+  });
+}

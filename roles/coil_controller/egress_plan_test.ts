@@ -1,0 +1,264 @@
+import assert from "node:assert/strict";
+import { stringify } from "yaml";
+import type { Egress, EgressSpec } from "../../lib/api/mod.ts";
+import type { Container } from "./egress_container.ts";
+import { planDeployment } from "./egress_deployment.ts";
+import {
+  type GatewaySettings,
+  planDisruptionBudget,
+  planService,
+} from "./egress_plan.ts";
+import { InvalidTemplateError } from "./egress_template.ts";
+
+const SETTINGS: GatewaySettings = {
+  port: 5555,
+  backend: "nftables",
+  drainTimeoutMs: 300_000,
+  systemNamespace: "kube-system",
+};
+
+const IMAGE = "example.com/coil:1";
+
+function egress(spec: Omit<EgressSpec, "destinations"> = {}): Egress {
+  return {
+    apiVersion: "coil.cybozu.com/v2",
+    kind: "Egress",
+    metadata: { namespace: "internet", name: "nat", uid: "uid-1" },
+    spec: { destinations: ["0.0.0.0/0"], ...spec },
+  };
+}
+
+/** The containers of the pods of an Egress whose template has these. */
+function containersOf(
+  containers: readonly Container[],
+  settings: Partial<GatewaySettings> = {},
+): readonly Container[] {
+  const wanted = egress({
+    template: { spec: { containers: [...containers] } },
+  });
+  return planDeployment(wanted, {
+    settings: { ...SETTINGS, ...settings },
+    image: IMAGE,
+  }).spec.template.spec.containers;
+}
+
+function gatewayOf(
+  container: Partial<Container>,
+  settings: Partial<GatewaySettings> = {},
+): Container {
+  const [gateway] = containersOf([{ name: "egress", ...container }], settings);
+  assert.ok(gateway);
+  return gateway;
+}
+
+const FULL: Omit<EgressSpec, "destinations"> = {
+  replicas: 3,
+  strategy: {
+    type: "RollingUpdate",
+    rollingUpdate: { maxSurge: 3, maxUnavailable: 2 },
+  },
+  template: {
+    metadata: {
+      annotations: { "example.com/a": "some text" },
+      labels: { team: "net", "app.kubernetes.io/name": "mine" },
+    },
+    spec: {
+      schedulerName: "mine",
+      terminationGracePeriodSeconds: 900,
+      volumes: [{ name: "spool", emptyDir: {} }],
+      containers: [
+        { name: "sidecar", image: "example.com/sidecar:1" },
+        {
+          name: "egress",
+          image: "example.com/other:2",
+          env: [
+            { name: "LEVEL", value: "1" },
+            { name: "LEVEL", value: "2" },
+            { name: "COIL_EGRESS_NAME", value: "other" },
+          ],
+          resources: { requests: { cpu: "2" }, limits: { cpu: "2" } },
+        },
+      ],
+    },
+  },
+  sessionAffinityConfig: { clientIP: { timeoutSeconds: 100 } },
+  fouSourcePortAuto: true,
+  podDisruptionBudget: { minAvailable: 1 },
+};
+
+for (const [name, spec] of [["minimal", {}], ["full", FULL]] as const) {
+  Deno.test(`the objects of the ${name} Egress are as in the golden file`, async () => {
+    const wanted = egress(spec);
+    const objects = {
+      deployment: planDeployment(wanted, { settings: SETTINGS, image: IMAGE }),
+      service: planService(wanted, SETTINGS),
+      podDisruptionBudget: planDisruptionBudget(wanted) ?? "none",
+    };
+    await assertGolden(
+      name,
+      stringify(objects, { aliasDuplicateObjects: false }),
+    );
+  });
+}
+
+Deno.test("W24: another port reaches the gateways and the Service alike", () => {
+  const { args = [] } = gatewayOf({}, { port: 5678 });
+  assert.ok(args.includes("--fou-port=5678"), args.join());
+  const { ports } = planService(egress(), { port: 5678 }).spec;
+  assert.deepEqual(ports, [{ port: 5678, targetPort: 5678, protocol: "UDP" }]);
+});
+
+Deno.test("CT-25: the backend is passed on", () => {
+  for (const backend of ["iptables", "nftables"] as const) {
+    const { args = [] } = gatewayOf({}, { backend });
+    assert.ok(args.includes(`--backend=${backend}`), args.join());
+  }
+});
+
+Deno.test("the drain time is passed on, and the pod gets 30 s more", () => {
+  const { spec } = planDeployment(egress(), {
+    settings: { ...SETTINGS, drainTimeoutMs: 90_500 },
+    image: IMAGE,
+  }).spec.template;
+  assert.equal(spec.terminationGracePeriodSeconds, 121);
+  assert.ok(spec.containers[0]?.args?.includes("--drain-timeout=1m30.5s"));
+});
+
+Deno.test("the namespace of coild is passed on when it is not the usual one", () => {
+  const { args = [] } = gatewayOf({}, { systemNamespace: "coil-system" });
+  assert.ok(
+    args.includes("--announce-user=system:serviceaccount:coil-system:coild"),
+    args.join(),
+  );
+});
+
+Deno.test("W25: variables of the template come once each, and ours are ours", () => {
+  const { env = [] } = gatewayOf({
+    env: [
+      { name: "A", value: "1" },
+      { name: "COIL_POD_NAMESPACE", value: "x" },
+      { name: "A", value: "2" },
+    ],
+  });
+  assert.deepEqual(env.map(({ name, value }) => [name, value]), [
+    ["A", "2"],
+    ["COIL_POD_NAMESPACE", "internet"],
+    ["COIL_EGRESS_NAME", "nat"],
+    ["COIL_POD_ADDRESSES", undefined],
+    ["COIL_POD_NAME", undefined],
+  ]);
+});
+
+Deno.test("command and arguments of the template are kept, empty ones are not", () => {
+  const own = gatewayOf({ command: ["sh"], args: ["-c", "true"] });
+  assert.deepEqual([own.command, own.args], [["sh"], ["-c", "true"]]);
+  const empty = gatewayOf({ command: [], args: [], image: "" });
+  assert.deepEqual(empty.command, ["coil-egress"]);
+  assert.equal(empty.image, IMAGE);
+});
+
+Deno.test("volumes and mounts of the template take the place of ours", () => {
+  const wanted = egress({
+    template: {
+      spec: {
+        volumes: [
+          { name: "run", emptyDir: { medium: "Memory" } },
+          { name: "mine", emptyDir: {} },
+        ],
+        containers: [{
+          name: "egress",
+          volumeMounts: [{ name: "mine", mountPath: "/lib/modules" }],
+        }],
+      },
+    },
+  });
+  const { spec } = planDeployment(wanted, { settings: SETTINGS, image: IMAGE })
+    .spec.template;
+  assert.deepEqual(spec.volumes?.map(({ name }) => name), [
+    "run",
+    "mine",
+    "modules",
+  ]);
+  assert.deepEqual(spec.volumes?.[0]?.emptyDir, { medium: "Memory" });
+  assert.deepEqual(
+    spec.containers[0]?.volumeMounts?.map((m) => [m.name, m.mountPath]),
+    [["mine", "/lib/modules"], ["run", "/run"]],
+  );
+});
+
+Deno.test("a limit without a request is not undercut by our request", () => {
+  assert.deepEqual(
+    gatewayOf({ resources: { limits: { cpu: "50m" } } }).resources,
+    {
+      limits: { cpu: "50m" },
+      requests: { memory: "200Mi" },
+    },
+  );
+});
+
+Deno.test("a gateway is privileged unless its template says no", () => {
+  assert.deepEqual(gatewayOf({}).securityContext, {
+    privileged: true,
+    readOnlyRootFilesystem: true,
+    capabilities: { add: ["NET_ADMIN"] },
+  });
+  const own = gatewayOf({
+    securityContext: {
+      privileged: false,
+      readOnlyRootFilesystem: false,
+      capabilities: { add: ["NET_RAW"], drop: ["ALL"] },
+    },
+  });
+  assert.deepEqual(own.securityContext, {
+    privileged: false,
+    readOnlyRootFilesystem: true,
+    capabilities: { add: ["NET_RAW", "NET_ADMIN"], drop: ["ALL"] },
+  });
+});
+
+Deno.test("a strategy of another type takes away what the API server filled in", () => {
+  const strategyOf = (spec: Omit<EgressSpec, "destinations">) =>
+    planDeployment(egress(spec), { settings: SETTINGS, image: IMAGE }).spec
+      .strategy;
+  assert.equal(strategyOf({}), undefined);
+  assert.deepEqual(strategyOf({ strategy: { type: "Recreate" } }), {
+    type: "Recreate",
+    rollingUpdate: null,
+  });
+});
+
+Deno.test("a Service without affinity has no time-out of it", () => {
+  const { spec } = planService(
+    egress({
+      sessionAffinity: "None",
+      sessionAffinityConfig: { clientIP: { timeoutSeconds: 100 } },
+    }),
+    SETTINGS,
+  );
+  assert.equal(spec.sessionAffinity, "None");
+  assert.equal(spec.sessionAffinityConfig, undefined);
+});
+
+Deno.test("lists that are none are refused with their place", () => {
+  const wanted = egress({
+    template: { spec: JSON.parse('{"volumes": "x", "containers": []}') },
+  });
+  assert.throws(
+    () => planDeployment(wanted, { settings: SETTINGS, image: IMAGE }),
+    (error) =>
+      error instanceof InvalidTemplateError &&
+      /spec\.template\.spec\.volumes: .*"x"/.test(error.message),
+  );
+});
+
+/** COIL_UPDATE_GOLDEN=1 writes the files anew, to be read in the diff. */
+async function assertGolden(name: string, text: string): Promise<void> {
+  const file = new URL(
+    `../../tests/golden/coil_controller/${name}.yaml`,
+    import.meta.url,
+  );
+  if (Deno.env.get("COIL_UPDATE_GOLDEN") === "1") {
+    await Deno.writeTextFile(file, text);
+  }
+  assert.equal(text, await Deno.readTextFile(file));
+}
