@@ -15,14 +15,11 @@ const ROLES: Readonly<Record<string, () => Promise<Role>>> = {
   // Upstream's two controllers: the same one with other defaults.
   "coil-ipam-controller": () => import("./roles/coil_controller/mod.ts"),
   "coil-egress-controller": () => import("./roles/coil_controller/mod.ts"),
+  "coil-egress": () => import("./roles/coil_egress/mod.ts"),
   "coil-router": () => import("./roles/coil_router/mod.ts"),
 };
 
-const NOT_YET: readonly string[] = [
-  "coil-egress",
-  "coil-installer",
-  "coil-migrator",
-];
+const NOT_YET: readonly string[] = ["coil-installer", "coil-migrator"];
 
 /**
  * The name this process was called by, a symbolic link's included. The kernel

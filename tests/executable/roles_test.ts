@@ -7,6 +7,7 @@ const DAEMONS: readonly RoleName[] = [
   "coil-controller",
   "coil-ipam-controller",
   "coil-egress-controller",
+  "coil-egress",
   "coil-router",
 ];
 
@@ -38,6 +39,12 @@ for (const role of DAEMONS) {
   });
 }
 
+Deno.test("coil-egress says which part of its environment is missing", async () => {
+  const { code, stderr } = await run("coil-egress");
+  assert.equal(code, 1);
+  assert.match(stderr, /COIL_POD_NAMESPACE is not set/);
+});
+
 Deno.test("a role's prefix can be left out", async () => {
   const { stdout } = await run("coil", { args: ["controller", "--version"] });
   assert.equal(stdout, `coil-controller version ${VERSION}\n`);
@@ -51,9 +58,7 @@ Deno.test("a daemon is not taken for the plugin", async () => {
   assert.equal(stdout, `coild version ${VERSION}\n`);
 });
 
-for (
-  const role of ["coil-egress", "coil-installer", "coil-migrator"] as const
-) {
+for (const role of ["coil-installer", "coil-migrator"] as const) {
   Deno.test(`${role} says that it is not there yet`, async () => {
     for (const args of [[], ["--help"]]) {
       const { code, stdout, stderr } = await run(role, { args });

@@ -1,0 +1,111 @@
+import { startTimer } from "../../lib/async/mod.ts";
+import type { Address } from "../../lib/inet/mod.ts";
+import { getLogger } from "../../lib/telemetry/mod.ts";
+import type { ClientPod } from "./client_pod.ts";
+import type { ClientSet } from "./client_set.ts";
+
+const log = getLogger("announce");
+
+/** What {@linkcode AnnouncedClients} works with. */
+export interface AnnouncedClientsOptions {
+  readonly clients: Pick<ClientSet, "claim">;
+  /** How long an announced address is served without a status that has it. */
+  readonly confirmMs: number;
+  /** Is told when an address is served no longer, which nobody waits for. */
+  readonly onExpired: () => void;
+}
+
+interface Entry {
+  readonly timer: Disposable;
+  readonly pod: string;
+  readonly addresses: readonly Address[];
+  /** What the status had when the announcement came: it knew nothing of it. */
+  readonly statusThen: string;
+}
+
+/**
+ * Addresses that were announced and that no status has yet. The status
+ * decides: one that has them makes the announcement superfluous, one that
+ * came later and has others ends it, and without any it ends by itself.
+ */
+export class AnnouncedClients implements Disposable {
+  readonly #options: AnnouncedClientsOptions;
+  readonly #entries = new Map<string, Entry>();
+
+  constructor(options: AnnouncedClientsOptions) {
+    this.#options = options;
+  }
+
+  /** How many pods have announced addresses. */
+  get size(): number {
+    return this.#entries.size;
+  }
+
+  /** Serves a pod's addresses from now on, until its status decides. */
+  add(pod: ClientPod, addresses: readonly Address[]): void {
+    const { clients, confirmMs } = this.#options;
+    const { uid } = pod;
+    this.#entries.get(uid)?.timer[Symbol.dispose]();
+    this.#entries.delete(uid);
+    if (hasAll(pod, addresses)) return this.#end(uid);
+    const timer = startTimer(confirmMs, () => this.#expire(uid));
+    const statusThen = textOf(pod.addresses);
+    const name = `${pod.namespace}/${pod.name}`;
+    this.#entries.set(uid, { timer, addresses, statusThen, pod: name });
+    clients.claim(uid, { source: "announced", addresses });
+  }
+
+  /** Takes note of a pod's status. */
+  noteStatus(pod: ClientPod): void {
+    const entry = this.#entries.get(pod.uid);
+    if (entry === undefined || pod.addresses.length === 0) return;
+    const isOther = textOf(pod.addresses) !== entry.statusThen;
+    if (!isOther && !hasAll(pod, entry.addresses)) return;
+    if (!hasAll(pod, entry.addresses)) {
+      log.warn("The status of a pod has other addresses than were announced", {
+        pod: entry.pod,
+        announced: entry.addresses,
+        addresses: pod.addresses,
+      });
+    }
+    this.#end(pod.uid);
+  }
+
+  /** Forgets a pod that is gone. */
+  forget(uid: string): void {
+    this.#end(uid);
+  }
+
+  /** Stops the timers. */
+  [Symbol.dispose](): void {
+    for (const { timer } of this.#entries.values()) timer[Symbol.dispose]();
+    this.#entries.clear();
+  }
+
+  #expire(uid: string): void {
+    const entry = this.#entries.get(uid);
+    if (entry === undefined) return;
+    log.warn("No status confirmed an announced client; it is out again", {
+      pod: entry.pod,
+      announced: entry.addresses,
+    });
+    this.#end(uid);
+    this.#options.onExpired();
+  }
+
+  #end(uid: string): void {
+    this.#entries.get(uid)?.timer[Symbol.dispose]();
+    this.#entries.delete(uid);
+    this.#options.clients.claim(uid, { source: "announced", addresses: [] });
+  }
+}
+
+function hasAll(pod: ClientPod, addresses: readonly Address[]): boolean {
+  return addresses.every((wanted) =>
+    pod.addresses.some((address) => address.equals(wanted))
+  );
+}
+
+function textOf(addresses: readonly Address[]): string {
+  return addresses.map(String).sort().join();
+}

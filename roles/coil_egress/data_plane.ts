@@ -1,0 +1,78 @@
+import {
+  EgressServer,
+  type FlowSummary as KernelFlows,
+  planServer,
+} from "../../lib/egress/mod.ts";
+import { RouteSocket } from "../../lib/netlink/mod.ts";
+import type { EgressOptions } from "./flags.ts";
+import type { GatewayIdentity } from "./identity.ts";
+import type { DataPlane, FlowSummary } from "./ports.ts";
+
+/** The one interface of a pod, to the clients and to the outside. */
+const IFNAME = "eth0";
+
+/** How many destinations the metrics tell of. */
+const TOP_DESTINATIONS = 10;
+
+/** Names of IP protocols, from IANA's registry of protocol numbers. */
+const PROTOCOL_NAMES: ReadonlyMap<number, string> = new Map([
+  [1, "icmp"],
+  [6, "tcp"],
+  [17, "udp"],
+  [33, "dccp"],
+  [58, "icmpv6"],
+  [132, "sctp"],
+  [136, "udplite"],
+]);
+
+/**
+ * Makes a gateway of the network namespace that this runs in, or takes over
+ * the one that is there with its clients. Closing it leaves it at work.
+ *
+ * @throws {FouUnsupportedError} when the kernel cannot do Foo over UDP
+ * @throws {TypeError} when there is no such interface as a pod has
+ */
+export async function openDataPlane(
+  { addresses }: Pick<GatewayIdentity, "addresses">,
+  { fouPort: port, sourcePortAuto }: Pick<
+    EgressOptions,
+    "fouPort" | "sourcePortAuto"
+  >,
+): Promise<DataPlane> {
+  const server = await EgressServer.open(planServer({
+    ...{ addresses, ifname: IFNAME, port, sourcePortAuto },
+    mtu: await mtuOf(IFNAME),
+  }));
+  return {
+    setClients: async (clients) => void await server.setClients(clients),
+    changeClients: async (change) => void await server.changeClients(change),
+    readCounters: () => server.readCounters(),
+    readFlows: async () =>
+      summaryOf(await server.flows({ top: TOP_DESTINATIONS })),
+    readConntrack: async () => {
+      const { entries, max } = await server.conntrack();
+      return { count: entries, limit: max };
+    },
+    [Symbol.dispose]: () => server[Symbol.dispose](),
+  };
+}
+
+async function mtuOf(name: string): Promise<number> {
+  using routes = RouteSocket.open();
+  const link = await routes.getLink({ name });
+  if (link !== undefined) return link.mtu;
+  throw new TypeError(
+    `Cannot be a gateway: this network namespace has no interface "${name}"; coil-egress runs in a pod with a network of its own`,
+  );
+}
+
+function summaryOf({ established, ports }: KernelFlows): FlowSummary {
+  return {
+    established,
+    ports: ports.map(({ protocol, budget, ...use }) => ({
+      ...use,
+      protocol: PROTOCOL_NAMES.get(protocol) ?? String(protocol),
+      limit: budget,
+    })),
+  };
+}

@@ -1,0 +1,69 @@
+import { TaskGroup } from "../../lib/async/mod.ts";
+import { getLogger } from "../../lib/telemetry/mod.ts";
+import {
+  drain,
+  type DrainOptions,
+  isOwnPodDeleted,
+  type OwnPodQuery,
+} from "./drain.ts";
+
+const log = getLogger("drain");
+
+/** How a gateway ends. */
+export interface EndOptions extends Omit<DrainOptions, "signal"> {
+  readonly ownPod: Omit<OwnPodQuery, "signal">;
+  /** Is told when it is clear that the pod ends. */
+  readonly onDraining: () => void;
+}
+
+/**
+ * In which part of its life the gateway is; see
+ * docs/decisions/0006-draining-gateways.md.
+ */
+export class Lifecycle {
+  readonly #hasSynced: () => boolean;
+  #phase: "serving" | "ending" | "draining" | "restarting" = "serving";
+
+  /** `hasSynced` tells whether the kernel has had all clients once. */
+  constructor(hasSynced: () => boolean) {
+    this.#hasSynced = hasSynced;
+  }
+
+  /** Whether it goes on for established flows alone. */
+  get isDraining(): boolean {
+    return this.#phase === "draining";
+  }
+
+  /** Why no client can be announced now. */
+  get closedBecause(): string | undefined {
+    if (this.#phase !== "serving") return "the gateway is about to end";
+    return this.#hasSynced() ? undefined : "the gateway is not ready yet";
+  }
+
+  /** The check of /readyz. */
+  check(): true | string {
+    if (!this.#hasSynced()) return "the clients are not in the kernel yet";
+    return this.#phase !== "restarting" || "the container is about to end";
+  }
+
+  /** Returns when the gateway may end: at once when only its container does, which leaves the kernel as it is. */
+  async end(signal: AbortSignal, options: EndOptions): Promise<void> {
+    this.#phase = "ending";
+    await using tasks = new TaskGroup({ signal });
+    tasks.run("drain", async (signal) => {
+      await drain({ ...options, signal });
+      tasks.abort();
+    });
+    tasks.run("own pod", async (signal) => {
+      if (await isOwnPodDeleted({ ...options.ownPod, signal })) {
+        this.#phase = "draining";
+        options.onDraining();
+        return;
+      }
+      this.#phase = "restarting";
+      log.info("The pod stays: leaving the kernel as it is, to the next start");
+      tasks.abort();
+    });
+    await tasks.wait();
+  }
+}

@@ -1,0 +1,115 @@
+import assert from "node:assert/strict";
+import { sleep } from "../../lib/async/mod.ts";
+import { KubeClient } from "../../lib/kube/mod.ts";
+import { type FakeAnswer, FakeTransport } from "../../lib/kube/testing.ts";
+import { configureLogging } from "../../lib/telemetry/mod.ts";
+import { Lifecycle } from "./lifecycle.ts";
+
+const lines: string[] = [];
+configureLogging({ write: (line) => lines.push(line) });
+
+const ALIVE: FakeAnswer = { body: { metadata: { name: "internet-0" } } };
+const DELETED: FakeAnswer = {
+  body: { metadata: { deletionTimestamp: "2026-01-01T00:00:00Z" } },
+};
+const GONE: FakeAnswer = { status: 404, body: {} };
+
+/** A gateway that has synced, and how it is told to end. */
+function fixture(
+  { pod, flows, timeoutMs = 60_000 }: {
+    readonly pod: () => FakeAnswer | Promise<FakeAnswer>;
+    readonly flows: readonly (number | undefined)[];
+    readonly timeoutMs?: number;
+  },
+) {
+  const lifecycle = new Lifecycle(() => true);
+  const counts = [...flows];
+  let looks = 0;
+  let toldOfDraining = 0;
+  const stop = new AbortController();
+  const end = () =>
+    lifecycle.end(stop.signal, {
+      ownPod: {
+        client: new KubeClient(new FakeTransport(pod)),
+        identity: { namespace: "nat", pod: "internet-0" },
+      },
+      timeoutMs,
+      ...{ leastMs: 20, lookMs: 5 },
+      countFlows: () => {
+        looks++;
+        return Promise.resolve(counts.length > 1 ? counts.shift() : counts[0]);
+      },
+      onDraining: () => toldOfDraining++,
+    });
+  return {
+    ...{ lifecycle, end, stop },
+    looks: () => looks,
+    toldOfDraining: () => toldOfDraining,
+  };
+}
+
+Deno.test("Lifecycle is ready from the first sync on, and open to announcements as long as it serves", () => {
+  let hasSynced = false;
+  const lifecycle = new Lifecycle(() => hasSynced);
+  assert.match(String(lifecycle.check()), /not in the kernel yet/);
+  assert.match(lifecycle.closedBecause ?? "", /not ready/);
+  hasSynced = true;
+  assert.equal(lifecycle.check(), true);
+  assert.equal(lifecycle.closedBecause, undefined);
+});
+
+for (const [what, answer] of [["deleted", DELETED], ["gone", GONE]] as const) {
+  Deno.test(`Lifecycle.end() of a pod that is ${what} stays ready and waits for the flows`, async () => {
+    const f = fixture({ pod: () => answer, flows: [3, 3, 2, 2, 1, 1, 0] });
+    const ending = f.end();
+    assert.match(f.lifecycle.closedBecause ?? "", /about to end/);
+    await sleep(10);
+    assert.equal(f.lifecycle.check(), true);
+    assert.equal(f.lifecycle.isDraining, true);
+    assert.equal(f.toldOfDraining(), 1);
+    await ending;
+    assert.ok(f.looks() >= 7, `${f.looks()} looks`);
+  });
+}
+
+Deno.test("Lifecycle.end() of a container alone is not ready at once and waits for nothing", async () => {
+  lines.length = 0;
+  const f = fixture({ pod: () => ALIVE, flows: [1_000] });
+  await f.end();
+  assert.match(String(f.lifecycle.check()), /container is about to end/);
+  assert.equal(f.lifecycle.isDraining, false);
+  assert.equal(f.toldOfDraining(), 0);
+  assert.match(lines.join("\n"), /leaving the kernel as it is/);
+});
+
+Deno.test("Lifecycle.end() without flows waits for those that are on their way", async () => {
+  const f = fixture({ pod: () => DELETED, flows: [0] });
+  const startMs = performance.now();
+  await f.end();
+  assert.ok(performance.now() - startMs >= 19);
+});
+
+for (const flows of [[7], [undefined]]) {
+  Deno.test(`Lifecycle.end() ends with its time although ${flows[0] ?? "nobody knows how many"} flows remain`, async () => {
+    lines.length = 0;
+    const f = fixture({ pod: () => DELETED, flows, timeoutMs: 60 });
+    const startMs = performance.now();
+    await f.end();
+    const tookMs = performance.now() - startMs;
+    assert.ok(tookMs >= 59 && tookMs < 1_000, `${tookMs} ms`);
+    assert.match(lines.join("\n"), /Ending although flows may remain/);
+  });
+}
+
+Deno.test("Lifecycle.end() drains, and stays ready, while the API server cannot be asked", async () => {
+  const f = fixture({
+    pod: () => Promise.reject(new Error("out of reach")),
+    flows: [2],
+    timeoutMs: 40,
+  });
+  const ending = f.end();
+  await sleep(20);
+  assert.equal(f.lifecycle.check(), true);
+  await ending;
+  assert.equal(f.lifecycle.check(), true);
+});

@@ -1,0 +1,120 @@
+import { SERVER_LINK_NAMES } from "../../lib/egress/mod.ts";
+import { Counter, Gauge, type Registry } from "../../lib/telemetry/mod.ts";
+import type { ClientPod } from "./client_pod.ts";
+import type { GatewayIdentity } from "./identity.ts";
+import type { ReadingName } from "./readings.ts";
+
+/** What the metrics of clients read when they are scraped. */
+export interface ClientSources {
+  readonly identity: GatewayIdentity;
+  readonly pods: () => Iterable<ClientPod>;
+  readonly announcedCount: () => number;
+  readonly sharedCount: () => number;
+}
+
+/** What coil-egress counts itself, and its clients; the pods' metrics have upstream's names. */
+export class EgressMetrics {
+  readonly #syncs: Counter<"result">;
+  readonly #failures: Counter<"reading">;
+  readonly #announcements: Counter<"code">;
+  readonly #registers: Registry[];
+
+  constructor(registry: Registry) {
+    const registers = this.#registers = [registry];
+    this.#syncs = new Counter({
+      name: "coil_egress_client_syncs_total",
+      help: "Transactions that set or changed the clients in the kernel",
+      labelNames: ["result"],
+      registers,
+    });
+    this.#failures = new Counter({
+      name: "coil_egress_reading_failures_total",
+      help: "Failed readings of what the kernel counts",
+      labelNames: ["reading"],
+      registers,
+    });
+    this.#announcements = new Counter({
+      name: "coil_egress_announcements_total",
+      help: "Announcements of clients, by the status of the answer",
+      labelNames: ["code"],
+      registers,
+    });
+    for (const result of ["ok", "error"]) this.#syncs.inc({ result }, 0);
+    for (const reading of ["counters", "flows", "conntrack"]) {
+      this.#failures.inc({ reading }, 0);
+    }
+    this.#announcements.inc({ code: "204" }, 0);
+  }
+
+  /** Counts a transaction. */
+  synced(result: "ok" | "error"): void {
+    this.#syncs.inc({ result });
+  }
+
+  /** Counts a reading that failed. */
+  readingFailed(reading: ReadingName): void {
+    this.#failures.inc({ reading });
+  }
+
+  /** Counts the answer to an announcement. */
+  announced(status: number): void {
+    this.#announcements.inc({ code: String(status) });
+  }
+
+  /** Registers what is read when it is scraped. */
+  observe({ identity, pods, ...counts }: ClientSources): void {
+    const registers = this.#registers;
+    const { namespace, egress } = identity;
+    new Gauge({
+      name: "coil_egress_client_pod_count",
+      help: "Pods that use this Egress",
+      labelNames: ["namespace", "egress"],
+      registers,
+      collect() {
+        this.set({ namespace, egress }, [...pods()].length);
+      },
+    });
+    new Gauge({
+      name: "coil_egress_client_pod_info",
+      help: "The addresses of the pods that use this Egress",
+      labelNames: [
+        ...["namespace", "pod", "pod_ip", "interface"] as const,
+        ...["egress", "egress_namespace"] as const,
+      ],
+      registers,
+      collect() {
+        this.reset();
+        for (const pod of pods()) {
+          for (const address of pod.addresses) {
+            if (identity.addresses[address.family] === undefined) continue;
+            this.set({
+              namespace: pod.namespace,
+              pod: pod.name,
+              pod_ip: address.toString(),
+              interface: SERVER_LINK_NAMES[address.family],
+              egress,
+              egress_namespace: namespace,
+            }, 1);
+          }
+        }
+      },
+    });
+    const { announcedCount, sharedCount } = counts;
+    new Gauge({
+      name: "coil_egress_announced_clients",
+      help: "Pods served by their announcement, which no status has confirmed",
+      registers,
+      collect() {
+        this.set(announcedCount());
+      },
+    });
+    new Gauge({
+      name: "coil_egress_shared_addresses",
+      help: "Addresses that more than one live pod has",
+      registers,
+      collect() {
+        this.set(sharedCount());
+      },
+    });
+  }
+}

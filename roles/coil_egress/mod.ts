@@ -1,0 +1,256 @@
+/**
+ * coil-egress, the gateway of an Egress: it lets the pods that are the
+ * Egress' clients, and nobody else, reach outside networks with its address.
+ *
+ * This file only connects the parts.
+ *
+ * @module
+ */
+import { announceHandler } from "../../lib/announce/mod.ts";
+import { Gate, TaskGroup, untilAborted } from "../../lib/async/mod.ts";
+import { FAMILIES, valuesOf } from "../../lib/inet/mod.ts";
+import { KubeClient, KubeMetrics } from "../../lib/kube/mod.ts";
+import { HeapKeeper } from "../../lib/linux/mod.ts";
+import { VERSION } from "../../lib/names/mod.ts";
+import {
+  configureLogging,
+  createRegistry,
+  getLogger,
+  type Registry,
+  runDaemon,
+  serveAt,
+  serveHealth,
+  serveMetrics,
+} from "../../lib/telemetry/mod.ts";
+import { Admission } from "./admission.ts";
+import { AnnouncedClients } from "./announced_clients.ts";
+import { noteChange, reportShared } from "./client_changes.ts";
+import { ClientSet } from "./client_set.ts";
+import { ClientWatcher } from "./client_watcher.ts";
+import { openDataPlane } from "./data_plane.ts";
+import { type EgressOptions, parseEgressFlags } from "./flags.ts";
+import { gatewayReport, GatewayStatusWriter } from "./gateway_status.ts";
+import { type GatewayIdentity, readIdentity } from "./identity.ts";
+import { KernelSync } from "./kernel_sync.ts";
+import { Lifecycle } from "./lifecycle.ts";
+import { EgressMetrics } from "./metrics.ts";
+import type { DataPlane } from "./ports.ts";
+import { observeReadings } from "./reading_metrics.ts";
+import { Readings } from "./readings.ts";
+import { TokenReviews } from "./token_reviews.ts";
+
+export { EGRESS_FLAGS, parseEgressFlags } from "./flags.ts";
+export type { DataPlane } from "./ports.ts";
+
+const log = getLogger("setup");
+
+/** What a stop may take beside the draining. */
+const GRACE_MS = 10_000;
+
+/** Announced addresses that no status confirms within this time are out again. */
+const CONFIRM_MS = 120_000;
+
+/** Runs coil-egress until it is told to stop and has drained. */
+export async function main(
+  args: readonly string[],
+  { program }: { readonly program: string },
+): Promise<void> {
+  const options = parseEgressFlags(args, {
+    program,
+    version: VERSION,
+    about: "Gateway of an Egress: NAT for the pods that are its clients.",
+  });
+  configureLogging(options.logging);
+  await runDaemon(program, (signal) => run(options, signal), {
+    graceMs: options.drainTimeoutMs + GRACE_MS,
+  });
+}
+
+async function run(options: EgressOptions, signal: AbortSignal): Promise<void> {
+  if (options.backend !== "nftables") {
+    log.warn("Using nftables, the only packet filter there is", {
+      backend: options.backend,
+    });
+  }
+  const identity = readIdentity(Deno.env);
+  using kernel = await openDataPlane(identity, options);
+  const registry = createRegistry();
+  using client = await KubeClient.load({
+    userAgent: `coil-egress/${VERSION}`,
+    onRequest: new KubeMetrics(registry).onRequest,
+  });
+  await runGateway(
+    { ...{ options, identity, kernel, client, registry } },
+    signal,
+  );
+}
+
+/** What {@linkcode runGateway} works with. */
+export interface GatewayParts {
+  readonly options: EgressOptions;
+  readonly identity: GatewayIdentity;
+  /** The kernel's half, ready for clients. */
+  readonly kernel: DataPlane;
+  readonly client: KubeClient;
+  readonly registry: Registry;
+  /** How long an announced address waits for its confirmation. Default 2 min. */
+  readonly confirmMs?: number;
+  /** The least time between two writes of the status. Default 10 s. */
+  readonly statusIntervalMs?: number;
+  /** How long it drains at least. Default 5 s. */
+  readonly leastDrainMs?: number;
+}
+
+/** Runs the gateway until the signal aborts and it has drained. */
+export async function runGateway(
+  parts: GatewayParts,
+  signal: AbortSignal,
+): Promise<void> {
+  await using stack = new AsyncDisposableStack();
+  const gateway = connect(parts, stack);
+  const { watcher, sync, readings, status, heap, lifecycle } = gateway;
+  // The tasks go on after the signal, until the gateway has drained.
+  await using tasks = new TaskGroup();
+  serve(gateway, tasks);
+  const listed = new Gate();
+  tasks.run("clients", (s) => watcher.run(s, () => listed.open()));
+  tasks.run("kernel", async (s) => {
+    await listed.wait({ signal: s });
+    await sync.run(s);
+  });
+  tasks.run("readings", (s) => readings.run(s, () => status.trigger()));
+  tasks.run("status", (s) => status.run(s));
+  tasks.run("memory", (s) => heap.run(s));
+  tasks.run("end", async (s) => {
+    await untilAborted(AbortSignal.any([signal, s]));
+    await lifecycle.end(s, gateway.ending);
+    tasks.abort();
+  });
+  const { namespace, egress, pod } = parts.identity;
+  log.info("Started", { egress: `${namespace}/${egress}`, pod });
+  await tasks.wait();
+}
+
+/** Makes the parts and ties them to each other. */
+function connect(parts: GatewayParts, stack: AsyncDisposableStack) {
+  const { options, identity, kernel, client, registry } = parts;
+  const egress = { namespace: identity.namespace, name: identity.egress };
+  const metrics = new EgressMetrics(registry);
+  const heap = new HeapKeeper();
+  const clients = new ClientSet({
+    families: FAMILIES.filter((f) => identity.addresses[f] !== undefined),
+    onShared: (shared) => reportShared(shared, watcher.pods.values()),
+  });
+  const announced = stack.use(
+    new AnnouncedClients({
+      clients,
+      confirmMs: parts.confirmMs ?? CONFIRM_MS,
+      onExpired: () => sync.trigger(),
+    }),
+  );
+  const sync = new KernelSync({
+    kernel,
+    wanted: () => clients.addresses(),
+    onSync: (result) => metrics.synced(result),
+  });
+  const watcher = new ClientWatcher({
+    client,
+    egress,
+    onRead: () => heap.note(),
+    onChange: (change) => {
+      noteChange(change, { clients, announced });
+      sync.trigger();
+      status.trigger();
+    },
+  });
+  const lifecycle = new Lifecycle(() => sync.hasSynced);
+  const readings = new Readings({
+    kernel,
+    onFailure: (name) => metrics.readingFailed(name),
+  });
+  const status = new GatewayStatusWriter({
+    client,
+    identity,
+    report: () =>
+      sync.hasSynced
+        ? gatewayReport({
+          clients: watcher.pods.size,
+          draining: lifecycle.isDraining,
+          readings,
+        })
+        : undefined,
+    ...(parts.statusIntervalMs !== undefined &&
+      { intervalMs: parts.statusIntervalMs }),
+  });
+  metrics.observe({
+    identity,
+    pods: () => watcher.pods.values(),
+    announcedCount: () => announced.size,
+    sharedCount: () => clients.sharedCount,
+  });
+  observeReadings(registry, {
+    identity,
+    readings,
+    drainingFlows: () =>
+      lifecycle.isDraining ? readings.flows?.established : undefined,
+  });
+  const reviews = new TokenReviews(client);
+  const admission = new Admission({
+    client,
+    egress,
+    user: options.announceUser,
+    ownAddresses: valuesOf(identity.addresses),
+    pods: watcher.pods,
+    announced,
+    sync,
+    closedBecause: () => lifecycle.closedBecause,
+  });
+  const ending = {
+    ownPod: { client, identity },
+    timeoutMs: options.drainTimeoutMs,
+    ...(parts.leastDrainMs !== undefined && { leastMs: parts.leastDrainMs }),
+    countFlows: async () => {
+      await readings.readFlows();
+      status.trigger();
+      return readings.flows?.established;
+    },
+    onDraining: () => status.trigger({ urgent: true }),
+  };
+  return {
+    ...{ options, registry, watcher, sync, readings, status, heap, metrics },
+    ...{ lifecycle, ending, reviews, admission },
+  };
+}
+
+type Gateway = ReturnType<typeof connect>;
+
+/** Starts the servers. */
+function serve(gateway: Gateway, tasks: TaskGroup): void {
+  const { options, registry, lifecycle, metrics, reviews, admission } = gateway;
+  const { signal } = tasks;
+  const servers = {
+    health: serveHealth({
+      address: options.healthAddress,
+      healthz: { ping: () => true },
+      readyz: { "pod-sync": () => lifecycle.check() },
+      signal,
+    }),
+    metrics: serveMetrics({
+      address: options.metricsAddress,
+      registry,
+      signal,
+    }),
+    announcements: serveAt(
+      options.announceAddress,
+      announceHandler({
+        authenticate: (token) => reviews.callerOf(token),
+        admit: (announcement, rest) => admission.admit(announcement, rest),
+        onAnswer: (status) => metrics.announced(status),
+      }),
+      { signal },
+    ),
+  };
+  for (const [name, { finished }] of Object.entries(servers)) {
+    tasks.run(`${name} server`, () => finished);
+  }
+}

@@ -1,0 +1,161 @@
+import { FAMILIES } from "../../lib/inet/mod.ts";
+import { Counter, Gauge, type Registry } from "../../lib/telemetry/mod.ts";
+import type { GatewayIdentity } from "./identity.ts";
+import type { GatewayCounters } from "./ports.ts";
+import type { Readings } from "./readings.ts";
+
+/** Labels of what the gateway as a whole has. */
+const POD_LABELS = ["namespace", "pod", "egress"] as const;
+
+type PodLabels = Record<typeof POD_LABELS[number], string>;
+
+/** What the metrics of the kernel read when they are scraped. */
+export interface ReadingSources {
+  readonly identity: GatewayIdentity;
+  readonly readings: Pick<
+    Readings,
+    "counters" | "flows" | "conntrack" | "readCheap"
+  >;
+  /** Established flows, while it drains. */
+  readonly drainingFlows: () => number | undefined;
+}
+
+interface Context {
+  readonly registers: Registry[];
+  readonly labels: PodLabels;
+  readonly readings: ReadingSources["readings"];
+}
+
+/**
+ * Registers the metrics of what the kernel counts; those of nf_conntrack and
+ * nftables have upstream's names. What cannot be read is absent.
+ */
+export function observeReadings(
+  registry: Registry,
+  { identity, readings, drainingFlows }: ReadingSources,
+): void {
+  const { namespace, pod, egress } = identity;
+  const labels = { namespace, pod, egress };
+  const context: Context = { registers: [registry], labels, readings };
+  observeConntrack(context);
+  observeRules(context);
+  observePorts(context);
+  gaugeOf(context, {
+    name: "coil_egress_flows",
+    help: "Established flows of clients",
+    read: () => readings.flows?.established,
+  });
+  gaugeOf(context, {
+    name: "coil_egress_draining_flows",
+    help: "Established flows of clients that the end of this pod waits for",
+    read: () => drainingFlows() ?? 0,
+  });
+}
+
+/** A gauge of the whole gateway. */
+function gaugeOf(
+  { registers, labels }: Context,
+  { name, help, read }: {
+    readonly name: string;
+    readonly help: string;
+    readonly read: () =>
+      | number
+      | undefined
+      | Promise<number | undefined>;
+  },
+): void {
+  new Gauge({
+    name,
+    help,
+    labelNames: POD_LABELS,
+    registers,
+    async collect() {
+      const value = await read();
+      this.reset();
+      if (value !== undefined) this.set(labels, value);
+    },
+  });
+}
+
+function observeConntrack(context: Context): void {
+  const { readings } = context;
+  const read = (of: "count" | "limit") => async () => {
+    await readings.readCheap();
+    return readings.conntrack?.[of];
+  };
+  gaugeOf(context, {
+    name: "coil_egress_nf_conntrack_entries_count",
+    help: "Entries in the table of connections",
+    read: read("count"),
+  });
+  gaugeOf(context, {
+    name: "coil_egress_nf_conntrack_entries_limit",
+    help: "The most entries that the table of connections takes",
+    read: read("limit"),
+  });
+}
+
+function observeRules({ registers, labels, readings }: Context): void {
+  const counter = (name: string, { help, of, unit }: {
+    readonly help: string;
+    readonly of: keyof GatewayCounters;
+    readonly unit: "packets" | "bytes";
+  }) =>
+    new Counter({
+      name,
+      help,
+      labelNames: [...POD_LABELS, "protocol"],
+      registers,
+      async collect() {
+        await readings.readCheap();
+        this.reset();
+        const counts = readings.counters?.[of];
+        for (const protocol of FAMILIES) {
+          const value = counts?.[protocol]?.[unit];
+          if (value === undefined) continue;
+          this.inc({ ...labels, protocol }, Number(value));
+        }
+      },
+    });
+  for (const unit of ["packets", "bytes"] as const) {
+    counter(`coil_egress_nftables_masqueraded_${unit}_total`, {
+      help: `${unit} given the gateway's address: the first of each flow`,
+      ...{ of: "masqueraded", unit },
+    });
+    counter(`coil_egress_nftables_invalid_${unit}_total`, {
+      help: `Dropped ${unit} that belong to no connection`,
+      ...{ of: "invalid", unit },
+    });
+  }
+  const unit = "packets";
+  counter("coil_egress_foreign_fou_packets_total", {
+    help: "Dropped datagrams for the tunnel from others than clients",
+    ...{ of: "foreignFou", unit },
+  });
+  counter("coil_egress_unsolicited_packets_total", {
+    help: "Dropped packets of connections that somebody outside tried to open",
+    ...{ of: "unsolicited", unit },
+  });
+}
+
+/** Of each destination, whatever the client's own port was, the worst counts: ports below 1024 are few. */
+function observePorts({ registers, labels, readings }: Context): void {
+  const gauge = (of: "used" | "limit", help: string) =>
+    new Gauge({
+      name: `coil_egress_snat_ports_${of}`,
+      help,
+      labelNames: [...POD_LABELS, "protocol", "destination", "port"],
+      registers,
+      collect() {
+        this.reset();
+        // The worst comes first, so it is set last.
+        for (const use of (readings.flows?.ports ?? []).toReversed()) {
+          const { protocol, port } = use;
+          const destination = use.destination.toString();
+          this.set({ ...labels, protocol, destination, port }, use[of]);
+        }
+      },
+    });
+  gauge("used", "Source ports taken towards the destinations with the most");
+  gauge("limit", "Source ports there are towards the same destinations");
+}

@@ -1,0 +1,103 @@
+import { SingleFlight, sleep } from "../../lib/async/mod.ts";
+import { getLogger } from "../../lib/telemetry/mod.ts";
+import type {
+  ConntrackFill,
+  DataPlane,
+  FlowSummary,
+  GatewayCounters,
+} from "./ports.ts";
+
+const log = getLogger("metrics");
+
+/** Going through a full table of connections takes a while, so not at every scrape. */
+const INTERVAL_MS = 10_000;
+
+/** What is read of the kernel. */
+export type ReadingName = "counters" | "flows" | "conntrack";
+
+/** What {@linkcode Readings} reads from, and whom it tells. */
+export interface ReadingSources {
+  readonly kernel: Pick<
+    DataPlane,
+    "readCounters" | "readFlows" | "readConntrack"
+  >;
+  /** Is told of each reading that failed. */
+  readonly onFailure?: (name: ReadingName) => void;
+}
+
+/**
+ * The newest readings of the kernel. One that fails is absent until it works
+ * again, and costs none of the others.
+ */
+export class Readings {
+  readonly #sources: ReadingSources;
+  readonly #flight = new SingleFlight<void>();
+  readonly #failing = new Set<ReadingName>();
+  #counters: GatewayCounters | undefined;
+  #flows: FlowSummary | undefined;
+  #conntrack: ConntrackFill | undefined;
+
+  constructor(sources: ReadingSources) {
+    this.#sources = sources;
+  }
+
+  /** What the rules have counted. */
+  get counters(): GatewayCounters | undefined {
+    return this.#counters;
+  }
+
+  /** What goes through the gateway. */
+  get flows(): FlowSummary | undefined {
+    return this.#flows;
+  }
+
+  /** How full the table of connections is. */
+  get conntrack(): ConntrackFill | undefined {
+    return this.#conntrack;
+  }
+
+  /** Reads what costs little; once for all who ask at the same time. */
+  async readCheap(): Promise<void> {
+    const { kernel } = this.#sources;
+    await this.#flight.do("cheap", async () => {
+      [this.#counters, this.#conntrack] = await Promise.all([
+        this.#try("counters", () => kernel.readCounters()),
+        this.#try("conntrack", () => kernel.readConntrack()),
+      ]);
+    });
+  }
+
+  /** Reads which flows there are. */
+  async readFlows(): Promise<void> {
+    const { kernel } = this.#sources;
+    this.#flows = await this.#try("flows", () => kernel.readFlows());
+  }
+
+  /** Reads the flows at once and from time to time until the signal; `onRead` is called each time. */
+  async run(signal: AbortSignal, onRead: () => void): Promise<void> {
+    for (;;) {
+      await this.readFlows();
+      await this.readCheap();
+      onRead();
+      await sleep(INTERVAL_MS, { signal });
+    }
+  }
+
+  async #try<T>(
+    name: ReadingName,
+    read: () => Promise<T>,
+  ): Promise<T | undefined> {
+    try {
+      const value = await read();
+      if (this.#failing.delete(name)) log.info("Can read it again", { name });
+      return value;
+    } catch (err) {
+      if (!this.#failing.has(name)) {
+        log.error("Cannot read what the kernel counts", { name, err });
+      }
+      this.#failing.add(name);
+      this.#sources.onFailure?.(name);
+      return undefined;
+    }
+  }
+}

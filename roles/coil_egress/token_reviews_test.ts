@@ -1,0 +1,96 @@
+import assert from "node:assert/strict";
+import { KubeApiError, KubeClient } from "../../lib/kube/mod.ts";
+import { FakeTransport } from "../../lib/kube/testing.ts";
+import { TokenReviews, TooManyReviewsError } from "./token_reviews.ts";
+
+const NODE_NAME = "authentication.kubernetes.io/node-name";
+const GOOD = {
+  authenticated: true,
+  audiences: ["coil-egress"],
+  user: { username: "coild", extra: { [NODE_NAME]: ["node1"] } },
+};
+
+function fixture(status: unknown = GOOD, httpStatus = 201) {
+  let nowMs = 0;
+  const transport = new FakeTransport(() => ({
+    status: httpStatus,
+    body: { status },
+  }));
+  const reviews = new TokenReviews(new KubeClient(transport), {
+    nowMs: () => nowMs,
+  });
+  return {
+    reviews,
+    requests: transport.requests,
+    pass: (ms: number) => nowMs += ms,
+  };
+}
+
+Deno.test("TokenReviews asks with the audience and returns user and node", async () => {
+  const { reviews, requests } = fixture();
+  assert.deepEqual(await reviews.callerOf("t1"), {
+    username: "coild",
+    nodeName: "node1",
+  });
+  const [request] = requests;
+  assert.equal(request?.path, "/apis/authentication.k8s.io/v1/tokenreviews");
+  assert.deepEqual(JSON.parse(String(request?.body)).spec, {
+    token: "t1",
+    audiences: ["coil-egress"],
+  });
+});
+
+for (
+  const [what, status] of [
+    ["nobody's", { authenticated: false }],
+    ["for the API server itself", { ...GOOD, audiences: [] }],
+    ["for another audience", { ...GOOD, audiences: ["vault"] }],
+    ["answered without a user", { ...GOOD, user: {} }],
+    ["answered without a status", undefined],
+  ] as const
+) {
+  Deno.test(`TokenReviews takes no token that is ${what}`, async () => {
+    const { reviews } = fixture(status ?? null);
+    assert.equal(await reviews.callerOf("t1"), undefined);
+  });
+}
+
+Deno.test("TokenReviews remembers a good answer for a minute, a bad one for ten seconds", async () => {
+  for (const [status, lifeMs] of [[GOOD, 60_000], [{}, 10_000]] as const) {
+    const { reviews, requests, pass } = fixture(status);
+    await Promise.all([reviews.callerOf("t1"), reviews.callerOf("t1")]);
+    assert.equal(requests.length, 1, "asked once for both");
+    pass(lifeMs - 1);
+    await reviews.callerOf("t1");
+    assert.equal(requests.length, 1);
+    await reviews.callerOf("t2");
+    assert.equal(requests.length, 2, "another token is another question");
+    pass(1);
+    await reviews.callerOf("t1");
+    assert.equal(requests.length, 3);
+  }
+});
+
+Deno.test("TokenReviews does not remember that the API server failed", async () => {
+  const { reviews, requests } = fixture(GOOD, 403);
+  for (let n = 1; n <= 2; n++) {
+    await assert.rejects(reviews.callerOf("t1"), KubeApiError);
+    assert.equal(requests.length, n);
+  }
+});
+
+Deno.test("TokenReviews spares the API server when strangers send token after token", async () => {
+  const { reviews, requests, pass } = fixture();
+  await reviews.callerOf("ours");
+  const flood = Array.from(
+    { length: 500 },
+    (_, n) => reviews.callerOf(`t${n}`).then(() => "asked", (err) => err),
+  );
+  const outcomes = await Promise.all(flood);
+  assert.equal(requests.length, 100);
+  assert.ok(outcomes.at(-1) instanceof TooManyReviewsError);
+  assert.equal((await reviews.callerOf("ours"))?.username, "coild");
+  pass(50);
+  await reviews.callerOf("later");
+  assert.equal(requests.length, 101);
+});
