@@ -1,58 +1,24 @@
 import { NETLINK_NETFILTER, type Netns, openNetlink } from "../../linux/mod.ts";
 import { Connection, type Transport } from "../connection.ts";
 import type { NetlinkError } from "../errors.ts";
-import { Attributes } from "../message_reader.ts";
-import { NFGENMSG_SIZE } from "../nfnetlink.ts";
 import type { Request } from "../request.ts";
 import { type Trace, traceFromEnvironment } from "../trace.ts";
 import { NETFILTER_NAMES } from "../trace_names.ts";
-import type { AttributeTree } from "./attributes.ts";
 import {
   NFT_MSG_GETOBJ,
-  NFT_MSG_GETRULE,
-  NFT_MSG_GETSETELEM,
   NFT_MSG_GETTABLE,
   NFT_OBJECT_COUNTER,
   NFTA_OBJ_TYPE,
   NFTA_OWNER_TABLE,
-  NFTA_SET_ELEM_LIST_SET,
-  NFTA_SET_KEY_TYPE,
   NFTA_TABLE_NAME,
 } from "./constants.ts";
 import type { NftElement, NftTable } from "./model.ts";
-import {
-  answerOf,
-  elementsAdd,
-  elementsRemove,
-  nftRequest,
-  parseElements,
-  type SetName,
-  setText,
-  tableAdd,
-  tableDelete,
-  tableText,
-  transaction,
-} from "./requests.ts";
-import {
-  decodeElement,
-  elementId,
-  encodeElement,
-  keyOfTypeId,
-} from "./set_key.ts";
-import {
-  type NftCounter,
-  planTable,
-  type TablePlan,
-  tableRequests,
-} from "./table_plan.ts";
-import {
-  parseCounter,
-  rulesAgree,
-  setGet,
-  tableGet,
-  TableState,
-  unexpectedError,
-} from "./table_state.ts";
+import { setText, tableDelete, tableText, transaction } from "./requests.ts";
+import { elementId, encodeElement } from "./set_key.ts";
+import { changeRequests, compareTable } from "./table_changes.ts";
+import { type NftCounter, planTable } from "./table_plan.ts";
+import { TableReader } from "./table_reader.ts";
+import { parseCounter, tableGet } from "./table_state.ts";
 
 /** What `NetfilterSocket.open()` can be told. */
 export interface NetfilterSocketOptions {
@@ -93,9 +59,11 @@ const MAX_ATTEMPTS = 8;
  */
 export class NetfilterSocket implements Disposable, AsyncDisposable {
   readonly #connection: Connection;
+  readonly #reader: TableReader;
 
   private constructor(connection: Connection) {
     this.#connection = connection;
+    this.#reader = new TableReader(connection);
   }
 
   /**
@@ -131,15 +99,19 @@ export class NetfilterSocket implements Disposable, AsyncDisposable {
     const plan = planTable(table);
     const op = `replace ${tableText(table.name)}`;
     for (let attempt = 1;; attempt++) {
-      const { requests, generation } = await this.#changesFor(plan);
+      const unguarded = attempt === MAX_ATTEMPTS;
+      const { requests, generation } = await compareTable(
+        plan,
+        this.#reader,
+        { unguarded },
+      );
       if (requests.length === 0) return false;
-      const last = attempt === MAX_ATTEMPTS;
       const error = await this.#tryCommit(requests, {
         op,
-        generation: last ? undefined : generation,
+        generation: unguarded ? undefined : generation,
       });
       if (error === undefined) return true;
-      if (last || !AGAIN.has(error.errno)) throw error;
+      if (unguarded || !AGAIN.has(error.errno)) throw error;
     }
   }
 
@@ -157,13 +129,13 @@ export class NetfilterSocket implements Disposable, AsyncDisposable {
   async tableExists(name: string): Promise<boolean> {
     let exists = false;
     const get = tableGet(name, () => exists = true);
-    await this.#ask([get]);
+    await this.#reader.ask([get]);
     return exists;
   }
 
   /** The names of all tables of family inet. */
   listTables(): Promise<string[]> {
-    return this.#list(
+    return this.#reader.list(
       { message: NFT_MSG_GETTABLE, op: "list tables", tree: [] },
       (answer) => answer.string(NFTA_TABLE_NAME),
     );
@@ -189,27 +161,13 @@ export class NetfilterSocket implements Disposable, AsyncDisposable {
    * @throws {NetlinkError} `ENOENT` when there is no such table or set
    * @throws {TypeError} when the set's key has a field of another type than those of `NftKeyType`
    */
-  async listSet(table: string, set: string): Promise<NftElement[]> {
-    let type: number | undefined;
-    const get = setGet(
-      { table, set },
-      (answer) => type = answer.u32Be(NFTA_SET_KEY_TYPE),
-    );
-    const [error] = await this.#connection.tryExecute([get], ON_THREAD);
-    if (error !== undefined) throw error;
-    const key = keyOfTypeId(type ?? 0);
-    if (key === undefined) {
-      throw new TypeError(
-        `Cannot list ${setText({ table, set })}: its key has type ${type}`,
-      );
-    }
-    const elements = await this.#listElements({ table, set });
-    return elements.map((bytes) => decodeElement(bytes, key));
+  listSet(table: string, set: string): Promise<NftElement[]> {
+    return this.#reader.listSet({ table, set });
   }
 
   /** What the table's counters have counted; nothing where there is no such table. */
   async readCounters(table: string): Promise<ReadonlyMap<string, NftCounter>> {
-    const counters = await this.#list({
+    const counters = await this.#reader.list({
       message: NFT_MSG_GETOBJ,
       op: `list counters of ${tableText(table)}`,
       tree: [
@@ -232,88 +190,6 @@ export class NetfilterSocket implements Disposable, AsyncDisposable {
   /** As `Symbol.dispose`, and waits until the socket is closed. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#connection.closeOffThread();
-  }
-
-  /** What makes the kernel's table the plan's: nothing, some elements, or all of it. */
-  async #changesFor(plan: TablePlan): Promise<{
-    readonly requests: Request[];
-    readonly generation: number | undefined;
-  }> {
-    const state = new TableState(plan);
-    await this.#ask(state.requests());
-    const { generation } = state;
-    if (state.agrees && rulesAgree(plan, await this.#listRules(plan.name))) {
-      return { requests: await this.#elementChanges(plan), generation };
-    }
-    const requests = tableRequests(plan, state.counters);
-    if (state.exists) {
-      requests.unshift(tableAdd(plan.name), tableDelete(plan.name));
-    }
-    return { requests, generation };
-  }
-
-  async #elementChanges(plan: TablePlan): Promise<Request[]> {
-    const requests: Request[] = [];
-    for (const { name: set, elements } of plan.sets) {
-      const target = { table: plan.name, set };
-      const found = new Map<string, Uint8Array>();
-      for (const bytes of await this.#listElements(target)) {
-        found.set(elementId(bytes), bytes);
-      }
-      const add = [...elements].flatMap(([id, bytes]) =>
-        found.has(id) ? [] : [bytes]
-      );
-      const remove = [...found].flatMap(([id, bytes]) =>
-        elements.has(id) ? [] : [bytes]
-      );
-      requests.push(...changeRequests({ add, remove }, target));
-    }
-    return requests;
-  }
-
-  #listElements(target: SetName): Promise<Uint8Array[]> {
-    return this.#list({
-      message: NFT_MSG_GETSETELEM,
-      op: `list ${setText(target)}`,
-      tree: [
-        [NFTA_OWNER_TABLE, target.table],
-        [NFTA_SET_ELEM_LIST_SET, target.set],
-      ],
-    }, parseElements).then((parts) => parts.flat());
-  }
-
-  #listRules(table: string): Promise<Attributes[]> {
-    const request = nftRequest({
-      message: NFT_MSG_GETRULE,
-      op: `list rules of ${tableText(table)}`,
-      tree: [[NFTA_OWNER_TABLE, table]],
-    });
-    return this.#connection.dump(
-      request,
-      ({ payload }) => new Attributes(payload.bytes.slice(NFGENMSG_SIZE)),
-      ON_THREAD,
-    );
-  }
-
-  #list<T>(
-    request: {
-      readonly message: number;
-      readonly op: string;
-      readonly tree: AttributeTree;
-    },
-    parse: (answer: Attributes) => T | undefined,
-  ): Promise<T[]> {
-    return this.#connection.dump(
-      nftRequest(request),
-      (message) => parse(answerOf(message)),
-    );
-  }
-
-  /** Asks for what may not be there. */
-  async #ask(requests: readonly Request[]): Promise<void> {
-    const outcomes = await this.#connection.tryExecute(requests, ON_THREAD);
-    const error = unexpectedError(outcomes);
-    if (error !== undefined) throw error;
   }
 
   /** Carries a transaction out whatever others do meanwhile. */
@@ -340,26 +216,9 @@ export class NetfilterSocket implements Disposable, AsyncDisposable {
   }
 }
 
-/** The kernel answers these from its memory, without waiting for anything. */
-const ON_THREAD = { onThread: true } as const;
-
 function byId(elements: readonly NftElement[]): Map<string, Uint8Array> {
   return new Map(elements.map((element) => {
     const bytes = encodeElement(element);
     return [elementId(bytes), bytes];
   }));
-}
-
-/** What is removed is added before: the kernel refuses to remove what is not there. */
-function changeRequests(
-  change: {
-    readonly add: readonly Uint8Array[];
-    readonly remove: readonly Uint8Array[];
-  },
-  target: SetName,
-): Request[] {
-  return [
-    ...elementsAdd([...change.add, ...change.remove], target),
-    ...elementsRemove(change.remove, target),
-  ];
 }

@@ -59,7 +59,7 @@ export class TableState {
   requests(): Request[] {
     const { name, counters, sets, chains } = this.#plan;
     return [
-      generationGet((generation) => this.generation = generation),
+      generationGet(name, (generation) => this.generation = generation),
       tableGet(name, (answer) => {
         this.exists = true;
         this.#flags = answer.u32Be(NFTA_TABLE_FLAGS) ?? 0;
@@ -111,11 +111,14 @@ export class TableState {
   }
 }
 
-/** Asks for the generation of the ruleset, which every commit raises. */
-function generationGet(onGeneration: (generation: number) => void): Request {
+/** Asks for the generation of all tables, which every commit raises, on behalf of one. */
+function generationGet(
+  table: string,
+  onGeneration: (generation: number) => void,
+): Request {
   return nftRequest({
     message: NFT_MSG_GETGEN,
-    op: "get the generation of nf_tables",
+    op: `read ${tableText(table)}`,
     tree: [],
     onAnswer(answer) {
       const generation = answer.u32Be(NFTA_GEN_ID);
