@@ -85,7 +85,7 @@ function linkLines({ name, family, tunnel, mtu }: WantedLink): string[] {
   }
   return [
     words.join(" "),
-    ...(family === "ipv6" ? [`ip link set dev ${name} addrgenmode none`] : []),
+    `ip link set dev ${name} addrgenmode none`,
     `ip link set dev ${name} up`,
   ];
 }

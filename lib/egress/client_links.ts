@@ -63,10 +63,17 @@ function tunnelSpec(tunnel: ClientTunnel, port: number): TunnelSpec {
   };
 }
 
+/** What the kernel can do. */
+export interface KernelFacts {
+  /** Whether links make link-local IPv6 addresses, in one mode or another. */
+  readonly addrGen: boolean;
+}
+
 /** Compares the wanted links with ours that are there. Pure. */
 export function diffLinks(
   wanted: readonly WantedLink[],
   own: readonly Link[],
+  facts: KernelFacts,
 ): LinkChanges {
   const byName = new Map(own.map((link) => [link.name, link]));
   const requests: Request[] = [];
@@ -78,12 +85,12 @@ export function diffLinks(
     byName.delete(want.name);
     if (link !== undefined && isChangeable(link, want)) {
       present.push(link);
-      requests.push(...changeLink(link, want));
+      requests.push(...changeLink(link, want, facts));
       continue;
     }
     if (link !== undefined) conflicting.push(link);
     created.push(want.name);
-    requests.push(...addLink(want));
+    requests.push(...addLink(want, facts));
   }
   const surplus = [...byName.values()];
   return { requests, conflicting, present, created, surplus };
@@ -106,12 +113,15 @@ function isReceiver({ collectMetadata }: TunnelSpec): boolean {
 }
 
 /**
- * The kernel would give an IPv6 tunnel a link-local address, and with it send
+ * The kernel would give a tunnel a link-local IPv6 address, and with it send
  * router solicitations and multicast reports into the tunnel for ever.
  */
-function addLink({ name, family, tunnel, mtu }: WantedLink): Request[] {
+function addLink(
+  { name, tunnel, mtu }: WantedLink,
+  { addrGen }: KernelFacts,
+): Request[] {
   const link = { name, tunnel, ...(mtu === undefined ? {} : { mtu }) };
-  if (family === "ipv4") return [linkAddTunnel({ ...link, up: true })];
+  if (!addrGen) return [linkAddTunnel({ ...link, up: true })];
   return [
     linkAddTunnel(link),
     linkSet({ name }, { ipv6AddrGenMode: "none" }),
@@ -119,16 +129,19 @@ function addLink({ name, family, tunnel, mtu }: WantedLink): Request[] {
   ];
 }
 
-function changeLink(link: Link, want: WantedLink): Request[] {
+function changeLink(
+  link: Link,
+  { mtu, tunnel }: WantedLink,
+  { addrGen }: KernelFacts,
+): Request[] {
   const { index } = link;
-  const { family, mtu, tunnel } = want;
   const requests: Request[] = [];
   const otherMtu = mtu !== undefined && link.mtu !== mtu;
   if (tunnelKey(link.tunnel) !== tunnelKey(tunnel)) {
     const options = mtu === undefined ? {} : { mtu };
     requests.push(linkChangeTunnel({ index }, tunnel, options));
   } else if (otherMtu) requests.push(linkSet({ index }, { mtu }));
-  if (family === "ipv6" && link.ipv6AddrGenMode !== "none") {
+  if (addrGen && link.ipv6AddrGenMode !== "none") {
     requests.push(linkSet({ index }, { ipv6AddrGenMode: "none" }));
   }
   if (!link.up) requests.push(linkSet({ index }, { up: true }));

@@ -221,14 +221,17 @@ interface RouteContext {
 
 function planRoutes(
   owned: readonly Owned[],
-  { tunnels, clusterPrefixes }: RouteContext,
+  context: RouteContext,
 ): ClientRoute[] {
   const routes = new Map<string, ClientRoute>();
   const put = (route: ClientRoute): void => {
     routes.set(routeKey(route), route);
   };
   for (const { gateway, destination, remote } of owned) {
-    const inCluster = isInCluster(destination.address, clusterPrefixes);
+    const inCluster = isInCluster(
+      destination.address,
+      context.clusterPrefixes,
+    );
     const table = inCluster ? EGRESS_NARROW_TABLE : EGRESS_WIDE_TABLE;
     if (gateway.available && remote !== undefined) {
       const tunnel = tunnelName(remote);
@@ -238,7 +241,7 @@ function planRoutes(
       put({ destination, table, kind: "unreachable" });
     }
   }
-  for (const route of outerRoutes(tunnels, [...routes.values()])) {
+  for (const route of outerRoutes(context, [...routes.values()])) {
     put(route);
   }
   return [...routes.values()].toSorted(compareRoutes);
@@ -247,14 +250,18 @@ function planRoutes(
 /**
  * Keeps tunnelled packets out of the tunnels: where a destination holds the
  * gateway's own cluster address, that address goes on to the next rule, which
- * comes to the main table in the end.
+ * comes to the main table in the end. What is in the cluster's networks never
+ * comes to the wide table.
  */
 function outerRoutes(
-  tunnels: readonly ClientTunnel[],
+  { tunnels, clusterPrefixes }: RouteContext,
   routes: readonly ClientRoute[],
 ): ClientRoute[] {
-  return tunnels.flatMap(({ remote }) =>
-    [EGRESS_NARROW_TABLE, EGRESS_WIDE_TABLE]
+  return tunnels.flatMap(({ remote }) => {
+    const tables = isInCluster(remote, clusterPrefixes)
+      ? [EGRESS_NARROW_TABLE]
+      : [EGRESS_NARROW_TABLE, EGRESS_WIDE_TABLE];
+    return tables
       .filter((table) =>
         routes.some((route) =>
           route.table === table && route.destination.contains(remote)
@@ -264,8 +271,8 @@ function outerRoutes(
         destination: Prefix.host(remote),
         table,
         kind: "throw",
-      }))
-  );
+      }));
+  });
 }
 
 /** What tells routes of one table apart: two with the same key exclude each other. */

@@ -152,7 +152,9 @@ export class ClientRun implements Disposable {
       ports: listed ?? (hadTunnels ? await fou.list() : []),
       interfaces,
       rules: diffRules(rules, own.rules),
-      links: diffLinks(wantedLinks(plan, this.#linkMtu(state)), own.links),
+      links: diffLinks(wantedLinks(plan, this.#linkMtu(state)), own.links, {
+        addrGen: state.links.some((link) => link.ipv6AddrGenMode !== undefined),
+      }),
     };
   }
 
