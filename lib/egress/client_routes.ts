@@ -1,4 +1,3 @@
-import type { Prefix } from "../inet/mod.ts";
 import {
   type Request,
   type Route,
@@ -108,7 +107,7 @@ function putRoute(route: Route): Request {
 function target(route: Route): RouteTarget {
   const { family, destination, gateway, table, protocol, scope, metric } =
     route;
-  const { source, index } = route;
+  const { source, index, onLink } = route;
   return {
     family,
     destination,
@@ -118,6 +117,7 @@ function target(route: Route): RouteTarget {
     scope,
     metric,
     source,
+    onLink,
     index: route.type === "unicast" ? index : undefined,
   };
 }
@@ -133,17 +133,14 @@ function typeOf({ type }: Route): RouteTarget["type"] {
 
 /** All that counts in a route as text. The kernel attaches refusing IPv6 routes to the loopback. */
 function routeKey(route: Route): string {
-  const { type, index, gateway, scope, source, protocol } = route;
+  const { type, index, gateway, scope, source, protocol, onLink } = route;
   const link = type === "unicast" ? index : undefined;
-  return [slotKey(route), type, link, gateway, scope, source, protocol]
+  return [slotKey(route), type, link, gateway, scope, source, protocol, onLink]
     .join(" ");
 }
 
 /** What a table has one route for. */
 function slotKey({ table, family, destination, metric }: Route): string {
   const least = family === "ipv6" ? IPV6_METRIC : 0;
-  const to: Prefix | undefined = destination?.length === 0
-    ? undefined
-    : destination;
-  return [table, family, to, metric ?? least].join(" ");
+  return [table, family, destination, metric ?? least].join(" ");
 }

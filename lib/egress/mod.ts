@@ -12,6 +12,7 @@ export type {
   ShadowedDestination,
   SkippedDestination,
 } from "./client_request.ts";
+export { formatClientPlan } from "./client_format.ts";
 export {
   type ClientPlan,
   type ClientRoute,
@@ -31,6 +32,7 @@ export {
   type ServerCounters,
 } from "./egress_server.ts";
 export type { FlowSummary, PortUse } from "./flow_summary.ts";
+export type { ClientInterface } from "./originating.ts";
 export { prepareKernel } from "./kernel_modules.ts";
 export type { ClientChange, SkippedClient } from "./server_clients.ts";
 export { formatServerPlan } from "./server_format.ts";
