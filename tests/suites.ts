@@ -88,9 +88,11 @@ export const SUITES: readonly Suite[] = [
       ...BUILD_PACKAGES,
       ...PING,
       ...NFTABLES,
+      curl: "curl",
     },
     root: true,
-    args: [],
+    // For datagrams.
+    args: ["--unstable-net"],
     prepare: async (log) => {
       await sweepLabs({ log });
       await ensureControlPlane({ log });
