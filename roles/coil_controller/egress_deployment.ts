@@ -29,10 +29,10 @@ export type PodSpec = NonNullable<V1Pod["spec"]>;
 
 type Volume = NonNullable<PodSpec["volumes"]>[number];
 
-/** How the Deployment replaces pods; `null` takes away what the API server filled in for another type. */
-export type PlannedStrategy = EgressStrategy | {
-  readonly type: "Recreate";
-  readonly rollingUpdate: null;
+/** What the API server fills in. */
+const DEFAULT_ROLLING_UPDATE: NonNullable<EgressStrategy["rollingUpdate"]> = {
+  maxSurge: "25%",
+  maxUnavailable: "25%",
 };
 
 /** What is planned of a Deployment; the rest is the API server's, or of who else writes to it. */
@@ -43,7 +43,7 @@ export interface DeploymentPlan {
     readonly selector: {
       readonly matchLabels: Readonly<Record<string, string>>;
     };
-    readonly strategy?: PlannedStrategy;
+    readonly strategy: EgressStrategy;
     readonly template: {
       readonly metadata: {
         readonly labels: Readonly<Record<string, string>>;
@@ -75,7 +75,7 @@ export function planDeployment(
     spec: {
       replicas,
       selector: { matchLabels: ours },
-      ...planStrategy(strategy),
+      strategy: planStrategy(strategy),
       template: {
         metadata: {
           labels: { ...labels, ...ours },
@@ -87,12 +87,18 @@ export function planDeployment(
   };
 }
 
+/**
+ * The defaults are said, so that they are ours: what the API server filled in
+ * would stay when the type changes, and be refused beside the other type.
+ */
 function planStrategy(
-  strategy: EgressStrategy | undefined,
-): { readonly strategy?: PlannedStrategy } {
-  if (strategy === undefined) return {};
-  if (strategy.type === "RollingUpdate") return { strategy };
-  return { strategy: { type: "Recreate", rollingUpdate: null } };
+  { type, rollingUpdate }: EgressStrategy = { type: "RollingUpdate" },
+): EgressStrategy {
+  if (type === "Recreate") return { type };
+  return {
+    type,
+    rollingUpdate: { ...DEFAULT_ROLLING_UPDATE, ...rollingUpdate },
+  };
 }
 
 function planPodSpec(

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { stringify } from "yaml";
-import type { Egress, EgressSpec } from "../../lib/api/mod.ts";
+import type { Egress, EgressSpec, EgressStrategy } from "../../lib/api/mod.ts";
 import type { Container } from "./egress_container.ts";
 import { planDeployment } from "./egress_deployment.ts";
 import {
@@ -216,15 +216,22 @@ Deno.test("a gateway is privileged unless its template says no", () => {
   });
 });
 
-Deno.test("a strategy of another type takes away what the API server filled in", () => {
-  const strategyOf = (spec: Omit<EgressSpec, "destinations">) =>
-    planDeployment(egress(spec), { settings: SETTINGS, image: IMAGE }).spec
-      .strategy;
-  assert.equal(strategyOf({}), undefined);
-  assert.deepEqual(strategyOf({ strategy: { type: "Recreate" } }), {
-    type: "Recreate",
-    rollingUpdate: null,
+Deno.test("the defaults of a rolling update are said, so that another type takes them away", () => {
+  const strategyOf = (strategy?: EgressStrategy) =>
+    planDeployment(egress(strategy === undefined ? {} : { strategy }), {
+      settings: SETTINGS,
+      image: IMAGE,
+    }).spec.strategy;
+  const defaults = { maxSurge: "25%", maxUnavailable: "25%" };
+  assert.deepEqual(strategyOf(), {
+    type: "RollingUpdate",
+    rollingUpdate: defaults,
   });
+  assert.deepEqual(
+    strategyOf({ type: "RollingUpdate", rollingUpdate: { maxSurge: 3 } }),
+    { type: "RollingUpdate", rollingUpdate: { ...defaults, maxSurge: 3 } },
+  );
+  assert.deepEqual(strategyOf({ type: "Recreate" }), { type: "Recreate" });
 });
 
 Deno.test("a Service without affinity has no time-out of it", () => {
