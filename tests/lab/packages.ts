@@ -7,6 +7,9 @@ export const NET_PACKAGES: Readonly<Record<string, string>> = {
   "util-linux": "nsenter",
   mount: "mount",
   procps: "sysctl",
+  nftables: "nft",
+  // The names of protocols that nft prints.
+  netbase: "/etc/protocols",
 };
 
 /** What the packer of the executable needs. */

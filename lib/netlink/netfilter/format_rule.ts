@@ -3,7 +3,10 @@ import type { NftElement, NftField, NftRule, NftStatement } from "./model.ts";
 /** The text of a rule as `nft list` prints it. */
 export function formatRule(rule: NftRule): string {
   const parts = rule.statements.flatMap((statement, index) =>
-    isImplied(statement, rule.statements.slice(index + 1))
+    isImplied(statement, {
+        before: rule.statements.slice(0, index),
+        after: untilAction(rule.statements.slice(index + 1)),
+      })
       ? []
       : [formatStatement(statement)]
   );
@@ -17,23 +20,59 @@ export function formatValue(value: NftElement[number]): string {
   return typeof value === "string" ? `"${value}"` : value.toString();
 }
 
-/** Whether nft leaves the test out, since one that follows says as much. */
+/** Whether the test is not shown: nft leaves it out where a later one says as much, and encodeRule() where an earlier one does. */
 function isImplied(
   statement: NftStatement,
-  following: readonly NftStatement[],
+  others: {
+    readonly before: readonly NftStatement[];
+    readonly after: readonly NftStatement[];
+  },
 ): boolean {
   if (statement.kind === "nfproto") {
     const { family } = statement;
-    return following.some((other) => familyOf(other) === family);
+    return others.before.some((other) => testedFamily(other) === family) ||
+      others.after.some((other) => familyOf(other) === family);
   }
   if (statement.kind === "l4proto") {
     const { protocol } = statement;
-    return following.some(({ kind }) =>
-      protocol === "udp" && kind === "udpDport" ||
-      protocol === "tcp" && kind === "clampMss"
-    );
+    return others.before.some((other) => testedProtocol(other) === protocol) ||
+      others.after.some((other) =>
+        other.kind !== "l4proto" && testedProtocol(other) === protocol
+      );
   }
   return false;
+}
+
+/** The matches up to the first thing that is done, and that: nft looks no further. */
+function untilAction(statements: readonly NftStatement[]): NftStatement[] {
+  const index = statements.findIndex(({ kind }) => ACTIONS.has(kind));
+  return index < 0 ? [...statements] : statements.slice(0, index + 1);
+}
+
+const ACTIONS: ReadonlySet<NftStatement["kind"]> = new Set(
+  [
+    "counter",
+    "verdict",
+    "masquerade",
+    "reject",
+    "setCtMark",
+    "restoreMark",
+    "notrack",
+    "clampMss",
+  ] satisfies Action["kind"][],
+);
+
+/** For which family the statement has a test of its own or gets one. */
+function testedFamily(statement: NftStatement): "ipv4" | "ipv6" | undefined {
+  if (statement.kind === "nfproto") return statement.family;
+  return statement.kind === "l4proto" ? undefined : familyOf(statement);
+}
+
+/** For which protocol the statement has a test of its own or gets one. */
+function testedProtocol(statement: NftStatement): string | undefined {
+  if (statement.kind === "l4proto") return statement.protocol;
+  if (statement.kind === "udpDport") return "udp";
+  return statement.kind === "clampMss" ? "tcp" : undefined;
 }
 
 /** Of which family a packet is that agrees with the statement, where that shows. */

@@ -1,0 +1,157 @@
+import fc from "fast-check";
+import assert from "node:assert/strict";
+import { Address } from "../../lib/inet/mod.ts";
+import { Netns, openLibc } from "../../lib/linux/mod.ts";
+import {
+  formatTable,
+  NetfilterSocket,
+  nft,
+  type NftRule,
+  type NftStatement,
+  type NftTable,
+} from "../../lib/netlink/mod.ts";
+import {
+  dumpRules,
+  EXAMPLE_TABLE,
+} from "../../lib/netlink/netfilter/testing.ts";
+import { listTable, recordRules } from "./netfilter_testing.ts";
+import { netnsTest, tempNetns } from "./testing.ts";
+
+openLibc();
+
+netnsTest(
+  "nft lists a table with every statement as it was planned",
+  async () => {
+    await using temp = await tempNetns("nft");
+    using netns = Netns.open(temp.path);
+    await using socket = NetfilterSocket.open({ netns });
+    assert.equal(await socket.replaceTable(EXAMPLE_TABLE), true);
+    assert.equal(
+      await listTable(temp, EXAMPLE_TABLE.name),
+      formatTable(EXAMPLE_TABLE),
+    );
+    assert.equal(await socket.replaceTable(EXAMPLE_TABLE), false);
+  },
+);
+
+netnsTest("nft sends the same bytes for the same rules", async () => {
+  await using temp = await tempNetns("nft");
+  assert.equal(
+    await recordRules(temp, EXAMPLE_TABLE),
+    dumpRules(EXAMPLE_TABLE),
+  );
+});
+
+const V4 = fc.bigInt(0n, 2n ** 32n - 1n).map((n) => Address.of("ipv4", n));
+// Not ::a.b.c.d, which nft shows with dots and RFC 5952 does not.
+const V6 = fc.bigInt(2n ** 48n, 2n ** 128n - 1n).map((n) =>
+  Address.of("ipv6", n)
+);
+const NOT = fc.record({ not: fc.boolean() });
+const NAME = fc.stringMatching(/^[a-z][a-z0-9_]{0,12}\*?$/);
+
+/** Statements that agree with any packet of the family and protocol; the chain is one in forward. */
+function statements(
+  family: "ipv4" | "ipv6",
+  protocol: "tcp" | "udp" | "icmp" | "ipencap",
+): fc.Arbitrary<NftStatement> {
+  const address = family === "ipv4" ? V4 : V6;
+  const ip = family === "ipv4" ? "ip" : "ip6";
+  const digit = family === "ipv4" ? "4" : "6";
+  return fc.oneof(
+    fc.tuple(NAME, NOT).map(([name, not]) => nft.iifname(name, not)),
+    fc.tuple(NAME, NOT).map(([name, not]) => nft.oifname(name, not)),
+    fc.tuple(address, NOT).map(([value, not]) => nft.saddr(value, not)),
+    fc.tuple(address, NOT).map(([value, not]) => nft.daddr(value, not)),
+    NOT.map((not) => nft.inSet([`${ip} saddr`], `one${digit}`, not)),
+    NOT.map((not) =>
+      nft.inSet([`${ip} daddr`, `${ip} daddr`], `two${digit}`, not)
+    ),
+    fc.constant(nft.nfproto(family)),
+    fc.constant(nft.l4proto(protocol)),
+    fc.nat(0xffffffff).map(nft.ctMark),
+    fc.nat(0xffffffff).map(nft.metaMark),
+    fc.nat(0xffffffff).map(nft.setCtMark),
+    fc.constant(nft.restoreMark()),
+    fc.constantFrom("original", "reply").map(nft.ctDirection),
+    fc.subarray(["new", "established", "related", "invalid"] as const, {
+      minLength: 1,
+    }).map((states) => nft.ctState(...states)),
+    fc.constant(nft.counter("packets")),
+    ...protocol === "tcp" ? [fc.constant(nft.clampMss())] : [],
+    ...protocol === "udp" ? [fc.nat(65535).map(nft.udpDport)] : [],
+  );
+}
+
+const VERDICT = fc.constantFrom(
+  nft.accept(),
+  nft.drop(),
+  nft.reject("admin-prohibited"),
+  nft.reject("host-unreachable"),
+);
+
+const RULE: fc.Arbitrary<NftRule> = fc.tuple(
+  fc.constantFrom("ipv4", "ipv6"),
+  fc.constantFrom("tcp", "udp", "icmp", "ipencap"),
+).chain(([family, protocol]) =>
+  fc.tuple(
+    fc.array(statements(family, protocol), { maxLength: 6 }),
+    VERDICT,
+    fc.option(fc.stringMatching(/^[ -!#-~]{1,40}$/), { nil: undefined }),
+  )
+).map(([some, verdict, comment]) =>
+  nft.rule(
+    [...some, verdict],
+    comment === undefined ? {} : { comment },
+  )
+);
+
+const TABLE: fc.Arbitrary<NftTable> = fc.tuple(
+  fc.array(V4, { maxLength: 12 }),
+  fc.array(V6, { maxLength: 12 }),
+  fc.array(RULE, { minLength: 1, maxLength: 25 }),
+  fc.integer({ min: -400, max: 400 }),
+).map(([v4, v6, rules, priority]) => ({
+  family: "inet",
+  name: "whatever",
+  counters: ["packets"],
+  sets: [
+    { name: "one4", key: ["ipv4_addr"], elements: v4.map((a) => [a]) },
+    { name: "one6", key: ["ipv6_addr"], elements: v6.map((a) => [a]) },
+    {
+      name: "two4",
+      key: ["ipv4_addr", "ipv4_addr"],
+      elements: v4.map((a) => [a, a]),
+    },
+    {
+      name: "two6",
+      key: ["ipv6_addr", "ipv6_addr"],
+      elements: v6.map((a) => [a, a]),
+    },
+  ],
+  chains: [{
+    name: "all",
+    type: "filter",
+    hook: "forward",
+    priority,
+    policy: "accept",
+    rules,
+  }],
+}));
+
+netnsTest(
+  "whatever the table, nft lists it as planned and a second time changes nothing",
+  async () => {
+    await using temp = await tempNetns("nft");
+    using netns = Netns.open(temp.path);
+    await using socket = NetfilterSocket.open({ netns });
+    await fc.assert(
+      fc.asyncProperty(TABLE, async (table) => {
+        await socket.replaceTable(table);
+        assert.equal(await listTable(temp, table.name), formatTable(table));
+        assert.equal(await socket.replaceTable(table), false);
+      }),
+      { numRuns: 40 },
+    );
+  },
+);
