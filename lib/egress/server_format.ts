@@ -8,8 +8,9 @@ import {
 } from "./server_plan.ts";
 
 /**
- * A gateway as text, in the order in which it is made: the commands `sysctl`, `nft`
- * (as `nft list` shows a table) and `ip` that would do the same. For people and for golden files.
+ * A gateway as text, in the order in which it is made: the nft table as `nft
+ * list` shows it, and the `ip` and `sysctl` commands that would do the same. For
+ * people and for golden files.
  */
 export function formatServerPlan(
   plan: ServerPlan,
@@ -17,11 +18,11 @@ export function formatServerPlan(
 ): string {
   const families = valuesOf(plan.families);
   return [
+    formatTable(tableWithClients(plan, clients)).trimEnd(),
+    ...families.flatMap(({ link }) => linkLines(link)),
     ...families.flatMap(({ sysctls }) =>
       sysctls.map(({ name, value }) => `sysctl -w ${name}=${value}`)
     ),
-    formatTable(tableWithClients(plan, clients)).trimEnd(),
-    ...families.flatMap(({ link }) => linkLines(link)),
     ...families.flatMap((family) => routeLines(plan, family, clients)),
     ...families.map(ruleLine),
     ...families.map(portLine),
@@ -68,6 +69,7 @@ function linkLines({ name, mtu, tunnel }: ServerLink): string[] {
       `encap fou encap-sport ${sourcePort} encap-dport ${destinationPort}`,
       checksum ? "encap-csum" : "noencap-csum",
     );
+    if (checksum && kind === "ip6tnl") words.push("encap-udp6-csum");
   }
   const noLinkLocal = kind === "ip6tnl"
     ? [`ip link set dev ${name} addrgenmode none`]

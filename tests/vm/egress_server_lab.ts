@@ -1,0 +1,330 @@
+import { Address, type DualStack, type Family } from "../../lib/inet/mod.ts";
+import { Netns, openLibc } from "../../lib/linux/mod.ts";
+import {
+  EgressServer,
+  planServer,
+  type ServerPlan,
+  type ServerRequest,
+} from "../../lib/egress/mod.ts";
+import { type TempNetns, tempNetns } from "../netns/testing.ts";
+
+openLibc(); // stays open, so it must not be counted as some test's leak
+
+/** Addresses of each namespace, of the router on the link to it, and the cluster address of the gateway's Service. */
+export const ADDRESSES = {
+  client: { ipv4: "10.1.1.2", ipv6: "fd01:1::2" },
+  stranger: { ipv4: "10.1.3.2", ipv6: "fd01:3::2" },
+  gateway: { ipv4: "10.1.2.2", ipv6: "fd01:2::2" },
+  outside: { ipv4: "203.0.113.9", ipv6: "2001:db8:9::9" },
+  service: { ipv4: "10.96.0.10", ipv6: "fd96::10" },
+} as const;
+
+/** The UDP port of the tunnels. */
+export const PORT = 5555;
+
+type Host = "client" | "stranger" | "gateway" | "outside";
+
+/** Namespaces joined by a router, which translates the cluster address as kube-proxy does. */
+export interface EgressLab extends AsyncDisposable {
+  readonly client: TempNetns;
+  readonly stranger: TempNetns;
+  readonly gateway: TempNetns;
+  readonly outside: TempNetns;
+  readonly router: TempNetns;
+  /** The gateway's namespace, open. */
+  readonly netns: Netns;
+  /** Makes the gateway. It is closed with the lab, unless before. */
+  open(changes?: Partial<ServerRequest>): Promise<EgressServer>;
+  /** What the client's end sees as its own address when it asks outside by HTTP. */
+  ask(from: TempNetns, family: Family, size?: number): Promise<string>;
+}
+
+/** The gateway as planned by tests. */
+export function planOf(changes: Partial<ServerRequest> = {}): ServerPlan {
+  return planServer({
+    addresses: addressesOf("gateway"),
+    ifname: "eth0",
+    mtu: 1500,
+    port: PORT,
+    sourcePortAuto: true,
+    ...changes,
+  });
+}
+
+/** A host's addresses, parsed. */
+export function addressesOf(host: Host): DualStack<Address> & {
+  readonly ipv4: Address;
+  readonly ipv6: Address;
+} {
+  const { ipv4, ipv6 } = ADDRESSES[host];
+  return { ipv4: Address.parse(ipv4), ipv6: Address.parse(ipv6) };
+}
+
+/** The client's addresses, as the gateway is told them. */
+export const CLIENTS: readonly Address[] = [
+  addressesOf("client").ipv4,
+  addressesOf("client").ipv6,
+];
+
+/** Makes the namespaces, their links and the router; servers outside only when asked. */
+export async function egressLab(
+  options: { readonly servers?: boolean } = {},
+): Promise<EgressLab> {
+  await using stack = new AsyncDisposableStack();
+  const make = async (name: string) => stack.use(await tempNetns(name));
+  const router = await make("router");
+  await shell(router, SETTINGS);
+  const join = async (host: Host) => {
+    const netns = await make(host);
+    await joinRouter(router, netns, host);
+    return netns;
+  };
+  const gateway = await join("gateway");
+  const client = await join("client");
+  const stranger = await join("stranger");
+  const outside = await join("outside");
+  await shell(router, SERVICE);
+  const netns = stack.use(Netns.open(gateway.path));
+  if (options.servers === true) stack.use(await serveOutside(outside));
+  const resources = stack.move();
+  return {
+    client,
+    stranger,
+    gateway,
+    outside,
+    router,
+    netns,
+    open: async (changes) =>
+      resources.use(await EgressServer.open(planOf(changes), { netns })),
+    async ask(from, family, size = 0): Promise<string> {
+      const address = ADDRESSES.outside[family];
+      const host = family === "ipv6" ? `[${address}]` : address;
+      const url = `http://${host}/${size}`;
+      const body = await from.exec("curl", "-sSm", "20", url);
+      const [peer, rest] = body.split("\n");
+      if (rest?.length !== size) {
+        throw new Error(`Cannot use answer of ${url}: ${rest?.length} bytes`);
+      }
+      return peer ?? "";
+    },
+    [Symbol.asyncDispose]: () => resources.disposeAsync(),
+  };
+}
+
+/** Runs a shell script in a namespace, and fails when one of its commands does. */
+export function shell(netns: TempNetns, script: string): Promise<string> {
+  return netns.exec("sh", "-euc", script);
+}
+
+const SETTINGS = `
+for all in all default; do
+  echo 0 > /proc/sys/net/ipv4/conf/$all/rp_filter
+  echo 1 > /proc/sys/net/ipv4/conf/$all/forwarding
+  echo 1 > /proc/sys/net/ipv6/conf/$all/forwarding
+done`;
+
+/** The router's end of a link is numbered .1; each host has its own network. */
+async function joinRouter(
+  router: TempNetns,
+  netns: TempNetns,
+  host: Host,
+): Promise<void> {
+  const { ipv4, ipv6 } = ADDRESSES[host];
+  const near = {
+    ipv4: ipv4.replace(/[0-9]+$/, "1"),
+    ipv6: ipv6.replace(/[0-9]+$/, "1"),
+  };
+  await shell(
+    router,
+    `ip link add ${host} type veth peer name eth0 netns ${netns.name}
+     ip address add ${near.ipv4}/24 dev ${host}
+     ip address add ${near.ipv6}/64 dev ${host} nodad
+     ip link set ${host} up
+     ip -n ${netns.name} address add ${ipv4}/24 dev eth0
+     ip -n ${netns.name} address add ${ipv6}/64 dev eth0 nodad
+     ip -n ${netns.name} link set eth0 up
+     ip -n ${netns.name} route add default via ${near.ipv4}
+     ip -n ${netns.name} -6 route add default via ${near.ipv6}`,
+  );
+}
+
+const SERVICE = `nft -f - <<END
+table inet service {
+  chain prerouting {
+    type nat hook prerouting priority dstnat
+    ip daddr ${ADDRESSES.service.ipv4} udp dport ${PORT} dnat ip to ${ADDRESSES.gateway.ipv4}
+    ip6 daddr ${ADDRESSES.service.ipv6} udp dport ${PORT} dnat ip6 to ${ADDRESSES.gateway.ipv6}
+  }
+}
+END`;
+
+/** Starts `egress_outside.ts` in the namespace. */
+async function serveOutside(netns: TempNetns): Promise<AsyncDisposable> {
+  const file = new URL("egress_outside.ts", import.meta.url).pathname;
+  const child = new Deno.Command("nsenter", {
+    args: [
+      `--net=${netns.path}`,
+      Deno.execPath(),
+      ...["run", "-A", "--no-check", "--unstable-net", file],
+      ...Object.values(ADDRESSES.outside),
+    ],
+    stdin: "null",
+    stdout: "piped",
+  }).spawn();
+  const reader = child.stdout.getReader();
+  const first = await reader.read();
+  await reader.cancel();
+  const server = {
+    async [Symbol.asyncDispose](): Promise<void> {
+      child.kill("SIGKILL");
+      await child.status;
+    },
+  };
+  if (first.done) {
+    await server[Symbol.asyncDispose]();
+    throw new Error("Cannot serve outside: the server did not start");
+  }
+  return server;
+}
+
+/** How a client's tunnels are made by hand. */
+export interface HandMadeClient {
+  /** A port, or `auto`. */
+  readonly sourcePort: string;
+  /** Whether outer datagrams have a checksum; upstream Coil's have none. */
+  readonly checksum: boolean;
+}
+
+/** As lib/egress makes them. */
+export const OURS: HandMadeClient = { sourcePort: "auto", checksum: true };
+
+/** As upstream Coil makes them unless told otherwise. */
+export const UPSTREAM: HandMadeClient = {
+  sourcePort: String(PORT),
+  checksum: false,
+};
+
+/** Makes a client with `ip`, as lib/egress or as upstream Coil does it. */
+export async function makeClient(
+  netns: TempNetns,
+  { sourcePort, checksum }: HandMadeClient,
+): Promise<void> {
+  const { client, service, outside } = ADDRESSES;
+  const encap = `encap fou encap-sport ${sourcePort} encap-dport ${PORT} ${
+    checksum ? "encap-csum" : "noencap-csum"
+  }`;
+  const csum6 = checksum ? "encap-udp6-csum" : "noencap-udp6-csum";
+  const [mtu4, mtu6] = checksum ? ["mtu 1472", "mtu 1452"] : ["", ""];
+  await shell(
+    netns,
+    `${SETTINGS}
+     ip fou add port ${PORT} ipproto 4
+     ip fou add port ${PORT} ipproto 41 -6
+     ip link add coil_ipip4 type ipip external
+     ip link add coil_ipip6 type ip6tnl external
+     ip link add fou4_up ${mtu4} type ipip local ${client.ipv4} remote ${service.ipv4} ttl 225 ${encap}
+     ip link add fou6_up ${mtu6} type ip6tnl mode ip6ip6 local ${client.ipv6} remote ${service.ipv6} \\
+       encaplimit none hoplimit 225 ${encap} ${csum6}
+     for link in coil_ipip4 coil_ipip6 fou4_up fou6_up; do ip link set $link up; done
+     ip rule add to 10.0.0.0/8 pref 2000 lookup main
+     ip -6 rule add to fc00::/7 pref 2000 lookup main
+     ip rule add pref 2100 lookup 118
+     ip -6 rule add pref 2100 lookup 118
+     ip route add ${outside.ipv4}/32 dev fou4_up table 118
+     ip -6 route add ${outside.ipv6}/128 dev fou6_up table 118`,
+  );
+}
+
+/** How often each kind of packet was counted. */
+export async function counted(
+  server: EgressServer,
+): Promise<Record<string, number>> {
+  const counters = await server.readCounters();
+  const entries = Object.entries(counters).flatMap(([kind, dual]) =>
+    (["ipv4", "ipv6"] as const).map((family) =>
+      [`${kind} ${family}`, Number(dual[family]?.packets ?? 0)] as const
+    )
+  );
+  return Object.fromEntries(entries.filter(([, packets]) => packets > 0));
+}
+
+/** Sends one UDP datagram with these bytes. */
+export async function sendDatagram(
+  from: TempNetns,
+  to: { readonly address: string; readonly port: number },
+  bytes: Uint8Array,
+): Promise<void> {
+  const text = Array.from(
+    bytes,
+    (byte) => `\\x${byte.toString(16).padStart(2, "0")}`,
+  ).join("");
+  // dd writes all of it at once, which makes it one datagram.
+  await from.exec(
+    "bash",
+    "-c",
+    `printf '${text}' | dd bs=65536 iflag=fullblock status=none > /dev/udp/${to.address}/${to.port}`,
+  );
+}
+
+/** An echo request as it is on the wire. */
+export function echoRequest(source: Address, destination: Address): Uint8Array {
+  return source.family === "ipv4"
+    ? echoRequest4(source, destination)
+    : echoRequest6(source, destination);
+}
+
+function echoRequest4(source: Address, destination: Address): Uint8Array {
+  const packet = new Uint8Array(28);
+  const view = new DataView(packet.buffer);
+  packet.set([0x45, 0, 0, 28, 0, 1, 0, 0, 64, 1]);
+  packet.set(source.toBytes(), 12);
+  packet.set(destination.toBytes(), 16);
+  packet.set([8, 0, 0, 0, 0x12, 0x34, 0, 1], 20);
+  view.setUint16(10, checksum(packet.subarray(0, 20)));
+  view.setUint16(22, checksum(packet.subarray(20)));
+  return packet;
+}
+
+function echoRequest6(source: Address, destination: Address): Uint8Array {
+  const packet = new Uint8Array(48);
+  packet.set([0x60, 0, 0, 0, 0, 8, 58, 64]);
+  packet.set(source.toBytes(), 8);
+  packet.set(destination.toBytes(), 24);
+  packet.set([128, 0, 0, 0, 0x12, 0x34, 0, 1], 40);
+  const pseudo = new Uint8Array(48);
+  pseudo.set(packet.subarray(8, 40));
+  pseudo.set([0, 0, 0, 8, 0, 0, 0, 58], 32);
+  pseudo.set(packet.subarray(40), 40);
+  new DataView(packet.buffer).setUint16(42, checksum(pseudo));
+  return packet;
+}
+
+/** A UDP datagram of these bytes in an IPv4 packet; without a checksum, which IPv4 allows. */
+export function udpPacket(
+  route: { readonly source: Address; readonly destination: Address },
+  port: number,
+  payload: Uint8Array,
+): Uint8Array {
+  const packet = new Uint8Array(28 + payload.length);
+  const view = new DataView(packet.buffer);
+  packet.set([0x45, 0, 0, 0, 0, 1, 0, 0, 64, 17]);
+  view.setUint16(2, packet.length);
+  packet.set(route.source.toBytes(), 12);
+  packet.set(route.destination.toBytes(), 16);
+  view.setUint16(10, checksum(packet.subarray(0, 20)));
+  view.setUint16(20, 40000);
+  view.setUint16(22, port);
+  view.setUint16(24, 8 + payload.length);
+  packet.set(payload, 28);
+  return packet;
+}
+
+/** The checksum of RFC 1071. */
+function checksum(bytes: Uint8Array): number {
+  let sum = 0;
+  for (let i = 0; i < bytes.length; i += 2) {
+    sum += ((bytes[i] ?? 0) << 8) + (bytes[i + 1] ?? 0);
+  }
+  while (sum > 0xffff) sum = (sum & 0xffff) + (sum >> 16);
+  return ~sum & 0xffff;
+}
