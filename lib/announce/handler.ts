@@ -1,3 +1,4 @@
+import { abortable, withTimeout } from "../async/mod.ts";
 import { getLogger } from "../telemetry/mod.ts";
 import {
   ANNOUNCE_PATH,
@@ -10,6 +11,9 @@ const log = getLogger("announce");
 
 /** An announcement has a few hundred bytes. */
 const MAX_BODY_BYTES = 8_192;
+
+/** Whoever announces has gone on by then. */
+const ANSWER_MS = 5_000;
 
 /** Who sent an announcement, as the API server says. */
 export interface Caller {
@@ -60,7 +64,7 @@ export function announceHandler(
 
 async function answer(
   request: Request,
-  { authenticate, admit }: AnnounceHandlerOptions,
+  options: AnnounceHandlerOptions,
 ): Promise<Response> {
   if (new URL(request.url).pathname !== ANNOUNCE_PATH) {
     return refuse(404, "there is nothing here");
@@ -68,23 +72,35 @@ async function answer(
   if (request.method !== "POST") return refuse(405, "only POST is served here");
   const token = bearerTokenOf(request);
   if (token === undefined) return refuse(401, "a bearer token is needed");
-  const { signal } = request;
   try {
-    const caller = await authenticate(token, { signal });
-    if (caller === undefined) return refuse(401, "the token is not valid here");
-    const announcement = await readAnnouncement(request);
-    if (announcement instanceof SyntaxError) {
-      return refuse(400, announcement.message);
-    }
-    const verdict = await admit(announcement, { caller, signal });
-    return verdict.status === 204
-      ? new Response(null, { status: 204 })
-      : refuse(verdict.status, verdict.reason);
+    return await withTimeout(
+      ANSWER_MS,
+      (signal) => decide(request, { ...options, token, signal }),
+    );
   } catch (err) {
     // The caller says so in its log; here anybody could fill the log with it.
     log.debug("Cannot decide on an announcement", { err });
     return refuse(503, "the gateway cannot decide on it now");
   }
+}
+
+async function decide(
+  request: Request,
+  { authenticate, admit, token, signal }: AnnounceHandlerOptions & {
+    readonly token: string;
+    readonly signal: AbortSignal;
+  },
+): Promise<Response> {
+  const caller = await authenticate(token, { signal });
+  if (caller === undefined) return refuse(401, "the token is not valid here");
+  const announcement = await readAnnouncement(request, { signal });
+  if (announcement instanceof SyntaxError) {
+    return refuse(400, announcement.message);
+  }
+  const verdict = await admit(announcement, { caller, signal });
+  return verdict.status === 204
+    ? new Response(null, { status: 204 })
+    : refuse(verdict.status, verdict.reason);
 }
 
 /** RFC 6750, section 2.1. */
@@ -95,8 +111,10 @@ function bearerTokenOf(request: Request): string | undefined {
 
 async function readAnnouncement(
   request: Request,
+  { signal }: { readonly signal: AbortSignal },
 ): Promise<Announcement | SyntaxError> {
-  const text = await readText(request, MAX_BODY_BYTES);
+  // A body that never ends must not hold the answer.
+  const text = await abortable(readText(request, MAX_BODY_BYTES), signal);
   try {
     return parseAnnouncement(text ?? "");
   } catch (error) {

@@ -1,5 +1,5 @@
 import { EGRESSES, type EgressGatewayStatus } from "../../lib/api/mod.ts";
-import { Gate, withTimeout } from "../../lib/async/mod.ts";
+import { Gate, Mutex, withTimeout } from "../../lib/async/mod.ts";
 import type { KubeClient } from "../../lib/kube/mod.ts";
 import { getLogger } from "../../lib/telemetry/mod.ts";
 import type { GatewayIdentity } from "./identity.ts";
@@ -10,6 +10,8 @@ const log = getLogger("status");
 /** However much changes, it is written once in this time. */
 const INTERVAL_MS = 10_000;
 const WRITE_TIMEOUT_MS = 10_000;
+/** The end of the process does not wait longer for its last report. */
+const LAST_WRITE_MS = 2_000;
 
 /** What the gateway says of itself; what it cannot find out is absent. */
 export type GatewayReport = Omit<EgressGatewayStatus, "name" | "updatedAt">;
@@ -60,6 +62,8 @@ export interface StatusWriterOptions {
  */
 export class GatewayStatusWriter {
   readonly #options: StatusWriterOptions;
+  /** Guards the entry in the API, so that an older report does not come after a newer one. */
+  readonly #turn = new Mutex();
   #changed = new Gate();
   #urgent = new Gate();
   #written = "";
@@ -90,8 +94,18 @@ export class GatewayStatusWriter {
     }
   }
 
+  /** Writes the last report, if that can be done soon. */
+  async writeLast(options: { readonly signal: AbortSignal }): Promise<void> {
+    await withTimeout(
+      LAST_WRITE_MS,
+      async (signal) => void await this.#writeIfChanged(signal),
+      options,
+    ).catch((err) => log.debug("Cannot write the last status", { err }));
+  }
+
   /** False when it should be tried again. */
   async #writeIfChanged(signal: AbortSignal): Promise<boolean> {
+    using _turn = await this.#turn.lock({ signal });
     const report = this.#options.report();
     if (report === undefined) return true;
     const text = JSON.stringify(rounded(report));

@@ -124,6 +124,7 @@ export async function runGateway(
   tasks.run("end", async (s) => {
     await untilAborted(AbortSignal.any([signal, s]));
     await lifecycle.end(s, gateway.ending);
+    if (lifecycle.isDraining) await status.writeLast({ signal: s });
     tasks.abort();
   });
   const { namespace, egress, pod } = parts.identity;

@@ -1,0 +1,176 @@
+import assert from "node:assert/strict";
+import { formatAnnouncement } from "../../lib/announce/mod.ts";
+import { Address } from "../../lib/inet/mod.ts";
+import { eventually, sleep } from "../lab/mod.ts";
+import {
+  assertClients,
+  CLIENT,
+  EGRESS,
+  EgressLab,
+  NAMESPACE,
+  untilReady,
+} from "./egress_gateway_lab.ts";
+
+let lab: EgressLab;
+
+Deno.test.beforeAll(async () => {
+  lab = await EgressLab.start("egressend");
+});
+
+Deno.test.afterAll(async () => {
+  await lab[Symbol.asyncDispose]();
+});
+
+const pod = "internet-0";
+const namespace = NAMESPACE;
+
+/** Whether a promise has settled. */
+async function isSettled(promise: Promise<unknown>): Promise<boolean> {
+  const pending = Symbol("pending");
+  const outcome = await Promise.race([promise, sleep(0).then(() => pending)]);
+  return outcome !== pending;
+}
+
+Deno.test("coil-egress drains when its pod is deleted: ready, for old flows alone", async (t) => {
+  await lab.createPod(pod, { namespace });
+  await lab.runPod("old", ["10.1.1.1"], { annotations: CLIENT });
+  await using gateway = await lab.startGateway({ statusIntervalMs: 100 });
+  const { kernel } = gateway;
+  await untilReady(gateway);
+  kernel.flows = 3;
+  await lab.deletePod(pod, { namespace, graceSeconds: 300 });
+  const ending = gateway.stop();
+
+  await t.step("says so in the status", async () => {
+    await eventually("the status", async () => {
+      const [entry] = await lab.gateways();
+      return entry?.draining === true && entry.flows === 3;
+    });
+    const [line] = await gateway.metrics("coil_egress_draining_flows");
+    assert.match(line ?? "", / 3$/);
+    assert.match(gateway.logs.join("\n"), /Flows remain.*"flows":3/);
+  });
+
+  await t.step("stays ready, and takes no new client", async () => {
+    assert.equal((await gateway.ready()).status, 200);
+    const uid = await lab.createPod("new", { annotations: CLIENT });
+    const response = await fetch(gateway.announceUrl, {
+      method: "POST",
+      headers: { authorization: `Bearer ${await lab.token()}` },
+      body: formatAnnouncement({
+        egress: { namespace, name: EGRESS },
+        pod: { namespace: "team", name: "new", uid },
+        addresses: [Address.parse("10.1.1.9")],
+      }),
+    });
+    assert.equal(response.status, 503);
+    assert.match(await response.text(), /about to end/);
+    assert.equal(kernel.clients.has("10.1.1.9"), false);
+    await lab.deletePod("new");
+    assert.equal(await isSettled(ending), false);
+  });
+
+  await t.step("still follows the clients it has", async () => {
+    await lab.setStatus("old", ["10.1.1.2"]);
+    await assertClients(kernel, ["10.1.1.2"]);
+  });
+
+  await t.step(
+    "ends with the last flow, with the kernel as it is",
+    async () => {
+      kernel.flows = 0;
+      await ending;
+      assert.deepEqual([...kernel.clients], ["10.1.1.2"]);
+      const [entry] = await lab.gateways();
+      assert.deepEqual([entry?.draining, entry?.flows], [true, 0]);
+    },
+  );
+  await lab.deletePod(pod, { namespace });
+  await lab.deletePod("old");
+});
+
+Deno.test("coil-egress ends with the drain's time although flows remain", async () => {
+  await lab.createPod(pod, { namespace });
+  await using gateway = await lab.startGateway({
+    args: ["--drain-timeout=1s"],
+  });
+  await untilReady(gateway);
+  gateway.kernel.flows = 7;
+  await lab.deletePod(pod, { namespace, graceSeconds: 300 });
+  const startMs = performance.now();
+  await gateway.stop();
+  const tookMs = performance.now() - startMs;
+  assert.ok(tookMs >= 999 && tookMs < 5_000, `${tookMs} ms`);
+  assert.match(gateway.logs.join("\n"), /Ending although flows may remain/);
+  await lab.deletePod(pod, { namespace });
+});
+
+Deno.test("coil-egress ends at once when its pod stays, with the kernel as it is", async () => {
+  await lab.createPod(pod, { namespace });
+  await lab.runPod("client", ["10.1.2.1"], { annotations: CLIENT });
+  await using gateway = await lab.startGateway();
+  const { kernel } = gateway;
+  await untilReady(gateway);
+  kernel.flows = 1_000;
+  const startMs = performance.now();
+  await gateway.stop();
+  assert.ok(performance.now() - startMs < 2_000);
+  assert.deepEqual([...kernel.clients], ["10.1.2.1"]);
+  assert.match(gateway.logs.join("\n"), /The pod stays/);
+  await lab.deletePod("client");
+  await lab.deletePod(pod, { namespace });
+});
+
+Deno.test("each gateway keeps its own entry in the Egress' status", async (t) => {
+  await lab.createPod("internet-1", { namespace });
+  await lab.createPod("internet-2", { namespace });
+  await using one = await lab.startGateway({
+    ...{ pod: "internet-1", statusIntervalMs: 100 },
+  });
+  await using two = await lab.startGateway({
+    ...{ pod: "internet-2", statusIntervalMs: 100 },
+  });
+  await untilReady(one);
+  await untilReady(two);
+  const entryOf = async (name: string) =>
+    (await lab.gateways()).find((entry) => entry.name === name);
+
+  await t.step("both are there", async () => {
+    await lab.runPod("client", ["10.1.3.1"], { annotations: CLIENT });
+    for (const name of ["internet-1", "internet-2"]) {
+      await eventually(`the entry of ${name}`, async () => {
+        return (await entryOf(name))?.clients === 1;
+      });
+      assert.deepEqual(await entryOf(name), {
+        ...{ name, clients: 1, draining: false, flows: 0 },
+        ...{ conntrackPercent: 25, snatPortsPercent: 0 },
+      });
+    }
+  });
+
+  await t.step("a status that cannot be written costs nothing", async () => {
+    const path = `/apis/rbac.authorization.k8s.io/v1/namespaces/${namespace}` +
+      "/rolebindings/coil-egress";
+    const binding = await lab.plane.request("GET", path) as {
+      metadata: Record<string, unknown>;
+    };
+    await lab.plane.request("DELETE", path);
+    await sleep(200);
+    await lab.runPod("client2", ["10.1.3.2"], { annotations: CLIENT });
+    await assertClients(one.kernel, ["10.1.3.1", "10.1.3.2"]);
+    await eventually(
+      "a warning",
+      () =>
+        one.logs.concat(two.logs).some((line) =>
+          line.includes("Cannot write the gateway's status")
+        ),
+    );
+    assert.equal((await one.ready()).status, 200);
+    assert.equal((await entryOf("internet-1"))?.clients, 1);
+    const { name } = binding.metadata;
+    await lab.plane.apply({ ...binding, metadata: { name, namespace } });
+    await eventually("the entry", async () => {
+      return (await entryOf("internet-1"))?.clients === 2;
+    });
+  });
+});

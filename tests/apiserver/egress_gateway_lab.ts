@@ -1,0 +1,387 @@
+/**
+ * Helpers of the tests of coil-egress: a real API server with an Egress, its
+ * pods as objects, and the daemon in this process with the rights that
+ * deploy/base gives it. The kernel's half is a set of addresses: what the real
+ * one does needs Foo over UDP and is tested in tests/vm.
+ */
+import assert from "node:assert/strict";
+import type { Egress, EgressGatewayStatus } from "../../lib/api/mod.ts";
+import { Address, type DualStack } from "../../lib/inet/mod.ts";
+import { KubeClient } from "../../lib/kube/mod.ts";
+import { openLibc } from "../../lib/linux/mod.ts";
+import { configureLogging, createRegistry } from "../../lib/telemetry/mod.ts";
+import {
+  type DataPlane,
+  type GatewayParts,
+  parseEgressFlags,
+  runGateway,
+} from "../../roles/coil_egress/mod.ts";
+import { ControlPlane, eventually } from "../lab/mod.ts";
+import { COIL_API, installCrds } from "./crds.ts";
+
+// The daemon loads the C library when it first gives memory back; within a test that would count as a leak.
+openLibc();
+
+const BASE = new URL("../../deploy/base", import.meta.url).pathname;
+
+/** Namespace of the Egress. */
+export const NAMESPACE = "nat";
+/** Name of the Egress. */
+export const EGRESS = "internet";
+/** The annotation of its clients. */
+export const CLIENT: Readonly<Record<string, string>> = {
+  [`egress.coil.cybozu.com/${NAMESPACE}`]: EGRESS,
+};
+
+const ADDRESSES: DualStack<Address> = {
+  ipv4: Address.parse("10.99.0.1"),
+  ipv6: Address.parse("fd99::1"),
+};
+
+/** A kernel that has nothing but its clients, and does as it is told. */
+export class ClientsKernel implements DataPlane {
+  readonly clients: Set<string> = new Set();
+  /** What was asked of it, in words. */
+  readonly calls: string[] = [];
+  /** Established flows of clients. */
+  flows = 0;
+  /** It refuses so many times. */
+  failures = 0;
+  /** Each change waits for this. */
+  gate: Promise<void> = Promise.resolve();
+
+  async setClients(all: readonly Address[]): Promise<void> {
+    await this.#begin(`set ${all.length}`);
+    this.clients.clear();
+    for (const address of all) this.clients.add(`${address}`);
+  }
+
+  async changeClients(
+    { add, remove }: Parameters<DataPlane["changeClients"]>[0],
+  ): Promise<void> {
+    await this.#begin(`add ${add.length} remove ${remove.length}`);
+    for (const address of add) this.clients.add(`${address}`);
+    for (const address of remove) this.clients.delete(`${address}`);
+  }
+
+  readCounters(): ReturnType<DataPlane["readCounters"]> {
+    const none = {};
+    return Promise.resolve({
+      ...{ masqueraded: none, invalid: none },
+      ...{ unsolicited: none, foreignFou: none },
+    });
+  }
+
+  readFlows(): ReturnType<DataPlane["readFlows"]> {
+    return Promise.resolve({ established: this.flows, ports: [] });
+  }
+
+  readConntrack(): ReturnType<DataPlane["readConntrack"]> {
+    return Promise.resolve({ count: 25, limit: 100 });
+  }
+
+  async #begin(call: string): Promise<void> {
+    this.calls.push(call);
+    await this.gate;
+    if (this.failures-- > 0) throw new Error("the kernel refuses");
+  }
+
+  [Symbol.dispose](): void {}
+}
+
+/** What a pod is to be like. */
+export interface PodOptions {
+  readonly namespace?: string;
+  readonly annotations?: Readonly<Record<string, string>>;
+  readonly node?: string;
+  readonly hostNetwork?: boolean;
+  readonly serviceAccount?: string;
+}
+
+/** A token as kubelet projects it into a pod. */
+export interface TokenOptions {
+  readonly namespace?: string;
+  readonly account?: string;
+  /** Empty for that of the API server itself. */
+  readonly audience?: string;
+  /** The pod that it is bound to; none without it. */
+  readonly pod?: string;
+}
+
+/** A gateway in this process; disposing of it stops it as SIGTERM does. */
+export interface RunningGateway extends AsyncDisposable {
+  readonly kernel: ClientsKernel;
+  /** Everything it has logged. */
+  readonly logs: string[];
+  /** Where announcements are taken. */
+  readonly announceUrl: string;
+  /** Status and body of `/readyz`. */
+  ready(): Promise<{ readonly status: number; readonly body: string }>;
+  /** The samples of `/metrics` that begin so. */
+  metrics(prefix: string): Promise<string[]>;
+  /** Tells it to end; settles when it has. */
+  stop(): Promise<void>;
+}
+
+/** How {@link EgressLab.startGateway} starts one. */
+export interface GatewayOptions extends
+  Partial<
+    Pick<
+      GatewayParts,
+      "client" | "confirmMs" | "statusIntervalMs" | "leastDrainMs"
+    >
+  > {
+  readonly kernel?: ClientsKernel;
+  readonly pod?: string;
+  readonly args?: readonly string[];
+}
+
+/** A control plane with an Egress. */
+export class EgressLab implements AsyncDisposable {
+  readonly plane: ControlPlane;
+  /** Kubeconfig of the gateways' service account. */
+  readonly kubeconfig: string;
+
+  private constructor(plane: ControlPlane, kubeconfig: string) {
+    this.plane = plane;
+    this.kubeconfig = kubeconfig;
+  }
+
+  /** Starts the control plane and makes what the controller would make: the Egress' account, with its rights. */
+  static async start(name: string): Promise<EgressLab> {
+    const plane = await ControlPlane.start({ name, audit: "metadata" });
+    await using undo = new AsyncDisposableStack();
+    undo.use(plane);
+    await installCrds(plane);
+    await plane.kubectl("apply", "-k", BASE);
+    const account = { namespace: NAMESPACE, name: "coil-egress" };
+    const subjects = [{ kind: "ServiceAccount", ...account }];
+    await plane.apply(
+      ...[NAMESPACE, "team"].map((name) => ({
+        ...{ apiVersion: "v1", kind: "Namespace", metadata: { name } },
+      })),
+      { apiVersion: "v1", kind: "ServiceAccount", metadata: account },
+      {
+        ...{ apiVersion: "coil.cybozu.com/v2", kind: "Egress" },
+        metadata: { namespace: NAMESPACE, name: EGRESS },
+        spec: { destinations: ["0.0.0.0/0", "::/0"] },
+      },
+      binding({ kind: "ClusterRoleBinding", role: "coil-egress", subjects }),
+      binding({
+        ...{ kind: "RoleBinding", namespace: NAMESPACE, subjects },
+        role: "coil-egress-gateway",
+      }),
+    );
+    const token = await plane.serviceAccountToken(account);
+    const lab = new EgressLab(plane, await plane.kubeconfigFor({ token }));
+    undo.move();
+    return lab;
+  }
+
+  /** A client with the gateways' rights. */
+  gatewayClient(): Promise<KubeClient> {
+    return KubeClient.load({ kubeconfig: this.kubeconfig });
+  }
+
+  /** Creates a pod and returns its UID. */
+  async createPod(name: string, options: PodOptions = {}): Promise<string> {
+    const { namespace = "team", annotations = {}, node = "node1" } = options;
+    const { hostNetwork, serviceAccount } = options;
+    const pod = await this.plane.request(
+      "POST",
+      `/api/v1/namespaces/${namespace}/pods`,
+      {
+        metadata: { name, annotations },
+        spec: {
+          nodeName: node,
+          containers: [{ name: "c", image: "none" }],
+          ...(hostNetwork !== undefined && { hostNetwork }),
+          ...(serviceAccount !== undefined &&
+            { serviceAccountName: serviceAccount }),
+        },
+      },
+    );
+    return (pod as { metadata: { uid: string } }).metadata.uid;
+  }
+
+  /** Sets a pod's status as kubelet does. */
+  async setStatus(
+    name: string,
+    addresses: readonly string[],
+    options: { readonly phase?: string; readonly namespace?: string } = {},
+  ): Promise<void> {
+    const { phase = "Running", namespace = "team" } = options;
+    const [podIP] = addresses;
+    await this.#patch(`/api/v1/namespaces/${namespace}/pods/${name}/status`, {
+      status: { phase, podIP, podIPs: addresses.map((ip) => ({ ip })) },
+    });
+  }
+
+  /** Creates a pod that runs with these addresses. */
+  async runPod(
+    name: string,
+    addresses: readonly string[],
+    options: PodOptions & { readonly phase?: string } = {},
+  ): Promise<void> {
+    await this.createPod(name, options);
+    await this.setStatus(name, addresses, options);
+  }
+
+  /** Sets or, with null, removes annotations of a pod. */
+  async annotate(
+    name: string,
+    annotations: Readonly<Record<string, string | null>>,
+  ): Promise<void> {
+    await this.#patch(`/api/v1/namespaces/team/pods/${name}`, {
+      metadata: { annotations },
+    });
+  }
+
+  /** Deletes a pod; with a grace period it stays, as one being deleted. */
+  async deletePod(
+    name: string,
+    options: { readonly namespace?: string; readonly graceSeconds?: number } =
+      {},
+  ): Promise<void> {
+    const { namespace = "team", graceSeconds = 0 } = options;
+    await this.plane.request(
+      "DELETE",
+      `/api/v1/namespaces/${namespace}/pods/${name}`,
+      {
+        ...{ apiVersion: "v1", kind: "DeleteOptions" },
+        gracePeriodSeconds: graceSeconds,
+      },
+    );
+  }
+
+  /** Issues a token; for coild's announcements unless told otherwise. */
+  async token(options: TokenOptions = {}): Promise<string> {
+    const { namespace = "kube-system", account = "coild", pod } = options;
+    const { audience = "coil-egress" } = options;
+    const answer = await this.plane.request(
+      "POST",
+      `/api/v1/namespaces/${namespace}/serviceaccounts/${account}/token`,
+      {
+        ...{ apiVersion: "authentication.k8s.io/v1", kind: "TokenRequest" },
+        spec: {
+          audiences: audience === "" ? undefined : [audience],
+          ...(pod !== undefined && {
+            boundObjectRef: { apiVersion: "v1", kind: "Pod", name: pod },
+          }),
+        },
+      },
+    );
+    return (answer as { status: { token: string } }).status.token;
+  }
+
+  /** What gateways have written into the status of the Egress. */
+  async gateways(): Promise<readonly EgressGatewayStatus[]> {
+    const path = `${COIL_API}/namespaces/${NAMESPACE}/egresses/${EGRESS}`;
+    const egress = await this.plane.request("GET", path) as Egress;
+    return egress.status?.gateways ?? [];
+  }
+
+  /** Starts a gateway. */
+  async startGateway(options: GatewayOptions = {}): Promise<RunningGateway> {
+    const { kernel = new ClientsKernel(), pod = "internet-0", ...more } =
+      options;
+    const logs: string[] = [];
+    configureLogging({ level: "debug", write: (line) => logs.push(line) });
+    const [health, metrics, announce] = freePorts(3)
+      .map((port) => `127.0.0.1:${port}`);
+    const own = options.client === undefined
+      ? await this.gatewayClient()
+      : undefined;
+    const client = options.client ?? own;
+    assert.ok(client);
+    const stop = new AbortController();
+    const ended = runGateway({
+      // No proxy here has to learn of the end.
+      leastDrainMs: 0,
+      ...more,
+      ...{ kernel, client, registry: createRegistry() },
+      identity: {
+        ...{ namespace: NAMESPACE, egress: EGRESS, pod, addresses: ADDRESSES },
+      },
+      options: parseEgressFlags([
+        `--health-addr=${health}`,
+        `--metrics-addr=${metrics}`,
+        `--announce-addr=${announce}`,
+        ...options.args ?? [],
+      ], { program: "coil-egress", version: "test", about: "" }),
+    }, stop.signal).finally(() => own?.close());
+    // Whoever waits for it learns of a failure.
+    ended.catch(() => {});
+    const end = () => {
+      stop.abort();
+      return ended;
+    };
+    return {
+      ...{ kernel, logs, announceUrl: `http://${announce}/v1/clients` },
+      async ready() {
+        const response = await fetch(`http://${health}/readyz`);
+        return { status: response.status, body: await response.text() };
+      },
+      async metrics(prefix) {
+        const response = await fetch(`http://${metrics}/metrics`);
+        const lines = (await response.text()).split("\n");
+        return lines.filter((line) => line.startsWith(prefix));
+      },
+      stop: end,
+      [Symbol.asyncDispose]: end,
+    };
+  }
+
+  async #patch(path: string, body: unknown): Promise<void> {
+    const contentType = "application/merge-patch+json";
+    await this.plane.request("PATCH", path, body, { contentType });
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.plane[Symbol.asyncDispose]();
+  }
+}
+
+/** Waits until exactly these addresses are clients. */
+export async function assertClients(
+  kernel: ClientsKernel,
+  wanted: readonly string[],
+): Promise<void> {
+  const text = [...wanted].sort().join(" ");
+  const seen = () => [...kernel.clients].sort().join(" ");
+  await eventually("the clients", () => seen() === text, {
+    ...{ timeoutMs: 10_000, intervalMs: 10 },
+  }).catch(() => assert.equal(seen(), text));
+}
+
+/** Waits until the gateway is ready. */
+export async function untilReady(gateway: RunningGateway): Promise<void> {
+  await eventually("readiness", async () => {
+    return (await gateway.ready()).status === 200;
+  }, { timeoutMs: 30_000, intervalMs: 20 });
+}
+
+function binding({ kind, namespace, role, subjects }: {
+  readonly kind: "ClusterRoleBinding" | "RoleBinding";
+  readonly namespace?: string;
+  readonly role: string;
+  readonly subjects: readonly unknown[];
+}): object {
+  const apiGroup = "rbac.authorization.k8s.io";
+  return {
+    ...{ apiVersion: `${apiGroup}/v1`, kind, subjects },
+    metadata: { name: "coil-egress", ...(namespace && { namespace }) },
+    roleRef: { apiGroup, kind: "ClusterRole", name: role },
+  };
+}
+
+/** Ports that nobody has at the moment. */
+function freePorts(count: number): number[] {
+  const listeners = Array.from(
+    { length: count },
+    () => Deno.listen({ hostname: "127.0.0.1", port: 0 }),
+  );
+  const ports = listeners.map(({ addr }) => addr.port);
+  for (const listener of listeners) listener.close();
+  return ports;
+}
