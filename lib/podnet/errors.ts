@@ -34,6 +34,25 @@ export class IfnameTakenError extends Error {
   }
 }
 
+/** The pod has no interface of the name under which another plugin said to have made one. */
+export class IfnameMissingError extends Error {
+  /** The class, for logs. */
+  override readonly name: string = "IfnameMissingError";
+  /** The interface's name. */
+  readonly ifname: string;
+  /** The network namespace that lacks it. */
+  readonly netnsPath: string;
+
+  /** Names both, for the operator. */
+  constructor(ifname: string, netnsPath: string) {
+    super(
+      `Cannot find interface "${ifname}" in network namespace "${netnsPath}": the plugin before this one has to make it`,
+    );
+    this.ifname = ifname;
+    this.netnsPath = netnsPath;
+  }
+}
+
 /** What `check()` found missing or wrong, one sentence each. */
 export class PodCheckError extends Error {
   /** The class, for logs. */

@@ -6,6 +6,13 @@
  */
 export type { LinkIdentity, PodKey } from "./alias.ts";
 export {
+  type Adopted,
+  ChainedNetwork,
+  type ChainedPod,
+  type PlacedPod,
+} from "./chained_network.ts";
+export {
+  IfnameMissingError,
   IfnameTakenError,
   NetnsNotFoundError,
   PodCheckError,

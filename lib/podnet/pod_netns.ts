@@ -1,8 +1,8 @@
+import { type Address, type DualStack, valuesOf } from "../inet/mod.ts";
 import { LinuxError, Netns, NotANetnsError } from "../linux/mod.ts";
-import { RouteSocket } from "../netlink/mod.ts";
-import { valuesOf } from "../inet/mod.ts";
+import { type Link, RouteSocket } from "../netlink/mod.ts";
 import { NetnsNotFoundError } from "./errors.ts";
-import type { PodLink } from "./survey.ts";
+import type { NetnsIndex } from "./netns_index.ts";
 
 /** ENOENT and ENOTDIR: no such file. ENXIO and ENODEV: what is there has nothing behind it. */
 const MISSING = new Set(["ENOENT", "ENOTDIR", "ENXIO", "ENODEV"]);
@@ -40,25 +40,40 @@ export function refuseHost(netns: Netns, host: Netns | undefined): void {
   );
 }
 
+/** What is known of a pod from outside its network namespace. */
+export interface PodOutside {
+  /** The host's end. */
+  readonly link: Link;
+  /** Name of the pod's end. */
+  readonly ifname: string;
+  /** The addresses that the pod's end has. */
+  readonly addresses: DualStack<Address>;
+}
+
 /**
  * Finds the network namespace that a pod's end is in, starting with the
  * likely path. Each candidate has to prove itself: the path may have gone to
- * another namespace meanwhile.
+ * another namespace meanwhile, and so may the number.
  */
 export async function findPodNetns(
-  pod: PodLink,
-  options: { readonly likelyPath?: string | undefined },
+  pod: PodOutside,
+  options: {
+    readonly likelyPath?: string | undefined;
+    readonly index: NetnsIndex;
+  },
 ): Promise<Netns | undefined> {
-  const { likelyPath } = options;
+  const { likelyPath, index } = options;
   if (likelyPath !== undefined) {
     const netns = await openIfOf(pod, likelyPath);
     if (netns !== undefined) return netns;
   }
-  for (const path of namespacePaths()) {
-    const netns = await openIfOf(pod, path);
-    if (netns !== undefined) return netns;
-  }
-  return undefined;
+  const { peerNetnsId: id } = pod.link;
+  if (id === undefined) return undefined;
+  const known = await index.pathOf(id);
+  const netns = known && await openIfOf(pod, known);
+  if (netns) return netns;
+  const path = (await index.refresh()).get(id);
+  return path === undefined ? undefined : await openIfOf(pod, path);
 }
 
 /** The paths of the network namespaces that have one. */
@@ -76,19 +91,33 @@ export function namespacePaths(): string[] {
 
 /** Opens the namespace if the pod's end is in there: right name, right index, paired with the host's end, with the pod's addresses. */
 async function openIfOf(
-  pod: PodLink,
+  pod: PodOutside,
   path: string,
+): Promise<Netns | undefined> {
+  const { index, peerIndex } = pod.link;
+  return await openIfHas(path, {
+    ...pod,
+    isEnd: (end) => end.index === peerIndex && end.peerIndex === index,
+  });
+}
+
+/** What an interface in a network namespace must be like. */
+export interface Wanted {
+  readonly ifname: string;
+  readonly addresses: DualStack<Address>;
+  /** Whether the interface of that name is the one. */
+  isEnd?(link: Link): boolean;
+}
+
+/** Opens the namespace if it has such an interface; undefined when it has not, or is none. */
+export async function openIfHas(
+  path: string,
+  wanted: Wanted,
 ): Promise<Netns | undefined> {
   let netns: Netns | undefined;
   try {
     netns = openPodNetns(path);
-    using socket = RouteSocket.open({ netns });
-    const link = await socket.getLink({ name: pod.ifname });
-    if (
-      link !== undefined && link.index === pod.peerIndex &&
-      link.peerIndex === pod.index &&
-      await hasAddresses(socket, { index: link.index, pod })
-    ) {
+    if (await hasInterface(netns, wanted)) {
       const found = netns;
       netns = undefined;
       return found;
@@ -101,12 +130,15 @@ async function openIfOf(
   return undefined;
 }
 
-async function hasAddresses(
-  socket: RouteSocket,
-  { index, pod }: { readonly index: number; readonly pod: PodLink },
+async function hasInterface(
+  netns: Netns,
+  { ifname, addresses, isEnd }: Wanted,
 ): Promise<boolean> {
-  const present = await socket.listAddresses({ index });
-  return valuesOf(pod.addresses).every((address) =>
+  using socket = RouteSocket.open({ netns });
+  const link = await socket.getLink({ name: ifname });
+  if (link === undefined || isEnd?.(link) === false) return false;
+  const present = await socket.listAddresses({ index: link.index });
+  return valuesOf(addresses).every((address) =>
     present.some(({ prefix }) => prefix.address.equals(address))
   );
 }

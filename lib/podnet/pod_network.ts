@@ -19,6 +19,7 @@ import { KnownPods } from "./known_pods.ts";
 import { type FoundLink, LinkFinder } from "./link_finder.ts";
 import { findLostAddresses } from "./lost_addresses.ts";
 import { randomMac } from "./mac.ts";
+import { NetnsIndex } from "./netns_index.ts";
 import { detectMtu } from "./mtu.ts";
 import {
   type PodNetworkOptions,
@@ -51,6 +52,7 @@ export class PodNetwork implements Disposable {
   readonly #finder: LinkFinder;
   readonly #locks: PodLocks;
   readonly #known: KnownPods;
+  readonly #namespaces: NetnsIndex;
   #nodeAddresses: DualStack<Address>;
   #mtu: number;
   readonly #fixedMtu: boolean;
@@ -69,6 +71,7 @@ export class PodNetwork implements Disposable {
     );
     this.#locks = new PodLocks(this.#settings);
     this.#known = new KnownPods(this.#lists, this.#settings);
+    this.#namespaces = new NetnsIndex(this.#lists);
     this.#nodeAddresses = options.nodeAddresses ?? {};
     this.#mtu = options.mtu ?? 0;
     this.#fixedMtu = options.mtu !== undefined;
@@ -303,14 +306,15 @@ export class PodNetwork implements Disposable {
     });
   }
 
-  /**
-   * Opens the network namespace that a pod's end is in: the one it was set up
-   * in if this process did that, else found among those of the host. Returns
-   * undefined when there is none.
-   */
-  async openNetns(pod: PodLink): Promise<Netns | undefined> {
-    return await findPodNetns(pod, {
-      likelyPath: this.#known.netnsPathOf(pod.index),
+  /** Opens the network namespace of a pod's end: where this process set it up, else among those of the host; undefined when there is none. */
+  async openNetns(key: PodKey): Promise<Netns | undefined> {
+    const found = await this.#finder.find(key);
+    if (found?.state !== "pod") return undefined;
+    const { link } = found;
+    const addresses = await this.#known.addressesOf(link.index);
+    return await findPodNetns({ link, addresses, ifname: key.ifname }, {
+      likelyPath: this.#known.netnsPathOf(link.index),
+      index: this.#namespaces,
     });
   }
 

@@ -12,11 +12,17 @@ import {
   ReleasePendingError,
 } from "../../lib/ipam/mod.ts";
 import { KubeApiError, KubeUnreachableError } from "../../lib/kube/mod.ts";
-import { IfnameTakenError, NetnsNotFoundError } from "../../lib/podnet/mod.ts";
+import { FouUnsupportedError } from "../../lib/netlink/mod.ts";
+import {
+  IfnameMissingError,
+  IfnameTakenError,
+  NetnsNotFoundError,
+} from "../../lib/podnet/mod.ts";
 import {
   AddressError,
-  EgressUnsupportedError,
+  EgressNotFoundError,
   InvalidCallError,
+  InvalidEgressError,
   InvalidNetworkError,
   NotReadyError,
   PodNotFoundError,
@@ -60,8 +66,20 @@ const TABLE: readonly (readonly [ErrorClass, Failure])[] = [
     status: StatusCode.NOT_FOUND,
     code: ErrorCode.UNKNOWN_CONTAINER,
   }],
+  [IfnameMissingError, {
+    status: StatusCode.INVALID_ARGUMENT,
+    code: ErrorCode.INVALID_NETWORK_CONFIG,
+  }],
   [
-    EgressUnsupportedError,
+    EgressNotFoundError,
+    internal(StatusCode.FAILED_PRECONDITION, "EgressNotFound"),
+  ],
+  [
+    InvalidEgressError,
+    internal(StatusCode.FAILED_PRECONDITION, "EgressInvalid"),
+  ],
+  [
+    FouUnsupportedError,
     internal(StatusCode.FAILED_PRECONDITION, "EgressUnsupported"),
   ],
   [

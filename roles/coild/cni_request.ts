@@ -3,7 +3,9 @@ import {
   checkInterfaceName,
   CniError,
   ErrorCode,
+  parseResult,
   refusePattern,
+  type Result,
 } from "../../lib/cni/mod.ts";
 import type { CNIArgs } from "../../lib/cnirpc/mod.ts";
 import type { PodKey, PodName } from "../../lib/podnet/mod.ts";
@@ -22,6 +24,12 @@ export interface AddRequest extends PodKey {
   readonly netns: string;
   readonly network: string;
   readonly pod: PodQuery;
+  /** Whether another plugin has connected the pod before. */
+  readonly chained: boolean;
+  /** What that plugin said; absent in calls of other clients than ours and upstream's. */
+  readonly prevResult?: Result;
+  /** The addresses that the plugin found in it. */
+  readonly ips: readonly string[];
 }
 
 /** Together with the longest pool name this fits into a link's alias, of 255 bytes. */
@@ -77,7 +85,7 @@ export function parsePodName(args: CNIArgs): { readonly pod?: PodName } {
  * Reads an ADD from the plugin's message.
  *
  * @throws {InvalidCallError} when a parameter is missing.
- * @throws {InvalidNetworkError} when Coil is not the first plugin of the list.
+ * @throws {CniError} with code 6 when the configuration, or the result in it, cannot be read.
  */
 export function parseAdd(args: CNIArgs): AddRequest {
   const key = parseStrictKey(args);
@@ -85,7 +93,7 @@ export function parseAdd(args: CNIArgs): AddRequest {
   if (args.netns === "") {
     throw new InvalidCallError("Cannot serve ADD: CNI_NETNS is empty");
   }
-  refuseChained(args.args["IS_CHAINED"]);
+  const chained = parseChained(args.args["IS_CHAINED"]);
   const name = requireArgument(args, "K8S_POD_NAME");
   const namespace = requireArgument(args, "K8S_POD_NAMESPACE");
   const uid = args.args["K8S_POD_UID"] ?? "";
@@ -94,6 +102,11 @@ export function parseAdd(args: CNIArgs): AddRequest {
     ...key,
     netns: args.netns,
     network: network.name,
+    chained,
+    ...(chained && network.prevResult !== undefined && {
+      prevResult: parseResult(network.prevResult, "prevResult"),
+    }),
+    ips: args.ips,
     pod: {
       name,
       namespace,
@@ -115,19 +128,34 @@ function requireArgument(args: CNIArgs, name: string): string {
   return value;
 }
 
-function refuseChained(value: string | undefined): void {
+function parseChained(value: string | undefined): boolean {
   switch (value ?? "false") {
     case "false":
-      return;
+      return false;
     case "true":
-      throw new InvalidNetworkError(
-        "Cannot serve ADD: coil must be the first plugin of the network configuration when it manages addresses",
-      );
+      return true;
     default:
       throw new InvalidCallError(
         `Cannot serve ADD: IS_CHAINED is "${value}", not "true" or "false"`,
       );
   }
+}
+
+/** @throws {InvalidNetworkError} when another plugin has connected the pod already. */
+export function refuseChained({ chained }: Pick<AddRequest, "chained">): void {
+  if (!chained) return;
+  throw new InvalidNetworkError(
+    "Cannot serve ADD: coil must be the first plugin of the network configuration when it manages addresses; " +
+      "run coild with --enable-ipam=false to have it after another",
+  );
+}
+
+/** @throws {InvalidNetworkError} when no plugin has connected the pod. */
+export function requireChained({ chained }: Pick<AddRequest, "chained">): void {
+  if (chained) return;
+  throw new InvalidNetworkError(
+    "Cannot serve ADD: coild runs with --enable-ipam=false, so coil must come after the plugin that connects pods",
+  );
 }
 
 /** A GC, parsed. */
@@ -166,6 +194,8 @@ interface Network {
   /** What the runtime says to have, as it is. */
   readonly valid?: unknown;
   readonly annotations?: Readonly<Record<string, string>>;
+  /** The result of the plugins before, as it is. */
+  readonly prevResult?: unknown;
 }
 
 /**
@@ -190,10 +220,12 @@ export function parseNetwork(stdinData: Uint8Array): Network {
     field(field(parsed, "runtimeConfig"), POD_ANNOTATIONS_CAPABILITY),
   );
   const valid = field(parsed, VALID_ATTACHMENTS);
+  const prevResult = field(parsed, "prevResult");
   return {
     name: typeof name === "string" ? name : "",
     ...(annotations !== undefined && { annotations }),
     ...(valid !== undefined && { valid }),
+    ...(prevResult !== undefined && prevResult !== null && { prevResult }),
   };
 }
 

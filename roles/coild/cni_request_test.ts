@@ -11,6 +11,8 @@ import {
   parseKey,
   parseNetwork,
   parseStrictKey,
+  refuseChained,
+  requireChained,
 } from "./cni_request.ts";
 
 const POD = { K8S_POD_NAME: "web-0", K8S_POD_NAMESPACE: "shop" };
@@ -50,6 +52,8 @@ Deno.test("parseAdd() reads the pod, the network and the key", () => {
     ifname: "eth0",
     netns: "/run/netns/a",
     network: "k8s-pod-network",
+    chained: false,
+    ips: [],
     pod: { name: "web-0", namespace: "shop" },
   });
 });
@@ -122,11 +126,13 @@ Deno.test("parseAdd() refuses a name that the kernel takes for a pattern; DEL of
   assert.equal(parseKey(odd).ifname, "eth%d");
 });
 
-Deno.test("parseAdd() refuses to be chained", () => {
-  assert.throws(
-    () => parseAdd(args({ args: { ...POD, IS_CHAINED: "true" } })),
-    InvalidNetworkError,
-  );
+Deno.test("refuseChained() and requireChained() want coil first, or after another", () => {
+  const first = parseAdd(args({}));
+  const after = parseAdd(args({ args: { ...POD, IS_CHAINED: "true" } }));
+  refuseChained(first);
+  requireChained(after);
+  assert.throws(() => refuseChained(after), InvalidNetworkError);
+  assert.throws(() => requireChained(first), InvalidNetworkError);
 });
 
 Deno.test("parseKey() needs no netns: DEL may come without", () => {

@@ -1,53 +1,30 @@
 import type { KeyedMutex } from "../../lib/async/mod.ts";
-import {
-  CniError,
-  CURRENT_CNI_VERSION,
-  ErrorCode,
-  type Result,
-} from "../../lib/cni/mod.ts";
+import { CniError, ErrorCode, type Result } from "../../lib/cni/mod.ts";
 import type { CNIArgs } from "../../lib/cnirpc/mod.ts";
-import { valuesOf } from "../../lib/inet/mod.ts";
-import type { Allocation, NodeIpam } from "../../lib/ipam/mod.ts";
-import { EGRESS_ANNOTATION_PREFIX } from "../../lib/names/mod.ts";
-import type { PodNetwork, SetupResult } from "../../lib/podnet/mod.ts";
-import { getLogger } from "../../lib/telemetry/mod.ts";
-import { explain } from "./address_errors.ts";
-import type { BlockClient } from "./block_client.ts";
+import type { Attachments } from "./attachments.ts";
 import {
   type AddRequest,
   parseAdd,
   parseKey,
   parsePodName,
-  parseStrictKey,
 } from "./cni_request.ts";
-import { EgressUnsupportedError } from "./errors.ts";
-import type { GarbageCollector } from "./garbage.ts";
+import type { EgressCalls } from "./egress_calls.ts";
 import { keyText } from "./keys.ts";
 import type { CoildMetrics } from "./metrics.ts";
-import type { NetworkMemory } from "./network_memory.ts";
 import type { PodEvents } from "./pod_events.ts";
-import type { PodFacts, PodSource } from "./pod_source.ts";
+import type { PodSource } from "./pod_source.ts";
 import type { Readiness } from "./readiness.ts";
-import type { Teardown } from "./teardown.ts";
-
-const log = getLogger("coild");
 
 /** What {@linkcode CniService} works with. */
 export interface CniServiceOptions {
-  readonly ipam: NodeIpam;
-  readonly network: PodNetwork;
-  readonly pods: PodSource;
-  readonly blocks: Pick<BlockClient, "poolNames">;
+  readonly attachments: Attachments;
+  readonly egress: EgressCalls;
+  readonly pods: Pick<PodSource, "find">;
   readonly events: PodEvents;
   readonly metrics: CoildMetrics;
   readonly readiness: Readiness;
-  readonly teardown: Teardown;
-  readonly garbage: GarbageCollector;
-  readonly networks: NetworkMemory;
-  /** Guards everything about one attachment; shared with the reconciler. */
+  /** Guards everything about one attachment; shared with the reconcilers. */
   readonly locks: KeyedMutex;
-  /** Refuses pods that ask for an egress gateway, rather than leaving them without. */
-  readonly enableEgress: boolean;
 }
 
 /**
@@ -68,9 +45,10 @@ export class CniService {
     args: CNIArgs,
     { signal }: { signal: AbortSignal },
   ): Promise<Result> {
-    const { locks, metrics, readiness, events } = this.#with;
+    const { attachments, locks, metrics, readiness, events } = this.#with;
     using _inFlight = metrics.addStarted();
     const request = parseAdd(args);
+    attachments.accept(request);
     readiness.assertReady();
     using held = new DisposableStack();
     held.use(
@@ -90,10 +68,11 @@ export class CniService {
   /** Takes a pod off the network. Whatever is already gone is no error. */
   async del(args: CNIArgs, { signal }: { signal: AbortSignal }): Promise<void> {
     const key = parseKey(args);
+    const { attachments, egress, locks } = this.#with;
     using held = new DisposableStack();
-    held.use(await this.#with.locks.lock(keyText(key), { signal }));
-    await this.#with.teardown.start(key, held, parsePodName(args));
-    this.#with.networks.forget(key);
+    held.use(await locks.lock(keyText(key), { signal }));
+    const options = { held, signal, ...parsePodName(args) };
+    egress.forget(await attachments.disconnect(key, options));
   }
 
   /** Compares a pod's network with what ADD made. */
@@ -101,23 +80,16 @@ export class CniService {
     args: CNIArgs,
     { signal }: { signal: AbortSignal },
   ): Promise<void> {
-    const key = parseStrictKey(args);
-    const { ipam, locks, network } = this.#with;
-    using _lock = await locks.lock(keyText(key), { signal });
-    // The kernel knows the addresses too, before IPAM has recovered them.
-    const known = ipam.lookup(key) ??
-      (await network.list()).find((pod) => keyText(pod) === keyText(key));
-    await network.check({
-      ...key,
-      ...parsePodName(args),
-      addresses: known?.addresses ?? {},
-      ...(args.netns !== "" && { netnsPath: args.netns }),
-    });
+    const { attachments, egress } = this.#with;
+    const key = await attachments.check(args, { signal });
+    await egress.check(key, { signal });
   }
 
   /** Releases what the runtime no longer has (CNI 1.1 GC). */
   async gc(args: CNIArgs, { signal }: { signal: AbortSignal }): Promise<void> {
-    await this.#with.garbage.collect(args, { signal });
+    const { attachments, egress } = this.#with;
+    const onReleased = egress.forget.bind(egress);
+    await attachments.gc(args, { signal, onReleased });
   }
 
   /**
@@ -135,117 +107,25 @@ export class CniService {
 
   async #attach(
     request: AddRequest,
-    { held, signal }: { held: DisposableStack; signal: AbortSignal },
+    options: { readonly held: DisposableStack; readonly signal: AbortSignal },
   ): Promise<Result> {
-    const { metrics, networks, pods, teardown } = this.#with;
-    const pool = await metrics.phase("pod", async () => {
-      this.#refuseEgress(await pods.find(request.pod, { signal }));
-      return await pods.poolOf(request.pod.namespace, { signal });
+    const { attachments, egress, metrics, pods } = this.#with;
+    const { held, signal } = options;
+    const { pod, wanted } = await metrics.phase("pod", async () => {
+      const pod = await pods.find(request.pod, { signal });
+      // Asked first: a pod that cannot have its egress needs no address.
+      return { pod, wanted: await egress.wanted(request, pod, { signal }) };
     });
-    const allocation = await metrics.phase(
-      "address",
-      () => this.#allocate(request, pool, signal),
-    );
-    let interfaces: SetupResult;
+    const connected = await attachments.connect(request, pod, options);
     try {
-      interfaces = await metrics.phase(
-        "network",
-        () => this.#connect(request, { allocation, signal }),
-      );
+      await egress.setUp(connected, {
+        ...{ request, wanted, signal },
+      });
     } catch (error) {
-      await teardown.undo(keyOf(request), held, { pod: request.pod });
+      egress.forget(connected.key);
+      await connected.undo(held);
       throw error;
     }
-    networks.remember(keyOf(request), request.network);
-    log.info("Attached a pod", {
-      pool,
-      block: allocation.block,
-      ...texts(allocation),
-      veth: interfaces.hostName,
-    });
-    return resultOf(request, allocation, interfaces);
+    return connected.result;
   }
-
-  async #allocate(
-    request: AddRequest,
-    pool: string,
-    signal: AbortSignal,
-  ): Promise<Allocation> {
-    const { blocks, ipam } = this.#with;
-    try {
-      return await ipam.allocate({ ...keyOf(request), pool }, { signal });
-    } catch (error) {
-      signal.throwIfAborted();
-      throw explain(error, {
-        pod: request.pod,
-        pool,
-        poolNames: () => blocks.poolNames(),
-        heldBlocks: () => ipam.blocks().filter((b) => b.pool === pool).length,
-      });
-    }
-  }
-
-  #connect(
-    request: AddRequest,
-    { allocation, signal }: {
-      readonly allocation: Allocation;
-      readonly signal: AbortSignal;
-    },
-  ): Promise<SetupResult> {
-    return this.#with.network.setup({
-      ...keyOf(request),
-      // Of a pod attached before, its namespace may name another pool by now.
-      pool: allocation.pool,
-      netnsPath: request.netns,
-      pod: request.pod,
-      addresses: allocation.addresses,
-    }, { signal });
-  }
-
-  /**
-   * A pod whose traffic must leave by a gateway shall not run with the node's
-   * address instead, unseen.
-   */
-  #refuseEgress(pod: PodFacts): void {
-    if (!this.#with.enableEgress) return;
-    const annotation = Object.keys(pod.annotations).find((name) =>
-      name.startsWith(EGRESS_ANNOTATION_PREFIX)
-    );
-    if (annotation === undefined) return;
-    throw new EgressUnsupportedError(
-      `Cannot attach pod "${pod.namespace}/${pod.name}": annotation "${annotation}" asks for an egress gateway, ` +
-        "which this release does not have; remove the annotation, or run coild with --enable-egress=false to ignore it",
-    );
-  }
-}
-
-function keyOf({ containerId, ifname }: AddRequest) {
-  return { containerId, ifname };
-}
-
-function texts({ addresses }: Allocation): Record<string, string> {
-  return Object.fromEntries(
-    valuesOf(addresses).map((address) => [address.family, address.toString()]),
-  );
-}
-
-/** IPv4 first, host prefixes, no gateway: as upstream. */
-function resultOf(
-  request: AddRequest,
-  { addresses }: Allocation,
-  { hostName, hostMac, podMac }: SetupResult,
-): Result {
-  return {
-    cniVersion: CURRENT_CNI_VERSION,
-    interfaces: [
-      { name: request.ifname, mac: podMac, sandbox: request.netns },
-      { name: hostName, mac: hostMac },
-    ],
-    ips: valuesOf(addresses).map((address) => ({
-      address: `${address}/${address.bits}`,
-      interface: 0,
-    })),
-    routes: [],
-    dns: {},
-  };
 }

@@ -1,3 +1,5 @@
+import { EGRESS_ANNOTATION_PREFIX } from "../../lib/names/mod.ts";
+
 /** Conditions that coild itself finds, one class for each answer a caller can get. */
 
 /** The daemon cannot serve this call yet; the same call later will work. */
@@ -20,9 +22,43 @@ export class PodNotFoundError extends Error {
   override readonly name = "PodNotFoundError";
 }
 
-/** The pod asks for an egress gateway, which this release cannot give it. */
-export class EgressUnsupportedError extends Error {
-  override readonly name = "EgressUnsupportedError";
+/** An Egress that a pod's annotation names, or what belongs to it, does not exist. */
+export class EgressNotFoundError extends Error {
+  override readonly name = "EgressNotFoundError";
+  /** Which of the two. */
+  readonly kind: "Egress" | "Service";
+
+  constructor(
+    pod: { readonly namespace: string; readonly name: string },
+    missing: {
+      readonly kind: "Egress" | "Service";
+      readonly namespace: string;
+      readonly name: string;
+    },
+  ) {
+    const { kind, namespace, name } = missing;
+    const why = kind === "Egress"
+      ? "create it, or correct the pod's annotation " +
+        `"${EGRESS_ANNOTATION_PREFIX}${namespace}"`
+      : "coil-controller makes it for the Egress of that name; see that it runs";
+    super(
+      `Cannot attach pod "${pod.namespace}/${pod.name}": ${kind} "${namespace}/${name}" does not exist; ${why}`,
+    );
+    this.kind = kind;
+  }
+}
+
+/** An Egress that a pod's annotation names has a destination that is no network. */
+export class InvalidEgressError extends Error {
+  override readonly name = "InvalidEgressError";
+
+  constructor(
+    { gateway, text }: { readonly gateway: string; readonly text: string },
+  ) {
+    super(
+      `Cannot use Egress "${gateway}": its destination "${text}" is no network, such as "192.0.2.0/24"`,
+    );
+  }
 }
 
 /** The attachment that CHECK was asked about is absent or damaged. */

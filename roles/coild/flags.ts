@@ -8,6 +8,8 @@ import {
   type ProgramInfo,
 } from "../../lib/flags/mod.ts";
 import {
+  ANNOUNCE_AUDIENCE,
+  ANNOUNCE_TOKEN_FILE,
   COILD_ADDRESSES,
   COILD_PROTOCOL,
   COILD_SOCKET,
@@ -20,15 +22,12 @@ import {
 const SECOND_MS = 1_000;
 const MINUTE_MS = 60_000;
 
-const INERT_EGRESS =
-  "for egress gateways, which this release does not have; it has no effect";
-
-/** Table 0 is "unspec", 253 to 255 are the kernel's own (rtnetlink(7)). */
+/** Table 0 is "unspec"; upstream's manifests have it where there is no address management. */
 function table(fallback: number, help: string) {
   return {
     type: "int",
     default: fallback,
-    min: 1,
+    min: 0,
     max: 2 ** 32 - 1,
     help,
   } as const;
@@ -80,7 +79,8 @@ const FLAGS = defineFlags({
     default: FOU_PORT,
     min: 1,
     max: 65_535,
-    help: `UDP port ${INERT_EGRESS}`,
+    help:
+      "UDP port of the tunnels to egress gateways; theirs has to be the same",
   },
   "register-from-main": {
     type: "bool",
@@ -91,13 +91,14 @@ const FLAGS = defineFlags({
   "enable-ipam": {
     type: "bool",
     default: true,
-    help: "Manage addresses; this release has nothing to do without it",
+    help:
+      "Manage addresses and connect pods; without it, coil comes after the plugin that does, for egress alone",
   },
   "enable-egress": {
     type: "bool",
     default: true,
     help:
-      "Refuse pods that ask for an egress gateway, which this release does not have; false ignores what they ask for",
+      "Make clients of egress gateways of pods that ask for it; false ignores what they ask for",
   },
   "addressblock-gc-interval": {
     type: "duration",
@@ -109,12 +110,14 @@ const FLAGS = defineFlags({
     type: "enum",
     default: "nftables",
     values: ["iptables", "nftables"],
-    help: `Packet filter ${INERT_EGRESS}`,
+    help:
+      "Packet filter; it is nftables whatever is given, without any program",
   },
   "enable-originating-only": {
     type: "bool",
     default: false,
-    help: `Restriction ${INERT_EGRESS}`,
+    help:
+      "Let answers of egress clients to connections from outside leave by the way they came, past the tunnels",
   },
   "clear-routes-on-shutdown": {
     type: "bool",
@@ -153,6 +156,18 @@ const FLAGS = defineFlags({
     min: SECOND_MS / 10,
     help: "How long an ADD waits for a new block",
   },
+  "egress-announce-token": {
+    type: "string",
+    default: ANNOUNCE_TOKEN_FILE,
+    help:
+      `File with a token for the audience ${ANNOUNCE_AUDIENCE}, to tell gateways of new clients before the API server does`,
+  },
+  "egress-announce-timeout": {
+    type: "duration",
+    default: SECOND_MS,
+    min: SECOND_MS / 100,
+    help: "How long an ADD waits for gateways to take note of a new client",
+  },
   ...LOGGING_FLAGS,
 });
 
@@ -173,6 +188,10 @@ export interface CoildOptions {
   readonly registerFromMain: boolean;
   readonly enableIpam: boolean;
   readonly enableEgress: boolean;
+  readonly egressPort: number;
+  readonly originatingOnly: boolean;
+  readonly announceTokenFile: string;
+  readonly announceTimeoutMs: number;
   readonly reconcileIntervalMs: number;
   readonly clearRoutesOnShutdown: boolean;
   readonly gatewayMode: "link-local" | "node-address";
@@ -201,6 +220,10 @@ export function parseCoildFlags(
     registerFromMain: values["register-from-main"],
     enableIpam: values["enable-ipam"],
     enableEgress: values["enable-egress"],
+    egressPort: values["egress-port"],
+    originatingOnly: values["enable-originating-only"],
+    announceTokenFile: values["egress-announce-token"],
+    announceTimeoutMs: values["egress-announce-timeout"],
     reconcileIntervalMs: values["addressblock-gc-interval"],
     clearRoutesOnShutdown: values["clear-routes-on-shutdown"],
     gatewayMode: values["pod-gateway"],

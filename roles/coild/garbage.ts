@@ -39,7 +39,10 @@ export class GarbageCollector {
   /** Tears down whatever of the network is in no valid attachment. */
   async collect(
     args: CNIArgs,
-    { signal }: { signal: AbortSignal },
+    { signal, onReleased }: {
+      readonly signal: AbortSignal;
+      readonly onReleased: (key: PodKey) => void;
+    },
   ): Promise<void> {
     const { locks, network, networks, teardown } = this.#with;
     const request = parseGc(args);
@@ -57,6 +60,7 @@ export class GarbageCollector {
       try {
         await teardown.start(key, held);
         networks.forget(key);
+        onReleased(key);
         log.info("Released an attachment that the runtime does not have", {
           containerId: key.containerId,
           iface: key.ifname,

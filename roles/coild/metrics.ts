@@ -1,3 +1,4 @@
+import type { AnnounceResult } from "../../lib/announce/mod.ts";
 import type { IpamObserver, NodeIpam } from "../../lib/ipam/mod.ts";
 import {
   Counter,
@@ -7,7 +8,7 @@ import {
 } from "../../lib/telemetry/mod.ts";
 
 /** The parts of an ADD that are timed by themselves. */
-export type AddPhase = "lock" | "pod" | "address" | "network";
+export type AddPhase = "lock" | "pod" | "address" | "network" | "egress";
 
 /** The states of addresses, as metric labels. */
 const ADDRESS_STATES = [
@@ -37,11 +38,16 @@ const BUCKETS_S = [
   30,
 ];
 
-/** What the gauges read when they are scraped. */
-export interface MetricSources {
+/** What the gauges of the address management read when they are scraped. */
+export interface IpamSources {
   readonly ipam: Pick<NodeIpam, "stats">;
   readonly teardown: { readonly pending: number };
+}
+
+/** What the other gauges read. */
+export interface MetricSources {
   readonly readiness: { readonly isReady: boolean };
+  readonly egress?: { readonly clients: number } | undefined;
 }
 
 /** Metrics of coild beside those of gRPC and the process. */
@@ -51,6 +57,8 @@ export class CoildMetrics implements IpamObserver {
   readonly #audits: Counter<"result">;
   readonly #requests: Histogram<"pool" | "outcome">;
   readonly #returns: Counter<"pool" | "result">;
+  readonly #announcements: Counter<"result">;
+  readonly #updates: Counter<"result">;
 
   constructor(registry: Registry) {
     const registers = [registry];
@@ -85,14 +93,27 @@ export class CoildMetrics implements IpamObserver {
       labelNames: ["pool", "result"],
       registers,
     });
-    for (const result of ["ok", "error"]) this.#audits.inc({ result }, 0);
+    this.#announcements = new Counter({
+      name: "coil_coild_egress_announcements_total",
+      help: "Gateways that were to be told of a new client, by what came of it",
+      labelNames: ["result"],
+      registers,
+    });
+    this.#updates = new Counter({
+      name: "coil_coild_egress_updates_total",
+      help:
+        "Looks at pods that are, were or may be clients, by what came of it",
+      labelNames: ["result"],
+      registers,
+    });
+    for (const result of ["ok", "error"]) {
+      this.#audits.inc({ result }, 0);
+      this.#updates.inc({ result }, 0);
+    }
   }
 
-  /** Registers the gauges that are read when scraped. */
-  observe(
-    registry: Registry,
-    { ipam, teardown, readiness }: MetricSources,
-  ): void {
+  /** Registers the gauges of the address management, which are read when scraped. */
+  observeIpam(registry: Registry, { ipam, teardown }: IpamSources): void {
     const registers = [registry];
     new Gauge({
       name: "coil_coild_addresses",
@@ -126,6 +147,21 @@ export class CoildMetrics implements IpamObserver {
         this.set(teardown.pending);
       },
     });
+  }
+
+  /** Registers the other gauges that are read when scraped. */
+  observe(registry: Registry, { readiness, egress }: MetricSources): void {
+    const registers = [registry];
+    if (egress !== undefined) {
+      new Gauge({
+        name: "coil_coild_egress_clients",
+        help: "Pods of this node that are clients of Egresses",
+        registers,
+        collect() {
+          this.set(egress.clients);
+        },
+      });
+    }
     new Gauge({
       name: "coil_coild_ready",
       help: "1 when ADD is served, else 0",
@@ -168,6 +204,16 @@ export class CoildMetrics implements IpamObserver {
     { pool, ok }: { readonly pool: string; readonly ok: boolean },
   ): void {
     this.#returns.inc({ pool, result: ok ? "ok" : "error" });
+  }
+
+  /** Counts what came of telling a gateway of a new client. */
+  announced(result: AnnounceResult): void {
+    this.#announcements.inc({ result });
+  }
+
+  /** Counts a look at a pod's egress. */
+  egressUpdated(result: "ok" | "error"): void {
+    this.#updates.inc({ result });
   }
 
   /** Counts a reconciliation. */

@@ -8,62 +8,54 @@
  */
 import { KeyedMutex, TaskGroup } from "../../lib/async/mod.ts";
 import { type RunningServer, serve } from "../../lib/grpc/server/mod.ts";
-import { NodeIpam } from "../../lib/ipam/mod.ts";
 import { EventRecorder, KubeClient, KubeMetrics } from "../../lib/kube/mod.ts";
 import { NODE_NAME_ENV, VERSION } from "../../lib/names/mod.ts";
-import { RouteSocket } from "../../lib/netlink/mod.ts";
-import { PodNetwork } from "../../lib/podnet/mod.ts";
-import { RouteExporter } from "../../lib/routing/mod.ts";
 import {
   configureLogging,
   createRegistry,
   getLogger,
-  type Registry,
   runDaemon,
   serveHealth,
   serveMetrics,
 } from "../../lib/telemetry/mod.ts";
-import { BlockClient } from "./block_client.ts";
-import { BlockRequests } from "./block_requests.ts";
 import { CallCounter } from "./call_counter.ts";
+import { connectChained } from "./chained_part.ts";
 import { cniMethods } from "./cni_methods.ts";
 import { CniService } from "./cni_service.ts";
+import { NO_EGRESS } from "./egress_calls.ts";
+import { connectEgress } from "./egress_part.ts";
+import { type EgressPlane, KERNEL_PLANE } from "./egress_plane.ts";
 import { type CoildOptions, parseCoildFlags } from "./flags.ts";
-import { GarbageCollector } from "./garbage.ts";
 import { Housekeeping } from "./housekeeping.ts";
+import { connectIpam } from "./ipam_part.ts";
 import { CoildMetrics } from "./metrics.ts";
-import { NetworkMemory } from "./network_memory.ts";
-import { NodeAddresses } from "./node_addresses.ts";
-import { NodeSource } from "./node_source.ts";
+import type { Ground } from "./node_part.ts";
 import { PodEvents } from "./pod_events.ts";
 import { PodSource } from "./pod_source.ts";
-import { Readiness } from "./readiness.ts";
-import { Reconciler } from "./reconciler.ts";
-import { RouteRepair } from "./route_repair.ts";
-import { ExportTable } from "./route_sink.ts";
-import { clearRoutesIfNodeGone } from "./shutdown.ts";
 import { lockSocket } from "./socket_lock.ts";
-import { start, START_CONDITIONS } from "./startup.ts";
-import { Teardown } from "./teardown.ts";
-import { waterMarksFor } from "./water_marks.ts";
 
 export { COILD_FLAGS } from "./flags.ts";
+export type { EgressPlane, PlaneOptions } from "./egress_plane.ts";
 
 const log = getLogger("setup");
 
 /** As upstream; the manifest gives the pod 30 s. */
 const GRACE_MS = 20_000;
 
-/** What remains of the grace for teardowns once the last call has ended. */
-const DRAIN_MS = 5_000;
-
 /** A stop takes milliseconds; after this time something hangs. */
 const REMIND_STOP_MS = 3_000;
 
+/** How coild is started. */
+export interface StartOptions {
+  readonly program: string;
+  /** The network inside pods, as far as egress is concerned. Default: the kernel's. */
+  readonly plane?: EgressPlane;
+}
+
 /** Runs coild until SIGTERM. */
 export async function main(
-  args: string[],
-  { program }: { readonly program: string },
+  args: readonly string[],
+  { program, plane = KERNEL_PLANE }: StartOptions,
 ): Promise<void> {
   const options = parseCoildFlags(args, {
     program,
@@ -71,131 +63,98 @@ export async function main(
     about: "Node daemon of Coil: addresses, pod networks and exported routes",
   });
   configureLogging(options.logging);
-  await runDaemon("coild", (signal) => run(options, signal), {
+  await runDaemon("coild", (signal) => run({ options, plane }, signal), {
     graceMs: GRACE_MS,
   });
 }
 
-async function run(options: CoildOptions, signal: AbortSignal): Promise<void> {
+interface Start {
+  readonly options: CoildOptions;
+  readonly plane: EgressPlane;
+}
+
+async function run(start: Start, signal: AbortSignal): Promise<void> {
+  const { options } = start;
   const nodeName = Deno.env.get(NODE_NAME_ENV) ?? "";
   assertRunnable(options, nodeName);
   await using stack = new AsyncDisposableStack();
   stack.use(lockSocket(options.socketPath));
-  const registry = createRegistry();
-  const client = stack.use(
-    await KubeClient.load({
-      userAgent: `coild/${VERSION}`,
-      onRequest: new KubeMetrics(registry).onRequest,
-    }),
-  );
-  const parts = connect(options, { nodeName, client, registry, stack });
-  const { blocks, ipam, teardown, routes } = parts;
-  stack.use(blocks.onBlocksChanged((list) => ipam.onBlocksChanged(list)));
-  stack.use(blocks.onPoolsChanged(() => ipam.onPoolsChanged()));
+  const parts = await connect(start, { nodeName, stack });
   const server = await listen(options, parts, signal);
   log.info("Serving", { node: nodeName, socket: options.socketPath });
   await work(parts, signal);
   await server.finished;
-  await teardown.drain(AbortSignal.timeout(DRAIN_MS));
-  if (options.clearRoutesOnShutdown) {
-    await clearRoutesIfNodeGone(client, { nodeName, routes });
-  }
+  await parts.node.finish();
 }
 
-function assertRunnable(options: CoildOptions, nodeName: string): void {
+function assertRunnable(
+  { enableEgress, enableIpam, podTableId, exportTableId }: CoildOptions,
+  nodeName: string,
+): void {
   if (nodeName === "") {
     throw new TypeError(
       `Cannot start: environment variable ${NODE_NAME_ENV} is not set`,
     );
   }
-  if (!options.enableIpam) {
+  if (!enableIpam && !enableEgress) {
     throw new TypeError(
-      "Cannot start: configuration error: --enable-ipam=false leaves nothing to do in this release",
+      "Cannot start: configuration error: --enable-ipam and --enable-egress are both false, which leaves nothing to do",
+    );
+  }
+  if (enableIpam && (podTableId === 0 || exportTableId === 0)) {
+    throw new TypeError(
+      "Cannot start: configuration error: route table 0 is none; --pod-table-id and --export-table-id may be 0 with --enable-ipam=false only",
     );
   }
 }
 
-/** Opens the kernel. */
-function openKernel(options: CoildOptions, stack: AsyncDisposableStack) {
-  const network = stack.use(PodNetwork.open({
-    tableId: options.podTableId,
-    rulePriority: options.podRulePriority,
-    protocolId: options.protocolId,
-    gatewayMode: options.gatewayMode,
-    calico: options.compatCalico,
-    registerFromMain: options.registerFromMain,
-  }));
-  const exporter = new RouteExporter(stack.use(RouteSocket.open()), {
-    tableId: options.exportTableId,
-    protocolId: options.protocolId,
-  });
-  return { network, routes: new ExportTable(exporter) };
-}
-
 /** Makes the parts and ties them to each other. */
-function connect(
-  options: CoildOptions,
-  { nodeName, client, registry, stack }: {
+async function connect(
+  { options, plane }: Start,
+  { nodeName, stack }: {
     readonly nodeName: string;
-    readonly client: KubeClient;
-    readonly registry: Registry;
     readonly stack: AsyncDisposableStack;
   },
 ) {
-  const { network, routes } = openKernel(options, stack);
-  const metrics = new CoildMetrics(registry);
-  const node = new NodeSource(client, nodeName);
-  const pods = new PodSource(client, nodeName);
-  const requests = new BlockRequests({ client, node });
-  const blocks = new BlockClient({ client, nodeName, requests });
-  const ipam = stack.use(
-    new NodeIpam({
-      source: blocks,
-      kernel: network,
-      routes,
-      log: getLogger("node-ipam"),
-      observer: metrics,
-      requestTimeoutMs: options.blockRequestTimeoutMs,
-      waterMarks: waterMarksFor(options.lowWater),
-      cooldownMs: options.cooldownMs,
-      returnDelayMs: options.blockReturnDelayMs,
+  const registry = createRegistry();
+  const kubeMetrics = new KubeMetrics(registry);
+  const client = stack.use(
+    await KubeClient.load({
+      userAgent: `coild/${VERSION}`,
+      onRequest: kubeMetrics.onRequest,
     }),
   );
-  const locks = new KeyedMutex();
-  const readiness = new Readiness(START_CONDITIONS);
-  const teardown = stack.use(new Teardown({ ipam, network }));
-  const networks = new NetworkMemory();
+  const { enableEgress, enableIpam } = options;
+  const metrics = new CoildMetrics(registry);
+  const pods = new PodSource(client, { nodeName, pools: enableIpam });
+  const ground: Ground = {
+    ...{ options, nodeName, client, registry, metrics, kubeMetrics },
+    ...{ pods, stack, locks: new KeyedMutex(), calls: new CallCounter() },
+  };
+  const node = enableIpam ? connectIpam(ground) : connectChained(ground);
+  const { attachments, readiness } = node;
   const recorder = new EventRecorder(client, {
     component: "coild",
     host: nodeName,
   });
-  metrics.observe(registry, { ipam, teardown, readiness });
-  const repair = new RouteRepair({ ipam, network, locks });
-  const shared = {
-    ...{ ipam, network, pods, blocks, teardown, networks, locks, repair },
-  };
-  const intervalMs = options.reconcileIntervalMs;
-  return {
-    ...shared,
-    ...{ registry, node, requests, readiness, recorder, routes },
-    calls: new CallCounter(),
-    addresses: new NodeAddresses(node, network),
-    reconciler: new Reconciler({ ...shared, metrics, intervalMs }),
-    service: new CniService({
-      ...shared,
-      ...{ metrics, readiness, enableEgress: options.enableEgress },
-      events: new PodEvents(recorder, pods),
-      garbage: new GarbageCollector(shared),
-    }),
-  };
+  const events = new PodEvents(recorder, pods);
+  const egress = enableEgress
+    ? connectEgress({ ...ground, attachments, events, plane })
+    : undefined;
+  metrics.observe(registry, { readiness, egress: egress?.setup });
+  const service = new CniService({
+    ...{ attachments, events, metrics, readiness, pods, locks: ground.locks },
+    egress: egress?.calls ?? NO_EGRESS,
+  });
+  return { ...ground, node, egress, recorder, service };
 }
 
-type Parts = ReturnType<typeof connect>;
+type Parts = Awaited<ReturnType<typeof connect>>;
 
 /** Opens the socket early: a plugin that finds it learns what is waited for. */
 async function listen(
   { socketPath, metricsAddress, healthAddress }: CoildOptions,
-  { registry, service, calls, readiness }: Parts,
+  { registry, service, calls, node: { readiness } }: Parts,
   signal: AbortSignal,
 ): Promise<RunningServer> {
   serveMetrics({ address: metricsAddress, registry, signal });
@@ -211,24 +170,17 @@ async function listen(
 
 /** Runs all loops until the signal. */
 async function work(parts: Parts, signal: AbortSignal): Promise<void> {
-  const { addresses, blocks, calls, node, pods } = parts;
-  const { ipam, recorder, reconciler, requests } = parts;
+  const { calls, egress, node, pods, recorder } = parts;
   await using tasks = new TaskGroup({ signal });
-  tasks.run("node ipam", (s) => ipam.run(s));
-  tasks.run("node informer", (s) => node.run(s));
-  tasks.run("node addresses", (s) => addresses.run(s));
   const housekeeping = new Housekeeping({
     calls: () => calls.ended,
     inFlight: () => calls.inFlight,
   });
   tasks.run("housekeeping", (s) => housekeeping.run(s));
   tasks.run("event recorder", (s) => recorder.run(s));
-  const loops = { ...pods.loops, ...requests.loops, ...blocks.loops };
+  tasks.run("start, then reconciler", (s) => node.run(s));
+  const loops = { ...pods.loops, ...node.loops, ...egress?.loops };
   for (const [name, loop] of Object.entries(loops)) tasks.run(name, loop);
-  tasks.run("start, then reconciler", async (s) => {
-    await start(parts, { signal: s });
-    await reconciler.run(s);
-  });
   using _reminder = remindOfStop(tasks, signal);
   await tasks.wait();
 }

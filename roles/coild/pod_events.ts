@@ -1,4 +1,4 @@
-import type { EventRecorder } from "../../lib/kube/mod.ts";
+import type { EventInfo, EventRecorder } from "../../lib/kube/mod.ts";
 import { failureOf } from "./cni_errors.ts";
 import type { PodSource } from "./pod_source.ts";
 
@@ -9,8 +9,8 @@ export interface PodName {
 }
 
 /**
- * Tells a pod's owner by an Event why the pod cannot start, where an admin can
- * do something about it. What passes by itself makes no Event; repetitions are
+ * Tells a pod's owner by an Event why the pod cannot start, or what is wrong
+ * with its egress, where an admin can do something about it. What passes by itself makes no Event; repetitions are
  * counted by the recorder.
  */
 export class PodEvents {
@@ -23,9 +23,14 @@ export class PodEvents {
   }
 
   /** Reports the failure of an ADD. Never throws. */
-  addFailed({ namespace, name }: PodName, error: unknown): void {
+  addFailed(pod: PodName, error: unknown): void {
     const { event } = failureOf(error);
     if (event === undefined || !(error instanceof Error)) return;
+    this.tell(pod, { type: "Warning", reason: event, message: error.message });
+  }
+
+  /** Reports something about a pod. Never throws. */
+  tell({ namespace, name }: PodName, info: EventInfo): void {
     const uid = this.#pods.uidOf(namespace, name);
     this.#recorder.event({
       apiVersion: "v1",
@@ -33,6 +38,6 @@ export class PodEvents {
       namespace,
       name,
       ...(uid !== undefined && { uid }),
-    }, { type: "Warning", reason: event, message: error.message });
+    }, info);
   }
 }

@@ -7,7 +7,9 @@ import {
   type V1Pod,
 } from "../../lib/kube/mod.ts";
 import { DEFAULT_POOL, POOL_ANNOTATION } from "../../lib/names/mod.ts";
+import { egressKey, egressRefsOf } from "./egress_clients.ts";
 import { informerBackoff } from "./informer_backoff.ts";
+import { hasOwnNetwork, podAddresses } from "./pod_status.ts";
 import { PodNotFoundError } from "./errors.ts";
 import { trimNamespace, trimPod } from "./trim.ts";
 
@@ -23,6 +25,10 @@ export interface PodQuery {
   /** The pod's annotations when the container runtime handed them over. */
   readonly annotations?: Readonly<Record<string, string>>;
 }
+
+/** Indexes of the cached pods: those of an Egress, those that have an address. */
+const BY_EGRESS = "egress";
+const BY_ADDRESS = "address";
 
 /** What ADD needs to know of a pod. */
 export interface PodFacts {
@@ -44,33 +50,47 @@ export interface PodFacts {
 export class PodSource {
   readonly #client: KubeClient;
   readonly #pods: Informer<V1Pod>;
-  readonly #namespaces: Informer<V1Namespace>;
+  readonly #namespaces: Informer<V1Namespace> | undefined;
 
-  constructor(client: KubeClient, nodeName: string) {
+  /** Without address management nobody asks for pools, and namespaces are not watched. */
+  constructor(
+    client: KubeClient,
+    { nodeName, pools }: { readonly nodeName: string; readonly pools: boolean },
+  ) {
     this.#client = client;
     this.#pods = new Informer(client, PODS, {
       fieldSelector: `spec.nodeName=${nodeName}`,
       trim: trimPod,
       backoff: informerBackoff(),
+      indexes: {
+        [BY_EGRESS]: ({ metadata }) =>
+          egressRefsOf(metadata?.annotations).map(egressKey),
+        [BY_ADDRESS]: (pod) => hasOwnNetwork(pod) ? addressTexts(pod) : [],
+      },
     });
-    this.#namespaces = new Informer(client, NAMESPACES, {
-      metadataOnly: true,
-      trim: trimNamespace,
-      backoff: informerBackoff(),
-    });
+    this.#namespaces = pools
+      ? new Informer(client, NAMESPACES, {
+        metadataOnly: true,
+        trim: trimNamespace,
+        backoff: informerBackoff(),
+      })
+      : undefined;
   }
 
   /** The loops to run; each ends only by its signal. */
   get loops(): Record<string, (signal: AbortSignal) => Promise<void>> {
+    const namespaces = this.#namespaces;
     return {
       "pod informer": (signal) => this.#pods.run(signal),
-      "namespace informer": (signal) => this.#namespaces.run(signal),
+      ...(namespaces && {
+        "namespace informer": (signal) => namespaces.run(signal),
+      }),
     };
   }
 
   /** Resolves after the first lists. */
   async synced(): Promise<void> {
-    await Promise.all([this.#pods.synced, this.#namespaces.synced]);
+    await Promise.all([this.#pods.synced, this.#namespaces?.synced]);
   }
 
   /** True when the cache of pods can be believed to be complete. */
@@ -81,6 +101,29 @@ export class PodSource {
   /** The pods of this node, trimmed. */
   list(): V1Pod[] {
     return this.#pods.store.list();
+  }
+
+  /** A pod of this node, trimmed, by `<namespace>/<name>`. */
+  get(key: string): V1Pod | undefined {
+    return this.#pods.store.get(key);
+  }
+
+  /** The pods of this node whose annotations name an Egress, by its key. */
+  clientsOf(egress: string): V1Pod[] {
+    return this.#pods.store.byIndex(BY_EGRESS, egress);
+  }
+
+  /** The other pods of this node that have an address of this one, and a network of their own. */
+  sharers(pod: V1Pod): V1Pod[] {
+    const found = addressTexts(pod)
+      .flatMap((text) => this.#pods.store.byIndex(BY_ADDRESS, text));
+    return [...new Set(found)]
+      .filter(({ metadata }) => metadata?.uid !== pod.metadata?.uid);
+  }
+
+  /** Calls back with each pod of this node that came, changed or went. */
+  subscribe(listener: (pod: V1Pod, key: string) => void): Disposable {
+    return this.#pods.subscribe(({ object, key }) => listener(object, key));
   }
 
   /** The cached pod's UID, for Events; undefined when it is not cached. */
@@ -132,7 +175,7 @@ export class PodSource {
     namespace: string,
     { signal }: { signal: AbortSignal },
   ): Promise<string> {
-    const object = this.#namespaces.store.get(namespace) ??
+    const object = this.#namespaces?.store.get(namespace) ??
       await this.#client.tryGet(NAMESPACES, {
         name: namespace,
         metadataOnly: true,
@@ -147,6 +190,10 @@ export class PodSource {
     }
     return object.metadata?.annotations?.[POOL_ANNOTATION] ?? DEFAULT_POOL;
   }
+}
+
+function addressTexts(pod: V1Pod): string[] {
+  return podAddresses(pod).map((address) => address.toString());
 }
 
 function facts(

@@ -45,7 +45,7 @@ function trimMetadata(
   };
 }
 
-/** Keeps a pod's identity, egress annotations, addresses and phase. */
+/** Keeps a pod's identity, egress annotations, addresses and phase, and whether it has a network of its own. */
 export function trimPod(pod: V1Pod): V1Pod {
   const { phase, podIPs } = pod.status ?? {};
   return {
@@ -53,6 +53,9 @@ export function trimPod(pod: V1Pod): V1Pod {
       pod.metadata,
       (key) => key.startsWith(EGRESS_ANNOTATION_PREFIX),
     ),
+    ...(pod.spec?.hostNetwork === true && {
+      spec: { containers: [], hostNetwork: true },
+    }),
     status: {
       ...(phase !== undefined && { phase }),
       ...(podIPs !== undefined && { podIPs }),

@@ -277,18 +277,6 @@ Deno.test("coild serves the CNI commands", async (t) => {
   });
 
   await t.step(
-    "a pod that asks for an egress gateway is refused, not left without",
-    async () => {
-      const pod = await lab.createPod("nat", {
-        annotations: { "egress.coil.cybozu.com/internet": "nat" },
-      });
-      const error = await coild.refused(coild.add(pod));
-      assert.deepEqual([error.status, error.code], ["FailedPrecondition", 999]);
-      assert.match(error.message, /egress\.coil\.cybozu\.com\/internet/);
-    },
-  );
-
-  await t.step(
     "annotations that the runtime hands over are believed without the API",
     async () => {
       const sandbox = await lab.createSandbox("static");

@@ -210,6 +210,14 @@ export interface CoildLabOptions {
   readonly controllerManager?: boolean;
 }
 
+/** How {@linkcode CoildLab.spawnCoild} starts the daemon. */
+export interface SpawnOptions {
+  readonly socketPath?: string;
+  /** Another program than `main.ts coild`: a file of this directory. */
+  readonly entry?: URL;
+  readonly env?: Readonly<Record<string, string>>;
+}
+
 /** A control plane with Coil's resources and nodes. */
 export class CoildLab implements AsyncDisposable {
   readonly plane: ControlPlane;
@@ -250,16 +258,23 @@ export class CoildLab implements AsyncDisposable {
   async spawnCoild(
     node: LabNode = this.node(),
     args: readonly string[] = [],
-    options: { socketPath?: string } = {},
+    options: SpawnOptions = {},
   ): Promise<Coild> {
     const socketPath = options.socketPath ??
       path.join(this.plane.runDir, `${node.name}.sock`);
     const process = await this.plane.startProcess({
       id: `coild-${node.name}-${++this.#daemons}`,
       node,
-      ...commandOf("coild", [`--socket=${socketPath}`, ...args]),
+      ...commandOf(options.entry ?? "coild", [
+        `--socket=${socketPath}`,
+        ...args,
+      ]),
       mounts: [{ source: await this.#account(node), target: ACCOUNT_DIR }],
-      env: { ...this.plane.inClusterEnv(), COIL_NODE_NAME: node.name },
+      env: {
+        ...this.plane.inClusterEnv(),
+        COIL_NODE_NAME: node.name,
+        ...options.env,
+      },
     });
     return new Coild(node, process, socketPath);
   }
@@ -304,8 +319,9 @@ export class CoildLab implements AsyncDisposable {
   async startCoild(
     node: LabNode = this.node(),
     args: readonly string[] = [],
+    options: SpawnOptions = {},
   ): Promise<Coild> {
-    const coild = await this.spawnCoild(node, args);
+    const coild = await this.spawnCoild(node, args, options);
     await coild.ready();
     return coild;
   }
@@ -423,7 +439,13 @@ export interface ListedObject {
 }
 
 /** From the sources; `COIL_TEST_EXECUTABLE` names a built executable to take instead. */
-function commandOf(role: string, args: readonly string[]) {
+function commandOf(role: string | URL, args: readonly string[]) {
+  if (role instanceof URL) {
+    return {
+      command: Deno.execPath(),
+      args: ["run", "-A", "-q", "--no-check", role.pathname, ...args],
+    };
+  }
   const executable = Deno.env.get("COIL_TEST_EXECUTABLE");
   if (executable !== undefined) {
     return { command: executable, args: [role, ...args] };

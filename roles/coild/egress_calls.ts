@@ -1,0 +1,138 @@
+import type { KeyedMutex } from "../../lib/async/mod.ts";
+import { Netns } from "../../lib/linux/mod.ts";
+import { PodCheckError, type PodKey } from "../../lib/podnet/mod.ts";
+import { getLogger } from "../../lib/telemetry/mod.ts";
+import type { AttachmentBook } from "./attachment_book.ts";
+import {
+  type Attachment,
+  type CallOptions,
+  type Connected,
+  POD_INTERFACE,
+} from "./attachments.ts";
+import type { AddRequest } from "./cni_request.ts";
+import { egressRefsOf, type Selection } from "./egress_clients.ts";
+import type { EgressReconciler } from "./egress_reconciler.ts";
+import type { EgressSetup } from "./egress_setup.ts";
+import { keyText } from "./keys.ts";
+import type { CoildMetrics } from "./metrics.ts";
+import type { PodFacts } from "./pod_source.ts";
+
+const log = getLogger("egress");
+
+/** The end of an ADD, as egress sees it. */
+export interface SetUpOptions extends CallOptions {
+  readonly request: AddRequest;
+  /** What `wanted()` came to. */
+  readonly wanted: Selection | undefined;
+}
+
+/** What CNI calls have to do with egress. */
+export interface EgressCalls {
+  /** The gateways that a new pod asks for; undefined when it asks for none. @throws as `EgressSetup.wanted()` */
+  wanted(
+    request: AddRequest,
+    pod: PodFacts,
+    options: CallOptions,
+  ): Promise<Selection | undefined>;
+
+  /** Makes a new pod a client. @throws as `EgressSetup.setUp()` */
+  setUp(connected: Connected, options: SetUpOptions): Promise<void>;
+
+  /** Compares a pod with what was made of it. @throws {PodCheckError} when it is no client any more */
+  check(key: PodKey, options: CallOptions): Promise<void>;
+
+  /** Forgets an attachment that is gone. */
+  forget(key: PodKey): void;
+}
+
+/** Without egress: what pods ask for is ignored, as upstream does. */
+export const NO_EGRESS: EgressCalls = {
+  wanted(_request, pod) {
+    const [asked] = egressRefsOf(pod.annotations);
+    if (asked !== undefined) {
+      log.warn("Ignored what a pod asks for: --enable-egress is false", {
+        egress: `${asked.namespace}/${asked.name}`,
+      });
+    }
+    return Promise.resolve(undefined);
+  },
+  setUp: () => Promise.resolve(),
+  check: () => Promise.resolve(),
+  forget: () => {},
+};
+
+/** What {@linkcode WithEgress} works with. */
+export interface WithEgressOptions {
+  readonly setup: EgressSetup;
+  readonly book: AttachmentBook;
+  readonly reconciler: Pick<EgressReconciler, "enqueue">;
+  readonly metrics: CoildMetrics;
+  readonly locks: KeyedMutex;
+}
+
+/** With egress. Only a pod's main interface has to do with it. */
+export class WithEgress implements EgressCalls {
+  readonly #with: WithEgressOptions;
+
+  constructor(options: WithEgressOptions) {
+    this.#with = options;
+  }
+
+  async wanted(
+    { ifname }: AddRequest,
+    pod: PodFacts,
+    options: CallOptions,
+  ): Promise<Selection | undefined> {
+    if (ifname !== POD_INTERFACE) return undefined;
+    return await this.#with.setup.wanted(pod, options);
+  }
+
+  async setUp(
+    connected: Connected,
+    { request, wanted, signal }: SetUpOptions,
+  ): Promise<void> {
+    if (request.ifname !== POD_INTERFACE) return;
+    const { book, metrics, reconciler, setup } = this.#with;
+    if (wanted === undefined) {
+      setup.skip(connected);
+      book.add(attachmentOf(connected));
+      return;
+    }
+    await metrics.phase("egress", async () => {
+      using netns = Netns.open(request.netns);
+      await setup.setUp(connected, wanted, { netns, signal });
+    });
+    book.add(attachmentOf(connected));
+    // For what has changed since the gateways were looked up.
+    reconciler.enqueue(connected.pod);
+  }
+
+  async check(key: PodKey, { signal }: CallOptions): Promise<void> {
+    const { book, locks, reconciler, setup } = this.#with;
+    using _lock = await locks.lock(keyText(key), { signal });
+    const attachment = book.at(key);
+    if (attachment === undefined) return;
+    using netns = await attachment.openNetns();
+    if (netns === undefined) return;
+    if (await setup.isIntact(attachment, netns)) return;
+    reconciler.enqueue(attachment.pod);
+    throw new PodCheckError(key.containerId, [
+      "it has lost its egress, which is being made anew",
+    ]);
+  }
+
+  forget(key: PodKey): void {
+    this.#with.book.forget(key);
+    this.#with.setup.forget(key);
+  }
+}
+
+/** What is kept of an ADD: not its result, nor what its undo holds. */
+function attachmentOf(
+  { key, pod: { namespace, name }, uid, addresses, openNetns }: Connected,
+): Attachment {
+  return {
+    ...{ key, pod: { namespace, name }, addresses, openNetns },
+    ...(uid !== undefined && { uid }),
+  };
+}

@@ -1,0 +1,91 @@
+import { AnnounceClient } from "../../lib/announce/mod.ts";
+import { FAMILIES } from "../../lib/inet/mod.ts";
+import { ANNOUNCE_PORT } from "../../lib/names/mod.ts";
+import { getLogger } from "../../lib/telemetry/mod.ts";
+import { Announcer } from "./announcer.ts";
+import { AttachmentBook } from "./attachment_book.ts";
+import type { Attachments } from "./attachments.ts";
+import { type EgressCalls, WithEgress } from "./egress_calls.ts";
+import type { EgressPlane } from "./egress_plane.ts";
+import { EgressReconciler } from "./egress_reconciler.ts";
+import { EgressReports } from "./egress_reports.ts";
+import { EgressSetup } from "./egress_setup.ts";
+import { EgressSource } from "./egress_source.ts";
+import type { Ground, Loops } from "./node_part.ts";
+import type { PodEvents } from "./pod_events.ts";
+
+const log = getLogger("egress");
+
+/** Egress, with all that works for it. */
+export interface EgressPart {
+  readonly calls: EgressCalls;
+  readonly setup: EgressSetup;
+  readonly loops: Loops;
+}
+
+/** What egress works with beside the ground. */
+export interface EgressGround extends Ground {
+  readonly attachments: Attachments;
+  readonly events: PodEvents;
+  /** The network inside pods. */
+  readonly plane: EgressPlane;
+}
+
+/** Makes the parts and ties them to each other. */
+export function connectEgress(ground: EgressGround): EgressPart {
+  const { attachments, client, events, kubeMetrics, locks } = ground;
+  const { metrics, options, plane, pods, stack } = ground;
+  const source = new EgressSource(client);
+  const announcer = stack.use(
+    new AnnounceClient({
+      tokenFile: options.announceTokenFile,
+      port: ANNOUNCE_PORT,
+      timeoutMs: options.announceTimeoutMs,
+    }),
+  );
+  const book = new AttachmentBook();
+  const setup = new EgressSetup({
+    ...{ source, plane },
+    announcer: new Announcer(announcer, metrics),
+    reports: new EgressReports(events),
+    port: options.egressPort,
+    originatingOnly: options.originatingOnly,
+  });
+  const shared = { book, locks, metrics, setup };
+  const reconciler = new EgressReconciler({
+    ...shared,
+    ...{ attachments, events, kubeMetrics, pods, source },
+  });
+  return {
+    calls: new WithEgress({ ...shared, reconciler }),
+    setup,
+    loops: {
+      ...source.loops,
+      "egress kernel": () => reportKernel(plane),
+      "egress reconciler": (signal) => reconciler.run(signal),
+    },
+  };
+}
+
+/** Says once, at the start, what every client's ADD would say. Never throws: the rest of coild does not need it. */
+async function reportKernel(plane: EgressPlane): Promise<void> {
+  const problems: unknown[] = [];
+  for (const family of FAMILIES) {
+    try {
+      await plane.prepare([family]);
+    } catch (error) {
+      problems.push(error);
+    }
+  }
+  const [err] = problems;
+  if (err === undefined) return;
+  // A cluster of one family needs no more than that.
+  if (problems.length < FAMILIES.length) {
+    log.warn("This kernel can make egress clients of one family only", { err });
+  } else {
+    log.error(
+      "This kernel cannot make egress clients; pods that ask for it do not start, others are served",
+      { err },
+    );
+  }
+}

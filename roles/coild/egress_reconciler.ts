@@ -1,0 +1,224 @@
+import { abortable, Backoff, type KeyedMutex } from "../../lib/async/mod.ts";
+import {
+  Controller,
+  type KubeMetrics,
+  type ReconcileResult,
+  type V1Pod,
+} from "../../lib/kube/mod.ts";
+import { FouUnsupportedError } from "../../lib/netlink/mod.ts";
+import type { PodName } from "../../lib/podnet/mod.ts";
+import { getLogger } from "../../lib/telemetry/mod.ts";
+import type { AttachmentBook } from "./attachment_book.ts";
+import type { Attachment, Attachments } from "./attachments.ts";
+import { egressRefsOf } from "./egress_clients.ts";
+import type { EgressSetup } from "./egress_setup.ts";
+import type { EgressSource } from "./egress_source.ts";
+import { keyText, podKey } from "./keys.ts";
+import type { CoildMetrics } from "./metrics.ts";
+import type { PodEvents } from "./pod_events.ts";
+import type { PodSource } from "./pod_source.ts";
+import { hasOwnNetwork, podAddresses } from "./pod_status.ts";
+
+const log = getLogger("egress-watcher");
+
+/** Setting up one pod is a few milliseconds, most of it waiting for the kernel. */
+const CONCURRENCY = 4;
+/** A kernel that has no tunnels may get them, when an admin has read the Event. */
+const UNSUPPORTED_RETRY_MS = 60_000;
+
+/** What {@linkcode EgressReconciler} works with. */
+export interface EgressReconcilerOptions {
+  readonly pods: PodSource;
+  readonly source: EgressSource;
+  readonly setup: EgressSetup;
+  readonly attachments: Pick<Attachments, "find">;
+  readonly book: AttachmentBook;
+  readonly events: Pick<PodEvents, "tell">;
+  /** Guards everything about one attachment; shared with the CNI service. */
+  readonly locks: KeyedMutex;
+  readonly metrics: CoildMetrics;
+  readonly kubeMetrics?: KubeMetrics;
+}
+
+/**
+ * Keeps this node's pods what their annotations say, whatever changes: the
+ * annotations, Egresses, Services, gateways, or coild's own flags at a start.
+ *
+ * The key is a pod. Pods that have nothing to do with egress cost nothing, but
+ * for one look each after a start.
+ */
+export class EgressReconciler {
+  readonly #with: EgressReconcilerOptions;
+  readonly #controller: Controller;
+  /** Delays of pods whose network namespace is not found. */
+  readonly #waits = new Map<string, Backoff>();
+  /** Pods that are left alone, by why. */
+  readonly #conflicts = new Map<string, string>();
+
+  constructor(options: EgressReconcilerOptions) {
+    this.#with = options;
+    this.#controller = new Controller({
+      name: "egress-watcher",
+      concurrency: CONCURRENCY,
+      metrics: options.kubeMetrics,
+      reconcile: (key, signal) => this.#count(key, signal),
+    });
+  }
+
+  /** Asks for a look at a pod. */
+  enqueue(pod: PodName): void {
+    this.#controller.enqueue(podKey(pod));
+  }
+
+  /** Follows the API server until the signal. */
+  async run(signal: AbortSignal): Promise<void> {
+    const { pods, source } = this.#with;
+    await abortable(Promise.all([pods.synced(), source.synced()]), signal);
+    await this.#findAll();
+    using _pods = pods.subscribe((pod, key) => this.#onPod(pod, key));
+    using _egresses = source.subscribe((egress) => {
+      for (const { metadata } of pods.clientsOf(egress)) {
+        const { namespace = "", name = "" } = metadata ?? {};
+        this.enqueue({ namespace, name });
+      }
+    });
+    for (const pod of pods.list()) this.#onPod(pod, nameOf(pod));
+    await this.#controller.run(signal);
+  }
+
+  /** An address that is free again, or taken, concerns who else has it. */
+  #onPod(pod: V1Pod, key: string): void {
+    this.#controller.enqueue(key);
+    for (const other of this.#with.pods.sharers(pod)) {
+      this.#controller.enqueue(nameOf(other));
+    }
+  }
+
+  /** All at once, since each look lists the kernel's links. What fails here is looked for again, one by one. */
+  async #findAll(): Promise<void> {
+    const { attachments, book, pods } = this.#with;
+    try {
+      const living = pods.list().filter((pod) =>
+        hasOwnNetwork(pod) &&
+        book.of(nameOf(pod), pod.metadata?.uid) === undefined
+      );
+      for (const found of (await attachments.find(living)).values()) {
+        // An ADD may have been faster.
+        if (book.of(podKey(found.pod), found.uid) === undefined) {
+          book.add(found);
+        }
+      }
+    } catch (err) {
+      log.warn("Cannot find the pods of before the start yet", { err });
+    }
+  }
+
+  async #count(key: string, signal: AbortSignal): Promise<ReconcileResult> {
+    const { metrics } = this.#with;
+    try {
+      const result = await this.#reconcile(key, signal);
+      metrics.egressUpdated("ok");
+      return result;
+    } catch (error) {
+      if (!signal.aborted) metrics.egressUpdated("error");
+      throw error;
+    }
+  }
+
+  async #reconcile(key: string, signal: AbortSignal): Promise<ReconcileResult> {
+    const { book, pods, setup } = this.#with;
+    const pod = pods.get(key);
+    if (pod === undefined || !hasOwnNetwork(pod)) return this.#forget(key);
+    const isClient = egressRefsOf(pod.metadata?.annotations).length > 0;
+    const known = book.of(key, pod.metadata?.uid);
+    if (!isClient && (known === undefined || setup.isNone(known))) return;
+    // Its ADD is not over, and will do what there is to do.
+    if (known === undefined && podAddresses(pod).length === 0) return;
+    if (this.#isAmbiguous(key, pod)) return;
+    const attachment = known ?? await this.#find(key, pod);
+    const result = attachment !== undefined &&
+      await this.#update(attachment, { key, signal });
+    if (result === false) {
+      return { requeueAfterMs: this.#waitOf(key).nextMs() };
+    }
+    this.#waits.delete(key);
+    return result === true ? undefined : result;
+  }
+
+  async #update(
+    attachment: Attachment,
+    { key, signal }: { readonly key: string; readonly signal: AbortSignal },
+  ): Promise<boolean | { readonly requeueAfterMs: number }> {
+    const { book, events, locks, pods, setup } = this.#with;
+    using _lock = await locks.lock(keyText(attachment.key), { signal });
+    // What is so now counts, not what was when the lock was asked for.
+    const pod = pods.get(key);
+    const current = book.of(key, pod?.metadata?.uid);
+    if (pod === undefined || current !== attachment) return false;
+    try {
+      return await setup.update(attachment, pod, { signal });
+    } catch (error) {
+      if (!(error instanceof FouUnsupportedError)) throw error;
+      const { message } = error;
+      events.tell(attachment.pod, {
+        ...{ type: "Warning", reason: "EgressUnsupported", message },
+      });
+      log.error("Cannot make a pod an egress client", {
+        ...attachment.pod,
+        err: error,
+      });
+      return { requeueAfterMs: UNSUPPORTED_RETRY_MS };
+    }
+  }
+
+  async #find(key: string, pod: V1Pod): Promise<Attachment | undefined> {
+    const { attachments, book } = this.#with;
+    const found = (await attachments.find([pod])).get(key);
+    // An ADD may have been faster.
+    const known = book.of(key, pod.metadata?.uid);
+    if (known === undefined && found !== undefined) book.add(found);
+    return known ?? found;
+  }
+
+  /** W33: which of two pods an address belongs to cannot be told; nobody else waits for that. */
+  #isAmbiguous(key: string, pod: V1Pod): boolean {
+    const others = this.#with.pods.sharers(pod).map(nameOf).sort();
+    const text = others.join('", "');
+    if (others.length > 0 && this.#conflicts.get(key) !== text) {
+      const { namespace = "", name = "" } = pod.metadata ?? {};
+      const message =
+        `Pod "${text}" on this node has an address of this pod; their egress stays as it is until one of them is gone`;
+      this.#with.events.tell({ namespace, name }, {
+        ...{ type: "Warning", reason: "AddressConflict", message },
+      });
+      log.warn("Two pods have one address", { namespace, name, others });
+    }
+    if (others.length > 0) this.#conflicts.set(key, text);
+    else this.#conflicts.delete(key);
+    return others.length > 0;
+  }
+
+  #waitOf(key: string): Backoff {
+    const known = this.#waits.get(key);
+    if (known !== undefined) return known;
+    log.debug("A pod's network namespace is not found yet", { pod: key });
+    const wait = new Backoff({ initialMs: 200, maxMs: 60_000 });
+    this.#waits.set(key, wait);
+    return wait;
+  }
+
+  #forget(key: string): void {
+    const { book, setup } = this.#with;
+    const attachment = book.of(key, undefined);
+    this.#waits.delete(key);
+    this.#conflicts.delete(key);
+    if (attachment === undefined) return;
+    book.forget(attachment.key);
+    setup.forget(attachment.key);
+  }
+}
+
+function nameOf({ metadata }: V1Pod): string {
+  const { namespace = "", name = "" } = metadata ?? {};
+  return podKey({ namespace, name });
+}

@@ -1,0 +1,160 @@
+import type { EgressRef } from "../../lib/announce/mod.ts";
+import type { ClientPlan, FailurePolicy } from "../../lib/egress/mod.ts";
+import type { EventInfo } from "../../lib/kube/mod.ts";
+import type { PodKey } from "../../lib/podnet/mod.ts";
+import type { Attachment } from "./attachments.ts";
+import { egressKey, type Selection } from "./egress_clients.ts";
+import { keyText } from "./keys.ts";
+import type { PodEvents } from "./pod_events.ts";
+
+/** Something about a client that its owner should know, for as long as it is so. */
+export interface ClientCondition {
+  /** Tells conditions apart; the message may say more. */
+  readonly id: string;
+  readonly reason: string;
+  readonly message: string;
+  /** What is said when it is over. */
+  readonly end?: { readonly reason: string; readonly message: string };
+}
+
+/** What is to be said about a client. Pure. */
+export function conditionsOf(
+  selection: Selection,
+  plan: Pick<ClientPlan, "shadowed" | "skipped">,
+): ClientCondition[] {
+  return [
+    ...missingObjects(selection),
+    ...invalidDestinations(selection),
+    ...unavailableGateways(selection),
+    ...shadowedDestinations(plan),
+    ...foreignFamilies(selection, plan),
+  ];
+}
+
+function missingObjects(selection: Selection): ClientCondition[] {
+  return selection.missing.map(({ kind, ...ref }) => ({
+    id: `missing ${kind} ${egressKey(ref)}`,
+    reason: "EgressNotFound",
+    message: `${
+      kind === "Egress"
+        ? `Egress "${egressKey(ref)}" does not exist any more`
+        : `Service "${egressKey(ref)}" of the Egress does not exist`
+    }; what the pod sends to its destinations ${fateAt(selection, ref)}, ${
+      kind === "Egress"
+        ? "until it is there again or the pod's annotation does not name it"
+        : "until coil-controller has made it"
+    }`,
+  }));
+}
+
+/** What becomes of packets while an Egress has no gateway. */
+function fateAt({ gateways }: Selection, ref: EgressRef): string {
+  const gateway = gateways.find(({ name }) => name === egressKey(ref));
+  return fateOf(gateway?.failurePolicy);
+}
+
+function fateOf(policy: FailurePolicy | undefined): string {
+  return policy === "Open"
+    ? "takes other ways, as its failurePolicy says"
+    : "is refused";
+}
+
+function invalidDestinations({ invalid }: Selection): ClientCondition[] {
+  return invalid.map(({ gateway, text }) => ({
+    id: `invalid ${gateway} ${text}`,
+    reason: "EgressInvalid",
+    message:
+      `Egress "${gateway}" has the destination "${text}", which is no network; it is left out`,
+  }));
+}
+
+function unavailableGateways(
+  { gateways, missing }: Selection,
+): ClientCondition[] {
+  const gone = new Set(missing.map((ref) => egressKey(ref)));
+  return gateways.filter(({ available, name }) => !available && !gone.has(name))
+    .map(({ name, failurePolicy }) => ({
+      id: `unavailable ${name}`,
+      reason: "EgressUnavailable",
+      message:
+        `Egress "${name}" has no gateway that is ready; what the pod sends to its destinations ${
+          fateOf(failurePolicy)
+        } meanwhile`,
+      end: {
+        reason: "EgressAvailable",
+        message: `Egress "${name}" has a gateway that is ready`,
+      },
+    }));
+}
+
+function shadowedDestinations(
+  { shadowed }: Pick<ClientPlan, "shadowed">,
+): ClientCondition[] {
+  return shadowed.map(({ gateway, destination, by }) => ({
+    id: `shadowed ${gateway} ${destination} ${by}`,
+    reason: "EgressShadowed",
+    message:
+      `Destination "${destination}" of Egress "${gateway}" goes through Egress "${by}", which has it too and comes first by namespace and name`,
+  }));
+}
+
+/** One family of two that a pod or a Service lacks is how dual stack is; to have none in common is a mistake. */
+function foreignFamilies(
+  { gateways }: Selection,
+  { skipped }: Pick<ClientPlan, "skipped">,
+): ClientCondition[] {
+  return gateways.flatMap(({ name, destinations }) => {
+    const own = skipped.filter(({ gateway }) => gateway === name);
+    const total = new Set(destinations.map(String)).size;
+    if (total === 0 || own.length < total) return [];
+    const lacking = own.some((each) => each.lacking === "pod")
+      ? "the pod has no address"
+      : "its Service has no address";
+    const families = new Set(own.map(({ destination }) => destination.family));
+    return [{
+      id: `family ${name}`,
+      reason: "EgressFamilyMismatch",
+      message:
+        `Egress "${name}" does nothing for the pod: its destinations are ${
+          [...families].map((family) => FAMILY_NAMES[family]).join(" and ")
+        }, of which ${lacking}`,
+    }];
+  });
+}
+
+const FAMILY_NAMES = { ipv4: "IPv4", ipv6: "IPv6" } as const;
+
+/** Tells a client's owner by Events when a condition begins or ends, once each time. */
+export class EgressReports {
+  readonly #events: Pick<PodEvents, "tell">;
+  readonly #told = new Map<string, ReadonlyMap<string, ClientCondition>>();
+
+  constructor(events: Pick<PodEvents, "tell">) {
+    this.#events = events;
+  }
+
+  /** Takes what is so now. */
+  tell(
+    { key, pod }: Pick<Attachment, "key" | "pod">,
+    conditions: readonly ClientCondition[],
+  ): void {
+    const before = this.#told.get(keyText(key)) ?? new Map();
+    const now = new Map(conditions.map((each) => [each.id, each]));
+    for (const [id, { reason, message }] of now) {
+      if (before.has(id)) continue;
+      this.#events.tell(pod, { type: "Warning", reason, message });
+    }
+    for (const [id, { end }] of before) {
+      if (now.has(id) || end === undefined) continue;
+      const info: EventInfo = { type: "Normal", ...end };
+      this.#events.tell(pod, info);
+    }
+    if (now.size === 0) this.#told.delete(keyText(key));
+    else this.#told.set(keyText(key), now);
+  }
+
+  /** Forgets an attachment. */
+  forget(key: PodKey): void {
+    this.#told.delete(keyText(key));
+  }
+}

@@ -1,0 +1,286 @@
+import {
+  type ClientGateway,
+  type ClientPlan,
+  planClient,
+} from "../../lib/egress/mod.ts";
+import type { V1Pod } from "../../lib/kube/mod.ts";
+import type { Netns } from "../../lib/linux/mod.ts";
+import { FouUnsupportedError } from "../../lib/netlink/mod.ts";
+import type { PodKey } from "../../lib/podnet/mod.ts";
+import { getLogger } from "../../lib/telemetry/mod.ts";
+import type { Announcer } from "./announcer.ts";
+import {
+  type Attachment,
+  type CallOptions,
+  POD_INTERFACE,
+} from "./attachments.ts";
+import {
+  egressKey,
+  egressRefsOf,
+  selectGateways,
+  type Selection,
+} from "./egress_clients.ts";
+import { conditionsOf, type EgressReports } from "./egress_reports.ts";
+import type { EgressPlane } from "./egress_plane.ts";
+import type { EgressSource } from "./egress_source.ts";
+import { EgressNotFoundError, InvalidEgressError } from "./errors.ts";
+import { keyText } from "./keys.ts";
+import { recall, unknownGateways } from "./lost_egresses.ts";
+import type { PodFacts } from "./pod_source.ts";
+
+const log = getLogger("egress");
+
+/** What {@linkcode EgressSetup} works with. */
+export interface EgressSetupOptions {
+  readonly source: Pick<EgressSource, "find">;
+  readonly plane: EgressPlane;
+  readonly announcer: Pick<Announcer, "announce">;
+  readonly reports: EgressReports;
+  /** UDP port of the tunnels. */
+  readonly port: number;
+  readonly originatingOnly: boolean;
+}
+
+/** What was done in a pod. */
+interface ClientState {
+  /** The plan that its network matches; `""` is none, undefined is not known. */
+  plan: string | undefined;
+  /** The gateways as they were last known, by name. */
+  gateways: ReadonlyMap<string, ClientGateway>;
+}
+
+const NO_CLIENT = "";
+
+/**
+ * Makes clients of Egresses of pods, and keeps them so: from what annotations
+ * and the API server say, by a plan, to the kernel. The caller has the lock of
+ * the attachment.
+ */
+export class EgressSetup {
+  readonly #with: EgressSetupOptions;
+  readonly #states = new Map<string, ClientState>();
+
+  constructor(options: EgressSetupOptions) {
+    this.#with = options;
+  }
+
+  /** How many pods are clients. */
+  get clients(): number {
+    const states = [...this.#states.values()];
+    return states.filter(({ gateways }) => gateways.size > 0).length;
+  }
+
+  /**
+   * The gateways that a new pod asks for; undefined when it asks for none.
+   *
+   * @throws {EgressNotFoundError} when one of them does not exist
+   * @throws {InvalidEgressError} when one of them has a destination that is none
+   */
+  async wanted(
+    pod: Pick<PodFacts, "namespace" | "name" | "annotations">,
+    options: CallOptions,
+  ): Promise<Selection | undefined> {
+    const selection = await this.#select(pod.annotations, options);
+    if (selection === undefined) return undefined;
+    const [missing] = selection.missing;
+    if (missing !== undefined) throw new EgressNotFoundError(pod, missing);
+    const [invalid] = selection.invalid;
+    if (invalid !== undefined) throw new InvalidEgressError(invalid);
+    return selection;
+  }
+
+  /** Notes that a new pod is no client. */
+  skip(attachment: Attachment): void {
+    this.#remember(attachment, { plan: NO_CLIENT, gateways: [] });
+  }
+
+  /**
+   * Makes a new pod a client, and tells the gateways of it meanwhile. On
+   * failure nothing of it is left in the pod.
+   *
+   * @throws {FouUnsupportedError} when the kernel cannot
+   * @throws {NetlinkError} when the kernel refuses
+   */
+  async setUp(
+    attachment: Attachment,
+    selection: Selection,
+    { netns, signal }: CallOptions & { readonly netns: Netns },
+  ): Promise<void> {
+    const plan = this.#plan(attachment, selection.gateways);
+    const given = new AbortController();
+    const announced = this.#with.announcer.announce(
+      attachment,
+      selection.targets,
+      { signal: AbortSignal.any([signal, given.signal]) },
+    );
+    try {
+      await this.#apply(plan, { netns, signal });
+    } catch (error) {
+      given.abort();
+      await this.#takeBack(netns);
+      throw error;
+    } finally {
+      await announced;
+    }
+    this.#settle(attachment, plan, selection);
+  }
+
+  /**
+   * Makes a pod what its annotations say now: a client, another one, or none.
+   * False when its network namespace cannot be found.
+   *
+   * @throws as `setUp()`; what is to be refused is refused even so
+   */
+  async update(
+    attachment: Attachment,
+    pod: V1Pod,
+    { signal }: CallOptions,
+  ): Promise<boolean> {
+    const annotations = pod.metadata?.annotations ?? {};
+    const selection = await this.#select(annotations, { signal });
+    if (selection === undefined) return await this.#clear(attachment);
+    const state = this.#states.get(keyText(attachment.key));
+    const { gateways, lost } = recall(selection, state?.gateways);
+    const plan = this.#plan(attachment, gateways);
+    if (lost.length === 0 && JSON.stringify(plan) === state?.plan) {
+      this.#settle(attachment, plan, { ...selection, gateways });
+      return true;
+    }
+    using netns = await attachment.openNetns();
+    if (netns === undefined) return false;
+    const refused = lost.length === 0
+      ? []
+      : await this.#with.plane.refused({ netns });
+    await this.#converge(attachment, {
+      ...{ netns, signal, selection },
+      gateways: [...gateways, ...unknownGateways(lost, refused, gateways)],
+    });
+    return true;
+  }
+
+  /** True when the pod is known to be no client. */
+  isNone({ key }: Attachment): boolean {
+    return this.#states.get(keyText(key))?.plan === NO_CLIENT;
+  }
+
+  /** Whether a pod that was made a client still is one. When it is not, the next update makes it one. */
+  async isIntact(attachment: Attachment, netns: Netns): Promise<boolean> {
+    const state = this.#states.get(keyText(attachment.key));
+    if (state === undefined || !state.plan) return true;
+    if (await this.#with.plane.isClient({ netns })) return true;
+    state.plan = undefined;
+    return false;
+  }
+
+  /** Forgets an attachment. */
+  forget(key: PodKey): void {
+    this.#states.delete(keyText(key));
+    this.#with.reports.forget(key);
+  }
+
+  async #select(
+    annotations: Readonly<Record<string, string>>,
+    options: CallOptions,
+  ): Promise<Selection | undefined> {
+    const refs = egressRefsOf(annotations);
+    if (refs.length === 0) return undefined;
+    const facts = await this.#with.source.find(refs, options);
+    return selectGateways(
+      refs,
+      (ref) =>
+        facts.get(egressKey(ref)) ??
+          { egress: undefined, service: undefined, slices: [] },
+    );
+  }
+
+  #plan(
+    { addresses }: Attachment,
+    gateways: readonly ClientGateway[],
+  ): ClientPlan {
+    const { port, originatingOnly } = this.#with;
+    return planClient({
+      ...{ addresses, port, gateways, originatingOnly },
+      ifname: POD_INTERFACE,
+      mtu: 0,
+    });
+  }
+
+  async #apply(
+    plan: ClientPlan,
+    options: CallOptions & { readonly netns: Netns },
+  ): Promise<void> {
+    await this.#with.plane.prepare(plan.tunnelFamilies);
+    await this.#with.plane.apply(plan, options);
+  }
+
+  /** Where there can be no tunnels, what would go through them is refused. */
+  async #converge(
+    attachment: Attachment,
+    { selection, gateways, netns, signal }: CallOptions & {
+      readonly selection: Selection;
+      readonly gateways: readonly ClientGateway[];
+      readonly netns: Netns;
+    },
+  ): Promise<void> {
+    this.#remember(attachment, { plan: undefined, gateways });
+    const plan = this.#plan(attachment, gateways);
+    try {
+      await this.#apply(plan, { netns, signal });
+    } catch (error) {
+      if (!(error instanceof FouUnsupportedError)) throw error;
+      const closed = gateways.map((gateway) => ({ ...gateway, service: {} }));
+      const options = { netns, signal };
+      await this.#with.plane.apply(this.#plan(attachment, closed), options);
+      throw error;
+    }
+    this.#settle(attachment, plan, { ...selection, gateways });
+    log.info("Updated an egress client", {
+      ...attachment.pod,
+      gateways: gateways.map(({ name }) => name),
+    });
+  }
+
+  async #clear(attachment: Attachment): Promise<boolean> {
+    if (this.isNone(attachment)) return true;
+    using netns = await attachment.openNetns();
+    if (netns === undefined) return false;
+    if (await this.#with.plane.clear({ netns })) {
+      log.info("Ended an egress client", { ...attachment.pod });
+    }
+    this.skip(attachment);
+    this.#with.reports.tell(attachment, []);
+    return true;
+  }
+
+  #settle(
+    attachment: Attachment,
+    plan: ClientPlan,
+    selection: Selection,
+  ): void {
+    const { gateways } = selection;
+    this.#remember(attachment, { plan: JSON.stringify(plan), gateways });
+    this.#with.reports.tell(attachment, conditionsOf(selection, plan));
+  }
+
+  /** A plan that is undefined may be half-done. */
+  #remember(
+    { key }: Attachment,
+    { plan, gateways }: {
+      readonly plan: string | undefined;
+      readonly gateways: readonly ClientGateway[];
+    },
+  ): void {
+    const byName = new Map(gateways.map((each) => [each.name, each]));
+    this.#states.set(keyText(key), { plan, gateways: byName });
+  }
+
+  async #takeBack(netns: Netns): Promise<void> {
+    try {
+      await this.#with.plane.clear({ netns });
+    } catch (err) {
+      log.error("Cannot undo a failed egress set-up; its pod is taken down", {
+        err,
+      });
+    }
+  }
+}

@@ -1,0 +1,109 @@
+import { NodeIpam } from "../../lib/ipam/mod.ts";
+import { RouteSocket } from "../../lib/netlink/mod.ts";
+import { PodNetwork } from "../../lib/podnet/mod.ts";
+import { RouteExporter } from "../../lib/routing/mod.ts";
+import { getLogger } from "../../lib/telemetry/mod.ts";
+import { AddressedPods } from "./addressed_pods.ts";
+import { BlockClient } from "./block_client.ts";
+import { BlockRequests } from "./block_requests.ts";
+import { GarbageCollector } from "./garbage.ts";
+import { NetworkMemory } from "./network_memory.ts";
+import { NodeAddresses } from "./node_addresses.ts";
+import type { Ground, NodePart } from "./node_part.ts";
+import { NodeSource } from "./node_source.ts";
+import { Readiness } from "./readiness.ts";
+import { Reconciler } from "./reconciler.ts";
+import { RouteRepair } from "./route_repair.ts";
+import { ExportTable } from "./route_sink.ts";
+import { clearRoutesIfNodeGone } from "./shutdown.ts";
+import { start, START_CONDITIONS } from "./startup.ts";
+import { Teardown } from "./teardown.ts";
+import { waterMarksFor } from "./water_marks.ts";
+
+/** What remains of the grace for teardowns once the last call has ended. */
+const DRAIN_MS = 5_000;
+
+/** The node with its own address management: coild connects the pods. */
+export function connectIpam(ground: Ground): NodePart {
+  const { options, client, nodeName, registry, stack } = ground;
+  const parts = connect(ground);
+  const { addresses, blocks, ipam, node, requests, routes, teardown } = parts;
+  stack.use(blocks.onBlocksChanged((list) => ipam.onBlocksChanged(list)));
+  stack.use(blocks.onPoolsChanged(() => ipam.onPoolsChanged()));
+  ground.metrics.observeIpam(registry, { ipam, teardown });
+  return {
+    attachments: parts.attachments,
+    readiness: parts.readiness,
+    loops: {
+      "node ipam": (signal) => ipam.run(signal),
+      "node informer": (signal) => node.run(signal),
+      "node addresses": (signal) => addresses.run(signal),
+      ...requests.loops,
+      ...blocks.loops,
+    },
+    async run(signal) {
+      await start(parts, { signal });
+      await parts.reconciler.run(signal);
+    },
+    async finish() {
+      await teardown.drain(AbortSignal.timeout(DRAIN_MS));
+      if (!options.clearRoutesOnShutdown) return;
+      await clearRoutesIfNodeGone(client, { nodeName, routes });
+    },
+  };
+}
+
+/** Opens the kernel. */
+function openKernel({ options, stack }: Ground) {
+  const network = stack.use(PodNetwork.open({
+    tableId: options.podTableId,
+    rulePriority: options.podRulePriority,
+    protocolId: options.protocolId,
+    gatewayMode: options.gatewayMode,
+    calico: options.compatCalico,
+    registerFromMain: options.registerFromMain,
+  }));
+  const exporter = new RouteExporter(stack.use(RouteSocket.open()), {
+    tableId: options.exportTableId,
+    protocolId: options.protocolId,
+  });
+  return { network, routes: new ExportTable(exporter) };
+}
+
+/** Makes the parts and ties them to each other. */
+function connect(ground: Ground) {
+  const { options, client, nodeName, locks, metrics, pods, stack } = ground;
+  const { network, routes } = openKernel(ground);
+  const node = new NodeSource(client, nodeName);
+  const requests = new BlockRequests({ client, node });
+  const blocks = new BlockClient({ client, nodeName, requests });
+  const ipam = stack.use(
+    new NodeIpam({
+      source: blocks,
+      kernel: network,
+      routes,
+      log: getLogger("node-ipam"),
+      observer: metrics,
+      requestTimeoutMs: options.blockRequestTimeoutMs,
+      waterMarks: waterMarksFor(options.lowWater),
+      cooldownMs: options.cooldownMs,
+      returnDelayMs: options.blockReturnDelayMs,
+    }),
+  );
+  const teardown = stack.use(new Teardown({ ipam, network }));
+  const networks = new NetworkMemory();
+  const repair = new RouteRepair({ ipam, network, locks });
+  const shared = {
+    ...{ ipam, network, pods, blocks, teardown, networks, locks, repair },
+  };
+  const intervalMs = options.reconcileIntervalMs;
+  const garbage = new GarbageCollector(shared);
+  return {
+    ...shared,
+    ...{ node, requests, routes },
+    readiness: new Readiness(START_CONDITIONS),
+    addresses: new NodeAddresses(node, network),
+    reconciler: new Reconciler({ ...shared, metrics, intervalMs }),
+    attachments: new AddressedPods({ ...shared, metrics, garbage }),
+  };
+}

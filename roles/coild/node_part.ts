@@ -1,0 +1,41 @@
+import type { KeyedMutex } from "../../lib/async/mod.ts";
+import type { KubeClient, KubeMetrics } from "../../lib/kube/mod.ts";
+import type { Registry } from "../../lib/telemetry/mod.ts";
+import type { Attachments } from "./attachments.ts";
+import type { CallCounter } from "./call_counter.ts";
+import type { CoildOptions } from "./flags.ts";
+import type { CoildMetrics } from "./metrics.ts";
+import type { PodSource } from "./pod_source.ts";
+import type { Readiness } from "./readiness.ts";
+
+/** What runs until its signal. */
+export type Loops = Readonly<
+  Record<string, (signal: AbortSignal) => Promise<void>>
+>;
+
+/** What every part works with. */
+export interface Ground {
+  readonly options: CoildOptions;
+  readonly nodeName: string;
+  readonly client: KubeClient;
+  readonly registry: Registry;
+  readonly metrics: CoildMetrics;
+  readonly kubeMetrics: KubeMetrics;
+  readonly pods: PodSource;
+  /** Guards everything about one attachment. */
+  readonly locks: KeyedMutex;
+  readonly calls: CallCounter;
+  /** Takes what has to be closed at the end. */
+  readonly stack: AsyncDisposableStack;
+}
+
+/** One of the two ways to have pods, with all that works for it. */
+export interface NodePart {
+  readonly attachments: Attachments;
+  readonly readiness: Readiness;
+  readonly loops: Loops;
+  /** Brings the part to readiness, and goes on until the signal. */
+  run(signal: AbortSignal): Promise<void>;
+  /** Comes after the last call. */
+  finish(): Promise<void>;
+}

@@ -1,0 +1,93 @@
+/**
+ * Starts coild with pods' egress written to files instead of to the kernel,
+ * which on many machines cannot make Foo-over-UDP tunnels. What a pod has is
+ * in `<dir>/<inode of its network namespace>.json`, as it would be in the
+ * kernel: whatever happens to coild.
+ */
+import type { ClientPlan } from "../../lib/egress/mod.ts";
+import { type Family, Prefix } from "../../lib/inet/mod.ts";
+import { FouUnsupportedError } from "../../lib/netlink/mod.ts";
+import {
+  type EgressPlane,
+  main,
+  type PlaneOptions,
+} from "../../roles/coild/mod.ts";
+import { PLANE_DIR_ENV, type RecordedCall } from "./recorded_plane.ts";
+
+class RecordingPlane implements EgressPlane {
+  readonly #dir: string;
+
+  constructor(dir: string) {
+    this.#dir = dir;
+  }
+
+  async prepare(families: readonly Family[]): Promise<void> {
+    if (families.length === 0 || !await this.#isAsked("unsupported")) return;
+    throw new FouUnsupportedError();
+  }
+
+  async apply(plan: ClientPlan, options: PlaneOptions): Promise<void> {
+    await this.#call("apply", options, async (file) => {
+      if (await this.#isAsked("slow")) {
+        await new Promise((resolve) => setTimeout(resolve, 300));
+      }
+      // Half-done things stay, as in the kernel.
+      await Deno.writeTextFile(file, JSON.stringify(plan));
+      if (await this.#isAsked("broken")) throw new Error("asked to fail");
+    });
+  }
+
+  async clear(options: PlaneOptions): Promise<boolean> {
+    if (!await this.isClient(options)) return false;
+    await this.#call("clear", options, (file) => Deno.remove(file));
+    return true;
+  }
+
+  async isClient({ netns }: PlaneOptions): Promise<boolean> {
+    return await exists(this.#fileOf(netns.inode));
+  }
+
+  async refused({ netns }: PlaneOptions): Promise<readonly Prefix[]> {
+    const file = this.#fileOf(netns.inode);
+    if (!await exists(file)) return [];
+    const { routes } = JSON.parse(await Deno.readTextFile(file)) as {
+      routes: { kind: string; destination: string }[];
+    };
+    return routes.filter(({ kind }) => kind === "unreachable")
+      .map(({ destination }) => Prefix.parse(destination));
+  }
+
+  #fileOf(inode: bigint): string {
+    return `${this.#dir}/${inode}.json`;
+  }
+
+  async #isAsked(fault: string): Promise<boolean> {
+    return await exists(`${this.#dir}/${fault}`);
+  }
+
+  async #call(
+    what: RecordedCall["what"],
+    { netns: { inode } }: PlaneOptions,
+    fn: (file: string) => Promise<void>,
+  ): Promise<void> {
+    const record = async (call: RecordedCall) => {
+      const line = `${JSON.stringify(call)}\n`;
+      await Deno.writeTextFile(`${this.#dir}/calls`, line, { append: true });
+    };
+    const call = { what, inode: `${inode}` };
+    await record({ ...call, edge: "begin" });
+    try {
+      await fn(this.#fileOf(inode));
+    } finally {
+      await record({ ...call, edge: "end" });
+    }
+  }
+}
+
+async function exists(path: string): Promise<boolean> {
+  return await Deno.stat(path).then(() => true, () => false);
+}
+
+const dir = Deno.env.get(PLANE_DIR_ENV);
+if (dir === undefined) throw new TypeError(`${PLANE_DIR_ENV} is not set`);
+await main(Deno.args, { program: "coild", plane: new RecordingPlane(dir) });

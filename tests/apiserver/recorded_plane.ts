@@ -1,0 +1,112 @@
+/** What `coild_recording_main.ts` wrote, read by tests. */
+import type { Sandbox } from "./coild_lab.ts";
+
+/** Environment variable of the directory that pods' egress is written to. */
+export const PLANE_DIR_ENV = "COIL_TEST_PLANE_DIR";
+
+/** The begin or the end of a change. */
+export interface RecordedCall {
+  readonly what: "apply" | "clear";
+  /** Of the pod's network namespace. */
+  readonly inode: string;
+  readonly edge: "begin" | "end";
+}
+
+/** What goes wrong while the file of that name is there. */
+export type Fault = "unsupported" | "broken" | "slow";
+
+/** Reads what pods have. */
+export class RecordedPlane implements AsyncDisposable {
+  readonly dir: string;
+
+  private constructor(dir: string) {
+    this.dir = dir;
+  }
+
+  static async create(): Promise<RecordedPlane> {
+    return new RecordedPlane(await Deno.makeTempDir());
+  }
+
+  /** What a pod has: tunnels, routes and senders in words; undefined when it is no client. */
+  async of(sandbox: Sandbox): Promise<RecordedClient | undefined> {
+    try {
+      const text = await Deno.readTextFile(
+        `${this.dir}/${await inodeOf(sandbox)}.json`,
+      );
+      return clientOf(JSON.parse(text));
+    } catch (error) {
+      if (error instanceof Deno.errors.NotFound) return undefined;
+      throw error;
+    }
+  }
+
+  /** How often a pod's network was changed. */
+  async changes(sandbox: Sandbox): Promise<number> {
+    const inode = await inodeOf(sandbox);
+    const calls = await this.calls();
+    return calls.filter((c) => c.inode === inode && c.edge === "begin").length;
+  }
+
+  async calls(): Promise<RecordedCall[]> {
+    const text = await Deno.readTextFile(`${this.dir}/calls`).catch(() => "");
+    return text.split("\n").filter((line) => line !== "")
+      .map((line) => JSON.parse(line));
+  }
+
+  /** Makes things go wrong until disposed. */
+  async fault(fault: Fault): Promise<AsyncDisposable> {
+    const file = `${this.dir}/${fault}`;
+    await Deno.writeTextFile(file, "");
+    return { [Symbol.asyncDispose]: () => Deno.remove(file) };
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await Deno.remove(this.dir, { recursive: true });
+  }
+}
+
+/** A client in words. */
+export interface RecordedClient {
+  /** `<name> <local> > <remote> <source port>`. */
+  readonly tunnels: readonly string[];
+  /** `<table> <destination> <kind>`, without routes that only let tunnelled packets pass. */
+  readonly routes: readonly string[];
+  readonly senders: readonly string[];
+  readonly port: number;
+  readonly originatingOnly: boolean;
+}
+
+interface PlanJson {
+  readonly tunnels: readonly {
+    readonly name: string;
+    readonly local: string;
+    readonly remote: string;
+    readonly sourcePort: number | "auto";
+  }[];
+  readonly routes: readonly {
+    readonly table: number;
+    readonly destination: string;
+    readonly kind: string;
+  }[];
+  readonly senders: readonly string[];
+  readonly port: number;
+  readonly originatingOnly: boolean;
+}
+
+function clientOf(plan: PlanJson): RecordedClient {
+  const { tunnels, routes, senders, port, originatingOnly } = plan;
+  return {
+    tunnels: tunnels.map(({ name, local, remote, sourcePort }) =>
+      `${name} ${local} > ${remote} ${sourcePort}`
+    ),
+    routes: routes.filter(({ kind }) => kind !== "throw")
+      .map(({ table, destination, kind }) => `${table} ${destination} ${kind}`),
+    senders,
+    port,
+    originatingOnly,
+  };
+}
+
+async function inodeOf({ netns }: Sandbox): Promise<string> {
+  return `${(await Deno.stat(`/run/netns/${netns}`)).ino}`;
+}
