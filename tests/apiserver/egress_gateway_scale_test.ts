@@ -1,0 +1,84 @@
+import assert from "node:assert/strict";
+import { heapCollector } from "../../lib/linux/mod.ts";
+import { eventually } from "../lab/mod.ts";
+import { CLIENT, EgressLab, untilReady } from "./egress_gateway_lab.ts";
+
+const CLIENTS = 1_000;
+const OTHERS = 10_000;
+/** What a gateway is to need for that many, from its start until it serves them. */
+const LIMIT_MS = 2_000;
+/** What the others may cost; the names alone of so many would take as much. */
+const LIMIT_BYTES = 2 ** 20;
+
+const collect = heapCollector();
+
+/** Does something for each number below the count, many at once. */
+async function forEach(
+  count: number,
+  act: (n: number) => Promise<unknown>,
+): Promise<void> {
+  let next = 0;
+  const work = async () => {
+    while (next < count) await act(next++);
+  };
+  await Promise.all(Array.from({ length: 32 }, work));
+}
+
+function usedBytes(): number {
+  collect();
+  return Deno.memoryUsage().heapUsed;
+}
+
+Deno.test("coil-egress takes 1,000 clients in one go, and keeps nothing of 10,000 other pods", async (t) => {
+  await using lab = await EgressLab.start("egressscale");
+  await forEach(CLIENTS, async (n) => {
+    const address = `10.2.${n >> 8}.${n & 255}`;
+    await lab.runPod(`client-${n}`, [address], { annotations: CLIENT });
+  });
+
+  // The first gateway of this process also loads what reads a kubeconfig.
+  await t.step("a burst while the kernel is busy is one change", async () => {
+    await using gateway = await lab.startGateway();
+    const { kernel } = gateway;
+    await untilReady(gateway);
+    const { promise, resolve: open } = Promise.withResolvers<void>();
+    kernel.gate = promise;
+    await forEach(200, (n) => lab.setStatus(`client-${n}`, [`10.3.0.${n}`]));
+    const [line] = await gateway.metrics("coil_egress_client_pod_info");
+    assert.ok(line, "it answers meanwhile");
+    open();
+    await eventually(
+      "the burst",
+      () =>
+        [...kernel.clients].filter((c) => c.startsWith("10.3.")).length ===
+          200,
+    );
+    assert.equal(kernel.clients.size, CLIENTS);
+    assert.ok(kernel.calls.length <= 3, kernel.calls.join("\n"));
+  });
+
+  let aloneBytes = 0;
+  await t.step("1,000 clients at the start", async () => {
+    const beforeBytes = usedBytes();
+    const startMs = performance.now();
+    await using gateway = await lab.startGateway();
+    await untilReady(gateway);
+    const tookMs = performance.now() - startMs;
+    assert.deepEqual(gateway.kernel.calls, [`set ${CLIENTS}`]);
+    assert.equal(gateway.kernel.clients.size, CLIENTS);
+    assert.ok(tookMs < LIMIT_MS, `${tookMs} ms`);
+    aloneBytes = usedBytes() - beforeBytes;
+  });
+
+  await t.step("10,000 other pods cost nothing", async () => {
+    await forEach(OTHERS, (n) => lab.createPod(`other-${n}`));
+    const beforeBytes = usedBytes();
+    await using gateway = await lab.startGateway();
+    await untilReady(gateway);
+    assert.deepEqual(gateway.kernel.calls, [`set ${CLIENTS}`]);
+    const moreBytes = usedBytes() - beforeBytes - aloneBytes;
+    assert.ok(moreBytes < LIMIT_BYTES, `${moreBytes} bytes more`);
+    const [count] = await gateway.metrics("coil_egress_client_pod_count");
+    assert.match(count ?? "", / 1000$/);
+  });
+});
