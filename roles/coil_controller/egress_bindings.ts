@@ -51,10 +51,13 @@ export class EgressBindings {
    */
   async reconcile(name: string, signal: AbortSignal): Promise<void> {
     const isNeeded = name === EGRESS_CLUSTER_ROLE_BINDING;
-    const informer = this.#options.cluster.clusterRoleBindings.get(name);
-    const binding = informer?.store.get(name);
+    const { cluster } = this.#options;
+    const binding = cluster.clusterRoleBindings.get(name)?.store.get(name);
     if (binding === undefined) {
-      if (!isNeeded) return;
+      // Without Egresses nobody misses it.
+      if (!isNeeded || cluster.liveEgresses().length === 0) {
+        return this.#note(undefined);
+      }
       const message =
         `Cannot let gateways look at pods: there is no ClusterRoleBinding "${name}"; apply Coil's manifests`;
       this.#note({

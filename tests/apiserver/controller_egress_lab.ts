@@ -191,7 +191,11 @@ export class EgressLab implements AsyncDisposable {
     const path = `${pathOf("/apis/apps/v1", "deployments", key)}/status`;
     const observedGeneration = metadata.generation;
     await this.plane.request("PATCH", path, {
-      status: { observedGeneration, ...status },
+      status: {
+        observedGeneration,
+        readyReplicas: status.availableReplicas,
+        ...status,
+      },
     }, MERGE);
   }
 
