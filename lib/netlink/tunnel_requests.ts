@@ -47,8 +47,10 @@ export function linkAddTunnel(link: NewTunnel): Request {
 
 /**
  * Changes a tunnel in place: its routes stay. All of it is replaced but the
- * kind. Refused with EINVAL for a tunnel that collects metadata, and where a
- * remote address would come or go (for `ipip`).
+ * kind. Refused with EINVAL where it would begin to collect metadata, with
+ * EEXIST where another tunnel has these addresses. An `ipip` refuses too, with
+ * EINVAL, to cease collecting metadata, and to get or lose a remote address; an
+ * `ip6tnl` says yes and goes on collecting.
  *
  * An `ip6tnl` gets another MTU from the kernel by the way, that of the link
  * towards its remote address less the headers, so give the wanted one.

@@ -1,0 +1,371 @@
+// KN-9: tunnels made by netlink, compared with twins that `ip` made.
+import assert from "node:assert/strict";
+import { Address, type Family, Prefix } from "../../lib/inet/mod.ts";
+import { Netns, openLibc } from "../../lib/linux/mod.ts";
+import {
+  addressAdd,
+  FouSocket,
+  linkAddDummy,
+  linkAddTunnel,
+  linkAddVeth,
+  linkChangeTunnel,
+  linkSet,
+  routeAdd,
+  RouteSocket,
+  type TunnelSpec,
+} from "../../lib/netlink/mod.ts";
+import { netnsTest, type TempNetns, tempNetns } from "../netns/testing.ts";
+
+openLibc();
+
+const PORT = 5555;
+
+function openIn(temp: TempNetns): RouteSocket {
+  using netns = Netns.open(temp.path);
+  return RouteSocket.open({ netns });
+}
+
+type Json = Record<string, unknown>;
+
+async function ipLink(temp: TempNetns, name: string): Promise<Json> {
+  const row = (await temp.ipJson("link", "show", name))[0];
+  assert(row !== undefined);
+  return row;
+}
+
+const LOCAL4 = Address.parse("10.1.1.2");
+const LOCAL6 = Address.parse("fd01::2");
+const PEER4 = Address.parse("10.96.0.10");
+const PEER6 = Address.parse("fd96::10");
+const AUTO = {
+  sourcePort: "auto",
+  destinationPort: PORT,
+  checksum: true,
+} as const;
+const FIXED = {
+  sourcePort: PORT,
+  destinationPort: PORT,
+  checksum: false,
+} as const;
+const ENCAP_AUTO = `encap fou encap-sport auto encap-dport ${PORT} encap-csum`;
+const ENCAP_FIXED =
+  `encap fou encap-sport ${PORT} encap-dport ${PORT} noencap-csum`;
+
+/** A tunnel, and what one has to tell `ip` for the same. */
+const TWINS: readonly (readonly [string, TunnelSpec, string])[] = [
+  [
+    "ipip to a peer, source port by flow",
+    { kind: "ipip", local: LOCAL4, remote: PEER4, ttl: 225, encap: AUTO },
+    `mode ipip local ${LOCAL4} remote ${PEER4} ttl 225 ${ENCAP_AUTO}`,
+  ],
+  [
+    "ipip to a peer, fixed source port",
+    { kind: "ipip", local: LOCAL4, remote: PEER4, ttl: 225, encap: FIXED },
+    `mode ipip local ${LOCAL4} remote ${PEER4} ttl 225 ${ENCAP_FIXED}`,
+  ],
+  [
+    "ipip to whom the route says",
+    { kind: "ipip", local: LOCAL4, ttl: 225, encap: AUTO },
+    `mode ipip local ${LOCAL4} remote any ttl 225 ${ENCAP_AUTO}`,
+  ],
+  [
+    "ipip without UDP",
+    { kind: "ipip", local: LOCAL4, remote: PEER4 },
+    `mode ipip local ${LOCAL4} remote ${PEER4}`,
+  ],
+  [
+    "ipip that receives from all",
+    { kind: "ipip", collectMetadata: true },
+    "mode ipip external",
+  ],
+  [
+    "ip6tnl to a peer, source port by flow",
+    { kind: "ip6tnl", local: LOCAL6, remote: PEER6, ttl: 225, encap: AUTO },
+    `mode ip6ip6 local ${LOCAL6} remote ${PEER6} encaplimit none hoplimit 225 ${ENCAP_AUTO}`,
+  ],
+  [
+    "ip6tnl to a peer, fixed source port",
+    { kind: "ip6tnl", local: LOCAL6, remote: PEER6, ttl: 225, encap: FIXED },
+    `mode ip6ip6 local ${LOCAL6} remote ${PEER6} encaplimit none hoplimit 225 ${ENCAP_FIXED} noencap-udp6-csum`,
+  ],
+  [
+    "ip6tnl to whom the route says",
+    { kind: "ip6tnl", local: LOCAL6, ttl: 225, encap: AUTO },
+    `mode ip6ip6 local ${LOCAL6} remote any encaplimit none hoplimit 225 ${ENCAP_AUTO}`,
+  ],
+  [
+    "ip6tnl without UDP",
+    { kind: "ip6tnl", local: LOCAL6, remote: PEER6, ttl: 64 },
+    `mode ip6ip6 local ${LOCAL6} remote ${PEER6} encaplimit none hoplimit 64`,
+  ],
+  [
+    "ip6tnl that receives from all",
+    { kind: "ip6tnl", collectMetadata: true },
+    "mode ip6ip6 external",
+  ],
+];
+
+netnsTest(
+  "KN-9: linkAddTunnel() makes what ip would make, set up at once",
+  async () => {
+    for (const [what, tunnel, args] of TWINS) {
+      await using ours = await tempNetns("ours");
+      await using twin = await tempNetns("twin");
+      using socket = openIn(ours);
+      const link = await socket.executeAndGetLink([
+        linkAddTunnel({ name: "t", mtu: 1400, tunnel, up: true }),
+      ], { name: "t" });
+      await twin.ip(
+        ...["link", "add", "name", "t", "mtu", "1400"],
+        ...["type", tunnel.kind, ...args.split(" ")],
+      );
+      await twin.ip("link", "set", "dev", "t", "up");
+      const [made, wanted] = [await ipLink(ours, "t"), await ipLink(twin, "t")];
+      assert.deepEqual(made["linkinfo"], wanted["linkinfo"], what);
+      assert.deepEqual(made["flags"], wanted["flags"], what);
+      assert((made["flags"] as string[]).includes("UP"), what);
+      assert.equal(made["mtu"], 1400, what);
+      const { kind, local, remote, ttl, encap } = tunnel;
+      assert.deepEqual(
+        link.tunnel,
+        tunnel.collectMetadata === true
+          ? tunnel
+          : { kind, local, remote, ttl, encap },
+        what,
+      );
+      assert.equal(link.up, true);
+      assert.equal(link.kind, kind);
+      // The kernel's own tunnels, where it made some, are tunnels without ends.
+      const others = (await socket.listLinks()).filter((l) => l.name !== "t");
+      for (const { name, tunnel } of others) {
+        assert.equal(tunnel?.remote, undefined, name);
+      }
+    }
+  },
+);
+
+const PEERS: Readonly<
+  Record<TunnelSpec["kind"], readonly [Address, Address, Address]>
+> = {
+  ipip: [LOCAL4, PEER4, Address.parse("10.96.0.11")],
+  ip6tnl: [LOCAL6, PEER6, Address.parse("fd96::11")],
+};
+
+for (const kind of ["ipip", "ip6tnl"] as const) {
+  const family: Family = kind === "ipip" ? "ipv4" : "ipv6";
+  const [local, remote, other] = PEERS[kind];
+  const spec = { kind, local, remote, ttl: 225, encap: AUTO } as const;
+
+  netnsTest(
+    `linkChangeTunnel() changes ports and peer of an ${kind}; its routes stay`,
+    async () => {
+      await using temp = await tempNetns();
+      using socket = openIn(temp);
+      const { index } = await socket.executeAndGetLink([
+        linkAddTunnel({ name: "t", mtu: 1300, tunnel: spec, up: true }),
+      ], { name: "t" });
+      const destination = Prefix.parse(
+        family === "ipv4" ? "203.0.113.0/24" : "2001:db8:9::/64",
+      );
+      const table = 118;
+      await socket.execute([routeAdd({ family, destination, index, table })]);
+      const changes: readonly TunnelSpec[] = [
+        { ...spec, encap: FIXED },
+        { ...spec, remote: other },
+        { ...spec, encap: undefined },
+        { ...spec, ttl: undefined },
+        spec,
+      ];
+      for (const tunnel of changes) {
+        await socket.execute([
+          linkChangeTunnel({ index }, tunnel, { mtu: 1300 }),
+        ]);
+        const link = await socket.getLink({ name: "t" });
+        assert.deepEqual(link?.tunnel, tunnel);
+        assert.equal(link?.mtu, 1300);
+        assert.equal(link?.index, index);
+        assert.equal(link?.up, true);
+        const routes = await socket.listRoutes({ table, family });
+        assert.deepEqual(routes.map((r) => [r.destination, r.index]), [
+          [destination, index],
+        ]);
+      }
+    },
+  );
+
+  netnsTest(
+    `tunnels of kind ${kind} are refused as the kernel's rules demand`,
+    async () => {
+      await using temp = await tempNetns();
+      using socket = openIn(temp);
+      const receiver: TunnelSpec = { kind, collectMetadata: true };
+      const outcomes = await socket.tryExecute([
+        linkAddTunnel({ name: "t", tunnel: spec }),
+        linkAddTunnel({ name: "t", tunnel: { ...spec, remote: other } }),
+        linkAddTunnel({ name: "u", tunnel: spec }),
+        linkAddTunnel({ name: "r", tunnel: receiver }),
+        linkAddTunnel({ name: "s", tunnel: receiver }),
+        linkChangeTunnel({ name: "r" }, { ...spec, remote: other }),
+        linkChangeTunnel({ name: "t" }, { ...spec, remote: undefined }),
+        linkChangeTunnel({ name: "t" }, receiver),
+        linkChangeTunnel({ name: "missing" }, spec),
+      ]);
+      // An ip6tnl lets its ends come and go, and goes on collecting metadata.
+      const strict = kind === "ipip" ? "EINVAL" : undefined;
+      assert.deepEqual(outcomes.map((error) => error?.code), [
+        ...[undefined, "EEXIST", "EEXIST"],
+        ...[undefined, "EEXIST"],
+        ...[strict, strict, "EINVAL", "ENODEV"],
+      ]);
+      assert.equal(
+        outcomes[1]?.message.startsWith(`Cannot create ${kind} "t":`),
+        true,
+      );
+      const names = (await socket.listLinks()).map(({ name }) => name);
+      const found = await socket.getLink({ name: "r" });
+      assert.deepEqual(found?.tunnel, receiver);
+      assert(
+        names.includes("r") && !names.includes("s") && !names.includes("u"),
+      );
+    },
+  );
+}
+
+netnsTest(
+  "the kernel's own tunnels are renamed, and a dummy holds an address",
+  async () => {
+    await using temp = await tempNetns();
+    using socket = openIn(temp);
+    await socket.execute([
+      linkAddTunnel({
+        name: "t",
+        tunnel: { kind: "ipip", collectMetadata: true },
+      }),
+      linkAddTunnel({
+        name: "u",
+        tunnel: { kind: "ip6tnl", collectMetadata: true },
+      }),
+      linkAddDummy({ name: "d", mtu: 1234 }),
+    ]);
+    const dummy = await ipLink(temp, "d");
+    assert.deepEqual(dummy["linkinfo"], { info_kind: "dummy" });
+    assert.equal(dummy["mtu"], 1234);
+    for (
+      const [name, rename] of [["tunl0", "coil_tunl"], [
+        "ip6tnl0",
+        "coil_ip6tnl",
+      ]] as const
+    ) {
+      const link = await socket.getLink({ name });
+      assert(link !== undefined, name);
+      await socket.execute([linkSet({ index: link.index }, { rename })]);
+      assert.equal((await ipLink(temp, rename))["ifindex"], link.index);
+    }
+  },
+);
+
+const ENDS: Readonly<Record<Family, readonly [string, string]>> = {
+  ipv4: ["192.0.2.1", "192.0.2.2"],
+  ipv6: ["fd02::1", "fd02::2"],
+};
+
+for (const checksum of [true, false]) {
+  netnsTest(
+    `packets go through a tunnel in UDP datagrams ${
+      checksum ? "with" : "without"
+    } a checksum`,
+    async () => {
+      await using a = await tempNetns("a");
+      await using b = await tempNetns("b");
+      await connect(a, b);
+      for (const [here, side] of [[a, 0], [b, 1]] as const) {
+        using socket = openIn(here);
+        using netns = Netns.open(here.path);
+        using fou = FouSocket.open({ netns });
+        await fou.add({ family: "ipv4", port: PORT, protocol: 4 });
+        await fou.add({ family: "ipv6", port: PORT, protocol: 41 });
+        for (
+          const [kind, family] of [["ipip", "ipv4"], [
+            "ip6tnl",
+            "ipv6",
+          ]] as const
+        ) {
+          const encap = { ...AUTO, checksum };
+          const local = Address.parse(ENDS[family][side]);
+          const remote = Address.parse(ENDS[family][1 - side] ?? "");
+          const inner = Address.parse(INNER[family][side]);
+          const { index } = await socket.executeAndGetLink([
+            linkAddTunnel({
+              name: kind,
+              up: true,
+              tunnel: { kind, local, remote, ttl: 64, encap },
+            }),
+          ], { name: kind });
+          const bits = inner.bits;
+          await socket.execute([
+            addressAdd({
+              index,
+              prefix: { address: inner, length: bits },
+              noDad: true,
+            }),
+            routeAdd({
+              family,
+              destination: Prefix.host(
+                Address.parse(INNER[family][1 - side] ?? ""),
+              ),
+              index,
+            }),
+          ]);
+        }
+      }
+      await b.exec("nft", COUNTING);
+      for (const family of ["ipv4", "ipv6"] as const) {
+        await a.exec("ping", "-c2", "-i0.2", "-W5", INNER[family][1]);
+      }
+      const counters = await b.exec("nft", "list", "table", "inet", "t");
+      const counts = Array.from(
+        counters.matchAll(
+          /checksum (== |!= )?0(?:x0+)? counter packets (\d+)/g,
+        ),
+        ([, not, packets]) => [not === "!= ", Number(packets)] as const,
+      );
+      assert.equal(counts.length, 2, counters);
+      for (const [withChecksum, packets] of counts) {
+        assert.equal(packets, withChecksum === checksum ? 4 : 0, counters);
+      }
+    },
+  );
+}
+
+const INNER: typeof ENDS = {
+  ipv4: ["10.9.0.1", "10.9.0.2"],
+  ipv6: ["fd09::1", "fd09::2"],
+};
+
+const COUNTING = "add table inet t; " +
+  "add chain inet t c { type filter hook prerouting priority -300; }; " +
+  `add rule inet t c udp dport ${PORT} udp checksum 0 counter; ` +
+  `add rule inet t c udp dport ${PORT} udp checksum != 0 counter`;
+
+async function connect(a: TempNetns, b: TempNetns): Promise<void> {
+  using there = Netns.open(b.path);
+  using socket = openIn(a);
+  await socket.execute([
+    linkAddVeth({ name: "eth0", peer: { name: "eth0", netns: there } }),
+  ]);
+  for (const [temp, side] of [[a, 0], [b, 1]] as const) {
+    await temp.ip("link", "set", "eth0", "up");
+    for (const family of ["ipv4", "ipv6"] as const) {
+      const noDad = family === "ipv6" ? ["nodad"] : [];
+      const length = family === "ipv6" ? 64 : 24;
+      await temp.ip(
+        "addr",
+        "add",
+        `${ENDS[family][side]}/${length}`,
+        "dev",
+        "eth0",
+        ...noDad,
+      );
+    }
+  }
+}
