@@ -33,6 +33,8 @@ export const CLIENT: Readonly<Record<string, string>> = {
   [`egress.coil.cybozu.com/${NAMESPACE}`]: EGRESS,
 };
 
+const RBAC = "rbac.authorization.k8s.io";
+
 const ADDRESSES: DualStack<Address> = {
   ipv4: Address.parse("10.99.0.1"),
   ipv6: Address.parse("fd99::1"),
@@ -166,11 +168,21 @@ export class EgressLab implements AsyncDisposable {
         metadata: { namespace: NAMESPACE, name: EGRESS },
         spec: { destinations: ["0.0.0.0/0", "::/0"] },
       },
-      binding({ kind: "ClusterRoleBinding", role: "coil-egress", subjects }),
-      binding({
-        ...{ kind: "RoleBinding", namespace: NAMESPACE, subjects },
-        role: "coil-egress-gateway",
-      }),
+      {
+        ...{ apiVersion: `${RBAC}/v1`, kind: "RoleBinding", subjects },
+        metadata: { name: "coil-egress", namespace: NAMESPACE },
+        roleRef: {
+          apiGroup: RBAC,
+          ...{ kind: "ClusterRole", name: "coil-egress-gateway" },
+        },
+      },
+    );
+    // As the controller does it: not by `kubectl apply`, which would own them.
+    await plane.request(
+      "PATCH",
+      `/apis/${RBAC}/v1/clusterrolebindings/coil-egress`,
+      { subjects },
+      { contentType: "application/merge-patch+json" },
     );
     const token = await plane.serviceAccountToken(account);
     const lab = new EgressLab(plane, await plane.kubeconfigFor({ token }));
@@ -359,20 +371,6 @@ export async function untilReady(gateway: RunningGateway): Promise<void> {
   await eventually("readiness", async () => {
     return (await gateway.ready()).status === 200;
   }, { timeoutMs: 30_000, intervalMs: 20 });
-}
-
-function binding({ kind, namespace, role, subjects }: {
-  readonly kind: "ClusterRoleBinding" | "RoleBinding";
-  readonly namespace?: string;
-  readonly role: string;
-  readonly subjects: readonly unknown[];
-}): object {
-  const apiGroup = "rbac.authorization.k8s.io";
-  return {
-    ...{ apiVersion: `${apiGroup}/v1`, kind, subjects },
-    metadata: { name: "coil-egress", ...(namespace && { namespace }) },
-    roleRef: { apiGroup, kind: "ClusterRole", name: role },
-  };
 }
 
 /** Ports that nobody has at the moment. */

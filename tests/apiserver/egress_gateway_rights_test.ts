@@ -1,0 +1,80 @@
+import assert from "node:assert/strict";
+import { EgressLab, NAMESPACE } from "./egress_gateway_lab.ts";
+
+/** A right: verb, resource with subresource, group, namespace; the empty namespace is all of them. */
+type Right = readonly [
+  verb: string,
+  what: string,
+  group: string,
+  namespace: string,
+];
+
+const COIL = "coil.cybozu.com";
+
+/** What the daemon does. That it can is also what the other tests of it show. */
+const MAY: readonly Right[] = [
+  ["list", "pods", "", ""],
+  ["watch", "pods", "", ""],
+  ["get", "pods", "", "team"],
+  ["create", "tokenreviews", "authentication.k8s.io", ""],
+  ["get", "egresses", COIL, NAMESPACE],
+  ["get", "egresses/status", COIL, NAMESPACE],
+  ["patch", "egresses/status", COIL, NAMESPACE],
+];
+
+/** What whoever steals its token must not be able to do. */
+const MAY_NOT: readonly Right[] = [
+  ["create", "pods", "", NAMESPACE],
+  ["patch", "pods", "", NAMESPACE],
+  ["patch", "pods/status", "", "team"],
+  ["delete", "pods", "", "team"],
+  ["create", "pods/exec", "", "team"],
+  ["get", "secrets", "", NAMESPACE],
+  ["list", "nodes", "", ""],
+  ["create", "serviceaccounts/token", "", NAMESPACE],
+  ["patch", "egresses", COIL, NAMESPACE],
+  ["update", "egresses/status", COIL, NAMESPACE],
+  ["patch", "egresses/status", COIL, "team"],
+  ["list", "egresses", COIL, ""],
+  ["patch", "deployments", "apps", NAMESPACE],
+  ["patch", "clusterrolebindings", "rbac.authorization.k8s.io", ""],
+];
+
+Deno.test("deploy/base gives gateways the rights they need and no more", async (t) => {
+  await using lab = await EgressLab.start("egressrights");
+  for (const [rights, allowed] of [[MAY, true], [MAY_NOT, false]] as const) {
+    for (const right of rights) {
+      const word = allowed ? "may" : "may not";
+      await t.step(`${word} ${right.join(" ")}`, async () => {
+        assert.equal(await isAllowed(lab, right), allowed);
+      });
+    }
+  }
+});
+
+Deno.test("applying deploy/base again leaves the gateways their rights", async () => {
+  await using lab = await EgressLab.start("egressrights");
+  const base = new URL("../../deploy/base", import.meta.url).pathname;
+  await lab.plane.kubectl("apply", "-k", base);
+  assert.equal(await isAllowed(lab, ["list", "pods", "", ""]), true);
+});
+
+async function isAllowed(lab: EgressLab, right: Right): Promise<boolean> {
+  const [verb, what, group, namespace] = right;
+  const [resource = "", subresource] = what.split("/");
+  const review = await lab.plane.request(
+    "POST",
+    "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+    {
+      ...{ apiVersion: "authorization.k8s.io/v1", kind: "SubjectAccessReview" },
+      spec: {
+        user: `system:serviceaccount:${NAMESPACE}:coil-egress`,
+        groups: ["system:serviceaccounts", "system:authenticated"],
+        resourceAttributes: {
+          ...{ verb, group, resource, subresource, namespace },
+        },
+      },
+    },
+  );
+  return (review as { status: { allowed: boolean } }).status.allowed;
+}
