@@ -3,7 +3,6 @@ import {
   type FlowSummary as KernelFlows,
   planServer,
 } from "../../lib/egress/mod.ts";
-import { RouteSocket } from "../../lib/netlink/mod.ts";
 import type { EgressOptions } from "./flags.ts";
 import type { GatewayIdentity } from "./identity.ts";
 import type { DataPlane, FlowSummary } from "./ports.ts";
@@ -41,7 +40,8 @@ export async function openDataPlane(
 ): Promise<DataPlane> {
   const server = await EgressServer.open(planServer({
     ...{ addresses, ifname: IFNAME, port, sourcePortAuto },
-    mtu: await mtuOf(IFNAME),
+    // That of the interface.
+    mtu: 0,
   }));
   return {
     setClients: async (clients) => void await server.setClients(clients),
@@ -55,15 +55,6 @@ export async function openDataPlane(
     },
     [Symbol.dispose]: () => server[Symbol.dispose](),
   };
-}
-
-async function mtuOf(name: string): Promise<number> {
-  using routes = RouteSocket.open();
-  const link = await routes.getLink({ name });
-  if (link !== undefined) return link.mtu;
-  throw new TypeError(
-    `Cannot be a gateway: this network namespace has no interface "${name}"; coil-egress runs in a pod with a network of its own`,
-  );
 }
 
 function summaryOf({ established, ports }: KernelFlows): FlowSummary {
