@@ -7,7 +7,8 @@ export const GENERIC_HEADER_SIZE = 4;
 /** GENL_ID_CTRL: the family that knows the others. */
 const GENL_ID_CTRL = 16;
 const CTRL_CMD_GETFAMILY = 3;
-const CTRL_VERSION = 1;
+/** What ip gives; the kernel does not look. */
+const CTRL_VERSION = 0;
 const CTRL_ATTR_FAMILY_ID = 1;
 const CTRL_ATTR_FAMILY_NAME = 2;
 /** ENOENT of `<asm-generic/errno-base.h>`. */
