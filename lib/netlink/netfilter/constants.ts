@@ -24,6 +24,7 @@ export const NFT_MSG_NEWCHAIN = 3;
 export const NFT_MSG_GETCHAIN = 4;
 export const NFT_MSG_NEWRULE = 6;
 export const NFT_MSG_GETRULE = 7;
+export const NFT_MSG_DELRULE = 8;
 export const NFT_MSG_NEWSET = 9;
 export const NFT_MSG_GETSET = 10;
 export const NFT_MSG_NEWSETELEM = 12;

@@ -87,10 +87,16 @@ export class NetfilterSocket implements Disposable, AsyncDisposable {
   }
 
   /**
-   * Makes the kernel's table this one. Returns false when it was already, and
-   * nothing was sent; when only elements of sets differ, only these are changed.
-   * Otherwise the table is made anew, and its counters go on from where they
-   * were, but for packets within the millisecond that this takes.
+   * Makes the kernel's table this one, whoever made what is there. Returns
+   * false when nothing had to be done, and nothing was sent.
+   *
+   * Only what differs is changed, in one transaction: no packet is lost, none
+   * slips through, and counters go on. When something has to go (a chain, set
+   * or counter that the plan does not have, or has otherwise), the whole table
+   * is made anew, also in one transaction; then counters forget what they count
+   * within that millisecond, and for some microseconds a new chain's policy is
+   * `accept` (nft_chain_commit_drop_policy() in net/netfilter/nf_tables_api.c):
+   * where that matters, end the chain with a rule that drops.
    *
    * @throws {NetlinkError} when the kernel refuses
    * @throws {TypeError} when the table contradicts itself

@@ -8,7 +8,12 @@ import {
 } from "./requests.ts";
 import { elementId } from "./set_key.ts";
 import {
+  chainAdd,
+  counterAdd,
   type PlannedSet,
+  rulesAdd,
+  rulesRemove,
+  setAdd,
   type TablePlan,
   tableRequests,
 } from "./table_plan.ts";
@@ -24,9 +29,11 @@ export interface TableChanges {
 }
 
 /**
- * Compares the kernel's table with a plan: nothing has to be done, or elements
- * of sets change, or all is made anew. `unguarded` changes hold even if
- * somebody else makes a table of the name meanwhile.
+ * Compares the kernel's table with a plan. Where the table has nothing that
+ * the plan does not have, only what differs is changed: counters go on
+ * counting, and chains keep their policies. Otherwise all is made anew.
+ *
+ * `unguarded` changes hold even if somebody else changes the table meanwhile.
  */
 export async function compareTable(
   plan: TablePlan,
@@ -36,25 +43,50 @@ export async function compareTable(
   const state = new TableState(plan);
   await reader.ask(state.requests());
   const { generation } = state;
-  if (state.agrees && rulesAgree(plan, await reader.listRules(plan.name))) {
-    return { requests: await elementChanges(plan, reader), generation };
+  const unguarded = options.unguarded === true;
+  if (state.fits) {
+    const requests = await differences(plan, { state, reader });
+    if (requests.length === 0 || !unguarded) return { requests, generation };
   }
   const requests = tableRequests(plan, state.counters);
-  if (state.exists || options.unguarded === true) {
+  if (state.exists || unguarded) {
     requests.unshift(tableAdd(plan.name), tableDelete(plan.name));
   }
   return { requests, generation };
 }
 
-async function elementChanges(
+/** Things are made before the rules that name them. */
+async function differences(
   plan: TablePlan,
-  reader: TableReader,
+  kernel: { readonly state: TableState; readonly reader: TableReader },
 ): Promise<Request[]> {
+  const { state, reader } = kernel;
+  const table = plan.name;
   const requests: Request[] = [];
+  for (const name of plan.counters) {
+    const value = undefined;
+    if (state.counters.has(name)) continue;
+    requests.push(counterAdd(table, { name, value }));
+  }
   for (const set of plan.sets) {
-    const target = { table: plan.name, set: set.name };
-    const found = await reader.listElements(target);
-    requests.push(...changeRequests(difference(set, found), target));
+    const target = { table, set: set.name };
+    requests.push(
+      ...state.sets.has(set)
+        ? changeRequests(
+          difference(set, await reader.listElements(target)),
+          target,
+        )
+        : setAdd(plan, set),
+    );
+  }
+  const rules = await reader.listRules(table);
+  for (const chain of plan.chains) {
+    const there = state.chains.has(chain);
+    if (there && rulesAgree(chain, rules)) continue;
+    requests.push(
+      there ? rulesRemove(table, chain) : chainAdd(table, chain),
+      ...rulesAdd(table, chain),
+    );
   }
   return requests;
 }

@@ -1,4 +1,4 @@
-import type { NftStatement, NftTable } from "./model.ts";
+import type { NftChain, NftStatement, NftTable } from "./model.ts";
 
 /** What nft takes for a name without quotes. */
 const NAME = /^[A-Za-z][\w/\\.]*$/;
@@ -14,7 +14,7 @@ const UNPRINTABLE = /["\u0000-\u001f\u007f]/;
  * Looks for what the kernel would refuse without saying why, or what `nft`
  * could not read.
  *
- * @throws {TypeError} when a name or comment is unusable, given twice, or when a rule names what the table does not have
+ * @throws {TypeError} when a name or comment is unusable or given twice, when two chains are in one place, or when a rule names what the table does not have
  */
 export function checkTable(table: NftTable): void {
   const { name, counters, sets, chains } = table;
@@ -22,6 +22,7 @@ export function checkTable(table: NftTable): void {
   checkNames("counter", counters);
   checkNames("set", sets.map((set) => set.name));
   checkNames("chain", chains.map((chain) => chain.name));
+  checkOrder(chains);
   const known = {
     counters: new Set(counters),
     sets: new Set(sets.map((set) => set.name)),
@@ -50,6 +51,21 @@ function checkNames(what: string, names: readonly string[]): void {
   const twice = names.find((name, index) => names.indexOf(name) !== index);
   if (twice !== undefined) {
     throw new TypeError(`Cannot have two ${what}s "${twice}" in one table`);
+  }
+}
+
+/** Chains of one hook and priority are run in the order in which they were made, which a plan does not tell. */
+function checkOrder(chains: readonly NftChain[]): void {
+  const places = new Map<string, string>();
+  for (const { name, hook, priority } of chains) {
+    const place = `${hook} with priority ${priority}`;
+    const other = places.get(place);
+    if (other !== undefined) {
+      throw new TypeError(
+        `Cannot have chains "${other}" and "${name}" both in ${place}`,
+      );
+    }
+    places.set(place, name);
   }
 }
 

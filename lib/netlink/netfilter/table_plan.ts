@@ -4,6 +4,7 @@ import type { AttributeTree } from "./attributes.ts";
 import {
   NF_ACCEPT,
   NF_DROP,
+  NFT_MSG_DELRULE,
   NFT_MSG_NEWCHAIN,
   NFT_MSG_NEWOBJ,
   NFT_MSG_NEWRULE,
@@ -176,25 +177,25 @@ function byteOrderData(key: NftSet["key"]): Uint8Array {
   return Uint8Array.of(0, 4, keyByteOrder(key), 0, 0, 0);
 }
 
-/** The requests that make the table where there is none; counters begin with the given values. */
+/** The requests that make the whole table where there is none; counters begin with the given values. */
 export function tableRequests(
   plan: TablePlan,
   counters: ReadonlyMap<string, NftCounter>,
 ): Request[] {
+  const table = plan.name;
   return [
-    tableAdd(plan.name),
+    tableAdd(table),
     ...plan.counters.map((name) =>
-      counterAdd(plan.name, { name, value: counters.get(name) })
+      counterAdd(table, { name, value: counters.get(name) })
     ),
-    ...plan.sets.flatMap((set, index) => setAdd(plan.name, { set, index })),
-    ...plan.chains.map((chain) => chainAdd(plan.name, chain)),
-    ...plan.chains.flatMap((chain) =>
-      chain.rules.map((rule) => ruleAdd(plan.name, { chain, rule }))
-    ),
+    ...plan.sets.flatMap((set) => setAdd(plan, set)),
+    ...plan.chains.map((chain) => chainAdd(table, chain)),
+    ...plan.chains.flatMap((chain) => rulesAdd(table, chain)),
   ];
 }
 
-function counterAdd(
+/** Makes a counter. */
+export function counterAdd(
   table: string,
   counter: { readonly name: string; readonly value: NftCounter | undefined },
 ): Request {
@@ -221,11 +222,9 @@ function bigEndian64(value: bigint): Uint8Array {
   return bytes;
 }
 
-function setAdd(
-  table: string,
-  options: { readonly set: PlannedSet; readonly index: number },
-): Request[] {
-  const { set, index } = options;
+/** Makes a set with its elements. */
+export function setAdd(plan: TablePlan, set: PlannedSet): Request[] {
+  const table = plan.name;
   return [
     nftRequest({
       message: NFT_MSG_NEWSET,
@@ -234,7 +233,7 @@ function setAdd(
       tree: [
         ...set.tree,
         [NFTA_SET_FLAGS, 0],
-        [NFTA_SET_ID, index + 1],
+        [NFTA_SET_ID, plan.sets.indexOf(set) + 1],
         [NFTA_SET_USERDATA, byteOrderData(set.key)],
       ],
     }),
@@ -242,7 +241,8 @@ function setAdd(
   ];
 }
 
-function chainAdd(table: string, chain: PlannedChain): Request {
+/** Makes a chain without its rules. */
+export function chainAdd(table: string, chain: PlannedChain): Request {
   return nftRequest({
     message: NFT_MSG_NEWCHAIN,
     flags: NLM_F_CREATE,
@@ -251,17 +251,24 @@ function chainAdd(table: string, chain: PlannedChain): Request {
   });
 }
 
-function ruleAdd(
-  table: string,
-  options: { readonly chain: PlannedChain; readonly rule: PlannedRule },
-): Request {
-  const { chain, rule } = options;
+/** Appends a chain's rules. */
+export function rulesAdd(table: string, chain: PlannedChain): Request[] {
+  const owner = `chain "${chain.name}" of ${tableText(table)}`;
+  return chain.rules.map(({ text, tree }) =>
+    nftRequest({
+      message: NFT_MSG_NEWRULE,
+      flags: NLM_F_CREATE | NLM_F_APPEND,
+      op: `add rule "${text}" to ${owner}`,
+      tree,
+    })
+  );
+}
+
+/** Removes all rules of a chain. */
+export function rulesRemove(table: string, chain: PlannedChain): Request {
   return nftRequest({
-    message: NFT_MSG_NEWRULE,
-    flags: NLM_F_CREATE | NLM_F_APPEND,
-    op: `add rule "${rule.text}" to chain "${chain.name}" of ${
-      tableText(table)
-    }`,
-    tree: rule.tree,
+    message: NFT_MSG_DELRULE,
+    op: `remove rules from chain "${chain.name}" of ${tableText(table)}`,
+    tree: [[NFTA_OWNER_TABLE, table], [NFTA_RULE_CHAIN, chain.name]],
   });
 }

@@ -26,7 +26,12 @@ import {
   NFTA_TABLE_USE,
 } from "./constants.ts";
 import { nftRequest, tableText } from "./requests.ts";
-import type { NftCounter, PlannedObject, TablePlan } from "./table_plan.ts";
+import type {
+  NftCounter,
+  PlannedChain,
+  PlannedObject,
+  TablePlan,
+} from "./table_plan.ts";
 
 /** What the kernel has of a table, seen from a plan. Filled in by the answers to `requests`. */
 export class TableState {
@@ -35,10 +40,12 @@ export class TableState {
   generation: number | undefined;
   /** Whether there is such a table at all. */
   exists = false;
-  /** What the plan's counters have counted so far. */
+  /** What the plan's counters have counted so far, of those that there are. */
   readonly counters: Map<string, NftCounter> = new Map();
-  /** Chains, sets and counters of the plan that the kernel has just so. */
-  #agreeing = 0;
+  /** The plan's sets that there are just so, but for their elements. */
+  readonly sets: Set<PlannedObject> = new Set();
+  /** The plan's chains that there are just so, but for their rules. */
+  readonly chains: Set<PlannedObject> = new Set();
   /** Chains, sets, counters and whatever else the table has. */
   #objects = 0;
   #flags = 0;
@@ -47,12 +54,10 @@ export class TableState {
     this.#plan = plan;
   }
 
-  /** Whether the kernel's table consists of what the plan has, all but rules and elements. */
-  get agrees(): boolean {
-    const { counters, sets, chains } = this.#plan;
-    const planned = counters.length + sets.length + chains.length;
+  /** Whether the kernel's table has nothing that the plan does not have just so, but for rules and elements. */
+  get fits(): boolean {
     return this.exists && this.#flags === 0 &&
-      this.#agreeing === planned && this.#objects === planned;
+      this.counters.size + this.sets.size + this.chains.size === this.#objects;
   }
 
   /** What to ask the kernel: the generation first, so that what comes after is not older. */
@@ -84,7 +89,6 @@ export class TableState {
         const found = parseCounter(answer);
         if (found === undefined) return;
         this.counters.set(found.name, found.value);
-        this.#agreeing++;
       },
     });
   }
@@ -92,7 +96,7 @@ export class TableState {
   #setGet(set: PlannedObject): Request {
     return setGet({ table: this.#plan.name, set: set.name }, (answer) => {
       const plain = (answer.u32Be(NFTA_SET_FLAGS) ?? 0) === 0;
-      if (plain && includesTree(answer, set.tree)) this.#agreeing++;
+      if (plain && includesTree(answer, set.tree)) this.sets.add(set);
     });
   }
 
@@ -105,7 +109,7 @@ export class TableState {
         [NFTA_CHAIN_NAME, chain.name],
       ],
       onAnswer: (answer) => {
-        if (includesTree(answer, chain.tree)) this.#agreeing++;
+        if (includesTree(answer, chain.tree)) this.chains.add(chain);
       },
     });
   }
@@ -169,25 +173,22 @@ export function parseCounter(
   };
 }
 
-/** Whether the rules, as the kernel lists them, are the plan's: chain by chain the same ones in the same order. */
+/** Whether the rules, as the kernel lists them, are those of the chain in the same order. */
 export function rulesAgree(
-  plan: TablePlan,
+  chain: PlannedChain,
   rules: readonly Attributes[],
 ): boolean {
-  const planned = plan.chains.reduce((n, chain) => n + chain.rules.length, 0);
-  return rules.length === planned && plan.chains.every((chain) => {
-    const found = rules.filter((rule) =>
-      rule.string(NFTA_RULE_CHAIN) === chain.name
-    );
-    return found.length === chain.rules.length &&
-      chain.rules.every(({ tree }, index) => {
-        const attributes = found[index];
-        const commented = tree.some(([type]) => type === NFTA_RULE_USERDATA);
-        return attributes !== undefined &&
-          attributes.flag(NFTA_RULE_USERDATA) === commented &&
-          includesTree(attributes, tree);
-      });
-  });
+  const found = rules.filter((rule) =>
+    rule.string(NFTA_RULE_CHAIN) === chain.name
+  );
+  return found.length === chain.rules.length &&
+    chain.rules.every(({ tree }, index) => {
+      const attributes = found[index];
+      const commented = tree.some(([type]) => type === NFTA_RULE_USERDATA);
+      return attributes !== undefined &&
+        attributes.flag(NFTA_RULE_USERDATA) === commented &&
+        includesTree(attributes, tree);
+    });
 }
 
 /** ENOENT of `<asm-generic/errno-base.h>`: there is no such table, chain, set or counter. */
