@@ -1,0 +1,335 @@
+import assert from "node:assert/strict";
+import { announceHandler, type Announcement } from "../../lib/announce/mod.ts";
+import { ANNOUNCE_PORT } from "../../lib/names/mod.ts";
+import { eventually } from "../lab/mod.ts";
+import { MACHINE_HOST } from "../lab/network.ts";
+import { assertRefused, EgressLab, tunnelTo } from "./coild_egress_lab.ts";
+import { inPod } from "./coild_lab.ts";
+
+const ALL = { destinations: ["0.0.0.0/0", "::/0"] };
+const PHASE = 'coil_coild_add_phase_seconds_count{phase="egress"}';
+const CLIENTS = "coil_coild_egress_clients";
+const USED = 'coil_coild_addresses{pool="default",state="used"}';
+
+Deno.test("coild makes egress clients at ADD", async (t) => {
+  await using egress = await EgressLab.start("coildegress");
+  const { lab, plane } = egress;
+  await using coild = await egress.coild();
+
+  await t.step(
+    "ADD answers when the pod is a client, of both families",
+    async () => {
+      const [ipv4 = "", ipv6 = ""] = await egress.createEgress("both", ALL, [
+        { address: "10.9.0.1", pod: "gw1" },
+        { address: "10.9.0.2", pod: "gw2" },
+      ]);
+      const pod = await egress.createClient("first", "both");
+      const [own4, own6] = await coild.addresses(pod);
+      const client = await plane.of(pod);
+      assert.equal(client?.tunnels.length, 2);
+      const [first = "", second = ""] = client?.tunnels ?? [];
+      const hex = ipv4.split(".").map((n) =>
+        Number(n).toString(16).padStart(2, "0")
+      ).join("");
+      assert.equal(first, `fou4_${hex} ${own4} > ${ipv4} 5555`);
+      assert.ok(second.endsWith(` ${own6} > ${ipv6} 5555`), second);
+      assert.deepEqual(client?.routes, [
+        "118 0.0.0.0/0 tunnel",
+        "118 0.0.0.0/0 unreachable",
+        "118 ::/0 tunnel",
+        "118 ::/0 unreachable",
+      ]);
+      assert.deepEqual(client?.senders, ["10.9.0.1", "10.9.0.2"]);
+      assert.deepEqual([client?.port, client?.originatingOnly], [5555, false]);
+      assert.equal(await coild.metric(PHASE), 1);
+      assert.equal(await coild.metric(CLIENTS), 1);
+      await coild.del(pod);
+      assert.equal(await coild.metric(CLIENTS), 0);
+    },
+  );
+
+  await t.step(
+    "SV-10, W12: a missing Egress, and then its Service, refuse ADD with code, Event and no address; it recovers by itself",
+    async () => {
+      const pod = await egress.createClient("early", "late");
+      await assertRefused(egress, {
+        ...{ coild, pod },
+        message:
+          /pod "default\/early".*Egress "nat\/late" does not exist.*egress\.coil\.cybozu\.com\/nat/,
+      });
+      assert.equal(await coild.metric(USED), 0);
+      assert.match(await egress.event(pod, "EgressNotFound"), /Egress "nat/);
+      await egress.applyEgress("late", ALL);
+      await assertRefused(egress, {
+        ...{ coild, pod },
+        message: /Service "nat\/late" does not exist.*coil-controller/,
+      });
+      await egress.createService("late");
+      // As fast as that: no cache needs to have it.
+      await coild.add(pod);
+      assert.equal((await plane.of(pod))?.tunnels.length, 2);
+      await coild.del(pod);
+    },
+  );
+
+  await t.step(
+    "the namespace may be missing too: the same error",
+    async () => {
+      const annotations = { "egress.coil.cybozu.com/nowhere": "x" };
+      const pod = await lab.createPod("lost", { annotations });
+      const message = /Egress "nowhere\/x" does not exist/;
+      await assertRefused(egress, { coild, pod, message });
+    },
+  );
+
+  await t.step("spaces and repetitions in the list do not count", async () => {
+    const [ipv4 = ""] = await egress.createEgress("spaced", {
+      destinations: ["192.0.2.0/24"],
+      fouSourcePortAuto: true,
+    });
+    const pod = await egress.createClient("spaces", " spaced ,, spaced,");
+    await coild.add(pod);
+    const client = await plane.of(pod);
+    assert.equal(client?.tunnels.length, 1);
+    assert.match(client?.tunnels[0] ?? "", tunnelTo(ipv4));
+    assert.match(client?.tunnels[0] ?? "", / auto$/);
+    await coild.del(pod);
+  });
+
+  await t.step(
+    "W30: a destination of two Egresses goes to the first by name, and the pod is told",
+    async () => {
+      await egress.createEgress("aa", { destinations: ["198.51.100.0/24"] });
+      await egress.createEgress("bb", {
+        destinations: ["198.51.100.0/24", "203.0.113.0/24"],
+      });
+      const pod = await egress.createClient("shared", "bb,aa");
+      await coild.add(pod);
+      assert.equal((await plane.of(pod))?.tunnels.length, 2);
+      assert.match(
+        await egress.event(pod, "EgressShadowed"),
+        /"198\.51\.100\.0\/24" of Egress "nat\/bb" goes through Egress "nat\/aa"/,
+      );
+      await coild.del(pod);
+    },
+  );
+
+  await t.step(
+    "destinations of a family that the pod lacks do nothing, and the pod is told",
+    async () => {
+      await egress.createEgress("six", { destinations: ["2001:db8::/32"] });
+      const pod = await egress.createClient("four", "six", { namespace: "v4" });
+      await coild.add(pod);
+      assert.deepEqual((await plane.of(pod))?.routes, []);
+      assert.match(
+        await egress.event(pod, "EgressFamilyMismatch"),
+        /"nat\/six" does nothing.*IPv6, of which the pod has no address/,
+      );
+      await coild.del(pod);
+    },
+  );
+
+  await t.step(
+    "without a ready gateway the pod starts, and is refused what it would send",
+    async () => {
+      await egress.createEgress("down", { destinations: ["192.0.2.0/24"] }, [
+        { address: "10.9.0.1", ready: false },
+      ]);
+      const pod = await egress.createClient("waits", "down");
+      await coild.add(pod);
+      assert.deepEqual((await plane.of(pod))?.routes, [
+        "118 192.0.2.0/24 unreachable",
+      ]);
+      const message = await egress.event(pod, "EgressUnavailable");
+      assert.match(message, /"nat\/down" has no gateway.*is refused meanwhile/);
+      await coild.del(pod);
+    },
+  );
+
+  await t.step(
+    "W11: a failure after the network is up takes everything back",
+    async () => {
+      const pod = await egress.createClient("broken", "both");
+      {
+        await using _fault = await plane.fault("broken");
+        const error = await coild.refused(coild.add(pod));
+        assert.equal(error.status, "Internal");
+        assert.equal(await plane.of(pod), undefined);
+        await eventually(
+          "the address to be free",
+          async () => await coild.metric(USED) === 0,
+        );
+        assert.equal(
+          (await inPod(pod, "ip", "-br", "link")).includes("eth0"),
+          false,
+        );
+      }
+      await coild.add(pod);
+      await coild.check(pod);
+      await coild.del(pod);
+    },
+  );
+
+  await t.step(
+    "a kernel without tunnels: clients are refused with code and Event, others served",
+    async () => {
+      await using _fault = await plane.fault("unsupported");
+      const pod = await egress.createClient("nofou", "both");
+      await assertRefused(egress, { coild, pod, message: /Foo over UDP/ });
+      assert.match(await egress.event(pod, "EgressUnsupported"), /modules/);
+      const plain = await egress.createClient("plain", undefined);
+      await coild.add(plain);
+      await coild.del(plain);
+    },
+  );
+
+  await t.step(
+    "pods without the annotation, and second interfaces, cost nothing",
+    async () => {
+      const before = (await plane.calls()).length;
+      const pod = await egress.createClient("none", undefined);
+      await coild.add(pod);
+      await coild.del(pod);
+      const multi = await egress.createClient("multi", "both");
+      await coild.add(multi, { ifname: "net1" });
+      await coild.del(multi, { ifname: "net1" });
+      assert.equal((await plane.calls()).length, before);
+    },
+  );
+
+  await t.step(
+    "CHECK finds a client that is none any more, which is made one again",
+    async () => {
+      const pod = await egress.createClient("wiped", "both");
+      await coild.add(pod);
+      await coild.check(pod);
+      for await (const { name } of Deno.readDir(plane.dir)) {
+        if (name.endsWith(".json")) await Deno.remove(`${plane.dir}/${name}`);
+      }
+      const error = await coild.refused(coild.check(pod));
+      assert.match(error.message, /lost its egress/);
+      await egress.until("a client", pod, (client) => client !== undefined);
+      await coild.check(pod);
+      await coild.del(pod);
+    },
+  );
+
+  await t.step("W12: CNI codes survive what is behind them", async () => {
+    const sandbox = await lab.createSandbox("nobody");
+    const error = await coild.refused(coild.add(sandbox));
+    assert.deepEqual([error.status, error.code], ["NotFound", 3]);
+  });
+});
+
+Deno.test("coild tells gateways of new clients", async (t) => {
+  await using egress = await EgressLab.start("coildannounce");
+  const { lab: { plane } } = egress;
+  const tokenFile = `${plane.runDir}/announce-token`;
+  const machine = plane.subnet.address("ipv4", MACHINE_HOST);
+  const flags = [
+    `--egress-announce-token=${tokenFile}`,
+    "--egress-announce-timeout=500ms",
+  ];
+  const result = (text: string) =>
+    `coil_coild_egress_announcements_total{result="${text}"}`;
+  await egress.createEgress("told", ALL, [{ address: machine, pod: "gw" }]);
+  await using coild = await egress.coild(flags);
+
+  await t.step("without a token it says so once, and goes on", async () => {
+    for (const name of ["a", "b"]) {
+      const pod = await egress.createClient(name, "told");
+      await coild.add(pod);
+      await coild.del(pod);
+    }
+    assert.equal(await coild.metric(result("no-token")), 2);
+    const lines = (await coild.process.logs()).split("\n");
+    const said = lines.filter((line) => line.includes("there is no token"));
+    assert.equal(said.length, 1);
+  });
+
+  await Deno.writeTextFile(tokenFile, "secret");
+  await coild.process.kill9();
+  await using again = await egress.coild(flags);
+
+  await t.step(
+    "a gateway that listens to nobody is left alone, and costs no time",
+    async () => {
+      for (const name of ["c", "d"]) {
+        const pod = await egress.createClient(name, "told");
+        const start = performance.now();
+        await again.add(pod);
+        assert.ok(performance.now() - start < 450);
+        await again.del(pod);
+      }
+      assert.equal(await again.metric(result("failed")), 1);
+      assert.equal(await again.metric(result("deaf")), 1);
+    },
+  );
+
+  await again.process.kill9();
+  await using third = await egress.coild(flags);
+  const told: Announcement[] = [];
+  const gate = { wait: Promise.resolve() };
+  const handle = announceHandler({
+    authenticate: (token) =>
+      Promise.resolve(token === "secret" ? { username: "coild" } : undefined),
+    admit: async (announcement) => {
+      told.push(announcement);
+      await gate.wait;
+      return { status: 204 };
+    },
+  });
+  const server = Deno.serve(
+    { hostname: machine, port: ANNOUNCE_PORT, onListen: () => {} },
+    handle,
+  );
+
+  await t.step(
+    "W40: the gateway knows the pod and its addresses before ADD answers",
+    async () => {
+      const pod = await egress.createClient("e", "told");
+      const addresses = await third.addresses(pod);
+      const [announcement] = told;
+      assert.deepEqual(announcement?.egress, {
+        namespace: "nat",
+        name: "told",
+      });
+      assert.deepEqual(announcement?.addresses.map(String), addresses);
+      const object = await plane.request(
+        "GET",
+        "/api/v1/namespaces/default/pods/e",
+      ) as { metadata: { uid: string } };
+      const { uid } = object.metadata;
+      assert.deepEqual(announcement?.pod, {
+        ...{ namespace: "default", name: "e", uid },
+      });
+      assert.equal(await third.metric(result("accepted")), 1);
+      await third.del(pod);
+    },
+  );
+
+  await t.step("a gateway that hangs costs the limit and no more", async () => {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    gate.wait = promise;
+    const pod = await egress.createClient("f", "told");
+    const start = performance.now();
+    await third.add(pod);
+    const tookMs = performance.now() - start;
+    assert.ok(tookMs > 400 && tookMs < 1_500, `${tookMs} ms`);
+    assert.equal(await third.metric(result("late")), 1);
+    resolve();
+    await third.del(pod);
+  });
+  await server.shutdown();
+});
+
+Deno.test("coild without egress ignores what pods ask for, and says so", async () => {
+  await using egress = await EgressLab.start("coildnoegress");
+  await using coild = await egress.coild(["--enable-egress=false"]);
+  const pod = await egress.createClient("ignored", "nothing");
+  await coild.add(pod);
+  assert.equal(await egress.plane.of(pod), undefined);
+  const logs = await coild.process.logs();
+  assert.match(logs, /Ignored what a pod asks for.*nat\/nothing/);
+  await coild.del(pod);
+});

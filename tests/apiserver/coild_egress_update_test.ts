@@ -1,0 +1,462 @@
+import assert from "node:assert/strict";
+import { eventually, sleep } from "../lab/mod.ts";
+import { EgressLab, tunnelTo } from "./coild_egress_lab.ts";
+
+const WIDE = { destinations: ["0.0.0.0/0", "::/0"] };
+const NET = "192.0.2.0/24";
+
+/** Long enough for a change that must not come. */
+const QUIET_MS = 500;
+
+Deno.test("coild keeps its egress clients up to date", async (t) => {
+  await using egress = await EgressLab.start("coildupdate");
+  const { lab, plane } = egress;
+  const coild = await egress.coild();
+
+  await t.step(
+    "CT-26: an edited Egress changes its running clients, once, and nobody else",
+    async () => {
+      await egress.createEgress("ct26", WIDE);
+      await egress.createEgress("other", { destinations: [NET] });
+      await lab.createNamespace("far");
+      const { pod: client } = await egress.runClient(coild, "client", "ct26");
+      const { pod: other } = await egress.runClient(coild, "other", "other");
+      const { pod: done, ips } = await egress.runClient(coild, "done", "ct26");
+      await egress.setStatus(done, { ips, phase: "Succeeded" });
+      // The name in another namespace's list is another Egress.
+      const stranger = await lab.createPod("stranger", {
+        annotations: { "egress.coil.cybozu.com/far": "ct26" },
+      });
+      await egress.setStatus(stranger, { ips: ["10.150.0.200"] });
+      const all = [client, other, done];
+      const before = await Promise.all(all.map((pod) => plane.changes(pod)));
+      assert.deepEqual(before, [1, 1, 1]);
+      await egress.applyEgress("ct26", {
+        destinations: [NET, "2001:db8::/32"],
+        fouSourcePortAuto: true,
+      });
+      await egress.until(
+        "the new destinations",
+        client,
+        (now) =>
+          now?.routes.filter((route) => route.includes("tunnel")).join() ===
+            `118 ${NET} tunnel,118 2001:db8::/32 tunnel`,
+      );
+      const { tunnels = [] } = await plane.of(client) ?? {};
+      assert.deepEqual(tunnels.map((text) => text.split(" ").at(-1)), [
+        "auto",
+        "auto",
+      ]);
+      await sleep(QUIET_MS);
+      const after = await Promise.all(all.map((pod) => plane.changes(pod)));
+      assert.deepEqual(after, [2, 1, 1]);
+      for (const pod of all) {
+        await coild.del(pod);
+        await lab.deletePod(pod);
+      }
+    },
+  );
+
+  await t.step(
+    "CT-27, W33: of two running pods with one address none is changed, the others are",
+    async () => {
+      await egress.createEgress("ct27", { destinations: [NET] });
+      const { pod: third } = await egress.runClient(coild, "third", "ct27");
+      const { pod: a, ips } = await egress.runClient(coild, "a", "ct27");
+      const b = await egress.createClient("b", "ct27");
+      await egress.setStatus(b, { ips });
+      assert.match(await egress.event(a, "AddressConflict"), /"default\/b"/);
+      assert.match(await egress.event(b, "AddressConflict"), /"default\/a"/);
+      await egress.applyEgress("ct27", { destinations: ["198.51.100.0/24"] });
+      const isNew = (now: { routes: readonly string[] } | undefined) =>
+        now?.routes[0] === "118 198.51.100.0/24 tunnel";
+      await egress.until("the third pod's change", third, isNew);
+      await sleep(QUIET_MS);
+      assert.equal(isNew(await plane.of(a)), false);
+      // When one of them ends, the other one is served.
+      await egress.setStatus(b, { ips, phase: "Failed" });
+      await egress.until("the change after the conflict", a, isNew);
+      for (const pod of [a, third]) await coild.del(pod);
+      for (const pod of [a, b, third]) await lab.deletePod(pod);
+    },
+  );
+
+  await t.step(
+    "W31: the last destination of a family goes, and its routes with it",
+    async () => {
+      await egress.createEgress("w31", WIDE);
+      const { pod } = await egress.runClient(coild, "w31", "w31");
+      assert.equal((await plane.of(pod))?.routes.length, 4);
+      await egress.applyEgress("w31", { destinations: ["::/0"] });
+      await egress.until(
+        "no IPv4 route",
+        pod,
+        (now) => now?.routes.every((route) => route.includes("::/0")) === true,
+      );
+      assert.equal((await plane.of(pod))?.tunnels.length, 1);
+      await coild.del(pod);
+      await lab.deletePod(pod);
+    },
+  );
+
+  await t.step(
+    "an annotation is added to, changed in and removed from a running pod",
+    async () => {
+      const [one = ""] = await egress.createEgress("one", {
+        destinations: [NET],
+      });
+      const [two = ""] = await egress.createEgress("two", {
+        destinations: [NET],
+      });
+      const { pod } = await egress.runClient(coild, "lively", undefined);
+      assert.equal(await plane.of(pod), undefined);
+      await egress.annotate(pod, "one");
+      await egress.until(
+        "the first Egress",
+        pod,
+        (now) => tunnelTo(one).test(now?.tunnels[0] ?? ""),
+      );
+      await egress.annotate(pod, "two");
+      await egress.until(
+        "the second Egress",
+        pod,
+        (now) => tunnelTo(two).test(now?.tunnels[0] ?? ""),
+      );
+      await egress.annotate(pod, null);
+      await egress.until("no Egress", pod, (now) => now === undefined);
+      assert.equal(await coild.metric("coil_coild_egress_clients"), 0);
+      await coild.check(pod);
+      await coild.del(pod);
+      await lab.deletePod(pod);
+    },
+  );
+
+  await t.step(
+    "an annotation that names what does not exist refuses nothing it cannot know, tells, and recovers",
+    async () => {
+      const { pod } = await egress.runClient(coild, "hasty", undefined);
+      await egress.annotate(pod, "not-yet");
+      assert.match(
+        await egress.event(pod, "EgressNotFound"),
+        /Egress "nat\/not-yet"/,
+      );
+      await egress.createEgress("not-yet", { destinations: [NET] });
+      await egress.until("a tunnel", pod, (now) => now?.tunnels.length === 1);
+      await coild.del(pod);
+      await lab.deletePod(pod);
+    },
+  );
+
+  await t.step(
+    "a deleted Egress: its destinations are refused until it is there again",
+    async () => {
+      await egress.createEgress("gone", { destinations: [NET] });
+      const { pod } = await egress.runClient(coild, "gone", "gone");
+      await egress.deleteEgress("gone");
+      await egress.until(
+        "refusal",
+        pod,
+        (now) => now?.routes.join() === `118 ${NET} unreachable`,
+      );
+      assert.match(
+        await egress.event(pod, "EgressNotFound"),
+        /"nat\/gone" does not exist any more.*is refused/,
+      );
+      await egress.applyEgress("gone", { destinations: [NET] });
+      await egress.until(
+        "a tunnel again",
+        pod,
+        (now) => now?.routes.length === 2,
+      );
+      await coild.del(pod);
+      await lab.deletePod(pod);
+    },
+  );
+
+  await t.step(
+    "a deleted Egress whose failure policy is Open: its destinations are released",
+    async () => {
+      await egress.createEgress("open", {
+        ...{ destinations: [NET], failurePolicy: "Open" },
+      });
+      const { pod } = await egress.runClient(coild, "open", "open");
+      assert.deepEqual((await plane.of(pod))?.routes, [`118 ${NET} tunnel`]);
+      await egress.deleteEgress("open");
+      await egress.until("release", pod, (now) => now?.routes.length === 0);
+      assert.match(
+        await egress.event(pod, "EgressNotFound"),
+        /takes other ways/,
+      );
+      await coild.del(pod);
+      await lab.deletePod(pod);
+    },
+  );
+
+  await t.step(
+    "W38: a Service that is made anew, with another address, is followed; meanwhile clients are refused",
+    async () => {
+      const [old = ""] = await egress.createEgress("moved", {
+        destinations: [NET],
+      });
+      const { pod } = await egress.runClient(coild, "moved", "moved");
+      assert.match((await plane.of(pod))?.tunnels[0] ?? "", tunnelTo(old));
+      await egress.deleteService("moved");
+      await egress.until(
+        "refusal",
+        pod,
+        (now) => now?.routes.join() === `118 ${NET} unreachable`,
+      );
+      const [now = ""] = await egress.createService("moved");
+      assert.notEqual(now, old);
+      await egress.until(
+        "the new tunnel",
+        pod,
+        (client) =>
+          tunnelTo(now).test(client?.tunnels[0] ?? "") &&
+          client?.routes.length === 2,
+      );
+      await coild.del(pod);
+      await lab.deletePod(pod);
+    },
+  );
+
+  await t.step(
+    "gateways come and go: their clients take packets from those there are, and are refused without",
+    async () => {
+      await egress.createEgress("gw", { destinations: [NET] }, [
+        { address: "10.9.0.1", pod: "g1" },
+      ]);
+      const { pod } = await egress.runClient(coild, "gw", "gw");
+      await egress.setGateways("gw", [
+        { address: "10.9.0.1", pod: "g1" },
+        { address: "10.9.0.2", pod: "g2", ready: false },
+      ]);
+      await egress.until(
+        "two senders",
+        pod,
+        (now) => now?.senders.join() === "10.9.0.1,10.9.0.2",
+      );
+      // The last one that is left ends: it still serves what it has.
+      const ending = { ready: false, serving: true, terminating: true };
+      await egress.setGateways("gw", [{ address: "10.9.0.1", ...ending }]);
+      await egress.until(
+        "one sender",
+        pod,
+        (now) => now?.senders.join() === "10.9.0.1",
+      );
+      assert.equal((await plane.of(pod))?.routes.length, 2);
+      await egress.setGateways("gw", []);
+      await egress.until(
+        "refusal",
+        pod,
+        (now) => now?.routes.join() === `118 ${NET} unreachable`,
+      );
+      await egress.event(pod, "EgressUnavailable");
+      await egress.setGateways("gw", [{ address: "10.9.0.3", pod: "g3" }]);
+      await egress.until(
+        "the way again",
+        pod,
+        (now) => now?.routes.length === 2 && now.senders.join() === "10.9.0.3",
+      );
+      await egress.event(pod, "EgressAvailable", "Normal");
+      await coild.del(pod);
+      await lab.deletePod(pod);
+    },
+  );
+
+  await t.step(
+    "what gateways write into the status of an Egress changes no client",
+    async () => {
+      await egress.createEgress("chatty", { destinations: [NET] });
+      const { pod } = await egress.runClient(coild, "chatty", "chatty");
+      const sample = 'coil_coild_egress_updates_total{result="ok"}';
+      await sleep(QUIET_MS);
+      const before = await coild.metric(sample);
+      for (const clients of [1, 2, 3]) {
+        await lab.plane.request(
+          "PATCH",
+          "/apis/coil.cybozu.com/v2/namespaces/nat/egresses/chatty/status",
+          { status: { clients } },
+          { contentType: "application/merge-patch+json" },
+        );
+      }
+      await sleep(QUIET_MS);
+      assert.equal(await coild.metric(sample), before);
+      await coild.del(pod);
+      await lab.deletePod(pod);
+    },
+  );
+
+  await t.step(
+    "changes of one pod and its ADD and DEL follow each other; other pods do not wait",
+    async () => {
+      await egress.createEgress("slow", { destinations: [NET] });
+      const { pod } = await egress.runClient(coild, "slow", "slow");
+      await using _fault = await plane.fault("slow");
+      await egress.applyEgress("slow", { destinations: ["198.51.100.0/24"] });
+      await eventually(
+        "the change to begin",
+        async () => await plane.changes(pod) === 2,
+      );
+      // A repeated ADD of the attachment waits for it, one of another pod does not.
+      const plain = await egress.createClient("quick", undefined);
+      const start = performance.now();
+      await Promise.all([
+        coild.add(pod),
+        coild.add(plain).then(() => {
+          assert.ok(performance.now() - start < 250);
+        }),
+      ]);
+      const own = await ownCalls(egress, pod);
+      assert.deepEqual(
+        own.map(({ edge }) => edge),
+        own.map((_, i) => i % 2 === 0 ? "begin" : "end"),
+      );
+      await coild.del(pod);
+      await coild.del(plain);
+      await lab.deletePod(pod);
+    },
+  );
+
+  await t.step(
+    "a change that fails is tried again until it works",
+    async () => {
+      await egress.createEgress("retry", { destinations: [NET] });
+      const { pod } = await egress.runClient(coild, "retry", "retry");
+      {
+        await using _fault = await plane.fault("broken");
+        await egress.applyEgress("retry", { destinations: ["::/0"] });
+        await eventually(
+          "two attempts",
+          async () => await plane.changes(pod) >= 3,
+        );
+      }
+      const errors = 'coil_coild_egress_updates_total{result="error"}';
+      assert.ok((await coild.metric(errors) ?? 0) >= 2);
+      const failed = await plane.changes(pod);
+      await eventually(
+        "the attempt that works",
+        async () => await plane.changes(pod) > failed,
+      );
+      await sleep(QUIET_MS);
+      const last = await plane.changes(pod);
+      await sleep(QUIET_MS);
+      assert.equal(await plane.changes(pod), last);
+      await coild.del(pod);
+      await lab.deletePod(pod);
+    },
+  );
+
+  await t.step(
+    "an annotation on a kernel without tunnels: the pod runs on, is refused the destinations, and told",
+    async () => {
+      await egress.createEgress("nofou", { destinations: [NET] });
+      const { pod } = await egress.runClient(coild, "nofou", undefined);
+      await using _fault = await plane.fault("unsupported");
+      await egress.annotate(pod, "nofou");
+      await egress.until("refusal", pod, (now) =>
+        now?.tunnels.length === 0 &&
+        now.routes.join() === `118 ${NET} unreachable`);
+      assert.match(
+        await egress.event(pod, "EgressUnsupported"),
+        /Foo over UDP/,
+      );
+      await coild.del(pod);
+      await lab.deletePod(pod);
+    },
+  );
+  await coild[Symbol.asyncDispose]();
+});
+
+Deno.test("coild takes its egress clients up again at a start", async (t) => {
+  await using egress = await EgressLab.start("coildrestart");
+  const { lab, plane } = egress;
+  const first = await egress.coild();
+  await egress.createEgress("edited", { destinations: [NET] });
+  await egress.createEgress("deleted", { destinations: ["198.51.100.0/24"] });
+  await egress.createEgress("same", { destinations: ["203.0.113.0/24"] });
+  const { pod: edited } = await egress.runClient(first, "edited", "edited");
+  const { pod: left } = await egress.runClient(first, "left", "edited");
+  const { pod: joined } = await egress.runClient(first, "joined", undefined);
+  const { pod: deleted } = await egress.runClient(
+    first,
+    "deleted",
+    "deleted,same",
+  );
+  const { pod: plain } = await egress.runClient(first, "plain", undefined);
+  // Its runtime is between ADD and the pod's status.
+  const early = await egress.createClient("early", "same");
+  const earlyIps = await first.addresses(early);
+  await first.process.kill9();
+  await egress.applyEgress("edited", { destinations: ["::/0"] });
+  await egress.deleteEgress("deleted");
+  await egress.annotate(left, null);
+  await egress.annotate(joined, "same");
+  await using coild = await egress.coild(["--enable-originating-only=true"]);
+
+  await t.step("what changed meanwhile is made so", async () => {
+    await egress.until(
+      "the edit",
+      edited,
+      (now) => now?.routes[0] === "118 ::/0 tunnel",
+    );
+    await egress.until("the end", left, (now) => now === undefined);
+    await egress.until(
+      "the beginning",
+      joined,
+      (now) => now?.routes[0] === "118 203.0.113.0/24 tunnel",
+    );
+  });
+
+  await t.step(
+    "an Egress that was deleted meanwhile is still refused, others work",
+    async () => {
+      await egress.event(deleted, "EgressNotFound");
+      await egress.until("both", deleted, (now) =>
+        now?.routes.join() === [
+          "118 198.51.100.0/24 unreachable",
+          "118 203.0.113.0/24 tunnel",
+          "118 203.0.113.0/24 unreachable",
+        ].join());
+    },
+  );
+
+  await t.step(
+    "W32: the flag of originating-only reaches pods that run",
+    async () => {
+      for (const pod of [edited, joined, deleted]) {
+        await egress.until(
+          "the flag",
+          pod,
+          (now) => now?.originatingOnly === true,
+        );
+      }
+    },
+  );
+
+  await t.step("a pod whose status comes later is taken up then", async () => {
+    await egress.setStatus(early, { ips: earlyIps });
+    await egress.until(
+      "the flag",
+      early,
+      (now) => now?.originatingOnly === true,
+    );
+  });
+
+  await t.step("who has nothing to do with egress is left alone", async () => {
+    assert.equal(await plane.changes(plain), 0);
+    for (const pod of [edited, left, joined, deleted, plain, early]) {
+      await coild.check(pod);
+      await coild.del(pod);
+      await lab.deletePod(pod);
+    }
+  });
+});
+
+async function ownCalls(
+  { plane }: EgressLab,
+  { netns }: { readonly netns: string },
+) {
+  const { ino } = await Deno.stat(`/run/netns/${netns}`);
+  return (await plane.calls()).filter(({ inode }) => inode === `${ino}`);
+}
