@@ -3,6 +3,7 @@ import type {
   KubeObject,
   ResourceType,
 } from "../../lib/kube/mod.ts";
+import { hasFormerManager, takeOver } from "./egress_takeover.ts";
 import { digestOf, fingerprintOf, type OwnedObject } from "./egress_trim.ts";
 
 /** What to apply, and what is known of the object. */
@@ -60,6 +61,9 @@ export class EgressApplier {
     if (found !== undefined) check(found);
     if (read !== undefined && this.#isAsWanted(type, options, read)) {
       return { object: read, isNew: false };
+    }
+    if (live?.isFormer || read !== undefined && hasFormerManager(read)) {
+      await takeOver(this.#client, type, target);
     }
     const object = await this.#client.patch(type, target, plan, {
       kind: "apply",

@@ -5,6 +5,7 @@ import type {
   V1ClusterRoleBinding,
   V1Deployment,
 } from "../../lib/kube/mod.ts";
+import { hasFormerManager } from "./egress_takeover.ts";
 
 /** What stays in memory of each cached object. */
 
@@ -12,12 +13,15 @@ import type {
 export interface OwnedObject extends KubeObject {
   /** Digest of what applying can change; see {@linkcode fingerprintOf}. */
   readonly fingerprint?: string;
+  /** Upstream's controller owns fields of it. */
+  readonly isFormer?: boolean;
 }
 
 /** A Deployment, of which its status is kept, and the labels of its pods. */
 export interface OwnedDeployment extends V1Deployment {
-  /** As of an {@linkcode OwnedObject}. */
+  /** As of an {@linkcode OwnedObject}, like the next. */
   readonly fingerprint?: string;
+  readonly isFormer?: boolean;
   readonly podLabels?: Readonly<Record<string, string>>;
 }
 
@@ -41,6 +45,7 @@ export function trimOwned(object: OwnedObject): OwnedObject {
   return {
     metadata: withoutBulk(object.metadata ?? {}),
     fingerprint: fingerprintOf(object),
+    isFormer: hasFormerManager(object),
   };
 }
 
@@ -50,6 +55,7 @@ export function trimDeployment(object: OwnedDeployment): OwnedDeployment {
   return {
     metadata: withoutBulk(metadata ?? {}),
     fingerprint: fingerprintOf(object),
+    isFormer: hasFormerManager(object),
     podLabels: spec?.template.metadata?.labels ?? {},
     ...(status === undefined ? {} : { status }),
   };

@@ -33,6 +33,7 @@ import {
   serveMetrics,
 } from "../../lib/telemetry/mod.ts";
 import { type EgressPartOptions, runEgress } from "./egress_part.ts";
+import { FIELD_MANAGER } from "./egress_takeover.ts";
 import { type ControllerOptions, parseControllerFlags } from "./flags.ts";
 import { runIpam } from "./ipam_part.ts";
 import { IpamMetrics } from "./metrics.ts";
@@ -77,7 +78,7 @@ export async function runController(
   using client = await KubeClient.load({
     kubeconfig: options.kubeconfig,
     userAgent: `coil-controller/${VERSION}`,
-    fieldManager: "coil-controller",
+    fieldManager: FIELD_MANAGER,
     onRequest: kubeMetrics.onRequest,
   });
   const events = new EventRecorder(client, { component: "coil-controller" });
