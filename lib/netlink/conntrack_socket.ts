@@ -47,7 +47,7 @@ export interface ConntrackFilter {
 }
 
 /** Reads and deletes the connections that the kernel tracks in one network namespace. Callers may share a socket. */
-export class ConntrackSocket implements Disposable {
+export class ConntrackSocket implements Disposable, AsyncDisposable {
   readonly #connection: Connection;
 
   private constructor(connection: Connection) {
@@ -136,9 +136,18 @@ export class ConntrackSocket implements Disposable {
     return outcomes.filter((outcome) => outcome === undefined).length;
   }
 
-  /** Closes the socket, after what is running. Harmless when done twice. */
+  /**
+   * Closes the socket, after what is running. Holds the event loop for some
+   * 10 ms while the kernel frees what was deleted from nf_tables lately, as the
+   * closing of any netfilter socket; `await using` does not. Harmless when done twice.
+   */
   [Symbol.dispose](): void {
     this.#connection[Symbol.dispose]();
+  }
+
+  /** As `Symbol.dispose`, on another thread. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#connection.closeOffThread();
   }
 
   #dump<T>(

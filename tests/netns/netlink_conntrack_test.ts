@@ -166,7 +166,7 @@ async function converse({ client, server }: Lab): Promise<AsyncDisposable> {
 
 netnsTest("list() tells every connection as /proc does", async () => {
   await using lab = await makeLab();
-  using socket = openIn(lab.gateway);
+  await using socket = openIn(lab.gateway);
   assert.deepEqual(await socket.list(), []);
   await using _talks = await converse(lab);
 
