@@ -1,6 +1,6 @@
 // Runs test suites and ends with the line "N passed, N failed".
 //
-//   deno task test [SUITE...] [--filter TEXT] [--allow-skips] [-- DENO_TEST_ARGS]
+//   deno task test [SUITE...] [FILE...] [--filter TEXT] [--allow-skips] [-- DENO_TEST_ARGS]
 import { runDenoTest } from "./deno_test.ts";
 import { type Counts, type Failure, ZERO } from "./junit.ts";
 import { sweepLabs } from "./lab/mod.ts";
@@ -17,29 +17,38 @@ function say(text: string): void {
   }
 }
 
-/** Command line: names of suites, and what goes on to `deno test`. */
+/** Command line: names of suites, files of theirs, and what goes on to `deno test`. */
 function parse(args: readonly string[]) {
   const own = args.includes("--") ? args.slice(0, args.indexOf("--")) : args;
   const extra = args.includes("--") ? args.slice(args.indexOf("--") + 1) : [];
   const names: string[] = [];
+  const files: string[] = [];
   let allowSkips = false;
   for (let i = 0; i < own.length; i++) {
     const arg = own[i] ?? "";
     if (arg === "--allow-skips") allowSkips = true;
     else if (arg === "--filter") extra.push("--filter", own[++i] ?? "");
     else if (SUITES.some((s) => s.name === arg)) names.push(arg);
+    else if (arg.endsWith("_test.ts")) files.push(arg);
     else usage(arg);
   }
   const suites = SUITES.filter((s) =>
-    names.length === 0 || names.includes(s.name)
+    (names.length === 0 && files.length === 0) || names.includes(s.name) ||
+    files.some((file) => isOf(s, file))
   );
-  return { suites, extra, allowSkips };
+  return { suites, files, extra, allowSkips };
+}
+
+function isOf(suite: Suite, file: string): boolean {
+  return suite.paths.some((dir) => file.startsWith(`${dir}/`));
 }
 
 function usage(arg: string): never {
   const help = arg === "--help" || arg === "-h";
   if (!help) say(`Cannot run suite "${arg}": there is none of that name`);
-  say("usage: deno task test [SUITE...] [--filter TEXT] [--allow-skips]");
+  say(
+    "usage: deno task test [SUITE...] [FILE...] [--filter TEXT] [--allow-skips]",
+  );
   for (const { name, about } of SUITES) say(`  ${name.padEnd(12)}${about}`);
   Deno.exit(help ? 0 : 2);
 }
@@ -109,8 +118,9 @@ async function runSuite(
     const lines = messageOf(error).split("\n");
     return { ...ZERO, failures: [{ name: "it cannot run", lines }] };
   }
+  const wanted = files.filter((file) => isOf(suite, file));
   return await runDenoTest({
-    paths: suite.paths,
+    paths: wanted.length > 0 ? wanted : suite.paths,
     args: [...suite.args, ...extra],
     filtered: extra.length > 0,
     run: suite.inVm === true ? inVm : succeeds,
@@ -129,7 +139,7 @@ async function inVm(
   }
 }
 
-const { suites, extra, allowSkips } = parse(Deno.args);
+const { suites, files, extra, allowSkips } = parse(Deno.args);
 for (const signal of ["SIGHUP", "SIGINT", "SIGTERM"] as const) {
   Deno.addSignalListener(signal, onSignal);
 }

@@ -44,6 +44,8 @@ export async function startHostLab(
   const controller = await cluster.startController([
     "--egress-image=coil",
     "--node-grace=0s",
+    // Gateways that end wait for their flows; the tests do not wait for ever.
+    "--drain-timeout=20s",
   ]);
   const { plane } = cluster;
   const access: HostAccess = {

@@ -56,6 +56,7 @@ export class OutsideServers implements AsyncDisposable {
   readonly #sockets: NetnsSockets;
   readonly #closeables: Disposable[] = [];
   readonly #loops: Promise<void>[] = [];
+  readonly #open = new Set<Deno.TcpConn>();
 
   constructor(netns: string) {
     this.#sockets = new NetnsSockets(netns);
@@ -70,16 +71,17 @@ export class OutsideServers implements AsyncDisposable {
   }
 
   async #accept(listener: Deno.TcpListener): Promise<void> {
-    const open = new Set<Promise<void>>();
+    const served: Promise<void>[] = [];
     for await (const conn of listener) {
-      const served = echo(conn).finally(() => open.delete(served));
-      open.add(served);
+      this.#open.add(conn);
+      served.push(echo(conn).finally(() => this.#open.delete(conn)));
     }
-    await Promise.all(open);
+    await Promise.all(served);
   }
 
-  /** Waits for the connections' ends, which are the clients' business. */
   async [Symbol.asyncDispose](): Promise<void> {
+    // Those of clients that were cut off know nothing of it.
+    for (const conn of this.#open) conn.close();
     for (const closeable of this.#closeables) closeable[Symbol.dispose]();
     await Promise.all(this.#loops);
     this.#sockets[Symbol.dispose]();
@@ -88,8 +90,8 @@ export class OutsideServers implements AsyncDisposable {
 
 /** First the peer's address, then whatever comes; `BULK n` asks for n bytes. */
 async function echo(conn: Deno.TcpConn): Promise<void> {
-  using _closed = conn;
   try {
+    using _closed = conn;
     await writeAll(conn, `${conn.remoteAddr.hostname}\n`);
     const buffer = new Uint8Array(16_384);
     while (true) {
@@ -104,6 +106,8 @@ async function echo(conn: Deno.TcpConn): Promise<void> {
     if (error instanceof Deno.errors.ConnectionReset) return;
     if (error instanceof Deno.errors.BrokenPipe) return;
     if (error instanceof Deno.errors.TimedOut) return;
+    if (error instanceof Deno.errors.BadResource) return;
+    if (error instanceof Deno.errors.Interrupted) return;
     throw error;
   }
 }

@@ -1,0 +1,302 @@
+// Coil with all its roles in the virtual machine: coild on two nodes, gateways
+// as pods, Services translated, and pods as clients.
+import * as path from "node:path";
+import { type Egress, EGRESSES, type EgressSpec } from "../../lib/api/mod.ts";
+import { PODS, type V1Pod } from "../../lib/kube/mod.ts";
+import { type LabProcess, spawnProcess } from "../lab/process.ts";
+import {
+  requestToken,
+  writeServiceAccountDir,
+} from "../lab/service_account.ts";
+import { eventually } from "../lab/wait.ts";
+import { openAccess, type VmAccess } from "./e2e_access.ts";
+import { type Gateway, GatewayKubelet, isReady } from "./e2e_kubelet.ts";
+import {
+  CLIENTS,
+  createObjects,
+  GATEWAYS,
+  removeObjects,
+  routeBlocks,
+} from "./e2e_objects.ts";
+import { PodRuntime, type VmPod } from "./e2e_pods.ts";
+import { ServiceProxy } from "./e2e_proxy.ts";
+import { createTopology, type Topology, type VmNode } from "./topology.ts";
+import { NetnsSockets, OutsideServers } from "./traffic.ts";
+
+const ROLES = ["coil", "coild", "coil-egress"];
+const TOKEN_DIR = "/var/run/secrets/kubernetes.io/serviceaccount";
+const READY_MS = 60_000;
+const COILD_HEALTH_PORT = 9385;
+
+/** A client's pod, with sockets in it. */
+export interface Client extends Disposable {
+  readonly pod: VmPod;
+  readonly sockets: NetnsSockets;
+}
+
+/** How a client's pod is made. */
+export interface ClientOptions {
+  readonly name: string;
+  /** 0 or 1. */
+  readonly node?: number;
+  /** The Egresses that it uses. */
+  readonly egresses?: string;
+  /** Whether its status is reported at once, which it is not before a kubelet's next turn. */
+  readonly report?: boolean;
+}
+
+/** Coil at work. Disposing of it removes all that it made, objects included. */
+export class EgressCluster implements AsyncDisposable {
+  readonly access: VmAccess;
+  readonly topology: Topology;
+  readonly proxy: ServiceProxy;
+  readonly kubelet: GatewayKubelet;
+  readonly #runtime: PodRuntime;
+  readonly #binDir: string;
+  readonly #daemons = new Map<string, LabProcess>();
+  readonly #resources: AsyncDisposableStack;
+
+  private constructor(parts: {
+    readonly access: VmAccess;
+    readonly topology: Topology;
+    readonly proxy: ServiceProxy;
+    readonly kubelet: GatewayKubelet;
+    readonly runtime: PodRuntime;
+    readonly binDir: string;
+    readonly resources: AsyncDisposableStack;
+  }) {
+    this.access = parts.access;
+    this.topology = parts.topology;
+    this.proxy = parts.proxy;
+    this.kubelet = parts.kubelet;
+    this.#runtime = parts.runtime;
+    this.#binDir = parts.binDir;
+    this.#resources = parts.resources;
+  }
+
+  /** Makes the world and starts coild on both nodes. */
+  static async start(
+    options: { readonly coildArgs?: readonly string[] } = {},
+  ): Promise<EgressCluster> {
+    await using resources = new AsyncDisposableStack();
+    const access = resources.use(await openAccess());
+    const topology = resources.use(await createTopology());
+    resources.use(new OutsideServers(topology.outside));
+    resources.defer(() => removeObjects(access));
+    await createObjects(access, topology.nodes);
+    const binDir = await linkRoles(access.runDir);
+    const runtime = resources.use(
+      new PodRuntime({
+        client: access.client,
+        binDir,
+        socketOf: (node) => socketOf(access, node),
+      }),
+    );
+    const { nodes } = topology;
+    resources.use(routeBlocks(access, topology));
+    const proxy = resources.use(new ServiceProxy(access.client, nodes));
+    const daemons = new AsyncDisposableStack();
+    resources.use(daemons);
+    const kubelet = resources.use(
+      new GatewayKubelet({ access, runtime, binDir, nodes }),
+    );
+    const cluster = new EgressCluster({
+      ...{ access, topology, proxy, kubelet, runtime, binDir },
+      resources: resources.move(),
+    });
+    daemons.defer(() => cluster.#stopDaemons());
+    try {
+      await Promise.all(
+        nodes.map((node) => cluster.startCoild(node, options.coildArgs)),
+      );
+    } catch (error) {
+      await cluster[Symbol.asyncDispose]();
+      throw error;
+    }
+    return cluster;
+  }
+
+  get nodes(): readonly [VmNode, VmNode] {
+    return this.topology.nodes;
+  }
+
+  /** Starts coild on a node and waits until it is ready. */
+  async startCoild(
+    node: VmNode,
+    args: readonly string[] = [],
+  ): Promise<LabProcess> {
+    const { access } = this;
+    const account = { namespace: "kube-system", name: "coild" };
+    const bound = { ...account, node: node.name };
+    const source = await writeServiceAccountDir(access.admin, bound);
+    const announceToken = path.join(access.runDir, `announce-${node.name}`);
+    await Deno.writeTextFile(
+      announceToken,
+      await requestToken(access.admin, { ...bound, audience: "coil-egress" }),
+    );
+    await Deno.mkdir(TOKEN_DIR, { recursive: true });
+    const daemon = await spawnProcess({
+      id: `coild-${node.name}`,
+      runDir: access.runDir,
+      netns: node.netns,
+      command: path.join(this.#binDir, "coild"),
+      args: [
+        `--socket=${socketOf(access, node)}`,
+        `--egress-announce-token=${announceToken}`,
+        // A gateway's answer takes an emulated CPU longer than a second at first.
+        "--egress-announce-timeout=10s",
+        ...args,
+      ],
+      env: { COIL_NODE_NAME: node.name, ...access.inClusterEnv },
+      mounts: [{ source, target: TOKEN_DIR }],
+    });
+    this.#daemons.set(node.name, daemon);
+    await eventually(`coild on ${node.name} to be ready`, async () => {
+      if (!daemon.isRunning) throw new Error(await tailOf(daemon));
+      return await isReady(node.addresses.ipv4, COILD_HEALTH_PORT);
+    }, { timeoutMs: READY_MS, intervalMs: 200 });
+    return daemon;
+  }
+
+  daemonOf(node: VmNode): LabProcess {
+    const daemon = this.#daemons.get(node.name);
+    if (daemon === undefined) throw new Error(`no coild on ${node.name}`);
+    return daemon;
+  }
+
+  /** Creates an Egress and waits until its gateways are ready and Services lead to them. */
+  async createEgress(name: string, spec: EgressSpec): Promise<Egress> {
+    const egress = await this.access.client.create<Egress>(EGRESSES, {
+      apiVersion: "coil.cybozu.com/v2",
+      kind: "Egress",
+      metadata: { namespace: GATEWAYS, name },
+      spec,
+    });
+    await this.gatewaysReady(name, spec.replicas ?? 1);
+    return egress;
+  }
+
+  /** Changes an Egress by a merge patch. */
+  async patchEgress(name: string, spec: Partial<EgressSpec>): Promise<void> {
+    const target = { namespace: GATEWAYS, name };
+    await this.access.client.patch(EGRESSES, target, { spec }, {
+      kind: "merge",
+    });
+  }
+
+  /** Gateways of an Egress, those that end included. */
+  gatewaysOf(egress: string): readonly Gateway[] {
+    return this.kubelet.gateways().filter(({ pod }) =>
+      pod.name.startsWith(`${egress}-`)
+    );
+  }
+
+  /** Waits until so many gateways serve, and the proxy knows. */
+  async gatewaysReady(
+    egress: string,
+    count: number,
+  ): Promise<readonly Gateway[]> {
+    return await eventually(`${count} gateways of ${egress}`, () => {
+      const ready = this.gatewaysOf(egress).filter((g) => g.ready);
+      const isKnown = (address: string) =>
+        this.proxy.translations.some((t) => t.usable.includes(address));
+      const all = ready.length === count &&
+        ready.every((g) => g.pod.addresses.every(isKnown));
+      return all ? ready : undefined;
+    }, { timeoutMs: READY_MS, intervalMs: 100 });
+  }
+
+  /** Makes a pod that is a client, or none. */
+  async createClient(options: ClientOptions): Promise<Client> {
+    const { name, node: index = 0, egresses, report = true } = options;
+    const node = this.nodes[index] ?? this.nodes[0];
+    const created = await this.access.client.create<V1Pod>(PODS, {
+      apiVersion: "v1",
+      kind: "Pod",
+      metadata: {
+        namespace: CLIENTS,
+        name,
+        ...(egresses === undefined ? {} : {
+          annotations: { [`egress.coil.cybozu.com/${GATEWAYS}`]: egresses },
+        }),
+      },
+      spec: {
+        nodeName: node.name,
+        containers: [{ name: "main", image: "none" }],
+      },
+    });
+    const uid = created.metadata?.uid ?? "";
+    const ref = { namespace: CLIENTS, name, uid };
+    const pod = await this.#runtime.start(ref, node);
+    if (report) await this.#runtime.report(pod, { ready: true });
+    const sockets = new NetnsSockets(pod.sandbox.netns);
+    return { pod, sockets, [Symbol.dispose]: () => sockets[Symbol.dispose]() };
+  }
+
+  /** Reports the client's status, when it was made without. */
+  async reportClient(client: Client): Promise<void> {
+    await this.#runtime.report(client.pod, { ready: true });
+  }
+
+  /** Changes the annotation that names the client's Egresses; null takes it away. */
+  async annotate(client: Client, egresses: string | null): Promise<void> {
+    const { namespace, name } = client.pod;
+    await this.access.client.patch(PODS, { namespace, name }, {
+      metadata: {
+        annotations: { [`egress.coil.cybozu.com/${GATEWAYS}`]: egresses },
+      },
+    }, { kind: "merge" });
+  }
+
+  /** Ends the client and its pod. */
+  async removeClient(client: Client): Promise<void> {
+    client[Symbol.dispose]();
+    const { namespace, name } = client.pod;
+    await this.#runtime.stop(client.pod);
+    await this.access.client.delete(PODS, {
+      ...{ namespace, name, gracePeriodSeconds: 0 },
+    });
+  }
+
+  /** Logs of coild and gateways, for tests that fail. */
+  async logs(): Promise<string> {
+    const dir = path.join(this.access.runDir, "logs");
+    const parts: string[] = [];
+    for await (const { name } of Deno.readDir(dir)) {
+      const text = await Deno.readTextFile(path.join(dir, name));
+      const lines = text.trimEnd().split("\n").slice(-15)
+        .map((line) => line.slice(0, 400));
+      parts.push(`--- ${name}\n${lines.join("\n")}`);
+    }
+    return parts.join("\n");
+  }
+
+  async #stopDaemons(): Promise<void> {
+    for (const daemon of this.#daemons.values()) await daemon.kill9();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#resources.disposeAsync();
+  }
+}
+
+function socketOf(access: VmAccess, node: VmNode): string {
+  return path.join(access.runDir, `${node.name}.sock`);
+}
+
+async function tailOf(process: LabProcess): Promise<string> {
+  return `${process.logFile} ends with: ${(await process.logs()).slice(-2000)}`;
+}
+
+async function linkRoles(runDir: string): Promise<string> {
+  const executable = Deno.env.get("COIL_EXECUTABLE");
+  if (executable === undefined) {
+    throw new Error("Cannot run Coil: COIL_EXECUTABLE is not set");
+  }
+  const binDir = path.join(runDir, "bin");
+  await Deno.mkdir(binDir);
+  for (const role of ROLES) {
+    await Deno.symlink(executable, path.join(binDir, role));
+  }
+  return binDir;
+}

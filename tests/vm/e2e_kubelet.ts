@@ -1,0 +1,234 @@
+// Gateways' pods: the real Deployment controller makes them, this puts them on
+// nodes and does what a kubelet does: network, container, probes, restarts, end.
+import * as path from "node:path";
+import { sleep, TaskGroup } from "../../lib/async/mod.ts";
+import { EGRESS_SELECTOR } from "../../lib/api/mod.ts";
+import { Informer, PODS, type V1Pod } from "../../lib/kube/mod.ts";
+import { type LabProcess, spawnProcess } from "../lab/process.ts";
+import { writeServiceAccountDir } from "../lab/service_account.ts";
+import type { VmAccess } from "./e2e_access.ts";
+import type { PodRuntime, VmPod } from "./e2e_pods.ts";
+import type { VmNode } from "./topology.ts";
+
+const TOKEN_DIR = "/var/run/secrets/kubernetes.io/serviceaccount";
+const HEALTH_PORT = 8081;
+const PERIOD_MS = 250;
+
+/** What {@link GatewayKubelet} works with. */
+export interface KubeletOptions {
+  readonly access: VmAccess;
+  readonly runtime: PodRuntime;
+  readonly binDir: string;
+  readonly nodes: readonly VmNode[];
+}
+
+/** A gateway as the kubelet knows it. */
+export interface Gateway {
+  readonly pod: VmPod;
+  /** Of the container that runs now, or ran last. */
+  readonly process: LabProcess;
+  readonly ready: boolean;
+  readonly restarts: number;
+}
+
+type MutableGateway =
+  & {
+    -readonly [K in keyof Gateway]: Gateway[K];
+  }
+  & { ending: Promise<void> | undefined };
+
+/** Runs the pods of all Egresses on the nodes in turn. */
+export class GatewayKubelet implements AsyncDisposable {
+  readonly #options: KubeletOptions;
+  readonly #pods: Informer<V1Pod>;
+  readonly #gateways = new Map<string, MutableGateway>();
+  readonly #stop = new AbortController();
+  readonly #tasks = new TaskGroup();
+  readonly #bound = new Set<string>();
+  readonly #busy = new Set<string>();
+  #turn = 0;
+
+  constructor(options: KubeletOptions) {
+    this.#options = options;
+    this.#pods = new Informer(options.access.client, PODS, {
+      labelSelector: EGRESS_SELECTOR,
+    });
+    const { signal } = this.#stop;
+    this.#tasks.run("pods", () => this.#pods.run(signal));
+    this.#tasks.run("loop", () => this.#loop(signal));
+  }
+
+  /** The gateways that have a network, by name. */
+  gateways(): readonly Gateway[] {
+    return [...this.#gateways.values()].toSorted((a, b) =>
+      a.pod.name < b.pod.name ? -1 : 1
+    );
+  }
+
+  async #loop(signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      // Each pod by itself: none waits for another's network.
+      for (const pod of this.#pods.store.list()) {
+        const uid = pod.metadata?.uid ?? "";
+        if (this.#busy.has(uid)) continue;
+        this.#busy.add(uid);
+        this.#tasks.run(pod.metadata?.name ?? "", async () => {
+          await this.#sync(pod).finally(() => this.#busy.delete(uid));
+        });
+      }
+      await sleep(PERIOD_MS, { signal }).catch(() => {});
+    }
+  }
+
+  async #sync(pod: V1Pod): Promise<void> {
+    const { uid = "", deletionTimestamp } = pod.metadata ?? {};
+    const gateway = this.#gateways.get(uid);
+    if (gateway === undefined) {
+      if (deletionTimestamp !== undefined) return await this.#forget(pod);
+      const node = await this.#nodeOf(pod);
+      if (node !== undefined) await this.#start(pod, node);
+      return;
+    }
+    if (deletionTimestamp !== undefined) {
+      gateway.ending ??= this.#end(pod, gateway);
+    } else if (!gateway.process.isRunning) {
+      gateway.process = await this.#run(pod, gateway.pod);
+      gateway.restarts++;
+    }
+    await this.#probe(gateway);
+  }
+
+  /** The node that the pod is on; one that has none yet is bound and comes again. */
+  async #nodeOf(pod: V1Pod): Promise<VmNode | undefined> {
+    const { nodes, access } = this.#options;
+    const { namespace = "", name = "", uid = "" } = pod.metadata ?? {};
+    const { nodeName } = pod.spec ?? {};
+    if (nodeName) return nodes.find((node) => node.name === nodeName);
+    if (this.#bound.has(uid)) return undefined;
+    this.#bound.add(uid);
+    const node = nodes[this.#turn++ % nodes.length];
+    await access.admin.request(
+      "POST",
+      `/api/v1/namespaces/${namespace}/pods/${name}/binding`,
+      {
+        ...{ apiVersion: "v1", kind: "Binding", metadata: { name } },
+        target: { apiVersion: "v1", kind: "Node", name: node?.name },
+      },
+    );
+    return undefined;
+  }
+
+  async #start(pod: V1Pod, node: VmNode): Promise<void> {
+    const { namespace = "", name = "", uid = "" } = pod.metadata ?? {};
+    const { runtime } = this.#options;
+    const running = await runtime.start({ namespace, name, uid }, node);
+    await runtime.report(running, { ready: false });
+    this.#gateways.set(uid, {
+      pod: running,
+      process: await this.#run(pod, running),
+      ready: false,
+      restarts: 0,
+      ending: undefined,
+    });
+  }
+
+  /** Starts the container as the pod says: command, arguments and environment are the controller's. */
+  async #run(pod: V1Pod, running: VmPod): Promise<LabProcess> {
+    const { access, binDir } = this.#options;
+    const { namespace, name, uid, sandbox } = running;
+    const { serviceAccountName = "", containers = [] } = pod.spec ?? {};
+    const container = containers.find((c) => c.name === "egress");
+    const [command = ""] = container?.command ?? [];
+    const source = await writeServiceAccountDir(access.admin, {
+      ...{ namespace, name: serviceAccountName, pod: { name, uid } },
+    });
+    await Deno.mkdir(TOKEN_DIR, { recursive: true });
+    return await spawnProcess({
+      id: name,
+      runDir: access.runDir,
+      netns: sandbox.netns,
+      command: path.join(binDir, command),
+      args: container?.args ?? [],
+      env: {
+        HOSTNAME: name,
+        ...access.inClusterEnv,
+        ...environmentOf(container?.env ?? [], running),
+      },
+      mounts: [{ source, target: TOKEN_DIR }],
+    });
+  }
+
+  async #probe(gateway: MutableGateway): Promise<void> {
+    const [address = ""] = gateway.pod.addresses;
+    const ready = gateway.process.isRunning &&
+      await isReady(address, HEALTH_PORT);
+    if (ready === gateway.ready || this.#stop.signal.aborted) return;
+    gateway.ready = ready;
+    await this.#options.runtime.report(gateway.pod, { ready }).catch(() => {
+      // Gone meanwhile, which the informer will tell.
+    });
+  }
+
+  async #end(pod: V1Pod, gateway: MutableGateway): Promise<void> {
+    const seconds = pod.metadata as { deletionGracePeriodSeconds?: number };
+    const graceMs = (seconds.deletionGracePeriodSeconds ?? 30) * 1000;
+    await gateway.process.stop({ graceMs });
+    await this.#options.runtime.stop(gateway.pod);
+    this.#gateways.delete(gateway.pod.uid);
+    await this.#forget(pod);
+  }
+
+  async #forget(pod: V1Pod): Promise<void> {
+    const { namespace = "", name = "", uid } = pod.metadata ?? {};
+    await this.#options.access.client.delete(PODS, {
+      ...{ namespace, name, gracePeriodSeconds: 0, preconditions: { uid } },
+    }).catch((error) => {
+      // Somebody else was quicker, or a pod of the same name is there.
+      if (!error.isNotFound && !error.isConflict) throw error;
+    });
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#stop.abort();
+    await this.#tasks.wait();
+    for (const { process, pod } of this.#gateways.values()) {
+      await process.kill9();
+      await this.#options.runtime.stop(pod).catch(() => {
+        // coild may have been ended by its test.
+      });
+    }
+  }
+}
+
+type EnvVar = NonNullable<
+  NonNullable<V1Pod["spec"]>["containers"][number]["env"]
+>[number];
+
+function environmentOf(
+  variables: readonly EnvVar[],
+  pod: VmPod,
+): Record<string, string> {
+  const fields: Readonly<Record<string, string>> = {
+    "metadata.name": pod.name,
+    "metadata.namespace": pod.namespace,
+    "status.podIPs": pod.addresses.join(","),
+  };
+  return Object.fromEntries(variables.map(({ name, value, valueFrom }) => {
+    const field = valueFrom?.fieldRef?.fieldPath ?? "";
+    return [name, value ?? fields[field] ?? ""];
+  }));
+}
+
+/** Asks a daemon's `/readyz`. */
+export async function isReady(address: string, port: number): Promise<boolean> {
+  const host = address.includes(":") ? `[${address}]` : address;
+  try {
+    const response = await fetch(`http://${host}:${port}/readyz`, {
+      signal: AbortSignal.timeout(2_000),
+    });
+    await response.body?.cancel();
+    return response.ok;
+  } catch {
+    return false; // nobody listens yet, or no more
+  }
+}

@@ -1,0 +1,123 @@
+// The objects around Coil in the end-to-end tests: pools, namespaces, nodes.
+import {
+  ADDRESS_BLOCKS,
+  ADDRESS_POOLS,
+  type AddressBlock,
+  EGRESSES,
+} from "../../lib/api/mod.ts";
+import { TaskGroup } from "../../lib/async/mod.ts";
+import { Informer, NAMESPACES, NODES, PODS } from "../../lib/kube/mod.ts";
+import { run } from "../lab/mod.ts";
+import { eventually } from "../lab/wait.ts";
+import type { VmAccess } from "./e2e_access.ts";
+import { POOLS, type Topology, type VmNode } from "./topology.ts";
+
+/** Namespace of the Egresses, whose pods have gateways' addresses. */
+export const GATEWAYS = "gateways";
+/** Namespace of the clients. */
+export const CLIENTS = "clients";
+
+/** What a routing daemon does: each node's blocks lead to it. */
+export function routeBlocks(
+  access: VmAccess,
+  topology: Topology,
+): AsyncDisposable {
+  const stop = new AbortController();
+  const tasks = new TaskGroup();
+  const routed = new Set<string>();
+  const routes = new TaskGroup();
+  const blocks = new Informer<AddressBlock>(access.client, ADDRESS_BLOCKS, {
+    onChange: () => {
+      for (const block of blocks.store.list()) {
+        const node = topology.nodes.find((n) =>
+          n.name === block.metadata?.labels?.["coil.cybozu.com/node"]
+        );
+        for (const prefix of [block.ipv4, block.ipv6]) {
+          if (prefix === undefined || node === undefined) continue;
+          if (routed.has(prefix)) continue;
+          routed.add(prefix);
+          routes.run(prefix, () => topology.route(prefix, node));
+        }
+      }
+    },
+  });
+  tasks.run("blocks", () => blocks.run(stop.signal));
+  return {
+    async [Symbol.asyncDispose](): Promise<void> {
+      stop.abort();
+      await tasks.wait();
+      await routes.wait();
+      for (const prefix of routed) await run("ip", ["route", "delete", prefix]);
+    },
+  };
+}
+
+/** Pools, namespaces and nodes. */
+export async function createObjects(
+  access: VmAccess,
+  nodes: readonly VmNode[],
+): Promise<void> {
+  const { client, admin } = access;
+  const pools = { default: POOLS.clients, [GATEWAYS]: POOLS.gateways };
+  for (const [name, subnet] of Object.entries(pools)) {
+    await client.patch(ADDRESS_POOLS, { name }, {
+      spec: { blockSizeBits: 6, subnets: [subnet] },
+    }, { kind: "apply" });
+  }
+  for (const name of [GATEWAYS, CLIENTS]) {
+    await client.patch(NAMESPACES, { name }, {
+      metadata: name === GATEWAYS
+        ? { annotations: { "coil.cybozu.com/pool": GATEWAYS } }
+        : {},
+    }, { kind: "apply" });
+    await eventually(`the service account of ${name}`, async () => {
+      await admin.request(
+        "GET",
+        `/api/v1/namespaces/${name}/serviceaccounts/default`,
+      );
+      return true;
+    });
+  }
+  for (const { name, addresses } of nodes) {
+    await client.patch(NODES, { name }, {}, { kind: "apply" });
+    const internal = Object.values(addresses).map((address) => ({
+      ...{ type: "InternalIP", address },
+    }));
+    await client.patch(NODES, { name }, { status: { addresses: internal } }, {
+      ...{ kind: "merge", subresource: "status" },
+    });
+  }
+}
+
+/** Egresses with all that is theirs, and the clients; the rest serves the next cluster as well. */
+export async function removeObjects(access: VmAccess): Promise<void> {
+  const { client } = access;
+  const egresses = await client.listAll(EGRESSES, {});
+  for (const { metadata } of egresses.items) {
+    const { namespace, name = "" } = metadata ?? {};
+    await client.delete(EGRESSES, {
+      ...{ namespace, name, propagationPolicy: "Background" },
+    });
+  }
+  await eventually("pods to be gone", async () => {
+    const { items } = await client.listAll(PODS, {});
+    for (const { metadata } of items) {
+      const { namespace, name = "" } = metadata ?? {};
+      await client.delete(PODS, { namespace, name, gracePeriodSeconds: 0 })
+        .catch((error) => {
+          if (!error.isNotFound) throw error;
+        });
+    }
+    return items.length === 0;
+  }, { timeoutMs: 30_000, intervalMs: 500 });
+  const blocks = await client.listAll(ADDRESS_BLOCKS, {});
+  for (const { metadata } of blocks.items) {
+    const { name = "" } = metadata ?? {};
+    await client.patch(ADDRESS_BLOCKS, { name }, {
+      metadata: { finalizers: null },
+    }, { kind: "merge" });
+    await client.delete(ADDRESS_BLOCKS, { name }).catch((error) => {
+      if (!error.isNotFound) throw error;
+    });
+  }
+}

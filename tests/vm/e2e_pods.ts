@@ -1,0 +1,123 @@
+// Pods as a kubelet and a container runtime make them: a namespace, the CNI
+// plugin, a status.
+import * as path from "node:path";
+import { type KubeClient, PODS, type V1Pod } from "../../lib/kube/mod.ts";
+import { run } from "../lab/mod.ts";
+import { callPlugin, type Sandbox, sandboxOf } from "../lab/runtime.ts";
+import type { VmNode } from "./topology.ts";
+
+/** A pod with its network. */
+export interface VmPod {
+  readonly namespace: string;
+  readonly name: string;
+  readonly uid: string;
+  readonly node: VmNode;
+  readonly sandbox: Sandbox;
+  readonly addresses: readonly string[];
+}
+
+/** What {@link PodRuntime} works with. */
+export interface PodRuntimeOptions {
+  readonly client: KubeClient;
+  /** Directory of the CNI plugin `coil`. */
+  readonly binDir: string;
+  readonly socketOf: (node: VmNode) => string;
+}
+
+/** A pod object that is there already. */
+export interface PodRef {
+  readonly namespace: string;
+  readonly name: string;
+  readonly uid: string;
+}
+
+/** Makes and removes pods' networks through the real plugin. Disposing of it removes the sandboxes that are left. */
+export class PodRuntime implements AsyncDisposable {
+  readonly #options: PodRuntimeOptions;
+  readonly #sandboxes = new Set<string>();
+
+  constructor(options: PodRuntimeOptions) {
+    this.#options = options;
+  }
+
+  /** Makes the sandbox and adds it to the network. @throws {Error} with the plugin's message when it refuses. */
+  async start(ref: PodRef, node: VmNode): Promise<VmPod> {
+    const netns = `pod-${ref.uid.slice(0, 13)}`;
+    await run("ip", ["netns", "add", netns]);
+    this.#sandboxes.add(netns);
+    try {
+      await run("ip", ["-n", netns, "link", "set", "lo", "up"]);
+      const sandbox = sandboxOf(netns, ref);
+      const addresses = await this.#add(sandbox, node);
+      return { ...ref, node, sandbox, addresses };
+    } catch (error) {
+      await this.#remove(netns);
+      throw error;
+    }
+  }
+
+  async #remove(netns: string): Promise<void> {
+    this.#sandboxes.delete(netns);
+    await run("ip", ["netns", "delete", netns]);
+  }
+
+  async #add(sandbox: Sandbox, node: VmNode): Promise<string[]> {
+    const answer = await this.#call("ADD", { sandbox, node });
+    const { ips } = JSON.parse(answer) as {
+      ips: readonly { address: string }[];
+    };
+    return ips.map(({ address }) => address.split("/")[0] ?? "");
+  }
+
+  /** Removes the pod's network and its sandbox. */
+  async stop(pod: VmPod): Promise<void> {
+    await this.#call("DEL", pod);
+    await this.#remove(pod.sandbox.netns);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const netns of this.#sandboxes) await this.#remove(netns);
+  }
+
+  async #call(
+    command: "ADD" | "DEL",
+    what: { readonly sandbox: Sandbox; readonly node: VmNode },
+  ): Promise<string> {
+    const { sandbox, node } = what;
+    const answer = await callPlugin({
+      plugin: path.join(this.#options.binDir, "coil"),
+      command,
+      config: {
+        ...{ cniVersion: "1.1.0", name: "k8s-pod-network", type: "coil" },
+        socket: this.#options.socketOf(node),
+      },
+      sandbox,
+      nodeNetns: node.netns,
+    });
+    if (answer.code === 0) return answer.stdout;
+    const { namespace, pod } = sandbox;
+    throw new Error(
+      `Cannot ${command} pod "${namespace}/${pod}": ${answer.stdout}${answer.stderr}`,
+    );
+  }
+
+  /** Reports addresses and readiness, as a kubelet does. */
+  async report(pod: VmPod, state: { readonly ready: boolean }): Promise<void> {
+    const { namespace, name, addresses, node } = pod;
+    const now = new Date().toISOString().replace(/\.\d+/, "");
+    const status = state.ready ? "True" : "False";
+    const conditions = ["Ready", "ContainersReady"].map((type) => ({
+      ...{ type, status, lastTransitionTime: now },
+    }));
+    await this.#options.client.patch<V1Pod>(PODS, { namespace, name }, {
+      status: {
+        phase: "Running",
+        conditions,
+        podIP: addresses[0],
+        podIPs: addresses.map((ip) => ({ ip })),
+        hostIP: node.addresses.ipv4,
+        startTime: now,
+      },
+    }, { kind: "merge", subresource: "status" });
+  }
+}

@@ -1,0 +1,55 @@
+// How the end-to-end tests run: one cluster for many scenarios, since it takes
+// the emulated CPU half a minute to start one.
+import assert from "node:assert/strict";
+import { EgressCluster } from "./e2e_cluster.ts";
+import { forgetSources, seenSources } from "./topology.ts";
+
+/** What happens on a running cluster. */
+export type Scenario = (cluster: EgressCluster) => Promise<void>;
+
+/** Registers one test whose steps are the scenarios; after each, nothing may have left by a wrong source. */
+export function egressTest(
+  name: string,
+  options: {
+    readonly setUp: Scenario;
+    readonly scenarios: Readonly<Record<string, Scenario>>;
+  },
+): void {
+  Deno.test(name, async (t) => {
+    await using cluster = await EgressCluster.start();
+    await reported(cluster, () => options.setUp(cluster));
+    for (const [title, scenario] of Object.entries(options.scenarios)) {
+      await t.step({
+        name: title,
+        // The cluster works on meanwhile; the whole test must leave nothing.
+        sanitizeOps: false,
+        sanitizeResources: false,
+        fn: () =>
+          reported(cluster, async () => {
+            await scenario(cluster);
+            await expectNoLeak();
+          }),
+      });
+    }
+  });
+}
+
+/** Fails when a packet came outside that was no gateway's, since the last time that this was asked. */
+export async function expectNoLeak(): Promise<void> {
+  const { wrong, wrongSources } = await seenSources();
+  await forgetSources();
+  assert.equal(wrong, 0, `wrong sources outside: ${wrongSources.join(", ")}`);
+}
+
+async function reported(
+  cluster: EgressCluster,
+  run: () => Promise<void>,
+): Promise<void> {
+  try {
+    await run();
+  } catch (error) {
+    const text = `${await cluster.logs()}\n`;
+    await Deno.stderr.write(new TextEncoder().encode(text));
+    throw error;
+  }
+}
