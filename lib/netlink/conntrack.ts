@@ -1,5 +1,5 @@
 import { Address, type Family } from "../inet/mod.ts";
-import { align, ATTRIBUTE_HEADER_SIZE, NLA_TYPE_MASK } from "./constants.ts";
+import { AttributeCursor } from "./attribute_cursor.ts";
 import { familyOf } from "./family.ts";
 import type { Message } from "./message_reader.ts";
 import { NFGENMSG_SIZE } from "./nfnetlink.ts";
@@ -98,60 +98,6 @@ export interface ConntrackFlow {
   readonly tcpState: ConntrackTcpState | undefined;
 }
 
-/** Goes through attributes without making an object for each: a table may have 100,000 entries of 30. */
-class Cursor {
-  /** The type of the attribute. */
-  type = 0;
-  /** Where its value begins. */
-  at = 0;
-  /** How long its value is. */
-  size = 0;
-  readonly #view: DataView;
-  #next: number;
-  readonly #end: number;
-
-  constructor(view: DataView, start: number, end: number) {
-    this.#view = view;
-    this.#next = start;
-    this.#end = end;
-  }
-
-  /** Moves on to the next attribute; false at the end. */
-  next(): boolean {
-    const left = this.#end - this.#next;
-    if (left < ATTRIBUTE_HEADER_SIZE) return false;
-    const length = this.#view.getUint16(this.#next, true);
-    if (length < ATTRIBUTE_HEADER_SIZE || length > left) {
-      throw new SyntaxError(
-        `Cannot parse netlink attribute: length is ${length}, ${left} bytes are left`,
-      );
-    }
-    this.type = this.#view.getUint16(this.#next + 2, true) & NLA_TYPE_MASK;
-    this.at = this.#next + ATTRIBUTE_HEADER_SIZE;
-    this.size = length - ATTRIBUTE_HEADER_SIZE;
-    this.#next += align(length);
-    return true;
-  }
-
-  /** The attributes inside this one. */
-  inner(): Cursor {
-    return new Cursor(this.#view, this.at, this.at + this.size);
-  }
-
-  /** The value as a number of that many bytes, big-endian. */
-  number(size: 1 | 2 | 4): number {
-    if (this.size !== size) {
-      throw new SyntaxError(
-        `Cannot parse netlink attribute ${this.type}: it has ${this.size} bytes, not ${size}`,
-      );
-    }
-    if (size === 1) return this.#view.getUint8(this.at);
-    return size === 2
-      ? this.#view.getUint16(this.at)
-      : this.#view.getUint32(this.at);
-  }
-}
-
 /** One direction of a flow. */
 interface Tuple {
   /** Where in the message the addresses are. */
@@ -178,7 +124,7 @@ export class FlowView implements ConntrackFlow {
     this.family = family;
     this.#bytes = bytes;
     const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-    const cursor = new Cursor(view, NFGENMSG_SIZE, bytes.byteLength);
+    const cursor = new AttributeCursor(view, NFGENMSG_SIZE, bytes.byteLength);
     while (cursor.next()) this.#take(cursor);
     for (const tuple of [this.#original, this.#reply]) {
       if (tuple.source === 0 || tuple.destination === 0) {
@@ -245,7 +191,7 @@ export class FlowView implements ConntrackFlow {
     };
   }
 
-  #take(cursor: Cursor): void {
+  #take(cursor: AttributeCursor): void {
     switch (cursor.type) {
       case CTA_TUPLE_ORIG:
         this.#takeTuple(this.#original, cursor.inner());
@@ -268,7 +214,7 @@ export class FlowView implements ConntrackFlow {
     }
   }
 
-  #takeTuple(tuple: Tuple, cursor: Cursor): void {
+  #takeTuple(tuple: Tuple, cursor: AttributeCursor): void {
     while (cursor.next()) {
       if (cursor.type === CTA_TUPLE_IP) {
         takeAddresses(tuple, cursor.inner(), this.family);
@@ -294,7 +240,11 @@ function emptyTuple(): Tuple {
   };
 }
 
-function takeAddresses(tuple: Tuple, cursor: Cursor, family: Family): void {
+function takeAddresses(
+  tuple: Tuple,
+  cursor: AttributeCursor,
+  family: Family,
+): void {
   const [size, source, destination] = family === "ipv4"
     ? [4, CTA_IP_V4_SRC, CTA_IP_V4_DST]
     : [16, CTA_IP_V6_SRC, CTA_IP_V6_DST];
@@ -305,7 +255,7 @@ function takeAddresses(tuple: Tuple, cursor: Cursor, family: Family): void {
   }
 }
 
-function takeProtocol(tuple: Tuple, cursor: Cursor): void {
+function takeProtocol(tuple: Tuple, cursor: AttributeCursor): void {
   while (cursor.next()) {
     switch (cursor.type) {
       case CTA_PROTO_NUM:
@@ -326,7 +276,7 @@ function takeProtocol(tuple: Tuple, cursor: Cursor): void {
   }
 }
 
-function findTcpState(cursor: Cursor): ConntrackTcpState | undefined {
+function findTcpState(cursor: AttributeCursor): ConntrackTcpState | undefined {
   while (cursor.next()) {
     if (cursor.type !== CTA_PROTOINFO_TCP) continue;
     const tcp = cursor.inner();

@@ -135,15 +135,15 @@ export class Attributes {
    */
   constructor(bytes: Uint8Array) {
     this.#bytes = bytes;
-    for (const [type, value] of walk(bytes)) this.#values.set(type, value);
+    walk(bytes, (type, value) => void this.#values.set(type, value));
   }
 
   /** The bytes of every attribute of the type, in the order they came: the elements of a list. */
   list(type: number): Uint8Array[] {
     const values: Uint8Array[] = [];
-    for (const [each, value] of walk(this.#bytes)) {
+    walk(this.#bytes, (each, value) => {
       if (each === type) values.push(value);
-    }
+    });
     return values;
   }
 
@@ -224,7 +224,10 @@ export class Attributes {
 }
 
 /** Goes through attributes one by one. */
-function* walk(bytes: Uint8Array): Generator<readonly [number, Uint8Array]> {
+function walk(
+  bytes: Uint8Array,
+  visit: (type: number, value: Uint8Array) => void,
+): void {
   let at = 0;
   while (bytes.byteLength - at >= ATTRIBUTE_HEADER_SIZE) {
     const length = word(bytes, at);
@@ -235,10 +238,10 @@ function* walk(bytes: Uint8Array): Generator<readonly [number, Uint8Array]> {
         } bytes are left`,
       );
     }
-    yield [
+    visit(
       word(bytes, at + 2) & NLA_TYPE_MASK,
       bytes.subarray(at + ATTRIBUTE_HEADER_SIZE, at + length),
-    ];
+    );
     at += align(length);
   }
 }

@@ -3,22 +3,23 @@ import fc from "fast-check";
 import { parseAddress } from "./address.ts";
 import { parseAcknowledgement, parseDone } from "./errors.ts";
 import { parseLink } from "./link.ts";
-import { Attributes, type Message, parseMessages } from "./message_reader.ts";
+import {
+  Attributes,
+  type Message,
+  parseMessages,
+  Payload,
+} from "./message_reader.ts";
 import { MessageWriter } from "./message_writer.ts";
 import { parseNeighbour } from "./neighbour.ts";
 import { parseRoute } from "./route.ts";
 import { parseRule } from "./rule.ts";
-
-function hex(bytes: Uint8Array): string {
-  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join(
-    " ",
-  );
-}
-
-function unhex(text: string): Uint8Array {
-  const bytes = text.trim().split(/\s+/).map((byte) => parseInt(byte, 16));
-  return Uint8Array.from(bytes);
-}
+import { hex, unhex } from "./testing.ts";
+import { textTrace } from "./trace.ts";
+import {
+  GENERIC_NAMES,
+  NETFILTER_NAMES,
+  type TypeNames,
+} from "./trace_names.ts";
 
 /** Writes attributes only, without a message around them. */
 function attributes(body: (writer: MessageWriter) => void): Uint8Array {
@@ -52,6 +53,75 @@ Deno.test("MessageWriter writes what the kernel's headers prescribe", () => {
     "0c 00 06 80 05 00 01 00 02 00 00 00",
   ].join(" ");
   assert.equal(hex(writer.bytes()), expected);
+});
+
+Deno.test("MessageWriter writes network byte order where it is told, and flags", () => {
+  const bytes = attributes((writer) => {
+    writer.u16Be(0x0102);
+    writer.u16(0);
+    writer.attributeU16(1, 0x0102);
+    writer.attributeU16Be(2, 0x0102);
+    writer.attributeU32Be(3, 0x01020304);
+    writer.attributeU64Be(4, 0x0102030405060708n);
+    writer.attributeFlag(5);
+  });
+  assert.equal(
+    hex(bytes),
+    [
+      "01 02 00 00",
+      "06 00 01 00 02 01 00 00",
+      "06 00 02 00 01 02 00 00",
+      "08 00 03 00 01 02 03 04",
+      "0c 00 04 00 01 02 03 04 05 06 07 08",
+      "04 00 05 00",
+    ].join(" "),
+  );
+  const read = new Payload(bytes).attributes(4);
+  assert.equal(new Payload(bytes).u16Be(0), 0x0102);
+  assert.equal(read.u16(1), 0x0102);
+  assert.equal(read.u16Be(2), 0x0102);
+  assert.equal(read.u32Be(3), 0x01020304);
+  assert.equal(read.u64Be(4), 0x0102030405060708n);
+  assert.deepEqual([read.flag(5), read.flag(6)], [true, false]);
+  assert.throws(() => read.u16Be(3), SyntaxError);
+  assert.throws(() => read.u32Be(2), SyntaxError);
+  assert.throws(() => read.u64Be(3), SyntaxError);
+  const number = new Payload(Uint8Array.of(1, 2, 3, 4, 5, 6, 7, 8));
+  assert.equal(number.u64(0), 0x0807060504030201n);
+  assert.equal(number.u64Be(0), 0x0102030405060708n);
+  assert.equal(number.u32Be(4), 0x05060708);
+  assert.throws(() => number.u64(1), SyntaxError);
+});
+
+Deno.test("Attributes.list() gives all of one type in order, where others give the last", () => {
+  const bytes = attributes((writer) => {
+    for (const value of [7, 8, 9]) {
+      writer.attributeU8(1, value);
+      writer.attributeU8(2, 0);
+    }
+  });
+  const read = new Attributes(bytes);
+  assert.deepEqual(read.list(1).map((value) => value[0]), [7, 8, 9]);
+  assert.deepEqual(read.list(3), []);
+  assert.equal(read.u8(1), 9);
+});
+
+Deno.test("a trace calls messages by the names of their protocol", () => {
+  const writer = new MessageWriter();
+  for (const type of [16, 0x101]) {
+    writer.message({ type, flags: 1, sequence: 1 }, () => {});
+  }
+  const shown = (names?: TypeNames) => {
+    const lines: string[] = [];
+    textTrace((line) => lines.push(line), names).sent(writer.bytes(), []);
+    return lines.map((line) => /seq 1 (.*) flags/.exec(line)?.[1]);
+  };
+  assert.deepEqual(shown(), ["RTM_NEWLINK", "type 257"]);
+  assert.deepEqual(shown(GENERIC_NAMES), ["GENL_ID_CTRL", "type 257"]);
+  assert.deepEqual(shown(NETFILTER_NAMES), [
+    "NFNL_MSG_BATCH_BEGIN",
+    "IPCTNL_MSG_CT_GET",
+  ]);
 });
 
 Deno.test("MessageWriter aligns the messages of a batch and starts over after reset()", () => {
