@@ -6,7 +6,6 @@ import {
   type EventRecorder,
   type KubeClient,
   type KubeMetrics,
-  splitKey,
 } from "../../lib/kube/mod.ts";
 import { GROUP_VERSION } from "../../lib/names/mod.ts";
 import { getLogger } from "../../lib/telemetry/mod.ts";
@@ -45,7 +44,7 @@ export async function runEgress(
   signal: AbortSignal,
 ): Promise<void> {
   await using group = new TaskGroup({ signal });
-  const { client, kubeMetrics } = options;
+  const { client, kubeMetrics: metrics } = options;
   const cluster = new EgressCluster(client);
   const applier = new EgressApplier(client);
   const access = new EgressAccess({ client, cluster, applier });
@@ -56,26 +55,22 @@ export async function runEgress(
       for (const key of cluster.egresses.store.keys()) egresses.enqueue(key);
     },
   });
-  const reconciler = makeReconciler(options, {
-    cluster,
-    applier,
-    access,
-    bindings,
-  });
+  const parts: Parts = { cluster, applier, access, bindings };
+  const reconciler = makeReconciler(options, parts);
   const egresses = new Controller({
     name: "egress",
     concurrency: CONCURRENT_EGRESSES,
-    metrics: kubeMetrics,
+    metrics,
     reconcile: (key, s) => reconciler.reconcile(key, s),
   });
   const namespaces = new Controller({
     name: "egress-namespace",
-    metrics: kubeMetrics,
+    metrics,
     reconcile: (namespace, s) => access.reconcile(namespace, s),
   });
   const clusterRoleBindings = new Controller({
     name: "egress-binding",
-    metrics: kubeMetrics,
+    metrics,
     reconcile: (name, s) => bindings.reconcile(name, s),
   });
   using _subscriptions = subscribeEgress(cluster, {
@@ -85,13 +80,6 @@ export async function runEgress(
   });
   cluster.start(group);
   await cluster.synced(group.signal);
-  // Of one that is missing no watch will tell, nor of a namespace without Egress.
-  for (const name of cluster.clusterRoleBindings.keys()) {
-    clusterRoleBindings.enqueue(name);
-  }
-  for (const key of cluster.roleBindings.store.keys()) {
-    namespaces.enqueue(splitKey(key).namespace ?? "");
-  }
   log.info("Serving egresses", { egresses: cluster.egresses.store.size });
   for (const controller of [egresses, namespaces, clusterRoleBindings]) {
     group.run(controller.name, (s) => controller.run(s));
@@ -99,14 +87,16 @@ export async function runEgress(
   await group.wait();
 }
 
+interface Parts {
+  readonly cluster: EgressCluster;
+  readonly applier: EgressApplier;
+  readonly access: EgressAccess;
+  readonly bindings: EgressBindings;
+}
+
 function makeReconciler(
   { client, events, settings, image }: EgressPartOptions,
-  { cluster, applier, access, bindings }: {
-    readonly cluster: EgressCluster;
-    readonly applier: EgressApplier;
-    readonly access: EgressAccess;
-    readonly bindings: EgressBindings;
-  },
+  { cluster, applier, access, bindings }: Parts,
 ): EgressReconciler {
   const onEvent = ({ metadata }: Egress, event: EventInfo) => {
     const { namespace = "", name = "", uid = "" } = metadata;

@@ -39,7 +39,6 @@ export interface EgressReconcilerOptions {
   /** What keeps the gateways of every Egress from working. */
   readonly commonProblem: () => EgressProblem | undefined;
   readonly onEvent: (egress: Egress, event: EventInfo) => void;
-  readonly now?: () => Date;
 }
 
 /** A status that was written, and the version of the Egress that it was made of. */
@@ -64,25 +63,16 @@ export class EgressReconciler {
    * @throws {Error} when the API server did not take something, after the status says so
    */
   async reconcile(key: string, signal: AbortSignal): Promise<void> {
-    const { cluster, applier, deployments } = this.#options;
+    const { cluster, access, deployments } = this.#options;
     const egress = cluster.egresses.store.get(key);
-    // What an Egress owns goes with it.
-    if (egress === undefined) {
-      const { namespace = "", name } = splitKey(key);
-      const target = { namespace, name };
-      deployments.forget(target);
-      applier.forget(SERVICES, target);
-      applier.forget(POD_DISRUPTION_BUDGETS, target);
-      this.#written.delete(key);
-      return;
-    }
+    if (egress === undefined) return this.#forget(key);
     if (egress.metadata.deletionTimestamp !== undefined) return;
     const failures: Failure[] = [];
     const attempt = attempter(failures);
     const namespace = egress.metadata.namespace ?? "";
     await attempt(
       { kind: "RoleBinding", isFatal: true },
-      () => this.#options.access.ensure(namespace, { signal }),
+      () => access.ensure(namespace, { signal }),
     );
     const deployment = await attempt(
       { kind: "Deployment", isFatal: true },
@@ -107,6 +97,16 @@ export class EgressReconciler {
       failures.map(({ problem }) => problem.message).join("; "),
       { cause: first.error },
     );
+  }
+
+  /** What an Egress owns goes with it; nothing is left but what we know of it. */
+  #forget(key: string): void {
+    const { namespace = "", name } = splitKey(key);
+    const { applier, deployments } = this.#options;
+    deployments.forget({ namespace, name });
+    applier.forget(SERVICES, { namespace, name });
+    applier.forget(POD_DISRUPTION_BUDGETS, { namespace, name });
+    this.#written.delete(key);
   }
 
   async #keepService(egress: Egress, signal: AbortSignal): Promise<void> {
@@ -158,7 +158,7 @@ export class EgressReconciler {
       readonly signal: AbortSignal;
     },
   ): Promise<void> {
-    const { client, cluster, onEvent, now = () => new Date() } = this.#options;
+    const { client, cluster, onEvent } = this.#options;
     const key = keyOf(egress);
     const before = this.#statusOf(egress);
     const common = this.#options.commonProblem();
@@ -173,7 +173,7 @@ export class EgressReconciler {
         pods: cluster.pods.store,
         signal,
       }),
-      now: now(),
+      now: new Date(),
     });
     if (egressStatusEquals(before, status)) return;
     const { uid, resourceVersion } = egress.metadata;

@@ -12,6 +12,7 @@ const SHOWN: Readonly<Record<string, string>> = {
   "lib/kube/lease.ts": "times of a Lease; its holder's life goes by our clock",
   "roles/coil_controller/addresspool_reconciler.ts": "times of conditions",
   "roles/coil_controller/blockrequest_reconciler.ts": "times of conditions",
+  "roles/coil_controller/egress_reconciler.ts": "times of conditions",
   "roles/cli": "ages of objects, whose birth is a date in the API",
 };
 
