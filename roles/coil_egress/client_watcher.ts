@@ -1,4 +1,4 @@
-import { abortable, retry } from "../../lib/async/mod.ts";
+import { abortable, Backoff, retry } from "../../lib/async/mod.ts";
 import type { EgressRef } from "../../lib/announce/mod.ts";
 import {
   Informer,
@@ -21,6 +21,9 @@ const log = getLogger("pod-watcher");
 /** A pod that has ended leaves the selection, which the API server reports as its deletion. */
 const NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed";
 const OWN_NETWORK = "spec.hostNetwork=false";
+
+/** The longest pause when the API server is away: new clients wait for the end of it. */
+const RETRY_MS = 10_000;
 
 /** What became of a client. */
 export interface ClientChange {
@@ -48,10 +51,14 @@ export interface ClientWatcherOptions {
 export class ClientWatcher {
   readonly #options: ClientWatcherOptions;
   readonly #pods = new Map<string, ClientPod>();
-  #informer: Informer<V1Pod> | undefined;
 
   constructor(options: ClientWatcherOptions) {
     this.#options = options;
+  }
+
+  /** The Egress whose clients are followed. */
+  get egress(): EgressRef {
+    return this.#options.egress;
   }
 
   /** The clients, by `namespace/name`. */
@@ -70,18 +77,13 @@ export class ClientWatcher {
       },
       trim: trimClientPod,
       onChange: (change) => this.#note(change),
+      backoff: new Backoff({ initialMs: 200, maxMs: RETRY_MS }),
     });
-    this.#informer = informer;
     const tell = async () => {
       await abortable(informer.synced, signal);
       onSynced();
     };
     await Promise.all([informer.run(signal), tell()]);
-  }
-
-  /** Milliseconds since the API server last showed that this is current; undefined before the first list. */
-  get lastSyncAgeMs(): number | undefined {
-    return this.#informer?.hasSynced ? this.#informer.lastSyncAgeMs : undefined;
   }
 
   #note({ type, object, key }: StoreChange<V1Pod>): void {

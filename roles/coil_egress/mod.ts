@@ -134,71 +134,20 @@ export async function runGateway(
 
 /** Makes the parts and ties them to each other. */
 function connect(parts: GatewayParts, stack: AsyncDisposableStack) {
-  const { options, identity, kernel, client, registry } = parts;
-  const egress = { namespace: identity.namespace, name: identity.egress };
+  const { options, identity, client, registry } = parts;
   const metrics = new EgressMetrics(registry);
   const heap = new HeapKeeper();
-  const clients = new ClientSet({
-    families: FAMILIES.filter((f) => identity.addresses[f] !== undefined),
-    onShared: (shared) => reportShared(shared, watcher.pods.values()),
+  const clients = connectClients(parts, {
+    ...{ metrics, heap, stack },
+    onChange: () => reports.status.trigger(),
   });
-  const announced = stack.use(
-    new AnnouncedClients({
-      clients,
-      confirmMs: parts.confirmMs ?? CONFIRM_MS,
-      onExpired: () => sync.trigger(),
-    }),
-  );
-  const sync = new KernelSync({
-    kernel,
-    wanted: () => clients.addresses(),
-    onSync: (result) => metrics.synced(result),
-  });
-  const watcher = new ClientWatcher({
-    client,
-    egress,
-    onRead: () => heap.note(),
-    onChange: (change) => {
-      noteChange(change, { clients, announced });
-      sync.trigger();
-      status.trigger();
-    },
-  });
+  const { watcher, sync, announced } = clients;
   const lifecycle = new Lifecycle(() => sync.hasSynced);
-  const readings = new Readings({
-    kernel,
-    onFailure: (name) => metrics.readingFailed(name),
-  });
-  const status = new GatewayStatusWriter({
-    client,
-    identity,
-    report: () =>
-      sync.hasSynced
-        ? gatewayReport({
-          clients: watcher.pods.size,
-          draining: lifecycle.isDraining,
-          readings,
-        })
-        : undefined,
-    ...(parts.statusIntervalMs !== undefined &&
-      { intervalMs: parts.statusIntervalMs }),
-  });
-  metrics.observe({
-    identity,
-    pods: () => watcher.pods.values(),
-    announcedCount: () => announced.size,
-    sharedCount: () => clients.sharedCount,
-  });
-  observeReadings(registry, {
-    identity,
-    readings,
-    drainingFlows: () =>
-      lifecycle.isDraining ? readings.flows?.established : undefined,
-  });
-  const reviews = new TokenReviews(client);
+  const reports = connectReports(parts, { metrics, lifecycle, ...clients });
+  const { readings, status } = reports;
   const admission = new Admission({
     client,
-    egress,
+    egress: watcher.egress,
     user: options.announceUser,
     ownAddresses: valuesOf(identity.addresses),
     pods: watcher.pods,
@@ -218,9 +167,81 @@ function connect(parts: GatewayParts, stack: AsyncDisposableStack) {
     onDraining: () => status.trigger({ urgent: true }),
   };
   return {
-    ...{ options, registry, watcher, sync, readings, status, heap, metrics },
-    ...{ lifecycle, ending, reviews, admission },
+    ...{ options, registry, metrics, heap, watcher, sync, readings, status },
+    ...{ lifecycle, ending, admission, reviews: new TokenReviews(client) },
   };
+}
+
+/** What decides who is a client, from the API to the kernel. */
+function connectClients(
+  { identity, kernel, client, confirmMs = CONFIRM_MS }: GatewayParts,
+  { metrics, heap, stack, onChange }: {
+    readonly metrics: EgressMetrics;
+    readonly heap: HeapKeeper;
+    readonly stack: AsyncDisposableStack;
+    readonly onChange: () => void;
+  },
+) {
+  const clients = new ClientSet({
+    families: FAMILIES.filter((f) => identity.addresses[f] !== undefined),
+    onShared: (shared) => reportShared(shared, watcher.pods.values()),
+  });
+  const onExpired = () => sync.trigger();
+  const announced = stack.use(
+    new AnnouncedClients({ clients, confirmMs, onExpired }),
+  );
+  const sync = new KernelSync({
+    kernel,
+    wanted: () => clients.addresses(),
+    onSync: (result) => metrics.synced(result),
+  });
+  const watcher = new ClientWatcher({
+    client,
+    egress: { namespace: identity.namespace, name: identity.egress },
+    onRead: () => heap.note(),
+    onChange: (change) => {
+      noteChange(change, { clients, announced });
+      sync.trigger();
+      onChange();
+    },
+  });
+  return { clients, announced, sync, watcher };
+}
+
+/** What the gateway tells of itself. */
+function connectReports(
+  { identity, kernel, client, registry, statusIntervalMs }: GatewayParts,
+  { metrics, lifecycle, clients, announced, sync, watcher }:
+    & { readonly metrics: EgressMetrics; readonly lifecycle: Lifecycle }
+    & ReturnType<typeof connectClients>,
+) {
+  const readings = new Readings({
+    kernel,
+    onFailure: (name) => metrics.readingFailed(name),
+  });
+  const report = () =>
+    gatewayReport({
+      clients: watcher.pods.size,
+      draining: lifecycle.isDraining,
+      readings,
+    });
+  const status = new GatewayStatusWriter({
+    ...{ client, identity },
+    report: () => sync.hasSynced ? report() : undefined,
+    ...(statusIntervalMs !== undefined && { intervalMs: statusIntervalMs }),
+  });
+  metrics.observe({
+    identity,
+    pods: () => watcher.pods.values(),
+    announcedCount: () => announced.size,
+    sharedCount: () => clients.sharedCount,
+  });
+  observeReadings(registry, {
+    ...{ identity, readings },
+    drainingFlows: () =>
+      lifecycle.isDraining ? readings.flows?.established : undefined,
+  });
+  return { readings, status };
 }
 
 type Gateway = ReturnType<typeof connect>;
