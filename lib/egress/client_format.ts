@@ -22,13 +22,14 @@ export function formatClientPlan(
   plan: ClientPlan,
   interfaces: readonly ClientInterface[] = [],
 ): string {
-  const { tunnelFamilies, tunnels, port } = plan;
-  const sysctls = tunnelFamilies.includes("ipv4") ? ["all", "default"] : [];
+  const { tunnelFamilies, receiverFamilies, port } = plan;
+  const sysctls = receiverFamilies.includes("ipv4") ? ["all", "default"] : [];
   const table = needsTable(plan, interfaces)
     ? [formatTable(clientTable(plan, interfaces)).trimEnd()]
     : [];
   // Links have no index yet: they get numbers that stand for their names.
-  const numbers = tunnels.map(({ name }, i) => [name, -i - 1] as const);
+  const links = wantedLinks(plan, plan.mtu);
+  const numbers = links.map(({ name }, i) => [name, -i - 1] as const);
   const names = new Map([
     ...numbers.map(([name, i]) => [i, name] as const),
     ...interfaces.map(({ name, index }) => [index, name] as const),
@@ -40,7 +41,7 @@ export function formatClientPlan(
   return [
     ...sysctls.map((link) => `sysctl -w net.ipv4.conf.${link}.rp_filter=0`),
     ...[...plan.rules, ...originatingRules(interfaces)].map(ruleLine),
-    ...wantedLinks(plan, plan.mtu).flatMap(linkLines),
+    ...links.flatMap(linkLines),
     ...table,
     ...fouPorts(tunnelFamilies, port).map(({ family, protocol }) =>
       `${ip(family)} fou add port ${port} ipproto ${protocol}`

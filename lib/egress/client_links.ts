@@ -38,7 +38,7 @@ export interface LinkChanges {
 /** The links that a plan asks for: receivers first. `linkMtu` is that of the interface below. */
 export function wantedLinks(plan: ClientPlan, linkMtu: number): WantedLink[] {
   return [
-    ...plan.tunnelFamilies.map((family): WantedLink => ({
+    ...plan.receiverFamilies.map((family): WantedLink => ({
       name: TUNNEL_LINKS[family].receiver,
       family,
       tunnel: { kind: TUNNEL_LINKS[family].kind, collectMetadata: true },
@@ -164,15 +164,15 @@ function tunnelKey(tunnel: TunnelSpec | undefined): string {
 
 /**
  * The new names of links that the kernel made by itself when it loaded the
- * tunnels' modules, as upstream Coil gives them; without tunnels of the family
+ * tunnels' modules, as upstream Coil gives them; without receiver of the family
  * the kernel's name again. A link that is up has an owner, and keeps its name.
  */
 export function renameFallbacks(
   links: readonly Link[],
-  tunnelFamilies: readonly Family[],
+  receiverFamilies: readonly Family[],
 ): Request[] {
   return Object.values(TUNNEL_LINKS).flatMap(({ kind, fallback }) => {
-    const wanted = tunnelFamilies.some((each) =>
+    const wanted = receiverFamilies.some((each) =>
       TUNNEL_LINKS[each].kind === kind
     );
     const [from, to] = wanted

@@ -46,7 +46,10 @@ export interface ClientTunnel {
   readonly sourcePort: number | "auto";
 }
 
-/** A route of a client: into a tunnel, into an error, or on to the next rule. */
+/**
+ * A route of a client: into a tunnel, into an error, into the receiver where
+ * nft refuses what is sent, or on to the next rule.
+ */
 export type ClientRoute =
   & {
     /** The network it leads to. */
@@ -57,6 +60,7 @@ export type ClientRoute =
   & (
     | { readonly kind: "tunnel"; readonly tunnel: string }
     | { readonly kind: "unreachable" }
+    | { readonly kind: "reject" }
     | { readonly kind: "throw" }
   );
 
@@ -72,6 +76,8 @@ export interface ClientPlan {
   readonly families: readonly Family[];
   /** The families that have tunnels. */
   readonly tunnelFamilies: readonly Family[];
+  /** The families that have a receiver: in originating-only mode all of them. */
+  readonly receiverFamilies: readonly Family[];
   /** The routing rules, in their order. */
   readonly rules: readonly Rule[];
   /** The tunnels, in the order of their Egresses. */
@@ -102,6 +108,7 @@ export function planClient(request: ClientRequest): ClientPlan {
   );
   const clusterPrefixes = clusterPrefixesOf(request.clusterPrefixes);
   const tunnels = planTunnels(request, owned);
+  const originatingOnly = request.originatingOnly && families.length > 0;
   const tunnelFamilies = families.filter((family) =>
     tunnels.some((tunnel) => tunnel.family === family)
   );
@@ -111,13 +118,18 @@ export function planClient(request: ClientRequest): ClientPlan {
     port: request.port,
     families,
     tunnelFamilies,
+    receiverFamilies: originatingOnly ? families : tunnelFamilies,
     rules: families.flatMap((family) =>
       planRules(family, clusterPrefixes[family])
     ),
     tunnels,
-    routes: planRoutes(owned, { tunnels, clusterPrefixes }),
+    routes: planRoutes(owned, {
+      tunnels,
+      clusterPrefixes,
+      refusal: originatingOnly ? "reject" : "unreachable",
+    }),
     senders: planSenders(request.gateways, tunnelFamilies),
-    originatingOnly: request.originatingOnly && families.length > 0,
+    originatingOnly,
     shadowed,
     skipped,
   };
@@ -217,6 +229,12 @@ function planTunnels(
 interface RouteContext {
   readonly tunnels: readonly ClientTunnel[];
   readonly clusterPrefixes: DualStack<readonly Prefix[]>;
+  /**
+   * How packets are refused. In originating-only mode the kernel has to find a
+   * way before nft can send answers another one: without any, it would not
+   * even make the packet.
+   */
+  readonly refusal: "unreachable" | "reject";
 }
 
 function planRoutes(
@@ -238,7 +256,7 @@ function planRoutes(
       put({ destination, table, kind: "tunnel", tunnel });
     }
     if (gateway.failurePolicy === "Closed") {
-      put({ destination, table, kind: "unreachable" });
+      put({ destination, table, kind: context.refusal });
     }
   }
   for (const route of outerRoutes(context, [...routes.values()])) {
@@ -277,12 +295,17 @@ function outerRoutes(
 
 /** What tells routes of one table apart: two with the same key exclude each other. */
 function routeKey({ destination, table, kind }: ClientRoute): string {
-  return `${table} ${destination} ${kind === "unreachable" ? "last" : "first"}`;
+  return `${table} ${destination} ${isRefusal(kind) ? "last" : "first"}`;
 }
 
 function compareRoutes(a: ClientRoute, b: ClientRoute): number {
   return a.table - b.table || a.destination.compare(b.destination) ||
-    Number(a.kind === "unreachable") - Number(b.kind === "unreachable");
+    Number(isRefusal(a.kind)) - Number(isRefusal(b.kind));
+}
+
+/** Whether it is a route that refuses, whose metric is {@linkcode BACKSTOP_METRIC}. */
+function isRefusal(kind: ClientRoute["kind"]): boolean {
+  return kind === "unreachable" || kind === "reject";
 }
 
 function planSenders(

@@ -14,6 +14,7 @@ import {
   type ClientRoute,
 } from "./client_plan.ts";
 import { ruleKey } from "./client_rules.ts";
+import { TUNNEL_LINKS } from "./tunnel_names.ts";
 
 /** IP6_RT_PRIO_USER of `<net/ip6_route.h>`: the metric of IPv6 routes that are given none. */
 const IPV6_METRIC = 1024;
@@ -49,19 +50,26 @@ export function kernelRoutes(
       return { ...common, type: "unreachable", metric: BACKSTOP_METRIC };
     }
     if (kind === "throw") return { ...common, type: "throw" };
-    const index = indexes.get(route.tunnel);
+    const link = kind === "tunnel"
+      ? route.tunnel
+      : TUNNEL_LINKS[destination.family].receiver;
+    const index = indexes.get(link);
     if (index === undefined) {
       throw new TypeError(
-        `Cannot route "${destination}": there is no link "${route.tunnel}"`,
+        `Cannot route "${destination}": there is no link "${link}"`,
       );
     }
-    return { ...common, type: "unicast", index };
+    const metric = kind === "reject" ? { metric: BACKSTOP_METRIC } : {};
+    return { ...common, type: "unicast", index, ...metric };
   });
 }
 
-/** The routes of a plan that need no link, so that they can be made whatever failed. */
+/** What a plan refuses and passes on, with routes that need no link: they can be made whatever failed. */
 export function refusals(routes: readonly ClientRoute[]): Request[] {
-  const without = routes.filter(({ kind }) => kind !== "tunnel");
+  const without = routes.filter(({ kind }) => kind !== "tunnel")
+    .map((route): ClientRoute =>
+      route.kind === "reject" ? { ...route, kind: "unreachable" } : route
+    );
   return kernelRoutes(without, new Map()).map(putRoute);
 }
 
@@ -95,8 +103,11 @@ export function diffRules(
   // The first one like it is the wanted one; more of them are too many.
   const surplus = present.filter((rule) => !missing.delete(ruleKey(rule)));
   return {
-    put: [...missing.values()].map(ruleAdd),
-    remove: surplus.map(ruleDelete),
+    // Whether one is there has been looked at, and better than the kernel would.
+    put: [...missing.values()].map((rule) =>
+      ruleAdd(rule, { duplicate: true })
+    ),
+    remove: surplus.map((rule) => ruleDelete(rule)),
   };
 }
 

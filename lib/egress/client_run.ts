@@ -135,7 +135,7 @@ export class ClientRun implements Disposable {
     const { route, fou } = this.#sockets;
     const [state, listed] = await settled([
       readState(route, { withAddresses: plan.originatingOnly }),
-      plan.tunnels.length > 0 ? fou.list() : Promise.resolve(undefined),
+      plan.tunnelFamilies.length > 0 ? fou.list() : Promise.resolve(undefined),
     ]);
     if (isGateway(state)) {
       throw new TypeError(
@@ -213,7 +213,7 @@ export class ClientRun implements Disposable {
     open: readonly string[],
     loose: readonly string[] = [],
   ): void {
-    if (!this.#plan.tunnelFamilies.includes("ipv4")) return;
+    if (!this.#plan.receiverFamilies.includes("ipv4")) return;
     const links = { open, loose };
     this.#changes.push(...openReversePath(this.#netns, links));
   }
@@ -288,7 +288,7 @@ export class ClientRun implements Disposable {
   }
 
   async #removeLinks({ links, state }: Findings): Promise<void> {
-    const families = this.#plan.tunnelFamilies;
+    const families = this.#plan.receiverFamilies;
     await this.#remove(deleteLinks(links.surplus));
     await this.#remove(renameFallbacks(state.links, families));
   }
@@ -303,9 +303,9 @@ export class ClientRun implements Disposable {
   async #failClosed({ rules }: Findings): Promise<void> {
     // The caller has given up, and another one goes on.
     if (this.#signal?.aborted) return;
+    // A rule that is there twice does no harm; the next call removes it.
     const refuse = [...rules.put, ...refusals(this.#plan.routes)];
     try {
-      // Rules that are there already are refused with EEXIST; nothing else can be done here.
       await this.#sockets.route.tryExecute(refuse);
     } catch (error) {
       getLogger("egress").error("Failed to refuse what egress cannot carry", {

@@ -5,22 +5,25 @@ import {
   type NftChain,
   type NftRule,
   type NftSet,
+  type NftStatement,
   type NftTable,
 } from "../netlink/mod.ts";
 import type { ClientPlan } from "./client_plan.ts";
 import type { ClientInterface } from "./originating.ts";
+import { TUNNEL_LINKS } from "./tunnel_names.ts";
 
 /** Counts tunnelled packets that no gateway sent. */
 export const FOREIGN_FOU_COUNTER = "foreign_fou";
 
-/** NF_IP_PRI_MANGLE of `<linux/netfilter_ipv4.h>`. */
+/** NF_IP_PRI_MANGLE and NF_IP_PRI_FILTER of `<linux/netfilter_ipv4.h>`. */
 const MANGLE = -150;
+const FILTER = 0;
 
 interface SenderFacts {
   readonly set: string;
   readonly field: "ip saddr" | "ip6 saddr";
   readonly type: "ipv4_addr" | "ipv6_addr";
-  /** What else the links that receive from everybody unpack. */
+  /** What else a receiver unpacks. */
   readonly plain: readonly ("ipencap" | "ipv6")[];
 }
 
@@ -44,7 +47,7 @@ export function needsTable(
   plan: ClientPlan,
   interfaces: readonly ClientInterface[],
 ): boolean {
-  return plan.tunnelFamilies.length + interfaces.length > 0;
+  return plan.receiverFamilies.length + interfaces.length > 0;
 }
 
 /**
@@ -56,15 +59,16 @@ export function clientTable(
   plan: ClientPlan,
   interfaces: readonly ClientInterface[],
 ): NftTable {
-  const tunnels = plan.tunnelFamilies;
+  const { receiverFamilies, tunnelFamilies } = plan;
   return {
     family: "inet",
     name: EGRESS_NFT_TABLE,
-    counters: tunnels.length === 0 ? [] : [FOREIGN_FOU_COUNTER],
-    sets: tunnels.map((family) => senderSet(plan, family)),
+    counters: receiverFamilies.length === 0 ? [] : [FOREIGN_FOU_COUNTER],
+    sets: tunnelFamilies.map((family) => senderSet(plan, family)),
     chains: [
       inputChain(plan, interfaces),
       ...(interfaces.length === 0 ? [] : [outputChain(interfaces)]),
+      ...(plan.originatingOnly ? [refuseChain(plan)] : []),
     ],
   };
 }
@@ -94,6 +98,7 @@ function inputChain(
       ...plan.tunnelFamilies.flatMap((family) =>
         senderRules(family, plan.port)
       ),
+      ...plan.receiverFamilies.flatMap(plainRules),
       // Only what the other side began: an own connection that left by another
       // way before the pod was a client must not be kept there.
       ...interfaces.map(({ name, index }) =>
@@ -108,16 +113,23 @@ function inputChain(
 }
 
 function senderRules(family: Family, port: number): NftRule[] {
-  const { field, set, plain } = SENDERS[family];
-  const refuse = [nft.counter(FOREIGN_FOU_COUNTER), nft.drop()];
-  const own = nft.nfproto(family);
+  const { field, set } = SENDERS[family];
   return [
     nft.rule([nft.udpDport(port), nft.inSet([field], set), nft.accept()]),
-    nft.rule([own, nft.udpDport(port), ...refuse]),
-    ...plain.map((protocol) =>
-      nft.rule([own, nft.l4proto(protocol), ...refuse])
-    ),
+    refuse(family, nft.udpDport(port)),
   ];
+}
+
+/** A receiver unpacks tunnelled packets without UDP too, which no gateway sends. */
+function plainRules(family: Family): NftRule[] {
+  return SENDERS[family].plain.map((protocol) =>
+    refuse(family, nft.l4proto(protocol))
+  );
+}
+
+function refuse(family: Family, what: NftStatement): NftRule {
+  const counter = nft.counter(FOREIGN_FOU_COUNTER);
+  return nft.rule([nft.nfproto(family), what, counter, nft.drop()]);
 }
 
 /** Type `route`: a packet that got a mark is routed once more, by the rule for the mark. */
@@ -130,6 +142,26 @@ function outputChain(interfaces: readonly ClientInterface[]): NftChain {
     policy: "accept",
     rules: interfaces.map(({ index }) =>
       nft.rule([nft.ctMark(index), nft.restoreMark()])
+    ),
+  };
+}
+
+/**
+ * Answers have been given their way by now; what still goes to a receiver is
+ * refused. (Without this rule the receiver would drop it: it sends nothing.)
+ */
+function refuseChain({ receiverFamilies }: ClientPlan): NftChain {
+  return {
+    name: "refuse",
+    type: "filter",
+    hook: "output",
+    priority: FILTER,
+    policy: "accept",
+    rules: receiverFamilies.map((family) =>
+      nft.rule([
+        nft.oifname(TUNNEL_LINKS[family].receiver),
+        nft.reject("host-unreachable"),
+      ])
     ),
   };
 }

@@ -47,11 +47,18 @@ export interface Rule {
   readonly protocol?: number | undefined;
 }
 
-/** Adds a rule. Refused with EEXIST when there is one like it. */
-export function ruleAdd(rule: Rule): Request {
+/**
+ * Adds a rule. Refused with EEXIST when there is one like it, or one that asks
+ * for more: to the kernel the new one agrees with it in all that is given.
+ * With `duplicate` it is added whatever there is.
+ */
+export function ruleAdd(
+  rule: Rule,
+  options: { readonly duplicate?: boolean } = {},
+): Request {
   return {
     type: RTM_NEWRULE,
-    flags: NLM_F_CREATE | NLM_F_EXCL,
+    flags: NLM_F_CREATE | (options.duplicate === true ? 0 : NLM_F_EXCL),
     describe: () => ruleText("add", rule),
     write: ruleWriter(rule),
   };
