@@ -70,6 +70,7 @@ export const SUITES: readonly Suite[] = [
       ...PING,
       ...NFTABLES,
       curl: "curl",
+      "containernetworking-plugins": "/usr/lib/cni/ptp",
     },
     root: true,
     args: [],

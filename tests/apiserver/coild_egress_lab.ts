@@ -5,14 +5,20 @@
  */
 import assert from "node:assert/strict";
 import { eventually } from "../lab/mod.ts";
-import { type Coild, CoildLab, type Sandbox } from "./coild_lab.ts";
+import {
+  type Coild,
+  CoildLab,
+  type CoildLabOptions,
+  fromSources,
+  type Sandbox,
+} from "./coild_lab.ts";
 import {
   PLANE_DIR_ENV,
   type RecordedClient,
   RecordedPlane,
 } from "./recorded_plane.ts";
 
-const ENTRY = new URL("./coild_recording_main.ts", import.meta.url);
+const ENTRY = new URL("./coild_recording_main.ts", import.meta.url).pathname;
 
 /** Namespace of the Egresses. */
 export const NAMESPACE = "nat";
@@ -49,9 +55,12 @@ export class EgressLab implements AsyncDisposable {
     this.plane = plane;
   }
 
-  static async start(name: string): Promise<EgressLab> {
+  static async start(
+    name: string,
+    options: Omit<CoildLabOptions, "name"> = {},
+  ): Promise<EgressLab> {
     await using undo = new AsyncDisposableStack();
-    const lab = undo.use(await CoildLab.start({ name }));
+    const lab = undo.use(await CoildLab.start({ name, ...options }));
     const plane = undo.use(await RecordedPlane.create());
     const ipv6 = "fd02::150:0";
     await lab.createPool("default", [
@@ -68,7 +77,7 @@ export class EgressLab implements AsyncDisposable {
   /** Starts coild and waits until it serves ADD. */
   async coild(args: readonly string[] = []): Promise<Coild> {
     return await this.lab.startCoild(this.lab.node(), [...ARGS, ...args], {
-      entry: ENTRY,
+      command: fromSources(ENTRY),
       env: { [PLANE_DIR_ENV]: this.plane.dir },
     });
   }

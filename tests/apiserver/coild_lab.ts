@@ -213,8 +213,8 @@ export interface CoildLabOptions {
 /** How {@linkcode CoildLab.spawnCoild} starts the daemon. */
 export interface SpawnOptions {
   readonly socketPath?: string;
-  /** Another program than `main.ts coild`: a file of this directory. */
-  readonly entry?: URL;
+  /** Another program than `main.ts coild`. */
+  readonly command?: readonly [string, ...string[]];
   readonly env?: Readonly<Record<string, string>>;
 }
 
@@ -265,7 +265,7 @@ export class CoildLab implements AsyncDisposable {
     const process = await this.plane.startProcess({
       id: `coild-${node.name}-${++this.#daemons}`,
       node,
-      ...commandOf(options.entry ?? "coild", [
+      ...prefixed(options.command ?? commandOf("coild"), [
         `--socket=${socketPath}`,
         ...args,
       ]),
@@ -284,7 +284,7 @@ export class CoildLab implements AsyncDisposable {
     const none = ["--metrics-addr=0", "--health-addr=0"];
     return await this.plane.startProcess({
       id: "coil-controller",
-      ...commandOf("coil-controller", none),
+      ...prefixed(commandOf("coil-controller"), none),
       serviceAccount: { namespace: "kube-system", name: "coil-controller" },
       env: {
         COIL_POD_NAMESPACE: "kube-system",
@@ -438,22 +438,27 @@ export interface ListedObject {
   };
 }
 
+/** The command that runs a program from the sources. */
+export function fromSources(
+  file: string,
+  ...args: string[]
+): readonly [string, ...string[]] {
+  return [Deno.execPath(), "run", "-A", "-q", "--no-check", file, ...args];
+}
+
 /** From the sources; `COIL_TEST_EXECUTABLE` names a built executable to take instead. */
-function commandOf(role: string | URL, args: readonly string[]) {
-  if (role instanceof URL) {
-    return {
-      command: Deno.execPath(),
-      args: ["run", "-A", "-q", "--no-check", role.pathname, ...args],
-    };
-  }
+function commandOf(role: string): readonly [string, ...string[]] {
   const executable = Deno.env.get("COIL_TEST_EXECUTABLE");
-  if (executable !== undefined) {
-    return { command: executable, args: [role, ...args] };
-  }
-  return {
-    command: Deno.execPath(),
-    args: ["run", "-A", "-q", "--no-check", MAIN, role, ...args],
-  };
+  return executable === undefined
+    ? fromSources(MAIN, role)
+    : [executable, role];
+}
+
+function prefixed(
+  [command, ...first]: readonly [string, ...string[]],
+  rest: readonly string[],
+) {
+  return { command, args: [...first, ...rest] };
 }
 
 async function deletePods(lab: string): Promise<void> {
