@@ -12,7 +12,15 @@ import {
 import { KubeUnreachableError } from "../../lib/kube/mod.ts";
 import { explain } from "./address_errors.ts";
 import { failureOf, toGrpcError } from "./cni_errors.ts";
-import { InvalidCallError, NotReadyError, PodNotFoundError } from "./errors.ts";
+import { FouUnsupportedError } from "../../lib/netlink/mod.ts";
+import { IfnameMissingError } from "../../lib/podnet/mod.ts";
+import {
+  EgressNotFoundError,
+  InvalidCallError,
+  InvalidEgressError,
+  NotReadyError,
+  PodNotFoundError,
+} from "./errors.ts";
 
 const pod = { namespace: "shop", name: "web-0" };
 const context = {
@@ -28,6 +36,27 @@ for (
     [new PodNotFoundError("x"), "NOT_FOUND", 3, undefined],
     [new NotReadyError("x"), "UNAVAILABLE", 11, undefined],
     [new KubeUnreachableError("x"), "UNAVAILABLE", 11, undefined],
+    [new IfnameMissingError("eth0", "/n"), "INVALID_ARGUMENT", 7, undefined],
+    [
+      new EgressNotFoundError(pod, {
+        ...{ kind: "Service", namespace: "nat", name: "a" },
+      }),
+      "FAILED_PRECONDITION",
+      999,
+      "EgressNotFound",
+    ],
+    [
+      new InvalidEgressError({ gateway: "nat/a", text: "x" }),
+      "FAILED_PRECONDITION",
+      999,
+      "EgressInvalid",
+    ],
+    [
+      new FouUnsupportedError(),
+      "FAILED_PRECONDITION",
+      999,
+      "EgressUnsupported",
+    ],
     [new Error("x"), "INTERNAL", 999, undefined],
     ["thrown text", "INTERNAL", 999, undefined],
     [new DOMException("x", "TimeoutError"), "DEADLINE_EXCEEDED", 11, undefined],

@@ -66,6 +66,41 @@ Deno.test("parseCoildFlags() takes every flag of upstream's manifests", () => {
   assert.equal(options.gatewayMode, "node-address");
 });
 
+Deno.test("parseCoildFlags() takes every flag of upstream's manifests for egress alone", () => {
+  for (const table of [0, 255]) {
+    const options = parseCoildFlags([
+      "--enable-ipam=false",
+      "--enable-egress=true",
+      `--pod-table-id=${table}`,
+      "--protocol-id=2",
+    ], INFO);
+    assert.equal(options.enableIpam, false);
+    assert.equal(options.podTableId, table);
+    assert.equal(options.protocolId, 2);
+  }
+});
+
+Deno.test("parseCoildFlags() reads what egress needs", () => {
+  const defaults = parseCoildFlags([], INFO);
+  assert.equal(defaults.egressPort, 5555);
+  assert.equal(defaults.originatingOnly, false);
+  assert.equal(
+    defaults.announceTokenFile,
+    "/var/run/secrets/coil-egress/token",
+  );
+  assert.equal(defaults.announceTimeoutMs, 1_000);
+  const options = parseCoildFlags([
+    "--egress-port=6666",
+    "--enable-originating-only",
+    "--egress-announce-token=/t",
+    "--egress-announce-timeout=250ms",
+  ], INFO);
+  assert.equal(options.egressPort, 6666);
+  assert.equal(options.originatingOnly, true);
+  assert.equal(options.announceTokenFile, "/t");
+  assert.equal(options.announceTimeoutMs, 250);
+});
+
 Deno.test("docs/roles/coild.md lists the flags as they are", async () => {
   const page = new URL("../../docs/roles/coild.md", import.meta.url);
   const text = await Deno.readTextFile(page);

@@ -35,7 +35,11 @@ import { PodSource } from "./pod_source.ts";
 import { lockSocket } from "./socket_lock.ts";
 
 export { COILD_FLAGS } from "./flags.ts";
-export type { EgressPlane, PlaneOptions } from "./egress_plane.ts";
+export {
+  type EgressPlane,
+  KERNEL_PLANE,
+  type PlaneOptions,
+} from "./egress_plane.ts";
 
 const log = getLogger("setup");
 

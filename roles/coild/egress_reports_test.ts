@@ -1,0 +1,109 @@
+import assert from "node:assert/strict";
+import type { ClientGateway } from "../../lib/egress/mod.ts";
+import { Address, Prefix } from "../../lib/inet/mod.ts";
+import type { EventInfo } from "../../lib/kube/mod.ts";
+import type { Selection } from "./egress_clients.ts";
+import { conditionsOf, EgressReports } from "./egress_reports.ts";
+
+const KEY = { containerId: "c1", ifname: "eth0" };
+const CLIENT = { key: KEY, pod: { namespace: "ns", name: "pod" } };
+const NET = Prefix.parse("192.0.2.0/24");
+
+function gateway(changes: Partial<ClientGateway> = {}): ClientGateway {
+  return {
+    name: "nat/a",
+    service: { ipv4: Address.parse("10.96.0.9") },
+    destinations: [NET],
+    sourcePortAuto: false,
+    senders: [],
+    available: true,
+    failurePolicy: "Closed",
+    ...changes,
+  };
+}
+
+function selection(changes: Partial<Selection> = {}): Selection {
+  return {
+    gateways: [gateway()],
+    missing: [],
+    invalid: [],
+    targets: [],
+    ...changes,
+  };
+}
+
+const NOTHING = { shadowed: [], skipped: [] };
+
+function reasons(
+  changes: Partial<Selection>,
+  plan: Partial<Parameters<typeof conditionsOf>[1]> = {},
+): string[] {
+  const conditions = conditionsOf(selection(changes), { ...NOTHING, ...plan });
+  return conditions.map(({ reason, message }) => `${reason}: ${message}`);
+}
+
+Deno.test("conditionsOf() has nothing to say when all is well", () => {
+  assert.deepEqual(reasons({}), []);
+});
+
+Deno.test("conditionsOf() tells of a missing object, and not that its gateway is unavailable", () => {
+  const missing = [{ kind: "Egress", namespace: "nat", name: "a" }] as const;
+  const gateways = [gateway({ available: false })];
+  const [one = "", ...others] = reasons({ gateways, missing });
+  assert.match(one, /^EgressNotFound: Egress "nat\/a".*is refused/);
+  assert.deepEqual(others, []);
+});
+
+Deno.test("conditionsOf() says what becomes of packets, by the failure policy", () => {
+  const texts = (["Closed", "Open"] as const).flatMap((failurePolicy) =>
+    reasons({ gateways: [gateway({ available: false, failurePolicy })] })
+  );
+  assert.match(texts[0] ?? "", /^EgressUnavailable: .* is refused meanwhile$/);
+  assert.match(texts[1] ?? "", /takes other ways, as its failurePolicy says/);
+});
+
+Deno.test("conditionsOf() tells of a family in common only when there is none", () => {
+  const other = Prefix.parse("2001:db8::/32");
+  const gateways = [gateway({ destinations: [NET, other] })];
+  const skip = (destination: Prefix) =>
+    ({ gateway: "nat/a", destination, lacking: "service" }) as const;
+  assert.deepEqual(reasons({ gateways }, { skipped: [skip(other)] }), []);
+  const all = { skipped: [skip(NET), skip(other)] };
+  assert.match(
+    reasons({ gateways }, all)[0] ?? "",
+    /^EgressFamilyMismatch: .*IPv4 and IPv6, of which its Service has no/,
+  );
+});
+
+Deno.test("conditionsOf() names what is shadowed and what is invalid", () => {
+  const shadowed = [{ gateway: "nat/b", destination: NET, by: "nat/a" }];
+  const invalid = [{ gateway: "nat/a", text: "x" }];
+  const texts = reasons({ invalid }, { shadowed });
+  assert.match(texts[0] ?? "", /^EgressInvalid: .*"x"/);
+  assert.match(texts[1] ?? "", /^EgressShadowed: .*"nat\/b".*"nat\/a"/);
+});
+
+Deno.test("EgressReports tell of each condition once, and of the end of one that has an end", () => {
+  const told: string[] = [];
+  const reports = new EgressReports({
+    tell: ({ name }, { type, reason }: EventInfo) =>
+      void told.push(`${name} ${type} ${reason}`),
+  });
+  const down = conditionsOf(
+    selection({ gateways: [gateway({ available: false })] }),
+    NOTHING,
+  );
+  const up = conditionsOf(selection(), NOTHING);
+  for (const conditions of [up, down, down, up, up, down]) {
+    reports.tell(CLIENT, conditions);
+  }
+  assert.deepEqual(told, [
+    "pod Warning EgressUnavailable",
+    "pod Normal EgressAvailable",
+    "pod Warning EgressUnavailable",
+  ]);
+  // What is gone has nothing to come to an end.
+  reports.forget(KEY);
+  reports.tell(CLIENT, up);
+  assert.equal(told.length, 3);
+});
