@@ -1,34 +1,20 @@
 import { Mutex, sleep } from "../async/mod.ts";
-import { type Bytes, LinuxError } from "../linux/mod.ts";
+import type { Bytes } from "../linux/mod.ts";
 import {
-  NLM_F_ACK,
-  NLM_F_DUMP,
-  NLM_F_REQUEST,
-  NLMSG_ERROR,
-  NLMSG_NOOP,
-} from "./constants.ts";
+  type Batch,
+  readOutcomes,
+  transportFailure,
+} from "./acknowledgements.ts";
+import { NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST } from "./constants.ts";
 import { DumpReader } from "./dump_reader.ts";
-import { NetlinkError, parseAcknowledgement, type Verdict } from "./errors.ts";
-import { type Message, parseMessages } from "./message_reader.ts";
+import { NetlinkError, type Verdict } from "./errors.ts";
+import type { Message } from "./message_reader.ts";
 import { MessageWriter } from "./message_writer.ts";
 import type { Request } from "./request.ts";
 import type { Trace } from "./trace.ts";
+import type { Transport } from "./transport.ts";
 
-/** What carries datagrams to the kernel and back; a `NetlinkSocket` of `lib/linux` is one. */
-export interface Transport extends Disposable {
-  /** The port id that replies carry. */
-  readonly portId: number;
-  /** Sends one datagram; when done, the kernel has carried it out and replied. */
-  sendOffThread(bytes: Bytes): Promise<void>;
-  /** As `sendOffThread()`, holding up the event loop. */
-  sendNow(bytes: Bytes): void;
-  /** Receives one datagram, or undefined when none is waiting; see `NetlinkSocket`. */
-  receiveNow(buffer: Bytes): number | undefined;
-  /** As `receiveNow()`, without holding up the event loop. */
-  receiveOffThread(buffer: Bytes): Promise<number | undefined>;
-  /** Closes it on another thread, where closing may wait. */
-  closeOffThread(): Promise<void>;
-}
+export type { Transport } from "./transport.ts";
 
 /** What a connection can be told. */
 export interface ConnectionOptions {
@@ -69,11 +55,8 @@ const FIRST_ATTEMPT_ON_THREAD = 4;
 /** The longest wait between two attempts; the first is 1 ms, then it doubles. */
 const MAX_DUMP_WAIT_MS = 64;
 
-/** What is known of a request about which the kernel said nothing. */
-const UNACKNOWLEDGED: Verdict = { errno: EPROTO, extack: "no acknowledgement" };
-
 /** Used only between a receive and the end of the same synchronous function. */
-const acknowledgements: Bytes = new Uint8Array(RECEIVE_BUFFER_BYTES);
+const leftovers: Bytes = new Uint8Array(RECEIVE_BUFFER_BYTES);
 
 /** Requests and replies over one socket. Several callers may share it: each send with its replies is one turn. */
 export class Connection implements Disposable {
@@ -111,7 +94,10 @@ export class Connection implements Disposable {
         ? this.#encode(requests)
         : this.#encodePart(requests, outcomes.length);
       const unsent = await this.#trySend(batch.requests, options);
-      outcomes.push(...this.#collect(batch, { base: outcomes.length, unsent }));
+      outcomes.push(...readOutcomes(batch, {
+        ...{ transport: this.#transport, trace: this.#trace },
+        ...{ base: outcomes.length, unsent },
+      }));
     }
     return outcomes;
   }
@@ -238,62 +224,6 @@ export class Connection implements Disposable {
     }
   }
 
-  /** Reads the acknowledgements: they are all there, since the send came back. */
-  #collect(
-    batch: Batch,
-    options: { base: number; unsent: Verdict | undefined },
-  ): (NetlinkError | undefined)[] {
-    const verdicts = new Map<number, Verdict>();
-    let missing: Verdict = options.unsent ?? UNACKNOWLEDGED;
-    while (verdicts.size < batch.requests.length) {
-      const received = this.#receiveAcknowledgement();
-      if (received === undefined) break;
-      if ("lost" in received) {
-        missing = received.lost;
-        // ENOBUFS is said once, for what was dropped. Anything else stays.
-        if (missing.errno === ENOBUFS) continue;
-        break;
-      }
-      for (const message of parseMessages(received.bytes)) {
-        this.#take(message, batch, verdicts);
-      }
-    }
-    return batch.requests.map((request, position) => {
-      const verdict = verdicts.get(position) ?? missing;
-      const silence = verdict === UNACKNOWLEDGED && request.silent === true;
-      if (verdict.errno === 0 || silence) return undefined;
-      const index = options.base + position;
-      return new NetlinkError(request.describe(), { ...verdict, index });
-    });
-  }
-
-  #receiveAcknowledgement():
-    | { readonly bytes: Uint8Array }
-    | { readonly lost: Verdict }
-    | undefined {
-    try {
-      const length = this.#transport.receiveNow(acknowledgements);
-      if (length === undefined) return undefined;
-      const bytes = acknowledgements.subarray(0, length);
-      this.#trace?.received(bytes);
-      return { bytes };
-    } catch (error) {
-      return { lost: transportFailure(error, "while receiving") };
-    }
-  }
-
-  #take(message: Message, batch: Batch, verdicts: Map<number, Verdict>): void {
-    const position = batch.positions.get(message.sequence);
-    if (position === undefined || message.portId !== this.#transport.portId) {
-      return; // left over from a turn that lost its place
-    }
-    if (message.type === NLMSG_ERROR) {
-      verdicts.set(position, parseAcknowledgement(message));
-    } else if (message.type !== NLMSG_NOOP) {
-      batch.requests[position]?.onReply?.(message);
-    }
-  }
-
   /** Returns undefined when the dump was interrupted or a part did not fit. */
   async #dumpOnce<T>(
     request: Request,
@@ -337,7 +267,7 @@ export class Connection implements Disposable {
   #drain(): void {
     for (let parts = 0; parts < MAX_DRAINED_PARTS; parts++) {
       try {
-        const length = this.#transport.receiveNow(acknowledgements);
+        const length = this.#transport.receiveNow(leftovers);
         if (length === undefined) return;
       } catch (error) {
         if (transportFailure(error, "while draining").errno !== ENOBUFS) return;
@@ -361,16 +291,4 @@ export class Connection implements Disposable {
       reader.take(bytes);
     }
   }
-}
-
-/** What a failed system call amounts to; anything else is thrown on. */
-function transportFailure(error: unknown, extack: string): Verdict {
-  if (error instanceof LinuxError) return { errno: error.errno, extack };
-  throw error;
-}
-
-/** The requests of one send, and which sequence number belongs to which. */
-interface Batch {
-  readonly requests: Request[];
-  readonly positions: Map<number, number>;
 }
