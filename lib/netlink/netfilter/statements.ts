@@ -29,12 +29,12 @@ export function rule(
   return { statements, ...options };
 }
 
-/** The link that the packet came in by; `coil*` means any whose name begins so. */
+/** The link that the packet came in by; `fou*` means any whose name begins so. */
 export function iifname(name: string, options: Negation = {}): NftStatement {
   return { kind: "ifname", field: "iifname", name, not: options.not ?? false };
 }
 
-/** The link that the packet goes out by; `coil*` means any whose name begins so. */
+/** The link that the packet goes out by; `fou*` means any whose name begins so. */
 export function oifname(name: string, options: Negation = {}): NftStatement {
   return { kind: "ifname", field: "oifname", name, not: options.not ?? false };
 }

@@ -90,7 +90,7 @@ const EXAMPLES: readonly NftChain[] = [
         nft.counter("invalid"),
         nft.drop(),
       ]),
-      nft.rule([nft.iifname("coil_fou*"), nft.accept()]),
+      nft.rule([nft.iifname("tunnel*"), nft.accept()]),
       nft.rule([
         nft.oifname("a2345678901234*", { not: true }),
         nft.clampMss(),
