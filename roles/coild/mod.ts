@@ -1,6 +1,7 @@
 /**
  * coild, the node daemon: it gives pods their addresses, connects them to
- * their node and exports the node's routes.
+ * their node, makes clients of egress gateways of some, and exports the node's
+ * routes.
  *
  * This file only connects the parts.
  *
@@ -64,7 +65,8 @@ export async function main(
   const options = parseCoildFlags(args, {
     program,
     version: VERSION,
-    about: "Node daemon of Coil: addresses, pod networks and exported routes",
+    about:
+      "Node daemon of Coil: addresses, pod networks, egress clients and exported routes",
   });
   configureLogging(options.logging);
   await runDaemon("coild", (signal) => run({ options, plane }, signal), {
