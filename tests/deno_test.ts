@@ -1,10 +1,5 @@
 import * as path from "node:path";
-import {
-  countJunit,
-  type Counts,
-  type Failure,
-  reportedFiles,
-} from "./junit.ts";
+import { countJunit, type Counts, type Failure } from "./junit.ts";
 
 /** What {@link runDenoTest} runs, and where. */
 export interface DenoTestRun {
@@ -14,12 +9,18 @@ export interface DenoTestRun {
   readonly args: readonly string[];
   /** Whether the arguments leave tests out. */
   readonly filtered: boolean;
-  /** Runs deno with these arguments, and says whether all went well; the report will be in the directory. */
-  readonly run: (
-    args: readonly string[],
-    reportDir: string,
-  ) => Promise<boolean>;
+  /** Runs deno with these arguments, and says whether all went well. */
+  readonly run: RunDeno;
 }
+
+/** Runs deno somewhere. Its report will be in the directory; its output goes to the function, which shows it. */
+export type RunDeno = (
+  args: readonly string[],
+  options: {
+    readonly reportDir: string;
+    readonly output: (bytes: Uint8Array) => void;
+  },
+) => Promise<boolean>;
 
 /** Runs `deno test` and counts. */
 export async function runDenoTest(options: DenoTestRun): Promise<Counts> {
@@ -30,15 +31,16 @@ export async function runDenoTest(options: DenoTestRun): Promise<Counts> {
     ...["test", "-A", "--no-check", "--unstable-lazy-dynamic-imports"],
     ...[`--junit-path=${junit}`, ...options.args, ...paths],
   ];
+  const watcher = new LoadErrorWatcher();
   try {
-    const success = await options.run(args, reportDir);
+    const output = (bytes: Uint8Array) => watcher.pass(bytes);
+    const success = await options.run(args, { reportDir, output });
     const xml = await Deno.readTextFile(junit).catch(() => "");
     const all = countJunit(xml);
     // What is left out by a filter is in the report as skipped.
     const counts = options.filtered ? { ...all, skipped: [] } : all;
     if (success) return counts;
-    const lost = options.filtered ? [] : await lostFiles(paths, xml);
-    const failures = [...counts.failures, ...lost];
+    const failures = [...counts.failures, ...watcher.failures];
     if (failures.length === 0) failures.push(UNNAMED);
     return { ...counts, failures };
   } finally {
@@ -46,33 +48,43 @@ export async function runDenoTest(options: DenoTestRun): Promise<Counts> {
   }
 }
 
-const UNNAMED: Failure = {
-  name: "a file that does not load, or all of it: see above",
-  lines: [],
-};
+const UNNAMED: Failure = { name: "all of it: see above", lines: [] };
 
-/** A file that does not load leaves no test case behind. */
-async function lostFiles(
-  paths: readonly string[],
-  xml: string,
-): Promise<Failure[]> {
-  const reported = reportedFiles(xml);
-  const files: string[] = [];
-  for (const dir of paths) {
-    for await (const file of testFiles(dir)) files.push(`./${file}`);
+/** Shows the output, and notes the files that do not load: they leave nothing in the report. */
+class LoadErrorWatcher {
+  readonly #decoder = new TextDecoder();
+  readonly #files = new Set<string>();
+  #rest = "";
+
+  pass(bytes: Uint8Array): void {
+    show(bytes);
+    const text = this.#rest + this.#decoder.decode(bytes, { stream: true });
+    const lines = text.split("\n");
+    this.#rest = lines.pop() ?? "";
+    for (const line of lines) {
+      // deno-lint-ignore no-control-regex -- colours
+      const plain = line.replaceAll(/\x1b\[[\d;]*m/g, "");
+      const [, file] = /^(\.\/\S+) \(uncaught error\)$/.exec(plain) ?? [];
+      if (file !== undefined) this.#files.add(file);
+    }
   }
-  return files.filter((file) => !reported.has(file)).map((file) => ({
-    name: `${file} does not load: see above`,
-    lines: [],
-  }));
+
+  get failures(): Failure[] {
+    return [...this.#files].map((file) => ({
+      name: `${file} does not load: see above`,
+      lines: [],
+    }));
+  }
 }
 
-async function* testFiles(dir: string): AsyncGenerator<string> {
-  if (dir.endsWith(".ts")) return yield dir;
-  for await (const entry of Deno.readDir(dir)) {
-    const file = `${dir}/${entry.name}`;
-    if (entry.isDirectory) yield* testFiles(file);
-    else if (file.endsWith("_test.ts")) yield file;
+function show(bytes: Uint8Array): void {
+  try {
+    for (let at = 0; at < bytes.length;) {
+      at += Deno.stdout.writeSync(bytes.subarray(at));
+    }
+  } catch (error) {
+    // After `| head` the tests go on, to their clean-up and their exit code.
+    if (!(error instanceof Deno.errors.BrokenPipe)) throw error;
   }
 }
 

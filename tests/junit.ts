@@ -35,12 +35,6 @@ export function countJunit(xml: string): Counts {
   return { passed, failures, skipped };
 }
 
-/** Files, as "./dir/name_test.ts", whose tests a JUnit report has. */
-export function reportedFiles(xml: string): ReadonlySet<string> {
-  const suites = xml.matchAll(/<testsuite\b([^>]*)>/g);
-  return new Set([...suites].map(([, text = ""]) => attribute(text, "name")));
-}
-
 function attribute(attributes: string, name: string): string {
   const match = new RegExp(`\\b${name}="([^"]*)"`).exec(attributes);
   return unescape(match?.[1] ?? "?");

@@ -1,7 +1,7 @@
 // Runs test suites and ends with the line "N passed, N failed".
 //
 //   deno task test [SUITE...] [FILE...] [--filter TEXT] [--allow-skips] [-- DENO_TEST_ARGS]
-import { runDenoTest } from "./deno_test.ts";
+import { type RunDeno, runDenoTest } from "./deno_test.ts";
 import { type Counts, type Failure, ZERO } from "./junit.ts";
 import { sweepLabs } from "./lab/mod.ts";
 import { preparePackages } from "./lab/packages.ts";
@@ -58,11 +58,33 @@ function messageOf(error: unknown): string {
 }
 
 async function succeeds(args: readonly string[]): Promise<boolean> {
-  const child = new Deno.Command(Deno.execPath(), {
+  return await ended(spawn(args, "inherit"));
+}
+
+/** As `succeeds`; both outputs go through the function, in the colours that the terminal would get. */
+const here: RunDeno = async (args, { output }) => {
+  const child = spawn(args, "piped");
+  const done = ended(child);
+  await Promise.all([child.stdout, child.stderr].map(async (stream) => {
+    for await (const bytes of stream) output(bytes);
+  }));
+  return await done;
+};
+
+function spawn(
+  args: readonly string[],
+  outputs: "inherit" | "piped",
+): Deno.ChildProcess {
+  const isColoured = Deno.stdout.isTerminal() && !Deno.env.has("NO_COLOR");
+  return new Deno.Command(Deno.execPath(), {
     args: [...args],
-    stdout: "inherit",
-    stderr: "inherit",
+    env: isColoured ? { FORCE_COLOR: "1" } : {},
+    stdout: outputs,
+    stderr: outputs,
   }).spawn();
+}
+
+async function ended(child: Deno.ChildProcess): Promise<boolean> {
   running = child;
   const { success } = await child.status;
   running = undefined;
@@ -123,21 +145,18 @@ async function runSuite(
     paths: wanted.length > 0 ? wanted : suite.paths,
     args: [...suite.args, ...extra],
     filtered: extra.length > 0,
-    run: suite.inVm === true ? inVm : succeeds,
+    run: suite.inVm === true ? inVm : here,
   });
 }
 
-async function inVm(
-  args: readonly string[],
-  reportDir: string,
-): Promise<boolean> {
+const inVm: RunDeno = async (args, options) => {
   try {
-    return await runInTestVm(args, { reportDir, log: say });
+    return await runInTestVm(args, { ...options, log: say });
   } catch (error) {
     say(messageOf(error));
     return false;
   }
-}
+};
 
 const { suites, files, extra, allowSkips } = parse(Deno.args);
 for (const signal of ["SIGHUP", "SIGINT", "SIGTERM"] as const) {

@@ -9,9 +9,13 @@ const TIMEOUT_MS = 20 * 60_000;
 /** Runs deno with these arguments in a virtual machine, beside a control plane of this machine's; the report's directory is shared. */
 export async function runInTestVm(
   args: readonly string[],
-  options: { readonly reportDir: string; readonly log: Log },
+  options: {
+    readonly reportDir: string;
+    readonly output: (bytes: Uint8Array) => void;
+    readonly log: Log;
+  },
 ): Promise<boolean> {
-  const { reportDir, log } = options;
+  const { reportDir, output, log } = options;
   const vm = await ensureVm({ log });
   const executable = await buildExecutable({ log });
   await warmCache(args);
@@ -27,7 +31,7 @@ export async function runInTestVm(
     },
     timeoutMs: TIMEOUT_MS,
     merged: true,
-  }, { log });
+  }, { log, stdout: output });
   return status === 0;
 }
 
