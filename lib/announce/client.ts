@@ -12,8 +12,12 @@ import {
 
 const log = getLogger("announce");
 
-/** A gateway that does not listen, such as one of upstream Coil, is left alone for so long. */
-const DEAF_MS = 60_000;
+/**
+ * A gateway that does not listen, such as one of upstream Coil, or does not
+ * answer, such as one on a node that is gone, is left alone for so long: one
+ * pod waits for it, not each.
+ */
+const DEAF_MS = 10_000;
 /** Connections to a gateway that nobody is announced to are closed after so long. */
 const IDLE_MS = 120_000;
 /** Far above what a refusal has. */
@@ -39,8 +43,8 @@ export interface AnnounceRequest {
 
 /**
  * What became of an announcement: `accepted`; `refused` by the gateway;
- * `failed` on the way; `late`, without an answer in time; `deaf`, when nobody
- * listened there a short while ago; `no-token`, when there is none to show.
+ * `failed` on the way; `late`, without an answer in time; `deaf`, when it
+ * failed or was late a short while ago; `no-token`, when there is none to show.
  */
 export type AnnounceResult =
   | "accepted"
@@ -141,9 +145,11 @@ export class AnnounceClient implements Disposable {
       if (answer.status === 204) return { result: "accepted" };
       return { result: "refused", reason: `${answer.status} ${answer.reason}` };
     } catch (error) {
-      if (isLate || signal?.aborted) return { result: "late" };
+      // Whoever asked does not want to know any more, which says nothing of the gateway.
+      if (signal?.aborted) return { result: "late" };
       // No answer at all: nobody listens, or it is no gateway of ours.
       peer.deafUntilMs = this.#nowMs() + DEAF_MS;
+      if (isLate) return { result: "late" };
       return { result: "failed", reason: rootOf(error) };
     }
   }
