@@ -66,7 +66,9 @@ export class Admission {
     if (pod.nodeName === undefined || pod.nodeName !== caller.nodeName) {
       return refused(403, "the pod is not on the node of the token");
     }
-    announced.add(pod, announcement.addresses);
+    if (!announced.add(pod, announcement.addresses)) {
+      return refused(404, "the pod is a client no longer");
+    }
     await sync.flushed({ signal });
     return { status: 204 };
   }
@@ -78,6 +80,9 @@ export class Admission {
   ): string | undefined {
     const { user, egress: own, ownAddresses } = this.#options;
     if (caller.username !== user) return `"${user}" may announce, nobody else`;
+    if (caller.nodeName === undefined) {
+      return "the token does not say on which node its pod is, as those of Kubernetes 1.30 and later do";
+    }
     if (egress.namespace !== own.namespace || egress.name !== own.name) {
       return `this gateway serves Egress "${own.namespace}/${own.name}"`;
     }

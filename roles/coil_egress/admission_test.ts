@@ -67,7 +67,10 @@ function fixture(
     ownAddresses: [Address.parse("10.1.9.9")],
     pods: new Map(known && [["team/client", known]]),
     announced: {
-      add: ({ uid }, addresses) => seen.push(`add ${uid} ${addresses}`),
+      add: ({ uid }, addresses) => {
+        seen.push(`add ${uid} ${addresses}`);
+        return true;
+      },
     },
     sync: {
       flushed: () => {
@@ -171,17 +174,27 @@ for (
       {},
       UNBOUND,
       403,
-      /not on the node/,
+      /does not say on which node/,
     ],
     [
       "of a pod on no node",
       { known: UNSCHEDULED },
       {},
-      UNBOUND,
+      COILD,
       403,
       /not on the node/,
     ],
     ["of a pod that is gone", {}, {}, COILD, 404, /no such pod/],
+    [
+      "of a pod that went while the API server was asked",
+      {
+        ...{ live: livePod(), announced: { add: () => false } },
+      },
+      {},
+      COILD,
+      404,
+      /client no longer/,
+    ],
     [
       "of a pod's predecessor",
       { live: livePod() },

@@ -6,9 +6,12 @@ import type { ClientSet } from "./client_set.ts";
 
 const log = getLogger("announce");
 
+/** Far more pods than can go while the API server answers about one. */
+const MAX_GONE = 1_024;
+
 /** What {@linkcode AnnouncedClients} works with. */
 export interface AnnouncedClientsOptions {
-  readonly clients: Pick<ClientSet, "claim">;
+  readonly clients: Pick<ClientSet, "claim" | "hasStatus">;
   /** How long an announced address is served without a status that has it. */
   readonly confirmMs: number;
   /** Is told when an address is served no longer, which nobody waits for. */
@@ -31,6 +34,8 @@ interface Entry {
 export class AnnouncedClients implements Disposable {
   readonly #options: AnnouncedClientsOptions;
   readonly #entries = new Map<string, Entry>();
+  /** UIDs of pods of which the watch said last that they are no clients, the oldest first. */
+  readonly #gone = new Set<string>();
 
   constructor(options: AnnouncedClientsOptions) {
     this.#options = options;
@@ -41,22 +46,33 @@ export class AnnouncedClients implements Disposable {
     return this.#entries.size;
   }
 
-  /** Serves a pod's addresses from now on, until its status decides. */
-  add(pod: ClientPod, addresses: readonly Address[]): void {
+  /**
+   * Serves a pod's addresses from now on, until its status decides. False for
+   * a pod that went, or ceased to be a client, while somebody asked about it:
+   * nothing would ever end its announcement but the time.
+   */
+  add(pod: ClientPod, addresses: readonly Address[]): boolean {
     const { clients, confirmMs } = this.#options;
     const { uid } = pod;
+    if (this.#gone.has(uid)) return false;
     this.#entries.get(uid)?.timer[Symbol.dispose]();
     this.#entries.delete(uid);
-    if (hasAll(pod, addresses)) return this.#end(uid);
+    // Not what the pod itself says: its status may be newer than what is served by it.
+    if (clients.hasStatus(uid, addresses)) {
+      this.#end(uid);
+      return true;
+    }
     const timer = startTimer(confirmMs, () => this.#expire(uid));
     const statusThen = textOf(pod.addresses);
     const name = `${pod.namespace}/${pod.name}`;
     this.#entries.set(uid, { timer, addresses, statusThen, pod: name });
     clients.claim(uid, { source: "announced", addresses });
+    return true;
   }
 
   /** Takes note of a pod's status. */
   noteStatus(pod: ClientPod): void {
+    this.#gone.delete(pod.uid);
     const entry = this.#entries.get(pod.uid);
     if (entry === undefined || pod.addresses.length === 0) return;
     const isOther = textOf(pod.addresses) !== entry.statusThen;
@@ -71,8 +87,13 @@ export class AnnouncedClients implements Disposable {
     this.#end(pod.uid);
   }
 
-  /** Forgets a pod that is gone. */
+  /** Forgets a pod that is gone, or no client any more. */
   forget(uid: string): void {
+    this.#gone.add(uid);
+    for (const oldest of this.#gone) {
+      if (this.#gone.size <= MAX_GONE) break;
+      this.#gone.delete(oldest);
+    }
     this.#end(uid);
   }
 

@@ -60,6 +60,14 @@ export class ClientSet {
     return addresses;
   }
 
+  /** Whether a pod has all these addresses by its status; those of families that are not served do not count. */
+  hasStatus(uid: string, addresses: readonly Address[]): boolean {
+    const { status = [] } = this.#claims.get(uid) ?? {};
+    return this.#servedOf(addresses).every((wanted) =>
+      status.some((address) => address.equals(wanted))
+    );
+  }
+
   /** Takes down which addresses a pod has according to a source, in place of what it said before. */
   claim(
     uid: string,
@@ -69,7 +77,7 @@ export class ClientSet {
     },
   ): void {
     const before = this.#claims.get(uid) ?? {};
-    const served = addresses.filter(({ family }) => this.#families.has(family));
+    const served = this.#servedOf(addresses);
     this.#replace(uid, { before, after: { ...before, [source]: served } });
   }
 
@@ -77,6 +85,10 @@ export class ClientSet {
   forget(uid: string): void {
     const before = this.#claims.get(uid);
     if (before !== undefined) this.#replace(uid, { before, after: {} });
+  }
+
+  #servedOf(addresses: readonly Address[]): readonly Address[] {
+    return addresses.filter(({ family }) => this.#families.has(family));
   }
 
   #replace(

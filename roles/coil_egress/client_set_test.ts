@@ -75,3 +75,14 @@ Deno.test("ClientSet serves what is announced until it is taken back, and counts
   assert.deepEqual(served(), []);
   assert.deepEqual(shared, []);
 });
+
+Deno.test("ClientSet.hasStatus() knows what the status has, and no announcement", () => {
+  const { set, status, announced } = fixture(["ipv4"]);
+  announced("a", "10.1.1.2");
+  assert.equal(set.hasStatus("a", addressesOf("10.1.1.2")), false);
+  status("a", "10.1.1.2");
+  assert.equal(set.hasStatus("a", addressesOf("10.1.1.2")), true);
+  assert.equal(set.hasStatus("a", addressesOf("10.1.1.2", "fd01::2")), true);
+  assert.equal(set.hasStatus("a", addressesOf("10.1.1.2", "10.1.1.3")), false);
+  assert.equal(set.hasStatus("b", addressesOf("10.1.1.2")), false);
+});
