@@ -84,19 +84,16 @@ Deno.test("Lifecycle.end() of a container alone is not ready at once and waits f
 
 Deno.test("Lifecycle.end() without flows waits for those that are on their way", async () => {
   const f = fixture({ pod: () => DELETED, flows: [0] });
-  const startMs = performance.now();
   await f.end();
-  assert.ok(performance.now() - startMs >= 19);
+  assert.ok(f.looks() >= 2, "not at the first look");
 });
 
 for (const flows of [[7], [undefined]]) {
   Deno.test(`Lifecycle.end() ends with its time although ${flows[0] ?? "nobody knows how many"} flows remain`, async () => {
     lines.length = 0;
     const f = fixture({ pod: () => DELETED, flows, timeoutMs: 60 });
-    const startMs = performance.now();
     await f.end();
-    const tookMs = performance.now() - startMs;
-    assert.ok(tookMs >= 59 && tookMs < 1_000, `${tookMs} ms`);
+    assert.ok(f.looks() >= 2, "not at the first look");
     assert.match(lines.join("\n"), /Ending although flows may remain/);
   });
 }
