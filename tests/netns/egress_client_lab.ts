@@ -1,0 +1,259 @@
+import assert from "node:assert/strict";
+import { Address, type Family, Prefix } from "../../lib/inet/mod.ts";
+import { inNetns, Netns, openLibc } from "../../lib/linux/mod.ts";
+import {
+  applyClient,
+  type ClientGateway,
+  type ClientPlan,
+  type ClientReport,
+  type ClientRequest,
+  planClient,
+} from "../../lib/egress/mod.ts";
+import { type TempNetns, tempNetns } from "./testing.ts";
+
+openLibc(); // stays open, so it must not be counted as some test's leak
+
+/** Addresses of the pod, and of a host outside that is one hop away. */
+export const HOSTS = {
+  pod: { ipv4: "10.1.2.3", ipv6: "fd02::1" },
+  outside: { ipv4: "203.0.113.9", ipv6: "2001:db8:9::9" },
+} as const;
+
+/** A pod as coild makes it, joined with a host outside. */
+export interface PodLab extends AsyncDisposable {
+  readonly pod: TempNetns;
+  readonly outside: TempNetns;
+  /** The pod's namespace, open. */
+  readonly netns: Netns;
+  /** The outside's namespace, open. */
+  readonly outsideNetns: Netns;
+  /** Plans and applies. */
+  apply(
+    gateways: readonly ClientGateway[],
+    changes?: Partial<ClientRequest>,
+  ): Promise<ClientReport>;
+}
+
+/** Makes the pod and the host outside. */
+export async function podLab(): Promise<PodLab> {
+  await using stack = new AsyncDisposableStack();
+  const pod = stack.use(await tempNetns("pod"));
+  const outside = stack.use(await tempNetns("outside"));
+  await shell(outside, joinScript(pod));
+  const netns = stack.use(Netns.open(pod.path));
+  const outsideNetns = stack.use(Netns.open(outside.path));
+  const resources = stack.move();
+  return {
+    pod,
+    outside,
+    netns,
+    outsideNetns,
+    apply: (gateways, changes) => apply(netns, planOf(gateways, changes)),
+    [Symbol.asyncDispose]: () => resources.disposeAsync(),
+  };
+}
+
+/** Applies a plan and returns what was done. */
+export function apply(netns: Netns, plan: ClientPlan): Promise<ClientReport> {
+  return applyClient(plan, { netns });
+}
+
+/** The plan of the lab's pod. */
+export function planOf(
+  gateways: readonly ClientGateway[],
+  changes: Partial<ClientRequest> = {},
+): ClientPlan {
+  return planClient({
+    addresses: {
+      ipv4: Address.parse(HOSTS.pod.ipv4),
+      ipv6: Address.parse(HOSTS.pod.ipv6),
+    },
+    ifname: "eth0",
+    mtu: 0,
+    port: 5555,
+    gateways,
+    originatingOnly: false,
+    ...changes,
+  });
+}
+
+/** An Egress that has no Service: its destinations are refused, and no tunnel is needed. */
+export function missingGateway(
+  destinations: readonly string[],
+  changes: Partial<ClientGateway> = {},
+): ClientGateway {
+  return {
+    name: "internet/egress",
+    service: {},
+    destinations: destinations.map(Prefix.parse),
+    sourcePortAuto: true,
+    senders: [],
+    available: false,
+    failurePolicy: "Closed",
+    ...changes,
+  };
+}
+
+/** Runs a shell script in a namespace, and fails when one of its commands does. */
+export function shell(netns: TempNetns, script: string): Promise<string> {
+  return netns.exec("sh", "-euc", script);
+}
+
+function joinScript(pod: TempNetns): string {
+  const inPod = `ip -n ${pod.name}`;
+  return `
+    ip link add pod0 type veth peer name eth0 netns ${pod.name}
+    ip address add 169.254.1.1/32 dev pod0 scope link
+    ip address add ${HOSTS.outside.ipv4}/32 dev pod0
+    ip address add ${HOSTS.outside.ipv6}/128 dev pod0 nodad
+    ip address add fe80::1/64 dev pod0 nodad
+    ip link set pod0 up
+    ip route add ${HOSTS.pod.ipv4} dev pod0 src ${HOSTS.outside.ipv4}
+    ip -6 route add ${HOSTS.pod.ipv6} dev pod0 src ${HOSTS.outside.ipv6}
+    ${inPod} address add ${HOSTS.pod.ipv4}/32 dev eth0
+    ${inPod} address add ${HOSTS.pod.ipv6}/128 dev eth0 nodad
+    ${inPod} address add fe80::2/64 dev eth0 nodad
+    ${inPod} link set eth0 up
+    ${inPod} route add 169.254.1.1 dev eth0 scope link
+    ${inPod} route add default via 169.254.1.1
+    ${inPod} -6 route add default via fe80::1 dev eth0`;
+}
+
+/** What `ip` and `nft` show of a client, without what depends on the order in which links were made. */
+export async function clientState(netns: TempNetns): Promise<string> {
+  const names = new Map<string, string>();
+  for (const { ifindex, ifname } of await netns.ipJson("link", "show")) {
+    names.set(String(ifindex), String(ifname));
+  }
+  const text = await shell(
+    netns,
+    `for f in -4 -6; do
+       ip $f rule show | grep -Ev '^(0|32766|32767):' || true
+       ip $f route show table all | grep -E ' table (117|118|10[0-9][0-9]) ' || true
+     done
+     for kind in ipip ip6tnl dummy; do
+       ip -o -d link show type $kind 2>/dev/null | sed 's/^[0-9]*: //' | sort
+     done
+     ip fou show 2>/dev/null | sort || true
+     nft list table inet coil 2>/dev/null || true`,
+  );
+  return normalise(text, names);
+}
+
+/** Numbers of links become their names; what grows by itself goes. */
+function normalise(text: string, names: ReadonlyMap<string, string>): string {
+  return text
+    .replaceAll(/ permaddr \S+/g, "")
+    .replaceAll(/ (encap-remcsum|noencap-remcsum) /g, " ")
+    .replaceAll(/packets \d+ bytes \d+/g, "packets N bytes N")
+    .replaceAll(/\b(fwmark|mark(?: set)?) 0x0*([0-9a-f]+)/g, (_, word, hex) => {
+      const number = String(parseInt(hex, 16));
+      return `${word} ${names.get(number) ?? number}`;
+    })
+    .replaceAll(/\b(lookup|table) 1(\d\d\d)\b/g, (_, word, index) => {
+      const name = names.get(String(Number(index)));
+      return `${word} of-${name ?? index}`;
+    })
+    .split("\n").map((line) => line.trimEnd()).filter((line) => line !== "")
+    .join("\n");
+}
+
+/** Links of a namespace by name with their index: a link made anew has another one. */
+export async function linkIndexes(
+  netns: TempNetns,
+): Promise<Record<string, number>> {
+  const links = await netns.ipJson("link", "show");
+  return Object.fromEntries(
+    links.map(({ ifname, ifindex }) => [String(ifname), Number(ifindex)]),
+  );
+}
+
+/** Connects within a namespace; the socket is made there at once. */
+export function connectIn(
+  netns: Netns,
+  to: { readonly hostname: string; readonly port: number },
+): Promise<Deno.TcpConn> {
+  return inNetns(netns, () => ({ connection: Deno.connect(to) })).connection;
+}
+
+/** Listens within a namespace on all addresses of a family. */
+export function listenIn(netns: Netns, family: Family): Deno.TcpListener {
+  const hostname = family === "ipv4" ? "0.0.0.0" : "::";
+  return inNetns(netns, () => Deno.listen({ hostname, port: 0 }));
+}
+
+/**
+ * Applies a plan, and stops before step number `steps` as if the process had
+ * been killed there. False when it came to the end.
+ */
+export async function applyCut(
+  plan: ClientPlan,
+  options: { readonly netns: Netns; readonly steps: number },
+): Promise<boolean> {
+  const controller = new AbortController();
+  const { signal } = controller;
+  let left = options.steps;
+  // It is asked before each step.
+  signal.throwIfAborted = () => {
+    if (left-- === 0) controller.abort();
+    AbortSignal.prototype.throwIfAborted.call(signal);
+  };
+  try {
+    await applyClient(plan, { netns: options.netns, signal });
+    return false;
+  } catch (error) {
+    if (!signal.aborted) throw error;
+    return true;
+  }
+}
+
+/** Connects from the pod to outside; what is sent arrives. */
+export async function reach(lab: PodLab, family: Family): Promise<void> {
+  const { netns, outsideNetns } = lab;
+  using listener = listenIn(outsideNetns, family);
+  const hostname = HOSTS.outside[family];
+  using _client = await connectIn(netns, {
+    hostname,
+    port: listener.addr.port,
+  });
+  using _server = await listener.accept();
+}
+
+/** A connection from outside to a server in the pod. */
+export async function visit(lab: PodLab, family: Family): Promise<Visit> {
+  const { netns, outsideNetns } = lab;
+  using listener = listenIn(netns, family);
+  const to = { hostname: HOSTS.pod[family], port: listener.addr.port };
+  using stack = new DisposableStack();
+  const outside = stack.use(await connectIn(outsideNetns, to));
+  const inside = stack.use(await listener.accept());
+  const resources = stack.move();
+  return {
+    async talk(): Promise<void> {
+      for (
+        const [from, to] of [[outside, inside], [inside, outside]] as const
+      ) {
+        assert.equal(await from.write(new Uint8Array(1)), 1);
+        assert.equal(await to.read(new Uint8Array(1)), 1);
+      }
+    },
+    [Symbol.dispose]: () => resources.dispose(),
+  };
+}
+
+/** A connection from outside to the pod. */
+export interface Visit extends Disposable {
+  /** A byte each way. */
+  talk(): Promise<void>;
+}
+
+/**
+ * Whether a connection from outside is answered. Not by ping: the kernel sends
+ * IPv6 echo replies out by the way the request came, whatever the rules say.
+ */
+export async function answers(lab: PodLab, family: Family): Promise<boolean> {
+  using listener = listenIn(lab.netns, family);
+  const path = `/dev/tcp/${HOSTS.pod[family]}/${listener.addr.port}`;
+  const args = ["0.9", "bash", "-c", `: < ${path}`];
+  return (await lab.outside.tryExec("timeout", ...args)).code === 0;
+}
