@@ -10,29 +10,16 @@ import {
   RouteSocket,
 } from "../netlink/mod.ts";
 import { getLogger } from "../telemetry/mod.ts";
-import {
-  deleteLinks,
-  diffLinks,
-  type LinkChanges,
-  renameFallbacks,
-  wantedLinks,
-} from "./client_links.ts";
+import { type Findings, findOut, settled } from "./client_findings.ts";
+import { deleteLinks, renameFallbacks } from "./client_links.ts";
 import type { ClientPlan } from "./client_plan.ts";
 import {
   type Changes,
   diffRoutes,
-  diffRules,
   kernelRoutes,
   refusals,
 } from "./client_routes.ts";
-import {
-  type ClientState,
-  isGateway,
-  type OwnState,
-  ownState,
-  portsOf,
-  readState,
-} from "./client_state.ts";
+import { portsOf } from "./client_state.ts";
 import { clientTable, needsTable } from "./client_table.ts";
 import {
   addFouPorts,
@@ -41,12 +28,7 @@ import {
   sameFouPort,
 } from "./fou_ports.ts";
 import { explainTunnelError } from "./kernel_modules.ts";
-import {
-  type ClientInterface,
-  findInterfaces,
-  originatingRoutes,
-  originatingRules,
-} from "./originating.ts";
+import { originatingRoutes } from "./originating.ts";
 import { openReversePath } from "./reverse_path.ts";
 import { TUNNEL_LINKS } from "./tunnel_names.ts";
 
@@ -63,17 +45,6 @@ interface Sockets {
   readonly route: RouteSocket;
   readonly fou: FouSocket;
   readonly nft: NetfilterSocket;
-}
-
-/** What was found, and what follows from it. */
-interface Findings {
-  readonly state: ClientState;
-  readonly own: OwnState;
-  /** FoU ports that are there, ours or not. */
-  readonly ports: readonly FouPort[];
-  readonly interfaces: readonly ClientInterface[];
-  readonly rules: Changes;
-  readonly links: LinkChanges;
 }
 
 /**
@@ -114,7 +85,10 @@ export class ClientRun implements Disposable {
 
   /** Makes the namespace what the plan says. */
   async converge(): Promise<void> {
-    const findings = await this.#find();
+    const findings = await findOut(this.#plan, {
+      ...this.#sockets,
+      path: this.#netns.path,
+    });
     try {
       await this.#carryOut(findings);
     } catch (error) {
@@ -128,44 +102,6 @@ export class ClientRun implements Disposable {
     for (const socket of Object.values(this.#sockets)) {
       socket[Symbol.dispose]();
     }
-  }
-
-  async #find(): Promise<Findings> {
-    const plan = this.#plan;
-    const { route, fou } = this.#sockets;
-    const [state, listed] = await settled([
-      readState(route, { withAddresses: plan.originatingOnly }),
-      plan.tunnelFamilies.length > 0 ? fou.list() : Promise.resolve(undefined),
-    ]);
-    if (isGateway(state)) {
-      throw new TypeError(
-        `Cannot make a client of network namespace "${this.#netns.path}": it is an egress gateway's`,
-      );
-    }
-    const own = ownState(state);
-    const hadTunnels = portsOf(own.links).length > 0;
-    const interfaces = findInterfaces(plan, state);
-    const rules = [...plan.rules, ...originatingRules(interfaces)];
-    return {
-      state,
-      own,
-      ports: listed ?? (hadTunnels ? await fou.list() : []),
-      interfaces,
-      rules: diffRules(rules, own.rules),
-      links: diffLinks(wantedLinks(plan, this.#linkMtu(state)), own.links, {
-        addrGen: state.links.some((link) => link.ipv6AddrGenMode !== undefined),
-      }),
-    };
-  }
-
-  #linkMtu({ links }: ClientState): number {
-    const { ifname, mtu, tunnels } = this.#plan;
-    if (mtu > 0 || tunnels.length === 0) return mtu;
-    const link = links.find(({ name }) => name === ifname);
-    if (link !== undefined) return link.mtu;
-    throw new TypeError(
-      `Cannot find interface "${ifname}" in network namespace "${this.#netns.path}"`,
-    );
   }
 
   /** Each step can be the last one of a process: the next call goes on from there. */
@@ -333,12 +269,4 @@ export class ClientRun implements Disposable {
   #done(requests: readonly Request[]): void {
     this.#changes.push(...requests.map((request) => request.describe()));
   }
-}
-
-/** Waits for all, also when one fails: nothing may run on behind the caller's back. */
-async function settled<T extends readonly unknown[]>(
-  promises: { readonly [K in keyof T]: Promise<T[K]> },
-): Promise<T> {
-  await Promise.allSettled(promises);
-  return await Promise.all(promises) as unknown as T;
 }

@@ -1,0 +1,94 @@
+import type { FouPort, FouSocket, RouteSocket } from "../netlink/mod.ts";
+import { diffLinks, type LinkChanges, wantedLinks } from "./client_links.ts";
+import type { ClientPlan } from "./client_plan.ts";
+import { type Changes, diffRules } from "./client_routes.ts";
+import {
+  type ClientState,
+  isGateway,
+  type OwnState,
+  ownState,
+  portsOf,
+  readState,
+} from "./client_state.ts";
+import {
+  type ClientInterface,
+  findInterfaces,
+  originatingRules,
+} from "./originating.ts";
+
+/** What a namespace has, and what a plan needs changed. Routes come later: they need the links. */
+export interface Findings {
+  readonly state: ClientState;
+  readonly own: OwnState;
+  /** FoU ports that are there, ours or not. */
+  readonly ports: readonly FouPort[];
+  /** Those that originating-only mode is about. */
+  readonly interfaces: readonly ClientInterface[];
+  readonly rules: Changes;
+  readonly links: LinkChanges;
+}
+
+/** Where to look. */
+export interface FindOptions {
+  readonly route: RouteSocket;
+  readonly fou: FouSocket;
+  /** The namespace's, for messages. */
+  readonly path: string;
+}
+
+/**
+ * Reads the namespace and compares it with the plan. Changes nothing.
+ *
+ * @throws {TypeError} when the namespace is a gateway's, or lacks the plan's interface
+ */
+export async function findOut(
+  plan: ClientPlan,
+  options: FindOptions,
+): Promise<Findings> {
+  const { route, fou, path } = options;
+  const [state, listed] = await settled([
+    readState(route, { withAddresses: plan.originatingOnly }),
+    plan.tunnels.length > 0 ? fou.list() : Promise.resolve(undefined),
+  ]);
+  if (isGateway(state)) {
+    throw new TypeError(
+      `Cannot make a client of network namespace "${path}": it is an egress gateway's`,
+    );
+  }
+  const own = ownState(state);
+  const interfaces = findInterfaces(plan, state);
+  const rules = [...plan.rules, ...originatingRules(interfaces)];
+  const links = wantedLinks(plan, linkMtu(plan, { ...state, path }));
+  const hadTunnels = portsOf(own.links).length > 0;
+  return {
+    state,
+    own,
+    ports: listed ?? (hadTunnels ? await fou.list() : []),
+    interfaces,
+    rules: diffRules(rules, own.rules),
+    links: diffLinks(links, own.links, {
+      addrGen: state.links.some((link) => link.ipv6AddrGenMode !== undefined),
+    }),
+  };
+}
+
+/** Of the interface below the tunnels; asked of the kernel only where tunnels need it. */
+function linkMtu(
+  { ifname, mtu, tunnels }: ClientPlan,
+  { links, path }: Pick<ClientState, "links"> & { readonly path: string },
+): number {
+  if (mtu > 0 || tunnels.length === 0) return mtu;
+  const link = links.find(({ name }) => name === ifname);
+  if (link !== undefined) return link.mtu;
+  throw new TypeError(
+    `Cannot find interface "${ifname}" in network namespace "${path}"`,
+  );
+}
+
+/** Waits for all, also when one fails: nothing may run on behind the caller's back. */
+export async function settled<T extends readonly unknown[]>(
+  promises: { readonly [K in keyof T]: Promise<T[K]> },
+): Promise<T> {
+  await Promise.allSettled(promises);
+  return await Promise.all(promises) as unknown as T;
+}
