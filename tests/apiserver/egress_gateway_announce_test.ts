@@ -13,6 +13,7 @@ import {
   EGRESS,
   EgressLab,
   NAMESPACE,
+  reportMs,
   type RunningGateway,
   type TokenOptions,
   untilReady,
@@ -117,20 +118,30 @@ Deno.test("coil-egress serves an announced client before its status (W40)", asyn
     await assertClients(kernel, ["10.1.1.3"]);
   });
 
-  await t.step("in a few milliseconds when its token is known", async () => {
-    const tookMs: number[] = [];
-    for (let n = 0; n < 5; n++) {
-      const uid = await lab.createPod(`fast-${n}`, { annotations: CLIENT });
-      const message = announcement(`fast-${n}`, uid, [`10.1.2.${n}`]);
-      const startMs = performance.now();
-      const { status } = await announce(gateway, message, { token: coild });
-      assert.equal(status, 204);
-      tookMs.push(Math.round(performance.now() - startMs));
-    }
-    assert.ok(Math.min(...tookMs) <= 50, `${tookMs} ms`);
-    const reviews = await lab.plane.auditRequests({ resource: "tokenreviews" });
-    assert.equal(reviews.length, 1);
-  });
+  await t.step(
+    "by one change each, without asking about its token again",
+    async () => {
+      const tookMs: number[] = [];
+      const calls = kernel.calls.length;
+      for (let n = 0; n < 5; n++) {
+        const uid = await lab.createPod(`fast-${n}`, { annotations: CLIENT });
+        const message = announcement(`fast-${n}`, uid, [`10.1.2.${n}`]);
+        const startMs = performance.now();
+        const { status } = await announce(gateway, message, { token: coild });
+        assert.equal(status, 204);
+        tookMs.push(performance.now() - startMs);
+      }
+      assert.deepEqual(
+        kernel.calls.slice(calls),
+        tookMs.map(() => "add 1 remove 0"),
+      );
+      reportMs("from an announcement to its answer", tookMs);
+      const reviews = await lab.plane.auditRequests({
+        resource: "tokenreviews",
+      });
+      assert.equal(reviews.length, 1);
+    },
+  );
 });
 
 Deno.test("coil-egress takes an announced client out that no status confirms", async () => {
@@ -214,7 +225,7 @@ Deno.test("coil-egress takes announcements from nobody else, and about nobody el
       ],
       [
         "coild's token of no node",
-        ...[good, await token(), 403, /not on the node/] as const,
+        ...[good, await token(), 403, /does not say on which node/] as const,
       ],
       [
         "a pod that is no client",

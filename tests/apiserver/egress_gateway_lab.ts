@@ -366,6 +366,12 @@ export async function assertClients(
   }).catch(() => assert.equal(seen(), text));
 }
 
+/** Says how long something took; machines differ, so nothing is asserted of it. */
+export function reportMs(what: string, tookMs: readonly number[]): void {
+  // deno-lint-ignore no-console -- a figure for whoever runs the tests
+  console.log(`  ${what}: ${tookMs.map(Math.round).join(", ")} ms`);
+}
+
 /** Waits until the gateway is ready. */
 export async function untilReady(gateway: RunningGateway): Promise<void> {
   await eventually("readiness", async () => {

@@ -6,6 +6,7 @@ import {
   CLIENT,
   ClientsKernel,
   EgressLab,
+  reportMs,
   untilReady,
 } from "./egress_gateway_lab.ts";
 import { GatedTransport } from "./gated_transport.ts";
@@ -127,21 +128,29 @@ Deno.test("coil-egress follows its clients (CT-28 to CT-32)", async (t) => {
     await assertClients(kernel, ["10.1.1.11"]);
   });
 
-  await t.step("a client is served soon after its object", async () => {
-    const tookMs: number[] = [];
-    for (let n = 0; n < 5; n++) {
-      const address = `10.1.2.${n}`;
-      await lab.createPod(`soon-${n}`, { annotations: CLIENT });
-      const startMs = performance.now();
-      await lab.setStatus(`soon-${n}`, [address]);
-      await eventually("the client", () => kernel.clients.has(address), {
-        intervalMs: 1,
-      });
-      tookMs.push(Math.round(performance.now() - startMs));
-    }
-    // The whole way, from the write to the kernel; the machine may have other things to do.
-    assert.ok(Math.min(...tookMs) <= 100, `${tookMs} ms`);
-  });
+  await t.step(
+    "a client is served by one change each, which nothing holds up",
+    async () => {
+      const tookMs: number[] = [];
+      const calls = kernel.calls.length;
+      for (let n = 0; n < 5; n++) {
+        const address = `10.1.2.${n}`;
+        await lab.createPod(`soon-${n}`, { annotations: CLIENT });
+        const startMs = performance.now();
+        await lab.setStatus(`soon-${n}`, [address]);
+        await eventually("the client", () => kernel.clients.has(address), {
+          intervalMs: 1,
+        });
+        tookMs.push(performance.now() - startMs);
+      }
+      assert.deepEqual(
+        kernel.calls.slice(calls),
+        tookMs.map(() => "add 1 remove 0"),
+      );
+      // The whole way, from the write of the status to the kernel.
+      reportMs("from a client's status to the kernel", tookMs);
+    },
+  );
 });
 
 Deno.test("coil-egress keeps an address as long as one live pod has it (CT-33, CT-34, W33, W35)", async (t) => {
@@ -235,6 +244,29 @@ Deno.test("coil-egress takes the kernel's clients over from its predecessor, wit
   await using gateway = await lab.startGateway({ kernel });
   await untilReady(gateway);
   await assertClients(kernel, ["10.1.5.1", "10.1.5.3"]);
+});
+
+Deno.test("coil-egress leaves the kernel as it is until it can list its clients, and is not ready before", async () => {
+  await using _pods = new AsyncDisposableStack();
+  _pods.defer(removePods);
+  await lab.runPod("new", ["10.1.7.2"], { annotations: CLIENT });
+  const gate = await GatedTransport.open(lab.kubeconfig);
+  using client = new KubeClient(gate);
+  gate.isOpen = false;
+  const kernel = new ClientsKernel();
+  kernel.clients.add("10.1.7.1");
+  await using gateway = await lab.startGateway({ client, kernel });
+  await eventually(
+    "a warning",
+    () => gateway.logs.some((line) => line.includes("Cannot list pods")),
+  );
+  assert.equal((await gateway.ready()).status, 500);
+  assert.deepEqual(kernel.calls, []);
+  assert.deepEqual([...kernel.clients], ["10.1.7.1"]);
+  gate.isOpen = true;
+  await untilReady(gateway);
+  assert.deepEqual(kernel.calls, ["set 1"]);
+  assert.deepEqual([...kernel.clients], ["10.1.7.2"]);
 });
 
 Deno.test({
