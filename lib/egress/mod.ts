@@ -14,6 +14,7 @@ export type {
 } from "./client_request.ts";
 export { formatClientPlan } from "./client_format.ts";
 export {
+  BACKSTOP_METRIC,
   type ClientPlan,
   type ClientRoute,
   type ClientTunnel,

@@ -1,5 +1,6 @@
 import {
   applyClient,
+  BACKSTOP_METRIC,
   clearClient,
   type ClientPlan,
   isClient,
@@ -35,7 +36,7 @@ export interface EgressPlane {
   /** Whether anything makes a client of the pod. */
   isClient(options: PlaneOptions): Promise<boolean>;
 
-  /** The destinations for which the pod has a route that refuses. */
+  /** The destinations that the pod is refused when they have no other way. */
   refused(options: PlaneOptions): Promise<readonly Prefix[]>;
 }
 
@@ -52,7 +53,8 @@ export const KERNEL_PLANE: EgressPlane = {
     const destinations: Prefix[] = [];
     for (const table of [EGRESS_NARROW_TABLE, EGRESS_WIDE_TABLE]) {
       for (const route of await socket.listRoutes({ table })) {
-        if (route.type !== "unreachable") continue;
+        // It may be one of two types, but nothing else has this metric.
+        if (route.metric !== BACKSTOP_METRIC) continue;
         destinations.push(route.destination ?? DEFAULTS[route.family]);
       }
     }

@@ -3,6 +3,7 @@ import {
   Controller,
   type KubeMetrics,
   type ReconcileResult,
+  type StoreChange,
   type V1Pod,
 } from "../../lib/kube/mod.ts";
 import { FouUnsupportedError } from "../../lib/netlink/mod.ts";
@@ -75,21 +76,22 @@ export class EgressReconciler {
     const { pods, source } = this.#with;
     await abortable(Promise.all([pods.synced(), source.synced()]), signal);
     await this.#findAll();
-    using _pods = pods.subscribe((pod, key) => this.#onPod(pod, key));
+    using _pods = pods.subscribe((change) => this.#onPod(change));
     using _egresses = source.subscribe((egress) => {
       for (const { metadata } of pods.clientsOf(egress)) {
         const { namespace = "", name = "" } = metadata ?? {};
         this.enqueue({ namespace, name });
       }
     });
-    for (const pod of pods.list()) this.#onPod(pod, nameOf(pod));
+    for (const pod of pods.list()) this.#controller.enqueue(nameOf(pod));
     await this.#controller.run(signal);
   }
 
-  /** An address that is free again, or taken, concerns who else has it. */
-  #onPod(pod: V1Pod, key: string): void {
-    this.#controller.enqueue(key);
-    for (const other of this.#with.pods.sharers(pod)) {
+  #onPod({ type, object, key }: StoreChange<V1Pod>): void {
+    if (type === "deleted") this.#forget(key, object.metadata?.uid);
+    else this.#controller.enqueue(key);
+    // An address that is free again, or taken, concerns who else has it.
+    for (const other of this.#with.pods.sharers(object)) {
       this.#controller.enqueue(nameOf(other));
     }
   }
@@ -128,7 +130,9 @@ export class EgressReconciler {
   async #reconcile(key: string, signal: AbortSignal): Promise<ReconcileResult> {
     const { book, pods, setup } = this.#with;
     const pod = pods.get(key);
-    if (pod === undefined || !hasOwnNetwork(pod)) return this.#forget(key);
+    // Gone, or so new that the cache does not have it yet.
+    if (pod === undefined) return;
+    if (!hasOwnNetwork(pod)) return this.#forget(key, pod.metadata?.uid);
     const isClient = egressRefsOf(pod.metadata?.annotations).length > 0;
     const known = book.of(key, pod.metadata?.uid);
     if (!isClient && (known === undefined || setup.isNone(known))) return;
@@ -207,9 +211,10 @@ export class EgressReconciler {
     return wait;
   }
 
-  #forget(key: string): void {
+  /** A later pod of the name is another one. */
+  #forget(key: string, uid: string | undefined): void {
     const { book, setup } = this.#with;
-    const attachment = book.of(key, undefined);
+    const attachment = book.of(key, uid);
     this.#waits.delete(key);
     this.#conflicts.delete(key);
     if (attachment === undefined) return;

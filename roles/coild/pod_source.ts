@@ -3,6 +3,7 @@ import {
   type KubeClient,
   NAMESPACES,
   PODS,
+  type StoreChange,
   type V1Namespace,
   type V1Pod,
 } from "../../lib/kube/mod.ts";
@@ -122,8 +123,8 @@ export class PodSource {
   }
 
   /** Calls back with each pod of this node that came, changed or went. */
-  subscribe(listener: (pod: V1Pod, key: string) => void): Disposable {
-    return this.#pods.subscribe(({ object, key }) => listener(object, key));
+  subscribe(listener: (change: StoreChange<V1Pod>) => void): Disposable {
+    return this.#pods.subscribe(listener);
   }
 
   /** The cached pod's UID, for Events; undefined when it is not cached. */

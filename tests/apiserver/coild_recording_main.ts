@@ -12,7 +12,11 @@ import {
   main,
   type PlaneOptions,
 } from "../../roles/coild/mod.ts";
-import { PLANE_DIR_ENV, type RecordedCall } from "./recorded_plane.ts";
+import {
+  PLANE_DIR_ENV,
+  type RecordedCall,
+  REFUSING,
+} from "./recorded_plane.ts";
 
 class RecordingPlane implements EgressPlane {
   readonly #dir: string;
@@ -28,8 +32,8 @@ class RecordingPlane implements EgressPlane {
 
   async apply(plan: ClientPlan, options: PlaneOptions): Promise<void> {
     await this.#call("apply", options, async (file) => {
-      if (await this.#isAsked("slow")) {
-        await new Promise((resolve) => setTimeout(resolve, 300));
+      while (await this.#isAsked("held")) {
+        await new Promise((resolve) => setTimeout(resolve, 20));
       }
       // Half-done things stay, as in the kernel.
       await Deno.writeTextFile(file, JSON.stringify(plan));
@@ -53,7 +57,7 @@ class RecordingPlane implements EgressPlane {
     const { routes } = JSON.parse(await Deno.readTextFile(file)) as {
       routes: { kind: string; destination: string }[];
     };
-    return routes.filter(({ kind }) => kind === "unreachable")
+    return routes.filter(({ kind }) => REFUSING.includes(kind))
       .map(({ destination }) => Prefix.parse(destination));
   }
 

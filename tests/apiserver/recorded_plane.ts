@@ -4,6 +4,9 @@ import type { Sandbox } from "./coild_lab.ts";
 /** Environment variable of the directory that pods' egress is written to. */
 export const PLANE_DIR_ENV = "COIL_TEST_PLANE_DIR";
 
+/** The kinds of routes that refuse; in originating-only mode it is another one. */
+export const REFUSING: readonly string[] = ["unreachable", "reject"];
+
 /** The begin or the end of a change. */
 export interface RecordedCall {
   readonly what: "apply" | "clear";
@@ -12,8 +15,8 @@ export interface RecordedCall {
   readonly edge: "begin" | "end";
 }
 
-/** What goes wrong while the file of that name is there. */
-export type Fault = "unsupported" | "broken" | "slow";
+/** What goes wrong while the file of that name is there; `held` changes go on when it is gone. */
+export type Fault = "unsupported" | "broken" | "held";
 
 /** Reads what pods have. */
 export class RecordedPlane implements AsyncDisposable {
@@ -69,7 +72,7 @@ export class RecordedPlane implements AsyncDisposable {
 export interface RecordedClient {
   /** `<name> <local> > <remote> <source port>`. */
   readonly tunnels: readonly string[];
-  /** `<table> <destination> <kind>`, without routes that only let tunnelled packets pass. */
+  /** `<table> <destination> <tunnel or refused>`, without routes that only let tunnelled packets pass. */
   readonly routes: readonly string[];
   readonly senders: readonly string[];
   readonly port: number;
@@ -100,7 +103,9 @@ function clientOf(plan: PlanJson): RecordedClient {
       `${name} ${local} > ${remote} ${sourcePort}`
     ),
     routes: routes.filter(({ kind }) => kind !== "throw")
-      .map(({ table, destination, kind }) => `${table} ${destination} ${kind}`),
+      .map(({ table, destination, kind }) =>
+        `${table} ${destination} ${REFUSING.includes(kind) ? "refused" : kind}`
+      ),
     senders,
     port,
     originatingOnly,
