@@ -7,7 +7,7 @@ import type {
 /** Who we are to the API server; the client writes under this name. */
 export const FIELD_MANAGER = "coil-controller";
 
-/** Under which names upstream's controllers wrote, before there was server-side apply. */
+/** Under which names upstream's controllers wrote, before there was server-side apply; the second until they were two. */
 const FORMER_MANAGERS: readonly string[] = [
   "coil-egress-controller",
   FIELD_MANAGER,
@@ -18,11 +18,17 @@ interface ManagedFields {
   readonly manager?: string;
   readonly operation?: string;
   readonly subresource?: string;
+  readonly fieldsV1?: FieldSet;
+}
+
+/** Fields of an object as a tree, `metav1.FieldsV1`: a key is a step of their paths. */
+interface FieldSet {
+  readonly [step: string]: FieldSet;
 }
 
 /** Whether upstream's controller made the object, so that fields are still its. */
 export function hasFormerManager({ metadata }: KubeObject): boolean {
-  return (metadata?.managedFields ?? []).some(isFormer);
+  return formersOf(metadata?.managedFields ?? []).length > 0;
 }
 
 /**
@@ -42,12 +48,21 @@ export async function takeOver<T extends KubeObject>(
 ): Promise<void> {
   const { metadata } = await client.get(type, target);
   const entries = metadata?.managedFields ?? [];
-  const [former] = entries.filter(isFormer);
-  if (former === undefined) return;
-  const others = entries.filter((entry) => !isFormer(entry));
-  const value = others.some(isOurs)
-    ? others
-    : [...others, { ...former, manager: FIELD_MANAGER, operation: "Apply" }];
+  const formers = formersOf(entries);
+  const base = entries.find(isOurs) ?? formers[0];
+  if (formers.length === 0 || base === undefined) return;
+  const taken = [base, ...formers];
+  const value = [
+    ...entries.filter((entry) => !taken.includes(entry)),
+    {
+      ...parseEntry(base),
+      manager: FIELD_MANAGER,
+      operation: "Apply",
+      fieldsV1: taken
+        .map((entry) => parseEntry(entry).fieldsV1 ?? {})
+        .reduce(unite),
+    },
+  ];
   const { resourceVersion } = metadata ?? {};
   await client.patch(type, target, [
     { op: "test", path: "/metadata/resourceVersion", value: resourceVersion },
@@ -55,10 +70,28 @@ export async function takeOver<T extends KubeObject>(
   ], { kind: "json" });
 }
 
-function isFormer(entry: unknown): entry is object {
-  const { manager, operation, subresource } = parseEntry(entry);
-  return operation === "Update" && subresource === undefined &&
-    FORMER_MANAGERS.includes(manager ?? "");
+/** The fields that are in any of the two. */
+function unite(a: FieldSet, b: FieldSet): FieldSet {
+  const united: Record<string, FieldSet> = { ...a };
+  for (const [step, fields] of Object.entries(b)) {
+    united[step] = unite(united[step] ?? {}, fields);
+  }
+  return united;
+}
+
+/**
+ * Beside what we apply, an update under our name is no former controller's:
+ * the API server books so what admission webhooks do to an applied object.
+ */
+function formersOf(entries: readonly unknown[]): readonly unknown[] {
+  const names = entries.some(isOurs)
+    ? FORMER_MANAGERS.filter((name) => name !== FIELD_MANAGER)
+    : FORMER_MANAGERS;
+  return entries.filter((entry) => {
+    const { manager = "", operation, subresource } = parseEntry(entry);
+    return operation === "Update" && subresource === undefined &&
+      names.includes(manager);
+  });
 }
 
 function isOurs(entry: unknown): boolean {

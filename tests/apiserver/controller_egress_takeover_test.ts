@@ -29,8 +29,15 @@ Deno.test("what upstream's controller made is taken over, and what nobody wants 
   const create = (path: string, object: object) =>
     lab.plane.request(
       "POST",
-      `${path}?fieldManager=coil-egress-controller`,
+      `${path}?fieldManager=coil-controller`,
       { metadata, ...object },
+    );
+  const change = (manager: string, pod: object) =>
+    lab.plane.request(
+      "PATCH",
+      `/apis/apps/v1/namespaces/internet/deployments/nat?fieldManager=${manager}`,
+      { spec: { template: { spec: pod } } },
+      { contentType: "application/strategic-merge-patch+json" },
     );
   await create("/apis/apps/v1/namespaces/internet/deployments", {
     apiVersion: "apps/v1",
@@ -58,6 +65,11 @@ Deno.test("what upstream's controller made is taken over, and what nobody wants 
     kind: "PodDisruptionBudget",
     spec: { minAvailable: 1, selector: { matchLabels: LABELS } },
   });
+  // The controller had another name later, and owns what it added since.
+  await change("coil-egress-controller", {
+    volumes: [{ name: "later", emptyDir: {} }],
+    containers: [{ name: "egress", env: [{ name: "LATER", value: "1" }] }],
+  });
   const before = await lab.deployment(KEY);
 
   await using _controller = lab.startController(`--egress-image=${IMAGE}`);
@@ -72,6 +84,7 @@ Deno.test("what upstream's controller made is taken over, and what nobody wants 
   assert.equal(schedulerName, "default-scheduler");
   const names = containers?.[0]?.env?.map(({ name }) => name) ?? [];
   assert.ok(!names.includes("FORMER"), names.join());
+  assert.ok(!names.includes("LATER"), names.join());
   // What the API server had filled in for upstream goes too.
   await lab.change(KEY, {
     strategy: { type: "Recreate" },
@@ -85,5 +98,14 @@ Deno.test("what upstream's controller made is taken over, and what nobody wants 
   await eventually("the other limit alone", async () => {
     const { spec } = await lab.budget(KEY);
     return spec?.minAvailable === undefined && spec?.maxUnavailable === 1;
+  });
+  // Gone back to upstream for a while, and what others own stays.
+  await change("somebody", { volumes: [{ name: "theirs", emptyDir: {} }] });
+  await change("coil-egress-controller", {
+    volumes: [{ name: "meanwhile", emptyDir: {} }],
+  });
+  await lab.awaitDeployment(KEY, "without upstream's volume", ({ spec }) => {
+    const names = spec.template.spec?.volumes?.map(({ name }) => name) ?? [];
+    return names.toSorted().join() === "modules,run,theirs";
   });
 });
