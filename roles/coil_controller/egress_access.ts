@@ -15,6 +15,7 @@ import {
 import { getLogger } from "../../lib/telemetry/mod.ts";
 import type { EgressApplier } from "./egress_applier.ts";
 import type { EgressCluster } from "./egress_cluster.ts";
+import { deleteIfThere } from "./egress_delete.ts";
 
 const log = getLogger("egress-access");
 
@@ -96,12 +97,8 @@ export class EgressAccess {
     if (!isOurs) return;
     const uid = binding?.metadata?.uid;
     const preconditions = { uid };
-    await this.#client.delete(ROLE_BINDINGS, {
-      namespace,
-      name,
-      preconditions,
-      signal,
-    });
+    const target = { namespace, name, preconditions, signal };
+    await deleteIfThere(this.#client, ROLE_BINDINGS, target);
     log.info("Namespace has no Egress any more, its role binding is deleted", {
       namespace,
     });

@@ -16,6 +16,7 @@ import {
 import type { EgressAccess } from "./egress_access.ts";
 import type { EgressApplier } from "./egress_applier.ts";
 import type { EgressCluster } from "./egress_cluster.ts";
+import { deleteIfThere } from "./egress_delete.ts";
 import type { DeploymentKeeper } from "./egress_deployment_keeper.ts";
 import { reapGateways } from "./egress_gateways.ts";
 import {
@@ -142,10 +143,9 @@ export class EgressReconciler {
     const { uid, ownerReferences = [] } = live?.metadata ?? {};
     const isOurs = ownerReferences.some((o) => o.uid === egress.metadata.uid);
     if (!isOurs) return;
-    const preconditions = { uid };
-    await client.delete(POD_DISRUPTION_BUDGETS, {
+    await deleteIfThere(client, POD_DISRUPTION_BUDGETS, {
       ...target,
-      preconditions,
+      preconditions: { uid },
       signal,
     });
   }
