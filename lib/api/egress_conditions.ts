@@ -18,6 +18,9 @@ export const EGRESS_CAPACITY_LOW_PERCENT = 80;
 /** Below this share it is not any more. */
 export const EGRESS_CAPACITY_OK_PERCENT = 70;
 
+/** Longest part of a condition's message, in characters: ten of it are within the 32768 that the schema allows. */
+const MAX_SENTENCE = 2000;
+
 /** Something that the Egress wants and does not get. */
 export interface EgressProblem {
   /** One word in CamelCase. */
@@ -78,7 +81,7 @@ function readyCondition(
   const fatal = problems.find(({ isFatal }) => isFatal);
   if (fatal !== undefined && available === 0) {
     const { reason, message } = fatal;
-    return { type, status: "False", reason, message };
+    return { type, status: "False", reason, message: cut([message]) };
   }
   const message = `${available} of ${wantedOf(egress)} pods are available`;
   return available > 0
@@ -96,7 +99,7 @@ function progressingCondition(
     return { type, status: "Unknown", reason: "NoDeployment", message };
   }
   if (workload.progress?.isStuck) {
-    const { message } = workload.progress;
+    const message = cut([workload.progress.message]);
     return { type, status: "False", reason: "DeadlineExceeded", message };
   }
   const { replicas, updatedReplicas, availableReplicas } = workload;
@@ -127,11 +130,12 @@ function degradedCondition(
   const type = EGRESS_DEGRADED;
   const [first] = problems;
   if (first !== undefined) {
-    const message = problems.map((problem) => problem.message).join("; ");
+    const message = cut(problems.map((problem) => problem.message));
     return { type, status: "True", reason: first.reason, message };
   }
   if (workload?.failure !== undefined) {
-    return { type, status: "True", ...workload.failure };
+    const { reason, message } = workload.failure;
+    return { type, status: "True", reason, message: cut([message]) };
   }
   const wanted = wantedOf(egress);
   const available = workload?.availableReplicas ?? 0;
@@ -167,14 +171,14 @@ function capacityCondition(
     const message = "Every gateway has room for more connections";
     return { type, status: "False", reason: "Sufficient", message };
   }
-  const message = [
+  const message = cut([
     ...byConnections.map((g) =>
       `${g.name} uses ${g.conntrackPercent}% of its connection table`
     ),
     ...byPorts.map((g) =>
       `${g.name} uses ${g.snatPortsPercent}% of its source ports to one destination`
     ),
-  ].join("; ");
+  ]);
   const reason = byConnections.length > 0 ? "ConntrackFull" : "SourcePortsUsed";
   return { type, status: "True", reason, message };
 }
@@ -190,9 +194,16 @@ function redundantCondition({ spec }: Egress): ConditionDraft[] {
   }];
 }
 
-function cut(remarks: readonly string[]): string {
-  const shown = remarks.slice(0, 10).join("; ");
-  const rest = remarks.length - 10;
+/** One message of ten sentences at most, none so long that the API server refuses the status. */
+function cut(sentences: readonly string[]): string {
+  const shown = sentences.slice(0, 10)
+    .map((sentence) =>
+      sentence.length > MAX_SENTENCE
+        ? `${sentence.slice(0, MAX_SENTENCE)}…`
+        : sentence
+    )
+    .join("; ");
+  const rest = sentences.length - 10;
   return rest > 0 ? `${shown}; and ${rest} more` : shown;
 }
 

@@ -160,6 +160,28 @@ Deno.test("egressStatus() names what was refused, and is ready while pods serve 
   assert.equal(degraded?.message, "no image; no");
 });
 
+Deno.test("egressStatus() is never longer than the API server takes", () => {
+  const message = "x".repeat(100_000);
+  const problem = { reason: "DeploymentRefused", message, isFatal: true };
+  const gateways = Array.from({ length: 4096 }, (_, i) => ({
+    name: `${"n".repeat(60)}${i}`,
+    conntrackPercent: 90,
+    snatPortsPercent: 90,
+  }));
+  const failure = { reason: "FailedCreate", message };
+  const progress = { isStuck: true, isComplete: false, message };
+  for (
+    const seen of [
+      { problems: Array.from({ length: 20 }, () => problem), gateways },
+      { workload: { ...WORKLOAD, failure, progress } },
+    ]
+  ) {
+    for (const condition of statusOf(seen).conditions ?? []) {
+      assert.ok(condition.message.length <= 32_768, condition.type);
+    }
+  }
+});
+
 Deno.test("egressStatus() warns of exhaustion from 80% on, until it is below 70%", () => {
   const at = (conntrackPercent: number, snatPortsPercent = 0) => ({
     gateways: [{ name: "a", conntrackPercent, snatPortsPercent }],
