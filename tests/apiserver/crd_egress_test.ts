@@ -114,6 +114,23 @@ const CREATED: readonly Case[] = [
     refused: [LABEL_KEY],
   },
   {
+    name: "prefixes of 253 characters",
+    spec: template({
+      labels: { [`${"a".repeat(253)}/b`]: "" },
+      annotations: { [`${"a".repeat(253)}/b`]: "" },
+    }),
+  },
+  {
+    name: "a prefix of 254 characters of a label's key",
+    spec: template({ labels: { [`${"a".repeat(254)}/b`]: "" } }),
+    refused: [LABEL_KEY],
+  },
+  {
+    name: "a prefix of 254 characters of an annotation's key",
+    spec: template({ annotations: { [`${"a".repeat(254)}/b`]: "" } }),
+    refused: [ANNOTATION],
+  },
+  {
     name: "a label value of 64 characters",
     spec: template({ labels: { foo: "a".repeat(64) } }),
     refused: ["spec.template.metadata.labels.foo: Too long"],
