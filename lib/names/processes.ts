@@ -63,6 +63,9 @@ export const EGRESS_ADDRESSES: ServerAddresses = {
   health: ":8081",
 };
 
+/** How long a gateway whose pod is deleted serves the flows it has, unless it is told otherwise. */
+export const EGRESS_DRAIN_TIMEOUT_MS = 300_000;
+
 /** TCP port of egress gateways to which coild announces new clients. */
 export const ANNOUNCE_PORT = 8082;
 

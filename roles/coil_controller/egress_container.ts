@@ -5,6 +5,7 @@ import {
   COILD_SERVICE_ACCOUNT,
   EGRESS_ADDRESSES,
   EGRESS_CONTAINER,
+  EGRESS_DRAIN_TIMEOUT_MS,
   EGRESS_NAME_ENV,
   POD_ADDRESSES_ENV,
   POD_NAME_ENV,
@@ -12,7 +13,7 @@ import {
   SYSTEM_NAMESPACE,
 } from "../../lib/names/mod.ts";
 import type { GatewaySettings } from "./egress_plan.ts";
-import { listOf } from "./egress_template.ts";
+import { listOf, textsOf } from "./egress_template.ts";
 
 /** Volume for what a gateway writes; its root is read-only. */
 export const RUN_VOLUME = "run";
@@ -52,8 +53,14 @@ export function planContainer(
     ...wanted,
     name: EGRESS_CONTAINER,
     image: wanted?.image || image,
-    command: orDefault(wanted?.command, ["coil-egress"]),
-    args: orDefault(wanted?.args, planArgs(egress, settings)),
+    command: orDefault(
+      textsOf(wanted?.command, "containers[egress].command"),
+      ["coil-egress"],
+    ),
+    args: orDefault(
+      textsOf(wanted?.args, "containers[egress].args"),
+      planArgs(egress, settings),
+    ),
     env: planEnv(listOf(wanted?.env, "containers[egress].env"), egress),
     volumeMounts: planMounts(
       listOf(wanted?.volumeMounts, "containers[egress].volumeMounts"),
@@ -70,22 +77,23 @@ export function planContainer(
 }
 
 function orDefault(
-  wanted: readonly string[] | undefined,
+  wanted: readonly string[],
   otherwise: readonly string[],
 ): string[] {
-  return [...(wanted !== undefined && wanted.length > 0 ? wanted : otherwise)];
+  return [...(wanted.length > 0 ? wanted : otherwise)];
 }
 
+/** Only flags that upstream's gateways know, as long as nobody asks for more: a template may name their image. */
 function planArgs(
   { spec }: Egress,
   { port, backend, drainTimeoutMs, systemNamespace }: GatewaySettings,
 ): string[] {
   const args = ["--zap-stacktrace-level=panic", `--fou-port=${port}`];
   if (spec.fouSourcePortAuto) args.push("--enable-sport-auto=true");
-  args.push(
-    `--backend=${backend}`,
-    `--drain-timeout=${formatDuration(drainTimeoutMs)}`,
-  );
+  args.push(`--backend=${backend}`);
+  if (drainTimeoutMs !== EGRESS_DRAIN_TIMEOUT_MS) {
+    args.push(`--drain-timeout=${formatDuration(drainTimeoutMs)}`);
+  }
   if (systemNamespace !== SYSTEM_NAMESPACE) {
     const user =
       `system:serviceaccount:${systemNamespace}:${COILD_SERVICE_ACCOUNT}`;
@@ -125,12 +133,18 @@ function planMounts(wanted: readonly VolumeMount[]): VolumeMount[] {
  * else that does, and says `privileged: false`.
  */
 function planSecurity(wanted: SecurityContext | undefined): SecurityContext {
-  const add = new Set([...(wanted?.capabilities?.add ?? []), "NET_ADMIN"]);
+  const add = textsOf(
+    wanted?.capabilities?.add,
+    "containers[egress].securityContext.capabilities.add",
+  );
   return {
     ...wanted,
     privileged: wanted?.privileged ?? true,
     readOnlyRootFilesystem: true,
-    capabilities: { ...wanted?.capabilities, add: [...add] },
+    capabilities: {
+      ...wanted?.capabilities,
+      add: [...new Set([...add, "NET_ADMIN"])],
+    },
   };
 }
 

@@ -19,7 +19,7 @@ import {
   planMetadata,
   type PlannedMetadata,
 } from "./egress_plan.ts";
-import { listOf } from "./egress_template.ts";
+import { listOf, numberOf } from "./egress_template.ts";
 
 /** What a gateway gets beyond its drain time before it is killed: to begin, and to end. */
 const GRACE_BEYOND_DRAIN_S = 30;
@@ -125,7 +125,10 @@ function planPodSpec(
     ...wanted,
     serviceAccountName: EGRESS_SERVICE_ACCOUNT,
     terminationGracePeriodSeconds: Math.max(
-      wanted.terminationGracePeriodSeconds ?? 0,
+      numberOf(
+        wanted.terminationGracePeriodSeconds,
+        "terminationGracePeriodSeconds",
+      ),
       graceSeconds,
     ),
     containers: containers.some(isGateway)

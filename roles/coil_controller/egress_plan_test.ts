@@ -246,16 +246,51 @@ Deno.test("a Service without affinity has no time-out of it", () => {
   assert.equal(spec.sessionAffinityConfig, undefined);
 });
 
-Deno.test("lists that are none are refused with their place", () => {
-  const wanted = egress({
-    template: { spec: JSON.parse('{"volumes": "x", "containers": []}') },
+/** What no pod may have, and what is said of it. */
+const INVALID: readonly (readonly [spec: string, said: RegExp])[] = [
+  ['{"volumes": "x"}', /spec\.volumes: it must be a list of objects, got "x"$/],
+  ['{"terminationGracePeriodSeconds": "900"}', /a number, got "900"$/],
+  ['{"containers": [{"name": "egress", "command": "sh"}]}', /command: .*"sh"$/],
+  ['{"containers": [{"name": "egress", "args": ["-v", 2]}]}', /args: .*2\]$/],
+  ['{"containers": [{"name": "egress", "env": [1]}]}', /env: .*\[1\]$/],
+  [
+    '{"containers": [{"name": "egress", "securityContext": {"capabilities": {"add": "ALL"}}}]}',
+    /capabilities\.add: it must be a list of texts, got "ALL"$/,
+  ],
+];
+
+for (const [spec, said] of INVALID) {
+  Deno.test(`a template with ${spec} is refused with the place`, () => {
+    const wanted = egress({ template: { spec: JSON.parse(spec) } });
+    assert.throws(
+      () => planDeployment(wanted, { settings: SETTINGS, image: IMAGE }),
+      (error) =>
+        error instanceof InvalidTemplateError && said.test(error.message),
+    );
   });
-  assert.throws(
-    () => planDeployment(wanted, { settings: SETTINGS, image: IMAGE }),
-    (error) =>
-      error instanceof InvalidTemplateError &&
-      /spec\.template\.spec\.volumes: .*"x"/.test(error.message),
-  );
+}
+
+Deno.test("null in a template is as if it were not there", () => {
+  const plan = (spec: string) =>
+    planDeployment(egress({ template: { spec: JSON.parse(spec) } }), {
+      settings: SETTINGS,
+      image: IMAGE,
+    }).spec.template.spec;
+  const nothing = '{"containers": [{"name": "egress"}]}';
+  const nulls =
+    `{"volumes": null, "terminationGracePeriodSeconds": null, "containers": [{
+    "name": "egress", "image": null, "command": null, "args": null, "env": null,
+    "volumeMounts": null, "securityContext": null, "resources": null}]}`;
+  assert.deepEqual(plan(nulls), plan(nothing));
+});
+
+Deno.test("upstream's gateways know each flag they get, unless more is asked for", () => {
+  const { args } = gatewayOf({ image: "ghcr.io/cybozu-go/coil:2.15.0" });
+  assert.deepEqual(args, [
+    "--zap-stacktrace-level=panic",
+    "--fou-port=5555",
+    "--backend=nftables",
+  ]);
 });
 
 /** COIL_UPDATE_GOLDEN=1 writes the files anew, to be read in the diff. */

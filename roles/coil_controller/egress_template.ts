@@ -13,10 +13,52 @@ export function listOf<T>(
   value: readonly T[] | null | undefined,
   field: string,
 ): readonly T[] {
-  if (value === undefined || value === null) return [];
-  if (Array.isArray(value) && value.every(isObject)) return value;
+  return check(value ?? [], {
+    field,
+    is: (v) => Array.isArray(v) && v.every(isObject),
+    must: "a list of objects",
+  });
+}
+
+/**
+ * Returns a list of texts of the template, an empty one when it is absent.
+ *
+ * @throws {InvalidTemplateError} when it is something else
+ */
+export function textsOf(
+  value: readonly string[] | null | undefined,
+  field: string,
+): readonly string[] {
+  return check(value ?? [], {
+    field,
+    is: (v) => Array.isArray(v) && v.every((text) => typeof text === "string"),
+    must: "a list of texts",
+  });
+}
+
+/**
+ * Returns a number of the template, 0 when it is absent.
+ *
+ * @throws {InvalidTemplateError} when it is something else
+ */
+export function numberOf(
+  value: number | null | undefined,
+  field: string,
+): number {
+  return check(value ?? 0, { field, is: Number.isFinite, must: "a number" });
+}
+
+function check<T>(
+  value: T,
+  { field, is, must }: {
+    readonly field: string;
+    readonly is: (value: unknown) => boolean;
+    readonly must: string;
+  },
+): T {
+  if (is(value)) return value;
   throw new InvalidTemplateError(
-    `Cannot use spec.template.spec.${field}: it must be a list of objects, got ${
+    `Cannot use spec.template.spec.${field}: it must be ${must}, got ${
       JSON.stringify(value)
     }`,
   );

@@ -9,6 +9,7 @@ import {
 } from "../../lib/flags/mod.ts";
 import {
   EGRESS_CONTROLLER_ADDRESSES,
+  EGRESS_DRAIN_TIMEOUT_MS,
   FOU_PORT,
   IPAM_CONTROLLER_ADDRESSES,
   SYSTEM_NAMESPACE,
@@ -96,7 +97,7 @@ const FLAGS = defineFlags({
   },
   "drain-timeout": {
     type: "duration",
-    default: 5 * 60_000,
+    default: EGRESS_DRAIN_TIMEOUT_MS,
     min: 0,
     help:
       "How long a gateway that is being deleted serves the flows it has; its pod gets 30 s more",

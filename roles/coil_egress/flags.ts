@@ -11,11 +11,10 @@ import {
   ANNOUNCE_PORT,
   COILD_SERVICE_ACCOUNT,
   EGRESS_ADDRESSES,
+  EGRESS_DRAIN_TIMEOUT_MS,
   FOU_PORT,
   SYSTEM_NAMESPACE,
 } from "../../lib/names/mod.ts";
-
-const MINUTE_MS = 60_000;
 
 /** Names and defaults are upstream's where it has them. */
 const FLAGS = defineFlags({
@@ -63,7 +62,7 @@ const FLAGS = defineFlags({
   },
   "drain-timeout": {
     type: "duration",
-    default: 5 * MINUTE_MS,
+    default: EGRESS_DRAIN_TIMEOUT_MS,
     help:
       "How long to go on for established flows when the pod is deleted; the pod's grace period must be longer",
   },
