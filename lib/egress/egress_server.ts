@@ -202,7 +202,7 @@ export class EgressServer implements Disposable {
     const clients = this.#clients;
     return clients === undefined
       ? await findClients(this.#kernel, this.#plan, this.#links)
-      : { all: clients, complete: clients };
+      : { all: clients, routed: clients, complete: clients };
   }
 
   async #change(

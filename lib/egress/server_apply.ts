@@ -1,4 +1,4 @@
-import { FAMILIES, valuesOf } from "../inet/mod.ts";
+import { type Address, FAMILIES, valuesOf } from "../inet/mod.ts";
 import {
   type Link,
   linkDelete,
@@ -61,7 +61,8 @@ export async function applyServer(
   options: ServerOptions,
 ): Promise<AppliedServer> {
   const before = await kernel.routes.listLinks();
-  const { all: clients } = await findClients(kernel, plan, indexesOf(before));
+  const found = await findClients(kernel, plan, indexesOf(before));
+  const clients = found.all;
   await kernel.netfilter.replaceTable(
     tableWithClients(plan, [...clients.values()]),
   );
@@ -75,7 +76,8 @@ export async function applyServer(
   }
   await kernel.routes.execute([
     ...valuesOf(plan.families).map((family) => refusal(plan, family)),
-    ...clients.values().map((client) => clientRoute(plan, client, links)),
+    ...unrouted(found, indexesOf(before), links)
+      .map((client) => clientRoute(plan, client, links)),
   ]);
   await ensureRules(kernel, plan);
   await addFouPorts(kernel.fou, {
@@ -91,6 +93,17 @@ function indexesOf(links: readonly Link[]): LinkIndexes {
     const link = links.find(({ name }) => name === SERVER_LINK_NAMES[family]);
     return link === undefined ? [] : [[family, link.index] as const];
   }));
+}
+
+/** The clients whose routes are missing or lead to another link than the tunnel device that there is now. */
+function unrouted(
+  { all, routed }: FoundClients,
+  before: LinkIndexes,
+  now: LinkIndexes,
+): Address[] {
+  return all.entries().filter(([key, { family }]) =>
+    !routed.has(key) || before.get(family) !== now.get(family)
+  ).map(([, client]) => client).toArray();
 }
 
 /**

@@ -44,7 +44,9 @@ export type LinkIndexes = ReadonlyMap<Family, number>;
 export interface FoundClients {
   /** All addresses that have a route or are in a set. */
   readonly all: AddressMap;
-  /** Those of them that have both, as planned. */
+  /** Those of them that have a route through the tunnel device. */
+  readonly routed: AddressMap;
+  /** Those of them that have that and are in a set. */
   readonly complete: AddressMap;
 }
 
@@ -87,7 +89,7 @@ export async function findClients(
   links: LinkIndexes,
 ): Promise<FoundClients> {
   const all = new Map<string, Address>();
-  const routed = new Set<string>();
+  const routed = new Map<string, Address>();
   const complete = new Map<string, Address>();
   for (const family of valuesOf(plan.families)) {
     const routes = await kernel.routes.listRoutes({
@@ -98,7 +100,9 @@ export async function findClients(
       if (destination === undefined) continue;
       const key = destination.address.toString();
       all.set(key, destination.address);
-      if (index === links.get(family.family)) routed.add(key);
+      if (index === links.get(family.family)) {
+        routed.set(key, destination.address);
+      }
     }
     for (const address of await listedClients(kernel, plan, family)) {
       const key = address.toString();
@@ -106,7 +110,7 @@ export async function findClients(
       if (routed.has(key)) complete.set(key, address);
     }
   }
-  return { all, complete };
+  return { all, routed, complete };
 }
 
 async function listedClients(

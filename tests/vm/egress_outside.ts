@@ -39,7 +39,7 @@ async function serveUdp(hostname: string): Promise<void> {
   });
   for await (const [data, peer] of socket) {
     const size = Number(decoder.decode(data));
-    await socket.send(new Uint8Array(size), peer).catch(
+    await socket.send(new Uint8Array(size).fill(120), peer).catch(
       () => {/* too large, until the path is known */},
     );
   }
