@@ -28,6 +28,7 @@ import { createdEvent, egressEvents } from "./egress_events.ts";
 import { ownerCheck, problemOf, targetOf } from "./egress_problems.ts";
 import type { OwnedDeployment } from "./egress_trim.ts";
 import { workloadOf } from "./egress_workload.ts";
+import { WrittenStatuses } from "./egress_written.ts";
 
 /** What {@linkcode EgressReconciler} works with. */
 export interface EgressReconcilerOptions {
@@ -42,17 +43,10 @@ export interface EgressReconcilerOptions {
   readonly onEvent: (egress: Egress, event: EventInfo) => void;
 }
 
-/** A status that was written, and the version of the Egress that it was made of. */
-interface Written {
-  readonly basedOn: string | undefined;
-  readonly status: EgressStatus;
-}
-
 /** Makes what an Egress needs, and says in its status what came of it. */
 export class EgressReconciler {
   readonly #options: EgressReconcilerOptions;
-  /** Last written, by key: watches may tell of it later than they lead here again. */
-  readonly #written = new Map<string, Written>();
+  readonly #written = new WrittenStatuses();
 
   constructor(options: EgressReconcilerOptions) {
     this.#options = options;
@@ -107,7 +101,7 @@ export class EgressReconciler {
     deployments.forget({ namespace, name });
     applier.forget(SERVICES, { namespace, name });
     applier.forget(POD_DISRUPTION_BUDGETS, { namespace, name });
-    this.#written.delete(key);
+    this.#written.forget(key);
   }
 
   async #keepService(egress: Egress, signal: AbortSignal): Promise<void> {
@@ -160,7 +154,7 @@ export class EgressReconciler {
   ): Promise<void> {
     const { client, cluster, onEvent } = this.#options;
     const key = keyOf(egress);
-    const before = this.#statusOf(egress);
+    const before = this.#written.newest(key, egress);
     const common = this.#options.commonProblem();
     const status = egressStatus({ ...egress, ...withStatus(before) }, {
       ...(deployment === undefined ? {} : { workload: workloadOf(deployment) }),
@@ -176,23 +170,20 @@ export class EgressReconciler {
       now: new Date(),
     });
     if (egressStatusEquals(before, status)) return;
-    const { uid, resourceVersion } = egress.metadata;
+    const { uid } = egress.metadata;
     // The UID: a later Egress of this name has a status of its own.
     const patch = { metadata: { uid }, status };
-    await client.patch(EGRESSES, { ...targetOf(egress), signal }, patch, {
+    const target = { ...targetOf(egress), signal };
+    const options = {
       kind: "apply",
       force: true,
       subresource: "status",
-    });
-    this.#written.set(key, { basedOn: resourceVersion, status });
+    } as const;
+    this.#written.keep(
+      key,
+      await client.patch(EGRESSES, target, patch, options),
+    );
     for (const event of egressEvents(before, status)) onEvent(egress, event);
-  }
-
-  #statusOf(egress: Egress): EgressStatus | undefined {
-    const written = this.#written.get(keyOf(egress));
-    return written?.basedOn === egress.metadata.resourceVersion
-      ? written?.status
-      : egress.status;
   }
 
   #tellCreated(egress: Egress, kind: string): void {

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { eventually, sleep } from "../lab/mod.ts";
+import { eventually } from "../lab/mod.ts";
 import { EgressLab, IMAGE } from "./controller_egress_lab.ts";
 
 const RBAC = "/apis/rbac.authorization.k8s.io/v1";
@@ -96,8 +96,12 @@ Deno.test("coil-controller lets the gateways of Egresses look at pods, and nobod
 
   await t.step("a second Egress keeps its namespace in", async () => {
     await lab.delete("corp/vpn2");
-    await sleep(300);
+    // What comes of this comes after what comes of the deletion.
+    await lab.create("later/barrier");
+    await awaitSubjects(lab, ["corp", "internet", "later"]);
+    await lab.delete("later/barrier");
     await awaitSubjects(lab, ["corp", "internet"]);
+    await awaitBinding(lab, "later", false);
     assert.ok(await lab.exists(RBAC, "rolebindings", "corp/coil-egress"));
   });
 

@@ -92,6 +92,24 @@ export class EgressLab implements AsyncDisposable {
     };
   }
 
+  /** Kills the API server, and returns when another serves Egresses. */
+  async restartApiServer(): Promise<void> {
+    await this.plane.killApiServer();
+    await this.plane.startApiServer();
+    await eventually("the storage of Egresses", async () => {
+      try {
+        await this.plane.request("GET", `${COIL_API}/egresses`);
+        return true;
+      } catch (error) {
+        // 429: "storage is (re)initializing".
+        if (error instanceof Error && /status 429/.test(error.message)) {
+          return false;
+        }
+        throw error;
+      }
+    });
+  }
+
   /** Creates an Egress; `key` is `namespace/name`. */
   async create(
     key: string,

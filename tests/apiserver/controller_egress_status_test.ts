@@ -134,8 +134,11 @@ Deno.test("coil-controller says in an Egress' status how it is", async (t) => {
 
   await t.step("a pod that has failed is no gateway any more", async () => {
     await lab.createPod(KEY, "nat-3");
-    await lab.reportGateway(KEY, { name: "nat-3", clients: 1 });
-    await sleep(300);
+    await lab.reportGateway(KEY, { name: "nat-3", clients: 9 });
+    await eventually(
+      "9 clients",
+      async () => (await lab.egress(KEY)).status?.clients === 9,
+    );
     assert.equal((await lab.egress(KEY)).status?.gateways?.length, 2);
     await lab.plane.request(
       "PATCH",

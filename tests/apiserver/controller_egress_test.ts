@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import type { StoredDeployment } from "./controller_egress_lab.ts";
 import { EgressLab, IMAGE } from "./controller_egress_lab.ts";
-import { eventually, sleep } from "../lab/mod.ts";
+import { eventually } from "../lab/mod.ts";
 
 const KEY = "internet/nat";
 
@@ -157,6 +157,8 @@ Deno.test("coil-controller makes the gateways of an Egress", async (t) => {
           },
           spec: {
             schedulerName: "mine",
+            serviceAccountName: "mine",
+            serviceAccount: "mine",
             volumes: [{ name: "spool", emptyDir: {} }],
             containers: [
               { name: "sidecar", image: "example.com/sidecar:1" },
@@ -178,6 +180,9 @@ Deno.test("coil-controller makes the gateways of an Egress", async (t) => {
       assert.equal(metadata?.annotations?.["foo"], "bar");
       assert.deepEqual(metadata?.labels, { ...LABELS, team: "net" });
       assert.equal(pod?.schedulerName, "mine");
+      // Nobody gets at another account of the namespace by an Egress.
+      assert.equal(pod?.serviceAccountName, "coil-egress");
+      assert.equal(pod?.serviceAccount, "coil-egress");
       assert.equal(pod?.volumes?.length, 3);
     },
   );
@@ -392,8 +397,6 @@ Deno.test("coil-controller makes the gateways of an Egress", async (t) => {
   });
 
   await t.step("nothing is written when nothing changed", async () => {
-    // The last change has been taken in.
-    await sleep(500);
     const before = await versions(lab);
     const since = new Date();
     // Two that reconcile it: a label that nobody cares for, and a pod that goes.
@@ -404,16 +407,21 @@ Deno.test("coil-controller makes the gateways of an Egress", async (t) => {
     await lab.plane.kubectl(
       ...["-n", "internet", "delete", "pod/gone", "--force"],
     );
-    await sleep(500);
-    assert.deepEqual(await lab.writesSince(since), []);
-    assert.deepEqual(
-      { ...await versions(lab), egress: "" },
-      { ...before, egress: "" },
+    // What comes of this comes after all that comes of the above.
+    await lab.reportPods(KEY, { replicas: 3, availableReplicas: 3 });
+    await eventually(
+      "3 pods",
+      async () => (await lab.egress(KEY)).status?.availableReplicas === 3,
     );
+    assert.deepEqual(await lab.writesSince(since), [
+      "patch egresses/status nat",
+    ]);
+    const { service } = await versions(lab);
+    assert.equal(service, before.service);
   });
 });
 
-async function versions(lab: EgressLab): Promise<Record<string, unknown>> {
+async function versions(lab: EgressLab) {
   const { metadata: deployment } = await lab.deployment(KEY);
   const { metadata: service } = await lab.service(KEY);
   const { metadata: egress } = await lab.egress(KEY);
@@ -451,7 +459,6 @@ Deno.test("coil-controller starts again without writing, and follows its flags",
       async () => (await lab.subjectsOf("coil-egress")).length === 1,
     );
     await eventually("the budget", () => lab.budget(KEY));
-    await sleep(300);
     await first[Symbol.asyncDispose]();
     const before = await versions(lab);
     const since = new Date();
@@ -462,15 +469,21 @@ Deno.test("coil-controller starts again without writing, and follows its flags",
       async () =>
         (await lab.writesSince(since)).some((w) => w.includes("poddisruption")),
     );
-    await sleep(500);
+    assert.deepEqual(await versions(lab), before);
+    // What comes of this comes after all that comes of the start.
+    await lab.reportPods(KEY, { replicas: 2, availableReplicas: 2 });
+    await eventually(
+      "2 pods",
+      async () => (await lab.egress(KEY)).status?.availableReplicas === 2,
+    );
     const writes = await lab.writesSince(since);
     assert.deepEqual(writes.toSorted(), [
       "patch deployments nat",
+      "patch egresses/status nat",
       "patch poddisruptionbudgets nat",
       "patch rolebindings coil-egress",
       "patch services nat",
     ]);
-    assert.deepEqual(await versions(lab), before);
   });
 
   await t.step("W24: another port reaches Service and gateways", async () => {
