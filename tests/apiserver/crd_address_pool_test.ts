@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { parseSubnet, type SubnetSpec } from "../../lib/api/mod.ts";
 import { ControlPlane } from "../lab/mod.ts";
-import { installCrds, refusals } from "./crds.ts";
+import { assertRefused, installCrds, refusals } from "./crds.ts";
 
 const PATH = "/addresspools";
 
@@ -220,16 +220,6 @@ function specOf({ bits, subnets }: Case): object {
     ...(bits === undefined ? {} : { blockSizeBits: bits }),
     ...(subnets === undefined ? {} : { subnets }),
   };
-}
-
-function assertRefused(
-  lines: readonly string[],
-  expected: readonly string[] = [],
-): void {
-  assert.equal(lines.length, expected.length, lines.join("\n"));
-  expected.forEach((part, i) => {
-    assert.ok(lines[i]?.includes(part), `${lines[i]} is not ${part}`);
-  });
 }
 
 /** What `lib/api` thinks of a case; overlap and families are rules of the pool, not of an entry. */

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { ControlPlane } from "../lab/mod.ts";
-import { installCrds, refusals } from "./crds.ts";
+import { assertRefused, installCrds, refusals } from "./crds.ts";
 
 const PATH = "/namespaces/default/egresses";
 
@@ -237,16 +237,6 @@ function egress(name: string, spec: object): object {
     metadata: { name },
     spec: { destinations: ["10.0.0.0/8"], ...spec },
   };
-}
-
-function assertRefused(
-  lines: readonly string[],
-  expected: readonly string[] = [],
-): void {
-  assert.equal(lines.length, expected.length, lines.join("\n"));
-  expected.forEach((part, i) => {
-    assert.ok(lines[i]?.includes(part), `${lines[i]} is not ${part}`);
-  });
 }
 
 Deno.test("the API server refuses what an Egress must not be", async (t) => {

@@ -1,4 +1,5 @@
 /** Helpers of the tests of `crds/`: install them, send an object, read why it was refused. */
+import assert from "node:assert/strict";
 import { parse } from "yaml";
 import type { ControlPlane } from "../lab/mod.ts";
 
@@ -81,4 +82,15 @@ export async function refusals(
       .map(({ field, message }) => `${field}: ${message}`)
       .filter((line) => !line.includes(UNCHECKED));
   }
+}
+
+/** Fails unless each line has its part of what is expected, and there is no other. */
+export function assertRefused(
+  lines: readonly string[],
+  expected: readonly string[] = [],
+): void {
+  assert.equal(lines.length, expected.length, lines.join("\n"));
+  expected.forEach((part, i) => {
+    assert.ok(lines[i]?.includes(part), `${lines[i]} is not ${part}`);
+  });
 }
