@@ -7,8 +7,6 @@ import type {
 } from "../../lib/kube/mod.ts";
 import { hasFormerManager } from "./egress_takeover.ts";
 
-/** What stays in memory of each cached object. */
-
 /** An object that the controller applies, of which little is kept. */
 export interface OwnedObject extends KubeObject {
   /** Digest of what applying can change; see {@linkcode fingerprintOf}. */
