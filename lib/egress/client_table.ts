@@ -68,7 +68,7 @@ export function clientTable(
     chains: [
       inputChain(plan, interfaces),
       ...(interfaces.length === 0 ? [] : [outputChain(interfaces)]),
-      ...(plan.originatingOnly ? [refuseChain(plan)] : []),
+      ...(plan.originatingOnly ? [refuseChain(plan, interfaces)] : []),
     ],
   };
 }
@@ -147,21 +147,31 @@ function outputChain(interfaces: readonly ClientInterface[]): NftChain {
 }
 
 /**
- * Answers have been given their way by now; what still goes to a receiver is
- * refused. (Without this rule the receiver would drop it: it sends nothing.)
+ * What still goes to a receiver is refused. Answers have been given another way
+ * by now, but the kernel shows them with the link they had before, to the end
+ * of the hook: they are known by their mark. (Without this chain the receiver
+ * would drop it all: it sends nothing.)
  */
-function refuseChain({ receiverFamilies }: ClientPlan): NftChain {
+function refuseChain(
+  { receiverFamilies }: ClientPlan,
+  interfaces: readonly ClientInterface[],
+): NftChain {
   return {
     name: "refuse",
     type: "filter",
     hook: "output",
     priority: FILTER,
     policy: "accept",
-    rules: receiverFamilies.map((family) =>
-      nft.rule([
-        nft.oifname(TUNNEL_LINKS[family].receiver),
-        nft.reject("host-unreachable"),
-      ])
-    ),
+    rules: [
+      ...interfaces.map(({ index }) =>
+        nft.rule([nft.metaMark(index), nft.accept()])
+      ),
+      ...receiverFamilies.map((family) =>
+        nft.rule([
+          nft.oifname(TUNNEL_LINKS[family].receiver),
+          nft.reject("host-unreachable"),
+        ])
+      ),
+    ],
   };
 }
