@@ -164,6 +164,18 @@ for (const kind of ["ipip", "ip6tnl"] as const) {
       const { index } = await socket.executeAndGetLink([
         linkAddTunnel({ name: "t", mtu: 1300, tunnel: spec, up: true }),
       ], { name: "t" });
+      const uplink = await socket.executeAndGetLink([
+        linkAddDummy({ name: "up0", mtu: 1500 }),
+        linkSet({ name: "up0" }, { up: true }),
+      ], { name: "up0" });
+      await socket.execute([
+        addressAdd({
+          index: uplink.index,
+          prefix: { address: local, length: local.bits },
+          noDad: true,
+        }),
+        routeAdd({ family, index: uplink.index }),
+      ]);
       const destination = Prefix.parse(
         family === "ipv4" ? "203.0.113.0/24" : "2001:db8:9::/64",
       );
@@ -190,6 +202,10 @@ for (const kind of ["ipip", "ip6tnl"] as const) {
           [destination, index],
         ]);
       }
+      await socket.execute([linkChangeTunnel({ index }, spec)]);
+      const link = await socket.getLink({ name: "t" });
+      // The uplink's 1500 less the headers of IPv6 and of UDP.
+      assert.equal(link?.mtu, kind === "ipip" ? 1300 : 1452);
     },
   );
 
