@@ -61,7 +61,7 @@ for (const family of ["ipv4", "ipv6"] as const) {
           protocol: PROTOCOL,
         },
       ];
-      await socket.execute(rules.map(ruleAdd));
+      await socket.execute(rules.map((rule) => ruleAdd(rule)));
       const lines = (await temp.ip(flag, "rule")).split("\n").filter((line) =>
         /^(1[089]00|2000):/.test(line)
       );
@@ -93,7 +93,7 @@ for (const family of ["ipv4", "ipv6"] as const) {
           [2000, TABLE, undefined, "lo", undefined],
         ],
       );
-      await socket.execute(ours.map(ruleDelete));
+      await socket.execute(ours.map((rule) => ruleDelete(rule)));
       const left = (await socket.listRules({ family })).map((r) => r.priority);
       assert.deepEqual(left.filter((p) => p >= 1000 && p <= 2100), []);
     },
