@@ -229,8 +229,11 @@ export class ClientRun implements Disposable {
     await this.#remove(renameFallbacks(state.links, families));
   }
 
+  /** The kernel takes 10 ms to refuse the deletion of a table that is not there. */
   async #deleteTable(): Promise<void> {
-    if (await this.#sockets.nft.deleteTable(EGRESS_NFT_TABLE)) {
+    const { nft } = this.#sockets;
+    if (!await nft.tableExists(EGRESS_NFT_TABLE)) return;
+    if (await nft.deleteTable(EGRESS_NFT_TABLE)) {
       this.#changes.push(`delete nft table "${EGRESS_NFT_TABLE}"`);
     }
   }
