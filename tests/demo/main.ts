@@ -1,4 +1,5 @@
-// `deno task demo`: Coil at work on a real control plane and three nodes.
+// `deno task demo`: Coil at work on a real control plane and three nodes;
+// with --egress, the way out through gateways.
 import { parseArgs } from "node:util";
 import { buildExecutable } from "../../deploy/executable/mod.ts";
 import { CoilCluster } from "../lab/coil.ts";
@@ -15,18 +16,25 @@ import {
   CONTROL_PLANE_PACKAGES,
   preparePackages,
 } from "../lab/packages.ts";
+import { showEgress } from "./egress.ts";
 import { bold, dim, line, red, step, whenAudienceLeaves } from "./stage.ts";
 import { tell } from "./story.ts";
 
 const NAME = "demo";
-const USAGE = `usage: deno task demo [--keep | --down]
+const USAGE = `usage: deno task demo [--egress | --keep | --down]
 
 Shows Coil at work: a real etcd and kube-apiserver, three nodes as network
 namespaces, pods through the compiled CNI plugin. Needs root, Node and Go.
 
-  --keep   leave everything up at the end, and say how to look around
-  --down   remove what --keep left
-  --help   this text`;
+  --egress   show pods that reach an outside network through gateways instead;
+             where the kernel lacks Foo over UDP, in a virtual machine, which
+             is fetched once (120 MB) and needs neither KVM nor installation
+  --keep     leave everything up at the end, and say how to look around
+  --down     remove what --keep left
+  --help     this text`;
+
+const MORE =
+  "Pods that reach outside networks through gateways: npx --yes deno@2.9.6 task demo --egress";
 
 const PACKAGES = {
   ...CONTROL_PLANE_PACKAGES,
@@ -34,11 +42,18 @@ const PACKAGES = {
   "iputils-ping": "ping",
 };
 
-function options(): { keep: boolean; down: boolean } {
+interface Options {
+  readonly egress: boolean;
+  readonly keep: boolean;
+  readonly down: boolean;
+}
+
+function options(): Options {
   try {
     const { values } = parseArgs({
       args: Deno.args,
       options: {
+        egress: { type: "boolean", default: false },
         keep: { type: "boolean", default: false },
         down: { type: "boolean", default: false },
         help: { type: "boolean", short: "h", default: false },
@@ -48,7 +63,13 @@ function options(): { keep: boolean; down: boolean } {
       line(USAGE);
       Deno.exit(0);
     }
-    return { keep: values.keep, down: values.down };
+    const { egress, keep, down } = values;
+    if (Number(egress) + Number(keep) + Number(down) > 1) {
+      throw new TypeError(
+        "Cannot do more than one of --egress, --keep, --down",
+      );
+    }
+    return { egress, keep, down };
   } catch (error) {
     line(`${error instanceof Error ? error.message : error}\n${USAGE}`);
     Deno.exit(2);
@@ -106,7 +127,18 @@ function lookAround(cluster: CoilCluster): void {
   ) line(`  ${command}`);
 }
 
-const { keep, down } = options();
+async function showAddresses(options: { readonly keep: boolean }) {
+  const cluster = await prepare();
+  await tell(cluster, options);
+  line();
+  if (options.keep) {
+    await keepLab(NAME);
+    lookAround(cluster);
+  }
+  line(dim(MORE));
+}
+
+const { egress, keep, down } = options();
 if (Deno.uid() !== 0) {
   line("The demo makes network namespaces: run it as root");
   Deno.exit(1);
@@ -119,13 +151,8 @@ let failed = false;
 whenAudienceLeaves(() => removeLabAndExit(NAME, 0));
 removeLabOnSignals(NAME, (text) => line(`\n${text}`));
 try {
-  const cluster = await prepare();
-  await tell(cluster, { keep });
-  line();
-  if (keep) {
-    await keepLab(NAME);
-    lookAround(cluster);
-  }
+  if (egress) await showEgress(NAME);
+  else await showAddresses({ keep });
 } catch (error) {
   failed = true;
   line(

@@ -1,0 +1,90 @@
+// `deno task demo --egress`: pods reach outside networks through gateways.
+import { buildExecutable } from "../../deploy/executable/mod.ts";
+import type { CoilCluster } from "../lab/coil.ts";
+import { ensureControlPlane } from "../lab/mod.ts";
+import {
+  BUILD_PACKAGES,
+  CONTROL_PLANE_PACKAGES,
+  preparePackages,
+} from "../lab/packages.ts";
+import { ensureVm, type Vm } from "../lab/vm/mod.ts";
+import { kernelLacks, startPlane, warmCache, World } from "./egress_lab.ts";
+import { tellEgress } from "./egress_story.ts";
+import { bold, dim, green, line, red, step } from "./stage.ts";
+
+/** Sets everything up, tells the story and sums it up. @throws {Error} when a part of it failed. */
+export async function showEgress(name: string): Promise<void> {
+  line(bold("Coil: chosen pods reach outside networks through gateways"));
+  line(dim("Everything below is real: etcd, kube-apiserver, the kernel."));
+  line();
+  const { executable, vm } = await prepare();
+  await using cluster = await step(
+    "control plane and coil-controller",
+    (log) => startPlane({ name, executable, log }),
+  );
+  await using world = await step(
+    `two nodes with coild, and a network outside${
+      vm === undefined ? "" : ", in the virtual machine (half a minute)"
+    }`,
+    () => World.start(cluster, { executable, ...vm && { vm } }),
+  );
+  await tellAndSumUp(cluster, world);
+}
+
+async function prepare(): Promise<{ executable: string; vm?: Vm }> {
+  await step(
+    "Debian packages",
+    (say) =>
+      preparePackages({ ...CONTROL_PLANE_PACKAGES, ...BUILD_PACKAGES }, say),
+  );
+  await step(
+    "etcd and kube-apiserver (built once, from source: some minutes)",
+    (log) => ensureControlPlane({ log }),
+  );
+  const executable = await step(
+    "the coil executable",
+    (log) => buildExecutable({ log }),
+  );
+  const lacking = await kernelLacks();
+  if (lacking === undefined) {
+    line("   This kernel has Foo over UDP: the nodes are namespaces in it.");
+    return { executable };
+  }
+  const [refusal] = lacking.split(";");
+  line(dim(`   ${refusal}`));
+  line(
+    `   ${
+      bold("So the nodes are in a virtual machine with Debian's kernel.")
+    } Its CPU is emulated: times there are some ten times longer.`,
+  );
+  const vm = await step(
+    "the virtual machine (fetched and booted once: a minute)",
+    async (log) => {
+      await warmCache();
+      return await ensureVm({ log });
+    },
+  );
+  return { executable, vm };
+}
+
+async function tellAndSumUp(
+  cluster: CoilCluster,
+  world: World,
+): Promise<void> {
+  const facts: string[] = [];
+  const saw = (fact: string) => facts.push(fact);
+  const failure = await tellEgress({ cluster, world, saw }).then(
+    () => undefined,
+    (error: Error) => error,
+  );
+  if (failure !== undefined) {
+    const logs = await world.call("logs", {}).catch(() => "");
+    for (const row of logs.split("\n")) line(dim(`   ${row.slice(0, 200)}`));
+  }
+  line();
+  line(bold("Seen:"));
+  for (const fact of facts) line(`   ${green("✓")} ${fact}`);
+  if (failure === undefined) return;
+  line(`   ${red("✗")} ${failure.message}`);
+  throw failure;
+}

@@ -1,0 +1,257 @@
+// The chapters of the egress demo, in order; each checks what it shows.
+import assert from "node:assert/strict";
+import type { CoilCluster } from "../lab/coil.ts";
+import { eventually } from "../lab/mod.ts";
+import { CLIENTS, GATEWAYS } from "../vm/e2e_objects.ts";
+import { OUTSIDE, OUTSIDE_NETWORKS, VM_FAMILIES } from "../vm/topology.ts";
+import type { World } from "./egress_lab.ts";
+import { bold, chapter, dim, line, shown, step, table } from "./stage.ts";
+import type { Heard, WorldPod } from "./world_api.ts";
+
+const EGRESS = "internet";
+const ANNOTATION = `egress.coil.cybozu.com/${GATEWAYS}`;
+const REPLICAS = 2;
+/** What a connection that is refused may take, on an emulated CPU as well. */
+const QUICK_MS = 1_500;
+const READY_MS = 60_000;
+const SERVERS = VM_FAMILIES.map((family) => OUTSIDE[family].near);
+
+const MANIFEST = `apiVersion: coil.cybozu.com/v2
+kind: Egress
+metadata: {namespace: ${GATEWAYS}, name: ${EGRESS}}
+spec:
+  replicas: ${REPLICAS}
+  destinations: [${
+  VM_FAMILIES.map((f) => `"${OUTSIDE_NETWORKS[f].near}"`).join(", ")
+}]
+  fouSourcePortAuto: true
+`;
+
+/** Where the story takes place, and what is to be said of it at its end. */
+export interface Scene {
+  readonly cluster: CoilCluster;
+  readonly world: World;
+  /** Is told each fact that has been seen. */
+  readonly saw: (fact: string) => void;
+}
+
+/** Tells the whole story. */
+export async function tellEgress(scene: Scene): Promise<void> {
+  const before = await askAlone(scene);
+  const gateways = await makeGateways(scene);
+  await becomeClient(scene, { before, gateways });
+  await firstPacket(scene, gateways);
+  await stopGateways(scene, gateways);
+}
+
+async function kubectl(scene: Scene, ...args: string[]): Promise<void> {
+  const typed = args.map((arg) => /[\s>]/.test(arg) ? `'${arg}'` : arg);
+  const output = await scene.cluster.plane.kubectl(...args);
+  shown(`kubectl ${typed.join(" ")}`, output);
+}
+
+/** Asks the servers of both families. */
+async function askAll(scene: Scene, pod: string): Promise<readonly Heard[]> {
+  const heard: Heard[] = [];
+  for (const address of SERVERS) {
+    heard.push(
+      await scene.world.call("ask", { pod, address, protocol: "tcp" }),
+    );
+  }
+  return heard;
+}
+
+const sourcesOf = (heard: readonly Heard[]) =>
+  heard.map(({ source, refusal }) => source ?? `(${refusal})`);
+
+function gatewayOf(gateways: readonly WorldPod[], source: string): string {
+  const gateway = gateways.find((g) => g.addresses.includes(source));
+  assert.ok(gateway, `the server sees ${source}, which is no gateway's`);
+  return gateway.name;
+}
+
+async function askAlone(scene: Scene): Promise<readonly string[]> {
+  chapter(
+    "A pod asks a server outside who it is",
+    `The servers, ${
+      SERVERS.join(" and ")
+    }, answer with the address that they see.`,
+  );
+  const pods = await step(
+    "pods on both nodes, without any annotation",
+    async () => [
+      (await scene.world.call("createPod", { name: "shop", node: 0 })).pod,
+      (await scene.world.call("createPod", { name: "other", node: 1 })).pod,
+    ],
+  );
+  const rows: string[][] = [];
+  for (const { name, addresses } of pods) {
+    const sources = sourcesOf(await askAll(scene, name));
+    rows.push(...addresses.map((own, i) => [name, own, sources[i] ?? ""]));
+  }
+  table(["POD", "OWN ADDRESS", "SEEN OUTSIDE AS"], rows);
+  for (const [, own, source] of rows) assert.equal(source, own);
+  scene.saw("pods without annotation appear outside as themselves");
+  return pods[0]?.addresses ?? [];
+}
+
+async function makeGateways(scene: Scene): Promise<readonly WorldPod[]> {
+  chapter(
+    "An admin defines a way out",
+    "Two gateways for chosen networks. Their addresses are of a pool of their own.",
+  );
+  const { plane } = scene.cluster;
+  for (const row of MANIFEST.trimEnd().split("\n")) line(dim(`     ${row}`));
+  shown(
+    "kubectl apply -f egress.yaml",
+    await plane.kubectlStdin(["apply", "-f", "-"], MANIFEST),
+  );
+  const inGateways = ["-n", GATEWAYS];
+  await step(
+    "coil-controller makes a Deployment and a Service",
+    () =>
+      eventually("both", async () => {
+        await plane.kubectl(
+          ...["get", ...inGateways, `deployment/${EGRESS}`],
+          `service/${EGRESS}`,
+        );
+        return true;
+      }),
+  );
+  const gateways = await step(
+    "the gateways come up",
+    () => scene.world.call("gateways", { egress: EGRESS, count: REPLICAS }),
+  );
+  await egressIs(scene, "True");
+  await kubectl(scene, "get", ...inGateways, "egress,deployment,service");
+  table(
+    ["GATEWAY", "NODE", "IPV4", "IPV6"],
+    gateways.map(({ name, node, addresses }) => [name, node, ...addresses]),
+  );
+  scene.saw("kubectl apply of one Egress made gateways, Service and all");
+  return gateways;
+}
+
+async function egressIs(scene: Scene, status: "True" | "False") {
+  const ready = `jsonpath={.status.conditions[?(@.type=="Ready")].status}`;
+  await eventually(
+    `Ready to be ${status}`,
+    async () =>
+      (await scene.cluster.plane.kubectl(
+        ...["get", "egress", "-n", GATEWAYS, EGRESS, "-o", ready],
+      )) === status,
+    { timeoutMs: READY_MS, intervalMs: 200 },
+  );
+}
+
+async function becomeClient(
+  scene: Scene,
+  known: {
+    readonly before: readonly string[];
+    readonly gateways: readonly WorldPod[];
+  },
+): Promise<void> {
+  const { before, gateways } = known;
+  chapter(
+    "The running pod becomes a client",
+    "One annotation; no restart. coild sets the tunnel up inside the pod.",
+  );
+  await kubectl(
+    scene,
+    ...["annotate", "pod", "-n", CLIENTS, "shop", `${ANNOTATION}=${EGRESS}`],
+  );
+  const after = await step(
+    "the servers see another address",
+    () =>
+      eventually("a gateway's address", async () => {
+        const sources = sourcesOf(await askAll(scene, "shop"));
+        return sources.every((s, i) => s !== before[i]) && sources;
+      }, { timeoutMs: READY_MS }),
+  );
+  const names = after.map((source) => gatewayOf(gateways, source));
+  line();
+  after.forEach((source, i) => {
+    line(`   before  ${dim(before[i] ?? "")}`);
+    line(`   after   ${bold(source)}  ${dim(`gateway ${names[i]}`)}`);
+  });
+  scene.saw("a running pod got a gateway's address, by an annotation alone");
+  // From here on its own address is not to be seen any more.
+  await scene.world.call("leaks", {});
+}
+
+async function firstPacket(
+  scene: Scene,
+  gateways: readonly WorldPod[],
+): Promise<void> {
+  chapter(
+    "A new pod's very first packet",
+    "One datagram to each server, right after ADD, before even the API server knows the pod's address.",
+  );
+  const { pod, heard } = await step(
+    'pod "first" on node2, a client from its start',
+    () =>
+      scene.world.call("createPod", {
+        ...{ name: "first", node: 1, egresses: EGRESS, firstAsks: SERVERS },
+      }),
+  );
+  const sources = sourcesOf(heard);
+  table(
+    ["POD'S OWN ADDRESS", "FIRST PACKET SEEN AS", "GATEWAY", "ANSWER AFTER"],
+    pod.addresses.map((own, i) => [
+      own,
+      sources[i] ?? "",
+      gatewayOf(gateways, sources[i] ?? ""),
+      `${heard[i]?.ms.toFixed(0)} ms`,
+    ]),
+  );
+  scene.saw("a new client's first packets arrived, with a gateway's address");
+}
+
+async function stopGateways(
+  scene: Scene,
+  gateways: readonly WorldPod[],
+): Promise<void> {
+  chapter(
+    "No gateway is left",
+    "What cannot go through a gateway is refused at once, and goes out by no other way.",
+  );
+  const freeze = (frozen: boolean) =>
+    scene.world.call("freeze", { egress: EGRESS, frozen });
+  await step("both gateways hang (SIGSTOP)", () => freeze(true));
+  await step("the cluster notices", () => egressIs(scene, "False"));
+  await kubectl(scene, "get", "-n", GATEWAYS, "egress", EGRESS);
+  const refusals = await step(
+    "the pod is refused",
+    () =>
+      eventually("a refusal", async () => {
+        const heard = await askAll(scene, "shop");
+        return heard.every(isQuickRefusal) && heard;
+      }, { timeoutMs: READY_MS }),
+  );
+  refusals.forEach(({ refusal, ms }, i) => {
+    line(`     ${SERVERS[i]}: ${bold(refusal ?? "")} in ${ms.toFixed(0)} ms`);
+  });
+  const slowest = Math.max(...refusals.map(({ ms }) => ms));
+  scene.saw(`without gateways it was refused, in ${slowest.toFixed(0)} ms`);
+  await step("the gateways go on", () => freeze(false));
+  const back = await step(
+    "the pod is answered again",
+    () =>
+      eventually("answers", async () => {
+        const heard = await askAll(scene, "shop");
+        return heard.every(({ source }) => source) && sourcesOf(heard);
+      }, { timeoutMs: READY_MS }),
+  );
+  for (const source of back) {
+    line(`     seen as ${source}  ${dim(gatewayOf(gateways, source))}`);
+  }
+  await egressIs(scene, "True");
+  await kubectl(scene, "get", "-n", GATEWAYS, "egress", EGRESS);
+  scene.saw("with gateways it was answered again, by itself");
+  assert.equal(await scene.world.call("leaks", {}), 0, "packets leaked");
+  scene.saw("outside, not one packet of a client had another source");
+}
+
+function isQuickRefusal({ refusal, ms }: Heard): boolean {
+  return refusal !== undefined && refusal !== "no answer" && ms < QUICK_MS;
+}

@@ -1,0 +1,112 @@
+// The world of the egress demo: nodes with coild, gateways, pods and an outside
+// network. It is made where this program runs, and does what the story asks.
+import { EgressCluster } from "../vm/e2e_cluster.ts";
+import type { Client } from "../vm/e2e_cluster.ts";
+import { forgetSources, seenSources } from "../vm/topology.ts";
+import { askTcp, askUdp } from "../vm/traffic.ts";
+import {
+  type Answer,
+  type Heard,
+  JsonLines,
+  type Request,
+  type WorldApi,
+} from "./world_api.ts";
+
+const TIMEOUT_MS = 3_000;
+
+async function hear(
+  client: Client,
+  question: { readonly address: string; readonly protocol: "tcp" | "udp" },
+): Promise<Heard> {
+  const { address, protocol } = question;
+  const { sockets } = client;
+  const options = { timeoutMs: TIMEOUT_MS };
+  const started = performance.now();
+  const since = () => performance.now() - started;
+  try {
+    const source = protocol === "tcp"
+      ? await askTcp(sockets, address, options)
+      : (await askUdp(sockets, address, options))?.source;
+    if (source !== undefined) return { source, ms: since() };
+    return { refusal: "no answer", ms: since() };
+  } catch (error) {
+    const isSilence = error instanceof Error && error.name === "TimeoutError";
+    const refusal = isSilence ? "no answer" : messageOf(error);
+    return { refusal, ms: since() };
+  }
+}
+
+function apiOf(cluster: EgressCluster): WorldApi {
+  const clients = new Map<string, Client>();
+  return {
+    async createPod({ name, node, egresses, firstAsks }) {
+      const client = await cluster.createClient({
+        ...{ name, node, report: firstAsks === undefined },
+        ...(egresses === undefined ? {} : { egresses }),
+      });
+      clients.set(name, client);
+      const heard: Heard[] = [];
+      for (const address of firstAsks ?? []) {
+        heard.push(await hear(client, { address, protocol: "udp" }));
+      }
+      if (firstAsks !== undefined) await cluster.reportClient(client);
+      const { addresses } = client.pod;
+      const pod = { name, node: client.pod.node.name, addresses };
+      return { pod, heard };
+    },
+    async ask({ pod, ...question }) {
+      const client = clients.get(pod);
+      if (client === undefined) throw new Error(`no pod "${pod}"`);
+      return await hear(client, question);
+    },
+    async gateways({ egress, count }) {
+      const ready = await cluster.gatewaysReady(egress, count);
+      return ready.map(({ pod: { name, node, addresses } }) => ({
+        ...{ name, node: node.name, addresses },
+      }));
+    },
+    freeze({ egress, frozen }) {
+      for (const { process } of cluster.gatewaysOf(egress)) {
+        process.signal(frozen ? "SIGSTOP" : "SIGCONT");
+      }
+      return Promise.resolve();
+    },
+    async leaks() {
+      const { wrong } = await seenSources();
+      await forgetSources();
+      return wrong;
+    },
+    logs: () => cluster.logs(),
+  };
+}
+
+async function answer(api: WorldApi, request: Request): Promise<Answer> {
+  // Both ends are of the same sources.
+  const method = api[request.name] as (argument: unknown) => Promise<unknown>;
+  try {
+    return { value: await method(request.argument) };
+  } catch (error) {
+    return { error: messageOf(error) };
+  }
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
+const { hostname, port } = new URL(`tcp://${Deno.args[0]}`);
+const conn = await Deno.connect({ hostname, port: Number(port) });
+using story = new JsonLines(conn);
+const cluster = await EgressCluster.start().catch(async (error) => {
+  await story.send({ error: messageOf(error) });
+  Deno.exit(1);
+});
+await story.send({});
+const api = apiOf(cluster);
+while (true) {
+  const request = await story.receive() as Request | undefined;
+  if (request === undefined) break;
+  await story.send(await answer(api, request));
+}
+// What is left ends with the machine or the namespaces that this runs in.
+Deno.exit(0);
