@@ -1,6 +1,9 @@
+import { valuesOf } from "../../lib/inet/mod.ts";
+import type { V1Pod } from "../../lib/kube/mod.ts";
 import type { PodKey } from "../../lib/podnet/mod.ts";
 import type { Attachment } from "./attachments.ts";
 import { keyText, podKey } from "./keys.ts";
+import { podAddresses } from "./pod_status.ts";
 
 /** Which attachment each pod of this node has, as far as this process knows. */
 export class AttachmentBook {
@@ -16,12 +19,21 @@ export class AttachmentBook {
     this.#pods.set(keyText(attachment.key), pod);
   }
 
-  /** The attachment of a pod; not that of an earlier pod of its name. */
-  of(pod: string, uid: string | undefined): Attachment | undefined {
-    const found = this.#byPod.get(pod);
-    const isOther = uid !== undefined && found?.uid !== undefined &&
-      found.uid !== uid;
-    return isOther ? undefined : found;
+  /**
+   * The attachment of a pod; not that of another pod of its name.
+   *
+   * An ADD that is faster than the cache of pods does not know the UID that
+   * the API server has. Its pod is then the one that has its addresses: the
+   * cache may still have a predecessor, whose annotations say something else.
+   */
+  of(pod: V1Pod): Attachment | undefined {
+    const { namespace = "", name = "", uid } = pod.metadata ?? {};
+    const found = this.#byPod.get(podKey({ namespace, name }));
+    if (found === undefined) return undefined;
+    const isIts = found.uid === undefined
+      ? sharesAddress(found, pod)
+      : found.uid === uid;
+    return isIts ? found : undefined;
   }
 
   /** The attachment of a key. */
@@ -36,4 +48,10 @@ export class AttachmentBook {
     this.#pods.delete(keyText(key));
     if (pod !== undefined) this.#byPod.delete(pod);
   }
+}
+
+function sharesAddress({ addresses }: Attachment, pod: V1Pod): boolean {
+  return podAddresses(pod).some((address) =>
+    valuesOf(addresses).some((own) => own.equals(address))
+  );
 }

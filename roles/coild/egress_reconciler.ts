@@ -88,7 +88,7 @@ export class EgressReconciler {
   }
 
   #onPod({ type, object, key }: StoreChange<V1Pod>): void {
-    if (type === "deleted") this.#forget(key, object.metadata?.uid);
+    if (type === "deleted") this.#forget(key, object);
     else this.#controller.enqueue(key);
     // An address that is free again, or taken, concerns who else has it.
     for (const other of this.#with.pods.sharers(object)) {
@@ -101,14 +101,14 @@ export class EgressReconciler {
     const { attachments, book, pods } = this.#with;
     try {
       const living = pods.list().filter((pod) =>
-        hasOwnNetwork(pod) &&
-        book.of(nameOf(pod), pod.metadata?.uid) === undefined
+        hasOwnNetwork(pod) && book.of(pod) === undefined
       );
-      for (const found of (await attachments.find(living)).values()) {
+      const found = await attachments.find(living);
+      for (const pod of living) {
+        const attachment = found.get(nameOf(pod));
+        if (attachment === undefined) continue;
         // An ADD may have been faster.
-        if (book.of(podKey(found.pod), found.uid) === undefined) {
-          book.add(found);
-        }
+        if (book.of(pod) === undefined) book.add(attachment);
       }
     } catch (err) {
       log.warn("Cannot find the pods of before the start yet", { err });
@@ -131,10 +131,10 @@ export class EgressReconciler {
     const { book, pods, setup } = this.#with;
     const pod = pods.get(key);
     // Gone, or so new that the cache does not have it yet.
-    if (pod === undefined) return;
-    if (!hasOwnNetwork(pod)) return this.#forget(key, pod.metadata?.uid);
+    if (pod === undefined) return void this.#waits.delete(key);
+    if (!hasOwnNetwork(pod)) return this.#forget(key, pod);
     const isClient = egressRefsOf(pod.metadata?.annotations).length > 0;
-    const known = book.of(key, pod.metadata?.uid);
+    const known = book.of(pod);
     if (!isClient && (known === undefined || setup.isNone(known))) return;
     // Its ADD is not over, and will do what there is to do.
     if (known === undefined && podAddresses(pod).length === 0) return;
@@ -157,8 +157,7 @@ export class EgressReconciler {
     using _lock = await locks.lock(keyText(attachment.key), { signal });
     // What is so now counts, not what was when the lock was asked for.
     const pod = pods.get(key);
-    const current = book.of(key, pod?.metadata?.uid);
-    if (pod === undefined || current !== attachment) return false;
+    if (pod === undefined || book.of(pod) !== attachment) return false;
     try {
       return await setup.update(attachment, pod, { signal });
     } catch (error) {
@@ -179,7 +178,7 @@ export class EgressReconciler {
     const { attachments, book } = this.#with;
     const found = (await attachments.find([pod])).get(key);
     // An ADD may have been faster.
-    const known = book.of(key, pod.metadata?.uid);
+    const known = book.of(pod);
     if (known === undefined && found !== undefined) book.add(found);
     return known ?? found;
   }
@@ -212,9 +211,9 @@ export class EgressReconciler {
   }
 
   /** A later pod of the name is another one. */
-  #forget(key: string, uid: string | undefined): void {
+  #forget(key: string, pod: V1Pod): void {
     const { book, setup } = this.#with;
-    const attachment = book.of(key, uid);
+    const attachment = book.of(pod);
     this.#waits.delete(key);
     this.#conflicts.delete(key);
     if (attachment === undefined) return;

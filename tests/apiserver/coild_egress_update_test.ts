@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { eventually, sleep } from "../lab/mod.ts";
-import { EgressLab, tunnelTo } from "./coild_egress_lab.ts";
+import { ANNOTATION, EgressLab, tunnelTo } from "./coild_egress_lab.ts";
 
 const WIDE = { destinations: ["0.0.0.0/0", "::/0"] };
 const NET = "192.0.2.0/24";
@@ -144,6 +144,49 @@ Deno.test("coild keeps its egress clients up to date", async (t) => {
       await egress.until("a tunnel", pod, (now) => now?.tunnels.length === 1);
       await coild.del(pod);
       await lab.deletePod(pod);
+    },
+  );
+
+  await t.step(
+    "a pod that the cache does not have yet: what its predecessor of the name asked for does not count",
+    async () => {
+      await egress.createEgress("heir", { destinations: [NET] });
+      const before = await egress.createClient("web-0", undefined);
+      await egress.setStatus(before, { ips: ["10.150.0.222"] });
+      await sleep(QUIET_MS);
+      // The runtime knows the next pod of the name, by its own UID.
+      const pod = await lab.createSandbox("web-0");
+      const ips = await coild.addresses(pod, {
+        args: {
+          ...{ K8S_POD_NAME: "web-0", K8S_POD_NAMESPACE: pod.namespace },
+          ...{ K8S_POD_UID: crypto.randomUUID(), IS_CHAINED: "false" },
+        },
+        config: {
+          runtimeConfig: {
+            "io.kubernetes.cri.pod-annotations": { [ANNOTATION]: "heir" },
+          },
+        },
+      });
+      // Whatever becomes of the predecessor.
+      await egress.setStatus(before, {
+        ips: ["10.150.0.222"],
+        phase: "Failed",
+      });
+      await sleep(QUIET_MS);
+      assert.equal((await plane.of(pod))?.routes.length, 2);
+      assert.equal(await plane.changes(pod), 1);
+      // When the cache has it too, it is followed.
+      await lab.deletePod(before);
+      const after = await egress.createClient("web-0", "heir");
+      await egress.setStatus(after, { ips });
+      await egress.applyEgress("heir", { destinations: ["198.51.100.0/24"] });
+      await egress.until(
+        "the change",
+        pod,
+        (now) => now?.routes[0] === "118 198.51.100.0/24 tunnel",
+      );
+      await coild.del(pod);
+      await lab.deletePod(after);
     },
   );
 
