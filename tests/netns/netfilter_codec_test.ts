@@ -74,9 +74,12 @@ function statements(
     fc.nat(0xffffffff).map(nft.setCtMark),
     fc.constant(nft.restoreMark()),
     fc.constantFrom("original", "reply").map(nft.ctDirection),
-    fc.subarray(["new", "established", "related", "invalid"] as const, {
-      minLength: 1,
-    }).map((states) => nft.ctState(...states)),
+    fc.subarray(
+      ["new", "established", "related", "invalid", "untracked"] as const,
+      {
+        minLength: 1,
+      },
+    ).map((states) => nft.ctState(...states)),
     fc.constant(nft.counter("packets")),
     ...protocol === "tcp" ? [fc.constant(nft.clampMss())] : [],
     ...protocol === "udp" ? [fc.nat(65535).map(nft.udpDport)] : [],

@@ -183,7 +183,13 @@ function formatAddress(
 function formatStates(
   states: Extract<NftStatement, { kind: "ctState" }>["states"],
 ): string {
-  const all = ["invalid", "established", "related", "new"] as const;
+  const all = [
+    "invalid",
+    "established",
+    "related",
+    "new",
+    "untracked",
+  ] as const;
   return all.filter((state) => states.includes(state)).join(",");
 }
 

@@ -79,7 +79,12 @@ export type NftField =
   | "ct mark";
 
 /** What connection tracking thinks of a packet. */
-export type NftCtState = "invalid" | "established" | "related" | "new";
+export type NftCtState =
+  | "invalid"
+  | "established"
+  | "related"
+  | "new"
+  | "untracked";
 
 /** What an IP packet carries, named as in /etc/protocols: `ipencap` and `ipv6` are tunnels. */
 export type NftL4proto =

@@ -58,12 +58,13 @@ const L4PROTO: Readonly<Record<NftL4proto, number>> = {
   "ipv6-icmp": IPPROTO_ICMPV6,
 };
 
-/** NF_CT_STATE_BIT() of `<linux/netfilter/nf_conntrack_common.h>`. */
+/** NF_CT_STATE_BIT() and NF_CT_STATE_UNTRACKED_BIT of `<linux/netfilter/nf_conntrack_common.h>`. */
 const CT_STATE: Readonly<Record<NftCtState, number>> = {
   invalid: 1,
   established: 2,
   related: 4,
   new: 8,
+  untracked: 64,
 };
 
 /** `enum nft_reject_inet_code`. */

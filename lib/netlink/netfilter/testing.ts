@@ -75,6 +75,7 @@ const EXAMPLES: readonly NftChain[] = [
         nft.setCtMark(7),
       ]),
       nft.rule([nft.ctDirection("reply"), nft.metaMark(0xffffffff)]),
+      nft.rule([nft.ctState("untracked"), nft.accept()]),
     ],
   },
   {
