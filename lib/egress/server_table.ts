@@ -76,10 +76,10 @@ function fromClient({ family, clientSet }: ServerFamily) {
 }
 
 /**
- * Datagrams of the tunnel are not tracked: the connections inside are, and
- * two entries more for each would fill the conntrack table three times as fast. Only what
- * surely is of the tunnel: a client's connection that was given the tunnel's port
- * as its source port has replies to that port, and these must be tracked.
+ * Finds the datagrams of clients, each with its own address inside, and keeps
+ * them from connection tracking: the connections inside are tracked, and two entries more for
+ * each would fill the kernel's table three times as fast. Nothing else is kept from it: a client's
+ * connection may have been given the tunnel's port as its source port, and has replies to that port.
  */
 function untrackedIn({ families, ifname, port }: ServerTableInput): NftChain {
   return {
@@ -114,10 +114,10 @@ function untrackedOut({ ifname, port }: ServerTableInput): NftChain {
 }
 
 /**
- * Only clients may use the tunnel, each with its own address. On input, so
- * that it holds for every local address, every interface, and for datagrams that
- * come out of the tunnel themselves. The devices of the tunnel unpack plain
- * IP-in-IP as well, from anybody: no client sends that.
+ * Only what was found to be a client's may be unpacked. On input, so that it
+ * holds for every local address and interface, and for datagrams that come out
+ * of the tunnel themselves. The devices of the tunnel unpack plain IP-in-IP as
+ * well, from anybody: no client sends that.
  */
 function guard({ families, port }: ServerTableInput): NftChain {
   return {
@@ -126,12 +126,18 @@ function guard({ families, port }: ServerTableInput): NftChain {
     hook: "input",
     priority: MANGLE,
     policy: "accept",
-    rules: families.flatMap((family) => [
-      nft.rule([nft.udpDport(port), fromClient(family), nft.accept()]),
-      refuse(family, [nft.udpDport(port)]),
-      refuse(family, [nft.l4proto("ipencap")]),
-      refuse(family, [nft.l4proto("ipv6")]),
-    ]),
+    rules: [
+      nft.rule([
+        nft.udpDport(port),
+        nft.ctState("untracked"),
+        nft.accept(),
+      ]),
+      ...families.flatMap((family) => [
+        refuse(family, [nft.udpDport(port)]),
+        refuse(family, [nft.l4proto("ipencap")]),
+        refuse(family, [nft.l4proto("ipv6")]),
+      ]),
+    ],
   };
 }
 
@@ -147,7 +153,11 @@ function refuse(
   ]);
 }
 
-/** Nobody outside opens connections to clients, and nothing leaves with a client's address. */
+/**
+ * Nobody outside opens connections to clients, and nothing leaves with a
+ * client's address. What belongs to a connection, nearly all, is through after
+ * the first two rules.
+ */
 function forwarding({ families, ifname }: ServerTableInput): NftChain {
   return {
     name: "forwarding",
@@ -156,6 +166,8 @@ function forwarding({ families, ifname }: ServerTableInput): NftChain {
     priority: FILTER,
     policy: "accept",
     rules: [
+      nft.rule([nft.clampMss()]),
+      nft.rule([nft.ctState("established", "related"), nft.accept()]),
       ...families.flatMap(({ family }) => [
         nft.rule([
           nft.nfproto(family),
@@ -172,7 +184,6 @@ function forwarding({ families, ifname }: ServerTableInput): NftChain {
           nft.drop(),
         ]),
       ]),
-      nft.rule([nft.clampMss()]),
     ],
   };
 }
