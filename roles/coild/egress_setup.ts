@@ -3,6 +3,7 @@ import {
   type ClientPlan,
   planClient,
 } from "../../lib/egress/mod.ts";
+import { valuesOf } from "../../lib/inet/mod.ts";
 import type { V1Pod } from "../../lib/kube/mod.ts";
 import type { Netns } from "../../lib/linux/mod.ts";
 import { FouUnsupportedError } from "../../lib/netlink/mod.ts";
@@ -23,8 +24,12 @@ import {
 import { conditionsOf, type EgressReports } from "./egress_reports.ts";
 import type { EgressPlane } from "./egress_plane.ts";
 import type { EgressSource } from "./egress_source.ts";
-import { EgressNotFoundError, InvalidEgressError } from "./errors.ts";
-import { keyText } from "./keys.ts";
+import {
+  EgressNotFoundError,
+  InvalidEgressError,
+  InvalidNetworkError,
+} from "./errors.ts";
+import { keyText, podKey } from "./keys.ts";
 import { recall, unknownGateways } from "./lost_egresses.ts";
 import type { PodFacts } from "./pod_source.ts";
 
@@ -45,8 +50,10 @@ export interface EgressSetupOptions {
 interface ClientState {
   /** The plan that its network matches; `""` is none, undefined is not known. */
   plan: string | undefined;
+  /** Whether the plan leaves anything in the pod: without a family in common it does not. */
+  readonly isVisible: boolean;
   /** The gateways as they were last known, by name. */
-  gateways: ReadonlyMap<string, ClientGateway>;
+  readonly gateways: ReadonlyMap<string, ClientGateway>;
 }
 
 const NO_CLIENT = "";
@@ -99,6 +106,7 @@ export class EgressSetup {
    * failure nothing of it is left in the pod.
    *
    * @throws {FouUnsupportedError} when the kernel cannot
+   * @throws {InvalidNetworkError} when the pod's addresses are not known
    * @throws {NetlinkError} when the kernel refuses
    */
   async setUp(
@@ -106,6 +114,7 @@ export class EgressSetup {
     selection: Selection,
     { netns, signal }: CallOptions & { readonly netns: Netns },
   ): Promise<void> {
+    assertAddressed(attachment);
     const plan = this.#plan(attachment, selection.gateways);
     const given = new AbortController();
     const announced = this.#with.announcer.announce(
@@ -166,7 +175,7 @@ export class EgressSetup {
   /** Whether a pod that was made a client still is one. When it is not, the next update makes it one. */
   async isIntact(attachment: Attachment, netns: Netns): Promise<boolean> {
     const state = this.#states.get(keyText(attachment.key));
-    if (state === undefined || !state.plan) return true;
+    if (!state?.plan || !state.isVisible) return true;
     if (await this.#with.plane.isClient({ netns })) return true;
     state.plan = undefined;
     return false;
@@ -258,20 +267,23 @@ export class EgressSetup {
     selection: Selection,
   ): void {
     const { gateways } = selection;
-    this.#remember(attachment, { plan: JSON.stringify(plan), gateways });
+    const isVisible = plan.families.length > 0;
+    const text = JSON.stringify(plan);
+    this.#remember(attachment, { plan: text, isVisible, gateways });
     this.#with.reports.tell(attachment, conditionsOf(selection, plan));
   }
 
   /** A plan that is undefined may be half-done. */
   #remember(
     { key }: Attachment,
-    { plan, gateways }: {
+    { plan, isVisible = false, gateways }: {
       readonly plan: string | undefined;
+      readonly isVisible?: boolean;
       readonly gateways: readonly ClientGateway[];
     },
   ): void {
     const byName = new Map(gateways.map((each) => [each.name, each]));
-    this.#states.set(keyText(key), { plan, gateways: byName });
+    this.#states.set(keyText(key), { plan, isVisible, gateways: byName });
   }
 
   async #takeBack(netns: Netns): Promise<void> {
@@ -283,4 +295,14 @@ export class EgressSetup {
       });
     }
   }
+}
+
+/** A client without addresses would send by its own way what no tunnel is made for. */
+function assertAddressed({ addresses, pod }: Attachment): void {
+  if (valuesOf(addresses).length > 0) return;
+  throw new InvalidNetworkError(
+    `Cannot make pod "${
+      podKey(pod)
+    }" an egress client: the plugin before coil told no address of interface "${POD_INTERFACE}"`,
+  );
 }
