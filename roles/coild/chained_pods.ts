@@ -89,8 +89,7 @@ export class ChainedPods implements Attachments {
       "network",
       () => network.adopt({ ...chained, netnsPath: request.netns }),
     );
-    this.#keys.set(keyText(request), { call: keyOf(request), own: key });
-    this.#networks.remember(request, request.network);
+    this.#note(request, key);
     log.info("Took over a pod of another plugin", { veth: hostName });
     return {
       ...{ key, pod, addresses: chained.addresses, result: EMPTY },
@@ -166,6 +165,17 @@ export class ChainedPods implements Attachments {
   #opener(pod: ChainedPod): Attachment["openNetns"] {
     const { network } = this.#with;
     return () => network.openNetns(pod);
+  }
+
+  /** Of a pod's sandboxes the last one counts: a runtime may come back to the DEL of an earlier one. */
+  #note(request: AddRequest, own: PodKey): void {
+    for (const [text, known] of this.#keys) {
+      if (keyText(known.own) !== keyText(own)) continue;
+      this.#keys.delete(text);
+      this.#networks.forget(known.call);
+    }
+    this.#keys.set(keyText(request), { call: keyOf(request), own });
+    this.#networks.remember(request, request.network);
   }
 
   #forget(call: PodKey, own: PodKey): void {

@@ -171,6 +171,9 @@ export class EgressReconciler {
         err: error,
       });
       return { requeueAfterMs: UNSUPPORTED_RETRY_MS };
+    } finally {
+      // The pod may be gone meanwhile, and nobody would forget it again.
+      if (book.at(attachment.key) !== attachment) setup.forget(attachment.key);
     }
   }
 

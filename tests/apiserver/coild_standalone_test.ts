@@ -297,6 +297,39 @@ Deno.test("coild serves egress after another plugin", async (t) => {
     },
   );
 
+  await t.step(
+    "a late DEL of an earlier sandbox does not touch the pod's next one",
+    async () => {
+      const early = await egress.createClient("again", "nat");
+      await ptp.addresses(early);
+      const late = await lab.createSandbox("again");
+      await ptp.addresses(late);
+      await ptp.del(early);
+      const clients = "coil_coild_egress_clients";
+      assert.equal(await first.metric(clients), 1);
+      assert.equal((await plane.of(late))?.tunnels.length, 2);
+      assert.equal((await ptp.coil("CHECK", late)).code, 0);
+      await ptp.del(late);
+      assert.equal(await first.metric(clients), 0);
+      await lab.deletePod(early);
+    },
+  );
+
+  await t.step(
+    "a client whose addresses the first plugin does not tell is refused",
+    async () => {
+      const pod = await egress.createClient("silent", "nat");
+      await ptp.add(pod);
+      const prevResult = { ...ptp.results.get(pod.containerId), ips: [] };
+      const { code, stdout } = await ptp.coil("ADD", pod, { prevResult });
+      assert.equal(code, 1);
+      assert.equal(JSON.parse(stdout).code, 7);
+      assert.match(stdout, /told no address of interface/);
+      await ptp.del(pod);
+      await lab.deletePod(pod);
+    },
+  );
+
   await t.step("it has to come after another plugin", async () => {
     const pod = await egress.createClient("alone", "nat");
     const changes = { prevResult: undefined };
