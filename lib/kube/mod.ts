@@ -59,6 +59,7 @@ export {
   DEPLOYMENTS,
   ENDPOINT_SLICES,
   EVENTS,
+  isPathSegment,
   keyOf,
   LEASES,
   NAMESPACES,

@@ -43,8 +43,17 @@ export interface PathParts {
 }
 
 /**
+ * Whether a text can be part of a path, as each name of an object is (IsValidPathSegmentName of apimachinery): the API
+ * server takes paths apart after decoding them, so others would lead elsewhere.
+ */
+export function isPathSegment(text: string): boolean {
+  return text !== "" && text !== "." && text !== ".." && !/[/%]/.test(text);
+}
+
+/**
  * Builds the path of a collection or an object, e.g. `/apis/apps/v1/namespaces/a/deployments/b/scale`.
- * @throws {TypeError} when a cluster-scoped kind gets a namespace, or a name of a namespaced kind has none.
+ * @throws {TypeError} when a cluster-scoped kind gets a namespace, or a name of a namespaced kind has none, or one of
+ * the two is none that an object can have.
  */
 export function resourcePath<T>(
   type: ResourceType<T>,
@@ -59,8 +68,11 @@ export function resourcePath<T>(
   if (type.namespaced && name !== undefined && namespace === undefined) {
     throw new TypeError(`Cannot address ${type.kind} "${name}": no namespace`);
   }
-  if (name === "") {
-    throw new TypeError(`Cannot address ${type.kind}: its name is empty`);
+  for (const text of [namespace, name]) {
+    if (text === undefined || isPathSegment(text)) continue;
+    throw new TypeError(
+      `Cannot address ${type.kind}: no object can be called "${text}"`,
+    );
   }
   const segments = type.group === ""
     ? ["api", type.version]

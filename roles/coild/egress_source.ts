@@ -4,6 +4,7 @@ import { type Egress, EGRESS_SELECTOR, EGRESSES } from "../../lib/api/mod.ts";
 import {
   ENDPOINT_SLICES,
   Informer,
+  isPathSegment,
   type KubeClient,
   type KubeObject,
   type ResourceType,
@@ -25,6 +26,20 @@ import { informerBackoff } from "./informer_backoff.ts";
 const LIVE_GET_MS = 5_000;
 /** Likewise for the first list of the gateways' endpoints. */
 const FIRST_LIST_MS = 5_000;
+
+/**
+ * How many Egresses of one pod the API server is asked for. An annotation has
+ * room for a hundred thousand names; what is in no cache after so many is
+ * taken for missing, until a cache has it.
+ */
+const MAX_ASKED = 16;
+
+/** How an Egress is looked up. */
+interface Asking {
+  /** Whether the API server is asked for what no cache has. */
+  readonly isAsked: boolean;
+  readonly signal: AbortSignal;
+}
 
 /** Index of slices by the Service they belong to. */
 const BY_SERVICE = "service";
@@ -101,22 +116,35 @@ export class EgressSource {
     refs: readonly EgressRef[],
     { signal }: { readonly signal: AbortSignal },
   ): Promise<ReadonlyMap<string, EgressFacts>> {
-    const entries = refs.map(async (ref) =>
-      [egressKey(ref), await this.#factsOf(ref, signal)] as const
-    );
-    return new Map(await Promise.all(entries));
+    const found = new Map<string, EgressFacts>();
+    let unknown = 0;
+    for (const ref of refs) {
+      const isKnown = this.#isCached(ref);
+      if (!isKnown) unknown++;
+      const isAsked = !isKnown && unknown <= MAX_ASKED &&
+        isPathSegment(ref.name);
+      const facts = await this.#factsOf(ref, { isAsked, signal });
+      found.set(egressKey(ref), facts);
+    }
+    return found;
   }
 
-  async #factsOf(ref: EgressRef, signal: AbortSignal): Promise<EgressFacts> {
+  #isCached(ref: EgressRef): boolean {
+    const key = egressKey(ref);
+    return this.#egresses.store.get(key) !== undefined &&
+      this.#services.store.get(key) !== undefined;
+  }
+
+  async #factsOf(ref: EgressRef, options: Asking): Promise<EgressFacts> {
     const [egress, service] = await Promise.all([
-      this.#read(this.#egresses, EGRESSES, { ref, signal }),
+      this.#read(this.#egresses, EGRESSES, { ...options, ref }),
       // Its Service has its name.
-      this.#read(this.#services, SERVICES, { ref, signal }),
+      this.#read(this.#services, SERVICES, { ...options, ref }),
     ]);
     if (egress === undefined || service === undefined) {
       return { egress, service, slices: [] };
     }
-    await this.#slicesListed(signal);
+    await this.#slicesListed(options.signal);
     const slices = this.#slices.store.byIndex(BY_SERVICE, egressKey(ref));
     return { egress, service, slices };
   }
@@ -124,10 +152,10 @@ export class EgressSource {
   async #read<T extends KubeObject>(
     informer: Informer<T>,
     type: ResourceType<T>,
-    { ref, signal }: { readonly ref: EgressRef; readonly signal: AbortSignal },
+    { ref, isAsked, signal }: Asking & { readonly ref: EgressRef },
   ): Promise<T | undefined> {
     const cached = informer.store.get(egressKey(ref));
-    if (cached !== undefined) return cached;
+    if (cached !== undefined || !isAsked) return cached;
     const call = { ...ref, timeoutMs: LIVE_GET_MS, signal };
     return await this.#client.tryGet(type, call);
   }

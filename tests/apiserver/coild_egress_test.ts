@@ -12,7 +12,9 @@ const CLIENTS = "coil_coild_egress_clients";
 const USED = 'coil_coild_addresses{pool="default",state="used"}';
 
 Deno.test("coild makes egress clients at ADD", async (t) => {
-  await using egress = await EgressLab.start("coildegress");
+  await using egress = await EgressLab.start("coildegress", {
+    audit: "metadata",
+  });
   const { lab, plane } = egress;
   await using coild = await egress.coild();
 
@@ -79,6 +81,29 @@ Deno.test("coild makes egress clients at ADD", async (t) => {
       const pod = await lab.createPod("lost", { annotations });
       const message = /Egress "nowhere\/x" does not exist/;
       await assertRefused(egress, { coild, pod, message });
+    },
+  );
+
+  await t.step(
+    "names that no Egress can have, and thousands of them: the same error, and few questions",
+    async () => {
+      const many = Array.from({ length: 5_000 }, (_, i) => `n${i}`).join();
+      const since = new Date();
+      for (
+        const [name, list] of Object.entries({
+          ...{ dot: ".", dots: "..", slash: "a/../b", odd: "Ä x?y#z%2e", many },
+        })
+      ) {
+        const pod = await egress.createClient(name, list);
+        const message = /Egress "nat\/.+" does not exist/;
+        await assertRefused(egress, { coild, pod, message });
+      }
+      const user = "system:serviceaccount:kube-system:coild";
+      const requests = await lab.plane.auditRequests({ since, user });
+      const asked = requests.filter(({ resource, verb }) =>
+        resource === "egresses" && verb === "get"
+      );
+      assert.equal(asked.length, 16);
     },
   );
 
