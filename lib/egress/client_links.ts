@@ -59,7 +59,10 @@ function tunnelSpec(tunnel: ClientTunnel, port: number): TunnelSpec {
     local,
     remote,
     ttl: TUNNEL_TTL,
-    encap: { sourcePort, destinationPort: port, checksum: true },
+    // None: the node translates the Service's address, and of a packet whose
+    // inner checksum is left to the device (CHECKSUM_PARTIAL) the kernel then
+    // spoils the outer one, which the gateway's node would drop.
+    encap: { sourcePort, destinationPort: port, checksum: false },
   };
 }
 

@@ -77,7 +77,7 @@ const CHANGES: readonly (readonly [
     "change ipip 7",
     "change ip6tnl 8",
   ]],
-  ["no checksum, like upstream's", encapWith({ checksum: false }), [
+  ["an outer checksum", encapWith({ checksum: true }), [
     "change ipip 7",
     "change ip6tnl 8",
   ]],

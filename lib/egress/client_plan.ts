@@ -4,6 +4,7 @@ import {
   FAMILIES,
   type Family,
   Prefix,
+  valuesOf,
 } from "../inet/mod.ts";
 import {
   COILD_PROTOCOL,
@@ -308,11 +309,17 @@ function isRefusal(kind: ClientRoute["kind"]): boolean {
   return kind === "unreachable" || kind === "reject";
 }
 
+/**
+ * The gateways' pods; and the Service's addresses: with a fixed source port the
+ * node takes answers for those of its own translation and turns them back.
+ */
 function planSenders(
   gateways: readonly ClientGateway[],
   families: readonly Family[],
 ): Address[] {
-  const senders = gateways.flatMap((gateway) => gateway.senders)
+  const senders = gateways.flatMap((
+    g,
+  ) => [...g.senders, ...valuesOf(g.service)])
     .filter(({ family }) => families.includes(family));
   return [...new Map(senders.map((a) => [a.toString(), a])).values()]
     .toSorted((a, b) => a.compare(b));

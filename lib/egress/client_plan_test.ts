@@ -287,7 +287,7 @@ Deno.test("planClient() keeps a gateway's cluster address out of the tunnels", (
   ]);
 });
 
-Deno.test("planClient() admits the pods of all gateways, of families with tunnels", () => {
+Deno.test("planClient() admits the pods and Services of all gateways, of families with tunnels", () => {
   const plan = planClient(requestFor([
     gatewayFor("a/a", ["0.0.0.0/0"]),
     gatewayFor("b/b", ["203.0.113.0/24"], {
@@ -297,7 +297,9 @@ Deno.test("planClient() admits the pods of all gateways, of families with tunnel
     }),
   ]));
   assert.deepEqual(plan.tunnelFamilies, ["ipv4"]);
-  assert.deepEqual(plan.senders.map(String), ["10.1.9.9", "10.1.9.10"]);
+  assert.deepEqual(plan.senders.map(String), [
+    ...["10.1.9.9", "10.1.9.10", "10.68.0.2", "10.68.12.49"],
+  ]);
 });
 
 Deno.test("planClient() refuses more networks than there are priorities", () => {

@@ -16,7 +16,7 @@ export interface ClientGateway {
   readonly destinations: readonly Prefix[];
   /** Whether the kernel chooses the UDP source port, by flow; else it is the port itself. */
   readonly sourcePortAuto: boolean;
-  /** The addresses of its pods: only these may send tunnelled packets to the client. */
+  /** The addresses of its pods: only these, and the Service's, may send tunnelled packets to the client. */
   readonly senders: readonly Address[];
   /** Whether any of its pods can take packets. */
   readonly available: boolean;

@@ -331,8 +331,25 @@ export async function askTcp(
   options: { readonly timeoutMs?: number } = {},
 ): Promise<string> {
   const { timeoutMs = 10_000 } = options;
-  using conn = await sockets.connect(address, { port: ECHO_PORT, timeoutMs });
+  const conn = await sockets.connect(address, { port: ECHO_PORT, timeoutMs });
+  using _closed = closing(conn, timeoutMs);
   return (await readText(conn)).trim();
+}
+
+/** Closes the connection at the end, or when the time is over: a way that changes may leave it without an answer. */
+function closing(conn: Deno.Conn, timeoutMs: number): Disposable {
+  let isOpen = true;
+  const close = () => {
+    if (isOpen) conn.close();
+    isOpen = false;
+  };
+  const timer = setTimeout(close, timeoutMs);
+  return {
+    [Symbol.dispose](): void {
+      clearTimeout(timer);
+      close();
+    },
+  };
 }
 
 /** Asks once by UDP, one datagram only, and returns source and size of the answer; undefined when none comes. */
@@ -370,9 +387,10 @@ export async function fetchBulk(
   address: string,
   bytes: number,
 ): Promise<number> {
-  using conn = await sockets.connect(address, {
+  const conn = await sockets.connect(address, {
     ...{ port: ECHO_PORT, timeoutMs: 10_000 },
   });
+  using _closed = closing(conn, 60_000);
   await readText(conn);
   await writeAll(conn, `BULK ${bytes}\n`);
   return (await readText(conn, bytes)).length;
