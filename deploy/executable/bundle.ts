@@ -31,6 +31,15 @@ export async function bundle(directory: string): Promise<void> {
   await delayRequire(directory);
 }
 
+/** Bundles another program as main.ts is bundled, for what is to be compared with it. */
+export async function bundleProgram(
+  entry: string,
+  directory: string,
+): Promise<void> {
+  await runBundle(entry, directory, ["--code-splitting"]);
+  await delayRequire(directory);
+}
+
 /** A module that imports nothing, as a function that gives its exports. */
 function asFunction(module: string): string {
   const [, body, name] =

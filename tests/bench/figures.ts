@@ -1,12 +1,14 @@
 /** One measured quantity: its samples' quantiles, in its unit. */
 export interface Figure {
   readonly name: string;
-  readonly unit: "ms" | "MiB" | "requests";
+  readonly unit: "ms" | "MiB" | "requests" | "Mbit/s" | "%";
   readonly n: number;
   readonly p50: number;
   readonly p90: number;
   readonly p99: number;
   readonly max: number;
+  /** What it is to reach, in words; most targets compare two figures, and are in docs/performance.md. */
+  readonly target?: string;
 }
 
 /** Quantiles by the nearest rank. */
@@ -14,6 +16,7 @@ export function figure(
   name: string,
   unit: Figure["unit"],
   samples: readonly number[],
+  options: { readonly target?: string } = {},
 ): Figure {
   if (samples.length === 0) {
     throw new RangeError(`Cannot summarise "${name}": there is no sample`);
@@ -31,6 +34,7 @@ export function figure(
     p90: at(0.9),
     p99: at(0.99),
     max: at(1),
+    ...options,
   };
 }
 
@@ -40,19 +44,22 @@ function round(value: number): number {
 
 /** The figures as a table, for people. */
 export function asTable(figures: readonly Figure[]): string {
-  const header = ["figure", "unit", "n", "p50", "p90", "p99", "max"];
+  const header = ["figure", "unit", "n", "p50", "p90", "p99", "max", "target"];
   const rows = figures.map((f) => [
     f.name,
     f.unit,
     String(f.n),
     ...[f.p50, f.p90, f.p99, f.max].map((v) => v.toFixed(v < 100 ? 2 : 0)),
+    f.target ?? "",
   ]);
   const widths = header.map((title, i) =>
     Math.max(title.length, ...rows.map((row) => (row[i] ?? "").length))
   );
   return [header, ...rows].map((row) =>
     row.map((cell, i) =>
-      i < 2 ? cell.padEnd(widths[i] ?? 0) : cell.padStart(widths[i] ?? 0)
-    ).join("  ")
+      i < 2 || i === row.length - 1
+        ? cell.padEnd(widths[i] ?? 0)
+        : cell.padStart(widths[i] ?? 0)
+    ).join("  ").trimEnd()
   ).join("\n");
 }

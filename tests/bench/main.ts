@@ -10,6 +10,7 @@ import {
   preparePackages,
 } from "../lab/packages.ts";
 import { handlingTimes } from "./daemon_log.ts";
+import { EGRESS_PACKAGES, EGRESS_PARTS, egressFigures } from "./egress/mod.ts";
 import { makeEmptyProgram } from "./empty_program.ts";
 import { asTable, type Figure, figure } from "./figures.ts";
 import { PEER_PACKAGES, peerNetwork } from "./peer.ts";
@@ -28,8 +29,12 @@ const USAGE = `usage: deno task bench [--json FILE] [--quick] [--only PART,...]
 
   --json FILE   also write the figures as JSON
   --quick       fewer rounds, a tenth of the cluster's size
-  --only PARTS  some of: plugin, pods, waves, scale`;
-const PARTS = ["plugin", "pods", "waves", "scale"];
+  --only PARTS  some of: plugin, pods, waves, scale, egress;
+                of egress alone: ${
+  EGRESS_PARTS.map((p) => `egress.${p}`).join(", ")
+}`;
+const CLUSTER_PARTS = ["pods", "waves", "scale"];
+const PARTS = ["plugin", ...CLUSTER_PARTS, "egress"];
 
 const encoder = new TextEncoder();
 function say(text: string): void {
@@ -52,7 +57,8 @@ function options() {
       Deno.exit(0);
     }
     const parts = values.only.split(",");
-    const unknown = parts.find((part) => !PARTS.includes(part));
+    const known = [...PARTS, ...EGRESS_PARTS.map((part) => `egress.${part}`)];
+    const unknown = parts.find((part) => !known.includes(part));
     if (unknown !== undefined) throw new TypeError(`No part "${unknown}"`);
     return { ...values, parts };
   } catch (error) {
@@ -244,7 +250,12 @@ if (Deno.uid() !== 0) {
 }
 removeLabOnSignals(NAME, say);
 await preparePackages(
-  { ...PEER_PACKAGES, ...CONTROL_PLANE_PACKAGES, ...BUILD_PACKAGES },
+  {
+    ...PEER_PACKAGES,
+    ...EGRESS_PACKAGES,
+    ...CONTROL_PLANE_PACKAGES,
+    ...BUILD_PACKAGES,
+  },
   say,
 );
 const executable = await buildExecutable({ log: say });
@@ -258,8 +269,19 @@ if (parts.includes("plugin")) {
   figures.push(...await pluginTimes({ coil, empty, dir }, quick ? 20 : 100));
   await Deno.remove(dir, { recursive: true });
 }
-if (parts.some((part) => part !== "plugin")) {
+if (parts.some((part) => CLUSTER_PARTS.includes(part))) {
   figures.push(...await clusterFigures(executable, { parts, quick }));
+}
+const egressParts = EGRESS_PARTS.filter((part) =>
+  parts.includes("egress") || parts.includes(`egress.${part}`)
+);
+if (egressParts.length > 0) {
+  figures.push(
+    ...await egressFigures({
+      ...{ executable, quick, parts: egressParts, log: say },
+      labName: NAME,
+    }),
+  );
 }
 Deno.stdout.writeSync(encoder.encode(`${asTable(figures)}\n`));
 if (json !== undefined) {

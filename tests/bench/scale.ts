@@ -14,10 +14,11 @@ import { many } from "./many.ts";
 const WIDTH = 32;
 const PATIENCE_MS = 300_000;
 
-/** Creates pods bound to nodes that do not run Coil. */
+/** Creates pods bound to nodes that do not run Coil, or to the one that is named. */
 export async function createPodsElsewhere(
-  plane: ControlPlane,
+  plane: Pick<ControlPlane, "apply" | "request">,
   count: number,
+  options: { readonly node?: string } = {},
 ): Promise<void> {
   await plane.apply({
     apiVersion: "v1",
@@ -33,8 +34,9 @@ export async function createPodsElsewhere(
         kind: "Pod",
         metadata: { name: `pod-${i}` },
         spec: {
-          nodeName: `elsewhere-${i % 100}`,
+          nodeName: options.node ?? `elsewhere-${i % 100}`,
           containers: [{ name: "main", image: "none" }],
+          tolerations: [{ operator: "Exists" }],
         },
       }),
   );

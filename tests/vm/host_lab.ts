@@ -22,18 +22,24 @@ export interface HostAccess {
 export interface HostLab extends AsyncDisposable {
   /** Environment for the virtual machine. */
   readonly env: Readonly<Record<string, string>>;
+  readonly cluster: CoilCluster;
 }
 
 /** Starts the control plane with all its controllers, and Coil's. */
 export async function startHostLab(
-  options: { readonly executable: string; readonly log: Log },
+  options: {
+    readonly executable: string;
+    readonly log: Log;
+    /** Of the control plane's lab; {@link HOST_LAB} without it. */
+    readonly name?: string;
+  },
 ): Promise<HostLab> {
-  const { executable, log } = options;
+  const { executable, log, name = HOST_LAB } = options;
   log("starting the control plane");
   await using undo = new AsyncDisposableStack();
   const cluster = undo.use(
     await CoilCluster.start({
-      name: HOST_LAB,
+      name,
       executable,
       nodes: 0,
       controllerManager: true,
@@ -60,6 +66,7 @@ export async function startHostLab(
   const disposal = undo.move();
   return {
     env: { [ACCESS_VARIABLE]: file },
+    cluster,
     [Symbol.asyncDispose]: () => disposal.disposeAsync(),
   };
 }
