@@ -164,8 +164,11 @@ async function becomeClient(
     "the servers see another address",
     () =>
       eventually("a gateway's address", async () => {
-        const sources = sourcesOf(await askAll(scene, "shop"));
-        return sources.every((s, i) => s !== before[i]) && sources;
+        const heard = await askAll(scene, "shop");
+        const sources = heard.map(({ source }) => source);
+        const isOther = (source: string | undefined, i: number) =>
+          source !== undefined && source !== before[i];
+        return sources.every(isOther) && sourcesOf(heard);
       }, { timeoutMs: READY_MS }),
   );
   const names = after.map((source) => gatewayOf(gateways, source));

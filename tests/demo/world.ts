@@ -3,6 +3,7 @@
 import { EgressCluster } from "../vm/e2e_cluster.ts";
 import type { Client } from "../vm/e2e_cluster.ts";
 import { forgetSources, seenSources } from "../vm/topology.ts";
+import { within } from "../lab/vm/snapshot.ts";
 import { askTcp, askUdp } from "../vm/traffic.ts";
 import {
   type Answer,
@@ -25,7 +26,8 @@ async function hear(
   const since = () => performance.now() - started;
   try {
     const source = protocol === "tcp"
-      ? await askTcp(sockets, address, options)
+      // A connection that was made by another way may stay silent for ever.
+      ? await within(TIMEOUT_MS, askTcp(sockets, address, options))
       : (await askUdp(sockets, address, options))?.source;
     if (source !== undefined) return { source, ms: since() };
     return { refusal: "no answer", ms: since() };
