@@ -106,7 +106,10 @@ function clientOf(plan: PlanJson): RecordedClient {
       .map(({ table, destination, kind }) =>
         `${table} ${destination} ${REFUSING.includes(kind) ? "refused" : kind}`
       ),
-    senders,
+    // The Services' addresses are senders as well, and in the tunnels already.
+    senders: senders.filter((sender) =>
+      tunnels.every(({ remote }) => remote !== sender)
+    ),
     port,
     originatingOnly,
   };
