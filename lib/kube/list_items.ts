@@ -101,19 +101,37 @@ class ItemScanner {
     this.#onItem(text);
   }
 
-  /** Index of the string's last byte in the chunk. */
+  /**
+   * Index of the string's last byte in the chunk. Most of a list is in strings, and `indexOf` goes through them many
+   * times faster than the interpreter, in which daemons run.
+   */
   #skipString(chunk: Uint8Array, from: number): number {
-    for (let i = from; i < chunk.length; i++) {
-      const byte = chunk[i];
-      if (this.#escaped) this.#escaped = false;
-      else if (byte === BACKSLASH) this.#escaped = true;
-      else if (byte === QUOTE) {
+    let start = this.#escaped ? from + 1 : from;
+    this.#escaped = false;
+    for (
+      let quote = chunk.indexOf(QUOTE, start);
+      quote !== -1;
+      quote = chunk.indexOf(QUOTE, start)
+    ) {
+      if (!isEscaped(chunk, { start, end: quote })) {
         this.#inString = false;
-        return i;
+        return quote;
       }
+      start = quote + 1;
     }
+    this.#escaped = isEscaped(chunk, { start, end: chunk.length });
     return chunk.length;
   }
+}
+
+/** Whether the byte at `end` is escaped by those before it, none of which has a meaning before `start`. */
+function isEscaped(
+  chunk: Uint8Array,
+  { start, end }: { readonly start: number; readonly end: number },
+): boolean {
+  let at = end;
+  while (at > start && chunk[at - 1] === BACKSLASH) at--;
+  return (end - at) % 2 === 1;
 }
 
 function decodeAll(
