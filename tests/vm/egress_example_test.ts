@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { FAMILIES } from "../../lib/inet/mod.ts";
 import { run } from "../netns/testing.ts";
-import { ADDRESSES, egressLab } from "./egress_server_lab.ts";
+import { ADDRESSES, egressLab, shell } from "./egress_server_lab.ts";
 
 const EXAMPLE = new URL("../../docs/examples/egress.ts", import.meta.url)
   .pathname;
@@ -28,4 +28,40 @@ Deno.test("docs/examples/egress.ts makes a client and a gateway, again and again
   assert.match(second, /^# 0 changes$/m);
   const text = (output: string) => output.replaceAll(/^# \d.*$/gm, "");
   assert.equal(text(second), text(first));
+});
+
+Deno.test("a gateway whose /proc/sys is read-only works where the settings will do, and says which one will not", async () => {
+  await using lab = await egressLab({ servers: true });
+  const example = async () => {
+    const script = `mount --bind /proc/sys /proc/sys
+      mount -o remount,bind,ro /proc/sys
+      exec "$0" "$@"`;
+    const { success, stderr } = await new Deno.Command("unshare", {
+      args: [
+        ...["--mount", "sh", "-euc", script],
+        ...[Deno.execPath(), "run", "-A", "--no-check", EXAMPLE],
+        ...[lab.client.name, lab.gateway.name],
+      ],
+      stdout: "null",
+    }).output();
+    return { success, stderr: new TextDecoder().decode(stderr) };
+  };
+  const refused = await example();
+  assert.equal(refused.success, false);
+  assert.match(
+    refused.stderr,
+    /Cannot set sysctl "net\/ipv4\/ip_forward" to 1: it is 0/,
+  );
+  await shell(
+    lab.gateway,
+    `echo 1 > /proc/sys/net/ipv4/ip_forward
+     echo 1 > /proc/sys/net/ipv6/conf/all/forwarding
+     echo 2 > /proc/sys/net/ipv4/conf/all/rp_filter`,
+  );
+  await shell(lab.client, "echo 0 > /proc/sys/net/ipv4/conf/all/rp_filter");
+  const { success, stderr } = await example();
+  assert.equal(success, true, stderr);
+  for (const family of FAMILIES) {
+    assert.equal(await lab.ask(lab.client, family), ADDRESSES.gateway[family]);
+  }
 });

@@ -71,7 +71,7 @@ export async function gatewaySamples(
 }
 
 /** Starts the gateway of this number and waits until it is ready. */
-async function startGateway(
+export async function startGateway(
   site: GatewaySite,
   number: number,
 ): Promise<GatewayRun> {
