@@ -102,7 +102,7 @@ netnsTest(
     for (const family of FAMILIES) {
       const started = performance.now();
       await assert.rejects(reach(lab, family), /No route to host/);
-      assert.ok(performance.now() - started < 500);
+      assert.ok(performance.now() - started < 5_000);
     }
     // In the cluster, and past the pod's own gateway, all is as before.
     await lab.pod.exec("ping", "-c1", "-W2", "169.254.1.1");

@@ -1,0 +1,160 @@
+import { sleep } from "../../lib/async/mod.ts";
+import { Address, type Family, Prefix } from "../../lib/inet/mod.ts";
+import { Netns } from "../../lib/linux/mod.ts";
+import {
+  applyClient,
+  type ClientGateway,
+  type ClientPlan,
+  type ClientReport,
+  type ClientRequest,
+  type EgressServer,
+  planClient,
+} from "../../lib/egress/mod.ts";
+import { clientState } from "../netns/egress_client_lab.ts";
+import type { TempNetns } from "../netns/testing.ts";
+import {
+  ADDRESSES,
+  addressesOf,
+  CLIENTS,
+  type EgressLab,
+  egressLab,
+  PORT,
+  shell,
+} from "./egress_server_lab.ts";
+
+/** Everything outside, for both families. */
+export const EVERYWHERE = ["0.0.0.0/0", "::/0"] as const;
+
+/** A second cluster address of the gateway. */
+export const SECOND_SERVICE = {
+  ipv4: "10.96.0.11",
+  ipv6: "fd96::11",
+} as const;
+
+/** A real gateway, and a pod that becomes its client. */
+export interface ClientLab extends AsyncDisposable {
+  readonly lab: EgressLab;
+  readonly client: TempNetns;
+  /** The client's namespace, open. */
+  readonly netns: Netns;
+  readonly server: EgressServer;
+  /** Plans and applies. */
+  apply(
+    gateways: readonly ClientGateway[],
+    changes?: Partial<ClientRequest>,
+  ): Promise<ClientReport>;
+  /** See `clientState()`. */
+  state(): Promise<string>;
+}
+
+/** Makes the namespaces of `egressLab()` and the gateway in them. */
+export async function clientLab(
+  options: { readonly servers?: boolean } = {},
+): Promise<ClientLab> {
+  await using stack = new AsyncDisposableStack();
+  const lab = stack.use(await egressLab(options));
+  await shell(lab.router, SECOND);
+  const server = await lab.open();
+  await server.setClients(CLIENTS);
+  const netns = stack.use(Netns.open(lab.client.path));
+  const resources = stack.move();
+  return {
+    lab,
+    client: lab.client,
+    netns,
+    server,
+    apply: (gateways, changes) =>
+      applyClient(planOf(gateways, changes), { netns }),
+    state: () => clientState(lab.client),
+    [Symbol.asyncDispose]: () => resources.disposeAsync(),
+  };
+}
+
+const SECOND = `nft -f - <<END
+table inet second {
+  chain prerouting {
+    type nat hook prerouting priority dstnat
+    ip daddr ${SECOND_SERVICE.ipv4} udp dport ${PORT} dnat ip to ${ADDRESSES.gateway.ipv4}
+    ip6 daddr ${SECOND_SERVICE.ipv6} udp dport ${PORT} dnat ip6 to ${ADDRESSES.gateway.ipv6}
+  }
+}
+END`;
+
+/** The plan of the lab's client. */
+export function planOf(
+  gateways: readonly ClientGateway[],
+  changes: Partial<ClientRequest> = {},
+): ClientPlan {
+  return planClient({
+    addresses: addressesOf("client"),
+    ifname: "eth0",
+    mtu: 1500,
+    port: PORT,
+    gateways,
+    originatingOnly: false,
+    ...changes,
+  });
+}
+
+/** The lab's Egress with these destinations. */
+export function gatewayFor(
+  destinations: readonly string[],
+  changes: Partial<ClientGateway> = {},
+): ClientGateway {
+  const { ipv4, ipv6 } = addressesOf("gateway");
+  return {
+    name: "internet/egress",
+    service: SERVICES[0],
+    destinations: destinations.map(Prefix.parse),
+    sourcePortAuto: true,
+    senders: [ipv4, ipv6],
+    available: true,
+    failurePolicy: "Closed",
+    ...changes,
+  };
+}
+
+/** The first and the second cluster address, parsed. */
+export const SERVICES: readonly [Service, Service] = [
+  parsed(ADDRESSES.service),
+  parsed(SECOND_SERVICE),
+];
+
+type Service = ClientGateway["service"];
+
+function parsed(texts: Readonly<Record<Family, string>>): Service {
+  return { ipv4: Address.parse(texts.ipv4), ipv6: Address.parse(texts.ipv6) };
+}
+
+/** Some echo requests before and after, and time for the last answer. */
+const SETTLE_MS = 500;
+
+/** Echo requests to outside, one after the other, while something happens. Returns how many got no answer. */
+export async function lostMeanwhile(
+  { client }: ClientLab,
+  family: Family,
+  happens: () => Promise<void>,
+): Promise<{ readonly sent: number; readonly lost: number }> {
+  const host = ADDRESSES.outside[family];
+  // Neighbours get to know each other first.
+  await client.exec("ping", "-c1", "-W5", host);
+  const child = new Deno.Command("nsenter", {
+    args: [`--net=${client.path}`, "ping", "-n", "-i0.05", "-W2", host],
+    stdin: "null",
+    stdout: "piped",
+  }).spawn();
+  const output = child.output();
+  try {
+    await sleep(SETTLE_MS);
+    await happens();
+    await sleep(SETTLE_MS);
+  } finally {
+    // Told so, it ends with a summary, and does not wait for what is under way.
+    child.kill("SIGINT");
+  }
+  const text = new TextDecoder().decode((await output).stdout);
+  const counts = /(\d+) packets transmitted, (\d+) received/.exec(text);
+  if (counts === null) throw new Error(`Cannot read "${text}"`);
+  const [sent, received] = [Number(counts[1]), Number(counts[2])];
+  return { sent, lost: sent - received };
+}
