@@ -25,7 +25,7 @@ import { NetnsSockets, OutsideServers } from "./traffic.ts";
 
 const ROLES = ["coil", "coild", "coil-egress"];
 const TOKEN_DIR = "/var/run/secrets/kubernetes.io/serviceaccount";
-const READY_MS = 60_000;
+const READY_MS = 180_000;
 const COILD_HEALTH_PORT = 9385;
 
 /** A client's pod, with sockets in it. */

@@ -171,13 +171,13 @@ egressTest("egress end to end", {
           // SYN packets that nobody answers end by our own time-out.
           return refusal !== undefined && refusal.name !== "TimeoutError" &&
             performance.now() - started < 1_500;
-        }, { timeoutMs: 30_000 });
+        }, { timeoutMs: 60_000 });
         // The other Egress is none of that.
         await askTcp(first.sockets, OUTSIDE.ipv4.near);
         gateway?.process.signal("SIGCONT");
         await eventually("an answer", async () => {
           return await askTcp(first.sockets, address) !== "";
-        }, { timeoutMs: 30_000 });
+        }, { timeoutMs: 60_000 });
       },
 
     "an annotation that comes, changes and goes while the pod lives": async (
