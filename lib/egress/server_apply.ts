@@ -51,9 +51,11 @@ export interface AppliedServer {
 /**
  * Makes the kernel match the plan, whatever an earlier gateway, ours or
  * upstream Coil's, left: its clients are kept. Idempotent, and can be cut short
- * anywhere. Nobody is let in before all is in place: the guard comes
- * first, the port of the tunnel last. What is not needed goes at the very end,
- * so that connections of the clients go on all the while.
+ * anywhere. Ports of an earlier gateway go first: the new table guards
+ * only its own, and the links by which the others are known are changed later.
+ * Nobody is let in before all is in place: the guard comes next, the port of
+ * the tunnel last. What else is not needed goes at the very end, so that
+ * connections of the clients go on all the while.
  */
 export async function applyServer(
   kernel: ServerKernel,
@@ -61,6 +63,7 @@ export async function applyServer(
   options: ServerOptions,
 ): Promise<AppliedServer> {
   const before = await kernel.routes.listLinks();
+  await removeFouPorts(kernel.fou, leftoverPorts(before, plan));
   const found = await findClients(kernel, plan, indexesOf(before));
   const clients = found.all;
   await kernel.netfilter.replaceTable(
@@ -154,7 +157,6 @@ async function removeLeftovers(
   await removeRoutes(kernel, plan, found.clients);
   await removeRules(kernel, plan);
   await removeLinks(kernel, leftoverLinks(found.before, plan));
-  await removeFouPorts(kernel.fou, leftoverPorts(found.before, plan));
 }
 
 async function removeRoutes(
