@@ -154,9 +154,11 @@ export class ClientRun implements Disposable {
     this.#changes.push(...openReversePath(this.#netns, links));
   }
 
-  #openReceiver({ interfaces }: Findings): void {
-    const names = interfaces.map(({ name }) => name);
-    this.#openReversePath([TUNNEL_LINKS.ipv4.receiver], names);
+  /** By the interface below as well: a gateway's own address may be one that is reached through a tunnel. */
+  #openReceiver({ interfaces, state }: Findings): void {
+    const below = state.links.filter(({ name }) => name === this.#plan.ifname);
+    const names = new Set([...below, ...interfaces].map(({ name }) => name));
+    this.#openReversePath([TUNNEL_LINKS.ipv4.receiver], [...names]);
   }
 
   /** Rules and links. Returns the indexes of all wanted links by name. */
@@ -185,7 +187,10 @@ export class ClientRun implements Disposable {
     return indexes;
   }
 
-  /** The guard is there before anything is received. */
+  /**
+   * The guard is there before the port. Links are made meanwhile: what a new
+   * receiver could take before that, plain IP in IP, is nobody's yet.
+   */
   async #receive(findings: Findings): Promise<void> {
     const { fou, nft } = this.#sockets;
     const table = this.#table(findings);
@@ -245,7 +250,8 @@ export class ClientRun implements Disposable {
     // A rule that is there twice does no harm; the next call removes it.
     const refuse = [...rules.put, ...refusals(this.#plan.routes)];
     try {
-      await this.#sockets.route.tryExecute(refuse);
+      const errors = await this.#sockets.route.tryExecute(refuse);
+      for (const error of errors) if (error !== undefined) throw error;
     } catch (error) {
       getLogger("egress").error("Failed to refuse what egress cannot carry", {
         err: error,
