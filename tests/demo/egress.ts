@@ -8,7 +8,8 @@ import {
   preparePackages,
 } from "../lab/packages.ts";
 import { ensureVm, type Vm } from "../lab/vm/mod.ts";
-import { kernelLacks, startPlane, warmCache, World } from "./egress_lab.ts";
+import { startHostLab } from "../vm/host_lab.ts";
+import { kernelLacks, warmCache, World } from "./egress_lab.ts";
 import { tellEgress } from "./egress_story.ts";
 import { bold, dim, green, line, red, step } from "./stage.ts";
 
@@ -18,17 +19,17 @@ export async function showEgress(name: string): Promise<void> {
   line(dim("Everything below is real: etcd, kube-apiserver, the kernel."));
   line();
   const { executable, vm } = await prepare();
-  await using cluster = await step(
+  await using lab = await step(
     "control plane and coil-controller",
-    (log) => startPlane({ name, executable, log }),
+    (log) => startHostLab({ name, executable, log }),
   );
   await using world = await step(
     `two nodes with coild, and a network outside${
-      vm === undefined ? "" : ", in the virtual machine (half a minute)"
+      vm === undefined ? "" : ", in the virtual machine (a minute)"
     }`,
-    () => World.start(cluster, { executable, ...vm && { vm } }),
+    () => World.start(lab, { executable, ...vm && { vm } }),
   );
-  await tellAndSumUp(cluster, world);
+  await tellAndSumUp(lab.cluster, world);
 }
 
 async function prepare(): Promise<{ executable: string; vm?: Vm }> {

@@ -3,12 +3,11 @@
 import * as path from "node:path";
 import { prepareKernel } from "../../lib/egress/mod.ts";
 import { FouUnsupportedError } from "../../lib/netlink/mod.ts";
-import { CoilCluster } from "../lab/coil.ts";
-import type { Log } from "../lab/mod.ts";
+import type { CoilCluster } from "../lab/coil.ts";
 import { run } from "../lab/mod.ts";
 import { MACHINE_HOST } from "../lab/network.ts";
 import { runInVm, type Vm } from "../lab/vm/mod.ts";
-import { ACCESS_VARIABLE, type HostAccess } from "../vm/host_lab.ts";
+import type { HostLab } from "../vm/host_lab.ts";
 import { type Answer, JsonLines, WORLD, type WorldApi } from "./world_api.ts";
 
 /** Longer than anybody watches. */
@@ -28,28 +27,6 @@ export async function kernelLacks(): Promise<string | undefined> {
 /** Reads and transpiles the world's modules here: what a virtual machine does itself would take it a minute. */
 export async function warmCache(): Promise<void> {
   await run(Deno.execPath(), ["cache", "--quiet", "--no-check", WORLD]);
-}
-
-/** Starts control plane and controller, without any node. */
-export async function startPlane(
-  options: {
-    readonly name: string;
-    readonly executable: string;
-    readonly log: Log;
-  },
-): Promise<CoilCluster> {
-  await using undo = new AsyncDisposableStack();
-  const cluster = undo.use(
-    await CoilCluster.start({
-      ...options,
-      nodes: 0,
-      controllerManager: true,
-      families: ["ipv4", "ipv6"],
-    }),
-  );
-  await cluster.startController(["--egress-image=coil", "--node-grace=0s"]);
-  undo.move();
-  return cluster;
 }
 
 /** The world, from the story's side. It ends when this is disposed. */
@@ -72,9 +49,10 @@ export class World implements AsyncDisposable {
 
   /** Starts it in the machine, or here without one, and waits until both nodes are ready. */
   static async start(
-    cluster: CoilCluster,
+    lab: HostLab,
     options: { readonly executable: string; readonly vm?: Vm },
   ): Promise<World> {
+    const { cluster } = lab;
     const hostname = cluster.plane.subnet.address("ipv4", MACHINE_HOST);
     using listener = Deno.listen({ hostname, port: 0 });
     const { port } = listener.addr as Deno.NetAddr;
@@ -85,10 +63,7 @@ export class World implements AsyncDisposable {
         ...[Deno.execPath(), "run", "-A", "--unstable-net", WORLD],
         `${hostname}:${port}`,
       ],
-      env: {
-        [ACCESS_VARIABLE]: await writeAccess(cluster),
-        COIL_EXECUTABLE: executable,
-      },
+      env: { ...lab.env, COIL_EXECUTABLE: executable },
     };
     const process = vm === undefined
       ? runHere(cluster, job)
@@ -171,18 +146,4 @@ async function runHere(cluster: CoilCluster, job: Job): Promise<string> {
   });
   await process.exited;
   return await process.logs();
-}
-
-async function writeAccess(cluster: CoilCluster): Promise<string> {
-  const { plane, controller } = cluster;
-  const access: HostAccess = {
-    url: plane.url,
-    adminToken: plane.adminToken,
-    ca: plane.ca,
-    caFile: plane.caFile,
-    controllerLog: controller?.logFile ?? "",
-  };
-  const file = path.join(plane.runDir, "access.json");
-  await Deno.writeTextFile(file, JSON.stringify(access), { mode: 0o600 });
-  return file;
 }
