@@ -1,7 +1,7 @@
 import type { AddressTable } from "./address_table.ts";
 import { type Attachment, keyText } from "./attachment.ts";
 import { FreshRun } from "./fresh_run.ts";
-import type { HeldBlock } from "./held_block.ts";
+import type { HeldBlock, Hold } from "./held_block.ts";
 import type { BlockInfo, IpamLogger } from "./ports.ts";
 
 /** What a live list changed. */
@@ -159,6 +159,9 @@ export class BlockView {
   async #listAndApply(): Promise<BlockChanges> {
     const { table, list, changed } = this.#options;
     const mark = table.sequence;
+    const doubts = new Map(
+      [...table.blocks.values()].map((block) => [block, new Set(block.holds)]),
+    );
     const blocks = await list();
     const uids = new Set(blocks.map((info) => info.uid));
     const vanished = [...table.blocks.values()]
@@ -167,7 +170,7 @@ export class BlockView {
     const adopted: HeldBlock[] = [];
     for (const info of blocks) {
       const block = table.blocks.get(info.uid);
-      if (block !== undefined) this.#update(block, info);
+      if (block !== undefined) this.#update(block, info, doubts.get(block));
       // The list may have begun before a block was given back; never before a block had vanished.
       else if (this.#past.get(info.uid) !== "returned") {
         adopted.push(this.#add(info));
@@ -180,11 +183,21 @@ export class BlockView {
     };
   }
 
-  /** Takes over what a live list says of a known block, also what allows its use again. */
-  #update(block: HeldBlock, info: BlockInfo): void {
-    block.holds.delete("unconfirmed");
-    if (block.matches(info)) block.holds.delete("edited");
-    if (!info.reserved) block.holds.delete("reserved");
+  /**
+   * Takes over what a live list says of a known block. It ends the doubts that were there when it began; what the watch
+   * has shown since may be newer than the list.
+   */
+  #update(
+    block: HeldBlock,
+    info: BlockInfo,
+    doubts: ReadonlySet<Hold> = new Set(),
+  ): void {
+    const settle = (hold: Hold) => {
+      if (doubts.has(hold)) block.holds.delete(hold);
+    };
+    settle("unconfirmed");
+    if (block.matches(info)) settle("edited");
+    if (!info.reserved) settle("reserved");
     this.#restrict(block, info);
   }
 

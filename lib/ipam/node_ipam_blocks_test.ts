@@ -199,6 +199,33 @@ Deno.test("a watch that lacks a block only stops its use until a live list has s
   assert.equal(textOf(await ipam.allocate(keyOf(1))), "10.0.0.1");
 });
 
+Deno.test("a list that began before the watch lost a block does not bring it back into use", async () => {
+  const cluster = clusterOf(1, "10.0.0.0/31");
+  await using node = await openNode(cluster);
+  const { ipam, source } = node;
+  await ipam.allocate(keyOf(1));
+  ipam.onBlocksChanged(cluster.of("node1"));
+  await settle();
+  source.auto = false;
+  const reconciled = ipam.reconcile([podOf(1, "10.0.0.0")], { signal });
+  await settle();
+  const [late] = source.pending;
+  assert.ok(late?.kind === "list");
+  late.perform();
+  const [block] = cluster.of("node1");
+  assert.ok(block);
+  cluster.remove(block);
+  ipam.onBlocksChanged([]);
+  late.answer();
+  await settle();
+  assert.deepEqual(holdsOf(node), { "default-0": ["unconfirmed"] });
+  for (const list of source.pending) list.answer();
+  source.auto = true;
+  await reconciled;
+  await settle();
+  assert.deepEqual(holdsOf(node), {});
+});
+
 Deno.test("a block that this node has returned is not adopted again from a watch that is late", async () => {
   const cluster = clusterOf(2, "10.0.0.0/28");
   await using node = await openNode(cluster);
