@@ -51,7 +51,11 @@ export class EgressApplier {
   ): Promise<Applied<T>> {
     const { namespace, name, plan, live, check, signal } = options;
     const target = { namespace, name, signal };
-    if (live !== undefined && this.#isAsWanted(type, options, live)) {
+    // What was applied on top of fields that are upstream's may look as wanted, and is not.
+    const isFormer = live?.isFormer === true;
+    if (
+      live !== undefined && !isFormer && this.#isAsWanted(type, options, live)
+    ) {
       return { isNew: false };
     }
     const read = live === undefined
@@ -59,12 +63,13 @@ export class EgressApplier {
       : undefined;
     const found = live ?? read;
     if (found !== undefined) check(found);
-    if (read !== undefined && this.#isAsWanted(type, options, read)) {
+    const wasFormer = isFormer || read !== undefined && hasFormerManager(read);
+    if (
+      read !== undefined && !wasFormer && this.#isAsWanted(type, options, read)
+    ) {
       return { object: read, isNew: false };
     }
-    if (live?.isFormer || read !== undefined && hasFormerManager(read)) {
-      await takeOver(this.#client, type, target);
-    }
+    if (wasFormer) await takeOver(this.#client, type, target);
     const object = await this.#client.patch(type, target, plan, {
       kind: "apply",
       force: true,
