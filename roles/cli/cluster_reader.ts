@@ -6,6 +6,7 @@ import {
 } from "../../lib/api/mod.ts";
 import { Address, type Family } from "../../lib/inet/mod.ts";
 import {
+  isPathSegment,
   KubeApiError,
   type KubeClient,
   NAMESPACES,
@@ -95,6 +96,7 @@ export class ClusterReader {
     type: ResourceType<T>,
     name: string,
   ): Promise<boolean> {
+    if (!isPathSegment(name)) return false;
     const { signal } = this.#options;
     try {
       const options = { name, metadataOnly: true, signal };
