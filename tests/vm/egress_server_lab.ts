@@ -66,6 +66,11 @@ export const CLIENTS: readonly Address[] = [
   addressesOf("client").ipv6,
 ];
 
+/** A new namespace inherits forwarding from the first one, where other tests may have switched it on. */
+const NO_FORWARDING = `
+  echo 0 > /proc/sys/net/ipv4/ip_forward
+  echo 0 > /proc/sys/net/ipv6/conf/all/forwarding`;
+
 /** Makes the namespaces, their links and the router; servers outside only when asked. */
 export async function egressLab(
   options: { readonly servers?: boolean } = {},
@@ -76,6 +81,7 @@ export async function egressLab(
   await shell(router, SETTINGS);
   const join = async (host: Host) => {
     const netns = await make(host);
+    await shell(netns, NO_FORWARDING);
     await joinRouter(router, netns, host);
     return netns;
   };
