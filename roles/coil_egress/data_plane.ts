@@ -49,10 +49,7 @@ export async function openDataPlane(
     readCounters: () => server.readCounters(),
     readFlows: async () =>
       summaryOf(await server.flows({ top: TOP_DESTINATIONS })),
-    readConntrack: async () => {
-      const { entries, max } = await server.conntrack();
-      return { count: entries, limit: max };
-    },
+    readConntrack: () => server.conntrack(),
     [Symbol.dispose]: () => server[Symbol.dispose](),
   };
 }

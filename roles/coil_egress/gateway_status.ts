@@ -30,7 +30,7 @@ export function gatewayReport(
     clients,
     draining,
     ...(conntrack !== undefined && {
-      conntrackPercent: percentOf(conntrack.count, conntrack.limit),
+      conntrackPercent: percentOf(conntrack.entries, conntrack.max),
     }),
     ...(flows !== undefined && {
       flows: flows.established,

@@ -143,7 +143,7 @@ Deno.test("gatewayReport() gives percentages of the worst, and leaves out what i
     gatewayReport({
       ...{ clients: 2, draining: true },
       readings: {
-        conntrack: { count: 999, limit: 1000 },
+        conntrack: { entries: 999, max: 1000 },
         flows: {
           established: 5,
           ports: [
@@ -162,7 +162,7 @@ Deno.test("gatewayReport() gives percentages of the worst, and leaves out what i
   assert.deepEqual(gatewayReport({ clients: 0, draining: false, readings }), {
     ...{ clients: 0, draining: false },
   });
-  const unlimited = { conntrack: { count: 5, limit: 0 }, flows: undefined };
+  const unlimited = { conntrack: { entries: 5, max: 0 }, flows: undefined };
   assert.equal(
     gatewayReport({ clients: 0, draining: false, readings: unlimited })
       .conntrackPercent,

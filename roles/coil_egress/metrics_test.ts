@@ -48,7 +48,7 @@ const KERNEL: Pick<DataPlane, "readCounters" | "readFlows" | "readConntrack"> =
           limit: Number(limit),
         })),
       }),
-    readConntrack: () => Promise.resolve({ count: 17, limit: 65536 }),
+    readConntrack: () => Promise.resolve({ entries: 17, max: 65536 }),
   };
 
 const CLIENTS: readonly ClientPod[] = [

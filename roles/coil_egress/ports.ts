@@ -1,22 +1,5 @@
-import type { Address, DualStack } from "../../lib/inet/mod.ts";
-
-/** Packets and bytes that a rule has seen. */
-export interface PacketCount {
-  readonly packets: bigint;
-  readonly bytes: bigint;
-}
-
-/** What the rules of the gateway have counted, by family; a family that is not served is absent. */
-export interface GatewayCounters {
-  /** Packets that left with the gateway's address. */
-  readonly masqueraded: DualStack<PacketCount>;
-  /** Packets of connections that somebody outside tried to open, dropped. */
-  readonly unsolicited: DualStack<PacketCount>;
-  /** Packets that belong to no connection, dropped instead of leaving with the client's address. */
-  readonly invalid: DualStack<PacketCount>;
-  /** Datagrams for the tunnel from others than clients, dropped. */
-  readonly foreignFou: DualStack<PacketCount>;
-}
+import type { ConntrackUse, ServerCounters } from "../../lib/egress/mod.ts";
+import type { Address } from "../../lib/inet/mod.ts";
 
 /** How many source ports of the gateway are taken towards one destination. */
 export interface PortUse {
@@ -37,12 +20,6 @@ export interface FlowSummary {
   readonly ports: readonly PortUse[];
 }
 
-/** How full the kernel's table of connections is. */
-export interface ConntrackFill {
-  readonly count: number;
-  readonly limit: number;
-}
-
 /** The kernel's half of a gateway, whose clients this daemon decides on. */
 export interface DataPlane extends Disposable {
   /** Makes these the clients, whatever was before. */
@@ -55,9 +32,9 @@ export interface DataPlane extends Disposable {
     },
   ): Promise<void>;
   /** Reads what the rules have counted. */
-  readCounters(): Promise<GatewayCounters>;
+  readCounters(): Promise<ServerCounters>;
   /** Goes through the table of connections. */
   readFlows(): Promise<FlowSummary>;
   /** Reads how full the table of connections is. */
-  readConntrack(): Promise<ConntrackFill>;
+  readConntrack(): Promise<ConntrackUse>;
 }

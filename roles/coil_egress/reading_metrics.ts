@@ -1,7 +1,7 @@
+import type { ConntrackUse, ServerCounters } from "../../lib/egress/mod.ts";
 import { FAMILIES } from "../../lib/inet/mod.ts";
 import { Counter, Gauge, type Registry } from "../../lib/telemetry/mod.ts";
 import type { GatewayIdentity } from "./identity.ts";
-import type { GatewayCounters } from "./ports.ts";
 import type { Readings } from "./readings.ts";
 
 /** Labels of what the gateway as a whole has. */
@@ -79,26 +79,26 @@ function gaugeOf(
 
 function observeConntrack(context: Context): void {
   const { readings } = context;
-  const read = (of: "count" | "limit") => async () => {
+  const read = (of: keyof ConntrackUse) => async () => {
     await readings.readCheap();
     return readings.conntrack?.[of];
   };
   gaugeOf(context, {
     name: "coil_egress_nf_conntrack_entries_count",
     help: "Entries in the table of connections",
-    read: read("count"),
+    read: read("entries"),
   });
   gaugeOf(context, {
     name: "coil_egress_nf_conntrack_entries_limit",
     help: "The most entries that the table of connections takes",
-    read: read("limit"),
+    read: read("max"),
   });
 }
 
 function observeRules({ registers, labels, readings }: Context): void {
   const counter = (name: string, { help, of, unit }: {
     readonly help: string;
-    readonly of: keyof GatewayCounters;
+    readonly of: keyof ServerCounters;
     readonly unit: "packets" | "bytes";
   }) =>
     new Counter({

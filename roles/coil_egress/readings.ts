@@ -1,11 +1,7 @@
 import { SingleFlight, sleep } from "../../lib/async/mod.ts";
+import type { ConntrackUse, ServerCounters } from "../../lib/egress/mod.ts";
 import { getLogger } from "../../lib/telemetry/mod.ts";
-import type {
-  ConntrackFill,
-  DataPlane,
-  FlowSummary,
-  GatewayCounters,
-} from "./ports.ts";
+import type { DataPlane, FlowSummary } from "./ports.ts";
 
 const log = getLogger("metrics");
 
@@ -33,16 +29,16 @@ export class Readings {
   readonly #sources: ReadingSources;
   readonly #flight = new SingleFlight<void>();
   readonly #failing = new Set<ReadingName>();
-  #counters: GatewayCounters | undefined;
+  #counters: ServerCounters | undefined;
   #flows: FlowSummary | undefined;
-  #conntrack: ConntrackFill | undefined;
+  #conntrack: ConntrackUse | undefined;
 
   constructor(sources: ReadingSources) {
     this.#sources = sources;
   }
 
   /** What the rules have counted. */
-  get counters(): GatewayCounters | undefined {
+  get counters(): ServerCounters | undefined {
     return this.#counters;
   }
 
@@ -52,7 +48,7 @@ export class Readings {
   }
 
   /** How full the table of connections is. */
-  get conntrack(): ConntrackFill | undefined {
+  get conntrack(): ConntrackUse | undefined {
     return this.#conntrack;
   }
 

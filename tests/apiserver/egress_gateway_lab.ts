@@ -79,7 +79,7 @@ export class ClientsKernel implements DataPlane {
   }
 
   readConntrack(): ReturnType<DataPlane["readConntrack"]> {
-    return Promise.resolve({ count: 25, limit: 100 });
+    return Promise.resolve({ entries: 25, max: 100 });
   }
 
   async #begin(call: string): Promise<void> {

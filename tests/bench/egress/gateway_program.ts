@@ -64,10 +64,7 @@ async function openPlane(
       await kernel.conntrack.visit(() => {}, { family: "ipv4" });
       return { established: 0, ports: [] };
     },
-    async readConntrack() {
-      const { entries, max } = await kernel.conntrack.count();
-      return { count: entries, limit: max };
-    },
+    readConntrack: () => kernel.conntrack.count(),
     [Symbol.dispose]: () => kernel[Symbol.dispose](),
   };
 }
