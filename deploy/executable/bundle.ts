@@ -29,6 +29,7 @@ export async function bundle(directory: string): Promise<void> {
     throw new BundleError("Cannot find the CNI plugin in the bundled main.ts");
   });
   await delayRequire(directory);
+  await settleNames(directory, "main.js");
 }
 
 /** Bundles another program as main.ts is bundled, for what is to be compared with it. */
@@ -119,4 +120,43 @@ function lazyRequire(name: string): string {
     `.getBuiltinModule("module").createRequire(import.meta.url);` +
     `return new Proxy(function(){},{apply:(t,s,a)=>f()(...a),` +
     `get:(t,k)=>f()[k]})})();`;
+}
+
+/** Another file of the bundle, in an import of a minified one. */
+const IMPORTED = /"\.\/([\w-]+\.js)"/g;
+
+/**
+ * Numbers the files in the order in which they are imported. The names that
+ * `deno bundle` gives hold a hash of paths: from the program's directory to
+ * those of the packages, so another clone would give another executable.
+ */
+async function settleNames(directory: string, entry: string): Promise<void> {
+  const texts = await readTexts(directory);
+  const names = new Map<string, string>();
+  const number = (name: string) => {
+    const text = texts.get(name);
+    if (text === undefined || names.has(name)) return;
+    names.set(name, name === entry ? entry : `${names.size}.js`);
+    for (const [, imported] of text.matchAll(IMPORTED)) number(imported ?? "");
+  };
+  number(entry);
+  for (const [name, text] of texts) {
+    await Deno.remove(`${directory}/${name}`);
+    const settled = names.get(name);
+    if (settled === undefined) continue; // nothing imports it
+    const imports = text.replaceAll(
+      IMPORTED,
+      (all, imported: string) =>
+        names.has(imported) ? `"./${names.get(imported)}"` : all,
+    );
+    await Deno.writeTextFile(`${directory}/${settled}`, imports);
+  }
+}
+
+async function readTexts(directory: string): Promise<Map<string, string>> {
+  const texts = new Map<string, string>();
+  for await (const { name } of Deno.readDir(directory)) {
+    texts.set(name, await Deno.readTextFile(`${directory}/${name}`));
+  }
+  return texts;
 }

@@ -1,7 +1,7 @@
 const ROOT = new URL("../../", import.meta.url).pathname;
 
 /** What the executable is made of, relative to the root. */
-const SOURCES: readonly string[] = [
+export const SOURCES: readonly string[] = [
   "main.ts",
   "lib",
   "roles",

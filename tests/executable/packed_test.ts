@@ -2,6 +2,9 @@
 import assert from "node:assert/strict";
 import { buildExecutable } from "../../deploy/executable/mod.ts";
 import { pack } from "../../deploy/executable/pack.ts";
+import { SOURCES } from "../../deploy/executable/sources.ts";
+
+const ROOT = new URL("../../", import.meta.url).pathname;
 
 /** Nobody's: the stub sees an ordinary user. */
 const USER = 54321;
@@ -124,7 +127,7 @@ Deno.test("missing and cut files come back", async () => {
   assert.match(await place.run(), WORKS);
   const modules = `${await place.version()}/js`;
   const names = await namesIn(modules);
-  const chunk = names.find((name) => /^mod-.*\.js$/.test(name)) ?? "";
+  const chunk = names.find((name) => /^\d+\.js$/.test(name)) ?? "";
   await Deno.remove(`${modules}/${chunk}`);
   await Deno.truncate(`${modules}/main.js`, 10);
   assert.match(await place.run(), WORKS);
@@ -248,27 +251,38 @@ Deno.test("calls of the plugin have a code cache of their own", async () => {
   assert.deepEqual((await namesIn(version)).sort(), ["cni", "deno", "js"]);
 });
 
-Deno.test("the same sources give the same file", async () => {
-  await using cache = await temporaryDirectory();
-  const first = await buildExecutable({ packer: true });
+Deno.test("the same sources give the same file, wherever they are", async () => {
+  await using elsewhere = await temporaryDirectory();
+  const clone = `${elsewhere.path}/some/levels/down`;
+  await Deno.mkdir(`${clone}/deploy`, { recursive: true });
+  for (const name of SOURCES) await copy(`${ROOT}${name}`, `${clone}/${name}`);
   const { stdout, success } = await new Deno.Command(Deno.execPath(), {
     args: [
       "run",
       "-A",
-      new URL("../../deploy/executable/build.ts", import.meta.url).pathname,
+      `${clone}/deploy/executable/build.ts`,
       "--packer",
-      `--out=${cache.path}/coil`,
+      `--out=${clone}/coil`,
     ],
-    env: { COIL_CACHE: cache.path },
+    env: { COIL_CACHE: `${clone}/cache` },
   }).output();
   assert.ok(success, new TextDecoder().decode(stdout));
   const [one, other] = await Promise.all(
-    [first, `${cache.path}/coil`].map((path) => Deno.readFile(path)),
+    [await packed(), `${clone}/coil`]
+      .map((path) => Deno.readFile(path)),
   );
   assert.ok(one && other);
   assert.equal(one.length, other.length);
   assert.ok(one.every((byte, i) => byte === other[i]), "bytes differ");
 });
+
+async function copy(from: string, to: string): Promise<void> {
+  if ((await Deno.stat(from)).isFile) return Deno.copyFile(from, to);
+  await Deno.mkdir(to);
+  for await (const { name } of Deno.readDir(from)) {
+    await copy(`${from}/${name}`, `${to}/${name}`);
+  }
+}
 
 async function temporaryDirectory(): Promise<
   { path: string } & AsyncDisposable
