@@ -1,13 +1,10 @@
-import { homedir } from "node:os";
 import * as path from "node:path";
+import { cacheDir } from "../../deploy/host/mod.ts";
+
+export { cacheDir, lockFile, tryLockFile } from "../../deploy/host/mod.ts";
 
 /** Kubernetes release of the control plane that the tests run against. */
 export const KUBERNETES_VERSION = "v1.35.4";
-
-/** `$COIL_CACHE`, else `.cache/coil` in the user's home, $HOME set or not. */
-export function cacheDir(): string {
-  return Deno.env.get("COIL_CACHE") || path.join(homedir(), ".cache", "coil");
-}
 
 /** Directory of everything the lab builds, downloads or runs; never inside the tree. */
 export function labDir(): string {
@@ -17,38 +14,4 @@ export function labDir(): string {
 /** Directory of the executables etcd, kube-apiserver, kube-controller-manager and kubectl. */
 export function binDir(): string {
   return path.join(labDir(), "bin", KUBERNETES_VERSION);
-}
-
-/** Takes an exclusive lock between processes; it ends with the disposal or with the process. */
-export async function lockFile(
-  file: string,
-  options: { onWait?: () => void } = {},
-): Promise<Disposable> {
-  await Deno.mkdir(path.dirname(file), { recursive: true });
-  const handle = await Deno.open(file, { create: true, write: true });
-  try {
-    if (!await handle.tryLock(true)) {
-      options.onWait?.();
-      await handle.lock(true);
-    }
-  } catch (err) {
-    handle.close();
-    throw err;
-  }
-  return handle;
-}
-
-/** Takes an exclusive lock between processes unless somebody has it. */
-export async function tryLockFile(
-  file: string,
-): Promise<Disposable | undefined> {
-  const handle = await Deno.open(file, { create: true, write: true });
-  try {
-    if (await handle.tryLock(true)) return handle;
-  } catch (err) {
-    handle.close();
-    throw err;
-  }
-  handle.close();
-  return undefined;
 }

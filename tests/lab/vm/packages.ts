@@ -1,7 +1,7 @@
 import * as path from "node:path";
+import { PackageFetcher } from "../../../deploy/host/mod.ts";
 import type { Log } from "../build.ts";
 import { run } from "../command.ts";
-import { PackageFetcher } from "./apt.ts";
 import { digest, exists, remove, vmDir } from "./files.ts";
 
 /** Change it when what {@link fetchPackages} unpacks changes. */
@@ -75,7 +75,10 @@ async function describe(dir: string): Promise<VmPackages> {
 
 async function unpackAll(dir: string, log: Log): Promise<void> {
   await Deno.mkdir(dir, { recursive: true });
-  const apt = await PackageFetcher.open(path.join(dir, "apt"), log);
+  const apt = await PackageFetcher.open(path.join(dir, "apt"), {
+    log,
+    backports: true,
+  });
   const image = await apt.resolve("linux-image-amd64", /^linux-image-\d/);
   const version = image.replace(/^linux-image-/, "").replace(/-unsigned$/, "");
   await Deno.writeTextFile(path.join(dir, "kernel-version"), version);

@@ -1,7 +1,7 @@
 import * as path from "node:path";
-import type { Log } from "../build.ts";
-import { CommandError, run } from "../command.ts";
-import { TextLineStream } from "../lines.ts";
+import { CommandError, run } from "./command.ts";
+import { TextLineStream } from "./lines.ts";
+import type { Log } from "./log.ts";
 
 const KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg";
 /** Index files that apt would fetch, as it knows them from its lists. */
@@ -10,29 +10,46 @@ const TARGETS = [
   "Created-By: Packages",
 ];
 
+/** How {@linkcode PackageFetcher} works. */
+export interface PackageFetcherOptions {
+  readonly log: Log;
+  /** Prefers the backports of the host's release, where the mirror has them. Without it, the newest of stable, updates and security counts. */
+  readonly backports?: boolean;
+}
+
 /**
  * Downloads Debian packages without installing them, with lists and locks of its own: the host's apt and dpkg data are
- * only read. Sources are the host's Debian ones and, where the mirror has them, the backports of its release.
+ * only read. Sources are the host's Debian ones. Needs no root.
  */
 export class PackageFetcher {
   readonly #dir: string;
   readonly #codename: string;
   readonly #log: Log;
-  #release: string;
+  readonly #backports: boolean;
+  /** Release that is preferred, if any. */
+  #release: string | undefined;
 
-  private constructor(dir: string, codename: string, log: Log) {
+  private constructor(
+    dir: string,
+    codename: string,
+    { log, backports = false }: PackageFetcherOptions,
+  ) {
     this.#dir = dir;
     this.#codename = codename;
-    this.#release = codename;
+    this.#release = backports ? codename : undefined;
+    this.#backports = backports;
     this.#log = log;
   }
 
   /** Reads the package lists. @throws {Error} when this is no Debian whose sources apt knows. */
-  static async open(dir: string, log: Log): Promise<PackageFetcher> {
+  static async open(
+    dir: string,
+    options: PackageFetcherOptions,
+  ): Promise<PackageFetcher> {
     for (const sub of ["lists/partial", "cache", "debs/partial"]) {
       await Deno.mkdir(path.join(dir, sub), { recursive: true });
     }
-    const fetcher = new PackageFetcher(dir, await codenameOfHost(), log);
+    const fetcher = new PackageFetcher(dir, await codenameOfHost(), options);
     await fetcher.#update();
     return fetcher;
   }
@@ -51,6 +68,27 @@ export class PackageFetcher {
         plan.trim() || "nothing"
       }`,
     );
+  }
+
+  /**
+   * Names of these packages and of all that they depend on, sorted, as if nothing but `assumed` were installed.
+   * @throws {CommandError} when there is none of the name
+   */
+  async closure(
+    names: readonly string[],
+    options: { readonly assumed?: readonly string[] } = {},
+  ): Promise<string[]> {
+    const status = path.join(this.#dir, "status");
+    const assumed = options.assumed ?? [];
+    await Deno.writeTextFile(status, assumed.map(installed).join("\n"));
+    const plan = await this.#apt([
+      ...["-o", `Dir::State::status=${status}`, ...SIMULATE, ...this.#from],
+      ...["install", ...names],
+    ]);
+    return [...plan.matchAll(/^Inst (\S+) /gm)].flatMap(([, name]) =>
+      name ?? []
+    )
+      .sort();
   }
 
   /** Downloads exactly these packages and returns their files. */
@@ -80,7 +118,7 @@ export class PackageFetcher {
   }
 
   get #from(): string[] {
-    return ["-t", this.#release];
+    return this.#release === undefined ? [] : ["-t", this.#release];
   }
 
   async #update(): Promise<void> {
@@ -98,6 +136,7 @@ export class PackageFetcher {
       if (!(error instanceof CommandError)) throw error;
       this.#log(`apt-get update had errors: ${error.message}`);
     });
+    if (!this.#backports) return;
     const backports = `${this.#codename}-backports`;
     for await (const { name } of Deno.readDir(path.join(this.#dir, "lists"))) {
       if (!name.includes(`_${backports}_`) || !name.includes("Packages")) {
@@ -107,7 +146,7 @@ export class PackageFetcher {
     }
   }
 
-  /** Lines of a sources.list: the host's Debian ones for its own release, and backports. */
+  /** Lines of a sources.list: the host's Debian ones for its own release, and backports when they are wanted. */
   async #sources(options: readonly string[]): Promise<string[]> {
     const rows = (await run("apt-get", [...options, ...TARGETS])).split("\n");
     const signed = await Deno.stat(KEYRING).then(() => true, () => false)
@@ -121,7 +160,7 @@ export class PackageFetcher {
       if (base !== this.#codename) continue;
       if (!["", "updates", "security"].includes(suffix)) continue;
       lines.add(`deb ${signed}${uri} ${release} main`);
-      if (suffix !== "") continue;
+      if (suffix !== "" || !this.#backports) continue;
       lines.add(`deb ${signed}${uri} ${release}-backports main`);
     }
     return [...lines];
@@ -198,12 +237,24 @@ export class PackageFetcher {
 const NOTHING_INSTALLED = ["-o", "Dir::State::status=/dev/null"];
 const SIMULATE = ["--no-install-recommends", "-s"];
 
+/** What dpkg's status says of a package that is there. */
+function installed(name: string): string {
+  return `Package: ${name}
+Status: install ok installed
+Version: 999
+Architecture: all
+Multi-Arch: foreign
+Maintainer: nobody
+Description: assumed
+`;
+}
+
 async function codenameOfHost(): Promise<string> {
   const text = await Deno.readTextFile("/etc/os-release");
   const codename = /^VERSION_CODENAME="?([a-z]+)"?$/m.exec(text)?.[1];
   if (codename !== undefined) return codename;
   throw new Error(
-    'Cannot fetch the virtual machine\'s packages: "/etc/os-release" has no VERSION_CODENAME; this needs Debian',
+    'Cannot fetch Debian packages: "/etc/os-release" has no VERSION_CODENAME; this needs Debian',
   );
 }
 

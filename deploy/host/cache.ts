@@ -1,0 +1,41 @@
+import { homedir } from "node:os";
+import * as path from "node:path";
+
+/** `$COIL_CACHE`, else `.cache/coil` in the user's home, $HOME set or not. */
+export function cacheDir(): string {
+  return Deno.env.get("COIL_CACHE") || path.join(homedir(), ".cache", "coil");
+}
+
+/** Takes an exclusive lock between processes; it ends with the disposal or with the process. */
+export async function lockFile(
+  file: string,
+  options: { onWait?: () => void } = {},
+): Promise<Disposable> {
+  await Deno.mkdir(path.dirname(file), { recursive: true });
+  const handle = await Deno.open(file, { create: true, write: true });
+  try {
+    if (!await handle.tryLock(true)) {
+      options.onWait?.();
+      await handle.lock(true);
+    }
+  } catch (err) {
+    handle.close();
+    throw err;
+  }
+  return handle;
+}
+
+/** Takes an exclusive lock between processes unless somebody has it. */
+export async function tryLockFile(
+  file: string,
+): Promise<Disposable | undefined> {
+  const handle = await Deno.open(file, { create: true, write: true });
+  try {
+    if (await handle.tryLock(true)) return handle;
+  } catch (err) {
+    handle.close();
+    throw err;
+  }
+  handle.close();
+  return undefined;
+}

@@ -1,0 +1,2 @@
+/** Receives one line of progress. */
+export type Log = (line: string) => void;
