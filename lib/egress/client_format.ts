@@ -110,8 +110,10 @@ function reportLines({ shadowed, skipped }: ClientPlan): string[] {
     ...shadowed.map(({ gateway, destination, by }) =>
       `# ${gateway}: ${destination} goes to ${by}`
     ),
-    ...skipped.map(({ gateway, destination, lacking }) =>
-      `# ${gateway}: ${destination} is skipped, the ${lacking} has no address of its family`
+    ...skipped.map(({ gateway, destination, lacking, refused }) =>
+      `# ${gateway}: ${destination} is ${
+        refused ? "refused" : "skipped"
+      }, the ${lacking} has no address of its family`
     ),
   ];
 }

@@ -12,13 +12,14 @@ import {
   EGRESS_WIDE_TABLE,
 } from "../names/mod.ts";
 import type { Rule } from "../netlink/mod.ts";
-import { clusterPrefixesOf, isInCluster, planRules } from "./client_rules.ts";
+import { assignDestinations, type Owned } from "./client_destinations.ts";
 import type {
   ClientGateway,
   ClientRequest,
   ShadowedDestination,
   SkippedDestination,
 } from "./client_request.ts";
+import { clusterPrefixesOf, isInCluster, planRules } from "./client_rules.ts";
 import { tunnelName } from "./tunnel_names.ts";
 
 /**
@@ -134,69 +135,6 @@ export function planClient(request: ClientRequest): ClientPlan {
     shadowed,
     skipped,
   };
-}
-
-/** A destination and the Egress that got it. */
-interface Owned {
-  readonly gateway: ClientGateway;
-  readonly destination: Prefix;
-  /** Absent while the Egress has no Service. */
-  readonly remote: Address | undefined;
-}
-
-interface Assignment {
-  readonly owned: readonly Owned[];
-  readonly shadowed: readonly ShadowedDestination[];
-  readonly skipped: readonly SkippedDestination[];
-}
-
-function assignDestinations(request: ClientRequest): Assignment {
-  const owners = new Map<string, Owned>();
-  const shadowed: ShadowedDestination[] = [];
-  const skipped: SkippedDestination[] = [];
-  for (const gateway of request.gateways.toSorted(compareGateways)) {
-    for (const destination of distinct(gateway.destinations)) {
-      const named = { gateway: gateway.name, destination };
-      const lacking = lackingFamily(request, gateway, destination);
-      const owner = owners.get(destination.toString());
-      if (lacking !== undefined) skipped.push({ ...named, lacking });
-      else if (owner !== undefined) {
-        shadowed.push({ ...named, by: owner.gateway.name });
-      } else {
-        const remote = gateway.service[destination.family];
-        owners.set(destination.toString(), { gateway, destination, remote });
-      }
-    }
-  }
-  return { owned: [...owners.values()], shadowed, skipped };
-}
-
-/**
- * Who has no address of the destination's family. A Service that is missing
- * altogether lacks none: its Egress is not available, which is another matter.
- */
-function lackingFamily(
-  { addresses }: ClientRequest,
-  { service }: ClientGateway,
-  { family }: Prefix,
-): "pod" | "service" | undefined {
-  if (addresses[family] === undefined) return "pod";
-  const hasService = FAMILIES.some((each) => service[each] !== undefined);
-  return hasService && service[family] === undefined ? "service" : undefined;
-}
-
-/** By namespace, then by name, as bytes: the same on every node. */
-function compareGateways(a: ClientGateway, b: ClientGateway): number {
-  const [left, right] = [a.name.split("/"), b.name.split("/")];
-  for (const [i, part] of left.entries()) {
-    const other = right[i] ?? "";
-    if (part !== other) return part < other ? -1 : 1;
-  }
-  return 0;
-}
-
-function distinct(prefixes: readonly Prefix[]): Prefix[] {
-  return [...new Map(prefixes.map((p) => [p.toString(), p])).values()];
 }
 
 function planTunnels(

@@ -3,7 +3,11 @@ import fc from "fast-check";
 import { Address, Prefix } from "../inet/mod.ts";
 import { formatClientPlan } from "./client_format.ts";
 import { type ClientPlan, planClient } from "./client_plan.ts";
-import type { ClientGateway, ClientRequest } from "./client_request.ts";
+import type {
+  ClientGateway,
+  ClientRequest,
+  SkippedDestination,
+} from "./client_request.ts";
 import type { ClientInterface } from "./originating.ts";
 import { gatewayFor, POD, requestFor } from "./testing.ts";
 
@@ -87,6 +91,11 @@ const GOLDEN: Readonly<Record<string, Golden>> = {
     gateways: [{ ...EVERYWHERE, failurePolicy: "Open", available: false }],
   },
   client_two_gateways: { gateways: [OTHER, EVERYWHERE] },
+  client_service_ipv4: {
+    gateways: [
+      { ...EVERYWHERE, service: { ipv4: Address.parse("10.68.12.49") } },
+    ],
+  },
 };
 
 for (
@@ -157,31 +166,78 @@ Deno.test("planClient() takes the same network twice, host bits and all, for one
   assert.deepEqual(plan.shadowed, []);
 });
 
-Deno.test("planClient() skips destinations of a family that pod or Service lacks", () => {
-  const gateway = gatewayFor("a/a", DESTINATIONS, {
-    service: { ipv4: Address.parse("10.68.0.1") },
-  });
-  const noPod = planClient(requestFor([gateway], { addresses: {} }));
-  assert.equal(noPod.families.length, 0);
-  assert.deepEqual(noPod.skipped.map(({ lacking }) => lacking), [
-    "pod",
-    "pod",
-    "pod",
-    "pod",
+Deno.test("planClient() skips destinations of a family that the pod lacks", () => {
+  const gateway = gatewayFor("a/a", DESTINATIONS);
+  const { addresses: { ipv4 } } = requestFor([]);
+  assert.ok(ipv4);
+  const skippedBy = (addresses: ClientRequest["addresses"]) => {
+    const plan = planClient(requestFor([gateway], { addresses }));
+    return [plan.families.join(), ...plan.skipped.map(skippedText)];
+  };
+  assert.deepEqual(skippedBy({ ipv4 }), [
+    ...["ipv4", "a/a ::/0 pod", "a/a fd05::/32 pod"],
   ]);
-  const noService = planClient(requestFor([gateway]));
-  assert.deepEqual(noService.families, ["ipv4"]);
-  assert.deepEqual(
-    noService.skipped.map(({ destination, lacking }) =>
-      `${destination} ${lacking}`
-    ),
-    ["::/0 service", "fd05::/32 service"],
+  assert.equal(skippedBy({}).length, 1 + DESTINATIONS.length);
+});
+
+function skippedText(
+  { gateway, destination, lacking, refused }: SkippedDestination,
+): string {
+  return `${gateway} ${destination} ${lacking}${refused ? " refused" : ""}`;
+}
+
+/** A gateway whose Service has IPv4 alone. */
+function ipv4Gateway(name: string, changes: Partial<ClientGateway> = {}) {
+  const service = { ipv4: Address.parse("10.68.0.1") };
+  return gatewayFor(name, ["192.0.2.0/24", "2001:db8::/32"], {
+    ...{ service, ...changes },
+  });
+}
+
+Deno.test("planClient() refuses what only the Service has no address for, by the failure policy", () => {
+  const closed = planClient(requestFor([ipv4Gateway("a/a")]));
+  assert.deepEqual(closed.families, ["ipv4", "ipv6"]);
+  assert.deepEqual(closed.tunnelFamilies, ["ipv4"]);
+  assert.deepEqual(routesOf(closed), [
+    "192.0.2.0/24 118 fou4_0a440001",
+    "192.0.2.0/24 118 unreachable",
+    "2001:db8::/32 118 unreachable",
+  ]);
+  assert.deepEqual(closed.skipped.map(skippedText), [
+    "a/a 2001:db8::/32 service refused",
+  ]);
+  const open = planClient(
+    requestFor([ipv4Gateway("a/a", { failurePolicy: "Open" })]),
   );
-  // What one Egress skips, another one may have.
-  const next = gatewayFor("b/b", ["::/0"]);
-  const both = planClient(requestFor([gateway, next]));
-  assert.deepEqual(both.families, ["ipv4", "ipv6"]);
-  assert.deepEqual(both.shadowed, []);
+  assert.deepEqual(open.families, ["ipv4"]);
+  assert.deepEqual(open.skipped.map(skippedText), [
+    "a/a 2001:db8::/32 service",
+  ]);
+});
+
+Deno.test("planClient() leaves what a Service lacks the family for to any Egress that has it", () => {
+  const lacking = [ipv4Gateway("a/a"), ipv4Gateway("c/c")];
+  const able = gatewayFor("b/b", ["2001:db8::/32"]);
+  const plan = planClient(requestFor([...lacking, able]));
+  assert.deepEqual(routesOf(plan).filter((route) => route.includes(":")), [
+    "2001:db8::/32 118 fou6_0a3cb378",
+    "2001:db8::/32 118 unreachable",
+  ]);
+  assert.deepEqual(plan.skipped.map(skippedText), [
+    "a/a 2001:db8::/32 service",
+    "c/c 2001:db8::/32 service",
+  ]);
+  // Two that lack it refuse it once; one that would let it pass changes nothing.
+  const open = ipv4Gateway("b/b", { failurePolicy: "Open" });
+  const refusing = planClient(requestFor([...lacking, open]));
+  assert.deepEqual(routesOf(refusing).filter((route) => route.includes(":")), [
+    "2001:db8::/32 118 unreachable",
+  ]);
+  assert.deepEqual(refusing.skipped.map(skippedText), [
+    "a/a 2001:db8::/32 service refused",
+    "b/b 2001:db8::/32 service",
+    "c/c 2001:db8::/32 service refused",
+  ]);
 });
 
 const POLICIES: readonly (readonly [

@@ -60,4 +60,6 @@ export interface SkippedDestination {
   readonly destination: Prefix;
   /** Who has no address of the destination's family. */
   readonly lacking: "pod" | "service";
+  /** Whether packets to it are refused for that; else they go as if the Egress did not name it. */
+  readonly refused: boolean;
 }

@@ -132,7 +132,7 @@ Deno.test("SV-10: no Egress, and an Egress without Service, are missing", () => 
   assert.deepEqual(half.targets, []);
 });
 
-Deno.test("SV-10: of destinations of both families behind an IPv4 Service only those of IPv4 are planned", () => {
+Deno.test("SV-10: of destinations of both families behind an IPv4 Service only those of IPv4 have a tunnel, the others are refused", () => {
   const { gateways } = select({
     egress: egress("a"),
     service: service("10.96.0.9"),
@@ -151,8 +151,8 @@ Deno.test("SV-10: of destinations of both families behind an IPv4 Service only t
   });
   assert.deepEqual(tunnels.map(({ family }) => family), ["ipv4"]);
   assert.deepEqual(
-    skipped.map(({ destination, lacking }) => `${destination} ${lacking}`),
-    ["::/0 service"],
+    skipped.map(({ destination, refused }) => [`${destination}`, refused]),
+    [["::/0", true]],
   );
 });
 

@@ -1,5 +1,9 @@
 import type { EgressRef } from "../../lib/announce/mod.ts";
-import type { ClientPlan, FailurePolicy } from "../../lib/egress/mod.ts";
+import type {
+  ClientPlan,
+  FailurePolicy,
+  SkippedDestination,
+} from "../../lib/egress/mod.ts";
 import type { EventInfo } from "../../lib/kube/mod.ts";
 import type { PodKey } from "../../lib/podnet/mod.ts";
 import type { Attachment } from "./attachments.ts";
@@ -98,28 +102,63 @@ function shadowedDestinations(
   }));
 }
 
-/** One family of two that a pod or a Service lacks is how dual stack is; to have none in common is a mistake. */
+/**
+ * A family of two that the pod lacks is how dual stack is. To have none in
+ * common is a mistake, and what is refused has to be known in any case.
+ */
 function foreignFamilies(
   { gateways }: Selection,
   { skipped }: Pick<ClientPlan, "skipped">,
 ): ClientCondition[] {
   return gateways.flatMap(({ name, destinations }) => {
     const own = skipped.filter(({ gateway }) => gateway === name);
+    const refused = own.filter((each) => each.refused);
+    if (refused.length > 0) return [refusedFamily(name, refused)];
     const total = new Set(destinations.map(String)).size;
-    if (total === 0 || own.length < total) return [];
-    const lacking = own.some((each) => each.lacking === "pod")
-      ? "the pod has no address"
-      : "its Service has no address";
-    const families = new Set(own.map(({ destination }) => destination.family));
-    return [{
-      id: `family ${name}`,
-      reason: "EgressFamilyMismatch",
-      message:
-        `Egress "${name}" does nothing for the pod: its destinations are ${
-          [...families].map((family) => FAMILY_NAMES[family]).join(" and ")
-        }, of which ${lacking}`,
-    }];
+    return total > 0 && own.length === total ? [noFamily(name, own)] : [];
   });
+}
+
+function refusedFamily(
+  name: string,
+  refused: readonly SkippedDestination[],
+): ClientCondition {
+  const family = familiesOf(refused);
+  return {
+    id: `family ${name} refused ${family}`,
+    reason: FAMILY_MISMATCH,
+    message:
+      `Egress "${name}" has ${family} destinations, and its Service has no ${family} address; what the pod sends to them is refused. Give the Service and the gateways ${family} addresses, take the destinations out, or set failurePolicy to Open`,
+    end: {
+      reason: "EgressFamilyMatch",
+      message:
+        `Egress "${name}" does not refuse ${family} destinations any more`,
+    },
+  };
+}
+
+function noFamily(
+  name: string,
+  skipped: readonly SkippedDestination[],
+): ClientCondition {
+  const lacking = skipped.some((each) => each.lacking === "pod")
+    ? "the pod has no address"
+    : "its Service has no address";
+  return {
+    id: `family ${name}`,
+    reason: FAMILY_MISMATCH,
+    message: `Egress "${name}" does nothing for the pod: its destinations are ${
+      familiesOf(skipped)
+    }, of which ${lacking}`,
+  };
+}
+
+const FAMILY_MISMATCH = "EgressFamilyMismatch";
+
+function familiesOf(skipped: readonly SkippedDestination[]): string {
+  const families = skipped.map(({ destination }) => destination.family);
+  return [...new Set(families)].map((family) => FAMILY_NAMES[family])
+    .join(" and ");
 }
 
 const FAMILY_NAMES = { ipv4: "IPv4", ipv6: "IPv6" } as const;

@@ -1,5 +1,8 @@
 import assert from "node:assert/strict";
-import type { ClientGateway } from "../../lib/egress/mod.ts";
+import type {
+  ClientGateway,
+  SkippedDestination,
+} from "../../lib/egress/mod.ts";
 import { Address, Prefix } from "../../lib/inet/mod.ts";
 import type { EventInfo } from "../../lib/kube/mod.ts";
 import type { Selection } from "./egress_clients.ts";
@@ -62,17 +65,41 @@ Deno.test("conditionsOf() says what becomes of packets, by the failure policy", 
   assert.match(texts[1] ?? "", /takes other ways, as its failurePolicy says/);
 });
 
+const IPV6_NET = Prefix.parse("2001:db8::/32");
+const DUAL = [gateway({ destinations: [NET, IPV6_NET] })];
+
+function skip(
+  destination: Prefix,
+  changes: Partial<SkippedDestination> = {},
+): SkippedDestination {
+  const refused = false;
+  return {
+    ...{ gateway: "nat/a", destination, lacking: "service", refused },
+    ...changes,
+  };
+}
+
 Deno.test("conditionsOf() tells of a family in common only when there is none", () => {
-  const other = Prefix.parse("2001:db8::/32");
-  const gateways = [gateway({ destinations: [NET, other] })];
-  const skip = (destination: Prefix) =>
-    ({ gateway: "nat/a", destination, lacking: "service" }) as const;
-  assert.deepEqual(reasons({ gateways }, { skipped: [skip(other)] }), []);
-  const all = { skipped: [skip(NET), skip(other)] };
+  const one = { skipped: [skip(IPV6_NET)] };
+  assert.deepEqual(reasons({ gateways: DUAL }, one), []);
+  const all = { skipped: [skip(NET), skip(IPV6_NET)] };
   assert.match(
-    reasons({ gateways }, all)[0] ?? "",
+    reasons({ gateways: DUAL }, all)[0] ?? "",
     /^EgressFamilyMismatch: .*IPv4 and IPv6, of which its Service has no/,
   );
+});
+
+Deno.test("conditionsOf() tells in any case of a family that is refused, and what to do", () => {
+  const told = (...skipped: SkippedDestination[]) =>
+    reasons({ gateways: DUAL }, { skipped });
+  const refused = skip(IPV6_NET, { refused: true });
+  const [message = "", ...others] = told(refused);
+  assert.match(
+    message,
+    /^EgressFamilyMismatch: Egress "nat\/a" has IPv6 .* is refused\. Give .* failurePolicy/,
+  );
+  assert.deepEqual(others, []);
+  assert.deepEqual(told(skip(NET, { lacking: "pod" }), refused), [message]);
 });
 
 Deno.test("conditionsOf() names what is shadowed and what is invalid", () => {

@@ -157,6 +157,36 @@ Deno.test("coild makes egress clients at ADD", async (t) => {
   );
 
   await t.step(
+    "destinations of a family that the Service alone lacks are refused, and the pod is told, until it has it",
+    async () => {
+      await egress.applyEgress("single", ALL);
+      await egress.createService("single", {
+        ...{ ipFamilyPolicy: "SingleStack", ipFamilies: ["IPv4"] },
+      });
+      await egress.setGateways("single", [{ address: "10.9.0.1" }]);
+      const { pod } = await egress.runClient(coild, "dual", "single");
+      assert.deepEqual((await plane.of(pod))?.routes, [
+        "118 0.0.0.0/0 tunnel",
+        "118 0.0.0.0/0 refused",
+        "118 ::/0 refused",
+      ]);
+      assert.match(
+        await egress.event(pod, "EgressFamilyMismatch"),
+        /"nat\/single" has IPv6 destinations.*is refused/,
+      );
+      await egress.deleteService("single");
+      await egress.createService("single");
+      await egress.until(
+        "a tunnel of IPv6",
+        pod,
+        (now) => now?.routes.includes("118 ::/0 tunnel") === true,
+      );
+      await egress.event(pod, "EgressFamilyMatch", "Normal");
+      await coild.del(pod);
+    },
+  );
+
+  await t.step(
     "without a ready gateway the pod starts, and is refused what it would send",
     async () => {
       await egress.createEgress("down", { destinations: ["192.0.2.0/24"] }, [

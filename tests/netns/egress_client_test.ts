@@ -1,7 +1,7 @@
 // What of a client needs no tunnel: rules, and routes that refuse. The rest is
 // in tests/vm.
 import assert from "node:assert/strict";
-import { FAMILIES, type Family } from "../../lib/inet/mod.ts";
+import { Address, FAMILIES, type Family } from "../../lib/inet/mod.ts";
 import { clearClient, isClient } from "../../lib/egress/mod.ts";
 import {
   applyCut,
@@ -119,6 +119,29 @@ netnsTest(
     for (const family of FAMILIES) await reach(lab, family);
   },
 );
+
+netnsTest(
+  "what the Service alone has no address for is refused or passes, by the failure policy",
+  async () => {
+    await using lab = await podLab();
+    for (const family of FAMILIES) {
+      const other = family === "ipv4" ? "ipv6" : "ipv4";
+      const egress = missingGateway([EVERY[family]], {
+        service: { [other]: Address.parse(SERVICE[other]) },
+        available: true,
+      });
+      await lab.apply([egress]);
+      await assert.rejects(reach(lab, family), /No route to host/);
+      await reach(lab, other);
+      await lab.apply([{ ...egress, failurePolicy: "Open" }]);
+      await reach(lab, family);
+    }
+    assert.equal(await clientState(lab.pod), "");
+  },
+);
+
+const EVERY = { ipv4: "0.0.0.0/0", ipv6: "::/0" } as const;
+const SERVICE = { ipv4: "10.96.0.10", ipv6: "fd96::10" } as const;
 
 netnsTest(
   "what others have made is untouched, from first to last",

@@ -54,6 +54,37 @@ for (const [name, sourcePortAuto, families] of VARIANTS) {
   });
 }
 
+for (const has of FAMILIES) {
+  Deno.test(`a pod of both families behind a Service of ${has} alone: the one is carried, the other refused, nothing sent past the gateway`, async () => {
+    await using lab = await clientLab({ servers: true });
+    await lab.apply([{ ...EGRESS, service: { [has]: EGRESS.service[has] } }]);
+    await shell(lab.client, COUNT_LEAVING);
+    const other = has === "ipv4" ? "ipv6" : "ipv4";
+    assert.match(await tryTcp(lab, other), /No route to host/);
+    assert.match(
+      await shell(lab.client, "nft list table inet leaving"),
+      /packets 0 bytes 0/,
+    );
+    const seen = await lab.lab.ask(lab.client, has, 1_000);
+    assert.equal(seen, ADDRESSES.gateway[has]);
+    const state = await lab.state();
+    assert.match(state, LINKS[has]("auto"));
+    assert.doesNotMatch(state, LINKS[other]("auto"));
+    // The other family comes when the Service gets it.
+    await lab.apply([EGRESS]);
+    assert.equal(
+      await lab.lab.ask(lab.client, other, 1_000),
+      ADDRESSES.gateway[other],
+    );
+  });
+}
+
+/** Connects to outside, and returns what `bash` says when it cannot. */
+async function tryTcp({ client }: ClientLab, family: Family): Promise<string> {
+  const path = `/dev/tcp/${ADDRESSES.outside[family]}/80`;
+  return (await client.tryExec("bash", "-c", `: < ${path}`)).stderr;
+}
+
 /** As `ip -d link` shows them. */
 const LINKS: Readonly<Record<Family, (port: string) => RegExp>> = {
   ipv4: (port) =>
