@@ -1,6 +1,7 @@
 import * as path from "node:path";
 import type { Log } from "./build.ts";
 import { labDir, tryLockFile } from "./cache.ts";
+import { labCgroup, removeCgroup } from "./cluster/cgroups.ts";
 import {
   bestEffort,
   deleteHostLink,
@@ -23,6 +24,11 @@ export async function cleanUp(
   const { log } = options;
   const runDir = path.join(labDir(), "run", name);
   await bestEffort("end processes", () => killRecorded(runDir), log);
+  await bestEffort(
+    "remove control groups",
+    () => removeCgroup(labCgroup(name)),
+    log,
+  );
   const hostLink = await Deno.readTextFile(path.join(runDir, "host-link"))
     .catch(() => undefined);
   if (hostLink !== undefined) {

@@ -41,6 +41,11 @@ export async function prepareFiles(context: ComponentContext): Promise<void> {
     issueCertificate(pki, path.join(runDir, "controller-manager"), {
       user: "system:kube-controller-manager",
     }),
+    // For logs and exec of real nodes' pods.
+    issueCertificate(pki, path.join(runDir, "kubelet-client"), {
+      user: "kube-apiserver-kubelet-client",
+      groups: ["system:masters"],
+    }),
     Deno.writeTextFile(
       path.join(runDir, "tokens.csv"),
       `${context.adminToken},admin,admin,system:masters\n`,
@@ -82,6 +87,10 @@ export async function startApiServer(
     "tls-cert-file": file("apiserver.crt"),
     "tls-private-key-file": file("apiserver.key"),
     "token-auth-file": file("tokens.csv"),
+    "kubelet-certificate-authority": pki.caCert,
+    "kubelet-client-certificate": file("kubelet-client.crt"),
+    "kubelet-client-key": file("kubelet-client.key"),
+    "kubelet-preferred-address-types": "InternalIP",
     "service-account-issuer": "https://kubernetes.default.svc",
     "service-account-key-file": pki.serviceAccountPublicKey,
     "service-account-signing-key-file": pki.serviceAccountKey,

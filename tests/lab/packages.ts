@@ -26,6 +26,15 @@ export const CONTROL_PLANE_PACKAGES: Readonly<Record<string, string>> = {
   "ca-certificates": "/etc/ssl/certs/ca-certificates.crt",
 };
 
+/** What real nodes need: {@link ensureCluster}. */
+export const CLUSTER_PACKAGES: Readonly<Record<string, string>> = {
+  ...CONTROL_PLANE_PACKAGES,
+  containerd: "containerd",
+  runc: "runc",
+  // containerd sets a pod's loopback up by a plugin.
+  "containernetworking-plugins": "/usr/lib/cni/loopback",
+};
+
 /** Whether a command is on PATH, or a file given by its full path exists. */
 export function isThere(commandOrFile: string): boolean {
   const candidates = commandOrFile.startsWith("/")

@@ -129,6 +129,25 @@ export async function spawnProcess(spec: ProcessSpec): Promise<LabProcess> {
   return new LabProcess(child, logFile, pidFile);
 }
 
+/** Records a process that another one started, so that the end of the lab ends it too. */
+export function recordProcess(
+  pid: number,
+  spec: { runDir: string; id: string; command: string },
+): void {
+  const pidFile = path.join(spec.runDir, "pids", `${spec.id}.json`);
+  writeRecord(pidFile, pid, spec.command);
+}
+
+/** Process IDs of a process' children. */
+export async function childrenOf(pid: number): Promise<readonly number[]> {
+  const file = `/proc/${pid}/task/${pid}/children`;
+  const text = await Deno.readTextFile(file).catch((error) => {
+    if (error instanceof Deno.errors.NotFound) return ""; // it has ended
+    throw error;
+  });
+  return text.split(" ").filter((word) => word !== "").map(Number);
+}
+
 /** At once: whoever is ended now must not leave a process without a record. */
 function writeRecord(file: string, pid: number, command: string): void {
   const startTime = startTimeOf(pid) ?? "";

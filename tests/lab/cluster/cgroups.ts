@@ -1,0 +1,81 @@
+import { sleep } from "../wait.ts";
+
+const ROOT = "/sys/fs/cgroup";
+/** Controllers that kubelet wants in version 1; each has a hierarchy of its own. */
+const CONTROLLERS = [
+  ...["cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio"],
+  ...["pids", "systemd"],
+];
+const REMOVE_MS = 10_000;
+
+/** Group of a lab: its nodes' groups are below it. */
+export function labCgroup(lab: string): string {
+  return `coil-${lab}`;
+}
+
+/**
+ * Makes a group of this path in the hierarchy of each controller.
+ * @throws {Error} where there are no control groups of version 1.
+ */
+export async function createCgroup(path: string): Promise<void> {
+  for (const controller of CONTROLLERS) {
+    const hierarchy = `${ROOT}/${controller}`;
+    if (!await isThere(hierarchy)) throw new Error(missing(hierarchy));
+    await Deno.mkdir(`${hierarchy}/${path}`, { recursive: true });
+  }
+  // A new cpuset is empty: nothing could run in it.
+  const parts = path.split("/");
+  for (let depth = 1; depth <= parts.length; depth++) {
+    const group = `${ROOT}/cpuset/${parts.slice(0, depth).join("/")}`;
+    for (const file of ["cpuset.cpus", "cpuset.mems"]) {
+      const above = await Deno.readTextFile(`${group}/../${file}`);
+      await Deno.writeTextFile(`${group}/${file}`, above);
+    }
+  }
+}
+
+function missing(hierarchy: string): string {
+  return `Cannot make a node: there is no "${hierarchy}", and the lab's kubelet needs control groups of version 1 ` +
+    `(kernel argument systemd.unified_cgroup_hierarchy=0)`;
+}
+
+/** Removes a group and all below it from every hierarchy, once the last of its processes is gone; none is no error. */
+export async function removeCgroup(path: string): Promise<void> {
+  const left = async () => {
+    const groups: string[] = [];
+    for await (const { name } of Deno.readDir(ROOT)) {
+      const group = `${ROOT}/${name}/${path}`;
+      if (await isThere(group)) groups.push(group);
+    }
+    return groups;
+  };
+  if (!await isThere(ROOT)) return;
+  const deadline = performance.now() + REMOVE_MS;
+  for (let groups = await left(); groups.length > 0; groups = await left()) {
+    for (const group of groups) await removeTree(group);
+    const [first] = await left();
+    if (first === undefined) return;
+    if (performance.now() > deadline) {
+      throw new Error(`Cannot remove control group "${first}": still in use`);
+    }
+    await sleep(50);
+  }
+}
+
+/** The files of a group go with it: only directories are removed. */
+async function removeTree(group: string): Promise<void> {
+  try {
+    for await (const entry of Deno.readDir(group)) {
+      if (entry.isDirectory) await removeTree(`${group}/${entry.name}`);
+    }
+    await Deno.remove(group);
+  } catch (error) {
+    // EBUSY: a process is still ending; ENOENT: another one removed it.
+    const isBusy = error instanceof Error && /os error 16/.test(error.message);
+    if (!isBusy && !(error instanceof Deno.errors.NotFound)) throw error;
+  }
+}
+
+async function isThere(path: string): Promise<boolean> {
+  return await Deno.stat(path).then(() => true, () => false);
+}

@@ -1,0 +1,107 @@
+import * as path from "node:path";
+import { ensureCluster } from "../build.ts";
+import { binDir } from "../cache.ts";
+import { ControlPlane, type ControlPlaneOptions } from "../control_plane.ts";
+import { spawnProcess } from "../process.ts";
+import { eventually } from "../wait.ts";
+import { ClusterNode } from "./node.ts";
+import { POD_IMAGE } from "./node_files.ts";
+import { writeImage } from "./oci_image.ts";
+
+const READY_MS = 120_000;
+
+/** How a cluster is started. */
+export interface ClusterOptions extends ControlPlaneOptions {
+  readonly nodes: number;
+  /** Archives of images that all nodes have; that of the lab's pods comes by itself. */
+  readonly images?: readonly string[];
+  /** Pods that a node takes; 110 by default, as kubelet has it. */
+  readonly maxPods?: number;
+}
+
+/** A whole Kubernetes: control plane, scheduler, and nodes with kubelet, containerd and kube-proxy. */
+export class Cluster implements AsyncDisposable {
+  readonly plane: ControlPlane;
+  readonly nodes: readonly ClusterNode[];
+
+  private constructor(plane: ControlPlane, nodes: readonly ClusterNode[]) {
+    this.plane = plane;
+    this.nodes = nodes;
+  }
+
+  /** Starts it. Nodes get Ready when they have a network plugin. */
+  static async start(options: ClusterOptions): Promise<Cluster> {
+    await ensureCluster(options.log === undefined ? {} : { log: options.log });
+    await using undo = new AsyncDisposableStack();
+    const plane = undo.use(
+      await ControlPlane.start({ ...options, controllerManager: true }),
+    );
+    await startScheduler(plane);
+    const podImage = path.join(plane.runDir, "podtool.tar");
+    await writeImage(podImage, {
+      reference: POD_IMAGE,
+      executable: path.join(binDir(), "podtool"),
+      entrypoint: ["/podtool", "pause"],
+    });
+    const images = [podImage, ...options.images ?? []];
+    const maxPods = options.maxPods ?? 110;
+    const nodes = Array.from(
+      { length: options.nodes },
+      (_, i) => new ClusterNode(plane, { number: i + 1, images, maxPods }),
+    );
+    await Promise.all(nodes.map((node) => node.boot()));
+    undo.move();
+    return new Cluster(plane, nodes);
+  }
+
+  /** Waits until kubelets say that all nodes are Ready. */
+  async waitReady(): Promise<void> {
+    await eventually("all nodes to be Ready", async () => {
+      const list = parseNodes(await this.plane.request("GET", "/api/v1/nodes"));
+      return list.length === this.nodes.length && list.every(isReady);
+    }, { timeoutMs: READY_MS });
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.plane[Symbol.asyncDispose]();
+  }
+}
+
+async function startScheduler(plane: ControlPlane): Promise<void> {
+  const kubeconfig = await plane.kubeconfigFor({
+    user: "system:kube-scheduler",
+  });
+  await spawnProcess({
+    id: "kube-scheduler",
+    runDir: plane.runDir,
+    netns: plane.netns,
+    command: path.join(binDir(), "kube-scheduler"),
+    args: [
+      `--kubeconfig=${kubeconfig}`,
+      `--authentication-kubeconfig=${kubeconfig}`,
+      `--authorization-kubeconfig=${kubeconfig}`,
+      "--bind-address=127.0.0.1",
+      "--leader-elect=false",
+      "--kube-api-qps=1000",
+      "--kube-api-burst=2000",
+      "--profiling=false",
+    ],
+  });
+}
+
+interface NodeObject {
+  readonly metadata: { readonly name: string };
+  readonly status: {
+    readonly conditions?: readonly { type: string; status: string }[];
+  };
+}
+
+function parseNodes(list: unknown): readonly NodeObject[] {
+  return (list as { items: readonly NodeObject[] }).items;
+}
+
+function isReady(node: NodeObject): boolean {
+  return node.status.conditions?.some((c) =>
+    c.type === "Ready" && c.status === "True"
+  ) ?? false;
+}

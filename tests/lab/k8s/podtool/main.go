@@ -1,0 +1,212 @@
+// What the lab's pods run, from an image with nothing else in it:
+//
+//	podtool pause                     sleeps, as the first process of a pod or of a node: reaps orphans, ends at SIGTERM
+//	podtool serve                     answers HTTP on :8080 and UDP on :9000 with the host's name and the caller's address
+//	podtool get URL                   prints the answer to one request over a connection of its own
+//	podtool udp ADDRESS               prints the answer to one datagram, sent again until there is one
+//	podtool traffic URL...            asks each URL again and again and keeps a count; serves the counts on :8080
+//	podtool once URL                  waits until the URL answers, once, and ends: a job
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+)
+
+const (
+	httpPort       = ":8080"
+	udpPort        = ":9000"
+	requestTimeout = 2 * time.Second
+	pause          = 20 * time.Millisecond
+	patience       = 60 * time.Second
+)
+
+func main() {
+	log.SetFlags(0)
+	verb, args := "", []string{}
+	if len(os.Args) > 1 {
+		verb, args = os.Args[1], os.Args[2:]
+	}
+	var err error
+	switch {
+	case verb == "pause":
+		sleep()
+	case verb == "serve":
+		err = serve()
+	case verb == "get" && len(args) == 1:
+		err = show(get(args[0]))
+	case verb == "udp" && len(args) == 1:
+		err = show(datagram(args[0]))
+	case verb == "traffic" && len(args) > 0:
+		err = traffic(args)
+	case verb == "once" && len(args) == 1:
+		err = once(args[0])
+	default:
+		err = errors.New("usage: podtool pause | serve | get URL | udp ADDRESS | traffic URL... | once URL")
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// endAtTerm: a first process has no default action for signals.
+func endAtTerm() {
+	ends := make(chan os.Signal, 1)
+	signal.Notify(ends, syscall.SIGTERM, syscall.SIGINT)
+	go func() {
+		<-ends
+		os.Exit(0)
+	}()
+}
+
+func sleep() {
+	endAtTerm()
+	children := make(chan os.Signal, 1)
+	signal.Notify(children, syscall.SIGCHLD)
+	for range children {
+		for {
+			if pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil); pid <= 0 || err != nil {
+				break
+			}
+		}
+	}
+}
+
+func serve() error {
+	endAtTerm()
+	name, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	conn, err := net.ListenPacket("udp", udpPort)
+	if err != nil {
+		return err
+	}
+	go func() {
+		buffer := make([]byte, 1500)
+		for {
+			_, from, err := conn.ReadFrom(buffer)
+			if err != nil {
+				log.Fatal(err)
+			}
+			fmt.Fprintf(packetWriter{conn, from}, "%s %s\n", name, hostOf(from.String()))
+		}
+	}()
+	return http.ListenAndServe(httpPort, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "%s %s\n", name, hostOf(r.RemoteAddr))
+	}))
+}
+
+type packetWriter struct {
+	conn net.PacketConn
+	to   net.Addr
+}
+
+func (p packetWriter) Write(data []byte) (int, error) { return p.conn.WriteTo(data, p.to) }
+
+func hostOf(address string) string {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return address
+	}
+	return host
+}
+
+func show(text string, err error) error {
+	if err == nil {
+		_, err = io.WriteString(os.Stdout, text)
+	}
+	return err
+}
+
+// get uses a new connection every time: an old one could hide that no new one comes about.
+func get(url string) (string, error) {
+	client := http.Client{Timeout: requestTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Get(url)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("Cannot get %q: %s", url, response.Status)
+	}
+	return string(body), err
+}
+
+func datagram(address string) (string, error) {
+	conn, err := net.Dial("udp", address)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	buffer := make([]byte, 1500)
+	for deadline := time.Now().Add(requestTimeout); time.Now().Before(deadline); {
+		if _, err = conn.Write([]byte("?")); err != nil {
+			return "", err
+		}
+		conn.SetReadDeadline(time.Now().Add(requestTimeout / 10))
+		var n int
+		if n, err = conn.Read(buffer); err == nil {
+			return string(buffer[:n]), nil
+		}
+	}
+	return "", err
+}
+
+// counts are what one URL's requests came to.
+type counts struct {
+	URL    string `json:"url"`
+	Done   int    `json:"done"`
+	Failed int    `json:"failed"`
+	Last   string `json:"last,omitempty"`
+}
+
+func traffic(urls []string) error {
+	endAtTerm()
+	var mutex sync.Mutex
+	all := make([]counts, len(urls))
+	for i, url := range urls {
+		all[i].URL = url
+		go func() {
+			for {
+				_, err := get(url)
+				mutex.Lock()
+				if err == nil {
+					all[i].Done++
+				} else {
+					all[i].Failed++
+					all[i].Last = err.Error()
+				}
+				mutex.Unlock()
+				time.Sleep(pause)
+			}
+		}()
+	}
+	return http.ListenAndServe(httpPort, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		mutex.Lock()
+		defer mutex.Unlock()
+		json.NewEncoder(w).Encode(all)
+	}))
+}
+
+func once(url string) error {
+	deadline := time.Now().Add(patience)
+	for {
+		_, err := get(url)
+		if err == nil || time.Now().After(deadline) {
+			return err
+		}
+		time.Sleep(pause)
+	}
+}
