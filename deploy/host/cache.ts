@@ -39,3 +39,19 @@ export async function tryLockFile(
   handle.close();
   return undefined;
 }
+
+/** Removes what is in the directory and has not been touched for so long. Several processes may do it at once. */
+export async function removeUnused(
+  directory: string,
+  unusedMs: number,
+): Promise<void> {
+  const oldest = Date.now() - unusedMs;
+  for await (const { name } of Deno.readDir(directory)) {
+    const entry = path.join(directory, name);
+    const found = await Deno.stat(entry).catch(() => undefined);
+    if ((found?.mtime?.getTime() ?? Infinity) >= oldest) continue;
+    await Deno.remove(entry, { recursive: true }).catch((error) => {
+      if (!(error instanceof Deno.errors.NotFound)) throw error;
+    });
+  }
+}
