@@ -6,9 +6,21 @@ export interface SysctlOptions {
   readonly netns?: Netns;
 }
 
+const ROOT = "/proc/sys";
+
+/**
+ * Where a container that is not privileged may have a writable `/proc/sys/net`
+ * of the host: its own is read-only. What is in that directory depends on the
+ * network namespace of the thread that looks (the kernel's net_ctl_header_lookup()
+ * in net/sysctl_net.c), so it leads to this process's sysctls all the same, and
+ * CAP_NET_ADMIN in that namespace suffices to write them (net_ctl_permissions()).
+ */
+const WRITABLE_ROOT = "/host/proc/sys";
+
 /**
  * Writes a sysctl, such as `net/ipv6/conf/all/forwarding`. Slashes separate
- * the parts, so that interface names with dots need no quoting.
+ * the parts, so that interface names with dots need no quoting. Where
+ * `/proc/sys` is read-only, `/host/proc/sys` is tried too.
  *
  * @throws {Deno.errors.NotFound} when this kernel has no such sysctl
  * @throws {SyntaxError} when the name is not one
@@ -18,27 +30,45 @@ export function writeSysctl(
   value: string | number,
   options: SysctlOptions = {},
 ): void {
-  const path = sysctlPath(name);
-  within(
-    options.netns,
-    () => Deno.writeTextFileSync(path, String(value), { create: false }),
-  );
+  assertName(name);
+  within(options.netns, () => write(name, String(value)));
 }
 
 /** Reads a sysctl, without the newline at its end. Throws as `writeSysctl()` does. */
 export function readSysctl(name: string, options: SysctlOptions = {}): string {
-  const path = sysctlPath(name);
-  return within(options.netns, () => Deno.readTextFileSync(path)).trimEnd();
+  assertName(name);
+  const read = () => Deno.readTextFileSync(`${ROOT}/${name}`);
+  return within(options.netns, read).trimEnd();
 }
 
 function within<T>(netns: Netns | undefined, fn: () => T): T {
   return netns === undefined ? fn() : inNetns(netns, fn);
 }
 
-function sysctlPath(name: string): string {
+function write(name: string, value: string): void {
+  try {
+    Deno.writeTextFileSync(`${ROOT}/${name}`, value, { create: false });
+  } catch (error) {
+    if (!isReadOnly(error)) throw error;
+    try {
+      Deno.writeTextFileSync(`${WRITABLE_ROOT}/${name}`, value, {
+        create: false,
+      });
+    } catch (other) {
+      // Not mounted: the first error says what is the matter.
+      throw other instanceof Deno.errors.NotFound ? error : other;
+    }
+  }
+}
+
+/** EROFS, for which Deno has no class. */
+function isReadOnly(error: unknown): boolean {
+  return error instanceof Error && "code" in error && error.code === "EROFS";
+}
+
+function assertName(name: string): void {
   const parts = name.split("/");
   if (parts.some((part) => part === "" || part === "." || part === "..")) {
     throw new SyntaxError(`Cannot use sysctl "${name}": not a sysctl's name`);
   }
-  return `/proc/sys/${name}`;
 }

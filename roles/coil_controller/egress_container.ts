@@ -21,6 +21,9 @@ export const RUN_VOLUME = "run";
 /** Volume with the kernel modules of the node. */
 export const MODULES_VOLUME = "modules";
 
+/** Volume with the sysctls of the pod's network, writable; see `writeSysctl()`. */
+export const SYSCTL_VOLUME = "sysctl";
+
 /** A container of a pod. */
 export type Container = NonNullable<V1Pod["spec"]>["containers"][number];
 
@@ -37,6 +40,7 @@ const REQUESTS: Readonly<Record<string, string>> = {
 const MOUNTS: readonly VolumeMount[] = [
   { name: RUN_VOLUME, mountPath: "/run" },
   { name: MODULES_VOLUME, mountPath: "/lib/modules", readOnly: true },
+  { name: SYSCTL_VOLUME, mountPath: "/host/proc/sys/net" },
 ];
 
 /** Plans the container that is the gateway: the template's, with what it needs. */
@@ -128,21 +132,29 @@ function planMounts(wanted: readonly VolumeMount[]): VolumeMount[] {
 }
 
 /**
- * A gateway switches forwarding on and reverse-path filters off. Only a
- * privileged container may write there, unless the template brings something
- * else that does, and says `privileged: false`.
+ * A gateway changes its own network, and so needs one capability and root, as
+ * other users lose theirs when a program starts. It switches forwarding on and
+ * reverse-path filters off in a volume, so that it need not be privileged; the
+ * template may say that it is, for an image that cannot do that. Modules are
+ * loaded on the node before, see deploy/coild.
  */
 function planSecurity(wanted: SecurityContext | undefined): SecurityContext {
-  const add = textsOf(
-    wanted?.capabilities?.add,
-    "containers[egress].securityContext.capabilities.add",
-  );
+  const field = "containers[egress].securityContext.capabilities";
+  const add = textsOf(wanted?.capabilities?.add, `${field}.add`);
+  const drop = textsOf(wanted?.capabilities?.drop, `${field}.drop`);
+  const privileged = wanted?.privileged ?? false;
   return {
+    runAsUser: 0,
+    runAsGroup: 0,
+    seccompProfile: { type: "RuntimeDefault" },
+    // Who is privileged may gain everything anyway; the API server wants it said.
+    allowPrivilegeEscalation: privileged,
     ...wanted,
-    privileged: wanted?.privileged ?? true,
+    privileged,
     readOnlyRootFilesystem: true,
     capabilities: {
       ...wanted?.capabilities,
+      drop: [...new Set([...drop, "ALL"])],
       add: [...new Set([...add, "NET_ADMIN"])],
     },
   };

@@ -13,6 +13,7 @@ import {
   MODULES_VOLUME,
   planContainer,
   RUN_VOLUME,
+  SYSCTL_VOLUME,
 } from "./egress_container.ts";
 import {
   type GatewaySettings,
@@ -138,12 +139,14 @@ function planPodSpec(
   };
 }
 
+/** What a gateway needs; a volume of the template of the same name takes its place. */
+const VOLUMES: readonly Volume[] = [
+  { name: RUN_VOLUME, emptyDir: {} },
+  { name: MODULES_VOLUME, hostPath: { path: "/lib/modules" } },
+  { name: SYSCTL_VOLUME, hostPath: { path: "/proc/sys/net" } },
+];
+
 function planVolumes(wanted: readonly Volume[]): Volume[] {
-  const volumes = [...wanted];
-  const isThere = (name: string) => wanted.some((v) => v.name === name);
-  if (!isThere(RUN_VOLUME)) volumes.push({ name: RUN_VOLUME, emptyDir: {} });
-  if (!isThere(MODULES_VOLUME)) {
-    volumes.push({ name: MODULES_VOLUME, hostPath: { path: "/lib/modules" } });
-  }
-  return volumes;
+  const isMissing = ({ name }: Volume) => !wanted.some((v) => v.name === name);
+  return [...wanted, ...VOLUMES.filter(isMissing)];
 }

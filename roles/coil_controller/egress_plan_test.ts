@@ -178,11 +178,16 @@ Deno.test("volumes and mounts of the template take the place of ours", () => {
     "run",
     "mine",
     "modules",
+    "sysctl",
   ]);
   assert.deepEqual(spec.volumes?.[0]?.emptyDir, { medium: "Memory" });
   assert.deepEqual(
     spec.containers[0]?.volumeMounts?.map((m) => [m.name, m.mountPath]),
-    [["mine", "/lib/modules"], ["run", "/run"]],
+    [
+      ["mine", "/lib/modules"],
+      ["run", "/run"],
+      ["sysctl", "/host/proc/sys/net"],
+    ],
   );
 });
 
@@ -196,23 +201,34 @@ Deno.test("a limit without a request is not undercut by our request", () => {
   );
 });
 
-Deno.test("a gateway is privileged unless its template says no", () => {
-  assert.deepEqual(gatewayOf({}).securityContext, {
-    privileged: true,
+Deno.test("W48: a gateway is root with one capability, and privileged only where its template says so", () => {
+  const ours = {
+    runAsUser: 0,
+    runAsGroup: 0,
+    seccompProfile: { type: "RuntimeDefault" },
+    allowPrivilegeEscalation: false,
+    privileged: false,
     readOnlyRootFilesystem: true,
-    capabilities: { add: ["NET_ADMIN"] },
-  });
+    capabilities: { drop: ["ALL"], add: ["NET_ADMIN"] },
+  };
+  assert.deepEqual(gatewayOf({}).securityContext, ours);
+  assert.deepEqual(
+    gatewayOf({ securityContext: { privileged: true } }).securityContext,
+    { ...ours, privileged: true, allowPrivilegeEscalation: true },
+  );
   const own = gatewayOf({
     securityContext: {
-      privileged: false,
+      runAsUser: 1,
       readOnlyRootFilesystem: false,
-      capabilities: { add: ["NET_RAW"], drop: ["ALL"] },
+      seccompProfile: { type: "Unconfined" },
+      capabilities: { add: ["NET_RAW"], drop: ["CHOWN"] },
     },
   });
   assert.deepEqual(own.securityContext, {
-    privileged: false,
-    readOnlyRootFilesystem: true,
-    capabilities: { add: ["NET_RAW", "NET_ADMIN"], drop: ["ALL"] },
+    ...ours,
+    runAsUser: 1,
+    seccompProfile: { type: "Unconfined" },
+    capabilities: { add: ["NET_RAW", "NET_ADMIN"], drop: ["CHOWN", "ALL"] },
   });
 });
 

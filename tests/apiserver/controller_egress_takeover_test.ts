@@ -80,7 +80,11 @@ Deno.test("what upstream's controller made is taken over, and what nobody wants 
   );
   assert.equal(after.metadata.uid, before.metadata.uid);
   const { volumes, containers, schedulerName } = after.spec.template.spec ?? {};
-  assert.deepEqual(volumes?.map(({ name }) => name), ["run", "modules"]);
+  assert.deepEqual(volumes?.map(({ name }) => name), [
+    "run",
+    "modules",
+    "sysctl",
+  ]);
   assert.equal(schedulerName, "default-scheduler");
   const names = containers?.[0]?.env?.map(({ name }) => name) ?? [];
   assert.ok(!names.includes("FORMER"), names.join());
@@ -106,6 +110,6 @@ Deno.test("what upstream's controller made is taken over, and what nobody wants 
   });
   await lab.awaitDeployment(KEY, "without upstream's volume", ({ spec }) => {
     const names = spec.template.spec?.volumes?.map(({ name }) => name) ?? [];
-    return names.toSorted().join() === "modules,run,theirs";
+    return names.toSorted().join() === "modules,run,sysctl,theirs";
   });
 });

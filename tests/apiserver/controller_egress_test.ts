@@ -78,6 +78,7 @@ Deno.test("coil-controller makes the gateways of an Egress", async (t) => {
     assert.deepEqual(spec?.volumes?.map(({ name }) => name), [
       "run",
       "modules",
+      "sysctl",
     ]);
     const gateway = gatewayOf(deployment);
     assert.equal(gateway.image, IMAGE);
@@ -88,7 +89,7 @@ Deno.test("coil-controller makes the gateways of an Egress", async (t) => {
       "COIL_POD_ADDRESSES",
       "COIL_POD_NAME",
     ]);
-    assert.equal(gateway.volumeMounts?.length, 2);
+    assert.equal(gateway.volumeMounts?.length, 3);
     assert.equal(gateway.securityContext?.readOnlyRootFilesystem, true);
     assert.deepEqual(gateway.resources?.requests, {
       cpu: "100m",
@@ -183,7 +184,7 @@ Deno.test("coil-controller makes the gateways of an Egress", async (t) => {
       // Nobody gets at another account of the namespace by an Egress.
       assert.equal(pod?.serviceAccountName, "coil-egress");
       assert.equal(pod?.serviceAccount, "coil-egress");
-      assert.equal(pod?.volumes?.length, 3);
+      assert.equal(pod?.volumes?.length, 4);
     },
   );
 
@@ -217,7 +218,7 @@ Deno.test("coil-controller makes the gateways of an Egress", async (t) => {
       assert.deepEqual(metadata?.labels, LABELS);
       assert.equal(metadata?.annotations?.["foo"], undefined);
       assert.equal(spec?.schedulerName, "default-scheduler");
-      assert.equal(spec?.volumes?.length, 2);
+      assert.equal(spec?.volumes?.length, 3);
       assert.equal(gateway.env?.length, 4);
       assert.equal(gateway.ports?.length, 2);
       assert.ok(gateway.livenessProbe && gateway.readinessProbe);
