@@ -23,6 +23,7 @@ import {
 import {
   type Address,
   type DualStack,
+  FAMILIES,
   Prefix,
   valuesOf,
 } from "../../lib/inet/mod.ts";
@@ -76,7 +77,7 @@ const clientPlan = planClient({
     senders: valuesOf(gatewayAddresses),
     destinations,
     sourcePortAuto: true,
-    available: true,
+    available: FAMILIES,
     failurePolicy: "Closed",
   }],
 });

@@ -190,7 +190,8 @@ function planRoutes(
       context.clusterPrefixes,
     );
     const table = inCluster ? EGRESS_NARROW_TABLE : EGRESS_WIDE_TABLE;
-    if (gateway.available && remote !== undefined) {
+    const isAvailable = gateway.available.includes(destination.family);
+    if (isAvailable && remote !== undefined) {
       const tunnel = tunnelName(remote);
       put({ destination, table, kind: "tunnel", tunnel });
     }

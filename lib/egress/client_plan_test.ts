@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import fc from "fast-check";
-import { Address, Prefix } from "../inet/mod.ts";
+import { Address, FAMILIES, Prefix } from "../inet/mod.ts";
 import { formatClientPlan } from "./client_format.ts";
 import { type ClientPlan, planClient } from "./client_plan.ts";
 import type {
@@ -80,15 +80,18 @@ const GOLDEN: Readonly<Record<string, Golden>> = {
     changes: { originatingOnly: true },
     interfaces: [ETH0],
   },
-  client_unavailable: { gateways: [{ ...EVERYWHERE, available: false }] },
+  client_unavailable: { gateways: [{ ...EVERYWHERE, available: [] }] },
   client_no_service: {
-    gateways: [{ ...EVERYWHERE, service: {}, available: false, senders: [] }],
+    gateways: [{ ...EVERYWHERE, service: {}, available: [], senders: [] }],
+  },
+  client_unavailable_ipv6: {
+    gateways: [{ ...EVERYWHERE, available: ["ipv4"] }],
   },
   client_open: {
     gateways: [{ ...EVERYWHERE, failurePolicy: "Open" }],
   },
   client_open_unavailable: {
-    gateways: [{ ...EVERYWHERE, failurePolicy: "Open", available: false }],
+    gateways: [{ ...EVERYWHERE, failurePolicy: "Open", available: [] }],
   },
   client_two_gateways: { gateways: [OTHER, EVERYWHERE] },
   client_service_ipv4: {
@@ -244,20 +247,20 @@ const POLICIES: readonly (readonly [
   Pick<ClientGateway, "available" | "failurePolicy">,
   readonly string[],
 ])[] = [
-  [{ available: true, failurePolicy: "Closed" }, [
+  [{ available: FAMILIES, failurePolicy: "Closed" }, [
     "203.0.113.0/24 118 fou4_0a440c31",
     "203.0.113.0/24 118 unreachable",
   ]],
-  [{ available: false, failurePolicy: "Closed" }, [
+  [{ available: [], failurePolicy: "Closed" }, [
     "203.0.113.0/24 118 unreachable",
   ]],
-  [{ available: true, failurePolicy: "Open" }, [
+  [{ available: FAMILIES, failurePolicy: "Open" }, [
     "203.0.113.0/24 118 fou4_0a440c31",
   ]],
-  [{ available: false, failurePolicy: "Open" }, []],
+  [{ available: [], failurePolicy: "Open" }, []],
 ];
 for (const [state, expected] of POLICIES) {
-  Deno.test(`planClient() routes for an Egress that is ${JSON.stringify(state)}`, () => {
+  Deno.test(`planClient() routes for an Egress that is ${state.available.length > 0 ? "available" : "not available"}, and fails ${state.failurePolicy}`, () => {
     const plan = planClient(
       requestFor([gatewayFor("a/a", ["203.0.113.0/24"], state)]),
     );
@@ -348,7 +351,7 @@ Deno.test("planClient() admits the pods and Services of all gateways, of familie
     gatewayFor("a/a", ["0.0.0.0/0"]),
     gatewayFor("b/b", ["203.0.113.0/24"], {
       service: { ipv4: Address.parse("10.68.0.2") },
-      available: false,
+      available: [],
       senders: ["10.1.9.10", "10.1.9.9", "fd02::9"].map(Address.parse),
     }),
   ]));
@@ -383,7 +386,7 @@ Deno.test("planClient() makes one route for each destination, table and metric",
     name: fc.constantFrom("a/a", "a/b", "b/a"),
     destinations: fc.array(prefix, { maxLength: 6 }),
     service: fc.nat(3),
-    available: fc.boolean(),
+    available: fc.subarray([...FAMILIES]),
     failurePolicy: fc.constantFrom("Closed" as const, "Open" as const),
   }).map(({ name, destinations, service, ...state }) =>
     gatewayFor(name, destinations, {

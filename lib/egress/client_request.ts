@@ -1,4 +1,4 @@
-import type { Address, DualStack, Prefix } from "../inet/mod.ts";
+import type { Address, DualStack, Family, Prefix } from "../inet/mod.ts";
 
 /**
  * What becomes of packets to the destinations of a gateway that is not
@@ -18,9 +18,9 @@ export interface ClientGateway {
   readonly sourcePortAuto: boolean;
   /** The addresses of its pods: only these, and the Service's, may send tunnelled packets to the client. */
   readonly senders: readonly Address[];
-  /** Whether any of its pods can take packets. */
-  readonly available: boolean;
-  /** What to do while it is not. */
+  /** The families in which any of its pods can take packets. */
+  readonly available: readonly Family[];
+  /** What to do with packets of the others. */
   readonly failurePolicy: FailurePolicy;
 }
 

@@ -1,4 +1,4 @@
-import { Address, Prefix } from "../inet/mod.ts";
+import { Address, FAMILIES, Prefix } from "../inet/mod.ts";
 import type { ClientGateway, ClientRequest } from "./client_request.ts";
 
 /** Addresses of the pod in tests. */
@@ -22,7 +22,7 @@ export function gatewayFor(
     destinations: destinations.map(Prefix.parse),
     sourcePortAuto: true,
     senders: ["10.1.9.9", "fd02::99"].map(Address.parse),
-    available: true,
+    available: FAMILIES,
     failurePolicy: "Closed",
     ...changes,
   };

@@ -4,6 +4,7 @@ import type { ClientGateway } from "../../lib/egress/mod.ts";
 import {
   Address,
   type DualStack,
+  FAMILIES,
   type Family,
   Prefix,
 } from "../../lib/inet/mod.ts";
@@ -96,7 +97,7 @@ function gatewayOf(
     destinations: destinations.flatMap((text) => Prefix.tryParse(text) ?? []),
     sourcePortAuto: fouSourcePortAuto ?? false,
     senders: distinct(endpoints.map(({ address }) => address)),
-    available: service !== undefined && isAvailable(endpoints),
+    available: service === undefined ? [] : availableFamilies(endpoints),
     failurePolicy: failurePolicy ?? "Closed",
   };
 }
@@ -141,8 +142,12 @@ function endpointsOf(slice: V1EndpointSlice): Endpoint[] {
  * As kube-proxy sees it: a ready pod takes new flows, and without any, those
  * that are ending and still serve do (KEP-1669).
  */
-function isAvailable(endpoints: readonly Endpoint[]): boolean {
-  return endpoints.some(({ ready, serving }) => ready || serving);
+function availableFamilies(endpoints: readonly Endpoint[]): Family[] {
+  return FAMILIES.filter((family) =>
+    endpoints.some(({ address, ready, serving }) =>
+      address.family === family && (ready || serving)
+    )
+  );
 }
 
 /** One address of each pod that serves, of the cluster's primary family where it has one. */

@@ -98,7 +98,7 @@ Deno.test("selectGateways() makes a gateway of an Egress, its Service and its en
       destinations: ["0.0.0.0/0", "::/0"],
       sourcePortAuto: true,
       senders: ["10.1.0.4", "fd01::4"],
-      available: true,
+      available: ["ipv4", "ipv6"],
       failurePolicy: "Open",
     }]),
   );
@@ -127,7 +127,7 @@ Deno.test("SV-10: no Egress, and an Egress without Service, are missing", () => 
   ]);
   assert.deepEqual(
     half.gateways.map(({ service, available }) => ({ service, available })),
-    [{ service: {}, available: false }],
+    [{ service: {}, available: [] }],
   );
   assert.deepEqual(half.targets, []);
 });
@@ -188,7 +188,10 @@ for (
       service: service("10.96.0.9"),
       slices: [slice("IPv4", ...endpoints)],
     });
-    assert.equal(selection.gateways[0]?.available, available);
+    assert.deepEqual(
+      selection.gateways[0]?.available,
+      available ? ["ipv4"] : [],
+    );
     assert.deepEqual(
       selection.targets.map(({ address }) => `${address}`),
       targets,
@@ -200,6 +203,18 @@ for (
     );
   });
 }
+
+Deno.test("selectGateways() goes by the gateways of each family", () => {
+  const slices = [
+    slice("IPv4", { at: "10.1.0.4", pod: "p1" }),
+    slice("IPv6", { at: "fd01::4", pod: "p1", is: "---" }),
+  ];
+  const { gateways } = select({
+    ...{ egress: egress("a"), slices },
+    service: service("10.96.0.9", "fd00:96::9"),
+  });
+  assert.deepEqual(gateways[0]?.available, ["ipv4"]);
+});
 
 Deno.test("selectGateways() tells each gateway pod once, by the primary family", () => {
   const slices = [

@@ -1,9 +1,11 @@
 import type { EgressRef } from "../../lib/announce/mod.ts";
 import type {
+  ClientGateway,
   ClientPlan,
   FailurePolicy,
   SkippedDestination,
 } from "../../lib/egress/mod.ts";
+import { FAMILIES, type Family } from "../../lib/inet/mod.ts";
 import type { EventInfo } from "../../lib/kube/mod.ts";
 import type { PodKey } from "../../lib/podnet/mod.ts";
 import type { Attachment } from "./attachments.ts";
@@ -29,7 +31,7 @@ export function conditionsOf(
   return [
     ...missingObjects(selection),
     ...invalidDestinations(selection),
-    ...unavailableGateways(selection),
+    ...unavailableGateways(selection, plan),
     ...shadowedDestinations(plan),
     ...foreignFamilies(selection, plan),
   ];
@@ -74,21 +76,43 @@ function invalidDestinations({ invalid }: Selection): ClientCondition[] {
 
 function unavailableGateways(
   { gateways, missing }: Selection,
+  { skipped }: Pick<ClientPlan, "skipped">,
 ): ClientCondition[] {
   const gone = new Set(missing.map((ref) => egressKey(ref)));
-  return gateways.filter(({ available, name }) => !available && !gone.has(name))
-    .map(({ name, failurePolicy }) => ({
-      id: `unavailable ${name}`,
-      reason: "EgressUnavailable",
-      message:
-        `Egress "${name}" has no gateway that is ready; what the pod sends to its destinations ${
-          fateOf(failurePolicy)
-        } meanwhile`,
-      end: {
-        reason: "EgressAvailable",
-        message: `Egress "${name}" has a gateway that is ready`,
-      },
-    }));
+  return gateways.filter(({ name }) => !gone.has(name)).flatMap((gateway) => {
+    const own = skipped.filter((each) => each.gateway === gateway.name);
+    // What a family that pod or Service lacks comes to is told by itself.
+    const families = FAMILIES.filter((family) =>
+      gateway.destinations.some((each) => each.family === family) &&
+      !own.some(({ destination }) => destination.family === family)
+    );
+    const without = families.filter((f) => !gateway.available.includes(f));
+    if (without.length === 0) return [];
+    const isWhole = without.length === families.length;
+    return [unavailable(gateway, isWhole ? undefined : namesOf(without))];
+  });
+}
+
+/** `family` is the one that it is about; without, all there are. */
+function unavailable(
+  { name, failurePolicy }: ClientGateway,
+  family: string | undefined,
+): ClientCondition {
+  const [where, which] = family === undefined
+    ? ["", ""]
+    : [` in ${family}`, `${family} `];
+  return {
+    id: `unavailable ${name}`,
+    reason: "EgressUnavailable",
+    message:
+      `Egress "${name}" has no gateway that is ready${where}; what the pod sends to its ${which}destinations ${
+        fateOf(failurePolicy)
+      } meanwhile`,
+    end: {
+      reason: "EgressAvailable",
+      message: `Egress "${name}" has a gateway that is ready${where}`,
+    },
+  };
 }
 
 function shadowedDestinations(
@@ -156,7 +180,10 @@ function noFamily(
 const FAMILY_MISMATCH = "EgressFamilyMismatch";
 
 function familiesOf(skipped: readonly SkippedDestination[]): string {
-  const families = skipped.map(({ destination }) => destination.family);
+  return namesOf(skipped.map(({ destination }) => destination.family));
+}
+
+function namesOf(families: readonly Family[]): string {
   return [...new Set(families)].map((family) => FAMILY_NAMES[family])
     .join(" and ");
 }

@@ -11,6 +11,7 @@ import { conditionsOf, EgressReports } from "./egress_reports.ts";
 const KEY = { containerId: "c1", ifname: "eth0" };
 const CLIENT = { key: KEY, pod: { namespace: "ns", name: "pod" } };
 const NET = Prefix.parse("192.0.2.0/24");
+const IPV6_NET = Prefix.parse("2001:db8::/32");
 
 function gateway(changes: Partial<ClientGateway> = {}): ClientGateway {
   return {
@@ -19,7 +20,7 @@ function gateway(changes: Partial<ClientGateway> = {}): ClientGateway {
     destinations: [NET],
     sourcePortAuto: false,
     senders: [],
-    available: true,
+    available: ["ipv4"],
     failurePolicy: "Closed",
     ...changes,
   };
@@ -51,7 +52,7 @@ Deno.test("conditionsOf() has nothing to say when all is well", () => {
 
 Deno.test("conditionsOf() tells of a missing object, and not that its gateway is unavailable", () => {
   const missing = [{ kind: "Egress", namespace: "nat", name: "a" }] as const;
-  const gateways = [gateway({ available: false })];
+  const gateways = [gateway({ available: [] })];
   const [one = "", ...others] = reasons({ gateways, missing });
   assert.match(one, /^EgressNotFound: Egress "nat\/a".*is refused/);
   assert.deepEqual(others, []);
@@ -59,13 +60,12 @@ Deno.test("conditionsOf() tells of a missing object, and not that its gateway is
 
 Deno.test("conditionsOf() says what becomes of packets, by the failure policy", () => {
   const texts = (["Closed", "Open"] as const).flatMap((failurePolicy) =>
-    reasons({ gateways: [gateway({ available: false, failurePolicy })] })
+    reasons({ gateways: [gateway({ available: [], failurePolicy })] })
   );
   assert.match(texts[0] ?? "", /^EgressUnavailable: .* is refused meanwhile$/);
   assert.match(texts[1] ?? "", /takes other ways, as its failurePolicy says/);
 });
 
-const IPV6_NET = Prefix.parse("2001:db8::/32");
 const DUAL = [gateway({ destinations: [NET, IPV6_NET] })];
 
 function skip(
@@ -78,6 +78,24 @@ function skip(
     ...changes,
   };
 }
+
+Deno.test("conditionsOf() tells of a family without a gateway, as far as it concerns the pod", () => {
+  const service = { ...gateway().service, ipv6: Address.parse("fd96::9") };
+  const gateways = [gateway({ destinations: [NET, IPV6_NET], service })];
+  assert.match(
+    reasons({ gateways })[0] ?? "",
+    /^EgressUnavailable: .* ready in IPv6; .* its IPv6 destinations is refused/,
+  );
+  const skipped = [skip(IPV6_NET, { lacking: "pod" })];
+  assert.deepEqual(reasons({ gateways }, { skipped }), []);
+  const none = gateways.map((each) => ({ ...each, available: [] }));
+  for (const plan of [{}, { skipped }]) {
+    assert.match(
+      reasons({ gateways: none }, plan).join(),
+      /^EgressUnavailable: .* ready; .* its destinations is refused meanwhile$/,
+    );
+  }
+});
 
 Deno.test("conditionsOf() tells of a family in common only when there is none", () => {
   const one = { skipped: [skip(IPV6_NET)] };
@@ -117,7 +135,7 @@ Deno.test("EgressReports tell of each condition once, and of the end of one that
       void told.push(`${name} ${type} ${reason}`),
   });
   const down = conditionsOf(
-    selection({ gateways: [gateway({ available: false })] }),
+    selection({ gateways: [gateway({ available: [] })] }),
     NOTHING,
   );
   const up = conditionsOf(selection(), NOTHING);

@@ -31,7 +31,7 @@ export function recall(
     } else if (before === undefined) {
       lost.push(ref);
     } else {
-      filled.push({ ...before, available: false, senders: [] });
+      filled.push({ ...before, available: [], senders: [] });
     }
   }
   return { gateways: filled, lost };
@@ -57,7 +57,7 @@ export function unknownGateways(
     destinations: i === 0 ? left : [],
     sourcePortAuto: false,
     senders: [],
-    available: false,
+    available: [],
     failurePolicy: "Closed",
   }));
 }

@@ -13,7 +13,7 @@ function gateway(
     destinations: [Prefix.parse("192.0.2.0/24")],
     sourcePortAuto: false,
     senders: [Address.parse("10.1.0.4")],
-    available: true,
+    available: ["ipv4"],
     failurePolicy: "Closed",
     ...changes,
   };
@@ -31,16 +31,16 @@ Deno.test("recall() keeps a deleted Egress' destinations, as unavailable", () =>
   const before = known(gateway("nat/a"), gateway("nat/other"));
   const { gateways, lost } = recall({ ...NONE, missing: [EGRESS] }, before);
   assert.deepEqual(gateways, [
-    gateway("nat/a", { available: false, senders: [] }),
+    gateway("nat/a", { available: [], senders: [] }),
   ]);
   assert.deepEqual(lost, []);
 });
 
 Deno.test("recall() keeps the families of a Service that is gone", () => {
-  const now = gateway("nat/a", { service: {}, available: false });
+  const now = gateway("nat/a", { service: {}, available: [] });
   const selection = { ...NONE, gateways: [now], missing: [SERVICE] };
   const { gateways } = recall(selection, known(gateway("nat/a")));
-  assert.deepEqual(gateways, [gateway("nat/a", { available: false })]);
+  assert.deepEqual(gateways, [gateway("nat/a", { available: [] })]);
   assert.deepEqual(recall(selection).gateways, [now]);
 });
 

@@ -30,7 +30,10 @@ const ARGS = ["--cooldown=0s", "--addressblock-gc-interval=1h"];
 
 /** A gateway pod as an endpoint. */
 export interface Gateway {
+  /** Of IPv4; its last number is that of the IPv6 address, too. */
   readonly address: string;
+  /** Without an IPv6 address. */
+  readonly isSingle?: boolean;
   readonly pod?: string;
   readonly ready?: boolean;
   readonly serving?: boolean;
@@ -140,24 +143,24 @@ export class EgressLab implements AsyncDisposable {
     );
   }
 
-  /** Sets an Egress' gateways, of IPv4. */
+  /** Sets an Egress' gateways, a slice for each family. */
   async setGateways(name: string, gateways: readonly Gateway[]): Promise<void> {
-    await this.lab.plane.apply({
-      apiVersion: "discovery.k8s.io/v1",
-      kind: "EndpointSlice",
-      metadata: {
-        name: `${name}-ipv4`,
-        namespace: NAMESPACE,
-        labels: { ...labelsOf(name), "kubernetes.io/service-name": name },
-      },
-      addressType: "IPv4",
-      endpoints: gateways.map(({ address, pod, ready = true, ...more }) => ({
-        addresses: [address],
-        conditions: { ready, serving: more.serving ?? ready, ...more },
-        ...(pod && { targetRef: { kind: "Pod", name: pod } }),
-      })),
-      ports: [{ port: 5555, protocol: "UDP" }],
-    });
+    const dual = gateways.filter(({ isSingle }) => !isSingle);
+    for (const type of ["IPv6", "IPv4"] as const) {
+      await this.lab.plane.apply({
+        apiVersion: "discovery.k8s.io/v1",
+        kind: "EndpointSlice",
+        metadata: {
+          name: `${name}-${type.toLowerCase()}`,
+          namespace: NAMESPACE,
+          labels: { ...labelsOf(name), "kubernetes.io/service-name": name },
+        },
+        addressType: type,
+        endpoints: (type === "IPv4" ? gateways : dual)
+          .map((gateway) => endpointOf(gateway, type)),
+        ports: [{ port: 5555, protocol: "UDP" }],
+      });
+    }
   }
 
   /** Creates a pod that asks for Egresses, by the annotation's value. */
@@ -291,6 +294,18 @@ export async function assertRefused(
 /** The first part of a tunnel in words, which has the source port last. */
 export function tunnelTo(remote: string): RegExp {
   return new RegExp(`> ${remote.replaceAll(".", "\\.")} `);
+}
+
+function endpointOf(
+  { address, isSingle: _, pod, ready = true, ...more }: Gateway,
+  type: "IPv4" | "IPv6",
+) {
+  const ipv6 = `fd09::${address.split(".").at(-1)}`;
+  return {
+    addresses: [type === "IPv4" ? address : ipv6],
+    conditions: { ready, serving: more.serving ?? ready, ...more },
+    ...(pod && { targetRef: { kind: "Pod", name: pod } }),
+  };
 }
 
 function labelsOf(name: string): Record<string, string> {

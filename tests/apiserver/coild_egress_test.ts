@@ -41,7 +41,9 @@ Deno.test("coild makes egress clients at ADD", async (t) => {
         "118 ::/0 tunnel",
         "118 ::/0 refused",
       ]);
-      assert.deepEqual(client?.senders, ["10.9.0.1", "10.9.0.2"]);
+      assert.deepEqual(client?.senders, [
+        ...["10.9.0.1", "10.9.0.2", "fd09::1", "fd09::2"],
+      ]);
       assert.deepEqual([client?.port, client?.originatingOnly], [5555, false]);
       assert.equal(await coild.metric(PHASE), 1);
       assert.equal(await coild.metric(CLIENTS), 1);
@@ -199,6 +201,32 @@ Deno.test("coild makes egress clients at ADD", async (t) => {
       ]);
       const message = await egress.event(pod, "EgressUnavailable");
       assert.match(message, /"nat\/down" has no gateway.*is refused meanwhile/);
+      await coild.del(pod);
+    },
+  );
+
+  await t.step(
+    "without a gateway of one family that one is refused, and the pod is told",
+    async () => {
+      await egress.createEgress("half", ALL, [
+        { address: "10.9.0.1", isSingle: true },
+      ]);
+      const { pod } = await egress.runClient(coild, "halved", "half");
+      const client = await plane.of(pod);
+      // The tunnel stays, so that nothing but a route is missing.
+      assert.equal(client?.tunnels.length, 2);
+      assert.deepEqual(client?.routes, [
+        "118 0.0.0.0/0 tunnel",
+        "118 0.0.0.0/0 refused",
+        "118 ::/0 refused",
+      ]);
+      assert.match(
+        await egress.event(pod, "EgressUnavailable"),
+        /"nat\/half" has no gateway that is ready in IPv6.*is refused/,
+      );
+      await egress.setGateways("half", [{ address: "10.9.0.1" }]);
+      await egress.event(pod, "EgressAvailable", "Normal");
+      assert.equal((await plane.of(pod))?.routes.length, 4);
       await coild.del(pod);
     },
   );

@@ -24,7 +24,7 @@ netnsTest(
       destinations: DESTINATIONS.map((text) => Prefix.parse(text)),
       sourcePortAuto: false,
       senders: [],
-      available: false,
+      available: [],
       failurePolicy: "Closed",
     };
     const plan = planClient({

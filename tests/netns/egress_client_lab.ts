@@ -88,7 +88,7 @@ export function missingGateway(
     destinations: destinations.map(Prefix.parse),
     sourcePortAuto: true,
     senders: [],
-    available: false,
+    available: [],
     failurePolicy: "Closed",
     ...changes,
   };

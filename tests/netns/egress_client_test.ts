@@ -128,7 +128,7 @@ netnsTest(
       const other = family === "ipv4" ? "ipv6" : "ipv4";
       const egress = missingGateway([EVERY[family]], {
         service: { [other]: Address.parse(SERVICE[other]) },
-        available: true,
+        available: FAMILIES,
       });
       await lab.apply([egress]);
       await assert.rejects(reach(lab, family), /No route to host/);

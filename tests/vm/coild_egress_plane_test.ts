@@ -23,17 +23,17 @@ for (const originatingOnly of [false, true]) {
       ...{ ifname: "eth0", mtu: 0, port: 5555, originatingOnly },
       gateways: [
         {
-          ...{ ...common, service, name: "nat/a", available: true },
+          ...{ ...common, service, name: "nat/a", available: ["ipv4"] },
           destinations: [Prefix.parse("192.0.2.0/24")],
           failurePolicy: "Closed",
         },
         {
-          ...{ ...common, service: {}, name: "nat/b", available: false },
+          ...{ ...common, service: {}, name: "nat/b", available: [] },
           destinations: [Prefix.parse("0.0.0.0/0")],
           failurePolicy: "Closed",
         },
         {
-          ...{ ...common, service, name: "nat/c", available: true },
+          ...{ ...common, service, name: "nat/c", available: ["ipv4"] },
           destinations: [Prefix.parse("198.51.100.0/24")],
           failurePolicy: "Open",
         },

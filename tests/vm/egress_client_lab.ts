@@ -1,5 +1,5 @@
 import { sleep } from "../../lib/async/mod.ts";
-import { Address, type Family, Prefix } from "../../lib/inet/mod.ts";
+import { Address, FAMILIES, type Family, Prefix } from "../../lib/inet/mod.ts";
 import { Netns } from "../../lib/linux/mod.ts";
 import {
   applyClient,
@@ -108,7 +108,7 @@ export function gatewayFor(
     destinations: destinations.map(Prefix.parse),
     sourcePortAuto: true,
     senders: [ipv4, ipv6],
-    available: true,
+    available: FAMILIES,
     failurePolicy: "Closed",
     ...changes,
   };

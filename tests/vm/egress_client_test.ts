@@ -213,7 +213,7 @@ Deno.test("while a gateway is unavailable its destinations are refused quickly, 
   const indexes = await linkIndexes(lab.client);
   for (const family of FAMILIES) await lab.lab.ask(lab.client, family);
   const before = await counted(lab.server);
-  await lab.apply([{ ...EGRESS, available: false }]);
+  await lab.apply([{ ...EGRESS, available: [] }]);
   await shell(lab.client, COUNT_LEAVING);
   for (const family of FAMILIES) {
     const host = ADDRESSES.outside[family];
@@ -397,7 +397,7 @@ const EGRESSES: fc.Arbitrary<readonly ClientGateway[]> = fc.uniqueArray(
       { minLength: 1 },
     ),
     sourcePortAuto: fc.boolean(),
-    available: fc.boolean(),
+    available: fc.subarray([...FAMILIES]),
     failurePolicy: fc.constantFrom("Closed" as const, "Open" as const),
   }).map(({ destinations, ...changes }) => gatewayFor(destinations, changes)),
   { maxLength: 3, selector: ({ name }) => name },

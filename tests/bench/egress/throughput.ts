@@ -97,7 +97,7 @@ async function makeTunnel(lab: EgressLab, kind: Kind): Promise<void> {
         ],
         sourcePortAuto: true,
         senders: [senders.ipv4, senders.ipv6],
-        available: true,
+        available: ["ipv4", "ipv6"],
         failurePolicy: "Closed",
       }],
     }),
