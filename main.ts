@@ -17,9 +17,10 @@ const ROLES: Readonly<Record<string, () => Promise<Role>>> = {
   "coil-egress-controller": () => import("./roles/coil_controller/mod.ts"),
   "coil-egress": () => import("./roles/coil_egress/mod.ts"),
   "coil-router": () => import("./roles/coil_router/mod.ts"),
+  "coil-installer": () => import("./roles/coil_installer/mod.ts"),
 };
 
-const NOT_YET: readonly string[] = ["coil-installer", "coil-migrator"];
+const NOT_YET: readonly string[] = ["coil-migrator"];
 
 /**
  * The name this process was called by, a symbolic link's included. The kernel

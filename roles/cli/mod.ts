@@ -180,5 +180,6 @@ Exit codes: 0 done, 1 could not be done, 2 the command line is wrong.
 Without a command, and with CNI_COMMAND in its environment, ${program} is the
 CNI plugin. The daemons have names of their own: coild, coil-controller,
 coil-egress, coil-router; "${program} coild --help" is the same as "coild --help".
+So has the installer: "${program} installer --help" is "coil-installer --help".
 `;
 }

@@ -2,16 +2,17 @@ import assert from "node:assert/strict";
 import { VERSION } from "../../lib/names/mod.ts";
 import { type RoleName, run } from "./testing.ts";
 
-const DAEMONS: readonly RoleName[] = [
+const PROGRAMS: readonly RoleName[] = [
   "coild",
   "coil-controller",
   "coil-ipam-controller",
   "coil-egress-controller",
   "coil-egress",
   "coil-router",
+  "coil-installer",
 ];
 
-for (const role of DAEMONS) {
+for (const role of PROGRAMS) {
   Deno.test(`${role} knows its name and version`, async () => {
     const { code, stdout } = await run(role, { args: ["--version"] });
     assert.equal(stdout, `${role} version ${VERSION}\n`);
@@ -58,7 +59,7 @@ Deno.test("a daemon is not taken for the plugin", async () => {
   assert.equal(stdout, `coild version ${VERSION}\n`);
 });
 
-for (const role of ["coil-installer", "coil-migrator"] as const) {
+for (const role of ["coil-migrator"] as const) {
   Deno.test(`${role} says that it is not there yet`, async () => {
     for (const args of [[], ["--help"]]) {
       const { code, stdout, stderr } = await run(role, { args });

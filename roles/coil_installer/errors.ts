@@ -1,0 +1,59 @@
+/** The node cannot be made as asked. The message is for the admin, as it is. */
+export class InstallError extends Error {
+  override readonly name = "InstallError";
+}
+
+/** Somebody else changed a file while its successor was being made. */
+export class ChangedMeanwhileError extends Error {
+  override readonly name = "ChangedMeanwhileError";
+}
+
+/** What to do about an error of the operating system. */
+const ADVICE: Readonly<Record<string, string>> = {
+  EROFS: "its file system is mounted read-only; mount it writable",
+  ENOSPC:
+    "no space is left on its file system; make room, what was there before still is",
+  EDQUOT:
+    "the quota of its file system is used up; make room, what was there before still is",
+  EACCES: "permission denied; run as root, with the host's directory mounted",
+  EPERM:
+    "the operation is not permitted; run as root, and look for an immutable attribute (lsattr) or a policy of the host",
+  EISDIR: "a directory is in its place; remove it",
+  ENOTDIR: "a part of its path is a file; give another directory",
+  ENOENT: "there is none; is the host's directory mounted?",
+  ELOOP: "a symbolic link leads to itself; remove it",
+};
+
+/** The name of the operating system's error, such as "ENOSPC". */
+export function codeOf(error: unknown): string | undefined {
+  if (!(error instanceof Error) || !("code" in error)) return undefined;
+  return typeof error.code === "string" ? error.code : undefined;
+}
+
+/** An error for the admin; `action` completes "Cannot …". One that is for the admin already stays as it is. */
+export function cannot(action: string, cause: unknown): Error {
+  const isOurs = cause instanceof InstallError ||
+    cause instanceof ChangedMeanwhileError;
+  if (isOurs || isAbort(cause)) return cause;
+  const advice = ADVICE[codeOf(cause) ?? ""];
+  const text = advice === undefined
+    ? `Cannot ${action}`
+    : `Cannot ${action}: ${advice}`;
+  return new InstallError(text, { cause });
+}
+
+function isAbort(error: unknown): error is Error {
+  return error instanceof Error && error.name === "AbortError";
+}
+
+/** Does something; what goes wrong says what could not be done. `action` completes "Cannot …". */
+export async function attempt<T>(
+  action: string,
+  act: () => Promise<T>,
+): Promise<T> {
+  try {
+    return await act();
+  } catch (error) {
+    throw cannot(action, error);
+  }
+}

@@ -1,0 +1,174 @@
+import {
+  defineFlags,
+  type FlagSpec,
+  LOGGING_FLAGS,
+  type LoggingChoice,
+  loggingChoice,
+  type ParsedFlags,
+  parseFlags,
+  type ProgramInfo,
+  usage,
+} from "../../lib/flags/mod.ts";
+import type { InstallRequest } from "./install.ts";
+import type { UninstallRequest } from "./uninstall.ts";
+
+const FLAGS = defineFlags({
+  "conf-name": {
+    type: "string",
+    default: "10-coil.conflist",
+    check: (text) =>
+      /^[A-Za-z0-9_.-]+\.conflist$/.test(text)
+        ? undefined
+        : 'needs a file name that ends in ".conflist", without a directory',
+    help: "Name of the network configuration's file ($CNI_CONF_NAME)",
+  },
+  "etc-dir": {
+    type: "string",
+    default: "/host/etc/cni/net.d",
+    check: checkDirectory,
+    help: "The host's directory of network configurations ($CNI_ETC_DIR)",
+  },
+  "bin-dir": {
+    type: "string",
+    default: "/host/opt/cni/bin",
+    check: checkDirectory,
+    help: "The host's directory of CNI plugins ($CNI_BIN_DIR)",
+  },
+  "coil-path": {
+    type: "string",
+    default: "",
+    help: "Executable to install, instead of the running one ($COIL_PATH)",
+  },
+  "netconf": {
+    type: "string",
+    default: "",
+    help: "Network configuration, as JSON ($CNI_NETCONF)",
+  },
+  "netconf-file": {
+    type: "string",
+    default: "",
+    help:
+      "File with the network configuration, unless --netconf is given ($CNI_NETCONF_FILE)",
+  },
+  "others": {
+    type: "enum",
+    default: "keep",
+    values: ["keep", "disable"],
+    help:
+      "What to do with other networks' configurations that the runtime would take before ours; disabled ones come back by uninstall",
+  },
+  "keep-config": {
+    type: "bool",
+    default: false,
+    help: "Uninstall: leave the network configuration",
+  },
+  "keep-executable": {
+    type: "bool",
+    default: false,
+    help: "Uninstall: leave the executable",
+  },
+  "dry-run": {
+    type: "bool",
+    default: false,
+    help: "Only say what would be done",
+  },
+  ...LOGGING_FLAGS,
+});
+
+/** Variables that stand for flags; upstream has only these. */
+const VARIABLES: Readonly<Record<string, string>> = {
+  "conf-name": "CNI_CONF_NAME",
+  "etc-dir": "CNI_ETC_DIR",
+  "bin-dir": "CNI_BIN_DIR",
+  "coil-path": "COIL_PATH",
+  "netconf": "CNI_NETCONF",
+  "netconf-file": "CNI_NETCONF_FILE",
+};
+
+/** The flags of coil-installer, for documentation and completion. */
+export const INSTALLER_FLAGS: FlagSpec = FLAGS;
+
+/** What coil-installer can do. */
+export type Command = "install" | "uninstall";
+
+/** What coil-installer is told. */
+export type InstallerOptions =
+  & { readonly logging: LoggingChoice; readonly command: Command }
+  & InstallRequest
+  & UninstallRequest;
+
+/** Where the command line and the environment come from. */
+export interface InstallerInput {
+  readonly args: readonly string[];
+  readonly env: (name: string) => string | undefined;
+}
+
+/** Reads command line and environment; flags win. Prints and exits on `--help` and mistakes. */
+export function parseInstallerFlags(
+  { args, env }: InstallerInput,
+  info: ProgramInfo,
+): InstallerOptions {
+  // Upstream's installer, unlike its daemons, has -v for the version.
+  const words = args.map((arg) => arg === "-v" ? "--version" : arg);
+  const { given } = parseFlags(FLAGS, words, info);
+  const fromEnv = Object.entries(VARIABLES).flatMap(([flag, variable]) => {
+    const value = env(variable) ?? "";
+    // A file that was asked for by flag is not passed over for the variable.
+    const isPassedOver = flag === "netconf" && given.has("netconf-file");
+    if (value === "" || given.has(flag) || isPassedOver) return [];
+    return [`--${flag}=${value}`];
+  });
+  const parsed = parseFlags(FLAGS, [...fromEnv, ...words], info);
+  const { values } = parsed;
+  return {
+    logging: loggingChoice(values, parsed.given),
+    command: readCommand(parsed, info),
+    confName: values["conf-name"],
+    etcDirectory: withoutSlash(values["etc-dir"]),
+    binDirectory: withoutSlash(values["bin-dir"]),
+    coilPath: values["coil-path"],
+    netconf: values["netconf"],
+    netconfFile: values["netconf-file"],
+    others: values["others"],
+    keepConfig: values["keep-config"],
+    keepExecutable: values["keep-executable"],
+    dryRun: values["dry-run"],
+  };
+}
+
+function readCommand(
+  { positionals, given }: Pick<
+    ParsedFlags<typeof FLAGS>,
+    "positionals" | "given"
+  >,
+  info: ProgramInfo,
+): Command {
+  const [word = "install", ...more] = positionals;
+  const [extra] = more;
+  if (extra !== undefined) return refuse(`unexpected argument: ${extra}`, info);
+  if (word !== "install" && word !== "uninstall") {
+    return refuse(`unknown command: ${word}`, info);
+  }
+  const misplaced = ["keep-config", "keep-executable"]
+    .find((flag) => given.has(flag));
+  if (word === "install" && misplaced !== undefined) {
+    return refuse(`--${misplaced} is for uninstall only`, info);
+  }
+  return word;
+}
+
+/** As for a mistake in a flag. */
+function refuse(reason: string, info: ProgramInfo): never {
+  const text = `Error: ${reason}\n${usage(FLAGS, info)}`;
+  let rest = new TextEncoder().encode(text);
+  while (rest.length > 0) rest = rest.subarray(Deno.stdout.writeSync(rest));
+  Deno.exit(1);
+}
+
+function checkDirectory(text: string): string | undefined {
+  return text.startsWith("/") ? undefined : "needs an absolute path";
+}
+
+function withoutSlash(path: string): string {
+  return path.replace(/(?<=.)\/+$/, "");
+}

@@ -1,0 +1,78 @@
+import { CURRENT_CNI_VERSION } from "../../lib/cni/mod.ts";
+
+/** VERSION needs no network and no daemon; a plugin that takes so long does not work. */
+const TIMEOUT_MS = 30_000;
+
+/**
+ * Asks a CNI plugin for the versions of the specification that it has (CNI
+ * specification 1.1.0, section 4, "VERSION"). Undefined when the file is not
+ * there, cannot be run here, or gives no answer.
+ */
+export async function askVersions(
+  path: string,
+  signal: AbortSignal,
+): Promise<readonly string[] | undefined> {
+  signal.throwIfAborted();
+  const child = trySpawn(path);
+  if (child === undefined) return undefined;
+  const { promise: givenUp, resolve: giveUp } = Promise.withResolvers<void>();
+  const timer = setTimeout(giveUp, TIMEOUT_MS);
+  signal.addEventListener("abort", () => giveUp(), { once: true });
+  // A grandchild may keep the pipe open when the child is gone: not waited for.
+  const answer = await Promise.race([readAnswer(child), givenUp]);
+  clearTimeout(timer);
+  if (answer === undefined) killQuietly(child);
+  signal.throwIfAborted();
+  return answer === undefined ? undefined : parseVersions(answer);
+}
+
+function trySpawn(path: string): Deno.ChildProcess | undefined {
+  try {
+    return new Deno.Command(path, {
+      env: { CNI_COMMAND: "VERSION" },
+      stdin: "piped",
+      stdout: "piped",
+      stderr: "null",
+    }).spawn();
+  } catch (error) {
+    // Not there, not executable, for another machine, without its loader.
+    if (error instanceof Error && "code" in error) return undefined;
+    throw error;
+  }
+}
+
+async function readAnswer(child: Deno.ChildProcess): Promise<string> {
+  const request = JSON.stringify({ cniVersion: CURRENT_CNI_VERSION });
+  const writer = child.stdin.getWriter();
+  try {
+    await writer.write(new TextEncoder().encode(request));
+    await writer.close();
+  } catch (error) {
+    // Who does not need its input may end without reading it.
+    if (!(error instanceof Deno.errors.BrokenPipe)) throw error;
+  }
+  const { stdout } = await child.output();
+  return new TextDecoder().decode(stdout);
+}
+
+function parseVersions(text: string): readonly string[] | undefined {
+  try {
+    const { supportedVersions } = JSON.parse(text);
+    const isList = Array.isArray(supportedVersions) &&
+      supportedVersions.every((item) => typeof item === "string");
+    return isList ? supportedVersions : undefined;
+  } catch (error) {
+    if (error instanceof SyntaxError || error instanceof TypeError) {
+      return undefined;
+    }
+    throw error;
+  }
+}
+
+function killQuietly(child: Deno.ChildProcess): void {
+  try {
+    child.kill("SIGKILL");
+  } catch (error) {
+    if (!(error instanceof TypeError)) throw error; // it has ended already
+  }
+}

@@ -1,0 +1,154 @@
+import { getLogger } from "../../lib/telemetry/mod.ts";
+import { replaceFile, syncDirectory } from "./atomic_file.ts";
+import { attempt, ChangedMeanwhileError } from "./errors.ts";
+import { copyExecutable, type ExecutableSource } from "./executable.ts";
+
+/** One thing to do to the host. Each is harmless when it is done twice. */
+export type Step =
+  | {
+    readonly kind: "copyExecutable";
+    readonly path: string;
+    readonly source: ExecutableSource;
+  }
+  | {
+    readonly kind: "writeConfig";
+    readonly path: string;
+    readonly text: string;
+    /** What the file holds now; undefined when there is none. */
+    readonly expected: string | undefined;
+  }
+  | {
+    readonly kind: "setMode";
+    readonly path: string;
+    readonly mode: number;
+  }
+  /** Under another name as well. */
+  | { readonly kind: "keepCopy"; readonly path: string; readonly as: string }
+  | { readonly kind: "rename"; readonly path: string; readonly to: string }
+  | { readonly kind: "remove"; readonly path: string };
+
+/** Network configurations may hold secrets of plugins (CIS Kubernetes benchmark 1.1.9). */
+export const CONFIG_MODE = 0o600;
+
+const log = getLogger("installer");
+
+/** What is said of a step that was done, and of one that would be. */
+const MESSAGES: Readonly<Record<Step["kind"], readonly [string, string]>> = {
+  copyExecutable: ["Copied the executable", "Would copy the executable"],
+  writeConfig: [
+    "Wrote the network configuration",
+    "Would write the network configuration",
+  ],
+  setMode: ["Set the mode of a file", "Would set the mode of a file"],
+  keepCopy: ["Kept a copy of a file", "Would keep a copy of a file"],
+  rename: ["Renamed a file", "Would rename a file"],
+  remove: ["Removed a file", "Would remove a file"],
+};
+
+/** Options of {@linkcode applySteps}. */
+export interface ApplyOptions {
+  readonly signal: AbortSignal;
+  /** Only says what would be done. */
+  readonly dryRun: boolean;
+}
+
+/**
+ * Does the steps, one after the other.
+ *
+ * @throws {InstallError} when one cannot be done; those after it are not tried
+ * @throws {ChangedMeanwhileError} when a configuration is not what the plan saw
+ */
+export async function applySteps(
+  steps: readonly Step[],
+  { signal, dryRun }: ApplyOptions,
+): Promise<void> {
+  for (const step of steps) {
+    signal.throwIfAborted();
+    if (!dryRun) await applyStep(step, signal);
+    log.info(MESSAGES[step.kind][dryRun ? 1 : 0], fieldsOf(step));
+  }
+}
+
+async function applyStep(step: Step, signal: AbortSignal): Promise<void> {
+  const { path } = step;
+  switch (step.kind) {
+    case "copyExecutable":
+      return await copyExecutable(step.source, { path, signal });
+    case "writeConfig":
+      return await writeConfig(step);
+    case "setMode":
+      return await attempt(
+        `set the mode of "${path}"`,
+        () => Deno.chmod(path, step.mode),
+      );
+    case "keepCopy":
+      return await attempt(`copy "${path}" to "${step.as}"`, async () => {
+        const bytes = await Deno.readFile(path);
+        await replaceFile(step.as, {
+          mode: CONFIG_MODE,
+          write: (file) => writeAll(file, bytes),
+        });
+      });
+    case "rename":
+      return await attempt(`rename "${path}" to "${step.to}"`, async () => {
+        await Deno.rename(path, step.to);
+        await syncDirectory(path);
+      });
+    case "remove":
+      return await attempt(`remove "${path}"`, async () => {
+        await Deno.remove(path);
+        await syncDirectory(path);
+      });
+  }
+}
+
+async function writeConfig(
+  { path, text, expected }: Extract<Step, { kind: "writeConfig" }>,
+): Promise<void> {
+  const bytes = new TextEncoder().encode(text);
+  await attempt(
+    `write the network configuration "${path}"`,
+    () =>
+      replaceFile(path, {
+        mode: CONFIG_MODE,
+        write: (file) => writeAll(file, bytes),
+        beforeRename: async () => {
+          if (await readIfThere(path) === expected) return;
+          throw new ChangedMeanwhileError(`"${path}" has changed meanwhile`);
+        },
+      }),
+  );
+}
+
+/** Undefined for a file that is not there. */
+async function readIfThere(path: string): Promise<string | undefined> {
+  try {
+    return await Deno.readTextFile(path);
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return undefined;
+    throw error;
+  }
+}
+
+async function writeAll(file: Deno.FsFile, bytes: Uint8Array): Promise<void> {
+  for (let rest = bytes; rest.length > 0;) {
+    rest = rest.subarray(await file.write(rest));
+  }
+}
+
+function fieldsOf(step: Step): Record<string, unknown> {
+  const { path } = step;
+  switch (step.kind) {
+    case "copyExecutable":
+      return { path, sizeBytes: step.source.sizeBytes };
+    case "setMode":
+      return { path, mode: step.mode.toString(8).padStart(4, "0") };
+    case "keepCopy":
+      return { path, copy: step.as };
+    case "rename":
+      return { path, to: step.to };
+    case "writeConfig":
+    case "remove":
+      return { path };
+  }
+}

@@ -1,0 +1,134 @@
+import { getLogger } from "../../lib/telemetry/mod.ts";
+import { DISABLED_SUFFIX } from "./config_plan.ts";
+import { attempt, InstallError } from "./errors.ts";
+import { exists, lockDirectories, readConfigs } from "./host_directory.ts";
+import { executablePath, type HostPlaces } from "./install.ts";
+import { noteOf, typesOf } from "./network_list.ts";
+import { type ConfigFile, examine, type Situation } from "./situation.ts";
+import { applySteps, type Step } from "./steps.ts";
+
+/** What to remove. */
+export interface UninstallRequest extends HostPlaces {
+  readonly keepConfig: boolean;
+  readonly keepExecutable: boolean;
+  readonly dryRun: boolean;
+}
+
+const log = getLogger("installer");
+
+/**
+ * Removes the configuration, then the executable that it names, and gives the
+ * configurations that had made way their names back.
+ *
+ * @throws {InstallError} when something cannot be removed
+ */
+export async function uninstall(
+  request: UninstallRequest,
+  signal: AbortSignal,
+): Promise<void> {
+  const { binDirectory, etcDirectory, dryRun } = request;
+  const present: string[] = [];
+  for (const directory of [binDirectory, etcDirectory]) {
+    if (await exists(directory)) present.push(directory);
+  }
+  using _lock = dryRun ? undefined : await lockDirectories(present, signal);
+  const files = await readConfigs(etcDirectory);
+  const situation = examine(files, request.confName);
+  const steps = [
+    ...(request.keepConfig ? [] : planRemoval(request, { files, situation })),
+    ...(request.keepExecutable ? [] : await planExecutable(request)),
+  ];
+  await applySteps(steps, { signal, dryRun });
+  report(request, situation);
+  log.info(dryRun ? "Nothing was changed" : "Uninstalled", {
+    changes: dryRun ? 0 : steps.length,
+  });
+}
+
+/** First those that made way come back, so that the node always has a configuration if it can. */
+function planRemoval(
+  { etcDirectory, confName }: UninstallRequest,
+  { files, situation }: {
+    readonly files: readonly ConfigFile[];
+    readonly situation: Situation;
+  },
+): readonly Step[] {
+  const isOurs = situation.own?.kind === "ours";
+  const ours = [
+    ...(isOurs ? [confName] : []),
+    ...situation.earlier.map(({ name }) => name),
+  ];
+  const names = new Set(files.map(({ name }) => name));
+  const pathOf = (name: string) => `${etcDirectory}/${name}`;
+  const restored = files.flatMap(({ name }): readonly string[] => {
+    if (!name.endsWith(DISABLED_SUFFIX)) return [];
+    const original = name.slice(0, -DISABLED_SUFFIX.length);
+    return !names.has(original) || ours.includes(original) ? [original] : [];
+  });
+  return [
+    // A rename replaces ours where the name is the same.
+    ...restored.map((name): Step => ({
+      kind: "rename",
+      path: pathOf(name) + DISABLED_SUFFIX,
+      to: pathOf(name),
+    })),
+    ...ours.filter((name) => !restored.includes(name))
+      .map((name): Step => ({ kind: "remove", path: pathOf(name) })),
+  ];
+}
+
+async function planExecutable(
+  request: UninstallRequest,
+): Promise<readonly Step[]> {
+  const path = executablePath(request);
+  return await attempt(`look at "${path}"`, async () => {
+    try {
+      if ((await Deno.lstat(path)).isDirectory) {
+        throw new InstallError(
+          `Cannot remove "${path}": it is a directory, not the executable`,
+        );
+      }
+      return [{ kind: "remove", path }];
+    } catch (error) {
+      if (error instanceof Deno.errors.NotFound) return [];
+      throw error;
+    }
+  });
+}
+
+function report(request: UninstallRequest, situation: Situation): void {
+  const { own, earlier, allies } = situation;
+  const { confName: file, etcDirectory: directory } = request;
+  if (own?.kind === "malformed") {
+    log.warn("Left a file as it is: no network configuration of coil's", {
+      directory,
+      file,
+      reason: own.reason,
+    });
+  }
+  if (request.keepConfig && !request.keepExecutable && own?.kind === "ours") {
+    log.warn(
+      "The configuration stays and names an executable that is gone: no pod will start on this node",
+      { directory, file },
+    );
+  }
+  if (!request.keepConfig) {
+    const lists = [...(own?.kind === "ours" ? [own.list] : [])]
+      .concat(earlier.map(({ list }) => list));
+    const added = lists.flatMap((list) => {
+      const ours = noteOf(list)?.plugins ?? [];
+      return typesOf(list).filter((type) => !ours.includes(type));
+    });
+    if (added.length > 0) {
+      log.warn("Plugins that others had added to the chain went with it", {
+        plugins: [...new Set(added)],
+      });
+    }
+  }
+  if (allies.length > 0) {
+    log.warn("Other network configurations still lead to coil", {
+      directory,
+      files: allies,
+    });
+  }
+}
