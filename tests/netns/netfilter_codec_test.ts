@@ -42,6 +42,29 @@ netnsTest("nft sends the same bytes for the same rules", async () => {
   );
 });
 
+netnsTest("nft reads back every name that a table can have", async () => {
+  await using temp = await tempNetns("nft");
+  using netns = Netns.open(temp.path);
+  await using socket = NetfilterSocket.open({ netns });
+  const name = "A-name_of.all/kinds9";
+  const table: NftTable = {
+    family: "inet",
+    name,
+    counters: [name],
+    sets: [{ name, key: ["ipv4_addr"], elements: [] }],
+    chains: [{
+      ...{ name, type: "filter", hook: "input", priority: 0, policy: "drop" },
+      rules: [nft.rule([nft.inSet(["ip saddr"], name), nft.counter(name)])],
+    }],
+  };
+  await socket.replaceTable(table);
+  const listed = await listTable(temp, name);
+  assert.equal(listed, formatTable(table));
+  await socket.deleteTable(name);
+  await temp.exec("nft", listed);
+  assert.equal(await socket.replaceTable(table), false);
+});
+
 const V4 = fc.bigInt(0n, 2n ** 32n - 1n).map((n) => Address.of("ipv4", n));
 // Not ::a.b.c.d, which nft shows with dots and RFC 5952 does not.
 const V6 = fc.bigInt(2n ** 48n, 2n ** 128n - 1n).map((n) =>

@@ -11,59 +11,18 @@ import {
   NetfilterSocket,
   NetlinkError,
   nft,
-  type NftTable,
 } from "../../lib/netlink/mod.ts";
 import { EXAMPLE_TABLE } from "../../lib/netlink/netfilter/testing.ts";
+import {
+  ADDRESSES,
+  handles,
+  setup,
+  smallTable,
+} from "./netfilter_small_table.ts";
 import { listTable } from "./netfilter_testing.ts";
-import { netnsTest, run, type TempNetns, tempNetns } from "./testing.ts";
+import { netnsTest, run, tempNetns } from "./testing.ts";
 
 openLibc();
-
-/** Four addresses from 10.0.0.1 on. */
-const ADDRESSES = [1, 2, 3, 4].map((n) => Address.parse(`10.0.0.${n}`));
-
-/** A small table: a set with so many of the addresses, and a rule that looks it up. */
-function smallTable(elements: readonly Address[]): NftTable {
-  return {
-    family: "inet",
-    name: "small",
-    counters: ["seen"],
-    sets: [{
-      name: "friends",
-      key: ["ipv4_addr"],
-      elements: elements.map((address) => [address]),
-    }],
-    chains: [{
-      name: "incoming",
-      type: "filter",
-      hook: "input",
-      priority: 0,
-      policy: "accept",
-      rules: [
-        nft.rule([nft.inSet(["ip saddr"], "friends"), nft.accept()]),
-        nft.rule([nft.counter("seen"), nft.accept()], { comment: "others" }),
-      ],
-    }],
-  };
-}
-
-/** The table with the numbers that the kernel gave its parts: they change when a part is made anew. */
-function handles(temp: TempNetns, table: string): Promise<string> {
-  return temp.exec("nft", "-a", "-t", "list", "table", "inet", table);
-}
-
-async function setup(): Promise<
-  AsyncDisposableStack & {
-    readonly temp: TempNetns;
-    readonly socket: NetfilterSocket;
-  }
-> {
-  const stack = new AsyncDisposableStack();
-  const temp = stack.use(await tempNetns("nft"));
-  const netns = stack.use(Netns.open(temp.path));
-  const socket = stack.use(NetfilterSocket.open({ netns }));
-  return Object.assign(stack, { temp, socket });
-}
 
 netnsTest(
   "replaceTable() makes, leaves alone and changes; deleteTable() removes",
@@ -134,126 +93,6 @@ netnsTest(
   },
 );
 
-/** What somebody else may do to a table, by its name; `flush ruleset` is a restart of nftables.service. */
-const MEDDLING: Readonly<Record<string, string>> = {
-  "adds a rule": "add rule inet small incoming drop",
-  "puts a rule first": "insert rule inet small incoming drop",
-  "removes all rules": "flush chain inet small incoming",
-  "changes the policy":
-    "chain inet small incoming { type filter hook input priority filter; policy drop; }",
-  "adds a chain": "add chain inet small extra",
-  "adds a set": "add set inet small extra { type ipv4_addr; }",
-  "adds a counter": "add counter inet small extra",
-  "puts the table to sleep": "add table inet small { flags dormant; }",
-  "adds an element": "add element inet small friends { 10.9.9.9 }",
-  "empties a set": "flush set inet small friends",
-  "deletes the table": "delete table inet small",
-  "flushes the ruleset": "flush ruleset",
-};
-
-for (const [what, command] of Object.entries(MEDDLING)) {
-  netnsTest(
-    `replaceTable() puts things right after somebody else ${what}`,
-    async () => {
-      await using test = await setup();
-      const { temp, socket } = test;
-      const table = smallTable(ADDRESSES);
-      await socket.replaceTable(table);
-      await temp.exec("nft", command);
-      assert.equal(await socket.replaceTable(table), true);
-      assert.equal(await listTable(temp, "small"), formatTable(table));
-      assert.equal(await socket.replaceTable(table), false);
-    },
-  );
-}
-
-netnsTest(
-  "replaceTable() notices a rule that was changed in its place",
-  async () => {
-    await using test = await setup();
-    const { temp, socket } = test;
-    const table = smallTable(ADDRESSES);
-    await socket.replaceTable(table);
-    const listed = await handles(temp, "small");
-    const handle = /comment "others" # handle (\d+)/.exec(listed)?.[1] ?? "";
-    await temp.exec(
-      "nft",
-      `replace rule inet small incoming handle ${handle} counter name "seen" drop comment "others"`,
-    );
-    assert.equal(await socket.replaceTable(table), true);
-    assert.equal(await listTable(temp, "small"), formatTable(table));
-  },
-);
-
-netnsTest(
-  "tables of others stay as they are, also those that share the name",
-  async () => {
-    await using test = await setup();
-    const { temp, socket } = test;
-    const table = smallTable(ADDRESSES);
-    const others = `table ip small {
-	set friends {
-		type ipv4_addr
-		elements = { 192.0.2.1 }
-	}
-
-	chain incoming {
-		type filter hook input priority filter; policy accept;
-		ip saddr @friends counter packets 7 bytes 70 accept
-	}
-}
-table inet filter {
-	counter seen {
-		packets 5 bytes 50
-	}
-
-	chain input {
-		type filter hook input priority filter; policy accept;
-		iifname "eth9" counter name "seen" drop
-	}
-}
-`;
-    await temp.exec("nft", others);
-    await socket.replaceTable(table);
-    assert.equal(
-      await temp.exec("nft", "list", "ruleset"),
-      others + formatTable(table),
-    );
-    await socket.changeSet({
-      table: "small",
-      set: "friends",
-      remove: [[Address.parse("192.0.2.1")]],
-    });
-    await socket.replaceTable({ ...table, chains: [] });
-    await socket.deleteTable("small");
-    assert.equal(await temp.exec("nft", "list", "ruleset"), others);
-  },
-);
-
-netnsTest(
-  "a table of our name that somebody else made becomes ours",
-  async () => {
-    await using test = await setup();
-    const { temp, socket } = test;
-    await temp.exec(
-      "nft",
-      `table inet small {
-      map names { type ipv4_addr : mark; elements = { 10.0.0.1 : 1 } }
-      set friends { type ipv6_addr; flags interval; elements = { fd00::/64 } }
-      counter seen { packets 3 bytes 30 }
-      chain incoming { type filter hook prerouting priority -5; ip6 saddr @friends drop; jump more; }
-      chain more { meta mark set ip saddr map @names; }
-    }`,
-    );
-    const table = smallTable(ADDRESSES);
-    assert.equal(await socket.replaceTable(table), true);
-    assert.equal(
-      await listTable(temp, "small"),
-      formatTable(table).replace("packets 0 bytes 0", "packets 3 bytes 30"),
-    );
-  },
-);
-
 netnsTest(
   "counters go on from where they were when the table is replaced",
   async () => {
@@ -314,6 +153,17 @@ netnsTest(
     }
   },
 );
+
+netnsTest("listSet() says so when the set has everybody in it", async () => {
+  await using test = await setup();
+  const { temp, socket } = test;
+  await socket.replaceTable(smallTable(ADDRESSES));
+  await temp.exec("nft", "add element inet small friends { * }");
+  await assert.rejects(
+    socket.listSet("small", "friends"),
+    /^TypeError: Cannot list set "friends" of table "inet small": it has an element "\*"/,
+  );
+});
 
 netnsTest(
   "what the kernel refuses changes nothing, and the error says what it was",

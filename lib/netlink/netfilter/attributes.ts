@@ -31,12 +31,25 @@ export function writeTree(writer: MessageWriter, tree: AttributeTree): void {
   }
 }
 
-/** Whether the kernel's attributes have all that the tree has; they may have more. */
+/**
+ * Whether the kernel's attributes have all that the tree has. They may have
+ * more, as a handle; but in those that hold attributes what is more has to be
+ * zero, as a flag is that was not asked for.
+ */
 export function includesTree(found: Attributes, tree: AttributeTree): boolean {
   return tree.every(([type, value]) => {
     const bytes = found.bytes(type);
     return bytes !== undefined && holds(bytes, value);
   });
+}
+
+/** As `includesTree()`, and what is more is zero. */
+function agreesWithTree(found: Attributes, tree: AttributeTree): boolean {
+  const known = new Set(tree.map(([type]) => type));
+  return includesTree(found, tree) &&
+    found.types().every((type) =>
+      known.has(type) || found.bytes(type)?.every((byte) => byte === 0)
+    );
 }
 
 function holds(bytes: Uint8Array, value: AttributeValue): boolean {
@@ -46,7 +59,7 @@ function holds(bytes: Uint8Array, value: AttributeValue): boolean {
   const found = new Attributes(bytes);
   return isList(value)
     ? holdsList(found.list(NFTA_LIST_ELEM), value.list)
-    : includesTree(found, value);
+    : agreesWithTree(found, value);
 }
 
 function holdsList(
@@ -56,7 +69,7 @@ function holdsList(
   return found.length === list.length &&
     found.every((bytes, index) => {
       const tree = list[index];
-      return tree !== undefined && includesTree(new Attributes(bytes), tree);
+      return tree !== undefined && agreesWithTree(new Attributes(bytes), tree);
     });
 }
 

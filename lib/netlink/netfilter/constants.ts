@@ -66,8 +66,12 @@ export const NFTA_SET_NAME = 2;
 export const NFTA_SET_FLAGS = 3;
 export const NFTA_SET_KEY_TYPE = 4;
 export const NFTA_SET_KEY_LEN = 5;
+export const NFTA_SET_DESC = 9;
 export const NFTA_SET_ID = 10;
 export const NFTA_SET_USERDATA = 13;
+
+/** The most elements that a set may have; absent without a limit. */
+export const NFTA_SET_DESC_SIZE = 1;
 
 /** Attributes of a list of elements, and of one element. */
 export const NFTA_SET_ELEM_LIST_SET = 2;

@@ -165,7 +165,7 @@ export class NetfilterSocket implements Disposable, AsyncDisposable {
    * Lists the elements of a set, in no particular order.
    *
    * @throws {NetlinkError} `ENOENT` when there is no such table or set
-   * @throws {TypeError} when the set's key has a field of another type than those of `NftKeyType`
+   * @throws {TypeError} when the set's key has a field of another type than those of `NftKeyType`, or an element stands for all others
    */
   listSet(table: string, set: string): Promise<NftElement[]> {
     return this.#reader.listSet({ table, set });

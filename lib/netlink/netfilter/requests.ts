@@ -208,14 +208,20 @@ function elementsRequest(
   };
 }
 
+/** The element that stands for all others, `*`: it has no key. */
+export const EVERYBODY = "*";
+
 /** The bytes of the elements in one part of a list of them. */
-export function parseElements(answer: Attributes): Uint8Array[] {
+export function parseElements(
+  answer: Attributes,
+): (Uint8Array | typeof EVERYBODY)[] {
   const list = answer.nested(NFTA_SET_ELEM_LIST_ELEMENTS);
   return (list?.list(NFTA_LIST_ELEM) ?? []).map((bytes) => {
     const key = new Attributes(bytes).nested(NFTA_SET_ELEM_KEY);
-    const value = key?.bytes(NFTA_DATA_VALUE);
+    if (key === undefined) return EVERYBODY;
+    const value = key.bytes(NFTA_DATA_VALUE);
     if (value === undefined) {
-      throw new SyntaxError("Cannot parse set element: it has no key");
+      throw new SyntaxError("Cannot parse set element: its key has no value");
     }
     return value.slice();
   });

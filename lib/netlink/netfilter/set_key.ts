@@ -41,9 +41,16 @@ export function keyTypeId(key: NftSet["key"]): number {
   return key.reduce((id, type) => id << TYPE_BITS | KEY_TYPES[type].id, 0);
 }
 
-/** How many bytes a key has. */
+/** NFT_DATA_VALUE_MAXLEN of `<linux/netfilter/nf_tables.h>`: all registers together. */
+const MAX_KEY_BYTES = 64;
+
+/** How many bytes a key has. @throws {TypeError} when these are more than the kernel takes */
 export function keySize(key: NftSet["key"]): number {
-  return key.reduce((size, type) => size + KEY_TYPES[type].size, 0);
+  const size = key.reduce((sum, type) => sum + KEY_TYPES[type].size, 0);
+  if (size <= MAX_KEY_BYTES) return size;
+  throw new TypeError(
+    `Cannot make a set with a key of ${size} bytes: at most ${MAX_KEY_BYTES}`,
+  );
 }
 
 /** The order of a key's bytes; a concatenation has none. */

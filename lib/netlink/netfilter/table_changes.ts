@@ -2,6 +2,7 @@ import type { Request } from "../request.ts";
 import {
   elementsAdd,
   elementsRemove,
+  EVERYBODY,
   type SetName,
   tableAdd,
   tableDelete,
@@ -46,7 +47,9 @@ export async function compareTable(
   const unguarded = options.unguarded === true;
   if (state.fits) {
     const requests = await differences(plan, { state, reader });
-    if (requests.length === 0 || !unguarded) return { requests, generation };
+    if (requests !== undefined && (requests.length === 0 || !unguarded)) {
+      return { requests, generation };
+    }
   }
   const requests = tableRequests(plan, state.counters);
   if (state.exists || unguarded) {
@@ -55,11 +58,11 @@ export async function compareTable(
   return { requests, generation };
 }
 
-/** Things are made before the rules that name them. */
+/** Things are made before the rules that name them. Undefined when there is something that cannot be changed into what is planned. */
 async function differences(
   plan: TablePlan,
   kernel: { readonly state: TableState; readonly reader: TableReader },
-): Promise<Request[]> {
+): Promise<Request[] | undefined> {
   const { state, reader } = kernel;
   const table = plan.name;
   const requests: Request[] = [];
@@ -69,15 +72,14 @@ async function differences(
     requests.push(counterAdd(table, { name, value }));
   }
   for (const set of plan.sets) {
+    if (!state.sets.has(set)) {
+      requests.push(...setAdd(plan, set));
+      continue;
+    }
     const target = { table, set: set.name };
-    requests.push(
-      ...state.sets.has(set)
-        ? changeRequests(
-          difference(set, await reader.listElements(target)),
-          target,
-        )
-        : setAdd(plan, set),
-    );
+    const listed = await reader.listElements(target);
+    if (listed === EVERYBODY) return undefined;
+    requests.push(...changeRequests(difference(set, listed), target));
   }
   const rules = await reader.listRules(table);
   for (const chain of plan.chains) {

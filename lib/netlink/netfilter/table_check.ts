@@ -1,7 +1,7 @@
 import type { NftChain, NftStatement, NftTable } from "./model.ts";
 
 /** What nft takes for a name without quotes. */
-const NAME = /^[A-Za-z][\w/\\.]*$/;
+const NAME = /^[A-Za-z][\w/.-]*$/;
 /** NFT_NAME_MAXLEN of `<linux/netfilter/nf_tables.h>`, with the NUL. */
 const MAX_NAME_BYTES = 256;
 /** NFTNL_UDATA_COMMENT_MAXLEN of libnftnl, with the NUL. */
@@ -44,7 +44,7 @@ function checkNames(what: string, names: readonly string[]): void {
       throw new TypeError(
         `Cannot name a ${what} ${
           JSON.stringify(name)
-        }: nft takes a letter, then letters, digits and "_", "." or "/"`,
+        }: nft takes a letter, then letters, digits and "_", "-", "." or "/"`,
       );
     }
   }

@@ -126,6 +126,7 @@ Deno.test("planTable() refuses what the kernel would not explain", () => {
   const cases: [Partial<NftTable>, RegExp][] = [
     [{ name: "a b" }, /^TypeError: Cannot name a table "a b": nft takes/],
     [{ name: "" }, /^TypeError: Cannot name a table ""/],
+    [{ name: "a\\b" }, /^TypeError: Cannot name a table "a\\\\b": nft takes/],
     [
       { sets: [] },
       /^TypeError: Cannot use set "friends" in chain "incoming": the table has no such$/,
@@ -158,6 +159,10 @@ Deno.test("planTable() refuses what the kernel would not explain", () => {
     [
       { sets: [{ ...set, key: [] }] },
       /^TypeError: Cannot use element|^TypeError: Cannot make a set/,
+    ],
+    [
+      { sets: [{ ...set, key: Array(5).fill("ipv6_addr"), elements: [] }] },
+      /^TypeError: Cannot make a set with a key of 80 bytes: at most 64$/,
     ],
   ];
   for (const [change, message] of cases) {

@@ -13,6 +13,7 @@ import {
 import type { NftElement } from "./model.ts";
 import {
   answerOf,
+  EVERYBODY,
   nftRequest,
   parseElements,
   type SetName,
@@ -77,11 +78,18 @@ export class TableReader {
       );
     }
     const elements = await this.listElements(target);
+    if (elements === EVERYBODY) {
+      throw new TypeError(
+        `Cannot list ${setText(target)}: it has an element "${EVERYBODY}"`,
+      );
+    }
     return elements.map((bytes) => decodeElement(bytes, key));
   }
 
-  /** Lists the bytes of a set's elements. */
-  async listElements(target: SetName): Promise<Uint8Array[]> {
+  /** Lists the bytes of a set's elements; none where one of them stands for all others. */
+  async listElements(
+    target: SetName,
+  ): Promise<Uint8Array[] | typeof EVERYBODY> {
     const parts = await this.list({
       message: NFT_MSG_GETSETELEM,
       op: `list ${setText(target)}`,
@@ -90,7 +98,12 @@ export class TableReader {
         [NFTA_SET_ELEM_LIST_SET, target.set],
       ],
     }, parseElements);
-    return parts.flat();
+    const elements: Uint8Array[] = [];
+    for (const element of parts.flat()) {
+      if (element === EVERYBODY) return EVERYBODY;
+      elements.push(element);
+    }
+    return elements;
   }
 
   /** Lists the rules of a table, chain by chain in their order. */

@@ -19,6 +19,8 @@ import {
   NFTA_OWNER_TABLE,
   NFTA_RULE_CHAIN,
   NFTA_RULE_USERDATA,
+  NFTA_SET_DESC,
+  NFTA_SET_DESC_SIZE,
   NFTA_SET_FLAGS,
   NFTA_SET_NAME,
   NFTA_TABLE_FLAGS,
@@ -95,8 +97,9 @@ export class TableState {
 
   #setGet(set: PlannedObject): Request {
     return setGet({ table: this.#plan.name, set: set.name }, (answer) => {
-      const plain = (answer.u32Be(NFTA_SET_FLAGS) ?? 0) === 0;
-      if (plain && includesTree(answer, set.tree)) this.sets.add(set);
+      if (isPlain(answer) && includesTree(answer, set.tree)) {
+        this.sets.add(set);
+      }
     });
   }
 
@@ -113,6 +116,12 @@ export class TableState {
       },
     });
   }
+}
+
+/** Whether a set has no flags and room for any number of elements. */
+function isPlain(set: Attributes): boolean {
+  const limit = set.nested(NFTA_SET_DESC)?.u32Be(NFTA_SET_DESC_SIZE) ?? 0;
+  return (set.u32Be(NFTA_SET_FLAGS) ?? 0) === 0 && limit === 0;
 }
 
 /** Asks for the generation of all tables, which every commit raises, on behalf of one. */

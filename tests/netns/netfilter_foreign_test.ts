@@ -1,0 +1,172 @@
+// Tables that somebody else changes, and those of others.
+import assert from "node:assert/strict";
+import { Address } from "../../lib/inet/mod.ts";
+import { openLibc } from "../../lib/linux/mod.ts";
+import { formatTable, nft, type NftTable } from "../../lib/netlink/mod.ts";
+import {
+  ADDRESSES,
+  handles,
+  setup,
+  smallTable,
+} from "./netfilter_small_table.ts";
+import { listTable } from "./netfilter_testing.ts";
+import { netnsTest } from "./testing.ts";
+
+openLibc();
+
+/** What somebody else may do to a table, by its name; `flush ruleset` is a restart of nftables.service. */
+const MEDDLING: Readonly<Record<string, string>> = {
+  "adds a rule": "add rule inet small incoming drop",
+  "puts a rule first": "insert rule inet small incoming drop",
+  "removes all rules": "flush chain inet small incoming",
+  "changes the policy":
+    "chain inet small incoming { type filter hook input priority filter; policy drop; }",
+  "adds a chain": "add chain inet small extra",
+  "adds a set": "add set inet small extra { type ipv4_addr; }",
+  "adds a counter": "add counter inet small extra",
+  "puts the table to sleep": "add table inet small { flags dormant; }",
+  "adds an element": "add element inet small friends { 10.9.9.9 }",
+  "makes everybody an element": "add element inet small friends { * }",
+  "empties a set": "flush set inet small friends",
+  "deletes the table": "delete table inet small",
+  "flushes the ruleset": "flush ruleset",
+};
+
+for (const [what, command] of Object.entries(MEDDLING)) {
+  netnsTest(
+    `replaceTable() puts things right after somebody else ${what}`,
+    async () => {
+      await using test = await setup();
+      const { temp, socket } = test;
+      const table = smallTable(ADDRESSES);
+      await socket.replaceTable(table);
+      await temp.exec("nft", command);
+      assert.equal(await socket.replaceTable(table), true);
+      assert.equal(await listTable(temp, "small"), formatTable(table));
+      assert.equal(await socket.replaceTable(table), false);
+    },
+  );
+}
+
+/** What somebody else may put in the place of a rule, by the rule. */
+const REPLACEMENTS: readonly (readonly [old: string, replacement: string])[] = [
+  ["ip saddr @friends accept", "ip saddr != @friends accept"],
+  ["ip saddr @friends accept", "ip saddr @friends drop"],
+  ['counter name "seen" accept', 'counter name "seen" drop comment "others"'],
+  ["masquerade", "masquerade random"],
+  ["masquerade", "masquerade fully-random,persistent"],
+];
+
+for (const [old, replacement] of REPLACEMENTS) {
+  netnsTest(
+    `replaceTable() notices that "${old}" became "${replacement}"`,
+    async () => {
+      await using test = await setup();
+      const { temp, socket } = test;
+      const table = withMasquerade(smallTable(ADDRESSES));
+      await socket.replaceTable(table);
+      const line = (await handles(temp, "small")).split("\n")
+        .find((each) => each.trim().startsWith(old)) ?? "";
+      const handle = /# handle (\d+)$/.exec(line)?.[1] ?? "";
+      const chain = old === "masquerade" ? "leaving" : "incoming";
+      await temp.exec(
+        "nft",
+        `replace rule inet small ${chain} handle ${handle} ${replacement}`,
+      );
+      assert.equal(await socket.replaceTable(table), true);
+      assert.equal(await listTable(temp, "small"), formatTable(table));
+      assert.equal(await socket.replaceTable(table), false);
+    },
+  );
+}
+
+function withMasquerade(table: NftTable): NftTable {
+  const leaving = {
+    ...{ name: "leaving", type: "nat", hook: "postrouting" } as const,
+    ...{ priority: 100, policy: "accept" } as const,
+    rules: [nft.rule([nft.masquerade()])],
+  };
+  return { ...table, chains: [...table.chains, leaving] };
+}
+
+netnsTest("a set that has room for no more is made anew", async () => {
+  await using test = await setup();
+  const { temp, socket } = test;
+  const table = smallTable(ADDRESSES.slice(0, 1));
+  const limited = formatTable(table)
+    .replace("type ipv4_addr", "type ipv4_addr\n\t\tsize 2");
+  await temp.exec("nft", limited);
+  assert.equal(await listTable(temp, "small"), limited);
+  const next = smallTable(ADDRESSES);
+  assert.equal(await socket.replaceTable(next), true);
+  assert.equal(await listTable(temp, "small"), formatTable(next));
+});
+
+netnsTest(
+  "tables of others stay as they are, also those that share the name",
+  async () => {
+    await using test = await setup();
+    const { temp, socket } = test;
+    const table = smallTable(ADDRESSES);
+    const others = `table ip small {
+	set friends {
+		type ipv4_addr
+		elements = { 192.0.2.1 }
+	}
+
+	chain incoming {
+		type filter hook input priority filter; policy accept;
+		ip saddr @friends counter packets 7 bytes 70 accept
+	}
+}
+table inet filter {
+	counter seen {
+		packets 5 bytes 50
+	}
+
+	chain input {
+		type filter hook input priority filter; policy accept;
+		iifname "eth9" counter name "seen" drop
+	}
+}
+`;
+    await temp.exec("nft", others);
+    await socket.replaceTable(table);
+    assert.equal(
+      await temp.exec("nft", "list", "ruleset"),
+      others + formatTable(table),
+    );
+    await socket.changeSet({
+      table: "small",
+      set: "friends",
+      remove: [[Address.parse("192.0.2.1")]],
+    });
+    await socket.replaceTable({ ...table, chains: [] });
+    await socket.deleteTable("small");
+    assert.equal(await temp.exec("nft", "list", "ruleset"), others);
+  },
+);
+
+netnsTest(
+  "a table of our name that somebody else made becomes ours",
+  async () => {
+    await using test = await setup();
+    const { temp, socket } = test;
+    await temp.exec(
+      "nft",
+      `table inet small {
+      map names { type ipv4_addr : mark; elements = { 10.0.0.1 : 1 } }
+      set friends { type ipv6_addr; flags interval; elements = { fd00::/64 } }
+      counter seen { packets 3 bytes 30 }
+      chain incoming { type filter hook prerouting priority -5; ip6 saddr @friends drop; jump more; }
+      chain more { meta mark set ip saddr map @names; }
+    }`,
+    );
+    const table = smallTable(ADDRESSES);
+    assert.equal(await socket.replaceTable(table), true);
+    assert.equal(
+      await listTable(temp, "small"),
+      formatTable(table).replace("packets 0 bytes 0", "packets 3 bytes 30"),
+    );
+  },
+);
