@@ -75,6 +75,8 @@ export function planBaseLayer(packages: readonly Package[]): Tree {
     tree.addDirectory(path, mode);
   }
   for (const [path, text] of Object.entries(FILES)) tree.addText(path, text);
+  // Runtimes name network namespaces by it, and mount service accounts below it.
+  tree.addLink("var/run", "/run");
   addMergedLinks(tree);
   return tree;
 }
