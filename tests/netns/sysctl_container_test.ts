@@ -1,6 +1,11 @@
 // Sysctls from inside a container that is not privileged: /proc/sys is
 // read-only, and one capability is left.
 import assert from "node:assert/strict";
+import {
+  holdHostMountPoint,
+  READ_ONLY_SYSCTLS,
+  SYSCTL_VOLUME,
+} from "../lab/host_mount.ts";
 
 const LINUX = new URL("../../lib/linux/mod.ts", import.meta.url).href;
 
@@ -17,25 +22,6 @@ const said = (name) => {
 console.log(said("net/ipv4/ip_forward"), said("net/ipv4/there_is_none"));
 `;
 
-/** What a runtime makes of /proc/sys for a container that is not privileged. */
-const READ_ONLY =
-  "mount --bind /proc/sys /proc/sys && mount -o remount,ro,bind /proc/sys";
-
-/** A volume with the host's /proc/sys/net. */
-const VOLUME = "mount -t tmpfs none /host && mkdir -p /host/proc/sys/net && " +
-  "mount --bind /proc/sys/net /host/proc/sys/net";
-
-/** A directory of the machine's root to mount the volume at; removed if it was not there. */
-async function makeMountPoint(): Promise<AsyncDisposable> {
-  try {
-    await Deno.mkdir("/host");
-  } catch (error) {
-    if (!(error instanceof Deno.errors.AlreadyExists)) throw error;
-    return { [Symbol.asyncDispose]: () => Promise.resolve() };
-  }
-  return { [Symbol.asyncDispose]: () => Deno.remove("/host") };
-}
-
 /** The script's line, from a fresh network namespace with these capabilities. */
 async function runIn(
   { withVolume, capabilities }: {
@@ -43,13 +29,13 @@ async function runIn(
     readonly capabilities: string;
   },
 ): Promise<string> {
-  await using _host = await makeMountPoint();
+  await using _host = await holdHostMountPoint();
   const script = await Deno.makeTempFile({ suffix: ".ts" });
   await Deno.writeTextFile(script, SCRIPT);
   const command = [
     "mount --make-rprivate /",
-    ...(withVolume ? [VOLUME] : []),
-    READ_ONLY,
+    ...(withVolume ? [SYSCTL_VOLUME] : []),
+    READ_ONLY_SYSCTLS,
     `exec setpriv --bounding-set=${capabilities} --inh-caps=-all ` +
     '--no-new-privs "$0" run --quiet --no-lock --allow-all "$1"',
   ].join(" && ");
