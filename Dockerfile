@@ -1,19 +1,29 @@
-# The image of every role. The executable picks its role by the name it is
-# called by, so each name is a link to the one file.
-FROM node:22-bookworm AS build
+# The image of every role, by a container engine. `deno task image` makes the
+# same files without one; docs/image.md tells more. For a release, pin:
+#
+#   docker buildx build --build-arg BUILD_IMAGE=node:22-bookworm@sha256:… \
+#     --output type=image,name=coil:0.1.0,rewrite-timestamp=true .
+#
+# Debian's release of this image is that of Coil's libraries, too.
+ARG BUILD_IMAGE=node:22-bookworm
+
+FROM ${BUILD_IMAGE} AS build
+# Seconds since 1970: the time of the image and of all its files.
+ARG SOURCE_DATE_EPOCH=0
 WORKDIR /src
 COPY . .
-RUN npx --yes deno@2.9.6 task build --out /out/coil
+RUN npx --yes deno@2.9.6 task image --rootfs /rootfs
 
-FROM debian:bookworm-slim
-# nft programs rulesets; modprobe loads tunnel modules on the host's kernel.
-RUN apt-get update \
- && apt-get install -y --no-install-recommends nftables kmod ca-certificates \
- && rm -rf /var/lib/apt/lists/*
-COPY --from=build /out/coil /usr/local/coil/coil
-RUN cd /usr/local/coil && for role in coild coil-controller \
-    coil-ipam-controller coil-egress-controller coil-egress coil-router \
-    coil-installer coil-migrator; do ln -s coil "$role"; done
-ENV PATH=/usr/local/coil:$PATH
+# Libraries, modprobe, certificate authorities and the executable with a link of
+# every role's name. No shell.
+FROM scratch
+COPY --from=build /rootfs/ /
+ENV PATH=/usr/local/coil:/usr/sbin:/usr/bin:/sbin:/bin
+# What the controller, the migrator and the command line need. A pod of coild,
+# coil-installer, coil-router or coil-egress says `runAsUser: 0`.
+USER 65532:65532
+CMD ["coil", "--help"]
 LABEL org.opencontainers.image.title="Coil" \
-      org.opencontainers.image.licenses="MIT"
+      org.opencontainers.image.description="Kubernetes network plugin: address pools, pod network, egress gateways" \
+      org.opencontainers.image.licenses="MIT" \
+      org.opencontainers.image.version="0.1.0"

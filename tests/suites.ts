@@ -1,4 +1,5 @@
 import { buildExecutable } from "../deploy/executable/mod.ts";
+import { buildImage } from "../deploy/image/mod.ts";
 import { ensureControlPlane, type Log, sweepLabs } from "./lab/mod.ts";
 import {
   BUILD_PACKAGES,
@@ -51,6 +52,15 @@ export const SUITES: readonly Suite[] = [
     root: true,
     args: [],
     prepare: (log) => buildExecutable({ log }),
+  },
+  {
+    name: "image",
+    about: "the container image: how it is made, and its programs in it",
+    paths: ["tests/image"],
+    packages: { ...BUILD_PACKAGES, ...NET_PACKAGES },
+    root: true,
+    args: [],
+    prepare: (log) => buildImage({ log }),
   },
   {
     name: "netns",

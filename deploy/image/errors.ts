@@ -3,15 +3,21 @@ export class ImageError extends Error {
   override readonly name = "ImageError";
 }
 
-/** Turns "no space left" into an error that names the file; throws others as they are. */
+/**
+ * Says which file could not be written, and why.
+ *
+ * @throws {ImageError} always
+ */
 export function explainWriteError(error: unknown, file: string): never {
+  if (error instanceof ImageError) throw error;
   const code = error instanceof Error && "code" in error
     ? error.code
     : undefined;
-  if (code !== "ENOSPC" && code !== "EDQUOT") throw error;
-  throw new ImageError(
-    `Cannot write "${file}": no space is left there (${code}); ` +
-      "free some 400 MB, or set COIL_CACHE and --out to places with room",
-    { cause: error },
-  );
+  const isFull = code === "ENOSPC" || code === "EDQUOT";
+  const why = isFull
+    ? `no space is left there (${code}); free some 400 MB, or set COIL_CACHE and --out to places with room`
+    : error instanceof Error
+    ? error.message
+    : String(error);
+  throw new ImageError(`Cannot write "${file}": ${why}`, { cause: error });
 }

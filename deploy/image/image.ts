@@ -1,6 +1,7 @@
 // deno task image [--out FILE | --rootfs DIR] [--ref NAME:TAG] …
 import * as path from "node:path";
 import { parseArgs } from "node:util";
+import { explainWriteError } from "./errors.ts";
 import {
   buildImage,
   buildRootfs,
@@ -73,9 +74,14 @@ function compressionOf(text: string): Compression {
 
 /** Never into a file that somebody may be reading. */
 async function copyTo(out: string, from: string): Promise<void> {
-  await Deno.mkdir(path.dirname(path.resolve(out)), { recursive: true });
-  await Deno.copyFile(from, `${out}.tmp`);
-  await Deno.rename(`${out}.tmp`, out);
+  try {
+    await Deno.mkdir(path.dirname(path.resolve(out)), { recursive: true });
+    await Deno.copyFile(from, `${out}.tmp`);
+    await Deno.rename(`${out}.tmp`, out);
+  } catch (error) {
+    await Deno.remove(`${out}.tmp`).catch(() => {}); // it may not even exist
+    explainWriteError(error, out);
+  }
 }
 
 async function main(): Promise<void> {

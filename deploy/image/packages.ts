@@ -104,9 +104,13 @@ async function download(directory: string, log: Log): Promise<void> {
         { cause: error },
       );
     }
-    if (!(error instanceof CommandError)) throw error;
+    const hint = error instanceof CommandError
+      ? "; see that a mirror can be reached (apt-get update)"
+      : "";
     throw new ImageError(
-      `Cannot fetch the Debian packages of the image: ${error.message}; see that a mirror can be reached (apt-get update)`,
+      `Cannot fetch the Debian packages of the image: ${
+        error instanceof Error ? error.message : error
+      }${hint}`,
       { cause: error },
     );
   }

@@ -2,6 +2,16 @@
 import { PROGRAM_DIR, ROLE_LINKS } from "./roles.ts";
 import { Tree } from "./tree.ts";
 
+const LICENSE = new URL("../../LICENSE", import.meta.url);
+
+/** Who may copy what, where Debian has it. */
+async function copyright(): Promise<string> {
+  return `${await Deno.readTextFile(LICENSE)}
+The executable contains Deno ${Deno.version.deno} (https://deno.com), copyright
+the Deno authors, under the same license, and packages of npm under theirs.
+`;
+}
+
 /** The layer's files. */
 export async function planProgramLayer(executable: string): Promise<Tree> {
   const { size: sizeBytes } = await Deno.stat(executable);
@@ -12,6 +22,7 @@ export async function planProgramLayer(executable: string): Promise<Tree> {
     kind: "file",
     content: { file: executable, sizeBytes },
   });
+  tree.addText("usr/share/doc/coil/copyright", await copyright());
   for (const role of ROLE_LINKS) tree.addLink(`${PROGRAM_DIR}/${role}`, "coil");
   return tree;
 }
