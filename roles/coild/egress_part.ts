@@ -47,7 +47,9 @@ export function connectEgress(ground: EgressGround): EgressPart {
   const setup = new EgressSetup({
     ...{ source, plane },
     announcer: new Announcer(announcer, metrics),
-    reports: new EgressReports(events),
+    reports: stack.use(
+      new EgressReports({ events, delayMs: options.egressEventDelayMs }),
+    ),
     port: options.egressPort,
     originatingOnly: options.originatingOnly,
   });

@@ -1,226 +1,163 @@
-import type { EgressRef } from "../../lib/announce/mod.ts";
-import type {
-  ClientGateway,
-  ClientPlan,
-  FailurePolicy,
-  SkippedDestination,
-} from "../../lib/egress/mod.ts";
-import { FAMILIES, type Family } from "../../lib/inet/mod.ts";
-import type { EventInfo } from "../../lib/kube/mod.ts";
+import { type Clock, systemClock } from "../../lib/kube/mod.ts";
 import type { PodKey } from "../../lib/podnet/mod.ts";
 import type { Attachment } from "./attachments.ts";
-import { egressKey, type Selection } from "./egress_clients.ts";
+import {
+  type ClientCondition,
+  CONDITION_REASONS,
+  type ConditionReason,
+} from "./egress_conditions.ts";
 import { keyText } from "./keys.ts";
-import type { PodEvents } from "./pod_events.ts";
+import type { PodEvents, PodName } from "./pod_events.ts";
 
-/** Something about a client that its owner should know, for as long as it is so. */
-export interface ClientCondition {
-  /** Tells conditions apart; the message may say more. */
-  readonly id: string;
-  readonly reason: string;
-  readonly message: string;
-  /** What is said when it is over. */
-  readonly end?: { readonly reason: string; readonly message: string };
+/** Neither the begin of a condition nor its end is told again of one pod before. */
+const QUIET_MS = 5 * 60_000;
+
+/** What {@linkcode EgressReports} works with. */
+export interface EgressReportsOptions {
+  readonly events: Pick<PodEvents, "tell">;
+  /** How long something has to last; each Event waits as long again at most, by chance. */
+  readonly delayMs: number;
+  readonly clock?: Clock;
+  /** From 0 to 1. */
+  readonly random?: () => number;
 }
 
-/** What is to be said about a client. Pure. */
-export function conditionsOf(
-  selection: Selection,
-  plan: Pick<ClientPlan, "shadowed" | "skipped">,
-): ClientCondition[] {
-  return [
-    ...missingObjects(selection),
-    ...invalidDestinations(selection),
-    ...unavailableGateways(selection, plan),
-    ...shadowedDestinations(plan),
-    ...foreignFamilies(selection, plan),
-  ];
-}
-
-function missingObjects(selection: Selection): ClientCondition[] {
-  return selection.missing.map(({ kind, ...ref }) => ({
-    id: `missing ${kind} ${egressKey(ref)}`,
-    reason: "EgressNotFound",
-    message: `${
-      kind === "Egress"
-        ? `Egress "${egressKey(ref)}" does not exist any more`
-        : `Service "${egressKey(ref)}" of the Egress does not exist`
-    }; what the pod sends to its destinations ${fateAt(selection, ref)}, ${
-      kind === "Egress"
-        ? "until it is there again or the pod's annotation does not name it"
-        : "until coil-controller has made it"
-    }`,
-  }));
-}
-
-/** What becomes of packets while an Egress has no gateway. */
-function fateAt({ gateways }: Selection, ref: EgressRef): string {
-  const gateway = gateways.find(({ name }) => name === egressKey(ref));
-  return fateOf(gateway?.failurePolicy);
-}
-
-function fateOf(policy: FailurePolicy | undefined): string {
-  return policy === "Open"
-    ? "takes other ways, as its failurePolicy says"
-    : "is refused";
-}
-
-function invalidDestinations({ invalid }: Selection): ClientCondition[] {
-  return invalid.map(({ gateway, text }) => ({
-    id: `invalid ${gateway} ${text}`,
-    reason: "EgressInvalid",
-    message:
-      `Egress "${gateway}" has the destination "${text}", which is no network; it is left out`,
-  }));
-}
-
-function unavailableGateways(
-  { gateways, missing }: Selection,
-  { skipped }: Pick<ClientPlan, "skipped">,
-): ClientCondition[] {
-  const gone = new Set(missing.map((ref) => egressKey(ref)));
-  return gateways.filter(({ name }) => !gone.has(name)).flatMap((gateway) => {
-    const own = skipped.filter((each) => each.gateway === gateway.name);
-    // What a family that pod or Service lacks comes to is told by itself.
-    const families = FAMILIES.filter((family) =>
-      gateway.destinations.some((each) => each.family === family) &&
-      !own.some(({ destination }) => destination.family === family)
-    );
-    const without = families.filter((f) => !gateway.available.includes(f));
-    if (without.length === 0) return [];
-    const isWhole = without.length === families.length;
-    return [unavailable(gateway, isWhole ? undefined : namesOf(without))];
-  });
-}
-
-/** `family` is the one that it is about; without, all there are. */
-function unavailable(
-  { name, failurePolicy }: ClientGateway,
-  family: string | undefined,
-): ClientCondition {
-  const [where, which] = family === undefined
-    ? ["", ""]
-    : [` in ${family}`, `${family} `];
-  return {
-    id: `unavailable ${name}`,
-    reason: "EgressUnavailable",
-    message:
-      `Egress "${name}" has no gateway that is ready${where}; what the pod sends to its ${which}destinations ${
-        fateOf(failurePolicy)
-      } meanwhile`,
-    end: {
-      reason: "EgressAvailable",
-      message: `Egress "${name}" has a gateway that is ready${where}`,
-    },
-  };
-}
-
-function shadowedDestinations(
-  { shadowed }: Pick<ClientPlan, "shadowed">,
-): ClientCondition[] {
-  return shadowed.map(({ gateway, destination, by }) => ({
-    id: `shadowed ${gateway} ${destination} ${by}`,
-    reason: "EgressShadowed",
-    message:
-      `Destination "${destination}" of Egress "${gateway}" goes through Egress "${by}", which has it too and comes first by namespace and name`,
-  }));
+/** A condition, as it is and as its owner knows it. */
+interface Report {
+  /** As it is now, or was last. */
+  condition: ClientCondition;
+  isSo: boolean;
+  isTold: boolean;
+  /** When its begin and its end were told last. */
+  beganMs: number;
+  endedMs: number;
+  /** There while an Event waits. */
+  timer: Disposable | undefined;
 }
 
 /**
- * A family of two that the pod lacks is how dual stack is. To have none in
- * common is a mistake, and what is refused has to be known in any case.
+ * Tells a client's owner by Events when a condition begins or ends.
+ *
+ * A gateway that comes and goes concerns each of its clients at once, so what
+ * passes within moments is not told, what lasts not by all nodes and for all
+ * pods in the same moment, and what comes again not before minutes.
  */
-function foreignFamilies(
-  { gateways }: Selection,
-  { skipped }: Pick<ClientPlan, "skipped">,
-): ClientCondition[] {
-  return gateways.flatMap(({ name, destinations }) => {
-    const own = skipped.filter(({ gateway }) => gateway === name);
-    const refused = own.filter((each) => each.refused);
-    if (refused.length > 0) return [refusedFamily(name, refused)];
-    const total = new Set(destinations.map(String)).size;
-    return total > 0 && own.length === total ? [noFamily(name, own)] : [];
-  });
-}
+export class EgressReports implements Disposable {
+  readonly #options: EgressReportsOptions;
+  readonly #clock: Clock;
+  readonly #random: () => number;
+  /** By attachment, then by condition. */
+  readonly #reports = new Map<string, Map<string, Report>>();
 
-function refusedFamily(
-  name: string,
-  refused: readonly SkippedDestination[],
-): ClientCondition {
-  const family = familiesOf(refused);
-  return {
-    id: `family ${name} refused ${family}`,
-    reason: FAMILY_MISMATCH,
-    message:
-      `Egress "${name}" has ${family} destinations, and its Service has no ${family} address; what the pod sends to them is refused. Give the Service and the gateways ${family} addresses, take the destinations out, or set failurePolicy to Open`,
-    end: {
-      reason: "EgressFamilyMatch",
-      message:
-        `Egress "${name}" does not refuse ${family} destinations any more`,
-    },
-  };
-}
-
-function noFamily(
-  name: string,
-  skipped: readonly SkippedDestination[],
-): ClientCondition {
-  const lacking = skipped.some((each) => each.lacking === "pod")
-    ? "the pod has no address"
-    : "its Service has no address";
-  return {
-    id: `family ${name}`,
-    reason: FAMILY_MISMATCH,
-    message: `Egress "${name}" does nothing for the pod: its destinations are ${
-      familiesOf(skipped)
-    }, of which ${lacking}`,
-  };
-}
-
-const FAMILY_MISMATCH = "EgressFamilyMismatch";
-
-function familiesOf(skipped: readonly SkippedDestination[]): string {
-  return namesOf(skipped.map(({ destination }) => destination.family));
-}
-
-function namesOf(families: readonly Family[]): string {
-  return [...new Set(families)].map((family) => FAMILY_NAMES[family])
-    .join(" and ");
-}
-
-const FAMILY_NAMES = { ipv4: "IPv4", ipv6: "IPv6" } as const;
-
-/** Tells a client's owner by Events when a condition begins or ends, once each time. */
-export class EgressReports {
-  readonly #events: Pick<PodEvents, "tell">;
-  readonly #told = new Map<string, ReadonlyMap<string, ClientCondition>>();
-
-  constructor(events: Pick<PodEvents, "tell">) {
-    this.#events = events;
+  constructor(options: EgressReportsOptions) {
+    this.#options = options;
+    this.#clock = options.clock ?? systemClock;
+    this.#random = options.random ?? Math.random;
   }
 
-  /** Takes what is so now. */
+  /** How many clients have a condition of each reason now, told or not. */
+  get counts(): ReadonlyMap<ConditionReason, number> {
+    const counts = new Map<ConditionReason, number>(
+      CONDITION_REASONS.map((reason) => [reason, 0]),
+    );
+    for (const reports of this.#reports.values()) {
+      const present = [...reports.values()].filter(({ isSo }) => isSo);
+      for (const reason of new Set(present.map((r) => r.condition.reason))) {
+        counts.set(reason, (counts.get(reason) ?? 0) + 1);
+      }
+    }
+    return counts;
+  }
+
+  /**
+   * Takes what is so now. What a new pod begins with is told at once: it may
+   * be over soon, for just that reason.
+   */
   tell(
     { key, pod }: Pick<Attachment, "key" | "pod">,
     conditions: readonly ClientCondition[],
+    { isNew = false }: { readonly isNew?: boolean } = {},
   ): void {
-    const before = this.#told.get(keyText(key)) ?? new Map();
+    const reports = this.#reports.get(keyText(key)) ?? new Map();
     const now = new Map(conditions.map((each) => [each.id, each]));
-    for (const [id, { reason, message }] of now) {
-      if (before.has(id)) continue;
-      this.#events.tell(pod, { type: "Warning", reason, message });
+    for (const [id, condition] of now) {
+      const report = reports.get(id) ?? unheardOf(condition);
+      reports.set(id, Object.assign(report, { condition }));
     }
-    for (const [id, { end }] of before) {
-      if (now.has(id) || end === undefined) continue;
-      const info: EventInfo = { type: "Normal", ...end };
-      this.#events.tell(pod, info);
+    for (const [id, report] of reports) {
+      report.isSo = now.has(id);
+      this.#follow(pod, report, { delayMs: isNew ? 0 : this.#delayMs() });
+      if (this.#isOver(report)) reports.delete(id);
     }
-    if (now.size === 0) this.#told.delete(keyText(key));
-    else this.#told.set(keyText(key), now);
+    if (reports.size === 0) this.#reports.delete(keyText(key));
+    else this.#reports.set(keyText(key), reports);
   }
 
-  /** Forgets an attachment. */
+  /** Forgets an attachment, and what has not been told of it. */
   forget(key: PodKey): void {
-    this.#told.delete(keyText(key));
+    const reports = this.#reports.get(keyText(key)) ?? new Map();
+    for (const report of reports.values()) cancel(report);
+    this.#reports.delete(keyText(key));
   }
+
+  /** Tells nothing any more. */
+  [Symbol.dispose](): void {
+    for (const reports of this.#reports.values()) {
+      for (const report of reports.values()) cancel(report);
+    }
+    this.#reports.clear();
+  }
+
+  #delayMs(): number {
+    return this.#options.delayMs * (1 + this.#random());
+  }
+
+  /** Lets the owner know in time, and not at all when it was over before. */
+  #follow(
+    pod: PodName,
+    report: Report,
+    { delayMs }: { readonly delayMs: number },
+  ): void {
+    if (report.isSo === report.isTold) return cancel(report);
+    if (report.timer !== undefined) return;
+    const lastMs = report.isSo ? report.beganMs : report.endedMs;
+    const quietMs = lastMs + QUIET_MS - this.#clock.nowMs();
+    const waitMs = Math.max(delayMs, quietMs);
+    const say = () => this.#say(pod, report);
+    if (waitMs <= 0) say();
+    else report.timer = this.#clock.after(waitMs, say);
+  }
+
+  #say(pod: PodName, report: Report): void {
+    report.timer = undefined;
+    report.isTold = report.isSo;
+    const { reason, message, end } = report.condition;
+    const { events } = this.#options;
+    if (report.isSo) {
+      report.beganMs = this.#clock.nowMs();
+      events.tell(pod, { type: "Warning", reason, message });
+    } else if (end !== undefined) {
+      report.endedMs = this.#clock.nowMs();
+      events.tell(pod, { type: "Normal", ...end });
+    }
+  }
+
+  /** Whether nothing is left of it that anybody would miss. */
+  #isOver({ isSo, isTold, beganMs, endedMs }: Report): boolean {
+    const quietMs = Math.max(beganMs, endedMs) + QUIET_MS;
+    return !isSo && !isTold && quietMs <= this.#clock.nowMs();
+  }
+}
+
+function unheardOf(condition: ClientCondition): Report {
+  const never = Number.NEGATIVE_INFINITY;
+  return {
+    ...{ condition, isSo: false, isTold: false, timer: undefined },
+    ...{ beganMs: never, endedMs: never },
+  };
+}
+
+function cancel(report: Report): void {
+  report.timer?.[Symbol.dispose]();
+  report.timer = undefined;
 }

@@ -1,154 +1,150 @@
 import assert from "node:assert/strict";
-import type {
-  ClientGateway,
-  SkippedDestination,
-} from "../../lib/egress/mod.ts";
-import { Address, Prefix } from "../../lib/inet/mod.ts";
-import type { EventInfo } from "../../lib/kube/mod.ts";
-import type { Selection } from "./egress_clients.ts";
-import { conditionsOf, EgressReports } from "./egress_reports.ts";
+import { FakeClock } from "../../lib/kube/testing.ts";
+import type { ClientCondition } from "./egress_conditions.ts";
+import { EgressReports } from "./egress_reports.ts";
 
-const KEY = { containerId: "c1", ifname: "eth0" };
-const CLIENT = { key: KEY, pod: { namespace: "ns", name: "pod" } };
-const NET = Prefix.parse("192.0.2.0/24");
-const IPV6_NET = Prefix.parse("2001:db8::/32");
+const DELAY_MS = 10_000;
+const MINUTE_MS = 60_000;
 
-function gateway(changes: Partial<ClientGateway> = {}): ClientGateway {
-  return {
-    name: "nat/a",
-    service: { ipv4: Address.parse("10.96.0.9") },
-    destinations: [NET],
-    sourcePortAuto: false,
-    senders: [],
-    available: ["ipv4"],
-    failurePolicy: "Closed",
-    ...changes,
-  };
-}
+const DOWN: ClientCondition = {
+  id: "unavailable nat/a",
+  reason: "EgressUnavailable",
+  message: "down",
+  end: { reason: "EgressAvailable", message: "up" },
+};
+const SHADOWED: ClientCondition = {
+  id: "shadowed nat/a",
+  reason: "EgressShadowed",
+  message: "shadowed",
+};
 
-function selection(changes: Partial<Selection> = {}): Selection {
-  return {
-    gateways: [gateway()],
-    missing: [],
-    invalid: [],
-    targets: [],
-    ...changes,
-  };
-}
-
-const NOTHING = { shadowed: [], skipped: [] };
-
-function reasons(
-  changes: Partial<Selection>,
-  plan: Partial<Parameters<typeof conditionsOf>[1]> = {},
-): string[] {
-  const conditions = conditionsOf(selection(changes), { ...NOTHING, ...plan });
-  return conditions.map(({ reason, message }) => `${reason}: ${message}`);
-}
-
-Deno.test("conditionsOf() has nothing to say when all is well", () => {
-  assert.deepEqual(reasons({}), []);
-});
-
-Deno.test("conditionsOf() tells of a missing object, and not that its gateway is unavailable", () => {
-  const missing = [{ kind: "Egress", namespace: "nat", name: "a" }] as const;
-  const gateways = [gateway({ available: [] })];
-  const [one = "", ...others] = reasons({ gateways, missing });
-  assert.match(one, /^EgressNotFound: Egress "nat\/a".*is refused/);
-  assert.deepEqual(others, []);
-});
-
-Deno.test("conditionsOf() says what becomes of packets, by the failure policy", () => {
-  const texts = (["Closed", "Open"] as const).flatMap((failurePolicy) =>
-    reasons({ gateways: [gateway({ available: [], failurePolicy })] })
-  );
-  assert.match(texts[0] ?? "", /^EgressUnavailable: .* is refused meanwhile$/);
-  assert.match(texts[1] ?? "", /takes other ways, as its failurePolicy says/);
-});
-
-const DUAL = [gateway({ destinations: [NET, IPV6_NET] })];
-
-function skip(
-  destination: Prefix,
-  changes: Partial<SkippedDestination> = {},
-): SkippedDestination {
-  const refused = false;
-  return {
-    ...{ gateway: "nat/a", destination, lacking: "service", refused },
-    ...changes,
-  };
-}
-
-Deno.test("conditionsOf() tells of a family without a gateway, as far as it concerns the pod", () => {
-  const service = { ...gateway().service, ipv6: Address.parse("fd96::9") };
-  const gateways = [gateway({ destinations: [NET, IPV6_NET], service })];
-  assert.match(
-    reasons({ gateways })[0] ?? "",
-    /^EgressUnavailable: .* ready in IPv6; .* its IPv6 destinations is refused/,
-  );
-  const skipped = [skip(IPV6_NET, { lacking: "pod" })];
-  assert.deepEqual(reasons({ gateways }, { skipped }), []);
-  const none = gateways.map((each) => ({ ...each, available: [] }));
-  for (const plan of [{}, { skipped }]) {
-    assert.match(
-      reasons({ gateways: none }, plan).join(),
-      /^EgressUnavailable: .* ready; .* its destinations is refused meanwhile$/,
-    );
-  }
-});
-
-Deno.test("conditionsOf() tells of a family in common only when there is none", () => {
-  const one = { skipped: [skip(IPV6_NET)] };
-  assert.deepEqual(reasons({ gateways: DUAL }, one), []);
-  const all = { skipped: [skip(NET), skip(IPV6_NET)] };
-  assert.match(
-    reasons({ gateways: DUAL }, all)[0] ?? "",
-    /^EgressFamilyMismatch: .*IPv4 and IPv6, of which its Service has no/,
-  );
-});
-
-Deno.test("conditionsOf() tells in any case of a family that is refused, and what to do", () => {
-  const told = (...skipped: SkippedDestination[]) =>
-    reasons({ gateways: DUAL }, { skipped });
-  const refused = skip(IPV6_NET, { refused: true });
-  const [message = "", ...others] = told(refused);
-  assert.match(
-    message,
-    /^EgressFamilyMismatch: Egress "nat\/a" has IPv6 .* is refused\. Give .* failurePolicy/,
-  );
-  assert.deepEqual(others, []);
-  assert.deepEqual(told(skip(NET, { lacking: "pod" }), refused), [message]);
-});
-
-Deno.test("conditionsOf() names what is shadowed and what is invalid", () => {
-  const shadowed = [{ gateway: "nat/b", destination: NET, by: "nat/a" }];
-  const invalid = [{ gateway: "nat/a", text: "x" }];
-  const texts = reasons({ invalid }, { shadowed });
-  assert.match(texts[0] ?? "", /^EgressInvalid: .*"x"/);
-  assert.match(texts[1] ?? "", /^EgressShadowed: .*"nat\/b".*"nat\/a"/);
-});
-
-Deno.test("EgressReports tell of each condition once, and of the end of one that has an end", () => {
+/** One client, the Events about it, and time that is turned by hand. */
+function reporting({ random = 0 } = {}) {
+  const clock = new FakeClock();
   const told: string[] = [];
   const reports = new EgressReports({
-    tell: ({ name }, { type, reason }: EventInfo) =>
-      void told.push(`${name} ${type} ${reason}`),
+    events: {
+      tell: ({ name }, { type, reason }) => {
+        told.push(`${clock.nowMs() / 1_000} ${name} ${type} ${reason}`);
+      },
+    },
+    ...{ delayMs: DELAY_MS, clock, random: () => random },
   });
-  const down = conditionsOf(
-    selection({ gateways: [gateway({ available: [] })] }),
-    NOTHING,
-  );
-  const up = conditionsOf(selection(), NOTHING);
-  for (const conditions of [up, down, down, up, up, down]) {
-    reports.tell(CLIENT, conditions);
-  }
+  const client = (name: string) => ({
+    key: { containerId: name, ifname: "eth0" },
+    pod: { namespace: "ns", name },
+  });
+  const tell = (...conditions: ClientCondition[]) =>
+    reports.tell(client("pod"), conditions);
+  return { clock, told, reports, client, tell };
+}
+
+Deno.test("EgressReports tell once what lasts, and its end when that lasts", async () => {
+  const { clock, told, tell } = reporting({ random: 0.5 });
+  tell(DOWN);
+  await clock.advance(14_999);
+  tell(DOWN);
+  assert.deepEqual(told, []);
+  await clock.advance(1);
+  tell(DOWN);
+  await clock.advance(5_000);
+  tell();
+  await clock.advance(MINUTE_MS);
+  tell();
   assert.deepEqual(told, [
-    "pod Warning EgressUnavailable",
-    "pod Normal EgressAvailable",
-    "pod Warning EgressUnavailable",
+    "15 pod Warning EgressUnavailable",
+    "35 pod Normal EgressAvailable",
   ]);
+  assert.equal(clock.pending, 0);
+});
+
+Deno.test("EgressReports say nothing of what passes, either way", async () => {
+  const { clock, told, tell } = reporting();
+  for (let i = 0; i < 5; i++) {
+    tell(DOWN);
+    await clock.advance(DELAY_MS - 1);
+    tell();
+    await clock.advance(1_000);
+  }
+  assert.deepEqual(told, []);
+  tell(DOWN);
+  await clock.advance(DELAY_MS);
+  for (let i = 0; i < 5; i++) {
+    tell();
+    await clock.advance(DELAY_MS - 1);
+    tell(DOWN);
+    await clock.advance(1_000);
+  }
+  assert.equal(told.length, 1);
+});
+
+Deno.test("EgressReports tell of what flaps two Events in five minutes, and in the end what is so", async () => {
+  const { clock, told, tell } = reporting();
+  // Down for 20 s, up for 20 s, for half an hour.
+  for (let i = 0; i < 45; i++) {
+    tell(DOWN);
+    await clock.advance(20_000);
+    tell();
+    await clock.advance(20_000);
+  }
+  const begins = told.filter((each) => each.includes("Unavailable"));
+  assert.ok(begins.length >= 5 && begins.length <= 6, told.join("\n"));
+  assert.ok(told.length <= 12, told.join("\n"));
+  tell(DOWN);
+  await clock.advance(6 * MINUTE_MS);
+  assert.match(told.at(-1) ?? "", /EgressUnavailable$/);
+  const beginsS = told.filter((each) => each.includes("Unavailable"))
+    .map((each) => parseFloat(each));
+  for (const [i, at] of beginsS.entries()) {
+    assert.ok(i === 0 || at - (beginsS[i - 1] ?? 0) >= 300, told.join("\n"));
+  }
+});
+
+Deno.test("EgressReports tell at once what a new pod begins with", async () => {
+  const { clock, told, reports, client } = reporting();
+  reports.tell(client("new"), [DOWN, SHADOWED], { isNew: true });
+  assert.deepEqual(told, [
+    "0 new Warning EgressUnavailable",
+    "0 new Warning EgressShadowed",
+  ]);
+  // The one has an end to tell of, the other has not.
+  reports.tell(client("new"), []);
+  await clock.advance(MINUTE_MS);
+  assert.deepEqual(told.slice(2), ["10 new Normal EgressAvailable"]);
+});
+
+Deno.test("EgressReports spread a gateway's clients by chance, and count them at once", async () => {
+  let turn = 0;
+  const clock = new FakeClock();
+  const toldMs: number[] = [];
+  const reports = new EgressReports({
+    events: { tell: () => void toldMs.push(clock.nowMs()) },
+    ...{ delayMs: DELAY_MS, clock, random: () => turn++ / 20 },
+  });
+  for (let i = 0; i < 10; i++) {
+    const key = { containerId: `c${i}`, ifname: "eth0" };
+    const pod = { namespace: "ns", name: `pod${i}` };
+    reports.tell({ key, pod }, [DOWN, { ...DOWN, id: "other" }]);
+  }
+  assert.equal(reports.counts.get("EgressUnavailable"), 10);
+  assert.equal(reports.counts.get("EgressShadowed"), 0);
+  await clock.advance(2 * DELAY_MS);
+  assert.equal(new Set(toldMs).size, 20);
+  assert.equal(reports.counts.get("EgressUnavailable"), 10);
+});
+
+Deno.test("EgressReports do not outlive what they are about", async () => {
+  const { clock, told, reports, client, tell } = reporting();
+  tell(DOWN, SHADOWED);
+  reports.forget(client("pod").key);
+  assert.equal(clock.pending, 0);
+  assert.equal(reports.counts.get("EgressUnavailable"), 0);
   // What is gone has nothing to come to an end.
-  reports.forget(KEY);
-  reports.tell(CLIENT, up);
-  assert.equal(told.length, 3);
+  tell();
+  tell(DOWN);
+  reports[Symbol.dispose]();
+  reports[Symbol.dispose]();
+  await clock.advance(MINUTE_MS);
+  assert.deepEqual(told, []);
+  assert.equal(clock.pending, 0);
 });

@@ -21,8 +21,9 @@ import {
   selectGateways,
   type Selection,
 } from "./egress_clients.ts";
-import { conditionsOf, type EgressReports } from "./egress_reports.ts";
+import { type ConditionReason, conditionsOf } from "./egress_conditions.ts";
 import type { EgressPlane } from "./egress_plane.ts";
+import type { EgressReports } from "./egress_reports.ts";
 import type { EgressSource } from "./egress_source.ts";
 import {
   EgressNotFoundError,
@@ -75,6 +76,11 @@ export class EgressSetup {
   get clients(): number {
     const states = [...this.#states.values()];
     return states.filter(({ gateways }) => gateways.size > 0).length;
+  }
+
+  /** How many clients something is wrong with now, by what it is. */
+  get conditions(): ReadonlyMap<ConditionReason, number> {
+    return this.#with.reports.counts;
   }
 
   /**
@@ -131,7 +137,7 @@ export class EgressSetup {
     } finally {
       await announced;
     }
-    this.#settle(attachment, plan, selection);
+    this.#settle(attachment, { plan, selection, isNew: true });
   }
 
   /**
@@ -152,7 +158,8 @@ export class EgressSetup {
     const { gateways, lost } = recall(selection, state?.gateways);
     const plan = this.#plan(attachment, gateways);
     if (lost.length === 0 && JSON.stringify(plan) === state?.plan) {
-      this.#settle(attachment, plan, { ...selection, gateways });
+      const known = { ...selection, gateways };
+      this.#settle(attachment, { plan, selection: known });
       return true;
     }
     using netns = await attachment.openNetns();
@@ -242,7 +249,8 @@ export class EgressSetup {
       await this.#with.plane.apply(this.#plan(attachment, closed), options);
       throw error;
     }
-    this.#settle(attachment, plan, { ...selection, gateways });
+    const known = { ...selection, gateways };
+    this.#settle(attachment, { plan, selection: known });
     log.info("Updated an egress client", {
       ...attachment.pod,
       gateways: gateways.map(({ name }) => name),
@@ -263,14 +271,18 @@ export class EgressSetup {
 
   #settle(
     attachment: Attachment,
-    plan: ClientPlan,
-    selection: Selection,
+    { plan, selection, isNew = false }: {
+      readonly plan: ClientPlan;
+      readonly selection: Selection;
+      readonly isNew?: boolean;
+    },
   ): void {
     const { gateways } = selection;
     const isVisible = plan.families.length > 0;
     const text = JSON.stringify(plan);
     this.#remember(attachment, { plan: text, isVisible, gateways });
-    this.#with.reports.tell(attachment, conditionsOf(selection, plan));
+    const conditions = conditionsOf(selection, plan);
+    this.#with.reports.tell(attachment, conditions, { isNew });
   }
 
   /** A plan that is undefined may be half-done. */

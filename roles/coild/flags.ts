@@ -168,6 +168,13 @@ const FLAGS = defineFlags({
     min: SECOND_MS / 100,
     help: "How long an ADD waits for gateways to take note of a new client",
   },
+  "egress-event-delay": {
+    type: "duration",
+    default: 10 * SECOND_MS,
+    min: 0,
+    help:
+      "How long something about the egress of a pod that runs lasts, or is over, before an Event tells of it; up to as long again is added by chance",
+  },
   ...LOGGING_FLAGS,
 });
 
@@ -192,6 +199,7 @@ export interface CoildOptions {
   readonly originatingOnly: boolean;
   readonly announceTokenFile: string;
   readonly announceTimeoutMs: number;
+  readonly egressEventDelayMs: number;
   readonly reconcileIntervalMs: number;
   readonly clearRoutesOnShutdown: boolean;
   readonly gatewayMode: "link-local" | "node-address";
@@ -224,6 +232,7 @@ export function parseCoildFlags(
     originatingOnly: values["enable-originating-only"],
     announceTokenFile: values["egress-announce-token"],
     announceTimeoutMs: values["egress-announce-timeout"],
+    egressEventDelayMs: values["egress-event-delay"],
     reconcileIntervalMs: values["addressblock-gc-interval"],
     clearRoutesOnShutdown: values["clear-routes-on-shutdown"],
     gatewayMode: values["pod-gateway"],

@@ -44,10 +44,17 @@ export interface IpamSources {
   readonly teardown: { readonly pending: number };
 }
 
+/** What there is to count about egress. */
+export interface EgressFigures {
+  readonly clients: number;
+  /** Clients that something is wrong with, by what it is. */
+  readonly conditions: ReadonlyMap<string, number>;
+}
+
 /** What the other gauges read. */
 export interface MetricSources {
   readonly readiness: { readonly isReady: boolean };
-  readonly egress?: { readonly clients: number } | undefined;
+  readonly egress?: EgressFigures | undefined;
 }
 
 /** Metrics of coild beside those of gRPC and the process. */
@@ -153,6 +160,17 @@ export class CoildMetrics implements IpamObserver {
   observe(registry: Registry, { readiness, egress }: MetricSources): void {
     const registers = [registry];
     if (egress !== undefined) {
+      new Gauge({
+        name: "coil_coild_egress_client_conditions",
+        help: "Clients of Egresses that something is wrong with now",
+        labelNames: ["reason"],
+        registers,
+        collect() {
+          for (const [reason, count] of egress.conditions) {
+            this.set({ reason }, count);
+          }
+        },
+      });
       new Gauge({
         name: "coil_coild_egress_clients",
         help: "Pods of this node that are clients of Egresses",

@@ -25,8 +25,15 @@ export const NAMESPACE = "nat";
 /** The annotation's key. */
 export const ANNOTATION: string = `egress.coil.cybozu.com/${NAMESPACE}`;
 
-/** Nothing by itself, and addresses are free at once. */
-const ARGS = ["--cooldown=0s", "--addressblock-gc-interval=1h"];
+/** What lasts shorter is not told; it may take twice as long. */
+export const EVENT_DELAY_MS = 500;
+
+/** Nothing by itself, addresses are free at once, and Events come soon. */
+const ARGS = [
+  "--cooldown=0s",
+  "--addressblock-gc-interval=1h",
+  `--egress-event-delay=${EVENT_DELAY_MS}ms`,
+];
 
 /** A gateway pod as an endpoint. */
 export interface Gateway {

@@ -1,6 +1,11 @@
 import assert from "node:assert/strict";
 import { eventually, sleep } from "../lab/mod.ts";
-import { ANNOTATION, EgressLab, tunnelTo } from "./coild_egress_lab.ts";
+import {
+  ANNOTATION,
+  EgressLab,
+  EVENT_DELAY_MS,
+  tunnelTo,
+} from "./coild_egress_lab.ts";
 
 const WIDE = { destinations: ["0.0.0.0/0", "::/0"] };
 const NET = "192.0.2.0/24";
@@ -288,11 +293,18 @@ Deno.test("coild keeps its egress clients up to date", async (t) => {
         (now) => now?.senders.join() === "10.9.0.1",
       );
       assert.equal((await plane.of(pod))?.routes.length, 2);
+      const unavailable =
+        'coil_coild_egress_client_conditions{reason="EgressUnavailable"}';
+      assert.equal(await coild.metric(unavailable), 0);
       await egress.setGateways("gw", []);
       await egress.until(
         "refusal",
         pod,
         (now) => now?.routes.join() === `118 ${NET} refused`,
+      );
+      await eventually(
+        "the count",
+        async () => await coild.metric(unavailable) === 1,
       );
       await egress.event(pod, "EgressUnavailable");
       await egress.setGateways("gw", [{ address: "10.9.0.3", pod: "g3" }]);
@@ -302,6 +314,31 @@ Deno.test("coild keeps its egress clients up to date", async (t) => {
         (now) => now?.routes.length === 2 && now.senders.join() === "10.9.0.3",
       );
       await egress.event(pod, "EgressAvailable", "Normal");
+      assert.equal(await coild.metric(unavailable), 0);
+      await coild.del(pod);
+      await lab.deletePod(pod);
+    },
+  );
+
+  await t.step(
+    "gateways that are gone for moments, again and again, are not told of each time",
+    async () => {
+      await egress.createEgress("flap", { destinations: [NET] });
+      const { pod } = await egress.runClient(coild, "flap", "flap");
+      for (let i = 0; i < 3; i++) {
+        await egress.setGateways("flap", []);
+        await egress.until("refusal", pod, (now) => now?.routes.length === 1);
+        if (i === 1) await egress.event(pod, "EgressUnavailable");
+        await egress.setGateways("flap", [{ address: "10.9.0.4" }]);
+        await egress.until("the way", pod, (now) => now?.routes.length === 2);
+        if (i === 1) await egress.event(pod, "EgressAvailable", "Normal");
+      }
+      await sleep(QUIET_MS + 2 * EVENT_DELAY_MS);
+      const events = await egress.events(pod);
+      assert.deepEqual(
+        events.map(({ reason, count }) => `${reason} ${count}`).sort(),
+        ["EgressAvailable 1", "EgressUnavailable 1"],
+      );
       await coild.del(pod);
       await lab.deletePod(pod);
     },
