@@ -1,6 +1,7 @@
 import type { Family } from "../inet/mod.ts";
 import { NETLINK_GENERIC, type Netns, openNetlink } from "../linux/mod.ts";
 import { Connection, type Transport } from "./connection.ts";
+import { NetlinkError } from "./errors.ts";
 import { familyNumber, familyOf } from "./family.ts";
 import {
   findGenericFamily,
@@ -25,6 +26,8 @@ const FOU_ATTR_IPPROTO = 3;
 const FOU_ATTR_TYPE = 4;
 /** FOU_ENCAP_DIRECT: the inner packet follows the UDP header at once. */
 const FOU_ENCAP_DIRECT = 1;
+/** ENOENT of `<asm-generic/errno-base.h>`: there is no family of that number (genl_rcv_msg() in net/netlink/genetlink.c). */
+const ENOENT = 2;
 
 /** A UDP port whose datagrams the kernel unpacks (Foo over UDP), on all addresses of a family. */
 export interface FouPort {
@@ -85,15 +88,16 @@ export class FouSocket implements Disposable {
    * @throws {NetlinkError} when the kernel refuses
    */
   async list(): Promise<FouPort[]> {
-    const type = await this.#resolve();
-    return await this.#connection.dump(
-      {
-        type,
-        flags: 0,
-        describe: () => "list FoU ports",
-        write: (writer) => writeHeader(writer, FOU_CMD_GET),
-      },
-      parsePort,
+    return await this.#ask((type) =>
+      this.#connection.dump(
+        {
+          type,
+          flags: 0,
+          describe: () => "list FoU ports",
+          write: (writer) => writeHeader(writer, FOU_CMD_GET),
+        },
+        parsePort,
+      )
     );
   }
 
@@ -114,10 +118,25 @@ export class FouSocket implements Disposable {
 
   async #execute(verb: "add" | "delete", port: FouPort): Promise<void> {
     checkPort(port);
-    const type = await this.#resolve();
-    const request = portRequest(verb, type, port);
-    const [error] = await this.#connection.tryExecute([request]);
-    if (error !== undefined) throw error;
+    await this.#ask(async (type) => {
+      const request = portRequest(verb, type, port);
+      const [error] = await this.#connection.tryExecute([request]);
+      if (error !== undefined) throw error;
+    });
+  }
+
+  /** Asks by the family's number, which is another one when the module was taken out and loaded again. */
+  async #ask<T>(question: (type: number) => Promise<T>): Promise<T> {
+    const known = this.#type;
+    try {
+      return await question(await this.#resolve());
+    } catch (error) {
+      const isStale = known !== undefined && error instanceof NetlinkError &&
+        error.errno === ENOENT;
+      if (!isStale) throw error;
+      this.#type = undefined;
+      return await question(await this.#resolve());
+    }
   }
 
   async #resolve(): Promise<number> {

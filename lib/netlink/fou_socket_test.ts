@@ -104,6 +104,26 @@ Deno.test("a kernel without FoU is a FouUnsupportedError, asked again each time"
   assert.equal(transport.requests.length, 2);
 });
 
+Deno.test("a socket outlives the module: the family gets another number", async () => {
+  let number = FOU;
+  const transport = new AnsweringTransport((request) => {
+    if (request.type === 16) {
+      const found = FOUND.replace("23 00", `${number.toString(16)} 00`);
+      return [{ type: 16, payload: unhex(found) }, acknowledge(request)];
+    }
+    if (request.type !== number) return [acknowledge(request, 2)]; // ENOENT
+    return [(request.flags & 0x300) === 0 ? acknowledge(request) : DONE];
+  });
+  using socket = FouSocket.over(transport);
+  await socket.add(IPV4);
+  number++;
+  await socket.add(IPV6);
+  number++;
+  assert.deepEqual(await socket.list(), []);
+  const types = transport.requests.map(({ type }) => type - FOU);
+  assert.deepEqual(types.filter((type) => type >= 0), [0, 0, 1, 1, 2]);
+});
+
 Deno.test("any other refusal is told as it is", async () => {
   const forbidden = new AnsweringTransport((request) => [
     acknowledge(request, 1), // EPERM

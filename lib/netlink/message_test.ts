@@ -186,6 +186,15 @@ Deno.test("MessageWriter refuses an attribute longer than its length can say", (
   );
 });
 
+Deno.test("MessageWriter refuses text with a NUL in it", () => {
+  const writer = new MessageWriter();
+  assert.throws(
+    () => writer.attributeString(3, "eth0\0x"),
+    /^SyntaxError: Cannot write netlink attribute 3: "eth0\\u0000x" has a NUL in it$/,
+  );
+  assert.equal(writer.length, 0);
+});
+
 Deno.test("Attributes reads back whatever MessageWriter wrote", () => {
   const text = fc.string({ unit: "grapheme" }).filter((value) =>
     !value.includes("\0")

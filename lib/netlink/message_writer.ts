@@ -132,12 +132,23 @@ export class MessageWriter {
     this.#bytes.set(value, at);
   }
 
-  /** Writes an attribute that holds text, ended by a NUL unless `nul` is false. */
+  /**
+   * Writes an attribute that holds text, ended by a NUL unless `nul` is false.
+   *
+   * @throws {SyntaxError} when a NUL is in the text: to the kernel it ends there, and names something else
+   */
   attributeString(
     type: number,
     value: string,
     options: { nul?: boolean } = {},
   ): void {
+    if (value.includes("\0")) {
+      throw new SyntaxError(
+        `Cannot write netlink attribute ${type}: ${
+          JSON.stringify(value)
+        } has a NUL in it`,
+      );
+    }
     const bytes = encoder.encode(value);
     const nul = options.nul === false ? 0 : 1;
     const at = this.#attribute(type, bytes.byteLength + nul);
