@@ -1,0 +1,85 @@
+// What containerd itself knows of its pods, by the Container Runtime Interface
+// (k8s.io/cri-api runtime.v1, api.proto): field numbers are in brackets.
+import {
+  callUnary,
+  decodeText,
+  ProtoWriter,
+  readFields,
+} from "../../lib/grpc/mod.ts";
+import type { ClusterNode } from "../lab/cluster/mod.ts";
+
+/** A pod of the runtime that runs. */
+export interface Sandbox {
+  readonly id: string;
+  readonly namespace: string;
+  readonly pod: string;
+  readonly uid: string;
+  /** None in the node's network. */
+  readonly addresses: readonly string[];
+}
+
+/** PodSandboxState: SANDBOX_READY. */
+const READY = 0;
+
+/** The sandboxes that containerd says to be ready. */
+export async function listSandboxes(
+  node: ClusterNode,
+): Promise<readonly Sandbox[]> {
+  const list = await call(node, "ListPodSandbox", new Uint8Array());
+  const found: Sandbox[] = [];
+  for (const item of messages(list, 1)) { // items [1]
+    if (number(item, 3) !== READY) continue; // state [3]
+    const id = text(item, 1); // id [1]
+    found.push({ id, ...metadata(item), addresses: await addresses(node, id) });
+  }
+  return found;
+}
+
+/** PodSandboxMetadata, field 2 of what has it. */
+function metadata(message: Uint8Array) {
+  const [data = new Uint8Array()] = messages(message, 2);
+  return { pod: text(data, 1), uid: text(data, 2), namespace: text(data, 3) };
+}
+
+/** PodSandboxStatusResponse: status [1], its network [5]: ip [1], additional_ips [2] with ip [1]. */
+async function addresses(
+  node: ClusterNode,
+  id: string,
+): Promise<readonly string[]> {
+  const request = new ProtoWriter().string(1, id).finish();
+  const answer = await call(node, "PodSandboxStatus", request);
+  const [status = new Uint8Array()] = messages(answer, 1);
+  const [network = new Uint8Array()] = messages(status, 5);
+  const more = messages(network, 2).map((ip) => text(ip, 1));
+  return [text(network, 1), ...more].filter((ip) => ip !== "");
+}
+
+async function call(
+  node: ClusterNode,
+  verb: string,
+  message: Uint8Array,
+): Promise<Uint8Array> {
+  return await callUnary({
+    socketPath: node.file("/run/containerd/containerd.sock"),
+    method: `/runtime.v1.RuntimeService/${verb}`,
+    message,
+  });
+}
+
+function messages(message: Uint8Array, field: number): readonly Uint8Array[] {
+  return [...readFields(message)].flatMap((f) =>
+    f.field === field && "bytes" in f ? [f.bytes] : []
+  );
+}
+
+function text(message: Uint8Array, field: number): string {
+  const [bytes] = messages(message, field);
+  return bytes === undefined ? "" : decodeText(bytes);
+}
+
+function number(message: Uint8Array, field: number): number {
+  for (const f of readFields(message)) {
+    if (f.field === field && "value" in f) return f.value;
+  }
+  return 0;
+}

@@ -1,0 +1,266 @@
+// Pods of a real cluster reach each other, by Coil's image and manifests.
+import assert from "node:assert/strict";
+import {
+  ADDRESS_BLOCKS,
+  ADDRESS_POOLS,
+  type AddressBlock,
+} from "../../lib/api/mod.ts";
+import { Prefix } from "../../lib/inet/mod.ts";
+import {
+  KubeApiError,
+  LEASES,
+  NAMESPACES,
+  SERVICES,
+} from "../../lib/kube/mod.ts";
+import {
+  EXPORT_TABLE,
+  NODE_LABEL,
+  POOL_ANNOTATION,
+  POOL_LABEL,
+} from "../../lib/names/mod.ts";
+import { eventually } from "../lab/mod.ts";
+import { assertAgreement } from "./agreement.ts";
+import { Installation } from "./installation.ts";
+import { hostPort, HTTP_PORT, type RunningPod, UDP_PORT } from "./pods.ts";
+
+let site: Installation;
+
+Deno.test.beforeAll(async () => {
+  site = await Installation.create({ name: "e2enetwork", nodes: 2 });
+});
+
+Deno.test.afterAll(async () => {
+  await site?.[Symbol.asyncDispose]();
+});
+
+Deno.test("E2E-1: every pod of Coil is ready, on every node", async () => {
+  const pods = await site.pods.list({
+    namespace: "kube-system",
+    labelSelector: "app.kubernetes.io/name=coil",
+  });
+  const parts = pods.map(({ metadata, spec, status }) => {
+    assert.equal(status?.phase, "Running", `${metadata?.name}`);
+    const part = metadata?.labels?.["app.kubernetes.io/component"];
+    return `${part} on ${spec?.nodeName}`;
+  });
+  assert.deepEqual(
+    parts.sort(),
+    ["coil-controller", "coil-router", "coild"].flatMap((part) =>
+      ["node1", "node2"].map((node) => `${part} on ${node}`)
+    ),
+  );
+});
+
+Deno.test("E2E-2: pods of two nodes reach each other by TCP and UDP, in both families", async () => {
+  const [near, far] = await Promise.all([
+    site.pods.run({ name: "near", node: "node1" }),
+    site.pods.run({ name: "far", node: "node2" }),
+  ]);
+  assert.equal(near.addresses.length, 2);
+  for (const [index, address] of far.addresses.entries()) {
+    // The source is the pod's own address: nothing translates it.
+    const wanted = `far ${near.addresses[index]}\n`;
+    const http = `http://${hostPort(address, HTTP_PORT)}/`;
+    assert.equal(await site.pods.exec(near, "get", http), wanted);
+    const udp = hostPort(address, UDP_PORT);
+    assert.equal(await site.pods.exec(near, "udp", udp), wanted);
+  }
+  await assertAgreement(site);
+  await site.pods.remove(near, far);
+});
+
+Deno.test("a pod and its own node, and a pod in the host's network, reach each other", async () => {
+  const [pod, host] = await Promise.all([
+    site.pods.run({ name: "pod", node: "node1" }),
+    site.pods.run({ name: "host", node: "node1", hostNetwork: true }),
+  ]);
+  assert.deepEqual(
+    [...host.addresses].sort(),
+    [...site.node(1).addresses].sort(),
+    "a pod in the host's network has the node's addresses",
+  );
+  for (const [index, address] of pod.addresses.entries()) {
+    const node = host.addresses[index] ?? "";
+    const there = `http://${hostPort(address, HTTP_PORT)}/`;
+    assert.equal(await site.pods.exec(host, "get", there), `pod ${node}\n`);
+    const back = `http://${hostPort(node, HTTP_PORT)}/`;
+    assert.equal(await site.pods.exec(pod, "get", back), `node1 ${address}\n`);
+  }
+  await assertAgreement(site);
+  await site.pods.remove(pod, host);
+});
+
+Deno.test("a Service leads to pods of both nodes, from a pod of each", async () => {
+  const labels = { service: "web" };
+  const [one, two] = await Promise.all([
+    site.pods.run({ name: "one", node: "node1", labels }),
+    site.pods.run({ name: "two", node: "node2", labels }),
+  ]);
+  const service = await site.client.create(SERVICES, {
+    metadata: { name: "web", namespace: "default" },
+    spec: {
+      selector: labels,
+      ipFamilyPolicy: "RequireDualStack",
+      ports: [{ port: 80, targetPort: HTTP_PORT }],
+    },
+  });
+  const addresses = service.spec?.clusterIPs ?? [];
+  assert.equal(addresses.length, 2);
+  for (const address of addresses) {
+    for (const client of [one, two]) {
+      await assertServes(client, { address, wanted: ["one", "two"] });
+    }
+  }
+  await site.client.delete(SERVICES, { name: "web", namespace: "default" });
+  await site.pods.remove(one, two);
+});
+
+async function assertServes(
+  client: RunningPod,
+  service: { readonly address: string; readonly wanted: readonly string[] },
+): Promise<void> {
+  const missing = new Set(service.wanted);
+  await eventually(`${service.wanted} behind ${service.address}`, async () => {
+    const url = `http://${hostPort(service.address, 80)}/`;
+    const [name = ""] = (await site.pods.exec(client, "get", url)).split(" ");
+    missing.delete(name);
+    return missing.size === 0;
+  });
+}
+
+async function blocksOf(
+  where: { readonly node?: string; readonly pool?: string },
+): Promise<readonly AddressBlock[]> {
+  const { node, pool } = where;
+  const labels = [
+    ...(node === undefined ? [] : [`${NODE_LABEL}=${node}`]),
+    ...(pool === undefined ? [] : [`${POOL_LABEL}=${pool}`]),
+  ];
+  const labelSelector = labels.join();
+  return (await site.client.list(ADDRESS_BLOCKS, { labelSelector })).items;
+}
+
+/** A namespace whose pods have addresses of a pool of their own. */
+async function createPoolAndNamespace(
+  name: string,
+  subnet: { readonly ipv4: string; readonly ipv6?: string },
+  options: { readonly blockSizeBits: number },
+): Promise<void> {
+  await site.createPool(name, subnet, options);
+  await site.client.create(NAMESPACES, {
+    metadata: { name, annotations: { [POOL_ANNOTATION]: name } },
+  });
+}
+
+Deno.test("E2E-3, 5: addresses come from the namespace's pool; blocks stay at a restart of coild and go back when empty", async () => {
+  const pool = "single";
+  const subnet = { ipv4: "10.101.0.0/28" };
+  await createPoolAndNamespace(pool, subnet, { blockSizeBits: 0 });
+  const namespace = pool;
+  const [first, second] = await Promise.all([
+    site.pods.run({ name: "first", namespace, node: "node1" }),
+    site.pods.run({ name: "second", namespace, node: "node2" }),
+  ]);
+  const prefix = Prefix.parse(subnet.ipv4);
+  for (const pod of [first, second]) {
+    assert.equal(pod.addresses.length, 1, "the pool has one family");
+    assert.ok(
+      prefix.contains(Prefix.parse(`${pod.addresses[0]}/32`)),
+      `${pod.addresses[0]} is not of pool ${pool}`,
+    );
+  }
+  const before = namesOf(await blocksOf({ pool }));
+  await site.plane.kubectl(
+    "-n",
+    "kube-system",
+    "rollout",
+    "restart",
+    "ds/coild",
+  );
+  await site.rolledOut();
+  assert.deepEqual(namesOf(await blocksOf({ pool })), before);
+  const third = await site.pods.run({
+    name: "third",
+    namespace,
+    node: "node1",
+  });
+  assert.equal(
+    new Set([first, second, third].flatMap((p) => p.addresses)).size,
+    3,
+  );
+  await assertAgreement(site);
+  await site.pods.remove(first, second, third);
+  await eventually(
+    "no block of the pool",
+    async () => (await blocksOf({ pool })).length === 0,
+    { timeoutMs: 60_000 },
+  );
+});
+
+function namesOf(blocks: readonly AddressBlock[]): readonly string[] {
+  return blocks.map(({ metadata }) => metadata?.name ?? "").sort();
+}
+
+Deno.test("E2E-4: table 119 has the node's blocks, in both families", async () => {
+  const pod = await site.pods.run({ name: "exported", node: "node2" });
+  const blocks = await blocksOf({ node: "node2", pool: "default" });
+  assert.ok(blocks.length > 0);
+  for (const [family, option] of [["ipv4", "-4"], ["ipv6", "-6"]] as const) {
+    const table = await site.node(2).run("ip", [
+      ...["-j", option, "route", "show", "table", `${EXPORT_TABLE}`],
+    ]);
+    const routes = (JSON.parse(table) as { dst: string }[]).map((r) => r.dst);
+    const wanted = blocks.map((block) => block[family]);
+    assert.deepEqual(routes.sort(), wanted.sort());
+  }
+  await site.pods.remove(pod);
+});
+
+/** Port of each role's metrics, and one of them. */
+const METRICS = [
+  [9384, "coil_coild_addresses"],
+  [9386, "coil_controller_max_blocks"],
+  [9388, "coil_router_routes_synced"],
+] as const;
+
+Deno.test("E2E-6: metrics of every role are served in Prometheus' format", async () => {
+  const sample = /^[a-zA-Z_:][\w:]*(\{.*\})? [-+.\w]+$/;
+  for (const [port, metric] of METRICS) {
+    for (const { addresses } of site.nodes) {
+      const host = hostPort(addresses[0] ?? "", port);
+      const response = await fetch(`http://${host}/metrics`);
+      const lines = (await response.text()).trim().split("\n");
+      assert.ok(lines.includes(`# TYPE ${metric} gauge`), `${host}: ${metric}`);
+      const samples = lines.filter((line) => !/^(#|$)/.test(line));
+      for (const line of samples) assert.match(line, sample);
+    }
+  }
+});
+
+Deno.test("E2E-7: an unused pool is deleted, another one stays", async () => {
+  await site.createPool("unused", { ipv4: "10.102.0.0/24" });
+  await site.client.delete(ADDRESS_POOLS, { name: "unused" });
+  await eventually(
+    "pool unused to be gone",
+    async () =>
+      await site.client.tryGet(ADDRESS_POOLS, { name: "unused" }) === undefined,
+  );
+  assert.ok(await site.client.tryGet(ADDRESS_POOLS, { name: "default" }));
+});
+
+Deno.test("E2E-8: both halves of the controller have a leader", async () => {
+  const namespace = "kube-system";
+  for (const name of ["coil-ipam-leader", "coil-egress-leader"]) {
+    const lease = await site.client.get(LEASES, { name, namespace });
+    // The controller's pods have the nodes' names.
+    assert.match(lease.spec?.holderIdentity ?? "", /^node[12]_/);
+  }
+});
+
+Deno.test("E2E-9: a pool smaller than a block is refused", async () => {
+  await assert.rejects(
+    site.createPool("narrow", { ipv4: "10.103.0.0/30" }),
+    (error) =>
+      error instanceof KubeApiError && /too narrow/.test(error.message),
+  );
+});

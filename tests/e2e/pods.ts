@@ -1,0 +1,166 @@
+import {
+  EVENTS,
+  type KubeClient,
+  PODS,
+  type V1Pod,
+} from "../../lib/kube/mod.ts";
+import { POD_IMAGE } from "../lab/cluster/mod.ts";
+import { type ControlPlane, eventually } from "../lab/mod.ts";
+
+const READY_MS = 120_000;
+
+/** Port of `podtool serve`. */
+export const HTTP_PORT = 8080;
+/** Port of its answers to datagrams. */
+export const UDP_PORT = 9000;
+
+/** What differs from pod to pod. */
+export interface PodWish {
+  readonly name: string;
+  readonly namespace?: string;
+  /** Name of the node; the scheduler chooses without it. */
+  readonly node?: string;
+  /** Arguments of podtool; `serve` without them. */
+  readonly args?: readonly string[];
+  readonly labels?: Readonly<Record<string, string>>;
+  readonly hostNetwork?: boolean;
+}
+
+/** A pod that has its network. */
+export interface RunningPod {
+  readonly name: string;
+  readonly namespace: string;
+  readonly node: string;
+  readonly uid: string;
+  readonly addresses: readonly string[];
+}
+
+/** A template of pods, for workloads; `restartPolicy` is the API server's default. */
+export function podSpec(
+  wish: Omit<PodWish, "name" | "namespace"> = {},
+): NonNullable<V1Pod["spec"]> {
+  return {
+    ...(wish.node === undefined ? {} : { nodeName: wish.node }),
+    ...(wish.hostNetwork === undefined
+      ? {}
+      : { hostNetwork: wish.hostNetwork }),
+    // Nobody serves names in the lab, and nobody wants to wait for an end.
+    dnsPolicy: "Default",
+    terminationGracePeriodSeconds: 5,
+    // A node that is drained or off for a moment keeps its pods.
+    tolerations: [{ operator: "Exists", effect: "NoExecute" }],
+    enableServiceLinks: false,
+    automountServiceAccountToken: false,
+    containers: [{
+      name: "main",
+      image: POD_IMAGE,
+      imagePullPolicy: "Never",
+      command: ["/podtool", ...wish.args ?? ["serve"]],
+    }],
+  };
+}
+
+/** Makes pods and looks into them. */
+export class PodRunner {
+  readonly #plane: ControlPlane;
+  readonly #client: KubeClient;
+
+  constructor(plane: ControlPlane, client: KubeClient) {
+    this.#plane = plane;
+    this.#client = client;
+  }
+
+  /** Creates the Pod object. */
+  async create(wish: PodWish): Promise<V1Pod> {
+    const { name, namespace = "default", labels = {} } = wish;
+    return await this.#client.create(PODS, {
+      metadata: { name, namespace, labels: { app: name, ...labels } },
+      spec: podSpec(wish),
+    });
+  }
+
+  /** Creates it and waits until it is Ready. */
+  async run(wish: PodWish): Promise<RunningPod> {
+    await this.create(wish);
+    return await this.ready(wish.name, wish);
+  }
+
+  /** Waits until the pod of this name is Ready. */
+  async ready(
+    name: string,
+    options: { readonly namespace?: string; readonly not?: string } = {},
+  ): Promise<RunningPod> {
+    const { namespace = "default", not } = options;
+    try {
+      return await eventually(`pod "${name}" to be Ready`, async () => {
+        const pod = await this.#client.tryGet(PODS, { name, namespace });
+        if (pod === undefined || pod.metadata?.uid === not) return undefined;
+        return isReady(pod) ? runningOf(pod) : undefined;
+      }, { timeoutMs: READY_MS, intervalMs: 200 });
+    } catch (cause) {
+      const told = await this.#lastEvents(name, namespace);
+      throw new Error(`Cannot run pod "${name}": ${told}`, { cause });
+    }
+  }
+
+  /** Why a pod is as it is, in the words of who works at it. */
+  async #lastEvents(name: string, namespace: string): Promise<string> {
+    const { items } = await this.#client.list(EVENTS, {
+      namespace,
+      fieldSelector: `involvedObject.name=${name}`,
+    });
+    return items.map(({ reason, message }) => `${reason}: ${message}`)
+      .slice(-5).join("; ");
+  }
+
+  /** All pods of a namespace with such labels. */
+  async list(
+    options: { readonly namespace?: string; readonly labelSelector?: string } =
+      {},
+  ): Promise<readonly V1Pod[]> {
+    return (await this.#client.list(PODS, options)).items;
+  }
+
+  /** Deletes pods and waits until their objects are gone: kubelet has ended them then. */
+  async remove(...pods: readonly RunningPod[]): Promise<void> {
+    for (const { name, namespace } of pods) {
+      await this.#client.delete(PODS, { name, namespace });
+    }
+    for (const { name, namespace, uid } of pods) {
+      await eventually(`pod "${name}" to be gone`, async () => {
+        const pod = await this.#client.tryGet(PODS, { name, namespace });
+        return pod?.metadata?.uid !== uid;
+      }, { timeoutMs: READY_MS, intervalMs: 200 });
+    }
+  }
+
+  /** Runs podtool in a pod, through the API server, kubelet and containerd. */
+  async exec(pod: RunningPod, ...args: string[]): Promise<string> {
+    const { namespace, name } = pod;
+    return await this.#plane.kubectl(
+      ...["exec", "-n", namespace, name, "--", "/podtool", ...args],
+    );
+  }
+}
+
+/** The pod as the kubelet reports it. */
+export function runningOf(pod: V1Pod): RunningPod {
+  return {
+    name: pod.metadata?.name ?? "",
+    namespace: pod.metadata?.namespace ?? "",
+    node: pod.spec?.nodeName ?? "",
+    uid: pod.metadata?.uid ?? "",
+    addresses: (pod.status?.podIPs ?? []).map(({ ip }) => ip),
+  };
+}
+
+export function isReady(pod: V1Pod): boolean {
+  return pod.status?.conditions?.some((c) =>
+    c.type === "Ready" && c.status === "True"
+  ) ?? false;
+}
+
+/** An address and a port as URLs and sockets have them. */
+export function hostPort(address: string, port: number): string {
+  return address.includes(":") ? `[${address}]:${port}` : `${address}:${port}`;
+}
