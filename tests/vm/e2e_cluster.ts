@@ -39,8 +39,12 @@ export interface ClientOptions {
   readonly name: string;
   /** 0 or 1. */
   readonly node?: number;
+  /** Its own namespace, and with it the pool of its addresses. */
+  readonly namespace?: string;
   /** The Egresses that it uses. */
   readonly egresses?: string;
+  /** Their namespace. */
+  readonly egressNamespace?: string;
   /** Whether its status is reported at once, which it is not before a kubelet's next turn. */
   readonly report?: boolean;
 }
@@ -165,11 +169,15 @@ export class EgressCluster implements AsyncDisposable {
   }
 
   /** Creates an Egress and waits until its gateways are ready and Services lead to them. */
-  async createEgress(name: string, spec: EgressSpec): Promise<Egress> {
+  async createEgress(
+    name: string,
+    spec: EgressSpec,
+    { namespace = GATEWAYS }: { readonly namespace?: string } = {},
+  ): Promise<Egress> {
     const egress = await this.access.client.create<Egress>(EGRESSES, {
       apiVersion: "coil.cybozu.com/v2",
       kind: "Egress",
-      metadata: { namespace: GATEWAYS, name },
+      metadata: { namespace, name },
       spec,
     });
     await this.gatewaysReady(name, spec.replicas ?? 1);
@@ -177,8 +185,12 @@ export class EgressCluster implements AsyncDisposable {
   }
 
   /** Changes an Egress by a merge patch. */
-  async patchEgress(name: string, spec: Partial<EgressSpec>): Promise<void> {
-    const target = { namespace: GATEWAYS, name };
+  async patchEgress(
+    name: string,
+    spec: Partial<EgressSpec>,
+    { namespace = GATEWAYS }: { readonly namespace?: string } = {},
+  ): Promise<void> {
+    const target = { namespace, name };
     await this.access.client.patch(EGRESSES, target, { spec }, {
       kind: "merge",
     });
@@ -209,15 +221,18 @@ export class EgressCluster implements AsyncDisposable {
   /** Makes a pod that is a client, or none. */
   async createClient(options: ClientOptions): Promise<Client> {
     const { name, node: index = 0, egresses, report = true } = options;
+    const { namespace = CLIENTS, egressNamespace = GATEWAYS } = options;
     const node = this.nodes[index] ?? this.nodes[0];
     const created = await this.access.client.create<V1Pod>(PODS, {
       apiVersion: "v1",
       kind: "Pod",
       metadata: {
-        namespace: CLIENTS,
+        namespace,
         name,
         ...(egresses === undefined ? {} : {
-          annotations: { [`egress.coil.cybozu.com/${GATEWAYS}`]: egresses },
+          annotations: {
+            [`egress.coil.cybozu.com/${egressNamespace}`]: egresses,
+          },
         }),
       },
       spec: {
@@ -226,7 +241,7 @@ export class EgressCluster implements AsyncDisposable {
       },
     });
     const uid = created.metadata?.uid ?? "";
-    const ref = { namespace: CLIENTS, name, uid };
+    const ref = { namespace, name, uid };
     const pod = await this.#runtime.start(ref, node);
     if (report) await this.#runtime.report(pod, { ready: true });
     const sockets = new NetnsSockets(pod.sandbox.netns);

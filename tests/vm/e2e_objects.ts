@@ -17,6 +17,17 @@ export const GATEWAYS = "gateways";
 /** Namespace of the clients. */
 export const CLIENTS = "clients";
 
+/** The pool of each namespace; the clients' has none of its own. */
+const NAMESPACE_POOLS: Readonly<
+  Record<string, keyof typeof POOLS | undefined>
+> = {
+  [GATEWAYS]: "gateways",
+  "gateways-ipv4": "gateways-ipv4",
+  [CLIENTS]: undefined,
+  "clients-ipv4": "clients-ipv4",
+  "clients-ipv6": "clients-ipv6",
+};
+
 /** What a routing daemon does: each node's blocks lead to it. */
 export function routeBlocks(
   access: VmAccess,
@@ -58,17 +69,17 @@ export async function createObjects(
   nodes: readonly VmNode[],
 ): Promise<void> {
   const { client, admin } = access;
-  const pools = { default: POOLS.clients, [GATEWAYS]: POOLS.gateways };
-  for (const [name, subnet] of Object.entries(pools)) {
+  const { clients, ...pools } = POOLS;
+  for (const [name, subnet] of Object.entries({ default: clients, ...pools })) {
     await client.patch(ADDRESS_POOLS, { name }, {
       spec: { blockSizeBits: 6, subnets: [subnet] },
     }, { kind: "apply" });
   }
-  for (const name of [GATEWAYS, CLIENTS]) {
+  for (const [name, pool] of Object.entries(NAMESPACE_POOLS)) {
     await client.patch(NAMESPACES, { name }, {
-      metadata: name === GATEWAYS
-        ? { annotations: { "coil.cybozu.com/pool": GATEWAYS } }
-        : {},
+      metadata: pool === undefined
+        ? {}
+        : { annotations: { "coil.cybozu.com/pool": pool } },
     }, { kind: "apply" });
     await eventually(`the service account of ${name}`, async () => {
       await admin.request(

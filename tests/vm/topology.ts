@@ -7,11 +7,17 @@ import { inNetns, run } from "../lab/mod.ts";
 export type VmFamily = "ipv4" | "ipv6";
 export const VM_FAMILIES: readonly VmFamily[] = ["ipv4", "ipv6"];
 
-/** Pools of addresses: clients and gateways are told apart by them. */
+/** Pools of addresses; those of one family have the same name as a pool of both, with the family behind. */
 export const POOLS = {
-  clients: { ipv4: "10.64.0.0/16", ipv6: "fd64::/112" },
-  gateways: { ipv4: "10.65.0.0/16", ipv6: "fd65::/112" },
+  clients: { ipv4: "10.64.0.0/17", ipv6: "fd64::/113" },
+  "clients-ipv4": { ipv4: "10.64.128.0/17" },
+  "clients-ipv6": { ipv6: "fd64::8000/113" },
+  gateways: { ipv4: "10.65.0.0/17", ipv6: "fd65::/113" },
+  "gateways-ipv4": { ipv4: "10.65.128.0/17" },
 } as const;
+
+/** What all gateways' addresses are in: gateways and clients are told apart by it. */
+const GATEWAY_NETWORKS = { ipv4: "10.65.0.0/16", ipv6: "fd65::/112" } as const;
 
 /** Addresses of the servers outside: two networks, so that an Egress may have the one and not the other. */
 export const OUTSIDE = {
@@ -23,6 +29,8 @@ export const OUTSIDE_NETWORKS = {
   ipv4: { near: "203.0.113.0/24", far: "198.51.100.0/24" },
   ipv6: { near: "2001:db8:9::/64", far: "2001:db8:a::/64" },
 } as const;
+
+const NODE_NETWORKS = { ipv4: "172.31.0.0/24", ipv6: "fd31::/64" } as const;
 
 const BRIDGE = "fabric";
 const OUTSIDE_NETNS = "outside";
@@ -172,8 +180,11 @@ async function watchSources(): Promise<void> {
     iifname != "eth0" return
     ip saddr ${ROUTER.ipv4} return
     ip6 saddr { ${ROUTER.ipv6}, fe80::/10, :: } return
-    ip saddr ${POOLS.gateways.ipv4} counter name right4 return
-    ip6 saddr ${POOLS.gateways.ipv6} counter name right6 return
+    # Nodes tell a server that a gateway is gone.
+    ip saddr ${NODE_NETWORKS.ipv4} icmp type destination-unreachable return
+    ip6 saddr ${NODE_NETWORKS.ipv6} icmpv6 type destination-unreachable return
+    ip saddr ${GATEWAY_NETWORKS.ipv4} counter name right4 return
+    ip6 saddr ${GATEWAY_NETWORKS.ipv6} counter name right6 return
     counter name wrong
     meta nfproto ipv4 add @wrong4 { ip saddr }
     meta nfproto ipv6 add @wrong6 { ip6 saddr }
