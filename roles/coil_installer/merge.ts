@@ -28,31 +28,29 @@ const SPECIFIED: ReadonlySet<string> = new Set([
   "plugins",
 ]);
 
-/** A plugin that is not ours, and the plugins of ours before it. */
+/** A plugin that is not ours, and the plugins of ours before and behind it. */
 interface Addition {
   readonly entry: PluginEntry;
-  readonly after: readonly string[];
+  readonly before: readonly string[];
+  readonly behind: readonly string[];
 }
 
 /**
  * The wanted list, with the plugins and keys that others added to the existing
- * one, each behind the plugin it stood behind.
+ * one, each behind the plugin it stood behind; those at the end stay there.
  *
  * Ours are the plugins of the wanted list, and those that the installer noted
  * to have written: what it wrote once and is not wanted any more goes.
  */
 export function mergeLists(wanted: NetworkList, existing: NetworkList): Merged {
   const slots = labelled(wanted.plugins);
-  const isWanted = new Set(slots.map(({ label }) => label));
+  const labels = slots.map(({ label }) => label);
   const placed = new Map<string, PluginEntry[]>();
   const dropped: string[] = [];
   const kept: string[] = [];
-  for (const { entry, after } of additions(wanted, existing)) {
-    const anchor = after.findLast((label) => isWanted.has(label)) ??
-      // Nobody adds plugins in front of the one that makes the interface. What
-      // stands there is the main plugin of a configuration in which ours was
-      // chained; with ours in its place there cannot be two.
-      (wanted.plugins[0]?.type === PLUGIN ? undefined : slots[0]?.label);
+  for (const addition of additions(wanted, existing)) {
+    const { entry } = addition;
+    const anchor = anchorOf(addition, labels);
     if (anchor === undefined) {
       dropped.push(entry.type);
       continue;
@@ -70,6 +68,23 @@ export function mergeLists(wanted: NetworkList, existing: NetworkList): Merged {
     plugins: plugins.map((plugin) => plugin.json),
   };
   return { list: { json, plugins }, kept, dropped };
+}
+
+/** The plugin of ours behind which an addition belongs; undefined for one that has to go. */
+function anchorOf(
+  { before, behind }: Addition,
+  wanted: readonly string[],
+): string | undefined {
+  const [first = ""] = wanted;
+  if (before.length === 0) {
+    // Nobody adds plugins in front of the one that makes the interface. What
+    // stands there is the main plugin of a configuration in which ours was
+    // chained; with ours in its place there cannot be two.
+    return first === `${PLUGIN} 0` ? undefined : first;
+  }
+  // Those who append want to be last.
+  if (!behind.some((label) => wanted.includes(label))) return wanted.at(-1);
+  return before.findLast((label) => wanted.includes(label)) ?? first;
 }
 
 /** The list with a note of what is ours in it. */
@@ -93,13 +108,15 @@ function additions(wanted: NetworkList, existing: NetworkList): Addition[] {
     ...labelled(noted.map((type) => ({ type, json: {} })))
       .map(({ label }) => label),
   ]);
-  const before: string[] = [];
-  const found: Addition[] = [];
-  for (const { label, entry } of labelled(existing.plugins)) {
-    if (ours.has(label)) before.push(label);
-    else found.push({ entry, after: [...before] });
-  }
-  return found;
+  const entries = labelled(existing.plugins);
+  const labels = entries.map(({ label }) => label);
+  const oursOf = (part: readonly string[]) =>
+    part.filter((label) => ours.has(label));
+  return entries.flatMap(({ label, entry }, i) => {
+    if (ours.has(label)) return [];
+    const before = oursOf(labels.slice(0, i));
+    return [{ entry, before, behind: oursOf(labels.slice(i)) }];
+  });
 }
 
 /** A plugin may stand in a list more than once: the nth of its type. */

@@ -68,7 +68,7 @@ for (
       "one when ours change their order",
       "coil b a",
       "coil a x b y",
-      "coil b y a x",
+      "coil b a x y",
     ],
     [
       "one of a type that we have, too",

@@ -35,9 +35,9 @@ function trySpawn(path: string): Deno.ChildProcess | undefined {
       stderr: "null",
     }).spawn();
   } catch (error) {
+    if (error instanceof TypeError) throw error;
     // Not there, not executable, for another machine, without its loader.
-    if (error instanceof Error && "code" in error) return undefined;
-    throw error;
+    return undefined;
   }
 }
 

@@ -1,28 +1,8 @@
 // The plugin called by the CNI project's own client, cnitool, through its
 // library libcni, as container runtimes do. Needs Go, to build cnitool.
 import assert from "node:assert/strict";
-import { cacheDir } from "../lab/cache.ts";
-import { requireGo } from "../lab/go.ts";
-import { isThere } from "../lab/packages.ts";
+import { cnitool, hasGo } from "./cnitool.ts";
 import { CannedCoild, pathOf } from "./testing.ts";
-
-const CNITOOL = "github.com/containernetworking/cni/cnitool@v1.3.0";
-
-/** Path of cnitool, built once. */
-async function cnitool(): Promise<string> {
-  const directory = `${cacheDir()}/cnitool-v1.3.0`;
-  const path = `${directory}/cnitool`;
-  if (isThere(path)) return path;
-  await requireGo("/", "1.21");
-  const { success, stderr } = await new Deno.Command("go", {
-    args: ["install", CNITOOL],
-    env: { GOBIN: directory, GOFLAGS: "-mod=mod" },
-    stdout: "null",
-    stderr: "piped",
-  }).output();
-  assert.ok(success, new TextDecoder().decode(stderr));
-  return path;
-}
 
 interface Network {
   readonly cniVersion: string;
@@ -108,7 +88,7 @@ async function record(
   return { asked, printed };
 }
 
-if (isThere("go") || isThere("/usr/local/go/bin/go")) {
+if (hasGo()) {
   for (const cniVersion of ["0.3.1", "0.4.0", "1.0.0"]) {
     Deno.test(`cnitool adds and deletes with ${cniVersion}`, async () => {
       const { asked, printed } = await record(cniVersion, ["add", "del"]);

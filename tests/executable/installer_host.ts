@@ -1,0 +1,282 @@
+// A host for the installer: its two directories, in a mount namespace of their
+// own where a test needs other file systems.
+import assert from "node:assert/strict";
+import { eventually } from "../lab/wait.ts";
+import { pathOf } from "./testing.ts";
+
+export const NAME = "10-coil.conflist";
+
+/** A list of plugins, as its file has it. */
+export interface Conflist {
+  readonly cniVersion: string;
+  readonly cniVersions: readonly string[];
+  readonly name: string;
+  readonly plugins: readonly Readonly<
+    { type: string } & Record<string, unknown>
+  >[];
+}
+
+/** What is installed unless a test says otherwise. */
+export const NETCONF: Conflist = {
+  cniVersion: "1.0.0",
+  cniVersions: ["1.0.0", "1.1.0"],
+  name: "k8s-pod-network",
+  plugins: [
+    { type: "coil", socket: "/run/coild.sock" },
+    { type: "portmap", capabilities: { portMappings: true } },
+  ],
+};
+
+/** Name of what the installer has not finished. */
+export function isTemporary(name: string): boolean {
+  return name.startsWith(".coil-installer-");
+}
+
+/** One log record. */
+export type LogRecord = Readonly<Record<string, unknown>> & {
+  readonly level: string;
+  readonly msg: string;
+  readonly error?: string;
+};
+
+/** How a run ended. */
+export interface Outcome {
+  readonly code: number;
+  readonly records: readonly LogRecord[];
+}
+
+/** How to run it. */
+export interface RunOptions {
+  readonly args?: readonly string[];
+  readonly env?: Readonly<Record<string, string>>;
+  /** What runs it, such as `setpriv …`. */
+  readonly prefix?: readonly string[];
+  /** Instead of the one that was built. */
+  readonly program?: string;
+}
+
+/** A running installer. */
+export class Run {
+  readonly #child: Deno.ChildProcess;
+  readonly #reading: Promise<void>;
+  #stderr = "";
+
+  constructor(child: Deno.ChildProcess) {
+    this.#child = child;
+    this.#reading = this.#read();
+  }
+
+  async #read(): Promise<void> {
+    for await (
+      const text of this.#child.stderr.pipeThrough(new TextDecoderStream())
+    ) {
+      this.#stderr += text;
+    }
+  }
+
+  get records(): readonly LogRecord[] {
+    return this.#stderr.split("\n").slice(0, -1).map((line) =>
+      JSON.parse(line)
+    );
+  }
+
+  kill(signal: Deno.Signal): void {
+    try {
+      this.#child.kill(signal);
+    } catch (error) {
+      if (!(error instanceof TypeError)) throw error; // it has ended already
+    }
+  }
+
+  async end(): Promise<Outcome> {
+    const [{ code }] = await Promise.all([this.#child.status, this.#reading]);
+    return { code, records: this.records };
+  }
+
+  async until(msg: string): Promise<void> {
+    await eventually(
+      `record "${msg}"`,
+      () => this.records.some((record) => record.msg === msg),
+    );
+  }
+}
+
+/** The host's directories. */
+export class Host implements AsyncDisposable {
+  readonly directory: string;
+  readonly bin: string;
+  readonly etc: string;
+  /** Runs commands in the host's mount namespace. */
+  #enter: readonly string[] = [];
+  #keeper: Deno.ChildProcess | undefined;
+
+  private constructor(directory: string) {
+    this.directory = directory;
+    this.bin = `${directory}/opt/cni/bin`;
+    this.etc = `${directory}/etc/cni/net.d`;
+  }
+
+  /** With both directories, empty; without them `bare`. */
+  static async make(
+    { bare = false }: { readonly bare?: boolean } = {},
+  ): Promise<Host> {
+    const host = new Host(await Deno.makeTempDir({ prefix: "ct-installer-" }));
+    await Deno.chmod(host.directory, 0o755);
+    if (bare) return host;
+    await Deno.mkdir(host.bin, { recursive: true });
+    await Deno.mkdir(host.etc, { recursive: true });
+    return host;
+  }
+
+  /** Gives the host a mount namespace, and makes mounts there by a script of sh. */
+  async mount(script: string): Promise<void> {
+    // Ends with its standard input, that is with this process at the latest.
+    const keeper = new Deno.Command("unshare", {
+      args: ["--mount", "--propagation", "private", "cat"],
+      stdin: "piped",
+      stdout: "piped",
+    }).spawn();
+    this.#keeper = keeper;
+    const writer = keeper.stdin.getWriter();
+    await writer.write(new TextEncoder().encode("ready"));
+    writer.releaseLock();
+    const reader = keeper.stdout.getReader();
+    await reader.read();
+    reader.releaseLock();
+    this.#enter = ["nsenter", `--mount=/proc/${keeper.pid}/ns/mnt`];
+    const [command = "", ...args] = this.#enter;
+    const { success, stderr } = await new Deno.Command(command, {
+      args: [...args, "sh", "-ec", script],
+      env: { BIN: this.bin, ETC: this.etc },
+    }).output();
+    assert.ok(success, new TextDecoder().decode(stderr));
+  }
+
+  /** A path of the host as this process sees it. */
+  path(path: string): string {
+    return this.#keeper === undefined
+      ? path
+      : `/proc/${this.#keeper.pid}/root${path}`;
+  }
+
+  get coil(): string {
+    return this.path(`${this.bin}/coil`);
+  }
+
+  get conf(): string {
+    return this.path(`${this.etc}/${NAME}`);
+  }
+
+  async start(options: RunOptions = {}): Promise<Run> {
+    const { args = [], env = {}, prefix = [] } = options;
+    const program = options.program ?? await pathOf("coil-installer");
+    const [command = "", ...words] = [
+      ...this.#enter,
+      ...prefix,
+      program,
+      ...args,
+    ];
+    const child = new Deno.Command(command, {
+      args: words,
+      env: {
+        PATH: "/usr/sbin:/usr/bin:/sbin:/bin",
+        CNI_ETC_DIR: this.etc,
+        CNI_BIN_DIR: this.bin,
+        CNI_NETCONF: JSON.stringify(NETCONF),
+        ...env,
+      },
+      clearEnv: true,
+      stdout: "null",
+      stderr: "piped",
+    }).spawn();
+    return new Run(child);
+  }
+
+  async run(options: RunOptions = {}): Promise<Outcome> {
+    const run = await this.start(options);
+    return await run.end();
+  }
+
+  /** As `run`; it must succeed. */
+  async install(options: RunOptions = {}): Promise<readonly LogRecord[]> {
+    const { code, records } = await this.run(options);
+    assert.equal(code, 0, JSON.stringify(records));
+    return records;
+  }
+
+  /** As `run`; it must fail. What it says of that. */
+  async fail(options: RunOptions = {}): Promise<string> {
+    const { code, records } = await this.run(options);
+    assert.equal(code, 1, JSON.stringify(records));
+    const errors = records.filter(({ level }) => level === "error");
+    assert.equal(errors.length, 1, JSON.stringify(records));
+    return errors[0]?.error ?? "";
+  }
+
+  /** A configuration as JSON; ours unless another is named. */
+  async config(name: string = NAME): Promise<Conflist> {
+    return JSON.parse(
+      await Deno.readTextFile(this.path(`${this.etc}/${name}`)),
+    );
+  }
+
+  async write(name: string, contents: unknown): Promise<void> {
+    const text = typeof contents === "string"
+      ? contents
+      : JSON.stringify(contents);
+    await Deno.writeTextFile(this.path(`${this.etc}/${name}`), text);
+  }
+
+  async types(): Promise<string[]> {
+    return (await this.config()).plugins.map(({ type }) => type);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (this.#keeper !== undefined) {
+      this.#keeper.kill("SIGKILL"); // its mounts go with it
+      await this.#keeper.stdin.close().catch(() => {});
+      await this.#keeper.stdout.cancel();
+      await this.#keeper.status;
+    }
+    await Deno.remove(this.directory, { recursive: true });
+  }
+}
+
+export function namesIn(directory: string): string[] {
+  return [...Deno.readDirSync(directory)].map(({ name }) => name).sort();
+}
+
+export async function modeOf(path: string): Promise<number> {
+  return ((await Deno.lstat(path)).mode ?? 0) & 0o7777;
+}
+
+/** Messages of a run, in order. */
+export function messages(records: readonly LogRecord[]): string[] {
+  return records.map(({ msg }) => msg);
+}
+
+let tiny: Promise<string> | undefined;
+
+/** An executable of some kilobytes that answers VERSION: a plugin that is quick to copy. */
+export function tinyPlugin(): Promise<string> {
+  return tiny ??= compileTiny();
+}
+
+async function compileTiny(): Promise<string> {
+  const path = `${await pathOf("coil")}-tiny`;
+  const child = new Deno.Command("gcc", {
+    args: ["-x", "c", "-o", `${path}-${Deno.pid}`, "-"],
+    stdin: "piped",
+  }).spawn();
+  const writer = child.stdin.getWriter();
+  await writer.write(new TextEncoder().encode(`
+    #include <stdio.h>
+    int main(void) {
+      puts("{\\"cniVersion\\":\\"1.1.0\\",\\"supportedVersions\\":[\\"0.4.0\\",\\"1.0.0\\",\\"1.1.0\\"]}");
+      return 0;
+    }`));
+  await writer.close();
+  assert.ok((await child.status).success, "gcc failed");
+  await Deno.rename(`${path}-${Deno.pid}`, path);
+  return path;
+}

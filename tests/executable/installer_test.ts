@@ -1,0 +1,387 @@
+// coil-installer on real directories: what it makes of them.
+import assert from "node:assert/strict";
+import { buildExecutable } from "../../deploy/executable/mod.ts";
+import {
+  Host,
+  messages,
+  modeOf,
+  NAME,
+  namesIn,
+  NETCONF,
+  tinyPlugin,
+} from "./installer_host.ts";
+
+/** The installer with a plugin that is quick to copy. */
+async function quick(): Promise<{ env: Record<string, string> }> {
+  return { env: { COIL_PATH: await tinyPlugin() } };
+}
+
+async function isSame(one: string, other: string): Promise<boolean> {
+  return (await new Deno.Command("cmp", { args: ["-s", one, other] }).output())
+    .success;
+}
+
+/** Adds a plugin to our configuration, as other tools do. */
+async function chain(
+  host: Host,
+  plugin: Record<string, unknown>,
+): Promise<void> {
+  const config = await host.config();
+  const plugins = [...config.plugins, plugin];
+  await host.write(NAME, { ...config, plugins });
+}
+
+Deno.test("install: the installer copies the file that it runs from, and writes the configuration", async () => {
+  await using host = await Host.make();
+  const records = await host.install();
+  assert.ok(await isSame(host.coil, await buildExecutable()));
+  assert.equal(await modeOf(host.coil), 0o755);
+  assert.equal(await modeOf(host.conf), 0o600);
+  assert.deepEqual(await host.config(), {
+    ...NETCONF,
+    "coil.cybozu.com/installer": { plugins: ["coil", "portmap"] },
+  });
+  assert.deepEqual(namesIn(host.bin), ["coil"]);
+  assert.deepEqual(namesIn(host.etc), [NAME]);
+  const order = messages(records).filter((message) =>
+    /^(Copied|Wrote)/.test(message)
+  );
+  assert.deepEqual(order, [
+    "Copied the executable",
+    "Wrote the network configuration",
+  ]);
+  const plugin = await new Deno.Command(host.coil, {
+    env: { CNI_COMMAND: "VERSION" },
+  }).output();
+  assert.match(new TextDecoder().decode(plugin.stdout), /"1\.1\.0"/);
+});
+
+Deno.test("install: a second run changes nothing", async () => {
+  await using host = await Host.make();
+  await host.install();
+  const before = await Promise.all([
+    Deno.stat(host.coil),
+    Deno.stat(host.conf),
+  ]);
+  const records = await host.install();
+  const after = await Promise.all([Deno.stat(host.coil), Deno.stat(host.conf)]);
+  assert.deepEqual(
+    after.map(({ ino, mtime }) => ({ ino, mtime })),
+    before.map(({ ino, mtime }) => ({ ino, mtime })),
+  );
+  assert.deepEqual(
+    records.find(({ msg }) => msg === "Installed")?.["executable"],
+    { path: `${host.bin}/coil`, state: "unchanged" },
+  );
+});
+
+Deno.test("install: modes are put right without copying", async () => {
+  await using host = await Host.make();
+  const options = await quick();
+  await host.install(options);
+  const { ino } = await Deno.stat(host.coil);
+  await Deno.chmod(host.coil, 0o600);
+  await Deno.chmod(host.conf, 0o644);
+  await host.install(options);
+  assert.equal(await modeOf(host.coil), 0o755);
+  assert.equal(await modeOf(host.conf), 0o600);
+  assert.equal((await Deno.stat(host.coil)).ino, ino);
+});
+
+Deno.test("install: a file of the same size and other contents is replaced", async () => {
+  await using host = await Host.make();
+  const options = await quick();
+  const bytes = await Deno.readFile(await tinyPlugin());
+  bytes[bytes.length - 1] = (bytes.at(-1) ?? 0) ^ 1;
+  await Deno.writeFile(host.coil, bytes);
+  await host.install(options);
+  assert.ok(await isSame(host.coil, await tinyPlugin()));
+});
+
+Deno.test("install: the configuration can come from a file", async () => {
+  await using host = await Host.make();
+  const file = `${host.directory}/netconf`;
+  await Deno.writeTextFile(
+    file,
+    JSON.stringify({ ...NETCONF, name: "from-file" }),
+  );
+  const { env } = await quick();
+  await host.install({
+    env: {
+      ...env,
+      CNI_NETCONF: "",
+      CNI_NETCONF_FILE: file,
+      CNI_CONF_NAME: "01-x.conflist",
+    },
+  });
+  assert.equal((await host.config("01-x.conflist")).name, "from-file");
+  assert.deepEqual(namesIn(host.etc), ["01-x.conflist"]);
+});
+
+Deno.test("install: missing directories are made, with a warning that they may not be mounted", async () => {
+  await using host = await Host.make({ bare: true });
+  const records = await host.install(await quick());
+  assert.equal(await modeOf(host.bin), 0o755);
+  assert.equal(await modeOf(host.etc), 0o755);
+  const warned = records.filter(({ msg }) => /^Made a directory/.test(msg));
+  assert.deepEqual(warned.map(({ path }) => path), [host.bin, host.etc]);
+});
+
+Deno.test("install: other networks' configurations stay, W43", async () => {
+  await using host = await Host.make();
+  const others = [
+    "05-first.conflist",
+    "87-last.conflist",
+    "99-loopback.conf",
+    "x.conflist.bak",
+  ];
+  for (const name of others) await host.write(name, `{"name":"${name}"}`);
+  const records = await host.install(await quick());
+  assert.deepEqual(namesIn(host.etc), [NAME, ...others].sort());
+  for (const name of others) {
+    assert.deepEqual(await host.config(name), { name });
+  }
+  const warning = records.find(({ msg }) => /^Runtimes take another/.test(msg));
+  assert.equal(warning?.level, "warn");
+  assert.deepEqual(warning?.["files"], ["05-first.conflist"]);
+});
+
+Deno.test("install: plugins that other tools chained in survive an update, conf-clobber (coil#193)", async () => {
+  await using host = await Host.make();
+  const options = await quick();
+  await host.install(options);
+  const istio = { type: "istio-cni", kubernetes: { kubeconfig: "/k" } };
+  await chain(host, istio);
+  const changed = {
+    ...NETCONF,
+    plugins: [{ type: "coil", socket: "/run/other.sock" }, { type: "tuning" }],
+  };
+  const env = { ...options.env, CNI_NETCONF: JSON.stringify(changed) };
+  const records = await host.install({ env });
+  const { plugins } = await host.config();
+  assert.deepEqual(plugins, [...changed.plugins, istio]);
+  const kept = records.find(({ msg }) => /^Keeping plugins/.test(msg));
+  assert.deepEqual(kept?.["plugins"], ["istio-cni"]);
+  const again = await host.install({ env });
+  assert.ok(!messages(again).includes("Wrote the network configuration"));
+});
+
+Deno.test("install: a plugin of the chain that nobody knows is kept, and warned about", async () => {
+  await using host = await Host.make();
+  const options = await quick();
+  await host.install(options);
+  await chain(host, { type: "no-such-plugin" });
+  const records = await host.install(options);
+  assert.deepEqual(await host.types(), ["coil", "portmap", "no-such-plugin"]);
+  const missing = records.filter(({ msg }) =>
+    /^A plugin of the chain is not/.test(msg)
+  );
+  assert.deepEqual(missing.map(({ plugin }) => plugin), [
+    "portmap",
+    "no-such-plugin",
+  ]);
+});
+
+Deno.test("install: versions that a plugin of the chain lacks are not offered", async () => {
+  await using host = await Host.make();
+  const options = await quick();
+  const script = (versions: string) =>
+    `#!/bin/sh\n[ "$CNI_COMMAND" = VERSION ] && echo '{"supportedVersions":${versions}}'\n`;
+  const portmap = `${host.bin}/portmap`;
+  await Deno.writeTextFile(portmap, script('["0.4.0","1.0.0"]'), {
+    mode: 0o755,
+  });
+  const records = await host.install(options);
+  const { cniVersion, cniVersions } = await host.config();
+  assert.deepEqual({ cniVersion, cniVersions }, {
+    cniVersion: "1.0.0",
+    cniVersions: ["1.0.0"],
+  });
+  assert.ok(
+    records.some(({ versions }) =>
+      JSON.stringify(versions) === '{"1.1.0":["portmap"]}'
+    ),
+  );
+  await Deno.writeTextFile(portmap, script('["1.0.0","1.1.0"]'));
+  await host.install(options);
+  assert.deepEqual((await host.config()).cniVersions, ["1.0.0", "1.1.0"]);
+  const before = await Deno.readTextFile(host.conf);
+  await Deno.writeTextFile(portmap, script('["0.3.0"]'));
+  assert.match(
+    await host.fail(options),
+    /versions 1\.0\.0, 1\.1\.0 .*portmap \(0\.3\.0\)/,
+  );
+  assert.equal(await Deno.readTextFile(host.conf), before);
+});
+
+Deno.test("install: a malformed configuration is kept aside", async () => {
+  await using host = await Host.make();
+  await host.write(NAME, '{"name": "net", "plugins": [');
+  const records = await host.install(await quick());
+  assert.deepEqual(await host.types(), ["coil", "portmap"]);
+  const [, saved = ""] = namesIn(host.etc);
+  assert.match(saved, /^10-coil\.conflist\.coil-saved-[0-9a-f]{8}$/);
+  const path = `${host.etc}/${saved}`;
+  assert.equal(await Deno.readTextFile(path), '{"name": "net", "plugins": [');
+  assert.equal(await modeOf(path), 0o600);
+  const warning = records.find(({ msg }) =>
+    /^Replacing a network conf/.test(msg)
+  );
+  assert.equal(warning?.level, "warn");
+  assert.match(String(warning?.["reason"]), /not JSON/);
+});
+
+Deno.test("install: a symbolic link in the executable's place is replaced, what it leads to stays", async () => {
+  await using host = await Host.make();
+  const target = `${host.directory}/vendor`;
+  await Deno.writeTextFile(target, "the vendor's");
+  await Deno.symlink(target, host.coil);
+  const records = await host.install(await quick());
+  assert.ok((await Deno.lstat(host.coil)).isFile);
+  assert.equal(await Deno.readTextFile(target), "the vendor's");
+  assert.ok(records.some(({ found }) => found === "symbolic link"));
+});
+
+Deno.test("install: a symbolic link in the configuration's place is merged and replaced, a dangling one is replaced", async () => {
+  await using host = await Host.make();
+  const options = await quick();
+  const target = `${host.directory}/store.conflist`;
+  const text = JSON.stringify({
+    ...NETCONF,
+    plugins: [...NETCONF.plugins, { type: "extra" }],
+  });
+  await Deno.writeTextFile(target, text);
+  await Deno.symlink(target, host.conf);
+  await host.install(options);
+  assert.ok((await Deno.lstat(host.conf)).isFile);
+  assert.deepEqual(await host.types(), ["coil", "portmap", "extra"]);
+  assert.equal(await Deno.readTextFile(target), text);
+  await Deno.remove(host.conf);
+  await Deno.symlink("/nowhere/at/all", host.conf);
+  await host.install(options);
+  assert.ok((await Deno.lstat(host.conf)).isFile);
+  assert.deepEqual(await host.types(), ["coil", "portmap"]);
+});
+
+Deno.test("install: a new file name takes the old file's plugins over", async () => {
+  await using host = await Host.make();
+  const options = await quick();
+  await host.install(options);
+  await chain(host, { type: "istio-cni" });
+  await host.install({ ...options, args: ["--conf-name=01-coil.conflist"] });
+  assert.deepEqual(namesIn(host.etc), ["01-coil.conflist"]);
+  const { plugins } = await host.config("01-coil.conflist");
+  assert.deepEqual(plugins.map(({ type }) => type), [
+    "coil",
+    "portmap",
+    "istio-cni",
+  ]);
+});
+
+Deno.test("install: a dry run says what it would do, and does nothing", async () => {
+  await using host = await Host.make({ bare: true });
+  const records = await host.install({ ...await quick(), args: ["--dry-run"] });
+  assert.deepEqual(namesIn(host.directory), []);
+  assert.ok(messages(records).includes("Would copy the executable"));
+  assert.ok(
+    messages(records).includes("Would write the network configuration"),
+  );
+});
+
+Deno.test("uninstall: configuration and executable go, what others have stays", async () => {
+  await using host = await Host.make();
+  const options = await quick();
+  await host.install(options);
+  await chain(host, { type: "istio-cni" });
+  await Deno.writeTextFile(`${host.bin}/portmap`, "theirs");
+  await host.write("87-other.conflist", "{}");
+  const records = await host.install({ args: ["uninstall"] });
+  assert.deepEqual(namesIn(host.etc), ["87-other.conflist"]);
+  assert.deepEqual(namesIn(host.bin), ["portmap"]);
+  const removed = records.filter(({ msg }) => msg === "Removed a file");
+  assert.deepEqual(removed.map(({ path }) => path), [
+    `${host.etc}/${NAME}`,
+    `${host.bin}/coil`,
+  ]);
+  const gone = records.find(({ msg }) => /went with it$/.test(msg));
+  assert.deepEqual(gone?.["plugins"], ["istio-cni"]);
+  const again = await host.install({ args: ["uninstall"] });
+  assert.equal(again.find(({ msg }) => msg === "Uninstalled")?.["changes"], 0);
+});
+
+Deno.test("uninstall: keeps what it is asked to keep", async () => {
+  await using host = await Host.make();
+  const options = await quick();
+  await host.install(options);
+  await host.install({
+    args: ["uninstall", "--keep-config", "--keep-executable"],
+  });
+  assert.deepEqual([namesIn(host.etc), namesIn(host.bin)], [[NAME], ["coil"]]);
+  await host.install({ args: ["uninstall", "--keep-executable"] });
+  assert.deepEqual([namesIn(host.etc), namesIn(host.bin)], [[], ["coil"]]);
+  await host.install(options);
+  const records = await host.install({ args: ["uninstall", "--keep-config"] });
+  assert.deepEqual([namesIn(host.etc), namesIn(host.bin)], [[NAME], []]);
+  assert.ok(
+    records.some(({ level, msg }) =>
+      level === "warn" && /no pod will start/.test(msg)
+    ),
+  );
+});
+
+Deno.test("uninstall: where there is nothing, not even directories, there is nothing to do", async () => {
+  await using host = await Host.make({ bare: true });
+  await host.install({ args: ["uninstall"] });
+  assert.deepEqual(namesIn(host.directory), []);
+});
+
+Deno.test("uninstall: a file of our name that is not ours stays", async () => {
+  await using host = await Host.make();
+  for (const text of ['{"name":"n","plugins":[{"type":"bridge"}]}', "{"]) {
+    await host.write(NAME, text);
+    await host.install({ args: ["uninstall"] });
+    assert.equal(await Deno.readTextFile(host.conf), text);
+  }
+});
+
+Deno.test("uninstall: configurations that had made way come back", async () => {
+  await using host = await Host.make();
+  const { env } = await quick();
+  const calico = '{"name":"calico","plugins":[{"type":"calico"}]}';
+  const bridge = '{"name":"bridge","plugins":[{"type":"bridge"}]}';
+  await host.write("10-calico.conflist", calico);
+  await host.write(NAME, bridge);
+  await host.install({ env, args: ["--others=disable"] });
+  assert.deepEqual(await host.types(), ["coil", "portmap"]);
+  assert.deepEqual(namesIn(host.etc), [
+    "10-calico.conflist.coil-disabled",
+    NAME,
+    `${NAME}.coil-disabled`,
+  ]);
+  await host.install({ args: ["uninstall"] });
+  assert.deepEqual(namesIn(host.etc), ["10-calico.conflist", NAME]);
+  assert.equal(
+    await Deno.readTextFile(`${host.etc}/10-calico.conflist`),
+    calico,
+  );
+  assert.equal(await Deno.readTextFile(host.conf), bridge);
+});
+
+Deno.test("coil-installer refuses what it does not know", async () => {
+  await using host = await Host.make({ bare: true });
+  for (
+    const args of [
+      ["frobnicate"],
+      ["install", "x"],
+      ["--keep-config"],
+      ["--conf-name=../x.conflist"],
+      ["--conf-name=x.conf"],
+      ["--bin-dir=relative"],
+    ]
+  ) {
+    const { code, records } = await host.run({ args });
+    assert.equal(code, 1, args.join(" "));
+    assert.deepEqual(records, []);
+  }
+  assert.deepEqual(namesIn(host.directory), []);
+});
