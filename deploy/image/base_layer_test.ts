@@ -100,6 +100,10 @@ Deno.test("planBaseLayer() makes one file of the authorities", () => {
   assert.throws(() => planBaseLayer([]), ImageError);
 });
 
+Deno.test("planBaseLayer() has /var/run, where runtimes name network namespaces", () => {
+  assert.deepEqual(plan().get("var/run"), link("var/run", "/run"));
+});
+
 Deno.test("planBaseLayer() keeps what scanners ask for", () => {
   const files = plan();
   assert.equal(

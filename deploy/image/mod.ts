@@ -18,6 +18,7 @@ import { planProgramLayer } from "./program_layer.ts";
 import { parseReference } from "./reference.ts";
 import { PROGRAM_DIR } from "./roles.ts";
 import { writeRootfs } from "./rootfs.ts";
+import { listNpmPackages, planSbom } from "./sbom.ts";
 import type { Tree } from "./tree.ts";
 
 export { ImageError } from "./errors.ts";
@@ -149,10 +150,16 @@ async function planFiles(options: FilesOptions) {
   const executable = options.executable ?? await buildExecutable({ log });
   const architecture = await requireArchitecture(executable);
   const packages = await fetchPackages({ log, refresh });
+  const sbom = planSbom({
+    debian: packages,
+    npm: await listNpmPackages(),
+    deno: Deno.version.deno,
+    created: sourceDateEpoch(),
+  });
   return {
     architecture,
     base: planBaseLayer(packages),
-    program: await planProgramLayer(executable),
+    program: await planProgramLayer(executable, { sbom }),
   };
 }
 

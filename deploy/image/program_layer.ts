@@ -13,7 +13,10 @@ the Deno authors, under the same license, and packages of npm under theirs.
 }
 
 /** The layer's files. */
-export async function planProgramLayer(executable: string): Promise<Tree> {
+export async function planProgramLayer(
+  executable: string,
+  options: { readonly sbom: string },
+): Promise<Tree> {
   const { size: sizeBytes } = await Deno.stat(executable);
   const tree = new Tree();
   tree.add({
@@ -23,6 +26,7 @@ export async function planProgramLayer(executable: string): Promise<Tree> {
     content: { file: executable, sizeBytes },
   });
   tree.addText("usr/share/doc/coil/copyright", await copyright());
+  tree.addText("usr/share/doc/coil/sbom.spdx.json", options.sbom);
   for (const role of ROLE_LINKS) tree.addLink(`${PROGRAM_DIR}/${role}`, "coil");
   return tree;
 }

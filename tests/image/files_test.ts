@@ -74,6 +74,13 @@ Deno.test("image: it has a link of every name that main.ts knows, and no other",
   );
 });
 
+Deno.test("image: /var/run is /run, as runtimes expect", async () => {
+  const { open } = await theImage();
+  const run = (await open.entries()).find(({ path }) => path === "var/run");
+  assert.ok(run?.kind === "symlink");
+  assert.equal(run.target, "/run");
+});
+
 Deno.test("image: nothing in it is setuid or writable by others, and there is no shell", async () => {
   const { open } = await theImage();
   for (const { path, mode, kind } of await open.entries()) {
@@ -84,6 +91,52 @@ Deno.test("image: nothing in it is setuid or writable by others, and there is no
     assert.doesNotMatch(path, /bin\/(?:ba|da)?sh$/);
   }
 });
+
+Deno.test("image: it lists what it is made of", async () => {
+  const { open } = await theImage();
+  const sbom: { packages: readonly { name: string }[] } = JSON.parse(
+    await open.textOf("usr/share/doc/coil/sbom.spdx.json"),
+  );
+  const names = sbom.packages.map(({ name }) => name);
+  for (const name of ["coil", "deno", "kmod", "libc6", "ip-num"]) {
+    assert.ok(names.includes(name), name);
+  }
+  const entries = await open.entries();
+  const debian = entries.filter(({ path }) => /status\.d\//.test(path))
+    .map(({ path }) => path.split("/").at(-1) ?? "");
+  assert.deepEqual(debian.filter((name) => !names.includes(name)), []);
+});
+
+Deno.test("image: every program that a role starts is in it", async () => {
+  const { open } = await theImage();
+  const paths = (await open.entries()).map(({ path }) => path);
+  const started = new Set<string>();
+  for await (const file of sources(["lib", "roles", "main.ts"])) {
+    const text = await Deno.readTextFile(`${ROOT}${file}`);
+    assert.doesNotMatch(text, /node:child_process/, file);
+    for (const [, name] of text.matchAll(/Deno\.Command\(\s*"([^"]+)"/g)) {
+      if (name !== undefined) started.add(name);
+    }
+  }
+  assert.ok(started.has("modprobe"));
+  for (const name of started) {
+    assert.ok(paths.some((path) => path.endsWith(`bin/${name}`)), name);
+  }
+});
+
+async function* sources(paths: readonly string[]): AsyncGenerator<string> {
+  for (const path of paths) {
+    if (path.endsWith(".ts")) {
+      if (!/_test\.ts$|testing/.test(path)) yield path;
+      continue;
+    }
+    for await (const { name, isDirectory } of Deno.readDir(`${ROOT}${path}`)) {
+      if (isDirectory || name.endsWith(".ts")) {
+        yield* sources([`${path}/${name}`]);
+      }
+    }
+  }
+}
 
 Deno.test("image: it is small beside its executable", async () => {
   const { image, open } = await theImage();

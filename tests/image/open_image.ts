@@ -93,6 +93,15 @@ export class OpenImage {
     return this.#entries ??= this.#readEntries();
   }
 
+  /** Text of a file in the layers. */
+  async textOf(path: string): Promise<string> {
+    const entry = (await this.entries()).find((each) => each.path === path);
+    if (entry?.kind === "file" && "bytes" in entry.content) {
+      return decoder.decode(entry.content.bytes);
+    }
+    throw new Error(`there is no file "${path}" in the image`);
+  }
+
   async #readEntries(): Promise<readonly TarEntry[]> {
     const all = new Map<string, TarEntry>();
     for (const layer of this.manifest.layers) {
