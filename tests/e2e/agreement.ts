@@ -58,6 +58,17 @@ export async function assertAgreement(
   }
 }
 
+/** @throws {AssertionError} when containerd, on any node, has one address twice. */
+export async function assertUnique(
+  { nodes }: Installation,
+): Promise<void> {
+  const views = await Promise.all(nodes.map(async (node) => ({
+    node: node.name,
+    sandboxes: await listSandboxes(node),
+  })));
+  assert.deepEqual(checkUnique(views), []);
+}
+
 async function disagreements(
   { nodes, client }: Installation,
 ): Promise<readonly string[]> {
@@ -171,7 +182,9 @@ function contains(block: AddressBlock, text: string): boolean {
   });
 }
 
-function checkUnique(views: readonly NodeView[]): readonly string[] {
+function checkUnique(
+  views: readonly Pick<NodeView, "node" | "sandboxes">[],
+): readonly string[] {
   const owners = new Map<string, string>();
   const wrong: string[] = [];
   for (const { node, sandboxes } of views) {

@@ -3,6 +3,7 @@
 import {
   callUnary,
   decodeText,
+  GrpcError,
   ProtoWriter,
   readFields,
 } from "../../lib/grpc/mod.ts";
@@ -47,7 +48,14 @@ async function addresses(
   id: string,
 ): Promise<readonly string[]> {
   const request = new ProtoWriter().string(1, id).finish();
-  const answer = await call(node, "PodSandboxStatus", request);
+  const answer = await call(node, "PodSandboxStatus", request)
+    .catch((error) => {
+      // It has gone since the list.
+      if (error instanceof GrpcError && error.codeName === "NotFound") {
+        return new Uint8Array();
+      }
+      throw error;
+    });
   const [status = new Uint8Array()] = messages(answer, 1);
   const [network = new Uint8Array()] = messages(status, 5);
   const more = messages(network, 2).map((ip) => text(ip, 1));

@@ -90,6 +90,24 @@ Deno.test("a pod and its own node, and a pod in the host's network, reach each o
   await site.pods.remove(pod, host);
 });
 
+Deno.test("a port of the host leads to a pod, by the plugin after Coil's", async () => {
+  const hostPortNumber = 31_080;
+  const [server, client] = await Promise.all([
+    site.pods.run({
+      name: "published",
+      node: "node1",
+      hostPort: hostPortNumber,
+    }),
+    site.pods.run({ name: "visitor", node: "node2", hostNetwork: true }),
+  ]);
+  for (const address of site.node(1).addresses) {
+    const url = `http://${hostPort(address, hostPortNumber)}/`;
+    const answer = await site.pods.exec(client, "get", url);
+    assert.match(answer, /^published /);
+  }
+  await site.pods.remove(server, client);
+});
+
 Deno.test("a Service leads to pods of both nodes, from a pod of each", async () => {
   const labels = { service: "web" };
   const [one, two] = await Promise.all([
@@ -170,14 +188,7 @@ Deno.test("E2E-3, 5: addresses come from the namespace's pool; blocks stay at a 
     );
   }
   const before = namesOf(await blocksOf({ pool }));
-  await site.plane.kubectl(
-    "-n",
-    "kube-system",
-    "rollout",
-    "restart",
-    "ds/coild",
-  );
-  await site.rolledOut();
+  await updateCoild("--block-return-delay=2s");
   assert.deepEqual(namesOf(await blocksOf({ pool })), before);
   const third = await site.pods.run({
     name: "third",
@@ -196,6 +207,17 @@ Deno.test("E2E-3, 5: addresses come from the namespace's pool; blocks stay at a 
     { timeoutMs: 60_000 },
   );
 });
+
+/** Gives coild one more argument: a rolling update. */
+async function updateCoild(argument: string): Promise<void> {
+  const path = "/spec/template/spec/containers/0/args/-";
+  const patch = JSON.stringify([{ op: "add", path, value: argument }]);
+  await site.plane.kubectl(
+    ...["-n", "kube-system", "patch", "ds", "coild"],
+    ...["--type=json", `--patch=${patch}`],
+  );
+  await site.rolledOut();
+}
 
 function namesOf(blocks: readonly AddressBlock[]): readonly string[] {
   return blocks.map(({ metadata }) => metadata?.name ?? "").sort();

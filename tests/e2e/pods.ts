@@ -24,6 +24,8 @@ export interface PodWish {
   readonly args?: readonly string[];
   readonly labels?: Readonly<Record<string, string>>;
   readonly hostNetwork?: boolean;
+  /** Port of the node that leads to the pod's. */
+  readonly hostPort?: number;
 }
 
 /** A pod that has its network. */
@@ -56,6 +58,9 @@ export function podSpec(
       image: POD_IMAGE,
       imagePullPolicy: "Never",
       command: ["/podtool", ...wish.args ?? ["serve"]],
+      ...(wish.hostPort === undefined ? {} : {
+        ports: [{ containerPort: HTTP_PORT, hostPort: wish.hostPort }],
+      }),
     }],
   };
 }

@@ -33,6 +33,8 @@ export const CLUSTER_PACKAGES: Readonly<Record<string, string>> = {
   runc: "runc",
   // containerd sets a pod's loopback up by a plugin.
   "containernetworking-plugins": "/usr/lib/cni/loopback",
+  // The plugin for ports of the host wants it, be there any or not.
+  iptables: "iptables",
 };
 
 /** Whether a command is on PATH, or a file given by its full path exists. */
