@@ -3,27 +3,34 @@
  *
  * @module
  */
-import * as path from "node:path";
 import { VERSION } from "../../lib/names/mod.ts";
 import { buildExecutable } from "../executable/mod.ts";
-import { cacheDir, type Log, removeUnused } from "../host/mod.ts";
-import { makeArchive } from "./archive.ts";
+import type { Log } from "../host/mod.ts";
 import { planBaseLayer, USER } from "./base_layer.ts";
-import { type Compression, type Layer, makeLayer } from "./layer.ts";
 import { ImageError } from "./errors.ts";
+import { type Image, packImage, type PackOptions } from "./image_pack.ts";
 import { requireArchitecture } from "./machine.ts";
-import { type ContainerDefaults, planDocuments } from "./oci.ts";
+import type { ContainerDefaults } from "./oci.ts";
 import { fetchPackages } from "./packages.ts";
 import { planProgramLayer } from "./program_layer.ts";
 import { parseReference } from "./reference.ts";
 import { PROGRAM_DIR } from "./roles.ts";
 import { writeRootfs } from "./rootfs.ts";
 import { listNpmPackages, planSbom } from "./sbom.ts";
-import type { Tree } from "./tree.ts";
 
 export { ImageError } from "./errors.ts";
-export { PROGRAM_DIR, ROLE_LINKS } from "./roles.ts";
+export {
+  type Image,
+  type ImageContents,
+  type LayerContents,
+  packImage,
+  type PackOptions,
+} from "./image_pack.ts";
 export type { Compression } from "./layer.ts";
+export { requireArchitecture } from "./machine.ts";
+export type { Architecture, ContainerDefaults } from "./oci.ts";
+export { PROGRAM_DIR, ROLE_LINKS } from "./roles.ts";
+export type { Content, TarEntry } from "./tar.ts";
 
 /** Options of {@linkcode buildImage} and {@linkcode buildRootfs}. */
 export interface FilesOptions {
@@ -36,24 +43,11 @@ export interface FilesOptions {
 }
 
 /** Options of {@linkcode buildImage}. */
-export interface ImageOptions extends FilesOptions {
+export interface ImageOptions extends FilesOptions, PackOptions {
   /** `[REGISTRY/]NAME[:TAG]` (default: `coil:<version>`). */
   readonly reference?: string;
-  /** Default: gzip. Without it, making and importing take a fraction of the time. */
-  readonly compression?: Compression;
   /** Labels beside the usual ones, or in their place. */
   readonly labels?: Readonly<Record<string, string>>;
-}
-
-/** An image in a file. */
-export interface Image {
-  /** The archive; nobody may write to it. */
-  readonly path: string;
-  /** With registry and tag, as a container runtime keeps it. */
-  readonly reference: string;
-  /** Digest of the manifest, by which registries know the image. */
-  readonly digest: string;
-  readonly sizeBytes: number;
 }
 
 /** The image's name when nobody gives another. */
@@ -73,9 +67,6 @@ export const DEFAULTS: ContainerDefaults = {
   },
 };
 
-/** Archives and layers that nobody wanted for so long are removed: two days. */
-const UNUSED_MS = 2 * 86_400_000;
-
 /**
  * Makes the image as an archive that `ctr images import`, `docker load`,
  * `podman load` and `skopeo copy oci-archive:` read. The same executable and
@@ -84,48 +75,22 @@ const UNUSED_MS = 2 * 86_400_000;
  * @throws {ImageError} when something is missing that it needs
  */
 export async function buildImage(options: ImageOptions = {}): Promise<Image> {
-  const { compression = "gzip", log = () => {} } = options;
-  const reference = parseReference(options.reference ?? DEFAULT_REFERENCE);
-  const created = sourceDateEpoch();
-  const store = path.join(cacheDir(), "image");
+  const reference = options.reference ?? DEFAULT_REFERENCE;
+  parseReference(reference); // a mistake is told before the work
   const { base, program, architecture } = await planFiles(options);
-  const layerOf = async (tree: Tree, about: string): Promise<Layer> => {
-    const directory = path.join(store, "layers");
-    await Deno.mkdir(directory, { recursive: true });
-    const layer = await makeLayer(tree.entries(), {
-      about,
-      compression,
-      mtime: created,
-      store: directory,
-    });
-    log(`layer of ${about}: ${megabytes(layer.sizeBytes)}`);
-    return layer;
-  };
-  const layers = [
-    await layerOf(base, "Debian packages"),
-    await layerOf(program, `coil ${VERSION}`),
-  ];
-  const labels = { ...DEFAULTS.labels, ...options.labels };
-  const documents = planDocuments({
-    layers,
+  return await packImage({
+    layers: [
+      { about: "Debian packages", entries: base.entries() },
+      { about: `coil ${VERSION}`, entries: program.entries() },
+    ],
     architecture,
     reference,
-    created,
-    defaults: { ...DEFAULTS, labels },
-  });
-  const archives = path.join(store, "archives");
-  await Deno.mkdir(archives, { recursive: true });
-  const file = await makeArchive(documents, {
-    layers,
-    mtime: created,
-    store: archives,
-  });
-  await removeUnused(archives, UNUSED_MS);
-  await removeUnused(path.join(store, "layers"), UNUSED_MS);
-  const { size: sizeBytes } = await Deno.stat(file);
-  log(`${reference.full}: ${megabytes(sizeBytes)}`);
-  const { digest } = documents.manifest;
-  return { path: file, reference: reference.full, digest, sizeBytes };
+    created: sourceDateEpoch(),
+    defaults: {
+      ...DEFAULTS,
+      labels: { ...DEFAULTS.labels, ...options.labels },
+    },
+  }, options);
 }
 
 /**
@@ -173,8 +138,4 @@ function sourceDateEpoch(): number {
   throw new ImageError(
     `Cannot use SOURCE_DATE_EPOCH "${text}": it is the number of seconds since 1970`,
   );
-}
-
-function megabytes(sizeBytes: number): string {
-  return `${(sizeBytes / 1e6).toFixed(1)} MB`;
 }

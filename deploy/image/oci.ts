@@ -11,6 +11,8 @@ export type Architecture = "amd64" | "arm64";
 export interface ContainerDefaults {
   readonly user: string;
   readonly env: readonly string[];
+  /** What a container's own arguments are appended to. */
+  readonly entrypoint?: readonly string[];
   readonly command: readonly string[];
   readonly labels: Readonly<Record<string, string>>;
 }
@@ -100,6 +102,9 @@ function planConfig(parts: ImageParts): unknown {
     config: {
       User: defaults.user,
       Env: defaults.env,
+      ...(defaults.entrypoint === undefined
+        ? {}
+        : { Entrypoint: defaults.entrypoint }),
       Cmd: defaults.command,
       WorkingDir: "/",
       Labels: defaults.labels,

@@ -6,7 +6,7 @@ import { spawnProcess } from "../process.ts";
 import { eventually } from "../wait.ts";
 import { ClusterNode } from "./node.ts";
 import { POD_IMAGE } from "./node_files.ts";
-import { writeImage } from "./oci_image.ts";
+import { packSmallImage } from "./oci_image.ts";
 
 const READY_MS = 120_000;
 
@@ -37,8 +37,7 @@ export class Cluster implements AsyncDisposable {
       await ControlPlane.start({ ...options, controllerManager: true }),
     );
     await startScheduler(plane);
-    const podImage = path.join(plane.runDir, "podtool.tar");
-    await writeImage(podImage, {
+    const podImage = await packSmallImage({
       reference: POD_IMAGE,
       executable: path.join(binDir(), "podtool"),
       entrypoint: ["/podtool", "pause"],
