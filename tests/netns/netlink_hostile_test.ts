@@ -106,7 +106,7 @@ async function survives(
           error instanceof NetlinkError ||
           // The key of a set, or an element, that is unknown here.
           error instanceof TypeError && /^Cannot list set/.test(error.message);
-        assert(isMeant, error instanceof Error ? error.stack : String(error));
+        assert(isMeant, error instanceof Error ? `${error.stack}` : `${error}`);
       } finally {
         transport.damages = [];
       }
@@ -192,8 +192,8 @@ netnsTest(
       const timeout = `net.netfilter.nf_conntrack_${protocol}_timeout`;
       await temp.exec("sysctl", "-qw", `${timeout}=3600`);
     }
-    await temp.exec("ping", "-c1", "-W5", "127.0.0.1");
-    await temp.exec("ping", "-c1", "-W5", "::1");
+    await temp.exec("ping", "-c1", "-W10", "127.0.0.1");
+    await temp.exec("ping", "-c1", "-W10", "::1");
     using netns = Netns.open(temp.path);
     const transport = new DamagedSocket(
       openNetlink(NETLINK_NETFILTER, { netns }),
