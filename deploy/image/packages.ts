@@ -1,13 +1,7 @@
 // Debian packages of the image's first layer: which, and where they come from.
 import { createHash } from "node:crypto";
 import * as path from "node:path";
-import {
-  cacheDir,
-  CommandError,
-  lockFile,
-  type Log,
-  PackageFetcher,
-} from "../host/mod.ts";
+import { cacheDir, lockFile, type Log, PackageFetcher } from "../host/mod.ts";
 import { ImageError } from "./errors.ts";
 import { readTar } from "./untar.ts";
 import type { TarEntry } from "./tar.ts";
@@ -104,13 +98,9 @@ async function download(directory: string, log: Log): Promise<void> {
         { cause: error },
       );
     }
-    const hint = error instanceof CommandError
-      ? "; see that a mirror can be reached (apt-get update)"
-      : "";
+    const why = error instanceof Error ? error.message : String(error);
     throw new ImageError(
-      `Cannot fetch the Debian packages of the image: ${
-        error instanceof Error ? error.message : error
-      }${hint}`,
+      `Cannot fetch the Debian packages of the image: ${why.trim()}\nIt takes Debian, and a mirror that can be reached: see what "apt-get update" says`,
       { cause: error },
     );
   }
