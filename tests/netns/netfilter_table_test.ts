@@ -99,7 +99,7 @@ netnsTest(
     await using test = await setup();
     const { temp, socket } = test;
     await socket.replaceTable(smallTable([]));
-    await temp.exec("ping", "-c3", "-i0.01", "-W2", "127.0.0.1");
+    await temp.exec("ping", "-c3", "-i0.01", "-W10", "127.0.0.1");
     const before = await socket.readCounters("small");
     assert.deepEqual(before.get("seen"), { packets: 6n, bytes: 6n * 84n });
     const more = { ...smallTable([]), counters: ["another", "seen"] };

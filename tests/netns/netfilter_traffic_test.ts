@@ -123,14 +123,21 @@ async function packets(
   return names.map((name) => Number(counters.get(name)?.packets));
 }
 
-/** Whether so many echo requests are all answered. */
-async function ping(from: TempNetns, to: string, count = 1): Promise<boolean> {
+/** Whether so many echo requests are all answered. Waits long for answers unless none is expected. */
+async function ping(
+  from: TempNetns,
+  to: string,
+  options: { readonly count?: number; readonly waitSeconds?: number } = {},
+): Promise<boolean> {
+  const { count = 1, waitSeconds = 10 } = options;
   const { code } = await from.tryExec(
     "ping",
-    ...[`-c${count}`, "-i0.01", "-W1", to],
+    ...[`-c${count}`, "-i0.01", `-W${waitSeconds}`, to],
   );
   return code === 0;
 }
+
+const LOST = { waitSeconds: 1 } as const;
 
 /** Sends one UDP datagram to port 5555. Through dd(1): printf would send one for each line. */
 async function send(
@@ -277,10 +284,10 @@ netnsTest(
       "icmpv6 type echo-request ip6 saddr fd00:2::1",
       "icmpv6 type echo-request ip6 saddr != fd00:2::1",
     ]);
-    assert(await ping(net.client, "10.0.2.2", 3));
-    assert(await ping(net.client, "fd00:2::2", 3));
-    assert(!await ping(net.server, "10.0.1.2"));
-    assert(!await ping(net.server, "fd00:1::2"));
+    assert(await ping(net.client, "10.0.2.2", { count: 3 }));
+    assert(await ping(net.client, "fd00:2::2", { count: 3 }));
+    assert(!await ping(net.server, "10.0.1.2", LOST));
+    assert(!await ping(net.server, "fd00:1::2", LOST));
     assert(await ping(net.router, "10.0.2.2"));
     assert.deepEqual(
       await packets(net, "out4", "out6", "intruders"),
@@ -300,7 +307,7 @@ netnsTest("who is refused is told so", async () => {
       ]),
     ]));
   const answer = async (to: string) =>
-    (await net.client.tryExec("ping", "-c1", "-W1", to)).stdout;
+    (await net.client.tryExec("ping", "-c1", "-W10", to)).stdout;
   await refuse("admin-prohibited");
   assert.match(await answer("10.0.2.2"), /From 10\.0\.1\.1 .*Packet filtered/);
   assert.match(
@@ -356,11 +363,11 @@ netnsTest(
         sets: [{ name: "links", key: ["ifname"], elements: [["out"]] }],
       }));
     await marking(8);
-    assert(await ping(net.server, "10.0.2.1", 2));
-    assert(await ping(net.client, "10.0.1.1", 2)); // comes in by another link
+    assert(await ping(net.server, "10.0.2.1", { count: 2 }));
+    assert(await ping(net.client, "10.0.1.1", { count: 2 })); // comes in by another link
     assert.deepEqual(await packets(net, "restored", "marked"), [2, 2]);
     await marking(7); // now the answers are sent where the rule says: nowhere
-    assert(!await ping(net.server, "10.0.2.1"));
+    assert(!await ping(net.server, "10.0.2.1", LOST));
     assert.deepEqual(await packets(net, "restored", "marked"), [3, 2]);
   },
 );
@@ -446,8 +453,8 @@ async function replaceUnderTraffic(
   await net.server.ip("address", "add", "10.0.2.3/24", "dev", "eth0");
   await net.socket.replaceTable(variant(0));
   const sent = 400;
-  const flood = (to: string) =>
-    net.client.tryExec("ping", `-c${sent}`, "-i0.002", "-W1", "-q", to);
+  const flood = (to: string, wait: string) =>
+    net.client.tryExec("ping", `-c${sent}`, "-i0.002", wait, "-q", to);
   const done = new AbortController();
   const replacing = (async () => {
     let times = 0;
@@ -457,8 +464,8 @@ async function replaceUnderTraffic(
     return times;
   })();
   const [allowed, refused] = await Promise.all([
-    flood("10.0.2.2"),
-    flood("10.0.2.3"),
+    flood("10.0.2.2", "-W10"),
+    flood("10.0.2.3", "-W1"),
   ]);
   done.abort();
   const times = await replacing;

@@ -229,7 +229,7 @@ netnsTest(
 netnsTest("linkGetCounters() counts what ip counts", async () => {
   await using temp = await tempNetns();
   using socket = openIn(temp);
-  await temp.exec("ping", "-c2", "-i0.2", "-W2", "127.0.0.1");
+  await temp.exec("ping", "-c2", "-i0.2", "-W10", "127.0.0.1");
   let counters: Record<string, bigint> = {};
   await socket.execute([
     linkGetCounters({ name: "lo" }, (c) => counters = { ...c }),

@@ -9,6 +9,7 @@ import { NetlinkError } from "../../lib/netlink/mod.ts";
 import {
   addPod,
   addressesOf,
+  addVeth,
   linkNames,
   ping,
   requestFor,
@@ -158,16 +159,7 @@ netnsTest(
     const request = requestFor(1, pod);
     const taken = hostVethName(request);
     // One of another key of ours, and one that is nobody's veth.
-    await node.host.ip(
-      "link",
-      "add",
-      taken,
-      "type",
-      "veth",
-      "peer",
-      "name",
-      "x",
-    );
+    await addVeth(node.host, taken);
     await node.host.ip(
       "link",
       "set",

@@ -6,6 +6,7 @@ import { PodCheckError } from "../../lib/podnet/mod.ts";
 import {
   addPod,
   addressesOf,
+  addVeth,
   NODE,
   routesOf,
   testNode,
@@ -50,16 +51,7 @@ netnsTest(
     await node.net.init();
     const { host } = node;
     for (const name of ["half0", "bad0"]) {
-      await host.ip(
-        "link",
-        "add",
-        name,
-        "type",
-        "veth",
-        "peer",
-        "name",
-        `${name}p`,
-      );
+      await addVeth(host, name);
       await host.ip("link", "set", name, "up");
     }
     await host.ip("link", "set", "half0", "alias", "COIL:default:half:eth0");

@@ -93,9 +93,7 @@ netnsTest(
     await using node = await testNode();
     await node.net.init();
     const pod = await node.pod();
-    const start = performance.now();
     const result = await node.net.setup(requestFor(1, pod));
-    const elapsedMs = performance.now() - start;
     for (
       const [netns, name] of [[pod, "eth0"], [
         node.host,
@@ -106,8 +104,6 @@ netnsTest(
       assert.match(shown, /scope link nodad/);
       assert.doesNotMatch(shown, /tentative|dadfailed/);
     }
-    // Upstream takes 2.5 to 3.9 s; a detection takes at least one.
-    assert.ok(elapsedMs < 500, `${elapsedMs} ms`);
   },
 );
 

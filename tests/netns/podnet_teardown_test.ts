@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
 import { PodCheckError, type Teardown } from "../../lib/podnet/mod.ts";
+import { eventually } from "../lab/wait.ts";
 import {
   addPod,
+  addVeth,
   linkNames,
   requestFor,
   routesOf,
@@ -220,26 +222,16 @@ async function foreignLink(
   name: string,
   group: number,
 ): Promise<void> {
-  await host.ip(
-    "link",
-    "add",
-    name,
-    "type",
-    "veth",
-    "peer",
-    "name",
-    `${name}p`,
-  );
+  await addVeth(host, name);
   await host.ip("link", "set", name, "group", String(group));
 }
 
 /** The kernel takes a namespace apart in the background. */
 async function untilEmpty(host: TempNetns): Promise<void> {
-  for (let i = 0; i < 100; i++) {
-    if ((await linkNames(host)).length === 0) return;
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
-  throw new Error("the pod's link is still there after 2 s");
+  await eventually(
+    "that the pod's link is gone",
+    async () => (await linkNames(host)).length === 0,
+  );
 }
 
 netnsTest(

@@ -96,6 +96,13 @@ export async function addPod(
   return { pod, request, result: await node.net.setup(request) };
 }
 
+/** Makes a veth that is nobody's; its other end has a "p" behind the name. */
+export async function addVeth(host: TempNetns, name: string): Promise<void> {
+  await host.ip(
+    ...["link", "add", name, "type", "veth", "peer", "name", `${name}p`],
+  );
+}
+
 /** Names of the links of a namespace, without the loopback and the node's own. */
 export async function linkNames(netns: TempNetns): Promise<string[]> {
   const links = await netns.ipJson("link", "show");
@@ -126,5 +133,5 @@ export async function routesOf(
 
 /** One echo request, no second chance: fails when the first packet or its answer is lost. */
 export async function ping(from: TempNetns, to: unknown): Promise<void> {
-  await from.exec("ping", "-n", "-q", "-c", "1", "-W", "1", String(to));
+  await from.exec("ping", "-n", "-q", "-c", "1", "-W", "10", String(to));
 }

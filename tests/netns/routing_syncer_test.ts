@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
-import { sleep } from "../../lib/async/mod.ts";
 import { Address, Prefix } from "../../lib/inet/mod.ts";
 import { type GatewayRoute, RouteSyncer } from "../../lib/routing/mod.ts";
+import { eventually } from "../lab/wait.ts";
 import { routingHost } from "./routing_testing.ts";
 import { netnsTest } from "./testing.ts";
 
@@ -110,11 +110,10 @@ netnsTest(
     await using monitor = monitorRoutes(node.host.path);
     const mark = async (destination: string) => {
       const args = ["route", "replace", destination, "dev", "node0"];
-      await node.host.ip(...args);
-      for (let i = 0; i < 100 && !monitor.seen().includes(destination); i++) {
-        await sleep(20);
+      await eventually(`${destination} in what ip monitor tells`, async () => {
         await node.host.ip(...args);
-      }
+        return monitor.seen().includes(destination);
+      });
     };
     await mark("10.77.0.0/24");
     const moved = [...V4_A, ...V6_A].map((text) =>
