@@ -52,7 +52,7 @@ export function planChain(wanted: NetworkList, situation: Situation): Chain {
       notices.push({
         level: "warn",
         message:
-          "Leaving out plugins that stood before coil, which comes first now; a copy of the file is kept",
+          "Leaving out the main plugin of an earlier configuration; a copy of the file is kept",
         fields: { file: name, plugins: merged.dropped },
       });
     }

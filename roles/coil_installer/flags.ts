@@ -9,13 +9,14 @@ import {
   type ProgramInfo,
   usage,
 } from "../../lib/flags/mod.ts";
-import type { InstallRequest } from "./install.ts";
+import type { InstallRequest } from "./request.ts";
+import { DEFAULT_CONF_NAME } from "./target.ts";
 import type { UninstallRequest } from "./uninstall.ts";
 
 const FLAGS = defineFlags({
   "conf-name": {
     type: "string",
-    default: "10-coil.conflist",
+    default: DEFAULT_CONF_NAME,
     check: (text) =>
       /^[A-Za-z0-9_.-]+\.conflist$/.test(text)
         ? undefined
@@ -50,6 +51,18 @@ const FLAGS = defineFlags({
     help:
       "File with the network configuration, unless --netconf is given ($CNI_NETCONF_FILE)",
   },
+  "chain": {
+    type: "bool",
+    default: false,
+    help:
+      "Become part of the configuration of another network on the node; the configuration given has coil alone ($CNI_CHAIN)",
+  },
+  "prepare-egress": {
+    type: "bool",
+    default: false,
+    help:
+      "Load the kernel's modules for egress tunnels, if it lets us ($COIL_PREPARE_EGRESS)",
+  },
   "others": {
     type: "enum",
     default: "keep",
@@ -75,7 +88,7 @@ const FLAGS = defineFlags({
   ...LOGGING_FLAGS,
 });
 
-/** Variables that stand for flags; upstream has only these. */
+/** Variables that stand for flags. All but the last two are upstream's, which has no flags. */
 const VARIABLES: Readonly<Record<string, string>> = {
   "conf-name": "CNI_CONF_NAME",
   "etc-dir": "CNI_ETC_DIR",
@@ -83,6 +96,8 @@ const VARIABLES: Readonly<Record<string, string>> = {
   "coil-path": "COIL_PATH",
   "netconf": "CNI_NETCONF",
   "netconf-file": "CNI_NETCONF_FILE",
+  "chain": "CNI_CHAIN",
+  "prepare-egress": "COIL_PREPARE_EGRESS",
 };
 
 /** The flags of coil-installer, for documentation and completion. */
@@ -123,12 +138,14 @@ export function parseInstallerFlags(
   return {
     logging: loggingChoice(values, parsed.given),
     command: readCommand(parsed, info),
-    confName: values["conf-name"],
+    confName: parsed.given.has("conf-name") ? values["conf-name"] : undefined,
     etcDirectory: withoutSlash(values["etc-dir"]),
     binDirectory: withoutSlash(values["bin-dir"]),
     coilPath: values["coil-path"],
     netconf: values["netconf"],
     netconfFile: values["netconf-file"],
+    chain: values["chain"],
+    prepareEgress: values["prepare-egress"],
     others: values["others"],
     keepConfig: values["keep-config"],
     keepExecutable: values["keep-executable"],

@@ -25,14 +25,14 @@ Deno.test("docs/roles/coil-installer.md lists the flags", async () => {
 Deno.test("coil-installer without anything has upstream's places", () => {
   const { confName, etcDirectory, binDirectory, command } = parse([]);
   assert.deepEqual({ confName, etcDirectory, binDirectory, command }, {
-    confName: "10-coil.conflist",
+    confName: undefined,
     etcDirectory: "/host/etc/cni/net.d",
     binDirectory: "/host/opt/cni/bin",
     command: "install",
   });
 });
 
-Deno.test("coil-installer takes upstream's environment", () => {
+Deno.test("coil-installer takes its environment, upstream's and more", () => {
   const options = parse([], {
     CNI_CONF_NAME: "01-coil.conflist",
     CNI_ETC_DIR: "/a/",
@@ -40,6 +40,8 @@ Deno.test("coil-installer takes upstream's environment", () => {
     COIL_PATH: "/coil",
     CNI_NETCONF: "{}",
     CNI_NETCONF_FILE: "/f",
+    CNI_CHAIN: "true",
+    COIL_PREPARE_EGRESS: "1",
     COIL_BOOT_TAINT: "unused in upstream, too",
   });
   assert.equal(options.confName, "01-coil.conflist");
@@ -48,6 +50,8 @@ Deno.test("coil-installer takes upstream's environment", () => {
   assert.equal(options.coilPath, "/coil");
   assert.equal(options.netconf, "{}");
   assert.equal(options.netconfFile, "/f");
+  assert.equal(options.chain, true);
+  assert.equal(options.prepareEgress, true);
 });
 
 Deno.test("coil-installer: flags win over the environment, empty variables are none", () => {
@@ -56,7 +60,7 @@ Deno.test("coil-installer: flags win over the environment, empty variables are n
     CNI_CONF_NAME: "",
   });
   assert.equal(etcDirectory, "/flag");
-  assert.equal(confName, "10-coil.conflist");
+  assert.equal(confName, undefined);
 });
 
 Deno.test("coil-installer: a file that is given by flag is not passed over for CNI_NETCONF", () => {

@@ -1,68 +1,21 @@
 import { getLogger } from "../../lib/telemetry/mod.ts";
-import {
-  type Notice,
-  noticesOf,
-  type Others,
-  planChain,
-  planConfig,
-} from "./config_plan.ts";
-import { ChangedMeanwhileError, InstallError } from "./errors.ts";
+import { parseChainEntry } from "./chain.ts";
+import { InstallError } from "./errors.ts";
 import {
   compareInstalled,
   type ExecutableSource,
   findSource,
 } from "./executable.ts";
-import {
-  ensureDirectory,
-  lockDirectories,
-  readConfigs,
-} from "./host_directory.ts";
-import { withNote } from "./merge.ts";
-import {
-  type NetworkList,
-  NetworkListError,
-  parseWantedList,
-  PLUGIN,
-  typesOf,
-} from "./network_list.ts";
-import { askVersions } from "./plugins.ts";
-import { examine } from "./situation.ts";
+import { ensureDirectory, lockDirectories } from "./host_directory.ts";
+import { installConfig, type Outcome, untilTarget } from "./install_config.ts";
+import { NetworkListError, parseWantedList } from "./network_list.ts";
+import { executablePath, type InstallRequest } from "./request.ts";
 import { applySteps, type Step } from "./steps.ts";
-import { negotiateVersions } from "./versions.ts";
-
-/** Where things are to be on the host. */
-export interface HostPlaces {
-  /** Directory of network configurations. */
-  readonly etcDirectory: string;
-  /** Name of our file in there. */
-  readonly confName: string;
-  /** Directory of plugins' executables. */
-  readonly binDirectory: string;
-}
-
-/** What to install. */
-export interface InstallRequest extends HostPlaces {
-  /** The executable; empty for the running one. */
-  readonly coilPath: string;
-  /** The network configuration. */
-  readonly netconf: string;
-  /** File with the network configuration, unless `netconf` has it. */
-  readonly netconfFile: string;
-  readonly others: Others;
-  readonly dryRun: boolean;
-}
+import type { Wanted } from "./target.ts";
 
 const EXECUTABLE_MODE = 0o755;
 
-/** How often a configuration is planned again because another tool changed it meanwhile. */
-const MAX_PLANS = 10;
-
 const log = getLogger("installer");
-
-/** Path of the installed plugin. */
-export function executablePath({ binDirectory }: HostPlaces): string {
-  return `${binDirectory}/${PLUGIN}`;
-}
 
 /**
  * Makes the node have the executable, then the configuration that names it.
@@ -81,23 +34,36 @@ export async function install(
   for (const directory of [binDirectory, etcDirectory]) {
     await ensureDirectory(directory, { dryRun });
   }
+  if (!dryRun) await untilTarget(request, { wanted, signal });
   using _lock = dryRun
     ? undefined
     : await lockDirectories([binDirectory, etcDirectory], signal);
   const executable = await installExecutable(request, { source, signal });
   const configuration = await installConfig(request, { wanted, signal });
+  if (request.prepareEgress && !dryRun) await prepareEgress();
   log.info(dryRun ? "Nothing was changed" : "Installed", {
     executable: { path: executablePath(request), state: executable },
-    configuration: {
-      path: `${etcDirectory}/${request.confName}`,
-      state: configuration,
-    },
+    configuration,
   });
 }
 
+/** A kernel without tunnels is no reason to leave the node without a network. */
+async function prepareEgress(): Promise<void> {
+  // No other run needs it.
+  const { prepareKernel } = await import("../../lib/egress/mod.ts");
+  for (const family of ["ipv4", "ipv6"] as const) {
+    try {
+      await prepareKernel([family]);
+      log.info("The kernel can make egress tunnels", { family });
+    } catch (error) {
+      log.warn("The kernel cannot make egress tunnels", { family, err: error });
+    }
+  }
+}
+
 async function readWanted(
-  { netconf, netconfFile }: InstallRequest,
-): Promise<NetworkList> {
+  { netconf, netconfFile, chain }: InstallRequest,
+): Promise<Wanted> {
   if (netconf === "" && netconfFile === "") {
     throw new InstallError(
       "Cannot install without a network configuration: set CNI_NETCONF or CNI_NETCONF_FILE (--netconf, --netconf-file)",
@@ -107,7 +73,10 @@ async function readWanted(
     ? "CNI_NETCONF (--netconf)"
     : `the file "${netconfFile}"`;
   try {
-    return parseWantedList(netconf || await Deno.readTextFile(netconfFile));
+    const text = netconf || await Deno.readTextFile(netconfFile);
+    return chain
+      ? { kind: "chained", entry: parseChainEntry(text) }
+      : { kind: "list", list: parseWantedList(text) };
   } catch (cause) {
     const isKnown = cause instanceof NetworkListError ||
       (cause instanceof Error && "code" in cause);
@@ -118,9 +87,6 @@ async function readWanted(
     );
   }
 }
-
-/** Whether anything had to be done. */
-type Outcome = "unchanged" | "changed";
 
 async function installExecutable(
   request: InstallRequest,
@@ -142,98 +108,4 @@ async function installExecutable(
   }
   await applySteps(steps, { signal, dryRun: request.dryRun });
   return steps.length === 0 ? "unchanged" : "changed";
-}
-
-async function installConfig(
-  request: InstallRequest,
-  { wanted, signal }: {
-    readonly wanted: NetworkList;
-    readonly signal: AbortSignal;
-  },
-): Promise<Outcome> {
-  const plugins = new PluginVersions(request, signal);
-  for (let plan = 1;; plan++) {
-    try {
-      return await installConfigOnce(request, { wanted, plugins, signal });
-    } catch (error) {
-      if (!(error instanceof ChangedMeanwhileError)) throw error;
-      if (plan >= MAX_PLANS) {
-        throw new InstallError(
-          `Cannot write the network configuration: another tool keeps changing it; stop that tool, or try again`,
-          { cause: error },
-        );
-      }
-      log.info("Planning again: another tool changed the configuration", {
-        directory: request.etcDirectory,
-      });
-    }
-  }
-}
-
-async function installConfigOnce(
-  request: InstallRequest,
-  { wanted, plugins, signal }: {
-    readonly wanted: NetworkList;
-    readonly plugins: PluginVersions;
-    readonly signal: AbortSignal;
-  },
-): Promise<Outcome> {
-  const { confName: name, etcDirectory: directory, others, dryRun } = request;
-  const situation = examine(await readConfigs(directory), name);
-  const { list, notices, isLossy } = planChain(wanted, situation);
-  const types = typesOf(list);
-  const { json, leftOut } = negotiateVersions(list, await plugins.ask(types));
-  const steps = planConfig({
-    directory,
-    name,
-    json: withNote({ ...list, json }, wanted),
-    isLossy,
-    others,
-  }, situation);
-  await applySteps(steps, { signal, dryRun });
-  report([...notices, ...noticesOf(situation, { others, directory })]);
-  if (Object.keys(leftOut).length > 0) {
-    log.warn(
-      "Leaving out versions of the CNI specification that plugins of the chain lack",
-      { versions: leftOut },
-    );
-  }
-  return steps.length === 0 ? "unchanged" : "changed";
-}
-
-function report(notices: readonly Notice[]): void {
-  for (const { level, message, fields } of notices) log[level](message, fields);
-}
-
-/** What the plugins beside ours support; each is asked once. */
-class PluginVersions {
-  readonly #request: InstallRequest;
-  readonly #signal: AbortSignal;
-  readonly #known = new Map<string, readonly string[]>();
-  readonly #asked = new Set<string>();
-
-  constructor(request: InstallRequest, signal: AbortSignal) {
-    this.#request = request;
-    this.#signal = signal;
-  }
-
-  /** Versions by plugin, without those that do not answer. */
-  async ask(
-    types: readonly string[],
-  ): Promise<ReadonlyMap<string, readonly string[]>> {
-    for (const type of types) {
-      if (this.#asked.has(type)) continue;
-      this.#asked.add(type);
-      const path = `${this.#request.binDirectory}/${type}`;
-      const versions = await askVersions(path, this.#signal);
-      if (versions !== undefined) this.#known.set(type, versions);
-      else if (!(this.#request.dryRun && type === PLUGIN)) {
-        log.warn(
-          "A plugin of the chain is not there or does not answer: unless the runtime has it in another directory, no pod will start",
-          { plugin: type, path },
-        );
-      }
-    }
-    return this.#known;
-  }
 }

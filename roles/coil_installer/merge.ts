@@ -3,7 +3,6 @@ import {
   INSTALLER_KEY,
   type NetworkList,
   noteOf,
-  PLUGIN,
   type PluginEntry,
   typesOf,
 } from "./network_list.ts";
@@ -13,7 +12,7 @@ export interface Merged {
   readonly list: NetworkList;
   /** Types of the plugins that others had added, and that stay. */
   readonly kept: readonly string[];
-  /** Types of plugins that stood before ours, where none can stand any more. */
+  /** Types of plugins that stood before ours: main plugins of another configuration. */
   readonly dropped: readonly string[];
 }
 
@@ -75,16 +74,13 @@ function anchorOf(
   { before, behind }: Addition,
   wanted: readonly string[],
 ): string | undefined {
-  const [first = ""] = wanted;
-  if (before.length === 0) {
-    // Nobody adds plugins in front of the one that makes the interface. What
-    // stands there is the main plugin of a configuration in which ours was
-    // chained; with ours in its place there cannot be two.
-    return first === `${PLUGIN} 0` ? undefined : first;
-  }
+  // Nobody adds plugins in front of the one that makes the interface. What
+  // stands there is the main plugin of a configuration that nobody noted to be
+  // ours, and there cannot be two.
+  if (before.length === 0) return undefined;
   // Those who append want to be last.
   if (!behind.some((label) => wanted.includes(label))) return wanted.at(-1);
-  return before.findLast((label) => wanted.includes(label)) ?? first;
+  return before.findLast((label) => wanted.includes(label)) ?? wanted[0];
 }
 
 /** The list with a note of what is ours in it. */

@@ -82,12 +82,6 @@ for (
       "ptp coil linkerd-cni",
       "ptp coil linkerd-cni",
     ],
-    [
-      "one in front of another's main plugin, behind it",
-      "ptp coil",
-      "x ptp coil",
-      "ptp x coil",
-    ],
   ] as const
 ) {
   Deno.test(`mergeLists() keeps ${what}`, () => {
@@ -137,6 +131,13 @@ Deno.test("mergeLists() gives up the main plugin before coil when coil comes fir
   const standalone = listOf([{ type: "ptp", ipam: {} }, "coil", "portmap"]);
   const merged = mergeLists(listOf(["coil", "portmap"]), standalone);
   assert.deepEqual(typesOf(merged.list), ["coil", "portmap"]);
+  assert.deepEqual(merged.dropped, ["ptp"]);
+});
+
+Deno.test("mergeLists() gives up the main plugin of a list that nobody noted to be ours", () => {
+  const byHand = listOf(["ptp", "coil", "portmap", "istio-cni"]);
+  const merged = mergeLists(listOf(["bridge", "coil"]), byHand);
+  assert.equal(typesOf(merged.list).join(" "), "bridge coil portmap istio-cni");
   assert.deepEqual(merged.dropped, ["ptp"]);
 });
 

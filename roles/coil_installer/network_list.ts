@@ -39,13 +39,18 @@ export interface InstallerNote {
 }
 
 /**
- * Reads a list as leniently as a runtime does.
+ * Reads a list as leniently as a runtime does; a `nameless` one is to become
+ * part of another.
  *
  * @throws {NetworkListError} when a runtime could not use it
  */
-export function parseNetworkList(text: string): NetworkList {
+export function parseNetworkList(
+  text: string,
+  { nameless = false }: { readonly nameless?: boolean } = {},
+): NetworkList {
   const json = asObject(parseJson(text), "it");
-  if (typeof json["name"] !== "string" || json["name"] === "") {
+  const hasName = typeof json["name"] === "string" && json["name"] !== "";
+  if (!hasName && !nameless) {
     throw new NetworkListError('it has no "name"');
   }
   const { plugins } = json;

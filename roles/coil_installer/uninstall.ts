@@ -2,9 +2,10 @@ import { getLogger } from "../../lib/telemetry/mod.ts";
 import { DISABLED_SUFFIX } from "./config_plan.ts";
 import { attempt, InstallError } from "./errors.ts";
 import { exists, lockDirectories, readConfigs } from "./host_directory.ts";
-import { executablePath, type HostPlaces } from "./install.ts";
+import { executablePath, type HostPlaces } from "./request.ts";
 import { noteOf, typesOf } from "./network_list.ts";
 import { type ConfigFile, examine, type Situation } from "./situation.ts";
+import { DEFAULT_CONF_NAME } from "./target.ts";
 import { applySteps, type Step } from "./steps.ts";
 
 /** What to remove. */
@@ -27,15 +28,18 @@ export async function uninstall(
   signal: AbortSignal,
 ): Promise<void> {
   const { binDirectory, etcDirectory, dryRun } = request;
+  const confName = request.confName ?? DEFAULT_CONF_NAME;
   const present: string[] = [];
   for (const directory of [binDirectory, etcDirectory]) {
     if (await exists(directory)) present.push(directory);
   }
   using _lock = dryRun ? undefined : await lockDirectories(present, signal);
   const files = await readConfigs(etcDirectory);
-  const situation = examine(files, request.confName);
+  const situation = examine(files, confName);
   const steps = [
-    ...(request.keepConfig ? [] : planRemoval(request, { files, situation })),
+    ...(request.keepConfig
+      ? []
+      : planRemoval(request, { files, confName, situation })),
     ...(request.keepExecutable ? [] : await planExecutable(request)),
   ];
   await applySteps(steps, { signal, dryRun });
@@ -47,9 +51,10 @@ export async function uninstall(
 
 /** First those that made way come back, so that the node always has a configuration if it can. */
 function planRemoval(
-  { etcDirectory, confName }: UninstallRequest,
-  { files, situation }: {
+  { etcDirectory }: UninstallRequest,
+  { files, confName, situation }: {
     readonly files: readonly ConfigFile[];
+    readonly confName: string;
     readonly situation: Situation;
   },
 ): readonly Step[] {
@@ -98,7 +103,8 @@ async function planExecutable(
 
 function report(request: UninstallRequest, situation: Situation): void {
   const { own, earlier, allies } = situation;
-  const { confName: file, etcDirectory: directory } = request;
+  const { etcDirectory: directory } = request;
+  const file = request.confName ?? DEFAULT_CONF_NAME;
   if (own?.kind === "malformed") {
     log.warn("Left a file as it is: no network configuration of coil's", {
       directory,

@@ -272,7 +272,7 @@ async function compileTiny(): Promise<string> {
   await writer.write(new TextEncoder().encode(`
     #include <stdio.h>
     int main(void) {
-      puts("{\\"cniVersion\\":\\"1.1.0\\",\\"supportedVersions\\":[\\"0.4.0\\",\\"1.0.0\\",\\"1.1.0\\"]}");
+      puts("{\\"cniVersion\\":\\"1.1.0\\",\\"supportedVersions\\":[\\"0.3.1\\",\\"0.4.0\\",\\"1.0.0\\",\\"1.1.0\\"]}");
       return 0;
     }`));
   await writer.close();

@@ -278,6 +278,102 @@ Deno.test("install: a new file name takes the old file's plugins over", async ()
   ]);
 });
 
+const CHAIN = {
+  CNI_CHAIN: "true",
+  CNI_NETCONF: '{"plugins":[{"type":"coil","socket":"/s"}]}',
+};
+const KINDNET = {
+  cniVersion: "0.3.1",
+  name: "kindnet",
+  plugins: [{ type: "ptp", ipam: { type: "host-local" } }, { type: "portmap" }],
+};
+
+Deno.test("install --chain: waits for another network, and becomes a part of it", async () => {
+  await using host = await Host.make();
+  const env = { ...(await quick()).env, ...CHAIN };
+  const run = await host.start({ env });
+  await run.until(
+    "Waiting for another network's configuration, to become a part of it",
+  );
+  assert.deepEqual([namesIn(host.bin), namesIn(host.etc)], [[], []]);
+  await host.write("10-kindnet.conflist", KINDNET);
+  assert.equal((await run.end()).code, 0);
+  const [main, portmap] = KINDNET.plugins;
+  assert.deepEqual(await host.config(), {
+    ...KINDNET,
+    plugins: [main, { type: "coil", socket: "/s" }, portmap],
+    "coil.cybozu.com/installer": { plugins: ["ptp", "coil", "portmap"] },
+  });
+  assert.deepEqual(await host.config("10-kindnet.conflist"), KINDNET);
+});
+
+Deno.test("install --chain: the other network's changes arrive, what others added to ours stays", async () => {
+  await using host = await Host.make();
+  const env = { ...(await quick()).env, ...CHAIN };
+  await host.write("10-kindnet.conflist", KINDNET);
+  await host.install({ env });
+  await chain(host, { type: "istio-cni" });
+  const [main] = KINDNET.plugins;
+  const plugins = [{ ...main, mtu: 1400 }, { type: "bandwidth" }];
+  await host.write("10-kindnet.conflist", { ...KINDNET, plugins });
+  await host.install({ env });
+  assert.deepEqual(
+    await host.types(),
+    ["ptp", "coil", "bandwidth", "istio-cni"],
+  );
+  assert.equal((await host.config()).plugins[0]?.["mtu"], 1400);
+  const again = await host.install({ env });
+  assert.ok(!messages(again).includes("Wrote the network configuration"));
+});
+
+Deno.test("install --chain: another network is followed to another name, and uninstall leaves it as it was", async () => {
+  await using host = await Host.make();
+  const env = { ...(await quick()).env, ...CHAIN };
+  await host.write("10-kindnet.conflist", KINDNET);
+  await host.install({ env });
+  const calico = { ...KINDNET, name: "calico", plugins: [{ type: "calico" }] };
+  await host.write("10-calico.conflist", calico);
+  await host.install({ env });
+  const others = ["10-calico.conflist", "10-kindnet.conflist"];
+  assert.deepEqual(namesIn(host.etc), ["09-coil.conflist", ...others]);
+  assert.equal((await host.config("09-coil.conflist")).name, "calico");
+  await host.install({ args: ["uninstall"] });
+  assert.deepEqual(namesIn(host.etc), others);
+  assert.deepEqual(await host.config("10-calico.conflist"), calico);
+  assert.deepEqual(await host.config("10-kindnet.conflist"), KINDNET);
+});
+
+Deno.test("install --chain: a list that somebody made by hand is replaced by the copy", async () => {
+  await using host = await Host.make();
+  const { env } = await quick();
+  const byHand = {
+    ...KINDNET,
+    plugins: [{ type: "bridge" }, { type: "coil" }],
+  };
+  await host.write("01-coil.conflist", byHand);
+  await host.write("10-kindnet.conflist", KINDNET);
+  await host.install({
+    env: { ...env, ...CHAIN, CNI_CONF_NAME: "01-coil.conflist" },
+  });
+  const { plugins } = await host.config("01-coil.conflist");
+  assert.deepEqual(plugins.map(({ type }) => type), ["ptp", "coil", "portmap"]);
+  assert.ok(namesIn(host.etc).some((name) => name.includes(".coil-saved-")));
+});
+
+Deno.test("install --prepare-egress: says for each family what the kernel can do, and never fails", async () => {
+  await using host = await Host.make();
+  const env = { ...(await quick()).env, COIL_PREPARE_EGRESS: "true" };
+  // A network namespace of its own, since it tries to make links.
+  const records = await host.install({ env, prefix: ["unshare", "--net"] });
+  const told = records.filter(({ msg }) => /make egress tunnels$/.test(msg));
+  assert.deepEqual(told.map(({ family }) => family), ["ipv4", "ipv6"]);
+  for (const { msg, level, error } of told) {
+    const isAble = msg === "The kernel can make egress tunnels";
+    assert.equal(level, isAble ? "info" : "warn");
+    assert.equal(error === undefined, isAble);
+  }
+});
+
 Deno.test("install: a dry run says what it would do, and does nothing", async () => {
   await using host = await Host.make({ bare: true });
   const records = await host.install({ ...await quick(), args: ["--dry-run"] });
