@@ -1,8 +1,15 @@
 import { buildExecutable } from "../deploy/executable/mod.ts";
 import { buildImage } from "../deploy/image/mod.ts";
-import { ensureControlPlane, type Log, sweepLabs } from "./lab/mod.ts";
+import {
+  ensureCluster,
+  ensureControlPlane,
+  type Log,
+  sweepLabs,
+} from "./lab/mod.ts";
+import { ensureHelm } from "./lab/helm.ts";
 import {
   BUILD_PACKAGES,
+  CLUSTER_PACKAGES,
   CONTROL_PLANE_PACKAGES,
   NET_PACKAGES,
 } from "./lab/packages.ts";
@@ -87,6 +94,7 @@ export const SUITES: readonly Suite[] = [
     prepare: async (log) => {
       await sweepLabs({ log });
       await ensureControlPlane({ log });
+      await ensureHelm({ log });
       await buildExecutable({ log });
     },
   },
@@ -111,5 +119,18 @@ export const SUITES: readonly Suite[] = [
       await ensureVm({ log });
     },
     inVm: true,
+  },
+  {
+    name: "e2e",
+    about: "image and manifests on nodes with kubelet and containerd",
+    paths: ["tests/e2e"],
+    packages: { ...CLUSTER_PACKAGES, ...BUILD_PACKAGES },
+    root: true,
+    args: [],
+    prepare: async (log) => {
+      await sweepLabs({ log });
+      await ensureCluster({ log });
+      await buildImage({ compression: "none", log });
+    },
   },
 ];

@@ -1,0 +1,254 @@
+// The manifests as a real API server sees them.
+import assert from "node:assert/strict";
+import {
+  COILD_ADDRESSES,
+  EGRESS_CONTROLLER_ADDRESSES,
+  IPAM_CONTROLLER_ADDRESSES,
+  ROUTER_ADDRESSES,
+  type ServerAddresses,
+  VERSION,
+} from "../../lib/names/mod.ts";
+import { ControlPlane, eventually } from "../lab/mod.ts";
+import {
+  containersOf,
+  helmTemplate,
+  kustomize,
+  OVERLAYS,
+  parseManifests,
+} from "./deploy_render.ts";
+import { MONITORING_CRDS } from "./monitoring_crds.ts";
+
+const DRY_RUN = ["apply", "--server-side", "--dry-run=server", "-f", "-"];
+const TIMEOUT_MS = 60_000;
+
+const SERVERS: Readonly<Record<string, ServerAddresses>> = {
+  "coild": COILD_ADDRESSES,
+  "coil-controller": IPAM_CONTROLLER_ADDRESSES,
+  "coil-ipam-controller": IPAM_CONTROLLER_ADDRESSES,
+  "coil-egress-controller": EGRESS_CONTROLLER_ADDRESSES,
+  "coil-router": ROUTER_ADDRESSES,
+};
+
+/** All that any container of ours may have; what each has is in its manifest, with the reason. */
+const CAPABILITIES: Readonly<Record<string, readonly string[]>> = {
+  "coil-installer": ["DAC_OVERRIDE", "SYS_MODULE", "NET_ADMIN"],
+  "coild": ["NET_ADMIN", "SYS_ADMIN"],
+  "coil-router": ["NET_ADMIN"],
+};
+
+function portOf(address: string): number {
+  return Number(address.split(":").at(-1));
+}
+
+Deno.test("the API server takes every overlay", async (t) => {
+  await using plane = await ControlPlane.start({
+    name: "manifests",
+    controllerManager: true,
+  });
+  for (const overlay of OVERLAYS) {
+    await t.step(`overlay ${overlay}`, async () => {
+      const text = await kustomize(`overlays/${overlay}`);
+      const answer = await plane.kubectlStdin(DRY_RUN, text);
+      const lines = answer.trim().split("\n");
+      assert.equal(lines.length, parseManifests(text).size, answer);
+      for (const line of lines) assert.match(line, /serverside-applied/);
+    });
+  }
+  await t.step("what takes it off the nodes", async () => {
+    const answer = await plane.kubectlStdin(
+      DRY_RUN,
+      await kustomize("uninstall"),
+    );
+    assert.match(answer, /coil-uninstall serverside-applied/);
+  });
+  await t.step("the chart, with all that it can", async () => {
+    await plane.apply(...MONITORING_CRDS);
+    await plane.kubectl("wait", "--for=condition=Established", "crd", "--all");
+    const text = await helmTemplate([
+      ...["--set", "router.enabled=true,coild.hostPID=true"],
+      ...["serviceMonitor", "prometheusRule", "dashboard"].flatMap((
+        what,
+      ) => ["--set", `monitoring.${what}.enabled=true`]),
+    ]);
+    const answer = await plane.kubectlStdin(DRY_RUN, text);
+    assert.equal(
+      answer.trim().split("\n").length,
+      parseManifests(text).size,
+      answer,
+    );
+    assert.match(answer, /prometheusrule\S+\/coil serverside-applied/);
+  });
+  await t.step(
+    "the monitors' definitions refuse what they do not know",
+    async () => {
+      const text = (await kustomize("monitoring"))
+        .replace("podMetricsEndpoints", "podMetricEndpoints");
+      await assert.rejects(
+        plane.kubectlStdin(DRY_RUN, text),
+        /podMetricEndpoint/,
+      );
+    },
+  );
+  await t.step(
+    "the default overlay, applied twice, changes nothing",
+    async () => {
+      const apply = () =>
+        plane.kubectl(
+          "apply",
+          "-k",
+          new URL("../../deploy/overlays/default", import.meta.url).pathname,
+        );
+      assert.match(await apply(), /daemonset.apps\/coild created/);
+      await apply();
+      // kubectl says "configured" of a budget that it leaves as it is.
+      const generations = await plane.kubectl(
+        ...[
+          "get",
+          "-n",
+          "kube-system",
+          "-o",
+          "jsonpath={.items[*].metadata.generation}",
+        ],
+        "daemonset/coild",
+        "deployment/coil-controller",
+        "poddisruptionbudget/coil-controller",
+      );
+      assert.equal(generations, "1 1 1");
+    },
+  );
+  await t.step("the policies' expressions have the right types", async () => {
+    interface Policies {
+      readonly items: readonly {
+        readonly metadata: { readonly name: string };
+        readonly status?: {
+          readonly observedGeneration?: number;
+          readonly typeChecking?: { readonly expressionWarnings?: unknown[] };
+        };
+      }[];
+    }
+    await eventually("the type checks", async () => {
+      const { items } = await plane.request(
+        "GET",
+        "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies",
+      ) as Policies;
+      const ours = items.filter(({ metadata }) =>
+        metadata.name.startsWith("coil-")
+      );
+      if (ours.some(({ status }) => status?.observedGeneration !== 1)) {
+        return false;
+      }
+      assert.equal(ours.length, 3);
+      for (const { status, metadata } of ours) {
+        assert.deepEqual(
+          status?.typeChecking?.expressionWarnings ?? [],
+          [],
+          metadata.name,
+        );
+      }
+      return true;
+    }, { timeoutMs: TIMEOUT_MS });
+  });
+  await t.step("pods can be made of the workloads", async () => {
+    // The Deployment's are: a ReplicaSet that may not make pods says so.
+    await eventually("the controllers' pods", async () => {
+      const names = await plane.kubectl(
+        ...["get", "pods", "-n", "kube-system", "-o", "name"],
+        ...["-l", "app.kubernetes.io/component=coil-controller"],
+      );
+      return names.trim().split("\n").filter(Boolean).length === 2;
+    }, { timeoutMs: TIMEOUT_MS });
+  });
+});
+
+for (const overlay of OVERLAYS) {
+  Deno.test(`overlay ${overlay}: no container has more than it needs`, async () => {
+    const rendered = parseManifests(await kustomize(`overlays/${overlay}`));
+    for (const { spec } of rendered.values()) {
+      const pod = spec?.template?.spec;
+      if (pod === undefined) continue;
+      assert.deepEqual(pod.securityContext?.seccompProfile, {
+        type: "RuntimeDefault",
+      });
+    }
+    const containers = containersOf(rendered);
+    assert.ok(containers.length >= 3);
+    for (const { container } of containers) {
+      const { name, securityContext: context } = container;
+      assert.equal(container.image, `coil:${VERSION}`);
+      assert.equal(container.command[0], name);
+      assert.equal(context.privileged, false, name);
+      assert.equal(context.allowPrivilegeEscalation, false, name);
+      assert.equal(context.readOnlyRootFilesystem, true, name);
+      assert.deepEqual(context.capabilities.drop, ["ALL"], name);
+      const allowed = CAPABILITIES[name] ?? [];
+      const extra = (context.capabilities.add ?? []).filter((capability) =>
+        !allowed.includes(capability)
+      );
+      assert.deepEqual(
+        extra,
+        overlay === "compat" && name === "coild" ? ["SYS_PTRACE"] : [],
+        name,
+      );
+    }
+  });
+
+  Deno.test(`overlay ${overlay}: ports and probes are the programs'`, async () => {
+    const rendered = parseManifests(await kustomize(`overlays/${overlay}`));
+    for (const { container } of containersOf(rendered)) {
+      const { name, ports, readinessProbe, livenessProbe } = container;
+      if (name === "coil-installer") continue;
+      const addresses = SERVERS[name];
+      assert.ok(addresses !== undefined, name);
+      assert.deepEqual(
+        ports?.map((port) => [port.name, port.containerPort]),
+        [
+          ["metrics", portOf(addresses.metrics)],
+          ["health", portOf(addresses.health)],
+        ],
+      );
+      assert.equal(readinessProbe?.httpGet.path, "/readyz");
+      assert.equal(livenessProbe?.httpGet.path, "/healthz");
+    }
+  });
+
+  Deno.test(`overlay ${overlay}: plugin and daemon meet at one socket, in a directory that is mounted`, async () => {
+    const rendered = parseManifests(await kustomize(`overlays/${overlay}`));
+    const text = rendered.get("ConfigMap/coil-config")?.data?.["cni_netconf"];
+    const plugins: { type: string; socket?: string }[] =
+      JSON.parse(text ?? "").plugins;
+    assert.equal(plugins[0]?.type, "coil");
+    const socket = plugins[0]?.socket ?? "";
+    const coild = containersOf(rendered).find(({ container }) =>
+      container.name === "coild"
+    )?.container;
+    const flag = coild?.args?.find((arg) => arg.startsWith("--socket="));
+    assert.equal(socket, flag?.slice("--socket=".length) ?? "/run/coild.sock");
+    const directory = socket.slice(0, socket.lastIndexOf("/"));
+    const paths = coild?.volumeMounts?.map(({ mountPath }) => mountPath) ?? [];
+    assert.ok(paths.includes(directory), `${directory} of ${paths}`);
+  });
+}
+
+Deno.test("overlay compat has upstream's names", async () => {
+  const rendered = parseManifests(await kustomize("overlays/compat"));
+  for (const half of ["ipam", "egress"]) {
+    const name = `coil-${half}-controller`;
+    for (
+      const kind of [
+        "Deployment",
+        "ServiceAccount",
+        "ClusterRole",
+        "ClusterRoleBinding",
+      ]
+    ) {
+      assert.ok(rendered.has(`${kind}/${name}`), `${kind}/${name}`);
+    }
+  }
+  assert.ok(rendered.has("DaemonSet/coild"));
+  const left = [...rendered].filter(([key, object]) =>
+    key !== "ClusterRole/coil-controller" &&
+    key !== "ClusterRoleBinding/coil-controller" &&
+    JSON.stringify(object).includes('"coil-controller"')
+  );
+  assert.deepEqual(left.map(([key]) => key), []);
+});
