@@ -106,7 +106,7 @@ export async function egressLab(
       const address = ADDRESSES.outside[family];
       const host = family === "ipv6" ? `[${address}]` : address;
       const url = `http://${host}/${size}`;
-      const body = await from.exec("curl", "-sSm", "20", url);
+      const body = await from.exec("curl", "-sSm", "60", url);
       const [peer, rest] = body.split("\n");
       if (rest?.length !== size) {
         throw new Error(`Cannot use answer of ${url}: ${rest?.length} bytes`);
