@@ -9,6 +9,8 @@ import type { TarEntry } from "./tar.ts";
 /**
  * What the image needs: the libraries of the executable, modprobe for the
  * tunnels' modules, certificate authorities, the release's name for scanners.
+ * A node's modules may be compressed with xz or zstd; newer releases of kmod
+ * only recommend what reads them.
  */
 const WANTED: readonly string[] = [
   "base-files",
@@ -16,6 +18,8 @@ const WANTED: readonly string[] = [
   "kmod",
   "libc6",
   "libgcc-s1",
+  "liblzma5",
+  "libzstd1",
 ];
 
 /** What only the packages' installation scripts need, which nobody runs. */

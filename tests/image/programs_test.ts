@@ -100,6 +100,31 @@ Deno.test("image: modprobe is there", async () => {
   assert.match(stdout, /^kmod version \d+/);
 });
 
+/** An object file with nothing but "license=MIT" in its section .modinfo, compressed as distributions compress modules. */
+const MODULES: Readonly<Record<string, string>> = {
+  "a.ko.xz":
+    `/Td6WFoAAAFpIt42AgAhARYAAAB0L+Wj4AH3AHVdAD+RRYRoPYmm2pymrC4ry8w+AyjNpPKevsqZ
+A/p6M98s12C0pEyphn5B4I4w47ONn30nMb01gdr93Jx0be3VULJjYtXkEY7/E8KGaNN10XGz7ZGs
+yJc+eZJF7q66+F5aWcMmM62kmYoCmT0nvDWkJtGPltwvAAAAAAAF7lstAAGNAfgDAAB6eo8dPjAN
+iwIAAAAAAVla`,
+  "a.ko.zst":
+    `KLUv/QBYRQQAogUVHXBNMwaEQZBDtDkNkf5WuYccwKWH6H0hoRJCccsUB4ZqgAzqLwAIK71gB9Iw
+izPJVV3eti35Pm9z15ayGtF8B6OBeNq8ByM5cHq9fk6MI6IFU1QCFgCgCcgDK/6QHOgY6ATqDYzL
+AKRHODKEe1eDBOAAjINmK9O6I4AbrAZgA2hjQvICLg==`,
+};
+
+Deno.test("image: kmod reads compressed modules", async () => {
+  await using container = await unpack();
+  for (const [name, text] of Object.entries(MODULES)) {
+    const bytes = Uint8Array.fromBase64(text);
+    await Deno.writeFile(`${container.root}/usr/lib/modules/${name}`, bytes);
+    const { stdout, stderr } = await container.run(
+      ["modinfo", `/lib/modules/${name}`],
+    );
+    assert.match(stdout, /^license: +MIT$/m, `${name}: ${stderr}`);
+  }
+});
+
 /** A gateway's environment; modules may be loaded, as far as the kernel says. */
 const GATEWAY: RunOptions = {
   user: "0:0",
