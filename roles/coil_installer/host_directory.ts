@@ -30,17 +30,22 @@ export async function ensureDirectory(
   );
 }
 
-/** Whether the directory is there. */
+/** Whether the directory is there. @throws {InstallError} when something else is */
 export async function exists(path: string): Promise<boolean> {
-  try {
-    if ((await Deno.stat(path)).isDirectory) return true;
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return false;
-    return await attempt(`look at "${path}"`, () => Promise.reject(error));
-  }
+  const info = await attempt(`look at "${path}"`, () => statIfThere(path));
+  if (info === undefined || info.isDirectory) return info !== undefined;
   throw new InstallError(
     `Cannot use "${path}": it is not a directory; give another one`,
   );
+}
+
+async function statIfThere(path: string): Promise<Deno.FileInfo | undefined> {
+  try {
+    return await Deno.stat(path);
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return undefined;
+    throw error;
+  }
 }
 
 /**
