@@ -132,18 +132,33 @@ export class PackageFetcher {
     }
     await Deno.writeTextFile(this.#sourceList, `${sources.join("\n")}\n`);
     // A mirror without backports is no error: the release's own packages do, too.
-    await this.#apt(["update", "-q"]).catch((error) => {
-      if (!(error instanceof CommandError)) throw error;
-      this.#log(`apt-get update had errors: ${error.message}`);
+    const failure = await this.#apt(UPDATE).then(() => undefined, (error) => {
+      if (error instanceof CommandError) return error;
+      throw error;
     });
+    if (!await this.#hasLists(this.#codename)) {
+      throw new Error(
+        `Cannot fetch the package lists of Debian "${this.#codename}": ${
+          failure?.stderr.trim() ?? "apt-get update fetched none"
+        }`,
+        { cause: failure },
+      );
+    }
+    if (failure !== undefined) {
+      this.#log(`apt-get update had errors: ${failure.stderr.trim()}`);
+    }
     if (!this.#backports) return;
     const backports = `${this.#codename}-backports`;
+    if (await this.#hasLists(backports)) this.#release = backports;
+  }
+
+  async #hasLists(release: string): Promise<boolean> {
     for await (const { name } of Deno.readDir(path.join(this.#dir, "lists"))) {
-      if (!name.includes(`_${backports}_`) || !name.includes("Packages")) {
-        continue;
+      if (name.includes(`_${release}_`) && name.includes("Packages")) {
+        return true;
       }
-      this.#release = backports;
     }
+    return false;
   }
 
   /** Lines of a sources.list: the host's Debian ones for its own release, and backports when they are wanted. */
@@ -232,6 +247,9 @@ export class PackageFetcher {
     );
   }
 }
+
+/** By default it succeeds also when it could fetch nothing. */
+const UPDATE = ["-o", "APT::Update::Error-Mode=any", "update", "-q"];
 
 /** So that the outcome does not hang on what the host has installed. */
 const NOTHING_INSTALLED = ["-o", "Dir::State::status=/dev/null"];
