@@ -3,7 +3,7 @@
 import { EgressCluster } from "../vm/e2e_cluster.ts";
 import type { Client } from "../vm/e2e_cluster.ts";
 import { forgetSources, seenSources } from "../vm/topology.ts";
-import { within } from "../lab/vm/snapshot.ts";
+import { within } from "../lab/vm/deadline.ts";
 import { askTcp, askUdp } from "../vm/traffic.ts";
 import {
   type Answer,

@@ -2,9 +2,9 @@ import { createHash } from "node:crypto";
 import * as path from "node:path";
 import { labDir } from "../cache.ts";
 
-/** Directory of everything about virtual machines that is kept. */
+/** Directory of everything about virtual machines that is kept; scripts and QEMU's arguments name it. */
 export function vmDir(): string {
-  return path.join(labDir(), "vm");
+  return path.resolve(labDir(), "vm");
 }
 
 /** Directory of what runs inside before the command does. */
@@ -18,6 +18,11 @@ export function digest(...parts: readonly (string | Uint8Array)[]): string {
   const hash = createHash("sha256");
   for (const part of parts) hash.update(part).update("\0");
   return hash.digest("hex").slice(0, 16);
+}
+
+/** Notes that the file or directory is in use, for {@link removeUnused}. */
+export async function touch(file: string): Promise<void> {
+  await Deno.utime(file, new Date(), new Date());
 }
 
 /** Whether there is a file or directory of this name. */
@@ -35,7 +40,7 @@ export async function remove(file: string): Promise<void> {
   });
 }
 
-/** Removes the directory's entries that begin so and have not been touched for a week: each change makes a new one. */
+/** Removes the directory's entries that begin so and have not been in use for a week: each change makes a new one. */
 export async function removeUnused(
   dir: string,
   prefix: string,

@@ -1,6 +1,6 @@
 import * as path from "node:path";
 import { run } from "../command.ts";
-import { digest, exists, GUEST_DIR, remove, vmDir } from "./files.ts";
+import { digest, exists, GUEST_DIR, remove, touch, vmDir } from "./files.ts";
 import type { VmPackages } from "./packages.ts";
 
 /** Modules loaded before the command runs, and so in every snapshot; others load on demand. */
@@ -25,6 +25,8 @@ const APPLETS = [
 export async function buildInitramfs(packages: VmPackages): Promise<string> {
   const scripts = await guestScripts();
   const name = digest(
+    // Packages that were fetched anew may have another kernel.
+    await Deno.readFile(packages.kernel),
     packages.dir,
     PRELOADED.join(),
     APPLETS.join(),
@@ -32,7 +34,7 @@ export async function buildInitramfs(packages: VmPackages): Promise<string> {
   );
   const file = path.join(vmDir(), `initramfs-${name}`);
   if (await exists(file)) {
-    await Deno.utime(file, new Date(), new Date());
+    await touch(file);
     return file;
   }
   const root = `${file}.root`;

@@ -1,5 +1,6 @@
 import * as path from "node:path";
 import { TextLineStream } from "../lines.ts";
+import { within } from "./deadline.ts";
 import { VmStartError } from "./errors.ts";
 import type { VmPackages } from "./packages.ts";
 import { Monitor } from "./monitor.ts";
@@ -7,6 +8,8 @@ import { Monitor } from "./monitor.ts";
 /** Directories of the host that a machine has room for. */
 export const SHARE_SLOTS = 4;
 const MEMORY_MIB = 2048;
+/** QEMU connects at once; a busy machine is slower. */
+const CONNECT_MS = 60_000;
 const PORTS = ["control", "stdout", "stderr"] as const;
 
 /** What a machine is made of; a snapshot fits machines of the same kernel, initramfs and QEMU only. */
@@ -151,17 +154,26 @@ export class Machine implements AsyncDisposable {
       stderr: "piped",
     }).spawn();
     const errors = new Response(child.stderr).text();
-    const ended = child.status.then(async () => {
-      throw new VmStartError(`Cannot start QEMU: ${(await errors).trim()}`);
-    });
-    ended.catch(() => {});
-    const accepted = Promise.all(wanted.map((l) => l.accept()));
-    accepted.catch(() => {});
-    const conns = await Promise.race([accepted, ended]);
-    const [monitor, control, stdout, stderr] = conns;
-    if (!monitor || !control || !stdout || !stderr) throw new VmStartError("");
-    const ports = { control, stdout, stderr };
-    return new Machine(options, { child, errors, monitor, ports });
+    try {
+      const conns = await within(
+        CONNECT_MS,
+        Promise.race([accepted(wanted), failure(child, errors)]),
+      );
+      const [monitor, control, stdout, stderr] = conns ?? [];
+      if (!monitor || !control || !stdout || !stderr) {
+        throw new VmStartError(
+          `Cannot start QEMU: it does not connect within ${
+            CONNECT_MS / 1000
+          } s`,
+        );
+      }
+      const ports = { control, stdout, stderr };
+      return new Machine(options, { child, errors, monitor, ports });
+    } catch (error) {
+      await kill(child);
+      await errors;
+      throw error;
+    }
   }
 
   get stdout(): ReadableStream<Uint8Array> {
@@ -198,12 +210,7 @@ export class Machine implements AsyncDisposable {
 
   /** Ends the machine at once, without asking the guest, and returns what QEMU wrote. */
   async end(): Promise<string> {
-    try {
-      this.#child.kill("SIGKILL");
-    } catch (error) {
-      if (!(error instanceof TypeError)) throw error; // it has ended
-    }
-    await this.#child.status;
+    await kill(this.#child);
     return (await this.#errors).trim();
   }
 
@@ -213,6 +220,30 @@ export class Machine implements AsyncDisposable {
     await this.#words.cancel().catch(() => {});
     for (const conn of Object.values(this.#ports)) close(conn);
   }
+}
+
+/** One connection to each. */
+async function accepted(
+  listeners: readonly Deno.Listener[],
+): Promise<Deno.Conn[]> {
+  return await Promise.all(listeners.map((listener) => listener.accept()));
+}
+
+async function failure(
+  child: Deno.ChildProcess,
+  errors: Promise<string>,
+): Promise<never> {
+  await child.status;
+  throw new VmStartError(`Cannot start QEMU: ${(await errors).trim()}`);
+}
+
+async function kill(child: Deno.ChildProcess): Promise<void> {
+  try {
+    child.kill("SIGKILL");
+  } catch (error) {
+    if (!(error instanceof TypeError)) throw error; // it has ended
+  }
+  await child.status;
 }
 
 function close(conn: Deno.Conn): void {

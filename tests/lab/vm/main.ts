@@ -2,7 +2,7 @@
 //
 //   deno run -A tests/lab/vm/main.ts [--share DIR] [--env K=V] [--timeout S] -- COMMAND [ARG...]
 import { parseArgs } from "node:util";
-import { ensureVm, runInVm, VmError, VmTimeoutError } from "./mod.ts";
+import { ensureVm, runInVm, VmTimeoutError } from "./mod.ts";
 
 const USAGE =
   `usage: main.ts [--share DIR] [--env K=V] [--timeout S] -- COMMAND [ARG...]
@@ -12,6 +12,7 @@ Runs a command as root in a throw-away virtual machine with a Debian kernel, on 
   --share DIR     a directory that it may write to; repeatable
   --env K=V       a variable of its environment; repeatable
   --timeout S     ends the machine after so many seconds (default 600)
+  --help          shows this
 
 Exit status: the command's; 124 when the time is over; 125 when the machine failed.`;
 
@@ -28,40 +29,57 @@ function parse(args: readonly string[]) {
         share: { type: "string", multiple: true, default: [] },
         env: { type: "string", multiple: true, default: [] },
         timeout: { type: "string", default: "600" },
+        help: { type: "boolean", default: false },
       },
       allowPositionals: true,
     });
-    return { ...values, command: positionals };
+    return {
+      shares: values.share.map((dir) => Deno.realPathSync(dir)),
+      env: Object.fromEntries(values.env.map(parseVariable)),
+      timeoutMs: parseSeconds(values.timeout) * 1000,
+      help: values.help,
+      command: positionals,
+    };
   } catch (error) {
     fail(`${error instanceof Error ? error.message : error}\n${USAGE}`);
   }
+}
+
+function parseVariable(text: string): [name: string, value: string] {
+  const [, name, value] = /^([A-Za-z_]\w*)=(.*)$/s.exec(text) ?? [];
+  if (name !== undefined && value !== undefined) return [name, value];
+  throw new TypeError(`Cannot use --env "${text}": it is not NAME=VALUE`);
+}
+
+function parseSeconds(text: string): number {
+  const seconds = Number(text);
+  if (/^\d+$/.test(text) && seconds > 0 && seconds <= 86_400) return seconds;
+  throw new RangeError(
+    `Cannot use --timeout "${text}": it is not 1 to 86400 seconds`,
+  );
 }
 
 function say(text: string): void {
   Deno.stderr.writeSync(new TextEncoder().encode(`${text}\n`));
 }
 
-const { share, env, timeout, command } = parse(Deno.args);
+const { help, command, ...job } = parse(Deno.args);
+if (help) {
+  await Deno.stdout.write(new TextEncoder().encode(`${USAGE}\n`));
+  Deno.exit(0);
+}
 if (command.length === 0) fail(USAGE);
 for (const signal of ["SIGHUP", "SIGINT", "SIGTERM"] as const) {
   Deno.addSignalListener(signal, () => Deno.exit(130));
 }
 try {
   const vm = await ensureVm({ log: say });
-  const status = await runInVm(vm, {
-    command,
-    shares: share.map((dir) => Deno.realPathSync(dir)),
-    env: Object.fromEntries(env.map((pair) => {
-      const at = pair.indexOf("=");
-      return [pair.slice(0, at), pair.slice(at + 1)];
-    })),
-    timeoutMs: Number(timeout) * 1000,
-  }, { log: say });
+  const status = await runInVm(vm, { ...job, command }, { log: say });
   Deno.exit(status);
 } catch (error) {
   if (error instanceof VmTimeoutError) {
     say(error.message);
     Deno.exit(124);
   }
-  fail(error instanceof VmError ? error.message : `${error}`);
+  fail(error instanceof Error ? error.message : String(error));
 }

@@ -10,6 +10,7 @@
 import * as path from "node:path";
 import type { Log } from "../build.ts";
 import { lockFile } from "../cache.ts";
+import { within } from "./deadline.ts";
 import { VmError, VmStartError, VmTimeoutError } from "./errors.ts";
 import { vmDir } from "./files.ts";
 import { buildInitramfs } from "./initramfs.ts";
@@ -17,7 +18,7 @@ import { type VmJob, writeJob } from "./job.ts";
 import { Machine, SHARE_SLOTS, type VmImage } from "./machine.ts";
 import { machineDir } from "./machine_dir.ts";
 import { fetchPackages } from "./packages.ts";
-import { ensureSnapshot, type Snapshot, within } from "./snapshot.ts";
+import { ensureSnapshot, type Snapshot } from "./snapshot.ts";
 
 export { VmError, VmTimeoutError } from "./errors.ts";
 export type { VmJob } from "./job.ts";
@@ -36,8 +37,8 @@ export interface RunInVmOptions {
   readonly stderr?: (bytes: Uint8Array) => void;
 }
 
-/** Resuming takes half a second, the mounts another; a busy machine is slower. */
-const START_MS = 30_000;
+/** Resuming takes half a second, the mounts another; a busy machine is much slower. */
+const START_MS = 120_000;
 
 /**
  * Fetches kernel and QEMU, some 120 MB, and boots once, when that has not been done yet.
@@ -50,6 +51,12 @@ export async function ensureVm(options: { log?: Log } = {}): Promise<Vm> {
   if (Deno.build.arch !== "x86_64") {
     throw new VmError(
       `Cannot prepare the virtual machine on "${Deno.build.arch}": only x86_64 is supported`,
+    );
+  }
+  // QEMU separates its options by commas, and both go through a shell.
+  if (!/^\/[^,'"\s]+$/.test(vmDir())) {
+    throw new VmError(
+      `Cannot keep virtual machines in "${vmDir()}": set COIL_CACHE to a path without commas, quotes and blanks`,
     );
   }
   await Deno.mkdir(vmDir(), { recursive: true });
@@ -124,6 +131,8 @@ async function attempt(task: Task): Promise<number> {
     pass(machine.stdout, options.stdout ?? toStdout),
     pass(machine.stderr, options.stderr ?? toStderr),
   ]);
+  // They are waited for below, unless something else fails first.
+  outputs.catch(() => {});
   const { monitor } = machine;
   await monitor.execute("migrate-set-capabilities", {
     capabilities: [{ capability: "x-ignore-shared", state: true }],

@@ -2,7 +2,7 @@ import * as path from "node:path";
 import { PackageFetcher } from "../../../deploy/host/mod.ts";
 import type { Log } from "../build.ts";
 import { run } from "../command.ts";
-import { digest, exists, remove, vmDir } from "./files.ts";
+import { digest, exists, remove, touch, vmDir } from "./files.ts";
 
 /** Change it when what {@link fetchPackages} unpacks changes. */
 const RECIPE = "1";
@@ -55,6 +55,7 @@ export async function fetchPackages(log: Log): Promise<VmPackages> {
     await run(path.join(dir, "qemu.sh"), ["--version"]);
     await Deno.writeTextFile(path.join(dir, "complete"), "");
   }
+  await touch(dir);
   return await describe(dir);
 }
 

@@ -1,8 +1,9 @@
 import * as path from "node:path";
 import type { Log } from "../build.ts";
 import { run } from "../command.ts";
+import { within } from "./deadline.ts";
 import { VmStartError } from "./errors.ts";
-import { digest, exists, remove, removeUnused, vmDir } from "./files.ts";
+import { digest, exists, remove, removeUnused, touch, vmDir } from "./files.ts";
 import { Machine, qemuArguments, type VmImage } from "./machine.ts";
 import { machineDir } from "./machine_dir.ts";
 
@@ -13,7 +14,8 @@ export interface Snapshot {
   readonly state: string;
 }
 
-const BOOT_MS = 60_000;
+/** Ten times what it takes when the machine has nothing else to do. */
+const BOOT_MS = 180_000;
 /** A boot hangs once in some thirty. */
 const TRIES = 3;
 
@@ -25,7 +27,7 @@ export async function ensureSnapshot(
   const dir = path.join(vmDir(), `snapshot-${await keyOf(image)}`);
   const snapshot = { memory: `${dir}/memory`, state: `${dir}/state` };
   if (await exists(dir)) {
-    await Deno.utime(dir, new Date(), new Date());
+    await touch(dir);
     return snapshot;
   }
   log("booting the virtual machine once, for a snapshot");
@@ -39,8 +41,9 @@ export async function ensureSnapshot(
     }
   }
   await Deno.rename(`${dir}.part`, dir);
-  await removeUnused(vmDir(), "snapshot-");
-  await removeUnused(vmDir(), "initramfs-");
+  for (const prefix of ["snapshot-", "initramfs-", "packages-"]) {
+    await removeUnused(vmDir(), prefix);
+  }
   return snapshot;
 }
 
@@ -93,20 +96,4 @@ async function expectReady(machine: Machine): Promise<void> {
       word === undefined ? "nothing" : `"${word}"`
     }\n${end}\n${await machine.lastWords()}`,
   );
-}
-
-/** The promise's value, or undefined when the time is over. */
-export async function within<T>(
-  ms: number,
-  promise: Promise<T>,
-): Promise<T | undefined> {
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const over = new Promise<undefined>((resolve) => {
-    timer = setTimeout(() => resolve(undefined), Math.max(0, ms));
-  });
-  try {
-    return await Promise.race([promise, over]);
-  } finally {
-    clearTimeout(timer);
-  }
 }
