@@ -46,7 +46,14 @@ export const SUITES: readonly Suite[] = [
   {
     name: "unit",
     about: "pure logic and the layers rule",
-    paths: ["lib", "roles", "deploy", "tests/arch", "tests/bench", "tests/lab/vm"],
+    paths: [
+      "lib",
+      "roles",
+      "deploy",
+      "tests/arch",
+      "tests/bench",
+      "tests/lab/vm",
+    ],
     packages: {},
     root: false,
     args: ["--parallel"],
