@@ -1,30 +1,23 @@
 // coil-installer when things go wrong: full disks, foreign mounts, kills,
 // others at work at the same time. What worked before has to go on working.
 import assert from "node:assert/strict";
-import { buildExecutable } from "../../deploy/executable/mod.ts";
 import { eventually, sleep } from "../lab/wait.ts";
 import {
   Host,
+  isSame,
   isTemporary,
   messages,
   NAME,
   namesIn,
   NETCONF,
+  PATIENCE_MS,
+  quick,
+  type Run,
   tinyPlugin,
 } from "./installer_host.ts";
 import { pathOf } from "./testing.ts";
 
 const OTHER_NETCONF = JSON.stringify({ ...NETCONF, name: "other" });
-
-/** The installer with a plugin that is quick to copy. */
-async function quick(): Promise<{ env: Record<string, string> }> {
-  return { env: { COIL_PATH: await tinyPlugin() } };
-}
-
-async function isSame(one: string, other: string): Promise<boolean> {
-  return (await new Deno.Command("cmp", { args: ["-s", one, other] }).output())
-    .success;
-}
 
 /** What the plugin of a host says of its versions; it must work. */
 async function versionsOf(host: Host): Promise<string> {
@@ -43,13 +36,16 @@ async function foreignExecutable(path: string): Promise<void> {
   await Deno.writeFile(path, bytes, { mode: 0o755 });
 }
 
-/** Until the installer has begun to write an executable. */
-async function untilCopying(host: Host): Promise<string> {
-  return await eventually("an unfinished copy", () => {
-    const directory = host.path(host.bin);
-    return namesIn(directory).filter(isTemporary)
-      .map((name) => `${directory}/${name}`).find(isBegun);
-  }, { intervalMs: 1 });
+/** Until the installer has begun to write an executable, or has ended before that was seen. */
+async function untilCopying(host: Host, run: Run): Promise<void> {
+  const directory = host.path(host.bin);
+  const isSeen = () =>
+    namesIn(directory).filter(isTemporary)
+      .some((name) => isBegun(`${directory}/${name}`));
+  await eventually("an unfinished copy", () => isSeen() || run.hasEnded, {
+    intervalMs: 1,
+    timeoutMs: PATIENCE_MS,
+  });
 }
 
 function isBegun(path: string): boolean {
@@ -197,7 +193,7 @@ Deno.test("install: directories that cannot be made or used", async () => {
 Deno.test("install: a user without rights is told so", async () => {
   await using host = await Host.make();
   const program = `${host.directory}/coil-installer`;
-  await Deno.copyFile(await buildExecutable(), program);
+  await Deno.copyFile(await pathOf("coil"), program);
   const tmpdir = `${host.directory}/tmp`;
   await Deno.mkdir(tmpdir);
   await Deno.chown(tmpdir, 54321, 54321);
@@ -269,6 +265,17 @@ mount -o remount,bind,ro "$PWD"`);
   );
 });
 
+Deno.test("install: a read-only root file system with the two directories is enough, W48", async () => {
+  await using host = await Host.make();
+  await host.mount(`mount --bind "$BIN" "$BIN"
+mount --bind "$ETC" "$ETC"
+mount -o remount,bind,ro /
+! touch "\${BIN%/opt/cni/bin}/written"`);
+  await host.install();
+  assert.match(await versionsOf(host), /1\.1\.0/);
+  assert.deepEqual(await host.types(), ["coil", "portmap"]);
+});
+
 Deno.test("install: a directory that nothing can be executed from", async () => {
   await using host = await Host.make();
   await host.mount('mount -t tmpfs -o noexec tmpfs "$BIN"');
@@ -290,7 +297,7 @@ Deno.test("install: too little space is seen before copying", async () => {
 });
 
 Deno.test("install: a disk that becomes full during the copy leaves the old executable", async () => {
-  const { size } = await Deno.stat(await buildExecutable());
+  const { size } = await Deno.stat(await pathOf("coil"));
   await using host = await Host.make();
   await host.mount(
     `mount -t tmpfs -o size=${Math.ceil(size / 4096) * 4 + 4096}k tmpfs "$BIN"`,
@@ -299,7 +306,7 @@ Deno.test("install: a disk that becomes full during the copy leaves the old exec
   // Once in a while the copy is quicker than we are.
   for (let attempt = 0; attempt < 10; attempt++) {
     const run = await host.start();
-    await untilCopying(host);
+    await untilCopying(host, run);
     run.kill("SIGSTOP");
     const filler = host.path(`${host.bin}/filler`);
     await Deno.writeFile(filler, new Uint8Array(64 << 20)).catch((error) => {
@@ -346,7 +353,7 @@ Deno.test("install: killed in the middle of the copy, the old executable works, 
   await host.install(await quick());
   for (let attempt = 0; attempt < 10; attempt++) {
     const run = await host.start();
-    await untilCopying(host);
+    await untilCopying(host, run);
     run.kill("SIGKILL");
     await run.end();
     assert.match(await versionsOf(host), /1\.1\.0/);
@@ -360,7 +367,7 @@ Deno.test("install: killed in the middle of the copy, the old executable works, 
     assert.ok(
       messages(records).includes("Removed what an interrupted run left"),
     );
-    assert.ok(await isSame(host.coil, await buildExecutable()));
+    assert.ok(await isSame(host.coil, await pathOf("coil")));
     return;
   }
   assert.fail("never killed in time");
@@ -374,7 +381,7 @@ Deno.test("install: four at once come to one result, and copy once", async () =>
   );
   assert.equal(copied.length, 1);
   assert.deepEqual([namesIn(host.bin), namesIn(host.etc)], [["coil"], [NAME]]);
-  assert.ok(await isSame(host.coil, await buildExecutable()));
+  assert.ok(await isSame(host.coil, await pathOf("coil")));
 });
 
 Deno.test("install: waits for another installer, also for one of the same directories by another name", async () => {
@@ -484,5 +491,5 @@ Deno.test("install: works when the running file has been deleted", async () => {
   await Deno.remove(copy);
   await lock.unlock();
   assert.equal((await run.end()).code, 0);
-  assert.ok(await isSame(host.coil, await buildExecutable()));
+  assert.ok(await isSame(host.coil, await pathOf("coil")));
 });

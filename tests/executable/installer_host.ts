@@ -27,6 +27,9 @@ export const NETCONF: Conflist = {
   ],
 };
 
+/** For machines that are busy with other things. */
+export const PATIENCE_MS = 120_000;
+
 /** Name of what the installer has not finished. */
 export function isTemporary(name: string): boolean {
   return name.startsWith(".coil-installer-");
@@ -60,10 +63,16 @@ export class Run {
   readonly #child: Deno.ChildProcess;
   readonly #reading: Promise<void>;
   #stderr = "";
+  #hasEnded = false;
 
   constructor(child: Deno.ChildProcess) {
     this.#child = child;
     this.#reading = this.#read();
+    child.status.then(() => this.#hasEnded = true);
+  }
+
+  get hasEnded(): boolean {
+    return this.#hasEnded;
   }
 
   async #read(): Promise<void> {
@@ -97,6 +106,7 @@ export class Run {
     await eventually(
       `record "${msg}"`,
       () => this.records.some((record) => record.msg === msg),
+      { timeoutMs: PATIENCE_MS },
     );
   }
 }
@@ -279,4 +289,15 @@ async function compileTiny(): Promise<string> {
   assert.ok((await child.status).success, "gcc failed");
   await Deno.rename(`${path}-${Deno.pid}`, path);
   return path;
+}
+
+/** The installer with a plugin that is quick to copy. */
+export async function quick(): Promise<{ env: Record<string, string> }> {
+  return { env: { COIL_PATH: await tinyPlugin() } };
+}
+
+/** Whether two files have the same contents. */
+export async function isSame(one: string, other: string): Promise<boolean> {
+  const cmp = new Deno.Command("cmp", { args: ["-s", one, other] });
+  return (await cmp.output()).success;
 }

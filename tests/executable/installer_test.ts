@@ -1,25 +1,17 @@
 // coil-installer on real directories: what it makes of them.
 import assert from "node:assert/strict";
-import { buildExecutable } from "../../deploy/executable/mod.ts";
 import {
   Host,
+  isSame,
   messages,
   modeOf,
   NAME,
   namesIn,
   NETCONF,
+  quick,
   tinyPlugin,
 } from "./installer_host.ts";
-
-/** The installer with a plugin that is quick to copy. */
-async function quick(): Promise<{ env: Record<string, string> }> {
-  return { env: { COIL_PATH: await tinyPlugin() } };
-}
-
-async function isSame(one: string, other: string): Promise<boolean> {
-  return (await new Deno.Command("cmp", { args: ["-s", one, other] }).output())
-    .success;
-}
+import { pathOf } from "./testing.ts";
 
 /** Adds a plugin to our configuration, as other tools do. */
 async function chain(
@@ -34,7 +26,7 @@ async function chain(
 Deno.test("install: the installer copies the file that it runs from, and writes the configuration", async () => {
   await using host = await Host.make();
   const records = await host.install();
-  assert.ok(await isSame(host.coil, await buildExecutable()));
+  assert.ok(await isSame(host.coil, await pathOf("coil")));
   assert.equal(await modeOf(host.coil), 0o755);
   assert.equal(await modeOf(host.conf), 0o600);
   assert.deepEqual(await host.config(), {
