@@ -18,9 +18,10 @@ const ROLES: Readonly<Record<string, () => Promise<Role>>> = {
   "coil-egress": () => import("./roles/coil_egress/mod.ts"),
   "coil-router": () => import("./roles/coil_router/mod.ts"),
   "coil-installer": () => import("./roles/coil_installer/mod.ts"),
+  "coil-migrator": () => import("./roles/coil_migrator/mod.ts"),
+  // As in "coil migrate dump".
+  "migrate": () => import("./roles/coil_migrator/mod.ts"),
 };
-
-const NOT_YET: readonly string[] = ["coil-migrator"];
 
 /**
  * The name this process was called by, a symbolic link's included. The kernel
@@ -34,24 +35,15 @@ function calledName(): string {
 /** `coil controller` is `coil-controller`; `coil coild` is `coild`. */
 function roleOf(word: string | undefined): string | undefined {
   if (word === undefined) return undefined;
-  return [word, `coil-${word}`].find((name) =>
-    Object.hasOwn(ROLES, name) || NOT_YET.includes(name)
-  );
+  return [word, `coil-${word}`].find((name) => Object.hasOwn(ROLES, name));
 }
 
 async function start(
   program: string,
   args: readonly string[],
 ): Promise<void> {
-  const load = ROLES[program];
-  if (load === undefined) {
-    Deno.stderr.writeSync(
-      new TextEncoder().encode(`${program} is not part of this release\n`),
-    );
-    Deno.exit(1);
-  }
-  const role = await load();
-  await role.main(args, { program });
+  const role = await ROLES[program]?.();
+  await role?.main(args, { program });
 }
 
 async function main(args: readonly string[]): Promise<void> {

@@ -1,5 +1,5 @@
 import { ConnectError, GrpcError, StatusCode } from "./status.ts";
-import { UnaryExchange } from "./unary_exchange.ts";
+import { UnaryExchange, type UnaryRequest } from "./unary_exchange.ts";
 
 /** Options of {@linkcode callUnary}. */
 export interface CallOptions {
@@ -36,7 +36,7 @@ export async function callUnary(options: CallOptions): Promise<Uint8Array> {
 }
 
 /** Ends a call early: by its timeout or by the caller's signal. */
-class Stop implements Disposable {
+export class Stop implements Disposable {
   /**
    * A signal, although a timer could be cleared: in Deno 2.9 the first
    * setTimeout() of a process loads Node's timers, 5 ms.
@@ -45,7 +45,8 @@ class Stop implements Disposable {
   readonly #timeoutMs: number;
   readonly #signal: AbortSignal | undefined;
   readonly #onAbort = () => this.#close();
-  #connection: Deno.UnixConn | undefined;
+  readonly #stopped = Promise.withResolvers<undefined>();
+  #connection: Deno.Conn | undefined;
 
   constructor(timeoutMs: number, signal: AbortSignal | undefined) {
     this.#timeout = AbortSignal.timeout(timeoutMs);
@@ -64,8 +65,14 @@ class Stop implements Disposable {
     });
   }
 
+  /** Resolves, and never rejects, when the call is to end early. */
+  get stopped(): Promise<undefined> {
+    if (this.reason !== undefined) this.#stopped.resolve(undefined);
+    return this.#stopped.promise;
+  }
+
   /** Says what to close, since that ends reads and writes. */
-  closeOnStop(connection: Deno.UnixConn): void {
+  closeOnStop(connection: Deno.Conn): void {
     this.#connection = connection;
     if (this.reason !== undefined) this.#close();
   }
@@ -76,6 +83,7 @@ class Stop implements Disposable {
   }
 
   #close(): void {
+    this.#stopped.resolve(undefined);
     try {
       this.#connection?.close();
     } catch (error) {
@@ -99,9 +107,10 @@ async function connect(path: string, stop: Stop): Promise<Deno.UnixConn> {
   }
 }
 
-async function exchange(
-  connection: Deno.UnixConn,
-  request: CallOptions & { readonly timeoutMs: number },
+/** Makes a call over a connection that is used for nothing else. @throws {GrpcError} */
+export async function exchange(
+  connection: Deno.Conn,
+  request: UnaryRequest,
 ): Promise<Uint8Array> {
   const call = new UnaryExchange(request);
   const buffer = new Uint8Array(65536);
@@ -118,7 +127,7 @@ async function exchange(
 
 /** Writes all of it; returns the error when the peer has closed. */
 async function writeAll(
-  connection: Deno.UnixConn,
+  connection: Deno.Conn,
   bytes: Uint8Array,
 ): Promise<unknown> {
   try {
@@ -135,7 +144,7 @@ async function writeAll(
 
 /** Returns how many bytes came, null at the end, or the error it ended with. */
 async function readSome(
-  connection: Deno.UnixConn,
+  connection: Deno.Conn,
   buffer: Uint8Array,
 ): Promise<unknown> {
   try {

@@ -48,6 +48,12 @@ export interface UnaryRequest {
   readonly message: Uint8Array;
   /** What `grpc-timeout` tells the server. */
   readonly timeoutMs: number;
+  /** Default "http": over a UNIX socket there is no TLS. */
+  readonly scheme?: "http" | "https";
+  /** Host and port that the server is addressed by. Default "localhost". */
+  readonly authority?: string;
+  /** More header fields; their names in lower case. */
+  readonly metadata?: Readonly<Record<string, string>>;
 }
 
 /**
@@ -290,13 +296,14 @@ function codeOf({ payload }: Frame, at: number): number {
 function requestHeaders(request: UnaryRequest): HeaderField[] {
   return [
     [":method", "POST"],
-    [":scheme", "http"],
+    [":scheme", request.scheme ?? "http"],
     [":path", request.method],
-    [":authority", "localhost"],
+    [":authority", request.authority ?? "localhost"],
     ["content-type", "application/grpc"],
     ["te", "trailers"],
     ["user-agent", "grpc-deno"],
     ["grpc-timeout", encodeTimeout(request.timeoutMs)],
+    ...Object.entries(request.metadata ?? {}),
   ];
 }
 

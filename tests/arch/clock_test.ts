@@ -13,6 +13,7 @@ const SHOWN: Readonly<Record<string, string>> = {
   "roles/coil_controller/addresspool_reconciler.ts": "times of conditions",
   "roles/coil_controller/blockrequest_reconciler.ts": "times of conditions",
   "roles/coil_controller/egress_reconciler.ts": "times of conditions",
+  "roles/coil_migrator/record.ts": "when steps were done, for people",
   "roles/cli": "ages of objects, whose birth is a date in the API",
 };
 

@@ -13,6 +13,7 @@ const RANK: Readonly<Record<string, number>> = {
   "lib/grpc": 2,
   "lib/kube": 2,
   "lib/names": 3,
+  "lib/etcd": 3,
   "lib/api": 4,
   "lib/cnirpc": 4,
   "lib/announce": 4,

@@ -59,16 +59,27 @@ Deno.test("a daemon is not taken for the plugin", async () => {
   assert.equal(stdout, `coild version ${VERSION}\n`);
 });
 
-for (const role of ["coil-migrator"] as const) {
-  Deno.test(`${role} says that it is not there yet`, async () => {
-    for (const args of [[], ["--help"]]) {
-      const { code, stdout, stderr } = await run(role, { args });
-      assert.equal(code, 1);
-      assert.equal(stdout, "");
-      assert.equal(stderr, `${role} is not part of this release\n`);
+Deno.test("coil-migrator is there by name, and as coil migrate", async () => {
+  for (
+    const [role, args, program] of [
+      ["coil-migrator", [], "coil-migrator"],
+      ["coil", ["migrate"], "coil migrate"],
+      ["coil", ["migrator"], "coil-migrator"],
+    ] as const
+  ) {
+    const help = await run(role, { args: [...args, "--help"] });
+    assert.equal(help.code, 0);
+    for (const command of ["dump", "replace", "status"]) {
+      assert.match(help.stdout, new RegExp(`^  ${program} ${command} `, "m"));
+      const own = await run(role, { args: [...args, command, "--help"] });
+      assert.equal(own.code, 0);
+      assert.match(own.stdout, new RegExp(`${program} ${command} \\[flags\\]`));
     }
-  });
-}
+    const bad = await run(role, { args: [...args, "frobnicate"] });
+    assert.equal(bad.code, 2);
+    assert.match(bad.stderr, /dump, replace, status/);
+  }
+});
 
 Deno.test("coil tells a person what it is", async () => {
   const { code, stdout, stderr } = await run("coil");

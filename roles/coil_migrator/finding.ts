@@ -1,0 +1,56 @@
+/** What the conversion of v1's state came upon. */
+export type FindingKind =
+  | "address-without-block"
+  | "block-held-twice"
+  | "block-of-other-size"
+  | "block-outside-pool"
+  | "node-gone"
+  | "pod-on-other-node"
+  | "pool-annotation-differs"
+  | "pool-empty"
+  | "pool-name"
+  | "pool-overlap"
+  | "pool-too-many-subnets"
+  | "pool-without-namespace"
+  | "subnet-overlap"
+  | "subnet-too-narrow"
+  | "unknown-pool";
+
+/**
+ * How much it matters:
+ *
+ * - `note`: carried over, or there is nothing to carry over
+ * - `warning`: carried over in another form, or harmless as long as somebody has a look
+ * - `loss`: not carried over; what uses it loses its network, or its addresses can be given to others
+ */
+export type Severity = "note" | "warning" | "loss";
+
+/** One thing to tell the admin about. */
+export interface Finding {
+  readonly kind: FindingKind;
+  readonly severity: Severity;
+  /** What it is about: a pool, a block, a pod. */
+  readonly subject: string;
+  /** What was found and what became of it, in a sentence without a full stop. */
+  readonly message: string;
+}
+
+const SEVERITIES: readonly Severity[] = ["loss", "warning", "note"];
+
+/** Orders findings: the worst first, then by kind and subject. */
+export function sortedFindings(findings: readonly Finding[]): Finding[] {
+  const rank = ({ severity }: Finding) => SEVERITIES.indexOf(severity);
+  return findings.toSorted((a, b) =>
+    rank(a) - rank(b) || compare(a.kind, b.kind) ||
+    compare(a.subject, b.subject) || compare(a.message, b.message)
+  );
+}
+
+/** One line for a finding. */
+export function findingLine({ severity, subject, message }: Finding): string {
+  return `${severity}: ${subject}: ${message}`;
+}
+
+function compare(a: string, b: string): number {
+  return a === b ? 0 : a < b ? -1 : 1;
+}

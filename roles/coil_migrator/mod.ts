@@ -1,0 +1,176 @@
+/**
+ * `coil migrate`: from Coil v1 to v2.
+ *
+ * @module
+ */
+import { type ProgramInfo, UsageError } from "../../lib/flags/mod.ts";
+import { VERSION } from "../../lib/names/mod.ts";
+import { connect, etcdClient } from "./connect.ts";
+import { dump } from "./dump.ts";
+import { EXIT, explain } from "./errors.ts";
+import {
+  type CommandLine,
+  readDumpLine,
+  readReplaceLine,
+  readStatusLine,
+} from "./flags.ts";
+import { replace } from "./replace.ts";
+import { status } from "./status.ts";
+import { processTerminal, type Terminal } from "./terminal.ts";
+
+export { DUMP_FLAGS, REPLACE_FLAGS, STATUS_FLAGS } from "./flags.ts";
+export type { MigrationStatus } from "./migration_status.ts";
+export type { Terminal } from "./terminal.ts";
+
+/** What a command is run with. */
+interface Call {
+  readonly program: string;
+  readonly args: readonly string[];
+  readonly terminal: Terminal;
+  readonly signal: AbortSignal;
+}
+
+interface Command {
+  readonly about: string;
+  readonly run: (call: Call) => Promise<number>;
+}
+
+const COMMANDS: Readonly<Record<string, Command>> = {
+  dump: {
+    about: "Write a manifest of v1's state, then remove v1's workloads",
+    run: (call) =>
+      withFlags(readDumpLine, call, {
+        about:
+          "Reads Coil v1's state from its etcd, writes it as a manifest for Coil v2, and then removes v1's workloads from the cluster. Pods keep their network. Run again, it goes on where it was.",
+        run: async (values) => {
+          const etcd = await etcdClient(values);
+          using client = await connect(values, call);
+          return await dump({ ...call, values, client, etcd });
+        },
+      }),
+  },
+  replace: {
+    about: "Replace v1's pods one by one, then release what was reserved",
+    run: (call) =>
+      withFlags(readReplaceLine, call, {
+        about:
+          "Evicts pods that have addresses of Coil v1, one by one, and waits for what replaces each of them; then removes the reserved blocks and restarts coild. It stops at the first pod that does not come back. Run again, it goes on.",
+        run: async (values) => {
+          using client = await connect(values, call);
+          return await replace({ ...call, values, client });
+        },
+      }),
+  },
+  status: {
+    about: "Tell where a migration stands, and what comes next",
+    run: (call) =>
+      withFlags(readStatusLine, call, {
+        about: "Tells where a migration from Coil v1 stands. Changes nothing.",
+        run: async (values) => {
+          using client = await connect(values, call);
+          return await status({ ...call, values, client });
+        },
+      }),
+  },
+};
+
+/** Runs one command and ends the process. */
+export async function main(
+  args: readonly string[],
+  { program }: { readonly program: string },
+): Promise<void> {
+  const stop = new AbortController();
+  for (const name of ["SIGINT", "SIGTERM"] as const) {
+    Deno.addSignalListener(name, () => {
+      // The second time, at once.
+      if (stop.signal.aborted) Deno.exit(EXIT.failed);
+      stop.abort(new Interruption());
+    });
+  }
+  const terminal = processTerminal();
+  const name = program === "migrate" ? "coil migrate" : program;
+  const { signal } = stop;
+  Deno.exit(await run(args, { program: name, terminal, signal }));
+}
+
+/** Runs one command and returns its exit code. */
+export async function run(
+  args: readonly string[],
+  options: Omit<Call, "args">,
+): Promise<number> {
+  const { program, terminal } = options;
+  const [word = "--help", ...rest] = args;
+  try {
+    const command = Object.hasOwn(COMMANDS, word) ? COMMANDS[word] : undefined;
+    if (command !== undefined) {
+      return await command.run({
+        ...options,
+        args: rest,
+        program: `${program} ${word}`,
+      });
+    }
+    if (["--help", "-h", "help"].includes(word)) {
+      terminal.out(usage(program));
+      return EXIT.ok;
+    }
+    if (word === "--version") {
+      terminal.out(`${program} version ${VERSION}\n`);
+      return EXIT.ok;
+    }
+    throw new UsageError(
+      `unknown command "${word}": not ${Object.keys(COMMANDS).join(", ")}`,
+    );
+  } catch (error) {
+    if (error instanceof UsageError) {
+      terminal.err(`Error: ${error.message}\nSee "${program} --help".\n`);
+      return EXIT.usage;
+    }
+    if (error instanceof Interruption) {
+      terminal.err(`\n${error.message}\n`);
+      return EXIT.failed;
+    }
+    const text = explain(error);
+    if (text === undefined) throw error;
+    terminal.err(`Error: ${text}\n`);
+    return EXIT.failed;
+  }
+}
+
+/** Somebody pressed Ctrl-C. */
+class Interruption extends Error {
+  override readonly name = "Interruption";
+  constructor() {
+    super("Interrupted. What was done is kept: run the same command again.");
+  }
+}
+
+async function withFlags<Values>(
+  read: (args: readonly string[], info: ProgramInfo) => CommandLine<Values>,
+  { program, args, terminal }: Call,
+  command: {
+    readonly about: string;
+    readonly run: (values: Values) => Promise<number>;
+  },
+): Promise<number> {
+  const { about } = command;
+  const line = read(args, { program, version: VERSION, about });
+  if (line.kind === "run") return await command.run(line.values);
+  terminal.out(line.text);
+  return EXIT.ok;
+}
+
+function usage(program: string): string {
+  const lines = Object.entries(COMMANDS).map(([word, { about }]) =>
+    `  ${program} ${word.padEnd(7)}   ${about}`
+  );
+  return `Moves a cluster from Coil v1 to v2.
+
+${lines.join("\n")}
+
+"${program} COMMAND --help" tells more about a command. The whole procedure is
+in docs/migrate.md.
+
+Exit codes: 0 done, 1 could not be done, 2 the command line is wrong, 3 done as
+far as possible, and something is left that needs a decision.
+`;
+}

@@ -1,0 +1,107 @@
+import { listCoildPods, restartCoild, yetToRestart } from "./coild_pods.ts";
+import { count } from "./dump_report.ts";
+import { EXIT } from "./errors.ts";
+import { podText } from "./live_pod.ts";
+import { Progress } from "./progress.ts";
+import {
+  type MigrationRecord,
+  readRecord,
+  timestamp,
+  updateRecord,
+} from "./record.ts";
+import { releaseBlocks } from "./release_blocks.ts";
+import {
+  patientSurvey,
+  type ReplaceContext,
+  withAdvice,
+} from "./replace_context.ts";
+import { reservedBlocks, type Survey } from "./survey.ts";
+
+/** Removes the blocks that have no pods any more and restarts coild; tells what is left. Returns the exit code. */
+export async function finish(context: ReplaceContext): Promise<number> {
+  const { terminal } = context;
+  const now = await patientSurvey(context);
+  if (now.toReplace.length > 0) {
+    terminal.err(
+      `${
+        count(now.toReplace.length, "pod")
+      } of v1 left, of other nodes or namespaces: nothing is released before they are replaced.\n`,
+    );
+    return EXIT.unfinished;
+  }
+  await release(context, now);
+  await restart(context);
+  if (now.kept.length > 0) {
+    terminal.err(keptText(now));
+    return EXIT.unfinished;
+  }
+  await note(context, { finishedAt: timestamp() });
+  terminal.err(
+    "Done: no pod has an address of v1, nothing is reserved any more.\n",
+  );
+  return EXIT.ok;
+}
+
+/** Removes the reserved blocks without pods, and notes which pods of coild saw them. */
+async function release(context: ReplaceContext, now: Survey): Promise<void> {
+  const { client, terminal, patience } = context;
+  const free = reservedBlocks(now).filter(({ name }) => !now.inUse.has(name));
+  const record = await patience.ask(() => readRecord(client, context));
+  const isInterrupted = record.removingBlocksAt !== undefined &&
+    record.blocksRemovedAt === undefined;
+  if (free.length === 0 && !isInterrupted) return;
+  await note(context, {
+    ...{ removingBlocksAt: timestamp(), blocksRemovedAt: null },
+  });
+  const progress = new Progress(terminal, { total: free.length, done: 0 });
+  await releaseBlocks(free, { ...context, progress });
+  const pods = await patience.ask(() => listCoildPods(client, context));
+  await note(context, {
+    blocksRemovedAt: timestamp(),
+    coildToRestart: pods.map(({ uid }) => uid).join(" "),
+  });
+}
+
+async function restart(context: ReplaceContext): Promise<void> {
+  const { client, terminal, patience } = context;
+  const record = await patience.ask(() => readRecord(client, context));
+  if (record.blocksRemovedAt === undefined) return;
+  const pods = await patience.ask(() => listCoildPods(client, context));
+  if (pods.length === 0) {
+    terminal.err(
+      "No pods of coild were found: restart coild on each node yourself.\n",
+    );
+    return;
+  }
+  const old = yetToRestart(pods, record);
+  const progress = new Progress(terminal, {
+    total: pods.length,
+    done: pods.length - old.length,
+  });
+  await withAdvice(
+    context,
+    () => restartCoild(old, { ...context, progress }),
+  );
+  await note(context, { coildToRestart: null });
+}
+
+async function note(
+  context: ReplaceContext,
+  changes: { readonly [K in keyof MigrationRecord]: string | null },
+): Promise<void> {
+  const { client, patience } = context;
+  await patience.ask(() => updateRecord(client, changes, context));
+}
+
+function keptText({ kept, inUse }: Survey): string {
+  const lines = kept.map(({ pod, why }) =>
+    `  ${podText(pod)} on node ${pod.node}: ${why}\n`
+  );
+  return `Kept, with ${
+    count(inUse.size, "reserved block")
+  }, because nobody would make them anew:
+${
+    lines.join("")
+  }Replace them yourself, or let --force delete those without a controller; then run the same command again.
+`;
+}

@@ -1,0 +1,115 @@
+import type { KubeClient } from "../../lib/kube/mod.ts";
+import { listCoildPods } from "./coild_pods.ts";
+import { count } from "./dump_report.ts";
+import { MigrateError } from "./errors.ts";
+import { type LivePod, podText } from "./live_pod.ts";
+import type { MigrationRecord } from "./record.ts";
+import { misplacedBlocks } from "./misplaced_blocks.ts";
+import { reservedBlocks, type Survey } from "./survey.ts";
+import type { Terminal } from "./terminal.ts";
+import { findV1Workloads, isAtWork, workloadText } from "./v1_workloads.ts";
+
+/**
+ * Looks for what would make replacing dangerous or pointless.
+ *
+ * @throws {MigrateError} when there is something
+ */
+export async function checkReadiness(
+  context: {
+    readonly client: KubeClient;
+    readonly terminal: Terminal;
+    readonly signal: AbortSignal;
+  },
+  { record, survey }: {
+    readonly record: MigrationRecord;
+    readonly survey: Survey;
+  },
+): Promise<void> {
+  const { client, terminal } = context;
+  const atWork = (await findV1Workloads(client, context)).filter((workload) =>
+    isAtWork([workload])
+  );
+  if (atWork.length > 0) {
+    throw refusal(
+      `Coil v1 is still at work: ${atWork.map(workloadText).join(", ")}`,
+      'It is removed by "coil migrate dump".',
+    );
+  }
+  checkBlocks(record, survey);
+  const nodes = new Set(survey.toReplace.map(({ node }) => node));
+  if (nodes.size === 0) return;
+  const served = new Set(
+    (await listCoildPods(client, context)).filter(({ isReady }) => isReady)
+      .map(({ node }) => node),
+  );
+  if (served.size === 0) {
+    throw refusal(
+      "no pod of coild is ready",
+      "Without it no pod would get an address. Install Coil v2 first; see docs/migrate.md.",
+    );
+  }
+  const without = [...nodes].filter((node) => !served.has(node));
+  if (without.length === 0) return;
+  terminal.err(
+    `warning: coild is not ready on ${
+      without.join(", ")
+    }: pods that are made there will have to wait\n`,
+  );
+}
+
+/** The blocks must be those of the manifest: whose block is missing has addresses that v2 gives out a second time. */
+function checkBlocks(record: MigrationRecord, survey: Survey): void {
+  const [unreadable] = survey.unreadable;
+  if (unreadable !== undefined) {
+    throw refusal(
+      `an object of Coil's cannot be read: ${unreadable}`,
+      "Apply the manifest of coil migrate dump again, as it was written.",
+    );
+  }
+  const [misplaced] = misplacedBlocks(survey);
+  if (misplaced !== undefined) {
+    throw refusal(
+      misplaced,
+      "Was the manifest edited? Delete this AddressBlock and apply the manifest again, as it was written.",
+    );
+  }
+  const found = reservedBlocks(survey).length;
+  const expected = Number(record.blocks ?? 0);
+  if (record.removingBlocksAt !== undefined || found >= expected) return;
+  throw refusal(
+    `the manifest has ${expected} reserved blocks, the cluster only ${found}`,
+    "Apply the whole manifest before anything else: v2 can give addresses of the missing blocks to new pods.",
+  );
+}
+
+/** What is going to happen. */
+export function planText(
+  survey: Survey,
+  { todo, kept }: {
+    readonly todo: readonly LivePod[];
+    readonly kept: Survey["kept"];
+  },
+): string {
+  const nodes = new Map<string, number>();
+  for (const { node } of todo) nodes.set(node, (nodes.get(node) ?? 0) + 1);
+  const forGood = todo.filter(({ controller }) => controller === undefined);
+  const reserved = reservedBlocks(survey).length;
+  const lines = [
+    `${count(todo.length, "pod")} of v1 to replace, on ${
+      count(nodes.size, "node")
+    }; ${count(reserved, "reserved block")}`,
+    ...[...nodes].map(([node, n]) => `  node ${node}: ${count(n, "pod")}`),
+    ...forGood.map((pod) =>
+      `  ${podText(pod)} on node ${pod.node}: no controller, deleted for good`
+    ),
+    ...kept.map(({ pod, why }) =>
+      `  ${podText(pod)} on node ${pod.node}: kept: ${why}`
+    ),
+    "When no pod has an address of v1 any more, the reserved blocks are removed and coild is restarted.",
+  ];
+  return `${lines.join("\n")}\n`;
+}
+
+function refusal(why: string, advice: string): MigrateError {
+  return new MigrateError(`Cannot replace pods: ${why}\n${advice}`);
+}

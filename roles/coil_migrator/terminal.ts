@@ -1,0 +1,66 @@
+/** Where a command writes to, and who answers its questions. */
+export interface Terminal {
+  /** Takes what was asked for: a manifest, a status. */
+  out(text: string): void;
+  /** Takes what is said beside. */
+  err(text: string): void;
+  /** Whether somebody sees what is written to `err` as it comes. */
+  readonly isInteractive: boolean;
+  /** Asks for a yes; undefined when nobody is there to be asked. */
+  ask(question: string, signal: AbortSignal): Promise<boolean | undefined>;
+}
+
+/** How long to wait for a reader that is slower than we are. */
+const PAUSE_MS = 5;
+
+/** The terminal that the process was started at. */
+export function processTerminal(): Terminal {
+  return {
+    out: (text) => writeAll(Deno.stdout, text),
+    err: (text) => writeAll(Deno.stderr, text),
+    isInteractive: Deno.stderr.isTerminal(),
+    ask: askAtTerminal,
+  };
+}
+
+async function askAtTerminal(
+  question: string,
+  signal: AbortSignal,
+): Promise<boolean | undefined> {
+  if (!Deno.stdin.isTerminal()) return undefined;
+  writeAll(Deno.stderr, `${question} [y/N] `);
+  const reader = Deno.stdin.readable.getReader();
+  const cancel = () => void reader.cancel(signal.reason).catch(() => {});
+  signal.addEventListener("abort", cancel, { once: true });
+  try {
+    const { value } = await reader.read();
+    signal.throwIfAborted();
+    return isYes(new TextDecoder().decode(value));
+  } finally {
+    signal.removeEventListener("abort", cancel);
+    reader.releaseLock();
+  }
+}
+
+/** Whether an answer means yes; anything but y and yes does not. */
+export function isYes(answer: string): boolean {
+  return /^\s*y(es)?\s*$/i.test(answer);
+}
+
+/** Writes all of it before it returns; a pipe may be full, and nobody may read any more. */
+function writeAll(
+  stream: { writeSync(data: Uint8Array): number },
+  text: string,
+): void {
+  let rest = new TextEncoder().encode(text);
+  while (rest.length > 0) {
+    try {
+      rest = rest.subarray(stream.writeSync(rest));
+    } catch (error) {
+      // EPIPE: what is under way matters more than who listens.
+      if (error instanceof Deno.errors.BrokenPipe) return;
+      if (!(error instanceof Deno.errors.WouldBlock)) throw error;
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, PAUSE_MS);
+    }
+  }
+}

@@ -1,0 +1,149 @@
+// From Coil v1 to v2, from beginning to end: a real etcd, API server and
+// controllers, nodes and pods as namespaces.
+import assert from "node:assert/strict";
+import { ADDRESS_BLOCKS } from "../../lib/api/mod.ts";
+import type { AddressBlock, AddressPool } from "../../lib/api/mod.ts";
+import type { MigrationStatus } from "../../roles/coil_migrator/mod.ts";
+import { eventually, inNetns } from "../lab/mod.ts";
+import {
+  ConnectivityProver,
+  exportedBy,
+  RouteReflector,
+} from "./migrator_routes.ts";
+import { installV1, MigrationLab, v1Objects } from "./migrator_testing.ts";
+import type { V1PoolSpec } from "./migrator_v1.ts";
+
+/** Three pools of several subnets and block sizes; no node has all. */
+const POOLS: readonly V1PoolSpec[] = [
+  {
+    name: "default",
+    bits: 3,
+    subnets: ["10.64.0.0/26", "10.64.9.0/26"],
+    blocks: {
+      node1: ["10.64.0.0/29", "10.64.9.8/29"],
+      node2: ["10.64.0.16/29"],
+      node3: ["10.64.9.0/29"],
+    },
+  },
+  {
+    name: "web",
+    bits: 2,
+    subnets: ["10.65.0.0/28", "10.65.7.0/28"],
+    blocks: {
+      node1: ["10.65.0.4/30"],
+      node2: ["10.65.7.0/30"],
+      node3: ["10.65.7.8/30"],
+    },
+  },
+  {
+    name: "single",
+    bits: 0,
+    subnets: ["10.66.0.0/28"],
+    blocks: {
+      node1: ["10.66.0.1/32"],
+      node2: ["10.66.0.5/32", "10.66.0.7/32"],
+      node3: ["10.66.0.9/32"],
+    },
+  },
+];
+
+async function list<T>(
+  lab: MigrationLab,
+  plural: string,
+): Promise<readonly T[]> {
+  const path =
+    `/apis/${ADDRESS_BLOCKS.group}/${ADDRESS_BLOCKS.version}/${plural}`;
+  return ((await lab.plane.request("GET", path)) as { items: T[] }).items;
+}
+
+async function statusOf(lab: MigrationLab): Promise<MigrationStatus> {
+  const { code, out, err } = await lab.migrate(["status", "-o", "json"]);
+  assert.equal(code, 0, err);
+  return JSON.parse(out);
+}
+
+Deno.test("a cluster moves from v1 to v2, no pod loses its network before it is replaced, no address is given twice", async () => {
+  await using lab = await MigrationLab.start({
+    ...{ name: "migrate-e2e", nodes: 3, pools: POOLS },
+  });
+  const { kubelet, plane } = lab;
+  for (const name of ["apps", "web", "single"]) {
+    await lab.lab.createNamespace(name);
+  }
+  assert.equal((await statusOf(lab)).phase, "nothing to migrate");
+  await installV1(plane);
+  await lab.workload("Deployment", "apps/api", { replicas: 5 });
+  await lab.workload("StatefulSet", "apps/db", { replicas: 2 });
+  await lab.workload("DaemonSet", "web/agent");
+  await lab.workload("Deployment", "web/front", { replicas: 3 });
+  await lab.workload("Deployment", "single/one", { replicas: 2 });
+  await kubelet.settled(15);
+  const before = kubelet.running;
+  assert.equal((await statusOf(lab)).phase, "not begun");
+
+  await using reflector = new RouteReflector(lab.lab);
+  await reflector.settled();
+  await using prover = new ConnectivityProver(lab.lab, kubelet);
+
+  const dumped = await lab.migrate(["dump", "--yes"]);
+  assert.equal(dumped.code, 0, dumped.err);
+  assert.deepEqual(await v1Objects(plane), []);
+  assert.equal((await statusOf(lab)).phase, "dumped");
+  await lab.applyManifest();
+  const applied = await statusOf(lab);
+  assert.equal(applied.phase, "waiting for v2");
+  assert.deepEqual([applied.pools, applied.reservedBlocks], [3, 11]);
+  assert.equal(applied.pods.toReplace, 15);
+  await lab.installV2();
+
+  // Reserved blocks are exported, counted, and never given out.
+  await lab.workload("Deployment", "apps/new", { replicas: 6 });
+  await lab.workload("Deployment", "web/new", { replicas: 3 });
+  await kubelet.settled(24);
+  const reserved = (await list<AddressBlock>(lab, "addressblocks"))
+    .filter((b) => b.metadata.labels?.["coil.cybozu.com/reserved"] === "true");
+  for (const node of lab.lab.nodes) {
+    const exported = await exportedBy(node);
+    for (const { metadata, ipv4 = "" } of reserved) {
+      if (metadata.labels?.["coil.cybozu.com/node"] !== node.name) continue;
+      assert.ok(exported.includes(ipv4), `${node.name} exports ${exported}`);
+    }
+  }
+  await eventually("reserved blocks in the pool's status", async () => {
+    const pools = await list<AddressPool>(lab, "addresspools");
+    const web = pools.find(({ metadata }) => metadata.name === "web");
+    // Three reserved ones, and one for each node with a new pod.
+    return web?.status?.blocks?.allocated === 6;
+  });
+  assert.equal((await statusOf(lab)).phase, "replacing pods");
+
+  const replaced = await lab.migrate(
+    ["replace", "--yes", "--interval=0s", "--parallel=3"],
+  );
+  assert.equal(replaced.code, 0, replaced.err);
+  assert.match(replaced.err, /\[15\/15\] .*: replaced/);
+
+  const done = await statusOf(lab);
+  assert.equal(done.phase, "done");
+  assert.deepEqual([done.reservedBlocks, done.coild.old], [0, 0]);
+  assert.deepEqual(kubelet.violations, []);
+  assert.deepEqual(prover.failures, []);
+  for (const { namespace, name, uid } of before) {
+    const key = `${namespace}/${name} ${uid}`;
+    assert.ok((prover.reached.get(key) ?? 0) >= 2, `${key} was reached`);
+  }
+  const after = kubelet.running;
+  assert.equal(after.length, 24);
+  assert.ok(after.every(({ network }) => network === "v2"));
+  assert.equal(new Set(after.map(({ address }) => address)).size, 24);
+  // What a pod of v1 had was given to nobody else while it had it, nor before its block was released.
+  const v1Addresses = new Set(before.map(({ address }) => address));
+  const twice = kubelet.given.filter(({ address, network }) =>
+    network === "v2" && v1Addresses.has(address)
+  );
+  assert.deepEqual(twice, []);
+  await reflector.settled();
+  for (const { address } of after) {
+    await inNetns(plane.netns, "ping", ["-nqc1", "-W10", address]);
+  }
+});

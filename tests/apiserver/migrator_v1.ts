@@ -1,0 +1,241 @@
+/** Coil v1 for tests: its state in a real etcd, written as it wrote it, and pods wired as it wired them. */
+import * as path from "node:path";
+import {
+  binDir,
+  type ControlPlane,
+  eventually,
+  type LabNode,
+  type LabProcess,
+  run,
+} from "../lab/mod.ts";
+import type { Sandbox } from "./coild_lab.ts";
+
+/** What v1's keys begin with. */
+export const PREFIX = "/coil/";
+
+/** How a real etcd is started. */
+export interface EtcdOptions {
+  readonly id?: string;
+}
+
+/** A real etcd on loopback, without TLS: the one that the control plane is built with. */
+export class V1Etcd implements AsyncDisposable {
+  readonly url: string;
+  readonly process: LabProcess;
+
+  private constructor(url: string, process: LabProcess) {
+    this.url = url;
+    this.process = process;
+  }
+
+  static async start(
+    plane: ControlPlane,
+    { id = "v1-etcd" }: EtcdOptions = {},
+  ): Promise<V1Etcd> {
+    const url = `http://127.0.0.1:${freePort()}`;
+    const process = await plane.startProcess({
+      id,
+      command: path.join(binDir(), "etcd"),
+      args: [
+        ...["--data-dir", path.join(plane.runDir, id)],
+        ...["--client-url", url],
+        ...["--peer-url", `http://127.0.0.1:${freePort()}`],
+      ],
+    });
+    const etcd = new V1Etcd(url, process);
+    await eventually("etcd to answer", () => etcd.get("/"));
+    return etcd;
+  }
+
+  /** Writes keys below v1's prefix, by etcd's own JSON gateway. */
+  async put(entries: Readonly<Record<string, unknown>>): Promise<void> {
+    for (const [key, value] of Object.entries(entries)) {
+      const text = typeof value === "string" ? value : JSON.stringify(value);
+      await this.#post("/v3/kv/put", {
+        key: base64(PREFIX + key),
+        value: base64(text),
+      });
+    }
+  }
+
+  /** Removes a key below v1's prefix. */
+  async remove(key: string): Promise<void> {
+    await this.#post("/v3/kv/deleterange", { key: base64(PREFIX + key) });
+  }
+
+  /** Value of a key; undefined when there is none. */
+  async get(key: string): Promise<{ readonly value: string | undefined }> {
+    const { kvs = [] } = await this.#post("/v3/kv/range", {
+      key: base64(PREFIX + key),
+    }) as { kvs?: readonly { readonly value: string }[] };
+    const [found] = kvs;
+    if (found === undefined) return { value: undefined };
+    const bytes = Uint8Array.fromBase64(found.value);
+    return { value: new TextDecoder().decode(bytes) };
+  }
+
+  async #post(path: string, body: unknown): Promise<unknown> {
+    const response = await fetch(this.url + path, {
+      method: "POST",
+      body: JSON.stringify(body),
+    });
+    const text = await response.text();
+    if (response.ok) return JSON.parse(text);
+    throw new Error(`Cannot post to etcd's ${path}: ${text}`);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.process.stop();
+  }
+}
+
+function base64(text: string): string {
+  return new TextEncoder().encode(text).toBase64();
+}
+
+/** A pool of v1, and which of its blocks which node has. */
+export interface V1PoolSpec {
+  readonly name: string;
+  readonly bits: number;
+  readonly subnets: readonly string[];
+  /** CIDRs by node. */
+  readonly blocks: Readonly<Record<string, readonly string[]>>;
+}
+
+/** Writes pools and blocks as v1 does. */
+export async function writeV1Pools(
+  etcd: V1Etcd,
+  pools: readonly V1PoolSpec[],
+): Promise<void> {
+  for (const { name, bits, subnets, blocks } of pools) {
+    await etcd.put({ [`pool/${name}`]: { subnets, block_size: bits } });
+    for (const subnet of subnets) {
+      const [base = ""] = subnet.split("/");
+      const inside = (cidr: string) => isInside(cidr, subnet);
+      const nodes = Object.fromEntries(
+        Object.entries(blocks).map(([node, cidrs]) =>
+          [node, cidrs.filter(inside)] as const
+        ).filter(([, cidrs]) => cidrs.length > 0),
+      );
+      await etcd.put({
+        [`subnet/${base}`]: "",
+        [`block/${name}/${base}`]: { free: null, nodes },
+      });
+    }
+  }
+}
+
+/** v1's addresses and routes on the nodes of a lab. */
+export class V1Network {
+  readonly #etcd: V1Etcd;
+  readonly #pools: readonly V1PoolSpec[];
+  readonly #next = new Map<string, number>();
+
+  constructor(etcd: V1Etcd, pools: readonly V1PoolSpec[]) {
+    this.#etcd = etcd;
+    this.#pools = pools;
+  }
+
+  /** Exports the nodes' blocks, as v1's coild did: table 119, protocol 30, by way of lo. */
+  async export(nodes: readonly LabNode[]): Promise<void> {
+    for (const node of nodes) {
+      await node.run("sysctl", "-qw", "net.ipv4.ip_forward=1");
+      for (
+        const cidr of this.#pools.flatMap((p) => p.blocks[node.name] ?? [])
+      ) {
+        await node.run(
+          "ip",
+          ...`route add ${cidr} dev lo table 119 proto 30`.split(" "),
+        );
+      }
+    }
+  }
+
+  /** Gives a pod an address and connects it, as v1's CNI plugin did. */
+  async add(sandbox: Sandbox, node: LabNode): Promise<string> {
+    const { block, offset, address } = this.#take(sandbox.namespace, node.name);
+    await this.#etcd.put({
+      [`ip/${block}/${offset}`]: {
+        container_id: sandbox.containerId,
+        namespace: sandbox.namespace,
+        pod: sandbox.name,
+        created_at: "2020-01-01T00:00:00Z",
+      },
+    });
+    const { netns } = sandbox;
+    const host = await hostVethName(sandbox);
+    const inPod = (...args: string[]) =>
+      run("ip", ["-n", netns, ...args.flatMap((arg) => arg.split(" "))]);
+    await inPod("link set lo up");
+    await run("ip", [
+      ...["-n", node.netns, "link", "add", host, "type", "veth"],
+      ...["peer", "name", "eth0", "netns", netns],
+    ]);
+    await node.run(
+      "ip",
+      ...`addr add 169.254.1.1/32 dev ${host} scope link`.split(" "),
+    );
+    await node.run("ip", "link", "set", host, "up");
+    await node.run(
+      "ip",
+      ...`route add ${address}/32 dev ${host} scope link`.split(" "),
+    );
+    await inPod(`addr add ${address}/32 dev eth0`);
+    await inPod("link set eth0 up");
+    await inPod("route add 169.254.1.1 dev eth0 scope link");
+    await inPod("route add default via 169.254.1.1");
+    return address;
+  }
+
+  #take(namespace: string, node: string) {
+    const own = this.#pools.find(({ name }) => name === namespace) ??
+      this.#pools.find(({ name }) => name === "default");
+    for (const cidr of own?.blocks[node] ?? []) {
+      const [block = "", length] = cidr.split("/");
+      const offset = this.#next.get(cidr) ?? 0;
+      if (offset >= 2 ** (32 - Number(length))) continue;
+      this.#next.set(cidr, offset + 1);
+      return { block, offset, address: plus(block, offset) };
+    }
+    throw new Error(`Cannot add a pod on ${node}: v1's blocks are full`);
+  }
+}
+
+/** v1 names the host's end after the pod: SHA-1 of "NAMESPACE.NAME". */
+async function hostVethName(
+  { namespace, name }: Sandbox,
+): Promise<string> {
+  const text = new TextEncoder().encode(`${namespace}.${name}`);
+  const hash = new Uint8Array(await crypto.subtle.digest("SHA-1", text));
+  return `veth${hash.toHex().slice(0, 11)}`;
+}
+
+function plus(base: string, offset: number): string {
+  return toText(toNumber(base) + offset);
+}
+
+function isInside(cidr: string, subnet: string): boolean {
+  const [address = "", length = "0"] = subnet.split("/");
+  const size = 2 ** (32 - Number(length));
+  const from = toNumber(address);
+  const at = toNumber(cidr.split("/")[0] ?? "");
+  return at >= from && at < from + size;
+}
+
+function toNumber(address: string): number {
+  return address.split(".").reduce(
+    (sum, octet) => sum * 256 + Number(octet),
+    0,
+  );
+}
+
+function toText(value: number): string {
+  return [24, 16, 8, 0].map((bits) => Math.floor(value / 2 ** bits) % 256)
+    .join(".");
+}
+
+/** A port that nobody has, at this moment. */
+export function freePort(): number {
+  using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  return listener.addr.port;
+}
