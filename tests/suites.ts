@@ -6,6 +6,7 @@ import {
   type Log,
   sweepLabs,
 } from "./lab/mod.ts";
+import { ensureBird } from "./lab/bird.ts";
 import { ensureHelm } from "./lab/helm.ts";
 import {
   BUILD_PACKAGES,
@@ -102,6 +103,7 @@ export const SUITES: readonly Suite[] = [
       await sweepLabs({ log });
       await ensureControlPlane({ log });
       await ensureHelm({ log });
+      await ensureBird({ log });
       await buildExecutable({ log });
     },
   },
@@ -137,6 +139,7 @@ export const SUITES: readonly Suite[] = [
     prepare: async (log) => {
       await sweepLabs({ log });
       await ensureCluster({ log });
+      await ensureHelm({ log });
       await buildImage({ compression: "none", log });
     },
   },

@@ -1,0 +1,167 @@
+// BRD: routes between nodes by a real BIRD that reads table 119 with the files
+// of deploy/bird; no coil-router. BGP runs between the nodes themselves.
+import assert from "node:assert/strict";
+import { buildExecutable } from "../../deploy/executable/mod.ts";
+import { type Bird, ensureBird } from "../lab/bird.ts";
+import { CoilCluster, type LabPod } from "../lab/coil.ts";
+import {
+  eventually,
+  inNetns,
+  type LabNode,
+  type LabProcess,
+  run,
+} from "../lab/mod.ts";
+
+const DEPLOY = new URL("../../deploy/bird/", import.meta.url).pathname;
+const TIMEOUT_MS = 60_000;
+
+/** What deploy/bird/bird.conf is for a rack, for a node that talks to its one neighbour. */
+function configuration(node: LabNode, neighbour: LabNode): string {
+  const session = (index: number, { name, proto, family }: {
+    readonly name: string;
+    readonly proto: string;
+    readonly family: string;
+  }) =>
+    `protocol bgp ${name} {
+  local ${node.addresses[index]} as ${64_500 + node.number};
+  neighbor ${neighbour.addresses[index]} as ${64_500 + neighbour.number};
+  ${family} {
+    import all;
+    export where proto = "${proto}";
+    next hop self;
+  };
+}`;
+  return `router id ${node.addresses[0]};
+protocol device {}
+include "${DEPLOY}coil.conf";
+${session(0, { name: "peer4", proto: "coil_blocks4", family: "ipv4" })}
+${session(1, { name: "peer6", proto: "coil_blocks6", family: "ipv6" })}
+`;
+}
+
+async function startBird(
+  cluster: CoilCluster,
+  bird: Bird,
+  { node, neighbour }: { readonly node: LabNode; readonly neighbour: LabNode },
+): Promise<LabProcess> {
+  const file = `${cluster.plane.runDir}/${node.name}.bird`;
+  await Deno.writeTextFile(`${file}.conf`, configuration(node, neighbour));
+  return await cluster.plane.startProcess({
+    id: `bird-${node.name}`,
+    node,
+    command: bird.program,
+    args: [
+      "-f",
+      "-c",
+      `${file}.conf`,
+      "-s",
+      `${file}.ctl`,
+      "-P",
+      `${file}.pid`,
+    ],
+    env: bird.env,
+  });
+}
+
+async function startPod(
+  cluster: CoilCluster,
+  node: LabNode,
+  name: string,
+): Promise<LabPod> {
+  const pod = { namespace: "default", name };
+  return await cluster.add(node, await cluster.createSandbox(node, pod));
+}
+
+/** The routes to other nodes' blocks that a node has of BIRD. */
+async function routes(node: LabNode): Promise<string[]> {
+  const found: string[] = [];
+  for (const family of ["-4", "-6"]) {
+    const args = [family, "route", "show", "proto", "bird"];
+    const text = await inNetns(node.netns, "ip", args);
+    found.push(...text.trim().split("\n").filter(Boolean));
+  }
+  return found.map((line) => line.split(" ").slice(0, 3).join(" "));
+}
+
+Deno.test("deploy/bird/bird.conf is a configuration", async () => {
+  const { program, env } = await ensureBird();
+  await run(program, ["-p", "-c", `${DEPLOY}bird.conf`], { env });
+});
+
+Deno.test("two nodes tell each other their blocks by BGP, and pods reach each other", async (t) => {
+  const bird = await ensureBird();
+  await using cluster = await CoilCluster.start({
+    name: "bird",
+    executable: await buildExecutable(),
+    nodes: 2,
+  });
+  await using daemons = new AsyncDisposableStack();
+  const [first, second] = cluster.nodes;
+  assert.ok(first !== undefined && second !== undefined);
+  await cluster.plane.apply({
+    apiVersion: "coil.cybozu.com/v2",
+    kind: "AddressPool",
+    metadata: { name: "default" },
+    spec: {
+      blockSizeBits: 0,
+      subnets: [{ ipv4: "10.2.0.0/24", ipv6: "fd02::/120" }],
+    },
+  });
+  await cluster.startController();
+  for (const node of cluster.nodes) {
+    await cluster.startCoild(node, [
+      ...["--block-return-delay=1s", "--cooldown=0s", "--low-water=0"],
+    ]);
+  }
+  for (
+    const [node, neighbour] of [[first, second], [second, first]] as const
+  ) {
+    daemons.use(await startBird(cluster, bird, { node, neighbour }));
+  }
+  const one = await startPod(cluster, first, "one");
+  const two = await startPod(cluster, second, "two");
+
+  await t.step(
+    "each node has a route to the other's pod, of each family",
+    async () => {
+      for (
+        const [node, other, pod] of [[first, second, two], [
+          second,
+          first,
+          one,
+        ]] as const
+      ) {
+        const wanted = pod.addresses.map((address, i) =>
+          `${address} via ${other.addresses[i]}`
+        );
+        await eventually(`routes of ${node.name}: ${wanted}`, async () => {
+          const found = await routes(node);
+          return wanted.every((line) => found.includes(line));
+        }, { timeoutMs: TIMEOUT_MS });
+      }
+    },
+  );
+
+  await t.step("pods reach each other", async () => {
+    for (const address of two.addresses) {
+      await cluster.exec(one.sandbox, "ping", "-c1", "-W5", address);
+    }
+  });
+
+  await t.step("a block that is given back is told no more", async () => {
+    await cluster.del(second, two.sandbox);
+    await cluster.removeSandbox(two.sandbox);
+    await eventually("no route to the block", async () => {
+      const found = await routes(first);
+      return !found.some((line) =>
+        two.addresses.some((address) => line.startsWith(`${address} `))
+      );
+    }, { timeoutMs: TIMEOUT_MS });
+  });
+
+  await t.step("coild's own table is as coild left it", async () => {
+    const args = ["route", "show", "table", "119"];
+    const text = await inNetns(first.netns, "ip", args);
+    assert.match(text, new RegExp(`^${one.addresses[0]} dev lo proto 30`, "m"));
+  });
+});
