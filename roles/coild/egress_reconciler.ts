@@ -55,6 +55,8 @@ export class EgressReconciler {
   readonly #waits = new Map<string, Backoff>();
   /** Pods that are left alone, by why. */
   readonly #conflicts = new Map<string, string>();
+  /** Pods that the kernel cannot make clients of, by what it lacks. */
+  readonly #unsupported = new Map<string, string>();
 
   constructor(options: EgressReconcilerOptions) {
     this.#with = options;
@@ -153,28 +155,38 @@ export class EgressReconciler {
     attachment: Attachment,
     { key, signal }: { readonly key: string; readonly signal: AbortSignal },
   ): Promise<boolean | { readonly requeueAfterMs: number }> {
-    const { book, events, locks, pods, setup } = this.#with;
+    const { book, locks, pods, setup } = this.#with;
     using _lock = await locks.lock(keyText(attachment.key), { signal });
     // What is so now counts, not what was when the lock was asked for.
     const pod = pods.get(key);
     if (pod === undefined || book.of(pod) !== attachment) return false;
     try {
-      return await setup.update(attachment, pod, { signal });
+      const isFound = await setup.update(attachment, pod, { signal });
+      this.#unsupported.delete(key);
+      return isFound;
     } catch (error) {
       if (!(error instanceof FouUnsupportedError)) throw error;
-      const { message } = error;
-      events.tell(attachment.pod, {
-        ...{ type: "Warning", reason: "EgressUnsupported", message },
-      });
-      log.error("Cannot make a pod an egress client", {
-        ...attachment.pod,
-        err: error,
-      });
+      this.#tellUnsupported(attachment, error);
       return { requeueAfterMs: UNSUPPORTED_RETRY_MS };
     } finally {
       // The pod may be gone meanwhile, and nobody would forget it again.
       if (book.at(attachment.key) !== attachment) setup.forget(attachment.key);
     }
+  }
+
+  /** Once, not at each attempt. */
+  #tellUnsupported(
+    { pod }: Attachment,
+    error: FouUnsupportedError,
+  ): void {
+    const key = podKey(pod);
+    const { message } = error;
+    if (this.#unsupported.get(key) === message) return;
+    this.#unsupported.set(key, message);
+    this.#with.events.tell(pod, {
+      ...{ type: "Warning", reason: "EgressUnsupported", message },
+    });
+    log.error("Cannot make a pod an egress client", { ...pod, err: error });
   }
 
   async #find(key: string, pod: V1Pod): Promise<Attachment | undefined> {
@@ -219,6 +231,7 @@ export class EgressReconciler {
     const attachment = book.of(pod);
     this.#waits.delete(key);
     this.#conflicts.delete(key);
+    this.#unsupported.delete(key);
     if (attachment === undefined) return;
     book.forget(attachment.key);
     setup.forget(attachment.key);
