@@ -104,7 +104,13 @@ function statements(
       },
     ).map((states) => nft.ctState(...states)),
     fc.constant(nft.counter("packets")),
-    ...protocol === "tcp" ? [fc.constant(nft.clampMss())] : [],
+    ...protocol === "tcp"
+      ? [
+        fc.constantFrom(nft.clampMss(), nft.tcpNotSyn()),
+        // Nothing is below 0, which nft refuses.
+        fc.integer({ min: 1, max: 65535 }).map(nft.tcpSportBelow),
+      ]
+      : [],
     ...protocol === "udp" ? [fc.nat(65535).map(nft.udpDport)] : [],
   );
 }

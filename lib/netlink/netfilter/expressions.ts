@@ -98,13 +98,19 @@ export function payloadLoad(part: PayloadPart, register: number): Expression {
   };
 }
 
-/** Ends the rule unless the first register holds the bytes (`eq`) or something else (`neq`). */
-export function compare(op: "eq" | "neq", bytes: Uint8Array): Expression {
+/** NFT_CMP_… of `<linux/netfilter/nf_tables.h>`. */
+const COMPARISONS = { eq: 0, neq: 1, lt: 2 } as const;
+
+/** Ends the rule unless the first register holds the bytes (`eq`), something else (`neq`), or less (`lt`, byte by byte). */
+export function compare(
+  op: keyof typeof COMPARISONS,
+  bytes: Uint8Array,
+): Expression {
   return {
     name: "cmp",
     data: [
       [1, NFT_REG_1],
-      [2, op === "eq" ? 0 : 1],
+      [2, COMPARISONS[op]],
       [3, [[NFTA_DATA_VALUE, bytes]]],
     ],
   };

@@ -72,8 +72,12 @@ function testedFamily(statement: NftStatement): "ipv4" | "ipv6" | undefined {
 function testedProtocol(statement: NftStatement): string | undefined {
   if (statement.kind === "l4proto") return statement.protocol;
   if (statement.kind === "udpDport") return "udp";
-  return statement.kind === "clampMss" ? "tcp" : undefined;
+  return TCP_STATEMENTS.has(statement.kind) ? "tcp" : undefined;
 }
+
+const TCP_STATEMENTS: ReadonlySet<NftStatement["kind"]> = new Set(
+  ["tcpSportBelow", "tcpNotSyn", "clampMss"] as const,
+);
 
 /** Of which family a packet is that agrees with the statement, where that shows. */
 function familyOf(statement: NftStatement): "ipv4" | "ipv6" | undefined {
@@ -113,6 +117,10 @@ function formatStatement(statement: NftStatement): string {
       return `meta l4proto ${statement.protocol}`;
     case "udpDport":
       return `udp dport ${statement.port}`;
+    case "tcpSportBelow":
+      return `tcp sport < ${statement.port}`;
+    case "tcpNotSyn":
+      return "tcp flags ! syn";
     case "ctState":
       return `ct state ${formatStates(statement.states)}`;
     case "ctDirection":

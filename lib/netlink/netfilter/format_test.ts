@@ -52,6 +52,10 @@ Deno.test("formatRule() leaves out tests that follow from others, and only those
     ],
     [[nft.l4proto("udp"), nft.udpDport(1)], "udp dport 1"],
     [
+      [nft.l4proto("tcp"), nft.tcpNotSyn(), nft.tcpSportBelow(1)],
+      "tcp flags ! syn tcp sport < 1",
+    ],
+    [
       [nft.l4proto("udp"), nft.ctState("new", "invalid")],
       "meta l4proto udp ct state invalid,new",
     ],

@@ -125,6 +125,8 @@ export type NftStatement =
   | { readonly kind: "nfproto"; readonly family: "ipv4" | "ipv6" }
   | { readonly kind: "l4proto"; readonly protocol: NftL4proto }
   | { readonly kind: "udpDport"; readonly port: number }
+  | { readonly kind: "tcpSportBelow"; readonly port: number }
+  | { readonly kind: "tcpNotSyn" }
   | { readonly kind: "ctState"; readonly states: readonly NftCtState[] }
   | { readonly kind: "ctDirection"; readonly direction: NftCtDirection }
   | {

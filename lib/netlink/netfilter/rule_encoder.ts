@@ -80,7 +80,15 @@ const CT_DIRECTION = { original: 0, reply: 1 } as const;
 const TCP_FLAGS = { base: "transport", offset: 13, length: 1 } as const;
 const TCP_SYN = 0x02;
 const TCP_RST = 0x04;
-const UDP_DPORT = { base: "transport", offset: 2, length: 2 } as const;
+/** RFC 768 and RFC 9293 section 3.1. */
+const UDP_DPORT = {
+  protocol: "udp",
+  part: { base: "transport", offset: 2, length: 2 },
+} as const;
+const TCP_SPORT = {
+  protocol: "tcp",
+  part: { base: "transport", offset: 0, length: 2 },
+} as const;
 
 /**
  * The instructions of a rule. Tests of family and protocol that a statement
@@ -117,7 +125,11 @@ class RuleEncoder {
       case "l4proto":
         return this.#needL4proto(statement.protocol);
       case "udpDport":
-        return this.#udpDport(statement.port);
+        return this.#port(UDP_DPORT, { op: "eq", port: statement.port });
+      case "tcpSportBelow":
+        return this.#port(TCP_SPORT, { op: "lt", port: statement.port });
+      case "tcpNotSyn":
+        return this.#tcpNotSyn();
       case "mark":
         return this.#compare(
           sourceOf(statement.field),
@@ -205,14 +217,28 @@ class RuleEncoder {
     );
   }
 
-  #udpDport(port: number): void {
+  #port(
+    { protocol, part }: typeof UDP_DPORT | typeof TCP_SPORT,
+    { op, port }: { readonly op: "eq" | "lt"; readonly port: number },
+  ): void {
     if (!Number.isInteger(port) || port < 0 || port > 0xffff) {
-      throw new RangeError(`Cannot use UDP port ${port}: not in 0..65535`);
+      throw new RangeError(
+        `Cannot use ${protocol.toUpperCase()} port ${port}: not in 0..65535`,
+      );
     }
-    this.#needL4proto("udp");
+    this.#needL4proto(protocol);
     this.expressions.push(
-      payloadLoad(UDP_DPORT, NFT_REG_1),
-      compare("eq", Uint8Array.of(port >> 8, port & 0xff)),
+      payloadLoad(part, NFT_REG_1),
+      compare(op, Uint8Array.of(port >> 8, port & 0xff)),
+    );
+  }
+
+  #tcpNotSyn(): void {
+    this.#needL4proto("tcp");
+    this.expressions.push(
+      payloadLoad(TCP_FLAGS, NFT_REG_1),
+      bitwiseAnd(Uint8Array.of(TCP_SYN)),
+      compare("eq", Uint8Array.of(0)),
     );
   }
 

@@ -75,6 +75,16 @@ export function udpDport(port: number): NftStatement {
   return { kind: "udpDport", port };
 }
 
+/** A TCP segment from a port below that one. */
+export function tcpSportBelow(port: number): NftStatement {
+  return { kind: "tcpSportBelow", port };
+}
+
+/** A TCP segment that neither begins a connection nor answers one that does. */
+export function tcpNotSyn(): NftStatement {
+  return { kind: "tcpNotSyn" };
+}
+
 /** Connection tracking says one of these of the packet. */
 export function ctState(...states: readonly NftCtState[]): NftStatement {
   return { kind: "ctState", states };

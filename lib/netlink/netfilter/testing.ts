@@ -112,7 +112,15 @@ const EXAMPLES: readonly NftChain[] = [
     hook: "output",
     priority: -150,
     policy: "accept",
-    rules: [nft.rule([nft.ctMark(7), nft.restoreMark()])],
+    rules: [
+      nft.rule([
+        nft.ctState("new"),
+        nft.tcpNotSyn(),
+        nft.tcpSportBelow(32768),
+        nft.setCtMark(7),
+      ]),
+      nft.rule([nft.ctMark(7), nft.restoreMark()]),
+    ],
   },
   {
     name: "post",
