@@ -45,7 +45,7 @@ const TYPE = "application/vnd.oci.image";
 
 /** The documents of an image. Pure: the same parts give the same bytes. */
 export function planDocuments(parts: ImageParts): Documents {
-  const { layers, reference } = parts;
+  const { layers } = parts;
   const config = blobOf(planConfig(parts));
   const manifest = blobOf({
     schemaVersion: 2,
@@ -57,33 +57,41 @@ export function planDocuments(parts: ImageParts): Documents {
       size: sizeBytes,
     })),
   });
-  const index = {
+  return {
+    config,
+    manifest,
+    files: {
+      "oci-layout": json({ imageLayoutVersion: "1.0.0" }),
+      "index.json": json(planIndex(manifest, parts)),
+      "manifest.json": json(planDockerManifest(config, parts)),
+    },
+  };
+}
+
+function planIndex(manifest: Blob, parts: ImageParts): unknown {
+  const { architecture, reference } = parts;
+  return {
     schemaVersion: 2,
     mediaType: `${TYPE}.index.v1+json`,
     manifests: [{
       ...descriptor(manifest, `${TYPE}.manifest.v1+json`),
-      platform: { architecture: parts.architecture, os: "linux" },
+      platform: { architecture, os: "linux" },
       annotations: {
         "io.containerd.image.name": reference.full,
         "org.opencontainers.image.ref.name": reference.tag,
       },
     }],
   };
-  // What `docker save` writes and every `docker load` reads.
-  const docker = [{
+}
+
+/** What `docker save` writes and every `docker load` reads. */
+function planDockerManifest(config: Blob, parts: ImageParts): unknown {
+  const { layers, reference } = parts;
+  return [{
     Config: blobPath(config.digest),
     RepoTags: [reference.familiar],
     Layers: layers.map(({ digest }) => blobPath(digest)),
   }];
-  return {
-    config,
-    manifest,
-    files: {
-      "oci-layout": json({ imageLayoutVersion: "1.0.0" }),
-      "index.json": json(index),
-      "manifest.json": json(docker),
-    },
-  };
 }
 
 /** Where a blob is in the archive. */

@@ -65,22 +65,10 @@ export async function imageTask(
   options: TaskOptions = {},
 ): Promise<{ readonly code: number; stdout: string; stderr: string }> {
   const { root = ROOT, cache, env = {}, own } = options;
-  const { before = "", after = "", mount = "" } = options;
-  const link = `mkdir -p "$COIL_CACHE/image"
-ln -s "$FROM"/image/packages-*[0-9a-f] "$COIL_CACHE/image/"`;
-  const withPackages = cache !== undefined && !options.withoutPackages;
-  const script = `${mount}
-${withPackages ? link : ""}
-${before}
-status=0
-env "$@" || status=$?
-${after}
-exit $status`;
-  const command = ["/bin/sh", "-euc", script, "sh"];
   const { PATH, ...rest } = env;
   const [program = "", ...others] = [
     ...(own === undefined ? [] : UNSHARE[own]),
-    ...command,
+    ...["/bin/sh", "-euc", script(options), "sh"],
     ...(PATH === undefined ? [] : [`PATH=${PATH}`]),
     ...[Deno.execPath(), "run", "-A", `${root}/deploy/image/image.ts`, ...args],
   ];
@@ -100,4 +88,19 @@ exit $status`;
     stdout: decoder.decode(stdout),
     stderr: decoder.decode(stderr),
   };
+}
+
+function script(options: TaskOptions): string {
+  const { cache, before = "", after = "", mount = "" } = options;
+  const fill = cache === undefined || options.withoutPackages === true
+    ? ""
+    : `mkdir -p "$COIL_CACHE/image"
+ln -s "$FROM"/image/packages-*[0-9a-f] "$COIL_CACHE/image/"`;
+  return `${mount}
+${fill}
+${before}
+status=0
+env "$@" || status=$?
+${after}
+exit $status`;
 }
