@@ -36,6 +36,16 @@ export async function listSandboxes(
   return found;
 }
 
+/** What containerd has read from /etc/cni/net.d, as JSON. */
+export async function networkConfiguration(node: ClusterNode): Promise<string> {
+  const verbose = new ProtoWriter().bool(1, true).finish(); // verbose [1]
+  const answer = await call(node, "Status", verbose);
+  for (const entry of messages(answer, 2)) { // info [2]: key [1], value [2]
+    if (text(entry, 1) === "cniconfig") return text(entry, 2);
+  }
+  return "";
+}
+
 /** PodSandboxMetadata, field 2 of what has it. */
 function metadata(message: Uint8Array) {
   const [data = new Uint8Array()] = messages(message, 2);

@@ -12,7 +12,11 @@ import { hostPort, HTTP_PORT, podSpec, type RunningPod } from "./pods.ts";
 let site: Installation;
 
 Deno.test.beforeAll(async () => {
-  site = await Installation.create({ name: "e2edisruption", nodes: 2 });
+  site = await Installation.create({
+    name: "e2edisruption",
+    nodes: 2,
+    by: "kustomize",
+  });
 });
 
 Deno.test.afterAll(async () => {
@@ -183,6 +187,24 @@ for (
   );
 }
 
+Deno.test(
+  "the API server is away: pods talk, and start when it is back",
+  RESTARTS,
+  async () => {
+    await using traffic = await Traffic.start("outage");
+    const leaving = await site.pods.run({ name: "leaving", node: "node1" });
+    await traffic.during(async () => {
+      await site.plane.killApiServer();
+      await sleep(5_000);
+      await site.plane.startApiServer();
+      const coming = await site.pods.run({ name: "coming", node: "node1" });
+      await site.pods.remove(leaving, coming);
+      await site.rolledOut();
+      await assertAgreement(site);
+    });
+  },
+);
+
 Deno.test("a StatefulSet's pod comes back under its name, with an address that nobody else has", async () => {
   const name = "stateful";
   const labels = { app: name };
@@ -211,6 +233,7 @@ Deno.test("a StatefulSet's pod comes back under its name, with an address that n
     "statefulset",
     name,
     "--cascade=foreground",
+    "--timeout=120s",
   );
   await assertAgreement(site);
 });

@@ -3,10 +3,11 @@ import { buildImage } from "../../deploy/image/mod.ts";
 import { ADDRESS_POOLS, type AddressPool } from "../../lib/api/mod.ts";
 import { KubeClient } from "../../lib/kube/mod.ts";
 import { Cluster, type ClusterNode } from "../lab/cluster/mod.ts";
-import type { ControlPlane } from "../lab/mod.ts";
+import { ensureHelm } from "../lab/helm.ts";
+import { type ControlPlane, run } from "../lab/mod.ts";
 import { PodRunner } from "./pods.ts";
 
-const OVERLAYS = new URL("../../deploy/overlays", import.meta.url).pathname;
+const DEPLOY = new URL("../../deploy", import.meta.url).pathname;
 const NAMESPACE = "kube-system";
 const ROLLOUT = "--timeout=120s";
 
@@ -20,6 +21,8 @@ export interface InstallationOptions {
   /** Of the lab; each file of tests has its own. */
   readonly name: string;
   readonly nodes: number;
+  /** Which of the two ways to install is taken. */
+  readonly by: "kustomize" | "helm";
 }
 
 /** A cluster that runs Coil from its image and its manifests, with direct routes between the nodes. */
@@ -44,7 +47,7 @@ export class Installation implements AsyncDisposable {
     const { kubeconfig } = cluster.plane;
     const client = undo.use(await KubeClient.load({ kubeconfig }));
     const installation = new Installation(cluster, client);
-    await installation.#install();
+    await installation.#install(options.by);
     undo.move();
     return installation;
   }
@@ -90,13 +93,18 @@ export class Installation implements AsyncDisposable {
     }
   }
 
-  async #install(): Promise<void> {
-    await this.plane.kubectl("apply", "-k", `${OVERLAYS}/router`);
+  async #install(by: InstallationOptions["by"]): Promise<void> {
+    if (by === "kustomize") {
+      await this.plane.kubectl("apply", "-k", `${DEPLOY}/overlays/router`);
+    } else {
+      const manifests = await run(await ensureHelm(), [
+        ...["template", "coil", `${DEPLOY}/chart`, "--namespace", NAMESPACE],
+        ...["--set", "router.enabled=true"],
+      ]);
+      await this.plane.kubectlStdin(["apply", "-f", "-"], manifests);
+    }
     await this.plane.kubectl(
-      "wait",
-      "--for=condition=Established",
-      "crd",
-      "--all",
+      ...["wait", "--for=condition=Established", "crd", "--all"],
     );
     await this.createPool("default", POOL);
     await this.cluster.waitReady();

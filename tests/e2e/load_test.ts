@@ -24,7 +24,7 @@ const [JOBS, JOB_PODS] = [3, 6];
 let site: Installation;
 
 Deno.test.beforeAll(async () => {
-  site = await Installation.create({ name: "e2eload", nodes: 2 });
+  site = await Installation.create({ name: "e2eload", nodes: 2, by: "helm" });
 });
 
 Deno.test.afterAll(async () => {
@@ -123,6 +123,10 @@ async function bridgeInstead(): Promise<AsyncDisposable> {
           ranges,
           routes: [{ dst: "0.0.0.0/0" }, { dst: "::/0" }],
         },
+      }, {
+        // As in Coil's configuration.
+        type: "portmap",
+        capabilities: { portMappings: true },
       }],
     }),
   );
@@ -173,7 +177,13 @@ async function runJob(name: string, url: string): Promise<void> {
   await site.plane.kubectl(
     ...["wait", "--for=condition=Complete", `job/${name}`, "--timeout=180s"],
   );
-  await site.plane.kubectl("delete", "job", name, "--cascade=foreground");
+  await site.plane.kubectl(
+    "delete",
+    "job",
+    name,
+    "--cascade=foreground",
+    "--timeout=120s",
+  );
 }
 
 Deno.test(`jobs come and go for ${CHURN_SECONDS} s: not one address is lost or doubled`, async (t) => {

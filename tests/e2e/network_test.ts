@@ -20,13 +20,18 @@ import {
 } from "../../lib/names/mod.ts";
 import { eventually } from "../lab/mod.ts";
 import { assertAgreement } from "./agreement.ts";
+import { networkConfiguration } from "./cri.ts";
 import { Installation } from "./installation.ts";
 import { hostPort, HTTP_PORT, type RunningPod, UDP_PORT } from "./pods.ts";
 
 let site: Installation;
 
 Deno.test.beforeAll(async () => {
-  site = await Installation.create({ name: "e2enetwork", nodes: 2 });
+  site = await Installation.create({
+    name: "e2enetwork",
+    nodes: 2,
+    by: "kustomize",
+  });
 });
 
 Deno.test.afterAll(async () => {
@@ -170,6 +175,33 @@ async function createPoolAndNamespace(
   });
 }
 
+Deno.test("containerd and Coil understand each other in every version of CNI that both know", async () => {
+  const file = `${site.node(1).directory}/cni-conf/10-coil.conflist`;
+  const text = await Deno.readTextFile(file);
+  try {
+    // Debian's containerd 1.6 asks for ADD and DEL, and knows no version after 1.0.0.
+    for (const cniVersion of ["0.3.1", "0.4.0", "1.0.0"]) {
+      const conflist = { ...JSON.parse(text), cniVersion };
+      // Its reader of changed files would see a half-written one.
+      await Deno.writeTextFile(`${file}.new`, JSON.stringify(conflist));
+      await Deno.rename(`${file}.new`, file);
+      await eventually(`containerd to read ${cniVersion}`, async () => {
+        const read = await networkConfiguration(site.node(1));
+        return read.includes(`"CNIVersion":"${cniVersion}"`);
+      });
+      const name = `version-${cniVersion.replaceAll(".", "-")}`;
+      const pod = await site.pods.run({ name, node: "node1" });
+      assert.equal(pod.addresses.length, 2);
+      await assertAgreement(site);
+      await site.pods.remove(pod);
+    }
+  } finally {
+    await Deno.writeTextFile(`${file}.new`, text);
+    await Deno.rename(`${file}.new`, file);
+  }
+  await assertAgreement(site);
+});
+
 Deno.test("E2E-3, 5: addresses come from the namespace's pool; blocks stay at a restart of coild and go back when empty", async () => {
   const pool = "single";
   const subnet = { ipv4: "10.101.0.0/28" };
@@ -188,7 +220,7 @@ Deno.test("E2E-3, 5: addresses come from the namespace's pool; blocks stay at a 
     );
   }
   const before = namesOf(await blocksOf({ pool }));
-  await updateCoild("--block-return-delay=2s");
+  await updateCoild(["--block-return-delay=2s", "--cooldown=2s"]);
   assert.deepEqual(namesOf(await blocksOf({ pool })), before);
   const third = await site.pods.run({
     name: "third",
@@ -208,10 +240,12 @@ Deno.test("E2E-3, 5: addresses come from the namespace's pool; blocks stay at a 
   );
 });
 
-/** Gives coild one more argument: a rolling update. */
-async function updateCoild(argument: string): Promise<void> {
+/** Gives coild more arguments: a rolling update. */
+async function updateCoild(args: readonly string[]): Promise<void> {
   const path = "/spec/template/spec/containers/0/args/-";
-  const patch = JSON.stringify([{ op: "add", path, value: argument }]);
+  const patch = JSON.stringify(
+    args.map((value) => ({ op: "add", path, value })),
+  );
   await site.plane.kubectl(
     ...["-n", "kube-system", "patch", "ds", "coild"],
     ...["--type=json", `--patch=${patch}`],
