@@ -14,13 +14,23 @@ export function labCgroup(lab: string): string {
 }
 
 /**
- * Makes a group of this path in the hierarchy of each controller.
- * @throws {Error} where there are no control groups of version 1.
+ * Makes a group of this path, in version 1 in the hierarchy of each controller.
+ * @throws {Error} where controllers are missing.
  */
 export async function createCgroup(path: string): Promise<void> {
+  if (await isThere(`${ROOT}/cgroup.controllers`)) {
+    // Version 2: one hierarchy. Whoever puts processes into a group enables
+    // the controllers that it wants on the way there: kubelet does.
+    await Deno.mkdir(`${ROOT}/${path}`, { recursive: true });
+    return;
+  }
   for (const controller of CONTROLLERS) {
     const hierarchy = `${ROOT}/${controller}`;
-    if (!await isThere(hierarchy)) throw new Error(missing(hierarchy));
+    if (!await isThere(hierarchy)) {
+      throw new Error(
+        `Cannot make a node: no control groups at "${hierarchy}"`,
+      );
+    }
     await Deno.mkdir(`${hierarchy}/${path}`, { recursive: true });
   }
   // A new cpuset is empty: nothing could run in it.
@@ -34,17 +44,12 @@ export async function createCgroup(path: string): Promise<void> {
   }
 }
 
-function missing(hierarchy: string): string {
-  return `Cannot make a node: there is no "${hierarchy}", and the lab's kubelet needs control groups of version 1 ` +
-    `(kernel argument systemd.unified_cgroup_hierarchy=0)`;
-}
-
 /** Removes a group and all below it from every hierarchy, once the last of its processes is gone; none is no error. */
 export async function removeCgroup(path: string): Promise<void> {
   const left = async () => {
     const groups: string[] = [];
-    for await (const { name } of Deno.readDir(ROOT)) {
-      const group = `${ROOT}/${name}/${path}`;
+    for (const hierarchy of [ROOT, ...await hierarchies()]) {
+      const group = `${hierarchy}/${path}`;
       if (await isThere(group)) groups.push(group);
     }
     return groups;
@@ -60,6 +65,14 @@ export async function removeCgroup(path: string): Promise<void> {
     }
     await sleep(50);
   }
+}
+
+async function hierarchies(): Promise<readonly string[]> {
+  const found: string[] = [];
+  for await (const entry of Deno.readDir(ROOT)) {
+    if (entry.isDirectory) found.push(`${ROOT}/${entry.name}`);
+  }
+  return found;
 }
 
 /** The files of a group go with it: only directories are removed. */

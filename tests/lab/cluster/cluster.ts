@@ -1,6 +1,7 @@
 import * as path from "node:path";
 import { ensureCluster } from "../build.ts";
-import { binDir } from "../cache.ts";
+import { binDir, labDir } from "../cache.ts";
+import { run } from "../command.ts";
 import { ControlPlane, type ControlPlaneOptions } from "../control_plane.ts";
 import { spawnProcess } from "../process.ts";
 import { eventually } from "../wait.ts";
@@ -32,6 +33,7 @@ export class Cluster implements AsyncDisposable {
   /** Starts it. Nodes get Ready when they have a network plugin. */
   static async start(options: ClusterOptions): Promise<Cluster> {
     await ensureCluster(options.log === undefined ? {} : { log: options.log });
+    await requireDisk(labDir());
     await using undo = new AsyncDisposableStack();
     const plane = undo.use(
       await ControlPlane.start({ ...options, controllerManager: true }),
@@ -64,6 +66,24 @@ export class Cluster implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.plane[Symbol.asyncDispose]();
   }
+}
+
+/** A node has views of its own of these. */
+const NODE_DIRECTORIES = ["/etc", "/opt", "/run", "/var"];
+
+/** Makes sure that nodes can have their disks in a directory. */
+async function requireDisk(directory: string): Promise<void> {
+  const real = await Deno.realPath(directory);
+  const refuse = (why: string): never => {
+    throw new Error(
+      `Cannot keep nodes' disks in "${real}": ${why}; set COIL_CACHE to another directory`,
+    );
+  };
+  if (NODE_DIRECTORIES.some((top) => real.startsWith(`${top}/`))) {
+    refuse("nodes have their own /etc, /opt, /run and /var");
+  }
+  const type = await run("stat", ["--file-system", "--format=%T", real]);
+  if (type.trim() === "overlayfs") refuse("it is an overlay already");
 }
 
 async function startScheduler(plane: ControlPlane): Promise<void> {

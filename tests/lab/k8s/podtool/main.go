@@ -26,7 +26,7 @@ import (
 const (
 	httpPort       = ":8080"
 	udpPort        = ":9000"
-	requestTimeout = 2 * time.Second
+	requestTimeout = 5 * time.Second
 	pause          = 20 * time.Millisecond
 	patience       = 60 * time.Second
 )
