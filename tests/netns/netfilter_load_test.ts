@@ -236,3 +236,25 @@ netnsTest(
     );
   },
 );
+
+netnsTest(
+  "a table of 15,000 rules is one transaction like any other",
+  async () => {
+    await using temp = await tempNetns("nft");
+    using netns = Netns.open(temp.path);
+    await using socket = NetfilterSocket.open({ netns });
+    const rules = Array.from({ length: 15_000 }, () => nft.rule([nft.drop()]));
+    const chain = {
+      ...{ name: "in", type: "filter", hook: "input", priority: 0 } as const,
+      policy: "accept",
+    } as const;
+    const common = { family: "inet", name: "t", counters: [] } as const;
+    const table: NftTable = {
+      ...common,
+      sets: [],
+      chains: [{ ...chain, rules }],
+    };
+    assert.equal(await socket.replaceTable(table), true);
+    assert.equal(await socket.replaceTable(table), false);
+  },
+);

@@ -40,10 +40,11 @@ export interface NftSetChange {
 
 /** Room for a transaction, which has to go in one send: 100,000 IPv6 pairs. */
 const SEND_BUFFER_BYTES = 8 << 20;
-/** ERESTART, EINTR, EAGAIN and ENOENT of `<asm-generic/errno.h>`. */
+/** ERESTART, EINTR, EAGAIN, ENOBUFS and ENOENT of `<asm-generic/errno.h>`. */
 const ERESTART = 85;
 const EINTR = 4;
 const EAGAIN = 11;
+const ENOBUFS = 105;
 const ENOENT = 2;
 /** Somebody else committed between our reading and our commit, or a signal came. */
 const AGAIN: ReadonlySet<number> = new Set([ERESTART, EINTR, EAGAIN]);
@@ -218,7 +219,9 @@ export class NetfilterSocket implements Disposable, AsyncDisposable {
       transaction(requests, options),
       { whole: true },
     );
-    return outcomes.find((error) => error !== undefined);
+    // Of very many errors the kernel drops some: one that says more comes first.
+    const errors = outcomes.filter((error) => error !== undefined);
+    return errors.find(({ errno }) => errno !== ENOBUFS) ?? errors[0];
   }
 }
 

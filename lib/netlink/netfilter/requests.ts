@@ -63,6 +63,9 @@ export function answerOf(message: Message): Attributes {
 /**
  * The requests as one transaction. With a generation it is carried out only
  * if nobody has changed anything since; otherwise the kernel says ERESTART.
+ *
+ * Only the last request is acknowledged, which stands for all; what is refused
+ * is told in any case. Of very many acknowledgements the kernel would drop some.
  */
 export function transaction(
   requests: readonly Request[],
@@ -72,9 +75,12 @@ export function transaction(
   const tree: AttributeTree = generation === undefined
     ? []
     : [[NFNL_BATCH_GENID, generation]];
+  const last = requests.length - 1;
   return [
     frame(NFNL_MSG_BATCH_BEGIN, { op, tree }),
-    ...requests,
+    ...requests.map((request, index) =>
+      index === last ? request : { ...request, silent: true }
+    ),
     frame(NFNL_MSG_BATCH_END, { op, tree: [] }),
   ];
 }
