@@ -178,7 +178,7 @@ async function failure(
   const what = started
     ? "Cannot finish the command: the virtual machine stopped"
     : `Cannot start the command in the virtual machine: it said ${word}`;
-  const text = [what, qemu, await machine.lastWords()].filter((s) => s !== "")
+  const text = [what, qemu, await machine.lastWords(80)].filter((s) => s !== "")
     .join("\n");
   return started || word.startsWith("FAIL ")
     ? new VmError(text)
