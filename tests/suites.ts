@@ -14,6 +14,7 @@ import {
   CONTROL_PLANE_PACKAGES,
   NET_PACKAGES,
 } from "./lab/packages.ts";
+import { ensureDebianEtcd } from "./lab/debian_etcd.ts";
 import { ensureVm } from "./lab/vm/mod.ts";
 
 /** Tests that need the same. */
@@ -102,6 +103,7 @@ export const SUITES: readonly Suite[] = [
     prepare: async (log) => {
       await sweepLabs({ log });
       await ensureControlPlane({ log });
+      await ensureDebianEtcd({ log });
       await ensureHelm({ log });
       await ensureBird({ log });
       await buildExecutable({ log });

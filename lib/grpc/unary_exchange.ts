@@ -243,14 +243,25 @@ export class UnaryExchange {
     if (this.#status === undefined) throw new Http2Error("DATA before HEADERS");
     const data = stripPadding(frame);
     this.#dataSize += frame.payload.length;
-    if (this.#dataSize > RECEIVE_WINDOW) {
+    // Empty ones count nothing: a flood of them must not fill the memory.
+    if (data.length > 0) this.#data.push(data);
+    if (this.#dataSize > RECEIVE_WINDOW || this.#saysItIsLarge()) {
       throw new GrpcError(`Answer larger than ${MAX_MESSAGE_SIZE} bytes`, {
         code: StatusCode.RESOURCE_EXHAUSTED,
       });
     }
-    // Empty ones count nothing: a flood of them must not fill the memory.
-    if (data.length > 0) this.#data.push(data);
     if (frame.flags & Flag.END_STREAM) this.#finish();
+  }
+
+  /** The length stands before the message. A peer that may not send all of it would wait for ever. */
+  #saysItIsLarge(): boolean {
+    const [first] = this.#data;
+    if (first === undefined) return false;
+    const start = first.length < MESSAGE_PREFIX
+      ? concatenate(this.#data.slice(0, MESSAGE_PREFIX))
+      : first;
+    return start.length >= MESSAGE_PREFIX &&
+      readUint32(start, 1) > MAX_MESSAGE_SIZE;
   }
 
   /** The stream has ended: with trailers, unless the peer is no gRPC server. */

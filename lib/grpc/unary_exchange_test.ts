@@ -392,6 +392,20 @@ Deno.test("UnaryExchange refuses an answer without end", () => {
   );
 });
 
+Deno.test("UnaryExchange does not wait for an answer that says it is too large", () => {
+  const prefix = new Uint8Array(5);
+  new DataView(prefix.buffer).setUint32(1, 4 * 1024 * 1024 + 1);
+  for (const cut of [1, 4, 5]) {
+    const error = failure(
+      settings(),
+      headers(HEADERS),
+      data(prefix.subarray(0, cut)),
+      data(prefix.subarray(cut)),
+    );
+    assert.equal(error.code, StatusCode.RESOURCE_EXHAUSTED);
+  }
+});
+
 Deno.test("UnaryExchange finishes its stream after a graceful GOAWAY", () => {
   const call = exchange();
   const payload = concatenate([encodeUint32(0x7fffffff), encodeUint32(0)]);

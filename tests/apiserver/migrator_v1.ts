@@ -8,6 +8,8 @@ import {
   type LabProcess,
   run,
 } from "../lab/mod.ts";
+import { debianEtcd } from "../lab/debian_etcd.ts";
+import { issueCertificate, sharedPki } from "../lab/pki.ts";
 import type { Sandbox } from "./coild_lab.ts";
 
 /** What v1's keys begin with. */
@@ -16,33 +18,58 @@ export const PREFIX = "/coil/";
 /** How a real etcd is started. */
 export interface EtcdOptions {
   readonly id?: string;
+  /** Debian's older release instead of the lab's own, with TLS that asks clients for a certificate. */
+  readonly secured?: boolean;
 }
 
-/** A real etcd on loopback, without TLS: the one that the control plane is built with. */
+/** A real etcd on loopback. */
 export class V1Etcd implements AsyncDisposable {
   readonly url: string;
   readonly process: LabProcess;
+  readonly #client: Deno.HttpClient;
 
-  private constructor(url: string, process: LabProcess) {
+  private constructor(
+    url: string,
+    process: LabProcess,
+    client: Deno.HttpClient,
+  ) {
     this.url = url;
     this.process = process;
+    this.#client = client;
   }
 
   static async start(
     plane: ControlPlane,
-    { id = "v1-etcd" }: EtcdOptions = {},
+    { id = "v1-etcd", secured = false }: EtcdOptions = {},
   ): Promise<V1Etcd> {
-    const url = `http://127.0.0.1:${freePort()}`;
+    const scheme = secured ? "https" : "http";
+    const url = `${scheme}://127.0.0.1:${freePort()}`;
+    const peerUrl = `http://127.0.0.1:${freePort()}`;
+    const dataDir = path.join(plane.runDir, id);
     const process = await plane.startProcess({
       id,
-      command: path.join(binDir(), "etcd"),
-      args: [
-        ...["--data-dir", path.join(plane.runDir, id)],
-        ...["--client-url", url],
-        ...["--peer-url", `http://127.0.0.1:${freePort()}`],
-      ],
+      ...(secured
+        ? {
+          command: debianEtcd(),
+          args: await securedArgs(plane, { url, peerUrl, dataDir }),
+        }
+        : {
+          command: path.join(binDir(), "etcd"),
+          args: [
+            ...["--data-dir", dataDir],
+            ...["--client-url", url, "--peer-url", peerUrl],
+          ],
+        }),
     });
-    const etcd = new V1Etcd(url, process);
+    const identity = secured ? await certificate(plane, "gateway") : undefined;
+    const client = Deno.createHttpClient({
+      caCerts: [plane.ca],
+      ...(identity && {
+        cert: await Deno.readTextFile(identity.cert),
+        key: await Deno.readTextFile(identity.key),
+      }),
+    });
+    const etcd = new V1Etcd(url, process, client);
     await eventually("etcd to answer", () => etcd.get("/"));
     return etcd;
   }
@@ -51,7 +78,7 @@ export class V1Etcd implements AsyncDisposable {
   async put(entries: Readonly<Record<string, unknown>>): Promise<void> {
     for (const [key, value] of Object.entries(entries)) {
       const text = typeof value === "string" ? value : JSON.stringify(value);
-      await this.#post("/v3/kv/put", {
+      await this.post("/v3/kv/put", {
         key: base64(PREFIX + key),
         value: base64(text),
       });
@@ -60,12 +87,12 @@ export class V1Etcd implements AsyncDisposable {
 
   /** Removes a key below v1's prefix. */
   async remove(key: string): Promise<void> {
-    await this.#post("/v3/kv/deleterange", { key: base64(PREFIX + key) });
+    await this.post("/v3/kv/deleterange", { key: base64(PREFIX + key) });
   }
 
   /** Value of a key; undefined when there is none. */
   async get(key: string): Promise<{ readonly value: string | undefined }> {
-    const { kvs = [] } = await this.#post("/v3/kv/range", {
+    const { kvs = [] } = await this.post("/v3/kv/range", {
       key: base64(PREFIX + key),
     }) as { kvs?: readonly { readonly value: string }[] };
     const [found] = kvs;
@@ -74,8 +101,10 @@ export class V1Etcd implements AsyncDisposable {
     return { value: new TextDecoder().decode(bytes) };
   }
 
-  async #post(path: string, body: unknown): Promise<unknown> {
+  /** Calls the JSON gateway. */
+  async post(path: string, body: unknown): Promise<unknown> {
     const response = await fetch(this.url + path, {
+      client: this.#client,
       method: "POST",
       body: JSON.stringify(body),
     });
@@ -85,11 +114,38 @@ export class V1Etcd implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
+    this.#client.close();
     await this.process.stop();
   }
 }
 
-function base64(text: string): string {
+async function securedArgs(
+  plane: ControlPlane,
+  options: { url: string; peerUrl: string; dataDir: string },
+): Promise<string[]> {
+  const { url, peerUrl, dataDir } = options;
+  const server = await certificate(plane, "v1-etcd", ["IP:127.0.0.1"]);
+  return [
+    ...["--data-dir", dataDir, "--log-level", "error"],
+    ...["--listen-client-urls", url, "--advertise-client-urls", url],
+    ...["--listen-peer-urls", peerUrl],
+    ...["--cert-file", server.cert, "--key-file", server.key],
+    ...["--trusted-ca-file", plane.caFile, "--client-cert-auth"],
+  ];
+}
+
+/** Files of a certificate of the lab's authority. */
+export async function certificate(
+  plane: ControlPlane,
+  user: string,
+  names: readonly string[] = [],
+): Promise<{ cert: string; key: string }> {
+  const base = path.join(plane.runDir, `etcd-${user}`);
+  return await issueCertificate(await sharedPki(), base, { user, names });
+}
+
+/** Base64 of a text, as the JSON gateway wants it. */
+export function base64(text: string): string {
   return new TextEncoder().encode(text).toBase64();
 }
 
