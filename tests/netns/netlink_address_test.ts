@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { Address } from "../../lib/inet/mod.ts";
-import { Netns, openLibc } from "../../lib/linux/mod.ts";
+import { openLibc } from "../../lib/linux/mod.ts";
 import {
   addressAdd,
   addressDelete,
@@ -9,8 +9,9 @@ import {
   neighbourAdd,
   neighbourDelete,
   neighbourReplace,
-  RouteSocket,
+  type RouteSocket,
 } from "../../lib/netlink/mod.ts";
+import { openIn } from "./netlink_testing.ts";
 import { netnsTest, type TempNetns, tempNetns } from "./testing.ts";
 
 openLibc();
@@ -21,8 +22,7 @@ const MAC = "02:00:0a:01:02:03";
 async function withVeth(
   temp: TempNetns,
 ): Promise<{ socket: RouteSocket; index: number }> {
-  using netns = Netns.open(temp.path);
-  const socket = RouteSocket.open({ netns });
+  const socket = openIn(temp);
   const { index } = await socket.executeAndGetLink([
     linkAddVeth({ name: "a", peer: { name: "b" } }),
     linkSet({ name: "a" }, { ipv6AddrGenMode: "none" }),
@@ -103,6 +103,8 @@ netnsTest(
     await using temp = await tempNetns();
     const { socket, index } = await withVeth(temp);
     using _socket = socket;
+    // A minute of detection, however busy the machine is.
+    await temp.exec("sysctl", "-qw", "net.ipv6.conf.a.dad_transmits=60");
     await socket.execute([
       addressAdd({ index, prefix: entry("fd00::4", 128) }),
     ]);

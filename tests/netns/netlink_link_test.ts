@@ -6,19 +6,14 @@ import {
   linkDelete,
   linkSet,
   NetlinkError,
-  RouteSocket,
 } from "../../lib/netlink/mod.ts";
+import { openIn } from "./netlink_testing.ts";
 import { netnsTest, type TempNetns, tempNetns } from "./testing.ts";
 
 openLibc();
 
 const MAC = "02:00:0a:01:02:03";
 const PEER_MAC = "02:00:0a:01:02:04";
-
-function openIn(temp: TempNetns): RouteSocket {
-  using netns = Netns.open(temp.path);
-  return RouteSocket.open({ netns });
-}
 
 /** What `ip -d -j link show NAME` says; undefined when there is no such link. */
 async function ipLink(

@@ -2,7 +2,7 @@
 // refuse where better ones are missing.
 import assert from "node:assert/strict";
 import { type Family, Prefix } from "../../lib/inet/mod.ts";
-import { Netns, openLibc } from "../../lib/linux/mod.ts";
+import { openLibc } from "../../lib/linux/mod.ts";
 import {
   linkAddVeth,
   linkGetCounters,
@@ -10,24 +10,19 @@ import {
   routeAdd,
   routeDelete,
   routeReplace,
-  RouteSocket,
   type RouteTarget,
   type Rule,
   ruleAdd,
   ruleDelete,
 } from "../../lib/netlink/mod.ts";
-import { netnsTest, type TempNetns, tempNetns } from "./testing.ts";
+import { openIn } from "./netlink_testing.ts";
+import { netnsTest, tempNetns } from "./testing.ts";
 
 openLibc();
 
 const TABLE = 118;
 const PROTOCOL = 30;
 const METRIC = 4096;
-
-function openIn(temp: TempNetns): RouteSocket {
-  using netns = Netns.open(temp.path);
-  return RouteSocket.open({ netns });
-}
 
 const DESTINATIONS: Readonly<Record<Family, readonly [string, string]>> = {
   ipv4: ["203.0.113.0/24", "203.0.113.9"],

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { Address, Prefix } from "../../lib/inet/mod.ts";
-import { Netns, openLibc } from "../../lib/linux/mod.ts";
+import { openLibc } from "../../lib/linux/mod.ts";
 import {
   addressAdd,
   linkAddVeth,
@@ -8,11 +8,12 @@ import {
   routeAdd,
   routeDelete,
   routeReplace,
-  RouteSocket,
+  type RouteSocket,
   type RouteTarget,
   ruleAdd,
   ruleDelete,
 } from "../../lib/netlink/mod.ts";
+import { openIn } from "./netlink_testing.ts";
 import { netnsTest, type TempNetns, tempNetns } from "./testing.ts";
 
 openLibc();
@@ -27,8 +28,7 @@ interface Fixture extends Disposable {
 }
 
 async function fixture(temp: TempNetns): Promise<Fixture> {
-  using netns = Netns.open(temp.path);
-  const socket = RouteSocket.open({ netns });
+  const socket = openIn(temp);
   const { index } = await socket.executeAndGetLink([
     linkAddVeth({ name: "a", peer: { name: "b" } }),
     linkSet({ name: "b" }, { up: true }),
