@@ -26,8 +26,14 @@ export interface ClientCondition {
   readonly id: string;
   readonly reason: ConditionReason;
   readonly message: string;
-  /** What is said when it is over. */
-  readonly end?: { readonly reason: string; readonly message: string };
+}
+
+/** What is said when a condition is over because things are well; it may also be over otherwise. */
+export interface ConditionEnd {
+  /** The condition's. */
+  readonly id: string;
+  readonly reason: "EgressAvailable" | "EgressFamilyMatch";
+  readonly message: string;
 }
 
 /** What is to be said about a client. Pure. */
@@ -82,17 +88,11 @@ function invalidDestinations({ invalid }: Selection): ClientCondition[] {
 }
 
 function unavailableGateways(
-  { gateways, missing }: Selection,
-  { skipped }: Pick<ClientPlan, "skipped">,
+  selection: Selection,
+  plan: Pick<ClientPlan, "skipped">,
 ): ClientCondition[] {
-  const gone = new Set(missing.map((ref) => egressKey(ref)));
-  return gateways.filter(({ name }) => !gone.has(name)).flatMap((gateway) => {
-    const own = skipped.filter((each) => each.gateway === gateway.name);
-    // What a family that pod or Service lacks comes to is told by itself.
-    const families = FAMILIES.filter((family) =>
-      gateway.destinations.some((each) => each.family === family) &&
-      !own.some(({ destination }) => destination.family === family)
-    );
+  return existing(selection).flatMap((gateway) => {
+    const families = familiesThrough(gateway, plan);
     const without = families.filter((f) => !gateway.available.includes(f));
     if (without.length === 0) return [];
     const isWhole = without.length === families.length;
@@ -109,17 +109,70 @@ function unavailable(
     ? ["", ""]
     : [` in ${family}`, `${family} `];
   return {
-    id: `unavailable ${name}`,
+    id: unavailableId(name),
     reason: "EgressUnavailable",
     message:
       `Egress "${name}" has no gateway that is ready${where}; what the pod sends to its ${which}destinations ${
         fateOf(failurePolicy)
       } meanwhile`,
-    end: {
-      reason: "EgressAvailable",
-      message: `Egress "${name}" has a gateway that is ready${where}`,
-    },
   };
+}
+
+/** The gateways of Egresses that exist and have a Service. */
+function existing({ gateways, missing }: Selection): ClientGateway[] {
+  const gone = new Set(missing.map((ref) => egressKey(ref)));
+  return gateways.filter(({ name }) => !gone.has(name));
+}
+
+/** Those of its destinations, but for what pod or Service lacks, which is told by itself. */
+function familiesThrough(
+  { name, destinations }: ClientGateway,
+  { skipped }: Pick<ClientPlan, "skipped">,
+): Family[] {
+  const own = skipped.filter(({ gateway }) => gateway === name);
+  return FAMILIES.filter((family) =>
+    destinations.some((each) => each.family === family) &&
+    !own.some(({ destination }) => destination.family === family)
+  );
+}
+
+/** What may be said of conditions that are not there. Pure. */
+export function endsOf(
+  selection: Selection,
+  plan: Pick<ClientPlan, "skipped">,
+): ConditionEnd[] {
+  return existing(selection).flatMap((gateway): ConditionEnd[] => {
+    const { name, available } = gateway;
+    const families = familiesThrough(gateway, plan);
+    const isAvailable = families.length > 0 &&
+      families.every((family) => available.includes(family));
+    const isRefused = plan.skipped.some((each) =>
+      each.gateway === name && each.refused
+    );
+    return [
+      ...(isAvailable
+        ? [{
+          id: unavailableId(name),
+          reason: "EgressAvailable" as const,
+          message: `Egress "${name}" has a gateway that is ready`,
+        }]
+        : []),
+      ...(isRefused ? [] : [{
+        id: refusedId(name),
+        reason: "EgressFamilyMatch" as const,
+        message:
+          `Egress "${name}" does not refuse destinations for their family any more`,
+      }]),
+    ];
+  });
+}
+
+function unavailableId(gateway: string): string {
+  return `unavailable ${gateway}`;
+}
+
+function refusedId(gateway: string): string {
+  return `refused ${gateway}`;
 }
 
 function shadowedDestinations(
@@ -156,15 +209,10 @@ function refusedFamily(
 ): ClientCondition {
   const family = familiesOf(refused);
   return {
-    id: `family ${name} refused ${family}`,
+    id: refusedId(name),
     reason: FAMILY_MISMATCH,
     message:
       `Egress "${name}" has ${family} destinations, and its Service has no ${family} address; what the pod sends to them is refused. Give the Service and the gateways ${family} addresses, take the destinations out, or set failurePolicy to Open`,
-    end: {
-      reason: "EgressFamilyMatch",
-      message:
-        `Egress "${name}" does not refuse ${family} destinations any more`,
-    },
   };
 }
 

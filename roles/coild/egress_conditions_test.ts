@@ -5,7 +5,7 @@ import type {
 } from "../../lib/egress/mod.ts";
 import { Address, Prefix } from "../../lib/inet/mod.ts";
 import type { Selection } from "./egress_clients.ts";
-import { conditionsOf } from "./egress_conditions.ts";
+import { conditionsOf, endsOf } from "./egress_conditions.ts";
 
 const NET = Prefix.parse("192.0.2.0/24");
 const IPV6_NET = Prefix.parse("2001:db8::/32");
@@ -123,4 +123,23 @@ Deno.test("conditionsOf() names what is shadowed and what is invalid", () => {
   const texts = reasons({ invalid }, { shadowed });
   assert.match(texts[0] ?? "", /^EgressInvalid: .*"x"/);
   assert.match(texts[1] ?? "", /^EgressShadowed: .*"nat\/b".*"nat\/a"/);
+});
+
+Deno.test("endsOf() says that a gateway is ready, or nothing is refused, only of an Egress of which that is true", () => {
+  const ends = (
+    changes: Partial<Selection>,
+    skipped: readonly SkippedDestination[] = [],
+  ) => endsOf(selection(changes), { skipped }).map(({ id }) => id);
+  assert.deepEqual(ends({}), ["unavailable nat/a", "refused nat/a"]);
+  const down = [gateway({ available: [] })];
+  assert.deepEqual(ends({ gateways: down }), ["refused nat/a"]);
+  const missing = [{ kind: "Egress", namespace: "nat", name: "a" }] as const;
+  assert.deepEqual(ends({ missing }), []);
+  assert.deepEqual(ends({ gateways: [] }), []);
+  const refused = [skip(IPV6_NET, { refused: true })];
+  assert.deepEqual(ends({ gateways: DUAL }, refused), ["unavailable nat/a"]);
+  assert.deepEqual(ends({ gateways: DUAL }), ["refused nat/a"]);
+  // They are those of the conditions.
+  const [unavailable] = conditionsOf(selection({ gateways: down }), NOTHING);
+  assert.equal(unavailable?.id, ends({})[0]);
 });

@@ -4,6 +4,7 @@ import type { Attachment } from "./attachments.ts";
 import {
   type ClientCondition,
   CONDITION_REASONS,
+  type ConditionEnd,
   type ConditionReason,
 } from "./egress_conditions.ts";
 import { keyText } from "./keys.ts";
@@ -22,10 +23,21 @@ export interface EgressReportsOptions {
   readonly random?: () => number;
 }
 
+/** A client as it is. */
+export interface ReportedState {
+  readonly conditions: readonly ClientCondition[];
+  /** What may be said of conditions that are over. */
+  readonly ends?: readonly ConditionEnd[];
+  /** What a new pod begins with is told at once: it may be over soon, for just that reason. */
+  readonly isNew?: boolean;
+}
+
 /** A condition, as it is and as its owner knows it. */
 interface Report {
   /** As it is now, or was last. */
   condition: ClientCondition;
+  /** What may be said of its end. */
+  end: ConditionEnd | undefined;
   isSo: boolean;
   isTold: boolean;
   /** When its begin and its end were told last. */
@@ -69,23 +81,22 @@ export class EgressReports implements Disposable {
     return counts;
   }
 
-  /**
-   * Takes what is so now. What a new pod begins with is told at once: it may
-   * be over soon, for just that reason.
-   */
+  /** Takes what is so now. */
   tell(
     { key, pod }: Pick<Attachment, "key" | "pod">,
-    conditions: readonly ClientCondition[],
-    { isNew = false }: { readonly isNew?: boolean } = {},
+    { conditions, ends = [], isNew = false }: ReportedState,
   ): void {
-    const reports = this.#reports.get(keyText(key)) ?? new Map();
+    const reports = this.#reports.get(keyText(key)) ??
+      new Map<string, Report>();
     const now = new Map(conditions.map((each) => [each.id, each]));
     for (const [id, condition] of now) {
       const report = reports.get(id) ?? unheardOf(condition);
       reports.set(id, Object.assign(report, { condition }));
     }
+    const endings = new Map(ends.map((each) => [each.id, each]));
     for (const [id, report] of reports) {
       report.isSo = now.has(id);
+      report.end = endings.get(id);
       this.#follow(pod, report, { delayMs: isNew ? 0 : this.#delayMs() });
       if (this.#isOver(report)) reports.delete(id);
     }
@@ -95,7 +106,8 @@ export class EgressReports implements Disposable {
 
   /** Forgets an attachment, and what has not been told of it. */
   forget(key: PodKey): void {
-    const reports = this.#reports.get(keyText(key)) ?? new Map();
+    const reports = this.#reports.get(keyText(key)) ??
+      new Map<string, Report>();
     for (const report of reports.values()) cancel(report);
     this.#reports.delete(keyText(key));
   }
@@ -131,14 +143,15 @@ export class EgressReports implements Disposable {
   #say(pod: PodName, report: Report): void {
     report.timer = undefined;
     report.isTold = report.isSo;
-    const { reason, message, end } = report.condition;
     const { events } = this.#options;
     if (report.isSo) {
       report.beganMs = this.#clock.nowMs();
+      const { reason, message } = report.condition;
       events.tell(pod, { type: "Warning", reason, message });
-    } else if (end !== undefined) {
+    } else if (report.end !== undefined) {
       report.endedMs = this.#clock.nowMs();
-      events.tell(pod, { type: "Normal", ...end });
+      const { reason, message } = report.end;
+      events.tell(pod, { type: "Normal", reason, message });
     }
   }
 
@@ -152,7 +165,8 @@ export class EgressReports implements Disposable {
 function unheardOf(condition: ClientCondition): Report {
   const never = Number.NEGATIVE_INFINITY;
   return {
-    ...{ condition, isSo: false, isTold: false, timer: undefined },
+    ...{ condition, end: undefined, isSo: false, isTold: false },
+    timer: undefined,
     ...{ beganMs: never, endedMs: never },
   };
 }

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { FakeClock } from "../../lib/kube/testing.ts";
-import type { ClientCondition } from "./egress_conditions.ts";
+import type { ClientCondition, ConditionEnd } from "./egress_conditions.ts";
 import { EgressReports } from "./egress_reports.ts";
 
 const DELAY_MS = 10_000;
@@ -10,7 +10,9 @@ const DOWN: ClientCondition = {
   id: "unavailable nat/a",
   reason: "EgressUnavailable",
   message: "down",
-  end: { reason: "EgressAvailable", message: "up" },
+};
+const UP: ConditionEnd = {
+  ...{ id: DOWN.id, reason: "EgressAvailable", message: "up" },
 };
 const SHADOWED: ClientCondition = {
   id: "shadowed nat/a",
@@ -35,7 +37,7 @@ function reporting({ random = 0 } = {}) {
     pod: { namespace: "ns", name },
   });
   const tell = (...conditions: ClientCondition[]) =>
-    reports.tell(client("pod"), conditions);
+    reports.tell(client("pod"), { conditions, ends: [UP] });
   return { clock, told, reports, client, tell };
 }
 
@@ -102,15 +104,29 @@ Deno.test("EgressReports tell of what flaps two Events in five minutes, and in t
 
 Deno.test("EgressReports tell at once what a new pod begins with", async () => {
   const { clock, told, reports, client } = reporting();
-  reports.tell(client("new"), [DOWN, SHADOWED], { isNew: true });
+  const conditions = [DOWN, SHADOWED];
+  reports.tell(client("new"), { conditions, isNew: true });
   assert.deepEqual(told, [
     "0 new Warning EgressUnavailable",
     "0 new Warning EgressShadowed",
   ]);
   // The one has an end to tell of, the other has not.
-  reports.tell(client("new"), []);
+  reports.tell(client("new"), { conditions: [], ends: [UP] });
   await clock.advance(MINUTE_MS);
   assert.deepEqual(told.slice(2), ["10 new Normal EgressAvailable"]);
+});
+
+Deno.test("EgressReports say nothing of an end of which nothing is to be said", async () => {
+  const { clock, told, reports, client, tell } = reporting();
+  tell(DOWN);
+  await clock.advance(DELAY_MS);
+  // The pod is no client any more: that does not make the gateway ready.
+  reports.tell(client("pod"), { conditions: [] });
+  await clock.advance(6 * MINUTE_MS);
+  assert.equal(told.length, 1);
+  tell(DOWN);
+  await clock.advance(DELAY_MS);
+  assert.equal(told.length, 2);
 });
 
 Deno.test("EgressReports spread a gateway's clients by chance, and count them at once", async () => {
@@ -124,7 +140,8 @@ Deno.test("EgressReports spread a gateway's clients by chance, and count them at
   for (let i = 0; i < 10; i++) {
     const key = { containerId: `c${i}`, ifname: "eth0" };
     const pod = { namespace: "ns", name: `pod${i}` };
-    reports.tell({ key, pod }, [DOWN, { ...DOWN, id: "other" }]);
+    const conditions = [DOWN, { ...DOWN, id: "other" }];
+    reports.tell({ key, pod }, { conditions });
   }
   assert.equal(reports.counts.get("EgressUnavailable"), 10);
   assert.equal(reports.counts.get("EgressShadowed"), 0);

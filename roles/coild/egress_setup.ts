@@ -21,7 +21,11 @@ import {
   selectGateways,
   type Selection,
 } from "./egress_clients.ts";
-import { type ConditionReason, conditionsOf } from "./egress_conditions.ts";
+import {
+  type ConditionReason,
+  conditionsOf,
+  endsOf,
+} from "./egress_conditions.ts";
 import type { EgressPlane } from "./egress_plane.ts";
 import type { EgressReports } from "./egress_reports.ts";
 import type { EgressSource } from "./egress_source.ts";
@@ -265,7 +269,7 @@ export class EgressSetup {
       log.info("Ended an egress client", { ...attachment.pod });
     }
     this.skip(attachment);
-    this.#with.reports.tell(attachment, []);
+    this.#with.reports.tell(attachment, { conditions: [] });
     return true;
   }
 
@@ -281,8 +285,11 @@ export class EgressSetup {
     const isVisible = plan.families.length > 0;
     const text = JSON.stringify(plan);
     this.#remember(attachment, { plan: text, isVisible, gateways });
-    const conditions = conditionsOf(selection, plan);
-    this.#with.reports.tell(attachment, conditions, { isNew });
+    this.#with.reports.tell(attachment, {
+      conditions: conditionsOf(selection, plan),
+      ends: endsOf(selection, plan),
+      isNew,
+    });
   }
 
   /** A plan that is undefined may be half-done. */
