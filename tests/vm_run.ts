@@ -3,8 +3,8 @@ import { cleanUp, type Log } from "./lab/mod.ts";
 import { ensureVm, runInVm } from "./lab/vm/mod.ts";
 import { HOST_LAB, startHostLab } from "./vm/host_lab.ts";
 
-/** All tests of the suite, in a machine that computes some ten times slower. */
-const TIMEOUT_MS = 20 * 60_000;
+/** All tests of the suite, in a machine that computes some ten times slower, on a host that has more to do. */
+const TIMEOUT_MS = 45 * 60_000;
 
 /** Runs deno with these arguments in a virtual machine, beside a control plane of this machine's; the report's directory is shared. */
 export async function runInTestVm(
