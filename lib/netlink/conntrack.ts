@@ -2,6 +2,7 @@ import { Address, type Family } from "../inet/mod.ts";
 import { AttributeCursor } from "./attribute_cursor.ts";
 import { familyOf } from "./family.ts";
 import type { Message } from "./message_reader.ts";
+import type { MessageWriter } from "./message_writer.ts";
 import { NFGENMSG_SIZE } from "./nfnetlink.ts";
 
 /** Attributes of `<linux/netfilter/nfnetlink_conntrack.h>`. */
@@ -96,6 +97,39 @@ export interface ConntrackFlow {
   readonly mark: number;
   /** Only for TCP. */
   readonly tcpState: ConntrackTcpState | undefined;
+}
+
+/** What tells one TCP or UDP connection from all others: how its opener addressed its first packet, before any translation. */
+export interface ConntrackTuple {
+  /** Its IP protocol: 6 is TCP, 17 is UDP. */
+  readonly protocol: number;
+  /** Both addresses are of one family. */
+  readonly source: Address;
+  readonly destination: Address;
+  readonly sourcePort: number;
+  readonly destinationPort: number;
+}
+
+/** Writes CTA_TUPLE_ORIG. */
+export function writeOriginalTuple(
+  writer: MessageWriter,
+  tuple: ConntrackTuple,
+): void {
+  const { source, destination, protocol, sourcePort, destinationPort } = tuple;
+  const [from, to] = source.family === "ipv4"
+    ? [CTA_IP_V4_SRC, CTA_IP_V4_DST]
+    : [CTA_IP_V6_SRC, CTA_IP_V6_DST];
+  writer.nest(CTA_TUPLE_ORIG, () => {
+    writer.nest(CTA_TUPLE_IP, () => {
+      writer.attributeBytes(from, source.toBytes());
+      writer.attributeBytes(to, destination.toBytes());
+    });
+    writer.nest(CTA_TUPLE_PROTO, () => {
+      writer.attributeU8(CTA_PROTO_NUM, protocol);
+      writer.attributeU16Be(CTA_PROTO_SRC_PORT, sourcePort);
+      writer.attributeU16Be(CTA_PROTO_DST_PORT, destinationPort);
+    });
+  });
 }
 
 /** One direction of a flow. */

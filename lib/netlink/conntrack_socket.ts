@@ -3,10 +3,12 @@ import { NETLINK_NETFILTER, type Netns, openNetlink } from "../linux/mod.ts";
 import { Connection, type Transport } from "./connection.ts";
 import {
   type ConntrackFlow,
+  type ConntrackTuple,
   CTA_ID,
   CTA_TUPLE_ORIG,
   CTA_ZONE,
   parseFlow,
+  writeOriginalTuple,
 } from "./conntrack.ts";
 import { NetlinkError } from "./errors.ts";
 import { familyNumber } from "./family.ts";
@@ -134,6 +136,24 @@ export class ConntrackSocket implements Disposable, AsyncDisposable {
     const failed = outcomes.find((o) => o !== undefined && o.errno !== ENOENT);
     if (failed !== undefined) throw failed;
     return outcomes.filter((outcome) => outcome === undefined).length;
+  }
+
+  /** Deletes one connection, without a look at the others. False when it is not there. */
+  async delete(connection: ConntrackTuple): Promise<boolean> {
+    const { source, destination, protocol } = connection;
+    const { sourcePort, destinationPort } = connection;
+    const [error] = await this.#connection.tryExecute([{
+      type: ctnetlinkType(IPCTNL_MSG_CT_DELETE),
+      flags: 0,
+      describe: () =>
+        `delete connection of protocol ${protocol} from ${source} port ${sourcePort} to ${destination} port ${destinationPort}`,
+      write(writer) {
+        writeNetfilterHeader(writer, { family: familyNumber(source.family) });
+        writeOriginalTuple(writer, connection);
+      },
+    }]);
+    if (error !== undefined && error.errno !== ENOENT) throw error;
+    return error === undefined;
   }
 
   /**

@@ -273,6 +273,38 @@ Deno.test("deleteWhere() names each connection by its tuple and id", async () =>
   assert.equal(attributes?.u32Be(12), 0x308dd000);
 });
 
+Deno.test("delete() names a connection by its first packet", async () => {
+  const transport = kernel();
+  using socket = ConntrackSocket.over(transport);
+  const tuple = {
+    protocol: 6,
+    source: TCP_FLOW.originalSource,
+    destination: TCP_FLOW.originalDestination,
+    sourcePort: TCP_FLOW.originalSourcePort,
+    destinationPort: TCP_FLOW.originalDestinationPort,
+  };
+  assert.equal(await socket.delete(tuple), true);
+  const request = transport.requests[0];
+  assert.equal(request?.type, DELETE);
+  assert.equal(request?.payload.u8(0), 2);
+  // As the kernel writes it.
+  assert.equal(
+    hex(request?.payload.attributes(4).bytes(1) ?? new Uint8Array()),
+    hex(TCP.subarray(8, 4 + 0x34)),
+  );
+  using gone = ConntrackSocket.over(
+    kernel((request) => acknowledge(request, 2)), // ENOENT
+  );
+  assert.equal(await gone.delete(tuple), false);
+  using forbidden = ConntrackSocket.over(
+    kernel((request) => acknowledge(request, 1)), // EPERM
+  );
+  await assert.rejects(
+    () => forbidden.delete(tuple),
+    (error) => error instanceof NetlinkError && error.code === "EPERM",
+  );
+});
+
 Deno.test("deleteWhere() counts what was still there, and throws what the kernel refuses", async () => {
   using gone = ConntrackSocket.over(
     kernel((request) => acknowledge(request, 2)), // ENOENT

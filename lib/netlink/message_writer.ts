@@ -39,7 +39,7 @@ export class MessageWriter {
 
   /** Starts over with an empty buffer. */
   reset(): void {
-    this.#length = 0;
+    this.#truncate(0);
   }
 
   /** Writes one message: the header, then whatever `body` writes. */
@@ -54,7 +54,7 @@ export class MessageWriter {
     try {
       body(this);
     } catch (error) {
-      this.#length = start;
+      this.#truncate(start);
       throw error;
     }
     this.#view.setUint32(start, this.#length - start, true);
@@ -186,9 +186,14 @@ export class MessageWriter {
     const start = this.#length;
     const end = start + size;
     if (end > this.#bytes.byteLength) this.#grow(end);
-    this.#bytes.fill(0, start, end);
     this.#length = end;
     return start;
+  }
+
+  /** What is not written yet is zero. */
+  #truncate(length: number): void {
+    this.#bytes.fill(0, length, this.#length);
+    this.#length = length;
   }
 
   #grow(needed: number): void {

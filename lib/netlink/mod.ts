@@ -22,6 +22,7 @@ export {
   type ConntrackFlow,
   type ConntrackStatusBits,
   type ConntrackTcpState,
+  type ConntrackTuple,
 } from "./conntrack.ts";
 export { type ConntrackCount, ConntrackSocket } from "./conntrack_socket.ts";
 export { NetlinkError, type Verdict } from "./errors.ts";

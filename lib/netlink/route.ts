@@ -137,7 +137,7 @@ export function routeDelete(route: RouteTarget): Request {
 /** Writes the filter of a route dump. */
 export function writeRouteFilter(
   writer: MessageWriter,
-  filter: { family: Family; table?: number; protocol?: number },
+  filter: { family?: Family; table?: number; protocol?: number },
 ): void {
   const fields = { type: 0, protocol: filter.protocol ?? 0, scope: 0 };
   writeRouteHeader(writer, { ...fields, family: filter.family, length: 0 });
@@ -227,7 +227,11 @@ function writeRoute(
 /** Writes a `struct rtmsg`. The table goes into an attribute, which has room for any. */
 function writeRouteHeader(
   writer: MessageWriter,
-  fields: RouteFields & { family: Family; length: number; flags?: number },
+  fields: RouteFields & {
+    family: Family | undefined;
+    length: number;
+    flags?: number;
+  },
 ): void {
   writer.u8(familyNumber(fields.family));
   writer.u8(fields.length);

@@ -159,6 +159,8 @@ export class RouteSocket implements Disposable {
    * that comes or goes meanwhile may be in the list or not.
    */
   listRoutes(filter: RouteFilter = {}): Promise<Route[]> {
+    // Whether a table exists is asked of each family.
+    if (filter.table === undefined) return this.#listRoutesOf(filter);
     return this.#listFamilies(
       filter.family,
       (family) => this.#listRoutesOf({ ...filter, family }),
@@ -167,16 +169,12 @@ export class RouteSocket implements Disposable {
 
   /** Lists rules, in the order of their priority within each family. */
   listRules(filter: { readonly family?: Family } = {}): Promise<Rule[]> {
-    return this.#listFamilies(
-      filter.family,
-      (family) =>
-        this.#list("list rules", {
-          type: RTM_GETRULE,
-          entryType: RTM_NEWRULE,
-          parse: parseRule,
-          write: (writer) => writeRuleFilter(writer, family),
-        }),
-    );
+    return this.#list("list rules", {
+      type: RTM_GETRULE,
+      entryType: RTM_NEWRULE,
+      parse: parseRule,
+      write: (writer) => writeRuleFilter(writer, filter.family),
+    });
   }
 
   /** Lists neighbours: of one link, of one family, or all. */
@@ -202,7 +200,7 @@ export class RouteSocket implements Disposable {
   }
 
   async #listRoutesOf(
-    filter: RouteFilter & { readonly family: Family },
+    filter: RouteFilter,
   ): Promise<Route[]> {
     const { table, protocol } = filter;
     try {

@@ -75,7 +75,10 @@ export function ruleDelete(rule: Rule): Request {
 }
 
 /** Writes the filter of a rule dump. */
-export function writeRuleFilter(writer: MessageWriter, family: Family): void {
+export function writeRuleFilter(
+  writer: MessageWriter,
+  family: Family | undefined,
+): void {
   writeRuleHeader(writer, { family, destination: 0, source: 0, action: 0 });
 }
 
@@ -149,7 +152,7 @@ function ruleWriter(rule: Rule): (writer: MessageWriter) => void {
 function writeRuleHeader(
   writer: MessageWriter,
   fields: {
-    family: Family;
+    family: Family | undefined;
     destination: number;
     source: number;
     action: number;

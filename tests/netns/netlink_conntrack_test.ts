@@ -1,6 +1,6 @@
 // Connections as ctnetlink tells them, against /proc/net/nf_conntrack.
 import assert from "node:assert/strict";
-import { Address } from "../../lib/inet/mod.ts";
+import { Address, FAMILIES } from "../../lib/inet/mod.ts";
 import {
   inNetns,
   NETLINK_NETFILTER,
@@ -157,7 +157,7 @@ async function converse({ client, server }: Lab): Promise<AsyncDisposable> {
       await talk.status;
     });
     const accepted = stack.use(await listener.accept());
-    await client.exec("ping", "-c1", "-W2", hostname);
+    await client.exec("ping", "-c1", "-W10", hostname);
     await accepted.read(new Uint8Array(8)); // the datagram went before
   }
   const moved = stack.move();
@@ -219,6 +219,29 @@ netnsTest("deleteWhere() deletes what matches and nothing else", async () => {
   assert.equal(deleted, rest.length);
   const left = await procLines(lab.gateway);
   assert(left.length > 0 && left.every((line) => line.startsWith("ipv4")));
+});
+
+netnsTest("delete() deletes one connection, of both families", async () => {
+  await using lab = await makeLab();
+  using socket = openIn(lab.gateway);
+  await using _talks = await converse(lab);
+  const before = await socket.list();
+  for (const family of FAMILIES) {
+    const flow = (await socket.list({ family })).find(({ protocol }) =>
+      protocol === 17
+    );
+    assert(flow !== undefined, family);
+    const tuple = {
+      protocol: flow.protocol,
+      source: flow.originalSource,
+      destination: flow.originalDestination,
+      sourcePort: flow.originalSourcePort,
+      destinationPort: flow.originalDestinationPort,
+    };
+    assert.equal(await socket.delete(tuple), true, family);
+    assert.equal(await socket.delete(tuple), false, family);
+  }
+  assert.equal((await socket.list()).length, before.length - FAMILIES.length);
 });
 
 netnsTest("visit() shows 100,000 connections", async () => {
