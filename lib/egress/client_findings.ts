@@ -1,3 +1,4 @@
+import type { Netns } from "../linux/mod.ts";
 import type { FouPort, FouSocket, RouteSocket } from "../netlink/mod.ts";
 import { diffLinks, type LinkChanges, wantedLinks } from "./client_links.ts";
 import type { ClientPlan } from "./client_plan.ts";
@@ -15,15 +16,18 @@ import {
   findInterfaces,
   originatingRules,
 } from "./originating.ts";
+import { OWN_PORTS_FROM, ownPortsFrom } from "./own_ports.ts";
 
 /** What a namespace has, and what a plan needs changed. Routes come later: they need the links. */
 export interface Findings {
   readonly state: ClientState;
   readonly own: OwnState;
-  /** FoU ports that are there, ours or not. */
+  /** FoU ports that are there, ours or not; not asked for where no tunnel uses one. */
   readonly ports: readonly FouPort[];
   /** Those that originating-only mode is about. */
   readonly interfaces: readonly ClientInterface[];
+  /** See `ownPortsFrom()`; read in originating-only mode. */
+  readonly ownPortsFrom: number;
   readonly rules: Changes;
   readonly links: LinkChanges;
 }
@@ -32,8 +36,7 @@ export interface Findings {
 export interface FindOptions {
   readonly route: RouteSocket;
   readonly fou: FouSocket;
-  /** The namespace's, for messages. */
-  readonly path: string;
+  readonly netns: Netns;
 }
 
 /**
@@ -45,11 +48,11 @@ export async function findOut(
   plan: ClientPlan,
   options: FindOptions,
 ): Promise<Findings> {
-  const { route, fou, path } = options;
-  const [state, listed] = await settled([
-    readState(route, { withAddresses: plan.originatingOnly }),
-    plan.tunnels.length > 0 ? fou.list() : Promise.resolve(undefined),
-  ]);
+  const { route, fou, netns } = options;
+  const { path } = netns;
+  const state = await readState(route, {
+    withAddresses: plan.originatingOnly,
+  });
   if (isGateway(state)) {
     throw new TypeError(
       `Cannot make a client of network namespace "${path}": it is an egress gateway's`,
@@ -63,8 +66,9 @@ export async function findOut(
   return {
     state,
     own,
-    ports: listed ?? (hadTunnels ? await fou.list() : []),
+    ports: hadTunnels ? await fou.list() : [],
     interfaces,
+    ownPortsFrom: plan.originatingOnly ? ownPortsFrom(netns) : OWN_PORTS_FROM,
     rules: diffRules(rules, own.rules),
     links: diffLinks(links, own.links, {
       addrGen: state.links.some((link) => link.ipv6AddrGenMode !== undefined),

@@ -27,6 +27,7 @@ import {
   removeFouPorts,
   sameFouPort,
 } from "./fou_ports.ts";
+import { forgetTunnels } from "./forget_tunnels.ts";
 import { explainTunnelError } from "./kernel_modules.ts";
 import { originatingRoutes } from "./originating.ts";
 import { openReversePath } from "./reverse_path.ts";
@@ -87,7 +88,7 @@ export class ClientRun implements Disposable {
   async converge(): Promise<void> {
     const findings = await findOut(this.#plan, {
       ...this.#sockets,
-      path: this.#netns.path,
+      netns: this.#netns,
     });
     try {
       await this.#carryOut(findings);
@@ -203,9 +204,9 @@ export class ClientRun implements Disposable {
     this.#changes.push(...added);
   }
 
-  #table({ interfaces }: Findings): NftTable | undefined {
+  #table({ interfaces, ownPortsFrom }: Findings): NftTable | undefined {
     return needsTable(this.#plan, interfaces)
-      ? clientTable(this.#plan, interfaces)
+      ? clientTable(this.#plan, { interfaces, ownPortsFrom })
       : undefined;
   }
 
@@ -213,9 +214,10 @@ export class ClientRun implements Disposable {
     { own, interfaces }: Findings,
     indexes: ReadonlyMap<string, number>,
   ): Changes {
+    // Before others lead into tunnels, answers have their own.
     const wanted = [
-      ...kernelRoutes(this.#plan.routes, indexes),
       ...originatingRoutes(interfaces),
+      ...kernelRoutes(this.#plan.routes, indexes),
     ];
     return diffRoutes(wanted, own.routes);
   }
@@ -230,6 +232,7 @@ export class ClientRun implements Disposable {
 
   async #removeLinks({ links, state }: Findings): Promise<void> {
     const families = this.#plan.receiverFamilies;
+    await forgetTunnels(links.surplus);
     await this.#remove(deleteLinks(links.surplus));
     await this.#remove(renameFallbacks(state.links, families));
   }

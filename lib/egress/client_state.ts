@@ -1,13 +1,12 @@
-import { FAMILIES, type Family } from "../inet/mod.ts";
+import { FAMILIES } from "../inet/mod.ts";
 import { EGRESS_NARROW_TABLE, EGRESS_WIDE_TABLE } from "../names/mod.ts";
-import {
-  type AddressEntry,
-  type FouPort,
-  type Link,
-  NetlinkError,
-  type Route,
-  type RouteSocket,
-  type Rule,
+import type {
+  AddressEntry,
+  FouPort,
+  Link,
+  Route,
+  RouteSocket,
+  Rule,
 } from "../netlink/mod.ts";
 import { CLIENT_PROTOCOL } from "./client_plan.ts";
 import { isClientRule } from "./client_rules.ts";
@@ -38,29 +37,10 @@ export async function readState(
   options: { readonly withAddresses: boolean },
 ): Promise<ClientState> {
   const links = await reader.listLinks();
-  const rules: Rule[] = [];
-  const routes: Route[] = [];
-  for (const family of FAMILIES) {
-    rules.push(...await known(family, () => reader.listRules({ family })));
-    routes.push(...await known(family, () => reader.listRoutes({ family })));
-  }
+  const rules = await reader.listRules();
+  const routes = await reader.listRoutes();
   const addresses = options.withAddresses ? await reader.listAddresses() : [];
   return { links, rules, routes, addresses };
-}
-
-/** EAFNOSUPPORT and EOPNOTSUPP: a kernel started with IPv6 switched off has nothing of it. */
-async function known<T>(
-  family: Family,
-  list: () => Promise<T[]>,
-): Promise<T[]> {
-  try {
-    return await list();
-  } catch (error) {
-    const unknown = family === "ipv6" && error instanceof NetlinkError &&
-      (error.code === "EAFNOSUPPORT" || error.code === "EOPNOTSUPP");
-    if (unknown) return [];
-    throw error;
-  }
 }
 
 /** What of a state belongs to the pod's being a client. */

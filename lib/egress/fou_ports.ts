@@ -6,7 +6,7 @@ import { NetlinkError } from "../netlink/mod.ts";
 const PROTOCOLS: Readonly<Record<Family, number>> = { ipv4: 4, ipv6: 41 };
 
 /** The part of a FoU socket that is needed here. */
-export type FouKernel = Pick<FouSocket, "add" | "delete">;
+export type FouKernel = Pick<FouSocket, "add" | "delete" | "list">;
 
 /** The port of each family on which the kernel unpacks tunnelled packets. */
 export function fouPorts(
@@ -27,16 +27,24 @@ export function sameFouPort(a: FouPort, b: FouPort): boolean {
     a.protocol === b.protocol;
 }
 
-/** Adds the wanted ports that are not present. Returns what it did, one phrase each. */
+/**
+ * Adds the wanted ports but for those that are known to be present; one that
+ * turns out to be there is fine. Returns what it did, one phrase each.
+ */
 export async function addFouPorts(
   kernel: FouKernel,
   ports: { readonly wanted: readonly FouPort[]; present: readonly FouPort[] },
 ): Promise<string[]> {
-  const missing = ports.wanted.filter((wanted) =>
-    !ports.present.some((present) => sameFouPort(present, wanted))
-  );
-  for (const port of missing) await addPort(kernel, port);
-  return missing.map((port) => `add ${portText(port)}`);
+  const missing = ports.wanted.filter((wanted) => !isIn(ports.present, wanted));
+  const added: string[] = [];
+  for (const port of missing) {
+    if (await addPort(kernel, port)) added.push(`add ${portText(port)}`);
+  }
+  return added;
+}
+
+function isIn(ports: readonly FouPort[], port: FouPort): boolean {
+  return ports.some((each) => sameFouPort(each, port));
 }
 
 /** Removes ports; those that are gone already are none's concern. Returns what it did. */
@@ -59,13 +67,16 @@ export async function removeFouPorts(
   return removed;
 }
 
-async function addPort(kernel: FouKernel, port: FouPort): Promise<void> {
+/** False when it is there already. */
+async function addPort(kernel: FouKernel, port: FouPort): Promise<boolean> {
   try {
     await kernel.add(port);
+    return true;
   } catch (cause) {
     if (!(cause instanceof NetlinkError) || cause.code !== "EADDRINUSE") {
       throw cause;
     }
+    if (isIn(await kernel.list(), port)) return false;
     throw new Error(
       `Cannot receive on ${
         portText(port)

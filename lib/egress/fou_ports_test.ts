@@ -11,7 +11,10 @@ const EINVAL = 22;
 const EADDRINUSE = 98;
 const BOTH = fouPorts(["ipv4", "ipv6"], 5555);
 
-function kernelFailing(errno?: number): FouKernel & { readonly log: string[] } {
+function kernelFailing(
+  errno?: number,
+  ports: FouPort[] = [],
+): FouKernel & { readonly log: string[] } {
   const log: string[] = [];
   const act = (verb: string) => (port: FouPort): Promise<void> => {
     log.push(`${verb} ${port.family} ${port.port} ${port.protocol}`);
@@ -19,7 +22,8 @@ function kernelFailing(errno?: number): FouKernel & { readonly log: string[] } {
       ? Promise.resolve()
       : Promise.reject(new NetlinkError("touch FoU port", { errno }));
   };
-  return { log, add: act("add"), delete: act("delete") };
+  const list = () => Promise.resolve(ports);
+  return { log, list, add: act("add"), delete: act("delete") };
 }
 
 Deno.test("KN-8: addFouPorts() adds what is missing, each family with its protocol", async () => {
@@ -42,6 +46,12 @@ Deno.test("addFouPorts() says so when another socket has the port", async () => 
     addFouPorts(kernelFailing(EADDRINUSE), { wanted: BOTH, present: [] }),
     /Cannot receive on ipv4 FoU port 5555: another socket/,
   );
+});
+
+Deno.test("addFouPorts() is content with a port that is there already", async () => {
+  const kernel = kernelFailing(EADDRINUSE, BOTH);
+  const ports = { wanted: BOTH, present: [] };
+  assert.deepEqual(await addFouPorts(kernel, ports), []);
 });
 
 Deno.test("removeFouPorts() is content with what is gone", async () => {
