@@ -1,0 +1,332 @@
+// coil migrate dump against a real etcd, API server and garbage collector:
+// what it writes, what it removes, and what happens when it is disturbed.
+import assert from "node:assert/strict";
+import { ControlPlane, eventually } from "../lab/mod.ts";
+import { installCrds } from "./crds.ts";
+import {
+  type CommandOptions,
+  installV1,
+  migrate,
+  type Output,
+  v1Objects,
+} from "./migrator_testing.ts";
+import { V1Etcd, writeV1Pools } from "./migrator_v1.ts";
+
+const POOLS = [
+  {
+    name: "default",
+    bits: 3,
+    subnets: ["10.64.0.0/26"],
+    blocks: {
+      node1: ["10.64.0.0/29", "10.64.0.16/29"],
+      gone: ["10.64.0.8/29"],
+    },
+  },
+  {
+    name: "web",
+    bits: 0,
+    subnets: ["10.65.0.0/30"],
+    blocks: { node1: ["10.65.0.2/32"] },
+  },
+];
+const ALL_OF_V1 = 9;
+
+/** A cluster with v1 and one node that runs nothing. */
+class DumpLab implements AsyncDisposable {
+  readonly plane: ControlPlane;
+  readonly etcd: V1Etcd;
+  readonly manifest: string;
+  readonly #undo: AsyncDisposableStack;
+
+  private constructor(
+    plane: ControlPlane,
+    etcd: V1Etcd,
+    undo: AsyncDisposableStack,
+  ) {
+    this.plane = plane;
+    this.etcd = etcd;
+    this.manifest = `${plane.runDir}/coil-v2.yaml`;
+    this.#undo = undo;
+  }
+
+  static async start(): Promise<DumpLab> {
+    await using undo = new AsyncDisposableStack();
+    const plane = undo.use(
+      await ControlPlane.start({
+        name: "migrate-dump",
+        controllerManager: true,
+      }),
+    );
+    const etcd = undo.use(await V1Etcd.start(plane));
+    await writeV1Pools(etcd, POOLS);
+    // Unschedulable: the DaemonSet controller makes no pods for it, which nobody would end.
+    await plane.apply({
+      ...{ apiVersion: "v1", kind: "Node", metadata: { name: "node1" } },
+    });
+    await plane.apply({
+      ...{ apiVersion: "v1", kind: "Namespace" },
+      metadata: {
+        name: "web",
+        labels: { team: "a" },
+        annotations: { note: "b" },
+      },
+    });
+    await installV1(plane);
+    await plane.kubectl(
+      ...["patch", "-n", "kube-system", "ds/coil-node", "-p"],
+      '{"spec":{"template":{"spec":{"nodeSelector":{"none":"such"}}}}}',
+    );
+    return new DumpLab(plane, etcd, undo.move());
+  }
+
+  async dump(
+    args: readonly string[] = [],
+    options: CommandOptions = {},
+  ): Promise<Output> {
+    return await migrate(this.plane, [
+      ...["dump", `--etcd-endpoints=${this.etcd.url}`, "--etcd-timeout=20s"],
+      ...[`--output=${this.manifest}`, ...args],
+    ], options);
+  }
+
+  async text(): Promise<string> {
+    return await Deno.readTextFile(this.manifest);
+  }
+
+  async hasManifest(): Promise<boolean> {
+    return await Deno.stat(this.manifest).then(() => true, () => false);
+  }
+
+  async record(): Promise<Record<string, string>> {
+    const text = await this.plane.kubectl(
+      ...["get", "cm", "-n", "kube-system", "coil-migration"],
+      ...["--ignore-not-found", "-o", "jsonpath={.data}"],
+    );
+    return text === "" ? {} : JSON.parse(text);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#undo.disposeAsync();
+  }
+}
+
+Deno.test("migrate dump: nothing happens without a yes, nor in a dry run", async () => {
+  await using lab = await DumpLab.start();
+  const untouched = async () => {
+    assert.equal((await v1Objects(lab.plane)).length, ALL_OF_V1);
+    assert.equal(await lab.hasManifest(), false);
+    assert.deepEqual(await lab.record(), {});
+  };
+  const dry = await lab.dump(["--dry-run"]);
+  assert.equal(dry.code, 0, dry.err);
+  assert.match(dry.err, /2 pools, 3 blocks on nodes, 1 namespace/);
+  assert.match(dry.err, /node gone: it has 1 block in v1/);
+  assert.match(dry.err, /DaemonSet kube-system\/coil-node/);
+  await untouched();
+  const nobody = await lab.dump();
+  assert.equal(nobody.code, 1);
+  assert.match(nobody.err, /stdin is no terminal\nUse --yes/);
+  await untouched();
+  const declined = await lab.dump([], { answer: false });
+  assert.equal(declined.code, 0);
+  assert.match(declined.err, /Go on: [^]*Aborted/);
+  await untouched();
+
+  // A manifest for somebody else's eyes: v1 stays.
+  const printed = await lab.dump(["--output=-"]);
+  assert.equal(printed.code, 0, printed.err);
+  assert.match(printed.out, /^# Coil v1's state/);
+  await untouched();
+
+  // Where the manifest cannot be written, nothing is deleted.
+  const nowhere = await lab.dump(["--yes", "--output=/proc/nowhere/m.yaml"]);
+  assert.equal(nowhere.code, 1);
+  assert.match(nowhere.err, /Cannot write manifest "\/proc\/nowhere\/m.yaml"/);
+  await untouched();
+
+  // v1 can be left in place, too.
+  const kept = await lab.dump(["--skip-uninstall"]);
+  assert.equal(kept.code, 0, kept.err);
+  assert.equal((await v1Objects(lab.plane)).length, ALL_OF_V1);
+  assert.equal(await lab.text(), printed.out);
+});
+
+Deno.test("migrate dump: the manifest is there before v1 goes, and what v1 did until then is in it", async () => {
+  await using lab = await DumpLab.start();
+  let before = "";
+  const pending: Promise<unknown>[] = [];
+  const { code, err } = await lab.dump([], {
+    answer: true,
+    onText: (text) => {
+      if (before !== "" || !text.includes("deleting DaemonSet")) return;
+      before = Deno.readTextFileSync(lab.manifest);
+      // v1 gives out one more block while it is being removed.
+      pending.push(lab.etcd.put({
+        "block/web/10.65.0.0": {
+          free: null,
+          nodes: { node1: ["10.65.0.1/32", "10.65.0.2/32"] },
+        },
+      }));
+    },
+  });
+  await Promise.all(pending);
+  assert.equal(code, 0, err);
+  assert.deepEqual(await v1Objects(lab.plane), []);
+  assert.match(before, /name: web-2-v1/);
+  assert.doesNotMatch(before, /name: web-1-v1/);
+  assert.match(err, /v1 has changed its state meanwhile/);
+  assert.match(await lab.text(), /name: web-1-v1[^]*name: web-2-v1/);
+  const record = await lab.record();
+  assert.equal(record["blocks"], "4");
+  assert.ok(record["v1RemovedAt"]);
+  await assert.rejects(Deno.stat(`${lab.manifest}.part`), Deno.errors.NotFound);
+
+  // Again: the same manifest, nothing to ask, nothing to do.
+  const text = await lab.text();
+  const again = await lab.dump();
+  assert.equal(again.code, 0, again.err);
+  assert.match(again.err, /is up to date/);
+  assert.equal(await lab.text(), text);
+});
+
+Deno.test("migrate dump: interrupted anywhere, and with the API server away, it is run again", async () => {
+  await using lab = await DumpLab.start();
+  for (const moment of ["deleting DaemonSet", "deleting ClusterRole "]) {
+    const stop = new AbortController();
+    const interrupted = lab.dump(["--yes"], {
+      signal: stop.signal,
+      onText: (text) => {
+        if (text.includes(moment)) stop.abort(new Error("Ctrl-C"));
+      },
+    });
+    await assert.rejects(interrupted, /Ctrl-C/);
+    assert.match(await lab.text(), /name: default-0-v1/);
+  }
+  let left = await v1Objects(lab.plane);
+  assert.ok(left.length > 0 && left.length < ALL_OF_V1, left.join());
+
+  let killed: Promise<void> | undefined;
+  const cut = await lab.dump(["--yes"], {
+    onText: (text) => {
+      if (text.includes("deleting")) killed ??= lab.plane.killApiServer();
+    },
+  });
+  await killed;
+  assert.equal(cut.code, 1, cut.err);
+  assert.match(cut.err, /API server[^]*run the same command again/);
+  await lab.plane.startApiServer();
+
+  const last = await lab.dump(["--yes"]);
+  assert.equal(last.code, 0, last.err);
+  left = await v1Objects(lab.plane);
+  assert.deepEqual(left, []);
+  assert.ok((await lab.record())["v1RemovedAt"]);
+});
+
+Deno.test("migrate dump: a manifest that was edited, cut short or is another's is not overwritten", async () => {
+  await using lab = await DumpLab.start();
+  const first = await lab.dump(["--skip-uninstall"]);
+  assert.equal(first.code, 0, first.err);
+  const text = await lab.text();
+  const cases: readonly (readonly [string, RegExp])[] = [
+    [text.replace("10.64.0.0/29", "10.64.0.0/28"), /it was edited/],
+    [text.slice(0, text.indexOf("name: web-2-v1")), /it is not whole/],
+    ["", /it is no manifest/],
+    ["apiVersion: v1\nkind: Secret\n", /it is no manifest/],
+  ];
+  for (const [content, why] of cases) {
+    await Deno.writeTextFile(lab.manifest, content);
+    const refused = await lab.dump(["--yes"]);
+    assert.equal(refused.code, 1);
+    assert.match(refused.err, why);
+    assert.match(refused.err, /--overwrite/);
+    assert.equal(await lab.text(), content);
+    assert.equal((await v1Objects(lab.plane)).length, ALL_OF_V1);
+  }
+  const status = await migrate(lab.plane, [
+    "status",
+    `--manifest=${lab.manifest}`,
+  ]);
+  assert.equal(status.code, 0, status.err);
+  assert.match(status.out, /problem: manifest .* is not of coil migrate dump/);
+  const overwritten = await lab.dump(["--yes", "--overwrite"]);
+  assert.equal(overwritten.code, 0, overwritten.err);
+  assert.equal(await lab.text(), text);
+});
+
+Deno.test("migrate: the manifest is applied twice, either way; without CRDs it is said what to do; v2 at work is left alone", async () => {
+  await using lab = await DumpLab.start();
+  const { plane } = lab;
+  assert.equal((await lab.dump(["--yes"])).code, 0);
+  for (const command of [["replace", "--yes"], ["replace", "--dry-run"]]) {
+    const { code, err } = await migrate(plane, command);
+    assert.equal(code, 1);
+    assert.match(err, /resources are not installed[^]*kubectl apply -f crds/);
+  }
+  const bare = await migrate(plane, ["status"]);
+  assert.match(bare.out, /Phase +dumped/);
+  assert.match(bare.out, /Coil v2 +resources not installed/);
+  await assert.rejects(plane.kubectl("apply", "-f", lab.manifest));
+
+  await installCrds(plane);
+  const state = async () => {
+    const list = await plane.kubectl(
+      ...["get", "addresspools,addressblocks", "-o"],
+      "jsonpath={range .items[*]}{.metadata.name} {.metadata.uid} {.metadata.labels} {.spec.subnets} {.ipv4}{'\\n'}{end}",
+    );
+    return list;
+  };
+  const serverSide = ["--server-side", "--field-manager=coil-migrator"];
+  await eventually("the new resources", async () => {
+    await plane.kubectl("apply", ...serverSide, "-f", lab.manifest);
+    return true;
+  });
+  const applied = await state();
+  assert.equal(applied.match(/-v1 /g)?.length, 3);
+  await plane.kubectl("apply", ...serverSide, "-f", lab.manifest);
+  await plane.kubectl("apply", "-f", lab.manifest);
+  assert.equal(await state(), applied);
+  const web = await plane.kubectl("get", "ns", "web", "-o", "json");
+  const { labels, annotations } = JSON.parse(web).metadata;
+  assert.equal(labels.team, "a");
+  assert.equal(annotations.note, "b");
+  assert.equal(annotations["coil.cybozu.com/pool"], "web");
+
+  const compared = await migrate(plane, [
+    ...["status", "-o", "json", `--manifest=${lab.manifest}`],
+  ]);
+  assert.deepEqual(JSON.parse(compared.out).manifest, {
+    ...{ state: "intact", missing: [], problems: [] },
+  });
+  await plane.kubectl("delete", "addressblock", "web-2-v1");
+  const partly = await migrate(plane, ["status", `--manifest=${lab.manifest}`]);
+  assert.match(partly.out, /Phase +manifest applied in part/);
+  assert.match(partly.out, /2 of the 3 reserved blocks/);
+  assert.match(partly.out, /not in the cluster: AddressBlock web-2-v1/);
+  const refused = await migrate(plane, ["replace", "--yes"]);
+  assert.equal(refused.code, 1);
+  assert.match(
+    refused.err,
+    /manifest has 3 reserved blocks, the cluster only 2/,
+  );
+
+  await plane.apply({
+    ...{ apiVersion: "coil.cybozu.com/v2", kind: "AddressBlock" },
+    metadata: {
+      name: "default-7",
+      labels: {
+        "coil.cybozu.com/pool": "default",
+        "coil.cybozu.com/node": "node1",
+      },
+    },
+    ...{ index: 7, ipv4: "10.64.0.56/29" },
+  });
+  const text = await lab.text();
+  const late = await lab.dump(["--yes", "--overwrite"]);
+  assert.equal(late.code, 1);
+  assert.match(
+    late.err,
+    /v2 gives out addresses already, as AddressBlock "default-7"/,
+  );
+  assert.equal(await lab.text(), text);
+});
