@@ -1,29 +1,21 @@
 // KN-9: tunnels made by netlink, compared with twins that `ip` made.
 import assert from "node:assert/strict";
 import { Address, type Family, Prefix } from "../../lib/inet/mod.ts";
-import { Netns, openLibc } from "../../lib/linux/mod.ts";
+import { openLibc } from "../../lib/linux/mod.ts";
 import {
   addressAdd,
-  FouSocket,
   linkAddDummy,
   linkAddTunnel,
-  linkAddVeth,
   linkChangeTunnel,
   linkSet,
   routeAdd,
-  RouteSocket,
   type TunnelSpec,
 } from "../../lib/netlink/mod.ts";
+import { openIn } from "../netns/netlink_testing.ts";
 import { netnsTest, type TempNetns, tempNetns } from "../netns/testing.ts";
+import { AUTO, PORT } from "./netlink_tunnel.ts";
 
 openLibc();
-
-const PORT = 5555;
-
-function openIn(temp: TempNetns): RouteSocket {
-  using netns = Netns.open(temp.path);
-  return RouteSocket.open({ netns });
-}
 
 type Json = Record<string, unknown>;
 
@@ -37,11 +29,6 @@ const LOCAL4 = Address.parse("10.1.1.2");
 const LOCAL6 = Address.parse("fd01::2");
 const PEER4 = Address.parse("10.96.0.10");
 const PEER6 = Address.parse("fd96::10");
-const AUTO = {
-  sourcePort: "auto",
-  destinationPort: PORT,
-  checksum: true,
-} as const;
 const FIXED = {
   sourcePort: PORT,
   destinationPort: PORT,
@@ -279,109 +266,3 @@ netnsTest(
     }
   },
 );
-
-const ENDS: Readonly<Record<Family, readonly [string, string]>> = {
-  ipv4: ["192.0.2.1", "192.0.2.2"],
-  ipv6: ["fd02::1", "fd02::2"],
-};
-
-for (const checksum of [true, false]) {
-  netnsTest(
-    `packets go through a tunnel in UDP datagrams ${
-      checksum ? "with" : "without"
-    } a checksum`,
-    async () => {
-      await using a = await tempNetns("a");
-      await using b = await tempNetns("b");
-      await connect(a, b);
-      for (const [here, side] of [[a, 0], [b, 1]] as const) {
-        using socket = openIn(here);
-        using netns = Netns.open(here.path);
-        using fou = FouSocket.open({ netns });
-        await fou.add({ family: "ipv4", port: PORT, protocol: 4 });
-        await fou.add({ family: "ipv6", port: PORT, protocol: 41 });
-        for (
-          const [kind, family] of [["ipip", "ipv4"], [
-            "ip6tnl",
-            "ipv6",
-          ]] as const
-        ) {
-          const encap = { ...AUTO, checksum };
-          const local = Address.parse(ENDS[family][side]);
-          const remote = Address.parse(ENDS[family][1 - side] ?? "");
-          const inner = Address.parse(INNER[family][side]);
-          const { index } = await socket.executeAndGetLink([
-            linkAddTunnel({
-              name: kind,
-              up: true,
-              tunnel: { kind, local, remote, ttl: 64, encap },
-            }),
-          ], { name: kind });
-          const bits = inner.bits;
-          await socket.execute([
-            addressAdd({
-              index,
-              prefix: { address: inner, length: bits },
-              noDad: true,
-            }),
-            routeAdd({
-              family,
-              destination: Prefix.host(
-                Address.parse(INNER[family][1 - side] ?? ""),
-              ),
-              index,
-            }),
-          ]);
-        }
-      }
-      await b.exec("nft", COUNTING);
-      for (const family of ["ipv4", "ipv6"] as const) {
-        await a.exec("ping", "-c2", "-i0.2", "-W5", INNER[family][1]);
-      }
-      const counters = await b.exec("nft", "list", "table", "inet", "t");
-      const counts = Array.from(
-        counters.matchAll(
-          /checksum (== |!= )?0(?:x0+)? counter packets (\d+)/g,
-        ),
-        ([, not, packets]) => [not === "!= ", Number(packets)] as const,
-      );
-      assert.equal(counts.length, 2, counters);
-      for (const [withChecksum, packets] of counts) {
-        assert.equal(packets, withChecksum === checksum ? 4 : 0, counters);
-      }
-    },
-  );
-}
-
-const INNER: typeof ENDS = {
-  ipv4: ["10.9.0.1", "10.9.0.2"],
-  ipv6: ["fd09::1", "fd09::2"],
-};
-
-const COUNTING = "add table inet t; " +
-  "add chain inet t c { type filter hook prerouting priority -300; }; " +
-  `add rule inet t c udp dport ${PORT} udp checksum 0 counter; ` +
-  `add rule inet t c udp dport ${PORT} udp checksum != 0 counter`;
-
-async function connect(a: TempNetns, b: TempNetns): Promise<void> {
-  using there = Netns.open(b.path);
-  using socket = openIn(a);
-  await socket.execute([
-    linkAddVeth({ name: "eth0", peer: { name: "eth0", netns: there } }),
-  ]);
-  for (const [temp, side] of [[a, 0], [b, 1]] as const) {
-    await temp.ip("link", "set", "eth0", "up");
-    for (const family of ["ipv4", "ipv6"] as const) {
-      const noDad = family === "ipv6" ? ["nodad"] : [];
-      const length = family === "ipv6" ? 64 : 24;
-      await temp.ip(
-        "addr",
-        "add",
-        `${ENDS[family][side]}/${length}`,
-        "dev",
-        "eth0",
-        ...noDad,
-      );
-    }
-  }
-}
