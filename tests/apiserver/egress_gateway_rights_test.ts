@@ -17,8 +17,6 @@ const MAY: readonly Right[] = [
   ["watch", "pods", "", ""],
   ["get", "pods", "", "team"],
   ["create", "tokenreviews", "authentication.k8s.io", ""],
-  ["get", "egresses", COIL, NAMESPACE],
-  ["get", "egresses/status", COIL, NAMESPACE],
   ["patch", "egresses/status", COIL, NAMESPACE],
 ];
 
@@ -32,6 +30,7 @@ const MAY_NOT: readonly Right[] = [
   ["get", "secrets", "", NAMESPACE],
   ["list", "nodes", "", ""],
   ["create", "serviceaccounts/token", "", NAMESPACE],
+  ["get", "egresses", COIL, NAMESPACE],
   ["patch", "egresses", COIL, NAMESPACE],
   ["update", "egresses/status", COIL, NAMESPACE],
   ["patch", "egresses/status", COIL, "team"],

@@ -1,0 +1,325 @@
+// Roles against the audit log: what the programs asked for while they did
+// everything, and what deploy/base gives them. Nothing was refused, and nothing
+// is given that is of no use.
+import assert from "node:assert/strict";
+import { formatAnnouncement } from "../../lib/announce/mod.ts";
+import { Address } from "../../lib/inet/mod.ts";
+import { buildExecutable } from "../../deploy/executable/mod.ts";
+import { CoilCluster, PluginError } from "../lab/coil.ts";
+import { type AuditedRequest, eventually, type LabNode } from "../lab/mod.ts";
+import { kustomize, parseManifests } from "./deploy_render.ts";
+import {
+  EGRESS,
+  EgressLab,
+  NAMESPACE,
+  untilReady,
+} from "./egress_gateway_lab.ts";
+
+const TIMEOUT_MS = 90_000;
+const ACCOUNT = "system:serviceaccount:";
+
+/** Rights that no run shows, and why they are given. */
+const UNSEEN: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  "kube-system:coild": {
+    "get nodes": "while the list of nodes is behind, and at --clear-routes",
+    "get pods": "while the list is behind a pod that is being started",
+    "get namespaces": "while the list is behind",
+    "get addresspools": "before a pool is said not to exist",
+    "get blockrequests": "when an answer takes long",
+    "get egresses": "while the list is behind",
+    "get services": "while the list is behind",
+  },
+  "kube-system:coil-controller": {
+    "patch events": "an event that comes again",
+    "create deployments": "an apply that creates is a patch in the log",
+    "create services": "likewise",
+    "create poddisruptionbudgets": "likewise",
+    "create serviceaccounts": "likewise",
+    "create rolebindings": "likewise",
+    "get nodes": "before blocks of a node that seems gone are released",
+    "get addresspools": "while the list is behind",
+    "get blockrequests": "after a conflict",
+    "get addressblocks": "when a name is taken, and before a block is deleted",
+    "update addresspools/finalizers": "OwnerReferencesPermissionEnforcement",
+    "update egresses/finalizers": "OwnerReferencesPermissionEnforcement",
+    "bind clusterroles": "asked for by the API server itself",
+    "get deployments": "taking over from upstream's controller",
+    "get services": "taking over from upstream's controller",
+    "get poddisruptionbudgets": "taking over from upstream's controller",
+  },
+};
+
+interface Rule {
+  readonly resources: readonly string[];
+  readonly verbs: readonly string[];
+}
+
+interface Role {
+  readonly kind: string;
+  readonly metadata: { readonly name: string };
+  readonly rules?: readonly Rule[];
+  readonly roleRef?: { readonly kind: string; readonly name: string };
+  readonly subjects?: readonly {
+    readonly name: string;
+    readonly namespace: string;
+  }[];
+}
+
+/** "verb resource" of all rights of an account. */
+async function grantedTo(account: string): Promise<Set<string>> {
+  const rendered = parseManifests(await kustomize("base"));
+  const objects = [...rendered.values()] as unknown as Role[];
+  const granted = new Set<string>();
+  for (const { roleRef, subjects = [] } of objects) {
+    const isBound = subjects.some(({ namespace, name }) =>
+      `${namespace}:${name}` === account
+    );
+    if (roleRef === undefined || !isBound) continue;
+    const role = objects.find(({ kind, metadata }) =>
+      kind === roleRef.kind && metadata.name === roleRef.name
+    );
+    for (const each of rightsOf(role)) granted.add(each);
+  }
+  return granted;
+}
+
+function rightsOf(role: Role | undefined): string[] {
+  return (role?.rules ?? []).flatMap(({ verbs, resources }) =>
+    resources.flatMap((resource) => verbs.map((verb) => `${verb} ${resource}`))
+  );
+}
+
+function rightOf({ verb, resource, subresource }: AuditedRequest): string {
+  return `${verb} ${resource}${
+    subresource === undefined ? "" : `/${subresource}`
+  }`;
+}
+
+/** Fails when the account was refused anything, or has what it did not use. */
+async function assertFits(
+  account: string,
+  { requests, granted }: {
+    readonly requests: readonly AuditedRequest[];
+    readonly granted?: ReadonlySet<string>;
+  },
+): Promise<void> {
+  const own = requests.filter(({ user }) => user === `${ACCOUNT}${account}`);
+  assert.ok(own.length > 0, `${account} asked for nothing`);
+  const refused = own.filter(({ code }) => code === 403);
+  assert.deepEqual([...new Set(refused.map(rightOf))], [], "refused");
+  const used = new Set(own.map(rightOf));
+  const unseen = UNSEEN[account] ?? {};
+  const all = granted ?? await grantedTo(account);
+  const spare = [...all].filter((right) =>
+    !used.has(right) && unseen[right] === undefined
+  );
+  assert.deepEqual(spare, [], `spare rights of ${account}`);
+  const stale = Object.keys(unseen).filter((right) => !all.has(right));
+  assert.deepEqual(stale, [], `not given to ${account} at all`);
+}
+
+/** A cluster in which the daemons have reason to do everything. */
+class Scenario {
+  readonly cluster: CoilCluster;
+  constructor(cluster: CoilCluster) {
+    this.cluster = cluster;
+  }
+
+  async run(): Promise<void> {
+    const { cluster } = this;
+    const [first, second] = cluster.nodes;
+    assert.ok(first !== undefined && second !== undefined);
+    await this.#prepare();
+    await cluster.startController(["--node-grace=0s", "--gc-interval=1s"]);
+    for (const node of cluster.nodes) await this.#startCoild(node);
+    await using _router = await cluster.startRouter(first);
+    await this.#podsComeAndGo(first);
+    await this.#podsThatCannotStart(first);
+    await this.#nodeGoes(second);
+    await this.#egressComesAndGoes();
+    await this.#poolGoes();
+  }
+
+  async #prepare(): Promise<void> {
+    const { plane } = this.cluster;
+    await plane.apply(
+      pool("default", "10.2.0.0/24"),
+      pool("tiny", "10.3.0.0/32"),
+      namespace("tiny", { "coil.cybozu.com/pool": "tiny" }),
+      namespace("none", { "coil.cybozu.com/pool": "none" }),
+      namespace("nat"),
+      {
+        ...{ apiVersion: "v1", kind: "Pod" },
+        metadata: { namespace: "kube-system", name: "coil-controller-0" },
+        spec: { containers: [{ name: "coil-controller", image: "coil:1" }] },
+      },
+    );
+  }
+
+  async #startCoild(node: LabNode): Promise<void> {
+    await this.cluster.startCoild(node, [
+      ...["--block-return-delay=1s", "--cooldown=0s", "--low-water=0"],
+      ...["--addressblock-gc-interval=1s", "--block-request-timeout=10s"],
+    ]);
+  }
+
+  async #podsComeAndGo(node: LabNode): Promise<void> {
+    const { cluster } = this;
+    for (const name of ["a", "b"]) {
+      const pod = { namespace: "default", name };
+      const added = await cluster.add(
+        node,
+        await cluster.createSandbox(node, pod),
+      );
+      await cluster.del(node, added.sandbox);
+      await cluster.removeSandbox(added.sandbox);
+    }
+    await this.#gone("addressblocks");
+  }
+
+  async #podsThatCannotStart(node: LabNode): Promise<void> {
+    const { cluster } = this;
+    const taken = await cluster.createSandbox(node, {
+      ...{ namespace: "tiny", name: "first" },
+    });
+    await cluster.add(node, taken);
+    for (const namespace of ["tiny", "none"]) {
+      const pod = { namespace, name: "second" };
+      const sandbox = await cluster.createSandbox(node, pod);
+      // The first time makes an Event, the second counts it up.
+      for (let i = 0; i < 2; i++) {
+        await assert.rejects(cluster.add(node, sandbox), PluginError);
+      }
+    }
+    await cluster.del(node, taken);
+  }
+
+  async #nodeGoes(node: LabNode): Promise<void> {
+    const { cluster } = this;
+    const pod = { namespace: "default", name: "late" };
+    await cluster.add(node, await cluster.createSandbox(node, pod));
+    await cluster.daemonOf(node)?.kill9();
+    await cluster.plane.kubectl("delete", "node", node.name);
+    await this.#gone("addressblocks");
+  }
+
+  async #egressComesAndGoes(): Promise<void> {
+    const { plane } = this.cluster;
+    const path = "/apis/coil.cybozu.com/v2/namespaces/nat/egresses";
+    await plane.request("POST", path, {
+      ...{ apiVersion: "coil.cybozu.com/v2", kind: "Egress" },
+      metadata: { name: "internet" },
+      spec: {
+        destinations: ["0.0.0.0/0"],
+        podDisruptionBudget: { maxUnavailable: 1 },
+      },
+    });
+    const there = (what: string) =>
+      eventually(
+        what,
+        async () =>
+          (await plane.kubectl("get", what, "-n", "nat", "-o", "name")) !==
+            "",
+        { timeoutMs: TIMEOUT_MS },
+      );
+    for (
+      const what of ["deployment", "service", "poddisruptionbudget"]
+    ) await there(what);
+    await eventually("its status", async () => {
+      const status = await plane.kubectl(
+        ...["get", "egress", "internet", "-n", "nat"],
+        ...["-o", "jsonpath={.status.selector}"],
+      );
+      return status !== "";
+    }, { timeoutMs: TIMEOUT_MS });
+    await plane.request("PATCH", `${path}/internet`, {
+      spec: { podDisruptionBudget: null },
+    }, { contentType: "application/merge-patch+json" });
+    await this.#gone("poddisruptionbudget");
+    await plane.request("DELETE", `${path}/internet`);
+    await this.#gone("rolebinding");
+  }
+
+  async #poolGoes(): Promise<void> {
+    await this.cluster.plane.kubectl("delete", "addresspool", "default");
+  }
+
+  async #gone(what: string): Promise<void> {
+    const { plane } = this.cluster;
+    await eventually(
+      `no ${what}`,
+      async () =>
+        (await plane.kubectl("get", what, "-n", "nat", "-o", "name")) ===
+          "",
+      { timeoutMs: TIMEOUT_MS },
+    );
+  }
+}
+
+function pool(name: string, ipv4: string): unknown {
+  return {
+    ...{ apiVersion: "coil.cybozu.com/v2", kind: "AddressPool" },
+    metadata: { name },
+    spec: { blockSizeBits: 0, subnets: [{ ipv4 }] },
+  };
+}
+
+function namespace(name: string, annotations = {}): unknown {
+  return {
+    ...{ apiVersion: "v1", kind: "Namespace", metadata: { name, annotations } },
+  };
+}
+
+Deno.test("the daemons' rights are what they use, no more and no less", async (t) => {
+  await using cluster = await CoilCluster.start({
+    name: "rights",
+    executable: await buildExecutable(),
+    nodes: 2,
+    controllerManager: true,
+    families: ["ipv4"],
+    audit: "metadata",
+  });
+  await new Scenario(cluster).run();
+  const requests = await cluster.plane.auditRequests();
+  for (const name of ["coild", "coil-controller", "coil-router"]) {
+    const account = `kube-system:${name}`;
+    await t.step(account, () => assertFits(account, { requests }));
+  }
+});
+
+Deno.test("the gateways' rights are what they use, no more and no less", async () => {
+  await using lab = await EgressLab.start("gatewayrights");
+  await using gateway = await lab.startGateway();
+  await untilReady(gateway);
+  await lab.createPod("coild-node1", {
+    ...{ namespace: "kube-system", node: "node1", serviceAccount: "coild" },
+  });
+  // The watch does not know this pod, so the API server is asked for it.
+  const response = await fetch(gateway.announceUrl, {
+    method: "POST",
+    headers: {
+      authorization: `Bearer ${await lab.token({ pod: "coild-node1" })}`,
+    },
+    body: formatAnnouncement({
+      egress: { namespace: NAMESPACE, name: EGRESS },
+      pod: { namespace: "team", name: "nobody", uid: "none" },
+      addresses: [Address.parse("10.1.1.2")],
+    }),
+  });
+  assert.equal(response.status, 404, await response.text());
+  await eventually(
+    "the gateway's status",
+    async () => (await lab.gateways()).length > 0,
+    { timeoutMs: TIMEOUT_MS },
+  );
+  const rendered = parseManifests(await kustomize("base"));
+  const granted = new Set(
+    ["coil-egress", "coil-egress-gateway"].flatMap((name) =>
+      rightsOf(rendered.get(`ClusterRole/${name}`) as unknown as Role)
+    ),
+  );
+  await assertFits("nat:coil-egress", {
+    requests: await lab.plane.auditRequests(),
+    granted,
+  });
+});
