@@ -167,7 +167,10 @@ Deno.test("coil-router keeps direct routes to the blocks of all other nodes", as
     for (const address of ["10.2.4.1/32", "fd02::401/128"]) {
       await node2.run("ip", "address", "add", address, "dev", "lo");
       const target = address.split("/")[0] ?? "";
-      await node.run("ping", "-c1", "-W2", target);
+      await eventually(
+        `an answer of ${target}`,
+        () => node.run("ping", "-c1", "-W2", target).then(() => true),
+      );
     }
   });
 
