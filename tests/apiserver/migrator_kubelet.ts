@@ -142,7 +142,12 @@ export class LabKubelet implements AsyncDisposable {
     const known = this.#pods.get(uid);
     if (deletionTimestamp !== undefined) return await this.#end(pod, node);
     if (isCoild(pod)) return await this.#startCoild(pod, node);
-    if (known !== undefined || isReady(pod)) return;
+    if (isReady(pod)) return;
+    if (known !== undefined) {
+      // One that was held back may be ready by now.
+      if (this.stuck(pod) !== undefined) return;
+      return await this.#report(pod, node, known.address);
+    }
     if (pod.spec?.hostNetwork) return await this.#report(pod, node, undefined);
     await this.#start(pod, node);
   }
