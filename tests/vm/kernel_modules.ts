@@ -20,7 +20,7 @@ export async function unloadTunnels(): Promise<AsyncDisposable> {
   await eventually("the kernel to let the modules go", async () => {
     await run("modprobe", ["--remove", ...MODULES.toReversed()]);
     return true;
-  });
+  }, { timeoutMs: 120_000 });
   return undo.move();
 }
 

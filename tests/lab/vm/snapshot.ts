@@ -1,6 +1,6 @@
 import * as path from "node:path";
 import type { Log } from "../build.ts";
-import { run } from "../command.ts";
+import { CommandError, run } from "../command.ts";
 import { within } from "./deadline.ts";
 import { VmStartError } from "./errors.ts";
 import { digest, exists, remove, removeUnused, touch, vmDir } from "./files.ts";
@@ -80,10 +80,18 @@ async function make(image: VmImage, dir: string): Promise<void> {
     "max-bandwidth": 10_000_000_000,
   });
   await monitor.execute("migrate", { uri: `exec:cat >'${dir}/state'` });
-  await monitor.migrated();
+  const isSaved = await within(BOOT_MS, monitor.migrated().then(() => true));
+  if (isSaved !== true) {
+    throw new VmStartError(
+      `Cannot save the virtual machine within ${BOOT_MS / 1000} s`,
+    );
+  }
   await machine.end();
   await Promise.all(drained);
-  await run("fallocate", ["-d", file]); // pages of zeroes take no room
+  await run("fallocate", ["-d", file]).catch((error) => {
+    // Pages of zeroes need take no room, but not every file system can do that.
+    if (!(error instanceof CommandError)) throw error;
+  });
 }
 
 /** Waits until the guest has booted. @throws {VmStartError} when it does not in time. */
