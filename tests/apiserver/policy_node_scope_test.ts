@@ -23,7 +23,17 @@ interface Case {
   readonly refused?: string;
 }
 
-async function check(lab: PolicyLab, t: Deno.TestContext, cases: Case[]) {
+let lab: PolicyLab;
+
+Deno.test.beforeAll(async () => {
+  lab = await PolicyLab.start("policies");
+});
+
+Deno.test.afterAll(async () => {
+  await lab[Symbol.asyncDispose]();
+});
+
+async function check(t: Deno.TestContext, cases: readonly Case[]) {
   for (const { name, caller, attempt, refused } of cases) {
     await t.step(name, async () => {
       const { status, message } = await lab.attempt(caller, attempt);
@@ -57,10 +67,9 @@ const OTHERS = 'the block belongs to node "node2", and the token to node';
 const POLICY = "ValidatingAdmissionPolicy 'coil-node";
 
 Deno.test("a node's coild reaches its own node's blocks alone", async (t) => {
-  await using lab = await PolicyLab.start("policyblocks");
   await lab.block("default-1", "node1");
   await lab.block("default-2", "node2");
-  await check(lab, t, [
+  await check(t, [
     {
       name: "it cannot delete another node's block",
       caller: NODE1,
@@ -116,10 +125,9 @@ Deno.test("a node's coild reaches its own node's blocks alone", async (t) => {
 });
 
 Deno.test("a node's coild asks for blocks in its own name alone", async (t) => {
-  await using lab = await PolicyLab.start("policyrequests");
   const long = `pool-${"x".repeat(60)}`;
   const hashed = blockRequestName("a-b", "node1");
-  await check(lab, t, [
+  await check(t, [
     {
       name: "it cannot ask for another node",
       caller: NODE1,
@@ -195,11 +203,10 @@ Deno.test("a node's coild asks for blocks in its own name alone", async (t) => {
 });
 
 Deno.test("policies hold even where RBAC would allow everything", async (t) => {
-  await using lab = await PolicyLab.start("policyalone");
-  await lab.block("default-2", "node2");
+  await lab.block("default-22", "node2");
   await lab.plane.apply(blockRequest("req-default-node2", "node2"));
   await lab.grantAll(NODE1);
-  await check(lab, t, [
+  await check(t, [
     {
       name: "coild makes no blocks",
       caller: NODE1,
@@ -228,7 +235,7 @@ Deno.test("policies hold even where RBAC would allow everything", async (t) => {
       name: "coild answers no requests",
       caller: NODE1,
       attempt: patch("/blockrequests/req-default-node2/status", {
-        status: { addressBlockName: "default-2" },
+        status: { addressBlockName: "default-22" },
       }),
       refused: 'the request is of node "node2"',
     },
@@ -242,7 +249,6 @@ Deno.test("policies hold even where RBAC would allow everything", async (t) => {
 });
 
 Deno.test("a gateway writes its own line in the status of its Egress", async (t) => {
-  await using lab = await PolicyLab.start("policygateway");
   const egress = `/namespaces/${NAMESPACE}/egresses/internet`;
   const entry = (name: string, clients: number): Attempt => ({
     method: "PATCH",
@@ -256,7 +262,7 @@ Deno.test("a gateway writes its own line in the status of its Egress", async (t)
     },
   });
   const other: Caller = { account: "coil-egress", pod: "coil-egress-node2" };
-  await check(lab, t, [
+  await check(t, [
     {
       name: "its own",
       caller: GATEWAY1,
