@@ -1,4 +1,9 @@
-import type { AddressBlock, AddressPool, Pool } from "../../lib/api/mod.ts";
+import {
+  type AddressBlock,
+  type AddressPool,
+  type Pool,
+  poolCapacity,
+} from "../../lib/api/mod.ts";
 import { type Address, Prefix } from "../../lib/inet/mod.ts";
 import type { V1Namespace } from "../../lib/kube/mod.ts";
 import {
@@ -57,6 +62,7 @@ export function convert(state: V1State, facts: ClusterFacts): Conversion {
       ...held.findings,
       ...pods.findings,
       ...namespaces.findings,
+      ...pools.flatMap((pool) => roomFor(pool, blocks)),
       ...forgottenAddresses(state.addresses, blocks),
     ]),
   };
@@ -136,6 +142,22 @@ function placeOf(
     if (index !== undefined) return { pool, index };
   }
   return undefined;
+}
+
+/** While pods are replaced, a node has its reserved blocks and needs another one beside them. */
+function roomFor(pool: Pool, blocks: readonly ReservedBlock[]): Finding[] {
+  const own = blocks.filter((block) => block.pool === pool.name);
+  const nodes = new Set(own.map(({ node }) => node)).size;
+  const total = poolCapacity(pool);
+  const free = total - new Set(own.map(({ index }) => index)).size;
+  if (free >= nodes) return [];
+  return [{
+    kind: "pool-nearly-full",
+    severity: "warning",
+    subject: `pool ${pool.name}`,
+    message:
+      `${free} of ${total} blocks are free, and ${nodes} nodes need one each while their pods are replaced; append a subnet to the AddressPool, or pods will have to wait`,
+  }];
 }
 
 /** Addresses that v1 has on record, outside any block: nobody will look for them again. */

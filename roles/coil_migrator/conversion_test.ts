@@ -241,6 +241,21 @@ Deno.test("convert() reserves the addresses of pods that no block of v1 has", ()
   ]);
 });
 
+Deno.test("convert() tells of pools that have no room for the pods that come", () => {
+  const blocks = ["p n1 10.1.0.0/27", "p n1 10.1.0.32/27", "p n2 10.1.0.64/27"];
+  const full = run(state(["p 5 10.1.0.0/25"], blocks));
+  assert.deepEqual(full.told, [
+    "warning pool-nearly-full pool p",
+    "note pool-without-namespace pool p",
+  ]);
+  assert.match(
+    full.findings[0]?.message ?? "",
+    /^1 of 4 blocks are free, and 2/,
+  );
+  const roomy = run(state(["p 5 10.1.0.0/25 10.2.0.0/27"], blocks));
+  assert.deepEqual(roomy.told, ["note pool-without-namespace pool p"]);
+});
+
 /** A pool with blocks of its size on nodes, as v1 makes them. */
 const regularPool = fc.record({
   bits: fc.integer({ min: 0, max: 6 }),

@@ -8,6 +8,7 @@ export type FindingKind =
   | "pod-on-other-node"
   | "pool-annotation-differs"
   | "pool-empty"
+  | "pool-nearly-full"
   | "pool-name"
   | "pool-overlap"
   | "pool-too-many-subnets"
