@@ -6,9 +6,9 @@ import { parse } from "yaml";
 import { buildExecutable } from "../../deploy/executable/mod.ts";
 import { CoilCluster } from "../lab/coil.ts";
 import {
+  type Confinement,
+  containedBy,
   holdHostMountPoint,
-  READ_ONLY_SYSCTLS,
-  SYSCTL_VOLUME,
 } from "../lab/host_mount.ts";
 import { eventually, type LabNode, type LabProcess } from "../lab/mod.ts";
 
@@ -33,25 +33,14 @@ interface Workload {
   };
 }
 
-/** The command line that leaves a program what its manifest leaves it. */
-async function confine(manifest: string): Promise<string[]> {
+/** What a manifest leaves its program. */
+async function confinementOf(manifest: string): Promise<Confinement> {
   const text = await Deno.readTextFile(`${DEPLOY}${manifest}`);
   const { spec: { template: { spec } } } = parse(text) as Workload;
   const { capabilities, runAsUser } = spec.containers[0].securityContext;
   const user = runAsUser ?? spec.securityContext.runAsUser;
-  assert.notEqual(user, undefined);
-  const kept = (capabilities.add ?? []).map((name) =>
-    `,+${name.toLowerCase()}`
-  );
-  return [
-    "setpriv",
-    `--bounding-set=-all${kept.join("")}`,
-    "--inh-caps=-all",
-    "--no-new-privs",
-    `--reuid=${user}`,
-    `--regid=${user}`,
-    "--clear-groups",
-  ];
+  assert.ok(user !== undefined);
+  return { capabilities: capabilities.add ?? [], user };
 }
 
 /** Starts a role as its container would be. */
@@ -65,15 +54,12 @@ async function startConfined(
   },
 ): Promise<LabProcess> {
   const { plane, binDir } = cluster;
-  const script = `${SYSCTL_VOLUME} && ${READ_ONLY_SYSCTLS} && exec "$@"`;
+  const [command = "", ...rest] = containedBy(await confinementOf(manifest));
   return await plane.startProcess({
     id: `${role}-${node.name}`,
     node,
-    command: "sh",
-    args: [
-      ...["-ec", script, "sh", ...await confine(manifest)],
-      ...[`${binDir}/${role}`, ...args],
-    ],
+    command,
+    args: [...rest, `${binDir}/${role}`, ...args],
     serviceAccount: { namespace: "kube-system", name: role },
     env: { COIL_NODE_NAME: node.name },
   });

@@ -25,3 +25,32 @@ export async function holdHostMountPoint(): Promise<AsyncDisposable> {
   }
   return undo.move();
 }
+
+/** What a container's manifest leaves its program. */
+export interface Confinement {
+  /** As `NET_ADMIN`; all others are dropped. */
+  readonly capabilities: readonly string[];
+  readonly user: number;
+}
+
+/** A command line that runs what follows it with just that, and without a way to gain more. */
+export function confinedBy(
+  { capabilities, user }: Confinement,
+): readonly string[] {
+  const kept = capabilities.map((name) => `,+${name.toLowerCase()}`);
+  return [
+    "setpriv",
+    `--bounding-set=-all${kept.join("")}`,
+    "--inh-caps=-all",
+    "--no-new-privs",
+    `--reuid=${user}`,
+    `--regid=${user}`,
+    "--clear-groups",
+  ];
+}
+
+/** The same in a container's mounts: a read-only /proc/sys, and the volume; in a mount namespace of its own. */
+export function containedBy(confinement: Confinement): readonly string[] {
+  const script = `${SYSCTL_VOLUME} && ${READ_ONLY_SYSCTLS} && exec "$@"`;
+  return ["sh", "-ec", script, "sh", ...confinedBy(confinement)];
+}
