@@ -4,7 +4,7 @@ import { ADDRESS_POOLS, type AddressPool } from "../../lib/api/mod.ts";
 import { KubeClient } from "../../lib/kube/mod.ts";
 import { Cluster, type ClusterNode } from "../lab/cluster/mod.ts";
 import { ensureHelm } from "../lab/helm.ts";
-import { type ControlPlane, run } from "../lab/mod.ts";
+import { type AuditPolicy, type ControlPlane, run } from "../lab/mod.ts";
 import { PodRunner } from "./pods.ts";
 
 const DEPLOY = new URL("../../deploy", import.meta.url).pathname;
@@ -23,6 +23,8 @@ export interface InstallationOptions {
   readonly nodes: number;
   /** Which of the two ways to install is taken. */
   readonly by: "kustomize" | "helm";
+  /** Lets the API server note who asks for what. */
+  readonly audit?: AuditPolicy;
 }
 
 /** A cluster that runs Coil from its image and its manifests, with direct routes between the nodes. */

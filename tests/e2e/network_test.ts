@@ -31,6 +31,7 @@ Deno.test.beforeAll(async () => {
     name: "e2enetwork",
     nodes: 2,
     by: "kustomize",
+    audit: "metadata",
   });
 });
 
@@ -319,4 +320,19 @@ Deno.test("E2E-9: a pool smaller than a block is refused", async () => {
     (error) =>
       error instanceof KubeApiError && /too narrow/.test(error.message),
   );
+});
+
+Deno.test("nothing that Coil asked the API server for was forbidden", async () => {
+  const requests = await site.plane.auditRequests();
+  const own = requests.filter(({ user }) =>
+    user.startsWith("system:serviceaccount:kube-system:coil")
+  );
+  const askers = new Set(own.map(({ user }) => user.split(":").at(-1)));
+  assert.deepEqual(
+    [...askers].sort(),
+    ["coil-controller", "coil-router", "coild"],
+  );
+  const refused = own.filter(({ code }) => code === 401 || code === 403)
+    .map(({ user, verb, uri }) => `${user} ${verb} ${uri}`);
+  assert.deepEqual(refused, []);
 });
