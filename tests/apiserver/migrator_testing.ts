@@ -1,7 +1,7 @@
 /** What the tests of coil-migrator share: a cluster with Coil v1, and the commands. */
 import * as path from "node:path";
 import { run } from "../../roles/coil_migrator/mod.ts";
-import { type ControlPlane, eventually } from "../lab/mod.ts";
+import { type ControlPlane, eventually, type LabProcess } from "../lab/mod.ts";
 import { CoildLab } from "./coild_lab.ts";
 import { LabKubelet } from "./migrator_kubelet.ts";
 import {
@@ -124,6 +124,7 @@ export class MigrationLab implements AsyncDisposable {
   readonly kubelet: LabKubelet;
   readonly manifest: string;
   readonly #undo: AsyncDisposableStack;
+  #controller: LabProcess | undefined;
 
   private constructor(
     parts: { lab: CoildLab; etcd: V1Etcd; kubelet: LabKubelet },
@@ -217,7 +218,7 @@ export class MigrationLab implements AsyncDisposable {
   async installV2(): Promise<void> {
     // Once more: v1 has a service account of the same name.
     await this.plane.kubectl("apply", "-k", BASE);
-    await this.lab.startController();
+    this.#controller = await this.lab.startController();
     this.kubelet.v2 = true;
     const labels = {
       "app.kubernetes.io/name": "coil",
@@ -246,6 +247,14 @@ export class MigrationLab implements AsyncDisposable {
       );
       return Number(ready) === this.lab.nodes.length;
     }, { timeoutMs: 120_000 });
+  }
+
+  /** Removes v2's workloads; new pods get their network from v1 again. */
+  async removeV2(): Promise<void> {
+    const coild = ["-n", "kube-system", "ds/coild", "--cascade=foreground"];
+    await this.plane.kubectl("delete", ...coild);
+    await this.#controller?.stop();
+    this.kubelet.v2 = false;
   }
 
   /** Everything up to the point where pods can be replaced. */
