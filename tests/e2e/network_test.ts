@@ -4,13 +4,17 @@ import {
   ADDRESS_BLOCKS,
   ADDRESS_POOLS,
   type AddressBlock,
+  EGRESS_SELECTOR,
+  EGRESSES,
 } from "../../lib/api/mod.ts";
 import { Prefix } from "../../lib/inet/mod.ts";
 import {
   KubeApiError,
   LEASES,
   NAMESPACES,
+  POD_DISRUPTION_BUDGETS,
   SERVICES,
+  type V1Pod,
 } from "../../lib/kube/mod.ts";
 import {
   EXPORT_TABLE,
@@ -22,7 +26,13 @@ import { eventually } from "../lab/mod.ts";
 import { assertAgreement } from "./agreement.ts";
 import { networkConfiguration } from "./cri.ts";
 import { Installation } from "./installation.ts";
-import { hostPort, HTTP_PORT, type RunningPod, UDP_PORT } from "./pods.ts";
+import {
+  hostPort,
+  HTTP_PORT,
+  isReady,
+  type RunningPod,
+  UDP_PORT,
+} from "./pods.ts";
 
 let site: Installation;
 
@@ -321,6 +331,52 @@ Deno.test("E2E-9: a pool smaller than a block is refused", async () => {
       error instanceof KubeApiError && /too narrow/.test(error.message),
   );
 });
+
+Deno.test("E2E-11: an Egress gets two gateways and a disruption budget, and takes them along", async () => {
+  const [name, namespace] = ["out", "default"];
+  await site.client.create(EGRESSES, {
+    apiVersion: "coil.cybozu.com/v2",
+    kind: "Egress",
+    metadata: { name, namespace },
+    spec: {
+      replicas: 2,
+      destinations: ["192.0.2.0/24"],
+      podDisruptionBudget: { maxUnavailable: 1 },
+    },
+  });
+  await eventually("two gateways", async () => {
+    const labelSelector =
+      `${EGRESS_SELECTOR},app.kubernetes.io/instance=${name}`;
+    const pods = await site.pods.list({ namespace, labelSelector });
+    const states = await Promise.all(pods.map(gatewayState));
+    return states.length === 2 && states.every((state) => state !== "starting");
+  }, { timeoutMs: 120_000, intervalMs: 1_000 });
+  await site.client.get(POD_DISRUPTION_BUDGETS, { name, namespace });
+  await site.client.delete(EGRESSES, { name, namespace });
+  await eventually("the disruption budget to be gone", async () => {
+    const budget = await site.client.tryGet(POD_DISRUPTION_BUDGETS, {
+      name,
+      namespace,
+    });
+    return budget === undefined;
+  });
+});
+
+/** Without Foo-over-UDP, as this machine's kernel may be, a gateway gets as far as to say so. */
+async function gatewayState(
+  pod: V1Pod,
+): Promise<"ready" | "unsupported" | "starting"> {
+  if (isReady(pod)) return "ready";
+  const started = pod.status?.containerStatuses?.[0]?.restartCount ?? 0;
+  if (started === 0) return "starting";
+  const log = await site.plane.kubectl(
+    ...["logs", "-n", pod.metadata?.namespace ?? ""],
+    pod.metadata?.name ?? "",
+  ).catch(() => ""); // Between two attempts there may be none.
+  return /Foo-over-UDP tunnels: .*EOPNOTSUPP/.test(log)
+    ? "unsupported"
+    : "starting";
+}
 
 Deno.test("nothing that Coil asked the API server for was forbidden", async () => {
   const requests = await site.plane.auditRequests();
