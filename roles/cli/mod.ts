@@ -149,6 +149,7 @@ function completions(): CompletionCommand[] {
   return [
     { path: "", help: "", flags: {} },
     { path: "ipam", help: "Addresses", flags: {} },
+    { path: "migrate", help: "From Coil v1 to v2", flags: {} },
     ...COMMANDS.map(({ path, about, flags }) => ({ path, help: about, flags })),
     ...SUBCOMMAND_WORDS.map(([path, help]) => ({ path, help, flags: {} })),
   ];
@@ -159,6 +160,9 @@ const SUBCOMMAND_WORDS: readonly (readonly [string, string])[] = [
   ["ipam show pools", "Pools and what is left of them"],
   ["ipam show blocks", "Blocks and the nodes that hold them"],
   ["ipam show addresses", "Addresses and the pods that hold them"],
+  ["migrate dump", "Write a manifest of v1's state, then remove v1"],
+  ["migrate replace", "Replace v1's pods one by one"],
+  ["migrate status", "Tell where a migration stands"],
   ["completion bash", "For bash"],
   ["completion zsh", "For zsh"],
   ["completion fish", "For fish"],
@@ -176,6 +180,8 @@ ${lines.join("\n")}
 "${program} COMMAND --help" tells more about a command.
 
 Exit codes: 0 done, 1 could not be done, 2 the command line is wrong.
+
+"${program} migrate" moves a cluster from Coil v1 to v2; it has a help of its own.
 
 Without a command, and with CNI_COMMAND in its environment, ${program} is the
 CNI plugin. The daemons have names of their own: coild, coil-controller,
