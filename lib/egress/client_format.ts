@@ -25,7 +25,7 @@ export function formatClientPlan(
   const { tunnelFamilies, receiverFamilies, port } = plan;
   const sysctls = receiverFamilies.includes("ipv4") ? ["all", "default"] : [];
   const table = needsTable(plan, interfaces)
-    ? [formatTable(clientTable(plan, interfaces)).trimEnd()]
+    ? [formatTable(clientTable(plan, { interfaces })).trimEnd()]
     : [];
   // Links have no index yet: they get numbers that stand for their names.
   const links = wantedLinks(plan, plan.mtu);

@@ -15,6 +15,7 @@ import { gatewayFor, POD, requestFor } from "./testing.ts";
 const ETH0: ClientInterface = {
   index: 3,
   name: "eth0",
+  addresses: [POD.ipv4, POD.ipv6],
   routes: {
     ipv4: [
       {

@@ -10,6 +10,7 @@ import {
 } from "../netlink/mod.ts";
 import type { ClientPlan } from "./client_plan.ts";
 import type { ClientInterface } from "./originating.ts";
+import { OWN_PORTS_FROM } from "./own_ports.ts";
 import { TUNNEL_LINKS } from "./tunnel_names.ts";
 
 /** Counts tunnelled packets that no gateway sent. */
@@ -50,16 +51,21 @@ export function needsTable(
   return plan.receiverFamilies.length + interfaces.length > 0;
 }
 
+/** What a client's table has to know of its namespace. */
+export interface TableFacts {
+  /** Those that originating-only mode is about; none when it is off. */
+  readonly interfaces: readonly ClientInterface[];
+  /** See `ownPortsFrom()`. */
+  readonly ownPortsFrom?: number;
+}
+
 /**
  * The nft table of a client: who may send tunnelled packets to it, and which
- * connections are answered by the way they came. `interfaces` are those that
- * originating-only mode is about; none when it is off. Pure.
+ * connections are answered by the way they came. Pure.
  */
-export function clientTable(
-  plan: ClientPlan,
-  interfaces: readonly ClientInterface[],
-): NftTable {
+export function clientTable(plan: ClientPlan, facts: TableFacts): NftTable {
   const { receiverFamilies, tunnelFamilies } = plan;
+  const { interfaces } = facts;
   return {
     family: "inet",
     name: EGRESS_NFT_TABLE,
@@ -67,7 +73,7 @@ export function clientTable(
     sets: tunnelFamilies.map((family) => senderSet(plan, family)),
     chains: [
       inputChain(plan, interfaces),
-      ...(interfaces.length === 0 ? [] : [outputChain(interfaces)]),
+      ...(interfaces.length === 0 ? [] : [outputChain(facts)]),
       ...(plan.originatingOnly ? [refuseChain(plan, interfaces)] : []),
     ],
   };
@@ -133,17 +139,50 @@ function refuse(family: Family, what: NftStatement): NftRule {
 }
 
 /** Type `route`: a packet that got a mark is routed once more, by the rule for the mark. */
-function outputChain(interfaces: readonly ClientInterface[]): NftChain {
+function outputChain(
+  { interfaces, ownPortsFrom = OWN_PORTS_FROM }: TableFacts,
+): NftChain {
   return {
     name: "output",
     type: "route",
     hook: "output",
     priority: MANGLE,
     policy: "accept",
-    rules: interfaces.map(({ index }) =>
-      nft.rule([nft.ctMark(index), nft.restoreMark()])
-    ),
+    rules: [
+      ...interfaces.flatMap((each) => resumeRules(each, ownPortsFrom)),
+      ...interfaces.map(({ index }) =>
+        nft.rule([nft.ctMark(index), nft.restoreMark()])
+      ),
+    ],
   };
+}
+
+/**
+ * For connections that are older than the mode, when the pod speaks first.
+ *
+ * Who began one that somebody else had tracked is known. Of the others the
+ * tracking begins in their middle, as it does after it has forgotten what was
+ * silent for long, and takes them for the pod's own; but for those the kernel
+ * takes a port of its range, while the others have the port of a server.
+ */
+function resumeRules(
+  { addresses, index }: ClientInterface,
+  ownPortsFrom: number,
+): NftRule[] {
+  return addresses.flatMap((address) => [
+    nft.rule([
+      nft.saddr(address),
+      nft.ctDirection("reply"),
+      nft.setCtMark(index),
+    ]),
+    nft.rule([
+      nft.saddr(address),
+      nft.ctState("new"),
+      nft.tcpNotSyn(),
+      nft.tcpSportBelow(ownPortsFrom),
+      nft.setCtMark(index),
+    ]),
+  ]);
 }
 
 /**

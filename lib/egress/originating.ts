@@ -1,4 +1,5 @@
 import {
+  type Address,
   type DualStack,
   FAMILIES,
   type Family,
@@ -19,6 +20,8 @@ export interface ClientInterface {
   readonly index: number;
   /** The link's name. */
   readonly name: string;
+  /** Its addresses of global scope, of the plan's families. */
+  readonly addresses: readonly Address[];
   /** Its routes of the main table, in the order to make them. */
   readonly routes: DualStack<readonly Route[]>;
 }
@@ -47,13 +50,22 @@ export function findInterfaces(
         route.table === MAIN_TABLE && route.index === link.index &&
         route.type === "unicast"
       );
-      const isGlobal = (family: Family): boolean =>
-        addresses.some((address) =>
-          address.index === link.index && address.family === family &&
-          address.scope === "global"
-        );
-      const dual = routesByFamily(plan.families.filter(isGlobal), main);
-      return { index: link.index, name: link.name, routes: dual };
+      const own = addresses
+        .filter(({ index, family, scope }) =>
+          index === link.index && scope === "global" &&
+          plan.families.includes(family)
+        )
+        .map(({ prefix }) => prefix.address)
+        .toSorted((a, b) => a.compare(b));
+      const families = FAMILIES.filter((family) =>
+        own.some((address) => address.family === family)
+      );
+      return {
+        index: link.index,
+        name: link.name,
+        addresses: own,
+        routes: routesByFamily(families, main),
+      };
     })
     .filter(({ routes: dual }) => FAMILIES.some((family) => dual[family]));
 }

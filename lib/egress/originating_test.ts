@@ -94,6 +94,10 @@ Deno.test("findInterfaces() takes links with a global address and routes, by fam
     interfaces.map(({ name, routes }) => [name, ...Object.keys(routes)]),
     [["eth0", "ipv4", "ipv6"], ["net1", "ipv4"]],
   );
+  assert.deepEqual(
+    interfaces.map(({ addresses }) => addresses.join()),
+    ["10.1.2.3,fd02::1", "192.168.7.7"],
+  );
 });
 
 Deno.test("findInterfaces() leaves out families in which the pod is no client, and all when it is off", () => {

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { abortable, withTimeout } from "../../lib/async/mod.ts";
 import { Address, type Family, Prefix } from "../../lib/inet/mod.ts";
 import { inNetns, Netns, openLibc } from "../../lib/linux/mod.ts";
 import {
@@ -179,10 +180,14 @@ export function connectIn(
   return inNetns(netns, () => ({ connection: Deno.connect(to) })).connection;
 }
 
-/** Listens within a namespace on all addresses of a family. */
-export function listenIn(netns: Netns, family: Family): Deno.TcpListener {
+/** Listens within a namespace on all addresses of a family; without a port on any. */
+export function listenIn(
+  netns: Netns,
+  family: Family,
+  { port = 0 }: { readonly port?: number } = {},
+): Deno.TcpListener {
   const hostname = family === "ipv4" ? "0.0.0.0" : "::";
-  return inNetns(netns, () => Deno.listen({ hostname, port: 0 }));
+  return inNetns(netns, () => Deno.listen({ hostname, port }));
 }
 
 /**
@@ -222,32 +227,46 @@ export async function reach(lab: PodLab, family: Family): Promise<void> {
   using _server = await listener.accept();
 }
 
-/** A connection from outside to a server in the pod. */
-export async function visit(lab: PodLab, family: Family): Promise<Visit> {
+/** Much longer than a byte takes, and than TCP needs to send it again. */
+const ARRIVAL_MS = 20_000;
+
+/** A connection from outside to a server in the pod, at a server's port unless another is given. */
+export async function visit(
+  lab: PodLab,
+  family: Family,
+  { port = 8080 }: { readonly port?: number } = {},
+): Promise<Visit> {
   const { netns, outsideNetns } = lab;
-  using listener = listenIn(netns, family);
+  using listener = listenIn(netns, family, { port });
   const to = { hostname: HOSTS.pod[family], port: listener.addr.port };
   using stack = new DisposableStack();
   const outside = stack.use(await connectIn(outsideNetns, to));
   const inside = stack.use(await listener.accept());
   const resources = stack.move();
+  const send = async (from: Deno.Conn, to: Deno.Conn): Promise<void> => {
+    assert.equal(await from.write(new Uint8Array(1)), 1);
+    const read = withTimeout(
+      ARRIVAL_MS,
+      (signal) => abortable(to.read(new Uint8Array(1)), signal),
+    );
+    assert.equal(await read, 1);
+  };
   return {
     async talk(): Promise<void> {
-      for (
-        const [from, to] of [[outside, inside], [inside, outside]] as const
-      ) {
-        assert.equal(await from.write(new Uint8Array(1)), 1);
-        assert.equal(await to.read(new Uint8Array(1)), 1);
-      }
+      await send(outside, inside);
+      await send(inside, outside);
     },
+    push: () => send(inside, outside),
     [Symbol.dispose]: () => resources.dispose(),
   };
 }
 
 /** A connection from outside to the pod. */
 export interface Visit extends Disposable {
-  /** A byte each way. */
+  /** A byte each way, the first from outside. */
   talk(): Promise<void>;
+  /** A byte from the pod. */
+  push(): Promise<void>;
 }
 
 /**

@@ -2,6 +2,8 @@
 // came, only what the pod itself begins goes through a gateway.
 import assert from "node:assert/strict";
 import { FAMILIES } from "../../lib/inet/mod.ts";
+import { ConntrackSocket } from "../../lib/netlink/mod.ts";
+import { eventually } from "../lab/wait.ts";
 import {
   answers,
   clientState,
@@ -13,6 +15,7 @@ import {
   podLab,
   reach,
   shell,
+  type Visit,
   visit,
 } from "../netns/egress_client_lab.ts";
 
@@ -53,15 +56,116 @@ Deno.test(
   },
 );
 
+for (const first of ["the other side", "the pod"] as const) {
+  for (const isTracked of [false, true]) {
+    const how = isTracked ? "that somebody tracks" : "that nobody tracks";
+    Deno.test(`W32: connections from before originating-only was turned on, ${how}, go on when ${first} speaks first`, async () => {
+      await using lab = await podLab();
+      await using _tracked = isTracked ? await trackConnections(lab) : null;
+      using stack = new DisposableStack();
+      const visitors: Visit[] = [];
+      for (const family of FAMILIES) {
+        visitors.push(stack.use(await visit(lab, family)));
+      }
+      const expectAnswers = async () => {
+        for (const visitor of visitors) {
+          if (first === "the pod") await visitor.push();
+          await visitor.talk();
+        }
+      };
+      await lab.apply([EVERYWHERE], ORIGINATING);
+      await expectAnswers();
+      // Nor does it matter what the pod was before: as a client of the other kind it cannot answer.
+      await lab.apply([EVERYWHERE]);
+      await lab.apply([EVERYWHERE], ORIGINATING);
+      await expectAnswers();
+    });
+  }
+}
+
 Deno.test(
-  "W32: connections from before originating-only was turned on are answered too",
+  "a connection from outside that connection tracking has forgotten goes on, when the pod speaks first",
   async () => {
     await using lab = await podLab();
-    using visitor = await visit(lab, "ipv4");
     await lab.apply([EVERYWHERE], ORIGINATING);
+    using visitor = await visit(lab, "ipv4");
+    await visitor.talk();
+    using conntrack = ConntrackSocket.open({ netns: lab.netns });
+    assert.ok(await conntrack.deleteWhere(() => true) > 0);
+    await visitor.push();
     await visitor.talk();
   },
 );
+
+Deno.test(
+  "a connection of the pod's own that nobody has tracked does not go on outside the tunnels",
+  async () => {
+    await using lab = await podLab();
+    const { netns, outsideNetns } = lab;
+    for (const range of ["32768 60999", "5000 9000"]) {
+      await writeFile(lab, "/proc/sys/net/ipv4/ip_local_port_range", range);
+      await lab.apply([]);
+      using listener = listenIn(outsideNetns, "ipv4");
+      const to = { hostname: HOSTS.outside.ipv4, port: listener.addr.port };
+      using own = await connectIn(netns, to);
+      using _outside = await listener.accept();
+      await lab.apply([EVERYWHERE], ORIGINATING);
+      await using leaving = await countTo(lab, to.port);
+      await own.write(new Uint8Array(1));
+      await eventually("it to be refused", async () => {
+        const { sent, refused } = await leaving.count();
+        assert.equal(sent, 0);
+        return refused > 0;
+      });
+    }
+  },
+);
+
+function writeFile(
+  { pod }: PodLab,
+  path: string,
+  text: string,
+): Promise<string> {
+  return shell(pod, `echo "${text}" > ${path}`);
+}
+
+/** Counts segments to a port: those that come to the receiver, where they are refused, and those that leave. */
+async function countTo({ pod }: PodLab, port: number): Promise<
+  AsyncDisposable & {
+    count(): Promise<{ readonly sent: number; readonly refused: number }>;
+  }
+> {
+  await shell(
+    pod,
+    `nft -f - <<END
+table inet watch {
+  counter sent { }
+  counter refused { }
+  chain output {
+    type filter hook output priority -1
+    oifname coil_ipip4 tcp dport ${port} counter name refused
+  }
+  chain postrouting {
+    type filter hook postrouting priority 0
+    tcp dport ${port} counter name sent
+  }
+}
+END`,
+  );
+  const packetsOf = async (name: string): Promise<number> => {
+    const text = await shell(pod, `nft list counter inet watch ${name}`);
+    return Number(/packets (\d+)/.exec(text)?.[1]);
+  };
+  return {
+    count: async () => ({
+      sent: await packetsOf("sent"),
+      refused: await packetsOf("refused"),
+    }),
+    async [Symbol.asyncDispose](): Promise<void> {
+      await shell(pod, "nft delete table inet watch");
+    },
+  };
+}
 
 Deno.test(
   "originating-only does not keep a connection of the pod's own outside the tunnels",

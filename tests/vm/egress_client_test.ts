@@ -192,6 +192,20 @@ Deno.test("the mode of the source port is changed in place, under traffic", asyn
   assert.deepEqual(await linkIndexes(lab.client), indexes);
 });
 
+Deno.test("originating-only is switched on and off under the pod's own traffic, without a lost packet", async () => {
+  await using lab = await clientLab();
+  await lab.apply([EGRESS]);
+  for (const family of FAMILIES) {
+    const { sent, lost } = await lostMeanwhile(lab, family, async () => {
+      for (const originatingOnly of [true, false, true]) {
+        await lab.apply([EGRESS], { originatingOnly });
+      }
+    });
+    assert.ok(sent > 0);
+    assert.equal(lost, 0, `${lost} of ${sent} lost`);
+  }
+});
+
 Deno.test("W38: a changed cluster address is followed under traffic, without a lost packet", async () => {
   await using lab = await clientLab();
   await lab.apply([EGRESS]);

@@ -53,7 +53,7 @@ export async function applyTimes(
     await inPod((netns) =>
       timed("apply.guard", async () => {
         using nft = NetfilterSocket.open({ netns });
-        await nft.replaceTable(clientTable(one, []));
+        await nft.replaceTable(clientTable(one, { interfaces: [] }));
       })
     );
     if (!tunnels) continue;
