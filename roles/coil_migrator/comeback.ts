@@ -40,13 +40,14 @@ export function isBack(
   );
   if (hasSucceeded) return true;
   const { replicas = Infinity } = wish;
-  const live = pods.filter(isRunning).map(livePodOf);
   if (was.wasReady) {
-    const ready = live.filter(({ isReady }) => isReady).length;
-    return ready >= Math.min(was.ready, replicas);
+    const ready = pods.filter(isRunning).filter((pod) =>
+      livePodOf(pod).isReady
+    );
+    return ready.length >= Math.min(was.ready, replicas);
   }
-  const addressed = live.filter((pod) =>
-    was.uids.has(pod.uid) || pod.addresses.length > 0
+  const addressed = pods.filter(isRunning).filter(({ metadata, status }) =>
+    was.uids.has(metadata?.uid ?? "") || (status?.podIPs?.length ?? 0) > 0
   );
   return addressed.length >= Math.min(was.live, replicas);
 }

@@ -39,7 +39,7 @@ export async function replace(options: ReplaceOptions): Promise<number> {
     return EXIT.ok;
   }
   const context = replaceContext(options);
-  await replaceAll(context, { todo, record });
+  await replaceAll(context, { todo, record, all: survey.toReplace.length });
   return await finish(context);
 }
 
@@ -57,20 +57,23 @@ async function agreed(
 /** Replaces what there is, and what turns up meanwhile: pods that were just starting. */
 async function replaceAll(
   context: ReplaceContext,
-  { todo, record }: {
+  { todo, record, all }: {
     readonly todo: readonly LivePod[];
     readonly record: MigrationRecord;
+    /** How many there are, of whatever node and namespace. */
+    readonly all: number;
   },
 ): Promise<void> {
   const { client, patience, values } = context;
-  const total = Number(record.podsAtStart ?? todo.length);
   if (record.podsAtStart === undefined) {
-    const changes = { podsAtStart: String(total) };
+    const changes = { podsAtStart: String(all) };
     await patience.ask(() => updateRecord(client, changes, context));
   }
+  const isPart = values.node.length + values.namespace.length > 0;
+  const before = isPart ? 0 : Number(record.podsAtStart ?? 0);
+  const total = Math.max(before, todo.length);
   const progress = new Progress(context.terminal, {
-    total: Math.max(total, todo.length),
-    done: Math.max(0, total - todo.length),
+    ...{ total, done: total - todo.length },
   });
   let rest = todo;
   for (let round = 1; rest.length > 0; round++) {

@@ -4,6 +4,8 @@ import assert from "node:assert/strict";
 import { ADDRESS_BLOCKS } from "../../lib/api/mod.ts";
 import type { AddressBlock, AddressPool } from "../../lib/api/mod.ts";
 import type { MigrationStatus } from "../../roles/coil_migrator/mod.ts";
+import { Prefix } from "../../lib/inet/mod.ts";
+import { RESERVED_LABEL } from "../../lib/names/mod.ts";
 import { eventually, inNetns } from "../lab/mod.ts";
 import {
   ConnectivityProver,
@@ -21,7 +23,8 @@ const POOLS: readonly V1PoolSpec[] = [
     subnets: ["10.64.0.0/26", "10.64.9.0/26"],
     blocks: {
       node1: ["10.64.0.0/29", "10.64.9.8/29"],
-      node2: ["10.64.0.16/29"],
+      // v1 has blocks of other sizes where somebody changed a pool's.
+      node2: ["10.64.0.16/29", "10.64.0.32/28", "10.64.9.20/30"],
       node3: ["10.64.9.0/29"],
     },
   },
@@ -54,6 +57,10 @@ async function list<T>(
   const path =
     `/apis/${ADDRESS_BLOCKS.group}/${ADDRESS_BLOCKS.version}/${plural}`;
   return ((await lab.plane.request("GET", path)) as { items: T[] }).items;
+}
+
+function isReserved({ metadata }: AddressBlock): boolean {
+  return metadata.labels?.[RESERVED_LABEL] === "true";
 }
 
 async function statusOf(lab: MigrationLab): Promise<MigrationStatus> {
@@ -92,7 +99,7 @@ Deno.test("a cluster moves from v1 to v2, no pod loses its network before it is 
   await lab.applyManifest();
   const applied = await statusOf(lab);
   assert.equal(applied.phase, "waiting for v2");
-  assert.deepEqual([applied.pools, applied.reservedBlocks], [3, 11]);
+  assert.deepEqual([applied.pools, applied.reservedBlocks], [3, 13]);
   assert.equal(applied.pods.toReplace, 15);
   await lab.installV2();
 
@@ -101,12 +108,19 @@ Deno.test("a cluster moves from v1 to v2, no pod loses its network before it is 
   await lab.workload("Deployment", "web/new", { replicas: 3 });
   await kubelet.settled(24);
   const reserved = (await list<AddressBlock>(lab, "addressblocks"))
-    .filter((b) => b.metadata.labels?.["coil.cybozu.com/reserved"] === "true");
+    .filter(isReserved);
   for (const node of lab.lab.nodes) {
     const exported = await exportedBy(node);
     for (const { metadata, ipv4 = "" } of reserved) {
       if (metadata.labels?.["coil.cybozu.com/node"] !== node.name) continue;
       assert.ok(exported.includes(ipv4), `${node.name} exports ${exported}`);
+    }
+  }
+  for (const theirs of await list<AddressBlock>(lab, "addressblocks")) {
+    if (isReserved(theirs)) continue;
+    for (const { ipv4 = "" } of reserved) {
+      const prefix = Prefix.parse(ipv4);
+      assert.ok(!prefix.overlaps(Prefix.parse(theirs.ipv4 ?? "")), ipv4);
     }
   }
   await eventually("reserved blocks in the pool's status", async () => {

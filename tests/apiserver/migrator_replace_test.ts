@@ -164,7 +164,7 @@ Deno.test("migrate replace: refuses, stops, waits, is interrupted, and comes to 
   await t.step("a pod does not come back", async () => {
     kubelet.stuck = ({ metadata }) =>
       metadata?.labels?.["app"] === "front" ? "CrashLoopBackOff" : undefined;
-    const args = ["--namespace=web", "--pod-timeout=5s"];
+    const args = ["--namespace=web", "--pod-timeout=20s"];
     const { code, err } = await replace(lab, args);
     assert.equal(code, 1, err);
     assert.match(
