@@ -160,10 +160,11 @@ function outputChain(
 /**
  * For connections that are older than the mode, when the pod speaks first.
  *
- * Who began one that somebody else had tracked is known. Of the others the
- * tracking begins in their middle, as it does after it has forgotten what was
- * silent for long, and takes them for the pod's own; but for those the kernel
- * takes a port of its range, while the others have the port of a server.
+ * Who began one that somebody else had tracked is known; the ICMP error that
+ * refuses a packet of the pod's own is no answer, but `related`. Of the others
+ * the tracking begins in their middle, as it does after it has forgotten what
+ * was silent for long, and takes them for the pod's own; but for those the
+ * kernel takes a port of its range, while the others have the port of a server.
  */
 function resumeRules(
   { addresses, index }: ClientInterface,
@@ -172,6 +173,7 @@ function resumeRules(
   return addresses.flatMap((address) => [
     nft.rule([
       nft.saddr(address),
+      nft.ctState("established"),
       nft.ctDirection("reply"),
       nft.setCtMark(index),
     ]),
