@@ -5,13 +5,7 @@
 import { TaskGroup } from "../../lib/async/mod.ts";
 import type { V1Pod } from "../../lib/kube/mod.ts";
 import { eventually, type LabNode, run, sleep } from "../lab/mod.ts";
-import {
-  CallError,
-  type Coild,
-  type CoildLab,
-  inPod,
-  type Sandbox,
-} from "./coild_lab.ts";
+import { type Coild, type CoildLab, inPod, type Sandbox } from "./coild_lab.ts";
 import type { V1Network } from "./migrator_v1.ts";
 
 const PERIOD_MS = 100;
@@ -50,7 +44,8 @@ export class LabKubelet implements AsyncDisposable {
   readonly #busy = new Set<string>();
   readonly #stop = new AbortController();
   readonly #tasks = new TaskGroup();
-  readonly #away = new Set<string>();
+  /** Why the last attempt with a pod failed. */
+  readonly #trouble = new Map<string, string>();
   /** How many pods of a controller were placed so far. */
   readonly #placed = new Map<string, number>();
   /** Whether pods get their network from coild by now. */
@@ -84,14 +79,10 @@ export class LabKubelet implements AsyncDisposable {
   async settled(count: number): Promise<void> {
     await eventually(`${count} running pods`, () => {
       const live = this.running.filter(({ deleting }) => !deleting);
-      return live.length === count && this.#busy.size === 0;
-    }, { timeoutMs: 120_000 });
-  }
-
-  /** The kubelet of a node stops, or comes back; its pods go on. */
-  setAway(node: LabNode, isAway: boolean): void {
-    if (isAway) this.#away.add(node.name);
-    else this.#away.delete(node.name);
+      if (live.length === count && this.#busy.size === 0) return true;
+      const trouble = [...this.#trouble.values()].join("; ");
+      throw new Error(`${live.length} are running; ${trouble}`);
+    }, { timeoutMs: 240_000 });
   }
 
   async #loop(): Promise<void> {
@@ -109,11 +100,10 @@ export class LabKubelet implements AsyncDisposable {
     this.#tasks.run(pod.metadata?.name ?? "", async () => {
       try {
         await this.#sync(pod);
+        this.#trouble.delete(uid);
       } catch (error) {
         // The API server or coild is away, or somebody was quicker: the next round sees.
-        if (!(error instanceof CallError) && !isRequestError(error)) {
-          throw error;
-        }
+        this.#trouble.set(uid, `${pod.metadata?.name}: ${error}`);
       } finally {
         this.#busy.delete(uid);
       }
@@ -138,7 +128,6 @@ export class LabKubelet implements AsyncDisposable {
     const { uid = "", deletionTimestamp } = pod.metadata ?? {};
     const node = this.#nodeOf(pod);
     if (node === undefined) return await this.#bind(pod);
-    if (this.#away.has(node.name)) return;
     const known = this.#pods.get(uid);
     if (deletionTimestamp !== undefined) return await this.#end(pod, node);
     if (isCoild(pod)) return await this.#startCoild(pod, node);
@@ -326,10 +315,4 @@ function wantedNode({ spec }: V1Pod): string | undefined {
     ?.requiredDuringSchedulingIgnoredDuringExecution?.nodeSelectorTerms;
   return terms?.[0]?.matchFields?.[0]?.values?.[0] ??
     spec?.nodeSelector?.["kubernetes.io/hostname"];
-}
-
-/** What the lab's requests throw: status in the message, or no connection. */
-function isRequestError(error: unknown): boolean {
-  return error instanceof TypeError || error instanceof DOMException ||
-    (error instanceof Error && /: status \d+: /.test(error.message));
 }

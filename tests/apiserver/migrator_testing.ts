@@ -3,6 +3,7 @@ import * as path from "node:path";
 import { run } from "../../roles/coil_migrator/mod.ts";
 import { type ControlPlane, eventually, type LabProcess } from "../lab/mod.ts";
 import { CoildLab } from "./coild_lab.ts";
+import { migratorKubeconfig } from "./migrator_rights.ts";
 import { LabKubelet } from "./migrator_kubelet.ts";
 import {
   V1Etcd,
@@ -31,7 +32,7 @@ export interface CommandOptions {
 
 /** Runs `coil migrate` with these arguments in this process. */
 export async function migrate(
-  plane: ControlPlane,
+  plane: Pick<ControlPlane, "kubeconfig">,
   args: readonly string[],
   options: CommandOptions = {},
 ): Promise<Output> {
@@ -123,16 +124,24 @@ export class MigrationLab implements AsyncDisposable {
   readonly etcd: V1Etcd;
   readonly kubelet: LabKubelet;
   readonly manifest: string;
+  /** Of a user who may do what a migration needs, and nothing else. */
+  readonly kubeconfig: string;
   readonly #undo: AsyncDisposableStack;
   #controller: LabProcess | undefined;
 
   private constructor(
-    parts: { lab: CoildLab; etcd: V1Etcd; kubelet: LabKubelet },
+    parts: {
+      readonly lab: CoildLab;
+      readonly etcd: V1Etcd;
+      readonly kubelet: LabKubelet;
+      readonly kubeconfig: string;
+    },
     undo: AsyncDisposableStack,
   ) {
     this.lab = parts.lab;
     this.etcd = parts.etcd;
     this.kubelet = parts.kubelet;
+    this.kubeconfig = parts.kubeconfig;
     this.manifest = path.join(parts.lab.plane.runDir, "coil-v2.yaml");
     this.#undo = undo;
   }
@@ -155,7 +164,8 @@ export class MigrationLab implements AsyncDisposable {
     const v1 = new V1Network(etcd, pools);
     await v1.export(lab.nodes);
     const kubelet = undo.use(new LabKubelet({ lab, v1 }));
-    return new MigrationLab({ lab, etcd, kubelet }, undo.move());
+    const kubeconfig = await migratorKubeconfig(lab.plane);
+    return new MigrationLab({ lab, etcd, kubelet, kubeconfig }, undo.move());
   }
 
   get plane(): ControlPlane {
@@ -173,7 +183,7 @@ export class MigrationLab implements AsyncDisposable {
         `--output=${this.manifest}`,
       ]
       : [];
-    return await migrate(this.plane, [...args, ...more], options);
+    return await migrate(this, [...args, ...more], options);
   }
 
   /** A workload whose pods the real controllers make. */
