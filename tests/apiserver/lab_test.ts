@@ -1,5 +1,12 @@
 import assert from "node:assert/strict";
-import { ControlPlane, eventually, listNetns } from "../lab/mod.ts";
+import {
+  cleanUp,
+  ControlPlane,
+  eventually,
+  labDir,
+  listNetns,
+  run,
+} from "../lab/mod.ts";
 
 Deno.test("ControlPlane runs a program as a pod of a node and leaves nothing behind", async (t) => {
   const plane = await ControlPlane.start({
@@ -66,3 +73,28 @@ curl -sS --cacert $dir/ca.crt -H "authorization: Bearer $(cat $dir/token)" \\
   https://$KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT/apis/authentication.k8s.io/v1/selfsubjectreviews |
   tr -d ' \\n'
 `;
+
+Deno.test("cleanUp() leaves a link alone whose name is another lab's by now", async () => {
+  const link = "coil-labother";
+  const dir = `${labDir()}/run/labstale`;
+  await using undo = new AsyncDisposableStack();
+  await run("ip", [
+    "link",
+    "add",
+    link,
+    "type",
+    "veth",
+    "peer",
+    "name",
+    "coil-labpeer",
+  ]);
+  undo.defer(async () => void await run("ip", ["link", "delete", link]));
+  // What a run left whose namespaces are gone.
+  await Deno.mkdir(dir, { recursive: true });
+  await Deno.writeTextFile(`${dir}/host-link`, link);
+  const said: string[] = [];
+  await cleanUp("labstale", { log: (text) => said.push(text) });
+  assert.deepEqual(said, []);
+  assert.match(await run("ip", ["link", "show", link]), /coil-labother/);
+  await assert.rejects(Deno.stat(dir), Deno.errors.NotFound);
+});

@@ -31,11 +31,13 @@ export async function cleanUp(
   );
   const hostLink = await Deno.readTextFile(path.join(runDir, "host-link"))
     .catch(() => undefined);
-  if (hostLink !== undefined) {
+  const mine = new RegExp(`^coil-${name}-(cp|node[0-9]+|pod-.+)$`);
+  const namespaces = (await listNetns()).filter((n) => mine.test(n));
+  // A link goes with its namespace; its name may be another lab's by now.
+  if (hostLink !== undefined && namespaces.includes(`coil-${name}-cp`)) {
     await bestEffort("delete the link", () => deleteHostLink(hostLink), log);
   }
-  const mine = new RegExp(`^coil-${name}-(cp|node[0-9]+|pod-.+)$`);
-  for (const netns of (await listNetns()).filter((n) => mine.test(n))) {
+  for (const netns of namespaces) {
     await bestEffort(`delete "${netns}"`, () => deleteNetns(netns), log);
   }
   if (options.keepLogs || Deno.env.has("COIL_LAB_KEEP")) return;
