@@ -67,17 +67,25 @@ export class GatewayKubelet implements AsyncDisposable {
 
   async #loop(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
-      // Each pod by itself: none waits for another's network.
-      for (const pod of this.#pods.store.list()) {
-        const uid = pod.metadata?.uid ?? "";
-        if (this.#busy.has(uid)) continue;
-        this.#busy.add(uid);
-        this.#tasks.run(pod.metadata?.name ?? "", async () => {
-          await this.#sync(pod).finally(() => this.#busy.delete(uid));
-        });
+      const pods = this.#pods.store.list();
+      for (const pod of pods) {
+        this.#alone(pod.metadata?.uid ?? "", () => this.#sync(pod));
+      }
+      const known = new Set(pods.map((pod) => pod.metadata?.uid));
+      for (const [uid, gateway] of this.#gateways) {
+        if (!known.has(uid)) this.#alone(uid, () => this.#kill(gateway));
       }
       await sleep(PERIOD_MS, { signal }).catch(() => {});
     }
+  }
+
+  /** Each pod by itself: none waits for another's network. */
+  #alone(uid: string, work: () => Promise<void>): void {
+    if (this.#busy.has(uid)) return;
+    this.#busy.add(uid);
+    this.#tasks.run(uid, async () => {
+      await work().finally(() => this.#busy.delete(uid));
+    });
   }
 
   async #sync(pod: V1Pod): Promise<void> {
@@ -92,6 +100,7 @@ export class GatewayKubelet implements AsyncDisposable {
     if (deletionTimestamp !== undefined) {
       gateway.ending ??= this.#end(pod, gateway);
     } else if (!gateway.process.isRunning) {
+      await this.#setReady(gateway, { ready: false });
       gateway.process = await this.#run(pod, gateway.pod);
       gateway.restarts++;
     }
@@ -162,17 +171,33 @@ export class GatewayKubelet implements AsyncDisposable {
     const [address = ""] = gateway.pod.addresses;
     const ready = gateway.process.isRunning &&
       await isReady(address, HEALTH_PORT);
-    if (ready === gateway.ready || this.#stop.signal.aborted) return;
-    gateway.ready = ready;
-    await this.#options.runtime.report(gateway.pod, { ready }).catch(() => {
+    await this.#setReady(gateway, { ready });
+  }
+
+  async #setReady(
+    gateway: MutableGateway,
+    state: { readonly ready: boolean },
+  ): Promise<void> {
+    if (state.ready === gateway.ready || this.#stop.signal.aborted) return;
+    gateway.ready = state.ready;
+    await this.#options.runtime.report(gateway.pod, state).catch(() => {
       // Gone meanwhile, which the informer will tell.
     });
+  }
+
+  /** Of a pod that was deleted without grace: the API server has forgotten it already. */
+  async #kill(gateway: MutableGateway): Promise<void> {
+    if (gateway.ending !== undefined) return;
+    await gateway.process.kill9();
+    await this.#options.runtime.stop(gateway.pod);
+    this.#gateways.delete(gateway.pod.uid);
   }
 
   async #end(pod: V1Pod, gateway: MutableGateway): Promise<void> {
     const seconds = pod.metadata as { deletionGracePeriodSeconds?: number };
     const graceMs = (seconds.deletionGracePeriodSeconds ?? 30) * 1000;
     await gateway.process.stop({ graceMs });
+    await this.#setReady(gateway, { ready: false });
     await this.#options.runtime.stop(gateway.pod);
     this.#gateways.delete(gateway.pod.uid);
     await this.#forget(pod);

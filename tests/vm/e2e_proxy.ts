@@ -91,14 +91,10 @@ export class ServiceProxy implements AsyncDisposable {
       const rows = wanted.filter((row) => row.family === family);
       const made = this.#madeOn(node, family);
       lines.push(...render(family, rows));
-      const used = new Set(rows.flatMap(endpointNames));
-      const table = `${KEYWORDS[family].table} proxy`;
-      for (const name of [...made].filter((n) => !used.has(n))) {
-        lines.push(`flush chain ${table} ${name}`);
-        lines.push(`delete chain ${table} ${name}`);
-        lines.push(`delete set ${table} bound-${name}`);
-        made.delete(name);
-      }
+      const used = new Set(rows.flatMap(chainNames));
+      const stale = [...made].filter((name) => !used.has(name));
+      lines.push(...renderRemoval(`${KEYWORDS[family].table} proxy`, stale));
+      for (const name of stale) made.delete(name);
       for (const name of used) made.add(name);
     }
     await inNetns(node.netns, "sh", [
@@ -132,6 +128,24 @@ function endpointNames(row: Translation): string[] {
   return row.usable.map((e) => `ep-${hexOf(row.address)}-${hexOf(e)}`);
 }
 
+function serviceName({ address }: Translation): string {
+  return `svc-${hexOf(address)}`;
+}
+
+function chainNames(row: Translation): string[] {
+  return [serviceName(row), ...endpointNames(row)];
+}
+
+/** Chains go when no other leads to them any more, sets after the chains that use them. */
+function renderRemoval(table: string, chains: readonly string[]): string[] {
+  const endpoints = chains.filter((name) => name.startsWith("ep-"));
+  return [
+    ...chains.map((name) => `flush chain ${table} ${name}`),
+    ...chains.map((name) => `delete chain ${table} ${name}`),
+    ...endpoints.map((name) => `delete set ${table} bound-${name}`),
+  ];
+}
+
 function render(family: VmFamily, rows: readonly Translation[]): string[] {
   const { table: keyword, type } = KEYWORDS[family];
   const table = `${keyword} proxy`;
@@ -156,7 +170,7 @@ function render(family: VmFamily, rows: readonly Translation[]): string[] {
 function renderRow(table: string, row: Translation): string[] {
   const { family, address, port, usable, affinitySeconds } = row;
   const { table: keyword, type } = KEYWORDS[family];
-  const service = `svc-${hexOf(address)}`;
+  const service = serviceName(row);
   const names = endpointNames(row);
   const lines = [
     `add chain ${table} ${service}`,

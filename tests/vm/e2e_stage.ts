@@ -16,7 +16,7 @@ export function egressTest(
   },
 ): void {
   Deno.test(name, async (t) => {
-    await using cluster = await EgressCluster.start();
+    await using cluster = await EgressCluster.start().catch(rethrow);
     await reported(cluster, () => options.setUp(cluster));
     for (const [title, scenario] of Object.entries(options.scenarios)) {
       await t.step({
@@ -39,6 +39,12 @@ export async function expectNoLeak(): Promise<void> {
   const { wrong, wrongSources } = await seenSources();
   await forgetSources();
   assert.equal(wrong, 0, `wrong sources outside: ${wrongSources.join(", ")}`);
+}
+
+/** Of an error that came while another was on its way the runner would show neither. */
+function rethrow(error: unknown): never {
+  if (!(error instanceof SuppressedError)) throw error;
+  throw new AggregateError([error.suppressed, error.error], error.message);
 }
 
 async function reported(

@@ -180,9 +180,9 @@ async function watchSources(): Promise<void> {
     iifname != "eth0" return
     ip saddr ${ROUTER.ipv4} return
     ip6 saddr { ${ROUTER.ipv6}, fe80::/10, :: } return
-    # Nodes tell a server that a gateway is gone.
-    ip saddr ${NODE_NETWORKS.ipv4} icmp type destination-unreachable return
-    ip6 saddr ${NODE_NETWORKS.ipv6} icmpv6 type destination-unreachable return
+    # Nodes tell a server that a gateway is gone: answers to it go nowhere, or round and round.
+    ip saddr ${NODE_NETWORKS.ipv4} icmp type { destination-unreachable, redirect, time-exceeded } return
+    ip6 saddr ${NODE_NETWORKS.ipv6} icmpv6 type { destination-unreachable, nd-redirect, time-exceeded } return
     ip saddr ${GATEWAY_NETWORKS.ipv4} counter name right4 return
     ip6 saddr ${GATEWAY_NETWORKS.ipv6} counter name right6 return
     counter name wrong
