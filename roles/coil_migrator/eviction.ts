@@ -64,7 +64,8 @@ async function tryEvict(
       return undefined;
     } catch (error) {
       // 429 is a budget's way to say no.
-      const isAnswer = error instanceof KubeApiError && error.status < 502;
+      const isAnswer = error instanceof KubeApiError && error.status < 502 &&
+        !error.isForbidden && !error.isUnauthorized;
       if (!isAnswer) throw error;
       return error.isNotFound || error.isConflict ? undefined : error;
     }

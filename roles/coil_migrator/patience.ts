@@ -7,13 +7,19 @@ export interface PatienceOptions {
   readonly signal: AbortSignal;
   /** Told once for each time that the API server is away. */
   readonly onTrouble?: (message: string) => void;
+  /** Before another attempt. Default 1 s. */
+  readonly pauseMs?: number;
 }
 
 const PAUSE_MS = 1_000;
+/** An API server that has just started does not know yet who may do what. */
+const AFTERMATH_MS = 30_000;
 
 /** Makes requests that wait for an API server which is being restarted. What is asked for must bear being asked twice. */
 export class Patience {
   readonly #options: PatienceOptions;
+  /** When the API server last did not answer. */
+  #troubleMs = -Infinity;
 
   constructor(options: PatienceOptions) {
     this.#options = options;
@@ -21,7 +27,7 @@ export class Patience {
 
   /** Calls `request` until it is answered, with whatever answer. */
   async ask<T>(request: () => Promise<T>): Promise<T> {
-    const { timeoutMs, signal, onTrouble } = this.#options;
+    const { timeoutMs, signal, onTrouble, pauseMs = PAUSE_MS } = this.#options;
     const deadline = performance.now() + timeoutMs;
     let isTold = false;
     for (;;) {
@@ -29,13 +35,19 @@ export class Patience {
         return await request();
       } catch (error) {
         signal.throwIfAborted();
-        if (!isPassing(error) || performance.now() >= deadline) throw error;
+        const nowMs = performance.now();
+        if (isPassing(error)) this.#troubleMs = nowMs;
+        const isAftermath = nowMs - this.#troubleMs < AFTERMATH_MS &&
+          error instanceof KubeApiError &&
+          (error.isForbidden || error.isUnauthorized);
+        const mayPass = isAftermath || isPassing(error);
+        if (!mayPass || nowMs >= deadline) throw error;
         if (!isTold) {
           onTrouble?.("The API server does not answer; waiting for it");
         }
         isTold = true;
       }
-      await sleep(PAUSE_MS, { signal });
+      await sleep(pauseMs, { signal });
     }
   }
 }
