@@ -109,9 +109,11 @@ netnsTest(
     await syncer.sync(routes(...V4_A, ...V6_A));
     await using monitor = monitorRoutes(node.host.path);
     const mark = async (destination: string) => {
-      const args = ["route", "replace", destination, "dev", "node0"];
+      // Another route each time: the kernel does not tell of one that is there.
+      let metric = 0;
       await eventually(`${destination} in what ip monitor tells`, async () => {
-        await node.host.ip(...args);
+        const args = ["dev", "node0", "metric", `${++metric}`];
+        await node.host.ip("route", "add", destination, ...args);
         return monitor.seen().includes(destination);
       });
     };
