@@ -7,7 +7,11 @@ import { isThere } from "../lab/packages.ts";
 
 const CNITOOL = "github.com/containernetworking/cni/cnitool";
 
-/** Path of cnitool, built once for each version. */
+/**
+ * Path of cnitool, built once for each version.
+ *
+ * @throws {GoError} when it has to be built, and Go is missing.
+ */
 export async function cnitool(version: string = "v1.3.0"): Promise<string> {
   const directory = `${cacheDir()}/cnitool-${version}`;
   const path = `${directory}/cnitool`;
@@ -21,9 +25,4 @@ export async function cnitool(version: string = "v1.3.0"): Promise<string> {
   }).output();
   assert.ok(success, new TextDecoder().decode(stderr));
   return path;
-}
-
-/** Whether it can be built here. */
-export function hasGo(): boolean {
-  return isThere("go") || isThere("/usr/local/go/bin/go");
 }

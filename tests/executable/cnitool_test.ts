@@ -1,7 +1,7 @@
 // The plugin called by the CNI project's own client, cnitool, through its
 // library libcni, as container runtimes do. Needs Go, to build cnitool.
 import assert from "node:assert/strict";
-import { cnitool, hasGo } from "./cnitool.ts";
+import { cnitool } from "./cnitool.ts";
 import { CannedCoild, pathOf } from "./testing.ts";
 
 interface Network {
@@ -88,43 +88,41 @@ async function record(
   return { asked, printed };
 }
 
-if (hasGo()) {
-  for (const cniVersion of ["0.3.1", "0.4.0", "1.0.0"]) {
-    Deno.test(`cnitool adds and deletes with ${cniVersion}`, async () => {
-      const { asked, printed } = await record(cniVersion, ["add", "del"]);
-      assert.deepEqual(asked, ["Add eth0", "Del eth0"]);
-      const { ips } = JSON.parse(printed[0] ?? "");
-      assert.equal(ips[0].address, "10.1.2.3/32");
-    });
-  }
-
-  Deno.test("cnitool knows the commands of 1.1.0", async () => {
-    const commands = ["status", "add", "check", "del"];
-    const { asked } = await record("1.1.0", commands);
-    assert.deepEqual(asked, ["Status", "Add eth0", "Check eth0", "Del eth0"]);
-  });
-
-  Deno.test("GC without a list, as of cnitool, releases nothing", async () => {
-    const asked: string[] = [];
-    await using coild = await CannedCoild.start((_args, { method }) => {
-      asked.push(method);
-      return Promise.resolve({ cniVersion: "1.1.0" });
-    });
-    const { socket } = coild;
-    await using runtime = await Runtime.start({ cniVersion: "1.1.0", socket });
-    const { code, stdout } = await runtime.call("gc");
-    assert.notEqual(code, 0);
-    assert.match(stdout, /missing cni\.dev\/valid-attachments/);
-    assert.deepEqual(asked, []);
-  });
-
-  Deno.test("cnitool is told that coild is absent", async () => {
-    const socket = "/nowhere/coild.sock";
-    await using runtime = await Runtime.start({ cniVersion: "1.1.0", socket });
-    for (const command of ["status", "add", "del"]) {
-      const { code, stdout } = await runtime.call(command);
-      assert.notEqual(code, 0);
-      assert.match(stdout, /coild is not running on this node/);
-    }
+for (const cniVersion of ["0.3.1", "0.4.0", "1.0.0"]) {
+  Deno.test(`cnitool adds and deletes with ${cniVersion}`, async () => {
+    const { asked, printed } = await record(cniVersion, ["add", "del"]);
+    assert.deepEqual(asked, ["Add eth0", "Del eth0"]);
+    const { ips } = JSON.parse(printed[0] ?? "");
+    assert.equal(ips[0].address, "10.1.2.3/32");
   });
 }
+
+Deno.test("cnitool knows the commands of 1.1.0", async () => {
+  const commands = ["status", "add", "check", "del"];
+  const { asked } = await record("1.1.0", commands);
+  assert.deepEqual(asked, ["Status", "Add eth0", "Check eth0", "Del eth0"]);
+});
+
+Deno.test("GC without a list, as of cnitool, releases nothing", async () => {
+  const asked: string[] = [];
+  await using coild = await CannedCoild.start((_args, { method }) => {
+    asked.push(method);
+    return Promise.resolve({ cniVersion: "1.1.0" });
+  });
+  const { socket } = coild;
+  await using runtime = await Runtime.start({ cniVersion: "1.1.0", socket });
+  const { code, stdout } = await runtime.call("gc");
+  assert.notEqual(code, 0);
+  assert.match(stdout, /missing cni\.dev\/valid-attachments/);
+  assert.deepEqual(asked, []);
+});
+
+Deno.test("cnitool is told that coild is absent", async () => {
+  const socket = "/nowhere/coild.sock";
+  await using runtime = await Runtime.start({ cniVersion: "1.1.0", socket });
+  for (const command of ["status", "add", "del"]) {
+    const { code, stdout } = await runtime.call(command);
+    assert.notEqual(code, 0);
+    assert.match(stdout, /coild is not running on this node/);
+  }
+});

@@ -1,7 +1,7 @@
 // What the installer wrote, used by libcni as container runtimes do: the
 // current one and one that knows nothing newer than CNI 1.0.0.
 import assert from "node:assert/strict";
-import { cnitool, hasGo } from "./cnitool.ts";
+import { cnitool } from "./cnitool.ts";
 import { Host, NAME, NETCONF } from "./installer_host.ts";
 import { CannedCoild } from "./testing.ts";
 
@@ -57,50 +57,48 @@ async function chainedHost(socket: string): Promise<Host> {
   return host;
 }
 
-if (hasGo()) {
-  for (
-    const [library, version] of [["v1.1.2", "1.0.0"], [
-      "v1.3.0",
-      "1.1.0",
-    ]] as const
-  ) {
-    Deno.test(`libcni ${library} calls what was installed with CNI ${version}`, async () => {
-      const asked: string[] = [];
-      await using coild = await CannedCoild.start((args, { method }) => {
-        const conf = JSON.parse(new TextDecoder().decode(args.stdinData));
-        asked.push(`${method} ${conf.cniVersion}`);
-        return Promise.resolve({
-          cniVersion: "1.1.0",
-          interfaces: [{ name: "eth0", sandbox: args.netns }],
-          ips: [{ address: "10.1.2.3/32", interface: 0 }],
-        });
+for (
+  const [library, version] of [["v1.1.2", "1.0.0"], [
+    "v1.3.0",
+    "1.1.0",
+  ]] as const
+) {
+  Deno.test(`libcni ${library} calls what was installed with CNI ${version}`, async () => {
+    const asked: string[] = [];
+    await using coild = await CannedCoild.start((args, { method }) => {
+      const conf = JSON.parse(new TextDecoder().decode(args.stdinData));
+      asked.push(`${method} ${conf.cniVersion}`);
+      return Promise.resolve({
+        cniVersion: "1.1.0",
+        interfaces: [{ name: "eth0", sandbox: args.netns }],
+        ips: [{ address: "10.1.2.3/32", interface: 0 }],
       });
-      await using host = await chainedHost(coild.socket);
-      const tool = await cnitool(library);
-      const { code, output } = await call(tool, { host, command: "add" });
-      assert.equal(code, 0, output);
-      assert.match(output, /10\.1\.2\.3\/32/);
-      const seen = JSON.parse(await Deno.readTextFile(`${host.bin}/../config`));
-      assert.equal(seen.cniVersion, version);
-      assert.equal(seen.prevResult.ips[0].address, "10.1.2.3/32");
-      // Also removes what libcni keeps of the attachment.
-      const { code: failed } = await call(tool, { host, command: "del" });
-      assert.equal(failed, 0);
-      assert.deepEqual(asked, [`Add ${version}`, `Del ${version}`]);
     });
-  }
-
-  Deno.test("libcni: the node is not ready before coild is, and is then, decision 0008", async () => {
-    await using directory = await Host.make();
-    const socket = `${directory.directory}/coild.sock`;
-    await using host = await chainedHost(socket);
-    const tool = await cnitool();
-    const before = await call(tool, { host, command: "status" });
-    assert.notEqual(before.code, 0);
-    assert.match(before.output, /coild is not running on this node/);
-    await using coild = await CannedCoild.start(() => Promise.resolve({}));
-    await Deno.symlink(coild.socket, socket);
-    const after = await call(tool, { host, command: "status" });
-    assert.equal(after.code, 0, after.output);
+    await using host = await chainedHost(coild.socket);
+    const tool = await cnitool(library);
+    const { code, output } = await call(tool, { host, command: "add" });
+    assert.equal(code, 0, output);
+    assert.match(output, /10\.1\.2\.3\/32/);
+    const seen = JSON.parse(await Deno.readTextFile(`${host.bin}/../config`));
+    assert.equal(seen.cniVersion, version);
+    assert.equal(seen.prevResult.ips[0].address, "10.1.2.3/32");
+    // Also removes what libcni keeps of the attachment.
+    const { code: failed } = await call(tool, { host, command: "del" });
+    assert.equal(failed, 0);
+    assert.deepEqual(asked, [`Add ${version}`, `Del ${version}`]);
   });
 }
+
+Deno.test("libcni: the node is not ready before coild is, and is then, decision 0008", async () => {
+  await using directory = await Host.make();
+  const socket = `${directory.directory}/coild.sock`;
+  await using host = await chainedHost(socket);
+  const tool = await cnitool();
+  const before = await call(tool, { host, command: "status" });
+  assert.notEqual(before.code, 0);
+  assert.match(before.output, /coild is not running on this node/);
+  await using coild = await CannedCoild.start(() => Promise.resolve({}));
+  await Deno.symlink(coild.socket, socket);
+  const after = await call(tool, { host, command: "status" });
+  assert.equal(after.code, 0, after.output);
+});
