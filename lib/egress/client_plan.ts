@@ -185,10 +185,7 @@ function planRoutes(
     routes.set(routeKey(route), route);
   };
   for (const { gateway, destination, remote } of owned) {
-    const inCluster = isInCluster(
-      destination.address,
-      context.clusterPrefixes,
-    );
+    const inCluster = isInCluster(destination, context.clusterPrefixes);
     const table = inCluster ? EGRESS_NARROW_TABLE : EGRESS_WIDE_TABLE;
     const isAvailable = gateway.available.includes(destination.family);
     if (isAvailable && remote !== undefined) {

@@ -321,6 +321,17 @@ Deno.test("planClient() puts destinations within the cluster's networks into the
   ]);
 });
 
+Deno.test("planClient() leaves the cluster's own networks alone where a destination is larger than they are", () => {
+  const wider = ["10.0.0.0/7", "172.0.0.0/11", "192.168.0.0/15", "fc00::/6"];
+  const whole = ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"];
+  const tables = (destinations: readonly string[]) =>
+    planClient(requestFor([gatewayFor("a/a", destinations)])).routes
+      .filter(({ kind }) => kind === "tunnel")
+      .map(({ destination, table }) => `${destination} ${table}`).toSorted();
+  assert.deepEqual(tables(wider), wider.map((each) => `${each} 118`));
+  assert.deepEqual(tables(whole), whole.map((each) => `${each} 117`));
+});
+
 Deno.test("planClient() keeps a gateway's cluster address out of the tunnels", () => {
   const service = { ipv4: Address.parse("100.64.0.10") };
   const plan = (destinations: string[]) =>

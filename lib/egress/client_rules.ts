@@ -48,13 +48,13 @@ export function clusterPrefixesOf(
   };
 }
 
-/** Whether the address is in one of the cluster's networks. */
+/** Whether one of the cluster's networks has the address, or the whole of the destination. */
 export function isInCluster(
-  address: Address,
+  destination: Address | Prefix,
   clusterPrefixes: DualStack<readonly Prefix[]>,
 ): boolean {
   return FAMILIES.some((family) =>
-    clusterPrefixes[family]?.some((prefix) => prefix.contains(address))
+    clusterPrefixes[family]?.some((prefix) => prefix.contains(destination))
   );
 }
 
