@@ -1,4 +1,3 @@
-import { createHash } from "node:crypto";
 import { GROUP_VERSION } from "../names/mod.ts";
 import type { ObjectMeta } from "./meta.ts";
 
@@ -98,24 +97,20 @@ export function blockRequestResult(
 /**
  * Name of the request of a node for a pool: there is at most one at a time.
  *
- * It is upstream's `req-<pool>-<node>` where that cannot be another pair's
- * too: node `c` and pool `a-b` make the same of it as node `b-c` and pool
- * `a`, and one would delete the other's request. So of a pool with a dash in
- * its name a hash of both names is appended; likewise when the name is longer
- * than the 253 characters that the API server accepts, of which the start is
- * kept.
+ * It is upstream's `req-<pool>-<node>`, with each dash of the pool's name
+ * doubled: else node `c` and pool `a-b` would make the same of it as node
+ * `b-c` and pool `a`, and one would delete the other's request. Names neither
+ * start nor end with a dash, so the first one that stands alone, behind
+ * `req-`, is where the pool's ends. An expression can say this, and so
+ * `deploy/policies` hold each node to names that are its own; a hash would
+ * have to be believed.
+ *
+ * Both are values of labels, too: at most 63 characters, so that the whole
+ * is always shorter than the 253 that the API server accepts.
  */
 export function blockRequestName(pool: string, node: string): string {
-  const name = `req-${pool}-${node}`;
-  if (name.length <= MAX_NAME_LENGTH && !pool.includes("-")) return name;
-  const digest = createHash("sha256").update(`${pool}/${node}`).digest("hex");
-  const start = name.slice(0, MAX_NAME_LENGTH - HASH_LENGTH - 1);
-  // A label of a DNS name must not end with a dot or a dash.
-  return `${start.replace(/[-.]+$/, "")}-${digest.slice(0, HASH_LENGTH)}`;
+  return `req-${pool.replaceAll("-", "--")}-${node}`;
 }
-
-const MAX_NAME_LENGTH = 253;
-const HASH_LENGTH = 16;
 
 /** Returns the BlockRequest of a node, owned by the Node so that it vanishes with it. */
 export function newBlockRequest(

@@ -221,14 +221,22 @@ function namespaceOf(account: Caller["account"]): string {
 export function blockRequest(
   name: string,
   nodeName: string,
-  options: { readonly pool?: string; readonly owner?: string } = {},
+  options: {
+    readonly pool?: string;
+    readonly owner?: string;
+    /** Value of the label that says the node. */
+    readonly label?: string;
+  } = {},
 ): unknown {
-  const { pool = "default", owner } = options;
+  const { pool = "default", owner, label } = options;
   return {
     apiVersion: "coil.cybozu.com/v2",
     kind: "BlockRequest",
     metadata: {
       name,
+      ...(label === undefined ? {} : {
+        labels: { "coil.cybozu.com/node": label },
+      }),
       ...(owner === undefined ? {} : {
         ownerReferences: [
           { apiVersion: "v1", kind: "Node", name: owner, uid: "u" },

@@ -125,8 +125,9 @@ Deno.test("a node's coild reaches its own node's blocks alone", async (t) => {
 });
 
 Deno.test("a node's coild asks for blocks in its own name alone", async (t) => {
-  const long = `pool-${"x".repeat(60)}`;
-  const hashed = blockRequestName("a-b", "node1");
+  const long = `pool-${"x".repeat(58)}`;
+  const dashed = blockRequestName("a-b", "node1");
+  const digits = "0123456789abcdef";
   await check(t, [
     {
       name: "it cannot ask for another node",
@@ -145,6 +146,51 @@ Deno.test("a node's coild asks for blocks in its own name alone", async (t) => {
         blockRequest("req-default-node2", "node1"),
       ),
       refused: 'is named "req-default-node1"',
+    },
+    {
+      name: "not by a pool whose name is too long for any check either",
+      caller: NODE1,
+      attempt: create(
+        "/blockrequests",
+        blockRequest("req-default-node2", "node1", { pool: "x".repeat(253) }),
+      ),
+      refused: "no pool can have the name that the request says",
+    },
+    {
+      name: "not by a pool that ends with a dash",
+      caller: NODE1,
+      attempt: create(
+        "/blockrequests",
+        blockRequest("req-default---node1", "node1", { pool: "default-" }),
+      ),
+      refused: "no pool can have the name that the request says",
+    },
+    {
+      name: "nor that of a node whose name ends with its own: big-node1",
+      caller: NODE1,
+      attempt: create(
+        "/blockrequests",
+        blockRequest("req-default-big-node1", "node1", { pool: "default-big" }),
+      ),
+      refused: 'is named "req-default--big-node1"',
+    },
+    {
+      name: "nor that of a node whose name is longer by 17: node1-<16 digits>",
+      caller: NODE1,
+      attempt: create(
+        "/blockrequests",
+        blockRequest(`req-default-node1-${digits}`, "node1"),
+      ),
+      refused: 'is named "req-default-node1"',
+    },
+    {
+      name: "it cannot make its request one that another node watches",
+      caller: NODE1,
+      attempt: create(
+        "/blockrequests",
+        blockRequest("req-default-node1", "node1", { label: "node2" }),
+      ),
+      refused: "a request has the label of the node that makes it",
     },
     {
       name: "it cannot hang its request on another Node",
@@ -169,7 +215,10 @@ Deno.test("a node's coild asks for blocks in its own name alone", async (t) => {
       caller: NODE1,
       attempt: create(
         "/blockrequests",
-        blockRequest("req-default-node1", "node1", { owner: "node1" }),
+        blockRequest("req-default-node1", "node1", {
+          owner: "node1",
+          label: "node1",
+        }),
       ),
     },
     {
@@ -177,7 +226,7 @@ Deno.test("a node's coild asks for blocks in its own name alone", async (t) => {
       caller: NODE1,
       attempt: create(
         "/blockrequests",
-        blockRequest(hashed, "node1", { pool: "a-b" }),
+        blockRequest(dashed, "node1", { pool: "a-b" }),
       ),
     },
     {
