@@ -101,6 +101,14 @@ Deno.test("a node's coild reaches its own node's blocks alone", async (t) => {
       refused: "changes nothing else",
     },
     {
+      name: "it cannot keep its block from being freed",
+      caller: NODE1,
+      attempt: patch("/addressblocks/default-1", {
+        metadata: { finalizers: ["coil.cybozu.com", "example.com/forever"] },
+      }),
+      refused: "changes nothing else",
+    },
+    {
       name: "a token without a node changes nothing",
       caller: UNBOUND,
       attempt: remove("/addressblocks/default-1"),
