@@ -1,15 +1,14 @@
 import assert from "node:assert/strict";
+import { Netns } from "../../lib/linux/mod.ts";
+import { ConntrackSocket } from "../../lib/netlink/mod.ts";
 import { inNetns } from "../lab/mod.ts";
 import { eventually } from "../lab/wait.ts";
 import type { Client, EgressCluster } from "./e2e_cluster.ts";
-import { egressTest } from "./e2e_stage.ts";
-import {
-  forgetSources,
-  OUTSIDE,
-  OUTSIDE_NETWORKS,
-  VM_FAMILIES,
-} from "./topology.ts";
+import { egressTest, expectNoLeak } from "./e2e_stage.ts";
+import { OUTSIDE, OUTSIDE_NETWORKS, VM_FAMILIES } from "./topology.ts";
 import { askTcp, askUdp, fetchBulk, TcpFlow } from "./traffic.ts";
+
+const FOU_PORT = 5555;
 
 const networks = (which: "near" | "far") =>
   VM_FAMILIES.map((family) => OUTSIDE_NETWORKS[family][which]);
@@ -41,6 +40,40 @@ async function expectGateway(
     await ping(client, "-c1", outside.near);
     await ping(client, "-c1", outside.far);
   }
+}
+
+async function eventuallyEchoes(flows: readonly TcpFlow[]): Promise<void> {
+  const before = flows.map((flow) => flow.report.answered);
+  await eventually(
+    "echoes",
+    () => flows.every((f, i) => f.report.answered > (before[i] ?? 0) + 2),
+  );
+}
+
+/** The node forgets UDP after a second, until what is returned is disposed. */
+async function shortMemory(netns: string): Promise<AsyncDisposable> {
+  const set = (values: readonly number[]) =>
+    inNetns(netns, "sysctl", [
+      ...["-qw", `net.netfilter.nf_conntrack_udp_timeout=${values[0]}`],
+      `net.netfilter.nf_conntrack_udp_timeout_stream=${values[1]}`,
+    ]);
+  await set([1, 1]);
+  return {
+    async [Symbol.asyncDispose](): Promise<void> {
+      await set([30, 120]);
+    },
+  };
+}
+
+/** How many of the client's tunnelled flows the node knows. */
+async function tunnelFlows(name: string, client: Client): Promise<number> {
+  using netns = Netns.open(`/run/netns/${name}`);
+  await using conntrack = ConntrackSocket.open({ netns });
+  const flows = await conntrack.list();
+  return flows.filter((flow) =>
+    flow.originalDestinationPort === FOU_PORT &&
+    client.pod.addresses.includes(`${flow.originalSource}`)
+  ).length;
 }
 
 let first: Client;
@@ -102,26 +135,32 @@ egressTest("egress end to end", {
       }
     },
 
-    "a connection that was idle goes on after the nodes have forgotten it":
+    "connections that were idle go on after the nodes have forgotten them":
       async (cluster) => {
-        const netns = cluster.nodes[0].netns;
-        const names = ["udp_timeout", "udp_timeout_stream"].map((name) =>
-          `net.netfilter.nf_conntrack_${name}`
-        );
-        const set = (values: readonly string[]) =>
-          inNetns(netns, "sysctl", [
-            ...["-qw", ...names.map((name, i) => `${name}=${values[i]}`)],
-          ]);
-        await using flow = await TcpFlow.open(first.sockets, {
-          address: OUTSIDE.ipv4.near,
-        });
-        await eventually("echoes", () => flow.report.answered > 2);
-        await set(["1", "1"]);
-        await flow.idle(4_000);
-        await set(["30", "120"]);
-        const before = flow.report.answered;
-        await eventually("echoes", () => flow.report.answered > before + 2);
-        assert.equal(flow.report.error, undefined);
+        const [node] = cluster.nodes;
+        await using flows = new AsyncDisposableStack();
+        const idle: TcpFlow[] = [];
+        // The one Egress has automatic source ports, the other fixed ones.
+        for (const { near, far } of Object.values(OUTSIDE)) {
+          for (const address of [near, far]) {
+            const flow = await TcpFlow.open(first.sockets, { address });
+            idle.push(flows.use(flow));
+          }
+        }
+        const echoes = () => eventuallyEchoes(idle);
+        await echoes();
+        await using _restored = await shortMemory(node.netns);
+        {
+          using pauses = new DisposableStack();
+          for (const flow of idle) pauses.use(flow.pause());
+          await eventually(
+            "the node to forget the tunnels",
+            async () => await tunnelFlows(node.netns, first) === 0,
+            { intervalMs: 500 },
+          );
+        }
+        await echoes();
+        for (const { report } of idle) assert.equal(report.error, undefined);
       },
 
     "W49: what is no client's own or no gateway's is dropped and counted":
@@ -193,7 +232,6 @@ egressTest("egress end to end", {
         "a gateway's address",
         async () => near.includes(await askTcp(late.sockets, address)),
       );
-      await forgetSources();
       await cluster.annotate(late, "far");
       await eventually(
         "its own address again",
@@ -206,7 +244,7 @@ egressTest("egress end to end", {
         async () => await askTcp(late.sockets, OUTSIDE.ipv4.far) === own,
       );
       await cluster.removeClient(late);
-      await forgetSources();
+      await expectNoLeak(late.pod.addresses);
     },
 
     "an Egress that loses a destination, and gets it back": async (cluster) => {
@@ -229,7 +267,7 @@ egressTest("egress end to end", {
         async () => await askTcp(client.sockets, near) !== own,
       );
       await cluster.removeClient(client);
-      await forgetSources();
+      await expectNoLeak(client.pod.addresses);
     },
   },
 });

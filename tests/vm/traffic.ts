@@ -290,11 +290,10 @@ export class TcpFlow implements AsyncDisposable {
     this.#tally.answer([...this.#tally.sources][0] ?? "");
   }
 
-  /** Lets the connection be idle for a while. */
-  async idle(ms: number): Promise<void> {
+  /** Lets the connection be idle until what it returns is disposed. */
+  pause(): Disposable {
     this.#paused = true;
-    await sleep(ms);
-    this.#paused = false;
+    return { [Symbol.dispose]: () => this.#paused = false };
   }
 
   get report(): FlowReport {
