@@ -5,7 +5,7 @@ import { RESERVED_LABEL } from "../../lib/names/mod.ts";
 import { readClusterFacts } from "./cluster_facts.ts";
 import { type Conversion, convert } from "./conversion.ts";
 import { dumpSummary, nextSteps } from "./dump_report.ts";
-import { EXIT, MigrateError } from "./errors.ts";
+import { EXIT, explain, MigrateError } from "./errors.ts";
 import type { DumpValues } from "./flags.ts";
 import { countsOf, digestOf, formatManifest } from "./manifest.ts";
 import {
@@ -24,6 +24,10 @@ import {
   workloadText,
 } from "./v1_workloads.ts";
 
+/** Between the end of v1 and the second read of etcd. */
+const UNFINISHED =
+  "Coil v1 is removed, but the manifest may lack blocks that it gave out to its end: run the same command again, before anything is applied.";
+
 /** What the commands work with. */
 export interface DumpContext {
   readonly values: DumpValues;
@@ -37,10 +41,12 @@ export interface DumpContext {
 export async function dump(context: DumpContext): Promise<number> {
   const { values, terminal, client } = context;
   await refuseAfterV2(context);
-  const conversion = await readAndConvert(context);
-  const workloads = values["skip-uninstall"] || values.output === "-"
+  // Before etcd is read: what is gone by then gives out nothing after it.
+  const found = values.output === "-"
     ? []
     : await findV1Workloads(client, context);
+  const conversion = await readAndConvert(context, "Nothing was changed.");
+  const workloads = values["skip-uninstall"] ? [] : found;
   const before = values.output === "-"
     ? undefined
     : await readManifest(values.output);
@@ -62,17 +68,25 @@ export async function dump(context: DumpContext): Promise<number> {
     return EXIT.ok;
   }
   await save(context, { conversion, text, before });
-  await uninstall(context, { workloads, text });
+  await uninstall(context, { workloads, text, wasAtWork: isAtWork(found) });
   terminal.err(nextSteps(values.output));
   return EXIT.ok;
 }
 
+/** Reads and converts; an error also says where that leaves the admin. */
 async function readAndConvert(
   { client, etcd, values, signal }: DumpContext,
+  whereWeAre: string,
 ): Promise<Conversion> {
   const prefix = values["etcd-prefix"];
-  const state = await readV1State(etcd, { prefix, signal });
-  return convert(state, await readClusterFacts(client, { signal }));
+  try {
+    const state = await readV1State(etcd, { prefix, signal });
+    return convert(state, await readClusterFacts(client, { signal }));
+  } catch (cause) {
+    const text = signal.aborted ? undefined : explain(cause);
+    if (text === undefined) throw cause;
+    throw new MigrateError(`${text}\n${whereWeAre}`, { cause });
+  }
 }
 
 /** When v2 has given out addresses, pods of v1 cannot be told from v2's by what etcd says. */
@@ -171,9 +185,11 @@ async function save(
  */
 async function uninstall(
   context: DumpContext,
-  { workloads, text }: {
+  { workloads, text, wasAtWork }: {
     readonly workloads: readonly V1Workload[];
     readonly text: string;
+    /** Whether v1 could give out blocks while etcd was read. */
+    readonly wasAtWork: boolean;
   },
 ): Promise<void> {
   const { values, client, terminal, signal } = context;
@@ -185,8 +201,9 @@ async function uninstall(
     });
     terminal.err(" gone\n");
   }
-  if (isAtWork(workloads)) {
-    const conversion = await readAndConvert(context);
+  if (isAtWork(await findV1Workloads(client, { signal }))) return;
+  if (wasAtWork) {
+    const conversion = await readAndConvert(context, UNFINISHED);
     const last = formatManifest(conversion);
     if (last !== text) {
       terminal.err("v1 has changed its state meanwhile.\n");
@@ -194,7 +211,5 @@ async function uninstall(
       await save(context, { conversion, text: last, before });
     }
   }
-  const left = await findV1Workloads(client, { signal });
-  if (isAtWork(left)) return;
   await updateRecord(client, { v1RemovedAt: timestamp() }, { signal });
 }

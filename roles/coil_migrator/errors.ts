@@ -40,9 +40,9 @@ function withAdvice(error: Error, advice: string | undefined): string {
 function etcdAdvice({ kind }: EtcdError): string | undefined {
   switch (kind) {
     case "unreachable":
-      return "Is this the etcd of Coil v1? See --etcd-endpoints, and for https --etcd-tls-ca, --etcd-tls-cert and --etcd-tls-key; --etcd-timeout gives it more time. Nothing was changed.";
+      return "Is this the etcd of Coil v1? See --etcd-endpoints, and for https --etcd-tls-ca, --etcd-tls-cert and --etcd-tls-key; --etcd-timeout gives it more time.";
     case "denied":
-      return "etcd knows users by the name in their certificate, --etcd-tls-cert, or by --etcd-username and --etcd-password-file; the user needs the right to read --etcd-prefix. Nothing was changed.";
+      return "etcd knows users by the name in their certificate, --etcd-tls-cert, or by --etcd-username and --etcd-password-file; the user needs the right to read --etcd-prefix.";
     default:
       return undefined;
   }

@@ -5,6 +5,8 @@ import type { MigrationRecord } from "./record.ts";
 export type Phase =
   | "not begun"
   | "v1 at work"
+  /** v1 is gone, and etcd was not read again after it. */
+  | "dump unfinished"
   | "dumped"
   | "manifest applied in part"
   | "waiting for v2"

@@ -36,6 +36,16 @@ export interface MigrationRecord {
   readonly finishedAt?: string;
 }
 
+/**
+ * Whether a manifest was written and v1 is not known to have been gone before etcd was read for it: what it gave out to
+ * its end may be missing.
+ */
+export function isDumpUnfinished(
+  { dumpedAt, v1RemovedAt }: MigrationRecord,
+): boolean {
+  return dumpedAt !== undefined && v1RemovedAt === undefined;
+}
+
 const TARGET = { name: RECORD_NAME, namespace: SYSTEM_NAMESPACE };
 
 /** Reads the record; empty when there is none. */

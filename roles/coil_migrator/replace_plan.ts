@@ -3,7 +3,7 @@ import { listCoildPods } from "./coild_pods.ts";
 import { count } from "./dump_report.ts";
 import { MigrateError } from "./errors.ts";
 import { type LivePod, podText } from "./live_pod.ts";
-import type { MigrationRecord } from "./record.ts";
+import { isDumpUnfinished, type MigrationRecord } from "./record.ts";
 import { misplacedBlocks } from "./misplaced_blocks.ts";
 import { reservedBlocks, type Survey } from "./survey.ts";
 import type { Terminal } from "./terminal.ts";
@@ -33,6 +33,12 @@ export async function checkReadiness(
     throw refusal(
       `Coil v1 is still at work: ${atWork.map(workloadText).join(", ")}`,
       'It is removed by "coil migrate dump".',
+    );
+  }
+  if (isDumpUnfinished(record)) {
+    throw refusal(
+      "the dump was not finished: the manifest may lack blocks that Coil v1 gave out to its end",
+      'Run "coil migrate dump" once more, and apply the manifest again. When v2 is at work already, see docs/migrate.md.',
     );
   }
   checkBlocks(record, survey);

@@ -1,5 +1,6 @@
 import { count } from "./dump_report.ts";
 import type { MigrationStatus, Phase } from "./migration_status.ts";
+import { isDumpUnfinished } from "./record.ts";
 
 type Facts = Omit<MigrationStatus, "phase" | "next">;
 
@@ -13,6 +14,9 @@ export function phaseOf(
     return record.dumpedAt === undefined
       ? { phase: "not begun", next: "coil migrate dump" }
       : { phase: "v1 at work", next: "coil migrate dump, once more" };
+  }
+  if (isDumpUnfinished(record)) {
+    return { phase: "dump unfinished", next: "coil migrate dump, once more" };
   }
   const mayBeMissing = record.removingBlocksAt !== undefined;
   const expected = Number(record.blocks ?? 0);

@@ -12,7 +12,8 @@ const NOTHING: Facts = {
   pods: { toReplace: 0, byNode: {}, kept: {} },
   coild: { pods: 3, ready: 3, old: 0 },
 };
-const DUMPED = { dumpedAt: "t1", pools: "2", blocks: "4" };
+const WRITTEN = { dumpedAt: "t1", pools: "2", blocks: "4" };
+const DUMPED = { ...WRITTEN, v1RemovedAt: "t2" };
 const REMOVED = { ...DUMPED, removingBlocksAt: "t2" };
 const PODS = { toReplace: 5, byNode: { n1: 5 }, kept: {} };
 
@@ -20,7 +21,11 @@ Deno.test("phaseOf() tells how far a migration is", () => {
   const phases: readonly (readonly [string, Partial<Facts>])[] = [
     ["nothing to migrate", {}],
     ["not begun", { v1AtWork: true }],
-    ["v1 at work", { v1AtWork: true, record: DUMPED }],
+    ["v1 at work", { v1AtWork: true, record: WRITTEN }],
+    ["dump unfinished", { record: WRITTEN, crds: false }],
+    ["dump unfinished", {
+      ...{ record: WRITTEN, pools: 2, reservedBlocks: 4, pods: PODS },
+    }],
     ["dumped", { record: DUMPED, crds: false }],
     ["dumped", { record: DUMPED }],
     ["manifest applied in part", {
@@ -48,7 +53,7 @@ Deno.test("phaseOf() tells how far a migration is", () => {
 Deno.test("statusText() is for people", () => {
   const facts: Facts = {
     ...NOTHING,
-    record: { ...DUMPED, v1RemovedAt: "t2", podsAtStart: "9" },
+    record: { ...DUMPED, podsAtStart: "9" },
     ...{ pools: 2, reservedBlocks: 4, reservedInUse: 3 },
     pods: { ...PODS, kept: { "a/b": "no controller" } },
     problems: ["something"],

@@ -20,6 +20,6 @@ export async function readV1State(
       roots.map((root) => JSON.stringify(root)).join(", ")
     }: see --etcd-prefix, which usually ends with a slash.`;
   throw new MigrateError(
-    `Cannot find Coil v1's pools: ${what}\n${there} Nothing was changed.`,
+    `Cannot find Coil v1's pools: ${what}\n${there}`,
   );
 }

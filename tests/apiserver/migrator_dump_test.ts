@@ -223,6 +223,59 @@ Deno.test("migrate dump: interrupted anywhere, and with the API server away, it 
   assert.ok((await lab.record())["v1RemovedAt"]);
 });
 
+Deno.test("migrate dump: ended between v1's end and the second read, nothing goes on before it is run again", async () => {
+  await using lab = await DumpLab.start();
+  const { plane } = lab;
+  await installCrds(plane);
+  const stop = new AbortController();
+  const interrupted = lab.dump(["--yes"], {
+    signal: stop.signal,
+    onText: (text) => {
+      const isLast = text.includes(`[${ALL_OF_V1}/${ALL_OF_V1}]`);
+      if (isLast && text.endsWith(" gone\n")) stop.abort(new Error("Ctrl-C"));
+    },
+  });
+  await assert.rejects(interrupted, /Ctrl-C/);
+  assert.deepEqual(await v1Objects(plane), []);
+  const refuses = async () => {
+    const { out } = await migrate(plane, ["status"]);
+    assert.match(out, /Phase +dump unfinished/);
+    assert.match(out, /Next +coil migrate dump, once more/);
+    const { code, err } = await migrate(plane, ["replace", "--yes"]);
+    assert.equal(code, 1);
+    assert.match(err, /the dump was not finished[^]*coil migrate dump/);
+  };
+  await refuses();
+
+  // The same, for etcd cannot be understood the second time.
+  await installV1(plane);
+  await plane.kubectl(
+    ...["patch", "-n", "kube-system", "ds/coil-node", "-p"],
+    '{"spec":{"template":{"spec":{"nodeSelector":{"none":"such"}}}}}',
+  );
+  let spoiled: Promise<void> | undefined;
+  const failed = await lab.dump(["--yes"], {
+    onText: (text) => {
+      if (!text.includes("deleting DaemonSet")) return;
+      spoiled ??= lab.etcd.put({ "block/web/10.65.0.0": { nodes: 1 } });
+    },
+  });
+  await spoiled;
+  assert.equal(failed.code, 1, failed.err);
+  assert.match(failed.err, /Cannot understand etcd's key/);
+  assert.match(failed.err, /Coil v1 is removed[^]*run the same command again/);
+  assert.doesNotMatch(failed.err, /Nothing was changed/);
+  assert.deepEqual(await v1Objects(plane), []);
+  await refuses();
+
+  const nodes = { node1: ["10.65.0.1/32", "10.65.0.2/32"] };
+  await lab.etcd.put({ "block/web/10.65.0.0": { free: null, nodes } });
+  const last = await lab.dump(["--yes"]);
+  assert.equal(last.code, 0, last.err);
+  assert.match(await lab.text(), /name: web-1-v1[^]*name: web-2-v1/);
+  assert.match((await migrate(plane, ["status"])).out, /Phase +dumped/);
+});
+
 Deno.test("migrate dump: a manifest that was edited, cut short or is another's is not overwritten", async () => {
   await using lab = await DumpLab.start();
   const first = await lab.dump(["--skip-uninstall"]);
