@@ -28,7 +28,7 @@ export async function replacePods(
   const failures: unknown[] = [];
   let changed = Promise.withResolvers<void>();
   await using group = new TaskGroup({ signal });
-  let lastNode: string | undefined;
+  const begun = new Set<string>();
   while (failures.length === 0 && waiting.size > 0) {
     const pod = nextPod([...waiting], [...active], limits);
     if (pod === undefined) {
@@ -36,9 +36,9 @@ export async function replacePods(
       changed = Promise.withResolvers();
       continue;
     }
-    await pauseBetween(lastNode, pod.node, options);
+    await pauseBefore(pod.node, begun, options);
     if (failures.length > 0) break;
-    lastNode = pod.node;
+    begun.add(pod.node);
     waiting.delete(pod);
     active.add(pod);
     group.run(podText(pod), async () => {
@@ -57,12 +57,12 @@ export async function replacePods(
   if (failures.length > 0) throw failures[0];
 }
 
-async function pauseBetween(
-  lastNode: string | undefined,
+async function pauseBefore(
   node: string,
+  begun: ReadonlySet<string>,
   { intervalMs, progress, signal }: ReplacePodsOptions,
 ): Promise<void> {
-  if (lastNode === undefined || lastNode === node || intervalMs === 0) return;
+  if (begun.size === 0 || begun.has(node) || intervalMs === 0) return;
   progress.show(`pausing before node ${node}`);
   await sleep(intervalMs, { signal });
 }
