@@ -80,10 +80,14 @@ export function countsOf(conversion: Conversion): ManifestCounts {
   };
 }
 
+/**
+ * Blocks before pools, which they need not: they have no owner. When v2 runs already, or only a part is applied, nobody
+ * is given an address of a pool before those that v1 has given out are reserved.
+ */
 function objectsOf(
   { pools, namespaces, blocks }: Conversion,
 ): readonly unknown[] {
-  return [...pools, ...blocks, ...namespaces];
+  return [...blocks, ...pools, ...namespaces];
 }
 
 /** Objects that are whole: those that are cut in the middle have no kind or cannot be read. */

@@ -37,6 +37,17 @@ const TEXT = `# Coil v1's state for Coil v2, made by coil migrate dump.
 # warning: node gone: it has 1 block in v1, but there is no Node of that name; they are left out and can be given to other nodes
 ---
 apiVersion: coil.cybozu.com/v2
+kind: AddressBlock
+metadata:
+  name: default-1-v1
+  labels:
+    coil.cybozu.com/node: n1
+    coil.cybozu.com/pool: default
+    coil.cybozu.com/reserved: "true"
+index: 1
+ipv4: 10.1.0.32/27
+---
+apiVersion: coil.cybozu.com/v2
 kind: AddressPool
 metadata:
   name: default
@@ -54,17 +65,6 @@ spec:
   subnets:
     - ipv4: 10.2.0.0/24
 ---
-apiVersion: coil.cybozu.com/v2
-kind: AddressBlock
-metadata:
-  name: default-1-v1
-  labels:
-    coil.cybozu.com/node: n1
-    coil.cybozu.com/pool: default
-    coil.cybozu.com/reserved: "true"
-index: 1
-ipv4: 10.1.0.32/27
----
 apiVersion: v1
 kind: Namespace
 metadata:
@@ -73,7 +73,7 @@ metadata:
     coil.cybozu.com/pool: web
 `;
 
-Deno.test("formatManifest() writes pools, blocks and namespaces, and what to know", () => {
+Deno.test("formatManifest() writes blocks, pools and namespaces, and what to know", () => {
   const text = manifest();
   assert.equal(text.replace(digestOf(text), "DIGEST"), TEXT);
   assert.equal(text, manifest());

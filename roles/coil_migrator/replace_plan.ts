@@ -4,6 +4,7 @@ import { count } from "./dump_report.ts";
 import { MigrateError } from "./errors.ts";
 import { type LivePod, podText } from "./live_pod.ts";
 import { isDumpUnfinished, type MigrationRecord } from "./record.ts";
+import { doubledBlocks } from "./doubled_blocks.ts";
 import { misplacedBlocks } from "./misplaced_blocks.ts";
 import { reservedBlocks, type Survey } from "./survey.ts";
 import type { Terminal } from "./terminal.ts";
@@ -79,9 +80,18 @@ function checkBlocks(record: MigrationRecord, survey: Survey): void {
       "Was the manifest edited? Delete this AddressBlock and apply the manifest again, as it was written.",
     );
   }
+  // Later, a reserved block of free addresses is one of a manifest that was applied once more.
+  if (record.removingBlocksAt !== undefined) return;
+  const [doubled] = doubledBlocks(survey.blocks);
+  if (doubled !== undefined) {
+    throw refusal(
+      doubled,
+      "The manifest was applied after v2 had begun to give out addresses, so pods of both may have the same. Delete this block of v2 with --wait=false and then the pods that v2 gave its addresses (coil ipam show addresses): it is gone with the last of them.",
+    );
+  }
   const found = reservedBlocks(survey).length;
   const expected = Number(record.blocks ?? 0);
-  if (record.removingBlocksAt !== undefined || found >= expected) return;
+  if (found >= expected) return;
   throw refusal(
     `the manifest has ${expected} reserved blocks, the cluster only ${found}`,
     "Apply the whole manifest before anything else: v2 can give addresses of the missing blocks to new pods.",

@@ -1,6 +1,7 @@
 import { ADDRESS_BLOCKS } from "../../lib/api/mod.ts";
 import { KubeApiError, type KubeClient } from "../../lib/kube/mod.ts";
 import { listCoildPods, yetToRestart } from "./coild_pods.ts";
+import { doubledBlocks } from "./doubled_blocks.ts";
 import { EXIT } from "./errors.ts";
 import type { StatusValues } from "./flags.ts";
 import { podText } from "./live_pod.ts";
@@ -116,12 +117,14 @@ function problemsOf(
   if (survey === undefined) return [...manifest?.problems ?? []];
   const found = reservedBlocks(survey).length;
   const expected = Number(record.blocks ?? 0);
+  const mayBeMissing = record.removingBlocksAt !== undefined;
   // Before the manifest is applied there are none, as is right.
-  const isPartial = record.removingBlocksAt === undefined &&
-    survey.pools.length > 0 && found < expected;
+  const isPartial = !mayBeMissing && survey.pools.length + found > 0 &&
+    found < expected;
   return [
     ...survey.unreadable,
     ...misplacedBlocks(survey),
+    ...(mayBeMissing ? [] : doubledBlocks(survey.blocks)),
     ...(isPartial
       ? [`${found} of the ${expected} reserved blocks of the manifest exist`]
       : []),

@@ -21,10 +21,10 @@ export function phaseOf(
   const mayBeMissing = record.removingBlocksAt !== undefined;
   const expected = Number(record.blocks ?? 0);
   if (record.dumpedAt !== undefined && !mayBeMissing) {
-    if (!facts.crds || facts.pools === 0) {
+    if (!facts.crds || (facts.pools === 0 && facts.reservedBlocks === 0)) {
       return { phase: "dumped", next: "apply the CRDs, then the manifest" };
     }
-    if (facts.reservedBlocks < expected) {
+    if (facts.pools === 0 || facts.reservedBlocks < expected) {
       return {
         phase: "manifest applied in part",
         next: "apply the whole manifest",

@@ -28,6 +28,7 @@ Deno.test("phaseOf() tells how far a migration is", () => {
     }],
     ["dumped", { record: DUMPED, crds: false }],
     ["dumped", { record: DUMPED }],
+    ["manifest applied in part", { record: DUMPED, reservedBlocks: 4 }],
     ["manifest applied in part", {
       ...{ record: DUMPED, pools: 2, reservedBlocks: 3, pods: PODS },
     }],

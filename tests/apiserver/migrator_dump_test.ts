@@ -382,4 +382,23 @@ Deno.test("migrate: the manifest is applied twice, either way; without CRDs it i
     /v2 gives out addresses already, as AddressBlock "default-7"/,
   );
   assert.equal(await lab.text(), text);
+
+  // v2 was first: its block has addresses of a reserved one.
+  const doubled =
+    /AddressBlock default-0 of v2 \(10.64.0.0\/29, node node2\) has addresses of the reserved default-0-v1/;
+  await plane.apply({
+    ...{ apiVersion: "coil.cybozu.com/v2", kind: "AddressBlock" },
+    metadata: {
+      name: "default-0",
+      labels: {
+        "coil.cybozu.com/pool": "default",
+        "coil.cybozu.com/node": "node2",
+      },
+    },
+    ...{ index: 0, ipv4: "10.64.0.0/29" },
+  });
+  assert.match((await migrate(plane, ["status"])).out, doubled);
+  const first = await migrate(plane, ["replace", "--yes"]);
+  assert.equal(first.code, 1);
+  assert.match(first.err, doubled);
 });
