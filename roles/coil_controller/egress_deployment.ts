@@ -20,7 +20,7 @@ import {
   planMetadata,
   type PlannedMetadata,
 } from "./egress_plan.ts";
-import { listOf, numberOf } from "./egress_template.ts";
+import { gatewayAnnotations, listOf, numberOf } from "./egress_template.ts";
 
 /** What a gateway gets beyond its drain time before it is killed: to begin, and to end. */
 const GRACE_BEYOND_DRAIN_S = 30;
@@ -58,7 +58,7 @@ export interface DeploymentPlan {
 /**
  * Plans the Deployment of an Egress' gateways from its template.
  *
- * @throws {InvalidTemplateError} when a list of the template is none
+ * @throws {InvalidTemplateError} when a list of the template is none, or an annotation makes clients of the gateways
  */
 export function planDeployment(
   egress: Egress,
@@ -69,7 +69,8 @@ export function planDeployment(
   },
 ): DeploymentPlan {
   const { replicas = 1, template, strategy } = egress.spec;
-  const { labels, annotations } = template?.metadata ?? {};
+  const { labels } = template?.metadata ?? {};
+  const annotations = gatewayAnnotations(template?.metadata?.annotations);
   const ours = egressLabels(egress.metadata.name ?? "");
   return {
     metadata: planMetadata(egress),

@@ -286,6 +286,24 @@ for (const [spec, said] of INVALID) {
   });
 }
 
+Deno.test("a template that makes gateways clients of an Egress is refused", () => {
+  const plan = (annotations: Readonly<Record<string, string>>) =>
+    planDeployment(egress({ template: { metadata: { annotations } } }), {
+      settings: SETTINGS,
+      image: IMAGE,
+    }).spec.template.metadata.annotations;
+  assert.throws(
+    () => plan({ "egress.coil.cybozu.com/other": "nat" }),
+    (error) =>
+      error instanceof InvalidTemplateError &&
+      /a gateway .* remove annotation "egress\.coil\.cybozu\.com\/other"$/
+        .test(error.message),
+  );
+  // It names no Egress.
+  const nothing = { "egress.coil.cybozu.com/other": " ", "a.example/b": "c" };
+  assert.deepEqual(plan(nothing), nothing);
+});
+
 Deno.test("null in a template is as if it were not there", () => {
   const plan = (spec: string) =>
     planDeployment(egress({ template: { spec: JSON.parse(spec) } }), {

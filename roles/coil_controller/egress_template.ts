@@ -1,3 +1,6 @@
+import { parseEgressAnnotations } from "../../lib/api/mod.ts";
+import { EGRESS_ANNOTATION_PREFIX } from "../../lib/names/mod.ts";
+
 /** The template of an Egress is not what a pod's must be, in a way that the plan depends on. */
 export class InvalidTemplateError extends Error {
   override readonly name = "InvalidTemplateError";
@@ -46,6 +49,22 @@ export function numberOf(
   field: string,
 ): number {
   return check(value ?? 0, { field, is: Number.isFinite, must: "a number" });
+}
+
+/**
+ * Returns the annotations of the template. A gateway is no client: it deletes
+ * the tunnels of one from its network, and packets would leave by another way.
+ *
+ * @throws {InvalidTemplateError} when one of them names an Egress
+ */
+export function gatewayAnnotations(
+  annotations: Readonly<Record<string, string>> | undefined,
+): Readonly<Record<string, string>> | undefined {
+  const [first] = parseEgressAnnotations(annotations);
+  if (first === undefined) return annotations;
+  throw new InvalidTemplateError(
+    `Cannot use spec.template.metadata.annotations: a gateway cannot be the client of an Egress; remove annotation "${EGRESS_ANNOTATION_PREFIX}${first.namespace}"`,
+  );
 }
 
 function check<T>(
