@@ -1,6 +1,7 @@
 import {
   ADDRESS_BLOCKS,
   ADDRESS_POOLS,
+  addressBlockName,
   type AddressPool,
   BLOCK_REQUESTS,
   type BlockRequest,
@@ -10,6 +11,7 @@ import {
 } from "../../lib/api/mod.ts";
 import { abortable, type TaskGroup } from "../../lib/async/mod.ts";
 import {
+  type Indexes,
   Informer,
   type KubeClient,
   NODES,
@@ -24,10 +26,23 @@ import {
   trimRequest,
 } from "./trim.ts";
 
+/**
+ * How blocks are found: by "pool" and "node", the values of their labels; and by "alias", pool and index of a block
+ * whose name does not follow from them. Those were taken over from v1, so that nearly no block costs memory there.
+ */
+export const BLOCK_INDEXES: Indexes<CachedBlock> = {
+  pool: labelIndex(POOL_LABEL),
+  node: labelIndex(NODE_LABEL),
+  alias: ({ metadata, index }) => {
+    const name = addressBlockName(metadata.labels?.[POOL_LABEL] ?? "", index);
+    return metadata.name === name ? [] : [name];
+  },
+};
+
 /** What the controller knows of the cluster: four kinds of objects, kept up to date by watches. */
 export class Cluster {
   readonly pools: Informer<AddressPool>;
-  /** Indexed by "pool" and "node", the values of their labels. */
+  /** Indexed by {@linkcode BLOCK_INDEXES}. */
   readonly blocks: Informer<CachedBlock>;
   readonly requests: Informer<BlockRequest>;
   readonly nodes: Informer<V1Node>;
@@ -48,10 +63,7 @@ export class Cluster {
         onBlock: onObject,
         layoutOf: (pool) => layouts.get(pool),
       }),
-      indexes: {
-        pool: labelIndex(POOL_LABEL),
-        node: labelIndex(NODE_LABEL),
-      },
+      indexes: BLOCK_INDEXES,
     });
     this.requests = new Informer(client, BLOCK_REQUESTS, {
       trim(request) {

@@ -1,6 +1,7 @@
 import {
   ADDRESS_BLOCKS,
   type AddressBlock,
+  addressBlockName,
   type AddressPool,
   blockPrefixes,
   hasSameLayout,
@@ -40,7 +41,7 @@ const RESYNC_MS = 30_000;
 /** What {@linkcode Pools} works with. */
 export interface PoolsOptions {
   readonly client: KubeClient;
-  /** All blocks, with the index "pool". */
+  /** All blocks, with the indexes "pool" and "alias". */
   readonly blocks: Store<CachedBlock>;
   readonly metrics: IpamMetrics;
   /** Something has changed that the status of another pool tells. */
@@ -147,10 +148,18 @@ export class Pools implements PoolBook, BlockCarver, BlockStore {
   /** Takes note that a block is gone. */
   freed({ metadata, index }: AddressBlock): void {
     const name = metadata.labels?.[POOL_LABEL] ?? "";
-    this.#manager.freed(name, index);
+    if (!this.#hasOther(name, index)) this.#manager.freed(name, index);
     this.#noteStray(metadata.name ?? "", undefined);
     const pool = this.#known.get(name);
     if (pool !== undefined) this.#publish(pool);
+  }
+
+  /** Whether there is a block of the index still: v1 could have several, one in another or on two nodes. */
+  #hasOther(pool: string, index: number): boolean {
+    const { blocks } = this.#options;
+    const name = addressBlockName(pool, index);
+    return blocks.get(name) !== undefined ||
+      blocks.byIndex("alias", name).length > 0;
   }
 
   drop(pool: string): void {
