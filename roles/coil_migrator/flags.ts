@@ -96,7 +96,7 @@ const DUMP = defineFlags({
     type: "string",
     default: "",
     help:
-      "File with the authorities that etcd's certificate is trusted by, instead of this machine's",
+      "File with the authorities that etcd's certificate is trusted by, in addition to those that Deno trusts anyway",
   },
   "etcd-tls-cert": {
     type: "string",

@@ -5,7 +5,7 @@ const DEFAULT_TIMEOUT_MS = 60_000;
 
 /** Certificates, as PEM texts. */
 export interface TlsOptions {
-  /** Authorities to trust; those of the machine without them. */
+  /** Authorities to trust in addition to those that Deno trusts anyway: its own list, see DENO_TLS_CA_STORE. */
   readonly caCerts?: readonly string[];
   /** Certificate and key to show to the server. */
   readonly identity?: { readonly cert: string; readonly key: string };
