@@ -36,7 +36,7 @@ export interface ClusterFacts {
   readonly pods: readonly AddressedPod[];
 }
 
-/** What is to be applied, in this order, and what the admin has to know. */
+/** What is to be applied, and what the admin has to know. */
 export interface Conversion {
   readonly pools: readonly AddressPool[];
   readonly blocks: readonly AddressBlock[];
