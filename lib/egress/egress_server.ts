@@ -15,7 +15,6 @@ import {
   changeClients,
   type ClientChange,
   findClients,
-  type FoundClients,
   type LinkIndexes,
 } from "./server_clients.ts";
 import {
@@ -56,9 +55,10 @@ const NOTHING: NftCounter = { packets: 0n, bytes: 0n };
 export class EgressServer implements Disposable {
   readonly #plan: ServerPlan;
   readonly #kernel: ServerKernel;
-  readonly #links: LinkIndexes;
-  /** Guards the kernel's clients and `#clients`. */
+  readonly #options: ServerOptions;
+  /** Guards what is in the kernel, `#links` and `#clients`. */
   readonly #turn = new Mutex();
+  #links: LinkIndexes;
   /** What the kernel has; undefined when a change failed half-way. */
   #clients: AddressMap | undefined;
 
@@ -66,12 +66,14 @@ export class EgressServer implements Disposable {
     plan: ServerPlan,
     state: {
       readonly kernel: ServerKernel;
+      readonly options: ServerOptions;
       readonly links: LinkIndexes;
       readonly clients: AddressMap;
     },
   ) {
     this.#plan = plan;
     this.#kernel = state.kernel;
+    this.#options = state.options;
     this.#links = state.links;
     this.#clients = state.clients;
   }
@@ -94,7 +96,7 @@ export class EgressServer implements Disposable {
     const kernel = stack.use(openServerKernel(options));
     const { links, clients } = await applyServer(kernel, plan, options);
     stack.move();
-    return new EgressServer(plan, { kernel, links, clients });
+    return new EgressServer(plan, { kernel, options, links, clients });
   }
 
   /** How many clients there are. */
@@ -103,30 +105,26 @@ export class EgressServer implements Disposable {
   }
 
   /**
-   * Makes these the clients and nobody else. Compares with the kernel, so it
-   * also repairs what others have changed there.
+   * Makes these the clients and nobody else. Compares all that makes a gateway
+   * with the kernel, so it also repairs what others have changed there.
    *
    * @throws {NetlinkError} when the kernel refuses; the next call goes on from there
    */
   async setClients(addresses: readonly Address[]): Promise<ClientChange> {
     using _turn = await this.#turn.lock();
     const { clients: wanted, skipped } = admit(this.#plan, addresses);
-    const found = await findClients(this.#kernel, this.#plan, this.#links);
-    const added = missingFrom(wanted, found.complete);
-    const removed = missingFrom(found.all, wanted);
+    const present = await this.#makeWhole();
+    const added = missingFrom(wanted, present);
+    const removed = missingFrom(present, wanted);
     await this.#change({ add: added, remove: removed, result: wanted });
-    return {
-      added: added.filter((client) => !found.all.has(client.toString())),
-      removed,
-      skipped,
-    };
+    return { added, removed, skipped };
   }
 
   /**
    * Adds and removes clients, without asking the kernel for the others. Who is in
    * both is a client.
    *
-   * @throws {NetlinkError} when the kernel refuses; the next call goes on from there
+   * @throws {NetlinkError} when the kernel refuses; the next call makes all whole, as `setClients()` does
    */
   async changeClients(
     change: {
@@ -137,11 +135,11 @@ export class EgressServer implements Disposable {
     using _turn = await this.#turn.lock();
     const { clients: wanted, skipped } = admit(this.#plan, change.add ?? []);
     const unwanted = admit(this.#plan, change.remove ?? []).clients;
-    const found = await this.#found();
-    const added = missingFrom(wanted, found.complete);
+    const present = this.#clients ?? await this.#makeWhole();
+    const added = missingFrom(wanted, present);
     const removed = missingFrom(unwanted, wanted)
-      .filter((client) => found.all.has(client.toString()));
-    const result = new Map([...found.complete, ...wanted]);
+      .filter((client) => present.has(client.toString()));
+    const result = new Map([...present, ...wanted]);
     for (const client of removed) result.delete(client.toString());
     await this.#change({ add: added, remove: removed, result });
     return { added, removed, skipped };
@@ -167,8 +165,9 @@ export class EgressServer implements Disposable {
 
   /** Goes through the kernel's connections; takes a few milliseconds for each ten thousand. `top` is how many destinations to tell of. */
   async flows(options: { readonly top?: number } = {}): Promise<FlowSummary> {
-    const { all } = await this.#found();
-    const counter = new FlowCounter(all.values());
+    const clients = this.#clients ??
+      (await findClients(this.#kernel, this.#plan, this.#links)).all;
+    const counter = new FlowCounter(clients.values());
     for (const family of FAMILIES) {
       if (this.#plan.families[family] === undefined) continue;
       await this.#kernel.conntrack.visit(
@@ -197,12 +196,17 @@ export class EgressServer implements Disposable {
     this.#kernel[Symbol.dispose]();
   }
 
-  /** What is known of the kernel's clients; it is asked when a change failed half-way. */
-  async #found(): Promise<FoundClients> {
-    const clients = this.#clients;
-    return clients === undefined
-      ? await findClients(this.#kernel, this.#plan, this.#links)
-      : { all: clients, routed: clients, complete: clients };
+  /** Puts right whatever of the gateway is not as planned, and returns the clients found. Devices may be new. */
+  async #makeWhole(): Promise<AddressMap> {
+    this.#clients = undefined;
+    const { links, clients } = await applyServer(
+      this.#kernel,
+      this.#plan,
+      this.#options,
+    );
+    this.#links = links;
+    this.#clients = clients;
+    return clients;
   }
 
   async #change(

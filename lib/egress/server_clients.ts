@@ -46,8 +46,6 @@ export interface FoundClients {
   readonly all: AddressMap;
   /** Those of them that have a route through the tunnel device. */
   readonly routed: AddressMap;
-  /** Those of them that have that and are in a set. */
-  readonly complete: AddressMap;
 }
 
 /** Splits addresses into those that can be clients, each once, and others. */
@@ -90,7 +88,6 @@ export async function findClients(
 ): Promise<FoundClients> {
   const all = new Map<string, Address>();
   const routed = new Map<string, Address>();
-  const complete = new Map<string, Address>();
   for (const family of valuesOf(plan.families)) {
     const routes = await kernel.routes.listRoutes({
       family: family.family,
@@ -105,12 +102,10 @@ export async function findClients(
       }
     }
     for (const address of await listedClients(kernel, plan, family)) {
-      const key = address.toString();
-      all.set(key, address);
-      if (routed.has(key)) complete.set(key, address);
+      all.set(address.toString(), address);
     }
   }
-  return { all, routed, complete };
+  return { all, routed };
 }
 
 async function listedClients(

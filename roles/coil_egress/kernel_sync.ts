@@ -25,8 +25,9 @@ export interface KernelSyncOptions {
 }
 
 /**
- * Keeps the kernel's clients as they are wanted: the whole state at first and
- * after a failure, else what changed, in one transaction each. It never gives up.
+ * Keeps the kernel's clients as they are wanted: the whole state at first, after
+ * a failure and from time to time, which repairs all of the gateway; else what
+ * changed. One transaction each. It never gives up.
  */
 export class KernelSync {
   readonly #options: KernelSyncOptions;
@@ -48,6 +49,11 @@ export class KernelSync {
   /** Whether the kernel has had the whole state once. */
   get hasSynced(): boolean {
     return this.#hasSynced;
+  }
+
+  /** Whether the last try failed, so that the kernel may have lost what makes it a gateway. */
+  get isFailing(): boolean {
+    return this.#isFailing;
   }
 
   /** Says that what is wanted has changed. */

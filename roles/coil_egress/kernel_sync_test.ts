@@ -101,7 +101,9 @@ Deno.test("KernelSync says so when the kernel refuses, and sets all again until 
     want("10.0.0.2");
     await assert.rejects(sync.flushed({ signal }), /the kernel says no/);
     assert.equal(sync.hasSynced, true);
+    assert.equal(sync.isFailing, true);
     await sync.flushed({ signal }).catch(() => sync.flushed({ signal }));
+    assert.equal(sync.isFailing, false);
     assert.deepEqual(calls.slice(1), [
       "+10.0.0.2 -10.0.0.1",
       "set 10.0.0.2",
@@ -118,6 +120,19 @@ Deno.test("KernelSync repairs what others broke", async () => {
     kernel.clear();
     for (let n = 0; n < 100 && kernel.size === 0; n++) await sleep(5);
     assert.deepEqual([...kernel], ["10.0.0.1"]);
+  }, { repairMs: 20 });
+});
+
+Deno.test("KernelSync fails from a repair that the kernel refuses to one that it takes", async () => {
+  await following(async ({ sync, calls, fail, signal }) => {
+    await sync.flushed({ signal });
+    fail(Infinity);
+    for (let n = 0; n < 1000 && !sync.isFailing; n++) await sleep(5);
+    assert.equal(sync.isFailing, true);
+    fail(0);
+    for (let n = 0; n < 1000 && sync.isFailing; n++) await sleep(5);
+    assert.equal(sync.isFailing, false);
+    assert.deepEqual([...new Set(calls)], ["set 10.0.0.1"], "all, each time");
   }, { repairMs: 20 });
 });
 

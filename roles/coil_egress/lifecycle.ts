@@ -16,17 +16,24 @@ export interface EndOptions extends Omit<DrainOptions, "signal"> {
   readonly onDraining: () => void;
 }
 
+/** What is known of the kernel. */
+export interface SyncState {
+  /** Whether it has had all clients once. */
+  readonly hasSynced: boolean;
+  /** Whether it refused the last time. */
+  readonly isFailing: boolean;
+}
+
 /**
  * In which part of its life the gateway is; see
  * docs/decisions/0006-draining-gateways.md.
  */
 export class Lifecycle {
-  readonly #hasSynced: () => boolean;
+  readonly #sync: SyncState;
   #phase: "serving" | "ending" | "draining" | "restarting" = "serving";
 
-  /** `hasSynced` tells whether the kernel has had all clients once. */
-  constructor(hasSynced: () => boolean) {
-    this.#hasSynced = hasSynced;
+  constructor(sync: SyncState) {
+    this.#sync = sync;
   }
 
   /** Whether it goes on for established flows alone. */
@@ -37,12 +44,17 @@ export class Lifecycle {
   /** Why no client can be announced now. */
   get closedBecause(): string | undefined {
     if (this.#phase !== "serving") return "the gateway is about to end";
-    return this.#hasSynced() ? undefined : "the gateway is not ready yet";
+    return this.#sync.hasSynced ? undefined : "the gateway is not ready yet";
   }
 
-  /** The check of /readyz. */
+  /**
+   * The check of /readyz. While the kernel refuses, packets might leave with
+   * their client's address: no proxy shall send any here, also while draining.
+   */
   check(): true | string {
-    if (!this.#hasSynced()) return "the clients are not in the kernel yet";
+    const { hasSynced, isFailing } = this.#sync;
+    if (!hasSynced) return "the clients are not in the kernel yet";
+    if (isFailing) return "the kernel refuses what makes it a gateway";
     return this.#phase !== "restarting" || "the container is about to end";
   }
 

@@ -22,7 +22,7 @@ function fixture(
     readonly timeoutMs?: number;
   },
 ) {
-  const lifecycle = new Lifecycle(() => true);
+  const lifecycle = new Lifecycle({ hasSynced: true, isFailing: false });
   const counts = [...flows];
   let looks = 0;
   let toldOfDraining = 0;
@@ -48,14 +48,19 @@ function fixture(
   };
 }
 
-Deno.test("Lifecycle is ready from the first sync on, and open to announcements as long as it serves", () => {
-  let hasSynced = false;
-  const lifecycle = new Lifecycle(() => hasSynced);
+Deno.test("Lifecycle is ready from the first sync on while the kernel does not refuse, and open to announcements as long as it serves", () => {
+  const sync = { hasSynced: false, isFailing: true };
+  const lifecycle = new Lifecycle(sync);
   assert.match(String(lifecycle.check()), /not in the kernel yet/);
   assert.match(lifecycle.closedBecause ?? "", /not ready/);
-  hasSynced = true;
+  sync.hasSynced = true;
+  sync.isFailing = false;
   assert.equal(lifecycle.check(), true);
   assert.equal(lifecycle.closedBecause, undefined);
+  sync.isFailing = true;
+  assert.match(String(lifecycle.check()), /kernel refuses/);
+  sync.isFailing = false;
+  assert.equal(lifecycle.check(), true);
 });
 
 for (const [what, answer] of [["deleted", DELETED], ["gone", GONE]] as const) {

@@ -142,7 +142,7 @@ function connect(parts: GatewayParts, stack: AsyncDisposableStack) {
     onChange: () => reports.status.trigger(),
   });
   const { watcher, sync, announced } = clients;
-  const lifecycle = new Lifecycle(() => sync.hasSynced);
+  const lifecycle = new Lifecycle(sync);
   const reports = connectReports(parts, { metrics, lifecycle, ...clients });
   const { readings, status } = reports;
   const admission = new Admission({

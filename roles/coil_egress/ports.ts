@@ -22,7 +22,7 @@ export interface FlowSummary {
 
 /** The kernel's half of a gateway, whose clients this daemon decides on. */
 export interface DataPlane extends Disposable {
-  /** Makes these the clients, whatever was before. */
+  /** Makes these the clients, whatever was before, and puts right all that makes a gateway. */
   setClients(addresses: readonly Address[]): Promise<void>;
   /** Adds and removes clients in one transaction. */
   changeClients(

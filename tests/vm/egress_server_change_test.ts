@@ -90,6 +90,45 @@ Deno.test("W34: a gateway that was left half made, or spoilt, is made whole", as
   }
 });
 
+Deno.test("W34: an open gateway that others spoil is made whole by the next setClients()", async () => {
+  await using lab = await egressLab({ servers: true });
+  const server = await lab.open();
+  await makeClient(lab.client, OURS);
+  await server.setClients(CLIENTS);
+  const whole = await settingsOf(lab.gateway);
+  const spoilt = [
+    "nft delete table inet coil",
+    "nft flush table inet coil",
+    "nft flush chain inet coil source_nat",
+    "nft flush chain inet coil guard",
+  ];
+  for (const spoiler of spoilt) {
+    await shell(lab.gateway, spoiler);
+    assert.notEqual(await settingsOf(lab.gateway), whole, spoiler);
+    await server.setClients(CLIENTS);
+    assert.equal(await settingsOf(lab.gateway), whole, spoiler);
+    for (const family of FAMILIES) {
+      const seen = await lab.ask(lab.client, family);
+      assert.equal(seen, ADDRESSES.gateway[family], spoiler);
+    }
+  }
+});
+
+Deno.test("W34: changeClients() fails without the table, and makes all whole when it is called again", async () => {
+  await using lab = await egressLab({ servers: true });
+  const server = await lab.open();
+  await makeClient(lab.client, OURS);
+  await server.setClients([]);
+  await shell(lab.gateway, "nft delete table inet coil");
+  const change = { add: CLIENTS };
+  await assert.rejects(server.changeClients(change), { code: "ENOENT" });
+  await server.changeClients(change);
+  assert.equal(server.clientCount, CLIENTS.length);
+  for (const family of FAMILIES) {
+    assert.equal(await lab.ask(lab.client, family), ADDRESSES.gateway[family]);
+  }
+});
+
 Deno.test("setClients() repairs what others did to clients", async () => {
   await using lab = await egressLab({ servers: true });
   const server = await lab.open();
@@ -190,6 +229,16 @@ async function everything(netns: TempNetns): Promise<string> {
     `nft list ruleset; ip rule; ip -6 rule; ip fou show | sort
      ip route show table 118; ip -6 route show table 118 2>/dev/null || true
      ip -o link show | grep -v tunl0 | grep -v ip6tnl0 | sed 's/^[0-9]*: //'`,
+  );
+}
+
+/** All that makes a gateway, but for what it has counted. */
+async function settingsOf(netns: TempNetns): Promise<string> {
+  return await shell(
+    netns,
+    `nft -s list ruleset; ip rule; ip -6 rule; ip fou show | sort
+     ip route show table 118 || true; ip -6 route show table 118 || true
+     ip -o link show | grep -o 'coil_fou.*mtu [0-9]*' | sort`,
   );
 }
 
