@@ -7,6 +7,7 @@ import type { NodeDaemon } from "../lab/cluster/mod.ts";
 import { eventually, sleep } from "../lab/mod.ts";
 import { assertAgreement } from "./agreement.ts";
 import { Installation } from "./installation.ts";
+import { buildNextImage, digestOfFile } from "./next_image.ts";
 import { hostPort, HTTP_PORT, podSpec, type RunningPod } from "./pods.ts";
 
 let site: Installation;
@@ -106,24 +107,49 @@ async function restartsOf(pod: RunningPod): Promise<number> {
   return status?.containerStatuses?.[0]?.restartCount ?? -1;
 }
 
-Deno.test("coild, coil-router and coil-controller are replaced while traffic goes on and pods start", async () => {
+/** The plugin of each node, as its runtime calls it. */
+async function pluginDigests(): Promise<readonly string[]> {
+  return await Promise.all(
+    site.nodes.map(({ directory }) =>
+      digestOfFile(`${directory}/cni-bin/coil`)
+    ),
+  );
+}
+
+/** Has every program of Coil, the installer included, run from this image. */
+async function upgradeTo(reference: string): Promise<void> {
+  for (
+    const what of ["ds/coild", "ds/coil-router", "deploy/coil-controller"]
+  ) {
+    await site.plane.kubectl(
+      ...["-n", "kube-system", "set", "image", what, `*=${reference}`],
+    );
+  }
+  await site.rolledOut();
+}
+
+/** Pods come and go on all nodes until something is done; at least one on each. */
+async function podsUntil(done: Promise<void>): Promise<void> {
+  let isDone = false;
+  const noting = done.finally(() => isDone = true);
+  const rows = site.nodes.map(async ({ name: node }) => {
+    for (let round = 0; round === 0 || !isDone; round++) {
+      const name = `meanwhile-${node}-${round}`;
+      await site.pods.remove(await site.pods.run({ name, node }));
+    }
+  });
+  await Promise.all([noting, ...rows]);
+}
+
+Deno.test("all of Coil is upgraded to another image while traffic goes on and pods come and go", async () => {
+  const next = await buildNextImage();
+  for (const node of site.nodes) await node.importImage(next.path);
+  assert.ok(!(await pluginDigests()).includes(next.executable));
   await using traffic = await Traffic.start("upgrade");
   await traffic.during(async () => {
-    for (
-      const what of ["ds/coild", "ds/coil-router", "deploy/coil-controller"]
-    ) {
-      await site.plane.kubectl(
-        ...["-n", "kube-system", "rollout", "restart", what],
-      );
-    }
-    const started = await Promise.all(
-      ["node1", "node2", "node1", "node2"].map((node, index) =>
-        site.pods.run({ name: `meanwhile-${index}`, node })
-      ),
-    );
-    await site.rolledOut();
+    await podsUntil(upgradeTo(next.reference));
+    assert.deepEqual(await pluginDigests(), [next.executable, next.executable]);
     await assertAgreement(site);
-    await site.pods.remove(...started);
   });
 });
 
