@@ -15,6 +15,7 @@ import {
   changeClients,
   type ClientChange,
   findClients,
+  type FormerClients,
   type LinkIndexes,
 } from "./server_clients.ts";
 import {
@@ -59,6 +60,7 @@ export class EgressServer implements Disposable {
   /** Guards what is in the kernel, `#links` and `#clients`. */
   readonly #turn = new Mutex();
   #links: LinkIndexes;
+  readonly #former: FormerClients = new Map();
   /** What the kernel has; undefined when a change failed half-way. */
   #clients: AddressMap | undefined;
 
@@ -218,8 +220,11 @@ export class EgressServer implements Disposable {
   ): Promise<void> {
     const { add, remove, result } = change;
     this.#clients = undefined;
-    const links = this.#links;
-    await changeClients(this.#kernel, this.#plan, { add, remove, links });
+    await changeClients(this.#kernel, this.#plan, {
+      ...{ add, remove },
+      links: this.#links,
+      former: this.#former,
+    });
     this.#clients = result;
   }
 }

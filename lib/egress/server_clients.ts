@@ -37,6 +37,16 @@ export interface ClientChange {
 /** Addresses by their text. */
 export type AddressMap = ReadonlyMap<string, Address>;
 
+/** Former clients whose connections are still to be forgotten, by their text. */
+export type FormerClients = Map<string, Address>;
+
+/** The part of the kernel that a change of clients needs. */
+export interface ClientKernel {
+  readonly routes: Pick<ServerKernel["routes"], "execute" | "tryExecute">;
+  readonly netfilter: Pick<ServerKernel["netfilter"], "changeSet">;
+  readonly conntrack: Pick<ServerKernel["conntrack"], "deleteWhere">;
+}
+
 /** The indexes of the tunnel devices. */
 export type LinkIndexes = ReadonlyMap<Family, number>;
 
@@ -137,19 +147,22 @@ function isAddress(
  * that its first answer finds the way; one that goes may not send any more before its
  * route goes, and then what the kernel remembers of its connections is thrown
  * away: else answers that are still under way would go to whoever gets the address next.
+ * Whom that failed for stays in `former`, and nobody is let in before it is done.
  *
  * @throws {NetlinkError} when the kernel refuses; some of it may be done
  */
 export async function changeClients(
-  kernel: ServerKernel,
+  kernel: ClientKernel,
   plan: ServerPlan,
   change: {
     readonly add: readonly Address[];
     readonly remove: readonly Address[];
     readonly links: LinkIndexes;
+    readonly former: FormerClients;
   },
 ): Promise<void> {
-  const { add, remove, links } = change;
+  const { add, remove, links, former } = change;
+  await forgetConnections(kernel, former);
   await kernel.routes.execute(
     add.map((address) => clientRoute(plan, address, links)),
   );
@@ -166,9 +179,9 @@ export async function changeClients(
       remove: removed,
     });
   }
-  if (remove.length === 0) return;
+  for (const address of remove) former.set(address.toString(), address);
   await deleteRoutes(kernel, remove.map((address) => noRoute(plan, address)));
-  await forgetConnections(kernel, remove);
+  await forgetConnections(kernel, former);
 }
 
 /** The route to a client, in place of one to another link. */
@@ -197,21 +210,23 @@ function noRoute(plan: ServerPlan, address: Address): Request {
 
 /** Deletes routes; one that is gone already is none's concern. */
 export async function deleteRoutes(
-  { routes }: Pick<ServerKernel, "routes">,
+  { routes }: { readonly routes: Pick<ServerKernel["routes"], "tryExecute"> },
   requests: readonly Request[],
 ): Promise<void> {
+  if (requests.length === 0) return;
   for (const error of await routes.tryExecute(requests)) {
     if (error !== undefined && error.code !== "ESRCH") throw error;
   }
 }
 
+/** Empties `former` when it is done. */
 async function forgetConnections(
-  { conntrack }: Pick<ServerKernel, "conntrack">,
-  clients: readonly Address[],
+  { conntrack }: Pick<ClientKernel, "conntrack">,
+  former: FormerClients,
 ): Promise<void> {
   for (const family of FAMILIES) {
     const gone = new Set(
-      clients.filter((client) => client.family === family)
+      former.values().filter((client) => client.family === family)
         .map(({ value }) => value),
     );
     if (gone.size === 0) continue;
@@ -220,4 +235,5 @@ async function forgetConnections(
       { family },
     );
   }
+  former.clear();
 }

@@ -1,7 +1,12 @@
 import assert from "node:assert/strict";
 import { Address, Prefix } from "../inet/mod.ts";
 import type { Link, Route } from "../netlink/mod.ts";
-import { admit, clientRoutes } from "./server_clients.ts";
+import {
+  admit,
+  changeClients,
+  type ClientKernel,
+  clientRoutes,
+} from "./server_clients.ts";
 import { leftoverLinks, leftoverPorts } from "./server_links.ts";
 import { planServer } from "./server_plan.ts";
 
@@ -34,6 +39,63 @@ Deno.test("admit() never takes the gateway itself, nor a family that it lacks", 
     skipped.map(({ address, reason }) => `${address} ${reason}`),
     ["10.1.2.2 own", "fd01::2 family"],
   );
+});
+
+/** Writes down what it is asked for; the first times it cannot forget connections. */
+function kernelThatForgets(
+  { failures }: { readonly failures: number },
+): ClientKernel & { readonly calls: string[] } {
+  const calls: string[] = [];
+  let left = failures;
+  return {
+    calls,
+    routes: {
+      execute: (requests) => {
+        calls.push(`${requests.length} routes`);
+        return Promise.resolve();
+      },
+      tryExecute: (requests) => {
+        calls.push(`${requests.length} routes less`);
+        return Promise.resolve(requests.map(() => undefined));
+      },
+    },
+    netfilter: {
+      changeSet: ({ add = [], remove = [] }) => {
+        calls.push(`set +${add.length} -${remove.length}`);
+        return Promise.resolve();
+      },
+    },
+    conntrack: {
+      deleteWhere: (_match, { family } = {}) => {
+        calls.push(`forget ${family}`);
+        return left-- > 0
+          ? Promise.reject(new Error("no memory"))
+          : Promise.resolve(1);
+      },
+    },
+  };
+}
+
+Deno.test("changeClients() forgets connections of former clients, if late then before anybody gets their address", async () => {
+  const kernel = kernelThatForgets({ failures: 2 });
+  const [pod = OWN] = addresses("10.1.1.2");
+  const former = new Map<string, Address>();
+  const change = (add: readonly Address[], remove: readonly Address[]) => {
+    kernel.calls.length = 0;
+    const links = new Map([["ipv4", 7] as const]);
+    return changeClients(kernel, PLAN, { add, remove, links, former });
+  };
+  await assert.rejects(change([], [pod]), /no memory/);
+  assert.deepEqual(kernel.calls, [
+    ...["0 routes", "set +0 -1", "1 routes less", "forget ipv4"],
+  ]);
+  await assert.rejects(change([pod], []), /no memory/);
+  assert.deepEqual(kernel.calls, ["forget ipv4"]);
+  await change([pod], []);
+  assert.deepEqual(kernel.calls, ["forget ipv4", "1 routes", "set +1 -0"]);
+  assert.equal(former.size, 0);
+  await change([], []);
+  assert.ok(!kernel.calls.includes("forget ipv4"), "not again");
 });
 
 Deno.test("clientRoutes() knows clients of upstream and passes over what is somebody else's", () => {
