@@ -52,6 +52,8 @@ async function release(context: ReplaceContext, now: Survey): Promise<void> {
   if (free.length === 0 && !isInterrupted) return;
   await note(context, {
     ...{ removingBlocksAt: timestamp(), blocksRemovedAt: null },
+    // Of the round before, when a manifest was applied once more.
+    finishedAt: null,
   });
   const progress = new Progress(terminal, { total: free.length, done: 0 });
   await releaseBlocks(free, { ...context, progress });

@@ -276,4 +276,40 @@ Deno.test("migrate replace: refuses, stops, waits, is interrupted, and comes to 
       await node.run("ping", "-nqc1", "-W10", address);
     }
   });
+
+  const reserve = async (index: number, node: string, ipv4: string) => {
+    const name = `default-${index}-v1`;
+    const labels = {
+      "coil.cybozu.com/pool": "default",
+      "coil.cybozu.com/node": node,
+      "coil.cybozu.com/reserved": "true",
+    };
+    await plane.apply({
+      ...{ apiVersion: "coil.cybozu.com/v2", kind: "AddressBlock" },
+      ...{ metadata: { name, labels }, index, ipv4 },
+    });
+  };
+
+  await t.step(
+    "a block that is reserved afterwards is removed, and interrupted then it is not done",
+    async () => {
+      await reserve(30, "node1", "10.64.0.240/29");
+      const stop = new AbortController();
+      const interrupted = replace(lab, [], {
+        signal: stop.signal,
+        onText: (text) => {
+          if (text.includes("default-30-v1 of node node1 removed")) {
+            stop.abort(new Error("Ctrl-C"));
+          }
+        },
+      });
+      await assert.rejects(interrupted, /Ctrl-C/);
+      assert.deepEqual(await blocks(lab), []);
+      assert.equal(await phase(lab), "restarting coild");
+      const { code, err } = await replace(lab);
+      assert.equal(code, 0, err);
+      assert.match(err, /on node node1: restarted/);
+      assert.equal(await phase(lab), "done");
+    },
+  );
 });
