@@ -1,3 +1,4 @@
+import type { Block } from "../../lib/api/mod.ts";
 import { listCoildPods, restartCoild, yetToRestart } from "./coild_pods.ts";
 import { count } from "./dump_report.ts";
 import { EXIT } from "./errors.ts";
@@ -29,12 +30,11 @@ export async function finish(context: ReplaceContext): Promise<number> {
     );
     return EXIT.unfinished;
   }
-  await release(context, now);
+  const unproven = await release(context, now);
   await restart(context);
-  if (now.kept.length > 0) {
-    terminal.err(keptText(now));
-    return EXIT.unfinished;
-  }
+  if (now.kept.length > 0) terminal.err(keptText(now));
+  if (unproven.length > 0) terminal.err(unprovenText(unproven));
+  if (now.kept.length + unproven.length > 0) return EXIT.unfinished;
   await note(context, { finishedAt: timestamp() });
   terminal.err(
     "Done: no pod has an address of v1, nothing is reserved any more.\n",
@@ -42,14 +42,27 @@ export async function finish(context: ReplaceContext): Promise<number> {
   return EXIT.ok;
 }
 
-/** Removes the reserved blocks without pods, and notes which pods of coild saw them. */
-async function release(context: ReplaceContext, now: Survey): Promise<void> {
+/**
+ * Removes the reserved blocks without pods, and notes which pods of coild saw them. Returns those that are left though
+ * no pod has an address of theirs: of a node without a coild that is ready nobody knows what still runs there, as when
+ * its pods were deleted by force.
+ */
+async function release(
+  context: ReplaceContext,
+  now: Survey,
+): Promise<readonly Block[]> {
   const { client, terminal, patience } = context;
-  const free = reservedBlocks(now).filter(({ name }) => !now.inUse.has(name));
+  const unused = reservedBlocks(now).filter(({ name }) => !now.inUse.has(name));
+  const ready = new Set(
+    (await patience.ask(() => listCoildPods(client, context)))
+      .filter(({ isReady }) => isReady).map(({ node }) => node),
+  );
+  const free = unused.filter(({ node }) => ready.has(node));
+  const unproven = unused.filter(({ node }) => !ready.has(node));
   const record = await patience.ask(() => readRecord(client, context));
   const isInterrupted = record.removingBlocksAt !== undefined &&
     record.blocksRemovedAt === undefined;
-  if (free.length === 0 && !isInterrupted) return;
+  if (free.length === 0 && !isInterrupted) return unproven;
   await note(context, {
     ...{ removingBlocksAt: timestamp(), blocksRemovedAt: null },
     // Of the round before, when a manifest was applied once more.
@@ -57,11 +70,15 @@ async function release(context: ReplaceContext, now: Survey): Promise<void> {
   });
   const progress = new Progress(terminal, { total: free.length, done: 0 });
   await releaseBlocks(free, { ...context, progress });
-  const pods = await patience.ask(() => listCoildPods(client, context));
+  // Where blocks are left, coild is restarted after them.
+  const later = new Set(unproven.map(({ node }) => node));
+  const pods = (await patience.ask(() => listCoildPods(client, context)))
+    .filter(({ node }) => !later.has(node));
   await note(context, {
     blocksRemovedAt: timestamp(),
     coildToRestart: pods.map(({ uid }) => uid).join(" "),
   });
+  return unproven;
 }
 
 async function restart(context: ReplaceContext): Promise<void> {
@@ -93,6 +110,17 @@ async function note(
 ): Promise<void> {
   const { client, patience } = context;
   await patience.ask(() => updateRecord(client, changes, context));
+}
+
+function unprovenText(blocks: readonly Block[]): string {
+  const nodes = [...new Set(blocks.map(({ node }) => node))].sort();
+  return `Kept ${
+    count(blocks.length, "reserved block")
+  } without pods, because coild is not ready on ${
+    nodes.join(", ")
+  }: nobody knows what still runs there.
+Run the same command again when it is ready. When a node is gone for good, delete its Node: the controller then removes its blocks.
+`;
 }
 
 function keptText({ kept, inUse }: Survey): string {

@@ -106,6 +106,23 @@ class FakeCluster {
   }
 }
 
+Deno.test("finish() releases the blocks of nodes whose coild is ready, and keeps the others", async () => {
+  const cluster = new FakeCluster({
+    blocks: ["0 n1", "1 n2", "2 n3"],
+    coild: ["n1 ready", "n2 not"],
+    record: { dumpedAt: "t", v1RemovedAt: "t" },
+  });
+  let text = "";
+  const { signal } = new AbortController();
+  const onText = (more: string) => void (text += more);
+  assert.equal(await cluster.finish({ signal, onText }), 3);
+  assert.deepEqual(cluster.blocks, ["default-1-v1", "default-2-v1"]);
+  assert.match(text, /Kept 2 reserved blocks .* not ready on n2, n3/);
+  assert.equal(cluster.record["finishedAt"], undefined);
+  // It restarts with its blocks gone.
+  assert.deepEqual(cluster.coild, ["coild-n2"]);
+});
+
 Deno.test("finish() of a second round is not done before coild is restarted", async () => {
   const record = { dumpedAt: "t", v1RemovedAt: "t", removingBlocksAt: "t" };
   const cluster = new FakeCluster({

@@ -312,4 +312,19 @@ Deno.test("migrate replace: refuses, stops, waits, is interrupted, and comes to 
       assert.equal(await phase(lab), "done");
     },
   );
+
+  await t.step("a block of a node without coild is kept", async () => {
+    await plane.apply({
+      ...{ apiVersion: "v1", kind: "Node", metadata: { name: "node9" } },
+    });
+    await reserve(31, "node9", "10.64.0.248/29");
+    const { code, err } = await replace(lab);
+    assert.equal(code, 3, err);
+    assert.match(
+      err,
+      /Kept 1 reserved block without pods, because coild is not ready on node9/,
+    );
+    assert.deepEqual(await blocks(lab), ["default-31-v1"]);
+    assert.equal(await phase(lab), "releasing blocks");
+  });
 });
