@@ -9,6 +9,7 @@ import {
   admit,
   changeClients,
   findClients,
+  type FormerClients,
   type LinkIndexes,
 } from "../../../lib/egress/server_clients.ts";
 import {
@@ -43,15 +44,16 @@ async function openPlane(
   const index = all.find(({ name }) => name === plan.ifname)?.index;
   if (index === undefined) throw new Error(`There is no ${plan.ifname}`);
   const links: LinkIndexes = new Map([["ipv4", index], ["ipv6", index]]);
+  const former: FormerClients = new Map();
   return {
     async setClients(addresses: readonly Address[]): Promise<void> {
       const { clients } = admit(plan, addresses);
       await findClients(kernel, plan, links);
       const add = [...clients.values()];
-      await changeClients(kernel, plan, { add, remove: [], links });
+      await changeClients(kernel, plan, { add, remove: [], links, former });
     },
     changeClients: (change) =>
-      changeClients(kernel, plan, { ...change, links }),
+      changeClients(kernel, plan, { ...change, links, former }),
     async readCounters() {
       await kernel.netfilter.readCounters(plan.table.name);
       const none = {};
