@@ -120,7 +120,7 @@ function joinScript(pod: TempNetns): string {
     ${inPod} -6 route add default via fe80::1 dev eth0`;
 }
 
-/** What `ip` and `nft` show of a client, without what depends on the order in which links were made. */
+/** What `ip` and `nft` show of a client, without what depends on the order in which things were made. */
 export async function clientState(netns: TempNetns): Promise<string> {
   const names = new Map<string, string>();
   for (const { ifindex, ifname } of await netns.ipJson("link", "show")) {
@@ -135,10 +135,20 @@ export async function clientState(netns: TempNetns): Promise<string> {
      for kind in ipip ip6tnl dummy; do
        ip -o -d link show type $kind 2>/dev/null | sed 's/^[0-9]*: //' | sort
      done
-     ip fou show 2>/dev/null | sort || true
-     nft list table inet coil 2>/dev/null || true`,
+     ip fou show 2>/dev/null | sort || true`,
   );
-  return normalise(text, names);
+  const table = await shell(
+    netns,
+    "nft list table inet coil 2>/dev/null || true",
+  );
+  return normalise(`${text}\n${sortObjects(table)}`, names);
+}
+
+/** The kernel lists the sets and chains of a table in the order in which they were made. */
+function sortObjects(table: string): string {
+  const [first, ...objects] = table.split(/^(?=\t(?:counter|set|chain) )/m);
+  return [first, ...objects.map((object) => object.replace(/^}$/m, "")).sort()]
+    .join("");
 }
 
 /** Numbers of links become their names; what grows by itself goes. */
