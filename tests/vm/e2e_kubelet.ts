@@ -13,6 +13,8 @@ import type { VmNode } from "./topology.ts";
 const TOKEN_DIR = "/var/run/secrets/kubernetes.io/serviceaccount";
 const HEALTH_PORT = 8081;
 const PERIOD_MS = 250;
+/** Kubernetes' default, which the controller leaves: so many probes in a row have to fail. */
+const FAILURE_THRESHOLD = 3;
 
 /** What {@link GatewayKubelet} works with. */
 export interface KubeletOptions {
@@ -35,7 +37,7 @@ type MutableGateway =
   & {
     -readonly [K in keyof Gateway]: Gateway[K];
   }
-  & { ending: Promise<void> | undefined };
+  & { ending: Promise<void> | undefined; failedProbes: number };
 
 /** Runs the pods of all Egresses on the nodes in turn. */
 export class GatewayKubelet implements AsyncDisposable {
@@ -138,6 +140,7 @@ export class GatewayKubelet implements AsyncDisposable {
       ready: false,
       restarts: 0,
       ending: undefined,
+      failedProbes: 0,
     });
   }
 
@@ -169,9 +172,12 @@ export class GatewayKubelet implements AsyncDisposable {
 
   async #probe(gateway: MutableGateway): Promise<void> {
     const [address = ""] = gateway.pod.addresses;
-    const ready = gateway.process.isRunning &&
+    const succeeded = gateway.process.isRunning &&
       await isReady(address, HEALTH_PORT);
-    await this.#setReady(gateway, { ready });
+    gateway.failedProbes = succeeded ? 0 : gateway.failedProbes + 1;
+    const isStill = gateway.ready && gateway.process.isRunning &&
+      gateway.failedProbes < FAILURE_THRESHOLD;
+    await this.#setReady(gateway, { ready: succeeded || isStill });
   }
 
   async #setReady(

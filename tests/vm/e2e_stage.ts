@@ -2,7 +2,7 @@
 // the emulated CPU half a minute to start one.
 import assert from "node:assert/strict";
 import { EgressCluster } from "./e2e_cluster.ts";
-import { forgetSources, seenSources } from "./topology.ts";
+import { takeSources } from "./topology.ts";
 
 /** What happens on a running cluster. */
 export type Scenario = (cluster: EgressCluster) => Promise<void>;
@@ -38,8 +38,7 @@ export function egressTest(
 export async function expectNoLeak(
   allowed: readonly string[] = [],
 ): Promise<void> {
-  const { wrongSources } = await seenSources();
-  await forgetSources();
+  const { wrongSources } = await takeSources();
   const leaks = wrongSources.filter((source) => !allowed.includes(source));
   assert.deepEqual(leaks, [], "wrong sources outside");
 }

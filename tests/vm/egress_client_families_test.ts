@@ -3,9 +3,8 @@ import assert from "node:assert/strict";
 import { inNetns } from "../lab/mod.ts";
 import { eventually } from "../lab/wait.ts";
 import type { Client, EgressCluster } from "./e2e_cluster.ts";
-import { egressTest } from "./e2e_stage.ts";
+import { egressTest, expectNoLeak } from "./e2e_stage.ts";
 import {
-  forgetSources,
   OUTSIDE,
   OUTSIDE_NETWORKS,
   VM_FAMILIES,
@@ -104,7 +103,7 @@ egressTest("egress of one family", {
           { timeoutMs: 30_000 },
         );
         // Packets from before, which may be under way, have been its own.
-        await forgetSources();
+        await expectNoLeak(client.pod.addresses);
         await expectRefusal(client, "ipv6");
         await cluster.removeClient(client);
       },
@@ -121,7 +120,7 @@ egressTest("egress of one family", {
       const { far } = OUTSIDE.ipv6;
       const [own = ""] = client.pod.addresses;
       assert.equal(await askTcp(client.sockets, far), own);
-      await forgetSources();
+      await expectNoLeak(client.pod.addresses);
       await cluster.removeClient(client);
     },
   },

@@ -205,9 +205,32 @@ export interface SeenSources {
 
 /** Reads what {@link createTopology}'s outside network has counted. */
 export async function seenSources(): Promise<SeenSources> {
-  const text = await inNetns(OUTSIDE_NETNS, "nft", [
-    ...["-j", "list", "table", "inet", "seen"],
-  ]);
+  return seenIn(await watcher("-j", "list", "table", "inet", "seen"));
+}
+
+/** Reads it, and forgets what was read, no more: what comes meanwhile is seen the next time. */
+export async function takeSources(): Promise<SeenSources> {
+  const { wrongSources } = await seenSources();
+  for (const source of wrongSources) {
+    const set = source.includes(":") ? "wrong6" : "wrong4";
+    await watcher("delete", "element", "inet", "seen", set, `{ ${source} }`);
+  }
+  const counters = await watcher(
+    "-j",
+    "reset",
+    "counters",
+    "table",
+    "inet",
+    "seen",
+  );
+  return { ...seenIn(counters), wrongSources };
+}
+
+function watcher(...command: readonly string[]): Promise<string> {
+  return inNetns(OUTSIDE_NETNS, "nft", [...command]);
+}
+
+function seenIn(text: string): SeenSources {
   const { nftables } = JSON.parse(text) as {
     nftables: readonly {
       counter?: { name: string; packets: number };
@@ -221,17 +244,6 @@ export async function seenSources(): Promise<SeenSources> {
     wrong: packets("wrong"),
     wrongSources: nftables.flatMap(({ set }) => set?.elem ?? []),
   };
-}
-
-/** Starts counting anew. */
-export async function forgetSources(): Promise<void> {
-  const reset = [
-    ...["reset counters table inet seen", "flush set inet seen wrong4"],
-    "flush set inet seen wrong6",
-  ];
-  for (const command of reset) {
-    await inNetns(OUTSIDE_NETNS, "nft", command.split(" "));
-  }
 }
 
 async function batch(lines: readonly string[], netns?: string): Promise<void> {
