@@ -83,12 +83,16 @@ export class LinkFinder {
   async find(key: PodKey, pod?: PodName): Promise<FoundLink | undefined> {
     const irregular = await this.findIrregular(key);
     if (irregular !== undefined) return irregular;
+    const byPod = this.#calico && pod !== undefined;
     for (const name of this.namesFor(key, pod)) {
       const link = await this.#socket.getLink({ name });
       if (link === undefined) break;
       const found = this.classify(link, key);
-      // In Calico mode another container of the same pod may have the name.
-      if (found !== "other" && sameKey(found.identity, key)) return found;
+      if (found === "other") continue;
+      // A name out of the pod's is that of all its containers. Without an alias it may be the link of another one that
+      // Coil v1 connected, and which lives. What a killed ADD left there goes with its namespace, or makes way for the next.
+      if (byPod && found.state === "unfinished") continue;
+      return found;
     }
     const links = await this.#lists.listLinks();
     for (const link of links) {
@@ -102,7 +106,9 @@ export class LinkFinder {
   /**
    * Whether a link of one of the key's names belongs to the key. A veth of
    * such a name without an alias is what a killed ADD left: nobody else gives
-   * names out of a hash of our key.
+   * names out of a hash of our key. Only a name in Calico mode, out of a hash
+   * of the pod's, was given by Coil v1 as well; the next ADD of the pod may
+   * have it all the same.
    */
   classify(link: Link, key: PodKey): Ownership {
     const parsed = parseAlias(link.alias);

@@ -271,3 +271,31 @@ netnsTest(
     }
   },
 );
+
+netnsTest(
+  "Calico names: the late DEL of an old container leaves the link that Coil v1 made for the new one",
+  async () => {
+    await using node = await testNode({ calico: true });
+    await node.net.init();
+    const pod = { namespace: "podns", name: "podname" };
+    const name = calicoVethName(pod);
+    const netns = await node.pod();
+    // v1's links have this name too, no alias, and their route in the main table.
+    await node.host.ip(
+      ...["link", "add", name, "type", "veth"],
+      ...["peer", "name", "eth0", "netns", netns.path],
+    );
+    const old = { containerId: "dead".repeat(16), ifname: "eth0" };
+    assert.equal(await node.net.beginTeardown(old, { pod }), undefined);
+    assert.deepEqual(await linkNames(node.host), [name]);
+    await assert.rejects(
+      node.net.check({ ...old, pod, addresses: addressesOf(1) }),
+      /it has no host link/,
+    );
+    // The pod's next container has the name: v1's has ended.
+    const { request, result } = await addPod(node, 2, { pod });
+    assert.equal(result.hostName, name);
+    assert.deepEqual(await linkNames(netns), []);
+    assert.ok(await node.net.beginTeardown(request, { pod }));
+  },
+);
