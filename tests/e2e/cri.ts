@@ -46,6 +46,20 @@ export async function networkConfiguration(node: ClusterNode): Promise<string> {
   return "";
 }
 
+/** Names of the networks that containerd puts a pod into now: that of its loopback, and the one configured. */
+export async function networkNames(
+  node: ClusterNode,
+): Promise<readonly string[]> {
+  const read = await networkConfiguration(node);
+  // go-cni's ConfigResult, which its fields name.
+  const { Networks } = JSON.parse(read === "" ? "{}" : read) as {
+    readonly Networks?: readonly {
+      readonly Config: { readonly Name: string };
+    }[];
+  };
+  return (Networks ?? []).map(({ Config }) => Config.Name);
+}
+
 /** PodSandboxMetadata, field 2 of what has it. */
 function metadata(message: Uint8Array) {
   const [data = new Uint8Array()] = messages(message, 2);
