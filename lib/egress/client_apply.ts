@@ -17,6 +17,17 @@ export interface ClientOptions {
   readonly signal?: AbortSignal;
 }
 
+/** How `applyClient()` works. */
+export interface ApplyOptions extends ClientOptions {
+  /**
+   * The MTU of the plan's interface, in a namespace that has just been made:
+   * then nothing is read, and all is made at once. Where anything turns out to
+   * be there, it goes on as it would without this; only what is of other
+   * families than the plan's may stay unseen.
+   */
+  readonly freshMtu?: number;
+}
+
 /** What `applyClient()` did. */
 export interface ClientReport {
   /** What was changed, one phrase each; empty when all was as planned. */
@@ -46,12 +57,20 @@ export interface ClientReport {
  */
 export async function applyClient(
   plan: ClientPlan,
-  options: ClientOptions,
+  options: ApplyOptions,
 ): Promise<ClientReport> {
   using run = ClientRun.open(plan, options);
-  await run.converge();
+  const { freshMtu } = options;
+  if (freshMtu === undefined || !await run.create(freshMtu)) {
+    await run.converge();
+  }
   const { shadowed, skipped } = plan;
-  return { changes: run.changes, shadowed, skipped };
+  return {
+    get changes() {
+      return run.changes;
+    },
+    ...{ shadowed, skipped },
+  };
 }
 
 /**

@@ -1,8 +1,15 @@
 import type { Netns } from "../linux/mod.ts";
-import type { FouPort, FouSocket, RouteSocket } from "../netlink/mod.ts";
+import type {
+  FouPort,
+  FouSocket,
+  NftTable,
+  Route,
+  RouteSocket,
+  Rule,
+} from "../netlink/mod.ts";
 import { diffLinks, type LinkChanges, wantedLinks } from "./client_links.ts";
 import type { ClientPlan } from "./client_plan.ts";
-import { type Changes, diffRules } from "./client_routes.ts";
+import { type Changes, diffRules, kernelRoutes } from "./client_routes.ts";
 import {
   type ClientState,
   isGateway,
@@ -14,8 +21,10 @@ import {
 import {
   type ClientInterface,
   findInterfaces,
+  originatingRoutes,
   originatingRules,
 } from "./originating.ts";
+import { clientTable, needsTable } from "./client_table.ts";
 import { OWN_PORTS_FROM, ownPortsFrom } from "./own_ports.ts";
 
 /** What a namespace has, and what a plan needs changed. Routes come later: they need the links. */
@@ -28,7 +37,7 @@ export interface Findings {
   readonly interfaces: readonly ClientInterface[];
   /** See `ownPortsFrom()`; read in originating-only mode. */
   readonly ownPortsFrom: number;
-  readonly rules: Changes;
+  readonly rules: Changes<Rule>;
   readonly links: LinkChanges;
 }
 
@@ -87,6 +96,29 @@ function linkMtu(
   throw new TypeError(
     `Cannot find interface "${ifname}" in network namespace "${path}"`,
   );
+}
+
+/** The table that the namespace is to have, if any. */
+export function wantedTable(
+  plan: ClientPlan,
+  { interfaces, ownPortsFrom }: Findings,
+): NftTable | undefined {
+  return needsTable(plan, interfaces)
+    ? clientTable(plan, { interfaces, ownPortsFrom })
+    : undefined;
+}
+
+/** The routes that the namespace is to have, in the order to make them. `indexes` has the links by name. */
+export function wantedRoutes(
+  plan: ClientPlan,
+  { interfaces }: Findings,
+  indexes: ReadonlyMap<string, number>,
+): Route[] {
+  // Before others lead into tunnels, answers have their own.
+  return [
+    ...originatingRoutes(interfaces),
+    ...kernelRoutes(plan.routes, indexes),
+  ];
 }
 
 /** Waits for all, also when one fails: nothing may run on behind the caller's back. */

@@ -31,6 +31,8 @@ export interface LinkChanges {
   readonly present: readonly Link[];
   /** Names of the links that `requests` make. */
   readonly created: readonly string[];
+  /** Wanted links that exist and that `requests` change. */
+  readonly changed: readonly Link[];
   /** Links that nobody wants. */
   readonly surplus: readonly Link[];
 }
@@ -82,13 +84,16 @@ export function diffLinks(
   const requests: Request[] = [];
   const conflicting: Link[] = [];
   const present: Link[] = [];
+  const changed: Link[] = [];
   const created: string[] = [];
   for (const want of wanted) {
     const link = byName.get(want.name);
     byName.delete(want.name);
     if (link !== undefined && isChangeable(link, want)) {
       present.push(link);
-      requests.push(...changeLink(link, want, facts));
+      const changes = changeLink(link, want, facts);
+      if (changes.length > 0) changed.push(link);
+      requests.push(...changes);
       continue;
     }
     if (link !== undefined) conflicting.push(link);
@@ -96,7 +101,7 @@ export function diffLinks(
     requests.push(...addLink(want, facts));
   }
   const surplus = [...byName.values()];
-  return { requests, conflicting, present, created, surplus };
+  return { requests, conflicting, present, changed, created, surplus };
 }
 
 /** Deletions of links, by index: another of the same name may have come meanwhile. */
@@ -119,16 +124,21 @@ function isReceiver({ collectMetadata }: TunnelSpec): boolean {
  * The kernel would give a tunnel a link-local IPv6 address, and with it send
  * router solicitations and multicast reports into the tunnel for ever.
  */
-function addLink(
+export function addLink(
   { name, tunnel, mtu }: WantedLink,
-  { addrGen }: KernelFacts,
+  { addrGen, index }: KernelFacts & { readonly index?: number },
 ): Request[] {
-  const link = { name, tunnel, ...(mtu === undefined ? {} : { mtu }) };
+  const link = {
+    ...{ name, tunnel },
+    ...(mtu === undefined ? {} : { mtu }),
+    ...(index === undefined ? {} : { index }),
+  };
   if (!addrGen) return [linkAddTunnel({ ...link, up: true })];
+  const selector = index === undefined ? { name } : { index };
   return [
     linkAddTunnel(link),
-    linkSet({ name }, { ipv6AddrGenMode: "none" }),
-    linkSet({ name }, { up: true }),
+    linkSet(selector, { ipv6AddrGenMode: "none" }),
+    linkSet(selector, { up: true }),
   ];
 }
 

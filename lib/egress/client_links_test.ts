@@ -43,6 +43,7 @@ Deno.test("diffLinks() finds nothing to do where all is there", () => {
     requests: [],
     conflicting: [],
     present: PRESENT,
+    changed: [],
     created: [],
     surplus: [],
   });

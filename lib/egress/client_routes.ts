@@ -1,6 +1,7 @@
 import {
   type Request,
   type Route,
+  routeAdd,
   routeDelete,
   routeReplace,
   type RouteTarget,
@@ -20,11 +21,15 @@ import { TUNNEL_LINKS } from "./tunnel_names.ts";
 const IPV6_METRIC = 1024;
 
 /** What to do so that ours are exactly the wanted ones. */
-export interface Changes {
+export interface Changes<T = unknown> {
   /** First: what is missing, or different. */
   readonly put: readonly Request[];
   /** Then: what nobody wants. It may be gone by itself meanwhile. */
   readonly remove: readonly Request[];
+  /** What `put` makes. */
+  readonly missing: readonly T[];
+  /** What `remove` removes. */
+  readonly surplus: readonly T[];
 }
 
 /**
@@ -80,7 +85,7 @@ export function refusals(routes: readonly ClientRoute[]): Request[] {
 export function diffRoutes(
   wanted: readonly Route[],
   present: readonly Route[],
-): Changes {
+): Changes<Route> {
   const there = new Set(present.map(routeKey));
   const keys = new Set(wanted.map(routeKey));
   const missing = wanted.filter((route) => !there.has(routeKey(route)));
@@ -91,6 +96,7 @@ export function diffRoutes(
   return {
     put: missing.map(putRoute),
     remove: surplus.map((route) => routeDelete(deletable(route))),
+    ...{ missing, surplus },
   };
 }
 
@@ -98,17 +104,22 @@ export function diffRoutes(
 export function diffRules(
   wanted: readonly Rule[],
   present: readonly Rule[],
-): Changes {
-  const missing = new Map(wanted.map((rule) => [ruleKey(rule), rule]));
+): Changes<Rule> {
+  const byKey = new Map(wanted.map((rule) => [ruleKey(rule), rule]));
   // The first one like it is the wanted one; more of them are too many.
-  const surplus = present.filter((rule) => !missing.delete(ruleKey(rule)));
+  const surplus = present.filter((rule) => !byKey.delete(ruleKey(rule)));
+  const missing = [...byKey.values()];
   return {
     // Whether one is there has been looked at, and better than the kernel would.
-    put: [...missing.values()].map((rule) =>
-      ruleAdd(rule, { duplicate: true })
-    ),
+    put: missing.map((rule) => ruleAdd(rule, { duplicate: true })),
     remove: surplus.map((rule) => ruleDelete(rule)),
+    ...{ missing, surplus },
   };
+}
+
+/** Makes a route where there is none to its destination with its metric; refused with EEXIST where there is. */
+export function addRoute(route: Route): Request {
+  return routeAdd({ ...target(route), type: typeOf(route) });
 }
 
 function putRoute(route: Route): Request {

@@ -1,26 +1,26 @@
-import type { Netns } from "../linux/mod.ts";
+import { inNetns, type Netns } from "../linux/mod.ts";
 import { EGRESS_NFT_TABLE } from "../names/mod.ts";
 import {
   type FouPort,
   FouSocket,
   linkGet,
   NetfilterSocket,
-  type NftTable,
   type Request,
   RouteSocket,
 } from "../netlink/mod.ts";
 import { getLogger } from "../telemetry/mod.ts";
-import { type Findings, findOut, settled } from "./client_findings.ts";
+import {
+  type Findings,
+  findOut,
+  settled,
+  wantedRoutes,
+  wantedTable,
+} from "./client_findings.ts";
+import { makeFresh } from "./client_fresh.ts";
 import { deleteLinks, renameFallbacks } from "./client_links.ts";
 import type { ClientPlan } from "./client_plan.ts";
-import {
-  type Changes,
-  diffRoutes,
-  kernelRoutes,
-  refusals,
-} from "./client_routes.ts";
+import { type Changes, diffRoutes, refusals } from "./client_routes.ts";
 import { portsOf } from "./client_state.ts";
-import { clientTable, needsTable } from "./client_table.ts";
 import {
   addFouPorts,
   fouPorts,
@@ -29,7 +29,6 @@ import {
 } from "./fou_ports.ts";
 import { forgetTunnels } from "./forget_tunnels.ts";
 import { explainTunnelError } from "./kernel_modules.ts";
-import { originatingRoutes } from "./originating.ts";
 import { openReversePath } from "./reverse_path.ts";
 import { TUNNEL_LINKS } from "./tunnel_names.ts";
 
@@ -58,6 +57,8 @@ export class ClientRun implements Disposable {
   readonly #signal: AbortSignal | undefined;
   readonly #sockets: Sockets;
   readonly #changes: string[] = [];
+  /** What `create()` made. */
+  #made: readonly Request[] = [];
 
   private constructor(plan: ClientPlan, options: RunOptions, sockets: Sockets) {
     this.#plan = plan;
@@ -68,20 +69,41 @@ export class ClientRun implements Disposable {
 
   /** Opens the sockets. */
   static open(plan: ClientPlan, options: RunOptions): ClientRun {
-    const { netns } = options;
     using stack = new DisposableStack();
-    const sockets: Sockets = {
-      route: stack.use(RouteSocket.open({ netns })),
-      fou: stack.use(FouSocket.open({ netns })),
-      nft: stack.use(NetfilterSocket.open({ netns })),
-    };
+    const sockets = inNetns(options.netns, (): Sockets => ({
+      route: stack.use(RouteSocket.open()),
+      fou: stack.use(FouSocket.open()),
+      nft: stack.use(NetfilterSocket.open()),
+    }));
     stack.move();
     return new ClientRun(plan, options, sockets);
   }
 
   /** What was done, one phrase each. */
   get changes(): readonly string[] {
-    return this.#changes;
+    const made = this.#made.map((request) => request.describe());
+    return [...made, ...this.#changes];
+  }
+
+  /**
+   * Makes a new namespace what the plan says. False when it is not as new as
+   * that, or the kernel cannot: then it takes `converge()`.
+   */
+  async create(linkMtu: number): Promise<boolean> {
+    // What that mode does depends on what is in the namespace.
+    if (this.#plan.originatingOnly) return false;
+    this.#signal?.throwIfAborted();
+    try {
+      const made = await makeFresh(this.#plan, {
+        ...{ ...this.#sockets, netns: this.#netns, linkMtu },
+      });
+      if (made === undefined) return false;
+      this.#made = made;
+      return true;
+    } catch (err) {
+      getLogger("egress").debug("Failed to make a client at once", { err });
+      return false;
+    }
   }
 
   /** Makes the namespace what the plan says. */
@@ -118,7 +140,7 @@ export class ClientRun implements Disposable {
     await this.#step(() => this.#execute(routes.put));
     await this.#step(() => this.#removeWays(findings, routes));
     await this.#step(() => this.#removeLinks(findings));
-    if (this.#table(findings) === undefined) {
+    if (wantedTable(this.#plan, findings) === undefined) {
       await this.#step(() => this.#deleteTable());
     }
   }
@@ -194,7 +216,7 @@ export class ClientRun implements Disposable {
    */
   async #receive(findings: Findings): Promise<void> {
     const { fou, nft } = this.#sockets;
-    const table = this.#table(findings);
+    const table = wantedTable(this.#plan, findings);
     if (table === undefined) return;
     if (await this.#step(() => nft.replaceTable(table))) {
       this.#changes.push(`replace nft table "${table.name}"`);
@@ -204,22 +226,12 @@ export class ClientRun implements Disposable {
     this.#changes.push(...added);
   }
 
-  #table({ interfaces, ownPortsFrom }: Findings): NftTable | undefined {
-    return needsTable(this.#plan, interfaces)
-      ? clientTable(this.#plan, { interfaces, ownPortsFrom })
-      : undefined;
-  }
-
   #diffRoutes(
-    { own, interfaces }: Findings,
+    findings: Findings,
     indexes: ReadonlyMap<string, number>,
   ): Changes {
-    // Before others lead into tunnels, answers have their own.
-    const wanted = [
-      ...originatingRoutes(interfaces),
-      ...kernelRoutes(this.#plan.routes, indexes),
-    ];
-    return diffRoutes(wanted, own.routes);
+    const wanted = wantedRoutes(this.#plan, findings, indexes);
+    return diffRoutes(wanted, findings.own.routes);
   }
 
   /**

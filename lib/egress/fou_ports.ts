@@ -86,6 +86,7 @@ async function addPort(kernel: FouKernel, port: FouPort): Promise<boolean> {
   }
 }
 
-function portText({ family, port }: FouPort): string {
+/** What a port is called in messages. */
+export function portText({ family, port }: FouPort): string {
   return `${family} FoU port ${port}`;
 }

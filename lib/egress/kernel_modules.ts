@@ -172,7 +172,8 @@ async function probeTunnel(family: Family): Promise<NetlinkError | undefined> {
   return refusal;
 }
 
-function exists(path: string): boolean {
+/** Whether there is a file or directory of that path. */
+export function exists(path: string): boolean {
   try {
     Deno.statSync(path);
     return true;

@@ -22,11 +22,13 @@ export {
 } from "./client_plan.ts";
 export {
   applyClient,
+  type ApplyOptions,
   clearClient,
   type ClientOptions,
   type ClientReport,
   isClient,
 } from "./client_apply.ts";
+export { inspectClient } from "./client_inspect.ts";
 export {
   type ConntrackUse,
   EgressServer,

@@ -54,14 +54,22 @@ export class FouUnsupportedError extends Error {
   }
 }
 
+/** The number of the family, once it is known. The kernel has one for all namespaces. */
+interface FouNumber {
+  type?: number;
+}
+
+/** Of the kernel that this process runs on. One that is out of date is found out by asking. */
+const KERNEL: FouNumber = {};
+
 /** Reads and changes the Foo-over-UDP ports of one network namespace. Callers may share a socket. */
 export class FouSocket implements Disposable {
   readonly #connection: Connection;
-  /** The number of the family, once it is known. */
-  #type: number | undefined;
+  readonly #number: FouNumber;
 
-  private constructor(connection: Connection) {
+  private constructor(connection: Connection, number: FouNumber) {
     this.#connection = connection;
+    this.#number = number;
   }
 
   /**
@@ -70,15 +78,14 @@ export class FouSocket implements Disposable {
    * @throws {LinuxError} when the kernel refuses
    */
   static open(options: { readonly netns?: Netns } = {}): FouSocket {
-    return FouSocket.over(
-      openNetlink(NETLINK_GENERIC, options),
-      traceFromEnvironment(GENERIC_NAMES),
-    );
+    const trace = traceFromEnvironment(GENERIC_NAMES);
+    const transport = openNetlink(NETLINK_GENERIC, options);
+    return new FouSocket(new Connection(transport, { trace }), KERNEL);
   }
 
   /** Works over a given transport, which it takes over. */
   static over(transport: Transport, trace?: Trace): FouSocket {
-    return new FouSocket(new Connection(transport, { trace }));
+    return new FouSocket(new Connection(transport, { trace }), {});
   }
 
   /**
@@ -106,6 +113,22 @@ export class FouSocket implements Disposable {
     return this.#execute("add", port);
   }
 
+  /** Adds ports in one send, and returns what became of each: undefined for done. */
+  async tryAdd(
+    ports: readonly FouPort[],
+  ): Promise<(NetlinkError | undefined)[]> {
+    if (ports.length === 0) return [];
+    ports.forEach(checkPort);
+    return await this.#ask(async (type) => {
+      const outcomes = await this.#connection.tryExecute(
+        ports.map((port) => portRequest("add", type, port)),
+      );
+      const [first] = outcomes;
+      if (first?.errno === ENOENT) throw first;
+      return outcomes;
+    });
+  }
+
   /** Takes a port away. @throws {NetlinkError} `EINVAL` when there is none like it */
   delete(port: FouPort): Promise<void> {
     return this.#execute("delete", port);
@@ -127,22 +150,24 @@ export class FouSocket implements Disposable {
 
   /** Asks by the family's number, which is another one when the module was taken out and loaded again. */
   async #ask<T>(question: (type: number) => Promise<T>): Promise<T> {
-    const known = this.#type;
+    const known = this.#number.type;
     try {
       return await question(await this.#resolve());
     } catch (error) {
       const isStale = known !== undefined && error instanceof NetlinkError &&
         error.errno === ENOENT;
       if (!isStale) throw error;
-      this.#type = undefined;
+      delete this.#number.type;
       return await question(await this.#resolve());
     }
   }
 
   async #resolve(): Promise<number> {
-    this.#type ??= await findGenericFamily(this.#connection, FOU_NAME);
-    if (this.#type === undefined) throw new FouUnsupportedError();
-    return this.#type;
+    const type = this.#number.type ??
+      await findGenericFamily(this.#connection, FOU_NAME);
+    if (type === undefined) throw new FouUnsupportedError();
+    this.#number.type = type;
+    return type;
   }
 }
 

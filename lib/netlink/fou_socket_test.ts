@@ -71,6 +71,20 @@ Deno.test("add() and delete() send what ip does, and look the family up once", a
   ]);
 });
 
+Deno.test("tryAdd() sends all ports at once and tells what became of each", async () => {
+  const transport = kernel((request) => [
+    acknowledge(request, hex(request.payload.bytes) === ADD6 ? 98 : 0),
+  ]);
+  using socket = FouSocket.over(transport);
+  const outcomes = await socket.tryAdd([IPV4, IPV6]);
+  assert.deepEqual(outcomes.map((error) => error?.code), [
+    undefined,
+    "EADDRINUSE",
+  ]);
+  assert.deepEqual(sent(transport), [[16, LOOKUP], [FOU, ADD4], [FOU, ADD6]]);
+  assert.deepEqual(await socket.tryAdd([]), []);
+});
+
 Deno.test("list() reads the ports that the kernel tells", async () => {
   const transport = kernel(() => [
     ...TOLD.map((text) => ({ type: FOU, payload: unhex(text) })),

@@ -85,6 +85,12 @@ export class MessageWriter {
     this.#view.setUint32(at, value, true);
   }
 
+  /** Writes bytes as they are: what another writer has written. */
+  raw(bytes: Uint8Array): void {
+    const at = this.#reserve(bytes.byteLength);
+    this.#bytes.set(bytes, at);
+  }
+
   /** Writes an attribute of one byte. */
   attributeU8(type: number, value: number): void {
     const at = this.#attribute(type, 1);

@@ -71,6 +71,7 @@ export {
   type NetfilterSocketOptions,
   type NftSetChange,
 } from "./netfilter/netfilter_socket.ts";
+export { type NftNewTable, prepareTable } from "./netfilter/new_table.ts";
 export type { NftCounter } from "./netfilter/table_plan.ts";
 export * as nft from "./netfilter/statements.ts";
 export { netnsIdGet } from "./netns_id.ts";

@@ -22,6 +22,8 @@ export interface NewTunnel extends NewLink {
   readonly tunnel: TunnelSpec;
   /** Whether it is set up at once. */
   readonly up?: boolean;
+  /** The index, so that requests of the same send can name the link; the kernel's choice unless given. */
+  readonly index?: number;
 }
 
 /**
@@ -37,7 +39,10 @@ export interface NewTunnel extends NewLink {
 export function linkAddTunnel(link: NewTunnel): Request {
   const tunnel = checkTunnel(link.tunnel);
   const writeLink = linkWriter(link);
-  const header = link.up === true ? { flags: IFF_UP, change: IFF_UP } : {};
+  const header = {
+    ...(link.up === true ? { flags: IFF_UP, change: IFF_UP } : {}),
+    ...(link.index === undefined ? {} : { index: link.index }),
+  };
   return addLink(`create ${tunnel.kind} "${link.name}"`, (writer) => {
     writeLinkHeader(writer, header);
     writeLink(writer);

@@ -25,6 +25,8 @@ export interface SetupResult {
   readonly podMac: string;
   /** 0 when the kernel chose it. */
   readonly mtu: number;
+  /** Whether nothing was there of an earlier attempt with the same key. */
+  readonly isFirst: boolean;
 }
 
 /** A pod that is cut off; `finishTeardown()` takes it. */

@@ -169,9 +169,10 @@ export class PodNetwork implements Disposable {
     );
     const { hostName, hostIndex } = pod;
     const { addresses, netnsPath } = request;
+    const isFirst = older === undefined;
     this.#known.set(hostIndex, { addresses, netnsPath });
     this.#finder.remember([{ ...request, index: hostIndex, hostName }]);
-    return { hostName, hostIndex, ...macs, mtu: this.#mtu };
+    return { hostName, hostIndex, ...macs, mtu: this.#mtu, isFirst };
   }
 
   /**

@@ -97,6 +97,8 @@ export class AddressedPods implements Attachments {
     return {
       ...{ key, pod, addresses: allocation.addresses, undo },
       ...(pod.uid !== undefined && { uid: pod.uid }),
+      ...(interfaces.isFirst && interfaces.mtu > 0 &&
+        { freshMtu: interfaces.mtu }),
       result: resultOf(request, allocation, interfaces),
       openNetns: this.#opener(key),
     };

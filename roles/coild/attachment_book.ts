@@ -36,6 +36,11 @@ export class AttachmentBook {
     return isIts ? found : undefined;
   }
 
+  /** All attachments, as they are now. */
+  list(): Attachment[] {
+    return [...this.#byPod.values()];
+  }
+
   /** The attachment of a key. */
   at(key: PodKey): Attachment | undefined {
     const pod = this.#pods.get(keyText(key));

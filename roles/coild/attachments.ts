@@ -28,6 +28,8 @@ export interface Attachment {
 /** What ADD made. */
 export interface Connected extends Attachment {
   readonly result: Result;
+  /** The interface's MTU, where this call made it and nothing was there before; absent where that is not known. */
+  readonly freshMtu?: number;
   /** Takes everything back. Never throws; `held`, with the locks, is disposed of when all is done. */
   undo(held: DisposableStack): Promise<void>;
 }

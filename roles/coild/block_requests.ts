@@ -1,7 +1,7 @@
 import {
   BLOCK_REQUESTS,
   type BlockRequest,
-  blockRequestName,
+  blockRequestNames,
   blockRequestResult,
   newBlockRequest,
   REASON_OUT_OF_BLOCKS,
@@ -111,16 +111,16 @@ export class BlockRequests {
     pool: string,
     { signal }: { signal: AbortSignal },
   ): Promise<string> {
-    const name = await blockRequestName(pool, this.#node.name);
-    this.#awaited.add(name);
+    const names = blockRequestNames(pool, this.#node.name);
+    for (const name of names) this.#awaited.add(name);
     // Listening starts before the request exists: no answer can be missed.
     const wakeup = new Wakeup();
     using _subscription = this.#informer.subscribe(({ key }) => {
-      if (key === name) wakeup.wake();
+      if (names.includes(key)) wakeup.wake();
     });
     try {
       for (;;) {
-        const request = await this.#ensure(name, pool, signal);
+        const request = await this.#ensure(names, pool, signal);
         const answered = await this.#waitAnswered(request, wakeup, signal);
         if (answered === undefined) continue; // deleted meanwhile
         this.#use(answered);
@@ -129,25 +129,60 @@ export class BlockRequests {
         if (result.state === "failed") throw refusal(pool, result);
       }
     } finally {
-      this.#awaited.delete(name);
+      for (const name of names) this.#awaited.delete(name);
     }
   }
 
-  /** The request of this name whose answer is still to be used, made if needed. */
+  /** The request under one of these names whose answer is still to be used, made if needed. */
   async #ensure(
-    name: string,
+    names: readonly string[],
     pool: string,
     signal: AbortSignal,
   ): Promise<BlockRequest> {
     const node = await this.#node.get({ signal });
+    for (const name of this.#earlier(names, pool, node)) {
+      const request = await this.#ensureNamed(name, { pool, node, signal });
+      if (request !== undefined) return request;
+      log.warn("The name of a block request is taken by another object", {
+        pool,
+        request: name,
+      });
+    }
+    throw new NotReadyError(
+      `Cannot ask for a block of pool "${pool}": the BlockRequests ${
+        names.map((name) => `"${name}"`).join(", ")
+      } are not of this pool and node; delete those that nobody needs`,
+    );
+  }
+
+  /** A request that is under way is to be found under whatever name it was made. */
+  #earlier(
+    names: readonly string[],
+    pool: string,
+    node: NodeFacts,
+  ): readonly string[] {
+    const isOwn = (name: string) => {
+      const known = this.#informer.store.get(name);
+      return known !== undefined && this.#isUsable(known, pool, node);
+    };
+    const own = names.filter(isOwn);
+    return [...own, ...names.filter((name) => !own.includes(name))];
+  }
+
+  /** The same under one name; undefined when that belongs to somebody else. */
+  async #ensureNamed(
+    name: string,
+    { pool, node, signal }: {
+      readonly pool: string;
+      readonly node: NodeFacts;
+      readonly signal: AbortSignal;
+    },
+  ): Promise<BlockRequest | undefined> {
     for (;;) {
       signal.throwIfAborted();
       try {
-        return await this.#client.create(
-          BLOCK_REQUESTS,
-          await labelled(pool, node),
-          { signal },
-        );
+        const request = labelled(name, pool, node);
+        return await this.#client.create(BLOCK_REQUESTS, request, { signal });
       } catch (error) {
         if (!(error instanceof KubeApiError && error.isAlreadyExists)) {
           throw error;
@@ -155,6 +190,7 @@ export class BlockRequests {
       }
       const found = await this.#client.tryGet(BLOCK_REQUESTS, { name, signal });
       if (found === undefined) continue;
+      if (!isOf(found, pool, node)) return undefined;
       if (this.#isUsable(found, pool, node)) {
         log.info("Waiting for an earlier block request", {
           pool,
@@ -167,8 +203,7 @@ export class BlockRequests {
   }
 
   #isUsable(request: BlockRequest, pool: string, node: NodeFacts): boolean {
-    return request.spec.poolName === pool &&
-      request.spec.nodeName === node.name &&
+    return isOf(request, pool, node) &&
       request.metadata.deletionTimestamp === undefined &&
       !this.#spent.has(uidOf(request)) &&
       blockRequestResult(request).state !== "failed" &&
@@ -257,13 +292,21 @@ function refusal(
   return new OutOfBlocksError(pool, `${reason}: ${message}`);
 }
 
-async function labelled(pool: string, node: NodeFacts): Promise<BlockRequest> {
+function isOf(
+  { spec }: BlockRequest,
+  pool: string,
+  node: NodeFacts,
+): boolean {
+  return spec.poolName === pool && spec.nodeName === node.name;
+}
+
+function labelled(name: string, pool: string, node: NodeFacts): BlockRequest {
   if (node.uid === "") {
     throw new NotReadyError(
       `Cannot ask for a block of pool "${pool}": the UID of Node "${node.name}" is not known`,
     );
   }
-  const request = await newBlockRequest(pool, node);
+  const request = newBlockRequest(pool, node);
   const labels = { [POOL_LABEL]: pool, [NODE_LABEL]: node.name };
-  return { ...request, metadata: { ...request.metadata, labels } };
+  return { ...request, metadata: { ...request.metadata, name, labels } };
 }

@@ -112,12 +112,12 @@ export class WithEgress implements EgressCalls {
     using _lock = await locks.lock(keyText(key), { signal });
     const attachment = book.at(key);
     if (attachment === undefined) return;
-    using netns = await attachment.openNetns();
-    if (netns === undefined) return;
-    if (await setup.isIntact(attachment, netns)) return;
+    const problems = await setup.findDamage(attachment);
+    if (problems.length === 0) return;
     reconciler.enqueue(attachment.pod);
     throw new PodCheckError(key.containerId, [
-      "it has lost its egress, which is being made anew",
+      ...problems,
+      "its egress is being mended",
     ]);
   }
 

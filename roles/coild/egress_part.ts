@@ -6,6 +6,7 @@ import { Announcer } from "./announcer.ts";
 import { AttachmentBook } from "./attachment_book.ts";
 import type { Attachments } from "./attachments.ts";
 import { type EgressCalls, WithEgress } from "./egress_calls.ts";
+import { EgressInspector } from "./egress_inspector.ts";
 import type { EgressPlane } from "./egress_plane.ts";
 import { EgressReconciler } from "./egress_reconciler.ts";
 import { EgressReports } from "./egress_reports.ts";
@@ -58,6 +59,9 @@ export function connectEgress(ground: EgressGround): EgressPart {
     ...shared,
     ...{ attachments, events, kubeMetrics, pods, source },
   });
+  const inspector = new EgressInspector({
+    ...{ ...shared, reconciler, intervalMs: options.reconcileIntervalMs },
+  });
   return {
     calls: new WithEgress({ ...shared, reconciler }),
     setup,
@@ -65,6 +69,7 @@ export function connectEgress(ground: EgressGround): EgressPart {
       ...source.loops,
       "egress kernel": () => reportKernel(plane),
       "egress reconciler": (signal) => reconciler.run(signal),
+      "egress inspector": (signal) => inspector.run(signal),
     },
   };
 }

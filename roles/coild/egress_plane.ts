@@ -3,7 +3,7 @@ import {
   BACKSTOP_METRIC,
   clearClient,
   type ClientPlan,
-  isClient,
+  inspectClient,
   prepareKernel,
 } from "../../lib/egress/mod.ts";
 import { type Family, Prefix } from "../../lib/inet/mod.ts";
@@ -27,14 +27,20 @@ export interface EgressPlane {
    */
   prepare(families: readonly Family[]): Promise<void>;
 
-  /** Makes a pod's network what the plan says. Idempotent, and whole: what the plan lacks is removed. */
-  apply(plan: ClientPlan, options: PlaneOptions): Promise<void>;
+  /**
+   * Makes a pod's network what the plan says. Idempotent, and whole: what the
+   * plan lacks is removed. With `freshMtu` it may take it that nothing is there.
+   */
+  apply(
+    plan: ClientPlan,
+    options: PlaneOptions & { readonly freshMtu?: number },
+  ): Promise<void>;
 
   /** Removes everything that makes a client of a pod. False when there was nothing. */
   clear(options: PlaneOptions): Promise<boolean>;
 
-  /** Whether anything makes a client of the pod. */
-  isClient(options: PlaneOptions): Promise<boolean>;
+  /** How a pod's network differs from the plan, one phrase each; nothing when it is as planned. Changes nothing. */
+  inspect(plan: ClientPlan, options: PlaneOptions): Promise<readonly string[]>;
 
   /** The destinations that the pod is refused when they have no other way. */
   refused(options: PlaneOptions): Promise<readonly Prefix[]>;
@@ -47,7 +53,7 @@ export const KERNEL_PLANE: EgressPlane = {
     await applyClient(plan, options);
   },
   clear: clearClient,
-  isClient,
+  inspect: inspectClient,
   async refused({ netns }) {
     using socket = RouteSocket.open({ netns });
     const destinations: Prefix[] = [];

@@ -13,6 +13,7 @@ import type { Announcer } from "./announcer.ts";
 import {
   type Attachment,
   type CallOptions,
+  type Connected,
   POD_INTERFACE,
 } from "./attachments.ts";
 import {
@@ -120,7 +121,7 @@ export class EgressSetup {
    * @throws {NetlinkError} when the kernel refuses
    */
   async setUp(
-    attachment: Attachment,
+    attachment: Attachment & Pick<Connected, "freshMtu">,
     selection: Selection,
     { netns, signal }: CallOptions & { readonly netns: Netns },
   ): Promise<void> {
@@ -133,7 +134,9 @@ export class EgressSetup {
       { signal: AbortSignal.any([signal, given.signal]) },
     );
     try {
-      await this.#apply(plan, { netns, signal });
+      const { freshMtu } = attachment;
+      const fresh = freshMtu === undefined ? {} : { freshMtu };
+      await this.#apply(plan, { netns, signal, ...fresh });
     } catch (error) {
       given.abort();
       await this.#takeBack(netns);
@@ -183,13 +186,22 @@ export class EgressSetup {
     return this.#states.get(keyText(key))?.plan === NO_CLIENT;
   }
 
-  /** Whether a pod that was made a client still is one. When it is not, the next update makes it one. */
-  async isIntact(attachment: Attachment, netns: Netns): Promise<boolean> {
+  /**
+   * How the network of a pod that was made a client is not as it was made any
+   * more, one phrase each. Where it is not, the next update mends it. Nothing
+   * is known of a pod that is not up to date.
+   */
+  async findDamage(attachment: Attachment): Promise<readonly string[]> {
     const state = this.#states.get(keyText(attachment.key));
-    if (!state?.plan || !state.isVisible) return true;
-    if (await this.#with.plane.isClient({ netns })) return true;
-    state.plan = undefined;
-    return false;
+    if (!state?.plan || !state.isVisible) return [];
+    const plan = this.#plan(attachment, [...state.gateways.values()]);
+    // Gateways that are lost may be in it by another way.
+    if (JSON.stringify(plan) !== state.plan) return [];
+    using netns = await attachment.openNetns();
+    if (netns === undefined) return [];
+    const problems = await this.#with.plane.inspect(plan, { netns });
+    if (problems.length > 0) state.plan = undefined;
+    return problems;
   }
 
   /** Forgets an attachment. */
@@ -227,7 +239,10 @@ export class EgressSetup {
 
   async #apply(
     plan: ClientPlan,
-    options: CallOptions & { readonly netns: Netns },
+    options: CallOptions & {
+      readonly netns: Netns;
+      readonly freshMtu?: number;
+    },
   ): Promise<void> {
     await this.#with.plane.prepare(plan.tunnelFamilies);
     await this.#with.plane.apply(plan, options);

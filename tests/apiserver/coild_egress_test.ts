@@ -292,7 +292,10 @@ Deno.test("coild makes egress clients at ADD", async (t) => {
         if (name.endsWith(".json")) await Deno.remove(`${plane.dir}/${name}`);
       }
       const error = await coild.refused(coild.check(pod));
-      assert.match(error.message, /lost its egress/);
+      assert.match(
+        error.message,
+        /all of it is missing; its egress is being mended/,
+      );
       await egress.until("a client", pod, (client) => client !== undefined);
       await coild.check(pod);
       await coild.del(pod);

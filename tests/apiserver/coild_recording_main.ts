@@ -44,13 +44,19 @@ class RecordingPlane implements EgressPlane {
   }
 
   async clear(options: PlaneOptions): Promise<boolean> {
-    if (!await this.isClient(options)) return false;
+    if (!await exists(this.#fileOf(options.netns.inode))) return false;
     await this.#call("clear", options, (file) => Deno.remove(file));
     return true;
   }
 
-  async isClient({ netns }: PlaneOptions): Promise<boolean> {
-    return await exists(this.#fileOf(netns.inode));
+  async inspect(
+    plan: ClientPlan,
+    { netns }: PlaneOptions,
+  ): Promise<readonly string[]> {
+    const file = this.#fileOf(netns.inode);
+    if (!await exists(file)) return ["all of it is missing"];
+    const text = await Deno.readTextFile(file);
+    return text === JSON.stringify(plan) ? [] : ["it is another one"];
   }
 
   async refused({ netns }: PlaneOptions): Promise<readonly Prefix[]> {

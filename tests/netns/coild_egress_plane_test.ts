@@ -39,9 +39,9 @@ netnsTest(
     await KERNEL_PLANE.apply(plan, { netns });
     const refused = await KERNEL_PLANE.refused({ netns });
     assert.deepEqual(refused.map(String).sort(), DESTINATIONS);
-    assert.equal(await KERNEL_PLANE.isClient({ netns }), true);
+    assert.deepEqual(await KERNEL_PLANE.inspect(plan, { netns }), []);
     assert.equal(await KERNEL_PLANE.clear({ netns }), true);
-    assert.equal(await KERNEL_PLANE.isClient({ netns }), false);
+    assert.notDeepEqual(await KERNEL_PLANE.inspect(plan, { netns }), []);
     assert.deepEqual(await KERNEL_PLANE.refused({ netns }), []);
   },
 );

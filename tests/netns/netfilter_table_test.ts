@@ -11,6 +11,7 @@ import {
   NetfilterSocket,
   NetlinkError,
   nft,
+  prepareTable,
 } from "../../lib/netlink/mod.ts";
 import { EXAMPLE_TABLE } from "../../lib/netlink/netfilter/testing.ts";
 import {
@@ -47,6 +48,32 @@ netnsTest(
     assert.equal(await socket.deleteTable("small"), true);
     assert.equal(await socket.deleteTable("small"), false);
     assert.equal(await temp.exec("nft", "list", "ruleset"), "");
+  },
+);
+
+netnsTest(
+  "createTable() makes what replaceTable() does, and nothing where there is a table; compareTable() tells how they differ",
+  async () => {
+    await using test = await setup();
+    const { temp, socket } = test;
+    const wanted = smallTable(ADDRESSES.slice(0, 2));
+    const ready = prepareTable(wanted);
+    assert.equal(await socket.createTable(ready), true);
+    assert.equal(await listTable(temp, "small"), formatTable(wanted));
+    assert.deepEqual(await socket.compareTable(wanted), []);
+    assert.equal(await socket.replaceTable(wanted), false);
+    const other = { ...wanted, chains: [] };
+    assert.equal(await socket.createTable(prepareTable(other)), false);
+    assert.equal(await listTable(temp, "small"), formatTable(wanted));
+    await temp.exec("nft", "flush", "table", "inet", "small");
+    const [first = ""] = await socket.compareTable(wanted);
+    assert.match(first, /chain|rule/);
+    // The same one once more, to another namespace as well.
+    await socket.deleteTable("small");
+    assert.equal(await socket.createTable(ready), true);
+    await using second = await setup();
+    assert.equal(await second.socket.createTable(ready), true);
+    assert.equal(await listTable(second.temp, "small"), formatTable(wanted));
   },
 );
 

@@ -18,6 +18,7 @@ import { elementId, encodeElement } from "./set_key.ts";
 import { changeRequests, compareTable } from "./table_changes.ts";
 import { type NftCounter, planTable } from "./table_plan.ts";
 import { TableReader } from "./table_reader.ts";
+import type { NftNewTable } from "./new_table.ts";
 import { parseCounter, tableGet } from "./table_state.ts";
 
 /** What `NetfilterSocket.open()` can be told. */
@@ -40,12 +41,13 @@ export interface NftSetChange {
 
 /** Room for a transaction, which has to go in one send: 100,000 IPv6 pairs. */
 const SEND_BUFFER_BYTES = 8 << 20;
-/** ERESTART, EINTR, EAGAIN, ENOBUFS and ENOENT of `<asm-generic/errno.h>`. */
+/** ERESTART, EINTR, EAGAIN, ENOBUFS, ENOENT and EEXIST of `<asm-generic/errno.h>`. */
 const ERESTART = 85;
 const EINTR = 4;
 const EAGAIN = 11;
 const ENOBUFS = 105;
 const ENOENT = 2;
+const EEXIST = 17;
 /** Somebody else committed between our reading and our commit, or a signal came. */
 const AGAIN: ReadonlySet<number> = new Set([ERESTART, EINTR, EAGAIN]);
 /** The last attempt is carried out whatever others do meanwhile. */
@@ -120,6 +122,29 @@ export class NetfilterSocket implements Disposable, AsyncDisposable {
       if (error === undefined) return true;
       if (unguarded || !AGAIN.has(error.errno)) throw error;
     }
+  }
+
+  /**
+   * Makes a table where there is none of its name: one send, and nothing is
+   * read before. Returns false when there is one, and nothing was changed.
+   *
+   * @throws {NetlinkError} when the kernel refuses
+   */
+  async createTable(table: NftNewTable): Promise<boolean> {
+    const error = await this.#commit(table.requests, table.op);
+    if (error?.errno === EEXIST) return false;
+    if (error !== undefined) throw error;
+    return true;
+  }
+
+  /**
+   * How the kernel's table differs from this one: what `replaceTable()` would
+   * do, one phrase each; nothing when they are the same. Changes nothing.
+   */
+  async compareTable(table: NftTable): Promise<readonly string[]> {
+    const plan = planTable(table);
+    const { requests } = await compareTable(plan, this.#reader);
+    return requests.map((request) => request.describe());
   }
 
   /** Deletes a table with all that is in it; false when there is none. @throws {NetlinkError} when the kernel refuses, as all of these */

@@ -1,4 +1,4 @@
-import { NLM_F_CREATE } from "../constants.ts";
+import { NLM_F_CREATE, NLM_F_EXCL } from "../constants.ts";
 import { Attributes, type Message } from "../message_reader.ts";
 import {
   netfilterType,
@@ -32,8 +32,8 @@ export interface NftRequest {
   readonly message: number;
   /** Flags beside the usual ones. */
   readonly flags?: number;
-  /** Completes "Cannot …". */
-  readonly op: string;
+  /** Completes "Cannot …"; a function where it takes time to say. */
+  readonly op: string | (() => string);
   /** Its attributes. */
   readonly tree: AttributeTree;
   /** Gets the attributes of each answer; their bytes are good only during the call. */
@@ -46,7 +46,7 @@ export function nftRequest(request: NftRequest): Request {
   return {
     type: netfilterType(NFNL_SUBSYS_NFTABLES, message),
     flags: flags ?? 0,
-    describe: () => op,
+    describe: () => typeof op === "string" ? op : op(),
     write(writer) {
       writeNetfilterHeader(writer, { family: NFPROTO_INET });
       writeTree(writer, tree);
@@ -106,11 +106,14 @@ export function tableText(name: string): string {
   return `table "inet ${name}"`;
 }
 
-/** Makes a table, unless it is there. */
-export function tableAdd(name: string): Request {
+/** Makes a table, unless it is there; with `isNew`, refused with EEXIST when it is. */
+export function tableAdd(
+  name: string,
+  { isNew = false }: { readonly isNew?: boolean } = {},
+): Request {
   return nftRequest({
     message: NFT_MSG_NEWTABLE,
-    flags: NLM_F_CREATE,
+    flags: isNew ? NLM_F_CREATE | NLM_F_EXCL : NLM_F_CREATE,
     op: `add ${tableText(name)}`,
     tree: [[NFTA_TABLE_NAME, name]],
   });

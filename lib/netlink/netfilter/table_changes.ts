@@ -51,7 +51,7 @@ export async function compareTable(
       return { requests, generation };
     }
   }
-  const requests = tableRequests(plan, state.counters);
+  const requests = tableRequests(plan, { counters: state.counters });
   if (state.exists || unguarded) {
     requests.unshift(tableAdd(plan.name), tableDelete(plan.name));
   }

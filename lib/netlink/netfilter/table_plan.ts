@@ -82,8 +82,8 @@ export interface PlannedChain extends PlannedObject {
 
 /** A rule. */
 export interface PlannedRule {
-  /** As in `nft`, for errors. */
-  readonly text: string;
+  /** For errors. */
+  readonly rule: NftRule;
   readonly tree: AttributeTree;
 }
 
@@ -154,7 +154,7 @@ function planRule(
   owner: { readonly table: string; readonly chain: string },
 ): PlannedRule {
   return {
-    text: formatRule(rule),
+    rule,
     tree: [
       [NFTA_OWNER_TABLE, owner.table],
       [NFTA_RULE_CHAIN, owner.chain],
@@ -180,11 +180,15 @@ function byteOrderData(key: NftSet["key"]): Uint8Array {
 /** The requests that make the whole table where there is none; counters begin with the given values. */
 export function tableRequests(
   plan: TablePlan,
-  counters: ReadonlyMap<string, NftCounter>,
+  { counters = new Map(), isNew = false }: {
+    readonly counters?: ReadonlyMap<string, NftCounter>;
+    /** Refused with EEXIST when there is a table of the name. */
+    readonly isNew?: boolean;
+  } = {},
 ): Request[] {
   const table = plan.name;
   return [
-    tableAdd(table),
+    tableAdd(table, { isNew }),
     ...plan.counters.map((name) =>
       counterAdd(table, { name, value: counters.get(name) })
     ),
@@ -254,11 +258,11 @@ export function chainAdd(table: string, chain: PlannedChain): Request {
 /** Appends a chain's rules. */
 export function rulesAdd(table: string, chain: PlannedChain): Request[] {
   const owner = `chain "${chain.name}" of ${tableText(table)}`;
-  return chain.rules.map(({ text, tree }) =>
+  return chain.rules.map(({ rule, tree }) =>
     nftRequest({
       message: NFT_MSG_NEWRULE,
       flags: NLM_F_CREATE | NLM_F_APPEND,
-      op: `add rule "${text}" to ${owner}`,
+      op: () => `add rule "${formatRule(rule)}" to ${owner}`,
       tree,
     })
   );

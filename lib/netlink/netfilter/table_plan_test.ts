@@ -37,7 +37,7 @@ function bytesOf(request: Request): string {
 }
 
 Deno.test("tableRequests() makes things before what names them", () => {
-  const requests = tableRequests(planTable(TABLE), new Map());
+  const requests = tableRequests(planTable(TABLE));
   assert.deepEqual(requests.map((request) => request.describe()), [
     'add table "inet small"',
     'add counter "seen" to table "inet small"',
@@ -53,7 +53,7 @@ Deno.test("tableRequests() writes the messages that the kernel documents and nft
   const counters = new Map([["seen", { packets: 1n, bytes: 2n }]]);
   const [, counter, set, elements, chain, , rule] = tableRequests(
     planTable(TABLE),
-    counters,
+    { counters },
   );
   const table = "0a 00 01 00 73 6d 61 6c 6c 00 00 00";
   const expected: [Request | undefined, string[]][] = [

@@ -7,14 +7,22 @@ import {
   planClient,
   prepareKernel,
 } from "../../../lib/egress/mod.ts";
+import { addLink, wantedLinks } from "../../../lib/egress/client_links.ts";
 import { clientTable } from "../../../lib/egress/client_table.ts";
 import { gatewayFor, POD } from "../../../lib/egress/testing.ts";
 import { Address, FAMILIES } from "../../../lib/inet/mod.ts";
 import { Netns } from "../../../lib/linux/mod.ts";
-import { NetfilterSocket } from "../../../lib/netlink/mod.ts";
+import {
+  linkAddVeth,
+  NetfilterSocket,
+  prepareTable,
+  RouteSocket,
+} from "../../../lib/netlink/mod.ts";
 import { run } from "../../lab/mod.ts";
 import { type TempNetns, tempNetns } from "../../netns/testing.ts";
 import type { Samples } from "./samples.ts";
+
+const freshMtu = 1500;
 
 /** How much to measure. */
 export interface ApplyOptions {
@@ -24,10 +32,12 @@ export interface ApplyOptions {
 }
 
 /**
- * `apply.ways`: rules and routes, all reading included, and no tunnel.
- * `apply.guard`: the nft table. With tunnels, `apply.one` and `apply.two`: the
- * whole for so many gateways, and `apply.again`: the second time, when all is
- * right already.
+ * As ADD does it, in a namespace that is new: `apply.base`: rules, routes and
+ * the nft table, and no tunnel. With tunnels, `apply.one` and `apply.two`: the
+ * whole for so many gateways. `apply.ways` and `apply.again`: what it takes
+ * where the namespace is read first, at first and when all is right already.
+ * `apply.veth`: what the kernel takes for a pair of links, to compare with;
+ * `apply.links`: for the links of one gateway.
  */
 export async function applyTimes(
   { rounds, tunnels }: ApplyOptions,
@@ -50,19 +60,16 @@ export async function applyTimes(
     await inPod((netns) =>
       timed("apply.ways", () => applyClient(withoutTunnels(one), { netns }))
     );
-    await inPod((netns) =>
-      timed("apply.guard", async () => {
-        using nft = NetfilterSocket.open({ netns });
-        await nft.replaceTable(clientTable(one, { interfaces: [] }));
-      })
-    );
+    await inPod((netns) => timed("apply.base", () => applyBase(one, netns)));
+    await inPod((netns) => timed("apply.veth", () => makeVeth(netns)));
     if (!tunnels) continue;
+    await inPod((netns) => timed("apply.links", () => makeLinks(one, netns)));
     await inPod(async (netns) => {
-      await timed("apply.one", () => applyClient(one, { netns }));
+      await timed("apply.one", () => applyClient(one, { netns, freshMtu }));
       await timed("apply.again", () => applyClient(one, { netns }));
     });
     await inPod((netns) =>
-      timed("apply.two", () => applyClient(two, { netns }))
+      timed("apply.two", () => applyClient(two, { netns, freshMtu }))
     );
   }
   return Object.fromEntries(
@@ -70,6 +77,36 @@ export async function applyTimes(
       name,
       { unit: "ms", samples },
     ]),
+  );
+}
+
+/** As for a new pod, but for the tunnels. */
+async function applyBase(plan: ClientPlan, netns: Netns): Promise<void> {
+  await Promise.all([
+    applyClient(withoutTunnels(plan), { netns, freshMtu }),
+    makeGuard(netns),
+  ]);
+}
+
+/** What clients of one gateway have in common is made once. */
+const guard = prepareTable(clientTable(planOf(1), { interfaces: [] }));
+
+async function makeGuard(netns: Netns): Promise<void> {
+  using nft = NetfilterSocket.open({ netns });
+  if (!await nft.createTable(guard)) throw new Error("There is a table");
+}
+
+async function makeVeth(netns: Netns): Promise<void> {
+  using route = RouteSocket.open({ netns });
+  const peer = { name: "veth1", queues: 1 };
+  await route.execute([linkAddVeth({ name: "veth0", queues: 1, peer })]);
+}
+
+async function makeLinks(plan: ClientPlan, netns: Netns): Promise<void> {
+  using route = RouteSocket.open({ netns });
+  const links = wantedLinks(plan, freshMtu);
+  await route.execute(
+    links.flatMap((link) => addLink(link, { addrGen: true })),
   );
 }
 

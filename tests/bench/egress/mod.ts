@@ -91,7 +91,7 @@ async function applyFigures(bench: EgressBench, vm: Vm): Promise<Figure[]> {
  */
 function estimates(native: Samples, guest: Samples): Figure[] {
   const sum = (samples: Samples) =>
-    medianOf(samples["apply.ways"]) + medianOf(samples["apply.guard"]);
+    medianOf(samples["apply.base"]) + medianOf(samples["apply.veth"]);
   const slower = sum(guest) / sum(native);
   const scaled = (name: string) =>
     (guest[name]?.samples ?? []).map((ms) => ms / slower);

@@ -1,0 +1,141 @@
+import type { Netns } from "../linux/mod.ts";
+import {
+  type FouSocket,
+  type Link,
+  linkGet,
+  type NetfilterSocket,
+  type NftNewTable,
+  prepareTable,
+  type Request,
+  type RouteSocket,
+  ruleAdd,
+} from "../netlink/mod.ts";
+import { settled } from "./client_findings.ts";
+import { addLink, renameFallbacks, wantedLinks } from "./client_links.ts";
+import type { ClientPlan } from "./client_plan.ts";
+import { addRoute, kernelRoutes } from "./client_routes.ts";
+import { clientTable, needsTable } from "./client_table.ts";
+import { fouPorts } from "./fou_ports.ts";
+import { exists } from "./kernel_modules.ts";
+import { openReversePath } from "./reverse_path.ts";
+import { TUNNEL_LINKS } from "./tunnel_names.ts";
+
+/**
+ * The index of the first tunnel link of a new namespace. Given here, so that
+ * routes can name links that are made in the same send; the kernel itself counts
+ * from 1 (dev_new_index() in net/core/dev.c) and does not come this far.
+ */
+const FIRST_INDEX = 10_001;
+
+/** ENODEV: the kernel has made no such link by itself. */
+const NO_LINK = "ENODEV";
+
+/** Where to work. */
+export interface FreshOptions {
+  readonly netns: Netns;
+  readonly route: RouteSocket;
+  readonly fou: FouSocket;
+  readonly nft: NetfilterSocket;
+  /** The MTU of the plan's interface. */
+  readonly linkMtu: number;
+}
+
+/**
+ * Makes a client of a pod whose network namespace is new. Nothing is read:
+ * everything is made in such a way that the kernel refuses what is there
+ * already. Rules, links and routes go in one send, the nft table meanwhile.
+ *
+ * Returns the requests that were carried out; undefined when anything was
+ * refused. Then some of it may be there, and some not.
+ */
+export async function makeFresh(
+  plan: ClientPlan,
+  options: FreshOptions,
+): Promise<readonly Request[] | undefined> {
+  const { netns } = options;
+  if (plan.receiverFamilies.includes("ipv4")) {
+    // A new link gets what `default` has.
+    const links = { open: ["all", "default"], loose: [plan.ifname] };
+    openReversePath(netns, links);
+  }
+  const requests = waysOf(plan, options);
+  const done = await settled([
+    makeWays(requests, plan, options),
+    receive(plan, options),
+  ]);
+  return done.every(Boolean) ? requests : undefined;
+}
+
+/** Their order is free in a new namespace, but that links come before their routes: nobody sends anything yet. */
+function waysOf(plan: ClientPlan, { linkMtu }: FreshOptions): Request[] {
+  const links = wantedLinks(plan, linkMtu);
+  const addrGen = exists("/proc/sys/net/ipv6/conf");
+  const indexes = new Map(links.map(({ name }, i) => [name, FIRST_INDEX + i]));
+  return [
+    ...plan.rules.map((rule) => ruleAdd(rule)),
+    ...links.flatMap((link, i) =>
+      addLink(link, { addrGen, index: FIRST_INDEX + i })
+    ),
+    ...kernelRoutes(plan.routes, indexes).map(addRoute),
+  ];
+}
+
+/** Sends all at once; links that the kernel made by itself, in every namespace, get their other names after that. */
+async function makeWays(
+  requests: readonly Request[],
+  { receiverFamilies }: ClientPlan,
+  { route }: FreshOptions,
+): Promise<boolean> {
+  const fallbacks: Link[] = [];
+  const look = receiverFamilies.map((family) =>
+    linkGet(
+      { name: TUNNEL_LINKS[family].fallback.from },
+      (link) => fallbacks.push(link),
+    )
+  );
+  // Refusals are told all the same, and a send that came back is carried out.
+  const silent = requests.map((each) => ({ ...each, silent: true }));
+  const errors = await route.tryExecute([...silent, ...look]);
+  const isRefused = errors.some((error, i) =>
+    error !== undefined && (i < requests.length || error.code !== NO_LINK)
+  );
+  if (isRefused) return false;
+  const renames = renameFallbacks(fallbacks, receiverFamilies);
+  if (renames.length === 0) return true;
+  const failed = await route.tryExecute(renames);
+  return failed.every((error) => error === undefined);
+}
+
+/** The guard is there before the ports. */
+async function receive(
+  plan: ClientPlan,
+  { fou, nft }: FreshOptions,
+): Promise<boolean> {
+  if (!needsTable(plan, [])) return true;
+  if (!await nft.createTable(guards.of(plan))) return false;
+  const ports = fouPorts(plan.tunnelFamilies, plan.port);
+  const errors = await fou.tryAdd(ports);
+  return errors.every((error) => error === undefined);
+}
+
+/** Clients of the same gateways have the same table. */
+class Guards {
+  readonly #ready = new Map<string, NftNewTable>();
+
+  /** The plan's table, ready to be sent. */
+  of(plan: ClientPlan): NftNewTable {
+    const { receiverFamilies, tunnelFamilies, senders, port } = plan;
+    const key = [...receiverFamilies, ...tunnelFamilies, port, ...senders]
+      .join(" ");
+    const known = this.#ready.get(key);
+    if (known !== undefined) return known;
+    const table = prepareTable(clientTable(plan, { interfaces: [] }));
+    if (this.#ready.size >= MAX_GUARDS) this.#ready.clear();
+    this.#ready.set(key, table);
+    return table;
+  }
+}
+
+/** More than there are sets of gateways on most nodes; some KiB each. */
+const MAX_GUARDS = 32;
+const guards = new Guards();

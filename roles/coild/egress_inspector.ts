@@ -1,0 +1,58 @@
+import { type KeyedMutex, sleep } from "../../lib/async/mod.ts";
+import { getLogger } from "../../lib/telemetry/mod.ts";
+import type { AttachmentBook } from "./attachment_book.ts";
+import type { Attachment } from "./attachments.ts";
+import type { EgressReconciler } from "./egress_reconciler.ts";
+import type { EgressSetup } from "./egress_setup.ts";
+import { keyText } from "./keys.ts";
+
+const log = getLogger("egress");
+
+/** What {@linkcode EgressInspector} works with. */
+export interface EgressInspectorOptions {
+  readonly setup: Pick<EgressSetup, "findDamage">;
+  readonly book: AttachmentBook;
+  readonly reconciler: Pick<EgressReconciler, "enqueue">;
+  readonly locks: KeyedMutex;
+  readonly intervalMs: number;
+}
+
+/**
+ * Looks at the clients of this node from time to time: nobody tells when a
+ * program in a pod changes its network. What is found goes to the reconciler.
+ */
+export class EgressInspector {
+  readonly #with: EgressInspectorOptions;
+
+  constructor(options: EgressInspectorOptions) {
+    this.#with = options;
+  }
+
+  /** Looks at each interval until the signal. One pod after the other, so that an ADD waits for none but its own. */
+  async run(signal: AbortSignal): Promise<void> {
+    for (;;) {
+      await sleep(this.#with.intervalMs, { signal });
+      for (const attachment of this.#with.book.list()) {
+        signal.throwIfAborted();
+        await this.#inspect(attachment);
+      }
+    }
+  }
+
+  async #inspect(attachment: Attachment): Promise<void> {
+    const { book, locks, reconciler, setup } = this.#with;
+    const key = keyText(attachment.key);
+    // Whoever has the lock changes it.
+    if (locks.isLocked(key)) return;
+    using _lock = await locks.lock(key);
+    if (book.at(attachment.key) !== attachment) return;
+    try {
+      const problems = await setup.findDamage(attachment);
+      if (problems.length === 0) return;
+      log.warn("Mending a pod's egress", { ...attachment.pod, problems });
+      reconciler.enqueue(attachment.pod);
+    } catch (err) {
+      log.warn("Cannot look at a pod's egress", { ...attachment.pod, err });
+    }
+  }
+}

@@ -1,0 +1,72 @@
+// A client that is made at once, in a namespace that is new: as one that is made
+// step by step. What needs tunnels is in tests/vm.
+import assert from "node:assert/strict";
+import { applyClient, clearClient } from "../../lib/egress/mod.ts";
+import {
+  clientState,
+  missingGateway,
+  planOf,
+  podLab,
+} from "./egress_client_lab.ts";
+import { netnsTest } from "./testing.ts";
+
+const MTU = 1500;
+const EGRESS = missingGateway(["0.0.0.0/0", "10.5.0.0/16", "::/0"]);
+
+netnsTest("a client made at once is as one made step by step", async () => {
+  await using lab = await podLab();
+  const { netns, pod } = lab;
+  const plan = planOf([EGRESS]);
+  const atOnce = await applyClient(plan, { netns, freshMtu: MTU });
+  const state = await clientState(pod);
+  assert.match(state, /unreachable 10\.5\.0\.0\/16/);
+  assert.equal(atOnce.changes.length, plan.rules.length + plan.routes.length);
+  assert.deepEqual((await lab.apply([EGRESS])).changes, []);
+  await clearClient({ netns });
+  assert.equal(await clientState(pod), "");
+  await lab.apply([EGRESS]);
+  assert.equal(await clientState(pod), state);
+});
+
+const LEFTOVERS: readonly (readonly [string, string])[] = [
+  ["a rule", "ip rule add priority 1900 lookup 117"],
+  ["a route", "ip route add unreachable 10.5.0.0/16 table 117 metric 4096"],
+  [
+    "a route of IPv6",
+    "ip -6 route add unreachable default table 118 metric 4096",
+  ],
+];
+for (const [what, command] of LEFTOVERS) {
+  netnsTest(
+    `a namespace that is said to be new and has ${what} of a client becomes as planned all the same`,
+    async () => {
+      await using lab = await podLab();
+      const { netns, pod } = lab;
+      await lab.apply([EGRESS]);
+      const state = await clientState(pod);
+      await clearClient({ netns });
+      await pod.exec("sh", "-euc", command);
+      const plan = planOf([EGRESS]);
+      await applyClient(plan, { netns, freshMtu: MTU });
+      assert.equal(await clientState(pod), state);
+      assert.deepEqual((await lab.apply([EGRESS])).changes, []);
+    },
+  );
+}
+
+netnsTest(
+  "a new namespace in which a client was begun by a killed process",
+  async () => {
+    await using lab = await podLab();
+    const { netns, pod } = lab;
+    const other = missingGateway(["198.51.100.0/24"]);
+    await applyClient(planOf([other]), { netns, freshMtu: MTU });
+    const plan = planOf([EGRESS]);
+    await applyClient(plan, { netns, freshMtu: MTU });
+    const state = await clientState(pod);
+    assert.doesNotMatch(state, /198\.51\.100/);
+    await clearClient({ netns });
+    await lab.apply([EGRESS]);
+    assert.equal(await clientState(pod), state);
+  },
+);

@@ -1,0 +1,59 @@
+// Clients that are made at once, in a namespace that is new, with real tunnels.
+import assert from "node:assert/strict";
+import { FAMILIES, type Family } from "../../lib/inet/mod.ts";
+import { applyClient, clearClient } from "../../lib/egress/mod.ts";
+import {
+  clientLab,
+  EVERYWHERE,
+  gatewayFor,
+  planOf,
+} from "./egress_client_lab.ts";
+import { ADDRESSES, addressesOf } from "./egress_server_lab.ts";
+
+const EGRESS = gatewayFor(EVERYWHERE);
+const MTU = 1500;
+
+const VARIANTS: readonly (readonly [string, boolean, readonly Family[]])[] = [
+  ["automatic source port", true, FAMILIES],
+  ["fixed source port", false, FAMILIES],
+  ["IPv4 only", true, ["ipv4"]],
+  ["IPv6 only", true, ["ipv6"]],
+];
+for (const [name, sourcePortAuto, families] of VARIANTS) {
+  Deno.test(`a client made at once is as one made step by step, with ${name}`, async () => {
+    await using lab = await clientLab({ servers: true });
+    const { netns } = lab;
+    const all = addressesOf("client");
+    const addresses = Object.fromEntries(families.map((f) => [f, all[f]]));
+    const gateways = [{ ...EGRESS, sourcePortAuto }];
+    const plan = planOf(gateways, { addresses });
+    const { changes } = await applyClient(plan, { netns, freshMtu: MTU });
+    // It says so only where it did not fall back to the steps.
+    assert.match(changes[0] ?? "", /^add \S+ rule 1800 /);
+    assert.ok(changes.some((change) => change.startsWith("add route")));
+    const state = await lab.state();
+    assert.deepEqual((await lab.apply(gateways, { addresses })).changes, []);
+    for (const family of families) {
+      const seen = await lab.lab.ask(lab.client, family, 100_000);
+      assert.equal(seen, ADDRESSES.gateway[family]);
+    }
+    assert.equal(await clearClient({ netns }), true);
+    await lab.apply(gateways, { addresses });
+    assert.equal(await lab.state(), state);
+  });
+}
+
+Deno.test("a namespace that is said to be new and has a client's tunnels becomes as planned", async () => {
+  await using lab = await clientLab({ servers: true });
+  const { netns } = lab;
+  await lab.apply([{ ...EGRESS, sourcePortAuto: false }]);
+  await applyClient(planOf([EGRESS]), { netns, freshMtu: MTU });
+  const state = await lab.state();
+  await clearClient({ netns });
+  await lab.apply([EGRESS]);
+  assert.equal(await lab.state(), state);
+  for (const family of FAMILIES) {
+    const seen = await lab.lab.ask(lab.client, family, 100_000);
+    assert.equal(seen, ADDRESSES.gateway[family]);
+  }
+});
