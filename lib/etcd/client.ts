@@ -199,7 +199,12 @@ export class EtcdClient {
       `Cannot read etcd: no endpoint answers: ${
         failures.map(({ message }) => message).join("; ") || "there is none"
       }`,
-      { kind: "unreachable", cause: first },
+      {
+        ...{ kind: "unreachable", cause: first },
+        // The one that could be reached says most.
+        certificate: failures.find(({ certificate }) => certificate)
+          ?.certificate,
+      },
     );
   }
 }

@@ -1,4 +1,5 @@
 import {
+  type CertificateTrouble,
   GrpcError,
   RemoteUnreachableError,
   StatusCode,
@@ -20,14 +21,21 @@ export class EtcdError extends Error {
   override readonly name = "EtcdError";
   /** What callers tell apart. */
   readonly kind: EtcdErrorKind;
+  /** Whose certificate was refused, when it is `unreachable` for that. */
+  readonly certificate: CertificateTrouble | undefined;
 
   /** Makes an error of a kind. */
   constructor(
     message: string,
-    options: { readonly kind: EtcdErrorKind; readonly cause?: unknown },
+    options: {
+      readonly kind: EtcdErrorKind;
+      readonly cause?: unknown;
+      readonly certificate?: CertificateTrouble | undefined;
+    },
   ) {
     super(message, { cause: options.cause });
     this.kind = options.kind;
+    this.certificate = options.certificate;
   }
 }
 
@@ -36,7 +44,10 @@ export function etcdError(endpoint: string, cause: unknown): unknown {
   const kind = kindOf(cause);
   if (kind === undefined || !(cause instanceof Error)) return cause;
   const message = `Cannot read etcd at ${endpoint}: ${cause.message}`;
-  return new EtcdError(message, { kind, cause });
+  const certificate = cause instanceof RemoteUnreachableError
+    ? cause.certificate
+    : undefined;
+  return new EtcdError(message, { kind, cause, certificate });
 }
 
 function kindOf(error: unknown): EtcdErrorKind | undefined {

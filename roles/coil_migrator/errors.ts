@@ -37,7 +37,15 @@ function withAdvice(error: Error, advice: string | undefined): string {
   return advice === undefined ? error.message : `${error.message}\n${advice}`;
 }
 
-function etcdAdvice({ kind }: EtcdError): string | undefined {
+function etcdAdvice({ kind, certificate }: EtcdError): string | undefined {
+  switch (certificate) {
+    case "server":
+      return "etcd's certificate is not trusted: --etcd-tls-ca names the file with the authority that made it, and --etcd-endpoints a name or address that the certificate is for.";
+    case "client":
+      return "etcd refuses the certificate of --etcd-tls-cert: it must be by an authority that etcd trusts (its --trusted-ca-file), for clients, and still valid. Coil v1 has one that is.";
+    case "no client":
+      return "etcd wants a certificate: --etcd-tls-cert and --etcd-tls-key.";
+  }
   switch (kind) {
     case "unreachable":
       return "Is this the etcd of Coil v1? See --etcd-endpoints, and for https --etcd-tls-ca, --etcd-tls-cert and --etcd-tls-key; --etcd-timeout gives it more time.";

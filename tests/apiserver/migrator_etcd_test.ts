@@ -12,7 +12,8 @@ import { migrate } from "./migrator_testing.ts";
 import {
   base64,
   certificate,
-  freePort,
+  deadUrl,
+  foreignCertificate,
   PREFIX,
   V1Etcd,
 } from "./migrator_v1.ts";
@@ -83,7 +84,7 @@ Deno.test("migrate: a member of etcd that does not answer is passed over, and a 
   await using plane = await ControlPlane.start({ name: "migrate-etcd" });
   await using etcd = await V1Etcd.start(plane);
   await etcd.put({ "pool/default": POOL });
-  const dead = parseEndpoint(`http://127.0.0.1:${freePort()}`);
+  const dead = parseEndpoint(deadUrl(plane));
   const endpoints = [dead, parseEndpoint(etcd.url)];
   const { entries } = await client(etcd, { endpoints }).readPrefix(PREFIX);
   assert.equal(entries.length, 1);
@@ -121,7 +122,7 @@ Deno.test("migrate: dump says what is wrong with etcd, and changes nothing", asy
   const here = `--etcd-endpoints=${etcd.url}`;
   await refused(
     /Connection refused[^]*--etcd-endpoints[^]*Nothing was changed/,
-    `--etcd-endpoints=http://127.0.0.1:${freePort()}`,
+    `--etcd-endpoints=${deadUrl(plane)}`,
   );
   await refused(/no keys that begin with "\/coil\/"[^]*no keys at all/, here);
   await etcd.put({ "pool/default": POOL });
@@ -199,8 +200,27 @@ Deno.test("migrate: certificates and users of etcd", async () => {
     /authentication failed[^]*--etcd-password-file/,
     ...[...as(coil), "--etcd-username=root", "--etcd-password=wrong"],
   );
-  await refused(/UnknownIssuer[^]*--etcd-tls-ca/);
-  await refused(/BadCertificate|CertificateRequired[^]*--etcd-tls-cert/, ca);
+  // What failed, at which endpoint, and what to do.
+  const at = `Cannot read etcd at ${etcd.url}: `;
+  const says = (what: string) => new RegExp(`${at}${what}`);
+  await refused(
+    says(
+      "[^\\n]*UnknownIssuer\\netcd's certificate is not trusted: --etcd-tls-ca",
+    ),
+  );
+  await refused(
+    says(
+      "[^\\n]*(Bad|Required)[^\\n]*\\netcd wants a certificate: --etcd-tls-cert",
+    ),
+    ca,
+  );
+  const foreign = await foreignCertificate(plane, "coil");
+  await refused(
+    says(
+      "[^\\n]*(UnknownCA|BadCert)[^\\n]*\\netcd refuses the certificate of --etcd-tls-cert: it must be by an authority that etcd trusts[^]*Nothing was changed",
+    ),
+    ...as(foreign),
+  );
   await refused(
     /KeyMismatch[^]*--etcd-tls-key/,
     ...as({ cert: coil.cert, key: stranger.key }),

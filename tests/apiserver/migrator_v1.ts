@@ -9,20 +9,25 @@ import {
   run,
 } from "../lab/mod.ts";
 import { debianEtcd } from "../lab/debian_etcd.ts";
+import { BRIDGE_HOST } from "../lab/network.ts";
 import { issueCertificate, sharedPki } from "../lab/pki.ts";
 import type { Sandbox } from "./coild_lab.ts";
 
 /** What v1's keys begin with. */
 export const PREFIX = "/coil/";
 
+/** In the control plane's network namespace, whose own etcd has 2379 and 2380. */
+const CLIENT_PORT = 2479;
+const PEER_PORT = 2480;
+const UNUSED_PORT = 2481;
+
 /** How a real etcd is started. */
 export interface EtcdOptions {
-  readonly id?: string;
   /** Debian's older release instead of the lab's own, with TLS that asks clients for a certificate. */
   readonly secured?: boolean;
 }
 
-/** A real etcd on loopback. */
+/** A real etcd on the lab's bridge: no other lab has its ports. */
 export class V1Etcd implements AsyncDisposable {
   readonly url: string;
   readonly process: LabProcess;
@@ -40,14 +45,14 @@ export class V1Etcd implements AsyncDisposable {
 
   static async start(
     plane: ControlPlane,
-    { id = "v1-etcd", secured = false }: EtcdOptions = {},
+    { secured = false }: EtcdOptions = {},
   ): Promise<V1Etcd> {
     const scheme = secured ? "https" : "http";
-    const url = `${scheme}://127.0.0.1:${freePort()}`;
-    const peerUrl = `http://127.0.0.1:${freePort()}`;
-    const dataDir = path.join(plane.runDir, id);
+    const url = `${scheme}://${bridgeOf(plane)}:${CLIENT_PORT}`;
+    const peerUrl = `http://127.0.0.1:${PEER_PORT}`;
+    const dataDir = path.join(plane.runDir, "v1-etcd");
     const process = await plane.startProcess({
-      id,
+      ...{ id: "v1-etcd", netns: plane.netns },
       ...(secured
         ? {
           command: debianEtcd(),
@@ -124,7 +129,9 @@ async function securedArgs(
   options: { url: string; peerUrl: string; dataDir: string },
 ): Promise<string[]> {
   const { url, peerUrl, dataDir } = options;
-  const server = await certificate(plane, "v1-etcd", ["IP:127.0.0.1"]);
+  const server = await certificate(plane, "v1-etcd", [
+    `IP:${bridgeOf(plane)}`,
+  ]);
   return [
     ...["--data-dir", dataDir, "--log-level", "error"],
     ...["--listen-client-urls", url, "--advertise-client-urls", url],
@@ -142,6 +149,26 @@ export async function certificate(
 ): Promise<{ cert: string; key: string }> {
   const base = path.join(plane.runDir, `etcd-${user}`);
   return await issueCertificate(await sharedPki(), base, { user, names });
+}
+
+/** Files of a certificate of an authority that etcd does not trust. */
+export async function foreignCertificate(
+  plane: ControlPlane,
+  user: string,
+): Promise<{ cert: string; key: string }> {
+  const pki = await sharedPki();
+  const foreign = { ...pki, caCert: pki.frontCaCert, caKey: pki.frontCaKey };
+  const base = path.join(plane.runDir, `foreign-${user}`);
+  return await issueCertificate(foreign, base, { user });
+}
+
+/** Where an etcd could be, and is not. */
+export function deadUrl(plane: ControlPlane): string {
+  return `http://${bridgeOf(plane)}:${UNUSED_PORT}`;
+}
+
+function bridgeOf(plane: ControlPlane): string {
+  return plane.subnet.address("ipv4", BRIDGE_HOST);
 }
 
 /** Base64 of a text, as the JSON gateway wants it. */
@@ -288,10 +315,4 @@ function toNumber(address: string): number {
 function toText(value: number): string {
   return [24, 16, 8, 0].map((bits) => Math.floor(value / 2 ** bits) % 256)
     .join(".");
-}
-
-/** A port that nobody has, at this moment. */
-export function freePort(): number {
-  using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
-  return listener.addr.port;
 }

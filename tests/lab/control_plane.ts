@@ -13,6 +13,7 @@ import { cleanUp } from "./cleanup.ts";
 import {
   API_PORT,
   type ComponentContext,
+  issueServingCertificate,
   prepareFiles,
   startApiServer,
   startControllerManager,
@@ -26,7 +27,7 @@ import {
   type LabSubnet,
 } from "./network.ts";
 import { LabNode } from "./node.ts";
-import { sharedPki } from "./pki.ts";
+import { type Authority, sharedPki } from "./pki.ts";
 import { type LabProcess, spawnProcess } from "./process.ts";
 import {
   requestToken,
@@ -59,6 +60,8 @@ export interface StartProcessOptions {
   readonly id?: string;
   /** Where it runs; in the machine's own network namespace without it. */
   readonly node?: LabNode;
+  /** Where it runs, when that is no node. */
+  readonly netns?: string;
   /** Gives it a token as a pod has it: mounted files and KUBERNETES_SERVICE_HOST and _PORT. */
   readonly serviceAccount?: ServiceAccountRef;
   readonly command: string;
@@ -183,6 +186,7 @@ export class ControlPlane extends AdminAccess implements AsyncDisposable {
   async startProcess(options: StartProcessOptions): Promise<LabProcess> {
     const base = path.basename(options.command);
     const { node, serviceAccount } = options;
+    const netns = node?.netns ?? options.netns;
     const mounts = [...options.mounts ?? []];
     const env: Record<string, string> = {};
     if (serviceAccount !== undefined) {
@@ -203,7 +207,7 @@ export class ControlPlane extends AdminAccess implements AsyncDisposable {
       args: options.args ?? [],
       env: { ...env, ...options.env },
       mounts,
-      ...(node === undefined ? {} : { netns: node.netns }),
+      ...(netns === undefined ? {} : { netns }),
       ...(options.logFile === undefined ? {} : { logFile: options.logFile }),
     });
   }
@@ -212,6 +216,18 @@ export class ControlPlane extends AdminAccess implements AsyncDisposable {
   async auditRequests(filter: AuditFilter = {}): Promise<AuditedRequest[]> {
     const text = await Deno.readTextFile(path.join(this.runDir, "audit.log"));
     return parseAuditLog(text, filter);
+  }
+
+  /**
+   * Restarts the API server with another certificate to serve with: of another authority when one is given, which
+   * administrators and {@link AdminAccess.request} have to be told of by {@link AdminAccess.trust}.
+   */
+  async renewServingCertificate(
+    authority: Authority = this.#context.pki,
+  ): Promise<void> {
+    await this.killApiServer();
+    await issueServingCertificate(this.#context, authority);
+    await this.startApiServer();
   }
 
   /** Ends the API server with SIGKILL, as a crash would; etcd and its data stay. */

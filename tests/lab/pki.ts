@@ -7,9 +7,13 @@ export interface SharedPki {
   readonly caCert: string;
   readonly caKey: string;
   readonly frontCaCert: string;
+  readonly frontCaKey: string;
   readonly serviceAccountKey: string;
   readonly serviceAccountPublicKey: string;
 }
+
+/** An authority's files. */
+export type Authority = Pick<SharedPki, "caCert" | "caKey">;
 
 const EC_KEY = ["ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];
 const DAYS = "3650";
@@ -24,6 +28,7 @@ export async function sharedPki(): Promise<SharedPki> {
     caCert: file("ca.crt"),
     caKey: file("ca.key"),
     frontCaCert: file("front-ca.crt"),
+    frontCaKey: file("front-ca.key"),
     serviceAccountKey: file("sa.key"),
     serviceAccountPublicKey: file("sa.pub"),
   };
@@ -38,7 +43,7 @@ export async function sharedPki(): Promise<SharedPki> {
   await Deno.writeTextFile(configFile(), OPENSSL_CONFIG);
   await Promise.all([
     authority("coil-lab-ca", pki.caCert, pki.caKey),
-    authority("coil-lab-front-ca", pki.frontCaCert, file("front-ca.key")),
+    authority("coil-lab-front-ca", pki.frontCaCert, pki.frontCaKey),
     run("openssl", [
       ...["ecparam", "-name", "prime256v1", "-genkey", "-noout"],
       ...["-out", pki.serviceAccountKey],
@@ -54,6 +59,13 @@ export async function sharedPki(): Promise<SharedPki> {
 
 function configFile(): string {
   return path.join(labDir(), "pki", "openssl.cnf");
+}
+
+/** Makes another authority, `base`.crt and `base`.key, than that of all labs. */
+export async function createAuthority(base: string): Promise<Authority> {
+  const made = { caCert: `${base}.crt`, caKey: `${base}.key` };
+  await authority(path.basename(base), made.caCert, made.caKey);
+  return made;
 }
 
 async function authority(
@@ -78,9 +90,9 @@ export interface CertificateRequest {
   readonly names?: readonly string[];
 }
 
-/** Makes a key and a certificate signed by the labs' authority; the files are `base`.crt and `base`.key. */
+/** Makes a key and a certificate signed by an authority; the files are `base`.crt and `base`.key. */
 export async function issueCertificate(
-  pki: SharedPki,
+  pki: Authority,
   base: string,
   request: CertificateRequest,
 ): Promise<{ cert: string; key: string }> {

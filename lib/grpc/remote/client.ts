@@ -1,5 +1,6 @@
 import { exchange, Stop } from "../client.ts";
 import { GrpcError } from "../status.ts";
+import { type CertificateTrouble, certificateTrouble } from "./tls_trouble.ts";
 
 const DEFAULT_TIMEOUT_MS = 60_000;
 
@@ -35,6 +36,19 @@ export interface RemoteCallOptions {
 /** No connection could be made, or TLS failed before the call began. */
 export class RemoteUnreachableError extends Error {
   override readonly name = "RemoteUnreachableError";
+  /** Whose certificate was refused, if it was that. */
+  readonly certificate: CertificateTrouble | undefined;
+
+  constructor(
+    message: string,
+    options: {
+      readonly cause: unknown;
+      readonly certificate: CertificateTrouble | undefined;
+    },
+  ) {
+    super(message, { cause: options.cause });
+    this.certificate = options.certificate;
+  }
 }
 
 /**
@@ -111,9 +125,12 @@ function unreachable(
   cause: unknown,
 ): RemoteUnreachableError {
   const why = cause instanceof Error ? cause.message : String(cause);
+  const { tls } = endpoint;
+  const certificate = tls &&
+    certificateTrouble(why, { hasIdentity: tls.identity !== undefined });
   return new RemoteUnreachableError(
     `Cannot connect to ${authorityOf(endpoint)}: ${why}`,
-    { cause },
+    { cause, certificate },
   );
 }
 

@@ -10,6 +10,7 @@ export {
   RemoteUnreachableError,
   type TlsOptions,
 } from "./client.ts";
+export { type CertificateTrouble } from "./tls_trouble.ts";
 export {
   decodeText,
   type ProtoField,
