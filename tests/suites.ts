@@ -7,6 +7,7 @@ import {
   sweepLabs,
 } from "./lab/mod.ts";
 import { ensureBird } from "./lab/bird.ts";
+import { ensureContainerd2 } from "./lab/containerd.ts";
 import { ensureHelm } from "./lab/helm.ts";
 import {
   BUILD_PACKAGES,
@@ -106,6 +107,7 @@ export const SUITES: readonly Suite[] = [
       await ensureDebianEtcd({ log });
       await ensureHelm({ log });
       await ensureBird({ log });
+      await ensureContainerd2({ log });
       await buildExecutable({ log });
     },
   },
@@ -119,6 +121,7 @@ export const SUITES: readonly Suite[] = [
       ...PING,
       ...NFTABLES,
       curl: "curl",
+      "containernetworking-plugins": "/usr/lib/cni/ptp",
     },
     root: true,
     // For datagrams.
@@ -142,6 +145,7 @@ export const SUITES: readonly Suite[] = [
       await sweepLabs({ log });
       await ensureCluster({ log });
       await ensureHelm({ log });
+      await ensureContainerd2({ log });
       await buildImage({ compression: "none", log });
     },
   },
