@@ -160,7 +160,7 @@ export class HttpTransport implements Transport {
     return response;
   }
 
-  /** What to throw for a failed request. Gives up a session that shows no life, and reads files anew. */
+  /** What to throw for a failed request. Gives up a session that shows no life, and has files read anew. */
   #failure(
     cause: unknown,
     context: {
@@ -179,6 +179,7 @@ export class HttpTransport implements Transport {
     if (timedOut && isSilent) {
       this.#giveUp(session, "The connection shows no life");
     }
+    this.#source.expire?.();
     const path = request.path.split("?")[0];
     const why = reasonOf(cause);
     return new KubeUnreachableError(

@@ -25,6 +25,7 @@ export class InClusterSource implements ConnectionSource {
   #cached:
     | { readonly connection: Connection; readonly readMs: number }
     | undefined;
+  #isExpired = false;
 
   /** @throws {TypeError} when the environment does not say where the API server is. */
   constructor(options: InClusterOptions = {}) {
@@ -43,9 +44,9 @@ export class InClusterSource implements ConnectionSource {
 
   async current(): Promise<Connection> {
     const cached = this.#cached;
-    if (cached !== undefined && this.#now() - cached.readMs < CACHE_MS) {
-      return cached.connection;
-    }
+    const isFresh = cached !== undefined && !this.#isExpired &&
+      this.#now() - cached.readMs < CACHE_MS;
+    if (isFresh) return cached.connection;
     try {
       return await this.#read();
     } catch (err) {
@@ -59,6 +60,11 @@ export class InClusterSource implements ConnectionSource {
     await this.#read();
   }
 
+  /** The authority may be another one now, and a minute is long for a server that nobody trusts. */
+  expire(): void {
+    this.#isExpired = true;
+  }
+
   async #read(): Promise<Connection> {
     const [token, ca] = await Promise.all([
       Deno.readTextFile(`${this.#dir}/token`),
@@ -70,6 +76,7 @@ export class InClusterSource implements ConnectionSource {
       headers: { authorization: `Bearer ${token.trim()}` },
     };
     this.#cached = { connection, readMs: this.#now() };
+    this.#isExpired = false;
     return connection;
   }
 }

@@ -65,3 +65,15 @@ Deno.test("InClusterSource goes on with what it has while a file is away", async
   const { headers } = await made.source.current();
   assert.equal(headers["authorization"], "Bearer first");
 });
+
+Deno.test("InClusterSource reads its files anew when the server could not be reached", async () => {
+  await using made = await pod();
+  const { source } = made;
+  await source.current();
+  await made.write("ca.crt", "CA 2");
+  assert.deepEqual((await source.current()).tls, { caCerts: ["CA 1"] });
+  source.expire();
+  assert.deepEqual((await source.current()).tls, { caCerts: ["CA 2"] });
+  await made.write("ca.crt", "CA 3");
+  assert.deepEqual((await source.current()).tls, { caCerts: ["CA 2"] });
+});

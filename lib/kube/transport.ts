@@ -73,4 +73,6 @@ export interface ConnectionSource {
   current(): Promise<Connection>;
   /** Reads the data anew. */
   refresh(): Promise<void>;
+  /** Has the next {@link ConnectionSource.current} read the data anew: the server could not be reached with what is known. */
+  expire?(): void;
 }
