@@ -32,6 +32,9 @@ export const REQUEST_LABEL = "coil.cybozu.com/request";
 /** Label of an AddressBlock taken over from Coil v1: `"true"` when set. */
 export const RESERVED_LABEL = "coil.cybozu.com/reserved";
 
+/** Annotation of an AddressBlock taken over from Coil v1: tells whether it is as the migrator wrote it. */
+export const DUMPED_ANNOTATION = "coil.cybozu.com/dumped";
+
 /** Finalizer on AddressPools and AddressBlocks. */
 export const FINALIZER = "coil.cybozu.com";
 

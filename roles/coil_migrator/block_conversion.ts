@@ -10,6 +10,7 @@ import {
   POOL_LABEL,
   RESERVED_LABEL,
 } from "../../lib/names/mod.ts";
+import { sealed } from "./edited_blocks.ts";
 import type { Finding } from "./finding.ts";
 import { blockIndexOf } from "./pool_conversion.ts";
 import type { V1Block } from "./v1_state.ts";
@@ -81,7 +82,7 @@ export function singleAddressBlock(
 
 /** The AddressBlock of a reserved block: without owner and finalizer, as upstream's migrator makes it. */
 export function addressBlockOf(block: ReservedBlock): AddressBlock {
-  return {
+  return sealed({
     apiVersion: GROUP_VERSION,
     kind: "AddressBlock",
     metadata: {
@@ -94,7 +95,7 @@ export function addressBlockOf(block: ReservedBlock): AddressBlock {
     },
     index: block.index,
     ipv4: block.prefix.toString(),
-  };
+  });
 }
 
 /**

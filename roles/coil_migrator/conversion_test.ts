@@ -88,6 +88,7 @@ Deno.test("convert() numbers blocks through the subnets of their pool", () => {
     { blockSizeBits: 0, subnets: [{ ipv4: "10.2.0.0/30" }] },
   ]);
   assert.deepEqual(blocks[0]?.metadata, {
+    annotations: { "coil.cybozu.com/dumped": "376062b4e0889a0b" },
     name: "default-0-v1",
     labels: {
       "coil.cybozu.com/node": "n1",

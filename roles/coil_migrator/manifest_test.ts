@@ -44,6 +44,8 @@ metadata:
     coil.cybozu.com/node: n1
     coil.cybozu.com/pool: default
     coil.cybozu.com/reserved: "true"
+  annotations:
+    coil.cybozu.com/dumped: f776310c34112b87
 index: 1
 ipv4: 10.1.0.32/27
 ---

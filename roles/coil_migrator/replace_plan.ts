@@ -1,4 +1,5 @@
 import type { KubeClient } from "../../lib/kube/mod.ts";
+import { DUMPED_ANNOTATION } from "../../lib/names/mod.ts";
 import { listCoildPods } from "./coild_pods.ts";
 import { count } from "./dump_report.ts";
 import { MigrateError } from "./errors.ts";
@@ -78,6 +79,13 @@ function checkBlocks(record: MigrationRecord, survey: Survey): void {
     throw refusal(
       misplaced,
       "Was the manifest edited? Delete this AddressBlock and apply the manifest again, as it was written.",
+    );
+  }
+  const [edited] = survey.edited;
+  if (edited !== undefined) {
+    throw refusal(
+      edited,
+      `Apply the manifest again, as it was written, with --force-conflicts; "coil migrate status --manifest FILE" compares each object. If the block is right as it is: kubectl annotate addressblock NAME ${DUMPED_ANNOTATION}-`,
     );
   }
   // Later, a reserved block of free addresses is one of a manifest that was applied once more.

@@ -123,6 +123,7 @@ function problemsOf(
     found < expected;
   return [
     ...survey.unreadable,
+    ...survey.edited,
     ...misplacedBlocks(survey),
     ...(mayBeMissing ? [] : doubledBlocks(survey.blocks)),
     ...(isPartial

@@ -15,6 +15,7 @@ import {
 import { LIVE_PODS } from "./cluster_facts.ts";
 import { MigrateError } from "./errors.ts";
 import { Patience } from "./patience.ts";
+import { editOf } from "./edited_blocks.ts";
 import { type LivePod, livePodOf } from "./live_pod.ts";
 import { findV1Pods, type V1Pods } from "./v1_pods.ts";
 
@@ -28,6 +29,8 @@ export interface Survey extends V1Pods {
   readonly blocks: readonly Block[];
   /** Why objects could not be read: somebody has changed them by hand. */
   readonly unreadable: readonly string[];
+  /** Blocks that are not as they were dumped. */
+  readonly edited: readonly string[];
 }
 
 /**
@@ -53,6 +56,7 @@ async function readOnce(
     pods.push(livePodOf(pod));
   });
   const unreadable: string[] = [];
+  const edited: string[] = [];
   const read = async <T extends object, R>(
     type: ResourceType<T>,
     parse: (object: T) => R,
@@ -69,13 +73,17 @@ async function readOnce(
     return parsed;
   };
   try {
-    const blocks = await read(ADDRESS_BLOCKS, blockOf);
+    const blocks = await read(ADDRESS_BLOCKS, (object) => {
+      const edit = editOf(object);
+      if (edit !== undefined) edited.push(edit);
+      return blockOf(object);
+    });
     const pools = await read(ADDRESS_POOLS, poolOf);
     return {
       ...findV1Pods(pods, { pools, blocks }),
       pools,
       blocks,
-      unreadable,
+      ...{ unreadable, edited },
     };
   } catch (error) {
     if (!(error instanceof KubeApiError && error.isNotFound)) throw error;

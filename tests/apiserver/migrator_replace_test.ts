@@ -68,14 +68,8 @@ async function start(): Promise<MigrationLab> {
     replicas: 1,
     node: "node1",
   });
+  await lab.pod("apps/lonely", { node: "node1" });
   await plane.apply({
-    ...{ apiVersion: "v1", kind: "Pod" },
-    metadata: { name: "lonely", namespace: "apps" },
-    spec: {
-      ...{ nodeName: "node1", terminationGracePeriodSeconds: 1 },
-      containers: [{ name: "main", image: "none" }],
-    },
-  }, {
     ...{ apiVersion: "policy/v1", kind: "PodDisruptionBudget" },
     metadata: { name: "strict", namespace: "apps" },
     spec: { minAvailable: 1, selector: { matchLabels: { app: "guarded" } } },
@@ -131,6 +125,24 @@ Deno.test("migrate replace: refuses, stops, waits, is interrupted, and comes to 
       /web-9-v1 is 10.65.0.8\/30, but index 9 of pool web is 10.65.0.36\/30/,
     );
     await plane.kubectl("delete", "addressblock", "web-9-v1");
+
+    // Where it is stays as it was; whose it is does not.
+    await plane.kubectl(
+      ...["label", "addressblock", "web-0-v1", "--overwrite"],
+      "coil.cybozu.com/node=node2",
+    );
+    const edited =
+      /AddressBlock web-0-v1 is not as coil migrate dump wrote it: index 0, 10.65.0.0\/30, pool web, node node2/;
+    assert.match((await lab.migrate(["status"])).out, edited);
+    const refused = await replace(lab);
+    assert.equal(refused.code, 1);
+    assert.match(refused.err, edited);
+    assert.match(refused.err, /Apply the manifest again/);
+    await plane.kubectl(
+      ...["apply", "--server-side", "--field-manager=coil-migrator"],
+      ...["--force-conflicts", "-f", lab.manifest],
+    );
+    assert.doesNotMatch((await lab.migrate(["status"])).out, edited);
   });
 
   await t.step("nothing is done without a yes, nor in a dry run", async () => {

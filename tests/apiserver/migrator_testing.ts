@@ -216,6 +216,18 @@ export class MigrationLab implements AsyncDisposable {
     });
   }
 
+  /** A pod that nobody makes anew. */
+  async pod(key: string, { node }: { readonly node: string }): Promise<void> {
+    const [namespace, name] = key.split("/");
+    await this.plane.apply({
+      ...{ apiVersion: "v1", kind: "Pod", metadata: { name, namespace } },
+      spec: {
+        ...{ nodeName: node, terminationGracePeriodSeconds: 1 },
+        containers: [{ name: "main", image: "none" }],
+      },
+    });
+  }
+
   /** Applies the manifest as the documentation says. */
   async applyManifest(): Promise<void> {
     await this.plane.kubectl(
