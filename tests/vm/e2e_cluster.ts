@@ -18,7 +18,7 @@ import {
   removeObjects,
   routeBlocks,
 } from "./e2e_objects.ts";
-import { PodRuntime, type VmPod } from "./e2e_pods.ts";
+import { PodRuntime, type PodRuntimeOptions, type VmPod } from "./e2e_pods.ts";
 import { ServiceProxy } from "./e2e_proxy.ts";
 import { createTopology, type Topology, type VmNode } from "./topology.ts";
 import { NetnsSockets, OutsideServers } from "./traffic.ts";
@@ -49,6 +49,14 @@ export interface ClientOptions {
   readonly report?: boolean;
 }
 
+/** How a cluster is set up. */
+export interface ClusterOptions {
+  /** More flags for coild. */
+  readonly coildArgs?: readonly string[];
+  /** See {@link PodRuntimeOptions}. */
+  readonly first?: NonNullable<PodRuntimeOptions["first"]>;
+}
+
 /** Coil at work. Disposing of it removes all that it made, objects included. */
 export class EgressCluster implements AsyncDisposable {
   readonly access: VmAccess;
@@ -57,6 +65,7 @@ export class EgressCluster implements AsyncDisposable {
   readonly kubelet: GatewayKubelet;
   readonly #runtime: PodRuntime;
   readonly #binDir: string;
+  readonly #coildArgs: readonly string[];
   readonly #daemons = new Map<string, LabProcess>();
   readonly #resources: AsyncDisposableStack;
 
@@ -67,6 +76,7 @@ export class EgressCluster implements AsyncDisposable {
     readonly kubelet: GatewayKubelet;
     readonly runtime: PodRuntime;
     readonly binDir: string;
+    readonly coildArgs: readonly string[];
     readonly resources: AsyncDisposableStack;
   }) {
     this.access = parts.access;
@@ -75,13 +85,13 @@ export class EgressCluster implements AsyncDisposable {
     this.kubelet = parts.kubelet;
     this.#runtime = parts.runtime;
     this.#binDir = parts.binDir;
+    this.#coildArgs = parts.coildArgs;
     this.#resources = parts.resources;
   }
 
   /** Makes the world and starts coild on both nodes. */
-  static async start(
-    options: { readonly coildArgs?: readonly string[] } = {},
-  ): Promise<EgressCluster> {
+  static async start(options: ClusterOptions = {}): Promise<EgressCluster> {
+    const { coildArgs = [], first } = options;
     await using resources = new AsyncDisposableStack();
     const access = resources.use(await openAccess());
     const topology = resources.use(await createTopology());
@@ -94,6 +104,7 @@ export class EgressCluster implements AsyncDisposable {
         client: access.client,
         binDir,
         socketOf: (node) => socketOf(access, node),
+        ...(first === undefined ? {} : { first }),
       }),
     );
     const { nodes } = topology;
@@ -105,14 +116,12 @@ export class EgressCluster implements AsyncDisposable {
       new GatewayKubelet({ access, runtime, binDir, nodes }),
     );
     const cluster = new EgressCluster({
-      ...{ access, topology, proxy, kubelet, runtime, binDir },
+      ...{ access, topology, proxy, kubelet, runtime, binDir, coildArgs },
       resources: resources.move(),
     });
     daemons.defer(() => cluster.#stopDaemons());
     try {
-      await Promise.all(
-        nodes.map((node) => cluster.startCoild(node, options.coildArgs)),
-      );
+      await Promise.all(nodes.map((node) => cluster.startCoild(node)));
     } catch (error) {
       await cluster[Symbol.asyncDispose]();
       throw error;
@@ -125,10 +134,7 @@ export class EgressCluster implements AsyncDisposable {
   }
 
   /** Starts coild on a node and waits until it is ready. */
-  async startCoild(
-    node: VmNode,
-    args: readonly string[] = [],
-  ): Promise<LabProcess> {
+  async startCoild(node: VmNode): Promise<LabProcess> {
     const { access } = this;
     const account = { namespace: "kube-system", name: "coild" };
     const bound = { ...account, node: node.name };
@@ -149,7 +155,7 @@ export class EgressCluster implements AsyncDisposable {
         `--egress-announce-token=${announceToken}`,
         // A gateway's answer takes an emulated CPU longer than a second at first.
         "--egress-announce-timeout=10s",
-        ...args,
+        ...this.#coildArgs,
       ],
       env: { COIL_NODE_NAME: node.name, ...access.inClusterEnv },
       mounts: [{ source, target: TOKEN_DIR }],
@@ -246,11 +252,6 @@ export class EgressCluster implements AsyncDisposable {
     if (report) await this.#runtime.report(pod, { ready: true });
     const sockets = new NetnsSockets(pod.sandbox.netns);
     return { pod, sockets, [Symbol.dispose]: () => sockets[Symbol.dispose]() };
-  }
-
-  /** Reports the client's status, when it was made without. */
-  async reportClient(client: Client): Promise<void> {
-    await this.#runtime.report(client.pod, { ready: true });
   }
 
   /** Changes the annotation that names the client's Egresses; null takes it away. */

@@ -14,7 +14,14 @@ export interface VmPod {
   readonly node: VmNode;
   readonly sandbox: Sandbox;
   readonly addresses: readonly string[];
+  /** What the plugin before Coil's has answered. */
+  readonly prevResult: unknown;
 }
+
+/** Where the CNI project's plugins are. */
+const PLUGINS = "/usr/lib/cni";
+
+type Command = "ADD" | "DEL";
 
 /** What {@link PodRuntime} works with. */
 export interface PodRuntimeOptions {
@@ -22,7 +29,14 @@ export interface PodRuntimeOptions {
   /** Directory of the CNI plugin `coil`. */
   readonly binDir: string;
   readonly socketOf: (node: VmNode) => string;
+  /** Configuration of a plugin that makes a pod's network before Coil's, which only adds to it then. */
+  readonly first?: (pod: PodRef, node: VmNode) => PluginConfig;
 }
+
+/** A plugin's configuration; `type` is the name of its program. */
+export type PluginConfig = Readonly<Record<string, unknown>> & {
+  readonly type: string;
+};
 
 /** A pod object that is there already. */
 export interface PodRef {
@@ -47,9 +61,7 @@ export class PodRuntime implements AsyncDisposable {
     this.#sandboxes.add(netns);
     try {
       await run("ip", ["-n", netns, "link", "set", "lo", "up"]);
-      const sandbox = sandboxOf(netns, ref);
-      const addresses = await this.#add(sandbox, node);
-      return { ...ref, node, sandbox, addresses };
+      return await this.#add(ref, { sandbox: sandboxOf(netns, ref), node });
     } catch (error) {
       await this.#remove(netns);
       throw error;
@@ -61,17 +73,26 @@ export class PodRuntime implements AsyncDisposable {
     await run("ip", ["netns", "delete", netns]);
   }
 
-  async #add(sandbox: Sandbox, node: VmNode): Promise<string[]> {
-    const answer = await this.#call("ADD", { sandbox, node });
+  async #add(
+    ref: PodRef,
+    where: { readonly sandbox: Sandbox; readonly node: VmNode },
+  ): Promise<VmPod> {
+    const first = this.#options.first?.(ref, where.node);
+    const prevResult = first && JSON.parse(await call("ADD", first, where));
+    const pod = { ...ref, ...where, prevResult };
+    const answer = await this.#coil("ADD", pod);
     const { ips } = JSON.parse(answer) as {
       ips: readonly { address: string }[];
     };
-    return ips.map(({ address }) => address.split("/")[0] ?? "");
+    const addresses = ips.map(({ address }) => address.split("/")[0] ?? "");
+    return { ...pod, addresses };
   }
 
   /** Removes the pod's network and its sandbox. */
   async stop(pod: VmPod): Promise<void> {
-    await this.#call("DEL", pod);
+    await this.#coil("DEL", pod);
+    const first = this.#options.first?.(pod, pod.node);
+    if (first !== undefined) await call("DEL", first, pod);
     await this.#remove(pod.sandbox.netns);
   }
 
@@ -79,26 +100,17 @@ export class PodRuntime implements AsyncDisposable {
     for (const netns of this.#sandboxes) await this.#remove(netns);
   }
 
-  async #call(
-    command: "ADD" | "DEL",
-    what: { readonly sandbox: Sandbox; readonly node: VmNode },
+  async #coil(
+    command: Command,
+    pod: Pick<VmPod, "sandbox" | "node" | "prevResult">,
   ): Promise<string> {
-    const { sandbox, node } = what;
-    const answer = await callPlugin({
-      plugin: path.join(this.#options.binDir, "coil"),
-      command,
-      config: {
-        ...{ cniVersion: "1.1.0", name: "k8s-pod-network", type: "coil" },
-        socket: this.#options.socketOf(node),
-      },
-      sandbox,
-      nodeNetns: node.netns,
-    });
-    if (answer.code === 0) return answer.stdout;
-    const { namespace, pod } = sandbox;
-    throw new Error(
-      `Cannot ${command} pod "${namespace}/${pod}": ${answer.stdout}${answer.stderr}`,
-    );
+    const { binDir, socketOf } = this.#options;
+    const { prevResult } = pod;
+    return await call(command, {
+      type: "coil",
+      socket: socketOf(pod.node),
+      ...(prevResult === undefined ? { cniVersion: "1.1.0" } : { prevResult }),
+    }, { ...pod, pluginDir: binDir });
   }
 
   /** Reports addresses and readiness, as a kubelet does. */
@@ -120,4 +132,29 @@ export class PodRuntime implements AsyncDisposable {
       },
     }, { kind: "merge", subresource: "status" });
   }
+}
+
+/** @throws {Error} with the plugin's message when it refuses */
+async function call(
+  command: Command,
+  config: PluginConfig,
+  where: {
+    readonly sandbox: Sandbox;
+    readonly node: VmNode;
+    readonly pluginDir?: string;
+  },
+): Promise<string> {
+  const { sandbox, node, pluginDir = PLUGINS } = where;
+  const answer = await callPlugin({
+    plugin: path.join(pluginDir, config.type),
+    command,
+    config: { cniVersion: "1.0.0", name: "k8s-pod-network", ...config },
+    sandbox,
+    nodeNetns: node.netns,
+  });
+  if (answer.code === 0) return answer.stdout;
+  const { namespace, pod } = sandbox;
+  throw new Error(
+    `Cannot ${command} pod "${namespace}/${pod}" by ${config.type}: ${answer.stdout}${answer.stderr}`,
+  );
 }

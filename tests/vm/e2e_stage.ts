@@ -1,7 +1,7 @@
 // How the end-to-end tests run: one cluster for many scenarios, since it takes
 // the emulated CPU half a minute to start one.
 import assert from "node:assert/strict";
-import { EgressCluster } from "./e2e_cluster.ts";
+import { type ClusterOptions, EgressCluster } from "./e2e_cluster.ts";
 import { takeSources } from "./topology.ts";
 
 /** What happens on a running cluster. */
@@ -11,12 +11,16 @@ export type Scenario = (cluster: EgressCluster) => Promise<void>;
 export function egressTest(
   name: string,
   options: {
+    /** Of the cluster. */
+    readonly cluster?: ClusterOptions;
     readonly setUp: Scenario;
     readonly scenarios: Readonly<Record<string, Scenario>>;
   },
 ): void {
   Deno.test(name, async (t) => {
-    await using cluster = await EgressCluster.start().catch(rethrow);
+    await using cluster = await EgressCluster.start(options.cluster).catch(
+      rethrow,
+    );
     await reported(cluster, () => options.setUp(cluster));
     for (const [title, scenario] of Object.entries(options.scenarios)) {
       await t.step({

@@ -23,7 +23,7 @@ const DAMAGES: readonly (readonly [string, readonly RegExp[]])[] = [
   ]],
   [`ip link set ${TUNNEL} down`, [
     /^link "fou4_0a60000a" is not as it was made$/,
-    /^ip route "default table 118" is missing$/,
+    /^ip route "default dev fou4_0a60000a table 118" is missing$/,
   ]],
   ["ip link delete coil_ipip6", [/^link "coil_ipip6" is missing$/]],
   [`ip link set ${TUNNEL} mtu 1000`, [/^link "\S+" is not as it was made$/]],
@@ -52,6 +52,7 @@ Deno.test("what a sidecar damages of a client is named as ip and nft would, and 
   const state = await lab.state();
   for (const [command, expected] of DAMAGES) {
     await t.step(command, async () => {
+      await lab.apply([EGRESS]);
       await shell(lab.client, command);
       const problems = await inspectClient(plan, { netns });
       assert.equal(problems.length, expected.length, problems.join("\n"));

@@ -1,0 +1,154 @@
+// Egress for pods that another plugin has made, with coild's originating-only
+// mode: a plugin of the CNI project makes the network, and Coil's follows it.
+import assert from "node:assert/strict";
+import { eventually } from "../lab/wait.ts";
+import type { Client, EgressCluster } from "./e2e_cluster.ts";
+import { GATEWAYS } from "./e2e_objects.ts";
+import type { PluginConfig } from "./e2e_pods.ts";
+import { egressTest, expectNoLeak } from "./e2e_stage.ts";
+import {
+  OUTSIDE,
+  OUTSIDE_NETWORKS,
+  VM_FAMILIES,
+  type VmFamily,
+  type VmNode,
+} from "./topology.ts";
+import { askTcp, NetnsSockets } from "./traffic.ts";
+
+const EGRESS = "chained";
+const SERVER_PORT = 8080;
+const ASK = { timeoutMs: 10_000 };
+
+/** One on each node. */
+let clients: readonly Client[] = [];
+
+/** Addresses that a node gives to pods of a namespace; gateways' are in the networks that the outside knows. */
+function subnets(namespace: string, node: VmNode): readonly [string, string] {
+  const number = namespace === GATEWAYS ? 65 : 64;
+  const digit = node.name.slice(-1);
+  return [`10.${number}.${digit}.0/24`, `fd${number}::${digit}00/120`];
+}
+
+function ptp(namespace: string, node: VmNode): PluginConfig {
+  return {
+    type: "ptp",
+    ipam: {
+      type: "host-local",
+      dataDir: `/run/chained/${node.name}/${namespace}`,
+      ranges: subnets(namespace, node).map((subnet) => [{ subnet }]),
+      routes: [{ dst: "0.0.0.0/0" }, { dst: "::/0" }],
+    },
+  };
+}
+
+function ownAddress(client: Client, family: VmFamily): string {
+  const own = client.pod.addresses.find((address) =>
+    address.includes(":") === (family === "ipv6")
+  );
+  assert.ok(own);
+  return own;
+}
+
+async function expectGateway(
+  cluster: EgressCluster,
+  client: Client,
+): Promise<void> {
+  const [gateway] = await cluster.gatewaysReady(EGRESS, 1);
+  assert.ok(gateway);
+  for (const family of VM_FAMILIES) {
+    const source = await askTcp(client.sockets, OUTSIDE[family].near, ASK);
+    assert.ok(gateway.pod.addresses.includes(source), source);
+  }
+}
+
+/** A connection from outside; all addresses there are destinations of the Egress. */
+async function visit(
+  cluster: EgressCluster,
+  client: Client,
+  family: VmFamily,
+): Promise<void> {
+  const hostname = ownAddress(client, family);
+  using outside = new NetnsSockets(cluster.topology.outside);
+  using listener = client.sockets.listen(hostname, SERVER_PORT);
+  using asking = await outside.connect(hostname, {
+    port: SERVER_PORT,
+    ...ASK,
+  });
+  using answering = await listener.accept();
+  await answering.write(new Uint8Array([42]));
+  const answer = new Uint8Array(1);
+  assert.equal(await asking.read(answer), 1);
+  assert.deepEqual([...answer], [42]);
+}
+
+egressTest("egress after another plugin, originating-only", {
+  cluster: {
+    coildArgs: [
+      ...["--enable-ipam=false", "--enable-egress=true"],
+      ...["--pod-table-id=0", "--protocol-id=2", "--enable-originating-only"],
+    ],
+    first: ({ namespace }, node) => ptp(namespace, node),
+  },
+  setUp: async (cluster) => {
+    const { topology } = cluster;
+    for (const node of cluster.nodes) {
+      for (const namespace of [GATEWAYS, "clients"]) {
+        for (const subnet of subnets(namespace, node)) {
+          await topology.route(subnet, node);
+        }
+      }
+    }
+    await cluster.createEgress(EGRESS, {
+      destinations: VM_FAMILIES.flatMap((family) =>
+        Object.values(OUTSIDE_NETWORKS[family])
+      ),
+      fouSourcePortAuto: true,
+    });
+    clients = await Promise.all(
+      [0, 1].map((node) =>
+        cluster.createClient({
+          ...{ name: `client${node}`, node, egresses: EGRESS },
+        })
+      ),
+    );
+  },
+  scenarios: {
+    "W32: clients leave by the gateway, and answer who comes from outside by their own address":
+      async (cluster) => {
+        for (const client of clients) {
+          await expectGateway(cluster, client);
+          await expectNoLeak();
+          for (const family of VM_FAMILIES) {
+            await visit(cluster, client, family);
+          }
+          await expectNoLeak(client.pod.addresses);
+          await expectGateway(cluster, client);
+          await expectNoLeak();
+        }
+      },
+
+    "a client without its annotation leaves by its own address, and by the gateway with it; coild restarts in between":
+      async (cluster) => {
+        const [client] = clients;
+        assert.ok(client);
+        const { near } = OUTSIDE.ipv4;
+        const own = ownAddress(client, "ipv4");
+        await cluster.annotate(client, null);
+        await eventually(
+          "its own address outside",
+          async () => await askTcp(client.sockets, near, ASK) === own,
+          { timeoutMs: 30_000 },
+        );
+        await cluster.daemonOf(client.pod.node).kill9();
+        await cluster.annotate(client, EGRESS);
+        await cluster.startCoild(client.pod.node);
+        await eventually(
+          "the gateway's address outside",
+          async () => await askTcp(client.sockets, near, ASK) !== own,
+          { timeoutMs: 30_000 },
+        );
+        await expectGateway(cluster, client);
+        await expectNoLeak(client.pod.addresses);
+      },
+  },
+});
