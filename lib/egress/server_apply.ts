@@ -129,10 +129,10 @@ async function ensureRules(
   { routes }: Pick<ServerKernel, "routes">,
   plan: ServerPlan,
 ): Promise<void> {
-  for (const { family, rule } of valuesOf(plan.families)) {
-    const present = await routes.listRules({ family });
-    if (present.some((other) => sameRule(other, rule))) continue;
-    const [error] = await routes.tryExecute([ruleAdd(rule)]);
+  const present = await routes.listRules();
+  const missing = valuesOf(plan.families).map(({ rule }) => rule)
+    .filter((rule) => !present.some((other) => sameRule(other, rule)));
+  for (const error of await routes.tryExecute(missing.map((r) => ruleAdd(r)))) {
     // Another process was faster.
     if (error !== undefined && error.code !== "EEXIST") throw error;
   }
@@ -205,15 +205,13 @@ async function removeRules(
   const planned = valuesOf(plan.families).map(({ rule }) => rule);
   const [like] = planned;
   if (like === undefined) return;
-  for (const family of FAMILIES) {
-    const rules = await known(() => routes.listRules({ family }));
-    const surplus = rules.filter((rule) =>
-      rule.priority === like.priority && rule.table === like.table &&
-      rule.iif !== undefined &&
-      !planned.some((wanted) => sameRule(rule, wanted))
-    );
-    await routes.execute(surplus.map(ruleDelete));
-  }
+  const rules = await routes.listRules();
+  const surplus = rules.filter((rule) =>
+    rule.priority === like.priority && rule.table === like.table &&
+    rule.iif !== undefined &&
+    !planned.some((wanted) => sameRule(rule, wanted))
+  );
+  await routes.execute(surplus.map(ruleDelete));
 }
 
 async function removeLinks(
@@ -249,11 +247,12 @@ export async function clearServer(
   const ports = valuesOf(plan.families).map(({ fouPort }) => fouPort);
   await removeFouPorts(kernel.fou, ports);
   await removeRoutes(kernel, nothing, new Map());
-  for (const { family, rule } of valuesOf(plan.families)) {
-    const rules = await kernel.routes.listRules({ family });
-    const own = rules.filter((other) => sameRule(other, rule));
-    await kernel.routes.execute(own.map(ruleDelete));
-  }
+  const planned = valuesOf(plan.families).map(({ rule }) => rule);
+  const rules = await kernel.routes.listRules();
+  const own = rules.filter((rule) =>
+    planned.some((each) => sameRule(rule, each))
+  );
+  await kernel.routes.execute(own.map(ruleDelete));
   await removeLinks(kernel, leftoverLinks(links, nothing));
   await kernel.netfilter.deleteTable(plan.table.name);
 }
