@@ -112,6 +112,22 @@ export function blockRequestName(pool: string, node: string): string {
   return `req-${pool.replaceAll("-", "--")}-${node}`;
 }
 
+/** First parts of the names that a request may have: no name that starts with another one than the first is anybody's first choice. */
+const NAME_STARTS = ["req", "req2", "req3"] as const;
+
+/**
+ * Names that the request of a node for a pool may have, in the order in which they are to be tried:
+ * {@linkcode blockRequestName}, and others for when that is the name of an object that is not the node's, as one that
+ * upstream's coild made of another pool and node.
+ */
+export function blockRequestNames(
+  pool: string,
+  node: string,
+): readonly string[] {
+  const rest = blockRequestName(pool, node).slice("req".length);
+  return NAME_STARTS.map((start) => `${start}${rest}`);
+}
+
 /** Returns the BlockRequest of a node, owned by the Node so that it vanishes with it. */
 export function newBlockRequest(
   pool: string,

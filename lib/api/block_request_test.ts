@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import fc from "fast-check";
 import {
   blockRequestName,
+  blockRequestNames,
   blockRequestResult,
   type BlockRequestStatus,
   completedStatus,
@@ -155,4 +156,15 @@ function splits(text: string): (readonly [string, string])[] {
 
 Deno.test("blockRequestName() is upstream's where that is unmistakable", () => {
   assert.equal(blockRequestName("default", "node-1"), "req-default-node-1");
+});
+
+Deno.test("blockRequestNames() has none in common with those of another pool or node", () => {
+  const word = fc.stringMatching(/^[ab23]([-ab23]{0,5}[ab23])?$/);
+  fc.assert(fc.property(word, word, word, word, (pool, node, pool2, node2) => {
+    fc.pre(pool !== pool2 || node !== node2);
+    const others = new Set(blockRequestNames(pool2, node2));
+    const names = blockRequestNames(pool, node);
+    assert.equal(names[0], blockRequestName(pool, node));
+    assert.deepEqual(names.filter((name) => others.has(name)), []);
+  }));
 });

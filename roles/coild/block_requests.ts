@@ -148,10 +148,10 @@ export class BlockRequests {
         request: name,
       });
     }
-    throw new NotReadyError(
-      `Cannot ask for a block of pool "${pool}": the BlockRequests ${
-        names.map((name) => `"${name}"`).join(", ")
-      } are not of this pool and node; delete those that nobody needs`,
+    const taken = names.map((name) => `"${name}"`).join(", ");
+    throw new OutOfBlocksError(
+      pool,
+      `the BlockRequests ${taken} are not of this pool and node; delete those that nobody needs`,
     );
   }
 

@@ -238,6 +238,23 @@ Deno.test("a node's coild asks for blocks in its own name alone", async (t) => {
       ),
     },
     {
+      name: "it can ask by another name of its own when its first is taken",
+      caller: NODE1,
+      attempt: create(
+        "/blockrequests",
+        blockRequest("req2-default-node1", "node1"),
+      ),
+    },
+    {
+      name: "not by another node's other name",
+      caller: NODE1,
+      attempt: create(
+        "/blockrequests",
+        blockRequest("req2-default-node2", "node1"),
+      ),
+      refused: 'is named "req-default-node1"',
+    },
+    {
       name: "it can ask for a block of a pool with a long name",
       caller: NODE1,
       attempt: create(
