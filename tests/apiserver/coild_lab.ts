@@ -280,8 +280,8 @@ export class CoildLab implements AsyncDisposable {
   }
 
   /** Starts the real controller, in place of the granter. */
-  async startController(): Promise<LabProcess> {
-    const none = ["--metrics-addr=0", "--health-addr=0"];
+  async startController(args: readonly string[] = []): Promise<LabProcess> {
+    const none = ["--metrics-addr=0", "--health-addr=0", ...args];
     return await this.plane.startProcess({
       id: "coil-controller",
       ...prefixed(commandOf("coil-controller"), none),
