@@ -67,12 +67,13 @@ async function startPod(
   cluster: CoilCluster,
   node: LabNode,
   name: string,
+  { namespace = "default" }: { readonly namespace?: string } = {},
 ): Promise<LabPod> {
-  const pod = { namespace: "default", name };
+  const pod = { namespace, name };
   return await cluster.add(node, await cluster.createSandbox(node, pod));
 }
 
-/** The routes to other nodes' blocks that a node has of BIRD. */
+/** The routes that a node has of BIRD: to other nodes' blocks by their nodes, to its own as unreachable. */
 async function routes(node: LabNode): Promise<string[]> {
   const found: string[] = [];
   for (const family of ["-4", "-6"]) {
@@ -82,6 +83,12 @@ async function routes(node: LabNode): Promise<string[]> {
   }
   return found.map((line) => line.split(" ").slice(0, 3).join(" "));
 }
+
+/** A pool whose blocks have room for more than one pod. */
+const WIDE = {
+  namespace: "wide",
+  blocks: ["10.3.0.0/30", "fd03::/126"],
+} as const;
 
 Deno.test("deploy/bird/bird.conf is a configuration", async () => {
   const { program, env } = await ensureBird();
@@ -147,6 +154,57 @@ Deno.test("two nodes tell each other their blocks by BGP, and pods reach each ot
       await cluster.exec(one.sandbox, "ping", "-c1", "-W5", address);
     }
   });
+
+  await t.step(
+    "what comes for a pod that is gone is refused by its node",
+    async () => {
+      const { namespace, blocks } = WIDE;
+      await cluster.plane.apply({
+        apiVersion: "coil.cybozu.com/v2",
+        kind: "AddressPool",
+        metadata: { name: namespace },
+        spec: {
+          blockSizeBits: 2,
+          subnets: [{ ipv4: "10.3.0.0/24", ipv6: "fd03::/120" }],
+        },
+      });
+      await cluster.plane.apply({
+        apiVersion: "v1",
+        kind: "Namespace",
+        metadata: {
+          name: namespace,
+          annotations: { "coil.cybozu.com/pool": namespace },
+        },
+      });
+      const three = await startPod(cluster, second, "three", { namespace });
+      for (const [i, block] of blocks.entries()) {
+        await eventually(`routes to ${block}`, async () => {
+          const own = await routes(second);
+          const others = await routes(first);
+          return own.some((line) => line.startsWith(`unreachable ${block}`)) &&
+            others.includes(`${block} via ${second.addresses[i]}`);
+        }, { timeoutMs: TIMEOUT_MS });
+      }
+      for (const address of three.addresses) {
+        await cluster.exec(one.sandbox, "ping", "-c1", "-W5", address);
+      }
+      // The last address of a block, which no pod has.
+      for (const address of ["10.3.0.3", "fd03::3"]) {
+        const ping = ["-c", `ping -c1 -W5 ${address} || true`];
+        const text = await cluster.exec(one.sandbox, "sh", ...ping);
+        assert.match(
+          text,
+          /Destination Host Unreachable|No route|Unreachable: Address/,
+        );
+      }
+      await cluster.del(second, three.sandbox);
+      await cluster.removeSandbox(three.sandbox);
+      await eventually("no route of the block", async () => {
+        const found = await routes(second);
+        return !found.some((line) => line.includes("3.0.0/30"));
+      }, { timeoutMs: TIMEOUT_MS });
+    },
+  );
 
   await t.step("a block that is given back is told no more", async () => {
     await cluster.del(second, two.sandbox);
