@@ -30,7 +30,7 @@ export class AdminAccess {
   /** Directory of data, logs and pids; removed at the end, unless COIL_LAB_KEEP is set. */
   readonly runDir: string;
   readonly #pki: SharedPki;
-  readonly #client: Deno.HttpClient;
+  #client: Deno.HttpClient;
   #users = 0;
 
   constructor(options: AdminAccessOptions) {
@@ -98,6 +98,12 @@ export class AdminAccess {
       );
     }
     return text.startsWith("{") ? JSON.parse(text) : text;
+  }
+
+  /** Has {@link AdminAccess.request} believe these authorities, PEM; kubeconfigs name the first one's file. */
+  trust(...authorities: readonly string[]): void {
+    this.#client.close();
+    this.#client = Deno.createHttpClient({ caCerts: [...authorities] });
   }
 
   /** Writes a kubeconfig for a user, by a client certificate or a token, and returns the file's path. */

@@ -1,7 +1,7 @@
 import * as path from "node:path";
 import { binDir } from "./cache.ts";
 import { BRIDGE_HOST, type LabFamily, type LabNetwork } from "./network.ts";
-import { issueCertificate, type SharedPki } from "./pki.ts";
+import { type Authority, issueCertificate, type SharedPki } from "./pki.ts";
 import { type LabProcess, spawnProcess } from "./process.ts";
 
 /** Secure port of the API server. */
@@ -21,20 +21,9 @@ const SERVICE_ADDRESSES = { ipv4: "10.96.0.1", ipv6: "fd96::1" };
 
 /** Makes the certificates and files that the components read. */
 export async function prepareFiles(context: ComponentContext): Promise<void> {
-  const { runDir, families, network, pki } = context;
-  const addresses = families.flatMap((f) => [
-    network.subnet.address(f, BRIDGE_HOST),
-    SERVICE_ADDRESSES[f],
-  ]);
-  const names = ["localhost", "kubernetes", "kubernetes.default.svc"];
+  const { runDir, pki } = context;
   await Promise.all([
-    issueCertificate(pki, path.join(runDir, "apiserver"), {
-      user: "kube-apiserver",
-      names: [
-        ...["127.0.0.1", "::1", ...addresses].map((a) => `IP:${a}`),
-        ...names.map((n) => `DNS:${n}`),
-      ],
-    }),
+    issueServingCertificate(context, pki),
     issueCertificate(pki, path.join(runDir, "front-client"), {
       user: "front-proxy-client",
     }),
@@ -51,6 +40,25 @@ export async function prepareFiles(context: ComponentContext): Promise<void> {
       `${context.adminToken},admin,admin,system:masters\n`,
     ),
   ]);
+}
+
+/** Makes the certificate that the API server serves with, in place of an earlier one. */
+export async function issueServingCertificate(
+  { runDir, families, network }: ComponentContext,
+  authority: Authority,
+): Promise<void> {
+  const addresses = families.flatMap((f) => [
+    network.subnet.address(f, BRIDGE_HOST),
+    SERVICE_ADDRESSES[f],
+  ]);
+  const names = ["localhost", "kubernetes", "kubernetes.default.svc"];
+  await issueCertificate(authority, path.join(runDir, "apiserver"), {
+    user: "kube-apiserver",
+    names: [
+      ...["127.0.0.1", "::1", ...addresses].map((a) => `IP:${a}`),
+      ...names.map((n) => `DNS:${n}`),
+    ],
+  });
 }
 
 /** Starts etcd, which keeps its data in the run directory. */
