@@ -7,6 +7,8 @@ import { Address } from "../../lib/inet/mod.ts";
 import { buildExecutable } from "../../deploy/executable/mod.ts";
 import { CoilCluster, PluginError } from "../lab/coil.ts";
 import { type AuditedRequest, eventually, type LabNode } from "../lab/mod.ts";
+import { noteRights, rightOf, usedRights } from "../lab/rights_log.ts";
+import { compareRights, grantedTo, rightsOf, type Role } from "../rights.ts";
 import { kustomize, parseManifests } from "./deploy_render.ts";
 import {
   EGRESS,
@@ -16,84 +18,6 @@ import {
 } from "./egress_gateway_lab.ts";
 
 const TIMEOUT_MS = 90_000;
-const ACCOUNT = "system:serviceaccount:";
-
-/** Rights that no run shows, and why they are given. */
-const UNSEEN: Readonly<Record<string, Readonly<Record<string, string>>>> = {
-  "kube-system:coild": {
-    "get nodes": "while the list of nodes is behind, and at --clear-routes",
-    "get pods": "while the list is behind a pod that is being started",
-    "get namespaces": "while the list is behind",
-    "get addresspools": "before a pool is said not to exist",
-    "get blockrequests": "when an answer takes long",
-    "get egresses": "while the list is behind",
-    "get services": "while the list is behind",
-  },
-  "kube-system:coil-controller": {
-    "patch events": "an event that comes again",
-    "create deployments": "an apply that creates is a patch in the log",
-    "create services": "likewise",
-    "create poddisruptionbudgets": "likewise",
-    "create serviceaccounts": "likewise",
-    "create rolebindings": "likewise",
-    "get nodes": "before blocks of a node that seems gone are released",
-    "get addresspools": "while the list is behind",
-    "get blockrequests": "after a conflict",
-    "get addressblocks": "when a name is taken, and before a block is deleted",
-    "update addresspools/finalizers": "OwnerReferencesPermissionEnforcement",
-    "update egresses/finalizers": "OwnerReferencesPermissionEnforcement",
-    "bind clusterroles": "asked for by the API server itself",
-    "get deployments": "taking over from upstream's controller",
-    "get services": "taking over from upstream's controller",
-    "get poddisruptionbudgets": "taking over from upstream's controller",
-  },
-};
-
-interface Rule {
-  readonly resources: readonly string[];
-  readonly verbs: readonly string[];
-}
-
-interface Role {
-  readonly kind: string;
-  readonly metadata: { readonly name: string };
-  readonly rules?: readonly Rule[];
-  readonly roleRef?: { readonly kind: string; readonly name: string };
-  readonly subjects?: readonly {
-    readonly name: string;
-    readonly namespace: string;
-  }[];
-}
-
-/** "verb resource" of all rights of an account. */
-async function grantedTo(account: string): Promise<Set<string>> {
-  const rendered = parseManifests(await kustomize("base"));
-  const objects = [...rendered.values()] as unknown as Role[];
-  const granted = new Set<string>();
-  for (const { roleRef, subjects = [] } of objects) {
-    const isBound = subjects.some(({ namespace, name }) =>
-      `${namespace}:${name}` === account
-    );
-    if (roleRef === undefined || !isBound) continue;
-    const role = objects.find(({ kind, metadata }) =>
-      kind === roleRef.kind && metadata.name === roleRef.name
-    );
-    for (const each of rightsOf(role)) granted.add(each);
-  }
-  return granted;
-}
-
-function rightsOf(role: Role | undefined): string[] {
-  return (role?.rules ?? []).flatMap(({ verbs, resources }) =>
-    resources.flatMap((resource) => verbs.map((verb) => `${verb} ${resource}`))
-  );
-}
-
-function rightOf({ verb, resource, subresource }: AuditedRequest): string {
-  return `${verb} ${resource}${
-    subresource === undefined ? "" : `/${subresource}`
-  }`;
-}
 
 /** Fails when the account was refused anything, or has what it did not use. */
 async function assertFits(
@@ -103,19 +27,16 @@ async function assertFits(
     readonly granted?: ReadonlySet<string>;
   },
 ): Promise<void> {
-  const own = requests.filter(({ user }) => user === `${ACCOUNT}${account}`);
-  assert.ok(own.length > 0, `${account} asked for nothing`);
-  const refused = own.filter(({ code }) => code === 403);
-  assert.deepEqual([...new Set(refused.map(rightOf))], [], "refused");
-  const used = new Set(own.map(rightOf));
-  const unseen = UNSEEN[account] ?? {};
-  const all = granted ?? await grantedTo(account);
-  const spare = [...all].filter((right) =>
-    !used.has(right) && unseen[right] === undefined
+  const used = usedRights(requests);
+  const refused = requests.filter(({ user, code }) =>
+    user === `system:serviceaccount:${account}` && code === 403
   );
-  assert.deepEqual(spare, [], `spare rights of ${account}`);
-  const stale = Object.keys(unseen).filter((right) => !all.has(right));
-  assert.deepEqual(stale, [], `not given to ${account} at all`);
+  assert.deepEqual(refused.map(rightOf), [], "refused");
+  const misfit = compareRights(account, {
+    used,
+    granted: granted ?? await grantedTo(account),
+  });
+  assert.deepEqual(misfit, { refused: [], spare: [], stale: [] });
 }
 
 /** A cluster in which the daemons have reason to do everything. */
@@ -281,6 +202,7 @@ Deno.test("the daemons' rights are what they use, no more and no less", async (t
   });
   await new Scenario(cluster).run();
   const requests = await cluster.plane.auditRequests();
+  await noteRights(cluster.plane);
   for (const name of ["coild", "coil-controller", "coil-router"]) {
     const account = `kube-system:${name}`;
     await t.step(account, () => assertFits(account, { requests }));
