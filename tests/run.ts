@@ -144,6 +144,7 @@ async function runSuite(
   return await runDenoTest({
     paths: wanted.length > 0 ? wanted : suite.paths,
     args: [...suite.args, ...extra],
+    jobs: suite.jobs,
     filtered: extra.length > 0,
     run: suite.inVm === true ? inVm : here,
   });
