@@ -2,11 +2,8 @@
 // pods, and after some of v1's were replaced.
 import assert from "node:assert/strict";
 import { eventually } from "../lab/mod.ts";
-import {
-  ConnectivityProver,
-  exportedBy,
-  RouteReflector,
-} from "./migrator_routes.ts";
+import { ConnectivityProver } from "./migrator_probe.ts";
+import { exportedBy, RouteReflector } from "./migrator_routes.ts";
 import { installV1, MigrationLab, v1Objects } from "./migrator_testing.ts";
 
 const POOLS = [{
@@ -71,6 +68,9 @@ Deno.test("migrate: the way back, with pods of v2 and a part of v1's replaced", 
   const { code, out } = await lab.migrate(["status"]);
   assert.equal(code, 0);
   assert.match(out, /Phase +v1 at work/);
+  await reflector.settled();
+  await prover.phase("v1 is back");
   assert.deepEqual(kubelet.violations, []);
   assert.deepEqual(prover.failures, []);
+  assert.deepEqual(prover.losses, []);
 });

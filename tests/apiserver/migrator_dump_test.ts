@@ -1,7 +1,8 @@
 // coil migrate dump against a real etcd, API server and garbage collector:
 // what it writes, what it removes, and what happens when it is disturbed.
 import assert from "node:assert/strict";
-import { ControlPlane, eventually } from "../lab/mod.ts";
+import { ControlPlane, eventually, type LabProcess } from "../lab/mod.ts";
+import { fromSources } from "./coild_lab.ts";
 import { installCrds } from "./crds.ts";
 import {
   type CommandOptions,
@@ -30,40 +31,49 @@ const POOLS = [
   },
 ];
 const ALL_OF_V1 = 9;
+const MAIN = new URL("../../main.ts", import.meta.url).pathname;
+const CRDS = new URL("../../crds", import.meta.url).pathname;
+
+/** One for all tests, since each begins with what dump looks at: v1's etcd and workloads, and neither record nor CRDs. */
+let plane: ControlPlane;
+
+Deno.test.beforeAll(async () => {
+  plane = await ControlPlane.start({
+    ...{ name: "migrate-dump", controllerManager: true },
+  });
+});
+
+Deno.test.afterAll(async () => {
+  await plane[Symbol.asyncDispose]();
+});
 
 /** A cluster with v1 and one node that runs nothing. */
 class DumpLab implements AsyncDisposable {
+  static #started = 0;
   readonly plane: ControlPlane;
   readonly etcd: V1Etcd;
   readonly manifest: string;
-  readonly #undo: AsyncDisposableStack;
+  readonly #id = ++DumpLab.#started;
+  #processes = 0;
 
-  private constructor(
-    plane: ControlPlane,
-    etcd: V1Etcd,
-    undo: AsyncDisposableStack,
-  ) {
+  private constructor(etcd: V1Etcd) {
     this.plane = plane;
     this.etcd = etcd;
-    this.manifest = `${plane.runDir}/coil-v2.yaml`;
-    this.#undo = undo;
+    this.manifest = `${plane.runDir}/coil-v2-${this.#id}.yaml`;
   }
 
   static async start(): Promise<DumpLab> {
     await using undo = new AsyncDisposableStack();
-    const plane = undo.use(
-      await ControlPlane.start({
-        name: "migrate-dump",
-        controllerManager: true,
-      }),
-    );
     const etcd = undo.use(await V1Etcd.start(plane));
     await writeV1Pools(etcd, POOLS);
-    // Unschedulable: the DaemonSet controller makes no pods for it, which nobody would end.
+    await plane.kubectl("delete", "--ignore-not-found", "-f", CRDS);
+    await plane.kubectl(
+      ...["delete", "cm", "-n", "kube-system", "coil-migration"],
+      "--ignore-not-found",
+    );
     await plane.apply({
       ...{ apiVersion: "v1", kind: "Node", metadata: { name: "node1" } },
-    });
-    await plane.apply({
+    }, {
       ...{ apiVersion: "v1", kind: "Namespace" },
       metadata: {
         name: "web",
@@ -71,12 +81,22 @@ class DumpLab implements AsyncDisposable {
         annotations: { note: "b" },
       },
     });
-    await installV1(plane);
-    await plane.kubectl(
-      ...["patch", "-n", "kube-system", "ds/coil-node", "-p"],
-      '{"spec":{"template":{"spec":{"nodeSelector":{"none":"such"}}}}}',
-    );
-    return new DumpLab(plane, etcd, undo.move());
+    await installUnscheduled(plane);
+    undo.move();
+    return new DumpLab(etcd);
+  }
+
+  /** Runs it as a process, which can be killed. */
+  async spawn(args: readonly string[]): Promise<LabProcess> {
+    const [command, ...first] = fromSources(MAIN, "migrate", "dump");
+    return await plane.startProcess({
+      ...{ id: `dump-${this.#id}-${++this.#processes}`, command },
+      args: [
+        ...[...first, ...args, `--kubeconfig=${plane.kubeconfig}`],
+        ...[`--etcd-endpoints=${this.etcd.url}`, "--etcd-timeout=20s"],
+        `--output=${this.manifest}`,
+      ],
+    });
   }
 
   async dump(
@@ -106,8 +126,39 @@ class DumpLab implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.#undo.disposeAsync();
+    await this.etcd[Symbol.asyncDispose]();
   }
+}
+
+/** A pod on node1 that has an address. */
+async function createPod(
+  { namespace, name, ip }: Record<"namespace" | "name" | "ip", string>,
+): Promise<void> {
+  // The namespace's service account may yet have to be made.
+  await eventually("the pod", async () => {
+    await plane.apply({
+      ...{ apiVersion: "v1", kind: "Pod", metadata: { namespace, name } },
+      spec: {
+        nodeName: "node1",
+        containers: [{ name: "main", image: "none" }],
+      },
+    });
+    return true;
+  });
+  const status = { phase: "Running", podIP: ip, podIPs: [{ ip }] };
+  await plane.kubectl(
+    ...["patch", "pod", "-n", namespace, name, "--subresource=status"],
+    ...["--type=merge", "-p", JSON.stringify({ status })],
+  );
+}
+
+/** v1 without pods: the DaemonSet controller makes none, which nobody would end. */
+async function installUnscheduled(plane: ControlPlane): Promise<void> {
+  await installV1(plane);
+  await plane.kubectl(
+    ...["patch", "-n", "kube-system", "ds/coil-node", "-p"],
+    '{"spec":{"template":{"spec":{"nodeSelector":{"none":"such"}}}}}',
+  );
 }
 
 Deno.test("migrate dump: nothing happens without a yes, nor in a dry run", async () => {
@@ -189,7 +240,13 @@ Deno.test("migrate dump: the manifest is there before v1 goes, and what v1 did u
   assert.equal(await lab.text(), text);
 });
 
-Deno.test("migrate dump: interrupted anywhere, and with the API server away, it is run again", async () => {
+Deno.test({
+  name:
+    "migrate dump: interrupted anywhere, and with the API server away, it is run again",
+  // The API server's process, which outlives the test, is another one after it.
+  sanitizeResources: false,
+  sanitizeOps: false,
+}, async () => {
   await using lab = await DumpLab.start();
   for (const moment of ["deleting DaemonSet", "deleting ClusterRole "]) {
     const stop = new AbortController();
@@ -223,6 +280,73 @@ Deno.test("migrate dump: interrupted anywhere, and with the API server away, it 
   assert.ok((await lab.record())["v1RemovedAt"]);
 });
 
+Deno.test("migrate dump: killed anywhere, v1 is whole or the manifest is, and it is run again", async () => {
+  await using lab = await DumpLab.start();
+  const moments = [
+    ...["Coil v1: 2 pools", "Wrote ", "deleting DaemonSet", " gone"],
+    ...["deleting ClusterRoleBinding", "deleting ServiceAccount"],
+  ];
+  for (const moment of moments) {
+    await using process = await lab.spawn(["--yes"]);
+    await eventually(moment, async () => {
+      return !process.isRunning || (await process.logs()).includes(moment);
+    });
+    await process.kill9();
+    if (await lab.hasManifest()) {
+      const { code, out, err } = await migrate(lab.plane, [
+        ...["status", "-o", "json", `--manifest=${lab.manifest}`],
+      ]);
+      assert.equal(code, 0, err);
+      assert.equal(JSON.parse(out).manifest.state, "intact");
+    } else assert.equal((await v1Objects(lab.plane)).length, ALL_OF_V1);
+  }
+  const left = await v1Objects(lab.plane);
+  assert.ok(left.length < ALL_OF_V1, left.join());
+  const last = await lab.dump(["--yes"]);
+  assert.equal(last.code, 0, last.err);
+  assert.deepEqual(await v1Objects(lab.plane), []);
+  assert.ok((await lab.record())["v1RemovedAt"]);
+});
+
+Deno.test("migrate dump: what cannot be carried over is told, and the order in which etcd got it does not matter", async () => {
+  await using lab = await DumpLab.start();
+  const state = {
+    "pool/default": { subnets: ["10.70.0.0/26"], block_size: 3 },
+    "pool/twin": { subnets: ["10.70.0.32/27"], block_size: 3 },
+    "pool/empty": { subnets: [], block_size: 0 },
+    // Of another size than its pool's, and in no subnet of it.
+    "block/default/10.70.0.0": {
+      nodes: { node1: ["10.70.0.0/28", "10.70.9.0/29"] },
+    },
+    // In no block.
+    "ip/10.70.0.16/1": { namespace: "web", pod: "a", container_id: "c" },
+  };
+  await createPod({ namespace: "web", name: "a", ip: "10.70.0.17" });
+  const printed: string[] = [];
+  for (const keys of [Object.keys(state), Object.keys(state).reverse()]) {
+    const prefix = `odd${printed.length}/`;
+    for (const key of keys) {
+      await lab.etcd.put({ [prefix + key]: state[key as keyof typeof state] });
+    }
+    const { code, out, err } = await lab.dump([
+      ...["--output=-", `--etcd-prefix=/coil/${prefix}`],
+    ]);
+    assert.equal(code, 0, err);
+    for (
+      const told of [
+        /warning: block 10.70.0.0\/28 of pool default on node node1: it has 16 addresses/,
+        /loss: block 10.70.9.0\/29 of pool default on node node1: it is in no subnet/,
+        /loss: pool empty: /,
+        /warning: pool (default|twin): .*10.70.0.32\/27/,
+        /warning: pod web\/a: .*10.70.0.17/,
+      ]
+    ) assert.match(err, told);
+    printed.push(out);
+  }
+  assert.equal(printed[0], printed[1]);
+  await plane.kubectl("delete", "pod", "-n", "web", "a", "--force");
+});
+
 Deno.test("migrate dump: ended between v1's end and the second read, nothing goes on before it is run again", async () => {
   await using lab = await DumpLab.start();
   const { plane } = lab;
@@ -248,11 +372,7 @@ Deno.test("migrate dump: ended between v1's end and the second read, nothing goe
   await refuses();
 
   // The same, for etcd cannot be understood the second time.
-  await installV1(plane);
-  await plane.kubectl(
-    ...["patch", "-n", "kube-system", "ds/coil-node", "-p"],
-    '{"spec":{"template":{"spec":{"nodeSelector":{"none":"such"}}}}}',
-  );
+  await installUnscheduled(plane);
   let spoiled: Promise<void> | undefined;
   const failed = await lab.dump(["--yes"], {
     onText: (text) => {

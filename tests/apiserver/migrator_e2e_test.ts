@@ -6,12 +6,10 @@ import type { AddressBlock, AddressPool } from "../../lib/api/mod.ts";
 import type { MigrationStatus } from "../../roles/coil_migrator/mod.ts";
 import { Prefix } from "../../lib/inet/mod.ts";
 import { RESERVED_LABEL } from "../../lib/names/mod.ts";
-import { eventually, inNetns } from "../lab/mod.ts";
-import {
-  ConnectivityProver,
-  exportedBy,
-  RouteReflector,
-} from "./migrator_routes.ts";
+import { eventually, inNetns, sleep } from "../lab/mod.ts";
+import type { RunningPod } from "./migrator_kubelet.ts";
+import { ConnectivityProver } from "./migrator_probe.ts";
+import { exportedBy, RouteReflector } from "./migrator_routes.ts";
 import { installV1, MigrationLab, v1Objects } from "./migrator_testing.ts";
 import type { V1PoolSpec } from "./migrator_v1.ts";
 
@@ -50,6 +48,19 @@ const POOLS: readonly V1PoolSpec[] = [
   },
 ];
 
+/** How many pods are asked in each, and how many packets may be lost. */
+const PHASES = [
+  ["v1 at work", 16, 0],
+  ["v1 is removed", 16, 0],
+  ["the manifest is applied", 16, 0],
+  ["v2 is started", 16, 0],
+  ["v2 gives out addresses", 25, 0],
+  // 15 of them by others.
+  ["pods are replaced", 40, 0],
+  ["blocks are released, coild is restarted", 25, 0],
+  ["the end", 25, 0],
+];
+
 async function list<T>(
   lab: MigrationLab,
   plural: string,
@@ -63,10 +74,32 @@ function isReserved({ metadata }: AddressBlock): boolean {
   return metadata.labels?.[RESERVED_LABEL] === "true";
 }
 
+/** Names of the pods that have v1's network. */
+function ofV1({ kubelet }: MigrationLab): string[] {
+  return kubelet.running.filter(({ network }) => network === "v1")
+    .map(({ name }) => name);
+}
+
 async function statusOf(lab: MigrationLab): Promise<MigrationStatus> {
   const { code, out, err } = await lab.migrate(["status", "-o", "json"]);
   assert.equal(code, 0, err);
   return JSON.parse(out);
+}
+
+/** Takes a pod's route away for a moment, until the prover has noticed: else its silence would prove nothing. */
+async function proveTheProver(
+  prover: ConnectivityProver,
+  { node, address }: RunningPod,
+): Promise<void> {
+  await prover.phase("before");
+  await eventually("a loss to be counted", async () => {
+    const route = (await node.run("ip", "route", "show", address)).trim();
+    await node.run("ip", "route", "delete", ...route.split(" "));
+    await sleep(1_000);
+    await node.run("ip", "route", "add", ...route.split(" "));
+    return (await prover.phase("a route is away")).lost > 0;
+  });
+  assert.deepEqual(prover.failures, []);
 }
 
 Deno.test("a cluster moves from v1 to v2, no pod loses its network before it is replaced, no address is given twice", async () => {
@@ -84,29 +117,42 @@ Deno.test("a cluster moves from v1 to v2, no pod loses its network before it is 
   await lab.workload("DaemonSet", "web/agent");
   await lab.workload("Deployment", "web/front", { replicas: 3 });
   await lab.workload("Deployment", "single/one", { replicas: 2 });
-  await kubelet.settled(15);
+  await lab.pod("apps/lonely", { node: "node1" });
+  await kubelet.settled(16);
   const before = kubelet.running;
   assert.equal((await statusOf(lab)).phase, "not begun");
 
   await using reflector = new RouteReflector(lab.lab);
   await reflector.settled();
+  {
+    await using trial = new ConnectivityProver(lab.lab, kubelet);
+    const [first] = before;
+    assert.ok(first);
+    await proveTheProver(trial, first);
+  }
   await using prover = new ConnectivityProver(lab.lab, kubelet);
+  await prover.phase("v1 at work");
 
   const dumped = await lab.migrate(["dump", "--yes"]);
   assert.equal(dumped.code, 0, dumped.err);
   assert.deepEqual(await v1Objects(plane), []);
   assert.equal((await statusOf(lab)).phase, "dumped");
+  await prover.phase("v1 is removed");
   await lab.applyManifest();
   const applied = await statusOf(lab);
   assert.equal(applied.phase, "waiting for v2");
   assert.deepEqual([applied.pools, applied.reservedBlocks], [3, 13]);
   assert.equal(applied.pods.toReplace, 15);
+  assert.deepEqual(applied.pods.kept, { "apps/lonely": "no controller" });
+  await prover.phase("the manifest is applied");
   await lab.installV2();
+  await prover.phase("v2 is started");
 
   // Reserved blocks are exported, counted, and never given out.
   await lab.workload("Deployment", "apps/new", { replicas: 6 });
   await lab.workload("Deployment", "web/new", { replicas: 3 });
-  await kubelet.settled(24);
+  await kubelet.settled(25);
+  await prover.phase("v2 gives out addresses");
   const reserved = (await list<AddressBlock>(lab, "addressblocks"))
     .filter(isReserved);
   for (const node of lab.lab.nodes) {
@@ -131,21 +177,43 @@ Deno.test("a cluster moves from v1 to v2, no pod loses its network before it is 
   });
   assert.equal((await statusOf(lab)).phase, "replacing pods");
 
-  const replaced = await lab.migrate(
-    ["replace", "--yes", "--interval=0s", "--parallel=3"],
-  );
-  assert.equal(replaced.code, 0, replaced.err);
-  assert.match(replaced.err, /\[15\/15\] .*: replaced/);
+  const replace = ["replace", "--yes", "--interval=0s", "--parallel=3"];
+  const stop = new AbortController();
+  const interrupted = lab.migrate(replace, {
+    signal: stop.signal,
+    onText: (text) => {
+      if (/\[15\/15\] .*: replaced/.test(text)) {
+        stop.abort(new Error("Ctrl-C"));
+      }
+    },
+  });
+  await assert.rejects(interrupted, /Ctrl-C/);
+  assert.deepEqual(ofV1(lab), ["lonely"]);
+  await prover.phase("pods are replaced");
+  const released = await lab.migrate(replace);
+  assert.equal(released.code, 3, released.err);
+  assert.match(released.err, /Kept, with 1 reserved block/);
+  const between = await statusOf(lab);
+  assert.deepEqual([between.reservedBlocks, between.coild.old], [1, 0]);
+  // coild has been restarted: it keeps what is reserved yet.
+  const exported = await exportedBy(lab.lab.node(1));
+  assert.ok(exported.includes("10.64.0.0/29"), exported.join());
+  await prover.phase("blocks are released, coild is restarted");
+  const forced = await lab.migrate([...replace, "--force"]);
+  assert.equal(forced.code, 0, forced.err);
+  assert.match(forced.err, /apps\/lonely on node node1: deleted/);
 
   const done = await statusOf(lab);
   assert.equal(done.phase, "done");
   assert.deepEqual([done.reservedBlocks, done.coild.old], [0, 0]);
   assert.deepEqual(kubelet.violations, []);
+  await prover.phase("the end");
   assert.deepEqual(prover.failures, []);
-  for (const { namespace, name, uid } of before) {
-    const key = `${namespace}/${name} ${uid}`;
-    assert.ok((prover.reached.get(key) ?? 0) >= 2, `${key} was reached`);
-  }
+  assert.deepEqual(prover.losses, []);
+  assert.deepEqual(
+    prover.phases.map(({ name, pods, lost }) => [name, pods, lost]),
+    PHASES,
+  );
   const after = kubelet.running;
   assert.equal(after.length, 24);
   assert.ok(after.every(({ network }) => network === "v2"));

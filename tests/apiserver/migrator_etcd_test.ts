@@ -20,6 +20,16 @@ import {
 
 const POOL = { subnets: ["10.64.0.0/24"], block_size: 3 };
 
+let plane: ControlPlane;
+
+Deno.test.beforeAll(async () => {
+  plane = await ControlPlane.start({ name: "migrate-etcd" });
+});
+
+Deno.test.afterAll(async () => {
+  await plane[Symbol.asyncDispose]();
+});
+
 function client(
   etcd: V1Etcd,
   options: Partial<EtcdClientOptions> = {},
@@ -32,7 +42,6 @@ function client(
 }
 
 Deno.test("migrate: etcd is read whole, page by page, as of one moment", async () => {
-  await using plane = await ControlPlane.start({ name: "migrate-etcd" });
   await using etcd = await V1Etcd.start(plane);
   for (let i = 0; i < 25; i++) {
     await etcd.put({ [`pool/p${String(i).padStart(2, "0")}`]: POOL });
@@ -81,7 +90,6 @@ Deno.test("migrate: etcd is read whole, page by page, as of one moment", async (
 });
 
 Deno.test("migrate: a member of etcd that does not answer is passed over, and a silent one not waited for", async () => {
-  await using plane = await ControlPlane.start({ name: "migrate-etcd" });
   await using etcd = await V1Etcd.start(plane);
   await etcd.put({ "pool/default": POOL });
   const dead = parseEndpoint(deadUrl(plane));
@@ -105,7 +113,6 @@ Deno.test("migrate: a member of etcd that does not answer is passed over, and a 
 });
 
 Deno.test("migrate: dump says what is wrong with etcd, and changes nothing", async () => {
-  await using plane = await ControlPlane.start({ name: "migrate-etcd" });
   await using etcd = await V1Etcd.start(plane);
   const manifest = `${plane.runDir}/m.yaml`;
   const dump = (...args: string[]) =>
@@ -142,7 +149,6 @@ Deno.test("migrate: dump says what is wrong with etcd, and changes nothing", asy
 });
 
 Deno.test("migrate: certificates and users of etcd", async () => {
-  await using plane = await ControlPlane.start({ name: "migrate-etcd" });
   await using etcd = await V1Etcd.start(plane, { secured: true });
   await etcd.put({ "pool/default": POOL });
   const coil = await certificate(plane, "coil");

@@ -52,6 +52,8 @@ export class LabKubelet implements AsyncDisposable {
   v2 = false;
   /** Pods that never become ready, and what their container says. */
   stuck: (pod: V1Pod) => string | undefined = () => undefined;
+  /** Called when a pod is to end, while it has its network yet. */
+  beforeEnd: (pod: RunningPod) => Promise<void> = () => Promise.resolve();
   /** What must not be. */
   readonly violations: string[] = [];
   /** All addresses that were given, with the pod, in order. */
@@ -211,6 +213,7 @@ export class LabKubelet implements AsyncDisposable {
       const coild = this.#coilds.get(node.name)?.coild;
       // v1's plugin is gone with v1: nobody can be asked for a DEL then.
       if (this.v2 && coild === undefined) return;
+      await this.beforeEnd(running);
       if (this.v2) await coild?.del(running.sandbox);
       await run("ip", ["netns", "delete", running.sandbox.netns]);
       this.#pods.delete(uid);

@@ -192,6 +192,21 @@ Deno.test("migrate replace: refuses, stops, waits, is interrupted, and comes to 
     kubelet.stuck = () => undefined;
   });
 
+  await t.step("it is killed in the middle", async () => {
+    const before = ofV1(lab, "").length;
+    await using process = await lab.spawn(
+      ["replace", "--yes", "--interval=0s"],
+    );
+    await eventually("the first pod", async () => {
+      const text = await process.logs();
+      assert.ok(process.isRunning, text);
+      return text.includes(": replaced");
+    }, { timeoutMs: 120_000 });
+    await process.kill9();
+    assert.ok(ofV1(lab, "").length < before);
+    assert.equal(await phase(lab), "replacing pods");
+  });
+
   await t.step("the API server is away in the middle", async () => {
     let outage: Promise<void> | undefined;
     const { code, err } = await replace(lab, ["--namespace=web,apps"], {

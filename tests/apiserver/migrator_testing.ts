@@ -2,7 +2,7 @@
 import * as path from "node:path";
 import { run } from "../../roles/coil_migrator/mod.ts";
 import { type ControlPlane, eventually, type LabProcess } from "../lab/mod.ts";
-import { CoildLab } from "./coild_lab.ts";
+import { CoildLab, fromSources } from "./coild_lab.ts";
 import { migratorKubeconfig } from "./migrator_rights.ts";
 import { LabKubelet } from "./migrator_kubelet.ts";
 import {
@@ -12,6 +12,7 @@ import {
   writeV1Pools,
 } from "./migrator_v1.ts";
 
+const MAIN = new URL("../../main.ts", import.meta.url).pathname;
 const BASE = new URL("../../deploy/base", import.meta.url).pathname;
 
 /** What a command said. */
@@ -128,6 +129,7 @@ export class MigrationLab implements AsyncDisposable {
   readonly kubeconfig: string;
   readonly #undo: AsyncDisposableStack;
   #controller: LabProcess | undefined;
+  #processes = 0;
 
   private constructor(
     parts: {
@@ -184,6 +186,15 @@ export class MigrationLab implements AsyncDisposable {
       ]
       : [];
     return await migrate(this, [...args, ...more], options);
+  }
+
+  /** Runs `coil migrate` as a process, which can be killed. */
+  async spawn(args: readonly string[]): Promise<LabProcess> {
+    const [command, ...first] = fromSources(MAIN, "migrate");
+    return await this.plane.startProcess({
+      ...{ id: `migrate-${++this.#processes}`, command },
+      args: [...first, ...args, `--kubeconfig=${this.kubeconfig}`],
+    });
   }
 
   /** A workload whose pods the real controllers make. */

@@ -29,6 +29,7 @@ export interface EtcdOptions {
 
 /** A real etcd on the lab's bridge: no other lab has its ports. */
 export class V1Etcd implements AsyncDisposable {
+  static #started = 0;
   readonly url: string;
   readonly process: LabProcess;
   readonly #client: Deno.HttpClient;
@@ -50,9 +51,10 @@ export class V1Etcd implements AsyncDisposable {
     const scheme = secured ? "https" : "http";
     const url = `${scheme}://${bridgeOf(plane)}:${CLIENT_PORT}`;
     const peerUrl = `http://127.0.0.1:${PEER_PORT}`;
-    const dataDir = path.join(plane.runDir, "v1-etcd");
+    const id = `v1-etcd-${++V1Etcd.#started}`;
+    const dataDir = path.join(plane.runDir, id);
     const process = await plane.startProcess({
-      ...{ id: "v1-etcd", netns: plane.netns },
+      ...{ id, netns: plane.netns },
       ...(secured
         ? {
           command: debianEtcd(),
