@@ -53,7 +53,8 @@ export interface ClientReport {
  *
  * @throws {NetlinkError} when the kernel refuses
  * @throws {FouUnsupportedError} when the kernel has no Foo over UDP
- * @throws {TypeError} when the namespace is an egress gateway's, or lacks the plan's interface
+ * @throws {GatewayNetnsError} when the namespace is an egress gateway's
+ * @throws {TypeError} when it lacks the plan's interface
  */
 export async function applyClient(
   plan: ClientPlan,

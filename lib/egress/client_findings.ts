@@ -41,6 +41,19 @@ export interface Findings {
   readonly links: LinkChanges;
 }
 
+/** A network namespace is an egress gateway's, and nothing was done about it. */
+export class GatewayNetnsError extends TypeError {
+  /** The name of the class. */
+  override readonly name: string = "GatewayNetnsError";
+
+  /** The namespace at this path. */
+  constructor(path: string) {
+    super(
+      `Cannot make a client of network namespace "${path}": it is an egress gateway's`,
+    );
+  }
+}
+
 /** Where to look. */
 export interface FindOptions {
   readonly route: RouteSocket;
@@ -51,7 +64,8 @@ export interface FindOptions {
 /**
  * Reads the namespace and compares it with the plan. Changes nothing.
  *
- * @throws {TypeError} when the namespace is a gateway's, or lacks the plan's interface
+ * @throws {GatewayNetnsError} when the namespace is a gateway's
+ * @throws {TypeError} when it lacks the plan's interface
  */
 export async function findOut(
   plan: ClientPlan,
@@ -63,9 +77,7 @@ export async function findOut(
     withAddresses: plan.originatingOnly,
   });
   if (isGateway(state)) {
-    throw new TypeError(
-      `Cannot make a client of network namespace "${path}": it is an egress gateway's`,
-    );
+    throw new GatewayNetnsError(path);
   }
   const own = ownState(state);
   const interfaces = findInterfaces(plan, state);

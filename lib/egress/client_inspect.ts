@@ -32,7 +32,8 @@ const MAX_TABLE_CHANGES = 3;
  * them with it.
  *
  * @throws {NetlinkError} when the kernel refuses
- * @throws {TypeError} when the namespace is an egress gateway's, or lacks the plan's interface
+ * @throws {GatewayNetnsError} when the namespace is an egress gateway's
+ * @throws {TypeError} when it lacks the plan's interface
  */
 export async function inspectClient(
   plan: ClientPlan,

@@ -28,6 +28,7 @@ export {
   type ClientReport,
   isClient,
 } from "./client_apply.ts";
+export { GatewayNetnsError } from "./client_findings.ts";
 export { inspectClient } from "./client_inspect.ts";
 export {
   type ConntrackUse,

@@ -6,6 +6,7 @@ import {
   type StoreChange,
   type V1Pod,
 } from "../../lib/kube/mod.ts";
+import { GatewayNetnsError } from "../../lib/egress/mod.ts";
 import { FouUnsupportedError } from "../../lib/netlink/mod.ts";
 import type { PodName } from "../../lib/podnet/mod.ts";
 import { getLogger } from "../../lib/telemetry/mod.ts";
@@ -14,6 +15,7 @@ import type { Attachment, Attachments } from "./attachments.ts";
 import { egressRefsOf } from "./egress_clients.ts";
 import type { EgressSetup } from "./egress_setup.ts";
 import type { EgressSource } from "./egress_source.ts";
+import { gatewayRefusal, isGatewayPod } from "./gateway_pods.ts";
 import { keyText, podKey } from "./keys.ts";
 import type { CoildMetrics } from "./metrics.ts";
 import type { PodEvents } from "./pod_events.ts";
@@ -57,6 +59,8 @@ export class EgressReconciler {
   readonly #conflicts = new Map<string, string>();
   /** Pods that the kernel cannot make clients of, by what it lacks. */
   readonly #unsupported = new Map<string, string>();
+  /** Gateways that are annotated as clients, by what was said. */
+  readonly #gateways = new Map<string, string>();
 
   constructor(options: EgressReconcilerOptions) {
     this.#with = options;
@@ -137,7 +141,9 @@ export class EgressReconciler {
     if (!hasOwnNetwork(pod)) return this.#forget(key, pod);
     const isClient = egressRefsOf(pod.metadata?.annotations).length > 0;
     const known = book.of(pod);
+    if (!isClient) this.#gateways.delete(key);
     if (!isClient && (known === undefined || setup.isNone(known))) return;
+    if (isClient && isGatewayPod(pod)) return this.#refuse(key, pod);
     // Its ADD is not over, and will do what there is to do.
     if (known === undefined && podAddresses(pod).length === 0) return;
     if (this.#isAmbiguous(key, pod)) return;
@@ -154,7 +160,7 @@ export class EgressReconciler {
   async #update(
     attachment: Attachment,
     { key, signal }: { readonly key: string; readonly signal: AbortSignal },
-  ): Promise<boolean | { readonly requeueAfterMs: number }> {
+  ): Promise<boolean | ReconcileResult> {
     const { book, locks, pods, setup } = this.#with;
     using _lock = await locks.lock(keyText(attachment.key), { signal });
     // What is so now counts, not what was when the lock was asked for.
@@ -165,6 +171,7 @@ export class EgressReconciler {
       this.#unsupported.delete(key);
       return isFound;
     } catch (error) {
+      if (error instanceof GatewayNetnsError) return this.#refuse(key, pod);
       if (!(error instanceof FouUnsupportedError)) throw error;
       this.#tellUnsupported(attachment, error);
       return { requeueAfterMs: UNSUPPORTED_RETRY_MS };
@@ -172,6 +179,18 @@ export class EgressReconciler {
       // The pod may be gone meanwhile, and nobody would forget it again.
       if (book.at(attachment.key) !== attachment) setup.forget(attachment.key);
     }
+  }
+
+  /** A gateway stays what it is, and its annotation without effect; nothing is to be tried again. */
+  #refuse(key: string, pod: V1Pod): void {
+    const message = gatewayRefusal(pod);
+    if (this.#gateways.get(key) === message) return;
+    this.#gateways.set(key, message);
+    const { namespace = "", name = "" } = pod.metadata ?? {};
+    this.#with.events.tell({ namespace, name }, {
+      ...{ type: "Warning", reason: "EgressRefused", message },
+    });
+    log.warn("A gateway is annotated as a client", { namespace, name });
   }
 
   /** Once, not at each attempt. */
@@ -232,6 +251,7 @@ export class EgressReconciler {
     this.#waits.delete(key);
     this.#conflicts.delete(key);
     this.#unsupported.delete(key);
+    this.#gateways.delete(key);
     if (attachment === undefined) return;
     book.forget(attachment.key);
     setup.forget(attachment.key);

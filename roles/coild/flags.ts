@@ -104,7 +104,8 @@ const FLAGS = defineFlags({
     type: "duration",
     default: 5 * MINUTE_MS,
     min: SECOND_MS,
-    help: "How often to compare the kernel, the addresses and the blocks",
+    help:
+      "How often to compare the kernel, the addresses and the blocks, and to look at egress clients",
   },
   "backend": {
     type: "enum",

@@ -4,6 +4,7 @@ import {
   EGRESS_ANNOTATION_PREFIX,
   POOL_ANNOTATION,
 } from "../../lib/names/mod.ts";
+import { GATEWAY_LABELS, isGatewayPod } from "./gateway_pods.ts";
 
 /**
  * What stays in memory of each cached object. A node daemon keeps hundreds of
@@ -45,14 +46,17 @@ function trimMetadata(
   };
 }
 
-/** Keeps a pod's identity, egress annotations, addresses and phase, and whether it has a network of its own. */
+/** Keeps a pod's identity, egress annotations, addresses and phase, and whether it has a network of its own or is a gateway. */
 export function trimPod(pod: V1Pod): V1Pod {
   const { phase, podIPs } = pod.status ?? {};
   return {
-    metadata: trimMetadata(
-      pod.metadata,
-      (key) => key.startsWith(EGRESS_ANNOTATION_PREFIX),
-    ),
+    metadata: {
+      ...trimMetadata(
+        pod.metadata,
+        (key) => key.startsWith(EGRESS_ANNOTATION_PREFIX),
+      ),
+      ...(isGatewayPod(pod) && { labels: GATEWAY_LABELS }),
+    },
     ...(pod.spec?.hostNetwork === true && {
       spec: { containers: [], hostNetwork: true },
     }),
