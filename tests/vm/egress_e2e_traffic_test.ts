@@ -156,7 +156,8 @@ egressTest("egress end to end", {
           await eventually(
             "the node to forget the tunnels",
             async () => await tunnelFlows(node.netns, first) === 0,
-            { intervalMs: 500 },
+            // Two minutes for a flow of earlier, of more than two seconds.
+            { intervalMs: 500, timeoutMs: 150_000 },
           );
         }
         await echoes();
