@@ -46,6 +46,19 @@ export async function networkConfiguration(node: ClusterNode): Promise<string> {
   return "";
 }
 
+/** Why containerd thinks that pods can have no network; undefined when they can. */
+export async function networkProblem(
+  node: ClusterNode,
+): Promise<string | undefined> {
+  const answer = await call(node, "Status", new Uint8Array());
+  const [status = new Uint8Array()] = messages(answer, 1); // status [1]
+  // conditions [1]: type [1], status [2], message [4]
+  const condition = messages(status, 1)
+    .find((each) => text(each, 1) === "NetworkReady");
+  if (condition === undefined) return "it does not say";
+  return number(condition, 2) === 1 ? undefined : text(condition, 4);
+}
+
 /** Names of the networks that containerd puts a pod into now: that of its loopback, and the one configured. */
 export async function networkNames(
   node: ClusterNode,

@@ -1,14 +1,17 @@
 // What happens to a real cluster's pods when something of their node ends.
 import assert from "node:assert/strict";
 import { ADDRESS_BLOCKS } from "../../lib/api/mod.ts";
-import { DEPLOYMENTS, NODES, PODS, SERVICES } from "../../lib/kube/mod.ts";
+import { DEPLOYMENTS, NODES, PODS } from "../../lib/kube/mod.ts";
 import { NODE_LABEL } from "../../lib/names/mod.ts";
 import type { NodeDaemon } from "../lab/cluster/mod.ts";
 import { eventually, sleep } from "../lab/mod.ts";
 import { assertAgreement } from "./agreement.ts";
+import { killCoild } from "./coild_container.ts";
 import { Installation } from "./installation.ts";
 import { buildNextImage, digestOfFile } from "./next_image.ts";
-import { hostPort, HTTP_PORT, podSpec, type RunningPod } from "./pods.ts";
+import { podSpec, type RunningPod } from "./pods.ts";
+import { Traffic } from "./traffic.ts";
+import { uninstall } from "./uninstall.ts";
 
 let site: Installation;
 
@@ -16,7 +19,7 @@ Deno.test.beforeAll(async () => {
   site = await Installation.create({
     name: "e2edisruption",
     nodes: 2,
-    by: "kustomize",
+    by: "chart",
   });
 });
 
@@ -28,77 +31,17 @@ Deno.test.afterAll(async () => {
 const RESTARTS = { sanitizeResources: false, sanitizeOps: false };
 const PATIENCE = { timeoutMs: 120_000, intervalMs: 500 };
 
-interface TrafficCount {
-  readonly url: string;
-  readonly done: number;
-  readonly failed: number;
-  readonly last?: string;
+let shared: Traffic | undefined;
+
+/** The same for all tests that leave their nodes be: it takes time to start. */
+async function sharedTraffic(): Promise<Traffic> {
+  return shared ??= await Traffic.start(site, "shared");
 }
 
-/** A pod that asks a pod of the other node, directly and by a Service, without a pause. */
-class Traffic implements AsyncDisposable {
-  readonly client: RunningPod;
-  readonly server: RunningPod;
-
-  private constructor(client: RunningPod, server: RunningPod) {
-    this.client = client;
-    this.server = server;
-  }
-
-  static async start(name: string): Promise<Traffic> {
-    const labels = { service: name };
-    const server = await site.pods.run({
-      name: `${name}-server`,
-      node: "node2",
-      labels,
-    });
-    const service = await site.client.create(SERVICES, {
-      metadata: { name, namespace: "default" },
-      spec: {
-        selector: labels,
-        ipFamilyPolicy: "RequireDualStack",
-        ports: [{ port: HTTP_PORT }],
-      },
-    });
-    const urls = [...server.addresses, ...service.spec?.clusterIPs ?? []]
-      .map((address) => `http://${hostPort(address, HTTP_PORT)}/`);
-    const client = await site.pods.run({
-      name: `${name}-client`,
-      node: "node1",
-      args: ["traffic", ...urls],
-    });
-    const traffic = new Traffic(client, server);
-    // kube-proxy needs a moment: what counts are failures from now on.
-    await eventually("traffic on every way", async () => {
-      const counts = await traffic.counts();
-      return counts.every(({ done }) => done > 10);
-    });
-    return traffic;
-  }
-
-  async counts(): Promise<readonly TrafficCount[]> {
-    const own = `http://127.0.0.1:${HTTP_PORT}/`;
-    return JSON.parse(await site.pods.exec(this.client, "get", own));
-  }
-
-  /** Does something, and lets no request fail meanwhile. */
-  async during(work: () => Promise<void>): Promise<void> {
-    const before = await this.counts();
-    await work();
-    // Whatever comes late has its chance.
-    await sleep(500);
-    const after = await this.counts();
-    for (const [index, { url, done, failed, last }] of after.entries()) {
-      assert.equal(failed, before[index]?.failed, `${url}: ${last}`);
-      assert.ok(done > (before[index]?.done ?? 0), `${url}: nothing was asked`);
-    }
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    const name = this.server.name.replace(/-server$/, "");
-    await site.client.delete(SERVICES, { name, namespace: "default" });
-    await site.pods.remove(this.client, this.server);
-  }
+/** Ends it: a node goes. */
+async function endSharedTraffic(): Promise<void> {
+  await shared?.[Symbol.asyncDispose]();
+  shared = undefined;
 }
 
 async function restartsOf(pod: RunningPod): Promise<number> {
@@ -118,9 +61,7 @@ async function pluginDigests(): Promise<readonly string[]> {
 
 /** Has every program of Coil, the installer included, run from this image. */
 async function upgradeTo(reference: string): Promise<void> {
-  for (
-    const what of ["ds/coild", "ds/coil-router", "deploy/coil-controller"]
-  ) {
+  for (const what of site.workloads) {
     await site.plane.kubectl(
       ...["-n", "kube-system", "set", "image", what, `*=${reference}`],
     );
@@ -145,7 +86,7 @@ Deno.test("all of Coil is upgraded to another image while traffic goes on and po
   const next = await buildNextImage();
   for (const node of site.nodes) await node.importImage(next.path);
   assert.ok(!(await pluginDigests()).includes(next.executable));
-  await using traffic = await Traffic.start("upgrade");
+  const traffic = await sharedTraffic();
   await traffic.during(async () => {
     await podsUntil(upgradeTo(next.reference));
     assert.deepEqual(await pluginDigests(), [next.executable, next.executable]);
@@ -154,35 +95,17 @@ Deno.test("all of Coil is upgraded to another image while traffic goes on and po
 });
 
 Deno.test("coild is killed: pods keep their network, addresses and routes are found again", async () => {
-  await using traffic = await Traffic.start("kill");
+  const traffic = await sharedTraffic();
   await traffic.during(async () => {
-    for (const node of site.nodes) await killCoild(node.name);
+    for (const node of site.nodes) {
+      await (await killCoild(site, node)).replaced();
+    }
     const started = await site.pods.run({ name: "after-kill", node: "node1" });
     await site.rolledOut();
     await assertAgreement(site);
     await site.pods.remove(started);
   });
 });
-
-/** SIGKILL to the container's first process, and the wait for its successor. */
-async function killCoild(nodeName: string): Promise<void> {
-  const pod = async () => {
-    const pods = await site.pods.list({
-      namespace: "kube-system",
-      labelSelector: "app.kubernetes.io/component=coild",
-    });
-    return pods.find(({ spec }) => spec?.nodeName === nodeName);
-  };
-  const status = async () => (await pod())?.status?.containerStatuses?.[0];
-  const before = await status();
-  const id = before?.containerID?.replace("containerd://", "") ?? "";
-  const node = site.nodes.find(({ name }) => name === nodeName);
-  await node?.run("ctr", ["-n", "k8s.io", "tasks", "kill", "-s", "9", id]);
-  await eventually(`another coild on ${nodeName}`, async () => {
-    const now = await status();
-    return now?.ready === true && now.containerID !== before?.containerID;
-  }, PATIENCE);
-}
 
 for (
   const { daemon, signal } of [
@@ -196,9 +119,7 @@ for (
     `${daemon} is restarted (${signal}): pods go on, others come and go`,
     RESTARTS,
     async () => {
-      await using traffic = await Traffic.start(
-        `${daemon}-${signal}`.toLowerCase(),
-      );
+      const traffic = await sharedTraffic();
       const leaving = await site.pods.run({ name: "leaving", node: "node2" });
       await traffic.during(async () => {
         await site.node(2).stop(daemon, { signal });
@@ -217,7 +138,7 @@ Deno.test(
   "the API server is away: pods talk, and start when it is back",
   RESTARTS,
   async () => {
-    await using traffic = await Traffic.start("outage");
+    const traffic = await sharedTraffic();
     const leaving = await site.pods.run({ name: "leaving", node: "node1" });
     await traffic.during(async () => {
       await site.plane.killApiServer();
@@ -268,6 +189,7 @@ Deno.test(
   "a node is rebooted: its pods run again, nothing is left of their earlier networks",
   RESTARTS,
   async () => {
+    await endSharedTraffic();
     const pods = await Promise.all(
       ["one", "two", "three"].map((name) =>
         site.pods.run({ name: `reboot-${name}`, node: "node2" })
@@ -285,7 +207,7 @@ Deno.test(
     }
     await site.rolledOut();
     await assertAgreement(site);
-    await using traffic = await Traffic.start("reboot");
+    await using traffic = await Traffic.start(site, "reboot");
     await traffic.during(() => sleep(1_000));
     await site.pods.remove(...pods);
   },
@@ -301,6 +223,7 @@ Deno.test(
   "E2E-10: a node is drained and removed: its pods move, its blocks go back, and it can return",
   RESTARTS,
   async () => {
+    await endSharedTraffic();
     const name = "moving";
     const labels = { app: name };
     await site.client.create(DEPLOYMENTS, {
@@ -349,3 +272,26 @@ Deno.test(
     await site.client.delete(DEPLOYMENTS, { name, namespace: "default" });
   },
 );
+
+Deno.test(
+  "Coil is uninstalled by the guide's commands: nodes and API server have nothing of it",
+  RESTARTS,
+  async () => {
+    await uninstall(site);
+    for (const { directory, name } of site.nodes) {
+      assert.deepEqual(await namesIn(`${directory}/cni-conf`), [], name);
+      const plugins = await namesIn(`${directory}/cni-bin`);
+      assert.ok(!plugins.includes("coil"), `${name}: ${plugins}`);
+    }
+    const left = await site.plane.kubectl(
+      ...["get", "crd,clusterrole,clusterrolebinding,daemonset,deployment"],
+      ...["-A", "-o", "name"],
+    );
+    assert.deepEqual(left.split("\n").filter((l) => /coil/.test(l)), []);
+  },
+);
+
+async function namesIn(directory: string): Promise<readonly string[]> {
+  const entries = await Array.fromAsync(Deno.readDir(directory));
+  return entries.map(({ name }) => name).sort();
+}

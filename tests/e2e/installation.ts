@@ -3,8 +3,10 @@ import { buildImage } from "../../deploy/image/mod.ts";
 import { ADDRESS_POOLS, type AddressPool } from "../../lib/api/mod.ts";
 import { KubeClient } from "../../lib/kube/mod.ts";
 import { Cluster, type ClusterNode } from "../lab/cluster/mod.ts";
+import { startBirds } from "../lab/bird_sessions.ts";
 import { ensureHelm } from "../lab/helm.ts";
-import { type AuditPolicy, type ControlPlane, run } from "../lab/mod.ts";
+import { type ControlPlane, run } from "../lab/mod.ts";
+import { noteRights } from "../lab/rights_log.ts";
 import { PodRunner } from "./pods.ts";
 
 const DEPLOY = new URL("../../deploy", import.meta.url).pathname;
@@ -16,26 +18,40 @@ export const POOL = { ipv4: "10.100.0.0/16", ipv6: "fd02:64::/112" } as const;
 /** Blocks of 32 addresses. */
 const BLOCK_SIZE_BITS = 5;
 
+/**
+ * An overlay by `kubectl apply -k`, or the chart by `helm template | kubectl apply`. Routes between the nodes are
+ * coil-router's, but with `ipam`: there a BIRD on each node reads what coild exports.
+ */
+export type Way = "overlay router" | "overlay ipam" | "chart";
+
 /** How an {@link Installation} is made. */
 export interface InstallationOptions {
   /** Of the lab; each file of tests has its own. */
   readonly name: string;
   readonly nodes: number;
-  /** Which of the two ways to install is taken. */
-  readonly by: "kustomize" | "helm";
-  /** Lets the API server note who asks for what. */
-  readonly audit?: AuditPolicy;
+  /** Which of the ways to install is taken. */
+  readonly by: Way;
+  /** Numbers of the nodes that run containerd 2; others have Debian's 1.6. */
+  readonly containerd2?: readonly number[];
 }
 
-/** A cluster that runs Coil from its image and its manifests, with direct routes between the nodes. */
+/** A cluster that runs Coil from its image and its manifests, with routes between the nodes. */
 export class Installation implements AsyncDisposable {
   readonly cluster: Cluster;
   readonly client: KubeClient;
   readonly pods: PodRunner;
+  /** What {@link Installation.rolledOut} waits for. */
+  readonly workloads: readonly string[];
 
-  private constructor(cluster: Cluster, client: KubeClient) {
+  private constructor(
+    cluster: Cluster,
+    { client, by }: { readonly client: KubeClient; readonly by: Way },
+  ) {
     this.cluster = cluster;
     this.client = client;
+    this.workloads = by === "overlay ipam"
+      ? ["ds/coild", "deploy/coil-controller"]
+      : ["ds/coild", "ds/coil-router", "deploy/coil-controller"];
     this.pods = new PodRunner(cluster.plane, client);
   }
 
@@ -44,12 +60,18 @@ export class Installation implements AsyncDisposable {
     const image = await buildImage({ compression: "none" });
     await using undo = new AsyncDisposableStack();
     const cluster = undo.use(
-      await Cluster.start({ ...options, images: [image.path] }),
+      await Cluster.start({
+        ...options,
+        images: [image.path],
+        // What was asked of the API server in all of these tests is compared with the roles.
+        audit: "metadata",
+      }),
     );
     const { kubeconfig } = cluster.plane;
     const client = undo.use(await KubeClient.load({ kubeconfig }));
-    const installation = new Installation(cluster, client);
-    await installation.#install(options.by);
+    const { by } = options;
+    const installation = new Installation(cluster, { client, by });
+    await installation.#install(by);
     undo.move();
     return installation;
   }
@@ -84,27 +106,23 @@ export class Installation implements AsyncDisposable {
     });
   }
 
-  /** Waits until the newest coild, coil-router and coil-controller serve. */
+  /** Waits until the newest of Coil's programs serve. */
   async rolledOut(): Promise<void> {
-    for (
-      const what of ["ds/coild", "ds/coil-router", "deploy/coil-controller"]
-    ) {
+    for (const what of this.workloads) {
       await this.plane.kubectl(
         ...["-n", NAMESPACE, "rollout", "status", what, ROLLOUT],
       );
     }
   }
 
-  async #install(by: InstallationOptions["by"]): Promise<void> {
-    if (by === "kustomize") {
-      await this.plane.kubectl("apply", "-k", `${DEPLOY}/overlays/router`);
+  async #install(by: Way): Promise<void> {
+    if (by === "chart") {
+      await this.plane.kubectlStdin(["apply", "-f", "-"], await renderChart());
     } else {
-      const manifests = await run(await ensureHelm(), [
-        ...["template", "coil", `${DEPLOY}/chart`, "--namespace", NAMESPACE],
-        ...["--set", "router.enabled=true"],
-      ]);
-      await this.plane.kubectlStdin(["apply", "-f", "-"], manifests);
+      const overlay = by.replace("overlay ", "");
+      await this.plane.kubectl("apply", "-k", `${DEPLOY}/overlays/${overlay}`);
     }
+    if (by === "overlay ipam") await startBirds(this.plane, this.nodes);
     await this.plane.kubectl(
       ...["wait", "--for=condition=Established", "crd", "--all"],
     );
@@ -115,6 +133,15 @@ export class Installation implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.client.close();
+    await noteRights(this.plane);
     await this.cluster[Symbol.asyncDispose]();
   }
+}
+
+/** The objects of the chart, as this tests' installation has them. */
+export async function renderChart(): Promise<string> {
+  return await run(await ensureHelm(), [
+    ...["template", "coil", `${DEPLOY}/chart`, "--namespace", NAMESPACE],
+    ...["--set", "router.enabled=true"],
+  ]);
 }

@@ -34,7 +34,7 @@ const [JOBS, JOB_PODS] = [3, 6];
 let site: Installation;
 
 Deno.test.beforeAll(async () => {
-  site = await Installation.create({ name: "e2eload", nodes: 2, by: "helm" });
+  site = await Installation.create({ name: "e2eload", nodes: 2, by: "chart" });
 });
 
 Deno.test.afterAll(async () => {

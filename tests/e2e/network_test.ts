@@ -24,7 +24,8 @@ import {
 } from "../../lib/names/mod.ts";
 import { eventually } from "../lab/mod.ts";
 import { assertAgreement } from "./agreement.ts";
-import { networkConfiguration } from "./cri.ts";
+import { killCoild } from "./coild_container.ts";
+import { networkConfiguration, networkProblem } from "./cri.ts";
 import { Installation } from "./installation.ts";
 import {
   hostPort,
@@ -40,8 +41,8 @@ Deno.test.beforeAll(async () => {
   site = await Installation.create({
     name: "e2enetwork",
     nodes: 2,
-    by: "kustomize",
-    audit: "metadata",
+    by: "overlay router",
+    containerd2: [2],
   });
 });
 
@@ -212,6 +213,39 @@ Deno.test("containerd and Coil understand each other in every version of CNI tha
   }
   await assertAgreement(site);
 });
+
+Deno.test(
+  "containerd 2 asks for STATUS: a node without coild is not ready for pods, and says why",
+  {
+    // kubelet is another one afterwards.
+    ...{ sanitizeResources: false, sanitizeOps: false },
+  },
+  async () => {
+    const node = site.node(2);
+    assert.match(
+      await node.run("ctr", ["version"]),
+      /Server:\s+Version: +v2\./,
+    );
+    assert.equal(await networkProblem(node), undefined);
+    // Nobody starts another coild meanwhile.
+    await node.stop("kubelet");
+    const { replaced } = await killCoild(site, node);
+    try {
+      await eventually("containerd to see it", async () => {
+        const problem = await networkProblem(node);
+        return problem?.includes("coild is not running");
+      });
+    } finally {
+      await node.start("kubelet");
+    }
+    await eventually(
+      "the network to be ready",
+      async () => await networkProblem(node) === undefined,
+      { timeoutMs: 120_000 },
+    );
+    await replaced();
+  },
+);
 
 Deno.test("E2E-3, 5: addresses come from the namespace's pool; blocks stay at a restart of coild and go back when empty", async () => {
   const pool = "single";

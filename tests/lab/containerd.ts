@@ -9,9 +9,13 @@ const SOURCES = path.join(import.meta.dirname ?? ".", "containerd");
 const FILES = ["go.mod", "go.sum", "cnicall/main.go"];
 const VERSION = "v2.2.9";
 const MODULE = "github.com/containerd/containerd/v2";
+const PLUGINS = "github.com/containernetworking/plugins/plugins";
 const PACKAGES = [
   `${MODULE}/cmd/containerd`,
   `${MODULE}/cmd/containerd-shim-runc-v2`,
+  // Those of Debian know no CNI 1.1, and a chain speaks what all of it knows.
+  `${PLUGINS}/main/loopback`,
+  `${PLUGINS}/meta/portmap`,
   "./cnicall",
 ];
 /** What needs C libraries, or that nobody looks at here. */
@@ -20,7 +24,7 @@ const GO_MINIMUM = "1.25";
 
 /** Executables of containerd 2, and our caller of its CNI library. */
 export interface Containerd2 {
-  /** Directory of `containerd` and `containerd-shim-runc-v2`. */
+  /** Directory of `containerd`, `containerd-shim-runc-v2`, and the plugins `loopback` and `portmap`. */
   readonly directory: string;
   /** Path of `cnicall`: see its source in `tests/lab/containerd`. */
   readonly cnicall: string;

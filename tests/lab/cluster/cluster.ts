@@ -2,6 +2,7 @@ import * as path from "node:path";
 import { ensureCluster } from "../build.ts";
 import { binDir, labDir } from "../cache.ts";
 import { run } from "../command.ts";
+import { ensureContainerd2 } from "../containerd.ts";
 import { ControlPlane, type ControlPlaneOptions } from "../control_plane.ts";
 import { spawnProcess } from "../process.ts";
 import { eventually } from "../wait.ts";
@@ -18,6 +19,8 @@ export interface ClusterOptions extends ControlPlaneOptions {
   readonly images?: readonly string[];
   /** Pods that a node takes; 110 by default, as kubelet has it. */
   readonly maxPods?: number;
+  /** Numbers of the nodes that run containerd 2 in place of Debian's. */
+  readonly containerd2?: readonly number[];
 }
 
 /** A whole Kubernetes: control plane, scheduler, and nodes with kubelet, containerd and kube-proxy. */
@@ -46,10 +49,17 @@ export class Cluster implements AsyncDisposable {
     });
     const images = [podImage, ...options.images ?? []];
     const maxPods = options.maxPods ?? 110;
-    const nodes = Array.from(
-      { length: options.nodes },
-      (_, i) => new ClusterNode(plane, { number: i + 1, images, maxPods }),
-    );
+    const newer = options.containerd2 ?? [];
+    const { directory: containerd } = newer.length > 0
+      ? await ensureContainerd2()
+      : { directory: "" };
+    const nodes = Array.from({ length: options.nodes }, (_, i) => {
+      const number = i + 1;
+      return new ClusterNode(plane, {
+        ...{ number, images, maxPods },
+        ...(newer.includes(number) ? { containerd } : {}),
+      });
+    });
     await Promise.all(nodes.map((node) => node.boot()));
     undo.move();
     return new Cluster(plane, nodes);

@@ -18,6 +18,8 @@ const INIT = path.join(import.meta.dirname ?? ".", "node_init.sh");
 /** Debian's directory of network plugins, and those that a node has from the start. */
 const PLUGINS = "/usr/lib/cni";
 const PLUGIN_NAMES = ["loopback", "portmap", "bridge", "host-local"];
+/** Those that come with containerd 2. */
+const NEWER_PLUGIN_NAMES = ["loopback", "portmap"];
 const PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /** Programs of a node that can be restarted one by one. */
@@ -29,6 +31,8 @@ export interface ClusterNodeOptions {
   /** Archives of images that it has from the start. */
   readonly images: readonly string[];
   readonly maxPods: number;
+  /** Directory of the executables of containerd, and of its plugins; Debian's without it. */
+  readonly containerd?: string;
 }
 
 /**
@@ -101,12 +105,14 @@ export class ClusterNode {
   async start(daemon: NodeDaemon): Promise<void> {
     const { init } = this.#booted();
     const { command, args } = this.#commandOf(daemon);
+    const { containerd } = this.#options;
     const process = await spawnProcess({
       id: `${this.name}-${daemon}`,
       runDir: this.#plane.runDir,
       command: "nsenter",
       args: [...enter(init.pid), command, ...args],
-      env: { PATH },
+      // containerd finds its shim there.
+      env: { PATH: containerd === undefined ? PATH : `${containerd}:${PATH}` },
     });
     this.#daemons.set(daemon, process);
     if (daemon !== "containerd") return;
@@ -199,8 +205,12 @@ export class ClusterNode {
     );
     const plugins = this.#path("cni-bin");
     await Deno.mkdir(plugins, { recursive: true });
+    const { containerd } = this.#options;
     for (const name of PLUGIN_NAMES) {
-      await Deno.copyFile(`${PLUGINS}/${name}`, path.join(plugins, name));
+      const isNewer = containerd !== undefined &&
+        NEWER_PLUGIN_NAMES.includes(name);
+      const from = isNewer ? containerd : PLUGINS;
+      await Deno.copyFile(path.join(from, name), path.join(plugins, name));
     }
   }
 
@@ -245,7 +255,7 @@ export class ClusterNode {
     switch (daemon) {
       case "containerd":
         return {
-          command: "containerd",
+          command: path.join(this.#options.containerd ?? "", "containerd"),
           args: ["-c", this.#path("containerd.toml")],
         };
       case "kubelet":

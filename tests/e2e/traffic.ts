@@ -1,0 +1,87 @@
+// Requests between two nodes that must not fail, whatever is done meanwhile.
+import assert from "node:assert/strict";
+import { SERVICES } from "../../lib/kube/mod.ts";
+import { eventually, sleep } from "../lab/mod.ts";
+import type { Installation } from "./installation.ts";
+import { hostPort, HTTP_PORT, type RunningPod } from "./pods.ts";
+
+/** Requests to a URL so far. */
+export interface TrafficCount {
+  readonly url: string;
+  readonly done: number;
+  readonly failed: number;
+  readonly last?: string;
+}
+
+/** A pod that asks a pod of the other node, directly and by a Service, without a pause. */
+export class Traffic implements AsyncDisposable {
+  readonly client: RunningPod;
+  readonly server: RunningPod;
+  readonly #site: Installation;
+
+  private constructor(
+    site: Installation,
+    { client, server }: Pick<Traffic, "client" | "server">,
+  ) {
+    this.#site = site;
+    this.client = client;
+    this.server = server;
+  }
+
+  /** From node1 to node2, in all families; returns when all ways work. */
+  static async start(site: Installation, name: string): Promise<Traffic> {
+    const labels = { service: name };
+    const server = await site.pods.run({
+      name: `${name}-server`,
+      node: "node2",
+      labels,
+    });
+    const service = await site.client.create(SERVICES, {
+      metadata: { name, namespace: "default" },
+      spec: {
+        selector: labels,
+        ipFamilyPolicy: "RequireDualStack",
+        ports: [{ port: HTTP_PORT }],
+      },
+    });
+    const urls = [...server.addresses, ...service.spec?.clusterIPs ?? []]
+      .map((address) => `http://${hostPort(address, HTTP_PORT)}/`);
+    const client = await site.pods.run({
+      name: `${name}-client`,
+      node: "node1",
+      args: ["traffic", ...urls],
+    });
+    const traffic = new Traffic(site, { client, server });
+    // kube-proxy needs a moment: what counts are failures from now on.
+    await eventually("traffic on every way", async () => {
+      const counts = await traffic.counts();
+      return counts.every(({ done }) => done > 10);
+    });
+    return traffic;
+  }
+
+  /** What was asked, and what failed, by URL. */
+  async counts(): Promise<readonly TrafficCount[]> {
+    const own = `http://127.0.0.1:${HTTP_PORT}/`;
+    return JSON.parse(await this.#site.pods.exec(this.client, "get", own));
+  }
+
+  /** Does something, and lets no request fail meanwhile. */
+  async during(work: () => Promise<void>): Promise<void> {
+    const before = await this.counts();
+    await work();
+    // Whatever comes late has its chance.
+    await sleep(500);
+    const after = await this.counts();
+    for (const [index, { url, done, failed, last }] of after.entries()) {
+      assert.equal(failed, before[index]?.failed, `${url}: ${last}`);
+      assert.ok(done > (before[index]?.done ?? 0), `${url}: nothing was asked`);
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    const name = this.server.name.replace(/-server$/, "");
+    await this.#site.client.delete(SERVICES, { name, namespace: "default" });
+    await this.#site.pods.remove(this.client, this.server);
+  }
+}
