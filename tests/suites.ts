@@ -146,6 +146,7 @@ export const SUITES: readonly Suite[] = [
       await ensureCluster({ log });
       await ensureHelm({ log });
       await ensureContainerd2({ log });
+      await ensureBird({ log });
       await buildImage({ compression: "none", log });
     },
   },
