@@ -7,6 +7,8 @@ export interface DenoTestRun {
   readonly paths: readonly string[];
   /** More arguments of `deno test`. */
   readonly args: readonly string[];
+  /** How many files run at a time; one without it. */
+  readonly jobs?: number | undefined;
   /** Whether the arguments leave tests out. */
   readonly filtered: boolean;
   /** Runs deno with these arguments, and says whether all went well. */
@@ -19,6 +21,7 @@ export type RunDeno = (
   options: {
     readonly reportDir: string;
     readonly output: (bytes: Uint8Array) => void;
+    readonly env?: Readonly<Record<string, string>>;
   },
 ) => Promise<boolean>;
 
@@ -27,14 +30,17 @@ export async function runDenoTest(options: DenoTestRun): Promise<Counts> {
   const paths = await existing(options.paths);
   const reportDir = await Deno.makeTempDir({ prefix: "coil-test-" });
   const junit = path.join(reportDir, "junit.xml");
+  const { jobs } = options;
   const args = [
     ...["test", "-A", "--no-check", "--unstable-lazy-dynamic-imports"],
+    ...(jobs === undefined ? [] : ["--parallel"]),
     ...[`--junit-path=${junit}`, ...options.args, ...paths],
   ];
+  const env = jobs === undefined ? {} : { DENO_JOBS: String(jobs) };
   const watcher = new LoadErrorWatcher();
   try {
     const output = (bytes: Uint8Array) => watcher.pass(bytes);
-    const success = await options.run(args, { reportDir, output });
+    const success = await options.run(args, { reportDir, output, env });
     const xml = await Deno.readTextFile(junit).catch(() => "");
     const all = countJunit(xml);
     // What is left out by a filter is in the report as skipped.

@@ -58,12 +58,12 @@ function messageOf(error: unknown): string {
 }
 
 async function succeeds(args: readonly string[]): Promise<boolean> {
-  return await ended(spawn(args, "inherit"));
+  return await ended(spawn(args, { outputs: "inherit" }));
 }
 
 /** As `succeeds`; both outputs go through the function, in the colours that the terminal would get. */
-const here: RunDeno = async (args, { output }) => {
-  const child = spawn(args, "piped");
+const here: RunDeno = async (args, { output, env }) => {
+  const child = spawn(args, { outputs: "piped", env });
   const done = ended(child);
   await Promise.all([child.stdout, child.stderr].map(async (stream) => {
     for await (const bytes of stream) output(bytes);
@@ -73,12 +73,15 @@ const here: RunDeno = async (args, { output }) => {
 
 function spawn(
   args: readonly string[],
-  outputs: "inherit" | "piped",
+  { outputs, env }: {
+    readonly outputs: "inherit" | "piped";
+    readonly env?: Readonly<Record<string, string>> | undefined;
+  },
 ): Deno.ChildProcess {
   const isColoured = Deno.stdout.isTerminal() && !Deno.env.has("NO_COLOR");
   return new Deno.Command(Deno.execPath(), {
     args: [...args],
-    env: isColoured ? { FORCE_COLOR: "1" } : {},
+    env: { ...env, ...(isColoured ? { FORCE_COLOR: "1" } : {}) },
     stdout: outputs,
     stderr: outputs,
   }).spawn();
@@ -144,6 +147,7 @@ async function runSuite(
   return await runDenoTest({
     paths: wanted.length > 0 ? wanted : suite.paths,
     args: [...suite.args, ...extra],
+    jobs: suite.jobs,
     jobs: suite.jobs,
     filtered: extra.length > 0,
     run: suite.inVm === true ? inVm : here,

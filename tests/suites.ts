@@ -27,6 +27,8 @@ export interface Suite {
   readonly packages: Readonly<Record<string, string>>;
   readonly root: boolean;
   readonly args: readonly string[];
+  /** How many test files run at a time; one without it. Each has labs of its own then. */
+  readonly jobs?: number;
   /** What takes long the first time and would keep a test silent. */
   readonly prepare?: (log: Log) => Promise<unknown>;
   /** Runs in a virtual machine whose kernel has what this one's may lack. */
@@ -101,6 +103,8 @@ export const SUITES: readonly Suite[] = [
     },
     root: true,
     args: [],
+    // They wait more than they work, each for its own control plane.
+    jobs: 4,
     prepare: async (log) => {
       await sweepLabs({ log });
       await ensureControlPlane({ log });

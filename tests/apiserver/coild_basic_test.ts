@@ -157,7 +157,8 @@ Deno.test("coild serves the CNI commands", async (t) => {
       const pod = await lab.createPod("typo", { namespace: "typo" });
       const start = performance.now();
       const error = await coild.refused(coild.add(pod));
-      assert.ok(performance.now() - start < 2_000);
+      // It would wait 10 s for a block.
+      assert.ok(performance.now() - start < 9_000);
       assert.match(
         error.message,
         /"defualt".*namespace "typo".*default, single/,

@@ -12,13 +12,15 @@ import {
   parseControllerFlags,
   runController,
 } from "../../roles/coil_controller/mod.ts";
-import { ControlPlane, eventually } from "../lab/mod.ts";
+import { ControlPlane, eventually, type LabProcess } from "../lab/mod.ts";
+import { fromSources } from "./coild_lab.ts";
 import type { EventObject, RunningController } from "./controller_testing.ts";
 import { COIL_API, installCrds } from "./crds.ts";
 
 // Loaded when memory is first given back; within a test that would count as a leak.
 openLibc();
 
+const MAIN = new URL("../../main.ts", import.meta.url).pathname;
 const BASE = new URL("../../deploy/base", import.meta.url).pathname;
 const MERGE = { contentType: "application/merge-patch+json" };
 
@@ -90,6 +92,22 @@ export class EgressLab implements AsyncDisposable {
         await ended;
       },
     };
+  }
+
+  /** Starts a controller of egresses as a process. */
+  async spawnController(
+    env: Readonly<Record<string, string>>,
+  ): Promise<LabProcess> {
+    const [command, ...args] = fromSources(MAIN, "coil-controller");
+    return await this.plane.startProcess({
+      command,
+      args: [
+        ...[...args, "--metrics-addr=0", "--health-addr=0"],
+        "--enable-ipam=false",
+      ],
+      serviceAccount: { namespace: "kube-system", name: "coil-controller" },
+      env: { ...env },
+    });
   }
 
   /** Kills the API server, and returns when another serves Egresses. */

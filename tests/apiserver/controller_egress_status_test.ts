@@ -315,7 +315,7 @@ Deno.test("with Kubernetes' own controllers: pods are counted, and everything go
       await eventually("2 pods", async () => {
         const { status } = await lab.egress(KEY);
         return status?.replicas === 2 && status.availableReplicas === 0;
-      }, { timeoutMs: 30_000 });
+      }, { timeoutMs: 90_000 });
       await lab.awaitCondition(KEY, "Progressing", "True RollingOut");
       const pods = await lab.plane.kubectl(
         ...["-n", "internet", "get", "pods", "-o", "name"],
@@ -333,7 +333,7 @@ Deno.test("with Kubernetes' own controllers: pods are counted, and everything go
     const { message } = await eventually("the failure", async () => {
       const condition = await lab.condition(KEY, "Degraded");
       return condition?.reason === "FailedCreate" && condition;
-    }, { timeoutMs: 30_000 });
+    }, { timeoutMs: 90_000 });
     assert.match(message, /exceeded quota/);
   });
 

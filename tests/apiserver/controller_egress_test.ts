@@ -536,19 +536,16 @@ Deno.test("coil-controller starts again without writing, and follows its flags",
           ],
         },
       });
-      Deno.env.set("COIL_POD_NAMESPACE", "kube-system");
-      Deno.env.set("COIL_POD_NAME", "coil-controller-0");
-      try {
-        await using _controller = lab.startController();
-        await lab.awaitDeployment(
-          KEY,
-          "the image",
-          (d) => gatewayOf(d).image === "example.com/coil:7",
-        );
-      } finally {
-        Deno.env.delete("COIL_POD_NAMESPACE");
-        Deno.env.delete("COIL_POD_NAME");
-      }
+      // A process, for an environment of its own.
+      await using _controller = await lab.spawnController({
+        COIL_POD_NAMESPACE: "kube-system",
+        COIL_POD_NAME: "coil-controller-0",
+      });
+      await lab.awaitDeployment(
+        KEY,
+        "the image",
+        (d) => gatewayOf(d).image === "example.com/coil:7",
+      );
     },
   );
 });

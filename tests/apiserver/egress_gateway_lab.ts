@@ -143,6 +143,7 @@ export class EgressLab implements AsyncDisposable {
   readonly plane: ControlPlane;
   /** Kubeconfig of the gateways' service account. */
   readonly kubeconfig: string;
+  #gateways = 0;
 
   private constructor(plane: ControlPlane, kubeconfig: string) {
     this.plane = plane;
@@ -299,8 +300,10 @@ export class EgressLab implements AsyncDisposable {
       options;
     const logs: string[] = [];
     configureLogging({ level: "debug", write: (line) => logs.push(line) });
-    const [health, metrics, announce] = freePorts(3)
-      .map((port) => `127.0.0.1:${port}`);
+    // Of the loopback addresses one for each gateway: nobody else has its ports.
+    const host = `127.30.${this.plane.subnet.index}.${++this.#gateways}`;
+    const [health, metrics, announce] = [9387, 9386, 9385]
+      .map((port) => `${host}:${port}`);
     const own = options.client === undefined
       ? await this.gatewayClient()
       : undefined;
@@ -362,7 +365,7 @@ export async function assertClients(
   const text = [...wanted].sort().join(" ");
   const seen = () => [...kernel.clients].sort().join(" ");
   await eventually("the clients", () => seen() === text, {
-    ...{ timeoutMs: 10_000, intervalMs: 10 },
+    ...{ timeoutMs: 60_000, intervalMs: 10 },
   }).catch(() => assert.equal(seen(), text));
 }
 
@@ -376,16 +379,5 @@ export function reportMs(what: string, tookMs: readonly number[]): void {
 export async function untilReady(gateway: RunningGateway): Promise<void> {
   await eventually("readiness", async () => {
     return (await gateway.ready()).status === 200;
-  }, { timeoutMs: 30_000, intervalMs: 20 });
-}
-
-/** Ports that nobody has at the moment. */
-function freePorts(count: number): number[] {
-  const listeners = Array.from(
-    { length: count },
-    () => Deno.listen({ hostname: "127.0.0.1", port: 0 }),
-  );
-  const ports = listeners.map(({ addr }) => addr.port);
-  for (const listener of listeners) listener.close();
-  return ports;
+  }, { timeoutMs: 60_000, intervalMs: 20 });
 }

@@ -82,7 +82,7 @@ async function assertRoutes(
   await eventually("the routes", async () => {
     seen = (await routes(rig)).join("\n");
     return seen === text;
-  }, { timeoutMs: 5_000 }).catch(() => assert.equal(seen, text));
+  }, { timeoutMs: 60_000 }).catch(() => assert.equal(seen, text));
 }
 
 async function metric({ node }: Rig, name: string): Promise<number> {
@@ -139,7 +139,7 @@ Deno.test("coil-router keeps direct routes to the blocks of all other nodes", as
       await eventually("readiness", async () => {
         const url = "http://127.0.0.1:9389/readyz";
         return await node.run("curl", "-sS", url) === "ok";
-      }, { timeoutMs: 30_000 });
+      }, { timeoutMs: 60_000 });
       await assertRoutes(rig, wanted);
       assert.equal(await metric(rig, "coil_router_routes_synced"), 4);
     },
