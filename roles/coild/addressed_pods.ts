@@ -18,6 +18,7 @@ import {
   type Attachments,
   type CallOptions,
   type Connected,
+  type ConnectOptions,
   type LockedOptions,
   POD_INTERFACE,
 } from "./attachments.ts";
@@ -66,7 +67,7 @@ export class AddressedPods implements Attachments {
   async connect(
     request: AddRequest,
     pod: PodFacts,
-    { held, signal }: LockedOptions,
+    { held, onAddressed, signal }: ConnectOptions,
   ): Promise<Connected> {
     const { metrics, networks, pods, teardown } = this.#with;
     const pool = await pods.poolOf(pod.namespace, { signal });
@@ -74,6 +75,13 @@ export class AddressedPods implements Attachments {
       "address",
       () => this.#allocate(request, pool, signal),
     );
+    const { addresses } = allocation;
+    const known = {
+      pod,
+      addresses,
+      ...(pod.uid !== undefined && { uid: pod.uid }),
+    };
+    onAddressed(known);
     const key = keyOf(request);
     const undo = (locks: DisposableStack) =>
       teardown.undo(key, locks, { pod: request.pod });
@@ -95,8 +103,7 @@ export class AddressedPods implements Attachments {
       veth: interfaces.hostName,
     });
     return {
-      ...{ key, pod, addresses: allocation.addresses, undo },
-      ...(pod.uid !== undefined && { uid: pod.uid }),
+      ...{ ...known, key, undo },
       ...(interfaces.isFirst && interfaces.mtu > 0 &&
         { freshMtu: interfaces.mtu }),
       result: resultOf(request, allocation, interfaces),

@@ -1,10 +1,11 @@
 import type { AnnounceClient, AnnounceTarget } from "../../lib/announce/mod.ts";
 import { valuesOf } from "../../lib/inet/mod.ts";
 import { getLogger } from "../../lib/telemetry/mod.ts";
-import type { Attachment, CallOptions } from "./attachments.ts";
+import type { CallOptions } from "./attachments.ts";
 import { egressKey } from "./egress_clients.ts";
 import { podKey } from "./keys.ts";
 import type { CoildMetrics } from "./metrics.ts";
+import type { Addressed } from "./telling.ts";
 
 const log = getLogger("egress");
 
@@ -23,12 +24,12 @@ export class Announcer {
 
   /** Takes no longer than the client's time limit. Never throws: gateways find new clients by themselves, later. */
   async announce(
-    { addresses, pod, uid }: Attachment,
+    { addresses, pod, uid }: Addressed,
     targets: readonly AnnounceTarget[],
     { signal }: CallOptions,
   ): Promise<void> {
     // A gateway asks the API server about the pod by it.
-    if (uid === undefined) return;
+    if (uid === undefined || valuesOf(addresses).length === 0) return;
     const { namespace, name } = pod;
     const outcomes = await this.#client.announce({
       pod: { namespace, name, uid },

@@ -45,6 +45,14 @@ export interface LockedOptions extends CallOptions {
   readonly held: DisposableStack;
 }
 
+/** How an ADD is served. */
+export interface ConnectOptions extends LockedOptions {
+  /** Is called when the pod's addresses are known, long before it is connected. */
+  readonly onAddressed: (
+    attachment: Pick<Attachment, "pod" | "uid" | "addresses">,
+  ) => void;
+}
+
 /** The two ways to have pods: connected by coild itself, or by another plugin before it. */
 export interface Attachments {
   /** @throws {InvalidNetworkError} when coil has the wrong place in the list of plugins. */
@@ -57,7 +65,7 @@ export interface Attachments {
   connect(
     request: AddRequest,
     pod: PodFacts,
-    options: LockedOptions,
+    options: ConnectOptions,
   ): Promise<Connected>;
 
   /** Takes a pod off the network. Whatever is already gone is no error. Returns by which key it was known. */

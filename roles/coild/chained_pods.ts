@@ -14,6 +14,7 @@ import {
   type Attachments,
   type CallOptions,
   type Connected,
+  type ConnectOptions,
   type LockedOptions,
   POD_INTERFACE,
 } from "./attachments.ts";
@@ -74,7 +75,7 @@ export class ChainedPods implements Attachments {
   async connect(
     request: AddRequest,
     pod: PodFacts,
-    { held, signal }: LockedOptions,
+    { held, onAddressed, signal }: ConnectOptions,
   ): Promise<Connected> {
     const { locks, metrics, network } = this.#with;
     const { ifname } = request;
@@ -85,6 +86,13 @@ export class ChainedPods implements Attachments {
       held.use(await locks.lock(keyText(key), { signal }));
     }
     const chained = { id, ifname, addresses: chainedAddresses(request) };
+    const { addresses } = chained;
+    const known = {
+      pod,
+      addresses,
+      ...(pod.uid !== undefined && { uid: pod.uid }),
+    };
+    onAddressed(known);
     const { hostName } = await metrics.phase(
       "network",
       () => network.adopt({ ...chained, netnsPath: request.netns }),
@@ -92,8 +100,7 @@ export class ChainedPods implements Attachments {
     this.#note(request, key);
     log.info("Took over a pod of another plugin", { veth: hostName });
     return {
-      ...{ key, pod, addresses: chained.addresses, result: EMPTY },
-      ...(pod.uid !== undefined && { uid: pod.uid }),
+      ...{ ...known, key, result: EMPTY },
       openNetns: this.#opener(chained),
       undo: () => this.#undo(request, chained),
     };

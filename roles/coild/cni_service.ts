@@ -116,12 +116,17 @@ export class CniService {
       // Asked first: a pod that cannot have its egress needs no address.
       return { pod, wanted: await egress.wanted(request, pod, { signal }) };
     });
-    const connected = await attachments.connect(request, pod, options);
+    await using telling = egress.telling(request, { wanted, signal });
+    const connected = await attachments.connect(request, pod, {
+      ...options,
+      onAddressed: (known) => telling.start(known),
+    });
     try {
       await egress.setUp(connected, {
-        ...{ request, wanted, signal },
+        ...{ request, wanted, telling, signal },
       });
     } catch (error) {
+      await telling[Symbol.asyncDispose]();
       egress.forget(connected.key);
       await connected.undo(held);
       throw error;

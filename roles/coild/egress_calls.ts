@@ -17,6 +17,7 @@ import { isGatewayPod } from "./gateway_pods.ts";
 import { keyText, podKey } from "./keys.ts";
 import type { CoildMetrics } from "./metrics.ts";
 import type { PodFacts, PodSource } from "./pod_source.ts";
+import { Telling } from "./telling.ts";
 
 const log = getLogger("egress");
 
@@ -25,6 +26,8 @@ export interface SetUpOptions extends CallOptions {
   readonly request: AddRequest;
   /** What `wanted()` came to. */
   readonly wanted: Selection | undefined;
+  /** What `telling()` gave; begun already. */
+  readonly telling: Telling;
 }
 
 /** What CNI calls have to do with egress. */
@@ -36,7 +39,13 @@ export interface EgressCalls {
     options: CallOptions,
   ): Promise<Selection | undefined>;
 
-  /** Makes a new pod a client. @throws as `EgressSetup.setUp()` */
+  /** What tells the gateways of a new pod. */
+  telling(
+    request: AddRequest,
+    options: CallOptions & Pick<SetUpOptions, "wanted">,
+  ): Telling;
+
+  /** Makes a new pod a client; returns when its gateways know of it, too. @throws as `EgressSetup.setUp()` */
   setUp(connected: Connected, options: SetUpOptions): Promise<void>;
 
   /** Compares a pod with what was made of it. @throws {PodCheckError} when it is no client any more */
@@ -57,6 +66,7 @@ export const NO_EGRESS: EgressCalls = {
     }
     return Promise.resolve(undefined);
   },
+  telling: (_request, { signal }) => new Telling(signal),
   setUp: () => Promise.resolve(),
   check: () => Promise.resolve(),
   forget: () => {},
@@ -91,9 +101,23 @@ export class WithEgress implements EgressCalls {
     return await this.#with.setup.wanted(pod, options);
   }
 
+  telling(
+    { ifname }: AddRequest,
+    { wanted, signal }: CallOptions & Pick<SetUpOptions, "wanted">,
+  ): Telling {
+    if (ifname !== POD_INTERFACE || wanted === undefined) {
+      return new Telling(signal);
+    }
+    const { setup } = this.#with;
+    return new Telling(
+      signal,
+      (attachment, options) => setup.announce(attachment, wanted, options),
+    );
+  }
+
   async setUp(
     connected: Connected,
-    { request, wanted, signal }: SetUpOptions,
+    { request, wanted, telling, signal }: SetUpOptions,
   ): Promise<void> {
     if (request.ifname !== POD_INTERFACE) return;
     const { book, metrics, reconciler, setup } = this.#with;
@@ -105,6 +129,7 @@ export class WithEgress implements EgressCalls {
     await metrics.phase("egress", async () => {
       using netns = Netns.open(request.netns);
       await setup.setUp(connected, wanted, { netns, signal });
+      await telling.done();
     });
     book.add(attachmentOf(connected));
     // For what has changed since the gateways were looked up.

@@ -38,6 +38,7 @@ import {
 import { keyText, podKey } from "./keys.ts";
 import { recall, unknownGateways } from "./lost_egresses.ts";
 import type { PodFacts } from "./pod_source.ts";
+import type { Addressed } from "./telling.ts";
 
 const log = getLogger("egress");
 
@@ -112,9 +113,18 @@ export class EgressSetup {
     this.#remember(attachment, { plan: NO_CLIENT, gateways: [] });
   }
 
+  /** Tells the gateways of a new pod. Never throws. */
+  async announce(
+    attachment: Addressed,
+    selection: Selection,
+    options: CallOptions,
+  ): Promise<void> {
+    const { announcer } = this.#with;
+    await announcer.announce(attachment, selection.targets, options);
+  }
+
   /**
-   * Makes a new pod a client, and tells the gateways of it meanwhile. On
-   * failure nothing of it is left in the pod.
+   * Makes a new pod a client. On failure nothing of it is left in the pod.
    *
    * @throws {FouUnsupportedError} when the kernel cannot
    * @throws {InvalidNetworkError} when the pod's addresses are not known
@@ -127,22 +137,13 @@ export class EgressSetup {
   ): Promise<void> {
     assertAddressed(attachment);
     const plan = this.#plan(attachment, selection.gateways);
-    const given = new AbortController();
-    const announced = this.#with.announcer.announce(
-      attachment,
-      selection.targets,
-      { signal: AbortSignal.any([signal, given.signal]) },
-    );
     try {
       const { freshMtu } = attachment;
       const fresh = freshMtu === undefined ? {} : { freshMtu };
       await this.#apply(plan, { netns, signal, ...fresh });
     } catch (error) {
-      given.abort();
       await this.#takeBack(netns);
       throw error;
-    } finally {
-      await announced;
     }
     this.#settle(attachment, { plan, selection, isNew: true });
   }

@@ -244,9 +244,10 @@ Deno.test("coild makes egress clients at ADD", async (t) => {
           "the address to be free",
           async () => await coild.metric(USED) === 0,
         );
-        assert.equal(
-          (await inPod(pod, "ip", "-br", "link")).includes("eth0"),
-          false,
+        // Its deletion is begun before ADD answers, and takes the kernel a while.
+        await eventually(
+          "the interface to be gone",
+          async () => !(await inPod(pod, "ip", "-br", "link")).includes("eth0"),
         );
       }
       await coild.add(pod);
