@@ -19,8 +19,8 @@ const PHASE = 'coil_coild_add_phase_seconds_sum{phase="egress"}';
 
 /**
  * `add.<kind>`: coild's handling of an ADD without, with one and with two
- * gateways; `add.<kind>.egress`: of it, what egress took. `quiet`: with coild
- * not announcing its clients, whose answers an emulated gateway takes long for.
+ * gateways; `add.<kind>.egress`: of it, what egress took, the gateways' answers
+ * to the announcement included.
  */
 export async function addTimes(rounds: number): Promise<Samples> {
   await using cluster = await EgressCluster.start();
@@ -32,39 +32,15 @@ export async function addTimes(rounds: number): Promise<Samples> {
     const spec = { destinations: networks, replicas: 1 };
     await cluster.createEgress(name, spec);
   }
-  const [loud, quiet] = cluster.nodes;
-  await cluster.daemonOf(quiet).kill9();
-  await cluster.startCoild(quiet, ["--egress-announce-token=/nonexistent"]);
-  return {
-    ...await timesOn(cluster, { node: loud, index: 0, prefix: "add" }, rounds),
-    ...await timesOn(
-      cluster,
-      { node: quiet, index: 1, prefix: "add.quiet" },
-      rounds,
-    ),
-  };
-}
-
-async function timesOn(
-  cluster: EgressCluster,
-  where: {
-    readonly node: VmNode;
-    readonly index: number;
-    readonly prefix: string;
-  },
-  rounds: number,
-): Promise<Samples> {
-  const { node, index, prefix } = where;
+  const [node] = cluster.nodes;
   const egress: Record<string, number[]> = { one: [], two: [] };
   // The first two rounds pay for what is compiled and loaded.
   for (let round = -2; round < rounds; round++) {
     for (const [kind, egresses] of Object.entries(KINDS)) {
       const before = await phaseSeconds(node);
-      const name = `${kind}${round < 0 ? "warm" : "-"}${index}-${
-        Math.abs(round)
-      }`;
+      const name = `${kind}${round < 0 ? "warm" : ""}-${Math.abs(round)}`;
       const client = await cluster.createClient({
-        ...{ name, node: index, report: false },
+        ...{ name, report: false },
         ...(egresses === undefined ? {} : { egresses }),
       });
       const after = await phaseSeconds(node);
@@ -76,12 +52,12 @@ async function timesOn(
   const samples: Record<string, Samples[string]> = {};
   for (const kind of Object.keys(KINDS)) {
     const times = handlingTimes(log, {
-      ...{ method: "Add", namespace: CLIENTS, podPrefix: `${kind}-${index}-` },
+      ...{ method: "Add", namespace: CLIENTS, podPrefix: `${kind}-` },
     });
-    samples[`${prefix}.${kind}`] = { unit: "ms", samples: times };
+    samples[`add.${kind}`] = { unit: "ms", samples: times };
     const phase = egress[kind];
     if (phase === undefined) continue;
-    samples[`${prefix}.${kind}.egress`] = { unit: "ms", samples: phase };
+    samples[`add.${kind}.egress`] = { unit: "ms", samples: phase };
   }
   return samples;
 }

@@ -8,19 +8,14 @@ import {
   prepareKernel,
 } from "../../../lib/egress/mod.ts";
 import { addLink, wantedLinks } from "../../../lib/egress/client_links.ts";
-import { clientTable } from "../../../lib/egress/client_table.ts";
 import { gatewayFor, POD } from "../../../lib/egress/testing.ts";
 import { Address, FAMILIES } from "../../../lib/inet/mod.ts";
 import { Netns } from "../../../lib/linux/mod.ts";
-import {
-  linkAddVeth,
-  NetfilterSocket,
-  prepareTable,
-  RouteSocket,
-} from "../../../lib/netlink/mod.ts";
+import { linkAddVeth, RouteSocket } from "../../../lib/netlink/mod.ts";
 import { run } from "../../lab/mod.ts";
 import { type TempNetns, tempNetns } from "../../netns/testing.ts";
 import type { Samples } from "./samples.ts";
+import { applyWithoutTunnels, withoutTunnels } from "./without_tunnels.ts";
 
 const freshMtu = 1500;
 
@@ -60,7 +55,9 @@ export async function applyTimes(
     await inPod((netns) =>
       timed("apply.ways", () => applyClient(withoutTunnels(one), { netns }))
     );
-    await inPod((netns) => timed("apply.base", () => applyBase(one, netns)));
+    await inPod((netns) =>
+      timed("apply.base", () => applyWithoutTunnels(one, { netns, freshMtu }))
+    );
     await inPod((netns) => timed("apply.veth", () => makeVeth(netns)));
     if (!tunnels) continue;
     await inPod((netns) => timed("apply.links", () => makeLinks(one, netns)));
@@ -78,22 +75,6 @@ export async function applyTimes(
       { unit: "ms", samples },
     ]),
   );
-}
-
-/** As for a new pod, but for the tunnels. */
-async function applyBase(plan: ClientPlan, netns: Netns): Promise<void> {
-  await Promise.all([
-    applyClient(withoutTunnels(plan), { netns, freshMtu }),
-    makeGuard(netns),
-  ]);
-}
-
-/** What clients of one gateway have in common is made once. */
-const guard = prepareTable(clientTable(planOf(1), { interfaces: [] }));
-
-async function makeGuard(netns: Netns): Promise<void> {
-  using nft = NetfilterSocket.open({ netns });
-  if (!await nft.createTable(guard)) throw new Error("There is a table");
 }
 
 async function makeVeth(netns: Netns): Promise<void> {
@@ -134,25 +115,6 @@ function planOf(count: number): ClientPlan {
     gateways,
     originatingOnly: false,
   });
-}
-
-/** As many rules and routes, none of which needs a tunnel. */
-function withoutTunnels(plan: ClientPlan): ClientPlan {
-  return {
-    ...plan,
-    tunnels: [],
-    tunnelFamilies: [],
-    receiverFamilies: [],
-    routes: plan.routes.map((route) =>
-      route.kind === "tunnel"
-        ? {
-          kind: "throw",
-          destination: route.destination,
-          table: route.table,
-        }
-        : route
-    ),
-  };
 }
 
 /** A pod's network, as coild has just made it. */

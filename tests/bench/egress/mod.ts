@@ -8,12 +8,12 @@ import * as path from "node:path";
 import type { Log } from "../../lab/mod.ts";
 import { ensureVm, runInVm, type Vm } from "../../lab/vm/mod.ts";
 import { type HostLab, startHostLab } from "../../vm/host_lab.ts";
-import { handlingTimes } from "../daemon_log.ts";
 import { type Figure, figure } from "../figures.ts";
 import { createPodsElsewhere } from "../scale.ts";
 import { applyTimes } from "./client_apply.ts";
+import { nativeAddTimes } from "./native_add.ts";
 import { CLIENTS, gatewaySamples } from "./gateway.ts";
-import { makeGatewayProgram, nativeSite } from "./native.ts";
+import { makeProgram, nativeSite } from "./native.ts";
 import { createClients, createEgress, POD_NODE, SPARE } from "./objects.ts";
 import type { Samples } from "./samples.ts";
 
@@ -25,8 +25,6 @@ export const EGRESS_PACKAGES: Readonly<Record<string, string>> = {
 const GUEST = new URL("./guest.ts", import.meta.url).pathname;
 const GUEST_TIMEOUT_MS = 20 * 60_000;
 const OTHER_PODS = 10_000;
-/** A number that no other node of the lab has. */
-const PLAIN_NODE = 9;
 
 /** The parts that can be asked for. */
 export const EGRESS_PARTS = ["apply", "add", "gateway", "throughput"] as const;
@@ -119,29 +117,18 @@ async function addFigures(
   bench.log("ADD without, with one and with two gateways");
   const rounds = bench.quick ? 3 : 15;
   const guest = await inGuest(bench, { vm, lab, part: "add", rounds });
-  const native = await plainAdds(lab, bench.quick ? 20 : 50);
-  return [
-    figure("egress.add.plain", "ms", native),
-    ...figuresOf(guest, { prefix: "egress.vm." }),
-  ];
-}
-
-/** ADDs of pods that are no clients, dual stack, on a node of this machine. */
-async function plainAdds(lab: HostLab, count: number): Promise<number[]> {
-  const { cluster } = lab;
-  await using node = await cluster.plane.addNode(PLAIN_NODE);
-  const daemon = await cluster.startCoild(node);
-  for (let i = 0; i < count; i++) {
-    const pod = { namespace: "default", name: `plain-${i}` };
-    const sandbox = await cluster.createSandbox(node, pod);
-    await cluster.add(node, sandbox);
-    await cluster.del(node, sandbox);
-    await cluster.removeSandbox(sandbox);
+  const dir = await Deno.makeTempDir();
+  try {
+    const native = await nativeAddTimes(lab.cluster, {
+      ...{ rounds: bench.quick ? 20 : 200, dir },
+    });
+    return [
+      ...figuresOf(native, { prefix: "egress." }),
+      ...figuresOf(guest, { prefix: "egress.vm." }),
+    ];
+  } finally {
+    await Deno.remove(dir, { recursive: true });
   }
-  const query = { method: "Add", namespace: "default" };
-  const times = handlingTimes(await daemon.logs(), query);
-  await daemon.stop();
-  return times;
 }
 
 async function gatewayFigures(
@@ -153,7 +140,7 @@ async function gatewayFigures(
   await using stack = new AsyncDisposableStack();
   const dir = await Deno.makeTempDir();
   stack.defer(() => Deno.remove(dir, { recursive: true }));
-  const program = await makeGatewayProgram(dir);
+  const program = await makeProgram("gateway_program", dir);
   const site = stack.use(await nativeSite(lab.cluster, program));
   log(`${CLIENTS} clients of an Egress`);
   const { plane } = lab.cluster;

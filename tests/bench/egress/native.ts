@@ -11,12 +11,15 @@ import { EGRESS } from "./objects.ts";
 /** Numbers of the lab's nodes that gateways take the place of, one after the other. */
 const FIRST_NODE = 20;
 
-/** Makes `gateway_program.ts` an executable as all of Coil is made. */
-export async function makeGatewayProgram(dir: string): Promise<string> {
-  const directory = path.join(dir, "gateway-modules");
-  const output = path.join(dir, "coil-egress");
-  await bundleProgram("tests/bench/egress/gateway_program.ts", directory);
-  const entry = "gateway_program.js";
+/** Makes a program of this directory an executable, as all of Coil is made. */
+export async function makeProgram(
+  name: "gateway_program" | "client_program",
+  dir: string,
+): Promise<string> {
+  const directory = path.join(dir, `${name}-modules`);
+  const output = path.join(dir, name);
+  await bundleProgram(`tests/bench/egress/${name}.ts`, directory);
+  const entry = `${name}.js`;
   if (await findRuntime() !== undefined) {
     await compile(path.join(directory, entry), { output });
   } else {
