@@ -2,7 +2,7 @@
 // network. It is made where this program runs, and does what the story asks.
 import { EgressCluster } from "../vm/e2e_cluster.ts";
 import type { Client } from "../vm/e2e_cluster.ts";
-import { forgetSources, seenSources } from "../vm/topology.ts";
+import { takeSources } from "../vm/topology.ts";
 import { within } from "../lab/vm/deadline.ts";
 import { askTcp, askUdp } from "../vm/traffic.ts";
 import {
@@ -74,8 +74,7 @@ function apiOf(cluster: EgressCluster): WorldApi {
       return Promise.resolve();
     },
     async leaks() {
-      const { wrong } = await seenSources();
-      await forgetSources();
+      const { wrong } = await takeSources();
       return wrong;
     },
     logs: () => cluster.logs(),

@@ -254,6 +254,11 @@ export class EgressCluster implements AsyncDisposable {
     return { pod, sockets, [Symbol.dispose]: () => sockets[Symbol.dispose]() };
   }
 
+  /** Reports the status of a client that was made without. */
+  async reportClient({ pod }: Client): Promise<void> {
+    await this.#runtime.report(pod, { ready: true });
+  }
+
   /** Changes the annotation that names the client's Egresses; null takes it away. */
   async annotate(client: Client, egresses: string | null): Promise<void> {
     const { namespace, name } = client.pod;
