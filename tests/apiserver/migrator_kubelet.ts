@@ -8,7 +8,7 @@ import { eventually, type LabNode, run, sleep } from "../lab/mod.ts";
 import { type Coild, type CoildLab, inPod, type Sandbox } from "./coild_lab.ts";
 import type { V1Network } from "./migrator_v1.ts";
 
-const PERIOD_MS = 100;
+const PERIOD_MS = 200;
 /** Half of what kube-controller-manager waits before it calls a node unknown. */
 const HEARTBEAT_MS = 10_000;
 
