@@ -148,7 +148,6 @@ async function runSuite(
     paths: wanted.length > 0 ? wanted : suite.paths,
     args: [...suite.args, ...extra],
     jobs: suite.jobs,
-    jobs: suite.jobs,
     filtered: extra.length > 0,
     run: suite.inVm === true ? inVm : here,
   });
