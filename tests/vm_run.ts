@@ -20,6 +20,8 @@ export async function runInTestVm(
   const executable = await buildExecutable({ log });
   await warmCache(args);
   await using lab = await startHostLab({ executable, log });
+  isRunning = true;
+  using _ended = { [Symbol.dispose]: () => isRunning = false };
   const status = await runInVm(vm, {
     command: [Deno.execPath(), ...args],
     shares: [reportDir],
@@ -47,7 +49,10 @@ async function warmCache(args: readonly string[]): Promise<void> {
   }).output(); // what does not load shows in the machine
 }
 
+/** Whether the control plane is this process', and not that of another run of the tests. */
+let isRunning = false;
+
 /** Removes the control plane of a run that is cut short. */
 export async function cleanUpVmLab(log: Log): Promise<void> {
-  await cleanUp(HOST_LAB, { log });
+  if (isRunning) await cleanUp(HOST_LAB, { log });
 }

@@ -7,6 +7,7 @@ import {
   listNetns,
   run,
 } from "../lab/mod.ts";
+import { lockFile } from "../lab/cache.ts";
 
 Deno.test("ControlPlane runs a program as a pod of a node and leaves nothing behind", async (t) => {
   const plane = await ControlPlane.start({
@@ -97,4 +98,30 @@ Deno.test("cleanUp() leaves a link alone whose name is another lab's by now", as
   assert.deepEqual(said, []);
   assert.match(await run("ip", ["link", "show", link]), /coil-labother/);
   await assert.rejects(Deno.stat(dir), Deno.errors.NotFound);
+});
+
+Deno.test("a run of the tests that is cut short leaves the virtual machine's lab of another run alone", async () => {
+  const cache = await Deno.makeTempDir({ prefix: "coil-cut-short-" });
+  await using undo = new AsyncDisposableStack();
+  undo.defer(() => Deno.remove(cache, { recursive: true }));
+  const labs = `${cache}/lab/run`;
+  await Deno.mkdir(`${labs}/vm`, { recursive: true });
+  using _otherRun = await lockFile(`${labs}/vm.lock`);
+  const tests = new Deno.Command(Deno.execPath(), {
+    args: ["run", "-A", "tests/run.ts", "unit", "--filter", "no such test"],
+    env: { COIL_CACHE: cache, NO_COLOR: "1" },
+    stdin: "null",
+    stdout: "piped",
+    stderr: "null",
+  }).spawn();
+  let said = "";
+  const decoder = new TextDecoder();
+  for await (const bytes of tests.stdout) {
+    const isFirst = said === "";
+    said += decoder.decode(bytes);
+    if (isFirst) tests.kill("SIGTERM");
+  }
+  assert.equal((await tests.status).code, 130);
+  assert.match(said, /interrupted: cleaning up/);
+  await Deno.stat(`${labs}/vm`);
 });
