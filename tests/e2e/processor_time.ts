@@ -3,73 +3,91 @@
 /** Kernel's USER_HZ, in which /proc tells times; 100 on every architecture that Coil runs on. */
 const TICKS_PER_SECOND = 100;
 
-/** Times of the programs of one name, in seconds. */
-interface Usage {
-  /** Of the programs themselves, all threads. */
+/** Times in seconds. */
+export interface Usage {
+  /** Of a program itself, all threads. */
   readonly own: number;
-  /** Of those that they started and waited for. */
+  /** Of those that it started and waited for. */
   readonly children: number;
 }
 
-/** Times of all programs that run, by their names. */
-export type ProcessorTime = ReadonlyMap<string, Usage>;
+/** A program that runs. */
+interface Program extends Usage {
+  readonly name: string;
+}
 
-/** Programs of a node and of the control plane; the machine may have others, which others started. */
-const OURS =
-  /^(coil.*|containerd.*|kubelet|kube-.*|etcd|runc.*|podtool|kworker.*|ksoftirqd.*|rcu_.*)$/;
+/** What the programs that run have used so far, by their process IDs. */
+export type ProcessorTime = ReadonlyMap<string, Program>;
 
-/** Reads what all programs of nodes and control plane have used so far. */
-export async function readProcessorTime(): Promise<ProcessorTime> {
-  const total = new Map<string, Usage>();
+/** Programs of a node and of the control plane. */
+const OURS = /^(coil.*|containerd.*|kubelet|kube-.*|etcd|podtool)$/;
+/** The kernel's own threads are many, and work for whoever comes. */
+const KERNEL = /^(kworker|ksoftirqd|rcu_)/;
+
+/** Reads what all programs of a lab's nodes and control plane, and the kernel's threads, have used so far. */
+export async function readProcessorTime(lab: string): Promise<ProcessorTime> {
+  const programs = new Map<string, Program>();
   for await (const { name: pid } of Deno.readDir("/proc")) {
     if (!/^\d+$/.test(pid)) continue;
-    // Programs end while we look.
-    const text = await Deno.readTextFile(`/proc/${pid}/stat`).catch(() => "");
-    const stat = parseStat(text);
-    if (stat === undefined) continue;
-    const { own = 0, children = 0 } = total.get(stat.name) ?? {};
-    total.set(stat.name, {
-      own: own + stat.own,
-      children: children + stat.children,
-    });
+    const program = parseStat(await readProcess(pid, "stat"));
+    if (program === undefined) continue;
+    const isCounted = KERNEL.test(program.name) ||
+      OURS.test(program.name) && await isOf(lab, pid);
+    if (isCounted) programs.set(pid, program);
   }
-  return total;
+  return programs;
+}
+
+/** Programs of pods are in the lab's control groups; others are told of its files. A shim knows neither, and its parent is the node's first process. */
+async function isOf(lab: string, pid: string): Promise<boolean> {
+  const command = await readProcess(pid, "cmdline");
+  if (command.includes(`/run/${lab}/`) || command.includes("-shim-")) {
+    return true;
+  }
+  return (await readProcess(pid, "cgroup")).includes(`/coil-${lab}/`);
+}
+
+/** Programs end while we look. */
+async function readProcess(pid: string, file: string): Promise<string> {
+  return await Deno.readTextFile(`/proc/${pid}/${file}`).catch(() => "");
 }
 
 /** proc(5): the name is in brackets; of what follows, 11th to 14th are utime, stime, cutime and cstime. */
-function parseStat(text: string): Usage & { name: string } | undefined {
+function parseStat(text: string): Program | undefined {
   const [start, end] = [text.indexOf("("), text.lastIndexOf(")")];
   if (end < 0) return undefined;
   const [utime = 0, stime = 0, cutime = 0, cstime = 0] = text.slice(end + 2)
     .split(" ").slice(11, 15).map(Number);
-  const name = text.slice(start + 1, end);
-  if (!OURS.test(name)) return undefined;
   return {
-    // The kernel's own threads are many, and work for whoever comes.
-    name: /^(kworker|ksoftirqd|rcu_)/.test(name) ? "kernel" : name,
+    name: text.slice(start + 1, end),
     own: (utime + stime) / TICKS_PER_SECOND,
     children: (cutime + cstime) / TICKS_PER_SECOND,
   };
 }
 
-/** What was used between two readings; programs that ended meanwhile count where their parents do. */
+/** What was used between two readings, by name; programs that ended meanwhile count where their parents do. */
 export function timeBetween(
   before: ProcessorTime,
   after: ProcessorTime,
-): ProcessorTime {
-  return new Map(
-    [...after].map(([name, { own, children }]) => {
-      const earlier = before.get(name) ?? { own: 0, children: 0 };
-      return [name, {
-        own: own - earlier.own,
-        children: children - earlier.children,
-      }];
-    }),
-  );
+): ReadonlyMap<string, Usage> {
+  const total = new Map<string, Usage>();
+  for (const [pid, program] of after) {
+    const earlier = before.get(pid) ?? { own: 0, children: 0 };
+    const name = KERNEL.test(program.name) ? "kernel" : program.name;
+    const { own, children } = total.get(name) ?? { own: 0, children: 0 };
+    total.set(name, {
+      own: own + program.own - earlier.own,
+      children: children + program.children - earlier.children,
+    });
+  }
+  return total;
 }
 
 /** Milliseconds for each of `count` pods: `60 = containerd 12 + 8, kubelet 40`, what children took behind the plus. */
-export function describeTime(time: ProcessorTime, count: number): string {
+export function describeTime(
+  time: ReadonlyMap<string, Usage>,
+  count: number,
+): string {
   const perPod = (seconds: number) => Math.round(seconds * 1000 / count);
   const parts = [...time]
     .map(([name, { own, children }]) => ({
