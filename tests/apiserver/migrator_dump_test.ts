@@ -1,134 +1,20 @@
 // coil migrate dump against a real etcd, API server and garbage collector:
-// what it writes, what it removes, and what happens when it is disturbed.
+// what it writes, what it removes, and what comes of the manifest.
 import assert from "node:assert/strict";
-import { ControlPlane, eventually, type LabProcess } from "../lab/mod.ts";
-import { fromSources } from "./coild_lab.ts";
+import { type ControlPlane, eventually } from "../lab/mod.ts";
 import { installCrds } from "./crds.ts";
-import {
-  type CommandOptions,
-  installV1,
-  migrate,
-  type Output,
-  v1Objects,
-} from "./migrator_testing.ts";
-import { V1Etcd, writeV1Pools } from "./migrator_v1.ts";
+import { ALL_OF_V1, DumpLab, startPlane } from "./migrator_dump_lab.ts";
+import { migrate, v1Objects } from "./migrator_testing.ts";
 
-const POOLS = [
-  {
-    name: "default",
-    bits: 3,
-    subnets: ["10.64.0.0/26"],
-    blocks: {
-      node1: ["10.64.0.0/29", "10.64.0.16/29"],
-      gone: ["10.64.0.8/29"],
-    },
-  },
-  {
-    name: "web",
-    bits: 0,
-    subnets: ["10.65.0.0/30"],
-    blocks: { node1: ["10.65.0.2/32"] },
-  },
-];
-const ALL_OF_V1 = 9;
-const MAIN = new URL("../../main.ts", import.meta.url).pathname;
-const CRDS = new URL("../../crds", import.meta.url).pathname;
-
-/** One for all tests, since each begins with what dump looks at: v1's etcd and workloads, and neither record nor CRDs. */
 let plane: ControlPlane;
 
 Deno.test.beforeAll(async () => {
-  plane = await ControlPlane.start({
-    ...{ name: "migrate-dump", controllerManager: true },
-  });
+  plane = await startPlane("migrate-dump");
 });
 
 Deno.test.afterAll(async () => {
   await plane[Symbol.asyncDispose]();
 });
-
-/** A cluster with v1 and one node that runs nothing. */
-class DumpLab implements AsyncDisposable {
-  static #started = 0;
-  readonly plane: ControlPlane;
-  readonly etcd: V1Etcd;
-  readonly manifest: string;
-  readonly #id = ++DumpLab.#started;
-  #processes = 0;
-
-  private constructor(etcd: V1Etcd) {
-    this.plane = plane;
-    this.etcd = etcd;
-    this.manifest = `${plane.runDir}/coil-v2-${this.#id}.yaml`;
-  }
-
-  static async start(): Promise<DumpLab> {
-    await using undo = new AsyncDisposableStack();
-    const etcd = undo.use(await V1Etcd.start(plane));
-    await writeV1Pools(etcd, POOLS);
-    await plane.kubectl("delete", "--ignore-not-found", "-f", CRDS);
-    await plane.kubectl(
-      ...["delete", "cm", "-n", "kube-system", "coil-migration"],
-      "--ignore-not-found",
-    );
-    await plane.apply({
-      ...{ apiVersion: "v1", kind: "Node", metadata: { name: "node1" } },
-    }, {
-      ...{ apiVersion: "v1", kind: "Namespace" },
-      metadata: {
-        name: "web",
-        labels: { team: "a" },
-        annotations: { note: "b" },
-      },
-    });
-    await installUnscheduled(plane);
-    undo.move();
-    return new DumpLab(etcd);
-  }
-
-  /** Runs it as a process, which can be killed. */
-  async spawn(args: readonly string[]): Promise<LabProcess> {
-    const [command, ...first] = fromSources(MAIN, "migrate", "dump");
-    return await plane.startProcess({
-      ...{ id: `dump-${this.#id}-${++this.#processes}`, command },
-      args: [
-        ...[...first, ...args, `--kubeconfig=${plane.kubeconfig}`],
-        ...[`--etcd-endpoints=${this.etcd.url}`, "--etcd-timeout=20s"],
-        `--output=${this.manifest}`,
-      ],
-    });
-  }
-
-  async dump(
-    args: readonly string[] = [],
-    options: CommandOptions = {},
-  ): Promise<Output> {
-    return await migrate(this.plane, [
-      ...["dump", `--etcd-endpoints=${this.etcd.url}`, "--etcd-timeout=20s"],
-      ...[`--output=${this.manifest}`, ...args],
-    ], options);
-  }
-
-  async text(): Promise<string> {
-    return await Deno.readTextFile(this.manifest);
-  }
-
-  async hasManifest(): Promise<boolean> {
-    return await Deno.stat(this.manifest).then(() => true, () => false);
-  }
-
-  async record(): Promise<Record<string, string>> {
-    const text = await this.plane.kubectl(
-      ...["get", "cm", "-n", "kube-system", "coil-migration"],
-      ...["--ignore-not-found", "-o", "jsonpath={.data}"],
-    );
-    return text === "" ? {} : JSON.parse(text);
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.etcd[Symbol.asyncDispose]();
-  }
-}
 
 /** A pod on node1 that has an address. */
 async function createPod(
@@ -152,17 +38,8 @@ async function createPod(
   );
 }
 
-/** v1 without pods: the DaemonSet controller makes none, which nobody would end. */
-async function installUnscheduled(plane: ControlPlane): Promise<void> {
-  await installV1(plane);
-  await plane.kubectl(
-    ...["patch", "-n", "kube-system", "ds/coil-node", "-p"],
-    '{"spec":{"template":{"spec":{"nodeSelector":{"none":"such"}}}}}',
-  );
-}
-
 Deno.test("migrate dump: nothing happens without a yes, nor in a dry run", async () => {
-  await using lab = await DumpLab.start();
+  await using lab = await DumpLab.start(plane);
   const untouched = async () => {
     assert.equal((await v1Objects(lab.plane)).length, ALL_OF_V1);
     assert.equal(await lab.hasManifest(), false);
@@ -203,7 +80,7 @@ Deno.test("migrate dump: nothing happens without a yes, nor in a dry run", async
 });
 
 Deno.test("migrate dump: the manifest is there before v1 goes, and what v1 did until then is in it", async () => {
-  await using lab = await DumpLab.start();
+  await using lab = await DumpLab.start(plane);
   let before = "";
   const pending: Promise<unknown>[] = [];
   const { code, err } = await lab.dump([], {
@@ -240,76 +117,8 @@ Deno.test("migrate dump: the manifest is there before v1 goes, and what v1 did u
   assert.equal(await lab.text(), text);
 });
 
-Deno.test({
-  name:
-    "migrate dump: interrupted anywhere, and with the API server away, it is run again",
-  // The API server's process, which outlives the test, is another one after it.
-  sanitizeResources: false,
-  sanitizeOps: false,
-}, async () => {
-  await using lab = await DumpLab.start();
-  for (const moment of ["deleting DaemonSet", "deleting ClusterRole "]) {
-    const stop = new AbortController();
-    const interrupted = lab.dump(["--yes"], {
-      signal: stop.signal,
-      onText: (text) => {
-        if (text.includes(moment)) stop.abort(new Error("Ctrl-C"));
-      },
-    });
-    await assert.rejects(interrupted, /Ctrl-C/);
-    assert.match(await lab.text(), /name: default-0-v1/);
-  }
-  let left = await v1Objects(lab.plane);
-  assert.ok(left.length > 0 && left.length < ALL_OF_V1, left.join());
-
-  let killed: Promise<void> | undefined;
-  const cut = await lab.dump(["--yes"], {
-    onText: (text) => {
-      if (text.includes("deleting")) killed ??= lab.plane.killApiServer();
-    },
-  });
-  await killed;
-  assert.equal(cut.code, 1, cut.err);
-  assert.match(cut.err, /API server[^]*run the same command again/);
-  await lab.plane.startApiServer();
-
-  const last = await lab.dump(["--yes"]);
-  assert.equal(last.code, 0, last.err);
-  left = await v1Objects(lab.plane);
-  assert.deepEqual(left, []);
-  assert.ok((await lab.record())["v1RemovedAt"]);
-});
-
-Deno.test("migrate dump: killed anywhere, v1 is whole or the manifest is, and it is run again", async () => {
-  await using lab = await DumpLab.start();
-  const moments = [
-    ...["Coil v1: 2 pools", "Wrote ", "deleting DaemonSet", " gone"],
-    ...["deleting ClusterRoleBinding", "deleting ServiceAccount"],
-  ];
-  for (const moment of moments) {
-    await using process = await lab.spawn(["--yes"]);
-    await eventually(moment, async () => {
-      return !process.isRunning || (await process.logs()).includes(moment);
-    });
-    await process.kill9();
-    if (await lab.hasManifest()) {
-      const { code, out, err } = await migrate(lab.plane, [
-        ...["status", "-o", "json", `--manifest=${lab.manifest}`],
-      ]);
-      assert.equal(code, 0, err);
-      assert.equal(JSON.parse(out).manifest.state, "intact");
-    } else assert.equal((await v1Objects(lab.plane)).length, ALL_OF_V1);
-  }
-  const left = await v1Objects(lab.plane);
-  assert.ok(left.length < ALL_OF_V1, left.join());
-  const last = await lab.dump(["--yes"]);
-  assert.equal(last.code, 0, last.err);
-  assert.deepEqual(await v1Objects(lab.plane), []);
-  assert.ok((await lab.record())["v1RemovedAt"]);
-});
-
 Deno.test("migrate dump: what cannot be carried over is told, and the order in which etcd got it does not matter", async () => {
-  await using lab = await DumpLab.start();
+  await using lab = await DumpLab.start(plane);
   const state = {
     "pool/default": { subnets: ["10.70.0.0/26"], block_size: 3 },
     "pool/twin": { subnets: ["10.70.0.32/27"], block_size: 3 },
@@ -347,57 +156,8 @@ Deno.test("migrate dump: what cannot be carried over is told, and the order in w
   await plane.kubectl("delete", "pod", "-n", "web", "a", "--force");
 });
 
-Deno.test("migrate dump: ended between v1's end and the second read, nothing goes on before it is run again", async () => {
-  await using lab = await DumpLab.start();
-  const { plane } = lab;
-  await installCrds(plane);
-  const stop = new AbortController();
-  const interrupted = lab.dump(["--yes"], {
-    signal: stop.signal,
-    onText: (text) => {
-      const isLast = text.includes(`[${ALL_OF_V1}/${ALL_OF_V1}]`);
-      if (isLast && text.endsWith(" gone\n")) stop.abort(new Error("Ctrl-C"));
-    },
-  });
-  await assert.rejects(interrupted, /Ctrl-C/);
-  assert.deepEqual(await v1Objects(plane), []);
-  const refuses = async () => {
-    const { out } = await migrate(plane, ["status"]);
-    assert.match(out, /Phase +dump unfinished/);
-    assert.match(out, /Next +coil migrate dump, once more/);
-    const { code, err } = await migrate(plane, ["replace", "--yes"]);
-    assert.equal(code, 1);
-    assert.match(err, /the dump was not finished[^]*coil migrate dump/);
-  };
-  await refuses();
-
-  // The same, for etcd cannot be understood the second time.
-  await installUnscheduled(plane);
-  let spoiled: Promise<void> | undefined;
-  const failed = await lab.dump(["--yes"], {
-    onText: (text) => {
-      if (!text.includes("deleting DaemonSet")) return;
-      spoiled ??= lab.etcd.put({ "block/web/10.65.0.0": { nodes: 1 } });
-    },
-  });
-  await spoiled;
-  assert.equal(failed.code, 1, failed.err);
-  assert.match(failed.err, /Cannot understand etcd's key/);
-  assert.match(failed.err, /Coil v1 is removed[^]*run the same command again/);
-  assert.doesNotMatch(failed.err, /Nothing was changed/);
-  assert.deepEqual(await v1Objects(plane), []);
-  await refuses();
-
-  const nodes = { node1: ["10.65.0.1/32", "10.65.0.2/32"] };
-  await lab.etcd.put({ "block/web/10.65.0.0": { free: null, nodes } });
-  const last = await lab.dump(["--yes"]);
-  assert.equal(last.code, 0, last.err);
-  assert.match(await lab.text(), /name: web-1-v1[^]*name: web-2-v1/);
-  assert.match((await migrate(plane, ["status"])).out, /Phase +dumped/);
-});
-
 Deno.test("migrate dump: a manifest that was edited, cut short or is another's is not overwritten", async () => {
-  await using lab = await DumpLab.start();
+  await using lab = await DumpLab.start(plane);
   const first = await lab.dump(["--skip-uninstall"]);
   assert.equal(first.code, 0, first.err);
   const text = await lab.text();
@@ -428,8 +188,7 @@ Deno.test("migrate dump: a manifest that was edited, cut short or is another's i
 });
 
 Deno.test("migrate: the manifest is applied twice, either way; without CRDs it is said what to do; v2 at work is left alone", async () => {
-  await using lab = await DumpLab.start();
-  const { plane } = lab;
+  await using lab = await DumpLab.start(plane);
   assert.equal((await lab.dump(["--yes"])).code, 0);
   for (const command of [["replace", "--yes"], ["replace", "--dry-run"]]) {
     const { code, err } = await migrate(plane, command);
