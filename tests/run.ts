@@ -5,6 +5,8 @@ import { type RunDeno, runDenoTest } from "./deno_test.ts";
 import { type Counts, type Failure, ZERO } from "./junit.ts";
 import { sweepLabs } from "./lab/mod.ts";
 import { preparePackages } from "./lab/packages.ts";
+import { readRights, RIGHTS_DIRECTORY_ENV } from "./lab/rights_log.ts";
+import { compareRights, grantedTo } from "./rights.ts";
 import { type Suite, SUITES } from "./suites.ts";
 import { cleanUpVmLab, runInTestVm } from "./vm_run.ts";
 
@@ -100,6 +102,7 @@ let interrupted = false;
 
 /** Removes the labs of tests that were cut short, and ends. */
 async function leave(): Promise<never> {
+  await Deno.remove(rightsDirectory, { recursive: true });
   if (Deno.uid() === 0) {
     await cleanUpVmLab(say);
     await sweepLabs({ log: say });
@@ -162,32 +165,72 @@ const inVm: RunDeno = async (args, options) => {
   }
 };
 
+/** Suites whose labs note who used which right of the API server. */
+const NOTING = ["apiserver", "e2e"];
+const ACCOUNTS = ["coild", "coil-controller", "coil-router"];
+
+/** Compares Coil's roles with what all of a run's tests used of them; only whole suites say what is spare. */
+async function compareNoted(directory: string): Promise<Counts> {
+  const used = await readRights(directory);
+  const failures: Failure[] = [];
+  for (const name of ACCOUNTS) {
+    const account = `kube-system:${name}`;
+    const granted = await grantedTo(account);
+    const misfit = compareRights(account, { used, granted });
+    const lines = Object.entries(misfit).flatMap(([kind, rights]) =>
+      rights.map((right: string) => `${kind}: ${right}`)
+    );
+    if (lines.length > 0) failures.push({ name: `rights of ${name}`, lines });
+  }
+  const passed = ACCOUNTS.length - failures.length;
+  return { passed, failures, skipped: [] };
+}
+
 const { suites, files, extra, allowSkips } = parse(Deno.args);
+const rightsDirectory = await Deno.makeTempDir({ prefix: "coil-rights-" });
+Deno.env.set(RIGHTS_DIRECTORY_ENV, rightsDirectory);
 for (const signal of ["SIGHUP", "SIGINT", "SIGTERM"] as const) {
   Deno.addSignalListener(signal, onSignal);
 }
 const total = { passed: 0, failed: 0, skipped: [] as string[] };
 const failures: { readonly suite: string; readonly failure: Failure }[] = [];
 const lines: string[] = [];
-for (const suite of suites) {
-  say(`\n=== ${suite.name}: ${suite.about}`);
+
+/** Runs something, and adds what came of it to all the rest. */
+async function account(
+  name: string,
+  work: () => Promise<Counts>,
+): Promise<void> {
   const started = performance.now();
-  const counts = await runSuite(suite, extra);
+  const counts = await work();
   const { passed, skipped } = counts;
   const failed = counts.failures.length;
   const seconds = Math.round((performance.now() - started) / 1000);
   lines.push(
     `${
-      suite.name.padEnd(12)
+      name.padEnd(12)
     }${passed} passed, ${failed} failed, ${skipped.length} skipped (${seconds} s)`,
   );
   total.passed += passed;
   total.failed += failed;
   total.skipped.push(...skipped);
   for (const failure of counts.failures) {
-    failures.push({ suite: suite.name, failure });
+    failures.push({ suite: name, failure });
   }
 }
+
+for (const suite of suites) {
+  say(`\n=== ${suite.name}: ${suite.about}`);
+  await account(suite.name, () => runSuite(suite, extra));
+}
+const isWhole = files.length === 0 && extra.length === 0 &&
+  total.skipped.length === 0 &&
+  NOTING.every((name) => suites.some((suite) => suite.name === name));
+if (isWhole) {
+  say("\n=== rights: what Coil's roles allow, and what all tests asked for");
+  await account("rights", () => compareNoted(rightsDirectory));
+}
+await Deno.remove(rightsDirectory, { recursive: true });
 // Again, at the end: who reads a log reads its last lines.
 for (const { suite, failure } of failures) {
   say(`\nFAILED ${suite}: ${failure.name}`);
