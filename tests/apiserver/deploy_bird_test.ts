@@ -2,66 +2,13 @@
 // of deploy/bird; no coil-router. BGP runs between the nodes themselves.
 import assert from "node:assert/strict";
 import { buildExecutable } from "../../deploy/executable/mod.ts";
-import { type Bird, ensureBird } from "../lab/bird.ts";
+import { ensureBird } from "../lab/bird.ts";
+import { startBirds } from "../lab/bird_sessions.ts";
 import { CoilCluster, type LabPod } from "../lab/coil.ts";
-import {
-  eventually,
-  inNetns,
-  type LabNode,
-  type LabProcess,
-  run,
-} from "../lab/mod.ts";
+import { eventually, inNetns, type LabNode, run } from "../lab/mod.ts";
 
 const DEPLOY = new URL("../../deploy/bird/", import.meta.url).pathname;
 const TIMEOUT_MS = 60_000;
-
-/** What deploy/bird/bird.conf is for a rack, for a node that talks to its one neighbour. */
-function configuration(node: LabNode, neighbour: LabNode): string {
-  const session = (index: number, { name, proto, family }: {
-    readonly name: string;
-    readonly proto: string;
-    readonly family: string;
-  }) =>
-    `protocol bgp ${name} {
-  local ${node.addresses[index]} as ${64_500 + node.number};
-  neighbor ${neighbour.addresses[index]} as ${64_500 + neighbour.number};
-  ${family} {
-    import all;
-    export where proto = "${proto}";
-    next hop self;
-  };
-}`;
-  return `router id ${node.addresses[0]};
-protocol device {}
-include "${DEPLOY}coil.conf";
-${session(0, { name: "peer4", proto: "coil_blocks4", family: "ipv4" })}
-${session(1, { name: "peer6", proto: "coil_blocks6", family: "ipv6" })}
-`;
-}
-
-async function startBird(
-  cluster: CoilCluster,
-  bird: Bird,
-  { node, neighbour }: { readonly node: LabNode; readonly neighbour: LabNode },
-): Promise<LabProcess> {
-  const file = `${cluster.plane.runDir}/${node.name}.bird`;
-  await Deno.writeTextFile(`${file}.conf`, configuration(node, neighbour));
-  return await cluster.plane.startProcess({
-    id: `bird-${node.name}`,
-    node,
-    command: bird.program,
-    args: [
-      "-f",
-      "-c",
-      `${file}.conf`,
-      "-s",
-      `${file}.ctl`,
-      "-P",
-      `${file}.pid`,
-    ],
-    env: bird.env,
-  });
-}
 
 async function startPod(
   cluster: CoilCluster,
@@ -96,7 +43,6 @@ Deno.test("deploy/bird/bird.conf is a configuration", async () => {
 });
 
 Deno.test("two nodes tell each other their blocks by BGP, and pods reach each other", async (t) => {
-  const bird = await ensureBird();
   await using cluster = await CoilCluster.start({
     name: "bird",
     executable: await buildExecutable(),
@@ -120,10 +66,8 @@ Deno.test("two nodes tell each other their blocks by BGP, and pods reach each ot
       ...["--block-return-delay=1s", "--cooldown=0s", "--low-water=0"],
     ]);
   }
-  for (
-    const [node, neighbour] of [[first, second], [second, first]] as const
-  ) {
-    daemons.use(await startBird(cluster, bird, { node, neighbour }));
+  for (const bird of await startBirds(cluster.plane, cluster.nodes)) {
+    daemons.use(bird);
   }
   const one = await startPod(cluster, first, "one");
   const two = await startPod(cluster, second, "two");
