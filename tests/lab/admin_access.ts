@@ -4,7 +4,8 @@ import { run } from "./command.ts";
 import { kubeconfigText, type KubeconfigUser } from "./kubeconfig.ts";
 import { issueCertificate, type SharedPki } from "./pki.ts";
 
-const REQUEST_TIMEOUT_MS = 10_000;
+/** As the API server itself waits: the rules of a pool of 200 subnets take it seconds, on a busy machine more than ten. */
+const REQUEST_TIMEOUT_MS = 60_000;
 
 /** What {@link AdminAccess} needs to know. */
 export interface AdminAccessOptions {

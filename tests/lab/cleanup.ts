@@ -2,12 +2,7 @@ import * as path from "node:path";
 import type { Log } from "./build.ts";
 import { labDir, tryLockFile } from "./cache.ts";
 import { labCgroup, removeCgroup } from "./cluster/cgroups.ts";
-import {
-  bestEffort,
-  deleteHostLink,
-  deleteNetns,
-  listNetns,
-} from "./network.ts";
+import { bestEffort, deleteNetns, listNetns } from "./network.ts";
 import { killRecorded } from "./process.ts";
 
 const KEEP_FILE = "keep";
@@ -29,14 +24,9 @@ export async function cleanUp(
     () => removeCgroup(labCgroup(name)),
     log,
   );
-  const hostLink = await Deno.readTextFile(path.join(runDir, "host-link"))
-    .catch(() => undefined);
   const mine = new RegExp(`^coil-${name}-(cp|node[0-9]+|pod-.+)$`);
   const namespaces = (await listNetns()).filter((n) => mine.test(n));
-  // A link goes with its namespace; its name may be another lab's by now.
-  if (hostLink !== undefined && namespaces.includes(`coil-${name}-cp`)) {
-    await bestEffort("delete the link", () => deleteHostLink(hostLink), log);
-  }
+  // The machine's end of the link goes with the other one: by its name it could be another lab's by now.
   for (const netns of namespaces) {
     await bestEffort(`delete "${netns}"`, () => deleteNetns(netns), log);
   }

@@ -118,10 +118,6 @@ export class ControlPlane extends AdminAccess implements AsyncDisposable {
     undo.defer(() => cleanUp(options.name, { log, keepLogs: true }));
     const netns = `coil-${options.name}-cp`;
     const network = await createNetwork({ netns, families });
-    await Deno.writeTextFile(
-      path.join(runDir, "host-link"),
-      network.hostLink,
-    );
     const pki = await sharedPki();
     const adminToken = crypto.randomUUID();
     const context = { runDir, network, families, pki, adminToken };

@@ -33,8 +33,6 @@ export const BRIDGE = "br0";
 export interface LabNetwork {
   readonly subnet: LabSubnet;
   readonly netns: string;
-  /** Link of the machine that leads into the lab. */
-  readonly hostLink: string;
 }
 
 /** Makes the control plane's network namespace, its bridge, and a link from here into it. */
@@ -66,7 +64,7 @@ export async function createNetwork(
     ...families.map((f) => addressAdd(subnet.cidr(f, MACHINE_HOST), hostLink)),
     `link set ${hostLink} up`,
   ]);
-  return { subnet, netns, hostLink };
+  return { subnet, netns };
 }
 
 /** Makes a node's network namespace, with eth0 on the lab's bridge and a default route to it. */
@@ -112,11 +110,6 @@ export async function deleteNetns(netns: string): Promise<void> {
     await ignoreMissing(run("ip", ["-n", netns, "link", "delete", link]));
   }
   await ignoreMissing(run("ip", ["netns", "delete", netns]));
-}
-
-/** Removes a link of the machine's own namespace, when it is there. */
-export async function deleteHostLink(name: string): Promise<void> {
-  await ignoreMissing(run("ip", ["link", "delete", name]));
 }
 
 /** Names of the network namespaces that iproute2 knows. */
