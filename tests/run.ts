@@ -102,11 +102,13 @@ let interrupted = false;
 
 /** Removes the labs of tests that were cut short, and ends. */
 async function leave(): Promise<never> {
-  await Deno.remove(rightsDirectory, { recursive: true });
   if (Deno.uid() === 0) {
     await cleanUpVmLab(say);
     await sweepLabs({ log: say });
   }
+  await Deno.remove(rightsDirectory, { recursive: true }).catch(() => {
+    // A test that is being ended may write into it still.
+  });
   Deno.exit(130);
 }
 
@@ -129,6 +131,12 @@ async function runStatic(): Promise<Counts> {
   return { passed, failures, skipped: [] };
 }
 
+/** What came of something that could not be run. */
+function failed(why: string): Counts {
+  const failure = { name: "it cannot run", lines: why.split("\n") };
+  return { ...ZERO, failures: [failure] };
+}
+
 async function runSuite(
   suite: Suite,
   extra: readonly string[],
@@ -143,8 +151,7 @@ async function runSuite(
     await suite.prepare?.(say);
   } catch (error) {
     say(`suite ${suite.name} cannot run: ${messageOf(error)}`);
-    const lines = messageOf(error).split("\n");
-    return { ...ZERO, failures: [{ name: "it cannot run", lines }] };
+    return failed(messageOf(error));
   }
   const wanted = files.filter((file) => isOf(suite, file));
   return await runDenoTest({
@@ -202,17 +209,16 @@ async function account(
   work: () => Promise<Counts>,
 ): Promise<void> {
   const started = performance.now();
-  const counts = await work();
+  const counts = await work().catch((error) => failed(messageOf(error)));
   const { passed, skipped } = counts;
-  const failed = counts.failures.length;
   const seconds = Math.round((performance.now() - started) / 1000);
   lines.push(
     `${
       name.padEnd(12)
-    }${passed} passed, ${failed} failed, ${skipped.length} skipped (${seconds} s)`,
+    }${passed} passed, ${counts.failures.length} failed, ${skipped.length} skipped (${seconds} s)`,
   );
   total.passed += passed;
-  total.failed += failed;
+  total.failed += counts.failures.length;
   total.skipped.push(...skipped);
   for (const failure of counts.failures) {
     failures.push({ suite: name, failure });
@@ -240,6 +246,6 @@ say("");
 for (const line of lines) say(line);
 for (const name of total.skipped) say(`skipped: ${name}`);
 // A skip is a test that did not run: it fails unless it was asked for.
-const failed = total.failed + (allowSkips ? 0 : total.skipped.length);
-say(`${total.passed} passed, ${failed} failed`);
-Deno.exit(failed === 0 && total.passed > 0 ? 0 : 1);
+const bad = total.failed + (allowSkips ? 0 : total.skipped.length);
+say(`${total.passed} passed, ${bad} failed`);
+Deno.exit(bad === 0 && total.passed > 0 ? 0 : 1);

@@ -4,6 +4,7 @@
 import assert from "node:assert/strict";
 import * as path from "node:path";
 import { buildExecutable } from "../../deploy/executable/mod.ts";
+import { withCniCache } from "../lab/cni_cache.ts";
 import { CoilCluster } from "../lab/coil.ts";
 import { ensureContainerd2 } from "../lab/containerd.ts";
 import {
@@ -20,15 +21,18 @@ class Runtime {
   readonly node: LabNode;
   readonly #cnicall: string;
   readonly #directory: string;
+  readonly #cache: string;
 
   constructor(cluster: CoilCluster, node: LabNode, cnicall: string) {
     [this.cluster, this.node, this.#cnicall] = [cluster, node, cnicall];
     this.#directory = path.join(cluster.plane.runDir, "cni");
+    this.#cache = path.join(cluster.plane.runDir, "cni-cache");
   }
 
   /** Writes the configuration as the manifests have it. */
   async configure(): Promise<void> {
     await Deno.mkdir(this.#directory, { recursive: true });
+    await Deno.mkdir(this.#cache, { recursive: true });
     await Deno.writeTextFile(
       path.join(this.#directory, "10-coil.conflist"),
       JSON.stringify({
@@ -47,9 +51,10 @@ class Runtime {
   /** Makes a call in the node's network. @throws {CommandError} when a plugin refuses. */
   async call(...args: readonly string[]): Promise<string> {
     const { binDir } = this.cluster;
-    return await inNetns(this.node.netns, this.#cnicall, [
-      ...[this.#directory, binDir, ...args],
+    const [program, ...rest] = withCniCache(this.#cache, [
+      ...[this.#cnicall, this.#directory, binDir, ...args],
     ]);
+    return await inNetns(this.node.netns, program, rest);
   }
 
   netnsOf(pod: string): string {

@@ -133,8 +133,8 @@ export class Installation implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.client.close();
+    await using _cluster = this.cluster;
     await noteRights(this.plane);
-    await this.cluster[Symbol.asyncDispose]();
   }
 }
 

@@ -1,6 +1,7 @@
 // The plugin called by the CNI project's own client, cnitool, through its
 // library libcni, as container runtimes do. Needs Go, to build cnitool.
 import assert from "node:assert/strict";
+import { withCniCache } from "../lab/cni_cache.ts";
 import { cnitool } from "./cnitool.ts";
 import { CannedCoild, pathOf } from "./testing.ts";
 
@@ -13,12 +14,14 @@ interface Network {
 class Runtime implements AsyncDisposable {
   readonly netns = `ct-tool-${crypto.randomUUID().slice(0, 8)}`;
   readonly #directory: string;
+  readonly #cache: string;
   readonly #cnitool: string;
   readonly #plugins: string;
 
   private constructor(tool: string, plugins: string, directory: string) {
     [this.#cnitool, this.#plugins] = [tool, plugins];
     this.#directory = directory;
+    this.#cache = `${directory}/cache`;
   }
 
   static async start(network: Network): Promise<Runtime> {
@@ -29,6 +32,7 @@ class Runtime implements AsyncDisposable {
       await Deno.makeTempDir(),
     );
     const { cniVersion, socket } = network;
+    await Deno.mkdir(runtime.#cache);
     await Deno.writeTextFile(
       `${runtime.#directory}/10-coil.conflist`,
       JSON.stringify({
@@ -43,8 +47,12 @@ class Runtime implements AsyncDisposable {
   }
 
   async call(command: string): Promise<{ code: number; stdout: string }> {
-    const { code, stdout, stderr } = await new Deno.Command(this.#cnitool, {
-      args: [command, "k8s-pod-network", `/run/netns/${this.netns}`],
+    const [program, ...args] = withCniCache(this.#cache, [
+      ...[this.#cnitool, command],
+      ...["k8s-pod-network", `/run/netns/${this.netns}`],
+    ]);
+    const { code, stdout, stderr } = await new Deno.Command(program, {
+      args,
       env: {
         CNI_PATH: this.#plugins,
         NETCONFPATH: this.#directory,
