@@ -13,10 +13,9 @@ import type { AddRequest } from "./cni_request.ts";
 import { egressRefsOf, type Selection } from "./egress_clients.ts";
 import type { EgressReconciler } from "./egress_reconciler.ts";
 import type { EgressSetup } from "./egress_setup.ts";
-import { isGatewayPod } from "./gateway_pods.ts";
-import { keyText, podKey } from "./keys.ts";
+import { keyText } from "./keys.ts";
 import type { CoildMetrics } from "./metrics.ts";
-import type { PodFacts, PodSource } from "./pod_source.ts";
+import type { PodFacts } from "./pod_source.ts";
 import { Telling } from "./telling.ts";
 
 const log = getLogger("egress");
@@ -79,7 +78,6 @@ export interface WithEgressOptions {
   readonly reconciler: Pick<EgressReconciler, "enqueue">;
   readonly metrics: CoildMetrics;
   readonly locks: KeyedMutex;
-  readonly pods: Pick<PodSource, "get">;
 }
 
 /** With egress. Only a pod's main interface has to do with it. */
@@ -97,7 +95,7 @@ export class WithEgress implements EgressCalls {
   ): Promise<Selection | undefined> {
     if (ifname !== POD_INTERFACE) return undefined;
     // It is told of by the reconciler; the gateway itself has to start.
-    if (isGatewayPod(this.#with.pods.get(podKey(pod)))) return undefined;
+    if (pod.isGateway) return undefined;
     return await this.#with.setup.wanted(pod, options);
   }
 

@@ -63,7 +63,7 @@ export function connectEgress(ground: EgressGround): EgressPart {
     ...{ ...shared, reconciler, intervalMs: options.reconcileIntervalMs },
   });
   return {
-    calls: new WithEgress({ ...shared, reconciler, pods }),
+    calls: new WithEgress({ ...shared, reconciler }),
     setup,
     loops: {
       ...source.loops,

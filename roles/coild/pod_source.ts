@@ -9,6 +9,7 @@ import {
 } from "../../lib/kube/mod.ts";
 import { DEFAULT_POOL, POOL_ANNOTATION } from "../../lib/names/mod.ts";
 import { egressKey, egressRefsOf } from "./egress_clients.ts";
+import { isGatewayPod } from "./gateway_pods.ts";
 import { informerBackoff } from "./informer_backoff.ts";
 import { hasOwnNetwork, podAddresses } from "./pod_status.ts";
 import { PodNotFoundError } from "./errors.ts";
@@ -39,6 +40,8 @@ export interface PodFacts {
   readonly annotations: Readonly<Record<string, string>>;
   /** Where the annotations come from. */
   readonly from: "runtime" | "cache" | "api";
+  /** Whether it is a gateway of an Egress; known of pods that ask for egress. */
+  readonly isGateway: boolean;
 }
 
 /**
@@ -143,28 +146,37 @@ export class PodSource {
     const isOther = query.uid !== undefined &&
       found?.metadata?.uid !== query.uid;
     const cached = isOther ? undefined : found;
+    const pod = cached ?? await this.#lookUp(query, { signal });
     if (query.annotations !== undefined) {
-      return facts(query, cached?.metadata?.uid, query.annotations, "runtime");
+      return facts(
+        pod,
+        { ...query, annotations: query.annotations },
+        "runtime",
+      );
     }
-    const pod = cached ??
-      await this.#client.tryGet(PODS, {
-        name,
-        namespace,
-        timeoutMs: LIVE_GET_MS,
-        signal,
-      });
     if (pod === undefined) {
       throw new PodNotFoundError(
         `Cannot find pod "${namespace}/${name}": the API server does not know it; ` +
           "it was deleted meanwhile, or CNI_ARGS name another one",
       );
     }
-    return facts(
-      query,
-      pod.metadata?.uid,
-      pod.metadata?.annotations ?? {},
-      cached === undefined ? "api" : "cache",
-    );
+    const { annotations = {} } = pod.metadata ?? {};
+    const from = cached === undefined ? "api" : "cache";
+    return facts(pod, { namespace, name, annotations }, from);
+  }
+
+  /** The pod as it is now; not asked for where the runtime has told enough. */
+  async #lookUp(
+    { namespace, name, annotations }: PodQuery,
+    { signal }: { signal: AbortSignal },
+  ): Promise<V1Pod | undefined> {
+    // Whether a pod is a gateway is told by its labels, which no runtime hands over.
+    const asksForEgress = egressRefsOf(annotations).length > 0;
+    if (annotations !== undefined && !asksForEgress) return undefined;
+    return await this.#client.tryGet(PODS, {
+      ...{ name, namespace, signal },
+      timeoutMs: LIVE_GET_MS,
+    });
   }
 
   /**
@@ -198,16 +210,15 @@ function addressTexts(pod: V1Pod): string[] {
 }
 
 function facts(
-  { namespace, name }: PodQuery,
-  uid: string | undefined,
-  annotations: Readonly<Record<string, string>>,
+  pod: V1Pod | undefined,
+  query: Pick<PodFacts, "namespace" | "name" | "annotations">,
   from: PodFacts["from"],
 ): PodFacts {
+  const { namespace, name, annotations } = query;
+  const uid = pod?.metadata?.uid;
   return {
-    namespace,
-    name,
-    annotations,
-    from,
+    ...{ namespace, name, annotations, from },
+    isGateway: isGatewayPod(pod),
     ...(uid !== undefined && { uid }),
   };
 }

@@ -1,0 +1,94 @@
+// What coild knows of a pod while its cache is behind the API server.
+import assert from "node:assert/strict";
+import { type PodQuery, PodSource } from "../../roles/coild/pod_source.ts";
+import { GATEWAY_LABELS } from "../../roles/coild/gateway_pods.ts";
+import { KubeClient } from "../../lib/kube/mod.ts";
+import { ControlPlane } from "../lab/mod.ts";
+import { GatedTransport } from "./gated_transport.ts";
+
+const NODE = "node1";
+const ASKING = { "egress.coil.cybozu.com/nat": "wide" };
+
+interface NewPod {
+  readonly labels?: Readonly<Record<string, string>>;
+  readonly annotations?: Readonly<Record<string, string>>;
+}
+
+/** Makes a pod in place of one of that name; returns what a runtime knows of it. */
+async function renewPod(
+  plane: ControlPlane,
+  name: string,
+  { labels = {}, annotations = ASKING }: NewPod = {},
+): Promise<PodQuery & { readonly uid: string }> {
+  const uri = "/api/v1/namespaces/default/pods";
+  const now = { gracePeriodSeconds: 0 };
+  await plane.request("DELETE", `${uri}/${name}`, now).catch(() => {
+    // The first of that name.
+  });
+  const made = await plane.request("POST", uri, {
+    ...{ apiVersion: "v1", kind: "Pod" },
+    metadata: { name, labels, annotations },
+    spec: {
+      nodeName: NODE,
+      containers: [{ name: "main", image: "none" }],
+    },
+  }) as { readonly metadata: { readonly uid: string } };
+  const { uid } = made.metadata;
+  return { namespace: "default", name, uid, annotations };
+}
+
+Deno.test("coild does not take a client for the gateway that had its name before, nor a gateway for a client", async (t) => {
+  await using plane = await ControlPlane.start({ name: "coildpods" });
+  const transport = await GatedTransport.open(plane.kubeconfig);
+  using client = new KubeClient(transport);
+  const source = new PodSource(client, { nodeName: NODE, pools: false });
+  const gateway = await renewPod(plane, "reused", { labels: GATEWAY_LABELS });
+  const pod = await renewPod(plane, "other");
+  const { signal } = new AbortController();
+  {
+    const watching = new AbortController();
+    const loops = Object.values(source.loops).map((run) =>
+      run(watching.signal)
+    );
+    await source.synced();
+    watching.abort();
+    await Promise.allSettled(loops);
+  }
+
+  await t.step("what the cache has is not asked for", async () => {
+    transport.isOpen = false;
+    assert.equal((await source.find(gateway, { signal })).isGateway, true);
+    assert.equal((await source.find(pod, { signal })).isGateway, false);
+    transport.isOpen = true;
+  });
+
+  await t.step("a client has a former gateway's name", async () => {
+    const later = await renewPod(plane, "reused");
+    const { isGateway, uid, from } = await source.find(later, { signal });
+    assert.deepEqual(
+      { isGateway, uid, from },
+      { isGateway: false, uid: later.uid, from: "runtime" },
+    );
+  });
+
+  await t.step("a gateway has a former client's name", async () => {
+    const later = await renewPod(plane, "other", { labels: GATEWAY_LABELS });
+    assert.equal((await source.find(later, { signal })).isGateway, true);
+  });
+
+  await t.step("a gateway is so new that no cache has it", async () => {
+    const later = await renewPod(plane, "new", { labels: GATEWAY_LABELS });
+    assert.equal((await source.find(later, { signal })).isGateway, true);
+  });
+
+  await t.step("who asks for no egress is not asked for", async () => {
+    const later = await renewPod(plane, "plain", { annotations: {} });
+    transport.isOpen = false;
+    const { isGateway, from } = await source.find(later, { signal });
+    assert.deepEqual({ isGateway, from }, {
+      isGateway: false,
+      from: "runtime",
+    });
+    transport.isOpen = true;
+  });
+});
