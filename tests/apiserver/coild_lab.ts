@@ -79,6 +79,8 @@ export interface CallChanges {
   readonly config?: Readonly<Record<string, unknown>>;
   readonly valid?: readonly Sandbox[];
   readonly timeoutMs?: number;
+  /** Hangs up. */
+  readonly signal?: AbortSignal;
 }
 
 /** A daemon that runs on a node. */
@@ -132,6 +134,7 @@ export class Coild implements AsyncDisposable {
         method: methodPath(method),
         message,
         timeoutMs: changes.timeoutMs ?? 60_000,
+        ...(changes.signal && { signal: changes.signal }),
       });
     } catch (error) {
       if (!(error instanceof GrpcError)) throw error;
