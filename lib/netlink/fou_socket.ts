@@ -26,9 +26,6 @@ const FOU_ATTR_IPPROTO = 3;
 const FOU_ATTR_TYPE = 4;
 /** FOU_ENCAP_DIRECT: the inner packet follows the UDP header at once. */
 const FOU_ENCAP_DIRECT = 1;
-/** ENOENT of `<asm-generic/errno-base.h>`: there is no family of that number (genl_rcv_msg() in net/netlink/genetlink.c). */
-const ENOENT = 2;
-
 /** A UDP port whose datagrams the kernel unpacks (Foo over UDP), on all addresses of a family. */
 export interface FouPort {
   /** The family of the outer packets. */
@@ -59,7 +56,12 @@ interface FouNumber {
   type?: number;
 }
 
-/** Of the kernel that this process runs on. One that is out of date is found out by asking. */
+/**
+ * Of the kernel that this process runs on. Whatever is refused is asked for
+ * again. Nothing else answers by a number that is out of date: the kernel gives
+ * them in turn, and an old one again only when a thousand others have been given
+ * (genl_register_family() in net/netlink/genetlink.c).
+ */
 const KERNEL: FouNumber = {};
 
 /** Reads and changes the Foo-over-UDP ports of one network namespace. Callers may share a socket. */
@@ -95,17 +97,9 @@ export class FouSocket implements Disposable {
    * @throws {NetlinkError} when the kernel refuses
    */
   async list(): Promise<FouPort[]> {
-    return await this.#ask((type) =>
-      this.#connection.dump(
-        {
-          type,
-          flags: 0,
-          describe: () => "list FoU ports",
-          write: (writer) => writeHeader(writer, FOU_CMD_GET),
-        },
-        parsePort,
-      )
-    );
+    const { ports, error } = await this.#ask((type) => this.#tryList(type));
+    if (error !== undefined) throw error;
+    return ports;
   }
 
   /** Adds a port. @throws {NetlinkError} `EADDRINUSE` when it is taken, by Foo over UDP or another socket */
@@ -119,14 +113,13 @@ export class FouSocket implements Disposable {
   ): Promise<(NetlinkError | undefined)[]> {
     if (ports.length === 0) return [];
     ports.forEach(checkPort);
-    return await this.#ask(async (type) => {
+    const { outcomes } = await this.#ask(async (type) => {
       const outcomes = await this.#connection.tryExecute(
         ports.map((port) => portRequest("add", type, port)),
       );
-      const [first] = outcomes;
-      if (first?.errno === ENOENT) throw first;
-      return outcomes;
+      return { outcomes, error: outcomes.find((each) => each !== undefined) };
     });
+    return outcomes;
   }
 
   /** Takes a port away. @throws {NetlinkError} `EINVAL` when there is none like it */
@@ -141,34 +134,57 @@ export class FouSocket implements Disposable {
 
   async #execute(verb: "add" | "delete", port: FouPort): Promise<void> {
     checkPort(port);
-    await this.#ask(async (type) => {
+    const { error } = await this.#ask(async (type) => {
       const request = portRequest(verb, type, port);
       const [error] = await this.#connection.tryExecute([request]);
-      if (error !== undefined) throw error;
+      return { error };
     });
+    if (error !== undefined) throw error;
   }
 
-  /** Asks by the family's number, which is another one when the module was taken out and loaded again. */
-  async #ask<T>(question: (type: number) => Promise<T>): Promise<T> {
-    const known = this.#number.type;
+  async #tryList(type: number): Promise<Answer & { ports: FouPort[] }> {
+    const request: Request = {
+      type,
+      flags: 0,
+      describe: () => "list FoU ports",
+      write: (writer) => writeHeader(writer, FOU_CMD_GET),
+    };
     try {
-      return await question(await this.#resolve());
+      const ports = await this.#connection.dump(request, parsePort);
+      return { ports, error: undefined };
     } catch (error) {
-      const isStale = known !== undefined && error instanceof NetlinkError &&
-        error.errno === ENOENT;
-      if (!isStale) throw error;
-      delete this.#number.type;
-      return await question(await this.#resolve());
+      if (!(error instanceof NetlinkError)) throw error;
+      return { ports: [], error };
     }
   }
 
-  async #resolve(): Promise<number> {
-    const type = this.#number.type ??
-      await findGenericFamily(this.#connection, FOU_NAME);
+  /**
+   * Asks by the family's number, and once more when that was refused and the
+   * number is another one by now: the module was taken out and loaded again.
+   */
+  async #ask<T extends Answer>(
+    question: (type: number) => Promise<T>,
+  ): Promise<T> {
+    const known = this.#number.type;
+    const answer = await question(known ?? await this.#lookUp());
+    if (known === undefined || answer.error === undefined) return answer;
+    const type = await this.#lookUp();
+    return type === known ? answer : await question(type);
+  }
+
+  async #lookUp(): Promise<number> {
+    delete this.#number.type;
+    const type = await findGenericFamily(this.#connection, FOU_NAME);
     if (type === undefined) throw new FouUnsupportedError();
     this.#number.type = type;
     return type;
   }
+}
+
+/** What came of a question. */
+interface Answer {
+  /** What the kernel refused, if anything. */
+  readonly error: NetlinkError | undefined;
 }
 
 function portRequest(

@@ -138,6 +138,45 @@ Deno.test("a socket outlives the module: the family gets another number", async 
   assert.deepEqual(types.filter((type) => type >= 0), [0, 0, 1, 1, 2]);
 });
 
+Deno.test("a number that is another family's by now is found out by any refusal of it", async () => {
+  const other = FOU + 1;
+  let looks = 0;
+  const transport = new AnsweringTransport((request) => {
+    if (request.type !== 16) {
+      // EOPNOTSUPP, of a family that has no such command.
+      return [acknowledge(request, request.type === other ? 0 : 95)];
+    }
+    const number = (looks++ === 0 ? FOU : other).toString(16);
+    return [
+      { type: 16, payload: unhex(FOUND.replace("23 00", `${number} 00`)) },
+      acknowledge(request),
+    ];
+  });
+  using socket = FouSocket.over(transport);
+  await assert.rejects(
+    () => socket.add(IPV4),
+    (error) => error instanceof NetlinkError && error.code === "EOPNOTSUPP",
+  );
+  assert.deepEqual(await socket.tryAdd([IPV4, IPV6]), [undefined, undefined]);
+  const types = transport.requests.map(({ type }) => type);
+  assert.deepEqual(types, [16, FOU, FOU, FOU, 16, other, other]);
+});
+
+Deno.test("a refusal by the number that is still right is told after one more look", async () => {
+  const transport = kernel((request) => [
+    acknowledge(request, hex(request.payload.bytes) === ADD6 ? 98 : 0),
+  ]);
+  using socket = FouSocket.over(transport);
+  await socket.add(IPV4);
+  const outcomes = await socket.tryAdd([IPV4, IPV6]);
+  assert.deepEqual(outcomes.map((error) => error?.code), [
+    undefined,
+    "EADDRINUSE",
+  ]);
+  const types = transport.requests.map(({ type }) => type);
+  assert.deepEqual(types, [16, FOU, FOU, FOU, 16]);
+});
+
 Deno.test("any other refusal is told as it is", async () => {
   const forbidden = new AnsweringTransport((request) => [
     acknowledge(request, 1), // EPERM
