@@ -21,9 +21,8 @@ export interface ClientOptions {
 export interface ApplyOptions extends ClientOptions {
   /**
    * The MTU of the plan's interface, in a namespace that has just been made:
-   * then nothing is read, and all is made at once. Where anything turns out to
-   * be there, it goes on as it would without this; only what is of other
-   * families than the plan's may stay unseen.
+   * then nothing is read, and all is made at once. Where a client turns out to
+   * be there, it goes on as it would without this.
    */
   readonly freshMtu?: number;
 }

@@ -1,3 +1,4 @@
+import { FAMILIES } from "../inet/mod.ts";
 import type { Netns } from "../linux/mod.ts";
 import {
   type FouSocket,
@@ -9,11 +10,13 @@ import {
   type Request,
   type RouteSocket,
   ruleAdd,
+  ruleDelete,
 } from "../netlink/mod.ts";
 import { settled } from "./client_findings.ts";
 import { addLink, renameFallbacks, wantedLinks } from "./client_links.ts";
 import type { ClientPlan } from "./client_plan.ts";
 import { addRoute, kernelRoutes } from "./client_routes.ts";
+import { narrowRule } from "./client_rules.ts";
 import { clientTable, needsTable } from "./client_table.ts";
 import { fouPorts } from "./fou_ports.ts";
 import { exists } from "./kernel_modules.ts";
@@ -21,11 +24,17 @@ import { openReversePath } from "./reverse_path.ts";
 import { TUNNEL_LINKS } from "./tunnel_names.ts";
 
 /**
- * The index of the first tunnel link of a new namespace. Given here, so that
- * routes can name links that are made in the same send; the kernel itself counts
- * from 1 (dev_new_index() in net/core/dev.c) and does not come this far.
+ * Where the indexes of tunnel links begin. They are given here, so that routes
+ * can name links that are made in the same send; the kernel itself counts from
+ * 1 (dev_new_index() in net/core/dev.c) and does not come this far.
  */
 const FIRST_INDEX = 10_001;
+
+/**
+ * So many indexes there are to begin with, by chance: where an earlier client's
+ * links are left, no route of this send is to meet one of those.
+ */
+const FIRST_INDEXES = 1 << 20;
 
 /** ENODEV: the kernel has made no such link by itself. */
 const NO_LINK = "ENODEV";
@@ -43,7 +52,8 @@ export interface FreshOptions {
 /**
  * Makes a client of a pod whose network namespace is new. Nothing is read:
  * everything is made in such a way that the kernel refuses what is there
- * already. Rules, links and routes go in one send, the nft table meanwhile.
+ * already. Rules, links and routes go in one send, the nft table meanwhile. No
+ * route leads to a link that was there before.
  *
  * Returns the requests that were carried out; undefined when anything was
  * refused. Then some of it may be there, and some not.
@@ -70,22 +80,31 @@ export async function makeFresh(
 function waysOf(plan: ClientPlan, { linkMtu }: FreshOptions): Request[] {
   const links = wantedLinks(plan, linkMtu);
   const addrGen = exists("/proc/sys/net/ipv6/conf");
-  const indexes = new Map(links.map(({ name }, i) => [name, FIRST_INDEX + i]));
+  const first = FIRST_INDEX + Math.floor(Math.random() * FIRST_INDEXES);
+  const indexes = new Map(links.map(({ name }, i) => [name, first + i]));
   return [
     ...plan.rules.map((rule) => ruleAdd(rule)),
-    ...links.flatMap((link, i) =>
-      addLink(link, { addrGen, index: FIRST_INDEX + i })
-    ),
+    ...links.flatMap((link, i) => addLink(link, { addrGen, index: first + i })),
     ...kernelRoutes(plan.routes, indexes).map(addRoute),
   ];
+}
+
+/**
+ * Takes away what a client of a family that the plan lacks would have, as a new
+ * namespace has not: that this is refused tells it, and nothing needs to be read.
+ */
+function probesOf({ families }: ClientPlan): Request[] {
+  const others = FAMILIES.filter((family) => !families.includes(family));
+  return others.map((family) => ruleDelete(narrowRule(family)));
 }
 
 /** Sends all at once; links that the kernel made by itself, in every namespace, get their other names after that. */
 async function makeWays(
   requests: readonly Request[],
-  { receiverFamilies }: ClientPlan,
+  plan: ClientPlan,
   { route }: FreshOptions,
 ): Promise<boolean> {
+  const { receiverFamilies } = plan;
   const fallbacks: Link[] = [];
   const look = receiverFamilies.map((family) =>
     linkGet(
@@ -95,11 +114,13 @@ async function makeWays(
   );
   // Refusals are told all the same, and a send that came back is carried out.
   const silent = requests.map((each) => ({ ...each, silent: true }));
-  const errors = await route.tryExecute([...silent, ...look]);
+  const probes = probesOf(plan);
+  const errors = await route.tryExecute([...probes, ...silent, ...look]);
+  const isUsed = errors.splice(0, probes.length).includes(undefined);
   const isRefused = errors.some((error, i) =>
     error !== undefined && (i < requests.length || error.code !== NO_LINK)
   );
-  if (isRefused) return false;
+  if (isUsed || isRefused) return false;
   const renames = renameFallbacks(fallbacks, receiverFamilies);
   if (renames.length === 0) return true;
   const failed = await route.tryExecute(renames);
@@ -125,8 +146,7 @@ class Guards {
   /** The plan's table, ready to be sent. */
   of(plan: ClientPlan): NftNewTable {
     const { receiverFamilies, tunnelFamilies, senders, port } = plan;
-    const key = [...receiverFamilies, ...tunnelFamilies, port, ...senders]
-      .join(" ");
+    const key = [receiverFamilies, tunnelFamilies, port, senders].join(" ");
     const known = this.#ready.get(key);
     if (known !== undefined) return known;
     const table = prepareTable(clientTable(plan, { interfaces: [] }));

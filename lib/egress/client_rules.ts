@@ -81,7 +81,7 @@ export function planRules(
       destination: LINK_LOCAL[family],
       table: MAIN_TABLE,
     },
-    { family, priority: EGRESS_NARROW_PRIORITY, table: EGRESS_NARROW_TABLE },
+    narrowRule(family),
     ...clusterPrefixes.map((destination, i): Rule => ({
       family,
       priority: EGRESS_PRIVATE_PRIORITY + i,
@@ -90,6 +90,12 @@ export function planRules(
     })),
     { family, priority: EGRESS_WIDE_PRIORITY, table: EGRESS_WIDE_TABLE },
   ];
+}
+
+/** The rule that every client has once in each of its families. */
+export function narrowRule(family: Family): Rule {
+  const priority = EGRESS_NARROW_PRIORITY;
+  return { family, priority, table: EGRESS_NARROW_TABLE };
 }
 
 /** The rule for answers to connections that came in by a link: as the main table says for it. */

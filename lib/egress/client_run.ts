@@ -1,10 +1,12 @@
-import { inNetns, type Netns } from "../linux/mod.ts";
+import { inNetns, LinuxError, type Netns } from "../linux/mod.ts";
 import { EGRESS_NFT_TABLE } from "../names/mod.ts";
 import {
   type FouPort,
   FouSocket,
+  FouUnsupportedError,
   linkGet,
   NetfilterSocket,
+  NetlinkError,
   type Request,
   RouteSocket,
 } from "../netlink/mod.ts";
@@ -39,6 +41,14 @@ const GONE: ReadonlySet<string> = new Set(["ENOENT", "ESRCH", "ENODEV"]);
 export interface RunOptions {
   readonly netns: Netns;
   readonly signal?: AbortSignal;
+}
+
+const log = getLogger("egress");
+
+/** Whether it is the kernel's answer, and nothing else that is wrong. */
+function isRefusal(error: unknown): boolean {
+  return error instanceof NetlinkError || error instanceof LinuxError ||
+    error instanceof FouUnsupportedError;
 }
 
 interface Sockets {
@@ -87,7 +97,7 @@ export class ClientRun implements Disposable {
 
   /**
    * Makes a new namespace what the plan says. False when it is not as new as
-   * that, or the kernel cannot: then it takes `converge()`.
+   * that, or the kernel refuses: then it takes `converge()`, and that tells why.
    */
   async create(linkMtu: number): Promise<boolean> {
     // What that mode does depends on what is in the namespace.
@@ -97,13 +107,14 @@ export class ClientRun implements Disposable {
       const made = await makeFresh(this.#plan, {
         ...{ ...this.#sockets, netns: this.#netns, linkMtu },
       });
-      if (made === undefined) return false;
-      this.#made = made;
-      return true;
+      this.#made = made ?? [];
+      if (made !== undefined) return true;
+      log.info("Making a client step by step: at once it was refused");
     } catch (err) {
-      getLogger("egress").debug("Failed to make a client at once", { err });
-      return false;
+      if (!isRefusal(err)) throw err;
+      log.warn("Making a client step by step: at once it failed", { err });
     }
+    return false;
   }
 
   /** Makes the namespace what the plan says. */
@@ -268,9 +279,7 @@ export class ClientRun implements Disposable {
       const errors = await this.#sockets.route.tryExecute(refuse);
       for (const error of errors) if (error !== undefined) throw error;
     } catch (error) {
-      getLogger("egress").error("Failed to refuse what egress cannot carry", {
-        err: error,
-      });
+      log.error("Failed to refuse what egress cannot carry", { err: error });
     }
   }
 

@@ -25,7 +25,7 @@ export interface SetupResult {
   readonly podMac: string;
   /** 0 when the kernel chose it. */
   readonly mtu: number;
-  /** Whether nothing was there of an earlier attempt with the same key. */
+  /** Whether nothing was there of an earlier attempt with the same key, nor anything else in the way. What a DEL has cut off is not seen. */
   readonly isFirst: boolean;
 }
 

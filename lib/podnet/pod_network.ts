@@ -169,7 +169,7 @@ export class PodNetwork implements Disposable {
     );
     const { hostName, hostIndex } = pod;
     const { addresses, netnsPath } = request;
-    const isFirst = older === undefined;
+    const isFirst = older === undefined && pod.isFirst;
     this.#known.set(hostIndex, { addresses, netnsPath });
     this.#finder.remember([{ ...request, index: hostIndex, hostName }]);
     return { hostName, hostIndex, ...macs, mtu: this.#mtu, isFirst };

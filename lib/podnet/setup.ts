@@ -35,6 +35,8 @@ export interface ConnectedPod {
   readonly hostName: string;
   readonly hostIndex: number;
   readonly peerIndex: number;
+  /** Whether nothing was in its way. */
+  readonly isFirst: boolean;
 }
 
 /** Once for a link that is in the way, once for one that went away between the kernel's answer and our look. */
@@ -54,7 +56,7 @@ export async function connectPod(
 ): Promise<ConnectedPod> {
   const { host, hostNetns, netns } = context;
   using pod = RouteSocket.open({ netns });
-  const link = await createVeth(context, { plan, pod });
+  const { link, isFirst } = await createVeth(context, { plan, pod });
   await using undo = new AsyncDisposableStack();
   undo.defer(() => removeQuietly(context.deletions, link));
   options.signal?.throwIfAborted();
@@ -71,7 +73,7 @@ export async function connectPod(
   refuseRouterAdvertisements(link.name, hostNetns);
   await applySteps(hostEnd, plan.host);
   undo.move();
-  return { hostName: name, hostIndex: index, peerIndex };
+  return { hostName: name, hostIndex: index, peerIndex, isFirst };
 }
 
 interface Creation {
@@ -82,11 +84,13 @@ interface Creation {
 async function createVeth(
   context: SetupContext,
   creation: Creation,
-): Promise<Link> {
+): Promise<{ readonly link: Link; readonly isFirst: boolean }> {
+  let isFirst = true;
   for (const name of context.names) {
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
       const link = await tryCreate(context, creation.plan, name);
-      if (link !== undefined) return link;
+      if (link !== undefined) return { link, isFirst };
+      isFirst = false;
       const present = await context.host.getLink({ name });
       if (present === undefined) await checkIfname(context, creation);
       else if (!await context.clear(present)) break;

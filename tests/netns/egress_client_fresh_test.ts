@@ -1,7 +1,12 @@
 // A client that is made at once, in a namespace that is new: as one that is made
 // step by step. What needs tunnels is in tests/vm.
 import assert from "node:assert/strict";
-import { applyClient, clearClient } from "../../lib/egress/mod.ts";
+import {
+  applyClient,
+  clearClient,
+  type ClientPlan,
+} from "../../lib/egress/mod.ts";
+import type { Family } from "../../lib/inet/mod.ts";
 import {
   clientState,
   missingGateway,
@@ -53,6 +58,45 @@ for (const [what, command] of LEFTOVERS) {
     },
   );
 }
+
+netnsTest(
+  "a namespace that is said to be new and has a client of another family becomes as planned",
+  async () => {
+    await using lab = await podLab();
+    const { netns, pod } = lab;
+    const narrow = missingGateway(["198.51.100.0/24"]);
+    const plan = planOf([narrow]);
+    await applyClient(plan, { netns, freshMtu: MTU });
+    const state = await clientState(pod);
+    await clearClient({ netns });
+    await lab.apply([missingGateway(["::/0"])]);
+    const { changes } = await applyClient(plan, { netns, freshMtu: MTU });
+    assert.ok(changes.some((change) => change.startsWith("delete ")));
+    assert.equal(await clientState(pod), state);
+  },
+);
+
+netnsTest(
+  "what is no answer of the kernel's is told, and nothing else is tried",
+  async () => {
+    await using lab = await podLab();
+    const { netns, pod } = lab;
+    const plan: ClientPlan = {
+      ...planOf([EGRESS]),
+      // Read by the way that makes all at once, and not by the other one.
+      get families(): Family[] {
+        throw new Error("a bug");
+      },
+    };
+    await assert.rejects(
+      applyClient(plan, { netns, freshMtu: MTU }),
+      { message: "a bug" },
+    );
+    assert.equal(await clientState(pod), "");
+    await applyClient(plan, { netns });
+    assert.notEqual(await clientState(pod), "");
+  },
+);
 
 netnsTest(
   "a new namespace in which a client was begun by a killed process",

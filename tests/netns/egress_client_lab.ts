@@ -4,6 +4,7 @@ import { Address, type Family, Prefix } from "../../lib/inet/mod.ts";
 import { inNetns, Netns, openLibc } from "../../lib/linux/mod.ts";
 import {
   applyClient,
+  type ApplyOptions,
   type ClientGateway,
   type ClientPlan,
   type ClientReport,
@@ -206,7 +207,7 @@ export function listenIn(
  */
 export async function applyCut(
   plan: ClientPlan,
-  options: { readonly netns: Netns; readonly steps: number },
+  options: ApplyOptions & { readonly steps: number },
 ): Promise<boolean> {
   const controller = new AbortController();
   const { signal } = controller;
@@ -217,7 +218,7 @@ export async function applyCut(
     AbortSignal.prototype.throwIfAborted.call(signal);
   };
   try {
-    await applyClient(plan, { netns: options.netns, signal });
+    await applyClient(plan, { ...options, signal });
     return false;
   } catch (error) {
     if (!signal.aborted) throw error;

@@ -97,6 +97,7 @@ netnsTest(
     await node.net.init();
     const { pod, request, result } = await addPod(node, 1);
     const again = await node.net.setup(request);
+    assert.deepEqual([result.isFirst, again.isFirst], [true, false]);
     assert.notEqual(again.hostIndex, result.hostIndex);
     assert.equal(again.hostName, result.hostName);
     assert.deepEqual(await linkNames(node.host), [result.hostName]);
@@ -129,6 +130,7 @@ netnsTest(
     );
     await node.net.init();
     const result = await node.net.setup(requestFor(1, pod));
+    assert.equal(result.isFirst, false);
     assert.deepEqual(await linkNames(node.host), [result.hostName]);
   },
 );
@@ -145,6 +147,7 @@ netnsTest(
       ...["peer", "name", "eth0", "netns", pod.name],
     );
     const result = await node.net.setup(request);
+    assert.equal(result.isFirst, false);
     assert.deepEqual(await linkNames(node.host), [result.hostName]);
     await ping(node.host, "10.1.2.1");
   },
