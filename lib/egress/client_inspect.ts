@@ -1,5 +1,5 @@
 import type { Family } from "../inet/mod.ts";
-import { inNetns } from "../linux/mod.ts";
+import { inNetns, type Netns } from "../linux/mod.ts";
 import { EGRESS_NFT_TABLE } from "../names/mod.ts";
 import {
   FouSocket,
@@ -19,6 +19,8 @@ import type { ClientPlan } from "./client_plan.ts";
 import { diffRoutes } from "./client_routes.ts";
 import { MAIN_TABLE } from "./client_rules.ts";
 import { fouPorts, portText, sameFouPort } from "./fou_ports.ts";
+import { strictReversePaths } from "./reverse_path.ts";
+import { TUNNEL_LINKS } from "./tunnel_names.ts";
 
 /** Stands for the index of a link that is missing: no link has it. */
 const NO_INDEX = -1;
@@ -52,6 +54,7 @@ export async function inspectClient(
     ...routeProblems(plan, findings),
     ...await tableProblems(plan, findings, nft),
     ...await portProblems(plan, fou),
+    ...reversePathProblems(plan, findings, netns),
   ];
 }
 
@@ -122,6 +125,22 @@ async function portProblems(
   return wanted
     .filter((each) => !present.some((other) => sameFouPort(each, other)))
     .map((each) => `${portText(each)} is missing`);
+}
+
+/** Of all that `applyClient()` opens. */
+function reversePathProblems(
+  { ifname, receiverFamilies }: ClientPlan,
+  { interfaces }: Findings,
+  netns: Netns,
+): string[] {
+  if (!receiverFamilies.includes("ipv4")) return [];
+  const links = [
+    ...["all", "default", TUNNEL_LINKS.ipv4.receiver, ifname],
+    ...interfaces.map(({ name }) => name),
+  ];
+  return strictReversePaths(netns, [...new Set(links)]).map((name) =>
+    `sysctl "${name}" is 1: answers out of tunnels would be dropped`
+  );
 }
 
 const IP: Readonly<Record<Family, string>> = { ipv4: "ip", ipv6: "ip -6" };

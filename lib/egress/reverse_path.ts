@@ -36,6 +36,30 @@ export function openReversePath(
   ]);
 }
 
+/**
+ * Those of the links' sysctls, by name, that have the kernel drop what comes
+ * in. Loose is good enough, as it is where they cannot be written; links that
+ * are not there have none.
+ */
+export function strictReversePaths(
+  netns: Netns,
+  links: readonly string[],
+): string[] {
+  return inNetns(
+    netns,
+    () => links.filter((link) => readIfAny(link) === STRICT).map(sysctl),
+  );
+}
+
+function readIfAny(link: string): string | undefined {
+  try {
+    return read(link);
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return undefined;
+    throw error;
+  }
+}
+
 function change(link: string, value: string): string[] {
   const found = read(link);
   if (found === value) return [];

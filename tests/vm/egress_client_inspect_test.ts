@@ -41,6 +41,17 @@ const DAMAGES: readonly (readonly [string, readonly RegExp[]])[] = [
     /^nft table "inet coil" is not as it was made: .*add 2 elements to set "senders4"/,
   ]],
   ["ip fou del port 5555", [/^ipv4 FoU port 5555 is missing$/]],
+  ["sysctl -qw net.ipv4.conf.all.rp_filter=1", [
+    /^sysctl "net\/ipv4\/conf\/all\/rp_filter" is 1: answers/,
+  ]],
+  [
+    "for each in default coil_ipip4 eth0; do echo 1 > /proc/sys/net/ipv4/conf/$each/rp_filter; done",
+    [
+      /^sysctl "net\/ipv4\/conf\/default\/rp_filter" is 1/,
+      /^sysctl "net\/ipv4\/conf\/coil_ipip4\/rp_filter" is 1/,
+      /^sysctl "net\/ipv4\/conf\/eth0\/rp_filter" is 1/,
+    ],
+  ],
 ];
 
 Deno.test("what a sidecar damages of a client is named as ip and nft would, and mended", async (t) => {
