@@ -257,6 +257,32 @@ Deno.test("coild makes egress clients at ADD", async (t) => {
   );
 
   await t.step(
+    "a second ADD of the same sandbox does not take its namespace for new, and has the gateways of then",
+    async () => {
+      await egress.createEgress("former", ALL);
+      const [ipv4 = ""] = await egress.createEgress("latter", ALL);
+      const pod = await egress.createClient("twice", "former");
+      await coild.add(pod);
+      await egress.annotate(pod, "latter");
+      await coild.add(pod);
+      await egress.until(
+        "a tunnel to the other Egress",
+        pod,
+        (now) => tunnelTo(ipv4).test(now?.tunnels[0] ?? ""),
+      );
+      assert.equal((await plane.of(pod))?.tunnels.length, 2);
+      const { ino } = await Deno.stat(`/run/netns/${pod.netns}`);
+      const calls = (await plane.calls()).filter(({ inode, edge }) =>
+        inode === `${ino}` && edge === "begin"
+      );
+      assert.equal(calls[0]?.isFresh, true);
+      assert.ok(calls.length >= 2, JSON.stringify(calls));
+      assert.ok(calls.slice(1).every(({ isFresh }) => !isFresh));
+      await coild.del(pod);
+    },
+  );
+
+  await t.step(
     "a kernel without tunnels: clients are refused with code and Event, others served",
     async () => {
       await using _fault = await plane.fault("unsupported");
@@ -397,6 +423,21 @@ Deno.test("coild tells gateways of new clients", async (t) => {
       await third.del(pod);
     },
   );
+
+  await t.step("it is told before the pod's tunnels are made", async () => {
+    told.length = 0;
+    const pod = await egress.createClient("g", "told");
+    let adding: Promise<unknown>;
+    {
+      await using _hold = await egress.plane.fault("held");
+      adding = third.add(pod);
+      await eventually("the announcement", () => told.length === 1);
+      assert.equal(await egress.plane.of(pod), undefined);
+    }
+    await adding;
+    assert.equal(told.length, 1);
+    await third.del(pod);
+  });
 
   await t.step("a gateway that hangs costs the limit and no more", async () => {
     const { promise, resolve } = Promise.withResolvers<void>();

@@ -30,7 +30,10 @@ class RecordingPlane implements EgressPlane {
     throw new FouUnsupportedError();
   }
 
-  async apply(plan: ClientPlan, options: PlaneOptions): Promise<void> {
+  async apply(
+    plan: ClientPlan,
+    options: PlaneOptions & { readonly freshMtu?: number },
+  ): Promise<void> {
     await this.#call("apply", options, async (file) => {
       while (await this.#isAsked("held")) {
         await new Promise((resolve) => setTimeout(resolve, 20));
@@ -79,14 +82,17 @@ class RecordingPlane implements EgressPlane {
 
   async #call(
     what: RecordedCall["what"],
-    { netns: { inode } }: PlaneOptions,
+    { netns: { inode }, freshMtu }: PlaneOptions & {
+      readonly freshMtu?: number;
+    },
     fn: (file: string) => Promise<void>,
   ): Promise<void> {
     const record = async (call: RecordedCall) => {
       const line = `${JSON.stringify(call)}\n`;
       await Deno.writeTextFile(`${this.#dir}/calls`, line, { append: true });
     };
-    const call = { what, inode: `${inode}` };
+    const isFresh = freshMtu !== undefined;
+    const call = { what, inode: `${inode}`, isFresh };
     await record({ ...call, edge: "begin" });
     try {
       await fn(this.#fileOf(inode));

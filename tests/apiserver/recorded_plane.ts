@@ -13,6 +13,8 @@ export interface RecordedCall {
   /** Of the pod's network namespace. */
   readonly inode: string;
   readonly edge: "begin" | "end";
+  /** Whether it was told that the namespace is new. */
+  readonly isFresh: boolean;
 }
 
 /** What goes wrong while the file of that name is there; `held` changes go on when it is gone. */
