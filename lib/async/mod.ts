@@ -14,7 +14,7 @@ export {
   type CoalescedRunnerOptions,
 } from "./coalesced_runner.ts";
 export { Gate } from "./gate.ts";
-export { KeyedMutex, Mutex } from "./mutex.ts";
+export { type KeyedLockOptions, KeyedMutex, Mutex } from "./mutex.ts";
 export { SingleFlight } from "./single_flight.ts";
 export {
   abortable,

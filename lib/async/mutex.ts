@@ -38,39 +38,58 @@ export class Mutex {
   }
 }
 
+/** How a key's lock is taken. */
+export interface KeyedLockOptions extends WaitOptions {
+  /** By one who neither makes nor ends what the key stands for: `isLocked()` does not count it. */
+  readonly upkeep?: boolean;
+}
+
+interface Entry {
+  readonly mutex: Mutex;
+  /** How many hold or wait for it, but for upkeep. */
+  counted: number;
+}
+
 /** Holds one {@linkcode Mutex} per key; a key that nobody uses costs nothing. */
 export class KeyedMutex {
-  readonly #mutexes = new Map<string, Mutex>();
+  readonly #entries = new Map<string, Entry>();
 
   /** The number of keys that are locked or waited for. */
   get size(): number {
-    return this.#mutexes.size;
+    return this.#entries.size;
   }
 
-  /** Whether somebody holds or waits for the key. */
+  /** Whether somebody holds or waits for the key, for more than upkeep. */
   isLocked(key: string): boolean {
-    return this.#mutexes.has(key);
+    return (this.#entries.get(key)?.counted ?? 0) > 0;
   }
 
   /** Waits for the lock of the key. Other keys are not held up. */
-  async lock(key: string, options: WaitOptions = {}): Promise<Disposable> {
-    const mutex = this.#mutexes.get(key) ?? new Mutex();
-    this.#mutexes.set(key, mutex);
-    const forget = () => {
-      if (!mutex.isLocked && this.#mutexes.get(key) === mutex) {
-        this.#mutexes.delete(key);
+  async lock(
+    key: string,
+    options: KeyedLockOptions = {},
+  ): Promise<Disposable> {
+    const entry = this.#entries.get(key) ?? { mutex: new Mutex(), counted: 0 };
+    this.#entries.set(key, entry);
+    let count = options.upkeep === true ? 0 : 1;
+    entry.counted += count;
+    const leave = () => {
+      entry.counted -= count;
+      count = 0;
+      if (!entry.mutex.isLocked && this.#entries.get(key) === entry) {
+        this.#entries.delete(key);
       }
     };
     try {
-      const lock = await mutex.lock(options);
+      const lock = await entry.mutex.lock(options);
       return {
         [Symbol.dispose]() {
           lock[Symbol.dispose]();
-          forget();
+          leave();
         },
       };
     } catch (error) {
-      forget();
+      leave();
       throw error;
     }
   }

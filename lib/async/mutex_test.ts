@@ -116,3 +116,26 @@ Deno.test("KeyedMutex never lets two in, whatever the schedule", async () => {
     { numRuns: 50 },
   );
 });
+
+Deno.test("KeyedMutex.isLocked() does not count upkeep, which others wait for all the same", async () => {
+  const mutex = new KeyedMutex();
+  const upkeep = await mutex.lock("a", { upkeep: true });
+  assert.equal(mutex.isLocked("a"), false);
+  assert.equal(mutex.size, 1);
+  let isIn = false;
+  const waiting = mutex.lock("a").then((lock) => {
+    isIn = true;
+    return lock;
+  });
+  assert.equal(mutex.isLocked("a"), true);
+  await settle();
+  assert.equal(isIn, false);
+  upkeep[Symbol.dispose]();
+  upkeep[Symbol.dispose]();
+  const lock = await waiting;
+  assert.equal(mutex.isLocked("a"), true);
+  lock[Symbol.dispose]();
+  lock[Symbol.dispose]();
+  assert.equal(mutex.isLocked("a"), false);
+  assert.equal(mutex.size, 0);
+});

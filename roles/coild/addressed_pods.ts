@@ -43,11 +43,11 @@ const log = getLogger("coild");
 export interface AddressedPodsOptions {
   readonly ipam: NodeIpam;
   readonly network: PodNetwork;
-  readonly pods: PodSource;
+  readonly pods: Pick<PodSource, "poolOf">;
   readonly blocks: Pick<BlockClient, "poolNames">;
   readonly metrics: CoildMetrics;
   readonly teardown: Teardown;
-  readonly garbage: GarbageCollector;
+  readonly garbage: Pick<GarbageCollector, "collect">;
   readonly networks: NetworkMemory;
   readonly locks: KeyedMutex;
 }
@@ -67,7 +67,7 @@ export class AddressedPods implements Attachments {
   async connect(
     request: AddRequest,
     pod: PodFacts,
-    { held, onAddressed, signal }: ConnectOptions,
+    { held, signal, telling }: ConnectOptions,
   ): Promise<Connected> {
     const { metrics, networks, pods, teardown } = this.#with;
     const pool = await pods.poolOf(pod.namespace, { signal });
@@ -81,10 +81,12 @@ export class AddressedPods implements Attachments {
       addresses,
       ...(pod.uid !== undefined && { uid: pod.uid }),
     };
-    onAddressed(known);
+    telling.start(known);
     const key = keyOf(request);
-    const undo = (locks: DisposableStack) =>
-      teardown.undo(key, locks, { pod: request.pod });
+    const undo = async (locks: DisposableStack) => {
+      await telling[Symbol.asyncDispose]();
+      await teardown.undo(key, locks, { pod: request.pod });
+    };
     let interfaces: SetupResult;
     try {
       interfaces = await metrics.phase(

@@ -6,6 +6,7 @@ import type { Netns } from "../../lib/linux/mod.ts";
 import type { PodKey, PodName } from "../../lib/podnet/mod.ts";
 import type { AddRequest } from "./cni_request.ts";
 import type { PodFacts } from "./pod_source.ts";
+import type { Telling } from "./telling.ts";
 
 /**
  * The interface of a pod that egress is about: the one whose addresses are in
@@ -30,7 +31,7 @@ export interface Connected extends Attachment {
   readonly result: Result;
   /** The interface's MTU, where this call made it and nothing was there before; absent where that is not known. */
   readonly freshMtu?: number;
-  /** Takes everything back. Never throws; `held`, with the locks, is disposed of when all is done. */
+  /** Takes everything back, after what was told of it has ended. Never throws; `held`, with the locks, is disposed of when all is done. */
   undo(held: DisposableStack): Promise<void>;
 }
 
@@ -47,10 +48,8 @@ export interface LockedOptions extends CallOptions {
 
 /** How an ADD is served. */
 export interface ConnectOptions extends LockedOptions {
-  /** Is called when the pod's addresses are known, long before it is connected. */
-  readonly onAddressed: (
-    attachment: Pick<Attachment, "pod" | "uid" | "addresses">,
-  ) => void;
+  /** Begins when the pod's addresses are known, long before it is connected; ends before they are given up. */
+  readonly telling: Telling;
 }
 
 /** The two ways to have pods: connected by coild itself, or by another plugin before it. */

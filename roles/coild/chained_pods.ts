@@ -75,7 +75,7 @@ export class ChainedPods implements Attachments {
   async connect(
     request: AddRequest,
     pod: PodFacts,
-    { held, onAddressed, signal }: ConnectOptions,
+    { held, signal, telling }: ConnectOptions,
   ): Promise<Connected> {
     const { locks, metrics, network } = this.#with;
     const { ifname } = request;
@@ -92,7 +92,7 @@ export class ChainedPods implements Attachments {
       addresses,
       ...(pod.uid !== undefined && { uid: pod.uid }),
     };
-    onAddressed(known);
+    telling.start(known);
     const { hostName } = await metrics.phase(
       "network",
       () => network.adopt({ ...chained, netnsPath: request.netns }),
@@ -102,7 +102,10 @@ export class ChainedPods implements Attachments {
     return {
       ...{ ...known, key, result: EMPTY },
       openNetns: this.#opener(chained),
-      undo: () => this.#undo(request, chained),
+      undo: async () => {
+        await telling[Symbol.asyncDispose]();
+        await this.#undo(request, chained);
+      },
     };
   }
 

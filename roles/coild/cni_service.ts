@@ -119,14 +119,13 @@ export class CniService {
     await using telling = egress.telling(request, { wanted, signal });
     const connected = await attachments.connect(request, pod, {
       ...options,
-      onAddressed: (known) => telling.start(known),
+      telling,
     });
     try {
       await egress.setUp(connected, {
         ...{ request, wanted, telling, signal },
       });
     } catch (error) {
-      await telling[Symbol.asyncDispose]();
       egress.forget(connected.key);
       await connected.undo(held);
       throw error;

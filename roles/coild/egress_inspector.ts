@@ -34,17 +34,18 @@ export class EgressInspector {
       await sleep(this.#with.intervalMs, { signal });
       for (const attachment of this.#with.book.list()) {
         signal.throwIfAborted();
-        await this.#inspect(attachment);
+        await this.#inspect(attachment, signal);
       }
     }
   }
 
-  async #inspect(attachment: Attachment): Promise<void> {
+  async #inspect(attachment: Attachment, signal: AbortSignal): Promise<void> {
     const { book, locks, reconciler, setup } = this.#with;
     const key = keyText(attachment.key);
     // Whoever has the lock changes it.
     if (locks.isLocked(key)) return;
-    using _lock = await locks.lock(key);
+    // GC waits for it: a stale attachment that it passed over would stay.
+    using _lock = await locks.lock(key, { upkeep: true, signal });
     if (book.at(attachment.key) !== attachment) return;
     try {
       const problems = await setup.findDamage(attachment);

@@ -14,7 +14,7 @@ const log = getLogger("gc");
 /** What {@linkcode GarbageCollector} works with. */
 export interface GarbageCollectorOptions {
   readonly network: PodNetwork;
-  readonly pods: PodSource;
+  readonly pods: Pick<PodSource, "isSynced" | "list">;
   readonly teardown: Teardown;
   readonly networks: NetworkMemory;
   readonly locks: KeyedMutex;
@@ -51,9 +51,13 @@ export class GarbageCollector {
     const present = await network.list();
     const failures: unknown[] = [];
     const living = this.#livingContainers(request.valid, present);
-    for (const pod of present) {
+    // Chosen at once: an ADD that is under way now ends while others go.
+    const stale = present.filter((pod) =>
+      !valid.has(keyText(pod)) && !locks.isLocked(keyText(pod))
+    );
+    for (const pod of stale) {
       const key = { containerId: pod.containerId, ifname: pod.ifname };
-      if (valid.has(keyText(key)) || locks.isLocked(keyText(key))) continue;
+      if (locks.isLocked(keyText(key))) continue;
       if (!this.#isOf(pod, { network: request.network, living })) continue;
       using held = new DisposableStack();
       held.use(await locks.lock(keyText(key), { signal }));
