@@ -1,0 +1,31 @@
+/** What a user has asked the API server for, by its audit log. */
+import { type ControlPlane, eventually } from "../lab/mod.ts";
+
+/** So long nothing is asked for when nothing is left to do. */
+const QUIET_MS = 3_000;
+
+/** Requests that were answered, but for watches: `<verb> <URI>`. */
+export async function requestsOf(
+  plane: ControlPlane,
+  filter: { readonly user: string; readonly since: Date },
+): Promise<string[]> {
+  return (await plane.auditRequests(filter))
+    .filter(({ verb, stage }) =>
+      verb !== "watch" && stage !== "ResponseStarted"
+    )
+    .map(({ verb, uri }) => `${verb} ${uri}`);
+}
+
+/** Waits until a user has asked for nothing for a while; returns the time by then. */
+export async function untilQuiet(
+  plane: ControlPlane,
+  user: string,
+): Promise<Date> {
+  const startMs = Date.now();
+  return await eventually(`no request of ${user}`, async () => {
+    const now = new Date();
+    const since = new Date(Math.max(startMs, now.getTime() - QUIET_MS));
+    if (now.getTime() - startMs < QUIET_MS) return false;
+    return (await requestsOf(plane, { user, since })).length === 0 && now;
+  }, { intervalMs: 200 });
+}
