@@ -6,10 +6,12 @@ import * as path from "node:path";
 import { decodeCniError } from "../../lib/cnirpc/lean/mod.ts";
 import { GrpcError } from "../../lib/grpc/mod.ts";
 import { createAuthority, sharedPki } from "../lab/pki.ts";
-import { eventually, type LabProcess } from "../lab/mod.ts";
-import { CallError, type Coild, CoildLab } from "./coild_lab.ts";
+import { eventually, type LabProcess, sleep } from "../lab/mod.ts";
+import { CallError, type Coild, CoildLab, type Sandbox } from "./coild_lab.ts";
 
-const PATIENCE = { timeoutMs: 90_000, intervalMs: 200 };
+const INTERVAL_MS = 200;
+/** Counted from when the server answers: less than the minute after which files are read anew for no reason. */
+const SERVED_MS = 45_000;
 const COILD = "coild_node1";
 const CONTROLLER = "coil-controller_any";
 /** A new pod wants a block of its own: somebody asks, somebody answers. */
@@ -36,17 +38,30 @@ async function servesPods(
   coild: Coild,
   name: string,
 ): Promise<void> {
+  const deadline = performance.now() + SERVED_MS;
   const pod = await lab.createPod(name);
-  await eventually(`pod "${name}" to have its network`, async () => {
+  const isServed = await untilServed(coild, pod, () => {
+    return performance.now() < deadline;
+  });
+  assert.ok(isServed, `no network for pod "${name}" within ${SERVED_MS} ms`);
+  await coild.check(pod);
+}
+
+/** Adds a pod again and again, as a runtime does; false when it is not to go on. */
+async function untilServed(
+  coild: Coild,
+  pod: Sandbox,
+  goesOn: () => boolean | Promise<boolean>,
+): Promise<boolean> {
+  for (;;) {
     try {
       return (await coild.addresses(pod)).length === 1;
     } catch (error) {
-      // A runtime tries again, too.
-      if (error instanceof CallError) return false;
-      throw error;
+      if (!(error instanceof CallError)) throw error;
+      if (!await goesOn()) return false;
     }
-  }, PATIENCE);
-  await coild.check(pod);
+    await sleep(INTERVAL_MS);
+  }
 }
 
 /** Both daemons still are the processes that they were. */
@@ -115,8 +130,10 @@ Deno.test("the API server's certificate is rotated: coild and the controller go 
 
 /** Seconds that the API server still takes a token after its end. */
 const LEEWAY_SECONDS = 60;
-/** Until a token made by {@linkcode shortLived} ends; a success is remembered for ten more. A busy machine needs a while to take it. */
+/** Until a token made by {@linkcode shortLived} ends; a success is remembered for ten more. Together less than a minute: then files are read anew for no reason. */
 const LIFE_SECONDS = 40;
+/** How often tokens are made until a busy machine has served a pod within their life. */
+const MAX_BRIEF = 5;
 
 /** The same token with an end that is near: the API server itself gives none that lives less than ten minutes. */
 async function shortLived(token: string): Promise<string> {
@@ -172,9 +189,12 @@ async function interrupt(lab: CoildLab): Promise<void> {
   await lab.plane.startApiServer();
 }
 
-/** Who was answered 401, by what they call themselves. */
-async function unauthorized(lab: CoildLab): Promise<ReadonlySet<string>> {
-  const requests = await lab.plane.auditRequests();
+/** Who was answered 401 since then, by what they call themselves. */
+async function unauthorized(
+  lab: CoildLab,
+  since: Date,
+): Promise<ReadonlySet<string>> {
+  const requests = await lab.plane.auditRequests({ since });
   return new Set(
     requests.filter(({ code }) => code === 401)
       .map(({ userAgent }) => userAgent.split("/")[0] ?? ""),
@@ -204,15 +224,30 @@ Deno.test("tokens expire and are renewed: coild and the controller read their fi
   ]);
   await servesPods(lab, coild, "before");
   const brief: string[] = [];
+  let since = new Date();
 
-  await t.step("they take tokens that end soon, and work", async () => {
+  /** Gives both daemons tokens that end soon; whether they have served a pod before the end. */
+  async function serveBriefly(pod: Sandbox): Promise<boolean> {
+    brief.length = 0;
+    since = new Date();
     for (const account of [COILD, CONTROLLER] as const) {
       const token = await shortLived(await renew[account]());
       brief.push(token);
       await replace(lab, account, { token });
     }
     await interrupt(lab);
-    await servesPods(lab, coild, "brief");
+    return await untilServed(coild, pod, async () => {
+      const codes = await Promise.all(brief.map((t) => statusOf(lab, t)));
+      return !codes.includes(401);
+    });
+  }
+
+  await t.step("they take tokens that end soon, and work", async () => {
+    let isServed = false;
+    for (let n = 1; n <= MAX_BRIEF && !isServed; n++) {
+      isServed = await serveBriefly(await lab.createPod(`brief${n}`));
+    }
+    assert.ok(isServed, `no pod served by ${MAX_BRIEF} pairs of tokens`);
     // The controller's is renewed in time, coild's is forgotten.
     await replace(lab, CONTROLLER, { token: await renew[CONTROLLER]() });
   });
@@ -224,7 +259,7 @@ Deno.test("tokens expire and are renewed: coild and the controller read their fi
         await eventually(
           "status 401",
           async () => await statusOf(lab, token) === 401,
-          PATIENCE,
+          { timeoutMs: 120_000, intervalMs: INTERVAL_MS },
         );
       }
     },
@@ -237,9 +272,9 @@ Deno.test("tokens expire and are renewed: coild and the controller read their fi
       await eventually("coild to be refused", async () => {
         const error = await coild.refused(coild.add(pod));
         return /Unauthorized/.test(detailsOf(error));
-      }, PATIENCE);
+      }, { timeoutMs: 120_000, intervalMs: INTERVAL_MS });
       assertRunning(coild.process);
-      assert.ok((await unauthorized(lab)).has("coild"));
+      assert.ok((await unauthorized(lab, since)).has("coild"));
     },
   );
 
@@ -247,6 +282,6 @@ Deno.test("tokens expire and are renewed: coild and the controller read their fi
     await replace(lab, COILD, { token: await renew[COILD]() });
     await servesPods(lab, coild, "renewed");
     assertRunning(coild.process, controller);
-    assert.ok((await unauthorized(lab)).has("coil-controller"));
+    assert.ok((await unauthorized(lab, since)).has("coil-controller"));
   });
 });
