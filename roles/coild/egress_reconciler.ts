@@ -162,7 +162,9 @@ export class EgressReconciler {
     { key, signal }: { readonly key: string; readonly signal: AbortSignal },
   ): Promise<boolean | ReconcileResult> {
     const { book, locks, pods, setup } = this.#with;
-    using _lock = await locks.lock(keyText(attachment.key), { signal });
+    using _lock = await locks.lock(keyText(attachment.key), {
+      ...{ signal, upkeep: true },
+    });
     // What is so now counts, not what was when the lock was asked for.
     const pod = pods.get(key);
     if (pod === undefined || book.of(pod) !== attachment) return false;

@@ -148,8 +148,10 @@ export class PodSource {
     const cached = isOther ? undefined : found;
     const pod = cached ?? await this.#lookUp(query, { signal });
     if (query.annotations !== undefined) {
+      // The API server may know another pod of that name as well.
+      const isIts = query.uid === undefined || pod?.metadata?.uid === query.uid;
       return facts(
-        pod,
+        isIts ? pod : undefined,
         { ...query, annotations: query.annotations },
         "runtime",
       );
