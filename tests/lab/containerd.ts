@@ -1,9 +1,8 @@
 import { createHash } from "node:crypto";
 import * as path from "node:path";
 import type { Log } from "./build.ts";
-import { labDir, lockFile } from "./cache.ts";
-import { run } from "./command.ts";
-import { requireGo } from "./go.ts";
+import { labDir } from "./cache.ts";
+import { buildGoModule } from "./go.ts";
 
 const SOURCES = path.join(import.meta.dirname ?? ".", "containerd");
 const FILES = ["go.mod", "go.sum", "cnicall/main.go"];
@@ -44,30 +43,14 @@ export async function ensureContainerd2(
     `containerd-${VERSION}-${id}`,
   );
   const made = { directory, cnicall: path.join(directory, "cnicall") };
-  using _lock = await lockFile(path.join(labDir(), "build.lock"), {
-    onWait: () => options.log?.("waiting for another run that builds"),
+  await buildGoModule({
+    output: `${directory}/`,
+    title: `containerd ${VERSION}`,
+    sources: SOURCES,
+    minimum: GO_MINIMUM,
+    args: ["-tags", TAGS, "-ldflags", linkerFlags(), ...PACKAGES],
+    log: options.log,
   });
-  if (await Deno.stat(directory).then(() => true, () => false)) return made;
-  await requireGo(SOURCES, GO_MINIMUM);
-  const started = performance.now();
-  options.log?.(`building containerd ${VERSION}`);
-  const part = `${directory}.part`;
-  await Deno.mkdir(part, { recursive: true });
-  await run("go", [
-    ...["build", "-C", SOURCES, "-mod=readonly", "-trimpath", "-tags", TAGS],
-    ...["-ldflags", linkerFlags(), "-o", `${part}/`, ...PACKAGES],
-  ], {
-    env: {
-      GOMODCACHE: path.join(labDir(), "gomod"),
-      GOCACHE: path.join(labDir(), "gocache"),
-      GOWORK: "off",
-      GOFLAGS: "-buildvcs=false",
-      CGO_ENABLED: "0",
-    },
-  });
-  await Deno.rename(part, directory);
-  const seconds = Math.round((performance.now() - started) / 1000);
-  options.log?.(`built ${directory} (${seconds} s)`);
   return made;
 }
 

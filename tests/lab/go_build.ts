@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
 import * as path from "node:path";
 import { TextLineStream } from "./lines.ts";
-import { binDir, KUBERNETES_VERSION, labDir } from "./cache.ts";
-import { requireGo } from "./go.ts";
+import { binDir, KUBERNETES_VERSION } from "./cache.ts";
+import { goBuildEnv, requireGo } from "./go.ts";
 import type { Log } from "./build.ts";
 
 const SOURCES = path.join(import.meta.dirname ?? ".", "k8s");
@@ -115,13 +115,7 @@ function spawnGo(args: string[]): Deno.ChildProcess {
   return new Deno.Command("go", {
     args,
     cwd: SOURCES,
-    env: {
-      GOMODCACHE: path.join(labDir(), "gomod"),
-      GOCACHE: path.join(labDir(), "gocache"),
-      GOWORK: "off",
-      GOFLAGS: "-buildvcs=false",
-      CGO_ENABLED: "0",
-    },
+    env: goBuildEnv(),
     stdin: "null",
     stdout: "null",
     stderr: "piped",

@@ -1,9 +1,8 @@
 import { createHash } from "node:crypto";
 import * as path from "node:path";
 import type { Log } from "./build.ts";
-import { KUBERNETES_VERSION, labDir, lockFile } from "./cache.ts";
-import { run } from "./command.ts";
-import { requireGo } from "./go.ts";
+import { KUBERNETES_VERSION, labDir } from "./cache.ts";
+import { buildGoModule } from "./go.ts";
 
 const SOURCES = path.join(import.meta.dirname ?? ".", "helm");
 /** As go.mod says. */
@@ -21,29 +20,14 @@ export async function ensureHelm(
 ): Promise<string> {
   const id = await sourcesId();
   const file = path.join(labDir(), "bin", `helm-${HELM_VERSION}-${id}`);
-  using _lock = await lockFile(path.join(labDir(), "build.lock"), {
-    onWait: () => options.log?.("waiting for another run that builds"),
+  await buildGoModule({
+    output: file,
+    title: `helm ${HELM_VERSION}`,
+    sources: SOURCES,
+    minimum: GO_MINIMUM,
+    args: ["-ldflags", linkerFlags(), "helm.sh/helm/v3/cmd/helm"],
+    log: options.log,
   });
-  if (await Deno.stat(file).then(() => true, () => false)) return file;
-  await requireGo(SOURCES, GO_MINIMUM);
-  const started = performance.now();
-  options.log?.(`building helm ${HELM_VERSION}`);
-  await run("go", [
-    ...["build", "-C", SOURCES, "-mod=readonly", "-trimpath"],
-    ...["-ldflags", linkerFlags(), "-o", `${file}.part`],
-    "helm.sh/helm/v3/cmd/helm",
-  ], {
-    env: {
-      GOMODCACHE: path.join(labDir(), "gomod"),
-      GOCACHE: path.join(labDir(), "gocache"),
-      GOWORK: "off",
-      GOFLAGS: "-buildvcs=false",
-      CGO_ENABLED: "0",
-    },
-  });
-  await Deno.rename(`${file}.part`, file);
-  const seconds = Math.round((performance.now() - started) / 1000);
-  options.log?.(`built ${file} (${seconds} s)`);
   return file;
 }
 
