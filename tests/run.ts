@@ -1,14 +1,14 @@
 // Runs test suites and ends with the line "N passed, N failed".
 //
 //   deno task test [SUITE...] [FILE...] [--filter TEXT] [--allow-skips] [-- DENO_TEST_ARGS]
-import { type RunDeno, runDenoTest } from "./deno_test.ts";
-import { type Counts, type Failure, ZERO } from "./junit.ts";
+import { type RunDeno, runDenoTest } from "./runner/deno_tests.ts";
+import { type Counts, type Failure, ZERO } from "./runner/junit.ts";
 import { sweepLabs } from "./lab/mod.ts";
 import { preparePackages } from "./lab/packages.ts";
 import { readRights, RIGHTS_DIRECTORY_ENV } from "./lab/rights_log.ts";
-import { compareRights, grantedTo } from "./rights.ts";
-import { type Suite, SUITES } from "./suites.ts";
-import { cleanUpVmLab, runInTestVm } from "./vm_run.ts";
+import { compareRights, grantedTo } from "./runner/rights.ts";
+import { type Suite, SUITES } from "./runner/suites.ts";
+import { cleanUpVmLab, runInTestVm } from "./runner/vm_run.ts";
 
 function say(text: string): void {
   try {

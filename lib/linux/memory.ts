@@ -15,10 +15,10 @@ export function trimHeap(): boolean {
  * back to the kernel. It blocks the thread for some 20 to 50 ms.
  */
 export function heapCollector(): () => void {
-  // V8 offers its collector only to a context made after the flag was set.
+  // V8 offers its collector only to a context made after the flag was set. The
+  // flag stays: it is the process's, and another thread may be between the two.
   setFlagsFromString("--expose-gc");
   const collect: unknown = runInNewContext("gc");
-  setFlagsFromString("--no-expose-gc");
   return () => {
     if (typeof collect === "function") collect();
     trimHeap();

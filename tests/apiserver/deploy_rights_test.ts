@@ -8,7 +8,12 @@ import { buildExecutable } from "../../deploy/executable/mod.ts";
 import { CoilCluster, PluginError } from "../lab/coil.ts";
 import { type AuditedRequest, eventually, type LabNode } from "../lab/mod.ts";
 import { noteRights, rightOf, usedRights } from "../lab/rights_log.ts";
-import { compareRights, grantedTo, rightsOf, type Role } from "../rights.ts";
+import {
+  compareRights,
+  grantedTo,
+  rightsOf,
+  type Role,
+} from "../runner/rights.ts";
 import { kustomize, parseManifests } from "./deploy_render.ts";
 import {
   EGRESS,

@@ -1,5 +1,6 @@
 import * as path from "node:path";
 import { countJunit, type Counts, type Failure } from "./junit.ts";
+import { UncaughtErrors } from "./uncaught_errors.ts";
 
 /** What {@link runDenoTest} runs, and where. */
 export interface DenoTestRun {
@@ -37,16 +38,16 @@ export async function runDenoTest(options: DenoTestRun): Promise<Counts> {
     ...[`--junit-path=${junit}`, ...options.args, ...paths],
   ];
   const env = jobs === undefined ? {} : { DENO_JOBS: String(jobs) };
-  const watcher = new LoadErrorWatcher();
+  const reader = new OutputReader();
   try {
-    const output = (bytes: Uint8Array) => watcher.pass(bytes);
+    const output = (bytes: Uint8Array) => reader.pass(bytes);
     const success = await options.run(args, { reportDir, output, env });
     const xml = await Deno.readTextFile(junit).catch(() => "");
     const all = countJunit(xml);
     // What is left out by a filter is in the report as skipped.
     const counts = options.filtered ? { ...all, skipped: [] } : all;
     if (success) return counts;
-    const failures = [...counts.failures, ...watcher.failures];
+    const failures = [...counts.failures, ...reader.errors.failures];
     if (failures.length === 0) failures.push(UNNAMED);
     return { ...counts, failures };
   } finally {
@@ -56,10 +57,10 @@ export async function runDenoTest(options: DenoTestRun): Promise<Counts> {
 
 const UNNAMED: Failure = { name: "all of it: see above", lines: [] };
 
-/** Shows the output, and notes the files that do not load: they leave nothing in the report. */
-class LoadErrorWatcher {
+/** Shows the output, and reads its lines. */
+class OutputReader {
+  readonly errors = new UncaughtErrors();
   readonly #decoder = new TextDecoder();
-  readonly #files = new Set<string>();
   #rest = "";
 
   pass(bytes: Uint8Array): void {
@@ -67,19 +68,7 @@ class LoadErrorWatcher {
     const text = this.#rest + this.#decoder.decode(bytes, { stream: true });
     const lines = text.split("\n");
     this.#rest = lines.pop() ?? "";
-    for (const line of lines) {
-      // deno-lint-ignore no-control-regex -- colours
-      const plain = line.replaceAll(/\x1b\[[\d;]*m/g, "");
-      const [, file] = /^(\.\/\S+) \(uncaught error\)$/.exec(plain) ?? [];
-      if (file !== undefined) this.#files.add(file);
-    }
-  }
-
-  get failures(): Failure[] {
-    return [...this.#files].map((file) => ({
-      name: `${file} does not load: see above`,
-      lines: [],
-    }));
+    for (const line of lines) this.errors.line(line);
   }
 }
 

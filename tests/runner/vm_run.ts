@@ -1,7 +1,7 @@
-import { buildExecutable } from "../deploy/executable/mod.ts";
-import { cleanUp, type Log } from "./lab/mod.ts";
-import { ensureVm, runInVm } from "./lab/vm/mod.ts";
-import { HOST_LAB, startHostLab } from "./vm/host_lab.ts";
+import { buildExecutable } from "../../deploy/executable/mod.ts";
+import { cleanUp, type Log } from "../lab/mod.ts";
+import { ensureVm, runInVm } from "../lab/vm/mod.ts";
+import { HOST_LAB, startHostLab } from "../vm/host_lab.ts";
 
 /** All tests of the suite, in a machine that computes some ten times slower, on a host that has more to do. */
 const TIMEOUT_MS = 45 * 60_000;

@@ -1,22 +1,22 @@
-import { buildExecutable } from "../deploy/executable/mod.ts";
-import { buildImage } from "../deploy/image/mod.ts";
+import { buildExecutable } from "../../deploy/executable/mod.ts";
+import { buildImage } from "../../deploy/image/mod.ts";
 import {
   ensureCluster,
   ensureControlPlane,
   type Log,
   sweepLabs,
-} from "./lab/mod.ts";
-import { ensureBird } from "./lab/bird.ts";
-import { ensureContainerd2 } from "./lab/containerd.ts";
-import { ensureHelm } from "./lab/helm.ts";
+} from "../lab/mod.ts";
+import { ensureBird } from "../lab/bird.ts";
+import { ensureContainerd2 } from "../lab/containerd.ts";
+import { ensureHelm } from "../lab/helm.ts";
 import {
   BUILD_PACKAGES,
   CLUSTER_PACKAGES,
   CONTROL_PLANE_PACKAGES,
   NET_PACKAGES,
-} from "./lab/packages.ts";
-import { ensureDebianEtcd } from "./lab/debian_etcd.ts";
-import { ensureVm } from "./lab/vm/mod.ts";
+} from "../lab/packages.ts";
+import { ensureDebianEtcd } from "../lab/debian_etcd.ts";
+import { ensureVm } from "../lab/vm/mod.ts";
 
 /** Tests that need the same. */
 export interface Suite {
@@ -58,6 +58,7 @@ export const SUITES: readonly Suite[] = [
       "tests/arch",
       "tests/bench",
       "tests/lab/vm",
+      "tests/runner",
     ],
     packages: {},
     root: false,

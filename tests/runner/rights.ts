@@ -1,7 +1,7 @@
 // The rights that deploy/base gives Coil's roles, against what the API server's
 // audit log says that they used: nothing missing, nothing spare.
-import { kustomize, parseManifests } from "./apiserver/deploy_render.ts";
-import type { UsedRight } from "./lab/rights_log.ts";
+import { kustomize, parseManifests } from "../apiserver/deploy_render.ts";
+import type { UsedRight } from "../lab/rights_log.ts";
 
 const USER = "system:serviceaccount:";
 
