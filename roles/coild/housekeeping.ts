@@ -7,8 +7,8 @@ const INTERVAL_MS = 1_000;
 /** Fewer calls than this leave too little behind to be worth a collection. */
 const QUIET_CALLS = 50;
 
-/** After so many calls it is done even if there is no quiet moment. */
-const BUSY_CALLS = 500;
+/** After so many calls it is done even if there is no quiet moment: two nodes full of pods. */
+const BUSY_CALLS = 220;
 
 /** What is watched, and what is done; replaced in tests. */
 export interface HousekeepingOptions {
@@ -31,6 +31,7 @@ export class Housekeeping {
   readonly #options: HousekeepingOptions;
   readonly #collect: () => void;
   #done = 0;
+  #atLastLook = 0;
 
   constructor(options: HousekeepingOptions) {
     this.#options = options;
@@ -45,14 +46,15 @@ export class Housekeeping {
     }
   }
 
-  /** Collects if it is worth it and disturbs nobody. */
+  /** Collects if it is worth it and disturbs nobody: while pods come, the next one would wait for it. */
   look(): void {
-    const { calls, inFlight } = this.#options;
-    const fresh = calls() - this.#done;
-    const isDue = fresh >= BUSY_CALLS ||
-      (fresh >= QUIET_CALLS && inFlight() === 0);
-    if (!isDue) return;
-    this.#done = calls();
+    const { inFlight } = this.#options;
+    const calls = this.#options.calls();
+    const isQuiet = inFlight() === 0 && calls === this.#atLastLook;
+    this.#atLastLook = calls;
+    const fresh = calls - this.#done;
+    if (fresh < (isQuiet ? QUIET_CALLS : BUSY_CALLS)) return;
+    this.#done = calls;
     this.#collect();
   }
 }

@@ -23,16 +23,28 @@ Deno.test("Housekeeping collects in a quiet moment after some calls, once", () =
   state.calls = 50;
   keeper.look();
   keeper.look();
+  keeper.look();
+  assert.equal(state.collected, 1);
+});
+
+Deno.test("Housekeeping does not collect between two pods of many that come one after the other", () => {
+  const { state, keeper } = setUp();
+  while (state.calls < 200) {
+    state.calls += 20;
+    keeper.look();
+  }
+  assert.equal(state.collected, 0);
+  keeper.look();
   assert.equal(state.collected, 1);
 });
 
 Deno.test("Housekeeping waits while calls are under way, but not for ever", () => {
   const { state, keeper } = setUp();
   state.inFlight = 3;
-  state.calls = 499;
+  state.calls = 219;
   keeper.look();
   assert.equal(state.collected, 0);
-  state.calls = 500;
+  state.calls = 220;
   keeper.look();
   assert.equal(state.collected, 1);
 });
