@@ -35,6 +35,13 @@ export interface LabNetwork {
   readonly netns: string;
 }
 
+/**
+ * The bridge's own: left alone it has that of one of its ports and another one
+ * when the node of that port goes, which neighbours would notice half a minute
+ * later.
+ */
+const BRIDGE_MAC = "02:00:00:00:00:01";
+
 /** Makes the control plane's network namespace, its bridge, and a link from here into it. */
 export async function createNetwork(
   options: { netns: string; families: readonly LabFamily[] },
@@ -51,7 +58,7 @@ export async function createNetwork(
   ]);
   await ipBatch(netns, [
     "link set lo up",
-    `link add ${BRIDGE} type bridge mcast_snooping 0`,
+    `link add ${BRIDGE} address ${BRIDGE_MAC} type bridge mcast_snooping 0`,
     ...families.map((f) => addressAdd(subnet.cidr(f, BRIDGE_HOST), BRIDGE)),
     `link set ${BRIDGE} up`,
   ]);
