@@ -1,16 +1,20 @@
 import type { AddressBlock } from "../../lib/api/mod.ts";
 import { Backoff, retry, sleep } from "../../lib/async/mod.ts";
 import {
+  type Clock,
   Controller,
   type KubeClient,
   type KubeMetrics,
   NODES,
+  type ReconcileResult,
   type Store,
+  systemClock,
 } from "../../lib/kube/mod.ts";
 import { NODE_LABEL } from "../../lib/names/mod.ts";
 import { getLogger } from "../../lib/telemetry/mod.ts";
 import { forEachConcurrently } from "./concurrency.ts";
 import type { IpamMetrics } from "./metrics.ts";
+import { MissingNodes } from "./missing_nodes.ts";
 import { releaseBlock } from "./release_block.ts";
 
 const log = getLogger("gc");
@@ -33,6 +37,7 @@ export interface GarbageCollectorOptions {
   readonly graceMs: number;
   /** Between two looks at everything. */
   readonly intervalMs: number;
+  readonly clock?: Clock;
 }
 
 /**
@@ -43,20 +48,36 @@ export interface GarbageCollectorOptions {
 export class GarbageCollector {
   readonly #options: GarbageCollectorOptions;
   readonly #controller: Controller;
+  readonly #missing: MissingNodes;
 
   constructor(options: GarbageCollectorOptions) {
+    const { clock = systemClock, graceMs } = options;
     this.#options = options;
+    this.#missing = new MissingNodes({ clock, graceMs });
     this.#controller = new Controller({
       name: "gc",
       concurrency: CONCURRENT_NODES,
+      clock,
       metrics: options.kubeMetrics,
       reconcile: (node, signal) => this.#collect(node, signal),
     });
   }
 
-  /** Looks after the grace time whether a node is gone, and after its blocks then. */
+  /** A Node was deleted: its grace time begins, whatever became of it before. */
+  nodeGone(node: string): void {
+    this.#missing.gone(node);
+    this.check(node);
+  }
+
+  /** A Node is there, perhaps again. */
+  nodeThere(node: string): void {
+    this.#missing.forget(node);
+  }
+
+  /** Looks, when a node has been missing for the grace time, whether it still is, and after its blocks then. */
   check(node: string): void {
-    this.#controller.enqueue(node, { afterMs: this.#options.graceMs });
+    const afterMs = this.#missing.graceLeftMs(node);
+    this.#controller.enqueue(node, { afterMs });
   }
 
   /** Releases what {@linkcode GarbageCollector.sweep} and the watch find, until the signal aborts. */
@@ -108,16 +129,31 @@ export class GarbageCollector {
     for (const node of holders) this.check(node);
   }
 
-  async #collect(node: string, signal: AbortSignal): Promise<void> {
-    const { blocks, client, metrics } = this.#options;
+  async #collect(node: string, signal: AbortSignal): Promise<ReconcileResult> {
+    const { blocks, client } = this.#options;
     const orphans = blocks.byIndex("node", node);
-    if (orphans.length === 0) return;
+    if (orphans.length === 0) return this.#missing.forget(node);
+    // It may have come back and gone again since this was put off.
+    const requeueAfterMs = this.#missing.graceLeftMs(node);
+    if (requeueAfterMs > 0) return { requeueAfterMs };
     const live = await client.tryGet(NODES, {
       name: node,
       metadataOnly: true,
       signal,
     });
-    if (live !== undefined) return;
+    if (live !== undefined) return this.#missing.forget(node);
+    await this.#release(node, { orphans, signal });
+    this.#missing.forget(node);
+  }
+
+  async #release(
+    node: string,
+    { orphans, signal }: {
+      readonly orphans: readonly AddressBlock[];
+      readonly signal: AbortSignal;
+    },
+  ): Promise<void> {
+    const { client, metrics } = this.#options;
     log.info("Releasing the blocks of a node that is gone", {
       node,
       blocks: orphans.length,

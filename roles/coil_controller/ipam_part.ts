@@ -78,6 +78,7 @@ export async function runIpam(
     },
     onClosedRequest: ({ metadata }) => metrics.requestGone(metadata.uid ?? ""),
     onMissingNode: (name) => gc.check(name),
+    onNode: (name, isThere) => isThere ? gc.nodeThere(name) : gc.nodeGone(name),
   });
   cluster.start(group);
   await cluster.synced(group.signal);
@@ -113,6 +114,8 @@ interface Handlers {
   readonly onClosedRequest: (request: BlockRequest) => void;
   /** There may be no such node. */
   readonly onMissingNode: (name: string) => void;
+  /** A node came or went. */
+  readonly onNode: (name: string, isThere: boolean) => void;
 }
 
 function subscribe(
@@ -144,7 +147,7 @@ function subscribe(
     handlers.onOpenRequest(object);
   }));
   stack.use(cluster.nodes.subscribe(({ type, key }) => {
-    if (type === "deleted") handlers.onMissingNode(key);
+    if (type !== "updated") handlers.onNode(key, type === "added");
   }));
   return stack;
 }
