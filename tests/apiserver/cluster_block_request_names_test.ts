@@ -1,7 +1,7 @@
 // coild asks for a block although the name of its request is somebody else's.
 import assert from "node:assert/strict";
 import type { BlockRequest } from "../../lib/api/mod.ts";
-import { eventually } from "../lab/mod.ts";
+import { awaitedLater, eventually } from "../lab/mod.ts";
 import { CoildLab } from "./coild_lab.ts";
 
 const REQUESTS = "/apis/coil.cybozu.com/v2/blockrequests";
@@ -28,7 +28,9 @@ Deno.test("coild asks by another name when that of its request is taken", async 
 
   await t.step("the first is taken: it asks by the second", async () => {
     await take(FIRST);
-    const adding = lab.createPod("second").then((pod) => coild.add(pod));
+    const adding = awaitedLater(
+      lab.createPod("second").then((pod) => coild.add(pod)),
+    );
     await eventually(
       "the request",
       async () => (await left()).includes(SECOND),
@@ -65,7 +67,7 @@ Deno.test("coild asks by another name when that of its request is taken", async 
       await plane.request("DELETE", `${REQUESTS}/${FIRST}`);
       coild = await lab.startCoild(lab.node(), ARGS);
       const before = granter.granted.length;
-      const again = coild.add(pod);
+      const again = awaitedLater(coild.add(pod));
       granter.start();
       await again;
       await granter.stop();

@@ -12,7 +12,7 @@ import {
 const ROUNDS = 12;
 const PODS = 6;
 const WAVE = 110;
-const ARGS = ["--cooldown=0s", "--block-request-timeout=3s"];
+const ARGS = ["--cooldown=0s", "--block-request-timeout=60s"];
 
 /** Addresses of the pods' interfaces as their namespaces have them. */
 async function addressesInside(pod: Sandbox): Promise<string[]> {

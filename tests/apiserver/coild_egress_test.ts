@@ -27,6 +27,12 @@ Deno.test("coild makes egress clients at ADD", async (t) => {
       ]);
       const pod = await egress.createClient("first", "both");
       const [own4, own6] = await coild.addresses(pod);
+      // Gateways come by watches, and later ones too.
+      await egress.until(
+        "all gateways",
+        pod,
+        (client) => client?.senders?.length === 4,
+      );
       const client = await plane.of(pod);
       assert.equal(client?.tunnels.length, 2);
       const [first = "", second = ""] = client?.tunnels ?? [];
@@ -212,6 +218,11 @@ Deno.test("coild makes egress clients at ADD", async (t) => {
         { address: "10.9.0.1", isSingle: true },
       ]);
       const { pod } = await egress.runClient(coild, "halved", "half");
+      await egress.until(
+        "the gateway",
+        pod,
+        (client) => client?.routes?.length === 3,
+      );
       const client = await plane.of(pod);
       // The tunnel stays, so that nothing but a route is missing.
       assert.equal(client?.tunnels.length, 2);

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { eventually, sleep } from "../lab/mod.ts";
+import { awaitedLater, eventually, sleep } from "../lab/mod.ts";
 import {
   ANNOTATION,
   EgressLab,
@@ -380,7 +380,7 @@ Deno.test("coild keeps its egress clients up to date", async (t) => {
       );
       // A repeated ADD of the attachment waits for it.
       let answered = false;
-      const again = coild.add(pod).then(() => answered = true);
+      const again = awaitedLater(coild.add(pod).then(() => answered = true));
       const plain = await egress.createClient("quick", undefined);
       await coild.add(plain);
       assert.equal(answered, false);

@@ -15,6 +15,14 @@ async function warm(coild: Coild, pod: Sandbox): Promise<void> {
   await coild.del(pod);
 }
 
+/** The pod's addresses; ADD comes again, as a runtime's does, while a new block takes longer than a call may wait. */
+async function served(coild: Coild, pod: Sandbox): Promise<string[]> {
+  return await eventually(
+    "the pod to be served",
+    () => coild.addresses(pod),
+  );
+}
+
 Deno.test("coild outlives faults of the API server and the controller", async (t) => {
   await using lab = await CoildLab.start({
     name: "coildfaults",
@@ -36,10 +44,7 @@ Deno.test("coild outlives faults of the API server and the controller", async (t
       await coild.refused(coild.add(kept));
       assert.equal((await lab.list("blockrequests")).length, 1);
       granter.start();
-      await eventually("the pod to be served", async () => {
-        await coild.add(kept);
-        return true;
-      });
+      await served(coild, kept);
       await eventually(
         "the request to be deleted",
         async () => (await lab.list("blockrequests")).length === 0,
@@ -68,6 +73,8 @@ Deno.test("coild outlives faults of the API server and the controller", async (t
     async () => {
       const pod = await lab.createPod("away");
       await warm(coild, pod);
+      // An ADD before the cache has the pod asks the API server for it.
+      await untilQuiet(plane, USER);
       await plane.killApiServer();
       await coild.add(pod);
       await coild.check(pod);
@@ -124,8 +131,11 @@ Deno.test("coild outlives faults of the API server and the controller", async (t
       const [first] = await lab.blocks();
       await plane.request("DELETE", `${BLOCKS}/${first}`);
       const pod = await lab.createPod("w7");
-      await sleep(500);
-      const [address] = await coild.addresses(pod);
+      await eventually("the deletion to be seen", async () => {
+        const log = await Deno.readTextFile(coild.process.logFile);
+        return log.includes("A block is being deleted");
+      });
+      const [address] = await served(coild, pod);
       assert.equal(
         /^10\.101\.0\.[0-3]$/.test(address ?? ""),
         false,
@@ -224,16 +234,15 @@ Deno.test("coild outlives faults of the API server and the controller", async (t
       await lab.createPool("fresh", [{ ipv4: "10.102.0.0/28" }], 2);
       await lab.createNamespace("fresh", { "coil.cybozu.com/pool": "fresh" });
       const pod = await lab.createPod("w15", { namespace: "fresh" });
-      await coild.refused(coild.add(pod));
-      const requests = await lab.list("blockrequests");
-      const own = requests.find((r) => r.metadata.name === "req-fresh-node1");
-      const [owner] = own?.metadata.ownerReferences ?? [];
+      const own = await eventually("the node's request", async () => {
+        await coild.refused(coild.add(pod));
+        const requests = await lab.list("blockrequests");
+        return requests.find((r) => r.metadata.name === "req-fresh-node1");
+      });
+      const [owner] = own.metadata.ownerReferences ?? [];
       assert.equal(owner?.uid, found.metadata.uid);
       granter.start();
-      await eventually("the pod to be served", async () => {
-        await coild.add(pod);
-        return true;
-      });
+      await served(coild, pod);
     },
   );
 
@@ -243,7 +252,7 @@ Deno.test("coild outlives faults of the API server and the controller", async (t
       await lab.createPool("doomed", [{ ipv4: "10.103.0.0/28" }], 2);
       await lab.createNamespace("doomed", { "coil.cybozu.com/pool": "doomed" });
       const pod = await lab.createPod("d1", { namespace: "doomed" });
-      await coild.add(pod);
+      await served(coild, pod);
       await plane.request("DELETE", `${POOLS}/doomed`);
       const second = await lab.createPod("d2", { namespace: "doomed" });
       await eventually("the pool's deletion to be seen", async () => {
@@ -262,7 +271,7 @@ Deno.test("coild outlives faults of the API server and the controller", async (t
       await lab.createPool("hand", [{ ipv4: "10.104.0.0/28" }], 2);
       await lab.createNamespace("hand", { "coil.cybozu.com/pool": "hand" });
       const pod = await lab.createPod("h1", { namespace: "hand" });
-      const [address] = await coild.addresses(pod);
+      const [address] = await served(coild, pod);
       const [name] = await lab.blocks("hand");
       // The controller would give out the same addresses again at once.
       await granter.stop();
@@ -279,7 +288,7 @@ Deno.test("coild outlives faults of the API server and the controller", async (t
       );
       granter.start();
       const other = await lab.createPod("h2", { namespace: "hand" });
-      assert.notEqual((await coild.addresses(other))[0], address);
+      assert.notEqual((await served(coild, other))[0], address);
       await coild.del(pod);
       await coild.del(other);
     },

@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
-import { eventually, sleep } from "../lab/mod.ts";
+import { awaitedLater, eventually, sleep } from "../lab/mod.ts";
 import { CoildLab } from "./coild_lab.ts";
 
 const BLOCKS = "/apis/coil.cybozu.com/v2/addressblocks";
 const MERGE = { contentType: "application/merge-patch+json" };
 const PATIENT = [
   "--cooldown=0s",
-  "--block-request-timeout=40s",
+  "--block-request-timeout=120s",
   "--block-return-delay=0s",
   "--low-water=0",
 ];
@@ -27,7 +27,7 @@ Deno.test("coild outlives outages in the middle of its requests", async (t) => {
     "an ADD that waits for a block is served when the controller comes back",
     async () => {
       const pod = await lab.createPod("waits");
-      const adding = coild.addresses(pod);
+      const adding = awaitedLater(coild.addresses(pod));
       await eventually(
         "the request",
         async () => (await lab.list("blockrequests")).length === 1,
@@ -62,6 +62,7 @@ Deno.test("coild outlives outages in the middle of its requests", async (t) => {
         await eventually(
           "the block to be gone",
           async () => !(await lab.blocks()).includes(name),
+          { timeoutMs: 120_000 },
         );
       } finally {
         stop.abort();
@@ -75,7 +76,7 @@ Deno.test("coild outlives outages in the middle of its requests", async (t) => {
     async () => {
       const before = granter.granted.length;
       const pod = await lab.createPod("cut");
-      const adding = coild.addresses(pod);
+      const adding = awaitedLater(coild.addresses(pod));
       await eventually(
         "the request",
         async () => (await lab.list("blockrequests")).length === 1,
@@ -102,6 +103,12 @@ Deno.test("coild outlives outages in the middle of its requests", async (t) => {
       const pod = await lab.createPod("late", { namespace: "late" });
       const error = await coild.refused(coild.add(pod));
       assert.equal(error.status, "DeadlineExceeded");
+      await eventually("the request", async () => {
+        const requests = await lab.list("blockrequests");
+        return requests.some(({ metadata }) =>
+          metadata.name?.startsWith("req-late-")
+        );
+      });
       const before = granter.granted.length;
       // It hears nothing of what follows.
       Deno.kill(coild.process.pid, "SIGSTOP");

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { eventually } from "../lab/mod.ts";
+import { awaitedLater, eventually } from "../lab/mod.ts";
 import { EgressLab, IMAGE } from "./controller_egress_lab.ts";
 
 const KEY = "internet/nat";
@@ -17,9 +17,9 @@ Deno.test("coil-controller's gateways get over a change of the leader and a dead
       await lab.awaitDeployment(KEY, "exists");
       stack.use(start());
       const names = Array.from({ length: 10 }, (_, i) => `corp/nat${i}`);
-      const created = (async () => {
+      const created = awaitedLater((async () => {
         for (const name of names) await lab.create(name);
-      })();
+      })());
       await first[Symbol.asyncDispose]();
       await created;
       for (const name of names) {

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { eventually } from "../lab/mod.ts";
+import { awaitedLater, eventually } from "../lab/mod.ts";
 import { COIL_API } from "./crds.ts";
 import { ControllerLab } from "./controller_testing.ts";
 
@@ -38,9 +38,9 @@ Deno.test("coil-controller gets over faults of the API server", async (t) => {
       assert.equal(await holderOf(lab), leader);
       // Requests that come during the hand-over get one block each, no more.
       const names = Array.from({ length: 10 }, (_, i) => `handover-${i}`);
-      const created = Promise.all(
+      const created = awaitedLater(Promise.all(
         names.map((name) => lab.createRequest(name, "v4", "node1")),
-      );
+      ));
       await first[Symbol.asyncDispose]();
       await created;
       const answers = await Promise.all(names.map((name) => lab.answer(name)));

@@ -8,6 +8,7 @@ import {
   EGRESS,
   EgressLab,
   NAMESPACE,
+  type Right,
   untilReady,
 } from "./egress_gateway_lab.ts";
 
@@ -23,6 +24,12 @@ Deno.test.afterAll(async () => {
 
 const pod = "internet-0";
 const namespace = NAMESPACE;
+const STATUS_RIGHT: Right = [
+  "patch",
+  "egresses/status",
+  "coil.cybozu.com",
+  namespace,
+];
 
 /** Whether a promise has settled. */
 async function isSettled(promise: Promise<unknown>): Promise<boolean> {
@@ -153,7 +160,10 @@ Deno.test("each gateway keeps its own entry in the Egress' status", async (t) =>
       metadata: Record<string, unknown>;
     };
     await lab.plane.request("DELETE", path);
-    await sleep(200);
+    await eventually(
+      "the right to be gone",
+      async () => !await lab.isAllowed(STATUS_RIGHT),
+    );
     await lab.runPod("client2", ["10.1.3.2"], { annotations: CLIENT });
     await assertClients(one.kernel, ["10.1.3.1", "10.1.3.2"]);
     await eventually(

@@ -138,6 +138,14 @@ export interface GatewayOptions extends
   readonly args?: readonly string[];
 }
 
+/** A right: verb, resource with subresource, group, namespace; the empty namespace is all of them. */
+export type Right = readonly [
+  verb: string,
+  what: string,
+  group: string,
+  namespace: string,
+];
+
 /** A control plane with an Egress. */
 export class EgressLab implements AsyncDisposable {
   readonly plane: ControlPlane;
@@ -189,6 +197,28 @@ export class EgressLab implements AsyncDisposable {
     const lab = new EgressLab(plane, await plane.kubeconfigFor({ token }));
     undo.move();
     return lab;
+  }
+
+  /** Whether the API server lets gateways do that, by its own word. */
+  async isAllowed(right: Right): Promise<boolean> {
+    const [verb, what, group, namespace] = right;
+    const [resource = "", subresource] = what.split("/");
+    const review = await this.plane.request(
+      "POST",
+      "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+      {
+        apiVersion: "authorization.k8s.io/v1",
+        kind: "SubjectAccessReview",
+        spec: {
+          user: `system:serviceaccount:${NAMESPACE}:coil-egress`,
+          groups: ["system:serviceaccounts", "system:authenticated"],
+          resourceAttributes: {
+            ...{ verb, group, resource, subresource, namespace },
+          },
+        },
+      },
+    );
+    return (review as { status: { allowed: boolean } }).status.allowed;
   }
 
   /** A client with the gateways' rights. */

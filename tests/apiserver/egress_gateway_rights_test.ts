@@ -1,13 +1,5 @@
 import assert from "node:assert/strict";
-import { EgressLab, NAMESPACE } from "./egress_gateway_lab.ts";
-
-/** A right: verb, resource with subresource, group, namespace; the empty namespace is all of them. */
-type Right = readonly [
-  verb: string,
-  what: string,
-  group: string,
-  namespace: string,
-];
+import { EgressLab, NAMESPACE, type Right } from "./egress_gateway_lab.ts";
 
 const COIL = "coil.cybozu.com";
 
@@ -45,7 +37,7 @@ Deno.test("deploy/base gives gateways the rights they need and no more", async (
     for (const right of rights) {
       const word = allowed ? "may" : "may not";
       await t.step(`${word} ${right.join(" ")}`, async () => {
-        assert.equal(await isAllowed(lab, right), allowed);
+        assert.equal(await lab.isAllowed(right), allowed);
       });
     }
   }
@@ -55,25 +47,5 @@ Deno.test("applying deploy/base again leaves the gateways their rights", async (
   await using lab = await EgressLab.start("egressrights");
   const base = new URL("../../deploy/base", import.meta.url).pathname;
   await lab.plane.kubectl("apply", "-k", base);
-  assert.equal(await isAllowed(lab, ["list", "pods", "", ""]), true);
+  assert.equal(await lab.isAllowed(["list", "pods", "", ""]), true);
 });
-
-async function isAllowed(lab: EgressLab, right: Right): Promise<boolean> {
-  const [verb, what, group, namespace] = right;
-  const [resource = "", subresource] = what.split("/");
-  const review = await lab.plane.request(
-    "POST",
-    "/apis/authorization.k8s.io/v1/subjectaccessreviews",
-    {
-      ...{ apiVersion: "authorization.k8s.io/v1", kind: "SubjectAccessReview" },
-      spec: {
-        user: `system:serviceaccount:${NAMESPACE}:coil-egress`,
-        groups: ["system:serviceaccounts", "system:authenticated"],
-        resourceAttributes: {
-          ...{ verb, group, resource, subresource, namespace },
-        },
-      },
-    },
-  );
-  return (review as { status: { allowed: boolean } }).status.allowed;
-}

@@ -46,7 +46,7 @@ class Candidate implements AsyncDisposable {
     this.#client = new KubeClient(gate);
     this.elector = new LeaderElector(this.#client, {
       ...{ namespace, name: "election", identity: name },
-      ...{ leaseMs, renewMs: 2_000, retryMs: 300 },
+      ...{ leaseMs, renewMs: leaseMs * 2 / 3, retryMs: 300 },
     });
     this.#running = this.elector.run(
       this.#controller.signal,
@@ -173,6 +173,11 @@ Deno.test("EventRecorder counts the same event instead of repeating it", async (
   recorder.event(pod, { ...info, reason: "Other" });
   const node = { apiVersion: "v1", kind: "Node", name: "n1" };
   for (let n = 0; n < 100; n++) recorder.event(node, info);
+  // At its end it takes a second, no longer, for what is still to be written.
+  await eventually("both", async () => {
+    const [ofNode] = await events("n1");
+    return (await events("p1")).length === 2 && ofNode?.count === 25;
+  });
   controller.abort();
   await running;
   const [full, other, ...more] = (await events("p1")).sort((a, b) =>

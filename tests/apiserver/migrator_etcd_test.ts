@@ -7,7 +7,7 @@ import {
   EtcdError,
   parseEndpoint,
 } from "../../lib/etcd/mod.ts";
-import { ControlPlane } from "../lab/mod.ts";
+import { awaitedLater, ControlPlane } from "../lab/mod.ts";
 import { migrate } from "./migrator_testing.ts";
 import {
   base64,
@@ -58,7 +58,7 @@ Deno.test("migrate: etcd is read whole, page by page, as of one moment", async (
   // The keys are written in their order, round after round: at any moment, no later key has a later round.
   let round = 0;
   const stop = new AbortController();
-  const writing = (async () => {
+  const writing = awaitedLater((async () => {
     while (!stop.signal.aborted) {
       round++;
       for (let i = 0; i < 25 && !stop.signal.aborted; i++) {
@@ -66,7 +66,7 @@ Deno.test("migrate: etcd is read whole, page by page, as of one moment", async (
         await etcd.put({ [key]: String(round) });
       }
     }
-  })();
+  })());
   const seen = new Set<string>();
   while (seen.size < 10) {
     const { entries } = await client(etcd, { pageSize: 2 }).readPrefix(PREFIX);

@@ -141,7 +141,10 @@ Deno.test("coil-router keeps direct routes to the blocks of all other nodes", as
         return await node.run("curl", "-sS", url) === "ok";
       }, { timeoutMs: 60_000 });
       await assertRoutes(rig, wanted);
-      assert.equal(await metric(rig, "coil_router_routes_synced"), 4);
+      await eventually(
+        "the metric",
+        async () => await metric(rig, "coil_router_routes_synced") === 4,
+      );
     },
   );
 
@@ -222,7 +225,10 @@ Deno.test("coil-router keeps direct routes to the blocks of all other nodes", as
       await setAddresses(plane, "far", [dual4]);
       wanted.push(`10.4.0.0/27 via ${dual4}`);
       await assertRoutes(rig, wanted);
-      assert.equal(await metric(rig, "coil_router_routes_failed"), 0);
+      await eventually(
+        "no failure",
+        async () => await metric(rig, "coil_router_routes_failed") === 0,
+      );
     },
   );
 
@@ -257,7 +263,11 @@ Deno.test("coil-router keeps direct routes to the blocks of all other nodes", as
     "routes of others stay, and at the end its own too",
     async () => {
       const before = await routes(rig);
-      assert.equal((await router.stop()).code, 0, await router.logs());
+      assert.equal(
+        (await router.stop({ graceMs: 25_000 })).code,
+        0,
+        await router.logs(),
+      );
       assert.deepEqual(await routes(rig), before);
       assert.match(await node.run("ip", "route"), /10\.9\.0\.0\/24 via/);
     },

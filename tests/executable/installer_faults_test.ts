@@ -1,7 +1,7 @@
 // coil-installer when things go wrong: full disks, foreign mounts, kills,
 // others at work at the same time. What worked before has to go on working.
 import assert from "node:assert/strict";
-import { eventually, sleep } from "../lab/wait.ts";
+import { awaitedLater, eventually, sleep } from "../lab/wait.ts";
 import {
   Host,
   isSame,
@@ -420,13 +420,13 @@ Deno.test("install: at every moment there is a whole executable and a whole conf
   await host.install({ env: tiny });
   const stop = new AbortController();
   const seen = new Set<string>();
-  const watching = (async () => {
+  const watching = awaitedLater((async () => {
     while (!stop.signal.aborted) {
       assert.match(await versionsOf(host), /1\.1\.0/);
       seen.add((await host.config()).name);
       await sleep(1);
     }
-  })();
+  })());
   for (let i = 0; i < 4; i++) {
     await host.install({ env: { CNI_NETCONF: OTHER_NETCONF } });
     await host.install({ env: tiny });
@@ -443,7 +443,7 @@ Deno.test("install: a tool that chains itself in meanwhile is not lost", async (
   const stop = new AbortController();
   let added = 0;
   // As istio-cni does: it looks, adds itself, renames.
-  const tool = (async () => {
+  const tool = awaitedLater((async () => {
     while (!stop.signal.aborted) {
       const config = await host.config();
       if (!config.plugins.some(({ type }) => type === "istio-cni")) {
@@ -454,7 +454,7 @@ Deno.test("install: a tool that chains itself in meanwhile is not lost", async (
       }
       await sleep(1);
     }
-  })();
+  })());
   for (let i = 0; i < 10; i++) {
     const CNI_NETCONF = JSON.stringify({ ...NETCONF, name: `net${i}` });
     await host.install({ env: { ...env, CNI_NETCONF } });

@@ -17,7 +17,7 @@ import { eventually } from "./wait.ts";
 
 const ROOT = new URL("../../", import.meta.url).pathname;
 const ROLES = ["coil", "coild", "coil-controller", "coil-router"] as const;
-const READY_MS = 30_000;
+const READY_MS = 90_000;
 
 export interface CoilOptions extends ControlPlaneOptions {
   /** The compiled file, see deploy/executable. */

@@ -24,4 +24,4 @@ export {
 export { LabNode } from "./node.ts";
 export { LabProcess } from "./process.ts";
 export { type ServiceAccountRef } from "./service_account.ts";
-export { eventually, sleep } from "./wait.ts";
+export { awaitedLater, eventually, sleep } from "./wait.ts";

@@ -4,6 +4,16 @@ export function sleep(ms: number): Promise<void> {
 }
 
 /**
+ * The promise itself, which is awaited later: when it is rejected by then, the
+ * test says so there. Without this, Deno takes it for an error that nobody
+ * catches and ends all tests of the file.
+ */
+export function awaitedLater<T>(promise: Promise<T>): Promise<T> {
+  promise.catch(() => {});
+  return promise;
+}
+
+/**
  * Calls `probe` until it returns something else than `undefined` or `false`, and returns that.
  * @throws {Error} when the time is over; the cause is what the probe threw last.
  */

@@ -13,6 +13,7 @@ import {
   type NftTable,
 } from "../../lib/netlink/mod.ts";
 import { netnsTest, tempNetns } from "./testing.ts";
+import { awaitedLater } from "../lab/wait.ts";
 
 openLibc();
 
@@ -130,7 +131,7 @@ netnsTest(
      done`,
     );
     const done = new AbortController();
-    const ended = other.finally(() => done.abort());
+    const ended = awaitedLater(other.finally(() => done.abort()));
     attempts = 0;
     let replaced = 0;
     while (!done.signal.aborted) {

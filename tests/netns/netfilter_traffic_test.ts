@@ -10,6 +10,7 @@ import {
   type NftTable,
 } from "../../lib/netlink/mod.ts";
 import { netnsTest, type TempNetns, tempNetns } from "./testing.ts";
+import { awaitedLater, eventually } from "../lab/wait.ts";
 
 openLibc();
 
@@ -123,6 +124,17 @@ async function packets(
   return names.map((name) => Number(counters.get(name)?.packets));
 }
 
+/** The counts become these: a packet that is sent may still be on its way through the kernel. */
+async function settlesAt(
+  counts: () => Promise<readonly unknown[]>,
+  expected: readonly number[],
+): Promise<void> {
+  await eventually("the counts", async () => {
+    assert.deepEqual(await counts(), expected);
+    return true;
+  }, { timeoutMs: 10_000 });
+}
+
 /** Whether so many echo requests are all answered. Waits long for answers unless none is expected. */
 async function ping(
   from: TempNetns,
@@ -223,16 +235,16 @@ netnsTest(
     }));
     const counted = () => packets(net, "own4", "own6", "foreign", "passed");
     await send(net.client, "10.0.1.1", packetFrom("10.0.1.2"));
-    assert.deepEqual(await counted(), [1, 0, 0, 1]);
+    await settlesAt(counted, [1, 0, 0, 1]);
     await send(net.client, "fd00:1::1", packetFrom("fd00:1::2"));
-    assert.deepEqual(await counted(), [1, 1, 0, 2]);
+    await settlesAt(counted, [1, 1, 0, 2]);
     // The packet in it comes from somebody else, the sender is no client, or there is no packet.
     await send(net.client, "10.0.1.1", packetFrom("10.0.1.3"));
     await send(net.client, "fd00:1::1", packetFrom("fd00:1::3"));
     await send(net.server, "10.0.2.1", packetFrom("10.0.1.2"));
     await send(net.server, "fd00:2::1", packetFrom("fd00:2::2"));
     await send(net.client, "10.0.1.1", [0x45]);
-    assert.deepEqual(await counted(), [1, 1, 5, 2]);
+    await settlesAt(counted, [1, 1, 5, 2]);
 
     await net.socket.changeSet({
       table: "t",
@@ -242,7 +254,7 @@ netnsTest(
     });
     await send(net.server, "10.0.2.1", packetFrom("10.0.2.2"));
     await send(net.client, "10.0.1.1", packetFrom("10.0.1.2"));
-    assert.deepEqual(await counted(), [2, 1, 6, 3]);
+    await settlesAt(counted, [2, 1, 6, 3]);
   },
 );
 
@@ -415,7 +427,7 @@ netnsTest(
     ]);
     await send(net.client, "10.0.1.1", [0]);
     await net.client.exec("bash", "-c", "printf x > /dev/udp/10.0.1.1/5556");
-    assert.deepEqual(await seen(), [1, 0, 1]);
+    await settlesAt(seen, [1, 0, 1]);
     assert.deepEqual(await packets(net, "ipip"), [0]);
   },
 );
@@ -456,13 +468,13 @@ async function replaceUnderTraffic(
   const flood = (to: string, wait: string) =>
     net.client.tryExec("ping", `-c${sent}`, "-i0.002", wait, "-q", to);
   const done = new AbortController();
-  const replacing = (async () => {
+  const replacing = awaitedLater((async () => {
     let times = 0;
     while (!done.signal.aborted) {
       await net.socket.replaceTable(variant(++times));
     }
     return times;
-  })();
+  })());
   const [allowed, refused] = await Promise.all([
     flood("10.0.2.2", "-W10"),
     flood("10.0.2.3", "-W1"),

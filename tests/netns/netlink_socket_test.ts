@@ -16,6 +16,7 @@ import {
   RouteSocket,
 } from "../../lib/netlink/mod.ts";
 import { netnsTest, tempNetns } from "./testing.ts";
+import { awaitedLater } from "../lab/wait.ts";
 
 openLibc();
 
@@ -151,12 +152,12 @@ netnsTest(
       Array.from({ length: stable }, (_, i) => addressAdd(entry(i))),
     );
     const stop = new AbortController();
-    const churn = (async () => {
+    const churn = awaitedLater((async () => {
       const changing = entry(stable);
       while (!stop.signal.aborted) {
         await writer.execute([addressAdd(changing), addressDelete(changing)]);
       }
-    })();
+    })());
     try {
       for (let reads = 0; reads < 20 || interrupted === 0; reads++) {
         assert(reads < 500, "no list was ever interrupted");

@@ -100,7 +100,10 @@ export class GatewayKubelet implements AsyncDisposable {
       return;
     }
     if (deletionTimestamp !== undefined) {
-      gateway.ending ??= this.#end(pod, gateway);
+      // What fails is tried again, as a kubelet does.
+      gateway.ending ??= this.#end(pod, gateway).catch(() => {
+        gateway.ending = undefined;
+      });
     } else if (!gateway.process.isRunning) {
       await this.#setReady(gateway, { ready: false });
       gateway.process = await this.#run(pod, gateway.pod);
@@ -222,8 +225,12 @@ export class GatewayKubelet implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.#stop.abort();
     await this.#tasks.wait();
-    for (const { process, pod } of this.#gateways.values()) {
+    for (const { process, pod, ending } of this.#gateways.values()) {
       await process.kill9();
+      if (ending !== undefined) {
+        await ending;
+        continue;
+      }
       await this.#options.runtime.stop(pod).catch(() => {
         // coild may have been ended by its test.
       });

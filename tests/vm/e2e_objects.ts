@@ -120,7 +120,7 @@ export async function removeObjects(access: VmAccess): Promise<void> {
         });
     }
     return items.length === 0;
-  }, { timeoutMs: 30_000, intervalMs: 500 });
+  }, { timeoutMs: 120_000, intervalMs: 500 });
   const blocks = await client.listAll(ADDRESS_BLOCKS, {});
   for (const { metadata } of blocks.items) {
     const { name = "" } = metadata ?? {};

@@ -128,6 +128,8 @@ function parsed(texts: Readonly<Record<Family, string>>): Service {
 
 /** Some echo requests before and after, and time for the last answer. */
 const SETTLE_MS = 500;
+/** Requests that may be without an answer only because the end came first. */
+const UNDER_WAY = 2;
 
 /** Echo requests to outside, one after the other, while something happens. Returns how many got no answer. */
 export async function lostMeanwhile(
@@ -153,8 +155,13 @@ export async function lostMeanwhile(
     child.kill("SIGINT");
   }
   const text = new TextDecoder().decode((await output).stdout);
-  const counts = /(\d+) packets transmitted, (\d+) received/.exec(text);
-  if (counts === null) throw new Error(`Cannot read "${text}"`);
-  const [sent, received] = [Number(counts[1]), Number(counts[2])];
-  return { sent, lost: sent - received };
+  const [, count] = /(\d+) packets transmitted/.exec(text) ?? [];
+  if (count === undefined) throw new Error(`Cannot read "${text}"`);
+  const answered = new Set(
+    [...text.matchAll(/icmp_seq=(\d+) ttl=/g)].map(([, number]) => number),
+  );
+  const sent = Number(count);
+  const last = Math.max(0, ...[...answered].map(Number));
+  const unanswered = Math.max(0, sent - last - UNDER_WAY);
+  return { sent, lost: last - answered.size + unanswered };
 }
