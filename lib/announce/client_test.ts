@@ -205,7 +205,7 @@ Deno.test("announce() waits for a gateway that does not answer to the limit, and
     await ended;
     return new Response(null, { status: 204 });
   };
-  using client = bed.client({ timeoutMs: 150 });
+  using client = bed.client({ timeoutMs: 1_000 });
   assert.deepEqual(await tell(client, THREE), ["late", "late", "late"]);
   assert.deepEqual(await tell(client), ["deaf"]);
   assert.equal(bed.requests.length, THREE.length);

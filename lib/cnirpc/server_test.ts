@@ -196,7 +196,7 @@ Deno.test("serve() aborts the signal when the caller's deadline passes", async (
   const aborted = Promise.withResolvers<unknown>();
   await using server = await TestServer.start(
     async (_args, { signal, deadline }) => {
-      assert.ok(deadline && deadline.getTime() - Date.now() <= 60);
+      assert.ok(deadline && deadline.getTime() - Date.now() <= 1_000);
       const { promise, reject } = Promise.withResolvers<never>();
       signal.addEventListener("abort", () => {
         aborted.resolve(signal.reason);
@@ -205,7 +205,7 @@ Deno.test("serve() aborts the signal when the caller's deadline passes", async (
       await promise;
     },
   );
-  const error = await server.failure("Add", {}, 60);
+  const error = await server.failure("Add", {}, 1_000);
   assert.equal(error.codeName, "DeadlineExceeded");
   assert.ok(await aborted.promise instanceof GrpcError);
 });

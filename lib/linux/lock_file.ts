@@ -8,9 +8,10 @@ import {
   openFile,
 } from "./libc.ts";
 
-/** LOCK_EX and LOCK_NB of flock(2). */
+/** Operations of flock(2). */
 const LOCK_EX = 2;
 const LOCK_NB = 4;
+const LOCK_UN = 8;
 /** EWOULDBLOCK, which is EAGAIN. */
 const EWOULDBLOCK = 11;
 
@@ -42,6 +43,8 @@ class HeldLock implements Disposable {
 
   [Symbol.dispose](): void {
     if (this.#fd < 0) return;
+    // Not by closing alone: a child that is being started has a copy until its exec.
+    libc().symbols.flock(this.#fd, LOCK_UN);
     closeFile(this.#fd);
     this.#fd = -1;
   }

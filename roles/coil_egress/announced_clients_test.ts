@@ -83,7 +83,7 @@ Deno.test("AnnouncedClients takes an address out that nobody confirms", async ()
 });
 
 Deno.test("AnnouncedClients begins to count anew with every announcement, which replaces the one before", async () => {
-  using f = fixture({ confirmMs: 100 });
+  using f = fixture({ confirmMs: 2_000 });
   f.announce(pod("u1"), "10.1.1.2");
   await sleep(60);
   const secondMs = performance.now();
@@ -91,7 +91,7 @@ Deno.test("AnnouncedClients begins to count anew with every announcement, which 
   assert.deepEqual(f.served(), ["10.1.1.3"]);
   while (f.expiries() === 0) await sleep(5);
   // A timer may be late, and is never early.
-  assert.ok(performance.now() - secondMs >= 99);
+  assert.ok(performance.now() - secondMs >= 1_999);
   assert.deepEqual(f.served(), []);
 });
 

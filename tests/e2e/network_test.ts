@@ -78,7 +78,12 @@ Deno.test("E2E-2: pods of two nodes reach each other by TCP and UDP, in both fam
     // The source is the pod's own address: nothing translates it.
     const wanted = `far ${near.addresses[index]}\n`;
     const http = `http://${hostPort(address, HTTP_PORT)}/`;
-    assert.equal(await site.pods.exec(near, "get", http), wanted);
+    // A new block is routed on the other nodes a moment after its first pod is Ready.
+    const answer = await eventually(
+      `an answer of ${http}`,
+      () => site.pods.exec(near, "get", http),
+    );
+    assert.equal(answer, wanted);
     const udp = hostPort(address, UDP_PORT);
     assert.equal(await site.pods.exec(near, "udp", udp), wanted);
   }
@@ -304,15 +309,19 @@ function namesOf(blocks: readonly AddressBlock[]): readonly string[] {
 
 Deno.test("E2E-4: table 119 has the node's blocks, in both families", async () => {
   const pod = await site.pods.run({ name: "exported", node: "node2" });
-  const blocks = await blocksOf({ node: "node2", pool: "default" });
-  assert.ok(blocks.length > 0);
   for (const [family, option] of [["ipv4", "-4"], ["ipv6", "-6"]] as const) {
-    const table = await site.node(2).run("ip", [
-      ...["-j", option, "route", "show", "table", `${EXPORT_TABLE}`],
-    ]);
-    const routes = (JSON.parse(table) as { dst: string }[]).map((r) => r.dst);
-    const wanted = blocks.map((block) => block[family]);
-    assert.deepEqual(routes.sort(), wanted.sort());
+    // Blocks of the tests before go back meanwhile.
+    await eventually("the same blocks", async () => {
+      const blocks = await blocksOf({ node: "node2", pool: "default" });
+      assert.ok(blocks.length > 0);
+      const table = await site.node(2).run("ip", [
+        ...["-j", option, "route", "show", "table", `${EXPORT_TABLE}`],
+      ]);
+      const routes = (JSON.parse(table) as { dst: string }[]).map((r) => r.dst);
+      const wanted = blocks.map((block) => block[family]);
+      assert.deepEqual(routes.sort(), wanted.sort());
+      return true;
+    });
   }
   await site.pods.remove(pod);
 });

@@ -137,7 +137,7 @@ Deno.test("install: executables that are in use go on", async () => {
   await Deno.copyFile("/usr/bin/sleep", host.coil);
   await Deno.rename(host.coil, sleeping);
   await Deno.link(sleeping, host.coil);
-  using child = running(host.coil);
+  await using child = running(host.coil);
   // What a plain copy would have met.
   assert.throws(
     () => Deno.openSync(host.coil, { write: true }),
@@ -150,13 +150,16 @@ Deno.test("install: executables that are in use go on", async () => {
 });
 
 /** A process that lasts as long as the test. */
-function running(path: string): Disposable & { isAlive(): boolean } {
+function running(path: string): AsyncDisposable & { isAlive(): boolean } {
   const child = new Deno.Command(path, { args: ["600"] }).spawn();
   let ended = false;
   child.status.then(() => ended = true);
   return {
     isAlive: () => !ended,
-    [Symbol.dispose]: () => child.kill("SIGKILL"),
+    [Symbol.asyncDispose]: async () => {
+      child.kill("SIGKILL");
+      await child.status;
+    },
   };
 }
 

@@ -124,7 +124,7 @@ Deno.test("grpcurl gives up in time, and the handler is told", async () => {
   };
   const { code, text } = await ask(
     wait,
-    ["-max-time", "2", "-d", "{}"],
+    ["-max-time", "10", "-d", "{}"],
     ["pkg.cnirpc.CNI/Check"],
   );
   assert.notEqual(code, 0);

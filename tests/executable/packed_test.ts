@@ -190,7 +190,7 @@ Deno.test("old versions go when a new one comes, unless a process runs from them
   ];
   const sleeper = await packProgram(
     place,
-    "console.log('up'); setTimeout(() => {}, 60_000);",
+    "console.log('up'); setTimeout(() => {}, 600_000);",
   );
   const child = new Deno.Command("setpriv", {
     args: [`--reuid=${USER}`, `--regid=${USER}`, "--clear-groups", sleeper],

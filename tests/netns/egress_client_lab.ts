@@ -284,9 +284,13 @@ export interface Visit extends Disposable {
  * Whether a connection from outside is answered. Not by ping: the kernel sends
  * IPv6 echo replies out by the way the request came, whatever the rules say.
  */
-export async function answers(lab: PodLab, family: Family): Promise<boolean> {
+export async function answers(
+  lab: PodLab,
+  family: Family,
+  { seconds = 60 }: { readonly seconds?: number } = {},
+): Promise<boolean> {
   using listener = listenIn(lab.netns, family);
   const path = `/dev/tcp/${HOSTS.pod[family]}/${listener.addr.port}`;
-  const args = ["5", "bash", "-c", `: < ${path}`];
+  const args = [`${seconds}`, "bash", "-c", `: < ${path}`];
   return (await lab.outside.tryExec("timeout", ...args)).code === 0;
 }

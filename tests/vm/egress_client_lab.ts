@@ -10,6 +10,7 @@ import {
   type EgressServer,
   planClient,
 } from "../../lib/egress/mod.ts";
+import { countEchoes } from "../netns/echoes.ts";
 import { clientState } from "../netns/egress_client_lab.ts";
 import type { TempNetns } from "../netns/testing.ts";
 import {
@@ -128,8 +129,6 @@ function parsed(texts: Readonly<Record<Family, string>>): Service {
 
 /** Some echo requests before and after, and time for the last answer. */
 const SETTLE_MS = 500;
-/** Requests that may be without an answer only because the end came first. */
-const UNDER_WAY = 2;
 
 /** Echo requests to outside, one after the other, while something happens. Returns how many got no answer. */
 export async function lostMeanwhile(
@@ -154,14 +153,5 @@ export async function lostMeanwhile(
     // Told so, it ends with a summary, and does not wait for what is under way.
     child.kill("SIGINT");
   }
-  const text = new TextDecoder().decode((await output).stdout);
-  const [, count] = /(\d+) packets transmitted/.exec(text) ?? [];
-  if (count === undefined) throw new Error(`Cannot read "${text}"`);
-  const answered = new Set(
-    [...text.matchAll(/icmp_seq=(\d+) ttl=/g)].map(([, number]) => number),
-  );
-  const sent = Number(count);
-  const last = Math.max(0, ...[...answered].map(Number));
-  const unanswered = Math.max(0, sent - last - UNDER_WAY);
-  return { sent, lost: last - answered.size + unanswered };
+  return countEchoes(new TextDecoder().decode((await output).stdout));
 }

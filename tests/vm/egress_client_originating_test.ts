@@ -28,7 +28,9 @@ Deno.test(
   async () => {
     await using lab = await podLab();
     await lab.apply([EVERYWHERE]);
-    for (const family of FAMILIES) assert.ok(!await answers(lab, family));
+    for (const family of FAMILIES) {
+      assert.ok(!await answers(lab, family, { seconds: 5 }));
+    }
     await lab.apply([EVERYWHERE], ORIGINATING);
     for (const family of FAMILIES) {
       assert.ok(await answers(lab, family));
@@ -52,7 +54,9 @@ Deno.test(
     );
     await lab.apply([EVERYWHERE]);
     assert.doesNotMatch(await clientState(lab.pod), /1000:|of-eth0|table inet/);
-    for (const family of FAMILIES) assert.ok(!await answers(lab, family));
+    for (const family of FAMILIES) {
+      assert.ok(!await answers(lab, family, { seconds: 5 }));
+    }
   },
 );
 

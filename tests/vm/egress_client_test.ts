@@ -238,7 +238,7 @@ Deno.test("while a gateway is unavailable its destinations are refused quickly, 
       "-c",
       `: < /dev/tcp/${host}/80`,
     );
-    assert.ok(performance.now() - started < 10_000);
+    assert.ok(performance.now() - started < 60_000);
     assert.match(tried.stderr, /No route to host/);
   }
   assert.deepEqual(await counted(lab.server), before);

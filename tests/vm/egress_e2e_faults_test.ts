@@ -66,7 +66,7 @@ async function answering(
     );
     if (silent.length === 0) return true;
     throw new Error(`silent: ${silent.map(describe).join("; ")}`);
-  }, { timeoutMs: 60_000 });
+  }, { timeoutMs: 180_000 });
 }
 
 function describe({ report }: { readonly report: FlowReport }): string {
@@ -145,7 +145,7 @@ async function connectable(
       await eventually(`a gateway before ${address}`, async () => {
         const source = await askTcp(sockets, address, { timeoutMs: 2_000 });
         return gatewayOf(cluster, egress, source);
-      }, { timeoutMs: 60_000 });
+      }, { timeoutMs: 180_000 });
     }
   }
 }
@@ -157,7 +157,7 @@ async function crash(gateway: Gateway): Promise<void> {
   await eventually(
     `${gateway.pod.name} to be back`,
     () => gateway.restarts > restarts && gateway.ready,
-    { timeoutMs: 60_000 },
+    { timeoutMs: 180_000 },
   );
 }
 
@@ -328,7 +328,7 @@ egressTest("egress faults, under traffic", {
         if (failed === undefined) return true;
         if (failed.name !== "TimeoutError") refusals++;
         return false;
-      }, { timeoutMs: 60_000, intervalMs: 100 });
+      }, { timeoutMs: 180_000, intervalMs: 100 });
       assert.ok(refusals > 0, "nothing was refused");
       await cluster.gatewaysReady(SINGLE, 1);
       await connectable(cluster, SINGLE);

@@ -22,7 +22,7 @@ async function ping(
   client: Client,
   ...args: readonly string[]
 ): Promise<string> {
-  return await inNetns(client.pod.sandbox.netns, "ping", ["-W5", ...args]);
+  return await inNetns(client.pod.sandbox.netns, "ping", ["-W30", ...args]);
 }
 
 async function expectGateway(

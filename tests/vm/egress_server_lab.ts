@@ -127,6 +127,8 @@ for all in all default; do
   echo 0 > /proc/sys/net/ipv4/conf/$all/rp_filter
   echo 1 > /proc/sys/net/ipv4/conf/$all/forwarding
   echo 1 > /proc/sys/net/ipv6/conf/$all/forwarding
+  # A router asks for its neighbours by its link-local address, at once.
+  echo 0 > /proc/sys/net/ipv6/conf/$all/accept_dad
 done`;
 
 /** The router's end of a link is numbered .1; each host has its own network. */

@@ -357,7 +357,7 @@ export async function askUdp(
   address: string,
   options: { readonly timeoutMs?: number; readonly answerBytes?: number } = {},
 ): Promise<{ source: string; bytes: number } | undefined> {
-  const { timeoutMs = 3_000, answerBytes = 0 } = options;
+  const { timeoutMs = 30_000, answerBytes = 0 } = options;
   const any = address.includes(":") ? "::" : "0.0.0.0";
   const socket = sockets.listenDatagram(any, 0);
   const timer = setTimeout(() => socket.close(), timeoutMs);

@@ -55,7 +55,7 @@ Deno.test("traffic: packets of a gateway's address are right", async () => {
   ]);
   await topology.route("10.65.0.1/32", node);
   await inNetns(node.netns, "ping", [
-    ...["-c2", "-i0.1", "-W5", "-I10.65.0.1", OUTSIDE.ipv4.near],
+    ...["-c2", "-i0.1", "-W30", "-I10.65.0.1", OUTSIDE.ipv4.near],
   ]);
   const seen = await seenSources();
   assert.equal(seen.wrong, 0, seen.wrongSources.join());
