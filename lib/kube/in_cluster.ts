@@ -66,10 +66,9 @@ export class InClusterSource implements ConnectionSource {
   }
 
   async #read(): Promise<Connection> {
-    const [token, ca] = await Promise.all([
-      Deno.readTextFile(`${this.#dir}/token`),
-      Deno.readTextFile(`${this.#dir}/ca.crt`),
-    ]);
+    // One after the other: when one fails, nothing of the other goes on.
+    const token = await Deno.readTextFile(`${this.#dir}/token`);
+    const ca = await Deno.readTextFile(`${this.#dir}/ca.crt`);
     const connection = {
       server: this.server,
       tls: { caCerts: [ca] },

@@ -60,8 +60,9 @@ export async function lockDirectories(
 ): Promise<Disposable> {
   using held = new DisposableStack();
   // By one order for all, and one only once, whatever it is called.
-  const real = await Promise.all(paths.map((path) => Deno.realPath(path)));
-  for (const path of [...new Set(real)].sort()) {
+  const real = new Set<string>();
+  for (const path of paths) real.add(await Deno.realPath(path));
+  for (const path of [...real].sort()) {
     held.use(await lockDirectory(path, signal));
     for (const leftover of await removeLeftovers(path)) {
       log.info("Removed what an interrupted run left", { path: leftover });
