@@ -88,7 +88,9 @@ Deno.test("TokenReviews spares the API server when strangers send token after to
   );
   const outcomes = await Promise.all(flood);
   assert.equal(requests.length, 100);
-  assert.ok(outcomes.at(-1) instanceof TooManyReviewsError);
+  // Which of them is a matter of chance: digests are made by several threads.
+  const refused = outcomes.filter((o) => o instanceof TooManyReviewsError);
+  assert.equal(refused.length, 401);
   assert.equal((await reviews.callerOf("ours"))?.username, "coild");
   pass(50);
   await reviews.callerOf("later");
