@@ -9,14 +9,67 @@ const MACHINES: ReadonlyMap<number, string> = new Map([
   [22, "s390x"],
 ]);
 
-/** "\x7fELF" and EI_DATA of elf(5). */
+/** "\x7fELF", EI_CLASS and EI_DATA of elf(5). */
 const MAGIC = 0x7f454c46;
+const CLASS_64 = 2;
 const LITTLE_ENDIAN = 1;
+
+/** ET_EXEC and ET_DYN: what can be executed. */
+const EXECUTABLE_TYPES: ReadonlySet<number> = new Set([2, 3]);
+
+/** PT_LOAD and PT_INTERP: what the kernel reads to start a program. */
+const LOAD = 1;
+const INTERPRETER = 3;
+
+/** Sizes of Elf64_Ehdr and Elf64_Phdr. */
+const HEADER_BYTES = 64;
+const PROGRAM_HEADER_BYTES = 56;
+
+/** Where the program headers of an ELF file are. */
+export interface HeaderTable {
+  readonly offset: number;
+  readonly sizeBytes: number;
+}
 
 /** The machine that an ELF file is for, from its first bytes; undefined for another file. */
 export function machineOf(start: Uint8Array): string | undefined {
-  const view = new DataView(start.buffer, start.byteOffset, start.byteLength);
+  const view = viewOf(start);
   if (start.length < 20 || view.getUint32(0) !== MAGIC) return undefined;
   const number = view.getUint16(18, start[5] === LITTLE_ENDIAN);
   return MACHINES.get(number) ?? `machine ${number}`;
+}
+
+/** The program headers that an executable for this machine says it has, from its first bytes; undefined for another file. */
+export function programHeadersOf(start: Uint8Array): HeaderTable | undefined {
+  const isWhole = start.length >= HEADER_BYTES && start[4] === CLASS_64 &&
+    start[5] === LITTLE_ENDIAN;
+  if (!isWhole || machineOf(start) !== Deno.build.arch) return undefined;
+  const view = viewOf(start);
+  const isExecutable = EXECUTABLE_TYPES.has(view.getUint16(16, true)) &&
+    view.getUint16(54, true) === PROGRAM_HEADER_BYTES;
+  const count = view.getUint16(56, true);
+  if (!isExecutable || count === 0) return undefined;
+  return {
+    offset: Number(view.getBigUint64(32, true)),
+    sizeBytes: count * PROGRAM_HEADER_BYTES,
+  };
+}
+
+/** Whether a file of this size has all that its program headers load. */
+export function isAllThere(table: Uint8Array, fileBytes: number): boolean {
+  const view = viewOf(table);
+  let loads = 0;
+  for (let at = 0; at < table.length; at += PROGRAM_HEADER_BYTES) {
+    const type = view.getUint32(at, true);
+    if (type !== LOAD && type !== INTERPRETER) continue;
+    const end = view.getBigUint64(at + 8, true) +
+      view.getBigUint64(at + 32, true);
+    if (end > BigInt(fileBytes)) return false;
+    if (type === LOAD) loads++;
+  }
+  return loads > 0;
+}
+
+function viewOf(bytes: Uint8Array): DataView {
+  return new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }

@@ -1,4 +1,5 @@
 import { CURRENT_CNI_VERSION } from "../../lib/cni/mod.ts";
+import { isRunnable } from "./runnable.ts";
 
 /** VERSION needs no network and no daemon; a plugin that takes so long does not work. */
 const TIMEOUT_MS = 30_000;
@@ -6,13 +7,14 @@ const TIMEOUT_MS = 30_000;
 /**
  * Asks a CNI plugin for the versions of the specification that it has (CNI
  * specification 1.1.0, section 4, "VERSION"). Undefined when the file is not
- * there, cannot be run here, or gives no answer.
+ * there, cannot be run here, or gives no answer. A damaged file is not run.
  */
 export async function askVersions(
   path: string,
   signal: AbortSignal,
 ): Promise<readonly string[] | undefined> {
   signal.throwIfAborted();
+  if (!await isRunnable(path)) return undefined;
   const child = trySpawn(path);
   if (child === undefined) return undefined;
   const { promise: givenUp, resolve: giveUp } = Promise.withResolvers<void>();
@@ -36,7 +38,7 @@ function trySpawn(path: string): Deno.ChildProcess | undefined {
     }).spawn();
   } catch (error) {
     if (error instanceof TypeError) throw error;
-    // Not there, not executable, for another machine, without its loader.
+    // Not executable, without its loader, gone meanwhile.
     return undefined;
   }
 }
