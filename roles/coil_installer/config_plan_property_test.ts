@@ -39,7 +39,7 @@ function play(directory: Directory, step: Step): void {
     case "remove":
       directory.delete(name);
       break;
-    case "copyExecutable":
+    case "installProgram":
       assert.fail("no executable here");
   }
 }

@@ -1,24 +1,25 @@
 import { getLogger } from "../../lib/telemetry/mod.ts";
 import { parseChainEntry } from "./chain.ts";
 import { InstallError } from "./errors.ts";
-import {
-  compareInstalled,
-  type ExecutableSource,
-  findSource,
-} from "./executable.ts";
+import { findExecutable } from "./executable.ts";
 import { ensureDirectory, lockDirectories } from "./host_directory.ts";
-import { installConfig, type Outcome, untilTarget } from "./install_config.ts";
+import { installConfig, untilTarget } from "./install_config.ts";
+import { embeddedLauncher, launcherFor } from "./launcher.ts";
 import { NetworkListError, parseWantedList } from "./network_list.ts";
-import { executablePath, type InstallRequest } from "./request.ts";
-import { applySteps, type Step } from "./steps.ts";
-import type { Wanted } from "./target.ts";
-
-const EXECUTABLE_MODE = 0o755;
+import {
+  planPlugin,
+  type PluginPlan,
+  type PluginPrograms,
+} from "./plugin_files.ts";
+import { launcherProgram, type Program } from "./program.ts";
+import type { InstallRequest } from "./request.ts";
+import { applySteps } from "./steps.ts";
+import { socketOf, type Wanted } from "./target.ts";
 
 const log = getLogger("installer");
 
 /**
- * Makes the node have the executable, then the configuration that names it.
+ * Makes the node have the plugin, then the configuration that names it.
  * What is right already is left alone.
  *
  * @throws {InstallError} when it cannot be done; what was there before still is
@@ -29,7 +30,8 @@ export async function install(
 ): Promise<void> {
   // All that can be wrong with the request itself, before anything is touched.
   const wanted = await readWanted(request);
-  const source = await findSource(request.coilPath);
+  const executable = await findExecutable(request.coilPath);
+  const programs = { executable, launcher: findLauncher(wanted) };
   const { binDirectory, etcDirectory, dryRun } = request;
   for (const directory of [binDirectory, etcDirectory]) {
     await ensureDirectory(directory, { dryRun });
@@ -38,11 +40,11 @@ export async function install(
   using _lock = dryRun
     ? undefined
     : await lockDirectories([binDirectory, etcDirectory], signal);
-  const executable = await installExecutable(request, { source, signal });
+  const files = await installPlugin(request, { programs, signal });
   const configuration = await installConfig(request, { wanted, signal });
   if (request.prepareEgress && !dryRun) await prepareEgress();
   log.info(dryRun ? "Nothing was changed" : "Installed", {
-    executable: { path: executablePath(request), state: executable },
+    ...files,
     configuration,
   });
 }
@@ -88,24 +90,26 @@ async function readWanted(
   }
 }
 
-async function installExecutable(
+/**
+ * The launcher for the socket that the configuration names; undefined in a
+ * build that has none.
+ */
+function findLauncher(wanted: Wanted): Program | undefined {
+  const socket = socketOf(wanted);
+  const template = embeddedLauncher();
+  if (template === undefined) return undefined;
+  return launcherProgram(launcherFor(template, socket));
+}
+
+/** The programs of the plugin, each complete before it takes its place. */
+async function installPlugin(
   request: InstallRequest,
-  { source, signal }: {
-    readonly source: ExecutableSource;
+  { programs, signal }: {
+    readonly programs: PluginPrograms;
     readonly signal: AbortSignal;
   },
-): Promise<Outcome> {
-  const path = executablePath(request);
-  const state = await compareInstalled(path, source);
-  const steps: Step[] = [];
-  if (state.kind !== "same") {
-    steps.push({ kind: "copyExecutable", path, source });
-  } else if (state.mode !== EXECUTABLE_MODE) {
-    steps.push({ kind: "setMode", path, mode: EXECUTABLE_MODE });
-  }
-  if (state.kind === "different") {
-    log.info("Replacing another executable", { path, found: state.found });
-  }
+): Promise<PluginPlan["files"]> {
+  const { steps, files } = await planPlugin(request, programs);
   await applySteps(steps, { signal, dryRun: request.dryRun });
-  return steps.length === 0 ? "unchanged" : "changed";
+  return files;
 }

@@ -13,7 +13,7 @@ export interface HostPlaces {
 
 /** What to install. */
 export interface InstallRequest extends HostPlaces {
-  /** The executable; empty for the running one. */
+  /** The whole executable; empty for the running one. */
   readonly coilPath: string;
   /** The network configuration. */
   readonly netconf: string;
@@ -27,7 +27,12 @@ export interface InstallRequest extends HostPlaces {
   readonly dryRun: boolean;
 }
 
-/** Path of the installed plugin. */
-export function executablePath({ binDirectory }: HostPlaces): string {
+/** Path of the installed plugin: the launcher, or the executable itself when there is none. */
+export function pluginPath({ binDirectory }: HostPlaces): string {
   return `${binDirectory}/${PLUGIN}`;
+}
+
+/** Path of the executable that the launcher calls: it looks beside itself (deploy/executable/launcher.c). */
+export function executablePath({ binDirectory }: HostPlaces): string {
+  return `${binDirectory}/${PLUGIN}-executable`;
 }

@@ -1,14 +1,14 @@
 import { getLogger } from "../../lib/telemetry/mod.ts";
 import { replaceFile, syncDirectory } from "./atomic_file.ts";
 import { attempt, ChangedMeanwhileError } from "./errors.ts";
-import { copyExecutable, type ExecutableSource } from "./executable.ts";
+import { installProgram, type Program } from "./program.ts";
 
 /** One thing to do to the host. Each is harmless when it is done twice. */
 export type Step =
   | {
-    readonly kind: "copyExecutable";
+    readonly kind: "installProgram";
     readonly path: string;
-    readonly source: ExecutableSource;
+    readonly program: Program;
   }
   | {
     readonly kind: "writeConfig";
@@ -32,9 +32,10 @@ export const CONFIG_MODE = 0o600;
 
 const log = getLogger("installer");
 
-/** What is said of a step that was done, and of one that would be. */
-const MESSAGES: Readonly<Record<Step["kind"], readonly [string, string]>> = {
-  copyExecutable: ["Copied the executable", "Would copy the executable"],
+/** What is said of what was done, and of what would be. */
+const MESSAGES = {
+  executable: ["Copied the executable", "Would copy the executable"],
+  launcher: ["Wrote the launcher", "Would write the launcher"],
   writeConfig: [
     "Wrote the network configuration",
     "Would write the network configuration",
@@ -43,7 +44,7 @@ const MESSAGES: Readonly<Record<Step["kind"], readonly [string, string]>> = {
   keepCopy: ["Kept a copy of a file", "Would keep a copy of a file"],
   rename: ["Renamed a file", "Would rename a file"],
   remove: ["Removed a file", "Would remove a file"],
-};
+} as const;
 
 /** Options of {@linkcode applySteps}. */
 export interface ApplyOptions {
@@ -65,15 +66,16 @@ export async function applySteps(
   for (const step of steps) {
     signal.throwIfAborted();
     if (!dryRun) await applyStep(step, signal);
-    log.info(MESSAGES[step.kind][dryRun ? 1 : 0], fieldsOf(step));
+    const what = step.kind === "installProgram" ? step.program.name : step.kind;
+    log.info(MESSAGES[what][dryRun ? 1 : 0], fieldsOf(step));
   }
 }
 
 async function applyStep(step: Step, signal: AbortSignal): Promise<void> {
   const { path } = step;
   switch (step.kind) {
-    case "copyExecutable":
-      return await copyExecutable(step.source, { path, signal });
+    case "installProgram":
+      return await installProgram(step.program, { path, signal });
     case "writeConfig":
       return await writeConfig(step);
     case "setMode":
@@ -139,8 +141,8 @@ async function writeAll(file: Deno.FsFile, bytes: Uint8Array): Promise<void> {
 function fieldsOf(step: Step): Record<string, unknown> {
   const { path } = step;
   switch (step.kind) {
-    case "copyExecutable":
-      return { path, sizeBytes: step.source.sizeBytes };
+    case "installProgram":
+      return { path, sizeBytes: step.program.sizeBytes };
     case "setMode":
       return { path, mode: step.mode.toString(8).padStart(4, "0") };
     case "keepCopy":

@@ -1,6 +1,7 @@
+import { COILD_SOCKET } from "../../lib/names/mod.ts";
 import { chainInto, findChainSource, nameBefore } from "./chain.ts";
 import { InstallError } from "./errors.ts";
-import type { NetworkList, PluginEntry } from "./network_list.ts";
+import { type NetworkList, PLUGIN, type PluginEntry } from "./network_list.ts";
 import type { ConfigFile } from "./situation.ts";
 
 /** Upstream's name of the network configuration's file. */
@@ -17,6 +18,23 @@ export interface Target {
   readonly list: NetworkList;
   /** The file whose list it is made from. */
   readonly source?: string;
+}
+
+/**
+ * The socket of coild that the plugin is to call.
+ *
+ * @throws {InstallError} when the configuration has no text for it
+ */
+export function socketOf(wanted: Wanted): string {
+  const entry = wanted.kind === "chained"
+    ? wanted.entry
+    : wanted.list.plugins.find(({ type }) => type === PLUGIN);
+  // As the plugin does, which reads the same entry.
+  const socket = entry?.json["socket"] ?? "";
+  if (typeof socket === "string") return socket || COILD_SOCKET;
+  throw new InstallError(
+    `Cannot use the network configuration: "socket" of the plugin "${PLUGIN}" is not a string`,
+  );
 }
 
 /**

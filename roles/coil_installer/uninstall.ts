@@ -1,9 +1,9 @@
 import { getLogger } from "../../lib/telemetry/mod.ts";
 import { DISABLED_SUFFIX } from "./config_plan.ts";
-import { attempt, InstallError } from "./errors.ts";
 import { exists, lockDirectories, readConfigs } from "./host_directory.ts";
-import { executablePath, type HostPlaces } from "./request.ts";
 import { noteOf, typesOf } from "./network_list.ts";
+import { planPluginRemoval } from "./plugin_files.ts";
+import type { HostPlaces } from "./request.ts";
 import { type ConfigFile, examine, type Situation } from "./situation.ts";
 import { DEFAULT_CONF_NAME } from "./target.ts";
 import { applySteps, type Step } from "./steps.ts";
@@ -18,8 +18,8 @@ export interface UninstallRequest extends HostPlaces {
 const log = getLogger("installer");
 
 /**
- * Removes the configuration, then the executable that it names, and gives the
- * configurations that had made way their names back.
+ * Removes the configuration, then the plugin that it names, launcher before
+ * executable, and gives the configurations that had made way their names back.
  *
  * @throws {InstallError} when something cannot be removed
  */
@@ -40,7 +40,7 @@ export async function uninstall(
     ...(request.keepConfig
       ? []
       : planRemoval(request, { files, confName, situation })),
-    ...(request.keepExecutable ? [] : await planExecutable(request)),
+    ...(request.keepExecutable ? [] : await planPluginRemoval(request)),
   ];
   await applySteps(steps, { signal, dryRun });
   report(request, situation);
@@ -80,25 +80,6 @@ function planRemoval(
     ...ours.filter((name) => !restored.includes(name))
       .map((name): Step => ({ kind: "remove", path: pathOf(name) })),
   ];
-}
-
-async function planExecutable(
-  request: UninstallRequest,
-): Promise<readonly Step[]> {
-  const path = executablePath(request);
-  return await attempt(`look at "${path}"`, async () => {
-    try {
-      if ((await Deno.lstat(path)).isDirectory) {
-        throw new InstallError(
-          `Cannot remove "${path}": it is a directory, not the executable`,
-        );
-      }
-      return [{ kind: "remove", path }];
-    } catch (error) {
-      if (error instanceof Deno.errors.NotFound) return [];
-      throw error;
-    }
-  });
 }
 
 function report(request: UninstallRequest, situation: Situation): void {

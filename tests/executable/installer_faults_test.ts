@@ -11,21 +11,24 @@ import {
   namesIn,
   NETCONF,
   PATIENCE_MS,
+  PROGRAMS,
   quick,
   type Run,
   tinyPlugin,
 } from "./installer_host.ts";
 import { pathOf } from "./testing.ts";
 
-const OTHER_NETCONF = JSON.stringify({ ...NETCONF, name: "other" });
+/** Of another name, and with another launcher. */
+const OTHER_NETCONF = JSON.stringify({
+  ...NETCONF,
+  name: "other",
+  plugins: [{ type: "coil", socket: "/run/other.sock" }],
+});
 
-/** What the plugin of a host says of its versions; it must work. */
-async function versionsOf(host: Host): Promise<string> {
-  const { success, stdout } = await new Deno.Command(host.coil, {
-    env: { CNI_COMMAND: "VERSION" },
-  }).output();
-  assert.ok(success);
-  return new TextDecoder().decode(stdout);
+/** A configuration that names this socket. */
+function withSocket(socket: unknown): { readonly CNI_NETCONF: string } {
+  const plugins = [{ type: "coil", socket }];
+  return { CNI_NETCONF: JSON.stringify({ ...NETCONF, plugins }) };
 }
 
 /** An ELF file for another machine. */
@@ -74,6 +77,17 @@ for (
       CNI_NETCONF: '{"cniVersion":"1.0.0","name":"n","plugins":[{"type":"a"}]}',
     }, /one plugin of type "coil"/],
     [
+      "a socket whose path is too long",
+      withSocket(`/run/${"s".repeat(96)}`),
+      /it has 101 bytes, and 100 are the most/,
+    ],
+    [
+      "a socket that depends on the current directory",
+      withSocket("coild.sock"),
+      /"coild\.sock" .*absolute path/,
+    ],
+    ["a socket that is no text", withSocket(7), /"socket" .*not a string/],
+    [
       "a missing executable",
       { COIL_PATH: "/none" },
       /read the executable "\/none"/,
@@ -111,7 +125,7 @@ Deno.test("install: an executable for another machine is refused, one that is th
   assert.deepEqual(namesIn(host.bin), []);
   await Deno.copyFile(foreign, host.coil);
   const records = await host.install(options);
-  assert.ok(await isSame(host.coil, await tinyPlugin()));
+  assert.ok(await isSame(host.executable, await tinyPlugin()));
   const found = records.find(({ msg }) =>
     msg === "Replacing another executable"
   );
@@ -127,24 +141,31 @@ Deno.test("install: an executable that does not run does not replace one that do
   await Deno.writeFile(broken, whole.subarray(0, 500));
   const error = await host.fail({ env: { COIL_PATH: broken } });
   assert.match(error, /the copy does not run as a plugin here/);
-  assert.match(await versionsOf(host), /1\.1\.0/);
-  assert.deepEqual(namesIn(host.bin), ["coil"]);
+  assert.match(await host.versions(), /1\.1\.0/);
+  assert.deepEqual(namesIn(host.bin), PROGRAMS);
+});
+
+Deno.test("install: a launcher is no executable to install, it would call itself without an end", async () => {
+  await using host = await Host.make();
+  await host.install(await quick());
+  const error = await host.fail({ env: { COIL_PATH: host.coil } });
+  assert.match(error, /only the launcher .*"coil-executable" beside it/);
+  assert.ok(await isSame(host.executable, await tinyPlugin()));
 });
 
 Deno.test("install: executables that are in use go on", async () => {
   await using host = await Host.make();
   const sleeping = `${host.directory}/sleep`;
-  await Deno.copyFile("/usr/bin/sleep", host.coil);
-  await Deno.rename(host.coil, sleeping);
-  await Deno.link(sleeping, host.coil);
+  await Deno.copyFile("/usr/bin/sleep", sleeping);
+  const places = [host.coil, host.executable];
+  for (const path of places) await Deno.link(sleeping, path);
   await using child = running(host.coil);
   // What a plain copy would have met.
-  assert.throws(
-    () => Deno.openSync(host.coil, { write: true }),
-    /Text file busy/,
-  );
+  for (const path of places) {
+    assert.throws(() => Deno.openSync(path, { write: true }), /Text file busy/);
+  }
   await host.install();
-  assert.match(await versionsOf(host), /1\.1\.0/);
+  assert.match(await host.versions(), /1\.1\.0/);
   assert.ok(await isSame(sleeping, "/usr/bin/sleep"));
   assert.ok(child.isAlive());
 });
@@ -163,15 +184,20 @@ function running(path: string): AsyncDisposable & { isAlive(): boolean } {
   };
 }
 
-Deno.test("install: a directory in the executable's or the configuration's place is not removed", async () => {
+Deno.test("install: a directory in a program's or the configuration's place is not removed", async () => {
   await using host = await Host.make();
   const options = await quick();
-  await Deno.mkdir(host.coil);
-  assert.match(
-    await host.fail(options),
-    /a directory is in its place; remove it/,
-  );
-  await Deno.remove(host.coil);
+  for (const path of [host.coil, host.executable]) {
+    await Deno.mkdir(path);
+    assert.match(
+      await host.fail(options),
+      /a directory is in its place; remove it/,
+    );
+    const error = await host.fail({ args: ["uninstall"] });
+    assert.match(error, /it is a directory, not the executable/);
+    await Deno.remove(path);
+    assert.deepEqual(namesIn(host.bin), []);
+  }
   await Deno.mkdir(host.conf);
   assert.match(
     await host.fail(options),
@@ -205,7 +231,10 @@ Deno.test("install: a user without rights is told so", async () => {
     env: { TMPDIR: tmpdir },
     prefix: ["setpriv", "--reuid=54321", "--regid=54321", "--clear-groups"],
   });
-  assert.match(error, /opt\/cni\/bin\/coil": permission denied; run as root/);
+  assert.match(
+    error,
+    /opt\/cni\/bin\/coil-executable": permission denied; run as root/,
+  );
   assert.deepEqual([namesIn(host.bin), namesIn(host.etc)], [[], []]);
 });
 
@@ -219,7 +248,7 @@ Deno.test("install: root without any capability is enough, W48", async () => {
       "--no-new-privs",
     ],
   });
-  assert.match(await versionsOf(host), /1\.1\.0/);
+  assert.match(await host.versions(), /1\.1\.0/);
   await host.install({
     args: ["uninstall"],
     prefix: [
@@ -251,7 +280,7 @@ mount -o remount,bind,ro "$${directory}"`);
       error,
       /its file system is mounted read-only; mount it writable/,
     );
-    assert.match(await versionsOf(host), /1\.1\.0/);
+    assert.match(await host.versions(), /1\.1\.0/);
     assert.equal((await host.config()).name, NETCONF.name);
     assert.match(await host.fail({ args: ["uninstall"] }), /mounted read-only/);
   });
@@ -275,7 +304,7 @@ mount --bind "$ETC" "$ETC"
 mount -o remount,bind,ro /
 ! touch "\${BIN%/opt/cni/bin}/written"`);
   await host.install();
-  assert.match(await versionsOf(host), /1\.1\.0/);
+  assert.match(await host.versions(), /1\.1\.0/);
   assert.deepEqual(await host.types(), ["coil", "portmap"]);
 });
 
@@ -295,8 +324,8 @@ Deno.test("install: too little space is seen before copying", async () => {
     error,
     /it needs \d+\.\d MB, and ".*\/opt\/cni\/bin" has [12]\d\.\d MB free; make room/,
   );
-  assert.match(await versionsOf(host), /1\.1\.0/);
-  assert.deepEqual(namesIn(host.path(host.bin)), ["coil"]);
+  assert.match(await host.versions(), /1\.1\.0/);
+  assert.deepEqual(namesIn(host.path(host.bin)), PROGRAMS);
 });
 
 Deno.test("install: a disk that becomes full during the copy leaves the old executable", async () => {
@@ -326,8 +355,9 @@ Deno.test("install: a disk that becomes full during the copy leaves the old exec
       String(records.at(-1)?.error),
       /no space is left.*what was there before still is/,
     );
-    assert.ok(await isSame(host.coil, await tinyPlugin()));
-    assert.deepEqual(namesIn(host.path(host.bin)), ["coil"]);
+    assert.ok(await isSame(host.executable, await tinyPlugin()));
+    assert.match(await host.versions(), /1\.1\.0/);
+    assert.deepEqual(namesIn(host.path(host.bin)), PROGRAMS);
     return;
   }
   assert.fail("the disk was never full in time");
@@ -359,18 +389,18 @@ Deno.test("install: killed in the middle of the copy, the old executable works, 
     await untilCopying(host, run);
     run.kill("SIGKILL");
     await run.end();
-    assert.match(await versionsOf(host), /1\.1\.0/);
+    assert.match(await host.versions(), /1\.1\.0/);
     const left = namesIn(host.bin).filter(isTemporary);
     if (left.length === 0) { // the copy was quicker
       await host.install(await quick());
       continue;
     }
     const records = await host.install();
-    assert.deepEqual(namesIn(host.bin), ["coil"]);
+    assert.deepEqual(namesIn(host.bin), PROGRAMS);
     assert.ok(
       messages(records).includes("Removed what an interrupted run left"),
     );
-    assert.ok(await isSame(host.coil, await pathOf("coil")));
+    assert.ok(await isSame(host.executable, await pathOf("coil")));
     return;
   }
   assert.fail("never killed in time");
@@ -379,12 +409,16 @@ Deno.test("install: killed in the middle of the copy, the old executable works, 
 Deno.test("install: four at once come to one result, and copy once", async () => {
   await using host = await Host.make();
   const runs = await Promise.all([1, 2, 3, 4].map(() => host.install()));
-  const copied = runs.flatMap(messages).filter((msg) =>
-    msg === "Copied the executable"
+  const written = runs.flatMap(messages).filter((msg) =>
+    /^(Copied|Wrote) /.test(msg)
   );
-  assert.equal(copied.length, 1);
-  assert.deepEqual([namesIn(host.bin), namesIn(host.etc)], [["coil"], [NAME]]);
-  assert.ok(await isSame(host.coil, await pathOf("coil")));
+  assert.deepEqual(written, [
+    "Copied the executable",
+    "Wrote the launcher",
+    "Wrote the network configuration",
+  ]);
+  assert.deepEqual([namesIn(host.bin), namesIn(host.etc)], [PROGRAMS, [NAME]]);
+  assert.ok(await isSame(host.executable, await pathOf("coil")));
 });
 
 Deno.test("install: waits for another installer, also for one of the same directories by another name", async () => {
@@ -402,7 +436,7 @@ Deno.test("install: waits for another installer, also for one of the same direct
   await lock.unlock();
   const { code } = await run.end();
   assert.equal(code, 0);
-  assert.deepEqual(namesIn(host.bin), [NAME, "coil"]);
+  assert.deepEqual(namesIn(host.bin), [NAME, ...PROGRAMS]);
 });
 
 Deno.test("install: SIGTERM ends it, also while it waits", async () => {
@@ -417,15 +451,17 @@ Deno.test("install: SIGTERM ends it, also while it waits", async () => {
   assert.match(String(records.at(-1)?.error), /Received SIGTERM/);
 });
 
-Deno.test("install: at every moment there is a whole executable and a whole configuration", async () => {
+Deno.test("install: at every moment there is a plugin that works and a whole configuration", async () => {
   await using host = await Host.make();
   const tiny = (await quick()).env;
   await host.install({ env: tiny });
+  // As it was when the plugin was one file.
+  await Deno.rename(host.executable, host.coil);
   const stop = new AbortController();
   const seen = new Set<string>();
   const watching = awaitedLater((async () => {
     while (!stop.signal.aborted) {
-      assert.match(await versionsOf(host), /1\.1\.0/);
+      assert.match(await host.versions(), /1\.1\.0/);
       seen.add((await host.config()).name);
       await sleep(1);
     }
@@ -474,13 +510,23 @@ Deno.test("install: a tool that chains itself in meanwhile is not lost", async (
   assert.ok(name.startsWith("net") && plugins.length === 3);
 });
 
-Deno.test("install: a node's executable installs itself again without harm", async () => {
+Deno.test("install: a node's executable installs itself again without harm, also when it is called by the launcher", async () => {
   await using host = await Host.make();
   await host.install();
-  const { ino } = await Deno.stat(host.coil);
-  const { code } = await host.run({ program: host.coil, args: ["installer"] });
-  assert.equal(code, 0);
-  assert.equal((await Deno.stat(host.coil)).ino, ino);
+  for (const program of [host.coil, host.executable]) {
+    const records = await host.install({ program, args: ["installer"] });
+    const changes = messages(records).filter((msg) =>
+      /^(Copied|Wrote|Set) /.test(msg)
+    );
+    assert.deepEqual(changes, []);
+  }
+});
+
+Deno.test("uninstall: a node's executable removes itself, called by the launcher", async () => {
+  await using host = await Host.make();
+  await host.install();
+  await host.install({ program: host.coil, args: ["installer", "uninstall"] });
+  assert.deepEqual([namesIn(host.bin), namesIn(host.etc)], [[], []]);
 });
 
 Deno.test("install: works when the running file has been deleted", async () => {
@@ -494,5 +540,5 @@ Deno.test("install: works when the running file has been deleted", async () => {
   await Deno.remove(copy);
   await lock.unlock();
   assert.equal((await run.end()).code, 0);
-  assert.ok(await isSame(host.coil, await pathOf("coil")));
+  assert.ok(await isSame(host.executable, await pathOf("coil")));
 });

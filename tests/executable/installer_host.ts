@@ -6,6 +6,9 @@ import { pathOf } from "./testing.ts";
 
 export const NAME = "10-coil.conflist";
 
+/** The installed programs, as their directory lists them. */
+export const PROGRAMS: readonly string[] = ["coil", "coil-executable"];
+
 /** A list of plugins, as its file has it. */
 export interface Conflist {
   readonly cniVersion: string;
@@ -169,12 +172,30 @@ export class Host implements AsyncDisposable {
       : `/proc/${this.#keeper.pid}/root${path}`;
   }
 
+  /** The plugin that runtimes call. */
   get coil(): string {
     return this.path(`${this.bin}/coil`);
   }
 
+  /** What the plugin calls unless coild answers. */
+  get executable(): string {
+    return this.path(`${this.bin}/coil-executable`);
+  }
+
   get conf(): string {
     return this.path(`${this.etc}/${NAME}`);
+  }
+
+  /** What the plugin, called where the host's runtime would, says of its versions; it must work. */
+  async versions(): Promise<string> {
+    const [command = "", ...args] = [...this.#enter, `${this.bin}/coil`];
+    const { success, stdout, stderr } = await new Deno.Command(command, {
+      args,
+      env: { CNI_COMMAND: "VERSION" },
+    }).output();
+    const decoder = new TextDecoder();
+    assert.ok(success, decoder.decode(stderr));
+    return decoder.decode(stdout);
   }
 
   async start(options: RunOptions = {}): Promise<Run> {
@@ -294,6 +315,15 @@ async function compileTiny(): Promise<string> {
 /** The installer with a plugin that is quick to copy. */
 export async function quick(): Promise<{ env: Record<string, string> }> {
   return { env: { COIL_PATH: await tinyPlugin() } };
+}
+
+/** The socket that an installed launcher calls; it must be a launcher. */
+export async function socketOf(launcher: string): Promise<string> {
+  const bytes = await Deno.readFile(launcher);
+  assert.ok(bytes.length < 65_536, `it has ${bytes.length} bytes`);
+  const text = new TextDecoder("latin1").decode(bytes);
+  return /COIL_SOCKET_PATH([^\0]+)\0/.exec(text)?.[1] ??
+    assert.fail("no launcher");
 }
 
 /** Whether two files have the same contents. */

@@ -8,7 +8,9 @@ import {
   NAME,
   namesIn,
   NETCONF,
+  PROGRAMS,
   quick,
+  socketOf,
   tinyPlugin,
 } from "./installer_host.ts";
 import { pathOf } from "./testing.ts";
@@ -26,68 +28,157 @@ async function chain(
 Deno.test("install: the installer copies the file that it runs from, and writes the configuration", async () => {
   await using host = await Host.make();
   const records = await host.install();
-  assert.ok(await isSame(host.coil, await pathOf("coil")));
+  assert.ok(await isSame(host.executable, await pathOf("coil")));
+  assert.equal(await modeOf(host.executable), 0o755);
+  assert.equal(await socketOf(host.coil), "/run/coild.sock");
   assert.equal(await modeOf(host.coil), 0o755);
   assert.equal(await modeOf(host.conf), 0o600);
   assert.deepEqual(await host.config(), {
     ...NETCONF,
     "coil.cybozu.com/installer": { plugins: ["coil", "portmap"] },
   });
-  assert.deepEqual(namesIn(host.bin), ["coil"]);
+  assert.deepEqual(namesIn(host.bin), PROGRAMS);
   assert.deepEqual(namesIn(host.etc), [NAME]);
   const order = messages(records).filter((message) =>
     /^(Copied|Wrote)/.test(message)
   );
   assert.deepEqual(order, [
     "Copied the executable",
+    "Wrote the launcher",
     "Wrote the network configuration",
   ]);
-  const plugin = await new Deno.Command(host.coil, {
-    env: { CNI_COMMAND: "VERSION" },
-  }).output();
-  assert.match(new TextDecoder().decode(plugin.stdout), /"1\.1\.0"/);
+  assert.match(await host.versions(), /"1\.1\.0"/);
 });
 
 Deno.test("install: a second run changes nothing", async () => {
   await using host = await Host.make();
   await host.install();
-  const before = await Promise.all([
-    Deno.stat(host.coil),
-    Deno.stat(host.conf),
-  ]);
+  const look = () =>
+    Promise.all(
+      [host.coil, host.executable, host.conf].map((path) => Deno.stat(path)),
+    );
+  const before = await look();
   const records = await host.install();
-  const after = await Promise.all([Deno.stat(host.coil), Deno.stat(host.conf)]);
+  const after = await look();
   assert.deepEqual(
     after.map(({ ino, mtime }) => ({ ino, mtime })),
     before.map(({ ino, mtime }) => ({ ino, mtime })),
   );
-  assert.deepEqual(
-    records.find(({ msg }) => msg === "Installed")?.["executable"],
-    { path: `${host.bin}/coil`, state: "unchanged" },
-  );
+  const installed = records.find(({ msg }) => msg === "Installed");
+  assert.deepEqual(installed?.["executable"], {
+    path: host.executable,
+    state: "unchanged",
+  });
+  assert.deepEqual(installed?.["launcher"], {
+    path: host.coil,
+    state: "unchanged",
+  });
 });
 
 Deno.test("install: modes are put right without copying", async () => {
   await using host = await Host.make();
   const options = await quick();
   await host.install(options);
-  const { ino } = await Deno.stat(host.coil);
-  await Deno.chmod(host.coil, 0o600);
+  const programs = [host.coil, host.executable];
+  const inodes = async () =>
+    (await Promise.all(programs.map((path) => Deno.stat(path))))
+      .map(({ ino }) => ino);
+  const before = await inodes();
+  for (const path of programs) await Deno.chmod(path, 0o600);
   await Deno.chmod(host.conf, 0o644);
   await host.install(options);
-  assert.equal(await modeOf(host.coil), 0o755);
+  for (const path of programs) assert.equal(await modeOf(path), 0o755);
   assert.equal(await modeOf(host.conf), 0o600);
-  assert.equal((await Deno.stat(host.coil)).ino, ino);
+  assert.deepEqual(await inodes(), before);
 });
 
-Deno.test("install: a file of the same size and other contents is replaced", async () => {
+Deno.test("install: files of the same size and other contents are replaced", async () => {
   await using host = await Host.make();
   const options = await quick();
-  const bytes = await Deno.readFile(await tinyPlugin());
-  bytes[bytes.length - 1] = (bytes.at(-1) ?? 0) ^ 1;
-  await Deno.writeFile(host.coil, bytes);
   await host.install(options);
-  assert.ok(await isSame(host.coil, await tinyPlugin()));
+  for (const path of [host.coil, host.executable]) {
+    const right = await Deno.readFile(path);
+    const wrong = right.with(-1, (right.at(-1) ?? 0) ^ 1);
+    await Deno.writeFile(path, wrong);
+    await host.install(options);
+    assert.deepEqual(await Deno.readFile(path), right);
+  }
+});
+
+Deno.test("install: the former plugin in one file becomes launcher and executable", async () => {
+  await using host = await Host.make();
+  await Deno.copyFile(await tinyPlugin(), host.coil);
+  const records = await host.install(await quick());
+  assert.deepEqual(namesIn(host.bin), PROGRAMS);
+  assert.ok(await isSame(host.executable, await tinyPlugin()));
+  assert.equal(await socketOf(host.coil), "/run/coild.sock");
+  const replaced = records.filter(({ msg }) =>
+    msg === "Replacing another executable"
+  );
+  assert.deepEqual(replaced.map(({ path }) => path), [host.coil]);
+});
+
+Deno.test("install: the launcher has the socket of the plugin's entry, and another only where that changes", async () => {
+  await using host = await Host.make();
+  const { env } = await quick();
+  const installed = async (entry: Record<string, unknown>) => {
+    const plugins = [{ type: "portmap" }, { type: "coil", ...entry }];
+    const CNI_NETCONF = JSON.stringify({ ...NETCONF, plugins });
+    const records = await host.install({ env: { ...env, CNI_NETCONF } });
+    const socket = await socketOf(host.coil);
+    return {
+      socket,
+      written: messages(records).includes("Wrote the launcher"),
+    };
+  };
+  const longest = `/run/${"s".repeat(95)}`;
+  for (
+    const [entry, socket, written] of [
+      [{}, "/run/coild.sock", true],
+      [{ socket: null }, "/run/coild.sock", false],
+      [{ socket: "" }, "/run/coild.sock", false],
+      [{ socket: longest }, longest, true],
+      [{ socket: "/run/coil/coild.sock" }, "/run/coil/coild.sock", true],
+      [{ socket: "/run/coil/coild.sock", x: 1 }, "/run/coil/coild.sock", false],
+    ] as const
+  ) {
+    const { ino } = await Deno.stat(host.executable).catch(() => ({ ino: -1 }));
+    assert.deepEqual(await installed(entry), { socket, written });
+    const after = (await Deno.stat(host.executable)).ino;
+    assert.ok(ino === -1 || ino === after, "the executable stays");
+  }
+});
+
+Deno.test("install: the launcher behaves as the executable, whatever it is called with", async () => {
+  await using host = await Host.make();
+  await host.install();
+  const called = async (
+    path: string,
+    args: string[],
+    env: Record<string, string>,
+  ) => {
+    const { code, stdout, stderr } = await new Deno.Command(path, {
+      args,
+      env: { PATH: "/usr/bin:/bin", ...env },
+      clearEnv: true,
+    }).output();
+    const decoder = new TextDecoder();
+    return [code, decoder.decode(stdout), decoder.decode(stderr)];
+  };
+  for (
+    const [args, env] of [
+      [[], {}],
+      [["version"], {}],
+      [["ipam", "nonsense"], {}],
+      [["installer", "--help"], {}],
+      [[], { CNI_COMMAND: "VERSION" }],
+      [[], { CNI_COMMAND: "STATUS" }],
+      [[], { CNI_COMMAND: "nonsense" }],
+    ] as const
+  ) {
+    const output = await called(host.coil, [...args], env);
+    assert.deepEqual(output, await called(host.executable, [...args], env));
+  }
 });
 
 Deno.test("install: the configuration can come from a file", async () => {
@@ -223,15 +314,17 @@ Deno.test("install: a malformed configuration is kept aside", async () => {
   assert.match(String(warning?.["reason"]), /not JSON/);
 });
 
-Deno.test("install: a symbolic link in the executable's place is replaced, what it leads to stays", async () => {
+Deno.test("install: symbolic links in the programs' places are replaced, what they lead to stays", async () => {
   await using host = await Host.make();
   const target = `${host.directory}/vendor`;
   await Deno.writeTextFile(target, "the vendor's");
-  await Deno.symlink(target, host.coil);
+  const programs = [host.executable, host.coil];
+  for (const path of programs) await Deno.symlink(target, path);
   const records = await host.install(await quick());
-  assert.ok((await Deno.lstat(host.coil)).isFile);
+  for (const path of programs) assert.ok((await Deno.lstat(path)).isFile);
   assert.equal(await Deno.readTextFile(target), "the vendor's");
-  assert.ok(records.some(({ found }) => found === "symbolic link"));
+  const links = records.filter(({ found }) => found === "symbolic link");
+  assert.deepEqual(links.map(({ path }) => path), programs);
 });
 
 Deno.test("install: a symbolic link in the configuration's place is merged and replaced, a dangling one is replaced", async () => {
@@ -297,6 +390,7 @@ Deno.test("install --chain: waits for another network, and becomes a part of it"
     "coil.cybozu.com/installer": { plugins: ["ptp", "coil", "portmap"] },
   });
   assert.deepEqual(await host.config("10-kindnet.conflist"), KINDNET);
+  assert.equal(await socketOf(host.coil), "/s");
 });
 
 Deno.test("install --chain: the other network's changes arrive, what others added to ours stays", async () => {
@@ -370,13 +464,15 @@ Deno.test("install: a dry run says what it would do, and does nothing", async ()
   await using host = await Host.make({ bare: true });
   const records = await host.install({ ...await quick(), args: ["--dry-run"] });
   assert.deepEqual(namesIn(host.directory), []);
-  assert.ok(messages(records).includes("Would copy the executable"));
-  assert.ok(
-    messages(records).includes("Would write the network configuration"),
-  );
+  const would = messages(records).filter((msg) => /^Would (?!make)/.test(msg));
+  assert.deepEqual(would, [
+    "Would copy the executable",
+    "Would write the launcher",
+    "Would write the network configuration",
+  ]);
 });
 
-Deno.test("uninstall: configuration and executable go, what others have stays", async () => {
+Deno.test("uninstall: configuration, launcher and executable go, in this order, and what others have stays", async () => {
   await using host = await Host.make();
   const options = await quick();
   await host.install(options);
@@ -388,8 +484,9 @@ Deno.test("uninstall: configuration and executable go, what others have stays", 
   assert.deepEqual(namesIn(host.bin), ["portmap"]);
   const removed = records.filter(({ msg }) => msg === "Removed a file");
   assert.deepEqual(removed.map(({ path }) => path), [
-    `${host.etc}/${NAME}`,
-    `${host.bin}/coil`,
+    host.conf,
+    host.coil,
+    host.executable,
   ]);
   const gone = records.find(({ msg }) => /went with it$/.test(msg));
   assert.deepEqual(gone?.["plugins"], ["istio-cni"]);
@@ -404,9 +501,9 @@ Deno.test("uninstall: keeps what it is asked to keep", async () => {
   await host.install({
     args: ["uninstall", "--keep-config", "--keep-executable"],
   });
-  assert.deepEqual([namesIn(host.etc), namesIn(host.bin)], [[NAME], ["coil"]]);
+  assert.deepEqual([namesIn(host.etc), namesIn(host.bin)], [[NAME], PROGRAMS]);
   await host.install({ args: ["uninstall", "--keep-executable"] });
-  assert.deepEqual([namesIn(host.etc), namesIn(host.bin)], [[], ["coil"]]);
+  assert.deepEqual([namesIn(host.etc), namesIn(host.bin)], [[], PROGRAMS]);
   await host.install(options);
   const records = await host.install({ args: ["uninstall", "--keep-config"] });
   assert.deepEqual([namesIn(host.etc), namesIn(host.bin)], [[NAME], []]);
@@ -415,6 +512,13 @@ Deno.test("uninstall: keeps what it is asked to keep", async () => {
       level === "warn" && /no pod will start/.test(msg)
     ),
   );
+});
+
+Deno.test("uninstall: the former plugin in one file goes", async () => {
+  await using host = await Host.make();
+  await Deno.copyFile(await tinyPlugin(), host.coil);
+  await host.install({ args: ["uninstall"] });
+  assert.deepEqual(namesIn(host.bin), []);
 });
 
 Deno.test("uninstall: where there is nothing, not even directories, there is nothing to do", async () => {
