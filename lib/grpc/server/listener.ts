@@ -1,10 +1,11 @@
 import { sleep, startTimer, TaskGroup } from "../../async/mod.ts";
 import { getLogger } from "../../telemetry/mod.ts";
 import { GrpcError, StatusCode } from "../status.ts";
+import { answerCall, type IncomingCall } from "./call.ts";
 import type { CallMetrics } from "./metrics.ts";
 import { ByteBudget } from "./message_reader.ts";
 import { ReadBuffers } from "./read_buffers.ts";
-import type { Routes } from "./routes.ts";
+import { type Routes, unknownMethod } from "./routes.ts";
 import { Session, type SessionOptions } from "./session.ts";
 
 const log = getLogger("grpc");
@@ -60,6 +61,24 @@ export class Listener {
     const socket = Deno.listen({ transport: "unix", path });
     this.#socket = socket;
     this.#accepting.run("accept", (signal) => this.#accept(socket, signal));
+  }
+
+  /**
+   * Makes a call from within this process, logged and counted as any other.
+   *
+   * @throws {GrpcError} when the call fails
+   */
+  async call(
+    path: string,
+    { request, signal, remainingMs }: IncomingCall,
+  ): Promise<Uint8Array> {
+    const { routes, metrics } = this.#options;
+    const route = routes.get(path);
+    if (route?.kind !== "unary") throw unknownMethod(path);
+    const call = { request, signal, remainingMs };
+    const outcome = await answerCall(route.method, call, metrics);
+    if ("error" in outcome) throw outcome.error;
+    return outcome.response;
   }
 
   /**

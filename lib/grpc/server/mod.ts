@@ -3,6 +3,7 @@
  *
  * @module
  */
+export type { IncomingCall } from "./call.ts";
 export {
   type BoundMethod,
   type CallContext,
@@ -11,7 +12,7 @@ export {
   unary,
 } from "./method.ts";
 export { type RunningServer, serve, type ServeOptions } from "./server.ts";
-export { SocketPathError } from "./socket.ts";
+export { placeSocket, SocketPathError } from "./socket.ts";
 export { codeName, GrpcError, StatusCode } from "../status.ts";
 export {
   encodeRpcStatus,

@@ -41,6 +41,13 @@ export function makeRoutes(methods: readonly BoundMethod[]): Routes {
   return routes;
 }
 
+/** What a caller is told of a path that has no route. */
+export function unknownMethod(path: string): GrpcError {
+  return new GrpcError(`Unknown method "${path}"`, {
+    code: StatusCode.UNIMPLEMENTED,
+  });
+}
+
 function reflectionRoute(services: readonly DescService[]): Route {
   let reflection: Reflection | undefined;
   const answer = (message: Uint8Array) => {

@@ -1,5 +1,6 @@
 import { untilAborted } from "../../async/mod.ts";
 import type { Registry } from "../../telemetry/mod.ts";
+import type { IncomingCall } from "./call.ts";
 import { Listener } from "./listener.ts";
 import type { BoundMethod } from "./method.ts";
 import { CallMetrics } from "./metrics.ts";
@@ -28,6 +29,14 @@ export interface RunningServer {
   readonly socketPath: string;
   /** Resolves when the last call has ended after the signal. */
   readonly finished: Promise<void>;
+  /**
+   * Makes a unary call from within the process, logged and counted as any
+   * other. It is not waited for when the server ends. The path is
+   * `/package.Service/Method`.
+   *
+   * @throws {GrpcError} when the call fails
+   */
+  call(path: string, call: IncomingCall): Promise<Uint8Array>;
 }
 
 /**
@@ -50,5 +59,6 @@ export async function serve(options: ServeOptions): Promise<RunningServer> {
   });
   const finished = untilAborted(signal)
     .then(() => listener.stop(options.graceMs ?? 10_000));
-  return { socketPath, finished };
+  const call = listener.call.bind(listener);
+  return { socketPath, finished, call };
 }

@@ -6,7 +6,7 @@ import type { MessageLimits } from "./message_reader.ts";
 import type { BoundMethod } from "./method.ts";
 import type { CallMetrics } from "./metrics.ts";
 import type { ReadBuffers } from "./read_buffers.ts";
-import type { Route, Routes } from "./routes.ts";
+import { type Route, type Routes, unknownMethod } from "./routes.ts";
 import { type ConnectionEvent, ServerConnection } from "./server_connection.ts";
 
 const log = getLogger("grpc");
@@ -142,9 +142,7 @@ export class Session {
     const { streamId, path, timeoutMs } = event;
     const route = this.#options.routes.get(path);
     if (route === undefined) {
-      const code = StatusCode.UNIMPLEMENTED;
-      const error = new GrpcError(`Unknown method "${path}"`, { code });
-      this.#http2.end(streamId, error);
+      this.#http2.end(streamId, unknownMethod(path));
       return this.#http2.release(streamId);
     }
     const call: OpenCall = {
