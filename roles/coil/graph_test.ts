@@ -7,6 +7,7 @@ const ALLOWED = [
   "lib/cnirpc/lean/",
   "lib/grpc/",
   "lib/names/",
+  "lib/plugin/",
   "roles/coil/",
 ];
 

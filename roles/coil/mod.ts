@@ -7,8 +7,7 @@
 import { callUnary } from "../../lib/grpc/mod.ts";
 import { CNI_VERSIONS } from "../../lib/cni/mod.ts";
 import { COILD_SOCKET, VERSION } from "../../lib/names/mod.ts";
-import { isOwnNetns } from "./netns.ts";
-import { runPlugin } from "./plugin.ts";
+import { isOwnNetns, runPlugin } from "../../lib/plugin/mod.ts";
 import { readStdin, writeStdout } from "./stdio.ts";
 
 const ABOUT = `CNI plugin coil v${VERSION}

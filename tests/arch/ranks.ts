@@ -19,6 +19,7 @@ const RANK: Readonly<Record<string, number>> = {
   "lib/announce": 4,
   "lib/egress": 5,
   "lib/ipam": 5,
+  "lib/plugin": 5,
   "lib/podnet": 5,
   "lib/routing": 5,
   "roles": 6,

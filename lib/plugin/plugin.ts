@@ -12,15 +12,15 @@ import {
   parseResult,
   versionForErrors,
   versionReply,
-} from "../../lib/cni/mod.ts";
+} from "../cni/mod.ts";
 import {
   type CniArgs,
   decodeAddResponse,
   encodeCniArgs,
   type MethodName,
   methodPath,
-} from "../../lib/cnirpc/lean/mod.ts";
-import { type callUnary, GrpcError, StatusCode } from "../../lib/grpc/mod.ts";
+} from "../cnirpc/lean/mod.ts";
+import { type callUnary, GrpcError, StatusCode } from "../grpc/mod.ts";
 import { toCniError } from "./errors.ts";
 import { buildRequest } from "./request.ts";
 
@@ -30,7 +30,7 @@ export interface Outside {
   /** Called once, and not for VERSION. */
   readonly readStdin: () => Uint8Array;
   readonly call: typeof callUnary;
-  /** Whether a path is the plugin's own network namespace. */
+  /** Whether a path is the network namespace that the runtime is in. */
   readonly isOwnNetns: (path: string) => boolean;
   /** Where coild listens unless the configuration says otherwise. */
   readonly defaultSocket: string;

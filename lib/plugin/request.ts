@@ -5,8 +5,8 @@ import {
   type NetConf,
   parseArgs,
   type Result,
-} from "../../lib/cni/mod.ts";
-import type { CniArgs } from "../../lib/cnirpc/lean/mod.ts";
+} from "../cni/mod.ts";
+import type { CniArgs } from "../cnirpc/lean/mod.ts";
 
 /** Keys of CNI_ARGS that Kubernetes runtimes set; always sent, maybe empty. */
 const POD_KEYS = [

@@ -1,9 +1,6 @@
-import { CniError, type Command, ErrorCode } from "../../lib/cni/mod.ts";
-import {
-  type CniErrorDetail,
-  decodeCniError,
-} from "../../lib/cnirpc/lean/mod.ts";
-import { ConnectError, GrpcError, StatusCode } from "../../lib/grpc/mod.ts";
+import { CniError, type Command, ErrorCode } from "../cni/mod.ts";
+import { type CniErrorDetail, decodeCniError } from "../cnirpc/lean/mod.ts";
+import { ConnectError, GrpcError, StatusCode } from "../grpc/mod.ts";
 
 /** What the runtime is told about a call to coild that failed. */
 export function toCniError(error: unknown, command: Command): CniError {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { fromBinary } from "@bufbuild/protobuf";
-import { CNIArgsSchema, cniRpcError } from "../../lib/cnirpc/mod.ts";
+import { CNIArgsSchema, cniRpcError } from "../cnirpc/mod.ts";
 import {
   type CallOptions,
   ConnectError,
@@ -8,7 +8,7 @@ import {
   GrpcError,
   ProtoWriter,
   StatusCode,
-} from "../../lib/grpc/mod.ts";
+} from "../grpc/mod.ts";
 import { type Outside, runPlugin } from "./plugin.ts";
 
 const RESULT = {
