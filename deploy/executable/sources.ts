@@ -1,3 +1,5 @@
+import { compilerVersion } from "./compiler.ts";
+
 const ROOT = new URL("../../", import.meta.url).pathname;
 
 /** What the executable is made of, relative to the root. */
@@ -12,10 +14,11 @@ export const SOURCES: readonly string[] = [
 
 /**
  * A hash of everything that decides what a build gives: sources, dependencies,
- * build scripts, deno.
+ * build scripts, deno, the C compiler.
  */
 export async function hashSources(): Promise<string> {
-  const parts: string[] = [Deno.version.deno, Deno.build.target];
+  const compiler = await compilerVersion() ?? "";
+  const parts: string[] = [Deno.version.deno, Deno.build.target, compiler];
   for (const name of SOURCES) {
     for (const path of await filesOf(name)) {
       parts.push(path, await Deno.readTextFile(ROOT + path));

@@ -10,8 +10,9 @@
 // since V8 refuses code compiled under other flags.
 //
 // Freestanding: no libc, no relocations, no writable data, raw syscalls only.
+#include "machine.h"
+
 #include <asm/stat.h>
-#include <asm/unistd.h>
 #include <linux/auxvec.h>
 #include <linux/errno.h>
 #include <linux/fcntl.h>
@@ -22,10 +23,6 @@
 #define PATH_LEN 4096
 #define OLD_S 3600 // age from which another version's modules may be removed
 #define PLACES "/run, $XDG_RUNTIME_DIR, $TMPDIR, /tmp, /dev/shm"
-
-typedef unsigned long u64;
-typedef long i64;
-typedef unsigned int u32;
 
 // Filled in by pack.ts. `x_off` are offsets from the start of this header.
 struct header {
@@ -56,13 +53,6 @@ __attribute__((section(".header"), used, visibility("hidden"))) struct header HE
 // On entry: rsp -> argc, rdx = function for atexit, both owed to _start.
 __asm__(".section .start,\"ax\"\n.globl stub_start\nstub_start:\n"
         "  mov %rsp, %rdi\n  mov %rdx, %rsi\n  and $-16, %rsp\n  call stub_main\n");
-static i64 sys(i64 n, i64 a, i64 b, i64 c, i64 d) {
-  register i64 r10 __asm__("r10") = d;
-  i64 r;
-  __asm__ volatile("syscall" : "=a"(r) : "a"(n), "D"(a), "S"(b), "d"(c), "r"(r10)
-                   : "rcx", "r11", "memory");
-  return r;
-}
 static _Noreturn void jump(u64 *sp, u64 entry, u64 fini) {
   __asm__ volatile("mov %0, %%rsp\n  xor %%ebp, %%ebp\n  jmp *%1"
                    : : "r"(sp), "r"(entry), "d"(fini) : "memory");
@@ -72,45 +62,15 @@ static _Noreturn void jump(u64 *sp, u64 entry, u64 fini) {
 // On entry: sp -> argc, x0 = function for atexit. hint #34 is `bti c`.
 __asm__(".section .start,\"ax\"\n.globl stub_start\nstub_start:\n"
         "  hint #34\n  mov x1, x0\n  mov x0, sp\n  b stub_main\n");
-static i64 sys(i64 n, i64 a, i64 b, i64 c, i64 d) {
-  register i64 x8 __asm__("x8") = n, x0 __asm__("x0") = a, x1 __asm__("x1") = b,
-      x2 __asm__("x2") = c, x3 __asm__("x3") = d;
-  __asm__ volatile("svc #0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3) : "memory");
-  return x0;
-}
 static _Noreturn void jump(u64 *sp, u64 entry, u64 fini) {
   register u64 x16 __asm__("x16") = entry, x0 __asm__("x0") = fini;
   __asm__ volatile("mov sp, %0\n  mov x29, xzr\n  mov x30, xzr\n  br %1"
                    : : "r"(sp), "r"(x16), "r"(x0) : "memory");
   __builtin_unreachable();
 }
-#else
-#error "only x86-64 and aarch64 Linux"
 #endif
 
 // ---------------------------------------------------------------- strings
-static u64 len(const char *s) {
-  u64 n = 0;
-  while (s[n]) n++;
-  return n;
-}
-// Append s to p, NUL included, and return the place of that NUL.
-static char *put(char *p, const char *s) {
-  while ((*p = *s++)) p++;
-  return p;
-}
-static char *put_number(char *p, u64 v, u32 radix) {
-  char digits[24];
-  u32 n = 0;
-  do digits[n++] = "0123456789abcdef"[v % radix]; while (v /= radix);
-  while (n) *p++ = digits[--n];
-  *p = 0;
-  return p;
-}
-static int starts(const char *s, const char *prefix) {
-  while (*prefix) if (*s++ != *prefix++) return 0;
-  return 1;
-}
 static int ends(const char *s, const char *suffix) {
   u64 n = len(s), m = len(suffix);
   return n >= m && starts(s + n - m, suffix);

@@ -14,7 +14,7 @@ const FIELD_BYTES = 112;
 const MAX_PATH_BYTES = 100;
 
 /** No launcher is larger, and no whole executable so small. */
-const MAX_LAUNCHER_BYTES = 65_536;
+const MAX_LAUNCHER_BYTES = 1 << 20;
 
 /** The launcher of this build, without a socket's path; undefined when the build has none. */
 export function embeddedLauncher(): Uint8Array | undefined {

@@ -32,6 +32,7 @@ import { connectIpam } from "./ipam_part.ts";
 import { CoildMetrics } from "./metrics.ts";
 import type { Ground } from "./node_part.ts";
 import { PodEvents } from "./pod_events.ts";
+import { servePlugins } from "./plugin_server.ts";
 import { PodSource } from "./pod_source.ts";
 import { lockSocket } from "./socket_lock.ts";
 
@@ -87,9 +88,10 @@ async function run(start: Start, signal: AbortSignal): Promise<void> {
   stack.use(lockSocket(options.socketPath));
   const parts = await connect(start, { nodeName, stack });
   const server = await listen(options, parts, signal);
+  const plugins = await servePlugins({ server, signal });
   log.info("Serving", { node: nodeName, socket: options.socketPath });
   await work(parts, signal);
-  await server.finished;
+  await Promise.all([server.finished, plugins.finished]);
   await parts.node.finish();
 }
 

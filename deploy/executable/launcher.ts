@@ -1,0 +1,14 @@
+import { compileC, compilerVersion } from "./compiler.ts";
+
+/**
+ * Compiles launcher.c: a whole ELF file, which names no socket yet. Undefined
+ * without a compiler: then runtimes call the whole executable, as they can.
+ *
+ * @throws {CompilerError} when the compiler refuses it
+ */
+export async function compileLauncher(): Promise<
+  Uint8Array<ArrayBuffer> | undefined
+> {
+  if (await compilerVersion() === undefined) return undefined;
+  return await compileC("launcher.c", ["-s", "-Wl,-z,noseparate-code"]);
+}

@@ -1,0 +1,86 @@
+import assert from "node:assert/strict";
+import fc from "fast-check";
+import { decodeRequest, encodeAnswer, requestSize } from "./mod.ts";
+
+/** A request as launcher.c writes it. */
+function request(variables: readonly string[], stdin: Uint8Array): Uint8Array {
+  const encoder = new TextEncoder();
+  const env = encoder.encode(variables.map((text) => `${text}\0`).join(""));
+  const bytes = new Uint8Array(16 + env.length + stdin.length);
+  bytes.set(encoder.encode("COILCNI1"));
+  const view = new DataView(bytes.buffer);
+  view.setUint32(8, env.length, true);
+  view.setUint32(12, stdin.length, true);
+  bytes.set(env, 16);
+  bytes.set(stdin, 16 + env.length);
+  return bytes;
+}
+
+const name = fc.stringMatching(/^CNI_[A-Z]{1,8}$/);
+const value = fc.string({ unit: "grapheme" })
+  .filter((text) => !text.includes("\0"));
+
+Deno.test("decodeRequest() gives what the launcher was called with, whatever that is", () => {
+  fc.assert(fc.property(
+    fc.dictionary(name, value),
+    fc.uint8Array({ maxLength: 5000 }),
+    (env, stdin) => {
+      const variables = Object.entries(env).map(([k, v]) => `${k}=${v}`);
+      const bytes = request(variables, stdin);
+      assert.equal(requestSize(bytes), bytes.length);
+      const decoded = decodeRequest(bytes);
+      assert.deepEqual(Object.fromEntries(decoded.env), { ...env });
+      assert.deepEqual(decoded.stdin, stdin);
+    },
+  ));
+});
+
+Deno.test("requestSize() is known from the 16th byte on, and the same for every later one", () => {
+  const bytes = request(["CNI_COMMAND=ADD"], new Uint8Array(100));
+  for (let n = 0; n <= bytes.length; n++) {
+    const size = requestSize(bytes.subarray(0, n));
+    assert.equal(size, n < 16 ? undefined : bytes.length);
+  }
+});
+
+Deno.test("requestSize() refuses other protocols at their first byte", () => {
+  for (const text of ["P", "PRI * HTTP/2.0", "COILCNI2", "COILCNI2xxxxxxxx"]) {
+    const bytes = new TextEncoder().encode(text);
+    assert.throws(() => requestSize(bytes), SyntaxError, text);
+  }
+});
+
+Deno.test("requestSize() refuses more than a launcher sends", () => {
+  const bytes = request([], new Uint8Array(0));
+  for (const [env, stdin] of [[0, 300_000], [300_000, 0], [2 ** 32 - 1, 17]]) {
+    const view = new DataView(bytes.buffer);
+    view.setUint32(8, env ?? 0, true);
+    view.setUint32(12, stdin ?? 0, true);
+    assert.throws(() => requestSize(bytes), /Cannot read a request: \d+ bytes/);
+  }
+});
+
+Deno.test("decodeRequest() takes the first of two variables of one name, and passes over what is none", () => {
+  const variables = ["CNI_IFNAME=eth0", "CNI_IFNAME=eth1", "CNI_", "=x", ""];
+  const { env } = decodeRequest(request(variables, new Uint8Array()));
+  assert.deepEqual([...env], [["CNI_IFNAME", "eth0"]]);
+});
+
+Deno.test("encodeAnswer() has exit code and size before the text", () => {
+  const bytes = encodeAnswer({ exitCode: 1, stdout: "é" });
+  assert.deepEqual(
+    bytes,
+    new Uint8Array([
+      ...new TextEncoder().encode("COILCNI1"),
+      ...[1, 0, 0, 0, 2, 0, 0, 0, 0xc3, 0xa9],
+    ]),
+  );
+});
+
+Deno.test("encodeAnswer() gives nothing that the launcher's buffer cannot hold", () => {
+  const room = 256 * 1024 - 16;
+  const answer = (length: number) =>
+    encodeAnswer({ exitCode: 0, stdout: "x".repeat(length) });
+  assert.equal(answer(room)?.length, 256 * 1024);
+  assert.equal(answer(room + 1), undefined);
+});
