@@ -50,9 +50,9 @@ class Runtime {
 
   /** Makes a call in the node's network. @throws {CommandError} when a plugin refuses. */
   async call(...args: readonly string[]): Promise<string> {
-    const { binDir } = this.cluster;
+    const plugins = this.cluster.pluginDir(this.node);
     const [program, ...rest] = withCniCache(this.#cache, [
-      ...[this.#cnicall, this.#directory, binDir, ...args],
+      ...[this.#cnicall, this.#directory, plugins, ...args],
     ]);
     return await inNetns(this.node.netns, program, rest);
   }

@@ -1,6 +1,7 @@
 // Answers every ADD at once: what remains is the plugin's own time.
 import { CNI } from "../../lib/cnirpc/mod.ts";
 import { serve, unary } from "../../lib/grpc/server/mod.ts";
+import { servePlugins } from "../../roles/coild/plugin_server.ts";
 
 const RESULT = new TextEncoder().encode(JSON.stringify({
   cniVersion: "1.1.0",
@@ -12,12 +13,14 @@ const RESULT = new TextEncoder().encode(JSON.stringify({
 }));
 
 const [socketPath = ""] = Deno.args;
-await serve({
+const { signal } = new AbortController();
+const server = await serve({
   socketPath,
-  signal: new AbortController().signal,
+  signal,
   methods: [
     unary(CNI.method.add, () => Promise.resolve({ result: RESULT })),
     ...[CNI.method.del, CNI.method.check, CNI.method.gc, CNI.method.status]
       .map((method) => unary(method, () => Promise.resolve({}))),
   ],
 });
+await servePlugins({ server, signal });

@@ -3,7 +3,7 @@ import { parseArgs } from "node:util";
 import * as path from "node:path";
 import { buildExecutable } from "../../deploy/executable/mod.ts";
 import { CoilCluster } from "../lab/coil.ts";
-import { type LabNode, removeLabOnSignals } from "../lab/mod.ts";
+import { type LabNode, removeLabOnSignals, sleep } from "../lab/mod.ts";
 import {
   BUILD_PACKAGES,
   CONTROL_PLANE_PACKAGES,
@@ -33,6 +33,8 @@ const USAGE = `usage: deno task bench [--json FILE] [--quick] [--only PART,...]
                 of egress alone: ${
   EGRESS_PARTS.map((p) => `egress.${p}`).join(", ")
 }`;
+/** After a wave, until coild has collected its garbage. */
+const SETTLE_MS = 3_000;
 const CLUSTER_PARTS = ["pods", "waves", "scale"];
 const PARTS = ["plugin", ...CLUSTER_PARTS, "egress"];
 
@@ -174,16 +176,18 @@ async function waveFigures(
   options: { name: string; rounds: number },
 ): Promise<Figure[]> {
   const { ipv4 } = benches(cluster, node);
-  let memory: Figure | undefined;
+  const pid = cluster.daemonOf(node)?.pid;
+  let memory: Figure[] = [];
   const figures = await waves({ ...ipv4, namespace: "wave" }, {
     size: 110,
     rounds: options.rounds,
-    between: () => {
-      memory = rss(options.name, cluster.daemonOf(node)?.pid);
-      return Promise.resolve();
+    between: async () => {
+      const amid = rss(`${options.name}.amid`, pid);
+      await sleep(SETTLE_MS);
+      memory = [amid, rss(options.name, pid)];
     },
   });
-  return memory === undefined ? figures : [...figures, memory];
+  return [...figures, ...memory];
 }
 
 async function scaleFigures(

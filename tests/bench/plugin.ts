@@ -1,8 +1,9 @@
-// The plugin's own time: its process against a server that answers at once,
-// beside an empty program of the same runtime.
+// The plugin's own time: the launcher and the whole executable against a server
+// that answers at once, beside an empty program of the same runtime.
 import * as path from "node:path";
-import { callPlugin, sandboxOf } from "../lab/runtime.ts";
+import { placePlugin } from "../lab/launcher.ts";
 import { eventually } from "../lab/mod.ts";
+import { callPlugin, sandboxOf } from "../lab/runtime.ts";
 import { type Figure, figure } from "./figures.ts";
 import { memoryOf } from "./process_memory.ts";
 
@@ -30,7 +31,7 @@ async function callOnce(program: string, socket: string): Promise<number> {
   return wallMs;
 }
 
-/** `plugin.rpc` and `plugin.empty`, in turn. */
+/** `plugin.launcher`, `plugin.executable` and `plugin.empty`, in turn; and memory. */
 export async function pluginTimes(
   programs: PluginPrograms,
   rounds: number,
@@ -40,16 +41,22 @@ export async function pluginTimes(
     args: ["run", "-A", SERVER, socket],
   }).spawn();
   try {
+    const launcher = await placeLauncher(programs, socket);
     await eventually("the server", () => callOnce(programs.coil, socket));
-    const rpc: number[] = [];
-    const empty: number[] = [];
+    const times = {
+      launcher: [] as number[],
+      executable: [] as number[],
+      empty: [] as number[],
+    };
     for (let i = 0; i < rounds; i++) {
-      rpc.push(await callOnce(programs.coil, socket));
-      empty.push(await callOnce(programs.empty, socket));
+      times.launcher.push(await callOnce(launcher, socket));
+      times.executable.push(await callOnce(programs.coil, socket));
+      times.empty.push(await callOnce(programs.empty, socket));
     }
     return [
-      figure("plugin.rpc", "ms", rpc),
-      figure("plugin.empty", "ms", empty),
+      ...Object.entries(times).map(([name, values]) =>
+        figure(`plugin.${name}`, "ms", values)
+      ),
       ...await pluginMemory(programs),
     ];
   } finally {
@@ -58,17 +65,37 @@ export async function pluginTimes(
   }
 }
 
-/** Memory of a plugin that waits for its answer: the listener never accepts. */
+function placeLauncher(
+  { coil: executable, dir }: PluginPrograms,
+  socket: string,
+): Promise<string> {
+  const directory = `${dir}/${path.basename(socket)}.plugins`;
+  return placePlugin(directory, { executable, socket });
+}
+
+/** Memory of plugins that wait for their answer: the listeners never accept. */
 async function pluginMemory(programs: PluginPrograms): Promise<Figure[]> {
   const socket = path.join(programs.dir, "silent.sock");
-  using _listener = Deno.listen({ transport: "unix", path: socket });
-  const child = new Deno.Command(programs.coil, {
+  using _grpc = Deno.listen({ transport: "unix", path: socket });
+  using _launchers = Deno.listen({ transport: "unix", path: `${socket}.cni` });
+  const launcher = await placeLauncher(programs, socket);
+  return [
+    ...await memoryWaiting("launcher", { program: launcher, socket }),
+    ...await memoryWaiting("executable", { program: programs.coil, socket }),
+  ];
+}
+
+async function memoryWaiting(
+  name: string,
+  { program, socket }: { readonly program: string; readonly socket: string },
+): Promise<Figure[]> {
+  const child = new Deno.Command(program, {
     env: {
       CNI_COMMAND: "ADD",
       CNI_CONTAINERID: "bench",
       CNI_NETNS: "/run/netns/none",
       CNI_IFNAME: "eth0",
-      CNI_PATH: programs.dir,
+      CNI_PATH: path.dirname(program),
     },
     stdin: "piped",
     stdout: "null",
@@ -83,7 +110,7 @@ async function pluginMemory(programs: PluginPrograms): Promise<Figure[]> {
   child.kill("SIGKILL");
   await child.status;
   return [
-    figure("rss.plugin", "MiB", [residentMiB]),
-    figure("anonymous.plugin", "MiB", [anonymousMiB]),
+    figure(`rss.${name}`, "MiB", [residentMiB]),
+    figure(`anonymous.${name}`, "MiB", [anonymousMiB]),
   ];
 }

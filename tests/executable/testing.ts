@@ -1,4 +1,5 @@
 // The executable under test, called as a container runtime and a person would.
+import assert from "node:assert/strict";
 import { buildExecutable } from "../../deploy/executable/mod.ts";
 import {
   type BoundMethod,
@@ -7,6 +8,8 @@ import {
   unary,
 } from "../../lib/grpc/server/mod.ts";
 import { CNI, type CNIArgs } from "../../lib/cnirpc/mod.ts";
+import { servePlugins } from "../../roles/coild/plugin_server.ts";
+import { placePlugin } from "../lab/launcher.ts";
 
 export const ROLES = [
   "coil",
@@ -57,7 +60,12 @@ export interface Input {
 
 /** Runs the executable to its end. */
 export async function run(role: RoleName, input: Input = {}): Promise<Output> {
-  const child = new Deno.Command(await pathOf(role), {
+  return await runFile(await pathOf(role), input);
+}
+
+/** Runs a program to its end. */
+export async function runFile(path: string, input: Input): Promise<Output> {
+  const child = new Deno.Command(path, {
     args: [...input.args ?? []],
     env: { PATH: "/usr/sbin:/usr/bin:/sbin:/bin", ...input.env },
     clearEnv: true,
@@ -92,7 +100,11 @@ export const CNI_ENV: Readonly<Record<string, string>> = {
   CNI_PATH: "/opt/cni/bin",
 };
 
-/** Calls the plugin; overrides of the environment, keys of the configuration. */
+/**
+ * Calls the plugin; overrides of the environment, keys of the configuration.
+ * Both ways in which a node may have it, which must not differ: the executable
+ * itself, and the launcher, which asks the coild that the configuration names.
+ */
 export async function callPlugin(
   env: Readonly<Record<string, string>>,
   conf: Readonly<Record<string, unknown>> | string,
@@ -103,7 +115,24 @@ export async function callPlugin(
     type: "coil",
     ...conf,
   });
-  return await run("coil", { env: { ...CNI_ENV, ...env }, stdin });
+  const input = { env: { ...CNI_ENV, ...env }, stdin };
+  const output = await run("coil", input);
+  const socket = typeof conf === "string" ? undefined : conf["socket"];
+  const launched = await runLauncher(String(socket ?? "/nowhere"), input);
+  assert.deepEqual(launched, output);
+  return output;
+}
+
+/** Runs the launcher of the coild at the socket. */
+async function runLauncher(socket: string, input: Input): Promise<Output> {
+  const directory = await Deno.makeTempDir();
+  try {
+    const executable = await pathOf("coil");
+    const launcher = await placePlugin(directory, { executable, socket });
+    return await runFile(launcher, input);
+  } finally {
+    await Deno.remove(directory, { recursive: true });
+  }
 }
 
 /** Answers of a coild that is not one: what ADD gives, or what all throw. */
@@ -126,12 +155,14 @@ export class CannedCoild implements AsyncDisposable {
 
   static async start(answer: Answer): Promise<CannedCoild> {
     const coild = new CannedCoild(await Deno.makeTempDir());
-    const { finished } = await serve({
+    const { signal } = coild.#abort;
+    const server = await serve({
       socketPath: coild.socket,
       methods: methodsOf(answer),
-      signal: coild.#abort.signal,
+      signal,
     });
-    coild.#finished = finished;
+    const plugins = await servePlugins({ server, signal });
+    coild.#finished = server.finished.then(() => plugins.finished);
     return coild;
   }
 

@@ -3,6 +3,7 @@
 import * as path from "node:path";
 import { run } from "./command.ts";
 import { ControlPlane, type ControlPlaneOptions } from "./control_plane.ts";
+import { placePlugin } from "./launcher.ts";
 import { deleteNetns, listNetns, MACHINE_HOST } from "./network.ts";
 import type { LabNode } from "./node.ts";
 import type { LabProcess } from "./process.ts";
@@ -90,8 +91,15 @@ export class CoilCluster implements AsyncDisposable {
     await plane.kubectl("apply", "-f", path.join(ROOT, "crds"));
     await plane.kubectl("apply", "-k", path.join(ROOT, "deploy/base"));
     await plane.kubectl("wait", "--for=condition=Established", "crd", "--all");
+    const cluster = new CoilCluster(plane, nodes, binDir);
+    for (const node of nodes) {
+      await placePlugin(cluster.pluginDir(node), {
+        executable: options.executable,
+        socket: cluster.socketOf(node),
+      });
+    }
     undo.move();
-    return new CoilCluster(plane, nodes, binDir);
+    return cluster;
   }
 
   /** Starts `coil-controller` on the machine and waits until it leads. */
@@ -125,6 +133,11 @@ export class CoilCluster implements AsyncDisposable {
 
   socketOf(node: LabNode): string {
     return path.join(this.plane.runDir, `${node.name}.sock`);
+  }
+
+  /** The node's directory of CNI plugins: `coil` and `coil-executable`. */
+  pluginDir(node: LabNode): string {
+    return path.join(this.binDir, node.name);
   }
 
   daemonOf(node: LabNode): LabProcess | undefined {
@@ -275,7 +288,7 @@ export class CoilCluster implements AsyncDisposable {
 
   #plugin(node: LabNode) {
     return {
-      plugin: path.join(this.binDir, "coil"),
+      plugin: path.join(this.pluginDir(node), "coil"),
       config: this.config(node),
       nodeNetns: node.netns,
     };

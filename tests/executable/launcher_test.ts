@@ -1,0 +1,263 @@
+// The launcher: it takes a runtime's call to coild, and whatever is not as it
+// should be to the whole executable, with nothing lost.
+import assert from "node:assert/strict";
+import { placePlugin } from "../lab/launcher.ts";
+import { awaitedLater } from "../lab/wait.ts";
+import { type Input, type Output, runFile } from "./testing.ts";
+
+const CALL = {
+  CNI_COMMAND: "ADD",
+  CNI_CONTAINERID: "cid0",
+  CNI_NETNS: "/run/netns/a b",
+  CNI_ARGS: "A=b;C==d",
+};
+
+/** In the executable's place: says how it was called, and what it was given. */
+const RECORDER = `#!/bin/sh
+echo "executable $#:$*:$CNI_COMMAND:$OTHER:$(cat | sha256sum)"
+exit 7
+`;
+
+async function digestLine(stdin: string): Promise<string> {
+  const bytes = new TextEncoder().encode(stdin);
+  const digest = await crypto.subtle.digest("SHA-256", bytes);
+  return `${new Uint8Array(digest).toHex()}  -`;
+}
+
+/** A directory of plugins, and somebody at coild's socket. */
+class Site implements AsyncDisposable {
+  readonly directory: string;
+  readonly launcher: string;
+  readonly #stack = new AsyncDisposableStack();
+
+  private constructor(directory: string, launcher: string) {
+    this.directory = directory;
+    this.launcher = launcher;
+    this.#stack.defer(() => Deno.remove(directory, { recursive: true }));
+  }
+
+  static async make(): Promise<Site> {
+    const directory = await Deno.makeTempDir();
+    const executable = `${directory}/recorder`;
+    await Deno.writeTextFile(executable, RECORDER, { mode: 0o755 });
+    const socket = `${directory}/coild.sock`;
+    const plugins = `${directory}/bin`;
+    const launcher = await placePlugin(plugins, { executable, socket });
+    return new Site(directory, launcher);
+  }
+
+  /** Answers one launcher; the bytes that it sent. */
+  async serveOne(
+    answer: (connection: Deno.UnixConn) => Promise<void>,
+  ): Promise<Uint8Array> {
+    using listener = Deno.listen({
+      transport: "unix",
+      path: `${this.directory}/coild.sock.cni`,
+    });
+    using connection = await listener.accept();
+    const request = await readRequest(connection);
+    await answer(connection);
+    return request;
+  }
+
+  async call(input: Input): Promise<Output> {
+    return await runFile(this.launcher, input);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#stack.disposeAsync();
+  }
+}
+
+/** All that a request says that it has. */
+async function readRequest(connection: Deno.UnixConn): Promise<Uint8Array> {
+  let bytes = new Uint8Array();
+  const buffer = new Uint8Array(1 << 20);
+  for (;;) {
+    const count = await connection.read(buffer);
+    assert.ok(count !== null, "the launcher left in the middle");
+    bytes = Uint8Array.from([...bytes, ...buffer.subarray(0, count)]);
+    if (bytes.length < 16) continue;
+    const view = new DataView(bytes.buffer);
+    const size = 16 + view.getUint32(8, true) + view.getUint32(12, true);
+    assert.ok(bytes.length <= size);
+    if (bytes.length === size) return bytes;
+  }
+}
+
+function answerOf(
+  stdout: string,
+  { magic = "COILCNI1", exitCode = 0, extra = 0 } = {},
+): Uint8Array {
+  const text = new TextEncoder().encode(stdout);
+  const bytes = new Uint8Array(16 + text.length);
+  bytes.set(new TextEncoder().encode(magic));
+  const view = new DataView(bytes.buffer);
+  view.setUint32(8, exitCode, true);
+  view.setUint32(12, text.length + extra, true);
+  bytes.set(text, 16);
+  return bytes;
+}
+
+async function send(connection: Deno.UnixConn, bytes: Uint8Array) {
+  for (let rest = bytes; rest.length > 0;) {
+    rest = rest.subarray(await connection.write(rest));
+  }
+}
+
+for (const exitCode of [0, 1]) {
+  Deno.test(`the launcher prints coild's answer, and ends with its code, ${exitCode}`, async () => {
+    await using site = await Site.make();
+    const stdout = `{"x": "${"é".repeat(30_000)}"}`;
+    const served = awaitedLater(site.serveOne(async (connection) => {
+      const bytes = answerOf(stdout, { exitCode });
+      // In pieces, as a stream may bring them.
+      await send(connection, bytes.subarray(0, 5));
+      await send(connection, bytes.subarray(5, 17));
+      await send(connection, bytes.subarray(17));
+    }));
+    const stdin = '{"name": "n"}';
+    const output = await site.call({ env: { ...CALL, OTHER: "x" }, stdin });
+    assert.deepEqual(output, { code: exitCode, stdout, stderr: "" });
+    const text = new TextDecoder().decode((await served).subarray(16));
+    const variables = text.slice(0, text.lastIndexOf("\0")).split("\0");
+    assert.deepEqual(
+      variables.sort(),
+      Object.entries(CALL).map(([name, value]) => `${name}=${value}`).sort(),
+    );
+    assert.equal(text.slice(text.lastIndexOf("\0") + 1), stdin);
+  });
+}
+
+/** What somebody at the socket may do, and what the launcher must not take for an answer. */
+const WRONG: Readonly<
+  Record<string, (connection: Deno.UnixConn) => Promise<void>>
+> = {
+  "closes": () => Promise.resolve(),
+  "sends a part of a head": (c) => send(c, answerOf("").subarray(0, 15)),
+  "sends less than it said": (c) => send(c, answerOf("{}", { extra: 1 })),
+  "sends more than it said": (c) => send(c, answerOf("{}", { extra: -1 })),
+  "speaks another protocol": (c) =>
+    send(c, answerOf("{}", { magic: "HTTP/1.1" })),
+  "has a code that is none": (c) => send(c, answerOf("{}", { exitCode: 2 })),
+  "sends too much": async (c) => {
+    try {
+      await send(c, answerOf("x".repeat(300_000)));
+    } catch (error) {
+      if (!(error instanceof Deno.errors.BrokenPipe)) throw error;
+    }
+  },
+};
+
+for (const [what, answer] of Object.entries(WRONG)) {
+  Deno.test(`a coild that ${what} leaves the call to the executable, with all of its stdin`, async () => {
+    await using site = await Site.make();
+    const stdin = JSON.stringify({ padding: "x".repeat(20_000) });
+    const served = awaitedLater(site.serveOne(answer));
+    const output = await site.call({ env: { ...CALL, OTHER: "x" }, stdin });
+    await served;
+    assert.deepEqual(output, {
+      code: 7,
+      stdout: `executable 0::ADD:x:${await digestLine(stdin)}\n`,
+      stderr: "",
+    });
+  });
+}
+
+for (
+  const [what, input, says] of [
+    ["nobody at the socket", { env: CALL, stdin: "{}" }, "0::ADD:"],
+    ["no command", { env: { OTHER: "x" }, stdin: "{}" }, "0:::x"],
+    ["an empty command", { env: { CNI_COMMAND: "" } }, "0:::"],
+    [
+      "VERSION",
+      { env: { CNI_COMMAND: "VERSION" }, stdin: "{}" },
+      "0::VERSION:",
+    ],
+    ["arguments", { env: CALL, args: ["ipam", "show"] }, "2:ipam show:ADD:"],
+    ["variables of 200 KB", {
+      env: { ...CALL, CNI_A: "a".repeat(100_000), CNI_B: "b".repeat(100_000) },
+      stdin: "{}",
+    }, "0::ADD:"],
+  ] as const
+) {
+  Deno.test(`${what}: the executable gets the call`, async () => {
+    await using site = await Site.make();
+    // Where nobody is asked, somebody is there, and is not.
+    using _listener = what === "nobody at the socket"
+      ? undefined
+      : Deno.listen({
+        transport: "unix",
+        path: `${site.directory}/coild.sock.cni`,
+      });
+    const output = await site.call(input);
+    assert.equal(output.code, 7);
+    const stdin = "stdin" in input ? input.stdin : "";
+    const digest = await digestLine(stdin);
+    assert.equal(output.stdout, `executable ${says}:${digest}\n`);
+  });
+}
+
+Deno.test("a configuration that is larger than the launcher's buffer reaches the executable whole", async () => {
+  await using site = await Site.make();
+  using _listener = Deno.listen({
+    transport: "unix",
+    path: `${site.directory}/coild.sock.cni`,
+  });
+  const stdin = "0123456789".repeat(100_000);
+  const { stdout } = await site.call({ env: CALL, stdin });
+  assert.equal(stdout, `executable 0::ADD::${await digestLine(stdin)}\n`);
+});
+
+Deno.test("without the executable the launcher says what is missing, as a plugin does", async () => {
+  await using site = await Site.make();
+  const executable = `${site.directory}/bin/coil-executable`;
+  await Deno.remove(executable);
+  const { code, stdout } = await site.call({ env: CALL, stdin: "{}" });
+  assert.equal(code, 1);
+  const error = JSON.parse(stdout);
+  assert.equal(error.code, 5);
+  assert.ok(error.details.includes(`error 2 of ${executable}`), stdout);
+});
+
+Deno.test("a launcher that was replaced while it waited finds its executable", async () => {
+  await using site = await Site.make();
+  const served = awaitedLater(site.serveOne(async () => {
+    await Deno.writeTextFile(`${site.directory}/bin/new`, RECORDER);
+    await Deno.rename(`${site.directory}/bin/new`, site.launcher);
+  }));
+  const { code, stdout } = await site.call({ env: CALL, stdin: "{}" });
+  await served;
+  assert.equal(code, 7, stdout);
+});
+
+Deno.test("a launcher can be called by a symbolic link of any name", async () => {
+  await using site = await Site.make();
+  const link = `${site.directory}/link`;
+  await Deno.symlink(site.launcher, link);
+  const { code } = await runFile(link, { env: CALL, stdin: "{}" });
+  assert.equal(code, 7);
+});
+
+Deno.test("a launcher called across mount namespaces finds its executable", async () => {
+  await using site = await Site.make();
+  // Where /proc/self/exe leads to is not there for who calls it by such a path.
+  const host = new Deno.Command("unshare", {
+    args: [
+      ...["--mount", "--propagation=private", "sh", "-c"],
+      `mount -t tmpfs none /mnt && cp -a ${site.directory}/bin ${site.directory}/recorder /mnt && ` +
+      "ln -sf ../recorder /mnt/bin/coil-executable && echo $$ && read _",
+    ],
+    stdin: "piped",
+    stdout: "piped",
+  }).spawn();
+  const reader = host.stdout.getReader();
+  const { value } = await reader.read();
+  const pid = new TextDecoder().decode(value).trim();
+  const launcher = `/proc/${pid}/root/mnt/bin/coil`;
+  const { code, stdout } = await runFile(launcher, { env: CALL, stdin: "{}" });
+  await host.stdin.close();
+  await reader.cancel();
+  await host.status;
+  assert.equal(code, 7, stdout);
+});
