@@ -130,6 +130,18 @@ Deno.test("a port of the host leads to a pod, by the plugin after Coil's", async
   await site.pods.remove(server, client);
 });
 
+Deno.test("a pod starts and goes without a start of the whole executable", async () => {
+  const plugins = `${site.node(1).directory}/cni-bin`;
+  const executable = `${plugins}/coil-executable`;
+  await Deno.rename(executable, `${executable}.away`);
+  try {
+    const pod = await site.pods.run({ name: "launched", node: "node1" });
+    await site.pods.remove(pod);
+  } finally {
+    await Deno.rename(`${executable}.away`, executable);
+  }
+});
+
 Deno.test("a Service leads to pods of both nodes, from a pod of each", async () => {
   const labels = { service: "web" };
   const [one, two] = await Promise.all([

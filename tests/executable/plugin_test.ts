@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { cniRpcError } from "../../lib/cnirpc/mod.ts";
 import { encodeRpcStatus, GrpcError } from "../../lib/grpc/mod.ts";
-import { callPlugin, CannedCoild } from "./testing.ts";
+import { callPlugin, CannedCoild, CNI_ENV, runLauncher } from "./testing.ts";
 
 /** What coild answers for a pod of both families. */
 const DUAL = {
@@ -201,4 +201,17 @@ Deno.test("fifty plugins at once all get their own answer", async () => {
     return JSON.parse(stdout).interfaces?.[0].name ?? stdout;
   }));
   assert.deepEqual(names, ids);
+});
+
+Deno.test("a launcher whose coild is there starts no executable", async () => {
+  await using coild = await CannedCoild.start(dual);
+  const { socket } = coild;
+  const output = await runLauncher({ socket, executable: "/bin/false" }, {
+    env: CNI_ENV,
+    stdin: JSON.stringify({
+      ...{ cniVersion: "1.1.0", name: "n", type: "coil", socket },
+    }),
+  });
+  assert.equal(output.code, 0);
+  assert.deepEqual(JSON.parse(output.stdout), DUAL);
 });

@@ -117,19 +117,23 @@ export async function callPlugin(
   });
   const input = { env: { ...CNI_ENV, ...env }, stdin };
   const output = await run("coil", input);
-  const socket = typeof conf === "string" ? undefined : conf["socket"];
-  const launched = await runLauncher(String(socket ?? "/nowhere"), input);
+  const socket = String(
+    (typeof conf === "string" ? undefined : conf["socket"]) ?? "/nowhere",
+  );
+  const executable = await pathOf("coil");
+  const launched = await runLauncher({ executable, socket }, input);
   assert.deepEqual(launched, output);
   return output;
 }
 
-/** Runs the launcher of the coild at the socket. */
-async function runLauncher(socket: string, input: Input): Promise<Output> {
+/** Runs a launcher of the coild at the socket, with this executable beside it. */
+export async function runLauncher(
+  places: { readonly executable: string; readonly socket: string },
+  input: Input,
+): Promise<Output> {
   const directory = await Deno.makeTempDir();
   try {
-    const executable = await pathOf("coil");
-    const launcher = await placePlugin(directory, { executable, socket });
-    return await runFile(launcher, input);
+    return await runFile(await placePlugin(directory, places), input);
   } finally {
     await Deno.remove(directory, { recursive: true });
   }

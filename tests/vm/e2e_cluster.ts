@@ -3,6 +3,7 @@
 import * as path from "node:path";
 import { type Egress, EGRESSES, type EgressSpec } from "../../lib/api/mod.ts";
 import { PODS, type V1Pod } from "../../lib/kube/mod.ts";
+import { placePlugin } from "../lab/launcher.ts";
 import { type LabProcess, spawnProcess } from "../lab/process.ts";
 import {
   requestToken,
@@ -23,7 +24,7 @@ import { ServiceProxy } from "./e2e_proxy.ts";
 import { createTopology, type Topology, type VmNode } from "./topology.ts";
 import { NetnsSockets, OutsideServers } from "./traffic.ts";
 
-const ROLES = ["coil", "coild", "coil-egress"];
+const ROLES = ["coild", "coil-egress"];
 const TOKEN_DIR = "/var/run/secrets/kubernetes.io/serviceaccount";
 const READY_MS = 180_000;
 const COILD_HEALTH_PORT = 9385;
@@ -99,10 +100,11 @@ export class EgressCluster implements AsyncDisposable {
     resources.defer(() => removeObjects(access));
     await createObjects(access, topology.nodes);
     const binDir = await linkRoles(access.runDir);
+    for (const node of topology.nodes) await placePlugins(access, node);
     const runtime = resources.use(
       new PodRuntime({
         client: access.client,
-        binDir,
+        pluginsOf: (node) => pluginsOf(access, node),
         socketOf: (node) => socketOf(access, node),
         ...(first === undefined ? {} : { first }),
       }),
@@ -309,15 +311,29 @@ async function tailOf(process: LabProcess): Promise<string> {
   return `${process.logFile} ends with: ${(await process.logs()).slice(-2000)}`;
 }
 
-async function linkRoles(runDir: string): Promise<string> {
+/** A node's directory of CNI plugins. */
+function pluginsOf(access: VmAccess, node: VmNode): string {
+  return path.join(access.runDir, `${node.name}.plugins`);
+}
+
+async function placePlugins(access: VmAccess, node: VmNode): Promise<void> {
+  await placePlugin(pluginsOf(access, node), {
+    executable: executablePath(),
+    socket: socketOf(access, node),
+  });
+}
+
+function executablePath(): string {
   const executable = Deno.env.get("COIL_EXECUTABLE");
-  if (executable === undefined) {
-    throw new Error("Cannot run Coil: COIL_EXECUTABLE is not set");
-  }
+  if (executable !== undefined) return executable;
+  throw new Error("Cannot run Coil: COIL_EXECUTABLE is not set");
+}
+
+async function linkRoles(runDir: string): Promise<string> {
   const binDir = path.join(runDir, "bin");
   await Deno.mkdir(binDir);
   for (const role of ROLES) {
-    await Deno.symlink(executable, path.join(binDir, role));
+    await Deno.symlink(executablePath(), path.join(binDir, role));
   }
   return binDir;
 }

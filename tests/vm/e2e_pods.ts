@@ -26,8 +26,8 @@ type Command = "ADD" | "DEL";
 /** What {@link PodRuntime} works with. */
 export interface PodRuntimeOptions {
   readonly client: KubeClient;
-  /** Directory of the CNI plugin `coil`. */
-  readonly binDir: string;
+  /** A node's directory of the CNI plugin `coil`. */
+  readonly pluginsOf: (node: VmNode) => string;
   readonly socketOf: (node: VmNode) => string;
   /** Configuration of a plugin that makes a pod's network before Coil's, which only adds to it then. */
   readonly first?: (pod: PodRef, node: VmNode) => PluginConfig;
@@ -104,13 +104,13 @@ export class PodRuntime implements AsyncDisposable {
     command: Command,
     pod: Pick<VmPod, "sandbox" | "node" | "prevResult">,
   ): Promise<string> {
-    const { binDir, socketOf } = this.#options;
+    const { pluginsOf, socketOf } = this.#options;
     const { prevResult } = pod;
     return await call(command, {
       type: "coil",
       socket: socketOf(pod.node),
       ...(prevResult === undefined ? { cniVersion: "1.1.0" } : { prevResult }),
-    }, { ...pod, pluginDir: binDir });
+    }, { ...pod, pluginDir: pluginsOf(pod.node) });
   }
 
   /** Reports addresses and readiness, as a kubelet does. */
