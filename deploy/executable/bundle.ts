@@ -54,7 +54,7 @@ async function embedLauncher(
       await Deno.writeTextFile(`${directory}/${name}`, embedded);
     }
   }
-  if (places <= 1) return;
+  if (places === 1) return;
   throw new BundleError(`Cannot embed the launcher: ${places} places for it`);
 }
 

@@ -5,7 +5,9 @@
 // It knows nothing of CNI but names of variables. Whatever is not as it should
 // be (no call of a runtime, no coild, another answer than agreed upon, too much
 // to say) is left to the whole executable, `coil-executable` in the directory
-// of this file, which gets the same arguments, environment and stdin.
+// of this file, which gets the same arguments, environment and stdin. It has
+// errors of its own only where that is no help: when the executable cannot be
+// run, and when coild hangs.
 //
 // Request:  "COILCNI1", bytes of variables, bytes of stdin (32 bits each, in the
 //           machine's order), NAME=value and a NUL for each variable, stdin.
@@ -19,6 +21,7 @@
 #include <linux/auxvec.h>
 #include <linux/errno.h>
 #include <linux/fcntl.h>
+#include <linux/poll.h>
 
 #define MAGIC "COILCNI1"
 #define SOCKET_SUFFIX ".cni"
@@ -37,6 +40,8 @@
 #define SO_RCVTIMEO 20
 #define SO_SNDTIMEO 21
 #define MSG_NOSIGNAL 0x4000
+// From linux/memfd.h, since Linux 6.3.
+#define MFD_NOEXEC_SEAL 8
 
 struct socket_address { // unix(7)
   unsigned short family;
@@ -86,66 +91,86 @@ static int write_all(int fd, const char *p, u64 size) {
   return 1;
 }
 
-// Bytes read until the end or until there is no room; negative is an error.
-static i64 read_all(int fd, char *p, u64 room) {
-  u64 done = 0;
-  while (done < room) {
-    i64 n = sys(__NR_read, fd, (i64)(p + done), room - done, 0);
+// Reads until the end or until there is no room. `done` counts what was read, also before an error.
+static i64 read_all(int fd, char *p, u64 room, u64 *done) {
+  while (*done < room) {
+    i64 n = sys(__NR_read, fd, (i64)(p + *done), room - *done, 0);
     if (n == -EINTR) continue;
-    if (n < 0) return n;
-    if (n == 0) break;
-    done += n;
+    if (n <= 0) return n;
+    *done += n;
   }
-  return done;
+  return 0;
 }
 
-// ------------------------------------------------------ the whole executable
-// Gives stdin back: what was read of it, and the rest.
-static int rewind_stdin(const char *taken, u64 size) {
-  i64 fd = sys(__NR_memfd_create, (i64)"stdin", 0, 0, 0), n;
-  if (fd < 0 || !write_all(fd, taken, size)) return 0;
-  while ((n = read_all(0, ANSWER, sizeof ANSWER)) > 0)
-    if (!write_all(fd, ANSWER, n)) return 0;
-  if (n < 0) return 0;
-  sys(__NR_lseek, fd, 0, 0, 0);
-  if (sys(__NR_dup3, fd, 0, 0, 0) < 0) return 0;
-  sys(__NR_close, fd, 0, 0, 0);
-  return 1;
+// As read_all, of what may have been made not to wait.
+static i64 read_stdin(char *p, u64 room, u64 *done) {
+  for (;;) {
+    i64 error = read_all(0, p, room, done);
+    if (error != -EAGAIN) return error;
+    struct pollfd stdin = {0, POLLIN, 0};
+    sys6(__NR_ppoll, (i64)&stdin, 1, 0, 0, 0, 0);
+  }
 }
 
-static _Noreturn void fail(const char *path, i64 error) {
-  char text[PATH_LEN + 512], *p = text;
-  p = put(p, "{\"cniVersion\": \"1.0.0\", \"code\": 5, \"msg\": \"Cannot run the executable that coil consists of\", "
-             "\"details\": \"error ");
-  p = put_number(p, -error, 10);
-  p = put(put(p, " of "), *path ? path : "/proc/self/exe");
-  p = put(p, "; coil-installer puts it there\"}\n");
+// Says what went wrong, as a plugin does, and ends. Code 11: the runtime may try again.
+static _Noreturn void fail(const char *what, i64 error, const char *details) {
+  char text[PATH_LEN + 1024], *p = text;
+  p = put(put(p, "{\"cniVersion\": \"1.0.0\", \"code\": 11, \"msg\": \"coil: "), what);
+  p = put(p, "\", \"details\": \"");
+  if (error) p = put(put_number(put(p, "error "), -error, 10), " of ");
+  for (; *details; details++) *p++ = *details < ' ' || *details == '"' || *details == '\\' ? '?' : *details;
+  p = put(p, "\"}\n");
   write_all(1, text, p - text);
   leave(1);
 }
 
-// Runs the executable in the directory of a file, whose path has n bytes; returns the error.
-static i64 run_beside(char *path, i64 n, char **argv, char **envp) {
+// ------------------------------------------------------ the whole executable
+// Gives stdin back: what was read of it, and the rest.
+static i64 rewind_stdin(const char *taken, u64 size) {
+  i64 fd = sys(__NR_memfd_create, (i64)"stdin", MFD_NOEXEC_SEAL, 0, 0);
+  if (fd == -EINVAL) fd = sys(__NR_memfd_create, (i64)"stdin", 0, 0, 0);
+  if (fd < 0) return fd;
+  if (!write_all(fd, taken, size)) return -ENOMEM;
+  for (u64 n = sizeof ANSWER; n == sizeof ANSWER;) {
+    n = 0;
+    i64 error = read_stdin(ANSWER, sizeof ANSWER, &n);
+    if (error) return error;
+    if (!write_all(fd, ANSWER, n)) return -ENOMEM;
+  }
+  sys(__NR_lseek, fd, 0, 0, 0);
+  i64 error = sys(__NR_dup3, fd, 0, 0, 0);
+  if (error < 0) return error;
+  sys(__NR_close, fd, 0, 0, 0);
+  return 0;
+}
+
+// Puts the executable's name behind the last slash of a path of n bytes; whether that directory is there.
+static int put_executable(char *path, i64 n) {
   while (n > 0 && path[n - 1] != '/') n--;
+  path[n] = 0;
+  i64 fd = sys(__NR_openat, AT_FDCWD, (i64)(n ? path : "."), O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
   put(path + n, EXECUTABLE);
-  return sys(__NR_execve, (i64)path, (i64)argv, (i64)envp, 0);
+  if (fd < 0) return 0;
+  sys(__NR_close, fd, 0, 0, 0);
+  return 1;
 }
 
 // `taken` is what was read of stdin; 0 when nothing was.
 static _Noreturn void run_executable(char **argv, char **envp, const char *taken, u64 size) {
-  char path[PATH_LEN + sizeof EXECUTABLE], other[PATH_LEN + sizeof EXECUTABLE];
-  // Also right when this file was replaced meanwhile: the directory stays the same.
+  char path[PATH_LEN + sizeof EXECUTABLE];
   i64 n = sys(__NR_readlinkat, AT_FDCWD, (i64)"/proc/self/exe", (i64)path, PATH_LEN);
-  if (n < 0) path[0] = 0, fail(path, n);
-  if (taken && !rewind_stdin(taken, size)) fail(path, -EIO);
-  i64 error = run_beside(path, n, argv, envp);
-  // As it was called: another path where the two are in different mount namespaces.
-  const char *called = auxiliary(envp, AT_EXECFN);
-  if (called && len(called) < PATH_LEN) {
-    put(other, called);
-    run_beside(other, len(called), argv, envp);
+  // Also right when this file was replaced meanwhile: the directory stays the same.
+  if (n < 0 || !put_executable(path, n)) {
+    // As it was called: another path where caller and file are in different mount namespaces.
+    const char *called = auxiliary(envp, AT_EXECFN);
+    if (!called || len(called) >= PATH_LEN) fail("cannot find its own file", n < 0 ? n : -ENOENT, "/proc/self/exe");
+    put(path, called);
+    put_executable(path, len(called));
   }
-  fail(path, error);
+  i64 error = taken ? rewind_stdin(taken, size) : 0;
+  if (error) fail("cannot hand its input over", error, "stdin or memfd_create");
+  fail("cannot run the executable that it consists of; coil-installer puts it there",
+       sys(__NR_execve, (i64)path, (i64)argv, (i64)envp, 0), path);
 }
 
 // ------------------------------------------------------ the call
@@ -202,31 +227,42 @@ static int is_magic(const char *p) {
   return 1;
 }
 
+// The executable would wait as long again.
+static _Noreturn void give_up(void) {
+  fail("coild does not answer", 0, "nothing for 70 s; look at the coild pod of this node");
+}
+
 // Prints the answer and ends; returns when there is none that can be understood.
 static void print_answer(int fd) {
-  i64 n = read_all(fd, ANSWER, sizeof ANSWER);
+  u64 n = 0;
+  i64 error = read_all(fd, ANSWER, sizeof ANSWER, &n);
   const struct head *head = (const void *)ANSWER;
-  if (n < (i64)sizeof *head || !is_magic(head->magic) || head->first > 1) return;
+  if (error == -EAGAIN) give_up();
+  if (error || n < sizeof *head || !is_magic(head->magic) || head->first > 1) return;
   if (head->second != n - sizeof *head) return;
   leave(write_all(1, ANSWER + sizeof *head, head->second) ? head->first : 1);
 }
 
 __attribute__((used)) _Noreturn void launch(u64 *sp) {
-  u64 argc = sp[0];
+  u64 argc = sp[0], size = 0;
   char **argv = (char **)(sp + 1), **envp = argv + argc + 1;
-  i64 fd = argc < 2 && is_call(envp) ? connect_coild() : -1;
-  i64 variables = fd < 0 ? -1 : put_variables(envp);
+  i64 variables = argc < 2 && is_call(envp) ? put_variables(envp) : -1;
   if (variables < 0) run_executable(argv, envp, 0, 0);
 
+  // All of it before coild is bothered: the runtime may take its time.
   char *text = REQUEST + sizeof(struct head) + variables;
   u64 room = REQUEST + sizeof REQUEST - text;
-  i64 size = read_all(0, text, room);
-  if (size < 0) run_executable(argv, envp, 0, 0);
-  if ((u64)size < room) {
+  i64 error = read_stdin(text, room, &size);
+  if (error && size == 0) run_executable(argv, envp, 0, 0);
+  i64 fd = error || size == room ? -1 : connect_coild();
+  if (fd == -EAGAIN) give_up();
+  // Of the first three one that was closed: an answer would go astray.
+  if (fd > 2) {
     struct head *head = (struct head *)REQUEST;
     put(head->magic, MAGIC);
     head->first = variables, head->second = size;
     if (send_all(fd, REQUEST, text + size - REQUEST)) print_answer(fd);
   }
+  if (fd >= 0) sys(__NR_close, fd, 0, 0, 0);
   run_executable(argv, envp, text, size);
 }

@@ -6,9 +6,11 @@ export function isOwnNetns(path: string): boolean {
     return theirs.ino === own.ino && theirs.dev === own.dev;
   } catch (error) {
     // For DEL it may be gone already; for ADD the daemon says what is wrong.
-    const isAbsent = error instanceof Deno.errors.NotFound ||
-      error instanceof Deno.errors.NotADirectory;
-    if (isAbsent) return false;
+    // Nor is it ours where not even coild may look.
+    const isOutOfReach = error instanceof Deno.errors.NotFound ||
+      error instanceof Deno.errors.NotADirectory ||
+      error instanceof Deno.errors.PermissionDenied;
+    if (isOutOfReach) return false;
     throw error;
   }
 }

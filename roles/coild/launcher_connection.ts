@@ -8,12 +8,18 @@ import {
 const BUFFER_BYTES = 8 * 1024;
 
 /** The connection of one launcher: a request comes, an answer goes. */
-export class LauncherConnection {
+export class LauncherConnection implements Disposable {
   readonly #socket: Deno.UnixConn;
+  #hasRequest = false;
   #isClosed = false;
 
   constructor(socket: Deno.UnixConn) {
     this.#socket = socket;
+  }
+
+  /** Whether a request has come, whole. */
+  get hasRequest(): boolean {
+    return this.#hasRequest;
   }
 
   /**
@@ -28,7 +34,10 @@ export class LauncherConnection {
       if (count === 0) return undefined;
       length += count;
       const size = requestSize(buffer.subarray(0, length));
-      if (length === size) return decodeRequest(buffer.subarray(0, size));
+      if (length === size) {
+        this.#hasRequest = true;
+        return decodeRequest(buffer.subarray(0, size));
+      }
       if (size === undefined) continue;
       if (length > size) {
         throw new SyntaxError("Cannot read a request: more follows");
@@ -61,6 +70,10 @@ export class LauncherConnection {
     if (this.#isClosed) return;
     this.#isClosed = true;
     this.#socket.close();
+  }
+
+  [Symbol.dispose](): void {
+    this.close();
   }
 
   /** 0 at the end. */

@@ -6,6 +6,7 @@ import {
   Histogram,
   type Registry,
 } from "../../lib/telemetry/mod.ts";
+import type { LauncherOutcome } from "./plugin_server.ts";
 
 /** The parts of an ADD that are timed by themselves. */
 export type AddPhase = "lock" | "pod" | "address" | "network" | "egress";
@@ -64,6 +65,7 @@ export class CoildMetrics implements IpamObserver {
   readonly #audits: Counter<"result">;
   readonly #requests: Histogram<"pool" | "outcome">;
   readonly #returns: Counter<"pool" | "result">;
+  readonly #launchers: Counter<"result">;
   readonly #announcements: Counter<"result">;
   readonly #updates: Counter<"result">;
 
@@ -98,6 +100,12 @@ export class CoildMetrics implements IpamObserver {
       name: "coil_coild_block_returns_total",
       help: "Attempts to give an empty block back",
       labelNames: ["pool", "result"],
+      registers,
+    });
+    this.#launchers = new Counter({
+      name: "coil_coild_launcher_calls_total",
+      help: "Calls of the CNI plugin that the launcher brought",
+      labelNames: ["result"],
       registers,
     });
     this.#announcements = new Counter({
@@ -204,6 +212,11 @@ export class CoildMetrics implements IpamObserver {
   addStarted(): Disposable {
     this.#inFlight.inc();
     return { [Symbol.dispose]: () => this.#inFlight.dec() };
+  }
+
+  /** Counts what became of a launcher's call. */
+  launcherCalled(result: LauncherOutcome): void {
+    this.#launchers.inc({ result });
   }
 
   /** Times a request for a block. */

@@ -88,7 +88,10 @@ async function run(start: Start, signal: AbortSignal): Promise<void> {
   stack.use(lockSocket(options.socketPath));
   const parts = await connect(start, { nodeName, stack });
   const server = await listen(options, parts, signal);
-  const plugins = await servePlugins({ server, signal });
+  const plugins = await servePlugins({
+    ...{ server, signal },
+    onOutcome: (outcome) => parts.metrics.launcherCalled(outcome),
+  });
   log.info("Serving", { node: nodeName, socket: options.socketPath });
   await work(parts, signal);
   await Promise.all([server.finished, plugins.finished]);

@@ -27,12 +27,26 @@ const log = getLogger("plugin");
 const CALL_TIMEOUT_MS = 60_000;
 /** For a request to arrive, and for an answer to be taken. */
 const STALL_MS = 20_000;
-/** As for calls by gRPC. */
+/** As for calls by gRPC: how long they may go on after the signal, and then to say that they do not. */
 const GRACE_MS = 10_000;
+const LAST_WORDS_MS = 200;
 /** Pause after accept() has failed, as it does without free descriptors. */
 const ACCEPT_PAUSE_MS = 100;
 /** A node has some hundred pods at most. */
 const MAX_CONNECTIONS = 1024;
+
+/**
+ * What became of a launcher's call: only what is answered spares the runtime
+ * the start of the whole executable.
+ */
+export type LauncherOutcome =
+  | "answered"
+  /** The network configuration names another coild's socket. */
+  | "other-socket"
+  /** No request, or no answer, that a launcher knows. */
+  | "unusable"
+  /** Too many at a time, or coild ends. */
+  | "busy";
 
 /** Options of {@linkcode servePlugins}. */
 export interface PluginServerOptions {
@@ -40,21 +54,26 @@ export interface PluginServerOptions {
   readonly server: Pick<RunningServer, "call" | "socketPath">;
   /** Ends the server: no new calls, running ones may finish. */
   readonly signal: AbortSignal;
+  /** Is told of each call. */
+  readonly onOutcome?: (outcome: LauncherOutcome) => void;
+  /** How long running calls may take once the signal came. Default 10 s. */
+  readonly graceMs?: number;
 }
 
 /**
  * Answers the launcher, which runtimes call as the CNI plugin: coild does what
  * the plugin would do in a process of its own, whose start takes longer than
  * all else. See `lib/cnirpc/launcher`. Resolves when it listens; `finished`
- * when the last call has ended after the signal.
+ * when the last connection has ended after the signal.
  */
 export async function servePlugins(
-  { server, signal }: PluginServerOptions,
+  options: PluginServerOptions,
 ): Promise<{ readonly finished: Promise<void> }> {
-  const listener = await listen(server.socketPath + LAUNCHER_SOCKET_SUFFIX);
+  const path = options.server.socketPath + LAUNCHER_SOCKET_SUFFIX;
+  const listener = await listen(path);
   const finished = listener === undefined
     ? Promise.resolve()
-    : new PluginServer(server).run(listener, signal);
+    : new PluginServer(options).run(listener);
   return { finished };
 }
 
@@ -77,35 +96,40 @@ async function listen(path: string): Promise<Deno.UnixListener | undefined> {
 }
 
 class PluginServer {
-  readonly #server: PluginServerOptions["server"];
-  readonly #connections = new TaskGroup();
-  #open = 0;
+  readonly #options: PluginServerOptions;
+  readonly #tasks = new TaskGroup();
+  readonly #calls = new AbortController();
+  readonly #open = new Set<LauncherConnection>();
+  #hasWarned = false;
 
-  constructor(server: PluginServerOptions["server"]) {
-    this.#server = server;
+  constructor(options: PluginServerOptions) {
+    this.#options = options;
   }
 
   /** Serves until the signal; calls under way may finish. */
-  async run(
-    listener: Deno.UnixListener,
-    signal: AbortSignal,
-  ): Promise<void> {
-    await this.#accept(listener, signal);
-    using _force = startTimer(
-      GRACE_MS,
-      () => this.#connections.abort(unavailable("Server is stopping")),
+  async run(listener: Deno.UnixListener): Promise<void> {
+    await this.#accept(listener);
+    // Whoever has not said what it wants need not wait.
+    for (const connection of this.#open) {
+      if (!connection.hasRequest) connection.close();
+    }
+    const { graceMs = GRACE_MS } = this.#options;
+    using _stop = startTimer(
+      graceMs,
+      () => this.#calls.abort(unavailable("Server is stopping")),
     );
-    await this.#connections.wait();
+    using _close = startTimer(graceMs + LAST_WORDS_MS, () => {
+      for (const connection of this.#open) connection.close();
+    });
+    await this.#tasks.wait();
   }
 
-  async #accept(
-    listener: Deno.UnixListener,
-    signal: AbortSignal,
-  ): Promise<void> {
+  async #accept(listener: Deno.UnixListener): Promise<void> {
+    const { signal } = this.#options;
     using _close = onAbort(signal, () => listener.close());
     while (!signal.aborted) {
       try {
-        this.#serve(await listener.accept());
+        this.#serve(new LauncherConnection(await listener.accept()));
       } catch (err) {
         if (signal.aborted) return;
         log.warn("Cannot accept a connection", { err });
@@ -114,68 +138,83 @@ class PluginServer {
     }
   }
 
-  #serve(socket: Deno.UnixConn): void {
-    const connection = new LauncherConnection(socket);
-    // Its launcher runs the plugin, whose connections are counted elsewhere.
-    if (this.#open >= MAX_CONNECTIONS) return connection.close();
-    this.#open++;
-    this.#connections.run("launcher", async (signal) => {
+  #serve(connection: LauncherConnection): void {
+    // A launcher that is not answered becomes the executable.
+    if (this.#open.size >= MAX_CONNECTIONS) {
+      this.#options.onOutcome?.("busy");
+      return connection.close();
+    }
+    this.#open.add(connection);
+    this.#tasks.run("launcher", async () => {
+      using _connection = connection;
       try {
-        await this.#answer(connection, signal);
+        const outcome = await this.#answer(connection);
+        if (outcome !== undefined) this.#options.onOutcome?.(outcome);
       } catch (err) {
+        this.#options.onOutcome?.("unusable");
         log.warn("Cannot answer a launcher", { err });
       } finally {
-        this.#open--;
-        connection.close();
+        this.#open.delete(connection);
       }
     });
   }
 
+  /** Undefined when the launcher went away. */
   async #answer(
     connection: LauncherConnection,
-    signal: AbortSignal,
-  ): Promise<void> {
+  ): Promise<LauncherOutcome | undefined> {
     const request = await within(connection, () => connection.read());
-    if (request === undefined) return;
-    const answer = await this.#plugin(request, { connection, signal });
-    const bytes = answer && encodeAnswer(answer);
-    if (bytes === undefined) return;
+    if (request === undefined) return undefined;
+    if (this.#options.signal.aborted) return "busy";
+    const answer = await this.#plugin(request, connection);
+    if (answer === undefined) return "other-socket";
+    const bytes = encodeAnswer(answer);
+    if (bytes === undefined) return "unusable";
     await within(connection, () => connection.write(bytes));
+    return "answered";
   }
 
   /** Undefined when the call is for another coild. */
   async #plugin(
     { env, stdin }: LauncherRequest,
-    { connection, signal }: {
-      readonly connection: LauncherConnection;
-      readonly signal: AbortSignal;
-    },
+    connection: LauncherConnection,
   ): Promise<Answer | undefined> {
-    using call = new Call(signal);
-    this.#connections.run("end of a launcher", async () => {
+    using call = new Call(this.#calls.signal);
+    this.#tasks.run("end of a launcher", async () => {
       await connection.closed();
       call.end(gone());
     });
+    const { server } = this.#options;
     let isOther = false;
     const answer = await runPlugin({
       env: (name) => env.get(name),
       readStdin: () => stdin,
       call: async ({ socketPath, method, message }) => {
-        isOther = socketPath !== this.#server.socketPath;
-        if (isOther) throw unavailable(`Not at "${socketPath}"`);
-        const request = {
-          ...{ request: message, signal: call.signal },
-          remainingMs: CALL_TIMEOUT_MS,
-        };
+        isOther = socketPath !== server.socketPath;
+        if (isOther) throw this.#notHere(socketPath);
+        const { signal } = call;
+        const remainingMs = CALL_TIMEOUT_MS;
         return await abortable(
-          this.#server.call(method, request),
-          call.signal,
+          server.call(method, { request: message, signal, remainingMs }),
+          signal,
         );
       },
       isOwnNetns,
       defaultSocket: COILD_SOCKET,
     });
     return isOther ? undefined : answer;
+  }
+
+  /** Said once: it costs the start of an executable for each pod, and nothing else. */
+  #notHere(socketPath: string): GrpcError {
+    if (!this.#hasWarned) {
+      log.warn(
+        "Left a call to the executable: the network configuration names another socket than coild has; make them the same for pods to start faster",
+        { configured: socketPath, socket: this.#options.server.socketPath },
+      );
+    }
+    this.#hasWarned = true;
+    return unavailable(`Not at "${socketPath}"`);
   }
 }
 

@@ -6,13 +6,15 @@ import {
   serve,
   unary,
 } from "../../lib/grpc/server/mod.ts";
-import { servePlugins } from "./plugin_server.ts";
+import { type LauncherOutcome, servePlugins } from "./plugin_server.ts";
 
 type Handler = (args: CNIArgs, context: CallContext) => Promise<unknown>;
 
 /** A gRPC server with this ADD, and launchers' end beside it. */
 class Site implements AsyncDisposable {
   readonly socket: string;
+  /** What became of the calls. */
+  readonly outcomes: LauncherOutcome[] = [];
   readonly #directory: string;
   readonly #stop = new AbortController();
   #ended: Promise<unknown> = Promise.resolve();
@@ -28,7 +30,10 @@ class Site implements AsyncDisposable {
     const { signal } = site.#stop;
     const methods = methodsWith(add);
     const server: RunningServer = await serve({ socketPath, methods, signal });
-    const plugins = await servePlugins({ server, signal });
+    const plugins = await servePlugins({
+      ...{ server, signal, graceMs: 300 },
+      onOutcome: (outcome) => site.outcomes.push(outcome),
+    });
     site.#ended = Promise.all([server.finished, plugins.finished]);
     return site;
   }
@@ -40,7 +45,7 @@ class Site implements AsyncDisposable {
   /** Sends a request; all that comes back until the end. */
   async call(request: Uint8Array): Promise<string> {
     using connection = await this.connect();
-    await connection.write(request);
+    await writeAll(connection, request);
     return await new Response(connection.readable).text();
   }
 
@@ -65,6 +70,15 @@ function methodsWith(add: Handler) {
     }),
     ...Object.values(others).map((method) => unary(method, nothing)),
   ];
+}
+
+async function writeAll(
+  connection: Deno.UnixConn,
+  bytes: Uint8Array,
+): Promise<void> {
+  for (let rest = bytes; rest.length > 0;) {
+    rest = rest.subarray(await connection.write(rest));
+  }
 }
 
 const RESULT = {
@@ -142,6 +156,7 @@ Deno.test("a call for another coild is not answered: the executable asks that on
   // Without a socket in the configuration it is the default one.
   assert.equal(await site.call(requestOf({})), "");
   assert.equal(calls, 0);
+  assert.deepEqual(site.outcomes, ["other-socket", "other-socket"]);
 });
 
 Deno.test("what is no request is not answered, and harms nobody", async () => {
@@ -158,6 +173,9 @@ Deno.test("what is no request is not answered, and harms nobody", async () => {
     await half.write(request.subarray(0, 20));
   }
   bodyOf(await site.call(request));
+  const bad = site.outcomes.filter((outcome) => outcome === "unusable");
+  assert.equal(bad.length, garbage.length + 1);
+  assert.equal(site.outcomes.at(-1), "answered");
 });
 
 Deno.test("a request that comes byte by byte is answered, and a large one", async () => {
@@ -194,20 +212,77 @@ Deno.test("a call whose launcher goes is told so", async () => {
 Deno.test("a call under way when the server is stopped gets its answer, a later one none", async () => {
   const begun = Promise.withResolvers<void>();
   const go = Promise.withResolvers<void>();
+  let calls = 0;
   await using site = await Site.make(async () => {
+    calls++;
     begun.resolve();
     await go.promise;
     return RESULT;
   });
+  const early = await site.connect();
   const answer = site.call(requestOf({ socket: site.socket }));
   await begun.promise;
   const stopped = site.stop();
   const later = requestOf({ socket: site.socket });
   // Refused, or closed with the socket.
   assert.equal(await site.call(later).catch(() => ""), "");
+  // Who had connected and not asked is sent away at once.
+  assert.equal(await new Response(early.readable).text().catch(() => ""), "");
   go.resolve();
   bodyOf(await answer);
   await stopped;
+  assert.equal(calls, 1);
+});
+
+Deno.test("a call that goes on after the time of a stop is ended, and says so", async () => {
+  const begun = Promise.withResolvers<void>();
+  await using site = await Site.make(async (_args, { signal }) => {
+    begun.resolve();
+    await new Promise<void>((resolve) =>
+      signal.addEventListener("abort", () => resolve())
+    );
+    return {};
+  });
+  const answer = site.call(requestOf({ socket: site.socket }));
+  await begun.promise;
+  await site.stop();
+  assert.match(bodyOf(await answer).msg, /Server is stopping/);
+});
+
+Deno.test("the stop waits for the work of a call whose launcher has gone", async () => {
+  const begun = Promise.withResolvers<void>();
+  const undo = Promise.withResolvers<void>();
+  const order: string[] = [];
+  await using site = await Site.make(async (_args, { signal }) => {
+    begun.resolve();
+    await new Promise<void>((resolve) =>
+      signal.addEventListener("abort", () => resolve())
+    );
+    await undo.promise;
+    order.push("undone");
+    return {};
+  });
+  {
+    using connection = await site.connect();
+    await writeAll(connection, requestOf({ socket: site.socket }));
+    await begun.promise;
+  }
+  const stopped = site.stop().then(() => order.push("stopped"));
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  undo.resolve();
+  await stopped;
+  assert.deepEqual(order, ["undone", "stopped"]);
+});
+
+Deno.test("an answer that no launcher can take is left to the executable", async () => {
+  await using site = await Site.make(() =>
+    Promise.resolve({
+      ...RESULT,
+      dns: { nameservers: ["x".repeat(300_000)] },
+    })
+  );
+  assert.equal(await site.call(requestOf({ socket: site.socket })), "");
+  assert.deepEqual(site.outcomes, ["unusable"]);
 });
 
 Deno.test("where the socket's path is too long coild serves without launchers", async () => {

@@ -46,14 +46,19 @@ class Site implements AsyncDisposable {
     return new Site(directory, launcher);
   }
 
+  /** Somebody at the socket. */
+  listen(): Deno.UnixListener {
+    return Deno.listen({
+      transport: "unix",
+      path: `${this.directory}/coild.sock.cni`,
+    });
+  }
+
   /** Answers one launcher; the bytes that it sent. */
   async serveOne(
     answer: (connection: Deno.UnixConn) => Promise<void>,
   ): Promise<Uint8Array> {
-    using listener = Deno.listen({
-      transport: "unix",
-      path: `${this.directory}/coild.sock.cni`,
-    });
+    using listener = this.listen();
     using connection = await listener.accept();
     const request = await readRequest(connection);
     await answer(connection);
@@ -164,9 +169,17 @@ for (const [what, answer] of Object.entries(WRONG)) {
   });
 }
 
+Deno.test("where nobody is at the socket the executable gets the call", async () => {
+  await using site = await Site.make();
+  const { code, stdout } = await site.call({ env: CALL, stdin: "{}" });
+  assert.equal(code, 7);
+  assert.equal(stdout, `executable 0::ADD::${await digestLine("{}")}\n`);
+});
+
+const LARGE = "0123456789".repeat(100_000);
+
 for (
   const [what, input, says] of [
-    ["nobody at the socket", { env: CALL, stdin: "{}" }, "0::ADD:"],
     ["no command", { env: { OTHER: "x" }, stdin: "{}" }, "0:::x"],
     ["an empty command", { env: { CNI_COMMAND: "" } }, "0:::"],
     [
@@ -179,34 +192,92 @@ for (
       env: { ...CALL, CNI_A: "a".repeat(100_000), CNI_B: "b".repeat(100_000) },
       stdin: "{}",
     }, "0::ADD:"],
+    ["a configuration larger than its buffer", {
+      ...{ env: CALL, stdin: LARGE },
+    }, "0::ADD:"],
   ] as const
 ) {
-  Deno.test(`${what}: the executable gets the call`, async () => {
+  Deno.test(`${what}: the launcher asks nobody, the executable gets the call`, async () => {
     await using site = await Site.make();
-    // Where nobody is asked, somebody is there, and is not.
-    using _listener = what === "nobody at the socket"
-      ? undefined
-      : Deno.listen({
-        transport: "unix",
-        path: `${site.directory}/coild.sock.cni`,
-      });
-    const output = await site.call(input);
-    assert.equal(output.code, 7);
-    const stdin = "stdin" in input ? input.stdin : "";
-    const digest = await digestLine(stdin);
-    assert.equal(output.stdout, `executable ${says}:${digest}\n`);
+    let asked = 0;
+    const listener = site.listen();
+    const accepting = (async () => {
+      for await (const connection of listener) {
+        asked++;
+        connection.close();
+      }
+    })();
+    const { code, stdout } = await site.call(input);
+    listener.close();
+    await accepting;
+    assert.equal(asked, 0);
+    assert.equal(code, 7);
+    const digest = await digestLine("stdin" in input ? input.stdin : "");
+    assert.equal(stdout, `executable ${says}:${digest}\n`);
   });
 }
 
-Deno.test("a configuration that is larger than the launcher's buffer reaches the executable whole", async () => {
+/** Runs the launcher from a shell, which can close and mix up its descriptors. */
+async function shell(
+  site: Site,
+  script: string,
+): Promise<{ readonly code: number; readonly stdout: string }> {
+  const { code, stdout } = await new Deno.Command("bash", {
+    args: ["-c", script, "bash", site.launcher],
+    env: CALL,
+  }).output();
+  return { code, stdout: new TextDecoder().decode(stdout) };
+}
+
+Deno.test("a launcher whose stdin is closed leaves the call to the executable at once", async () => {
   await using site = await Site.make();
-  using _listener = Deno.listen({
-    transport: "unix",
-    path: `${site.directory}/coild.sock.cni`,
-  });
-  const stdin = "0123456789".repeat(100_000);
-  const { stdout } = await site.call({ env: CALL, stdin });
-  assert.equal(stdout, `executable 0::ADD::${await digestLine(stdin)}\n`);
+  const served = awaitedLater(site.serveOne((c) => send(c, answerOf("{}"))));
+  const { code, stdout } = await shell(site, '"$1" <&-');
+  assert.equal(code, 7);
+  assert.match(stdout, /^executable 0::ADD:/);
+  // Nobody came; now somebody does, so that the server ends.
+  await site.call({ env: CALL, stdin: "{}" });
+  await served;
+});
+
+Deno.test("a launcher whose stdout is closed answers nobody else with it", async () => {
+  await using site = await Site.make();
+  using listener = site.listen();
+  const received = (async () => {
+    using connection = await listener.accept();
+    return await new Response(connection.readable).text();
+  })();
+  const { code } = await shell(site, 'echo "{}" | "$1" >&-');
+  assert.equal(await received, "");
+  assert.notEqual(code, 0);
+});
+
+Deno.test("input that comes late, to a launcher that was told not to wait, arrives whole", async () => {
+  await using site = await Site.make();
+  const served = awaitedLater(site.serveOne((c) => send(c, answerOf("{}"))));
+  // perl sets O_NONBLOCK on what becomes the launcher's stdin.
+  const { code } = await shell(
+    site,
+    `(printf '{"a":'; sleep 0.3; printf '1}') | perl -MFcntl -e '
+      fcntl(STDIN, F_SETFL, fcntl(STDIN, F_GETFL, 0) | O_NONBLOCK);
+      exec @ARGV' "$1"`,
+  );
+  assert.equal(code, 0);
+  const text = new TextDecoder().decode(await served);
+  assert.ok(text.endsWith('\0{"a":1}'), text);
+});
+
+Deno.test("a launcher that cannot keep its input says so, and why", async () => {
+  await using site = await Site.make();
+  // Only three descriptors: none is left for memfd_create, EMFILE is 24.
+  const { code, stdout } = await shell(
+    site,
+    'echo "{}" | (ulimit -n 3; exec "$1")',
+  );
+  assert.equal(code, 1);
+  const { msg, details } = JSON.parse(stdout);
+  assert.equal(msg, "coil: cannot hand its input over");
+  assert.match(details, /^error 24 of /);
 });
 
 Deno.test("without the executable the launcher says what is missing, as a plugin does", async () => {
@@ -216,8 +287,8 @@ Deno.test("without the executable the launcher says what is missing, as a plugin
   const { code, stdout } = await site.call({ env: CALL, stdin: "{}" });
   assert.equal(code, 1);
   const error = JSON.parse(stdout);
-  assert.equal(error.code, 5);
-  assert.ok(error.details.includes(`error 2 of ${executable}`), stdout);
+  assert.equal(error.code, 11);
+  assert.equal(error.details, `error 2 of ${executable}`);
 });
 
 Deno.test("a launcher that was replaced while it waited finds its executable", async () => {
@@ -239,25 +310,42 @@ Deno.test("a launcher can be called by a symbolic link of any name", async () =>
   assert.equal(code, 7);
 });
 
+Deno.test("a launcher called by a link beside another executable runs its own", async () => {
+  await using site = await Site.make();
+  const elsewhere = `${site.directory}/elsewhere`;
+  await Deno.mkdir(elsewhere);
+  await Deno.symlink(site.launcher, `${elsewhere}/coil`);
+  await Deno.symlink("/bin/true", `${elsewhere}/coil-executable`);
+  await Deno.remove(`${site.directory}/bin/coil-executable`);
+  const call = { env: CALL, stdin: "{}" };
+  const { code } = await runFile(`${elsewhere}/coil`, call);
+  assert.equal(code, 1);
+});
+
 Deno.test("a launcher called across mount namespaces finds its executable", async () => {
   await using site = await Site.make();
   // Where /proc/self/exe leads to is not there for who calls it by such a path.
+  const script = [
+    "mount -t tmpfs none /mnt && mkdir /mnt/only-here",
+    `cp -a ${site.directory}/bin ${site.directory}/recorder /mnt/only-here`,
+    "ln -sf ../recorder /mnt/only-here/bin/coil-executable",
+    "echo $$ && read _",
+  ].join(" && ");
+  await using stack = new AsyncDisposableStack();
   const host = new Deno.Command("unshare", {
-    args: [
-      ...["--mount", "--propagation=private", "sh", "-c"],
-      `mount -t tmpfs none /mnt && cp -a ${site.directory}/bin ${site.directory}/recorder /mnt && ` +
-      "ln -sf ../recorder /mnt/bin/coil-executable && echo $$ && read _",
-    ],
+    args: ["--mount", "--propagation=private", "sh", "-c", script],
     stdin: "piped",
     stdout: "piped",
   }).spawn();
+  stack.defer(async () => {
+    await host.stdin.close();
+    await host.output();
+  });
   const reader = host.stdout.getReader();
   const { value } = await reader.read();
+  reader.releaseLock();
   const pid = new TextDecoder().decode(value).trim();
-  const launcher = `/proc/${pid}/root/mnt/bin/coil`;
+  const launcher = `/proc/${pid}/root/mnt/only-here/bin/coil`;
   const { code, stdout } = await runFile(launcher, { env: CALL, stdin: "{}" });
-  await host.stdin.close();
-  await reader.cancel();
-  await host.status;
   assert.equal(code, 7, stdout);
 });

@@ -10,6 +10,7 @@ import {
 import { CNI, type CNIArgs } from "../../lib/cnirpc/mod.ts";
 import { servePlugins } from "../../roles/coild/plugin_server.ts";
 import { placePlugin } from "../lab/launcher.ts";
+import { isThere } from "../lab/packages.ts";
 
 export const ROLES = [
   "coil",
@@ -120,10 +121,20 @@ export async function callPlugin(
   const socket = String(
     (typeof conf === "string" ? undefined : conf["socket"]) ?? "/nowhere",
   );
-  const executable = await pathOf("coil");
+  // Where coild answers no executable may be started.
+  const executable = isAnswered(socket, input)
+    ? "/bin/false"
+    : await pathOf("coil");
   const launched = await runLauncher({ executable, socket }, input);
   assert.deepEqual(launched, output);
   return output;
+}
+
+/** What a launcher does not take to coild: VERSION, and what its buffer cannot hold. */
+function isAnswered(socket: string, { env, stdin }: Input): boolean {
+  const isTaken = env?.["CNI_COMMAND"] !== "VERSION" &&
+    (stdin ?? "").length < 200_000;
+  return isTaken && isThere(`${socket}.cni`);
 }
 
 /** Runs a launcher of the coild at the socket, with this executable beside it. */

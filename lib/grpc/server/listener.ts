@@ -1,7 +1,7 @@
 import { sleep, startTimer, TaskGroup } from "../../async/mod.ts";
 import { getLogger } from "../../telemetry/mod.ts";
 import { GrpcError, StatusCode } from "../status.ts";
-import { answerCall, type IncomingCall } from "./call.ts";
+import { answerCall, type IncomingCall, type Outcome } from "./call.ts";
 import type { CallMetrics } from "./metrics.ts";
 import { ByteBudget } from "./message_reader.ts";
 import { ReadBuffers } from "./read_buffers.ts";
@@ -75,8 +75,13 @@ export class Listener {
     const { routes, metrics } = this.#options;
     const route = routes.get(path);
     if (route?.kind !== "unary") throw unknownMethod(path);
+    const { method } = route;
     const call = { request, signal, remainingMs };
-    const outcome = await answerCall(route.method, call, metrics);
+    const { promise, resolve } = Promise.withResolvers<Outcome>();
+    this.#calls.run(method.name, async () => {
+      resolve(await answerCall(method, call, metrics));
+    });
+    const outcome = await promise;
     if ("error" in outcome) throw outcome.error;
     return outcome.response;
   }

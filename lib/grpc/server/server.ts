@@ -31,8 +31,7 @@ export interface RunningServer {
   readonly finished: Promise<void>;
   /**
    * Makes a unary call from within the process, logged and counted as any
-   * other. It is not waited for when the server ends. The path is
-   * `/package.Service/Method`.
+   * other, and waited for as they are. The path is `/package.Service/Method`.
    *
    * @throws {GrpcError} when the call fails
    */
