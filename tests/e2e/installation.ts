@@ -1,7 +1,8 @@
 // Coil on a real cluster, installed as a user does it.
 import { buildImage } from "../../deploy/image/mod.ts";
 import { ADDRESS_POOLS, type AddressPool } from "../../lib/api/mod.ts";
-import { KubeClient, NODES } from "../../lib/kube/mod.ts";
+import { KubeClient, NAMESPACES, NODES } from "../../lib/kube/mod.ts";
+import { POOL_ANNOTATION } from "../../lib/names/mod.ts";
 import { Cluster, type ClusterNode } from "../lab/cluster/mod.ts";
 import { startBirds } from "../lab/bird_sessions.ts";
 import { ensureHelm } from "../lab/helm.ts";
@@ -153,6 +154,18 @@ export class Installation implements AsyncDisposable {
     });
   }
 
+  /** The same, and a namespace of the pool's name, whose pods have its addresses. */
+  async createPoolAndNamespace(
+    name: string,
+    subnet: { readonly ipv4: string; readonly ipv6?: string },
+    options: { readonly blockSizeBits: number },
+  ): Promise<void> {
+    await this.createPool(name, subnet, options);
+    await this.client.create(NAMESPACES, {
+      metadata: { name, annotations: { [POOL_ANNOTATION]: name } },
+    });
+  }
+
   /** Waits until the newest of Coil's programs serve. */
   async rolledOut(): Promise<void> {
     for (const what of this.workloads) {
@@ -211,5 +224,7 @@ export async function renderChart(): Promise<string> {
   return await run(await ensureHelm(), [
     ...["template", "coil", `${DEPLOY}/chart`, "--namespace", NAMESPACE],
     ...["--set", "router.enabled=true"],
+    // Nobody wants to wait for half a minute when a Node was deleted.
+    ...["--set", "controller.extraArgs={--node-grace=5s}"],
   ]);
 }

@@ -10,16 +10,10 @@ import { Prefix } from "../../lib/inet/mod.ts";
 import {
   KubeApiError,
   LEASES,
-  NAMESPACES,
   POD_DISRUPTION_BUDGETS,
   SERVICES,
 } from "../../lib/kube/mod.ts";
-import {
-  EXPORT_TABLE,
-  NODE_LABEL,
-  POOL_ANNOTATION,
-  POOL_LABEL,
-} from "../../lib/names/mod.ts";
+import { EXPORT_TABLE, NODE_LABEL, POOL_LABEL } from "../../lib/names/mod.ts";
 import { eventually } from "../lab/mod.ts";
 import { assertAgreement } from "./agreement.ts";
 import { killCoild } from "./coild_container.ts";
@@ -162,18 +156,6 @@ async function blocksOf(
   return (await site.client.list(ADDRESS_BLOCKS, { labelSelector })).items;
 }
 
-/** A namespace whose pods have addresses of a pool of their own. */
-async function createPoolAndNamespace(
-  name: string,
-  subnet: { readonly ipv4: string; readonly ipv6?: string },
-  options: { readonly blockSizeBits: number },
-): Promise<void> {
-  await site.createPool(name, subnet, options);
-  await site.client.create(NAMESPACES, {
-    metadata: { name, annotations: { [POOL_ANNOTATION]: name } },
-  });
-}
-
 Deno.test("containerd and Coil understand each other in every version of CNI that both know", async () => {
   const file = `${site.node(1).directory}/cni-conf/10-coil.conflist`;
   const text = await Deno.readTextFile(file);
@@ -237,7 +219,7 @@ Deno.test(
 Deno.test("E2E-3, 5: addresses come from the namespace's pool; blocks stay at a restart of coild and go back when empty", async () => {
   const pool = "single";
   const subnet = { ipv4: "10.101.0.0/28" };
-  await createPoolAndNamespace(pool, subnet, { blockSizeBits: 0 });
+  await site.createPoolAndNamespace(pool, subnet, { blockSizeBits: 0 });
   const namespace = pool;
   const [first, second] = await Promise.all([
     site.pods.run({ name: "first", namespace, node: "node1" }),
