@@ -1,6 +1,9 @@
+import { withTimeout } from "../../lib/async/mod.ts";
 import {
   Informer,
+  KubeApiError,
   type KubeClient,
+  KubeUnreachableError,
   NAMESPACES,
   PODS,
   type StoreChange,
@@ -12,11 +15,13 @@ import { egressKey, egressRefsOf } from "./egress_clients.ts";
 import { isGatewayPod } from "./gateway_pods.ts";
 import { informerBackoff } from "./informer_backoff.ts";
 import { hasOwnNetwork, podAddresses } from "./pod_status.ts";
-import { PodNotFoundError } from "./errors.ts";
+import { NotReadyError, PodNotFoundError } from "./errors.ts";
 import { trimNamespace, trimPod } from "./trim.ts";
 
 /** The runtime tries again by itself, so an API server that is away is not waited for. */
 const LIVE_GET_MS = 5_000;
+/** Where the runtime has told all that ADD needs, and only the pod's node is in question. */
+const NODE_GET_MS = 1_000;
 
 /** A pod by name, with what its runtime told about it. */
 export interface PodQuery {
@@ -48,11 +53,13 @@ export interface PodFacts {
  * Finds pods of this node and the pool of their namespace.
  *
  * The cheapest truth first: what the runtime handed over, then the cache of
- * this node's pods, then one live GET. Only names, addresses and the
+ * this node's pods, then one live GET, which also tells pods of other nodes,
+ * for a pod that the cache does not have. Only names, addresses and the
  * annotations that Coil reads are kept of the cached objects.
  */
 export class PodSource {
   readonly #client: KubeClient;
+  readonly #nodeName: string;
   readonly #pods: Informer<V1Pod>;
   readonly #namespaces: Informer<V1Namespace> | undefined;
 
@@ -62,6 +69,7 @@ export class PodSource {
     { nodeName, pools }: { readonly nodeName: string; readonly pools: boolean },
   ) {
     this.#client = client;
+    this.#nodeName = nodeName;
     this.#pods = new Informer(client, PODS, {
       fieldSelector: `spec.nodeName=${nodeName}`,
       trim: trimPod,
@@ -135,7 +143,12 @@ export class PodSource {
     return this.#pods.store.get(`${namespace}/${name}`)?.metadata?.uid;
   }
 
-  /** @throws {PodNotFoundError} when the API server does not know the pod. */
+  /**
+   * What is known of a pod that is to be connected.
+   *
+   * @throws {PodNotFoundError} when neither the runtime nor the API server has told of the pod.
+   * @throws {NotReadyError} when the pod is another node's.
+   */
   async find(
     query: PodQuery,
     { signal }: { signal: AbortSignal },
@@ -147,6 +160,7 @@ export class PodSource {
       found?.metadata?.uid !== query.uid;
     const cached = isOther ? undefined : found;
     const pod = cached ?? await this.#lookUp(query, { signal });
+    this.#assertOwn(pod);
     if (query.annotations !== undefined) {
       // The API server may know another pod of that name as well.
       const isIts = query.uid === undefined || pod?.metadata?.uid === query.uid;
@@ -167,18 +181,43 @@ export class PodSource {
     return facts(pod, { namespace, name, annotations }, from);
   }
 
-  /** The pod as it is now; not asked for where the runtime has told enough. */
+  /**
+   * The pod as it is now: the cache is behind, or the pod is not this node's.
+   * undefined where there is none, and where nobody answers although the
+   * runtime has told enough.
+   */
   async #lookUp(
-    { namespace, name, annotations }: PodQuery,
+    query: PodQuery,
     { signal }: { signal: AbortSignal },
   ): Promise<V1Pod | undefined> {
-    // Whether a pod is a gateway is told by its labels, which no runtime hands over.
-    const asksForEgress = egressRefsOf(annotations).length > 0;
-    if (annotations !== undefined && !asksForEgress) return undefined;
-    return await this.#client.tryGet(PODS, {
-      ...{ name, namespace, signal },
-      timeoutMs: LIVE_GET_MS,
-    });
+    const { namespace, name } = query;
+    const get = (signal: AbortSignal) =>
+      this.#client.tryGet(PODS, {
+        ...{ name, namespace, signal, timeoutMs: LIVE_GET_MS },
+      });
+    if (!hasToldEnough(query)) return await get(signal);
+    try {
+      // A request that is called off leaves the connection of the watches alone.
+      return await withTimeout(NODE_GET_MS, get, { signal });
+    } catch (error) {
+      if (!signal.aborted && isUnanswered(error)) return undefined;
+      throw error;
+    }
+  }
+
+  /**
+   * A kubelet that was given another name starts pods of that name before it
+   * has ended the coild of the former one. An address of this node's blocks
+   * would go to another node with its block, when the former Node is deleted.
+   */
+  #assertOwn(pod: V1Pod | undefined): void {
+    const node = pod?.spec?.nodeName;
+    if (node === undefined || node === this.#nodeName) return;
+    const { namespace, name } = pod?.metadata ?? {};
+    throw new NotReadyError(
+      `Cannot connect pod "${namespace}/${name}": it is of node "${node}", and this is coild of node "${this.#nodeName}"; ` +
+        "where the node got another name, coild of that name comes",
+    );
   }
 
   /**
@@ -205,6 +244,17 @@ export class PodSource {
     }
     return object.metadata?.annotations?.[POOL_ANNOTATION] ?? DEFAULT_POOL;
   }
+}
+
+/** Whether the pod is a gateway is told by its labels, which no runtime hands over; it counts for pods that ask for egress. */
+function hasToldEnough({ annotations }: PodQuery): boolean {
+  return annotations !== undefined && egressRefsOf(annotations).length === 0;
+}
+
+function isUnanswered(error: unknown): boolean {
+  return error instanceof KubeUnreachableError ||
+    error instanceof KubeApiError ||
+    error instanceof DOMException && error.name === "TimeoutError";
 }
 
 function addressTexts(pod: V1Pod): string[] {

@@ -39,7 +39,7 @@ async function servesPods(
   name: string,
 ): Promise<void> {
   const deadline = performance.now() + SERVED_MS;
-  const pod = await lab.createPod(name);
+  const pod = await lab.createPod(name, { node: coild.node });
   const isServed = await untilServed(coild, pod, () => {
     return performance.now() < deadline;
   });

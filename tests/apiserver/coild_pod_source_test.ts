@@ -1,6 +1,7 @@
 // What coild knows of a pod while its cache is behind the API server.
 import assert from "node:assert/strict";
 import { type PodQuery, PodSource } from "../../roles/coild/pod_source.ts";
+import { NotReadyError } from "../../roles/coild/errors.ts";
 import { GATEWAY_LABELS } from "../../roles/coild/gateway_pods.ts";
 import { KubeClient } from "../../lib/kube/mod.ts";
 import { ControlPlane } from "../lab/mod.ts";
@@ -12,13 +13,14 @@ const ASKING = { "egress.coil.cybozu.com/nat": "wide" };
 interface NewPod {
   readonly labels?: Readonly<Record<string, string>>;
   readonly annotations?: Readonly<Record<string, string>>;
+  readonly node?: string;
 }
 
 /** Makes a pod in place of one of that name; returns what a runtime knows of it. */
 async function renewPod(
   plane: ControlPlane,
   name: string,
-  { labels = {}, annotations = ASKING }: NewPod = {},
+  { labels = {}, annotations = ASKING, node = NODE }: NewPod = {},
 ): Promise<PodQuery & { readonly uid: string }> {
   const uri = "/api/v1/namespaces/default/pods";
   const now = { gracePeriodSeconds: 0 };
@@ -29,7 +31,7 @@ async function renewPod(
     ...{ apiVersion: "v1", kind: "Pod" },
     metadata: { name, labels, annotations },
     spec: {
-      nodeName: NODE,
+      nodeName: node,
       containers: [{ name: "main", image: "none" }],
     },
   }) as { readonly metadata: { readonly uid: string } };
@@ -37,7 +39,7 @@ async function renewPod(
   return { namespace: "default", name, uid, annotations };
 }
 
-Deno.test("coild does not take a client for the gateway that had its name before, nor a gateway for a client", async (t) => {
+Deno.test("coild serves pods of its own node alone, and does not take a client for the gateway that had its name before, nor a gateway for a client", async (t) => {
   await using plane = await ControlPlane.start({ name: "coildpods" });
   const transport = await GatedTransport.open(plane.kubeconfig);
   using client = new KubeClient(transport);
@@ -81,14 +83,36 @@ Deno.test("coild does not take a client for the gateway that had its name before
     assert.equal((await source.find(later, { signal })).isGateway, true);
   });
 
-  await t.step("who asks for no egress is not asked for", async () => {
-    const later = await renewPod(plane, "plain", { annotations: {} });
-    transport.isOpen = false;
-    const { isGateway, from } = await source.find(later, { signal });
-    assert.deepEqual({ isGateway, from }, {
-      isGateway: false,
-      from: "runtime",
-    });
-    transport.isOpen = true;
-  });
+  await t.step(
+    "the API server does not answer: what the runtime told is enough for who asks for no egress",
+    async () => {
+      const later = await renewPod(plane, "plain", { annotations: {} });
+      transport.isOpen = false;
+      const { isGateway, from } = await source.find(later, { signal });
+      assert.deepEqual({ isGateway, from }, {
+        isGateway: false,
+        from: "runtime",
+      });
+      transport.isOpen = true;
+    },
+  );
+
+  await t.step(
+    "a pod of another node is not served, whatever the runtime told of it",
+    async () => {
+      const wish = { node: "renamed", annotations: {} };
+      const told = await renewPod(plane, "moved", wish);
+      const { annotations: _untold, ...untold } = told;
+      for (const query of [told, untold]) {
+        await assert.rejects(
+          source.find(query, { signal }),
+          (error) =>
+            error instanceof NotReadyError &&
+            /is of node "renamed", and this is coild of node "node1"/.test(
+              error.message,
+            ),
+        );
+      }
+    },
+  );
 });

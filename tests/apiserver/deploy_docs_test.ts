@@ -124,6 +124,19 @@ apiVersion: coordination.k8s.io/v1
 kind: Lease
 metadata: {name: coil-egress-leader, namespace: kube-system}
 EOF`,
+  "node-name": `
+    kubectl apply -f - <<EOF
+apiVersion: v1
+kind: Node
+metadata: {name: old-name}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: left, namespace: default}
+spec:
+  nodeName: old-name
+  containers: [{name: main, image: none}]
+EOF`,
   // An installation by kubectl.
   takeover:
     "helm template coil deploy/chart -n kube-system | kubectl apply -f -",

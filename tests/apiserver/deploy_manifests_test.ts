@@ -9,6 +9,7 @@ import {
   VERSION,
 } from "../../lib/names/mod.ts";
 import { ControlPlane, eventually } from "../lab/mod.ts";
+import { grantedTo } from "../runner/rights.ts";
 import {
   containersOf,
   helmTemplate,
@@ -251,4 +252,17 @@ Deno.test("overlay compat has upstream's names", async () => {
     JSON.stringify(object).includes('"coil-controller"')
   );
   assert.deepEqual(left.map(([key]) => key), []);
+});
+
+Deno.test("overlay compat: the halves of the controller share its rights out, and have no other in common than leases and Events", async () => {
+  const overlay = "overlays/compat";
+  const [all, ipam, egress] = await Promise.all([
+    grantedTo("kube-system:coil-controller"),
+    grantedTo("kube-system:coil-ipam-controller", overlay),
+    grantedTo("kube-system:coil-egress-controller", overlay),
+  ]);
+  assert.deepEqual([...ipam.union(egress)].sort(), [...all].sort());
+  const resources = [...ipam.intersection(egress)]
+    .map((right) => right.split(" ")[1]);
+  assert.deepEqual([...new Set(resources)].sort(), ["events", "leases"]);
 });

@@ -8,6 +8,7 @@ import {
   readFields,
 } from "../../lib/grpc/mod.ts";
 import type { ClusterNode } from "../lab/cluster/mod.ts";
+import { eventually } from "../lab/mod.ts";
 
 /** A pod of the runtime that runs. */
 export interface Sandbox {
@@ -63,14 +64,41 @@ export async function networkProblem(
 export async function networkNames(
   node: ClusterNode,
 ): Promise<readonly string[]> {
+  return (await networks(node)).map(({ Name }) => Name);
+}
+
+/** Types of the plugins that containerd calls for a pod now, in their order, after the loopback's. */
+export async function networkPlugins(
+  node: ClusterNode,
+): Promise<readonly string[]> {
+  return (await networks(node)).flatMap(({ Plugins }) => Plugins)
+    .map(({ Network }) => Network.type)
+    .filter((type) => type !== "loopback");
+}
+
+/** A list of plugins: go-cni's ConfNetwork, which its fields name. */
+interface Network {
+  readonly Name: string;
+  readonly Plugins: readonly { readonly Network: { readonly type: string } }[];
+}
+
+async function networks(node: ClusterNode): Promise<readonly Network[]> {
   const read = await networkConfiguration(node);
-  // go-cni's ConfigResult, which its fields name.
   const { Networks } = JSON.parse(read === "" ? "{}" : read) as {
-    readonly Networks?: readonly {
-      readonly Config: { readonly Name: string };
-    }[];
+    readonly Networks?: readonly { readonly Config: Network }[];
   };
-  return (Networks ?? []).map(({ Config }) => Config.Name);
+  return (Networks ?? []).map(({ Config }) => Config);
+}
+
+/** Waits until containerd, which sees changed files by itself, puts pods into this network. */
+export async function usesNetwork(
+  node: ClusterNode,
+  name: string,
+): Promise<void> {
+  await eventually(`containerd to use network "${name}"`, async () => {
+    const names = await networkNames(node);
+    return names.includes(name);
+  }, { timeoutMs: 60_000 });
 }
 
 /** PodSandboxMetadata, field 2 of what has it. */

@@ -9,6 +9,7 @@ import {
   timeBetween,
   type Usage,
 } from "./processor_time.ts";
+import { coilRequests } from "./requests.ts";
 
 const ALL_READY_MS = 300_000;
 
@@ -81,7 +82,8 @@ export async function startCrowd(
   }
   const time = timeBetween(before, await readProcessorTime(site.plane.name));
   const pods = await site.pods.list({ labelSelector: "crowd=yes" });
-  const requests = await coilRequests(site, since);
+  const asked = await coilRequests(site, { since });
+  const requests = asked.filter(({ resource }) => resource !== "leases").length;
   const now = await sandboxTime(site);
   const sandboxMs = 1000 * (now.seconds - sandboxes.seconds) /
     (now.count - sandboxes.count);
@@ -104,17 +106,6 @@ async function sandboxTime(
     return Number(line?.slice(name.length) ?? 0);
   };
   return { seconds: sample("sum"), count: sample("count") };
-}
-
-async function coilRequests(
-  { plane }: Installation,
-  since: Date,
-): Promise<number> {
-  const all = await plane.auditRequests({ since });
-  return all.filter(({ user, resource }) =>
-    user.startsWith("system:serviceaccount:kube-system:coil") &&
-    resource !== "leases"
-  ).length;
 }
 
 function percentile(values: readonly number[], share: number): number {

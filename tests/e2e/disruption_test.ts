@@ -5,6 +5,7 @@ import { DEPLOYMENTS, NODES, PODS } from "../../lib/kube/mod.ts";
 import { NODE_LABEL } from "../../lib/names/mod.ts";
 import type { NodeDaemon } from "../lab/cluster/mod.ts";
 import { eventually, sleep } from "../lab/mod.ts";
+import { assertAddresses } from "./addresses.ts";
 import { assertAgreement } from "./agreement.ts";
 import { killCoild } from "./coild_container.ts";
 import { Installation } from "./installation.ts";
@@ -273,6 +274,60 @@ Deno.test(
     await assertAgreement(site);
     await site.pods.remove(pod);
     await site.client.delete(DEPLOYMENTS, { name, namespace: "default" });
+  },
+);
+
+/** Two pods of this namespace on a node. */
+async function runTwo(
+  prefix: string,
+  { node, namespace }: { readonly node: string; readonly namespace: string },
+): Promise<readonly RunningPod[]> {
+  return await Promise.all(
+    ["one", "two"].map((each) =>
+      site.pods.run({ name: `${prefix}-${each}`, node, namespace })
+    ),
+  );
+}
+
+/** What an admin does, once kubelet goes by its new name. */
+async function deleteNode(name: string): Promise<void> {
+  await site.plane.kubectl("delete", "node", name);
+  await site.plane.kubectl(
+    ...["delete", "pods", "--all-namespaces", "--force"],
+    ...["--grace-period=0", `--field-selector=spec.nodeName=${name}`],
+  );
+}
+
+Deno.test(
+  "a node gets another name without a drain: no address is doubled, and those of its former pods come back",
+  RESTARTS,
+  async () => {
+    await endSharedTraffic();
+    const [former, name] = [site.node(2).name, "renamed"];
+    // As many addresses as pods run at a time: one that is lost would be missing.
+    const namespace = "rename";
+    const subnet = { ipv4: "10.104.0.0/30" };
+    await site.createPoolAndNamespace(namespace, subnet, { blockSizeBits: 0 });
+    const old = await runTwo("former", { node: former, namespace });
+    await site.node(2).rename(name);
+    // kubelet starts them before it has ended what ran under the former name, coild included.
+    const fresh = await runTwo("fresh", { node: name, namespace });
+    assertAddresses([...old, ...fresh], [subnet.ipv4]);
+    // Nothing of the former pods is left on the machine.
+    await assertAgreement(site);
+
+    await deleteNode(former);
+    await eventually(
+      "no block of the former name",
+      async () => await blocksOf(former) === 0,
+      PATIENCE,
+    );
+    const heirs = await runTwo("heir", { node: "node1", namespace });
+    assertAddresses([...fresh, ...heirs], [subnet.ipv4]);
+    await site.rolledOut();
+    await assertAgreement(site);
+    await site.pods.remove(...fresh, ...heirs);
+    await assertAgreement(site);
   },
 );
 

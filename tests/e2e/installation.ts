@@ -1,12 +1,14 @@
 // Coil on a real cluster, installed as a user does it.
 import { buildImage } from "../../deploy/image/mod.ts";
 import { ADDRESS_POOLS, type AddressPool } from "../../lib/api/mod.ts";
-import { KubeClient } from "../../lib/kube/mod.ts";
+import { KubeClient, NAMESPACES, NODES } from "../../lib/kube/mod.ts";
+import { POOL_ANNOTATION } from "../../lib/names/mod.ts";
 import { Cluster, type ClusterNode } from "../lab/cluster/mod.ts";
 import { startBirds } from "../lab/bird_sessions.ts";
 import { ensureHelm } from "../lab/helm.ts";
 import { type ControlPlane, run } from "../lab/mod.ts";
 import { noteRights } from "../lab/rights_log.ts";
+import { BRIDGE_CONFIGURATION, BRIDGE_FILE } from "./bridge_network.ts";
 import { PodRunner } from "./pods.ts";
 
 const DEPLOY = new URL("../../deploy", import.meta.url).pathname;
@@ -18,11 +20,49 @@ export const POOL = { ipv4: "10.100.0.0/16", ipv6: "fd02:64::/112" } as const;
 /** Blocks of 32 addresses. */
 const BLOCK_SIZE_BITS = 5;
 
-/**
- * An overlay by `kubectl apply -k`, or the chart by `helm template | kubectl apply`. Routes between the nodes are
- * coil-router's, but with `ipam`: there a BIRD on each node reads what coild exports.
- */
-export type Way = "overlay router" | "overlay ipam" | "chart";
+/** An overlay by `kubectl apply -k`, or the chart by `helm template | kubectl apply`. */
+export type Way =
+  | "chart"
+  | "overlay compat"
+  | "overlay egress-only"
+  | "overlay ipam"
+  | "overlay router";
+
+/** What a {@link Way} brings, and what it needs beside it. */
+interface Kit {
+  readonly workloads: readonly string[];
+  /** Who tells nodes the routes to each other's pods: coil-router, or a BIRD on each node that reads what coild exports. */
+  readonly routes: "coil-router" | "BIRD" | "none";
+  /** Whose pods' addresses are: Coil's from a pool, or those of a network that is there before. */
+  readonly addresses: "Coil" | "bridge";
+}
+
+const KITS: Readonly<Record<Way, Kit>> = {
+  "overlay router": {
+    workloads: ["ds/coild", "ds/coil-router", "deploy/coil-controller"],
+    ...{ routes: "coil-router", addresses: "Coil" },
+  },
+  "overlay ipam": {
+    workloads: ["ds/coild", "deploy/coil-controller"],
+    ...{ routes: "BIRD", addresses: "Coil" },
+  },
+  "overlay compat": {
+    workloads: [
+      "ds/coild",
+      "deploy/coil-ipam-controller",
+      "deploy/coil-egress-controller",
+    ],
+    ...{ routes: "BIRD", addresses: "Coil" },
+  },
+  "overlay egress-only": {
+    workloads: ["ds/coild", "deploy/coil-controller"],
+    ...{ routes: "none", addresses: "bridge" },
+  },
+  "chart": {
+    workloads: ["ds/coild", "ds/coil-router", "deploy/coil-controller"],
+    ...{ routes: "coil-router", addresses: "Coil" },
+  },
+};
 
 /** How an {@link Installation} is made. */
 export interface InstallationOptions {
@@ -40,6 +80,8 @@ export class Installation implements AsyncDisposable {
   readonly cluster: Cluster;
   readonly client: KubeClient;
   readonly pods: PodRunner;
+  /** How it was made. */
+  readonly by: Way;
   /** What {@link Installation.rolledOut} waits for. */
   readonly workloads: readonly string[];
 
@@ -49,9 +91,8 @@ export class Installation implements AsyncDisposable {
   ) {
     this.cluster = cluster;
     this.client = client;
-    this.workloads = by === "overlay ipam"
-      ? ["ds/coild", "deploy/coil-controller"]
-      : ["ds/coild", "ds/coil-router", "deploy/coil-controller"];
+    this.by = by;
+    this.workloads = KITS[by].workloads;
     this.pods = new PodRunner(cluster.plane, client);
   }
 
@@ -69,9 +110,11 @@ export class Installation implements AsyncDisposable {
     );
     const { kubeconfig } = cluster.plane;
     const client = undo.use(await KubeClient.load({ kubeconfig }));
+    // Its connection is made here, and not by whichever test asks first.
+    await client.list(NODES);
     const { by } = options;
     const installation = new Installation(cluster, { client, by });
-    await installation.#install(by);
+    await installation.#install();
     undo.move();
     return installation;
   }
@@ -82,6 +125,11 @@ export class Installation implements AsyncDisposable {
 
   get nodes(): readonly ClusterNode[] {
     return this.cluster.nodes;
+  }
+
+  /** Whether it has addresses of its own to give. */
+  get hasPools(): boolean {
+    return KITS[this.by].addresses === "Coil";
   }
 
   /** The node of this number, from 1 on. */
@@ -106,6 +154,18 @@ export class Installation implements AsyncDisposable {
     });
   }
 
+  /** The same, and a namespace of the pool's name, whose pods have its addresses. */
+  async createPoolAndNamespace(
+    name: string,
+    subnet: { readonly ipv4: string; readonly ipv6?: string },
+    options: { readonly blockSizeBits: number },
+  ): Promise<void> {
+    await this.createPool(name, subnet, options);
+    await this.client.create(NAMESPACES, {
+      metadata: { name, annotations: { [POOL_ANNOTATION]: name } },
+    });
+  }
+
   /** Waits until the newest of Coil's programs serve. */
   async rolledOut(): Promise<void> {
     for (const what of this.workloads) {
@@ -115,20 +175,41 @@ export class Installation implements AsyncDisposable {
     }
   }
 
-  async #install(by: Way): Promise<void> {
-    if (by === "chart") {
-      await this.plane.kubectlStdin(["apply", "-f", "-"], await renderChart());
-    } else {
-      const overlay = by.replace("overlay ", "");
-      await this.plane.kubectl("apply", "-k", `${DEPLOY}/overlays/${overlay}`);
-    }
-    if (by === "overlay ipam") await startBirds(this.plane, this.nodes);
+  async #install(): Promise<void> {
+    const { routes, addresses } = KITS[this.by];
+    if (addresses === "bridge") await this.#connectByBridge();
+    await this.#apply();
+    if (routes === "BIRD") await startBirds(this.plane, this.nodes);
     await this.plane.kubectl(
       ...["wait", "--for=condition=Established", "crd", "--all"],
     );
-    await this.createPool("default", POOL);
+    if (addresses === "Coil") await this.createPool("default", POOL);
     await this.cluster.waitReady();
     await this.rolledOut();
+  }
+
+  /** Gives the nodes a network before Coil is there. */
+  async #connectByBridge(): Promise<void> {
+    const text = JSON.stringify(BRIDGE_CONFIGURATION);
+    for (const { directory } of this.nodes) {
+      await Deno.writeTextFile(`${directory}/cni-conf/${BRIDGE_FILE}`, text);
+    }
+    await this.cluster.waitReady();
+  }
+
+  async #apply(): Promise<void> {
+    const { by, plane } = this;
+    if (by === "chart") {
+      await plane.kubectlStdin(["apply", "-f", "-"], await renderChart());
+      return;
+    }
+    const overlay = by.replace("overlay ", "");
+    await plane.kubectl("apply", "-k", `${DEPLOY}/overlays/${overlay}`);
+    if (this.nodes.length > 1) return;
+    // There is room for one.
+    for (const each of this.workloads.filter((w) => w.startsWith("deploy/"))) {
+      await plane.kubectl("-n", NAMESPACE, "scale", each, "--replicas=1");
+    }
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -143,5 +224,7 @@ export async function renderChart(): Promise<string> {
   return await run(await ensureHelm(), [
     ...["template", "coil", `${DEPLOY}/chart`, "--namespace", NAMESPACE],
     ...["--set", "router.enabled=true"],
+    // Nobody wants to wait for half a minute when a Node was deleted.
+    ...["--set", "controller.extraArgs={--node-grace=5s}"],
   ]);
 }

@@ -1,7 +1,7 @@
 // Many pods: as many as a node takes, all at once, and jobs that come and go.
 import assert from "node:assert/strict";
-import { Address, Prefix } from "../../lib/inet/mod.ts";
 import { sleep } from "../lab/mod.ts";
+import { assertAddresses } from "./addresses.ts";
 import { assertAgreement, assertUnique } from "./agreement.ts";
 import {
   type Arrival,
@@ -54,24 +54,6 @@ async function room(): Promise<number> {
   return MAX_PODS - own.length;
 }
 
-/** Each pod has one address of each subnet, and nobody has another's. */
-function assertAddresses(
-  { pods }: Crowd,
-  subnets: readonly string[],
-): void {
-  const prefixes = subnets.map((subnet) => Prefix.parse(subnet));
-  for (const { name, addresses } of pods) {
-    const parsed = addresses.map((address) => Address.parse(address));
-    const told = `${name} has ${addresses.join()}, not of ${subnets.join()}`;
-    assert.equal(parsed.length, prefixes.length, told);
-    for (const prefix of prefixes) {
-      assert.ok(parsed.some((address) => prefix.contains(address)), told);
-    }
-  }
-  const all = new Set(pods.flatMap(({ addresses }) => addresses));
-  assert.equal(all.size, subnets.length * pods.length);
-}
-
 /** Starts pods by a plugin, says how long each took, and ends them. */
 async function crowdBy(
   { name, subnets, use, isOurs }: Plugin,
@@ -80,7 +62,7 @@ async function crowdBy(
   await using _network = await use(site);
   const crowd = await startCrowd(site, pods);
   await t.step(describeCrowd(`${name}, ${wordsOf(pods)}`, crowd), () => {});
-  assertAddresses(crowd, subnets);
+  assertAddresses(crowd.pods, subnets);
   if (isOurs) await assertAgreement(site);
   await site.pods.remove(...crowd.pods);
   return crowd;

@@ -4,36 +4,25 @@ import {
   ADDRESS_BLOCKS,
   ADDRESS_POOLS,
   type AddressBlock,
-  EGRESS_SELECTOR,
   EGRESSES,
 } from "../../lib/api/mod.ts";
 import { Prefix } from "../../lib/inet/mod.ts";
 import {
   KubeApiError,
   LEASES,
-  NAMESPACES,
   POD_DISRUPTION_BUDGETS,
   SERVICES,
-  type V1Pod,
 } from "../../lib/kube/mod.ts";
-import {
-  EXPORT_TABLE,
-  NODE_LABEL,
-  POOL_ANNOTATION,
-  POOL_LABEL,
-} from "../../lib/names/mod.ts";
+import { EXPORT_TABLE, NODE_LABEL, POOL_LABEL } from "../../lib/names/mod.ts";
 import { eventually } from "../lab/mod.ts";
 import { assertAgreement } from "./agreement.ts";
 import { killCoild } from "./coild_container.ts";
 import { networkConfiguration, networkProblem } from "./cri.ts";
+import { createEgress } from "./gateways.ts";
 import { Installation } from "./installation.ts";
-import {
-  hostPort,
-  HTTP_PORT,
-  isReady,
-  type RunningPod,
-  UDP_PORT,
-} from "./pods.ts";
+import { hostPort, HTTP_PORT, type RunningPod } from "./pods.ts";
+import { assertReaches } from "./reach.ts";
+import { assertNothingRefused } from "./requests.ts";
 
 let site: Installation;
 
@@ -73,20 +62,7 @@ Deno.test("E2E-2: pods of two nodes reach each other by TCP and UDP, in both fam
     site.pods.run({ name: "near", node: "node1" }),
     site.pods.run({ name: "far", node: "node2" }),
   ]);
-  assert.equal(near.addresses.length, 2);
-  for (const [index, address] of far.addresses.entries()) {
-    // The source is the pod's own address: nothing translates it.
-    const wanted = `far ${near.addresses[index]}\n`;
-    const http = `http://${hostPort(address, HTTP_PORT)}/`;
-    // A new block is routed on the other nodes a moment after its first pod is Ready.
-    const answer = await eventually(
-      `an answer of ${http}`,
-      () => site.pods.exec(near, "get", http),
-    );
-    assert.equal(answer, wanted);
-    const udp = hostPort(address, UDP_PORT);
-    assert.equal(await site.pods.exec(near, "udp", udp), wanted);
-  }
+  await assertReaches(site, { from: near, to: far });
   await assertAgreement(site);
   await site.pods.remove(near, far);
 });
@@ -192,18 +168,6 @@ async function blocksOf(
   return (await site.client.list(ADDRESS_BLOCKS, { labelSelector })).items;
 }
 
-/** A namespace whose pods have addresses of a pool of their own. */
-async function createPoolAndNamespace(
-  name: string,
-  subnet: { readonly ipv4: string; readonly ipv6?: string },
-  options: { readonly blockSizeBits: number },
-): Promise<void> {
-  await site.createPool(name, subnet, options);
-  await site.client.create(NAMESPACES, {
-    metadata: { name, annotations: { [POOL_ANNOTATION]: name } },
-  });
-}
-
 Deno.test("containerd and Coil understand each other in every version of CNI that both know", async () => {
   const file = `${site.node(1).directory}/cni-conf/10-coil.conflist`;
   const text = await Deno.readTextFile(file);
@@ -267,7 +231,7 @@ Deno.test(
 Deno.test("E2E-3, 5: addresses come from the namespace's pool; blocks stay at a restart of coild and go back when empty", async () => {
   const pool = "single";
   const subnet = { ipv4: "10.101.0.0/28" };
-  await createPoolAndNamespace(pool, subnet, { blockSizeBits: 0 });
+  await site.createPoolAndNamespace(pool, subnet, { blockSizeBits: 0 });
   const namespace = pool;
   const [first, second] = await Promise.all([
     site.pods.run({ name: "first", namespace, node: "node1" }),
@@ -389,23 +353,7 @@ Deno.test("E2E-9: a pool smaller than a block is refused", async () => {
 
 Deno.test("E2E-11: an Egress gets two gateways and a disruption budget, and takes them along", async () => {
   const [name, namespace] = ["out", "default"];
-  await site.client.create(EGRESSES, {
-    apiVersion: "coil.cybozu.com/v2",
-    kind: "Egress",
-    metadata: { name, namespace },
-    spec: {
-      replicas: 2,
-      destinations: ["192.0.2.0/24"],
-      podDisruptionBudget: { maxUnavailable: 1 },
-    },
-  });
-  await eventually("two gateways", async () => {
-    const labelSelector =
-      `${EGRESS_SELECTOR},app.kubernetes.io/instance=${name}`;
-    const pods = await site.pods.list({ namespace, labelSelector });
-    const states = await Promise.all(pods.map(gatewayState));
-    return states.length === 2 && states.every((state) => state !== "starting");
-  }, { timeoutMs: 120_000, intervalMs: 1_000 });
+  await createEgress(site, { name, namespace, replicas: 2 });
   await site.client.get(POD_DISRUPTION_BUDGETS, { name, namespace });
   await site.client.delete(EGRESSES, { name, namespace });
   await eventually("the disruption budget to be gone", async () => {
@@ -417,33 +365,6 @@ Deno.test("E2E-11: an Egress gets two gateways and a disruption budget, and take
   });
 });
 
-/** Without Foo-over-UDP, as this machine's kernel may be, a gateway gets as far as to say so. */
-async function gatewayState(
-  pod: V1Pod,
-): Promise<"ready" | "unsupported" | "starting"> {
-  if (isReady(pod)) return "ready";
-  const started = pod.status?.containerStatuses?.[0]?.restartCount ?? 0;
-  if (started === 0) return "starting";
-  const log = await site.plane.kubectl(
-    ...["logs", "-n", pod.metadata?.namespace ?? ""],
-    pod.metadata?.name ?? "",
-  ).catch(() => ""); // Between two attempts there may be none.
-  return /Foo-over-UDP tunnels: .*EOPNOTSUPP/.test(log)
-    ? "unsupported"
-    : "starting";
-}
-
 Deno.test("nothing that Coil asked the API server for was forbidden", async () => {
-  const requests = await site.plane.auditRequests();
-  const own = requests.filter(({ user }) =>
-    user.startsWith("system:serviceaccount:kube-system:coil")
-  );
-  const askers = new Set(own.map(({ user }) => user.split(":").at(-1)));
-  assert.deepEqual(
-    [...askers].sort(),
-    ["coil-controller", "coil-router", "coild"],
-  );
-  const refused = own.filter(({ code }) => code === 401 || code === 403)
-    .map(({ user, verb, uri }) => `${user} ${verb} ${uri}`);
-  assert.deepEqual(refused, []);
+  await assertNothingRefused(site, ["coil-controller", "coil-router", "coild"]);
 });

@@ -1,6 +1,11 @@
 // Coil, and Debian's bridge plugin in its place on the same node.
-import { eventually } from "../lab/mod.ts";
-import { networkNames } from "./cri.ts";
+import {
+  BRIDGE_CONFIGURATION,
+  BRIDGE_FILE,
+  BRIDGE_NETWORK,
+  BRIDGE_SUBNETS,
+} from "./bridge_network.ts";
+import { usesNetwork } from "./cri.ts";
 import { type Installation, POOL } from "./installation.ts";
 
 /** Who gives pods their network. */
@@ -13,25 +18,8 @@ export interface Plugin {
   readonly isOurs: boolean;
 }
 
-/** Name of Coil's network, as the manifests have it, and of the one in its place. */
-const [COIL_NETWORK, BRIDGE_NETWORK] = ["k8s-pod-network", "bridge"];
-const BRIDGE_SUBNETS = ["10.110.0.0/16", "fd02:6e::/112"] as const;
-
-/** Debian's bridge plugin, with its addresses; the rest as in Coil's configuration. */
-const BRIDGE_CONFIGURATION = {
-  cniVersion: "1.0.0",
-  name: BRIDGE_NETWORK,
-  plugins: [{
-    type: "bridge",
-    bridge: "cni0",
-    isGateway: true,
-    ipam: {
-      type: "host-local",
-      ranges: BRIDGE_SUBNETS.map((subnet) => [{ subnet }]),
-      routes: [{ dst: "0.0.0.0/0" }, { dst: "::/0" }],
-    },
-  }, { type: "portmap", capabilities: { portMappings: true } }],
-};
+/** Name of Coil's network, as the manifests have it. */
+const COIL_NETWORK = "k8s-pod-network";
 
 /** Gives node1 the bridge plugin in Coil's place, until disposed of; containerd knows it when this returns. */
 async function bridgeInstead(site: Installation): Promise<AsyncDisposable> {
@@ -40,28 +28,17 @@ async function bridgeInstead(site: Installation): Promise<AsyncDisposable> {
     `${directory}/10-coil.conflist`,
     `${directory}/10-coil.conflist.away`,
   ];
-  const bridge = `${directory}/20-bridge.conflist`;
+  const bridge = `${directory}/${BRIDGE_FILE}`;
   await using undo = new AsyncDisposableStack();
   await Deno.writeTextFile(bridge, JSON.stringify(BRIDGE_CONFIGURATION));
   undo.defer(() => Deno.remove(bridge));
   await Deno.rename(coil, away);
   undo.defer(async () => {
     await Deno.rename(away, coil);
-    await usesNetwork(site, COIL_NETWORK);
+    await usesNetwork(site.node(1), COIL_NETWORK);
   });
-  await usesNetwork(site, BRIDGE_NETWORK);
+  await usesNetwork(site.node(1), BRIDGE_NETWORK);
   return undo.move();
-}
-
-/** Waits until node1's containerd, which sees changed files by itself, puts pods into this network. */
-async function usesNetwork(
-  site: Installation,
-  name: string,
-): Promise<void> {
-  await eventually(`containerd to use network "${name}"`, async () => {
-    const names = await networkNames(site.node(1));
-    return names.includes(name);
-  }, { timeoutMs: 60_000 });
 }
 
 /** By the manifests; it only has to be in force again. */
@@ -69,7 +46,7 @@ export const COIL: Plugin = {
   name: "Coil",
   subnets: [POOL.ipv4, POOL.ipv6],
   use: async (site) => {
-    await usesNetwork(site, COIL_NETWORK);
+    await usesNetwork(site.node(1), COIL_NETWORK);
     return undefined;
   },
   isOurs: true,

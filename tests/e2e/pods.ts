@@ -23,6 +23,7 @@ export interface PodWish {
   /** Arguments of podtool; `serve` without them. */
   readonly args?: readonly string[];
   readonly labels?: Readonly<Record<string, string>>;
+  readonly annotations?: Readonly<Record<string, string>>;
   readonly hostNetwork?: boolean;
   /** Port of the node that leads to the pod's. */
   readonly hostPort?: number;
@@ -77,9 +78,12 @@ export class PodRunner {
 
   /** Creates the Pod object. */
   async create(wish: PodWish): Promise<V1Pod> {
-    const { name, namespace = "default", labels = {} } = wish;
+    const { name, namespace = "default", labels = {}, annotations } = wish;
     return await this.#client.create(PODS, {
-      metadata: { name, namespace, labels: { app: name, ...labels } },
+      metadata: {
+        ...{ name, namespace, labels: { app: name, ...labels } },
+        ...(annotations === undefined ? {} : { annotations }),
+      },
       spec: podSpec(wish),
     });
   }

@@ -12,7 +12,10 @@ const [GUIDES_IMAGE, PAUSE] = [
   "registry.k8s.io/pause:3.10",
 ];
 
-/** Uninstalls what was installed by the chart. */
+/** Steps for resources that only address management has. */
+const OF_POOLS = /addresspools/;
+
+/** Does every step of the guide that is for an installation of this way. */
 export async function uninstall(site: Installation): Promise<void> {
   const { plane, nodes } = site;
   const pause = await packSmallImage({
@@ -30,17 +33,10 @@ export async function uninstall(site: Installation): Promise<void> {
   const directory = path.join(plane.runDir, "guide");
   await Deno.mkdir(path.join(directory, "cluster"), { recursive: true });
   await Deno.symlink(ROOT, path.join(directory, "coil"));
-  // What stands for the installation there.
-  await Deno.writeTextFile(
-    path.join(directory, "cluster/kustomization.yaml"),
-    "resources: [chart.yaml]\n",
-  );
-  await Deno.writeTextFile(
-    path.join(directory, "cluster/chart.yaml"),
-    await renderChart(),
-  );
+  await writeInstallation(site, path.join(directory, "cluster"));
   const guide = await Deno.readTextFile(`${ROOT}docs/uninstall.md`);
   for (const [, commands = ""] of guide.matchAll(BLOCK)) {
+    if (!site.hasPools && OF_POOLS.test(commands)) continue;
     await run("bash", ["-euo", "pipefail", "-c", commands], {
       cwd: directory,
       env: {
@@ -50,4 +46,23 @@ export async function uninstall(site: Installation): Promise<void> {
       },
     });
   }
+}
+
+/** What stands for the installation in the guide: its kustomization. */
+async function writeInstallation(
+  { by }: Installation,
+  directory: string,
+): Promise<void> {
+  const resource = by === "chart"
+    ? "chart.yaml"
+    : `../coil/deploy/overlays/${by.replace("overlay ", "")}`;
+  await Deno.writeTextFile(
+    path.join(directory, "kustomization.yaml"),
+    `resources: [${resource}]\n`,
+  );
+  if (by !== "chart") return;
+  await Deno.writeTextFile(
+    path.join(directory, "chart.yaml"),
+    await renderChart(),
+  );
 }

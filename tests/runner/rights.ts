@@ -53,9 +53,12 @@ export interface Role {
   }[];
 }
 
-/** "verb resource" of all rights of an account. */
-export async function grantedTo(account: string): Promise<Set<string>> {
-  const rendered = parseManifests(await kustomize("base"));
+/** "verb resource" of all rights of an account, as a directory below deploy/ gives them; deploy/base without it. */
+export async function grantedTo(
+  account: string,
+  directory = "base",
+): Promise<Set<string>> {
+  const rendered = parseManifests(await kustomize(directory));
   const objects = [...rendered.values()] as unknown as Role[];
   const granted = new Set<string>();
   for (const { roleRef, subjects = [] } of objects) {
@@ -96,18 +99,35 @@ export function compareRights(
     readonly granted: ReadonlySet<string>;
   },
 ): Misfit {
-  const own = used.filter(({ user }) => user === `${USER}${account}`);
-  if (own.length === 0) throw new Error(`${account} asked for nothing`);
-  const asked = new Set(own.map(({ right }) => right));
-  const had = new Set(
-    own.filter(({ isGranted }) => isGranted).map(({ right }) => right),
-  );
+  const asked = new Set(usedBy(account, used).map(({ right }) => right));
   const unseen = UNSEEN[account] ?? {};
   return {
-    refused: [...asked].filter((right) => !had.has(right)),
+    refused: refusedTo(account, used),
     spare: [...granted].filter((right) =>
       !asked.has(right) && unseen[right] === undefined
     ),
     stale: Object.keys(unseen).filter((right) => !granted.has(right)),
   };
+}
+
+/** Rights that an account asked for and never had. @throws {Error} when it asked for nothing. */
+export function refusedTo(
+  account: string,
+  used: readonly UsedRight[],
+): readonly string[] {
+  const own = usedBy(account, used);
+  const had = new Set(
+    own.filter(({ isGranted }) => isGranted).map(({ right }) => right),
+  );
+  const asked = new Set(own.map(({ right }) => right));
+  return [...asked].filter((right) => !had.has(right));
+}
+
+function usedBy(
+  account: string,
+  used: readonly UsedRight[],
+): readonly UsedRight[] {
+  const own = used.filter(({ user }) => user === `${USER}${account}`);
+  if (own.length === 0) throw new Error(`${account} asked for nothing`);
+  return own;
 }

@@ -12,7 +12,12 @@ import {
 } from "../process.ts";
 import { eventually } from "../wait.ts";
 import { createCgroup, labCgroup, removeCgroup } from "./cgroups.ts";
-import { containerdConfig, kubeletConfig, proxyConfig } from "./node_files.ts";
+import {
+  containerdConfig,
+  kubeletConfig,
+  type KubeletFiles,
+  proxyConfig,
+} from "./node_files.ts";
 
 const INIT = path.join(import.meta.dirname ?? ".", "node_init.sh");
 /** Debian's directory of network plugins, and those that a node has from the start. */
@@ -42,10 +47,11 @@ export interface ClusterNodeOptions {
 export class ClusterNode {
   readonly #plane: ControlPlane;
   readonly #options: ClusterNodeOptions;
-  /** Name of the Node object. */
-  readonly name: string;
   /** Directory of its disk: `cni-conf` is its /etc/cni/net.d, `cni-bin` its /opt/cni/bin. */
   readonly directory: string;
+  /** Of the machine: its hostname, and what the lab calls what it has. */
+  readonly #hostname: string;
+  #name: string;
   readonly #daemons = new Map<NodeDaemon, LabProcess>();
   #network: LabNode | undefined;
   #init: { readonly process: LabProcess; readonly pid: number } | undefined;
@@ -53,8 +59,14 @@ export class ClusterNode {
   constructor(plane: ControlPlane, options: ClusterNodeOptions) {
     this.#plane = plane;
     this.#options = options;
-    this.name = `node${options.number}`;
-    this.directory = path.join(plane.runDir, this.name);
+    this.#hostname = `node${options.number}`;
+    this.#name = this.#hostname;
+    this.directory = path.join(plane.runDir, this.#hostname);
+  }
+
+  /** Name of the Node object. */
+  get name(): string {
+    return this.#name;
   }
 
   /** Its addresses, of the cluster's families. */
@@ -107,7 +119,7 @@ export class ClusterNode {
     const { command, args } = this.#commandOf(daemon);
     const { containerd } = this.#options;
     const process = await spawnProcess({
-      id: `${this.name}-${daemon}`,
+      id: `${this.#hostname}-${daemon}`,
       runDir: this.#plane.runDir,
       command: "nsenter",
       args: [...enter(init.pid), command, ...args],
@@ -137,6 +149,19 @@ export class ClusterNode {
     this.#daemons.delete(daemon);
   }
 
+  /**
+   * Gives kubelet and kube-proxy another name, as whoever changes `--hostname-override` and restarts them. The Node object of
+   * the earlier name stays, and so do the containers, which kubelet finds when it starts.
+   */
+  async rename(name: string): Promise<void> {
+    await this.stop("kube-proxy");
+    await this.stop("kubelet");
+    this.#name = name;
+    await this.#writeIdentity();
+    await this.start("kubelet");
+    await this.start("kube-proxy");
+  }
+
   /** Runs a command in all of the node's namespaces and returns its stdout. */
   async run(
     command: string,
@@ -156,7 +181,7 @@ export class ClusterNode {
   }
 
   get #cgroup(): string {
-    return `${labCgroup(this.#plane.name)}/${this.name}`;
+    return `${labCgroup(this.#plane.name)}/${this.#hostname}`;
   }
 
   #booted() {
@@ -166,7 +191,33 @@ export class ClusterNode {
   }
 
   async #writeFiles(): Promise<void> {
-    const { caFile } = this.#plane;
+    const certificate = await this.#writeIdentity();
+    // Nobody serves names here; kubelet wants a file that is no loop.
+    await this.#write("resolv.conf", "nameserver 192.0.2.1\n");
+    await this.#write("containerd.toml", containerdConfig());
+    await this.#write(
+      "kubelet.json",
+      JSON.stringify(kubeletConfig({
+        caFile: this.#plane.caFile,
+        certificate,
+        cgroup: `/${this.#cgroup}`,
+        resolvConf: this.#path("resolv.conf"),
+        maxPods: this.#options.maxPods,
+      })),
+    );
+    const plugins = this.#path("cni-bin");
+    await Deno.mkdir(plugins, { recursive: true });
+    const { containerd } = this.#options;
+    for (const name of PLUGIN_NAMES) {
+      const isNewer = containerd !== undefined &&
+        NEWER_PLUGIN_NAMES.includes(name);
+      const from = isNewer ? containerd : PLUGINS;
+      await Deno.copyFile(path.join(from, name), path.join(plugins, name));
+    }
+  }
+
+  /** Writes what kubelet and kube-proxy have of the node's name, and returns the certificate that kubelet serves with. */
+  async #writeIdentity(): Promise<KubeletFiles["certificate"]> {
     const certificate = await issueCertificate(
       await sharedPki(),
       this.#path("kubelet"),
@@ -186,37 +237,16 @@ export class ClusterNode {
     const proxy = await this.#plane.kubeconfigFor({
       user: "system:kube-proxy",
     });
-    // Nobody serves names here; kubelet wants a file that is no loop.
-    await this.#write("resolv.conf", "nameserver 192.0.2.1\n");
-    await this.#write("containerd.toml", containerdConfig());
-    await this.#write(
-      "kubelet.json",
-      JSON.stringify(kubeletConfig({
-        caFile,
-        certificate,
-        cgroup: `/${this.#cgroup}`,
-        resolvConf: this.#path("resolv.conf"),
-        maxPods: this.#options.maxPods,
-      })),
-    );
     await this.#write(
       "kube-proxy.json",
       JSON.stringify(proxyConfig(proxy, this.name)),
     );
-    const plugins = this.#path("cni-bin");
-    await Deno.mkdir(plugins, { recursive: true });
-    const { containerd } = this.#options;
-    for (const name of PLUGIN_NAMES) {
-      const isNewer = containerd !== undefined &&
-        NEWER_PLUGIN_NAMES.includes(name);
-      const from = isNewer ? containerd : PLUGINS;
-      await Deno.copyFile(path.join(from, name), path.join(plugins, name));
-    }
+    return certificate;
   }
 
   async #startInit(): Promise<void> {
     const podtool = path.join(binDir(), "podtool");
-    const id = `${this.name}-init`;
+    const id = `${this.#hostname}-init`;
     const { runDir } = this.#plane;
     const process = await spawnProcess({
       id,
@@ -226,7 +256,7 @@ export class ClusterNode {
       args: [
         ...["--mount", "--uts", "--ipc", "--pid", "--fork"],
         ...["--kill-child=SIGKILL", "sh", INIT],
-        ...[this.name, this.directory, podtool],
+        ...[this.#hostname, this.directory, podtool],
       ],
       env: { PATH },
     });
