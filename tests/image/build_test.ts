@@ -75,6 +75,8 @@ Deno.test("Dockerfile: it says the same as the image that is made without it", a
   ]);
   assert.deepEqual([value("ENV")], DEFAULTS.env);
   assert.equal(value("USER"), DEFAULTS.user);
+  const { open } = await theImage();
+  assert.equal(value("WORKDIR"), open.config.config.WorkingDir);
   assert.deepEqual(JSON.parse(value("CMD")), DEFAULTS.command);
   const labels = value("LABEL").matchAll(/(\S+)="([^"]*)"/g);
   assert.deepEqual(
