@@ -2,14 +2,18 @@
 # same files without one; docs/image.md tells more. For a release, pin:
 #
 #   docker buildx build --build-arg BUILD_IMAGE=node:22-bookworm@sha256:… \
+#     --build-arg SOURCE_DATE_EPOCH=0 \
 #     --output type=image,name=coil:0.1.0,rewrite-timestamp=true .
 #
-# Debian's release of this image is that of Coil's libraries, too.
+# Debian's release of this image is that of Coil's libraries, too; its gcc makes
+# the launcher.
 ARG BUILD_IMAGE=node:22-bookworm
+# Seconds since 1970: the time of all files. It becomes the image's own where the
+# engine is told to, as above; docs/image.md has buildah's way.
+ARG SOURCE_DATE_EPOCH=0
 
 FROM ${BUILD_IMAGE} AS build
-# Seconds since 1970: the time of the image and of all its files.
-ARG SOURCE_DATE_EPOCH=0
+ARG SOURCE_DATE_EPOCH
 WORKDIR /src
 COPY . .
 RUN npx --yes deno@2.9.6 task image --rootfs /rootfs
@@ -19,6 +23,7 @@ RUN npx --yes deno@2.9.6 task image --rootfs /rootfs
 FROM scratch
 COPY --from=build /rootfs/ /
 ENV PATH=/usr/local/coil:/usr/sbin:/usr/bin:/sbin:/bin
+WORKDIR /
 # What the controller, the migrator and the command line need. A pod of coild,
 # coil-installer, coil-router or coil-egress says `runAsUser: 0`.
 USER 65532:65532

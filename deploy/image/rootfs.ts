@@ -1,3 +1,4 @@
+import { lutimes } from "node:fs/promises";
 import { explainWriteError, ImageError } from "./errors.ts";
 import type { TarEntry } from "./tar.ts";
 
@@ -20,10 +21,9 @@ export async function writeRootfs(
   try {
     for (const entry of options.entries) await write(directory, entry);
     // Files in a directory change its time: from the leaves to the root.
-    for (const { path, kind } of options.entries.toReversed()) {
-      if (kind === "symlink") continue;
-      const { mtime } = options;
-      await Deno.utime(`${directory}/${path}`, mtime, mtime);
+    const { mtime } = options;
+    for (const { path } of options.entries.toReversed()) {
+      await lutimes(`${directory}/${path}`, mtime, mtime);
     }
   } catch (error) {
     explainWriteError(error, directory);

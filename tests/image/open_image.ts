@@ -25,6 +25,7 @@ export interface ImageConfig {
     readonly User: string;
     readonly Env: readonly string[];
     readonly Cmd: readonly string[];
+    readonly WorkingDir: string;
     readonly Labels: Readonly<Record<string, string>>;
   };
   readonly rootfs: { readonly "diff_ids": readonly string[] };
