@@ -6,6 +6,8 @@ import { type Counts, type Failure, ZERO } from "./runner/junit.ts";
 import { sweepLabs } from "./lab/mod.ts";
 import { preparePackages } from "./lab/packages.ts";
 import { readRights, RIGHTS_DIRECTORY_ENV } from "./lab/rights_log.ts";
+import { say, show } from "./runner/output.ts";
+import { isOf, planTurns, selectSuites, type Turn } from "./runner/plan.ts";
 import {
   compareRights,
   grantedTo,
@@ -13,16 +15,8 @@ import {
   refusedTo,
 } from "./runner/rights.ts";
 import { type Suite, SUITES } from "./runner/suites.ts";
+import { type Result, summarize } from "./runner/summary.ts";
 import { cleanUpVmLab, runInTestVm } from "./runner/vm_run.ts";
-
-function say(text: string): void {
-  try {
-    Deno.stdout.writeSync(new TextEncoder().encode(`${text}\n`));
-  } catch (error) {
-    // After `| head` the tests go on, to their clean-up and their exit code.
-    if (!(error instanceof Deno.errors.BrokenPipe)) throw error;
-  }
-}
 
 /** Command line: names of suites, files of theirs, and what goes on to `deno test`. */
 function parse(args: readonly string[]) {
@@ -39,15 +33,8 @@ function parse(args: readonly string[]) {
     else if (arg.endsWith("_test.ts")) files.push(arg);
     else usage(arg);
   }
-  const suites = SUITES.filter((s) =>
-    (names.length === 0 && files.length === 0) || names.includes(s.name) ||
-    files.some((file) => isOf(s, file))
-  );
+  const suites = selectSuites(SUITES, { names, files });
   return { suites, files, extra, allowSkips };
-}
-
-function isOf(suite: Suite, file: string): boolean {
-  return suite.paths.some((dir) => file.startsWith(`${dir}/`));
 }
 
 function usage(arg: string): never {
@@ -60,34 +47,44 @@ function usage(arg: string): never {
   Deno.exit(help ? 0 : 2);
 }
 
+function secondsSince(started: number): number {
+  return (performance.now() - started) / 1000;
+}
+
 function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
+/** How deno is started. Of two programs that want the same processor the nice one gets a tenth: sched(7). */
+const DENO = [Deno.execPath()];
+const NICE_DENO = ["nice", "--adjustment=10", ...DENO];
+
 async function succeeds(args: readonly string[]): Promise<boolean> {
-  return await ended(spawn(args, { outputs: "inherit" }));
+  return await ended(spawn([...DENO, ...args], { outputs: "inherit" }));
 }
 
 /** As `succeeds`; both outputs go through the function, in the colours that the terminal would get. */
-const here: RunDeno = async (args, { output, env }) => {
-  const child = spawn(args, { outputs: "piped", env });
-  const done = ended(child);
-  await Promise.all([child.stdout, child.stderr].map(async (stream) => {
-    for await (const bytes of stream) output(bytes);
-  }));
-  return await done;
-};
+function onMachine(deno: readonly string[]): RunDeno {
+  return async (args, { output, env }) => {
+    const child = spawn([...deno, ...args], { outputs: "piped", env });
+    const done = ended(child);
+    await Promise.all([child.stdout, child.stderr].map(async (stream) => {
+      for await (const bytes of stream) output(bytes);
+    }));
+    return await done;
+  };
+}
 
 function spawn(
-  args: readonly string[],
+  [command = "", ...args]: readonly string[],
   { outputs, env }: {
     readonly outputs: "inherit" | "piped";
     readonly env?: Readonly<Record<string, string>> | undefined;
   },
 ): Deno.ChildProcess {
   const isColoured = Deno.stdout.isTerminal() && !Deno.env.has("NO_COLOR");
-  return new Deno.Command(Deno.execPath(), {
-    args: [...args],
+  return new Deno.Command(command, {
+    args,
     env: { ...env, ...(isColoured ? { FORCE_COLOR: "1" } : {}) },
     stdout: outputs,
     stderr: outputs,
@@ -95,18 +92,27 @@ function spawn(
 }
 
 async function ended(child: Deno.ChildProcess): Promise<boolean> {
-  running = child;
+  running.add(child);
   const { success } = await child.status;
-  running = undefined;
-  if (interrupted) await leave();
+  running.delete(child);
+  await unlessInterrupted();
   return success;
 }
 
-let running: Deno.ChildProcess | undefined;
+/** While labs are removed nothing else goes on. */
+async function unlessInterrupted(): Promise<void> {
+  if (interrupted) await Promise.withResolvers<never>().promise;
+}
+
+const running = new Set<Deno.ChildProcess>();
 let interrupted = false;
 
-/** Removes the labs of tests that were cut short, and ends. */
-async function leave(): Promise<never> {
+/** Ends all tests, removes their labs, and ends. */
+async function onSignal(): Promise<void> {
+  if (interrupted) return;
+  interrupted = true;
+  say("interrupted: cleaning up");
+  await Promise.all([...running].map(end));
   if (Deno.uid() === 0) {
     await cleanUpVmLab(say);
     await sweepLabs({ log: say });
@@ -117,13 +123,14 @@ async function leave(): Promise<never> {
   Deno.exit(130);
 }
 
-function onSignal(): void {
-  if (interrupted) return;
-  interrupted = true;
-  say("interrupted: cleaning up");
-  // From a terminal it has the signal already.
-  if (running === undefined) leave();
-  else running.kill("SIGTERM");
+async function end(child: Deno.ChildProcess): Promise<void> {
+  try {
+    child.kill("SIGTERM");
+  } catch (error) {
+    // From a terminal it has the signal already, and may have ended.
+    if (!(error instanceof TypeError)) throw error;
+  }
+  await child.status;
 }
 
 async function runStatic(): Promise<Counts> {
@@ -142,11 +149,22 @@ function failed(why: string): Counts {
   return { ...ZERO, failures: [failure] };
 }
 
-async function runSuite(
-  suite: Suite,
-  extra: readonly string[],
-): Promise<Counts> {
-  if (suite.name === "static") return await runStatic();
+/** A suite that has all that it needs, or what keeps it from running. */
+interface Prepared {
+  readonly suite: Suite;
+  readonly obstacle: Counts | undefined;
+  readonly seconds: number;
+}
+
+async function prepare(suite: Suite): Promise<Prepared> {
+  say(`\n=== ${suite.name}: ${suite.about}`);
+  const started = performance.now();
+  const obstacle = await obstacleTo(suite);
+  return { suite, obstacle, seconds: secondsSince(started) };
+}
+
+/** Makes what it needs. */
+async function obstacleTo(suite: Suite): Promise<Counts | undefined> {
   if (suite.root && Deno.uid() !== 0) {
     say(`suite ${suite.name} needs root: run it with sudo`);
     return { ...ZERO, skipped: [`all of ${suite.name}: not root`] };
@@ -154,18 +172,62 @@ async function runSuite(
   try {
     await preparePackages(suite.packages, say);
     await suite.prepare?.(say);
+    return undefined;
   } catch (error) {
     say(`suite ${suite.name} cannot run: ${messageOf(error)}`);
     return failed(messageOf(error));
   }
+}
+
+/** Where a suite runs, and who gets what it says. */
+interface Stage {
+  readonly run: RunDeno;
+  readonly show: (bytes: Uint8Array) => void;
+}
+
+async function runPrepared(
+  { suite, obstacle, seconds }: Prepared,
+  stage: Stage,
+): Promise<Result> {
+  const started = performance.now();
+  const counts = obstacle ??
+    await runSuite(suite, stage).catch((error) => failed(messageOf(error)));
+  const { name } = suite;
+  return { name, counts, seconds: seconds + secondsSince(started) };
+}
+
+async function runSuite(suite: Suite, stage: Stage): Promise<Counts> {
+  if (suite.name === "static") return await runStatic();
   const wanted = files.filter((file) => isOf(suite, file));
   return await runDenoTest({
     paths: wanted.length > 0 ? wanted : suite.paths,
     args: [...suite.args, ...extra],
     jobs: suite.jobs,
     filtered: extra.length > 0,
-    run: suite.inVm === true ? inVm : here,
+    ...stage,
   });
+}
+
+/** Prepares all of its suites, one after the other, and runs them at the same time. */
+async function runTurn({ suite, beside }: Turn): Promise<readonly Result[]> {
+  const first = await prepare(suite);
+  const others: Prepared[] = [];
+  for (const other of beside) others.push(await prepare(other));
+  const held = others.map((other) => {
+    say(`it runs beside ${suite.name}, and tells of it afterwards`);
+    const output: Uint8Array[] = [];
+    const show = (bytes: Uint8Array) => void output.push(bytes);
+    const result = runPrepared(other, { run: onMachine(NICE_DENO), show });
+    return { name: other.suite.name, output, result };
+  });
+  const run = suite.inVm === true ? inVm : onMachine(DENO);
+  const results = [await runPrepared(first, { run, show })];
+  for (const { name, output, result } of held) {
+    say(`\n=== ${name}, which runs beside ${suite.name}: waiting for its end`);
+    results.push(await result);
+    for (const bytes of output) show(bytes);
+  }
+  return results;
 }
 
 const inVm: RunDeno = async (args, options) => {
@@ -182,6 +244,13 @@ const NOTING = ["apiserver", "e2e"];
 const ACCOUNTS = ["coild", "coil-controller", "coil-router"];
 /** Of the overlay compat: halves of coil-controller, whose rights they share out. */
 const HALVES = ["coil-ipam-controller", "coil-egress-controller"];
+
+async function checkRights(): Promise<Result> {
+  const started = performance.now();
+  const counts = await compareNoted(rightsDirectory)
+    .catch((error) => failed(messageOf(error)));
+  return { name: "rights", counts, seconds: secondsSince(started) };
+}
 
 /** Compares Coil's roles with what all of a run's tests used of them; only whole suites say what is spare. */
 async function compareNoted(directory: string): Promise<Counts> {
@@ -211,53 +280,19 @@ Deno.env.set(RIGHTS_DIRECTORY_ENV, rightsDirectory);
 for (const signal of ["SIGHUP", "SIGINT", "SIGTERM"] as const) {
   Deno.addSignalListener(signal, onSignal);
 }
-const total = { passed: 0, failed: 0, skipped: [] as string[] };
-const failures: { readonly suite: string; readonly failure: Failure }[] = [];
-const lines: string[] = [];
-
-/** Runs something, and adds what came of it to all the rest. */
-async function account(
-  name: string,
-  work: () => Promise<Counts>,
-): Promise<void> {
-  const started = performance.now();
-  const counts = await work().catch((error) => failed(messageOf(error)));
-  const { passed, skipped } = counts;
-  const seconds = Math.round((performance.now() - started) / 1000);
-  lines.push(
-    `${
-      name.padEnd(12)
-    }${passed} passed, ${counts.failures.length} failed, ${skipped.length} skipped (${seconds} s)`,
-  );
-  total.passed += passed;
-  total.failed += counts.failures.length;
-  total.skipped.push(...skipped);
-  for (const failure of counts.failures) {
-    failures.push({ suite: name, failure });
-  }
-}
-
-for (const suite of suites) {
-  say(`\n=== ${suite.name}: ${suite.about}`);
-  await account(suite.name, () => runSuite(suite, extra));
+const results: Result[] = [];
+for (const turn of planTurns(suites)) {
+  results.push(...await runTurn(turn));
+  await unlessInterrupted();
 }
 const isWhole = files.length === 0 && extra.length === 0 &&
-  total.skipped.length === 0 &&
+  results.every(({ counts }) => counts.skipped.length === 0) &&
   NOTING.every((name) => suites.some((suite) => suite.name === name));
 if (isWhole) {
   say("\n=== rights: what Coil's roles allow, and what all tests asked for");
-  await account("rights", () => compareNoted(rightsDirectory));
+  results.push(await checkRights());
 }
 await Deno.remove(rightsDirectory, { recursive: true });
-// Again, at the end: who reads a log reads its last lines.
-for (const { suite, failure } of failures) {
-  say(`\nFAILED ${suite}: ${failure.name}`);
-  for (const line of failure.lines) say(`    ${line}`);
-}
-say("");
+const { lines, isGood } = summarize(results, { allowSkips });
 for (const line of lines) say(line);
-for (const name of total.skipped) say(`skipped: ${name}`);
-// A skip is a test that did not run: it fails unless it was asked for.
-const bad = total.failed + (allowSkips ? 0 : total.skipped.length);
-say(`${total.passed} passed, ${bad} failed`);
-Deno.exit(bad === 0 && total.passed > 0 ? 0 : 1);
+Deno.exit(isGood ? 0 : 1);

@@ -1,8 +1,6 @@
-// Many pods: as many as a node takes, all at once, and jobs that come and go.
-import assert from "node:assert/strict";
-import { sleep } from "../lab/mod.ts";
+// Many pods: as many as a node takes, all at once.
 import { assertAddresses } from "./addresses.ts";
-import { assertAgreement, assertUnique } from "./agreement.ts";
+import { assertAgreement } from "./agreement.ts";
 import {
   type Arrival,
   type Crowd,
@@ -13,13 +11,10 @@ import {
 } from "./crowd.ts";
 import { Installation } from "./installation.ts";
 import { BRIDGE, COIL, type Plugin } from "./plugins.ts";
-import { hostPort, HTTP_PORT, podSpec } from "./pods.ts";
 
 const LAB = "e2eload";
 /** Pods that kubelet takes; upstream's default. */
 const MAX_PODS = 110;
-/** How long jobs come and go; ten minutes, COIL_E2E_CHURN_SECONDS=600, show more than half of one. */
-const CHURN_SECONDS = Number(Deno.env.get("COIL_E2E_CHURN_SECONDS") ?? 30);
 /** How often the node is filled by each plugin; two and more show what the order does. */
 const ROUNDS = Number(Deno.env.get("COIL_E2E_CROWD_ROUNDS") ?? 1);
 /**
@@ -28,8 +23,6 @@ const ROUNDS = Number(Deno.env.get("COIL_E2E_CROWD_ROUNDS") ?? 1);
  * them come at 20 moments of it, evenly, where half a second would be two.
  */
 const [FEW, EVERY_MS] = [20, 525];
-/** Jobs at a time, and pods of each. */
-const [JOBS, JOB_PODS] = [3, 6];
 
 let site: Installation;
 
@@ -88,69 +81,3 @@ Deno.test("a node full of pods: all start at once, each has its own address, all
   }
   await assertAgreement(site);
 });
-
-/** A Job whose pods ask the server once and end. */
-async function runJob(name: string, url: string): Promise<void> {
-  await site.plane.apply({
-    apiVersion: "batch/v1",
-    kind: "Job",
-    metadata: { name, namespace: "default" },
-    spec: {
-      parallelism: JOB_PODS,
-      completions: JOB_PODS,
-      backoffLimit: 0,
-      template: {
-        spec: { ...podSpec({ args: ["once", url] }), restartPolicy: "Never" },
-      },
-    },
-  });
-  await site.plane.kubectl(
-    ...["wait", "--for=condition=Complete", `job/${name}`, "--timeout=180s"],
-  );
-  await site.plane.kubectl(
-    "delete",
-    "job",
-    name,
-    "--cascade=foreground",
-    "--timeout=120s",
-  );
-}
-
-Deno.test(`jobs come and go for ${CHURN_SECONDS} s: not one address is lost or doubled`, async (t) => {
-  const servers = await Promise.all(
-    ["node1", "node2"].map((node) =>
-      site.pods.run({ name: `server-${node}`, node })
-    ),
-  );
-  const urls = servers.flatMap(({ addresses }) => addresses)
-    .map((address) => `http://${hostPort(address, HTTP_PORT)}/`);
-  const end = performance.now() + CHURN_SECONDS * 1000;
-  let jobs = 0;
-  const rows = Array.from({ length: JOBS }, async () => {
-    while (performance.now() < end) {
-      const number = jobs++;
-      await runJob(`job-${number}`, urls[number % urls.length] ?? "");
-    }
-  });
-  const looking = (async () => {
-    while (performance.now() < end) {
-      await assertUnique(site);
-      await sleep(3_000);
-    }
-  })();
-  await Promise.all([...rows, looking]);
-  await t.step(`${jobs} jobs of ${JOB_PODS} pods`, () => {});
-  await assertAgreement(site);
-  await site.pods.remove(...servers);
-  await assertAgreement(site);
-  for (const node of site.nodes) {
-    assert.deepEqual(await podLinks(node.name), [], `links of ${node.name}`);
-  }
-});
-
-async function podLinks(name: string): Promise<readonly string[]> {
-  const node = site.nodes.find((n) => n.name === name);
-  const text = await node?.run("ip", ["-j", "link", "show"]) ?? "[]";
-  return (JSON.parse(text) as { ifalias?: string }[])
-    .flatMap(({ ifalias = "" }) => ifalias.startsWith("COIL") ? [ifalias] : []);
-}

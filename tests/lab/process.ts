@@ -1,3 +1,4 @@
+import { getPriority } from "node:os";
 import * as path from "node:path";
 import { sleep } from "./wait.ts";
 
@@ -106,6 +107,12 @@ export async function spawnProcess(spec: ProcessSpec): Promise<LabProcess> {
   ];
   const steps = shell('exec >>"$0" 2>&1 </dev/null "$@"', []);
   steps[3] = logFile;
+  // Sessions share the processors as groups: without this a nice program would be nice to those of its own session alone.
+  const niceness = getPriority();
+  if (niceness > 0 && await hasAutogroups()) {
+    const script = 'echo "$1" >/proc/self/autogroup; shift; exec "$@"';
+    steps.push(...shell(script, [String(niceness)]));
+  }
   if (spec.netns !== undefined) {
     steps.push("nsenter", `--net=/run/netns/${spec.netns}`);
   }
@@ -127,6 +134,11 @@ export async function spawnProcess(spec: ProcessSpec): Promise<LabProcess> {
   }).spawn();
   writeRecord(pidFile, child.pid, path.basename(spec.command));
   return new LabProcess(child, logFile, pidFile);
+}
+
+/** Whether the kernel gives a session a nice value of its own: sched(7), "The autogroup feature". */
+async function hasAutogroups(): Promise<boolean> {
+  return await Deno.stat("/proc/self/autogroup").then(() => true, () => false);
 }
 
 /** Records a process that another one started, so that the end of the lab ends it too. */

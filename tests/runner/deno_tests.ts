@@ -12,11 +12,13 @@ export interface DenoTestRun {
   readonly jobs?: number | undefined;
   /** Whether the arguments leave tests out. */
   readonly filtered: boolean;
+  /** Gets what deno says, as it comes. */
+  readonly show: (bytes: Uint8Array) => void;
   /** Runs deno with these arguments, and says whether all went well. */
   readonly run: RunDeno;
 }
 
-/** Runs deno somewhere. Its report will be in the directory; its output goes to the function, which shows it. */
+/** Runs deno somewhere. Its report will be in the directory; its output goes to the function. */
 export type RunDeno = (
   args: readonly string[],
   options: {
@@ -40,7 +42,10 @@ export async function runDenoTest(options: DenoTestRun): Promise<Counts> {
   const env = jobs === undefined ? {} : { DENO_JOBS: String(jobs) };
   const reader = new OutputReader();
   try {
-    const output = (bytes: Uint8Array) => reader.pass(bytes);
+    const output = (bytes: Uint8Array) => {
+      options.show(bytes);
+      reader.read(bytes);
+    };
     const success = await options.run(args, { reportDir, output, env });
     const xml = await Deno.readTextFile(junit).catch(() => "");
     const all = countJunit(xml);
@@ -57,29 +62,17 @@ export async function runDenoTest(options: DenoTestRun): Promise<Counts> {
 
 const UNNAMED: Failure = { name: "all of it: see above", lines: [] };
 
-/** Shows the output, and reads its lines. */
+/** Reads the output's lines. */
 class OutputReader {
   readonly errors = new UncaughtErrors();
   readonly #decoder = new TextDecoder();
   #rest = "";
 
-  pass(bytes: Uint8Array): void {
-    show(bytes);
+  read(bytes: Uint8Array): void {
     const text = this.#rest + this.#decoder.decode(bytes, { stream: true });
     const lines = text.split("\n");
     this.#rest = lines.pop() ?? "";
     for (const line of lines) this.errors.line(line);
-  }
-}
-
-function show(bytes: Uint8Array): void {
-  try {
-    for (let at = 0; at < bytes.length;) {
-      at += Deno.stdout.writeSync(bytes.subarray(at));
-    }
-  } catch (error) {
-    // After `| head` the tests go on, to their clean-up and their exit code.
-    if (!(error instanceof Deno.errors.BrokenPipe)) throw error;
   }
 }
 

@@ -33,6 +33,8 @@ export interface Suite {
   readonly prepare?: (log: Log) => Promise<unknown>;
   /** Runs in a virtual machine whose kernel has what this one's may lack. */
   readonly inVm?: true;
+  /** Name of the suite beside which it runs, when that runs too: one that leaves processors to others. */
+  readonly beside?: string;
 }
 
 const PING = { "iputils-ping": "ping" };
@@ -57,7 +59,7 @@ export const SUITES: readonly Suite[] = [
       "deploy",
       "tests/arch",
       "tests/bench",
-      "tests/lab/vm",
+      "tests/lab",
       "tests/runner",
     ],
     packages: {},
@@ -138,6 +140,22 @@ export const SUITES: readonly Suite[] = [
       await ensureVm({ log });
     },
     inVm: true,
+  },
+  {
+    name: "churn",
+    about: "jobs on such nodes as those of e2e, which come and go for long",
+    paths: ["tests/churn"],
+    packages: { ...CLUSTER_PACKAGES, ...BUILD_PACKAGES },
+    root: true,
+    args: [],
+    prepare: async (log) => {
+      await sweepLabs({ log });
+      await ensureCluster({ log });
+      await ensureBird({ log });
+      await buildImage({ compression: "none", log });
+    },
+    // Emulation is one thread for the most part, and jobs wait more than they work.
+    beside: "vm",
   },
   {
     name: "e2e",

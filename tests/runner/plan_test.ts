@@ -1,0 +1,43 @@
+import assert from "node:assert/strict";
+import { planTurns, selectSuites, type Wish } from "./plan.ts";
+import { SUITES } from "./suites.ts";
+
+/** Names of a run's suites: one turn in each list, who shows what it does first. */
+function plan(wish: Partial<Wish>): readonly (readonly string[])[] {
+  const suites = selectSuites(SUITES, { names: [], files: [], ...wish });
+  return planTurns(suites).map(({ suite, beside }) =>
+    [suite, ...beside].map(({ name }) => name)
+  );
+}
+
+Deno.test("planTurns() lets the churn run beside the virtual machine, and all else alone", () => {
+  assert.deepEqual(plan({}), [
+    ...[["static"], ["unit"], ["executable"], ["image"], ["netns"]],
+    ...[["apiserver"], ["vm", "churn"], ["e2e"]],
+  ]);
+});
+
+Deno.test("planTurns() runs each suite once, whichever are asked for", () => {
+  assert.deepEqual(plan({ names: ["vm"] }), [["vm"]]);
+  assert.deepEqual(plan({ names: ["churn"] }), [["churn"]]);
+  assert.deepEqual(plan({ names: ["e2e", "churn"] }), [["churn"], ["e2e"]]);
+  assert.deepEqual(plan({ names: ["churn", "vm"] }), [["vm", "churn"]]);
+});
+
+Deno.test("selectSuites() takes the suites of the files, beside those of the names", () => {
+  const churn = "tests/churn/churn_test.ts";
+  const vm = "tests/vm/traffic_test.ts";
+  assert.deepEqual(plan({ files: [churn] }), [["churn"]]);
+  assert.deepEqual(plan({ files: [churn, vm] }), [["vm", "churn"]]);
+  assert.deepEqual(plan({ files: [vm], names: ["e2e"] }), [["vm"], ["e2e"]]);
+  assert.deepEqual(plan({ files: ["tests/vmless_test.ts"] }), []);
+});
+
+Deno.test("planTurns() waits for no suite that there is not, and that does not wait itself", () => {
+  for (const { name, beside } of SUITES) {
+    if (beside === undefined) continue;
+    const other = SUITES.find((suite) => suite.name === beside);
+    assert.ok(other !== undefined, `${name} is beside ${beside}`);
+    assert.equal(other.beside, undefined, `${name} is beside ${beside}`);
+  }
+});
