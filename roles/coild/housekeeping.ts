@@ -24,8 +24,8 @@ export interface HousekeepingOptions {
  *
  * A wave of pods leaves more than 20 MiB of garbage behind, which V8 sees no
  * reason to collect while the heap may still grow: a server that was called in
- * waves stayed at 92 to 97 MiB, and at 72 MiB with a collection (20 ms) in
- * quiet moments.
+ * waves stayed at 92 to 97 MiB, and goes back to 65 with a collection in quiet
+ * moments.
  */
 export class Housekeeping {
   readonly #options: HousekeepingOptions;
