@@ -11,12 +11,15 @@ import {
   type V1Pod,
 } from "../../lib/kube/mod.ts";
 import { DEFAULT_POOL, POOL_ANNOTATION } from "../../lib/names/mod.ts";
+import { getLogger } from "../../lib/telemetry/mod.ts";
 import { egressKey, egressRefsOf } from "./egress_clients.ts";
 import { isGatewayPod } from "./gateway_pods.ts";
 import { informerBackoff } from "./informer_backoff.ts";
 import { hasOwnNetwork, podAddresses } from "./pod_status.ts";
 import { NotReadyError, PodNotFoundError } from "./errors.ts";
 import { trimNamespace, trimPod } from "./trim.ts";
+
+const log = getLogger("pod-source");
 
 /** The runtime tries again by itself, so an API server that is away is not waited for. */
 const LIVE_GET_MS = 5_000;
@@ -200,8 +203,11 @@ export class PodSource {
       // A request that is called off leaves the connection of the watches alone.
       return await withTimeout(NODE_GET_MS, get, { signal });
     } catch (error) {
-      if (!signal.aborted && isUnanswered(error)) return undefined;
-      throw error;
+      if (signal.aborted || !isUnanswered(error)) throw error;
+      log.info("Cannot ask for a pod: what the runtime told is enough", {
+        ...{ pod: `${namespace}/${name}`, err: error },
+      });
+      return undefined;
     }
   }
 

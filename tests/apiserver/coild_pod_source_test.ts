@@ -98,6 +98,31 @@ Deno.test("coild serves pods of its own node alone, and does not take a client f
   );
 
   await t.step(
+    "the API server takes the question and does not answer: what the runtime told is enough after a while",
+    async () => {
+      const later = await renewPod(plane, "unanswered", { annotations: {} });
+      transport.isHeld = true;
+      const { from } = await source.find(later, { signal });
+      assert.equal(from, "runtime");
+      const call = new AbortController();
+      const asked = source.find(later, { signal: call.signal });
+      call.abort(new Error("called off"));
+      await assert.rejects(asked, /called off/);
+      transport.isHeld = false;
+    },
+  );
+
+  await t.step(
+    "a static pod, whose object has another UID than the runtime knows",
+    async () => {
+      const mirror = await renewPod(plane, "static", { annotations: {} });
+      const query = { ...mirror, uid: "0123456789abcdef" };
+      const { from, uid } = await source.find(query, { signal });
+      assert.deepEqual({ from, uid }, { from: "runtime", uid: undefined });
+    },
+  );
+
+  await t.step(
     "a pod of another node is not served, whatever the runtime told of it",
     async () => {
       const wish = { node: "renamed", annotations: {} };

@@ -1,3 +1,4 @@
+import { abortable } from "../../lib/async/mod.ts";
 import {
   HttpTransport,
   KubeconfigSource,
@@ -9,10 +10,11 @@ import {
   type TransportStream,
 } from "../../lib/kube/mod.ts";
 
-/** A real transport with a gate: closed, no new request gets through. */
+/** A real transport with a gate: closed, no new request gets through; held, nothing comes back. */
 export class GatedTransport implements Transport {
   readonly #inner: Transport;
   isOpen = true;
+  isHeld = false;
 
   private constructor(inner: Transport) {
     this.#inner = inner;
@@ -32,7 +34,9 @@ export class GatedTransport implements Transport {
     options: { timeoutMs: number },
   ): Promise<TransportResponse> {
     this.#assertOpen();
-    return await this.#inner.request(request, options);
+    const response = await this.#inner.request(request, options);
+    if (!this.isHeld) return response;
+    return await abortable(new Promise<never>(() => {}), request.signal);
   }
 
   async stream(

@@ -9,6 +9,7 @@ import { assertAgreement } from "./agreement.ts";
 import { networkConfiguration } from "./cri.ts";
 import { createEgress } from "./gateways.ts";
 import { Installation, POOL } from "./installation.ts";
+import { hostPort } from "./pods.ts";
 import { assertReaches } from "./reach.ts";
 import { accountOf, assertNothingRefused, coilRequests } from "./requests.ts";
 
@@ -78,6 +79,28 @@ Deno.test("compat: an Egress gets its Deployment and gateway", async () => {
     ["Egress out"],
   );
   await site.client.delete(EGRESSES, egress);
+});
+
+Deno.test("compat: metrics are served at upstream's ports, E2E-6", async () => {
+  for (const port of [9384, 9386, 9396]) {
+    for (const { name, addresses } of site.nodes) {
+      const host = hostPort(addresses[0] ?? "", port);
+      const response = await fetch(`http://${host}/metrics`);
+      const text = await response.text();
+      assert.match(text, /^# TYPE rest_client_requests_total counter$/m, name);
+    }
+  }
+});
+
+Deno.test("compat: runtimes' calls come by the launcher, and coild answers them", async () => {
+  for (const { addresses } of site.nodes) {
+    const host = hostPort(addresses[0] ?? "", 9384);
+    const response = await fetch(`http://${host}/metrics`);
+    const results = [...(await response.text()).matchAll(
+      /^coil_coild_launcher_calls_total\{result="(.*)"\}/gm,
+    )].map(([, result]) => result);
+    assert.deepEqual(results, ["answered"]);
+  }
 });
 
 Deno.test("compat: each half of the controller keeps the lease that is its own", async () => {

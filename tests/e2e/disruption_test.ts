@@ -343,7 +343,10 @@ Deno.test(
       assert.deepEqual(ours, [], name);
     }
     const left = await site.plane.kubectl(
-      ...["get", "crd,clusterrole,clusterrolebinding,daemonset,deployment"],
+      "get",
+      "crd,clusterrole,clusterrolebinding,role,rolebinding,serviceaccount," +
+        "daemonset,deployment,configmap,lease,poddisruptionbudget," +
+        "validatingadmissionpolicy,validatingadmissionpolicybinding",
       ...["-A", "-o", "name"],
     );
     assert.deepEqual(left.split("\n").filter((l) => /coil/.test(l)), []);

@@ -1,4 +1,6 @@
-// Many pods: as many as a node takes, all at once.
+// Many pods: as many as a node takes, all at once; and one set after another.
+import { DEPLOYMENTS, SERVICES } from "../../lib/kube/mod.ts";
+import { eventually } from "../lab/mod.ts";
 import { assertAddresses } from "./addresses.ts";
 import { assertAgreement } from "./agreement.ts";
 import {
@@ -11,6 +13,7 @@ import {
 } from "./crowd.ts";
 import { Installation } from "./installation.ts";
 import { BRIDGE, COIL, type Plugin } from "./plugins.ts";
+import { hostPort, HTTP_PORT, podSpec } from "./pods.ts";
 
 const LAB = "e2eload";
 /** Pods that kubelet takes; upstream's default. */
@@ -80,4 +83,51 @@ Deno.test("a node full of pods: all start at once, each has its own address, all
     await t.step(text, () => {});
   }
   await assertAgreement(site);
+});
+
+/** The names of an application's pods that have not ended. */
+async function namesOf(app: string): Promise<readonly string[]> {
+  const pods = await site.pods.list({ labelSelector: `app=${app}` });
+  return pods.filter(({ metadata }) => !metadata?.deletionTimestamp)
+    .map(({ metadata }) => metadata?.name ?? "").sort();
+}
+
+Deno.test("an application is rolled over: its Service leads to the new pods alone, whose addresses nobody else has", async () => {
+  const name = "rolled";
+  const labels = { app: name };
+  const reference = { name, namespace: "default" };
+  await site.client.create(DEPLOYMENTS, {
+    metadata: reference,
+    spec: {
+      replicas: 6,
+      selector: { matchLabels: labels },
+      template: { metadata: { labels }, spec: podSpec() },
+    },
+  });
+  const service = await site.client.create(SERVICES, {
+    metadata: reference,
+    spec: { selector: labels, ports: [{ port: 80, targetPort: HTTP_PORT }] },
+  });
+  const url = `http://${hostPort(service.spec?.clusterIP ?? "", 80)}/`;
+  const client = await site.pods.run({ name: "asking", node: "node1" });
+  const rollout = (...args: readonly string[]) =>
+    site.plane.kubectl("rollout", ...args, `deployment/${name}`);
+  await rollout("status", "--timeout=120s");
+  const before = await namesOf(name);
+  await rollout("restart");
+  await rollout("status", "--timeout=120s");
+  await eventually("the former pods to be gone", async () => {
+    const left = await namesOf(name);
+    return left.length === 6 && !left.some((pod) => before.includes(pod));
+  }, { timeoutMs: 60_000 });
+  await assertAgreement(site);
+  const missing = new Set(await namesOf(name));
+  await eventually("answers of all new pods", async () => {
+    const [pod = ""] = (await site.pods.exec(client, "get", url)).split(" ");
+    missing.delete(pod);
+    return missing.size === 0;
+  }, { timeoutMs: 60_000 });
+  await site.client.delete(SERVICES, reference);
+  await site.client.delete(DEPLOYMENTS, reference);
+  await site.pods.remove(client);
 });

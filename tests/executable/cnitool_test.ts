@@ -96,10 +96,18 @@ async function record(
   return { asked, printed };
 }
 
-for (const cniVersion of ["0.3.1", "0.4.0", "1.0.0"]) {
-  Deno.test(`cnitool adds and deletes with ${cniVersion}`, async () => {
-    const { asked, printed } = await record(cniVersion, ["add", "del"]);
-    assert.deepEqual(asked, ["Add eth0", "Del eth0"]);
+for (
+  const [cniVersion, commands] of [
+    // CHECK came with 0.4.0, STATUS and GC with 1.1.0.
+    ["0.3.1", ["add", "del"]],
+    ["0.4.0", ["add", "check", "del"]],
+    ["1.0.0", ["add", "check", "del"]],
+  ] as const
+) {
+  Deno.test(`cnitool calls ${commands.join(", ")} with ${cniVersion}`, async () => {
+    const { asked, printed } = await record(cniVersion, commands);
+    const names = { add: "Add", check: "Check", del: "Del" };
+    assert.deepEqual(asked, commands.map((name) => `${names[name]} eth0`));
     const { ips } = JSON.parse(printed[0] ?? "");
     assert.equal(ips[0].address, "10.1.2.3/32");
   });
