@@ -15,7 +15,12 @@ import {
   refusedTo,
 } from "./runner/rights.ts";
 import { type Suite, SUITES } from "./runner/suites.ts";
-import { type Result, summarize } from "./runner/summary.ts";
+import {
+  describeFailures,
+  describeResult,
+  type Result,
+  summarize,
+} from "./runner/summary.ts";
 import { cleanUpVmLab, runInTestVm } from "./runner/vm_run.ts";
 
 /** Command line: names of suites, files of theirs, and what goes on to `deno test`. */
@@ -217,7 +222,9 @@ async function runTurn({ suite, beside }: Turn): Promise<readonly Result[]> {
     say(`it runs beside ${suite.name}, and tells of it afterwards`);
     const output: Uint8Array[] = [];
     const show = (bytes: Uint8Array) => void output.push(bytes);
-    const result = runPrepared(other, { run: onMachine(NICE_DENO), show });
+    const result = tellEnd(
+      runPrepared(other, { run: onMachine(NICE_DENO), show }),
+    );
     return { name: other.suite.name, output, result };
   });
   const run = suite.inVm === true ? inVm : onMachine(DENO);
@@ -228,6 +235,14 @@ async function runTurn({ suite, beside }: Turn): Promise<readonly Result[]> {
     for (const bytes of output) show(bytes);
   }
   return results;
+}
+
+/** What it said comes later; a run may be ended before. */
+async function tellEnd(running: Promise<Result>): Promise<Result> {
+  const result = await running;
+  say(`\n=== ended: ${describeResult(result)}`);
+  for (const text of describeFailures(result)) say(text);
+  return result;
 }
 
 const inVm: RunDeno = async (args, options) => {

@@ -36,14 +36,16 @@ export function summarize(
   };
 }
 
-function describeFailures({ name, counts }: Result): string[] {
+/** What went wrong in it, a part for each failure. */
+export function describeFailures({ name, counts }: Result): string[] {
   return counts.failures.flatMap((failure) => [
     `\nFAILED ${name}: ${failure.name}`,
     ...failure.lines.map((line) => `    ${line}`),
   ]);
 }
 
-function describeResult({ name, counts, seconds }: Result): string {
+/** Its counts and its time, in a line. */
+export function describeResult({ name, counts, seconds }: Result): string {
   const { passed, failures, skipped } = counts;
   return `${
     name.padEnd(12)
