@@ -14,16 +14,18 @@ export function trimHeap(): boolean {
  * Makes a function that collects garbage at once and gives what becomes free
  * back to the kernel. It blocks the thread for some 20 to 50 ms.
  *
- * It collects twice: V8 keeps the pages that the first collection empties, and
- * frees them in the next; 10 MiB after a wave of pods.
+ * V8 keeps the pages that a collection empties, and frees them in the next:
+ * who wants them back at once collects two `times`.
  */
-export function heapCollector(): () => void {
+export function heapCollector(
+  { times = 1 }: { readonly times?: number } = {},
+): () => void {
   // V8 offers its collector only to a context made after the flag was set. The
   // flag stays: it is the process's, and another thread may be between the two.
   setFlagsFromString("--expose-gc");
   const collect: unknown = runInNewContext("gc");
   return () => {
-    for (let i = 0; i < 2; i++) {
+    for (let i = 0; i < times; i++) {
       if (typeof collect === "function") collect();
     }
     trimHeap();
