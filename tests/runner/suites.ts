@@ -40,6 +40,14 @@ export interface Suite {
 const PING = { "iputils-ping": "ping" };
 const NFTABLES = { nftables: "nft" };
 
+/** What nodes with kubelet and containerd need that run Coil from its image. */
+async function ensureNodes(log: Log): Promise<void> {
+  await sweepLabs({ log });
+  await ensureCluster({ log });
+  await ensureBird({ log });
+  await buildImage({ compression: "none", log });
+}
+
 /** In the order in which they run: what fails soonest is first. */
 export const SUITES: readonly Suite[] = [
   {
@@ -148,12 +156,7 @@ export const SUITES: readonly Suite[] = [
     packages: { ...CLUSTER_PACKAGES, ...BUILD_PACKAGES },
     root: true,
     args: [],
-    prepare: async (log) => {
-      await sweepLabs({ log });
-      await ensureCluster({ log });
-      await ensureBird({ log });
-      await buildImage({ compression: "none", log });
-    },
+    prepare: ensureNodes,
     // Emulation is one thread for the most part, and jobs wait more than they work.
     beside: "vm",
   },
@@ -165,12 +168,9 @@ export const SUITES: readonly Suite[] = [
     root: true,
     args: [],
     prepare: async (log) => {
-      await sweepLabs({ log });
-      await ensureCluster({ log });
+      await ensureNodes(log);
       await ensureHelm({ log });
       await ensureContainerd2({ log });
-      await ensureBird({ log });
-      await buildImage({ compression: "none", log });
     },
   },
 ];
