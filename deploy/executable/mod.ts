@@ -123,7 +123,7 @@ const NOTICE =
 
 const NO_LAUNCHER =
   "notice: there is no C compiler ($CC, gcc, clang), so nodes will start the " +
-  "whole executable for each call of the CNI plugin, which takes 13 ms more";
+  "whole executable for each call of the CNI plugin, which takes 16 ms more";
 
 async function packModules(directory: string, output: string): Promise<void> {
   await pack({ deno: Deno.execPath(), directory, entry: "main.js", output });
