@@ -127,6 +127,25 @@ export const SUITES: readonly Suite[] = [
     },
   },
   {
+    name: "hostile",
+    about: "what pods, tenants, nodes and other programs try, and fail to do",
+    paths: ["tests/hostile"],
+    packages: {
+      ...CONTROL_PLANE_PACKAGES,
+      ...BUILD_PACKAGES,
+      ...PING,
+      ...NFTABLES,
+    },
+    root: true,
+    args: [],
+    jobs: 4,
+    prepare: async (log) => {
+      await sweepLabs({ log });
+      await ensureControlPlane({ log });
+      await buildExecutable({ log });
+    },
+  },
+  {
     name: "vm",
     about: "egress on a kernel with FoU, in a virtual machine",
     paths: ["tests/vm"],
