@@ -30,9 +30,9 @@ import { counterName, type ServerCounterKind } from "./server_table.ts";
 export interface ServerCounters {
   /** Connections given the gateway's address, by their first packet. */
   readonly masqueraded: DualStack<NftCounter>;
-  /** Packets that belong to no connection, dropped instead of leaving with a client's address. */
+  /** Packets that could not be translated, mostly since they belong to no connection: dropped instead of leaving with a client's address. */
   readonly invalid: DualStack<NftCounter>;
-  /** Packets by which somebody outside tried to begin a connection with a client, dropped. */
+  /** Packets from outside that no client asked for, dropped. */
   readonly unsolicited: DualStack<NftCounter>;
   /** Encapsulated packets that no client sent, or whose inner source was forged, dropped. */
   readonly foreignFou: DualStack<NftCounter>;

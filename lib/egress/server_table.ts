@@ -14,9 +14,9 @@ import type { ServerFamily } from "./server_plan.ts";
 export const SERVER_COUNTERS = [
   /** Connections given the gateway's address, by their first packet. */
   "masqueraded",
-  /** Packets that belong to no connection and would leave with the client's address. */
+  /** Packets that would leave with the client's address, mostly since they belong to no connection. */
   "invalid",
-  /** Connections that somebody outside tried to begin. */
+  /** Packets from outside that no client asked for. */
   "unsolicited",
   /** Encapsulated packets that no client sent, or with a forged inner source. */
   "foreign_fou",
@@ -59,6 +59,7 @@ export function planServerTable(input: ServerTableInput): NftTable {
       guard(input),
       forwarding(input),
       sourceNat(input),
+      leaving(input),
     ],
   };
 }
@@ -154,9 +155,12 @@ function refuse(
 }
 
 /**
- * Nobody outside opens connections to clients, and nothing leaves with a
- * client's address. What belongs to a connection, nearly all, is through after
- * the first two rules.
+ * Nobody outside sends to clients what they did not ask for, and only what
+ * can be translated goes out. What belongs to a connection, nearly all, is
+ * through after the first two rules. Untracked are, of what clients send,
+ * ICMPv6 messages about neighbours, routers and multicast groups: the kernel
+ * keeps them from connection tracking (icmpv6_error() of
+ * net/netfilter/nf_conntrack_proto_icmpv6.c), and so from translation.
  */
 function forwarding({ families, ifname }: ServerTableInput): NftChain {
   return {
@@ -172,14 +176,14 @@ function forwarding({ families, ifname }: ServerTableInput): NftChain {
         nft.rule([
           nft.nfproto(family),
           nft.iifname(ifname),
-          nft.ctState("new"),
+          nft.ctState("invalid", "new", "untracked"),
           nft.counter(counterName("unsolicited", family)),
           nft.drop(),
         ]),
         nft.rule([
           nft.nfproto(family),
           nft.oifname(ifname),
-          nft.ctState("invalid"),
+          nft.ctState("invalid", "untracked"),
           nft.counter(counterName("invalid", family)),
           nft.drop(),
         ]),
@@ -201,6 +205,36 @@ function sourceNat({ families, ifname }: ServerTableInput): NftChain {
         nft.saddr(address, { not: true }),
         nft.counter(counterName("masqueraded", family)),
         nft.masquerade(),
+      ])
+    ),
+  };
+}
+
+/**
+ * Whatever the reason why a client's packet was not translated, it does not
+ * leave. After translation, since that is when the source is known; masquerading
+ * may take any address that the interface has, so what is looked for is a client's.
+ * Kernels before 5.6 do not tell here where a packet came in, and pass it.
+ */
+function leaving({ families, ifname }: ServerTableInput): NftChain {
+  return {
+    name: "leaving",
+    type: "filter",
+    hook: "postrouting",
+    priority: SRCNAT + 10,
+    policy: "accept",
+    rules: families.map(({ family, link, clientSet }) =>
+      nft.rule([
+        nft.iifname(link.name),
+        nft.oifname(ifname),
+        nft.inSet(
+          family === "ipv4"
+            ? ["ip saddr", "ip saddr"]
+            : ["ip6 saddr", "ip6 saddr"],
+          clientSet,
+        ),
+        nft.counter(counterName("invalid", family)),
+        nft.drop(),
       ])
     ),
   };

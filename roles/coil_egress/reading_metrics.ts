@@ -123,7 +123,7 @@ function observeRules({ registers, labels, readings }: Context): void {
       ...{ of: "masqueraded", unit },
     });
     counter(`coil_egress_nftables_invalid_${unit}_total`, {
-      help: `Dropped ${unit} that belong to no connection`,
+      help: `Dropped ${unit} that could not be translated`,
       ...{ of: "invalid", unit },
     });
   }
@@ -133,7 +133,7 @@ function observeRules({ registers, labels, readings }: Context): void {
     ...{ of: "foreignFou", unit },
   });
   counter("coil_egress_unsolicited_packets_total", {
-    help: "Dropped packets of connections that somebody outside tried to open",
+    help: "Dropped packets from outside that no client asked for",
     ...{ of: "unsolicited", unit },
   });
 }
