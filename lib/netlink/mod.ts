@@ -56,6 +56,7 @@ export type {
   NftChain,
   NftCtDirection,
   NftCtState,
+  NftDynamic,
   NftElement,
   NftField,
   NftKeyType,

@@ -104,6 +104,8 @@ function statements(
       },
     ).map((states) => nft.ctState(...states)),
     fc.constant(nft.counter("packets")),
+    fc.constant(nft.ctUnconfirmed()),
+    fc.integer({ min: 1, max: 0xffffffff }).map(nft.random),
     ...protocol === "tcp"
       ? [
         fc.constantFrom(nft.clampMss(), nft.tcpNotSyn()),

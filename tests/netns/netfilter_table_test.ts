@@ -11,6 +11,7 @@ import {
   NetfilterSocket,
   NetlinkError,
   nft,
+  type NftTable,
   prepareTable,
 } from "../../lib/netlink/mod.ts";
 import { EXAMPLE_TABLE } from "../../lib/netlink/netfilter/testing.ts";
@@ -178,6 +179,34 @@ netnsTest(
         elements.map((element) => element.join(" . ")).sort(),
       );
     }
+  },
+);
+
+netnsTest(
+  "what rules have added to a set stays when the table is replaced, unless the set is another",
+  async () => {
+    await using test = await setup();
+    const { temp, socket } = test;
+    const table = (size: number): NftTable => ({
+      ...{ family: "inet", name: "t", counters: [] },
+      sets: [
+        { name: "seen", key: ["ipv4_addr"], elements: [], dynamic: { size } },
+      ],
+      chains: [{
+        ...{ name: "c", type: "filter", hook: "input", priority: 0 },
+        policy: "accept",
+        rules: [nft.rule([nft.addToSet(["ip daddr"], "seen")])],
+      }],
+    });
+    const seen = async () => (await socket.listSet("t", "seen")).map(String);
+    assert.equal(await socket.replaceTable(table(10)), true);
+    await temp.exec("ping", "-c1", "-W10", "127.0.0.1");
+    assert.deepEqual(await seen(), ["127.0.0.1"]);
+    assert.equal(await socket.replaceTable(table(10)), false);
+    assert.deepEqual(await seen(), ["127.0.0.1"]);
+    assert.equal(await socket.replaceTable(table(11)), true);
+    assert.deepEqual(await seen(), []);
+    assert.equal(await socket.replaceTable(table(11)), false);
   },
 );
 

@@ -12,10 +12,14 @@ const NEWRULE = 2566;
 const [EXPRESSIONS, ELEMENT, NAME, DATA] = [4, 1, 1, 2];
 
 /**
- * Attributes that nft sends and we do not: NFTA_LOOKUP_SET_ID names the set
+ * Attributes that nft sends and we do not: NFTA_LOOKUP_SET_ID and NFTA_DYNSET_SET_ID name the set
  * once more, NFTA_BITWISE_OP is sent for some masks, with its default.
  */
-const LEFT_OUT: Readonly<Record<string, number>> = { lookup: 4, bitwise: 6 };
+const LEFT_OUT: Readonly<Record<string, number>> = {
+  lookup: 4,
+  bitwise: 6,
+  dynset: 2,
+};
 /** NFTA_OBJREF_IMM_NAME, the only name that nft sends without a NUL. */
 const OBJREF_NAME = 2;
 

@@ -13,7 +13,7 @@ function plan(wish: Partial<Wish>): readonly (readonly string[])[] {
 Deno.test("planTurns() lets the churn run beside the virtual machine, and all else alone", () => {
   assert.deepEqual(plan({}), [
     ...[["static"], ["unit"], ["executable"], ["image"], ["netns"]],
-    ...[["apiserver"], ["vm", "churn"], ["e2e"]],
+    ...[["apiserver"], ["hostile"], ["vm", "churn"], ["e2e"]],
   ]);
 });
 

@@ -68,7 +68,12 @@ export const NFTA_SET_KEY_TYPE = 4;
 export const NFTA_SET_KEY_LEN = 5;
 export const NFTA_SET_DESC = 9;
 export const NFTA_SET_ID = 10;
+export const NFTA_SET_TIMEOUT = 11;
 export const NFTA_SET_USERDATA = 13;
+
+/** Flags of a set: elements go after some time; rules add elements. */
+export const NFT_SET_TIMEOUT = 0x10;
+export const NFT_SET_EVAL = 0x20;
 
 /** The most elements that a set may have; absent without a limit. */
 export const NFTA_SET_DESC_SIZE = 1;

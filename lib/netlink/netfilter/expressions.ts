@@ -50,10 +50,11 @@ export const META = {
   oifname: 7,
   nfproto: 15,
   l4proto: 16,
+  random: 24,
 } as const;
 
 /** Keys of `ct`, `enum nft_ct_keys`. */
-export const CT = { state: 0, direction: 1, mark: 3 } as const;
+export const CT = { state: 0, direction: 1, status: 2, mark: 3 } as const;
 
 /** Loads something known about the packet. */
 export function metaLoad(key: number, register: number): Expression {

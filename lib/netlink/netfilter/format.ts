@@ -26,11 +26,21 @@ function block(head: string, lines: readonly string[]): string {
 }
 
 function formatSet(set: NftSet): string[] {
-  const lines = [`type ${set.key.join(" . ")}`];
+  const lines = [`type ${set.key.join(" . ")}`, ...formatDynamic(set)];
   if (set.elements.length > 0) {
     lines.push(`elements = { ${formatElements(set)} }`);
   }
   return lines;
+}
+
+function formatDynamic({ dynamic }: NftSet): string[] {
+  if (dynamic === undefined) return [];
+  const { size, timeoutMs } = dynamic;
+  if (timeoutMs === undefined) return [`size ${size}`, "flags dynamic"];
+  const timeout = timeoutMs % 1000 === 0
+    ? `${timeoutMs / 1000}s`
+    : `${timeoutMs}ms`;
+  return [`size ${size}`, "flags dynamic,timeout", `timeout ${timeout}`];
 }
 
 /** Where a list of elements goes on in the next line. */

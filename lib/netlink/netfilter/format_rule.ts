@@ -85,6 +85,7 @@ function familyOf(statement: NftStatement): "ipv4" | "ipv6" | undefined {
     case "address":
       return familyOfField(statement.field);
     case "lookup":
+    case "addToSet":
       return statement.fields.map(familyOfField).find((family) => family);
     case "l4proto":
       if (statement.protocol === "icmp") return "ipv4";
@@ -123,6 +124,12 @@ function formatStatement(statement: NftStatement): string {
       return "tcp flags ! syn";
     case "ctState":
       return `ct state ${formatStates(statement.states)}`;
+    case "ctUnconfirmed":
+      return "ct status ! confirmed";
+    case "random":
+      return `meta random < ${statement.below}`;
+    case "addToSet":
+      return `add @${statement.set} { ${formatAdded(statement)} }`;
     case "ctDirection":
       return `ct direction ${statement.direction}`;
     case "mark":
@@ -130,6 +137,15 @@ function formatStatement(statement: NftStatement): string {
     default:
       return formatAction(statement);
   }
+}
+
+function formatAdded(
+  { fields, connectionsOver }: Extract<NftStatement, { kind: "addToSet" }>,
+): string {
+  const key = fields.map(formatField).join(" . ");
+  return connectionsOver === undefined
+    ? key
+    : `${key} ct count over ${connectionsOver}`;
 }
 
 /** The statements that do something. */

@@ -26,8 +26,18 @@ export interface NftSet {
   readonly name: string;
   /** The fields of its key; several make a concatenation, `ipv4_addr . ipv4_addr`. */
   readonly key: readonly NftKeyType[];
-  /** Its elements, in any order. */
+  /** Its elements, in any order; none where rules add them. */
   readonly elements: readonly NftElement[];
+  /** Present where rules add the elements, which nobody else compares or removes. */
+  readonly dynamic?: NftDynamic;
+}
+
+/** What there is to a set that rules fill. */
+export interface NftDynamic {
+  /** The most elements that it takes; a rule that would add one more does not apply. */
+  readonly size: number;
+  /** After so long an element is gone, in milliseconds; without it, when nothing is counted by it any more. */
+  readonly timeoutMs?: number;
 }
 
 /** A base chain. */
@@ -128,7 +138,16 @@ export type NftStatement =
   | { readonly kind: "tcpSportBelow"; readonly port: number }
   | { readonly kind: "tcpNotSyn" }
   | { readonly kind: "ctState"; readonly states: readonly NftCtState[] }
+  | { readonly kind: "ctUnconfirmed" }
   | { readonly kind: "ctDirection"; readonly direction: NftCtDirection }
+  | { readonly kind: "random"; readonly below: number }
+  | {
+    readonly kind: "addToSet";
+    readonly fields: readonly NftField[];
+    readonly set: string;
+    /** Applies only where more connections than these have the same element. */
+    readonly connectionsOver?: number;
+  }
   | {
     readonly kind: "mark";
     readonly field: "meta mark" | "ct mark";

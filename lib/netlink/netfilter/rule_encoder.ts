@@ -35,6 +35,7 @@ import {
   writeTcpMaxseg,
 } from "./expressions.ts";
 import { type FieldSource, IFNAMSIZ, sourceOf } from "./fields.ts";
+import { addToSet, matchRandom, matchUnconfirmed } from "./set_updates.ts";
 import type {
   NftCtState,
   NftField,
@@ -119,7 +120,15 @@ class RuleEncoder {
       case "address":
         return this.#address(statement);
       case "lookup":
-        return this.#lookup(statement);
+        this.#loadKey(statement.fields);
+        this.expressions.push(lookup(statement.set, statement));
+        return;
+      case "addToSet":
+        this.#loadKey(statement.fields);
+        this.expressions.push(
+          addToSet(statement.set, statement.connectionsOver),
+        );
+        return;
       case "nfproto":
         return this.#needFamily(statement.family);
       case "l4proto":
@@ -165,19 +174,15 @@ class RuleEncoder {
     this.#compare(source, { bytes, not });
   }
 
-  #lookup(options: {
-    readonly fields: readonly NftField[];
-    readonly set: string;
-    readonly not: boolean;
-  }): void {
-    const sources = options.fields.map(sourceOf);
+  /** Loads the fields one behind the other. */
+  #loadKey(fields: readonly NftField[]): void {
+    const sources = fields.map(sourceOf);
     for (const source of sources) this.#require(source);
     let offset = 0;
     for (const source of sources) {
       this.expressions.push(source.load(registerAt(offset)));
       offset += source.size;
     }
-    this.expressions.push(lookup(options.set, options));
   }
 
   #require(source: FieldSource): void {
@@ -273,6 +278,8 @@ type SimpleStatement = Extract<
   {
     kind:
       | "ctDirection"
+      | "ctUnconfirmed"
+      | "random"
       | "counter"
       | "verdict"
       | "masquerade"
@@ -290,6 +297,10 @@ function simpleExpressions(statement: SimpleStatement): Expression[] {
         ctLoad(CT.direction, NFT_REG_1),
         compare("eq", Uint8Array.of(CT_DIRECTION[statement.direction])),
       ];
+    case "ctUnconfirmed":
+      return matchUnconfirmed();
+    case "random":
+      return matchRandom(statement.below);
     case "counter":
       return [countWith(statement.name)];
     case "verdict":

@@ -90,6 +90,38 @@ export function ctState(...states: readonly NftCtState[]): NftStatement {
   return { kind: "ctState", states };
 }
 
+/** The packet is the first of its connection. */
+export function ctUnconfirmed(): NftStatement {
+  return { kind: "ctUnconfirmed" };
+}
+
+/** A random number of 32 bits is below that one: a share of the packets. */
+export function random(below: number): NftStatement {
+  return { kind: "random", below };
+}
+
+/** Adds the fields, concatenated, to a set that rules fill; where that is full, the rule does not apply. */
+export function addToSet(
+  fields: readonly NftField[],
+  set: string,
+): NftStatement {
+  return { kind: "addToSet", fields, set };
+}
+
+/**
+ * More connections than that are alive of those that came by here with the
+ * same fields. The kernel walks through them all, once per tick of its clock:
+ * keep it to some thousands, and to first packets of connections, since others are
+ * counted again (nf_conncount_add() of net/netfilter/nf_conncount.c).
+ */
+export function connectionsOver(
+  count: number,
+  fields: readonly NftField[],
+  set: string,
+): NftStatement {
+  return { kind: "addToSet", fields, set, connectionsOver: count };
+}
+
 /** The packet goes that way of its connection. */
 export function ctDirection(direction: NftCtDirection): NftStatement {
   return { kind: "ctDirection", direction };

@@ -76,6 +76,7 @@ async function differences(
       requests.push(...setAdd(plan, set));
       continue;
     }
+    if (set.isDynamic) continue;
     const target = { table, set: set.name };
     const listed = await reader.listElements(target);
     if (listed === EVERYBODY) return undefined;

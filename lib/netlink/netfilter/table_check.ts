@@ -91,7 +91,8 @@ function checkReference(
   const missing = statement.kind === "counter" &&
       !known.counters.has(statement.name)
     ? `counter "${statement.name}"`
-    : statement.kind === "lookup" && !known.sets.has(statement.set)
+    : (statement.kind === "lookup" || statement.kind === "addToSet") &&
+        !known.sets.has(statement.set)
     ? `set "${statement.set}"`
     : undefined;
   if (missing !== undefined) {

@@ -10,6 +10,8 @@ import {
   NFT_MSG_NEWRULE,
   NFT_MSG_NEWSET,
   NFT_OBJECT_COUNTER,
+  NFT_SET_EVAL,
+  NFT_SET_TIMEOUT,
   NFTA_CHAIN_HOOK,
   NFTA_CHAIN_NAME,
   NFTA_CHAIN_POLICY,
@@ -25,11 +27,14 @@ import {
   NFTA_RULE_CHAIN,
   NFTA_RULE_EXPRESSIONS,
   NFTA_RULE_USERDATA,
+  NFTA_SET_DESC,
+  NFTA_SET_DESC_SIZE,
   NFTA_SET_FLAGS,
   NFTA_SET_ID,
   NFTA_SET_KEY_LEN,
   NFTA_SET_KEY_TYPE,
   NFTA_SET_NAME,
+  NFTA_SET_TIMEOUT,
   NFTA_SET_USERDATA,
 } from "./constants.ts";
 import { expressionTree } from "./expressions.ts";
@@ -71,6 +76,8 @@ export interface TablePlan {
 /** A set with its elements. */
 export interface PlannedSet extends PlannedObject {
   readonly key: NftSet["key"];
+  /** Whether rules fill it. */
+  readonly isDynamic: boolean;
   /** By their `elementId()`. */
   readonly elements: ReadonlyMap<string, Uint8Array>;
 }
@@ -112,14 +119,31 @@ function planSet(set: NftSet, table: string): PlannedSet {
   return {
     name: set.name,
     key: set.key,
+    isDynamic: set.dynamic !== undefined,
     elements,
     tree: [
       [NFTA_OWNER_TABLE, table],
       [NFTA_SET_NAME, set.name],
       [NFTA_SET_KEY_TYPE, keyTypeId(set.key)],
       [NFTA_SET_KEY_LEN, keySize(set.key)],
+      ...dynamicTree(set),
     ],
   };
+}
+
+function dynamicTree({ dynamic }: NftSet): AttributeTree {
+  if (dynamic === undefined) return []; // a flag of 0 is not listed
+  const { size, timeoutMs } = dynamic;
+  const desc = [
+    NFTA_SET_DESC,
+    [[NFTA_SET_DESC_SIZE, size]],
+  ] as const;
+  if (timeoutMs === undefined) return [[NFTA_SET_FLAGS, NFT_SET_EVAL], desc];
+  return [
+    [NFTA_SET_FLAGS, NFT_SET_EVAL | NFT_SET_TIMEOUT],
+    desc,
+    [NFTA_SET_TIMEOUT, bigEndian64(BigInt(timeoutMs))],
+  ];
 }
 
 /** NF_INET_… of `<linux/netfilter.h>`. */
@@ -236,7 +260,7 @@ export function setAdd(plan: TablePlan, set: PlannedSet): Request[] {
       op: `add set "${set.name}" to ${tableText(table)}`,
       tree: [
         ...set.tree,
-        [NFTA_SET_FLAGS, 0],
+        ...set.isDynamic ? [] : [[NFTA_SET_FLAGS, 0] as const],
         [NFTA_SET_ID, plan.sets.indexOf(set) + 1],
         [NFTA_SET_USERDATA, byteOrderData(set.key)],
       ],

@@ -32,6 +32,7 @@ import type {
   NftCounter,
   PlannedChain,
   PlannedObject,
+  PlannedSet,
   TablePlan,
 } from "./table_plan.ts";
 
@@ -95,9 +96,11 @@ export class TableState {
     });
   }
 
-  #setGet(set: PlannedObject): Request {
+  #setGet(set: PlannedSet): Request {
     return setGet({ table: this.#plan.name, set: set.name }, (answer) => {
-      if (isPlain(answer) && includesTree(answer, set.tree)) {
+      if (
+        (set.isDynamic || isPlain(answer)) && includesTree(answer, set.tree)
+      ) {
         this.sets.add(set);
       }
     });

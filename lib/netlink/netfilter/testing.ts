@@ -104,6 +104,23 @@ const EXAMPLES: readonly NftChain[] = [
       nft.rule([nft.l4proto("tcp"), nft.drop()]),
       nft.rule([nft.l4proto("icmp"), nft.drop()]),
       nft.rule([nft.l4proto("ipv6-icmp"), nft.drop()]),
+      nft.rule([
+        nft.ctUnconfirmed(),
+        nft.inSet(["ip saddr"], "over4"),
+        nft.drop(),
+      ]),
+      nft.rule([
+        nft.ctUnconfirmed(),
+        nft.random(0x12345678),
+        nft.connectionsOver(1000, ["ip saddr"], "flows4"),
+        nft.addToSet(["ip saddr"], "over4"),
+        nft.counter("refused"),
+        nft.drop(),
+      ]),
+      nft.rule([
+        nft.connectionsOver(1, ["ip6 saddr", "ip6 daddr"], "flows6"),
+        nft.drop(),
+      ]),
     ],
   },
   {
@@ -186,6 +203,18 @@ export const EXAMPLE_TABLE: NftTable = {
       elements: [[V4, "eth0", 1], [V4, "lo", 1], [V4, "eth0", 256]],
     },
     { name: "nobody", key: ["ipv4_addr"], elements: [] },
+    {
+      ...{ name: "flows4", key: ["ipv4_addr"], elements: [] },
+      dynamic: { size: 65535 },
+    },
+    {
+      ...{ name: "flows6", key: ["ipv6_addr", "ipv6_addr"], elements: [] },
+      dynamic: { size: 100 },
+    },
+    {
+      ...{ name: "over4", key: ["ipv4_addr"], elements: [] },
+      dynamic: { size: 65535, timeoutMs: 100 },
+    },
   ],
   chains: EXAMPLES,
 };

@@ -1,0 +1,66 @@
+/**
+ * Instructions for sets that rules fill, and for choosing what they are filled with.
+ *
+ * @module
+ */
+
+import { bigEndian } from "./attributes.ts";
+import {
+  bitwiseAnd,
+  compare,
+  CT,
+  ctLoad,
+  type Expression,
+  expressionTree,
+  META,
+  metaLoad,
+  NFT_REG_1,
+} from "./expressions.ts";
+
+/** NFT_DYNSET_OP_ADD: an element that is there already stays as it is, its timeout too. */
+const OP_ADD = 0;
+/** NFT_CONNLIMIT_F_INV: more than so many, instead of as many at most. */
+const OVER = 1;
+
+/**
+ * Adds the registers from the first on to a set, `dynset` of nf_tables. With
+ * a number of connections each element counts those that it was added for
+ * (`connlimit`), and the rule ends unless more than so many are alive.
+ */
+export function addToSet(
+  set: string,
+  connectionsOver: number | undefined,
+): Expression {
+  const count: Expression | undefined = connectionsOver === undefined
+    ? undefined
+    : { name: "connlimit", data: [[1, connectionsOver], [2, OVER]] };
+  return {
+    name: "dynset",
+    data: [
+      [4, NFT_REG_1],
+      [3, OP_ADD],
+      [1, set],
+      ...count === undefined ? [] : [[7, expressionTree(count)] as const],
+    ],
+  };
+}
+
+/** IPS_CONFIRMED of `<linux/netfilter/nf_conntrack_common.h>`, in the machine's order. */
+const CONFIRMED = Uint8Array.of(8, 0, 0, 0);
+
+/** Ends the rule unless the packet is the first of its connection. */
+export function matchUnconfirmed(): Expression[] {
+  return [
+    ctLoad(CT.status, NFT_REG_1),
+    bitwiseAnd(CONFIRMED),
+    compare("eq", new Uint8Array(4)),
+  ];
+}
+
+/** Ends the rule unless a random number is less: bytes are compared one by one, so big-endian. */
+export function matchRandom(below: number): Expression[] {
+  return [
+    metaLoad(META.random, NFT_REG_1),
+    compare("lt", bigEndian(below)),
+  ];
+}
