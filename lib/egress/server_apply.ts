@@ -1,8 +1,7 @@
 import { type Address, FAMILIES, valuesOf } from "../inet/mod.ts";
 import {
   type Link,
-  linkDelete,
-  linkSet,
+  linkDeletions,
   NetlinkError,
   type Route,
   routeDelete,
@@ -36,9 +35,6 @@ import {
   type ServerFamily,
   type ServerPlan,
 } from "./server_plan.ts";
-
-/** Link group of devices that are about to be deleted together: one grace period instead of one each. */
-const LEFTOVER_GROUP = 30118;
 
 /** What `applyServer()` leaves behind. */
 export interface AppliedServer {
@@ -156,7 +152,10 @@ async function removeLeftovers(
 ): Promise<void> {
   await removeRoutes(kernel, plan, found.clients);
   await removeRules(kernel, plan);
-  await removeLinks(kernel, leftoverLinks(found.before, plan));
+  await removeLinks(kernel, {
+    leftover: leftoverLinks(found.before, plan),
+    present: found.before,
+  });
 }
 
 async function removeRoutes(
@@ -216,13 +215,14 @@ async function removeRules(
 
 async function removeLinks(
   { routes }: Pick<ServerKernel, "routes">,
-  links: readonly Link[],
+  { leftover, present }: {
+    readonly leftover: readonly Link[];
+    readonly present: readonly Link[];
+  },
 ): Promise<void> {
-  if (links.length === 0) return;
-  await routes.execute([
-    ...links.map(({ index }) => linkSet({ index }, { group: LEFTOVER_GROUP })),
-    linkDelete({ group: LEFTOVER_GROUP }),
-  ]);
+  if (leftover.length === 0) return;
+  const indexes = leftover.map(({ index }) => index);
+  await routes.execute(linkDeletions(indexes, { present }));
 }
 
 /** EAFNOSUPPORT and EOPNOTSUPP: a kernel started without IPv6 has nothing of it. */
@@ -253,6 +253,9 @@ export async function clearServer(
     planned.some((each) => sameRule(rule, each))
   );
   await kernel.routes.execute(own.map(ruleDelete));
-  await removeLinks(kernel, leftoverLinks(links, nothing));
+  await removeLinks(kernel, {
+    leftover: leftoverLinks(links, nothing),
+    present: links,
+  });
   await kernel.netfilter.deleteTable(plan.table.name);
 }

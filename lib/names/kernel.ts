@@ -52,9 +52,6 @@ export const LINK_ALIAS_PREFIX = "COIL:";
 /** Start of the alias on a host veth that is cut off and waits for its deletion. */
 export const HUSK_ALIAS_PREFIX = "COIL-HUSK:";
 
-/** Default link group number of husks, so that one request deletes many. */
-export const HUSK_LINK_GROUP = 30116;
-
 /** Start of the name of the host end of a pod's veth pair; 8 hexadecimal digits follow. */
 export const HOST_VETH_PREFIX = "veth";
 

@@ -40,6 +40,11 @@ export {
   linkSet,
   type NewVeth,
 } from "./link_requests.ts";
+export {
+  linkDeletions,
+  type LinkDeletionsOptions,
+  type RandomBytes,
+} from "./link_deletions.ts";
 export type { NewLink } from "./link_writer.ts";
 export { checkInterfaceName, formatMac, parseMac } from "./names.ts";
 export {

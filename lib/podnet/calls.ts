@@ -35,6 +35,20 @@ export interface Teardown {
   readonly husk: Husk;
 }
 
+/** A host veth as a survey showed it. */
+export interface SeenLink extends PodKey {
+  /** Its index, which the kernel does not give again; undefined: there was none. */
+  readonly index: number | undefined;
+}
+
+/** What `beginTeardownOf()` found and did. */
+export interface SeenTeardown {
+  /** Undefined when the link that was seen is gone. */
+  readonly teardown: Teardown | undefined;
+  /** Whether the key has no other link, neither pod nor husk. */
+  readonly isLast: boolean;
+}
+
 /** What `check()` is to confirm. */
 export interface CheckRequest extends PodKey {
   /** The addresses that the pod should have. */

@@ -94,13 +94,7 @@ export class LinkFinder {
       if (byPod && found.state === "unfinished") continue;
       return found;
     }
-    const links = await this.#lists.listLinks();
-    for (const link of links) {
-      const found = this.classify(link, key);
-      if (found === "other" || found.state === "unfinished") continue;
-      return found;
-    }
-    return undefined;
+    return linksOf(key, await this.#lists.listLinks())[0];
   }
 
   /**
@@ -120,4 +114,14 @@ export class LinkFinder {
     if (link.alias !== undefined || link.kind !== "veth") return "other";
     return { link, identity: { pool: "", ...key }, state: "unfinished" };
   }
+}
+
+/** Those of the links that are a key's by their alias, pods and husks. */
+export function linksOf(key: PodKey, links: readonly Link[]): FoundLink[] {
+  return links.flatMap((link): FoundLink[] => {
+    const parsed = parseAlias(link.alias);
+    if (parsed.kind !== "pod" && parsed.kind !== "husk") return [];
+    const { identity, kind: state } = parsed;
+    return sameKey(identity, key) ? [{ link, identity, state }] : [];
+  });
 }

@@ -1,10 +1,5 @@
 import { Address } from "../inet/mod.ts";
-import { formatMac, parseMac } from "../netlink/mod.ts";
-
-/** Fills an array with random bytes, as `crypto.getRandomValues()` does. */
-export type RandomBytes = (
-  bytes: Uint8Array<ArrayBuffer>,
-) => Uint8Array<ArrayBuffer>;
+import { formatMac, parseMac, type RandomBytes } from "../netlink/mod.ts";
 
 /** Makes a random MAC address: unicast and locally administered (IEEE 802, bits 0 and 1 of the first octet). */
 export function randomMac(random: RandomBytes): string {

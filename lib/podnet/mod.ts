@@ -20,13 +20,16 @@ export {
 export type {
   CheckRequest,
   InitReport,
+  SeenLink,
+  SeenTeardown,
   SetupRequest,
   SetupResult,
   Teardown,
 } from "./calls.ts";
 export { calicoVethName, hostVethName, type PodName } from "./host_name.ts";
 export type { Husk } from "./husk_reaper.ts";
-export { linkLocalOf, type RandomBytes } from "./mac.ts";
+export { linkLocalOf } from "./mac.ts";
+export type { RandomBytes } from "../netlink/mod.ts";
 export type { PodNetworkOptions } from "./options.ts";
 export type { GatewayMode } from "./plan.ts";
 export { PodNetwork } from "./pod_network.ts";

@@ -1,7 +1,7 @@
 import type { Address, DualStack } from "../inet/mod.ts";
 import type { Netns } from "../linux/mod.ts";
 import { COILD_PROTOCOL, POD_RULE_PRIORITY, POD_TABLE } from "../names/mod.ts";
-import type { RandomBytes } from "./mac.ts";
+import type { RandomBytes } from "../netlink/mod.ts";
 import type { GatewayMode } from "./plan.ts";
 
 /** What `PodNetwork.open()` can be told. */

@@ -1,11 +1,13 @@
 import type { Address, DualStack, Prefix } from "../inet/mod.ts";
 import type { Netns } from "../linux/mod.ts";
-import { type Link, linkDelete, RouteSocket } from "../netlink/mod.ts";
+import { type Link, RouteSocket } from "../netlink/mod.ts";
 import { getLogger } from "../telemetry/mod.ts";
 import { parseAlias, type PodKey } from "./alias.ts";
 import type {
   CheckRequest,
   InitReport,
+  SeenLink,
+  SeenTeardown,
   SetupRequest,
   SetupResult,
   Teardown,
@@ -14,9 +16,10 @@ import { checkHost, checkPod } from "./check.ts";
 import { PodCheckError } from "./errors.ts";
 import { prepareHost } from "./host_init.ts";
 import type { PodName } from "./host_name.ts";
-import { HuskReaper, isGone } from "./husk_reaper.ts";
+import { HuskReaper } from "./husk_reaper.ts";
 import { KnownPods } from "./known_pods.ts";
-import { type FoundLink, LinkFinder } from "./link_finder.ts";
+import { LinkFinder, linksOf } from "./link_finder.ts";
+import { LinkRemoval } from "./link_removal.ts";
 import { findLostAddresses } from "./lost_addresses.ts";
 import { randomMac } from "./mac.ts";
 import { NetnsIndex } from "./netns_index.ts";
@@ -33,7 +36,6 @@ import { refreshSources, restoreRoutes } from "./route_sources.ts";
 import { connectPod } from "./setup.ts";
 import { listSteadyRoutes, routedWithin } from "./steady_routes.ts";
 import { MAIN_TABLE, type PodLink, type Survey, surveyOf } from "./survey.ts";
-import { cutOff, huskOf } from "./teardown.ts";
 
 /**
  * Connects pods to their node by veth pairs and routes. The kernel is the only
@@ -49,6 +51,7 @@ export class PodNetwork implements Disposable {
   readonly #lists: RouteSocket;
   readonly #deletions: RouteSocket;
   readonly #reaper: HuskReaper;
+  readonly #removal: LinkRemoval;
   readonly #finder: LinkFinder;
   readonly #locks: PodLocks;
   readonly #known: KnownPods;
@@ -59,18 +62,29 @@ export class PodNetwork implements Disposable {
 
   private constructor(options: PodNetworkOptions) {
     this.#settings = settingsOf(options);
-    const { hostNetns } = this.#settings;
+    const { hostNetns, tableId } = this.#settings;
     const where = hostNetns === undefined ? {} : { netns: hostNetns };
     this.#host = RouteSocket.open(where);
     this.#lists = RouteSocket.open(where);
     this.#deletions = RouteSocket.open(where);
-    this.#reaper = new HuskReaper(this.#deletions);
+    this.#reaper = new HuskReaper(
+      this.#deletions,
+      this.#settings.random,
+    );
     this.#finder = new LinkFinder(
       { host: this.#host, lists: this.#lists },
       this.#settings,
     );
     this.#locks = new PodLocks(this.#settings);
     this.#known = new KnownPods(this.#lists, this.#settings);
+    this.#removal = new LinkRemoval({
+      host: this.#host,
+      deletions: this.#deletions,
+      reaper: this.#reaper,
+      finder: this.#finder,
+      known: this.#known,
+      tableId,
+    });
     this.#namespaces = new NetnsIndex(this.#lists);
     this.#nodeAddresses = options.nodeAddresses ?? {};
     this.#mtu = options.mtu ?? 0;
@@ -92,9 +106,8 @@ export class PodNetwork implements Disposable {
   }
 
   /**
-   * Prepares the node: forwarding, the rule for the pod table, MTU, the link
-   * group of husks. Idempotent. What fails is logged and reported, and does
-   * not keep the rest from being done.
+   * Prepares the node: forwarding, the rule for the pod table, MTU. Idempotent.
+   * What fails is logged and reported, and does not keep the rest from being done.
    *
    * @throws {NetlinkError} when links or routes cannot be listed
    */
@@ -109,7 +122,6 @@ export class PodNetwork implements Disposable {
       getLogger("pod-network").error("Failed to prepare the node", { err });
     }
     const links = await this.#lists.listLinks();
-    this.#reaper.chooseGroup(links);
     if (!this.#fixedMtu) {
       const routes = await this.#lists.listRoutes({ table: MAIN_TABLE });
       this.#mtu = detectMtu(links, routes);
@@ -154,7 +166,7 @@ export class PodNetwork implements Disposable {
       mtu: this.#mtu,
     });
     const older = await this.#finder.findIrregular(request);
-    if (older !== undefined) await this.#remove(older);
+    if (older !== undefined) await this.#removal.remove(older);
     const pod = await connectPod(
       {
         host: this.#host,
@@ -188,17 +200,26 @@ export class PodNetwork implements Disposable {
   ): Promise<Teardown | undefined> {
     using _lock = await this.#locks.lock(key, options);
     const found = await this.#finder.find(key, options.pod);
-    if (found === undefined) return undefined;
-    if (found.state === "husk") return { husk: huskOf(found) };
-    const { index } = found.link;
-    const husk = await cutOff(this.#host, found, {
-      addresses: await this.#known.addressesOf(index),
-      tableId: this.#settings.tableId,
-      group: this.#reaper.group,
-    });
-    this.#finder.forget(key);
-    this.#known.forget(index);
-    return husk && { husk };
+    return found && await this.#removal.cutOff(found);
+  }
+
+  /**
+   * Cuts off just the link that was seen, not one that took its place since:
+   * a link that is gone, or serves another key by now, is left alone.
+   *
+   * @throws {NetlinkError} when the kernel refuses
+   */
+  async beginTeardownOf(
+    seen: SeenLink,
+    options: { readonly signal?: AbortSignal } = {},
+  ): Promise<SeenTeardown> {
+    using _lock = await this.#locks.lock(seen, options);
+    const links = linksOf(seen, await this.#lists.listLinks());
+    const found = links.find(({ link }) => link.index === seen.index);
+    return {
+      isLast: links.every((link) => link === found),
+      teardown: found && await this.#removal.cutOff(found),
+    };
   }
 
   /**
@@ -214,7 +235,7 @@ export class PodNetwork implements Disposable {
   /** Deletes all husks that exist, such as those of a former process. Returns how many there were. */
   async finishHusks(): Promise<number> {
     const { husks } = await this.survey();
-    await this.#reaper.deleteAll(husks);
+    await Promise.all(husks.map((husk) => this.#reaper.delete(husk)));
     return husks.length;
   }
 
@@ -330,23 +351,14 @@ export class PodNetwork implements Disposable {
   async #clear(link: Link, key: PodKey): Promise<boolean> {
     const own = this.#finder.classify(link, key);
     if (own !== "other") {
-      await this.#remove(own);
+      await this.#removal.remove(own);
       return true;
     }
     const parsed = parseAlias(link.alias);
     if (!this.#settings.calico) return false;
     if (parsed.kind !== "pod" && parsed.kind !== "husk") return false;
     const { identity, kind } = parsed;
-    await this.#remove({ link, identity, state: kind });
+    await this.#removal.remove({ link, identity, state: kind });
     return true;
-  }
-
-  async #remove(found: FoundLink): Promise<void> {
-    const { index } = found.link;
-    this.#finder.forget(found.identity);
-    this.#known.forget(index);
-    if (found.state === "husk") return await this.#reaper.delete(huskOf(found));
-    const [error] = await this.#deletions.tryExecute([linkDelete({ index })]);
-    if (error !== undefined && !isGone(error)) throw error;
   }
 }

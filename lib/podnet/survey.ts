@@ -63,7 +63,7 @@ export function surveyOf(
   const malformed: MalformedLink[] = [];
   for (const link of links) {
     const parsed = parseAlias(link.alias);
-    const { index, name, group, peerIndex, peerNetnsId } = link;
+    const { index, name, peerIndex, peerNetnsId } = link;
     if (parsed.kind === "pod") {
       pods.push({
         ...parsed.identity,
@@ -74,7 +74,7 @@ export function surveyOf(
         addresses: addresses.get(index) ?? {},
       });
     } else if (parsed.kind === "husk") {
-      husks.push({ ...parsed.identity, index, group });
+      husks.push({ ...parsed.identity, index });
     } else if (parsed.kind === "malformed") {
       malformed.push({ index, name, alias: link.alias ?? "" });
     }

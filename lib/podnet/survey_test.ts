@@ -5,7 +5,7 @@ import { surveyOf } from "./survey.ts";
 
 const OPTIONS = { tableId: 116, protocolId: 30, registerFromMain: false };
 
-function link(index: number, alias?: string, group: number = 0): Link {
+function link(index: number, alias?: string): Link {
   return {
     index,
     name: `veth${index}`,
@@ -13,7 +13,7 @@ function link(index: number, alias?: string, group: number = 0): Link {
     kind: "veth",
     up: true,
     lowerUp: true,
-    group,
+    group: 0,
     flags: 1,
     peerIndex: 2,
     ...(alias === undefined ? {} : { alias }),
@@ -49,7 +49,7 @@ Deno.test("surveyOf() tells pods, husks, malformed and foreign links apart", () 
   const survey = surveyOf(
     [
       link(5, "COIL:default:a:eth0"),
-      link(6, "COIL-HUSK:default:b:eth0", 30116),
+      link(6, "COIL-HUSK:default:b:eth0"),
       link(7, "COIL:default"),
       link(8, "uplink"),
       link(9),
@@ -63,13 +63,7 @@ Deno.test("surveyOf() tells pods, husks, malformed and foreign links apart", () 
     [[5, "default", "a"], [10, "", "uid"]],
   );
   assert.deepEqual(survey.husks, [
-    {
-      pool: "default",
-      containerId: "b",
-      ifname: "eth0",
-      index: 6,
-      group: 30116,
-    },
+    { pool: "default", containerId: "b", ifname: "eth0", index: 6 },
   ]);
   assert.deepEqual(survey.malformed, [
     { index: 7, name: "veth7", alias: "COIL:default" },

@@ -14,13 +14,11 @@ export interface CutOff {
   /** The pod's addresses by the host's routes. */
   readonly addresses: DualStack<Address>;
   readonly tableId: number;
-  /** The link group of husks. */
-  readonly group: number;
 }
 
 /**
- * Turns a pod's host veth into a husk, in one send: its routes go, and alias
- * and group say what it is from then on. Returns undefined when the link went
+ * Turns a pod's host veth into a husk, in one send: its routes go, and
+ * its alias says what it is from then on. Returns undefined when the link went
  * away meanwhile.
  *
  * @throws {NetlinkError} when the kernel refuses
@@ -28,7 +26,7 @@ export interface CutOff {
 export async function cutOff(
   host: RouteSocket,
   found: FoundLink,
-  { addresses, tableId, group }: CutOff,
+  { addresses, tableId }: CutOff,
 ): Promise<Husk | undefined> {
   const { link: { index }, identity } = found;
   const routes = valuesOf(addresses).map((address) =>
@@ -39,7 +37,7 @@ export async function cutOff(
       table: tableId,
     })
   );
-  const mark = markRequest(index, { identity, group });
+  const mark = markRequest(index, identity);
   const errors = await host.tryExecute([
     ...routes,
     ...(mark === undefined ? [] : [mark]),
@@ -51,17 +49,16 @@ export async function cutOff(
   if (errors.some((error) => error !== undefined && isGone(error))) {
     return undefined;
   }
-  return { ...identity, index, group: mark === undefined ? 0 : group };
+  return { ...identity, index };
 }
 
-/** Undefined for an alias of upstream's that leaves no room for our mark: that link is deleted on its own. */
+/** Undefined for an alias of upstream's that leaves no room for our mark. */
 function markRequest(
   index: number,
-  mark: { readonly identity: LinkIdentity; readonly group: number },
+  identity: LinkIdentity,
 ): Request | undefined {
   try {
-    const alias = formatHuskAlias(mark.identity);
-    return linkSet({ index }, { alias, group: mark.group });
+    return linkSet({ index }, { alias: formatHuskAlias(identity) });
   } catch (error) {
     if (error instanceof TypeError) return undefined;
     throw error;
@@ -70,6 +67,6 @@ function markRequest(
 
 /** The husk that a link is. */
 export function huskOf(found: FoundLink): Husk {
-  const { link: { index, group }, identity } = found;
-  return { ...identity, index, group };
+  const { link: { index }, identity } = found;
+  return { ...identity, index };
 }

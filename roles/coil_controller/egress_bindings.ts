@@ -79,7 +79,7 @@ export class EgressBindings {
   }
 
   async #update(
-    { subjects: live = [] }: V1ClusterRoleBinding,
+    { metadata, subjects: live = [] }: V1ClusterRoleBinding,
     { name, signal }: { readonly name: string; readonly signal: AbortSignal },
   ): Promise<void> {
     const { client, cluster } = this.#options;
@@ -87,11 +87,10 @@ export class EgressBindings {
       cluster.liveEgresses().map(({ metadata }) => metadata.namespace ?? ""),
     );
     if (textOf(live) === textOf(subjects)) return;
-    // Never creates, as server-side apply would.
+    // Never creates, as server-side apply would; the UID: only the one that was read.
     const target = { name, signal };
-    await client.patch(CLUSTER_ROLE_BINDINGS, target, { subjects }, {
-      kind: "merge",
-    });
+    const patch = { metadata: { uid: metadata?.uid }, subjects };
+    await client.patch(CLUSTER_ROLE_BINDINGS, target, patch, { kind: "merge" });
     log.info("Set the namespaces whose gateways may look at pods", {
       binding: name,
       namespaces: subjects.map(({ namespace }) => namespace),

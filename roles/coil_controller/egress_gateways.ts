@@ -43,7 +43,11 @@ export async function reapGateways(
     if (items.length === 0) gone.add(gateway.name);
   }
   if (gone.size === 0) return gateways;
-  const patch = removalOf(gateways, gone);
+  const patch = [
+    // A later Egress of this name has gateways of its own.
+    { op: "test", path: "/metadata/uid", value: egress.metadata.uid } as const,
+    ...removalOf(gateways, gone),
+  ];
   await client.patch(EGRESSES, { namespace, name, signal }, patch, {
     kind: "json",
     subresource: "status",

@@ -1,23 +1,31 @@
 import type { KeyedMutex } from "../../lib/async/mod.ts";
 import type { CNIArgs } from "../../lib/cnirpc/mod.ts";
-import { Address, valuesOf } from "../../lib/inet/mod.ts";
-import type { PodKey, PodLink, PodNetwork } from "../../lib/podnet/mod.ts";
+import { Address, type DualStack, valuesOf } from "../../lib/inet/mod.ts";
+import type { NodeIpam } from "../../lib/ipam/mod.ts";
+import type { PodKey, PodNetwork } from "../../lib/podnet/mod.ts";
 import { getLogger } from "../../lib/telemetry/mod.ts";
 import { parseGc } from "./cni_request.ts";
 import { keyText } from "./keys.ts";
 import type { NetworkMemory } from "./network_memory.ts";
 import type { PodSource } from "./pod_source.ts";
-import type { Teardown } from "./teardown.ts";
+import type { ListedAttachment, Teardown } from "./teardown.ts";
 
 const log = getLogger("gc");
 
 /** What {@linkcode GarbageCollector} works with. */
 export interface GarbageCollectorOptions {
-  readonly network: PodNetwork;
+  readonly ipam: Pick<NodeIpam, "lookup">;
+  readonly network: Pick<PodNetwork, "list">;
   readonly pods: Pick<PodSource, "isSynced" | "list">;
   readonly teardown: Teardown;
   readonly networks: NetworkMemory;
   readonly locks: KeyedMutex;
+}
+
+/** An attachment, and what tells whether somebody needs it. */
+interface Candidate extends ListedAttachment {
+  readonly pool: string;
+  readonly addresses: DualStack<Address>;
 }
 
 /**
@@ -44,31 +52,31 @@ export class GarbageCollector {
       readonly onReleased: (key: PodKey) => void;
     },
   ): Promise<void> {
-    const { locks, network, networks, teardown } = this.#with;
+    const { locks, networks, teardown } = this.#with;
     const request = parseGc(args);
     const valid = new Set(request.valid.map(keyText));
     // Taken first: what a concurrent ADD makes from here on is not in it.
-    const present = await network.list();
+    const present = await this.#listAttachments();
     const failures: unknown[] = [];
     const living = this.#livingContainers(request.valid, present);
     // Chosen at once: an ADD that is under way now ends while others go.
-    const stale = present.filter((pod) =>
-      !valid.has(keyText(pod)) && !locks.isLocked(keyText(pod))
+    const stale = present.filter((known) =>
+      !valid.has(keyText(known)) && !locks.isLocked(keyText(known))
     );
-    for (const pod of stale) {
-      const key = { containerId: pod.containerId, ifname: pod.ifname };
+    for (const known of stale) {
+      const key = { containerId: known.containerId, ifname: known.ifname };
       if (locks.isLocked(keyText(key))) continue;
-      if (!this.#isOf(pod, { network: request.network, living })) continue;
+      if (!this.#isOf(known, { network: request.network, living })) continue;
       using held = new DisposableStack();
       held.use(await locks.lock(keyText(key), { signal }));
       try {
-        await teardown.start(key, held);
+        if (!await teardown.startListed(known, held)) continue;
         networks.forget(key);
         onReleased(key);
         log.info("Released an attachment that the runtime does not have", {
           containerId: key.containerId,
           iface: key.ifname,
-          pool: pod.pool,
+          pool: known.pool,
         });
       } catch (error) {
         failures.push(error);
@@ -83,8 +91,17 @@ export class GarbageCollector {
     }
   }
 
+  /** All attachments of the node, as they are now. */
+  async #listAttachments(): Promise<Candidate[]> {
+    const { ipam, network } = this.#with;
+    return (await network.list()).map((link) => ({
+      ...link,
+      generation: ipam.lookup(link)?.generation,
+    }));
+  }
+
   #isOf(
-    pod: PodLink,
+    pod: Candidate,
     { network, living }: {
       readonly network: string;
       readonly living: ReadonlySet<string>;
@@ -108,7 +125,7 @@ export class GarbageCollector {
    */
   #livingContainers(
     valid: readonly PodKey[],
-    present: readonly PodLink[],
+    present: readonly Candidate[],
   ): Set<string> {
     const used = new Set(
       this.#with.pods.list().flatMap(({ status }) =>

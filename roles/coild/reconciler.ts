@@ -12,7 +12,7 @@ const log = getLogger("gc");
 /** What {@linkcode Reconciler} works with. */
 export interface ReconcilerOptions {
   readonly ipam: NodeIpam;
-  readonly network: PodNetwork;
+  readonly network: Pick<PodNetwork, "survey">;
   readonly teardown: Teardown;
   readonly repair: RouteRepair;
   readonly metrics: CoildMetrics;
@@ -71,15 +71,30 @@ export class Reconciler {
     await this.#finishHusks(signal);
   }
 
-  /** Finishes what a failed teardown left cut off. */
+  /**
+   * Finishes what a failed teardown left cut off. While one husk is finished,
+   * an ADD may take the place of another, so each is told by what was listed.
+   */
   async #finishHusks(signal: AbortSignal): Promise<void> {
-    const { locks, network, teardown } = this.#with;
-    for (const husk of (await network.survey()).husks) {
+    const { ipam, locks, network, teardown } = this.#with;
+    const husks = (await network.survey()).husks.map((husk) => ({
+      ...husk,
+      generation: ipam.lookup(husk)?.generation,
+    }));
+    for (const husk of husks) {
       // Whoever holds the lock is at it.
       if (locks.isLocked(keyText(husk))) continue;
       using held = new DisposableStack();
       held.use(await locks.lock(keyText(husk), { signal }));
-      await teardown.undo(husk, held, {});
+      try {
+        await teardown.startListed(husk, held);
+      } catch (err) {
+        log.error("Cannot finish a teardown; the next comparison will", {
+          containerId: husk.containerId,
+          iface: husk.ifname,
+          err,
+        });
+      }
     }
   }
 }

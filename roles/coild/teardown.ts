@@ -1,5 +1,5 @@
 import { Backoff, retry, TaskGroup } from "../../lib/async/mod.ts";
-import type { NodeIpam } from "../../lib/ipam/mod.ts";
+import type { NodeIpam, Releasing } from "../../lib/ipam/mod.ts";
 import type {
   PodKey,
   PodName,
@@ -14,6 +14,23 @@ const log = getLogger("pod-network");
 export interface TeardownOptions {
   readonly ipam: NodeIpam;
   readonly network: PodNetwork;
+}
+
+/** An attachment as it was when kernel and addresses were listed. */
+export interface ListedAttachment extends PodKey {
+  /** Index of its link; undefined: it had none. */
+  readonly index: number | undefined;
+  /** Number of the period of use of its addresses; undefined: it had none. */
+  readonly generation: number | undefined;
+}
+
+/** What the background work is given. */
+interface Remainder {
+  readonly held: DisposableStack;
+  readonly cutOff: CutOff | undefined;
+  readonly releasing: Releasing | undefined;
+  /** Whether the key has no other link. Default: it has none. */
+  readonly isLast?: boolean;
 }
 
 /**
@@ -59,10 +76,41 @@ export class Teardown implements AsyncDisposable {
       throw error;
     }
     if (cutOff === undefined && releasing === undefined) return;
+    this.#finishLater(key, { held, cutOff, releasing });
+  }
+
+  /**
+   * Takes down just the attachment that was listed. In the time since, the
+   * runtime may have deleted it and added another one of the same key: a link
+   * of another index, or addresses of another period of use, are left alone.
+   * Tells whether there was anything left of what was listed.
+   *
+   * @throws {NetlinkError} as {@linkcode Teardown.start}
+   */
+  async startListed(
+    listed: ListedAttachment,
+    held: DisposableStack,
+  ): Promise<boolean> {
+    const { isLast, teardown } = await this.#network.beginTeardownOf(listed);
+    const known = isLast ? this.#ipam.lookup(listed) : undefined;
+    // Without another link, what has the addresses was the link just cut off.
+    const isOver = known !== undefined &&
+      (teardown !== undefined || known.generation === listed.generation);
+    const releasing = isOver ? this.#ipam.beginRelease(listed) : undefined;
+    if (teardown === undefined && releasing === undefined) return false;
+    this.#finishLater(listed, { held, cutOff: teardown, releasing, isLast });
+    return true;
+  }
+
+  #finishLater(
+    key: PodKey,
+    { held, cutOff, releasing, isLast = true }: Remainder,
+  ): void {
     const locked = held.move();
     this.#background.run(`teardown of ${key.containerId}`, async (signal) => {
       using _locked = locked;
       if (cutOff !== undefined) await this.#finish(key, cutOff, signal);
+      if (!isLast) return;
       // The addresses may have been recovered after the DEL had begun.
       const known = releasing ?? this.#ipam.beginRelease(key);
       if (known !== undefined) await this.#ipam.finishRelease(known);

@@ -12,8 +12,6 @@ import {
 } from "./podnet_testing.ts";
 import { netnsTest, type TempNetns } from "./testing.ts";
 
-const HUSK_GROUP = 30116;
-
 async function begin(
   node: TestNode,
   key: { containerId: string; ifname: string },
@@ -55,7 +53,6 @@ netnsTest(
     assert.deepEqual(await node.net.list(), []);
     const [husk] = await node.host.ipJson("link", "show", result.hostName);
     assert.equal(husk?.["ifalias"], "COIL-HUSK:default:cid1:eth0");
-    assert.equal(husk?.["group"], String(HUSK_GROUP));
 
     // A second DEL of the same container joins the first.
     const again = await begin(node, request);
@@ -145,41 +142,56 @@ netnsTest("setup() of a key whose husk is still there works", async () => {
 });
 
 netnsTest(
-  "init() gives husks a group in which no link of others is",
+  "husks that go together take no link of others along, whatever group it is in",
   async () => {
-    await using node = await testNode();
-    await foreignLink(node.host, "other0", HUSK_GROUP);
+    // The first group that is drawn for a deletion has a link of others.
+    const random = (bytes: Uint8Array<ArrayBuffer>) => {
+      if (bytes.length !== 4) return crypto.getRandomValues(bytes);
+      return bytes.fill(draws++ === 0 ? 0x41 : 0x42);
+    };
+    let draws = 0;
+    await using node = await testNode({ random });
     await node.net.init();
-    const { request } = await addPod(node, 1);
-    const teardown = await begin(node, request);
-    assert.equal(teardown.husk.group, HUSK_GROUP + 1);
-    await node.net.finishTeardown(teardown);
-    assert.deepEqual(await linkNames(node.host), ["other0", "other0p"]);
+    const pods = [await addPod(node, 1), await addPod(node, 2)];
+    const kept = await addPod(node, 3);
+    const teardowns = [];
+    for (const { request } of pods) teardowns.push(await begin(node, request));
+    await foreignLink(node.host, "other0", 0x41414141);
+    await Promise.all(teardowns.map((t) => node.net.finishTeardown(t)));
+    assert.equal(draws, 2);
+    assert.deepEqual(
+      await linkNames(node.host),
+      ["other0", "other0p", kept.result.hostName].toSorted(),
+    );
   },
 );
 
 netnsTest(
-  "a link of others that gets into the husk group survives",
+  "beginTeardownOf() cuts off the link that was listed, and no later one of its key",
   async () => {
     await using node = await testNode();
     await node.net.init();
-    const first = await addPod(node, 1);
-    const second = await addPod(node, 2);
-    const third = await addPod(node, 3);
-    const teardowns = [
-      await begin(node, first.request),
-      await begin(node, second.request),
-    ];
-    await foreignLink(node.host, "other0", HUSK_GROUP);
-    await Promise.all(teardowns.map((t) => node.net.finishTeardown(t)));
-    assert.deepEqual(
-      await linkNames(node.host),
-      ["other0", "other0p", third.result.hostName].toSorted(),
-    );
-    const next = await begin(node, third.request);
-    assert.equal(next.husk.group, HUSK_GROUP + 1);
-    await node.net.finishTeardown(next);
-    assert.deepEqual(await linkNames(node.host), ["other0", "other0p"]);
+    const { request, result } = await addPod(node, 1);
+    const [listed] = await node.net.list();
+    assert.ok(listed);
+    await node.net.finishTeardown(await begin(node, request));
+    const again = await node.net.setup(request);
+    assert.notEqual(again.hostIndex, result.hostIndex);
+    const late = await node.net.beginTeardownOf(listed);
+    assert.deepEqual(late, { isLast: false, teardown: undefined });
+    const { containerId, ifname, addresses, netnsPath } = request;
+    await node.net.check({ containerId, ifname, addresses, netnsPath });
+
+    const [live] = await node.net.list();
+    assert.ok(live);
+    const { isLast, teardown } = await node.net.beginTeardownOf(live);
+    assert.ok(isLast && teardown);
+    assert.deepEqual(await routesOf(node.host, 116), []);
+    await node.net.finishTeardown(teardown);
+    assert.deepEqual(await node.net.beginTeardownOf(live), {
+      isLast: true,
+      teardown: undefined,
+    });
   },
 );
 

@@ -1,0 +1,49 @@
+import { linkDelete, type RouteSocket } from "../netlink/mod.ts";
+import type { Teardown } from "./calls.ts";
+import { type HuskReaper, isGone } from "./husk_reaper.ts";
+import type { KnownPods } from "./known_pods.ts";
+import type { FoundLink, LinkFinder } from "./link_finder.ts";
+import { cutOff, huskOf } from "./teardown.ts";
+
+/** What {@linkcode LinkRemoval} works with. */
+export interface LinkRemovalOptions {
+  readonly host: RouteSocket;
+  /** As `host`, for deletions: each keeps its socket busy for a grace period of the kernel. */
+  readonly deletions: RouteSocket;
+  readonly reaper: HuskReaper;
+  readonly finder: LinkFinder;
+  readonly known: KnownPods;
+  readonly tableId: number;
+}
+
+/** Takes host veths away that were found: by their index, never by name or key. */
+export class LinkRemoval {
+  readonly #with: LinkRemovalOptions;
+
+  constructor(options: LinkRemovalOptions) {
+    this.#with = options;
+  }
+
+  /** Turns a pod's link into a husk; undefined when it is gone. */
+  async cutOff(found: FoundLink): Promise<Teardown | undefined> {
+    if (found.state === "husk") return { husk: huskOf(found) };
+    const { finder, host, known, tableId } = this.#with;
+    const { index } = found.link;
+    const addresses = await known.addressesOf(index);
+    const husk = await cutOff(host, found, { addresses, tableId });
+    finder.forget(found.identity);
+    known.forget(index);
+    return husk && { husk };
+  }
+
+  /** Deletes a link that is in the way of a new one. */
+  async remove(found: FoundLink): Promise<void> {
+    const { deletions, finder, known, reaper } = this.#with;
+    const { index } = found.link;
+    finder.forget(found.identity);
+    known.forget(index);
+    if (found.state === "husk") return await reaper.delete(huskOf(found));
+    const [error] = await deletions.tryExecute([linkDelete({ index })]);
+    if (error !== undefined && !isGone(error)) throw error;
+  }
+}

@@ -1,0 +1,112 @@
+// What coild does between listing attachments and acting on the list, while
+// the runtime takes one down and adds another one of the same key: what was
+// listed may go, what came since has to stay.
+import assert from "node:assert/strict";
+import type { PodNetwork } from "../../lib/podnet/mod.ts";
+import { type Parts, partsOn, requestFor } from "./coild_parts.ts";
+import { addVeth, testNode } from "./podnet_testing.ts";
+import { netnsTest } from "./testing.ts";
+
+const { signal } = new AbortController();
+const KEY = { containerId: "cid1", ifname: "eth0" };
+
+/** Confirms that the pod has its network and its address. */
+async function assertLives(
+  net: PodNetwork,
+  { ipam, settle }: Parts,
+  netnsPath: string,
+): Promise<void> {
+  await settle();
+  const record = ipam.lookup(KEY);
+  assert.equal(record?.state, "used");
+  const { addresses } = record;
+  await net.check({ ...KEY, addresses, netnsPath });
+}
+
+netnsTest(
+  "the reconciler does not cut off a pod that was added after its husk was listed",
+  async () => {
+    await using node = await testNode();
+    await node.net.init();
+    await using parts = await partsOn(node.net);
+    const pod = await node.pod();
+    await parts.add(requestFor(pod.path));
+    // What a teardown leaves that the kernel refused half of.
+    assert.ok(await node.net.beginTeardown(KEY));
+    let paused = 0;
+    parts.pauses.afterSurvey = async ({ husks }) => {
+      paused++;
+      assert.equal(husks.length, paused === 1 ? 1 : husks.length);
+      if (paused === 2) await parts.add(requestFor(pod.path));
+    };
+    await parts.reconciler.reconcile(signal);
+    assert.equal(paused, 2);
+    await assertLives(node.net, parts, pod.path);
+  },
+);
+
+netnsTest(
+  "the reconciler finishes a husk, and frees its address",
+  async () => {
+    await using node = await testNode();
+    await node.net.init();
+    await using parts = await partsOn(node.net);
+    const pod = await node.pod();
+    await parts.add(requestFor(pod.path));
+    assert.ok(await node.net.beginTeardown(KEY));
+    await parts.reconciler.reconcile(signal);
+    await parts.settle();
+    assert.deepEqual((await node.net.survey()).husks, []);
+    assert.equal(parts.ipam.lookup(KEY), undefined);
+  },
+);
+
+netnsTest(
+  "the reconciler keeps the address of a pod that has a husk of its key beside it",
+  async () => {
+    await using node = await testNode();
+    await node.net.init();
+    await using parts = await partsOn(node.net);
+    const pod = await node.pod();
+    await parts.add(requestFor(pod.path));
+    await addVeth(node.host, "husk0");
+    const alias = "COIL-HUSK:default:cid1:eth0";
+    await node.host.ip("link", "set", "husk0", "alias", alias);
+    await parts.reconciler.reconcile(signal);
+    await assertLives(node.net, parts, pod.path);
+    assert.deepEqual((await node.net.survey()).husks, []);
+  },
+);
+
+netnsTest(
+  "GC does not release an attachment that was deleted and added again after the list",
+  async () => {
+    await using node = await testNode();
+    await node.net.init();
+    await using parts = await partsOn(node.net);
+    const pod = await node.pod();
+    await parts.add(requestFor(pod.path));
+    parts.pauses.afterList = async (links) => {
+      assert.equal(links.length, 1);
+      await parts.del(requestFor(pod.path));
+      await parts.add(requestFor(pod.path));
+    };
+    assert.deepEqual(await parts.gc(), []);
+    await assertLives(node.net, parts, pod.path);
+  },
+);
+
+netnsTest(
+  "GC does not release an attachment that an ADD made again after the list",
+  async () => {
+    await using node = await testNode();
+    await node.net.init();
+    await using parts = await partsOn(node.net);
+    const pod = await node.pod();
+    await parts.add(requestFor(pod.path));
+    // A repeated ADD: another link, the same period of use of its addresses.
+    parts.pauses.afterList = () => parts.add(requestFor(pod.path));
+    assert.deepEqual(await parts.gc(), []);
+    await assertLives(node.net, parts, pod.path);
+  },
+);

@@ -1,0 +1,159 @@
+// coild's attachments as `connectIpam()` ties them to each other: with the
+// kernel's network, and addresses of a cluster in memory.
+import { create } from "@bufbuild/protobuf";
+import { KeyedMutex } from "../../lib/async/mod.ts";
+import { type CNIArgs, CNIArgsSchema } from "../../lib/cnirpc/mod.ts";
+import type { NodeIpam } from "../../lib/ipam/mod.ts";
+import { FakeCluster, openNode } from "../../lib/ipam/testing.ts";
+import type { PodLink, PodNetwork, Survey } from "../../lib/podnet/mod.ts";
+import { createRegistry } from "../../lib/telemetry/mod.ts";
+import { AddressedPods } from "../../roles/coild/addressed_pods.ts";
+import type { AddRequest } from "../../roles/coild/cni_request.ts";
+import { GarbageCollector } from "../../roles/coild/garbage.ts";
+import { keyText } from "../../roles/coild/keys.ts";
+import { CoildMetrics } from "../../roles/coild/metrics.ts";
+import { NetworkMemory } from "../../roles/coild/network_memory.ts";
+import type { PodFacts } from "../../roles/coild/pod_source.ts";
+import { Reconciler } from "../../roles/coild/reconciler.ts";
+import { RouteRepair } from "../../roles/coild/route_repair.ts";
+import { Teardown } from "../../roles/coild/teardown.ts";
+import { Telling } from "../../roles/coild/telling.ts";
+
+const POOL = "default";
+const POD = { namespace: "default", name: "pod" };
+const { signal } = new AbortController();
+
+/** What coild knows of the pod. */
+export const FACTS: PodFacts = {
+  ...POD,
+  uid: "1",
+  annotations: {},
+  isGateway: false,
+  from: "cache",
+};
+
+/** An ADD as far as the network goes. */
+export function requestFor(
+  netns: string,
+  containerId: string = "cid1",
+): AddRequest {
+  return {
+    containerId,
+    ifname: "eth0",
+    netns,
+    network: "net",
+    pod: POD,
+    chained: false,
+    ips: [],
+  };
+}
+
+/** A GC that knows of no attachment. */
+export function gcOfNone(network: string = "net"): CNIArgs {
+  const config = { name: network, "cni.dev/valid-attachments": [] };
+  return create(CNIArgsSchema, {
+    stdinData: new TextEncoder().encode(JSON.stringify(config)),
+  });
+}
+
+/** What is called after a listing and before anybody acts on it. */
+export interface Pauses {
+  afterSurvey: (survey: Survey) => Promise<void>;
+  afterList: (links: readonly PodLink[]) => Promise<void>;
+}
+
+/** coild's parts about attachments. */
+export interface Parts extends AsyncDisposable {
+  readonly attachments: AddressedPods;
+  readonly ipam: NodeIpam;
+  readonly locks: KeyedMutex;
+  readonly reconciler: Reconciler;
+  readonly pauses: Pauses;
+  /** A whole ADD, with its lock. */
+  add(request: AddRequest): Promise<void>;
+  /** A whole DEL, with its lock and what is done behind its back. */
+  del(request: AddRequest): Promise<void>;
+  /** A GC of no attachment; returns what it released. */
+  gc(args?: CNIArgs): Promise<string[]>;
+  /** Waits for what is done behind callers' backs. */
+  settle(): Promise<void>;
+}
+
+/** Ties them to each other. */
+export async function partsOn(network: PodNetwork): Promise<Parts> {
+  await using undo = new AsyncDisposableStack();
+  const cluster = new FakeCluster();
+  cluster.addPool(POOL, 3, "10.1.2.0/24");
+  const { ipam } = undo.use(await openNode(cluster));
+  const teardown = undo.use(new Teardown({ ipam, network }));
+  const locks = new KeyedMutex();
+  const shared = {
+    ...{ ipam, network, teardown, locks, networks: new NetworkMemory() },
+    metrics: new CoildMetrics(createRegistry()),
+    blocks: { poolNames: () => [POOL] },
+    pods: {
+      poolOf: () => Promise.resolve(POOL),
+      isSynced: true,
+      list: () => [],
+    },
+  };
+  const pauses: Pauses = {
+    afterSurvey: () => Promise.resolve(),
+    afterList: () => Promise.resolve(),
+  };
+  const paused = {
+    survey: async () => {
+      const survey = await network.survey();
+      await pauses.afterSurvey(survey);
+      return survey;
+    },
+    list: async () => {
+      const links = await network.list();
+      await pauses.afterList(links);
+      return links;
+    },
+  };
+  const repair = new RouteRepair(shared);
+  const garbage = new GarbageCollector({ ...shared, network: paused });
+  const attachments = new AddressedPods({ ...shared, garbage });
+  const reconciler = new Reconciler({
+    ...{ ...shared, repair, network: paused, intervalMs: 1 },
+  });
+  const settle = () => teardown.drain(signal);
+  const locked = async (
+    request: AddRequest,
+    call: (held: DisposableStack) => Promise<unknown>,
+  ) => {
+    using held = new DisposableStack();
+    held.use(await locks.lock(keyText(request)));
+    await call(held);
+  };
+  const resources = undo.move();
+  return {
+    ...{ attachments, ipam, locks, reconciler, pauses, settle },
+    add: (request) =>
+      locked(request, async (held) => {
+        await using telling = new Telling(signal);
+        const options = { held, signal, telling };
+        await attachments.connect(request, FACTS, options);
+      }),
+    async del(request) {
+      const key = { containerId: request.containerId, ifname: request.ifname };
+      await locked(
+        request,
+        (held) => attachments.disconnect(key, { held, signal }),
+      );
+      await settle();
+    },
+    async gc(args = gcOfNone()) {
+      const released: string[] = [];
+      await attachments.gc(args, {
+        signal,
+        onReleased: (key) => released.push(keyText(key)),
+      });
+      await settle();
+      return released;
+    },
+    [Symbol.asyncDispose]: () => resources.disposeAsync(),
+  };
+}
