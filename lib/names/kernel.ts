@@ -52,6 +52,15 @@ export const LINK_ALIAS_PREFIX = "COIL:";
 /** Start of the alias on a host veth that is cut off and waits for its deletion. */
 export const HUSK_ALIAS_PREFIX = "COIL-HUSK:";
 
+/** Link group of pods' host veths: packets from sources other than the pod's addresses are dropped. */
+export const POD_LINK_GROUP = 30115;
+
+/** Link group of host veths of pods that may send from any source. */
+export const ANY_SOURCE_LINK_GROUP = 30114;
+
+/** The nftables table of a node, of family inet. */
+export const NODE_NFT_TABLE = "coil-node";
+
 /** Start of the name of the host end of a pod's veth pair; 8 hexadecimal digits follow. */
 export const HOST_VETH_PREFIX = "veth";
 

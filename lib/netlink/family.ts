@@ -1,8 +1,8 @@
 import { Address, type Family, Prefix } from "../inet/mod.ts";
 
-/** AF_INET and AF_INET6 of `<linux/socket.h>`. */
-const AF_INET = 2;
-/** AF_INET6. */
+/** AF_INET of `<linux/socket.h>`. */
+export const AF_INET = 2;
+/** AF_INET6 of `<linux/socket.h>`. */
 export const AF_INET6 = 10;
 
 /** The address family number of a family; 0, any, for undefined. */

@@ -1,5 +1,5 @@
-import { AF_INET6 } from "./family.ts";
-import type { Message } from "./message_reader.ts";
+import { AF_INET, AF_INET6 } from "./family.ts";
+import { type Message, Payload } from "./message_reader.ts";
 import type { MessageWriter } from "./message_writer.ts";
 import { formatMac } from "./names.ts";
 import { parseTunnel, type TunnelSpec } from "./tunnel.ts";
@@ -23,6 +23,11 @@ export const IFLA_LINK_NETNSID = 37;
 /** Inside IFLA_LINKINFO. */
 export const IFLA_INFO_KIND = 1;
 export const IFLA_INFO_DATA = 2;
+/** Inside IFLA_AF_SPEC, inside AF_INET. */
+export const IFLA_INET_CONF = 1;
+/** Inside IFLA_INET_CONF: IPV4_DEVCONF_… of `<linux/ip.h>`. */
+export const IPV4_DEVCONF_RP_FILTER = 8;
+export const IPV4_DEVCONF_ARPFILTER = 13;
 /** Inside IFLA_AF_SPEC, inside AF_INET6. */
 export const IFLA_INET6_ADDR_GEN_MODE = 8;
 
@@ -50,6 +55,14 @@ export const ADDR_GEN_MODES: readonly Ipv6AddrGenMode[] = [
   "stable-privacy",
   "random",
 ];
+
+/** IPv4 settings of a link: `net.ipv4.conf.<link>.…`. The kernel combines each with that of `all`. */
+export interface Ipv4Conf {
+  /** `rp_filter`: 0 takes packets from any source, 1 those whose source is routed by this link, 2 those whose source has any route. The larger of this and that of `all` counts. */
+  readonly rpFilter: number;
+  /** `arp_filter`: answer ARP only where the sender's address is routed by this link. One of this and that of `all` is enough. */
+  readonly arpFilter: boolean;
+}
 
 /** A network interface as the kernel describes it. */
 export interface Link {
@@ -81,6 +94,8 @@ export interface Link {
   readonly masterIndex?: number | undefined;
   /** How its link-local IPv6 address is made; absent without IPv6. */
   readonly ipv6AddrGenMode?: Ipv6AddrGenMode | undefined;
+  /** Its IPv4 settings; absent where it has none. */
+  readonly ipv4Conf?: Ipv4Conf | undefined;
   /** The IFF_… flags of `<linux/if.h>`. */
   readonly flags: number;
 }
@@ -118,9 +133,8 @@ export function parseLink(message: Message): Link {
   const attributes = payload.attributes(IFINFOMSG_SIZE);
   const flags = payload.u32(8);
   const mac = attributes.bytes(IFLA_ADDRESS);
-  const addrGenMode = attributes.nested(IFLA_AF_SPEC)?.nested(AF_INET6)?.u8(
-    IFLA_INET6_ADDR_GEN_MODE,
-  );
+  const families = attributes.nested(IFLA_AF_SPEC);
+  const addrGenMode = families?.nested(AF_INET6)?.u8(IFLA_INET6_ADDR_GEN_MODE);
   const info = attributes.nested(IFLA_LINKINFO);
   const kind = info?.string(IFLA_INFO_KIND);
   return {
@@ -142,6 +156,18 @@ export function parseLink(message: Message): Link {
     ipv6AddrGenMode: addrGenMode === undefined
       ? undefined
       : ADDR_GEN_MODES[addrGenMode],
+    ipv4Conf: parseIpv4Conf(families?.nested(AF_INET)?.bytes(IFLA_INET_CONF)),
     flags,
+  };
+}
+
+/** The kernel sends all settings as an array of four bytes each; the first has number 1. */
+function parseIpv4Conf(bytes: Uint8Array | undefined): Ipv4Conf | undefined {
+  if (bytes === undefined) return undefined;
+  const payload = new Payload(bytes);
+  const value = (number: number) => payload.u32((number - 1) * 4);
+  return {
+    rpFilter: value(IPV4_DEVCONF_RP_FILTER),
+    arpFilter: value(IPV4_DEVCONF_ARPFILTER) !== 0,
   };
 }

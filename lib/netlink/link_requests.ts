@@ -1,6 +1,6 @@
 import type { Netns } from "../linux/mod.ts";
 import { RTM_DELLINK, RTM_GETLINK, RTM_SETLINK } from "./constants.ts";
-import { AF_INET6 } from "./family.ts";
+import { AF_INET, AF_INET6 } from "./family.ts";
 import {
   ADDR_GEN_MODES,
   IFLA_ADDRESS,
@@ -9,9 +9,13 @@ import {
   IFLA_IFALIAS,
   IFLA_IFNAME,
   IFLA_INET6_ADDR_GEN_MODE,
+  IFLA_INET_CONF,
   IFLA_MASTER,
   IFLA_MTU,
   IFLA_NET_NS_FD,
+  IPV4_DEVCONF_ARPFILTER,
+  IPV4_DEVCONF_RP_FILTER,
+  type Ipv4Conf,
   type Ipv6AddrGenMode,
   type Link,
   type LinkSelector,
@@ -110,6 +114,8 @@ export interface LinkChange {
    * then may have made an address already. Use two requests in one batch.
    */
   readonly ipv6AddrGenMode?: Ipv6AddrGenMode;
+  /** IPv4 settings; those left out stay as they are. Not together with `ipv6AddrGenMode`. */
+  readonly ipv4Conf?: Partial<Ipv4Conf>;
   /** Moves the link to another namespace, which must stay open until this is sent. */
   readonly netns?: Netns;
 }
@@ -132,6 +138,13 @@ export function linkSet(selector: LinkSelector, change: LinkChange): Request {
       `Cannot set link ${
         linkText(selector)
       } up together with its ipv6AddrGenMode: that must come first`,
+    );
+  }
+  if (change.ipv4Conf !== undefined && change.ipv6AddrGenMode !== undefined) {
+    throw new TypeError(
+      `Cannot change link ${
+        linkText(selector)
+      }: give ipv4Conf and ipv6AddrGenMode in two requests`,
     );
   }
   if (change.rename !== undefined) checkInterfaceName(change.rename);
@@ -222,5 +235,22 @@ function writeChange(
       });
     });
   }
+  if (change.ipv4Conf !== undefined) writeIpv4Conf(writer, change.ipv4Conf);
   if (netns !== undefined) writer.attributeU32(IFLA_NET_NS_FD, netns.fd);
+}
+
+function writeIpv4Conf(writer: MessageWriter, conf: Partial<Ipv4Conf>): void {
+  const { rpFilter, arpFilter } = conf;
+  writer.nest(IFLA_AF_SPEC, () => {
+    writer.nest(AF_INET, () => {
+      writer.nest(IFLA_INET_CONF, () => {
+        if (rpFilter !== undefined) {
+          writer.attributeU32(IPV4_DEVCONF_RP_FILTER, rpFilter);
+        }
+        if (arpFilter !== undefined) {
+          writer.attributeU32(IPV4_DEVCONF_ARPFILTER, arpFilter ? 1 : 0);
+        }
+      });
+    });
+  });
 }

@@ -27,7 +27,7 @@ export {
 export { type ConntrackCount, ConntrackSocket } from "./conntrack_socket.ts";
 export { NetlinkError, type Verdict } from "./errors.ts";
 export { type FouPort, FouSocket, FouUnsupportedError } from "./fou_socket.ts";
-export type { Ipv6AddrGenMode, Link, LinkSelector } from "./link.ts";
+export type { Ipv4Conf, Ipv6AddrGenMode, Link, LinkSelector } from "./link.ts";
 export { type LinkCounters, linkGetCounters } from "./link_counters.ts";
 export {
   linkAddBridge,
@@ -64,6 +64,7 @@ export type {
   NftDynamic,
   NftElement,
   NftField,
+  NftIcmpv6Type,
   NftKeyType,
   NftL4proto,
   NftRejectCode,

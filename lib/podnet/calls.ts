@@ -1,6 +1,7 @@
 import type { Address, DualStack } from "../inet/mod.ts";
 import type { LinkIdentity, PodKey } from "./alias.ts";
 import type { PodName } from "./host_name.ts";
+import type { PodSources } from "./sources.ts";
 import type { Husk } from "./husk_reaper.ts";
 
 /** What `setup()` is asked to make. */
@@ -11,6 +12,8 @@ export interface SetupRequest extends LinkIdentity {
   readonly addresses: DualStack<Address>;
   /** Needed in Calico mode only. */
   readonly pod?: PodName;
+  /** Which sources the pod's packets may have. Default `own`. */
+  readonly sources?: PodSources;
 }
 
 /** What `setup()` made. */

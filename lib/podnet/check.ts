@@ -1,7 +1,9 @@
 import { type Address, type DualStack, valuesOf } from "../inet/mod.ts";
 import { type Link, RouteSocket } from "../netlink/mod.ts";
+import { POD_LINK_GROUP } from "../names/mod.ts";
 import { messageOf } from "./errors.ts";
 import { openPodNetns } from "./pod_netns.ts";
+import { sourcesOf } from "./sources.ts";
 
 /** What `checkHost()` and `checkPod()` compare with. */
 export interface Expectation {
@@ -19,6 +21,11 @@ export async function checkHost(
   const { host, addresses, tableId } = expected;
   const problems: string[] = [];
   if (!host.up) problems.push(`host link "${host.name}" is down`);
+  if (sourcesOf(host) === undefined) {
+    problems.push(
+      `host link "${host.name}" lacks settings that keep the pod from forging sources: group ${POD_LINK_GROUP}, rp_filter and arp_filter 1`,
+    );
+  }
   for (const address of valuesOf(addresses)) {
     const routes = await socket.listRoutes({
       table: tableId,

@@ -33,4 +33,10 @@ export type { RandomBytes } from "../netlink/mod.ts";
 export type { PodNetworkOptions } from "./options.ts";
 export type { GatewayMode } from "./plan.ts";
 export { PodNetwork } from "./pod_network.ts";
+export type { PodSources } from "./sources.ts";
+export {
+  SourceTable,
+  SourceTableError,
+  type SourceTableOptions,
+} from "./source_table.ts";
 export type { MalformedLink, PodLink, Survey } from "./survey.ts";

@@ -1,7 +1,9 @@
 import { Address, type DualStack, Prefix } from "../inet/mod.ts";
 import { LINK_LOCAL_GATEWAY } from "../names/mod.ts";
+import type { Ipv4Conf } from "../netlink/mod.ts";
 import { formatAlias, type LinkIdentity } from "./alias.ts";
 import { linkLocalOf } from "./mac.ts";
+import { type PodSources, SOURCE_SETTINGS } from "./sources.ts";
 
 /**
  * What a pod has as its gateway. `link-local`: the same link-local address on
@@ -49,12 +51,16 @@ export interface PodPlanInput extends LinkIdentity {
   readonly protocolId: number;
   /** What the pod's default routes lead to. */
   readonly gatewayMode: GatewayMode;
+  /** Which sources the host takes from the pod. */
+  readonly sources: PodSources;
 }
 
 /** The veth pair, made in one go with the pod's end already in the pod. */
 export interface VethSpec {
   /** Name of the host's end. */
   readonly name: string;
+  /** Link group of the host's end. */
+  readonly group: number;
   /** MAC address of the host's end. */
   readonly mac: string;
   /** Name of the pod's end. */
@@ -73,6 +79,7 @@ export type Step =
     readonly kind: "link";
     readonly up?: true;
     readonly alias?: string;
+    readonly ipv4Conf?: Ipv4Conf;
     /** No link-local address from the kernel: it would be tentative for a second or two. */
     readonly addressGeneration?: "none";
     /** Its failure does not matter: the kernel may lack IPv6. */
@@ -135,7 +142,7 @@ export interface PodPlan {
   readonly veth: VethSpec;
   /** On the host's end, together with its creation. */
   readonly raise: readonly LinkStep[];
-  /** On the host's end, before the pod gets anything: whose it is. */
+  /** On the host's end, before the pod gets anything: whose it is, and what it may send. */
   readonly claim: readonly LinkStep[];
   /** On the pod's end, in the pod's network namespace. */
   readonly pod: readonly Step[];
@@ -153,9 +160,11 @@ export function planPod(input: PodPlanInput): PodPlan {
   if (ipv4 === undefined && ipv6 === undefined) {
     throw new TypeError("Cannot plan a pod's network: it has no address");
   }
+  const { group, ipv4Conf } = SOURCE_SETTINGS[input.sources];
   return {
     veth: {
       name: input.hostVethName,
+      group,
       mac: input.hostMac,
       peerName: input.ifname,
       peerMac: input.podMac,
@@ -163,7 +172,7 @@ export function planPod(input: PodPlanInput): PodPlan {
       ...(input.mtu === 0 ? {} : { mtu: input.mtu }),
     },
     raise: raiseSteps(input),
-    claim: [{ kind: "link", alias: formatAlias(input) }],
+    claim: [{ kind: "link", alias: formatAlias(input), ipv4Conf }],
     pod: [
       ...raiseSteps(input),
       ...(ipv4 === undefined ? [] : podIpv4(input, ipv4)),

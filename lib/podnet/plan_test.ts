@@ -25,6 +25,7 @@ const INPUT: PodPlanInput = {
   tableId: 116,
   protocolId: 30,
   gatewayMode: "link-local",
+  sources: "own",
 };
 
 const CASES: readonly (readonly [string, Partial<PodPlanInput>])[] = [
@@ -32,6 +33,7 @@ const CASES: readonly (readonly [string, Partial<PodPlanInput>])[] = [
   ["ipv4", { addresses: { ipv4: POD.ipv4 } }],
   ["ipv6", { addresses: { ipv6: POD.ipv6 } }],
   ["dual_no_node_address", { nodeAddresses: {}, mtu: 0 }],
+  ["dual_any_source", { sources: "any" }],
   ["dual_node_address", { gatewayMode: "node-address" }],
   ["dual_node_address_ipv6_node", {
     gatewayMode: "node-address",

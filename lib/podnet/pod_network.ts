@@ -3,6 +3,7 @@ import type { Netns } from "../linux/mod.ts";
 import { type Link, RouteSocket } from "../netlink/mod.ts";
 import { getLogger } from "../telemetry/mod.ts";
 import { parseAlias, type PodKey } from "./alias.ts";
+import { applySources } from "./apply_sources.ts";
 import type {
   CheckRequest,
   InitReport,
@@ -34,6 +35,7 @@ import { PodLocks } from "./pod_locks.ts";
 import { findPodNetns, openPodNetns, refuseHost } from "./pod_netns.ts";
 import { refreshSources, restoreRoutes } from "./route_sources.ts";
 import { connectPod } from "./setup.ts";
+import type { PodSources } from "./sources.ts";
 import { listSteadyRoutes, routedWithin } from "./steady_routes.ts";
 import { MAIN_TABLE, type PodLink, type Survey, surveyOf } from "./survey.ts";
 
@@ -161,6 +163,7 @@ export class PodNetwork implements Disposable {
       ...request,
       ...this.#settings,
       ...macs,
+      sources: request.sources ?? "own",
       hostVethName: names[0] ?? "",
       nodeAddresses: this.#nodeAddresses,
       mtu: this.#mtu,
@@ -326,6 +329,22 @@ export class PodNetwork implements Disposable {
       addresses,
       nodeAddresses: this.#nodeAddresses,
     });
+  }
+
+  /**
+   * Has the host take these sources from a pod, whose link is looked at again
+   * first. Idempotent. Returns whether the link is still there and the pod's.
+   *
+   * @throws {NetlinkError} when the kernel refuses
+   */
+  async setSources(
+    pod: PodLink,
+    sources: PodSources,
+    options: { readonly signal?: AbortSignal } = {},
+  ): Promise<boolean> {
+    using _lock = await this.#locks.lock(pod, options);
+    const finder = this.#finder;
+    return await applySources(this.#host, pod, { sources, finder });
   }
 
   /** Opens the network namespace of a pod's end: where this process set it up, else among those of the host; undefined when there is none. */

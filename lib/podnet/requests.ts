@@ -17,6 +17,7 @@ export function vethRequest(veth: VethSpec, netns: Netns): Request {
   const both = veth.mtu === undefined ? { queues } : { queues, mtu: veth.mtu };
   return linkAddVeth({
     name: veth.name,
+    group: veth.group,
     mac: veth.mac,
     ...both,
     peer: { name: veth.peerName, netns, mac: veth.peerMac, ...both },
@@ -55,6 +56,7 @@ export function linkRequest(step: LinkStep, link: LinkSelector): Request {
   return linkSet(link, {
     ...(step.up === undefined ? {} : { up: step.up }),
     ...(step.alias === undefined ? {} : { alias: step.alias }),
+    ...(step.ipv4Conf === undefined ? {} : { ipv4Conf: step.ipv4Conf }),
     ...(step.addressGeneration === undefined
       ? {}
       : { ipv6AddrGenMode: step.addressGeneration }),

@@ -3,6 +3,7 @@ import type { Link, Route } from "../netlink/mod.ts";
 import { type LinkIdentity, parseAlias } from "./alias.ts";
 import type { Husk } from "./husk_reaper.ts";
 import { PROTOCOL_BOOT } from "./plan.ts";
+import { type PodSources, sourcesOf } from "./sources.ts";
 
 /** A pod's network as the kernel knows it. */
 export interface PodLink extends LinkIdentity {
@@ -16,6 +17,8 @@ export interface PodLink extends LinkIdentity {
   readonly peerNetnsId?: number;
   /** The pod's addresses by the host's routes. Empty after an ADD that did not come to its end. */
   readonly addresses: DualStack<Address>;
+  /** Which sources the host takes from the pod; absent when the link lacks the settings of either choice. */
+  readonly sources?: PodSources;
 }
 
 /** A link that claims to be ours and is not readable as such. */
@@ -65,6 +68,7 @@ export function surveyOf(
     const parsed = parseAlias(link.alias);
     const { index, name, peerIndex, peerNetnsId } = link;
     if (parsed.kind === "pod") {
+      const sources = sourcesOf(link);
       pods.push({
         ...parsed.identity,
         index,
@@ -72,6 +76,7 @@ export function surveyOf(
         ...(peerIndex === undefined ? {} : { peerIndex }),
         ...(peerNetnsId === undefined ? {} : { peerNetnsId }),
         addresses: addresses.get(index) ?? {},
+        ...(sources === undefined ? {} : { sources }),
       });
     } else if (parsed.kind === "husk") {
       husks.push({ ...parsed.identity, index });

@@ -12,13 +12,16 @@ export function renderPlan(
   const mtu = veth.mtu === undefined ? "" : ` mtu ${veth.mtu}`;
   const both = `${mtu} numtxqueues ${veth.queues} numrxqueues ${veth.queues}`;
   const create =
-    `ip link add ${veth.name} address ${veth.mac}${both} type veth` +
+    `ip link add ${veth.name} group ${veth.group} address ${veth.mac}${both} type veth` +
     ` peer name ${veth.peerName} address ${veth.peerMac}${both} netns ${options.netns}`;
   const inPod = (args: string) => `ip -n ${options.netns} ${args}`;
   return [
     create,
     ...plan.raise.map((step) => `ip ${renderStep(step, veth.name)}`),
-    ...plan.claim.map((step) => `ip ${renderStep(step, veth.name)}`),
+    ...plan.claim.flatMap((step) => [
+      `ip ${renderStep(step, veth.name)}`,
+      ...renderIpv4Conf(step, veth.name),
+    ]),
     ...plan.pod.map((step) => inPod(renderStep(step, veth.peerName))),
     ...plan.host.map((step) => `ip ${renderStep(step, veth.name)}`),
     "",
@@ -52,6 +55,18 @@ function renderLink(step: LinkStep, device: string): string {
   if (step.up) words.push("up");
   if (step.alias !== undefined) words.push("alias", step.alias);
   return words.join(" ");
+}
+
+/** `ip` has no words for these settings, though they are sent with the rest of the step. */
+function renderIpv4Conf({ ipv4Conf }: LinkStep, device: string): string[] {
+  if (ipv4Conf === undefined) return [];
+  const settings = [
+    ["rp_filter", ipv4Conf.rpFilter],
+    ["arp_filter", ipv4Conf.arpFilter ? 1 : 0],
+  ] as const;
+  return settings.map(([name, value]) =>
+    `sysctl net.ipv4.conf.${device}.${name}=${value}`
+  );
 }
 
 function renderRoute(step: RouteStep, device: string): string {

@@ -1,6 +1,7 @@
+import { TaskGroup } from "../../lib/async/mod.ts";
 import { NodeIpam } from "../../lib/ipam/mod.ts";
 import { RouteSocket } from "../../lib/netlink/mod.ts";
-import { PodNetwork } from "../../lib/podnet/mod.ts";
+import { PodNetwork, SourceTable } from "../../lib/podnet/mod.ts";
 import { RouteExporter } from "../../lib/routing/mod.ts";
 import { getLogger } from "../../lib/telemetry/mod.ts";
 import { AddressedPods } from "./addressed_pods.ts";
@@ -16,6 +17,8 @@ import { Reconciler } from "./reconciler.ts";
 import { RouteRepair } from "./route_repair.ts";
 import { ExportTable } from "./route_sink.ts";
 import { clearRoutesIfNodeGone } from "./shutdown.ts";
+import { SourceGuard } from "./source_guard.ts";
+import { observeSources } from "./source_metrics.ts";
 import { start, START_CONDITIONS } from "./startup.ts";
 import { Teardown } from "./teardown.ts";
 import { waterMarksFor } from "./water_marks.ts";
@@ -28,9 +31,11 @@ export function connectIpam(ground: Ground): NodePart {
   const { options, client, nodeName, registry, stack } = ground;
   const parts = connect(ground);
   const { addresses, blocks, ipam, node, requests, routes, teardown } = parts;
+  const { sources } = parts;
   stack.use(blocks.onBlocksChanged((list) => ipam.onBlocksChanged(list)));
   stack.use(blocks.onPoolsChanged(() => ipam.onPoolsChanged()));
   ground.metrics.observeIpam(registry, { ipam, teardown });
+  observeSources(registry, sources);
   return {
     attachments: parts.attachments,
     readiness: parts.readiness,
@@ -43,7 +48,10 @@ export function connectIpam(ground: Ground): NodePart {
     },
     async run(signal) {
       await start(parts, { signal });
-      await parts.reconciler.run(signal);
+      await using tasks = new TaskGroup({ signal });
+      tasks.run("pod sources", (s) => sources.run(s));
+      tasks.run("reconciler", (s) => parts.reconciler.run(s));
+      await tasks.wait();
     },
     async finish() {
       await teardown.drain(AbortSignal.timeout(DRAIN_MS));
@@ -92,6 +100,8 @@ function connect(ground: Ground) {
   );
   const teardown = stack.use(new Teardown({ ipam, network }));
   const networks = new NetworkMemory();
+  const table = stack.use(new SourceTable());
+  const sources = new SourceGuard({ table, network, locks });
   const repair = new RouteRepair({ ipam, network, locks });
   const shared = {
     ...{ ipam, network, pods, blocks, teardown, networks, locks, repair },
@@ -100,7 +110,7 @@ function connect(ground: Ground) {
   const garbage = new GarbageCollector(shared);
   return {
     ...shared,
-    ...{ node, requests, routes },
+    ...{ node, requests, routes, sources },
     readiness: new Readiness(START_CONDITIONS),
     addresses: new NodeAddresses(node, network),
     reconciler: new Reconciler({ ...shared, metrics, intervalMs }),

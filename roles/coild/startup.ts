@@ -14,6 +14,7 @@ import type { NodeSource } from "./node_source.ts";
 import type { PodSource } from "./pod_source.ts";
 import type { Readiness } from "./readiness.ts";
 import type { RouteRepair } from "./route_repair.ts";
+import type { SourceGuard } from "./source_guard.ts";
 
 const log = getLogger("setup");
 
@@ -37,6 +38,7 @@ export interface StartOptions {
   readonly locks: KeyedMutex;
   readonly addresses: NodeAddresses;
   readonly repair: RouteRepair;
+  readonly sources: Pick<SourceGuard, "ensureTable">;
   readonly readiness: Readiness;
 }
 
@@ -53,9 +55,11 @@ export async function start(
   { signal }: { signal: AbortSignal },
 ): Promise<void> {
   const { blocks, ipam, network, node, pods, readiness, repair } = options;
+  const { sources } = options;
   using _reminder = remind(readiness);
   await insist("set up the kernel", signal, async () => {
     await network.init();
+    await sources.ensureTable();
     // Not one address is known yet; they are given out only after this.
     const husks = await network.finishHusks();
     if (husks > 0) log.info("Finished interrupted DELs", { husks });

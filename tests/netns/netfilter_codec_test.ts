@@ -84,6 +84,9 @@ function statements(
   return fc.oneof(
     fc.tuple(NAME, NOT).map(([name, not]) => nft.iifname(name, not)),
     fc.tuple(NAME, NOT).map(([name, not]) => nft.oifname(name, not)),
+    // Group 0 has a name.
+    fc.tuple(fc.integer({ min: 1, max: 0xffffffff }), NOT)
+      .map(([group, not]) => nft.iifgroup(group, not)),
     fc.tuple(address, NOT).map(([value, not]) => nft.saddr(value, not)),
     fc.tuple(address, NOT).map(([value, not]) => nft.daddr(value, not)),
     NOT.map((not) => nft.inSet([`${ip} saddr`], `one${digit}`, not)),

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { Netns, openLibc } from "../../lib/linux/mod.ts";
+import { Netns, openLibc, readSysctl } from "../../lib/linux/mod.ts";
 import {
   linkAddBridge,
   linkAddVeth,
@@ -114,6 +114,7 @@ netnsTest(
         group: 30116,
         mtu: 1280,
         mac: MAC,
+        ipv4Conf: { rpFilter: 2, arpFilter: true },
       }),
     ], { name: "a" });
 
@@ -139,8 +140,14 @@ netnsTest(
       peerNetnsId: undefined,
       masterIndex: undefined,
       ipv6AddrGenMode: "none",
+      ipv4Conf: { rpFilter: 2, arpFilter: true },
       flags: link.flags,
     });
+    using netns = Netns.open(temp.path);
+    for (const [name, value] of [["rp_filter", "2"], ["arp_filter", "1"]]) {
+      const path = `net/ipv4/conf/a/${name}`;
+      assert.equal(readSysctl(path, { netns }), value);
+    }
     // The link was made, governed and set up in one send: no address of its own.
     const addresses = await socket.listAddresses({ index: link.index });
     assert.deepEqual(addresses, []);

@@ -98,7 +98,8 @@ export const SUITES: readonly Suite[] = [
     paths: ["tests/netns"],
     packages: { ...NET_PACKAGES, ...PING, ...NFTABLES },
     root: true,
-    args: [],
+    // For datagrams.
+    args: ["--unstable-net"],
   },
   {
     name: "apiserver",
@@ -137,7 +138,8 @@ export const SUITES: readonly Suite[] = [
       ...NFTABLES,
     },
     root: true,
-    args: [],
+    // For datagrams.
+    args: ["--unstable-net"],
     jobs: 4,
     prepare: async (log) => {
       await sweepLabs({ log });

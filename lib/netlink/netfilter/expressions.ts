@@ -50,6 +50,7 @@ export const META = {
   oifname: 7,
   nfproto: 15,
   l4proto: 16,
+  iifgroup: 21,
   random: 24,
 } as const;
 
@@ -74,6 +75,15 @@ export function ctLoad(key: number, register: number): Expression {
 /** Sets something known about the connection from the first register. */
 export function ctSet(key: number): Expression {
   return { name: "ct", data: [[2, key], [4, NFT_REG_1]] };
+}
+
+/**
+ * Looks up the route to the packet's source and loads 1 when it leads to the
+ * link that the packet came in by, else 0: `fib saddr . iif oif` with
+ * NFTA_FIB_F_SADDR, NFTA_FIB_F_IIF, NFTA_FIB_F_PRESENT and NFT_FIB_RESULT_OIF.
+ */
+export function reversePathLoad(register: number): Expression {
+  return { name: "fib", data: [[3, 1 | 8 | 32], [2, 1], [1, register]] };
 }
 
 /** Where offsets count from, `enum nft_payload_bases`. */

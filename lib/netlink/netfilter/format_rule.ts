@@ -72,6 +72,7 @@ function testedFamily(statement: NftStatement): "ipv4" | "ipv6" | undefined {
 function testedProtocol(statement: NftStatement): string | undefined {
   if (statement.kind === "l4proto") return statement.protocol;
   if (statement.kind === "udpDport") return "udp";
+  if (statement.kind === "icmpv6Type") return "ipv6-icmp";
   return TCP_STATEMENTS.has(statement.kind) ? "tcp" : undefined;
 }
 
@@ -84,6 +85,8 @@ function familyOf(statement: NftStatement): "ipv4" | "ipv6" | undefined {
   switch (statement.kind) {
     case "address":
       return familyOfField(statement.field);
+    case "icmpv6Type":
+      return "ipv6";
     case "lookup":
     case "addToSet":
       return statement.fields.map(familyOfField).find((family) => family);
@@ -112,6 +115,12 @@ function formatStatement(statement: NftStatement): string {
       const fields = statement.fields.map(formatField).join(" . ");
       return `${fields} ${unequal(statement)}@${statement.set}`;
     }
+    case "iifgroup":
+      return `iifgroup ${unequal(statement)}${statement.group}`;
+    case "reversePath":
+      return `fib saddr . iif oif ${statement.exists ? "exists" : "missing"}`;
+    case "icmpv6Type":
+      return `icmpv6 type ${statement.type}`;
     case "nfproto":
       return `meta nfproto ${statement.family}`;
     case "l4proto":

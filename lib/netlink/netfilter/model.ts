@@ -105,6 +105,12 @@ export type NftL4proto =
   | "ipencap"
   | "ipv6";
 
+/** A type of ICMPv6 message, named as nft does. */
+export type NftIcmpv6Type =
+  | "nd-router-solicit"
+  | "nd-router-advert"
+  | "nd-redirect";
+
 /** Whether a packet goes the way of the one that began the connection. */
 export type NftCtDirection = "original" | "reply";
 
@@ -132,6 +138,14 @@ export type NftStatement =
     readonly set: string;
     readonly not: boolean;
   }
+  | {
+    readonly kind: "iifgroup";
+    readonly group: number;
+    readonly not: boolean;
+  }
+  /** Whether the route to the packet's source leads to the link that the packet came in by. */
+  | { readonly kind: "reversePath"; readonly exists: boolean }
+  | { readonly kind: "icmpv6Type"; readonly type: NftIcmpv6Type }
   | { readonly kind: "nfproto"; readonly family: "ipv4" | "ipv6" }
   | { readonly kind: "l4proto"; readonly protocol: NftL4proto }
   | { readonly kind: "udpDport"; readonly port: number }

@@ -29,6 +29,7 @@ import {
   payloadLoad,
   registerAt,
   rejectIcmpx,
+  reversePathLoad,
   routeTcpMss,
   untrack,
   verdict,
@@ -39,6 +40,7 @@ import { addToSet, matchRandom, matchUnconfirmed } from "./set_updates.ts";
 import type {
   NftCtState,
   NftField,
+  NftIcmpv6Type,
   NftL4proto,
   NftRejectCode,
   NftRule,
@@ -73,6 +75,15 @@ const REJECT_CODE: Readonly<Record<NftRejectCode, number>> = {
   "host-unreachable": 2,
   "admin-prohibited": 3,
 };
+
+/** RFC 4861, section 4. */
+const ICMPV6_TYPE: Readonly<Record<NftIcmpv6Type, number>> = {
+  "nd-router-solicit": 133,
+  "nd-router-advert": 134,
+  "nd-redirect": 137,
+};
+/** RFC 4443, section 2.1. */
+const ICMPV6_TYPE_FIELD = { base: "transport", offset: 0, length: 1 } as const;
 
 /** IP_CT_DIR_ORIGINAL and IP_CT_DIR_REPLY. */
 const CT_DIRECTION = { original: 0, reply: 1 } as const;
@@ -129,6 +140,8 @@ class RuleEncoder {
           addToSet(statement.set, statement.connectionsOver),
         );
         return;
+      case "icmpv6Type":
+        return this.#icmpv6Type(statement.type);
       case "nfproto":
         return this.#needFamily(statement.family);
       case "l4proto":
@@ -247,6 +260,15 @@ class RuleEncoder {
     );
   }
 
+  #icmpv6Type(type: NftIcmpv6Type): void {
+    this.#needFamily("ipv6");
+    this.#needL4proto("ipv6-icmp");
+    this.expressions.push(
+      payloadLoad(ICMPV6_TYPE_FIELD, NFT_REG_1),
+      compare("eq", Uint8Array.of(ICMPV6_TYPE[type])),
+    );
+  }
+
   #ctState(states: readonly NftCtState[]): void {
     if (states.length === 0) {
       throw new TypeError("Cannot test for a connection state: none is given");
@@ -277,6 +299,8 @@ type SimpleStatement = Extract<
   NftStatement,
   {
     kind:
+      | "iifgroup"
+      | "reversePath"
       | "ctDirection"
       | "ctUnconfirmed"
       | "random"
@@ -292,6 +316,16 @@ type SimpleStatement = Extract<
 
 function simpleExpressions(statement: SimpleStatement): Expression[] {
   switch (statement.kind) {
+    case "iifgroup":
+      return [
+        metaLoad(META.iifgroup, NFT_REG_1),
+        compare(statement.not ? "neq" : "eq", hostU32(statement.group)),
+      ];
+    case "reversePath":
+      return [
+        reversePathLoad(NFT_REG_1),
+        compare("eq", hostU32(statement.exists ? 1 : 0)),
+      ];
     case "ctDirection":
       return [
         ctLoad(CT.direction, NFT_REG_1),

@@ -9,6 +9,7 @@ import type {
   NftCtDirection,
   NftCtState,
   NftField,
+  NftIcmpv6Type,
   NftL4proto,
   NftRejectCode,
   NftRule,
@@ -37,6 +38,27 @@ export function iifname(name: string, options: Negation = {}): NftStatement {
 /** The link that the packet goes out by; `fou*` means any whose name begins so. */
 export function oifname(name: string, options: Negation = {}): NftStatement {
   return { kind: "ifname", field: "oifname", name, not: options.not ?? false };
+}
+
+/** The packet came in by a link of that group, as `ip link set group` sets it. */
+export function iifgroup(
+  group: number,
+  options: Negation = {},
+): NftStatement {
+  return { kind: "iifgroup", group, not: options.not ?? false };
+}
+
+/**
+ * The route to the packet's source leads (`exists`) to the link that the packet
+ * came in by, or does not (`missing`). In chains of hook prerouting.
+ */
+export function reversePath(what: "exists" | "missing"): NftStatement {
+  return { kind: "reversePath", exists: what === "exists" };
+}
+
+/** An ICMPv6 message of that type. */
+export function icmpv6Type(type: NftIcmpv6Type): NftStatement {
+  return { kind: "icmpv6Type", type };
 }
 
 /** The packet's source address; it has to be of the address's family. */

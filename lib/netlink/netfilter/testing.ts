@@ -28,6 +28,17 @@ const EXAMPLES: readonly NftChain[] = [
       nft.rule([nft.udpDport(5555), nft.notrack()]),
       nft.rule([nft.l4proto("ipencap"), nft.drop()]),
       nft.rule([nft.l4proto("ipv6"), nft.drop()]),
+      nft.rule([nft.iifgroup(30115, { not: true }), nft.accept()]),
+      nft.rule([nft.iifgroup(7), nft.reversePath("exists"), nft.accept()]),
+      nft.rule([nft.icmpv6Type("nd-router-solicit"), nft.drop()]),
+      nft.rule([nft.icmpv6Type("nd-router-advert"), nft.drop()]),
+      nft.rule([nft.icmpv6Type("nd-redirect"), nft.drop()]),
+      nft.rule([
+        nft.nfproto("ipv6"),
+        nft.reversePath("missing"),
+        nft.counter("refused"),
+        nft.drop(),
+      ]),
     ],
   },
   {

@@ -1,0 +1,125 @@
+import { type KeyedMutex, sleep } from "../../lib/async/mod.ts";
+import type {
+  PodLink,
+  PodNetwork,
+  PodSources,
+  SourceTable,
+} from "../../lib/podnet/mod.ts";
+import { getLogger } from "../../lib/telemetry/mod.ts";
+import { keyText } from "./keys.ts";
+
+const log = getLogger("pod-sources");
+
+/** How often to look whether the table and the links are as they should be. */
+const INTERVAL_MS = 30_000;
+
+/** What {@linkcode SourceGuard} works with. */
+export interface SourceGuardOptions {
+  readonly table: Pick<SourceTable, "ensure" | "countForged">;
+  readonly network: Pick<PodNetwork, "list" | "setSources">;
+  readonly locks: KeyedMutex;
+}
+
+/**
+ * Keeps pods from sending with sources that are not theirs: the node has the
+ * nftables table that drops such packets, and each pod's link is in the group
+ * that the table goes by. ADD puts new links there; links of earlier versions
+ * and of upstream Coil are put there here.
+ */
+export class SourceGuard {
+  readonly #with: SourceGuardOptions;
+  #inPlace: boolean | undefined;
+  #problem = "";
+
+  constructor(options: SourceGuardOptions) {
+    this.#with = options;
+  }
+
+  /** Whether the table was in place when it was looked at last. */
+  get isInPlace(): boolean {
+    return this.#inPlace === true;
+  }
+
+  /** How many packets with forged sources were dropped; undefined while the kernel does not tell. */
+  async countForged(): Promise<
+    { readonly ipv4: number; readonly ipv6: number } | undefined
+  > {
+    if (!this.isInPlace) return undefined;
+    try {
+      return await this.#with.table.countForged();
+    } catch (error) {
+      log.debug("Cannot read the counters of forged sources", { err: error });
+      return undefined;
+    }
+  }
+
+  /**
+   * Makes the table where it is missing or changed. Never throws: a kernel that
+   * cannot have it serves pods all the same. Idempotent.
+   */
+  async ensureTable(): Promise<void> {
+    try {
+      const changed = await this.#with.table.ensure();
+      if (changed && this.#inPlace === true) {
+        log.warn(
+          "Restored the nftables table that drops forged sources: another program deleted or changed it",
+        );
+      } else if (changed) {
+        log.info("Made the nftables table that drops forged sources");
+      }
+      this.#inPlace = true;
+      this.#problem = "";
+    } catch (error) {
+      this.#inPlace = false;
+      const problem = error instanceof Error ? error.message : String(error);
+      // Once, not each time: it lasts until the node has another kernel.
+      if (problem === this.#problem) return;
+      this.#problem = problem;
+      log.error("The sources of pods' packets are not checked", { err: error });
+    }
+  }
+
+  /** Gives links the settings that they lack. Pods that are being worked on wait for the next time. */
+  async settle({ signal }: { readonly signal: AbortSignal }): Promise<void> {
+    for (const pod of await this.#with.network.list()) {
+      const wanted: PodSources = "own";
+      if (wanted !== pod.sources) await this.#set(pod, wanted, signal);
+    }
+  }
+
+  /** Looks after table and links until the signal. */
+  async run(signal: AbortSignal): Promise<void> {
+    for (;;) {
+      await this.ensureTable();
+      try {
+        await this.settle({ signal });
+      } catch (error) {
+        if (signal.aborted) throw error;
+        log.warn("Cannot look whether pods can forge sources", { err: error });
+      }
+      await sleep(INTERVAL_MS, { signal });
+    }
+  }
+
+  async #set(
+    pod: PodLink,
+    sources: PodSources,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const { locks, network } = this.#with;
+    const { containerId, ifname: iface, hostName: veth } = pod;
+    if (locks.isLocked(keyText(pod))) return;
+    using _lock = await locks.lock(keyText(pod), { signal });
+    try {
+      if (!await network.setSources(pod, sources, { signal })) return;
+      log.info("Set which sources the node takes from a pod", {
+        ...{ containerId, iface, veth, sources },
+        before: pod.sources ?? "unchecked",
+      });
+    } catch (error) {
+      log.error("Cannot set which sources the node takes from a pod", {
+        ...{ containerId, iface, veth, err: error },
+      });
+    }
+  }
+}

@@ -1,0 +1,328 @@
+import assert from "node:assert/strict";
+import { inNetns, Netns, writeSysctl } from "../../lib/linux/mod.ts";
+import {
+  linkLocalOf,
+  type PodSources,
+  type SetupResult,
+  SourceTable,
+} from "../../lib/podnet/mod.ts";
+import {
+  arpRequest,
+  discoveryFrame,
+  type Frame,
+  udpFrame,
+} from "../lab/frames.ts";
+import { RawLink } from "../lab/raw_link.ts";
+import {
+  addPod,
+  addressesOf,
+  NODE,
+  ping,
+  type TestNode,
+  testNode,
+} from "./podnet_testing.ts";
+import { netnsTest, type TempNetns } from "./testing.ts";
+
+const PORT = 7000;
+const FLOOD = 300;
+/** Loose, as systemd sets it on several distributions: it overrides what each link says. */
+const LOOSE = 2;
+
+/** A node with its table, and what is opened of it. */
+interface Guarded extends AsyncDisposable {
+  readonly node: TestNode;
+  readonly table: SourceTable;
+}
+
+async function guardedNode(): Promise<Guarded> {
+  await using undo = new AsyncDisposableStack();
+  const node = undo.use(await testNode());
+  await node.net.init();
+  const hostNetns = undo.use(Netns.open(node.host.path));
+  // A default route makes a loose check take any source.
+  await node.host.ip("route", "add", "default", "via", "10.20.30.1");
+  await node.host.ip("-6", "route", "add", "default", "via", "fd10::1");
+  writeSysctl("net/ipv4/conf/all/rp_filter", LOOSE, { netns: hostNetns });
+  const table = undo.use(new SourceTable({ hostNetns }));
+  const resources = undo.move();
+  return {
+    node,
+    table,
+    [Symbol.asyncDispose]: () => resources.disposeAsync(),
+  };
+}
+
+interface Pod {
+  readonly pod: TempNetns;
+  readonly result: SetupResult;
+}
+
+/** Opens a packet socket in the pod, on its interface. */
+async function rawLink({ pod }: Pod): Promise<RawLink> {
+  const [link] = await pod.ipJson("link", "show", "eth0");
+  return new RawLink(pod.path, Number(link?.["ifindex"]));
+}
+
+/** Receives datagrams in a pod until the last one comes; returns what came. */
+async function received(
+  { pod }: Pod,
+  { hostname, until, send }: {
+    readonly hostname: string;
+    readonly until: string;
+    readonly send: () => void;
+  },
+): Promise<string[]> {
+  using netns = Netns.open(pod.path);
+  const socket = inNetns(
+    netns,
+    () => Deno.listenDatagram({ hostname, port: PORT, transport: "udp" }),
+  );
+  try {
+    send();
+    const texts: string[] = [];
+    while (texts.at(-1) !== until) {
+      const [data] = await socket.receive();
+      texts.push(new TextDecoder().decode(data));
+    }
+    return texts;
+  } finally {
+    socket.close();
+  }
+}
+
+/** Sends one datagram from each source, the own address last; returns the sources that arrived. */
+async function sourcesThatArrive(
+  { from, to, forged, own }: {
+    readonly from: Pod;
+    readonly to: Pod;
+    readonly forged: readonly string[];
+    readonly own: string;
+  },
+): Promise<string[]> {
+  using link = await rawLink(from);
+  const { podMac: fromMac, hostMac: toMac } = from.result;
+  const { ipv4, ipv6 } = addressesOf(2);
+  const hostname = String(own.includes(":") ? ipv6 : ipv4);
+  return await received(to, {
+    ...{ hostname, until: own },
+    send() {
+      for (const source of [...forged, own]) {
+        link.send(udpFrame({
+          ...{ fromMac, toMac, source, destination: hostname },
+          ...{ port: PORT, payload: source },
+        }));
+      }
+    },
+  });
+}
+
+/** Another pod, the node, the gateway on the link, and somebody outside. */
+const FORGED = {
+  ipv4: ["10.1.2.3", `${NODE.ipv4}`, "169.254.1.1", "203.0.113.9", "0.0.0.1"],
+  ipv6: ["fd02::3", `${NODE.ipv6}`, "2001:db8:9::9", "fd02::ffff"],
+} as const;
+const OWN = { ipv4: "10.1.2.1", ipv6: "fd02::1" } as const;
+
+async function neighboursOf(
+  { host }: TestNode,
+  name: string,
+): Promise<string[]> {
+  const rows = await host.ipJson("neigh", "show", "dev", name, "nud", "all");
+  return rows.map(({ dst }) => String(dst)).filter((dst) =>
+    // What the link itself has for groups.
+    !dst.startsWith("ff02:") && !dst.startsWith("224.")
+  ).toSorted();
+}
+
+netnsTest(
+  "a pod's packets with a source that is not the pod's are dropped and counted",
+  async () => {
+    await using guarded = await guardedNode();
+    const { node, table } = guarded;
+    assert.equal(await table.ensure(), true);
+    const from = await addPod(node, 1);
+    const to = await addPod(node, 2);
+    await addPod(node, 3);
+    for (const family of ["ipv4", "ipv6"] as const) {
+      const [forged, own] = [FORGED[family], OWN[family]];
+      const arrived = await sourcesThatArrive({ from, to, forged, own });
+      assert.deepEqual(arrived, [own]);
+    }
+    assert.deepEqual(await table.countForged(), {
+      ipv4: FORGED.ipv4.length,
+      ipv6: FORGED.ipv6.length,
+    });
+    for (const address of ["10.1.2.2", "fd02::2", "10.20.30.41", "fd10::41"]) {
+      await ping(from.pod, address);
+    }
+    await ping(from.pod, `${linkLocalOf(from.result.hostMac)}%eth0`);
+    await ping(node.host, "10.1.2.1");
+    await ping(node.host, "fd02::1");
+  },
+);
+
+netnsTest(
+  "a pod that may send from any source does, and no other pod of the node",
+  async () => {
+    await using guarded = await guardedNode();
+    const { node, table } = guarded;
+    await table.ensure();
+    const from = await addPod(node, 1, { sources: "any" });
+    const to = await addPod(node, 2);
+    const forged = ["10.1.2.3", "203.0.113.9"];
+    const arrived = await sourcesThatArrive({
+      ...{ from, to, forged, own: OWN.ipv4 },
+    });
+    assert.deepEqual(arrived, [...forged, OWN.ipv4]);
+    const [listed] = await node.net.list();
+    assert.equal(listed?.sources, "any");
+    assert.deepEqual(await table.countForged(), { ipv4: 0, ipv6: 0 });
+    await node.net.check({ ...from.request });
+  },
+);
+
+/** Frames of a flood: each has a sender of its own, but for duplicate address detection. */
+const FLOODS: Readonly<Record<string, (pod: Pod, n: number) => Frame>> = {
+  "ARP requests": ({ result: { podMac } }, n) =>
+    arpRequest({
+      fromMac: podMac,
+      sender: `10.99.${n >> 8}.${n & 0xff}`,
+      target: "169.254.1.1",
+    }),
+  "neighbour solicitations of link-local senders": (pod, n) =>
+    solicitation(pod, `fe80::dead:${n.toString(16)}`),
+  "neighbour solicitations of other senders": (pod, n) =>
+    solicitation(pod, `fd77::${n.toString(16)}`),
+  "neighbour advertisements": ({ result }, n) => {
+    const target = `fe80::dead:${n.toString(16)}`;
+    return discoveryFrame({
+      ...{ fromMac: result.podMac, toMac: result.hostMac, target },
+      ...{ source: target, kind: "advert" },
+      destination: `${linkLocalOf(result.hostMac)}`,
+    });
+  },
+  "router solicitations": ({ result }, n) =>
+    discoveryFrame({
+      ...{ fromMac: result.podMac, toMac: "33:33:00:00:00:02" },
+      ...{ source: `fe80::dead:${n.toString(16)}`, destination: "ff02::2" },
+      kind: "routers",
+    }),
+  "duplicate address detection": (pod) => solicitation(pod, "::"),
+};
+
+function solicitation({ result }: Pod, source: string): Frame {
+  const target = linkLocalOf(result.hostMac).toString();
+  const end = result.hostMac.slice(-8);
+  return discoveryFrame({
+    ...{ fromMac: result.podMac, toMac: `33:33:ff:${end}` },
+    ...{ source, target, kind: "solicit" },
+    destination: `ff02::1:ff${end.slice(0, 2)}:${
+      end.slice(3).replace(":", "")
+    }`,
+  });
+}
+
+netnsTest(
+  "a pod that floods its node with ARP and neighbour discovery makes no neighbour but itself",
+  async () => {
+    await using guarded = await guardedNode();
+    const { node, table } = guarded;
+    await table.ensure();
+    const pod = await addPod(node, 1);
+    const { hostName, podMac } = pod.result;
+    const allowed = [OWN.ipv4, OWN.ipv6, `${linkLocalOf(podMac)}`];
+    using link = await rawLink(pod);
+    for (const [what, make] of Object.entries(FLOODS)) {
+      for (let n = 1; n <= FLOOD; n++) link.send(make(pod, n));
+      // Comes after the flood, and is answered: the node goes on with its own.
+      await ping(pod.pod, "169.254.1.1");
+      const strangers = (await neighboursOf(node, hostName))
+        .filter((address) => !allowed.includes(address));
+      assert.deepEqual(strangers, [], what);
+    }
+    // The pod finds its gateways again when it has forgotten them.
+    await pod.pod.ip("neigh", "flush", "all", "nud", "all");
+    await ping(pod.pod, NODE.ipv4);
+    await ping(pod.pod, NODE.ipv6);
+  },
+);
+
+netnsTest(
+  "the table comes back as it was, whatever somebody did to it",
+  async () => {
+    await using guarded = await guardedNode();
+    const { node, table } = guarded;
+    const [first] = await table.inspect();
+    assert.equal(first, 'add table "inet coil-node"');
+    await table.ensure();
+    assert.deepEqual(await table.inspect(), []);
+    assert.equal(await table.ensure(), false);
+    const damages = [
+      ["flush", "ruleset"],
+      ["delete", "table", "inet", "coil-node"],
+      ["flush", "chain", "inet", "coil-node", "pod-sources"],
+      ["insert", "rule", "inet", "coil-node", "pod-sources", "accept"],
+    ];
+    for (const damage of damages) {
+      await node.host.exec("nft", ...damage);
+      assert.notDeepEqual(await table.inspect(), [], damage.join(" "));
+      assert.equal(await table.ensure(), true);
+      assert.deepEqual(await table.inspect(), []);
+    }
+  },
+);
+
+netnsTest(
+  "pods that were connected without protection get it, and choices can be changed",
+  async () => {
+    await using guarded = await guardedNode();
+    const { node, table } = guarded;
+    await table.ensure();
+    const from = await addPod(node, 1);
+    const to = await addPod(node, 2);
+    const { hostName } = from.result;
+    const forged = ["203.0.113.9"];
+    const arrive = () =>
+      sourcesThatArrive({ ...{ from, to, forged, own: OWN.ipv4 } });
+    // As upstream Coil, and this one before there was any of it, left them.
+    await node.host.ip("link", "set", hostName, "group", "default");
+    for (const name of ["rp_filter", "arp_filter"]) {
+      using netns = Netns.open(node.host.path);
+      writeSysctl(`net/ipv4/conf/${hostName}/${name}`, 0, { netns });
+    }
+    const sources = async (): Promise<PodSources | undefined> =>
+      (await node.net.list()).find((p) => p.hostName === hostName)?.sources;
+    assert.equal(await sources(), undefined);
+    assert.deepEqual(await arrive(), [...forged, OWN.ipv4]);
+    await assert.rejects(
+      () => node.net.check(from.request),
+      /lacks settings that keep the pod from forging sources/,
+    );
+    for (const choice of ["own", "any", "own"] as const) {
+      const pod = (await node.net.list()).find((p) => p.hostName === hostName);
+      assert.ok(pod);
+      assert.equal(await node.net.setSources(pod, choice), true);
+      assert.equal(await sources(), choice);
+      const expected = choice === "own" ? [] : forged;
+      assert.deepEqual(await arrive(), [...expected, OWN.ipv4]);
+      await node.net.check(from.request);
+    }
+  },
+);
+
+netnsTest(
+  "setSources() leaves a link alone that is not the pod's any more",
+  async () => {
+    await using node = await testNode();
+    const { request, result } = await addPod(node, 1);
+    const [pod] = await node.net.list();
+    assert.ok(pod);
+    const teardown = await node.net.beginTeardown(request);
+    assert.ok(teardown);
+    assert.equal(await node.net.setSources(pod, "own"), false);
+    const [husk] = await node.host.ipJson("link", "show", result.hostName);
+    assert.equal(husk?.["group"], "30115");
+    await node.net.finishTeardown(teardown);
+    assert.equal(await node.net.setSources(pod, "own"), false);
+  },
+);
