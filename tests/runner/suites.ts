@@ -9,6 +9,7 @@ import {
 import { ensureBird } from "../lab/bird.ts";
 import { ensureContainerd2 } from "../lab/containerd.ts";
 import { ensureHelm } from "../lab/helm.ts";
+import { ensurePeerCoil } from "../lab/peer_coil.ts";
 import {
   BUILD_PACKAGES,
   CLUSTER_PACKAGES,
@@ -122,6 +123,7 @@ export const SUITES: readonly Suite[] = [
       await ensureControlPlane({ log });
       await ensureDebianEtcd({ log });
       await ensureHelm({ log });
+      await ensurePeerCoil({ log });
       await ensureBird({ log });
       await ensureContainerd2({ log });
       await buildExecutable({ log });
