@@ -1,7 +1,5 @@
 import { startTimer, withTimeout } from "../async/mod.ts";
 import type { Address } from "../inet/mod.ts";
-import { getLogger } from "../telemetry/mod.ts";
-import { TokenFile } from "./token_file.ts";
 import {
   ANNOUNCE_PATH,
   type AnnouncedPod,
@@ -9,8 +7,6 @@ import {
   formatAnnouncement,
   parseRefusal,
 } from "./wire.ts";
-
-const log = getLogger("announce");
 
 /**
  * A gateway that does not listen, such as one of upstream Coil, or does not
@@ -37,6 +33,8 @@ export interface AnnounceRequest {
   readonly pod: AnnouncedPod;
   /** Its addresses, one of each family at most. */
   readonly addresses: readonly Address[];
+  /** Name of the AddressBlock that they are of. */
+  readonly block: string;
   /** Who is told, all at the same time. */
   readonly targets: readonly AnnounceTarget[];
 }
@@ -62,10 +60,22 @@ export interface AnnounceOutcome extends AnnounceTarget {
   readonly reason?: string;
 }
 
-/** What an {@linkcode AnnounceClient} is told. */
+/** The tokens that gateways are shown: each is good at the gateways of one Egress and nowhere else. */
+export interface AnnounceTokens {
+  /** Returns the token for an Egress; undefined when there is none now. Throws only what the signal says. */
+  token(
+    egress: EgressRef,
+    options: { readonly signal: AbortSignal },
+  ): Promise<string | undefined>;
+
+  /** Takes note that a gateway of the Egress refused its token. */
+  refused(egress: EgressRef, token: string): void;
+}
+
+/** How an {@linkcode AnnounceClient} works. */
 export interface AnnounceClientOptions {
-  /** File with the token that gateways are shown; read anew when it is replaced. */
-  readonly tokenFile: string;
+  /** Where the tokens come from. */
+  readonly tokens: AnnounceTokens;
   /** TCP port of the gateways. */
   readonly port: number;
   /** How long an announcement may take, everything included. */
@@ -88,16 +98,13 @@ interface Peer {
  * makes a client's first packets pass earlier, and nothing depends on it.
  */
 export class AnnounceClient implements Disposable {
-  readonly #token: TokenFile;
   readonly #options: AnnounceClientOptions;
   readonly #nowMs: () => number;
   readonly #peers = new Map<string, Peer>();
-  #saidNoToken = false;
 
   constructor(options: AnnounceClientOptions) {
     this.#options = options;
     this.#nowMs = options.nowMs ?? (() => performance.now());
-    this.#token = new TokenFile(options.tokenFile, this.#nowMs);
   }
 
   /** Tells all targets of a pod, and waits for their answers or for the time limit. */
@@ -107,10 +114,9 @@ export class AnnounceClient implements Disposable {
   ): Promise<readonly AnnounceOutcome[]> {
     if (request.targets.length === 0) return [];
     this.#closeIdle();
-    const token = await this.#readToken();
     return await Promise.all(request.targets.map(async (target) => ({
       ...target,
-      ...await this.#tell(target, { request, token, signal }),
+      ...await this.#tell(target, { request, signal }),
     })));
   }
 
@@ -122,31 +128,33 @@ export class AnnounceClient implements Disposable {
 
   async #tell(
     target: AnnounceTarget,
-    { request, token, signal }: {
+    { request, signal }: {
       readonly request: AnnounceRequest;
-      readonly token: string | undefined;
       readonly signal: AbortSignal | undefined;
     },
   ): Promise<{ result: AnnounceResult; reason?: string }> {
-    if (token === undefined) return { result: "no-token" };
+    const { egress } = target;
     const peer = this.#peerOf(target.address);
     if (this.#nowMs() < peer.deafUntilMs) return { result: "deaf" };
-    const body = formatAnnouncement({ ...request, egress: target.egress });
-    const { timeoutMs } = this.#options;
+    const { timeoutMs, tokens } = this.#options;
+    let token: string | undefined;
     let isLate = false;
     using _late = startTimer(timeoutMs, () => isLate = true);
     try {
-      const answer = await withTimeout(
-        timeoutMs,
-        (limited) => post(peer, { token, body, signal: limited }),
-        { signal },
-      );
-      if (answer.status === 401) this.#token.forget();
-      if (answer.status === 204) return { result: "accepted" };
-      return { result: "refused", reason: `${answer.status} ${answer.reason}` };
+      return await withTimeout(timeoutMs, async (limited) => {
+        token = await tokens.token(egress, { signal: limited });
+        if (token === undefined) return { result: "no-token" };
+        const body = formatAnnouncement({ ...request, egress });
+        const answer = await post(peer, { token, body, signal: limited });
+        if (answer.status === 401) tokens.refused(egress, token);
+        if (answer.status === 204) return { result: "accepted" };
+        const reason = `${answer.status} ${answer.reason}`;
+        return { result: "refused", reason };
+      }, { signal });
     } catch (error) {
-      // Whoever asked does not want to know any more, which says nothing of the gateway.
+      // The caller has given up, which says nothing about the gateway.
       if (signal?.aborted) return { result: "late" };
+      if (token === undefined) return { result: "no-token" };
       // No answer at all: nobody listens, or it is no gateway of ours.
       peer.deafUntilMs = this.#nowMs() + DEAF_MS;
       if (isLate) return { result: "late" };
@@ -184,26 +192,6 @@ export class AnnounceClient implements Disposable {
       client.close();
       this.#peers.delete(host);
     }
-  }
-
-  async #readToken(): Promise<string | undefined> {
-    const path = this.#options.tokenFile;
-    let token: string | undefined;
-    let err: unknown;
-    try {
-      token = await this.#token.token();
-    } catch (error) {
-      err = error;
-    }
-    if (token === undefined && !this.#saidNoToken) {
-      log.warn(
-        "Gateways are not told of new clients: there is no token to show them; " +
-          "their first packets are dropped until the gateways see the pods' status",
-        { path, ...(err !== undefined && { err }) },
-      );
-    }
-    this.#saidNoToken = token === undefined;
-    return token;
   }
 }
 

@@ -6,6 +6,7 @@ import {
   type AnnounceClientOptions,
   announceHandler,
   type Announcement,
+  type AnnounceTokens,
   parseAnnouncement,
 } from "./mod.ts";
 
@@ -14,11 +15,16 @@ const POD = { namespace: "team", name: "client-0", uid: "8d2a" };
 const ADDRESSES = [Address.parse("10.1.1.2"), Address.parse("fd01::2")];
 const EGRESS = { namespace: "nat", name: "internet" };
 
-/** A gateway, and a directory with a token. */
+/** A gateway, and the tokens that it is shown. */
 class Bed implements AsyncDisposable {
-  readonly dir: string;
   readonly port: number;
-  readonly tokenFile: string;
+  readonly refused: string[] = [];
+  readonly tokens: AnnounceTokens = {
+    token: ({ name }, { signal }) => this.token(name, signal),
+    refused: ({ name }, token) => this.refused.push(`${name} ${token}`),
+  };
+  token: (egress: string, signal: AbortSignal) => Promise<string | undefined> =
+    (egress) => Promise.resolve(`for.${egress}`);
   readonly requests: { path: string; token: string; body: string }[] = [];
   answer: (request: Request) => Response | Promise<Response> = () =>
     new Response(null, { status: 204 });
@@ -26,9 +32,7 @@ class Bed implements AsyncDisposable {
   readonly #server: Deno.HttpServer<Deno.NetAddr>;
   readonly #connections = new Set<string>();
 
-  private constructor(dir: string, hostname: string) {
-    this.dir = dir;
-    this.tokenFile = `${dir}/token`;
+  private constructor(hostname: string) {
     this.#server = Deno.serve(
       { port: 0, hostname, onListen: () => {} },
       async (request, { remoteAddr }) => {
@@ -44,10 +48,8 @@ class Bed implements AsyncDisposable {
     this.port = this.#server.addr.port;
   }
 
-  static async start({ token = "t1", hostname = "127.0.0.1" } = {}) {
-    const bed = new Bed(await Deno.makeTempDir(), hostname);
-    await Deno.writeTextFile(bed.tokenFile, `${token}\n`);
-    return bed;
+  static start({ hostname = "127.0.0.1" } = {}): Promise<Bed> {
+    return Promise.resolve(new Bed(hostname));
   }
 
   get connections(): number {
@@ -56,7 +58,7 @@ class Bed implements AsyncDisposable {
 
   client(options: Partial<AnnounceClientOptions> = {}): AnnounceClient {
     return new AnnounceClient({
-      tokenFile: this.tokenFile,
+      tokens: this.tokens,
       port: this.port,
       timeoutMs: 2_000,
       nowMs: () => this.nowMs,
@@ -66,7 +68,6 @@ class Bed implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#server.shutdown();
-    await Deno.remove(this.dir, { recursive: true });
   }
 }
 
@@ -77,6 +78,7 @@ async function tell(
   const outcomes = await client.announce({
     pod: POD,
     addresses: ADDRESSES,
+    block: "default-3",
     targets: addresses.map((address) => ({ egress: EGRESS, address })),
   });
   return outcomes.map(({ result, reason }) =>
@@ -90,7 +92,9 @@ Deno.test("announce() is understood by the server's half", async () => {
   let told: Announcement | undefined;
   const handle = announceHandler({
     authenticate: (token) =>
-      Promise.resolve(token === "t1" ? { username: "coild" } : undefined),
+      Promise.resolve(
+        token === "for.internet" ? { username: "coild" } : undefined,
+      ),
     admit: (announcement) => {
       told = announcement;
       return Promise.resolve({ status: 204 });
@@ -98,7 +102,12 @@ Deno.test("announce() is understood by the server's half", async () => {
   });
   bed.answer = handle;
   assert.deepEqual(await tell(client), ["accepted"]);
-  assert.deepEqual(told, { egress: EGRESS, pod: POD, addresses: ADDRESSES });
+  assert.deepEqual(told, {
+    egress: EGRESS,
+    pod: POD,
+    addresses: ADDRESSES,
+    block: "default-3",
+  });
   assert.equal(bed.requests[0]?.path, ANNOUNCE_PATH);
 });
 
@@ -141,32 +150,66 @@ Deno.test("announce() shows the token to nobody to whom it is redirected", async
   assert.equal(other.requests.length, 0);
 });
 
-Deno.test("announce() reads the token anew after a minute, and after a 401", async () => {
+Deno.test("announce() shows each gateway the token of its own Egress", async () => {
   await using bed = await Bed.start();
   using client = bed.client();
-  const tokens = () => bed.requests.map(({ token }) => token.slice(7)).join();
-  await tell(client);
-  await Deno.writeTextFile(bed.tokenFile, "t2");
-  await tell(client);
-  bed.nowMs += 61_000;
-  await tell(client);
-  assert.equal(tokens(), "t1,t1,t2");
-  await Deno.writeTextFile(bed.tokenFile, "t3");
-  bed.answer = () => new Response(null, { status: 401 });
-  await tell(client);
-  await tell(client);
-  assert.equal(tokens(), "t1,t1,t2,t2,t3");
+  const names = ["internet", "dmz"];
+  const outcomes = await client.announce({
+    pod: POD,
+    addresses: ADDRESSES,
+    block: "default-3",
+    targets: names.map((name) => ({
+      egress: { namespace: "nat", name },
+      address: LOCAL,
+    })),
+  });
+  assert.deepEqual(outcomes.map(({ result }) => result), [
+    "accepted",
+    "accepted",
+  ]);
+  const shown = bed.requests.map(({ body, token }) =>
+    `${JSON.parse(body).egress.name}: ${token}`
+  );
+  assert.deepEqual(shown.sort(), [
+    "dmz: Bearer for.dmz",
+    "internet: Bearer for.internet",
+  ]);
+});
+
+Deno.test("announce() says which token a gateway refused with 401, and no other", async () => {
+  await using bed = await Bed.start();
+  using client = bed.client();
+  for (const status of [403, 401]) {
+    bed.answer = () => new Response(null, { status });
+    await tell(client);
+  }
+  assert.deepEqual(bed.refused, ["internet for.internet"]);
 });
 
 Deno.test("announce() asks nobody without a token, and works once there is one", async () => {
   await using bed = await Bed.start();
-  await Deno.remove(bed.tokenFile);
+  const { token } = bed;
+  bed.token = () => Promise.resolve(undefined);
   using client = bed.client();
   assert.deepEqual(await tell(client), ["no-token"]);
   assert.equal(bed.requests.length, 0);
-  await Deno.writeTextFile(bed.tokenFile, "t1");
-  bed.nowMs += 61_000;
+  bed.token = token;
   assert.deepEqual(await tell(client), ["accepted"]);
+});
+
+Deno.test("announce() does not take a gateway for deaf when the token comes late", async () => {
+  await using bed = await Bed.start();
+  const { token } = bed;
+  bed.token = (_egress, signal) =>
+    new Promise((_, reject) =>
+      signal.addEventListener("abort", () => reject(signal.reason))
+    );
+  using client = bed.client({ timeoutMs: 50 });
+  assert.deepEqual(await tell(client), ["no-token"]);
+  bed.token = token;
+  using patient = bed.client();
+  assert.deepEqual(await tell(patient), ["accepted"]);
+  assert.equal(bed.requests.length, 1);
 });
 
 Deno.test("announce() leaves a gateway alone for a while where nobody listens", async () => {
@@ -226,7 +269,9 @@ Deno.test("announce() does not take a gateway for deaf when whoever asked gives 
   using client = bed.client();
   const stop = new AbortController();
   const outcomes = client.announce({
-    ...{ pod: POD, addresses: ADDRESSES },
+    pod: POD,
+    addresses: ADDRESSES,
+    block: "default-3",
     targets: [{ egress: EGRESS, address: LOCAL }],
   }, { signal: stop.signal });
   await asked;
@@ -243,6 +288,7 @@ Deno.test("announce() sends one message for each Egress", async () => {
   await client.announce({
     pod: POD,
     addresses: ADDRESSES,
+    block: "default-3",
     targets: names.map((name) => ({
       egress: { namespace: "nat", name },
       address: LOCAL,

@@ -11,6 +11,7 @@ export {
   type AnnounceRequest,
   type AnnounceResult,
   type AnnounceTarget,
+  type AnnounceTokens,
 } from "./client.ts";
 export {
   announceHandler,

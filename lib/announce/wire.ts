@@ -29,6 +29,8 @@ export interface Announcement {
   readonly pod: AnnouncedPod;
   /** Its addresses, one of each family at most. */
   readonly addresses: readonly Address[];
+  /** Name of the AddressBlock that they are of, which shows that the pod's node has them. */
+  readonly block?: string | undefined;
 }
 
 /** Far above what a message has, so that nobody can fill the memory. */
@@ -39,11 +41,12 @@ const MAX_WORD_CHARS = 253;
 
 /** Returns the announcement as JSON. */
 export function formatAnnouncement(announcement: Announcement): string {
-  const { egress, pod, addresses } = announcement;
+  const { egress, pod, addresses, block } = announcement;
   return JSON.stringify({
     egress: { namespace: egress.namespace, name: egress.name },
     pod: { namespace: pod.namespace, name: pod.name, uid: pod.uid },
     addresses: addresses.map(String),
+    block,
   });
 }
 
@@ -73,6 +76,8 @@ export function parseAnnouncement(text: string): Announcement {
       uid: wordOf(pod, "pod", "uid"),
     },
     addresses: addressesOf(message["addresses"]),
+    ...(message["block"] !== undefined &&
+      { block: wordOf(message, "announcement", "block") }),
   };
 }
 

@@ -12,6 +12,7 @@ const MESSAGE = {
   egress: { namespace: "nat", name: "internet" },
   pod: { namespace: "team", name: "client-0", uid: "8d2a-41" },
   addresses: ["10.1.1.2", "fd01::2"],
+  block: "default-3",
 };
 
 Deno.test("parseAnnouncement() reads what formatAnnouncement() writes", () => {
@@ -22,6 +23,11 @@ Deno.test("parseAnnouncement() reads what formatAnnouncement() writes", () => {
   const text = formatAnnouncement(announcement);
   assert.deepEqual(JSON.parse(text), MESSAGE);
   assert.deepEqual(parseAnnouncement(text), announcement);
+});
+
+Deno.test("parseAnnouncement() reads messages without a block", () => {
+  const { block: _none, ...older } = MESSAGE;
+  assert.equal(parseAnnouncement(JSON.stringify(older)).block, undefined);
 });
 
 Deno.test("parseAnnouncement() leaves members of a newer version alone", () => {
@@ -58,6 +64,7 @@ for (
       ...MESSAGE,
       addresses: ["fe80::1%eth0"],
     }, /no address/],
+    ["a path as block", { ...MESSAGE, block: "../x" }, /"announcement\.block"/],
     ["far too much", { ...MESSAGE, more: "x".repeat(9_000) }, /longer than/],
   ] as const
 ) {

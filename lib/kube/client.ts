@@ -16,6 +16,7 @@ import { InClusterSource } from "./in_cluster.ts";
 import { KubeconfigSource } from "./kubeconfig.ts";
 import {
   type CallOptions,
+  type CreateOptions,
   type DeleteOptions,
   type GetOptions,
   type KubeList,
@@ -189,13 +190,15 @@ export class KubeClient implements Disposable {
   async create<T extends KubeObject>(
     type: ResourceType<T>,
     object: T,
-    options: WriteOptions = {},
+    options: CreateOptions = {},
   ): Promise<T> {
+    const { name, subresource } = options;
     return await this.#object(type, {
-      ...{ verb: "create", method: "POST", options },
+      ...{ verb: "create", method: "POST", name, subresource, options },
       namespace: namespaceOf(type, object, options),
       query: this.#writeQuery(options),
-      body: typed(type, object),
+      // What is created at a subresource is of an API group of its own.
+      body: subresource === undefined ? typed(type, object) : object,
     });
   }
 

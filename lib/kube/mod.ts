@@ -38,6 +38,7 @@ export { type ListEnvelope } from "./list_items.ts";
 export { KubeMetrics } from "./metrics.ts";
 export type {
   CallOptions,
+  CreateOptions,
   DeleteOptions,
   GetOptions,
   JsonPatchOperation,
@@ -71,9 +72,11 @@ export {
   type ResourceType,
   ROLE_BINDINGS,
   SECRETS,
+  SELF_SUBJECT_REVIEWS,
   SERVICE_ACCOUNTS,
   SERVICES,
   splitKey,
+  TOKEN_REQUESTS,
   TOKEN_REVIEWS,
 } from "./resource.ts";
 export { type Indexes, Store, type StoreChange } from "./store.ts";

@@ -59,6 +59,14 @@ export interface WriteOptions extends CallOptions {
   readonly dryRun?: boolean | undefined;
 }
 
+/** Options of a creation. */
+export interface CreateOptions extends WriteOptions {
+  /** Of whose subresource: the object that has it. */
+  readonly name?: string | undefined;
+  /** Creates there, such as `token` of a ServiceAccount; the object says its apiVersion and kind itself. */
+  readonly subresource?: string | undefined;
+}
+
 /** Options of a patch. */
 export interface PatchOptions extends WriteOptions {
   readonly kind: "merge" | "json" | "apply";

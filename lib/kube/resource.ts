@@ -14,8 +14,10 @@ import type {
   V1PodDisruptionBudget,
   V1RoleBinding,
   V1Secret,
+  V1SelfSubjectReview,
   V1Service,
   V1ServiceAccount,
+  V1TokenRequest,
   V1TokenReview,
 } from "./types.ts";
 
@@ -203,6 +205,18 @@ export const TOKEN_REVIEWS: ResourceType<V1TokenReview> = resource(
   "authentication.k8s.io/v1",
   "tokenreviews",
   { kind: "TokenReview", namespaced: false },
+);
+/** Requests for a ServiceAccount's token: created below the ServiceAccount, answered in the same call, never stored. */
+export const TOKEN_REQUESTS: ResourceType<V1TokenRequest> = resource(
+  "v1",
+  "serviceaccounts",
+  { kind: "TokenRequest", namespaced: true },
+);
+/** SelfSubjectReviews: created, answered in the same call, never stored; since Kubernetes 1.28. */
+export const SELF_SUBJECT_REVIEWS: ResourceType<V1SelfSubjectReview> = resource(
+  "authentication.k8s.io/v1",
+  "selfsubjectreviews",
+  { kind: "SelfSubjectReview", namespaced: false },
 );
 /** CustomResourceDefinitions. */
 export const CUSTOM_RESOURCE_DEFINITIONS: ResourceType<

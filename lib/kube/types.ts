@@ -98,6 +98,11 @@ export interface V1RoleBinding extends Wire<k8s.V1RoleBinding> {}
 export interface V1EndpointSlice extends Wire<k8s.V1EndpointSlice> {}
 /** A TokenReview as on the wire. */
 export interface V1TokenReview extends Wire<k8s.V1TokenReview> {}
+/** A request for a ServiceAccount's token as on the wire. */
+export interface V1TokenRequest
+  extends Wire<k8s.AuthenticationV1TokenRequest> {}
+/** A SelfSubjectReview as on the wire. */
+export interface V1SelfSubjectReview extends Wire<k8s.V1SelfSubjectReview> {}
 /** A CustomResourceDefinition as on the wire. */
 export interface V1CustomResourceDefinition
   extends Wire<k8s.V1CustomResourceDefinition> {}

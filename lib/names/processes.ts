@@ -69,11 +69,16 @@ export const EGRESS_DRAIN_TIMEOUT_MS = 300_000;
 /** TCP port of egress gateways to which coild announces new clients. */
 export const ANNOUNCE_PORT = 8082;
 
-/** Audience of the tokens that come with announcements: no other server takes them, nor does a gateway take others. */
-export const ANNOUNCE_AUDIENCE = "coil-egress";
-
-/** File with coild's token for announcements, a projected service account token. */
-export const ANNOUNCE_TOKEN_FILE = "/var/run/secrets/coil-egress/token";
+/**
+ * Audience of the tokens that coild sends with announcements to the gateways
+ * of one Egress. Every Egress has its own: a gateway of another one, and every
+ * other server, refuses the token.
+ */
+export function announceAudience(
+  egress: { readonly namespace: string; readonly name: string },
+): string {
+  return `coil-egress/${egress.namespace}/${egress.name}`;
+}
 
 /** Service account of coild, in the namespace of Coil's daemons. */
 export const COILD_SERVICE_ACCOUNT = "coild";

@@ -10,6 +10,7 @@ import { type KubeClient, PODS } from "../../lib/kube/mod.ts";
 import type { AnnouncedClients } from "./announced_clients.ts";
 import { type ClientPod, clientPodOf, isClientPod } from "./client_pod.ts";
 import type { KernelSync } from "./kernel_sync.ts";
+import type { NodeBlocks } from "./node_blocks.ts";
 
 /** coild waits a second; the answer is of no use to it after that. */
 const LIVE_GET_MS = 2_000;
@@ -31,13 +32,14 @@ export interface AdmissionOptions {
   readonly ownAddresses: readonly Address[];
   /** The clients that are known, by `namespace/name`. */
   readonly pods: ReadonlyMap<string, ClientPod>;
+  readonly blocks: Pick<NodeBlocks, "problemOf">;
   readonly announced: Pick<AnnouncedClients, "add">;
   readonly sync: Pick<KernelSync, "flushed">;
   /** Why nobody can be let in now; undefined when it is possible. */
   readonly closedBecause: () => string | undefined;
 }
 
-/** Decides on announcements; see docs/decisions/0007-announcing-clients.md for what is checked, and why. */
+/** Decides on announcements; see docs/decisions/0018-announcement-tokens.md for what is checked, and why. */
 export class Admission {
   readonly #options: AdmissionOptions;
 
@@ -53,7 +55,7 @@ export class Admission {
       readonly signal: AbortSignal;
     },
   ): Promise<Verdict> {
-    const { announced, sync, closedBecause } = this.#options;
+    const { announced, blocks, sync, closedBecause } = this.#options;
     const closed = closedBecause();
     if (closed !== undefined) return refused(503, closed);
     const wrong = this.#problemOf(announcement, caller);
@@ -66,7 +68,12 @@ export class Admission {
     if (pod.nodeName === undefined || pod.nodeName !== caller.nodeName) {
       return refused(403, "the pod is not on the node of the token");
     }
-    if (!announced.add(pod, announcement.addresses)) {
+    const { nodeName: node } = pod;
+    const { addresses, block } = announcement;
+    const claim = { node, block, addresses };
+    const stray = await blocks.problemOf(claim, { signal });
+    if (stray !== undefined) return refused(403, stray);
+    if (!announced.add(pod, addresses)) {
       return refused(404, "the pod is a client no longer");
     }
     await sync.flushed({ signal });

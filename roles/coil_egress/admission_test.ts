@@ -9,6 +9,7 @@ import { KubeClient, type V1Pod } from "../../lib/kube/mod.ts";
 import { FakeTransport } from "../../lib/kube/testing.ts";
 import { Admission, type AdmissionOptions } from "./admission.ts";
 import type { ClientPod } from "./client_pod.ts";
+import type { NodeClaim } from "./node_blocks.ts";
 
 const COILD: Caller = {
   username: "system:serviceaccount:kube-system:coild",
@@ -28,6 +29,7 @@ function announcement(
     egress: { namespace: "nat", name: egress },
     pod: { namespace: "team", name: "client", uid },
     addresses: [address],
+    block: "default-3",
   }));
 }
 
@@ -66,6 +68,7 @@ function fixture(
     user: COILD.username,
     ownAddresses: [Address.parse("10.1.9.9")],
     pods: new Map(known && [["team/client", known]]),
+    blocks: { problemOf: () => Promise.resolve(undefined) },
     announced: {
       add: ({ uid }, addresses) => {
         seen.push(`add ${uid} ${addresses}`);
@@ -194,6 +197,20 @@ for (
       COILD,
       404,
       /client no longer/,
+    ],
+    [
+      "of an address that its node does not have",
+      {
+        known: KNOWN,
+        blocks: {
+          problemOf: ({ node, block, addresses }: NodeClaim) =>
+            Promise.resolve(`not of ${node}: ${addresses} of ${block}`),
+        },
+      },
+      {},
+      COILD,
+      403,
+      /not of node1: 10\.1\.1\.2 of default-3/,
     ],
     [
       "of a pod's predecessor",

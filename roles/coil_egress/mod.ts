@@ -11,7 +11,7 @@ import { Gate, TaskGroup, untilAborted } from "../../lib/async/mod.ts";
 import { FAMILIES, valuesOf } from "../../lib/inet/mod.ts";
 import { KubeClient, KubeMetrics } from "../../lib/kube/mod.ts";
 import { HeapKeeper } from "../../lib/linux/mod.ts";
-import { VERSION } from "../../lib/names/mod.ts";
+import { announceAudience, VERSION } from "../../lib/names/mod.ts";
 import {
   configureLogging,
   createRegistry,
@@ -34,6 +34,7 @@ import { type GatewayIdentity, readIdentity } from "./identity.ts";
 import { KernelSync } from "./kernel_sync.ts";
 import { Lifecycle } from "./lifecycle.ts";
 import { EgressMetrics } from "./metrics.ts";
+import { NodeBlocks } from "./node_blocks.ts";
 import type { DataPlane } from "./ports.ts";
 import { observeReadings } from "./reading_metrics.ts";
 import { Readings } from "./readings.ts";
@@ -151,6 +152,7 @@ function connect(parts: GatewayParts, stack: AsyncDisposableStack) {
     user: options.announceUser,
     ownAddresses: valuesOf(identity.addresses),
     pods: watcher.pods,
+    blocks: new NodeBlocks(client),
     announced,
     sync,
     closedBecause: () => lifecycle.closedBecause,
@@ -168,7 +170,12 @@ function connect(parts: GatewayParts, stack: AsyncDisposableStack) {
   };
   return {
     ...{ options, registry, metrics, heap, watcher, sync, readings, status },
-    ...{ lifecycle, ending, admission, reviews: new TokenReviews(client) },
+    lifecycle,
+    ending,
+    admission,
+    reviews: new TokenReviews(client, {
+      audience: announceAudience(watcher.egress),
+    }),
   };
 }
 

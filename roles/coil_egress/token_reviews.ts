@@ -5,7 +5,7 @@ import {
   TOKEN_REVIEWS,
   type V1TokenReview,
 } from "../../lib/kube/mod.ts";
-import { ANNOUNCE_AUDIENCE } from "../../lib/names/mod.ts";
+import { Allowance } from "./allowance.ts";
 
 /** Extra of a token that is bound to a node, or to a pod on one. */
 const NODE_NAME_EXTRA = "authentication.kubernetes.io/node-name";
@@ -39,21 +39,30 @@ export class TooManyReviewsError extends Error {
 /** Asks the API server whose tokens are, and remembers the answers for a while, by the tokens' digests. */
 export class TokenReviews {
   readonly #client: Pick<KubeClient, "create">;
+  readonly #audience: string;
   readonly #nowMs: () => number;
+  readonly #allowance: Allowance;
   readonly #answers = new Map<string, Answer>();
   readonly #flights = new SingleFlight<Caller | undefined>();
-  #allowance = { reviews: BURST, atMs: -Infinity };
 
+  /** Takes tokens of this audience only. */
   constructor(
     client: Pick<KubeClient, "create">,
-    options: { readonly nowMs?: () => number } = {},
+    options: { readonly audience: string; readonly nowMs?: () => number },
   ) {
     this.#client = client;
-    this.#nowMs = options.nowMs ?? (() => performance.now());
+    this.#audience = options.audience;
+    const nowMs = options.nowMs ?? (() => performance.now());
+    this.#nowMs = nowMs;
+    this.#allowance = new Allowance({
+      burst: BURST,
+      perMs: REVIEWS_PER_MS,
+      nowMs,
+    });
   }
 
   /**
-   * Returns whose token it is; undefined when it is nobody's, or made for others than gateways.
+   * Returns whose token it is; undefined when it is nobody's, or made for others than the gateways of this Egress.
    *
    * @throws {TooManyReviewsError} when too many unknown tokens came
    * @throws {KubeApiError | KubeUnreachableError} when the API server cannot be asked
@@ -65,7 +74,11 @@ export class TokenReviews {
       return known.caller;
     }
     return await this.#flights.do(digest, async () => {
-      this.#take();
+      if (!this.#allowance.take()) {
+        throw new TooManyReviewsError(
+          "Cannot ask the API server about a token: too many unknown ones came",
+        );
+      }
       const caller = await this.#review(token);
       this.#remember(digest, caller);
       return caller;
@@ -73,7 +86,7 @@ export class TokenReviews {
   }
 
   async #review(token: string): Promise<Caller | undefined> {
-    const spec = { token, audiences: [ANNOUNCE_AUDIENCE] };
+    const spec = { token, audiences: [this.#audience] };
     const { status } = await this.#client.create<V1TokenReview>(
       TOKEN_REVIEWS,
       { spec },
@@ -81,7 +94,7 @@ export class TokenReviews {
     );
     const { authenticated, audiences = [], user } = status ?? {};
     // Without an audience in the answer it is a token for the API server itself.
-    const isForUs = audiences.includes(ANNOUNCE_AUDIENCE);
+    const isForUs = audiences.includes(this.#audience);
     const username = user?.username;
     if (authenticated !== true || !isForUs || username === undefined) {
       return undefined;
@@ -98,19 +111,6 @@ export class TokenReviews {
       if (this.#answers.size <= MAX_ANSWERS) break;
       this.#answers.delete(oldest);
     }
-  }
-
-  #take(): void {
-    const nowMs = this.#nowMs();
-    const { reviews, atMs } = this.#allowance;
-    const refilled = reviews + (nowMs - atMs) * REVIEWS_PER_MS;
-    const left = Math.min(BURST, refilled) - 1;
-    if (left < 0) {
-      throw new TooManyReviewsError(
-        "Cannot ask the API server about a token: too many unknown ones came",
-      );
-    }
-    this.#allowance = { reviews: left, atMs: nowMs };
   }
 }
 

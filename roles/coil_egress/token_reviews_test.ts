@@ -3,10 +3,11 @@ import { KubeApiError, KubeClient } from "../../lib/kube/mod.ts";
 import { FakeTransport } from "../../lib/kube/testing.ts";
 import { TokenReviews, TooManyReviewsError } from "./token_reviews.ts";
 
+const AUDIENCE = "coil-egress/nat/internet";
 const NODE_NAME = "authentication.kubernetes.io/node-name";
 const GOOD = {
   authenticated: true,
-  audiences: ["coil-egress"],
+  audiences: [AUDIENCE],
   user: { username: "coild", extra: { [NODE_NAME]: ["node1"] } },
 };
 
@@ -17,6 +18,7 @@ function fixture(status: unknown = GOOD, httpStatus = 201) {
     body: { status },
   }));
   const reviews = new TokenReviews(new KubeClient(transport), {
+    audience: AUDIENCE,
     nowMs: () => nowMs,
   });
   return {
@@ -36,7 +38,7 @@ Deno.test("TokenReviews asks with the audience and returns user and node", async
   assert.equal(request?.path, "/apis/authentication.k8s.io/v1/tokenreviews");
   assert.deepEqual(JSON.parse(String(request?.body)).spec, {
     token: "t1",
-    audiences: ["coil-egress"],
+    audiences: [AUDIENCE],
   });
 });
 
@@ -45,6 +47,10 @@ for (
     ["nobody's", { authenticated: false }],
     ["for the API server itself", { ...GOOD, audiences: [] }],
     ["for another audience", { ...GOOD, audiences: ["vault"] }],
+    ["for another Egress", {
+      ...GOOD,
+      audiences: ["coil-egress/other/internet"],
+    }],
     ["answered without a user", { ...GOOD, user: {} }],
     ["answered without a status", undefined],
   ] as const

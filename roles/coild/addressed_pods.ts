@@ -81,7 +81,7 @@ export class AddressedPods implements Attachments {
       addresses,
       ...(pod.uid !== undefined && { uid: pod.uid }),
     };
-    telling.start(known);
+    telling.start({ ...known, block: allocation.block });
     const key = keyOf(request);
     const undo = async (locks: DisposableStack) => {
       await telling[Symbol.asyncDispose]();

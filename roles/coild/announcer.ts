@@ -24,16 +24,18 @@ export class Announcer {
 
   /** Takes no longer than the client's time limit. Never throws: gateways find new clients by themselves, later. */
   async announce(
-    { addresses, pod, uid }: Addressed,
+    { addresses, block, pod, uid }: Addressed,
     targets: readonly AnnounceTarget[],
     { signal }: CallOptions,
   ): Promise<void> {
-    // A gateway asks the API server about the pod by it.
-    if (uid === undefined || valuesOf(addresses).length === 0) return;
+    // A gateway believes nothing about a pod without UID or addresses of no block.
+    if (uid === undefined || block === undefined) return;
+    if (valuesOf(addresses).length === 0) return;
     const { namespace, name } = pod;
     const outcomes = await this.#client.announce({
       pod: { namespace, name, uid },
       addresses: valuesOf(addresses),
+      block,
       targets,
     }, { signal });
     if (signal.aborted) return;

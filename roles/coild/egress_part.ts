@@ -2,6 +2,7 @@ import { AnnounceClient } from "../../lib/announce/mod.ts";
 import { FAMILIES } from "../../lib/inet/mod.ts";
 import { ANNOUNCE_PORT } from "../../lib/names/mod.ts";
 import { getLogger } from "../../lib/telemetry/mod.ts";
+import { EgressTokens } from "./announce_tokens.ts";
 import { Announcer } from "./announcer.ts";
 import { AttachmentBook } from "./attachment_book.ts";
 import type { Attachments } from "./attachments.ts";
@@ -37,9 +38,10 @@ export function connectEgress(ground: EgressGround): EgressPart {
   const { attachments, client, events, kubeMetrics, locks } = ground;
   const { metrics, options, plane, pods, stack } = ground;
   const source = new EgressSource(client);
+  const tokens = new EgressTokens({ client });
   const announcer = stack.use(
     new AnnounceClient({
-      tokenFile: options.announceTokenFile,
+      tokens,
       port: ANNOUNCE_PORT,
       timeoutMs: options.announceTimeoutMs,
     }),
@@ -67,6 +69,7 @@ export function connectEgress(ground: EgressGround): EgressPart {
     setup,
     loops: {
       ...source.loops,
+      "egress tokens": (signal) => tokens.run(signal),
       "egress kernel": () => reportKernel(plane),
       "egress reconciler": (signal) => reconciler.run(signal),
       "egress inspector": (signal) => inspector.run(signal),

@@ -8,8 +8,6 @@ import {
   type ProgramInfo,
 } from "../../lib/flags/mod.ts";
 import {
-  ANNOUNCE_AUDIENCE,
-  ANNOUNCE_TOKEN_FILE,
   COILD_ADDRESSES,
   COILD_PROTOCOL,
   COILD_SOCKET,
@@ -157,12 +155,6 @@ const FLAGS = defineFlags({
     min: SECOND_MS / 10,
     help: "How long an ADD waits for a new block",
   },
-  "egress-announce-token": {
-    type: "string",
-    default: ANNOUNCE_TOKEN_FILE,
-    help:
-      `File with a token for the audience ${ANNOUNCE_AUDIENCE}, to tell gateways of new clients before the API server does`,
-  },
   "egress-announce-timeout": {
     type: "duration",
     default: SECOND_MS,
@@ -198,7 +190,6 @@ export interface CoildOptions {
   readonly enableEgress: boolean;
   readonly egressPort: number;
   readonly originatingOnly: boolean;
-  readonly announceTokenFile: string;
   readonly announceTimeoutMs: number;
   readonly egressEventDelayMs: number;
   readonly reconcileIntervalMs: number;
@@ -231,7 +222,6 @@ export function parseCoildFlags(
     enableEgress: values["enable-egress"],
     egressPort: values["egress-port"],
     originatingOnly: values["enable-originating-only"],
-    announceTokenFile: values["egress-announce-token"],
     announceTimeoutMs: values["egress-announce-timeout"],
     egressEventDelayMs: values["egress-event-delay"],
     reconcileIntervalMs: values["addressblock-gc-interval"],

@@ -84,22 +84,16 @@ Deno.test("parseCoildFlags() reads what egress needs", () => {
   const defaults = parseCoildFlags([], INFO);
   assert.equal(defaults.egressPort, 5555);
   assert.equal(defaults.originatingOnly, false);
-  assert.equal(
-    defaults.announceTokenFile,
-    "/var/run/secrets/coil-egress/token",
-  );
   assert.equal(defaults.announceTimeoutMs, 1_000);
   assert.equal(defaults.egressEventDelayMs, 10_000);
   const options = parseCoildFlags([
     "--egress-port=6666",
     "--enable-originating-only",
-    "--egress-announce-token=/t",
     "--egress-announce-timeout=250ms",
     "--egress-event-delay=0s",
   ], INFO);
   assert.equal(options.egressPort, 6666);
   assert.equal(options.originatingOnly, true);
-  assert.equal(options.announceTokenFile, "/t");
   assert.equal(options.announceTimeoutMs, 250);
   assert.equal(options.egressEventDelayMs, 0);
 });

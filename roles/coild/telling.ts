@@ -7,7 +7,10 @@ type Tell = (
 ) => Promise<void>;
 
 /** A new pod whose addresses are known. */
-export type Addressed = Pick<Attachment, "pod" | "uid" | "addresses">;
+export type Addressed = Pick<Attachment, "pod" | "uid" | "addresses"> & {
+  /** Name of the AddressBlock of its addresses; undefined when another plugin gave them. */
+  readonly block?: string;
+};
 
 /**
  * Tells gateways of one new pod: as soon as it has its addresses, beside all

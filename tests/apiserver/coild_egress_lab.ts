@@ -11,6 +11,7 @@ import {
   type CoildLabOptions,
   fromSources,
   type Sandbox,
+  type SpawnOptions,
 } from "./coild_lab.ts";
 import {
   PLANE_DIR_ENV,
@@ -85,8 +86,12 @@ export class EgressLab implements AsyncDisposable {
   }
 
   /** Starts coild and waits until it serves ADD. */
-  async coild(args: readonly string[] = []): Promise<Coild> {
+  async coild(
+    args: readonly string[] = [],
+    options: Pick<SpawnOptions, "ownPod"> = {},
+  ): Promise<Coild> {
     return await this.lab.startCoild(this.lab.node(), [...ARGS, ...args], {
+      ...options,
       command: fromSources(ENTRY),
       env: { [PLANE_DIR_ENV]: this.plane.dir },
     });

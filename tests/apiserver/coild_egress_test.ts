@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { announceHandler, type Announcement } from "../../lib/announce/mod.ts";
+import { KubeClient } from "../../lib/kube/mod.ts";
 import { ANNOUNCE_PORT } from "../../lib/names/mod.ts";
+import { TokenReviews } from "../../roles/coil_egress/token_reviews.ts";
 import { eventually } from "../lab/mod.ts";
 import { MACHINE_HOST } from "../lab/network.ts";
 import { assertRefused, EgressLab, tunnelTo } from "./coild_egress_lab.ts";
@@ -350,12 +352,8 @@ Deno.test("coild makes egress clients at ADD", async (t) => {
 Deno.test("coild tells gateways of new clients", async (t) => {
   await using egress = await EgressLab.start("coildannounce");
   const { lab: { plane } } = egress;
-  const tokenFile = `${plane.runDir}/announce-token`;
   const machine = plane.subnet.address("ipv4", MACHINE_HOST);
-  const flags = [
-    `--egress-announce-token=${tokenFile}`,
-    "--egress-announce-timeout=3s",
-  ];
+  const flags = ["--egress-announce-timeout=3s"];
   const result = (text: string) =>
     `coil_coild_egress_announcements_total{result="${text}"}`;
   await egress.createEgress("told", ALL, [{ address: machine, pod: "gw" }]);
@@ -369,13 +367,12 @@ Deno.test("coild tells gateways of new clients", async (t) => {
     }
     assert.equal(await coild.metric(result("no-token")), 2);
     const lines = (await coild.process.logs()).split("\n");
-    const said = lines.filter((line) => line.includes("there is no token"));
+    const said = lines.filter((line) => line.includes("Cannot get a token"));
     assert.equal(said.length, 1);
   });
 
-  await Deno.writeTextFile(tokenFile, "secret");
   await coild.process.kill9();
-  await using again = await egress.coild(flags);
+  await using again = await egress.coild(flags, { ownPod: true });
 
   await t.step(
     "a gateway that listens to nobody is left alone, and costs no time",
@@ -392,13 +389,16 @@ Deno.test("coild tells gateways of new clients", async (t) => {
   );
 
   await again.process.kill9();
-  await using third = await egress.coild(flags);
+  await using third = await egress.coild(flags, { ownPod: true });
   const told: Announcement[] = [];
   const gate = { wait: Promise.resolve() };
   let onTold = () => {};
+  using reviewer = await KubeClient.load({ kubeconfig: plane.kubeconfig });
+  const reviews = new TokenReviews(reviewer, {
+    audience: "coil-egress/nat/told",
+  });
   const handle = announceHandler({
-    authenticate: (token) =>
-      Promise.resolve(token === "secret" ? { username: "coild" } : undefined),
+    authenticate: (token) => reviews.callerOf(token),
     admit: async (announcement) => {
       told.push(announcement);
       onTold();
@@ -422,6 +422,7 @@ Deno.test("coild tells gateways of new clients", async (t) => {
         name: "told",
       });
       assert.deepEqual(announcement?.addresses.map(String), addresses);
+      assert.equal(announcement?.block, "default-0");
       const object = await plane.request(
         "GET",
         "/api/v1/namespaces/default/pods/e",

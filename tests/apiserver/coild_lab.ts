@@ -27,6 +27,7 @@ import { BlockGranter } from "./coild_granter.ts";
 
 const MAIN = new URL("../../main.ts", import.meta.url).pathname;
 const BASE = new URL("../../deploy/base", import.meta.url).pathname;
+const POLICIES = new URL("../../deploy/policies", import.meta.url).pathname;
 
 /** Where a pod finds its service account. */
 const ACCOUNT_DIR = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -219,6 +220,8 @@ export interface SpawnOptions {
   /** Another program than `main.ts coild`. */
   readonly command?: readonly [string, ...string[]];
   readonly env?: Readonly<Record<string, string>>;
+  /** Gives it the token of a pod, as a kubelet does, and the right to ask for others. Default: a token of the node. */
+  readonly ownPod?: boolean;
 }
 
 /** A control plane with Coil's resources and nodes. */
@@ -272,7 +275,12 @@ export class CoildLab implements AsyncDisposable {
         `--socket=${socketPath}`,
         ...args,
       ]),
-      mounts: [{ source: await this.#account(node), target: ACCOUNT_DIR }],
+      mounts: [{
+        source: options.ownPod
+          ? await this.#podAccount(node)
+          : await this.#account(node),
+        target: ACCOUNT_DIR,
+      }],
       env: {
         ...this.plane.inClusterEnv(),
         COIL_NODE_NAME: node.name,
@@ -316,6 +324,43 @@ export class CoildLab implements AsyncDisposable {
     });
     this.#accounts.set(node.name, dir);
     return dir;
+  }
+
+  /** Like {@linkcode CoildLab.#account}, with the token of coild's pod on the node. */
+  async #podAccount(node: LabNode): Promise<string> {
+    const key = `pod on ${node.name}`;
+    const known = this.#accounts.get(key);
+    if (known !== undefined) return known;
+    await Deno.mkdir(ACCOUNT_DIR, { recursive: true });
+    await this.plane.kubectl("apply", "-k", POLICIES);
+    const dir = await this.plane.serviceAccountDir({
+      namespace: "kube-system",
+      name: "coild",
+      pod: await this.coildPod(node.name),
+    });
+    this.#accounts.set(key, dir);
+    return dir;
+  }
+
+  /** Creates the Pod object of a coild. */
+  async coildPod(
+    node: string,
+  ): Promise<{ readonly name: string; readonly uid: string }> {
+    const name = `coild-${node}`;
+    const pod = await this.plane.request(
+      "POST",
+      "/api/v1/namespaces/kube-system/pods",
+      {
+        metadata: { name },
+        spec: {
+          nodeName: node,
+          hostNetwork: true,
+          serviceAccountName: "coild",
+          containers: [{ name: "coild", image: "none" }],
+        },
+      },
+    );
+    return { name, uid: (pod as ListedObject).metadata.uid };
   }
 
   /** Starts coild and waits until it serves ADD. */

@@ -16,6 +16,7 @@ import {
 } from "../runner/rights.ts";
 import { kustomize, parseManifests } from "./deploy_render.ts";
 import {
+  CLIENT,
   EGRESS,
   EgressLab,
   NAMESPACE,
@@ -221,19 +222,23 @@ Deno.test("the gateways' rights are what they use, no more and no less", async (
   await lab.createPod("coild-node1", {
     ...{ namespace: "kube-system", node: "node1", serviceAccount: "coild" },
   });
-  // The watch does not know this pod, so the API server is asked for it.
-  const response = await fetch(gateway.announceUrl, {
-    method: "POST",
-    headers: {
-      authorization: `Bearer ${await lab.token({ pod: "coild-node1" })}`,
-    },
-    body: formatAnnouncement({
-      egress: { namespace: NAMESPACE, name: EGRESS },
-      pod: { namespace: "team", name: "nobody", uid: "none" },
-      addresses: [Address.parse("10.1.1.2")],
-    }),
-  });
-  assert.equal(response.status, 404, await response.text());
+  await lab.createBlock("default-1", "node1");
+  const token = await lab.token({ pod: "coild-node1" });
+  const uid = await lab.createPod("client", { annotations: CLIENT });
+  // The watch does not know the other pod, so the API server is asked for it.
+  for (const [name, status] of [["client", 204], ["nobody", 404]] as const) {
+    const response = await fetch(gateway.announceUrl, {
+      method: "POST",
+      headers: { authorization: `Bearer ${token}` },
+      body: formatAnnouncement({
+        egress: { namespace: NAMESPACE, name: EGRESS },
+        pod: { namespace: "team", name, uid },
+        addresses: [Address.parse("10.1.1.2")],
+        block: "default-1",
+      }),
+    });
+    assert.equal(response.status, status, await response.text());
+  }
   await eventually(
     "the gateway's status",
     async () => (await lab.gateways()).length > 0,

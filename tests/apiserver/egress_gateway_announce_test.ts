@@ -32,6 +32,8 @@ Deno.test.beforeAll(async () => {
       ...{ namespace: "kube-system", node, serviceAccount: "coild" },
     });
   }
+  await lab.createBlock("default-1", "node1");
+  await lab.createBlock("default-2", "node2");
 });
 
 Deno.test.afterAll(async () => {
@@ -45,11 +47,13 @@ function announcement(
   name: string,
   uid: string,
   addresses: readonly string[],
+  block: string | undefined = "default-1",
 ): Announcement {
   return {
     egress: { namespace: NAMESPACE, name: EGRESS },
     pod: { namespace: "team", name, uid },
     addresses: addresses.map((text) => Address.parse(text)),
+    block,
   };
 }
 
@@ -204,6 +208,51 @@ Deno.test("coil-egress takes announcements from nobody else, and about nobody el
         good,
         await token({ pod: "coild-node1", audience: "vault" }),
         ...[401, /not valid here/] as const,
+      ],
+      [
+        "coild's token for another Egress",
+        good,
+        await token({
+          pod: "coild-node1",
+          audience: `coil-egress/other/${EGRESS}`,
+        }),
+        401,
+        /not valid here/,
+      ],
+      [
+        "coild's token of earlier versions, good at every gateway",
+        good,
+        await token({ pod: "coild-node1", audience: "coil-egress" }),
+        401,
+        /not valid here/,
+      ],
+      [
+        "an address outside of the block",
+        announcement("victim", client, ["8.8.8.8"]),
+        coild,
+        403,
+        /does not have the address 8\.8\.8\.8/,
+      ],
+      [
+        "an address of another node's block",
+        announcement("victim", client, ["10.2.0.1"], "default-2"),
+        coild,
+        403,
+        /not of node "node1"/,
+      ],
+      [
+        "an address of a block that does not exist",
+        announcement("victim", client, ["10.3.0.1"], "default-3"),
+        coild,
+        403,
+        /no AddressBlock/,
+      ],
+      [
+        "an address without a block, as earlier versions announce it",
+        { ...good, block: undefined },
+        coild,
+        403,
+        /does not name the AddressBlock/,
       ],
       [
         "the token of a coild that is gone",

@@ -165,6 +165,13 @@ export class EgressLab implements AsyncDisposable {
     undo.use(plane);
     await installCrds(plane);
     await plane.kubectl("apply", "-k", BASE);
+    const lab = await EgressLab.on(plane);
+    undo.move();
+    return lab;
+  }
+
+  /** Makes the same on a control plane that has Coil's resources and rights. */
+  static async on(plane: ControlPlane): Promise<EgressLab> {
     const account = { namespace: NAMESPACE, name: "coil-egress" };
     const subjects = [{ kind: "ServiceAccount", ...account }];
     await plane.apply(
@@ -194,9 +201,7 @@ export class EgressLab implements AsyncDisposable {
       { contentType: "application/merge-patch+json" },
     );
     const token = await plane.serviceAccountToken(account);
-    const lab = new EgressLab(plane, await plane.kubeconfigFor({ token }));
-    undo.move();
-    return lab;
+    return new EgressLab(plane, await plane.kubeconfigFor({ token }));
   }
 
   /** Whether the API server lets gateways do that, by its own word. */
@@ -297,10 +302,29 @@ export class EgressLab implements AsyncDisposable {
     );
   }
 
+  /** Creates a block of 65,536 addresses, `10.<index>.0.0` and `fd<index>::` on. */
+  async createBlock(name: string, node: string): Promise<void> {
+    const index = Number(name.split("-").at(-1));
+    await this.plane.apply({
+      apiVersion: "coil.cybozu.com/v2",
+      kind: "AddressBlock",
+      metadata: {
+        name,
+        labels: {
+          "coil.cybozu.com/pool": "default",
+          "coil.cybozu.com/node": node,
+        },
+      },
+      index,
+      ipv4: `10.${index}.0.0/16`,
+      ipv6: `fd${index.toString().padStart(2, "0")}::/112`,
+    });
+  }
+
   /** Issues a token; for coild's announcements unless told otherwise. */
   async token(options: TokenOptions = {}): Promise<string> {
     const { namespace = "kube-system", account = "coild", pod } = options;
-    const { audience = "coil-egress" } = options;
+    const { audience = `coil-egress/${NAMESPACE}/${EGRESS}` } = options;
     const answer = await this.plane.request(
       "POST",
       `/api/v1/namespaces/${namespace}/serviceaccounts/${account}/token`,

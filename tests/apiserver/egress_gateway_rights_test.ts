@@ -9,6 +9,7 @@ const MAY: readonly Right[] = [
   ["watch", "pods", "", ""],
   ["get", "pods", "", "team"],
   ["create", "tokenreviews", "authentication.k8s.io", ""],
+  ["get", "addressblocks", COIL, ""],
   ["patch", "egresses/status", COIL, NAMESPACE],
 ];
 
@@ -23,6 +24,9 @@ const MAY_NOT: readonly Right[] = [
   ["list", "nodes", "", ""],
   ["create", "serviceaccounts/token", "", NAMESPACE],
   ["get", "egresses", COIL, NAMESPACE],
+  ["list", "addressblocks", COIL, ""],
+  ["watch", "addressblocks", COIL, ""],
+  ["patch", "addressblocks", COIL, ""],
   ["patch", "egresses", COIL, NAMESPACE],
   ["update", "egresses/status", COIL, NAMESPACE],
   ["patch", "egresses/status", COIL, "team"],

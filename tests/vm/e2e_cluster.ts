@@ -5,10 +5,7 @@ import { type Egress, EGRESSES, type EgressSpec } from "../../lib/api/mod.ts";
 import { PODS, type V1Pod } from "../../lib/kube/mod.ts";
 import { placePlugin } from "../lab/launcher.ts";
 import { type LabProcess, spawnProcess } from "../lab/process.ts";
-import {
-  requestToken,
-  writeServiceAccountDir,
-} from "../lab/service_account.ts";
+import { writeServiceAccountDir } from "../lab/service_account.ts";
 import { eventually } from "../lab/wait.ts";
 import { openAccess, type VmAccess } from "./e2e_access.ts";
 import { type Gateway, GatewayKubelet, isReady } from "./e2e_kubelet.ts";
@@ -138,14 +135,11 @@ export class EgressCluster implements AsyncDisposable {
   /** Starts coild on a node and waits until it is ready. */
   async startCoild(node: VmNode): Promise<LabProcess> {
     const { access } = this;
-    const account = { namespace: "kube-system", name: "coild" };
-    const bound = { ...account, node: node.name };
-    const source = await writeServiceAccountDir(access.admin, bound);
-    const announceToken = path.join(access.runDir, `announce-${node.name}`);
-    await Deno.writeTextFile(
-      announceToken,
-      await requestToken(access.admin, { ...bound, audience: "coil-egress" }),
-    );
+    const source = await writeServiceAccountDir(access.admin, {
+      namespace: "kube-system",
+      name: "coild",
+      pod: await coildPod(access, node),
+    });
     await Deno.mkdir(TOKEN_DIR, { recursive: true });
     const daemon = await spawnProcess({
       id: `coild-${node.name}`,
@@ -154,7 +148,6 @@ export class EgressCluster implements AsyncDisposable {
       command: path.join(this.#binDir, "coild"),
       args: [
         `--socket=${socketOf(access, node)}`,
-        `--egress-announce-token=${announceToken}`,
         // A gateway's answer takes an emulated CPU longer than a second at first.
         "--egress-announce-timeout=10s",
         ...this.#coildArgs,
@@ -301,6 +294,26 @@ export class EgressCluster implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#resources.disposeAsync();
   }
+}
+
+/** The Pod object of a node's coild, which its token is bound to. */
+async function coildPod(
+  { client }: VmAccess,
+  node: VmNode,
+): Promise<{ readonly name: string; readonly uid: string }> {
+  const name = `coild-${node.name}`;
+  const target = { namespace: "kube-system", name };
+  const pod = await client.tryGet(PODS, target) ??
+    await client.create<V1Pod>(PODS, {
+      metadata: target,
+      spec: {
+        nodeName: node.name,
+        hostNetwork: true,
+        serviceAccountName: "coild",
+        containers: [{ name: "coild", image: "none" }],
+      },
+    });
+  return { name, uid: pod.metadata?.uid ?? "" };
 }
 
 function socketOf(access: VmAccess, node: VmNode): string {

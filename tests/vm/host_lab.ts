@@ -4,6 +4,8 @@ import * as path from "node:path";
 import { CoilCluster } from "../lab/coil.ts";
 import type { Log } from "../lab/mod.ts";
 
+const POLICIES = new URL("../../deploy/policies", import.meta.url).pathname;
+
 /** Name of the control plane's lab. */
 export const HOST_LAB = "vm";
 /** Variable that tells the tests in the virtual machine where {@link HostAccess} is. */
@@ -47,6 +49,8 @@ export async function startHostLab(
       log,
     }),
   );
+  // With them comes the right to ask for the tokens that gateways are shown.
+  await cluster.plane.kubectl("apply", "-k", POLICIES);
   const controller = await cluster.startController([
     "--egress-image=coil",
     "--node-grace=0s",

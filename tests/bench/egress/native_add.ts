@@ -66,9 +66,7 @@ export async function nativeAddTimes(
   }
   const node = undo.use(await plane.addNode(NODE));
   // Gateways that are there by name only cannot be told of clients.
-  const daemon = await cluster.startCoild(node, [
-    "--egress-announce-token=/nonexistent",
-  ]);
+  const daemon = await cluster.startCoild(node);
   for (let round = -WARM_UP; round < rounds; round++) {
     for (const [kind, egresses] of Object.entries(KINDS)) {
       const name = `${kind}${round < 0 ? "warm" : ""}-${Math.abs(round)}`;
