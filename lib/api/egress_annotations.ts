@@ -29,6 +29,57 @@ export function parseEgressAnnotations(
   return references.sort((a, b) => compareText(a.namespace, b.namespace));
 }
 
+/** More Egresses than any pod has use for: each costs it tunnels, rules and routes. */
+export const MAX_EGRESSES_OF_POD = 64;
+
+/** As much of a wrong name as a message needs. */
+const SHOWN_CHARS = 64;
+
+/** A DNS label (RFC 1123), as names of namespaces are. */
+const LABEL = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;
+/** A DNS subdomain (RFC 1123), as names of most objects are; 253 characters at most. */
+const SUBDOMAIN =
+  /^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/;
+
+/** Whether an Egress can be called so. */
+export function isEgressName(name: string): boolean {
+  return name.length <= 253 && SUBDOMAIN.test(name);
+}
+
+/**
+ * Says why no client can be made by a pod's annotations: a name that no Egress
+ * can have, or more than {@linkcode MAX_EGRESSES_OF_POD}. The text is short,
+ * whatever the annotations hold. Undefined when there is nothing wrong.
+ */
+export function egressAnnotationProblem(
+  references: readonly EgressReferences[],
+): string | undefined {
+  let count = 0;
+  for (const { namespace, names } of references) {
+    count += names.length;
+    const key = quote(`${EGRESS_ANNOTATION_PREFIX}${namespace}`);
+    if (!LABEL.test(namespace)) {
+      return `annotation ${key} does not end with the name of a namespace`;
+    }
+    const wrong = names.find((name) => !isEgressName(name));
+    if (wrong === undefined) continue;
+    return `annotation ${key} has ${
+      quote(wrong)
+    }, which cannot be the name of an Egress`;
+  }
+  return count <= MAX_EGRESSES_OF_POD
+    ? undefined
+    : `its annotations name ${count} Egresses, and ${MAX_EGRESSES_OF_POD} is the most`;
+}
+
+function quote(text: string): string {
+  return text.length <= SHOWN_CHARS
+    ? JSON.stringify(text)
+    : `${
+      JSON.stringify(text.slice(0, SHOWN_CHARS))
+    }… (${text.length} characters)`;
+}
+
 function compareText(a: string, b: string): number {
   return a < b ? -1 : a > b ? 1 : 0;
 }

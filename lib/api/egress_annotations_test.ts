@@ -1,5 +1,9 @@
 import assert from "node:assert/strict";
-import { parseEgressAnnotations } from "./egress_annotations.ts";
+import {
+  egressAnnotationProblem,
+  MAX_EGRESSES_OF_POD,
+  parseEgressAnnotations,
+} from "./egress_annotations.ts";
 
 const PREFIX = "egress.coil.cybozu.com/";
 
@@ -33,4 +37,54 @@ Deno.test("parseEgressAnnotations() leaves out what names nothing", () => {
   };
   assert.deepEqual(parseEgressAnnotations(annotations), []);
   assert.deepEqual(parseEgressAnnotations(undefined), []);
+});
+
+function problem(namespace: string, value: string): string | undefined {
+  const annotations = { [`${PREFIX}${namespace}`]: value };
+  return egressAnnotationProblem(parseEgressAnnotations(annotations));
+}
+
+const names = (count: number) =>
+  Array.from({ length: count }, (_, n) => `egress-${n}`).join();
+
+Deno.test("egressAnnotationProblem() takes what Egresses can be called", () => {
+  const longest = `${"a".repeat(63)}.`.repeat(3) + "b".repeat(61);
+  for (
+    const value of [
+      "",
+      "x",
+      "x, y",
+      "a-b.c",
+      longest,
+      names(MAX_EGRESSES_OF_POD),
+    ]
+  ) assert.equal(problem("nat", value), undefined, value);
+});
+
+for (
+  const [what, namespace, value, reason] of [
+    ["capitals", "nat", "Internet", /has "Internet", which cannot be the name/],
+    ["a path", "nat", "../pods", /"\.\.\/pods"/],
+    ["a quote", "nat", 'a"b', /"a\\"b"/],
+    ["a control character", "nat", "a\u0000b", /a\\u0000b/],
+    ["one wrong among many", "nat", "good,bad_", /"bad_"/],
+    ["254 characters", "nat", "a".repeat(254), /"a{64}"… \(254 characters\)/],
+    ["200 KB", "nat", "a".repeat(200_000), /\(200000 characters\)/],
+    ["too many", "nat", names(65), /65 Egresses, and 64 is the most/],
+    ["a namespace that cannot be", "nat.x", "a", /name of a namespace/],
+  ] as const
+) {
+  Deno.test(`egressAnnotationProblem() refuses ${what}, in a few words`, () => {
+    const text = problem(namespace, value) ?? "";
+    assert.match(text, reason);
+    assert.ok(text.length < 250, `${text.length}`);
+  });
+}
+
+Deno.test("egressAnnotationProblem() counts the names of all namespaces", () => {
+  const annotations = { [`${PREFIX}a`]: names(40), [`${PREFIX}b`]: names(40) };
+  assert.match(
+    egressAnnotationProblem(parseEgressAnnotations(annotations)) ?? "",
+    /80 Egresses/,
+  );
 });

@@ -19,6 +19,15 @@ export interface LogEntry {
   readonly fields: Readonly<Record<string, unknown>>;
 }
 
+/**
+ * What others decide about gets into records: names, annotations, answers. Far
+ * above what a field has, so that nobody can fill a disk with one record.
+ */
+const MAX_TEXT_CHARS = 2_048;
+const MAX_ITEMS = 64;
+/** Of a field as JSON; of an error or a stack, too. */
+const MAX_FIELD_CHARS = 8_192;
+
 /** The record's own keys; a field of the same name gets a "_" behind. */
 const OWN_KEYS: ReadonlySet<string> = new Set(["level", "ts", "logger", "msg"]);
 
@@ -28,7 +37,7 @@ export function formatJson(entry: LogEntry, time: TimeEncoding): string {
     ["level", entry.level],
     ["ts", formatTime(entry.timeMs, time)],
     ["logger", entry.logger === "" ? undefined : entry.logger],
-    ["msg", entry.message],
+    ["msg", cutText(entry.message, MAX_FIELD_CHARS)],
     ...Object.entries(entry.fields).map(([key, value]) =>
       [OWN_KEYS.has(key) ? `${key}_` : key, value] as const
     ),
@@ -41,7 +50,7 @@ export function formatConsole(entry: LogEntry, time: TimeEncoding): string {
     String(formatTime(entry.timeMs, time)),
     entry.level.toUpperCase(),
     entry.logger,
-    entry.message,
+    cutText(entry.message, MAX_FIELD_CHARS),
   ].filter((part) => part !== "");
   const fields = Object.entries(entry.fields);
   if (fields.length > 0) parts.push(toJson(fields));
@@ -124,18 +133,68 @@ function toJson(entries: readonly (readonly [string, unknown])[]): string {
 /** Undefined for what JSON leaves out. */
 function valueToJson(value: unknown): string | undefined {
   try {
-    return JSON.stringify(value, replaceUnusual);
+    if (typeof value === "string") {
+      return cutJson(JSON.stringify(cutText(value, MAX_FIELD_CHARS)));
+    }
+    const text = JSON.stringify(value, replaceUnusual);
+    return text === undefined ? undefined : cutJson(text);
   } catch (error) {
     // Cyclic data or a failing toJSON(): it costs this value, not the record.
-    const [reason] = describeError(error).split("\n");
-    return JSON.stringify(`unprintable: ${reason}`);
+    const [reason = ""] = describeError(error).split("\n");
+    return JSON.stringify(
+      cutText(`unprintable: ${reason}`, MAX_TEXT_CHARS),
+    );
   }
 }
 
 function replaceUnusual(_key: string, value: unknown): unknown {
-  if (typeof value === "bigint") return value.toString();
-  if (value instanceof Error) return describeError(value);
-  if (value instanceof Map) return Object.fromEntries(value);
-  if (value instanceof Set) return [...value];
-  return value;
+  if (typeof value === "string") return cutText(value, MAX_TEXT_CHARS);
+  if (typeof value === "bigint") return cutText(`${value}`, MAX_TEXT_CHARS);
+  if (value instanceof Error) {
+    return cutText(describeError(value), MAX_TEXT_CHARS);
+  }
+  if (value instanceof Map) return cutObject(value);
+  if (value instanceof Set) {
+    return cutItems([...take(value, MAX_ITEMS + 1)], value.size);
+  }
+  if (Array.isArray(value)) return cutItems(value, value.length);
+  if (typeof value !== "object" || value === null) return value;
+  const entries = Object.entries(value);
+  return entries.length > MAX_ITEMS ? cutObject(new Map(entries)) : value;
+}
+
+function cutText(text: string, maxChars: number): string {
+  if (text.length <= maxChars) return text;
+  const start = text.slice(0, maxChars).toWellFormed();
+  return `${start}… (${text.length} characters)`;
+}
+
+/** JSON that is too long, for example of lists in lists, becomes a text of its beginning. */
+function cutJson(text: string): string {
+  if (text.length <= MAX_FIELD_CHARS + MAX_TEXT_CHARS) return text;
+  return JSON.stringify(cutText(text, MAX_TEXT_CHARS));
+}
+
+function cutItems(items: readonly unknown[], count: number): unknown {
+  if (count <= MAX_ITEMS) return items;
+  return [...items.slice(0, MAX_ITEMS), `… and ${count - MAX_ITEMS} more`];
+}
+
+function cutObject(
+  members: ReadonlyMap<unknown, unknown>,
+): Record<string, unknown> {
+  const kept: Record<string, unknown> = Object.fromEntries(
+    take(members, MAX_ITEMS),
+  );
+  const more = members.size - MAX_ITEMS;
+  if (more > 0) kept["…"] = `and ${more} more`;
+  return kept;
+}
+
+function* take<T>(items: Iterable<T>, count: number): Generator<T> {
+  let left = count;
+  for (const item of items) {
+    if (left-- <= 0) return;
+    yield item;
+  }
 }

@@ -193,3 +193,65 @@ Deno.test("describeError() says each thing once, and ends on cycles", () => {
   ];
   for (const [error, text] of cases) assert.equal(describeError(error), text);
 });
+
+/** What records can be made long with: names, lists, objects, errors, in each other. */
+function longValues(): Readonly<Record<string, unknown>> {
+  const long = "n".repeat(300_000);
+  const many = Array.from({ length: 100_000 }, (_, n) => `nat/egress-${n}`);
+  const nested = Array.from(
+    { length: 60 },
+    () => Array.from({ length: 60 }, () => Array(60).fill("x".repeat(100))),
+  );
+  return {
+    text: long,
+    controls: "\u0001".repeat(300_000),
+    quotes: '"'.repeat(300_000),
+    surrogates: "🧵".repeat(150_000),
+    list: many,
+    set: new Set(many),
+    map: new Map(many.map((name) => [name, 1])),
+    object: Object.fromEntries(many.map((name) => [name, name])),
+    nested,
+    deep: { list: [{ name: long }, { name: long }] },
+    number: 10n ** 20_000n,
+    err: new Error(long, { cause: new AggregateError(many.map(Error), long) }),
+    json: { toJSON: () => many },
+  };
+}
+
+for (const encoder of ["json", "console"] as const) {
+  Deno.test(`Logger bounds each field, whoever chose what is in it (${encoder})`, () => {
+    const lines = capture({ encoder, stacktraceLevel: "info" });
+    for (const [name, value] of Object.entries(longValues())) {
+      getLogger("egress").info("Looked at a pod", {
+        [name]: value,
+        pod: "team/client-0",
+      });
+      const line = lines.at(-1) ?? "";
+      // An error has its stack beside it.
+      assert.ok(line.length < 26_000, `${name}: ${line.length}`);
+      assert.match(line, /"pod":"team\/client-0"/, name);
+      const json = encoder === "json" ? line : line.split("\t").at(-1) ?? "";
+      assert.doesNotThrow(() => JSON.parse(json), name);
+    }
+    getLogger("egress").info("m".repeat(300_000));
+    assert.ok((lines.at(-1) ?? "").length < 9_000);
+  });
+}
+
+Deno.test("Logger says how much it left out, and leaves the rest as it is", () => {
+  const lines = capture();
+  const names = Array.from({ length: 70 }, (_, n) => `e${n}`);
+  getLogger("egress").info("Looked at a pod", {
+    names,
+    few: names.slice(0, 64),
+    text: "n".repeat(20_000),
+    short: "n".repeat(2_048),
+  });
+  const record = JSON.parse(lines[0] ?? "");
+  assert.equal(record.names.length, 65);
+  assert.equal(record.names.at(-1), "… and 6 more");
+  assert.equal(record.few.length, 64);
+  assert.match(record.text, /^n{8192}… \(20000 characters\)$/);
+  assert.equal(record.short.length, 2_048);
+});

@@ -21,6 +21,7 @@ import {
 import {
   AddressError,
   EgressNotFoundError,
+  InvalidAnnotationError,
   InvalidCallError,
   InvalidEgressError,
   InvalidNetworkError,
@@ -73,6 +74,10 @@ const TABLE: readonly (readonly [ErrorClass, Failure])[] = [
   [
     EgressNotFoundError,
     internal(StatusCode.FAILED_PRECONDITION, "EgressNotFound"),
+  ],
+  [
+    InvalidAnnotationError,
+    internal(StatusCode.FAILED_PRECONDITION, "EgressInvalid"),
   ],
   [
     InvalidEgressError,

@@ -1,5 +1,11 @@
 import type { AnnounceTarget, EgressRef } from "../../lib/announce/mod.ts";
-import { type Egress, parseEgressAnnotations } from "../../lib/api/mod.ts";
+import {
+  type Egress,
+  egressAnnotationProblem,
+  isEgressName,
+  MAX_EGRESSES_OF_POD,
+  parseEgressAnnotations,
+} from "../../lib/api/mod.ts";
 import type { ClientGateway } from "../../lib/egress/mod.ts";
 import {
   Address,
@@ -42,13 +48,28 @@ export interface Selection {
   readonly targets: readonly AnnounceTarget[];
 }
 
-/** The Egresses that a pod's annotations name, each once, by namespace and name. */
-export function egressRefsOf(
-  annotations: Readonly<Record<string, string>> | undefined,
-): EgressRef[] {
+/** A pod's annotations. */
+type Annotations = Readonly<Record<string, string>> | undefined;
+
+/**
+ * The Egresses that a pod's annotations name, each once, by namespace and
+ * name. Names that no Egress can have are left out, and so is what is above
+ * the limit; see {@linkcode problemOf}.
+ */
+export function egressRefsOf(annotations: Annotations): EgressRef[] {
   return parseEgressAnnotations(annotations).flatMap(({ namespace, names }) =>
-    names.map((name) => ({ namespace, name }))
-  );
+    names.filter(isEgressName).map((name) => ({ namespace, name }))
+  ).slice(0, MAX_EGRESSES_OF_POD);
+}
+
+/** Whether a pod's annotations name any Egress, by whatever name. */
+export function namesEgress(annotations: Annotations): boolean {
+  return parseEgressAnnotations(annotations).length > 0;
+}
+
+/** Why no client can be made by a pod's annotations. */
+export function problemOf(annotations: Annotations): string | undefined {
+  return egressAnnotationProblem(parseEgressAnnotations(annotations));
 }
 
 /** `<namespace>/<name>`. */

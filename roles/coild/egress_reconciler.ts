@@ -12,8 +12,9 @@ import type { PodName } from "../../lib/podnet/mod.ts";
 import { getLogger } from "../../lib/telemetry/mod.ts";
 import type { AttachmentBook } from "./attachment_book.ts";
 import type { Attachment, Attachments } from "./attachments.ts";
-import { egressRefsOf } from "./egress_clients.ts";
+import { namesEgress } from "./egress_clients.ts";
 import type { EgressSetup } from "./egress_setup.ts";
+import { InvalidAnnotationError } from "./errors.ts";
 import type { EgressSource } from "./egress_source.ts";
 import { gatewayRefusal, isGatewayPod } from "./gateway_pods.ts";
 import { keyText, podKey } from "./keys.ts";
@@ -57,8 +58,8 @@ export class EgressReconciler {
   readonly #waits = new Map<string, Backoff>();
   /** Pods that are left alone, by why. */
   readonly #conflicts = new Map<string, string>();
-  /** Pods that the kernel cannot make clients of, by what it lacks. */
-  readonly #unsupported = new Map<string, string>();
+  /** Pods that cannot be made clients, by what was said: the kernel cannot, or the annotation is wrong. */
+  readonly #refused = new Map<string, string>();
   /** Gateways that are annotated as clients, by what was said. */
   readonly #gateways = new Map<string, string>();
 
@@ -139,7 +140,7 @@ export class EgressReconciler {
     // Gone, or so new that the cache does not have it yet.
     if (pod === undefined) return void this.#waits.delete(key);
     if (!hasOwnNetwork(pod)) return this.#forget(key, pod);
-    const isClient = egressRefsOf(pod.metadata?.annotations).length > 0;
+    const isClient = namesEgress(pod.metadata?.annotations);
     const known = book.of(pod);
     if (!isClient) this.#gateways.delete(key);
     if (!isClient && (known === undefined || setup.isNone(known))) return;
@@ -170,12 +171,17 @@ export class EgressReconciler {
     if (pod === undefined || book.of(pod) !== attachment) return false;
     try {
       const isFound = await setup.update(attachment, pod, { signal });
-      this.#unsupported.delete(key);
+      this.#refused.delete(key);
       return isFound;
     } catch (error) {
       if (error instanceof GatewayNetnsError) return this.#refuse(key, pod);
+      if (error instanceof InvalidAnnotationError) {
+        // The pod stays as it is, until somebody changes the annotation.
+        this.#tellRefused(attachment, error, { reason: "EgressInvalid" });
+        return true;
+      }
       if (!(error instanceof FouUnsupportedError)) throw error;
-      this.#tellUnsupported(attachment, error);
+      this.#tellRefused(attachment, error, { reason: "EgressUnsupported" });
       return { requeueAfterMs: UNSUPPORTED_RETRY_MS };
     } finally {
       // The pod may be gone meanwhile, and nobody would forget it again.
@@ -196,17 +202,16 @@ export class EgressReconciler {
   }
 
   /** Once, not at each attempt. */
-  #tellUnsupported(
+  #tellRefused(
     { pod }: Attachment,
-    error: FouUnsupportedError,
+    error: FouUnsupportedError | InvalidAnnotationError,
+    { reason }: { readonly reason: "EgressInvalid" | "EgressUnsupported" },
   ): void {
     const key = podKey(pod);
     const { message } = error;
-    if (this.#unsupported.get(key) === message) return;
-    this.#unsupported.set(key, message);
-    this.#with.events.tell(pod, {
-      ...{ type: "Warning", reason: "EgressUnsupported", message },
-    });
+    if (this.#refused.get(key) === message) return;
+    this.#refused.set(key, message);
+    this.#with.events.tell(pod, { type: "Warning", reason, message });
     log.error("Cannot make a pod an egress client", { ...pod, err: error });
   }
 
@@ -252,7 +257,7 @@ export class EgressReconciler {
     const attachment = book.of(pod);
     this.#waits.delete(key);
     this.#conflicts.delete(key);
-    this.#unsupported.delete(key);
+    this.#refused.delete(key);
     this.#gateways.delete(key);
     if (attachment === undefined) return;
     book.forget(attachment.key);

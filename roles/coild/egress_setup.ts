@@ -19,6 +19,7 @@ import {
 import {
   egressKey,
   egressRefsOf,
+  problemOf,
   selectGateways,
   type Selection,
 } from "./egress_clients.ts";
@@ -32,6 +33,7 @@ import type { EgressReports } from "./egress_reports.ts";
 import type { EgressSource } from "./egress_source.ts";
 import {
   EgressNotFoundError,
+  InvalidAnnotationError,
   InvalidEgressError,
   InvalidNetworkError,
 } from "./errors.ts";
@@ -92,6 +94,7 @@ export class EgressSetup {
   /**
    * The gateways that a new pod asks for; undefined when it asks for none.
    *
+   * @throws {InvalidAnnotationError} when the annotations name what no Egress can be, or too many
    * @throws {EgressNotFoundError} when one of them does not exist
    * @throws {InvalidEgressError} when one of them has a destination that is none
    */
@@ -215,6 +218,8 @@ export class EgressSetup {
     annotations: Readonly<Record<string, string>>,
     options: CallOptions,
   ): Promise<Selection | undefined> {
+    const problem = problemOf(annotations);
+    if (problem !== undefined) throw new InvalidAnnotationError(problem);
     const refs = egressRefsOf(annotations);
     if (refs.length === 0) return undefined;
     const facts = await this.#with.source.find(refs, options);

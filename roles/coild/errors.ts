@@ -61,6 +61,17 @@ export class InvalidEgressError extends Error {
   }
 }
 
+/** A pod's annotations name what no Egress can be, or too many. */
+export class InvalidAnnotationError extends Error {
+  override readonly name = "InvalidAnnotationError";
+
+  constructor(problem: string) {
+    super(
+      `Cannot make the pod an egress client: ${problem}; correct the pod's annotation`,
+    );
+  }
+}
+
 /** The attachment that CHECK was asked about is absent or damaged. */
 export class CheckFailedError extends Error {
   override readonly name = "CheckFailedError";

@@ -1,4 +1,4 @@
-import { EGRESS_COMPONENT } from "../../lib/api/mod.ts";
+import { EGRESS_COMPONENT, parseEgressAnnotations } from "../../lib/api/mod.ts";
 import type { V1Pod } from "../../lib/kube/mod.ts";
 import {
   APP_COMPONENT_LABEL,
@@ -6,7 +6,6 @@ import {
   APP_NAME_LABEL,
   EGRESS_ANNOTATION_PREFIX,
 } from "../../lib/names/mod.ts";
-import { egressRefsOf } from "./egress_clients.ts";
 
 /** The labels by which a gateway is known. */
 export const GATEWAY_LABELS: Readonly<Record<string, string>> = {
@@ -29,11 +28,11 @@ export function isGatewayPod(pod: V1Pod | undefined): boolean {
 
 /** What to tell the owner of a gateway that is annotated as a client. */
 export function gatewayRefusal({ metadata }: V1Pod): string {
-  const refs = egressRefsOf(metadata?.annotations);
-  const keys = new Set(
-    refs.map(({ namespace }) => `"${EGRESS_ANNOTATION_PREFIX}${namespace}"`),
+  const references = parseEgressAnnotations(metadata?.annotations);
+  const keys = references.map(({ namespace }) =>
+    `"${EGRESS_ANNOTATION_PREFIX}${namespace}"`
   );
   return `The pod is a gateway of an Egress, which cannot be a client of one; remove its annotation ${
-    [...keys].join(" and ")
+    keys.join(" and ")
   }`;
 }

@@ -12,7 +12,7 @@ import {
 } from "../../lib/kube/mod.ts";
 import { DEFAULT_POOL, POOL_ANNOTATION } from "../../lib/names/mod.ts";
 import { getLogger } from "../../lib/telemetry/mod.ts";
-import { egressKey, egressRefsOf } from "./egress_clients.ts";
+import { egressKey, egressRefsOf, namesEgress } from "./egress_clients.ts";
 import { isGatewayPod } from "./gateway_pods.ts";
 import { informerBackoff } from "./informer_backoff.ts";
 import { hasOwnNetwork, podAddresses } from "./pod_status.ts";
@@ -254,7 +254,7 @@ export class PodSource {
 
 /** Whether the pod is a gateway is told by its labels, which no runtime hands over; it counts for pods that ask for egress. */
 function hasToldEnough({ annotations }: PodQuery): boolean {
-  return annotations !== undefined && egressRefsOf(annotations).length === 0;
+  return annotations !== undefined && !namesEgress(annotations);
 }
 
 function isUnanswered(error: unknown): boolean {
