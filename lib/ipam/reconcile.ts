@@ -107,7 +107,7 @@ export function reconcilePods(
     missing,
     ...inspect(table, options),
     withoutAddress: pods
-      .filter((pod) => valuesOf(pod.addresses).length === 0)
+      .filter((pod) => isWithoutAddress(table, pod))
       .map(({ containerId, ifname }) => ({ containerId, ifname })),
   };
 }
@@ -128,6 +128,12 @@ function registerPods(
     if (known === undefined) registered.push(recordOf(attachment, now));
   }
   return registered;
+}
+
+/** What an ADD or DEL is at work on has its addresses in the table, and a husk needs none. */
+function isWithoutAddress(table: AddressTable, pod: KernelPod): boolean {
+  return !pod.husk && valuesOf(pod.addresses).length === 0 &&
+    table.find(pod) === undefined;
 }
 
 function hasSame(attachment: Attachment, pod: KernelPod): boolean {

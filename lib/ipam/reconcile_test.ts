@@ -129,6 +129,18 @@ Deno.test("an address that two pods have is reported, and free when both have go
   assert.equal(textOf(await ipam.allocate(keyOf(7))), "10.0.0.0");
 });
 
+Deno.test("an interface without addresses is not reported while an ADD or DEL works on it", async () => {
+  await using node = await openNode(cluster(), { pods: [] });
+  await node.ipam.allocate(keyOf(1));
+  const pods = [
+    { ...keyOf(1), addresses: {} },
+    { ...keyOf(2), addresses: {}, husk: true },
+    { ...keyOf(3), addresses: {} },
+  ];
+  const report = await node.ipam.reconcile(pods, { signal });
+  assert.deepEqual(idsOf(report.withoutAddress), ["c3"]);
+});
+
 Deno.test("an interface without addresses is reported, and its ADD can be repeated", async () => {
   const half = { ...keyOf(1), addresses: {} };
   await using node = await openNode(cluster(), { pods: [half] });

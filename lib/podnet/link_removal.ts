@@ -1,5 +1,7 @@
 import { linkDelete, type RouteSocket } from "../netlink/mod.ts";
+import { parseAlias } from "./alias.ts";
 import type { Teardown } from "./calls.ts";
+import { findHostEnd, type PodEnd } from "./host_end.ts";
 import { type HuskReaper, isGone } from "./husk_reaper.ts";
 import type { KnownPods } from "./known_pods.ts";
 import type { FoundLink, LinkFinder } from "./link_finder.ts";
@@ -34,6 +36,21 @@ export class LinkRemoval {
     finder.forget(found.identity);
     known.forget(index);
     return husk && { husk };
+  }
+
+  /**
+   * Deletes the husk whose other end an interface inside a pod is, as of a DEL
+   * that has been answered already. False when it is no husk's and still there.
+   */
+  async removePeer(end: PodEnd): Promise<boolean> {
+    const link = await findHostEnd(end);
+    const parsed = parseAlias(link?.alias);
+    if (link === undefined || parsed.kind !== "husk") {
+      const { index } = end.link;
+      return await end.pod.getLink({ index }) === undefined;
+    }
+    await this.remove({ link, identity: parsed.identity, state: "husk" });
+    return true;
   }
 
   /** Deletes a link that is in the way of a new one. */

@@ -177,6 +177,10 @@ export class PodNetwork implements Disposable {
         netns,
         names,
         clear: (link) => this.#clear(link, request),
+        clearPeer: (link, pod) =>
+          this.#removal.removePeer({
+            ...{ link, pod, netns, hostNetns, host: this.#host },
+          }),
         ...(hostNetns === undefined ? {} : { hostNetns }),
       },
       plan,

@@ -28,6 +28,11 @@ export interface SetupContext {
    * when that link is somebody else's; then the next name is tried.
    */
   clear(link: Link): Promise<boolean>;
+  /**
+   * Makes room inside the pod where an interface has the wanted name, if what
+   * is there is about to go anyway: the other end of a husk.
+   */
+  clearPeer(link: Link, pod: RouteSocket): Promise<boolean>;
 }
 
 /** The pair that was made. */
@@ -92,7 +97,7 @@ async function createVeth(
       if (link !== undefined) return { link, isFirst };
       isFirst = false;
       const present = await context.host.getLink({ name });
-      if (present === undefined) await checkIfname(context, creation);
+      if (present === undefined) await clearIfname(context, creation);
       else if (!await context.clear(present)) break;
     }
   }
@@ -152,15 +157,14 @@ async function raiseAgain(
   }
 }
 
-async function checkIfname(
+async function clearIfname(
   context: SetupContext,
   { plan, pod }: Creation,
 ): Promise<void> {
   const { peerName } = plan.veth;
   const taken = await pod.getLink({ name: peerName });
-  if (taken !== undefined) {
-    throw new IfnameTakenError(peerName, context.netns.path);
-  }
+  if (taken === undefined || await context.clearPeer(taken, pod)) return;
+  throw new IfnameTakenError(peerName, context.netns.path);
 }
 
 /**

@@ -14,7 +14,7 @@ const log = getLogger("gc");
 
 /** What {@linkcode GarbageCollector} works with. */
 export interface GarbageCollectorOptions {
-  readonly ipam: Pick<NodeIpam, "lookup">;
+  readonly ipam: Pick<NodeIpam, "list">;
   readonly network: Pick<PodNetwork, "list">;
   readonly pods: Pick<PodSource, "isSynced" | "list">;
   readonly teardown: Teardown;
@@ -91,13 +91,26 @@ export class GarbageCollector {
     }
   }
 
-  /** All attachments of the node, as they are now. */
+  /**
+   * All attachments of the node, as they are now: links, and addresses whose
+   * link is gone, as with a network namespace that was deleted before its DEL.
+   */
   async #listAttachments(): Promise<Candidate[]> {
     const { ipam, network } = this.#with;
-    return (await network.list()).map((link) => ({
-      ...link,
-      generation: ipam.lookup(link)?.generation,
-    }));
+    const records = ipam.list();
+    const generations = new Map(
+      records.map((record) => [keyText(record), record.generation]),
+    );
+    const links = await network.list();
+    const linked = new Set(links.map(keyText));
+    return [
+      ...links.map((link) => ({
+        ...link,
+        generation: generations.get(keyText(link)),
+      })),
+      ...records.filter((record) => !linked.has(keyText(record)))
+        .map((record) => ({ ...record, index: undefined })),
+    ];
   }
 
   #isOf(

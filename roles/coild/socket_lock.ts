@@ -1,4 +1,7 @@
 import { tryLockFile } from "../../lib/linux/mod.ts";
+import { getLogger } from "../../lib/telemetry/mod.ts";
+
+const log = getLogger("setup");
 
 /** The socket belongs to another daemon that runs. */
 export class SocketTakenError extends Error {
@@ -23,8 +26,23 @@ export function lockSocket(socketPath: string): Disposable {
   const path = `${socketPath}.lock`;
   const lock = tryLockFile(path);
   if (lock === undefined) throw new SocketTakenError(socketPath, holder(path));
-  Deno.writeTextFileSync(path, `${Deno.pid}\n`);
+  noteHolder(path);
   return lock;
+}
+
+/** Only for the message to the next one, so a full disk does not keep the daemon from starting. */
+function noteHolder(path: string): void {
+  try {
+    Deno.writeTextFileSync(path, `${Deno.pid}\n`);
+  } catch (err) {
+    log.warn(
+      "Cannot write the process ID into the lock file; it is not needed",
+      {
+        path,
+        err,
+      },
+    );
+  }
 }
 
 function holder(path: string): string | undefined {

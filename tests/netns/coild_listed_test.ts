@@ -3,8 +3,9 @@
 // listed may go, what came since has to stay.
 import assert from "node:assert/strict";
 import type { PodNetwork } from "../../lib/podnet/mod.ts";
-import { type Parts, partsOn, requestFor } from "./coild_parts.ts";
-import { addVeth, testNode } from "./podnet_testing.ts";
+import { eventually } from "../lab/wait.ts";
+import { gcOfNone, type Parts, partsOn, requestFor } from "./coild_parts.ts";
+import { addVeth, type TestNode, testNode } from "./podnet_testing.ts";
 import { netnsTest } from "./testing.ts";
 
 const { signal } = new AbortController();
@@ -110,3 +111,70 @@ netnsTest(
     await assertLives(node.net, parts, pod.path);
   },
 );
+
+/** Makes a pod whose namespace, and with it its link, is gone without a DEL. */
+async function addGone(node: TestNode, { add }: Parts): Promise<void> {
+  const pod = await node.pod();
+  await add(requestFor(pod.path));
+  await pod[Symbol.asyncDispose]();
+  await eventually(
+    "the link to be gone with the namespace",
+    async () => (await node.net.list()).length === 0,
+  );
+}
+
+netnsTest(
+  "GC frees the address of an attachment whose interface is gone",
+  async () => {
+    await using node = await testNode();
+    await node.net.init();
+    await using parts = await partsOn(node.net);
+    await addGone(node, parts);
+    assert.equal(parts.ipam.lookup(KEY)?.state, "used");
+    assert.deepEqual(await parts.gc(gcOfNone("another")), []);
+    assert.equal(parts.ipam.lookup(KEY)?.state, "used");
+    assert.deepEqual(await parts.gc(), ["cid1:eth0"]);
+    assert.equal(parts.ipam.lookup(KEY), undefined);
+    assert.deepEqual(await parts.gc(), []);
+  },
+);
+
+netnsTest(
+  "GC keeps an address whose interface was gone, and that an ADD gave again after the list",
+  async () => {
+    await using node = await testNode();
+    await node.net.init();
+    await using parts = await partsOn(node.net);
+    await addGone(node, parts);
+    const pod = await node.pod();
+    parts.pauses.afterList = () => parts.add(requestFor(pod.path));
+    assert.deepEqual(await parts.gc(), []);
+    await assertLives(node.net, parts, pod.path);
+  },
+);
+
+netnsTest(
+  "GC frees only the period of use that it listed",
+  async () => {
+    await using node = await testNode();
+    await node.net.init();
+    await using parts = await partsOn(node.net);
+    await addGone(node, parts);
+    parts.pauses.afterList = async () => {
+      await parts.del(requestFor("/run/netns/gone"));
+      await addGone(node, parts);
+    };
+    assert.deepEqual(await parts.gc(), []);
+    assert.equal(parts.ipam.lookup(KEY)?.state, "used");
+  },
+);
+
+netnsTest("GC leaves alone what an ADD works on", async () => {
+  await using node = await testNode();
+  await node.net.init();
+  await using parts = await partsOn(node.net);
+  await parts.ipam.allocate({ ...KEY, pool: "default" });
+  using _add = await parts.locks.lock("cid1:eth0");
+  assert.deepEqual(await parts.gc(), []);
+  assert.equal(parts.ipam.lookup(KEY)?.state, "used");
+});

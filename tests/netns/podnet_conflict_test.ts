@@ -19,6 +19,57 @@ import {
 import { netnsTest } from "./testing.ts";
 
 netnsTest(
+  "setup() takes over the ifname of a container that is cut off already",
+  async () => {
+    await using node = await testNode();
+    await node.net.init();
+    const { pod, request } = await addPod(node, 1);
+    // A DEL that has been answered; what is slow in the kernel has not begun.
+    const teardown = await node.net.beginTeardown(request);
+    assert.ok(teardown);
+    const next = requestFor(2, pod);
+    const { hostName } = await node.net.setup(next);
+    await node.net.check({ ...next, netnsPath: pod.path });
+    assert.deepEqual(await linkNames(node.host), [hostName]);
+    await node.net.finishTeardown(teardown);
+    assert.deepEqual(await linkNames(pod), ["eth0"]);
+  },
+);
+
+netnsTest(
+  "setup() does not take the ifname of a container that lives",
+  async () => {
+    await using node = await testNode();
+    const { pod, request } = await addPod(node, 1);
+    await assert.rejects(
+      node.net.setup(requestFor(2, pod)),
+      IfnameTakenError,
+    );
+    await node.net.check({ ...request, netnsPath: pod.path });
+  },
+);
+
+netnsTest(
+  "setup() follows a DEL of the same namespace at once, again and again",
+  async () => {
+    await using node = await testNode();
+    await node.net.init();
+    const pod = await node.pod();
+    const finishing: Promise<void>[] = [];
+    await node.net.setup(requestFor(1, pod));
+    for (let n = 1; n < 20; n++) {
+      const teardown = await node.net.beginTeardown(requestFor(n, pod));
+      assert.ok(teardown);
+      finishing.push(node.net.finishTeardown(teardown));
+      await node.net.setup(requestFor(n + 1, pod));
+    }
+    await Promise.all(finishing);
+    await node.net.check({ ...requestFor(20, pod), netnsPath: pod.path });
+    assert.equal((await linkNames(node.host)).length, 1);
+  },
+);
+
+netnsTest(
   "setup() refuses an ifname that is taken, and touches nothing of it",
   async () => {
     await using node = await testNode();
