@@ -21,6 +21,7 @@ import {
 } from "../../lib/kube/mod.ts";
 import { getLogger } from "../../lib/telemetry/mod.ts";
 import { isSettled } from "./trim.ts";
+import { type NodeLimit, NodeLimitError } from "./node_limit.ts";
 import type { RequestBlocks } from "./request_blocks.ts";
 
 const log = getLogger("blockrequest-reconciler");
@@ -32,6 +33,9 @@ export const REASON_INVALID_POOL = "invalid pool";
 
 /** Reason of `Failed=True` when the API server will not have such a block, as for a node's name that fits no label. */
 export const REASON_BLOCK_REFUSED = "block refused";
+
+/** Reason of `Failed=True` when the node holds all blocks of the pool that it may have. */
+export const REASON_NODE_LIMIT = "node block limit";
 
 /** A status that is lost to other writers again and again is retried by the queue, with growing delays. */
 const MAX_STATUS_ATTEMPTS = 5;
@@ -63,6 +67,7 @@ export interface BlockRequestReconcilerOptions {
   readonly nodes: Store<V1Node>;
   readonly answers: RequestBlocks;
   readonly carver: BlockCarver;
+  readonly limit: Pick<NodeLimit, "take">;
   /** A request has its answer. */
   readonly onAnswered?: (request: BlockRequest, answer: Answer) => void;
   readonly now?: () => Date;
@@ -94,7 +99,7 @@ export class BlockRequestReconciler {
   }
 
   async #decide(request: BlockRequest, signal: AbortSignal): Promise<Answer> {
-    const { answers, carver } = this.#options;
+    const { answers, carver, limit } = this.#options;
     const { nodeName, poolName } = request.spec;
     const requestUid = request.metadata.uid ?? "";
     const existing = await answers.find(requestUid, { signal });
@@ -120,14 +125,19 @@ export class BlockRequestReconciler {
       return failed(REASON_NODE_NOT_FOUND, `there is no Node "${nodeName}"`);
     }
     try {
+      using seat = await limit.take(pool, { node: nodeName, signal });
       const block = await carver.allocate(pool, {
         node: nodeName,
         requestUid,
         signal,
       });
+      seat.carved(block);
       answers.note(requestUid, block);
       return { result: "allocated", block };
     } catch (error) {
+      if (error instanceof NodeLimitError) {
+        return failed(REASON_NODE_LIMIT, error.message);
+      }
       if (error instanceof BlockRefusedError) {
         return failed(REASON_BLOCK_REFUSED, error.message);
       }

@@ -82,6 +82,14 @@ const FLAGS = defineFlags({
     max: 1024,
     help: "How many block requests to serve at once",
   },
+  "node-address-factor": {
+    type: "int",
+    default: 2,
+    min: 0,
+    max: 1000,
+    help:
+      "Addresses of a pool that a node may hold for each pod that it can have, in blocks of which 4 more are allowed; 0 for no limit",
+  },
   "egress-port": {
     type: "int",
     default: FOU_PORT,
@@ -147,6 +155,7 @@ export interface ControllerOptions {
   readonly enableEgress: boolean;
   readonly leaseNamespace: string;
   readonly concurrentRequests: number;
+  readonly nodeAddressFactor: number;
   readonly egressPort: number;
   /** Empty when the controller's own is to be used. */
   readonly egressImage: string;
@@ -177,6 +186,7 @@ export function parseControllerFlags(
     enableEgress: isOn("enable-egress"),
     leaseNamespace: values["lease-namespace"],
     concurrentRequests: values["concurrent-requests"],
+    nodeAddressFactor: values["node-address-factor"],
     egressPort: values["egress-port"],
     egressImage: values["egress-image"],
     drainTimeoutMs: values["drain-timeout"],

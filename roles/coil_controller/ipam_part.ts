@@ -15,10 +15,14 @@ import { HeapKeeper } from "../../lib/linux/mod.ts";
 import { GROUP_VERSION, NODE_LABEL, POOL_LABEL } from "../../lib/names/mod.ts";
 import { describeError, getLogger } from "../../lib/telemetry/mod.ts";
 import { AddressPoolReconciler } from "./addresspool_reconciler.ts";
-import { BlockRequestReconciler } from "./blockrequest_reconciler.ts";
+import {
+  BlockRequestReconciler,
+  REASON_NODE_LIMIT,
+} from "./blockrequest_reconciler.ts";
 import { Cluster } from "./cluster.ts";
 import { GarbageCollector } from "./garbage_collector.ts";
 import type { IpamMetrics } from "./metrics.ts";
+import { NodeLimit } from "./node_limit.ts";
 import { poolEvents } from "./pool_events.ts";
 import { Pools } from "./pools.ts";
 import { isSettled } from "./trim.ts";
@@ -44,6 +48,8 @@ export interface IpamPartOptions {
   readonly gcIntervalMs: number;
   readonly nodeGraceMs: number;
   readonly concurrentRequests: number;
+  /** See {@linkcode NodeLimit}. */
+  readonly nodeAddressFactor: number;
 }
 
 /**
@@ -66,7 +72,12 @@ export async function runIpam(
     onConcerned: (name) => poolController.enqueue(name),
   });
   const answers = new RequestBlocks(client);
-  const parts: Parts = { cluster, pools, answers };
+  const limit = new NodeLimit({
+    client,
+    blocks: cluster.blocks.store,
+    factor: options.nodeAddressFactor,
+  });
+  const parts: Parts = { cluster, pools, answers, limit };
   const poolController = makePoolController(options, parts);
   const requestController = makeRequestController(options, parts);
   const gc = makeGarbageCollector(options, cluster);
@@ -103,6 +114,7 @@ interface Parts {
   readonly cluster: Cluster;
   readonly pools: Pools;
   readonly answers: RequestBlocks;
+  readonly limit: NodeLimit;
 }
 
 /** What watch events lead to; keys and no more, but for what only a deleted object tells. */
@@ -119,13 +131,14 @@ interface Handlers {
 }
 
 function subscribe(
-  { cluster, pools, answers }: Parts,
+  { cluster, pools, answers, limit }: Parts,
   handlers: Handlers,
 ): Disposable {
   const stack = new DisposableStack();
   stack.use(cluster.pools.subscribe(({ key }) => handlers.onPool(key, 0)));
   stack.use(cluster.blocks.subscribe(({ type, object }) => {
     const { pool, node } = holderOf(object);
+    limit.settled(object.metadata.name ?? "");
     if (type === "deleted") pools.freed(object);
     else pools.seen(object);
     if (type !== "deleted" && isMissing(node, cluster)) {
@@ -202,8 +215,8 @@ function makePoolController(
 }
 
 function makeRequestController(
-  { client, metrics, kubeMetrics, concurrentRequests }: IpamPartOptions,
-  { cluster, pools, answers }: Parts,
+  { client, events, metrics, kubeMetrics, concurrentRequests }: IpamPartOptions,
+  { cluster, pools, answers, limit }: Parts,
 ): Controller {
   const reconciler = new BlockRequestReconciler({
     client,
@@ -212,6 +225,7 @@ function makeRequestController(
     nodes: cluster.nodes.store,
     answers,
     carver: pools,
+    limit,
     onAnswered(request: BlockRequest, answer) {
       const { poolName, nodeName } = request.spec;
       metrics.requests.inc({ pool: poolName, result: answer.result });
@@ -224,6 +238,13 @@ function makeRequestController(
           ...fields,
           reason: answer.reason,
           detail: answer.message,
+        });
+        if (answer.reason !== REASON_NODE_LIMIT) return;
+        const uid = cluster.nodes.store.get(nodeName)?.metadata?.uid ?? "";
+        events.event({ apiVersion: "v1", kind: "Node", name: nodeName, uid }, {
+          type: "Warning",
+          reason: "BlockLimitReached",
+          message: answer.message,
         });
       }
     },

@@ -64,6 +64,11 @@ export class ControllerLab implements AsyncDisposable {
     return lab;
   }
 
+  /** Runs controllers on a control plane that has Coil's resources. The plane stays its owner's. */
+  static on(plane: ControlPlane): ControllerLab {
+    return new ControllerLab(plane);
+  }
+
   /** Starts a controller in this process. */
   startController(...args: readonly string[]): RunningController {
     const options = parseControllerFlags(

@@ -226,9 +226,10 @@ export function blockRequest(
     readonly owner?: string;
     /** Value of the label that says the node. */
     readonly label?: string;
+    readonly finalizer?: string;
   } = {},
 ): unknown {
-  const { pool = "default", owner, label } = options;
+  const { pool = "default", owner, label, finalizer } = options;
   return {
     apiVersion: "coil.cybozu.com/v2",
     kind: "BlockRequest",
@@ -237,6 +238,7 @@ export function blockRequest(
       ...(label === undefined ? {} : {
         labels: { "coil.cybozu.com/node": label },
       }),
+      ...(finalizer === undefined ? {} : { finalizers: [finalizer] }),
       ...(owner === undefined ? {} : {
         ownerReferences: [
           { apiVersion: "v1", kind: "Node", name: owner, uid: "u" },

@@ -210,6 +210,17 @@ Deno.test("a node's coild asks for blocks in its own name alone", async (t) => {
       refused: "a request belongs to the Node that makes it",
     },
     {
+      name: "it cannot make a request that nobody can delete",
+      caller: NODE1,
+      attempt: create(
+        "/blockrequests",
+        blockRequest("req-default-node1", "node1", {
+          finalizer: "example.com/forever",
+        }),
+      ),
+      refused: "a node makes requests without finalizers",
+    },
+    {
       name: "a token without a node asks for nothing",
       caller: UNBOUND,
       attempt: create(
