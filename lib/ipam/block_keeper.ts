@@ -158,6 +158,11 @@ export class BlockKeeper {
     if (this.#begun) this.#routes.request();
   }
 
+  /** Makes the export table whole now: false when that failed. Nothing to do before the blocks are known. */
+  async flushExport(signal: AbortSignal): Promise<boolean> {
+    return !this.#begun || await abortable(this.#routes.flush(), signal);
+  }
+
   /** Frees what has cooled down. */
   purge(): void {
     const now = this.#options.clock.now();

@@ -302,6 +302,16 @@ export class NodeIpam implements AsyncDisposable {
     return { ...found, blocks, unusableBlocks };
   }
 
+  /**
+   * Makes the export table whole, whoever took routes out of it. Resolves to
+   * false when that failed; it is tried again.
+   */
+  async restoreExport(
+    { signal }: { readonly signal: AbortSignal },
+  ): Promise<boolean> {
+    return await this.#keeper.flushExport(signal);
+  }
+
   #reconcileOptions(now: number): Parameters<typeof reconcilePods>[2] {
     const { graceMs = 300_000, confirmMs = 30_000 } = this.#options;
     const isFresh = (key: string) => this.#allocations.wasJustReleased(key);

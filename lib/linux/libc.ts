@@ -50,6 +50,12 @@ const SYMBOLS = {
     result: "i32",
     nonblocking: true,
   },
+  pollOffThread: {
+    name: "poll",
+    parameters: ["buffer", "usize", "i32"],
+    result: "i32",
+    nonblocking: true,
+  },
 } as const satisfies Deno.ForeignLibraryInterface;
 
 /** Bytes that the kernel or another thread may write while JavaScript goes on. */
@@ -98,6 +104,7 @@ interface LibcFunctions {
     flags: number,
   ): Promise<number>;
   closeOffThread(fd: number): Promise<number>;
+  pollOffThread(fds: Bytes, count: bigint, timeoutMs: number): Promise<number>;
 }
 
 /** The opened library with the place of the calling thread's errno. */

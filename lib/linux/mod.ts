@@ -19,4 +19,5 @@ export {
   openNetlink,
 } from "./netlink_socket.ts";
 export { inNetns, Netns, NotANetnsError } from "./netns.ts";
+export type { FilterInstruction } from "./socket_filter.ts";
 export { readSysctl, type SysctlOptions, writeSysctl } from "./sysctl.ts";

@@ -1,6 +1,7 @@
 import { LinuxError } from "./errno.ts";
 import { type Bytes, closeFile, lastErrno, lastError, libc } from "./libc.ts";
 import { inNetns, type Netns } from "./netns.ts";
+import { attachFilter, type FilterInstruction } from "./socket_filter.ts";
 
 /** AF_NETLINK of `<linux/socket.h>`. */
 const AF_NETLINK = 16;
@@ -14,6 +15,7 @@ const SO_SNDBUFFORCE = 32;
 const SO_RCVBUFFORCE = 33;
 /** SOL_NETLINK of `<linux/socket.h>`; the options of `<linux/netlink.h>`. */
 const SOL_NETLINK = 270;
+const NETLINK_ADD_MEMBERSHIP = 1;
 const NETLINK_CAP_ACK = 10;
 const NETLINK_EXT_ACK = 11;
 const NETLINK_GET_STRICT_CHK = 12;
@@ -22,6 +24,14 @@ const MSG_DONTWAIT = 0x40;
 const MSG_TRUNC = 0x20;
 /** EAGAIN: nothing there to receive. */
 const EAGAIN = 11;
+/** POLLIN of poll(2); errors are reported without being asked for. */
+const POLLIN = 1;
+/** struct pollfd: descriptor, events, returned events. */
+const POLLFD_SIZE = 8;
+/** struct nlmsghdr; NLMSG_NOOP, NLM_F_REQUEST and NLM_F_ACK of `<linux/netlink.h>`. */
+const NLMSGHDR_SIZE = 16;
+const NLMSG_NOOP = 1;
+const NLM_F_REQUEST_ACK = 1 | 4;
 /** struct sockaddr_nl: family, pad, port id, groups. */
 const SOCKADDR_NL_SIZE = 12;
 /** Room for some thousand acknowledgements. */
@@ -117,6 +127,34 @@ export class NetlinkSocket implements Disposable {
     return length >= 0 ? length : this.receiveNow(buffer);
   }
 
+  /**
+   * Waits on another thread until there is something to receive, or the socket
+   * has an error. One wait at a time; `wake()` ends it. The socket must not be
+   * closed before that.
+   */
+  async waitOffThread(): Promise<void> {
+    const pollfd = new DataView(new ArrayBuffer(POLLFD_SIZE));
+    pollfd.setInt32(0, this.#open(), true);
+    pollfd.setInt16(4, POLLIN, true);
+    const bytes = new Uint8Array(pollfd.buffer);
+    // What made it return, a signal included, shows at the next receive.
+    await libc().symbols.pollOffThread(bytes, 1n, -1);
+  }
+
+  /**
+   * Ends a wait: has the kernel acknowledge a message that does nothing
+   * (netlink_rcv_skb() of net/netlink/af_netlink.c).
+   *
+   * @throws {LinuxError} when the message was not taken
+   */
+  wake(): void {
+    const message = new DataView(new ArrayBuffer(NLMSGHDR_SIZE));
+    message.setUint32(0, NLMSGHDR_SIZE, true);
+    message.setUint16(4, NLMSG_NOOP, true);
+    message.setUint16(6, NLM_F_REQUEST_ACK, true);
+    this.sendNow(new Uint8Array(message.buffer));
+  }
+
   /** Closes the socket; harmless when done twice. */
   [Symbol.dispose](): void {
     if (this.#fd < 0) return;
@@ -149,6 +187,12 @@ export interface NetlinkOptions {
   readonly netns?: Netns;
   /** Room for what is sent at once; without it the default of net.core.wmem_default. */
   readonly sendBufferBytes?: number;
+  /** Room for what is not received yet. Default 4 MiB. */
+  readonly receiveBufferBytes?: number;
+  /** Multicast groups to join, RTNLGRP_… of `<linux/rtnetlink.h>`. */
+  readonly groups?: readonly number[];
+  /** Which messages the kernel puts into the socket; all of them without it. Attached before the groups are joined. */
+  readonly filter?: readonly FilterInstruction[];
 }
 
 /**
@@ -161,21 +205,26 @@ export function openNetlink(
   protocol: number,
   options: NetlinkOptions = {},
 ): NetlinkSocket {
-  const { netns, sendBufferBytes } = options;
-  const open = () => openHere(protocol, sendBufferBytes);
+  const { netns } = options;
+  const open = () => openHere(protocol, options);
   return netns === undefined ? open() : inNetns(netns, open);
 }
 
 function openHere(
   protocol: number,
-  sendBufferBytes: number | undefined,
+  options: NetlinkOptions,
 ): NetlinkSocket {
+  const { sendBufferBytes, filter, groups = [] } = options;
   const action = "open netlink socket";
   const { symbols } = libc();
   const fd = symbols.socket(AF_NETLINK, SOCK_RAW_CLOEXEC, protocol);
   if (fd < 0) throw lastError(action, "socket");
   try {
-    setBuffer(fd, RECEIVE_BUFFER, RECEIVE_BUFFER_BYTES);
+    setBuffer(
+      fd,
+      RECEIVE_BUFFER,
+      options.receiveBufferBytes ?? RECEIVE_BUFFER_BYTES,
+    );
     if (sendBufferBytes !== undefined) {
       setBuffer(fd, SEND_BUFFER, sendBufferBytes);
     }
@@ -186,7 +235,14 @@ function openHere(
         throw lastError(action, "setsockopt");
       }
     }
-    return new NetlinkSocket(fd, connect(fd, action));
+    if (filter !== undefined) attachFilter(fd, filter);
+    const portId = connect(fd, action);
+    for (const group of groups) {
+      if (!setOption(fd, SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, group)) {
+        throw lastError(`join netlink group ${group}`, "setsockopt");
+      }
+    }
+    return new NetlinkSocket(fd, portId);
   } catch (error) {
     closeFile(fd);
     throw error;

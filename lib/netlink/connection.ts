@@ -79,6 +79,11 @@ export class Connection implements Disposable {
     this.#wait = options.wait ?? sleep;
   }
 
+  /** The port id of its socket. */
+  get portId(): number {
+    return this.#transport.portId;
+  }
+
   /**
    * Sends all requests at once and reads what became of each. The kernel
    * carries them out in order and goes on after one that failed.

@@ -49,6 +49,7 @@ export const RTM_GETNEIGH = 30;
 export const RTM_NEWRULE = 32;
 export const RTM_DELRULE = 33;
 export const RTM_GETRULE = 34;
+export const RTM_NEWNETCONF = 80;
 export const RTM_NEWNSID = 88;
 export const RTM_GETNSID = 90;
 

@@ -94,6 +94,12 @@ export {
   type RouteType,
 } from "./route.ts";
 export {
+  type MonitorInterests,
+  type Notification,
+  RouteMonitor,
+  type RouteMonitorOptions,
+} from "./route_monitor.ts";
+export {
   type RouteFilter,
   RouteSocket,
   type RouteSocketOptions,

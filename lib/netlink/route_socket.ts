@@ -74,6 +74,11 @@ export class RouteSocket implements Disposable {
     return new RouteSocket(new Connection(transport, { trace }));
   }
 
+  /** The number by which the kernel knows it: notifications of its changes carry it. */
+  get portId(): number {
+    return this.#connection.portId;
+  }
+
   /**
    * Sends all requests at once and waits until they are carried out, in order.
    * The kernel goes on after one that failed: what came after it may be done.

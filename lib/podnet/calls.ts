@@ -1,8 +1,9 @@
 import type { Address, DualStack } from "../inet/mod.ts";
 import type { LinkIdentity, PodKey } from "./alias.ts";
 import type { PodName } from "./host_name.ts";
-import type { PodSources } from "./sources.ts";
+import type { HostProblem } from "./host_state.ts";
 import type { Husk } from "./husk_reaper.ts";
+import type { PodSources } from "./sources.ts";
 
 /** What `setup()` is asked to make. */
 export interface SetupRequest extends LinkIdentity {
@@ -66,6 +67,6 @@ export interface CheckRequest extends PodKey {
 export interface InitReport {
   /** The MTU that new pods get; 0 leaves it to the kernel. */
   readonly mtu: number;
-  /** Things that failed; the rest is done. */
-  readonly problems: readonly unknown[];
+  /** What pods need and could not be made; the rest is done. */
+  readonly problems: readonly HostProblem[];
 }

@@ -1,62 +1,100 @@
-import { FAMILIES } from "../inet/mod.ts";
-import { type Netns, writeSysctl } from "../linux/mod.ts";
+import { FAMILIES, type Family } from "../inet/mod.ts";
+import { type Netns, readSysctl, writeSysctl } from "../linux/mod.ts";
 import { NetlinkError, type RouteSocket, ruleAdd } from "../netlink/mod.ts";
+import { messageOf } from "./errors.ts";
+import {
+  FORWARDING,
+  type FoundHost,
+  type HostLack,
+  HostProblem,
+  type HostSettings,
+  planHost,
+} from "./host_state.ts";
 
-/** What a node needs before it can connect pods. */
-export interface HostSettings {
-  readonly tableId: number;
-  readonly rulePriority: number;
+/** Where a node is, and what it should have. */
+export interface HostOptions extends HostSettings {
   /** Absent: the process's own network namespace. */
   readonly netns?: Netns;
 }
 
-const FORWARDING = ["net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"];
+/** What {@linkcode ensureHost} did, and could not do. */
+export interface HostReport {
+  /** What was missing and is there now. */
+  readonly repaired: readonly HostLack[];
+  /** What is missing still. */
+  readonly problems: readonly HostProblem[];
+}
+
+/** Reads the rules and sysctls that pods need. @throws {NetlinkError} when the kernel refuses */
+export async function readHost(
+  host: RouteSocket,
+  { netns }: Pick<HostOptions, "netns">,
+): Promise<FoundHost> {
+  const rules: FoundHost["rules"] & Map<Family, unknown> = new Map();
+  const forwarding = new Map<Family, string>();
+  for (const family of FAMILIES) {
+    const value = readForwarding(family, netns);
+    // A kernel started without IPv6.
+    if (value === undefined) continue;
+    forwarding.set(family, value);
+    rules.set(family, await host.listRules({ family }));
+  }
+  return { rules, forwarding };
+}
 
 /**
  * Switches forwarding on and adds the rule that looks up the pod table, for
- * each family, unless a rule of that priority is there: one for another table is
- * left alone and reported. Idempotent. Goes on after a failure and returns all
- * of them: a node without IPv6 is no reason not to serve IPv4 pods.
+ * each family that the kernel has. Idempotent. Goes on after a failure and
+ * returns all of them: trouble with one family is no reason not to serve the
+ * other.
+ *
+ * @throws {NetlinkError} when the rules cannot be listed
  */
-export async function prepareHost(
+export async function ensureHost(
   host: RouteSocket,
-  settings: HostSettings,
-): Promise<unknown[]> {
-  const problems: unknown[] = [];
-  for (const name of FORWARDING) {
+  options: HostOptions,
+): Promise<HostReport> {
+  const plan = planHost(options, await readHost(host, options));
+  const problems = [...plan.problems];
+  const repaired: HostLack[] = [];
+  for (const lack of plan.lacks) {
     try {
-      const { netns } = settings;
-      writeSysctl(name, 1, netns === undefined ? {} : { netns });
-    } catch (error) {
-      problems.push(error);
+      await supply(host, lack, options);
+      repaired.push(lack);
+    } catch (cause) {
+      problems.push(
+        new HostProblem(lack.family, messageOf(cause), { cause }),
+      );
     }
   }
-  for (const family of FAMILIES) {
-    try {
-      await ensureRule(host, { ...settings, family });
-    } catch (error) {
-      problems.push(error);
-    }
-  }
-  return problems;
+  return { repaired, problems };
 }
 
-async function ensureRule(
+async function supply(
   host: RouteSocket,
-  rule: HostSettings & { readonly family: "ipv4" | "ipv6" },
+  lack: HostLack,
+  { netns }: HostOptions,
 ): Promise<void> {
-  const { family, rulePriority: priority, tableId: table } = rule;
-  const rules = await host.listRules({ family });
-  const present = rules.filter((other) => other.priority === priority);
-  if (present.some((other) => other.table === table)) return;
-  const [foreign] = present;
-  if (foreign !== undefined) {
-    // As upstream, which says nothing: somebody may have put it there on purpose.
-    throw new Error(
-      `Cannot route ${family} pods by table ${table}: priority ${priority} has a rule for table ${foreign.table}`,
-    );
+  if (lack.what === "forwarding") {
+    writeSysctl(lack.sysctl, 1, netns === undefined ? {} : { netns });
+    return;
   }
-  const [error] = await host.tryExecute([ruleAdd({ family, priority, table })]);
+  const [error] = await host.tryExecute([ruleAdd(lack.rule)]);
   // Another process was faster.
   if (error instanceof NetlinkError && error.code !== "EEXIST") throw error;
+}
+
+function readForwarding(
+  family: Family,
+  netns: Netns | undefined,
+): string | undefined {
+  try {
+    return readSysctl(
+      FORWARDING[family],
+      netns === undefined ? {} : { netns },
+    );
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return undefined;
+    throw error;
+  }
 }

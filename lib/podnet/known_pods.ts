@@ -26,6 +26,11 @@ export class KnownPods {
     this.#pods.set(index, { ...this.#pods.get(index), ...made });
   }
 
+  /** Whether a link is known for a pod's. */
+  has(index: number): boolean {
+    return this.#pods.has(index);
+  }
+
   /** Forgets a link that is going away. */
   forget(index: number): void {
     this.#pods.delete(index);

@@ -27,6 +27,9 @@ export type {
   Teardown,
 } from "./calls.ts";
 export { calicoVethName, hostVethName, type PodName } from "./host_name.ts";
+export type { EndLack } from "./host_end_state.ts";
+export type { HostReport } from "./host_init.ts";
+export { type HostLack, HostProblem, lackText } from "./host_state.ts";
 export type { Husk } from "./husk_reaper.ts";
 export { linkLocalOf } from "./mac.ts";
 export type { RandomBytes } from "../netlink/mod.ts";
@@ -40,3 +43,4 @@ export {
   type SourceTableOptions,
 } from "./source_table.ts";
 export type { MalformedLink, PodLink, Survey } from "./survey.ts";
+export type { LinkAddresses, Upkeep, UpkeepPart } from "./upkeep.ts";

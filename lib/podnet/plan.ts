@@ -178,12 +178,32 @@ export function planPod(input: PodPlanInput): PodPlan {
       ...(ipv4 === undefined ? [] : podIpv4(input, ipv4)),
       ...(ipv6 === undefined ? [] : podIpv6(input, ipv6)),
     ],
-    host: [
-      ...(ipv4 === undefined ? [] : hostIpv4(input, ipv4)),
-      ...(ipv6 === undefined ? [] : hostIpv6(input, ipv6)),
-      { kind: "settle" },
-    ],
+    host: [...hostEndSteps(input), { kind: "settle" }],
   };
+}
+
+/** What decides how the host's end should be. */
+export interface HostEndInput extends
+  Pick<
+    PodPlanInput,
+    | "addresses"
+    | "nodeAddresses"
+    | "hostMac"
+    | "tableId"
+    | "protocolId"
+    | "gatewayMode"
+  > {
+  /** Where it is not known, what depends on it is left out: the pod's neighbour entries, and the route to its link-local address. */
+  readonly podMac?: string;
+}
+
+/** What the host's end should have: ADD makes it, upkeep looks for it. */
+export function hostEndSteps(input: HostEndInput): Step[] {
+  const { ipv4, ipv6 } = input.addresses;
+  return [
+    ...(ipv4 === undefined ? [] : hostIpv4(input, ipv4)),
+    ...(ipv6 === undefined ? [] : hostIpv6(input, ipv6)),
+  ];
 }
 
 /** The route to a pod's address on the host. */
@@ -220,7 +240,9 @@ export function ipv4Gateway(
 }
 
 /** Two messages: the kernel reads the flags first and would generate an address when both are in one. */
-function raiseSteps(input: PodPlanInput): LinkStep[] {
+export function raiseSteps(
+  input: Pick<PodPlanInput, "addresses">,
+): LinkStep[] {
   return [
     {
       kind: "link",
@@ -268,17 +290,23 @@ function podIpv6(input: PodPlanInput, address: Address): Step[] {
   ];
 }
 
-function hostIpv4(input: PodPlanInput, address: Address): Step[] {
+function hostIpv4(input: HostEndInput, address: Address): Step[] {
   const gateway = ipv4Gateway(input);
   const scope = gateway.isLinkLocal ? "link" : "global";
   return [
     { kind: "address", address: gateway, length: 32, scope },
     hostRoute(address, input),
-    { kind: "neighbour", address, mac: input.podMac },
+    ...podNeighbour(address, input),
   ];
 }
 
-function hostIpv6(input: PodPlanInput, address: Address): Step[] {
+function podNeighbour(address: Address, { podMac }: HostEndInput): Step[] {
+  return podMac === undefined
+    ? []
+    : [{ kind: "neighbour", address, mac: podMac }];
+}
+
+function hostIpv6(input: HostEndInput, address: Address): Step[] {
   const nodeAddress = input.nodeAddresses.ipv6;
   const copied: Step[] =
     input.gatewayMode === "node-address" && nodeAddress !== undefined
@@ -292,13 +320,15 @@ function hostIpv6(input: PodPlanInput, address: Address): Step[] {
   return [
     ...copied,
     linkLocalStep(input.hostMac, 128),
-    {
-      kind: "route",
-      destination: Prefix.host(linkLocalOf(input.podMac)),
-      protocol: PROTOCOL_KERNEL,
-    },
+    ...(input.podMac === undefined ? [] : [
+      {
+        kind: "route",
+        destination: Prefix.host(linkLocalOf(input.podMac)),
+        protocol: PROTOCOL_KERNEL,
+      } as const,
+    ]),
     hostRoute(address, input),
-    { kind: "neighbour", address, mac: input.podMac },
+    ...podNeighbour(address, input),
   ];
 }
 

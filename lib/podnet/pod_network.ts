@@ -15,7 +15,6 @@ import type {
 } from "./calls.ts";
 import { checkHost, checkPod } from "./check.ts";
 import { PodCheckError } from "./errors.ts";
-import { prepareHost } from "./host_init.ts";
 import type { PodName } from "./host_name.ts";
 import { HuskReaper } from "./husk_reaper.ts";
 import { KnownPods } from "./known_pods.ts";
@@ -33,11 +32,12 @@ import {
 import { planPod } from "./plan.ts";
 import { PodLocks } from "./pod_locks.ts";
 import { findPodNetns, openPodNetns, refuseHost } from "./pod_netns.ts";
-import { refreshSources, restoreRoutes } from "./route_sources.ts";
+import { refreshSources } from "./route_sources.ts";
 import { connectPod } from "./setup.ts";
 import type { PodSources } from "./sources.ts";
 import { listSteadyRoutes, routedWithin } from "./steady_routes.ts";
 import { MAIN_TABLE, type PodLink, type Survey, surveyOf } from "./survey.ts";
+import { Upkeep } from "./upkeep.ts";
 
 /**
  * Connects pods to their node by veth pairs and routes. The kernel is the only
@@ -47,6 +47,8 @@ import { MAIN_TABLE, type PodLink, type Survey, surveyOf } from "./survey.ts";
  * each other except for the kernel's own lock.
  */
 export class PodNetwork implements Disposable {
+  /** Sees whether what is made here is still there. */
+  readonly upkeep: Upkeep;
   readonly #settings: Settings;
   readonly #host: RouteSocket;
   /** Lists, so that a long one keeps no ADD waiting. */
@@ -69,10 +71,7 @@ export class PodNetwork implements Disposable {
     this.#host = RouteSocket.open(where);
     this.#lists = RouteSocket.open(where);
     this.#deletions = RouteSocket.open(where);
-    this.#reaper = new HuskReaper(
-      this.#deletions,
-      this.#settings.random,
-    );
+    this.#reaper = new HuskReaper(this.#deletions, this.#settings.random);
     this.#finder = new LinkFinder(
       { host: this.#host, lists: this.#lists },
       this.#settings,
@@ -91,6 +90,15 @@ export class PodNetwork implements Disposable {
     this.#nodeAddresses = options.nodeAddresses ?? {};
     this.#mtu = options.mtu ?? 0;
     this.#fixedMtu = options.mtu !== undefined;
+    this.upkeep = new Upkeep({
+      settings: this.#settings,
+      host: this.#host,
+      lists: this.#lists,
+      portIds: [this.#host, this.#lists, this.#deletions].map((s) => s.portId),
+      nodeAddresses: () => this.#nodeAddresses,
+      known: this.#known,
+      openNetns: (key) => this.openNetns(key),
+    });
   }
 
   /**
@@ -114,12 +122,7 @@ export class PodNetwork implements Disposable {
    * @throws {NetlinkError} when links or routes cannot be listed
    */
   async init(): Promise<InitReport> {
-    const { tableId, rulePriority, hostNetns } = this.#settings;
-    const problems = await prepareHost(this.#host, {
-      tableId,
-      rulePriority,
-      ...(hostNetns === undefined ? {} : { netns: hostNetns }),
-    });
+    const { problems } = await this.upkeep.ensureHost();
     for (const err of problems) {
       getLogger("pod-network").error("Failed to prepare the node", { err });
     }
@@ -283,7 +286,9 @@ export class PodNetwork implements Disposable {
     const { tableId } = this.#settings;
     const expected = { host: found.link, ifname, addresses, tableId };
     const problems = [
+      ...await this.upkeep.findHostLacks(addresses),
       ...await checkHost(this.#lists, expected),
+      ...await this.upkeep.checkGateway(found.link, addresses),
       ...(netnsPath === undefined ? [] : await checkPod(netnsPath, expected)),
     ];
     if (problems.length > 0) throw new PodCheckError(containerId, problems);
@@ -314,25 +319,6 @@ export class PodNetwork implements Disposable {
     pods: readonly PodLink[],
   ): Promise<ReadonlyMap<number, DualStack<Address>>> {
     return await findLostAddresses(this.#lists, pods);
-  }
-
-  /**
-   * Adds those of a pod's host routes that are missing. Returns how many were.
-   * The caller sees to it that the pod is not torn down meanwhile.
-   *
-   * @throws {NetlinkError} of the first that the kernel refused
-   */
-  async restoreRoutes(
-    pod: PodLink,
-    addresses: DualStack<Address>,
-  ): Promise<number> {
-    const { index } = pod;
-    this.#known.set(index, { addresses });
-    return await restoreRoutes(this.#host, pod, {
-      ...this.#settings,
-      addresses,
-      nodeAddresses: this.#nodeAddresses,
-    });
   }
 
   /**

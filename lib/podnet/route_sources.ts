@@ -4,8 +4,6 @@ import {
   routeReplace,
   type RouteSocket,
 } from "../netlink/mod.ts";
-import type { Netns } from "../linux/mod.ts";
-import { applySteps } from "./link_end.ts";
 import { hostRoute, type PodPlanInput, type RouteStep } from "./plan.ts";
 import { routeSpec } from "./requests.ts";
 import type { PodLink } from "./survey.ts";
@@ -48,27 +46,6 @@ export async function refreshSources(
   }
   await host.execute(requests);
   return requests.length;
-}
-
-/** Adds the host routes of a pod that are missing. Returns how many there were. */
-export async function restoreRoutes(
-  socket: RouteSocket,
-  pod: PodLink,
-  options:
-    & Pick<
-      PodPlanInput,
-      "addresses" | "tableId" | "protocolId" | "nodeAddresses" | "gatewayMode"
-    >
-    & { readonly hostNetns?: Netns },
-): Promise<number> {
-  const { addresses, hostNetns } = options;
-  const { index, hostName } = pod;
-  const steps = valuesOf(addresses)
-    .filter((address) => !pod.addresses[address.family]?.equals(address))
-    .map((address) => hostRoute(address, options));
-  const inHost = hostNetns === undefined ? {} : { netns: hostNetns };
-  await applySteps({ socket, index, name: hostName, ...inHost }, steps);
-  return steps.length;
 }
 
 function sameText(a: unknown, b: unknown): boolean {

@@ -11,6 +11,10 @@ export interface PodLink extends LinkIdentity {
   readonly index: number;
   /** Name of the host veth. */
   readonly hostName: string;
+  /** Whether the host veth is set up. */
+  readonly up: boolean;
+  /** MAC address of the host veth. */
+  readonly mac?: string;
   /** Index of the pod's end in the pod's network namespace. */
   readonly peerIndex?: number;
   /** The pod's network namespace, by the host's number for it. */
@@ -66,13 +70,15 @@ export function surveyOf(
   const malformed: MalformedLink[] = [];
   for (const link of links) {
     const parsed = parseAlias(link.alias);
-    const { index, name, peerIndex, peerNetnsId } = link;
+    const { index, name, mac, peerIndex, peerNetnsId, up } = link;
     if (parsed.kind === "pod") {
       const sources = sourcesOf(link);
       pods.push({
         ...parsed.identity,
         index,
         hostName: name,
+        up,
+        ...(mac === undefined ? {} : { mac }),
         ...(peerIndex === undefined ? {} : { peerIndex }),
         ...(peerNetnsId === undefined ? {} : { peerNetnsId }),
         addresses: addresses.get(index) ?? {},

@@ -21,6 +21,7 @@ export function connectChained(ground: Ground): NodePart {
     attachments: new ChainedPods({ network, pods, metrics, locks }),
     readiness,
     loops: {},
+    checkNetwork: () => true,
     async run(signal) {
       await abortable(pods.synced(), signal);
       readiness.met("api");

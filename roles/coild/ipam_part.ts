@@ -1,4 +1,4 @@
-import { TaskGroup } from "../../lib/async/mod.ts";
+import { Gate, TaskGroup } from "../../lib/async/mod.ts";
 import { NodeIpam } from "../../lib/ipam/mod.ts";
 import { RouteSocket } from "../../lib/netlink/mod.ts";
 import { PodNetwork, SourceTable } from "../../lib/podnet/mod.ts";
@@ -8,12 +8,14 @@ import { AddressedPods } from "./addressed_pods.ts";
 import { BlockClient } from "./block_client.ts";
 import { BlockRequests } from "./block_requests.ts";
 import { GarbageCollector } from "./garbage.ts";
+import { NetworkKeeper } from "./network_keeper.ts";
 import { NetworkMemory } from "./network_memory.ts";
 import { NodeAddresses } from "./node_addresses.ts";
 import type { Ground, NodePart } from "./node_part.ts";
 import { NodeSource } from "./node_source.ts";
 import { Readiness } from "./readiness.ts";
 import { Reconciler } from "./reconciler.ts";
+import { RepairReports } from "./repair_reports.ts";
 import { RouteRepair } from "./route_repair.ts";
 import { ExportTable } from "./route_sink.ts";
 import { clearRoutesIfNodeGone } from "./shutdown.ts";
@@ -43,9 +45,11 @@ export function connectIpam(ground: Ground): NodePart {
       "node ipam": (signal) => ipam.run(signal),
       "node informer": (signal) => node.run(signal),
       "node addresses": (signal) => addresses.run(signal),
+      "network keeper": (signal) => parts.keeper.run(signal),
       ...requests.loops,
       ...blocks.loops,
     },
+    checkNetwork: () => parts.keeper.check(),
     async run(signal) {
       await start(parts, { signal });
       await using tasks = new TaskGroup({ signal });
@@ -62,7 +66,7 @@ export function connectIpam(ground: Ground): NodePart {
 }
 
 /** Opens the kernel. */
-function openKernel({ options, stack }: Ground) {
+function openKernel({ options, stack }: Ground, reports: RepairReports) {
   const network = stack.use(PodNetwork.open({
     tableId: options.podTableId,
     rulePriority: options.podRulePriority,
@@ -71,18 +75,28 @@ function openKernel({ options, stack }: Ground) {
     calico: options.compatCalico,
     registerFromMain: options.registerFromMain,
   }));
-  const exporter = new RouteExporter(stack.use(RouteSocket.open()), {
-    tableId: options.exportTableId,
-    protocolId: options.protocolId,
+  const socket = stack.use(RouteSocket.open());
+  const { exportTableId, protocolId } = options;
+  const exporter = new RouteExporter(socket, {
+    ...{ tableId: exportTableId, protocolId },
   });
-  return { network, routes: new ExportTable(exporter) };
+  return {
+    network,
+    routes: new ExportTable(exporter, () => reports.repaired(["export"])),
+    watch: () =>
+      network.upkeep.watch({ exportTableId, ownPortIds: [socket.portId] }),
+  };
 }
 
 /** Makes the parts and ties them to each other. */
 function connect(ground: Ground) {
   const { options, client, nodeName, locks, metrics, pods, stack } = ground;
-  const { network, routes } = openKernel(ground);
   const node = new NodeSource(client, nodeName);
+  const reports = new RepairReports({
+    ...{ metrics, nodeName, recorder: ground.recorder },
+    nodeUid: () => node.current?.uid,
+  });
+  const { network, routes, watch } = openKernel(ground, reports);
   const requests = new BlockRequests({ client, node });
   const blocks = new BlockClient({ client, nodeName, requests });
   const ipam = stack.use(
@@ -101,17 +115,21 @@ function connect(ground: Ground) {
   const teardown = stack.use(new Teardown({ ipam, network }));
   const networks = new NetworkMemory();
   const table = stack.use(new SourceTable());
-  const sources = new SourceGuard({ table, network, locks });
-  const repair = new RouteRepair({ ipam, network, locks });
+  const sources = new SourceGuard({ table, network, locks, reports });
+  const repair = new RouteRepair({ ipam, network, locks, reports });
   const shared = {
     ...{ ipam, network, pods, blocks, teardown, networks, locks, repair },
   };
   const intervalMs = options.reconcileIntervalMs;
   const garbage = new GarbageCollector(shared);
+  const readiness = new Readiness(START_CONDITIONS);
+  const prepared = new Gate();
   return {
     ...shared,
-    ...{ node, requests, routes, sources },
-    readiness: new Readiness(START_CONDITIONS),
+    ...{ node, requests, routes, sources, readiness, prepared },
+    keeper: new NetworkKeeper({
+      ...{ ...shared, routes, reports, readiness, prepared, watch },
+    }),
     addresses: new NodeAddresses(node, network),
     reconciler: new Reconciler({ ...shared, metrics, intervalMs }),
     attachments: new AddressedPods({ ...shared, metrics, garbage }),

@@ -20,6 +20,20 @@ const ADDRESS_STATES = [
   "quarantined",
 ] as const;
 
+/** What coild puts back when somebody else removed it, as metric labels. */
+export const REPAIRS = [
+  "rule",
+  "forwarding",
+  "link",
+  "address",
+  "route",
+  "export",
+  "sources",
+] as const;
+
+/** One of them. */
+export type Repair = typeof REPAIRS[number];
+
 /** An ADD takes a few milliseconds; ten seconds is the limit of a block request. */
 const BUCKETS_S = [
   0.0005,
@@ -68,6 +82,7 @@ export class CoildMetrics implements IpamObserver {
   readonly #launchers: Counter<"result">;
   readonly #announcements: Counter<"result">;
   readonly #updates: Counter<"result">;
+  readonly #repairs: Counter<"what">;
 
   constructor(registry: Registry) {
     const registers = [registry];
@@ -121,6 +136,13 @@ export class CoildMetrics implements IpamObserver {
       labelNames: ["result"],
       registers,
     });
+    this.#repairs = new Counter({
+      name: "coil_coild_repairs_total",
+      help: "What others removed from the node's network and coild put back",
+      labelNames: ["what"],
+      registers,
+    });
+    for (const what of REPAIRS) this.#repairs.inc({ what }, 0);
     for (const result of ["ok", "error"]) {
       this.#audits.inc({ result }, 0);
       this.#updates.inc({ result }, 0);
@@ -245,6 +267,11 @@ export class CoildMetrics implements IpamObserver {
   /** Counts a look at a pod's egress. */
   egressUpdated(result: "ok" | "error"): void {
     this.#updates.inc({ result });
+  }
+
+  /** Counts something that was put back. */
+  repaired(what: Repair): void {
+    this.#repairs.inc({ what });
   }
 
   /** Counts a reconciliation. */

@@ -138,16 +138,16 @@ async function connect(
   const { enableEgress, enableIpam } = options;
   const metrics = new CoildMetrics(registry);
   const pods = new PodSource(client, { nodeName, pools: enableIpam });
-  const ground: Ground = {
-    ...{ options, nodeName, client, registry, metrics, kubeMetrics },
-    ...{ pods, stack, locks: new KeyedMutex(), calls: new CallCounter() },
-  };
-  const node = enableIpam ? connectIpam(ground) : connectChained(ground);
-  const { attachments, readiness } = node;
   const recorder = new EventRecorder(client, {
     component: "coild",
     host: nodeName,
   });
+  const ground: Ground = {
+    ...{ options, nodeName, client, registry, metrics, kubeMetrics, recorder },
+    ...{ pods, stack, locks: new KeyedMutex(), calls: new CallCounter() },
+  };
+  const node = enableIpam ? connectIpam(ground) : connectChained(ground);
+  const { attachments, readiness } = node;
   const events = new PodEvents(recorder, pods);
   const egress = enableEgress
     ? connectEgress({ ...ground, attachments, events, plane })
@@ -157,7 +157,7 @@ async function connect(
     ...{ attachments, events, metrics, readiness, pods, locks: ground.locks },
     egress: egress?.calls ?? NO_EGRESS,
   });
-  return { ...ground, node, egress, recorder, service };
+  return { ...ground, node, egress, service };
 }
 
 type Parts = Awaited<ReturnType<typeof connect>>;
@@ -165,14 +165,18 @@ type Parts = Awaited<ReturnType<typeof connect>>;
 /** Opens the socket early: a plugin that finds it learns what is waited for. */
 async function listen(
   { socketPath, metricsAddress, healthAddress }: CoildOptions,
-  { registry, service, calls, node: { readiness } }: Parts,
+  { registry, service, calls, node }: Parts,
   signal: AbortSignal,
 ): Promise<RunningServer> {
   serveMetrics({ address: metricsAddress, registry, signal });
   serveHealth({
     address: healthAddress,
     healthz: { ping: () => true },
-    readyz: { ping: () => true, "serves-pods": () => readiness.check() },
+    readyz: {
+      ping: () => true,
+      "serves-pods": () => node.readiness.check(),
+      "pod-network": () => node.checkNetwork(),
+    },
     signal,
   });
   const methods = cniMethods(service, calls);

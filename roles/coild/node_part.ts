@@ -1,5 +1,9 @@
 import type { KeyedMutex } from "../../lib/async/mod.ts";
-import type { KubeClient, KubeMetrics } from "../../lib/kube/mod.ts";
+import type {
+  EventRecorder,
+  KubeClient,
+  KubeMetrics,
+} from "../../lib/kube/mod.ts";
 import type { Registry } from "../../lib/telemetry/mod.ts";
 import type { Attachments } from "./attachments.ts";
 import type { CallCounter } from "./call_counter.ts";
@@ -21,6 +25,7 @@ export interface Ground {
   readonly registry: Registry;
   readonly metrics: CoildMetrics;
   readonly kubeMetrics: KubeMetrics;
+  readonly recorder: EventRecorder;
   readonly pods: PodSource;
   /** Guards everything about one attachment. */
   readonly locks: KeyedMutex;
@@ -34,6 +39,8 @@ export interface NodePart {
   readonly attachments: Attachments;
   readonly readiness: Readiness;
   readonly loops: Loops;
+  /** Whether single pods lack something that could not be put back; what, in words. */
+  checkNetwork(): true | string;
   /** Brings the part to readiness, and goes on until the signal. */
   run(signal: AbortSignal): Promise<void>;
   /** Comes after the last call. */

@@ -6,9 +6,14 @@ import {
   valuesOf,
 } from "../../lib/inet/mod.ts";
 import type { AllocationRecord, NodeIpam } from "../../lib/ipam/mod.ts";
-import type { PodLink, PodNetwork } from "../../lib/podnet/mod.ts";
+import type {
+  LinkAddresses,
+  PodLink,
+  PodNetwork,
+} from "../../lib/podnet/mod.ts";
 import { getLogger } from "../../lib/telemetry/mod.ts";
 import { keyText } from "./keys.ts";
+import type { RepairReports } from "./repair_reports.ts";
 
 const log = getLogger("pod-network");
 
@@ -17,11 +22,23 @@ export interface RouteRepairOptions {
   readonly ipam: NodeIpam;
   readonly network: PodNetwork;
   readonly locks: KeyedMutex;
+  readonly reports: Pick<RepairReports, "repaired">;
+}
+
+/** What came of a repair of pods. */
+export interface PodRepair {
+  /** How many pods lacked something and have it now. */
+  readonly repaired: number;
+  /** How many lack something and were being worked on: to be looked at soon. */
+  readonly busy: number;
+  /** What could not be put back, in words. */
+  readonly problems: readonly string[];
 }
 
 /**
- * Makes good what somebody did who emptied the pod table: no address of a
- * living pod is given out again, and the pod gets its routes back.
+ * Makes good what somebody did who emptied the pod table, or took a pod's end
+ * on the host down or its addresses off: no address of a living pod is given
+ * out again, and the pod gets back what it had.
  */
 export class RouteRepair {
   readonly #with: RouteRepairOptions;
@@ -54,52 +71,69 @@ export class RouteRepair {
   }
 
   /**
-   * Gives pods the host routes back that they lack, going by what the kernel
+   * Gives pods back what their ends on the host lack, going by what the kernel
    * has. Pods that are being worked on wait for the next time, and so do
    * addresses that several pods claim.
    */
   async repair(
     pods: readonly PodLink[],
     { signal }: { readonly signal: AbortSignal },
-  ): Promise<void> {
-    const { ipam, locks } = this.#with;
+  ): Promise<PodRepair> {
+    const { ipam, locks, network } = this.#with;
     const holders = countHolders(ipam.list());
+    const present = await network.upkeep.listAddresses();
+    const problems: string[] = [];
+    let [repaired, busy] = [0, 0];
     for (const pod of pods) {
       const key = keyText(pod);
-      if (locks.isLocked(key) || !this.#lacksRoutes(pod)) continue;
-      using _lock = await locks.lock(key, { signal });
+      if (!this.#lacksAnything(pod, present)) continue;
+      if (locks.isLocked(key)) {
+        busy++;
+        continue;
+      }
+      using _lock = await locks.lock(key, { upkeep: true, signal });
       const record = ipam.lookup(pod);
       if (record?.state !== "used") continue;
       if (valuesOf(record.addresses).some((a) => holders.get(`${a}`) !== 1)) {
         continue;
       }
-      await this.#restore(pod, this.#wanted(record));
+      const problem = await this.#restore(pod, this.#wanted(record));
+      if (problem === undefined) repaired++;
+      else problems.push(problem);
     }
+    return { repaired, busy, problems };
   }
 
-  async #restore(pod: PodLink, wanted: DualStack<Address>): Promise<void> {
-    const { containerId, ifname: iface } = pod;
+  /** Returns why it failed. */
+  async #restore(
+    pod: PodLink,
+    wanted: DualStack<Address>,
+  ): Promise<string | undefined> {
+    const { containerId, hostName, ifname: iface } = pod;
     try {
-      const routes = await this.#with.network.restoreRoutes(pod, wanted);
-      log.warn("Restored the host routes of a pod", {
-        containerId,
-        iface,
-        routes,
+      const lacks = await this.#with.network.upkeep.restoreEnd(pod, wanted);
+      this.#with.reports.repaired(lacks);
+      log.info("Restored the host's end of a pod", {
+        ...{ containerId, iface, veth: hostName, lacks },
       });
+      return undefined;
     } catch (err) {
-      log.error("Cannot restore the host routes of a pod", {
-        containerId,
-        iface,
-        err,
+      log.error("Cannot restore the host's end of a pod", {
+        ...{ containerId, iface, veth: hostName, err },
       });
+      const reason = err instanceof Error ? err.message : String(err);
+      return `host link "${hostName}" of ${
+        valuesOf(wanted).join(" and ")
+      }: ${reason}`;
     }
   }
 
-  #lacksRoutes(pod: PodLink): boolean {
+  #lacksAnything(pod: PodLink, present: LinkAddresses): boolean {
     const record = this.#with.ipam.lookup(pod);
     if (record?.state !== "used") return false;
-    return valuesOf(this.#wanted(record))
-      .some((address) => pod.addresses[address.family] === undefined);
+    const addresses = this.#wanted(record);
+    const { upkeep } = this.#with.network;
+    return upkeep.findEndLacks(pod, { addresses, present }).length > 0;
   }
 
   /**

@@ -8,9 +8,20 @@ const log = getLogger("route-exporter");
 /** Exports the node's blocks, and makes one error of the routes that the kernel refused. */
 export class ExportTable implements RouteSink {
   readonly #exporter: RouteExporter;
+  readonly #onRestored: () => void;
+  #restored = 0;
+  /** What the table held after the last synchronisation. */
+  #last: ReadonlySet<string> | undefined;
 
-  constructor(exporter: RouteExporter) {
+  /** `onRestored` is called when routes had been removed by somebody else. */
+  constructor(exporter: RouteExporter, onRestored: () => void) {
     this.#exporter = exporter;
+    this.#onRestored = onRestored;
+  }
+
+  /** How often routes had been removed by somebody else. */
+  get restored(): number {
+    return this.#restored;
   }
 
   /** Makes the export table hold exactly these prefixes. */
@@ -25,7 +36,16 @@ export class ExportTable implements RouteSink {
         foreign: foreign.length,
       });
     }
+    const last = this.#last;
+    const isNew = (prefix: Prefix) => !last?.has(prefix.toString());
+    if (last !== undefined && added > prefixes.filter(isNew).length) {
+      this.#restored++;
+      this.#onRestored();
+    }
     const [first] = failures;
+    this.#last = first === undefined
+      ? new Set(prefixes.map(String))
+      : undefined;
     if (first === undefined) return;
     throw new Error(
       `Cannot export route "${first.destination}" (${failures.length} refused)`,

@@ -7,6 +7,7 @@ import type {
 } from "../../lib/podnet/mod.ts";
 import { getLogger } from "../../lib/telemetry/mod.ts";
 import { keyText } from "./keys.ts";
+import type { RepairReports } from "./repair_reports.ts";
 
 const log = getLogger("pod-sources");
 
@@ -18,6 +19,8 @@ export interface SourceGuardOptions {
   readonly table: Pick<SourceTable, "ensure" | "countForged">;
   readonly network: Pick<PodNetwork, "list" | "setSources">;
   readonly locks: KeyedMutex;
+  /** Is told of each restoration of the table. */
+  readonly reports?: Pick<RepairReports, "repaired">;
 }
 
 /**
@@ -61,6 +64,7 @@ export class SourceGuard {
     try {
       const changed = await this.#with.table.ensure();
       if (changed && this.#inPlace === true) {
+        this.#with.reports?.repaired(["sources"]);
         log.warn(
           "Restored the nftables table that drops forged sources: another program deleted or changed it",
         );

@@ -1,6 +1,7 @@
 import {
   abortable,
   Backoff,
+  type Gate,
   type KeyedMutex,
   retry,
 } from "../../lib/async/mod.ts";
@@ -40,6 +41,8 @@ export interface StartOptions {
   readonly repair: RouteRepair;
   readonly sources: Pick<SourceGuard, "ensureTable">;
   readonly readiness: Readiness;
+  /** Is opened when the kernel is set up. */
+  readonly prepared: Gate;
 }
 
 /**
@@ -65,6 +68,7 @@ export async function start(
     if (husks > 0) log.info("Finished interrupted DELs", { husks });
   });
   readiness.met("kernel");
+  options.prepared.open();
   // The kernel's part of this is done at once, so that DEL finds addresses.
   const found = await repair.complete(await network.list());
   await Promise.all([

@@ -113,7 +113,10 @@ export async function partsOn(network: PodNetwork): Promise<Parts> {
       return links;
     },
   };
-  const repair = new RouteRepair(shared);
+  const repair = new RouteRepair({
+    ...shared,
+    reports: { repaired: () => {} },
+  });
   const garbage = new GarbageCollector({ ...shared, network: paused });
   const attachments = new AddressedPods({ ...shared, garbage });
   const reconciler = new Reconciler({

@@ -120,8 +120,8 @@ netnsTest(
     await host.ip("-6", "rule", "add", "priority", "2000", "lookup", "99");
     const rules = await host.ip("rule", "show");
     const { problems } = await node.net.init();
-    assert.deepEqual(problems.map((error) => (error as Error).message), [
-      "Cannot route ipv4 pods by table 116: priority 2000 has a rule for table 99",
+    assert.deepEqual(problems.map(({ message }) => message), [
+      "Cannot route ipv4 pods by table 116: priority 2000 has a rule for table 99 that is not Coil's; remove it, or give coild another --pod-rule-prio",
     ]);
     assert.equal(await host.ip("rule", "show"), rules);
   },
@@ -450,7 +450,7 @@ netnsTest(
 );
 
 netnsTest(
-  "findLostAddresses() reads pods whose routes are gone, and restoreRoutes() gives them back as they were",
+  "findLostAddresses() reads pods whose routes are gone, and restoreEnd() gives them back as they were",
   async () => {
     await using node = await testNode();
     const { host } = node;
@@ -471,7 +471,7 @@ netnsTest(
     assert.deepEqual(pods.map(({ addresses }) => addresses), [{}, {}, {}]);
     const found = await net.findLostAddresses(pods);
     for (const pod of pods) {
-      await net.restoreRoutes(pod, found.get(pod.index) ?? {});
+      await net.upkeep.restoreEnd(pod, found.get(pod.index) ?? {});
     }
     assert.deepEqual(await routesOf(host, 116), before);
     await net.check({ ...dual.request });

@@ -138,6 +138,7 @@ export const SUITES: readonly Suite[] = [
       ...BUILD_PACKAGES,
       ...PING,
       ...NFTABLES,
+      curl: "curl",
     },
     root: true,
     // For datagrams.

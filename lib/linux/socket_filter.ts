@@ -1,0 +1,56 @@
+import { lastError, libc } from "./libc.ts";
+
+/** SOL_SOCKET and SO_ATTACH_FILTER of `<asm-generic/socket.h>`. */
+const SOL_SOCKET = 1;
+const SO_ATTACH_FILTER = 26;
+/** struct sock_filter of `<linux/filter.h>`. */
+const INSTRUCTION_SIZE = 8;
+/** struct sock_fprog: a length, padding, a pointer. */
+const PROGRAM_SIZE = 16;
+
+/** One instruction of a classic BPF program, `struct sock_filter`. */
+export interface FilterInstruction {
+  /** The operation, BPF_… of `<linux/bpf_common.h>`. */
+  readonly code: number;
+  /** How many instructions to skip when a comparison holds. */
+  readonly jt?: number;
+  /** How many to skip when it does not. */
+  readonly jf?: number;
+  /** The operand. */
+  readonly k: number;
+}
+
+/**
+ * Has the kernel throw away messages for a socket before they are queued. The
+ * kernel copies the program.
+ *
+ * @throws {LinuxError} when the kernel refuses the program
+ */
+export function attachFilter(
+  fd: number,
+  program: readonly FilterInstruction[],
+): void {
+  const code = new DataView(
+    new ArrayBuffer(program.length * INSTRUCTION_SIZE),
+  );
+  for (const [i, instruction] of program.entries()) {
+    const at = i * INSTRUCTION_SIZE;
+    code.setUint16(at, instruction.code, true);
+    code.setUint8(at + 2, instruction.jt ?? 0);
+    code.setUint8(at + 3, instruction.jf ?? 0);
+    code.setUint32(at + 4, instruction.k, true);
+  }
+  const bytes = new Uint8Array(code.buffer);
+  const header = new DataView(new ArrayBuffer(PROGRAM_SIZE));
+  header.setUint16(0, program.length, true);
+  const pointer = Deno.UnsafePointer.value(Deno.UnsafePointer.of(bytes));
+  header.setBigUint64(8, pointer, true);
+  const result = libc().symbols.setsockopt(
+    fd,
+    SOL_SOCKET,
+    SO_ATTACH_FILTER,
+    new Uint8Array(header.buffer),
+    PROGRAM_SIZE,
+  );
+  if (result < 0) throw lastError("attach a socket filter", "setsockopt");
+}

@@ -1,0 +1,235 @@
+// Another program removes what Coil has made on a node: systemd-networkd and
+// `netplan apply` delete rules and routes that they do not know, scripts flush
+// tables, hardening switches forwarding off.
+import assert from "node:assert/strict";
+import { type Coild, CoildLab, inPod } from "../apiserver/coild_lab.ts";
+import { eventually, sleep } from "../lab/mod.ts";
+import { probe } from "./probe.ts";
+
+/** One second is the aim; a busy machine takes longer for all it does. */
+const MAX_GAP_MS = 5_000;
+
+/** No look of the reconciler is to help. */
+const ARGS = ["--cooldown=0s", "--addressblock-gc-interval=1h"];
+
+async function readyz(coild: Coild): Promise<string> {
+  return await coild.node.run(
+    "curl",
+    ...["-s", "http://127.0.0.1:9385/readyz?verbose"],
+  );
+}
+
+function repairs(coild: Coild, what: string): Promise<number | undefined> {
+  return coild.metric(`coil_coild_repairs_total{what="${what}"}`);
+}
+
+Deno.test("a node's pods survive another program that changes its network", async (t) => {
+  await using lab = await CoildLab.start({ name: "hostnet" });
+  const node = lab.node();
+  await lab.createPool("default", [{
+    ipv4: "10.121.0.0/24",
+    ipv6: "fd02::121:0/120",
+  }], 3);
+  lab.granter.start();
+  await using coild = await lab.startCoild(node, ARGS);
+  const from = await lab.createPod("from");
+  const to = await lab.createPod("to");
+  await coild.add(from);
+  const result = await coild.add(to);
+  const addresses = result.ips.map(({ address }) =>
+    address.split("/")[0] ?? ""
+  );
+  const veth = result.interfaces[1]?.name ?? "";
+  const shown = async (...args: string[]) =>
+    (await node.run("ip", ...args))
+      .replaceAll(/ +\n/g, "\n").trim();
+
+  /** Everything of the node's network that pods need, as text. */
+  async function state(): Promise<string> {
+    const texts = await Promise.all([
+      shown("-4", "rule"),
+      shown("-6", "rule"),
+      ...["116", "119"].flatMap((table) => [
+        shown("-4", "route", "show", "table", table),
+        shown("-6", "route", "show", "table", table),
+      ]),
+      shown("-br", "address", "show", "dev", veth),
+      node.run("cat", "/proc/sys/net/ipv4/ip_forward"),
+      node.run("cat", "/proc/sys/net/ipv6/conf/all/forwarding"),
+    ]);
+    return texts.map((text) => text.split("\n").sort().join("\n")).join("\n");
+  }
+  const whole = await state();
+
+  /** Attacks under traffic of both families. */
+  async function attack(
+    name: string,
+    commands: readonly (readonly string[])[],
+    counted: readonly string[],
+  ): Promise<void> {
+    await t.step(name, async () => {
+      const before = await Promise.all(counted.map((w) => repairs(coild, w)));
+      const probes = await Promise.all(addresses.map((a) => probe(from, a)));
+      await sleep(200);
+      for (const [command = "", ...args] of commands) {
+        await node.run(command, ...args);
+      }
+      await eventually("everything to be there again", async () => {
+        assert.equal(await state(), whole);
+        return true;
+      });
+      await sleep(300);
+      const gaps = await Promise.all(probes.map((each) => each.stop()));
+      // deno-lint-ignore no-console -- a figure
+      console.log(`${name}: gaps ${gaps.map((ms) => Math.round(ms))} ms`);
+      for (const gap of gaps) assert.ok(gap < MAX_GAP_MS, `gap ${gap} ms`);
+      for (const [i, what] of counted.entries()) {
+        assert.ok((await repairs(coild, what) ?? 0) > (before[i] ?? 0), what);
+      }
+      await coild.check(to);
+    });
+  }
+
+  const unset = (name: string) => ["sh", "-c", `echo 0 >/proc/sys/${name}`];
+  const both = (...args: string[]) => [
+    ["ip", "-4", ...args],
+    ["ip", "-6", ...args],
+  ];
+  await attack(
+    "rule 2000 is deleted",
+    both("rule", "del", "pref", "2000"),
+    ["rule"],
+  );
+  await attack(
+    "table 116 is flushed",
+    both("route", "flush", "table", "116"),
+    ["route"],
+  );
+  await attack(
+    "table 119 is flushed",
+    both("route", "flush", "table", "119"),
+    ["export"],
+  );
+  await attack(
+    "all routes of Coil's protocol are flushed",
+    both("route", "flush", "table", "all", "proto", "30"),
+    ["route", "export"],
+  );
+  await attack(
+    "a pod's host link is set down",
+    [["ip", "link", "set", veth, "down"]],
+    ["link", "route"],
+  );
+  await attack(
+    "the addresses of a pod's host link are flushed",
+    [
+      ["ip", "address", "flush", "dev", veth],
+      ["ip", "neighbour", "flush", "dev", veth],
+    ],
+    ["address"],
+  );
+  await attack(
+    "forwarding is switched off",
+    [
+      unset("net/ipv4/ip_forward"),
+      unset("net/ipv6/conf/all/forwarding"),
+    ],
+    ["forwarding"],
+  );
+  await attack(
+    "all of it at once",
+    [
+      ...both("rule", "del", "pref", "2000"),
+      ...both("route", "flush", "table", "116"),
+      ...both("route", "flush", "table", "119"),
+      ["ip", "link", "set", veth, "down"],
+      unset("net/ipv4/ip_forward"),
+    ],
+    ["rule", "forwarding", "export"],
+  );
+
+  await t.step("an Event on the Node says who does that, mostly", async () => {
+    const event = await eventually("the Event", async () => {
+      const list = await lab.plane.request(
+        "GET",
+        "/api/v1/namespaces/default/events",
+      ) as {
+        items: {
+          reason: string;
+          message: string;
+          involvedObject: { kind: string; name: string };
+        }[];
+      };
+      return list.items.find((e) => e.reason === "NodeNetworkRepaired");
+    });
+    assert.ok(event);
+    assert.equal(event.involvedObject.kind, "Node");
+    assert.equal(event.involvedObject.name, node.name);
+    assert.match(event.message, /systemd-networkd/);
+    assert.match(event.message, /netplan apply/);
+    assert.match(event.message, /ManageForeignRoutingPolicyRules=no/);
+    assert.match(event.message, /ManageForeignRoutes=no/);
+  });
+
+  await t.step(
+    "somebody who removes the rule as soon as it is there makes no storm",
+    async () => {
+      const before = await repairs(coild, "rule") ?? 0;
+      const cpu = await cpuSeconds(coild);
+      const until = performance.now() + 4_000;
+      let removed = 0;
+      while (performance.now() < until) {
+        try {
+          await node.run("ip", "rule", "del", "pref", "2000");
+          removed++;
+        } catch {
+          // Not there yet.
+        }
+      }
+      const count = (await repairs(coild, "rule") ?? 0) - before;
+      assert.ok(removed >= 3, `it came back ${removed} times`);
+      assert.ok(count <= 25, `${count} repairs in 4 s`);
+      const used = await cpuSeconds(coild) - cpu;
+      assert.ok(used < 2, `${used} s of processor in 4 s`);
+      await eventually("the rule", async () => await state() === whole);
+      const lines = (await coild.process.logs()).split("\n").filter((line) =>
+        line.includes("Put back what")
+      );
+      assert.ok(lines.length < 15, `${lines.length} records`);
+    },
+  );
+
+  await t.step(
+    "a foreign rule at our priority is left alone, and coild not ready",
+    async () => {
+      await node.run("ip", "rule", "add", "pref", "2000", "lookup", "99");
+      // Ours is beside it: pods are served.
+      await coild.call("Status", undefined);
+      await node.run("ip", "rule", "del", "pref", "2000", "lookup", "116");
+      const text = await eventually("coild not to be ready", async () => {
+        const said = await readyz(coild);
+        return said.includes("priority 2000") && said;
+      });
+      assert.match(text, /table 99/);
+      assert.match(text, /--pod-rule-prio/);
+      assert.equal(await coild.metric("coil_coild_ready"), 0);
+      const refused = await coild.refused(coild.add(await lab.createPod("no")));
+      assert.match(refused.message, /priority 2000 has a rule for table 99/);
+      await assert.rejects(coild.check(to), /priority 2000/);
+      assert.match(await shown("-4", "rule"), /2000:\tfrom all lookup 99/);
+      assert.doesNotMatch(await shown("-4", "rule"), /lookup 116/);
+
+      await node.run("ip", "rule", "del", "pref", "2000");
+      await eventually("the rule", async () => await state() === whole);
+      await eventually("coild to be ready", async () => {
+        return await coild.metric("coil_coild_ready") === 1;
+      });
+      await inPod(from, "ping", "-c1", "-W2", addresses[0] ?? "");
+    },
+  );
+});
+
+/** Processor time of the daemon. */
+async function cpuSeconds(coild: Coild): Promise<number> {
+  return await coild.metric("process_cpu_seconds_total") ?? 0;
+}

@@ -1,0 +1,50 @@
+/** Traffic under which something is removed, and how long it did not get through. */
+import type { Sandbox } from "../apiserver/coild_lab.ts";
+
+const INTERVAL_S = 0.02;
+
+/** A ping that runs, from a pod to an address. */
+export interface Probe {
+  /** Ends it. Returns the longest time without an answer. */
+  stop(): Promise<number>;
+}
+
+/** Asks every 20 ms until stopped. Resolves after the first answer. */
+export async function probe(from: Sandbox, to: string): Promise<Probe> {
+  const child = new Deno.Command("nsenter", {
+    args: [
+      ...[`--net=/run/netns/${from.netns}`, "ping", "-D", "-n"],
+      ...["-i", String(INTERVAL_S), "-w", "120", to],
+    ],
+    stdout: "piped",
+    stderr: "null",
+  }).spawn();
+  const answers: number[] = [];
+  const first = Promise.withResolvers<void>();
+  const reading = (async () => {
+    const lines = child.stdout.pipeThrough(new TextDecoderStream());
+    let rest = "";
+    for await (const text of lines) {
+      const whole = `${rest}${text}`.split("\n");
+      rest = whole.pop() ?? "";
+      for (const line of whole) {
+        const at = /^\[(\d+\.\d+)\].* time=/.exec(line)?.[1];
+        if (at === undefined) continue;
+        answers.push(Number(at) * 1_000);
+        first.resolve();
+      }
+    }
+    first.reject(new Error(`Cannot probe "${to}": no answer`));
+  })();
+  reading.catch(() => {});
+  await first.promise;
+  return {
+    async stop() {
+      child.kill("SIGINT");
+      await child.status;
+      await reading;
+      const gaps = answers.map((at, i) => at - (answers[i - 1] ?? at));
+      return Math.max(...gaps);
+    },
+  };
+}
