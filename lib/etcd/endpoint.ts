@@ -13,7 +13,7 @@ export function parseEndpoint(
   tls: TlsOptions = {},
 ): RemoteEndpoint {
   const bad = (why: string) =>
-    new SyntaxError(`Cannot use etcd endpoint "${text}": ${why}`);
+    new SyntaxError(`Cannot use etcd endpoint "${redact(text)}": ${why}`);
   const url = URL.parse(/^[a-z]+:\/\//i.test(text) ? text : `http://${text}`);
   if (url === null || url.hostname === "") {
     throw bad("needs the form http://HOST:PORT or https://HOST:PORT");
@@ -21,8 +21,8 @@ export function parseEndpoint(
   if (url.protocol !== "http:" && url.protocol !== "https:") {
     throw bad("only http and https are known");
   }
-  if (url.pathname !== "/" || url.search !== "" || url.username !== "") {
-    throw bad("it may have a host and a port only");
+  if (url.pathname !== "/" || url.search !== "" || text.includes("@")) {
+    throw bad("it may have a host and a port only, and no credentials");
   }
   const isTls = url.protocol === "https:";
   return {
@@ -30,6 +30,11 @@ export function parseEndpoint(
     port: portOf(url, text),
     ...(isTls ? { tls } : {}),
   };
+}
+
+/** What stands before the last "@" may be a user with a password; both may have any character. */
+function redact(text: string): string {
+  return text.replace(/^([a-z]+:\/\/)?.*@/is, "$1***@");
 }
 
 /** URL leaves out the port of the protocol, which nobody means but who writes it. */

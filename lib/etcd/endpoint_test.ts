@@ -22,7 +22,6 @@ Deno.test("parseEndpoint() refuses what is no host and port", () => {
     "ftp://a",
     "http://",
     "http://a/b",
-    "http://u@a",
     "http://a?b",
     "unix:///x",
   ];
@@ -30,6 +29,30 @@ Deno.test("parseEndpoint() refuses what is no host and port", () => {
     assert.throws(() => parseEndpoint(text), (error) => {
       assert.ok(error instanceof SyntaxError, text);
       assert.ok(error.message.includes(`"${text}"`));
+      return true;
+    }, text);
+  }
+});
+
+Deno.test("parseEndpoint() tells nobody the password in an endpoint", () => {
+  for (
+    const text of [
+      "http://user:s3cret@etcd:2379",
+      "https://user:s3cret@etcd",
+      "user:s3cret@etcd:2379",
+      "http://:s3cret@etcd",
+      "http://user:s3cret@odd@etcd",
+      "http://user:s3cret/@etcd",
+      "http://user:s3cret?#@etcd:port",
+      "HTTP://s3cret@etcd:99999",
+      "ftp://user:s3cret@etcd",
+      "user:s3cret\n@etcd",
+    ]
+  ) {
+    assert.throws(() => parseEndpoint(text), (error) => {
+      assert.ok(error instanceof SyntaxError, text);
+      assert.doesNotMatch(error.message, /s3cret/);
+      assert.match(error.message, /\*\*\*@/);
       return true;
     }, text);
   }

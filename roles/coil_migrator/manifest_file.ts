@@ -33,7 +33,8 @@ export async function writeManifest(
 ): Promise<void> {
   const part = `${file}.part`;
   try {
-    await writeToDisk(part, text);
+    await removeIfThere(part);
+    await writeNewFile(part, text);
     await Deno.rename(part, file);
     using directory = await Deno.open(path.dirname(path.resolve(file)));
     await directory.sync();
@@ -42,10 +43,18 @@ export async function writeManifest(
   }
 }
 
-async function writeToDisk(file: string, text: string): Promise<void> {
-  using target = await Deno.open(file, {
-    ...{ write: true, create: true, truncate: true },
-  });
+/** What an earlier run left, or a link that somebody else put there: it is not followed. */
+async function removeIfThere(file: string): Promise<void> {
+  try {
+    await Deno.remove(file);
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+  }
+}
+
+/** Writes a new file. Fails when it is there: in /tmp anybody may put one, or a link to a file of root's (O_EXCL follows none). */
+export async function writeNewFile(file: string, text: string): Promise<void> {
+  using target = await Deno.open(file, { write: true, createNew: true });
   let rest = new TextEncoder().encode(text);
   while (rest.length > 0) rest = rest.subarray(await target.write(rest));
   await target.sync();
