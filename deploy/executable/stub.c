@@ -22,7 +22,9 @@
 #define ARGV0_VAR "COIL_ARGV0"
 #define PATH_LEN 4096
 #define OLD_S 3600 // age from which another version's modules may be removed
-#define PLACES "/run, $XDG_RUNTIME_DIR, $TMPDIR, /tmp, /dev/shm"
+#define NO_PLACE                                                      \
+  "none of /run, $XDG_RUNTIME_DIR, $TMPDIR, /tmp, /dev/shm is a place " \
+  "that this user, and no one else, can write to"
 
 // Filled in by pack.ts. `x_off` are offsets from the start of this header.
 struct header {
@@ -306,10 +308,13 @@ __attribute__((used, visibility("hidden"))) _Noreturn void stub_main(u64 *sp, u6
       !(!secure && settle(value(envp, "XDG_RUNTIME_DIR="), 0, uid, salt, path, cache)) &&
       !(!secure && settle(value(envp, "TMPDIR="), 1, uid, salt, path, cache)) &&
       !settle("/tmp", 1, uid, salt, path, cache) && !settle("/dev/shm", 1, uid, salt, path, cache)) {
-    static const char text[] = NAME ": nowhere to unpack: none of " PLACES
-        " is a place that this user, and no one else, can write to\n";
+    static const char text[] = NAME ": nowhere to unpack: " NO_PLACE "\n";
+    // A runtime reads the reason on stdout. Code 5: I/O failure.
+    static const char error[] = "{\"cniVersion\": \"1.0.0\", \"code\": 5, \"msg\": "
+        "\"coil: nowhere to unpack the executable\", \"details\": \"" NO_PLACE "\"}\n";
     sys(__NR_write, 2, (i64)text, sizeof text - 1, 0);
-    sys(__NR_exit_group, 127, 0, 0, 0);
+    if (plugin) sys(__NR_write, 1, (i64)error, sizeof error - 1, 0);
+    sys(__NR_exit_group, plugin ? 1 : 127, 0, 0, 0);
   }
 
   // The new initial stack goes below everything in use, so that _start finds

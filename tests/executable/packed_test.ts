@@ -163,6 +163,44 @@ Deno.test("a symbolic link is not followed", async () => {
   assert.deepEqual(await namesIn(target), []);
 });
 
+Deno.test("without a place to unpack a runtime gets a CNI error, and others the reason", async () => {
+  await using place = await Place.make();
+  await using taken = new AsyncDisposableStack();
+  // Somebody else's, all of them.
+  for (const dir of [place.tmpdir, "/tmp", "/dev/shm"]) {
+    const path = `${dir}/coil-modules-${USER}`;
+    await Deno.mkdir(path, { mode: 0o755 });
+    taken.defer(() => Deno.remove(path).catch(() => {}));
+  }
+  const call = (env: Record<string, string>, args: string[]) =>
+    new Deno.Command("setpriv", {
+      args: [
+        `--reuid=${USER}`,
+        `--regid=${USER}`,
+        "--clear-groups",
+        place.executable,
+        ...args,
+      ],
+      env: { PATH: "/usr/bin:/bin", TMPDIR: place.tmpdir, ...env },
+      clearEnv: true,
+    }).output();
+  const decoder = new TextDecoder();
+
+  const plugin = await call({ CNI_COMMAND: "ADD" }, []);
+  assert.equal(plugin.code, 1);
+  const error = JSON.parse(decoder.decode(plugin.stdout));
+  assert.equal(error.code, 5);
+  assert.equal(error.cniVersion, "1.0.0");
+  assert.match(error.msg, /^coil: nowhere to unpack/);
+  assert.match(error.details, /\/run, .* no one else/);
+  assert.match(decoder.decode(plugin.stderr), /nowhere to unpack/);
+
+  const person = await call({}, ["version"]);
+  assert.equal(person.code, 127);
+  assert.equal(decoder.decode(person.stdout), "");
+  assert.match(decoder.decode(person.stderr), /nowhere to unpack: none of/);
+});
+
 /** Packs a program of one module for this place, and returns its path. */
 async function packProgram(place: Place, code: string): Promise<string> {
   const directory = await Deno.makeTempDir();
