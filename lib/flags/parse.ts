@@ -1,4 +1,5 @@
 import { formatDuration, parseDurationMs } from "./duration.ts";
+import { parseInteger } from "./integer.ts";
 import type { DurationFlag, Flag, FlagSpec, FlagValues } from "./spec.ts";
 import { usage } from "./usage.ts";
 
@@ -161,9 +162,9 @@ function parseValue(name: string, flag: Flag, text: string): unknown {
       return value;
     }
     case "int": {
-      const value = Number(text);
+      const value = parseInteger(text);
       const { min = -Infinity, max = Infinity } = flag;
-      if (!/^[+-]?[0-9]+$/.test(text)) throw bad("needs a whole number");
+      if (value === undefined) throw bad("needs a whole number");
       if (!Number.isSafeInteger(value)) throw bad("is out of range");
       if (value < min || value > max) {
         throw bad(`needs a number from ${min} to ${max}`);

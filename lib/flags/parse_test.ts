@@ -93,6 +93,7 @@ Deno.test("readCommandLine() takes both forms of values, and booleans without on
     true,
   );
   assert.equal(read("--socket=a=b").values.socket, "a=b");
+  assert.equal(read("--pod-table-id=0x74").values["pod-table-id"], 116);
   assert.equal(read("--socket", "-dash").values.socket, "-dash");
 });
 
@@ -125,8 +126,8 @@ for (
     ],
     [["--enable-ipam", "false"], "unexpected argument: false"],
     [
-      ["--pod-table-id", "0x10"],
-      'invalid argument "0x10" for "--pod-table-id": needs a whole number',
+      ["--pod-table-id", "08"],
+      'invalid argument "08" for "--pod-table-id": needs a whole number',
     ],
     [
       ["--pod-table-id=253"],

@@ -63,7 +63,7 @@ const FLAGS = defineFlags({
   "protocol-id": {
     type: "int",
     default: COILD_PROTOCOL,
-    min: 1,
+    min: 0,
     max: 255,
     help: "Protocol number of the routes that coild makes",
   },

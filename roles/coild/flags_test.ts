@@ -59,7 +59,11 @@ Deno.test("parseCoildFlags() takes every flag of upstream's manifests", () => {
     "--register-from-main",
     "--addressblock-gc-interval=1m30s",
     "--pod-gateway=node-address",
+    "--pod-rule-prio=0x7d0",
+    "--protocol-id=0",
   ], INFO);
+  assert.equal(options.podRulePriority, 2000);
+  assert.equal(options.protocolId, 0);
   assert.equal(options.compatCalico, true);
   assert.equal(options.registerFromMain, true);
   assert.equal(options.reconcileIntervalMs, 90_000);

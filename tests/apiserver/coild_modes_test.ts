@@ -62,6 +62,26 @@ Deno.test("coild works in upstream's modes", async (t) => {
   );
 
   await t.step(
+    "--pod-rule-prio=0x7d0 --protocol-id=0: numbers as Go's flags take them",
+    async () => {
+      await using coild = await lab.startCoild(node, [
+        ...ARGS,
+        "--pod-rule-prio=0x7d0",
+        "--protocol-id=0",
+      ]);
+      const pod = await lab.createPod("numbers");
+      const [ipv4 = ""] = await coild.addresses(pod);
+      await coild.check(pod);
+      assert.match(await node.run("ip", "rule"), /^2000:.*lookup 116/m);
+      const routes = () => node.run("ip", "route", "show", "table", "116");
+      assert.ok((await routes()).includes(`${ipv4} dev`));
+      assert.match(await node.run("ip", "route", "show", "table", "119"), /lo/);
+      await coild.del(pod);
+      assert.equal((await routes()).includes(ipv4), false);
+    },
+  );
+
+  await t.step(
     "--register-from-main: a pod of Coil 2.0.1, with routes in the main table alone, keeps its address",
     async () => {
       const coild = await lab.startCoild(node, ARGS);
