@@ -1,5 +1,6 @@
 import { TaskGroup } from "../async/mod.ts";
 import { getLogger, type Logger } from "../telemetry/mod.ts";
+import { systemClock } from "./clock.ts";
 import { KubeApiError, TerminalError } from "./errors.ts";
 import type { KubeMetrics } from "./metrics.ts";
 import { WorkQueue, type WorkQueueOptions } from "./work_queue.ts";
@@ -34,12 +35,14 @@ export class Controller {
   constructor(options: ControllerOptions) {
     this.name = options.name;
     this.#options = options;
-    this.#queue = new WorkQueue(options);
     this.#log = getLogger(options.name);
-    options.metrics?.watchQueue(options.name, {
+    const { clock = systemClock } = options;
+    const observer = options.metrics?.watchQueue(options.name, {
       depth: () => this.#queue.size,
       concurrency: options.concurrency ?? 1,
+      nowMs: () => clock.nowMs(),
     });
+    this.#queue = new WorkQueue({ ...options, observer });
   }
 
   /** How many keys wait. */
@@ -49,7 +52,6 @@ export class Controller {
 
   /** Asks for a key to be worked on. */
   enqueue(key: string, options: { afterMs?: number } = {}): void {
-    this.#options.metrics?.queueAdds.inc({ name: this.name });
     this.#queue.addAfter(key, options.afterMs ?? 0);
   }
 
@@ -108,7 +110,7 @@ export class Controller {
       });
       return;
     }
-    this.#options.metrics?.queueRetries.inc({ name: this.name });
+    this.#options.metrics?.retried(this.name);
     const retryMs = Math.round(this.#queue.retry(key));
     const fields = { key, retryMs, err };
     const isConflict = err instanceof KubeApiError && err.isConflict;

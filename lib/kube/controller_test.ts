@@ -143,10 +143,68 @@ Deno.test("Controller counts under controller-runtime's names", async () => {
         'controller_runtime_reconcile_total{controller="test",result="error"} 1',
         'controller_runtime_reconcile_errors_total{controller="test"} 1',
         'controller_runtime_reconcile_time_seconds_count{controller="test"} 2',
-        'workqueue_depth{name="test"} 0',
-        'workqueue_adds_total{name="test"} 1',
-        'workqueue_retries_total{name="test"} 1',
+        'workqueue_depth{name="test",controller="test",priority="0"} 0',
+        'workqueue_adds_total{name="test",controller="test"} 2',
+        'workqueue_retries_total{name="test",controller="test"} 1',
+        'workqueue_queue_duration_seconds_count{name="test",controller="test"} 2',
+        'workqueue_work_duration_seconds_count{name="test",controller="test"} 2',
+        'workqueue_unfinished_work_seconds{name="test",controller="test"} 0',
       ]
     ) assert.ok(text.includes(line), `${line} in ${text}`);
+  });
+});
+
+Deno.test("Controller measures how long keys wait and are worked on", async () => {
+  const registry = createRegistry({ defaults: false });
+  const metrics = new KubeMetrics(registry);
+  let end = () => {};
+  const assertLines = async (...lines: readonly string[]) => {
+    const text = await registry.metrics();
+    for (const line of lines) {
+      assert.ok(text.includes(line), `${line} in ${text}`);
+    }
+  };
+  const labels = 'name="test",controller="test"';
+  await running({
+    metrics,
+    reconcile: () => new Promise<void>((resolve) => end = resolve),
+  }, async (controller, clock) => {
+    controller.enqueue("a");
+    controller.enqueue("b");
+    await settle();
+    controller.enqueue("a");
+    controller.enqueue("a");
+    await clock.advance(5_000);
+    // The work on "a" is under way; "b" waits, and so does "a", once.
+    await assertLines(
+      `workqueue_depth{${labels},priority="0"} 2`,
+      `workqueue_adds_total{${labels}} 3`,
+      `workqueue_unfinished_work_seconds{${labels}} 5`,
+      `workqueue_longest_running_processor_seconds{${labels}} 5`,
+      `workqueue_work_duration_seconds_count{${labels}} 0`,
+      `workqueue_queue_duration_seconds_bucket{le="1e-8",${labels}} 1`,
+    );
+    end();
+    await settle();
+    await clock.advance(1_000);
+    await assertLines(
+      `workqueue_work_duration_seconds_sum{${labels}} 5`,
+      `workqueue_work_duration_seconds_bucket{le="10",${labels}} 1`,
+      `workqueue_work_duration_seconds_bucket{le="1",${labels}} 0`,
+      // "a" for no time, "b" for 5 s.
+      `workqueue_queue_duration_seconds_sum{${labels}} 5`,
+      `workqueue_unfinished_work_seconds{${labels}} 1`,
+    );
+    end();
+    await settle();
+    // "a" again: it has waited for 6 s.
+    await assertLines(`workqueue_queue_duration_seconds_sum{${labels}} 11`);
+    end();
+    await settle();
+    await assertLines(
+      `workqueue_depth{${labels},priority="0"} 0`,
+      `workqueue_work_duration_seconds_count{${labels}} 3`,
+      `workqueue_unfinished_work_seconds{${labels}} 0`,
+    );
   });
 });

@@ -1,5 +1,7 @@
 import { Counter, Gauge, Histogram, type Registry } from "../telemetry/mod.ts";
+import { QueueMetrics, type QueueReading } from "./queue_metrics.ts";
 import type { RequestInfo } from "./requester.ts";
+import type { QueueObserver } from "./work_queue.ts";
 
 const RECONCILE_BUCKETS = [
   0.005,
@@ -36,19 +38,12 @@ export class KubeMetrics {
   readonly activeWorkers: Gauge<"controller">;
   /** At most at once. */
   readonly maxConcurrent: Gauge<"controller">;
-  /** Keys added. */
-  readonly queueAdds: Counter<"name">;
-  /** Keys added after a failure. */
-  readonly queueRetries: Counter<"name">;
-  /** Keys that wait. */
-  readonly queueDepth: Gauge<"name">;
   /** 1 while this process leads. */
   readonly leader: Gauge<"name">;
-  readonly #depths = new Map<string, () => number>();
+  readonly #queues: QueueMetrics;
 
   constructor(registry: Registry) {
     const registers = [registry];
-    const depths = this.#depths;
     this.requests = new Counter({
       name: "rest_client_requests_total",
       help: "Requests to the API server.",
@@ -93,27 +88,7 @@ export class KubeMetrics {
       labelNames: controller,
       registers,
     });
-    this.queueAdds = new Counter({
-      name: "workqueue_adds_total",
-      help: "Keys added to the queue.",
-      labelNames: ["name"],
-      registers,
-    });
-    this.queueRetries = new Counter({
-      name: "workqueue_retries_total",
-      help: "Keys added again after a failure.",
-      labelNames: ["name"],
-      registers,
-    });
-    this.queueDepth = new Gauge({
-      name: "workqueue_depth",
-      help: "Keys that wait in the queue.",
-      labelNames: ["name"],
-      registers,
-      collect() {
-        for (const [name, depth] of depths) this.set({ name }, depth());
-      },
-    });
+    this.#queues = new QueueMetrics(registry);
     this.leader = new Gauge({
       name: "leader_election_master_status",
       help: "Whether this process leads: 1 leader, 0 not.",
@@ -127,21 +102,27 @@ export class KubeMetrics {
     this.requests.inc({ code, host, method });
   };
 
-  /** Makes a controller's metrics exist, and its queue's depth be read when metrics are. */
+  /** Makes a controller's metrics exist, and its queue's; returns what the queue has to tell. */
   watchQueue(
     name: string,
-    queue: { depth: () => number; concurrency: number },
-  ): void {
-    this.#depths.set(name, queue.depth);
-    this.queueAdds.inc({ name }, 0);
-    this.queueRetries.inc({ name }, 0);
+    { concurrency, ...reading }: QueueReading & {
+      readonly concurrency: number;
+    },
+  ): QueueObserver {
+    const observer = this.#queues.watch(name, reading);
     const controller = name;
-    this.maxConcurrent.set({ controller }, queue.concurrency);
+    this.maxConcurrent.set({ controller }, concurrency);
     this.activeWorkers.set({ controller }, 0);
     this.reconcileErrors.inc({ controller }, 0);
     for (const result of ["success", "error", "requeue_after"]) {
       this.reconciles.inc({ controller, result }, 0);
     }
+    return observer;
+  }
+
+  /** Counts a key that a controller adds again after a failure. */
+  retried(controller: string): void {
+    this.#queues.retried(controller);
   }
 
   /** Counts one reconciliation. */

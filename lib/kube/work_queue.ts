@@ -1,6 +1,16 @@
 import { Backoff } from "../async/mod.ts";
 import { type Clock, systemClock } from "./clock.ts";
 
+/** Is told what becomes of keys, for metrics; must only take note. */
+export interface QueueObserver {
+  /** A key begins to wait; not when it waited already. */
+  readonly onAdded: (key: string) => void;
+  /** A worker has it. */
+  readonly onTaken: (key: string) => void;
+  /** The work on it has ended. */
+  readonly onDone: (key: string) => void;
+}
+
 /** Options of a {@link WorkQueue}. */
 export interface WorkQueueOptions {
   /** First delay of {@link WorkQueue.retry}. Default 50 ms; each further one is twice as long, half of it random. */
@@ -10,6 +20,7 @@ export interface WorkQueueOptions {
   readonly clock?: Clock;
   /** A number from 0 to below 1. Default `Math.random`. */
   readonly random?: () => number;
+  readonly observer?: QueueObserver | undefined;
 }
 
 interface Delayed {
@@ -45,18 +56,10 @@ export class WorkQueue implements Disposable {
 
   /** Adds a key, now. */
   add(key: string): void {
-    if (this.#working.has(key)) {
-      this.#again.add(key);
-      return;
-    }
-    const [first] = this.#waiting;
-    if (first === undefined) {
-      this.#ready.add(key);
-      return;
-    }
-    this.#waiting.delete(first);
-    this.#working.add(key);
-    first(key);
+    if (this.#ready.has(key) || this.#again.has(key)) return;
+    this.#options.observer?.onAdded(key);
+    if (this.#working.has(key)) this.#again.add(key);
+    else this.#offer(key);
   }
 
   /** Adds a key later; of several times for one key the earliest counts. */
@@ -99,7 +102,7 @@ export class WorkQueue implements Disposable {
     const [key] = this.#ready;
     if (key !== undefined) {
       this.#ready.delete(key);
-      this.#working.add(key);
+      this.#take(key);
       return key;
     }
     const { promise, resolve, reject } = Promise.withResolvers<string>();
@@ -119,7 +122,25 @@ export class WorkQueue implements Disposable {
   /** Gives a key back after the work on it, successful or not. */
   done(key: string): void {
     this.#working.delete(key);
-    if (this.#again.delete(key)) this.add(key);
+    this.#options.observer?.onDone(key);
+    if (this.#again.delete(key)) this.#offer(key);
+  }
+
+  /** Gives a key to a worker that waits, or lets it wait for one. */
+  #offer(key: string): void {
+    const [first] = this.#waiting;
+    if (first === undefined) {
+      this.#ready.add(key);
+      return;
+    }
+    this.#waiting.delete(first);
+    this.#take(key);
+    first(key);
+  }
+
+  #take(key: string): void {
+    this.#working.add(key);
+    this.#options.observer?.onTaken(key);
   }
 
   /** Forgets the delayed keys. */

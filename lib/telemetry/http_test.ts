@@ -188,6 +188,10 @@ Deno.test("serveMetrics() serves the registry, the process's own metrics include
     assert.equal(valueOf(first, "things_total"), 3);
     assert.ok(valueOf(first, "process_resident_memory_bytes") > 1e6);
     assert.ok(valueOf(first, "process_open_fds") > 3);
+    assert.ok(
+      valueOf(first, "process_max_fds") > valueOf(first, "process_open_fds"),
+    );
+    assert.ok(valueOf(first, "process_threads") > 1);
     assert.ok(valueOf(first, "go_memstats_heap_alloc_bytes") > 1e5);
     const started = valueOf(first, "process_start_time_seconds");
     assert.ok(Math.abs(started - Date.now() / 1000) < 3600, `${started}`);

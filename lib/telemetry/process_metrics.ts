@@ -41,6 +41,13 @@ export function registerProcessMetrics(registry: Registry): void {
   );
   gauge("process_open_fds", "Number of open file descriptors.", countOpenFiles);
   gauge(
+    "process_max_fds",
+    "Maximum number of open file descriptors.",
+    readMaxOpenFiles,
+  );
+  // Upstream's dashboards read go_goroutines, which mean nothing here.
+  gauge("process_threads", "Number of threads.", () => readStat().threads);
+  gauge(
     "go_memstats_heap_alloc_bytes",
     "Number of bytes allocated on the (V8) heap and still in use.",
     () => Deno.memoryUsage().heapUsed,
@@ -52,7 +59,11 @@ export function registerProcessMetrics(registry: Registry): void {
   }).set(performance.timeOrigin / 1000);
 }
 
-function readStat(): { cpuSeconds: number; virtualBytes: number } {
+function readStat(): {
+  readonly cpuSeconds: number;
+  readonly virtualBytes: number;
+  readonly threads: number;
+} {
   const text = Deno.readTextFileSync("/proc/self/stat");
   // The second field is the program's name in parentheses and may hold anything; state is the third.
   const fields = text.slice(text.lastIndexOf(")") + 2).split(" ");
@@ -60,7 +71,15 @@ function readStat(): { cpuSeconds: number; virtualBytes: number } {
   return {
     cpuSeconds: (field(14) + field(15)) / TICKS_PER_SECOND,
     virtualBytes: field(23),
+    threads: field(20),
   };
+}
+
+/** The soft limit; infinite where there is none. */
+function readMaxOpenFiles(): number {
+  const text = Deno.readTextFileSync("/proc/self/limits");
+  const limit = /^Max open files +(\S+)/m.exec(text)?.[1];
+  return limit === "unlimited" ? Infinity : Number(limit);
 }
 
 function countOpenFiles(): number {
