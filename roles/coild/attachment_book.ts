@@ -15,6 +15,9 @@ export class AttachmentBook {
     const pod = podKey(attachment.pod);
     const old = this.#byPod.get(pod);
     if (old !== undefined) this.#pods.delete(keyText(old.key));
+    // Whoever had it by its address, before the ADD that made it had ended, has nothing.
+    const claimant = this.#pods.get(keyText(attachment.key));
+    if (claimant !== undefined) this.#byPod.delete(claimant);
     this.#byPod.set(pod, attachment);
     this.#pods.set(keyText(attachment.key), pod);
   }
@@ -45,6 +48,12 @@ export class AttachmentBook {
   at(key: PodKey): Attachment | undefined {
     const pod = this.#pods.get(keyText(key));
     return pod === undefined ? undefined : this.#byPod.get(pod);
+  }
+
+  /** Whether the attachment's key is known to be another pod's: an address may have had a pod before, whose status still has it. */
+  isOfAnother({ key, pod }: Attachment): boolean {
+    const known = this.at(key);
+    return known !== undefined && podKey(known.pod) !== podKey(pod);
   }
 
   /** Forgets an attachment. */

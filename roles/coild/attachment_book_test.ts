@@ -8,14 +8,15 @@ const OWN = "10.1.0.7";
 
 function attachment(
   containerId: string,
-  { uid, addresses = {} }: {
+  { uid, name = "pod", addresses = {} }: {
     readonly uid?: string;
+    readonly name?: string;
     readonly addresses?: DualStack<Address>;
   } = {},
 ): Attachment {
   return {
     key: { containerId, ifname: "eth0" },
-    pod: { namespace: "ns", name: "pod" },
+    pod: { namespace: "ns", name },
     ...(uid !== undefined && { uid }),
     addresses,
     openNetns: () => Promise.resolve(undefined),
@@ -23,8 +24,12 @@ function attachment(
 }
 
 function pod(uid: string, ...ips: string[]): V1Pod {
+  return named("pod", uid, ...ips);
+}
+
+function named(name: string, uid: string, ...ips: string[]): V1Pod {
   return {
-    metadata: { namespace: "ns", name: "pod", uid },
+    metadata: { namespace: "ns", name, uid },
     status: { podIPs: ips.map((ip) => ({ ip })) },
   };
 }
@@ -58,4 +63,22 @@ Deno.test("AttachmentBook: an attachment of unknown UID is that of the pod that 
   assert.equal(book.of(pod("u1", "10.1.0.3")), undefined);
   assert.equal(book.of(pod("u2")), undefined);
   assert.equal(book.of(pod("u2", "fd00::7", OWN))?.key.containerId, "c2");
+});
+
+Deno.test("AttachmentBook: what another pod was attached by is not the pod's whose status has its address still", () => {
+  const book = new AttachmentBook();
+  book.add(attachment("c1", { uid: "u1", name: "new" }));
+  assert.ok(book.isOfAnother(attachment("c1", { uid: "u2", name: "old" })));
+  assert.ok(!book.isOfAnother(attachment("c1", { uid: "u1", name: "new" })));
+  assert.ok(!book.isOfAnother(attachment("c2", { uid: "u2", name: "old" })));
+});
+
+Deno.test("AttachmentBook: an ADD takes its attachment from a pod that was found by the address", () => {
+  const book = new AttachmentBook();
+  book.add(attachment("c1", { uid: "u2", name: "old" }));
+  const made = attachment("c1", { uid: "u1", name: "new" });
+  book.add(made);
+  assert.equal(book.of(named("old", "u2", OWN)), undefined);
+  assert.equal(book.of(named("new", "u1")), made);
+  assert.equal(book.at(made.key), made);
 });

@@ -113,7 +113,7 @@ export class EgressReconciler {
       const found = await attachments.find(living);
       for (const pod of living) {
         const attachment = found.get(nameOf(pod));
-        if (attachment === undefined) continue;
+        if (attachment === undefined || book.isOfAnother(attachment)) continue;
         // An ADD may have been faster.
         if (book.of(pod) === undefined) book.add(attachment);
       }
@@ -220,8 +220,11 @@ export class EgressReconciler {
     const found = (await attachments.find([pod])).get(key);
     // An ADD may have been faster.
     const known = book.of(pod);
-    if (known === undefined && found !== undefined) book.add(found);
-    return known ?? found;
+    if (known !== undefined || found === undefined) return known;
+    // The pod's status is older than the interface that has its address now.
+    if (book.isOfAnother(found)) return undefined;
+    book.add(found);
+    return found;
   }
 
   /** W33: which of two pods an address belongs to cannot be told; nobody else waits for that. */
