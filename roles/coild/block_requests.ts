@@ -129,8 +129,19 @@ export class BlockRequests {
         if (result.state === "failed") throw refusal(pool, result);
       }
     } finally {
-      for (const name of names) this.#awaited.delete(name);
+      for (const name of names) {
+        this.#awaited.delete(name);
+        this.#cleanUnused(name);
+      }
     }
+  }
+
+  /** An answer may have come that a wait which failed meanwhile did not take. */
+  #cleanUnused(name: string): void {
+    const known = this.#informer.store.get(name);
+    if (known === undefined || !isAnswered(known)) return;
+    if (this.#spent.has(uidOf(known))) return;
+    this.#cleaner.enqueue(name, { afterMs: LATE_ANSWER_MS });
   }
 
   /** The request under one of these names whose answer is still to be used, made if needed. */

@@ -10,10 +10,10 @@ function plan(wish: Partial<Wish>): readonly (readonly string[])[] {
   );
 }
 
-Deno.test("planTurns() lets the churn run beside the virtual machine, and all else alone", () => {
+Deno.test("planTurns() lets churn and faults run beside the virtual machine, and all else alone", () => {
   assert.deepEqual(plan({}), [
     ...[["static"], ["unit"], ["executable"], ["image"], ["netns"]],
-    ...[["apiserver"], ["hostile"], ["vm", "churn"], ["e2e"]],
+    ...[["apiserver"], ["hostile"], ["vm", "churn", "faults"], ["e2e"]],
   ]);
 });
 

@@ -70,6 +70,7 @@ export const SUITES: readonly Suite[] = [
       "tests/bench",
       "tests/lab",
       "tests/runner",
+      "tests/schedules",
     ],
     packages: {},
     root: false,
@@ -182,6 +183,25 @@ export const SUITES: readonly Suite[] = [
     args: [],
     prepare: ensureNodes,
     // Emulation is one thread for the most part, and jobs wait more than they work.
+    beside: "vm",
+  },
+  {
+    name: "faults",
+    about: "random steps of runtimes, pods, admins and failures, by a seed",
+    paths: ["tests/faults"],
+    packages: {
+      ...CONTROL_PLANE_PACKAGES,
+      ...BUILD_PACKAGES,
+      ...NET_PACKAGES,
+      curl: "curl",
+    },
+    root: true,
+    args: [],
+    prepare: async (log) => {
+      await sweepLabs({ log });
+      await ensureControlPlane({ log });
+    },
+    // Like churn it waits more than it works.
     beside: "vm",
   },
   {

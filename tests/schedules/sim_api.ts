@@ -1,0 +1,286 @@
+/** An API server in memory: versions, watches, finalizers, preconditions. It knows no kind. */
+import type { KubeObject } from "../../lib/kube/mod.ts";
+
+/** An object as it is stored. */
+export interface Stored extends KubeObject {
+  metadata: NonNullable<KubeObject["metadata"]> & {
+    name: string;
+    finalizers?: string[];
+    deletionTimestamp?: string;
+  };
+  spec?: { readonly nodeName?: string };
+  status?: unknown;
+  ipv4?: string;
+  ipv6?: string;
+}
+
+/** Something that a watch tells. */
+export interface SimEvent {
+  readonly version: number;
+  readonly type: "ADDED" | "MODIFIED" | "DELETED";
+  readonly plural: string;
+  readonly object: Stored;
+}
+
+/** Status and body of an answer. */
+export interface SimAnswer {
+  readonly status: number;
+  readonly body: unknown;
+}
+
+/** A request, read. */
+export interface SimRequest {
+  readonly method: string;
+  readonly plural: string;
+  readonly name: string | undefined;
+  readonly subresource: string | undefined;
+  readonly query: URLSearchParams;
+  readonly contentType: string;
+  readonly body: unknown;
+}
+
+/** How many states a stale list may be from. */
+const REMEMBERED = 6;
+
+/** The store. */
+export class SimApi {
+  version = 1;
+  readonly events: SimEvent[] = [];
+  readonly #objects = new Map<string, Stored>();
+  readonly #past: { version: number; objects: Map<string, Stored> }[] = [];
+  #uids = 0;
+  readonly #waiting = new Set<() => void>();
+  /** Called when an object is gone for good. */
+  onRemoved: (plural: string, object: Stored) => void = () => {};
+
+  /** Objects of a kind, as they are. */
+  list(plural: string): Stored[] {
+    return [...this.#objects].filter(([key]) => key.startsWith(`${plural}/`))
+      .map(([, object]) => object);
+  }
+
+  /** The first event after a version that fits. */
+  nextEvent(
+    version: number,
+    fits: (event: SimEvent) => boolean,
+  ): SimEvent | undefined {
+    // Each version has its event, from the second one on.
+    for (let at = version - 1; at < this.events.length; at++) {
+      const event = this.events[at];
+      if (event !== undefined && fits(event)) return event;
+    }
+    return undefined;
+  }
+
+  /** Resolves when something has changed. */
+  changed(): Promise<void> {
+    return new Promise((resolve) => this.#waiting.add(resolve));
+  }
+
+  /** Objects of a kind as they were, some changes ago. */
+  listPast(
+    plural: string,
+    age: number,
+  ): { readonly version: number; readonly items: Stored[] } {
+    const past = this.#past.at(-1 - age);
+    if (past === undefined) {
+      return { version: this.version, items: this.list(plural) };
+    }
+    const items = [...past.objects]
+      .filter(([key]) => key.startsWith(`${plural}/`))
+      .map(([, object]) => object);
+    return { version: past.version, items };
+  }
+
+  /** Carries a request out. */
+  handle(request: SimRequest): SimAnswer {
+    const { method, plural, name } = request;
+    if (method === "POST") return this.#create(plural, request.body as Stored);
+    if (name === undefined) throw new Error(`Cannot ${method} ${plural}`);
+    const object = this.#objects.get(`${plural}/${name}`);
+    if (object === undefined) return refusal(404, "NotFound");
+    if (method === "GET") return { status: 200, body: object };
+    if (method === "DELETE") return this.#delete(request, object);
+    if (method === "PUT") return this.#replace(request, object);
+    if (method === "PATCH") return this.#patch(request, object);
+    throw new Error(`Cannot ${method}`);
+  }
+
+  #create(plural: string, object: Stored): SimAnswer {
+    const { name } = object.metadata;
+    if (this.#objects.has(`${plural}/${name}`)) {
+      return refusal(409, "AlreadyExists");
+    }
+    const { status: _, ...rest } = object;
+    const uid = `uid-${++this.#uids}`;
+    return this.#store("ADDED", plural, {
+      ...rest,
+      metadata: { ...object.metadata, uid, generation: 1 },
+    });
+  }
+
+  #delete({ plural, body }: SimRequest, object: Stored): SimAnswer {
+    const { uid, resourceVersion } = (body as {
+      preconditions?: { uid?: string; resourceVersion?: string };
+    } | undefined)?.preconditions ?? {};
+    const { metadata } = object;
+    const isOther = (uid !== undefined && uid !== metadata.uid) ||
+      (resourceVersion !== undefined &&
+        resourceVersion !== metadata.resourceVersion);
+    if (isOther) return refusal(409, "Conflict");
+    if ((metadata.finalizers ?? []).length === 0) {
+      return this.#remove(plural, object);
+    }
+    if (metadata.deletionTimestamp !== undefined) {
+      return { status: 200, body: object };
+    }
+    const deletionTimestamp = "2026-01-01T00:00:00Z";
+    return this.#store("MODIFIED", plural, {
+      ...object,
+      metadata: { ...metadata, deletionTimestamp },
+    });
+  }
+
+  #replace(request: SimRequest, object: Stored): SimAnswer {
+    const { plural, subresource } = request;
+    const body = request.body as Stored;
+    const { resourceVersion, uid } = body.metadata;
+    const isStale = resourceVersion !== undefined &&
+      resourceVersion !== object.metadata.resourceVersion;
+    const isOther = uid !== undefined && uid !== object.metadata.uid;
+    if (isStale || isOther) return refusal(409, "Conflict");
+    if (subresource === "status") {
+      return this.#store("MODIFIED", plural, {
+        ...object,
+        status: body.status,
+      });
+    }
+    return this.#update(plural, object, body);
+  }
+
+  #patch(request: SimRequest, object: Stored): SimAnswer {
+    const { plural, subresource, contentType, body } = request;
+    if (contentType.includes("json-patch")) {
+      const patched = jsonPatch(object, body as JsonStep[]);
+      if (patched === undefined) return refusal(422, "Invalid");
+      return this.#update(plural, object, patched);
+    }
+    const patch = body as Stored;
+    const expected = patch.metadata?.resourceVersion;
+    if (
+      expected !== undefined && expected !== object.metadata.resourceVersion
+    ) return refusal(409, "Conflict");
+    const merged = mergePatch(object, patch) as Stored;
+    if (subresource === "status") {
+      return this.#store("MODIFIED", plural, {
+        ...object,
+        status: merged.status,
+      });
+    }
+    return this.#update(plural, object, merged);
+  }
+
+  #update(plural: string, before: Stored, after: Stored): SimAnswer {
+    const { uid, deletionTimestamp } = before.metadata;
+    const metadata = {
+      ...after.metadata,
+      uid,
+      ...(deletionTimestamp !== undefined && { deletionTimestamp }),
+    };
+    const object = { ...after, status: before.status, metadata };
+    const isDone = deletionTimestamp !== undefined &&
+      (metadata.finalizers ?? []).length === 0;
+    return isDone
+      ? this.#remove(plural, object as Stored)
+      : this.#store("MODIFIED", plural, object as Stored);
+  }
+
+  #remove(plural: string, object: Stored): SimAnswer {
+    const answer = this.#store("DELETED", plural, object);
+    this.#objects.delete(`${plural}/${object.metadata.name}`);
+    this.onRemoved(plural, object);
+    return answer;
+  }
+
+  #store(type: SimEvent["type"], plural: string, object: Stored): SimAnswer {
+    this.#past.push({
+      version: this.version,
+      objects: new Map(this.#objects),
+    });
+    if (this.#past.length > REMEMBERED) this.#past.shift();
+    const version = ++this.version;
+    const stored = {
+      ...object,
+      metadata: { ...object.metadata, resourceVersion: `${version}` },
+    };
+    this.#objects.set(`${plural}/${stored.metadata.name}`, stored);
+    this.events.push({ version, type, plural, object: stored });
+    const waiting = [...this.#waiting];
+    this.#waiting.clear();
+    for (const wake of waiting) wake();
+    return { status: type === "ADDED" ? 201 : 200, body: stored };
+  }
+}
+
+/** Whether an object fits a request's selectors, of the forms that Coil uses. */
+export function isSelected(query: URLSearchParams, object: Stored): boolean {
+  const parts = (name: string) =>
+    (query.get(name) ?? "").split(",").filter((part) => part !== "")
+      .map((part) => part.split("=") as [string, string]);
+  return parts("labelSelector").every(([key, value]) =>
+    object.metadata.labels?.[key] === value
+  ) && parts("fieldSelector").every(([key, value]) =>
+    key === "metadata.name"
+      ? object.metadata.name === value
+      : key === "spec.nodeName" && object.spec?.nodeName === value
+  );
+}
+
+function refusal(status: number, reason: string): SimAnswer {
+  return {
+    status,
+    body: { kind: "Status", code: status, reason, message: reason },
+  };
+}
+
+interface JsonStep {
+  readonly op: string;
+  readonly path: string;
+  readonly value?: unknown;
+}
+
+/** Only what Coil writes: test and remove of members and items; undefined when a test fails. */
+function jsonPatch(
+  object: Stored,
+  steps: readonly JsonStep[],
+): Stored | undefined {
+  const copy = structuredClone(object);
+  for (const { op, path, value } of steps) {
+    const keys = path.slice(1).split("/");
+    const last = keys.pop() ?? "";
+    let parent: unknown = copy;
+    for (const key of keys) parent = (parent as Record<string, unknown>)?.[key];
+    if (op === "test") {
+      const found = (parent as Record<string, unknown> | undefined)?.[last];
+      if (found !== value) return undefined;
+    } else if (op === "remove" && Array.isArray(parent)) {
+      parent.splice(Number(last), 1);
+    } else throw new Error(`Cannot apply "${op}" to ${path}`);
+  }
+  return copy;
+}
+
+/** RFC 7386. */
+function mergePatch(target: unknown, patch: unknown): unknown {
+  if (!isObject(patch)) return patch;
+  const merged: Record<string, unknown> = isObject(target) ? { ...target } : {};
+  for (const [key, value] of Object.entries(patch)) {
+    if (value === null) delete merged[key];
+    else merged[key] = mergePatch(merged[key], value);
+  }
+  return merged;
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}

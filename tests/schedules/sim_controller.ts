@@ -1,0 +1,40 @@
+/** coil-controller's address management as it is, with a simulated API server. */
+import { Registry } from "prom-client";
+import {
+  type EventRecorder,
+  KubeClient,
+  KubeMetrics,
+} from "../../lib/kube/mod.ts";
+import { runIpam } from "../../roles/coil_controller/ipam_part.ts";
+import { IpamMetrics } from "../../roles/coil_controller/metrics.ts";
+import type { Life } from "./scheduler.ts";
+import type { SimWorld } from "./sim_node.ts";
+import { SimTransport } from "./sim_transport.ts";
+
+/** One life of the controller, as the leader. */
+export class SimController {
+  readonly life: Life;
+  readonly #stop = new AbortController();
+
+  constructor(world: SimWorld, life: Life) {
+    this.life = life;
+    const registry = new Registry();
+    runIpam({
+      client: new KubeClient(new SimTransport({ ...world, life })),
+      events: { event() {} } as unknown as EventRecorder,
+      metrics: new IpamMetrics(registry),
+      kubeMetrics: new KubeMetrics(registry),
+      gcIntervalMs: 60_000,
+      nodeGraceMs: 0,
+      concurrentRequests: 4,
+    }, this.#stop.signal).catch((error: unknown) => {
+      if (!life.isOver) throw error;
+    });
+  }
+
+  /** Dies: nothing that it still does has any effect. */
+  kill(): void {
+    this.life.isOver = true;
+    this.#stop.abort(new Error("killed"));
+  }
+}

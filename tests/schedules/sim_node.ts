@@ -1,0 +1,178 @@
+/** coild as it is, with a simulated kernel and API server. */
+import { create } from "@bufbuild/protobuf";
+import { Registry } from "prom-client";
+import { KeyedMutex, TaskGroup } from "../../lib/async/mod.ts";
+import { type CNIArgs, CNIArgsSchema } from "../../lib/cnirpc/mod.ts";
+import { NodeIpam } from "../../lib/ipam/mod.ts";
+import { KubeClient } from "../../lib/kube/mod.ts";
+import type { PodKey, PodNetwork } from "../../lib/podnet/mod.ts";
+import { AddressedPods } from "../../roles/coild/addressed_pods.ts";
+import { BlockClient } from "../../roles/coild/block_client.ts";
+import { BlockRequests } from "../../roles/coild/block_requests.ts";
+import { CniService } from "../../roles/coild/cni_service.ts";
+import { NO_EGRESS } from "../../roles/coild/egress_calls.ts";
+import { GarbageCollector } from "../../roles/coild/garbage.ts";
+import { CoildMetrics } from "../../roles/coild/metrics.ts";
+import { NetworkMemory } from "../../roles/coild/network_memory.ts";
+import { NodeAddresses } from "../../roles/coild/node_addresses.ts";
+import { NodeSource } from "../../roles/coild/node_source.ts";
+import type { PodEvents } from "../../roles/coild/pod_events.ts";
+import type { PodSource } from "../../roles/coild/pod_source.ts";
+import { Readiness } from "../../roles/coild/readiness.ts";
+import { Reconciler } from "../../roles/coild/reconciler.ts";
+import { RouteRepair } from "../../roles/coild/route_repair.ts";
+import { start, START_CONDITIONS } from "../../roles/coild/startup.ts";
+import { Teardown } from "../../roles/coild/teardown.ts";
+import type { Life, Scheduler } from "./scheduler.ts";
+import type { SimApi } from "./sim_api.ts";
+import { type SimKernel, SimNetwork } from "./sim_kernel.ts";
+import { type Faults, SimTransport } from "./sim_transport.ts";
+
+/** Where everything is simulated. */
+export interface SimWorld {
+  readonly api: SimApi;
+  readonly scheduler: Scheduler;
+  readonly faults: () => Faults;
+}
+
+/** One life of coild on a node. */
+export class SimCoild {
+  readonly life: Life;
+  readonly service: CniService;
+  readonly ipam: NodeIpam;
+  readonly readiness: Readiness = new Readiness(START_CONDITIONS);
+  readonly #group = new TaskGroup();
+  readonly #teardown: Teardown;
+
+  constructor(
+    world: SimWorld,
+    { node: nodeName, kernel, life }: {
+      readonly node: string;
+      readonly kernel: SimKernel;
+      readonly life: Life;
+    },
+  ) {
+    this.life = life;
+    const client = new KubeClient(new SimTransport({ ...world, life }));
+    // It has what is called here.
+    const network = new SimNetwork(
+      { ...world, kernel, life },
+    ) as unknown as PodNetwork;
+    const node = new NodeSource(client, nodeName);
+    const requests = new BlockRequests({ client, node });
+    const blocks = new BlockClient({ client, nodeName, requests });
+    const metrics = new CoildMetrics(new Registry());
+    const ipam = new NodeIpam({
+      source: blocks,
+      kernel: network,
+      routes: {
+        sync: () => world.scheduler.point(`${life.name}: export`, life),
+      },
+      requestTimeoutMs: 3_000,
+      returnDelayMs: 200,
+      cooldownMs: 0,
+    });
+    const locks = new KeyedMutex();
+    const teardown = new Teardown({ ipam, network });
+    const networks = new NetworkMemory();
+    const repair = new RouteRepair({ ipam, network, locks });
+    const pods = podsOf();
+    const shared = {
+      ...{ ipam, network, pods, blocks, teardown, networks, locks, repair },
+    };
+    const garbage = new GarbageCollector(shared);
+    const reconciler = new Reconciler({
+      ...shared,
+      metrics,
+      intervalMs: 1_000,
+    });
+    const attachments = new AddressedPods({ ...shared, metrics, garbage });
+    const addresses = new NodeAddresses(node, network);
+    this.ipam = ipam;
+    this.#teardown = teardown;
+    this.service = new CniService({
+      attachments,
+      egress: NO_EGRESS,
+      pods,
+      events: { addFailed() {} } as unknown as PodEvents,
+      metrics,
+      readiness: this.readiness,
+      locks,
+    });
+    blocks.onBlocksChanged((list) => ipam.onBlocksChanged(list));
+    blocks.onPoolsChanged(() => ipam.onPoolsChanged());
+    const { readiness } = this;
+    const loops: Record<string, (signal: AbortSignal) => Promise<void>> = {
+      "node ipam": (signal) => ipam.run(signal),
+      "node informer": (signal) => node.run(signal),
+      ...requests.loops,
+      ...blocks.loops,
+      "coild": async (signal) => {
+        const sources = { ensureTable: () => Promise.resolve() };
+        const parts = { ...shared, node, addresses, readiness, sources };
+        await start(parts, { signal });
+        await reconciler.run(signal);
+      },
+    };
+    for (const [name, loop] of Object.entries(loops)) {
+      this.#group.run(name, loop);
+    }
+    this.#group.wait().catch((error: unknown) => {
+      if (!life.isOver) throw error;
+    });
+  }
+
+  /** Dies: nothing that it still does has any effect. */
+  kill(): void {
+    this.life.isOver = true;
+    this.#group.abort(new Error("killed"));
+    this.#teardown[Symbol.asyncDispose]().catch(() => {});
+    this.ipam[Symbol.asyncDispose]().catch(() => {});
+  }
+}
+
+/** The message that the plugin sends. */
+export function cniArgs(
+  { containerId, ifname }: PodKey,
+  { pool, valid }: {
+    readonly pool?: string;
+    readonly valid?: readonly PodKey[];
+  } = {},
+): CNIArgs {
+  const config = {
+    cniVersion: "1.1.0",
+    name: "k8s-pod-network",
+    ...(valid !== undefined && {
+      "cni.dev/valid-attachments": valid.map((key) => ({
+        containerID: key.containerId,
+        ifname: key.ifname,
+      })),
+    }),
+  };
+  return create(CNIArgsSchema, {
+    containerId,
+    ifname,
+    netns: "/run/netns/simulated",
+    args: { K8S_POD_NAME: containerId, K8S_POD_NAMESPACE: pool ?? "" },
+    stdinData: new TextEncoder().encode(JSON.stringify(config)),
+    validAttachments: [...valid ?? []],
+  });
+}
+
+/** A namespace has the name of its pool; what pods there are coild need not know. */
+function podsOf(): PodSource {
+  const pods: Partial<PodSource> = {
+    isSynced: true,
+    synced: () => Promise.resolve(),
+    list: () => [],
+    poolOf: (namespace: string) => Promise.resolve(namespace),
+    find: ({ namespace, name }) =>
+      Promise.resolve({
+        ...{ namespace, name },
+        annotations: {},
+        from: "cache" as const,
+        isGateway: false,
+      }),
+  };
+  return pods as PodSource;
+}
