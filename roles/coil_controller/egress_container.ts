@@ -13,6 +13,7 @@ import {
   SYSTEM_NAMESPACE,
 } from "../../lib/names/mod.ts";
 import type { GatewaySettings } from "./egress_plan.ts";
+import { isAtLeast } from "./quantity.ts";
 import { listOf, textsOf } from "./egress_template.ts";
 
 /** Volume for what a gateway writes; its root is read-only. */
@@ -163,9 +164,11 @@ function planSecurity(wanted: SecurityContext | undefined): SecurityContext {
 function planResources(wanted: Resources | undefined): Resources {
   const requests: Record<string, string> = { ...wanted?.requests };
   for (const [resource, amount] of Object.entries(REQUESTS)) {
-    // A limit alone is the request too; ours might be above it.
-    if (wanted?.limits?.[resource] === undefined) {
-      requests[resource] ??= amount;
+    if (requests[resource] !== undefined) continue;
+    // Without a request of ours the API server takes the limit, which may be far more. A request above it is refused.
+    const limit = wanted?.limits?.[resource];
+    if (limit === undefined || isAtLeast(limit, amount)) {
+      requests[resource] = amount;
     }
   }
   return {

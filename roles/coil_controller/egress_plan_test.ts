@@ -191,13 +191,20 @@ Deno.test("volumes and mounts of the template take the place of ours", () => {
   );
 });
 
-Deno.test("a limit without a request is not undercut by our request", () => {
+Deno.test("a gateway requests 100m and 200Mi beside whatever limit, and no more than that", () => {
+  const requestsOf = (resources: Container["resources"]) =>
+    gatewayOf({ ...(resources !== undefined && { resources }) }).resources
+      ?.requests;
+  const ours = { cpu: "100m", memory: "200Mi" };
+  assert.deepEqual(requestsOf(undefined), ours);
+  assert.deepEqual(requestsOf({ limits: { cpu: "2", memory: "1Gi" } }), ours);
+  assert.deepEqual(requestsOf({ limits: { memory: "200Mi" } }), ours);
+  // A request above the limit would be refused; the API server makes the limit the request.
+  assert.deepEqual(requestsOf({ limits: { cpu: "50m" } }), { memory: "200Mi" });
+  assert.deepEqual(requestsOf({ limits: { memory: "150M" } }), { cpu: "100m" });
   assert.deepEqual(
-    gatewayOf({ resources: { limits: { cpu: "50m" } } }).resources,
-    {
-      limits: { cpu: "50m" },
-      requests: { memory: "200Mi" },
-    },
+    requestsOf({ requests: { memory: "1Gi" }, limits: { memory: "2Gi" } }),
+    { cpu: "100m", memory: "1Gi" },
   );
 });
 
