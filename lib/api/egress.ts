@@ -72,6 +72,8 @@ export interface EgressSpec {
   readonly podDisruptionBudget?: EgressDisruptionBudget;
   /** The API server fills in `Closed`. */
   readonly failurePolicy?: EgressFailurePolicy;
+  /** The most connections that each address of a client may have at one gateway; 0 for any number. Absent: a share of the gateway's. */
+  readonly maxFlowsPerClient?: number;
 }
 
 /** What one pod of an {@linkcode Egress} says of itself. */
@@ -86,6 +88,10 @@ export interface EgressGatewayStatus {
   readonly snatPortsPercent?: number;
   /** Established flows of clients. */
   readonly flows?: number;
+  /** Clients, `namespace/name`, to which connections were refused within the last minutes: they had as many as they may. */
+  readonly limitedClients?: readonly string[];
+  /** True where clients ought to be limited and the kernel cannot do it. */
+  readonly unlimited?: boolean;
   /** Whether it ends as soon as its flows have ended. */
   readonly draining?: boolean;
   /** RFC 3339 time of this report. */

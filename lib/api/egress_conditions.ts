@@ -10,6 +10,8 @@ export const EGRESS_PROGRESSING = "Progressing";
 export const EGRESS_DEGRADED = "Degraded";
 /** Condition of an Egress: a gateway runs out of connections or source ports. */
 export const EGRESS_CAPACITY_LOW = "CapacityLow";
+/** Condition of an Egress, there only while it is true: clients want more of a gateway than their share. */
+export const EGRESS_CLIENTS_LIMITED = "ClientsLimited";
 /** Condition of an Egress, there only while it is true: destinations that are there twice, or have host bits. */
 export const EGRESS_REDUNDANT = "RedundantDestinations";
 
@@ -68,6 +70,7 @@ export function egressConditions(
     progressingCondition(egress, observation),
     degradedCondition(egress, observation),
     capacityCondition(egress, observation),
+    ...limitedCondition(observation),
     ...redundantCondition(egress),
   ];
 }
@@ -181,6 +184,30 @@ function capacityCondition(
   ]);
   const reason = byConnections.length > 0 ? "ConntrackFull" : "SourcePortsUsed";
   return { type, status: "True", reason, message };
+}
+
+function limitedCondition({ gateways }: EgressObservation): ConditionDraft[] {
+  const limited = gateways.filter(({ limitedClients = [] }) =>
+    limitedClients.length > 0
+  );
+  const unlimited = gateways.filter((gateway) => gateway.unlimited === true);
+  if (limited.length + unlimited.length === 0) return [];
+  return [{
+    type: EGRESS_CLIENTS_LIMITED,
+    ...limited.length > 0
+      ? { status: "True", reason: "MaxFlowsPerClient" }
+      : { status: "False", reason: "NotSupportedByKernel" },
+    message: cut([
+      ...limited.map(({ name, limitedClients = [] }) =>
+        `${name} refused connections of ${
+          limitedClients.join(", ")
+        }: each has as many as spec.maxFlowsPerClient lets it have, by default a quarter of the gateway's`
+      ),
+      ...unlimited.map(({ name }) =>
+        `${name} does not limit its clients, one of which can use up all of its connections: its node's kernel has no nft_connlimit`
+      ),
+    ]),
+  }];
 }
 
 function redundantCondition({ spec }: Egress): ConditionDraft[] {

@@ -194,6 +194,26 @@ Deno.test("egressStatus() warns of exhaustion from 80% on, until it is below 70%
   assertHas({ ...at(69), previous }, "CapacityLow=False Sufficient");
 });
 
+Deno.test("egressStatus() tells which clients have their share, and where there are no limits", () => {
+  const gateways = [
+    { name: "a", limitedClients: ["team/x", "team/y"] },
+    { name: "b", unlimited: true },
+    { name: "c", limitedClients: [] },
+  ];
+  assertHas({ gateways }, "ClientsLimited=True MaxFlowsPerClient");
+  const condition = statusOf({ gateways }).conditions?.find((c) =>
+    c.type === "ClientsLimited"
+  );
+  assert.match(condition?.message ?? "", /^a refused .* team\/x, team\/y: /);
+  assert.match(condition?.message ?? "", /; b does not limit its clients/);
+  assertHas(
+    { gateways: gateways.slice(1) },
+    "ClientsLimited=False NotSupportedByKernel",
+  );
+  const fine = conditionsOf({ gateways: gateways.slice(2) });
+  assert.ok(!fine.some((text) => text.startsWith("ClientsLimited")));
+});
+
 Deno.test("egressStatus() tells of destinations that come to the same", () => {
   const destinations = ["10.0.0.0/8", "10.0.0.1/8"];
   assertHas({ destinations }, "RedundantDestinations=True SameNetwork");

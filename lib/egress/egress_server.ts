@@ -8,7 +8,11 @@ import {
 import type { NftCounter } from "../netlink/mod.ts";
 import { FlowCounter, type FlowSummary } from "./flow_summary.ts";
 import { prepareKernel } from "./kernel_modules.ts";
-import { applyServer, clearServer } from "./server_apply.ts";
+import {
+  type AppliedServer,
+  applyServer,
+  clearServer,
+} from "./server_apply.ts";
 import {
   type AddressMap,
   admit,
@@ -23,6 +27,7 @@ import {
   type ServerKernel,
   type ServerOptions,
 } from "./server_kernel.ts";
+import { type AppliedLimits, listLimited } from "./server_limits.ts";
 import type { ServerPlan } from "./server_plan.ts";
 import { counterName, type ServerCounterKind } from "./server_table.ts";
 
@@ -36,6 +41,8 @@ export interface ServerCounters {
   readonly unsolicited: DualStack<NftCounter>;
   /** Encapsulated packets that no client sent, or whose inner source was forged, dropped. */
   readonly foreignFou: DualStack<NftCounter>;
+  /** First packets of connections with which a client would have had more than its limit, dropped. */
+  readonly limited: DualStack<NftCounter>;
 }
 
 /** How full the kernel's table of connections is. */
@@ -61,6 +68,7 @@ export class EgressServer implements Disposable {
   readonly #turn = new Mutex();
   #links: LinkIndexes;
   readonly #former: FormerClients = new Map();
+  #limits: AppliedLimits;
   /** What the kernel has; undefined when a change failed half-way. */
   #clients: AddressMap | undefined;
 
@@ -69,15 +77,15 @@ export class EgressServer implements Disposable {
     state: {
       readonly kernel: ServerKernel;
       readonly options: ServerOptions;
-      readonly links: LinkIndexes;
-      readonly clients: AddressMap;
+      readonly applied: AppliedServer;
     },
   ) {
     this.#plan = plan;
     this.#kernel = state.kernel;
     this.#options = state.options;
-    this.#links = state.links;
-    this.#clients = state.clients;
+    this.#links = state.applied.links;
+    this.#clients = state.applied.clients;
+    this.#limits = state.applied.limits;
   }
 
   /**
@@ -96,14 +104,19 @@ export class EgressServer implements Disposable {
     );
     using stack = new DisposableStack();
     const kernel = stack.use(openServerKernel(options));
-    const { links, clients } = await applyServer(kernel, plan, options);
+    const applied = await applyServer(kernel, plan, options);
     stack.move();
-    return new EgressServer(plan, { kernel, options, links, clients });
+    return new EgressServer(plan, { kernel, options, applied });
   }
 
   /** How many clients there are. */
   get clientCount(): number {
     return this.#clients?.size ?? 0;
+  }
+
+  /** What each client may have at a time. It follows the kernel's settings whenever all is made whole. */
+  get limits(): AppliedLimits {
+    return this.#limits;
   }
 
   /**
@@ -162,6 +175,7 @@ export class EgressServer implements Disposable {
       invalid: read("invalid"),
       unsolicited: read("unsolicited"),
       foreignFou: read("foreign_fou"),
+      limited: read("limited"),
     };
   }
 
@@ -178,6 +192,11 @@ export class EgressServer implements Disposable {
       );
     }
     return counter.summary(options.top ?? 10);
+  }
+
+  /** The clients to whom a connection was refused within the last five minutes, since they had as many as they may. */
+  limitedClients(): Promise<Address[]> {
+    return listLimited(this.#kernel, this.#plan);
   }
 
   /** Reads how full the table of connections is. */
@@ -201,12 +220,13 @@ export class EgressServer implements Disposable {
   /** Puts right whatever of the gateway is not as planned, and returns the clients found. Devices may be new. */
   async #makeWhole(): Promise<AddressMap> {
     this.#clients = undefined;
-    const { links, clients } = await applyServer(
+    const { links, clients, limits } = await applyServer(
       this.#kernel,
       this.#plan,
       this.#options,
     );
     this.#links = links;
+    this.#limits = limits;
     this.#clients = clients;
     return clients;
   }

@@ -23,6 +23,16 @@ export interface FlowSummary {
   readonly established: number;
   /** The destinations towards which the largest share of the source ports is taken, the worst first. */
   readonly ports: readonly PortUse[];
+  /** The clients with the most connections, these first. */
+  readonly clients: readonly ClientFlows[];
+}
+
+/** How many connections one client has. */
+export interface ClientFlows {
+  /** The client. */
+  readonly address: Address;
+  /** Its tracked connections, whatever their state. */
+  readonly flows: number;
 }
 
 const PROTOCOL_ICMP = 1;
@@ -63,20 +73,24 @@ const LIVE_TCP_STATES: ReadonlySet<string | undefined> = new Set([
 
 /** Adds up connections one by one, so that a table of 100,000 never has to be held. */
 export class FlowCounter {
-  readonly #clients: ReadonlySet<string>;
+  readonly #clients: ReadonlyMap<string, { address: Address; flows: number }>;
   readonly #uses = new Map<string, Use>();
   #flows = 0;
   #established = 0;
 
   /** Counts connections that these addresses began. */
   constructor(clients: Iterable<Address>) {
-    this.#clients = new Set(Array.from(clients, keyOf));
+    this.#clients = new Map(
+      Array.from(clients, (address) => [keyOf(address), { address, flows: 0 }]),
+    );
   }
 
   /** Takes one connection into account; one that is not of a client is passed over. */
   add(flow: ConntrackFlow): void {
     if ((flow.status & CONNTRACK_STATUS.srcNat) === 0) return;
-    if (!this.#clients.has(keyOf(flow.originalSource))) return;
+    const client = this.#clients.get(keyOf(flow.originalSource));
+    if (client === undefined) return;
+    client.flows++;
     this.#flows++;
     if (isEstablished(flow)) this.#established++;
     const { port, budget } = portClassOf(flow);
@@ -90,12 +104,15 @@ export class FlowCounter {
     }
   }
 
-  /** The sum, with the `top` worst destinations. */
+  /** The sum, with the `top` worst destinations and the `top` largest clients. */
   summary(top: number): FlowSummary {
     const ports = this.#uses.values().toArray()
       .toSorted((a, b) => b.used / b.budget - a.used / a.budget)
       .slice(0, top);
-    return { flows: this.#flows, established: this.#established, ports };
+    const clients = this.#clients.values().filter(({ flows }) => flows > 0)
+      .toArray().toSorted((a, b) => b.flows - a.flows).slice(0, top);
+    const [flows, established] = [this.#flows, this.#established];
+    return { flows, established, ports, clients };
   }
 }
 

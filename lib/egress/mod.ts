@@ -31,15 +31,21 @@ export {
 export { GatewayNetnsError } from "./client_findings.ts";
 export { inspectClient } from "./client_inspect.ts";
 export {
+  type ClientLimits,
+  clientLimits,
+  limitClients,
+} from "./client_limits.ts";
+export {
   type ConntrackUse,
   EgressServer,
   type ServerCounters,
 } from "./egress_server.ts";
-export type { FlowSummary, PortUse } from "./flow_summary.ts";
+export type { ClientFlows, FlowSummary, PortUse } from "./flow_summary.ts";
 export type { ClientInterface } from "./originating.ts";
 export { prepareKernel } from "./kernel_modules.ts";
 export type { ClientChange, SkippedClient } from "./server_clients.ts";
 export { formatServerPlan } from "./server_format.ts";
+export type { AppliedLimits } from "./server_limits.ts";
 export type { ServerOptions } from "./server_kernel.ts";
 export {
   planServer,

@@ -18,7 +18,7 @@ import {
   type FoundClients,
   type LinkIndexes,
 } from "./server_clients.ts";
-import { tableWithClients } from "./server_format.ts";
+import { type AppliedLimits, applyTable } from "./server_limits.ts";
 import {
   ensureSysctl,
   type ServerKernel,
@@ -42,6 +42,8 @@ export interface AppliedServer {
   readonly links: LinkIndexes;
   /** The clients found, which are now complete. */
   readonly clients: FoundClients["all"];
+  /** What each client may have. */
+  readonly limits: AppliedLimits;
 }
 
 /**
@@ -62,9 +64,7 @@ export async function applyServer(
   await removeFouPorts(kernel.fou, leftoverPorts(before, plan));
   const found = await findClients(kernel, plan, indexesOf(before));
   const clients = found.all;
-  await kernel.netfilter.replaceTable(
-    tableWithClients(plan, [...clients.values()]),
-  );
+  const limits = await applyTable(kernel, plan, [...clients.values()]);
   const links = new Map<ServerFamily["family"], number>();
   for (const family of valuesOf(plan.families)) {
     links.set(
@@ -84,7 +84,7 @@ export async function applyServer(
     present: await kernel.fou.list(),
   });
   await removeLeftovers(kernel, plan, { before, clients });
-  return { links, clients };
+  return { links, clients, limits };
 }
 
 function indexesOf(links: readonly Link[]): LinkIndexes {

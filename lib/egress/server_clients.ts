@@ -136,7 +136,8 @@ async function listedClients(
   }
 }
 
-function isAddress(
+/** Whether it is an address, of what an element of a set can be. */
+export function isAddress(
   value: Address | string | number | undefined,
 ): value is Address {
   return typeof value === "object";

@@ -1,5 +1,6 @@
 import { type Address, type Family, Prefix, valuesOf } from "../inet/mod.ts";
 import { formatTable, type NftTable } from "../netlink/mod.ts";
+import { type ClientLimits, limitClients } from "./client_limits.ts";
 import {
   REFUSAL_METRIC,
   type ServerFamily,
@@ -10,12 +11,16 @@ import {
 /**
  * A gateway as text, in the order in which it is made: the nft table as `nft
  * list` shows it, and the `ip` and `sysctl` commands that would do the same. For
- * people and for golden files.
+ * people and for golden files. What each client may have depends on the kernel.
  */
 export function formatServerPlan(
-  plan: ServerPlan,
+  unlimited: ServerPlan,
   clients: readonly Address[],
+  limits?: ClientLimits,
 ): string {
+  const plan = limits === undefined
+    ? unlimited
+    : limitClients(unlimited, limits);
   const families = valuesOf(plan.families);
   return [
     formatTable(tableWithClients(plan, clients)).trimEnd(),

@@ -29,6 +29,8 @@ export interface ServerRequest {
   readonly port: number;
   /** Whether the outer source port follows the inner flow, or is the port itself. */
   readonly sourcePortAuto: boolean;
+  /** The most connections that one client may have at a time; 0 for any number. Without it, a share of what the kernel has. */
+  readonly maxFlowsPerClient?: number;
 }
 
 /** A kernel setting that forwarding through the tunnel needs. */
@@ -79,8 +81,10 @@ export interface ServerPlan {
   readonly routeTable: number;
   /** The protocol number on those routes. */
   readonly routeProtocol: number;
-  /** The nft table, its sets still empty. */
+  /** The nft table, its sets still empty, without limits for clients: they depend on the kernel. */
   readonly table: NftTable;
+  /** The most connections that one client may have at a time, if somebody chose. */
+  readonly maxFlowsPerClient?: number;
 }
 
 /** Tunnel devices of gateways. */
@@ -105,7 +109,7 @@ const CLIENT_SETS: Readonly<Record<Family, string>> = {
  */
 export function planServer(request: ServerRequest): ServerPlan {
   checkRequest(request);
-  const { addresses, ifname, port } = request;
+  const { addresses, ifname, port, maxFlowsPerClient } = request;
   const families = mapDualStack(
     addresses,
     (address, family) => planFamily(request, { address, family }),
@@ -116,10 +120,13 @@ export function planServer(request: ServerRequest): ServerPlan {
     routeTable: EGRESS_WIDE_TABLE,
     routeProtocol: COILD_PROTOCOL,
     table: planServerTable({ families: valuesOf(families), ifname, port }),
+    ...(maxFlowsPerClient !== undefined && { maxFlowsPerClient }),
   };
 }
 
-function checkRequest({ addresses, port, mtu }: ServerRequest): void {
+function checkRequest(
+  { addresses, port, mtu, maxFlowsPerClient = 0 }: ServerRequest,
+): void {
   if (valuesOf(addresses).length === 0) {
     throw new TypeError("Cannot plan an egress gateway: it has no address");
   }
@@ -131,6 +138,11 @@ function checkRequest({ addresses, port, mtu }: ServerRequest): void {
   if (!Number.isInteger(mtu) || mtu < 0) {
     throw new RangeError(
       `Cannot plan an egress gateway: MTU ${mtu} is not a number of bytes`,
+    );
+  }
+  if (!Number.isInteger(maxFlowsPerClient) || maxFlowsPerClient < 0) {
+    throw new RangeError(
+      `Cannot plan an egress gateway: ${maxFlowsPerClient} is not a number of connections`,
     );
   }
 }

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { Address } from "../inet/mod.ts";
+import type { ClientLimits } from "./client_limits.ts";
 import { formatServerPlan } from "./server_format.ts";
 import { planServer, type ServerRequest } from "./server_plan.ts";
 
@@ -18,17 +19,23 @@ const REQUEST: ServerRequest = {
 
 const CLIENTS = ["10.1.1.2", "10.1.1.3", "fd01:1::2"].map(Address.parse);
 
-const CASES: readonly (readonly [string, Partial<ServerRequest>])[] = [
+const CASES: readonly (readonly [
+  string,
+  Partial<ServerRequest>,
+  ClientLimits?,
+])[] = [
   ["server_dual", {}],
+  ["server_dual_limits", {}, { flows: 65536, flowsToOneAddress: 16128 }],
+  ["server_ipv4_few_flows", { addresses: { ipv4: OWN.ipv4 } }, { flows: 150 }],
   ["server_ipv4", { addresses: { ipv4: OWN.ipv4 } }],
   ["server_ipv6", { addresses: { ipv6: OWN.ipv6 } }],
   ["server_dual_fixed_port", { sourcePortAuto: false, port: 5556, mtu: 0 }],
 ];
 
-for (const [name, changes] of CASES) {
+for (const [name, changes, limits] of CASES) {
   Deno.test(`planServer() plans ${name} as in the golden file`, async () => {
     const plan = planServer({ ...REQUEST, ...changes });
-    await assertGolden(name, formatServerPlan(plan, CLIENTS));
+    await assertGolden(name, formatServerPlan(plan, CLIENTS, limits));
   });
 }
 

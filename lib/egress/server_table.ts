@@ -20,6 +20,8 @@ export const SERVER_COUNTERS = [
   "unsolicited",
   /** Encapsulated packets that no client sent, or with a forged inner source. */
   "foreign_fou",
+  /** First packets of connections with which a client would have more than its limit. */
+  "limited",
 ] as const;
 
 /** One of the things that a gateway counts. */
@@ -35,6 +37,9 @@ const RAW = -300;
 const MANGLE = -150;
 const FILTER = 0;
 const SRCNAT = 100;
+
+/** The chain that decides what a client may begin. */
+export const FORWARDING = "forwarding";
 
 /** What the table depends on. */
 export interface ServerTableInput {
@@ -164,7 +169,7 @@ function refuse(
  */
 function forwarding({ families, ifname }: ServerTableInput): NftChain {
   return {
-    name: "forwarding",
+    name: FORWARDING,
     type: "filter",
     hook: "forward",
     priority: FILTER,

@@ -96,6 +96,9 @@ function planArgs(
   const args = ["--zap-stacktrace-level=panic", `--fou-port=${port}`];
   if (spec.fouSourcePortAuto) args.push("--enable-sport-auto=true");
   args.push(`--backend=${backend}`);
+  if (spec.maxFlowsPerClient !== undefined) {
+    args.push(`--max-flows-per-client=${spec.maxFlowsPerClient}`);
+  }
   if (drainTimeoutMs !== EGRESS_DRAIN_TIMEOUT_MS) {
     args.push(`--drain-timeout=${formatDuration(drainTimeoutMs)}`);
   }

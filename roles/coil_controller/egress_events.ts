@@ -3,6 +3,7 @@ import {
   conditionOf,
   type Egress,
   EGRESS_CAPACITY_LOW,
+  EGRESS_CLIENTS_LIMITED,
   EGRESS_DEGRADED,
   EGRESS_READY,
   EGRESS_REDUNDANT,
@@ -35,6 +36,7 @@ export function egressEvents(
     ...readyEvents(find(EGRESS_READY)),
     ...degradedEvents(find(EGRESS_DEGRADED)),
     ...capacityEvents(find(EGRESS_CAPACITY_LOW)),
+    ...limitedEvents(find(EGRESS_CLIENTS_LIMITED)),
     ...redundantEvents(find(EGRESS_REDUNDANT)),
   ];
 }
@@ -73,6 +75,13 @@ function capacityEvents({ was, is }: Change): EventInfo[] {
   }
   if (was?.status !== "True") return [];
   return [{ type: "Normal", reason: "CapacityRestored", message }];
+}
+
+/** Once, not for each client: who they are is in the condition. */
+function limitedEvents({ was, is }: Change): EventInfo[] {
+  if (is === undefined || is.reason === was?.reason) return [];
+  const { message } = is;
+  return [{ type: "Warning", reason: EGRESS_CLIENTS_LIMITED, message }];
 }
 
 function redundantEvents({ was, is }: Change): EventInfo[] {

@@ -325,6 +325,24 @@ Deno.test("null in a template is as if it were not there", () => {
   assert.deepEqual(plan(nulls), plan(nothing));
 });
 
+Deno.test("a gateway is told how many flows a client may have, if the Egress says so", () => {
+  const argsOf = (maxFlowsPerClient?: number) => {
+    const wanted = egress({});
+    const spec = {
+      ...wanted.spec,
+      ...(maxFlowsPerClient !== undefined && { maxFlowsPerClient }),
+    };
+    const planned = planDeployment({ ...wanted, spec }, {
+      ...{ settings: SETTINGS, image: IMAGE },
+    });
+    return planned.spec.template.spec.containers[0]?.args
+      ?.filter((arg) => arg.includes("flows"));
+  };
+  assert.deepEqual(argsOf(), []);
+  assert.deepEqual(argsOf(0), ["--max-flows-per-client=0"]);
+  assert.deepEqual(argsOf(700), ["--max-flows-per-client=700"]);
+});
+
 Deno.test("upstream's gateways know each flag they get, unless more is asked for", () => {
   const { args } = gatewayOf({ image: "ghcr.io/cybozu-go/coil:2.15.0" });
   assert.deepEqual(args, [

@@ -33,15 +33,16 @@ const PROTOCOL_NAMES: ReadonlyMap<number, string> = new Map([
  */
 export async function openDataPlane(
   { addresses }: Pick<GatewayIdentity, "addresses">,
-  { fouPort: port, sourcePortAuto }: Pick<
+  { fouPort: port, sourcePortAuto, maxFlowsPerClient }: Pick<
     EgressOptions,
-    "fouPort" | "sourcePortAuto"
+    "fouPort" | "sourcePortAuto" | "maxFlowsPerClient"
   >,
 ): Promise<DataPlane> {
   const server = await EgressServer.open(planServer({
     ...{ addresses, ifname: IFNAME, port, sourcePortAuto },
     // That of the interface.
     mtu: 0,
+    ...(maxFlowsPerClient !== undefined && { maxFlowsPerClient }),
   }));
   return {
     setClients: async (clients) => void await server.setClients(clients),
@@ -50,13 +51,17 @@ export async function openDataPlane(
     readFlows: async () =>
       summaryOf(await server.flows({ top: TOP_DESTINATIONS })),
     readConntrack: () => server.conntrack(),
+    readLimited: () => server.limitedClients(),
+    get limits() {
+      return server.limits;
+    },
     [Symbol.dispose]: () => server[Symbol.dispose](),
   };
 }
 
-function summaryOf({ established, ports }: KernelFlows): FlowSummary {
+function summaryOf({ established, ports, clients }: KernelFlows): FlowSummary {
   return {
-    established,
+    ...{ established, clients },
     ports: ports.map(({ protocol, budget, ...use }) => ({
       ...use,
       protocol: PROTOCOL_NAMES.get(protocol) ?? String(protocol),

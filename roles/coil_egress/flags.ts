@@ -16,6 +16,9 @@ import {
   SYSTEM_NAMESPACE,
 } from "../../lib/names/mod.ts";
 
+/** Says that a client may have a share of what the kernel has. */
+const SHARE = -1;
+
 /** Names and defaults are upstream's where it has them. */
 const FLAGS = defineFlags({
   "fou-port": {
@@ -37,6 +40,14 @@ const FLAGS = defineFlags({
     values: ["iptables", "nftables"],
     help:
       "Packet filter; iptables is taken for the sake of existing manifests, and nftables is used",
+  },
+  "max-flows-per-client": {
+    type: "int",
+    default: SHARE,
+    min: SHARE,
+    max: 0x7fff_ffff,
+    help:
+      "Most connections that each address of a client may have at a time; 0 for any number, -1 for a quarter of the node's nf_conntrack_max, and 16128 of them to one address",
   },
   "metrics-addr": {
     type: "string",
@@ -78,6 +89,8 @@ export interface EgressOptions {
   readonly fouPort: number;
   readonly sourcePortAuto: boolean;
   readonly backend: "iptables" | "nftables";
+  /** Absent: a share of what the kernel has; 0: any number. */
+  readonly maxFlowsPerClient?: number;
   readonly metricsAddress: string;
   readonly healthAddress: string;
   readonly announceAddress: string;
@@ -91,11 +104,13 @@ export function parseEgressFlags(
   info: ProgramInfo,
 ): EgressOptions {
   const { values, given } = parseFlags(FLAGS, args, info);
+  const maxFlowsPerClient = values["max-flows-per-client"];
   return {
     logging: loggingChoice(values, given),
     fouPort: values["fou-port"],
     sourcePortAuto: values["enable-sport-auto"],
     backend: values["backend"],
+    ...(maxFlowsPerClient !== SHARE && { maxFlowsPerClient }),
     metricsAddress: values["metrics-addr"],
     healthAddress: values["health-addr"],
     announceAddress: values["announce-addr"],

@@ -24,6 +24,15 @@ Deno.test("coil-egress has upstream's defaults", () => {
   });
 });
 
+Deno.test("coil-egress takes a limit for clients, and none, which is not the same as nothing said", () => {
+  const limitOf = (...args: string[]) =>
+    parseEgressFlags(args, INFO).maxFlowsPerClient;
+  assert.equal(limitOf(), undefined);
+  assert.equal(limitOf("--max-flows-per-client=-1"), undefined);
+  assert.equal(limitOf("--max-flows-per-client=0"), 0);
+  assert.equal(limitOf("--max-flows-per-client=500"), 500);
+});
+
 Deno.test("coil-egress takes upstream's flags, and no packet filter that does not exist", () => {
   const read = (...args: string[]) => readCommandLine(EGRESS_FLAGS, args, INFO);
   const args = ["--zap-stacktrace-level=panic", "--enable-sport-auto=true"];

@@ -3,6 +3,7 @@ import { Gate, Mutex, withTimeout } from "../../lib/async/mod.ts";
 import type { KubeClient } from "../../lib/kube/mod.ts";
 import { getLogger } from "../../lib/telemetry/mod.ts";
 import type { GatewayIdentity } from "./identity.ts";
+import type { LimitedClients } from "./limited_clients.ts";
 import type { Readings } from "./readings.ts";
 
 const log = getLogger("status");
@@ -13,19 +14,24 @@ const WRITE_TIMEOUT_MS = 10_000;
 /** The end of the process does not wait longer for its last report. */
 const LAST_WRITE_MS = 2_000;
 
+/** How many clients an entry names. */
+const MAX_NAMES = 10;
+
 /** What the gateway says of itself; what it cannot find out is absent. */
 export type GatewayReport = Omit<EgressGatewayStatus, "name" | "updatedAt">;
 
 /** Sums up what is known of the gateway. */
 export function gatewayReport(
-  { clients, draining, readings }: {
+  { clients, draining, limited, readings }: {
     readonly clients: number;
     readonly draining: boolean;
+    readonly limited: Pick<LimitedClients, "names" | "limits">;
     readonly readings: Pick<Readings, "flows" | "conntrack">;
   },
 ): GatewayReport {
   const { flows, conntrack } = readings;
   const [worst] = flows?.ports ?? [];
+  const names = limited.names();
   return {
     clients,
     draining,
@@ -36,6 +42,10 @@ export function gatewayReport(
       flows: flows.established,
       snatPortsPercent: percentOf(worst?.used ?? 0, worst?.limit ?? 0),
     }),
+    ...(names.length > 0 && {
+      limitedClients: names.slice(0, MAX_NAMES),
+    }),
+    ...(!limited.limits.isSupported && { unlimited: true }),
   };
 }
 

@@ -137,15 +137,17 @@ Deno.test("GatewayStatusWriter warns once and tries again", async () => {
   });
 });
 
+const nobody = { names: () => [], limits: { isSupported: true } };
+
 Deno.test("gatewayReport() gives percentages of the worst, and leaves out what is not known", () => {
   const use = { protocol: "tcp", destination: Address.parse("192.0.2.1") };
   assert.deepEqual(
     gatewayReport({
-      ...{ clients: 2, draining: true },
+      ...{ clients: 2, draining: true, limited: nobody },
       readings: {
         conntrack: { entries: 999, max: 1000 },
         flows: {
-          established: 5,
+          ...{ established: 5, clients: [] },
           ports: [
             { ...use, port: 443, used: 512, limit: 1024 },
             { ...use, port: 80, used: 600, limit: 64512 },
@@ -159,13 +161,29 @@ Deno.test("gatewayReport() gives percentages of the worst, and leaves out what i
     },
   );
   const readings = { conntrack: undefined, flows: undefined };
-  assert.deepEqual(gatewayReport({ clients: 0, draining: false, readings }), {
+  const idle = { clients: 0, draining: false, limited: nobody };
+  assert.deepEqual(gatewayReport({ ...idle, readings }), {
     ...{ clients: 0, draining: false },
   });
   const unlimited = { conntrack: { entries: 5, max: 0 }, flows: undefined };
   assert.equal(
-    gatewayReport({ clients: 0, draining: false, readings: unlimited })
-      .conntrackPercent,
+    gatewayReport({ ...idle, readings: unlimited }).conntrackPercent,
     0,
+  );
+});
+
+Deno.test("gatewayReport() names ten limited clients, and says when the kernel limits none", () => {
+  const readings = { conntrack: undefined, flows: undefined };
+  const names = Array.from({ length: 12 }, (_, i) => `team/pod-${i}`);
+  const report = (limited: Parameters<typeof gatewayReport>[0]["limited"]) =>
+    gatewayReport({ ...{ clients: 0, draining: false, limited, readings } });
+  assert.deepEqual(
+    report({ ...nobody, names: () => names }).limitedClients,
+    names.slice(0, 10),
+  );
+  assert.equal(report(nobody).unlimited, undefined);
+  assert.equal(
+    report({ ...nobody, limits: { isSupported: false } }).unlimited,
+    true,
   );
 });

@@ -40,7 +40,7 @@ export class EgressMetrics {
       registers,
     });
     for (const result of ["ok", "error"]) this.#syncs.inc({ result }, 0);
-    for (const reading of ["counters", "flows", "conntrack"]) {
+    for (const reading of ["counters", "flows", "conntrack", "limited"]) {
       this.#failures.inc({ reading }, 0);
     }
     this.#announcements.inc({ code: "204" }, 0);

@@ -4,6 +4,7 @@ import { configureLogging, createRegistry } from "../../lib/telemetry/mod.ts";
 import type { ClientPod } from "./client_pod.ts";
 import type { GatewayIdentity } from "./identity.ts";
 import { EgressMetrics } from "./metrics.ts";
+import { observeLimits } from "./limit_metrics.ts";
 import type { DataPlane } from "./ports.ts";
 import { observeReadings } from "./reading_metrics.ts";
 import { Readings } from "./readings.ts";
@@ -21,35 +22,44 @@ const IDENTITY: GatewayIdentity = {
 };
 const GATEWAY = 'namespace="nat",pod="internet-0",egress="internet"';
 
-const KERNEL: Pick<DataPlane, "readCounters" | "readFlows" | "readConntrack"> =
-  {
-    readCounters: () =>
-      Promise.resolve({
-        masqueraded: { ipv4: { packets: 5n, bytes: 500n } },
-        invalid: { ipv4: { packets: 1n, bytes: 40n } },
-        unsolicited: { ipv4: { packets: 2n, bytes: 80n } },
-        foreignFou: {
-          ipv4: { packets: 3n, bytes: 120n },
-          ipv6: { packets: 0n, bytes: 0n },
-        },
-      }),
-    readFlows: () =>
-      Promise.resolve({
-        established: 4,
-        ports: [
-          ["tcp", 300, 424],
-          ["tcp", 400, 64512],
-          ["udp", 12, 64512],
-        ].map(([protocol, used, limit]) => ({
-          protocol: String(protocol),
-          destination: Address.parse("192.0.2.1"),
-          port: 443,
-          used: Number(used),
-          limit: Number(limit),
-        })),
-      }),
-    readConntrack: () => Promise.resolve({ entries: 17, max: 65536 }),
-  };
+const KERNEL: Omit<
+  DataPlane,
+  "setClients" | "changeClients" | typeof Symbol.dispose
+> = {
+  readCounters: () =>
+    Promise.resolve({
+      masqueraded: { ipv4: { packets: 5n, bytes: 500n } },
+      invalid: { ipv4: { packets: 1n, bytes: 40n } },
+      unsolicited: { ipv4: { packets: 2n, bytes: 80n } },
+      limited: { ipv4: { packets: 7n, bytes: 420n } },
+      foreignFou: {
+        ipv4: { packets: 3n, bytes: 120n },
+        ipv6: { packets: 0n, bytes: 0n },
+      },
+    }),
+  readFlows: () =>
+    Promise.resolve({
+      established: 4,
+      clients: [
+        { address: Address.parse("10.1.1.2"), flows: 900 },
+        { address: Address.parse("10.1.1.9"), flows: 3 },
+      ],
+      ports: [
+        ["tcp", 300, 424],
+        ["tcp", 400, 64512],
+        ["udp", 12, 64512],
+      ].map(([protocol, used, limit]) => ({
+        protocol: String(protocol),
+        destination: Address.parse("192.0.2.1"),
+        port: 443,
+        used: Number(used),
+        limit: Number(limit),
+      })),
+    }),
+  readConntrack: () => Promise.resolve({ entries: 17, max: 65536 }),
+  readLimited: () => Promise.resolve([Address.parse("fd01::2")]),
+  limits: { flows: 20_000, flowsToOneAddress: 16_128, isSupported: true },
+};
 
 const CLIENTS: readonly ClientPod[] = [
   {
@@ -75,6 +85,9 @@ async function scrape(kernel: Partial<typeof KERNEL> = {}): Promise<string[]> {
   });
   observeReadings(registry, {
     ...{ identity: IDENTITY, readings, drainingFlows: () => 6 },
+  });
+  observeLimits(registry, {
+    ...{ identity: IDENTITY, kernel: KERNEL, readings, pods: () => CLIENTS },
   });
   await readings.readFlows();
   return (await registry.metrics()).split("\n")
@@ -111,6 +124,12 @@ Deno.test("the metrics of the kernel are there from the first scrape, totals as 
       `coil_egress_foreign_fou_packets_total{${GATEWAY},protocol="ipv4"} 3`,
       `coil_egress_foreign_fou_packets_total{${GATEWAY},protocol="ipv6"} 0`,
       `coil_egress_unsolicited_packets_total{${GATEWAY},protocol="ipv4"} 2`,
+      `coil_egress_limited_packets_total{${GATEWAY},protocol="ipv4"} 7`,
+      `coil_egress_client_flows_limit{${GATEWAY},scope="all"} 20000`,
+      `coil_egress_client_flows_limit{${GATEWAY},scope="address"} 16128`,
+      `coil_egress_client_flows{${GATEWAY},client="team/a",client_ip="10.1.1.2"} 900`,
+      `coil_egress_client_flows{${GATEWAY},client="10.1.1.9",client_ip="10.1.1.9"} 3`,
+      `coil_egress_client_limited{${GATEWAY},client="team/a",client_ip="fd01::2"} 1`,
       `coil_egress_flows{${GATEWAY}} 4`,
       `coil_egress_draining_flows{${GATEWAY}} 6`,
       `coil_egress_snat_ports_used{${GATEWAY},protocol="tcp",destination="192.0.2.1",port="443"} 300`,
@@ -132,6 +151,7 @@ Deno.test("a reading that fails takes none of the others with it, and is counted
       [{ readCounters: fail }, "counters", "masqueraded", "entries_count{"],
       [{ readConntrack: fail }, "conntrack", "entries_count{", "snat_ports"],
       [{ readFlows: fail }, "flows", "snat_ports_used{", "masqueraded"],
+      [{ readLimited: fail }, "limited", "client_limited{", "client_flows{"],
     ] as const
   ) {
     const lines = await scrape(kernel);

@@ -32,6 +32,8 @@ import { type EgressOptions, parseEgressFlags } from "./flags.ts";
 import { gatewayReport, GatewayStatusWriter } from "./gateway_status.ts";
 import { type GatewayIdentity, readIdentity } from "./identity.ts";
 import { KernelSync } from "./kernel_sync.ts";
+import { observeLimits } from "./limit_metrics.ts";
+import { LimitedClients } from "./limited_clients.ts";
 import { Lifecycle } from "./lifecycle.ts";
 import { EgressMetrics } from "./metrics.ts";
 import { NodeBlocks } from "./node_blocks.ts";
@@ -109,7 +111,8 @@ export async function runGateway(
 ): Promise<void> {
   await using stack = new AsyncDisposableStack();
   const gateway = connect(parts, stack);
-  const { watcher, sync, readings, status, heap, lifecycle } = gateway;
+  const { watcher, sync, readings, status, limited } = gateway;
+  const { heap, lifecycle } = gateway;
   // The tasks go on after the signal, until the gateway has drained.
   await using tasks = new TaskGroup();
   serve(gateway, tasks);
@@ -119,7 +122,11 @@ export async function runGateway(
     await listed.wait({ signal: s });
     await sync.run(s);
   });
-  tasks.run("readings", (s) => readings.run(s, () => status.trigger()));
+  tasks.run("readings", (s) =>
+    readings.run(s, () => {
+      limited.tell();
+      status.trigger();
+    }));
   tasks.run("status", (s) => status.run(s));
   tasks.run("memory", (s) => heap.run(s));
   tasks.run("end", async (s) => {
@@ -145,7 +152,7 @@ function connect(parts: GatewayParts, stack: AsyncDisposableStack) {
   const { watcher, sync, announced } = clients;
   const lifecycle = new Lifecycle(sync);
   const reports = connectReports(parts, { metrics, lifecycle, ...clients });
-  const { readings, status } = reports;
+  const { readings, status, limited } = reports;
   const admission = new Admission({
     client,
     egress: watcher.egress,
@@ -170,6 +177,7 @@ function connect(parts: GatewayParts, stack: AsyncDisposableStack) {
   };
   return {
     ...{ options, registry, metrics, heap, watcher, sync, readings, status },
+    limited,
     lifecycle,
     ending,
     admission,
@@ -226,11 +234,13 @@ function connectReports(
     kernel,
     onFailure: (name) => metrics.readingFailed(name),
   });
+  const pods = () => watcher.pods.values();
+  const limited = new LimitedClients({ ...{ kernel, readings, pods } });
   const report = () =>
     gatewayReport({
       clients: watcher.pods.size,
       draining: lifecycle.isDraining,
-      readings,
+      ...{ limited, readings },
     });
   const status = new GatewayStatusWriter({
     ...{ client, identity },
@@ -238,8 +248,7 @@ function connectReports(
     ...(statusIntervalMs !== undefined && { intervalMs: statusIntervalMs }),
   });
   metrics.observe({
-    identity,
-    pods: () => watcher.pods.values(),
+    ...{ identity, pods },
     announcedCount: () => announced.size,
     sharedCount: () => clients.sharedCount,
   });
@@ -248,7 +257,8 @@ function connectReports(
     drainingFlows: () =>
       lifecycle.isDraining ? readings.flows?.established : undefined,
   });
-  return { readings, status };
+  observeLimits(registry, { ...{ identity, kernel, readings, pods } });
+  return { readings, status, limited };
 }
 
 type Gateway = ReturnType<typeof connect>;

@@ -1,4 +1,9 @@
-import type { ConntrackUse, ServerCounters } from "../../lib/egress/mod.ts";
+import type {
+  AppliedLimits,
+  ClientFlows,
+  ConntrackUse,
+  ServerCounters,
+} from "../../lib/egress/mod.ts";
 import type { Address } from "../../lib/inet/mod.ts";
 
 /** How many source ports of the gateway are taken towards one destination. */
@@ -18,6 +23,8 @@ export interface FlowSummary {
   readonly established: number;
   /** The destinations with the largest share of ports taken, the worst first. */
   readonly ports: readonly PortUse[];
+  /** The clients with the most flows, these first. */
+  readonly clients: readonly ClientFlows[];
 }
 
 /** The kernel's half of a gateway, whose clients this daemon decides on. */
@@ -37,4 +44,8 @@ export interface DataPlane extends Disposable {
   readFlows(): Promise<FlowSummary>;
   /** Reads how full the table of connections is. */
   readConntrack(): Promise<ConntrackUse>;
+  /** Reads to whom a connection was refused within the last minutes. */
+  readLimited(): Promise<readonly Address[]>;
+  /** What each client may have at a time. */
+  readonly limits: AppliedLimits;
 }

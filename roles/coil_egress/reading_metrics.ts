@@ -136,6 +136,11 @@ function observeRules({ registers, labels, readings }: Context): void {
     help: "Dropped packets from outside that no client asked for",
     ...{ of: "unsolicited", unit },
   });
+  counter("coil_egress_limited_packets_total", {
+    help:
+      "Dropped first packets of connections with which a client would have had more than it may",
+    ...{ of: "limited", unit },
+  });
 }
 
 /** Of each destination, whatever the client's own port was, the worst counts: ports below 1024 are few. */

@@ -1,4 +1,5 @@
 import { SingleFlight, sleep } from "../../lib/async/mod.ts";
+import type { Address } from "../../lib/inet/mod.ts";
 import type { ConntrackUse, ServerCounters } from "../../lib/egress/mod.ts";
 import { getLogger } from "../../lib/telemetry/mod.ts";
 import type { DataPlane, FlowSummary } from "./ports.ts";
@@ -9,13 +10,13 @@ const log = getLogger("metrics");
 const INTERVAL_MS = 10_000;
 
 /** What is read of the kernel. */
-export type ReadingName = "counters" | "flows" | "conntrack";
+export type ReadingName = "counters" | "flows" | "conntrack" | "limited";
 
 /** What {@linkcode Readings} reads from, and whom it tells. */
 export interface ReadingSources {
   readonly kernel: Pick<
     DataPlane,
-    "readCounters" | "readFlows" | "readConntrack"
+    "readCounters" | "readFlows" | "readConntrack" | "readLimited"
   >;
   /** Is told of each reading that failed. */
   readonly onFailure?: (name: ReadingName) => void;
@@ -32,6 +33,7 @@ export class Readings {
   #counters: ServerCounters | undefined;
   #flows: FlowSummary | undefined;
   #conntrack: ConntrackUse | undefined;
+  #limited: readonly Address[] | undefined;
 
   constructor(sources: ReadingSources) {
     this.#sources = sources;
@@ -52,13 +54,19 @@ export class Readings {
     return this.#conntrack;
   }
 
+  /** To whom a connection was refused within the last minutes. */
+  get limited(): readonly Address[] | undefined {
+    return this.#limited;
+  }
+
   /** Reads what costs little; once for all who ask at the same time. */
   async readCheap(): Promise<void> {
     const { kernel } = this.#sources;
     await this.#flight.do("cheap", async () => {
-      [this.#counters, this.#conntrack] = await Promise.all([
+      [this.#counters, this.#conntrack, this.#limited] = await Promise.all([
         this.#try("counters", () => kernel.readCounters()),
         this.#try("conntrack", () => kernel.readConntrack()),
+        this.#try("limited", () => kernel.readLimited()),
       ]);
     });
   }

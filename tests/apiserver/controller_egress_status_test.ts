@@ -173,6 +173,37 @@ Deno.test("coil-controller says in an Egress' status how it is", async (t) => {
   });
 
   await t.step(
+    "a client that has its share is named, and its end told",
+    async () => {
+      const gateway = { name: "nat-1", clients: 5 };
+      await lab.reportGateway(KEY, {
+        ...{ ...gateway, limitedClients: ["team/crawler"] },
+      });
+      const { message } = await lab.awaitCondition(
+        KEY,
+        "ClientsLimited",
+        "True MaxFlowsPerClient",
+      );
+      assert.match(message, /^nat-1 refused connections of team\/crawler: /);
+      await lab.awaitEvents(KEY, "Warning ClientsLimited");
+      await lab.reportGateway(KEY, { ...gateway, unlimited: true });
+      await lab.awaitCondition(
+        KEY,
+        "ClientsLimited",
+        "False NotSupportedByKernel",
+      );
+      await lab.reportGateway(KEY, gateway);
+      await eventually(
+        "no such condition",
+        async () =>
+          !(await lab.egress(KEY)).status?.conditions?.some(({ type }) =>
+            type === "ClientsLimited"
+          ),
+      );
+    },
+  );
+
+  await t.step(
     "a template that no pod can have is told; other Egresses go on",
     async () => {
       await lab.change(

@@ -153,6 +153,30 @@ Deno.test("each gateway keeps its own entry in the Egress' status", async (t) =>
     }
   });
 
+  await t.step("a client that has its share is named", async () => {
+    one.kernel.limited = [Address.parse("10.1.3.1")];
+    await eventually("the metric", async () => {
+      const lines = await one.metrics("coil_egress_client_limited");
+      return lines.some((line) => line.includes('client="team/client"'));
+    });
+    // Told with the next change, at the latest after ten seconds.
+    await eventually("the name in the entry", async () => {
+      const { limitedClients = [] } = await entryOf("internet-1") ?? {};
+      return limitedClients.join() === "team/client";
+    }, { timeoutMs: 30_000 });
+    await eventually(
+      "its name in the log",
+      () =>
+        // Those of the process go where the last gateway was told to.
+        two.logs.some((line) =>
+          line.includes("A client has as many connections as it may") &&
+          line.includes("team/client")
+        ),
+      { timeoutMs: 30_000 },
+    );
+    assert.equal((await entryOf("internet-2"))?.limitedClients, undefined);
+  });
+
   await t.step("a status that cannot be written costs nothing", async () => {
     const path = `/apis/rbac.authorization.k8s.io/v1/namespaces/${namespace}` +
       "/rolebindings/coil-egress";

@@ -47,6 +47,9 @@ export class ClientsKernel implements DataPlane {
   readonly calls: string[] = [];
   /** Established flows of clients. */
   flows = 0;
+  /** Clients that have as many connections as they may. */
+  limited: readonly Address[] = [];
+  limits: DataPlane["limits"] = { flows: 100, isSupported: true };
   /** It refuses so many times. */
   failures = 0;
   /** Each change waits for this. */
@@ -70,16 +73,22 @@ export class ClientsKernel implements DataPlane {
     const none = {};
     return Promise.resolve({
       ...{ masqueraded: none, invalid: none },
-      ...{ unsolicited: none, foreignFou: none },
+      ...{ unsolicited: none, foreignFou: none, limited: none },
     });
   }
 
   readFlows(): ReturnType<DataPlane["readFlows"]> {
-    return Promise.resolve({ established: this.flows, ports: [] });
+    return Promise.resolve({
+      ...{ established: this.flows, ports: [], clients: [] },
+    });
   }
 
   readConntrack(): ReturnType<DataPlane["readConntrack"]> {
     return Promise.resolve({ entries: 25, max: 100 });
+  }
+
+  readLimited(): ReturnType<DataPlane["readLimited"]> {
+    return Promise.resolve(this.limited);
   }
 
   async #begin(call: string): Promise<void> {

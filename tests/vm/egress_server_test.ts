@@ -1,6 +1,10 @@
 import assert from "node:assert/strict";
 import { FAMILIES, valuesOf } from "../../lib/inet/mod.ts";
-import { formatServerPlan, type ServerRequest } from "../../lib/egress/mod.ts";
+import {
+  clientLimits,
+  formatServerPlan,
+  type ServerRequest,
+} from "../../lib/egress/mod.ts";
 import type { TempNetns } from "../netns/testing.ts";
 import {
   ADDRESSES,
@@ -22,6 +26,10 @@ import {
 } from "./egress_server_lab.ts";
 
 const GATEWAY = addressesOf("gateway");
+
+const CONNTRACK_MAX = Number(
+  await Deno.readTextFile("/proc/sys/net/netfilter/nf_conntrack_max"),
+);
 
 const VARIANTS: readonly (readonly [string, Partial<ServerRequest>])[] = [
   ["dual stack", {}],
@@ -91,7 +99,8 @@ function expectedState(
   const only = (wanted: boolean, ...lines: string[]) => wanted ? lines : [];
   const sourcePort = changes.sourcePortAuto === false ? PORT : "auto";
   const rule = "2000: from all iif eth0 lookup 118";
-  const text = formatServerPlan(plan, CLIENTS);
+  const limits = clientLimits(undefined, CONNTRACK_MAX);
+  const text = formatServerPlan(plan, CLIENTS, limits);
   const table = /^table [^]*?^\}$/m.exec(text)?.[0] ?? "";
   const flags = "<NOARP,UP,LOWER_UP>";
   return {

@@ -37,10 +37,23 @@ function formatDynamic({ dynamic }: NftSet): string[] {
   if (dynamic === undefined) return [];
   const { size, timeoutMs } = dynamic;
   if (timeoutMs === undefined) return [`size ${size}`, "flags dynamic"];
-  const timeout = timeoutMs % 1000 === 0
-    ? `${timeoutMs / 1000}s`
-    : `${timeoutMs}ms`;
-  return [`size ${size}`, "flags dynamic,timeout", `timeout ${timeout}`];
+  const timeout = `timeout ${formatTime(timeoutMs)}`;
+  return [`size ${size}`, "flags dynamic,timeout", timeout];
+}
+
+/** As time_print() of nftables' datatype.c has it. */
+function formatTime(ms: number): string {
+  const seconds = Math.floor(ms / 1000);
+  const minutes = Math.floor(seconds / 60);
+  const hours = Math.floor(minutes / 60);
+  const parts = [
+    [Math.floor(hours / 24), "d"],
+    [hours % 24, "h"],
+    [minutes % 60, "m"],
+    [seconds % 60, "s"],
+    [ms % 1000, "ms"],
+  ] as const;
+  return parts.flatMap(([n, unit]) => n > 0 ? [`${n}${unit}`] : []).join("");
 }
 
 /** Where a list of elements goes on in the next line. */

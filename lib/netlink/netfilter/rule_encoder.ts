@@ -13,36 +13,27 @@ import {
 import {
   bitwiseAnd,
   compare,
-  countWith,
   CT,
   ctLoad,
-  ctSet,
   type Expression,
   hostToNetwork16,
-  immediate,
   lookup,
-  masq,
   META,
   metaLoad,
-  metaSet,
   NFT_REG_1,
   payloadLoad,
   registerAt,
-  rejectIcmpx,
-  reversePathLoad,
   routeTcpMss,
-  untrack,
-  verdict,
   writeTcpMaxseg,
 } from "./expressions.ts";
 import { type FieldSource, IFNAMSIZ, sourceOf } from "./fields.ts";
-import { addToSet, matchRandom, matchUnconfirmed } from "./set_updates.ts";
+import { addToSet } from "./set_updates.ts";
+import { hostU32, simpleExpressions } from "./simple_statements.ts";
 import type {
   NftCtState,
   NftField,
   NftIcmpv6Type,
   NftL4proto,
-  NftRejectCode,
   NftRule,
   NftStatement,
 } from "./model.ts";
@@ -70,12 +61,6 @@ const CT_STATE: Readonly<Record<NftCtState, number>> = {
   untracked: 64,
 };
 
-/** `enum nft_reject_inet_code`. */
-const REJECT_CODE: Readonly<Record<NftRejectCode, number>> = {
-  "host-unreachable": 2,
-  "admin-prohibited": 3,
-};
-
 /** RFC 4861, section 4. */
 const ICMPV6_TYPE: Readonly<Record<NftIcmpv6Type, number>> = {
   "nd-router-solicit": 133,
@@ -84,9 +69,6 @@ const ICMPV6_TYPE: Readonly<Record<NftIcmpv6Type, number>> = {
 };
 /** RFC 4443, section 2.1. */
 const ICMPV6_TYPE_FIELD = { base: "transport", offset: 0, length: 1 } as const;
-
-/** IP_CT_DIR_ORIGINAL and IP_CT_DIR_REPLY. */
-const CT_DIRECTION = { original: 0, reply: 1 } as const;
 
 /** The flags of a TCP header and two of them, RFC 9293 section 3.1. */
 const TCP_FLAGS = { base: "transport", offset: 13, length: 1 } as const;
@@ -294,64 +276,6 @@ class RuleEncoder {
   }
 }
 
-/** The statements that need to know nothing of the packet. */
-type SimpleStatement = Extract<
-  NftStatement,
-  {
-    kind:
-      | "iifgroup"
-      | "reversePath"
-      | "ctDirection"
-      | "ctUnconfirmed"
-      | "random"
-      | "counter"
-      | "verdict"
-      | "masquerade"
-      | "reject"
-      | "setCtMark"
-      | "restoreMark"
-      | "notrack";
-  }
->;
-
-function simpleExpressions(statement: SimpleStatement): Expression[] {
-  switch (statement.kind) {
-    case "iifgroup":
-      return [
-        metaLoad(META.iifgroup, NFT_REG_1),
-        compare(statement.not ? "neq" : "eq", hostU32(statement.group)),
-      ];
-    case "reversePath":
-      return [
-        reversePathLoad(NFT_REG_1),
-        compare("eq", hostU32(statement.exists ? 1 : 0)),
-      ];
-    case "ctDirection":
-      return [
-        ctLoad(CT.direction, NFT_REG_1),
-        compare("eq", Uint8Array.of(CT_DIRECTION[statement.direction])),
-      ];
-    case "ctUnconfirmed":
-      return matchUnconfirmed();
-    case "random":
-      return matchRandom(statement.below);
-    case "counter":
-      return [countWith(statement.name)];
-    case "verdict":
-      return [verdict(statement.verdict)];
-    case "masquerade":
-      return [masq()];
-    case "reject":
-      return [rejectIcmpx(REJECT_CODE[statement.code])];
-    case "setCtMark":
-      return [immediate(hostU32(statement.mark)), ctSet(CT.mark)];
-    case "restoreMark":
-      return [ctLoad(CT.mark, NFT_REG_1), metaSet(META.mark)];
-    case "notrack":
-      return [untrack()];
-  }
-}
-
 /** A link's name with the zeros behind it, or the beginning of one. */
 function interfaceBytes(name: string): Uint8Array {
   const encoder = new TextEncoder();
@@ -363,15 +287,5 @@ function interfaceBytes(name: string): Uint8Array {
   checkInterfaceName(name);
   const bytes = new Uint8Array(IFNAMSIZ);
   bytes.set(encoder.encode(name));
-  return bytes;
-}
-
-/** Four bytes in the machine's order, as marks are. @throws {RangeError} when the number has more bits */
-export function hostU32(value: number): Uint8Array {
-  if (!Number.isInteger(value) || value < 0 || value > 0xffffffff) {
-    throw new RangeError(`Cannot use mark ${value}: not a 32-bit number`);
-  }
-  const bytes = new Uint8Array(4);
-  new DataView(bytes.buffer).setUint32(0, value, true);
   return bytes;
 }

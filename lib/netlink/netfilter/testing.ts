@@ -224,7 +224,7 @@ export const EXAMPLE_TABLE: NftTable = {
     },
     {
       ...{ name: "over4", key: ["ipv4_addr"], elements: [] },
-      dynamic: { size: 65535, timeoutMs: 100 },
+      dynamic: { size: 65535, timeoutMs: 93_784_100 },
     },
   ],
   chains: EXAMPLES,

@@ -59,13 +59,15 @@ async function openPlane(
       const none = {};
       return {
         ...{ masqueraded: none, invalid: none },
-        ...{ unsolicited: none, foreignFou: none },
+        ...{ unsolicited: none, foreignFou: none, limited: none },
       };
     },
     async readFlows() {
       await kernel.conntrack.visit(() => {}, { family: "ipv4" });
-      return { established: 0, ports: [] };
+      return { established: 0, ports: [], clients: [] };
     },
+    readLimited: () => Promise.resolve([]),
+    limits: { isSupported: true },
     readConntrack: () => kernel.conntrack.count(),
     [Symbol.dispose]: () => kernel[Symbol.dispose](),
   };
