@@ -28,24 +28,41 @@ export async function unloadTunnels(): Promise<AsyncDisposable> {
 export async function kernelWithoutTunnels(): Promise<BareKernel> {
   await using undo = new AsyncDisposableStack();
   undo.use(await unloadTunnels());
-  const nothing = await Deno.makeTempDir();
-  undo.defer(() => Deno.remove(nothing));
-  const modules = `/lib/modules/${Deno.osRelease()}`;
-  await run("mount", ["--bind", nothing, modules]);
-  let isBare = true;
-  const restore = async () => {
-    if (isBare) await run("umount", [modules]);
-    isBare = false;
-  };
-  undo.defer(restore);
+  const hidden = undo.use(await hideModules());
   const resources = undo.move();
   return {
     async repair() {
-      await restore();
+      await hidden[Symbol.asyncDispose]();
       await load();
     },
     [Symbol.asyncDispose]: () => resources.disposeAsync(),
   };
+}
+
+/** A kernel without one module, none of which can be loaded any more. Disposing of it lets them be loaded. */
+export async function kernelWithout(module: string): Promise<BareKernel> {
+  // What used it goes with the namespaces of an earlier test, which takes the kernel a moment.
+  await eventually(`the kernel to let ${module} go`, async () => {
+    await run("modprobe", ["--remove", module]);
+    return true;
+  }, { timeoutMs: 120_000 });
+  const hidden = await hideModules();
+  return {
+    repair: () => Promise.resolve(hidden[Symbol.asyncDispose]()),
+    [Symbol.asyncDispose]: () => hidden[Symbol.asyncDispose](),
+  };
+}
+
+/** Hides the files of all modules, until it is disposed of, once or more. */
+async function hideModules(): Promise<AsyncDisposable> {
+  await using undo = new AsyncDisposableStack();
+  const nothing = await Deno.makeTempDir();
+  undo.defer(() => Deno.remove(nothing));
+  const modules = `/lib/modules/${Deno.osRelease()}`;
+  await run("mount", ["--bind", nothing, modules]);
+  undo.defer(async () => void await run("umount", [modules]));
+  const resources = undo.move();
+  return { [Symbol.asyncDispose]: () => resources.disposeAsync() };
 }
 
 /** Whether the kernel has a module, loaded by whom ever. */
