@@ -26,6 +26,7 @@ export class SimController {
       kubeMetrics: new KubeMetrics(registry),
       gcIntervalMs: 60_000,
       nodeGraceMs: 0,
+      nodeAddressFactor: 0,
       concurrentRequests: 4,
     }, this.#stop.signal).catch((error: unknown) => {
       if (!life.isOver) throw error;

@@ -8,8 +8,10 @@ import {
 } from "../../lib/inet/mod.ts";
 import type {
   CheckRequest,
+  EndLack,
   Husk,
   InitReport,
+  LinkAddresses,
   PodKey,
   PodLink,
   PodNetwork,
@@ -19,6 +21,7 @@ import type {
   SetupResult,
   Survey,
   Teardown,
+  Upkeep,
 } from "../../lib/podnet/mod.ts";
 import type { Life, Scheduler } from "./scheduler.ts";
 import type { Faults } from "./sim_transport.ts";
@@ -51,6 +54,7 @@ export class SimKernel {
       hostName: `veth${index}`,
       addresses: {},
       inPod: {},
+      up: true,
       isHusk: false,
     };
     this.links.set(index, link);
@@ -74,7 +78,7 @@ export interface SimNetworkOptions {
 const MAC = "02:00:00:00:00:01";
 
 /** The methods of {@linkcode PodNetwork} that coild calls; each message to the kernel is a step of its own. */
-export class SimNetwork implements Partial<PodNetwork> {
+export class SimNetwork implements Partial<Omit<PodNetwork, "upkeep">> {
   readonly mtu = 1500;
   readonly #with: SimNetworkOptions;
   readonly #locks = new KeyedMutex();
@@ -194,16 +198,34 @@ export class SimNetwork implements Partial<PodNetwork> {
     return new Map();
   }
 
-  async restoreRoutes(
-    { index }: PodLink,
-    addresses: DualStack<Address>,
-  ): Promise<number> {
-    await this.#message("restore");
-    const link = this.#with.kernel.links.get(index);
-    if (link === undefined || link.isHusk) throw new Error("no such link");
-    this.#with.kernel.change(index, { addresses });
-    return 1;
-  }
+  /** Of what is looked after, only the routes of pods' ends are simulated. */
+  readonly upkeep: Pick<
+    Upkeep,
+    "listAddresses" | "findEndLacks" | "restoreEnd"
+  > = {
+    listAddresses: async (): Promise<LinkAddresses> => {
+      await this.#message("list addresses", { canFail: false });
+      return new Map();
+    },
+    findEndLacks: (
+      { addresses: routed }: PodLink,
+      { addresses }: { readonly addresses: DualStack<Address> },
+    ): EndLack[] =>
+      valuesOf(addresses).some(({ family }) => routed[family] === undefined)
+        ? ["route"]
+        : [],
+    restoreEnd: async (
+      pod: PodLink,
+      addresses: DualStack<Address>,
+    ): Promise<EndLack[]> => {
+      await this.#message("look");
+      const link = this.#with.kernel.links.get(pod.index);
+      if (link === undefined || link.isHusk) return [];
+      await this.#message("restore");
+      this.#with.kernel.change(pod.index, { addresses, inPod: addresses });
+      return ["route"];
+    },
+  };
 
   openNetns(): Promise<undefined> {
     return Promise.resolve(undefined);

@@ -1,7 +1,7 @@
 /** coild as it is, with a simulated kernel and API server. */
 import { create } from "@bufbuild/protobuf";
 import { Registry } from "prom-client";
-import { KeyedMutex, TaskGroup } from "../../lib/async/mod.ts";
+import { Gate, KeyedMutex, TaskGroup } from "../../lib/async/mod.ts";
 import { type CNIArgs, CNIArgsSchema } from "../../lib/cnirpc/mod.ts";
 import { NodeIpam } from "../../lib/ipam/mod.ts";
 import { KubeClient } from "../../lib/kube/mod.ts";
@@ -75,7 +75,10 @@ export class SimCoild {
     const locks = new KeyedMutex();
     const teardown = new Teardown({ ipam, network });
     const networks = new NetworkMemory();
-    const repair = new RouteRepair({ ipam, network, locks });
+    const repair = new RouteRepair({
+      ...{ ipam, network, locks },
+      reports: { repaired() {} },
+    });
     const pods = podsOf();
     const shared = {
       ...{ ipam, network, pods, blocks, teardown, networks, locks, repair },
@@ -109,7 +112,10 @@ export class SimCoild {
       ...blocks.loops,
       "coild": async (signal) => {
         const sources = { ensureTable: () => Promise.resolve() };
-        const parts = { ...shared, node, addresses, readiness, sources };
+        const prepared = new Gate();
+        const parts = {
+          ...{ ...shared, node, addresses, readiness, sources, prepared },
+        };
         await start(parts, { signal });
         await reconciler.run(signal);
       },
