@@ -140,6 +140,7 @@ export const SUITES: readonly Suite[] = [
       ...PING,
       ...NFTABLES,
       curl: "curl",
+      systemd: "/lib/systemd/systemd-networkd",
     },
     root: true,
     // For datagrams.
