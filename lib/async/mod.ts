@@ -14,6 +14,7 @@ export {
   type CoalescedRunnerOptions,
 } from "./coalesced_runner.ts";
 export { Gate } from "./gate.ts";
+export { LookLoop, type LookLoopOptions } from "./look_loop.ts";
 export { type KeyedLockOptions, KeyedMutex, Mutex } from "./mutex.ts";
 export { SingleFlight } from "./single_flight.ts";
 export {

@@ -5,7 +5,7 @@ import {
   FAMILIES,
   mapDualStack,
 } from "../inet/mod.ts";
-import type { NftCounter } from "../netlink/mod.ts";
+import type { NftCounter, RouteMonitor } from "../netlink/mod.ts";
 import { FlowCounter, type FlowSummary } from "./flow_summary.ts";
 import { prepareKernel } from "./kernel_modules.ts";
 import {
@@ -27,6 +27,7 @@ import {
   type ServerKernel,
   type ServerOptions,
 } from "./server_kernel.ts";
+import { findServerDamage, watchServer } from "./server_inspect.ts";
 import { type AppliedLimits, listLimited } from "./server_limits.ts";
 import type { ServerPlan } from "./server_plan.ts";
 import { counterName, type ServerCounterKind } from "./server_table.ts";
@@ -158,6 +159,27 @@ export class EgressServer implements Disposable {
     for (const client of removed) result.delete(client.toString());
     await this.#change({ add: added, remove: removed, result });
     return { added, removed, skipped };
+  }
+
+  /**
+   * What of the gateway somebody else has removed, in words; the table of
+   * nftables is not looked at. `setClients()` puts it back.
+   *
+   * @throws {NetlinkError} when the kernel refuses
+   */
+  async findDamage(): Promise<string[]> {
+    using _turn = await this.#turn.lock();
+    const { netns } = this.#options;
+    const clients = this.#clients ?? new Map();
+    return await findServerDamage(this.#kernel, {
+      ...{ plan: this.#plan, clients, netns },
+    });
+  }
+
+  /** Listens to what others do to the gateway's network. */
+  watch(): RouteMonitor {
+    const { netns } = this.#options;
+    return watchServer(this.#kernel, { plan: this.#plan, netns });
   }
 
   /** Reads what has been counted. @throws {NetlinkError} when the table is gone */

@@ -135,7 +135,7 @@ async function ensureRules(
 }
 
 /** Upstream Coil's rule is the same one. */
-function sameRule(a: Rule, b: Rule): boolean {
+export function sameRule(a: Rule, b: Rule): boolean {
   return a.family === b.family && a.priority === b.priority &&
     a.table === b.table && a.iif === b.iif && a.source === undefined &&
     a.destination === undefined && a.fwmark === undefined;

@@ -28,6 +28,7 @@ export interface RouteSyncerOptions {
 export class RouteSyncer {
   readonly #kernel: RouteKernel;
   readonly #protocolId: number;
+  #links: ReadonlySet<number> = new Set();
   /** Guards our routes between listing and changing them. */
   readonly #mutex = new Mutex();
 
@@ -35,6 +36,11 @@ export class RouteSyncer {
   constructor(kernel: RouteKernel, options: RouteSyncerOptions = {}) {
     this.#kernel = kernel;
     this.#protocolId = options.protocolId ?? ROUTER_PROTOCOL;
+  }
+
+  /** The links that our routes left by when they were listed last. */
+  get links(): ReadonlySet<number> {
+    return this.#links;
   }
 
   /**
@@ -48,6 +54,9 @@ export class RouteSyncer {
     using _lock = await this.#mutex.lock();
     const defaults = { table: MAIN_TABLE, protocol: this.#protocolId };
     const present = await this.#kernel.listRoutes(defaults);
+    this.#links = new Set(
+      present.flatMap(({ index }) => index === undefined ? [] : [index]),
+    );
     const diff = diffRoutes(routes, present, { protocol: this.#protocolId });
     return await applyDiff(this.#kernel, diff, defaults);
   }

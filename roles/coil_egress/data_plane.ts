@@ -55,6 +55,10 @@ export async function openDataPlane(
     get limits() {
       return server.limits;
     },
+    upkeep: {
+      findDamage: () => server.findDamage(),
+      watch: () => server.watch(),
+    },
     [Symbol.dispose]: () => server[Symbol.dispose](),
   };
 }

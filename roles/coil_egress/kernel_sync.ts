@@ -38,6 +38,7 @@ export class KernelSync {
   #applied: ReadonlyMap<string, Address> | undefined;
   #hasSynced = false;
   #isFailing = false;
+  #isDamaged = false;
 
   constructor(options: KernelSyncOptions) {
     this.#options = options;
@@ -59,6 +60,12 @@ export class KernelSync {
   /** Says that what is wanted has changed. */
   trigger(): void {
     this.#changed.open();
+  }
+
+  /** Has the whole state set, which puts back what others removed. Resolves when that is done; rejects when it has failed, and will be tried again. */
+  async repair(options: { readonly signal: AbortSignal }): Promise<void> {
+    this.#isDamaged = true;
+    await this.flushed(options);
   }
 
   /** Waits until what is wanted now is in the kernel. Rejects when that has failed; it will be tried again. */
@@ -93,7 +100,8 @@ export class KernelSync {
   async #syncOnce(): Promise<Error | undefined> {
     const { wanted, onSync } = this.#options;
     const next = wanted();
-    const before = this.#applied;
+    const before = this.#isDamaged ? undefined : this.#applied;
+    this.#isDamaged = false;
     this.#applied = undefined;
     try {
       const isChange = await this.#apply(before, next);

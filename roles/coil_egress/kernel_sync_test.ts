@@ -150,3 +150,17 @@ Deno.test("KernelSync.flushed() does not outlive its caller, nor the sync", asyn
   assert.ok(waiting);
   await waiting.catch((error) => assert.equal(error.name, "AbortError"));
 });
+
+Deno.test("KernelSync sets the whole state when something of it was removed", async () => {
+  await following(async ({ sync, calls, kernel, signal }) => {
+    await sync.flushed({ signal });
+    kernel.clear();
+    calls.length = 0;
+    await sync.repair({ signal });
+    assert.deepEqual(calls, ["set 10.0.0.1"]);
+    assert.deepEqual([...kernel], ["10.0.0.1"]);
+    // Not again.
+    await sync.flushed({ signal });
+    assert.equal(calls.length, 1);
+  });
+});

@@ -17,6 +17,7 @@ export class EgressMetrics {
   readonly #syncs: Counter<"result">;
   readonly #failures: Counter<"reading">;
   readonly #announcements: Counter<"code">;
+  readonly #repairs: Counter;
   readonly #registers: Registry[];
 
   constructor(registry: Registry) {
@@ -39,6 +40,13 @@ export class EgressMetrics {
       labelNames: ["code"],
       registers,
     });
+    this.#repairs = new Counter({
+      name: "coil_egress_repairs_total",
+      help:
+        "How often links, rules, routes or sysctls that others removed were put back",
+      registers,
+    });
+    this.#repairs.inc(0);
     for (const result of ["ok", "error"]) this.#syncs.inc({ result }, 0);
     for (const reading of ["counters", "flows", "conntrack", "limited"]) {
       this.#failures.inc({ reading }, 0);
@@ -49,6 +57,11 @@ export class EgressMetrics {
   /** Counts a transaction. */
   synced(result: "ok" | "error"): void {
     this.#syncs.inc({ result });
+  }
+
+  /** Counts that something was put back. */
+  repaired(): void {
+    this.#repairs.inc();
   }
 
   /** Counts a reading that failed. */

@@ -34,6 +34,7 @@ import { type GatewayIdentity, readIdentity } from "./identity.ts";
 import { KernelSync } from "./kernel_sync.ts";
 import { observeLimits } from "./limit_metrics.ts";
 import { LimitedClients } from "./limited_clients.ts";
+import { watchPlane } from "./plane_watch.ts";
 import { Lifecycle } from "./lifecycle.ts";
 import { EgressMetrics } from "./metrics.ts";
 import { NodeBlocks } from "./node_blocks.ts";
@@ -122,6 +123,16 @@ export async function runGateway(
     await listed.wait({ signal: s });
     await sync.run(s);
   });
+  const { upkeep } = parts.kernel;
+  if (upkeep !== undefined) {
+    tasks.run("upkeep", async (signal) => {
+      await listed.wait({ signal });
+      await watchPlane({
+        ...{ sync, upkeep, signal },
+        onRepair: () => gateway.metrics.repaired(),
+      });
+    });
+  }
   tasks.run("readings", (s) =>
     readings.run(s, () => {
       limited.tell();

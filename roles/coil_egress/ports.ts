@@ -5,6 +5,7 @@ import type {
   ServerCounters,
 } from "../../lib/egress/mod.ts";
 import type { Address } from "../../lib/inet/mod.ts";
+import type { RouteMonitor } from "../../lib/netlink/mod.ts";
 
 /** How many source ports of the gateway are taken towards one destination. */
 export interface PortUse {
@@ -48,4 +49,14 @@ export interface DataPlane extends Disposable {
   readLimited(): Promise<readonly Address[]>;
   /** What each client may have at a time. */
   readonly limits: AppliedLimits;
+  /** How to see what others do to it; absent where there is nothing to see. */
+  readonly upkeep?: PlaneUpkeep;
+}
+
+/** What others do to the kernel's half. */
+export interface PlaneUpkeep {
+  /** What of it is missing, in words. `setClients()` puts it back. */
+  findDamage(): Promise<readonly string[]>;
+  /** Listens to what others change. */
+  watch(): Pick<RouteMonitor, "next" | typeof Symbol.asyncDispose>;
 }

@@ -35,7 +35,8 @@ const FLAGS = defineFlags({
     type: "duration",
     default: 600_000,
     min: 1_000,
-    help: "How often to check all routes although nothing has changed",
+    help:
+      "How often to check all routes although nothing has changed; every 30 s at least",
   },
   ...LOGGING_FLAGS,
 });

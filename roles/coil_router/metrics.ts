@@ -8,6 +8,8 @@ export class RouterMetrics {
   readonly routes: Gauge<"node">;
   /** Routes that could be neither set nor removed as they should. */
   readonly failures: Gauge<"node">;
+  /** Synchronisations that put back what somebody else had removed. */
+  readonly repairs: Counter<"node">;
   readonly #node: string;
 
   constructor(registry: Registry, node: string) {
@@ -32,6 +34,14 @@ export class RouterMetrics {
       labelNames,
       registers,
     });
+    this.repairs = new Counter({
+      name: "coil_router_repairs_total",
+      help:
+        "Synchronisations that put back routes which others removed or changed",
+      labelNames,
+      registers,
+    });
+    this.repairs.inc({ node }, 0);
     this.syncs.inc({ node }, 0);
     this.routes.set({ node }, 0);
     this.failures.set({ node }, 0);
@@ -43,5 +53,10 @@ export class RouterMetrics {
     this.syncs.inc({ node });
     this.routes.set({ node }, counts.routes);
     this.failures.set({ node }, counts.failures);
+  }
+
+  /** Takes down that somebody else had removed routes. */
+  repaired(): void {
+    this.repairs.inc({ node: this.#node });
   }
 }

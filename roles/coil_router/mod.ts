@@ -23,10 +23,14 @@ import { ClusterView } from "./cluster_view.ts";
 import { parseRouterFlags, type RouterOptions } from "./flags.ts";
 import { RouterMetrics } from "./metrics.ts";
 import { Router } from "./router.ts";
+import { watchRoutes } from "./route_watch.ts";
 
 export { ROUTER_FLAGS } from "./flags.ts";
 
 const GRACE_MS = 5_000;
+
+/** The kernel's routes are looked at this often, whatever it tells. */
+const LOOK_MS = 30_000;
 
 /** Runs coil-router until it is told to stop. */
 export async function main(
@@ -57,7 +61,7 @@ async function run(options: RouterOptions, signal: AbortSignal): Promise<void> {
     onRequest: new KubeMetrics(registry).onRequest,
   });
   using kernel = RouteSocket.open();
-  const { protocolId, updateIntervalMs: intervalMs } = options;
+  const { protocolId, updateIntervalMs } = options;
   const syncer = new RouteSyncer(kernel, { protocolId });
   const view = new ClusterView(client, () => router.trigger());
   const router = new Router({
@@ -65,7 +69,7 @@ async function run(options: RouterOptions, signal: AbortSignal): Promise<void> {
     view,
     sync: (routes) => syncer.sync(routes),
     metrics: new RouterMetrics(registry, nodeName),
-    intervalMs,
+    intervalMs: Math.min(updateIntervalMs, LOOK_MS),
   });
   await using tasks = new TaskGroup({ signal });
   const ping = () => true as const;
@@ -90,6 +94,12 @@ async function run(options: RouterOptions, signal: AbortSignal): Promise<void> {
   }
   for (const [name, loop] of Object.entries(view.loops)) tasks.run(name, loop);
   tasks.run("router", (signal) => router.run(signal));
+  tasks.run("route watch", (signal) =>
+    watchRoutes({
+      ...{ protocolId, signal, ownPortId: kernel.portId },
+      links: () => syncer.links,
+      onChange: () => router.trigger(),
+    }));
   getLogger("setup").info("Started", { program: "coil-router", nodeName });
   await tasks.wait();
 }

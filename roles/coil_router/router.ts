@@ -14,13 +14,16 @@ const log = getLogger("route-syncer");
 /** Changes come in bursts; the first is served at once, the next after this. */
 const LEAST_PAUSE_MS = 100;
 
+/** After somebody else's removals were mended: whoever goes on with it does not make a storm. */
+const REPAIR_PAUSE_MS = 500;
+
 /** What {@linkcode Router} works with. */
 export interface RouterParts {
   readonly nodeName: string;
   readonly view: Pick<ClusterView, "nodes" | "blocks" | "synced">;
   /** Makes the kernel's routes these; see RouteSyncer. */
   readonly sync: (routes: readonly GatewayRoute[]) => Promise<SyncResult>;
-  readonly metrics: Pick<RouterMetrics, "synced">;
+  readonly metrics: Pick<RouterMetrics, "synced" | "repaired">;
   /** The kernel's routes are checked this often although nothing changed. */
   readonly intervalMs: number;
   /** The shortest and longest pause after a failure. Default 1 s and 1 min. */
@@ -37,6 +40,9 @@ export class Router {
   readonly #backoff: Backoff;
   #changed = new Gate();
   #hasSynced = false;
+  #hasRepaired = false;
+  /** What the kernel had after the last synchronisation; undefined when that is not known for sure. */
+  #last: ReadonlySet<string> | undefined;
   /** What was reported last, so that a lasting state is logged once. */
   #reported = { failures: "", withoutAddress: "" };
 
@@ -51,7 +57,7 @@ export class Router {
     return this.#hasSynced;
   }
 
-  /** Says that the cluster has changed. */
+  /** Says that the cluster has changed, or somebody else the routes. */
   trigger(): void {
     this.#changed.open();
   }
@@ -74,7 +80,8 @@ export class Router {
     const wait = (gate: Gate, ms: number): Promise<void> =>
       withTimeout(ms, (signal) => gate.wait({ signal }), { signal })
         .catch(() => {}); // the time is over, or the signal aborted
-    await wait(never, Math.min(LEAST_PAUSE_MS, maxMs));
+    const leastMs = this.#hasRepaired ? REPAIR_PAUSE_MS : LEAST_PAUSE_MS;
+    await wait(never, Math.min(leastMs, maxMs));
     if (!signal.aborted) await wait(this.#changed, maxMs);
   }
 
@@ -90,6 +97,7 @@ export class Router {
         const total = routes.length;
         log.info("Changed routes", { total, added, moved, removed });
       }
+      this.#noteRepair(routes, { changed: added + moved, failures });
       this.#reportFailures(failures);
       metrics.synced({
         routes: routes.length - countMissing(routes, failures),
@@ -98,9 +106,31 @@ export class Router {
       this.#hasSynced = true;
       return failures.length === 0;
     } catch (err) {
+      this.#last = undefined;
       log.error("Cannot synchronise routes; trying again", { err });
       return false;
     }
+  }
+
+  /** More changes than new routes: somebody else had removed or moved some. */
+  #noteRepair(
+    routes: readonly GatewayRoute[],
+    { changed, failures }: {
+      readonly changed: number;
+      readonly failures: readonly RouteFailure[];
+    },
+  ): void {
+    const texts = routes.map((r) => `${r.destination} ${r.gateway}`);
+    const last = this.#last;
+    const fresh = texts.filter((text) => !last?.has(text)).length;
+    this.#hasRepaired = last !== undefined && changed > fresh;
+    // Routes that could not be set may be set the next time.
+    this.#last = failures.length === 0 ? new Set(texts) : undefined;
+    if (!this.#hasRepaired) return;
+    this.#parts.metrics.repaired();
+    log.warn("Put back routes that another program removed or changed", {
+      routes: changed - fresh,
+    });
   }
 
   #reportMissing(nodes: readonly string[]): void {

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { Address, Prefix } from "../../lib/inet/mod.ts";
 import type { GatewayRoute, SyncResult } from "../../lib/routing/mod.ts";
+import { isOurs } from "./route_watch.ts";
 import { Router, type RouterParts } from "./router.ts";
 
 const DONE: SyncResult = {
@@ -21,6 +22,7 @@ interface Rig {
   /** The routes of each call of `sync`. */
   readonly calls: (readonly GatewayRoute[])[];
   readonly metrics: { routes: number; failures: number }[];
+  readonly repairs: { count: number };
   /** Resolves when `sync` has been called so many times. */
   called(times: number): Promise<void>;
 }
@@ -31,6 +33,7 @@ function rig(
 ): Rig {
   const calls: (readonly GatewayRoute[])[] = [];
   const metrics: Rig["metrics"] = [];
+  const repairs = { count: 0 };
   const waiting: { times: number; resolve: () => void }[] = [];
   const gateway = Address.parse("192.168.0.2");
   const router = new Router({
@@ -54,7 +57,10 @@ function rig(
         ? Promise.reject(outcome)
         : Promise.resolve(outcome);
     },
-    metrics: { synced: (counts) => metrics.push(counts) },
+    metrics: {
+      synced: (counts) => metrics.push(counts),
+      repaired: () => repairs.count++,
+    },
     intervalMs: 3_600_000,
     retryMs: { initialMs: 1, maxMs: 2 },
     ...options,
@@ -63,6 +69,7 @@ function rig(
     router,
     calls,
     metrics,
+    repairs,
     called: (times) => {
       const { promise, resolve } = Promise.withResolvers<void>();
       if (calls.length >= times) resolve();
@@ -147,4 +154,26 @@ Deno.test("Router stops on its signal while the API server is away", async () =>
     { name: "AbortError" },
   );
   assert.equal(it.calls.length, 0);
+});
+
+Deno.test("Router counts what others removed, not what is new or was refused before", async () => {
+  const added = { ...DONE, added: 1 };
+  const refused = { ...DONE, failures: [FAILURE] };
+  // New at first; removed; refused, and set then.
+  const it = rig([added, added, refused, added, DONE], { intervalMs: 1 });
+  await running(it, () => it.called(5));
+  assert.equal(it.repairs.count, 1);
+});
+
+Deno.test("isOurs() tells which links matter", () => {
+  const links = new Set([2]);
+  assert.equal(isOurs({ kind: "route", table: 254 }, links), true);
+  assert.equal(isOurs({ kind: "overflow" }, links), true);
+  assert.equal(isOurs({ kind: "link", index: 2 }, links), true);
+  assert.equal(isOurs({ kind: "address", index: 2 }, links), true);
+  // A pod's.
+  assert.equal(isOurs({ kind: "link", index: 7 }, links), false);
+  assert.equal(isOurs({ kind: "address", index: 7 }, links), false);
+  // All routes are gone: any link may bring them back.
+  assert.equal(isOurs({ kind: "link", index: 7 }, new Set()), true);
 });

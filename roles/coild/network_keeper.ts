@@ -1,4 +1,4 @@
-import { Backoff, type Gate, sleep, TaskGroup } from "../../lib/async/mod.ts";
+import { type Gate, LookLoop, sleep, TaskGroup } from "../../lib/async/mod.ts";
 import { FAMILIES } from "../../lib/inet/mod.ts";
 import type { NodeIpam } from "../../lib/ipam/mod.ts";
 import type { Notification, RouteMonitor } from "../../lib/netlink/mod.ts";
@@ -12,24 +12,14 @@ import type { Readiness } from "./readiness.ts";
 import type { RepairReports } from "./repair_reports.ts";
 import type { RouteRepair } from "./route_repair.ts";
 import type { ExportTable } from "./route_sink.ts";
-import { Wakeup } from "./wakeup.ts";
 
 const log = getLogger("upkeep");
 
 /** How often everything is looked at, whatever the kernel tells. */
 const LOOK_MS = 30_000;
 
-/** Removals come in bursts: a table is flushed route by route. */
-const BURST_MS = 10;
-
 /** Pods that an ADD or DEL was working on are looked at again after this. */
 const BUSY_MS = 1_000;
-
-/** The longest pause after a repair: whoever removes things all the time does not make a storm. */
-const MAX_PAUSE_MS = 500;
-
-/** After so long without a repair, the next removal is mended at once again. */
-const CALM_MS = 10_000;
 
 const ALL: readonly UpkeepPart[] = ["host", "pods", "export"];
 
@@ -62,18 +52,20 @@ export interface NetworkKeeperOptions {
  */
 export class NetworkKeeper {
   readonly #with: NetworkKeeperOptions;
-  readonly #wakeup = new Wakeup();
-  readonly #due = new Set<UpkeepPart>();
-  readonly #backoff = new Backoff({
-    ...{ initialMs: 20, maxMs: MAX_PAUSE_MS, jitter: 0 },
-  });
-  #repairedAtMs = -Infinity;
+  readonly #loop: LookLoop<UpkeepPart>;
   #podProblems: readonly string[] = [];
   #exportFails = false;
   #reported = "";
 
   constructor(options: NetworkKeeperOptions) {
     this.#with = options;
+    this.#loop = new LookLoop({
+      all: ALL,
+      everyMs: options.lookMs ?? LOOK_MS,
+      look: (parts, signal) => this.#look(parts, signal),
+      onFailure: (err) =>
+        log.warn("Cannot look at the node's network; trying again", { err }),
+    });
   }
 
   /** Listens and repairs until the signal. */
@@ -81,7 +73,7 @@ export class NetworkKeeper {
     await this.#with.prepared.wait({ signal });
     await using tasks = new TaskGroup({ signal });
     tasks.run("listening to the kernel", (s) => this.#listen(s));
-    tasks.run("looking at the network", (s) => this.#lookAgainAndAgain(s));
+    tasks.run("looking at the network", (s) => this.#loop.run(s));
     await tasks.wait();
   }
 
@@ -100,7 +92,7 @@ export class NetworkKeeper {
   async #listen(signal: AbortSignal): Promise<void> {
     await using monitor = this.#with.watch();
     // What happened before is not told.
-    this.#want(ALL);
+    this.#loop.want(ALL);
     for (;;) {
       this.#heard(await monitor.next({ signal }));
     }
@@ -112,51 +104,8 @@ export class NetworkKeeper {
       if (notification.kind === "overflow") {
         log.info("Missed what the kernel told: looking at everything");
       }
-      this.#want(upkeep.partsOf(notification));
+      this.#loop.want(upkeep.partsOf(notification));
     }
-  }
-
-  #want(parts: readonly UpkeepPart[]): void {
-    if (parts.length === 0) return;
-    for (const part of parts) this.#due.add(part);
-    this.#wakeup.wake();
-  }
-
-  async #lookAgainAndAgain(signal: AbortSignal): Promise<void> {
-    const { lookMs = LOOK_MS } = this.#with;
-    let wholeAtMs = performance.now();
-    for (;;) {
-      const timeoutMs = Math.max(0, wholeAtMs + lookMs - performance.now());
-      await this.#wakeup.wait({ signal, timeoutMs });
-      if (performance.now() >= wholeAtMs + lookMs) {
-        wholeAtMs = performance.now();
-        this.#want(ALL);
-      }
-      await sleep(BURST_MS, { signal });
-      const parts = new Set(this.#due);
-      this.#due.clear();
-      await this.#lookOnce(parts, signal);
-    }
-  }
-
-  /** Looks, and pauses after a repair or a failure; longer each time. */
-  async #lookOnce(
-    parts: ReadonlySet<UpkeepPart>,
-    signal: AbortSignal,
-  ): Promise<void> {
-    let hasRepaired = true;
-    try {
-      hasRepaired = await this.#look(parts, signal);
-    } catch (err) {
-      signal.throwIfAborted();
-      log.warn("Cannot look at the node's network; trying again", { err });
-      this.#want([...parts]);
-    }
-    const now = performance.now();
-    if (!hasRepaired) return;
-    if (now - this.#repairedAtMs > CALM_MS) this.#backoff.reset();
-    this.#repairedAtMs = now;
-    await sleep(this.#backoff.nextMs(), { signal });
   }
 
   /** Returns whether anything had to be put back. */
@@ -211,7 +160,7 @@ export class NetworkKeeper {
   }
 
   #lookSoon(signal: AbortSignal): void {
-    sleep(BUSY_MS, { signal }).then(() => this.#want(["pods"]), () => {});
+    sleep(BUSY_MS, { signal }).then(() => this.#loop.want(["pods"]), () => {});
   }
 
   async #lookAtExport(signal: AbortSignal): Promise<boolean> {

@@ -40,6 +40,7 @@ const PACKAGES = {
   ...CONTROL_PLANE_PACKAGES,
   ...BUILD_PACKAGES,
   "iputils-ping": "ping",
+  curl: "curl",
 };
 
 interface Options {

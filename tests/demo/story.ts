@@ -52,6 +52,7 @@ export async function tell(
   await pingEverybody(cluster, pods);
   await showRoutes(cluster);
   await killDaemon(cluster, pods);
+  await removeRule(cluster, pods);
   await cutApi(cluster);
   await useUp(cluster);
   if (!options.keep) await giveBack(cluster, pods);
@@ -238,6 +239,49 @@ async function killDaemon(
   await step(
     "and it answers",
     () => ping(cluster, other, pod.addresses[0] ?? ""),
+  );
+}
+
+async function removeRule(
+  cluster: CoilCluster,
+  pods: readonly LabPod[],
+): Promise<void> {
+  chapter(
+    "Another program removes Coil's rule",
+    "systemd-networkd does that, on netplan apply as well. Without rule 2000 no packet finds a pod.",
+  );
+  const [pod, other] = pods;
+  assert.ok(pod && other);
+  const { node } = pod;
+  const pings = cluster.exec(
+    ...[other.sandbox, "ping", "-n", "-q", "-i", "0.02", "-w", "2"],
+    pod.addresses[0] ?? "",
+  );
+  await new Promise((resolve) => setTimeout(resolve, 500));
+  const removed = performance.now();
+  await node.run("ip", "rule", "del", "pref", "2000");
+  shown(`ip rule del pref 2000   ${dim(`# on ${node.name}`)}`, "");
+  await step(
+    "coild has put it back",
+    () =>
+      eventually(
+        "the rule",
+        async () => (await node.run("ip", "rule")).includes("lookup 116"),
+      ),
+  );
+  line(`     within ${Math.round(performance.now() - removed)} ms`);
+  const text = await pings;
+  const [, sent, got] = /(\d+) packets transmitted, (\d+) received/
+    .exec(text) ?? [];
+  assert.ok(sent !== undefined && got !== undefined, text);
+  line(`     ${sent} pings, one each 20 ms, ${got} answers`);
+  shown(
+    "curl -s :9384/metrics | grep repairs_total",
+    (await node.run("curl", "-s", "http://127.0.0.1:9384/metrics"))
+      .split("\n").filter((text) =>
+        /^coil_coild_repairs_total.* [1-9]/.test(text)
+      )
+      .join("\n"),
   );
 }
 

@@ -1,0 +1,59 @@
+import { type Notification, RouteMonitor } from "../../lib/netlink/mod.ts";
+import { getLogger } from "../../lib/telemetry/mod.ts";
+
+/** RT_TABLE_MAIN of `<linux/rtnetlink.h>`. */
+const MAIN_TABLE = 254;
+
+/** What {@linkcode watchRoutes} works with. */
+export interface RouteWatchOptions {
+  /** The protocol number on our routes. */
+  readonly protocolId: number;
+  /** The socket whose changes are our own. */
+  readonly ownPortId: number;
+  /** The links that our routes leave by, as far as that is known. */
+  readonly links: () => ReadonlySet<number>;
+  /** Is called when our routes may not be as they were. */
+  readonly onChange: () => void;
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Listens to what others do to our routes until the signal. The kernel drops
+ * IPv4 routes without a word when their link is set down, and IPv6 ones may
+ * come back by themselves; so links count, too: those of our routes, and any
+ * while no route is known.
+ */
+export async function watchRoutes(options: RouteWatchOptions): Promise<void> {
+  const { protocolId: protocol, ownPortId, onChange, signal } = options;
+  await using monitor = RouteMonitor.open({
+    interests: {
+      routes: [{ table: MAIN_TABLE, protocol }],
+      links: ["down", "up", "gone"],
+      addresses: "both",
+    },
+    ignoredPortIds: [ownPortId],
+  });
+  for (;;) {
+    const found = await monitor.next({ signal });
+    if (!found.some((one) => isOurs(one, options.links()))) continue;
+    getLogger("route-syncer").debug("Somebody changed the network", { found });
+    onChange();
+  }
+}
+
+/** Whether a notification may be about our routes. Pure; exported for its tests. */
+export function isOurs(
+  notification: Notification,
+  links: ReadonlySet<number>,
+): boolean {
+  switch (notification.kind) {
+    case "route":
+    case "overflow":
+      return true;
+    case "link":
+    case "address":
+      return links.size === 0 || links.has(notification.index);
+    default:
+      return false;
+  }
+}

@@ -1,0 +1,98 @@
+// Another program removes coil-router's routes from a node.
+import assert from "node:assert/strict";
+import { installCrds } from "../apiserver/crds.ts";
+import { ControlPlane, eventually, sleep } from "../lab/mod.ts";
+
+const MAIN = new URL("../apiserver/router_main.ts", import.meta.url).pathname;
+const BASE = new URL("../../deploy/base", import.meta.url).pathname;
+
+/** Long before the look that coil-router takes every 30 s. */
+const LIMIT = { timeoutMs: 10_000 };
+
+Deno.test("a node's direct routes survive another program that changes its network", async (t) => {
+  await using plane = await ControlPlane.start({ name: "hostrouter" });
+  await installCrds(plane);
+  await plane.kubectl("apply", "-k", BASE);
+  const node = await plane.addNode(1);
+  await using _node = node;
+  const other = await plane.addNode(2);
+  await using _other = other;
+  const [via4 = "", via6 = ""] = other.addresses;
+  for (let index = 0; index < 3; index++) {
+    await plane.apply({
+      apiVersion: "coil.cybozu.com/v2",
+      kind: "AddressBlock",
+      metadata: {
+        name: `p-${index}`,
+        labels: {
+          "coil.cybozu.com/pool": "p",
+          "coil.cybozu.com/node": other.name,
+        },
+      },
+      index,
+      ipv4: `10.2.${index}.0/27`,
+      ipv6: `fd02:${index + 1}::/123`,
+    });
+  }
+  await using _router = await plane.startProcess({
+    node,
+    serviceAccount: { namespace: "kube-system", name: "coil-router" },
+    command: Deno.execPath(),
+    args: ["run", "--no-check", "-A", MAIN, "--update-interval=1h"],
+    env: { COIL_NODE_NAME: node.name },
+  });
+  const routes = async () => {
+    const shown = await Promise.all(
+      ["-4", "-6"].map((f) =>
+        node.run("ip", f, "route", "show", "proto", "31")
+      ),
+    );
+    return shown.map((text) => text.replaceAll(/ (dev|metric).*$/gm, ""))
+      .join("").split("\n").filter((line) => line !== "").sort();
+  };
+  const wanted = [0, 1, 2].flatMap((i) => [
+    `10.2.${i}.0/27 via ${via4}`,
+    `fd02:${i + 1}::/123 via ${via6}`,
+  ]).sort();
+  const whole = async () => {
+    assert.deepEqual(await routes(), wanted);
+    return true;
+  };
+  const repairs = async () => {
+    const text = await node.run("curl", "-sS", "http://127.0.0.1:9388/metrics");
+    const value = /^coil_router_repairs_total\S* (\d+)$/m.exec(text)?.[1];
+    return Number(value);
+  };
+  await eventually("the routes", whole, { timeoutMs: 60_000 });
+  // What came with the last block is not taken for a removal.
+  await sleep(300);
+
+  const attacks: Readonly<Record<string, readonly string[][]>> = {
+    "they are flushed": ["-4", "-6"].map((family) => [
+      ...["ip", family, "route", "flush", "proto", "31"],
+    ]),
+    "one leads elsewhere": [
+      ["ip", "route", "change", "10.2.1.0/27", "dev", "lo", "proto", "31"],
+    ],
+    "their link is set down and up": [
+      ["ip", "link", "set", "eth0", "down"],
+      ["ip", "link", "set", "eth0", "up"],
+      ["ip", "address", "replace", `${node.addresses[1]}/64`, "dev", "eth0"],
+    ],
+  };
+  for (const [name, commands] of Object.entries(attacks)) {
+    await t.step(`${name}: they are back at once`, async () => {
+      const before = await repairs();
+      for (const [command = "", ...args] of commands) {
+        await node.run(command, ...args);
+      }
+      const began = performance.now();
+      await eventually("the routes", whole, LIMIT);
+      await eventually("the metric", async () => {
+        return await repairs() > before;
+      }, LIMIT);
+      // deno-lint-ignore no-console -- a figure
+      console.log(`${name}: ${Math.round(performance.now() - began)} ms`);
+    });
+  }
+});
