@@ -165,6 +165,33 @@ Deno.test("Router counts what others removed, not what is new or was refused bef
   assert.equal(it.repairs.count, 1);
 });
 
+Deno.test("Router does not take new blocks for what others removed", async () => {
+  const block = (index: number) => ({
+    name: `p-${index}`,
+    node: "other",
+    prefixes: { ipv4: Prefix.parse(`10.2.${index}.0/27`) },
+  });
+  const blocks = [block(0)];
+  const added = { ...DONE, added: 1 };
+  const it = rig([added, added, DONE], {
+    intervalMs: 1,
+    view: {
+      nodes: new Map([["other", { ipv4: Address.parse("192.168.0.2") }]]),
+      get blocks() {
+        return blocks;
+      },
+      synced: () => Promise.resolve(),
+    },
+  });
+  await running(it, async () => {
+    await it.called(1);
+    blocks.push(block(1));
+    await it.called(3);
+  });
+  assert.equal(it.calls[1]?.length, 2);
+  assert.equal(it.repairs.count, 0);
+});
+
 Deno.test("isOurs() tells which links matter", () => {
   const links = new Set([2]);
   assert.equal(isOurs({ kind: "route", table: 254 }, links), true);

@@ -45,6 +45,7 @@ netnsTest(
     // New links, links set up, other tables: of no interest.
     await host.ip("link", "add", "d0", "type", "bridge");
     await host.ip("address", "add", "10.9.0.1/24", "dev", "d0");
+    await host.ip("link", "set", "d0", "mtu", "1400");
     await host.ip("link", "set", "d0", "up");
     await host.ip("route", "add", "10.8.0.0/24", "dev", "d0", "table", "200");
     await host.ip("rule", "add", "pref", "2000", "lookup", "116");
