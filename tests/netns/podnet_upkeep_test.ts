@@ -1,0 +1,76 @@
+import assert from "node:assert/strict";
+import type { Notification } from "../../lib/netlink/mod.ts";
+import { addPod, testNode } from "./podnet_testing.ts";
+import { netnsTest } from "./testing.ts";
+
+netnsTest(
+  "watch() tells nothing of what ADD does, and of a DEL nothing that is about a living pod",
+  async () => {
+    await using node = await testNode();
+    const { host, net } = node;
+    await net.init();
+    await using monitor = net.upkeep.watch({ exportTableId: 119 });
+    const told = async () => {
+      const found: Notification[] = [];
+      await host.ip("rule", "add", "pref", "7", "lookup", "7");
+      const signal = AbortSignal.timeout(10_000);
+      while (!found.some(({ kind }) => kind === "rule")) {
+        found.push(...await monitor.next({ signal }));
+      }
+      await host.ip("rule", "del", "pref", "7");
+      while (found.filter(({ kind }) => kind === "rule").length < 2) {
+        found.push(...await monitor.next({ signal }));
+      }
+      return found.filter(({ kind }) => kind !== "rule");
+    };
+    const requests = [];
+    for (const n of [1, 2, 3]) requests.push((await addPod(node, n)).request);
+    assert.deepEqual(await told(), []);
+
+    for (const request of requests) {
+      const teardown = await net.beginTeardown(request);
+      if (teardown !== undefined) await net.finishTeardown(teardown);
+    }
+    const ofDel = await told();
+    assert.ok(ofDel.length <= 12, `${ofDel.length} notifications of 3 DELs`);
+    assert.deepEqual(ofDel.flatMap((one) => net.upkeep.partsOf(one)), []);
+  },
+);
+
+netnsTest(
+  "restoreEnd() gives a pod's end all that ADD gave it, and touches no other pod's",
+  async () => {
+    await using node = await testNode();
+    const { host, net } = node;
+    await net.init();
+    const { request, result } = await addPod(node, 1);
+    const { addresses } = request;
+    const shown = async () => {
+      const texts = await Promise.all([
+        host.ip("-o", "address", "show", "dev", result.hostName),
+        host.ip("-4", "route", "show", "table", "116"),
+        host.ip("-6", "route", "show", "table", "116"),
+        host.ip("-6", "route", "show", "dev", result.hostName),
+      ]);
+      return texts.join("").replaceAll(/ +$/gm, "").split("\n").sort();
+    };
+    const before = await shown();
+    await host.ip("link", "set", result.hostName, "down");
+    const [pod] = await net.list();
+    assert.ok(pod);
+    assert.deepEqual(await net.upkeep.restoreEnd(pod, addresses), [
+      "link",
+      "address",
+      "route",
+    ]);
+    assert.deepEqual(await shown(), before);
+    await net.check(request);
+    // The link that was listed is gone: what has come in its place is another.
+    const teardown = await net.beginTeardown(request);
+    assert.ok(teardown);
+    await net.finishTeardown(teardown);
+    const again = await addPod(node, 1);
+    await host.ip("link", "set", again.result.hostName, "down");
+    assert.deepEqual(await net.upkeep.restoreEnd(pod, addresses), []);
+  },
+);
