@@ -11,7 +11,8 @@ export interface EgressReferences {
 /**
  * Reads from a pod's annotations which Egresses it is a client of. Blanks
  * around names, empty names and repeated ones do not count; a namespace
- * without a name is left out. Sorted by namespace, so that every reader has
+ * without a name is left out; a value that is too long has one name that
+ * cannot be. Sorted by namespace, so that every reader has
  * the Egresses in the same order.
  */
 export function parseEgressAnnotations(
@@ -21,7 +22,8 @@ export function parseEgressAnnotations(
   for (const [key, value] of Object.entries(annotations ?? {})) {
     if (!key.startsWith(EGRESS_ANNOTATION_PREFIX)) continue;
     const namespace = key.slice(EGRESS_ANNOTATION_PREFIX.length);
-    const names = value.split(",").map((name) => name.trim());
+    const names = trimEgressAnnotation(value).split(",")
+      .map((name) => name.trim());
     const wanted = new Set(names.filter((name) => name !== ""));
     if (namespace === "" || wanted.size === 0) continue;
     references.push({ namespace, names: [...wanted].sort() });
@@ -32,6 +34,9 @@ export function parseEgressAnnotations(
 /** More Egresses than any pod has use for: each costs it tunnels, rules and routes. */
 export const MAX_EGRESSES_OF_POD = 64;
 
+/** Twice what that many names of the greatest length need. */
+const MAX_VALUE_CHARS = 32_768;
+
 /** As much of a wrong name as a message needs. */
 const SHOWN_CHARS = 64;
 
@@ -40,6 +45,17 @@ const LABEL = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;
 /** A DNS subdomain (RFC 1123), as names of most objects are; 253 characters at most. */
 const SUBDOMAIN =
   /^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/;
+
+/**
+ * Returns the value of an annotation as it may be kept in memory: one that is
+ * too long to be used becomes a few words, which are as unusable.
+ */
+export function trimEgressAnnotation(value: string): string {
+  return value.length <= MAX_VALUE_CHARS
+    ? value
+    // Letters of its own: a slice would keep the whole alive.
+    : `(${value.length} characters)`;
+}
 
 /** Whether an Egress can be called so. */
 export function isEgressName(name: string): boolean {

@@ -3,6 +3,7 @@ import {
   egressAnnotationProblem,
   MAX_EGRESSES_OF_POD,
   parseEgressAnnotations,
+  trimEgressAnnotation,
 } from "./egress_annotations.ts";
 
 const PREFIX = "egress.coil.cybozu.com/";
@@ -70,6 +71,13 @@ for (
     ["one wrong among many", "nat", "good,bad_", /"bad_"/],
     ["254 characters", "nat", "a".repeat(254), /"a{64}"… \(254 characters\)/],
     ["200 KB", "nat", "a".repeat(200_000), /\(200000 characters\)/],
+    ["20,000 names", "nat", names(20_000), /\(\d+ characters\)/],
+    [
+      "much that is blank",
+      "nat",
+      `a,${" ".repeat(40_000)}`,
+      /40002 characters/,
+    ],
     ["too many", "nat", names(65), /65 Egresses, and 64 is the most/],
     ["a namespace that cannot be", "nat.x", "a", /name of a namespace/],
   ] as const
@@ -87,4 +95,18 @@ Deno.test("egressAnnotationProblem() counts the names of all namespaces", () => 
     egressAnnotationProblem(parseEgressAnnotations(annotations)) ?? "",
     /80 Egresses/,
   );
+});
+
+Deno.test("trimEgressAnnotation() keeps what can be used, and a few words of what cannot", () => {
+  const usable = Array.from(
+    { length: MAX_EGRESSES_OF_POD },
+    (_, n) => `${n}`.padStart(253, "a"),
+  ).join(", ");
+  assert.equal(trimEgressAnnotation(usable), usable);
+  assert.equal(problem("nat", usable), undefined);
+  const long = "a,".repeat(100_000);
+  const trimmed = trimEgressAnnotation(long);
+  assert.ok(trimmed.length < 50);
+  assert.notEqual(problem("nat", trimmed), undefined);
+  assert.equal(problem("nat", trimmed), problem("nat", long));
 });

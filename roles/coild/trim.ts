@@ -1,5 +1,5 @@
 import type { V1Namespace, V1Node, V1Pod } from "../../lib/kube/mod.ts";
-import type { AddressPool } from "../../lib/api/mod.ts";
+import { type AddressPool, trimEgressAnnotation } from "../../lib/api/mod.ts";
 import {
   EGRESS_ANNOTATION_PREFIX,
   POOL_ANNOTATION,
@@ -33,9 +33,13 @@ function trimMetadata(
 ): TrimmedMetadata {
   const { name, namespace, uid, resourceVersion } = metadata;
   const annotations = Object.fromEntries(
-    Object.entries(metadata.annotations ?? {}).filter(([key]) =>
-      keepAnnotation(key)
-    ),
+    Object.entries(metadata.annotations ?? {})
+      .filter(([key]) => keepAnnotation(key))
+      .map(([key, value]) =>
+        isEgressAnnotation(key)
+          ? [key, trimEgressAnnotation(value)]
+          : [key, value]
+      ),
   );
   return {
     ...(name !== undefined && { name }),
@@ -46,15 +50,16 @@ function trimMetadata(
   };
 }
 
+function isEgressAnnotation(key: string): boolean {
+  return key.startsWith(EGRESS_ANNOTATION_PREFIX);
+}
+
 /** Keeps a pod's identity, egress annotations, addresses and phase, and whether it has a network of its own or is a gateway. */
 export function trimPod(pod: V1Pod): V1Pod {
   const { phase, podIPs } = pod.status ?? {};
   return {
     metadata: {
-      ...trimMetadata(
-        pod.metadata,
-        (key) => key.startsWith(EGRESS_ANNOTATION_PREFIX),
-      ),
+      ...trimMetadata(pod.metadata, isEgressAnnotation),
       ...(isGatewayPod(pod) && { labels: GATEWAY_LABELS }),
     },
     ...(pod.spec?.hostNetwork === true && {
