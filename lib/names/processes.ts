@@ -33,31 +33,34 @@ export interface ServerAddresses {
   readonly health: string;
 }
 
+// Health is for the kubelet alone. Pods of the node's network are asked at the node's loopback address (`host` of a
+// probe), which no other pod reaches.
+
 /** Default server addresses of coild. */
 export const COILD_ADDRESSES: ServerAddresses = {
   metrics: ":9384",
-  health: ":9385",
+  health: "127.0.0.1:9385",
 };
 
 /** Default server addresses of coil-controller, and of upstream's coil-ipam-controller. */
 export const IPAM_CONTROLLER_ADDRESSES: ServerAddresses = {
   metrics: ":9386",
-  health: ":9387",
+  health: "127.0.0.1:9387",
 };
 
 /** Default server addresses of coil-router. */
 export const ROUTER_ADDRESSES: ServerAddresses = {
   metrics: ":9388",
-  health: ":9389",
+  health: "127.0.0.1:9389",
 };
 
 /** Default server addresses of upstream's coil-egress-controller. */
 export const EGRESS_CONTROLLER_ADDRESSES: ServerAddresses = {
   metrics: ":9396",
-  health: ":9397",
+  health: "127.0.0.1:9397",
 };
 
-/** Default server addresses of coil-egress. */
+/** Default server addresses of coil-egress: in a network of its own the kubelet reaches the pod's address alone. */
 export const EGRESS_ADDRESSES: ServerAddresses = {
   metrics: ":8080",
   health: ":8081",

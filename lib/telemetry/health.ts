@@ -41,7 +41,7 @@ export function serveHealth(options: HealthOptions): Listening {
     options.address,
     (request) =>
       answer(request, endpoints, options.checkTimeoutMs ?? CHECK_TIMEOUT_MS),
-    options,
+    { flag: "--health-addr", signal: options.signal },
   );
 }
 

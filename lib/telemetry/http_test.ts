@@ -209,3 +209,46 @@ Deno.test("serveMetrics() serves the registry, the process's own metrics include
     await server.finished;
   }
 });
+
+Deno.test("serveMetrics() and serveHealth() name the address that is taken, and its flag", async () => {
+  const stop = new AbortController();
+  const { signal } = stop;
+  const registry = createRegistry({ defaults: false });
+  const first = serveMetrics({ address: "127.0.0.1:0", registry, signal });
+  const address = `127.0.0.1:${first.port}`;
+  const message = (flag: string) => ({
+    name: "ListenError",
+    message:
+      `Cannot listen at "${address}" (${flag}): another process listens there; stop it, or give another address`,
+  });
+  assert.throws(
+    () => serveMetrics({ address, registry, signal }),
+    message("--metrics-addr"),
+  );
+  assert.throws(
+    () => serveHealth({ address, healthz: {}, readyz: {}, signal }),
+    message("--health-addr"),
+  );
+  stop.abort();
+  await first.finished;
+});
+
+Deno.test("serveMetrics() compresses for those who want it", async () => {
+  const stop = new AbortController();
+  const { signal } = stop;
+  const server = serveMetrics({
+    ...{ address: "127.0.0.1:0", registry: createRegistry(), signal },
+  });
+  const url = `http://127.0.0.1:${server.port}/metrics`;
+  const ask = async (accept: string) => {
+    const headers = { "accept-encoding": accept };
+    const response = await fetch(url, { headers });
+    assert.match(await response.text(), /^# HELP process_cpu_seconds_total /);
+    return response.headers.get("vary");
+  };
+  for (const accept of ["gzip", "identity", "gzip;q=0"]) {
+    assert.equal(await ask(accept), "Accept-Encoding");
+  }
+  stop.abort();
+  await server.finished;
+});

@@ -1,6 +1,10 @@
-import { getLogger } from "./log.ts";
-
-const log = getLogger("http");
+import {
+  DEFAULT_LIMITS,
+  type HttpHandler,
+  type HttpLimits,
+  HttpServer,
+} from "./http/mod.ts";
+import { describeError } from "./log_format.ts";
 
 /** A running HTTP server. */
 export interface Listening {
@@ -40,40 +44,68 @@ export function parseListenAddress(text: string): ListenAddress | undefined {
   return hostname === "" ? { port } : { hostname, port };
 }
 
-/** Serves HTTP at a Go-style address until the signal aborts. */
+/** Options of {@linkcode serveAt}. */
+export interface ServeAtOptions {
+  /** The flag that the address was given by, e.g. "--metrics-addr". */
+  readonly flag: string;
+  /** Bounds other than the usual ones. */
+  readonly limits?: Partial<HttpLimits>;
+  /** Ends the server. */
+  readonly signal: AbortSignal;
+}
+
+/** An address that cannot be listened at. */
+export class ListenError extends Error {
+  override readonly name = "ListenError";
+}
+
+/**
+ * Serves HTTP at a Go-style address until the signal aborts.
+ *
+ * @throws {ListenError} when the address cannot be had; it names address and flag
+ */
 export function serveAt(
   address: string,
-  handler: (request: Request) => Response | Promise<Response>,
-  options: { readonly signal: AbortSignal },
+  handler: HttpHandler,
+  { flag, limits, signal }: ServeAtOptions,
 ): Listening {
   const target = parseListenAddress(address);
   if (target === undefined) return { port: 0, finished: Promise.resolve() };
-  const server = serve(target, handler, options.signal);
-  return { port: server.addr.port, finished: server.finished };
+  let listener: Deno.TcpListener;
+  try {
+    listener = listen(target);
+  } catch (error) {
+    throw toListenError(error, { address, flag });
+  }
+  const server = new HttpServer({
+    address,
+    handler,
+    limits: { ...DEFAULT_LIMITS, ...limits },
+    signal,
+  });
+  return { port: listener.addr.port, finished: server.run(listener) };
 }
 
-function serve(
-  target: ListenAddress,
-  handler: (request: Request) => Response | Promise<Response>,
-  signal: AbortSignal,
-): Deno.HttpServer<Deno.NetAddr> {
-  const start = (hostname: string) =>
-    Deno.serve({
-      hostname,
-      port: target.port,
-      signal,
-      onListen() {},
-      onError(error) {
-        log.error("Cannot answer a request", { err: error });
-        return new Response("internal error\n", { status: 500 });
-      },
-    }, handler);
-  if (target.hostname !== undefined) return start(target.hostname);
+function listen({ hostname, port }: ListenAddress): Deno.TcpListener {
+  if (hostname !== undefined) return Deno.listen({ hostname, port });
   try {
-    return start("::");
+    return Deno.listen({ hostname: "::", port });
   } catch (error) {
     // No IPv6 in this kernel (EAFNOSUPPORT, EADDRNOTAVAIL).
     if (error instanceof Deno.errors.AddrInUse) throw error;
-    return start("0.0.0.0");
+    return Deno.listen({ hostname: "0.0.0.0", port });
   }
+}
+
+function toListenError(
+  cause: unknown,
+  { address, flag }: { readonly address: string; readonly flag: string },
+): ListenError {
+  const [found, advice] = cause instanceof Deno.errors.AddrInUse
+    ? ["another process listens there", "stop it, or give another address"]
+    : [describeError(cause), "give an address of this machine"];
+  return new ListenError(
+    `Cannot listen at "${address}" (${flag}): ${found}; ${advice}`,
+    { cause },
+  );
 }

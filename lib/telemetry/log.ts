@@ -110,8 +110,10 @@ export function withLogContext<T>(fields: LogFields, fn: () => T): T {
 function toEntry(record: LogRecord, stacktraceLevel: LogLevel): LogEntry {
   const level = FROM_LOGTAPE[record.level];
   const { err, ...fields } = record.properties;
-  const withStack = err instanceof Error && err.stack !== undefined &&
-    LEVELS.indexOf(level) >= LEVELS.indexOf(stacktraceLevel);
+  // The level first: V8 makes the text of a stack when it is read, and Deno ends the process when that takes a file
+  // descriptor (for a source map) and there is none.
+  const withStack = LEVELS.indexOf(level) >= LEVELS.indexOf(stacktraceLevel) &&
+    err instanceof Error && err.stack !== undefined;
   return {
     level,
     timeMs: record.timestamp,

@@ -1,6 +1,10 @@
 import { Registry } from "prom-client";
 import { type Listening, serveAt } from "./listen.ts";
 import { registerProcessMetrics } from "./process_metrics.ts";
+import { Rendering } from "./rendering.ts";
+
+/** Shorter texts are not worth it. */
+const MIN_GZIP_BYTES = 1_024;
 
 /** Makes a registry; with `defaults`, one that holds the process's own metrics (see docs of each role). */
 export function createRegistry(
@@ -23,13 +27,29 @@ export interface MetricsOptions {
 
 /** Serves GET /metrics in Prometheus' text format. */
 export function serveMetrics(options: MetricsOptions): Listening {
-  const { registry } = options;
-  return serveAt(options.address, async (request) => {
+  const { address, registry, signal } = options;
+  const rendering = new Rendering(() => registry.metrics(), signal);
+  return serveAt(address, async (request) => {
     if (new URL(request.url).pathname !== "/metrics") {
       return new Response("404 page not found\n", { status: 404 });
     }
-    return new Response(await registry.metrics(), {
-      headers: { "content-type": registry.contentType },
+    const { plain, gzip } = await rendering.get();
+    const headers = new Headers({
+      "content-type": registry.contentType,
+      "vary": "Accept-Encoding",
     });
-  }, options);
+    if (plain.length < MIN_GZIP_BYTES || !acceptsGzip(request)) {
+      return new Response(plain, { headers });
+    }
+    headers.set("content-encoding", "gzip");
+    return new Response(await gzip(), { headers });
+  }, { flag: "--metrics-addr", signal });
+}
+
+/** RFC 9110, section 12.5.3, as far as scrapers make use of it. */
+function acceptsGzip(request: Request): boolean {
+  const accepted = request.headers.get("accept-encoding") ?? "";
+  return accepted.split(",").some((coding) =>
+    /^\s*gzip\s*(;\s*q=(1|0?\.[0-9]*[1-9][0-9]*|1\.0*)\s*)?$/i.test(coding)
+  );
 }

@@ -3,13 +3,17 @@
  *
  * @module
  */
+export { acceptAll, type AcceptOptions, type Acceptor } from "./accept.ts";
 export { type DaemonOptions, runDaemon } from "./daemon.ts";
 export { type Checks, type HealthOptions, serveHealth } from "./health.ts";
+export type { HttpHandler, HttpLimits } from "./http/mod.ts";
 export {
   type ListenAddress,
+  ListenError,
   type Listening,
   parseListenAddress,
   serveAt,
+  type ServeAtOptions,
 } from "./listen.ts";
 export {
   configureLogging,

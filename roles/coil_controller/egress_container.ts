@@ -38,6 +38,9 @@ const REQUESTS: Readonly<Record<string, string>> = {
   memory: "200Mi",
 };
 
+/** Pods reach the port, and may keep it busy: that must not restart a gateway. */
+const PATIENCE = { timeoutSeconds: 5, failureThreshold: 6 };
+
 const MOUNTS: readonly VolumeMount[] = [
   { name: RUN_VOLUME, mountPath: "/run" },
   { name: MODULES_VOLUME, mountPath: "/lib/modules", readOnly: true },
@@ -76,8 +79,14 @@ export function planContainer(
       { name: "metrics", containerPort: portOf("metrics"), protocol: "TCP" },
       { name: "health", containerPort: portOf("health"), protocol: "TCP" },
     ],
-    livenessProbe: { httpGet: { path: "/healthz", port: "health" } },
-    readinessProbe: { httpGet: { path: "/readyz", port: "health" } },
+    livenessProbe: {
+      httpGet: { path: "/healthz", port: "health" },
+      ...PATIENCE,
+    },
+    readinessProbe: {
+      httpGet: { path: "/readyz", port: "health" },
+      timeoutSeconds: PATIENCE.timeoutSeconds,
+    },
   };
 }
 

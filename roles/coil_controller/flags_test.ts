@@ -9,7 +9,7 @@ function parse(program: string, ...args: string[]) {
 Deno.test("parseControllerFlags() has upstream's defaults", () => {
   const options = parse("coil-controller");
   assert.equal(options.metricsAddress, ":9386");
-  assert.equal(options.healthAddress, ":9387");
+  assert.equal(options.healthAddress, "127.0.0.1:9387");
   assert.equal(options.gcIntervalMs, 3_600_000);
   assert.equal(options.leaseNamespace, "kube-system");
   assert.deepEqual([options.enableIpam, options.enableEgress], [true, true]);
@@ -25,11 +25,11 @@ Deno.test("parseControllerFlags() presets the halves for upstream's names", () =
   assert.deepEqual([egress.enableIpam, egress.enableEgress], [false, true]);
   assert.deepEqual([ipam.metricsAddress, ipam.healthAddress], [
     ":9386",
-    ":9387",
+    "127.0.0.1:9387",
   ]);
   assert.deepEqual([egress.metricsAddress, egress.healthAddress], [
     ":9396",
-    ":9397",
+    "127.0.0.1:9397",
   ]);
 });
 
@@ -42,7 +42,7 @@ Deno.test("parseControllerFlags() lets what is given go before what a name prese
   );
   assert.deepEqual([options.enableIpam, options.enableEgress], [true, false]);
   assert.equal(options.metricsAddress, ":1");
-  assert.equal(options.healthAddress, ":9397");
+  assert.equal(options.healthAddress, "127.0.0.1:9397");
 });
 
 Deno.test("parseControllerFlags() takes upstream's arguments of the egress half", () => {

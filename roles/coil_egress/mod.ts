@@ -54,6 +54,14 @@ const GRACE_MS = 10_000;
 /** Announced addresses that no status confirms within this time are out again. */
 const CONFIRM_MS = 120_000;
 
+/** A node may start all its pods at the same time, and each announces itself; a kept connection outlives those of coild. */
+const ANNOUNCE_LIMITS = {
+  maxConnections: 512,
+  maxPerPeer: 128,
+  perSecond: 500,
+  idleMs: 150_000,
+};
+
 /** Runs coil-egress until it is told to stop and has drained. */
 export async function main(
   args: readonly string[],
@@ -297,7 +305,7 @@ function serve(gateway: Gateway, tasks: TaskGroup): void {
         admit: (announcement, rest) => admission.admit(announcement, rest),
         onAnswer: (status) => metrics.announced(status),
       }),
-      { signal },
+      { flag: "--announce-addr", limits: ANNOUNCE_LIMITS, signal },
     ),
   };
   for (const [name, { finished }] of Object.entries(servers)) {

@@ -12,7 +12,7 @@ Deno.test("parseCoildFlags() has upstream's defaults", () => {
   const options = parseCoildFlags([], INFO);
   assert.equal(options.socketPath, "/run/coild.sock");
   assert.equal(options.metricsAddress, ":9384");
-  assert.equal(options.healthAddress, ":9385");
+  assert.equal(options.healthAddress, "127.0.0.1:9385");
   assert.equal(options.podTableId, 116);
   assert.equal(options.podRulePriority, 2000);
   assert.equal(options.exportTableId, 119);

@@ -1,9 +1,4 @@
-import {
-  abortable,
-  sleep,
-  startTimer,
-  TaskGroup,
-} from "../../lib/async/mod.ts";
+import { abortable, startTimer, TaskGroup } from "../../lib/async/mod.ts";
 import {
   encodeAnswer,
   LAUNCHER_SOCKET_SUFFIX,
@@ -18,7 +13,7 @@ import {
 } from "../../lib/grpc/server/mod.ts";
 import { COILD_SOCKET } from "../../lib/names/mod.ts";
 import { type Answer, isOwnNetns, runPlugin } from "../../lib/plugin/mod.ts";
-import { getLogger } from "../../lib/telemetry/mod.ts";
+import { acceptAll, getLogger } from "../../lib/telemetry/mod.ts";
 import { LauncherConnection } from "./launcher_connection.ts";
 
 const log = getLogger("plugin");
@@ -30,8 +25,6 @@ const STALL_MS = 20_000;
 /** As for calls by gRPC: how long they may go on after the signal, and then to say that they do not. */
 const GRACE_MS = 10_000;
 const LAST_WORDS_MS = 200;
-/** Pause after accept() has failed, as it does without free descriptors. */
-const ACCEPT_PAUSE_MS = 100;
 /** A node has some hundred pods at most. */
 const MAX_CONNECTIONS = 1024;
 
@@ -127,14 +120,21 @@ class PluginServer {
   async #accept(listener: Deno.UnixListener): Promise<void> {
     const { signal } = this.#options;
     using _close = onAbort(signal, () => listener.close());
-    while (!signal.aborted) {
-      try {
-        this.#serve(new LauncherConnection(await listener.accept()));
-      } catch (err) {
-        if (signal.aborted) return;
-        log.warn("Cannot accept a connection", { err });
-        await sleep(ACCEPT_PAUSE_MS);
-      }
+    await acceptAll(listener, {
+      address: this.#options.server.socketPath + LAUNCHER_SOCKET_SUFFIX,
+      signal,
+      take: (socket) => this.#serve(new LauncherConnection(socket)),
+      relieve: () => this.#closeOne(),
+    });
+  }
+
+  /** Closes the oldest connection that has not said what it wants: that launcher becomes the executable. */
+  #closeOne(): void {
+    for (const connection of this.#open) {
+      if (connection.hasRequest) continue;
+      this.#open.delete(connection);
+      this.#options.onOutcome?.("busy");
+      return connection.close();
     }
   }
 

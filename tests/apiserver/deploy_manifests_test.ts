@@ -214,6 +214,9 @@ for (const overlay of OVERLAYS) {
       );
       assert.equal(readinessProbe?.httpGet.path, "/readyz");
       assert.equal(livenessProbe?.httpGet.path, "/healthz");
+      const [host] = addresses.health.split(":");
+      assert.equal(readinessProbe?.httpGet.host, host);
+      assert.equal(livenessProbe?.httpGet.host, host);
     }
   });
 

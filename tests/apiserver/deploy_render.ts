@@ -37,8 +37,12 @@ export interface Container {
     readonly name: string;
     readonly containerPort: number;
   }[];
-  readonly readinessProbe?: { readonly httpGet: { readonly path: string } };
-  readonly livenessProbe?: { readonly httpGet: { readonly path: string } };
+  readonly readinessProbe?: {
+    readonly httpGet: { readonly path: string; readonly host?: string };
+  };
+  readonly livenessProbe?: {
+    readonly httpGet: { readonly path: string; readonly host?: string };
+  };
   readonly volumeMounts?: readonly {
     readonly name: string;
     readonly mountPath: string;

@@ -10,6 +10,7 @@ const SHOWN: Readonly<Record<string, string>> = {
     "in the log; and the deadline that handlers are told",
   "lib/kube/event_recorder.ts": "times of Events",
   "lib/kube/lease.ts": "times of a Lease; its holder's life goes by our clock",
+  "lib/telemetry/http/answer.ts": "the header Date",
   "roles/coil_controller/addresspool_reconciler.ts": "times of conditions",
   "roles/coil_controller/blockrequest_reconciler.ts": "times of conditions",
   "roles/coil_controller/egress_reconciler.ts": "times of conditions",

@@ -150,6 +150,8 @@ export class EgressCluster implements AsyncDisposable {
         `--socket=${socketOf(access, node)}`,
         // A gateway's answer takes an emulated CPU longer than a second at first.
         "--egress-announce-timeout=10s",
+        // Asked from outside of its network.
+        `--health-addr=:${COILD_HEALTH_PORT}`,
         ...this.#coildArgs,
       ],
       env: { COIL_NODE_NAME: node.name, ...access.inClusterEnv },

@@ -1,5 +1,5 @@
-import { sleep, startTimer, TaskGroup } from "../../async/mod.ts";
-import { getLogger } from "../../telemetry/mod.ts";
+import { startTimer, TaskGroup } from "../../async/mod.ts";
+import { acceptAll } from "../../telemetry/mod.ts";
 import { GrpcError, StatusCode } from "../status.ts";
 import { answerCall, type IncomingCall, type Outcome } from "./call.ts";
 import type { CallMetrics } from "./metrics.ts";
@@ -8,8 +8,6 @@ import { ReadBuffers } from "./read_buffers.ts";
 import { type Routes, unknownMethod } from "./routes.ts";
 import { Session, type SessionOptions } from "./session.ts";
 
-const log = getLogger("grpc");
-
 const MAX_CONNECTIONS = 1024;
 
 /** The largest request is a network configuration with prevResult. */
@@ -17,9 +15,6 @@ const MAX_MESSAGE_SIZE = 16 * 1024 * 1024;
 
 /** All requests under way together. */
 const MAX_REQUEST_BYTES = 4 * MAX_MESSAGE_SIZE;
-
-/** Pause after accept() has failed, as it does without free descriptors. */
-const ACCEPT_PAUSE_MS = 100;
 
 const SWEEP_MS = 5_000;
 /** For the first that a client sends, and for what it is to read. */
@@ -60,7 +55,13 @@ export class Listener {
   listen(path: string): void {
     const socket = Deno.listen({ transport: "unix", path });
     this.#socket = socket;
-    this.#accepting.run("accept", (signal) => this.#accept(socket, signal));
+    this.#accepting.run("accept", (signal) =>
+      acceptAll(socket, {
+        address: path,
+        signal,
+        take: (connection) => this.#add(connection),
+        relieve: () => this.#makeRoom(),
+      }));
   }
 
   /**
@@ -114,21 +115,6 @@ export class Listener {
   #stopCalls(): void {
     const error = unavailable("Server is stopping");
     for (const session of this.#sessions) session.stop(error);
-  }
-
-  async #accept(
-    socket: Deno.UnixListener,
-    signal: AbortSignal,
-  ): Promise<void> {
-    while (!signal.aborted) {
-      try {
-        this.#add(await socket.accept());
-      } catch (err) {
-        if (signal.aborted) return;
-        log.warn("Cannot accept a connection", { err });
-        await sleep(ACCEPT_PAUSE_MS, { signal });
-      }
-    }
   }
 
   #add(connection: Deno.UnixConn): void {

@@ -138,7 +138,11 @@ export class ServerConnection {
     if (stream === undefined || isAnswered(stream)) return;
     if (stream.unsentBytes > MAX_UNSENT) {
       this.#cancel(stream, ErrorCode.ENHANCE_YOUR_CALM);
-    } else this.#output.message(stream, message);
+    } else {
+      this.#output.message(stream, message);
+      // A caller that resets its calls gets no answers: only answers pay for what came with them.
+      this.#guard.forgive();
+    }
   }
 
   /** Answers a call for good: with an error, or well. */
@@ -154,7 +158,6 @@ export class ServerConnection {
     const stream = this.#streams.get(streamId);
     if (stream === undefined) return;
     stream.isReleased = true;
-    this.#guard.forgive();
     this.#forgetIfDone(stream);
   }
 
@@ -403,13 +406,15 @@ export class ServerConnection {
 
   /** Answers a call in place of its handler. */
   #giveUp(stream: ServerStream, error: GrpcError): void {
+    this.#guard.count();
     stream.discard();
     this.#output.status(stream, error);
     this.#drop(stream);
   }
 
-  /** Resets a stream. */
+  /** Resets a stream: counted as if the peer had done so, since the peer may see to it that it happens. */
   #cancel(stream: ServerStream, code: number): void {
+    this.#guard.count();
     this.#output.resetId(stream.id, code);
     this.#drop(stream);
   }

@@ -439,6 +439,59 @@ for (const [what, frame] of FLOODS) {
   });
 }
 
+/** Floods of calls that end before they are answered, by the caller or because the caller sees to it: RFC 9113, section 10.5. */
+const RESETS: [string, (streamId: number) => Uint8Array[]][] = [
+  ["a reset", (streamId) => [
+    bad(FrameType.RST_STREAM, streamId, encodeUint32(8)),
+  ]],
+  ["WINDOW_UPDATE of 0", (streamId) => [
+    bad(FrameType.WINDOW_UPDATE, streamId, encodeUint32(0)),
+  ]],
+  ["data after its end", (streamId) => [
+    data(streamId, Uint8Array.of(1)),
+  ]],
+];
+for (const [what, end] of RESETS) {
+  Deno.test(`ServerConnection ends a flood of calls that each end by ${what}, given back by their handlers`, () => {
+    const peer = Peer.ready();
+    let calls = 0;
+    let code: number | undefined;
+    for (; calls < 5_000 && code === undefined; calls++) {
+      const streamId = 2 * calls + 1;
+      const events = peer.send(wholeCall(streamId), ...end(streamId));
+      // As Session does it.
+      for (const event of events) {
+        if (event.type !== "cancel") continue;
+        peer.server.end(event.streamId, new GrpcError("gone", { code: 1 }));
+        peer.server.release(event.streamId);
+      }
+      const goAway = peer.frames().find((f) => f.type === FrameType.GOAWAY);
+      code = goAway && readUint32(goAway.payload, 4);
+    }
+    assert.equal(code, ErrorCode.ENHANCE_YOUR_CALM);
+    assert.ok(calls <= 2_001, `${calls} calls`);
+  });
+}
+
+Deno.test("ServerConnection bears a reset now and then among calls that are answered", () => {
+  const peer = Peer.ready();
+  for (let n = 0; n < 10_000; n++) {
+    const streamId = 2 * n + 1;
+    const isReset = n % 4 === 0;
+    peer.send(
+      wholeCall(streamId),
+      ...(isReset
+        ? [bad(FrameType.RST_STREAM, streamId, encodeUint32(8))]
+        : []),
+    );
+    peer.server.send(streamId, Uint8Array.of(1));
+    peer.server.end(streamId);
+    peer.server.release(streamId);
+    peer.frames();
+  }
+  assert.equal(peer.server.failure, undefined);
+});
+
 Deno.test("ServerConnection bears pings that come in time", () => {
   const peer = Peer.ready();
   for (let i = 0; i < 10_000; i++) {

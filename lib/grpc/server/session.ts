@@ -1,9 +1,10 @@
-import { startTimer } from "../../async/mod.ts";
+import { sleep, startTimer } from "../../async/mod.ts";
 import { getLogger } from "../../telemetry/mod.ts";
 import { GrpcError, StatusCode } from "../status.ts";
 import { answerCall } from "./call.ts";
 import type { MessageLimits } from "./message_reader.ts";
 import type { BoundMethod } from "./method.ts";
+import { FairShare } from "./fair_share.ts";
 import type { CallMetrics } from "./metrics.ts";
 import type { ReadBuffers } from "./read_buffers.ts";
 import { type Route, type Routes, unknownMethod } from "./routes.ts";
@@ -41,6 +42,7 @@ export class Session {
   readonly #connection: Deno.UnixConn;
   readonly #options: SessionOptions;
   readonly #http2: ServerConnection;
+  readonly #share = new FairShare(() => performance.now());
   readonly #calls = new Map<number, OpenCall>();
   #running = 0;
   #quietSince = performance.now();
@@ -77,7 +79,10 @@ export class Session {
       while (!this.#http2.isFinished) {
         const count = await this.#connection.read(buffer);
         if (count === null) break;
-        this.#receive(buffer.subarray(0, count));
+        const pauseMs = this.#share.measure(() => {
+          this.#receive(buffer.subarray(0, count));
+        });
+        if (pauseMs > 0) await sleep(pauseMs);
         while (this.#hasToWait) await this.#writing;
       }
       await this.#writing;
@@ -157,6 +162,7 @@ export class Session {
       isRunning: false,
     };
     this.#calls.set(streamId, call);
+    this.#share.addCall();
   }
 
   #expire(call: OpenCall): void {

@@ -172,3 +172,31 @@ Deno.test("stop() does not wait for a handler that ignores its signal", async ()
   assert.ok(signals[0]?.aborted);
   resolve(new Uint8Array());
 });
+
+Deno.test("Listener ends a flood of resets, and serves others meanwhile", async () => {
+  await using server = new TestServer(echo);
+  using connection = await server.connect();
+  await connection.write(OPENING);
+  const calls: Promise<Uint8Array>[] = [];
+  const flood = (async () => {
+    for (let n = 0; n < 200; n++) {
+      const frames = Array.from({ length: 100 }, (_, i) => {
+        const streamId = 2 * (100 * n + i) + 1;
+        const reset = { streamId, payload: Uint8Array.of(0, 0, 0, 8) };
+        return [request(streamId), encodeFrame(FrameType.RST_STREAM, reset)];
+      });
+      if (n % 4 === 0) calls.push(server.call());
+      const bytes = concatenate(frames.flat());
+      for (let at = 0; at < bytes.length;) {
+        at += await connection.write(bytes.subarray(at));
+      }
+    }
+  })().catch(() => {}); // the server closes the connection
+  const frames = new FrameReader().push(await readAll(connection));
+  await flood;
+  const goAway = frames.find(({ type }) => type === FrameType.GOAWAY);
+  // ENHANCE_YOUR_CALM
+  assert.deepEqual(goAway?.payload.subarray(4, 8), Uint8Array.of(0, 0, 0, 11));
+  for (const call of calls) assert.deepEqual(await call, Uint8Array.of(1));
+  assert.ok(calls.length > 0);
+});

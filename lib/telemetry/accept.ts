@@ -1,0 +1,99 @@
+import { sleep } from "../async/mod.ts";
+import { getLogger } from "./log.ts";
+
+const log = getLogger("accept");
+
+/** Pause after accept() has failed, as it does without free descriptors. */
+const PAUSE_MS = 100;
+/** A trouble that lasts is logged again after so long. */
+const REMIND_MS = 30_000;
+/** Without a failure for so long, the trouble is over. */
+const CALM_MS = 1_000;
+
+/** What {@linkcode acceptAll} accepts from. */
+export interface Acceptor<C> {
+  /** Waits for the next connection. */
+  accept(): Promise<C>;
+}
+
+/** Options of {@linkcode acceptAll}. */
+export interface AcceptOptions<C> {
+  /** The listener, in records: an address or a path. */
+  readonly address: string;
+  /** Takes a connection; does not throw. */
+  readonly take: (connection: C) => void;
+  /** Closes a connection that can be done without, so that another can be accepted. */
+  readonly relieve?: () => void;
+  /** Ends it; whoever aborts it closes the listener as well. */
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Accepts connections until the signal aborts. It survives every failure of accept(2), among them that the process or
+ * the machine has no descriptor left: the kernel keeps those that connect meanwhile waiting. Such a time is logged at
+ * its beginning, every half minute and at its end. Never rejects.
+ */
+export async function acceptAll<C>(
+  listener: Acceptor<C>,
+  { address, take, relieve, signal }: AcceptOptions<C>,
+): Promise<void> {
+  const trouble = new Trouble(address);
+  while (!signal.aborted) {
+    let connection: C;
+    try {
+      connection = await listener.accept();
+    } catch (err) {
+      if (signal.aborted) return;
+      trouble.note(err);
+      relieve?.();
+      await sleep(PAUSE_MS, { signal }).catch(() => {});
+      continue;
+    }
+    trouble.noteEnd();
+    take(connection);
+  }
+}
+
+/** Says that connections cannot be accepted, and that they can again. */
+class Trouble {
+  readonly #address: string;
+  #failures = 0;
+  #lastMs = -Infinity;
+  #saidMs = -Infinity;
+
+  constructor(address: string) {
+    this.#address = address;
+  }
+
+  note(err: unknown): void {
+    this.#failures++;
+    this.#lastMs = performance.now();
+    if (this.#lastMs - this.#saidMs < REMIND_MS) return;
+    this.#saidMs = this.#lastMs;
+    const fields = { address: this.#address, failures: this.#failures, err };
+    if (!isOutOfFiles(err)) log.warn("Cannot accept connections", fields);
+    else {
+      log.error(
+        "Cannot accept connections: there is no free file descriptor; raise the limit (RLIMIT_NOFILE), or find out who holds so many",
+        fields,
+      );
+    }
+  }
+
+  noteEnd(): void {
+    if (this.#failures === 0) return;
+    if (performance.now() - this.#lastMs < CALM_MS) return;
+    log.info("Accepting connections again", {
+      address: this.#address,
+      failures: this.#failures,
+    });
+    this.#failures = 0;
+    this.#saidMs = -Infinity;
+  }
+}
+
+/** EMFILE is the process' limit, ENFILE the machine's. */
+function isOutOfFiles(err: unknown): boolean {
+  if (!(err instanceof Error) || !("code" in err)) return false;
+  return err.code === "EMFILE" || err.code === "ENFILE";
+}

@@ -1,0 +1,41 @@
+/** RFC 9110, section 15: those that are answered here. */
+const REASONS: Readonly<Record<number, string>> = {
+  200: "OK",
+  204: "No Content",
+  400: "Bad Request",
+  401: "Unauthorized",
+  403: "Forbidden",
+  404: "Not Found",
+  405: "Method Not Allowed",
+  411: "Length Required",
+  413: "Content Too Large",
+  417: "Expectation Failed",
+  429: "Too Many Requests",
+  431: "Request Header Fields Too Large",
+  500: "Internal Server Error",
+  501: "Not Implemented",
+  503: "Service Unavailable",
+};
+
+const encoder = new TextEncoder();
+
+/** Encodes a response, head and body, for one write. */
+export async function encodeAnswer(
+  response: Response,
+  options: { readonly isHead: boolean; readonly keepAlive: boolean },
+): Promise<Uint8Array> {
+  const body = new Uint8Array(await response.arrayBuffer());
+  const { status, headers } = response;
+  const lines = [`HTTP/1.1 ${status} ${REASONS[status] ?? ""}`];
+  for (const [name, value] of headers) lines.push(`${name}: ${value}`);
+  // RFC 9110, section 8.6: 204 has none.
+  if (status !== 204) lines.push(`content-length: ${body.length}`);
+  lines.push(`date: ${new Date().toUTCString()}`);
+  if (!options.keepAlive) lines.push("connection: close");
+  const head = encoder.encode(lines.join("\r\n") + "\r\n\r\n");
+  if (options.isHead || body.length === 0) return head;
+  const bytes = new Uint8Array(head.length + body.length);
+  bytes.set(head);
+  bytes.set(body, head.length);
+  return bytes;
+}

@@ -1,0 +1,90 @@
+import assert from "node:assert/strict";
+import { ConnectionTable } from "./connection_table.ts";
+import { PeerRates } from "./peer_rates.ts";
+
+function tableOf(maxConnections: number, maxPerPeer: number) {
+  const closed: string[] = [];
+  const table = new ConnectionTable<ReturnType<typeof connection>>({
+    maxConnections,
+    maxPerPeer,
+  });
+  const connection = (name: string, sinceMs: number, isAnswering = false) => ({
+    ...{ name, sinceMs, isAnswering, peer: name.charAt(0) },
+    close: () => closed.push(name),
+  });
+  const admit = (name: string, sinceMs: number, isAnswering = false) => {
+    const isAdmitted = table.makeRoom(name.charAt(0));
+    if (isAdmitted) table.add(connection(name, sinceMs, isAnswering));
+    return isAdmitted;
+  };
+  return { admit, closed, table };
+}
+
+Deno.test("ConnectionTable lets a peer that has its number replace its own oldest connection", () => {
+  const { admit, closed } = tableOf(10, 2);
+  for (const [n, name] of ["a2", "b1", "a1"].entries()) admit(name, 9 - n);
+  assert.ok(admit("a3", 10));
+  assert.deepEqual(closed, ["a1"]);
+});
+
+Deno.test("ConnectionTable takes room from the peer that has the most", () => {
+  const { admit, closed, table } = tableOf(5, 4);
+  for (const [n, name] of ["b1", "a1", "a2", "a3", "c1"].entries()) {
+    admit(name, n);
+  }
+  assert.ok(admit("d1", 10));
+  assert.ok(admit("e1", 11));
+  assert.deepEqual(closed, ["a1", "a2"]);
+  assert.equal(table.all.size, 5);
+  // All have one: the oldest goes.
+  assert.ok(admit("f1", 12));
+  assert.deepEqual(closed, ["a1", "a2", "b1"]);
+});
+
+Deno.test("ConnectionTable closes none that is being answered", () => {
+  const { admit, closed } = tableOf(2, 2);
+  admit("a1", 0, true);
+  admit("a2", 1, true);
+  assert.equal(admit("a3", 2), false);
+  assert.equal(admit("b1", 3), false);
+  assert.deepEqual(closed, []);
+});
+
+Deno.test("ConnectionTable makes do with half of its connections after a retreat", () => {
+  const { admit, closed, table } = tableOf(8, 4);
+  for (const [n, name] of ["a1", "a2", "a3", "b1", "b2", "c1"].entries()) {
+    admit(name, n);
+  }
+  table.retreat();
+  assert.deepEqual(closed, ["a1", "a2", "b1"]);
+  assert.ok(admit("d1", 10));
+  assert.equal(table.all.size, 3);
+  table.recover();
+  assert.ok(admit("e1", 11));
+  assert.equal(table.all.size, 4);
+});
+
+Deno.test("ConnectionTable forgets a connection once", () => {
+  const { admit, table } = tableOf(9, 1);
+  admit("a1", 0, true);
+  const [connection] = table.all;
+  assert.ok(connection);
+  table.delete(connection);
+  table.delete(connection);
+  assert.ok(admit("a2", 1, true));
+  assert.equal(admit("a3", 1), false);
+});
+
+Deno.test("PeerRates slows each peer down by itself, and not for longer than it was too fast", () => {
+  let nowMs = 0;
+  const rates = new PeerRates(10, () => nowMs);
+  const take = (count: number) =>
+    Array.from({ length: count }, () => rates.take("a")).filter((ms) => ms > 0);
+  assert.deepEqual(take(20), []);
+  assert.equal(take(1_000).length, 1_000);
+  assert.equal(rates.take("b"), 0);
+  nowMs = 250;
+  assert.deepEqual(take(2).length, 1);
+  nowMs = 10_000;
+  assert.deepEqual(take(20), []);
+});

@@ -1,0 +1,10 @@
+/**
+ * An HTTP/1.1 server for metrics, health and announcements, which any pod may reach.
+ *
+ * See docs/decisions/0012-http-servers-with-bounds.md.
+ *
+ * @module
+ */
+export type { HttpHandler } from "./connection.ts";
+export { DEFAULT_LIMITS, type HttpLimits } from "./limits.ts";
+export { HttpServer, type HttpServerOptions } from "./server.ts";

@@ -1,0 +1,235 @@
+import assert from "node:assert/strict";
+import { startTimer } from "../../async/mod.ts";
+import { configureLogging } from "../log.ts";
+import type { HttpHandler } from "./connection.ts";
+import { DEFAULT_LIMITS, type HttpLimits } from "./limits.ts";
+import { HttpServer } from "./server.ts";
+
+const GET = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+/** For the server to do something. */
+const PATIENCE_MS = 20_000;
+/** More than a test takes. */
+const LONG_MS = 60_000;
+
+interface Rig {
+  readonly port: number;
+  readonly server: { stop(): Promise<void> };
+  connect(): Promise<Peer>;
+}
+
+/** A client that says what it likes. */
+class Peer implements Disposable {
+  readonly #socket: Deno.TcpConn;
+  #text = "";
+
+  constructor(socket: Deno.TcpConn) {
+    this.#socket = socket;
+  }
+
+  async send(text: string): Promise<void> {
+    await this.#socket.write(new TextEncoder().encode(text));
+  }
+
+  /** Reads until the text has come. */
+  async until(pattern: RegExp): Promise<string> {
+    while (!pattern.test(this.#text)) {
+      const count = await this.#read();
+      assert.ok(count > 0, `the connection ended after ${this.#text}`);
+    }
+    const text = this.#text;
+    this.#text = "";
+    return text;
+  }
+
+  /** Reads until the server closes the connection. */
+  async end(): Promise<string> {
+    while (await this.#read() > 0);
+    return this.#text;
+  }
+
+  async #read(): Promise<number> {
+    const buffer = new Uint8Array(64 * 1024);
+    using _late = startTimer(PATIENCE_MS, () => this.#socket.close());
+    try {
+      const count = await this.#socket.read(buffer) ?? 0;
+      this.#text += new TextDecoder().decode(buffer.subarray(0, count));
+      return count;
+    } catch (error) {
+      if (error instanceof Deno.errors.ConnectionReset) return 0;
+      throw error;
+    }
+  }
+
+  [Symbol.dispose](): void {
+    try {
+      this.#socket.close();
+    } catch (error) {
+      // Closed for its server's slowness.
+      if (!(error instanceof Deno.errors.BadResource)) throw error;
+    }
+  }
+}
+
+async function withServer(
+  handler: HttpHandler,
+  limits: Partial<HttpLimits>,
+  use: (rig: Rig) => Promise<void>,
+): Promise<void> {
+  const stop = new AbortController();
+  const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  const { port } = listener.addr;
+  const server = new HttpServer({
+    ...{ address: `127.0.0.1:${port}`, handler, signal: stop.signal },
+    limits: {
+      ...DEFAULT_LIMITS,
+      ...{ headMs: LONG_MS, bodyMs: LONG_MS, answerMs: LONG_MS },
+      ...{ idleMs: LONG_MS, ...limits },
+    },
+  });
+  const finished = server.run(listener);
+  const connect = async () => {
+    return new Peer(await Deno.connect({ hostname: "127.0.0.1", port }));
+  };
+  const end = async () => {
+    stop.abort();
+    await finished;
+  };
+  try {
+    await use({ port, server: { stop: end }, connect });
+  } finally {
+    await end();
+  }
+}
+
+const ok: HttpHandler = () => new Response("well");
+
+Deno.test("HttpServer answers one request after the other, also those sent at once and in pieces", async () => {
+  const seen: string[] = [];
+  const echo: HttpHandler = async (request) => {
+    seen.push(`${request.method} ${new URL(request.url).pathname}`);
+    return new Response(await request.text());
+  };
+  await withServer(echo, {}, async ({ connect }) => {
+    using peer = await connect();
+    await peer.send("GET /a HTTP/1.1\r\nHost: x\r\n\r\nHEAD /b HTTP/1.1\r\nHo");
+    await peer.until(/content-length: 0\r\n(?:.+\r\n)*\r\n$/);
+    await peer.send(
+      "st: x\r\n\r\nPOST /c HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nwo",
+    );
+    await peer.send(
+      "rldGET /d HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+    );
+    const rest = await peer.end();
+    assert.match(rest, /\r\n\r\nworldHTTP\/1\.1 200 OK\r\n/);
+    assert.match(rest, /\r\nconnection: close\r\n\r\n$/);
+    assert.deepEqual(seen, ["GET /a", "HEAD /b", "POST /c", "GET /d"]);
+  });
+});
+
+Deno.test("HttpServer has HEAD answered without the body", async () => {
+  await withServer(ok, {}, async ({ connect }) => {
+    using peer = await connect();
+    await peer.send("HEAD / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    assert.match(await peer.end(), /\r\ncontent-length: 4\r\n(?:.+\r\n)*\r\n$/);
+  });
+});
+
+const SLOW: readonly (readonly [string, Partial<HttpLimits>, string])[] = [
+  ["sends nothing", { headMs: 20 }, ""],
+  ["does not finish a head", { headMs: 20 }, "GET / HTTP/1.1\r\nHo"],
+  [
+    "does not finish a body",
+    { bodyMs: 20 },
+    "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nabc",
+  ],
+  ["asks nothing more", { idleMs: 20 }, GET],
+];
+
+for (const [what, limits, text] of SLOW) {
+  Deno.test(`HttpServer closes the connection of a peer that ${what}`, async () => {
+    await withServer(ok, limits, async ({ connect }) => {
+      using peer = await connect();
+      await peer.send(text);
+      assert.equal(/200 OK/.test(await peer.end()), text === GET);
+    });
+  });
+}
+
+Deno.test("HttpServer closes the connection of a peer that does not read", async () => {
+  const large: HttpHandler = () => new Response("x".repeat(32 << 20));
+  await withServer(large, { answerMs: 100 }, async ({ connect }) => {
+    using peer = await connect();
+    await peer.send(GET);
+    await new Promise((resolve) => setTimeout(resolve, 500));
+    assert.ok((await peer.end()).length < 32 << 20);
+  });
+});
+
+Deno.test("HttpServer refuses what is too long, and says so", async () => {
+  const limits = { maxHeadBytes: 200, maxBodyBytes: 10 };
+  await withServer(ok, limits, async ({ connect }) => {
+    using head = await connect();
+    await head.send(`GET / HTTP/1.1\r\nX: ${"x".repeat(1_000)}`);
+    assert.match(await head.end(), /^HTTP\/1\.1 431 /);
+    using body = await connect();
+    await body.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 11\r\n\r\n");
+    assert.match(await body.end(), /^HTTP\/1\.1 413 /);
+    using wrong = await connect();
+    await wrong.send("nonsense\r\n\r\n");
+    assert.match(await wrong.end(), /^HTTP\/1\.1 400 /);
+  });
+});
+
+Deno.test("HttpServer keeps serving a peer's newest connection when it has too many", async () => {
+  await withServer(ok, { maxPerPeer: 2 }, async ({ connect }) => {
+    using first = await connect();
+    using second = await connect();
+    await second.send(GET);
+    await second.until(/well$/);
+    using third = await connect();
+    await third.send(GET);
+    await third.until(/well$/);
+    assert.equal(await first.end(), "");
+    await second.send(GET);
+    await second.until(/well$/);
+  });
+});
+
+Deno.test("HttpServer refuses connections of a peer above its rate, and logs that once", async () => {
+  const lines: string[] = [];
+  configureLogging({ write: (line) => lines.push(line) });
+  await withServer(ok, { perSecond: 1 }, async ({ connect }) => {
+    const answers: string[] = [];
+    for (let n = 0; n < 8; n++) {
+      using peer = await connect();
+      await peer.send("GET / HTTP/1.0\r\n\r\n").catch(() => {});
+      answers.push(await peer.end());
+    }
+    const served = answers.filter((text) => /200 OK/.test(text)).length;
+    assert.ok(served >= 1 && served <= 3, `${served} served`);
+  });
+  const said = lines.filter((line) => /Refusing connections/.test(line));
+  assert.equal(said.length, 1);
+  assert.match(said[0] ?? "", /"peer":"127\.0\.0\.1"/);
+});
+
+Deno.test("HttpServer finishes an answer when it is told to end", async () => {
+  const { promise: asked, resolve: ask } = Promise.withResolvers<void>();
+  const { promise: release, resolve: go } = Promise.withResolvers<void>();
+  const slow: HttpHandler = async () => {
+    ask();
+    await release;
+    return new Response("late");
+  };
+  await withServer(slow, {}, async ({ connect, server }) => {
+    using peer = await connect();
+    using idle = await connect();
+    await peer.send(GET);
+    await asked;
+    const stopped = server.stop();
+    assert.equal(await idle.end(), "");
+    go();
+    assert.match(await peer.end(), /connection: close\r\n\r\nlate$/);
+    await stopped;
+  });
+});

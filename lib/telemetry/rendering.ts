@@ -1,0 +1,67 @@
+import { sleep } from "../async/mod.ts";
+
+/** After a rendering, none begins for so many times what it took: at most a tenth of the time goes into it. */
+const REST_FACTOR = 9;
+const MAX_REST_MS = 1_000;
+
+/** A text, and the same compressed. */
+export interface Rendered {
+  /** UTF-8. */
+  readonly plain: Uint8Array<ArrayBuffer>;
+  /** Compresses it, once for all who ask. */
+  readonly gzip: () => Promise<Uint8Array<ArrayBuffer>>;
+}
+
+/**
+ * Renders a text for those who ask for it. However many ask, little of the time goes into it: those who come before it
+ * begins share one rendering, and the next begins only after a rest. What one gets was rendered after one has asked.
+ */
+export class Rendering {
+  readonly #render: () => Promise<string>;
+  readonly #signal: AbortSignal;
+  #next: Promise<Rendered> | undefined;
+  #current: Promise<unknown> = Promise.resolve();
+  #restUntilMs = -Infinity;
+
+  constructor(render: () => Promise<string>, signal: AbortSignal) {
+    this.#render = render;
+    this.#signal = signal;
+  }
+
+  /** @throws what rendering throws */
+  get(): Promise<Rendered> {
+    this.#next ??= this.#run(this.#current);
+    return this.#next;
+  }
+
+  async #run(previous: Promise<unknown>): Promise<Rendered> {
+    await previous;
+    const restMs = this.#restUntilMs - performance.now();
+    if (restMs > 0) await sleep(restMs, { signal: this.#signal });
+    const startMs = performance.now();
+    const rendering = this.#render();
+    this.#next = undefined;
+    // A failure is for those who asked, and not for who comes after them.
+    this.#current = rendering.then(() => {}, () => {});
+    try {
+      return toRendered(new TextEncoder().encode(await rendering));
+    } finally {
+      const endMs = performance.now();
+      const tookMs = endMs - startMs;
+      this.#restUntilMs = endMs + Math.min(REST_FACTOR * tookMs, MAX_REST_MS);
+    }
+  }
+}
+
+function toRendered(plain: Uint8Array<ArrayBuffer>): Rendered {
+  let compressed: Promise<Uint8Array<ArrayBuffer>> | undefined;
+  return { plain, gzip: () => compressed ??= compress(plain) };
+}
+
+async function compress(
+  plain: Uint8Array<ArrayBuffer>,
+): Promise<Uint8Array<ArrayBuffer>> {
+  const stream = new Blob([plain]).stream()
+    .pipeThrough(new CompressionStream("gzip"));
+  return await new Response(stream).bytes();
+}
