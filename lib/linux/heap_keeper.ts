@@ -2,38 +2,79 @@ import { sleep } from "../async/mod.ts";
 import { heapCollector } from "./memory.ts";
 
 /** How often to look. */
-const INTERVAL_MS = 2_000;
+const INTERVAL_MS = 1_000;
 
-/** Fewer objects than this leave too little behind to be worth a collection. */
-const WORTH_CHANGES = 500;
+/** What has grown by less than this since the last look is at rest. */
+const REST_BYTES = 512 * 1024;
 
-/** As many as this are not waited for the next look. */
-const MANY_CHANGES = 5_000;
+/** Less garbage than this is not worth a collection at rest. */
+const WORTH_BYTES = 3 * 1024 * 1024;
+
+/** When all has been at rest for so many looks, the last bit of garbage is collected too, down to this. */
+const LONG_REST_LOOKS = 4;
+const LEAST_BYTES = 1024 * 1024;
+
+/** By default, amid work, it collects when there is as much as this. */
+const BUSY_BYTES = 12 * 1024 * 1024;
+
+/** So many objects may come in between two looks; parsing them yields to no timer. */
+const OBJECTS_PER_LOOK = 50;
+
+/** What a process holds, in bytes. */
+export interface HeldMemory {
+  /** Objects of V8's heap and what they hold outside of it, garbage included. */
+  readonly heap: number;
+  /** Pages in memory, those of the executable included. */
+  readonly resident: number;
+}
+
+/** What a {@linkcode HeapKeeper} watches and does. */
+export interface HeapKeeperOptions {
+  /** Whether somebody waits for an answer, who would wait for the collection too. */
+  readonly isBusy?: () => boolean;
+  /** Amid work it collects when memory has grown by this. Default 12 MiB. */
+  readonly busyBytes?: number;
+  /** What the process holds; replaced in tests. */
+  readonly measure?: () => HeldMemory;
+  /** Collects so many times in a row; replaced in tests. */
+  readonly collect?: (times: number) => void;
+}
 
 /**
- * Keeps the process small: after many changes it collects garbage at once.
+ * Keeps the process small by what it holds: each second it looks how much
+ * memory has grown since the last collection, and collects garbage when that
+ * is worth it, sooner when all is at rest.
  *
- * V8 lets the heap grow to twice what is in use before it cleans up, and 50,000
- * blocks come in as 100 MB of JSON of which little is kept. A collection
- * takes some 50 ms.
+ * V8 alone lets the heap grow to twice what is in use before it cleans up, and
+ * gives pages back late. A collection takes 20 to 50 ms, in which the process
+ * does nothing else.
  */
 export class HeapKeeper {
-  readonly #collect: () => void;
-  #changes = 0;
+  readonly #options: HeapKeeperOptions;
+  readonly #measure: () => HeldMemory;
+  readonly #collect: (times: number) => void;
+  /** What was held after the last collection. */
+  #floor: HeldMemory;
   #atLastLook = 0;
-  /** Whether it collected amid changes, after which some were left. */
-  #wasBusy = false;
+  /** How many looks in a row have found all at rest. */
+  #rests = 0;
+  #objects = 0;
 
-  constructor(options: { readonly collect?: () => void } = {}) {
+  constructor(options: HeapKeeperOptions = {}) {
+    this.#options = options;
+    this.#measure = options.measure ?? measureOwn;
     this.#collect = options.collect ?? heapCollector();
+    this.#floor = { heap: 0, resident: 0 };
   }
 
   /** Counts an object that came in. Of a long list, it collects in between. */
   note(): void {
-    if (++this.#changes >= MANY_CHANGES) this.look();
+    if (++this.#objects < OBJECTS_PER_LOOK) return;
+    this.#objects = 0;
+    if (this.#growth(this.#measure()) >= this.#busyBytes) this.#clean(1);
   }
 
-  /** Looks every two seconds until the signal aborts. */
+  /** Looks every second until the signal aborts. */
   async run(signal: AbortSignal): Promise<void> {
     for (;;) {
       this.look();
@@ -41,14 +82,41 @@ export class HeapKeeper {
     }
   }
 
-  /** Collects if there was enough change, and once more when all is quiet. */
+  /** Collects if it is worth it. */
   look(): void {
-    const isQuiet = this.#changes === this.#atLastLook;
-    this.#atLastLook = this.#changes;
-    if (isQuiet ? !this.#wasBusy : this.#changes < WORTH_CHANGES) return;
-    this.#wasBusy = !isQuiet;
-    this.#changes = 0;
-    this.#atLastLook = 0;
-    this.#collect();
+    const held = this.#measure();
+    const isBusy = this.#options.isBusy?.() === true ||
+      Math.abs(held.heap - this.#atLastLook) >= REST_BYTES;
+    this.#atLastLook = held.heap;
+    this.#rests = isBusy ? 0 : this.#rests + 1;
+    if (this.#growth(held) < this.#worthBytes) return;
+    // V8 keeps the pages that a collection empties, and frees them in the next.
+    this.#clean(isBusy ? 1 : 2);
   }
+
+  /** The less of it is collected, the longer all has been at rest. */
+  get #worthBytes(): number {
+    if (this.#rests === 0) return this.#busyBytes;
+    return this.#rests < LONG_REST_LOOKS ? WORTH_BYTES : LEAST_BYTES;
+  }
+
+  get #busyBytes(): number {
+    return this.#options.busyBytes ?? BUSY_BYTES;
+  }
+
+  #growth({ heap, resident }: HeldMemory): number {
+    return Math.max(heap - this.#floor.heap, resident - this.#floor.resident);
+  }
+
+  #clean(times: number): void {
+    this.#collect(times);
+    this.#floor = this.#measure();
+    this.#atLastLook = this.#floor.heap;
+    this.#objects = 0;
+  }
+}
+
+function measureOwn(): HeldMemory {
+  const { external, heapUsed, rss } = Deno.memoryUsage();
+  return { heap: heapUsed + external, resident: rss };
 }

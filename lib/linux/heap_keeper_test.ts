@@ -4,41 +4,115 @@ import { HeapKeeper, openLibc } from "./mod.ts";
 // Opened once for the process; inside a test it would count as a leak.
 openLibc();
 
-Deno.test("HeapKeeper.look() collects after many changes, and once more when all is quiet", () => {
-  let collections = 0;
-  const keeper = new HeapKeeper({ collect: () => collections++ });
-  const look = (changes: number) => {
-    for (let i = 0; i < changes; i++) keeper.note();
-    keeper.look();
-    return collections;
+const MIB = 2 ** 20;
+
+/** A process whose memory the test decides; a collection takes the garbage. */
+function setUp(options: { readonly busyBytes?: number } = {}) {
+  const state = {
+    live: 20 * MIB,
+    garbage: 0,
+    /** What a collection cannot give back. */
+    rest: 40 * MIB,
+    isBusy: false,
+    collections: [] as number[],
   };
-  assert.deepEqual([0, 499, 1, 0, 0, 0].map(look), [0, 0, 1, 2, 2, 2]);
-  assert.deepEqual([500, 3, 0, 0, 600, 0, 7, 0].map(look), [
-    3,
-    3,
-    4,
-    4,
-    5,
-    6,
-    6,
-    6,
-  ]);
+  const keeper = new HeapKeeper({
+    ...options,
+    isBusy: () => state.isBusy,
+    measure: () => {
+      const heap = state.live + state.garbage;
+      return { heap, resident: heap + state.rest };
+    },
+    collect: (times) => {
+      state.garbage = 0;
+      state.collections.push(times);
+    },
+  });
+  // The first look sees all that the start left.
+  keeper.look();
+  state.collections = [];
+  return { state, keeper };
+}
+
+Deno.test("HeapKeeper.look() collects little garbage, as soon as all is at rest", () => {
+  const { state, keeper } = setUp();
+  state.garbage = 4 * MIB;
+  keeper.look(); // It has just come.
+  assert.deepEqual(state.collections, []);
+  keeper.look();
+  assert.deepEqual(state.collections, [2]);
+  for (let i = 0; i < 10; i++) keeper.look();
+  assert.deepEqual(state.collections, [2]);
+});
+
+Deno.test("HeapKeeper.look() leaves alone what is not worth it", () => {
+  const { state, keeper } = setUp();
+  state.garbage = 0.9 * MIB;
+  for (let i = 0; i < 10; i++) keeper.look();
+  assert.deepEqual(state.collections, []);
+});
+
+Deno.test("HeapKeeper.look() collects the last bit after a long rest, once", () => {
+  const { state, keeper } = setUp();
+  state.garbage = 2 * MIB;
+  const looks = (count: number) => {
+    for (let i = 0; i < count; i++) keeper.look();
+    return state.collections.length;
+  };
+  assert.deepEqual([looks(4), looks(1), looks(10)], [0, 1, 1]);
+});
+
+Deno.test("HeapKeeper.look() lets those who wait for an answer wait for no collection, up to a limit", () => {
+  const { state, keeper } = setUp({ busyBytes: 30 * MIB });
+  state.isBusy = true;
+  state.garbage = 29 * MIB;
+  for (let i = 0; i < 10; i++) keeper.look();
+  assert.deepEqual(state.collections, []);
+  state.garbage = 30 * MIB;
+  keeper.look();
+  assert.deepEqual(state.collections, [1]);
+  state.garbage = 29 * MIB;
+  state.isBusy = false;
+  keeper.look();
+  keeper.look();
+  assert.deepEqual(state.collections, [1, 2]);
+});
+
+Deno.test("HeapKeeper.look() does not take for garbage what is in use", () => {
+  const { state, keeper } = setUp();
+  state.live = 80 * MIB;
+  for (let i = 0; i < 10; i++) keeper.look();
+  assert.equal(state.collections.length, 1);
+  state.garbage = 4 * MIB;
+  for (let i = 0; i < 10; i++) keeper.look();
+  assert.equal(state.collections.length, 2);
+});
+
+Deno.test("HeapKeeper.look() gives back pages that V8 has emptied and kept", () => {
+  const { state, keeper } = setUp();
+  state.rest += 20 * MIB;
+  for (let i = 0; i < 10; i++) keeper.look();
+  assert.equal(state.collections.length, 1);
 });
 
 Deno.test("HeapKeeper.note() does not wait for the next look within a long list", () => {
-  let collections = 0;
-  const keeper = new HeapKeeper({ collect: () => collections++ });
-  for (let i = 0; i < 50_000; i++) keeper.note();
-  assert.equal(collections, 10);
+  const { state, keeper } = setUp();
+  for (let i = 0; i < 50_000; i++) {
+    state.garbage += 2_000;
+    keeper.note();
+    assert.ok(state.garbage <= 13 * MIB, `${state.garbage} bytes`);
+  }
+  assert.ok(state.collections.length < 10);
 });
 
 Deno.test("HeapKeeper's own collector gives memory back", () => {
   const keeper = new HeapKeeper();
+  keeper.look();
   let garbage: unknown[] | undefined = [];
-  for (let i = 0; i < 200_000; i++) garbage.push({ i });
+  for (let i = 0; i < 400_000; i++) garbage.push({ i });
   const beforeBytes = Deno.memoryUsage().heapUsed;
   garbage = undefined;
-  for (let i = 0; i < 500; i++) keeper.note();
+  keeper.look();
   keeper.look();
   assert.ok(
     Deno.memoryUsage().heapUsed < beforeBytes - 4e6,

@@ -11,20 +11,19 @@ export function trimHeap(): boolean {
 }
 
 /**
- * Makes a function that collects garbage at once and gives what becomes free
- * back to the kernel. It blocks the thread for some 20 to 50 ms.
+ * Makes a function that collects garbage at once, so many times, and gives
+ * what becomes free back to the kernel. It blocks the thread for some 20 to 50
+ * ms each time.
  *
  * V8 keeps the pages that a collection empties, and frees them in the next:
- * who wants them back at once collects two `times`.
+ * who wants them back at once collects twice.
  */
-export function heapCollector(
-  { times = 1 }: { readonly times?: number } = {},
-): () => void {
+export function heapCollector(): (times?: number) => void {
   // V8 offers its collector only to a context made after the flag was set. The
   // flag stays: it is the process's, and another thread may be between the two.
   setFlagsFromString("--expose-gc");
   const collect: unknown = runInNewContext("gc");
-  return () => {
+  return (times = 1) => {
     for (let i = 0; i < times; i++) {
       if (typeof collect === "function") collect();
     }

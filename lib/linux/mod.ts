@@ -6,7 +6,11 @@
  */
 
 export { errnoName, LinuxError } from "./errno.ts";
-export { HeapKeeper } from "./heap_keeper.ts";
+export {
+  HeapKeeper,
+  type HeapKeeperOptions,
+  type HeldMemory,
+} from "./heap_keeper.ts";
 export { type Bytes, openLibc } from "./libc.ts";
 export { tryLockFile } from "./lock_file.ts";
 export { heapCollector, trimHeap } from "./memory.ts";

@@ -10,6 +10,7 @@
 import { KeyedMutex, TaskGroup } from "../../lib/async/mod.ts";
 import { type RunningServer, serve } from "../../lib/grpc/server/mod.ts";
 import { EventRecorder, KubeClient, KubeMetrics } from "../../lib/kube/mod.ts";
+import { HeapKeeper } from "../../lib/linux/mod.ts";
 import { NODE_NAME_ENV, VERSION } from "../../lib/names/mod.ts";
 import {
   configureLogging,
@@ -27,7 +28,6 @@ import { NO_EGRESS } from "./egress_calls.ts";
 import { connectEgress } from "./egress_part.ts";
 import { type EgressPlane, KERNEL_PLANE } from "./egress_plane.ts";
 import { type CoildOptions, parseCoildFlags } from "./flags.ts";
-import { Housekeeping } from "./housekeeping.ts";
 import { connectIpam } from "./ipam_part.ts";
 import { CoildMetrics } from "./metrics.ts";
 import type { Ground } from "./node_part.ts";
@@ -50,6 +50,9 @@ const GRACE_MS = 20_000;
 
 /** A stop takes milliseconds; after this time something hangs. */
 const REMIND_STOP_MS = 3_000;
+
+/** Pods that come at once are not kept waiting for a collection, unless they are more than a node has. */
+const BUSY_BYTES = 32 * 1024 * 1024;
 
 /** How coild is started. */
 export interface StartOptions {
@@ -187,11 +190,11 @@ async function listen(
 async function work(parts: Parts, signal: AbortSignal): Promise<void> {
   const { calls, egress, node, pods, recorder } = parts;
   await using tasks = new TaskGroup({ signal });
-  const housekeeping = new Housekeeping({
-    calls: () => calls.ended,
-    inFlight: () => calls.inFlight,
+  const heap = new HeapKeeper({
+    isBusy: () => calls.inFlight > 0,
+    busyBytes: BUSY_BYTES,
   });
-  tasks.run("housekeeping", (s) => housekeeping.run(s));
+  tasks.run("heap keeper", (s) => heap.run(s));
   tasks.run("event recorder", (s) => recorder.run(s));
   tasks.run("start, then reconciler", (s) => node.run(s));
   const loops = { ...pods.loops, ...node.loops, ...egress?.loops };

@@ -16,6 +16,7 @@ import { asTable, type Figure, figure } from "./figures.ts";
 import { PEER_PACKAGES, peerNetwork } from "./peer.ts";
 import { pluginTimes } from "./plugin.ts";
 import { oneByOne, type PodBench, waves } from "./pods.ts";
+import { memoryFigures, overLimit } from "./memory.ts";
 import { memoryOf } from "./process_memory.ts";
 import {
   createBlocks,
@@ -29,13 +30,13 @@ const USAGE = `usage: deno task bench [--json FILE] [--quick] [--only PART,...]
 
   --json FILE   also write the figures as JSON
   --quick       fewer rounds, a tenth of the cluster's size
-  --only PARTS  some of: plugin, pods, waves, scale, egress;
+  --only PARTS  some of: plugin, memory, pods, waves, scale, egress;
                 of egress alone: ${
   EGRESS_PARTS.map((p) => `egress.${p}`).join(", ")
 }`;
 /** After a wave, until coild has collected its garbage. */
 const SETTLE_MS = 3_000;
-const CLUSTER_PARTS = ["pods", "waves", "scale"];
+const CLUSTER_PARTS = ["memory", "pods", "waves", "scale"];
 const PARTS = ["plugin", ...CLUSTER_PARTS, "egress"];
 
 const encoder = new TextEncoder();
@@ -224,6 +225,12 @@ async function clusterFigures(
   await prepareObjects(cluster);
   await cluster.startCoild(node);
   figures.push(rss("rss.controller.idle", cluster.controller?.pid));
+  if (parts.includes("memory")) {
+    say("22 pods that each need a block, and 1,000 requests");
+    figures.push(
+      ...await memoryFigures(cluster, node, { pairs: 22, requests: 1_000 }),
+    );
+  }
   if (parts.includes("pods")) {
     figures.push(...await podFigures(cluster, node, quick));
   }
@@ -291,4 +298,6 @@ Deno.stdout.writeSync(encoder.encode(`${asTable(figures)}\n`));
 if (json !== undefined) {
   await Deno.writeTextFile(json, `${JSON.stringify(figures, null, 2)}\n`);
 }
-Deno.exit(0);
+const problems = overLimit(figures);
+for (const problem of problems) say(problem);
+Deno.exit(problems.length > 0 ? 1 : 0);

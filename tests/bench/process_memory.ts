@@ -16,3 +16,14 @@ export function memoryOf(pid: number): Memory {
     anonymousMiB: kib("Anonymous") / 1024,
   };
 }
+
+/** The most that a process has held since {@linkcode resetPeak}, in MiB, pages of the executable included. */
+export function peakOf(pid: number): number {
+  const text = Deno.readTextFileSync(`/proc/${pid}/status`);
+  return Number(/^VmHWM:\s+(\d+) kB/m.exec(text)?.[1]) / 1024;
+}
+
+/** Forgets the most that a process has held (proc_pid_clear_refs(5)). */
+export function resetPeak(pid: number): void {
+  Deno.writeTextFileSync(`/proc/${pid}/clear_refs`, "5", { create: false });
+}

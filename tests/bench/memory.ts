@@ -1,0 +1,95 @@
+// What the daemons hold: after pods that each need a block, and after a crowd
+// of requests for blocks.
+import type { CoilCluster } from "../lab/coil.ts";
+import { type LabNode, sleep } from "../lab/mod.ts";
+import { type Figure, figure } from "./figures.ts";
+import { memoryOf, peakOf, resetPeak } from "./process_memory.ts";
+import { createNodes, requestBlocks } from "./scale.ts";
+
+/** Until all is at rest and garbage has been collected. */
+const SETTLE_MS = 8_000;
+
+/** How much a figure may be, in MiB. */
+export const LIMITS: Readonly<Record<string, number>> = {
+  "rss.coild.blocks22": 75,
+  "rss.controller.start": 75,
+  "rss.controller.blocks22": 75,
+  "rss.controller.requests1000.peak": 110,
+  "rss.controller.requests1000": 75,
+};
+
+/** `pairs` ADDs and DELs, each of a pool of its own, so that each needs a block; then many requests at once. */
+export async function memoryFigures(
+  cluster: CoilCluster,
+  node: LabNode,
+  options: { readonly pairs: number; readonly requests: number },
+): Promise<Figure[]> {
+  const coild = cluster.daemonOf(node)?.pid;
+  const controller = cluster.controller?.pid;
+  if (coild === undefined || controller === undefined) {
+    throw new Error("Cannot measure memory: a daemon does not run");
+  }
+  const held = (name: string, pid: number) =>
+    limited(name, memoryOf(pid).residentMiB);
+  await sleep(SETTLE_MS);
+  const figures = [
+    held("rss.coild.start", coild),
+    held("rss.controller.start", controller),
+  ];
+  await addAndDelete(cluster, node, options.pairs);
+  await sleep(SETTLE_MS);
+  figures.push(held("rss.coild.blocks22", coild));
+  figures.push(held("rss.controller.blocks22", controller));
+  const uids = await createNodes(cluster.plane, options.requests);
+  await sleep(SETTLE_MS);
+  resetPeak(controller);
+  const times = await requestBlocks(cluster.plane, uids);
+  const name = "rss.controller.requests1000";
+  figures.push(limited(`${name}.peak`, peakOf(controller)));
+  await sleep(SETTLE_MS);
+  figures.push(held(name, controller));
+  figures.push(figure("blockrequest.1000", "ms", times));
+  return figures;
+}
+
+async function addAndDelete(
+  cluster: CoilCluster,
+  node: LabNode,
+  pairs: number,
+): Promise<void> {
+  for (let n = 0; n < pairs; n++) {
+    const name = `memory-${n}`;
+    await cluster.plane.apply({
+      apiVersion: "coil.cybozu.com/v2",
+      kind: "AddressPool",
+      metadata: { name },
+      spec: { blockSizeBits: 5, subnets: [{ ipv4: `10.140.${n}.0/24` }] },
+    }, {
+      apiVersion: "v1",
+      kind: "Namespace",
+      metadata: { name, annotations: { "coil.cybozu.com/pool": name } },
+    });
+    const sandbox = await cluster.createSandbox(node, {
+      namespace: name,
+      name,
+    });
+    await cluster.add(node, sandbox);
+    await cluster.del(node, sandbox);
+    await cluster.removeSandbox(sandbox);
+  }
+}
+
+function limited(name: string, residentMiB: number): Figure {
+  const limit = LIMITS[name];
+  const target = limit === undefined ? {} : { target: `≤ ${limit}` };
+  return figure(name, "MiB", [residentMiB], target);
+}
+
+/** What is more than it may be, in words. */
+export function overLimit(figures: readonly Figure[]): string[] {
+  return figures.flatMap(({ name, max, unit }) => {
+    const limit = LIMITS[name];
+    if (limit === undefined || max <= limit) return [];
+    return [`${name} is ${max} ${unit}, more than ${limit}`];
+  });
+}
