@@ -65,9 +65,15 @@ export function arpRequest(
 }
 
 /** ICMPv6 messages of RFC 4861. */
-const DISCOVERY = { solicit: 135, advert: 136, routers: 133 } as const;
+const DISCOVERY = {
+  routerSolicit: 133,
+  routerAdvert: 134,
+  solicit: 135,
+  advert: 136,
+  redirect: 137,
+} as const;
 
-/** A message of neighbour discovery; without `target`, a router solicitation. */
+/** A message of neighbour discovery, with `target` where it has one. */
 export function discoveryFrame(
   { fromMac, toMac, source, destination, kind, target }: Ends & {
     readonly source: string;

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { inNetns, Netns, writeSysctl } from "../../lib/linux/mod.ts";
 import {
   linkLocalOf,
+  type PodNetworkOptions,
   type PodSources,
   type SetupResult,
   SourceTable,
@@ -34,9 +35,11 @@ interface Guarded extends AsyncDisposable {
   readonly table: SourceTable;
 }
 
-async function guardedNode(): Promise<Guarded> {
+async function guardedNode(
+  options: PodNetworkOptions = {},
+): Promise<Guarded> {
   await using undo = new AsyncDisposableStack();
-  const node = undo.use(await testNode());
+  const node = undo.use(await testNode(options));
   await node.net.init();
   const hostNetns = undo.use(Netns.open(node.host.path));
   // A default route makes a loose check take any source.
@@ -181,6 +184,26 @@ netnsTest(
   },
 );
 
+netnsTest(
+  "pods whose gateway is the node's address reach it and each other, and forge nothing",
+  async () => {
+    await using guarded = await guardedNode({ gatewayMode: "node-address" });
+    const { node, table } = guarded;
+    await table.ensure();
+    const from = await addPod(node, 1);
+    const to = await addPod(node, 2);
+    await from.pod.ip("neigh", "flush", "all", "nud", "all");
+    for (const address of ["10.1.2.2", "fd02::2", "10.20.30.41", "fd10::41"]) {
+      await ping(from.pod, address);
+    }
+    for (const family of ["ipv4", "ipv6"] as const) {
+      const [forged, own] = [FORGED[family], OWN[family]];
+      const arrived = await sourcesThatArrive({ from, to, forged, own });
+      assert.deepEqual(arrived, [own]);
+    }
+  },
+);
+
 /** Frames of a flood: each has a sender of its own, but for duplicate address detection. */
 const FLOODS: Readonly<Record<string, (pod: Pod, n: number) => Frame>> = {
   "ARP requests": ({ result: { podMac } }, n) =>
@@ -205,7 +228,7 @@ const FLOODS: Readonly<Record<string, (pod: Pod, n: number) => Frame>> = {
     discoveryFrame({
       ...{ fromMac: result.podMac, toMac: "33:33:00:00:00:02" },
       ...{ source: `fe80::dead:${n.toString(16)}`, destination: "ff02::2" },
-      kind: "routers",
+      kind: "routerSolicit",
     }),
   "duplicate address detection": (pod) => solicitation(pod, "::"),
 };
@@ -244,6 +267,52 @@ netnsTest(
     await pod.pod.ip("neigh", "flush", "all", "nud", "all");
     await ping(pod.pod, NODE.ipv4);
     await ping(pod.pod, NODE.ipv6);
+  },
+);
+
+/** Frames that come from a pod's own address, or from none, and that its node has no use for. */
+const USELESS: readonly ((pod: Pod) => Frame)[] = [
+  (pod) => solicitation(pod, "::"),
+  ({ result: { podMac: fromMac } }) =>
+    udpFrame({
+      ...{ fromMac, toMac: "ff:ff:ff:ff:ff:ff", port: 67, payload: "x" },
+      ...{ source: "0.0.0.0", destination: "255.255.255.255" },
+    }),
+  ...(["routerSolicit", "routerAdvert", "redirect"] as const).map(
+    (kind) => ({ result: { podMac: fromMac } }: Pod) =>
+      discoveryFrame({
+        ...{
+          fromMac,
+          toMac: "33:33:00:00:00:02",
+          destination: "ff02::2",
+          kind,
+        },
+        source: `${linkLocalOf(fromMac)}`,
+      }),
+  ),
+];
+
+netnsTest(
+  "a node takes no probes of addresses, no DHCP and no word about routers from a pod",
+  async () => {
+    await using guarded = await guardedNode();
+    const { node, table } = guarded;
+    await table.ensure();
+    const pod = await addPod(node, 1);
+    // After the table's chain, and before the kernel's own checks.
+    await node.host.exec(
+      "nft",
+      `table inet seen { counter seen { }; chain pre {
+        type filter hook prerouting priority -290;
+        ip6 daddr ff02::16 accept;
+        iifname "${pod.result.hostName}" counter name seen; }; }`,
+    );
+    using link = await rawLink(pod);
+    for (const make of USELESS) link.send(make(pod));
+    await ping(pod.pod, "169.254.1.1");
+    const text = await node.host.exec("nft", "list", "counters");
+    assert.match(text, /counter seen \{\s+packets 1 /);
+    assert.deepEqual(await table.countForged(), { ipv4: 0, ipv6: 0 });
   },
 );
 
