@@ -20,6 +20,12 @@ export const DEFAULT_POOL = "default";
  */
 export const EGRESS_ANNOTATION_PREFIX = "egress.coil.cybozu.com/";
 
+/** Annotation on a Pod, `"true"` when set: its packets may have any source, if its namespace has {@linkcode ANY_SOURCE_LABEL}. */
+export const ANY_SOURCE_ANNOTATION = "coil.cybozu.com/any-source";
+
+/** Label of a Namespace, `"true"` when set: its pods may have {@linkcode ANY_SOURCE_ANNOTATION}. */
+export const ANY_SOURCE_LABEL = "coil.cybozu.com/allow-any-source";
+
 /** Label of an AddressBlock: the pool it was carved from. */
 export const POOL_LABEL = "coil.cybozu.com/pool";
 

@@ -9,6 +9,7 @@ import type {
   PodLink,
   PodName,
   PodNetwork,
+  PodSources,
   SetupResult,
 } from "../../lib/podnet/mod.ts";
 import { getLogger } from "../../lib/telemetry/mod.ts";
@@ -43,7 +44,7 @@ const log = getLogger("coild");
 export interface AddressedPodsOptions {
   readonly ipam: NodeIpam;
   readonly network: PodNetwork;
-  readonly pods: Pick<PodSource, "poolOf">;
+  readonly pods: Pick<PodSource, "poolOf" | "sourcesOf">;
   readonly blocks: Pick<BlockClient, "poolNames">;
   readonly metrics: CoildMetrics;
   readonly teardown: Teardown;
@@ -71,6 +72,8 @@ export class AddressedPods implements Attachments {
   ): Promise<Connected> {
     const { metrics, networks, pods, teardown } = this.#with;
     const pool = await pods.poolOf(pod.namespace, { signal });
+    const choice = await pods.sourcesOf(pod, { signal });
+    const sources = choice === "any" ? "any" : "own";
     const allocation = await metrics.phase(
       "address",
       () => this.#allocate(request, pool, signal),
@@ -91,7 +94,7 @@ export class AddressedPods implements Attachments {
     try {
       interfaces = await metrics.phase(
         "network",
-        () => this.#setUp(request, { allocation, signal }),
+        () => this.#setUp(request, { allocation, sources, signal }),
       );
     } catch (error) {
       await undo(held);
@@ -201,8 +204,9 @@ export class AddressedPods implements Attachments {
 
   #setUp(
     request: AddRequest,
-    { allocation, signal }: {
+    { allocation, sources, signal }: {
       readonly allocation: Allocation;
+      readonly sources: PodSources;
       readonly signal: AbortSignal;
     },
   ): Promise<SetupResult> {
@@ -213,6 +217,7 @@ export class AddressedPods implements Attachments {
       netnsPath: request.netns,
       pod: request.pod,
       addresses: allocation.addresses,
+      sources,
     }, { signal });
   }
 }

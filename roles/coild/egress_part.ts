@@ -14,7 +14,6 @@ import { EgressReports } from "./egress_reports.ts";
 import { EgressSetup } from "./egress_setup.ts";
 import { EgressSource } from "./egress_source.ts";
 import type { Ground, Loops } from "./node_part.ts";
-import type { PodEvents } from "./pod_events.ts";
 
 const log = getLogger("egress");
 
@@ -28,7 +27,6 @@ export interface EgressPart {
 /** What egress works with beside the ground. */
 export interface EgressGround extends Ground {
   readonly attachments: Attachments;
-  readonly events: PodEvents;
   /** The network inside pods. */
   readonly plane: EgressPlane;
 }

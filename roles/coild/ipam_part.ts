@@ -21,6 +21,7 @@ import { ExportTable } from "./route_sink.ts";
 import { clearRoutesIfNodeGone } from "./shutdown.ts";
 import { SourceGuard } from "./source_guard.ts";
 import { observeSources } from "./source_metrics.ts";
+import { SourceWatch } from "./source_watch.ts";
 import { start, START_CONDITIONS } from "./startup.ts";
 import { Teardown } from "./teardown.ts";
 import { waterMarksFor } from "./water_marks.ts";
@@ -115,7 +116,10 @@ function connect(ground: Ground) {
   const teardown = stack.use(new Teardown({ ipam, network }));
   const networks = new NetworkMemory();
   const table = stack.use(new SourceTable());
-  const sources = new SourceGuard({ table, network, locks, reports });
+  const sources = new SourceGuard({
+    ...{ table, network, locks, reports },
+    watch: new SourceWatch({ pods, events: ground.events }),
+  });
   const repair = new RouteRepair({ ipam, network, locks, reports });
   const shared = {
     ...{ ipam, network, pods, blocks, teardown, networks, locks, repair },

@@ -145,15 +145,16 @@ async function connect(
     component: "coild",
     host: nodeName,
   });
+  const events = new PodEvents(recorder, pods);
   const ground: Ground = {
     ...{ options, nodeName, client, registry, metrics, kubeMetrics, recorder },
-    ...{ pods, stack, locks: new KeyedMutex(), calls: new CallCounter() },
+    ...{ pods, events, stack, locks: new KeyedMutex() },
+    calls: new CallCounter(),
   };
   const node = enableIpam ? connectIpam(ground) : connectChained(ground);
   const { attachments, readiness } = node;
-  const events = new PodEvents(recorder, pods);
   const egress = enableEgress
-    ? connectEgress({ ...ground, attachments, events, plane })
+    ? connectEgress({ ...ground, attachments, plane })
     : undefined;
   metrics.observe(registry, { readiness, egress: egress?.setup });
   const service = new CniService({

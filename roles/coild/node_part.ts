@@ -9,6 +9,7 @@ import type { Attachments } from "./attachments.ts";
 import type { CallCounter } from "./call_counter.ts";
 import type { CoildOptions } from "./flags.ts";
 import type { CoildMetrics } from "./metrics.ts";
+import type { PodEvents } from "./pod_events.ts";
 import type { PodSource } from "./pod_source.ts";
 import type { Readiness } from "./readiness.ts";
 
@@ -27,6 +28,7 @@ export interface Ground {
   readonly kubeMetrics: KubeMetrics;
   readonly recorder: EventRecorder;
   readonly pods: PodSource;
+  readonly events: PodEvents;
   /** Guards everything about one attachment. */
   readonly locks: KeyedMutex;
   readonly calls: CallCounter;

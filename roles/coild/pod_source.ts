@@ -1,3 +1,4 @@
+import type { Address } from "../../lib/inet/mod.ts";
 import { withTimeout } from "../../lib/async/mod.ts";
 import {
   Informer,
@@ -12,6 +13,11 @@ import {
 } from "../../lib/kube/mod.ts";
 import { DEFAULT_POOL, POOL_ANNOTATION } from "../../lib/names/mod.ts";
 import { getLogger } from "../../lib/telemetry/mod.ts";
+import {
+  allowsAnySource,
+  asksForAnySource,
+  type SourceChoice,
+} from "./any_source.ts";
 import { egressKey, egressRefsOf, namesEgress } from "./egress_clients.ts";
 import { isGatewayPod } from "./gateway_pods.ts";
 import { informerBackoff } from "./informer_backoff.ts";
@@ -235,13 +241,7 @@ export class PodSource {
     namespace: string,
     { signal }: { signal: AbortSignal },
   ): Promise<string> {
-    const object = this.#namespaces?.store.get(namespace) ??
-      await this.#client.tryGet(NAMESPACES, {
-        name: namespace,
-        metadataOnly: true,
-        timeoutMs: LIVE_GET_MS,
-        signal,
-      });
+    const object = await this.#namespace(namespace, { signal });
     if (object === undefined) {
       throw new PodNotFoundError(
         `Cannot choose an address pool: namespace "${namespace}" does not exist; ` +
@@ -249,6 +249,48 @@ export class PodSource {
       );
     }
     return object.metadata?.annotations?.[POOL_ANNOTATION] ?? DEFAULT_POOL;
+  }
+
+  /** Which sources the packets of a pod may have that is to be connected. Asks nobody about pods that have not the annotation. */
+  async sourcesOf(
+    { namespace, annotations }: Pick<PodFacts, "namespace" | "annotations">,
+    { signal }: { signal: AbortSignal },
+  ): Promise<SourceChoice> {
+    if (!asksForAnySource(annotations)) return "own";
+    const object = await this.#namespace(namespace, { signal });
+    return allowsAnySource(object) ? "any" : "refused";
+  }
+
+  /** Which sources the packets of a pod of this node may have; undefined while its namespace is not known. */
+  knownSourcesOf({ metadata }: V1Pod): SourceChoice | undefined {
+    if (!asksForAnySource(metadata?.annotations)) return "own";
+    const namespace = metadata?.namespace ?? "";
+    const object = this.#namespaces?.store.get(namespace);
+    if (object === undefined) return undefined;
+    return allowsAnySource(object) ? "any" : "refused";
+  }
+
+  /** The pods of this node that have the address, and a network of their own. */
+  withAddress(address: Address): V1Pod[] {
+    return this.#pods.store.byIndex(BY_ADDRESS, address.toString());
+  }
+
+  /** Calls back with each namespace that came, changed or went. */
+  subscribeNamespaces(
+    listener: (change: StoreChange<V1Namespace>) => void,
+  ): Disposable {
+    return this.#namespaces?.subscribe(listener) ??
+      { [Symbol.dispose]: () => {} };
+  }
+
+  async #namespace(
+    name: string,
+    { signal }: { signal: AbortSignal },
+  ): Promise<V1Namespace | undefined> {
+    return this.#namespaces?.store.get(name) ??
+      await this.#client.tryGet(NAMESPACES, {
+        ...{ name, metadataOnly: true, timeoutMs: LIVE_GET_MS, signal },
+      });
   }
 }
 

@@ -1,4 +1,5 @@
-import { type KeyedMutex, sleep } from "../../lib/async/mod.ts";
+import { CoalescedRunner, type KeyedMutex } from "../../lib/async/mod.ts";
+import { valuesOf } from "../../lib/inet/mod.ts";
 import type {
   PodLink,
   PodNetwork,
@@ -8,16 +9,21 @@ import type {
 import { getLogger } from "../../lib/telemetry/mod.ts";
 import { keyText } from "./keys.ts";
 import type { RepairReports } from "./repair_reports.ts";
+import type { SourceWatch } from "./source_watch.ts";
 
 const log = getLogger("pod-sources");
 
 /** How often to look whether the table and the links are as they should be. */
 const INTERVAL_MS = 30_000;
 
+/** The least time between two looks. */
+const MIN_INTERVAL_MS = 1_000;
+
 /** What {@linkcode SourceGuard} works with. */
 export interface SourceGuardOptions {
   readonly table: Pick<SourceTable, "ensure" | "countForged">;
   readonly network: Pick<PodNetwork, "list" | "setSources">;
+  readonly watch: Pick<SourceWatch, "choiceOf" | "subscribe">;
   readonly locks: KeyedMutex;
   /** Is told of each restoration of the table. */
   readonly reports?: Pick<RepairReports, "repaired">;
@@ -33,6 +39,7 @@ export class SourceGuard {
   readonly #with: SourceGuardOptions;
   #inPlace: boolean | undefined;
   #problem = "";
+  #unrestricted = 0;
 
   constructor(options: SourceGuardOptions) {
     this.#with = options;
@@ -41,6 +48,11 @@ export class SourceGuard {
   /** Whether the table was in place when it was looked at last. */
   get isInPlace(): boolean {
     return this.#inPlace === true;
+  }
+
+  /** How many interfaces of pods may send from any source. */
+  get unrestricted(): number {
+    return this.#unrestricted;
   }
 
   /** How many packets with forged sources were dropped; undefined while the kernel does not tell. */
@@ -83,26 +95,56 @@ export class SourceGuard {
     }
   }
 
-  /** Gives links the settings that they lack. Pods that are being worked on wait for the next time. */
+  /**
+   * Gives each pod's link the settings for what the pod may send. Pods that are
+   * being worked on wait for the next time.
+   */
   async settle({ signal }: { readonly signal: AbortSignal }): Promise<void> {
+    let unrestricted = 0;
     for (const pod of await this.#with.network.list()) {
-      const wanted: PodSources = "own";
+      const wanted = this.#wanted(pod);
+      if (wanted === "any") unrestricted++;
       if (wanted !== pod.sources) await this.#set(pod, wanted, signal);
+    }
+    this.#unrestricted = unrestricted;
+  }
+
+  /** Looks after table and links until the signal: at once when pods or namespaces change in what this is about. */
+  async run(signal: AbortSignal): Promise<void> {
+    const runner = new CoalescedRunner((s) => this.#look(s), {
+      minIntervalMs: MIN_INTERVAL_MS,
+    });
+    using _watch = this.#with.watch.subscribe(() => runner.trigger());
+    const timer = setInterval(() => runner.trigger(), INTERVAL_MS);
+    try {
+      runner.trigger();
+      await runner.run(signal);
+    } finally {
+      clearInterval(timer);
     }
   }
 
-  /** Looks after table and links until the signal. */
-  async run(signal: AbortSignal): Promise<void> {
-    for (;;) {
-      await this.ensureTable();
-      try {
-        await this.settle({ signal });
-      } catch (error) {
-        if (signal.aborted) throw error;
-        log.warn("Cannot look whether pods can forge sources", { err: error });
-      }
-      await sleep(INTERVAL_MS, { signal });
+  async #look(signal: AbortSignal): Promise<void> {
+    await this.ensureTable();
+    try {
+      await this.settle({ signal });
+    } catch (error) {
+      if (signal.aborted) throw error;
+      log.warn("Cannot look whether pods can forge sources", { err: error });
     }
+  }
+
+  /**
+   * By the pod that has one of the link's addresses. Where none is known, as
+   * before its status has them, the link keeps what ADD gave it.
+   */
+  #wanted(link: PodLink): PodSources {
+    const { watch } = this.#with;
+    for (const address of valuesOf(link.addresses)) {
+      const choice = watch.choiceOf(address);
+      if (choice !== undefined) return choice === "any" ? "any" : "own";
+    }
+    return link.sources ?? "own";
   }
 
   async #set(

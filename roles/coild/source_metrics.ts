@@ -4,7 +4,7 @@ import type { SourceGuard } from "./source_guard.ts";
 /** Registers what is known of forged sources; it is read when scraped. */
 export function observeSources(
   registry: Registry,
-  guard: Pick<SourceGuard, "isInPlace" | "countForged">,
+  guard: Pick<SourceGuard, "isInPlace" | "unrestricted" | "countForged">,
 ): void {
   const registers = [registry];
   new Gauge({
@@ -14,6 +14,14 @@ export function observeSources(
     registers,
     collect() {
       this.set(guard.isInPlace ? 1 : 0);
+    },
+  });
+  new Gauge({
+    name: "coil_coild_any_source_pods",
+    help: "Interfaces of pods that may send from any source",
+    registers,
+    collect() {
+      this.set(guard.unrestricted);
     },
   });
   new Counter({

@@ -1,9 +1,12 @@
 import type { V1Namespace, V1Node, V1Pod } from "../../lib/kube/mod.ts";
 import { type AddressPool, trimEgressAnnotation } from "../../lib/api/mod.ts";
 import {
+  ANY_SOURCE_ANNOTATION,
+  ANY_SOURCE_LABEL,
   EGRESS_ANNOTATION_PREFIX,
   POOL_ANNOTATION,
 } from "../../lib/names/mod.ts";
+import { allowsAnySource } from "./any_source.ts";
 import { GATEWAY_LABELS, isGatewayPod } from "./gateway_pods.ts";
 
 /**
@@ -29,12 +32,12 @@ interface TrimmedMetadata {
 
 function trimMetadata(
   metadata: Metadata = {},
-  keepAnnotation: (name: string) => boolean,
+  keepAnnotation: (name: string, value: string) => boolean,
 ): TrimmedMetadata {
   const { name, namespace, uid, resourceVersion } = metadata;
   const annotations = Object.fromEntries(
     Object.entries(metadata.annotations ?? {})
-      .filter(([key]) => keepAnnotation(key))
+      .filter(([key, value]) => keepAnnotation(key, value))
       .map(([key, value]) =>
         isEgressAnnotation(key)
           ? [key, trimEgressAnnotation(value)]
@@ -54,12 +57,18 @@ function isEgressAnnotation(key: string): boolean {
   return key.startsWith(EGRESS_ANNOTATION_PREFIX);
 }
 
-/** Keeps a pod's identity, egress annotations, addresses and phase, and whether it has a network of its own or is a gateway. */
+/** Only the value that means something: others may be long. */
+function isRead(key: string, value: string): boolean {
+  return isEgressAnnotation(key) ||
+    key === ANY_SOURCE_ANNOTATION && value === "true";
+}
+
+/** Keeps a pod's identity, the annotations that are read, addresses and phase, and whether it has a network of its own or is a gateway. */
 export function trimPod(pod: V1Pod): V1Pod {
   const { phase, podIPs } = pod.status ?? {};
   return {
     metadata: {
-      ...trimMetadata(pod.metadata, isEgressAnnotation),
+      ...trimMetadata(pod.metadata, isRead),
       ...(isGatewayPod(pod) && { labels: GATEWAY_LABELS }),
     },
     ...(pod.spec?.hostNetwork === true && {
@@ -72,13 +81,15 @@ export function trimPod(pod: V1Pod): V1Pod {
   };
 }
 
-/** Keeps a namespace's name and pool. */
+/** Keeps a namespace's name and pool, and whether its pods may send from any source. */
 export function trimNamespace(namespace: V1Namespace): V1Namespace {
   return {
-    metadata: trimMetadata(
-      namespace.metadata,
-      (key) => key === POOL_ANNOTATION,
-    ),
+    metadata: {
+      ...trimMetadata(namespace.metadata, (key) => key === POOL_ANNOTATION),
+      ...(allowsAnySource(namespace) && {
+        labels: { [ANY_SOURCE_LABEL]: "true" },
+      }),
+    },
   };
 }
 

@@ -93,6 +93,7 @@ export async function partsOn(network: PodNetwork): Promise<Parts> {
     blocks: { poolNames: () => [POOL] },
     pods: {
       poolOf: () => Promise.resolve(POOL),
+      sourcesOf: () => Promise.resolve("own" as const),
       isSynced: true,
       list: () => [],
     },

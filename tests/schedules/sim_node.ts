@@ -172,6 +172,7 @@ function podsOf(): PodSource {
     synced: () => Promise.resolve(),
     list: () => [],
     poolOf: (namespace: string) => Promise.resolve(namespace),
+    sourcesOf: () => Promise.resolve("own" as const),
     find: ({ namespace, name }) =>
       Promise.resolve({
         ...{ namespace, name },
