@@ -46,6 +46,7 @@ export {
   type RandomBytes,
 } from "./link_deletions.ts";
 export type { NewLink } from "./link_writer.ts";
+export { listen, type Listener, type ListenOptions } from "./listen.ts";
 export { checkInterfaceName, formatMac, parseMac } from "./names.ts";
 export {
   type Neighbour,

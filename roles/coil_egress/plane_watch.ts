@@ -1,4 +1,5 @@
 import { LookLoop, TaskGroup } from "../../lib/async/mod.ts";
+import { listen } from "../../lib/netlink/mod.ts";
 import { getLogger } from "../../lib/telemetry/mod.ts";
 import type { KernelSync } from "./kernel_sync.ts";
 import type { PlaneUpkeep } from "./ports.ts";
@@ -33,15 +34,18 @@ export async function watchPlane(options: PlaneWatchOptions): Promise<void> {
       log.warn("Cannot look at the gateway's network; trying again", { err }),
   });
   await using tasks = new TaskGroup({ signal });
-  tasks.run("listening to the kernel", async (signal) => {
-    await using monitor = upkeep.watch();
-    // What happened before is not told.
-    loop.want(["gateway"]);
-    for (;;) {
-      const found = await monitor.next({ signal });
-      if (found.length > 0) loop.want(["gateway"]);
-    }
-  });
+  tasks.run("listening to the kernel", (signal) =>
+    listen({
+      watch: () => upkeep.watch(),
+      onStart: () => loop.want(["gateway"]),
+      onHeard: () => loop.want(["gateway"]),
+      onFailure: (err) =>
+        log.warn(
+          "Cannot listen to the kernel: what others remove is seen every 30 s only",
+          { err },
+        ),
+      signal,
+    }));
   tasks.run("looking at the gateway", (signal) => loop.run(signal));
   await tasks.wait();
 }

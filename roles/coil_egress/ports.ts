@@ -5,7 +5,7 @@ import type {
   ServerCounters,
 } from "../../lib/egress/mod.ts";
 import type { Address } from "../../lib/inet/mod.ts";
-import type { RouteMonitor } from "../../lib/netlink/mod.ts";
+import type { Listener } from "../../lib/netlink/mod.ts";
 
 /** How many source ports of the gateway are taken towards one destination. */
 export interface PortUse {
@@ -58,5 +58,5 @@ export interface PlaneUpkeep {
   /** What of it is missing, in words. `setClients()` puts it back. */
   findDamage(): Promise<readonly string[]>;
   /** Listens to what others change. */
-  watch(): Pick<RouteMonitor, "next" | typeof Symbol.asyncDispose>;
+  watch(): Listener;
 }

@@ -1,5 +1,11 @@
-import { type Notification, RouteMonitor } from "../../lib/netlink/mod.ts";
+import {
+  listen,
+  type Notification,
+  RouteMonitor,
+} from "../../lib/netlink/mod.ts";
 import { getLogger } from "../../lib/telemetry/mod.ts";
+
+const log = getLogger("route-syncer");
 
 /** RT_TABLE_MAIN of `<linux/rtnetlink.h>`. */
 const MAIN_TABLE = 254;
@@ -25,20 +31,28 @@ export interface RouteWatchOptions {
  */
 export async function watchRoutes(options: RouteWatchOptions): Promise<void> {
   const { protocolId: protocol, ownPortId, onChange, signal } = options;
-  await using monitor = RouteMonitor.open({
-    interests: {
-      routes: [{ table: MAIN_TABLE, protocol }],
-      links: ["down", "up", "gone"],
-      addresses: "both",
+  await listen({
+    watch: () =>
+      RouteMonitor.open({
+        interests: {
+          routes: [{ table: MAIN_TABLE, protocol }],
+          links: ["down", "up", "gone"],
+          addresses: "both",
+        },
+        ignoredPortIds: [ownPortId],
+      }),
+    onStart: onChange,
+    onHeard: (found) => {
+      const links = options.links();
+      if (found.some((one) => isOurs(one, links))) onChange();
     },
-    ignoredPortIds: [ownPortId],
+    onFailure: (err) =>
+      log.warn(
+        "Cannot listen to the kernel: what others remove is seen every 30 s only",
+        { err },
+      ),
+    signal,
   });
-  for (;;) {
-    const found = await monitor.next({ signal });
-    if (!found.some((one) => isOurs(one, options.links()))) continue;
-    getLogger("route-syncer").debug("Somebody changed the network", { found });
-    onChange();
-  }
 }
 
 /** Whether a notification may be about our routes. Pure; exported for its tests. */

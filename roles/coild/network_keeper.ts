@@ -1,7 +1,11 @@
 import { type Gate, LookLoop, sleep, TaskGroup } from "../../lib/async/mod.ts";
 import { FAMILIES } from "../../lib/inet/mod.ts";
 import type { NodeIpam } from "../../lib/ipam/mod.ts";
-import type { Notification, RouteMonitor } from "../../lib/netlink/mod.ts";
+import {
+  listen,
+  type Listener,
+  type Notification,
+} from "../../lib/netlink/mod.ts";
 import type {
   HostProblem,
   PodNetwork,
@@ -40,7 +44,7 @@ export interface NetworkKeeperOptions {
   /** Opens once the node has been prepared: what was missing before was not removed by anybody. */
   readonly prepared: Gate;
   /** Listens to the kernel. */
-  readonly watch: () => Pick<RouteMonitor, "next" | typeof Symbol.asyncDispose>;
+  readonly watch: () => Listener;
   /** Default 30 s. */
   readonly lookMs?: number;
 }
@@ -90,12 +94,17 @@ export class NetworkKeeper {
   }
 
   async #listen(signal: AbortSignal): Promise<void> {
-    await using monitor = this.#with.watch();
-    // What happened before is not told.
-    this.#loop.want(ALL);
-    for (;;) {
-      this.#heard(await monitor.next({ signal }));
-    }
+    await listen({
+      watch: this.#with.watch,
+      onStart: () => this.#loop.want(ALL),
+      onHeard: (notifications) => this.#heard(notifications),
+      onFailure: (err) =>
+        log.warn(
+          "Cannot listen to the kernel: what others remove is seen every 30 s only",
+          { err },
+        ),
+      signal,
+    });
   }
 
   #heard(notifications: readonly Notification[]): void {

@@ -200,6 +200,32 @@ Deno.test("a node's pods survive another program that changes its network", asyn
   );
 
   await t.step(
+    "a foreign route to a pod's address is left alone, and the pod named",
+    async () => {
+      const [address = ""] = addresses;
+      const route = [`${address}/32`, "dev", "lo", "table", "116"];
+      await node.run("ip", "route", "replace", ...route, "proto", "static");
+      const text = await eventually("the pod to be named", async () => {
+        const said = await readyz(coild);
+        return said.includes(address) && said;
+      });
+      assert.match(text, /pod-network/);
+      assert.match(text, new RegExp(veth));
+      // Other pods are served.
+      await coild.call("Status", undefined);
+      assert.match(
+        await node.run("ip", "route", "show", "table", "116", address),
+        /dev lo/,
+      );
+      await node.run("ip", "route", "del", ...route);
+      await eventually("the route", async () => await state() === whole);
+      await eventually("nothing to be named", async () => {
+        return !(await readyz(coild)).includes(address);
+      });
+    },
+  );
+
+  await t.step(
     "a foreign rule at our priority is left alone, and coild not ready",
     async () => {
       await node.run("ip", "rule", "add", "pref", "2000", "lookup", "99");

@@ -1,0 +1,43 @@
+import { Backoff, sleep } from "../async/mod.ts";
+import type { Notification, RouteMonitor } from "./route_monitor.ts";
+
+/** The part of a monitor that listening takes. */
+export type Listener = Pick<RouteMonitor, "next" | typeof Symbol.asyncDispose>;
+
+/** What {@linkcode listen} works with. */
+export interface ListenOptions {
+  /** Begins to listen; done again after a failure. */
+  readonly watch: () => Listener;
+  /** Is called when it listens: what happened before is not told. */
+  readonly onStart: () => void;
+  /** Gets what others changed. */
+  readonly onHeard: (notifications: readonly Notification[]) => void;
+  /** Is told of each failure; it is tried again after a while. */
+  readonly onFailure: (error: unknown) => void;
+  readonly signal: AbortSignal;
+  /** The shortest and longest pause after a failure. Default 1 s and 5 min. */
+  readonly retryMs?: { readonly initialMs: number; readonly maxMs: number };
+}
+
+/** Listens to what others change until the signal, and never gives up. */
+export async function listen(options: ListenOptions): Promise<void> {
+  const { watch, onStart, onHeard, onFailure, signal } = options;
+  const backoff = new Backoff(
+    options.retryMs ?? { initialMs: 1_000, maxMs: 300_000 },
+  );
+  for (;;) {
+    try {
+      await using monitor = watch();
+      onStart();
+      for (;;) {
+        const found = await monitor.next({ signal });
+        backoff.reset();
+        if (found.length > 0) onHeard(found);
+      }
+    } catch (error) {
+      signal.throwIfAborted();
+      onFailure(error);
+    }
+    await sleep(backoff.nextMs(), { signal });
+  }
+}
