@@ -67,6 +67,7 @@ Deno.test("settle() leaves a pod alone that is being worked on", async () => {
 
 Deno.test("ensureTable() does not throw where the kernel cannot have the table, and tells when it can", async () => {
   const { guard, fail } = guardOf([]);
+  await guard.ensureTable();
   fail(new Error("no nft_fib_inet"));
   await guard.ensureTable();
   assert.equal(guard.isInPlace, false);
