@@ -76,9 +76,11 @@ export {
   SERVICE_ACCOUNTS,
   SERVICES,
   splitKey,
+  SUBJECT_ACCESS_REVIEWS,
   TOKEN_REQUESTS,
   TOKEN_REVIEWS,
 } from "./resource.ts";
+export { AccessReviews, metricsRefusal } from "./access_reviews.ts";
 export { type Indexes, Store, type StoreChange } from "./store.ts";
 export type {
   Connection,

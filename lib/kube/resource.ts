@@ -17,6 +17,7 @@ import type {
   V1SelfSubjectReview,
   V1Service,
   V1ServiceAccount,
+  V1SubjectAccessReview,
   V1TokenRequest,
   V1TokenReview,
 } from "./types.ts";
@@ -200,6 +201,13 @@ export const ENDPOINT_SLICES: ResourceType<V1EndpointSlice> = resource(
   "endpointslices",
   { kind: "EndpointSlice", namespaced: true },
 );
+/** SubjectAccessReviews: created, answered in the same call, never stored. */
+export const SUBJECT_ACCESS_REVIEWS: ResourceType<V1SubjectAccessReview> =
+  resource(
+    "authorization.k8s.io/v1",
+    "subjectaccessreviews",
+    { kind: "SubjectAccessReview", namespaced: false },
+  );
 /** TokenReviews: created, answered in the same call, never stored. */
 export const TOKEN_REVIEWS: ResourceType<V1TokenReview> = resource(
   "authentication.k8s.io/v1",

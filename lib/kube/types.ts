@@ -96,6 +96,9 @@ export interface V1ClusterRoleBinding extends Wire<k8s.V1ClusterRoleBinding> {}
 export interface V1RoleBinding extends Wire<k8s.V1RoleBinding> {}
 /** An EndpointSlice as on the wire. */
 export interface V1EndpointSlice extends Wire<k8s.V1EndpointSlice> {}
+/** A SubjectAccessReview as on the wire. */
+export interface V1SubjectAccessReview
+  extends Wire<k8s.V1SubjectAccessReview> {}
 /** A TokenReview as on the wire. */
 export interface V1TokenReview extends Wire<k8s.V1TokenReview> {}
 /** A request for a ServiceAccount's token as on the wire. */

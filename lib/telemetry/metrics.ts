@@ -21,6 +21,10 @@ export interface MetricsOptions {
   readonly address: string;
   /** What is served. */
   readonly registry: Registry;
+  /** Returns the answer to a request that is not allowed; all are without it. */
+  readonly refusal?:
+    | ((request: Request) => Promise<Response | undefined>)
+    | undefined;
   /** Stops the server. */
   readonly signal: AbortSignal;
 }
@@ -33,6 +37,8 @@ export function serveMetrics(options: MetricsOptions): Listening {
     if (new URL(request.url).pathname !== "/metrics") {
       return new Response("404 page not found\n", { status: 404 });
     }
+    const refusal = await options.refusal?.(request);
+    if (refusal !== undefined) return refusal;
     const { plain, gzip } = await rendering.get();
     const headers = new Headers({
       "content-type": registry.contentType,

@@ -41,6 +41,12 @@ const FLAGS = defineFlags({
     default: IPAM_CONTROLLER_ADDRESSES.metrics,
     help: "Address to serve metrics at; 0 for none",
   },
+  "metrics-auth": {
+    type: "bool",
+    default: false,
+    help:
+      "Serve metrics only for a bearer token whose user may get the URL /metrics, as the API server says (TokenReview, SubjectAccessReview)",
+  },
   "health-addr": {
     type: "string",
     default: IPAM_CONTROLLER_ADDRESSES.health,
@@ -148,6 +154,7 @@ const PRESETS: Readonly<Record<string, Preset>> = {
 export interface ControllerOptions {
   readonly logging: LoggingChoice;
   readonly metricsAddress: string;
+  readonly metricsAuth: boolean;
   readonly healthAddress: string;
   readonly gcIntervalMs: number;
   readonly nodeGraceMs: number;
@@ -179,6 +186,7 @@ export function parseControllerFlags(
   return {
     logging: loggingChoice(values, given),
     metricsAddress: addressOf("metrics-addr"),
+    metricsAuth: values["metrics-auth"],
     healthAddress: addressOf("health-addr"),
     gcIntervalMs: values["gc-interval"],
     nodeGraceMs: values["node-grace"],

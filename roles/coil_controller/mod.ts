@@ -13,6 +13,7 @@ import {
   KubeClient,
   KubeMetrics,
   LeaderElector,
+  metricsRefusal,
 } from "../../lib/kube/mod.ts";
 import {
   CONTAINER_NAME_ENV,
@@ -83,7 +84,7 @@ export async function runController(
   });
   const events = new EventRecorder(client, { component: "coil-controller" });
   await using group = new TaskGroup({ signal });
-  startServers(group, { ...options, registry });
+  startServers(group, { ...options, client, registry });
   group.run("events", (s) => events.run(s));
   startHalves(group, { client, events, kubeMetrics, registry, ...options });
   await group.wait();
@@ -91,9 +92,12 @@ export async function runController(
 
 function startServers(
   group: TaskGroup,
-  { metricsAddress, healthAddress, registry }:
-    & Pick<ControllerOptions, "metricsAddress" | "healthAddress">
-    & { readonly registry: Registry },
+  { client, metricsAddress, metricsAuth, healthAddress, registry }:
+    & Pick<
+      ControllerOptions,
+      "metricsAddress" | "metricsAuth" | "healthAddress"
+    >
+    & { readonly client: KubeClient; readonly registry: Registry },
 ): void {
   const { signal } = group;
   const ping = () => true as const;
@@ -101,6 +105,7 @@ function startServers(
     "metrics server": serveMetrics({
       address: metricsAddress,
       registry,
+      refusal: metricsAuth ? metricsRefusal(client) : undefined,
       signal,
     }),
     "health server": serveHealth({

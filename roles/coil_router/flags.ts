@@ -16,6 +16,12 @@ const FLAGS = defineFlags({
     default: ROUTER_ADDRESSES.metrics,
     help: "Address to serve metrics at; 0 for none",
   },
+  "metrics-auth": {
+    type: "bool",
+    default: false,
+    help:
+      "Serve metrics only for a bearer token whose user may get the URL /metrics, as the API server says (TokenReview, SubjectAccessReview)",
+  },
   "health-addr": {
     type: "string",
     default: ROUTER_ADDRESSES.health,
@@ -48,6 +54,7 @@ export const ROUTER_FLAGS: FlagSpec = FLAGS;
 export interface RouterOptions {
   readonly logging: LoggingChoice;
   readonly metricsAddress: string;
+  readonly metricsAuth: boolean;
   readonly healthAddress: string;
   readonly protocolId: number;
   readonly updateIntervalMs: number;
@@ -62,6 +69,7 @@ export function parseRouterFlags(
   return {
     logging: loggingChoice(values, given),
     metricsAddress: values["metrics-addr"],
+    metricsAuth: values["metrics-auth"],
     healthAddress: values["health-addr"],
     protocolId: values["protocol-id"],
     updateIntervalMs: values["update-interval"],

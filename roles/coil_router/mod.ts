@@ -7,7 +7,7 @@
  * @module
  */
 import { TaskGroup } from "../../lib/async/mod.ts";
-import { KubeClient, KubeMetrics } from "../../lib/kube/mod.ts";
+import { KubeClient, KubeMetrics, metricsRefusal } from "../../lib/kube/mod.ts";
 import { NODE_NAME_ENV, VERSION } from "../../lib/names/mod.ts";
 import { RouteSocket } from "../../lib/netlink/mod.ts";
 import { RouteSyncer } from "../../lib/routing/mod.ts";
@@ -86,6 +86,7 @@ async function run(options: RouterOptions, signal: AbortSignal): Promise<void> {
     metrics: serveMetrics({
       address: options.metricsAddress,
       registry,
+      refusal: options.metricsAuth ? metricsRefusal(client) : undefined,
       signal: tasks.signal,
     }),
   };

@@ -38,6 +38,12 @@ const FLAGS = defineFlags({
     default: COILD_ADDRESSES.metrics,
     help: "Address to serve metrics at; 0 for none",
   },
+  "metrics-auth": {
+    type: "bool",
+    default: false,
+    help:
+      "Serve metrics only for a bearer token whose user may get the URL /metrics, as the API server says (TokenReview, SubjectAccessReview)",
+  },
   "health-addr": {
     type: "string",
     default: COILD_ADDRESSES.health,
@@ -178,6 +184,7 @@ export const COILD_FLAGS: FlagSpec = FLAGS;
 export interface CoildOptions {
   readonly logging: LoggingChoice;
   readonly metricsAddress: string;
+  readonly metricsAuth: boolean;
   readonly healthAddress: string;
   readonly socketPath: string;
   readonly podTableId: number;
@@ -210,6 +217,7 @@ export function parseCoildFlags(
   return {
     logging: loggingChoice(values, given),
     metricsAddress: values["metrics-addr"],
+    metricsAuth: values["metrics-auth"],
     healthAddress: values["health-addr"],
     socketPath: values["socket"],
     podTableId: values["pod-table-id"],

@@ -9,7 +9,12 @@
  */
 import { KeyedMutex, TaskGroup } from "../../lib/async/mod.ts";
 import { type RunningServer, serve } from "../../lib/grpc/server/mod.ts";
-import { EventRecorder, KubeClient, KubeMetrics } from "../../lib/kube/mod.ts";
+import {
+  EventRecorder,
+  KubeClient,
+  KubeMetrics,
+  metricsRefusal,
+} from "../../lib/kube/mod.ts";
 import { HeapKeeper } from "../../lib/linux/mod.ts";
 import { NODE_NAME_ENV, VERSION } from "../../lib/names/mod.ts";
 import {
@@ -168,11 +173,12 @@ type Parts = Awaited<ReturnType<typeof connect>>;
 
 /** Opens the socket early: a plugin that finds it learns what is waited for. */
 async function listen(
-  { socketPath, metricsAddress, healthAddress }: CoildOptions,
-  { registry, service, calls, node }: Parts,
+  { socketPath, metricsAddress, metricsAuth, healthAddress }: CoildOptions,
+  { client, registry, service, calls, node }: Parts,
   signal: AbortSignal,
 ): Promise<RunningServer> {
-  serveMetrics({ address: metricsAddress, registry, signal });
+  const refusal = metricsAuth ? metricsRefusal(client) : undefined;
+  serveMetrics({ address: metricsAddress, registry, refusal, signal });
   serveHealth({
     address: healthAddress,
     healthz: { ping: () => true },
