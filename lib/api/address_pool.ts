@@ -51,6 +51,8 @@ export interface AddressPoolStatus {
   readonly ipv4?: AddressCounts;
   /** IPv6 addresses; absent when the pool has none. */
   readonly ipv6?: AddressCounts;
+  /** Nodes that hold blocks of the pool, those with the most first, as a text; absent when none does. */
+  readonly heldBy?: string;
   /** `Ready` and `CapacityLow`; also `Overlapping` while others have addresses of the pool. */
   readonly conditions?: readonly Condition[];
 }

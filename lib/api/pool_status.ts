@@ -23,6 +23,9 @@ export const CONDITION_CAPACITY_LOW = "CapacityLow";
 /** Condition of an AddressPool, there only while it is true: others have addresses of the pool too. */
 export const CONDITION_OVERLAPPING = "Overlapping";
 
+/** As many nodes are named in a status. */
+const MAX_NAMED_NODES = 5;
+
 /** What others have of a pool. */
 export interface PoolOverlapReport {
   /** Indices of blocks that overlap blocks of others; sorted, none twice. */
@@ -42,6 +45,8 @@ export function poolStatus(
   options: {
     /** Index of each existing block, reserved ones included, in any order. */
     readonly allocated: Iterable<number>;
+    /** The node of each existing block. */
+    readonly nodes?: Iterable<string>;
     /** What others have of the pool. */
     readonly overlap?: PoolOverlapReport | undefined;
     /** The status that the object has now. */
@@ -60,7 +65,11 @@ export function poolStatus(
     const count = tally.families.get(family);
     if (count !== undefined) status[family] = addressCounts(pool, count);
   }
-  const conditions = [readyCondition(pool, blocks), lowCondition(blocks)];
+  const heldBy = holdersText(options.nodes ?? []);
+  const conditions = [
+    readyCondition(pool, { blocks, heldBy }),
+    lowCondition(blocks),
+  ];
   if (overlap !== undefined) {
     conditions.push({
       type: CONDITION_OVERLAPPING,
@@ -73,6 +82,7 @@ export function poolStatus(
     observedGeneration: pool.generation,
     blocks,
     ...status,
+    ...(heldBy === "" ? {} : { heldBy }),
     conditions: conditions.map((draft) =>
       datedCondition(draft, {
         previous: options.previous?.conditions,
@@ -224,12 +234,34 @@ function addressCounts(pool: Pool, count: Count): AddressCounts {
   };
 }
 
-function readyCondition(pool: Pool, blocks: BlockCounts): ConditionDraft {
+/** Says which nodes hold how many blocks: "node1 (5), node2 (4) and 3 other nodes". */
+function holdersText(nodes: Iterable<string>): string {
+  const counts = new Map<string, number>();
+  for (const node of nodes) counts.set(node, (counts.get(node) ?? 0) + 1);
+  const sorted = [...counts].sort(([a, m], [b, n]) =>
+    n - m || (a < b ? -1 : 1)
+  );
+  const named = sorted.slice(0, MAX_NAMED_NODES)
+    .map(([node, count]) => `${node} (${count})`).join(", ");
+  const rest = sorted.length - MAX_NAMED_NODES;
+  if (rest <= 0) return named;
+  return `${named} and ${rest} other ${rest === 1 ? "node" : "nodes"}`;
+}
+
+function readyCondition(
+  pool: Pool,
+  { blocks, heldBy }: {
+    readonly blocks: BlockCounts;
+    readonly heldBy: string;
+  },
+): ConditionDraft {
   const type = CONDITION_READY;
   if (pool.deleting) {
     const message = blocks.allocated === 0
       ? "The pool is being deleted"
-      : `The pool is being deleted: ${blocks.allocated} blocks are still in use`;
+      : `The pool is being deleted: ${blocks.allocated} blocks are still in use` +
+        (heldBy === "" ? "" : `, on ${heldBy}`) +
+        `; no pod gets a new address of it. Delete its pods: coil ipam show addresses --pool ${pool.name}`;
     return { type, status: "False", reason: "Deleting", message };
   }
   if (blocks.free === 0) {

@@ -115,7 +115,7 @@ Deno.test("poolStatus() of a pool being deleted tells how many blocks hold it", 
   });
   assert.equal(
     conditions(status)[0],
-    "Ready=False Deleting: The pool is being deleted: 1 blocks are still in use",
+    "Ready=False Deleting: The pool is being deleted: 1 blocks are still in use; no pod gets a new address of it. Delete its pods: coil ipam show addresses --pool default",
   );
 });
 

@@ -12,7 +12,7 @@ import {
   unreadablePoolStatus,
 } from "../../lib/api/mod.ts";
 import type { KubeClient, Store } from "../../lib/kube/mod.ts";
-import { FINALIZER, POOL_LABEL } from "../../lib/names/mod.ts";
+import { FINALIZER, NODE_LABEL, POOL_LABEL } from "../../lib/names/mod.ts";
 import { getLogger } from "../../lib/telemetry/mod.ts";
 
 const log = getLogger("addresspool-reconciler");
@@ -57,11 +57,12 @@ export class AddressPoolReconciler {
       book.drop(name);
       return;
     }
-    const indices = blocks.byIndex("pool", name).map((block) => block.index);
+    const own = blocks.byIndex("pool", name);
+    const indices = own.map((block) => block.index);
     const pool = readPool(object);
     if (!(pool instanceof SyntaxError)) book.sync(pool, indices);
     if (await this.#reconcileFinalizer(object, indices.length, signal)) return;
-    await this.#writeStatus(object, pool, indices, signal);
+    await this.#writeStatus(object, pool, own, signal);
   }
 
   /** Adds or removes the finalizer; true when the object changed, so that its watch event leads back here. */
@@ -115,7 +116,7 @@ export class AddressPoolReconciler {
   async #writeStatus(
     object: AddressPool,
     pool: Pool | SyntaxError,
-    allocated: readonly number[],
+    own: readonly AddressBlock[],
     signal: AbortSignal,
   ): Promise<void> {
     const { client, book, now = () => new Date(), onStatus } = this.#options;
@@ -128,7 +129,8 @@ export class AddressPoolReconciler {
         now: now(),
       })
       : poolStatus(pool, {
-        allocated,
+        allocated: own.map(({ index }) => index),
+        nodes: own.map(({ metadata }) => metadata.labels?.[NODE_LABEL] ?? ""),
         overlap: book.overlap(pool.name),
         previous,
         now: now(),

@@ -21,9 +21,12 @@ export function poolEvents(
   status: AddressPoolStatus,
 ): PoolEvent[] {
   const events: PoolEvent[] = [];
-  const ready = flipped(pool.status, status, CONDITION_READY);
+  const ready = changed(pool.status, status, CONDITION_READY);
   const low = flipped(pool.status, status, CONDITION_CAPACITY_LOW);
-  if (ready?.status === "False" && ready.reason !== "Deleting") {
+  const isDeleting = ready?.reason === "Deleting";
+  // A pool without blocks goes at once.
+  const isNews = !isDeleting || (status.blocks?.allocated ?? 0) > 0;
+  if (ready?.status === "False" && isNews) {
     events.push({
       type: "Warning",
       reason: ready.reason,
@@ -62,6 +65,18 @@ export function poolEvents(
     });
   }
   return events;
+}
+
+/** As {@linkcode flipped}, also when a pool that was not ready before is deleted. */
+function changed(
+  previous: AddressPoolStatus | undefined,
+  status: AddressPoolStatus,
+  type: string,
+): Condition | undefined {
+  const now = conditionOf(status.conditions, type);
+  const isDeletion = now?.reason === "Deleting" &&
+    conditionOf(previous?.conditions, type)?.reason !== "Deleting";
+  return isDeletion ? now : flipped(previous, status, type);
 }
 
 function flipped(

@@ -34,6 +34,13 @@ function status(
 const FINE = status("True", "False");
 const LOW = status("True", "True");
 const EXHAUSTED = status("False", "True");
+const DELETING = status("False", "False", "Deleting");
+const BLOCKS = { total: 2, allocated: 1, free: 1 };
+const IN_USE = { ...DELETING, blocks: BLOCKS };
+const LOW_IN_USE = {
+  ...status("False", "True", "Deleting"),
+  blocks: BLOCKS,
+};
 
 for (
   const [title, previous, now, reasons] of [
@@ -46,7 +53,11 @@ for (
     ["a used up pool that gets a block back", EXHAUSTED, LOW, []],
     ["a low pool that gets room", LOW, FINE, ["CapacityRestored"]],
     ["a used up pool that gets room", EXHAUSTED, FINE, ["CapacityRestored"]],
-    ["a pool being deleted", FINE, status("False", "False", "Deleting"), []],
+    ["a pool without blocks being deleted", FINE, DELETING, []],
+    ["a pool in use being deleted", FINE, IN_USE, ["Deleting"]],
+    ["a low pool being deleted", LOW, LOW_IN_USE, ["Deleting"]],
+    ["a used up pool being deleted", EXHAUSTED, LOW_IN_USE, ["Deleting"]],
+    ["a pool that is being deleted", IN_USE, IN_USE, []],
   ] as const
 ) {
   Deno.test(`poolEvents() of ${title}`, () => {
