@@ -160,6 +160,13 @@ const CREATED: readonly Case[] = [
     spec: { failurePolicy: "Ignore" },
     refused: ['spec.failurePolicy: Unsupported value: "Ignore"'],
   },
+  { name: "no limit for clients", spec: { maxFlowsPerClient: 0 } },
+  { name: "a limit for clients", spec: { maxFlowsPerClient: 50_000 } },
+  {
+    name: "less than no connections for a client",
+    spec: { maxFlowsPerClient: -1 },
+    refused: ["spec.maxFlowsPerClient: Invalid value: -1"],
+  },
   {
     name: "one destination twice, and one inside another",
     spec: { destinations: ["10.0.0.0/8", "10.0.0.0/8", "10.1.0.0/16"] },

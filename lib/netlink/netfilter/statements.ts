@@ -132,7 +132,7 @@ export function addToSet(
 
 /**
  * More connections than that are alive of those that came by here with the
- * same fields. The kernel walks through them all, once per tick of its clock:
+ * same fields. The kernel walks through them all, up to once per tick of its clock:
  * keep it to some thousands, and to first packets of connections, since others are
  * counted again (nf_conncount_add() of net/netfilter/nf_conncount.c).
  */
