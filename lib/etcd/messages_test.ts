@@ -64,3 +64,11 @@ Deno.test("prefixEnd() is the first key after all of the prefix", () => {
   assert.deepEqual(prefixEnd(new Uint8Array([0xff])), new Uint8Array([0]));
   assert.deepEqual(prefixEnd(new Uint8Array()), new Uint8Array([0]));
 });
+
+Deno.test("decodeToken() refuses a token that is not UTF-8 in its own words", () => {
+  const bytes = Uint8Array.fromHex("0a0012058000000000");
+  assert.throws(() => decodeToken(bytes), {
+    name: "SyntaxError",
+    message: /not UTF-8/,
+  });
+});

@@ -78,9 +78,16 @@ export type ProtoField =
   | { readonly field: number; readonly value: number }
   | { readonly field: number; readonly bytes: Uint8Array };
 
-/** Decodes the bytes of a string field. */
+/** Decodes the bytes of a string field. @throws {SyntaxError} when they are not UTF-8 */
 export function decodeText(bytes: Uint8Array): string {
-  return decoder.decode(bytes);
+  try {
+    return decoder.decode(bytes);
+  } catch (cause) {
+    if (!(cause instanceof TypeError)) throw cause;
+    throw new SyntaxError("Cannot parse protobuf: a text is not UTF-8", {
+      cause,
+    });
+  }
 }
 
 /**

@@ -34,7 +34,7 @@ export function encodeRpcStatus(status: RpcStatus): Uint8Array {
 /**
  * Decodes a google.rpc.Status.
  *
- * @throws {SyntaxError | TypeError} when the bytes are not one
+ * @throws {SyntaxError} when the bytes are not one
  */
 export function decodeRpcStatus(bytes: Uint8Array): RpcStatus {
   let [code, message] = [0, ""];

@@ -211,7 +211,12 @@ function writeHeader(writer: MessageWriter, command: number): void {
   writeGenericHeader(writer, { command, version: FOU_VERSION });
 }
 
-function parsePort(message: Message): FouPort | undefined {
+/**
+ * Reads a port; undefined when its family or kind of encapsulation is another.
+ *
+ * @throws {SyntaxError} when the message is malformed
+ */
+export function parsePort(message: Message): FouPort | undefined {
   const attributes = message.payload.attributes(GENERIC_HEADER_SIZE);
   const family = familyOf(attributes.u8(FOU_ATTR_AF) ?? 0);
   const direct = attributes.u8(FOU_ATTR_TYPE) === FOU_ENCAP_DIRECT;

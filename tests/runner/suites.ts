@@ -68,6 +68,7 @@ export const SUITES: readonly Suite[] = [
       "deploy",
       "tests/arch",
       "tests/bench",
+      "tests/fuzz",
       "tests/lab",
       "tests/runner",
       "tests/schedules",

@@ -86,7 +86,7 @@ export function encodeCniError(error: CniErrorDetail): Uint8Array {
 /**
  * Decodes a pkg.cnirpc.AddResponse to the CNI result's JSON.
  *
- * @throws {SyntaxError | TypeError} when the bytes are not one
+ * @throws {SyntaxError} when the bytes are not one
  */
 export function decodeAddResponse(bytes: Uint8Array): string {
   let result = "";
@@ -100,7 +100,7 @@ export function decodeAddResponse(bytes: Uint8Array): string {
  * The pkg.cnirpc.CNIError in an encoded google.rpc.Status; undefined unless
  * that is its only detail.
  *
- * @throws {SyntaxError | TypeError} when the bytes are not a google.rpc.Status
+ * @throws {SyntaxError} when the bytes are not a google.rpc.Status
  */
 export function decodeCniError(
   statusDetails: Uint8Array,

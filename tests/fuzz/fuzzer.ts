@@ -1,0 +1,118 @@
+/** Tries inputs made of a corpus, keeps those that reach what none did before, and says which breaks the rules. */
+import { Random } from "../faults/random.ts";
+import type { Coverage } from "./coverage.ts";
+import { mutateBytes, mutateJson, mutateText } from "./mutate.ts";
+
+/** What is tried. */
+export interface Target {
+  readonly name: string;
+  readonly kind: "bytes" | "text" | "json";
+  /** Whether what it throws is what it may throw. Default: a SyntaxError. */
+  readonly mayThrow?: (error: unknown) => boolean;
+  /** Reads the input, and what else is to hold: it throws when that does not. */
+  readonly run: (input: Input) => void;
+}
+
+/** The same as bytes and as text. */
+export interface Input {
+  readonly bytes: Uint8Array<ArrayBuffer>;
+  readonly text: string;
+}
+
+/** An input that breaks a rule. */
+export class Finding extends Error {
+  override readonly name = "Finding";
+}
+
+/** Inputs between two looks at the coverage, which take longer than they. */
+const BATCH = 24;
+/** Whatever it is given, and however busy the machine. */
+const LIMIT_MS = 3_000;
+
+/** How long a target is tried. */
+export interface FuzzOptions {
+  readonly seed: number;
+  readonly coverage: Coverage;
+  /** Asked with the number of inputs so far. */
+  readonly isOver: (tried: number) => boolean;
+}
+
+/** Tries a target; returns how many inputs were tried, and those that reached something new. @throws {Finding} */
+export async function fuzz(
+  target: Target,
+  corpus: readonly string[],
+  { seed, coverage, isOver }: FuzzOptions,
+): Promise<{ readonly tried: number; readonly kept: readonly string[] }> {
+  const random = new Random(seed);
+  const known = corpus.map((line) => decode(target, line));
+  for (const input of known) attempt(target, input);
+  await coverage.hasNew();
+  const kept: Input[] = [];
+  let tried = known.length;
+  while (!isOver(tried)) {
+    const all = [...known, ...kept];
+    const batch: Input[] = [];
+    for (let n = 0; n < BATCH; n++) {
+      const input = mutate(target, random, all);
+      attempt(target, input);
+      batch.push(input);
+    }
+    tried += BATCH;
+    if (!await coverage.hasNew()) continue;
+    // Which of them it was does not matter much: all are near it.
+    kept.push(random.pick(batch), random.pick(batch));
+  }
+  return { tried, kept: kept.map((input) => encode(target, input)) };
+}
+
+/** Reads a line of the corpus: hexadecimal digits, or a JSON string. */
+export function decode({ kind }: Target, line: string): Input {
+  if (kind === "bytes") return ofBytes(Uint8Array.fromHex(line));
+  return ofText(JSON.parse(line) as string);
+}
+
+function encode({ kind }: Target, { bytes, text }: Input): string {
+  return kind === "bytes" ? bytes.toHex() : JSON.stringify(text);
+}
+
+function mutate(
+  { kind }: Target,
+  random: Random,
+  inputs: readonly Input[],
+): Input {
+  const [input, other] = [random.pick(inputs), random.pick(inputs)];
+  if (kind === "bytes") {
+    const bytes = mutateBytes(random, input.bytes, other.bytes);
+    return ofBytes(new Uint8Array(bytes));
+  }
+  const change = kind === "json" ? mutateJson : mutateText;
+  return ofText(change(random, input.text, other.text));
+}
+
+function ofBytes(bytes: Uint8Array<ArrayBuffer>): Input {
+  return { bytes, text: new TextDecoder().decode(bytes) };
+}
+
+function ofText(text: string): Input {
+  return { text, bytes: new TextEncoder().encode(text) };
+}
+
+function attempt(target: Target, input: Input): void {
+  const { mayThrow = (error) => error instanceof SyntaxError } = target;
+  const startMs = performance.now();
+  try {
+    target.run(input);
+  } catch (cause) {
+    if (!mayThrow(cause)) {
+      throw new Finding(
+        `${target.name} throws ${cause} on ${encode(target, input)}`,
+        { cause },
+      );
+    }
+  }
+  const ms = performance.now() - startMs;
+  if (ms <= LIMIT_MS) return;
+  throw new Finding(
+    `${target.name} takes ${ms.toFixed(0)} ms on ${encode(target, input)}`,
+  );
+}
