@@ -34,7 +34,8 @@ class RecordingPlane implements EgressPlane {
     plan: ClientPlan,
     options: PlaneOptions & { readonly freshMtu?: number },
   ): Promise<void> {
-    await this.#call("apply", options, async (file) => {
+    const locals = plan.tunnels.map(({ local }) => `${local}`).join();
+    await this.#call("apply", { ...options, locals }, async (file) => {
       while (await this.#isAsked("held")) {
         await new Promise((resolve) => setTimeout(resolve, 20));
       }
@@ -82,17 +83,19 @@ class RecordingPlane implements EgressPlane {
 
   async #call(
     what: RecordedCall["what"],
-    { netns: { inode }, freshMtu }: PlaneOptions & {
+    { netns: { inode }, freshMtu, locals = "" }: PlaneOptions & {
       readonly freshMtu?: number;
+      readonly locals?: string;
     },
     fn: (file: string) => Promise<void>,
   ): Promise<void> {
-    const record = async (call: RecordedCall) => {
-      const line = `${JSON.stringify(call)}\n`;
+    const record = async (call: Omit<RecordedCall, "at">) => {
+      const at = performance.timeOrigin + performance.now();
+      const line = `${JSON.stringify({ ...call, at })}\n`;
       await Deno.writeTextFile(`${this.#dir}/calls`, line, { append: true });
     };
     const isFresh = freshMtu !== undefined;
-    const call = { what, inode: `${inode}`, isFresh };
+    const call = { what, inode: `${inode}`, isFresh, locals };
     await record({ ...call, edge: "begin" });
     try {
       await fn(this.#fileOf(inode));

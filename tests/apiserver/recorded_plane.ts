@@ -15,6 +15,10 @@ export interface RecordedCall {
   readonly edge: "begin" | "end";
   /** Whether it was told that the namespace is new. */
   readonly isFresh: boolean;
+  /** The pod's ends of its tunnels. */
+  readonly locals: string;
+  /** Milliseconds since 1970. */
+  readonly at: number;
 }
 
 /** What goes wrong while the file of that name is there; `held` changes go on when it is gone. */
@@ -45,11 +49,16 @@ export class RecordedPlane implements AsyncDisposable {
     }
   }
 
+  /** The changes of a pod's network namespace, and of earlier ones of its number. */
+  async callsOf(sandbox: Sandbox): Promise<RecordedCall[]> {
+    const inode = await inodeOf(sandbox);
+    return (await this.calls()).filter((call) => call.inode === inode);
+  }
+
   /** How often a pod's network was changed. */
   async changes(sandbox: Sandbox): Promise<number> {
-    const inode = await inodeOf(sandbox);
-    const calls = await this.calls();
-    return calls.filter((c) => c.inode === inode && c.edge === "begin").length;
+    const calls = await this.callsOf(sandbox);
+    return calls.filter(({ edge }) => edge === "begin").length;
   }
 
   async calls(): Promise<RecordedCall[]> {

@@ -1,0 +1,107 @@
+/** What the container runtime was told, and what must hold of it. */
+import type { Prefix } from "../../lib/inet/mod.ts";
+import { Address } from "../../lib/inet/mod.ts";
+import type { Sandbox } from "../apiserver/coild_lab.ts";
+
+/**
+ * - `detached`: the last DEL was answered; nothing may be left.
+ * - `attached`: the last ADD was answered with these addresses.
+ * - `unknown`: a call failed or was cut off; the runtime will call DEL.
+ */
+export type Phase = "detached" | "attached" | "unknown";
+
+/** A pod that comes and goes. */
+export class Pod {
+  readonly name: string;
+  readonly namespace: string;
+  /** Index of its node. */
+  readonly node: number;
+  readonly pool: string;
+  sandbox: Sandbox;
+  phase: Phase = "detached";
+  addresses: readonly string[] = [];
+  /** The pod removed its interface, or its namespace is gone. */
+  isDamaged = false;
+  hasNetns = true;
+  /** Some call is under way. */
+  isBusy = false;
+  /** Its block was taken away by force: nothing is promised any more. */
+  isRobbed = false;
+  /** Its status has addresses. */
+  hasStatus = false;
+  /** The Egress that its annotation names. */
+  egress: string | undefined;
+
+  constructor(
+    sandbox: Sandbox,
+    { node, pool }: { readonly node: number; readonly pool: string },
+  ) {
+    this.name = sandbox.name;
+    this.namespace = sandbox.namespace;
+    this.sandbox = sandbox;
+    this.node = node;
+    this.pool = pool;
+  }
+
+  /** Whether kernel, API server and coild must agree that it has its addresses. */
+  get isWhole(): boolean {
+    return this.phase === "attached" && !this.isDamaged;
+  }
+}
+
+/** A fault of the product. */
+export class Violation extends Error {
+  override readonly name = "Violation";
+}
+
+/** Who has which address, by what the runtime was told. */
+export class Ledger {
+  readonly #holders = new Map<string, Pod>();
+  /** Prefixes of blocks that were removed by force since the last quiet point. */
+  #robbed: Prefix[] = [];
+
+  /** Notes the answer of an ADD. @throws {Violation} when another pod has one of the addresses. */
+  give(pod: Pod, addresses: readonly string[]): void {
+    pod.isRobbed ||= addresses.some((a) => this.#isRobbed(a));
+    for (const address of addresses) {
+      const other = this.#holders.get(address);
+      if (other !== undefined && other !== pod && !mayShare(pod, other)) {
+        throw new Violation(
+          `${address} was given to ${pod.name} while ${other.name} has it`,
+        );
+      }
+      this.#holders.set(address, pod);
+    }
+    pod.addresses = addresses;
+  }
+
+  /** Notes that a pod's addresses may go to others from here on. */
+  release(pod: Pod): void {
+    for (const address of pod.addresses) {
+      if (this.#holders.get(address) === pod) this.#holders.delete(address);
+    }
+  }
+
+  /** Notes that a block was removed by force: its addresses are nobody's. */
+  rob(prefixes: readonly Prefix[]): void {
+    this.#robbed.push(...prefixes);
+    for (const [address, pod] of this.#holders) {
+      if (this.#isRobbed(address)) pod.isRobbed = true;
+    }
+  }
+
+  /** All have noticed by now. */
+  settle(): void {
+    this.#robbed = [];
+  }
+
+  #isRobbed(text: string): boolean {
+    const address = Address.parse(text);
+    return this.#robbed.some((prefix) => prefix.contains(address));
+  }
+}
+
+/** A node sees its own pods, whatever became of their block; another node cannot. */
+function mayShare(pod: Pod, other: Pod): boolean {
+  return pod.node !== other.node && (pod.isRobbed || other.isRobbed);
+}
