@@ -26,6 +26,9 @@ export const CONDITION_OVERLAPPING = "Overlapping";
 /** As many nodes are named in a status. */
 const MAX_NAMED_NODES = 5;
 
+/** Condition of an AddressPool, there only while it is true: the cluster uses addresses of the pool for something else. */
+export const CONDITION_CLUSTER_ADDRESSES = "ClusterAddresses";
+
 /** What others have of a pool. */
 export interface PoolOverlapReport {
   /** Indices of blocks that overlap blocks of others; sorted, none twice. */
@@ -49,6 +52,8 @@ export function poolStatus(
     readonly nodes?: Iterable<string>;
     /** What others have of the pool. */
     readonly overlap?: PoolOverlapReport | undefined;
+    /** What the cluster uses addresses of the pool for, as a text. */
+    readonly cluster?: string | undefined;
     /** The status that the object has now. */
     readonly previous?: AddressPoolStatus | undefined;
     readonly now: Date;
@@ -76,6 +81,14 @@ export function poolStatus(
       status: "True",
       reason: "SharedAddresses",
       message: overlap.message,
+    });
+  }
+  if (options.cluster !== undefined) {
+    conditions.push({
+      type: CONDITION_CLUSTER_ADDRESSES,
+      status: "True",
+      reason: "AddressesInUse",
+      message: options.cluster,
     });
   }
   return {

@@ -6,11 +6,18 @@ export class OutOfBlocksError extends Error {
   readonly pool: string;
   /** The controller's reason. */
   readonly reason: string;
+  /** Who else has the addresses, if that is why. */
+  readonly overlap: string | undefined;
 
-  constructor(pool: string, reason: string = "out of blocks") {
+  constructor(
+    pool: string,
+    reason: string = "out of blocks",
+    overlap?: string,
+  ) {
     super(`Cannot get a block of pool "${pool}": ${reason}`);
     this.pool = pool;
     this.reason = reason;
+    this.overlap = overlap;
   }
 }
 

@@ -26,6 +26,7 @@ export type {
   DuplicateAddress,
   PodReport,
 } from "./reconcile.ts";
+export { overlapReport, poolOverlaps } from "./overlap_report.ts";
 export type { PoolOverlap } from "./overlaps.ts";
 export type { Span } from "./shared_range.ts";
 export { DEFAULT_WATER_MARKS, type WaterMarks } from "./water_marks.ts";

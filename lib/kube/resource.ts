@@ -17,6 +17,7 @@ import type {
   V1SelfSubjectReview,
   V1Service,
   V1ServiceAccount,
+  V1ServiceCidr,
   V1SubjectAccessReview,
   V1TokenRequest,
   V1TokenReview,
@@ -137,6 +138,12 @@ export const SERVICES: ResourceType<V1Service> = resource("v1", "services", {
   kind: "Service",
   namespaced: true,
 });
+/** ServiceCIDRs, of Kubernetes 1.33 and newer. */
+export const SERVICE_CIDRS: ResourceType<V1ServiceCidr> = resource(
+  "networking.k8s.io/v1",
+  "servicecidrs",
+  { kind: "ServiceCIDR", namespaced: false },
+);
 /** ServiceAccounts. */
 export const SERVICE_ACCOUNTS: ResourceType<V1ServiceAccount> = resource(
   "v1",

@@ -71,6 +71,8 @@ export interface V1Pod extends Wire<k8s.V1Pod> {}
 export interface V1Node extends Wire<k8s.V1Node> {}
 /** A Namespace as on the wire. */
 export interface V1Namespace extends Wire<k8s.V1Namespace> {}
+/** A ServiceCIDR as on the wire. */
+export interface V1ServiceCidr extends Wire<k8s.V1ServiceCIDR> {}
 /** A Service as on the wire. */
 export interface V1Service extends Wire<k8s.V1Service> {}
 /** A ServiceAccount as on the wire. */

@@ -6,10 +6,13 @@ import {
   type BlockCounts,
   type Pool,
   poolOf,
+  type PoolOverlapReport,
   poolStatus,
   tryBlockOf,
+  tryPoolOf,
 } from "../../lib/api/mod.ts";
 import { type Address, type DualStack, valuesOf } from "../../lib/inet/mod.ts";
+import { poolOverlaps } from "../../lib/ipam/mod.ts";
 import { NODE_LABEL, POOL_LABEL } from "../../lib/names/mod.ts";
 import { blockFinder, poolFinder, readableBlocks } from "./block_index.ts";
 
@@ -84,11 +87,15 @@ export interface AddressRow {
   readonly since?: string;
 }
 
-/** Computes the rows of pools from the objects alone, so that they are right while no controller runs. */
+/** Computes the rows of pools from all pools and blocks alone, so that they are right while no controller runs. */
 export function poolRows(
   pools: readonly AddressPool[],
   blocks: readonly AddressBlock[],
 ): PoolRow[] {
+  const overlaps = poolOverlaps(
+    pools.flatMap((object) => tryPoolOf(object) ?? []),
+    readableBlocks(blocks),
+  );
   const byPool = Map.groupBy(blocks, (b) => labelOf(b, POOL_LABEL));
   return [...pools].sort(byName).map((object) => {
     const name = object.metadata.name ?? "";
@@ -100,7 +107,7 @@ export function poolRows(
         [ipv4, ipv6].filter((cidr) => cidr !== undefined).join("+")
       ),
       nodes: nodes.size,
-      ...countsOf(object, own),
+      ...countsOf(object, own, overlaps.get(name)),
       ...definedOnly({ created: object.metadata.creationTimestamp }),
     };
   });
@@ -109,6 +116,7 @@ export function poolRows(
 function countsOf(
   object: AddressPool,
   blocks: readonly AddressBlock[],
+  overlap: PoolOverlapReport | undefined,
 ): Pick<
   PoolRow,
   "blockSize" | "blocks" | "ipv4" | "ipv6" | "state" | "message"
@@ -122,6 +130,7 @@ function countsOf(
   }
   const { blocks: counts, ipv4, ipv6, conditions } = poolStatus(pool, {
     allocated: blocks.map(({ index }) => index),
+    overlap,
     now: new Date(0),
   });
   const ready = conditions?.find(({ type }) => type === "Ready");
@@ -129,7 +138,7 @@ function countsOf(
     blockSize: (1n << BigInt(pool.blockSizeBits)).toString(),
     ...definedOnly({ blocks: counts, ipv4, ipv6 }),
     state: ready?.status === "True" ? "Available" : ready?.reason ?? "",
-    message: ready?.message ?? "",
+    message: [ready?.message, overlap?.message].filter(Boolean).join("; "),
   };
 }
 

@@ -140,7 +140,8 @@ const SHOW: Readonly<
 async function showPools(request: Request): Promise<void> {
   const { pool, node, reader } = request;
   const all = await knownPools(request);
-  const blocks = await reader.blocks({ pool });
+  // All of them, whatever is shown: blocks of other pools may have addresses of this one.
+  const blocks = await reader.blocks();
   const heldByNode = new Set(
     blocks.filter(({ metadata }) => metadata.labels?.[NODE_LABEL] === node)
       .map(({ metadata }) => metadata.labels?.[POOL_LABEL]),

@@ -36,6 +36,10 @@ export interface AddressPoolReconcilerOptions {
   /** All blocks, with the index "pool". */
   readonly blocks: Store<AddressBlock>;
   readonly book: PoolBook;
+  /** What the cluster uses addresses of the pool for, if anything. */
+  readonly clusterOverlap?: (pool: Pool) => string | undefined;
+  /** A status was computed, written or not. */
+  readonly onCounted?: (pool: string, status: AddressPoolStatus) => void;
   /** A status was written. */
   readonly onStatus?: (pool: AddressPool, status: AddressPoolStatus) => void;
   readonly now?: () => Date;
@@ -132,9 +136,11 @@ export class AddressPoolReconciler {
         allocated: own.map(({ index }) => index),
         nodes: own.map(({ metadata }) => metadata.labels?.[NODE_LABEL] ?? ""),
         overlap: book.overlap(pool.name),
+        cluster: this.#options.clusterOverlap?.(pool),
         previous,
         now: now(),
       });
+    this.#options.onCounted?.(object.metadata.name ?? "", status);
     if (poolStatusEquals(previous, status)) return;
     await client.updateStatus(ADDRESS_POOLS, { ...object, status }, { signal });
     onStatus?.(object, status);

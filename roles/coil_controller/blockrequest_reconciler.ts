@@ -8,6 +8,7 @@ import {
   failedStatus,
   type Pool,
   poolOf,
+  type PoolOverlapReport,
   REASON_OUT_OF_BLOCKS,
   REASON_POOL_NOT_FOUND,
 } from "../../lib/api/mod.ts";
@@ -57,6 +58,8 @@ export interface BlockCarver {
    * @throws {BlockRefusedError} when the API server will not have such a block
    */
   allocate(pool: Pool, options: CarveOptions): Promise<string>;
+  /** What others have of the pool, if anything. */
+  overlap(pool: string): PoolOverlapReport | undefined;
 }
 
 /** What {@linkcode BlockRequestReconciler} works with. */
@@ -142,9 +145,11 @@ export class BlockRequestReconciler {
         return failed(REASON_BLOCK_REFUSED, error.message);
       }
       if (!(error instanceof OutOfBlocksError)) throw error;
+      const overlap = carver.overlap(poolName);
       return failed(
         REASON_OUT_OF_BLOCKS,
-        `AddressPool "${poolName}" has no free block`,
+        `AddressPool "${poolName}" has no free block` +
+          (overlap === undefined ? "" : `: ${overlap.message}`),
       );
     }
   }

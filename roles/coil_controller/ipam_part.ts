@@ -20,6 +20,7 @@ import {
   REASON_NODE_LIMIT,
 } from "./blockrequest_reconciler.ts";
 import { Cluster } from "./cluster.ts";
+import { ClusterRanges } from "./cluster_ranges.ts";
 import { GarbageCollector } from "./garbage_collector.ts";
 import type { IpamMetrics } from "./metrics.ts";
 import { NodeLimit } from "./node_limit.ts";
@@ -77,7 +78,16 @@ export async function runIpam(
     blocks: cluster.blocks.store,
     factor: options.nodeAddressFactor,
   });
-  const parts: Parts = { cluster, pools, answers, limit };
+  const ranges = new ClusterRanges({
+    client,
+    intervalMs: options.gcIntervalMs,
+    onChanged() {
+      for (const { metadata } of cluster.pools.store.list()) {
+        poolController.enqueue(metadata.name ?? "");
+      }
+    },
+  });
+  const parts: Parts = { cluster, pools, answers, limit, ranges };
   const poolController = makePoolController(options, parts);
   const requestController = makeRequestController(options, parts);
   const gc = makeGarbageCollector(options, cluster);
@@ -106,6 +116,7 @@ export async function runIpam(
   group.run("requests", (s) => requestController.run(s));
   group.run("gc", (s) => gc.run(s));
   group.run("gc sweeps", (s) => gc.runSweeps(s));
+  group.run("cluster ranges", (s) => ranges.run(s));
   group.run("heap keeper", (s) => keeper.run(s));
   await group.wait();
 }
@@ -115,6 +126,7 @@ interface Parts {
   readonly pools: Pools;
   readonly answers: RequestBlocks;
   readonly limit: NodeLimit;
+  readonly ranges: ClusterRanges;
 }
 
 /** What watch events lead to; keys and no more, but for what only a deleted object tells. */
@@ -187,14 +199,16 @@ function uidsOf(requests: readonly BlockRequest[]): ReadonlySet<string> {
 }
 
 function makePoolController(
-  { client, events, kubeMetrics }: IpamPartOptions,
-  { cluster, pools }: Parts,
+  { client, events, metrics, kubeMetrics }: IpamPartOptions,
+  { cluster, pools, ranges }: Parts,
 ): Controller {
   const reconciler = new AddressPoolReconciler({
     client,
     pools: cluster.pools.store,
     blocks: cluster.blocks.store,
     book: pools,
+    clusterOverlap: (pool) => ranges.overlap(pool),
+    onCounted: (pool, status) => metrics.poolCounted(pool, status),
     onStatus(pool, status) {
       for (const event of poolEvents(pool, status)) {
         events.event({

@@ -1,4 +1,10 @@
 import {
+  type AddressPoolStatus,
+  CONDITION_CLUSTER_ADDRESSES,
+  CONDITION_OVERLAPPING,
+  conditionOf,
+} from "../../lib/api/mod.ts";
+import {
   Counter,
   Gauge,
   Histogram,
@@ -9,6 +15,8 @@ import {
 export class IpamMetrics {
   readonly maxBlocks: Gauge<"pool">;
   readonly allocatedBlocks: Gauge<"pool">;
+  readonly freeBlocks: Gauge<"pool">;
+  readonly overlaps: Gauge<"pool">;
   readonly requests: Counter<"pool" | "result">;
   readonly requestSeconds: Histogram;
   readonly gcReleased: Counter;
@@ -27,6 +35,20 @@ export class IpamMetrics {
     this.allocatedBlocks = new Gauge({
       name: "coil_controller_allocated_blocks",
       help: "The number of currently allocated address blocks.",
+      labelNames: ["pool"],
+      registers,
+    });
+    this.freeBlocks = new Gauge({
+      name: "coil_controller_free_blocks",
+      help:
+        "The number of address blocks that can still be allocated, without those whose addresses others have.",
+      labelNames: ["pool"],
+      registers,
+    });
+    this.overlaps = new Gauge({
+      name: "coil_controller_pool_overlaps",
+      help:
+        "Whether others have addresses of the pool: other pools, nodes, Services.",
       labelNames: ["pool"],
       registers,
     });
@@ -72,9 +94,19 @@ export class IpamMetrics {
     this.#seenMs.delete(uid);
   }
 
+  /** Takes over what a pool's status says. */
+  poolCounted(pool: string, { blocks, conditions }: AddressPoolStatus): void {
+    this.freeBlocks.set({ pool }, blocks?.free ?? 0);
+    const isShared = [CONDITION_OVERLAPPING, CONDITION_CLUSTER_ADDRESSES]
+      .some((type) => conditionOf(conditions, type) !== undefined);
+    this.overlaps.set({ pool }, isShared ? 1 : 0);
+  }
+
   /** Forgets a pool. */
   dropPool(pool: string): void {
     this.maxBlocks.remove(pool);
     this.allocatedBlocks.remove(pool);
+    this.freeBlocks.remove(pool);
+    this.overlaps.remove(pool);
   }
 }

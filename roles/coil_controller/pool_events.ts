@@ -3,6 +3,7 @@ import {
   type AddressPoolStatus,
   type Condition,
   CONDITION_CAPACITY_LOW,
+  CONDITION_CLUSTER_ADDRESSES,
   CONDITION_OVERLAPPING,
   CONDITION_READY,
   conditionOf,
@@ -47,24 +48,38 @@ export function poolEvents(
       message: low.message,
     });
   }
-  const overlapping = conditionOf(status.conditions, CONDITION_OVERLAPPING);
-  if (
-    overlapping !== undefined && !before(pool.status, CONDITION_OVERLAPPING)
-  ) {
-    events.push({
-      type: "Warning",
-      reason: CONDITION_OVERLAPPING,
-      message: overlapping.message,
-    });
-  }
-  if (overlapping === undefined && before(pool.status, CONDITION_OVERLAPPING)) {
-    events.push({
-      type: "Normal",
-      reason: "OverlapEnded",
-      message: "Nobody else has addresses of the pool any more",
-    });
-  }
+  events.push(
+    ...transient(pool.status, status, {
+      type: CONDITION_OVERLAPPING,
+      end: {
+        reason: "OverlapEnded",
+        message: "Nobody else has addresses of the pool any more",
+      },
+    }),
+    ...transient(pool.status, status, {
+      type: CONDITION_CLUSTER_ADDRESSES,
+      end: {
+        reason: "ClusterAddressesEnded",
+        message: "The cluster uses no addresses of the pool any more",
+      },
+    }),
+  );
   return events;
+}
+
+/** Events of a condition that is there only while it is true. */
+function transient(
+  previous: AddressPoolStatus | undefined,
+  status: AddressPoolStatus,
+  { type, end }: {
+    readonly type: string;
+    readonly end: Pick<PoolEvent, "reason" | "message">;
+  },
+): PoolEvent[] {
+  const now = conditionOf(status.conditions, type);
+  if ((now !== undefined) === before(previous, type)) return [];
+  if (now === undefined) return [{ type: "Normal", ...end }];
+  return [{ type: "Warning", reason: type, message: now.message }];
 }
 
 /** As {@linkcode flipped}, also when a pool that was not ready before is deleted. */

@@ -16,6 +16,7 @@ import {
   type BlockStore,
   type Creation,
   OutOfBlocksError,
+  overlapReport,
   type PoolCounts,
   PoolDeletingError,
   PoolManager,
@@ -30,7 +31,6 @@ import { getLogger } from "../../lib/telemetry/mod.ts";
 import type { PoolBook } from "./addresspool_reconciler.ts";
 import type { BlockCarver, CarveOptions } from "./blockrequest_reconciler.ts";
 import type { IpamMetrics } from "./metrics.ts";
-import { overlapReport } from "./overlap_report.ts";
 import { addressesOf, type CachedBlock } from "./trim.ts";
 
 const log = getLogger("pool-manager");

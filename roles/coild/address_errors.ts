@@ -52,6 +52,10 @@ function findingOf(
     if (error.reason !== REASON_OUT_OF_BLOCKS) {
       return `coil-controller gives this node no block (${error.reason}); mend that, the pod is tried again`;
     }
+    if (error.overlap !== undefined) {
+      return `the pool has no block left whose addresses are its own: ${error.overlap}; ` +
+        "end the overlap, or add a subnet that no other pool has";
+    }
     return `the pool has no block left (${error.reason}), and the ${heldBlocks()} that this node holds have no free address; ` +
       "add a subnet to the AddressPool, or delete pods";
   }

@@ -175,6 +175,17 @@ Deno.test("toGrpcError() does not repeat in the details what the message says", 
   assert.equal(statusDetails && decodeCniError(statusDetails)?.details, "");
 });
 
+Deno.test("explain() does not advise to delete pods where another pool has the addresses", () => {
+  const overlap = '10.4.0.0/26 is in AddressPool "first" too';
+  const { message } = explain(
+    new OutOfBlocksError("blue", undefined, overlap),
+    context,
+  );
+  assert.match(message, /10\.4\.0\.0\/26 is in AddressPool "first" too/);
+  assert.match(message, /end the overlap, or add a subnet/);
+  assert.doesNotMatch(message, /delete pods/);
+});
+
 Deno.test("explain() passes on why the controller refuses a block, and does not call the pool used up", () => {
   const reason = "block refused: metadata.labels: must be at most 63 bytes";
   const { message } = explain(new OutOfBlocksError("blue", reason), {

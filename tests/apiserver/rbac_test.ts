@@ -48,6 +48,7 @@ const RIGHTS: Readonly<Record<string, Rights>> = {
   "coil-controller": {
     may: [
       `${READ} nodes`,
+      "list servicecidrs",
       `${READ},patch addresspools`,
       "update addresspools/status",
       "update addresspools/finalizers",
@@ -114,6 +115,7 @@ const GROUPS: Readonly<Record<string, string>> = {
   egresses: "coil.cybozu.com",
   endpointslices: "discovery.k8s.io",
   leases: "coordination.k8s.io",
+  servicecidrs: "networking.k8s.io",
   deployments: "apps",
   poddisruptionbudgets: "policy",
   rolebindings: "rbac.authorization.k8s.io",
