@@ -57,6 +57,8 @@ export interface ClusterRangesOptions {
 export class ClusterRanges {
   readonly #options: ClusterRangesOptions;
   #ranges: readonly ClusterRange[] = [];
+  /** Findings by the pool's subnets: there may be thousands of ranges, and a pool's status is computed often. */
+  readonly #found = new Map<string, string | undefined>();
 
   constructor(options: ClusterRangesOptions) {
     this.#options = options;
@@ -64,7 +66,11 @@ export class ClusterRanges {
 
   /** What the cluster uses of the pool, if anything. */
   overlap(pool: Pick<Pool, "subnets">): string | undefined {
-    return clusterOverlap(pool, this.#ranges);
+    const key = pool.subnets.flatMap((subnet) => valuesOf(subnet)).join();
+    if (!this.#found.has(key)) {
+      this.#found.set(key, clusterOverlap(pool, this.#ranges));
+    }
+    return this.#found.get(key);
   }
 
   /** Reads now and then, until the signal aborts. */
@@ -72,8 +78,11 @@ export class ClusterRanges {
     while (!signal.aborted) {
       const ranges = await retry(() => this.#read(signal), { signal });
       const isSame = textOf(ranges) === textOf(this.#ranges);
-      this.#ranges = ranges;
-      if (!isSame) this.#options.onChanged();
+      if (!isSame) {
+        this.#ranges = ranges;
+        this.#found.clear();
+        this.#options.onChanged();
+      }
       await sleep(this.#options.intervalMs, { signal });
     }
   }
