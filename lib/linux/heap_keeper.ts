@@ -59,6 +59,8 @@ export class HeapKeeper {
   /** How many looks in a row have found all at rest. */
   #rests = 0;
   #objects = 0;
+  /** Whether the last collection was a single one, which leaves its emptied pages to V8. */
+  #keepsPages = false;
 
   constructor(options: HeapKeeperOptions = {}) {
     this.#options = options;
@@ -97,6 +99,7 @@ export class HeapKeeper {
   /** The less of it is collected, the longer all has been at rest. */
   get #worthBytes(): number {
     if (this.#rests === 0) return this.#busyBytes;
+    if (this.#keepsPages) return -Infinity;
     return this.#rests < LONG_REST_LOOKS ? WORTH_BYTES : LEAST_BYTES;
   }
 
@@ -110,6 +113,7 @@ export class HeapKeeper {
 
   #clean(times: number): void {
     this.#collect(times);
+    this.#keepsPages = times === 1;
     this.#floor = this.#measure();
     this.#atLastLook = this.#floor.heap;
     this.#objects = 0;

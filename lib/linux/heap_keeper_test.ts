@@ -28,7 +28,8 @@ function setUp(options: { readonly busyBytes?: number } = {}) {
       state.collections.push(times);
     },
   });
-  // The first look sees all that the start left.
+  // The first look sees all that the start left, the next one that all is at rest.
+  keeper.look();
   keeper.look();
   state.collections = [];
   return { state, keeper };
@@ -62,6 +63,15 @@ Deno.test("HeapKeeper.look() collects the last bit after a long rest, once", () 
   assert.deepEqual([looks(4), looks(1), looks(10)], [0, 1, 1]);
 });
 
+Deno.test("HeapKeeper.look() gives back the pages of a collection amid work, once all is at rest", () => {
+  const { state, keeper } = setUp();
+  state.garbage = 20 * MIB;
+  keeper.look();
+  assert.deepEqual(state.collections, [1]);
+  for (let i = 0; i < 10; i++) keeper.look();
+  assert.deepEqual(state.collections, [1, 2]);
+});
+
 Deno.test("HeapKeeper.look() lets those who wait for an answer wait for no collection, up to a limit", () => {
   const { state, keeper } = setUp({ busyBytes: 30 * MIB });
   state.isBusy = true;
@@ -82,10 +92,10 @@ Deno.test("HeapKeeper.look() does not take for garbage what is in use", () => {
   const { state, keeper } = setUp();
   state.live = 80 * MIB;
   for (let i = 0; i < 10; i++) keeper.look();
-  assert.equal(state.collections.length, 1);
+  assert.deepEqual(state.collections, [1, 2]);
   state.garbage = 4 * MIB;
   for (let i = 0; i < 10; i++) keeper.look();
-  assert.equal(state.collections.length, 2);
+  assert.deepEqual(state.collections, [1, 2, 2]);
 });
 
 Deno.test("HeapKeeper.look() gives back pages that V8 has emptied and kept", () => {
