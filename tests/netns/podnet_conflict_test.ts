@@ -40,6 +40,7 @@ netnsTest(
   "setup() does not take the ifname of a container that lives",
   async () => {
     await using node = await testNode();
+    await node.net.init();
     const { pod, request } = await addPod(node, 1);
     await assert.rejects(
       node.net.setup(requestFor(2, pod)),
