@@ -243,6 +243,7 @@ function existing(attachment: Attachment, now: number): Allocation {
     throw new QuarantinedError(attachment);
   }
   attachment.touchedAt = now;
+  attachment.missingSince = undefined;
   return allocationOf(attachment, true);
 }
 

@@ -64,6 +64,11 @@ export interface NodeIpamOptions {
   readonly graceMs?: number;
   /** The kernel must lack it in two reconciliations at least this far apart. Default 30 s. */
   readonly confirmMs?: number;
+  /**
+   * Whether an ADD or DEL of a key (`<container ID>:<interface>`) is under way: asked right before its addresses would
+   * be freed since the kernel lacks it. Default: none ever is.
+   */
+  readonly isBusy?: (key: string) => boolean;
 }
 
 /** What {@linkcode NodeIpam.reconcile} found and did. */
@@ -315,6 +320,7 @@ export class NodeIpam implements AsyncDisposable {
   #reconcileOptions(now: number): Parameters<typeof reconcilePods>[2] {
     const { graceMs = 300_000, confirmMs = 30_000 } = this.#options;
     const isFresh = (key: string) => this.#allocations.wasJustReleased(key);
-    return { now, graceMs, confirmMs, isFresh };
+    const { isBusy = () => false } = this.#options;
+    return { now, graceMs, confirmMs, isFresh, isBusy };
   }
 }

@@ -52,6 +52,8 @@ export interface ReconcileOptions {
   readonly confirmMs: number;
   /** Whether a key was released so lately that the list of pods may be older. */
   readonly isFresh: (key: string) => boolean;
+  /** Whether an ADD or DEL of the key is under way. */
+  readonly isBusy: (key: string) => boolean;
 }
 
 /** Makes the public view of an attachment. */
@@ -75,7 +77,8 @@ export function recordOf(
 
 /**
  * Compares the table with the pods of the kernel: registers what is not known, and frees what the kernel has been
- * without in two comparisons and for the whole grace period. Anything less certain is only reported.
+ * without in two comparisons and for the whole grace period. Anything less certain is only reported. What an ADD or DEL
+ * works on is left to it, however long that takes, and counts as seen: the list of pods may be older than its end.
  */
 export function reconcilePods(
   table: AddressTable,
@@ -88,18 +91,18 @@ export function reconcilePods(
   const freed: AllocationRecord[] = [];
   const missing: AllocationRecord[] = [];
   for (const attachment of [...table.attachments.values()]) {
-    if (present.has(keyText(attachment))) {
-      attachment.missingSince = undefined;
-      continue;
-    }
+    const key = keyText(attachment);
+    const isBusy = options.isBusy(key);
+    if (isBusy || present.has(key)) attachment.missingSince = undefined;
+    if (present.has(key)) continue;
     const record = recordOf(attachment, now);
     if (isLost(attachment, options)) {
       table.remove(attachment, now);
       freed.push(record);
-    } else {
-      attachment.missingSince ??= now;
-      missing.push(record);
+      continue;
     }
+    if (!isBusy) attachment.missingSince ??= now;
+    missing.push(record);
   }
   return {
     registered,

@@ -68,6 +68,46 @@ Deno.test("reconcile() leaves a pod alone whose ADD was repeated lately", async 
   assert.deepEqual(freed, []);
 });
 
+Deno.test("reconcile() frees nothing of a key that a call is at work on, however long", async () => {
+  const busy = new Set<string>();
+  await using node = await openNode(cluster(), {
+    isBusy: (key) => busy.has(key),
+    returnDelayMs: 600_000,
+  });
+  const { ipam, clock } = node;
+  await ipam.allocate(keyOf(1));
+  await ipam.reconcile([], { signal });
+  busy.add("c1:eth0");
+  await clock.advance(600_000);
+  for (let n = 0; n < 3; n++) {
+    const { freed, missing } = await ipam.reconcile([], { signal });
+    assert.deepEqual([idsOf(freed), idsOf(missing)], [[], ["c1"]]);
+    await clock.advance(60_000);
+  }
+  busy.clear();
+  const first = await ipam.reconcile([], { signal });
+  assert.deepEqual(
+    idsOf(first.freed),
+    [],
+    "the list may be older than the end",
+  );
+  await clock.advance(60_000);
+  const second = await ipam.reconcile([], { signal });
+  assert.deepEqual(idsOf(second.freed), ["c1"]);
+});
+
+Deno.test("reconcile() does not free by a list that is older than a repeated ADD", async () => {
+  await using node = await openNode(cluster(), { returnDelayMs: 600_000 });
+  const { ipam, clock } = node;
+  await ipam.allocate(keyOf(1));
+  await ipam.reconcile([], { signal });
+  // The next list is made, and before it is compared, an ADD ends that took long.
+  await ipam.allocate(keyOf(1));
+  await clock.advance(600_000);
+  const { freed } = await ipam.reconcile([], { signal });
+  assert.deepEqual(freed, []);
+});
+
 Deno.test("reconciler-race (wb#207): a pod that was released since the list was made is not brought back", async () => {
   await using node = await openNode(cluster(), { returnDelayMs: 600_000 });
   const { ipam, clock } = node;

@@ -111,6 +111,7 @@ function connect(ground: Ground) {
       waterMarks: waterMarksFor(options.lowWater),
       cooldownMs: options.cooldownMs,
       returnDelayMs: options.blockReturnDelayMs,
+      isBusy: (key) => locks.isLocked(key),
     }),
   );
   const teardown = stack.use(new Teardown({ ipam, network }));

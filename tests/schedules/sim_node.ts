@@ -62,6 +62,7 @@ export class SimCoild {
     const requests = new BlockRequests({ client, node });
     const blocks = new BlockClient({ client, nodeName, requests });
     const metrics = new CoildMetrics(new Registry());
+    const locks = new KeyedMutex();
     const ipam = new NodeIpam({
       source: blocks,
       kernel: network,
@@ -71,8 +72,10 @@ export class SimCoild {
       requestTimeoutMs: 3_000,
       returnDelayMs: 200,
       cooldownMs: 0,
+      isBusy: (key) => locks.isLocked(key),
+      // Short, so that calls outlast it.
+      ...{ graceMs: 3_000, confirmMs: 500 },
     });
-    const locks = new KeyedMutex();
     const teardown = new Teardown({ ipam, network });
     const networks = new NetworkMemory();
     const repair = new RouteRepair({
