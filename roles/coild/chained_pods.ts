@@ -147,6 +147,8 @@ export class ChainedPods implements Attachments {
     const stays = new Set(valid.map(keyText));
     for (const { call, own } of [...this.#keys.values()]) {
       if (stays.has(keyText(call))) continue;
+      // What an ADD works on is not in the runtime's list yet.
+      if (this.#with.locks.isLocked(keyText(call))) continue;
       if (this.#networks.networkOf(call) !== network) continue;
       this.#forget(call, own);
       onReleased(own);

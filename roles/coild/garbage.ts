@@ -36,6 +36,9 @@ interface Candidate extends ListedAttachment {
  * added under another name is kept. Of one that an earlier process added, the
  * network is not known; it goes only when the runtime names no attachment of
  * its container, and no pod on this node has an address of that container.
+ *
+ * The runtime made its list before it called. What an ADD has made since, or
+ * is about to make, is in no such list and is kept, however long the call takes.
  */
 export class GarbageCollector {
   readonly #with: GarbageCollectorOptions;
@@ -52,20 +55,23 @@ export class GarbageCollector {
       readonly onReleased: (key: PodKey) => void;
     },
   ): Promise<void> {
-    const { locks, networks, teardown } = this.#with;
+    const { ipam, locks, networks, teardown } = this.#with;
     const request = parseGc(args);
     const valid = new Set(request.valid.map(keyText));
+    const lastAdd = networks.number;
+    const busy = new Set(
+      ipam.list().map(keyText).filter((text) => locks.isLocked(text)),
+    );
     // Taken first: what a concurrent ADD makes from here on is not in it.
     const present = await this.#listAttachments();
     const failures: unknown[] = [];
     const living = this.#livingContainers(request.valid, present);
-    // Chosen at once: an ADD that is under way now ends while others go.
-    const stale = present.filter((known) =>
-      !valid.has(keyText(known)) && !locks.isLocked(keyText(known))
-    );
-    for (const known of stale) {
+    for (const known of present) {
       const key = { containerId: known.containerId, ifname: known.ifname };
-      if (locks.isLocked(keyText(key))) continue;
+      const text = keyText(key);
+      if (valid.has(text) || busy.has(text) || locks.isLocked(text)) continue;
+      // While others were listed and released, perhaps.
+      if (networks.isAddedAfter(key, lastAdd)) continue;
       if (!this.#isOf(known, { network: request.network, living })) continue;
       using held = new DisposableStack();
       held.use(await locks.lock(keyText(key), { signal }));

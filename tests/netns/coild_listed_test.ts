@@ -169,6 +169,81 @@ netnsTest(
   },
 );
 
+netnsTest(
+  "GC keeps what an ADD made between the call and the list",
+  async () => {
+    await using node = await testNode();
+    await node.net.init();
+    await using parts = await partsOn(node.net);
+    const pod = await node.pod();
+    parts.pauses.beforeList = () => parts.add(requestFor(pod.path));
+    assert.deepEqual(await parts.gc(), []);
+    await assertLives(node.net, parts, pod.path);
+    parts.pauses.beforeList = () => Promise.resolve();
+    assert.deepEqual(await parts.gc(), ["cid1:eth0"], "the next one takes it");
+  },
+);
+
+/** Runs what is to happen while a GC releases another attachment, before this one. */
+async function duringGc(
+  parts: Parts,
+  meanwhile: () => Promise<void> | void,
+): Promise<string[]> {
+  const upkeep = await parts.locks.lock("cid0:eth0", { upkeep: true });
+  const gc = parts.gc();
+  await eventually(
+    "GC to wait for an attachment",
+    () => parts.locks.isLocked("cid0:eth0"),
+  );
+  await meanwhile();
+  upkeep[Symbol.dispose]();
+  return await gc;
+}
+
+netnsTest(
+  "GC keeps what an ADD was at work on when it was called",
+  async () => {
+    await using node = await testNode();
+    await node.net.init();
+    await using parts = await partsOn(node.net);
+    const [stale, pod] = [await node.pod(), await node.pod()];
+    await parts.add(requestFor(stale.path, "cid0"));
+    // Connected, and not answered yet.
+    await parts.add(requestFor(pod.path));
+    const add = await parts.locks.lock("cid1:eth0");
+    parts.pauses.beforeList = () => {
+      add[Symbol.dispose]();
+      return Promise.resolve();
+    };
+    const released = await duringGc(parts, () => {});
+    assert.deepEqual(released, ["cid0:eth0"]);
+    await assertLives(node.net, parts, pod.path);
+  },
+);
+
+netnsTest(
+  "GC keeps what an ADD has ended while another attachment was released",
+  async () => {
+    await using node = await testNode();
+    await node.net.init();
+    await using parts = await partsOn(node.net);
+    const [stale, pod] = [await node.pod(), await node.pod()];
+    await parts.add(requestFor(stale.path, "cid0"));
+    let add: Disposable;
+    // Begun and connected after the call; answered after the list.
+    parts.pauses.beforeList = async () => {
+      await parts.add(requestFor(pod.path));
+      add = await parts.locks.lock("cid1:eth0");
+    };
+    const released = await duringGc(
+      parts,
+      () => add[Symbol.dispose](),
+    );
+    assert.deepEqual(released, ["cid0:eth0"]);
+    await assertLives(node.net, parts, pod.path);
+  },
+);
+
 netnsTest("GC leaves alone what an ADD works on", async () => {
   await using node = await testNode();
   await node.net.init();
@@ -178,3 +253,52 @@ netnsTest("GC leaves alone what an ADD works on", async () => {
   assert.deepEqual(await parts.gc(), []);
   assert.equal(parts.ipam.lookup(KEY)?.state, "used");
 });
+
+netnsTest(
+  "the reconciler does not free the address of an ADD that outlasts the grace period",
+  async () => {
+    await using node = await testNode();
+    await node.net.init();
+    await using parts = await partsOn(node.net);
+    const pod = await node.pod();
+    const add = await parts.locks.lock("cid1:eth0");
+    await parts.ipam.allocate({ ...KEY, pool: "default" });
+    // The kernel has nothing of it for as long as its work is held up.
+    for (let minute = 0; minute < 20; minute++) {
+      await parts.clock.advance(60_000);
+      await parts.reconciler.reconcile(signal);
+      assert.equal(parts.ipam.lookup(KEY)?.state, "used", `minute ${minute}`);
+    }
+    // Its link is made, and the call ends, after the links were listed.
+    parts.pauses.afterSurvey = async () => {
+      parts.pauses.afterSurvey = () => Promise.resolve();
+      add[Symbol.dispose]();
+      await parts.add(requestFor(pod.path));
+    };
+    await parts.reconciler.reconcile(signal);
+    await assertLives(node.net, parts, pod.path);
+  },
+);
+
+netnsTest(
+  "the reconciler does not free the address of a DEL that outlasts the grace period",
+  async () => {
+    await using node = await testNode();
+    await node.net.init();
+    await using parts = await partsOn(node.net);
+    await parts.ipam.allocate({ ...KEY, pool: "default" });
+    const del = await parts.locks.lock("cid1:eth0");
+    assert.ok(parts.ipam.beginRelease(KEY));
+    for (let minute = 0; minute < 20; minute++) {
+      await parts.clock.advance(60_000);
+      await parts.reconciler.reconcile(signal);
+    }
+    assert.equal(parts.ipam.lookup(KEY)?.state, "releasing");
+    del[Symbol.dispose]();
+    for (let minute = 0; minute < 7; minute++) {
+      await parts.clock.advance(60_000);
+      await parts.reconciler.reconcile(signal);
+    }
+    assert.equal(parts.ipam.lookup(KEY), undefined);
+  },
+);

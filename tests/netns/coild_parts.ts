@@ -4,7 +4,11 @@ import { create } from "@bufbuild/protobuf";
 import { KeyedMutex } from "../../lib/async/mod.ts";
 import { type CNIArgs, CNIArgsSchema } from "../../lib/cnirpc/mod.ts";
 import type { NodeIpam } from "../../lib/ipam/mod.ts";
-import { FakeCluster, openNode } from "../../lib/ipam/testing.ts";
+import {
+  type FakeClock,
+  FakeCluster,
+  openNode,
+} from "../../lib/ipam/testing.ts";
 import type { PodLink, PodNetwork, Survey } from "../../lib/podnet/mod.ts";
 import { createRegistry } from "../../lib/telemetry/mod.ts";
 import { AddressedPods } from "../../roles/coild/addressed_pods.ts";
@@ -58,6 +62,7 @@ export function gcOfNone(network: string = "net"): CNIArgs {
 
 /** What is called after a listing and before anybody acts on it. */
 export interface Pauses {
+  beforeList: () => Promise<void>;
   afterSurvey: (survey: Survey) => Promise<void>;
   afterList: (links: readonly PodLink[]) => Promise<void>;
 }
@@ -65,6 +70,8 @@ export interface Pauses {
 /** coild's parts about attachments. */
 export interface Parts extends AsyncDisposable {
   readonly attachments: AddressedPods;
+  /** The time of the address management. */
+  readonly clock: FakeClock;
   readonly ipam: NodeIpam;
   readonly locks: KeyedMutex;
   readonly reconciler: Reconciler;
@@ -84,9 +91,10 @@ export async function partsOn(network: PodNetwork): Promise<Parts> {
   await using undo = new AsyncDisposableStack();
   const cluster = new FakeCluster();
   cluster.addPool(POOL, 3, "10.1.2.0/24");
-  const { ipam } = undo.use(await openNode(cluster));
-  const teardown = undo.use(new Teardown({ ipam, network }));
   const locks = new KeyedMutex();
+  const isBusy = (key: string) => locks.isLocked(key);
+  const { clock, ipam } = undo.use(await openNode(cluster, { isBusy }));
+  const teardown = undo.use(new Teardown({ ipam, network }));
   const shared = {
     ...{ ipam, network, teardown, locks, networks: new NetworkMemory() },
     metrics: new CoildMetrics(createRegistry()),
@@ -101,6 +109,7 @@ export async function partsOn(network: PodNetwork): Promise<Parts> {
   const pauses: Pauses = {
     afterSurvey: () => Promise.resolve(),
     afterList: () => Promise.resolve(),
+    beforeList: () => Promise.resolve(),
   };
   const paused = {
     survey: async () => {
@@ -109,6 +118,7 @@ export async function partsOn(network: PodNetwork): Promise<Parts> {
       return survey;
     },
     list: async () => {
+      await pauses.beforeList();
       const links = await network.list();
       await pauses.afterList(links);
       return links;
@@ -134,7 +144,7 @@ export async function partsOn(network: PodNetwork): Promise<Parts> {
   };
   const resources = undo.move();
   return {
-    ...{ attachments, ipam, locks, reconciler, pauses, settle },
+    ...{ attachments, clock, ipam, locks, reconciler, pauses, settle },
     add: (request) =>
       locked(request, async (held) => {
         await using telling = new Telling(signal);
