@@ -34,7 +34,7 @@ import {
   reconcilePods,
   recordOf,
 } from "./reconcile.ts";
-import { logReport } from "./report_log.ts";
+import { ReportLog } from "./report_log.ts";
 import { DEFAULT_WATER_MARKS, type WaterMarks } from "./water_marks.ts";
 
 /** Options of {@linkcode NodeIpam}. */
@@ -90,6 +90,7 @@ export class NodeIpam implements AsyncDisposable {
   readonly #options: NodeIpamOptions;
   readonly #clock: Clock;
   readonly #log: IpamLogger;
+  readonly #reports: ReportLog;
   readonly #table: AddressTable;
   readonly #tasks = new TaskGroup();
   readonly #keeper: BlockKeeper;
@@ -100,6 +101,7 @@ export class NodeIpam implements AsyncDisposable {
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
     this.#log = options.log ?? silentLogger;
+    this.#reports = new ReportLog(this.#log);
     this.#table = new AddressTable({ cooldownMs: options.cooldownMs ?? 0 });
     this.#keeper = new BlockKeeper({
       table: this.#table,
@@ -161,7 +163,7 @@ export class NodeIpam implements AsyncDisposable {
     await this.#keeper.begin();
     // Which addresses are covered is known only now.
     const inspection = inspect(this.#table, this.#reconcileOptions(now));
-    logReport(this.#log, { ...comparison, ...inspection, registered: [] });
+    this.#reports.record({ ...comparison, ...inspection, registered: [] });
   }
 
   /**
@@ -302,7 +304,7 @@ export class NodeIpam implements AsyncDisposable {
     }
     this.#keeper.exportRoutes();
     const found = { ...report, ...inspect(this.#table, options) };
-    logReport(this.#log, found);
+    this.#reports.record(found);
     const unusableBlocks = this.blocks().filter((b) => b.holds.length > 0);
     return { ...found, blocks, unusableBlocks };
   }
