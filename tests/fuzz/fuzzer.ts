@@ -2,6 +2,7 @@
 import { Random } from "../faults/random.ts";
 import type { Coverage } from "./coverage.ts";
 import { mutateBytes, mutateJson, mutateText } from "./mutate.ts";
+import { Watchdog } from "./watchdog.ts";
 
 /** What is tried. */
 export interface Target {
@@ -28,6 +29,8 @@ export class Finding extends Error {
 const BATCH = 24;
 /** Whatever it is given, and however busy the machine. */
 const LIMIT_MS = 3_000;
+/** What takes as long does not come back. */
+const END_MS = 30_000;
 
 /** How long a target is tried. */
 export interface FuzzOptions {
@@ -35,17 +38,20 @@ export interface FuzzOptions {
   readonly coverage: Coverage;
   /** Asked with the number of inputs so far. */
   readonly isOver: (tried: number) => boolean;
+  /** After this long without an answer to one input the process ends. Default: half a minute. */
+  readonly limitMs?: number;
 }
 
 /** Tries a target; returns how many inputs were tried, and those that reached something new. @throws {Finding} */
 export async function fuzz(
   target: Target,
   corpus: readonly string[],
-  { seed, coverage, isOver }: FuzzOptions,
+  { seed, coverage, isOver, limitMs = END_MS }: FuzzOptions,
 ): Promise<{ readonly tried: number; readonly kept: readonly string[] }> {
+  using watchdog = await Watchdog.start(limitMs);
   const random = new Random(seed);
   const known = corpus.map((line) => decode(target, line));
-  for (const input of known) attempt(target, input);
+  for (const input of known) attempt(target, input, watchdog);
   await coverage.hasNew();
   const kept: Input[] = [];
   let tried = known.length;
@@ -54,7 +60,7 @@ export async function fuzz(
     const batch: Input[] = [];
     for (let n = 0; n < BATCH; n++) {
       const input = mutate(target, random, all);
-      attempt(target, input);
+      attempt(target, input, watchdog);
       batch.push(input);
     }
     tried += BATCH;
@@ -97,11 +103,12 @@ function ofText(text: string): Input {
   return { text, bytes: new TextEncoder().encode(text) };
 }
 
-function attempt(target: Target, input: Input): void {
+function attempt(target: Target, input: Input, watchdog: Watchdog): void {
   const { mayThrow = (error) => error instanceof SyntaxError } = target;
   const startMs = performance.now();
   try {
-    target.run(input);
+    const text = `${target.name} on ${encode(target, input)}`;
+    watchdog.watch(text, () => target.run(input));
   } catch (cause) {
     if (!mayThrow(cause)) {
       throw new Finding(
