@@ -63,6 +63,24 @@ export const REASON_ALLOCATED = "allocated";
 /** Reason of `Failed=True` when the pool has no block left. */
 export const REASON_OUT_OF_BLOCKS = "out of blocks";
 
+/** Says, for `Failed=True` with {@linkcode REASON_OUT_OF_BLOCKS}, that a pool has no free block, and who has its addresses if others do. */
+export function outOfBlocksMessage(pool: string, overlap?: string): string {
+  return noFreeBlock(pool) + (overlap === undefined ? "" : `: ${overlap}`);
+}
+
+/** Returns what {@linkcode outOfBlocksMessage} was told of others; undefined when nothing, or when the message is not of its making. */
+export function overlapInMessage(
+  pool: string,
+  message: string,
+): string | undefined {
+  const start = `${noFreeBlock(pool)}: `;
+  return message.startsWith(start) ? message.slice(start.length) : undefined;
+}
+
+function noFreeBlock(pool: string): string {
+  return `AddressPool "${pool}" has no free block`;
+}
+
 /** Reason of `Failed=True` when there is no such pool. */
 export const REASON_POOL_NOT_FOUND = "pool not found";
 

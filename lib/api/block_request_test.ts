@@ -8,6 +8,8 @@ import {
   completedStatus,
   failedStatus,
   newBlockRequest,
+  outOfBlocksMessage,
+  overlapInMessage,
   REASON_OUT_OF_BLOCKS,
 } from "./block_request.ts";
 
@@ -167,4 +169,17 @@ Deno.test("blockRequestNames() has none in common with those of another pool or 
     assert.equal(names[0], blockRequestName(pool, node));
     assert.deepEqual(names.filter((name) => others.has(name)), []);
   }));
+});
+
+Deno.test("overlapInMessage() finds what outOfBlocksMessage() was told, and nothing in other words", () => {
+  const overlap =
+    'AddressPool "other" has no free block: 10.4.0.0/29 is in it too';
+  const message = outOfBlocksMessage("default", overlap);
+  assert.equal(overlapInMessage("default", message), overlap);
+  const alone = outOfBlocksMessage("default");
+  assert.equal(alone, 'AddressPool "default" has no free block');
+  assert.equal(overlapInMessage("default", alone), undefined);
+  assert.equal(overlapInMessage("other", message), undefined);
+  const upstreams = "pool default has no free block: none";
+  assert.equal(overlapInMessage("default", upstreams), undefined);
 });

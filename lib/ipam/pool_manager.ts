@@ -60,6 +60,8 @@ export interface CarveOptions extends SignalOptions {
   readonly node: string;
   /** UID of the BlockRequest: two calls with the same one never make two blocks. */
   readonly requestUid: string;
+  /** Told the name of each block before it is created. */
+  readonly onTry?: (block: string) => void;
 }
 
 /**
@@ -135,7 +137,7 @@ export class PoolManager {
   async #tryIndex(
     pool: Pool,
     state: PoolState,
-    { node, requestUid, signal }: CarveOptions,
+    { node, requestUid, signal, onTry }: CarveOptions,
   ): Promise<string | undefined> {
     const at = this.#now();
     // After a failure nobody knows whether the block exists: the same request asks for the same one again.
@@ -150,12 +152,14 @@ export class PoolManager {
     }
     state.index.add(index);
     state.pending.set(requestUid, { index, at });
+    const name = block.metadata.name ?? "";
+    onTry?.(name);
     const creation = await this.#create(block, { requestUid, signal });
     state.pending.delete(requestUid);
     state.index.add(index);
     state.unseen.set(index, this.#now());
     const isOurs = creation.created || creation.requestUid === requestUid;
-    return isOurs ? block.metadata.name ?? "" : undefined;
+    return isOurs ? name : undefined;
   }
 
   /** The lowest index that neither the pool has used, nor overlaps somebody else's block. */
@@ -172,7 +176,7 @@ export class PoolManager {
 
   async #create(
     block: AddressBlock,
-    { requestUid, signal }: Omit<CarveOptions, "node">,
+    { requestUid, signal }: Omit<CarveOptions, "node" | "onTry">,
   ): Promise<Creation> {
     try {
       return await this.#options.store.create(block, { signal });

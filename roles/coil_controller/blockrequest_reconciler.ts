@@ -6,6 +6,7 @@ import {
   type BlockRequestStatus,
   completedStatus,
   failedStatus,
+  outOfBlocksMessage,
   type Pool,
   poolOf,
   type PoolOverlapReport,
@@ -46,6 +47,8 @@ export interface CarveOptions {
   readonly node: string;
   readonly requestUid: string;
   readonly signal: AbortSignal;
+  /** Told the name of each block before it is created. */
+  readonly onTry?: (block: string) => void;
 }
 
 /** Carves blocks from pools. */
@@ -107,32 +110,21 @@ export class BlockRequestReconciler {
     const requestUid = request.metadata.uid ?? "";
     const existing = await answers.find(requestUid, { signal });
     if (existing !== undefined) return { result: "allocated", block: existing };
-    const object = await this.#findPool(poolName, signal);
-    if (object === undefined) {
-      return failed(
-        REASON_POOL_NOT_FOUND,
-        `there is no AddressPool "${poolName}"`,
-      );
-    }
-    const pool = readPool(object);
-    if (pool instanceof SyntaxError) {
-      return failed(REASON_INVALID_POOL, pool.message);
-    }
-    if (pool.deleting) {
-      return failed(
-        REASON_OUT_OF_BLOCKS,
-        `AddressPool "${poolName}" is being deleted`,
-      );
-    }
+    const found = await this.#usablePool(poolName, signal);
+    if ("result" in found) return found;
     if (!await this.#nodeExists(nodeName, signal)) {
       return failed(REASON_NODE_NOT_FOUND, `there is no Node "${nodeName}"`);
     }
     try {
-      using seat = await limit.take(pool, { node: nodeName, signal });
+      using seat = await limit.take(found, { node: nodeName, signal });
+      // The API server may have been asked for the Node: the pool may be another by now, or gone.
+      const pool = await this.#usablePool(poolName, signal);
+      if ("result" in pool) return pool;
       const block = await carver.allocate(pool, {
         node: nodeName,
         requestUid,
         signal,
+        onTry: (name) => seat.carving(name),
       });
       seat.carved(block);
       answers.note(requestUid, block);
@@ -145,13 +137,34 @@ export class BlockRequestReconciler {
         return failed(REASON_BLOCK_REFUSED, error.message);
       }
       if (!(error instanceof OutOfBlocksError)) throw error;
-      const overlap = carver.overlap(poolName);
+      const overlap = carver.overlap(poolName)?.message;
       return failed(
         REASON_OUT_OF_BLOCKS,
-        `AddressPool "${poolName}" has no free block` +
-          (overlap === undefined ? "" : `: ${overlap.message}`),
+        outOfBlocksMessage(poolName, overlap),
       );
     }
+  }
+
+  /** The pool as it is now, or why no block of it can be given. */
+  async #usablePool(
+    name: string,
+    signal: AbortSignal,
+  ): Promise<Pool | Answer> {
+    const object = await this.#findPool(name, signal);
+    if (object === undefined) {
+      return failed(REASON_POOL_NOT_FOUND, `there is no AddressPool "${name}"`);
+    }
+    const pool = readPool(object);
+    if (pool instanceof SyntaxError) {
+      return failed(REASON_INVALID_POOL, pool.message);
+    }
+    if (pool.deleting) {
+      return failed(
+        REASON_OUT_OF_BLOCKS,
+        `AddressPool "${name}" is being deleted`,
+      );
+    }
+    return pool;
   }
 
   /** Asks the API server before it says that there is no such pool: the informer may lag behind. */

@@ -1,6 +1,6 @@
 import { addressBlockName, type Pool } from "../../lib/api/mod.ts";
 import { type KubeClient, NODES, type Store } from "../../lib/kube/mod.ts";
-import { POOL_LABEL } from "../../lib/names/mod.ts";
+import { NODE_LABEL, POOL_LABEL } from "../../lib/names/mod.ts";
 import type { CachedBlock } from "./trim.ts";
 
 /** The kubelet's default. A Node that allows fewer pods is treated like one that allows this many. */
@@ -22,8 +22,10 @@ export interface NodeLimitOptions {
   readonly now?: () => number;
 }
 
-/** A block that a node may have; disposing of it without a name gives it back. */
+/** A block that a node may have; disposing of it before the block was created gives it back. */
 export interface Seat extends Disposable {
+  /** The block is about to be created. The informer may show it before the creation is answered. */
+  carving(block: string): void;
   /** The block was created. */
   carved(block: string): void;
 }
@@ -38,6 +40,7 @@ interface Taken {
   readonly pool: string;
   readonly atMs: number;
   block?: string;
+  isCarved: boolean;
 }
 
 /**
@@ -86,14 +89,19 @@ export class NodeLimit {
         );
       }
     }
-    const taken: Taken = { node, pool: pool.name, atMs: this.#now() };
+    const atMs = this.#now();
+    const taken: Taken = { node, pool: pool.name, atMs, isCarved: false };
     this.#taken.add(taken);
     return {
-      carved: (block) => {
+      carving: (block) => {
         taken.block = block;
       },
+      carved: (block) => {
+        taken.block = block;
+        taken.isCarved = true;
+      },
       [Symbol.dispose]: () => {
-        if (taken.block === undefined) this.#taken.delete(taken);
+        if (!taken.isCarved) this.#taken.delete(taken);
       },
     };
   }
@@ -101,7 +109,7 @@ export class NodeLimit {
   /** The informer has shown what became of a block. */
   settled(block: string): void {
     for (const taken of this.#taken) {
-      if (taken.block === block) this.#taken.delete(taken);
+      if (taken.isCarved && taken.block === block) this.#taken.delete(taken);
     }
   }
 
@@ -116,11 +124,12 @@ export class NodeLimit {
     }
     for (const taken of this.#taken) {
       if (taken.node !== node || taken.pool !== pool.name) continue;
-      const isOver = taken.block !== undefined &&
-        (blocks.get(taken.block) !== undefined ||
-          this.#now() - taken.atMs > MEMORY_MS);
+      const shown = blocks.get(taken.block ?? "");
+      const isOver = taken.isCarved &&
+        (shown !== undefined || this.#now() - taken.atMs > MEMORY_MS);
       if (isOver) this.#taken.delete(taken);
-      else held++;
+      // One that is shown was counted above, whether or not its creation has been answered.
+      else if (shown?.metadata.labels?.[NODE_LABEL] !== node) held++;
     }
     return held;
   }

@@ -123,3 +123,39 @@ Deno.test("NodeLimit leaves out blocks of v1, and limits nothing with factor 0",
   assert.equal(await takeAll(limit, pool(5)), 11);
   assert.equal(await takeAll(setUp({ factor: 0 }).limit, pool(5)), 1000);
 });
+
+Deno.test("NodeLimit: a block that the informer shows before its creation is answered counts once", async () => {
+  const { limit, show, shown } = setUp();
+  for (let n = 0; n < 9; n++) show(`p-${n}`, n);
+  using seat = await limit.take(pool(5), ask);
+  seat.carving("p-9");
+  show("p-9", 9);
+  limit.settled("p-9");
+  {
+    using _last = await limit.take(pool(5), ask);
+    await assert.rejects(limit.take(pool(5), ask), /holds 11 blocks/);
+  }
+  seat.carved("p-9");
+  shown.delete("p-9");
+  limit.settled("p-9");
+  using _other = await limit.take(pool(5), ask);
+});
+
+Deno.test("NodeLimit: a block of that name on another node does not make room", async () => {
+  const { limit, shown } = setUp();
+  await takeAll(limit, pool(5));
+  limit.settled("p-0");
+  using seat = await limit.take(pool(5), ask);
+  seat.carving("p-50");
+  shown.set("p-50", {
+    apiVersion: "coil.cybozu.com/v2",
+    kind: "AddressBlock",
+    metadata: {
+      name: "p-50",
+      labels: { "coil.cybozu.com/pool": "p", "coil.cybozu.com/node": "m" },
+    },
+    index: 50,
+  });
+  limit.settled("p-50");
+  await assert.rejects(limit.take(pool(5), ask), /holds 11 blocks/);
+});

@@ -4,6 +4,7 @@ import {
   blockRequestNames,
   blockRequestResult,
   newBlockRequest,
+  overlapInMessage,
   REASON_OUT_OF_BLOCKS,
   REASON_POOL_NOT_FOUND,
 } from "../../lib/api/mod.ts";
@@ -292,18 +293,13 @@ function isAnswered(request: BlockRequest): boolean {
   return blockRequestResult(request).state !== "pending";
 }
 
-/** What coil-controller says behind the usual sentence: see its reconciler of BlockRequests. */
-function overlapOf(message: string): string | undefined {
-  return message.split(" has no free block: ")[1];
-}
-
 function refusal(
   pool: string,
   { reason, message }: { readonly reason: string; readonly message: string },
 ): Error {
   if (reason === REASON_POOL_NOT_FOUND) return new PoolNotFoundError(pool);
   if (reason === REASON_OUT_OF_BLOCKS || message === "") {
-    return new OutOfBlocksError(pool, reason, overlapOf(message));
+    return new OutOfBlocksError(pool, reason, overlapInMessage(pool, message));
   }
   return new OutOfBlocksError(pool, `${reason}: ${message}`);
 }
