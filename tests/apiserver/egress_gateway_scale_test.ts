@@ -64,26 +64,34 @@ Deno.test("coil-egress takes 1,000 clients in one go, and keeps nothing of 10,00
 
   let aloneBytes = 0;
   await t.step("1,000 clients at the start", async () => {
-    const beforeBytes = usedBytes();
-    const startMs = performance.now();
-    await using gateway = await lab.startGateway();
-    await untilReady(gateway);
-    const tookMs = performance.now() - startMs;
-    assert.deepEqual(gateway.kernel.calls, [`set ${CLIENTS}`]);
-    assert.equal(gateway.kernel.clients.size, CLIENTS);
-    reportMs(`from the start to ${CLIENTS} clients`, [tookMs]);
-    aloneBytes = usedBytes() - beforeBytes;
+    await costBytes(lab);
+    aloneBytes = await costBytes(lab);
   });
 
   await t.step("10,000 other pods cost nothing", async () => {
     await forEach(OTHERS, (n) => lab.createPod(`other-${n}`));
-    const beforeBytes = usedBytes();
-    await using gateway = await lab.startGateway();
-    await untilReady(gateway);
-    assert.deepEqual(gateway.kernel.calls, [`set ${CLIENTS}`]);
-    const moreBytes = usedBytes() - beforeBytes - aloneBytes;
+    await costBytes(lab);
+    const moreBytes = await costBytes(lab) - aloneBytes;
     assert.ok(moreBytes < LIMIT_BYTES, `${moreBytes} bytes more`);
-    const [count] = await gateway.metrics("coil_egress_client_pod_count");
-    assert.match(count ?? "", / 1000$/);
   });
 });
+
+/**
+ * Starts a gateway and returns what the process holds more with it. The first
+ * one after a change also pays for what stays: compiled code, connections.
+ */
+async function costBytes(lab: EgressLab): Promise<number> {
+  const beforeBytes = usedBytes();
+  const startMs = performance.now();
+  await using gateway = await lab.startGateway();
+  await untilReady(gateway);
+  reportMs(`from the start to ${CLIENTS} clients`, [
+    performance.now() - startMs,
+  ]);
+  assert.deepEqual(gateway.kernel.calls, [`set ${CLIENTS}`]);
+  assert.equal(gateway.kernel.clients.size, CLIENTS);
+  const moreBytes = usedBytes() - beforeBytes;
+  const [count] = await gateway.metrics("coil_egress_client_pod_count");
+  assert.match(count ?? "", / 1000$/);
+  return moreBytes;
+}
