@@ -29,6 +29,22 @@ const MAX_NAMED_NODES = 5;
 /** Condition of an AddressPool, there only while it is true: the cluster uses addresses of the pool for something else. */
 export const CONDITION_CLUSTER_ADDRESSES = "ClusterAddresses";
 
+/** Reason of {@linkcode CONDITION_CLUSTER_ADDRESSES}: nodes or Services have addresses of the pool. */
+export const REASON_ADDRESSES_IN_USE = "AddressesInUse";
+
+/** Reason of {@linkcode CONDITION_CLUSTER_ADDRESSES}: the pool lies in podCIDRs of Nodes, which is harmless without another network plugin. */
+export const REASON_IN_POD_CIDR = "InPodCIDR";
+
+/** What the cluster uses addresses of a pool for. */
+export interface ClusterUse {
+  /** How much it matters. */
+  readonly reason:
+    | typeof REASON_ADDRESSES_IN_USE
+    | typeof REASON_IN_POD_CIDR;
+  /** Which addresses, what for, and what to do. */
+  readonly message: string;
+}
+
 /** What others have of a pool. */
 export interface PoolOverlapReport {
   /** Indices of blocks that overlap blocks of others; sorted, none twice. */
@@ -52,8 +68,8 @@ export function poolStatus(
     readonly nodes?: Iterable<string>;
     /** What others have of the pool. */
     readonly overlap?: PoolOverlapReport | undefined;
-    /** What the cluster uses addresses of the pool for, as a text. */
-    readonly cluster?: string | undefined;
+    /** What the cluster uses addresses of the pool for. */
+    readonly cluster?: ClusterUse | undefined;
     /** The status that the object has now. */
     readonly previous?: AddressPoolStatus | undefined;
     readonly now: Date;
@@ -87,8 +103,7 @@ export function poolStatus(
     conditions.push({
       type: CONDITION_CLUSTER_ADDRESSES,
       status: "True",
-      reason: "AddressesInUse",
-      message: options.cluster,
+      ...options.cluster,
     });
   }
   return {

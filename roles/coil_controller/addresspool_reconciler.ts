@@ -4,6 +4,7 @@ import {
   type AddressBlock,
   type AddressPool,
   type AddressPoolStatus,
+  type ClusterUse,
   type Pool,
   poolOf,
   type PoolOverlapReport,
@@ -37,7 +38,7 @@ export interface AddressPoolReconcilerOptions {
   readonly blocks: Store<AddressBlock>;
   readonly book: PoolBook;
   /** What the cluster uses addresses of the pool for, if anything. */
-  readonly clusterOverlap?: (pool: Pool) => string | undefined;
+  readonly clusterOverlap?: (pool: Pool) => ClusterUse | undefined;
   /** A status was computed, written or not. */
   readonly onCounted?: (pool: string, status: AddressPoolStatus) => void;
   /** A status was written. */

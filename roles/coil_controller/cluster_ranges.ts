@@ -1,17 +1,25 @@
-import type { Pool } from "../../lib/api/mod.ts";
+import {
+  type ClusterUse,
+  type Pool,
+  REASON_ADDRESSES_IN_USE,
+  REASON_IN_POD_CIDR,
+} from "../../lib/api/mod.ts";
 import { retry, sleep } from "../../lib/async/mod.ts";
 import { Address, Prefix, valuesOf } from "../../lib/inet/mod.ts";
 import {
   KubeApiError,
   type KubeClient,
+  type ListEnvelope,
   NODES,
   SERVICE_CIDRS,
+  type V1Node,
 } from "../../lib/kube/mod.ts";
 import { getLogger } from "../../lib/telemetry/mod.ts";
 
 const log = getLogger("cluster-ranges");
 
-const PAGE_SIZE = 500;
+/** A Node may have 50 KB, most of it names of images. */
+const PAGE_SIZE = 50;
 /** As many are named in a message. */
 const MAX_NAMED = 3;
 
@@ -20,33 +28,55 @@ export interface ClusterRange {
   readonly prefix: Prefix;
   /** What they are, for example `the address of Node "a"`. */
   readonly what: string;
+  /** Only another network plugin would use it. */
+  readonly isPodCidr?: boolean;
 }
 
 /** Says which addresses of the pool the cluster uses for something else; undefined when none. */
 export function clusterOverlap(
   { subnets }: Pick<Pool, "subnets">,
   ranges: readonly ClusterRange[],
-): string | undefined {
+): ClusterUse | undefined {
   const own = subnets.flatMap((subnet) => valuesOf(subnet));
   const found = ranges
-    .filter(({ prefix }) => own.some((subnet) => subnet.overlaps(prefix)))
-    .map(({ prefix, what }) => `${prefix} is ${what}`);
+    .filter(({ prefix }) => own.some((subnet) => subnet.overlaps(prefix)));
+  const inUse = found.filter(({ isPodCidr }) => isPodCidr !== true);
+  if (inUse.length > 0) {
+    return {
+      reason: REASON_ADDRESSES_IN_USE,
+      message:
+        `${
+          namesOf(inUse)
+        }. A pod with such an address cannot be reached, or takes the traffic of what has it; ` +
+        "move the pods to a pool with addresses of its own",
+    };
+  }
   if (found.length === 0) return undefined;
+  return {
+    reason: REASON_IN_POD_CIDR,
+    message:
+      `${
+        namesOf(found)
+      }. This is harmless where Coil is the only network plugin; another one that gives podCIDRs to ` +
+      "pods would give the same addresses: then move Coil's pods to a pool outside of them",
+  };
+}
+
+function namesOf(found: readonly ClusterRange[]): string {
+  const names = found.slice(0, MAX_NAMED)
+    .map(({ prefix, what }) => `${prefix} is ${what}`);
   const rest = found.length - MAX_NAMED;
-  const named = [
-    ...found.slice(0, MAX_NAMED),
-    ...(rest > 0 ? [`${rest} more`] : []),
-  ].join("; ");
-  return `${named}. A pod with such an address cannot be reached, or takes the traffic of what has it; ` +
-    "move the pods to a pool with addresses of its own";
+  return [...names, ...(rest > 0 ? [`${rest} more`] : [])].join("; ");
 }
 
 /** Options of {@linkcode ClusterRanges}. */
 export interface ClusterRangesOptions {
-  readonly client: Pick<KubeClient, "listAll" | "list">;
+  readonly client: Pick<KubeClient, "listAll" | "listItems">;
   readonly intervalMs: number;
   /** The ranges are others than before. */
   readonly onChanged: () => void;
+  /** A Node was read: whoever looks after memory may collect. */
+  readonly onNode?: () => void;
 }
 
 /**
@@ -58,14 +88,14 @@ export class ClusterRanges {
   readonly #options: ClusterRangesOptions;
   #ranges: readonly ClusterRange[] = [];
   /** Findings by the pool's subnets: there may be thousands of ranges, and a pool's status is computed often. */
-  readonly #found = new Map<string, string | undefined>();
+  readonly #found = new Map<string, ClusterUse | undefined>();
 
   constructor(options: ClusterRangesOptions) {
     this.#options = options;
   }
 
   /** What the cluster uses of the pool, if anything. */
-  overlap(pool: Pick<Pool, "subnets">): string | undefined {
+  overlap(pool: Pick<Pool, "subnets">): ClusterUse | undefined {
     const key = pool.subnets.flatMap((subnet) => valuesOf(subnet)).join();
     if (!this.#found.has(key)) {
       this.#found.set(key, clusterOverlap(pool, this.#ranges));
@@ -91,25 +121,14 @@ export class ClusterRanges {
     const ranges = await this.#serviceRanges(signal);
     let next: string | undefined;
     do {
-      const page = await this.#options.client.list(NODES, {
-        limit: PAGE_SIZE,
-        continue: next,
-        signal,
-      });
-      for (const { metadata, spec, status } of page.items) {
-        const name = metadata?.name ?? "";
-        for (const { type, address } of status?.addresses ?? []) {
-          if (type !== "InternalIP" && type !== "ExternalIP") continue;
-          const what = `the address of Node "${name}"`;
-          ranges.push(...rangeOf(hostPrefix(address), what));
-        }
-        for (const cidr of spec?.podCIDRs ?? []) {
-          const what =
-            `the podCIDR of Node "${name}", which another network plugin may give to pods (without one, ` +
-            "switch it off: kube-controller-manager --allocate-node-cidrs=false)";
-          ranges.push(...rangeOf(cidr, what));
-        }
-      }
+      const page: ListEnvelope = await this.#options.client.listItems(
+        NODES,
+        { limit: PAGE_SIZE, continue: next, signal },
+        (node) => {
+          ranges.push(...rangesOfNode(node));
+          this.#options.onNode?.();
+        },
+      );
       next = page.continue;
     } while (next !== undefined);
     return ranges;
@@ -134,6 +153,19 @@ export class ClusterRanges {
       return [];
     }
   }
+}
+
+function rangesOfNode({ metadata, spec, status }: V1Node): ClusterRange[] {
+  const name = metadata?.name ?? "";
+  const addresses = (status?.addresses ?? [])
+    .filter(({ type }) => type === "InternalIP" || type === "ExternalIP")
+    .flatMap(({ address }) =>
+      rangeOf(hostPrefix(address), `the address of Node "${name}"`)
+    );
+  const podCidrs = (spec?.podCIDRs ?? [])
+    .flatMap((cidr) => rangeOf(cidr, `the podCIDR of Node "${name}"`))
+    .map((range) => ({ ...range, isPodCidr: true }));
+  return [...addresses, ...podCidrs];
 }
 
 function hostPrefix(address: string): string {

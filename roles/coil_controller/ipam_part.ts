@@ -81,6 +81,7 @@ export async function runIpam(
   const ranges = new ClusterRanges({
     client,
     intervalMs: options.gcIntervalMs,
+    onNode: () => keeper.note(),
     onChanged() {
       for (const { metadata } of cluster.pools.store.list()) {
         poolController.enqueue(metadata.name ?? "");

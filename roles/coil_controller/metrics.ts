@@ -3,6 +3,7 @@ import {
   CONDITION_CLUSTER_ADDRESSES,
   CONDITION_OVERLAPPING,
   conditionOf,
+  REASON_IN_POD_CIDR,
 } from "../../lib/api/mod.ts";
 import {
   Counter,
@@ -98,7 +99,8 @@ export class IpamMetrics {
   poolCounted(pool: string, { blocks, conditions }: AddressPoolStatus): void {
     this.freeBlocks.set({ pool }, blocks?.free ?? 0);
     const isShared = [CONDITION_OVERLAPPING, CONDITION_CLUSTER_ADDRESSES]
-      .some((type) => conditionOf(conditions, type) !== undefined);
+      .map((type) => conditionOf(conditions, type)?.reason)
+      .some((reason) => reason !== undefined && reason !== REASON_IN_POD_CIDR);
     this.overlaps.set({ pool }, isShared ? 1 : 0);
   }
 

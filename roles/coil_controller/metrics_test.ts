@@ -23,4 +23,15 @@ Deno.test("IpamMetrics counts no block as free whose addresses others have", asy
   const later = await registry.metrics();
   assert.match(later, /^coil_controller_free_blocks\{pool="p"\} 4$/m);
   assert.match(later, /^coil_controller_pool_overlaps\{pool="p"\} 0$/m);
+  for (
+    const [reason, value] of [["AddressesInUse", 1], ["InPodCIDR", 0]] as const
+  ) {
+    const cluster = { reason, message: "used" };
+    metrics.poolCounted("p", poolStatus(pool, { allocated: [], cluster, now }));
+    const lines = (await registry.metrics()).split("\n");
+    assert.ok(
+      lines.includes(`coil_controller_pool_overlaps{pool="p"} ${value}`),
+      reason,
+    );
+  }
 });

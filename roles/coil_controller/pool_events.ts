@@ -7,6 +7,7 @@ import {
   CONDITION_OVERLAPPING,
   CONDITION_READY,
   conditionOf,
+  REASON_IN_POD_CIDR,
 } from "../../lib/api/mod.ts";
 
 /** An Event to record on a pool. */
@@ -77,9 +78,16 @@ function transient(
   },
 ): PoolEvent[] {
   const now = conditionOf(status.conditions, type);
-  if ((now !== undefined) === before(previous, type)) return [];
+  if (now?.reason === conditionOf(previous?.conditions, type)?.reason) {
+    return [];
+  }
   if (now === undefined) return [{ type: "Normal", ...end }];
-  return [{ type: "Warning", reason: type, message: now.message }];
+  const isHarmless = now.reason === REASON_IN_POD_CIDR;
+  return [{
+    type: isHarmless ? "Normal" : "Warning",
+    reason: isHarmless ? now.reason : type,
+    message: now.message,
+  }];
 }
 
 /** As {@linkcode flipped}, also when a pool that was not ready before is deleted. */

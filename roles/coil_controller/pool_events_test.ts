@@ -95,3 +95,23 @@ Deno.test("W28: poolEvents() tells when an overlap begins and when it ends", () 
     ["OverlapEnded"],
   );
 });
+
+Deno.test("poolEvents() warns of addresses in use, also where podCIDRs alone were known before", () => {
+  const over = (reason: string): AddressPoolStatus => ({
+    conditions: [...FINE.conditions ?? [], {
+      type: "ClusterAddresses",
+      status: "True",
+      reason,
+      message: reason,
+      lastTransitionTime: "2026-01-01T00:00:00Z",
+    }],
+  });
+  const told = (before: AddressPoolStatus, now: AddressPoolStatus) =>
+    poolEvents({ status: before }, now)
+      .map(({ type, reason }) => `${type} ${reason}`);
+  const [used, harmless] = [over("AddressesInUse"), over("InPodCIDR")];
+  assert.deepEqual(told(FINE, harmless), ["Normal InPodCIDR"]);
+  assert.deepEqual(told(harmless, used), ["Warning ClusterAddresses"]);
+  assert.deepEqual(told(used, used), []);
+  assert.deepEqual(told(harmless, FINE), ["Normal ClusterAddressesEnded"]);
+});
