@@ -3,12 +3,35 @@ import { getLogger } from "./log.ts";
 
 const log = getLogger("accept");
 
-/** Pause after accept() has failed, as it does without free descriptors. */
+/** Pause after accept() has failed for want of something, or for an unknown reason. */
 const PAUSE_MS = 100;
 /** A trouble that lasts is logged again after so long. */
 const REMIND_MS = 30_000;
 /** Without a failure for so long, the trouble is over. */
 const CALM_MS = 1_000;
+
+/** There is too little of something that closing a connection gives back: descriptors or memory. */
+const SHORTAGES: ReadonlySet<string> = new Set(
+  ["EMFILE", "ENFILE", "ENOBUFS", "ENOMEM"],
+);
+
+/**
+ * The connection that was to be accepted is at fault: its peer, or the way to it, is gone (accept(2) and getpeername(2)
+ * of Linux). Peers cause these as often as they like.
+ */
+const LOST_CONNECTIONS: ReadonlySet<string> = new Set([
+  "ECONNABORTED",
+  "ECONNRESET",
+  "EHOSTDOWN",
+  "EHOSTUNREACH",
+  "ENETDOWN",
+  "ENETUNREACH",
+  "ENONET",
+  "ENOPROTOOPT",
+  "ENOTCONN",
+  "EPROTO",
+  "ETIMEDOUT",
+]);
 
 /** What {@linkcode acceptAll} accepts from. */
 export interface Acceptor<C> {
@@ -22,7 +45,7 @@ export interface AcceptOptions<C> {
   readonly address: string;
   /** Takes a connection; does not throw. */
   readonly take: (connection: C) => void;
-  /** Closes a connection that can be done without, so that another can be accepted. */
+  /** Closes a connection that can be done without: there is no descriptor or memory for another. */
   readonly relieve?: () => void;
   /** Ends it; whoever aborts it closes the listener as well. */
   readonly signal: AbortSignal;
@@ -31,7 +54,8 @@ export interface AcceptOptions<C> {
 /**
  * Accepts connections until the signal aborts. It survives every failure of accept(2), among them that the process or
  * the machine has no descriptor left: the kernel keeps those that connect meanwhile waiting. Such a time is logged at
- * its beginning, every half minute and at its end. Never rejects.
+ * its beginning, every half minute and at its end. A connection that was reset while it waited is passed over: it must
+ * not delay those behind it. Never rejects.
  */
 export async function acceptAll<C>(
   listener: Acceptor<C>,
@@ -44,8 +68,10 @@ export async function acceptAll<C>(
       connection = await listener.accept();
     } catch (err) {
       if (signal.aborted) return;
+      const code = codeOf(err);
+      if (LOST_CONNECTIONS.has(code)) continue;
       trouble.note(err);
-      relieve?.();
+      if (SHORTAGES.has(code)) relieve?.();
       await sleep(PAUSE_MS, { signal }).catch(() => {});
       continue;
     }
@@ -71,7 +97,10 @@ class Trouble {
     if (this.#lastMs - this.#saidMs < REMIND_MS) return;
     this.#saidMs = this.#lastMs;
     const fields = { address: this.#address, failures: this.#failures, err };
-    if (!isOutOfFiles(err)) log.warn("Cannot accept connections", fields);
+    const code = codeOf(err);
+    // The process' limit; the machine's.
+    const isOutOfFiles = code === "EMFILE" || code === "ENFILE";
+    if (!isOutOfFiles) log.warn("Cannot accept connections", fields);
     else {
       log.error(
         "Cannot accept connections: there is no free file descriptor; raise the limit (RLIMIT_NOFILE), or find out who holds so many",
@@ -92,8 +121,8 @@ class Trouble {
   }
 }
 
-/** EMFILE is the process' limit, ENFILE the machine's. */
-function isOutOfFiles(err: unknown): boolean {
-  if (!(err instanceof Error) || !("code" in err)) return false;
-  return err.code === "EMFILE" || err.code === "ENFILE";
+/** The name of the errno, or "". */
+function codeOf(err: unknown): string {
+  if (!(err instanceof Error) || !("code" in err)) return "";
+  return typeof err.code === "string" ? err.code : "";
 }
