@@ -21,6 +21,9 @@ const HEAD_END = [13, 10, 13, 10] as const;
 const LINGER_MS = 500;
 const MAX_LINGER_BYTES = 64 * 1024;
 
+/** A peer that has not taken its answer for so long can be done without. */
+const UNTAKEN_MS = 1_000;
+
 const decoder = new TextDecoder("latin1");
 
 /** What a connection needs of its server. */
@@ -43,6 +46,8 @@ export class HttpConnection implements BoundedConnection {
   #buffer = new Uint8Array(FIRST_BUFFER_BYTES);
   #length = 0;
   #isAnswering = false;
+  /** When the answer was there to be taken. */
+  #untakenSinceMs = Infinity;
   #isClosed = false;
   #hasAsked = false;
   #sinceMs = performance.now();
@@ -56,8 +61,14 @@ export class HttpConnection implements BoundedConnection {
     this.peer = options.peer;
   }
 
+  /** Its request has arrived, and the peer does not yet have the whole answer. */
   get isAnswering(): boolean {
     return this.#isAnswering;
+  }
+
+  get isIdle(): boolean {
+    return !this.#isAnswering ||
+      performance.now() - this.#untakenSinceMs > UNTAKEN_MS;
   }
 
   get sinceMs(): number {
@@ -190,10 +201,15 @@ export class HttpConnection implements BoundedConnection {
     }
   }
 
+  /** The peer has to take some of it now and then. */
   async #write(bytes: Uint8Array): Promise<void> {
+    const { stallMs } = this.#options.limits;
+    this.#untakenSinceMs = performance.now();
     for (let rest = bytes; rest.length > 0;) {
+      using _stalled = startTimer(stallMs, () => this.close());
       rest = rest.subarray(await this.#socket.write(rest));
     }
+    this.#untakenSinceMs = Infinity;
   }
 
   /** Reads more, up to so many bytes in the buffer; false at the end. */

@@ -2,8 +2,8 @@
 export interface BoundedConnection {
   /** The peer's address. */
   readonly peer: string;
-  /** Its request has arrived and is being answered. */
-  readonly isAnswering: boolean;
+  /** It waits for a request, or for its peer to take the answer. */
+  readonly isIdle: boolean;
   /** By a clock that only goes forward: when it was accepted, or has last answered. */
   readonly sinceMs: number;
   /** Ends it at once. */
@@ -16,8 +16,9 @@ const MIN_CONNECTIONS = 2;
 /**
  * Bounds the number of connections, in all and of each peer.
  *
- * A new connection is never kept waiting by old ones that do nothing: the peer that has the most gives up its oldest
- * that is not being answered. So a peer that holds many takes room from itself first.
+ * A new connection is never kept waiting by old ones that do nothing: the peer that has the most gives up one, the oldest
+ * of those that do nothing if there is any. So a peer that holds many takes room from itself first, also when all of its
+ * connections are being answered. Among peers that have as few as the new one, none loses an answer.
  */
 export class ConnectionTable<C extends BoundedConnection> {
   readonly #maxConnections: number;
@@ -58,16 +59,25 @@ export class ConnectionTable<C extends BoundedConnection> {
 
   /** Makes sure that the peer may have one more, at the cost of another connection if need be; false if it may not. */
   makeRoom(peer: string): boolean {
-    if (this.#countOf(peer) >= this.#maxPerPeer) return this.closeOne(peer);
-    return this.#all.size < this.#limit || this.closeOne();
+    const count = this.#countOf(peer);
+    if (count >= this.#maxPerPeer) {
+      return this.#closeFirst((c) => c.peer === peer && c.isIdle);
+    }
+    if (this.#all.size < this.#limit) return true;
+    return this.#closeFirst((c) =>
+      c.isIdle || this.#countOf(c.peer) > count + 1
+    );
   }
 
-  /** Closes the connection, of the peer if one is given, that can best be done without; false if there is none. */
-  closeOne(peer?: string): boolean {
+  /** Closes the connection that can best be done without; false if there is none. */
+  closeOne(): boolean {
+    return this.#closeFirst((connection) => connection.isIdle);
+  }
+
+  #closeFirst(mayClose: (connection: C) => boolean): boolean {
     let victim: C | undefined;
     for (const connection of this.#all) {
-      if (connection.isAnswering) continue;
-      if (peer !== undefined && connection.peer !== peer) continue;
+      if (!mayClose(connection)) continue;
       if (victim === undefined || this.#goesBefore(connection, victim)) {
         victim = connection;
       }
@@ -91,8 +101,9 @@ export class ConnectionTable<C extends BoundedConnection> {
 
   #goesBefore(one: C, other: C): boolean {
     const difference = this.#countOf(one.peer) - this.#countOf(other.peer);
-    return difference > 0 ||
-      (difference === 0 && one.sinceMs < other.sinceMs);
+    if (difference !== 0) return difference > 0;
+    if (one.isIdle !== other.isIdle) return one.isIdle;
+    return one.sinceMs < other.sinceMs;
   }
 
   #countOf(peer: string): number {

@@ -8,13 +8,13 @@ function tableOf(maxConnections: number, maxPerPeer: number) {
     maxConnections,
     maxPerPeer,
   });
-  const connection = (name: string, sinceMs: number, isAnswering = false) => ({
-    ...{ name, sinceMs, isAnswering, peer: name.charAt(0) },
+  const connection = (name: string, sinceMs: number, isIdle = true) => ({
+    ...{ name, sinceMs, isIdle, peer: name.charAt(0) },
     close: () => closed.push(name),
   });
-  const admit = (name: string, sinceMs: number, isAnswering = false) => {
+  const admit = (name: string, sinceMs: number, isIdle = true) => {
     const isAdmitted = table.makeRoom(name.charAt(0));
-    if (isAdmitted) table.add(connection(name, sinceMs, isAnswering));
+    if (isAdmitted) table.add(connection(name, sinceMs, isIdle));
     return isAdmitted;
   };
   return { admit, closed, table };
@@ -41,13 +41,37 @@ Deno.test("ConnectionTable takes room from the peer that has the most", () => {
   assert.deepEqual(closed, ["a1", "a2", "b1"]);
 });
 
-Deno.test("ConnectionTable closes none that is being answered", () => {
-  const { admit, closed } = tableOf(2, 2);
-  admit("a1", 0, true);
-  admit("a2", 1, true);
+Deno.test("ConnectionTable closes none that is being answered for a peer that has as many", () => {
+  const { admit, closed } = tableOf(3, 2);
+  admit("a1", 0, false);
+  admit("a2", 1, false);
   assert.equal(admit("a3", 2), false);
-  assert.equal(admit("b1", 3), false);
+  admit("b1", 3, false);
+  assert.equal(admit("b2", 4), false);
   assert.deepEqual(closed, []);
+});
+
+Deno.test("ConnectionTable lets a newcomer in when all connections of others are being answered", () => {
+  const { admit, closed } = tableOf(4, 3);
+  for (const [n, name] of ["b1", "a1", "a2", "a3"].entries()) {
+    admit(name, n, false);
+  }
+  assert.ok(admit("c1", 10, false));
+  assert.deepEqual(closed, ["a1"]);
+  assert.ok(admit("d1", 11, false));
+  assert.deepEqual(closed, ["a1", "a2"]);
+  // Each has one.
+  assert.equal(admit("e1", 12, false), false);
+});
+
+Deno.test("ConnectionTable takes what does nothing of the peer that has the most", () => {
+  const { admit, closed } = tableOf(4, 3);
+  admit("b1", 0);
+  admit("a1", 1, false);
+  admit("a2", 2);
+  admit("a3", 3);
+  assert.ok(admit("c1", 10));
+  assert.deepEqual(closed, ["a2"]);
 });
 
 Deno.test("ConnectionTable makes do with half of its connections after a retreat", () => {
@@ -66,12 +90,12 @@ Deno.test("ConnectionTable makes do with half of its connections after a retreat
 
 Deno.test("ConnectionTable forgets a connection once", () => {
   const { admit, table } = tableOf(9, 1);
-  admit("a1", 0, true);
+  admit("a1", 0, false);
   const [connection] = table.all;
   assert.ok(connection);
   table.delete(connection);
   table.delete(connection);
-  assert.ok(admit("a2", 1, true));
+  assert.ok(admit("a2", 1, false));
   assert.equal(admit("a3", 1), false);
 });
 

@@ -16,6 +16,8 @@ export interface HttpLimits {
   readonly bodyMs: number;
   /** For the handler, and for the peer to take the answer. */
   readonly answerMs: number;
+  /** For the peer to take some of the answer. */
+  readonly stallMs: number;
   /** Between two requests. */
   readonly idleMs: number;
 }
@@ -30,5 +32,6 @@ export const DEFAULT_LIMITS: HttpLimits = {
   headMs: 5_000,
   bodyMs: 5_000,
   answerMs: 15_000,
+  stallMs: 3_000,
   idleMs: 120_000,
 };

@@ -83,7 +83,7 @@ async function withServer(
     limits: {
       ...DEFAULT_LIMITS,
       ...{ headMs: LONG_MS, bodyMs: LONG_MS, answerMs: LONG_MS },
-      ...{ idleMs: LONG_MS, ...limits },
+      ...{ stallMs: LONG_MS, idleMs: LONG_MS, ...limits },
     },
   });
   const finished = server.run(listener);
@@ -162,6 +162,50 @@ Deno.test("HttpServer closes the connection of a peer that does not read", async
     await peer.send(GET);
     await new Promise((resolve) => setTimeout(resolve, 500));
     assert.ok((await peer.end()).length < 32 << 20);
+  });
+});
+
+Deno.test("HttpServer closes the connection of a peer that stops to read amid the answer", async () => {
+  const large: HttpHandler = () => new Response("x".repeat(32 << 20));
+  await withServer(large, { stallMs: 100 }, async ({ connect }) => {
+    using peer = await connect();
+    await peer.send(GET);
+    await peer.until(/x{1000}/);
+    await new Promise((resolve) => setTimeout(resolve, 500));
+    assert.ok((await peer.end()).length < 32 << 20);
+  });
+});
+
+Deno.test("HttpServer lets a peer take a long answer that goes on being read", async () => {
+  const large: HttpHandler = () => new Response("x".repeat(32 << 20));
+  await withServer(large, { stallMs: 5_000 }, async ({ connect }) => {
+    using peer = await connect();
+    await peer.send("GET / HTTP/1.0\r\n\r\n");
+    assert.ok((await peer.end()).length > 32 << 20);
+  });
+});
+
+Deno.test("HttpServer serves a peer's newest connection when the others' answers are not taken", async () => {
+  const large: HttpHandler = ({ url }) =>
+    new Response(url.endsWith("/large") ? "x".repeat(32 << 20) : "well");
+  const request = "GET /large HTTP/1.1\r\nHost: x\r\n\r\n";
+  await withServer(large, { maxPerPeer: 2 }, async ({ connect }) => {
+    using first = await connect();
+    using second = await connect();
+    for (const peer of [first, second]) {
+      await peer.send(request.repeat(4));
+      await peer.until(/x/);
+    }
+    const isServed = async () => {
+      using third = await connect();
+      await third.send("GET / HTTP/1.0\r\n\r\n").catch(() => {});
+      return /well$/.test(await third.end());
+    };
+    const deadlineMs = performance.now() + PATIENCE_MS;
+    while (!await isServed()) {
+      assert.ok(performance.now() < deadlineMs, "never served");
+      await new Promise((resolve) => setTimeout(resolve, 100));
+    }
   });
 });
 
