@@ -11,7 +11,7 @@ export interface SetupRequest extends LinkIdentity {
   readonly netnsPath: string;
   /** The pod's addresses: IPv4, IPv6 or one of each. */
   readonly addresses: DualStack<Address>;
-  /** Needed in Calico mode only. */
+  /** Whose name the host's end is marked with, and in Calico mode called after. */
   readonly pod?: PodName;
   /** Which sources the pod's packets may have. Default `own`. */
   readonly sources?: PodSources;

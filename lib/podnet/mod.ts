@@ -31,7 +31,7 @@ export type { EndLack } from "./host_end_state.ts";
 export type { HostReport } from "./host_init.ts";
 export { type HostLack, HostProblem, lackText } from "./host_state.ts";
 export type { Husk } from "./husk_reaper.ts";
-export { linkLocalOf } from "./mac.ts";
+export { isMarkedFor, linkLocalOf } from "./mac.ts";
 export type { RandomBytes } from "../netlink/mod.ts";
 export type { PodNetworkOptions } from "./options.ts";
 export type { GatewayMode } from "./plan.ts";

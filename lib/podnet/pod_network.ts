@@ -21,7 +21,7 @@ import { KnownPods } from "./known_pods.ts";
 import { LinkFinder, linksOf } from "./link_finder.ts";
 import { LinkRemoval } from "./link_removal.ts";
 import { findLostAddresses } from "./lost_addresses.ts";
-import { randomMac } from "./mac.ts";
+import { markedMac, randomMac } from "./mac.ts";
 import { NetnsIndex } from "./netns_index.ts";
 import { detectMtu } from "./mtu.ts";
 import {
@@ -160,7 +160,10 @@ export class PodNetwork implements Disposable {
     using netns = openPodNetns(request.netnsPath);
     const { random, hostNetns } = this.#settings;
     refuseHost(netns, hostNetns);
-    const macs = { hostMac: randomMac(random), podMac: randomMac(random) };
+    const macs = {
+      hostMac: request.pod ? markedMac(request.pod) : randomMac(random),
+      podMac: randomMac(random),
+    };
     const names = this.#finder.namesFor(request, request.pod);
     const plan = planPod({
       ...request,

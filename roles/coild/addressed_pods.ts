@@ -4,13 +4,14 @@ import type { CNIArgs } from "../../lib/cnirpc/mod.ts";
 import { valuesOf } from "../../lib/inet/mod.ts";
 import type { Allocation, NodeIpam } from "../../lib/ipam/mod.ts";
 import type { V1Pod } from "../../lib/kube/mod.ts";
-import type {
-  PodKey,
-  PodLink,
-  PodName,
-  PodNetwork,
-  PodSources,
-  SetupResult,
+import {
+  isMarkedFor,
+  type PodKey,
+  type PodLink,
+  type PodName,
+  type PodNetwork,
+  type PodSources,
+  type SetupResult,
 } from "../../lib/podnet/mod.ts";
 import { getLogger } from "../../lib/telemetry/mod.ts";
 import { explain } from "./address_errors.ts";
@@ -148,7 +149,11 @@ export class AddressedPods implements Attachments {
     await this.#with.garbage.collect(args, options);
   }
 
-  /** By their addresses: whatever has an address of a pod on this node is that pod's interface. */
+  /**
+   * By their addresses. A status keeps an address for a while that may be
+   * another pod's by now, so the link has to name the pod; of one that names
+   * none, a pod that is about to go gets nothing.
+   */
   async find(
     pods: readonly V1Pod[],
   ): Promise<ReadonlyMap<string, Attachment>> {
@@ -163,7 +168,7 @@ export class AddressedPods implements Attachments {
     for (const pod of pods) {
       const link = podAddresses(pod)
         .map((address) => links.get(address.toString()))
-        .find((known) => known !== undefined);
+        .find((known) => known !== undefined && mayBeOf(known, pod));
       if (link === undefined) continue;
       const { namespace = "", name = "", uid } = pod.metadata ?? {};
       found.set(podKey({ namespace, name }), {
@@ -171,6 +176,7 @@ export class AddressedPods implements Attachments {
         pod: { namespace, name },
         ...(uid !== undefined && { uid }),
         addresses: link.addresses,
+        byAddress: true,
         openNetns: this.#opener(keyOf(link)),
       });
     }
@@ -224,6 +230,12 @@ export class AddressedPods implements Attachments {
 
 function keyOf({ containerId, ifname }: PodKey): PodKey {
   return { containerId, ifname };
+}
+
+function mayBeOf({ mac }: PodLink, { metadata }: V1Pod): boolean {
+  const { namespace = "", name = "", deletionTimestamp } = metadata ?? {};
+  return isMarkedFor(mac, { namespace, name }) ??
+    deletionTimestamp === undefined;
 }
 
 function texts({ addresses }: Allocation): Record<string, string> {

@@ -33,10 +33,9 @@ export class AttachmentBook {
     const { namespace = "", name = "", uid } = pod.metadata ?? {};
     const found = this.#byPod.get(podKey({ namespace, name }));
     if (found === undefined) return undefined;
-    const isIts = found.uid === undefined
-      ? sharesAddress(found, pod)
-      : found.uid === uid;
-    return isIts ? found : undefined;
+    if (found.uid !== undefined && found.uid !== uid) return undefined;
+    const isProven = found.uid !== undefined && found.byAddress === undefined;
+    return isProven || sharesAddress(found, pod) ? found : undefined;
   }
 
   /** All attachments, as they are now. */
@@ -50,10 +49,15 @@ export class AttachmentBook {
     return pod === undefined ? undefined : this.#byPod.get(pod);
   }
 
-  /** Whether the attachment's key is known to be another pod's: an address may have had a pod before, whose status still has it. */
+  /**
+   * Whether the attachment's key is known to be another pod's: an address may
+   * have had a pod before, whose status still has it. Who had it by its address
+   * alone is no proof against who has the address now.
+   */
   isOfAnother({ key, pod }: Attachment): boolean {
     const known = this.at(key);
-    return known !== undefined && podKey(known.pod) !== podKey(pod);
+    return known !== undefined && known.byAddress === undefined &&
+      podKey(known.pod) !== podKey(pod);
   }
 
   /** Forgets an attachment. */

@@ -82,3 +82,15 @@ Deno.test("AttachmentBook: an ADD takes its attachment from a pod that was found
   assert.equal(book.of(named("new", "u1")), made);
   assert.equal(book.at(made.key), made);
 });
+
+Deno.test("AttachmentBook: what was found by an address is the pod's for as long as it has that, and proves nothing against the next one", () => {
+  const book = new AttachmentBook();
+  const addresses = { ipv4: Address.parse(OWN) };
+  const found = { ...attachment("c1", { uid: "u1", addresses }) };
+  book.add({ ...found, byAddress: true });
+  assert.equal(book.of(pod("u1", OWN))?.key.containerId, "c1");
+  assert.equal(book.of(pod("u1", "10.9.9.9")), undefined);
+  assert.ok(!book.isOfAnother(attachment("c1", { uid: "u2", name: "new" })));
+  book.add(found);
+  assert.equal(book.of(pod("u1", "10.9.9.9"))?.key.containerId, "c1");
+});

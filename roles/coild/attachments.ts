@@ -22,6 +22,8 @@ export interface Attachment {
   /** The pod's UID in the API, where it is known. */
   readonly uid?: string;
   readonly addresses: DualStack<Address>;
+  /** Found by an address of the pod's status, which is true only as long as the pod has it. Absent: known by more than that. */
+  readonly byAddress?: true;
   /** Opens the pod's network namespace; undefined when there is none. */
   openNetns(): Promise<Netns | undefined>;
 }

@@ -29,6 +29,8 @@ const log = getLogger("egress-watcher");
 const CONCURRENCY = 4;
 /** A kernel that has no tunnels may get them, when an admin has read the Event. */
 const UNSUPPORTED_RETRY_MS = 60_000;
+/** The other pod's status may lose the address without a word about this one. */
+const AMBIGUOUS_RETRY_MS = 30_000;
 
 /** What {@linkcode EgressReconciler} works with. */
 export interface EgressReconcilerOptions {
@@ -60,6 +62,8 @@ export class EgressReconciler {
   readonly #conflicts = new Map<string, string>();
   /** Pods that cannot be made clients, by what was said: the kernel cannot, or the annotation is wrong. */
   readonly #refused = new Map<string, string>();
+  /** Pods that are no clients and of which nothing was found, by what was looked for. */
+  readonly #unfound = new Map<string, string>();
   /** Gateways that are annotated as clients, by what was said. */
   readonly #gateways = new Map<string, string>();
 
@@ -108,12 +112,16 @@ export class EgressReconciler {
     const { attachments, book, pods } = this.#with;
     try {
       const living = pods.list().filter((pod) =>
-        hasOwnNetwork(pod) && book.of(pod) === undefined
+        hasOwnNetwork(pod) && book.of(pod) === undefined &&
+        pods.sharers(pod).length === 0
       );
       const found = await attachments.find(living);
       for (const pod of living) {
         const attachment = found.get(nameOf(pod));
-        if (attachment === undefined || book.isOfAnother(attachment)) continue;
+        if (attachment === undefined || book.isOfAnother(attachment)) {
+          this.#unfound.set(nameOf(pod), soughtOf(pod));
+          continue;
+        }
         // An ADD may have been faster.
         if (book.of(pod) === undefined) book.add(attachment);
       }
@@ -143,12 +151,21 @@ export class EgressReconciler {
     const isClient = namesEgress(pod.metadata?.annotations);
     const known = book.of(pod);
     if (!isClient) this.#gateways.delete(key);
-    if (!isClient && (known === undefined || setup.isNone(known))) return;
+    if (!isClient && known !== undefined && setup.isNone(known)) return;
     if (isClient && isGatewayPod(pod)) return this.#refuse(key, pod);
     // Its ADD is not over, and will do what there is to do.
     if (known === undefined && podAddresses(pod).length === 0) return;
-    if (this.#isAmbiguous(key, pod)) return;
+    // Nor of one of before the start: it may have been taken for a client's.
+    const isUnfound = this.#unfound.get(key) === soughtOf(pod);
+    if (!isClient && known === undefined && isUnfound) return;
+    if (this.#isAmbiguous(key, pod)) {
+      return { requeueAfterMs: AMBIGUOUS_RETRY_MS };
+    }
     const attachment = known ?? await this.#find(key, pod);
+    if (attachment === undefined && !isClient) {
+      return void this.#unfound.set(key, soughtOf(pod));
+    }
+    this.#unfound.delete(key);
     const result = attachment !== undefined &&
       await this.#update(attachment, { key, signal });
     if (result === false) {
@@ -262,10 +279,16 @@ export class EgressReconciler {
     this.#conflicts.delete(key);
     this.#refused.delete(key);
     this.#gateways.delete(key);
+    this.#unfound.delete(key);
     if (attachment === undefined) return;
     book.forget(attachment.key);
     setup.forget(attachment.key);
   }
+}
+
+/** By what a pod's interface is looked for. */
+function soughtOf(pod: V1Pod): string {
+  return [pod.metadata?.uid, ...podAddresses(pod)].join(" ");
 }
 
 function nameOf({ metadata }: V1Pod): string {

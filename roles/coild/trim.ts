@@ -63,12 +63,14 @@ function isRead(key: string, value: string): boolean {
     key === ANY_SOURCE_ANNOTATION && value === "true";
 }
 
-/** Keeps a pod's identity, the annotations that are read, addresses and phase, and whether it has a network of its own or is a gateway. */
+/** Keeps a pod's identity, whether it is about to go, the annotations that are read, addresses and phase, and whether it has a network of its own or is a gateway. */
 export function trimPod(pod: V1Pod): V1Pod {
   const { phase, podIPs } = pod.status ?? {};
+  const { deletionTimestamp } = pod.metadata ?? {};
   return {
     metadata: {
       ...trimMetadata(pod.metadata, isRead),
+      ...(deletionTimestamp !== undefined && { deletionTimestamp }),
       ...(isGatewayPod(pod) && { labels: GATEWAY_LABELS }),
     },
     ...(pod.spec?.hostNetwork === true && {

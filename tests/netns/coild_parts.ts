@@ -9,7 +9,12 @@ import {
   FakeCluster,
   openNode,
 } from "../../lib/ipam/testing.ts";
-import type { PodLink, PodNetwork, Survey } from "../../lib/podnet/mod.ts";
+import type {
+  PodLink,
+  PodName,
+  PodNetwork,
+  Survey,
+} from "../../lib/podnet/mod.ts";
 import { createRegistry } from "../../lib/telemetry/mod.ts";
 import { AddressedPods } from "../../roles/coild/addressed_pods.ts";
 import type { AddRequest } from "../../roles/coild/cni_request.ts";
@@ -40,13 +45,14 @@ export const FACTS: PodFacts = {
 export function requestFor(
   netns: string,
   containerId: string = "cid1",
+  pod: PodName = POD,
 ): AddRequest {
   return {
     containerId,
     ifname: "eth0",
     netns,
     network: "net",
-    pod: POD,
+    pod,
     chained: false,
     ips: [],
   };
