@@ -96,6 +96,14 @@ const FLAGS = defineFlags({
     help:
       "Addresses of a pool that a node may hold for each pod that it can have, in blocks of which 4 more are allowed; 0 for no limit",
   },
+  "max-pods-per-node": {
+    type: "int",
+    default: 1000,
+    min: 110,
+    max: 1_000_000,
+    help:
+      "The largest number of pods that a Node is believed, for the limit of its blocks; as large as the largest maxPods of a kubelet",
+  },
   "egress-port": {
     type: "int",
     default: FOU_PORT,
@@ -163,6 +171,7 @@ export interface ControllerOptions {
   readonly leaseNamespace: string;
   readonly concurrentRequests: number;
   readonly nodeAddressFactor: number;
+  readonly maxPodsPerNode: number;
   readonly egressPort: number;
   /** Empty when the controller's own is to be used. */
   readonly egressImage: string;
@@ -195,6 +204,7 @@ export function parseControllerFlags(
     leaseNamespace: values["lease-namespace"],
     concurrentRequests: values["concurrent-requests"],
     nodeAddressFactor: values["node-address-factor"],
+    maxPodsPerNode: values["max-pods-per-node"],
     egressPort: values["egress-port"],
     egressImage: values["egress-image"],
     drainTimeoutMs: values["drain-timeout"],

@@ -51,6 +51,7 @@ export interface IpamPartOptions {
   readonly concurrentRequests: number;
   /** See {@linkcode NodeLimit}. */
   readonly nodeAddressFactor: number;
+  readonly maxPodsPerNode: number;
 }
 
 /**
@@ -77,6 +78,18 @@ export async function runIpam(
     client,
     blocks: cluster.blocks.store,
     factor: options.nodeAddressFactor,
+    maxPods: options.maxPodsPerNode,
+    onDisbelief({ node, message }) {
+      log.warn("A Node allows more pods than it is believed", {
+        node,
+        detail: message,
+      });
+      nodeEvent(options, cluster, {
+        node,
+        reason: "PodCountTooLarge",
+        message,
+      });
+    },
   });
   const ranges = new ClusterRanges({
     client,
@@ -255,9 +268,8 @@ function makeRequestController(
           detail: answer.message,
         });
         if (answer.reason !== REASON_NODE_LIMIT) return;
-        const uid = cluster.nodes.store.get(nodeName)?.metadata?.uid ?? "";
-        events.event({ apiVersion: "v1", kind: "Node", name: nodeName, uid }, {
-          type: "Warning",
+        nodeEvent({ events }, cluster, {
+          node: nodeName,
           reason: "BlockLimitReached",
           message: answer.message,
         });
@@ -269,6 +281,24 @@ function makeRequestController(
     concurrency: concurrentRequests,
     metrics: kubeMetrics,
     reconcile: (name, signal) => reconciler.reconcile(name, signal),
+  });
+}
+
+/** Warns on a Node. */
+function nodeEvent(
+  { events }: Pick<IpamPartOptions, "events">,
+  { nodes }: Cluster,
+  { node: name, reason, message }: {
+    readonly node: string;
+    readonly reason: string;
+    readonly message: string;
+  },
+): void {
+  const uid = nodes.store.get(name)?.metadata?.uid ?? "";
+  events.event({ apiVersion: "v1", kind: "Node", name, uid }, {
+    type: "Warning",
+    reason,
+    message,
   });
 }
 

@@ -1,6 +1,7 @@
 import { addressBlockName, type Pool } from "../../lib/api/mod.ts";
 import { type KubeClient, NODES, type Store } from "../../lib/kube/mod.ts";
 import { NODE_LABEL, POOL_LABEL } from "../../lib/names/mod.ts";
+import { parseQuantity } from "./quantity.ts";
 import type { CachedBlock } from "./trim.ts";
 
 /** The kubelet's default. A Node that allows fewer pods is treated like one that allows this many. */
@@ -18,8 +19,19 @@ export interface NodeLimitOptions {
   readonly blocks: Pick<Store<CachedBlock>, "get" | "byIndex">;
   /** Addresses of a pool per pod that the Node allows; 0 switches the limit off. */
   readonly factor: number;
+  /** The largest number of pods that a Node is believed. Whoever has the kubelet's credentials writes what it says. */
+  readonly maxPods: number;
+  /** A Node says more; once until it says less. */
+  readonly onDisbelief: (said: Disbelief) => void;
   /** Monotonic milliseconds. */
   readonly now?: () => number;
+}
+
+/** A Node that allows more pods than a node is believed to have. */
+export interface Disbelief {
+  readonly node: string;
+  /** What it says, and what to do. */
+  readonly message: string;
 }
 
 /** A block that a node may have; disposing of it before the block was created gives it back. */
@@ -61,6 +73,7 @@ export class NodeLimit {
   readonly #now: () => number;
   readonly #taken = new Set<Taken>();
   readonly #pods = new Map<string, { count: number; atMs: number }>();
+  readonly #disbelieved = new Set<string>();
 
   constructor(options: NodeLimitOptions) {
     this.#options = options;
@@ -144,8 +157,8 @@ export class NodeLimit {
       signal,
     });
     const { allocatable, capacity } = live?.status ?? {};
-    const told = Number(allocatable?.["pods"] ?? capacity?.["pods"]);
-    const count = Math.max(USUAL_PODS, Number.isInteger(told) ? told : 0);
+    const told = allocatable?.["pods"] ?? capacity?.["pods"] ?? "";
+    const count = this.#believed(node, told);
     this.#pods.delete(node);
     this.#pods.set(node, { count, atMs: this.#now() });
     for (const [name, { atMs }] of this.#pods) {
@@ -153,6 +166,26 @@ export class NodeLimit {
       this.#pods.delete(name);
     }
     return count;
+  }
+
+  /** The number of pods that a Node is believed. `told` is a quantity: the API server writes 1000 as `1k`. */
+  #believed(node: string, told: string): number {
+    const { maxPods, onDisbelief } = this.#options;
+    const count = parseQuantity(told) ?? 0;
+    if (count <= maxPods) {
+      this.#disbelieved.delete(node);
+      return Math.max(USUAL_PODS, Math.floor(count));
+    }
+    if (!this.#disbelieved.has(node)) {
+      this.#disbelieved.add(node);
+      onDisbelief({
+        node,
+        message:
+          `Node "${node}" allows ${told} pods, and is believed no more than ${maxPods}: ` +
+          "if the number is right, raise --max-pods-per-node of coil-controller; if not, somebody has written the Node's status, maybe with the kubelet's credentials",
+      });
+    }
+    return maxPods;
   }
 }
 

@@ -16,14 +16,18 @@ function pool(blockSizeBits: number): Pool {
 }
 
 /** An informer that shows what it is told, and the reads of Nodes. */
-function setUp(options: { factor?: number; pods?: string } = {}) {
+function setUp(
+  options: { factor?: number; pods?: string; maxPods?: number } = {},
+) {
   const shown = new Map<string, CachedBlock>();
+  const node = { pods: options.pods ?? "110" };
   const reads: string[] = [];
+  const said: string[] = [];
   const tryGet = (type: unknown, { name }: { name: string }) => {
     assert.equal(type, NODES);
     reads.push(name);
     return Promise.resolve({
-      status: { allocatable: { pods: options.pods ?? "110" } },
+      status: { allocatable: { pods: node.pods } },
     });
   };
   let nowMs = 0;
@@ -37,6 +41,8 @@ function setUp(options: { factor?: number; pods?: string } = {}) {
         ),
     },
     factor: options.factor ?? 2,
+    maxPods: options.maxPods ?? 1000,
+    onDisbelief: ({ node, message }) => said.push(`${node}: ${message}`),
     now: () => nowMs,
   });
   const show = (name: string, index: number) =>
@@ -50,7 +56,7 @@ function setUp(options: { factor?: number; pods?: string } = {}) {
       index,
     });
   return {
-    ...{ limit, shown, reads, show },
+    ...{ limit, shown, reads, said, show, node },
     pass: (ms: number) => nowMs += ms,
   };
 }
@@ -115,6 +121,38 @@ Deno.test("NodeLimit reads the Node only beyond the usual number of pods, and no
   assert.deepEqual(reads, ["n"]);
   const small = setUp({ pods: "10" });
   assert.equal(await takeAll(small.limit, pool(0)), 224);
+});
+
+Deno.test("NodeLimit reads the number of pods as the API server writes it", async () => {
+  for (const [pods, blocks] of [["1k", 67], ["0.5k", 36], ["250", 20]]) {
+    const { limit, said } = setUp({ pods: String(pods) });
+    assert.equal(await takeAll(limit, pool(5)), blocks, String(pods));
+    assert.deepEqual(said, []);
+  }
+  for (const pods of ["many", "-5", "", "1e-400"]) {
+    const { limit } = setUp({ pods });
+    assert.equal(await takeAll(limit, pool(5)), 11, pods);
+  }
+});
+
+Deno.test("NodeLimit believes no Node more than the largest number of pods, and says so once", async () => {
+  const { limit, said, pass, node } = setUp({ pods: "999999", maxPods: 250 });
+  assert.equal(await takeAll(limit, pool(5)), 20);
+  pass(301_000);
+  assert.equal(await takeAll(limit, pool(5), 100), 20);
+  assert.equal(said.length, 1);
+  assert.match(said[0] ?? "", /^n: Node "n" allows 999999 pods, .*250/);
+  node.pods = "1e999";
+  pass(301_000);
+  assert.equal(await takeAll(limit, pool(5), 200), 20);
+  assert.equal(said.length, 1);
+  node.pods = "250";
+  pass(301_000);
+  assert.equal(await takeAll(limit, pool(5), 300), 20);
+  node.pods = "251";
+  pass(301_000);
+  assert.equal(await takeAll(limit, pool(5), 400), 20);
+  assert.equal(said.length, 2);
 });
 
 Deno.test("NodeLimit leaves out blocks of v1, and limits nothing with factor 0", async () => {

@@ -103,18 +103,62 @@ Deno.test("a node's token that asks for block after block does not drain a pool"
   });
 });
 
-Deno.test("a Node that allows more pods than usual gets more blocks", async () => {
-  const status = { allocatable: { pods: "250" } };
+/** Writes what a Node says of itself, as its kubelet does. */
+async function allowPods(node: string, pods: string): Promise<void> {
+  const status = { allocatable: { pods }, capacity: { pods } };
   const options = { contentType: "application/merge-patch+json" };
-  const uri = "/api/v1/nodes/node2/status";
-  await lab.plane.request("PATCH", uri, { status }, options);
-  await using _controller = lab.startController();
-  const has =
-    (await lab.blocks("big")).filter(({ metadata }) =>
-      metadata.labels?.["coil.cybozu.com/node"] === "node2"
-    ).length;
-  for (let n = has; n < 20; n++) {
-    assert.match(await lab.ask("big", "node2"), /^block /);
+  await lab.plane.request(
+    "PATCH",
+    `/api/v1/nodes/${node}/status`,
+    { status },
+    options,
+  );
+}
+
+/** Asks until the node gets no more of the pool. Returns the refusal. */
+async function askUntilRefused(pool: string, node: string): Promise<string> {
+  for (let n = 0; n < 128; n++) {
+    const answer = await lab.ask(pool, node);
+    if (!answer.startsWith("block ")) return answer;
   }
-  assert.match(await lab.ask("big", "node2"), /20 are enough for 250 pods/);
+  throw new Error("it got 128 blocks");
+}
+
+Deno.test("a Node that allows more pods than usual gets more blocks", async () => {
+  await allowPods("node2", "250");
+  await using _controller = lab.startController();
+  assert.match(
+    await askUntilRefused("big", "node2"),
+    /holds 20 blocks .* 20 are enough for 250 pods/,
+  );
+});
+
+Deno.test("a Node that allows 1000 pods, which the API server writes as 1k, gets blocks for them", async () => {
+  await lab.createPool("kilo", {
+    blockSizeBits: 6,
+    subnets: [{ ipv4: "10.132.0.0/20" }],
+  });
+  await allowPods("node2", "1000");
+  await using _controller = lab.startController();
+  assert.match(
+    await askUntilRefused("kilo", "node2"),
+    /holds 36 blocks .* 36 are enough for 1000 pods/,
+  );
+});
+
+Deno.test("a node that says that it has a million pods does not drain a pool", async () => {
+  await lab.createPool("mega", { subnets: [{ ipv4: "10.133.0.0/22" }] });
+  await allowPods(NODE, "999999");
+  await using _controller = lab.startController("--max-pods-per-node=250");
+  assert.match(
+    await askUntilRefused("mega", NODE),
+    /holds 20 blocks .* 20 are enough for 250 pods/,
+  );
+  assert.match(await lab.ask("mega", "node2"), /^block mega-/);
+  const said = await eventually("an Event on the Node", async () => {
+    return (await lab.events(NODE)).find(({ reason }) =>
+      reason === "PodCountTooLarge"
+    );
+  });
+  assert.match(said.message, /999999 pods, and is believed no more than 250/);
 });

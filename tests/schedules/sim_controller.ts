@@ -27,6 +27,7 @@ export class SimController {
       gcIntervalMs: 60_000,
       nodeGraceMs: 0,
       nodeAddressFactor: 0,
+      maxPodsPerNode: 1000,
       concurrentRequests: 4,
     }, this.#stop.signal).catch((error: unknown) => {
       if (!life.isOver) throw error;
