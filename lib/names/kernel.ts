@@ -55,6 +55,12 @@ export const HUSK_ALIAS_PREFIX = "COIL-HUSK:";
 /** Link group of pods' host veths: packets from sources other than the pod's addresses are dropped. */
 export const POD_LINK_GROUP = 30115;
 
+/**
+ * The bits of a link's group that make it one of {@linkcode POD_LINK_GROUP}. The
+ * upper ones are 0 but in the group that links are put into to be deleted.
+ */
+export const POD_LINK_GROUP_MASK = 0xffff;
+
 /** Link group of host veths of pods that may send from any source. */
 export const ANY_SOURCE_LINK_GROUP = 30114;
 

@@ -13,6 +13,11 @@ export interface LinkDeletionsOptions {
   readonly present: readonly Link[];
   /** Source of the group's number. Default `crypto.getRandomValues()`. */
   readonly random?: RandomBytes;
+  /**
+   * The lower 16 bits of the group's number, for rules that must hold for the
+   * links until they are gone. Random unless given.
+   */
+  readonly groupLow?: number;
 }
 
 /**
@@ -27,11 +32,10 @@ export interface LinkDeletionsOptions {
  */
 export function linkDeletions(
   indexes: readonly number[],
-  { present, random = (bytes) => crypto.getRandomValues(bytes) }:
-    LinkDeletionsOptions,
+  options: LinkDeletionsOptions,
 ): Request[] {
   if (indexes.length < 2) return indexes.map((index) => linkDelete({ index }));
-  const group = unusedGroup(present, random);
+  const group = unusedGroup(options);
   return [
     ...indexes.map((index) => linkSet({ index }, { group })),
     linkDelete({ group }),
@@ -39,11 +43,20 @@ export function linkDeletions(
 }
 
 /** Large, since people pick small numbers, and positive as the kernel's `int`. */
-function unusedGroup(links: readonly Link[], random: RandomBytes): number {
+function unusedGroup(
+  { present, random = randomBytes, groupLow }: LinkDeletionsOptions,
+): number {
   for (;;) {
     const bytes = random(new Uint8Array(4));
     const number = new DataView(bytes.buffer).getUint32(0) & 0x3fff_ffff;
-    const group = number | 0x4000_0000;
-    if (links.every((link) => link.group !== group)) return group;
+    const drawn = number | 0x4000_0000;
+    const group = groupLow === undefined
+      ? drawn
+      : (drawn & 0x7fff_0000) | groupLow;
+    if (present.every((link) => link.group !== group)) return group;
   }
+}
+
+function randomBytes(bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
+  return crypto.getRandomValues(bytes);
 }

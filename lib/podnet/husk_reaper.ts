@@ -1,3 +1,4 @@
+import { POD_LINK_GROUP } from "../names/mod.ts";
 import {
   type Link,
   linkDeletions,
@@ -62,7 +63,12 @@ export class HuskReaper {
     ).map(({ index }) => index);
     if (left.length === 0) return;
     const errors = await this.#socket.tryExecute(
-      linkDeletions(left, { present: links, random: this.#random }),
+      linkDeletions(left, {
+        present: links,
+        random: this.#random,
+        // Else the node would take what the pods send from any source.
+        groupLow: POD_LINK_GROUP,
+      }),
     );
     const refused = errors.find((error) => error && !isGone(error));
     if (refused !== undefined) throw refused;

@@ -1,6 +1,10 @@
 import { Address, type DualStack, type Family } from "../inet/mod.ts";
 import { LinuxError, type Netns } from "../linux/mod.ts";
-import { NODE_NFT_TABLE, POD_LINK_GROUP } from "../names/mod.ts";
+import {
+  NODE_NFT_TABLE,
+  POD_LINK_GROUP,
+  POD_LINK_GROUP_MASK,
+} from "../names/mod.ts";
 import {
   NetfilterSocket,
   NetlinkError,
@@ -22,6 +26,15 @@ const PRIORITY_RAW = -300;
 const MLD_ROUTERS: Address = Address.parse("ff02::16");
 
 /**
+ * Neither links of pods nor those that are being deleted. Packets come in by the
+ * latter until they are gone, and a pod that is cut off has no route: none passes.
+ */
+const OTHER_LINKS = nft.iifgroup(POD_LINK_GROUP, {
+  not: true,
+  mask: POD_LINK_GROUP_MASK,
+});
+
+/**
  * Drops what pods send with a source that the node does not route to them.
  *
  * The unspecified address goes first: the kernel's own lookup lets it through
@@ -41,7 +54,7 @@ export const SOURCE_TABLE: NftTable = {
     priority: PRIORITY_RAW,
     policy: "accept",
     rules: [
-      nft.rule([nft.iifgroup(POD_LINK_GROUP, { not: true }), nft.accept()]),
+      nft.rule([OTHER_LINKS, nft.accept()]),
       nft.rule([nft.saddr(Address.parse("0.0.0.0")), nft.drop()]),
       nft.rule([nft.saddr(Address.parse("::")), nft.drop()]),
       nft.rule([nft.icmpv6Type("nd-router-solicit"), nft.drop()]),

@@ -87,6 +87,8 @@ function statements(
     // Group 0 has a name.
     fc.tuple(fc.integer({ min: 1, max: 0xffffffff }), NOT)
       .map(([group, not]) => nft.iifgroup(group, not)),
+    fc.tuple(fc.integer({ min: 1, max: 0xffff }), NOT)
+      .map(([group, not]) => nft.iifgroup(group, { ...not, mask: 0xffff })),
     fc.tuple(address, NOT).map(([value, not]) => nft.saddr(value, not)),
     fc.tuple(address, NOT).map(([value, not]) => nft.daddr(value, not)),
     NOT.map((not) => nft.inSet([`${ip} saddr`], `one${digit}`, not)),

@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
 import { inNetns, Netns, writeSysctl } from "../../lib/linux/mod.ts";
+import { type Request, RouteSocket } from "../../lib/netlink/mod.ts";
+import { HuskReaper } from "../../lib/podnet/husk_reaper.ts";
 import {
   linkLocalOf,
   type PodNetworkOptions,
@@ -13,6 +15,7 @@ import {
   type Frame,
   udpFrame,
 } from "../lab/frames.ts";
+import { eventually } from "../lab/mod.ts";
 import { RawLink } from "../lab/raw_link.ts";
 import {
   addPod,
@@ -393,5 +396,82 @@ netnsTest(
     assert.equal(husk?.["group"], "30115");
     await node.net.finishTeardown(teardown);
     assert.equal(await node.net.setSources(pod, "own"), false);
+  },
+);
+
+/** A socket that stops before its last request, as the kernel may be interrupted there. */
+class HaltingSocket {
+  readonly #socket: RouteSocket;
+  readonly #halt: () => Promise<void>;
+
+  constructor(socket: RouteSocket, halt: () => Promise<void>) {
+    this.#socket = socket;
+    this.#halt = halt;
+  }
+
+  listLinks(): ReturnType<RouteSocket["listLinks"]> {
+    return this.#socket.listLinks();
+  }
+
+  async tryExecute(
+    requests: readonly Request[],
+  ): ReturnType<RouteSocket["tryExecute"]> {
+    const errors = await this.#socket.tryExecute(requests.slice(0, -1));
+    await this.#halt();
+    return [...errors, ...await this.#socket.tryExecute(requests.slice(-1))];
+  }
+}
+
+netnsTest(
+  "pods that are deleted together send nothing unchecked between their group's making and its end",
+  async () => {
+    await using guarded = await guardedNode();
+    const { node, table } = guarded;
+    await table.ensure();
+    const pods = [await addPod(node, 1), await addPod(node, 2)];
+    const husks = [];
+    for (const { request, result } of pods) {
+      const teardown = await node.net.beginTeardown(request);
+      assert.ok(teardown);
+      husks.push({ ...request, index: result.hostIndex });
+    }
+    // After the table's chain.
+    await node.host.exec(
+      "nft",
+      `table inet seen { counter seen { }; chain pre {
+        type filter hook prerouting priority -290;
+        ip saddr 203.0.113.9 counter name seen; }; }`,
+    );
+    let wasHalted = false;
+    const halt = async () => {
+      wasHalted = true;
+      for (const pod of pods) {
+        const [link] = await node.host.ipJson(
+          ...["link", "show", pod.result.hostName],
+        );
+        assert.notEqual(link?.["group"], "30115", "it is in a group to delete");
+        using raw = await rawLink(pod);
+        const { podMac: fromMac, hostMac: toMac } = pod.result;
+        raw.send(udpFrame({
+          ...{ fromMac, toMac, source: "203.0.113.9" },
+          ...{ destination: `${NODE.ipv4}`, port: PORT, payload: "forged" },
+        }));
+      }
+      await eventually("that both packets were dropped", async () => {
+        return (await table.countForged()).ipv4 === pods.length;
+      });
+    };
+    using netns = Netns.open(node.host.path);
+    await using socket = RouteSocket.open({ netns });
+    const reaper = new HuskReaper(
+      new HaltingSocket(socket, halt) as unknown as RouteSocket,
+      (bytes) => crypto.getRandomValues(bytes),
+    );
+    // The first one goes by itself unless both wait.
+    await Promise.all(husks.map((husk) => reaper.delete(husk)));
+    assert.ok(wasHalted);
+    const text = await node.host.exec("nft", "list", "counters");
+    assert.match(text, /counter seen \{\s+packets 0 /);
+    assert.deepEqual(await node.net.list(), []);
   },
 );

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { POD_LINK_GROUP } from "../../lib/names/mod.ts";
 import { PodCheckError, type Teardown } from "../../lib/podnet/mod.ts";
 import { eventually } from "../lab/wait.ts";
 import {
@@ -156,7 +157,7 @@ netnsTest(
     const kept = await addPod(node, 3);
     const teardowns = [];
     for (const { request } of pods) teardowns.push(await begin(node, request));
-    await foreignLink(node.host, "other0", 0x41414141);
+    await foreignLink(node.host, "other0", 0x41410000 + POD_LINK_GROUP);
     await Promise.all(teardowns.map((t) => node.net.finishTeardown(t)));
     assert.equal(draws, 2);
     assert.deepEqual(

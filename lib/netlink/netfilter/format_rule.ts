@@ -115,8 +115,11 @@ function formatStatement(statement: NftStatement): string {
       const fields = statement.fields.map(formatField).join(" . ");
       return `${fields} ${unequal(statement)}@${statement.set}`;
     }
-    case "iifgroup":
-      return `iifgroup ${unequal(statement)}${statement.group}`;
+    case "iifgroup": {
+      const { mask, not, group } = statement;
+      if (mask === undefined) return `iifgroup ${unequal(statement)}${group}`;
+      return `iifgroup & ${mask} ${not ? "!=" : "=="} ${group}`;
+    }
     case "reversePath":
       return `fib saddr . iif oif ${statement.exists ? "exists" : "missing"}`;
     case "icmpv6Type":

@@ -141,6 +141,8 @@ export type NftStatement =
   | {
     readonly kind: "iifgroup";
     readonly group: number;
+    /** The bits of the link's group that count; all unless given. */
+    readonly mask?: number;
     readonly not: boolean;
   }
   /** Whether the route to the packet's source leads to the link that the packet came in by. */

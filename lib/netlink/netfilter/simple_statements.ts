@@ -1,4 +1,5 @@
 import {
+  bitwiseAnd,
   compare,
   countWith,
   CT,
@@ -54,6 +55,9 @@ export function simpleExpressions(statement: SimpleStatement): Expression[] {
     case "iifgroup":
       return [
         metaLoad(META.iifgroup, NFT_REG_1),
+        ...statement.mask === undefined
+          ? []
+          : [bitwiseAnd(hostU32(statement.mask))],
         compare(statement.not ? "neq" : "eq", hostU32(statement.group)),
       ];
     case "reversePath":

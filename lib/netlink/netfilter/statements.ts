@@ -40,12 +40,16 @@ export function oifname(name: string, options: Negation = {}): NftStatement {
   return { kind: "ifname", field: "oifname", name, not: options.not ?? false };
 }
 
-/** The packet came in by a link of that group, as `ip link set group` sets it. */
+/**
+ * The packet came in by a link of that group, as `ip link set group` sets it;
+ * with a mask, of any group that is the same in the bits of the mask.
+ */
 export function iifgroup(
   group: number,
-  options: Negation = {},
+  { not = false, mask }: Negation & { readonly mask?: number } = {},
 ): NftStatement {
-  return { kind: "iifgroup", group, not: options.not ?? false };
+  if (mask === undefined) return { kind: "iifgroup", group, not };
+  return { kind: "iifgroup", group, mask, not };
 }
 
 /**
