@@ -93,6 +93,7 @@ export {
   routeReplace,
   type RouteTarget,
   type RouteType,
+  wasAddedBy,
 } from "./route.ts";
 export {
   type MonitorInterests,

@@ -174,6 +174,19 @@ export function parseRoute(message: Message): Route | undefined {
   };
 }
 
+/**
+ * Whether a route may be one that was added with this protocol. IPv6 keeps
+ * `boot` (3) where 0 was given (ip6_route_info_create() in net/ipv6/route.c),
+ * so with 0 this holds only in tables where nobody else has routes.
+ */
+export function wasAddedBy(
+  route: Pick<Route, "family" | "protocol">,
+  protocol: number,
+): boolean {
+  const isIpv6Unset = protocol === 0 && route.family === "ipv6";
+  return route.protocol === (isIpv6Unset ? PROTOCOL_BOOT : protocol);
+}
+
 function newRoute(
   verb: string,
   exists: number,

@@ -1,5 +1,5 @@
 import type { Address, DualStack } from "../inet/mod.ts";
-import type { Link, Route } from "../netlink/mod.ts";
+import { type Link, type Route, wasAddedBy } from "../netlink/mod.ts";
 import { type LinkIdentity, parseAlias } from "./alias.ts";
 import type { Husk } from "./husk_reaper.ts";
 import { PROTOCOL_BOOT } from "./plan.ts";
@@ -142,6 +142,6 @@ function isStray(
   podIndexes: ReadonlySet<number>,
   options: SurveyOptions,
 ): boolean {
-  return route.protocol !== options.protocolId ||
+  return !wasAddedBy(route, options.protocolId) ||
     route.index === undefined || !podIndexes.has(route.index);
 }

@@ -122,3 +122,17 @@ Deno.test("surveyOf() with --register-from-main prefers the pod table", () => {
     b: '{"ipv4":"10.0.0.9"}',
   });
 });
+
+Deno.test("surveyOf() with protocol 0 takes its IPv6 routes, which the kernel keeps as boot, for its own", () => {
+  const routes = [
+    route("10.0.0.1/32", 5, { protocol: 0 }),
+    route("fd02::1/128", 5, { protocol: 3 }),
+    route("10.0.0.2/32", 5, { protocol: 3 }),
+  ];
+  const { strayRoutes } = surveyOf(
+    [link(5, "COIL:default:a:eth0")],
+    routes,
+    { ...OPTIONS, protocolId: 0 },
+  );
+  assert.deepEqual(strayRoutes, routes.slice(2));
+});

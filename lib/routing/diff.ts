@@ -1,5 +1,5 @@
 import type { Address, Prefix } from "../inet/mod.ts";
-import type { Route } from "../netlink/mod.ts";
+import { type Route, wasAddedBy } from "../netlink/mod.ts";
 
 /** One route that should exist. */
 export interface WantedRoute {
@@ -33,15 +33,23 @@ export interface RouteDiff {
 export function diffRoutes(
   wanted: readonly WantedRoute[],
   present: readonly Route[],
-  options: { readonly protocol: number },
+  options: {
+    readonly protocol: number;
+    /** Whether the table is Coil's: there, IPv6 routes of protocol `boot` are ours if the protocol is 0. */
+    readonly isOwnTable?: boolean;
+  },
 ): RouteDiff {
+  const { protocol, isOwnTable = false } = options;
   const { byDestination: wantedBy, conflicting } = indexWanted(wanted);
   const taken = new Set<string>();
   const right = new Set<string>();
   const ours = new Map<string, Route[]>();
   const foreign: Route[] = [];
   for (const [key, route] of distinct(present)) {
-    if (route.protocol !== options.protocol) {
+    const isOurs = isOwnTable
+      ? wasAddedBy(route, protocol)
+      : route.protocol === protocol;
+    if (!isOurs) {
       foreign.push(route);
       taken.add(key);
       continue;

@@ -147,6 +147,14 @@ for (const { name, wanted: texts, present: routes, diff } of CASES) {
   });
 }
 
+Deno.test("diffRoutes() takes IPv6 routes of protocol boot for its own in its own table alone", () => {
+  const routes = [present("10.0.0.0/27", 3), present("fd02::/64", 3)];
+  const own = diffRoutes([], routes, { protocol: 0, isOwnTable: true });
+  assert.deepEqual(own.remove, routes.slice(1));
+  assert.deepEqual(own.foreign, routes.slice(0, 1));
+  assert.deepEqual(diffRoutes([], routes, { protocol: 0 }).foreign, routes);
+});
+
 Deno.test("diffRoutes() leads to exactly the wanted routes, whatever was there", () => {
   const route = fc.tuple(fc.nat(7), fc.nat(3))
     .map(([net, gateway]) => `10.0.${net}.0/24 via 10.9.0.${gateway}`);

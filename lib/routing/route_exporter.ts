@@ -44,7 +44,10 @@ export class RouteExporter {
     using _lock = await this.#mutex.lock();
     const present = await this.#kernel.listRoutes({ table: this.#tableId });
     const wanted = prefixes.map((destination) => ({ destination }));
-    const diff = diffRoutes(wanted, present, { protocol: this.#protocolId });
+    const diff = diffRoutes(wanted, present, {
+      protocol: this.#protocolId,
+      isOwnTable: true,
+    });
     return await applyDiff(this.#kernel, diff, {
       table: this.#tableId,
       protocol: this.#protocolId,

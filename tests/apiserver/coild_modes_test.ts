@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
+import { eventually } from "../lab/mod.ts";
 import { CoildLab, inPod } from "./coild_lab.ts";
 
 const ARGS = ["--cooldown=0s", "--addressblock-gc-interval=1h"];
@@ -64,8 +65,13 @@ Deno.test("coild works in upstream's modes", async (t) => {
   await t.step(
     "--pod-rule-prio=0x7d0 --protocol-id=0: numbers as Go's flags take them",
     async () => {
+      // Those of the other protocol would be somebody else's.
+      for (const family of ["-4", "-6"]) {
+        await node.run("ip", family, "route", "flush", "table", "119");
+      }
       await using coild = await lab.startCoild(node, [
-        ...ARGS,
+        "--cooldown=0s",
+        "--addressblock-gc-interval=1s",
         "--pod-rule-prio=0x7d0",
         "--protocol-id=0",
       ]);
@@ -75,9 +81,16 @@ Deno.test("coild works in upstream's modes", async (t) => {
       assert.match(await node.run("ip", "rule"), /^2000:.*lookup 116/m);
       const routes = () => node.run("ip", "route", "show", "table", "116");
       assert.ok((await routes()).includes(`${ipv4} dev`));
+      const exported = () =>
+        node.run("ip", "-6", "route", "show", "table", "119");
       assert.match(await node.run("ip", "route", "show", "table", "119"), /lo/);
+      assert.match(await exported(), /^fd02::125:/m);
       await coild.del(pod);
       assert.equal((await routes()).includes(ipv4), false);
+      await eventually(
+        "the returned block to be announced no more",
+        async () => !/^fd02::125:/m.test(await exported()),
+      );
     },
   );
 

@@ -92,3 +92,23 @@ netnsTest("sync() calls at once end with the last list", async () => {
   ]);
   assert.deepEqual(await node.routes(500), ["10.1.2.0/27 dev lo proto 40"]);
 });
+
+netnsTest(
+  "sync() with protocol 0 removes a block of either family: the kernel keeps another protocol for IPv6",
+  async () => {
+    await using node = await routingHost();
+    const exporter = new RouteExporter(node.socket, { protocolId: 0 });
+    await exporter.sync(prefixes("10.1.2.0/27", "fd02::/123"));
+    const stored = await node.routes(119);
+    const listed = await node.socket.listRoutes({ table: 119 });
+    assert.deepEqual(listed.map(({ protocol }) => protocol), [0, 3]);
+    const again = await exporter.sync(prefixes("10.1.2.0/27", "fd02::/123"));
+    assert.deepEqual([again.added, again.foreign], [0, []]);
+    const result = await exporter.sync(prefixes("10.1.2.0/27"));
+    assert.equal(result.removed, 1);
+    assert.deepEqual(result.foreign, []);
+    assert.deepEqual(await node.routes(119), [stored[0]]);
+    await exporter.sync([]);
+    assert.deepEqual(await node.routes(119), []);
+  },
+);
