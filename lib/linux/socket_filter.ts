@@ -30,26 +30,28 @@ export function attachFilter(
   fd: number,
   program: readonly FilterInstruction[],
 ): void {
-  const code = new DataView(
-    new ArrayBuffer(program.length * INSTRUCTION_SIZE),
+  // The header and what it points to are one buffer: the call holds it. A
+  // second one, known by its pointer alone, could be collected before.
+  const buffer = new ArrayBuffer(
+    PROGRAM_SIZE + program.length * INSTRUCTION_SIZE,
   );
+  const bytes = new Uint8Array(buffer);
+  const view = new DataView(buffer);
+  const start = Deno.UnsafePointer.value(Deno.UnsafePointer.of(bytes));
+  view.setUint16(0, program.length, true);
+  view.setBigUint64(8, start + BigInt(PROGRAM_SIZE), true);
   for (const [i, instruction] of program.entries()) {
-    const at = i * INSTRUCTION_SIZE;
-    code.setUint16(at, instruction.code, true);
-    code.setUint8(at + 2, instruction.jt ?? 0);
-    code.setUint8(at + 3, instruction.jf ?? 0);
-    code.setUint32(at + 4, instruction.k, true);
+    const at = PROGRAM_SIZE + i * INSTRUCTION_SIZE;
+    view.setUint16(at, instruction.code, true);
+    view.setUint8(at + 2, instruction.jt ?? 0);
+    view.setUint8(at + 3, instruction.jf ?? 0);
+    view.setUint32(at + 4, instruction.k, true);
   }
-  const bytes = new Uint8Array(code.buffer);
-  const header = new DataView(new ArrayBuffer(PROGRAM_SIZE));
-  header.setUint16(0, program.length, true);
-  const pointer = Deno.UnsafePointer.value(Deno.UnsafePointer.of(bytes));
-  header.setBigUint64(8, pointer, true);
   const result = libc().symbols.setsockopt(
     fd,
     SOL_SOCKET,
     SO_ATTACH_FILTER,
-    new Uint8Array(header.buffer),
+    bytes,
     PROGRAM_SIZE,
   );
   if (result < 0) throw lastError("attach a socket filter", "setsockopt");

@@ -17,9 +17,20 @@ const FRA_SRC = 2;
 const FRA_IIFNAME = 3;
 const FRA_PRIORITY = 6;
 const FRA_FWMARK = 10;
+const FRA_SUPPRESS_PREFIXLEN = 14;
 const FRA_TABLE = 15;
 const FRA_FWMASK = 16;
+const FRA_PAD = 18;
 const FRA_PROTOCOL = 21;
+/** Those that {@linkcode Rule} tells of. */
+const KNOWN_ATTRIBUTES: ReadonlySet<number> = new Set([
+  ...[FRA_DST, FRA_SRC, FRA_IIFNAME, FRA_PRIORITY, FRA_FWMARK, FRA_TABLE],
+  ...[FRA_FWMASK, FRA_PROTOCOL, FRA_PAD],
+]);
+/** FRA_SUPPRESS_PREFIXLEN of a rule that takes whatever its table has; the kernel always tells. */
+const SUPPRESS_NOTHING = 0xffffffff;
+/** FIB_RULE_INVERT: the rule is for packets that its selectors do not match. */
+const FLAG_INVERT = 2;
 /** FR_ACT_TO_TBL. */
 const ACTION_LOOKUP = 1;
 /** struct fib_rule_hdr. */
@@ -45,6 +56,8 @@ export interface Rule {
   readonly iif?: string | undefined;
   /** Who made it. */
   readonly protocol?: number | undefined;
+  /** Whether the kernel has more of it than is told here: further selectors, an inversion, another action. For reading alone. */
+  readonly hasMore?: true;
 }
 
 /**
@@ -105,11 +118,29 @@ export function parseRule(message: Message): Rule | undefined {
       family,
       length: payload.u8(1),
     }),
-    fwmark: attributes.u32(FRA_FWMARK),
+    // The kernel leaves a mark of 0 out, also where the rule asks for it.
+    fwmark: attributes.u32(FRA_FWMARK) ?? (mask === undefined ? undefined : 0),
     fwmask: mask === 0xffffffff ? undefined : mask,
     iif: attributes.string(FRA_IIFNAME),
     protocol: attributes.u8(FRA_PROTOCOL),
+    ...(hasMore(payload, attributes) ? { hasMore: true } : {}),
   };
+}
+
+/** Attributes that later kernels will have count as well. */
+function hasMore(
+  payload: Message["payload"],
+  attributes: ReturnType<Message["payload"]["attributes"]>,
+): boolean {
+  const isPlain = payload.u8(3) === 0 && // type of service
+    payload.u8(7) === ACTION_LOOKUP &&
+    (payload.u32(8) & FLAG_INVERT) === 0;
+  return !isPlain ||
+    attributes.types().some((type) =>
+      type === FRA_SUPPRESS_PREFIXLEN
+        ? attributes.u32(type) !== SUPPRESS_NOTHING
+        : !KNOWN_ATTRIBUTES.has(type)
+    );
 }
 
 function ruleText(verb: string, rule: Rule): string {

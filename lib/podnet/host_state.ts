@@ -88,9 +88,10 @@ export function lackText(lack: HostLack): string {
   return `${lack.family} rule ${priority} for table ${table} is missing`;
 }
 
-/** One with a selector does less than ours. */
+/** One with a selector, or anything else that we do not give, does less than ours. */
 function isSame(a: Rule, b: Rule): boolean {
-  return a.table === b.table && a.source === undefined &&
+  return a.table === b.table && a.hasMore === undefined &&
+    a.source === undefined &&
     a.destination === undefined && a.fwmark === undefined &&
     a.iif === undefined;
 }

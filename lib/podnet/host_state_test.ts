@@ -53,6 +53,7 @@ Deno.test("planHost() does not touch a foreign rule of our priority, and names i
       rule("ipv4", { iif: "eth0" }),
       rule("ipv4", { fwmark: 1 }),
       rule("ipv4", { table: 0 }),
+      rule("ipv4", { hasMore: true }),
     ]
   ) {
     const found = host({ rules: { ipv4: [foreign] } });

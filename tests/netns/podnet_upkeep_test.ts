@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import type { Notification } from "../../lib/netlink/mod.ts";
-import { addPod, testNode } from "./podnet_testing.ts";
+import { addPod, NODE, testNode } from "./podnet_testing.ts";
 import { netnsTest } from "./testing.ts";
 
 netnsTest(
@@ -72,5 +72,45 @@ netnsTest(
     const again = await addPod(node, 1);
     await host.ip("link", "set", again.result.hostName, "down");
     assert.deepEqual(await net.upkeep.restoreEnd(pod, addresses), []);
+  },
+);
+
+netnsTest(
+  "findHostLacks() takes no rule for its own that does less, whatever it asks for",
+  async () => {
+    await using node = await testNode();
+    const { host, net } = node;
+    await net.init();
+    const addresses = { ipv4: NODE.ipv4, ipv6: NODE.ipv6 };
+    assert.deepEqual(await net.upkeep.findHostLacks(addresses), []);
+    for (
+      const selector of [
+        ["oif", "node0"],
+        ["not", "from", "10.0.0.0/8"],
+        ["not"],
+        ["uidrange", "1-2"],
+        ["ipproto", "tcp"],
+        ["sport", "53"],
+        ["dport", "53"],
+        ["tos", "0x10"],
+        ["fwmark", "0/0xff"],
+        ["fwmark", "0/0xffffffff"],
+        ["suppress_prefixlength", "0"],
+      ]
+    ) {
+      for (
+        const family of selector.includes("10.0.0.0/8") ? ["-4"] : ["-4", "-6"]
+      ) {
+        const rule = ["lookup", "116", "priority", "2000"];
+        await host.ip(family, "rule", "del", ...rule);
+        await host.ip(family, "rule", "add", ...selector, ...rule);
+        const problems = await net.upkeep.findHostLacks(addresses);
+        assert.equal(problems.length, 1, `${family} ${selector.join(" ")}`);
+        assert.match(problems[0] ?? "", /that is not Coil's/);
+        await host.ip(family, "rule", "del", ...selector, ...rule);
+        await net.upkeep.ensureHost();
+      }
+    }
+    assert.deepEqual(await net.upkeep.findHostLacks(addresses), []);
   },
 );
