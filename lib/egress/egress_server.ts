@@ -162,8 +162,8 @@ export class EgressServer implements Disposable {
   }
 
   /**
-   * What of the gateway somebody else has removed, in words; the table of
-   * nftables is not looked at. `setClients()` puts it back.
+   * What of the gateway somebody else has removed, in words; what is in
+   * the table of nftables is not looked at. `setClients()` puts it back.
    *
    * @throws {NetlinkError} when the kernel refuses
    */

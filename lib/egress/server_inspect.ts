@@ -11,12 +11,12 @@ import {
 } from "./server_plan.ts";
 
 /**
- * What of a gateway's links, rules, routes and sysctls is missing, in words.
- * Changes nothing, and is much cheaper than making all whole: the table of
- * nftables is left out.
+ * What of a gateway's links, rules, routes and sysctls is missing, in words,
+ * and whether its table of nftables is. Changes nothing, and is much cheaper
+ * than making all whole: what is in the table is not looked at.
  */
 export async function findServerDamage(
-  kernel: Pick<ServerKernel, "routes">,
+  kernel: Pick<ServerKernel, "routes" | "netfilter">,
   { plan, clients, netns }: {
     readonly plan: ServerPlan;
     readonly clients: AddressMap;
@@ -26,6 +26,10 @@ export async function findServerDamage(
   const links = await kernel.routes.listLinks();
   const rules = await kernel.routes.listRules();
   const found: string[] = [];
+  const { name: table } = plan.table;
+  if (!await kernel.netfilter.tableExists(table)) {
+    found.push(`nftables table "inet ${table}" is missing`);
+  }
   for (const family of valuesOf(plan.families)) {
     const { name } = family.link;
     const link = links.find((each) => each.name === name);

@@ -33,4 +33,5 @@ export {
   type MetricsOptions,
   serveMetrics,
 } from "./metrics.ts";
+export { RepeatFilter, type RepeatFilterOptions } from "./repeat_filter.ts";
 export { Counter, Gauge, Histogram, Registry } from "prom-client";

@@ -1,6 +1,6 @@
 import { LookLoop, TaskGroup } from "../../lib/async/mod.ts";
 import { listen } from "../../lib/netlink/mod.ts";
-import { getLogger } from "../../lib/telemetry/mod.ts";
+import { getLogger, RepeatFilter } from "../../lib/telemetry/mod.ts";
 import type { KernelSync } from "./kernel_sync.ts";
 import type { PlaneUpkeep } from "./ports.ts";
 
@@ -26,12 +26,15 @@ export interface PlaneWatchOptions {
 /** Puts back what others remove from the gateway's network, until the signal. */
 export async function watchPlane(options: PlaneWatchOptions): Promise<void> {
   const { upkeep, signal, lookMs = LOOK_MS } = options;
+  const failures = new RepeatFilter();
   const loop = new LookLoop<"gateway">({
     all: ["gateway"],
     everyMs: lookMs,
-    look: (_parts, signal) => look(options, signal),
-    onFailure: (err) =>
-      log.warn("Cannot look at the gateway's network; trying again", { err }),
+    look: (_parts, signal) => look(options, { failures, signal }),
+    onFailure: (err) => {
+      if (!failures.passes(err)) return;
+      log.warn("Cannot look at the gateway's network; trying again", { err });
+    },
   });
   await using tasks = new TaskGroup({ signal });
   tasks.run("listening to the kernel", (signal) =>
@@ -52,15 +55,29 @@ export async function watchPlane(options: PlaneWatchOptions): Promise<void> {
 
 async function look(
   { upkeep, sync, onRepair }: PlaneWatchOptions,
-  signal: AbortSignal,
+  { failures, signal }: {
+    readonly failures: RepeatFilter;
+    readonly signal: AbortSignal;
+  },
 ): Promise<boolean> {
   const problems = await upkeep.findDamage();
   if (problems.length === 0) return false;
   await sync.repair({ signal });
-  onRepair();
-  log.warn("Put back what another program removed from the gateway", {
-    problems: problems.slice(0, MAX_NAMED),
-    total: problems.length,
-  });
+  const left = new Set(await upkeep.findDamage());
+  const restored = problems.filter((problem) => !left.has(problem));
+  if (restored.length > 0) {
+    onRepair();
+    log.warn("Put back what another program removed from the gateway", {
+      problems: restored.slice(0, MAX_NAMED),
+      total: restored.length,
+    });
+  }
+  const lasting = problems.filter((problem) => left.has(problem));
+  if (lasting.length > 0 && failures.passes(lasting.join())) {
+    log.error("Cannot put back what is missing from the gateway", {
+      problems: lasting.slice(0, MAX_NAMED),
+      total: lasting.length,
+    });
+  }
   return true;
 }

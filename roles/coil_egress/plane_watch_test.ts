@@ -1,11 +1,22 @@
 import assert from "node:assert/strict";
 import { sleep, untilAborted } from "../../lib/async/mod.ts";
 import type { Notification } from "../../lib/netlink/mod.ts";
+import { configureLogging } from "../../lib/telemetry/mod.ts";
 import { watchPlane } from "./plane_watch.ts";
+
+const lines: string[] = [];
+configureLogging({ write: (line) => lines.push(line) });
 
 /** A gateway that has something missing or not, watched until it is disposed of. */
 function watched(lookMs?: number) {
-  const state = { damage: ["a rule"], repairs: 0, isBroken: false };
+  const state = {
+    damage: ["a rule"],
+    lasting: [] as string[],
+    repairs: 0,
+    tries: 0,
+    isBroken: false,
+  };
+  lines.length = 0;
   let told = Promise.withResolvers<Notification[]>();
   const controller = new AbortController();
   const ended = watchPlane({
@@ -24,8 +35,9 @@ function watched(lookMs?: number) {
     },
     sync: {
       repair: () => {
+        state.tries++;
         if (state.isBroken) return Promise.reject(new Error("refused"));
-        state.damage = [];
+        state.damage = state.lasting;
         return Promise.resolve();
       },
     },
@@ -79,4 +91,23 @@ Deno.test("watchPlane() goes on after a repair that failed", async () => {
   await sleep(100);
   it.state.isBroken = false;
   await it.until(() => it.state.repairs === 1);
+});
+
+Deno.test("watchPlane() says once what fails again and again", async () => {
+  await using it = watched();
+  it.state.isBroken = true;
+  await it.until(() => it.state.tries >= 4);
+  assert.equal(lines.filter((line) => line.includes("trying again")).length, 1);
+});
+
+Deno.test("watchPlane() counts no repair of what stays as it is, and says so once", async () => {
+  await using it = watched(30);
+  it.state.damage = ["a rule", "a sysctl"];
+  it.state.lasting = ["a sysctl"];
+  await it.until(() => it.state.tries >= 4);
+  assert.equal(it.state.repairs, 1);
+  const told = (text: string) => lines.filter((line) => line.includes(text));
+  assert.match(told("Put back").join(), /"problems":\["a rule"\]/);
+  assert.equal(told("Cannot put back").length, 1);
+  assert.match(told("Cannot put back")[0] ?? "", /"problems":\["a sysctl"\]/);
 });

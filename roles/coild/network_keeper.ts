@@ -11,7 +11,7 @@ import type {
   PodNetwork,
   UpkeepPart,
 } from "../../lib/podnet/mod.ts";
-import { getLogger } from "../../lib/telemetry/mod.ts";
+import { getLogger, RepeatFilter } from "../../lib/telemetry/mod.ts";
 import type { Readiness } from "./readiness.ts";
 import type { RepairReports } from "./repair_reports.ts";
 import type { RouteRepair } from "./route_repair.ts";
@@ -59,16 +59,20 @@ export class NetworkKeeper {
   readonly #loop: LookLoop<UpkeepPart>;
   #podProblems: readonly string[] = [];
   #exportFails = false;
+  #looksSoon = false;
   #reported = "";
 
   constructor(options: NetworkKeeperOptions) {
     this.#with = options;
+    const failures = new RepeatFilter();
     this.#loop = new LookLoop({
       all: ALL,
       everyMs: options.lookMs ?? LOOK_MS,
       look: (parts, signal) => this.#look(parts, signal),
-      onFailure: (err) =>
-        log.warn("Cannot look at the node's network; trying again", { err }),
+      onFailure: (err) => {
+        if (!failures.passes(err)) return;
+        log.warn("Cannot look at the node's network; trying again", { err });
+      },
     });
   }
 
@@ -168,8 +172,14 @@ export class NetworkKeeper {
     return repaired > 0;
   }
 
+  /** Once for all looks that ask meanwhile. */
   #lookSoon(signal: AbortSignal): void {
-    sleep(BUSY_MS, { signal }).then(() => this.#loop.want(["pods"]), () => {});
+    if (this.#looksSoon) return;
+    this.#looksSoon = true;
+    sleep(BUSY_MS, { signal }).then(() => {
+      this.#looksSoon = false;
+      this.#loop.want(["pods"]);
+    }, () => {});
   }
 
   async #lookAtExport(signal: AbortSignal): Promise<boolean> {

@@ -7,8 +7,12 @@ import {
   HostProblem,
   type UpkeepPart,
 } from "../../lib/podnet/mod.ts";
+import { configureLogging } from "../../lib/telemetry/mod.ts";
 import { NetworkKeeper } from "./network_keeper.ts";
 import { Readiness } from "./readiness.ts";
+
+const lines: string[] = [];
+configureLogging({ write: (line) => lines.push(line) });
 
 const RULE: HostLack = {
   what: "rule",
@@ -26,6 +30,7 @@ class World implements AsyncDisposable {
   hasRule = true;
   busy = 0;
   removesAgain = false;
+  isBroken = false;
   readonly #tasks = new TaskGroup();
   #told = Promise.withResolvers<Notification[]>();
   readonly keeper: NetworkKeeper;
@@ -37,7 +42,7 @@ class World implements AsyncDisposable {
     this.keeper = new NetworkKeeper({
       network: {
         upkeep: {
-          ensureHost: () => Promise.resolve(this.#ensureHost()),
+          ensureHost: () => Promise.try(() => this.#ensureHost()),
           partsOf: ({ kind }) =>
             kind === "overflow"
               ? ["host", "pods", "export"]
@@ -110,6 +115,7 @@ class World implements AsyncDisposable {
 
   #ensureHost() {
     this.looks.push("host");
+    if (this.isBroken) throw new Error("refused");
     const repaired = this.hasRule ? [] : [RULE];
     this.hasRule = !this.removesAgain;
     if (this.removesAgain) this.tell({ kind: "rule", family: "ipv4" });
@@ -155,6 +161,30 @@ Deno.test("NetworkKeeper looks again at pods that were being worked on", async (
   await world.begun();
   await world.until(() => world.looks.length > 0);
   assert.deepEqual(world.looks, ["pods"]);
+});
+
+Deno.test("NetworkKeeper looks again once, however many looks found pods being worked on", async () => {
+  await using world = new World();
+  await world.begun();
+  for (let i = 1; i <= 5; i++) {
+    world.busy = 1;
+    world.tell({ kind: "route", table: 116 });
+    await world.until(() => world.looks.length >= i);
+  }
+  await world.until(() => world.looks.length > 5);
+  await new Promise((resolve) => setTimeout(resolve, 1_500));
+  const { length } = world.looks; // one more, or two if the five took a second
+  assert.ok(length <= 7, `${length} looks`);
+});
+
+Deno.test("NetworkKeeper says once what fails again and again", async () => {
+  await using world = new World();
+  await world.begun();
+  lines.length = 0;
+  world.isBroken = true;
+  world.tell({ kind: "rule", family: "ipv4" });
+  await world.until(() => world.looks.length >= 4);
+  assert.equal(lines.filter((line) => line.includes("refused")).length, 1);
 });
 
 Deno.test("NetworkKeeper slows down when somebody removes things again and again", async () => {

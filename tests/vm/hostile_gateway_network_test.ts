@@ -73,6 +73,17 @@ Deno.test("a gateway survives another program that changes its network", async (
     });
   });
 
+  await t.step("its nftables table is deleted", async () => {
+    await lab.gateway.exec("nft", "flush", "ruleset");
+    // The kernel's routing says nothing of it: the look of every 30 s finds it.
+    assert.deepEqual(await server.findDamage(), [
+      'nftables table "inet coil" is missing',
+    ]);
+    await sync.repair({ signal });
+    assert.deepEqual(await server.findDamage(), []);
+    await lab.gateway.exec("nft", "list", "table", "inet", "coil");
+  });
+
   stop.abort();
   await Promise.allSettled(running);
 });

@@ -1,0 +1,38 @@
+/** How many texts are remembered: they are few unless they carry numbers that change. */
+const MAX_TEXTS = 100;
+
+/** Options of {@linkcode RepeatFilter}. */
+export interface RepeatFilterOptions {
+  /** After so long a text is told again. Default 5 min. */
+  readonly remindMs?: number;
+  /** A clock that never goes back. Default `performance.now()`. */
+  readonly now?: () => number;
+}
+
+/** Lets each text through once, and again as a reminder: for logs of what is tried again all the time. */
+export class RepeatFilter {
+  readonly #remindMs: number;
+  readonly #now: () => number;
+  readonly #toldAtMs = new Map<string, number>();
+
+  constructor(options: RepeatFilterOptions = {}) {
+    this.#remindMs = options.remindMs ?? 300_000;
+    this.#now = options.now ?? (() => performance.now());
+  }
+
+  /** Whether to tell this now. Errors go by their text. */
+  passes(what: unknown): boolean {
+    const text = what instanceof Error ? what.message : String(what);
+    const now = this.#now();
+    const told = this.#toldAtMs.get(text);
+    if (told !== undefined && now - told < this.#remindMs) return false;
+    // The oldest first: a text that is told anew goes to the end.
+    this.#toldAtMs.delete(text);
+    this.#toldAtMs.set(text, now);
+    const [oldest] = this.#toldAtMs.keys();
+    if (this.#toldAtMs.size > MAX_TEXTS && oldest !== undefined) {
+      this.#toldAtMs.delete(oldest);
+    }
+    return true;
+  }
+}
