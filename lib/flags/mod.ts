@@ -34,6 +34,7 @@ export {
   type FlagSpec,
   type FlagValue,
   type FlagValues,
+  ignoredFlags,
   type IntFlag,
   type StringFlag,
   type StringListFlag,

@@ -91,3 +91,16 @@ export type FlagValues<S extends FlagSpec> = {
 export function defineFlags<const S extends FlagSpec>(spec: S): S {
   return spec;
 }
+
+/** Flags among those that were given that have no effect, each with the reason. */
+export function ignoredFlags(
+  spec: FlagSpec,
+  given: ReadonlySet<string>,
+): Record<string, string> {
+  const ignored: Record<string, string> = {};
+  for (const name of given) {
+    const reason = spec[name]?.deprecated;
+    if (reason !== undefined) ignored[`--${name}`] = reason;
+  }
+  return ignored;
+}

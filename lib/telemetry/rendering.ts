@@ -1,7 +1,8 @@
 import { sleep } from "../async/mod.ts";
 
-/** After a rendering, none begins for so many times what it took: at most a tenth of the time goes into it. */
+/** After a rendering, none begins for so many times what it took: a tenth of the time goes into it, if one takes up to 0.1 s. */
 const REST_FACTOR = 9;
+/** Longer would make scrapers wait that come one after the other, on a machine that is busy. */
 const MAX_REST_MS = 1_000;
 
 /** A text, and the same compressed. */

@@ -38,7 +38,7 @@ const REQUESTS: Readonly<Record<string, string>> = {
   memory: "200Mi",
 };
 
-/** Pods reach the port, and may keep it busy: that must not restart a gateway. */
+/** Pods reach the port, and may keep it busy: that must neither restart a gateway nor take it out of the Service. */
 const PATIENCE = { timeoutSeconds: 5, failureThreshold: 6 };
 
 const MOUNTS: readonly VolumeMount[] = [
@@ -85,7 +85,7 @@ export function planContainer(
     },
     readinessProbe: {
       httpGet: { path: "/readyz", port: "health" },
-      timeoutSeconds: PATIENCE.timeoutSeconds,
+      ...PATIENCE,
     },
   };
 }

@@ -1,6 +1,7 @@
 import {
   defineFlags,
   type FlagSpec,
+  ignoredFlags,
   LOGGING_FLAGS,
   type LoggingChoice,
   loggingChoice,
@@ -209,16 +210,6 @@ export function parseControllerFlags(
     egressImage: values["egress-image"],
     drainTimeoutMs: values["drain-timeout"],
     backend: values["backend"],
-    ignored: ignoredOf(given),
+    ignored: ignoredFlags(FLAGS, given),
   };
-}
-
-function ignoredOf(given: ReadonlySet<string>): Record<string, string> {
-  const spec: FlagSpec = FLAGS;
-  const ignored: Record<string, string> = {};
-  for (const name of given) {
-    const reason = spec[name]?.deprecated;
-    if (reason !== undefined) ignored[`--${name}`] = reason;
-  }
-  return ignored;
 }

@@ -54,7 +54,7 @@ export function poolEvents(
       type: CONDITION_OVERLAPPING,
       end: {
         reason: "OverlapEnded",
-        message: "Nobody else has addresses of the pool any more",
+        message: "No other user of the pool's addresses is left",
       },
     }),
     ...transient(pool.status, status, {

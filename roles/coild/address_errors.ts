@@ -50,7 +50,7 @@ function findingOf(
   }
   if (error instanceof OutOfBlocksError) {
     if (error.reason !== REASON_OUT_OF_BLOCKS) {
-      return `coil-controller gives this node no block (${error.reason}); mend that, the pod is tried again`;
+      return `coil-controller refused a block for this node (${error.reason}); fix the cause, the kubelet retries`;
     }
     if (error.overlap !== undefined) {
       return `the pool has no block left whose addresses are its own: ${error.overlap}; ` +

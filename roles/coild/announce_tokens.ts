@@ -22,7 +22,7 @@ const LEAST_LIFE_SECONDS = 600;
 /** A token that ends so soon is not shown any more. */
 const MARGIN_MS = 30_000;
 const REQUEST_TIMEOUT_MS = 5_000;
-/** After a failure nobody asks again for so long: one ADD waits for it, not each. */
+/** After a failure or a time limit nobody asks again for so long: one ADD waits for it, not each. */
 const FAILED_MS = 10_000;
 /** A gateway of another version refuses tokens however new they are. */
 const LEAST_AGE_MS = 60_000;
@@ -90,7 +90,15 @@ export class EgressTokens implements AnnounceTokens {
       this.#hold(audience, held);
       return held.token;
     }
-    return await abortable(this.#request(egress), signal);
+    try {
+      return await abortable(this.#request(egress), signal);
+    } catch (err) {
+      // The request goes on, and its answer counts. Until then others do not
+      // wait out their time limits as well.
+      const now = this.#held.get(audience);
+      if (now === undefined || !this.#isGood(now)) this.#holdNone(egress);
+      throw err;
+    }
   }
 
   refused(egress: EgressRef, token: string): void {
@@ -155,15 +163,7 @@ export class EgressTokens implements AnnounceTokens {
         if (before?.token !== undefined && this.#isGood(before)) {
           return before.token;
         }
-        const issuedMs = this.#nowMs();
-        this.#hold(audience, {
-          egress,
-          token: undefined,
-          issuedMs,
-          lifeMs: FAILED_MS,
-          renewMs: Infinity,
-          usedMs: issuedMs,
-        });
+        this.#holdNone(egress);
         return undefined;
       }
     });
@@ -219,6 +219,19 @@ export class EgressTokens implements AnnounceTokens {
       if (this.#held.size <= MAX_HELD) break;
       this.#held.delete(oldest);
     }
+  }
+
+  /** For a while those who need a token do without. */
+  #holdNone(egress: EgressRef): void {
+    const issuedMs = this.#nowMs();
+    this.#hold(announceAudience(egress), {
+      egress,
+      token: undefined,
+      issuedMs,
+      lifeMs: FAILED_MS,
+      renewMs: Infinity,
+      usedMs: issuedMs,
+    });
   }
 
   #noteFailure(egress: EgressRef, err: unknown): void {

@@ -18,9 +18,13 @@ function fixture(
   } = {},
 ) {
   let nowMs = 0;
-  const state = { status: 201 };
+  const state = {
+    status: 201,
+    /** What the API server waits for before it answers. */
+    gate: Promise.resolve(),
+  };
   const asked: { path: string; spec: Record<string, unknown> }[] = [];
-  const transport = new FakeTransport(({ path, body }) => {
+  const transport = new FakeTransport(async ({ path, body }) => {
     if (path.endsWith("selfsubjectreviews")) {
       const username = "system:serviceaccount:kube-system:coild";
       return {
@@ -30,6 +34,8 @@ function fixture(
     }
     const { spec } = JSON.parse(String(body));
     asked.push({ path, spec });
+    const number = asked.length;
+    await state.gate;
     if (state.status !== 201) {
       return { status: state.status, body: { kind: "Status" } };
     }
@@ -37,7 +43,7 @@ function fixture(
       status: 201,
       body: {
         spec: { ...spec, expirationSeconds },
-        status: { token: `t${asked.length}.${spec.audiences[0]}` },
+        status: { token: `t${number}.${spec.audiences[0]}` },
       },
     };
   });
@@ -143,4 +149,21 @@ Deno.test("EgressTokens asks for nothing with a token that is of no pod", async 
   const { token, asked } = fixture({ extra: {} });
   assert.equal(await token(), undefined);
   assert.equal(asked.length, 0);
+});
+
+Deno.test("EgressTokens costs one caller its time limit while the API server hangs, not each", async () => {
+  const { tokens, token, asked, state } = fixture();
+  const answer = Promise.withResolvers<void>();
+  state.gate = answer.promise;
+  await assert.rejects(
+    tokens.token(INTERNET, { signal: AbortSignal.timeout(20) }),
+    { name: "TimeoutError" },
+  );
+  // Would wait for ever: the API server has not answered.
+  assert.equal(await token(), undefined);
+  assert.equal(asked.length, 1);
+  answer.resolve();
+  await new Promise((resolve) => setTimeout(resolve, 0));
+  assert.match(await token() ?? "", /^t1/);
+  assert.equal(asked.length, 1);
 });

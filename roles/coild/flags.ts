@@ -1,6 +1,7 @@
 import {
   defineFlags,
   type FlagSpec,
+  ignoredFlags,
   LOGGING_FLAGS,
   type LoggingChoice,
   loggingChoice,
@@ -161,6 +162,12 @@ const FLAGS = defineFlags({
     min: SECOND_MS / 10,
     help: "How long an ADD waits for a new block",
   },
+  "egress-announce-token": {
+    type: "string",
+    default: "",
+    help: "Of earlier versions: file with the token for gateways",
+    deprecated: "coild asks the API server for a token for each Egress",
+  },
   "egress-announce-timeout": {
     type: "duration",
     default: SECOND_MS,
@@ -206,6 +213,8 @@ export interface CoildOptions {
   readonly cooldownMs: number;
   readonly blockReturnDelayMs: number;
   readonly blockRequestTimeoutMs: number;
+  /** Flags that were given and have no effect, with the reason. */
+  readonly ignored: Readonly<Record<string, string>>;
 }
 
 /** Reads the command line; prints and exits on `--help` and mistakes. */
@@ -239,5 +248,6 @@ export function parseCoildFlags(
     cooldownMs: values["cooldown"],
     blockReturnDelayMs: values["block-return-delay"],
     blockRequestTimeoutMs: values["block-request-timeout"],
+    ignored: ignoredFlags(FLAGS, given),
   };
 }

@@ -84,6 +84,15 @@ Deno.test("parseCoildFlags() takes every flag of upstream's manifests for egress
   }
 });
 
+Deno.test("parseCoildFlags() accepts the flag for a token file of earlier versions, and says that it has no effect", () => {
+  assert.deepEqual(parseCoildFlags([], INFO).ignored, {});
+  const { ignored } = parseCoildFlags(
+    ["--egress-announce-token=/var/run/secrets/token"],
+    INFO,
+  );
+  assert.deepEqual(Object.keys(ignored), ["--egress-announce-token"]);
+});
+
 Deno.test("parseCoildFlags() reads what egress needs", () => {
   const defaults = parseCoildFlags([], INFO);
   assert.equal(defaults.egressPort, 5555);

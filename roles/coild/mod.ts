@@ -90,6 +90,9 @@ interface Start {
 
 async function run(start: Start, signal: AbortSignal): Promise<void> {
   const { options } = start;
+  for (const [flag, reason] of Object.entries(options.ignored)) {
+    log.warn("Ignoring a flag without effect", { flag, reason });
+  }
   const nodeName = Deno.env.get(NODE_NAME_ENV) ?? "";
   assertRunnable(options, nodeName);
   await using stack = new AsyncDisposableStack();

@@ -115,7 +115,7 @@ export class NetworkKeeper {
     const { upkeep } = this.#with.network;
     for (const notification of notifications) {
       if (notification.kind === "overflow") {
-        log.info("Missed what the kernel told: looking at everything");
+        log.info("Lost kernel notifications; checking the whole network");
       }
       this.#loop.want(upkeep.partsOf(notification));
     }

@@ -227,8 +227,8 @@ export class PodSource {
     if (node === undefined || node === this.#nodeName) return;
     const { namespace, name } = pod?.metadata ?? {};
     throw new NotReadyError(
-      `Cannot connect pod "${namespace}/${name}": it is of node "${node}", and this is coild of node "${this.#nodeName}"; ` +
-        "where the node got another name, coild of that name comes",
+      `Cannot connect pod "${namespace}/${name}": it is scheduled to node "${node}", but this coild serves node "${this.#nodeName}"; ` +
+        "if the node was renamed, a coild with the new name will start",
     );
   }
 

@@ -133,9 +133,10 @@ Deno.test("coild serves pods of its own node alone, and does not take a client f
           source.find(query, { signal }),
           (error) =>
             error instanceof NotReadyError &&
-            /is of node "renamed", and this is coild of node "node1"/.test(
-              error.message,
-            ),
+            /is scheduled to node "renamed", but this coild serves node "node1"/
+              .test(
+                error.message,
+              ),
         );
       }
     },

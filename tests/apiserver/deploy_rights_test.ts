@@ -255,3 +255,23 @@ Deno.test("the gateways' rights are what they use, no more and no less", async (
     granted,
   });
 });
+
+Deno.test("without address management nobody has rights that only announcements need", async () => {
+  const token = "create serviceaccounts/token";
+  const block = "get addressblocks";
+  for (
+    const [directory, isNeeded] of [
+      ["overlays/default", true],
+      ["overlays/egress-only", false],
+    ] as const
+  ) {
+    const coild = await grantedTo("kube-system:coild", directory);
+    assert.equal(coild.has(token), isNeeded, `${directory}: coild`);
+    const rendered = parseManifests(await kustomize(directory));
+    const gateway = rightsOf(
+      rendered.get("ClusterRole/coil-egress") as unknown as Role,
+    );
+    assert.equal(gateway.includes(block), isNeeded, `${directory}: gateways`);
+    assert.ok(gateway.includes("watch pods"), directory);
+  }
+});
