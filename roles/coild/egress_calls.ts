@@ -122,6 +122,8 @@ export class WithEgress implements EgressCalls {
     if (wanted === undefined) {
       setup.skip(connected);
       book.add(attachmentOf(connected));
+      // Its annotation went while it had its addresses.
+      if (!setup.isNone(connected)) reconciler.enqueue(connected.pod);
       return;
     }
     await metrics.phase("egress", async () => {

@@ -10,7 +10,7 @@ const log = getLogger("egress");
 
 /** What {@linkcode EgressInspector} works with. */
 export interface EgressInspectorOptions {
-  readonly setup: Pick<EgressSetup, "findDamage">;
+  readonly setup: Pick<EgressSetup, "doubt" | "findDamage">;
   readonly book: AttachmentBook;
   readonly reconciler: Pick<EgressReconciler, "enqueue">;
   readonly locks: KeyedMutex;
@@ -19,7 +19,8 @@ export interface EgressInspectorOptions {
 
 /**
  * Looks at the clients of this node from time to time: nobody tells when a
- * program in a pod changes its network. What is found goes to the reconciler.
+ * program in a pod changes its network. What is found goes to the reconciler,
+ * and so does once each pod that is no client by its ADD.
  */
 export class EgressInspector {
   readonly #with: EgressInspectorOptions;
@@ -47,6 +48,7 @@ export class EgressInspector {
     // GC waits for it: a stale attachment that it passed over would stay.
     using _lock = await locks.lock(key, { upkeep: true, signal });
     if (book.at(attachment.key) !== attachment) return;
+    if (setup.doubt(attachment)) return reconciler.enqueue(attachment.pod);
     try {
       const problems = await setup.findDamage(attachment);
       if (problems.length === 0) return;

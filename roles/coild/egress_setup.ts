@@ -61,6 +61,8 @@ interface ClientState {
   plan: string | undefined;
   /** Whether the plan leaves anything in the pod: without a family in common it does not. */
   readonly isVisible: boolean;
+  /** Whether nobody has looked into its namespace, since it was to be new. */
+  readonly isUnseen: boolean;
   /** The gateways as they were last known, by name. */
   readonly gateways: ReadonlyMap<string, ClientGateway>;
 }
@@ -111,9 +113,26 @@ export class EgressSetup {
     return selection;
   }
 
-  /** Notes that a new pod is no client. */
+  /**
+   * Notes that a pod asks for nothing at its ADD, which does not take the time
+   * to look: its namespace is new, as a rule. What is known to be a client, by
+   * an earlier ADD, is one until its next update.
+   */
   skip(attachment: Attachment): void {
-    this.#remember(attachment, { plan: NO_CLIENT, gateways: [] });
+    if (this.#states.has(keyText(attachment.key))) return;
+    this.#rememberNone(attachment, { isUnseen: true });
+  }
+
+  /**
+   * Doubts that a pod is no client where nobody has looked: a runtime may add a
+   * container again after its DEL, in the namespace that an earlier ADD had made
+   * a client's. True once for each; then its next update looks.
+   */
+  doubt({ key }: Attachment): boolean {
+    const state = this.#states.get(keyText(key));
+    if (state?.isUnseen !== true) return false;
+    this.#states.delete(keyText(key));
+    return true;
   }
 
   /** Tells the gateways of a new pod. Never throws. */
@@ -289,7 +308,7 @@ export class EgressSetup {
     if (await this.#with.plane.clear({ netns })) {
       log.info("Ended an egress client", { ...attachment.pod });
     }
-    this.skip(attachment);
+    this.#rememberNone(attachment);
     this.#with.reports.tell(attachment, { conditions: [] });
     return true;
   }
@@ -313,17 +332,26 @@ export class EgressSetup {
     });
   }
 
+  #rememberNone(
+    attachment: Attachment,
+    { isUnseen = false }: { readonly isUnseen?: boolean } = {},
+  ): void {
+    this.#remember(attachment, { plan: NO_CLIENT, isUnseen, gateways: [] });
+  }
+
   /** A plan that is undefined may be half-done. */
   #remember(
     { key }: Attachment,
-    { plan, isVisible = false, gateways }: {
+    { plan, isVisible = false, isUnseen = false, gateways }: {
       readonly plan: string | undefined;
       readonly isVisible?: boolean;
+      readonly isUnseen?: boolean;
       readonly gateways: readonly ClientGateway[];
     },
   ): void {
     const byName = new Map(gateways.map((each) => [each.name, each]));
-    this.#states.set(keyText(key), { plan, isVisible, gateways: byName });
+    const state = { plan, isVisible, isUnseen, gateways: byName };
+    this.#states.set(keyText(key), state);
   }
 
   async #takeBack(netns: Netns): Promise<void> {

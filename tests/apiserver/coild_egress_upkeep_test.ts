@@ -93,4 +93,21 @@ Deno.test("coild looks after its egress clients by itself", async (t) => {
       await lab.deletePod(gateway);
     },
   );
+
+  await t.step(
+    "a container that is added again without the annotation keeps nothing of the client that it was",
+    async () => {
+      const { pod } = await egress.runClient(coild, "again", "wide");
+      await coild.del(pod);
+      await egress.annotate(pod, null);
+      // It knows neither the annotation that was there nor what it had made.
+      await coild.process.kill9();
+      const next = await egress.coild(["--addressblock-gc-interval=1s"]);
+      await egress.setStatus(pod, { ips: await next.addresses(pod) });
+      await egress.until("no tunnels", pod, (now) => now === undefined);
+      assert.equal(await plane.changes(pod), 2);
+      await next.del(pod);
+      await lab.deletePod(pod);
+    },
+  );
 });
