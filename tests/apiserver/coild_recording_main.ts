@@ -42,7 +42,7 @@ class RecordingPlane implements EgressPlane {
       // Half-done things stay, as in the kernel; of an empty plan nothing does.
       if (plan.families.length === 0) {
         await Deno.remove(file).catch(expectNotFound);
-      } else await Deno.writeTextFile(file, JSON.stringify(plan));
+      } else await replaceFile(file, JSON.stringify(plan));
       if (await this.#isAsked("broken")) throw new Error("asked to fail");
     });
   }
@@ -103,6 +103,13 @@ class RecordingPlane implements EgressPlane {
       await record({ ...call, edge: "end" });
     }
   }
+}
+
+/** Whole or not at all, even when this process is killed amid it. */
+async function replaceFile(file: string, text: string): Promise<void> {
+  const temporary = `${file}.${Deno.pid}`;
+  await Deno.writeTextFile(temporary, text);
+  await Deno.rename(temporary, file);
 }
 
 function expectNotFound(error: unknown): void {

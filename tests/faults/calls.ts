@@ -1,6 +1,6 @@
 /** What a node's runtime, its pods and its admin do, and what the runtime is told of it. */
 import { CallError } from "../apiserver/coild_lab.ts";
-import { run } from "../lab/mod.ts";
+import { run, sleep } from "../lab/mod.ts";
 import { prefixesOf } from "./compare.ts";
 import type { History } from "./history.ts";
 import { Ledger, type Pod, Violation } from "./runtime.ts";
@@ -10,7 +10,7 @@ import { EGRESS_NAMES, type Site } from "./site.ts";
 /** A call that takes longer than this while all are well hangs. */
 const CALL_MS = 60_000;
 /** A pool that was just empty, or a watch that was just cut, may cost a runtime some tries of three seconds. */
-const SERVED_TRIES = 15;
+const SERVED_MS = 90_000;
 
 /** Calls about pods, one after the other for each. */
 export class Calls {
@@ -146,7 +146,12 @@ export class Calls {
     if (!pod.isWhole) return;
     await this.#site.clearStatus(pod);
     this.#damage(pod);
-    await run("ip", ["-n", pod.sandbox.netns, "link", "delete", "eth0"]);
+    try {
+      await run("ip", ["-n", pod.sandbox.netns, "link", "delete", "eth0"]);
+    } catch (error) {
+      // Another step may remove the namespace amid this one.
+      if (pod.hasNetns) throw error;
+    }
   }
 
   async deleteNetns(pod: Pod): Promise<void> {
@@ -243,12 +248,14 @@ export class Calls {
       const pod = this.#site.podsOf(daemon)
         .find(({ phase }) => phase === "detached");
       if (pod === undefined) return;
+      const until = performance.now() + SERVED_MS;
       for (let tries = 0; pod.phase !== "attached"; tries++) {
-        if (tries === SERVED_TRIES) {
+        if (performance.now() > until) {
           throw new Violation(
             `ADD of ${pod.name} failed although all was well`,
           );
         }
+        if (tries > 0) await sleep(200);
         await this.add(pod, tries);
       }
     }));

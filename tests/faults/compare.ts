@@ -247,9 +247,9 @@ async function linksOf({ node }: Daemon): Promise<readonly Link[]> {
 async function routesOf({ node }: Daemon, table: number): Promise<Route[]> {
   const script = `ip -j -4 route show table ${table}; echo; ` +
     `ip -j -6 route show table ${table}`;
-  // A table without routes is none to `ip`.
+  // A table that never had a route does not exist: then `ip` prints a single bracket.
   const text = await node.run("sh", "-c", `(${script}) 2>/dev/null || true`);
-  return text.split("\n").filter((line) => line.startsWith("["))
+  return text.split("\n").filter((line) => line.startsWith("[{"))
     .flatMap((line) => JSON.parse(line) as Route[]);
 }
 

@@ -37,6 +37,15 @@ const CALLS = 24;
 /** Steps from one quiet point to the next. */
 const STRETCH = 250;
 
+/** How long a run is. */
+export interface Length {
+  readonly steps: number;
+  /** So many even if their time is over. */
+  readonly atLeast?: number;
+  /** The time for the steps, without the deletion of all. */
+  readonly ms?: number;
+}
+
 /** Drives a site by one seed's steps. */
 export class Driver {
   readonly #site: Site;
@@ -53,14 +62,20 @@ export class Driver {
     this.#calls = new Calls(site, history);
   }
 
-  /** Makes so many steps and, at the end, deletes all. @throws {Violation} */
-  async run(steps: number): Promise<void> {
+  /**
+   * Makes so many steps, or fewer when their time is over, and, at the end,
+   * deletes all. @throws {Violation}
+   */
+  async run({ steps, atLeast = steps, ms = Infinity }: Length): Promise<void> {
+    const until = performance.now() + ms;
     for (let n = 1; n <= steps; n++) {
       this.#history.steps = n;
       await this.#step(this.#random.weighted<Step>(WEIGHTS));
       while (this.#running.size >= CALLS) await Promise.race(this.#running);
       this.#throwIfViolated();
-      if (n % STRETCH === 0) await this.#quieten();
+      if (n % STRETCH !== 0) continue;
+      await this.#quieten();
+      if (n >= atLeast && performance.now() > until) break;
     }
     await this.#quieten();
     await this.#deleteAll();
@@ -235,7 +250,10 @@ export class Driver {
     );
     for (const pod of this.#site.pods) {
       pod.egress = egresses.get(pod.name);
-      if (pod.egress === undefined || !pod.isWhole) continue;
+      if (!pod.isWhole) continue;
+      // coild finds pods of before its start by their status.
+      const wasClient = await this.#site.egress.plane.of(pod.sandbox);
+      if (pod.egress === undefined && wasClient === undefined) continue;
       await eventually("the pod's status", async () => {
         await this.#site.report(pod);
         return true;

@@ -57,11 +57,14 @@ export class Violation extends Error {
 /** Who has which address, by what the runtime was told. */
 export class Ledger {
   readonly #holders = new Map<string, Pod>();
+  /** All that were ever given an address. */
+  readonly #pods = new Set<Pod>();
   /** Prefixes of blocks that were removed by force since the last quiet point. */
   #robbed: Prefix[] = [];
 
   /** Notes the answer of an ADD. @throws {Violation} when another pod has one of the addresses. */
   give(pod: Pod, addresses: readonly string[]): void {
+    this.#pods.add(pod);
     pod.isRobbed ||= addresses.some((a) => this.#isRobbed(a));
     for (const address of addresses) {
       const other = this.#holders.get(address);
@@ -82,11 +85,14 @@ export class Ledger {
     }
   }
 
-  /** Notes that a block was removed by force: its addresses are nobody's. */
+  /**
+   * Notes that a block was removed by force: its addresses are nobody's. A pod
+   * that removed its interface is robbed too: until DEL coild keeps its address.
+   */
   rob(prefixes: readonly Prefix[]): void {
     this.#robbed.push(...prefixes);
-    for (const [address, pod] of this.#holders) {
-      if (this.#isRobbed(address)) pod.isRobbed = true;
+    for (const pod of this.#pods) {
+      pod.isRobbed ||= pod.addresses.some((a) => this.#isRobbed(a));
     }
   }
 

@@ -26,6 +26,7 @@ export class Site implements AsyncDisposable {
   pods: readonly Pod[] = [];
   #controller: LabProcess | undefined;
   #restarting: Promise<void> | undefined;
+  #starting: Promise<void> | undefined;
   /** What is being done to the API server. */
   #outage: Promise<void> | undefined;
 
@@ -94,6 +95,12 @@ export class Site implements AsyncDisposable {
   /** Starts the controller, or waits until somebody has. */
   async startController(): Promise<void> {
     await this.#restarting;
+    await (this.#starting ??= this.#startController().finally(() => {
+      this.#starting = undefined;
+    }));
+  }
+
+  async #startController(): Promise<void> {
     if (this.#controller?.isRunning === true) return;
     this.#controller = await this.lab.startController([
       "--enable-egress=false",
@@ -157,8 +164,14 @@ export class Site implements AsyncDisposable {
     pod.sandbox = await this.lab.createSandbox(name, { namespace });
     pod.hasNetns = true;
     // The kernel gives a namespace the number of one that is gone: what that one had went with it.
-    const { ino } = await Deno.stat(`/run/netns/${pod.sandbox.netns}`);
-    await Deno.remove(`${this.egress.plane.dir}/${ino}.json`).catch(() => {});
+    const stat = await Deno.stat(`/run/netns/${pod.sandbox.netns}`)
+      .catch((error) => {
+        // Another step may remove the namespace amid this one.
+        if (pod.hasNetns) throw error;
+      });
+    if (stat === undefined) return;
+    await Deno.remove(`${this.egress.plane.dir}/${stat.ino}.json`)
+      .catch(() => {});
   }
 
   /** Removes a pod's network namespace. */
@@ -255,6 +268,7 @@ export class Site implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#outage?.catch(() => {});
     await this.#restarting?.catch(() => {});
+    await this.#starting?.catch(() => {});
     await Promise.all([
       this.#controller?.kill9(),
       ...this.daemons.map((daemon) => daemon.kill()),
