@@ -8,9 +8,12 @@ const METHODS: ReadonlySet<string> = new Set(
 
 /** RFC 9110, section 5.6.2. */
 const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
-/** RFC 9112, section 3: printable ASCII in origin form. */
+/**
+ * RFC 9112, section 3: printable ASCII in origin form, or in absolute form,
+ * which a server has to accept; clients with a fixed peer may send it.
+ */
 const REQUEST_LINE =
-  /^([!#$%&'*+\-.^_`|~0-9A-Za-z]+) (\/[\x21-\x7e]*) HTTP\/1\.([01])$/;
+  /^([!#$%&'*+\-.^_`|~0-9A-Za-z]+) (?:http:\/\/[-.:[\]0-9A-Za-z]{1,255})?(\/[\x21-\x7e]*) HTTP\/1\.([01])$/;
 /** RFC 9110, section 5.5, without obs-text. */
 const FIELD_VALUE = /^[\t\x20-\x7e]*$/;
 

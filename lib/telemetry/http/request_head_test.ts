@@ -22,6 +22,14 @@ Deno.test("parseRequestHead() reads what scrapers, probes and coild send", () =>
   assert.equal(head.headers.get("accept"), "a, b");
 });
 
+Deno.test("parseRequestHead() takes the path of an absolute target", () => {
+  for (const host of ["10.65.0.0:8082", "[fd00::1]:8082", "x"]) {
+    const line = `POST http://${host}/v1/clients?x=1 HTTP/1.1`;
+    const { target } = parse(line, `Host: ${host}`);
+    assert.equal(target, "/v1/clients?x=1");
+  }
+});
+
 Deno.test("parseRequestHead() says when a connection ends", () => {
   const keeps = (...lines: readonly string[]) => parse(...lines).keepAlive;
   assert.equal(keeps("GET / HTTP/1.1", "Host: x"), true);
@@ -37,7 +45,18 @@ const REFUSED: readonly (readonly [string, number, ...string[]])[] = [
   ["nothing", 400, ""],
   ["another protocol", 400, "PRI * HTTP/2.0", ""],
   ["another version", 400, "GET / HTTP/3.0", "Host: x"],
-  ["an absolute target", 400, "GET http://x/metrics HTTP/1.1", "Host: x"],
+  [
+    "an absolute target of another scheme",
+    400,
+    "GET ftp://x/ HTTP/1.1",
+    "Host: x",
+  ],
+  [
+    "a target with user information",
+    400,
+    "GET http://a@x/ HTTP/1.1",
+    "Host: x",
+  ],
   ["a target with a space", 400, "GET /a b HTTP/1.1", "Host: x"],
   ["a method that no handler knows", 501, "TRACE / HTTP/1.1", "Host: x"],
   ["no Host", 400, "GET / HTTP/1.1"],
