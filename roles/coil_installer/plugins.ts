@@ -1,8 +1,13 @@
+import { sleep } from "../../lib/async/mod.ts";
 import { CURRENT_CNI_VERSION } from "../../lib/cni/mod.ts";
 import { isRunnable } from "./runnable.ts";
 
 /** VERSION needs no network and no daemon; a plugin that takes so long does not work. */
 const TIMEOUT_MS = 30_000;
+
+/** How long a file that somebody has open for writing is waited for. */
+const BUSY_MS = 5_000;
+const BUSY_STEP_MS = 20;
 
 /**
  * Asks a CNI plugin for the versions of the specification that it has (CNI
@@ -15,7 +20,7 @@ export async function askVersions(
 ): Promise<readonly string[] | undefined> {
   signal.throwIfAborted();
   if (!await isRunnable(path)) return undefined;
-  const child = trySpawn(path);
+  const child = await trySpawn(path, signal);
   if (child === undefined) return undefined;
   const { promise: givenUp, resolve: giveUp } = Promise.withResolvers<void>();
   const timer = setTimeout(giveUp, TIMEOUT_MS);
@@ -28,19 +33,36 @@ export async function askVersions(
   return answer === undefined ? undefined : parseVersions(answer);
 }
 
-function trySpawn(path: string): Deno.ChildProcess | undefined {
-  try {
-    return new Deno.Command(path, {
-      env: { CNI_COMMAND: "VERSION" },
-      stdin: "piped",
-      stdout: "piped",
-      stderr: "null",
-    }).spawn();
-  } catch (error) {
-    if (error instanceof TypeError) throw error;
-    // Not executable, without its loader, gone meanwhile.
-    return undefined;
+/**
+ * Starts a plugin. Another program that this process starts has, until its
+ * execve(2), a copy of each descriptor, also of one that a file is being
+ * written through: such a file cannot be executed for a moment (ETXTBSY).
+ */
+async function trySpawn(
+  path: string,
+  signal: AbortSignal,
+): Promise<Deno.ChildProcess | undefined> {
+  const command = new Deno.Command(path, {
+    env: { CNI_COMMAND: "VERSION" },
+    stdin: "piped",
+    stdout: "piped",
+    stderr: "null",
+  });
+  for (let waitedMs = 0;; waitedMs += BUSY_STEP_MS) {
+    try {
+      return command.spawn();
+    } catch (error) {
+      if (error instanceof TypeError) throw error;
+      // Not executable, without its loader, gone meanwhile.
+      if (!isBusy(error) || waitedMs >= BUSY_MS) return undefined;
+    }
+    await sleep(BUSY_STEP_MS, { signal });
   }
+}
+
+/** Deno gives errors of a spawn no code. */
+function isBusy(error: unknown): boolean {
+  return error instanceof Error && error.message.endsWith("(os error 26)");
 }
 
 async function readAnswer(child: Deno.ChildProcess): Promise<string> {

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { sleep } from "../../lib/async/mod.ts";
 import { askVersions } from "./plugins.ts";
 
 const SIGNAL = new AbortController().signal;
@@ -60,3 +61,15 @@ Deno.test("bug: a damaged executable was interpreted as a shell script", async (
     await Deno.remove(made, { recursive: true });
   }
 });
+
+Deno.test("askVersions() waits for a plugin that somebody has open for writing still", () =>
+  withPlugin(
+    '#!/bin/sh\necho \'{"supportedVersions":["1.0.0"]}\'\n',
+    async (path) => {
+      const writing = await Deno.open(path, { write: true });
+      const answer = askVersions(path, SIGNAL);
+      await sleep(100);
+      writing.close();
+      assert.deepEqual(await answer, ["1.0.0"]);
+    },
+  ));

@@ -17,8 +17,9 @@ Deno.test("overLimit() tells which figures are more than they may be", () => {
 Deno.test("peakOf() tells the most that a process held since resetPeak()", () => {
   resetPeak(Deno.pid);
   const before = peakOf(Deno.pid);
-  let ballast: Uint8Array | undefined = new Uint8Array(64 * 2 ** 20).fill(1);
+  let ballast: Uint8Array | undefined = new Uint8Array(256 * 2 ** 20).fill(1);
   assert.equal(ballast[1], 1);
   ballast = undefined;
-  assert.ok(peakOf(Deno.pid) >= before + 60);
+  // Other tests run in this process, and give back what they held.
+  assert.ok(peakOf(Deno.pid) >= before + 64);
 });
