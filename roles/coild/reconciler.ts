@@ -77,9 +77,13 @@ export class Reconciler {
    */
   async #finishHusks(signal: AbortSignal): Promise<void> {
     const { ipam, locks, network, teardown } = this.#with;
+    // Read first: an ADD that comes while the links are listed is not theirs.
+    const generations = new Map(
+      ipam.list().map((record) => [keyText(record), record.generation]),
+    );
     const husks = (await network.survey()).husks.map((husk) => ({
       ...husk,
-      generation: ipam.lookup(husk)?.generation,
+      generation: generations.get(keyText(husk)),
     }));
     for (const husk of husks) {
       // Whoever holds the lock is at it.

@@ -170,6 +170,28 @@ netnsTest(
 );
 
 netnsTest(
+  "the reconciler frees only the period of use that it listed",
+  async () => {
+    await using node = await testNode();
+    await node.net.init();
+    await using parts = await partsOn(node.net);
+    const pod = await node.pod();
+    await parts.add(requestFor(pod.path));
+    assert.ok(await node.net.beginTeardown(KEY));
+    let surveys = 0;
+    parts.pauses.afterSurvey = async () => {
+      if (++surveys !== 2) return;
+      await parts.del(requestFor(pod.path));
+      await addGone(node, parts);
+    };
+    await parts.reconciler.reconcile(signal);
+    await parts.settle();
+    assert.equal(surveys, 2);
+    assert.equal(parts.ipam.lookup(KEY)?.state, "used");
+  },
+);
+
+netnsTest(
   "GC keeps what an ADD made between the call and the list",
   async () => {
     await using node = await testNode();
