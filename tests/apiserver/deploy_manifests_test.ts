@@ -166,7 +166,25 @@ Deno.test("the API server takes every overlay", async (t) => {
   });
 });
 
+/** Far above what was measured: docs/security.md. */
+const MEMORY: Readonly<Record<string, string>> = {
+  "coild": "384Mi",
+  "coil-controller": "512Mi",
+  "coil-ipam-controller": "512Mi",
+  "coil-egress-controller": "512Mi",
+  "coil-router": "256Mi",
+};
+
 for (const overlay of OVERLAYS) {
+  Deno.test(`overlay ${overlay}: the memory of each daemon is limited`, async () => {
+    const rendered = parseManifests(await kustomize(`overlays/${overlay}`));
+    for (const { container: { name, resources } } of containersOf(rendered)) {
+      if (name === "coil-installer") continue;
+      assert.ok(MEMORY[name] !== undefined, name);
+      assert.equal(resources?.limits?.memory, MEMORY[name], name);
+    }
+  });
+
   Deno.test(`overlay ${overlay}: no container has more than it needs`, async () => {
     const rendered = parseManifests(await kustomize(`overlays/${overlay}`));
     for (const { spec } of rendered.values()) {

@@ -47,6 +47,7 @@ export interface Container {
     readonly name: string;
     readonly mountPath: string;
   }[];
+  readonly resources?: { readonly limits?: { readonly memory?: string } };
 }
 
 /** Any object of the manifests. */

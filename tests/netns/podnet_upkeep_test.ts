@@ -65,9 +65,13 @@ netnsTest(
     ]);
     assert.deepEqual(await shown(), before);
     await net.check(request);
-    // The link that was listed is gone: what has come in its place is another.
+    // The link that was listed is cut off: its address is about to be free.
     const teardown = await net.beginTeardown(request);
     assert.ok(teardown);
+    const husk = await shown();
+    assert.deepEqual(await net.upkeep.restoreEnd(pod, addresses), []);
+    assert.deepEqual(await shown(), husk);
+    // It is gone: what has come in its place is another.
     await net.finishTeardown(teardown);
     const again = await addPod(node, 1);
     await host.ip("link", "set", again.result.hostName, "down");

@@ -442,23 +442,30 @@ for (const [what, frame] of FLOODS) {
 /** Floods of calls that end before they are answered, by the caller or because the caller sees to it: RFC 9113, section 10.5. */
 const RESETS: [string, (streamId: number) => Uint8Array[]][] = [
   ["a reset", (streamId) => [
+    wholeCall(streamId),
     bad(FrameType.RST_STREAM, streamId, encodeUint32(8)),
   ]],
   ["WINDOW_UPDATE of 0", (streamId) => [
+    wholeCall(streamId),
     bad(FrameType.WINDOW_UPDATE, streamId, encodeUint32(0)),
   ]],
   ["data after its end", (streamId) => [
+    wholeCall(streamId),
     data(streamId, Uint8Array.of(1)),
   ]],
+  ["a message that is cut short", (streamId) => [
+    headers(streamId),
+    data(streamId, Uint8Array.of(0, 0), Flag.END_STREAM),
+  ]],
 ];
-for (const [what, end] of RESETS) {
+for (const [what, frames] of RESETS) {
   Deno.test(`ServerConnection ends a flood of calls that each end by ${what}, given back by their handlers`, () => {
     const peer = Peer.ready();
     let calls = 0;
     let code: number | undefined;
     for (; calls < 5_000 && code === undefined; calls++) {
       const streamId = 2 * calls + 1;
-      const events = peer.send(wholeCall(streamId), ...end(streamId));
+      const events = peer.send(...frames(streamId));
       // As Session does it.
       for (const event of events) {
         if (event.type !== "cancel") continue;
