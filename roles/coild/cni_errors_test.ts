@@ -16,6 +16,7 @@ import { FouUnsupportedError } from "../../lib/netlink/mod.ts";
 import { IfnameMissingError } from "../../lib/podnet/mod.ts";
 import {
   EgressNotFoundError,
+  InvalidAnnotationError,
   InvalidCallError,
   InvalidEgressError,
   NotReadyError,
@@ -47,6 +48,12 @@ for (
     ],
     [
       new InvalidEgressError({ gateway: "nat/a", text: "x" }),
+      "FAILED_PRECONDITION",
+      999,
+      "EgressInvalid",
+    ],
+    [
+      new InvalidAnnotationError("x"),
       "FAILED_PRECONDITION",
       999,
       "EgressInvalid",

@@ -4,14 +4,20 @@ import { overLimit } from "./memory.ts";
 import { peakOf, resetPeak } from "./process_memory.ts";
 
 Deno.test("overLimit() tells which figures are more than they may be", () => {
-  const figures = [
-    figure("rss.coild.blocks22", "MiB", [75]),
-    figure("rss.controller.blocks22", "MiB", [75.01]),
-    figure("rss.coild.start", "MiB", [1_000]),
-  ];
-  assert.deepEqual(overLimit(figures), [
-    "rss.controller.blocks22 is 75.01 MiB, more than 75",
-  ]);
+  const bounds = [
+    ["rss.coild.blocks22", 75],
+    ["rss.controller.start", 75],
+    ["rss.controller.blocks22", 75],
+    ["rss.controller.requests1000.peak", 110],
+    ["rss.controller.requests1000", 75],
+  ] as const;
+  for (const [name, limit] of bounds) {
+    assert.deepEqual(overLimit([figure(name, "MiB", [limit])]), []);
+    const [problem] = overLimit([figure(name, "MiB", [limit + 0.01])]);
+    assert.equal(problem, `${name} is ${limit}.01 MiB, more than ${limit}`);
+  }
+  const free = figure("rss.coild.start", "MiB", [1_000]);
+  assert.deepEqual(overLimit([free]), []);
 });
 
 Deno.test("peakOf() tells the most that a process held since resetPeak()", () => {
