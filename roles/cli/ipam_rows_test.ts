@@ -110,6 +110,17 @@ small     Exhausted     32           1        0      1       32           0     
   assert.match(rows[0]?.message ?? "", /too narrow subnet/);
 });
 
+Deno.test("poolRows() counts no address as free that another pool has given out", () => {
+  const twin = pool("twin", [{ ipv4: "10.3.0.0/27" }]);
+  const [small, other] = poolRows([SMALL, twin], BLOCKS);
+  assert.equal(small?.name, "small");
+  assert.deepEqual(
+    [other?.state, other?.blocks?.free, other?.ipv4?.free],
+    ["Exhausted", 0, "0"],
+  );
+  assert.match(other?.message ?? "", /is in AddressPool "small" too/);
+});
+
 Deno.test("poolRows() shows IPv6 counts and subnets in wide form", () => {
   const rows = poolRows([DUAL], BLOCKS);
   assert.equal(

@@ -56,13 +56,18 @@ netnsTest(
     };
     const before = await shown();
     await host.ip("link", "set", result.hostName, "down");
+    const lacks = async () => {
+      const [pod] = await net.list();
+      assert.ok(pod);
+      const present = await net.upkeep.listAddresses();
+      return net.upkeep.findEndLacks(pod, { addresses, present });
+    };
+    const all = ["link", "address", "route"];
     const [pod] = await net.list();
     assert.ok(pod);
-    assert.deepEqual(await net.upkeep.restoreEnd(pod, addresses), [
-      "link",
-      "address",
-      "route",
-    ]);
+    assert.deepEqual(await lacks(), all);
+    assert.deepEqual(await net.upkeep.restoreEnd(pod, addresses), all);
+    assert.deepEqual(await lacks(), []);
     assert.deepEqual(await shown(), before);
     await net.check(request);
     // The link that was listed is cut off: its address is about to be free.
