@@ -52,6 +52,8 @@ export interface IpamPartOptions {
   /** See {@linkcode NodeLimit}. */
   readonly nodeAddressFactor: number;
   readonly maxPodsPerNode: number;
+  /** Replaced in tests. */
+  readonly heap?: HeapKeeper;
 }
 
 /**
@@ -64,9 +66,8 @@ export async function runIpam(
   signal: AbortSignal,
 ): Promise<void> {
   await using group = new TaskGroup({ signal });
-  const { client, metrics } = options;
-  const keeper = new HeapKeeper();
-  const cluster = new Cluster(client, { onObject: () => keeper.note() });
+  const { client, metrics, heap = new HeapKeeper() } = options;
+  const cluster = new Cluster(client, { onObject: () => heap.note() });
   const pools = new Pools({
     client,
     blocks: cluster.blocks.store,
@@ -94,7 +95,7 @@ export async function runIpam(
   const ranges = new ClusterRanges({
     client,
     intervalMs: options.gcIntervalMs,
-    onNode: () => keeper.note(),
+    onNode: () => heap.note(),
     onChanged() {
       for (const { metadata } of cluster.pools.store.list()) {
         poolController.enqueue(metadata.name ?? "");
@@ -131,7 +132,7 @@ export async function runIpam(
   group.run("gc", (s) => gc.run(s));
   group.run("gc sweeps", (s) => gc.runSweeps(s));
   group.run("cluster ranges", (s) => ranges.run(s));
-  group.run("heap keeper", (s) => keeper.run(s));
+  group.run("heap keeper", (s) => heap.run(s));
   await group.wait();
 }
 

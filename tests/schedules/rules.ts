@@ -82,7 +82,7 @@ export function checkRules({ api, nodes, pods }: Cluster): void {
 }
 
 function assertCovered(api: SimApi, text: string, node: string): void {
-  const address = Address.parse(text);
+  const address = addressOf(text);
   const isCovered = api.list("addressblocks").some((block) =>
     block.metadata.labels?.[NODE_LABEL] === node &&
     prefixesOf(block).some((prefix) => prefix.contains(address))
@@ -107,6 +107,19 @@ export function leftovers({ api, nodes }: Cluster): string[] {
 
 function prefixesOf(block: Stored): Prefix[] {
   return [block.ipv4, block.ipv6].flatMap((text) =>
-    text === undefined ? [] : [Prefix.parse(text)]
+    text === undefined ? [] : [prefixOf(text)]
   );
+}
+
+const prefixOf = remembering(Prefix.parse);
+const addressOf = remembering(Address.parse);
+
+/** The pools are small, and each rule looks after every step. */
+function remembering<T>(parse: (text: string) => T): (text: string) => T {
+  const known = new Map<string, T>();
+  return (text) => {
+    const parsed = known.get(text) ?? parse(text);
+    known.set(text, parsed);
+    return parsed;
+  };
 }

@@ -5,6 +5,7 @@ import {
   KubeClient,
   KubeMetrics,
 } from "../../lib/kube/mod.ts";
+import { HeapKeeper } from "../../lib/linux/mod.ts";
 import { runIpam } from "../../roles/coil_controller/ipam_part.ts";
 import { IpamMetrics } from "../../roles/coil_controller/metrics.ts";
 import type { Life } from "./scheduler.ts";
@@ -29,6 +30,11 @@ export class SimController {
       nodeAddressFactor: 0,
       maxPodsPerNode: 1000,
       concurrentRequests: 4,
+      // The heap is the test's, and the seconds are simulated.
+      heap: new HeapKeeper({
+        measure: () => ({ heap: 0, resident: 0 }),
+        collect: () => {},
+      }),
     }, this.#stop.signal).catch((error: unknown) => {
       if (!life.isOver) throw error;
     });
