@@ -100,7 +100,7 @@ Deno.test("announce() is understood by the server's half", async () => {
       return Promise.resolve({ status: 204 });
     },
   });
-  bed.answer = handle;
+  bed.answer = (request) => handle(request, "192.0.2.1");
   assert.deepEqual(await tell(client), ["accepted"]);
   assert.deepEqual(told, {
     egress: EGRESS,

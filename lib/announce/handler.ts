@@ -1,5 +1,9 @@
 import { abortable, withTimeout } from "../async/mod.ts";
-import { getLogger } from "../telemetry/mod.ts";
+import {
+  bearerTokenOf,
+  getLogger,
+  type HttpHandler,
+} from "../telemetry/mod.ts";
 import {
   ANNOUNCE_PATH,
   type Announcement,
@@ -30,10 +34,10 @@ export type Verdict =
 
 /** What {@linkcode announceHandler} works with. */
 export interface AnnounceHandlerOptions {
-  /** Says whose token this is; undefined when it is nobody's. What it throws is answered with 503. */
+  /** Says whose token the peer with this address has sent; undefined when it is nobody's. What it throws is answered with 503. */
   readonly authenticate: (
     token: string,
-    options: { readonly signal: AbortSignal },
+    peer: string,
   ) => Promise<Caller | undefined>;
   /** Decides on an announcement, and lets the client in. What it throws is answered with 503. */
   readonly admit: (
@@ -54,9 +58,9 @@ export interface AnnounceHandlerOptions {
  */
 export function announceHandler(
   options: AnnounceHandlerOptions,
-): (request: Request) => Promise<Response> {
-  return async (request) => {
-    const response = await answer(request, options);
+): (...args: Parameters<HttpHandler>) => Promise<Response> {
+  return async (request, peer) => {
+    const response = await answer(request, { ...options, peer });
     options.onAnswer?.(response.status);
     return response;
   };
@@ -64,7 +68,7 @@ export function announceHandler(
 
 async function answer(
   request: Request,
-  options: AnnounceHandlerOptions,
+  options: AnnounceHandlerOptions & { readonly peer: string },
 ): Promise<Response> {
   if (new URL(request.url).pathname !== ANNOUNCE_PATH) {
     return refuse(404, "there is nothing here");
@@ -86,12 +90,13 @@ async function answer(
 
 async function decide(
   request: Request,
-  { authenticate, admit, token, signal }: AnnounceHandlerOptions & {
+  { authenticate, admit, peer, token, signal }: AnnounceHandlerOptions & {
+    readonly peer: string;
     readonly token: string;
     readonly signal: AbortSignal;
   },
 ): Promise<Response> {
-  const caller = await authenticate(token, { signal });
+  const caller = await authenticate(token, peer);
   if (caller === undefined) return refuse(401, "the token is not valid here");
   const announcement = await readAnnouncement(request, { signal });
   if (announcement instanceof SyntaxError) {
@@ -101,12 +106,6 @@ async function decide(
   return verdict.status === 204
     ? new Response(null, { status: 204 })
     : refuse(verdict.status, verdict.reason);
-}
-
-/** RFC 6750, section 2.1. */
-function bearerTokenOf(request: Request): string | undefined {
-  const header = request.headers.get("authorization") ?? "";
-  return /^Bearer +([-._~+/A-Za-z0-9]+=*)$/i.exec(header)?.[1];
 }
 
 async function readAnnouncement(

@@ -20,6 +20,8 @@ const OPEN: AnnounceHandlerOptions = {
   admit: () => Promise.resolve({ status: 204 }),
 };
 
+const PEER = "192.0.2.1";
+
 function request(
   init: RequestInit & { readonly path?: string } = {},
 ): Request {
@@ -43,7 +45,8 @@ Deno.test("announceHandler() hands token, caller and announcement on and answers
   const seen: { token?: string; caller?: unknown; told?: Announcement } = {};
   const statuses: number[] = [];
   const handle = announceHandler({
-    authenticate: (token) => {
+    authenticate: (token, peer) => {
+      assert.equal(peer, PEER);
       seen.token = token;
       return Promise.resolve({ username: "coild", nodeName: "n1" });
     },
@@ -53,7 +56,7 @@ Deno.test("announceHandler() hands token, caller and announcement on and answers
     },
     onAnswer: (status) => statuses.push(status),
   });
-  const response = await handle(request());
+  const response = await handle(request(), PEER);
   assert.equal(response.status, 204);
   assert.equal(await response.text(), "");
   assert.equal(seen.token, "a.b-c_d==");
@@ -79,7 +82,7 @@ Deno.test("announceHandler() asks nobody about a request that is none", async ()
       [request({ headers: { authorization: "Bearer a b" } }), 401],
     ] as const
   ) {
-    assert.equal((await refusal(await handle(wrong))).status, status);
+    assert.equal((await refusal(await handle(wrong, PEER))).status, status);
   }
 });
 
@@ -89,7 +92,7 @@ Deno.test("announceHandler() does not read what a stranger sends", async () => {
     admit: () => assert.fail("asked about the client"),
   });
   const wrong = request({ body: "no announcement" });
-  assert.equal((await handle(wrong)).status, 401);
+  assert.equal((await handle(wrong, PEER)).status, 401);
   assert.equal(wrong.bodyUsed, false);
 });
 
@@ -98,7 +101,7 @@ Deno.test("announceHandler() answers 400 with the reason, also to a body without
     ...OPEN,
     admit: () => assert.fail("asked about the client"),
   });
-  const broken = await refusal(await handle(request({ body: "{}" })));
+  const broken = await refusal(await handle(request({ body: "{}" }), PEER));
   assert.equal(broken.status, 400);
   assert.match(broken.reason, /"egress" must be an object/);
   let pulled = 0;
@@ -108,7 +111,7 @@ Deno.test("announceHandler() answers 400 with the reason, also to a body without
       controller.enqueue(new Uint8Array(4_096));
     },
   });
-  assert.equal((await handle(request({ body: endless }))).status, 400);
+  assert.equal((await handle(request({ body: endless }), PEER)).status, 400);
   assert.ok(pulled < 10, `read ${pulled} chunks`);
 });
 
@@ -119,7 +122,7 @@ Deno.test("announceHandler() passes the verdict on with its reason", async () =>
       ...OPEN,
       admit: () => Promise.resolve({ status, reason }),
     });
-    const answer = await handle(request());
+    const answer = await handle(request(), PEER);
     assert.equal(answer.headers.get("content-type"), "application/json");
     assert.deepEqual(await refusal(answer), { status, reason });
   }
@@ -129,7 +132,7 @@ Deno.test("announceHandler() answers 503 without details when it cannot find out
   const fail = () => Promise.reject(new Error("API server at 10.0.0.1 is out"));
   for (const parts of [{ authenticate: fail }, { admit: fail }]) {
     const handle = announceHandler({ ...OPEN, ...parts });
-    const { status, reason } = await refusal(await handle(request()));
+    const { status, reason } = await refusal(await handle(request(), PEER));
     assert.equal(status, 503);
     assert.doesNotMatch(reason, /10\.0\.0\.1/);
   }

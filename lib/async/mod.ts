@@ -1,14 +1,21 @@
 /**
- * Locks, task groups, retries and waits, all cancelled by an `AbortSignal`.
+ * Locks, task groups, retries and waits, all cancelled by an `AbortSignal`; rates, and maps that stay small.
  *
  * @module
  */
+export {
+  Allowance,
+  type AllowanceOptions,
+  Allowances,
+  type Rate,
+} from "./allowance.ts";
 export {
   Backoff,
   type BackoffOptions,
   retry,
   type RetryOptions,
 } from "./backoff.ts";
+export { BoundedMap } from "./bounded_map.ts";
 export {
   CoalescedRunner,
   type CoalescedRunnerOptions,

@@ -23,10 +23,10 @@ function setUp() {
   const reviews = new AccessReviews(client, {
     ...{ path: "/metrics", nowMs: () => nowMs },
   });
-  const ask = async (authorization?: string) => {
+  const ask = async (authorization?: string, peer = "192.0.2.1") => {
     const headers = authorization === undefined ? {} : { authorization };
     const request = new Request("http://x/metrics", { headers });
-    return (await reviews.refusal(request))?.status ?? 200;
+    return (await reviews.refusal(request, peer))?.status ?? 200;
   };
   return { ask, asked, pass: (ms: number) => nowMs += ms };
 }
@@ -50,7 +50,9 @@ Deno.test("AccessReviews does not ask for each of a flood of tokens, and knows k
   const { ask, asked, pass } = setUp();
   await ask("Bearer good");
   const statuses: number[] = [];
-  for (let n = 0; n < 100; n++) statuses.push(await ask(`Bearer x${n}`));
+  for (let n = 0; n < 100; n++) {
+    statuses.push(await ask(`Bearer x${n}`, `192.0.2.${n}`));
+  }
   assert.equal(statuses.filter((status) => status === 429).length, 81);
   assert.equal(asked.length, 2 + 19);
   assert.equal(await ask("Bearer good"), 200);

@@ -1,4 +1,4 @@
-import { abortable } from "../async/mod.ts";
+import { abortable, Allowances, BoundedMap } from "../async/mod.ts";
 import { getLogger, type Logger } from "../telemetry/mod.ts";
 import type { KubeClient } from "./client.ts";
 import { type Clock, systemClock, waitFor } from "./clock.ts";
@@ -11,8 +11,7 @@ const MAX_REMEMBERED = 4_096;
 /** The same event after a longer pause is a new one. */
 const AGGREGATION_MS = 10 * 60_000;
 /** client-go's limits of one object's events (its EventSourceObjectSpamFilter): a burst, then one in five minutes. */
-const BURST = 25;
-const REFILL_MS = 5 * 60_000;
+const OF_OBJECT = { burst: 25, perSecond: 1 / (5 * 60) };
 const REQUEST_TIMEOUT_MS = 5_000;
 const FLUSH_MS = 1_000;
 const RETRY_MS = 1_000;
@@ -57,8 +56,9 @@ export class EventRecorder {
   readonly #options: EventRecorderOptions;
   readonly #clock: Clock;
   readonly #log: Logger = getLogger("events");
-  readonly #entries = new Map<string, Entry>();
-  readonly #buckets = new Map<string, { tokens: number; atMs: number }>();
+  /** In the order of use. */
+  readonly #entries = new BoundedMap<string, Entry>(MAX_REMEMBERED);
+  readonly #allowances: Allowances;
   readonly #pending = new Set<string>();
   #wake: (() => void) | undefined;
   #dropped = 0;
@@ -66,7 +66,13 @@ export class EventRecorder {
   constructor(client: KubeClient, options: EventRecorderOptions) {
     this.#client = client;
     this.#options = options;
-    this.#clock = options.clock ?? systemClock;
+    const { clock = systemClock } = options;
+    this.#clock = clock;
+    const nowMs = () => clock.nowMs();
+    this.#allowances = new Allowances(OF_OBJECT, {
+      max: MAX_REMEMBERED,
+      nowMs,
+    });
   }
 
   /** How many events were left out, because of the limits. */
@@ -77,7 +83,7 @@ export class EventRecorder {
   /** Takes an event to be written soon by {@link EventRecorder.run}. Never throws and never waits. */
   event(ref: ObjectReference, info: EventInfo): void {
     const nowMs = this.#clock.nowMs();
-    if (!this.#take(ref, nowMs) || this.#pending.size >= MAX_PENDING) {
+    if (!this.#isAllowed(ref) || this.#pending.size >= MAX_PENDING) {
       this.#dropped++;
       return;
     }
@@ -87,19 +93,16 @@ export class EventRecorder {
     ].join("\u0000");
     const now = new Date().toISOString();
     const old = this.#entries.get(key);
-    this.#entries.delete(key);
     if (old !== undefined && nowMs - old.lastMs < AGGREGATION_MS) {
       old.count++;
       old.lastMs = nowMs;
       old.lastTime = now;
-      // To the end: the map's order is the order of use.
       this.#entries.set(key, old);
     } else {
       const times = { firstTime: now, lastTime: now, lastMs: nowMs };
       const entry = { key, ref, info, ...times, count: 1, created: undefined };
       this.#entries.set(key, entry);
     }
-    this.#forgetOldest();
     this.#pending.add(key);
     this.#wake?.();
   }
@@ -186,28 +189,8 @@ export class EventRecorder {
     };
   }
 
-  /** Takes a token of the object's bucket. */
-  #take(ref: ObjectReference, nowMs: number): boolean {
-    const key = `${ref.kind}/${ref.namespace ?? ""}/${ref.name}`;
-    const bucket = this.#buckets.get(key) ?? { tokens: BURST, atMs: nowMs };
-    const refilled = bucket.tokens + (nowMs - bucket.atMs) / REFILL_MS;
-    const tokens = Math.min(BURST, refilled);
-    const isAllowed = tokens >= 1;
-    this.#buckets.delete(key);
-    this.#buckets.set(key, {
-      tokens: isAllowed ? tokens - 1 : tokens,
-      atMs: nowMs,
-    });
-    return isAllowed;
-  }
-
-  #forgetOldest(): void {
-    for (const map of [this.#entries, this.#buckets]) {
-      for (const key of map.keys()) {
-        if (map.size <= MAX_REMEMBERED) break;
-        map.delete(key);
-      }
-    }
+  #isAllowed({ kind, namespace = "", name }: ObjectReference): boolean {
+    return this.#allowances.of(`${kind}/${namespace}/${name}`).take();
   }
 
   async #waitForWork(signal: AbortSignal): Promise<void> {

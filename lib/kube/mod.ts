@@ -82,6 +82,11 @@ export {
   TOKEN_REVIEWS,
 } from "./resource.ts";
 export { AccessReviews, metricsRefusal } from "./access_reviews.ts";
+export {
+  TokenAnswers,
+  type TokenAnswersOptions,
+  TooManyTokensError,
+} from "./token_answers.ts";
 export { type Indexes, Store, type StoreChange } from "./store.ts";
 export type {
   Connection,

@@ -23,7 +23,7 @@ export interface MetricsOptions {
   readonly registry: Registry;
   /** Returns the answer to a request that is not allowed; all are without it. */
   readonly refusal?:
-    | ((request: Request) => Promise<Response | undefined>)
+    | ((request: Request, peer: string) => Promise<Response | undefined>)
     | undefined;
   /** Stops the server. */
   readonly signal: AbortSignal;
@@ -33,11 +33,11 @@ export interface MetricsOptions {
 export function serveMetrics(options: MetricsOptions): Listening {
   const { address, registry, signal } = options;
   const rendering = new Rendering(() => registry.metrics(), signal);
-  return serveAt(address, async (request) => {
+  return serveAt(address, async (request, peer) => {
     if (new URL(request.url).pathname !== "/metrics") {
       return new Response("404 page not found\n", { status: 404 });
     }
-    const refusal = await options.refusal?.(request);
+    const refusal = await options.refusal?.(request, peer);
     if (refusal !== undefined) return refusal;
     const { plain, gzip } = await rendering.get();
     const headers = new Headers({

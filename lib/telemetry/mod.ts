@@ -6,7 +6,11 @@
 export { acceptAll, type AcceptOptions, type Acceptor } from "./accept.ts";
 export { type DaemonOptions, runDaemon } from "./daemon.ts";
 export { type Checks, type HealthOptions, serveHealth } from "./health.ts";
-export type { HttpHandler, HttpLimits } from "./http/mod.ts";
+export {
+  bearerTokenOf,
+  type HttpHandler,
+  type HttpLimits,
+} from "./http/mod.ts";
 export {
   type ListenAddress,
   ListenError,

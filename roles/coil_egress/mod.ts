@@ -301,7 +301,7 @@ function serve(gateway: Gateway, tasks: TaskGroup): void {
     announcements: serveAt(
       options.announceAddress,
       announceHandler({
-        authenticate: (token) => reviews.callerOf(token),
+        authenticate: (token, peer) => reviews.callerOf(token, peer),
         admit: (announcement, rest) => admission.admit(announcement, rest),
         onAnswer: (status) => metrics.announced(status),
       }),

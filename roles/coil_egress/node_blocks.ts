@@ -4,9 +4,9 @@ import {
   type Block,
   tryBlockOf,
 } from "../../lib/api/mod.ts";
+import { Allowances, BoundedMap } from "../../lib/async/mod.ts";
 import type { Address } from "../../lib/inet/mod.ts";
 import { isPathSegment, type KubeClient } from "../../lib/kube/mod.ts";
-import { Allowance } from "./allowance.ts";
 
 /** coild waits a second; the answer is of no use to it after that. */
 const GET_MS = 2_000;
@@ -23,8 +23,7 @@ const MAX_KNOWN = 16_384;
 const MAX_NODES = 16_384;
 
 /** Each block costs the API server a GET: so many for one node at once, then so many in a second. */
-const BURST = 128;
-const GETS_PER_MS = 10 / 1_000;
+const GETS = { burst: 128, perSecond: 10 };
 
 /** Which addresses are announced as which node's. */
 export interface NodeClaim {
@@ -49,15 +48,17 @@ export class TooManyBlocksError extends Error {
 export class NodeBlocks {
   readonly #client: Pick<KubeClient, "tryGet">;
   readonly #nowMs: () => number;
-  readonly #known = new Map<string, Known>();
-  readonly #allowances = new Map<string, Allowance>();
+  readonly #known = new BoundedMap<string, Known>(MAX_KNOWN);
+  readonly #allowances: Allowances;
 
   constructor(
     client: Pick<KubeClient, "tryGet">,
     options: { readonly nowMs?: () => number } = {},
   ) {
     this.#client = client;
-    this.#nowMs = options.nowMs ?? (() => performance.now());
+    const { nowMs = () => performance.now() } = options;
+    this.#nowMs = nowMs;
+    this.#allowances = new Allowances(GETS, { max: MAX_NODES, nowMs });
   }
 
   /**
@@ -91,7 +92,7 @@ export class NodeBlocks {
       readonly signal: AbortSignal;
     },
   ): Promise<Block | undefined> {
-    if (!this.#allowanceOf(node).take()) {
+    if (!this.#allowances.of(node).take()) {
       throw new TooManyBlocksError(
         `Cannot look up AddressBlock "${name}": node "${node}" announced addresses of too many blocks`,
       );
@@ -103,16 +104,8 @@ export class NodeBlocks {
       timeoutMs: GET_MS,
     });
     const block = object && tryBlockOf(object);
-    remember(this.#known, name, { value: { block, readMs }, max: MAX_KNOWN });
+    this.#known.set(name, { block, readMs });
     return block;
-  }
-
-  #allowanceOf(node: string): Allowance {
-    const nowMs = this.#nowMs;
-    const allowance = this.#allowances.get(node) ??
-      new Allowance({ burst: BURST, perMs: GETS_PER_MS, nowMs });
-    remember(this.#allowances, node, { value: allowance, max: MAX_NODES });
-    return allowance;
   }
 }
 
@@ -132,18 +125,4 @@ function mismatchOf(
   return stray === undefined
     ? undefined
     : `AddressBlock "${name}" does not have the address ${stray}`;
-}
-
-/** Sets an entry as the newest and drops the oldest above the limit. */
-function remember<T>(
-  map: Map<string, T>,
-  key: string,
-  { value, max }: { readonly value: T; readonly max: number },
-): void {
-  map.delete(key);
-  map.set(key, value);
-  for (const oldest of map.keys()) {
-    if (map.size <= max) break;
-    map.delete(oldest);
-  }
 }

@@ -1,8 +1,13 @@
 import assert from "node:assert/strict";
-import { KubeApiError, KubeClient } from "../../lib/kube/mod.ts";
+import {
+  KubeApiError,
+  KubeClient,
+  TooManyTokensError,
+} from "../../lib/kube/mod.ts";
 import { FakeTransport } from "../../lib/kube/testing.ts";
-import { TokenReviews, TooManyReviewsError } from "./token_reviews.ts";
+import { TokenReviews } from "./token_reviews.ts";
 
+const NODE = "10.0.0.1";
 const AUDIENCE = "coil-egress/nat/internet";
 const NODE_NAME = "authentication.kubernetes.io/node-name";
 const GOOD = {
@@ -30,7 +35,7 @@ function fixture(status: unknown = GOOD, httpStatus = 201) {
 
 Deno.test("TokenReviews asks with the audience and returns user and node", async () => {
   const { reviews, requests } = fixture();
-  assert.deepEqual(await reviews.callerOf("t1"), {
+  assert.deepEqual(await reviews.callerOf("t1", NODE), {
     username: "coild",
     nodeName: "node1",
   });
@@ -57,22 +62,25 @@ for (
 ) {
   Deno.test(`TokenReviews takes no token that is ${what}`, async () => {
     const { reviews } = fixture(status ?? null);
-    assert.equal(await reviews.callerOf("t1"), undefined);
+    assert.equal(await reviews.callerOf("t1", NODE), undefined);
   });
 }
 
 Deno.test("TokenReviews remembers a good answer for a minute, a bad one for ten seconds", async () => {
   for (const [status, lifeMs] of [[GOOD, 60_000], [{}, 10_000]] as const) {
     const { reviews, requests, pass } = fixture(status);
-    await Promise.all([reviews.callerOf("t1"), reviews.callerOf("t1")]);
+    await Promise.all([
+      reviews.callerOf("t1", NODE),
+      reviews.callerOf("t1", NODE),
+    ]);
     assert.equal(requests.length, 1, "asked once for both");
     pass(lifeMs - 1);
-    await reviews.callerOf("t1");
+    await reviews.callerOf("t1", NODE);
     assert.equal(requests.length, 1);
-    await reviews.callerOf("t2");
+    await reviews.callerOf("t2", NODE);
     assert.equal(requests.length, 2, "another token is another question");
     pass(1);
-    await reviews.callerOf("t1");
+    await reviews.callerOf("t1", NODE);
     assert.equal(requests.length, 3);
   }
 });
@@ -80,25 +88,29 @@ Deno.test("TokenReviews remembers a good answer for a minute, a bad one for ten 
 Deno.test("TokenReviews does not remember that the API server failed", async () => {
   const { reviews, requests } = fixture(GOOD, 403);
   for (let n = 1; n <= 2; n++) {
-    await assert.rejects(reviews.callerOf("t1"), KubeApiError);
+    await assert.rejects(reviews.callerOf("t1", NODE), KubeApiError);
     assert.equal(requests.length, n);
   }
 });
 
 Deno.test("TokenReviews spares the API server when strangers send token after token", async () => {
   const { reviews, requests, pass } = fixture();
-  await reviews.callerOf("ours");
+  await reviews.callerOf("ours", NODE);
   const flood = Array.from(
     { length: 500 },
-    (_, n) => reviews.callerOf(`t${n}`).then(() => "asked", (err) => err),
+    (_, n) =>
+      reviews.callerOf(`t${n}`, `192.0.2.${n}`).then(
+        () => "asked",
+        (err) => err,
+      ),
   );
   const outcomes = await Promise.all(flood);
   assert.equal(requests.length, 100);
   // Which of them is a matter of chance: digests are made by several threads.
-  const refused = outcomes.filter((o) => o instanceof TooManyReviewsError);
+  const refused = outcomes.filter((o) => o instanceof TooManyTokensError);
   assert.equal(refused.length, 401);
-  assert.equal((await reviews.callerOf("ours"))?.username, "coild");
+  assert.equal((await reviews.callerOf("ours", NODE))?.username, "coild");
   pass(50);
-  await reviews.callerOf("later");
+  await reviews.callerOf("later", NODE);
   assert.equal(requests.length, 101);
 });

@@ -419,7 +419,7 @@ Deno.test("coild tells gateways of new clients", async (t) => {
     audience: "coil-egress/nat/told",
   });
   const handle = announceHandler({
-    authenticate: (token) => reviews.callerOf(token),
+    authenticate: (token, peer) => reviews.callerOf(token, peer),
     admit: async (announcement) => {
       told.push(announcement);
       onTold();
@@ -429,7 +429,7 @@ Deno.test("coild tells gateways of new clients", async (t) => {
   });
   const server = Deno.serve(
     { hostname: machine, port: ANNOUNCE_PORT, onListen: () => {} },
-    handle,
+    (request, { remoteAddr }) => handle(request, remoteAddr.hostname),
   );
 
   await t.step(

@@ -11,8 +11,11 @@ import {
 
 const log = getLogger("http");
 
-/** Answers a request. */
-export type HttpHandler = (request: Request) => Response | Promise<Response>;
+/** Answers a request of the peer with this address. */
+export type HttpHandler = (
+  request: Request,
+  peer: string,
+) => Response | Promise<Response>;
 
 /** Most heads are smaller. */
 const FIRST_BUFFER_BYTES = 1024;
@@ -33,7 +36,7 @@ export interface ConnectionOptions {
   /** Aborted when the server ends: answers are finished, no request is taken. */
   readonly signal: AbortSignal;
   /** How long the peer has to wait before its next request, in ms. */
-  readonly pause: (peer: string) => number;
+  readonly pause: () => number;
   /** Is told what the handler has thrown. */
   readonly onFailure: (err: unknown) => void;
 }
@@ -89,7 +92,7 @@ export class HttpConnection implements BoundedConnection {
         this.#isAnswering = false;
         this.#sinceMs = performance.now();
         if (signal.aborted) break;
-        const pauseMs = pause(this.peer);
+        const pauseMs = pause();
         if (pauseMs > 0) await sleep(pauseMs, { signal });
       }
     } catch (err) {
@@ -181,7 +184,7 @@ export class HttpConnection implements BoundedConnection {
       body: hasBody ? body : null,
     });
     try {
-      return await this.#options.handler(request);
+      return await this.#options.handler(request, this.peer);
     } catch (err) {
       this.#options.onFailure(err);
       return new Response("internal error\n", { status: 500 });

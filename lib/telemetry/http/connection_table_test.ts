@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import { ConnectionTable } from "./connection_table.ts";
-import { PeerRates } from "./peer_rates.ts";
 
 function tableOf(maxConnections: number, maxPerPeer: number) {
   const closed: string[] = [];
@@ -97,18 +96,4 @@ Deno.test("ConnectionTable forgets a connection once", () => {
   table.delete(connection);
   assert.ok(admit("a2", 1, false));
   assert.equal(admit("a3", 1), false);
-});
-
-Deno.test("PeerRates slows each peer down by itself, and not for longer than it was too fast", () => {
-  let nowMs = 0;
-  const rates = new PeerRates(10, () => nowMs);
-  const take = (count: number) =>
-    Array.from({ length: count }, () => rates.take("a")).filter((ms) => ms > 0);
-  assert.deepEqual(take(20), []);
-  assert.equal(take(1_000).length, 1_000);
-  assert.equal(rates.take("b"), 0);
-  nowMs = 250;
-  assert.deepEqual(take(2).length, 1);
-  nowMs = 10_000;
-  assert.deepEqual(take(20), []);
 });

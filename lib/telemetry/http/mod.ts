@@ -5,6 +5,7 @@
  *
  * @module
  */
+export { bearerTokenOf } from "./bearer_token.ts";
 export type { HttpHandler } from "./connection.ts";
 export { DEFAULT_LIMITS, type HttpLimits } from "./limits.ts";
 export { HttpServer, type HttpServerOptions } from "./server.ts";

@@ -1,10 +1,9 @@
-import { sleep, startTimer, TaskGroup } from "../../async/mod.ts";
+import { Allowances, sleep, startTimer, TaskGroup } from "../../async/mod.ts";
 import { acceptAll } from "../accept.ts";
 import { getLogger } from "../log.ts";
 import { HttpConnection, type HttpHandler } from "./connection.ts";
 import { ConnectionTable } from "./connection_table.ts";
 import type { HttpLimits } from "./limits.ts";
-import { PeerRates } from "./peer_rates.ts";
 
 const log = getLogger("http");
 
@@ -17,6 +16,8 @@ const RETREAT_MS = 60_000;
 /** Accepting and closing takes 30 µs: a flood gets a twentieth of a processor at most. */
 const MAX_ACCEPTS = 2_000;
 const ACCEPT_WINDOW_MS = 1_000;
+/** More than a server has at a time. */
+const MAX_PEERS = 4_096;
 
 /** Options of {@linkcode HttpServer}. */
 export interface HttpServerOptions {
@@ -32,7 +33,7 @@ export interface HttpServerOptions {
 export class HttpServer {
   readonly #options: HttpServerOptions;
   readonly #table: ConnectionTable<HttpConnection>;
-  readonly #rates: PeerRates;
+  readonly #rates: Allowances;
   readonly #connections = new TaskGroup();
   #retreatedMs = Infinity;
   #refused = 0;
@@ -43,7 +44,9 @@ export class HttpServer {
     const { limits } = options;
     this.#options = options;
     this.#table = new ConnectionTable(limits);
-    this.#rates = new PeerRates(limits.perSecond, () => performance.now());
+    const { perSecond } = limits;
+    const rate = { burst: 2 * perSecond, perSecond };
+    this.#rates = new Allowances(rate, { max: MAX_PEERS });
   }
 
   /** Serves until the signal aborts and the last answer is given. Never rejects. */
@@ -103,7 +106,8 @@ export class HttpServer {
       this.#table.recover();
       this.#retreatedMs = Infinity;
     }
-    const isAllowed = this.#rates.take(peer) === 0 && !signal.aborted &&
+    const isAllowed = this.#rates.of(peer).takeOrOwe() === 0 &&
+      !signal.aborted &&
       this.#table.makeRoom(peer);
     if (!isAllowed) {
       socket.close();
@@ -114,7 +118,7 @@ export class HttpServer {
       limits,
       signal,
       peer,
-      pause: (peer) => this.#rates.take(peer),
+      pause: () => this.#rates.of(peer).takeOrOwe(),
       onFailure: (err) => this.#noteFailure(err),
     });
     this.#table.add(connection);
