@@ -5,6 +5,7 @@ import { eventually } from "../lab/mod.ts";
 import type { Pod } from "./runtime.ts";
 import { Violation } from "./runtime.ts";
 import type { Daemon } from "./daemon.ts";
+import { moreThan } from "./descriptors.ts";
 import type { Site } from "./site.ts";
 
 /** Blocks, husks and memories come right within this, however loaded the machine is. */
@@ -54,11 +55,11 @@ async function leftovers(daemon: Daemon): Promise<string[]> {
   const left: string[] = [];
   const exported = await routesOf(daemon, 119);
   for (const { dst } of exported) left.push(`${node.name}: exports ${dst}`);
-  const count = await daemon.countDescriptors();
-  if (count > daemon.descriptors) {
-    left.push(
-      `${node.name}: coild has ${count} descriptors, ${daemon.descriptors} at its start`,
-    );
+  // Its own network namespace is opened by the first call.
+  const before = [...daemon.descriptors, "net"];
+  const more = moreThan(before, await daemon.readDescriptors());
+  if (more.length > 0) {
+    left.push(`${node.name}: coild has not closed ${more.join(", ")}`);
   }
   return left;
 }

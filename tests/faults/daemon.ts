@@ -6,6 +6,7 @@ import {
 } from "../apiserver/coild_lab.ts";
 import { PLANE_DIR_ENV } from "../apiserver/recorded_plane.ts";
 import type { LabNode } from "../lab/mod.ts";
+import { descriptorsOf } from "./descriptors.ts";
 
 /** Of coild with a data plane that writes files: this kernel may have no Foo over UDP. */
 const ENTRY =
@@ -29,7 +30,7 @@ export class Daemon {
   #starting: Promise<void> | undefined;
   #isAway = false;
   /** Descriptors that it had when it was ready, before any call. */
-  descriptors = 0;
+  descriptors: readonly string[] = [];
 
   constructor(lab: CoildLab, node: LabNode, planeDir: string) {
     this.#lab = lab;
@@ -87,11 +88,8 @@ export class Daemon {
     await this.#coild?.process.stop({ graceMs: 25_000 });
   }
 
-  /** How many file descriptors it has. */
-  async countDescriptors(): Promise<number> {
-    const { pid } = this.coild.process;
-    let count = 0;
-    for await (const _ of Deno.readDir(`/proc/${pid}/fd`)) count++;
-    return count;
+  /** What it has open. */
+  readDescriptors(): Promise<string[]> {
+    return descriptorsOf(this.coild.process.pid);
   }
 }

@@ -60,7 +60,7 @@ export class Site implements AsyncDisposable {
     await site.startController();
     await Promise.all(site.daemons.map((daemon) => daemon.ready()));
     for (const daemon of site.daemons) {
-      daemon.descriptors = await daemon.countDescriptors();
+      daemon.descriptors = await daemon.readDescriptors();
     }
     site.pods = await site.#createPods();
     undo.move();
