@@ -73,7 +73,10 @@ export class AccessReviews {
       SUBJECT_ACCESS_REVIEWS,
       {
         spec: {
-          ...{ user: username, uid, groups, extra },
+          user: username,
+          uid,
+          groups,
+          extra,
           nonResourceAttributes: { path: this.#path, verb: "get" },
         },
       },

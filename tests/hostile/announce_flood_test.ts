@@ -74,7 +74,9 @@ class Flood implements AsyncDisposable {
 Deno.test("a pod that sends token after token to a gateway keeps no node from announcing its clients", async (t) => {
   await using lab = await EgressLab.start("announceflood");
   await lab.createPod("coild-node1", {
-    ...{ namespace: "kube-system", node: "node1", serviceAccount: "coild" },
+    namespace: "kube-system",
+    node: "node1",
+    serviceAccount: "coild",
   });
   await lab.createBlock("default-1", "node1");
   await using gateway = await lab.startGateway();
