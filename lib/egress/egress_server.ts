@@ -5,7 +5,7 @@ import {
   FAMILIES,
   mapDualStack,
 } from "../inet/mod.ts";
-import type { NftCounter, RouteMonitor } from "../netlink/mod.ts";
+import type { NftCounter, RouteMonitor, TableMonitor } from "../netlink/mod.ts";
 import { FlowCounter, type FlowSummary } from "./flow_summary.ts";
 import { prepareKernel } from "./kernel_modules.ts";
 import {
@@ -27,7 +27,11 @@ import {
   type ServerKernel,
   type ServerOptions,
 } from "./server_kernel.ts";
-import { findServerDamage, watchServer } from "./server_inspect.ts";
+import {
+  findServerDamage,
+  watchServer,
+  watchServerTable,
+} from "./server_inspect.ts";
 import { type AppliedLimits, listLimited } from "./server_limits.ts";
 import type { ServerPlan } from "./server_plan.ts";
 import { counterName, type ServerCounterKind } from "./server_table.ts";
@@ -162,17 +166,21 @@ export class EgressServer implements Disposable {
   }
 
   /**
-   * What of the gateway somebody else has removed, in words; what is in
-   * the table of nftables is not looked at. `setClients()` puts it back.
+   * What of the gateway somebody else has removed, in words. What is in the
+   * table of nftables is looked at only with `table`. `setClients()` puts it back.
    *
    * @throws {NetlinkError} when the kernel refuses
    */
-  async findDamage(): Promise<string[]> {
+  async findDamage(
+    options: { readonly table?: boolean } = {},
+  ): Promise<string[]> {
     using _turn = await this.#turn.lock();
     const { netns } = this.#options;
-    const clients = this.#clients ?? new Map();
     return await findServerDamage(this.#kernel, {
-      ...{ plan: this.#plan, clients, netns },
+      plan: this.#plan,
+      clients: this.#clients ?? new Map(),
+      netns,
+      table: options.table ? { limits: this.#limits } : undefined,
     });
   }
 
@@ -180,6 +188,12 @@ export class EgressServer implements Disposable {
   watch(): RouteMonitor {
     const { netns } = this.#options;
     return watchServer(this.#kernel, { plan: this.#plan, netns });
+  }
+
+  /** Listens to what others do to the gateway's table of nftables. */
+  watchTable(): TableMonitor {
+    const { netns } = this.#options;
+    return watchServerTable(this.#kernel, { plan: this.#plan, netns });
   }
 
   /** Reads what has been counted. @throws {NetlinkError} when the table is gone */

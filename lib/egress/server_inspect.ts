@@ -1,34 +1,49 @@
 import { valuesOf } from "../inet/mod.ts";
 import { type Netns, readSysctl } from "../linux/mod.ts";
-import { type MonitorInterests, RouteMonitor } from "../netlink/mod.ts";
+import {
+  type MonitorInterests,
+  RouteMonitor,
+  TableMonitor,
+} from "../netlink/mod.ts";
 import { sameRule } from "./server_apply.ts";
 import { type AddressMap, clientRoutes } from "./server_clients.ts";
 import type { ServerKernel } from "./server_kernel.ts";
+import { type AppliedLimits, isTableWhole } from "./server_limits.ts";
 import {
   REFUSAL_METRIC,
   type ServerPlan,
   type ServerSysctl,
 } from "./server_plan.ts";
 
+/** What a gateway should be. */
+export interface ExpectedServer {
+  readonly plan: ServerPlan;
+  readonly clients: AddressMap;
+  readonly netns?: Netns | undefined;
+  /** Whether to look at what is in the table of nftables, and the limits that it should have. */
+  readonly table?: { readonly limits: AppliedLimits } | undefined;
+}
+
 /**
  * What of a gateway's links, rules, routes and sysctls is missing, in words,
  * and whether its table of nftables is. Changes nothing, and is much cheaper
- * than making all whole: what is in the table is not looked at.
+ * than making all whole: what is in the table is looked at only if asked for.
  */
 export async function findServerDamage(
   kernel: Pick<ServerKernel, "routes" | "netfilter">,
-  { plan, clients, netns }: {
-    readonly plan: ServerPlan;
-    readonly clients: AddressMap;
-    readonly netns?: Netns | undefined;
-  },
+  { plan, clients, netns, table }: ExpectedServer,
 ): Promise<string[]> {
   const links = await kernel.routes.listLinks();
   const rules = await kernel.routes.listRules();
   const found: string[] = [];
-  const { name: table } = plan.table;
-  if (!await kernel.netfilter.tableExists(table)) {
-    found.push(`nftables table "inet ${table}" is missing`);
+  const { name } = plan.table;
+  if (!await kernel.netfilter.tableExists(name)) {
+    found.push(`nftables table "inet ${name}" is missing`);
+  } else if (table !== undefined) {
+    const has = { clients: [...clients.values()], limits: table.limits };
+    if (!await isTableWhole(kernel, plan, has)) {
+      found.push(`nftables table "inet ${name}" was changed`);
+    }
   }
   for (const family of valuesOf(plan.families)) {
     const { name } = family.link;
@@ -100,6 +115,18 @@ export function watchServer(
   return RouteMonitor.open({
     interests,
     ignoredPortIds: [kernel.routes.portId],
+    ...(netns === undefined ? {} : { netns }),
+  });
+}
+
+/** Listens to what others do to a gateway's table of nftables. */
+export function watchServerTable(
+  kernel: Pick<ServerKernel, "netfilter">,
+  { plan, netns }: Pick<ExpectedServer, "plan" | "netns">,
+): TableMonitor {
+  return TableMonitor.open({
+    table: plan.table.name,
+    ignoredPortIds: [kernel.netfilter.portId],
     ...(netns === undefined ? {} : { netns }),
   });
 }

@@ -44,6 +44,22 @@ export async function applyTable(
   return { isSupported: false };
 }
 
+/** Whether the gateway's table is as `applyTable()` made it, with these clients and limits. Changes nothing. */
+export async function isTableWhole(
+  { netfilter }: Pick<ServerKernel, "netfilter">,
+  plan: ServerPlan,
+  { clients, limits }: {
+    readonly clients: readonly Address[];
+    readonly limits: AppliedLimits;
+  },
+): Promise<boolean> {
+  const { isSupported: _, ...applied } = limits;
+  const hasLimits = Object.keys(applied).length > 0;
+  const planned = hasLimits ? limitClients(plan, applied) : plan;
+  const table = tableWithClients(planned, clients);
+  return (await netfilter.compareTable(table)).length === 0;
+}
+
 /** The clients of whom the kernel has refused something within the last minutes. */
 export async function listLimited(
   { netfilter }: Pick<ServerKernel, "netfilter">,

@@ -1,17 +1,20 @@
 import { Backoff, sleep } from "../async/mod.ts";
-import type { Notification, RouteMonitor } from "./route_monitor.ts";
+import type { Notification } from "./route_monitor.ts";
 
 /** The part of a monitor that listening takes. */
-export type Listener = Pick<RouteMonitor, "next" | typeof Symbol.asyncDispose>;
+export interface Listener<T = Notification> extends AsyncDisposable {
+  /** Waits for notifications and returns them. @throws the signal's reason when it aborts */
+  next(options: { readonly signal: AbortSignal }): Promise<readonly T[]>;
+}
 
 /** What {@linkcode listen} works with. */
-export interface ListenOptions {
+export interface ListenOptions<T = Notification> {
   /** Begins to listen; done again after a failure. */
-  readonly watch: () => Listener;
+  readonly watch: () => Listener<T>;
   /** Is called when it listens: what happened before is not told. */
   readonly onStart: () => void;
   /** Gets what others changed. */
-  readonly onHeard: (notifications: readonly Notification[]) => void;
+  readonly onHeard: (notifications: readonly T[]) => void;
   /** Is told of each failure; it is tried again after a while. */
   readonly onFailure: (error: unknown) => void;
   readonly signal: AbortSignal;
@@ -20,7 +23,7 @@ export interface ListenOptions {
 }
 
 /** Listens to what others change until the signal, and never gives up. */
-export async function listen(options: ListenOptions): Promise<void> {
+export async function listen<T>(options: ListenOptions<T>): Promise<void> {
   const { watch, onStart, onHeard, onFailure, signal } = options;
   const backoff = new Backoff(
     options.retryMs ?? { initialMs: 1_000, maxMs: 300_000 },

@@ -47,6 +47,7 @@ export {
 } from "./link_deletions.ts";
 export type { NewLink } from "./link_writer.ts";
 export { listen, type Listener, type ListenOptions } from "./listen.ts";
+export type { Overflow } from "./group_reader.ts";
 export { checkInterfaceName, formatMac, parseMac } from "./names.ts";
 export {
   type Neighbour,
@@ -80,6 +81,11 @@ export {
   type NftSetChange,
 } from "./netfilter/netfilter_socket.ts";
 export { type NftNewTable, prepareTable } from "./netfilter/new_table.ts";
+export {
+  TableMonitor,
+  type TableMonitorOptions,
+  type TableNotification,
+} from "./netfilter/table_monitor.ts";
 export type { NftCounter } from "./netfilter/table_plan.ts";
 export * as nft from "./netfilter/statements.ts";
 export { netnsIdGet } from "./netns_id.ts";

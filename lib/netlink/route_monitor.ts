@@ -1,6 +1,4 @@
 import {
-  type Bytes,
-  LinuxError,
   NETLINK_ROUTE,
   type NetlinkSocket,
   type Netns,
@@ -19,8 +17,9 @@ import {
   RTM_NEWRULE,
 } from "./constants.ts";
 import { familyOf } from "./family.ts";
+import { GroupReader, type Overflow } from "./group_reader.ts";
 import { IFF_UP } from "./link.ts";
-import { type Message, parseMessages } from "./message_reader.ts";
+import type { Message } from "./message_reader.ts";
 import {
   type MessagePattern,
   notificationFilter,
@@ -51,12 +50,6 @@ const TABLE_COMPAT = 252;
 const RTA_TABLE = 15;
 const RTMSG_SIZE = 12;
 
-/** Room for one notification; they are of a few hundred bytes. */
-const BUFFER_BYTES = 16 << 10;
-/** So many are read in one go. */
-const MAX_BATCH = 1_024;
-const ENOBUFS = 105;
-
 /** What a monitor is to tell of. What is not named is thrown away by the kernel. */
 export interface MonitorInterests {
   /** Rules that come or go. */
@@ -81,8 +74,7 @@ export type Notification =
   | { readonly kind: "link"; readonly index: number }
   | { readonly kind: "address"; readonly index: number }
   | { readonly kind: "forwarding" }
-  /** There were more than the socket had room for: anything may have happened. */
-  | { readonly kind: "overflow" };
+  | Overflow;
 
 /** What `RouteMonitor.open()` can be told. */
 export interface RouteMonitorOptions {
@@ -102,13 +94,10 @@ export interface RouteMonitorOptions {
  * costs this process nothing. While it waits it occupies one thread.
  */
 export class RouteMonitor implements AsyncDisposable {
-  readonly #socket: NetlinkSocket;
-  readonly #buffer: Bytes = new Uint8Array(BUFFER_BYTES);
-  #waiting: Promise<void> | undefined;
-  #closed = false;
+  readonly #reader: GroupReader<Notification>;
 
   private constructor(socket: NetlinkSocket) {
-    this.#socket = socket;
+    this.#reader = new GroupReader(socket, notificationOf);
   }
 
   /**
@@ -135,62 +124,13 @@ export class RouteMonitor implements AsyncDisposable {
    *
    * @throws the signal's reason when it aborts
    */
-  async next(
-    { signal }: { readonly signal: AbortSignal },
-  ): Promise<Notification[]> {
-    signal.throwIfAborted();
-    if (this.#closed) throw new TypeError("Cannot use route monitor: closed");
-    const onAbort = () => this.#socket.wake();
-    signal.addEventListener("abort", onAbort, { once: true });
-    try {
-      this.#waiting = this.#socket.waitOffThread();
-      await this.#waiting;
-    } finally {
-      this.#waiting = undefined;
-      signal.removeEventListener("abort", onAbort);
-    }
-    signal.throwIfAborted();
-    return this.#closed ? [] : this.#read();
+  next(options: { readonly signal: AbortSignal }): Promise<Notification[]> {
+    return this.#reader.next(options);
   }
 
   /** Stops listening. */
-  async [Symbol.asyncDispose](): Promise<void> {
-    if (this.#closed) return;
-    this.#closed = true;
-    if (this.#waiting !== undefined) {
-      this.#socket.wake();
-      await this.#waiting;
-    }
-    this.#socket[Symbol.dispose]();
-  }
-
-  #read(): Notification[] {
-    const found: Notification[] = [];
-    while (found.length < MAX_BATCH) {
-      try {
-        const length = this.#socket.receiveNow(this.#buffer);
-        if (length === undefined) break;
-        found.push(...this.#parse(length));
-      } catch (error) {
-        const isOverflow = error instanceof LinuxError &&
-          error.errno === ENOBUFS;
-        if (!isOverflow) throw error;
-        found.push({ kind: "overflow" });
-      }
-    }
-    return found;
-  }
-
-  /** What cannot be understood is as good as lost. */
-  #parse(length: number): Notification[] {
-    if (length > this.#buffer.byteLength) return [{ kind: "overflow" }];
-    try {
-      const messages = parseMessages(this.#buffer.subarray(0, length));
-      return [...messages].flatMap((message) => notificationOf(message) ?? []);
-    } catch (error) {
-      if (error instanceof SyntaxError) return [{ kind: "overflow" }];
-      throw error;
-    }
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.#reader[Symbol.asyncDispose]();
   }
 }
 

@@ -10,6 +10,7 @@ import {
   NetlinkError,
   nft,
   type NftTable,
+  TableMonitor,
 } from "../netlink/mod.ts";
 import { messageOf } from "./errors.ts";
 
@@ -126,6 +127,20 @@ export class SourceTable implements AsyncDisposable {
     } catch (error) {
       throw explained(error);
     }
+  }
+
+  /**
+   * Listens to what others do to the table.
+   *
+   * @throws {LinuxError} when the kernel refuses
+   */
+  watch(): TableMonitor {
+    const netns = this.#hostNetns;
+    return TableMonitor.open({
+      table: NODE_NFT_TABLE,
+      ignoredPortIds: [this.#open().portId],
+      ...(netns === undefined ? {} : { netns }),
+    });
   }
 
   /** How many packets with forged sources were dropped since the table was made; 0 without a table. */

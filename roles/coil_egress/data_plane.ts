@@ -56,8 +56,9 @@ export async function openDataPlane(
       return server.limits;
     },
     upkeep: {
-      findDamage: () => server.findDamage(),
+      findDamage: (options) => server.findDamage(options),
       watch: () => server.watch(),
+      watchTable: () => server.watchTable(),
     },
     [Symbol.dispose]: () => server[Symbol.dispose](),
   };

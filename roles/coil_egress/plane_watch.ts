@@ -1,5 +1,5 @@
 import { LookLoop, TaskGroup } from "../../lib/async/mod.ts";
-import { listen } from "../../lib/netlink/mod.ts";
+import { listen, type Listener } from "../../lib/netlink/mod.ts";
 import { getLogger, RepeatFilter } from "../../lib/telemetry/mod.ts";
 import type { KernelSync } from "./kernel_sync.ts";
 import type { PlaneUpkeep } from "./ports.ts";
@@ -23,47 +23,62 @@ export interface PlaneWatchOptions {
   readonly lookMs?: number;
 }
 
+/** What is looked at: all of the gateway, or also what is in its table of nftables. */
+type Part = "gateway" | "table";
+
 /** Puts back what others remove from the gateway's network, until the signal. */
 export async function watchPlane(options: PlaneWatchOptions): Promise<void> {
   const { upkeep, signal, lookMs = LOOK_MS } = options;
   const failures = new RepeatFilter();
-  const loop = new LookLoop<"gateway">({
+  const loop = new LookLoop<Part>({
     all: ["gateway"],
     everyMs: lookMs,
-    look: (_parts, signal) => look(options, { failures, signal }),
+    look: (parts, signal) =>
+      look(options, { failures, signal, table: parts.has("table") }),
     onFailure: (err) => {
       if (!failures.passes(err)) return;
       log.warn("Cannot look at the gateway's network; trying again", { err });
     },
   });
+  const listening = <T>(watch: () => Listener<T>, part: Part) => {
+    const want = () => loop.want([part]);
+    const onFailure = (err: unknown) => tellDeaf(failures, err);
+    return (signal: AbortSignal) =>
+      listen({ watch, onStart: want, onHeard: want, onFailure, signal });
+  };
   await using tasks = new TaskGroup({ signal });
-  tasks.run("listening to the kernel", (signal) =>
-    listen({
-      watch: () => upkeep.watch(),
-      onStart: () => loop.want(["gateway"]),
-      onHeard: () => loop.want(["gateway"]),
-      onFailure: (err) =>
-        log.warn(
-          "Cannot listen to the kernel: what others remove is seen every 30 s only",
-          { err },
-        ),
-      signal,
-    }));
+  tasks.run(
+    "listening to rtnetlink",
+    listening(() => upkeep.watch(), "gateway"),
+  );
+  tasks.run(
+    "listening to nf_tables",
+    listening(() => upkeep.watchTable(), "table"),
+  );
   tasks.run("looking at the gateway", (signal) => loop.run(signal));
   await tasks.wait();
 }
 
+function tellDeaf(failures: RepeatFilter, err: unknown): void {
+  if (!failures.passes(err)) return;
+  log.warn(
+    "Cannot listen to the kernel: what others remove is seen every 30 s only",
+    { err },
+  );
+}
+
 async function look(
   { upkeep, sync, onRepair }: PlaneWatchOptions,
-  { failures, signal }: {
+  { failures, signal, table }: {
     readonly failures: RepeatFilter;
     readonly signal: AbortSignal;
+    readonly table: boolean;
   },
 ): Promise<boolean> {
-  const problems = await upkeep.findDamage();
+  const problems = await upkeep.findDamage({ table });
   if (problems.length === 0) return false;
   await sync.repair({ signal });
-  const left = new Set(await upkeep.findDamage());
+  const left = new Set(await upkeep.findDamage({ table }));
   const restored = problems.filter((problem) => !left.has(problem));
   if (restored.length > 0) {
     onRepair();

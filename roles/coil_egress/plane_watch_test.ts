@@ -1,43 +1,62 @@
 import assert from "node:assert/strict";
 import { sleep, untilAborted } from "../../lib/async/mod.ts";
-import type { Notification } from "../../lib/netlink/mod.ts";
+import type {
+  Listener,
+  Notification,
+  TableNotification,
+} from "../../lib/netlink/mod.ts";
 import { configureLogging } from "../../lib/telemetry/mod.ts";
 import { watchPlane } from "./plane_watch.ts";
 
 const lines: string[] = [];
 configureLogging({ write: (line) => lines.push(line) });
 
+/** A monitor that tells what a test has it tell. */
+function monitor<T>() {
+  let told = Promise.withResolvers<T[]>();
+  const listener: Listener<T> = {
+    next: async ({ signal }) => {
+      const stopped = untilAborted(signal).then(() => []);
+      const found = await Promise.race([told.promise, stopped]);
+      signal.throwIfAborted();
+      told = Promise.withResolvers();
+      return found;
+    },
+    [Symbol.asyncDispose]: () => Promise.resolve(),
+  };
+  return { listener, tell: (what: T) => told.resolve([what]) };
+}
+
 /** A gateway that has something missing or not, watched until it is disposed of. */
 function watched(lookMs?: number) {
   const state = {
     damage: ["a rule"],
+    /** Found only by who looks into the table. */
+    inTable: [] as string[],
     lasting: [] as string[],
     repairs: 0,
     tries: 0,
     isBroken: false,
   };
   lines.length = 0;
-  let told = Promise.withResolvers<Notification[]>();
+  const routes = monitor<Notification>();
+  const table = monitor<TableNotification>();
   const controller = new AbortController();
   const ended = watchPlane({
     upkeep: {
-      findDamage: () => Promise.resolve(state.damage),
-      watch: () => ({
-        next: async ({ signal }) => {
-          const stopped = untilAborted(signal).then(() => []);
-          const found = await Promise.race([told.promise, stopped]);
-          signal.throwIfAborted();
-          told = Promise.withResolvers();
-          return found;
-        },
-        [Symbol.asyncDispose]: () => Promise.resolve(),
-      }),
+      findDamage: (options) => {
+        const inTable = options.table ? state.inTable : [];
+        return Promise.resolve([...state.damage, ...inTable]);
+      },
+      watch: () => routes.listener,
+      watchTable: () => table.listener,
     },
     sync: {
       repair: () => {
         state.tries++;
         if (state.isBroken) return Promise.reject(new Error("refused"));
         state.damage = state.lasting;
+        state.inTable = [];
         return Promise.resolve();
       },
     },
@@ -47,7 +66,8 @@ function watched(lookMs?: number) {
   });
   return {
     state,
-    tell: () => told.resolve([{ kind: "rule", family: "ipv4" }]),
+    tell: () => routes.tell({ kind: "rule", family: "ipv4" }),
+    tellOfTable: () => table.tell({ kind: "table" }),
     async until(holds: () => boolean): Promise<void> {
       const end = performance.now() + 10_000;
       while (!holds()) {
@@ -67,6 +87,17 @@ Deno.test("watchPlane() puts back what is missing at the start, and what is remo
   await it.until(() => it.state.repairs === 1);
   it.state.damage = ["a route"];
   it.tell();
+  await it.until(() => it.state.repairs === 2);
+});
+
+Deno.test("watchPlane() looks into the table when somebody has changed it, and only then", async () => {
+  await using it = watched();
+  await it.until(() => it.state.repairs === 1);
+  it.state.inTable = ["a chain"];
+  it.tell();
+  await sleep(100);
+  assert.equal(it.state.repairs, 1);
+  it.tellOfTable();
   await it.until(() => it.state.repairs === 2);
 });
 

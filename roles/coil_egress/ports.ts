@@ -5,7 +5,7 @@ import type {
   ServerCounters,
 } from "../../lib/egress/mod.ts";
 import type { Address } from "../../lib/inet/mod.ts";
-import type { Listener } from "../../lib/netlink/mod.ts";
+import type { Listener, TableNotification } from "../../lib/netlink/mod.ts";
 
 /** How many source ports of the gateway are taken towards one destination. */
 export interface PortUse {
@@ -55,8 +55,12 @@ export interface DataPlane extends Disposable {
 
 /** What others do to the kernel's half. */
 export interface PlaneUpkeep {
-  /** What of it is missing, in words. `setClients()` puts it back. */
-  findDamage(): Promise<readonly string[]>;
-  /** Listens to what others change. */
+  /** What of it is missing, in words; with `table` also what is in the table of nftables. `setClients()` puts it back. */
+  findDamage(
+    options: { readonly table: boolean },
+  ): Promise<readonly string[]>;
+  /** Listens to what others change in links, rules and routes. */
   watch(): Listener;
+  /** Listens to what others do to the table of nftables. */
+  watchTable(): Listener<TableNotification>;
 }

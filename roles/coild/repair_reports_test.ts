@@ -52,6 +52,19 @@ Deno.test("RepairReports makes one Event in ten minutes, however often", () => {
   assert.equal(events.length, 3);
 });
 
+Deno.test("RepairReports tells who flushes the packet filter from who removes rules", () => {
+  for (
+    const [what, told] of [["sources", /flush ruleset/], [
+      "rule",
+      /networkd/,
+    ]] as const
+  ) {
+    const { at, events } = setUp();
+    for (let i = 0; i < 3; i++) at(i * MINUTE_MS, what);
+    assert.match(events[0]?.message ?? "", told);
+  }
+});
+
 Deno.test("RepairReports counts nothing for nothing", () => {
   const { at, counted, events } = setUp();
   for (let i = 0; i < 5; i++) at(i * MINUTE_MS);

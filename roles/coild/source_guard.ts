@@ -1,27 +1,40 @@
-import { CoalescedRunner, type KeyedMutex } from "../../lib/async/mod.ts";
+import {
+  CoalescedRunner,
+  type KeyedMutex,
+  LookLoop,
+  TaskGroup,
+} from "../../lib/async/mod.ts";
 import { valuesOf } from "../../lib/inet/mod.ts";
+import {
+  listen,
+  type Listener,
+  type TableNotification,
+} from "../../lib/netlink/mod.ts";
 import type {
   PodLink,
   PodNetwork,
   PodSources,
   SourceTable,
 } from "../../lib/podnet/mod.ts";
-import { getLogger } from "../../lib/telemetry/mod.ts";
+import { getLogger, RepeatFilter } from "../../lib/telemetry/mod.ts";
 import { keyText } from "./keys.ts";
 import type { RepairReports } from "./repair_reports.ts";
 import type { SourceWatch } from "./source_watch.ts";
 
 const log = getLogger("pod-sources");
 
-/** How often to look whether the table and the links are as they should be. */
+/** How often to look whether the table and the links are as they should be, whatever the kernel tells. */
 const INTERVAL_MS = 30_000;
 
-/** The least time between two looks. */
+/** The least time between two looks at the links. */
 const MIN_INTERVAL_MS = 1_000;
 
 /** What {@linkcode SourceGuard} works with. */
 export interface SourceGuardOptions {
-  readonly table: Pick<SourceTable, "ensure" | "countForged">;
+  readonly table: Pick<SourceTable, "ensure" | "countForged"> & {
+    /** Listens to what others do to the table. */
+    watch(): Listener<TableNotification>;
+  };
   readonly network: Pick<PodNetwork, "list" | "setSources">;
   readonly watch: Pick<SourceWatch, "choiceOf" | "subscribe">;
   readonly locks: KeyedMutex;
@@ -37,6 +50,7 @@ export interface SourceGuardOptions {
  */
 export class SourceGuard {
   readonly #with: SourceGuardOptions;
+  readonly #told = new RepeatFilter();
   #inPlace: boolean | undefined;
   #problem = "";
   #unrestricted = 0;
@@ -70,28 +84,28 @@ export class SourceGuard {
 
   /**
    * Makes the table where it is missing or changed. Never throws: a kernel that
-   * cannot have it serves pods all the same. Idempotent.
+   * cannot have it serves pods all the same. Idempotent. Returns whether
+   * another program had deleted or changed it.
    */
-  async ensureTable(): Promise<void> {
+  async ensureTable(): Promise<boolean> {
     try {
       const changed = await this.#with.table.ensure();
-      if (changed && this.#inPlace === true) {
-        this.#with.reports?.repaired(["sources"]);
-        log.warn(
-          "Restored the nftables table that drops forged sources: another program deleted or changed it",
-        );
-      } else if (changed) {
+      const isRepair = changed && this.#inPlace === true;
+      if (isRepair) this.#reportRepair();
+      else if (changed) {
         log.info("Made the nftables table that drops forged sources");
       }
       this.#inPlace = true;
       this.#problem = "";
+      return isRepair;
     } catch (error) {
       this.#inPlace = false;
       const problem = error instanceof Error ? error.message : String(error);
       // Once, not each time: it lasts until the node has another kernel.
-      if (problem === this.#problem) return;
+      if (problem === this.#problem) return false;
       this.#problem = problem;
       log.error("The sources of pods' packets are not checked", { err: error });
+      return false;
     }
   }
 
@@ -109,9 +123,46 @@ export class SourceGuard {
     this.#unrestricted = unrestricted;
   }
 
-  /** Looks after table and links until the signal: at once when pods or namespaces change in what this is about. */
+  /**
+   * Looks after table and links until the signal: at once when another program
+   * changes the table, or pods or namespaces change in what this is about.
+   */
   async run(signal: AbortSignal): Promise<void> {
-    const runner = new CoalescedRunner((s) => this.#look(s), {
+    const table = new LookLoop<"table">({
+      all: ["table"],
+      everyMs: INTERVAL_MS,
+      look: () => this.ensureTable(),
+      onFailure: () => {}, // it has none
+    });
+    const lookAtTable = () => table.want(["table"]);
+    await using tasks = new TaskGroup({ signal });
+    tasks.run("looking at the table", (s) => table.run(s));
+    tasks.run("listening to nf_tables", (s) => this.#listen(lookAtTable, s));
+    tasks.run("looking at pods' links", (s) => this.#followLinks(s));
+    await tasks.wait();
+  }
+
+  async #listen(
+    lookAtTable: () => void,
+    signal: AbortSignal,
+  ): Promise<void> {
+    await listen({
+      watch: () => this.#with.table.watch(),
+      onStart: lookAtTable,
+      onHeard: lookAtTable,
+      onFailure: (err) => {
+        if (!this.#told.passes(err)) return;
+        log.warn(
+          "Cannot listen to nf_tables: that another program deletes the table that drops forged sources is seen every 30 s only",
+          { err },
+        );
+      },
+      signal,
+    });
+  }
+
+  async #followLinks(signal: AbortSignal): Promise<void> {
+    const runner = new CoalescedRunner((s) => this.#lookAtLinks(s), {
       minIntervalMs: MIN_INTERVAL_MS,
     });
     using _watch = this.#with.watch.subscribe(() => runner.trigger());
@@ -124,14 +175,20 @@ export class SourceGuard {
     }
   }
 
-  async #look(signal: AbortSignal): Promise<void> {
-    await this.ensureTable();
+  async #lookAtLinks(signal: AbortSignal): Promise<void> {
     try {
       await this.settle({ signal });
     } catch (error) {
       if (signal.aborted) throw error;
       log.warn("Cannot look whether pods can forge sources", { err: error });
     }
+  }
+
+  #reportRepair(): void {
+    this.#with.reports?.repaired(["sources"]);
+    const message =
+      "Restored the nftables table that drops forged sources: another program deleted or changed it";
+    if (this.#told.passes(message)) log.warn(message);
   }
 
   /**

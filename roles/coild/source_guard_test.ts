@@ -1,9 +1,14 @@
 import assert from "node:assert/strict";
-import { KeyedMutex } from "../../lib/async/mod.ts";
+import { KeyedMutex, sleep, untilAborted } from "../../lib/async/mod.ts";
+import type { Listener, TableNotification } from "../../lib/netlink/mod.ts";
+import { configureLogging } from "../../lib/telemetry/mod.ts";
 import type { PodLink, PodSources } from "../../lib/podnet/mod.ts";
 import { Address } from "../../lib/inet/mod.ts";
 import type { SourceChoice } from "./any_source.ts";
 import { SourceGuard } from "./source_guard.ts";
+
+const lines: string[] = [];
+configureLogging({ write: (line) => lines.push(line) });
 
 const signal = new AbortController().signal;
 
@@ -21,17 +26,41 @@ function guardOf(
   choices: Readonly<Record<string, SourceChoice>> = {},
 ) {
   const set: string[] = [];
+  const looks = { table: 0, links: 0 };
+  const listening = { tries: 0 };
+  let told = Promise.withResolvers<TableNotification[]>();
+  let isDeaf = false;
   const locks = new KeyedMutex();
   let failure: Error | undefined;
   const guard = new SourceGuard({
     locks,
     table: {
-      ensure: () =>
-        failure === undefined ? Promise.resolve(true) : Promise.reject(failure),
+      ensure: () => {
+        looks.table++;
+        if (failure !== undefined) return Promise.reject(failure);
+        return Promise.resolve(true);
+      },
       countForged: () => Promise.resolve({ ipv4: 1, ipv6: 2 }),
+      watch: (): Listener<TableNotification> => {
+        listening.tries++;
+        if (isDeaf) throw new Error("refused");
+        return {
+          next: async ({ signal }) => {
+            const stopped = untilAborted(signal).then(() => []);
+            const found = await Promise.race([told.promise, stopped]);
+            signal.throwIfAborted();
+            told = Promise.withResolvers();
+            return found;
+          },
+          [Symbol.asyncDispose]: () => Promise.resolve(),
+        };
+      },
     },
     network: {
-      list: () => Promise.resolve(links),
+      list: () => {
+        looks.links++;
+        return Promise.resolve(links);
+      },
       setSources: (pod, sources) => {
         set.push(`${pod.containerId} ${sources}`);
         return Promise.resolve(true);
@@ -42,7 +71,32 @@ function guardOf(
       subscribe: () => ({ [Symbol.dispose]: () => {} }),
     },
   });
-  return { guard, set, locks, fail: (error?: Error) => void (failure = error) };
+  return {
+    ...{ guard, set, locks, looks, listening },
+    fail: (error?: Error) => void (failure = error),
+    deafen: () => void (isDeaf = true),
+    tell: () => told.resolve([{ kind: "table" }]),
+  };
+}
+
+/** Runs a guard meanwhile. */
+async function running(
+  guard: SourceGuard,
+  run: () => Promise<void>,
+): Promise<void> {
+  const stop = new AbortController();
+  const ended = guard.run(stop.signal);
+  await run();
+  stop.abort();
+  await Promise.allSettled([ended]);
+}
+
+async function until(holds: () => boolean): Promise<void> {
+  const end = performance.now() + 10_000;
+  while (!holds()) {
+    assert.ok(performance.now() < end, `not so: ${holds}`);
+    await sleep(2);
+  }
 }
 
 Deno.test("settle() gives each link what its pod may send, and touches no other", async () => {
@@ -76,4 +130,28 @@ Deno.test("ensureTable() does not throw where the kernel cannot have the table, 
   await guard.ensureTable();
   assert.equal(guard.isInPlace, true);
   assert.deepEqual(await guard.countForged(), { ipv4: 1, ipv6: 2 });
+});
+
+Deno.test("run() looks at the table when somebody has changed it, and not at the links", async () => {
+  const { guard, looks, tell } = guardOf([link(1)]);
+  await guard.ensureTable();
+  await running(guard, async () => {
+    await until(() => looks.table === 2 && looks.links === 1);
+    tell();
+    await until(() => looks.table === 3);
+    await sleep(50);
+    assert.deepEqual(looks, { table: 3, links: 1 });
+  });
+});
+
+Deno.test("run() goes on where the kernel does not let it listen, and says so once", async () => {
+  const { guard, listening, deafen } = guardOf([link(1)]);
+  deafen();
+  lines.length = 0;
+  await running(guard, async () => {
+    await until(() => listening.tries === 2);
+    await sleep(10);
+  });
+  const told = lines.filter((line) => line.includes("Cannot listen"));
+  assert.equal(told.length, 1);
 });

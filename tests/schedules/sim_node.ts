@@ -114,7 +114,7 @@ export class SimCoild {
       ...requests.loops,
       ...blocks.loops,
       "coild": async (signal) => {
-        const sources = { ensureTable: () => Promise.resolve() };
+        const sources = { ensureTable: () => Promise.resolve(false) };
         const prepared = new Gate();
         const parts = {
           ...{ ...shared, node, addresses, readiness, sources, prepared },

@@ -22,11 +22,13 @@ export const NFT_MSG_GETTABLE = 1;
 export const NFT_MSG_DELTABLE = 2;
 export const NFT_MSG_NEWCHAIN = 3;
 export const NFT_MSG_GETCHAIN = 4;
+export const NFT_MSG_DELCHAIN = 5;
 export const NFT_MSG_NEWRULE = 6;
 export const NFT_MSG_GETRULE = 7;
 export const NFT_MSG_DELRULE = 8;
 export const NFT_MSG_NEWSET = 9;
 export const NFT_MSG_GETSET = 10;
+export const NFT_MSG_DELSET = 11;
 export const NFT_MSG_NEWSETELEM = 12;
 export const NFT_MSG_GETSETELEM = 13;
 export const NFT_MSG_DELSETELEM = 14;
@@ -34,6 +36,9 @@ export const NFT_MSG_NEWGEN = 15;
 export const NFT_MSG_GETGEN = 16;
 export const NFT_MSG_NEWOBJ = 18;
 export const NFT_MSG_GETOBJ = 19;
+export const NFT_MSG_DELOBJ = 20;
+export const NFT_MSG_NEWFLOWTABLE = 22;
+export const NFT_MSG_DELFLOWTABLE = 24;
 
 /** The element of every list, NFTA_LIST_ELEM. */
 export const NFTA_LIST_ELEM = 1;

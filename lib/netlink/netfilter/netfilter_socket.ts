@@ -89,6 +89,11 @@ export class NetfilterSocket implements Disposable, AsyncDisposable {
     return new NetfilterSocket(new Connection(transport, { trace }));
   }
 
+  /** The number by which the kernel tells who made a change. */
+  get portId(): number {
+    return this.#connection.portId;
+  }
+
   /**
    * Makes the kernel's table this one, whoever made what is there. Returns
    * false when nothing had to be done, and nothing was sent.
