@@ -213,20 +213,33 @@ async function runSuite(suite: Suite, stage: Stage): Promise<Counts> {
   });
 }
 
+/** A suite that runs beside another, and what it has said so far. */
+interface Held {
+  readonly name: string;
+  readonly output: readonly Uint8Array[];
+  readonly result: Promise<Result>;
+}
+
 /** Prepares all of its suites, one after the other, and runs them at the same time. */
 async function runTurn({ suite, beside }: Turn): Promise<readonly Result[]> {
   const first = await prepare(suite);
   const others: Prepared[] = [];
   for (const other of beside) others.push(await prepare(other));
-  const held = others.map((other) => {
-    say(`it runs beside ${suite.name}, and tells of it afterwards`);
+  const held: Held[] = [];
+  for (const other of others) {
+    const { name, after } = other.suite;
+    const before = held.find((one) => one.name === after)?.result;
+    say(
+      `${name} runs beside ${suite.name}, and tells of it afterwards`,
+    );
     const output: Uint8Array[] = [];
     const show = (bytes: Uint8Array) => void output.push(bytes);
+    const stage = { run: onMachine(NICE_DENO), show };
     const result = tellEnd(
-      runPrepared(other, { run: onMachine(NICE_DENO), show }),
+      Promise.resolve(before).then(() => runPrepared(other, stage)),
     );
-    return { name: other.suite.name, output, result };
-  });
+    held.push({ name, output, result });
+  }
   const run = suite.inVm === true ? inVm : onMachine(DENO);
   const results = [await runPrepared(first, { run, show })];
   for (const { name, output, result } of held) {

@@ -10,10 +10,10 @@ function plan(wish: Partial<Wish>): readonly (readonly string[])[] {
   );
 }
 
-Deno.test("planTurns() lets churn and faults run beside the virtual machine, and all else alone", () => {
+Deno.test("planTurns() lets churn, faults and fuzz run beside the virtual machine, and all else alone", () => {
   assert.deepEqual(plan({}), [
     ...[["static"], ["unit"], ["executable"], ["image"], ["netns"]],
-    ...[["apiserver"], ["hostile"], ["vm", "churn", "faults"], ["e2e"]],
+    ...[["apiserver"], ["hostile"], ["vm", "churn", "faults", "fuzz"], ["e2e"]],
   ]);
 });
 
@@ -39,5 +39,14 @@ Deno.test("planTurns() waits for no suite that there is not, and that does not w
     const other = SUITES.find((suite) => suite.name === beside);
     assert.ok(other !== undefined, `${name} is beside ${beside}`);
     assert.equal(other.beside, undefined, `${name} is beside ${beside}`);
+  }
+});
+
+Deno.test("each suite that begins after another is beside the same one, and later among all", () => {
+  for (const [index, { name, after, beside }] of SUITES.entries()) {
+    if (after === undefined) continue;
+    const other = SUITES.slice(0, index).find((suite) => suite.name === after);
+    assert.ok(other !== undefined, `${name} is after ${after}`);
+    assert.equal(other.beside, beside, `${name} is after ${after}`);
   }
 });

@@ -36,6 +36,8 @@ export interface Suite {
   readonly inVm?: true;
   /** Name of the suite beside which it runs, when that runs too: one that leaves processors to others. */
   readonly beside?: string;
+  /** Name of one that runs beside the same suite: it begins when that has ended. */
+  readonly after?: string;
 }
 
 const PING = { "iputils-ping": "ping" };
@@ -68,7 +70,6 @@ export const SUITES: readonly Suite[] = [
       "deploy",
       "tests/arch",
       "tests/bench",
-      "tests/fuzz",
       "tests/lab",
       "tests/runner",
       "tests/schedules",
@@ -205,6 +206,17 @@ export const SUITES: readonly Suite[] = [
     },
     // Like churn it waits more than it works.
     beside: "vm",
+  },
+  {
+    name: "fuzz",
+    about: "readers of what others send, under inputs made for them",
+    paths: ["tests/fuzz"],
+    packages: {},
+    root: false,
+    args: [],
+    beside: "vm",
+    // It only works, and would take the time from it.
+    after: "faults",
   },
   {
     name: "e2e",
