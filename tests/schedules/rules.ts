@@ -61,7 +61,9 @@ export function checkRules({ api, nodes, pods }: Cluster): void {
     assert.equal(other, who, `${address} has two holders`);
     holders.set(address, who);
   };
-  for (const { name, kernel } of nodes) {
+  for (const { name, kernel, coild } of nodes) {
+    const { abandoned } = coild;
+    assert.deepEqual(abandoned, [], `${name}: releases that nobody ends`);
     for (const { containerId, inPod } of kernel.links.values()) {
       for (const a of valuesOf(inPod)) {
         hold(`${a}`, `${name}/${containerId}`);

@@ -13,6 +13,7 @@ import { CniService } from "../../roles/coild/cni_service.ts";
 import { NO_EGRESS } from "../../roles/coild/egress_calls.ts";
 import { GarbageCollector } from "../../roles/coild/garbage.ts";
 import { CoildMetrics } from "../../roles/coild/metrics.ts";
+import { keyText } from "../../roles/coild/keys.ts";
 import { NetworkMemory } from "../../roles/coild/network_memory.ts";
 import { NodeAddresses } from "../../roles/coild/node_addresses.ts";
 import { NodeSource } from "../../roles/coild/node_source.ts";
@@ -43,6 +44,7 @@ export class SimCoild {
   readonly readiness: Readiness = new Readiness(START_CONDITIONS);
   readonly #group = new TaskGroup();
   readonly #teardown: Teardown;
+  readonly #locks: KeyedMutex = new KeyedMutex();
 
   constructor(
     world: SimWorld,
@@ -62,7 +64,7 @@ export class SimCoild {
     const requests = new BlockRequests({ client, node });
     const blocks = new BlockClient({ client, nodeName, requests });
     const metrics = new CoildMetrics(new Registry());
-    const locks = new KeyedMutex();
+    const locks = this.#locks;
     const ipam = new NodeIpam({
       source: blocks,
       kernel: network,
@@ -129,6 +131,13 @@ export class SimCoild {
     this.#group.wait().catch((error: unknown) => {
       if (!life.isOver) throw error;
     });
+  }
+
+  /** Containers whose addresses are being released, but by nobody: who does that has the lock of the key. */
+  get abandoned(): string[] {
+    return this.ipam.list().filter((record) =>
+      record.state === "releasing" && !this.#locks.isLocked(keyText(record))
+    ).map(({ containerId }) => containerId);
   }
 
   /** Dies: nothing that it still does has any effect. */
