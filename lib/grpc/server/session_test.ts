@@ -200,3 +200,31 @@ Deno.test("Listener ends a flood of resets, and serves others meanwhile", async 
   for (const call of calls) assert.deepEqual(await call, Uint8Array.of(1));
   assert.ok(calls.length > 0);
 });
+
+Deno.test("a connection that makes call after call is read from for its share of the time only", async () => {
+  let [served, wanted] = [0, 0];
+  let reached = () => {};
+  await using server = new TestServer((request) => {
+    if (++served === wanted) reached();
+    return Promise.resolve(request);
+  });
+  using connection = await server.connect();
+  const reading = readAll(connection).catch(() => {}); // until it is closed
+  await connection.write(OPENING);
+  const startMs = performance.now();
+  for (let n = 0; n < 1_200; n += 50) {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    [wanted, reached] = [n + 50, resolve];
+    const calls = Array.from(
+      { length: 50 },
+      (_, i) => request(2 * (n + i) + 1),
+    );
+    await connection.write(concatenate(calls));
+    await promise;
+  }
+  const tookMs = performance.now() - startMs;
+  // 400 at once and 800 in a second: about 950 ms at least, on a busy machine more.
+  assert.ok(tookMs > 700, `${tookMs} ms`);
+  await connection.closeWrite();
+  await reading;
+});
