@@ -2,67 +2,11 @@
 // deletes every rule that it does not know.
 import assert from "node:assert/strict";
 import { CoildLab } from "../apiserver/coild_lab.ts";
-import { eventually, type LabNode, sleep } from "../lab/mod.ts";
+import { eventually, sleep } from "../lab/mod.ts";
+import { NETWORKD_ADVICE, runNetworkd } from "./networkd.ts";
 import { probe } from "./probe.ts";
 
 const MAX_GAP_MS = 5_000;
-
-/** The settings that the guide and the Event advise. */
-const ADVICE = `[Network]
-ManageForeignRoutingPolicyRules=no
-ManageForeignRoutes=no
-`;
-
-/** It sees no udev, whose /sys can be written; nor the machine's bus. */
-const SCRIPT = `set -e
-mount -o remount,bind,ro /sys || mount -o bind,ro /sys /sys
-mount -t tmpfs none /run
-mkdir -p /run/systemd/network /run/systemd/networkd.conf.d /run/systemd/netif/links /run/systemd/netif/leases /run/systemd/netif/lldp
-chown -R systemd-network:systemd-network /run/systemd/netif
-printf '%s' "$1" >/run/systemd/networkd.conf.d/coil.conf
-printf '[Match]\\nName=own0\\n[Network]\\nAddress=10.99.0.1/24\\nLinkLocalAddressing=no\\nIPv6AcceptRA=no\\n' >/run/systemd/network/10-own.network
-exec /lib/systemd/systemd-networkd
-`;
-
-/** Runs systemd-networkd on a node and has it configure a link. Resolves when it has. */
-async function runNetworkd(
-  node: LabNode,
-  settings: string,
-): Promise<AsyncDisposable> {
-  const child = new Deno.Command("nsenter", {
-    args: [
-      ...[`--net=/run/netns/${node.netns}`, "unshare", "--mount"],
-      ...["sh", "-c", SCRIPT, "sh", settings],
-    ],
-    env: { SYSTEMD_LOG_LEVEL: "debug", SYSTEMD_LOG_TARGET: "console" },
-    stdout: "null",
-    stderr: "piped",
-  }).spawn();
-  let said = "";
-  const reading = (async () => {
-    for await (
-      const text of child.stderr.pipeThrough(new TextDecoderStream())
-    ) said += text;
-  })();
-  await eventually("systemd-networkd to know the network", () => {
-    assert.match(said, /Enumeration completed/);
-    return Promise.resolve(true);
-  });
-  await node.run("ip", "link", "add", "own0", "type", "bridge");
-  await node.run("ip", "link", "set", "own0", "up");
-  await eventually("systemd-networkd to configure its link", () => {
-    assert.match(said, /own0: State changed: configuring -> configured/);
-    return Promise.resolve(true);
-  });
-  return {
-    async [Symbol.asyncDispose]() {
-      child.kill("SIGTERM");
-      await child.status;
-      await reading;
-      await node.run("ip", "link", "del", "own0");
-    },
-  };
-}
 
 Deno.test("a node's pods survive systemd-networkd", async (t) => {
   await using lab = await CoildLab.start({ name: "networkd" });
@@ -106,7 +50,7 @@ Deno.test("a node's pods survive systemd-networkd", async (t) => {
     "with the settings that are advised it takes nothing",
     async () => {
       const before = await repairs();
-      await using _networkd = await runNetworkd(node, ADVICE);
+      await using _networkd = await runNetworkd(node, NETWORKD_ADVICE);
       await sleep(500);
       assert.equal(await repairs(), before);
     },

@@ -165,6 +165,7 @@ export const SUITES: readonly Suite[] = [
       ...NFTABLES,
       curl: "curl",
       "containernetworking-plugins": "/usr/lib/cni/ptp",
+      systemd: "/lib/systemd/systemd-networkd",
     },
     root: true,
     // For datagrams.
