@@ -13,7 +13,7 @@
 //           machine's order), NAME=value and a NUL for each variable, stdin.
 // Answer:   "COILCNI1", exit code, bytes of stdout (the same), stdout.
 //           Closing instead of answering leaves the call to the executable.
-// The other end: roles/coild/plugin_server.ts.
+// The other end: roles/coild/server/plugin_server.ts.
 //
 // Freestanding: no libc, no relocations, raw syscalls only.
 #include "machine.h"

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { Prefix } from "../../lib/inet/mod.ts";
+import { Prefix } from "../inet/mod.ts";
 import { overlapReport } from "./overlap_report.ts";
 
 Deno.test("overlapReport() names the pools, the subnets and the blocks, each once", () => {

@@ -1,9 +1,9 @@
 import { abortable, untilAborted } from "../../lib/async/mod.ts";
 import { ChainedNetwork } from "../../lib/podnet/mod.ts";
 import { getLogger } from "../../lib/telemetry/mod.ts";
-import { ChainedPods } from "./chained_pods.ts";
+import { ChainedPods } from "./pods/chained_pods.ts";
 import type { Ground, NodePart } from "./node_part.ts";
-import { Readiness } from "./readiness.ts";
+import { Readiness } from "./observe/readiness.ts";
 
 const log = getLogger("setup");
 

@@ -25,28 +25,28 @@ import {
   serveHealth,
   serveMetrics,
 } from "../../lib/telemetry/mod.ts";
-import { CallCounter } from "./call_counter.ts";
+import { CallCounter } from "./observe/call_counter.ts";
 import { connectChained } from "./chained_part.ts";
-import { cniMethods } from "./cni_methods.ts";
-import { CniService } from "./cni_service.ts";
-import { NO_EGRESS } from "./egress_calls.ts";
+import { cniMethods } from "./server/cni_methods.ts";
+import { CniService } from "./server/cni_service.ts";
+import { NO_EGRESS } from "./egress/calls.ts";
 import { connectEgress } from "./egress_part.ts";
-import { type EgressPlane, KERNEL_PLANE } from "./egress_plane.ts";
+import { type EgressPlane, KERNEL_PLANE } from "./egress/plane.ts";
 import { type CoildOptions, parseCoildFlags } from "./flags.ts";
 import { connectIpam } from "./ipam_part.ts";
-import { CoildMetrics } from "./metrics.ts";
+import { CoildMetrics } from "./observe/metrics.ts";
 import type { Ground } from "./node_part.ts";
-import { PodEvents } from "./pod_events.ts";
-import { servePlugins } from "./plugin_server.ts";
-import { PodSource } from "./pod_source.ts";
-import { lockSocket } from "./socket_lock.ts";
+import { PodEvents } from "./observe/pod_events.ts";
+import { servePlugins } from "./server/plugin_server.ts";
+import { PodSource } from "./cluster/pod_source.ts";
+import { lockSocket } from "./server/socket_lock.ts";
 
 export { COILD_FLAGS } from "./flags.ts";
 export {
   type EgressPlane,
   KERNEL_PLANE,
   type PlaneOptions,
-} from "./egress_plane.ts";
+} from "./egress/plane.ts";
 
 const log = getLogger("setup");
 

@@ -5,13 +5,13 @@ import type {
   KubeMetrics,
 } from "../../lib/kube/mod.ts";
 import type { Registry } from "../../lib/telemetry/mod.ts";
-import type { Attachments } from "./attachments.ts";
-import type { CallCounter } from "./call_counter.ts";
+import type { Attachments } from "./calls/attachments.ts";
+import type { CallCounter } from "./observe/call_counter.ts";
 import type { CoildOptions } from "./flags.ts";
-import type { CoildMetrics } from "./metrics.ts";
-import type { PodEvents } from "./pod_events.ts";
-import type { PodSource } from "./pod_source.ts";
-import type { Readiness } from "./readiness.ts";
+import type { CoildMetrics } from "./observe/metrics.ts";
+import type { PodEvents } from "./observe/pod_events.ts";
+import type { PodSource } from "./cluster/pod_source.ts";
+import type { Readiness } from "./observe/readiness.ts";
 
 /** What runs until its signal. */
 export type Loops = Readonly<

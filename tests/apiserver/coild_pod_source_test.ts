@@ -1,8 +1,11 @@
 // What coild knows of a pod while its cache is behind the API server.
 import assert from "node:assert/strict";
-import { type PodQuery, PodSource } from "../../roles/coild/pod_source.ts";
-import { NotReadyError } from "../../roles/coild/errors.ts";
-import { GATEWAY_LABELS } from "../../roles/coild/gateway_pods.ts";
+import {
+  type PodQuery,
+  PodSource,
+} from "../../roles/coild/cluster/pod_source.ts";
+import { NotReadyError } from "../../roles/coild/base/errors.ts";
+import { GATEWAY_LABELS } from "../../roles/coild/cluster/gateway_pods.ts";
 import { KubeClient } from "../../lib/kube/mod.ts";
 import { ControlPlane } from "../lab/mod.ts";
 import { GatedTransport } from "./gated_transport.ts";

@@ -77,6 +77,43 @@ Deno.test("layers: outsiders enter a unit by its door", () => {
   assert.deepEqual(wrong, []);
 });
 
+/** Units that are cut into rooms: their folders. What lies beside those wires them together. */
+const ROOMED = ["roles/coild"];
+
+/** `cluster` of `roles/coild/cluster/trim.ts`; undefined of `roles/coild/mod.ts`. */
+function roomOf(file: string): string | undefined {
+  const [, , room, ...rest] = file.split("/");
+  return rest.length > 0 ? room : undefined;
+}
+
+for (const unit of ROOMED) {
+  const within = local.filter((e) =>
+    unitOf(e.from) === unit && unitOf(e.to) === unit &&
+    roomOf(e.from) !== undefined && roomOf(e.from) !== roomOf(e.to)
+  );
+
+  Deno.test(`layers: rooms of ${unit} import nothing of what wires them`, () => {
+    assert.ok(within.length > 0);
+    const wrong = within.filter((e) => roomOf(e.to) === undefined)
+      .map((e) => `${e.from} imports ${e.to}`);
+    assert.deepEqual(wrong, []);
+  });
+
+  Deno.test(`layers: no cycle between the rooms of ${unit}`, () => {
+    let left = within;
+    for (;;) {
+      const from = new Set(left.map((e) => roomOf(e.from)));
+      const to = new Set(left.map((e) => roomOf(e.to)));
+      const rest = left.filter((e) =>
+        from.has(roomOf(e.to)) && to.has(roomOf(e.from))
+      );
+      if (rest.length === left.length) break;
+      left = rest;
+    }
+    assert.deepEqual(left.map((e) => `${e.from} imports ${e.to}`), []);
+  });
+}
+
 Deno.test("layers: main.ts reaches roles by dynamic import only", () => {
   const fromMain = local.filter((e) =>
     e.from === "main.ts" && e.to.startsWith("roles/")

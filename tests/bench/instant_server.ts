@@ -1,7 +1,7 @@
 // Answers every ADD at once: what remains is the plugin's own time.
 import { CNI } from "../../lib/cnirpc/mod.ts";
 import { serve, unary } from "../../lib/grpc/server/mod.ts";
-import { servePlugins } from "../../roles/coild/plugin_server.ts";
+import { servePlugins } from "../../roles/coild/server/plugin_server.ts";
 
 const RESULT = new TextEncoder().encode(JSON.stringify({
   cniVersion: "1.1.0",

@@ -8,7 +8,7 @@ import {
   unary,
 } from "../../lib/grpc/server/mod.ts";
 import { CNI, type CNIArgs } from "../../lib/cnirpc/mod.ts";
-import { servePlugins } from "../../roles/coild/plugin_server.ts";
+import { servePlugins } from "../../roles/coild/server/plugin_server.ts";
 import { placePlugin } from "../lab/launcher.ts";
 import { isThere } from "../lab/packages.ts";
 

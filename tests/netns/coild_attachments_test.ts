@@ -2,8 +2,8 @@
 // kernel's network, and addresses of a cluster in memory.
 import assert from "node:assert/strict";
 import { NetnsNotFoundError } from "../../lib/podnet/mod.ts";
-import { keyText } from "../../roles/coild/keys.ts";
-import { Telling } from "../../roles/coild/telling.ts";
+import { keyText } from "../../roles/coild/base/keys.ts";
+import { Telling } from "../../roles/coild/calls/telling.ts";
 import { FACTS, gcOfNone, partsOn, requestFor } from "./coild_parts.ts";
 import { testNode } from "./podnet_testing.ts";
 import { netnsTest } from "./testing.ts";

@@ -16,17 +16,17 @@ import type {
   Survey,
 } from "../../lib/podnet/mod.ts";
 import { createRegistry } from "../../lib/telemetry/mod.ts";
-import { AddressedPods } from "../../roles/coild/addressed_pods.ts";
-import type { AddRequest } from "../../roles/coild/cni_request.ts";
-import { GarbageCollector } from "../../roles/coild/garbage.ts";
-import { keyText } from "../../roles/coild/keys.ts";
-import { CoildMetrics } from "../../roles/coild/metrics.ts";
-import { NetworkMemory } from "../../roles/coild/network_memory.ts";
-import type { PodFacts } from "../../roles/coild/pod_source.ts";
-import { Reconciler } from "../../roles/coild/reconciler.ts";
-import { RouteRepair } from "../../roles/coild/route_repair.ts";
-import { Teardown } from "../../roles/coild/teardown.ts";
-import { Telling } from "../../roles/coild/telling.ts";
+import { AddressedPods } from "../../roles/coild/pods/addressed_pods.ts";
+import type { AddRequest } from "../../roles/coild/calls/cni_request.ts";
+import { GarbageCollector } from "../../roles/coild/pods/garbage.ts";
+import { keyText } from "../../roles/coild/base/keys.ts";
+import { CoildMetrics } from "../../roles/coild/observe/metrics.ts";
+import { NetworkMemory } from "../../roles/coild/network/memory.ts";
+import type { PodFacts } from "../../roles/coild/cluster/pod_source.ts";
+import { Reconciler } from "../../roles/coild/pods/reconciler.ts";
+import { RouteRepair } from "../../roles/coild/network/route_repair.ts";
+import { Teardown } from "../../roles/coild/pods/teardown.ts";
+import { Telling } from "../../roles/coild/calls/telling.ts";
 
 const POOL = "default";
 const POD = { namespace: "default", name: "pod" };

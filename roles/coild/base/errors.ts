@@ -1,0 +1,90 @@
+import { EGRESS_ANNOTATION_PREFIX } from "../../../lib/names/mod.ts";
+
+/** Conditions that coild itself finds, one class for each answer a caller can get. */
+
+/** The daemon cannot serve this call yet; the same call later will work. */
+export class NotReadyError extends Error {
+  override readonly name = "NotReadyError";
+}
+
+/** The call itself is wrong: a missing or malformed CNI parameter. */
+export class InvalidCallError extends Error {
+  override readonly name = "InvalidCallError";
+}
+
+/** The network configuration asks for what Coil does not do. */
+export class InvalidNetworkError extends Error {
+  override readonly name = "InvalidNetworkError";
+}
+
+/** The pod, or its namespace, is not (or no longer) in the cluster. */
+export class PodNotFoundError extends Error {
+  override readonly name = "PodNotFoundError";
+}
+
+/** An Egress that a pod's annotation names, or what belongs to it, does not exist. */
+export class EgressNotFoundError extends Error {
+  override readonly name = "EgressNotFoundError";
+  /** Which of the two. */
+  readonly kind: "Egress" | "Service";
+
+  constructor(
+    pod: { readonly namespace: string; readonly name: string },
+    missing: {
+      readonly kind: "Egress" | "Service";
+      readonly namespace: string;
+      readonly name: string;
+    },
+  ) {
+    const { kind, namespace, name } = missing;
+    const why = kind === "Egress"
+      ? "create it, or correct the pod's annotation " +
+        `"${EGRESS_ANNOTATION_PREFIX}${namespace}"`
+      : "coil-controller makes it for the Egress of that name; see that it runs";
+    super(
+      `Cannot attach pod "${pod.namespace}/${pod.name}": ${kind} "${namespace}/${name}" does not exist; ${why}`,
+    );
+    this.kind = kind;
+  }
+}
+
+/** An Egress that a pod's annotation names has a destination that is no network. */
+export class InvalidEgressError extends Error {
+  override readonly name = "InvalidEgressError";
+
+  constructor(
+    { gateway, text }: { readonly gateway: string; readonly text: string },
+  ) {
+    super(
+      `Cannot use Egress "${gateway}": its destination "${text}" is no network, such as "192.0.2.0/24"`,
+    );
+  }
+}
+
+/** A pod's annotations name what no Egress can be, or too many. */
+export class InvalidAnnotationError extends Error {
+  override readonly name = "InvalidAnnotationError";
+
+  constructor(problem: string) {
+    super(
+      `Cannot make the pod an egress client: ${problem}; correct the pod's annotation`,
+    );
+  }
+}
+
+/** The attachment that CHECK was asked about is absent or damaged. */
+export class CheckFailedError extends Error {
+  override readonly name = "CheckFailedError";
+  /** What differs, one sentence each. */
+  readonly problems: readonly string[];
+
+  constructor(message: string, problems: readonly string[]) {
+    super(message);
+    this.problems = problems;
+  }
+}
+
+/** A pod got no address; `cause` says why in the terms of the address management. */
+export class AddressError extends Error {
+  override readonly name = "AddressError";
+}

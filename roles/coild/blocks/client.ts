@@ -1,0 +1,214 @@
+import { abortable } from "../../../lib/async/mod.ts";
+import {
+  ADDRESS_BLOCKS,
+  ADDRESS_POOLS,
+  type AddressBlock,
+  type AddressPool,
+  tryBlockOf,
+} from "../../../lib/api/mod.ts";
+import {
+  type BlockInfo,
+  type BlockSource,
+  PoolNotFoundError,
+  type PoolState,
+} from "../../../lib/ipam/mod.ts";
+import {
+  Informer,
+  KubeApiError,
+  type KubeClient,
+} from "../../../lib/kube/mod.ts";
+import { FINALIZER, NODE_LABEL, POOL_LABEL } from "../../../lib/names/mod.ts";
+import { getLogger } from "../../../lib/telemetry/mod.ts";
+import { informerBackoff } from "../cluster/informer_backoff.ts";
+import type { BlockRequests } from "./requests.ts";
+import { trimPool } from "../cluster/trim.ts";
+
+const log = getLogger("node-ipam");
+
+/** What {@linkcode BlockClient} works with. */
+export interface BlockClientOptions {
+  readonly client: KubeClient;
+  readonly nodeName: string;
+  readonly requests: Pick<BlockRequests, "ask" | "synced">;
+}
+
+/**
+ * The API server's side of the node's address management: which blocks the
+ * node has, how to get one more and how to give one back.
+ */
+export class BlockClient implements BlockSource {
+  readonly #client: KubeClient;
+  readonly #requests: BlockClientOptions["requests"];
+  readonly #nodeName: string;
+  readonly #selector: string;
+  readonly #blocks: Informer<AddressBlock>;
+  readonly #pools: Informer<AddressPool>;
+
+  constructor({ client, nodeName, requests }: BlockClientOptions) {
+    this.#client = client;
+    this.#requests = requests;
+    this.#nodeName = nodeName;
+    this.#selector = `${NODE_LABEL}=${nodeName}`;
+    this.#blocks = new Informer(client, ADDRESS_BLOCKS, {
+      labelSelector: this.#selector,
+      backoff: informerBackoff(),
+    });
+    this.#pools = new Informer(client, ADDRESS_POOLS, {
+      trim: trimPool,
+      backoff: informerBackoff(),
+    });
+  }
+
+  /** The loops to run; each ends only by its signal. */
+  get loops(): Record<string, (signal: AbortSignal) => Promise<void>> {
+    return {
+      "block informer": (signal) => this.#blocks.run(signal),
+      "pool informer": (signal) => this.#pools.run(signal),
+    };
+  }
+
+  /** Resolves after the first lists. */
+  async synced(): Promise<void> {
+    await Promise.all([this.#blocks.synced, this.#pools.synced]);
+  }
+
+  /** Calls back when a block of this node changes, with all that there are. */
+  onBlocksChanged(listener: (blocks: BlockInfo[]) => void): Disposable {
+    return this.#blocks.subscribe(() => {
+      if (this.#blocks.hasSynced) listener(parse(this.#blocks.store.list()));
+    });
+  }
+
+  /** Calls back when a pool changes. */
+  onPoolsChanged(listener: () => void): Disposable {
+    return this.#pools.subscribe(listener);
+  }
+
+  /** Lists this node's blocks live, and not before the requests are known. */
+  async list({ signal }: { signal: AbortSignal }): Promise<BlockInfo[]> {
+    await abortable(this.#requests.synced, signal);
+    const { items } = await this.#client.listAll(ADDRESS_BLOCKS, {
+      labelSelector: this.#selector,
+      signal,
+    });
+    return parse(items);
+  }
+
+  /** Gets one more block; see {@linkcode BlockRequests.ask}. */
+  async request(
+    pool: string,
+    { signal }: { signal: AbortSignal },
+  ): Promise<BlockInfo> {
+    await this.#assertExists(pool, signal);
+    for (;;) {
+      const name = await this.#requests.ask(pool, { signal });
+      const object = await this.#client.tryGet(ADDRESS_BLOCKS, {
+        name,
+        signal,
+      });
+      const [block] = this.#isMine(object, pool) ? parse([object]) : [];
+      if (block !== undefined) return block;
+      log.warn("The block given is gone already", { pool, block: name });
+    }
+  }
+
+  /**
+   * An answer that comes late may name a block that was returned meanwhile and
+   * carved anew for another node: adopting it would double its addresses.
+   */
+  #isMine(
+    object: AddressBlock | undefined,
+    pool: string,
+  ): object is AddressBlock {
+    const { labels, deletionTimestamp } = object?.metadata ?? {};
+    return labels?.[NODE_LABEL] === this.#nodeName &&
+      labels[POOL_LABEL] === pool && deletionTimestamp === undefined;
+  }
+
+  /**
+   * Gives a block back. Deletion comes first and the finalizer goes last, so
+   * at no moment is there a block that somebody else's deletion could remove
+   * under a pod.
+   */
+  async release(
+    block: BlockInfo,
+    { signal }: { signal: AbortSignal },
+  ): Promise<void> {
+    const { name } = block;
+    const found = await this.#client.tryGet(ADDRESS_BLOCKS, { name, signal });
+    if (found === undefined || found.metadata.uid !== block.uid) return;
+    try {
+      if (found.metadata.deletionTimestamp === undefined) {
+        await this.#client.delete(ADDRESS_BLOCKS, {
+          name,
+          preconditions: { uid: block.uid },
+          signal,
+        });
+      }
+      await this.#dropFinalizer(block, signal);
+    } catch (error) {
+      if (!(error instanceof KubeApiError && error.isNotFound)) throw error;
+    }
+  }
+
+  /** What the informer knows of a pool. */
+  poolState(pool: string): PoolState {
+    const found = this.#pools.store.get(pool);
+    if (found === undefined) {
+      return this.#pools.hasSynced ? "absent" : "unknown";
+    }
+    return found.metadata.deletionTimestamp === undefined
+      ? "ready"
+      : "deleting";
+  }
+
+  /** The names of the pools there are, for error messages. */
+  poolNames(): string[] {
+    return this.#pools.store.list().map((pool) => pool.metadata.name ?? "")
+      .sort();
+  }
+
+  /** Spares a wait of ten seconds on a pool that is only a typing error. */
+  async #assertExists(pool: string, signal: AbortSignal): Promise<void> {
+    if (this.poolState(pool) !== "absent") return;
+    const live = await this.#client.tryGet(ADDRESS_POOLS, {
+      name: pool,
+      signal,
+    });
+    if (live === undefined) throw new PoolNotFoundError(pool);
+  }
+
+  async #dropFinalizer(block: BlockInfo, signal: AbortSignal): Promise<void> {
+    const { name } = block;
+    for (;;) {
+      const found = await this.#client.tryGet(ADDRESS_BLOCKS, { name, signal });
+      if (found === undefined || found.metadata.uid !== block.uid) return;
+      const finalizers = found.metadata.finalizers ?? [];
+      if (!finalizers.includes(FINALIZER)) return;
+      const { resourceVersion } = found.metadata;
+      try {
+        await this.#client.patch(ADDRESS_BLOCKS, { name, signal }, {
+          metadata: {
+            resourceVersion,
+            finalizers: finalizers.filter((entry) => entry !== FINALIZER),
+          },
+        }, { kind: "merge" });
+        return;
+      } catch (error) {
+        if (!(error instanceof KubeApiError && error.isConflict)) throw error;
+      }
+    }
+  }
+}
+
+/** A block that cannot be read is left alone: its addresses may be in use. */
+function parse(objects: readonly AddressBlock[]): BlockInfo[] {
+  return objects.flatMap((object) => {
+    const block = tryBlockOf(object);
+    if (block !== undefined) return [block];
+    log.error("Cannot read an AddressBlock; it is left alone", {
+      block: object.metadata.name,
+    });
+    return [];
+  });
+}

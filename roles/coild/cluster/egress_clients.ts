@@ -1,0 +1,191 @@
+import type { AnnounceTarget, EgressRef } from "../../../lib/announce/mod.ts";
+import {
+  type Egress,
+  egressAnnotationProblem,
+  isEgressName,
+  MAX_EGRESSES_OF_POD,
+  parseEgressAnnotations,
+} from "../../../lib/api/mod.ts";
+import type { ClientGateway } from "../../../lib/egress/mod.ts";
+import {
+  Address,
+  type DualStack,
+  FAMILIES,
+  type Family,
+  Prefix,
+} from "../../../lib/inet/mod.ts";
+import type { V1EndpointSlice, V1Service } from "../../../lib/kube/mod.ts";
+import { clusterIpsOf } from "./egress_trim.ts";
+
+/** What the API server has of an Egress; what is missing is undefined. */
+export interface EgressFacts {
+  readonly egress: Egress | undefined;
+  readonly service: V1Service | undefined;
+  readonly slices: readonly V1EndpointSlice[];
+}
+
+/** Finds an Egress and what belongs to it. */
+export type EgressLookup = (ref: EgressRef) => EgressFacts;
+
+/** An object that an annotation leads to and that does not exist. */
+export interface MissingObject extends EgressRef {
+  readonly kind: "Egress" | "Service";
+}
+
+/** A destination that is no network. */
+export interface InvalidDestination {
+  readonly gateway: string;
+  readonly text: string;
+}
+
+/** The gateways that a pod's annotations ask for. */
+export interface Selection {
+  /** By namespace and name. An Egress without Service is among them, as unavailable; one that does not exist is not. */
+  readonly gateways: readonly ClientGateway[];
+  readonly missing: readonly MissingObject[];
+  readonly invalid: readonly InvalidDestination[];
+  /** The gateway pods to tell of a new client. */
+  readonly targets: readonly AnnounceTarget[];
+}
+
+/** A pod's annotations. */
+type Annotations = Readonly<Record<string, string>> | undefined;
+
+/**
+ * The Egresses that a pod's annotations name, each once, by namespace and
+ * name. Names that no Egress can have are left out, and so is what is above
+ * the limit; see {@linkcode problemOf}.
+ */
+export function egressRefsOf(annotations: Annotations): EgressRef[] {
+  return parseEgressAnnotations(annotations).flatMap(({ namespace, names }) =>
+    names.filter(isEgressName).map((name) => ({ namespace, name }))
+  ).slice(0, MAX_EGRESSES_OF_POD);
+}
+
+/** Whether a pod's annotations name any Egress, by whatever name. */
+export function namesEgress(annotations: Annotations): boolean {
+  return parseEgressAnnotations(annotations).length > 0;
+}
+
+/** Why no client can be made by a pod's annotations. */
+export function problemOf(annotations: Annotations): string | undefined {
+  return egressAnnotationProblem(parseEgressAnnotations(annotations));
+}
+
+/** `<namespace>/<name>`. */
+export function egressKey({ namespace, name }: EgressRef): string {
+  return `${namespace}/${name}`;
+}
+
+/** Makes gateways of the Egresses that are asked for, from what the API server has of them. Pure. */
+export function selectGateways(
+  refs: readonly EgressRef[],
+  lookup: EgressLookup,
+): Selection {
+  const gateways: ClientGateway[] = [];
+  const missing: MissingObject[] = [];
+  const invalid: InvalidDestination[] = [];
+  const targets: AnnounceTarget[] = [];
+  for (const ref of refs) {
+    const { egress, service, slices } = lookup(ref);
+    if (egress === undefined) {
+      missing.push({ kind: "Egress", ...ref });
+      continue;
+    }
+    if (service === undefined) missing.push({ kind: "Service", ...ref });
+    const gateway = egressKey(ref);
+    for (const text of egress.spec.destinations) {
+      if (Prefix.tryParse(text) === undefined) invalid.push({ gateway, text });
+    }
+    gateways.push(gatewayOf(gateway, { egress, service, slices }));
+    if (service === undefined) continue;
+    for (const address of servingPods(service, slices)) {
+      targets.push({ egress: ref, address });
+    }
+  }
+  return { gateways, missing, invalid, targets };
+}
+
+function gatewayOf(
+  name: string,
+  { egress, service, slices }: EgressFacts & { readonly egress: Egress },
+): ClientGateway {
+  const { destinations, failurePolicy, fouSourcePortAuto } = egress.spec;
+  const endpoints = slices.flatMap(endpointsOf);
+  return {
+    name,
+    service: service === undefined ? {} : addressesOf(service),
+    destinations: destinations.flatMap((text) => Prefix.tryParse(text) ?? []),
+    sourcePortAuto: fouSourcePortAuto ?? false,
+    senders: distinct(endpoints.map(({ address }) => address)),
+    available: service === undefined ? [] : availableFamilies(endpoints),
+    failurePolicy: failurePolicy ?? "Closed",
+  };
+}
+
+/** A headless Service has "None" in place of addresses. */
+function addressesOf(service: V1Service): DualStack<Address> {
+  const addresses: Partial<Record<Family, Address>> = {};
+  for (const text of clusterIpsOf(service)) {
+    const address = Address.tryParse(text);
+    if (address !== undefined) addresses[address.family] ??= address;
+  }
+  return addresses;
+}
+
+interface Endpoint {
+  readonly address: Address;
+  readonly pod: string;
+  readonly ready: boolean;
+  readonly serving: boolean;
+}
+
+function endpointsOf(slice: V1EndpointSlice): Endpoint[] {
+  return (slice.endpoints ?? []).flatMap((endpoint) => {
+    const { ready, serving } = endpoint.conditions ?? {};
+    const pod = endpoint.targetRef?.name;
+    // Null means unknown, which counts as ready (discovery.k8s.io/v1).
+    const isReady = ready ?? true;
+    const isServing = serving ?? isReady;
+    return endpoint.addresses.flatMap((text) => {
+      const address = Address.tryParse(text);
+      return address === undefined ? [] : [{
+        address,
+        pod: pod ?? address.toString(),
+        ready: isReady,
+        serving: isServing,
+      }];
+    });
+  });
+}
+
+/**
+ * As kube-proxy sees it: a ready pod takes new flows, and without any, those
+ * that are ending and still serve do (KEP-1669).
+ */
+function availableFamilies(endpoints: readonly Endpoint[]): Family[] {
+  return FAMILIES.filter((family) =>
+    endpoints.some(({ address, ready, serving }) =>
+      address.family === family && (ready || serving)
+    )
+  );
+}
+
+/** One address of each pod that serves, of the cluster's primary family where it has one. */
+function servingPods(
+  service: V1Service,
+  slices: readonly V1EndpointSlice[],
+): Address[] {
+  const [primary] = clusterIpsOf(service).map((text) => Address.tryParse(text));
+  const pods = new Map<string, Address>();
+  for (const { address, pod, ready, serving } of slices.flatMap(endpointsOf)) {
+    if (!ready && !serving) continue;
+    const isBetter = address.family === primary?.family;
+    if (!pods.has(pod) || isBetter) pods.set(pod, address);
+  }
+  return [...pods.values()];
+}
+
+function distinct(addresses: readonly Address[]): Address[] {
+  return [...new Map(addresses.map((a) => [a.toString(), a])).values()];
+}

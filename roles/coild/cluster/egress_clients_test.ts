@@ -1,0 +1,266 @@
+import assert from "node:assert/strict";
+import type { Egress } from "../../../lib/api/mod.ts";
+import { planClient } from "../../../lib/egress/mod.ts";
+import { Address } from "../../../lib/inet/mod.ts";
+import type { V1EndpointSlice, V1Service } from "../../../lib/kube/mod.ts";
+import {
+  type EgressFacts,
+  egressKey,
+  egressRefsOf,
+  selectGateways,
+} from "./egress_clients.ts";
+import { trimEgress, trimService, trimSlice } from "./egress_trim.ts";
+
+const PREFIX = "egress.coil.cybozu.com/";
+
+function egress(
+  name: string,
+  spec: Partial<Egress["spec"]> = {},
+): Egress {
+  return trimEgress({
+    apiVersion: "coil.cybozu.com/v2",
+    kind: "Egress",
+    metadata: { name, namespace: "nat", uid: "u", generation: 1 },
+    spec: { destinations: ["0.0.0.0/0", "::/0"], ...spec },
+  });
+}
+
+function service(...clusterIPs: string[]): V1Service {
+  return trimService({
+    metadata: { name: "a", namespace: "nat", uid: "s", resourceVersion: "1" },
+    spec: { clusterIP: clusterIPs[0] ?? "None", clusterIPs },
+  });
+}
+
+interface EndpointText {
+  readonly at: string;
+  readonly pod?: string;
+  /** Of the conditions ready, serving, terminating: `r`, `s`, `t` when true, `-` when false, `?` when absent. */
+  readonly is?: string;
+}
+
+function slice(
+  addressType: "IPv4" | "IPv6",
+  ...endpoints: EndpointText[]
+): V1EndpointSlice {
+  const flag = (text: string | undefined) =>
+    text === undefined || text === "?" ? undefined : text !== "-";
+  return trimSlice({
+    metadata: { labels: { "kubernetes.io/service-name": "a" } },
+    addressType,
+    endpoints: endpoints.map(({ at, pod, is = "rs-" }) => {
+      const [ready, serving, terminating] = [...is].map(flag);
+      return {
+        addresses: [at],
+        conditions: {
+          ...(ready !== undefined && { ready }),
+          ...(serving !== undefined && { serving }),
+          ...(terminating !== undefined && { terminating }),
+        },
+        ...(pod !== undefined && { targetRef: { kind: "Pod", name: pod } }),
+      };
+    }),
+  });
+}
+
+/** Selects with the facts of `nat/a`. */
+function select(facts: Partial<EgressFacts>) {
+  return selectGateways(
+    [{ namespace: "nat", name: "a" }],
+    () => ({ egress: undefined, service: undefined, slices: [], ...facts }),
+  );
+}
+
+Deno.test("egressRefsOf() gives each Egress once, by namespace and name", () => {
+  const refs = egressRefsOf({
+    [`${PREFIX}z`]: "b, a ,,b",
+    "other.example/x": "y",
+    [`${PREFIX}c`]: " d",
+  });
+  assert.deepEqual(refs.map(egressKey), ["c/d", "z/a", "z/b"]);
+  assert.deepEqual(egressRefsOf(undefined), []);
+});
+
+Deno.test("selectGateways() makes a gateway of an Egress, its Service and its endpoints", () => {
+  const { gateways, missing, invalid, targets } = select({
+    egress: egress("a", { fouSourcePortAuto: true, failurePolicy: "Open" }),
+    service: service("10.96.0.9", "fd00:96::9"),
+    slices: [
+      slice("IPv4", { at: "10.1.0.4", pod: "p1" }),
+      slice("IPv6", { at: "fd01::4", pod: "p1" }),
+    ],
+  });
+  assert.equal(
+    JSON.stringify(gateways),
+    JSON.stringify([{
+      name: "nat/a",
+      service: { ipv4: "10.96.0.9", ipv6: "fd00:96::9" },
+      destinations: ["0.0.0.0/0", "::/0"],
+      sourcePortAuto: true,
+      senders: ["10.1.0.4", "fd01::4"],
+      available: ["ipv4", "ipv6"],
+      failurePolicy: "Open",
+    }]),
+  );
+  assert.deepEqual([missing, invalid], [[], []]);
+  assert.deepEqual(targets.map(({ address }) => `${address}`), ["10.1.0.4"]);
+});
+
+Deno.test("selectGateways() refuses by default, from the port", () => {
+  const { gateways } = select({ egress: egress("a"), service: service("::1") });
+  assert.equal(gateways[0]?.failurePolicy, "Closed");
+  assert.equal(gateways[0]?.sourcePortAuto, false);
+});
+
+Deno.test("SV-10: no Egress, and an Egress without Service, are missing", () => {
+  const nothing = select({});
+  assert.deepEqual(nothing.missing, [
+    { kind: "Egress", namespace: "nat", name: "a" },
+  ]);
+  assert.deepEqual(nothing.gateways, []);
+  const half = select({
+    egress: egress("a"),
+    slices: [slice("IPv4", { at: "10.1.0.4" })],
+  });
+  assert.deepEqual(half.missing, [
+    { kind: "Service", namespace: "nat", name: "a" },
+  ]);
+  assert.deepEqual(
+    half.gateways.map(({ service, available }) => ({ service, available })),
+    [{ service: {}, available: [] }],
+  );
+  assert.deepEqual(half.targets, []);
+});
+
+Deno.test("SV-10: of destinations of both families behind an IPv4 Service only those of IPv4 have a tunnel, the others are refused", () => {
+  const { gateways } = select({
+    egress: egress("a"),
+    service: service("10.96.0.9"),
+    slices: [slice("IPv4", { at: "10.1.0.4" })],
+  });
+  const { tunnels, skipped } = planClient({
+    addresses: {
+      ipv4: Address.parse("10.0.0.1"),
+      ipv6: Address.parse("fd02::1"),
+    },
+    ifname: "eth0",
+    mtu: 1500,
+    port: 5555,
+    gateways,
+    originatingOnly: false,
+  });
+  assert.deepEqual(tunnels.map(({ family }) => family), ["ipv4"]);
+  assert.deepEqual(
+    skipped.map(({ destination, refused }) => [`${destination}`, refused]),
+    [["::/0", true]],
+  );
+});
+
+for (
+  const [what, endpoints, available, targets] of [
+    ["no endpoint", [], false, []],
+    ["a ready one", [{ at: "10.1.0.4" }], true, ["10.1.0.4"]],
+    ["one that starts", [{ at: "10.1.0.4", is: "---" }], false, []],
+    ["one of unknown state", [{ at: "10.1.0.4", is: "???" }], true, [
+      "10.1.0.4",
+    ]],
+    ["one that ends and serves", [{ at: "10.1.0.4", is: "-st" }], true, [
+      "10.1.0.4",
+    ]],
+    ["one that ends", [{ at: "10.1.0.4", is: "--t" }], false, []],
+    ["an old API's ready one", [{ at: "10.1.0.4", is: "r??" }], true, [
+      "10.1.0.4",
+    ]],
+    [
+      "one ready, one not",
+      [
+        { at: "10.1.0.4", is: "---" },
+        { at: "10.1.0.5" },
+      ],
+      true,
+      ["10.1.0.5"],
+    ],
+  ] as const
+) {
+  Deno.test(`selectGateways() with ${what}: ${available ? "available" : "not available"}`, () => {
+    const selection = select({
+      egress: egress("a"),
+      service: service("10.96.0.9"),
+      slices: [slice("IPv4", ...endpoints)],
+    });
+    assert.deepEqual(
+      selection.gateways[0]?.available,
+      available ? ["ipv4"] : [],
+    );
+    assert.deepEqual(
+      selection.targets.map(({ address }) => `${address}`),
+      targets,
+    );
+    // Whoever ends, or starts, may still answer for a flow.
+    assert.deepEqual(
+      selection.gateways[0]?.senders.map(String),
+      endpoints.map(({ at }) => at),
+    );
+  });
+}
+
+Deno.test("selectGateways() goes by the gateways of each family", () => {
+  const slices = [
+    slice("IPv4", { at: "10.1.0.4", pod: "p1" }),
+    slice("IPv6", { at: "fd01::4", pod: "p1", is: "---" }),
+  ];
+  const { gateways } = select({
+    ...{ egress: egress("a"), slices },
+    service: service("10.96.0.9", "fd00:96::9"),
+  });
+  assert.deepEqual(gateways[0]?.available, ["ipv4"]);
+});
+
+Deno.test("selectGateways() tells each gateway pod once, by the primary family", () => {
+  const slices = [
+    slice("IPv4", { at: "10.1.0.4", pod: "p1" }, { at: "10.1.0.5", pod: "p2" }),
+    slice("IPv6", { at: "fd01::4", pod: "p1" }, { at: "fd01::6", pod: "p3" }),
+  ];
+  const texts = (...clusterIPs: string[]) =>
+    select({ egress: egress("a"), service: service(...clusterIPs), slices })
+      .targets.map(({ address }) => `${address}`);
+  assert.deepEqual(texts("10.96.0.9", "fd00:96::9"), [
+    "10.1.0.4",
+    "10.1.0.5",
+    "fd01::6",
+  ]);
+  assert.deepEqual(texts("fd00:96::9", "10.96.0.9"), [
+    "fd01::4",
+    "10.1.0.5",
+    "fd01::6",
+  ]);
+});
+
+Deno.test("selectGateways() names destinations that are none and goes on with the others", () => {
+  const { gateways, invalid } = select({
+    egress: egress("a", { destinations: ["192.0.2.0/24", "192.0.2.1", "x"] }),
+    service: service("10.96.0.9"),
+  });
+  assert.deepEqual(gateways[0]?.destinations.map(String), ["192.0.2.0/24"]);
+  assert.deepEqual(invalid.map(({ text }) => text), ["192.0.2.1", "x"]);
+});
+
+Deno.test("selectGateways() takes a headless Service for one without addresses", () => {
+  const { gateways } = select({
+    egress: egress("a"),
+    service: service("None"),
+  });
+  assert.deepEqual(gateways[0]?.service, {});
+});
+
+Deno.test("trimEgress() makes changes of the status alone no changes", () => {
+  const metadata = { name: "a", namespace: "nat", uid: "u", generation: 3 };
+  const at = (resourceVersion: string) =>
+    trimEgress({
+      ...egress("a"),
+      metadata: { ...metadata, resourceVersion },
+      status: { clients: Number(resourceVersion) },
+    });
+  assert.deepEqual(at("1"), at("2"));
+  assert.equal(at("1").metadata.resourceVersion, "3");
+});

@@ -1,0 +1,83 @@
+import type { Egress } from "../../../lib/api/mod.ts";
+import type { V1EndpointSlice, V1Service } from "../../../lib/kube/mod.ts";
+
+/** What stays in memory of the objects behind an Egress: what its clients need. */
+
+/**
+ * Keeps what clients need of an Egress.
+ *
+ * Gateways write to its status every few seconds. Only the spec counts here,
+ * so its generation stands for the object's version: a change of the status
+ * alone is none to whoever watches the cache.
+ */
+export function trimEgress(egress: Egress): Egress {
+  const { apiVersion, kind, metadata, spec } = egress;
+  const { destinations, failurePolicy, fouSourcePortAuto } = spec;
+  const { name, namespace, uid, generation } = metadata;
+  return {
+    ...{ apiVersion, kind },
+    metadata: {
+      ...(name !== undefined && { name }),
+      ...(namespace !== undefined && { namespace }),
+      ...(uid !== undefined && { uid }),
+      ...(generation !== undefined && { resourceVersion: `${generation}` }),
+    },
+    spec: {
+      destinations,
+      ...(failurePolicy !== undefined && { failurePolicy }),
+      ...(fouSourcePortAuto !== undefined && { fouSourcePortAuto }),
+    },
+  };
+}
+
+/** Keeps a Service's addresses. */
+export function trimService({ metadata, spec }: V1Service): V1Service {
+  return {
+    metadata: trimMetadata(metadata),
+    spec: { clusterIPs: clusterIpsOf({ spec }) },
+  };
+}
+
+/** The cluster addresses of a Service, the primary family's first. */
+export function clusterIpsOf(
+  { spec }: { readonly spec?: V1Service["spec"] | undefined },
+): string[] {
+  const { clusterIP, clusterIPs } = spec ?? {};
+  return clusterIPs ?? (clusterIP === undefined ? [] : [clusterIP]);
+}
+
+/** Label of an EndpointSlice: the Service it belongs to. */
+export const SERVICE_NAME_LABEL = "kubernetes.io/service-name";
+
+/** Keeps a slice's Service, and of its endpoints addresses, conditions and the pod's name. */
+export function trimSlice(slice: V1EndpointSlice): V1EndpointSlice {
+  const service = slice.metadata?.labels?.[SERVICE_NAME_LABEL];
+  return {
+    metadata: {
+      ...trimMetadata(slice.metadata),
+      ...(service !== undefined && {
+        labels: { [SERVICE_NAME_LABEL]: service },
+      }),
+    },
+    addressType: slice.addressType,
+    // The API allows null, the generated type does not say so.
+    endpoints: (slice.endpoints ?? []).map((endpoint) => ({
+      addresses: endpoint.addresses,
+      ...(endpoint.conditions !== undefined &&
+        { conditions: endpoint.conditions }),
+      ...(endpoint.targetRef?.name !== undefined && {
+        targetRef: { name: endpoint.targetRef.name },
+      }),
+    })),
+  };
+}
+
+function trimMetadata(metadata: V1Service["metadata"]) {
+  const { name, namespace, uid, resourceVersion } = metadata ?? {};
+  return {
+    ...(name !== undefined && { name }),
+    ...(namespace !== undefined && { namespace }),
+    ...(uid !== undefined && { uid }),
+    ...(resourceVersion !== undefined && { resourceVersion }),
+  };
+}

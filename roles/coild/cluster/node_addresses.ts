@@ -1,0 +1,63 @@
+import { abortable, CoalescedRunner } from "../../../lib/async/mod.ts";
+import type { PodNetwork } from "../../../lib/podnet/mod.ts";
+import { getLogger } from "../../../lib/telemetry/mod.ts";
+import type { NodeSource } from "./node_source.ts";
+
+const log = getLogger("pod-network");
+
+/** The least time between two attempts. */
+const RETRY_MS = 1_000;
+
+/** Carries the Node's InternalIPs into the routes of its pods, whenever they change. */
+export class NodeAddresses {
+  readonly #node: NodeSource;
+  readonly #network: PodNetwork;
+  readonly #runner: CoalescedRunner;
+  #last = "";
+
+  constructor(node: NodeSource, network: PodNetwork) {
+    this.#node = node;
+    this.#network = network;
+    this.#runner = new CoalescedRunner(() => this.#apply(), {
+      minIntervalMs: RETRY_MS,
+    });
+  }
+
+  /** Follows the Node until the signal. */
+  async run(signal: AbortSignal): Promise<void> {
+    using _subscription = this.#node.subscribe(() => this.#runner.trigger());
+    await abortable(this.#node.synced, signal);
+    this.#runner.trigger();
+    await this.#runner.run(signal);
+  }
+
+  /** Tells the pod network at once, for pods from now on. */
+  publish(): void {
+    this.#network.setNodeAddresses(this.#node.addresses);
+  }
+
+  async #apply(): Promise<void> {
+    this.publish();
+    const { ipv4, ipv6 } = this.#node.addresses;
+    const text = `${ipv4} ${ipv6}`;
+    if (text === this.#last) return;
+    if (ipv4 === undefined && ipv6 === undefined) {
+      log.warn(
+        "The Node has no InternalIP: what the node sends to its pods has the source that the kernel chooses",
+        { node: this.#node.name },
+      );
+    }
+    try {
+      const routes = await this.#network.refreshRoutes();
+      this.#last = text;
+      log.info("Took over the Node's addresses", {
+        ipv4: ipv4?.toString(),
+        ipv6: ipv6?.toString(),
+        routes,
+      });
+    } catch (error) {
+      log.warn("Cannot give pod routes the Node's addresses", { err: error });
+      this.#runner.trigger();
+    }
+  }
+}

@@ -1,0 +1,104 @@
+import { Address, type DualStack, type Family } from "../../../lib/inet/mod.ts";
+import {
+  Informer,
+  type KubeClient,
+  NODES,
+  type V1Node,
+} from "../../../lib/kube/mod.ts";
+import { NODE_NAME_ENV } from "../../../lib/names/mod.ts";
+import { informerBackoff } from "./informer_backoff.ts";
+import { NotReadyError } from "../base/errors.ts";
+import { trimNode } from "./trim.ts";
+
+/** What coild needs to know of the Node it runs on. */
+export interface NodeFacts {
+  readonly name: string;
+  /** Changes when the Node object is deleted and made again. */
+  readonly uid: string;
+  /** InternalIPs; the last one listed of each family counts, as upstream. */
+  readonly addresses: DualStack<Address>;
+}
+
+/** Reads the facts from a Node object; addresses that do not parse are left out. */
+export function parseNode(node: V1Node): NodeFacts {
+  const addresses: Partial<Record<Family, Address>> = {};
+  for (const entry of node.status?.addresses ?? []) {
+    if (entry.type !== "InternalIP") continue;
+    const address = Address.tryParse(entry.address);
+    if (address !== undefined) addresses[address.family] = address;
+  }
+  return {
+    name: node.metadata?.name ?? "",
+    uid: node.metadata?.uid ?? "",
+    addresses,
+  };
+}
+
+/**
+ * Watches the own Node, so that a changed address or a re-created Node is seen
+ * without a restart.
+ */
+export class NodeSource {
+  /** The Node's name. */
+  readonly name: string;
+  readonly #client: KubeClient;
+  readonly #informer: Informer<V1Node>;
+  #lastSeen: NodeFacts | undefined;
+
+  constructor(client: KubeClient, name: string) {
+    this.name = name;
+    this.#client = client;
+    this.#informer = new Informer(client, NODES, {
+      fieldSelector: `metadata.name=${name}`,
+      trim: trimNode,
+      backoff: informerBackoff(),
+    });
+    this.#informer.subscribe(({ type, object }) => {
+      if (type !== "deleted") this.#lastSeen = parseNode(object);
+    });
+  }
+
+  /** Watches until the signal. */
+  run(signal: AbortSignal): Promise<void> {
+    return this.#informer.run(signal);
+  }
+
+  /** Resolves after the first list. */
+  get synced(): Promise<void> {
+    return this.#informer.synced;
+  }
+
+  /**
+   * The addresses for pod routes: of the Node as it is, or as it was last seen
+   * while it is gone (its pods still run).
+   */
+  get addresses(): DualStack<Address> {
+    return this.#lastSeen?.addresses ?? {};
+  }
+
+  /** The Node as it is now; undefined while there is none. */
+  get current(): NodeFacts | undefined {
+    const node = this.#informer.store.get(this.name);
+    return node === undefined ? undefined : parseNode(node);
+  }
+
+  /**
+   * The Node, asked for live when the cache does not have it.
+   *
+   * @throws {NotReadyError} when there is no such Node.
+   */
+  async get({ signal }: { signal: AbortSignal }): Promise<NodeFacts> {
+    if (this.current !== undefined) return this.current;
+    const { name } = this;
+    const node = await this.#client.tryGet(NODES, { name, signal });
+    if (node !== undefined) return parseNode(node);
+    throw new NotReadyError(
+      `Cannot find Node "${name}": it does not exist; ${NODE_NAME_ENV} has to be the name that the kubelet registered`,
+    );
+  }
+
+  /** Calls back on every change. */
+  subscribe(listener: () => void): Disposable {
+    return this.#informer.subscribe(listener);
+  }
+}

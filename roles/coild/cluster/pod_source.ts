@@ -1,0 +1,324 @@
+import type { Address } from "../../../lib/inet/mod.ts";
+import { withTimeout } from "../../../lib/async/mod.ts";
+import {
+  Informer,
+  KubeApiError,
+  type KubeClient,
+  KubeUnreachableError,
+  NAMESPACES,
+  PODS,
+  type StoreChange,
+  type V1Namespace,
+  type V1Pod,
+} from "../../../lib/kube/mod.ts";
+import { DEFAULT_POOL, POOL_ANNOTATION } from "../../../lib/names/mod.ts";
+import { getLogger } from "../../../lib/telemetry/mod.ts";
+import {
+  allowsAnySource,
+  asksForAnySource,
+  type SourceChoice,
+} from "./any_source.ts";
+import { egressKey, egressRefsOf, namesEgress } from "./egress_clients.ts";
+import { isGatewayPod } from "./gateway_pods.ts";
+import { informerBackoff } from "./informer_backoff.ts";
+import { hasOwnNetwork, podAddresses } from "./pod_status.ts";
+import { NotReadyError, PodNotFoundError } from "../base/errors.ts";
+import { trimNamespace, trimPod } from "./trim.ts";
+
+const log = getLogger("pod-source");
+
+/** The runtime tries again by itself, so an API server that is away is not waited for. */
+const LIVE_GET_MS = 5_000;
+/** Where the runtime has told all that ADD needs, and only the pod's node is in question. */
+const NODE_GET_MS = 1_000;
+
+/** A pod by name, with what its runtime told about it. */
+export interface PodQuery {
+  readonly namespace: string;
+  readonly name: string;
+  /** The UID by which the runtime knows the pod; a static pod has another one in the API. */
+  readonly uid?: string;
+  /** The pod's annotations when the container runtime handed them over. */
+  readonly annotations?: Readonly<Record<string, string>>;
+}
+
+/** Indexes of the cached pods: those of an Egress, those that have an address. */
+const BY_EGRESS = "egress";
+const BY_ADDRESS = "address";
+
+/** What ADD needs to know of a pod. */
+export interface PodFacts {
+  readonly namespace: string;
+  readonly name: string;
+  readonly uid?: string;
+  readonly annotations: Readonly<Record<string, string>>;
+  /** Where the annotations come from. */
+  readonly from: "runtime" | "cache" | "api";
+  /** Whether it is a gateway of an Egress; known of pods that ask for egress. */
+  readonly isGateway: boolean;
+}
+
+/**
+ * Finds pods of this node and the pool of their namespace.
+ *
+ * The cheapest truth first: what the runtime handed over, then the cache of
+ * this node's pods, then one live GET, which also tells pods of other nodes,
+ * for a pod that the cache does not have. Only names, addresses and the
+ * annotations that Coil reads are kept of the cached objects.
+ */
+export class PodSource {
+  readonly #client: KubeClient;
+  readonly #nodeName: string;
+  readonly #pods: Informer<V1Pod>;
+  readonly #namespaces: Informer<V1Namespace> | undefined;
+
+  /** Without address management nobody asks for pools, and namespaces are not watched. */
+  constructor(
+    client: KubeClient,
+    { nodeName, pools }: { readonly nodeName: string; readonly pools: boolean },
+  ) {
+    this.#client = client;
+    this.#nodeName = nodeName;
+    this.#pods = new Informer(client, PODS, {
+      fieldSelector: `spec.nodeName=${nodeName}`,
+      trim: trimPod,
+      backoff: informerBackoff(),
+      indexes: {
+        [BY_EGRESS]: ({ metadata }) =>
+          egressRefsOf(metadata?.annotations).map(egressKey),
+        [BY_ADDRESS]: (pod) => hasOwnNetwork(pod) ? addressTexts(pod) : [],
+      },
+    });
+    this.#namespaces = pools
+      ? new Informer(client, NAMESPACES, {
+        metadataOnly: true,
+        trim: trimNamespace,
+        backoff: informerBackoff(),
+      })
+      : undefined;
+  }
+
+  /** The loops to run; each ends only by its signal. */
+  get loops(): Record<string, (signal: AbortSignal) => Promise<void>> {
+    const namespaces = this.#namespaces;
+    return {
+      "pod informer": (signal) => this.#pods.run(signal),
+      ...(namespaces && {
+        "namespace informer": (signal) => namespaces.run(signal),
+      }),
+    };
+  }
+
+  /** Resolves after the first lists. */
+  async synced(): Promise<void> {
+    await Promise.all([this.#pods.synced, this.#namespaces?.synced]);
+  }
+
+  /** True when the cache of pods can be believed to be complete. */
+  get isSynced(): boolean {
+    return this.#pods.hasSynced;
+  }
+
+  /** The pods of this node, trimmed. */
+  list(): V1Pod[] {
+    return this.#pods.store.list();
+  }
+
+  /** A pod of this node, trimmed, by `<namespace>/<name>`. */
+  get(key: string): V1Pod | undefined {
+    return this.#pods.store.get(key);
+  }
+
+  /** The pods of this node whose annotations name an Egress, by its key. */
+  clientsOf(egress: string): V1Pod[] {
+    return this.#pods.store.byIndex(BY_EGRESS, egress);
+  }
+
+  /** The other pods of this node that have an address of this one, and a network of their own. */
+  sharers(pod: V1Pod): V1Pod[] {
+    const found = addressTexts(pod)
+      .flatMap((text) => this.#pods.store.byIndex(BY_ADDRESS, text));
+    return [...new Set(found)]
+      .filter(({ metadata }) => metadata?.uid !== pod.metadata?.uid);
+  }
+
+  /** Calls back with each pod of this node that came, changed or went. */
+  subscribe(listener: (change: StoreChange<V1Pod>) => void): Disposable {
+    return this.#pods.subscribe(listener);
+  }
+
+  /** The cached pod's UID, for Events; undefined when it is not cached. */
+  uidOf(namespace: string, name: string): string | undefined {
+    return this.#pods.store.get(`${namespace}/${name}`)?.metadata?.uid;
+  }
+
+  /**
+   * What is known of a pod that is to be connected.
+   *
+   * @throws {PodNotFoundError} when neither the runtime nor the API server has told of the pod.
+   * @throws {NotReadyError} when the pod is another node's.
+   */
+  async find(
+    query: PodQuery,
+    { signal }: { signal: AbortSignal },
+  ): Promise<PodFacts> {
+    const { namespace, name } = query;
+    const found = this.#pods.store.get(`${namespace}/${name}`);
+    // A cache that is behind still has the pod's predecessor of that name.
+    const isOther = query.uid !== undefined &&
+      found?.metadata?.uid !== query.uid;
+    const cached = isOther ? undefined : found;
+    const pod = cached ?? await this.#lookUp(query, { signal });
+    this.#assertOwn(pod);
+    if (query.annotations !== undefined) {
+      // The API server may know another pod of that name as well.
+      const isIts = query.uid === undefined || pod?.metadata?.uid === query.uid;
+      return facts(
+        isIts ? pod : undefined,
+        { ...query, annotations: query.annotations },
+        "runtime",
+      );
+    }
+    if (pod === undefined) {
+      throw new PodNotFoundError(
+        `Cannot find pod "${namespace}/${name}": the API server does not know it; ` +
+          "it was deleted meanwhile, or CNI_ARGS name another one",
+      );
+    }
+    const { annotations = {} } = pod.metadata ?? {};
+    const from = cached === undefined ? "api" : "cache";
+    return facts(pod, { namespace, name, annotations }, from);
+  }
+
+  /**
+   * The pod as it is now: the cache is behind, or the pod is not this node's.
+   * undefined where there is none, and where nobody answers although the
+   * runtime has told enough.
+   */
+  async #lookUp(
+    query: PodQuery,
+    { signal }: { signal: AbortSignal },
+  ): Promise<V1Pod | undefined> {
+    const { namespace, name } = query;
+    const get = (signal: AbortSignal) =>
+      this.#client.tryGet(PODS, {
+        ...{ name, namespace, signal, timeoutMs: LIVE_GET_MS },
+      });
+    if (!hasToldEnough(query)) return await get(signal);
+    try {
+      // A request that is called off leaves the connection of the watches alone.
+      return await withTimeout(NODE_GET_MS, get, { signal });
+    } catch (error) {
+      if (signal.aborted || !isUnanswered(error)) throw error;
+      log.info("Cannot ask for a pod: what the runtime told is enough", {
+        ...{ pod: `${namespace}/${name}`, err: error },
+      });
+      return undefined;
+    }
+  }
+
+  /**
+   * A kubelet that was given another name starts pods of that name before it
+   * has ended the coild of the former one. An address of this node's blocks
+   * would go to another node with its block, when the former Node is deleted.
+   */
+  #assertOwn(pod: V1Pod | undefined): void {
+    const node = pod?.spec?.nodeName;
+    if (node === undefined || node === this.#nodeName) return;
+    const { namespace, name } = pod?.metadata ?? {};
+    throw new NotReadyError(
+      `Cannot connect pod "${namespace}/${name}": it is scheduled to node "${node}", but this coild serves node "${this.#nodeName}"; ` +
+        "if the node was renamed, a coild with the new name will start",
+    );
+  }
+
+  /**
+   * The address pool that a namespace chose.
+   *
+   * @throws {PodNotFoundError} when the namespace is not in the cluster.
+   */
+  async poolOf(
+    namespace: string,
+    { signal }: { signal: AbortSignal },
+  ): Promise<string> {
+    const object = await this.#namespace(namespace, { signal });
+    if (object === undefined) {
+      throw new PodNotFoundError(
+        `Cannot choose an address pool: namespace "${namespace}" does not exist; ` +
+          "it was deleted meanwhile, or CNI_ARGS name another one",
+      );
+    }
+    return object.metadata?.annotations?.[POOL_ANNOTATION] ?? DEFAULT_POOL;
+  }
+
+  /** Which sources the packets of a pod may have that is to be connected. Asks nobody about pods that have not the annotation. */
+  async sourcesOf(
+    { namespace, annotations }: Pick<PodFacts, "namespace" | "annotations">,
+    { signal }: { signal: AbortSignal },
+  ): Promise<SourceChoice> {
+    if (!asksForAnySource(annotations)) return "own";
+    const object = await this.#namespace(namespace, { signal });
+    return allowsAnySource(object) ? "any" : "refused";
+  }
+
+  /** Which sources the packets of a pod of this node may have; undefined while its namespace is not known. */
+  knownSourcesOf({ metadata }: V1Pod): SourceChoice | undefined {
+    if (!asksForAnySource(metadata?.annotations)) return "own";
+    const namespace = metadata?.namespace ?? "";
+    const object = this.#namespaces?.store.get(namespace);
+    if (object === undefined) return undefined;
+    return allowsAnySource(object) ? "any" : "refused";
+  }
+
+  /** The pods of this node that have the address, and a network of their own. */
+  withAddress(address: Address): V1Pod[] {
+    return this.#pods.store.byIndex(BY_ADDRESS, address.toString());
+  }
+
+  /** Calls back with each namespace that came, changed or went. */
+  subscribeNamespaces(
+    listener: (change: StoreChange<V1Namespace>) => void,
+  ): Disposable {
+    return this.#namespaces?.subscribe(listener) ??
+      { [Symbol.dispose]: () => {} };
+  }
+
+  async #namespace(
+    name: string,
+    { signal }: { signal: AbortSignal },
+  ): Promise<V1Namespace | undefined> {
+    return this.#namespaces?.store.get(name) ??
+      await this.#client.tryGet(NAMESPACES, {
+        ...{ name, metadataOnly: true, timeoutMs: LIVE_GET_MS, signal },
+      });
+  }
+}
+
+/** Whether the pod is a gateway is told by its labels, which no runtime hands over; it counts for pods that ask for egress. */
+function hasToldEnough({ annotations }: PodQuery): boolean {
+  return annotations !== undefined && !namesEgress(annotations);
+}
+
+function isUnanswered(error: unknown): boolean {
+  return error instanceof KubeUnreachableError ||
+    error instanceof KubeApiError ||
+    error instanceof DOMException && error.name === "TimeoutError";
+}
+
+function addressTexts(pod: V1Pod): string[] {
+  return podAddresses(pod).map((address) => address.toString());
+}
+
+function facts(
+  pod: V1Pod | undefined,
+  query: Pick<PodFacts, "namespace" | "name" | "annotations">,
+  from: PodFacts["from"],
+): PodFacts {
+  const { namespace, name, annotations } = query;
+  const uid = pod?.metadata?.uid;
+  return {
+    ...{ namespace, name, annotations, from },
+    isGateway: isGatewayPod(pod),
+    ...(uid !== undefined && { uid }),
+  };
+}

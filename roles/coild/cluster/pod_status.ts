@@ -1,0 +1,22 @@
+import { Address, type DualStack, type Family } from "../../../lib/inet/mod.ts";
+import type { V1Pod } from "../../../lib/kube/mod.ts";
+
+/** Whether a pod has a network namespace of its own, and has not come to its end. */
+export function hasOwnNetwork({ spec, status }: V1Pod): boolean {
+  if (spec?.hostNetwork === true) return false;
+  return status?.phase !== "Succeeded" && status?.phase !== "Failed";
+}
+
+/** The addresses in a pod's status; what does not parse is left out. */
+export function podAddresses({ status }: V1Pod): Address[] {
+  return (status?.podIPs ?? []).flatMap(({ ip }) =>
+    Address.tryParse(ip ?? "") ?? []
+  );
+}
+
+/** The addresses by family; the last one of each counts, as upstream. */
+export function podAddressesByFamily(pod: V1Pod): DualStack<Address> {
+  const addresses: Partial<Record<Family, Address>> = {};
+  for (const address of podAddresses(pod)) addresses[address.family] = address;
+  return addresses;
+}

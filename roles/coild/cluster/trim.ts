@@ -1,0 +1,123 @@
+import type { V1Namespace, V1Node, V1Pod } from "../../../lib/kube/mod.ts";
+import {
+  type AddressPool,
+  trimEgressAnnotation,
+} from "../../../lib/api/mod.ts";
+import {
+  ANY_SOURCE_ANNOTATION,
+  ANY_SOURCE_LABEL,
+  EGRESS_ANNOTATION_PREFIX,
+  POOL_ANNOTATION,
+} from "../../../lib/names/mod.ts";
+import { allowsAnySource } from "./any_source.ts";
+import { GATEWAY_LABELS, isGatewayPod } from "./gateway_pods.ts";
+
+/**
+ * What stays in memory of each cached object. A node daemon keeps hundreds of
+ * them for months; the fields nobody reads are most of their size.
+ */
+
+interface Metadata {
+  readonly name?: string;
+  readonly namespace?: string;
+  readonly uid?: string;
+  readonly resourceVersion?: string;
+  readonly annotations?: Readonly<Record<string, string>>;
+}
+
+interface TrimmedMetadata {
+  name?: string;
+  namespace?: string;
+  uid?: string;
+  resourceVersion?: string;
+  annotations?: Record<string, string>;
+}
+
+function trimMetadata(
+  metadata: Metadata = {},
+  keepAnnotation: (name: string, value: string) => boolean,
+): TrimmedMetadata {
+  const { name, namespace, uid, resourceVersion } = metadata;
+  const annotations = Object.fromEntries(
+    Object.entries(metadata.annotations ?? {})
+      .filter(([key, value]) => keepAnnotation(key, value))
+      .map(([key, value]) =>
+        isEgressAnnotation(key)
+          ? [key, trimEgressAnnotation(value)]
+          : [key, value]
+      ),
+  );
+  return {
+    ...(name !== undefined && { name }),
+    ...(namespace !== undefined && { namespace }),
+    ...(uid !== undefined && { uid }),
+    ...(resourceVersion !== undefined && { resourceVersion }),
+    ...(Object.keys(annotations).length > 0 && { annotations }),
+  };
+}
+
+function isEgressAnnotation(key: string): boolean {
+  return key.startsWith(EGRESS_ANNOTATION_PREFIX);
+}
+
+/** Only the value that means something: others may be long. */
+function isRead(key: string, value: string): boolean {
+  return isEgressAnnotation(key) ||
+    key === ANY_SOURCE_ANNOTATION && value === "true";
+}
+
+/** Keeps a pod's identity, whether it is about to go, the annotations that are read, addresses and phase, and whether it has a network of its own or is a gateway. */
+export function trimPod(pod: V1Pod): V1Pod {
+  const { phase, podIPs } = pod.status ?? {};
+  const { deletionTimestamp } = pod.metadata ?? {};
+  return {
+    metadata: {
+      ...trimMetadata(pod.metadata, isRead),
+      ...(deletionTimestamp !== undefined && { deletionTimestamp }),
+      ...(isGatewayPod(pod) && { labels: GATEWAY_LABELS }),
+    },
+    ...(pod.spec?.hostNetwork === true && {
+      spec: { containers: [], hostNetwork: true },
+    }),
+    status: {
+      ...(phase !== undefined && { phase }),
+      ...(podIPs !== undefined && { podIPs }),
+    },
+  };
+}
+
+/** Keeps a namespace's name and pool, and whether its pods may send from any source. */
+export function trimNamespace(namespace: V1Namespace): V1Namespace {
+  return {
+    metadata: {
+      ...trimMetadata(namespace.metadata, (key) => key === POOL_ANNOTATION),
+      ...(allowsAnySource(namespace) && {
+        labels: { [ANY_SOURCE_LABEL]: "true" },
+      }),
+    },
+  };
+}
+
+/** Keeps a Node's identity and InternalIPs. */
+export function trimNode(node: V1Node): V1Node {
+  return {
+    metadata: trimMetadata(node.metadata, () => false),
+    status: {
+      addresses: (node.status?.addresses ?? []).filter((entry) =>
+        entry.type === "InternalIP"
+      ),
+    },
+  };
+}
+
+/** Keeps a pool's identity and whether it is being deleted. */
+export function trimPool({ metadata, ...pool }: AddressPool): AddressPool {
+  const { deletionTimestamp } = metadata;
+  return {
+    ...pool,
+    metadata: {
+      ...trimMetadata(metadata, () => false),
+      ...(deletionTimestamp !== undefined && { deletionTimestamp }),
+    },
+  };
+}

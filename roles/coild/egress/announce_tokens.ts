@@ -1,0 +1,246 @@
+import { abortable, SingleFlight, sleep } from "../../../lib/async/mod.ts";
+import type { AnnounceTokens, EgressRef } from "../../../lib/announce/mod.ts";
+import {
+  type KubeClient,
+  SELF_SUBJECT_REVIEWS,
+  TOKEN_REQUESTS,
+} from "../../../lib/kube/mod.ts";
+import { announceAudience } from "../../../lib/names/mod.ts";
+import { getLogger } from "../../../lib/telemetry/mod.ts";
+import { egressKey } from "../cluster/egress_clients.ts";
+
+const log = getLogger("egress");
+
+/** Extras that the API server takes from a token that is bound to a pod. */
+const POD_NAME_EXTRA = "authentication.kubernetes.io/pod-name";
+const POD_UID_EXTRA = "authentication.kubernetes.io/pod-uid";
+
+/** As long as the tokens that kubelets mount. */
+const LIFE_SECONDS = 3_600;
+/** The shortest life that the API server gives. */
+const LEAST_LIFE_SECONDS = 600;
+/** A token that ends so soon is not shown any more. */
+const MARGIN_MS = 30_000;
+const REQUEST_TIMEOUT_MS = 5_000;
+/** After a failure or a time limit nobody asks again for so long: one ADD waits for it, not each. */
+const FAILED_MS = 10_000;
+/** A gateway of another version refuses tokens however new they are. */
+const LEAST_AGE_MS = 60_000;
+const ROUND_MS = 30_000;
+/** More Egresses than the pods of one node use. */
+const MAX_HELD = 1_024;
+
+/** What {@linkcode EgressTokens} works with. */
+export interface EgressTokensOptions {
+  readonly client: Pick<KubeClient, "create">;
+  /** A clock that only goes forward; for tests. */
+  readonly nowMs?: () => number;
+  /** In [0, 1); for tests. */
+  readonly random?: () => number;
+}
+
+interface Held {
+  readonly egress: EgressRef;
+  /** Undefined when the API server gave none. */
+  readonly token: string | undefined;
+  readonly issuedMs: number;
+  readonly lifeMs: number;
+  readonly renewMs: number;
+  usedMs: number;
+}
+
+/** Whom coild's own token names. */
+interface Identity {
+  readonly namespace: string;
+  readonly account: string;
+  readonly pod: { readonly name: string; readonly uid: string };
+}
+
+/**
+ * Gets the tokens that gateways are shown: by TokenRequest, with an audience
+ * for each Egress, bound to coild's own pod. They are kept in memory and
+ * renewed before they end, apart from any ADD, as long as they are used.
+ *
+ * Why: docs/decisions/0018-announcement-tokens.md.
+ */
+export class EgressTokens implements AnnounceTokens {
+  readonly #client: Pick<KubeClient, "create">;
+  readonly #nowMs: () => number;
+  readonly #random: () => number;
+  /** By audience, the least recently used first. */
+  readonly #held = new Map<string, Held>();
+  readonly #flights = new SingleFlight<string | undefined>();
+  #identity: Identity | undefined;
+  #isFailing = false;
+
+  constructor(options: EgressTokensOptions) {
+    this.#client = options.client;
+    this.#nowMs = options.nowMs ?? (() => performance.now());
+    this.#random = options.random ?? Math.random;
+  }
+
+  async token(
+    egress: EgressRef,
+    { signal }: { readonly signal: AbortSignal },
+  ): Promise<string | undefined> {
+    const audience = announceAudience(egress);
+    const held = this.#held.get(audience);
+    if (held !== undefined && this.#isGood(held)) {
+      held.usedMs = this.#nowMs();
+      this.#hold(audience, held);
+      return held.token;
+    }
+    try {
+      return await abortable(this.#request(egress), signal);
+    } catch (err) {
+      // The request goes on, and its answer counts. Until then others do not
+      // wait out their time limits as well.
+      const now = this.#held.get(audience);
+      if (now === undefined || !this.#isGood(now)) this.#holdNone(egress);
+      throw err;
+    }
+  }
+
+  refused(egress: EgressRef, token: string): void {
+    const audience = announceAudience(egress);
+    const held = this.#held.get(audience);
+    if (held?.token !== token) return;
+    if (this.#nowMs() - held.issuedMs < LEAST_AGE_MS) return;
+    this.#held.delete(audience);
+  }
+
+  /** Renews tokens that are in use until the signal; forgets the others. */
+  async run(signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      await sleep(ROUND_MS * (0.5 + this.#random()), { signal });
+      await this.renew(signal);
+    }
+  }
+
+  /** Renews what is due, one after the other. Never throws. */
+  async renew(signal: AbortSignal): Promise<void> {
+    for (const [audience, held] of [...this.#held]) {
+      if (signal.aborted) return;
+      const nowMs = this.#nowMs();
+      const isUsed = nowMs - held.usedMs < held.lifeMs;
+      if (!isUsed || held.token === undefined && !this.#isGood(held)) {
+        this.#held.delete(audience);
+      } else if (held.token !== undefined && nowMs >= held.renewMs) {
+        await this.#request(held.egress);
+      }
+    }
+  }
+
+  #isGood({ token, issuedMs, lifeMs }: Held): boolean {
+    const marginMs = token === undefined ? 0 : MARGIN_MS;
+    return this.#nowMs() < issuedMs + lifeMs - marginMs;
+  }
+
+  /** Never rejects. */
+  #request(egress: EgressRef): Promise<string | undefined> {
+    const audience = announceAudience(egress);
+    return this.#flights.do(audience, async () => {
+      const before = this.#held.get(audience);
+      try {
+        const { token, lifeMs } = await this.#ask(audience);
+        const issuedMs = this.#nowMs();
+        // Not all at once after a rollout of coild.
+        const renewMs = issuedMs + lifeMs * (0.5 + 0.3 * this.#random());
+        const usedMs = before?.usedMs ?? issuedMs;
+        this.#hold(audience, {
+          egress,
+          token,
+          issuedMs,
+          lifeMs,
+          renewMs,
+          usedMs,
+        });
+        this.#isFailing = false;
+        return token;
+      } catch (err) {
+        this.#noteFailure(egress, err);
+        // A renewal that failed: the token is good still.
+        if (before?.token !== undefined && this.#isGood(before)) {
+          return before.token;
+        }
+        this.#holdNone(egress);
+        return undefined;
+      }
+    });
+  }
+
+  async #ask(
+    audience: string,
+  ): Promise<{ readonly token: string; readonly lifeMs: number }> {
+    const { namespace, account, pod } = this.#identity ??= await this.#review();
+    const { spec, status } = await this.#client.create(TOKEN_REQUESTS, {
+      apiVersion: "authentication.k8s.io/v1",
+      kind: "TokenRequest",
+      spec: {
+        audiences: [audience],
+        expirationSeconds: LIFE_SECONDS,
+        boundObjectRef: { apiVersion: "v1", kind: "Pod", ...pod },
+      },
+    }, {
+      namespace,
+      name: account,
+      subresource: "token",
+      timeoutMs: REQUEST_TIMEOUT_MS,
+    });
+    if (!status?.token) {
+      throw new TypeError("Cannot read the token: the answer has none");
+    }
+    // The API server says here what it made of the wish.
+    const seconds = spec?.expirationSeconds ?? LEAST_LIFE_SECONDS;
+    return { token: status.token, lifeMs: seconds * 1_000 };
+  }
+
+  async #review(): Promise<Identity> {
+    const { status } = await this.#client.create(SELF_SUBJECT_REVIEWS, {}, {
+      timeoutMs: REQUEST_TIMEOUT_MS,
+    });
+    const { username = "", extra } = status?.userInfo ?? {};
+    const [, namespace, account] =
+      /^system:serviceaccount:([^:]+):([^:]+)$/.exec(username) ?? [];
+    const [name] = extra?.[POD_NAME_EXTRA] ?? [];
+    const [uid] = extra?.[POD_UID_EXTRA] ?? [];
+    if (!namespace || !account || !name || !uid) {
+      throw new TypeError(
+        `Cannot ask for tokens as "${username}": coild's own token is not one that a kubelet made for its pod`,
+      );
+    }
+    return { namespace, account, pod: { name, uid } };
+  }
+
+  #hold(audience: string, held: Held): void {
+    this.#held.delete(audience);
+    this.#held.set(audience, held);
+    for (const oldest of this.#held.keys()) {
+      if (this.#held.size <= MAX_HELD) break;
+      this.#held.delete(oldest);
+    }
+  }
+
+  /** For a while those who need a token do without. */
+  #holdNone(egress: EgressRef): void {
+    const issuedMs = this.#nowMs();
+    this.#hold(announceAudience(egress), {
+      egress,
+      token: undefined,
+      issuedMs,
+      lifeMs: FAILED_MS,
+      renewMs: Infinity,
+      usedMs: issuedMs,
+    });
+  }
+
+  #noteFailure(egress: EgressRef, err: unknown): void {
+    const message =
+      "Cannot get a token to announce clients with; gateways drop the first packets of new clients until their pods' status has the addresses";
+    log[this.#isFailing ? "debug" : "warn"](message, {
+      egress: egressKey(egress),
+      err,
+    });
+    this.#isFailing = true;
+  }
+}

@@ -1,0 +1,55 @@
+import type {
+  AnnounceClient,
+  AnnounceTarget,
+} from "../../../lib/announce/mod.ts";
+import { valuesOf } from "../../../lib/inet/mod.ts";
+import { getLogger } from "../../../lib/telemetry/mod.ts";
+import type { CallOptions } from "../calls/attachments.ts";
+import { egressKey } from "../cluster/egress_clients.ts";
+import { podKey } from "../base/keys.ts";
+import type { CoildMetrics } from "../observe/metrics.ts";
+import type { Addressed } from "../calls/telling.ts";
+
+const log = getLogger("egress");
+
+/** Tells gateways of new clients, counts and logs what came of it. */
+export class Announcer {
+  readonly #client: AnnounceClient;
+  readonly #metrics: Pick<CoildMetrics, "announced">;
+
+  constructor(
+    client: AnnounceClient,
+    metrics: Pick<CoildMetrics, "announced">,
+  ) {
+    this.#client = client;
+    this.#metrics = metrics;
+  }
+
+  /** Takes no longer than the client's time limit. Never throws: gateways find new clients by themselves, later. */
+  async announce(
+    { addresses, block, pod, uid }: Addressed,
+    targets: readonly AnnounceTarget[],
+    { signal }: CallOptions,
+  ): Promise<void> {
+    // A gateway believes nothing about a pod without UID or addresses of no block.
+    if (uid === undefined || block === undefined) return;
+    if (valuesOf(addresses).length === 0) return;
+    const { namespace, name } = pod;
+    const outcomes = await this.#client.announce({
+      pod: { namespace, name, uid },
+      addresses: valuesOf(addresses),
+      block,
+      targets,
+    }, { signal });
+    if (signal.aborted) return;
+    for (const { egress, address, result, reason } of outcomes) {
+      this.#metrics.announced(result);
+      if (result === "accepted") continue;
+      const isOdd = result === "refused" || result === "late";
+      log[isOdd ? "warn" : "debug"]("A gateway was not told of a new client", {
+        ...{ egress: egressKey(egress), client: podKey(pod) },
+        ...{ gateway: address.toString(), result, reason },
+      });
+    }
+  }
+}

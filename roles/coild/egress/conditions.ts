@@ -1,0 +1,246 @@
+import type { EgressRef } from "../../../lib/announce/mod.ts";
+import type {
+  ClientGateway,
+  ClientPlan,
+  FailurePolicy,
+  SkippedDestination,
+} from "../../../lib/egress/mod.ts";
+import { FAMILIES, type Family } from "../../../lib/inet/mod.ts";
+import { egressKey, type Selection } from "../cluster/egress_clients.ts";
+
+/** The reasons of conditions, as in Events and metrics. */
+export const CONDITION_REASONS = [
+  "EgressNotFound",
+  "EgressInvalid",
+  "EgressUnavailable",
+  "EgressShadowed",
+  "EgressFamilyMismatch",
+] as const;
+
+/** One of them. */
+export type ConditionReason = typeof CONDITION_REASONS[number];
+
+/** Something about a client that its owner should know, for as long as it is so. */
+export interface ClientCondition {
+  /** Tells conditions apart; the message may say more. */
+  readonly id: string;
+  readonly reason: ConditionReason;
+  readonly message: string;
+}
+
+/** What is said when a condition is over because things are well; it may also be over otherwise. */
+export interface ConditionEnd {
+  /** The condition's. */
+  readonly id: string;
+  readonly reason: "EgressAvailable" | "EgressFamilyMatch";
+  readonly message: string;
+}
+
+/** What is to be said about a client. Pure. */
+export function conditionsOf(
+  selection: Selection,
+  plan: Pick<ClientPlan, "shadowed" | "skipped">,
+): ClientCondition[] {
+  return [
+    ...missingObjects(selection),
+    ...invalidDestinations(selection),
+    ...unavailableGateways(selection, plan),
+    ...shadowedDestinations(plan),
+    ...foreignFamilies(selection, plan),
+  ];
+}
+
+function missingObjects(selection: Selection): ClientCondition[] {
+  return selection.missing.map(({ kind, ...ref }) => ({
+    id: `missing ${kind} ${egressKey(ref)}`,
+    reason: "EgressNotFound",
+    message: `${
+      kind === "Egress"
+        ? `Egress "${egressKey(ref)}" does not exist any more`
+        : `Service "${egressKey(ref)}" of the Egress does not exist`
+    }; what the pod sends to its destinations ${fateAt(selection, ref)}, ${
+      kind === "Egress"
+        ? "until it is there again or the pod's annotation does not name it"
+        : "until coil-controller has made it"
+    }`,
+  }));
+}
+
+/** What becomes of packets while an Egress has no gateway. */
+function fateAt({ gateways }: Selection, ref: EgressRef): string {
+  const gateway = gateways.find(({ name }) => name === egressKey(ref));
+  return fateOf(gateway?.failurePolicy);
+}
+
+function fateOf(policy: FailurePolicy | undefined): string {
+  return policy === "Open"
+    ? "takes other ways, as its failurePolicy says"
+    : "is refused";
+}
+
+function invalidDestinations({ invalid }: Selection): ClientCondition[] {
+  return invalid.map(({ gateway, text }) => ({
+    id: `invalid ${gateway} ${text}`,
+    reason: "EgressInvalid",
+    message:
+      `Egress "${gateway}" has the destination "${text}", which is no network; it is left out`,
+  }));
+}
+
+function unavailableGateways(
+  selection: Selection,
+  plan: Pick<ClientPlan, "skipped">,
+): ClientCondition[] {
+  return existing(selection).flatMap((gateway) => {
+    const families = familiesThrough(gateway, plan);
+    const without = families.filter((f) => !gateway.available.includes(f));
+    if (without.length === 0) return [];
+    const isWhole = without.length === families.length;
+    return [unavailable(gateway, isWhole ? undefined : namesOf(without))];
+  });
+}
+
+/** `family` is the one that it is about; without, all there are. */
+function unavailable(
+  { name, failurePolicy }: ClientGateway,
+  family: string | undefined,
+): ClientCondition {
+  const [where, which] = family === undefined
+    ? ["", ""]
+    : [` in ${family}`, `${family} `];
+  return {
+    id: unavailableId(name),
+    reason: "EgressUnavailable",
+    message:
+      `Egress "${name}" has no gateway that is ready${where}; what the pod sends to its ${which}destinations ${
+        fateOf(failurePolicy)
+      } meanwhile`,
+  };
+}
+
+/** The gateways of Egresses that exist and have a Service. */
+function existing({ gateways, missing }: Selection): ClientGateway[] {
+  const gone = new Set(missing.map((ref) => egressKey(ref)));
+  return gateways.filter(({ name }) => !gone.has(name));
+}
+
+/** Those of its destinations, but for what pod or Service lacks, which is told by itself. */
+function familiesThrough(
+  { name, destinations }: ClientGateway,
+  { skipped }: Pick<ClientPlan, "skipped">,
+): Family[] {
+  const own = skipped.filter(({ gateway }) => gateway === name);
+  return FAMILIES.filter((family) =>
+    destinations.some((each) => each.family === family) &&
+    !own.some(({ destination }) => destination.family === family)
+  );
+}
+
+/** What may be said of conditions that are not there. Pure. */
+export function endsOf(
+  selection: Selection,
+  plan: Pick<ClientPlan, "skipped">,
+): ConditionEnd[] {
+  return existing(selection).flatMap((gateway): ConditionEnd[] => {
+    const { name, available } = gateway;
+    const families = familiesThrough(gateway, plan);
+    const isAvailable = families.length > 0 &&
+      families.every((family) => available.includes(family));
+    const isRefused = plan.skipped.some((each) =>
+      each.gateway === name && each.refused
+    );
+    return [
+      ...(isAvailable
+        ? [{
+          id: unavailableId(name),
+          reason: "EgressAvailable" as const,
+          message: `Egress "${name}" has a gateway that is ready`,
+        }]
+        : []),
+      ...(isRefused ? [] : [{
+        id: refusedId(name),
+        reason: "EgressFamilyMatch" as const,
+        message:
+          `Egress "${name}" does not refuse destinations for their family any more`,
+      }]),
+    ];
+  });
+}
+
+function unavailableId(gateway: string): string {
+  return `unavailable ${gateway}`;
+}
+
+function refusedId(gateway: string): string {
+  return `refused ${gateway}`;
+}
+
+function shadowedDestinations(
+  { shadowed }: Pick<ClientPlan, "shadowed">,
+): ClientCondition[] {
+  return shadowed.map(({ gateway, destination, by }) => ({
+    id: `shadowed ${gateway} ${destination} ${by}`,
+    reason: "EgressShadowed",
+    message:
+      `Destination "${destination}" of Egress "${gateway}" goes through Egress "${by}", which has it too and comes first by namespace and name`,
+  }));
+}
+
+/**
+ * A family of two that the pod lacks is how dual stack is. To have none in
+ * common is a mistake, and what is refused has to be known in any case.
+ */
+function foreignFamilies(
+  { gateways }: Selection,
+  { skipped }: Pick<ClientPlan, "skipped">,
+): ClientCondition[] {
+  return gateways.flatMap(({ name, destinations }) => {
+    const own = skipped.filter(({ gateway }) => gateway === name);
+    const refused = own.filter((each) => each.refused);
+    if (refused.length > 0) return [refusedFamily(name, refused)];
+    const total = new Set(destinations.map(String)).size;
+    return total > 0 && own.length === total ? [noFamily(name, own)] : [];
+  });
+}
+
+function refusedFamily(
+  name: string,
+  refused: readonly SkippedDestination[],
+): ClientCondition {
+  const family = familiesOf(refused);
+  return {
+    id: refusedId(name),
+    reason: FAMILY_MISMATCH,
+    message:
+      `Egress "${name}" has ${family} destinations, and its Service has no ${family} address; what the pod sends to them is refused. Give the Service and the gateways ${family} addresses, take the destinations out, or set failurePolicy to Open`,
+  };
+}
+
+function noFamily(
+  name: string,
+  skipped: readonly SkippedDestination[],
+): ClientCondition {
+  const lacking = skipped.some((each) => each.lacking === "pod")
+    ? "the pod has no address"
+    : "its Service has no address";
+  return {
+    id: `family ${name}`,
+    reason: FAMILY_MISMATCH,
+    message: `Egress "${name}" does nothing for the pod: its destinations are ${
+      familiesOf(skipped)
+    }, of which ${lacking}`,
+  };
+}
+
+const FAMILY_MISMATCH = "EgressFamilyMismatch";
+
+function familiesOf(skipped: readonly SkippedDestination[]): string {
+  return namesOf(skipped.map(({ destination }) => destination.family));
+}
+
+function namesOf(families: readonly Family[]): string {
+  return [...new Set(families)].map((family) => FAMILY_NAMES[family])
+    .join(" and ");
+}
+
+const FAMILY_NAMES = { ipv4: "IPv4", ipv6: "IPv6" } as const;

@@ -1,0 +1,145 @@
+import assert from "node:assert/strict";
+import type {
+  ClientGateway,
+  SkippedDestination,
+} from "../../../lib/egress/mod.ts";
+import { Address, Prefix } from "../../../lib/inet/mod.ts";
+import type { Selection } from "../cluster/egress_clients.ts";
+import { conditionsOf, endsOf } from "./conditions.ts";
+
+const NET = Prefix.parse("192.0.2.0/24");
+const IPV6_NET = Prefix.parse("2001:db8::/32");
+
+function gateway(changes: Partial<ClientGateway> = {}): ClientGateway {
+  return {
+    name: "nat/a",
+    service: { ipv4: Address.parse("10.96.0.9") },
+    destinations: [NET],
+    sourcePortAuto: false,
+    senders: [],
+    available: ["ipv4"],
+    failurePolicy: "Closed",
+    ...changes,
+  };
+}
+
+function selection(changes: Partial<Selection> = {}): Selection {
+  return {
+    gateways: [gateway()],
+    missing: [],
+    invalid: [],
+    targets: [],
+    ...changes,
+  };
+}
+
+const NOTHING = { shadowed: [], skipped: [] };
+
+function reasons(
+  changes: Partial<Selection>,
+  plan: Partial<Parameters<typeof conditionsOf>[1]> = {},
+): string[] {
+  const conditions = conditionsOf(selection(changes), { ...NOTHING, ...plan });
+  return conditions.map(({ reason, message }) => `${reason}: ${message}`);
+}
+
+Deno.test("conditionsOf() has nothing to say when all is well", () => {
+  assert.deepEqual(reasons({}), []);
+});
+
+Deno.test("conditionsOf() tells of a missing object, and not that its gateway is unavailable", () => {
+  const missing = [{ kind: "Egress", namespace: "nat", name: "a" }] as const;
+  const gateways = [gateway({ available: [] })];
+  const [one = "", ...others] = reasons({ gateways, missing });
+  assert.match(one, /^EgressNotFound: Egress "nat\/a".*is refused/);
+  assert.deepEqual(others, []);
+});
+
+Deno.test("conditionsOf() says what becomes of packets, by the failure policy", () => {
+  const texts = (["Closed", "Open"] as const).flatMap((failurePolicy) =>
+    reasons({ gateways: [gateway({ available: [], failurePolicy })] })
+  );
+  assert.match(texts[0] ?? "", /^EgressUnavailable: .* is refused meanwhile$/);
+  assert.match(texts[1] ?? "", /takes other ways, as its failurePolicy says/);
+});
+
+const DUAL = [gateway({ destinations: [NET, IPV6_NET] })];
+
+function skip(
+  destination: Prefix,
+  changes: Partial<SkippedDestination> = {},
+): SkippedDestination {
+  const refused = false;
+  return {
+    ...{ gateway: "nat/a", destination, lacking: "service", refused },
+    ...changes,
+  };
+}
+
+Deno.test("conditionsOf() tells of a family without a gateway, as far as it concerns the pod", () => {
+  const service = { ...gateway().service, ipv6: Address.parse("fd96::9") };
+  const gateways = [gateway({ destinations: [NET, IPV6_NET], service })];
+  assert.match(
+    reasons({ gateways })[0] ?? "",
+    /^EgressUnavailable: .* ready in IPv6; .* its IPv6 destinations is refused/,
+  );
+  const skipped = [skip(IPV6_NET, { lacking: "pod" })];
+  assert.deepEqual(reasons({ gateways }, { skipped }), []);
+  const none = gateways.map((each) => ({ ...each, available: [] }));
+  for (const plan of [{}, { skipped }]) {
+    assert.match(
+      reasons({ gateways: none }, plan).join(),
+      /^EgressUnavailable: .* ready; .* its destinations is refused meanwhile$/,
+    );
+  }
+});
+
+Deno.test("conditionsOf() tells of a family in common only when there is none", () => {
+  const one = { skipped: [skip(IPV6_NET)] };
+  assert.deepEqual(reasons({ gateways: DUAL }, one), []);
+  const all = { skipped: [skip(NET), skip(IPV6_NET)] };
+  assert.match(
+    reasons({ gateways: DUAL }, all)[0] ?? "",
+    /^EgressFamilyMismatch: .*IPv4 and IPv6, of which its Service has no/,
+  );
+});
+
+Deno.test("conditionsOf() tells in any case of a family that is refused, and what to do", () => {
+  const told = (...skipped: SkippedDestination[]) =>
+    reasons({ gateways: DUAL }, { skipped });
+  const refused = skip(IPV6_NET, { refused: true });
+  const [message = "", ...others] = told(refused);
+  assert.match(
+    message,
+    /^EgressFamilyMismatch: Egress "nat\/a" has IPv6 .* is refused\. Give .* failurePolicy/,
+  );
+  assert.deepEqual(others, []);
+  assert.deepEqual(told(skip(NET, { lacking: "pod" }), refused), [message]);
+});
+
+Deno.test("conditionsOf() names what is shadowed and what is invalid", () => {
+  const shadowed = [{ gateway: "nat/b", destination: NET, by: "nat/a" }];
+  const invalid = [{ gateway: "nat/a", text: "x" }];
+  const texts = reasons({ invalid }, { shadowed });
+  assert.match(texts[0] ?? "", /^EgressInvalid: .*"x"/);
+  assert.match(texts[1] ?? "", /^EgressShadowed: .*"nat\/b".*"nat\/a"/);
+});
+
+Deno.test("endsOf() says that a gateway is ready, or nothing is refused, only of an Egress of which that is true", () => {
+  const ends = (
+    changes: Partial<Selection>,
+    skipped: readonly SkippedDestination[] = [],
+  ) => endsOf(selection(changes), { skipped }).map(({ id }) => id);
+  assert.deepEqual(ends({}), ["unavailable nat/a", "refused nat/a"]);
+  const down = [gateway({ available: [] })];
+  assert.deepEqual(ends({ gateways: down }), ["refused nat/a"]);
+  const missing = [{ kind: "Egress", namespace: "nat", name: "a" }] as const;
+  assert.deepEqual(ends({ missing }), []);
+  assert.deepEqual(ends({ gateways: [] }), []);
+  const refused = [skip(IPV6_NET, { refused: true })];
+  assert.deepEqual(ends({ gateways: DUAL }, refused), ["unavailable nat/a"]);
+  assert.deepEqual(ends({ gateways: DUAL }), ["refused nat/a"]);
+  // They are those of the conditions.
+  const [unavailable] = conditionsOf(selection({ gateways: down }), NOTHING);
+  assert.equal(unavailable?.id, ends({})[0]);
+});

@@ -1,0 +1,61 @@
+import { type KeyedMutex, sleep } from "../../../lib/async/mod.ts";
+import { getLogger } from "../../../lib/telemetry/mod.ts";
+import type { AttachmentBook } from "../calls/attachment_book.ts";
+import type { Attachment } from "../calls/attachments.ts";
+import type { EgressReconciler } from "./reconciler.ts";
+import type { EgressSetup } from "./setup.ts";
+import { keyText } from "../base/keys.ts";
+
+const log = getLogger("egress");
+
+/** What {@linkcode EgressInspector} works with. */
+export interface EgressInspectorOptions {
+  readonly setup: Pick<EgressSetup, "doubt" | "findDamage">;
+  readonly book: AttachmentBook;
+  readonly reconciler: Pick<EgressReconciler, "enqueue">;
+  readonly locks: KeyedMutex;
+  readonly intervalMs: number;
+}
+
+/**
+ * Looks at the clients of this node from time to time: nobody tells when a
+ * program in a pod changes its network. What is found goes to the reconciler,
+ * and so does once each pod that is no client by its ADD.
+ */
+export class EgressInspector {
+  readonly #with: EgressInspectorOptions;
+
+  constructor(options: EgressInspectorOptions) {
+    this.#with = options;
+  }
+
+  /** Looks at each interval until the signal. One pod after the other, so that an ADD waits for none but its own. */
+  async run(signal: AbortSignal): Promise<void> {
+    for (;;) {
+      await sleep(this.#with.intervalMs, { signal });
+      for (const attachment of this.#with.book.list()) {
+        signal.throwIfAborted();
+        await this.#inspect(attachment, signal);
+      }
+    }
+  }
+
+  async #inspect(attachment: Attachment, signal: AbortSignal): Promise<void> {
+    const { book, locks, reconciler, setup } = this.#with;
+    const key = keyText(attachment.key);
+    // Whoever has the lock changes it.
+    if (locks.isLocked(key)) return;
+    // GC waits for it: a stale attachment that it passed over would stay.
+    using _lock = await locks.lock(key, { upkeep: true, signal });
+    if (book.at(attachment.key) !== attachment) return;
+    if (setup.doubt(attachment)) return reconciler.enqueue(attachment.pod);
+    try {
+      const problems = await setup.findDamage(attachment);
+      if (problems.length === 0) return;
+      log.warn("Mending a pod's egress", { ...attachment.pod, problems });
+      reconciler.enqueue(attachment.pod);
+    } catch (err) {
+      log.warn("Cannot look at a pod's egress", { ...attachment.pod, err });
+    }
+  }
+}

@@ -1,0 +1,63 @@
+import type { EgressRef } from "../../../lib/announce/mod.ts";
+import type { ClientGateway } from "../../../lib/egress/mod.ts";
+import type { Prefix } from "../../../lib/inet/mod.ts";
+import { egressKey, type Selection } from "../cluster/egress_clients.ts";
+
+/** Gateways, and the Egresses of which nothing is known. */
+export interface Recalled {
+  readonly gateways: readonly ClientGateway[];
+  readonly lost: readonly EgressRef[];
+}
+
+/**
+ * Fills in what was last known of objects that are gone. A pod whose
+ * annotations name an Egress that was deleted goes on refusing what went
+ * through it: nobody has said that it may go another way.
+ */
+export function recall(
+  { gateways, missing }: Selection,
+  known: ReadonlyMap<string, ClientGateway> = new Map(),
+): Recalled {
+  const filled = [...gateways];
+  const lost: EgressRef[] = [];
+  for (const { kind, ...ref } of missing) {
+    const before = known.get(egressKey(ref));
+    if (kind === "Service") {
+      const i = filled.findIndex(({ name }) => name === egressKey(ref));
+      const gateway = filled[i];
+      // The families that the Service had stay those that are refused.
+      if (gateway === undefined || before === undefined) continue;
+      filled[i] = { ...gateway, service: before.service };
+    } else if (before === undefined) {
+      lost.push(ref);
+    } else {
+      filled.push({ ...before, available: [], senders: [] });
+    }
+  }
+  return { gateways: filled, lost };
+}
+
+/**
+ * Gateways for Egresses that were deleted while no coild ran: of what they
+ * were there is left what the pod refuses, as far as no other Egress has it.
+ */
+export function unknownGateways(
+  lost: readonly EgressRef[],
+  refused: readonly Prefix[],
+  others: readonly ClientGateway[],
+): ClientGateway[] {
+  const owned = new Set(
+    others.flatMap(({ destinations }) => destinations.map(String)),
+  );
+  const left = refused.filter((prefix) => !owned.has(prefix.toString()));
+  return lost.map((ref, i) => ({
+    name: egressKey(ref),
+    service: {},
+    // Which one had what is not known, and makes no difference.
+    destinations: i === 0 ? left : [],
+    sourcePortAuto: false,
+    senders: [],
+    available: [],
+    failurePolicy: "Closed",
+  }));
+}

@@ -1,0 +1,297 @@
+import { abortable, Backoff, type KeyedMutex } from "../../../lib/async/mod.ts";
+import {
+  Controller,
+  type KubeMetrics,
+  type ReconcileResult,
+  type StoreChange,
+  type V1Pod,
+} from "../../../lib/kube/mod.ts";
+import { GatewayNetnsError } from "../../../lib/egress/mod.ts";
+import { FouUnsupportedError } from "../../../lib/netlink/mod.ts";
+import type { PodName } from "../../../lib/podnet/mod.ts";
+import { getLogger } from "../../../lib/telemetry/mod.ts";
+import type { AttachmentBook } from "../calls/attachment_book.ts";
+import type { Attachment, Attachments } from "../calls/attachments.ts";
+import { namesEgress } from "../cluster/egress_clients.ts";
+import type { EgressSetup } from "./setup.ts";
+import { InvalidAnnotationError } from "../base/errors.ts";
+import type { EgressSource } from "./source.ts";
+import { gatewayRefusal, isGatewayPod } from "../cluster/gateway_pods.ts";
+import { keyText, podKey } from "../base/keys.ts";
+import type { CoildMetrics } from "../observe/metrics.ts";
+import type { PodEvents } from "../observe/pod_events.ts";
+import type { PodSource } from "../cluster/pod_source.ts";
+import { hasOwnNetwork, podAddresses } from "../cluster/pod_status.ts";
+
+const log = getLogger("egress-watcher");
+
+/** Setting up one pod is a few milliseconds, most of it waiting for the kernel. */
+const CONCURRENCY = 4;
+/** A kernel that has no tunnels may get them, when an admin has read the Event. */
+const UNSUPPORTED_RETRY_MS = 60_000;
+/** The other pod's status may lose the address without a word about this one. */
+const AMBIGUOUS_RETRY_MS = 30_000;
+
+/** What {@linkcode EgressReconciler} works with. */
+export interface EgressReconcilerOptions {
+  readonly pods: PodSource;
+  readonly source: EgressSource;
+  readonly setup: EgressSetup;
+  readonly attachments: Pick<Attachments, "find">;
+  readonly book: AttachmentBook;
+  readonly events: Pick<PodEvents, "tell">;
+  /** Guards everything about one attachment; shared with the CNI service. */
+  readonly locks: KeyedMutex;
+  readonly metrics: CoildMetrics;
+  readonly kubeMetrics?: KubeMetrics;
+}
+
+/**
+ * Keeps this node's pods what their annotations say, whatever changes: the
+ * annotations, Egresses, Services, gateways, or coild's own flags at a start.
+ *
+ * The key is a pod. Pods that have nothing to do with egress cost nothing, but
+ * for one look each after a start.
+ */
+export class EgressReconciler {
+  readonly #with: EgressReconcilerOptions;
+  readonly #controller: Controller;
+  /** Delays of pods whose network namespace is not found. */
+  readonly #waits = new Map<string, Backoff>();
+  /** Pods that are left alone, by why. */
+  readonly #conflicts = new Map<string, string>();
+  /** Pods that cannot be made clients, by what was said: the kernel cannot, or the annotation is wrong. */
+  readonly #refused = new Map<string, string>();
+  /** Pods that are no clients and of which nothing was found, by what was looked for. */
+  readonly #unfound = new Map<string, string>();
+  /** Gateways that are annotated as clients, by what was said. */
+  readonly #gateways = new Map<string, string>();
+
+  constructor(options: EgressReconcilerOptions) {
+    this.#with = options;
+    this.#controller = new Controller({
+      name: "egress-watcher",
+      concurrency: CONCURRENCY,
+      metrics: options.kubeMetrics,
+      reconcile: (key, signal) => this.#count(key, signal),
+    });
+  }
+
+  /** Asks for a look at a pod. */
+  enqueue(pod: PodName): void {
+    this.#controller.enqueue(podKey(pod));
+  }
+
+  /** Follows the API server until the signal. */
+  async run(signal: AbortSignal): Promise<void> {
+    const { pods, source } = this.#with;
+    await abortable(Promise.all([pods.synced(), source.synced()]), signal);
+    await this.#findAll();
+    using _pods = pods.subscribe((change) => this.#onPod(change));
+    using _egresses = source.subscribe((egress) => {
+      for (const { metadata } of pods.clientsOf(egress)) {
+        const { namespace = "", name = "" } = metadata ?? {};
+        this.enqueue({ namespace, name });
+      }
+    });
+    for (const pod of pods.list()) this.#controller.enqueue(nameOf(pod));
+    await this.#controller.run(signal);
+  }
+
+  #onPod({ type, object, key }: StoreChange<V1Pod>): void {
+    if (type === "deleted") this.#forget(key, object);
+    else this.#controller.enqueue(key);
+    // An address that is free again, or taken, concerns who else has it.
+    for (const other of this.#with.pods.sharers(object)) {
+      this.#controller.enqueue(nameOf(other));
+    }
+  }
+
+  /** All at once, since each look lists the kernel's links. What fails here is looked for again, one by one. */
+  async #findAll(): Promise<void> {
+    const { attachments, book, pods } = this.#with;
+    try {
+      const living = pods.list().filter((pod) =>
+        hasOwnNetwork(pod) && book.of(pod) === undefined &&
+        pods.sharers(pod).length === 0
+      );
+      const found = await attachments.find(living);
+      for (const pod of living) {
+        const attachment = found.get(nameOf(pod));
+        if (attachment === undefined || book.isOfAnother(attachment)) {
+          this.#unfound.set(nameOf(pod), soughtOf(pod));
+          continue;
+        }
+        // An ADD may have been faster.
+        if (book.of(pod) === undefined) book.add(attachment);
+      }
+    } catch (err) {
+      log.warn("Cannot find the pods of before the start yet", { err });
+    }
+  }
+
+  async #count(key: string, signal: AbortSignal): Promise<ReconcileResult> {
+    const { metrics } = this.#with;
+    try {
+      const result = await this.#reconcile(key, signal);
+      metrics.egressUpdated("ok");
+      return result;
+    } catch (error) {
+      if (!signal.aborted) metrics.egressUpdated("error");
+      throw error;
+    }
+  }
+
+  async #reconcile(key: string, signal: AbortSignal): Promise<ReconcileResult> {
+    const { book, pods, setup } = this.#with;
+    const pod = pods.get(key);
+    // Gone, or so new that the cache does not have it yet.
+    if (pod === undefined) return void this.#waits.delete(key);
+    if (!hasOwnNetwork(pod)) return this.#forget(key, pod);
+    const isClient = namesEgress(pod.metadata?.annotations);
+    const known = book.of(pod);
+    if (!isClient) this.#gateways.delete(key);
+    if (!isClient && known !== undefined && setup.isNone(known)) return;
+    if (isClient && isGatewayPod(pod)) return this.#refuse(key, pod);
+    // Its ADD is not over, and will do what there is to do.
+    if (known === undefined && podAddresses(pod).length === 0) return;
+    // Nor of one of before the start: it may have been taken for a client's.
+    const isUnfound = this.#unfound.get(key) === soughtOf(pod);
+    if (!isClient && known === undefined && isUnfound) return;
+    if (this.#isAmbiguous(key, pod)) {
+      return { requeueAfterMs: AMBIGUOUS_RETRY_MS };
+    }
+    const attachment = known ?? await this.#find(key, pod);
+    if (attachment === undefined && !isClient) {
+      return void this.#unfound.set(key, soughtOf(pod));
+    }
+    this.#unfound.delete(key);
+    const result = attachment !== undefined &&
+      await this.#update(attachment, { key, signal });
+    if (result === false) {
+      return { requeueAfterMs: this.#waitOf(key).nextMs() };
+    }
+    this.#waits.delete(key);
+    return result === true ? undefined : result;
+  }
+
+  async #update(
+    attachment: Attachment,
+    { key, signal }: { readonly key: string; readonly signal: AbortSignal },
+  ): Promise<boolean | ReconcileResult> {
+    const { book, locks, pods, setup } = this.#with;
+    using _lock = await locks.lock(keyText(attachment.key), {
+      ...{ signal, upkeep: true },
+    });
+    // What is so now counts, not what was when the lock was asked for.
+    const pod = pods.get(key);
+    if (pod === undefined || book.of(pod) !== attachment) return false;
+    try {
+      const isFound = await setup.update(attachment, pod, { signal });
+      this.#refused.delete(key);
+      return isFound;
+    } catch (error) {
+      if (error instanceof GatewayNetnsError) return this.#refuse(key, pod);
+      if (error instanceof InvalidAnnotationError) {
+        // The pod stays as it is, until somebody changes the annotation.
+        this.#tellRefused(attachment, error, { reason: "EgressInvalid" });
+        return true;
+      }
+      if (!(error instanceof FouUnsupportedError)) throw error;
+      this.#tellRefused(attachment, error, { reason: "EgressUnsupported" });
+      return { requeueAfterMs: UNSUPPORTED_RETRY_MS };
+    } finally {
+      // The pod may be gone meanwhile, and nobody would forget it again.
+      if (book.at(attachment.key) !== attachment) setup.forget(attachment.key);
+    }
+  }
+
+  /** A gateway stays what it is, and its annotation without effect; nothing is to be tried again. */
+  #refuse(key: string, pod: V1Pod): void {
+    const message = gatewayRefusal(pod);
+    if (this.#gateways.get(key) === message) return;
+    this.#gateways.set(key, message);
+    const { namespace = "", name = "" } = pod.metadata ?? {};
+    this.#with.events.tell({ namespace, name }, {
+      ...{ type: "Warning", reason: "EgressRefused", message },
+    });
+    log.warn("A gateway is annotated as a client", { namespace, name });
+  }
+
+  /** Once, not at each attempt. */
+  #tellRefused(
+    { pod }: Attachment,
+    error: FouUnsupportedError | InvalidAnnotationError,
+    { reason }: { readonly reason: "EgressInvalid" | "EgressUnsupported" },
+  ): void {
+    const key = podKey(pod);
+    const { message } = error;
+    if (this.#refused.get(key) === message) return;
+    this.#refused.set(key, message);
+    this.#with.events.tell(pod, { type: "Warning", reason, message });
+    log.error("Cannot make a pod an egress client", { ...pod, err: error });
+  }
+
+  async #find(key: string, pod: V1Pod): Promise<Attachment | undefined> {
+    const { attachments, book } = this.#with;
+    const found = (await attachments.find([pod])).get(key);
+    // An ADD may have been faster.
+    const known = book.of(pod);
+    if (known !== undefined || found === undefined) return known;
+    // The pod's status is older than the interface that has its address now.
+    if (book.isOfAnother(found)) return undefined;
+    book.add(found);
+    return found;
+  }
+
+  /** W33: which of two pods an address belongs to cannot be told; nobody else waits for that. */
+  #isAmbiguous(key: string, pod: V1Pod): boolean {
+    const others = this.#with.pods.sharers(pod).map(nameOf).sort();
+    const text = others.join('", "');
+    if (others.length > 0 && this.#conflicts.get(key) !== text) {
+      const { namespace = "", name = "" } = pod.metadata ?? {};
+      const message =
+        `Pod "${text}" on this node has an address of this pod; their egress stays as it is until one of them is gone`;
+      this.#with.events.tell({ namespace, name }, {
+        ...{ type: "Warning", reason: "AddressConflict", message },
+      });
+      log.warn("Two pods have one address", { namespace, name, others });
+    }
+    if (others.length > 0) this.#conflicts.set(key, text);
+    else this.#conflicts.delete(key);
+    return others.length > 0;
+  }
+
+  #waitOf(key: string): Backoff {
+    const known = this.#waits.get(key);
+    if (known !== undefined) return known;
+    log.debug("A pod's network namespace is not found yet", { pod: key });
+    const wait = new Backoff({ initialMs: 200, maxMs: 60_000 });
+    this.#waits.set(key, wait);
+    return wait;
+  }
+
+  /** A later pod of the name is another one. */
+  #forget(key: string, pod: V1Pod): void {
+    const { book, setup } = this.#with;
+    const attachment = book.of(pod);
+    this.#waits.delete(key);
+    this.#conflicts.delete(key);
+    this.#refused.delete(key);
+    this.#gateways.delete(key);
+    this.#unfound.delete(key);
+    if (attachment === undefined) return;
+    book.forget(attachment.key);
+    setup.forget(attachment.key);
+  }
+}
+
+/** By what a pod's interface is looked for. */
+function soughtOf(pod: V1Pod): string {
+  return [pod.metadata?.uid, ...podAddresses(pod)].join(" ");
+}
+
+function nameOf({ metadata }: V1Pod): string {
+  const { namespace = "", name = "" } = metadata ?? {};
+  return podKey({ namespace, name });
+}

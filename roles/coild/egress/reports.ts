@@ -1,0 +1,177 @@
+import { type Clock, systemClock } from "../../../lib/kube/mod.ts";
+import type { PodKey } from "../../../lib/podnet/mod.ts";
+import type { Attachment } from "../calls/attachments.ts";
+import {
+  type ClientCondition,
+  CONDITION_REASONS,
+  type ConditionEnd,
+  type ConditionReason,
+} from "./conditions.ts";
+import { keyText } from "../base/keys.ts";
+import type { PodEvents, PodName } from "../observe/pod_events.ts";
+
+/** Neither the begin of a condition nor its end is told again of one pod before. */
+const QUIET_MS = 5 * 60_000;
+
+/** What {@linkcode EgressReports} works with. */
+export interface EgressReportsOptions {
+  readonly events: Pick<PodEvents, "tell">;
+  /** How long something has to last; each Event waits as long again at most, by chance. */
+  readonly delayMs: number;
+  readonly clock?: Clock;
+  /** From 0 to 1. */
+  readonly random?: () => number;
+}
+
+/** A client as it is. */
+export interface ReportedState {
+  readonly conditions: readonly ClientCondition[];
+  /** What may be said of conditions that are over. */
+  readonly ends?: readonly ConditionEnd[];
+  /** What a new pod begins with is told at once: it may be over soon, for just that reason. */
+  readonly isNew?: boolean;
+}
+
+/** A condition, as it is and as its owner knows it. */
+interface Report {
+  /** As it is now, or was last. */
+  condition: ClientCondition;
+  /** What may be said of its end. */
+  end: ConditionEnd | undefined;
+  isSo: boolean;
+  isTold: boolean;
+  /** When its begin and its end were told last. */
+  beganMs: number;
+  endedMs: number;
+  /** There while an Event waits. */
+  timer: Disposable | undefined;
+}
+
+/**
+ * Tells a client's owner by Events when a condition begins or ends.
+ *
+ * A gateway that comes and goes concerns each of its clients at once, so what
+ * passes within moments is not told, what lasts not by all nodes and for all
+ * pods in the same moment, and what comes again not before minutes.
+ */
+export class EgressReports implements Disposable {
+  readonly #options: EgressReportsOptions;
+  readonly #clock: Clock;
+  readonly #random: () => number;
+  /** By attachment, then by condition. */
+  readonly #reports = new Map<string, Map<string, Report>>();
+
+  constructor(options: EgressReportsOptions) {
+    this.#options = options;
+    this.#clock = options.clock ?? systemClock;
+    this.#random = options.random ?? Math.random;
+  }
+
+  /** How many clients have a condition of each reason now, told or not. */
+  get counts(): ReadonlyMap<ConditionReason, number> {
+    const counts = new Map<ConditionReason, number>(
+      CONDITION_REASONS.map((reason) => [reason, 0]),
+    );
+    for (const reports of this.#reports.values()) {
+      const present = [...reports.values()].filter(({ isSo }) => isSo);
+      for (const reason of new Set(present.map((r) => r.condition.reason))) {
+        counts.set(reason, (counts.get(reason) ?? 0) + 1);
+      }
+    }
+    return counts;
+  }
+
+  /** Takes what is so now. */
+  tell(
+    { key, pod }: Pick<Attachment, "key" | "pod">,
+    { conditions, ends = [], isNew = false }: ReportedState,
+  ): void {
+    const reports = this.#reports.get(keyText(key)) ??
+      new Map<string, Report>();
+    const now = new Map(conditions.map((each) => [each.id, each]));
+    for (const [id, condition] of now) {
+      const report = reports.get(id) ?? unheardOf(condition);
+      reports.set(id, Object.assign(report, { condition }));
+    }
+    const endings = new Map(ends.map((each) => [each.id, each]));
+    for (const [id, report] of reports) {
+      report.isSo = now.has(id);
+      report.end = endings.get(id);
+      this.#follow(pod, report, { delayMs: isNew ? 0 : this.#delayMs() });
+      if (this.#isOver(report)) reports.delete(id);
+    }
+    if (reports.size === 0) this.#reports.delete(keyText(key));
+    else this.#reports.set(keyText(key), reports);
+  }
+
+  /** Forgets an attachment, and what has not been told of it. */
+  forget(key: PodKey): void {
+    const reports = this.#reports.get(keyText(key)) ??
+      new Map<string, Report>();
+    for (const report of reports.values()) cancel(report);
+    this.#reports.delete(keyText(key));
+  }
+
+  /** Tells nothing any more. */
+  [Symbol.dispose](): void {
+    for (const reports of this.#reports.values()) {
+      for (const report of reports.values()) cancel(report);
+    }
+    this.#reports.clear();
+  }
+
+  #delayMs(): number {
+    return this.#options.delayMs * (1 + this.#random());
+  }
+
+  /** Lets the owner know in time, and not at all when it was over before. */
+  #follow(
+    pod: PodName,
+    report: Report,
+    { delayMs }: { readonly delayMs: number },
+  ): void {
+    if (report.isSo === report.isTold) return cancel(report);
+    if (report.timer !== undefined) return;
+    const lastMs = report.isSo ? report.beganMs : report.endedMs;
+    const quietMs = lastMs + QUIET_MS - this.#clock.nowMs();
+    const waitMs = Math.max(delayMs, quietMs);
+    const say = () => this.#say(pod, report);
+    if (waitMs <= 0) say();
+    else report.timer = this.#clock.after(waitMs, say);
+  }
+
+  #say(pod: PodName, report: Report): void {
+    report.timer = undefined;
+    report.isTold = report.isSo;
+    const { events } = this.#options;
+    if (report.isSo) {
+      report.beganMs = this.#clock.nowMs();
+      const { reason, message } = report.condition;
+      events.tell(pod, { type: "Warning", reason, message });
+    } else if (report.end !== undefined) {
+      report.endedMs = this.#clock.nowMs();
+      const { reason, message } = report.end;
+      events.tell(pod, { type: "Normal", reason, message });
+    }
+  }
+
+  /** Whether nothing is left of it that anybody would miss. */
+  #isOver({ isSo, isTold, beganMs, endedMs }: Report): boolean {
+    const quietMs = Math.max(beganMs, endedMs) + QUIET_MS;
+    return !isSo && !isTold && quietMs <= this.#clock.nowMs();
+  }
+}
+
+function unheardOf(condition: ClientCondition): Report {
+  const never = Number.NEGATIVE_INFINITY;
+  return {
+    ...{ condition, end: undefined, isSo: false, isTold: false },
+    timer: undefined,
+    ...{ beganMs: never, endedMs: never },
+  };
+}
+
+function cancel(report: Report): void {
+  report.timer?.[Symbol.dispose]();
+  report.timer = undefined;
+}

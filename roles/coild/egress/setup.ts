@@ -1,0 +1,372 @@
+import {
+  type ClientGateway,
+  type ClientPlan,
+  planClient,
+} from "../../../lib/egress/mod.ts";
+import { valuesOf } from "../../../lib/inet/mod.ts";
+import type { V1Pod } from "../../../lib/kube/mod.ts";
+import type { Netns } from "../../../lib/linux/mod.ts";
+import { FouUnsupportedError } from "../../../lib/netlink/mod.ts";
+import type { PodKey } from "../../../lib/podnet/mod.ts";
+import { getLogger } from "../../../lib/telemetry/mod.ts";
+import type { Announcer } from "./announcer.ts";
+import {
+  type Attachment,
+  type CallOptions,
+  type Connected,
+  POD_INTERFACE,
+} from "../calls/attachments.ts";
+import {
+  egressKey,
+  egressRefsOf,
+  problemOf,
+  selectGateways,
+  type Selection,
+} from "../cluster/egress_clients.ts";
+import { type ConditionReason, conditionsOf, endsOf } from "./conditions.ts";
+import type { EgressPlane } from "./plane.ts";
+import type { EgressReports } from "./reports.ts";
+import type { EgressSource } from "./source.ts";
+import {
+  EgressNotFoundError,
+  InvalidAnnotationError,
+  InvalidEgressError,
+  InvalidNetworkError,
+} from "../base/errors.ts";
+import { keyText, podKey } from "../base/keys.ts";
+import { recall, unknownGateways } from "./lost_egresses.ts";
+import type { PodFacts } from "../cluster/pod_source.ts";
+import type { Addressed } from "../calls/telling.ts";
+
+const log = getLogger("egress");
+
+/** What {@linkcode EgressSetup} works with. */
+export interface EgressSetupOptions {
+  readonly source: Pick<EgressSource, "find">;
+  readonly plane: EgressPlane;
+  readonly announcer: Pick<Announcer, "announce">;
+  readonly reports: EgressReports;
+  /** UDP port of the tunnels. */
+  readonly port: number;
+  readonly originatingOnly: boolean;
+}
+
+/** What was done in a pod. */
+interface ClientState {
+  /** The plan that its network matches; `""` is none, undefined is not known. */
+  plan: string | undefined;
+  /** Whether the plan leaves anything in the pod: without a family in common it does not. */
+  readonly isVisible: boolean;
+  /** Whether nobody has looked into its namespace, since it was to be new. */
+  readonly isUnseen: boolean;
+  /** The gateways as they were last known, by name. */
+  readonly gateways: ReadonlyMap<string, ClientGateway>;
+}
+
+const NO_CLIENT = "";
+
+/**
+ * Makes clients of Egresses of pods, and keeps them so: from what annotations
+ * and the API server say, by a plan, to the kernel. The caller has the lock of
+ * the attachment.
+ */
+export class EgressSetup {
+  readonly #with: EgressSetupOptions;
+  readonly #states = new Map<string, ClientState>();
+
+  constructor(options: EgressSetupOptions) {
+    this.#with = options;
+  }
+
+  /** How many pods are clients. */
+  get clients(): number {
+    const states = [...this.#states.values()];
+    return states.filter(({ gateways }) => gateways.size > 0).length;
+  }
+
+  /** How many clients something is wrong with now, by what it is. */
+  get conditions(): ReadonlyMap<ConditionReason, number> {
+    return this.#with.reports.counts;
+  }
+
+  /**
+   * The gateways that a new pod asks for; undefined when it asks for none.
+   *
+   * @throws {InvalidAnnotationError} when the annotations name what no Egress can be, or too many
+   * @throws {EgressNotFoundError} when one of them does not exist
+   * @throws {InvalidEgressError} when one of them has a destination that is none
+   */
+  async wanted(
+    pod: Pick<PodFacts, "namespace" | "name" | "annotations">,
+    options: CallOptions,
+  ): Promise<Selection | undefined> {
+    const selection = await this.#select(pod.annotations, options);
+    if (selection === undefined) return undefined;
+    const [missing] = selection.missing;
+    if (missing !== undefined) throw new EgressNotFoundError(pod, missing);
+    const [invalid] = selection.invalid;
+    if (invalid !== undefined) throw new InvalidEgressError(invalid);
+    return selection;
+  }
+
+  /**
+   * Notes that a pod asks for nothing at its ADD, which does not take the time
+   * to look: its namespace is new, as a rule. What is known to be a client, by
+   * an earlier ADD, is one until its next update.
+   */
+  skip(attachment: Attachment): void {
+    if (this.#states.has(keyText(attachment.key))) return;
+    this.#rememberNone(attachment, { isUnseen: true });
+  }
+
+  /**
+   * Doubts that a pod is no client where nobody has looked: a runtime may add a
+   * container again after its DEL, in the namespace that an earlier ADD had made
+   * a client's. True once for each; then its next update looks.
+   */
+  doubt({ key }: Attachment): boolean {
+    const state = this.#states.get(keyText(key));
+    if (state?.isUnseen !== true) return false;
+    this.#states.delete(keyText(key));
+    return true;
+  }
+
+  /** Tells the gateways of a new pod. Never throws. */
+  async announce(
+    attachment: Addressed,
+    selection: Selection,
+    options: CallOptions,
+  ): Promise<void> {
+    const { announcer } = this.#with;
+    await announcer.announce(attachment, selection.targets, options);
+  }
+
+  /**
+   * Makes a new pod a client. On failure nothing of it is left in the pod.
+   *
+   * @throws {FouUnsupportedError} when the kernel cannot
+   * @throws {InvalidNetworkError} when the pod's addresses are not known
+   * @throws {NetlinkError} when the kernel refuses
+   */
+  async setUp(
+    attachment: Attachment & Pick<Connected, "freshMtu">,
+    selection: Selection,
+    { netns, signal }: CallOptions & { readonly netns: Netns },
+  ): Promise<void> {
+    assertAddressed(attachment);
+    const plan = this.#plan(attachment, selection.gateways);
+    try {
+      const { freshMtu } = attachment;
+      const fresh = freshMtu === undefined ? {} : { freshMtu };
+      await this.#apply(plan, { netns, signal, ...fresh });
+    } catch (error) {
+      await this.#takeBack(netns);
+      throw error;
+    }
+    this.#settle(attachment, { plan, selection, isNew: true });
+  }
+
+  /**
+   * Makes a pod what its annotations say now: a client, another one, or none.
+   * False when its network namespace cannot be found.
+   *
+   * @throws as `setUp()`; what is to be refused is refused even so
+   */
+  async update(
+    attachment: Attachment,
+    pod: V1Pod,
+    { signal }: CallOptions,
+  ): Promise<boolean> {
+    const annotations = pod.metadata?.annotations ?? {};
+    const selection = await this.#select(annotations, { signal });
+    if (selection === undefined) return await this.#clear(attachment);
+    const state = this.#states.get(keyText(attachment.key));
+    const { gateways, lost } = recall(selection, state?.gateways);
+    const plan = this.#plan(attachment, gateways);
+    if (lost.length === 0 && JSON.stringify(plan) === state?.plan) {
+      const known = { ...selection, gateways };
+      this.#settle(attachment, { plan, selection: known });
+      return true;
+    }
+    using netns = await attachment.openNetns();
+    if (netns === undefined) return false;
+    const refused = lost.length === 0
+      ? []
+      : await this.#with.plane.refused({ netns });
+    await this.#converge(attachment, {
+      ...{ netns, signal, selection },
+      gateways: [...gateways, ...unknownGateways(lost, refused, gateways)],
+    });
+    return true;
+  }
+
+  /** True when the pod is known to be no client. */
+  isNone({ key }: Attachment): boolean {
+    return this.#states.get(keyText(key))?.plan === NO_CLIENT;
+  }
+
+  /**
+   * How the network of a pod that was made a client is not as it was made any
+   * more, one phrase each. Where it is not, the next update mends it. Nothing
+   * is known of a pod that is not up to date.
+   */
+  async findDamage(attachment: Attachment): Promise<readonly string[]> {
+    const state = this.#states.get(keyText(attachment.key));
+    if (!state?.plan || !state.isVisible) return [];
+    const plan = this.#plan(attachment, [...state.gateways.values()]);
+    // Gateways that are lost may be in it by another way.
+    if (JSON.stringify(plan) !== state.plan) return [];
+    using netns = await attachment.openNetns();
+    if (netns === undefined) return [];
+    const problems = await this.#with.plane.inspect(plan, { netns });
+    if (problems.length > 0) state.plan = undefined;
+    return problems;
+  }
+
+  /** Forgets an attachment. */
+  forget(key: PodKey): void {
+    this.#states.delete(keyText(key));
+    this.#with.reports.forget(key);
+  }
+
+  async #select(
+    annotations: Readonly<Record<string, string>>,
+    options: CallOptions,
+  ): Promise<Selection | undefined> {
+    const problem = problemOf(annotations);
+    if (problem !== undefined) throw new InvalidAnnotationError(problem);
+    const refs = egressRefsOf(annotations);
+    if (refs.length === 0) return undefined;
+    const facts = await this.#with.source.find(refs, options);
+    return selectGateways(
+      refs,
+      (ref) =>
+        facts.get(egressKey(ref)) ??
+          { egress: undefined, service: undefined, slices: [] },
+    );
+  }
+
+  #plan(
+    { addresses }: Attachment,
+    gateways: readonly ClientGateway[],
+  ): ClientPlan {
+    const { port, originatingOnly } = this.#with;
+    return planClient({
+      ...{ addresses, port, gateways, originatingOnly },
+      ifname: POD_INTERFACE,
+      mtu: 0,
+    });
+  }
+
+  async #apply(
+    plan: ClientPlan,
+    options: CallOptions & {
+      readonly netns: Netns;
+      readonly freshMtu?: number;
+    },
+  ): Promise<void> {
+    await this.#with.plane.prepare(plan.tunnelFamilies);
+    await this.#with.plane.apply(plan, options);
+  }
+
+  /** Where there can be no tunnels, what would go through them is refused. */
+  async #converge(
+    attachment: Attachment,
+    { selection, gateways, netns, signal }: CallOptions & {
+      readonly selection: Selection;
+      readonly gateways: readonly ClientGateway[];
+      readonly netns: Netns;
+    },
+  ): Promise<void> {
+    this.#remember(attachment, { plan: undefined, gateways });
+    const plan = this.#plan(attachment, gateways);
+    try {
+      await this.#apply(plan, { netns, signal });
+    } catch (error) {
+      if (!(error instanceof FouUnsupportedError)) throw error;
+      const closed = gateways.map((gateway) => ({ ...gateway, service: {} }));
+      const options = { netns, signal };
+      await this.#with.plane.apply(this.#plan(attachment, closed), options);
+      throw error;
+    }
+    const known = { ...selection, gateways };
+    this.#settle(attachment, { plan, selection: known });
+    log.info("Updated an egress client", {
+      ...attachment.pod,
+      gateways: gateways.map(({ name }) => name),
+    });
+  }
+
+  async #clear(attachment: Attachment): Promise<boolean> {
+    if (this.isNone(attachment)) return true;
+    using netns = await attachment.openNetns();
+    if (netns === undefined) return false;
+    if (await this.#with.plane.clear({ netns })) {
+      log.info("Ended an egress client", { ...attachment.pod });
+    }
+    this.#rememberNone(attachment);
+    this.#with.reports.tell(attachment, { conditions: [] });
+    return true;
+  }
+
+  #settle(
+    attachment: Attachment,
+    { plan, selection, isNew = false }: {
+      readonly plan: ClientPlan;
+      readonly selection: Selection;
+      readonly isNew?: boolean;
+    },
+  ): void {
+    const { gateways } = selection;
+    const isVisible = plan.families.length > 0;
+    const text = JSON.stringify(plan);
+    this.#remember(attachment, { plan: text, isVisible, gateways });
+    this.#with.reports.tell(attachment, {
+      conditions: conditionsOf(selection, plan),
+      ends: endsOf(selection, plan),
+      isNew,
+    });
+  }
+
+  #rememberNone(
+    attachment: Attachment,
+    { isUnseen = false }: { readonly isUnseen?: boolean } = {},
+  ): void {
+    this.#remember(attachment, { plan: NO_CLIENT, isUnseen, gateways: [] });
+  }
+
+  /** A plan that is undefined may be half-done. */
+  #remember(
+    { key }: Attachment,
+    { plan, isVisible = false, isUnseen = false, gateways }: {
+      readonly plan: string | undefined;
+      readonly isVisible?: boolean;
+      readonly isUnseen?: boolean;
+      readonly gateways: readonly ClientGateway[];
+    },
+  ): void {
+    const byName = new Map(gateways.map((each) => [each.name, each]));
+    const state = { plan, isVisible, isUnseen, gateways: byName };
+    this.#states.set(keyText(key), state);
+  }
+
+  async #takeBack(netns: Netns): Promise<void> {
+    try {
+      await this.#with.plane.clear({ netns });
+    } catch (err) {
+      log.error("Cannot undo a failed egress set-up; its pod is taken down", {
+        err,
+      });
+    }
+  }
+}
+
+/** A client without addresses would send by its own way what no tunnel is made for. */
+function assertAddressed({ addresses, pod }: Attachment): void {
+  if (valuesOf(addresses).length > 0) return;
+  throw new InvalidNetworkError(
+    `Cannot make pod "${
+      podKey(pod)
+    }" an egress client: the plugin before coil told no address of interface "${POD_INTERFACE}"`,
+  );
+}

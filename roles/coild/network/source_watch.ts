@@ -1,0 +1,97 @@
+import type { Address } from "../../../lib/inet/mod.ts";
+import type { V1Namespace, V1Pod } from "../../../lib/kube/mod.ts";
+import {
+  asksForAnySource,
+  type SourceChoice,
+  sourceRefusal,
+} from "../cluster/any_source.ts";
+import { podKey } from "../base/keys.ts";
+import type { PodEvents } from "../observe/pod_events.ts";
+import type { PodSource } from "../cluster/pod_source.ts";
+
+/** What {@linkcode SourceWatch} works with. */
+export interface SourceWatchOptions {
+  readonly pods: Pick<
+    PodSource,
+    | "knownSourcesOf"
+    | "list"
+    | "subscribe"
+    | "subscribeNamespaces"
+    | "withAddress"
+  >;
+  readonly events: Pick<PodEvents, "tell">;
+}
+
+/** Follows which pods of the node ask to send from any source, and which namespaces allow it. */
+export class SourceWatch {
+  readonly #with: SourceWatchOptions;
+  /** Pods with the annotation. */
+  readonly #asking = new Set<string>();
+  /** Those that were told that it has no effect, by UID. */
+  readonly #told = new Set<string>();
+
+  constructor(options: SourceWatchOptions) {
+    this.#with = options;
+  }
+
+  /** What the pod with this address may send; undefined when that is not known. Of several the strictest counts. */
+  choiceOf(address: Address): SourceChoice | undefined {
+    const { pods } = this.#with;
+    const choices = pods.withAddress(address).flatMap((pod) =>
+      pods.knownSourcesOf(pod) ?? []
+    );
+    return choices.find((choice) => choice !== "any") ?? choices[0];
+  }
+
+  /** Calls back when a choice may have changed, and tells pods that ask in vain. */
+  subscribe(onChange: () => void): Disposable {
+    const { pods } = this.#with;
+    const stack = new DisposableStack();
+    stack.use(pods.subscribe(({ type, object }) => {
+      if (this.#podChanged(object, type === "deleted")) onChange();
+    }));
+    stack.use(pods.subscribeNamespaces(({ object }) => {
+      if (this.#namespaceChanged(object)) onChange();
+    }));
+    for (const pod of pods.list()) this.#podChanged(pod, false);
+    return stack;
+  }
+
+  #podChanged(pod: V1Pod, deleted: boolean): boolean {
+    const { namespace = "", name = "" } = pod.metadata ?? {};
+    const key = podKey({ namespace, name });
+    const asked = this.#asking.has(key);
+    const asks = !deleted && asksForAnySource(pod.metadata?.annotations);
+    if (asks) this.#asking.add(key);
+    else this.#asking.delete(key);
+    this.#tell(pod, asks);
+    return asked || asks;
+  }
+
+  #tell(pod: V1Pod, asks: boolean): void {
+    const { namespace = "", name = "", uid = "" } = pod.metadata ?? {};
+    const { events, pods } = this.#with;
+    const refused = asks && pods.knownSourcesOf(pod) === "refused";
+    if (!refused) {
+      this.#told.delete(uid);
+      return;
+    }
+    if (this.#told.has(uid)) return;
+    this.#told.add(uid);
+    events.tell({ namespace, name }, {
+      type: "Warning",
+      reason: "AnySourceRefused",
+      message: sourceRefusal(namespace),
+    });
+  }
+
+  /** Counts only where pods ask: whether it allowed them before is not known of namespaces that are older than this. */
+  #namespaceChanged({ metadata }: V1Namespace): boolean {
+    const asking = this.#with.pods.list().filter((pod) =>
+      pod.metadata?.namespace === metadata?.name &&
+      asksForAnySource(pod.metadata?.annotations)
+    );
+    for (const pod of asking) this.#tell(pod, true);
+    return asking.length > 0;
+  }
+}

@@ -1,0 +1,71 @@
+import { REASON_OUT_OF_BLOCKS } from "../../../lib/api/mod.ts";
+import { POOL_ANNOTATION } from "../../../lib/names/mod.ts";
+import {
+  BlockTimeoutError,
+  OutOfBlocksError,
+  PoolDeletingError,
+  PoolNotFoundError,
+  QuarantinedError,
+} from "../../../lib/ipam/mod.ts";
+import type { PodName } from "../../../lib/podnet/mod.ts";
+import { AddressError } from "../base/errors.ts";
+
+/** What an explanation can draw on. */
+export interface AddressContext {
+  readonly pod: PodName;
+  readonly pool: string;
+  /** The pools there are. */
+  readonly poolNames: () => readonly string[];
+  /** How many blocks of the pool this node holds. */
+  readonly heldBlocks: () => number;
+}
+
+/**
+ * Says which pod got no address, what was found, and what an admin can do.
+ * The cause's own words are left out where these say the same.
+ */
+export function explain(error: unknown, context: AddressContext): AddressError {
+  const { pod, pool } = context;
+  const found = findingOf(error, context) ??
+    (error instanceof Error ? error.message : String(error));
+  return new AddressError(
+    `Cannot give pod "${pod.namespace}/${pod.name}" an address of pool "${pool}": ${found}`,
+    { cause: error },
+  );
+}
+
+function findingOf(
+  error: unknown,
+  { pod, poolNames, heldBlocks }: AddressContext,
+): string | undefined {
+  const annotation =
+    `annotation "${POOL_ANNOTATION}" of namespace "${pod.namespace}"`;
+  if (error instanceof PoolNotFoundError) {
+    const names = poolNames();
+    const known = names.length === 0 ? "there is none" : names.join(", ");
+    return `there is no such AddressPool; create it, or correct ${annotation} (pools: ${known})`;
+  }
+  if (error instanceof PoolDeletingError) {
+    return `the AddressPool is being deleted; choose another one by ${annotation}`;
+  }
+  if (error instanceof OutOfBlocksError) {
+    if (error.reason !== REASON_OUT_OF_BLOCKS) {
+      return `coil-controller refused a block for this node (${error.reason}); fix the cause, the kubelet retries`;
+    }
+    if (error.overlap !== undefined) {
+      return `the pool has no block left whose addresses are its own: ${error.overlap}; ` +
+        "end the overlap, or add a subnet that no other pool has";
+    }
+    return `the pool has no block left (${error.reason}), and the ${heldBlocks()} that this node holds have no free address; ` +
+      "add a subnet to the AddressPool, or delete pods";
+  }
+  if (error instanceof BlockTimeoutError) {
+    return `no block came within ${
+      error.timeoutMs / 1000
+    } s; is coil-controller running?`;
+  }
+  if (error instanceof QuarantinedError) {
+    return "its interface has an address that no block of this node covers; delete the pod, its successor gets another one";
+  }
+  return undefined;
+}

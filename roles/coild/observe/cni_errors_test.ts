@@ -1,0 +1,206 @@
+import assert from "node:assert/strict";
+import { CniError, ErrorCode } from "../../../lib/cni/mod.ts";
+import { decodeCniError } from "../../../lib/cnirpc/lean/mod.ts";
+import { StatusCode } from "../../../lib/grpc/mod.ts";
+import {
+  BlockTimeoutError,
+  OutOfBlocksError,
+  PoolDeletingError,
+  PoolNotFoundError,
+  QuarantinedError,
+} from "../../../lib/ipam/mod.ts";
+import { KubeUnreachableError } from "../../../lib/kube/mod.ts";
+import { explain } from "./address_errors.ts";
+import { failureOf, toGrpcError } from "./cni_errors.ts";
+import { FouUnsupportedError } from "../../../lib/netlink/mod.ts";
+import { IfnameMissingError } from "../../../lib/podnet/mod.ts";
+import {
+  EgressNotFoundError,
+  InvalidAnnotationError,
+  InvalidCallError,
+  InvalidEgressError,
+  NotReadyError,
+  PodNotFoundError,
+} from "../base/errors.ts";
+
+const pod = { namespace: "shop", name: "web-0" };
+const context = {
+  pod,
+  pool: "blue",
+  poolNames: () => ["default", "global"],
+  heldBlocks: () => 2,
+};
+
+for (
+  const [error, status, code, event] of [
+    [new InvalidCallError("x"), "INVALID_ARGUMENT", 4, undefined],
+    [new PodNotFoundError("x"), "NOT_FOUND", 3, undefined],
+    [new NotReadyError("x"), "UNAVAILABLE", 11, undefined],
+    [new KubeUnreachableError("x"), "UNAVAILABLE", 11, undefined],
+    [new IfnameMissingError("eth0", "/n"), "INVALID_ARGUMENT", 7, undefined],
+    [
+      new EgressNotFoundError(pod, {
+        ...{ kind: "Service", namespace: "nat", name: "a" },
+      }),
+      "FAILED_PRECONDITION",
+      999,
+      "EgressNotFound",
+    ],
+    [
+      new InvalidEgressError({ gateway: "nat/a", text: "x" }),
+      "FAILED_PRECONDITION",
+      999,
+      "EgressInvalid",
+    ],
+    [
+      new InvalidAnnotationError("x"),
+      "FAILED_PRECONDITION",
+      999,
+      "EgressInvalid",
+    ],
+    [
+      new FouUnsupportedError(),
+      "FAILED_PRECONDITION",
+      999,
+      "EgressUnsupported",
+    ],
+    [new Error("x"), "INTERNAL", 999, undefined],
+    ["thrown text", "INTERNAL", 999, undefined],
+    [new DOMException("x", "TimeoutError"), "DEADLINE_EXCEEDED", 11, undefined],
+    [new DOMException("x", "AbortError"), "CANCELLED", 11, undefined],
+    [
+      explain(new OutOfBlocksError("blue"), context),
+      "RESOURCE_EXHAUSTED",
+      999,
+      "AddressPoolExhausted",
+    ],
+    [
+      explain(new PoolDeletingError("blue"), context),
+      "FAILED_PRECONDITION",
+      999,
+      "AddressPoolDeleting",
+    ],
+    [
+      explain(new PoolNotFoundError("blue"), context),
+      "FAILED_PRECONDITION",
+      999,
+      "AddressPoolNotFound",
+    ],
+    [
+      explain(new BlockTimeoutError("blue", 10_000), context),
+      "DEADLINE_EXCEEDED",
+      11,
+      "AddressBlockTimeout",
+    ],
+  ] as const
+) {
+  Deno.test(`failureOf() gives ${error} status ${status} and code ${code}`, () => {
+    const failure = failureOf(error);
+    assert.equal(failure.status, StatusCode[status]);
+    assert.equal(failure.code, code);
+    assert.equal(failure.event, event);
+  });
+}
+
+Deno.test("toGrpcError() carries the code, the message and the causes", () => {
+  const cause = new Error("inner", { cause: new Error("innermost") });
+  const error = toGrpcError(new PodNotFoundError("gone", { cause }));
+  assert.equal(error.code, StatusCode.NOT_FOUND);
+  assert.ok(error.statusDetails);
+  assert.deepEqual(decodeCniError(error.statusDetails), {
+    code: ErrorCode.UNKNOWN_CONTAINER,
+    msg: "gone",
+    details: "inner: innermost",
+  });
+});
+
+Deno.test("toGrpcError() passes a CniError through", () => {
+  const error = toGrpcError(
+    new CniError("not yet", {
+      code: ErrorCode.PLUGIN_NOT_AVAILABLE,
+      details: "why",
+    }),
+  );
+  assert.ok(error.statusDetails);
+  assert.deepEqual(decodeCniError(error.statusDetails), {
+    code: 50,
+    msg: "not yet",
+    details: "why",
+  });
+});
+
+Deno.test("explain() names the pod, the pool, what was found and what to do", () => {
+  const { message } = explain(new PoolNotFoundError("blue"), context);
+  assert.match(message, /pod "shop\/web-0"/);
+  assert.match(message, /pool "blue"/);
+  assert.match(message, /no such AddressPool/);
+  assert.match(message, /coil\.cybozu\.com\/pool.*"shop".*default, global/);
+});
+
+for (
+  const [error, text] of [
+    [
+      new PoolNotFoundError("blue"),
+      'there is no such AddressPool; create it, or correct annotation "coil.cybozu.com/pool" of namespace "shop" (pools: default, global)',
+    ],
+    [
+      new PoolDeletingError("blue"),
+      'the AddressPool is being deleted; choose another one by annotation "coil.cybozu.com/pool" of namespace "shop"',
+    ],
+    [
+      new OutOfBlocksError("blue"),
+      "the pool has no block left (out of blocks), and the 2 that this node holds have no free address; add a subnet to the AddressPool, or delete pods",
+    ],
+    [
+      new BlockTimeoutError("blue", 10_000, {
+        cause: new KubeUnreachableError("Cannot reach it"),
+      }),
+      "no block came within 10 s; is coil-controller running?",
+    ],
+    [
+      new QuarantinedError({ containerId: "c", ifname: "eth0" }),
+      "its interface has an address that no block of this node covers; delete the pod, its successor gets another one",
+    ],
+  ] as const
+) {
+  Deno.test(`explain() says once what ${error.name} is about`, () => {
+    const explained = explain(error, context);
+    const prefix = 'Cannot give pod "shop/web-0" an address of pool "blue": ';
+    assert.equal(explained.message, prefix + text);
+    const { statusDetails } = toGrpcError(explained);
+    const details = statusDetails && decodeCniError(statusDetails)?.details;
+    const behind = error.cause instanceof Error ? error.cause.message : "";
+    assert.equal(details, behind);
+  });
+}
+
+Deno.test("toGrpcError() does not repeat in the details what the message says", () => {
+  const cause = new Error("the name is taken");
+  const { statusDetails } = toGrpcError(
+    new Error(`Cannot go on: ${cause.message}`, { cause }),
+  );
+  assert.equal(statusDetails && decodeCniError(statusDetails)?.details, "");
+});
+
+Deno.test("explain() does not advise to delete pods where another pool has the addresses", () => {
+  const overlap = '10.4.0.0/26 is in AddressPool "first" too';
+  const { message } = explain(
+    new OutOfBlocksError("blue", undefined, overlap),
+    context,
+  );
+  assert.match(message, /10\.4\.0\.0\/26 is in AddressPool "first" too/);
+  assert.match(message, /end the overlap, or add a subnet/);
+  assert.doesNotMatch(message, /delete pods/);
+});
+
+Deno.test("explain() passes on why the controller refuses a block, and does not call the pool used up", () => {
+  const reason = "block refused: metadata.labels: must be at most 63 bytes";
+  const { message } = explain(new OutOfBlocksError("blue", reason), {
+    pod: { namespace: "shop", name: "web-0" },
+    pool: "blue",
+    poolNames: () => ["blue"],
+    heldBlocks: () => 0,
+  });
+  assert.ok(message.includes(reason), message);
+  assert.ok(!message.includes("add a subnet"), message);
+});

@@ -1,0 +1,293 @@
+import type { AnnounceResult } from "../../../lib/announce/mod.ts";
+import type { IpamObserver, NodeIpam } from "../../../lib/ipam/mod.ts";
+import {
+  Counter,
+  Gauge,
+  Histogram,
+  type Registry,
+} from "../../../lib/telemetry/mod.ts";
+
+/**
+ * What became of a launcher's call: only what is answered spares the runtime
+ * the start of the whole executable.
+ */
+export type LauncherOutcome =
+  | "answered"
+  /** The network configuration names another coild's socket. */
+  | "other-socket"
+  /** No request, or no answer, that a launcher knows. */
+  | "unusable"
+  /** Too many at a time, or coild ends. */
+  | "busy";
+
+/** The parts of an ADD that are timed by themselves. */
+export type AddPhase = "lock" | "pod" | "address" | "network" | "egress";
+
+/** The states of addresses, as metric labels. */
+const ADDRESS_STATES = [
+  "free",
+  "used",
+  "releasing",
+  "cooling",
+  "quarantined",
+] as const;
+
+/** What coild puts back when somebody else removed it, as metric labels. */
+export const REPAIRS = [
+  "rule",
+  "forwarding",
+  "link",
+  "address",
+  "route",
+  "export",
+  "sources",
+] as const;
+
+/** One of them. */
+export type Repair = typeof REPAIRS[number];
+
+/** An ADD takes a few milliseconds; ten seconds is the limit of a block request. */
+const BUCKETS_S = [
+  0.0005,
+  0.001,
+  0.002,
+  0.005,
+  0.01,
+  0.025,
+  0.05,
+  0.1,
+  0.25,
+  0.5,
+  1,
+  2.5,
+  5,
+  10,
+  30,
+];
+
+/** What the gauges of the address management read when they are scraped. */
+export interface IpamSources {
+  readonly ipam: Pick<NodeIpam, "stats">;
+  readonly teardown: { readonly pending: number };
+}
+
+/** What there is to count about egress. */
+export interface EgressFigures {
+  readonly clients: number;
+  /** Clients that something is wrong with, by what it is. */
+  readonly conditions: ReadonlyMap<string, number>;
+}
+
+/** What the other gauges read. */
+export interface MetricSources {
+  readonly readiness: { readonly isReady: boolean };
+  readonly egress?: EgressFigures | undefined;
+}
+
+/** Metrics of coild beside those of gRPC and the process. */
+export class CoildMetrics implements IpamObserver {
+  readonly #phases: Histogram<"phase">;
+  readonly #inFlight: Gauge;
+  readonly #audits: Counter<"result">;
+  readonly #requests: Histogram<"pool" | "outcome">;
+  readonly #returns: Counter<"pool" | "result">;
+  readonly #launchers: Counter<"result">;
+  readonly #announcements: Counter<"result">;
+  readonly #updates: Counter<"result">;
+  readonly #repairs: Counter<"what">;
+
+  constructor(registry: Registry) {
+    const registers = [registry];
+    this.#phases = new Histogram({
+      name: "coil_coild_add_phase_seconds",
+      help: "Time of each part of an ADD",
+      labelNames: ["phase"],
+      buckets: BUCKETS_S,
+      registers,
+    });
+    this.#inFlight = new Gauge({
+      name: "coil_coild_adds_in_flight",
+      help: "ADD calls that have no answer yet",
+      registers,
+    });
+    this.#audits = new Counter({
+      name: "coil_coild_reconciliations_total",
+      help: "Comparisons of the kernel with the address management",
+      labelNames: ["result"],
+      registers,
+    });
+    this.#requests = new Histogram({
+      name: "coil_coild_block_request_seconds",
+      help: "Time from asking for a block to the answer",
+      labelNames: ["pool", "outcome"],
+      buckets: BUCKETS_S,
+      registers,
+    });
+    this.#returns = new Counter({
+      name: "coil_coild_block_returns_total",
+      help: "Attempts to give an empty block back",
+      labelNames: ["pool", "result"],
+      registers,
+    });
+    this.#launchers = new Counter({
+      name: "coil_coild_launcher_calls_total",
+      help: "Calls of the CNI plugin that the launcher brought",
+      labelNames: ["result"],
+      registers,
+    });
+    this.#announcements = new Counter({
+      name: "coil_coild_egress_announcements_total",
+      help: "Gateways that were to be told of a new client, by what came of it",
+      labelNames: ["result"],
+      registers,
+    });
+    this.#updates = new Counter({
+      name: "coil_coild_egress_updates_total",
+      help:
+        "Looks at pods that are, were or may be clients, by what came of it",
+      labelNames: ["result"],
+      registers,
+    });
+    this.#repairs = new Counter({
+      name: "coil_coild_repairs_total",
+      help: "What others removed from the node's network and coild put back",
+      labelNames: ["what"],
+      registers,
+    });
+    for (const what of REPAIRS) this.#repairs.inc({ what }, 0);
+    for (const result of ["ok", "error"]) {
+      this.#audits.inc({ result }, 0);
+      this.#updates.inc({ result }, 0);
+    }
+  }
+
+  /** Registers the gauges of the address management, which are read when scraped. */
+  observeIpam(registry: Registry, { ipam, teardown }: IpamSources): void {
+    const registers = [registry];
+    new Gauge({
+      name: "coil_coild_addresses",
+      help: "Addresses of this node's blocks by state",
+      labelNames: ["pool", "state"],
+      registers,
+      collect() {
+        this.reset();
+        for (const stats of ipam.stats()) {
+          for (const state of ADDRESS_STATES) {
+            this.set({ pool: stats.pool, state }, stats[state]);
+          }
+        }
+      },
+    });
+    new Gauge({
+      name: "coil_coild_blocks",
+      help: "Address blocks that this node holds",
+      labelNames: ["pool"],
+      registers,
+      collect() {
+        this.reset();
+        for (const { pool, blocks } of ipam.stats()) this.set({ pool }, blocks);
+      },
+    });
+    new Gauge({
+      name: "coil_coild_husks",
+      help: "Pod interfaces that are cut off and wait for their deletion",
+      registers,
+      collect() {
+        this.set(teardown.pending);
+      },
+    });
+  }
+
+  /** Registers the other gauges that are read when scraped. */
+  observe(registry: Registry, { readiness, egress }: MetricSources): void {
+    const registers = [registry];
+    if (egress !== undefined) {
+      new Gauge({
+        name: "coil_coild_egress_client_conditions",
+        help: "Clients of Egresses that something is wrong with now",
+        labelNames: ["reason"],
+        registers,
+        collect() {
+          for (const [reason, count] of egress.conditions) {
+            this.set({ reason }, count);
+          }
+        },
+      });
+      new Gauge({
+        name: "coil_coild_egress_clients",
+        help: "Pods of this node that are clients of Egresses",
+        registers,
+        collect() {
+          this.set(egress.clients);
+        },
+      });
+    }
+    new Gauge({
+      name: "coil_coild_ready",
+      help: "1 when ADD is served, else 0",
+      registers,
+      collect() {
+        this.set(readiness.isReady ? 1 : 0);
+      },
+    });
+  }
+
+  /** Times one part of an ADD, also when it fails. */
+  async phase<T>(phase: AddPhase, fn: () => Promise<T>): Promise<T> {
+    const start = performance.now();
+    try {
+      return await fn();
+    } finally {
+      this.#phases.observe({ phase }, (performance.now() - start) / 1_000);
+    }
+  }
+
+  /** Counts an ADD as in flight until it is disposed of. */
+  addStarted(): Disposable {
+    this.#inFlight.inc();
+    return { [Symbol.dispose]: () => this.#inFlight.dec() };
+  }
+
+  /** Counts what became of a launcher's call. */
+  launcherCalled(result: LauncherOutcome): void {
+    this.#launchers.inc({ result });
+  }
+
+  /** Times a request for a block. */
+  blockRequested(
+    { pool, outcome, seconds }: {
+      readonly pool: string;
+      readonly outcome: string;
+      readonly seconds: number;
+    },
+  ): void {
+    this.#requests.observe({ pool, outcome }, seconds);
+  }
+
+  /** Counts an attempt to give a block back. */
+  blockReturned(
+    { pool, ok }: { readonly pool: string; readonly ok: boolean },
+  ): void {
+    this.#returns.inc({ pool, result: ok ? "ok" : "error" });
+  }
+
+  /** Counts what came of telling a gateway of a new client. */
+  announced(result: AnnounceResult): void {
+    this.#announcements.inc({ result });
+  }
+
+  /** Counts a look at a pod's egress. */
+  egressUpdated(result: "ok" | "error"): void {
+    this.#updates.inc({ result });
+  }
+
+  /** Counts something that was put back. */
+  repaired(what: Repair): void {
+    this.#repairs.inc({ what });
+  }
+
+  /** Counts a reconciliation. */
+  reconciled(result: "ok" | "error"): void {
+    this.#audits.inc({ result });
+  }
+}

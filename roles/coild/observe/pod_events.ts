@@ -1,0 +1,43 @@
+import type { EventInfo, EventRecorder } from "../../../lib/kube/mod.ts";
+import { failureOf } from "./cni_errors.ts";
+import type { PodSource } from "../cluster/pod_source.ts";
+
+/** The pod an Event is about. */
+export interface PodName {
+  readonly namespace: string;
+  readonly name: string;
+}
+
+/**
+ * Tells a pod's owner by an Event why the pod cannot start, or what is wrong
+ * with its egress, where an admin can do something about it. What passes by itself makes no Event; repetitions are
+ * counted by the recorder.
+ */
+export class PodEvents {
+  readonly #recorder: EventRecorder;
+  readonly #pods: Pick<PodSource, "uidOf">;
+
+  constructor(recorder: EventRecorder, pods: Pick<PodSource, "uidOf">) {
+    this.#recorder = recorder;
+    this.#pods = pods;
+  }
+
+  /** Reports the failure of an ADD. Never throws. */
+  addFailed(pod: PodName, error: unknown): void {
+    const { event } = failureOf(error);
+    if (event === undefined || !(error instanceof Error)) return;
+    this.tell(pod, { type: "Warning", reason: event, message: error.message });
+  }
+
+  /** Reports something about a pod. Never throws. */
+  tell({ namespace, name }: PodName, info: EventInfo): void {
+    const uid = this.#pods.uidOf(namespace, name);
+    this.#recorder.event({
+      apiVersion: "v1",
+      kind: "Pod",
+      namespace,
+      name,
+      ...(uid !== undefined && { uid }),
+    }, info);
+  }
+}

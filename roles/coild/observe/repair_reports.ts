@@ -1,0 +1,122 @@
+import type { EventRecorder } from "../../../lib/kube/mod.ts";
+import { getLogger } from "../../../lib/telemetry/mod.ts";
+import { NODE_NFT_TABLE } from "../../../lib/names/mod.ts";
+import type { CoildMetrics, Repair } from "./metrics.ts";
+
+const log = getLogger("upkeep");
+
+/** So many repairs within this time make an Event. */
+const EVENT_REPAIRS = 3;
+const WINDOW_MS = 10 * 60_000;
+
+/** What is put back together is one repair. */
+const SAME_MS = 500;
+
+/** After the first ones, a record of the log tells of all repairs within this time. */
+const LOG_MS = 60_000;
+
+/** The reason of the Event. */
+export const REPAIRED_REASON = "NodeNetworkRepaired";
+
+/** What {@linkcode RepairReports} works with. */
+export interface RepairReportsOptions {
+  readonly metrics: Pick<CoildMetrics, "repaired">;
+  readonly recorder: Pick<EventRecorder, "event">;
+  readonly nodeName: string;
+  /** The UID of the Node object, where it is known. */
+  readonly nodeUid: () => string | undefined;
+  /** Milliseconds that never go back; replaced in tests. */
+  readonly now?: () => number;
+}
+
+/** One repair: everything that was put back at about the same time. */
+interface RepairEntry {
+  readonly atMs: number;
+  readonly what: Set<Repair>;
+}
+
+/**
+ * Tells that somebody removes what is Coil's: in the metrics each time, in the
+ * log without flooding it, and by an Event on the Node when it goes on.
+ */
+export class RepairReports {
+  readonly #options: RepairReportsOptions;
+  readonly #now: () => number;
+  /** Within the window, oldest first. */
+  #repairs: RepairEntry[] = [];
+  #loggedAtMs = -Infinity;
+  #eventAtMs = -Infinity;
+
+  constructor(options: RepairReportsOptions) {
+    this.#options = options;
+    this.#now = options.now ?? (() => performance.now());
+  }
+
+  /** Takes down what was put back. */
+  repaired(what: readonly Repair[]): void {
+    if (what.length === 0) return;
+    for (const each of what) this.#options.metrics.repaired(each);
+    const now = this.#now();
+    const last = this.#repairs.at(-1);
+    if (last !== undefined && now - last.atMs < SAME_MS) {
+      for (const each of what) last.what.add(each);
+      return;
+    }
+    this.#repairs = this.#repairs.filter((r) => now - r.atMs < WINDOW_MS);
+    this.#repairs.push({ atMs: now, what: new Set(what) });
+    this.#log(now);
+    this.#tell(now);
+  }
+
+  #log(now: number): void {
+    const count = this.#repairs.length;
+    if (count > EVENT_REPAIRS && now - this.#loggedAtMs < LOG_MS) return;
+    this.#loggedAtMs = now;
+    log.warn("Put back what another program removed from the node's network", {
+      what: this.#kinds(),
+      repairs: count,
+      withinMs: WINDOW_MS,
+    });
+  }
+
+  #tell(now: number): void {
+    if (this.#repairs.length < EVENT_REPAIRS) return;
+    if (now - this.#eventAtMs < WINDOW_MS) return;
+    this.#eventAtMs = now;
+    const { nodeName, nodeUid, recorder } = this.#options;
+    recorder.event({
+      apiVersion: "v1",
+      kind: "Node",
+      name: nodeName,
+      // As kubelet does while it does not know better.
+      uid: nodeUid() ?? nodeName,
+    }, {
+      type: "Warning",
+      reason: REPAIRED_REASON,
+      message: messageOf(this.#kinds()),
+    });
+  }
+
+  #kinds(): Repair[] {
+    return [...new Set(this.#repairs.flatMap(({ what }) => [...what]))].sort();
+  }
+}
+
+const WORDS: Readonly<Record<Repair, string>> = {
+  rule: "its routing rules",
+  forwarding: "IP forwarding",
+  link: "pods' host links",
+  address: "gateway addresses of pods",
+  route: "routes to pods",
+  export: "routes of its address blocks",
+  sources: "the table that drops forged sources",
+};
+
+const FLUSHED =
+  `Another program keeps deleting or changing the nftables table "inet ${NODE_NFT_TABLE}" on this node; coild put it back at least ${EVENT_REPAIRS} times within 10 minutes, and each time pods could send from any source for a moment. Mostly it is nftables.service or a script with "flush ruleset": have it delete its own tables alone`;
+
+function messageOf(kinds: readonly Repair[]): string {
+  if (kinds.every((kind) => kind === "sources")) return FLUSHED;
+  const what = kinds.map((kind) => WORDS[kind]).join(", ");
+  return `Another program keeps removing what Coil needs on this node (${what}); coild put it back at least ${EVENT_REPAIRS} times within 10 minutes, and each time pods were cut off. Mostly it is systemd-networkd, which "netplan apply" restarts: set ManageForeignRoutingPolicyRules=no and ManageForeignRoutes=no in section [Network] of /etc/systemd/networkd.conf.d/coil.conf and restart systemd-networkd`;
+}

@@ -1,0 +1,72 @@
+import assert from "node:assert/strict";
+import type { EventInfo } from "../../../lib/kube/mod.ts";
+import type { Repair } from "./metrics.ts";
+import { RepairReports } from "./repair_reports.ts";
+
+const MINUTE_MS = 60_000;
+
+function setUp() {
+  const events: EventInfo[] = [];
+  const counted: Repair[] = [];
+  let now = 0;
+  const reports = new RepairReports({
+    metrics: { repaired: (what) => counted.push(what) },
+    recorder: { event: (_ref, info) => events.push(info) },
+    nodeName: "node1",
+    nodeUid: () => "uid1",
+    now: () => now,
+  });
+  const at = (ms: number, ...what: Repair[]) => {
+    now = ms;
+    reports.repaired(what);
+  };
+  return { at, counted, events };
+}
+
+Deno.test("RepairReports makes an Event of the third repair within ten minutes", () => {
+  const { at, counted, events } = setUp();
+  at(0, "rule");
+  at(9 * MINUTE_MS, "route");
+  // The first is too old by now.
+  at(11 * MINUTE_MS, "rule");
+  assert.equal(events.length, 0);
+  at(12 * MINUTE_MS, "rule");
+  assert.equal(events.length, 1);
+  assert.match(
+    events[0]?.message ?? "",
+    /routing rules, routes to pods|routes to pods, its routing rules/,
+  );
+  assert.deepEqual(counted, ["rule", "route", "rule", "rule"]);
+});
+
+Deno.test("RepairReports takes what is put back at once for one repair", () => {
+  const { at, counted, events } = setUp();
+  for (let i = 0; i < 109; i++) at(i, "route");
+  assert.equal(counted.length, 109);
+  assert.deepEqual(events, []);
+});
+
+Deno.test("RepairReports makes one Event in ten minutes, however often", () => {
+  const { at, events } = setUp();
+  for (let s = 0; s < 25 * 60; s++) at(s * 1_000, "rule");
+  assert.equal(events.length, 3);
+});
+
+Deno.test("RepairReports tells who flushes the packet filter from who removes rules", () => {
+  for (
+    const [what, told] of [["sources", /flush ruleset/], [
+      "rule",
+      /networkd/,
+    ]] as const
+  ) {
+    const { at, events } = setUp();
+    for (let i = 0; i < 3; i++) at(i * MINUTE_MS, what);
+    assert.match(events[0]?.message ?? "", told);
+  }
+});
+
+Deno.test("RepairReports counts nothing for nothing", () => {
+  const { at, counted, events } = setUp();
+  for (let i = 0; i < 5; i++) at(i * MINUTE_MS);
+  assert.deepEqual([counted, events], [[], []]);
+});

@@ -1,0 +1,266 @@
+import type { KeyedMutex } from "../../../lib/async/mod.ts";
+import { CURRENT_CNI_VERSION, type Result } from "../../../lib/cni/mod.ts";
+import type { CNIArgs } from "../../../lib/cnirpc/mod.ts";
+import { valuesOf } from "../../../lib/inet/mod.ts";
+import type { Allocation, NodeIpam } from "../../../lib/ipam/mod.ts";
+import type { V1Pod } from "../../../lib/kube/mod.ts";
+import {
+  isMarkedFor,
+  type PodKey,
+  type PodLink,
+  type PodName,
+  type PodNetwork,
+  type PodSources,
+  type SetupResult,
+} from "../../../lib/podnet/mod.ts";
+import { getLogger } from "../../../lib/telemetry/mod.ts";
+import { explain } from "../observe/address_errors.ts";
+import {
+  type Attachment,
+  type Attachments,
+  type CallOptions,
+  type Connected,
+  type ConnectOptions,
+  type LockedOptions,
+  POD_INTERFACE,
+} from "../calls/attachments.ts";
+import type { BlockClient } from "../blocks/client.ts";
+import {
+  type AddRequest,
+  parsePodName,
+  parseStrictKey,
+  refuseChained,
+} from "../calls/cni_request.ts";
+import type { GarbageCollector } from "./garbage.ts";
+import { keyText, podKey } from "../base/keys.ts";
+import type { CoildMetrics } from "../observe/metrics.ts";
+import type { NetworkMemory } from "../network/memory.ts";
+import type { PodFacts, PodSource } from "../cluster/pod_source.ts";
+import { podAddresses } from "../cluster/pod_status.ts";
+import type { Teardown } from "./teardown.ts";
+
+const log = getLogger("coild");
+
+/** What {@linkcode AddressedPods} works with. */
+export interface AddressedPodsOptions {
+  readonly ipam: NodeIpam;
+  readonly network: PodNetwork;
+  readonly pods: Pick<PodSource, "poolOf" | "sourcesOf">;
+  readonly blocks: Pick<BlockClient, "poolNames">;
+  readonly metrics: CoildMetrics;
+  readonly teardown: Teardown;
+  readonly garbage: Pick<GarbageCollector, "collect">;
+  readonly networks: NetworkMemory;
+  readonly locks: KeyedMutex;
+}
+
+/** Pods that coild itself gives their addresses and connects to the node. */
+export class AddressedPods implements Attachments {
+  readonly #with: AddressedPodsOptions;
+
+  constructor(options: AddressedPodsOptions) {
+    this.#with = options;
+  }
+
+  accept(request: AddRequest): void {
+    refuseChained(request);
+  }
+
+  async connect(
+    request: AddRequest,
+    pod: PodFacts,
+    { held, signal, telling }: ConnectOptions,
+  ): Promise<Connected> {
+    const { metrics, networks, pods, teardown } = this.#with;
+    const pool = await pods.poolOf(pod.namespace, { signal });
+    const choice = await pods.sourcesOf(pod, { signal });
+    const sources = choice === "any" ? "any" : "own";
+    const allocation = await metrics.phase(
+      "address",
+      () => this.#allocate(request, pool, signal),
+    );
+    const { addresses } = allocation;
+    const known = {
+      pod,
+      addresses,
+      ...(pod.uid !== undefined && { uid: pod.uid }),
+    };
+    telling.start({ ...known, block: allocation.block });
+    const key = keyOf(request);
+    const undo = async (locks: DisposableStack) => {
+      await telling[Symbol.asyncDispose]();
+      await teardown.undo(key, locks, { pod: request.pod });
+    };
+    let interfaces: SetupResult;
+    try {
+      interfaces = await metrics.phase(
+        "network",
+        () => this.#setUp(request, { allocation, sources, signal }),
+      );
+    } catch (error) {
+      await undo(held);
+      throw error;
+    }
+    networks.remember(key, request.network);
+    log.info("Attached a pod", {
+      pool,
+      block: allocation.block,
+      ...texts(allocation),
+      veth: interfaces.hostName,
+    });
+    return {
+      ...{ ...known, key, undo },
+      ...(interfaces.isFirst && interfaces.mtu > 0 &&
+        { freshMtu: interfaces.mtu }),
+      result: resultOf(request, allocation, interfaces),
+      openNetns: this.#opener(key),
+    };
+  }
+
+  async disconnect(
+    key: PodKey,
+    { held, pod }: LockedOptions & { readonly pod?: PodName },
+  ): Promise<PodKey> {
+    await this.#with.teardown.start(key, held, pod && { pod });
+    this.#with.networks.forget(key);
+    return key;
+  }
+
+  async check(args: CNIArgs, { signal }: CallOptions): Promise<PodKey> {
+    const key = parseStrictKey(args);
+    const { ipam, locks, network } = this.#with;
+    using _lock = await locks.lock(keyText(key), { signal });
+    // The kernel knows the addresses too, before IPAM has recovered them.
+    const known = ipam.lookup(key) ??
+      (await network.list()).find((link) => keyText(link) === keyText(key));
+    await network.check({
+      ...key,
+      ...parsePodName(args),
+      addresses: known?.addresses ?? {},
+      ...(args.netns !== "" && { netnsPath: args.netns }),
+    });
+    return key;
+  }
+
+  async gc(
+    args: CNIArgs,
+    options: CallOptions & { readonly onReleased: (key: PodKey) => void },
+  ): Promise<void> {
+    await this.#with.garbage.collect(args, options);
+  }
+
+  /**
+   * By their addresses. A status keeps an address for a while that may be
+   * another pod's by now, so the link has to name the pod; of one that names
+   * none, a pod that is about to go gets nothing.
+   */
+  async find(
+    pods: readonly V1Pod[],
+  ): Promise<ReadonlyMap<string, Attachment>> {
+    const links = new Map<string, PodLink>();
+    for (const link of await this.#with.network.list()) {
+      if (link.ifname !== POD_INTERFACE) continue;
+      for (const address of valuesOf(link.addresses)) {
+        links.set(address.toString(), link);
+      }
+    }
+    const found = new Map<string, Attachment>();
+    for (const pod of pods) {
+      const link = podAddresses(pod)
+        .map((address) => links.get(address.toString()))
+        .find((known) => known !== undefined && mayBeOf(known, pod));
+      if (link === undefined) continue;
+      const { namespace = "", name = "", uid } = pod.metadata ?? {};
+      found.set(podKey({ namespace, name }), {
+        key: keyOf(link),
+        pod: { namespace, name },
+        ...(uid !== undefined && { uid }),
+        addresses: link.addresses,
+        byAddress: true,
+        openNetns: this.#opener(keyOf(link)),
+      });
+    }
+    return found;
+  }
+
+  /** Made apart, so that what is kept of an ADD does not hold the rest of it. */
+  #opener(key: PodKey): Attachment["openNetns"] {
+    const { network } = this.#with;
+    return () => network.openNetns(key);
+  }
+
+  async #allocate(
+    request: AddRequest,
+    pool: string,
+    signal: AbortSignal,
+  ): Promise<Allocation> {
+    const { blocks, ipam } = this.#with;
+    try {
+      return await ipam.allocate({ ...keyOf(request), pool }, { signal });
+    } catch (error) {
+      signal.throwIfAborted();
+      throw explain(error, {
+        pod: request.pod,
+        pool,
+        poolNames: () => blocks.poolNames(),
+        heldBlocks: () => ipam.blocks().filter((b) => b.pool === pool).length,
+      });
+    }
+  }
+
+  #setUp(
+    request: AddRequest,
+    { allocation, sources, signal }: {
+      readonly allocation: Allocation;
+      readonly sources: PodSources;
+      readonly signal: AbortSignal;
+    },
+  ): Promise<SetupResult> {
+    return this.#with.network.setup({
+      ...keyOf(request),
+      // Of a pod attached before, its namespace may name another pool by now.
+      pool: allocation.pool,
+      netnsPath: request.netns,
+      pod: request.pod,
+      addresses: allocation.addresses,
+      sources,
+    }, { signal });
+  }
+}
+
+function keyOf({ containerId, ifname }: PodKey): PodKey {
+  return { containerId, ifname };
+}
+
+function mayBeOf({ mac }: PodLink, { metadata }: V1Pod): boolean {
+  const { namespace = "", name = "", deletionTimestamp } = metadata ?? {};
+  return isMarkedFor(mac, { namespace, name }) ??
+    deletionTimestamp === undefined;
+}
+
+function texts({ addresses }: Allocation): Record<string, string> {
+  return Object.fromEntries(
+    valuesOf(addresses).map((address) => [address.family, address.toString()]),
+  );
+}
+
+/** IPv4 first, host prefixes, no gateway: as upstream. */
+function resultOf(
+  request: AddRequest,
+  { addresses }: Allocation,
+  { hostName, hostMac, podMac }: SetupResult,
+): Result {
+  return {
+    cniVersion: CURRENT_CNI_VERSION,
+    interfaces: [
+      { name: request.ifname, mac: podMac, sandbox: request.netns },
+      { name: hostName, mac: hostMac },
+    ],
+    ips: valuesOf(addresses).map((address) => ({
+      address: `${address}/${address.bits}`,
+      interface: 0,
+    })),
+    routes: [],
+    dns: {},
+  };
+}

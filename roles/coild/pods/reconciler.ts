@@ -1,0 +1,104 @@
+import { type KeyedMutex, sleep } from "../../../lib/async/mod.ts";
+import type { NodeIpam } from "../../../lib/ipam/mod.ts";
+import type { PodNetwork } from "../../../lib/podnet/mod.ts";
+import { getLogger } from "../../../lib/telemetry/mod.ts";
+import { keyText } from "../base/keys.ts";
+import type { CoildMetrics } from "../observe/metrics.ts";
+import type { RouteRepair } from "../network/route_repair.ts";
+import type { Teardown } from "./teardown.ts";
+
+const log = getLogger("gc");
+
+/** What {@linkcode Reconciler} works with. */
+export interface ReconcilerOptions {
+  readonly ipam: NodeIpam;
+  readonly network: Pick<PodNetwork, "survey">;
+  readonly teardown: Teardown;
+  readonly repair: RouteRepair;
+  readonly metrics: CoildMetrics;
+  readonly locks: KeyedMutex;
+  readonly intervalMs: number;
+}
+
+/**
+ * Compares the kernel with the address management from time to time: husks
+ * that nobody finishes are finished, addresses whose interface is gone come
+ * back, differences are reported.
+ */
+export class Reconciler {
+  readonly #with: ReconcilerOptions;
+
+  constructor(options: ReconcilerOptions) {
+    this.#with = options;
+  }
+
+  /** Reconciles at each interval until the signal. Failures wait for the next one. */
+  async run(signal: AbortSignal): Promise<void> {
+    for (;;) {
+      await sleep(this.#with.intervalMs, { signal });
+      try {
+        await this.reconcile(signal);
+        this.#with.metrics.reconciled("ok");
+      } catch (error) {
+        if (signal.aborted) throw error;
+        this.#with.metrics.reconciled("error");
+        log.warn("Cannot compare the kernel with the addresses", {
+          err: error,
+        });
+      }
+    }
+  }
+
+  /** Reconciles once. */
+  async reconcile(signal: AbortSignal): Promise<void> {
+    const { ipam, network, repair } = this.#with;
+    const { pods, husks, malformed, strayRoutes } = await network.survey();
+    if (malformed.length > 0 || strayRoutes.length > 0) {
+      log.warn("Left alone what is not ours", {
+        links: malformed.map(({ name }) => name),
+        routes: strayRoutes.map(({ destination }) => String(destination)),
+      });
+    }
+    // A husk still holds its address: the kernel may refuse to remove it.
+    const cutOff = husks.map((husk) => ({
+      ...husk,
+      addresses: {},
+      husk: true,
+    }));
+    const known = [...await repair.complete(pods), ...cutOff];
+    await ipam.reconcile(known, { signal });
+    await repair.repair(pods, { signal });
+    await this.#finishHusks(signal);
+  }
+
+  /**
+   * Finishes what a failed teardown left cut off. While one husk is finished,
+   * an ADD may take the place of another, so each is told by what was listed.
+   */
+  async #finishHusks(signal: AbortSignal): Promise<void> {
+    const { ipam, locks, network, teardown } = this.#with;
+    // Read first: an ADD that comes while the links are listed is not theirs.
+    const generations = new Map(
+      ipam.list().map((record) => [keyText(record), record.generation]),
+    );
+    const husks = (await network.survey()).husks.map((husk) => ({
+      ...husk,
+      generation: generations.get(keyText(husk)),
+    }));
+    for (const husk of husks) {
+      // Whoever holds the lock is at it.
+      if (locks.isLocked(keyText(husk))) continue;
+      using held = new DisposableStack();
+      held.use(await locks.lock(keyText(husk), { signal }));
+      try {
+        await teardown.startListed(husk, held);
+      } catch (err) {
+        log.error("Cannot finish a teardown; the next comparison will", {
+          containerId: husk.containerId,
+          iface: husk.ifname,
+          err,
+        });
+      }
+    }
+  }
+}

@@ -1,0 +1,172 @@
+import { Backoff, retry, TaskGroup } from "../../../lib/async/mod.ts";
+import type { NodeIpam, Releasing } from "../../../lib/ipam/mod.ts";
+import type {
+  PodKey,
+  PodName,
+  PodNetwork,
+  Teardown as CutOff,
+} from "../../../lib/podnet/mod.ts";
+import { getLogger } from "../../../lib/telemetry/mod.ts";
+
+const log = getLogger("pod-network");
+
+/** What {@linkcode Teardown} works with. */
+export interface TeardownOptions {
+  readonly ipam: NodeIpam;
+  readonly network: PodNetwork;
+}
+
+/** An attachment as it was when kernel and addresses were listed. */
+export interface ListedAttachment extends PodKey {
+  /** Index of its link; undefined: it had none. */
+  readonly index: number | undefined;
+  /** Number of the period of use of its addresses; undefined: it had none. */
+  readonly generation: number | undefined;
+}
+
+/** What the background work is given. */
+interface Remainder {
+  readonly held: DisposableStack;
+  readonly cutOff: CutOff | undefined;
+  readonly releasing: Releasing | undefined;
+  /** Whether the key has no other link. Default: it has none. */
+  readonly isLast?: boolean;
+}
+
+/**
+ * Takes pods off the network in two steps: cut off at once, then, behind the
+ * caller's back, what the kernel is slow at.
+ *
+ * The pod's address is free only after the second step, and the pod's lock is
+ * held till then, so a new ADD of the same key waits.
+ */
+export class Teardown implements AsyncDisposable {
+  readonly #ipam: NodeIpam;
+  readonly #network: PodNetwork;
+  readonly #background = new TaskGroup();
+
+  constructor({ ipam, network }: TeardownOptions) {
+    this.#ipam = ipam;
+    this.#network = network;
+  }
+
+  /** How many attachments are cut off and not gone yet. */
+  get pending(): number {
+    return this.#background.running.length;
+  }
+
+  /**
+   * Cuts an attachment off; what remains goes on in the background. `held`,
+   * with the lock of the key in it, is disposed of when all is done.
+   *
+   * @throws {NetlinkError} when the attachment could not be cut off; it is
+   * left as it was, and `held` to the caller.
+   */
+  async start(
+    key: PodKey,
+    held: DisposableStack,
+    { pod }: { readonly pod?: PodName } = {},
+  ): Promise<void> {
+    const releasing = this.#ipam.beginRelease(key);
+    let cutOff: CutOff | undefined;
+    try {
+      cutOff = await this.#network.beginTeardown(key, pod && { pod });
+    } catch (error) {
+      if (releasing !== undefined) this.#ipam.cancelRelease(releasing);
+      throw error;
+    }
+    if (cutOff === undefined && releasing === undefined) return;
+    this.#finishLater(key, { held, cutOff, releasing });
+  }
+
+  /**
+   * Takes down just the attachment that was listed. In the time since, the
+   * runtime may have deleted it and added another one of the same key: a link
+   * of another index, or addresses of another period of use, are left alone.
+   * Tells whether there was anything left of what was listed.
+   *
+   * @throws {NetlinkError} as {@linkcode Teardown.start}
+   */
+  async startListed(
+    listed: ListedAttachment,
+    held: DisposableStack,
+  ): Promise<boolean> {
+    const { isLast, teardown } = await this.#network.beginTeardownOf(listed);
+    const known = isLast ? this.#ipam.lookup(listed) : undefined;
+    // Without another link, what has the addresses was the link just cut off.
+    const isOver = known !== undefined &&
+      (teardown !== undefined || known.generation === listed.generation);
+    const releasing = isOver ? this.#ipam.beginRelease(listed) : undefined;
+    if (teardown === undefined && releasing === undefined) return false;
+    this.#finishLater(listed, { held, cutOff: teardown, releasing, isLast });
+    return true;
+  }
+
+  #finishLater(
+    key: PodKey,
+    { held, cutOff, releasing, isLast = true }: Remainder,
+  ): void {
+    const locked = held.move();
+    this.#background.run(`teardown of ${key.containerId}`, async (signal) => {
+      using _locked = locked;
+      if (cutOff !== undefined) await this.#finish(key, cutOff, signal);
+      if (!isLast) return;
+      // The addresses may have been recovered after the DEL had begun.
+      const known = releasing ?? this.#ipam.beginRelease(key);
+      if (known !== undefined) await this.#ipam.finishRelease(known);
+    });
+  }
+
+  /**
+   * Takes back what a failed ADD had done. It never fails: the caller has an
+   * error to report already, and what remains is found by the reconciler.
+   */
+  async undo(
+    key: PodKey,
+    held: DisposableStack,
+    options: { readonly pod?: PodName },
+  ): Promise<void> {
+    try {
+      await this.start(key, held, options);
+    } catch (error) {
+      log.error("Cannot undo a failed ADD; DEL or the next comparison will", {
+        err: error,
+      });
+    }
+  }
+
+  /** Waits for the background work, or until the signal gives it up. */
+  async drain(signal: AbortSignal): Promise<void> {
+    const giveUp = () => this.#background.abort(signal.reason);
+    signal.addEventListener("abort", giveUp, { once: true });
+    try {
+      await this.#background.wait();
+    } finally {
+      signal.removeEventListener("abort", giveUp);
+    }
+  }
+
+  /** Gives the background work up; the next start of the daemon finishes it. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#background[Symbol.asyncDispose]();
+  }
+
+  async #finish(
+    key: PodKey,
+    cutOff: CutOff,
+    signal: AbortSignal,
+  ): Promise<void> {
+    await retry(() => this.#network.finishTeardown(cutOff), {
+      signal,
+      backoff: new Backoff({ initialMs: 50, maxMs: 5_000 }),
+      shouldRetry: (error) => {
+        log.warn("Cannot delete a host veth yet", {
+          containerId: key.containerId,
+          iface: key.ifname,
+          err: error,
+        });
+        return true;
+      },
+    });
+  }
+}

@@ -1,0 +1,135 @@
+import type { KeyedMutex } from "../../../lib/async/mod.ts";
+import { CniError, ErrorCode, type Result } from "../../../lib/cni/mod.ts";
+import type { CNIArgs } from "../../../lib/cnirpc/mod.ts";
+import type { Attachments } from "../calls/attachments.ts";
+import {
+  type AddRequest,
+  parseAdd,
+  parseKey,
+  parsePodName,
+} from "../calls/cni_request.ts";
+import type { EgressCalls } from "../egress/calls.ts";
+import { keyText } from "../base/keys.ts";
+import type { CoildMetrics } from "../observe/metrics.ts";
+import type { PodEvents } from "../observe/pod_events.ts";
+import type { PodSource } from "../cluster/pod_source.ts";
+import type { Readiness } from "../observe/readiness.ts";
+
+/** What {@linkcode CniService} works with. */
+export interface CniServiceOptions {
+  readonly attachments: Attachments;
+  readonly egress: EgressCalls;
+  readonly pods: Pick<PodSource, "find">;
+  readonly events: PodEvents;
+  readonly metrics: CoildMetrics;
+  readonly readiness: Readiness;
+  /** Guards everything about one attachment; shared with the reconcilers. */
+  readonly locks: KeyedMutex;
+}
+
+/**
+ * Answers the CNI plugin: one method for each command.
+ *
+ * Calls about one attachment follow each other; calls about different ones
+ * never wait for one another.
+ */
+export class CniService {
+  readonly #with: CniServiceOptions;
+
+  constructor(options: CniServiceOptions) {
+    this.#with = options;
+  }
+
+  /** Connects a pod; see `docs/architecture.md` for the steps. */
+  async add(
+    args: CNIArgs,
+    { signal }: { signal: AbortSignal },
+  ): Promise<Result> {
+    const { attachments, locks, metrics, readiness, events } = this.#with;
+    using _inFlight = metrics.addStarted();
+    const request = parseAdd(args);
+    attachments.accept(request);
+    readiness.assertReady();
+    using held = new DisposableStack();
+    held.use(
+      await metrics.phase(
+        "lock",
+        () => locks.lock(keyText(request), { signal }),
+      ),
+    );
+    try {
+      return await this.#attach(request, { held, signal });
+    } catch (error) {
+      events.addFailed(request.pod, error);
+      throw error;
+    }
+  }
+
+  /** Takes a pod off the network. Whatever is already gone is no error. */
+  async del(args: CNIArgs, { signal }: { signal: AbortSignal }): Promise<void> {
+    const key = parseKey(args);
+    const { attachments, egress, locks } = this.#with;
+    using held = new DisposableStack();
+    held.use(await locks.lock(keyText(key), { signal }));
+    const options = { held, signal, ...parsePodName(args) };
+    egress.forget(await attachments.disconnect(key, options));
+  }
+
+  /** Compares a pod's network with what ADD made. */
+  async check(
+    args: CNIArgs,
+    { signal }: { signal: AbortSignal },
+  ): Promise<void> {
+    const { attachments, egress } = this.#with;
+    const key = await attachments.check(args, { signal });
+    await egress.check(key, { signal });
+  }
+
+  /** Releases what the runtime no longer has (CNI 1.1 GC). */
+  async gc(args: CNIArgs, { signal }: { signal: AbortSignal }): Promise<void> {
+    const { attachments, egress } = this.#with;
+    const onReleased = egress.forget.bind(egress);
+    await attachments.gc(args, { signal, onReleased });
+  }
+
+  /**
+   * Says whether ADD is served (CNI 1.1 STATUS).
+   *
+   * @throws {CniError} with code 50 and the reason when it is not.
+   */
+  status(): void {
+    const { reason } = this.#with.readiness;
+    if (reason === undefined) return;
+    throw new CniError(`Cannot serve pods yet: ${reason}`, {
+      code: ErrorCode.PLUGIN_NOT_AVAILABLE,
+    });
+  }
+
+  async #attach(
+    request: AddRequest,
+    options: { readonly held: DisposableStack; readonly signal: AbortSignal },
+  ): Promise<Result> {
+    const { attachments, egress, metrics, pods } = this.#with;
+    const { held, signal } = options;
+    const { pod, wanted } = await metrics.phase("pod", async () => {
+      const pod = await pods.find(request.pod, { signal });
+      // Asked first: a pod that cannot have its egress needs no address.
+      return { pod, wanted: await egress.wanted(request, pod, { signal }) };
+    });
+    await using telling = egress.telling(request, { wanted, signal });
+    const connected = await attachments.connect(request, pod, {
+      ...options,
+      telling,
+    });
+    try {
+      await egress.setUp(connected, {
+        ...{ request, wanted, telling, signal },
+      });
+    } catch (error) {
+      egress.forget(connected.key);
+      await connected.undo(held);
+      throw error;
+    }
+    return connected.result;
+  }
+}

@@ -1,0 +1,93 @@
+import {
+  decodeRequest,
+  type LauncherRequest,
+  requestSize,
+} from "../../../lib/cnirpc/launcher/mod.ts";
+
+/** Most requests are smaller: some 2 KiB. */
+const BUFFER_BYTES = 8 * 1024;
+
+/** The connection of one launcher: a request comes, an answer goes. */
+export class LauncherConnection implements Disposable {
+  readonly #socket: Deno.UnixConn;
+  #hasRequest = false;
+  #isClosed = false;
+
+  constructor(socket: Deno.UnixConn) {
+    this.#socket = socket;
+  }
+
+  /** Whether a request has come, whole. */
+  get hasRequest(): boolean {
+    return this.#hasRequest;
+  }
+
+  /**
+   * Reads the request; undefined when the launcher is gone before its end.
+   *
+   * @throws {SyntaxError} when it is none
+   */
+  async read(): Promise<LauncherRequest | undefined> {
+    let buffer = new Uint8Array(BUFFER_BYTES);
+    for (let length = 0;;) {
+      const count = await this.#readInto(buffer.subarray(length));
+      if (count === 0) return undefined;
+      length += count;
+      const size = requestSize(buffer.subarray(0, length));
+      if (length === size) {
+        this.#hasRequest = true;
+        return decodeRequest(buffer.subarray(0, size));
+      }
+      if (size === undefined) continue;
+      if (length > size) {
+        throw new SyntaxError("Cannot read a request: more follows");
+      }
+      if (size > buffer.length) {
+        const larger = new Uint8Array(size);
+        larger.set(buffer.subarray(0, length));
+        buffer = larger;
+      }
+    }
+  }
+
+  /** Writes all of it, unless the launcher is gone. */
+  async write(bytes: Uint8Array): Promise<void> {
+    try {
+      for (let rest = bytes; rest.length > 0;) {
+        rest = rest.subarray(await this.#socket.write(rest));
+      }
+    } catch (error) {
+      if (!this.#isGone(error)) throw error;
+    }
+  }
+
+  /** Resolves when the launcher goes, which has sent all that it sends, or after `close()`. */
+  async closed(): Promise<void> {
+    await this.#readInto(new Uint8Array(1)).catch(() => 0);
+  }
+
+  close(): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    this.#socket.close();
+  }
+
+  [Symbol.dispose](): void {
+    this.close();
+  }
+
+  /** 0 at the end. */
+  async #readInto(buffer: Uint8Array): Promise<number> {
+    try {
+      return await this.#socket.read(buffer) ?? 0;
+    } catch (error) {
+      if (this.#isGone(error)) return 0;
+      throw error;
+    }
+  }
+
+  #isGone(error: unknown): boolean {
+    return this.#isClosed || error instanceof Deno.errors.BrokenPipe ||
+      error instanceof Deno.errors.ConnectionReset;
+  }
+}

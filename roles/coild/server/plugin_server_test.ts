@@ -1,0 +1,301 @@
+import assert from "node:assert/strict";
+import { CNI, type CNIArgs } from "../../../lib/cnirpc/mod.ts";
+import {
+  type CallContext,
+  type RunningServer,
+  serve,
+  unary,
+} from "../../../lib/grpc/server/mod.ts";
+import type { LauncherOutcome } from "../observe/metrics.ts";
+import { servePlugins } from "./plugin_server.ts";
+
+type Handler = (args: CNIArgs, context: CallContext) => Promise<unknown>;
+
+/** A gRPC server with this ADD, and launchers' end beside it. */
+class Site implements AsyncDisposable {
+  readonly socket: string;
+  /** What became of the calls. */
+  readonly outcomes: LauncherOutcome[] = [];
+  readonly #directory: string;
+  readonly #stop = new AbortController();
+  #ended: Promise<unknown> = Promise.resolve();
+
+  private constructor(directory: string) {
+    this.#directory = directory;
+    this.socket = `${directory}/coild.sock`;
+  }
+
+  static async make(add: Handler): Promise<Site> {
+    const site = new Site(await Deno.makeTempDir());
+    const { socket: socketPath } = site;
+    const { signal } = site.#stop;
+    const methods = methodsWith(add);
+    const server: RunningServer = await serve({ socketPath, methods, signal });
+    const plugins = await servePlugins({
+      ...{ server, signal, graceMs: 300 },
+      onOutcome: (outcome) => site.outcomes.push(outcome),
+    });
+    site.#ended = Promise.all([server.finished, plugins.finished]);
+    return site;
+  }
+
+  connect(): Promise<Deno.UnixConn> {
+    return Deno.connect({ transport: "unix", path: `${this.socket}.cni` });
+  }
+
+  /** Sends a request; all that comes back until the end. */
+  async call(request: Uint8Array): Promise<string> {
+    using connection = await this.connect();
+    await writeAll(connection, request);
+    return await new Response(connection.readable).text();
+  }
+
+  stop(): Promise<unknown> {
+    this.#stop.abort();
+    return this.#ended;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.stop();
+    await Deno.remove(this.#directory, { recursive: true });
+  }
+}
+
+function methodsWith(add: Handler) {
+  const nothing = () => Promise.resolve({});
+  const { add: addMethod, ...others } = CNI.method;
+  return [
+    unary(addMethod, async (args, context) => {
+      const result = await add(args, context);
+      return { result: new TextEncoder().encode(JSON.stringify(result)) };
+    }),
+    ...Object.values(others).map((method) => unary(method, nothing)),
+  ];
+}
+
+async function writeAll(
+  connection: Deno.UnixConn,
+  bytes: Uint8Array,
+): Promise<void> {
+  for (let rest = bytes; rest.length > 0;) {
+    rest = rest.subarray(await connection.write(rest));
+  }
+}
+
+const RESULT = {
+  cniVersion: "1.0.0",
+  ips: [{ address: "10.1.2.3/32" }],
+};
+
+function requestOf(
+  conf: Record<string, unknown>,
+  env: Record<string, string> = {},
+): Uint8Array {
+  const encoder = new TextEncoder();
+  const all = {
+    CNI_COMMAND: "ADD",
+    CNI_CONTAINERID: "cid0",
+    CNI_NETNS: "/run/netns/none",
+    CNI_IFNAME: "eth0",
+    CNI_PATH: "/opt/cni/bin",
+    ...env,
+  };
+  const variables = encoder.encode(
+    Object.entries(all).map(([name, value]) => `${name}=${value}\0`).join(""),
+  );
+  const stdin = encoder.encode(
+    JSON.stringify({ cniVersion: "1.0.0", name: "n", type: "coil", ...conf }),
+  );
+  const head = new Uint8Array(16);
+  head.set(encoder.encode("COILCNI1"));
+  new DataView(head.buffer).setUint32(8, variables.length, true);
+  new DataView(head.buffer).setUint32(12, stdin.length, true);
+  return new Uint8Array([...head, ...variables, ...stdin]);
+}
+
+/** The JSON after an answer's head. */
+function bodyOf(answer: string) {
+  assert.equal(answer.slice(0, 8), "COILCNI1");
+  return JSON.parse(answer.slice(16));
+}
+
+Deno.test("a launcher gets what the plugin would print", async () => {
+  const seen: CNIArgs[] = [];
+  await using site = await Site.make((args) => {
+    seen.push(args);
+    return Promise.resolve(RESULT);
+  });
+  const answer = await site.call(requestOf({ socket: site.socket }));
+  assert.equal(answer.charCodeAt(8), 0);
+  const { cniVersion, ips } = bodyOf(answer);
+  assert.equal(cniVersion, "1.0.0");
+  assert.deepEqual(ips, [{ address: "10.1.2.3/32" }]);
+  assert.deepEqual(
+    seen.map(({ containerId, ifname }) => [containerId, ifname]),
+    [["cid0", "eth0"]],
+  );
+});
+
+Deno.test("a launcher gets the plugin's errors, coild's and those of the configuration", async () => {
+  await using site = await Site.make(() => {
+    throw new Error("out of addresses");
+  });
+  const { socket } = site;
+  const failed = await site.call(requestOf({ socket }));
+  assert.equal(failed.charCodeAt(8), 1);
+  assert.equal(bodyOf(failed).msg, "out of addresses");
+  const refused = await site.call(requestOf({ socket, cniVersion: "9.9.9" }));
+  assert.equal(bodyOf(refused).code, 1);
+  const own = { CNI_NETNS: "/proc/self/ns/net" };
+  assert.equal(bodyOf(await site.call(requestOf({ socket }, own))).code, 8);
+});
+
+Deno.test("a call for another coild is not answered: the executable asks that one", async () => {
+  let calls = 0;
+  await using site = await Site.make(() => Promise.resolve(++calls));
+  assert.equal(await site.call(requestOf({ socket: "/run/other.sock" })), "");
+  // Without a socket in the configuration it is the default one.
+  assert.equal(await site.call(requestOf({})), "");
+  assert.equal(calls, 0);
+  assert.deepEqual(site.outcomes, ["other-socket", "other-socket"]);
+});
+
+Deno.test("what is no request is not answered, and harms nobody", async () => {
+  await using site = await Site.make(() => Promise.resolve(RESULT));
+  const garbage = ["PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "x", "COILCNI2xxxxxxxx"];
+  for (const text of garbage) {
+    assert.equal(await site.call(new TextEncoder().encode(text)), "");
+  }
+  const request = requestOf({ socket: site.socket });
+  const more = new Uint8Array([...request, 0]);
+  assert.equal(await site.call(more), "");
+  {
+    using half = await site.connect();
+    await half.write(request.subarray(0, 20));
+  }
+  bodyOf(await site.call(request));
+  const bad = site.outcomes.filter((outcome) => outcome === "unusable");
+  assert.equal(bad.length, garbage.length + 1);
+  assert.equal(site.outcomes.at(-1), "answered");
+});
+
+Deno.test("a request that comes byte by byte is answered, and a large one", async () => {
+  await using site = await Site.make((args) =>
+    Promise.resolve({ ...RESULT, padding: args.stdinData.length })
+  );
+  const request = requestOf({ socket: site.socket });
+  using connection = await site.connect();
+  for (const byte of request) await connection.write(new Uint8Array([byte]));
+  bodyOf(await new Response(connection.readable).text());
+  const padding = "x".repeat(200_000);
+  bodyOf(await site.call(requestOf({ socket: site.socket, padding })));
+});
+
+Deno.test("a call whose launcher goes is told so", async () => {
+  const begun = Promise.withResolvers<void>();
+  const ended = Promise.withResolvers<unknown>();
+  await using site = await Site.make(async (_args, { signal }) => {
+    begun.resolve();
+    await new Promise<void>((resolve) =>
+      signal.addEventListener("abort", () => resolve())
+    );
+    ended.resolve(signal.reason);
+    return {};
+  });
+  {
+    using connection = await site.connect();
+    await connection.write(requestOf({ socket: site.socket }));
+    await begun.promise;
+  }
+  assert.match(String(await ended.promise), /closed by the caller/);
+});
+
+Deno.test("a call under way when the server is stopped gets its answer, a later one none", async () => {
+  const begun = Promise.withResolvers<void>();
+  const go = Promise.withResolvers<void>();
+  let calls = 0;
+  await using site = await Site.make(async () => {
+    calls++;
+    begun.resolve();
+    await go.promise;
+    return RESULT;
+  });
+  const early = await site.connect();
+  const answer = site.call(requestOf({ socket: site.socket }));
+  await begun.promise;
+  const stopped = site.stop();
+  const later = requestOf({ socket: site.socket });
+  // Refused, or closed with the socket.
+  assert.equal(await site.call(later).catch(() => ""), "");
+  // Who had connected and not asked is sent away at once.
+  assert.equal(await new Response(early.readable).text().catch(() => ""), "");
+  go.resolve();
+  bodyOf(await answer);
+  await stopped;
+  assert.equal(calls, 1);
+});
+
+Deno.test("a call that goes on after the time of a stop is ended, and says so", async () => {
+  const begun = Promise.withResolvers<void>();
+  await using site = await Site.make(async (_args, { signal }) => {
+    begun.resolve();
+    await new Promise<void>((resolve) =>
+      signal.addEventListener("abort", () => resolve())
+    );
+    return {};
+  });
+  const answer = site.call(requestOf({ socket: site.socket }));
+  await begun.promise;
+  await site.stop();
+  assert.match(bodyOf(await answer).msg, /Server is stopping/);
+});
+
+Deno.test("the stop waits for the work of a call whose launcher has gone", async () => {
+  const begun = Promise.withResolvers<void>();
+  const undo = Promise.withResolvers<void>();
+  const order: string[] = [];
+  await using site = await Site.make(async (_args, { signal }) => {
+    begun.resolve();
+    await new Promise<void>((resolve) =>
+      signal.addEventListener("abort", () => resolve())
+    );
+    await undo.promise;
+    order.push("undone");
+    return {};
+  });
+  {
+    using connection = await site.connect();
+    await writeAll(connection, requestOf({ socket: site.socket }));
+    await begun.promise;
+  }
+  const stopped = site.stop().then(() => order.push("stopped"));
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  undo.resolve();
+  await stopped;
+  assert.deepEqual(order, ["undone", "stopped"]);
+});
+
+Deno.test("an answer that no launcher can take is left to the executable", async () => {
+  await using site = await Site.make(() =>
+    Promise.resolve({
+      ...RESULT,
+      dns: { nameservers: ["x".repeat(300_000)] },
+    })
+  );
+  assert.equal(await site.call(requestOf({ socket: site.socket })), "");
+  assert.deepEqual(site.outcomes, ["unusable"]);
+});
+
+Deno.test("where the socket's path is too long coild serves without launchers", async () => {
+  const directory = await Deno.makeTempDir();
+  const name = "s".repeat(106 - directory.length);
+  const { finished } = await servePlugins({
+    server: {
+      socketPath: `${directory}/${name}`,
+      call: () => Promise.reject(new Error("nobody calls")),
+    },
+    signal: new AbortController().signal,
+  });
+  await finished;
+  await Deno.remove(directory);
+});
