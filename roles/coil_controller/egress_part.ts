@@ -9,16 +9,16 @@ import {
 } from "../../lib/kube/mod.ts";
 import { GROUP_VERSION } from "../../lib/names/mod.ts";
 import { getLogger } from "../../lib/telemetry/mod.ts";
-import { EgressAccess } from "./egress_access.ts";
-import { EgressApplier } from "./egress_applier.ts";
-import { EgressBindings } from "./egress_bindings.ts";
-import { EgressCluster } from "./egress_cluster.ts";
-import { DeploymentKeeper } from "./egress_deployment_keeper.ts";
-import { createdEvent } from "./egress_events.ts";
-import { EgressImage, type EgressImageOptions } from "./egress_image.ts";
-import type { GatewaySettings } from "./egress_plan.ts";
-import { EgressReconciler } from "./egress_reconciler.ts";
-import { subscribeEgress } from "./egress_subscriptions.ts";
+import { EgressAccess } from "./egress/access.ts";
+import { EgressApplier } from "./egress/applier.ts";
+import { EgressBindings } from "./egress/bindings.ts";
+import { EgressCluster } from "./egress/cluster.ts";
+import { DeploymentKeeper } from "./egress/deployment_keeper.ts";
+import { createdEvent } from "./egress/events.ts";
+import { EgressImage, type EgressImageOptions } from "./egress/image.ts";
+import type { GatewaySettings } from "./egress/plan.ts";
+import { EgressReconciler } from "./egress/reconciler.ts";
+import { subscribeEgress } from "./egress/subscriptions.ts";
 
 const log = getLogger("setup");
 

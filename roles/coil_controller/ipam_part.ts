@@ -14,20 +14,20 @@ import {
 import { HeapKeeper } from "../../lib/linux/mod.ts";
 import { GROUP_VERSION, NODE_LABEL, POOL_LABEL } from "../../lib/names/mod.ts";
 import { describeError, getLogger } from "../../lib/telemetry/mod.ts";
-import { AddressPoolReconciler } from "./addresspool_reconciler.ts";
+import { AddressPoolReconciler } from "./ipam/addresspool_reconciler.ts";
 import {
   BlockRequestReconciler,
   REASON_NODE_LIMIT,
-} from "./blockrequest_reconciler.ts";
-import { Cluster } from "./cluster.ts";
-import { ClusterRanges } from "./cluster_ranges.ts";
-import { GarbageCollector } from "./garbage_collector.ts";
-import type { IpamMetrics } from "./metrics.ts";
-import { NodeLimit } from "./node_limit.ts";
-import { poolEvents } from "./pool_events.ts";
-import { Pools } from "./pools.ts";
-import { isSettled } from "./trim.ts";
-import { RequestBlocks } from "./request_blocks.ts";
+} from "./ipam/blockrequest_reconciler.ts";
+import { Cluster } from "./ipam/cluster.ts";
+import { ClusterRanges } from "./ipam/cluster_ranges.ts";
+import { GarbageCollector } from "./ipam/garbage_collector.ts";
+import type { IpamMetrics } from "./ipam/metrics.ts";
+import { NodeLimit } from "./ipam/node_limit.ts";
+import { poolEvents } from "./ipam/pool_events.ts";
+import { Pools } from "./ipam/pools.ts";
+import { isSettled } from "./ipam/trim.ts";
+import { RequestBlocks } from "./ipam/request_blocks.ts";
 
 const log = getLogger("setup");
 

@@ -34,10 +34,10 @@ import {
   serveMetrics,
 } from "../../lib/telemetry/mod.ts";
 import { type EgressPartOptions, runEgress } from "./egress_part.ts";
-import { FIELD_MANAGER } from "./egress_takeover.ts";
+import { FIELD_MANAGER } from "./egress/takeover.ts";
 import { type ControllerOptions, parseControllerFlags } from "./flags.ts";
 import { runIpam } from "./ipam_part.ts";
-import { IpamMetrics } from "./metrics.ts";
+import { IpamMetrics } from "./ipam/metrics.ts";
 
 export { CONTROLLER_FLAGS, parseControllerFlags } from "./flags.ts";
 

@@ -11,9 +11,10 @@ const SHOWN: Readonly<Record<string, string>> = {
   "lib/kube/event_recorder.ts": "times of Events",
   "lib/kube/lease.ts": "times of a Lease; its holder's life goes by our clock",
   "lib/telemetry/http/answer.ts": "the header Date",
-  "roles/coil_controller/addresspool_reconciler.ts": "times of conditions",
-  "roles/coil_controller/blockrequest_reconciler.ts": "times of conditions",
-  "roles/coil_controller/egress_reconciler.ts": "times of conditions",
+  "roles/coil_controller/ipam/addresspool_reconciler.ts": "times of conditions",
+  "roles/coil_controller/ipam/blockrequest_reconciler.ts":
+    "times of conditions",
+  "roles/coil_controller/egress/reconciler.ts": "times of conditions",
   "roles/coil_migrator/record.ts": "when steps were done, for people",
   "roles/cli": "ages of objects, whose birth is a date in the API",
 };

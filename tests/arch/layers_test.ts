@@ -78,7 +78,7 @@ Deno.test("layers: outsiders enter a unit by its door", () => {
 });
 
 /** Units that are cut into rooms: their folders. What lies beside those wires them together. */
-const ROOMED = ["roles/coild"];
+const ROOMED = ["roles/coil_controller", "roles/coild"];
 
 /** `cluster` of `roles/coild/cluster/trim.ts`; undefined of `roles/coild/mod.ts`. */
 function roomOf(file: string): string | undefined {

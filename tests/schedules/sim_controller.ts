@@ -7,7 +7,7 @@ import {
 } from "../../lib/kube/mod.ts";
 import { HeapKeeper } from "../../lib/linux/mod.ts";
 import { runIpam } from "../../roles/coil_controller/ipam_part.ts";
-import { IpamMetrics } from "../../roles/coil_controller/metrics.ts";
+import { IpamMetrics } from "../../roles/coil_controller/ipam/metrics.ts";
 import type { Life } from "./scheduler.ts";
 import type { SimWorld } from "./sim_node.ts";
 import { SimTransport } from "./sim_transport.ts";

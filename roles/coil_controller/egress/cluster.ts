@@ -1,0 +1,135 @@
+import {
+  type Egress,
+  EGRESS_SELECTOR,
+  EGRESSES,
+} from "../../../lib/api/mod.ts";
+import { abortable, type TaskGroup } from "../../../lib/async/mod.ts";
+import {
+  CLUSTER_ROLE_BINDINGS,
+  DEPLOYMENTS,
+  Informer,
+  type KubeClient,
+  type KubeObject,
+  POD_DISRUPTION_BUDGETS,
+  PODS,
+  ROLE_BINDINGS,
+  SERVICE_ACCOUNTS,
+  SERVICES,
+  type V1ClusterRoleBinding,
+} from "../../../lib/kube/mod.ts";
+import {
+  EGRESS_CLUSTER_ROLE_BINDING,
+  EGRESS_PSP_BINDING,
+  EGRESS_ROLE_BINDING,
+  EGRESS_SERVICE_ACCOUNT,
+} from "../../../lib/names/mod.ts";
+import {
+  type OwnedDeployment,
+  type OwnedObject,
+  trimBinding,
+  trimDeployment,
+  trimEgress,
+  trimOwned,
+  trimPod,
+} from "./trim.ts";
+
+/** A pod that ended is no gateway any more, though its object may stay for long. */
+export const LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed";
+
+/** Selects one object by its name, which the rights to watch can be limited to. */
+const named = (name: string) => ({ fieldSelector: `metadata.name=${name}` });
+
+/** What the egress half of the controller knows of the cluster, kept up to date by watches. */
+export class EgressCluster {
+  /** Indexed by "namespace". */
+  readonly egresses: Informer<Egress>;
+  readonly deployments: Informer<OwnedDeployment>;
+  readonly services: Informer<OwnedObject>;
+  readonly budgets: Informer<OwnedObject>;
+  /** Pods of Egresses that have not ended. */
+  readonly pods: Informer<KubeObject>;
+  readonly accounts: Informer<OwnedObject>;
+  readonly roleBindings: Informer<OwnedObject>;
+  /** By name. */
+  readonly clusterRoleBindings: ReadonlyMap<
+    string,
+    Informer<V1ClusterRoleBinding>
+  >;
+
+  constructor(client: KubeClient) {
+    const owned = { labelSelector: EGRESS_SELECTOR };
+    this.egresses = new Informer(client, EGRESSES, {
+      trim: trimEgress,
+      indexes: { namespace: ({ metadata }) => [metadata.namespace ?? ""] },
+    });
+    this.deployments = new Informer<OwnedDeployment>(client, DEPLOYMENTS, {
+      ...owned,
+      trim: trimDeployment,
+    });
+    this.services = new Informer<OwnedObject>(client, SERVICES, {
+      ...owned,
+      trim: trimOwned,
+    });
+    this.budgets = new Informer<OwnedObject>(client, POD_DISRUPTION_BUDGETS, {
+      ...owned,
+      trim: trimOwned,
+    });
+    this.pods = new Informer<KubeObject>(client, PODS, {
+      ...owned,
+      fieldSelector: LIVE_PODS,
+      metadataOnly: true,
+      trim: trimPod,
+    });
+    this.accounts = new Informer<OwnedObject>(client, SERVICE_ACCOUNTS, {
+      ...named(EGRESS_SERVICE_ACCOUNT),
+      metadataOnly: true,
+      trim: trimOwned,
+    });
+    this.roleBindings = new Informer<OwnedObject>(client, ROLE_BINDINGS, {
+      ...named(EGRESS_ROLE_BINDING),
+      trim: trimOwned,
+    });
+    this.clusterRoleBindings = new Map(
+      [EGRESS_CLUSTER_ROLE_BINDING, EGRESS_PSP_BINDING].map((name) => [
+        name,
+        new Informer(client, CLUSTER_ROLE_BINDINGS, {
+          ...named(name),
+          trim: trimBinding,
+        }),
+      ]),
+    );
+  }
+
+  /** Starts the watches in the group. */
+  start(group: TaskGroup): void {
+    for (const [name, informer] of Object.entries(this.#informers())) {
+      group.run(`${name} informer`, (signal) => informer.run(signal));
+    }
+  }
+
+  /** Resolves after all first lists. */
+  async synced(signal: AbortSignal): Promise<void> {
+    const all = Object.values(this.#informers()).map(({ synced }) => synced);
+    await abortable(Promise.all(all), signal);
+  }
+
+  /** The Egresses that are to be served: those that nobody has deleted. */
+  liveEgresses(namespace?: string): Egress[] {
+    const { store } = this.egresses;
+    const all = namespace === undefined
+      ? store.list()
+      : store.byIndex("namespace", namespace);
+    return all.filter((e) => e.metadata.deletionTimestamp === undefined);
+  }
+
+  #informers(): Readonly<Record<string, Runnable>> {
+    const { clusterRoleBindings, ...named } = this;
+    return { ...named, ...Object.fromEntries(clusterRoleBindings) };
+  }
+}
+
+/** What all informers are, whatever they watch. */
+interface Runnable {
+  readonly synced: Promise<void>;
+  run(signal: AbortSignal): Promise<void>;
+}

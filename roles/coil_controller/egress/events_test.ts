@@ -1,0 +1,65 @@
+import assert from "node:assert/strict";
+import type { Condition, EgressStatus } from "../../../lib/api/mod.ts";
+import { egressEvents } from "./events.ts";
+
+function status(
+  ...conditions: readonly (readonly [string, Condition["status"], string])[]
+): EgressStatus {
+  return {
+    conditions: conditions.map(([type, value, reason]) => ({
+      type,
+      status: value,
+      reason,
+      message: `${type} ${reason}`,
+      lastTransitionTime: "2026-01-02T03:04:05Z",
+    })),
+  };
+}
+
+function reasons(before: EgressStatus | undefined, after: EgressStatus) {
+  return egressEvents(before, after).map((e) => `${e.type} ${e.reason}`);
+}
+
+Deno.test("egressEvents() says nothing of a new Egress that is not ready yet", () => {
+  const after = status(
+    ["Ready", "False", "NoGatewayAvailable"],
+    ["Progressing", "True", "RollingOut"],
+    ["Degraded", "False", "RollingOut"],
+    ["CapacityLow", "Unknown", "NoReport"],
+  );
+  assert.deepEqual(reasons(undefined, after), []);
+  assert.deepEqual(reasons(after, after), []);
+});
+
+Deno.test("egressEvents() tells when an Egress becomes ready, and when it is no more", () => {
+  const is = status(["Ready", "True", "GatewayAvailable"]);
+  const isNot = status(["Ready", "False", "NoGatewayAvailable"]);
+  assert.deepEqual(reasons(isNot, is), ["Normal Ready"]);
+  assert.deepEqual(reasons(is, isNot), ["Warning NotReady"]);
+});
+
+Deno.test("egressEvents() tells of each new reason to be degraded, and of the end", () => {
+  const refused = status(["Degraded", "True", "DeploymentRefused"]);
+  const taken = status(["Degraded", "True", "NameTaken"]);
+  const fine = status(["Degraded", "False", "AsWanted"]);
+  assert.deepEqual(reasons(undefined, refused), ["Warning DeploymentRefused"]);
+  assert.deepEqual(reasons(refused, taken), ["Warning NameTaken"]);
+  assert.deepEqual(reasons(taken, taken), []);
+  assert.deepEqual(reasons(taken, fine), ["Normal Recovered"]);
+});
+
+Deno.test("egressEvents() tells of exhaustion ahead, and of its end", () => {
+  const low = status(["CapacityLow", "True", "ConntrackFull"]);
+  const fine = status(["CapacityLow", "False", "Sufficient"]);
+  assert.deepEqual(reasons(fine, low), ["Warning CapacityLow"]);
+  assert.deepEqual(reasons(low, fine), ["Normal CapacityRestored"]);
+});
+
+Deno.test("egressEvents() tells of destinations that are there twice, once", () => {
+  const twice = status(["RedundantDestinations", "True", "SameNetwork"]);
+  assert.deepEqual(reasons(status(), twice), [
+    "Warning RedundantDestinations",
+  ]);
+  assert.deepEqual(reasons(twice, twice), []);
+  assert.deepEqual(reasons(twice, status()), []);
+});

@@ -1,0 +1,97 @@
+import { type Egress, egressLabels } from "../../../lib/api/mod.ts";
+import type {
+  OwnerReference,
+  V1PodDisruptionBudget,
+  V1Service,
+} from "../../../lib/kube/mod.ts";
+import { GROUP_VERSION } from "../../../lib/names/mod.ts";
+
+/** What the controller is told about the gateways of every Egress. */
+export interface GatewaySettings {
+  /** UDP port of the tunnels. */
+  readonly port: number;
+  /** Given to the gateways as it is. */
+  readonly backend: "iptables" | "nftables";
+  /** How long a gateway that is being deleted serves the flows it has. */
+  readonly drainTimeoutMs: number;
+  /** Namespace of Coil's daemons. */
+  readonly systemNamespace: string;
+}
+
+/** What is planned of an object's metadata. */
+export interface PlannedMetadata {
+  readonly labels: Readonly<Record<string, string>>;
+  readonly ownerReferences: readonly OwnerReference[];
+}
+
+/** What is planned of a Service; the rest is the API server's. */
+export interface ServicePlan {
+  readonly metadata: PlannedMetadata;
+  readonly spec: NonNullable<V1Service["spec"]>;
+}
+
+/** What is planned of a PodDisruptionBudget. */
+export interface DisruptionBudgetPlan {
+  readonly metadata: PlannedMetadata;
+  readonly spec: NonNullable<V1PodDisruptionBudget["spec"]>;
+}
+
+/** The metadata of the objects of an Egress, which owns them: they go with it. */
+export function planMetadata({ metadata }: Egress): PlannedMetadata {
+  const { name = "", uid = "" } = metadata;
+  return {
+    labels: egressLabels(name),
+    ownerReferences: [{
+      apiVersion: GROUP_VERSION,
+      kind: "Egress",
+      name,
+      uid,
+      controller: true,
+      blockOwnerDeletion: true,
+    }],
+  };
+}
+
+/** Plans the Service through which clients reach the gateways of an Egress. */
+export function planService(
+  egress: Egress,
+  { port }: Pick<GatewaySettings, "port">,
+): ServicePlan {
+  const { sessionAffinity = "ClientIP", sessionAffinityConfig } = egress.spec;
+  // Without affinity there is nothing to configure; a Service refuses it.
+  const timeoutSeconds = sessionAffinity === "ClientIP"
+    ? sessionAffinityConfig?.clientIP?.timeoutSeconds
+    : undefined;
+  return {
+    metadata: planMetadata(egress),
+    spec: {
+      type: "ClusterIP",
+      ipFamilyPolicy: "PreferDualStack",
+      selector: { ...egressLabels(egress.metadata.name ?? "") },
+      ports: [{ port, targetPort: port, protocol: "UDP" }],
+      sessionAffinity,
+      ...(timeoutSeconds === undefined
+        ? {}
+        : { sessionAffinityConfig: { clientIP: { timeoutSeconds } } }),
+    },
+  };
+}
+
+/** Plans the PodDisruptionBudget of an Egress' pods; undefined when it wants none. */
+export function planDisruptionBudget(
+  egress: Egress,
+): DisruptionBudgetPlan | undefined {
+  const budget = egress.spec.podDisruptionBudget;
+  if (budget === undefined) return undefined;
+  const { minAvailable, maxUnavailable } = budget;
+  return {
+    metadata: planMetadata(egress),
+    spec: {
+      ...(minAvailable === undefined ? {} : { minAvailable }),
+      ...(maxUnavailable === undefined ? {} : { maxUnavailable }),
+      selector: {
+        matchLabels: { ...egressLabels(egress.metadata.name ?? "") },
+      },
+    },
+  };
+}

@@ -1,0 +1,223 @@
+import {
+  type Egress,
+  EGRESSES,
+  type EgressProblem,
+  type EgressStatus,
+  egressStatus,
+  egressStatusEquals,
+} from "../../../lib/api/mod.ts";
+import {
+  type EventInfo,
+  type KubeClient,
+  POD_DISRUPTION_BUDGETS,
+  SERVICES,
+  splitKey,
+} from "../../../lib/kube/mod.ts";
+import type { EgressAccess } from "./access.ts";
+import type { EgressApplier } from "./applier.ts";
+import type { EgressCluster } from "./cluster.ts";
+import { deleteIfThere } from "./delete.ts";
+import type { DeploymentKeeper } from "./deployment_keeper.ts";
+import { reapGateways } from "./gateways.ts";
+import {
+  type GatewaySettings,
+  planDisruptionBudget,
+  planService,
+} from "./plan.ts";
+import { createdEvent, egressEvents } from "./events.ts";
+import { ownerCheck, problemOf, targetOf } from "./problems.ts";
+import type { OwnedDeployment } from "./trim.ts";
+import { workloadOf } from "./workload.ts";
+import { WrittenStatuses } from "./written.ts";
+
+/** What {@linkcode EgressReconciler} works with. */
+export interface EgressReconcilerOptions {
+  readonly client: KubeClient;
+  readonly cluster: EgressCluster;
+  readonly applier: EgressApplier;
+  readonly access: EgressAccess;
+  readonly deployments: DeploymentKeeper;
+  readonly settings: GatewaySettings;
+  /** What keeps the gateways of every Egress from working. */
+  readonly commonProblem: () => EgressProblem | undefined;
+  readonly onEvent: (egress: Egress, event: EventInfo) => void;
+}
+
+/** Makes what an Egress needs, and says in its status what came of it. */
+export class EgressReconciler {
+  readonly #options: EgressReconcilerOptions;
+  readonly #written = new WrittenStatuses();
+
+  constructor(options: EgressReconcilerOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Brings the Egress of the key `namespace/name` up to date.
+   *
+   * @throws {Error} when the API server did not take something, after the status says so
+   */
+  async reconcile(key: string, signal: AbortSignal): Promise<void> {
+    const { cluster, access, deployments } = this.#options;
+    const egress = cluster.egresses.store.get(key);
+    if (egress === undefined) return this.#forget(key);
+    if (egress.metadata.deletionTimestamp !== undefined) return;
+    const failures: Failure[] = [];
+    const attempt = attempter(failures);
+    const namespace = egress.metadata.namespace ?? "";
+    await attempt(
+      { kind: "RoleBinding", isFatal: true },
+      () => access.ensure(namespace, { signal }),
+    );
+    const deployment = await attempt(
+      { kind: "Deployment", isFatal: true },
+      () => deployments.keep(egress, { signal }),
+    );
+    await attempt(
+      { kind: "Service", isFatal: true },
+      () => this.#keepService(egress, signal),
+    );
+    await attempt(
+      { kind: "PodDisruptionBudget", isFatal: false },
+      () => this.#keepBudget(egress, signal),
+    );
+    await this.#writeStatus(egress, {
+      deployment: deployment ?? cluster.deployments.store.get(key),
+      failures,
+      signal,
+    });
+    const [first] = failures;
+    if (first === undefined) return;
+    throw new Error(
+      failures.map(({ problem }) => problem.message).join("; "),
+      { cause: first.error },
+    );
+  }
+
+  /** What an Egress owns goes with it; nothing is left but what we know of it. */
+  #forget(key: string): void {
+    const { namespace = "", name } = splitKey(key);
+    const { applier, deployments } = this.#options;
+    deployments.forget({ namespace, name });
+    applier.forget(SERVICES, { namespace, name });
+    applier.forget(POD_DISRUPTION_BUDGETS, { namespace, name });
+    this.#written.forget(key);
+  }
+
+  async #keepService(egress: Egress, signal: AbortSignal): Promise<void> {
+    const { cluster, applier, settings } = this.#options;
+    const target = targetOf(egress);
+    const { isNew } = await applier.apply(SERVICES, {
+      ...target,
+      plan: planService(egress, settings),
+      live: cluster.services.store.get(keyOf(egress)),
+      check: ownerCheck(egress, "Service"),
+      signal,
+    });
+    if (isNew) this.#tellCreated(egress, "Service");
+  }
+
+  async #keepBudget(egress: Egress, signal: AbortSignal): Promise<void> {
+    const { client, cluster, applier } = this.#options;
+    const target = targetOf(egress);
+    const live = cluster.budgets.store.get(keyOf(egress));
+    const plan = planDisruptionBudget(egress);
+    if (plan !== undefined) {
+      const { isNew } = await applier.apply(POD_DISRUPTION_BUDGETS, {
+        ...target,
+        plan,
+        live,
+        check: ownerCheck(egress, "PodDisruptionBudget"),
+        signal,
+      });
+      if (isNew) this.#tellCreated(egress, "PodDisruptionBudget");
+      return;
+    }
+    applier.forget(POD_DISRUPTION_BUDGETS, target);
+    const { uid, ownerReferences = [] } = live?.metadata ?? {};
+    const isOurs = ownerReferences.some((o) => o.uid === egress.metadata.uid);
+    if (!isOurs) return;
+    await deleteIfThere(client, POD_DISRUPTION_BUDGETS, {
+      ...target,
+      preconditions: { uid },
+      signal,
+    });
+  }
+
+  async #writeStatus(
+    egress: Egress,
+    { deployment, failures, signal }: {
+      readonly deployment: OwnedDeployment | undefined;
+      readonly failures: readonly Failure[];
+      readonly signal: AbortSignal;
+    },
+  ): Promise<void> {
+    const { client, cluster, onEvent } = this.#options;
+    const key = keyOf(egress);
+    const before = this.#written.newest(key, egress);
+    const common = this.#options.commonProblem();
+    const status = egressStatus({ ...egress, ...withStatus(before) }, {
+      ...(deployment === undefined ? {} : { workload: workloadOf(deployment) }),
+      problems: [
+        ...(common === undefined ? [] : [common]),
+        ...failures.map(({ problem }) => problem),
+      ],
+      gateways: await reapGateways(egress, {
+        client,
+        pods: cluster.pods.store,
+        signal,
+      }),
+      now: new Date(),
+    });
+    if (egressStatusEquals(before, status)) return;
+    const { uid } = egress.metadata;
+    // The UID: a later Egress of this name has a status of its own.
+    const patch = { metadata: { uid }, status };
+    const target = { ...targetOf(egress), signal };
+    const options = {
+      kind: "apply",
+      force: true,
+      subresource: "status",
+    } as const;
+    this.#written.keep(
+      key,
+      await client.patch(EGRESSES, target, patch, options),
+    );
+    for (const event of egressEvents(before, status)) onEvent(egress, event);
+  }
+
+  #tellCreated(egress: Egress, kind: string): void {
+    this.#options.onEvent(egress, createdEvent(egress, { kind }));
+  }
+}
+
+/** What was not taken, and the error that said so. */
+interface Failure {
+  readonly problem: EgressProblem;
+  readonly error: unknown;
+}
+
+/** Makes a function that does some work and notes what is refused, so that the rest is done all the same. */
+function attempter(failures: Failure[]) {
+  return async <T>(
+    what: { readonly kind: string; readonly isFatal: boolean },
+    work: () => Promise<T>,
+  ): Promise<T | undefined> => {
+    try {
+      return await work();
+    } catch (error) {
+      failures.push({ problem: problemOf(error, what), error });
+      return undefined;
+    }
+  };
+}
+
+function withStatus(
+  status: EgressStatus | undefined,
+): { readonly status?: EgressStatus } {
+  return status === undefined ? {} : { status };
+}
+
+function keyOf({ metadata }: Egress): string {
+  return `${metadata.namespace}/${metadata.name}`;
+}

@@ -1,0 +1,43 @@
+import type { Egress, EgressStatus } from "../../../lib/api/mod.ts";
+
+/** A status as the API server has it, and the version of its Egress. */
+interface Written {
+  readonly uid: string | undefined;
+  readonly version: string | undefined;
+  readonly status: EgressStatus;
+}
+
+/** The statuses that were written last: watches may tell of them later than they lead back to their Egresses. */
+export class WrittenStatuses {
+  readonly #written = new Map<string, Written>();
+
+  /** Keeps the status of an Egress as the API server returned it. */
+  keep(key: string, { metadata, status = {} }: Egress): void {
+    const { uid, resourceVersion: version } = metadata;
+    this.#written.set(key, { uid, version, status });
+  }
+
+  /** The newer of the statuses: what was written, or what the watch told. */
+  newest(key: string, { metadata, status }: Egress): EgressStatus | undefined {
+    const written = this.#written.get(key);
+    const isNewer = written !== undefined && written.uid === metadata.uid &&
+      precedes(metadata.resourceVersion, written.version);
+    return isNewer ? written.status : status;
+  }
+
+  /** Forgets an Egress that is gone. */
+  forget(key: string): void {
+    this.#written.delete(key);
+  }
+}
+
+/**
+ * Whether an object's version is older than another of it. Versions are
+ * decimal numbers that grow, see "Resource versions" in Kubernetes' API
+ * concepts; of others nothing is known, and the watch is believed.
+ */
+function precedes(a: string | undefined, b: string | undefined): boolean {
+  if (a === undefined || b === undefined) return false;
+  if (!/^\d+$/.test(a) || !/^\d+$/.test(b)) return false;
+  return BigInt(a) < BigInt(b);
+}

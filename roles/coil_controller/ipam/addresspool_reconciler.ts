@@ -1,0 +1,158 @@
+import {
+  ADDRESS_BLOCKS,
+  ADDRESS_POOLS,
+  type AddressBlock,
+  type AddressPool,
+  type AddressPoolStatus,
+  type ClusterUse,
+  type Pool,
+  poolOf,
+  type PoolOverlapReport,
+  poolStatus,
+  poolStatusEquals,
+  unreadablePoolStatus,
+} from "../../../lib/api/mod.ts";
+import type { KubeClient, Store } from "../../../lib/kube/mod.ts";
+import { FINALIZER, NODE_LABEL, POOL_LABEL } from "../../../lib/names/mod.ts";
+import { getLogger } from "../../../lib/telemetry/mod.ts";
+
+const log = getLogger("addresspool-reconciler");
+
+/** The state of pools in memory, from which blocks are carved. */
+export interface PoolBook {
+  /** Takes over a pool and the indices of its blocks. */
+  sync(pool: Pool, indices: readonly number[]): void;
+  /** Whether a block of the pool is being created right now. */
+  isCarving(pool: string): boolean;
+  /** What others have of the pool, if anything. */
+  overlap(pool: string): PoolOverlapReport | undefined;
+  /** Forgets a pool. */
+  drop(pool: string): void;
+}
+
+/** What {@linkcode AddressPoolReconciler} works with. */
+export interface AddressPoolReconcilerOptions {
+  readonly client: KubeClient;
+  readonly pools: Store<AddressPool>;
+  /** All blocks, with the index "pool". */
+  readonly blocks: Store<AddressBlock>;
+  readonly book: PoolBook;
+  /** What the cluster uses addresses of the pool for, if anything. */
+  readonly clusterOverlap?: (pool: Pool) => ClusterUse | undefined;
+  /** A status was computed, written or not. */
+  readonly onCounted?: (pool: string, status: AddressPoolStatus) => void;
+  /** A status was written. */
+  readonly onStatus?: (pool: AddressPool, status: AddressPoolStatus) => void;
+  readonly now?: () => Date;
+}
+
+/** Keeps each pool's finalizer, its state in memory and its status. */
+export class AddressPoolReconciler {
+  readonly #options: AddressPoolReconcilerOptions;
+
+  constructor(options: AddressPoolReconcilerOptions) {
+    this.#options = options;
+  }
+
+  /** Brings the pool of the name up to date. */
+  async reconcile(name: string, signal: AbortSignal): Promise<void> {
+    const { pools, blocks, book } = this.#options;
+    const object = pools.get(name);
+    if (object === undefined) {
+      book.drop(name);
+      return;
+    }
+    const own = blocks.byIndex("pool", name);
+    const indices = own.map((block) => block.index);
+    const pool = readPool(object);
+    if (!(pool instanceof SyntaxError)) book.sync(pool, indices);
+    if (await this.#reconcileFinalizer(object, indices.length, signal)) return;
+    await this.#writeStatus(object, pool, own, signal);
+  }
+
+  /** Adds or removes the finalizer; true when the object changed, so that its watch event leads back here. */
+  async #reconcileFinalizer(
+    object: AddressPool,
+    cached: number,
+    signal: AbortSignal,
+  ): Promise<boolean> {
+    const { name = "", finalizers = [], deletionTimestamp } = object.metadata;
+    const has = finalizers.includes(FINALIZER);
+    if (deletionTimestamp === undefined) {
+      if (has) return false;
+      await this.#setFinalizers(object, [...finalizers, FINALIZER], signal);
+      return true;
+    }
+    if (!has || cached > 0 || await this.#isUsed(name, signal)) return false;
+    await this.#setFinalizers(
+      object,
+      finalizers.filter((f) => f !== FINALIZER),
+      signal,
+    );
+    log.info("Pool has no block any more and is let go", { pool: name });
+    return true;
+  }
+
+  async #isUsed(name: string, signal: AbortSignal): Promise<boolean> {
+    const { client, book } = this.#options;
+    if (book.isCarving(name)) return true;
+    const { items } = await client.list(ADDRESS_BLOCKS, {
+      labelSelector: `${POOL_LABEL}=${name}`,
+      limit: 1,
+      metadataOnly: true,
+      signal,
+    });
+    return items.length > 0;
+  }
+
+  /** A change by others meanwhile is a conflict, and the next attempt sees it. */
+  async #setFinalizers(
+    object: AddressPool,
+    finalizers: readonly string[],
+    signal: AbortSignal,
+  ): Promise<void> {
+    const { name = "", uid, resourceVersion } = object.metadata;
+    const patch = { metadata: { uid, resourceVersion, finalizers } };
+    await this.#options.client.patch(ADDRESS_POOLS, { name, signal }, patch, {
+      kind: "merge",
+    });
+  }
+
+  async #writeStatus(
+    object: AddressPool,
+    pool: Pool | SyntaxError,
+    own: readonly AddressBlock[],
+    signal: AbortSignal,
+  ): Promise<void> {
+    const { client, book, now = () => new Date(), onStatus } = this.#options;
+    const previous = object.status;
+    const status = pool instanceof SyntaxError
+      ? unreadablePoolStatus({
+        message: pool.message,
+        generation: object.metadata.generation ?? 0,
+        previous,
+        now: now(),
+      })
+      : poolStatus(pool, {
+        allocated: own.map(({ index }) => index),
+        nodes: own.map(({ metadata }) => metadata.labels?.[NODE_LABEL] ?? ""),
+        overlap: book.overlap(pool.name),
+        cluster: this.#options.clusterOverlap?.(pool),
+        previous,
+        now: now(),
+      });
+    this.#options.onCounted?.(object.metadata.name ?? "", status);
+    if (poolStatusEquals(previous, status)) return;
+    await client.updateStatus(ADDRESS_POOLS, { ...object, status }, { signal });
+    onStatus?.(object, status);
+  }
+}
+
+function readPool(object: AddressPool): Pool | SyntaxError {
+  try {
+    return poolOf(object);
+  } catch (error) {
+    if (error instanceof SyntaxError) return error;
+    throw error;
+  }
+}

@@ -1,0 +1,80 @@
+import assert from "node:assert/strict";
+import {
+  type AddressPool,
+  BLOCK_REQUESTS,
+  type BlockRequest,
+  newBlockRequest,
+} from "../../../lib/api/mod.ts";
+import {
+  type KubeClient,
+  type KubeObject,
+  NODES,
+  type Store,
+  type V1Node,
+} from "../../../lib/kube/mod.ts";
+import {
+  type Answer,
+  BlockRequestReconciler,
+} from "./blockrequest_reconciler.ts";
+
+const DELETED = new Date(0).toISOString();
+
+function storeOf<T extends KubeObject>(get: () => T | undefined): Store<T> {
+  return { get } as Partial<Store<T>> as Store<T>;
+}
+
+for (
+  const [title, change, expected] of [
+    ["is being deleted", "delete", /is being deleted/],
+    ["is gone", "remove", /there is no AddressPool "p"/],
+  ] as const
+) {
+  Deno.test(`BlockRequestReconciler carves nothing of a pool that ${title} when the API server has answered for the Node`, async () => {
+    let pool: AddressPool | undefined = {
+      apiVersion: "coil.cybozu.com/v2",
+      kind: "AddressPool",
+      metadata: { name: "p", uid: "u" },
+      spec: { blockSizeBits: 5, subnets: [{ ipv4: "10.0.0.0/24" }] },
+    };
+    const request: BlockRequest = newBlockRequest("p", { name: "n", uid: "x" });
+    const client: Pick<KubeClient, "tryGet" | "updateStatus"> = {
+      tryGet: ((type: unknown) => {
+        if (type !== NODES) return Promise.resolve(undefined);
+        const metadata = { ...pool?.metadata, deletionTimestamp: DELETED };
+        pool = pool === undefined || change === "remove"
+          ? undefined
+          : { ...pool, metadata };
+        return Promise.resolve({ metadata: { name: "n" } });
+      }) as unknown as KubeClient["tryGet"],
+      updateStatus: ((type: unknown, object: unknown) => {
+        assert.equal(type, BLOCK_REQUESTS);
+        return Promise.resolve(object);
+      }) as unknown as KubeClient["updateStatus"],
+    };
+    const answers: Answer[] = [];
+    const reconciler = new BlockRequestReconciler({
+      client: client as KubeClient,
+      requests: storeOf(() => request),
+      pools: storeOf(() => pool),
+      nodes: storeOf<V1Node>(() => undefined),
+      answers: { find: () => Promise.resolve(undefined), note() {} } as never,
+      carver: {
+        allocate: () => assert.fail("a block was carved"),
+        overlap: () => undefined,
+      },
+      limit: {
+        take: () =>
+          Promise.resolve({
+            carving() {},
+            carved() {},
+            [Symbol.dispose]() {},
+          }),
+      },
+      onAnswered: (_request, answer) => void answers.push(answer),
+    });
+    await reconciler.reconcile("r", new AbortController().signal);
+    const [answer] = answers;
+    assert.ok(answer?.result === "failed");
+    assert.match(answer.message, expected);
+  });
+}

@@ -1,0 +1,108 @@
+import assert from "node:assert/strict";
+import type { AddressBlock } from "../../../lib/api/mod.ts";
+import { KubeClient, KubeMetrics, Store } from "../../../lib/kube/mod.ts";
+import { FakeClock, FakeTransport } from "../../../lib/kube/testing.ts";
+import { NODE_LABEL } from "../../../lib/names/mod.ts";
+import { createRegistry } from "../../../lib/telemetry/mod.ts";
+import { GarbageCollector } from "./garbage_collector.ts";
+import { IpamMetrics } from "./metrics.ts";
+
+const NODE = "node1";
+const BLOCK: AddressBlock = {
+  apiVersion: "coil.cybozu.com/v2",
+  kind: "AddressBlock",
+  metadata: { name: "default-0", uid: "u", labels: { [NODE_LABEL]: NODE } },
+  index: 0,
+  ipv4: "10.0.0.0/27",
+};
+
+/** A collector with a grace time of 30 s, a node, and a block of it. */
+class Site implements AsyncDisposable {
+  readonly clock = new FakeClock();
+  readonly collector: GarbageCollector;
+  isNodeThere = true;
+  /** When the block was given up, in seconds. */
+  releasedAt: number | undefined;
+  readonly #stop = new AbortController();
+  readonly #running: Promise<void>;
+
+  constructor() {
+    const registry = createRegistry();
+    const blocks = new Store<AddressBlock>({
+      node: ({ metadata }) => [metadata.labels?.[NODE_LABEL] ?? ""],
+    });
+    blocks.set("default-0", BLOCK);
+    const transport = new FakeTransport(({ method }) => {
+      if (method === "GET" && this.isNodeThere) {
+        return { body: { kind: "Node", metadata: { name: NODE } } };
+      }
+      if (method === "DELETE") this.releasedAt = this.clock.nowMs() / 1000;
+      return { status: 404, body: { kind: "Status", reason: "NotFound" } };
+    });
+    this.collector = new GarbageCollector({
+      client: new KubeClient(transport),
+      blocks,
+      metrics: new IpamMetrics(registry),
+      kubeMetrics: new KubeMetrics(registry),
+      onFailure: (_, error) => assert.fail(String(error)),
+      graceMs: 30_000,
+      intervalMs: 3_600_000,
+      clock: this.clock,
+    });
+    this.#running = this.collector.run(this.#stop.signal);
+  }
+
+  async at(second: number, what: "goes" | "comes" | "nothing"): Promise<void> {
+    await this.clock.advance(second * 1000 - this.clock.nowMs());
+    if (what === "nothing") return;
+    this.isNodeThere = what === "comes";
+    if (this.isNodeThere) this.collector.nodeThere(NODE);
+    else this.collector.nodeGone(NODE);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#stop.abort();
+    await this.#running.catch(() => {});
+  }
+}
+
+Deno.test("blocks are released when their node has been missing for the grace time", async () => {
+  await using site = new Site();
+  await site.at(10, "goes");
+  await site.at(39, "nothing");
+  assert.equal(site.releasedAt, undefined);
+  await site.at(41, "nothing");
+  assert.equal(site.releasedAt, 40);
+});
+
+Deno.test("a Node that comes back and goes again has its grace time anew", async () => {
+  await using site = new Site();
+  await site.at(0, "goes");
+  await site.at(5, "comes");
+  await site.at(25, "goes");
+  await site.at(54, "nothing");
+  assert.equal(site.releasedAt, undefined, "its pods still run");
+  await site.at(56, "nothing");
+  assert.equal(site.releasedAt, 55);
+});
+
+Deno.test("a look at everything does not lengthen the grace time of a node that is gone", async () => {
+  await using site = new Site();
+  await site.at(0, "goes");
+  await site.at(20, "nothing");
+  site.collector.check(NODE);
+  await site.at(31, "nothing");
+  assert.equal(site.releasedAt, 30);
+});
+
+Deno.test("a Node that is there keeps its blocks, however long ago it was missed", async () => {
+  await using site = new Site();
+  site.collector.check(NODE);
+  await site.at(31, "nothing");
+  assert.equal(site.releasedAt, undefined);
+  await site.at(100, "goes");
+  await site.at(129, "nothing");
+  assert.equal(site.releasedAt, undefined);
+  await site.at(131, "nothing");
+  assert.equal(site.releasedAt, 130);
+});

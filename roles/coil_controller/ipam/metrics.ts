@@ -1,0 +1,114 @@
+import {
+  type AddressPoolStatus,
+  CONDITION_CLUSTER_ADDRESSES,
+  CONDITION_OVERLAPPING,
+  conditionOf,
+  REASON_IN_POD_CIDR,
+} from "../../../lib/api/mod.ts";
+import {
+  Counter,
+  Gauge,
+  Histogram,
+  type Registry,
+} from "../../../lib/telemetry/mod.ts";
+
+/** What coil-controller counts. Names are upstream's where it has them. */
+export class IpamMetrics {
+  readonly maxBlocks: Gauge<"pool">;
+  readonly allocatedBlocks: Gauge<"pool">;
+  readonly freeBlocks: Gauge<"pool">;
+  readonly overlaps: Gauge<"pool">;
+  readonly requests: Counter<"pool" | "result">;
+  readonly requestSeconds: Histogram;
+  readonly gcReleased: Counter;
+  readonly gcErrors: Counter;
+
+  readonly #seenMs = new Map<string, number>();
+
+  constructor(registry: Registry) {
+    const registers = [registry];
+    this.maxBlocks = new Gauge({
+      name: "coil_controller_max_blocks",
+      help: "The maximum number of allocatable address blocks.",
+      labelNames: ["pool"],
+      registers,
+    });
+    this.allocatedBlocks = new Gauge({
+      name: "coil_controller_allocated_blocks",
+      help: "The number of currently allocated address blocks.",
+      labelNames: ["pool"],
+      registers,
+    });
+    this.freeBlocks = new Gauge({
+      name: "coil_controller_free_blocks",
+      help:
+        "The number of address blocks that can still be allocated, without those whose addresses others have.",
+      labelNames: ["pool"],
+      registers,
+    });
+    this.overlaps = new Gauge({
+      name: "coil_controller_pool_overlaps",
+      help:
+        "Whether others have addresses of the pool: other pools, nodes, Services.",
+      labelNames: ["pool"],
+      registers,
+    });
+    this.requests = new Counter({
+      name: "coil_controller_block_requests_total",
+      help: "Answered block requests, by pool and result.",
+      labelNames: ["pool", "result"],
+      registers,
+    });
+    this.requestSeconds = new Histogram({
+      name: "coil_controller_block_request_seconds",
+      help: "Time from seeing a block request to having written its answer.",
+      buckets: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10],
+      registers,
+    });
+    this.gcReleased = new Counter({
+      name: "coil_controller_gc_released_blocks_total",
+      help: "Blocks released because their node is gone.",
+      registers,
+    });
+    this.gcErrors = new Counter({
+      name: "coil_controller_gc_errors_total",
+      help: "Failed attempts to find or release blocks of nodes that are gone.",
+      registers,
+    });
+  }
+
+  /** A request, by its UID, waits for its answer. */
+  requestSeen(uid: string): void {
+    if (!this.#seenMs.has(uid)) this.#seenMs.set(uid, performance.now());
+  }
+
+  /** Its answer was written. */
+  requestAnswered(uid: string): void {
+    const seenMs = this.#seenMs.get(uid);
+    if (seenMs === undefined) return;
+    this.requestSeconds.observe((performance.now() - seenMs) / 1000);
+    this.#seenMs.delete(uid);
+  }
+
+  /** It has its answer, or is gone. */
+  requestGone(uid: string): void {
+    this.#seenMs.delete(uid);
+  }
+
+  /** Takes over what a pool's status says. */
+  poolCounted(pool: string, { blocks, conditions }: AddressPoolStatus): void {
+    this.freeBlocks.set({ pool }, blocks?.free ?? 0);
+    const isShared = [CONDITION_OVERLAPPING, CONDITION_CLUSTER_ADDRESSES]
+      .map((type) => conditionOf(conditions, type)?.reason)
+      .some((reason) => reason !== undefined && reason !== REASON_IN_POD_CIDR);
+    this.overlaps.set({ pool }, isShared ? 1 : 0);
+  }
+
+  /** Forgets a pool. */
+  dropPool(pool: string): void {
+    this.maxBlocks.remove(pool);
+    this.allocatedBlocks.remove(pool);
+    this.freeBlocks.remove(pool);
+    this.overlaps.remove(pool);
+  }
+}

@@ -1,0 +1,37 @@
+import assert from "node:assert/strict";
+import { poolOf, poolStatus } from "../../../lib/api/mod.ts";
+import { createRegistry } from "../../../lib/telemetry/mod.ts";
+import { IpamMetrics } from "./metrics.ts";
+
+Deno.test("IpamMetrics counts no block as free whose addresses others have", async () => {
+  const registry = createRegistry();
+  const metrics = new IpamMetrics(registry);
+  const pool = poolOf({
+    apiVersion: "coil.cybozu.com/v2",
+    kind: "AddressPool",
+    metadata: { name: "p" },
+    spec: { blockSizeBits: 5, subnets: [{ ipv4: "10.4.0.0/25" }] },
+  });
+  const now = new Date(0);
+  const taken = [{ first: 1, last: 3 }];
+  const overlap = { taken, message: "shared" };
+  metrics.poolCounted("p", poolStatus(pool, { allocated: [0], overlap, now }));
+  const text = await registry.metrics();
+  assert.match(text, /^coil_controller_free_blocks\{pool="p"\} 0$/m);
+  assert.match(text, /^coil_controller_pool_overlaps\{pool="p"\} 1$/m);
+  metrics.poolCounted("p", poolStatus(pool, { allocated: [], now }));
+  const later = await registry.metrics();
+  assert.match(later, /^coil_controller_free_blocks\{pool="p"\} 4$/m);
+  assert.match(later, /^coil_controller_pool_overlaps\{pool="p"\} 0$/m);
+  for (
+    const [reason, value] of [["AddressesInUse", 1], ["InPodCIDR", 0]] as const
+  ) {
+    const cluster = { reason, message: "used" };
+    metrics.poolCounted("p", poolStatus(pool, { allocated: [], cluster, now }));
+    const lines = (await registry.metrics()).split("\n");
+    assert.ok(
+      lines.includes(`coil_controller_pool_overlaps{pool="p"} ${value}`),
+      reason,
+    );
+  }
+});

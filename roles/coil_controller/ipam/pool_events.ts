@@ -1,0 +1,121 @@
+import {
+  type AddressPool,
+  type AddressPoolStatus,
+  type Condition,
+  CONDITION_CAPACITY_LOW,
+  CONDITION_CLUSTER_ADDRESSES,
+  CONDITION_OVERLAPPING,
+  CONDITION_READY,
+  conditionOf,
+  REASON_IN_POD_CIDR,
+} from "../../../lib/api/mod.ts";
+
+/** An Event to record on a pool. */
+export interface PoolEvent {
+  readonly type: "Normal" | "Warning";
+  readonly reason: string;
+  readonly message: string;
+}
+
+/** Returns the Events that a change of a pool's status is worth: one for each condition that flipped. */
+export function poolEvents(
+  pool: Pick<AddressPool, "status">,
+  status: AddressPoolStatus,
+): PoolEvent[] {
+  const events: PoolEvent[] = [];
+  const ready = changed(pool.status, status, CONDITION_READY);
+  const low = flipped(pool.status, status, CONDITION_CAPACITY_LOW);
+  const isDeleting = ready?.reason === "Deleting";
+  // A pool without blocks goes at once.
+  const isNews = !isDeleting || (status.blocks?.allocated ?? 0) > 0;
+  if (ready?.status === "False" && isNews) {
+    events.push({
+      type: "Warning",
+      reason: ready.reason,
+      message: ready.message,
+    });
+  } else if (low?.status === "True") {
+    // A pool that is exhausted is low too; once is enough.
+    events.push({
+      type: "Warning",
+      reason: CONDITION_CAPACITY_LOW,
+      message: low.message,
+    });
+  }
+  if (low?.status === "False" && before(pool.status, CONDITION_CAPACITY_LOW)) {
+    events.push({
+      type: "Normal",
+      reason: "CapacityRestored",
+      message: low.message,
+    });
+  }
+  events.push(
+    ...transient(pool.status, status, {
+      type: CONDITION_OVERLAPPING,
+      end: {
+        reason: "OverlapEnded",
+        message: "No other user of the pool's addresses is left",
+      },
+    }),
+    ...transient(pool.status, status, {
+      type: CONDITION_CLUSTER_ADDRESSES,
+      end: {
+        reason: "ClusterAddressesEnded",
+        message: "The cluster uses no addresses of the pool any more",
+      },
+    }),
+  );
+  return events;
+}
+
+/** Events of a condition that is there only while it is true. */
+function transient(
+  previous: AddressPoolStatus | undefined,
+  status: AddressPoolStatus,
+  { type, end }: {
+    readonly type: string;
+    readonly end: Pick<PoolEvent, "reason" | "message">;
+  },
+): PoolEvent[] {
+  const now = conditionOf(status.conditions, type);
+  if (now?.reason === conditionOf(previous?.conditions, type)?.reason) {
+    return [];
+  }
+  if (now === undefined) return [{ type: "Normal", ...end }];
+  const isHarmless = now.reason === REASON_IN_POD_CIDR;
+  return [{
+    type: isHarmless ? "Normal" : "Warning",
+    reason: isHarmless ? now.reason : type,
+    message: now.message,
+  }];
+}
+
+/** As {@linkcode flipped}, also when a pool that was not ready before is deleted. */
+function changed(
+  previous: AddressPoolStatus | undefined,
+  status: AddressPoolStatus,
+  type: string,
+): Condition | undefined {
+  const now = conditionOf(status.conditions, type);
+  const isDeletion = now?.reason === "Deleting" &&
+    conditionOf(previous?.conditions, type)?.reason !== "Deleting";
+  return isDeletion ? now : flipped(previous, status, type);
+}
+
+function flipped(
+  previous: AddressPoolStatus | undefined,
+  status: AddressPoolStatus,
+  type: string,
+): Condition | undefined {
+  const now = conditionOf(status.conditions, type);
+  return now?.status === conditionOf(previous?.conditions, type)?.status
+    ? undefined
+    : now;
+}
+
+function before(
+  previous: AddressPoolStatus | undefined,
+  type: string,
+): boolean {
+  return conditionOf(previous?.conditions, type) !== undefined;
+}

@@ -1,0 +1,256 @@
+import {
+  ADDRESS_BLOCKS,
+  type AddressBlock,
+  addressBlockName,
+  type AddressPool,
+  blockPrefixes,
+  hasSameLayout,
+  type Pool,
+  type PoolOverlapReport,
+  subnetEquals,
+  tryPoolOf,
+} from "../../../lib/api/mod.ts";
+import { SingleFlight } from "../../../lib/async/mod.ts";
+import {
+  BlockRefusedError,
+  type BlockStore,
+  type Creation,
+  OutOfBlocksError,
+  overlapReport,
+  type PoolCounts,
+  PoolDeletingError,
+  PoolManager,
+} from "../../../lib/ipam/mod.ts";
+import {
+  KubeApiError,
+  type KubeClient,
+  type Store,
+} from "../../../lib/kube/mod.ts";
+import { POOL_LABEL, REQUEST_LABEL } from "../../../lib/names/mod.ts";
+import { getLogger } from "../../../lib/telemetry/mod.ts";
+import type { PoolBook } from "./addresspool_reconciler.ts";
+import type { BlockCarver, CarveOptions } from "./blockrequest_reconciler.ts";
+import type { IpamMetrics } from "./metrics.ts";
+import { addressesOf, type CachedBlock } from "./trim.ts";
+
+const log = getLogger("pool-manager");
+
+/** Going through 50,000 blocks takes some 20 ms. */
+const RESYNC_MS = 30_000;
+
+/** What {@linkcode Pools} works with. */
+export interface PoolsOptions {
+  readonly client: KubeClient;
+  /** All blocks, with the indexes "pool" and "alias". */
+  readonly blocks: Store<CachedBlock>;
+  readonly metrics: IpamMetrics;
+  /** Something has changed that the status of another pool tells. */
+  readonly onConcerned?: (pool: string) => void;
+}
+
+/** The pool manager over the API server: blocks are listed from the informer and created live. */
+export class Pools implements PoolBook, BlockCarver, BlockStore {
+  readonly #options: PoolsOptions;
+  readonly #manager: PoolManager;
+  readonly #known = new Map<string, Pool>();
+  readonly #syncedMs = new Map<string, number>();
+  readonly #relists = new SingleFlight<void>();
+  #isOpen = false;
+
+  constructor(options: PoolsOptions) {
+    this.#options = options;
+    const { metrics } = options;
+    this.#manager = new PoolManager({
+      store: this,
+      onCounts: (counts) => publish(metrics, counts),
+    });
+  }
+
+  /** Takes over all pools, and the blocks that the informer has. Those that cannot be read are left for the reconciler. */
+  open(objects: readonly AddressPool[]): void {
+    for (const object of objects) {
+      const pool = tryPoolOf(object);
+      if (pool !== undefined) this.sync(pool, this.#cached(pool.name));
+    }
+    this.#isOpen = true;
+    for (const block of this.#options.blocks.list()) this.seen(block);
+  }
+
+  /** Takes note of a block that exists. */
+  seen(block: CachedBlock): void {
+    if (!this.#isOpen) return;
+    const { name = "", labels } = block.metadata;
+    const pool = this.#known.get(labels?.[POOL_LABEL] ?? "");
+    if (pool !== undefined) this.#manager.noted(pool.name, block.index);
+    const isUsual = pool !== undefined && isWhereIndexSays(block, pool);
+    this.#noteStray(name, isUsual ? undefined : block);
+  }
+
+  /**
+   * Takes over a pool. The manager learns of blocks as they come and go; all
+   * are gone through only where it lost count, and now and then.
+   */
+  sync(pool: Pool, indices: readonly number[]): void {
+    if (this.#learn(pool, indices)) return;
+    const { allocatedBlocks } = this.#manager.counts(pool);
+    const isCounted = allocatedBlocks === indices.length ||
+      this.isCarving(pool.name);
+    const isFresh =
+      performance.now() - (this.#syncedMs.get(pool.name) ?? -Infinity) <
+        RESYNC_MS;
+    if (!isCounted || !isFresh) this.#resync(pool, indices);
+    else this.#publish(pool);
+  }
+
+  isCarving(pool: string): boolean {
+    return this.#manager.isCarving(pool);
+  }
+
+  /** Takes over what the pool has become, if that matters to blocks; tells whether. */
+  #learn(pool: Pool, indices?: readonly number[]): boolean {
+    const { name } = pool;
+    const known = this.#known.get(name);
+    this.#known.set(name, pool);
+    if (hasSameLayout(pool, known)) return false;
+    const before = this.#manager.neighbours(name);
+    this.#resync(pool, indices ?? this.#cached(name));
+    this.#changed(name, before);
+    return true;
+  }
+
+  /** The subnets of a pool are others now: looks at its blocks anew and tells its neighbours, old and new. */
+  #changed(name: string, before: readonly string[]): void {
+    for (const block of this.#options.blocks.byIndex("pool", name)) {
+      this.seen(block);
+    }
+    const neighbours = [...before, ...this.#manager.neighbours(name)];
+    for (const pool of new Set(neighbours)) this.#options.onConcerned?.(pool);
+  }
+
+  #noteStray(name: string, block: CachedBlock | undefined): void {
+    const prefixes = block === undefined ? undefined : addressesOf(block);
+    for (const pool of this.#manager.noteStray(name, prefixes)) {
+      this.#options.onConcerned?.(pool);
+    }
+  }
+
+  /** What others have of the pool, if anything. */
+  overlap(pool: string): PoolOverlapReport | undefined {
+    const overlap = this.#manager.overlap(pool);
+    return overlap === undefined ? undefined : overlapReport(pool, overlap);
+  }
+
+  /** Names of the other pools with addresses of the pool. */
+  neighbours(pool: string): string[] {
+    return this.#manager.neighbours(pool);
+  }
+
+  /** Takes note that a block is gone. */
+  freed({ metadata, index }: AddressBlock): void {
+    const name = metadata.labels?.[POOL_LABEL] ?? "";
+    if (!this.#hasOther(name, index)) this.#manager.freed(name, index);
+    this.#noteStray(metadata.name ?? "", undefined);
+    const pool = this.#known.get(name);
+    if (pool !== undefined) this.#publish(pool);
+  }
+
+  /** Whether there is a block of the index still: v1 could have several, one in another or on two nodes. */
+  #hasOther(pool: string, index: number): boolean {
+    const { blocks } = this.#options;
+    const name = addressBlockName(pool, index);
+    return blocks.get(name) !== undefined ||
+      blocks.byIndex("alias", name).length > 0;
+  }
+
+  drop(pool: string): void {
+    this.#known.delete(pool);
+    this.#syncedMs.delete(pool);
+    const before = this.#manager.neighbours(pool);
+    this.#manager.drop(pool);
+    this.#changed(pool, before);
+    this.#options.metrics.dropPool(pool);
+  }
+
+  async allocate(pool: Pool, options: CarveOptions): Promise<string> {
+    this.#learn(pool);
+    try {
+      return await this.#manager.allocate(pool, options);
+    } catch (error) {
+      if (
+        !(error instanceof OutOfBlocksError) ||
+        error instanceof PoolDeletingError
+      ) throw error;
+    }
+    // A block may have been returned since the pool was last taken over.
+    this.#resync(pool, this.#cached(pool.name));
+    return await this.#manager.allocate(pool, options);
+  }
+
+  list(pool: string): Promise<Iterable<number>> {
+    return Promise.resolve(this.#cached(pool));
+  }
+
+  async create(
+    block: AddressBlock,
+    { signal }: { readonly signal: AbortSignal },
+  ): Promise<Creation> {
+    const { client } = this.#options;
+    const { name = "", labels = {} } = block.metadata;
+    try {
+      await client.create(ADDRESS_BLOCKS, block, { signal });
+      return { created: true };
+    } catch (error) {
+      if (!(error instanceof KubeApiError)) throw error;
+      if (error.isInvalid || error.status === 400) {
+        throw new BlockRefusedError(error.message, { cause: error });
+      }
+      if (!error.isAlreadyExists) throw error;
+    }
+    const live = await client.tryGet(ADDRESS_BLOCKS, { name, signal });
+    const requestUid = live?.metadata.labels?.[REQUEST_LABEL];
+    if (requestUid === undefined || requestUid !== labels[REQUEST_LABEL]) {
+      log.info("Block exists already, reading the pool anew", { block: name });
+      await this.#relist(labels[POOL_LABEL] ?? "", signal);
+    }
+    return { created: false, requestUid };
+  }
+
+  /** Reads the pool's blocks live: the informer is behind, and may miss many of them. */
+  async #relist(name: string, signal: AbortSignal): Promise<void> {
+    await this.#relists.do(name, async () => {
+      const indices: number[] = [];
+      await this.#options.client.listItems(
+        ADDRESS_BLOCKS,
+        { labelSelector: `${POOL_LABEL}=${name}`, signal },
+        (block) => indices.push(block.index),
+      );
+      const pool = this.#known.get(name);
+      if (pool !== undefined) this.#manager.sync(pool, indices);
+    });
+  }
+
+  #resync(pool: Pool, indices: readonly number[]): void {
+    this.#manager.sync(pool, indices);
+    this.#syncedMs.set(pool.name, performance.now());
+  }
+
+  #publish(pool: Pool): void {
+    publish(this.#options.metrics, this.#manager.counts(pool));
+  }
+
+  #cached(pool: string): number[] {
+    return this.#options.blocks.byIndex("pool", pool).map(({ index }) => index);
+  }
+}
+
+function isWhereIndexSays(block: CachedBlock, pool: Pool): boolean {
+  if (hasSameLayout(pool, block.layout)) return true;
+  const prefixes = blockPrefixes(pool, block.index);
+  return prefixes !== undefined && subnetEquals(prefixes, addressesOf(block));
+}
+
+function publish(metrics: IpamMetrics, counts: PoolCounts): void {
+  const { pool, maxBlocks, allocatedBlocks } = counts;
+  metrics.maxBlocks.set({ pool }, maxBlocks);
+  metrics.allocatedBlocks.set({ pool }, allocatedBlocks);
+}

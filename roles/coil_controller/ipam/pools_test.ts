@@ -1,0 +1,88 @@
+import assert from "node:assert/strict";
+import { type AddressBlock, type Pool, poolOf } from "../../../lib/api/mod.ts";
+import { KubeClient, Store } from "../../../lib/kube/mod.ts";
+import { FakeTransport } from "../../../lib/kube/testing.ts";
+import { POOL_LABEL } from "../../../lib/names/mod.ts";
+import { Registry } from "../../../lib/telemetry/mod.ts";
+import { BLOCK_INDEXES } from "./cluster.ts";
+import { IpamMetrics } from "./metrics.ts";
+import { Pools } from "./pools.ts";
+import type { CachedBlock } from "./trim.ts";
+
+const POOL: Pool = poolOf({
+  ...{ apiVersion: "coil.cybozu.com/v2", kind: "AddressPool" },
+  metadata: { name: "default" },
+  spec: { blockSizeBits: 3, subnets: [{ ipv4: "10.64.0.0/26" }] },
+});
+
+/** The controller's blocks, as its informer would have them. */
+class Blocks {
+  readonly store = new Store<CachedBlock>(BLOCK_INDEXES);
+  readonly pools = new Pools({
+    client: new KubeClient(
+      new FakeTransport(() => ({ status: 201, body: {} })),
+    ),
+    blocks: this.store,
+    metrics: new IpamMetrics(new Registry()),
+  });
+
+  /** Each `NAME PREFIX INDEX`. */
+  constructor(...lines: readonly string[]) {
+    for (const line of lines) {
+      const [name = "", ipv4 = "", index] = line.split(" ");
+      const block: AddressBlock = {
+        ...{ apiVersion: "coil.cybozu.com/v2", kind: "AddressBlock" },
+        metadata: { name, labels: { [POOL_LABEL]: "default" } },
+        ...{ index: Number(index), ipv4 },
+      };
+      this.store.set(name, block);
+    }
+    this.pools.sync(POOL, this.store.list().map(({ index }) => index));
+    this.pools.open([]);
+  }
+
+  free(name: string): void {
+    const change = this.store.delete(name);
+    assert.ok(change);
+    this.pools.freed(change.object);
+  }
+
+  async next(requestUid: string): Promise<string> {
+    const { signal } = new AbortController();
+    const options = { node: "n1", requestUid, signal };
+    return await this.pools.allocate(POOL, options);
+  }
+}
+
+Deno.test("Pools.freed() keeps an index that another block of the pool has", async () => {
+  for (
+    const [gone, ...rest] of [
+      ["default-0-v1-10.64.0.0-30", "default-0-v1"],
+      ["default-0-v1", "default-0-v1-10.64.0.0-30"],
+      ["default-0-v1-n2", "default-0-v1"],
+      ["default-0-v1", "default-0"],
+      ["default-0", "default-0-v1"],
+    ]
+  ) {
+    const names = [gone ?? "", ...rest];
+    const blocks = new Blocks(
+      ...names.map((name) =>
+        `${name} ${name.endsWith("-30") ? "10.64.0.0/30" : "10.64.0.0/29"} 0`
+      ),
+    );
+    blocks.free(gone ?? "");
+    assert.equal(await blocks.next("r1"), "default-1", `${gone} is gone`);
+    for (const name of rest) blocks.free(name);
+    assert.equal(await blocks.next("r2"), "default-0", "all are gone");
+  }
+});
+
+Deno.test("Pools.freed() looks at blocks of the same pool and index alone", async () => {
+  const blocks = new Blocks(
+    "default-0-v1 10.64.0.0/29 0",
+    "default-1-v1 10.64.0.8/29 1",
+    "default-10-v1 10.64.0.80/29 10",
+  );
+  blocks.free("default-1-v1");
+  assert.equal(await blocks.next("r1"), "default-1");
+});

@@ -1,0 +1,170 @@
+import type { V1Node } from "../../../lib/kube/mod.ts";
+import {
+  type AddressBlock,
+  type AddressPool,
+  blockPrefixes,
+  type BlockRequest,
+  type BlockRequestSpec,
+  type BlockRequestStatus,
+  type ObjectMeta,
+  type Pool,
+} from "../../../lib/api/mod.ts";
+import { type DualStack, FAMILIES, Prefix } from "../../../lib/inet/mod.ts";
+import {
+  FINALIZER,
+  GROUP_VERSION,
+  NODE_LABEL,
+  POOL_LABEL,
+} from "../../../lib/names/mod.ts";
+
+/**
+ * What stays in memory of each cached object. There may be 50,000 blocks, so
+ * that every field kept of them costs half a megabyte or more.
+ */
+
+/** Nearly every block has just this; one list serves them all. */
+const OUR_FINALIZER: readonly string[] = [FINALIZER];
+
+/** A block whose addresses are there, or are those that its index has in a pool. */
+export interface CachedBlock extends AddressBlock {
+  /** What its addresses follow from; absent when they are in the object. */
+  readonly layout?: Pool;
+}
+
+/** What {@linkcode blockTrimmer} works with. */
+export interface BlockTrimmerOptions {
+  /** Called for each block that comes in. */
+  readonly onBlock?: () => void;
+  /** What is known of a pool. */
+  readonly layoutOf?: (pool: string) => Pool | undefined;
+}
+
+/**
+ * Makes the function that keeps a block's identity, pool, node, index,
+ * addresses and deletion. Blocks of the same pool and node share their labels,
+ * which would otherwise be there once for each block; and addresses are left
+ * out that follow from the index.
+ */
+export function blockTrimmer(
+  { onBlock, layoutOf }: BlockTrimmerOptions = {},
+): (block: CachedBlock) => CachedBlock {
+  const shared = new Map<string, Readonly<Record<string, string>>>();
+  const labelsOf = (pool: string | undefined, node: string | undefined) => {
+    const key = `${pool ?? ""}/${node ?? ""}`;
+    const known = shared.get(key);
+    if (known !== undefined) return known;
+    const labels = {
+      ...(pool === undefined ? {} : { [POOL_LABEL]: pool }),
+      ...(node === undefined ? {} : { [NODE_LABEL]: node }),
+    };
+    shared.set(key, labels);
+    return labels;
+  };
+  return (block) => {
+    onBlock?.();
+    const { metadata, index } = block;
+    const { name = "", uid = "", labels = {}, finalizers, deletionTimestamp } =
+      metadata;
+    return {
+      apiVersion: GROUP_VERSION,
+      kind: "AddressBlock",
+      metadata: {
+        name,
+        uid,
+        labels: labelsOf(labels[POOL_LABEL], labels[NODE_LABEL]),
+        finalizers: isOurs(finalizers) ? OUR_FINALIZER : finalizers ?? [],
+        ...(deletionTimestamp === undefined ? {} : { deletionTimestamp }),
+      },
+      index,
+      ...trimAddresses(block, layoutOf?.(labels[POOL_LABEL] ?? "")),
+    };
+  };
+}
+
+function trimAddresses(
+  { index, ipv4, ipv6 }: AddressBlock,
+  layout: Pool | undefined,
+): Pick<CachedBlock, "layout" | "ipv4" | "ipv6"> {
+  const usual = layout === undefined ? {} : blockPrefixes(layout, index) ?? {};
+  const isUsual = ipv4 === usual.ipv4?.toString() &&
+    ipv6 === usual.ipv6?.toString();
+  if (layout !== undefined && isUsual) return { layout };
+  return {
+    ...(ipv4 === undefined ? {} : { ipv4 }),
+    ...(ipv6 === undefined ? {} : { ipv6 }),
+  };
+}
+
+/** The addresses of a block. What cannot be read is left out. */
+export function addressesOf(block: CachedBlock): DualStack<Prefix> {
+  if (block.layout !== undefined) {
+    return blockPrefixes(block.layout, block.index) ?? {};
+  }
+  const prefixes: { ipv4?: Prefix; ipv6?: Prefix } = {};
+  for (const family of FAMILIES) {
+    const prefix = Prefix.tryParse(block[family] ?? "");
+    if (prefix?.family === family) prefixes[family] = prefix;
+  }
+  return prefixes;
+}
+
+function isOurs(finalizers: readonly string[] | undefined): boolean {
+  return finalizers?.length === 1 && finalizers[0] === FINALIZER;
+}
+
+/** Keeps all of a pool but the record of who wrote which field. */
+export function trimPool(pool: AddressPool): AddressPool {
+  return { ...pool, metadata: trimMetadata(pool.metadata) };
+}
+
+/** Keeps of a request what its answer needs, and of an answered one its identity. */
+export function trimRequest(request: BlockRequest): BlockRequest {
+  const { apiVersion, kind } = request;
+  const metadata = trimMetadata(request.metadata);
+  if (!isSettled(request)) return { ...request, metadata };
+  const { name = "", uid = "" } = metadata;
+  return {
+    apiVersion,
+    kind,
+    metadata: { name, uid },
+    spec: NO_SPEC,
+    status: SETTLED,
+  };
+}
+
+const NO_SPEC: BlockRequestSpec = { nodeName: "", poolName: "" };
+
+const SETTLED: BlockRequestStatus = {
+  conditions: [{ type: "Complete", status: "True" }],
+};
+
+/** Whether nothing is to be done for the request: it has its answer, or is being deleted. */
+export function isSettled(request: BlockRequest): boolean {
+  return request.metadata.deletionTimestamp !== undefined ||
+    (request.status?.conditions ?? []).length > 0;
+}
+
+/** Keeps a node's identity. */
+export function trimNode(node: V1Node): V1Node {
+  const { name = "", uid = "" } = node.metadata ?? {};
+  return { metadata: { name, uid } };
+}
+
+function trimMetadata(metadata: ObjectMeta): ObjectMeta {
+  const {
+    name,
+    uid,
+    resourceVersion,
+    generation,
+    deletionTimestamp,
+    finalizers,
+  } = metadata;
+  return {
+    ...(name === undefined ? {} : { name }),
+    ...(uid === undefined ? {} : { uid }),
+    ...(resourceVersion === undefined ? {} : { resourceVersion }),
+    ...(generation === undefined ? {} : { generation }),
+    ...(deletionTimestamp === undefined ? {} : { deletionTimestamp }),
+    ...(finalizers === undefined ? {} : { finalizers }),
+  };
+}

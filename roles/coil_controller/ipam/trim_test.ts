@@ -1,0 +1,164 @@
+import assert from "node:assert/strict";
+import {
+  type AddressBlock,
+  type AddressPool,
+  type BlockRequest,
+  poolOf,
+} from "../../../lib/api/mod.ts";
+import {
+  addressesOf,
+  blockTrimmer,
+  type CachedBlock,
+  isSettled,
+  trimNode,
+  trimPool,
+  trimRequest,
+} from "./trim.ts";
+
+const BLOCK: AddressBlock = {
+  apiVersion: "coil.cybozu.com/v2",
+  kind: "AddressBlock",
+  metadata: {
+    name: "default-0",
+    uid: "u1",
+    resourceVersion: "7",
+    labels: {
+      "coil.cybozu.com/pool": "default",
+      "coil.cybozu.com/node": "n1",
+      "coil.cybozu.com/request": "r1",
+      "other": "x",
+    },
+    annotations: { a: "b" },
+    finalizers: ["coil.cybozu.com"],
+  },
+  index: 0,
+  ipv4: "10.2.0.0/27",
+};
+
+Deno.test("blockTrimmer() keeps what the controller reads of a block", () => {
+  const trim = blockTrimmer();
+  assert.deepEqual(trim(BLOCK).metadata, {
+    name: "default-0",
+    uid: "u1",
+    labels: {
+      "coil.cybozu.com/pool": "default",
+      "coil.cybozu.com/node": "n1",
+    },
+    finalizers: ["coil.cybozu.com"],
+  });
+  const deleting = trim({
+    ...BLOCK,
+    metadata: {
+      name: "b",
+      deletionTimestamp: "2026-01-01T00:00:00Z",
+      finalizers: ["x", "coil.cybozu.com"],
+    },
+  });
+  assert.deepEqual(deleting.metadata, {
+    name: "b",
+    uid: "",
+    labels: {},
+    deletionTimestamp: "2026-01-01T00:00:00Z",
+    finalizers: ["x", "coil.cybozu.com"],
+  });
+});
+
+Deno.test("blockTrimmer() shares labels and finalizers between blocks", () => {
+  const trim = blockTrimmer();
+  const other = trim({
+    ...BLOCK,
+    metadata: { ...BLOCK.metadata, finalizers: ["coil.cybozu.com"] },
+  });
+  assert.equal(trim(BLOCK).metadata.finalizers, other.metadata.finalizers);
+  assert.equal(trim(BLOCK).metadata.labels, other.metadata.labels);
+});
+
+Deno.test("trimPool() keeps what a status write needs", () => {
+  const pool: AddressPool = {
+    apiVersion: "coil.cybozu.com/v2",
+    kind: "AddressPool",
+    metadata: {
+      name: "p",
+      uid: "u",
+      resourceVersion: "1",
+      generation: 2,
+      finalizers: ["f"],
+      annotations: { a: "b" },
+    },
+    spec: { subnets: [{ ipv4: "10.0.0.0/8" }] },
+    status: {},
+  };
+  assert.deepEqual(trimPool(pool), {
+    ...pool,
+    metadata: {
+      name: "p",
+      uid: "u",
+      resourceVersion: "1",
+      generation: 2,
+      finalizers: ["f"],
+    },
+  });
+});
+
+Deno.test("trimNode() keeps the identity", () => {
+  assert.deepEqual(
+    trimNode({
+      metadata: { name: "n", uid: "u", labels: { a: "b" } },
+      status: { phase: "x" },
+    }),
+    { metadata: { name: "n", uid: "u" } },
+  );
+});
+
+Deno.test("trimRequest() keeps a request that waits, and hardly anything of one that does not", () => {
+  const waiting: BlockRequest = {
+    apiVersion: "coil.cybozu.com/v2",
+    kind: "BlockRequest",
+    metadata: { name: "r", uid: "u", resourceVersion: "3" },
+    spec: { nodeName: "n", poolName: "p" },
+  };
+  assert.deepEqual(trimRequest(waiting), waiting);
+  const done = {
+    ...waiting,
+    status: {
+      addressBlockName: "p-0",
+      conditions: [{ type: "Complete", status: "True", message: "long" }],
+    },
+  } as const;
+  const deleting = {
+    ...waiting,
+    metadata: {
+      ...waiting.metadata,
+      deletionTimestamp: "2026-01-01T00:00:00Z",
+    },
+  };
+  for (const request of [done, deleting]) {
+    const trimmed = trimRequest(request);
+    assert.ok(isSettled(trimmed));
+    assert.deepEqual(trimmed.metadata, { name: "r", uid: "u" });
+  }
+  assert.ok(!isSettled(waiting));
+});
+
+Deno.test("blockTrimmer() keeps the addresses that do not follow from the index", () => {
+  const pool = poolOf({
+    apiVersion: "coil.cybozu.com/v2",
+    kind: "AddressPool",
+    metadata: { name: "default" },
+    spec: { subnets: [{ ipv4: "10.2.0.0/24" }] },
+  });
+  const trim = blockTrimmer({
+    layoutOf: (name) => name === "default" ? pool : undefined,
+  });
+  const text = (block: CachedBlock) => String(addressesOf(block).ipv4);
+  const usual = trim(BLOCK);
+  assert.equal(usual.layout, pool);
+  assert.equal(usual.ipv4, undefined);
+  assert.equal(text(usual), "10.2.0.0/27");
+  const odd = trim({ ...BLOCK, index: 1 });
+  assert.equal(odd.ipv4, "10.2.0.0/27");
+  assert.equal(text(odd), "10.2.0.0/27");
+  assert.equal(text(blockTrimmer()(BLOCK)), "10.2.0.0/27");
+  assert.equal(trim({ ...BLOCK, ipv6: "fd02::/123" }).ipv6, "fd02::/123");
+  assert.deepEqual(addressesOf({ ...BLOCK, ipv4: "nonsense" }), {});
+});
