@@ -11,15 +11,15 @@ export type {
   FailurePolicy,
   ShadowedDestination,
   SkippedDestination,
-} from "./client_request.ts";
-export { formatClientPlan } from "./client_format.ts";
+} from "./client/request.ts";
+export { formatClientPlan } from "./client/format.ts";
 export {
   BACKSTOP_METRIC,
   type ClientPlan,
   type ClientRoute,
   type ClientTunnel,
   planClient,
-} from "./client_plan.ts";
+} from "./client/plan.ts";
 export {
   applyClient,
   type ApplyOptions,
@@ -27,26 +27,30 @@ export {
   type ClientOptions,
   type ClientReport,
   isClient,
-} from "./client_apply.ts";
-export { GatewayNetnsError } from "./client_findings.ts";
-export { inspectClient } from "./client_inspect.ts";
+} from "./client/apply.ts";
+export { GatewayNetnsError } from "./client/findings.ts";
+export { inspectClient } from "./client/inspect.ts";
 export {
   type ClientLimits,
   clientLimits,
   limitClients,
-} from "./client_limits.ts";
+} from "./gateway/client_limits.ts";
 export {
   type ConntrackUse,
   EgressServer,
   type ServerCounters,
-} from "./egress_server.ts";
-export type { ClientFlows, FlowSummary, PortUse } from "./flow_summary.ts";
-export type { ClientInterface } from "./originating.ts";
-export { prepareKernel } from "./kernel_modules.ts";
-export type { ClientChange, SkippedClient } from "./server_clients.ts";
-export { formatServerPlan } from "./server_format.ts";
-export type { AppliedLimits } from "./server_limits.ts";
-export type { ServerOptions } from "./server_kernel.ts";
+} from "./gateway/server.ts";
+export type {
+  ClientFlows,
+  FlowSummary,
+  PortUse,
+} from "./gateway/flow_summary.ts";
+export type { ClientInterface } from "./client/originating.ts";
+export { prepareKernel } from "./kernel/modules.ts";
+export type { ClientChange, SkippedClient } from "./gateway/clients.ts";
+export { formatServerPlan } from "./gateway/format.ts";
+export type { AppliedLimits } from "./gateway/limits.ts";
+export type { ServerOptions } from "./gateway/kernel.ts";
 export {
   planServer,
   SERVER_LINK_NAMES,
@@ -55,4 +59,4 @@ export {
   type ServerPlan,
   type ServerRequest,
   type ServerSysctl,
-} from "./server_plan.ts";
+} from "./gateway/plan.ts";

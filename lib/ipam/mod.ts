@@ -5,31 +5,31 @@
  *
  * @module
  */
-export type { AddressState } from "./attachment.ts";
-export type { BlockChanges } from "./block_view.ts";
-export * from "./errors.ts";
-export type { HeldBlock, Hold } from "./held_block.ts";
+export type { AddressState } from "./node/attachment.ts";
+export type { BlockChanges } from "./node/block_view.ts";
+export * from "./base/errors.ts";
+export type { HeldBlock, Hold } from "./node/held_block.ts";
 export type {
   Allocation,
   AllocationRequest,
   Releasing,
-} from "./allocations.ts";
+} from "./node/allocations.ts";
 export {
   NodeIpam,
   type NodeIpamOptions,
   type ReconcileReport,
-} from "./node_ipam.ts";
-export type { BlockRecord, PoolStats } from "./node_stats.ts";
-export * from "./ports.ts";
+} from "./node/ipam.ts";
+export type { BlockRecord, PoolStats } from "./node/stats.ts";
+export * from "./base/ports.ts";
 export type {
   AllocationRecord,
   DuplicateAddress,
   PodReport,
-} from "./reconcile.ts";
-export { overlapReport, poolOverlaps } from "./overlap_report.ts";
-export type { PoolOverlap } from "./overlaps.ts";
-export type { Span } from "./shared_range.ts";
-export { DEFAULT_WATER_MARKS, type WaterMarks } from "./water_marks.ts";
+} from "./node/reconcile.ts";
+export { overlapReport, poolOverlaps } from "./pool/overlap_report.ts";
+export type { PoolOverlap } from "./pool/overlaps.ts";
+export type { Span } from "./pool/shared_range.ts";
+export { DEFAULT_WATER_MARKS, type WaterMarks } from "./node/water_marks.ts";
 export {
   type BlockStore,
   type CarveOptions,
@@ -37,4 +37,4 @@ export {
   type PoolCounts,
   PoolManager,
   type PoolManagerOptions,
-} from "./pool_manager.ts";
+} from "./pool/manager.ts";

@@ -4,9 +4,9 @@
  * @module
  */
 import { type DualStack, mapDualStack, Prefix, valuesOf } from "../inet/mod.ts";
-import type { Allocation, AllocationRequest } from "./allocations.ts";
-import { OutOfBlocksError, PoolNotFoundError } from "./errors.ts";
-import { NodeIpam, type NodeIpamOptions } from "./node_ipam.ts";
+import type { Allocation, AllocationRequest } from "./node/allocations.ts";
+import { OutOfBlocksError, PoolNotFoundError } from "./base/errors.ts";
+import { NodeIpam, type NodeIpamOptions } from "./node/ipam.ts";
 import type {
   BlockInfo,
   BlockSource,
@@ -15,7 +15,7 @@ import type {
   PoolState,
   RouteSink,
   SignalOptions,
-} from "./ports.ts";
+} from "./base/ports.ts";
 
 /** A clock that moves only when told to. */
 export class FakeClock implements Clock {

@@ -57,7 +57,7 @@ export {
   type NeighbourState,
   type NewNeighbour,
 } from "./neighbour.ts";
-export { formatTable } from "./netfilter/format.ts";
+export { formatTable } from "./netfilter/text/format.ts";
 export type {
   NftAddressField,
   NftChain,
@@ -74,20 +74,20 @@ export type {
   NftSet,
   NftStatement,
   NftTable,
-} from "./netfilter/model.ts";
+} from "./netfilter/model/model.ts";
 export {
   NetfilterSocket,
   type NetfilterSocketOptions,
   type NftSetChange,
-} from "./netfilter/netfilter_socket.ts";
-export { type NftNewTable, prepareTable } from "./netfilter/new_table.ts";
+} from "./netfilter/table/netfilter_socket.ts";
+export { type NftNewTable, prepareTable } from "./netfilter/table/new_table.ts";
 export {
   TableMonitor,
   type TableMonitorOptions,
   type TableNotification,
-} from "./netfilter/table_monitor.ts";
-export type { NftCounter } from "./netfilter/table_plan.ts";
-export * as nft from "./netfilter/statements.ts";
+} from "./netfilter/table/monitor.ts";
+export type { NftCounter } from "./netfilter/table/plan.ts";
+export * as nft from "./netfilter/model/statements.ts";
 export { netnsIdGet } from "./netns_id.ts";
 export type { Attributes, Message, Payload } from "./message_reader.ts";
 export type { MessageWriter } from "./message_writer.ts";

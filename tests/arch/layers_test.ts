@@ -78,17 +78,22 @@ Deno.test("layers: outsiders enter a unit by its door", () => {
 });
 
 /** Units that are cut into rooms: their folders. What lies beside those wires them together. */
-const ROOMED = ["roles/coil_controller", "roles/coild"];
-
-/** `cluster` of `roles/coild/cluster/trim.ts`; undefined of `roles/coild/mod.ts`. */
-function roomOf(file: string): string | undefined {
-  const [, , room, ...rest] = file.split("/");
-  return rest.length > 0 ? room : undefined;
-}
+const ROOMED = [
+  "lib/egress",
+  "lib/ipam",
+  "lib/netlink/netfilter",
+  "roles/coil_controller",
+  "roles/coild",
+];
 
 for (const unit of ROOMED) {
+  /** `cluster` of `roles/coild/cluster/trim.ts`; undefined of `roles/coild/mod.ts`. */
+  const roomOf = (file: string): string | undefined => {
+    const [room, ...rest] = file.slice(unit.length + 1).split("/");
+    return rest.length > 0 ? room : undefined;
+  };
   const within = local.filter((e) =>
-    unitOf(e.from) === unit && unitOf(e.to) === unit &&
+    [e.from, e.to].every((file) => file.startsWith(`${unit}/`)) &&
     roomOf(e.from) !== undefined && roomOf(e.from) !== roomOf(e.to)
   );
 

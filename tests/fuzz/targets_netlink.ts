@@ -13,9 +13,9 @@ import {
   Payload,
 } from "../../lib/netlink/message_reader.ts";
 import { parseNeighbour } from "../../lib/netlink/neighbour.ts";
-import { parseElements } from "../../lib/netlink/netfilter/requests.ts";
-import { decodeElement } from "../../lib/netlink/netfilter/set_key.ts";
-import { parseCounter } from "../../lib/netlink/netfilter/table_state.ts";
+import { parseElements } from "../../lib/netlink/netfilter/wire/requests.ts";
+import { decodeElement } from "../../lib/netlink/netfilter/wire/set_key.ts";
+import { parseCounter } from "../../lib/netlink/netfilter/table/state.ts";
 import { parseRoute } from "../../lib/netlink/route.ts";
 import { parseRule } from "../../lib/netlink/rule.ts";
 import type { Target } from "./fuzzer.ts";

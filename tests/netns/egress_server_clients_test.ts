@@ -6,7 +6,7 @@ import {
   changeClients,
   type ClientKernel,
   type LinkIndexes,
-} from "../../lib/egress/server_clients.ts";
+} from "../../lib/egress/gateway/clients.ts";
 import { Address } from "../../lib/inet/mod.ts";
 import {
   NETLINK_NETFILTER,

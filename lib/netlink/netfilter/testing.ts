@@ -7,11 +7,11 @@
 
 import { Address } from "../../inet/mod.ts";
 import { MessageWriter } from "../message_writer.ts";
-import { writeTree } from "./attributes.ts";
-import { formatRule } from "./format_rule.ts";
-import type { NftChain, NftRule, NftTable } from "./model.ts";
-import { encodeRule } from "./rule_encoder.ts";
-import * as nft from "./statements.ts";
+import { writeTree } from "./wire/attributes.ts";
+import { formatRule } from "./text/format_rule.ts";
+import type { NftChain, NftRule, NftTable } from "./model/model.ts";
+import { encodeRule } from "./wire/rule_encoder.ts";
+import * as nft from "./model/statements.ts";
 
 const V4 = Address.parse("192.0.2.1");
 const V6 = Address.parse("2001:db8::1");

@@ -7,7 +7,7 @@ import {
   planClient,
   prepareKernel,
 } from "../../../lib/egress/mod.ts";
-import { addLink, wantedLinks } from "../../../lib/egress/client_links.ts";
+import { addLink, wantedLinks } from "../../../lib/egress/client/links.ts";
 import { gatewayFor, POD } from "../../../lib/egress/testing.ts";
 import { Address, FAMILIES } from "../../../lib/inet/mod.ts";
 import { Netns } from "../../../lib/linux/mod.ts";

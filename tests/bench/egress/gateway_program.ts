@@ -11,11 +11,11 @@ import {
   findClients,
   type FormerClients,
   type LinkIndexes,
-} from "../../../lib/egress/server_clients.ts";
+} from "../../../lib/egress/gateway/clients.ts";
 import {
   openServerKernel,
   type ServerKernel,
-} from "../../../lib/egress/server_kernel.ts";
+} from "../../../lib/egress/gateway/kernel.ts";
 import type { Address } from "../../../lib/inet/mod.ts";
 import { KubeClient, KubeMetrics } from "../../../lib/kube/mod.ts";
 import { VERSION } from "../../../lib/names/mod.ts";

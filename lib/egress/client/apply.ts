@@ -1,0 +1,104 @@
+import type { Netns } from "../../linux/mod.ts";
+import { EGRESS_NFT_TABLE } from "../../names/mod.ts";
+import { NetfilterSocket, RouteSocket } from "../../netlink/mod.ts";
+import { type ClientPlan, planClient } from "./plan.ts";
+import type { ShadowedDestination, SkippedDestination } from "./request.ts";
+import { ClientRun } from "./run.ts";
+import { isGateway, ownState, readState } from "./state.ts";
+
+/** Where to work. */
+export interface ClientOptions {
+  /** The pod's network namespace. It has to stay open until the call is done. */
+  readonly netns: Netns;
+  /** Gives up between two steps; the next call goes on. */
+  readonly signal?: AbortSignal;
+}
+
+/** How `applyClient()` works. */
+export interface ApplyOptions extends ClientOptions {
+  /**
+   * The MTU of the plan's interface, in a namespace that has just been made:
+   * then nothing is read, and all is made at once. Where a client turns out to
+   * be there, it goes on as it would without this.
+   */
+  readonly freshMtu?: number;
+}
+
+/** What `applyClient()` did. */
+export interface ClientReport {
+  /** What was changed, one phrase each; empty when all was as planned. */
+  readonly changes: readonly string[];
+  /** Destinations that another Egress got. */
+  readonly shadowed: readonly ShadowedDestination[];
+  /** Destinations of a family that pod or Service lacks. */
+  readonly skipped: readonly SkippedDestination[];
+}
+
+/**
+ * Makes the network of a pod what the plan says, whatever was there: nothing,
+ * another plan, upstream Coil's, or what a killed process left half-done. Does
+ * nothing when all is right already. Of two calls for one namespace the second
+ * has to wait for the first; that is the caller's business.
+ *
+ * No packet leaves by a wrong way meanwhile: what is new comes before anything
+ * is removed, and routes are replaced in one step. When something fails, the
+ * destinations of Egresses that fail closed are refused.
+ *
+ * The kernel's reverse path check of IPv4 is switched off for the tunnels and
+ * stays so.
+ *
+ * @throws {NetlinkError} when the kernel refuses
+ * @throws {FouUnsupportedError} when the kernel has no Foo over UDP
+ * @throws {GatewayNetnsError} when the namespace is an egress gateway's
+ * @throws {TypeError} when it lacks the plan's interface
+ */
+export async function applyClient(
+  plan: ClientPlan,
+  options: ApplyOptions,
+): Promise<ClientReport> {
+  using run = ClientRun.open(plan, options);
+  const { freshMtu } = options;
+  if (freshMtu === undefined || !await run.create(freshMtu)) {
+    await run.converge();
+  }
+  const { shadowed, skipped } = plan;
+  return {
+    get changes() {
+      return run.changes;
+    },
+    ...{ shadowed, skipped },
+  };
+}
+
+/**
+ * Removes everything that makes a client of a pod. False when there was
+ * nothing, or the namespace is an egress gateway's.
+ */
+export async function clearClient(options: ClientOptions): Promise<boolean> {
+  if (!await isClient(options)) return false;
+  await applyClient(nothing(), options);
+  return true;
+}
+
+/** Whether anything in the namespace makes a client of the pod, be it upstream Coil's or half-done. */
+export async function isClient({ netns }: ClientOptions): Promise<boolean> {
+  using route = RouteSocket.open({ netns });
+  using nft = NetfilterSocket.open({ netns });
+  const state = await readState(route, { withAddresses: false });
+  if (isGateway(state)) return false;
+  const { links, rules, routes } = ownState(state);
+  return links.length + rules.length + routes.length > 0 ||
+    (await nft.listTables()).includes(EGRESS_NFT_TABLE);
+}
+
+/** The plan of a pod that is no client. */
+function nothing(): ClientPlan {
+  return planClient({
+    addresses: {},
+    ifname: "",
+    mtu: 0,
+    port: 0,
+    gateways: [],
+    originatingOnly: false,
+  });
+}

@@ -1,0 +1,161 @@
+import { FAMILIES } from "../../inet/mod.ts";
+import type { Netns } from "../../linux/mod.ts";
+import {
+  type FouSocket,
+  type Link,
+  linkGet,
+  type NetfilterSocket,
+  type NftNewTable,
+  prepareTable,
+  type Request,
+  type RouteSocket,
+  ruleAdd,
+  ruleDelete,
+} from "../../netlink/mod.ts";
+import { settled } from "./findings.ts";
+import { addLink, renameFallbacks, wantedLinks } from "./links.ts";
+import type { ClientPlan } from "./plan.ts";
+import { addRoute, kernelRoutes } from "./routes.ts";
+import { narrowRule } from "./rules.ts";
+import { clientTable, needsTable } from "./table.ts";
+import { fouPorts } from "../kernel/fou_ports.ts";
+import { exists } from "../kernel/modules.ts";
+import { openReversePath } from "../kernel/reverse_path.ts";
+import { TUNNEL_LINKS } from "../kernel/tunnel_names.ts";
+
+/**
+ * Where the indexes of tunnel links begin. They are given here, so that routes
+ * can name links that are made in the same send; the kernel itself counts from
+ * 1 (dev_new_index() in net/core/dev.c) and does not come this far.
+ */
+const FIRST_INDEX = 10_001;
+
+/**
+ * So many indexes there are to begin with, by chance: where an earlier client's
+ * links are left, no route of this send is to meet one of those.
+ */
+const FIRST_INDEXES = 1 << 20;
+
+/** ENODEV: the kernel has made no such link by itself. */
+const NO_LINK = "ENODEV";
+
+/** Where to work. */
+export interface FreshOptions {
+  readonly netns: Netns;
+  readonly route: RouteSocket;
+  readonly fou: FouSocket;
+  readonly nft: NetfilterSocket;
+  /** The MTU of the plan's interface. */
+  readonly linkMtu: number;
+}
+
+/**
+ * Makes a client of a pod whose network namespace is new. Nothing is read:
+ * everything is made in such a way that the kernel refuses what is there
+ * already. Rules, links and routes go in one send, the nft table meanwhile. No
+ * route leads to a link that was there before.
+ *
+ * Returns the requests that were carried out; undefined when anything was
+ * refused. Then some of it may be there, and some not.
+ */
+export async function makeFresh(
+  plan: ClientPlan,
+  options: FreshOptions,
+): Promise<readonly Request[] | undefined> {
+  const { netns } = options;
+  if (plan.receiverFamilies.includes("ipv4")) {
+    // A new link gets what `default` has.
+    const links = { open: ["all", "default"], loose: [plan.ifname] };
+    openReversePath(netns, links);
+  }
+  const requests = waysOf(plan, options);
+  const done = await settled([
+    makeWays(requests, plan, options),
+    receive(plan, options),
+  ]);
+  return done.every(Boolean) ? requests : undefined;
+}
+
+/** Their order is free in a new namespace, but that links come before their routes: nobody sends anything yet. */
+function waysOf(plan: ClientPlan, { linkMtu }: FreshOptions): Request[] {
+  const links = wantedLinks(plan, linkMtu);
+  const addrGen = exists("/proc/sys/net/ipv6/conf");
+  const first = FIRST_INDEX + Math.floor(Math.random() * FIRST_INDEXES);
+  const indexes = new Map(links.map(({ name }, i) => [name, first + i]));
+  return [
+    ...plan.rules.map((rule) => ruleAdd(rule)),
+    ...links.flatMap((link, i) => addLink(link, { addrGen, index: first + i })),
+    ...kernelRoutes(plan.routes, indexes).map(addRoute),
+  ];
+}
+
+/**
+ * Takes away what a client of a family that the plan lacks would have, as a new
+ * namespace has not: that this is refused tells it, and nothing needs to be read.
+ */
+function probesOf({ families }: ClientPlan): Request[] {
+  const others = FAMILIES.filter((family) => !families.includes(family));
+  return others.map((family) => ruleDelete(narrowRule(family)));
+}
+
+/** Sends all at once; links that the kernel made by itself, in every namespace, get their other names after that. */
+async function makeWays(
+  requests: readonly Request[],
+  plan: ClientPlan,
+  { route }: FreshOptions,
+): Promise<boolean> {
+  const { receiverFamilies } = plan;
+  const fallbacks: Link[] = [];
+  const look = receiverFamilies.map((family) =>
+    linkGet(
+      { name: TUNNEL_LINKS[family].fallback.from },
+      (link) => fallbacks.push(link),
+    )
+  );
+  // Refusals are told all the same, and a send that came back is carried out.
+  const silent = requests.map((each) => ({ ...each, silent: true }));
+  const probes = probesOf(plan);
+  const errors = await route.tryExecute([...probes, ...silent, ...look]);
+  const isUsed = errors.splice(0, probes.length).includes(undefined);
+  const isRefused = errors.some((error, i) =>
+    error !== undefined && (i < requests.length || error.code !== NO_LINK)
+  );
+  if (isUsed || isRefused) return false;
+  const renames = renameFallbacks(fallbacks, receiverFamilies);
+  if (renames.length === 0) return true;
+  const failed = await route.tryExecute(renames);
+  return failed.every((error) => error === undefined);
+}
+
+/** The guard is there before the ports. */
+async function receive(
+  plan: ClientPlan,
+  { fou, nft }: FreshOptions,
+): Promise<boolean> {
+  if (!needsTable(plan, [])) return true;
+  if (!await nft.createTable(guards.of(plan))) return false;
+  const ports = fouPorts(plan.tunnelFamilies, plan.port);
+  const errors = await fou.tryAdd(ports);
+  return errors.every((error) => error === undefined);
+}
+
+/** Clients of the same gateways have the same table. */
+class Guards {
+  readonly #ready = new Map<string, NftNewTable>();
+
+  /** The plan's table, ready to be sent. */
+  of(plan: ClientPlan): NftNewTable {
+    const { receiverFamilies, tunnelFamilies, senders, port } = plan;
+    const key = [receiverFamilies, tunnelFamilies, port, senders].join(" ");
+    const known = this.#ready.get(key);
+    if (known !== undefined) return known;
+    const table = prepareTable(clientTable(plan, { interfaces: [] }));
+    if (this.#ready.size >= MAX_GUARDS) this.#ready.clear();
+    this.#ready.set(key, table);
+    return table;
+  }
+}
+
+/** More than there are sets of gateways on most nodes; some KiB each. */
+const MAX_GUARDS = 32;
+const guards = new Guards();

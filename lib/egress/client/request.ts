@@ -1,0 +1,65 @@
+import type { Address, DualStack, Family, Prefix } from "../../inet/mod.ts";
+
+/**
+ * What becomes of packets to the destinations of a gateway that is not
+ * available: refused, or sent as if there were no Egress.
+ */
+export type FailurePolicy = "Closed" | "Open";
+
+/** An Egress as one of its clients needs to know it. */
+export interface ClientGateway {
+  /** `<namespace>/<name>` of the Egress. */
+  readonly name: string;
+  /** The cluster addresses of its Service; empty while there is none. */
+  readonly service: DualStack<Address>;
+  /** The networks to reach through it. */
+  readonly destinations: readonly Prefix[];
+  /** Whether the kernel chooses the UDP source port, by flow; else it is the port itself. */
+  readonly sourcePortAuto: boolean;
+  /** The addresses of its pods: only these, and the Service's, may send tunnelled packets to the client. */
+  readonly senders: readonly Address[];
+  /** The families in which any of its pods can take packets. */
+  readonly available: readonly Family[];
+  /** What to do with packets of the others. */
+  readonly failurePolicy: FailurePolicy;
+}
+
+/** All that decides what the network of a client looks like. */
+export interface ClientRequest {
+  /** The pod's addresses. */
+  readonly addresses: DualStack<Address>;
+  /** The pod's interface that the tunnels run over. */
+  readonly ifname: string;
+  /** Its MTU; 0 for what the kernel says. */
+  readonly mtu: number;
+  /** The UDP port of the tunnels. */
+  readonly port: number;
+  /** The Egresses whose client the pod is, in any order, each once. None: no client. */
+  readonly gateways: readonly ClientGateway[];
+  /** Whether answers to connections from outside leave by the way they came, past the tunnels. */
+  readonly originatingOnly: boolean;
+  /** The cluster's own networks; absent: the private ones of RFC 1918 and RFC 4193. */
+  readonly clusterPrefixes?: readonly Prefix[];
+}
+
+/** A destination that another Egress has too. */
+export interface ShadowedDestination {
+  /** The Egress that does not get it. */
+  readonly gateway: string;
+  /** The destination. */
+  readonly destination: Prefix;
+  /** The Egress that gets it. */
+  readonly by: string;
+}
+
+/** A destination that cannot be reached through the Egress. */
+export interface SkippedDestination {
+  /** The Egress. */
+  readonly gateway: string;
+  /** The destination. */
+  readonly destination: Prefix;
+  /** Who has no address of the destination's family. */
+  readonly lacking: "pod" | "service";
+  /** Whether packets to it are refused for that; else they go as if the Egress did not name it. */
+  readonly refused: boolean;
+}

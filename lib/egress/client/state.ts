@@ -1,0 +1,103 @@
+import { FAMILIES } from "../../inet/mod.ts";
+import { EGRESS_NARROW_TABLE, EGRESS_WIDE_TABLE } from "../../names/mod.ts";
+import type {
+  AddressEntry,
+  FouPort,
+  Link,
+  Route,
+  RouteSocket,
+  Rule,
+} from "../../netlink/mod.ts";
+import { CLIENT_PROTOCOL } from "./plan.ts";
+import { isClientRule } from "./rules.ts";
+import { fouPort, sameFouPort } from "../kernel/fou_ports.ts";
+import { originatingTable } from "./originating.ts";
+import { SERVER_LINK_NAMES } from "../gateway/plan.ts";
+import {
+  TUNNEL_LINKS,
+  tunnelFamily,
+  UPSTREAM_MARKER,
+} from "../kernel/tunnel_names.ts";
+
+/** The part of a route socket that reading needs. */
+export type StateReader = Pick<
+  RouteSocket,
+  "listLinks" | "listAddresses" | "listRoutes" | "listRules"
+>;
+
+/** What a network namespace has, ours or not. */
+export interface ClientState {
+  readonly links: readonly Link[];
+  readonly rules: readonly Rule[];
+  /** Of all tables. */
+  readonly routes: readonly Route[];
+  /** Empty unless asked for. */
+  readonly addresses: readonly AddressEntry[];
+}
+
+/** Reads the state of a network namespace. */
+export async function readState(
+  reader: StateReader,
+  options: { readonly withAddresses: boolean },
+): Promise<ClientState> {
+  const links = await reader.listLinks();
+  const rules = await reader.listRules();
+  const routes = await reader.listRoutes();
+  const addresses = options.withAddresses ? await reader.listAddresses() : [];
+  return { links, rules, routes, addresses };
+}
+
+/** What of a state belongs to the pod's being a client. */
+export interface OwnState {
+  /** Tunnels, receivers and upstream Coil's marker; not the kernel's own fallbacks. */
+  readonly links: readonly Link[];
+  readonly rules: readonly Rule[];
+  readonly routes: readonly Route[];
+}
+
+/**
+ * Picks what is ours: links by name, the two route tables, the tables
+ * that our rules look up, and copies of routes that carry our protocol.
+ */
+export function ownState(state: ClientState): OwnState {
+  const rules = state.rules.filter(isClientRule);
+  const tables = new Set([EGRESS_NARROW_TABLE, EGRESS_WIDE_TABLE]);
+  for (const { fwmark, table } of rules) {
+    if (fwmark !== undefined) tables.add(table);
+  }
+  const isCopy = ({ index, table, protocol }: Route): boolean =>
+    index !== undefined && table === originatingTable(index) &&
+    protocol === CLIENT_PROTOCOL;
+  return {
+    links: state.links.filter(isOwnLink),
+    rules,
+    routes: state.routes.filter((route) =>
+      tables.has(route.table) || isCopy(route)
+    ),
+  };
+}
+
+/** The names are ours, whatever has them; but somebody else may have called a real link like the marker. */
+function isOwnLink({ name, kind }: Link): boolean {
+  if (name === UPSTREAM_MARKER) return kind === "dummy";
+  return tunnelFamily(name) !== undefined ||
+    FAMILIES.some((family) => TUNNEL_LINKS[family].receiver === name);
+}
+
+/** Whether the namespace is an egress gateway's, whose table 118 and nft table are of another kind. */
+export function isGateway({ links }: ClientState): boolean {
+  const names: readonly string[] = Object.values(SERVER_LINK_NAMES);
+  return links.some(({ name }) => names.includes(name));
+}
+
+/** The FoU ports of the tunnels that are there. Ports carry no name; those that no tunnel leads to are somebody else's. */
+export function portsOf(links: readonly Link[]): FouPort[] {
+  const ports: FouPort[] = [];
+  for (const { name, tunnel } of links) {
+    const family = tunnelFamily(name);
+    if (family === undefined || tunnel?.encap === undefined) continue;
+    const port = fouPort(family, tunnel.encap.destinationPort);
+    if (!ports.some((other) => sameFouPort(other, port))) ports.push(port);
+  }
+  return ports;
+}

@@ -1,0 +1,218 @@
+import type { Family } from "../../inet/mod.ts";
+import { EGRESS_NFT_TABLE } from "../../names/mod.ts";
+import {
+  nft,
+  type NftChain,
+  type NftRule,
+  type NftSet,
+  type NftStatement,
+  type NftTable,
+} from "../../netlink/mod.ts";
+import type { ClientPlan } from "./plan.ts";
+import type { ClientInterface } from "./originating.ts";
+import { OWN_PORTS_FROM } from "./own_ports.ts";
+import { TUNNEL_LINKS } from "../kernel/tunnel_names.ts";
+
+/** Counts tunnelled packets that no gateway sent. */
+export const FOREIGN_FOU_COUNTER = "foreign_fou";
+
+/** NF_IP_PRI_MANGLE and NF_IP_PRI_FILTER of `<linux/netfilter_ipv4.h>`. */
+const MANGLE = -150;
+const FILTER = 0;
+
+interface SenderFacts {
+  readonly set: string;
+  readonly field: "ip saddr" | "ip6 saddr";
+  readonly type: "ipv4_addr" | "ipv6_addr";
+  /** What else a receiver unpacks. */
+  readonly plain: readonly ("ipencap" | "ipv6")[];
+}
+
+const SENDERS: Readonly<Record<Family, SenderFacts>> = {
+  ipv4: {
+    set: "senders4",
+    field: "ip saddr",
+    type: "ipv4_addr",
+    plain: ["ipencap"],
+  },
+  ipv6: {
+    set: "senders6",
+    field: "ip6 saddr",
+    type: "ipv6_addr",
+    plain: ["ipencap", "ipv6"],
+  },
+};
+
+/** Whether there is anything for a table to do. */
+export function needsTable(
+  plan: ClientPlan,
+  interfaces: readonly ClientInterface[],
+): boolean {
+  return plan.receiverFamilies.length + interfaces.length > 0;
+}
+
+/** What a client's table has to know of its namespace. */
+export interface TableFacts {
+  /** Those that originating-only mode is about; none when it is off. */
+  readonly interfaces: readonly ClientInterface[];
+  /** See `ownPortsFrom()`. */
+  readonly ownPortsFrom?: number;
+}
+
+/**
+ * The nft table of a client: who may send tunnelled packets to it, and which
+ * connections are answered by the way they came. Pure.
+ */
+export function clientTable(plan: ClientPlan, facts: TableFacts): NftTable {
+  const { receiverFamilies, tunnelFamilies } = plan;
+  const { interfaces } = facts;
+  return {
+    family: "inet",
+    name: EGRESS_NFT_TABLE,
+    counters: receiverFamilies.length === 0 ? [] : [FOREIGN_FOU_COUNTER],
+    sets: tunnelFamilies.map((family) => senderSet(plan, family)),
+    chains: [
+      inputChain(plan, interfaces),
+      ...(interfaces.length === 0 ? [] : [outputChain(facts)]),
+      ...(plan.originatingOnly ? [refuseChain(plan, interfaces)] : []),
+    ],
+  };
+}
+
+function senderSet(plan: ClientPlan, family: Family): NftSet {
+  const { set, type } = SENDERS[family];
+  const elements = plan.senders
+    .filter((sender) => sender.family === family).map((sender) => [sender]);
+  return { name: set, key: [type], elements };
+}
+
+/**
+ * On input, not before: what comes here is addressed to the pod, and IPv4
+ * fragments are whole again. What a tunnel unpacks comes here by itself.
+ */
+function inputChain(
+  plan: ClientPlan,
+  interfaces: readonly ClientInterface[],
+): NftChain {
+  return {
+    name: "input",
+    type: "filter",
+    hook: "input",
+    priority: MANGLE,
+    policy: "accept",
+    rules: [
+      ...plan.tunnelFamilies.flatMap((family) =>
+        senderRules(family, plan.port)
+      ),
+      ...plan.receiverFamilies.flatMap(plainRules),
+      // Only what the other side began: an own connection that left by another
+      // way before the pod was a client must not be kept there.
+      ...interfaces.map(({ name, index }) =>
+        nft.rule([
+          nft.iifname(name),
+          nft.ctDirection("original"),
+          nft.setCtMark(index),
+        ])
+      ),
+    ],
+  };
+}
+
+function senderRules(family: Family, port: number): NftRule[] {
+  const { field, set } = SENDERS[family];
+  return [
+    nft.rule([nft.udpDport(port), nft.inSet([field], set), nft.accept()]),
+    refuse(family, nft.udpDport(port)),
+  ];
+}
+
+/** A receiver unpacks tunnelled packets without UDP too, which no gateway sends. */
+function plainRules(family: Family): NftRule[] {
+  return SENDERS[family].plain.map((protocol) =>
+    refuse(family, nft.l4proto(protocol))
+  );
+}
+
+function refuse(family: Family, what: NftStatement): NftRule {
+  const counter = nft.counter(FOREIGN_FOU_COUNTER);
+  return nft.rule([nft.nfproto(family), what, counter, nft.drop()]);
+}
+
+/** Type `route`: a packet that got a mark is routed once more, by the rule for the mark. */
+function outputChain(
+  { interfaces, ownPortsFrom = OWN_PORTS_FROM }: TableFacts,
+): NftChain {
+  return {
+    name: "output",
+    type: "route",
+    hook: "output",
+    priority: MANGLE,
+    policy: "accept",
+    rules: [
+      ...interfaces.flatMap((each) => resumeRules(each, ownPortsFrom)),
+      ...interfaces.map(({ index }) =>
+        nft.rule([nft.ctMark(index), nft.restoreMark()])
+      ),
+    ],
+  };
+}
+
+/**
+ * For connections that are older than the mode, when the pod speaks first.
+ *
+ * Who began one that somebody else had tracked is known; the ICMP error that
+ * refuses a packet of the pod's own is no answer, but `related`. Of the others
+ * the tracking begins in their middle, as it does after it has forgotten what
+ * was silent for long, and takes them for the pod's own; but for those the
+ * kernel takes a port of its range, while the others have the port of a server.
+ */
+function resumeRules(
+  { addresses, index }: ClientInterface,
+  ownPortsFrom: number,
+): NftRule[] {
+  return addresses.flatMap((address) => [
+    nft.rule([
+      nft.saddr(address),
+      nft.ctState("established"),
+      nft.ctDirection("reply"),
+      nft.setCtMark(index),
+    ]),
+    nft.rule([
+      nft.saddr(address),
+      nft.ctState("new"),
+      nft.tcpNotSyn(),
+      nft.tcpSportBelow(ownPortsFrom),
+      nft.setCtMark(index),
+    ]),
+  ]);
+}
+
+/**
+ * What still goes to a receiver is refused. Answers have been given another way
+ * by now, but the kernel shows them with the link they had before, to the end
+ * of the hook: they are known by their mark. (Without this chain the receiver
+ * would drop it all: it sends nothing.)
+ */
+function refuseChain(
+  { receiverFamilies }: ClientPlan,
+  interfaces: readonly ClientInterface[],
+): NftChain {
+  return {
+    name: "refuse",
+    type: "filter",
+    hook: "output",
+    priority: FILTER,
+    policy: "accept",
+    rules: [
+      ...interfaces.map(({ index }) =>
+        nft.rule([nft.metaMark(index), nft.accept()])
+      ),
+      ...receiverFamilies.map((family) =>
+        nft.rule([
+          nft.oifname(TUNNEL_LINKS[family].receiver),
+          nft.reject("host-unreachable"),
+        ])
+      ),
+    ],
+  };
+}

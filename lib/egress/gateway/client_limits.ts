@@ -1,0 +1,184 @@
+import { type Family, valuesOf } from "../../inet/mod.ts";
+import {
+  nft,
+  type NftField,
+  type NftKeyType,
+  type NftRule,
+  type NftSet,
+  type NftStatement,
+} from "../../netlink/mod.ts";
+import type { ServerFamily, ServerPlan } from "./plan.ts";
+import { counterName, FORWARDING } from "./table.ts";
+
+/** What one client may have of a gateway at a time; what is absent has no limit. */
+export interface ClientLimits {
+  /** Connections in the kernel's table. */
+  readonly flows?: number;
+  /** Those of them to one address: each takes one of the gateway's source ports. */
+  readonly flowsToOneAddress?: number;
+}
+
+/** What one client may take unless somebody says otherwise: a quarter. */
+const SHARE = 4;
+/** Source ports that the kernel has for connections to one port of one address, 1024 to 65535. */
+const SOURCE_PORTS = 64_512;
+
+/**
+ * The limits of one client. `wanted` is what somebody chose, 0 for none;
+ * `conntrackMax` is what the kernel's table of connections takes, 0 for any number.
+ */
+export function clientLimits(
+  wanted: number | undefined,
+  conntrackMax: number,
+): ClientLimits | undefined {
+  if (wanted === 0) return undefined;
+  if (wanted !== undefined) return { flows: wanted };
+  const flowsToOneAddress = SOURCE_PORTS / SHARE;
+  if (conntrackMax === 0) return { flowsToOneAddress };
+  const flows = Math.max(1, Math.floor(conntrackMax / SHARE));
+  return flows <= flowsToOneAddress ? { flows } : { flows, flowsToOneAddress };
+}
+
+/**
+ * The kernel counts by walking through all that it counts, so it is given no
+ * more than about so many: of more connections a random part is counted,
+ * which tells their number within some percent.
+ */
+const COUNTED = 1024;
+
+/**
+ * Who is over a limit opens nothing for so long. Without the pause each packet
+ * of a flood would be counted, and the kernel does not forget as fast as that
+ * (CONNCOUNT_GC_MAX_NODES of net/netfilter/nf_conncount.c).
+ */
+const PAUSE_MS = 100;
+/** So long it can be read who was over a limit. */
+const MEMORY_MS = 300_000;
+/** Far more than a gateway has clients; where a set is full, nobody new is limited. */
+const MAX_ELEMENTS = 65_535;
+
+/** The set of clients of whom something was refused lately. */
+export function refusedSet(family: Family): string {
+  return `refused${digitOf(family)}`;
+}
+
+function digitOf(family: Family): "4" | "6" {
+  return family === "ipv4" ? "4" : "6";
+}
+
+/** The plan with limits for each client. */
+export function limitClients(
+  plan: ServerPlan,
+  limits: ClientLimits,
+): ServerPlan {
+  const { table, ifname } = plan;
+  const parts = valuesOf(plan.families)
+    .map((family) => planLimits(family, limits, ifname));
+  const rules = parts.flatMap((part) => part.rules);
+  return {
+    ...plan,
+    table: {
+      ...table,
+      sets: [...table.sets, ...parts.flatMap(({ sets }) => sets)],
+      chains: table.chains.map((chain) =>
+        chain.name === FORWARDING
+          ? { ...chain, rules: [...chain.rules, ...rules] }
+          : chain
+      ),
+    },
+  };
+}
+
+/** The sets and rules of one family. */
+interface LimitParts {
+  readonly sets: readonly NftSet[];
+  readonly rules: readonly NftRule[];
+}
+
+/**
+ * Who is over a limit is looked for first, so that nothing more is counted of
+ * it; and what is refused for its destination is not counted as one more connection.
+ */
+function planLimits(
+  { family }: ServerFamily,
+  { flows, flowsToOneAddress }: ClientLimits,
+  ifname: string,
+): LimitParts {
+  const [source, destination] = family === "ipv4"
+    ? ["ip saddr", "ip daddr"] as const
+    : ["ip6 saddr", "ip6 daddr"] as const;
+  const refused = setOf(refusedSet(family), { family, fields: 1 }, MEMORY_MS);
+  const rule = (...statements: readonly NftStatement[]) =>
+    nft.rule([
+      ...[nft.oifname(ifname), nft.ctUnconfirmed(), ...statements],
+      nft.addToSet([source], refused.name),
+      nft.counter(counterName("limited", family)),
+      nft.drop(),
+    ]);
+  const parts = [
+    limitOf({ family, name: "pairs", limit: flowsToOneAddress }, [
+      ...[source, destination],
+    ]),
+    limitOf({ family, name: "flows", limit: flows }, [source]),
+  ].filter((part) => part !== undefined);
+  return {
+    sets: [refused, ...parts.flatMap(({ sets }) => sets)],
+    rules: [
+      ...parts.map(({ isOver }) => rule(isOver)),
+      ...parts.map(({ becomesOver }) => rule(...becomesOver)),
+    ],
+  };
+}
+
+/** One limit: who is over it, and who just becomes so. */
+function limitOf(
+  { family, name, limit }: {
+    readonly family: Family;
+    readonly name: string;
+    readonly limit: number | undefined;
+  },
+  fields: readonly NftField[],
+) {
+  if (limit === undefined) return undefined;
+  const key = { family, fields: fields.length };
+  // The elements keep the limit that they were made with: another limit takes another set.
+  const counting = setOf(`${name}${digitOf(family)}_${limit}`, key);
+  const over = setOf(`over_${name}${digitOf(family)}`, key, PAUSE_MS);
+  return {
+    sets: [counting, over],
+    isOver: nft.inSet(fields, over.name),
+    becomesOver: [
+      ...counted(limit, fields, counting.name),
+      nft.addToSet(fields, over.name),
+    ],
+  };
+}
+
+/** Counts every connection, or one of `each`. */
+function counted(
+  limit: number,
+  fields: readonly NftField[],
+  set: string,
+): NftStatement[] {
+  const each = Math.ceil(limit / COUNTED);
+  const over = nft.connectionsOver(Math.round(limit / each), fields, set);
+  return each === 1 ? [over] : [nft.random(Math.floor(2 ** 32 / each)), over];
+}
+
+/** A set that rules fill. */
+function setOf(
+  name: string,
+  key: { readonly family: Family; readonly fields: number },
+  timeoutMs?: number,
+): NftSet {
+  const type: NftKeyType = `${key.family}_addr`;
+  return {
+    name,
+    key: Array.from({ length: key.fields }, () => type),
+    elements: [],
+    dynamic: {
+      size: MAX_ELEMENTS,
+      ...(timeoutMs !== undefined && { timeoutMs }),
+    },
+  };
+}

@@ -1,0 +1,116 @@
+import { type Address, type Family, Prefix, valuesOf } from "../../inet/mod.ts";
+import { formatTable, type NftTable } from "../../netlink/mod.ts";
+import { type ClientLimits, limitClients } from "./client_limits.ts";
+import {
+  REFUSAL_METRIC,
+  type ServerFamily,
+  type ServerLink,
+  type ServerPlan,
+} from "./plan.ts";
+
+/**
+ * A gateway as text, in the order in which it is made: the nft table as `nft
+ * list` shows it, and the `ip` and `sysctl` commands that would do the same. For
+ * people and for golden files. What each client may have depends on the kernel.
+ */
+export function formatServerPlan(
+  unlimited: ServerPlan,
+  clients: readonly Address[],
+  limits?: ClientLimits,
+): string {
+  const plan = limits === undefined
+    ? unlimited
+    : limitClients(unlimited, limits);
+  const families = valuesOf(plan.families);
+  return [
+    formatTable(tableWithClients(plan, clients)).trimEnd(),
+    ...families.flatMap(({ link }) => linkLines(link)),
+    ...families.flatMap(({ sysctls }) =>
+      sysctls.map(({ name, value }) => `sysctl -w ${name}=${value}`)
+    ),
+    ...families.flatMap((family) => routeLines(plan, family, clients)),
+    ...families.map(ruleLine),
+    ...families.map(portLine),
+    "",
+  ].join("\n");
+}
+
+/** The plan's table with these clients in its sets; those of other families are left out. */
+export function tableWithClients(
+  plan: ServerPlan,
+  clients: readonly Address[],
+): NftTable {
+  const familyOf = new Map<string, Family>(
+    valuesOf(plan.families).map(({ clientSet, family }) => [clientSet, family]),
+  );
+  return {
+    ...plan.table,
+    sets: plan.table.sets.map((set) => ({
+      ...set,
+      elements: clients
+        .filter((address) => address.family === familyOf.get(set.name))
+        .map(clientElement),
+    })),
+  };
+}
+
+/** A client in a set: its address as outer and as inner source. */
+export function clientElement(address: Address): readonly [Address, Address] {
+  return [address, address];
+}
+
+function linkLines({ name, mtu, tunnel }: ServerLink): string[] {
+  const { kind, local, ttl, encap } = tunnel;
+  const words = [`ip link add name ${name}`];
+  if (mtu !== undefined) words.push(`mtu ${mtu}`);
+  words.push(`type ${kind}`);
+  if (kind === "ip6tnl") words.push("mode ip6ip6");
+  words.push(`local ${local} remote any`);
+  if (kind === "ip6tnl") words.push("encaplimit none");
+  words.push(`${kind === "ip6tnl" ? "hoplimit" : "ttl"} ${ttl}`);
+  if (encap !== undefined) {
+    const { sourcePort, destinationPort, checksum } = encap;
+    words.push(
+      `encap fou encap-sport ${sourcePort} encap-dport ${destinationPort}`,
+      checksum ? "encap-csum" : "noencap-csum",
+    );
+    if (checksum && kind === "ip6tnl") words.push("encap-udp6-csum");
+  }
+  const noLinkLocal = kind === "ip6tnl"
+    ? [`ip link set dev ${name} addrgenmode none`]
+    : [];
+  return [words.join(" "), ...noLinkLocal, `ip link set dev ${name} up`];
+}
+
+function routeLines(
+  plan: ServerPlan,
+  { family, link }: ServerFamily,
+  clients: readonly Address[],
+): string[] {
+  const common = `table ${plan.routeTable} proto ${plan.routeProtocol}`;
+  const add = `${ipCommand(family)} route add`;
+  return [
+    `${add} unreachable default metric ${REFUSAL_METRIC} ${common}`,
+    ...clients.filter((client) => client.family === family).map((client) =>
+      `${add} ${Prefix.host(client)} dev ${link.name} ${common}`
+    ),
+  ];
+}
+
+function ruleLine({ family, rule }: ServerFamily): string {
+  const { priority, iif, table } = rule;
+  return `${
+    ipCommand(family)
+  } rule add pref ${priority} iif ${iif} lookup ${table}`;
+}
+
+function portLine({ family, fouPort }: ServerFamily): string {
+  const { port, protocol } = fouPort;
+  return `ip fou add port ${port} ipproto ${protocol}${
+    family === "ipv6" ? " -6" : ""
+  }`;
+}
+
+function ipCommand(family: Family): string {
+  return family === "ipv6" ? "ip -6" : "ip";
+}

@@ -1,0 +1,246 @@
+import type { Family } from "../../inet/mod.ts";
+import {
+  nft,
+  type NftChain,
+  type NftKeyType,
+  type NftRule,
+  type NftSet,
+  type NftTable,
+} from "../../netlink/mod.ts";
+import { EGRESS_NFT_TABLE } from "../../names/mod.ts";
+import type { ServerFamily } from "./plan.ts";
+
+/** What a gateway counts, per family; the counter's name ends in `_ipv4` or `_ipv6`. */
+export const SERVER_COUNTERS = [
+  /** Connections given the gateway's address, by their first packet. */
+  "masqueraded",
+  /** Packets that would leave with the client's address, mostly since they belong to no connection. */
+  "invalid",
+  /** Packets from outside that no client asked for. */
+  "unsolicited",
+  /** Encapsulated packets that no client sent, or with a forged inner source. */
+  "foreign_fou",
+  /** First packets of connections with which a client would have more than its limit. */
+  "limited",
+] as const;
+
+/** One of the things that a gateway counts. */
+export type ServerCounterKind = typeof SERVER_COUNTERS[number];
+
+/** The name of a counter in the table. */
+export function counterName(kind: ServerCounterKind, family: Family): string {
+  return `${kind}_${family}`;
+}
+
+/** Priorities of `<linux/netfilter_ipv4.h>`, `enum nf_ip_hook_priorities`. */
+const RAW = -300;
+const MANGLE = -150;
+const FILTER = 0;
+const SRCNAT = 100;
+
+/** The chain that decides what a client may begin. */
+export const FORWARDING = "forwarding";
+
+/** What the table depends on. */
+export interface ServerTableInput {
+  readonly families: readonly ServerFamily[];
+  readonly ifname: string;
+  readonly port: number;
+}
+
+/** Plans the nft table of a gateway, without its clients. */
+export function planServerTable(input: ServerTableInput): NftTable {
+  const { families } = input;
+  return {
+    family: "inet",
+    name: EGRESS_NFT_TABLE,
+    counters: families.flatMap(({ family }) =>
+      SERVER_COUNTERS.map((kind) => counterName(kind, family))
+    ),
+    sets: families.map(clientSet),
+    chains: [
+      untrackedIn(input),
+      untrackedOut(input),
+      guard(input),
+      forwarding(input),
+      sourceNat(input),
+      leaving(input),
+    ],
+  };
+}
+
+/** A client's own address is both the outer and the inner source: each element is a pair of one address. */
+function clientSet({ family, clientSet: name }: ServerFamily): NftSet {
+  const type: NftKeyType = family === "ipv4" ? "ipv4_addr" : "ipv6_addr";
+  return { name, key: [type, type], elements: [] };
+}
+
+function fromClient({ family, clientSet }: ServerFamily) {
+  return family === "ipv4"
+    ? nft.inSet(["ip saddr", "inner ip saddr"], clientSet)
+    : nft.inSet(["ip6 saddr", "inner ip6 saddr"], clientSet);
+}
+
+/**
+ * Finds the datagrams of clients, each with its own address inside, and keeps
+ * them from connection tracking: the connections inside are tracked, and two entries more for
+ * each would fill the kernel's table three times as fast. Nothing else is kept from it: a client's
+ * connection may have been given the tunnel's port as its source port, and has replies to that port.
+ */
+function untrackedIn({ families, ifname, port }: ServerTableInput): NftChain {
+  return {
+    name: "untracked_in",
+    type: "filter",
+    hook: "prerouting",
+    priority: RAW,
+    policy: "accept",
+    rules: families.map((family) =>
+      nft.rule([
+        nft.iifname(ifname),
+        nft.daddr(family.address),
+        nft.udpDport(port),
+        fromClient(family),
+        nft.notrack(),
+      ])
+    ),
+  };
+}
+
+function untrackedOut({ ifname, port }: ServerTableInput): NftChain {
+  return {
+    name: "untracked_out",
+    type: "filter",
+    hook: "output",
+    priority: RAW,
+    policy: "accept",
+    rules: [
+      nft.rule([nft.oifname(ifname), nft.udpDport(port), nft.notrack()]),
+    ],
+  };
+}
+
+/**
+ * Only what was found to be a client's may be unpacked. On input, so that it
+ * holds for every local address and interface, and for datagrams that come out
+ * of the tunnel themselves. The devices of the tunnel unpack plain IP-in-IP as
+ * well, from anybody: no client sends that.
+ */
+function guard({ families, port }: ServerTableInput): NftChain {
+  return {
+    name: "guard",
+    type: "filter",
+    hook: "input",
+    priority: MANGLE,
+    policy: "accept",
+    rules: [
+      nft.rule([
+        nft.udpDport(port),
+        nft.ctState("untracked"),
+        nft.accept(),
+      ]),
+      ...families.flatMap((family) => [
+        refuse(family, [nft.udpDport(port)]),
+        refuse(family, [nft.l4proto("ipencap")]),
+        refuse(family, [nft.l4proto("ipv6")]),
+      ]),
+    ],
+  };
+}
+
+function refuse(
+  { family }: ServerFamily,
+  matches: NftRule["statements"],
+): NftRule {
+  return nft.rule([
+    nft.nfproto(family),
+    ...matches,
+    nft.counter(counterName("foreign_fou", family)),
+    nft.drop(),
+  ]);
+}
+
+/**
+ * Nobody outside sends to clients what they did not ask for, and only what
+ * can be translated goes out. What belongs to a connection, nearly all, is
+ * through after the first two rules. Untracked are, of what clients send,
+ * ICMPv6 messages about neighbours, routers and multicast groups: the kernel
+ * keeps them from connection tracking (icmpv6_error() of
+ * net/netfilter/nf_conntrack_proto_icmpv6.c), and so from translation.
+ */
+function forwarding({ families, ifname }: ServerTableInput): NftChain {
+  return {
+    name: FORWARDING,
+    type: "filter",
+    hook: "forward",
+    priority: FILTER,
+    policy: "accept",
+    rules: [
+      nft.rule([nft.clampMss()]),
+      nft.rule([nft.ctState("established", "related"), nft.accept()]),
+      ...families.flatMap(({ family }) => [
+        nft.rule([
+          nft.nfproto(family),
+          nft.iifname(ifname),
+          nft.ctState("invalid", "new", "untracked"),
+          nft.counter(counterName("unsolicited", family)),
+          nft.drop(),
+        ]),
+        nft.rule([
+          nft.nfproto(family),
+          nft.oifname(ifname),
+          nft.ctState("invalid", "untracked"),
+          nft.counter(counterName("invalid", family)),
+          nft.drop(),
+        ]),
+      ]),
+    ],
+  };
+}
+
+function sourceNat({ families, ifname }: ServerTableInput): NftChain {
+  return {
+    name: "source_nat",
+    type: "nat",
+    hook: "postrouting",
+    priority: SRCNAT,
+    policy: "accept",
+    rules: families.map(({ address, family }) =>
+      nft.rule([
+        nft.oifname(ifname),
+        nft.saddr(address, { not: true }),
+        nft.counter(counterName("masqueraded", family)),
+        nft.masquerade(),
+      ])
+    ),
+  };
+}
+
+/**
+ * Whatever the reason why a client's packet was not translated, it does not
+ * leave. After translation, since that is when the source is known; masquerading
+ * may take any address that the interface has, so what is looked for is a client's.
+ * Kernels before 5.6 do not tell here where a packet came in, and pass it.
+ */
+function leaving({ families, ifname }: ServerTableInput): NftChain {
+  return {
+    name: "leaving",
+    type: "filter",
+    hook: "postrouting",
+    priority: SRCNAT + 10,
+    policy: "accept",
+    rules: families.map(({ family, link, clientSet }) =>
+      nft.rule([
+        nft.iifname(link.name),
+        nft.oifname(ifname),
+        nft.inSet(
+          family === "ipv4"
+            ? ["ip saddr", "ip saddr"]
+            : ["ip6 saddr", "ip6 saddr"],
+          clientSet,
+        ),
+        nft.counter(counterName("invalid", family)),
+        nft.drop(),
+      ])
+    ),
+  };
+}

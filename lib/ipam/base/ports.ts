@@ -1,0 +1,137 @@
+import { startTimer } from "../../async/mod.ts";
+import type { Address, DualStack, Prefix } from "../../inet/mod.ts";
+
+/** One AddressBlock of this node, as the API server has it. */
+export interface BlockInfo {
+  readonly name: string;
+  readonly pool: string;
+  /** Identity of the object: a block that was deleted and made again is another one. */
+  readonly uid: string;
+  /** Position of the block in its pool, from 0. */
+  readonly index: number;
+  readonly prefixes: DualStack<Prefix>;
+  /** Whether the block was taken over from Coil v1: nothing is handed out of it, and it is not returned. */
+  readonly reserved: boolean;
+  /** Whether the block has a deletion timestamp. */
+  readonly deleting: boolean;
+}
+
+/** What is known of a pool without asking the API server. */
+export type PoolState = "unknown" | "absent" | "deleting" | "ready";
+
+/** An operation that can be cancelled. */
+export interface SignalOptions {
+  readonly signal: AbortSignal;
+}
+
+/** The API server's side of the node's blocks. The role implements it. */
+export interface BlockSource {
+  /** Lists the blocks of this node in all pools, live: no cache may answer. */
+  list(options: SignalOptions): Promise<BlockInfo[]>;
+  /**
+   * Gets one more block of a pool for this node.
+   *
+   * One call per pool is under way at a time. Any error not named here is taken as passing.
+   *
+   * @throws {OutOfBlocksError} when the pool has no block left
+   * @throws {PoolNotFoundError} when there is no such pool
+   */
+  request(pool: string, options: SignalOptions): Promise<BlockInfo>;
+  /** Gives a block back for good. Idempotent: a block that is gone, or whose name has another UID, is success. */
+  release(block: BlockInfo, options: SignalOptions): Promise<void>;
+  /** Tells what is known of a pool, at once. */
+  poolState(pool: string): PoolState;
+}
+
+/** The export table, from which routing daemons learn the node's prefixes. */
+export interface RouteSink {
+  /** Makes the table hold exactly these prefixes. Idempotent. */
+  sync(prefixes: readonly Prefix[]): Promise<void>;
+}
+
+/** The kernel's routes to pods, whatever anybody believes about them. */
+export interface RouteView {
+  /** Lists the addresses within the prefixes that the host routes to some interface, whosesoever. */
+  routedWithin(prefixes: readonly Prefix[]): Promise<readonly Address[]>;
+}
+
+/** Names one attachment: the key of an allocation. */
+export interface AttachmentKey {
+  readonly containerId: string;
+  readonly ifname: string;
+}
+
+/** A pod interface found in the kernel. */
+export interface KernelPod extends AttachmentKey {
+  readonly pool: string;
+  /** Empty when the interface was left half-made. */
+  readonly addresses: DualStack<Address>;
+  /** Whether the interface is already cut off and waits for its removal. */
+  readonly husk?: boolean;
+}
+
+/** Monotonic time. It never jumps with the wall clock. */
+export interface Clock {
+  /** Milliseconds since an arbitrary start. */
+  now(): number;
+  /** Calls back once after the delay, unless disposed before. */
+  after(delayMs: number, callback: () => void): Disposable;
+}
+
+/** Where log records go; `lib/telemetry` loggers fit. */
+export interface IpamLogger {
+  debug(message: string, fields?: Record<string, unknown>): void;
+  info(message: string, fields?: Record<string, unknown>): void;
+  warn(message: string, fields?: Record<string, unknown>): void;
+  error(message: string, fields?: Record<string, unknown>): void;
+}
+
+/** How one request for a block ended. */
+export type RequestOutcome =
+  | "granted"
+  | "out-of-blocks"
+  | "pool-not-found"
+  | "unusable"
+  | "error";
+
+/** Receives what metrics are made of. Must not throw. */
+export interface IpamObserver {
+  /** One call of {@linkcode BlockSource.request} ended. */
+  blockRequested?(
+    event: {
+      readonly pool: string;
+      readonly outcome: RequestOutcome;
+      readonly seconds: number;
+    },
+  ): void;
+  /** One attempt to give a block back ended. */
+  blockReturned?(
+    event: {
+      readonly pool: string;
+      readonly block: string;
+      readonly ok: boolean;
+    },
+  ): void;
+  /** One {@linkcode NodeIpam.allocate} ended; `seconds` is near zero unless it waited. */
+  allocated?(
+    event: {
+      readonly pool: string;
+      readonly ok: boolean;
+      readonly seconds: number;
+    },
+  ): void;
+}
+
+/** The clock of the machine: CLOCK_MONOTONIC behind `performance.now()`. */
+export const systemClock: Clock = {
+  now: () => performance.now(),
+  after: startTimer,
+};
+
+/** Drops every record. */
+export const silentLogger: IpamLogger = {
+  debug() {},
+  info() {},
+  warn() {},
+  error() {},
+};

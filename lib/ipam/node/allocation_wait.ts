@@ -1,0 +1,42 @@
+import type { Clock } from "../base/ports.ts";
+
+/** What {@linkcode AllocationWait} ends by. */
+export interface AllocationWaitOptions {
+  readonly clock: Clock;
+  /** The caller's signal. */
+  readonly signal: AbortSignal | undefined;
+  /** Makes the error for when the time is up. */
+  readonly onTimeout: () => Error;
+  readonly timeoutMs: number;
+}
+
+/** One allocation that waits: until its caller gives up, its time is up, or {@linkcode AllocationWait.end} is called. */
+export class AllocationWait implements Disposable {
+  readonly #controller = new AbortController();
+  readonly #timer: Disposable;
+  readonly #detach: () => void;
+
+  constructor(options: AllocationWaitOptions) {
+    const { clock, signal, timeoutMs, onTimeout } = options;
+    const onAbort = () => this.#controller.abort(signal?.reason);
+    if (signal?.aborted) onAbort();
+    else signal?.addEventListener("abort", onAbort, { once: true });
+    this.#detach = () => signal?.removeEventListener("abort", onAbort);
+    this.#timer = clock.after(timeoutMs, () => this.end(onTimeout()));
+  }
+
+  /** Aborts when the wait ends, with the error for the caller. */
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  /** Ends the wait with an error. */
+  end(reason: Error): void {
+    this.#controller.abort(reason);
+  }
+
+  [Symbol.dispose](): void {
+    this.#timer[Symbol.dispose]();
+    this.#detach();
+  }
+}

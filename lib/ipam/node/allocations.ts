@@ -1,0 +1,262 @@
+import type { Address, DualStack } from "../../inet/mod.ts";
+import type { AddressTable } from "./address_table.ts";
+import { AllocationWait } from "./allocation_wait.ts";
+import { type Attachment, isCovered, keyText, stateOf } from "./attachment.ts";
+import type { BlockKeeper } from "./block_keeper.ts";
+import {
+  BlockTimeoutError,
+  IpamNotReadyError,
+  OutOfBlocksError,
+  PoolDeletingError,
+  QuarantinedError,
+  ReleasedMeanwhileError,
+  ReleasePendingError,
+} from "../base/errors.ts";
+import type { AttachmentKey, BlockSource, Clock } from "../base/ports.ts";
+import { Waiters } from "../base/waiters.ts";
+
+/** What to allocate for. */
+export interface AllocationRequest extends AttachmentKey {
+  readonly pool: string;
+}
+
+/** Addresses given to an attachment. */
+export interface Allocation extends AllocationRequest {
+  readonly addresses: DualStack<Address>;
+  /** Name of the block they are from. */
+  readonly block: string;
+  readonly generation: number;
+  /** Whether the attachment had them before this call. */
+  readonly existing: boolean;
+}
+
+/** A release that has begun. Only the period of use that it belongs to can be ended with it. */
+export interface Releasing extends AllocationRequest {
+  readonly addresses: DualStack<Address>;
+  readonly generation: number;
+}
+
+/** Released keys are remembered this long, against lists of pods that were made before. */
+const RELEASE_MEMORY_MS = 60_000;
+
+/** What {@linkcode Allocations} works with. */
+export interface AllocationsOptions {
+  readonly table: AddressTable;
+  readonly keeper: BlockKeeper;
+  readonly source: BlockSource;
+  readonly clock: Clock;
+  readonly isReady: () => boolean;
+  readonly timeoutMs: number;
+}
+
+/** The life of one attachment's addresses: given, kept, released. */
+export class Allocations {
+  readonly #options: AllocationsOptions;
+  readonly #table: AddressTable;
+  readonly #keeper: BlockKeeper;
+  readonly #clock: Clock;
+  /** Allocations that wait for a release of their own key. */
+  readonly #releases = new Waiters();
+  readonly #waits = new Map<string, Set<AllocationWait>>();
+  /** Keys released lately, oldest first, and when. */
+  readonly #released = new Map<string, number>();
+
+  constructor(options: AllocationsOptions) {
+    this.#options = options;
+    this.#table = options.table;
+    this.#keeper = options.keeper;
+    this.#clock = options.clock;
+  }
+
+  /** Gives or finds the addresses of an attachment; see {@linkcode NodeIpam.allocate}. */
+  async allocate(
+    request: AllocationRequest,
+    signal: AbortSignal | undefined,
+  ): Promise<Allocation> {
+    signal?.throwIfAborted();
+    return this.#tryAllocate(request) ??
+      await this.#allocateLater(request, signal);
+  }
+
+  /** One synchronous decision. Undefined: it must be waited for something. */
+  #tryAllocate(request: AllocationRequest): Allocation | undefined {
+    if (!this.#options.isReady()) {
+      throw new IpamNotReadyError("the daemon is not ready");
+    }
+    const now = this.#clock.now();
+    const { pool } = request;
+    const found = this.#table.find(request);
+    if (found?.releasing) return undefined;
+    if (found !== undefined) return existing(found, now);
+    this.#keeper.purge();
+    if (this.#options.source.poolState(pool) === "deleting") {
+      throw new PoolDeletingError(pool);
+    }
+    const given = this.#table.assign(request, { now }) ??
+      this.#assignRefused(request, now);
+    if (given === undefined) return undefined;
+    this.#keeper.kick();
+    return allocationOf(given, false);
+  }
+
+  /**
+   * When no block is to be had, an address that still rests is better than none, and one that is just being released
+   * is worth waiting for.
+   */
+  #assignRefused(
+    request: AllocationRequest,
+    now: number,
+  ): Attachment | undefined {
+    const refusal = this.#keeper.supply.refusal(request.pool);
+    if (refusal === undefined) return undefined;
+    const given = this.#table.assign(request, { now, cooling: true });
+    if (given === undefined && !this.#table.isReleasing(request.pool)) {
+      throw refusal;
+    }
+    return given;
+  }
+
+  async #allocateLater(
+    request: AllocationRequest,
+    signal: AbortSignal | undefined,
+  ): Promise<Allocation> {
+    const key = keyText(request);
+    const { timeoutMs } = this.#options;
+    using wait = new AllocationWait({
+      clock: this.#clock,
+      signal,
+      timeoutMs,
+      onTimeout: () => this.#timeoutOf(request, timeoutMs),
+    });
+    using _demand = this.#keeper.supply.enter(request.pool);
+    const waits = this.#waits.get(key) ?? new Set();
+    this.#waits.set(key, waits.add(wait));
+    try {
+      for (;;) {
+        if (this.#table.find(request)?.releasing) {
+          await this.#releases.wait(key, wait.signal);
+        } else await this.#keeper.supply.wait(request.pool, wait.signal);
+        wait.signal.throwIfAborted();
+        const allocation = this.#tryAllocate(request);
+        if (allocation !== undefined) return allocation;
+      }
+    } finally {
+      waits.delete(wait);
+      if (waits.size === 0 && this.#waits.get(key) === waits) {
+        this.#waits.delete(key);
+      }
+      // Blocks that were kept for this wait may go now.
+      this.#keeper.kick();
+    }
+  }
+
+  #timeoutOf(request: AllocationRequest, timeoutMs: number): Error {
+    if (this.#table.find(request)?.releasing) {
+      return new ReleasePendingError(request, timeoutMs);
+    }
+    const cause = this.#keeper.supply.lastFailure(request.pool);
+    if (cause instanceof OutOfBlocksError) return cause;
+    return new BlockTimeoutError(
+      request.pool,
+      timeoutMs,
+      cause === undefined ? {} : { cause },
+    );
+  }
+
+  /** Begins a release; see {@linkcode NodeIpam.beginRelease}. */
+  beginRelease(key: AttachmentKey): Releasing | undefined {
+    const attachment = this.#table.find(key);
+    if (attachment === undefined) {
+      for (const wait of this.#waits.get(keyText(key)) ?? []) {
+        wait.end(new ReleasedMeanwhileError(key));
+      }
+      return undefined;
+    }
+    if (!attachment.releasing) {
+      this.#table.beginRelease(attachment, this.#clock.now());
+    }
+    const { containerId, ifname, pool, addresses, generation } = attachment;
+    return { containerId, ifname, pool, addresses, generation };
+  }
+
+  /** Ends a release; see {@linkcode NodeIpam.finishRelease}. */
+  finishRelease(releasing: Releasing): void {
+    const attachment = this.#ofRelease(releasing);
+    if (attachment === undefined) return;
+    const now = this.#clock.now();
+    const hadOwnRoutes = !isCovered(attachment);
+    this.#table.remove(attachment, now);
+    this.#rememberRelease(keyText(releasing), now);
+    this.noteFreed(releasing);
+    if (hadOwnRoutes) this.#keeper.exportRoutes();
+  }
+
+  /** Takes a release back; see {@linkcode NodeIpam.cancelRelease}. */
+  cancelRelease(releasing: Releasing): void {
+    const attachment = this.#ofRelease(releasing);
+    if (attachment === undefined) return;
+    this.#table.cancelRelease(attachment, this.#clock.now());
+    this.#releases.wake(keyText(releasing));
+  }
+
+  /** The attachment that a release belongs to, unless it is over (W1). */
+  #ofRelease(releasing: Releasing): Attachment | undefined {
+    const attachment = this.#table.find(releasing);
+    const same = attachment?.releasing &&
+      attachment.generation === releasing.generation;
+    return same ? attachment : undefined;
+  }
+
+  #rememberRelease(key: string, now: number): void {
+    this.#released.delete(key);
+    this.#released.set(key, now);
+    for (const [old, at] of this.#released) {
+      if (now - at <= RELEASE_MEMORY_MS) break;
+      this.#released.delete(old);
+    }
+  }
+
+  /** Lets all look again who wait for the addresses of a key to be free, or for any address. */
+  noteFreed(key: AttachmentKey): void {
+    this.#releases.wake(keyText(key));
+    this.#keeper.freed();
+  }
+
+  /** Whether the key was released so lately that a list of pods may be older. */
+  wasJustReleased(key: string): boolean {
+    const at = this.#released.get(key);
+    return at !== undefined &&
+      this.#clock.now() - at < RELEASE_MEMORY_MS;
+  }
+
+  /** Fails all that wait. */
+  close(): void {
+    const reason = new IpamNotReadyError("the daemon is ending");
+    for (const waits of [...this.#waits.values()]) {
+      for (const wait of [...waits]) wait.end(reason);
+    }
+  }
+}
+
+function existing(attachment: Attachment, now: number): Allocation {
+  if (stateOf(attachment) === "quarantined") {
+    throw new QuarantinedError(attachment);
+  }
+  attachment.touchedAt = now;
+  attachment.missingSince = undefined;
+  return allocationOf(attachment, true);
+}
+
+function allocationOf(attachment: Attachment, isOld: boolean): Allocation {
+  const { pool, containerId, ifname, addresses, generation } = attachment;
+  const [block] = attachment.blocks;
+  return {
+    pool,
+    containerId,
+    ifname,
+    addresses,
+    block: block?.info.name ?? "",
+    generation,
+    existing: isOld,
+  };
+}

@@ -1,0 +1,55 @@
+import type { Address, DualStack } from "../../inet/mod.ts";
+import type { HeldBlock } from "./held_block.ts";
+import type { AttachmentKey } from "../base/ports.ts";
+
+/**
+ * State of an attachment's addresses:
+ *
+ * - `used`: given to the pod, or found on it, and covered by blocks of this node
+ * - `releasing`: the pod is being taken down; nobody else can get the addresses yet
+ * - `quarantined`: on a pod, but no block of this node covers them; never given to anybody
+ *
+ * An attachment that is none of these does not exist: its addresses are free (or cooling).
+ */
+export type AddressState = "used" | "releasing" | "quarantined";
+
+/** One pod interface and the addresses it keeps from being given to others. Owned by the address table. */
+export interface Attachment extends AttachmentKey {
+  readonly pool: string;
+  /** The addresses of the pod. */
+  addresses: DualStack<Address>;
+  /** The addresses of the pod and all others that the kernel showed for it. */
+  readonly held: Set<Address>;
+  /** The blocks that cover some address of it. */
+  readonly blocks: Set<HeldBlock>;
+  /** Changes with each period of use, so that a late release of an earlier period is told apart. */
+  generation: number;
+  releasing: boolean;
+  /** When the present state began; monotonic milliseconds. */
+  since: number;
+  /** When the attachment was last given out or seen in the kernel; monotonic milliseconds. */
+  touchedAt: number;
+  /** Since when the kernel has no interface for it; monotonic milliseconds. */
+  missingSince?: number | undefined;
+}
+
+/** The text of a key. An interface name has no colon (Linux refuses it), so keys cannot collide. */
+export function keyText(key: AttachmentKey): string {
+  return `${key.containerId}:${key.ifname}`;
+}
+
+/** Whether blocks of this node cover every address of the attachment. */
+export function isCovered(attachment: Attachment): boolean {
+  const blocks = [...attachment.blocks].filter((block) =>
+    !block.holds.has("edited")
+  );
+  return [...attachment.held].every((address) =>
+    blocks.some((block) => block.indexOf(address) !== undefined)
+  );
+}
+
+/** The state of an attachment. */
+export function stateOf(attachment: Attachment): AddressState {
+  if (attachment.releasing) return "releasing";
+  return isCovered(attachment) ? "used" : "quarantined";
+}

@@ -1,0 +1,115 @@
+import {
+  type Address,
+  type DualStack,
+  mapDualStack,
+  type Prefix,
+  valuesOf,
+} from "../../inet/mod.ts";
+
+/** One address of each family of a block: both have the same position. */
+export interface Slot {
+  /** Position in the block, from 0. */
+  readonly index: number;
+  readonly addresses: DualStack<Address>;
+}
+
+/** A block larger than this is used only in part: positions must stay exact numbers. */
+const MAX_HOST_BITS = 48;
+
+/**
+ * Chooses addresses inside one block: the next free one after the last one given, so that an address is not
+ * used again at once (upstream: `pkg/ipam/allocator.go`). Every address of the block is usable.
+ *
+ * Pure. Memory grows with the addresses in use, not with the block.
+ */
+export class BlockAllocator {
+  /** Number of addresses per family. */
+  readonly size: number;
+  readonly #prefixes: DualStack<Prefix>;
+  readonly #taken = new Set<number>();
+  #last = -1;
+
+  /** @throws {RangeError} when there is no prefix */
+  constructor(prefixes: DualStack<Prefix>) {
+    const hostBits = valuesOf(prefixes).map((prefix) => prefix.hostBits);
+    if (hostBits.length === 0) {
+      throw new RangeError("Cannot allocate in a block without a prefix");
+    }
+    // A block edited by hand may have families of unequal size.
+    this.size = 2 ** Math.min(...hostBits, MAX_HOST_BITS);
+    this.#prefixes = prefixes;
+  }
+
+  /** How many positions can still be given. */
+  get freeCount(): number {
+    return this.size - this.#taken.size;
+  }
+
+  /** How many positions are taken. */
+  get taken(): number {
+    return this.#taken.size;
+  }
+
+  /** Whether nothing can be given. */
+  get isFull(): boolean {
+    return this.freeCount === 0;
+  }
+
+  /** Whether nothing is taken. */
+  get isEmpty(): boolean {
+    return this.#taken.size === 0;
+  }
+
+  /** Gives the next free position after the last one given, or undefined when the block is full. */
+  allocate(): Slot | undefined {
+    if (this.isFull) return undefined;
+    let index = this.#next(this.#last);
+    while (this.#taken.has(index)) index = this.#next(index);
+    this.take(index);
+    return { index, addresses: this.addressesAt(index) };
+  }
+
+  #next(index: number): number {
+    return index + 1 === this.size ? 0 : index + 1;
+  }
+
+  /** Takes the position of the addresses, looking at IPv4 first. Undefined when they lie outside. */
+  register(addresses: DualStack<Address>): number | undefined {
+    for (const address of valuesOf(addresses)) {
+      const index = this.indexOf(address);
+      if (index === undefined) continue;
+      this.take(index);
+      return index;
+    }
+    return undefined;
+  }
+
+  /** Takes a position. Idempotent. */
+  take(index: number): void {
+    this.#taken.add(index);
+    this.#last = index;
+  }
+
+  /** Frees a position. Idempotent. */
+  free(index: number): void {
+    this.#taken.delete(index);
+  }
+
+  /** Whether a position is taken. */
+  isTaken(index: number): boolean {
+    return this.#taken.has(index);
+  }
+
+  /** The position of an address, or undefined when it lies outside. */
+  indexOf(address: Address): number | undefined {
+    const prefix = this.#prefixes[address.family];
+    if (prefix === undefined || !prefix.contains(address)) return undefined;
+    const index = prefix.indexOf(address);
+    return index < BigInt(this.size) ? Number(index) : undefined;
+  }
+
+  /** The addresses at a position. */
+  addressesAt(index: number): DualStack<Address> {
+    return mapDualStack(this.#prefixes, (prefix) => prefix.nth(BigInt(index)));
+  }
+}

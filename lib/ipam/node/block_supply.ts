@@ -1,0 +1,283 @@
+import { abortable, Backoff, type TaskGroup } from "../../async/mod.ts";
+import { OutOfBlocksError, PoolNotFoundError } from "../base/errors.ts";
+import type {
+  BlockInfo,
+  BlockSource,
+  Clock,
+  IpamLogger,
+  IpamObserver,
+  RequestOutcome,
+} from "../base/ports.ts";
+import { delay, withDeadline } from "./timing.ts";
+import { Waiters } from "../base/waiters.ts";
+
+/** What {@linkcode BlockSupply} works with. */
+export interface BlockSupplyOptions {
+  readonly source: BlockSource;
+  readonly clock: Clock;
+  readonly tasks: TaskGroup;
+  readonly log: IpamLogger;
+  readonly observer: IpamObserver;
+  /** Takes a block into the table. */
+  readonly adopt: (block: BlockInfo) => Adoption;
+  /** Whether there is room that can be used in a moment: no reason to ask for more. */
+  readonly roomIsComing: (pool: string) => boolean;
+  /** Whether an address is being released: no reason to ask again after a refusal. */
+  readonly isReleasing: (pool: string) => boolean;
+  /** Whether a block of the pool is on its way back: then a refusal may be over in a moment. */
+  readonly isReturning: (pool: string) => boolean;
+  /** Called after each request, whatever came of it. */
+  readonly landed: (pool: string) => void;
+  /** How long a refusal is remembered. */
+  readonly refusalMs: number;
+  /** How long one request may take. */
+  readonly requestMs: number;
+}
+
+/**
+ * What a block is good for: `usable` gives room; `stale` gives none, another request may (the answer was old, or the
+ * block is being deleted, or it is known and full); `unusable` overlaps another block, and asking on would use up the
+ * pool.
+ */
+export type Adoption = "usable" | "stale" | "unusable";
+
+interface Refusal {
+  readonly error: Error;
+  readonly until: number;
+}
+
+/** When the background may ask again after a failure, and how long it waits next time. */
+interface Pause {
+  readonly backoff: Backoff;
+  until: number;
+}
+
+/**
+ * Asks for blocks: at most one request per pool at a time, which all who wait share and which none of them can cancel.
+ *
+ * A waiter is only ever told to look again. Whether there is room, and who gets it, is decided by the table in one
+ * synchronous step, so a wake-up cannot be lost and an answer that comes late serves whoever waits by then.
+ */
+export class BlockSupply {
+  readonly #options: BlockSupplyOptions;
+  readonly #waiters = new Waiters();
+  /** How many allocations wait, by pool. One that was woken still counts until it has what it wants. */
+  readonly #demand = new Map<string, number>();
+  readonly #flights = new Set<string>();
+  readonly #refusals = new Map<string, Refusal>();
+  readonly #pauses = new Map<string, Pause>();
+  readonly #failures = new Map<string, unknown>();
+
+  constructor(options: BlockSupplyOptions) {
+    this.#options = options;
+  }
+
+  /** The pools for which somebody waits, or a request is under way. */
+  get pools(): string[] {
+    return [...new Set([...this.#demand.keys(), ...this.#flights])];
+  }
+
+  /** Whether a request for the pool is under way. */
+  isFlying(pool: string): boolean {
+    return this.#flights.has(pool);
+  }
+
+  /** How many allocations of the pool wait. */
+  waiting(pool: string): number {
+    return this.#demand.get(pool) ?? 0;
+  }
+
+  /** Records that an allocation waits, until disposed. Its pool keeps its blocks meanwhile. */
+  enter(pool: string): Disposable {
+    this.#demand.set(pool, this.waiting(pool) + 1);
+    return {
+      [Symbol.dispose]: () => {
+        const rest = this.waiting(pool) - 1;
+        if (rest > 0) this.#demand.set(pool, rest);
+        else this.#demand.delete(pool);
+      },
+    };
+  }
+
+  /** Why the last request for the pool failed, until one succeeds. */
+  lastFailure(pool: string): unknown {
+    return this.#failures.get(pool);
+  }
+
+  /** The refusal of the pool's last request while it is fresh, so that a storm of ADDs asks only once. */
+  refusal(pool: string): Error | undefined {
+    const refusal = this.#refusals.get(pool);
+    if (refusal === undefined) return undefined;
+    if (refusal.until > this.#options.clock.now()) return refusal.error;
+    this.#refusals.delete(pool);
+    return undefined;
+  }
+
+  /** Forgets refusals: something about the pools has changed. */
+  forgetRefusals(): void {
+    this.#refusals.clear();
+    for (const pause of this.#pauses.values()) pause.until = 0;
+  }
+
+  /** Waits until there may be room in the pool, and sees to it that there will be. */
+  async wait(pool: string, signal: AbortSignal): Promise<void> {
+    const woken = this.#waiters.wait(pool, signal);
+    if (!this.#isComing(pool)) this.#start(pool);
+    await woken;
+  }
+
+  #isComing(pool: string): boolean {
+    const { isReleasing, roomIsComing } = this.#options;
+    if (roomIsComing(pool)) return true;
+    return this.refusal(pool) !== undefined && isReleasing(pool);
+  }
+
+  /** Tells those who wait for the pool to look again. */
+  wake(pool: string): void {
+    this.#waiters.wake(pool);
+  }
+
+  /** Tells everybody to look again. */
+  wakeAll(): void {
+    this.#waiters.wakeAll();
+  }
+
+  /** When {@linkcode BlockSupply.prefetch} will do something again, if it must wait. */
+  pausedUntil(pool: string): number {
+    return Math.max(
+      this.#pauses.get(pool)?.until ?? 0,
+      this.#refusals.get(pool)?.until ?? 0,
+    );
+  }
+
+  /** Asks for a block that nobody waits for, unless a request is under way or one has just failed. */
+  prefetch(pool: string): void {
+    if (this.pausedUntil(pool) > this.#options.clock.now()) return;
+    this.#start(pool);
+  }
+
+  #start(pool: string): void {
+    if (this.#flights.has(pool) || this.#options.tasks.signal.aborted) return;
+    this.#flights.add(pool);
+    this.#options.tasks.run(
+      "block request",
+      (signal) => this.#fly(pool, signal),
+    );
+  }
+
+  async #fly(pool: string, signal: AbortSignal): Promise<void> {
+    const { clock, landed } = this.#options;
+    const backoff = new Backoff({ initialMs: 100, maxMs: 3_000 });
+    try {
+      while (await this.#attempt(pool, signal) === "error") {
+        if (this.waiting(pool) === 0) break;
+        await delay(backoff.nextMs(), { clock, signal });
+        if (this.waiting(pool) === 0) break;
+      }
+    } finally {
+      this.#flights.delete(pool);
+      landed(pool);
+      this.#waiters.wake(pool);
+    }
+  }
+
+  async #attempt(pool: string, signal: AbortSignal): Promise<RequestOutcome> {
+    const { clock, observer } = this.#options;
+    const startedAt = clock.now();
+    let outcome: RequestOutcome;
+    try {
+      const block = await this.#request(pool, signal);
+      outcome = this.#accept(pool, block);
+    } catch (err) {
+      if (signal.aborted) throw err;
+      outcome = this.#refuse(pool, err);
+    }
+    const seconds = (clock.now() - startedAt) / 1000;
+    observer.blockRequested?.({ pool, outcome, seconds });
+    return outcome;
+  }
+
+  /** Asks once. An answer that comes after the time was up is adopted all the same: no block may be lost. */
+  async #request(pool: string, signal: AbortSignal): Promise<BlockInfo> {
+    const { source, clock, requestMs, tasks } = this.#options;
+    let answer: Promise<BlockInfo> | undefined;
+    try {
+      return await withDeadline((inner) => {
+        answer = source.request(pool, { signal: inner });
+        return answer;
+      }, { clock, signal, timeoutMs: requestMs });
+    } catch (err) {
+      if (isTimeout(err) && answer !== undefined) {
+        const late = answer;
+        tasks.run("late block", (end) => this.#adoptLate(pool, late, end));
+      }
+      throw err;
+    }
+  }
+
+  async #adoptLate(
+    pool: string,
+    answer: Promise<BlockInfo>,
+    signal: AbortSignal,
+  ): Promise<void> {
+    let block: BlockInfo;
+    try {
+      block = await abortable(answer, signal);
+    } catch {
+      return; // the request ended without a block, as it was told to
+    }
+    this.#options.adopt(block);
+    this.#waiters.wake(pool);
+  }
+
+  #accept(pool: string, block: BlockInfo): RequestOutcome {
+    const { log, adopt } = this.#options;
+    const adoption = adopt(block);
+    if (adoption === "usable") {
+      this.#failures.delete(pool);
+      this.#pauses.delete(pool);
+      this.#refusals.delete(pool);
+      return "granted";
+    }
+    const error = new OutOfBlocksError(
+      pool,
+      `block "${block.name}" was received, but is ${adoption}`,
+    );
+    const until = this.#fail(pool, error);
+    log.warn("Cannot use the block received", { pool, block: block.name });
+    if (adoption === "unusable") this.#refusals.set(pool, { error, until });
+    return adoption === "unusable" ? "unusable" : "error";
+  }
+
+  #refuse(pool: string, err: unknown): RequestOutcome {
+    const { clock, log, refusalMs, isReturning } = this.#options;
+    this.#fail(pool, err);
+    const missing = err instanceof PoolNotFoundError;
+    const isRefusal = missing ||
+      (err instanceof OutOfBlocksError && !isReturning(pool));
+    if (!isRefusal) {
+      log.info("Cannot get a block", { pool, err });
+      return "error";
+    }
+    this.#refusals.set(pool, { error: err, until: clock.now() + refusalMs });
+    if (this.waiting(pool) > 0) log.warn("No block to get", { pool, err });
+    else log.debug("No block to get in advance", { pool, err });
+    return missing ? "pool-not-found" : "out-of-blocks";
+  }
+
+  #fail(pool: string, err: unknown): number {
+    this.#failures.set(pool, err);
+    const pause = this.#pauses.get(pool) ?? {
+      backoff: new Backoff({ initialMs: 2_000, maxMs: 120_000 }),
+      until: 0,
+    };
+    pause.until = this.#options.clock.now() +
+      pause.backoff.nextMs();
+    this.#pauses.set(pool, pause);
+    return pause.until;
+  }
+}
+
+function isTimeout(err: unknown): boolean {
+  return err instanceof DOMException && err.name === "TimeoutError";
+}

@@ -1,0 +1,224 @@
+import type { AddressTable } from "./address_table.ts";
+import { type Attachment, keyText } from "./attachment.ts";
+import { FreshRun } from "./fresh_run.ts";
+import type { HeldBlock, Hold } from "./held_block.ts";
+import type { BlockInfo, IpamLogger } from "../base/ports.ts";
+
+/** What a live list changed. */
+export interface BlockChanges {
+  readonly adopted: readonly HeldBlock[];
+  /** Blocks that are gone without having been given back, with the attachments that lost their cover. */
+  readonly vanished: readonly {
+    readonly block: HeldBlock;
+    readonly attachments: readonly Attachment[];
+  }[];
+}
+
+/** What {@linkcode BlockView} works with. */
+export interface BlockViewOptions {
+  readonly table: AddressTable;
+  readonly list: () => Promise<readonly BlockInfo[]>;
+  readonly now: () => number;
+  readonly log: IpamLogger;
+  /** Whether an answer that brings a block of the pool is awaited anyway. */
+  readonly isAwaited: (pool: string) => boolean;
+  /** Called after each adoption. */
+  readonly adopted: (block: HeldBlock) => void;
+  /** Called after something has changed. */
+  readonly changed: () => void;
+}
+
+/** UIDs of past blocks that are remembered: more than can be in any answer that is under way. */
+const MAX_PAST = 4096;
+
+/**
+ * Brings what the API server says of the node's blocks into the table.
+ *
+ * The watch may lag behind and may go back in time, so it is only believed where that is safe: it can stop a block
+ * from being used. A block is adopted, or forgotten, only on the word of a live list that began after
+ * the last change of that block here, or of the answer to a request.
+ */
+export class BlockView {
+  readonly #options: BlockViewOptions;
+  readonly #refresh = new FreshRun(() => this.#listAndApply());
+  /** Blocks this node had, by UID: given back by itself, or taken away from it. */
+  readonly #past = new Map<string, "returned" | "vanished">();
+  #feed: readonly BlockInfo[] = [];
+
+  constructor(options: BlockViewOptions) {
+    this.#options = options;
+  }
+
+  /** Lists live and applies it. Lists are never applied out of order. */
+  refresh(): Promise<BlockChanges> {
+    return this.#refresh.do();
+  }
+
+  /** Records that the block was given back. */
+  forget(block: HeldBlock): void {
+    this.#options.table.removeBlock(block);
+    this.#remember(block.info.uid, "returned");
+  }
+
+  #remember(uid: string, how: "returned" | "vanished"): void {
+    this.#past.set(uid, how);
+    const [oldest] = this.#past.keys();
+    if (this.#past.size > MAX_PAST && oldest !== undefined) {
+      this.#past.delete(oldest);
+    }
+  }
+
+  /**
+   * Takes a block of an answer into the table. Idempotent. Undefined when the answer is older than what became of the
+   * block.
+   */
+  adopt(info: BlockInfo): HeldBlock | undefined {
+    if (this.#past.has(info.uid)) return undefined;
+    return this.#options.table.blocks.get(info.uid) ?? this.#add(info);
+  }
+
+  #add(info: BlockInfo): HeldBlock {
+    const { table, now, log, adopted } = this.#options;
+    this.#past.delete(info.uid);
+    const block = table.addBlock(info, now());
+    const shown = this.#feed.find(({ uid }) => uid === info.uid);
+    if (shown !== undefined) this.#see(block, shown);
+    const { pool, name } = info;
+    log.info("Adopted a block", { pool, block: name });
+    if (block.holds.has("overlapping")) {
+      log.error("A block shares addresses with another; it is not used", {
+        pool,
+        block: name,
+      });
+    }
+    adopted(block);
+    return block;
+  }
+
+  /** Takes what the watch shows. Tells whether a live list is needed to understand it. */
+  observe(blocks: readonly BlockInfo[]): boolean {
+    const { table, changed } = this.#options;
+    const shown = new Set(blocks.map((info) => info.uid));
+    for (const { uid } of this.#feed) {
+      // It came and went before the answer that brings it: that is too old then.
+      const missed = !shown.has(uid) && !table.blocks.has(uid);
+      if (missed && !this.#past.has(uid)) this.#remember(uid, "vanished");
+    }
+    this.#feed = blocks;
+    for (const info of blocks) {
+      const block = table.blocks.get(info.uid);
+      if (block !== undefined) this.#see(block, info);
+    }
+    for (const block of table.blocks.values()) {
+      if (shown.has(block.info.uid) || !block.seenInFeed) continue;
+      if (!block.holds.has("returning")) block.holds.add("unconfirmed");
+    }
+    changed();
+    return this.isPuzzled();
+  }
+
+  /** Whether the watch shows a block that is not known, lacks one that is, or contradicts an edit. */
+  isPuzzled(): boolean {
+    const { table, isAwaited } = this.#options;
+    const unknown = this.#feed.some((info) =>
+      !table.blocks.has(info.uid) && !this.#past.has(info.uid) &&
+      !isAwaited(info.pool)
+    );
+    return unknown || this.#feed.some((info) => {
+      const block = table.blocks.get(info.uid);
+      return block?.holds.has("edited") && block.matches(info);
+    }) ||
+      [...table.blocks.values()].some((block) =>
+        block.holds.has("unconfirmed")
+      );
+  }
+
+  #see(block: HeldBlock, info: BlockInfo): void {
+    block.seenInFeed = true;
+    this.#restrict(block, info);
+  }
+
+  /** Takes over what forbids the use of a block. */
+  #restrict(block: HeldBlock, info: BlockInfo): void {
+    const { log } = this.#options;
+    const fields = { pool: block.info.pool, block: block.info.name };
+    if (info.deleting && !block.holds.has("deleting")) {
+      block.holds.add("deleting");
+      log.info("A block is being deleted; it is not used any more", fields);
+    }
+    if (info.reserved) block.holds.add("reserved");
+    if (!block.matches(info) && !block.holds.has("edited")) {
+      block.holds.add("edited");
+      log.error("A block was edited by hand; it is not used any more", {
+        ...fields,
+        prefixes: Object.values(info.prefixes).map(String),
+      });
+    }
+  }
+
+  async #listAndApply(): Promise<BlockChanges> {
+    const { table, list, changed } = this.#options;
+    const mark = table.sequence;
+    const doubts = new Map(
+      [...table.blocks.values()].map((block) => [block, new Set(block.holds)]),
+    );
+    const blocks = await list();
+    const uids = new Set(blocks.map((info) => info.uid));
+    const vanished = [...table.blocks.values()]
+      .filter(({ sequence, info }) => sequence <= mark && !uids.has(info.uid))
+      .map((block) => this.#vanish(block));
+    const adopted: HeldBlock[] = [];
+    for (const info of blocks) {
+      const block = table.blocks.get(info.uid);
+      if (block !== undefined) this.#update(block, info, doubts.get(block));
+      // The list may have begun before a block was given back; never before a block had vanished.
+      else if (this.#past.get(info.uid) !== "returned") {
+        adopted.push(this.#add(info));
+      }
+    }
+    changed();
+    return {
+      adopted,
+      vanished: vanished.filter((entry) => entry !== undefined),
+    };
+  }
+
+  /**
+   * Takes over what a live list says of a known block. It ends the doubts that were there when it began; what the watch
+   * has shown since may be newer than the list.
+   */
+  #update(
+    block: HeldBlock,
+    info: BlockInfo,
+    doubts: ReadonlySet<Hold> = new Set(),
+  ): void {
+    const settle = (hold: Hold) => {
+      if (doubts.has(hold)) block.holds.delete(hold);
+    };
+    settle("unconfirmed");
+    if (block.matches(info)) settle("edited");
+    if (!info.reserved) settle("reserved");
+    this.#restrict(block, info);
+  }
+
+  #vanish(block: HeldBlock): BlockChanges["vanished"][number] | undefined {
+    const { table, log } = this.#options;
+    const { pool, name } = block.info;
+    if (block.holds.has("returning") && block.isEmpty) {
+      this.forget(block);
+      return undefined;
+    }
+    const attachments = table.removeBlock(block);
+    this.#remember(block.info.uid, "vanished");
+    const keys = attachments.map(keyText);
+    if (keys.length === 0) log.info("A block is gone", { pool, block: name });
+    else {
+      log.error("A block is gone although pods use it; they are quarantined", {
+        pool,
+        block: name,
+        attachments: keys,
+      });
+    }
+    return { block, attachments };
+  }
+}

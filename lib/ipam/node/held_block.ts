@@ -1,0 +1,183 @@
+import { type Address, FAMILIES, valuesOf } from "../../inet/mod.ts";
+import type { Attachment } from "./attachment.ts";
+import { BlockAllocator, type Slot } from "./block_allocator.ts";
+import type { BlockInfo } from "../base/ports.ts";
+
+/**
+ * Why nothing is given out of a block:
+ *
+ * - `reserved`: taken over from Coil v1; who uses its addresses is not known
+ * - `deleting`: the object has a deletion timestamp
+ * - `edited`: the object's addresses, index or pool were changed by hand
+ * - `overlapping`: it shares addresses with a block that was there before
+ * - `unconfirmed`: the watch says it is gone, and no live list has confirmed or denied that
+ * - `unexported`: its route is not in the export table yet
+ * - `returning`: it is being given back
+ */
+export type Hold =
+  | "reserved"
+  | "deleting"
+  | "edited"
+  | "overlapping"
+  | "unconfirmed"
+  | "unexported"
+  | "returning";
+
+/** A block of this node: what the API server says of it, who holds its addresses, and why nothing may be given. */
+export class HeldBlock {
+  /** The block as it was when it was adopted; a later edit by hand changes only the hold. */
+  readonly info: BlockInfo;
+  /** Order of adoption. */
+  readonly sequence: number;
+  readonly holds: Set<Hold> = new Set();
+  /** Whether the watch has shown it. Until then its absence there means nothing. */
+  seenInFeed = false;
+  /** Since when nothing is held or cooling; undefined while something is. */
+  emptySince: number | undefined;
+  readonly #allocator: BlockAllocator;
+  readonly #holders = new Map<number, Set<Attachment>>();
+  /** Positions freed lately, and until when they rest. All wait equally long, so the first ends first. */
+  readonly #cooling = new Map<number, number>();
+
+  constructor(
+    info: BlockInfo,
+    options: { readonly sequence: number; readonly now: number },
+  ) {
+    this.info = info;
+    this.sequence = options.sequence;
+    this.emptySince = options.now;
+    this.#allocator = new BlockAllocator(info.prefixes);
+    if (info.reserved) this.holds.add("reserved");
+    if (info.deleting) this.holds.add("deleting");
+  }
+
+  /** Whether addresses may be given out of it. */
+  get isUsable(): boolean {
+    return this.holds.size === 0;
+  }
+
+  /** Whether addresses may be given out of it now, or, as things look, in a moment. */
+  get isPromising(): boolean {
+    return [...this.holds].every((hold) =>
+      hold === "unexported" || hold === "unconfirmed"
+    );
+  }
+
+  /** Whether no attachment holds an address and none is cooling. */
+  get isEmpty(): boolean {
+    return this.#holders.size === 0 && this.#cooling.size === 0;
+  }
+
+  /** Number of addresses per family. */
+  get size(): number {
+    return this.#allocator.size;
+  }
+
+  /** Number of positions that can be given at once, were there no hold. */
+  get freeCount(): number {
+    return this.#allocator.freeCount;
+  }
+
+  /** Number of positions that attachments hold. */
+  get heldCount(): number {
+    return this.#holders.size;
+  }
+
+  /** Number of positions that rest after use. */
+  get coolingCount(): number {
+    return this.#cooling.size;
+  }
+
+  /** When the first cooling position is free, if there is one. */
+  get coolingUntil(): number | undefined {
+    const [until] = this.#cooling.values();
+    return until;
+  }
+
+  /** The positions held, each with its holders. */
+  get holders(): ReadonlyMap<number, ReadonlySet<Attachment>> {
+    return this.#holders;
+  }
+
+  /** The position of an address, or undefined when it lies outside. */
+  indexOf(address: Address): number | undefined {
+    return this.#allocator.indexOf(address);
+  }
+
+  /** Whether the two blocks have an address in common. */
+  overlaps(other: HeldBlock): boolean {
+    return valuesOf(this.info.prefixes).some((prefix) =>
+      valuesOf(other.info.prefixes).some((theirs) => prefix.overlaps(theirs))
+    );
+  }
+
+  /** Whether the object still says what it said when the block was adopted. */
+  matches(info: BlockInfo): boolean {
+    return info.pool === this.info.pool && info.index === this.info.index &&
+      FAMILIES.every((family) =>
+        info.prefixes[family]?.toString() ===
+          this.info.prefixes[family]?.toString()
+      );
+  }
+
+  /** Gives the next free position, or undefined when there is none. The caller lets an attachment hold it. */
+  allocate(): Slot | undefined {
+    return this.#allocator.allocate();
+  }
+
+  /** Gives the position that has been cooling longest, or undefined when none is. */
+  allocateCooling(): Slot | undefined {
+    const [index] = this.#cooling.keys();
+    if (index === undefined) return undefined;
+    this.#cooling.delete(index);
+    return { index, addresses: this.#allocator.addressesAt(index) };
+  }
+
+  /** Makes an attachment hold a position. A position can have several holders, all found in the kernel. */
+  hold(index: number, attachment: Attachment): void {
+    this.#allocator.take(index);
+    this.#cooling.delete(index);
+    const holders = this.#holders.get(index) ?? new Set();
+    this.#holders.set(index, holders.add(attachment));
+    attachment.blocks.add(this);
+    this.emptySince = undefined;
+  }
+
+  /** Ends all holds of an attachment. A position is free, or starts to cool, when its last holder has gone. */
+  drop(
+    attachment: Attachment,
+    options: { readonly now: number; readonly cooldownMs: number },
+  ): void {
+    attachment.blocks.delete(this);
+    for (const address of attachment.held) {
+      const index = this.indexOf(address);
+      const holders = index === undefined
+        ? undefined
+        : this.#holders.get(index);
+      if (index === undefined || !holders?.delete(attachment)) continue;
+      if (holders.size > 0) continue;
+      this.#holders.delete(index);
+      if (options.cooldownMs > 0) {
+        this.#cooling.set(index, options.now + options.cooldownMs);
+      } else this.#allocator.free(index);
+    }
+    this.#noteEmpty(options.now);
+  }
+
+  /** Frees the positions that have cooled down. Tells whether there were any. */
+  purge(now: number): boolean {
+    const before = this.#cooling.size;
+    for (const [index, until] of this.#cooling) {
+      if (until > now) break;
+      this.#cooling.delete(index);
+      this.#allocator.free(index);
+    }
+    if (this.#cooling.size === before) return false;
+    this.#noteEmpty(now);
+    return true;
+  }
+
+  #noteEmpty(now: number): void {
+    if (this.isEmpty) this.emptySince ??= now;
+  }
+}

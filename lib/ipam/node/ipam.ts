@@ -1,0 +1,328 @@
+import { Backoff, retry, TaskGroup, untilAborted } from "../../async/mod.ts";
+import { AddressTable } from "./address_table.ts";
+import {
+  type Allocation,
+  type AllocationRequest,
+  Allocations,
+  type Releasing,
+} from "./allocations.ts";
+import { BlockKeeper } from "./block_keeper.ts";
+import type { BlockChanges } from "./block_view.ts";
+import {
+  type BlockRecord,
+  blockRecordOf,
+  type PoolStats,
+  statsOf,
+} from "./stats.ts";
+import {
+  type AttachmentKey,
+  type BlockInfo,
+  type BlockSource,
+  type Clock,
+  type IpamLogger,
+  type IpamObserver,
+  type KernelPod,
+  type RouteSink,
+  type RouteView,
+  silentLogger,
+  systemClock,
+} from "../base/ports.ts";
+import {
+  type AllocationRecord,
+  inspect,
+  type PodReport,
+  reconcilePods,
+  recordOf,
+} from "./reconcile.ts";
+import { ReportLog } from "./report_log.ts";
+import { DEFAULT_WATER_MARKS, type WaterMarks } from "./water_marks.ts";
+
+/** Options of {@linkcode NodeIpam}. */
+export interface NodeIpamOptions {
+  readonly source: BlockSource;
+  readonly routes: RouteSink;
+  /** Asked before a block is given back; without it, only the table is. */
+  readonly kernel?: RouteView;
+  readonly clock?: Clock;
+  readonly log?: IpamLogger;
+  readonly observer?: IpamObserver;
+  /** How long one allocation may wait. Default 10 s, as upstream. */
+  readonly requestTimeoutMs?: number;
+  /** How long one request for a block may take; it outlives the allocations that wait for it. Default 60 s. */
+  readonly blockTimeoutMs?: number;
+  /** How long a refusal answers further allocations at once. Default 1 s. */
+  readonly refusalMs?: number;
+  /** How much room is kept in store. */
+  readonly waterMarks?: WaterMarks;
+  /** How long a freed address rests before it is given again, as long as there are others. Default 0. */
+  readonly cooldownMs?: number;
+  /** How long a block must have been empty before it is given back. Default 30 s. */
+  readonly returnDelayMs?: number;
+  /** How long the first address of a new block may wait for its route. Default 250 ms. */
+  readonly exportWaitMs?: number;
+  /** An attachment that the kernel lacks is not freed before it is this old. Default 5 min. */
+  readonly graceMs?: number;
+  /** The kernel must lack it in two reconciliations at least this far apart. Default 30 s. */
+  readonly confirmMs?: number;
+  /**
+   * Whether an ADD or DEL of a key (`<container ID>:<interface>`) is under way: asked right before its addresses would
+   * be freed since the kernel lacks it. Default: none ever is.
+   */
+  readonly isBusy?: (key: string) => boolean;
+}
+
+/** What {@linkcode NodeIpam.reconcile} found and did. */
+export interface ReconcileReport extends PodReport {
+  /** What the live list of blocks changed, or why there was none. */
+  readonly blocks: BlockChanges | { readonly error: unknown };
+  /** Blocks that are there, but not usable. */
+  readonly unusableBlocks: readonly BlockRecord[];
+}
+
+/**
+ * The addresses of one node: gives them to attachments, takes them back, and keeps as many blocks as that needs.
+ *
+ * All decisions are synchronous steps on the address table, so no lock is held while anything is
+ * waited for, and attachments never wait for each other except for one shared request per pool. The
+ * states of an address, and why, are in `docs/decisions/0002-address-states.md`.
+ */
+export class NodeIpam implements AsyncDisposable {
+  readonly #options: NodeIpamOptions;
+  readonly #clock: Clock;
+  readonly #log: IpamLogger;
+  readonly #reports: ReportLog;
+  readonly #table: AddressTable;
+  readonly #tasks = new TaskGroup();
+  readonly #keeper: BlockKeeper;
+  readonly #allocations: Allocations;
+  #ready = false;
+
+  constructor(options: NodeIpamOptions) {
+    this.#options = options;
+    this.#clock = options.clock ?? systemClock;
+    this.#log = options.log ?? silentLogger;
+    this.#reports = new ReportLog(this.#log);
+    this.#table = new AddressTable({ cooldownMs: options.cooldownMs ?? 0 });
+    this.#keeper = new BlockKeeper({
+      table: this.#table,
+      tasks: this.#tasks,
+      source: options.source,
+      routes: options.routes,
+      kernel: options.kernel,
+      clock: this.#clock,
+      log: this.#log,
+      observer: options.observer ?? {},
+      waterMarks: options.waterMarks ?? DEFAULT_WATER_MARKS,
+      blockTimeoutMs: options.blockTimeoutMs ?? 60_000,
+      refusalMs: options.refusalMs ?? 1_000,
+      returnDelayMs: options.returnDelayMs ?? 30_000,
+      exportWaitMs: options.exportWaitMs ?? 250,
+    });
+    this.#allocations = new Allocations({
+      table: this.#table,
+      keeper: this.#keeper,
+      source: options.source,
+      clock: this.#clock,
+      isReady: () => this.#ready,
+      timeoutMs: options.requestTimeoutMs ?? 10_000,
+    });
+  }
+
+  /** Whether {@linkcode NodeIpam.start} has ended: before, releases work and allocations are refused. */
+  get isReady(): boolean {
+    return this.#ready;
+  }
+
+  /**
+   * Rebuilds the table from the pods of the kernel and a live list of blocks. Ends only when that list has succeeded.
+   *
+   * Addresses that no block covers are quarantined: they are never given out, and their release works.
+   *
+   * @throws the signal's reason when it aborts
+   */
+  async start(
+    pods: readonly KernelPod[],
+    { signal }: { readonly signal: AbortSignal },
+  ): Promise<void> {
+    const now = this.#clock.now();
+    const comparison = reconcilePods(this.#table, pods, {
+      ...this.#reconcileOptions(now),
+      isFresh: () => false,
+    });
+    await retry(async () => {
+      try {
+        await this.#keeper.refresh(signal);
+      } catch (err) {
+        if (!signal.aborted) {
+          this.#log.warn("Cannot list blocks; trying again", { err });
+        }
+        throw err;
+      }
+    }, { signal, backoff: new Backoff({ initialMs: 200, maxMs: 5_000 }) });
+    this.#ready = true;
+    await this.#keeper.begin();
+    // Which addresses are covered is known only now.
+    const inspection = inspect(this.#table, this.#reconcileOptions(now));
+    this.#reports.record({ ...comparison, ...inspection, registered: [] });
+  }
+
+  /**
+   * Runs until the signal aborts, then ends all background work.
+   *
+   * @throws what nobody expected and has ended the background work before: without it no block comes or goes any more
+   */
+  async run(signal: AbortSignal): Promise<void> {
+    await Promise.race([
+      untilAborted(signal),
+      untilAborted(this.#tasks.signal),
+    ]);
+    await this[Symbol.asyncDispose]();
+    await this.#tasks.wait();
+  }
+
+  /** Ends all background work. Allocations that wait fail. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#ready = false;
+    this.#allocations.close();
+    this.#keeper.close();
+    await this.#tasks[Symbol.asyncDispose]();
+  }
+
+  /**
+   * Gives addresses of the pool to an attachment, or those that it has already. Waits, within its time limit, for a
+   * block of the pool or for an earlier release of the same key.
+   *
+   * @throws {OutOfBlocksError} when the pool is used up (PoolDeletingError: or is being deleted)
+   * @throws {PoolNotFoundError} when there is no such pool
+   * @throws {BlockTimeoutError} when no block came in time
+   * @throws {ReleasePendingError} when the earlier release did not end in time
+   * @throws {QuarantinedError} when the attachment has an address that is not this node's to give
+   * @throws {ReleasedMeanwhileError} when the attachment was released while this call waited
+   * @throws {IpamNotReadyError} before the start and after the end
+   */
+  async allocate(
+    request: AllocationRequest,
+    options: { readonly signal?: AbortSignal } = {},
+  ): Promise<Allocation> {
+    const startedAt = this.#clock.now();
+    let ok = false;
+    try {
+      const allocation = await this.#allocations.allocate(
+        request,
+        options.signal,
+      );
+      ok = true;
+      return allocation;
+    } finally {
+      const seconds = (this.#clock.now() - startedAt) / 1000;
+      this.#options.observer?.allocated?.({ pool: request.pool, ok, seconds });
+    }
+  }
+
+  /**
+   * Begins to release: nobody else can get the addresses yet. Undefined when the key has none: then there is nothing to
+   * do. Calls of the same key share one release; allocations of it that wait for a block are ended.
+   */
+  beginRelease(key: AttachmentKey): Releasing | undefined {
+    return this.#allocations.beginRelease(key);
+  }
+
+  /**
+   * Frees the addresses. The caller has seen to it that nothing in the kernel uses them. Does nothing when the release
+   * was ended or cancelled before. Never waits for, and never fails by, the API server or the export table.
+   */
+  finishRelease(releasing: Releasing): Promise<void> {
+    this.#allocations.finishRelease(releasing);
+    return Promise.resolve();
+  }
+
+  /** Takes a release back: the pod still uses its addresses. Other calls that share the release can no longer end it. */
+  cancelRelease(releasing: Releasing): void {
+    this.#allocations.cancelRelease(releasing);
+  }
+
+  /** The addresses of an attachment, if it has any. */
+  lookup(key: AttachmentKey): AllocationRecord | undefined {
+    const attachment = this.#table.find(key);
+    return attachment && recordOf(attachment, this.#clock.now());
+  }
+
+  /** All attachments. */
+  list(): AllocationRecord[] {
+    const now = this.#clock.now();
+    return [...this.#table.attachments.values()]
+      .map((attachment) => recordOf(attachment, now));
+  }
+
+  /** All blocks of this node. */
+  blocks(): BlockRecord[] {
+    return [...this.#table.blocks.values()].map(blockRecordOf);
+  }
+
+  /** Numbers of every pool that has blocks or attachments here, or for which somebody waits. */
+  stats(): PoolStats[] {
+    const { supply } = this.#keeper;
+    const pools = new Set([...this.#table.pools, ...supply.pools]);
+    for (const { pool } of this.#table.attachments.values()) pools.add(pool);
+    return [...pools].sort().map((pool) =>
+      statsOf(this.#table, pool, {
+        waiting: supply.waiting(pool),
+        requesting: supply.isFlying(pool),
+      })
+    );
+  }
+
+  /** Takes the blocks of this node as the watch shows them, all of them. A hint: see {@linkcode BlockView}. */
+  onBlocksChanged(blocks: readonly BlockInfo[]): void {
+    this.#keeper.observe(blocks);
+  }
+
+  /** To be called when pools have changed: one may be deleted, or have room again. */
+  onPoolsChanged(): void {
+    this.#keeper.poolsChanged();
+  }
+
+  /**
+   * Compares the table with the pods of the kernel and with a live list of blocks, and repairs what is certain. A
+   * failing list is reported, not thrown.
+   */
+  async reconcile(
+    pods: readonly KernelPod[],
+    { signal }: { readonly signal: AbortSignal },
+  ): Promise<ReconcileReport> {
+    const options = this.#reconcileOptions(this.#clock.now());
+    const report = reconcilePods(this.#table, pods, options);
+    for (const record of report.freed) {
+      this.#allocations.noteFreed(record);
+    }
+    let blocks: ReconcileReport["blocks"];
+    try {
+      blocks = await this.#keeper.refresh(signal);
+    } catch (error) {
+      signal.throwIfAborted();
+      blocks = { error };
+    }
+    this.#keeper.exportRoutes();
+    const found = { ...report, ...inspect(this.#table, options) };
+    this.#reports.record(found);
+    const unusableBlocks = this.blocks().filter((b) => b.holds.length > 0);
+    return { ...found, blocks, unusableBlocks };
+  }
+
+  /**
+   * Makes the export table whole, whoever took routes out of it. Resolves to
+   * false when that failed; it is tried again.
+   */
+  async restoreExport(
+    { signal }: { readonly signal: AbortSignal },
+  ): Promise<boolean> {
+    return await this.#keeper.flushExport(signal);
+  }
+
+  #reconcileOptions(now: number): Parameters<typeof reconcilePods>[2] {
+    const { graceMs = 300_000, confirmMs = 30_000 } = this.#options;
+    const isFresh = (key: string) => this.#allocations.wasJustReleased(key);
+    const { isBusy = () => false } = this.#options;
+    return { now, graceMs, confirmMs, isFresh, isBusy };
+  }
+}

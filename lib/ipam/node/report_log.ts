@@ -1,0 +1,121 @@
+import { keyText } from "./attachment.ts";
+import type { IpamLogger } from "../base/ports.ts";
+import type { AllocationRecord, PodReport } from "./reconcile.ts";
+
+/** Records of one kind in one comparison; the rest is counted. */
+const MAX_RECORDS = 20;
+
+/** Something to tell: what lasts is told again only when its text is another one. */
+interface Finding {
+  readonly key: string;
+  readonly fields: Record<string, unknown>;
+  /** What is told once, where not all of the fields. */
+  readonly told?: Record<string, unknown>;
+}
+
+/**
+ * Records what an admin, or somebody who looks for a fault, wants to know of
+ * comparisons. What lasts is recorded when it begins or changes, and when it
+ * is over, not at every comparison. Missing pods are routine.
+ */
+export class ReportLog {
+  readonly #log: IpamLogger;
+  /** By message: what was told of each key. */
+  readonly #told = new Map<string, ReadonlyMap<string, string>>();
+
+  constructor(log: IpamLogger) {
+    this.#log = log;
+  }
+
+  /** Records one comparison. */
+  record(report: PodReport): void {
+    for (const record of report.registered) {
+      this.#log.info("Found a pod that was not known", fieldsOf(record));
+    }
+    for (const record of report.freed) {
+      const fields = fieldsOf(record);
+      this.#log.warn("Freed the addresses of a pod that is gone", fields);
+    }
+    this.#tell(
+      "warn",
+      "A pod interface has no address",
+      report.withoutAddress.map((key) => ({
+        key: keyText(key),
+        fields: { containerId: key.containerId, iface: key.ifname },
+      })),
+    );
+    this.#tell(
+      "warn",
+      "The release of addresses does not end",
+      report.stuckReleases.map((record) => ({
+        key: keyText(record),
+        told: fieldsOf(record),
+        fields: {
+          ...fieldsOf(record),
+          seconds: Math.round(record.ageMs / 1000),
+        },
+      })),
+    );
+    this.#tell(
+      "error",
+      "A pod has an address of no block of this node; it is quarantined",
+      report.quarantined.map((record) => ({
+        key: keyText(record),
+        fields: fieldsOf(record),
+      })),
+    );
+    this.#tell(
+      "error",
+      "Several pods have the same address",
+      report.duplicates.map(({ address, holders }) => ({
+        key: address.toString(),
+        fields: {
+          address: address.toString(),
+          attachments: holders.map(keyText),
+        },
+      })),
+    );
+  }
+
+  #tell(
+    level: "warn" | "error",
+    message: string,
+    findings: readonly Finding[],
+  ): void {
+    const before = this.#told.get(message);
+    const texts = new Map(
+      findings.map(({ key, fields, told = fields }) =>
+        [key, JSON.stringify(told)] as const
+      ),
+    );
+    const fresh = findings.filter(({ key }) =>
+      before?.get(key) !== texts.get(key)
+    );
+    for (const { fields } of fresh.slice(0, MAX_RECORDS)) {
+      this.#log[level](message, fields);
+    }
+    if (fresh.length > MAX_RECORDS) {
+      const more = fresh.length - MAX_RECORDS;
+      this.#log[level](`${message}; there are more of these`, { more });
+    }
+    const over = [...before?.keys() ?? []].filter((key) => !texts.has(key));
+    if (over.length > 0) {
+      this.#log.info(`Over: ${message}`, {
+        count: over.length,
+        of: over.slice(0, MAX_RECORDS),
+      });
+    }
+    this.#told.set(message, texts);
+  }
+}
+
+function fieldsOf(record: AllocationRecord): Record<string, unknown> {
+  const { pool, containerId, ifname, addresses } = record;
+  return {
+    pool,
+    containerId,
+    iface: ifname,
+    ipv4: addresses.ipv4?.toString(),
+    ipv6: addresses.ipv6?.toString(),
+  };
+}

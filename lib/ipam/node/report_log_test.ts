@@ -1,0 +1,68 @@
+import assert from "node:assert/strict";
+import { Address } from "../../inet/mod.ts";
+import { ReportLog } from "./report_log.ts";
+import type { AllocationRecord, PodReport } from "./reconcile.ts";
+
+const QUARANTINED =
+  "A pod has an address of no block of this node; it is quarantined";
+
+function record(n: number, ageMs = 0): AllocationRecord {
+  return {
+    ...{ pool: "default", containerId: `c${n}`, ifname: "eth0" },
+    addresses: { ipv4: Address.parse(`10.0.${n >> 8}.${n & 255}`) },
+    ...{ state: "quarantined", generation: 1, ageMs },
+  };
+}
+
+function report(found: Partial<PodReport>): PodReport {
+  return {
+    ...{ registered: [], freed: [], missing: [], stuckReleases: [] },
+    ...{ quarantined: [], duplicates: [], withoutAddress: [] },
+    ...found,
+  };
+}
+
+/** A log whose lines are kept as `<level> <message>`. */
+function logOf(): { readonly lines: string[]; readonly reports: ReportLog } {
+  const lines: string[] = [];
+  const at = (level: string) => (message: string) =>
+    void lines.push(`${level} ${message}`);
+  const log = {
+    ...{ debug: at("debug"), info: at("info") },
+    ...{ warn: at("warn"), error: at("error") },
+  };
+  return { lines, reports: new ReportLog(log) };
+}
+
+Deno.test("ReportLog: what lasts is recorded when it begins, changes and ends, not at every comparison", () => {
+  const { lines, reports } = logOf();
+  for (let n = 0; n < 100; n++) {
+    const quarantined = [record(1, n * 60_000)];
+    const stuckReleases = [record(2, n * 60_000)];
+    reports.record(report({ quarantined, stuckReleases }));
+  }
+  const begun = [
+    "warn The release of addresses does not end",
+    `error ${QUARANTINED}`,
+  ];
+  assert.deepEqual(lines.splice(0), begun);
+  const changed = { ...record(1), addresses: record(3).addresses };
+  reports.record(report({ quarantined: [changed] }));
+  assert.deepEqual(lines.splice(0), [
+    "info Over: The release of addresses does not end",
+    `error ${QUARANTINED}`,
+  ]);
+  reports.record(report({}));
+  assert.deepEqual(lines.splice(0), [`info Over: ${QUARANTINED}`]);
+  reports.record(report({ quarantined: [changed] }));
+  assert.deepEqual(lines, [`error ${QUARANTINED}`], "it is back");
+});
+
+Deno.test("ReportLog: however many pods there are, a comparison writes few records", () => {
+  const { lines, reports } = logOf();
+  const quarantined = Array.from({ length: 500 }, (_, n) => record(n));
+  reports.record(report({ quarantined }));
+  assert.equal(lines.length, 21);
+  reports.record(report({}));
+  assert.equal(lines.length, 22);
+});

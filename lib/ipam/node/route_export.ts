@@ -1,0 +1,62 @@
+import { abortable, Backoff, type TaskGroup } from "../../async/mod.ts";
+import type { Prefix } from "../../inet/mod.ts";
+import { FreshRun } from "./fresh_run.ts";
+import type { Clock, IpamLogger, RouteSink } from "../base/ports.ts";
+
+/** What {@linkcode RouteExport} works with. */
+export interface RouteExportOptions {
+  readonly sink: RouteSink;
+  readonly prefixes: () => readonly Prefix[];
+  readonly clock: Clock;
+  readonly tasks: TaskGroup;
+  readonly log: IpamLogger;
+}
+
+/** Keeps the export table as it should be: requests are joined, failures are tried again. */
+export class RouteExport {
+  readonly #options: RouteExportOptions;
+  readonly #runs = new FreshRun(() => this.#attempt());
+  readonly #backoff = new Backoff({ initialMs: 500, maxMs: 30_000 });
+  #retry: Disposable | undefined;
+
+  constructor(options: RouteExportOptions) {
+    this.#options = options;
+  }
+
+  /** Makes the table follow, in the background. */
+  request(): void {
+    this.#options.tasks.run("route export", async (signal) => {
+      await abortable(this.flush(), signal);
+    });
+  }
+
+  /** Resolves when the table holds what was wanted at the time of the call, or later: false when that failed. */
+  flush(): Promise<boolean> {
+    return this.#runs.do();
+  }
+
+  async #attempt(): Promise<boolean> {
+    const { sink, prefixes, clock, log, tasks } = this.#options;
+    this.#retry?.[Symbol.dispose]();
+    this.#retry = undefined;
+    try {
+      await sink.sync(prefixes());
+      this.#backoff.reset();
+      return true;
+    } catch (err) {
+      log.warn("Cannot write the export table; trying again", { err });
+      if (!tasks.signal.aborted) {
+        this.#retry = clock.after(
+          this.#backoff.nextMs(),
+          () => this.request(),
+        );
+      }
+      return false;
+    }
+  }
+
+  /** Ends the wait for another attempt. */
+  close(): void {
+    this.#retry?.[Symbol.dispose]();
+  }
+}

@@ -1,0 +1,294 @@
+import {
+  type AddressBlock,
+  newAddressBlock,
+  type Pool,
+  poolCapacity,
+} from "../../api/mod.ts";
+import type { DualStack, Prefix } from "../../inet/mod.ts";
+import {
+  BlockRefusedError,
+  OutOfBlocksError,
+  PoolDeletingError,
+} from "../base/errors.ts";
+import { Overlaps, type PoolOverlap } from "./overlaps.ts";
+import { POOL_LABEL } from "../../names/mod.ts";
+import { PoolIndex } from "./index.ts";
+import type { SignalOptions } from "../base/ports.ts";
+
+/** What became of the creation of a block. */
+export type Creation =
+  | { readonly created: true }
+  /** There is an object of that name already. */
+  | {
+    readonly created: false;
+    /** UID of the request that the existing block was made for, as far as known. */
+    readonly requestUid?: string | undefined;
+  };
+
+/** The AddressBlocks of the API server. The role implements it. */
+export interface BlockStore {
+  /** Lists the indices of all blocks of a pool, reserved ones included. A cache may answer. */
+  list(pool: string, options: SignalOptions): Promise<Iterable<number>>;
+  /**
+   * Creates a block. Throws whenever it is not certain what happened.
+   *
+   * @throws {BlockRefusedError} when there is no block, and never will be one like this
+   */
+  create(block: AddressBlock, options: SignalOptions): Promise<Creation>;
+}
+
+/** Numbers of blocks of a pool. */
+export interface PoolCounts {
+  readonly pool: string;
+  /** The most blocks it can ever have. */
+  readonly maxBlocks: number;
+  /** The blocks it has, as far as known. */
+  readonly allocatedBlocks: number;
+}
+
+/** Options of {@linkcode PoolManager}. */
+export interface PoolManagerOptions {
+  readonly store: BlockStore;
+  /** Receives new numbers of a pool: the metrics of upstream. */
+  readonly onCounts?: (counts: PoolCounts) => void;
+  /** Monotonic milliseconds. */
+  readonly now?: () => number;
+}
+
+/** Who asks for a block. */
+export interface CarveOptions extends SignalOptions {
+  readonly node: string;
+  /** UID of the BlockRequest: two calls with the same one never make two blocks. */
+  readonly requestUid: string;
+  /** Told the name of each block before it is created. */
+  readonly onTry?: (block: string) => void;
+}
+
+/**
+ * What this process knows better than its cache is kept this long: by then every cache has seen it, and if not, the
+ * API server refuses a name that exists, and the next index is tried.
+ */
+const MEMORY_MS = 60_000;
+
+/** One pool's indices: those that lists have shown, and those that this process has taken meanwhile. */
+interface PoolState {
+  index: PoolIndex;
+  /** Indices in use that no list has shown yet, and when that was found. */
+  readonly unseen: Map<number, number>;
+  /** Indices that a request has taken, by its UID, until it is certain what became of it; and since when. */
+  readonly pending: Map<string, { readonly index: number; at: number }>;
+  /** Number of creations under way. */
+  flying: number;
+}
+
+/**
+ * Carves blocks from pools: always the one with the lowest free index.
+ *
+ * An index is taken in memory before the API server is asked, so requests of any concurrency never try the same one,
+ * and none waits for another. The API server has the last word: a name that exists marks its index and the
+ * next is tried, so a cache that is behind costs a round trip and never a wedge (upstream retried the same index until
+ * its next list).
+ *
+ * A block that has an address of somebody else's block is never carved: not
+ * where two pools overlap, and not where a block lies elsewhere than its pool
+ * and index say. Such an index is passed over until the other block is gone.
+ */
+export class PoolManager {
+  readonly #options: PoolManagerOptions;
+  readonly #now: () => number;
+  readonly #pools = new Map<string, PoolState>();
+  readonly #overlaps = new Overlaps((pool) => this.#pools.get(pool)?.index);
+
+  constructor(options: PoolManagerOptions) {
+    this.#options = options;
+    this.#now = options.now ?? (() => performance.now());
+  }
+
+  /**
+   * Creates the next block of the pool and returns its name; or that of the block that the same request got before.
+   *
+   * @throws {OutOfBlocksError} when the pool has none left, or is being deleted
+   * @throws {BlockRefusedError} when the API server will not have such a block
+   */
+  async allocate(pool: Pool, options: CarveOptions): Promise<string> {
+    if (pool.deleting) throw new PoolDeletingError(pool.name);
+    const state = this.#pools.get(pool.name) ??
+      await this.#open(pool, options.signal);
+    this.#overlaps.set(pool);
+    state.flying++;
+    try {
+      for (;;) {
+        options.signal.throwIfAborted();
+        const name = await this.#tryIndex(pool, state, options);
+        if (name !== undefined) return name;
+      }
+    } finally {
+      state.flying--;
+      this.#publish(pool);
+    }
+  }
+
+  async #open(pool: Pool, signal: AbortSignal): Promise<PoolState> {
+    const indices = await this.#options.store.list(pool.name, { signal });
+    return this.#pools.get(pool.name) ?? this.#merge(pool, indices);
+  }
+
+  /** Tries one index. Undefined: it is somebody else's. */
+  async #tryIndex(
+    pool: Pool,
+    state: PoolState,
+    { node, requestUid, signal, onTry }: CarveOptions,
+  ): Promise<string | undefined> {
+    const at = this.#now();
+    // After a failure nobody knows whether the block exists: the same request asks for the same one again.
+    const index = state.pending.get(requestUid)?.index ??
+      this.#lowestFree(pool, state);
+    const block = index === undefined
+      ? undefined
+      : newAddressBlock(pool, { index, node, requestUid });
+    if (index === undefined || block === undefined) {
+      state.pending.delete(requestUid);
+      throw new OutOfBlocksError(pool.name);
+    }
+    state.index.add(index);
+    state.pending.set(requestUid, { index, at });
+    const name = block.metadata.name ?? "";
+    onTry?.(name);
+    const creation = await this.#create(block, { requestUid, signal });
+    state.pending.delete(requestUid);
+    state.index.add(index);
+    state.unseen.set(index, this.#now());
+    const isOurs = creation.created || creation.requestUid === requestUid;
+    return isOurs ? name : undefined;
+  }
+
+  /** The lowest index that neither the pool has used, nor overlaps somebody else's block. */
+  #lowestFree(pool: Pool, state: PoolState): number | undefined {
+    const limit = poolCapacity(pool);
+    let index = state.index.lowestFree(limit);
+    while (index !== undefined) {
+      const next = this.#overlaps.blocked(pool.name, index);
+      if (next === undefined) return index;
+      index = state.index.lowestFree(limit, next);
+    }
+    return undefined;
+  }
+
+  async #create(
+    block: AddressBlock,
+    { requestUid, signal }: Omit<CarveOptions, "node" | "onTry">,
+  ): Promise<Creation> {
+    try {
+      return await this.#options.store.create(block, { signal });
+    } catch (error) {
+      const pool = block.metadata.labels?.[POOL_LABEL] ?? "";
+      const state = this.#pools.get(pool);
+      if (error instanceof BlockRefusedError && state !== undefined) {
+        state.pending.delete(requestUid);
+        this.freed(pool, block.index);
+      }
+      throw error;
+    }
+  }
+
+  /** Takes over the indices of the blocks that exist. What this process did lately is kept, should the list not show it. */
+  sync(pool: Pool, indices: Iterable<number>): void {
+    this.#merge(pool, indices);
+  }
+
+  #merge(pool: Pool, indices: Iterable<number>): PoolState {
+    const now = this.#now();
+    const state: PoolState = this.#pools.get(pool.name) ??
+      {
+        index: new PoolIndex(),
+        unseen: new Map(),
+        pending: new Map(),
+        flying: 0,
+      };
+    const index = new PoolIndex(indices);
+    for (const [unseen, at] of state.unseen) {
+      const isOver = index.has(unseen) || now - at > MEMORY_MS;
+      if (isOver) state.unseen.delete(unseen);
+      else index.add(unseen);
+    }
+    for (const [uid, taken] of state.pending) {
+      // A creation that is under way keeps its index however long it takes.
+      if (state.flying === 0 && now - taken.at > MEMORY_MS) {
+        state.pending.delete(uid);
+      } else index.add(taken.index);
+    }
+    state.index = index;
+    this.#pools.set(pool.name, state);
+    this.#overlaps.set(pool);
+    this.#publish(pool);
+    return state;
+  }
+
+  /** Takes note of a block that somebody else made, before the next list. */
+  noted(pool: string, index: number): void {
+    const state = this.#pools.get(pool);
+    if (state?.index.has(index) !== false) return;
+    state.index.add(index);
+    state.unseen.set(index, this.#now());
+  }
+
+  /**
+   * Takes note of a block whose addresses are not those of its index, or
+   * whose pool is not known; or, without addresses, that it is none or gone.
+   * Tells which pools that concerns.
+   */
+  noteStray(
+    block: string,
+    prefixes: DualStack<Prefix> | undefined,
+  ): string[] {
+    return this.#overlaps.setStray(block, prefixes);
+  }
+
+  /** What the pool has in common with others; undefined when nothing. */
+  overlap(pool: string): PoolOverlap | undefined {
+    return this.#overlaps.of(pool);
+  }
+
+  /** Names of the other pools that have addresses in common with the pool. */
+  neighbours(pool: string): string[] {
+    return this.#overlaps.neighbours(pool);
+  }
+
+  /**
+   * Takes note that a block is gone, so that its index is free before the next list. Should a block of that name have
+   * been made again meanwhile, the API server refuses a third.
+   */
+  freed(pool: string, index: number): void {
+    const state = this.#pools.get(pool);
+    if (state === undefined) return;
+    for (const taken of state.pending.values()) {
+      if (taken.index === index) return;
+    }
+    state.unseen.delete(index);
+    state.index.delete(index);
+  }
+
+  /** Whether a block of the pool is being created: then a list without blocks proves nothing. */
+  isCarving(pool: string): boolean {
+    return (this.#pools.get(pool)?.flying ?? 0) > 0;
+  }
+
+  /** Forgets a pool. */
+  drop(pool: string): void {
+    this.#pools.delete(pool);
+    this.#overlaps.drop(pool);
+  }
+
+  /** Numbers of a pool's blocks. */
+  counts(pool: Pool): PoolCounts {
+    return {
+      pool: pool.name,
+      maxBlocks: poolCapacity(pool),
+      allocatedBlocks: this.#pools.get(pool.name)?.index.size ?? 0,
+    };
+  }
+
+  #publish(pool: Pool): void {
+    if (this.#pools.has(pool.name)) this.#options.onCounts?.(this.counts(pool));
+  }
+}

@@ -1,0 +1,64 @@
+import {
+  type Block,
+  blockPrefixes,
+  type Pool,
+  type PoolOverlapReport,
+  subnetEquals,
+} from "../../api/mod.ts";
+import { Overlaps, type PoolOverlap } from "./overlaps.ts";
+import { PoolIndex } from "./index.ts";
+
+/** As many are named; of more, their number is told. */
+const MAX_NAMED = 4;
+
+/** Says in a sentence what others have of the pool. */
+export function overlapReport(
+  pool: string,
+  { subnets, strays, taken }: PoolOverlap,
+): PoolOverlapReport {
+  const shared = subnets.map(({ pool: other, subnet }) =>
+    other === pool
+      ? `${subnet} is in the pool twice`
+      : `${subnet} is in AddressPool "${other}" too`
+  );
+  const parts = [
+    ...new Set(shared.sort()),
+    ...strays.map((name) =>
+      `AddressBlock "${name}" has addresses of the pool, but not those of its index`
+    ),
+  ];
+  const rest = parts.length - MAX_NAMED;
+  const text = [
+    ...parts.slice(0, MAX_NAMED),
+    ...(rest > 0 ? [`${rest} more`] : []),
+  ].join("; ");
+  return {
+    taken,
+    message: `${text}. No block is given out whose addresses others have`,
+  };
+}
+
+/** What others have of each pool, by its name, from the objects alone. Pools that have nothing in common with others are not in it. */
+export function poolOverlaps(
+  pools: readonly Pool[],
+  blocks: readonly Block[],
+): Map<string, PoolOverlapReport> {
+  const known = new Map(pools.map((pool) => [pool.name, pool]));
+  const indices = new Map(pools.map(({ name }) => [name, new PoolIndex()]));
+  const overlaps = new Overlaps((pool) => indices.get(pool));
+  for (const pool of pools) overlaps.set(pool);
+  for (const { name, pool, index, prefixes } of blocks) {
+    const owner = known.get(pool);
+    const usual = owner === undefined ? undefined : blockPrefixes(owner, index);
+    indices.get(pool)?.add(index);
+    if (usual === undefined || !subnetEquals(usual, prefixes)) {
+      overlaps.setStray(name, prefixes);
+    }
+  }
+  const reports = new Map<string, PoolOverlapReport>();
+  for (const { name } of pools) {
+    const overlap = overlaps.of(name);
+    if (overlap !== undefined) reports.set(name, overlapReport(name, overlap));
+  }
+  return reports;
+}

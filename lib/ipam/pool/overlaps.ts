@@ -1,0 +1,182 @@
+import type { Pool } from "../../api/mod.ts";
+import { type DualStack, type Prefix, valuesOf } from "../../inet/mod.ts";
+import type { PoolIndex } from "./index.ts";
+import {
+  coveringBlocks,
+  mergeSpans,
+  ourBlocks,
+  type SharedRange,
+  sharedRanges,
+  type Span,
+  theirBlocks,
+} from "./shared_range.ts";
+
+/** What a pool has in common with others. */
+export interface PoolOverlap {
+  /** Subnets that another pool has too, or the pool itself twice. */
+  readonly subnets: readonly {
+    readonly pool: string;
+    readonly subnet: Prefix;
+  }[];
+  /** Names of blocks that lie in the pool, but not where their own pool and index would put them. */
+  readonly strays: readonly string[];
+  /** Indices of the pool's blocks that overlap a block of somebody else's; sorted, none twice. */
+  readonly taken: readonly Span[];
+}
+
+interface Known {
+  readonly pool: Pool;
+  readonly layout: string;
+  shared: SharedRange[];
+  /** Where strays lie, until one comes or goes. */
+  strays?: {
+    readonly names: readonly string[];
+    readonly spans: readonly Span[];
+  };
+}
+
+/**
+ * Tells which blocks of a pool overlap blocks of others.
+ *
+ * The addresses of a block follow from its pool and index, so no block is
+ * stored here but strays, whose addresses do not: where two pools have
+ * addresses in common, an index of one is computed from an index of the
+ * other. What is looked up is the other's {@linkcode PoolIndex}, in which an
+ * index is marked before its block is created; so two pools of one process
+ * never carve the same addresses at once.
+ */
+export class Overlaps {
+  readonly #indexOf: (pool: string) => PoolIndex | undefined;
+  readonly #known = new Map<string, Known>();
+  readonly #strays = new Map<string, DualStack<Prefix>>();
+
+  constructor(indexOf: (pool: string) => PoolIndex | undefined) {
+    this.#indexOf = indexOf;
+  }
+
+  /** Takes over a pool, or what has become of it. */
+  set(pool: Pool): void {
+    const before = this.#known.get(pool.name);
+    if (before?.pool === pool) return;
+    const layout = layoutOf(pool);
+    if (before?.layout === layout) return;
+    this.drop(pool.name);
+    const shared = sharedRanges(pool, pool);
+    for (const other of this.#known.values()) {
+      shared.push(...sharedRanges(pool, other.pool));
+      other.shared.push(...sharedRanges(other.pool, pool));
+    }
+    this.#known.set(pool.name, { pool, layout, shared });
+  }
+
+  /** Forgets a pool. */
+  drop(pool: string): void {
+    if (!this.#known.delete(pool)) return;
+    for (const known of this.#known.values()) {
+      known.shared = known.shared.filter(({ other }) => other !== pool);
+    }
+  }
+
+  /**
+   * Takes note of a block whose addresses do not follow from its pool and
+   * index; or, without any, that it is gone. Tells which pools that concerns.
+   */
+  setStray(
+    block: string,
+    prefixes: DualStack<Prefix> | undefined,
+  ): string[] {
+    const before = this.#strays.get(block);
+    if (textOf(before) === textOf(prefixes)) return [];
+    if (prefixes === undefined) this.#strays.delete(block);
+    else this.#strays.set(block, prefixes);
+    const concerned: string[] = [];
+    for (const [name, known] of this.#known) {
+      const isConcerned = [before, prefixes].some((p) =>
+        p !== undefined && coveringBlocks(known.pool, p).length > 0
+      );
+      if (!isConcerned) continue;
+      delete known.strays;
+      concerned.push(name);
+    }
+    return concerned;
+  }
+
+  /** Names of the other pools that have addresses in common with the pool. */
+  neighbours(pool: string): string[] {
+    const shared = this.#known.get(pool)?.shared ?? [];
+    const names = new Set(shared.map(({ other }) => other));
+    names.delete(pool);
+    return [...names];
+  }
+
+  /** Whether somebody else has addresses of a pool's block: the next index worth a try. Undefined: nobody has. */
+  blocked(pool: string, index: number): number | undefined {
+    const known = this.#known.get(pool);
+    if (known === undefined) return undefined;
+    for (const range of known.shared) {
+      const theirs = theirBlocks(range, index);
+      const used = this.#indexOf(range.other);
+      if (theirs === undefined || used === undefined) continue;
+      if (!used.hasAny(theirs.first, theirs.last)) continue;
+      if (range.ratioBits < 0) return index + 1;
+      // Blocks in use often follow one another.
+      const free = used.lowestFree(range.theirs.last + 1, theirs.first + 1) ??
+        range.theirs.last + 1;
+      return (ourBlocks(range, free - 1)?.last ?? index) + 1;
+    }
+    const stray = spanAt(this.#straysIn(known).spans, index);
+    return stray === undefined ? undefined : stray.last + 1;
+  }
+
+  /** What the pool has in common with others; undefined when nothing. */
+  of(pool: string): PoolOverlap | undefined {
+    const known = this.#known.get(pool);
+    if (known === undefined) return undefined;
+    const { names, spans } = this.#straysIn(known);
+    if (known.shared.length === 0 && names.length === 0) return undefined;
+    const taken = [...spans];
+    for (const range of known.shared) {
+      for (const index of this.#indexOf(range.other)?.values() ?? []) {
+        const span = ourBlocks(range, index);
+        if (span !== undefined) taken.push(span);
+      }
+    }
+    const subnets = known.shared.map(({ other, subnet }) => ({
+      pool: other,
+      subnet,
+    }));
+    return { subnets, strays: names, taken: mergeSpans(taken) };
+  }
+
+  #straysIn(known: Known): NonNullable<Known["strays"]> {
+    if (known.strays !== undefined) return known.strays;
+    const names: string[] = [];
+    const spans: Span[] = [];
+    for (const [name, prefixes] of this.#strays) {
+      const covered = coveringBlocks(known.pool, prefixes);
+      if (covered.length > 0) names.push(name);
+      spans.push(...covered);
+    }
+    return known.strays = { names: names.sort(), spans: mergeSpans(spans) };
+  }
+}
+
+/** Finds the span that has the index, among sorted ones. */
+function spanAt(spans: readonly Span[], index: number): Span | undefined {
+  let [low, high] = [0, spans.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((spans[middle]?.last ?? 0) < index) low = middle + 1;
+    else high = middle;
+  }
+  const span = spans[low];
+  return span !== undefined && span.first <= index ? span : undefined;
+}
+
+function layoutOf({ uid, blockSizeBits, subnets }: Pool): string {
+  return [uid, blockSizeBits, ...subnets.map(textOf)].join();
+}
+
+function textOf(prefixes: DualStack<Prefix> | undefined): string {
+  return prefixes === undefined ? "" : valuesOf(prefixes).join(" ");
+}

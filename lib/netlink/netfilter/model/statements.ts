@@ -1,0 +1,209 @@
+/**
+ * Makes rules and their statements: what one would write for `nft`, as functions.
+ *
+ * @module
+ */
+
+import type { Address } from "../../../inet/mod.ts";
+import type {
+  NftCtDirection,
+  NftCtState,
+  NftField,
+  NftIcmpv6Type,
+  NftL4proto,
+  NftRejectCode,
+  NftRule,
+  NftStatement,
+} from "./model.ts";
+
+/** A match that can be turned round: `!=` instead of `==`. */
+export interface Negation {
+  /** Whether the packet must not agree. */
+  readonly not?: boolean;
+}
+
+/** A rule of these statements. */
+export function rule(
+  statements: readonly NftStatement[],
+  options: { readonly comment?: string } = {},
+): NftRule {
+  return { statements, ...options };
+}
+
+/** The link that the packet came in by; `fou*` means any whose name begins so. */
+export function iifname(name: string, options: Negation = {}): NftStatement {
+  return { kind: "ifname", field: "iifname", name, not: options.not ?? false };
+}
+
+/** The link that the packet goes out by; `fou*` means any whose name begins so. */
+export function oifname(name: string, options: Negation = {}): NftStatement {
+  return { kind: "ifname", field: "oifname", name, not: options.not ?? false };
+}
+
+/**
+ * The packet came in by a link of that group, as `ip link set group` sets it;
+ * with a mask, of any group that is the same in the bits of the mask.
+ */
+export function iifgroup(
+  group: number,
+  { not = false, mask }: Negation & { readonly mask?: number } = {},
+): NftStatement {
+  if (mask === undefined) return { kind: "iifgroup", group, not };
+  return { kind: "iifgroup", group, mask, not };
+}
+
+/**
+ * The route to the packet's source leads (`exists`) to the link that the packet
+ * came in by, or does not (`missing`). In chains of hook prerouting.
+ */
+export function reversePath(what: "exists" | "missing"): NftStatement {
+  return { kind: "reversePath", exists: what === "exists" };
+}
+
+/** An ICMPv6 message of that type. */
+export function icmpv6Type(type: NftIcmpv6Type): NftStatement {
+  return { kind: "icmpv6Type", type };
+}
+
+/** The packet's source address; it has to be of the address's family. */
+export function saddr(address: Address, options: Negation = {}): NftStatement {
+  const field = address.family === "ipv4" ? "ip saddr" : "ip6 saddr";
+  return { kind: "address", field, address, not: options.not ?? false };
+}
+
+/** The packet's destination address; it has to be of the address's family. */
+export function daddr(address: Address, options: Negation = {}): NftStatement {
+  const field = address.family === "ipv4" ? "ip daddr" : "ip6 daddr";
+  return { kind: "address", field, address, not: options.not ?? false };
+}
+
+/** The fields, concatenated, are an element of the set. */
+export function inSet(
+  fields: readonly NftField[],
+  set: string,
+  options: Negation = {},
+): NftStatement {
+  return { kind: "lookup", fields, set, not: options.not ?? false };
+}
+
+/** The packet's family. */
+export function nfproto(family: "ipv4" | "ipv6"): NftStatement {
+  return { kind: "nfproto", family };
+}
+
+/** The packet's transport protocol. */
+export function l4proto(protocol: NftL4proto): NftStatement {
+  return { kind: "l4proto", protocol };
+}
+
+/** A UDP datagram to that port. */
+export function udpDport(port: number): NftStatement {
+  return { kind: "udpDport", port };
+}
+
+/** A TCP segment from a port below that one. */
+export function tcpSportBelow(port: number): NftStatement {
+  return { kind: "tcpSportBelow", port };
+}
+
+/** A TCP segment that neither begins a connection nor answers one that does. */
+export function tcpNotSyn(): NftStatement {
+  return { kind: "tcpNotSyn" };
+}
+
+/** Connection tracking says one of these of the packet. */
+export function ctState(...states: readonly NftCtState[]): NftStatement {
+  return { kind: "ctState", states };
+}
+
+/** The packet is the first of its connection. */
+export function ctUnconfirmed(): NftStatement {
+  return { kind: "ctUnconfirmed" };
+}
+
+/** A random number of 32 bits is below that one: a share of the packets. */
+export function random(below: number): NftStatement {
+  return { kind: "random", below };
+}
+
+/** Adds the fields, concatenated, to a set that rules fill; where that is full, the rule does not apply. */
+export function addToSet(
+  fields: readonly NftField[],
+  set: string,
+): NftStatement {
+  return { kind: "addToSet", fields, set };
+}
+
+/**
+ * More connections than that are alive of those that came by here with the
+ * same fields. The kernel walks through them all, up to once per tick of its clock:
+ * keep it to some thousands, and to first packets of connections, since others are
+ * counted again (nf_conncount_add() of net/netfilter/nf_conncount.c).
+ */
+export function connectionsOver(
+  count: number,
+  fields: readonly NftField[],
+  set: string,
+): NftStatement {
+  return { kind: "addToSet", fields, set, connectionsOver: count };
+}
+
+/** The packet goes that way of its connection. */
+export function ctDirection(direction: NftCtDirection): NftStatement {
+  return { kind: "ctDirection", direction };
+}
+
+/** The connection's mark. */
+export function ctMark(mark: number): NftStatement {
+  return { kind: "mark", field: "ct mark", mark };
+}
+
+/** The packet's mark. */
+export function metaMark(mark: number): NftStatement {
+  return { kind: "mark", field: "meta mark", mark };
+}
+
+/** Counts the packet with a counter of the table. */
+export function counter(name: string): NftStatement {
+  return { kind: "counter", name };
+}
+
+/** Lets the packet go on to the next chain. */
+export function accept(): NftStatement {
+  return { kind: "verdict", verdict: "accept" };
+}
+
+/** Throws the packet away. */
+export function drop(): NftStatement {
+  return { kind: "verdict", verdict: "drop" };
+}
+
+/** Gives the connection the address of the link that it leaves by. */
+export function masquerade(): NftStatement {
+  return { kind: "masquerade" };
+}
+
+/** Throws the packet away and tells its sender so by ICMP. */
+export function reject(code: NftRejectCode): NftStatement {
+  return { kind: "reject", code };
+}
+
+/** Marks the connection. */
+export function setCtMark(mark: number): NftStatement {
+  return { kind: "setCtMark", mark };
+}
+
+/** Gives the packet the mark of its connection: `meta mark set ct mark`. */
+export function restoreMark(): NftStatement {
+  return { kind: "restoreMark" };
+}
+
+/** Keeps the packet from connection tracking; in chains of priority raw (-300), which come before it. */
+export function notrack(): NftStatement {
+  return { kind: "notrack" };
+}
+
+/** Lowers the segment size that a TCP connection begins with to what the route's MTU has room for. */
+export function clampMss(): NftStatement {
+  return { kind: "clampMss" };
+}

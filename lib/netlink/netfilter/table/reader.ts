@@ -1,0 +1,122 @@
+import type { Connection } from "../../connection.ts";
+import { Attributes } from "../../message_reader.ts";
+import { NFGENMSG_SIZE } from "../../nfnetlink.ts";
+import type { Request } from "../../request.ts";
+import type { AttributeTree } from "../wire/attributes.ts";
+import {
+  NFT_MSG_GETRULE,
+  NFT_MSG_GETSETELEM,
+  NFTA_OWNER_TABLE,
+  NFTA_SET_ELEM_LIST_SET,
+  NFTA_SET_KEY_TYPE,
+} from "../wire/constants.ts";
+import type { NftElement } from "../model/model.ts";
+import {
+  answerOf,
+  EVERYBODY,
+  nftRequest,
+  parseElements,
+  type SetName,
+  setText,
+  tableText,
+} from "../wire/requests.ts";
+import { decodeElement, keyOfTypeId } from "../wire/set_key.ts";
+import { setGet, unexpectedError } from "./state.ts";
+
+/** The kernel answers short questions from its memory, without waiting for anything. */
+const ON_THREAD = { onThread: true } as const;
+
+/** Asks for a list of things. */
+export interface ListRequest {
+  /** One of NFT_MSG_GET…. */
+  readonly message: number;
+  /** Completes "Cannot …". */
+  readonly op: string;
+  /** What to list. */
+  readonly tree: AttributeTree;
+}
+
+/** Reads nf_tables through a connection that it does not own. */
+export class TableReader {
+  readonly #connection: Connection;
+
+  constructor(connection: Connection) {
+    this.#connection = connection;
+  }
+
+  /** Asks for what may not be there. @throws {NetlinkError} for any other refusal */
+  async ask(requests: readonly Request[]): Promise<void> {
+    const outcomes = await this.#connection.tryExecute(requests, ON_THREAD);
+    const error = unexpectedError(outcomes);
+    if (error !== undefined) throw error;
+  }
+
+  /** Lists things. */
+  list<T>(
+    request: ListRequest,
+    parse: (answer: Attributes) => T | undefined,
+  ): Promise<T[]> {
+    return this.#connection.dump(
+      nftRequest(request),
+      (message) => parse(answerOf(message)),
+    );
+  }
+
+  /** Lists the elements of a set with the type of its key. */
+  async listSet(target: SetName): Promise<NftElement[]> {
+    let type: number | undefined;
+    const get = setGet(
+      target,
+      (answer) => type = answer.u32Be(NFTA_SET_KEY_TYPE),
+    );
+    const [error] = await this.#connection.tryExecute([get], ON_THREAD);
+    if (error !== undefined) throw error;
+    const key = keyOfTypeId(type ?? 0);
+    if (key === undefined) {
+      throw new TypeError(
+        `Cannot list ${setText(target)}: its key has type ${type}`,
+      );
+    }
+    const elements = await this.listElements(target);
+    if (elements === EVERYBODY) {
+      throw new TypeError(
+        `Cannot list ${setText(target)}: it has an element "${EVERYBODY}"`,
+      );
+    }
+    return elements.map((bytes) => decodeElement(bytes, key));
+  }
+
+  /** Lists the bytes of a set's elements; none where one of them stands for all others. */
+  async listElements(
+    target: SetName,
+  ): Promise<Uint8Array[] | typeof EVERYBODY> {
+    const parts = await this.list({
+      message: NFT_MSG_GETSETELEM,
+      op: `list ${setText(target)}`,
+      tree: [
+        [NFTA_OWNER_TABLE, target.table],
+        [NFTA_SET_ELEM_LIST_SET, target.set],
+      ],
+    }, parseElements);
+    const elements: Uint8Array[] = [];
+    for (const element of parts.flat()) {
+      if (element === EVERYBODY) return EVERYBODY;
+      elements.push(element);
+    }
+    return elements;
+  }
+
+  /** Lists the rules of a table, chain by chain in their order. */
+  listRules(table: string): Promise<Attributes[]> {
+    const request = nftRequest({
+      message: NFT_MSG_GETRULE,
+      op: `list rules of ${tableText(table)}`,
+      tree: [[NFTA_OWNER_TABLE, table]],
+    });
+    return this.#connection.dump(
+      request,
+      ({ payload }) => new Attributes(payload.bytes.slice(NFGENMSG_SIZE)),
+      ON_THREAD,
+    );
+  }
+}

@@ -1,0 +1,67 @@
+import type { Family } from "../../../inet/mod.ts";
+import {
+  CT,
+  ctLoad,
+  type Expression,
+  META,
+  metaLoad,
+  payloadLoad,
+  type PayloadPart,
+} from "./expressions.ts";
+import type { NftField } from "../model/model.ts";
+
+/** How a field is read. */
+export interface FieldSource {
+  /** How many bytes it is. */
+  readonly size: number;
+  /** Of which family the packet has to be. */
+  readonly family?: Family;
+  /** Whether it is behind a UDP header. */
+  readonly inUdp?: boolean;
+  /** Reads it into a register. */
+  load(register: number): Expression;
+}
+
+/** IFNAMSIZ of `<linux/if.h>`: names of links are compared with the zeros behind them. */
+export const IFNAMSIZ = 16;
+
+/** Header offsets are those of RFC 791 and RFC 8200; a packet in a UDP datagram begins 8 bytes behind the UDP header's start. */
+const SOURCES: Readonly<Record<NftField, FieldSource>> = {
+  "ip saddr": inPacket("ipv4", { base: "network", offset: 12, length: 4 }),
+  "ip daddr": inPacket("ipv4", { base: "network", offset: 16, length: 4 }),
+  "ip6 saddr": inPacket("ipv6", { base: "network", offset: 8, length: 16 }),
+  "ip6 daddr": inPacket("ipv6", { base: "network", offset: 24, length: 16 }),
+  "inner ip saddr": inUdp({ base: "transport", offset: 20, length: 4 }),
+  "inner ip6 saddr": inUdp({ base: "transport", offset: 16, length: 16 }),
+  iifname: {
+    size: IFNAMSIZ,
+    load: (register) => metaLoad(META.iifname, register),
+  },
+  oifname: {
+    size: IFNAMSIZ,
+    load: (register) => metaLoad(META.oifname, register),
+  },
+  "meta mark": { size: 4, load: (register) => metaLoad(META.mark, register) },
+  "ct mark": { size: 4, load: (register) => ctLoad(CT.mark, register) },
+};
+
+/** How to read a field. */
+export function sourceOf(field: NftField): FieldSource {
+  return SOURCES[field];
+}
+
+function inPacket(family: Family, part: PayloadPart): FieldSource {
+  return {
+    size: part.length,
+    family,
+    load: (register) => payloadLoad(part, register),
+  };
+}
+
+function inUdp(part: PayloadPart): FieldSource {
+  return {
+    size: part.length,
+    inUdp: true,
+    load: (register) => payloadLoad(part, register),
+  };
+}

@@ -1,0 +1,237 @@
+import { NLM_F_CREATE, NLM_F_EXCL } from "../../constants.ts";
+import { Attributes, type Message } from "../../message_reader.ts";
+import {
+  netfilterType,
+  NFGENMSG_SIZE,
+  NFNL_SUBSYS_NFTABLES,
+  writeNetfilterHeader,
+} from "../../nfnetlink.ts";
+import type { Request } from "../../request.ts";
+import { type AttributeTree, writeTree } from "./attributes.ts";
+import {
+  NFNL_BATCH_GENID,
+  NFNL_MSG_BATCH_BEGIN,
+  NFNL_MSG_BATCH_END,
+  NFPROTO_INET,
+  NFT_MSG_DELSETELEM,
+  NFT_MSG_DELTABLE,
+  NFT_MSG_NEWSETELEM,
+  NFT_MSG_NEWTABLE,
+  NFTA_DATA_VALUE,
+  NFTA_LIST_ELEM,
+  NFTA_OWNER_TABLE,
+  NFTA_SET_ELEM_KEY,
+  NFTA_SET_ELEM_LIST_ELEMENTS,
+  NFTA_SET_ELEM_LIST_SET,
+  NFTA_TABLE_NAME,
+} from "./constants.ts";
+
+/** What a request about nf_tables consists of. */
+export interface NftRequest {
+  /** One of NFT_MSG_…. */
+  readonly message: number;
+  /** Flags beside the usual ones. */
+  readonly flags?: number;
+  /** Completes "Cannot …"; a function where it takes time to say. */
+  readonly op: string | (() => string);
+  /** Its attributes. */
+  readonly tree: AttributeTree;
+  /** Gets the attributes of each answer; their bytes are good only during the call. */
+  readonly onAnswer?: (attributes: Attributes) => void;
+}
+
+/** A request about tables of family inet. */
+export function nftRequest(request: NftRequest): Request {
+  const { message, flags, op, tree, onAnswer } = request;
+  return {
+    type: netfilterType(NFNL_SUBSYS_NFTABLES, message),
+    flags: flags ?? 0,
+    describe: () => typeof op === "string" ? op : op(),
+    write(writer) {
+      writeNetfilterHeader(writer, { family: NFPROTO_INET });
+      writeTree(writer, tree);
+    },
+    onReply: (reply) => onAnswer?.(answerOf(reply)),
+  };
+}
+
+/** The attributes of an answer. */
+export function answerOf(message: Message): Attributes {
+  return message.payload.attributes(NFGENMSG_SIZE);
+}
+
+/**
+ * The requests as one transaction. With a generation it is carried out only
+ * if nobody has changed anything since; otherwise the kernel says ERESTART.
+ *
+ * Only the last request is acknowledged, which stands for all; what is refused
+ * is told in any case. Of very many acknowledgements the kernel would drop some.
+ */
+export function transaction(
+  requests: readonly Request[],
+  options: { readonly op: string; readonly generation?: number | undefined },
+): Request[] {
+  const { op, generation } = options;
+  const tree: AttributeTree = generation === undefined
+    ? []
+    : [[NFNL_BATCH_GENID, generation]];
+  const last = requests.length - 1;
+  return [
+    frame(NFNL_MSG_BATCH_BEGIN, { op, tree }),
+    ...requests.map((request, index) =>
+      index === last ? request : { ...request, silent: true }
+    ),
+    frame(NFNL_MSG_BATCH_END, { op, tree: [] }),
+  ];
+}
+
+function frame(
+  type: number,
+  options: { readonly op: string; readonly tree: AttributeTree },
+): Request {
+  return {
+    type,
+    flags: 0,
+    silent: true,
+    describe: () => options.op,
+    write(writer) {
+      writeNetfilterHeader(writer, { resource: NFNL_SUBSYS_NFTABLES });
+      writeTree(writer, options.tree);
+    },
+  };
+}
+
+/** How a table is called in errors. */
+export function tableText(name: string): string {
+  return `table "inet ${name}"`;
+}
+
+/** Makes a table, unless it is there; with `isNew`, refused with EEXIST when it is. */
+export function tableAdd(
+  name: string,
+  { isNew = false }: { readonly isNew?: boolean } = {},
+): Request {
+  return nftRequest({
+    message: NFT_MSG_NEWTABLE,
+    flags: isNew ? NLM_F_CREATE | NLM_F_EXCL : NLM_F_CREATE,
+    op: `add ${tableText(name)}`,
+    tree: [[NFTA_TABLE_NAME, name]],
+  });
+}
+
+/** Deletes a table with all that is in it. */
+export function tableDelete(name: string): Request {
+  return nftRequest({
+    message: NFT_MSG_DELTABLE,
+    op: `delete ${tableText(name)}`,
+    tree: [[NFTA_TABLE_NAME, name]],
+  });
+}
+
+/** Which set is meant. */
+export interface SetName {
+  readonly table: string;
+  readonly set: string;
+}
+
+/** Adds elements to a set; those that it has already are no error. */
+export function elementsAdd(
+  elements: readonly Uint8Array[],
+  target: SetName,
+): Request[] {
+  return inParts(elements).map((part) =>
+    elementsRequest(part, {
+      ...target,
+      message: NFT_MSG_NEWSETELEM,
+      flags: NLM_F_CREATE,
+      op: `add ${part.length} elements to ${setText(target)}`,
+    })
+  );
+}
+
+/** Removes elements from a set, which has to have them. */
+export function elementsRemove(
+  elements: readonly Uint8Array[],
+  target: SetName,
+): Request[] {
+  return inParts(elements).map((part) =>
+    elementsRequest(part, {
+      ...target,
+      message: NFT_MSG_DELSETELEM,
+      flags: 0,
+      op: `remove ${part.length} elements from ${setText(target)}`,
+    })
+  );
+}
+
+/** How a set is called in errors. */
+export function setText({ table, set }: SetName): string {
+  return `set "${set}" of ${tableText(table)}`;
+}
+
+/** Room for elements in one attribute, whose length has 16 bits. */
+const MAX_LIST_BYTES = 60_000;
+/** What an element takes beside its value: the headers of three attributes. */
+const ELEMENT_HEADERS_SIZE = 12;
+
+function inParts(elements: readonly Uint8Array[]): (readonly Uint8Array[])[] {
+  const size = ELEMENT_HEADERS_SIZE + (elements[0]?.byteLength ?? 0);
+  const perPart = Math.floor(MAX_LIST_BYTES / size);
+  const parts: (readonly Uint8Array[])[] = [];
+  for (let at = 0; at < elements.length; at += perPart) {
+    parts.push(elements.slice(at, at + perPart));
+  }
+  return parts;
+}
+
+function elementsRequest(
+  elements: readonly Uint8Array[],
+  options: SetName & {
+    readonly message: number;
+    readonly flags: number;
+    readonly op: string;
+  },
+): Request {
+  const { table, set, message, flags, op } = options;
+  return {
+    type: netfilterType(NFNL_SUBSYS_NFTABLES, message),
+    flags,
+    describe: () => op,
+    write(writer) {
+      writeNetfilterHeader(writer, { family: NFPROTO_INET });
+      writer.attributeString(NFTA_OWNER_TABLE, table);
+      writer.attributeString(NFTA_SET_ELEM_LIST_SET, set);
+      writer.nest(NFTA_SET_ELEM_LIST_ELEMENTS, () => {
+        for (const bytes of elements) {
+          writer.nest(
+            NFTA_LIST_ELEM,
+            () =>
+              writer.nest(
+                NFTA_SET_ELEM_KEY,
+                () => writer.attributeBytes(NFTA_DATA_VALUE, bytes),
+              ),
+          );
+        }
+      });
+    },
+  };
+}
+
+/** The element that stands for all others, `*`: it has no key. */
+export const EVERYBODY = "*";
+
+/** The bytes of the elements in one part of a list of them. */
+export function parseElements(
+  answer: Attributes,
+): (Uint8Array | typeof EVERYBODY)[] {
+  const list = answer.nested(NFTA_SET_ELEM_LIST_ELEMENTS);
+  return (list?.list(NFTA_LIST_ELEM) ?? []).map((bytes) => {
+    const key = new Attributes(bytes).nested(NFTA_SET_ELEM_KEY);
+    if (key === undefined) return EVERYBODY;
+    const value = key.bytes(NFTA_DATA_VALUE);
+    if (value === undefined) {
+      throw new SyntaxError("Cannot parse set element: its key has no value");
+    }
+    return value.slice();
+  });
+}
