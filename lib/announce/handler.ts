@@ -1,9 +1,5 @@
 import { abortable, withTimeout } from "../async/mod.ts";
-import {
-  bearerTokenOf,
-  getLogger,
-  type HttpHandler,
-} from "../telemetry/mod.ts";
+import { bearerTokenOf, getLogger } from "../telemetry/mod.ts";
 import {
   ANNOUNCE_PATH,
   type Announcement,
@@ -58,7 +54,7 @@ export interface AnnounceHandlerOptions {
  */
 export function announceHandler(
   options: AnnounceHandlerOptions,
-): (...args: Parameters<HttpHandler>) => Promise<Response> {
+): (request: Request, peer: string) => Promise<Response> {
   return async (request, peer) => {
     const response = await answer(request, { ...options, peer });
     options.onAnswer?.(response.status);

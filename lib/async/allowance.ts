@@ -28,6 +28,11 @@ export class Allowance {
     this.#atMs = nowMs();
   }
 
+  /** Whether there is one to take. */
+  canTake(): boolean {
+    return this.#leftAt(this.#nowMs()) >= 1;
+  }
+
   /** Takes one; false when there is none, which costs nothing. */
   take(): boolean {
     const atMs = this.#nowMs();
@@ -68,7 +73,7 @@ export class Allowances {
     this.#each = new BoundedMap(max);
   }
 
-  /** Its own. */
+  /** The allowance of this key, full when it is new. */
   of(key: string): Allowance {
     const allowance = this.#each.get(key) ??
       new Allowance(this.#rate, this.#options);

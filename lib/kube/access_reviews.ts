@@ -1,4 +1,4 @@
-import { bearerTokenOf } from "../telemetry/mod.ts";
+import { bearerTokenOf, type Refusal } from "../telemetry/mod.ts";
 import type { KubeClient } from "./client.ts";
 import { SUBJECT_ACCESS_REVIEWS, TOKEN_REVIEWS } from "./resource.ts";
 import { TokenAnswers, TooManyTokensError } from "./token_answers.ts";
@@ -85,12 +85,6 @@ export class AccessReviews {
     return review.status?.allowed === true ? 200 : 403;
   }
 }
-
-/** Says of a request, and the address that it came from, whether it is refused: undefined when it is not. */
-export type Refusal = (
-  request: Request,
-  peer: string,
-) => Promise<Response | undefined>;
 
 /** Asks whether the bearer of a request's token may get `/metrics`. */
 export function metricsRefusal(client: Pick<KubeClient, "create">): Refusal {

@@ -9,16 +9,21 @@ import {
 /** A right that is taken back holds so much longer. */
 const GOOD_MS = 60_000;
 const BAD_MS = 10_000;
-/** More than a cluster has nodes. Kept apart, so that strangers' tokens never push a good one out. */
-const MAX_GOOD = 4_096;
+/** A good token is asked about no more often, also while the API server refuses to answer. */
+const AGAIN_MS = 1_000;
+/** Of 5,000 nodes, each with the token of this hour and of the last one. Bad ones are kept apart: they push no good one out. */
+const MAX_GOOD = 16_384;
 const MAX_BAD = 4_096;
-const MAX_PEERS = 4_096;
+const MAX_PEERS = 16_384;
 
 /** Options of {@linkcode TokenAnswers}. */
 export interface TokenAnswersOptions<T> {
   /** Asks the API server about a token. What it throws is not remembered. */
   readonly ask: (token: string) => Promise<T>;
-  /** Whether a token with this answer is to be asked about again whatever others send. */
+  /**
+   * Whether the bearer is one of those whom this server is for: only such tokens are asked about outside of the limits.
+   * Anybody in the cluster may have a valid token.
+   */
   readonly isGood: (answer: T) => boolean;
   /** How many unknown tokens of one peer are asked about at once, and how many in a second after that. */
   readonly perPeer: Rate;
@@ -36,6 +41,8 @@ export class TooManyTokensError extends Error {
 interface Known<T> {
   readonly answer: T;
   readonly untilMs: number;
+  /** When it was asked about. */
+  askedMs: number;
 }
 
 /**
@@ -81,8 +88,16 @@ export class TokenAnswers<T> {
   }
 
   #pay(digest: string, peer: string): void {
-    if (this.#good.get(digest) !== undefined) return;
-    if (this.#ofPeers.of(peer).take() && this.#inAll.take()) return;
+    const nowMs = this.#nowMs();
+    const good = this.#good.get(digest);
+    if (good !== undefined && nowMs - good.askedMs >= AGAIN_MS) {
+      good.askedMs = nowMs;
+      return;
+    }
+    const ofPeer = this.#ofPeers.of(peer);
+    const isAffordable = good === undefined && ofPeer.canTake() &&
+      this.#inAll.take() && ofPeer.take();
+    if (isAffordable) return;
     throw new TooManyTokensError(
       `Cannot ask the API server about a token from ${peer}: too many unknown ones came`,
     );
@@ -94,7 +109,8 @@ export class TokenAnswers<T> {
       ? [this.#good, this.#bad, GOOD_MS]
       : [this.#bad, this.#good, BAD_MS];
     other.delete(digest);
-    map.set(digest, { answer, untilMs: this.#nowMs() + lifeMs });
+    const askedMs = this.#nowMs();
+    map.set(digest, { answer, askedMs, untilMs: askedMs + lifeMs });
   }
 }
 

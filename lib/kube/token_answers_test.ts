@@ -20,7 +20,7 @@ function setUp() {
     try {
       return await answers.about(token, peer);
     } catch (error) {
-      assert.ok(error instanceof TooManyTokensError);
+      if (!(error instanceof TooManyTokensError)) throw error;
       assert.match(error.message, new RegExp(`from ${peer}: too many`));
       return "too many";
     }
@@ -65,6 +65,32 @@ Deno.test("TokenAnswers asks again about a good token amid a flood of others, as
   pass(10_000);
   for (let n = 0; n < 50; n++) await about(`later${n}`, `192.0.2.${n}`);
   assert.equal(await about("good", "192.0.2.1"), "too many", "as any other");
+});
+
+Deno.test("TokenAnswers asks about a good token once in a second while the API server fails", async () => {
+  const { about, asked, pass, world } = setUp();
+  assert.equal(await about("good", "192.0.2.1"), true);
+  pass(60_000);
+  world.isGood = () => {
+    throw new Error("away");
+  };
+  await assert.rejects(about("good", "192.0.2.1"), /away/);
+  for (let n = 0; n < 50; n++) {
+    assert.equal(await about("good", "192.0.2.1"), "too many");
+  }
+  assert.equal(asked.length, 2);
+  pass(1_000);
+  world.isGood = () => true;
+  assert.equal(await about("good", "192.0.2.1"), true);
+});
+
+Deno.test("TokenAnswers takes nothing from a peer that is refused for what others sent", async () => {
+  const { about, pass } = setUp();
+  for (let n = 0; n < 50; n++) await about(`junk${n}`, `192.0.2.${n}`);
+  for (let n = 0; n < 50; n++) await about(`early${n}`, "192.0.2.66");
+  pass(1_000);
+  assert.equal(await about("good", "192.0.2.66"), true);
+  assert.equal(await about("good, too", "192.0.2.66"), true);
 });
 
 Deno.test("TokenAnswers is not made to forget a good token by bad ones", async () => {

@@ -15,6 +15,12 @@ export function createRegistry(
   return registry;
 }
 
+/** Says of a request, and the address that it came from, why it is refused: undefined when it is not. */
+export type Refusal = (
+  request: Request,
+  peer: string,
+) => Promise<Response | undefined>;
+
 /** Options of {@linkcode serveMetrics}. */
 export interface MetricsOptions {
   /** Go-style address, e.g. ":9384"; "0" disables the server. */
@@ -22,9 +28,7 @@ export interface MetricsOptions {
   /** What is served. */
   readonly registry: Registry;
   /** Returns the answer to a request that is not allowed; all are without it. */
-  readonly refusal?:
-    | ((request: Request, peer: string) => Promise<Response | undefined>)
-    | undefined;
+  readonly refusal?: Refusal | undefined;
   /** Stops the server. */
   readonly signal: AbortSignal;
 }

@@ -35,6 +35,7 @@ export {
 export {
   createRegistry,
   type MetricsOptions,
+  type Refusal,
   serveMetrics,
 } from "./metrics.ts";
 export { RepeatFilter, type RepeatFilterOptions } from "./repeat_filter.ts";

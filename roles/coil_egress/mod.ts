@@ -202,6 +202,7 @@ function connect(parts: GatewayParts, stack: AsyncDisposableStack) {
     admission,
     reviews: new TokenReviews(client, {
       audience: announceAudience(watcher.egress),
+      user: options.announceUser,
     }),
   };
 }

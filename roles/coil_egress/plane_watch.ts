@@ -23,7 +23,7 @@ export interface PlaneWatchOptions {
   readonly lookMs?: number;
 }
 
-/** What is looked at: all of the gateway, or also what is in its table of nftables. */
+/** What is checked: links, rules and routes, or also the content of the nftables table. */
 type Part = "gateway" | "table";
 
 /** Puts back what others remove from the gateway's network, until the signal. */
@@ -31,7 +31,7 @@ export async function watchPlane(options: PlaneWatchOptions): Promise<void> {
   const { upkeep, signal, lookMs = LOOK_MS } = options;
   const failures = new RepeatFilter();
   const loop = new LookLoop<Part>({
-    all: ["gateway"],
+    all: ["gateway", "table"],
     everyMs: lookMs,
     look: (parts, signal) =>
       look(options, { failures, signal, table: parts.has("table") }),
@@ -62,7 +62,7 @@ export async function watchPlane(options: PlaneWatchOptions): Promise<void> {
 function tellDeaf(failures: RepeatFilter, err: unknown): void {
   if (!failures.passes(err)) return;
   log.warn(
-    "Cannot listen to the kernel: what others remove is seen every 30 s only",
+    "Cannot subscribe to kernel notifications; checking the gateway every 30 s",
     { err },
   );
 }

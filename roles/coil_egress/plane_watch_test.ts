@@ -90,7 +90,7 @@ Deno.test("watchPlane() puts back what is missing at the start, and what is remo
   await it.until(() => it.state.repairs === 2);
 });
 
-Deno.test("watchPlane() looks into the table when somebody has changed it, and only then", async () => {
+Deno.test("watchPlane() looks into the table at once when another program has changed it, not at other changes", async () => {
   await using it = watched();
   await it.until(() => it.state.repairs === 1);
   it.state.inTable = ["a chain"];
@@ -113,6 +113,13 @@ Deno.test("watchPlane() looks from time to time although nobody tells", async ()
   await using it = watched(30);
   await it.until(() => it.state.repairs === 1);
   it.state.damage = ["a link"];
+  await it.until(() => it.state.repairs === 2);
+});
+
+Deno.test("watchPlane() looks into the table from time to time, too", async () => {
+  await using it = watched(30);
+  await it.until(() => it.state.repairs === 1);
+  it.state.inTable = ["a chain"];
   await it.until(() => it.state.repairs === 2);
 });
 

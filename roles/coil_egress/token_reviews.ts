@@ -21,17 +21,21 @@ export class TokenReviews {
   readonly #audience: string;
   readonly #answers: TokenAnswers<Caller | undefined>;
 
-  /** Takes tokens of this audience only. */
+  /** Takes tokens of this audience only; those of the user (coild) are reviewed whatever others send. */
   constructor(
     client: Pick<KubeClient, "create">,
-    options: { readonly audience: string; readonly nowMs?: () => number },
+    options: {
+      readonly audience: string;
+      readonly user: string;
+      readonly nowMs?: () => number;
+    },
   ) {
-    const { audience, ...clock } = options;
+    const { audience, user, ...clock } = options;
     this.#client = client;
     this.#audience = audience;
     this.#answers = new TokenAnswers<Caller | undefined>({
       ask: (token) => this.#review(token),
-      isGood: (caller) => caller !== undefined,
+      isGood: (caller) => caller?.username === user,
       perPeer: PER_PEER,
       inAll: IN_ALL,
       ...clock,

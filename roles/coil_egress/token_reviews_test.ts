@@ -18,16 +18,19 @@ const GOOD = {
 
 function fixture(status: unknown = GOOD, httpStatus = 201) {
   let nowMs = 0;
+  const world = { status };
   const transport = new FakeTransport(() => ({
     status: httpStatus,
-    body: { status },
+    body: { status: world.status },
   }));
   const reviews = new TokenReviews(new KubeClient(transport), {
     audience: AUDIENCE,
+    user: "coild",
     nowMs: () => nowMs,
   });
   return {
     reviews,
+    world,
     requests: transport.requests,
     pass: (ms: number) => nowMs += ms,
   };
@@ -91,6 +94,23 @@ Deno.test("TokenReviews does not remember that the API server failed", async () 
     await assert.rejects(reviews.callerOf("t1", NODE), KubeApiError);
     assert.equal(requests.length, n);
   }
+});
+
+Deno.test("TokenReviews limits valid tokens of others, and keeps coild's", async () => {
+  const { reviews, requests, pass, world } = fixture();
+  await reviews.callerOf("ours", NODE);
+  world.status = { ...GOOD, user: { username: "stranger" } };
+  for (let n = 0; n < 500; n++) {
+    await reviews.callerOf(`t${n}`, "192.0.2.66").catch(() => {});
+  }
+  assert.equal(requests.length, 1 + 20);
+  pass(60_000);
+  for (let n = 0; n < 500; n++) {
+    await reviews.callerOf(`t${n}`, "192.0.2.66").catch(() => {});
+  }
+  assert.equal(requests.length, 1 + 20 + 20);
+  world.status = GOOD;
+  assert.equal((await reviews.callerOf("ours", NODE))?.username, "coild");
 });
 
 Deno.test("TokenReviews spares the API server when strangers send token after token", async () => {

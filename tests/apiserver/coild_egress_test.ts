@@ -417,6 +417,7 @@ Deno.test("coild tells gateways of new clients", async (t) => {
   using reviewer = await KubeClient.load({ kubeconfig: plane.kubeconfig });
   const reviews = new TokenReviews(reviewer, {
     audience: "coil-egress/nat/told",
+    user: "system:serviceaccount:kube-system:coild",
   });
   const handle = announceHandler({
     authenticate: (token, peer) => reviews.callerOf(token, peer),

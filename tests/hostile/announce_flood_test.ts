@@ -43,11 +43,16 @@ class Flood implements AsyncDisposable {
         "silent",
       ].join("\n"));
     await Deno.writeTextFile(config, requests.join("\nnext\n"));
-    const process = new Deno.Command("curl", {
-      args: ["-K", config],
-      stdout: "piped",
-    }).spawn();
-    return new Flood(process, config);
+    try {
+      const process = new Deno.Command("curl", {
+        args: ["-K", config],
+        stdout: "piped",
+      }).spawn();
+      return new Flood(process, config);
+    } catch (error) {
+      await Deno.remove(config);
+      throw error;
+    }
   }
 
   async #read(): Promise<void> {

@@ -19,6 +19,17 @@ Deno.test("a gateway survives another program that changes its network", async (
     },
     wanted: () => wanted,
   });
+
+  await t.step("a missing table is noticed, and made again", async () => {
+    await server.setClients(CLIENTS);
+    await lab.gateway.exec("nft", "flush ruleset");
+    assert.deepEqual(await server.findDamage(), [
+      'nftables table "inet coil" is missing',
+    ]);
+    await server.setClients(CLIENTS);
+    assert.deepEqual(await server.findDamage({ table: true }), []);
+  });
+
   const stop = new AbortController();
   const { signal } = stop;
   const repaired = { count: 0 };

@@ -176,7 +176,10 @@ export class EgressServer implements Disposable {
       plan: this.#plan,
       clients: this.#clients ?? new Map(),
       netns,
-      table: options.table ? { limits: this.#limits } : undefined,
+      // After a change that failed half-way the whole state is set again anyway.
+      table: options.table && this.#clients !== undefined
+        ? { limits: this.#limits }
+        : undefined,
     });
   }
 

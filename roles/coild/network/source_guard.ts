@@ -50,7 +50,7 @@ export interface SourceGuardOptions {
  */
 export class SourceGuard {
   readonly #with: SourceGuardOptions;
-  readonly #told = new RepeatFilter();
+  readonly #failures = new RepeatFilter();
   #inPlace: boolean | undefined;
   #problem = "";
   #unrestricted = 0;
@@ -91,7 +91,7 @@ export class SourceGuard {
     try {
       const changed = await this.#with.table.ensure();
       const isRepair = changed && this.#inPlace === true;
-      if (isRepair) this.#reportRepair();
+      if (isRepair) this.#with.reports?.repaired(["sources"]);
       else if (changed) {
         log.info("Made the nftables table that drops forged sources");
       }
@@ -151,9 +151,10 @@ export class SourceGuard {
       onStart: lookAtTable,
       onHeard: lookAtTable,
       onFailure: (err) => {
-        if (!this.#told.passes(err)) return;
+        // A kernel that cannot have the table is reported once, by ensureTable().
+        if (this.#inPlace === false || !this.#failures.passes(err)) return;
         log.warn(
-          "Cannot listen to nf_tables: that another program deletes the table that drops forged sources is seen every 30 s only",
+          "Cannot subscribe to nf_tables notifications; checking the table that drops forged sources every 30 s",
           { err },
         );
       },
@@ -182,13 +183,6 @@ export class SourceGuard {
       if (signal.aborted) throw error;
       log.warn("Cannot look whether pods can forge sources", { err: error });
     }
-  }
-
-  #reportRepair(): void {
-    this.#with.reports?.repaired(["sources"]);
-    const message =
-      "Restored the nftables table that drops forged sources: another program deleted or changed it";
-    if (this.#told.passes(message)) log.warn(message);
   }
 
   /**

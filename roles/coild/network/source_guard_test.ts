@@ -86,9 +86,12 @@ async function running(
 ): Promise<void> {
   const stop = new AbortController();
   const ended = guard.run(stop.signal);
-  await run();
-  stop.abort();
-  await Promise.allSettled([ended]);
+  try {
+    await run();
+  } finally {
+    stop.abort();
+    await Promise.allSettled([ended]);
+  }
 }
 
 async function until(holds: () => boolean): Promise<void> {
@@ -152,6 +155,6 @@ Deno.test("run() goes on where the kernel does not let it listen, and says so on
     await until(() => listening.tries === 2);
     await sleep(10);
   });
-  const told = lines.filter((line) => line.includes("Cannot listen"));
+  const told = lines.filter((line) => line.includes("Cannot subscribe"));
   assert.equal(told.length, 1);
 });
