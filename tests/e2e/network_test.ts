@@ -4,6 +4,7 @@ import {
   ADDRESS_BLOCKS,
   ADDRESS_POOLS,
   type AddressBlock,
+  type AddressPool,
   EGRESSES,
 } from "../../lib/api/mod.ts";
 import { Prefix } from "../../lib/inet/mod.ts";
@@ -324,12 +325,17 @@ Deno.test("E2E-6: metrics of every role are served in Prometheus' format", async
 });
 
 Deno.test("E2E-7: an unused pool is deleted, another one stays", async () => {
-  await site.createPool("unused", { ipv4: "10.102.0.0/24" });
-  await site.client.delete(ADDRESS_POOLS, { name: "unused" });
+  const unused = { name: "unused" };
+  await site.createPool(unused.name, { ipv4: "10.102.0.0/24" });
+  // Until then it might have blocks: policy coil-pool-deletion.
+  await eventually("its blocks to be counted", async () => {
+    const pool = await site.client.get<AddressPool>(ADDRESS_POOLS, unused);
+    return pool.status?.blocks?.allocated === 0;
+  });
+  await site.client.delete(ADDRESS_POOLS, unused);
   await eventually(
     "pool unused to be gone",
-    async () =>
-      await site.client.tryGet(ADDRESS_POOLS, { name: "unused" }) === undefined,
+    async () => await site.client.tryGet(ADDRESS_POOLS, unused) === undefined,
   );
   assert.ok(await site.client.tryGet(ADDRESS_POOLS, { name: "default" }));
 });
