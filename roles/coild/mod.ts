@@ -201,7 +201,7 @@ async function work(parts: Parts, signal: AbortSignal): Promise<void> {
   const { calls, egress, node, pods, recorder } = parts;
   await using tasks = new TaskGroup({ signal });
   const heap = new HeapKeeper({
-    isBusy: () => calls.inFlight > 0,
+    isBusy: () => calls.isBusy(),
     busyBytes: BUSY_BYTES,
   });
   tasks.run("heap keeper", (s) => heap.run(s));

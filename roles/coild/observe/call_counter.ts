@@ -1,26 +1,24 @@
-/** Counts calls: how many ended, how many are under way. */
+/** Knows whether calls come. */
 export class CallCounter {
-  #ended = 0;
+  #started = 0;
   #inFlight = 0;
+  #atLastLook = 0;
 
-  /** How many calls have ended. */
-  get ended(): number {
-    return this.#ended;
-  }
-
-  /** How many calls are under way. */
-  get inFlight(): number {
-    return this.#inFlight;
+  /** Whether a call is under way, or one has come since this was asked last. */
+  isBusy(): boolean {
+    const came = this.#started !== this.#atLastLook;
+    this.#atLastLook = this.#started;
+    return came || this.#inFlight > 0;
   }
 
   /** Counts a call until it ends, however it ends. */
   async count<T>(call: () => Promise<T>): Promise<T> {
+    this.#started++;
     this.#inFlight++;
     try {
       return await call();
     } finally {
       this.#inFlight--;
-      this.#ended++;
     }
   }
 }
