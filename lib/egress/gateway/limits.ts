@@ -25,14 +25,14 @@ export async function applyTable(
 ): Promise<AppliedLimits> {
   const { max } = await conntrack.count();
   const limits = clientLimits(plan.maxFlowsPerClient, max);
-  const replace = (planned: ServerPlan) =>
-    netfilter.replaceTable(tableWithClients(planned, clients));
+  const replace = (limits: ClientLimits) =>
+    netfilter.replaceTable(tableOf(plan, { clients, limits }));
   if (limits === undefined) {
-    await replace(plan);
+    await replace({});
     return { isSupported: true };
   }
   try {
-    await replace(limitClients(plan, limits));
+    await replace(limits);
     return { ...limits, isSupported: true };
   } catch (error) {
     // What the kernel says of an instruction that it does not know and has no module for.
@@ -40,7 +40,7 @@ export async function applyTable(
       throw error;
     }
   }
-  await replace(plan);
+  await replace({});
   return { isSupported: false };
 }
 
@@ -48,16 +48,24 @@ export async function applyTable(
 export async function isTableWhole(
   { netfilter }: Pick<ServerKernel, "netfilter">,
   plan: ServerPlan,
-  { clients, limits }: {
-    readonly clients: readonly Address[];
-    readonly limits: AppliedLimits;
-  },
+  content: TableContent,
 ): Promise<boolean> {
-  const { isSupported: _, ...applied } = limits;
-  const hasLimits = Object.keys(applied).length > 0;
-  const planned = hasLimits ? limitClients(plan, applied) : plan;
-  const table = tableWithClients(planned, clients);
-  return (await netfilter.compareTable(table)).length === 0;
+  const differences = await netfilter.compareTable(tableOf(plan, content));
+  return differences.length === 0;
+}
+
+/** What the gateway's table is to hold. */
+interface TableContent {
+  readonly clients: readonly Address[];
+  /** Of each client; empty for none. */
+  readonly limits: ClientLimits;
+}
+
+function tableOf(plan: ServerPlan, { clients, limits }: TableContent) {
+  const { flows, flowsToOneAddress } = limits;
+  const hasLimits = flows !== undefined || flowsToOneAddress !== undefined;
+  const planned = hasLimits ? limitClients(plan, limits) : plan;
+  return tableWithClients(planned, clients);
 }
 
 /** The clients of whom the kernel has refused something within the last minutes. */
