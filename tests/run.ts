@@ -230,7 +230,7 @@ async function runTurn({ suite, beside }: Turn): Promise<readonly Result[]> {
     const { name, after } = other.suite;
     const before = held.find((one) => one.name === after)?.result;
     say(
-      `${name} runs beside ${suite.name}, and tells of it afterwards`,
+      `${name} runs in parallel with ${suite.name}; its output follows`,
     );
     const output: Uint8Array[] = [];
     const show = (bytes: Uint8Array) => void output.push(bytes);

@@ -8,7 +8,7 @@ export interface Rate {
   readonly perSecond: number;
 }
 
-/** What an {@linkcode Allowance} can be given instead of its defaults. */
+/** Options of {@linkcode Allowance}. */
 export interface AllowanceOptions {
   /** A clock that only goes forward. Default: `performance.now()`. */
   readonly nowMs?: () => number;
@@ -21,7 +21,10 @@ export class Allowance {
   #left: number;
   #atMs: number;
 
-  constructor(rate: Rate, { nowMs = now }: AllowanceOptions = {}) {
+  constructor(
+    rate: Rate,
+    { nowMs = () => performance.now() }: AllowanceOptions = {},
+  ) {
     this.#rate = rate;
     this.#nowMs = nowMs;
     this.#left = rate.burst;
@@ -80,8 +83,4 @@ export class Allowances {
     this.#each.set(key, allowance);
     return allowance;
   }
-}
-
-function now(): number {
-  return performance.now();
 }

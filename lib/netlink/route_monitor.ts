@@ -101,7 +101,7 @@ export class RouteMonitor implements AsyncDisposable {
   }
 
   /**
-   * Begins to listen. What happens from now on is told.
+   * Subscribes; `next()` returns changes made from now on.
    *
    * @throws {LinuxError} when the kernel refuses
    */

@@ -53,7 +53,7 @@ async function trySpawn(
       return command.spawn();
     } catch (error) {
       if (error instanceof TypeError) throw error;
-      // Not executable, without its loader, gone meanwhile.
+      // Not executable, without its loader, or removed since it was listed.
       if (!isBusy(error) || waitedMs >= BUSY_MS) return undefined;
     }
     await sleep(BUSY_STEP_MS, { signal });

@@ -14,7 +14,7 @@ export async function descriptorsOf(pid: number): Promise<string[]> {
   const found: string[] = [];
   for await (const { name } of Deno.readDir(`/proc/${pid}/fd`)) {
     const target = await Deno.readLink(`/proc/${pid}/fd/${name}`)
-      .catch(() => undefined); // closed meanwhile
+      .catch(() => undefined); // closed since it was listed
     if (target === undefined) continue;
     const [kind, inode = ""] = target.split(/:\[|\]/);
     const text = kind === "socket" ? sockets.get(inode) : undefined;

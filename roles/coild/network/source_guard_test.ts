@@ -79,7 +79,7 @@ function guardOf(
   };
 }
 
-/** Runs a guard meanwhile. */
+/** Runs the guard while `run` does. */
 async function running(
   guard: SourceGuard,
   run: () => Promise<void>,

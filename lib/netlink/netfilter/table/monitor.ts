@@ -51,21 +51,21 @@ const RECEIVE_BUFFER_BYTES = 1 << 20;
 /** Somebody else changed the table, or may have. */
 export type TableNotification = { readonly kind: "table" } | Overflow;
 
-/** What `TableMonitor.open()` can be told. */
+/** Options of `TableMonitor.open()`. */
 export interface TableMonitorOptions {
   /** The name of a table of family inet. */
   readonly table: string;
   /** The namespace to watch; without it, the process's own. */
   readonly netns?: Netns;
-  /** Port ids of sockets whose changes are not told: one's own. */
+  /** Port ids of sockets whose changes are left out: the caller's own. */
   readonly ignoredPortIds?: readonly number[];
   /** Room for what was not read yet. Default 1 MiB. */
   readonly receiveBufferBytes?: number;
 }
 
 /**
- * Tells that others change one table of nf_tables, as `nft monitor` does. What
- * they do to other tables is read and thrown away here: the kernel joins the
+ * Reports changes of one nf_tables table by other programs, as `nft monitor`
+ * does. Changes of other tables are read and dropped here: the kernel joins the
  * notifications of a transaction to datagrams, and its filter sees the first of each.
  * While it waits it occupies one thread.
  */
@@ -77,7 +77,7 @@ export class TableMonitor implements AsyncDisposable {
   }
 
   /**
-   * Begins to listen. What happens from now on is told.
+   * Subscribes; `next()` returns changes made from now on.
    *
    * @throws {LinuxError} when the kernel refuses: `EPERM` without CAP_NET_ADMIN
    */
