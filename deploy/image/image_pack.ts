@@ -68,17 +68,26 @@ export async function packImage(
   const layerStore = await storeOf("layers");
   for (const { about, entries } of contents.layers) {
     const layer = await makeLayer(entries, {
-      ...{ about, compression, mtime: created, store: layerStore },
+      about,
+      compression,
+      mtime: created,
+      store: layerStore,
     });
     log(`layer of ${about}: ${megabytes(layer.sizeBytes)}`);
     layers.push(layer);
   }
   const documents = planDocuments({
-    ...{ layers, architecture, reference, created, defaults },
+    layers,
+    architecture,
+    reference,
+    created,
+    defaults,
   });
   const archiveStore = await storeOf("archives");
   const file = await makeArchive(documents, {
-    ...{ layers, mtime: created, store: archiveStore },
+    layers,
+    mtime: created,
+    store: archiveStore,
   });
   for (const store of [archiveStore, layerStore]) {
     await removeUnused(store, UNUSED_MS);

@@ -21,7 +21,8 @@ function setUp() {
   };
   const client = { create } as unknown as Pick<KubeClient, "create">;
   const reviews = new AccessReviews(client, {
-    ...{ path: "/metrics", nowMs: () => nowMs },
+    path: "/metrics",
+    nowMs: () => nowMs,
   });
   const ask = async (authorization?: string, peer = "192.0.2.1") => {
     const headers = authorization === undefined ? {} : { authorization };

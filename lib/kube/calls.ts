@@ -92,11 +92,18 @@ export function listParts(options: ListOptions): CallParts {
   const { namespace, labelSelector, fieldSelector, limit, resourceVersion } =
     options;
   const query = queryOf({
-    ...{ labelSelector, fieldSelector, limit, resourceVersion },
+    labelSelector,
+    fieldSelector,
+    limit,
+    resourceVersion,
     continue: options.continue,
   });
   return {
-    ...{ verb: "list", method: "GET", namespace, query, options },
+    verb: "list",
+    method: "GET",
+    namespace,
+    query,
+    options,
     accept: acceptOf("PartialObjectMetadataList", options),
   };
 }

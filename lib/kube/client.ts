@@ -116,7 +116,12 @@ export class KubeClient implements Disposable {
   ): Promise<T> {
     const { name, namespace, subresource, resourceVersion } = options;
     return await this.#object(type, {
-      ...{ verb: "get", method: "GET", name, namespace, subresource, options },
+      verb: "get",
+      method: "GET",
+      name,
+      namespace,
+      subresource,
+      options,
       query: queryOf({ resourceVersion }),
       accept: acceptOf("PartialObjectMetadata", options),
     });
@@ -194,7 +199,11 @@ export class KubeClient implements Disposable {
   ): Promise<T> {
     const { name, subresource } = options;
     return await this.#object(type, {
-      ...{ verb: "create", method: "POST", name, subresource, options },
+      verb: "create",
+      method: "POST",
+      name,
+      subresource,
+      options,
       namespace: namespaceOf(type, object, options),
       query: this.#writeQuery(options),
       // What is created at a subresource is of an API group of its own.
@@ -209,7 +218,9 @@ export class KubeClient implements Disposable {
     options: WriteOptions & { subresource?: string } = {},
   ): Promise<T> {
     return await this.#object(type, {
-      ...{ verb: "update", method: "PUT", options },
+      verb: "update",
+      method: "PUT",
+      options,
       name: object.metadata?.name ?? "",
       namespace: namespaceOf(type, object, options),
       subresource: options.subresource,
@@ -252,7 +263,11 @@ export class KubeClient implements Disposable {
     const { subresource } = options;
     return await this.#object(type, {
       verb: isApply ? "apply" : "patch",
-      ...{ method: "PATCH", name, namespace, subresource, query },
+      method: "PATCH",
+      name,
+      namespace,
+      subresource,
+      query,
       body: isApply ? appliedObject(type, target, patch) : patch,
       contentType: PATCH_TYPES[options.kind],
       options: { ...options, signal: options.signal ?? target.signal },
@@ -267,10 +282,17 @@ export class KubeClient implements Disposable {
     const { name, namespace } = options;
     const { preconditions, propagationPolicy, gracePeriodSeconds } = options;
     await this.#call(type, {
-      ...{ verb: "delete", method: "DELETE", name, namespace, options },
+      verb: "delete",
+      method: "DELETE",
+      name,
+      namespace,
+      options,
       body: {
-        ...{ apiVersion: "v1", kind: "DeleteOptions" },
-        ...{ preconditions, propagationPolicy, gracePeriodSeconds },
+        apiVersion: "v1",
+        kind: "DeleteOptions",
+        preconditions,
+        propagationPolicy,
+        gracePeriodSeconds,
       },
     });
   }
@@ -290,12 +312,19 @@ export class KubeClient implements Disposable {
     const timeoutSeconds = options.timeoutSeconds ??
       300 + Math.floor(Math.random() * 300);
     const query = queryOf({
-      ...{ watch: "true", allowWatchBookmarks: "true" },
-      ...{ resourceVersion, labelSelector, fieldSelector },
+      watch: "true",
+      allowWatchBookmarks: "true",
+      resourceVersion,
+      labelSelector,
+      fieldSelector,
       timeoutSeconds,
     });
     const call = toCall(type, {
-      ...{ verb: "watch", method: "GET", namespace, query, options },
+      verb: "watch",
+      method: "GET",
+      namespace,
+      query,
+      options,
       accept: acceptOf("PartialObjectMetadata", options),
     });
     const { idleTimeoutMs = WATCH_IDLE_TIMEOUT_MS } = options;
@@ -317,8 +346,13 @@ export class KubeClient implements Disposable {
   ): Promise<string> {
     const { method = "GET", body, contentType } = options;
     return await this.#requester.send({
-      ...{ verb: method.toLowerCase(), method, path, resource: "" },
-      ...{ body, contentType, options },
+      verb: method.toLowerCase(),
+      method,
+      path,
+      resource: "",
+      body,
+      contentType,
+      options,
     });
   }
 

@@ -52,7 +52,10 @@ class Bed implements AsyncDisposable {
   constructor(dir: string) {
     this.#dir = dir;
     this.#server = Deno.serve({
-      ...{ port: 0, hostname: "127.0.0.1", cert: SERVER_CERT, key: SERVER_KEY },
+      port: 0,
+      hostname: "127.0.0.1",
+      cert: SERVER_CERT,
+      key: SERVER_KEY,
       onListen() {},
     }, (request) => this.#answer(request));
     const env = new Map([

@@ -42,7 +42,11 @@ async function leadUntilLost(
   const { clock, untilMs } = options;
   using client = new KubeClient(server.transport);
   const elector = new LeaderElector(client, {
-    ...{ namespace: "n", name: "l", identity: "me", ...TIMES, clock },
+    namespace: "n",
+    name: "l",
+    identity: "me",
+    ...TIMES,
+    clock,
   });
   const stop = new AbortController();
   let lostMs: number | undefined;

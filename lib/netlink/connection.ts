@@ -99,10 +99,14 @@ export class Connection implements Disposable {
         ? this.#encode(requests)
         : this.#encodePart(requests, outcomes.length);
       const unsent = await this.#trySend(batch.requests, options);
-      outcomes.push(...readOutcomes(batch, {
-        ...{ transport: this.#transport, trace: this.#trace },
-        ...{ base: outcomes.length, unsent },
-      }));
+      outcomes.push(
+        ...readOutcomes(batch, {
+          transport: this.#transport,
+          trace: this.#trace,
+          base: outcomes.length,
+          unsent,
+        }),
+      );
     }
     return outcomes;
   }

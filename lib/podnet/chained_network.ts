@@ -173,7 +173,8 @@ export class ChainedNetwork implements Disposable {
     if (end?.peerNetnsId === undefined) return undefined;
     const path = await this.#namespaces.pathOf(end.peerNetnsId);
     const wanted = {
-      ...{ ifname: pod.ifname, addresses: {} },
+      ifname: pod.ifname,
+      addresses: {},
       isEnd: (link: Link) =>
         link.index === end.peerIndex && link.peerIndex === end.index,
     };

@@ -68,8 +68,13 @@ Deno.test("an end that has nothing gets all that ADD gives it", () => {
     steps.map((step) => renderStep(step, "veth0")).toSorted();
   const plan = planPod({
     ...INPUT,
-    ...{ pool: "default", containerId: "c", ifname: "eth0" },
-    ...{ hostVethName: "veth0", podMac, mtu: 0, sources: "own" },
+    pool: "default",
+    containerId: "c",
+    ifname: "eth0",
+    hostVethName: "veth0",
+    podMac,
+    mtu: 0,
+    sources: "own",
   });
   const input = { ...INPUT, podMac };
   assert.deepEqual(

@@ -185,7 +185,11 @@ export class PodNetwork implements Disposable {
         clear: (link) => this.#clear(link, request),
         clearPeer: (link, pod) =>
           this.#removal.removePeer({
-            ...{ link, pod, netns, hostNetns, host: this.#host },
+            link,
+            pod,
+            netns,
+            hostNetns,
+            host: this.#host,
           }),
         ...(hostNetns === undefined ? {} : { hostNetns }),
       },

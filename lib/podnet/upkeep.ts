@@ -146,7 +146,9 @@ export class Upkeep {
     if (link === undefined || !isOf(link, pod)) return [];
     known.set(link.index, { addresses });
     const end = {
-      ...{ socket: host, index: link.index, name: link.name },
+      socket: host,
+      index: link.index,
+      name: link.name,
       ...(hostNetns === undefined ? {} : { netns: hostNetns }),
     };
     const now = { ...pod, up: link.up };
@@ -214,7 +216,8 @@ export class Upkeep {
   ): HostEndInput {
     const { nodeAddresses, settings } = this.#with;
     return {
-      ...{ addresses, hostMac: pod.mac ?? "" },
+      addresses,
+      hostMac: pod.mac ?? "",
       nodeAddresses: nodeAddresses(),
       tableId: settings.tableId,
       protocolId: settings.protocolId,

@@ -64,7 +64,8 @@ Deno.test("acceptAll() passes over connections that were reset, without a word o
   for (const code of ["ENOTCONN", "ECONNABORTED", "ECONNRESET", "EPROTO"]) {
     // With a pause after each this would take 100 s.
     const { lines, relieved, passedMs } = await outlive({
-      ...{ code, failures: 1_000 },
+      code,
+      failures: 1_000,
     });
     assert.deepEqual(lines, [], code);
     assert.equal(relieved, 0, code);
@@ -80,7 +81,8 @@ Deno.test("acceptAll() makes room when memory runs out, too", async () => {
 
 Deno.test("acceptAll() pauses after an unknown failure, and closes nothing", async () => {
   const { lines, relieved, passedMs } = await outlive({
-    ...{ code: "EINVAL", failures: 2 },
+    code: "EINVAL",
+    failures: 2,
   });
   assert.equal(relieved, 0);
   assert.match(lines[0] ?? "", /"level":"warn".*Cannot accept connections/);

@@ -237,7 +237,9 @@ Deno.test("serveMetrics() compresses for those who want it", async () => {
   const stop = new AbortController();
   const { signal } = stop;
   const server = serveMetrics({
-    ...{ address: "127.0.0.1:0", registry: createRegistry(), signal },
+    address: "127.0.0.1:0",
+    registry: createRegistry(),
+    signal,
   });
   const url = `http://127.0.0.1:${server.port}/metrics`;
   const ask = async (accept: string) => {

@@ -36,7 +36,9 @@ function announcement(
 function livePod(more: Partial<NonNullable<V1Pod["spec"]>> = {}): V1Pod {
   return {
     metadata: {
-      ...{ namespace: "team", name: "client", uid: "u1" },
+      namespace: "team",
+      name: "client",
+      uid: "u1",
       annotations: { "egress.coil.cybozu.com/nat": "internet" },
     },
     spec: { nodeName: "node1", containers: [], ...more },
@@ -90,7 +92,8 @@ function fixture(
 Deno.test("Admission lets a known client in without asking the API server", async () => {
   const { admission, seen, gets } = fixture({ known: KNOWN });
   const verdict = await admission.admit(announcement(), {
-    ...{ caller: COILD, signal },
+    caller: COILD,
+    signal,
   });
   assert.deepEqual(verdict, { status: 204 });
   assert.deepEqual(seen, ["add u1 10.1.1.2", "flushed"]);
@@ -104,7 +107,8 @@ Deno.test("Admission asks the API server once for a pod that it does not know", 
       ...(known && { known }),
     });
     const verdict = await admission.admit(announcement(), {
-      ...{ caller: COILD, signal },
+      caller: COILD,
+      signal,
     });
     assert.deepEqual(verdict, { status: 204 });
     assert.deepEqual(seen, ["add u1 10.1.1.2", "flushed"]);
@@ -190,9 +194,7 @@ for (
     ["of a pod that is gone", {}, {}, COILD, 404, /no such pod/],
     [
       "of a pod that went while the API server was asked",
-      {
-        ...{ live: livePod(), announced: { add: () => false } },
-      },
+      { live: livePod(), announced: { add: () => false } },
       {},
       COILD,
       404,
@@ -277,7 +279,8 @@ for (
   Deno.test(`Admission answers ${status} to an announcement ${what}`, async () => {
     const { admission, seen } = fixture(parts);
     const verdict = await admission.admit(announcement(message), {
-      ...{ caller, signal },
+      caller,
+      signal,
     });
     assert.equal(verdict.status, status);
     assert.match("reason" in verdict ? verdict.reason : "", reason);

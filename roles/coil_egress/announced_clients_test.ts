@@ -22,7 +22,8 @@ function fixture({ confirmMs = 60_000 } = {}) {
   const clients = new ClientSet({ families: ["ipv4", "ipv6"] });
   let expiries = 0;
   const announced = new AnnouncedClients({
-    ...{ clients, confirmMs },
+    clients,
+    confirmMs,
     onExpired: () => expiries++,
   });
   let before: ClientPod | undefined;

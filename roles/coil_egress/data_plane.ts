@@ -39,7 +39,10 @@ export async function openDataPlane(
   >,
 ): Promise<DataPlane> {
   const server = await EgressServer.open(planServer({
-    ...{ addresses, ifname: IFNAME, port, sourcePortAuto },
+    addresses,
+    ifname: IFNAME,
+    port,
+    sourcePortAuto,
     // That of the interface.
     mtu: 0,
     ...(maxFlowsPerClient !== undefined && { maxFlowsPerClient }),
@@ -66,7 +69,8 @@ export async function openDataPlane(
 
 function summaryOf({ established, ports, clients }: KernelFlows): FlowSummary {
   return {
-    ...{ established, clients },
+    established,
+    clients,
     ports: ports.map(({ protocol, budget, ...use }) => ({
       ...use,
       protocol: PROTOCOL_NAMES.get(protocol) ?? String(protocol),

@@ -50,7 +50,8 @@ async function writing(
   });
   try {
     await test({
-      ...{ writer, requests: transport.requests },
+      writer,
+      requests: transport.requests,
       report: (change) => {
         report = { ...REPORT, ...report, ...change };
         writer.trigger();
@@ -143,11 +144,14 @@ Deno.test("gatewayReport() gives percentages of the worst, and leaves out what i
   const use = { protocol: "tcp", destination: Address.parse("192.0.2.1") };
   assert.deepEqual(
     gatewayReport({
-      ...{ clients: 2, draining: true, limited: nobody },
+      clients: 2,
+      draining: true,
+      limited: nobody,
       readings: {
         conntrack: { entries: 999, max: 1000 },
         flows: {
-          ...{ established: 5, clients: [] },
+          established: 5,
+          clients: [],
           ports: [
             { ...use, port: 443, used: 512, limit: 1024 },
             { ...use, port: 80, used: 600, limit: 64512 },
@@ -156,14 +160,18 @@ Deno.test("gatewayReport() gives percentages of the worst, and leaves out what i
       },
     }),
     {
-      ...{ clients: 2, draining: true, flows: 5 },
-      ...{ conntrackPercent: 99, snatPortsPercent: 50 },
+      clients: 2,
+      draining: true,
+      flows: 5,
+      conntrackPercent: 99,
+      snatPortsPercent: 50,
     },
   );
   const readings = { conntrack: undefined, flows: undefined };
   const idle = { clients: 0, draining: false, limited: nobody };
   assert.deepEqual(gatewayReport({ ...idle, readings }), {
-    ...{ clients: 0, draining: false },
+    clients: 0,
+    draining: false,
   });
   const unlimited = { conntrack: { entries: 5, max: 0 }, flows: undefined };
   assert.equal(
@@ -176,7 +184,7 @@ Deno.test("gatewayReport() names ten limited clients, and says when the kernel l
   const readings = { conntrack: undefined, flows: undefined };
   const names = Array.from({ length: 12 }, (_, i) => `team/pod-${i}`);
   const report = (limited: Parameters<typeof gatewayReport>[0]["limited"]) =>
-    gatewayReport({ ...{ clients: 0, draining: false, limited, readings } });
+    gatewayReport({ clients: 0, draining: false, limited, readings });
   assert.deepEqual(
     report({ ...nobody, names: () => names }).limitedClients,
     names.slice(0, 10),

@@ -17,7 +17,9 @@ Deno.test("readIdentity() takes the last address of each family", () => {
   const { addresses, ...rest } = read();
   assert.equal(`${addresses.ipv4} ${addresses.ipv6}`, "10.1.9.9 fd01::9");
   assert.deepEqual(rest, {
-    ...{ namespace: "nat", egress: "internet", pod: "internet-0" },
+    namespace: "nat",
+    egress: "internet",
+    pod: "internet-0",
   });
 });
 

@@ -52,7 +52,10 @@ async function following(
   const running = sync.run(stop.signal);
   try {
     await test({
-      ...{ sync, calls, kernel, signal: stop.signal },
+      sync,
+      calls,
+      kernel,
+      signal: stop.signal,
       want: (...texts) => {
         wanted = table(...texts);
         sync.trigger();

@@ -34,7 +34,8 @@ function fixture(
         identity: { namespace: "nat", pod: "internet-0" },
       },
       timeoutMs,
-      ...{ leastMs: 20, lookMs: 5 },
+      leastMs: 20,
+      lookMs: 5,
       countFlows: () => {
         looks++;
         return Promise.resolve(counts.length > 1 ? counts.shift() : counts[0]);
@@ -42,7 +43,9 @@ function fixture(
       onDraining: () => toldOfDraining++,
     });
   return {
-    ...{ lifecycle, end, stop },
+    lifecycle,
+    end,
+    stop,
     looks: () => looks,
     toldOfDraining: () => toldOfDraining,
   };

@@ -50,7 +50,7 @@ export class LimitedClients {
       if (this.#told.has(client)) continue;
       log.warn(
         "A client has as many connections as it may; more are refused. spec.maxFlowsPerClient of the Egress sets how many",
-        { ...{ client, flows, flowsToOneAddress } },
+        { client, flows, flowsToOneAddress },
       );
     }
     this.#told = new Set(names);

@@ -10,11 +10,15 @@ configureLogging({ write: (line) => lines.push(line) });
 
 const PODS: readonly ClientPod[] = [
   {
-    ...{ namespace: "team", name: "a", uid: "u1" },
+    namespace: "team",
+    name: "a",
+    uid: "u1",
     addresses: [Address.parse("10.1.1.2"), Address.parse("fd01::2")],
   },
   {
-    ...{ namespace: "team", name: "b", uid: "u2" },
+    namespace: "team",
+    name: "b",
+    uid: "u2",
     addresses: [Address.parse("10.1.1.3")],
   },
 ];
@@ -55,7 +59,9 @@ Deno.test("LimitedClients logs each client once as long as it is limited, with b
 Deno.test("LimitedClients says once that the kernel has no limits", () => {
   const kernel = { limits: { isSupported: false } };
   const clients = new LimitedClients({
-    ...{ kernel, readings: { limited: [] }, pods: () => PODS },
+    kernel,
+    readings: { limited: [] },
+    pods: () => PODS,
   });
   lines.length = 0;
   clients.tell();

@@ -63,7 +63,9 @@ const KERNEL: Omit<
 
 const CLIENTS: readonly ClientPod[] = [
   {
-    ...{ namespace: "team", name: "a", uid: "u1" },
+    namespace: "team",
+    name: "a",
+    uid: "u1",
     addresses: [Address.parse("10.1.1.2"), Address.parse("fd01::2")],
   },
   { namespace: "team", name: "b", uid: "u2", addresses: [] },
@@ -84,10 +86,15 @@ async function scrape(kernel: Partial<typeof KERNEL> = {}): Promise<string[]> {
     sharedCount: () => 2,
   });
   observeReadings(registry, {
-    ...{ identity: IDENTITY, readings, drainingFlows: () => 6 },
+    identity: IDENTITY,
+    readings,
+    drainingFlows: () => 6,
   });
   observeLimits(registry, {
-    ...{ identity: IDENTITY, kernel: KERNEL, readings, pods: () => CLIENTS },
+    identity: IDENTITY,
+    kernel: KERNEL,
+    readings,
+    pods: () => CLIENTS,
   });
   await readings.readFlows();
   return (await registry.metrics()).split("\n")

@@ -92,7 +92,7 @@ async function run(options: EgressOptions, signal: AbortSignal): Promise<void> {
     onRequest: new KubeMetrics(registry).onRequest,
   });
   await runGateway(
-    { ...{ options, identity, kernel, client, registry } },
+    { options, identity, kernel, client, registry },
     signal,
   );
 }
@@ -136,7 +136,9 @@ export async function runGateway(
     tasks.run("upkeep", async (signal) => {
       await listed.wait({ signal });
       await watchPlane({
-        ...{ sync, upkeep, signal },
+        sync,
+        upkeep,
+        signal,
         onRepair: () => gateway.metrics.repaired(),
       });
     });
@@ -165,7 +167,9 @@ function connect(parts: GatewayParts, stack: AsyncDisposableStack) {
   const metrics = new EgressMetrics(registry);
   const heap = new HeapKeeper();
   const clients = connectClients(parts, {
-    ...{ metrics, heap, stack },
+    metrics,
+    heap,
+    stack,
     onChange: () => reports.status.trigger(),
   });
   const { watcher, sync, announced } = clients;
@@ -195,7 +199,14 @@ function connect(parts: GatewayParts, stack: AsyncDisposableStack) {
     onDraining: () => status.trigger({ urgent: true }),
   };
   return {
-    ...{ options, registry, metrics, heap, watcher, sync, readings, status },
+    options,
+    registry,
+    metrics,
+    heap,
+    watcher,
+    sync,
+    readings,
+    status,
     limited,
     lifecycle,
     ending,
@@ -255,29 +266,33 @@ function connectReports(
     onFailure: (name) => metrics.readingFailed(name),
   });
   const pods = () => watcher.pods.values();
-  const limited = new LimitedClients({ ...{ kernel, readings, pods } });
+  const limited = new LimitedClients({ kernel, readings, pods });
   const report = () =>
     gatewayReport({
       clients: watcher.pods.size,
       draining: lifecycle.isDraining,
-      ...{ limited, readings },
+      limited,
+      readings,
     });
   const status = new GatewayStatusWriter({
-    ...{ client, identity },
+    client,
+    identity,
     report: () => sync.hasSynced ? report() : undefined,
     ...(statusIntervalMs !== undefined && { intervalMs: statusIntervalMs }),
   });
   metrics.observe({
-    ...{ identity, pods },
+    identity,
+    pods,
     announcedCount: () => announced.size,
     sharedCount: () => clients.sharedCount,
   });
   observeReadings(registry, {
-    ...{ identity, readings },
+    identity,
+    readings,
     drainingFlows: () =>
       lifecycle.isDraining ? readings.flows?.established : undefined,
   });
-  observeLimits(registry, { ...{ identity, kernel, readings, pods } });
+  observeLimits(registry, { identity, kernel, readings, pods });
   return { readings, status, limited };
 }
 

@@ -120,26 +120,31 @@ function observeRules({ registers, labels, readings }: Context): void {
   for (const unit of ["packets", "bytes"] as const) {
     counter(`coil_egress_nftables_masqueraded_${unit}_total`, {
       help: `${unit} given the gateway's address: the first of each flow`,
-      ...{ of: "masqueraded", unit },
+      of: "masqueraded",
+      unit,
     });
     counter(`coil_egress_nftables_invalid_${unit}_total`, {
       help: `Dropped ${unit} that could not be translated`,
-      ...{ of: "invalid", unit },
+      of: "invalid",
+      unit,
     });
   }
   const unit = "packets";
   counter("coil_egress_foreign_fou_packets_total", {
     help: "Dropped datagrams for the tunnel from others than clients",
-    ...{ of: "foreignFou", unit },
+    of: "foreignFou",
+    unit,
   });
   counter("coil_egress_unsolicited_packets_total", {
     help: "Dropped packets from outside that no client asked for",
-    ...{ of: "unsolicited", unit },
+    of: "unsolicited",
+    unit,
   });
   counter("coil_egress_limited_packets_total", {
     help:
       "Dropped first packets of connections with which a client would have had more than it may",
-    ...{ of: "limited", unit },
+    of: "limited",
+    unit,
   });
 }
 

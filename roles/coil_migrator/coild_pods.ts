@@ -19,7 +19,9 @@ export async function listCoildPods(
 ): Promise<LivePod[]> {
   const pods: LivePod[] = [];
   await client.listItems(PODS, {
-    ...{ namespace: SYSTEM_NAMESPACE, labelSelector: SELECTOR, signal },
+    namespace: SYSTEM_NAMESPACE,
+    labelSelector: SELECTOR,
+    signal,
   }, (pod) => pods.push(livePodOf(pod)));
   return pods.toSorted((a, b) => a.node < b.node ? -1 : 1);
 }

@@ -10,7 +10,9 @@ function pods(...lines: readonly string[]): V1Pod[] {
     const isPhase = state === "Succeeded" || state === "Failed";
     return {
       metadata: {
-        ...{ uid, name: uid, namespace: "ns" },
+        uid,
+        name: uid,
+        namespace: "ns",
         ...(state === "deleting"
           ? { deletionTimestamp: "2026-01-01T00:00:00Z" }
           : {}),
@@ -70,7 +72,10 @@ Deno.test("isBack() takes a pod that has ended well, as those of a Job do", () =
 Deno.test("troubleLines() says why pods are not ready", () => {
   const [pending, stuck] = pods("a new", "b unready");
   const event = (involvedObject: object, reason: string): CoreV1Event => ({
-    ...{ type: "Warning", reason, message: "why", metadata: {} },
+    type: "Warning",
+    reason,
+    message: "why",
+    metadata: {},
     involvedObject,
   });
   const lines = troubleLines([
@@ -80,7 +85,8 @@ Deno.test("troubleLines() says why pods are not ready", () => {
       status: {
         phase: "Pending",
         conditions: [{
-          ...{ type: "PodScheduled", status: "False" },
+          type: "PodScheduled",
+          status: "False",
           message: "0/3 nodes are available",
         }],
       },
@@ -90,7 +96,10 @@ Deno.test("troubleLines() says why pods are not ready", () => {
       status: {
         ...stuck?.status,
         containerStatuses: [{
-          ...{ name: "main", image: "", imageID: "", restartCount: 9 },
+          name: "main",
+          image: "",
+          imageID: "",
+          restartCount: 9,
           ready: false,
           state: {
             waiting: { reason: "ImagePullBackOff", message: "no such" },

@@ -88,19 +88,25 @@ function coverPods(facts: ClusterFacts, known: Known): Covered {
       if (place === undefined || !facts.nodes.has(pod.node)) {
         const why = place === undefined ? "in no pool" : "its node is unknown";
         findings.push({
-          ...{ kind: "address-without-block", severity: "note", subject },
+          kind: "address-without-block",
+          severity: "note",
+          subject,
           message: `${message} (${why}); it is left alone`,
         });
         continue;
       }
       const { node } = pod;
       const block = singleAddressBlock(address, {
-        ...{ ...place, node, taken: names },
+        ...place,
+        node,
+        taken: names,
       });
       names.add(block.name);
       blocks.push(block);
       findings.push({
-        ...{ kind: "address-without-block", severity: "warning", subject },
+        kind: "address-without-block",
+        severity: "warning",
+        subject,
         message: `${message}; it is reserved as ${block.name}`,
       });
     }
@@ -127,7 +133,9 @@ function otherNode(
   },
 ): Finding {
   return {
-    ...{ kind: "pod-on-other-node", severity: "warning", subject },
+    kind: "pod-on-other-node",
+    severity: "warning",
+    subject,
     message:
       `it is on node ${pod.node}, but ${address} is in block ${block.prefix} of node ${block.node}; replace it soon`,
   };

@@ -354,7 +354,9 @@ Deno.test("convert() covers every block and pod of any state, and does not repea
       nodes,
       namespaces: [],
       pods: pods.map(({ name, node, n }) => ({
-        ...{ namespace: "ns", name, node },
+        namespace: "ns",
+        name,
+        node,
         addresses: [Address.parse("10.0.0.0").offset(BigInt(n))],
       })),
     };

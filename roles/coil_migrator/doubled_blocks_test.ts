@@ -8,8 +8,14 @@ function block(line: string): Block {
   const [name = "", text = ""] = line.split(" ");
   const prefix = Prefix.parse(text);
   return {
-    ...{ name, node: "n1", uid: name, resourceVersion: "1", pool: "default" },
-    ...{ index: 0, deleting: false, finalized: false },
+    name,
+    node: "n1",
+    uid: name,
+    resourceVersion: "1",
+    pool: "default",
+    index: 0,
+    deleting: false,
+    finalized: false,
     prefixes: { [prefix.family]: prefix },
     reserved: name.endsWith("v1"),
   };

@@ -94,7 +94,8 @@ async function refuseAfterV2({ client, signal }: DumpContext): Promise<void> {
   try {
     const { items } = await client.list(ADDRESS_BLOCKS, {
       labelSelector: `!${RESERVED_LABEL}`,
-      ...{ limit: 1, signal },
+      limit: 1,
+      signal,
     });
     const [block] = items;
     if (block === undefined) return;
@@ -173,9 +174,12 @@ async function save(
     manifest: digestOf(text),
     pools: String(pools),
     blocks: String(blocks),
-    // Those of an earlier migration, after which v1 was installed again.
-    ...{ v1RemovedAt: null, podsAtStart: null, removingBlocksAt: null },
-    ...{ blocksRemovedAt: null, coildToRestart: null, finishedAt: null },
+    v1RemovedAt: null,
+    podsAtStart: null,
+    removingBlocksAt: null,
+    blocksRemovedAt: null,
+    coildToRestart: null,
+    finishedAt: null,
   }, { signal });
 }
 
@@ -197,7 +201,8 @@ async function uninstall(
     const count = `[${position + 1}/${workloads.length}]`;
     terminal.err(`${count} deleting ${workloadText(workload)} …`);
     await removeWorkload(client, workload, {
-      ...{ signal, timeoutMs: values["uninstall-timeout"] },
+      signal,
+      timeoutMs: values["uninstall-timeout"],
     });
     terminal.err(" gone\n");
   }

@@ -3,7 +3,8 @@ import type { AddressBlock } from "../../lib/api/mod.ts";
 import { editOf, sealed } from "./edited_blocks.ts";
 
 const BLOCK: AddressBlock = {
-  ...{ apiVersion: "coil.cybozu.com/v2", kind: "AddressBlock" },
+  apiVersion: "coil.cybozu.com/v2",
+  kind: "AddressBlock",
   metadata: {
     name: "default-1-v1",
     labels: {
@@ -12,7 +13,8 @@ const BLOCK: AddressBlock = {
       "coil.cybozu.com/reserved": "true",
     },
   },
-  ...{ index: 1, ipv4: "10.64.0.8/29" },
+  index: 1,
+  ipv4: "10.64.0.8/29",
 };
 
 function labelled(block: AddressBlock, label: string, value: string) {

@@ -17,7 +17,9 @@ const forbidden = new KubeApiError("forbidden", { status: 403 });
 function patience(told: string[], timeoutMs = 60_000): Patience {
   const { signal } = new AbortController();
   return new Patience({
-    ...{ timeoutMs, signal, pauseMs: 0 },
+    timeoutMs,
+    signal,
+    pauseMs: 0,
     onTrouble: (message) => told.push(message),
   });
 }
@@ -38,7 +40,9 @@ Deno.test("Patience ends with its signal", async () => {
   const stop = new AbortController();
   const { signal } = stop;
   const waiting = new Patience({
-    ...{ timeoutMs: 60_000, signal, pauseMs: 0 },
+    timeoutMs: 60_000,
+    signal,
+    pauseMs: 0,
     onTrouble: () => stop.abort(new Error("enough")),
   }).ask(failing(away, away, away));
   await assert.rejects(waiting, /enough/);

@@ -73,7 +73,8 @@ async function replaceAll(
   const before = isPart ? 0 : Number(record.podsAtStart ?? 0);
   const total = Math.max(before, todo.length);
   const progress = new Progress(context.terminal, {
-    ...{ total, done: total - todo.length },
+    total,
+    done: total - todo.length,
   });
   let rest = todo;
   for (let round = 1; rest.length > 0; round++) {

@@ -34,7 +34,12 @@ export function replaceContext(options: ReplaceOptions): ReplaceContext {
       terminal.err(`${terminal.isInteractive ? CLEAR_LINE : ""}${message}\n`),
   });
   return {
-    ...{ values, terminal, signal, client, pollMs, patience },
+    values,
+    terminal,
+    signal,
+    client,
+    pollMs,
+    patience,
     evictionTimeoutMs: values["eviction-timeout"],
     podTimeoutMs: values["pod-timeout"],
   };

@@ -64,7 +64,8 @@ async function release(
     record.blocksRemovedAt === undefined;
   if (free.length === 0 && !isInterrupted) return unproven;
   await note(context, {
-    ...{ removingBlocksAt: timestamp(), blocksRemovedAt: null },
+    removingBlocksAt: timestamp(),
+    blocksRemovedAt: null,
     // Of the round before, when a manifest was applied once more.
     finishedAt: null,
   });

@@ -96,7 +96,9 @@ class FakeCluster {
     if (line.kind !== "run") return -1;
     using client = new KubeClient(this.transport);
     const terminal = {
-      ...{ isInteractive: false, out: () => {}, err: onText },
+      isInteractive: false,
+      out: () => {},
+      err: onText,
       ask: () => Promise.resolve(undefined),
     };
     const { values } = line;

@@ -9,9 +9,15 @@ import { replacePods } from "./replace_pods.ts";
 /** Pods without a controller, so that an eviction is all there is to do. */
 function pods(...nodes: readonly string[]): LivePod[] {
   return nodes.map((node, i) => ({
-    ...{ namespace: "a", name: `p${i}`, uid: `u${i}`, node, addresses: [] },
-    ...{ controller: undefined, isStatic: false },
-    ...{ isReady: true, isDeleting: false },
+    namespace: "a",
+    name: `p${i}`,
+    uid: `u${i}`,
+    node,
+    addresses: [],
+    controller: undefined,
+    isStatic: false,
+    isReady: true,
+    isDeleting: false,
   }));
 }
 
@@ -30,13 +36,19 @@ async function pauses(
   using client = new KubeClient(transport);
   let text = "";
   const terminal = {
-    ...{ isInteractive: true, out: () => {} },
+    isInteractive: true,
+    out: () => {},
     err: (more: string) => void (text += more),
     ask: () => Promise.resolve(undefined),
   };
   await replacePods(todo, {
-    ...{ client, signal, patience: new Patience({ timeoutMs: 0, signal }) },
-    ...{ evictionTimeoutMs: 0, podTimeoutMs: 0, pollMs: 1, intervalMs: 1 },
+    client,
+    signal,
+    patience: new Patience({ timeoutMs: 0, signal }),
+    evictionTimeoutMs: 0,
+    podTimeoutMs: 0,
+    pollMs: 1,
+    intervalMs: 1,
     limits: { parallel, perNode: 1, perNamespace: parallel },
     progress: new Progress(terminal, { total: todo.length, done: 0 }),
   });

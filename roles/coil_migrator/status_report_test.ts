@@ -7,8 +7,14 @@ import { isYes } from "./terminal.ts";
 type Facts = Omit<MigrationStatus, "phase" | "next">;
 
 const NOTHING: Facts = {
-  ...{ record: {}, v1Objects: [], v1AtWork: false, crds: true, pools: 0 },
-  ...{ reservedBlocks: 0, reservedInUse: 0, problems: [] },
+  record: {},
+  v1Objects: [],
+  v1AtWork: false,
+  crds: true,
+  pools: 0,
+  reservedBlocks: 0,
+  reservedInUse: 0,
+  problems: [],
   pods: { toReplace: 0, byNode: {}, kept: {} },
   coild: { pods: 3, ready: 3, old: 0 },
 };
@@ -24,24 +30,34 @@ Deno.test("phaseOf() tells how far a migration is", () => {
     ["v1 at work", { v1AtWork: true, record: WRITTEN }],
     ["dump unfinished", { record: WRITTEN, crds: false }],
     ["dump unfinished", {
-      ...{ record: WRITTEN, pools: 2, reservedBlocks: 4, pods: PODS },
+      record: WRITTEN,
+      pools: 2,
+      reservedBlocks: 4,
+      pods: PODS,
     }],
     ["dumped", { record: DUMPED, crds: false }],
     ["dumped", { record: DUMPED }],
     ["manifest applied in part", { record: DUMPED, reservedBlocks: 4 }],
     ["manifest applied in part", {
-      ...{ record: DUMPED, pools: 2, reservedBlocks: 3, pods: PODS },
+      record: DUMPED,
+      pools: 2,
+      reservedBlocks: 3,
+      pods: PODS,
     }],
     ["waiting for v2", {
-      ...{ record: DUMPED, pools: 2, reservedBlocks: 4, pods: PODS },
+      record: DUMPED,
+      pools: 2,
+      reservedBlocks: 4,
+      pods: PODS,
       coild: { pods: 3, ready: 0, old: 0 },
     }],
     ["replacing pods", {
-      ...{ record: DUMPED, pools: 2, reservedBlocks: 4, pods: PODS },
+      record: DUMPED,
+      pools: 2,
+      reservedBlocks: 4,
+      pods: PODS,
     }],
-    ["releasing blocks", {
-      ...{ record: DUMPED, pools: 2, reservedBlocks: 4 },
-    }],
+    ["releasing blocks", { record: DUMPED, pools: 2, reservedBlocks: 4 }],
     ["releasing blocks", { record: REMOVED, pools: 2, reservedBlocks: 1 }],
     ["restarting coild", { record: REMOVED, pools: 2 }],
     ["done", { record: { ...REMOVED, finishedAt: "t3" }, pools: 2 }],
@@ -55,7 +71,9 @@ Deno.test("statusText() is for people", () => {
   const facts: Facts = {
     ...NOTHING,
     record: { ...DUMPED, podsAtStart: "9" },
-    ...{ pools: 2, reservedBlocks: 4, reservedInUse: 3 },
+    pools: 2,
+    reservedBlocks: 4,
+    reservedInUse: 3,
     pods: { ...PODS, kept: { "a/b": "no controller" } },
     problems: ["something"],
   };
@@ -80,7 +98,9 @@ Deno.test("Progress draws a bar at a terminal, and lines elsewhere", () => {
   for (const isInteractive of [true, false]) {
     let text = "";
     const progress = new Progress({
-      ...{ isInteractive, out: () => {}, err: (part) => void (text += part) },
+      isInteractive,
+      out: () => {},
+      err: (part) => void (text += part),
       ask: () => Promise.resolve(undefined),
     }, { total: 4, done: 1 });
     progress.show("a");

@@ -83,7 +83,8 @@ async function readOnce(
       ...findV1Pods(pods, { pools, blocks }),
       pools,
       blocks,
-      ...{ unreadable, edited },
+      unreadable,
+      edited,
     };
   } catch (error) {
     if (!(error instanceof KubeApiError && error.isNotFound)) throw error;

@@ -11,11 +11,19 @@ function pod(line: string): LivePod {
   const [key = "", node = "", controller = "", ...addresses] = line.split(" ");
   const [namespace = "", name = ""] = key.split("/");
   return {
-    ...{ namespace, name, node, uid: key, isReady: true, isDeleting: false },
+    namespace,
+    name,
+    node,
+    uid: key,
+    isReady: true,
+    isDeleting: false,
     addresses: addresses.map(Address.parse),
     controller: controller === "-" ? undefined : {
-      ...{ apiVersion: "apps/v1", kind: "ReplicaSet" },
-      ...{ name: controller, uid: controller, controller: true },
+      apiVersion: "apps/v1",
+      kind: "ReplicaSet",
+      name: controller,
+      uid: controller,
+      controller: true,
     },
     isStatic: controller === "static",
   };
@@ -25,18 +33,27 @@ function pod(line: string): LivePod {
 function block(line: string): Block {
   const [name = "", node = "", prefix = ""] = line.split(" ");
   return {
-    ...{ name, node, uid: name, resourceVersion: "1", pool: "default" },
-    ...{ index: 0, deleting: false, finalized: false },
+    name,
+    node,
+    uid: name,
+    resourceVersion: "1",
+    pool: "default",
+    index: 0,
+    deleting: false,
+    finalized: false,
     prefixes: { ipv4: Prefix.parse(prefix) },
     reserved: name.endsWith("v1"),
   };
 }
 
-const pools = [poolOf({
-  ...{ apiVersion: "coil.cybozu.com/v2", kind: "AddressPool" },
-  metadata: { name: "default" },
-  spec: { subnets: [{ ipv4: "10.1.0.0/24" }] },
-})];
+const pools = [
+  poolOf({
+    apiVersion: "coil.cybozu.com/v2",
+    kind: "AddressPool",
+    metadata: { name: "default" },
+    spec: { subnets: [{ ipv4: "10.1.0.0/24" }] },
+  }),
+];
 
 function find(pods: readonly string[], blocks: readonly string[]) {
   const found = findV1Pods(pods.map(pod), {

@@ -67,7 +67,10 @@ export async function findV1Workloads(
   for (const [type, name] of OBJECTS) {
     const namespace = type.namespaced ? SYSTEM_NAMESPACE : undefined;
     const object = await client.tryGet(type, {
-      ...{ name, namespace, metadataOnly: true, signal },
+      name,
+      namespace,
+      metadataOnly: true,
+      signal,
     });
     const { uid, labels } = object?.metadata ?? {};
     if (uid === undefined || labels?.[APP_NAME_LABEL] === APP_NAME) continue;
@@ -105,7 +108,10 @@ export async function removeWorkload(
   const deadline = performance.now() + timeoutMs;
   try {
     await client.delete(type, {
-      ...{ name, namespace, preconditions: { uid }, signal },
+      name,
+      namespace,
+      preconditions: { uid },
+      signal,
       propagationPolicy: "Foreground",
     });
   } catch (error) {
@@ -115,7 +121,10 @@ export async function removeWorkload(
   }
   for (;;) {
     const object = await client.tryGet(type, {
-      ...{ name, namespace, metadataOnly: true, signal },
+      name,
+      namespace,
+      metadataOnly: true,
+      signal,
     });
     if (object?.metadata?.uid !== uid) return;
     if (performance.now() >= deadline) throw stillThere(workload, timeoutMs);

@@ -95,12 +95,17 @@ async function run(options: RouterOptions, signal: AbortSignal): Promise<void> {
   }
   for (const [name, loop] of Object.entries(view.loops)) tasks.run(name, loop);
   tasks.run("router", (signal) => router.run(signal));
-  tasks.run("route watch", (signal) =>
-    watchRoutes({
-      ...{ protocolId, signal, ownPortId: kernel.portId },
-      links: () => syncer.links,
-      onChange: () => router.trigger(),
-    }));
+  tasks.run(
+    "route watch",
+    (signal) =>
+      watchRoutes({
+        protocolId,
+        signal,
+        ownPortId: kernel.portId,
+        links: () => syncer.links,
+        onChange: () => router.trigger(),
+      }),
+  );
   getLogger("setup").info("Started", { program: "coil-router", nodeName });
   await tasks.wait();
 }

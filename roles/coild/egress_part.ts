@@ -46,7 +46,8 @@ export function connectEgress(ground: EgressGround): EgressPart {
   );
   const book = new AttachmentBook();
   const setup = new EgressSetup({
-    ...{ source, plane },
+    source,
+    plane,
     announcer: new Announcer(announcer, metrics),
     reports: stack.use(
       new EgressReports({ events, delayMs: options.egressEventDelayMs }),
@@ -57,10 +58,16 @@ export function connectEgress(ground: EgressGround): EgressPart {
   const shared = { book, locks, metrics, setup };
   const reconciler = new EgressReconciler({
     ...shared,
-    ...{ attachments, events, kubeMetrics, pods, source },
+    attachments,
+    events,
+    kubeMetrics,
+    pods,
+    source,
   });
   const inspector = new EgressInspector({
-    ...{ ...shared, reconciler, intervalMs: options.reconcileIntervalMs },
+    ...shared,
+    reconciler,
+    intervalMs: options.reconcileIntervalMs,
   });
   return {
     calls: new WithEgress({ ...shared, reconciler }),

@@ -79,7 +79,8 @@ function openKernel({ options, stack }: Ground, reports: RepairReports) {
   const socket = stack.use(RouteSocket.open());
   const { exportTableId, protocolId } = options;
   const exporter = new RouteExporter(socket, {
-    ...{ tableId: exportTableId, protocolId },
+    tableId: exportTableId,
+    protocolId,
   });
   return {
     network,
@@ -94,7 +95,9 @@ function connect(ground: Ground) {
   const { options, client, nodeName, locks, metrics, pods, stack } = ground;
   const node = new NodeSource(client, nodeName);
   const reports = new RepairReports({
-    ...{ metrics, nodeName, recorder: ground.recorder },
+    metrics,
+    nodeName,
+    recorder: ground.recorder,
     nodeUid: () => node.current?.uid,
   });
   const { network, routes, watch } = openKernel(ground, reports);
@@ -118,12 +121,22 @@ function connect(ground: Ground) {
   const networks = new NetworkMemory();
   const table = stack.use(new SourceTable());
   const sources = new SourceGuard({
-    ...{ table, network, locks, reports },
+    table,
+    network,
+    locks,
+    reports,
     watch: new SourceWatch({ pods, events: ground.events }),
   });
   const repair = new RouteRepair({ ipam, network, locks, reports });
   const shared = {
-    ...{ ipam, network, pods, blocks, teardown, networks, locks, repair },
+    ipam,
+    network,
+    pods,
+    blocks,
+    teardown,
+    networks,
+    locks,
+    repair,
   };
   const intervalMs = options.reconcileIntervalMs;
   const garbage = new GarbageCollector(shared);
@@ -131,9 +144,19 @@ function connect(ground: Ground) {
   const prepared = new Gate();
   return {
     ...shared,
-    ...{ node, requests, routes, sources, readiness, prepared },
+    node,
+    requests,
+    routes,
+    sources,
+    readiness,
+    prepared,
     keeper: new NetworkKeeper({
-      ...{ ...shared, routes, reports, readiness, prepared, watch },
+      ...shared,
+      routes,
+      reports,
+      readiness,
+      prepared,
+      watch,
     }),
     addresses: new NodeAddresses(node, network),
     reconciler: new Reconciler({ ...shared, metrics, intervalMs }),

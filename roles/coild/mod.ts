@@ -100,7 +100,8 @@ async function run(start: Start, signal: AbortSignal): Promise<void> {
   const parts = await connect(start, { nodeName, stack });
   const server = await listen(options, parts, signal);
   const plugins = await servePlugins({
-    ...{ server, signal },
+    server,
+    signal,
     onOutcome: (outcome) => parts.metrics.launcherCalled(outcome),
   });
   log.info("Serving", { node: nodeName, socket: options.socketPath });
@@ -155,8 +156,17 @@ async function connect(
   });
   const events = new PodEvents(recorder, pods);
   const ground: Ground = {
-    ...{ options, nodeName, client, registry, metrics, kubeMetrics, recorder },
-    ...{ pods, events, stack, locks: new KeyedMutex() },
+    options,
+    nodeName,
+    client,
+    registry,
+    metrics,
+    kubeMetrics,
+    recorder,
+    pods,
+    events,
+    stack,
+    locks: new KeyedMutex(),
     calls: new CallCounter(),
   };
   const node = enableIpam ? connectIpam(ground) : connectChained(ground);
@@ -166,7 +176,12 @@ async function connect(
     : undefined;
   metrics.observe(registry, { readiness, egress: egress?.setup });
   const service = new CniService({
-    ...{ attachments, events, metrics, readiness, pods, locks: ground.locks },
+    attachments,
+    events,
+    metrics,
+    readiness,
+    pods,
+    locks: ground.locks,
     egress: egress?.calls ?? NO_EGRESS,
   });
   return { ...ground, node, egress, service };

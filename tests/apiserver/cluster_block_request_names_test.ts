@@ -18,7 +18,8 @@ Deno.test("coild asks by another name when that of its request is taken", async 
   await lab.createPool("default", [{ ipv4: "10.126.0.0/24" }], 0);
   const take = (name: string) =>
     plane.apply({
-      ...{ apiVersion: "coil.cybozu.com/v2", kind: "BlockRequest" },
+      apiVersion: "coil.cybozu.com/v2",
+      kind: "BlockRequest",
       metadata: { name },
       spec: { poolName: "other", nodeName: "other" },
     });

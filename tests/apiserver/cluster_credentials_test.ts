@@ -211,11 +211,14 @@ Deno.test("tokens expire and are renewed: coild and the controller read their fi
   const renew = {
     [COILD]: () =>
       plane.serviceAccountToken({
-        ...{ namespace: "kube-system", name: "coild", node: "node1" },
+        namespace: "kube-system",
+        name: "coild",
+        node: "node1",
       }),
     [CONTROLLER]: () =>
       plane.serviceAccountToken({
-        ...{ namespace: "kube-system", name: "coil-controller" },
+        namespace: "kube-system",
+        name: "coil-controller",
       }),
   };
   await using controller = await lab.startController();

@@ -20,13 +20,15 @@ const ARGS = ["--low-water=0", "--cooldown=0s"];
 async function rename(lab: CoildLab, machine: LabNode): Promise<void> {
   const { plane } = lab;
   await plane.apply({
-    ...{ apiVersion: "v1", kind: "Node" },
+    apiVersion: "v1",
+    kind: "Node",
     metadata: { name: NEW },
   });
   await plane.request("PATCH", `/api/v1/nodes/${NEW}/status`, {
     status: {
       addresses: machine.addresses.map((address) => ({
-        ...{ type: "InternalIP", address },
+        type: "InternalIP",
+        address,
       })),
     },
   }, { contentType: "application/merge-patch+json" });
@@ -45,7 +47,9 @@ async function startRenamed(lab: CoildLab, machine: LabNode): Promise<Coild> {
     args: [...first, `--socket=${socket}`, ...ARGS],
     mounts: [{
       source: await plane.serviceAccountDir({
-        ...{ namespace: "kube-system", name: "coild", node: NEW },
+        namespace: "kube-system",
+        name: "coild",
+        node: NEW,
       }),
       target: ACCOUNT_DIR,
     }],
@@ -104,7 +108,9 @@ Deno.test("a node is renamed: old pods keep their network, new ones get blocks o
       const used = new Set(addresses);
       for (const name of ["c", "d"]) {
         await lab.plane.request("POST", "/api/v1/namespaces/default/pods", {
-          ...{ apiVersion: "v1", kind: "Pod", metadata: { name } },
+          apiVersion: "v1",
+          kind: "Pod",
+          metadata: { name },
           spec: {
             nodeName: NEW,
             containers: [{ name: "main", image: "none" }],

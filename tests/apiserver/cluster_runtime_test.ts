@@ -65,7 +65,8 @@ class Runtime {
   async start(pod: string): Promise<void> {
     const uri = "/api/v1/namespaces/default/pods";
     await this.cluster.plane.request("POST", uri, {
-      ...{ apiVersion: "v1", kind: "Pod" },
+      apiVersion: "v1",
+      kind: "Pod",
       metadata: { name: pod },
       spec: {
         nodeName: this.node.name,
@@ -112,7 +113,8 @@ Deno.test("a runtime's libraries get STATUS, ADD, CHECK, DEL and GC from the plu
   const [node] = cluster.nodes;
   assert.ok(node !== undefined);
   await cluster.plane.apply({
-    ...{ apiVersion: "coil.cybozu.com/v2", kind: "AddressPool" },
+    apiVersion: "coil.cybozu.com/v2",
+    kind: "AddressPool",
     metadata: { name: "default" },
     spec: {
       blockSizeBits: 2,

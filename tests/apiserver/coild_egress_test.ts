@@ -77,7 +77,8 @@ Deno.test("coild makes egress clients at ADD", async (t) => {
     async () => {
       const pod = await egress.createClient("early", "late");
       await assertRefused(egress, {
-        ...{ coild, pod },
+        coild,
+        pod,
         message:
           /pod "default\/early".*Egress "nat\/late" does not exist.*egress\.coil\.cybozu\.com\/nat/,
       });
@@ -85,7 +86,8 @@ Deno.test("coild makes egress clients at ADD", async (t) => {
       assert.match(await egress.event(pod, "EgressNotFound"), /Egress "nat/);
       await egress.applyEgress("late", ALL);
       await assertRefused(egress, {
-        ...{ coild, pod },
+        coild,
+        pod,
         message: /Service "nat\/late" does not exist.*coil-controller/,
       });
       await egress.createService("late");
@@ -192,7 +194,8 @@ Deno.test("coild makes egress clients at ADD", async (t) => {
     async () => {
       await egress.applyEgress("single", ALL);
       await egress.createService("single", {
-        ...{ ipFamilyPolicy: "SingleStack", ipFamilies: ["IPv4"] },
+        ipFamilyPolicy: "SingleStack",
+        ipFamilies: ["IPv4"],
       });
       await egress.setGateways("single", [{ address: "10.9.0.1" }]);
       const { pod } = await egress.runClient(coild, "dual", "single");
@@ -451,7 +454,9 @@ Deno.test("coild tells gateways of new clients", async (t) => {
       ) as { metadata: { uid: string } };
       const { uid } = object.metadata;
       assert.deepEqual(announcement?.pod, {
-        ...{ namespace: "default", name: "e", uid },
+        namespace: "default",
+        name: "e",
+        uid,
       });
       assert.equal(await third.metric(result("accepted")), 1);
       await third.del(pod);

@@ -163,8 +163,10 @@ Deno.test("coild keeps its egress clients up to date", async (t) => {
       const pod = await lab.createSandbox("web-0");
       const ips = await coild.addresses(pod, {
         args: {
-          ...{ K8S_POD_NAME: "web-0", K8S_POD_NAMESPACE: pod.namespace },
-          ...{ K8S_POD_UID: crypto.randomUUID(), IS_CHAINED: "false" },
+          K8S_POD_NAME: "web-0",
+          K8S_POD_NAMESPACE: pod.namespace,
+          K8S_POD_UID: crypto.randomUUID(),
+          IS_CHAINED: "false",
         },
         config: {
           runtimeConfig: {
@@ -225,7 +227,8 @@ Deno.test("coild keeps its egress clients up to date", async (t) => {
     "a deleted Egress whose failure policy is Open: its destinations are released",
     async () => {
       await egress.createEgress("open", {
-        ...{ destinations: [NET], failurePolicy: "Open" },
+        destinations: [NET],
+        failurePolicy: "Open",
       });
       const { pod } = await egress.runClient(coild, "open", "open");
       assert.deepEqual((await plane.of(pod))?.routes, [`118 ${NET} tunnel`]);

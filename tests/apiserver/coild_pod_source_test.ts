@@ -31,7 +31,8 @@ async function renewPod(
     // The first of that name.
   });
   const made = await plane.request("POST", uri, {
-    ...{ apiVersion: "v1", kind: "Pod" },
+    apiVersion: "v1",
+    kind: "Pod",
     metadata: { name, labels, annotations },
     spec: {
       nodeName: node,

@@ -150,7 +150,9 @@ Deno.test("coild serves egress after another plugin", async (t) => {
   const bridge = new Chain(egress, {
     coild: first,
     first: {
-      ...{ type: "bridge", bridge: "cni0", isGateway: true },
+      type: "bridge",
+      bridge: "cni0",
+      isGateway: true,
       ipam: hostLocal(dataDir, 2),
     },
   });

@@ -26,7 +26,9 @@ async function asCoild(
   block: { readonly metadata: { readonly name: string } },
 ): Promise<string> {
   const token = await lab.plane.serviceAccountToken({
-    ...{ namespace: "kube-system", name: "coild", node: node.name },
+    namespace: "kube-system",
+    name: "coild",
+    node: node.name,
   });
   using client = Deno.createHttpClient({ caCerts: [lab.plane.ca] });
   const uri = `${lab.plane.url}${BLOCKS}/${block.metadata.name}`;
@@ -69,7 +71,8 @@ Deno.test("overlay compat over a running Coil v2 and back, node by node, under p
   assert.ok(node1 !== undefined && node2 !== undefined);
   for (const [name, ipv4] of [["default", "10.2"], ["gpu-blue", "10.3"]]) {
     await plane.apply({
-      ...{ apiVersion: "coil.cybozu.com/v2", kind: "AddressPool" },
+      apiVersion: "coil.cybozu.com/v2",
+      kind: "AddressPool",
       metadata: { name, finalizers: ["coil.cybozu.com"] },
       // One address in a block: each DEL is that of a block's last pod.
       spec: { blockSizeBits: 0, subnets: [{ ipv4: `${ipv4}.0.0/24` }] },
@@ -77,7 +80,8 @@ Deno.test("overlay compat over a running Coil v2 and back, node by node, under p
   }
   const annotations = { "coil.cybozu.com/pool": "gpu-blue" };
   await plane.apply({
-    ...{ apiVersion: "v1", kind: "Namespace" },
+    apiVersion: "v1",
+    kind: "Namespace",
     metadata: { name: "gpu", annotations },
   });
   const holders = new Map<string, string>();

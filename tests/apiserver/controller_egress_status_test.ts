@@ -177,7 +177,8 @@ Deno.test("coil-controller says in an Egress' status how it is", async (t) => {
     async () => {
       const gateway = { name: "nat-1", clients: 5 };
       await lab.reportGateway(KEY, {
-        ...{ ...gateway, limitedClients: ["team/crawler"] },
+        ...gateway,
+        limitedClients: ["team/crawler"],
       });
       const { message } = await lab.awaitCondition(
         KEY,

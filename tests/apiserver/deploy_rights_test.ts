@@ -76,7 +76,8 @@ class Scenario {
       namespace("none", { "coil.cybozu.com/pool": "none" }),
       namespace("nat"),
       {
-        ...{ apiVersion: "v1", kind: "Pod" },
+        apiVersion: "v1",
+        kind: "Pod",
         metadata: { namespace: "kube-system", name: "coil-controller-0" },
         spec: { containers: [{ name: "coil-controller", image: "coil:1" }] },
       },
@@ -107,7 +108,8 @@ class Scenario {
   async #podsThatCannotStart(node: LabNode): Promise<void> {
     const { cluster } = this;
     const taken = await cluster.createSandbox(node, {
-      ...{ namespace: "tiny", name: "first" },
+      namespace: "tiny",
+      name: "first",
     });
     await cluster.add(node, taken);
     for (const namespace of ["tiny", "none"]) {
@@ -134,7 +136,8 @@ class Scenario {
     const { plane } = this.cluster;
     const path = "/apis/coil.cybozu.com/v2/namespaces/nat/egresses";
     await plane.request("POST", path, {
-      ...{ apiVersion: "coil.cybozu.com/v2", kind: "Egress" },
+      apiVersion: "coil.cybozu.com/v2",
+      kind: "Egress",
       metadata: { name: "internet" },
       spec: {
         destinations: ["0.0.0.0/0"],
@@ -185,7 +188,8 @@ class Scenario {
 
 function pool(name: string, ipv4: string): unknown {
   return {
-    ...{ apiVersion: "coil.cybozu.com/v2", kind: "AddressPool" },
+    apiVersion: "coil.cybozu.com/v2",
+    kind: "AddressPool",
     metadata: { name },
     spec: { blockSizeBits: 0, subnets: [{ ipv4 }] },
   };
@@ -193,7 +197,9 @@ function pool(name: string, ipv4: string): unknown {
 
 function namespace(name: string, annotations = {}): unknown {
   return {
-    ...{ apiVersion: "v1", kind: "Namespace", metadata: { name, annotations } },
+    apiVersion: "v1",
+    kind: "Namespace",
+    metadata: { name, annotations },
   };
 }
 
@@ -220,7 +226,9 @@ Deno.test("the gateways' rights are what they use, no more and no less", async (
   await using gateway = await lab.startGateway();
   await untilReady(gateway);
   await lab.createPod("coild-node1", {
-    ...{ namespace: "kube-system", node: "node1", serviceAccount: "coild" },
+    namespace: "kube-system",
+    node: "node1",
+    serviceAccount: "coild",
   });
   await lab.createBlock("default-1", "node1");
   const token = await lab.token({ pod: "coild-node1" });

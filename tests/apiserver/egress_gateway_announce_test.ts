@@ -24,12 +24,15 @@ let lab: EgressLab;
 Deno.test.beforeAll(async () => {
   lab = await EgressLab.start("egressannounce");
   await lab.plane.apply({
-    ...{ apiVersion: "v1", kind: "ServiceAccount" },
+    apiVersion: "v1",
+    kind: "ServiceAccount",
     metadata: { namespace: "team", name: "stranger" },
   });
   for (const node of ["node1", "node2"]) {
     await lab.createPod(`coild-${node}`, {
-      ...{ namespace: "kube-system", node, serviceAccount: "coild" },
+      namespace: "kube-system",
+      node,
+      serviceAccount: "coild",
     });
   }
   await lab.createBlock("default-1", "node1");
@@ -186,12 +189,14 @@ Deno.test("coil-egress takes announcements from nobody else, and about nobody el
     serviceAccount: "stranger",
   });
   const host = await lab.createPod("host", {
-    ...{ annotations: CLIENT, hostNetwork: true },
+    annotations: CLIENT,
+    hostNetwork: true,
   });
   const good = announcement("victim", client, ["10.1.4.1"]);
   const coild = await coildOn("node1");
   const gone = await lab.createPod("coild-gone", {
-    ...{ namespace: "kube-system", serviceAccount: "coild" },
+    namespace: "kube-system",
+    serviceAccount: "coild",
   }).then(() => token({ pod: "coild-gone" }));
   await lab.deletePod("coild-gone", { namespace: "kube-system" });
   for (
@@ -262,7 +267,9 @@ Deno.test("coil-egress takes announcements from nobody else, and about nobody el
         "another account's token",
         good,
         await token({
-          ...{ namespace: "team", account: "stranger", pod: "stranger" },
+          namespace: "team",
+          account: "stranger",
+          pod: "stranger",
         }),
         ...[403, /nobody else/] as const,
       ],
@@ -333,7 +340,8 @@ Deno.test("coil-egress answers 503 before it is ready, and when the kernel refus
   const message = announcement("early", uid, ["10.1.5.1"]);
   const early = await announce(gateway, message, { token: coild });
   assert.deepEqual(early, {
-    ...{ status: 503, reason: "the gateway is not ready yet" },
+    status: 503,
+    reason: "the gateway is not ready yet",
   });
   open();
   await untilReady(gateway);

@@ -130,10 +130,12 @@ Deno.test("each gateway keeps its own entry in the Egress' status", async (t) =>
   await lab.createPod("internet-1", { namespace });
   await lab.createPod("internet-2", { namespace });
   await using one = await lab.startGateway({
-    ...{ pod: "internet-1", statusIntervalMs: 100 },
+    pod: "internet-1",
+    statusIntervalMs: 100,
   });
   await using two = await lab.startGateway({
-    ...{ pod: "internet-2", statusIntervalMs: 100 },
+    pod: "internet-2",
+    statusIntervalMs: 100,
   });
   await untilReady(one);
   await untilReady(two);
@@ -147,8 +149,12 @@ Deno.test("each gateway keeps its own entry in the Egress' status", async (t) =>
         return (await entryOf(name))?.clients === 1;
       });
       assert.deepEqual(await entryOf(name), {
-        ...{ name, clients: 1, draining: false, flows: 0 },
-        ...{ conntrackPercent: 25, snatPortsPercent: 0 },
+        name,
+        clients: 1,
+        draining: false,
+        flows: 0,
+        conntrackPercent: 25,
+        snatPortsPercent: 0,
       });
     }
   });

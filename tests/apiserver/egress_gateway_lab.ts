@@ -72,15 +72,16 @@ export class ClientsKernel implements DataPlane {
   readCounters(): ReturnType<DataPlane["readCounters"]> {
     const none = {};
     return Promise.resolve({
-      ...{ masqueraded: none, invalid: none },
-      ...{ unsolicited: none, foreignFou: none, limited: none },
+      masqueraded: none,
+      invalid: none,
+      unsolicited: none,
+      foreignFou: none,
+      limited: none,
     });
   }
 
   readFlows(): ReturnType<DataPlane["readFlows"]> {
-    return Promise.resolve({
-      ...{ established: this.flows, ports: [], clients: [] },
-    });
+    return Promise.resolve({ established: this.flows, ports: [], clients: [] });
   }
 
   readConntrack(): ReturnType<DataPlane["readConntrack"]> {
@@ -185,20 +186,26 @@ export class EgressLab implements AsyncDisposable {
     const subjects = [{ kind: "ServiceAccount", ...account }];
     await plane.apply(
       ...[NAMESPACE, "team"].map((name) => ({
-        ...{ apiVersion: "v1", kind: "Namespace", metadata: { name } },
+        apiVersion: "v1",
+        kind: "Namespace",
+        metadata: { name },
       })),
       { apiVersion: "v1", kind: "ServiceAccount", metadata: account },
       {
-        ...{ apiVersion: "coil.cybozu.com/v2", kind: "Egress" },
+        apiVersion: "coil.cybozu.com/v2",
+        kind: "Egress",
         metadata: { namespace: NAMESPACE, name: EGRESS },
         spec: { destinations: ["0.0.0.0/0", "::/0"] },
       },
       {
-        ...{ apiVersion: `${RBAC}/v1`, kind: "RoleBinding", subjects },
+        apiVersion: `${RBAC}/v1`,
+        kind: "RoleBinding",
+        subjects,
         metadata: { name: "coil-egress", namespace: NAMESPACE },
         roleRef: {
           apiGroup: RBAC,
-          ...{ kind: "ClusterRole", name: "coil-egress-gateway" },
+          kind: "ClusterRole",
+          name: "coil-egress-gateway",
         },
       },
     );
@@ -226,9 +233,7 @@ export class EgressLab implements AsyncDisposable {
         spec: {
           user: `system:serviceaccount:${NAMESPACE}:coil-egress`,
           groups: ["system:serviceaccounts", "system:authenticated"],
-          resourceAttributes: {
-            ...{ verb, group, resource, subresource, namespace },
-          },
+          resourceAttributes: { verb, group, resource, subresource, namespace },
         },
       },
     );
@@ -305,7 +310,8 @@ export class EgressLab implements AsyncDisposable {
       "DELETE",
       `/api/v1/namespaces/${namespace}/pods/${name}`,
       {
-        ...{ apiVersion: "v1", kind: "DeleteOptions" },
+        apiVersion: "v1",
+        kind: "DeleteOptions",
         gracePeriodSeconds: graceSeconds,
       },
     );
@@ -338,7 +344,8 @@ export class EgressLab implements AsyncDisposable {
       "POST",
       `/api/v1/namespaces/${namespace}/serviceaccounts/${account}/token`,
       {
-        ...{ apiVersion: "authentication.k8s.io/v1", kind: "TokenRequest" },
+        apiVersion: "authentication.k8s.io/v1",
+        kind: "TokenRequest",
         spec: {
           audiences: audience === "" ? undefined : [audience],
           ...(pod !== undefined && {
@@ -377,9 +384,14 @@ export class EgressLab implements AsyncDisposable {
       // No proxy here has to learn of the end.
       leastDrainMs: 0,
       ...more,
-      ...{ kernel, client, registry: createRegistry() },
+      kernel,
+      client,
+      registry: createRegistry(),
       identity: {
-        ...{ namespace: NAMESPACE, egress: EGRESS, pod, addresses: ADDRESSES },
+        namespace: NAMESPACE,
+        egress: EGRESS,
+        pod,
+        addresses: ADDRESSES,
       },
       options: parseEgressFlags([
         `--health-addr=${health}`,
@@ -395,7 +407,9 @@ export class EgressLab implements AsyncDisposable {
       return ended;
     };
     return {
-      ...{ kernel, logs, announceUrl: `http://${announce}/v1/clients` },
+      kernel,
+      logs,
+      announceUrl: `http://${announce}/v1/clients`,
       async ready() {
         const response = await fetch(`http://${health}/readyz`);
         return { status: response.status, body: await response.text() };
@@ -428,7 +442,8 @@ export async function assertClients(
   const text = [...wanted].sort().join(" ");
   const seen = () => [...kernel.clients].sort().join(" ");
   await eventually("the clients", () => seen() === text, {
-    ...{ timeoutMs: 60_000, intervalMs: 10 },
+    timeoutMs: 60_000,
+    intervalMs: 10,
   }).catch(() => assert.equal(seen(), text));
 }
 

@@ -27,7 +27,9 @@ const RESTARTS = { sanitizeResources: false, sanitizeOps: false };
 /** Removes the pods of a test. */
 async function removePods(): Promise<void> {
   await lab.plane.request("DELETE", "/api/v1/namespaces/team/pods", {
-    ...{ apiVersion: "v1", kind: "DeleteOptions", gracePeriodSeconds: 0 },
+    apiVersion: "v1",
+    kind: "DeleteOptions",
+    gracePeriodSeconds: 0,
   });
   await eventually("no pods", async () => {
     const list = await lab.plane.request(
@@ -53,10 +55,12 @@ Deno.test("coil-egress follows its clients (CT-28 to CT-32)", async (t) => {
     annotations: { "egress.coil.cybozu.com/team": "internet" },
   });
   await lab.runPod("done", ["10.1.1.7"], {
-    ...{ annotations: CLIENT, phase: "Succeeded" },
+    annotations: CLIENT,
+    phase: "Succeeded",
   });
   await lab.runPod("host", ["10.1.1.8"], {
-    ...{ annotations: CLIENT, hostNetwork: true },
+    annotations: CLIENT,
+    hostNetwork: true,
   });
   const kernel = new ClientsKernel();
   const { promise, resolve: open } = Promise.withResolvers<void>();
@@ -83,7 +87,8 @@ Deno.test("coil-egress follows its clients (CT-28 to CT-32)", async (t) => {
 
   await t.step("the API server leaves out what it can", async () => {
     const lists = await lab.plane.auditRequests({
-      ...{ resource: "pods", verb: "list" },
+      resource: "pods",
+      verb: "list",
       user: "system:serviceaccount:nat:coil-egress",
     });
     const uris = lists.map(({ uri }) => decodeURIComponent(uri));

@@ -45,8 +45,12 @@ class Candidate implements AsyncDisposable {
     this.gate = gate;
     this.#client = new KubeClient(gate);
     this.elector = new LeaderElector(this.#client, {
-      ...{ namespace, name: "election", identity: name },
-      ...{ leaseMs, renewMs: leaseMs * 2 / 3, retryMs: 300 },
+      namespace,
+      name: "election",
+      identity: name,
+      leaseMs,
+      renewMs: leaseMs * 2 / 3,
+      retryMs: 300,
     });
     this.#running = this.elector.run(
       this.#controller.signal,
@@ -134,8 +138,12 @@ Deno.test("LeaderElector takes over a lease whose times are nonsense, when it sa
     },
   });
   const elector = new LeaderElector(admin, {
-    ...{ namespace, name, identity: "alive" },
-    ...{ leaseMs: 3_000, renewMs: 2_000, retryMs: 200 },
+    namespace,
+    name,
+    identity: "alive",
+    leaseMs: 3_000,
+    renewMs: 2_000,
+    retryMs: 200,
   });
   const startMs = performance.now();
   let waitedMs = 0;
@@ -156,7 +164,11 @@ Deno.test("EventRecorder counts the same event instead of repeating it", async (
   const controller = new AbortController();
   const running = recorder.run(controller.signal);
   const pod: ObjectReference = {
-    ...{ apiVersion: "v1", kind: "Pod", name: "p1", namespace, uid: "u1" },
+    apiVersion: "v1",
+    kind: "Pod",
+    name: "p1",
+    namespace,
+    uid: "u1",
   };
   const info = { type: "Warning", reason: "Full", message: "no room" } as const;
   const events = async (name: string) => {

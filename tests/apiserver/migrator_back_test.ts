@@ -16,7 +16,9 @@ const OF_V2 = "!coil.cybozu.com/reserved";
 
 Deno.test("migrate: the way back, with pods of v2 and a part of v1's replaced", async () => {
   await using lab = await MigrationLab.start({
-    ...{ name: "migrate-back", nodes: 2, pools: POOLS },
+    name: "migrate-back",
+    nodes: 2,
+    pools: POOLS,
   });
   const { plane, kubelet } = lab;
   await lab.lab.createNamespace("apps");

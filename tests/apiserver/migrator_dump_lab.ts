@@ -61,9 +61,12 @@ export class DumpLab implements AsyncDisposable {
       "--ignore-not-found",
     );
     await plane.apply({
-      ...{ apiVersion: "v1", kind: "Node", metadata: { name: "node1" } },
+      apiVersion: "v1",
+      kind: "Node",
+      metadata: { name: "node1" },
     }, {
-      ...{ apiVersion: "v1", kind: "Namespace" },
+      apiVersion: "v1",
+      kind: "Namespace",
       metadata: {
         name: "web",
         labels: { team: "a" },
@@ -79,7 +82,8 @@ export class DumpLab implements AsyncDisposable {
   async spawn(args: readonly string[]): Promise<LabProcess> {
     const [command, ...first] = fromSources(MAIN, "migrate", "dump");
     return await this.plane.startProcess({
-      ...{ id: `dump-${this.#id}-${++this.#processes}`, command },
+      id: `dump-${this.#id}-${++this.#processes}`,
+      command,
       args: [
         ...[...first, ...args, `--kubeconfig=${this.plane.kubeconfig}`],
         ...[`--etcd-endpoints=${this.etcd.url}`, "--etcd-timeout=20s"],

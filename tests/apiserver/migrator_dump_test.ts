@@ -23,7 +23,9 @@ async function createPod(
   // The namespace's service account may yet have to be made.
   await eventually("the pod", async () => {
     await plane.apply({
-      ...{ apiVersion: "v1", kind: "Pod", metadata: { namespace, name } },
+      apiVersion: "v1",
+      kind: "Pod",
+      metadata: { namespace, name },
       spec: {
         nodeName: "node1",
         containers: [{ name: "main", image: "none" }],
@@ -228,7 +230,9 @@ Deno.test("migrate: the manifest is applied twice, either way; without CRDs it i
     ...["status", "-o", "json", `--manifest=${lab.manifest}`],
   ]);
   assert.deepEqual(JSON.parse(compared.out).manifest, {
-    ...{ state: "intact", missing: [], problems: [] },
+    state: "intact",
+    missing: [],
+    problems: [],
   });
   await plane.kubectl("delete", "addressblock", "web-2-v1");
   const partly = await migrate(plane, ["status", `--manifest=${lab.manifest}`]);
@@ -243,7 +247,8 @@ Deno.test("migrate: the manifest is applied twice, either way; without CRDs it i
   );
 
   await plane.apply({
-    ...{ apiVersion: "coil.cybozu.com/v2", kind: "AddressBlock" },
+    apiVersion: "coil.cybozu.com/v2",
+    kind: "AddressBlock",
     metadata: {
       name: "default-7",
       labels: {
@@ -251,7 +256,8 @@ Deno.test("migrate: the manifest is applied twice, either way; without CRDs it i
         "coil.cybozu.com/node": "node1",
       },
     },
-    ...{ index: 7, ipv4: "10.64.0.56/29" },
+    index: 7,
+    ipv4: "10.64.0.56/29",
   });
   const text = await lab.text();
   const late = await lab.dump(["--yes", "--overwrite"]);
@@ -266,7 +272,8 @@ Deno.test("migrate: the manifest is applied twice, either way; without CRDs it i
   const doubled =
     /AddressBlock default-0 of v2 \(10.64.0.0\/29, node node2\) has addresses of the reserved default-0-v1/;
   await plane.apply({
-    ...{ apiVersion: "coil.cybozu.com/v2", kind: "AddressBlock" },
+    apiVersion: "coil.cybozu.com/v2",
+    kind: "AddressBlock",
     metadata: {
       name: "default-0",
       labels: {
@@ -274,7 +281,8 @@ Deno.test("migrate: the manifest is applied twice, either way; without CRDs it i
         "coil.cybozu.com/node": "node2",
       },
     },
-    ...{ index: 0, ipv4: "10.64.0.0/29" },
+    index: 0,
+    ipv4: "10.64.0.0/29",
   });
   assert.match((await migrate(plane, ["status"])).out, doubled);
   const first = await migrate(plane, ["replace", "--yes"]);

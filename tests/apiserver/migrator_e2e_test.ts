@@ -104,7 +104,9 @@ async function proveTheProver(
 
 Deno.test("a cluster moves from v1 to v2, no pod loses its network before it is replaced, no address is given twice", async () => {
   await using lab = await MigrationLab.start({
-    ...{ name: "migrate-e2e", nodes: 3, pools: POOLS },
+    name: "migrate-e2e",
+    nodes: 3,
+    pools: POOLS,
   });
   const { kubelet, plane } = lab;
   for (const name of ["apps", "web", "single"]) {

@@ -160,7 +160,9 @@ export class LabKubelet implements AsyncDisposable {
       "POST",
       `/api/v1/namespaces/${namespace}/pods/${name}/binding`,
       {
-        ...{ apiVersion: "v1", kind: "Binding", metadata: { name } },
+        apiVersion: "v1",
+        kind: "Binding",
+        metadata: { name },
         target: { apiVersion: "v1", kind: "Node", name: node?.name },
       },
     );
@@ -253,13 +255,21 @@ export class LabKubelet implements AsyncDisposable {
       `/api/v1/namespaces/${namespace}/pods/${name}/status`,
       {
         status: {
-          ...{ phase: "Running", startTime: now, hostIP: node.addresses[0] },
-          ...{ podIP: ip, podIPs: [{ ip }] },
+          phase: "Running",
+          startTime: now,
+          hostIP: node.addresses[0],
+          podIP: ip,
+          podIPs: [{ ip }],
           conditions: ["Ready", "ContainersReady"].map((type) => ({
-            ...{ type, status: ready, lastTransitionTime: now },
+            type,
+            status: ready,
+            lastTransitionTime: now,
           })),
           containerStatuses: [{
-            ...{ name: "main", image: "none", imageID: "", restartCount: 0 },
+            name: "main",
+            image: "none",
+            imageID: "",
+            restartCount: 0,
             ready: problem === undefined,
             state: problem === undefined ? { running: { startedAt: now } } : {
               waiting: { reason: problem, message: "as the test wants it" },

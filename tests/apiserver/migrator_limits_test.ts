@@ -53,7 +53,9 @@ function watch(kubelet: LabKubelet): Most {
 
 async function start(): Promise<MigrationLab> {
   const lab = await MigrationLab.start({
-    ...{ name: "migrate-limits", nodes: 2, pools: POOLS },
+    name: "migrate-limits",
+    nodes: 2,
+    pools: POOLS,
   });
   for (const namespace of NAMESPACES) await lab.lab.createNamespace(namespace);
   await installV1(lab.plane);
@@ -61,7 +63,8 @@ async function start(): Promise<MigrationLab> {
     for (const node of ["node1", "node2"]) {
       for (const name of ["a", "b"]) {
         await lab.workload("Deployment", `${namespace}/${name}-${node}`, {
-          ...{ replicas: 1, node },
+          replicas: 1,
+          node,
         });
       }
     }

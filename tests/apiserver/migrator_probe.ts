@@ -94,7 +94,9 @@ class Probe {
           ...[`--net=/run/netns/${this.#netns}`, "ping", "-n"],
           ...["-i", PING_INTERVAL_S, this.target.address],
         ],
-        ...{ stdin: "null", stdout: "piped", stderr: "null" },
+        stdin: "null",
+        stdout: "piped",
+        stderr: "null",
       }).spawn();
       this.#child = child;
       await this.#follow(child.stdout);
@@ -164,7 +166,8 @@ export class ConnectivityProver implements AsyncDisposable {
       now.lost += lost;
     }
     const phase = {
-      ...{ name, pods: this.#asked.size },
+      name,
+      pods: this.#asked.size,
       answered: now.answered - this.#before.answered,
       lost: now.lost - this.#before.lost,
     };
@@ -196,7 +199,8 @@ export class ConnectivityProver implements AsyncDisposable {
       if (own.every(({ source }) => source !== undefined)) {
         this.#probes.add(
           new Probe(target, {
-            ...{ source: undefined, netns: this.#lab.plane.netns },
+            source: undefined,
+            netns: this.#lab.plane.netns,
           }),
         );
       }

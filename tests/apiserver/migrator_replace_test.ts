@@ -57,7 +57,9 @@ async function phase(lab: MigrationLab): Promise<string> {
 
 async function start(): Promise<MigrationLab> {
   const lab = await MigrationLab.start({
-    ...{ name: "migrate-replace", nodes: 2, pools: POOLS },
+    name: "migrate-replace",
+    nodes: 2,
+    pools: POOLS,
   });
   const { plane, kubelet } = lab;
   for (const name of ["apps", "web"]) await lab.lab.createNamespace(name);
@@ -70,7 +72,8 @@ async function start(): Promise<MigrationLab> {
   });
   await lab.pod("apps/lonely", { node: "node1" });
   await plane.apply({
-    ...{ apiVersion: "policy/v1", kind: "PodDisruptionBudget" },
+    apiVersion: "policy/v1",
+    kind: "PodDisruptionBudget",
     metadata: { name: "strict", namespace: "apps" },
     spec: { minAvailable: 1, selector: { matchLabels: { app: "guarded" } } },
   });
@@ -111,12 +114,11 @@ Deno.test("migrate replace: refuses, stops, waits, is interrupted, and comes to 
       "coil.cybozu.com/reserved": "true",
     };
     await plane.apply({
-      ...{ apiVersion: "coil.cybozu.com/v2", kind: "AddressBlock" },
-      ...{
-        metadata: { name: "web-9-v1", labels },
-        index: 9,
-        ipv4: "10.65.0.8/30",
-      },
+      apiVersion: "coil.cybozu.com/v2",
+      kind: "AddressBlock",
+      metadata: { name: "web-9-v1", labels },
+      index: 9,
+      ipv4: "10.65.0.8/30",
     });
     const { code, err } = await replace(lab);
     assert.equal(code, 1);
@@ -312,8 +314,11 @@ Deno.test("migrate replace: refuses, stops, waits, is interrupted, and comes to 
       "coil.cybozu.com/reserved": "true",
     };
     await plane.apply({
-      ...{ apiVersion: "coil.cybozu.com/v2", kind: "AddressBlock" },
-      ...{ metadata: { name, labels }, index, ipv4 },
+      apiVersion: "coil.cybozu.com/v2",
+      kind: "AddressBlock",
+      metadata: { name, labels },
+      index,
+      ipv4,
     });
   };
 
@@ -342,7 +347,9 @@ Deno.test("migrate replace: refuses, stops, waits, is interrupted, and comes to 
 
   await t.step("a block of a node without coild is kept", async () => {
     await plane.apply({
-      ...{ apiVersion: "v1", kind: "Node", metadata: { name: "node9" } },
+      apiVersion: "v1",
+      kind: "Node",
+      metadata: { name: "node9" },
     });
     await reserve(31, "node9", "10.64.0.248/29");
     const { code, err } = await replace(lab);

@@ -21,7 +21,8 @@ async function reserve(
         "coil.cybozu.com/reserved": "true",
       },
     },
-    ...{ index, ipv4 },
+    index,
+    ipv4,
   });
 }
 

@@ -19,7 +19,8 @@ function rule(
   names?: readonly string[],
 ): Rule {
   return {
-    ...{ apiGroups: [group], resources: resources.split(" ") },
+    apiGroups: [group],
+    resources: resources.split(" "),
     verbs: verbs.split(" "),
     ...(names === undefined ? {} : { resourceNames: names }),
   };
@@ -55,20 +56,27 @@ export async function migratorKubeconfig(
   const apiVersion = `${RBAC}/v1`;
   await plane.apply(
     {
-      ...{ apiVersion, kind: "ClusterRole", metadata: { name: USER } },
+      apiVersion,
+      kind: "ClusterRole",
+      metadata: { name: USER },
       rules: CLUSTER_RULES,
     },
     {
-      ...{ apiVersion, kind: "ClusterRoleBinding", metadata: { name: USER } },
+      apiVersion,
+      kind: "ClusterRoleBinding",
+      metadata: { name: USER },
       roleRef: { apiGroup: RBAC, kind: "ClusterRole", name: USER },
       subjects,
     },
     {
-      ...{ apiVersion, kind: "Role", metadata: { name: USER, namespace } },
+      apiVersion,
+      kind: "Role",
+      metadata: { name: USER, namespace },
       rules: SYSTEM_RULES,
     },
     {
-      ...{ apiVersion, kind: "RoleBinding" },
+      apiVersion,
+      kind: "RoleBinding",
       metadata: { name: USER, namespace },
       roleRef: { apiGroup: RBAC, kind: "Role", name: USER },
       subjects,

@@ -69,7 +69,9 @@ export async function installV1(plane: ControlPlane): Promise<void> {
     },
   });
   const workload = (kind: string, name: string) => ({
-    ...{ apiVersion: "apps/v1", kind, metadata: { name, namespace } },
+    apiVersion: "apps/v1",
+    kind,
+    metadata: { name, namespace },
     spec: {
       selector: { matchLabels: { app: name } },
       template: template(name),
@@ -79,7 +81,9 @@ export async function installV1(plane: ControlPlane): Promise<void> {
   const role = (name: string) => [
     { apiVersion: rbac, kind: "ClusterRole", metadata: { name }, rules: [] },
     {
-      ...{ apiVersion: rbac, kind: "ClusterRoleBinding", metadata: { name } },
+      apiVersion: rbac,
+      kind: "ClusterRoleBinding",
+      metadata: { name },
       roleRef: {
         apiGroup: "rbac.authorization.k8s.io",
         kind: "ClusterRole",
@@ -89,7 +93,8 @@ export async function installV1(plane: ControlPlane): Promise<void> {
     },
   ];
   const account = (name: string) => ({
-    ...{ apiVersion: "v1", kind: "ServiceAccount" },
+    apiVersion: "v1",
+    kind: "ServiceAccount",
     metadata: { name, namespace },
   });
   await plane.apply(
@@ -192,7 +197,8 @@ export class MigrationLab implements AsyncDisposable {
   async spawn(args: readonly string[]): Promise<LabProcess> {
     const [command, ...first] = fromSources(MAIN, "migrate");
     return await this.plane.startProcess({
-      ...{ id: `migrate-${++this.#processes}`, command },
+      id: `migrate-${++this.#processes}`,
+      command,
       args: [...first, ...args, `--kubeconfig=${this.kubeconfig}`],
     });
   }
@@ -206,7 +212,9 @@ export class MigrationLab implements AsyncDisposable {
     const [namespace, name = ""] = key.split("/");
     const { replicas, node } = options;
     await this.plane.apply({
-      ...{ apiVersion: "apps/v1", kind, metadata: { name, namespace } },
+      apiVersion: "apps/v1",
+      kind,
+      metadata: { name, namespace },
       spec: {
         ...(replicas === undefined ? {} : { replicas }),
         ...(kind === "StatefulSet"
@@ -231,9 +239,12 @@ export class MigrationLab implements AsyncDisposable {
   async pod(key: string, { node }: { readonly node: string }): Promise<void> {
     const [namespace, name] = key.split("/");
     await this.plane.apply({
-      ...{ apiVersion: "v1", kind: "Pod", metadata: { name, namespace } },
+      apiVersion: "v1",
+      kind: "Pod",
+      metadata: { name, namespace },
       spec: {
-        ...{ nodeName: node, terminationGracePeriodSeconds: 1 },
+        nodeName: node,
+        terminationGracePeriodSeconds: 1,
         containers: [{ name: "main", image: "none" }],
       },
     });
@@ -258,7 +269,8 @@ export class MigrationLab implements AsyncDisposable {
       "app.kubernetes.io/component": "coild",
     };
     await this.plane.apply({
-      ...{ apiVersion: "apps/v1", kind: "DaemonSet" },
+      apiVersion: "apps/v1",
+      kind: "DaemonSet",
       metadata: { name: "coild", namespace: "kube-system", labels },
       spec: {
         selector: { matchLabels: labels },

@@ -54,7 +54,8 @@ export class V1Etcd implements AsyncDisposable {
     const id = `v1-etcd-${++V1Etcd.#started}`;
     const dataDir = path.join(plane.runDir, id);
     const process = await plane.startProcess({
-      ...{ id, netns: plane.netns },
+      id,
+      netns: plane.netns,
       ...(secured
         ? {
           command: debianEtcd(),

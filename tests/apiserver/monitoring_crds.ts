@@ -40,7 +40,9 @@ function definition(kind: string, spec: Schema): unknown {
       names: { kind, plural, singular },
       scope: "Namespaced",
       versions: [{
-        ...{ name: "v1", served: true, storage: true },
+        name: "v1",
+        served: true,
+        storage: true,
         schema: { openAPIV3Schema: fields({ spec }, ["spec"]) },
       }],
     },

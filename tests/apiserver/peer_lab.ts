@@ -190,7 +190,9 @@ export class PeerLab implements AsyncDisposable {
       plugin: side === "peer"
         ? path.join(this.#peer.binDir, "coil")
         : path.join(this.plane.runDir, `plugin-${node.name}`, "coil"),
-      ...{ command, sandbox, nodeNetns: node.netns },
+      command,
+      sandbox,
+      nodeNetns: node.netns,
       config: {
         cniVersion: "1.0.0",
         name: "k8s-pod-network",

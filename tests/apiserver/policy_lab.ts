@@ -106,17 +106,22 @@ export class PolicyLab implements AsyncDisposable {
     const rbac = "rbac.authorization.k8s.io";
     const name = `all-${caller.account}`;
     await this.plane.apply({
-      ...{ apiVersion: `${rbac}/v1`, kind: "ClusterRole", metadata: { name } },
+      apiVersion: `${rbac}/v1`,
+      kind: "ClusterRole",
+      metadata: { name },
       rules: [{
         apiGroups: ["coil.cybozu.com"],
-        ...{ resources: ["*"], verbs: ["*"] },
+        resources: ["*"],
+        verbs: ["*"],
       }],
     }, {
-      ...{ apiVersion: `${rbac}/v1`, kind: "ClusterRoleBinding" },
+      apiVersion: `${rbac}/v1`,
+      kind: "ClusterRoleBinding",
       metadata: { name },
       roleRef: { apiGroup: rbac, kind: "ClusterRole", name },
       subjects: [{
-        ...{ kind: "ServiceAccount", name: caller.account },
+        kind: "ServiceAccount",
+        name: caller.account,
         namespace: namespaceOf(caller.account),
       }],
     });
@@ -128,10 +133,13 @@ export class PolicyLab implements AsyncDisposable {
       { apiVersion: "v1", kind: "Namespace", metadata: { name: NAMESPACE } },
       { apiVersion: "v1", kind: "ServiceAccount", metadata: account },
       ...NODES.map((name) => ({
-        ...{ apiVersion: "v1", kind: "Node", metadata: { name } },
+        apiVersion: "v1",
+        kind: "Node",
+        metadata: { name },
       })),
       {
-        ...{ apiVersion: "coil.cybozu.com/v2", kind: "Egress" },
+        apiVersion: "coil.cybozu.com/v2",
+        kind: "Egress",
         metadata: { namespace: NAMESPACE, name: "internet" },
         spec: { destinations: ["0.0.0.0/0"] },
       },

@@ -289,7 +289,10 @@ const egressParts = EGRESS_PARTS.filter((part) =>
 if (egressParts.length > 0) {
   figures.push(
     ...await egressFigures({
-      ...{ executable, quick, parts: egressParts, log: say },
+      executable,
+      quick,
+      parts: egressParts,
+      log: say,
       labName: NAME,
     }),
   );

@@ -194,7 +194,10 @@ async function firstPacket(
     'pod "first" on node2, a client from its start',
     () =>
       scene.world.call("createPod", {
-        ...{ name: "first", node: 1, egresses: EGRESS, firstAsks: SERVERS },
+        name: "first",
+        node: 1,
+        egresses: EGRESS,
+        firstAsks: SERVERS,
       }),
   );
   const sources = sourcesOf(heard);

@@ -43,7 +43,9 @@ function apiOf(cluster: EgressCluster): WorldApi {
   return {
     async createPod({ name, node, egresses, firstAsks }) {
       const client = await cluster.createClient({
-        ...{ name, node, report: firstAsks === undefined },
+        name,
+        node,
+        report: firstAsks === undefined,
         ...(egresses === undefined ? {} : { egresses }),
       });
       clients.set(name, client);
@@ -64,7 +66,9 @@ function apiOf(cluster: EgressCluster): WorldApi {
     async gateways({ egress, count }) {
       const ready = await cluster.gatewaysReady(egress, count);
       return ready.map(({ pod: { name, node, addresses } }) => ({
-        ...{ name, node: node.name, addresses },
+        name,
+        node: node.name,
+        addresses,
       }));
     },
     freeze({ egress, frozen }) {

@@ -88,7 +88,10 @@ export async function startCrowd(
   const sandboxMs = 1000 * (now.seconds - sandboxes.seconds) /
     (now.count - sandboxes.count);
   return {
-    ...{ pods: pods.map(runningOf), time, requests, sandboxMs },
+    pods: pods.map(runningOf),
+    time,
+    requests,
+    sandboxMs,
     latencies: [...latencies.values()],
   };
 }

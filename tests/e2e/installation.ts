@@ -40,11 +40,13 @@ interface Kit {
 const KITS: Readonly<Record<Way, Kit>> = {
   "overlay router": {
     workloads: ["ds/coild", "ds/coil-router", "deploy/coil-controller"],
-    ...{ routes: "coil-router", addresses: "Coil" },
+    routes: "coil-router",
+    addresses: "Coil",
   },
   "overlay ipam": {
     workloads: ["ds/coild", "deploy/coil-controller"],
-    ...{ routes: "BIRD", addresses: "Coil" },
+    routes: "BIRD",
+    addresses: "Coil",
   },
   "overlay compat": {
     workloads: [
@@ -52,15 +54,18 @@ const KITS: Readonly<Record<Way, Kit>> = {
       "deploy/coil-ipam-controller",
       "deploy/coil-egress-controller",
     ],
-    ...{ routes: "BIRD", addresses: "Coil" },
+    routes: "BIRD",
+    addresses: "Coil",
   },
   "overlay egress-only": {
     workloads: ["ds/coild", "deploy/coil-controller"],
-    ...{ routes: "none", addresses: "bridge" },
+    routes: "none",
+    addresses: "bridge",
   },
   "chart": {
     workloads: ["ds/coild", "ds/coil-router", "deploy/coil-controller"],
-    ...{ routes: "coil-router", addresses: "Coil" },
+    routes: "coil-router",
+    addresses: "Coil",
   },
 };
 

@@ -199,8 +199,8 @@ Deno.test("containerd and Coil understand each other in every version of CNI tha
 Deno.test(
   "containerd 2 asks for STATUS: a node without coild is not ready for pods, and says why",
   {
-    // kubelet is another one afterwards.
-    ...{ sanitizeResources: false, sanitizeOps: false },
+    sanitizeResources: false,
+    sanitizeOps: false,
   },
   async () => {
     const node = site.node(2);

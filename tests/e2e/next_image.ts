@@ -25,7 +25,9 @@ export async function buildNextImage(): Promise<NextImage> {
   try {
     await Deno.writeFile(file, bytes);
     const { path } = await buildImage({
-      ...{ executable: file, reference: REFERENCE, compression: "none" },
+      executable: file,
+      reference: REFERENCE,
+      compression: "none",
     });
     return { reference: REFERENCE, path, executable: digestOf(bytes) };
   } finally {

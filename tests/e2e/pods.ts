@@ -81,7 +81,9 @@ export class PodRunner {
     const { name, namespace = "default", labels = {}, annotations } = wish;
     return await this.#client.create(PODS, {
       metadata: {
-        ...{ name, namespace, labels: { app: name, ...labels } },
+        name,
+        namespace,
+        labels: { app: name, ...labels },
         ...(annotations === undefined ? {} : { annotations }),
       },
       spec: podSpec(wish),

@@ -91,7 +91,9 @@ export function describeTime(
   const perPod = (seconds: number) => Math.round(seconds * 1000 / count);
   const parts = [...time]
     .map(([name, { own, children }]) => ({
-      ...{ name, own: perPod(own), children: perPod(children) },
+      name,
+      own: perPod(own),
+      children: perPod(children),
     }))
     .filter(({ own, children }) => own + children > 0)
     .sort((a, b) => b.own + b.children - a.own - a.children);

@@ -8,7 +8,9 @@ Deno.test("a reader without an end", async () => {
     while (text.includes("loop"));
   };
   await fuzz({ name: "endless", kind: "text", run }, [`"a"`, `"the loop"`], {
-    ...{ seed: 1, coverage, limitMs: 300 },
+    seed: 1,
+    coverage,
+    limitMs: 300,
     isOver: () => false,
   });
 });

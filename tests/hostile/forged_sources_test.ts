@@ -52,18 +52,23 @@ async function seen(
       address.includes(":") === destination.includes(":")
     ) ?? "";
   using netns = Netns.open(pathOf(victim));
-  const socket = inNetns(netns, () =>
-    Deno.listenDatagram({
-      ...{ hostname: destination, port: PORT, transport: "udp" } as const,
-    }));
+  const socket = inNetns(
+    netns,
+    () =>
+      Deno.listenDatagram({
+        hostname: destination,
+        port: PORT,
+        transport: "udp" as const,
+      }),
+  );
   try {
     using link = await rawLink(attacker);
     const [pod, host] = attacker.result.interfaces;
     const ends = { fromMac: pod?.mac ?? "", toMac: host?.mac ?? "" };
     for (const source of [...forged, own]) {
-      link.send(udpFrame({
-        ...{ ...ends, source, destination, port: PORT, payload: "x" },
-      }));
+      link.send(
+        udpFrame({ ...ends, source, destination, port: PORT, payload: "x" }),
+      );
     }
     const sources: string[] = [];
     while (sources.at(-1) !== own) {

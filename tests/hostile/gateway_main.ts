@@ -16,13 +16,19 @@ await runDaemon("coil-egress", async (signal) => {
   using client = await KubeClient.load({ kubeconfig });
   await runGateway({
     options: parseEgressFlags([], {
-      ...{ program: "coil-egress", version: "test", about: "" },
+      program: "coil-egress",
+      version: "test",
+      about: "",
     }),
     identity: {
-      ...{ namespace: "nat", egress: "internet", pod: "internet-0" },
+      namespace: "nat",
+      egress: "internet",
+      pod: "internet-0",
       addresses: { ipv4: Address.parse("10.99.0.1") },
     },
-    ...{ kernel: new ClientsKernel(), client, registry: createRegistry() },
+    kernel: new ClientsKernel(),
+    client,
+    registry: createRegistry(),
     leastDrainMs: 0,
   }, signal);
 }, { graceMs: 10_000 });

@@ -72,7 +72,9 @@ async function startTargets(lab: CoildLab): Promise<readonly Target[]> {
   const node = lab.node();
   const start = (id: string, args: readonly string[], account?: string) =>
     lab.plane.startProcess({
-      ...{ id, node, command: Deno.execPath() },
+      id,
+      node,
+      command: Deno.execPath(),
       args: ["run", "--no-check", "-A", ...args],
       env: { COIL_NODE_NAME: node.name, COIL_POD_NAMESPACE: "kube-system" },
       ...(account !== undefined && {
@@ -84,17 +86,20 @@ async function startTargets(lab: CoildLab): Promise<readonly Target[]> {
     {
       name: "coil-controller",
       daemon: await role("coil-controller"),
-      ...{ ports: [9386], url: "http://127.0.0.1:9386/metrics" },
+      ports: [9386],
+      url: "http://127.0.0.1:9386/metrics",
     },
     {
       name: "coil-router",
       daemon: await role("coil-router"),
-      ...{ ports: [9388], url: "http://127.0.0.1:9388/metrics" },
+      ports: [9388],
+      url: "http://127.0.0.1:9388/metrics",
     },
     {
       name: "a gateway",
       daemon: await start("gateway", [GATEWAY, lab.plane.kubeconfig]),
-      ...{ ports: [8080, 8081, 8082], url: "http://127.0.0.1:8081/healthz" },
+      ports: [8080, 8081, 8082],
+      url: "http://127.0.0.1:8081/healthz",
     },
   ];
 }
@@ -143,7 +148,9 @@ Deno.test("a pod's half-open connections stop no daemon", async (t) => {
   const targets = await startTargets(lab);
   for (const { daemon } of targets) stack.use(daemon);
   const all = [{
-    ...{ name: "coild", daemon: coild.process, ports: [9384] },
+    name: "coild",
+    daemon: coild.process,
+    ports: [9384],
     url: "http://127.0.0.1:9384/metrics",
   }, ...targets];
   for (const { name, daemon, ports, url } of all) {

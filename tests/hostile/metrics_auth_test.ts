@@ -21,7 +21,8 @@ Deno.test("coild with --metrics-auth tells its metrics to nobody who may not rea
       metadata: { name: "prometheus" },
       roleRef: {
         apiGroup: "rbac.authorization.k8s.io",
-        ...{ kind: "ClusterRole", name: "coil-metrics-reader" },
+        kind: "ClusterRole",
+        name: "coil-metrics-reader",
       },
       subjects: [{ kind: "ServiceAccount", ...READER }],
     },

@@ -19,7 +19,9 @@ Deno.test("a pod that resets its connections before they are accepted keeps nobo
   const node = lab.node();
   await using coild = await lab.startCoild();
   await using gateway = await lab.plane.startProcess({
-    ...{ id: "gateway", node, command: Deno.execPath() },
+    id: "gateway",
+    node,
+    command: Deno.execPath(),
     args: ["run", "--no-check", "-A", GATEWAY, lab.plane.kubeconfig],
   });
   const pod = await lab.createPod("attacker");
@@ -34,7 +36,9 @@ Deno.test("a pod that resets its connections before they are accepted keeps nobo
   }, { timeoutMs: 60_000 });
 
   await using attack = await lab.plane.startProcess({
-    ...{ id: "attack", netns: pod.netns, command: Deno.execPath() },
+    id: "attack",
+    netns: pod.netns,
+    command: Deno.execPath(),
     args: [
       ...["run", "--no-check", "-A", RESETS, String(BURST), String(RATE)],
       ...[`${host}:9384`, `${host}:8081`, `${host}:8082`],

@@ -63,7 +63,8 @@ export class Container implements AsyncDisposable {
         ],
         clearEnv: true,
         env: {
-          ...{ ...env, ...options.env },
+          ...env,
+          ...options.env,
           ROOT: this.root,
           WHO: options.user ?? User,
         },

@@ -90,7 +90,10 @@ export function discoveryFrame(
     ...(source === "::" ? [] : [option, parseMac(fromMac)]),
   );
   const packet = ipPacket(PROTOCOL.icmpv6, {
-    ...{ source, destination, body, sum: 2 },
+    source,
+    destination,
+    body,
+    sum: 2,
   });
   return ipFrame(packet, { fromMac, toMac });
 }

@@ -32,7 +32,10 @@ netnsTest(
         ipv4: Address.parse("10.0.0.2"),
         ipv6: Address.parse("fd02::2"),
       },
-      ...{ ifname: "eth0", mtu: 0, port: 5555, originatingOnly: false },
+      ifname: "eth0",
+      mtu: 0,
+      port: 5555,
+      originatingOnly: false,
       gateways: [gateway],
     });
     assert.deepEqual(await KERNEL_PLANE.refused({ netns }), []);

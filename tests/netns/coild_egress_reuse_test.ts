@@ -26,7 +26,9 @@ function pod(
 ): V1Pod {
   return {
     metadata: {
-      ...{ namespace: "default", name, uid: `uid-${name}` },
+      namespace: "default",
+      name,
+      uid: `uid-${name}`,
       ...(isGoing && { deletionTimestamp: "2026-01-01T00:00:00Z" }),
       ...(name === CLIENT &&
         { annotations: { "egress.coil.cybozu.com/tenant": "nat" } }),

@@ -102,7 +102,11 @@ export async function partsOn(network: PodNetwork): Promise<Parts> {
   const { clock, ipam } = undo.use(await openNode(cluster, { isBusy }));
   const teardown = undo.use(new Teardown({ ipam, network }));
   const shared = {
-    ...{ ipam, network, teardown, locks, networks: new NetworkMemory() },
+    ipam,
+    network,
+    teardown,
+    locks,
+    networks: new NetworkMemory(),
     metrics: new CoildMetrics(createRegistry()),
     blocks: { poolNames: () => [POOL] },
     pods: {
@@ -137,7 +141,10 @@ export async function partsOn(network: PodNetwork): Promise<Parts> {
   const garbage = new GarbageCollector({ ...shared, network: paused });
   const attachments = new AddressedPods({ ...shared, garbage });
   const reconciler = new Reconciler({
-    ...{ ...shared, repair, network: paused, intervalMs: 1 },
+    ...shared,
+    repair,
+    network: paused,
+    intervalMs: 1,
   });
   const settle = () => teardown.drain(signal);
   const locked = async (
@@ -150,7 +157,13 @@ export async function partsOn(network: PodNetwork): Promise<Parts> {
   };
   const resources = undo.move();
   return {
-    ...{ attachments, clock, ipam, locks, reconciler, pauses, settle },
+    attachments,
+    clock,
+    ipam,
+    locks,
+    reconciler,
+    pauses,
+    settle,
     add: (request) =>
       locked(request, async (held) => {
         await using telling = new Telling(signal);

@@ -48,7 +48,10 @@ netnsTest(
         ipv4: Address.parse("10.9.9.9"),
         ipv6: Address.parse("fd09::9"),
       },
-      ...{ ifname: "lo", mtu: 1500, port: 5555, sourcePortAuto: true },
+      ifname: "lo",
+      mtu: 1500,
+      port: 5555,
+      sourcePortAuto: true,
     });
     let sent: string[] = [];
     const trace = {

@@ -77,7 +77,11 @@ export async function gatewayTableLab(): Promise<GatewayTableLab> {
   const netfilter = stack.use(NetfilterSocket.open({ netns }));
   const kept = stack.move();
   return {
-    ...{ client, gateway, outside, netfilter, netns },
+    client,
+    gateway,
+    outside,
+    netfilter,
+    netns,
     async send(packets): Promise<void> {
       for (const [name, version] of [["tun4", 4], ["tun6", 6]] as const) {
         const own = packets.filter(([first = 0]) => first >> 4 === version);

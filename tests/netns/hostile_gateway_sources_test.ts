@@ -128,9 +128,9 @@ function everyKind(): Uint8Array[] {
   }
   // Parts of packets, with nothing to go with them.
   for (const fragment of [0x2000, 0x2001, 0x0001, 0x1fff]) {
-    packets.push(ipPacket(PATH.ipv4, body, {
-      ...{ protocol: datagram, id: fragment, fragment },
-    }));
+    packets.push(
+      ipPacket(PATH.ipv4, body, { protocol: datagram, id: fragment, fragment }),
+    );
     const head = Uint8Array.of(datagram, 0, fragment >> 8, fragment & 255);
     packets.push(ipPacket(
       PATH.ipv6,

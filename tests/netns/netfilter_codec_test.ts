@@ -53,7 +53,11 @@ netnsTest("nft reads back every name that a table can have", async () => {
     counters: [name],
     sets: [{ name, key: ["ipv4_addr"], elements: [] }],
     chains: [{
-      ...{ name, type: "filter", hook: "input", priority: 0, policy: "drop" },
+      name,
+      type: "filter",
+      hook: "input",
+      priority: 0,
+      policy: "drop",
       rules: [nft.rule([nft.inSet(["ip saddr"], name), nft.counter(name)])],
     }],
   };

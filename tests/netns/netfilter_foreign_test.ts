@@ -82,8 +82,11 @@ for (const [old, replacement] of REPLACEMENTS) {
 
 function withMasquerade(table: NftTable): NftTable {
   const leaving = {
-    ...{ name: "leaving", type: "nat", hook: "postrouting" } as const,
-    ...{ priority: 100, policy: "accept" } as const,
+    name: "leaving" as const,
+    type: "nat" as const,
+    hook: "postrouting" as const,
+    priority: 100,
+    policy: "accept" as const,
     rules: [nft.rule([nft.masquerade()])],
   };
   return { ...table, chains: [...table.chains, leaving] };

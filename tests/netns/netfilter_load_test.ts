@@ -246,7 +246,10 @@ netnsTest(
     await using socket = NetfilterSocket.open({ netns });
     const rules = Array.from({ length: 15_000 }, () => nft.rule([nft.drop()]));
     const chain = {
-      ...{ name: "in", type: "filter", hook: "input", priority: 0 } as const,
+      name: "in" as const,
+      type: "filter" as const,
+      hook: "input" as const,
+      priority: 0,
       policy: "accept",
     } as const;
     const common = { family: "inet", name: "t", counters: [] } as const;

@@ -14,10 +14,15 @@ import { netnsTest, type TempNetns, tempNetns } from "./testing.ts";
 openLibc();
 
 const TABLE: NftTable = {
-  ...{ family: "inet", name: "ours", counters: [] },
+  family: "inet",
+  name: "ours",
+  counters: [],
   sets: [{ name: "few", key: ["ipv4_addr"], elements: [] }],
   chains: [{
-    ...{ name: "input", type: "filter", hook: "input", priority: 0 },
+    name: "input",
+    type: "filter",
+    hook: "input",
+    priority: 0,
     policy: "accept",
     rules: [nft.rule([nft.nfproto("ipv6"), nft.drop()])],
   }],
@@ -68,14 +73,17 @@ netnsTest(
     using netns = Netns.open(host.path);
     await using own = NetfilterSocket.open({ netns });
     await using monitor = TableMonitor.open({
-      ...{ netns, table: "ours", ignoredPortIds: [own.portId] },
+      netns,
+      table: "ours",
+      ignoredPortIds: [own.portId],
     });
 
     // Our own changes, and the reading of the table.
     await own.replaceTable(TABLE);
     await own.compareTable(TABLE);
     await own.changeSet({
-      ...{ table: "ours", set: "few" },
+      table: "ours",
+      set: "few",
       add: [[Address.parse("10.0.0.1")]],
     });
     await change(host, FOREIGN);
@@ -108,7 +116,9 @@ netnsTest("TableMonitor says when it missed something", async () => {
   await using host = await tempNetns("nftmon");
   using netns = Netns.open(host.path);
   await using monitor = TableMonitor.open({
-    ...{ netns, table: "ours", receiveBufferBytes: 4096 },
+    netns,
+    table: "ours",
+    receiveBufferBytes: 4096,
   });
   const rules = Array.from(
     { length: 2_000 },

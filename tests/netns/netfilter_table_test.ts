@@ -188,12 +188,17 @@ netnsTest(
     await using test = await setup();
     const { temp, socket } = test;
     const table = (size: number): NftTable => ({
-      ...{ family: "inet", name: "t", counters: [] },
+      family: "inet",
+      name: "t",
+      counters: [],
       sets: [
         { name: "seen", key: ["ipv4_addr"], elements: [], dynamic: { size } },
       ],
       chains: [{
-        ...{ name: "c", type: "filter", hook: "input", priority: 0 },
+        name: "c",
+        type: "filter",
+        hook: "input",
+        priority: 0,
         policy: "accept",
         rules: [nft.rule([nft.addToSet(["ip daddr"], "seen")])],
       }],

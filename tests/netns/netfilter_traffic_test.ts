@@ -45,7 +45,10 @@ async function topology(): Promise<Topology> {
   const socket = stack.use(NetfilterSocket.open({ netns }));
   const kept = stack.move();
   return {
-    ...{ client, router, server, socket },
+    client,
+    router,
+    server,
+    socket,
     [Symbol.asyncDispose]: () => kept.disposeAsync(),
   };
 }

@@ -94,7 +94,9 @@ netnsTest(
     using own = RouteSocket.open({ netns });
     using other = RouteSocket.open({ netns });
     await using monitor = RouteMonitor.open({
-      ...{ netns, interests: ALL, ignoredPortIds: [own.portId] },
+      netns,
+      interests: ALL,
+      ignoredPortIds: [own.portId],
     });
     const link = await own.getLink({ name: "d0" });
     for (const text of ["10.1.2.3", "fd02::3"]) {
@@ -115,7 +117,9 @@ netnsTest("RouteMonitor says when it missed something", async () => {
   await using host = await tempNetns("mon");
   using netns = Netns.open(host.path);
   await using monitor = RouteMonitor.open({
-    ...{ netns, interests: ALL, receiveBufferBytes: 4096 },
+    netns,
+    interests: ALL,
+    receiveBufferBytes: 4096,
   });
   using other = RouteSocket.open({ netns });
   const rules = Array.from({ length: 500 }, (_, i) => ({

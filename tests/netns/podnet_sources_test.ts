@@ -110,13 +110,20 @@ async function sourcesThatArrive(
   const { ipv4, ipv6 } = addressesOf(2);
   const hostname = String(own.includes(":") ? ipv6 : ipv4);
   return await received(to, {
-    ...{ hostname, until: own },
+    hostname,
+    until: own,
     send() {
       for (const source of [...forged, own]) {
-        link.send(udpFrame({
-          ...{ fromMac, toMac, source, destination: hostname },
-          ...{ port: PORT, payload: source },
-        }));
+        link.send(
+          udpFrame({
+            fromMac,
+            toMac,
+            source,
+            destination: hostname,
+            port: PORT,
+            payload: source,
+          }),
+        );
       }
     },
   });
@@ -177,7 +184,10 @@ netnsTest(
     const to = await addPod(node, 2);
     const forged = ["10.1.2.3", "203.0.113.9"];
     const arrived = await sourcesThatArrive({
-      ...{ from, to, forged, own: OWN.ipv4 },
+      from,
+      to,
+      forged,
+      own: OWN.ipv4,
     });
     assert.deepEqual(arrived, [...forged, OWN.ipv4]);
     const [listed] = await node.net.list();
@@ -222,15 +232,20 @@ const FLOODS: Readonly<Record<string, (pod: Pod, n: number) => Frame>> = {
   "neighbour advertisements": ({ result }, n) => {
     const target = `fe80::dead:${n.toString(16)}`;
     return discoveryFrame({
-      ...{ fromMac: result.podMac, toMac: result.hostMac, target },
-      ...{ source: target, kind: "advert" },
+      fromMac: result.podMac,
+      toMac: result.hostMac,
+      target,
+      source: target,
+      kind: "advert",
       destination: `${linkLocalOf(result.hostMac)}`,
     });
   },
   "router solicitations": ({ result }, n) =>
     discoveryFrame({
-      ...{ fromMac: result.podMac, toMac: "33:33:00:00:00:02" },
-      ...{ source: `fe80::dead:${n.toString(16)}`, destination: "ff02::2" },
+      fromMac: result.podMac,
+      toMac: "33:33:00:00:00:02",
+      source: `fe80::dead:${n.toString(16)}`,
+      destination: "ff02::2",
       kind: "routerSolicit",
     }),
   "duplicate address detection": (pod) => solicitation(pod, "::"),
@@ -240,8 +255,11 @@ function solicitation({ result }: Pod, source: string): Frame {
   const target = linkLocalOf(result.hostMac).toString();
   const end = result.hostMac.slice(-8);
   return discoveryFrame({
-    ...{ fromMac: result.podMac, toMac: `33:33:ff:${end}` },
-    ...{ source, target, kind: "solicit" },
+    fromMac: result.podMac,
+    toMac: `33:33:ff:${end}`,
+    source,
+    target,
+    kind: "solicit",
     destination: `ff02::1:ff${end.slice(0, 2)}:${
       end.slice(3).replace(":", "")
     }`,
@@ -278,18 +296,20 @@ const USELESS: readonly ((pod: Pod) => Frame)[] = [
   (pod) => solicitation(pod, "::"),
   ({ result: { podMac: fromMac } }) =>
     udpFrame({
-      ...{ fromMac, toMac: "ff:ff:ff:ff:ff:ff", port: 67, payload: "x" },
-      ...{ source: "0.0.0.0", destination: "255.255.255.255" },
+      fromMac,
+      toMac: "ff:ff:ff:ff:ff:ff",
+      port: 67,
+      payload: "x",
+      source: "0.0.0.0",
+      destination: "255.255.255.255",
     }),
   ...(["routerSolicit", "routerAdvert", "redirect"] as const).map(
     (kind) => ({ result: { podMac: fromMac } }: Pod) =>
       discoveryFrame({
-        ...{
-          fromMac,
-          toMac: "33:33:00:00:00:02",
-          destination: "ff02::2",
-          kind,
-        },
+        fromMac,
+        toMac: "33:33:00:00:00:02",
+        destination: "ff02::2",
+        kind,
         source: `${linkLocalOf(fromMac)}`,
       }),
   ),
@@ -354,8 +374,7 @@ netnsTest(
     const to = await addPod(node, 2);
     const { hostName } = from.result;
     const forged = ["203.0.113.9"];
-    const arrive = () =>
-      sourcesThatArrive({ ...{ from, to, forged, own: OWN.ipv4 } });
+    const arrive = () => sourcesThatArrive({ from, to, forged, own: OWN.ipv4 });
     // As upstream Coil, and this one before there was any of it, left them.
     await node.host.ip("link", "set", hostName, "group", "default");
     for (const name of ["rp_filter", "arp_filter"]) {
@@ -452,10 +471,16 @@ netnsTest(
         assert.notEqual(link?.["group"], "30115", "it is in a group to delete");
         using raw = await rawLink(pod);
         const { podMac: fromMac, hostMac: toMac } = pod.result;
-        raw.send(udpFrame({
-          ...{ fromMac, toMac, source: "203.0.113.9" },
-          ...{ destination: `${NODE.ipv4}`, port: PORT, payload: "forged" },
-        }));
+        raw.send(
+          udpFrame({
+            fromMac,
+            toMac,
+            source: "203.0.113.9",
+            destination: `${NODE.ipv4}`,
+            port: PORT,
+            payload: "forged",
+          }),
+        );
       }
       await eventually("that both packets were dropped", async () => {
         return (await table.countForged()).ipv4 === pods.length;

@@ -75,18 +75,27 @@ export class SimCoild {
       returnDelayMs: 200,
       cooldownMs: 0,
       isBusy: (key) => locks.isLocked(key),
-      // Short, so that calls outlast it.
-      ...{ graceMs: 3_000, confirmMs: 500 },
+      graceMs: 3_000,
+      confirmMs: 500,
     });
     const teardown = new Teardown({ ipam, network });
     const networks = new NetworkMemory();
     const repair = new RouteRepair({
-      ...{ ipam, network, locks },
+      ipam,
+      network,
+      locks,
       reports: { repaired() {} },
     });
     const pods = podsOf();
     const shared = {
-      ...{ ipam, network, pods, blocks, teardown, networks, locks, repair },
+      ipam,
+      network,
+      pods,
+      blocks,
+      teardown,
+      networks,
+      locks,
+      repair,
     };
     const garbage = new GarbageCollector(shared);
     const reconciler = new Reconciler({
@@ -119,7 +128,12 @@ export class SimCoild {
         const sources = { ensureTable: () => Promise.resolve(false) };
         const prepared = new Gate();
         const parts = {
-          ...{ ...shared, node, addresses, readiness, sources, prepared },
+          ...shared,
+          node,
+          addresses,
+          readiness,
+          sources,
+          prepared,
         };
         await start(parts, { signal });
         await reconciler.run(signal);
@@ -187,7 +201,8 @@ function podsOf(): PodSource {
     sourcesOf: () => Promise.resolve("own" as const),
     find: ({ namespace, name }) =>
       Promise.resolve({
-        ...{ namespace, name },
+        namespace,
+        name,
         annotations: {},
         from: "cache" as const,
         isGateway: false,

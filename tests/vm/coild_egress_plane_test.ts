@@ -20,20 +20,32 @@ for (const originatingOnly of [false, true]) {
     const service = { ipv4: Address.parse("10.96.0.9") };
     const plan = planClient({
       addresses: { ipv4: Address.parse("10.0.0.2") },
-      ...{ ifname: "eth0", mtu: 0, port: 5555, originatingOnly },
+      ifname: "eth0",
+      mtu: 0,
+      port: 5555,
+      originatingOnly,
       gateways: [
         {
-          ...{ ...common, service, name: "nat/a", available: ["ipv4"] },
+          ...common,
+          service,
+          name: "nat/a",
+          available: ["ipv4"],
           destinations: [Prefix.parse("192.0.2.0/24")],
           failurePolicy: "Closed",
         },
         {
-          ...{ ...common, service: {}, name: "nat/b", available: [] },
+          ...common,
+          service: {},
+          name: "nat/b",
+          available: [],
           destinations: [Prefix.parse("0.0.0.0/0")],
           failurePolicy: "Closed",
         },
         {
-          ...{ ...common, service, name: "nat/c", available: ["ipv4"] },
+          ...common,
+          service,
+          name: "nat/c",
+          available: ["ipv4"],
           destinations: [Prefix.parse("198.51.100.0/24")],
           failurePolicy: "Open",
         },

@@ -115,7 +115,13 @@ export class EgressCluster implements AsyncDisposable {
       new GatewayKubelet({ access, runtime, binDir, nodes }),
     );
     const cluster = new EgressCluster({
-      ...{ access, topology, proxy, kubelet, runtime, binDir, coildArgs },
+      access,
+      topology,
+      proxy,
+      kubelet,
+      runtime,
+      binDir,
+      coildArgs,
       resources: resources.move(),
     });
     daemons.defer(() => cluster.#stopDaemons());
@@ -272,7 +278,9 @@ export class EgressCluster implements AsyncDisposable {
     const { namespace, name } = client.pod;
     await this.#runtime.stop(client.pod);
     await this.access.client.delete(PODS, {
-      ...{ namespace, name, gracePeriodSeconds: 0 },
+      namespace,
+      name,
+      gracePeriodSeconds: 0,
     });
   }
 

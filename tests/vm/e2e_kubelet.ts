@@ -125,7 +125,9 @@ export class GatewayKubelet implements AsyncDisposable {
       "POST",
       `/api/v1/namespaces/${namespace}/pods/${name}/binding`,
       {
-        ...{ apiVersion: "v1", kind: "Binding", metadata: { name } },
+        apiVersion: "v1",
+        kind: "Binding",
+        metadata: { name },
         target: { apiVersion: "v1", kind: "Node", name: node?.name },
       },
     );
@@ -155,7 +157,9 @@ export class GatewayKubelet implements AsyncDisposable {
     const container = containers.find((c) => c.name === "egress");
     const [command = ""] = container?.command ?? [];
     const source = await writeServiceAccountDir(access.admin, {
-      ...{ namespace, name: serviceAccountName, pod: { name, uid } },
+      namespace,
+      name: serviceAccountName,
+      pod: { name, uid },
     });
     await Deno.mkdir(TOKEN_DIR, { recursive: true });
     return await spawnProcess({
@@ -215,7 +219,10 @@ export class GatewayKubelet implements AsyncDisposable {
   async #forget(pod: V1Pod): Promise<void> {
     const { namespace = "", name = "", uid } = pod.metadata ?? {};
     await this.#options.access.client.delete(PODS, {
-      ...{ namespace, name, gracePeriodSeconds: 0, preconditions: { uid } },
+      namespace,
+      name,
+      gracePeriodSeconds: 0,
+      preconditions: { uid },
     }).catch((error) => {
       // Somebody else was quicker, or a pod of the same name is there.
       if (!error.isNotFound && !error.isConflict) throw error;

@@ -92,10 +92,12 @@ export async function createObjects(
   for (const { name, addresses } of nodes) {
     await client.patch(NODES, { name }, {}, { kind: "apply" });
     const internal = Object.values(addresses).map((address) => ({
-      ...{ type: "InternalIP", address },
+      type: "InternalIP",
+      address,
     }));
     await client.patch(NODES, { name }, { status: { addresses: internal } }, {
-      ...{ kind: "merge", subresource: "status" },
+      kind: "merge",
+      subresource: "status",
     });
   }
 }
@@ -107,7 +109,9 @@ export async function removeObjects(access: VmAccess): Promise<void> {
   for (const { metadata } of egresses.items) {
     const { namespace, name = "" } = metadata ?? {};
     await client.delete(EGRESSES, {
-      ...{ namespace, name, propagationPolicy: "Background" },
+      namespace,
+      name,
+      propagationPolicy: "Background",
     });
   }
   await eventually("pods to be gone", async () => {

@@ -119,7 +119,9 @@ export class PodRuntime implements AsyncDisposable {
     const now = new Date().toISOString().replace(/\.\d+/, "");
     const status = state.ready ? "True" : "False";
     const conditions = ["Ready", "ContainersReady"].map((type) => ({
-      ...{ type, status, lastTransitionTime: now },
+      type,
+      status,
+      lastTransitionTime: now,
     }));
     await this.#options.client.patch<V1Pod>(PODS, { namespace, name }, {
       status: {

@@ -224,7 +224,9 @@ export function translationsOf(
     const ready = endpoints.filter((e) => e.conditions?.ready);
     const usable = ready.length > 0 ? ready : serving;
     return {
-      ...{ family, address, port },
+      family,
+      address,
+      port,
       ...(sessionAffinity === "ClientIP" ? { affinitySeconds: seconds } : {}),
       usable: usable.flatMap((e) => e.addresses),
       serving: serving.flatMap((e) => e.addresses),

@@ -56,7 +56,9 @@ egressTest("egress of one family", {
       `a pod of ${family} alone is a client in that family`,
       async (cluster: EgressCluster) => {
         using client = await cluster.createClient({
-          ...{ name: family, namespace: `clients-${family}`, node: 1 },
+          name: family,
+          namespace: `clients-${family}`,
+          node: 1,
           egresses: "both",
         });
         assert.equal(client.pod.addresses.length, 1);
@@ -74,7 +76,8 @@ egressTest("egress of one family", {
     "a pod of both families behind gateways of IPv4 alone: IPv6 is refused, and passes with failurePolicy Open":
       async (cluster) => {
         using client = await cluster.createClient({
-          ...{ name: "dual", egresses: "single" },
+          name: "dual",
+          egresses: "single",
           egressNamespace: IPV4_GATEWAYS,
         });
         const ipv4 = { egress: "single", family: "ipv4" } as const;
@@ -112,8 +115,11 @@ egressTest("egress of one family", {
       cluster,
     ) => {
       using client = await cluster.createClient({
-        ...{ name: "apart", egresses: "single", node: 1 },
-        ...{ namespace: "clients-ipv6", egressNamespace: IPV4_GATEWAYS },
+        name: "apart",
+        egresses: "single",
+        node: 1,
+        namespace: "clients-ipv6",
+        egressNamespace: IPV4_GATEWAYS,
       });
       await expectRefusal(client, "ipv6");
       // What no Egress names goes its usual way.

@@ -106,9 +106,7 @@ egressTest("egress after another plugin, originating-only", {
     });
     clients = await Promise.all(
       [0, 1].map((node) =>
-        cluster.createClient({
-          ...{ name: `client${node}`, node, egresses: EGRESS },
-        })
+        cluster.createClient({ name: `client${node}`, node, egresses: EGRESS })
       ),
     );
   },

@@ -124,7 +124,9 @@ egressTest("egress end to end", {
     "TCP, UDP and ICMP of both families, from both nodes, source port automatic and fixed":
       async (cluster) => {
         using second = await cluster.createClient({
-          ...{ name: "second", node: 1, egresses: " far , near,near" },
+          name: "second",
+          node: 1,
+          egresses: " far , near,near",
         });
         for (const client of [first, second]) {
           await expectGateway(cluster, client);
@@ -135,7 +137,10 @@ egressTest("egress end to end", {
     "W40: the first packet after ADD arrives, though nobody knows the pod's status yet":
       async (cluster) => {
         using early = await cluster.createClient({
-          ...{ name: "early", node: 1, egresses: "near", report: false },
+          name: "early",
+          node: 1,
+          egresses: "near",
+          report: false,
         });
         for (const family of VM_FAMILIES) {
           const answer = await askUdp(early.sockets, OUTSIDE[family].near);
@@ -158,7 +163,8 @@ egressTest("egress end to end", {
         const answerBytes = address.includes(":") ? 1440 : 1470;
         await eventually(`a large answer from ${address}`, async () => {
           const answer = await askUdp(first.sockets, address, {
-            ...{ answerBytes, timeoutMs: 1_000 },
+            answerBytes,
+            timeoutMs: 1_000,
           });
           return answer?.bytes === answerBytes;
         });
@@ -251,7 +257,8 @@ egressTest("egress end to end", {
 
     "an Egress that loses a destination, and gets it back": async (cluster) => {
       using client = await cluster.createClient({
-        ...{ name: "loser", egresses: "near" },
+        name: "loser",
+        egresses: "near",
       });
       const { near } = OUTSIDE.ipv4;
       const [own = ""] = client.pod.addresses;

@@ -182,7 +182,8 @@ egressTest("forged sources and egress", {
     strangers = [];
     for (const node of [0, 1]) {
       const { pod } = await cluster.createClient({
-        ...{ name: `stranger${node}`, node },
+        name: `stranger${node}`,
+        node,
       });
       strangers.push(await Hostile.in(pod));
     }
@@ -201,7 +202,9 @@ egressTest("forged sources and egress", {
           for (const family of VM_FAMILIES) {
             const victim = addressOf(client.pod.addresses, family);
             const inner = {
-              ...{ source: victim, port: MARKED_PORT, payload: "out" },
+              source: victim,
+              port: MARKED_PORT,
+              payload: "out",
               destination: OUTSIDE[family].near,
             };
             for (const to of gatewayAddresses(cluster, family)) {
@@ -219,7 +222,9 @@ egressTest("forged sources and egress", {
         const source = own.address(family);
         const [to = ""] = gatewayAddresses(cluster, family);
         own.sendTunnelled({ from: source, to }, {
-          ...{ source, port: MARKED_PORT, payload: "out" },
+          source,
+          port: MARKED_PORT,
+          payload: "out",
           destination: OUTSIDE[family].near,
         });
       }
@@ -232,7 +237,9 @@ egressTest("forged sources and egress", {
     "a pod does not get out with the gateway's address": async (cluster) => {
       const before = await marked();
       const plain = (source: string, family: VmFamily) => ({
-        ...{ source, port: MARKED_PORT, payload: "out" },
+        source,
+        port: MARKED_PORT,
+        payload: "out",
         destination: OUTSIDE[family].near,
       });
       for (const stranger of strangers) {
@@ -267,10 +274,14 @@ egressTest("forged sources and egress", {
         const victim = addressOf(client.pod.addresses, family);
         const server = OUTSIDE[family].near;
         const answer = (source: string, payload: string) => ({
-          ...{ source, payload, destination: victim, port: CLIENT_PORT },
+          source,
+          payload,
+          destination: victim,
+          port: CLIENT_PORT,
         });
         const texts = await heard(client, {
-          ...{ family, until: `real from ${server}` },
+          family,
+          until: `real from ${server}`,
           async send() {
             for (const stranger of strangers) {
               await dropped(stranger.pod.node, () => {
@@ -307,7 +318,9 @@ egressTest("forged sources and egress", {
               const source = stranger.address(family);
               const to = addressOf(target ?? [], family);
               stranger.sendTunnelled({ from: source, to }, {
-                ...{ source, port: MARKED_PORT, payload: "stranger" },
+                source,
+                port: MARKED_PORT,
+                payload: "stranger",
                 destination: OUTSIDE[family].near,
               });
             }
@@ -326,10 +339,15 @@ egressTest("forged sources and egress", {
         const { ends } = stranger;
         for (let n = 1; n <= 2_000; n++) {
           const source = `fe80::dead:${n.toString(16)}`;
-          stranger.send(discoveryFrame({
-            ...{ ...ends, source, kind: "solicit", target: "fe80::1" },
-            destination: "ff02::1:ff00:1",
-          }));
+          stranger.send(
+            discoveryFrame({
+              ...ends,
+              source,
+              kind: "solicit",
+              target: "fe80::1",
+              destination: "ff02::1:ff00:1",
+            }),
+          );
         }
         const text = await inNetns(cluster.nodes[0].netns, "ip", [
           ...["-6", "neigh", "show", "nud", "all"],

@@ -158,25 +158,31 @@ Deno.test("source ports to one destination are reported before they run out", as
   const status = async () => {
     const { established, ports, clients } = await server.flows();
     const report = gatewayReport({
-      ...{ clients: 1, draining: false },
+      clients: 1,
+      draining: false,
       limited: { names: () => [], limits: server.limits },
       readings: {
         conntrack: await server.conntrack(),
         flows: {
-          ...{ established, clients },
+          established,
+          clients,
           ports: ports.map(({ budget, protocol, ...use }) => ({
-            ...{ ...use, protocol: String(protocol), limit: budget },
+            ...use,
+            protocol: String(protocol),
+            limit: budget,
           })),
         },
       },
     });
     const egress = {
-      ...{ apiVersion: "coil.cybozu.com/v2", kind: "Egress" } as const,
+      apiVersion: "coil.cybozu.com/v2" as const,
+      kind: "Egress" as const,
       metadata: { name: "nat", namespace: "internet" },
       spec: { destinations: ["0.0.0.0/0"] },
     };
     const { conditions } = egressStatus(egress, {
-      ...{ problems: [], now: new Date() },
+      problems: [],
+      now: new Date(),
       gateways: [{ name: "nat-1", ...report }],
     });
     const condition = conditions?.find(({ type }) => type === "CapacityLow");

@@ -37,7 +37,8 @@ Deno.test("a gateway survives another program that changes its network", async (
     sync.run(signal),
     sync.flushed({ signal }).then(() =>
       watchPlane({
-        ...{ sync, signal },
+        sync,
+        signal,
         upkeep: {
           findDamage: (options) => server.findDamage(options),
           watch: () => server.watch(),

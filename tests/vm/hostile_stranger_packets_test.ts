@@ -24,31 +24,38 @@ const SENDERS: readonly {
   readonly inner: Readonly<Record<Family, string>>;
 }[] = [
   {
-    ...{ name: "a stranger as itself", outer: ADDRESSES.stranger },
+    name: "a stranger as itself",
+    outer: ADDRESSES.stranger,
     inner: ADDRESSES.stranger,
   },
   {
-    ...{ name: "a stranger as a client", outer: ADDRESSES.stranger },
+    name: "a stranger as a client",
+    outer: ADDRESSES.stranger,
     inner: ADDRESSES.client,
   },
   {
-    ...{ name: "a client as a stranger", outer: ADDRESSES.client },
+    name: "a client as a stranger",
+    outer: ADDRESSES.client,
     inner: ADDRESSES.stranger,
   },
   {
-    ...{ name: "a client as another client", outer: ADDRESSES.client },
+    name: "a client as another client",
+    outer: ADDRESSES.client,
     inner: SECOND,
   },
   {
-    ...{ name: "a client as the gateway", outer: ADDRESSES.client },
+    name: "a client as the gateway",
+    outer: ADDRESSES.client,
     inner: ADDRESSES.gateway,
   },
   {
-    ...{ name: "the outside as a client", outer: ADDRESSES.outside },
+    name: "the outside as a client",
+    outer: ADDRESSES.outside,
     inner: ADDRESSES.client,
   },
   {
-    ...{ name: "the gateway itself as a client", outer: ADDRESSES.gateway },
+    name: "the gateway itself as a client",
+    outer: ADDRESSES.gateway,
     inner: ADDRESSES.client,
   },
 ];

@@ -30,7 +30,8 @@ Deno.test("a kernel without tunnels: coild says so and serves the other pods, un
   ]);
 
   await cluster.access.client.create(EGRESSES, {
-    ...{ apiVersion: "coil.cybozu.com/v2", kind: "Egress" },
+    apiVersion: "coil.cybozu.com/v2",
+    kind: "Egress",
     metadata: { namespace: GATEWAYS, name: EGRESS },
     spec: { destinations: [OUTSIDE_NETWORKS.ipv4.near], replicas: 1 },
   });
@@ -55,7 +56,8 @@ Deno.test("a kernel without tunnels: coild says so and serves the other pods, un
   await kernel.repair();
   await cluster.gatewaysReady(EGRESS, 1);
   using client = await cluster.createClient({
-    ...{ name: "served", egresses: EGRESS },
+    name: "served",
+    egresses: EGRESS,
   });
   const source = await askTcp(client.sockets, OUTSIDE.ipv4.near);
   const addresses = cluster.gatewaysOf(EGRESS).flatMap((g) => g.pod.addresses);

@@ -56,7 +56,8 @@ function withPayload(
 function withOptions(...options: readonly number[]): Wrap {
   return (inner, from, to) => [
     ipPacket(pathOf(from, to), datagram(inner, from, to), {
-      ...{ protocol: PROTOCOLS.udp, options: Uint8Array.from(options) },
+      protocol: PROTOCOLS.udp,
+      options: Uint8Array.from(options),
     }),
   ];
 }
@@ -88,7 +89,9 @@ function fragments4(...cuts: readonly number[]): Wrap {
       const end = sorted.find((cut) => cut > begin);
       const fragment = begin / 8 | (end === undefined ? 0 : 0x2000);
       return ipPacket(pathOf(from, to), payload.subarray(begin, end), {
-        ...{ protocol: PROTOCOLS.udp, id, fragment },
+        protocol: PROTOCOLS.udp,
+        id,
+        fragment,
       });
     });
   };
@@ -125,10 +128,8 @@ function overlapping(inner: Uint8Array, from: string, to: Target) {
   const path = pathOf(from, to);
   const protocol = PROTOCOLS.udp;
   return [
-    ipPacket(path, payload.subarray(0, 24), {
-      ...{ protocol, id, fragment: 0x2000 },
-    }),
-    ipPacket(path, other.subarray(16), { ...{ protocol, id, fragment: 2 } }),
+    ipPacket(path, payload.subarray(0, 24), { protocol, id, fragment: 0x2000 }),
+    ipPacket(path, other.subarray(16), { protocol, id, fragment: 2 }),
   ];
 }
 

@@ -40,7 +40,10 @@ export class NetnsSockets implements Disposable {
     const signal = AbortSignal.timeout(timeoutMs);
     const { connecting } = inNetns(this.#netns, () => ({
       connecting: Deno.connect({
-        ...{ hostname, port, signal, autoSelectFamily: false },
+        hostname,
+        port,
+        signal,
+        autoSelectFamily: false,
       }),
     }));
     return await connecting;
@@ -167,7 +170,10 @@ class Tally {
     const { sent, answered, sources, error } = this;
     const gap = Math.max(this.#longestGapMs, performance.now() - this.#lastMs);
     return {
-      ...{ sent, answered, sources, longestGapMs: Math.round(gap) },
+      sent,
+      answered,
+      sources,
+      longestGapMs: Math.round(gap),
       ...(error === undefined ? {} : { error }),
     };
   }
@@ -363,7 +369,9 @@ export async function askUdp(
   const timer = setTimeout(() => socket.close(), timeoutMs);
   try {
     await socket.send(encoder.encode(`1 ${answerBytes}`), {
-      ...{ transport: "udp", hostname: address, port: ECHO_PORT } as const,
+      transport: "udp" as const,
+      hostname: address,
+      port: ECHO_PORT,
     });
     const [data] = await socket.receive();
     socket.close();
@@ -387,7 +395,8 @@ export async function fetchBulk(
   bytes: number,
 ): Promise<number> {
   const conn = await sockets.connect(address, {
-    ...{ port: ECHO_PORT, timeoutMs: 10_000 },
+    port: ECHO_PORT,
+    timeoutMs: 10_000,
   });
   using _closed = closing(conn, 60_000);
   await readText(conn);

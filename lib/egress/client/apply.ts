@@ -66,7 +66,8 @@ export async function applyClient(
     get changes() {
       return run.changes;
     },
-    ...{ shadowed, skipped },
+    shadowed,
+    skipped,
   };
 }
 

@@ -129,7 +129,8 @@ export function addLink(
   { addrGen, index }: KernelFacts & { readonly index?: number },
 ): Request[] {
   const link = {
-    ...{ name, tunnel },
+    name,
+    tunnel,
     ...(mtu === undefined ? {} : { mtu }),
     ...(index === undefined ? {} : { index }),
   };

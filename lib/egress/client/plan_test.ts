@@ -194,7 +194,8 @@ function skippedText(
 function ipv4Gateway(name: string, changes: Partial<ClientGateway> = {}) {
   const service = { ipv4: Address.parse("10.68.0.1") };
   return gatewayFor(name, ["192.0.2.0/24", "2001:db8::/32"], {
-    ...{ service, ...changes },
+    service,
+    ...changes,
   });
 }
 

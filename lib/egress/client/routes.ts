@@ -92,7 +92,8 @@ export function diffRoutes(
   return {
     put: missing.map(putRoute),
     remove: surplus.map((route) => routeDelete(deletable(route))),
-    ...{ missing, surplus },
+    missing,
+    surplus,
   };
 }
 
@@ -109,7 +110,8 @@ export function diffRules(
     // Whether one is there has been looked at, and better than the kernel would.
     put: missing.map((rule) => ruleAdd(rule, { duplicate: true })),
     remove: surplus.map((rule) => ruleDelete(rule)),
-    ...{ missing, surplus },
+    missing,
+    surplus,
   };
 }
 

@@ -105,7 +105,9 @@ export class ClientRun implements Disposable {
     this.#signal?.throwIfAborted();
     try {
       const made = await makeFresh(this.#plan, {
-        ...{ ...this.#sockets, netns: this.#netns, linkMtu },
+        ...this.#sockets,
+        netns: this.#netns,
+        linkMtu,
       });
       this.#made = made ?? [];
       if (made !== undefined) return true;

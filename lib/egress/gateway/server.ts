@@ -276,7 +276,8 @@ export class EgressServer implements Disposable {
     const { add, remove, result } = change;
     this.#clients = undefined;
     await changeClients(this.#kernel, this.#plan, {
-      ...{ add, remove },
+      add,
+      remove,
       links: this.#links,
       former: this.#former,
     });

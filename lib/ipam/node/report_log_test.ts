@@ -8,16 +8,25 @@ const QUARANTINED =
 
 function record(n: number, ageMs = 0): AllocationRecord {
   return {
-    ...{ pool: "default", containerId: `c${n}`, ifname: "eth0" },
+    pool: "default",
+    containerId: `c${n}`,
+    ifname: "eth0",
     addresses: { ipv4: Address.parse(`10.0.${n >> 8}.${n & 255}`) },
-    ...{ state: "quarantined", generation: 1, ageMs },
+    state: "quarantined",
+    generation: 1,
+    ageMs,
   };
 }
 
 function report(found: Partial<PodReport>): PodReport {
   return {
-    ...{ registered: [], freed: [], missing: [], stuckReleases: [] },
-    ...{ quarantined: [], duplicates: [], withoutAddress: [] },
+    registered: [],
+    freed: [],
+    missing: [],
+    stuckReleases: [],
+    quarantined: [],
+    duplicates: [],
+    withoutAddress: [],
     ...found,
   };
 }
@@ -28,8 +37,10 @@ function logOf(): { readonly lines: string[]; readonly reports: ReportLog } {
   const at = (level: string) => (message: string) =>
     void lines.push(`${level} ${message}`);
   const log = {
-    ...{ debug: at("debug"), info: at("info") },
-    ...{ warn: at("warn"), error: at("error") },
+    debug: at("debug"),
+    info: at("info"),
+    warn: at("warn"),
+    error: at("error"),
   };
   return { lines, reports: new ReportLog(log) };
 }

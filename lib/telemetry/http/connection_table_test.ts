@@ -8,7 +8,10 @@ function tableOf(maxConnections: number, maxPerPeer: number) {
     maxPerPeer,
   });
   const connection = (name: string, sinceMs: number, isIdle = true) => ({
-    ...{ name, sinceMs, isIdle, peer: name.charAt(0) },
+    name,
+    sinceMs,
+    isIdle,
+    peer: name.charAt(0),
     close: () => closed.push(name),
   });
   const admit = (name: string, sinceMs: number, isIdle = true) => {

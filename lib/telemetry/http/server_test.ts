@@ -79,11 +79,17 @@ async function withServer(
   const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   const { port } = listener.addr;
   const server = new HttpServer({
-    ...{ address: `127.0.0.1:${port}`, handler, signal: stop.signal },
+    address: `127.0.0.1:${port}`,
+    handler,
+    signal: stop.signal,
     limits: {
       ...DEFAULT_LIMITS,
-      ...{ headMs: LONG_MS, bodyMs: LONG_MS, answerMs: LONG_MS },
-      ...{ stallMs: LONG_MS, idleMs: LONG_MS, ...limits },
+      headMs: LONG_MS,
+      bodyMs: LONG_MS,
+      answerMs: LONG_MS,
+      stallMs: LONG_MS,
+      idleMs: LONG_MS,
+      ...limits,
     },
   });
   const finished = server.run(listener);

@@ -337,7 +337,8 @@ Deno.test("a gateway is told how many flows a client may have, if the Egress say
       ...(maxFlowsPerClient !== undefined && { maxFlowsPerClient }),
     };
     const planned = planDeployment({ ...wanted, spec }, {
-      ...{ settings: SETTINGS, image: IMAGE },
+      settings: SETTINGS,
+      image: IMAGE,
     });
     return planned.spec.template.spec.containers[0]?.args
       ?.filter((arg) => arg.includes("flows"));

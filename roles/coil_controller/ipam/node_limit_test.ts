@@ -56,7 +56,12 @@ function setUp(
       index,
     });
   return {
-    ...{ limit, shown, reads, said, show, node },
+    limit,
+    shown,
+    reads,
+    said,
+    show,
+    node,
     pass: (ms: number) => nowMs += ms,
   };
 }

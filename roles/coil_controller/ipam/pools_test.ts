@@ -10,7 +10,8 @@ import { Pools } from "./pools.ts";
 import type { CachedBlock } from "./trim.ts";
 
 const POOL: Pool = poolOf({
-  ...{ apiVersion: "coil.cybozu.com/v2", kind: "AddressPool" },
+  apiVersion: "coil.cybozu.com/v2",
+  kind: "AddressPool",
   metadata: { name: "default" },
   spec: { blockSizeBits: 3, subnets: [{ ipv4: "10.64.0.0/26" }] },
 });
@@ -31,9 +32,11 @@ class Blocks {
     for (const line of lines) {
       const [name = "", ipv4 = "", index] = line.split(" ");
       const block: AddressBlock = {
-        ...{ apiVersion: "coil.cybozu.com/v2", kind: "AddressBlock" },
+        apiVersion: "coil.cybozu.com/v2",
+        kind: "AddressBlock",
         metadata: { name, labels: { [POOL_LABEL]: "default" } },
-        ...{ index: Number(index), ipv4 },
+        index: Number(index),
+        ipv4,
       };
       this.store.set(name, block);
     }

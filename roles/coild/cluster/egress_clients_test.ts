@@ -210,7 +210,8 @@ Deno.test("selectGateways() goes by the gateways of each family", () => {
     slice("IPv6", { at: "fd01::4", pod: "p1", is: "---" }),
   ];
   const { gateways } = select({
-    ...{ egress: egress("a"), slices },
+    egress: egress("a"),
+    slices,
     service: service("10.96.0.9", "fd00:96::9"),
   });
   assert.deepEqual(gateways[0]?.available, ["ipv4"]);

@@ -15,7 +15,8 @@ export function trimEgress(egress: Egress): Egress {
   const { destinations, failurePolicy, fouSourcePortAuto } = spec;
   const { name, namespace, uid, generation } = metadata;
   return {
-    ...{ apiVersion, kind },
+    apiVersion,
+    kind,
     metadata: {
       ...(name !== undefined && { name }),
       ...(namespace !== undefined && { namespace }),

@@ -202,7 +202,10 @@ export class PodSource {
     const { namespace, name } = query;
     const get = (signal: AbortSignal) =>
       this.#client.tryGet(PODS, {
-        ...{ name, namespace, signal, timeoutMs: LIVE_GET_MS },
+        name,
+        namespace,
+        signal,
+        timeoutMs: LIVE_GET_MS,
       });
     if (!hasToldEnough(query)) return await get(signal);
     try {
@@ -211,7 +214,8 @@ export class PodSource {
     } catch (error) {
       if (signal.aborted || !isUnanswered(error)) throw error;
       log.info("Cannot ask for a pod: what the runtime told is enough", {
-        ...{ pod: `${namespace}/${name}`, err: error },
+        pod: `${namespace}/${name}`,
+        err: error,
       });
       return undefined;
     }
@@ -289,7 +293,10 @@ export class PodSource {
   ): Promise<V1Namespace | undefined> {
     return this.#namespaces?.store.get(name) ??
       await this.#client.tryGet(NAMESPACES, {
-        ...{ name, metadataOnly: true, timeoutMs: LIVE_GET_MS, signal },
+        name,
+        metadataOnly: true,
+        timeoutMs: LIVE_GET_MS,
+        signal,
       });
   }
 }
@@ -317,7 +324,10 @@ function facts(
   const { namespace, name, annotations } = query;
   const uid = pod?.metadata?.uid;
   return {
-    ...{ namespace, name, annotations, from },
+    namespace,
+    name,
+    annotations,
+    from,
     isGateway: isGatewayPod(pod),
     ...(uid !== undefined && { uid }),
   };

@@ -47,8 +47,11 @@ export class Announcer {
       if (result === "accepted") continue;
       const isOdd = result === "refused" || result === "late";
       log[isOdd ? "warn" : "debug"]("A gateway was not told of a new client", {
-        ...{ egress: egressKey(egress), client: podKey(pod) },
-        ...{ gateway: address.toString(), result, reason },
+        egress: egressKey(egress),
+        client: podKey(pod),
+        gateway: address.toString(),
+        result,
+        reason,
       });
     }
   }

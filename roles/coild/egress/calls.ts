@@ -161,7 +161,10 @@ function attachmentOf(
   { key, pod: { namespace, name }, uid, addresses, openNetns }: Connected,
 ): Attachment {
   return {
-    ...{ key, pod: { namespace, name }, addresses, openNetns },
+    key,
+    pod: { namespace, name },
+    addresses,
+    openNetns,
     ...(uid !== undefined && { uid }),
   };
 }

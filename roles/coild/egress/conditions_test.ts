@@ -71,7 +71,10 @@ function skip(
 ): SkippedDestination {
   const refused = false;
   return {
-    ...{ gateway: "nat/a", destination, lacking: "service", refused },
+    gateway: "nat/a",
+    destination,
+    lacking: "service",
+    refused,
     ...changes,
   };
 }

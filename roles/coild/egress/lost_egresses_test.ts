@@ -63,7 +63,10 @@ Deno.test("unknownGateways() go on refusing what no other Egress has", () => {
       ipv4: Address.parse("10.0.0.1"),
       ipv6: Address.parse("fd02::1"),
     },
-    ...{ ifname: "eth0", mtu: 1500, port: 5555, originatingOnly: false },
+    ifname: "eth0",
+    mtu: 1500,
+    port: 5555,
+    originatingOnly: false,
     gateways: [...gateways, other],
   });
   const routes = plan.routes.map(({ kind, destination }) =>

@@ -165,9 +165,13 @@ export class EgressReports implements Disposable {
 function unheardOf(condition: ClientCondition): Report {
   const never = Number.NEGATIVE_INFINITY;
   return {
-    ...{ condition, end: undefined, isSo: false, isTold: false },
+    condition,
+    end: undefined,
+    isSo: false,
+    isTold: false,
     timer: undefined,
-    ...{ beganMs: never, endedMs: never },
+    beganMs: never,
+    endedMs: never,
   };
 }
 

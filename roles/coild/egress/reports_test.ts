@@ -12,7 +12,9 @@ const DOWN: ClientCondition = {
   message: "down",
 };
 const UP: ConditionEnd = {
-  ...{ id: DOWN.id, reason: "EgressAvailable", message: "up" },
+  id: DOWN.id,
+  reason: "EgressAvailable",
+  message: "up",
 };
 const SHADOWED: ClientCondition = {
   id: "shadowed nat/a",
@@ -30,7 +32,9 @@ function reporting({ random = 0 } = {}) {
         told.push(`${clock.nowMs() / 1_000} ${name} ${type} ${reason}`);
       },
     },
-    ...{ delayMs: DELAY_MS, clock, random: () => random },
+    delayMs: DELAY_MS,
+    clock,
+    random: () => random,
   });
   const client = (name: string) => ({
     key: { containerId: name, ifname: "eth0" },
@@ -135,7 +139,9 @@ Deno.test("EgressReports spread a gateway's clients by chance, and count them at
   const toldMs: number[] = [];
   const reports = new EgressReports({
     events: { tell: () => void toldMs.push(clock.nowMs()) },
-    ...{ delayMs: DELAY_MS, clock, random: () => turn++ / 20 },
+    delayMs: DELAY_MS,
+    clock,
+    random: () => turn++ / 20,
   });
   for (let i = 0; i < 10; i++) {
     const key = { containerId: `c${i}`, ifname: "eth0" };

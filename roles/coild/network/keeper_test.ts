@@ -54,7 +54,10 @@ class World implements AsyncDisposable {
         },
         survey: () =>
           Promise.resolve({
-            ...{ pods: [], husks: [], malformed: [], strayRoutes: [] },
+            pods: [],
+            husks: [],
+            malformed: [],
+            strayRoutes: [],
           }),
       },
       ipam: {

@@ -114,12 +114,18 @@ export class RouteRepair {
       const lacks = await this.#with.network.upkeep.restoreEnd(pod, wanted);
       this.#with.reports.repaired(lacks);
       log.info("Restored the host's end of a pod", {
-        ...{ containerId, iface, veth: hostName, lacks },
+        containerId,
+        iface,
+        veth: hostName,
+        lacks,
       });
       return undefined;
     } catch (err) {
       log.error("Cannot restore the host's end of a pod", {
-        ...{ containerId, iface, veth: hostName, err },
+        containerId,
+        iface,
+        veth: hostName,
+        err,
       });
       const reason = err instanceof Error ? err.message : String(err);
       return `host link "${hostName}" of ${

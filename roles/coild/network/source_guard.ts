@@ -210,12 +210,18 @@ export class SourceGuard {
     try {
       if (!await network.setSources(pod, sources, { signal })) return;
       log.info("Set which sources the node takes from a pod", {
-        ...{ containerId, iface, veth, sources },
+        containerId,
+        iface,
+        veth,
+        sources,
         before: pod.sources ?? "unchecked",
       });
     } catch (error) {
       log.error("Cannot set which sources the node takes from a pod", {
-        ...{ containerId, iface, veth, err: error },
+        containerId,
+        iface,
+        veth,
+        err: error,
       });
     }
   }

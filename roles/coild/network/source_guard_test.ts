@@ -14,8 +14,13 @@ const signal = new AbortController().signal;
 
 function link(n: number, sources?: PodSources): PodLink {
   return {
-    ...{ pool: "default", containerId: `c${n}`, ifname: "eth0", index: n },
-    ...{ hostName: `veth${n}`, up: true, ...(sources && { sources }) },
+    pool: "default",
+    containerId: `c${n}`,
+    ifname: "eth0",
+    index: n,
+    hostName: `veth${n}`,
+    up: true,
+    ...(sources && { sources }),
     addresses: { ipv4: Address.parse(`10.0.0.${n}`) },
   };
 }
@@ -72,7 +77,11 @@ function guardOf(
     },
   });
   return {
-    ...{ guard, set, locks, looks, listening },
+    guard,
+    set,
+    locks,
+    looks,
+    listening,
     fail: (error?: Error) => void (failure = error),
     deafen: () => void (isDeaf = true),
     tell: () => told.resolve([{ kind: "table" }]),

@@ -40,7 +40,9 @@ for (
     [new IfnameMissingError("eth0", "/n"), "INVALID_ARGUMENT", 7, undefined],
     [
       new EgressNotFoundError(pod, {
-        ...{ kind: "Service", namespace: "nat", name: "a" },
+        kind: "Service",
+        namespace: "nat",
+        name: "a",
       }),
       "FAILED_PRECONDITION",
       999,

@@ -109,7 +109,9 @@ export class AddressedPods implements Attachments {
       veth: interfaces.hostName,
     });
     return {
-      ...{ ...known, key, undo },
+      ...known,
+      key,
+      undo,
       ...(interfaces.isFirst && interfaces.mtu > 0 &&
         { freshMtu: interfaces.mtu }),
       result: resultOf(request, allocation, interfaces),

@@ -100,7 +100,9 @@ export class ChainedPods implements Attachments {
     this.#note(request, key);
     log.info("Took over a pod of another plugin", { veth: hostName });
     return {
-      ...{ ...known, key, result: EMPTY },
+      ...known,
+      key,
+      result: EMPTY,
       openNetns: this.#opener(chained),
       undo: async () => {
         await telling[Symbol.asyncDispose]();
@@ -130,7 +132,9 @@ export class ChainedPods implements Attachments {
     const pod = await pods.find(request.pod, { signal });
     const id = pod.uid ?? request.pod.uid ?? request.containerId;
     await network.check({
-      ...{ id, ifname: request.ifname, netnsPath: request.netns },
+      id,
+      ifname: request.ifname,
+      netnsPath: request.netns,
       addresses: chainedAddresses(request),
     });
     return { containerId: id, ifname: request.ifname };
@@ -166,11 +170,17 @@ export class ChainedPods implements Attachments {
       return { ...chained, pod: { namespace, name } };
     });
     const found = await network.find(sought.filter(({ id }) => id !== ""));
-    return new Map(found.map(({ pod, ...chained }) => [podKey(pod), {
-      key: { containerId: chained.id, ifname: chained.ifname },
-      ...{ pod, uid: chained.id, addresses: chained.addresses },
-      openNetns: this.#opener(chained),
-    }]));
+    return new Map(
+      found.map((
+        { pod, ...chained },
+      ) => [podKey(pod), {
+        key: { containerId: chained.id, ifname: chained.ifname },
+        pod,
+        uid: chained.id,
+        addresses: chained.addresses,
+        openNetns: this.#opener(chained),
+      }]),
+    );
   }
 
   /** Made apart, so that what is kept of an ADD does not hold the rest of it. */

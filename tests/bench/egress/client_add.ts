@@ -40,7 +40,8 @@ export async function addTimes(rounds: number): Promise<Samples> {
       const before = await phaseSeconds(node);
       const name = `${kind}${round < 0 ? "warm" : ""}-${Math.abs(round)}`;
       const client = await cluster.createClient({
-        ...{ name, report: false },
+        name,
+        report: false,
         ...(egresses === undefined ? {} : { egresses }),
       });
       const after = await phaseSeconds(node);
@@ -52,7 +53,9 @@ export async function addTimes(rounds: number): Promise<Samples> {
   const samples: Record<string, Samples[string]> = {};
   for (const kind of Object.keys(KINDS)) {
     const times = handlingTimes(log, {
-      ...{ method: "Add", namespace: CLIENTS, podPrefix: `${kind}-` },
+      method: "Add",
+      namespace: CLIENTS,
+      podPrefix: `${kind}-`,
     });
     samples[`add.${kind}`] = { unit: "ms", samples: times };
     const phase = egress[kind];

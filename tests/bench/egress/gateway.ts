@@ -91,7 +91,9 @@ export async function startGateway(
   const readyMs = performance.now() - startMs;
   await expectClients(netns, CLIENTS);
   return {
-    ...{ process, netns, readyMs },
+    process,
+    netns,
+    readyMs,
     async [Symbol.asyncDispose](): Promise<void> {
       await process.kill9();
       await place.remove();

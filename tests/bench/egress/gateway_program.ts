@@ -58,8 +58,11 @@ async function openPlane(
       await kernel.netfilter.readCounters(plan.table.name);
       const none = {};
       return {
-        ...{ masqueraded: none, invalid: none },
-        ...{ unsolicited: none, foreignFou: none, limited: none },
+        masqueraded: none,
+        invalid: none,
+        unsolicited: none,
+        foreignFou: none,
+        limited: none,
       };
     },
     async readFlows() {
@@ -76,17 +79,22 @@ async function openPlane(
 async function run(options: EgressOptions, signal: AbortSignal): Promise<void> {
   const identity = readIdentity(Deno.env);
   const { addresses } = identity;
-  using kernel = await openPlane(planServer({
-    ...{ addresses, ifname: "eth0", mtu: 0, port: options.fouPort },
-    sourcePortAuto: options.sourcePortAuto,
-  }));
+  using kernel = await openPlane(
+    planServer({
+      addresses,
+      ifname: "eth0",
+      mtu: 0,
+      port: options.fouPort,
+      sourcePortAuto: options.sourcePortAuto,
+    }),
+  );
   const registry = createRegistry();
   using client = await KubeClient.load({
     userAgent: `${PROGRAM}/${VERSION}`,
     onRequest: new KubeMetrics(registry).onRequest,
   });
   await runGateway(
-    { ...{ options, identity, kernel, client, registry } },
+    { options, identity, kernel, client, registry },
     signal,
   );
 }

@@ -24,12 +24,15 @@ export function guestSite(access: VmAccess, executable: string): GatewaySite {
       const source = await writeServiceAccountDir(access.admin, account);
       await Deno.mkdir(TOKEN_DIR, { recursive: true });
       return {
-        ...{ netns, addresses },
+        netns,
+        addresses,
         start: (env) =>
           spawnProcess({
             id: netns,
             runDir: access.runDir,
-            ...{ netns, command, args: [] },
+            netns,
+            command,
+            args: [],
             env: { ...access.inClusterEnv, ...env },
             mounts: [{ source, target: TOKEN_DIR }],
           }),

@@ -47,9 +47,7 @@ export async function egressFigures(bench: EgressBench): Promise<Figure[]> {
   const figures: Figure[] = [];
   if (parts.includes("apply")) figures.push(...await applyFigures(bench, vm));
   if (parts.includes("add") || parts.includes("gateway")) {
-    await using lab = await startHostLab({
-      ...{ name: labName, executable, log },
-    });
+    await using lab = await startHostLab({ name: labName, executable, log });
     // First: it removes all pods at its end.
     if (parts.includes("add")) {
       figures.push(...await addFigures(bench, { vm, lab }));
@@ -74,7 +72,9 @@ async function applyFigures(bench: EgressBench, vm: Vm): Promise<Figure[]> {
   const rounds = bench.quick ? 20 : 100;
   const native = await applyTimes({ rounds, tunnels: false });
   const guest = await inGuest(bench, {
-    ...{ vm, part: "apply", rounds: bench.quick ? 5 : 25 },
+    vm,
+    part: "apply",
+    rounds: bench.quick ? 5 : 25,
   });
   return [
     ...figuresOf(native, { prefix: "egress." }),
@@ -120,7 +120,8 @@ async function addFigures(
   const dir = await Deno.makeTempDir();
   try {
     const native = await nativeAddTimes(lab.cluster, {
-      ...{ rounds: bench.quick ? 20 : 200, dir },
+      rounds: bench.quick ? 20 : 200,
+      dir,
     });
     return [
       ...figuresOf(native, { prefix: "egress." }),

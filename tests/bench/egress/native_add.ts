@@ -71,7 +71,10 @@ export async function nativeAddTimes(
     for (const [kind, egresses] of Object.entries(KINDS)) {
       const name = `${kind}${round < 0 ? "warm" : ""}-${Math.abs(round)}`;
       const sandbox = await createSandbox(client, {
-        ...{ node, name, egresses, plane: plane.name },
+        node,
+        name,
+        egresses,
+        plane: plane.name,
       });
       await cluster.add(node, sandbox);
       await cluster.del(node, sandbox);
@@ -83,7 +86,9 @@ export async function nativeAddTimes(
   return Object.fromEntries(
     Object.keys(KINDS).map((kind) => {
       const query = {
-        ...{ method: "Add", namespace: NAMESPACE, podPrefix: `${kind}-` },
+        method: "Add",
+        namespace: NAMESPACE,
+        podPrefix: `${kind}-`,
       };
       const samples = handlingTimes(log, query);
       return [`add.base.${kind}`, { unit: "ms", samples }];
@@ -149,7 +154,8 @@ async function createSandbox(
     apiVersion: "v1",
     kind: "Pod",
     metadata: {
-      ...{ name, namespace: NAMESPACE },
+      name,
+      namespace: NAMESPACE,
       ...(egresses !== undefined && {
         annotations: { [`egress.coil.cybozu.com/${NAMESPACE}`]: egresses },
       }),

@@ -84,7 +84,10 @@ async function makeTunnel(lab: EgressLab, kind: Kind): Promise<void> {
   await applyClient(
     planClient({
       addresses: addressesOf("client"),
-      ...{ ifname: "eth0", mtu: 0, port: PORT, originatingOnly: false },
+      ifname: "eth0",
+      mtu: 0,
+      port: PORT,
+      originatingOnly: false,
       gateways: [{
         name: "bench/gateway",
         service: {

@@ -56,7 +56,9 @@ export class Cluster implements AsyncDisposable {
     const nodes = Array.from({ length: options.nodes }, (_, i) => {
       const number = i + 1;
       return new ClusterNode(plane, {
-        ...{ number, images, maxPods },
+        number,
+        images,
+        maxPods,
         ...(newer.includes(number) ? { containerd } : {}),
       });
     });

@@ -18,7 +18,9 @@ export async function packSmallImage(image: SmallImage): Promise<string> {
     layers: [{
       about: path,
       entries: [{
-        ...{ path, mode: 0o755, kind: "file" as const },
+        path,
+        mode: 0o755,
+        kind: "file" as const,
         content: { file: executable, sizeBytes },
       }],
     }],

@@ -18,7 +18,10 @@ Deno.test("formatTable() names priorities as nft does", () => {
   const priority = (hook: NftChain["hook"], priority: number) => {
     const chain = { name: "c", hook, priority, type: "filter" } as const;
     const text = formatTable({
-      ...{ family: "inet", name: "t", counters: [], sets: [] },
+      family: "inet",
+      name: "t",
+      counters: [],
+      sets: [],
       chains: [{ ...chain, policy: "accept", rules: [] }],
     });
     return /priority (.*?);/.exec(text)?.[1];

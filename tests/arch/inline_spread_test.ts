@@ -1,0 +1,32 @@
+// `{ ...{ a, b } }` turns off the type checker's look for properties that the
+// target does not have; `{ a, b }` does not.
+import assert from "node:assert/strict";
+import { ROOT } from "./ranks.ts";
+
+const INLINE_SPREAD = /\.\.\.\(?\{/;
+
+/** Rooms that are about to be rewritten. */
+const LATER =
+  /^(lib\/(grpc|etcd)|roles\/coild\/server|tests\/executable)\/|^roles\/coild\/egress\/(setup|reconciler)\.ts$|^tests\/hostile\/grpc_flood_test\.ts$/;
+
+async function* sources(dir: string): AsyncGenerator<string> {
+  for await (const { name, isDirectory } of Deno.readDir(`${ROOT}${dir}`)) {
+    const path = `${dir}/${name}`;
+    if (isDirectory) yield* sources(path);
+    else if (name.endsWith(".ts")) yield path;
+  }
+}
+
+Deno.test("no object literal spreads another object literal", async () => {
+  const found: string[] = [];
+  for (const dir of ["lib", "roles", "deploy", "docs", "tests"]) {
+    for await (const path of sources(dir)) {
+      if (LATER.test(path) || path.endsWith("inline_spread_test.ts")) continue;
+      const lines = (await Deno.readTextFile(`${ROOT}${path}`)).split("\n");
+      lines.forEach((line, i) => {
+        if (INLINE_SPREAD.test(line)) found.push(`${path}:${i + 1}: ${line}`);
+      });
+    }
+  }
+  assert.deepEqual(found, []);
+});
