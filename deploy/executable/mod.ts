@@ -4,13 +4,13 @@
  * @module
  */
 import { homedir } from "node:os";
-import { bundle } from "./bundle.ts";
-import { compile, findRuntime } from "./compile.ts";
-import { compileLauncher } from "./launcher.ts";
-import { pack } from "./pack.ts";
+import { bundle } from "./modules/bundle.ts";
+import { compile, findRuntime } from "./compile/compile.ts";
+import { compileLauncher } from "./elf/launcher.ts";
+import { pack } from "./packer/pack.ts";
 import { hashSources } from "./sources.ts";
 
-export { compileLauncher } from "./launcher.ts";
+export { compileLauncher } from "./elf/launcher.ts";
 
 /** Options of {@linkcode buildExecutable}. */
 export interface BuildOptions {

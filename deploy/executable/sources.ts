@@ -1,4 +1,4 @@
-import { compilerVersion } from "./compiler.ts";
+import { compilerVersion } from "./elf/compiler.ts";
 
 const ROOT = new URL("../../", import.meta.url).pathname;
 

@@ -9,8 +9,8 @@ import {
   type ProgramInfo,
   usage,
 } from "../../lib/flags/mod.ts";
-import type { InstallRequest } from "./request.ts";
-import { DEFAULT_CONF_NAME } from "./target.ts";
+import type { InstallRequest } from "./plan/request.ts";
+import { DEFAULT_CONF_NAME } from "./plan/target.ts";
 import type { UninstallRequest } from "./uninstall.ts";
 
 const FLAGS = defineFlags({

@@ -1,20 +1,20 @@
 import { getLogger } from "../../lib/telemetry/mod.ts";
-import { parseChainEntry } from "./chain.ts";
-import { InstallError } from "./errors.ts";
-import { findExecutable } from "./executable.ts";
-import { ensureDirectory, lockDirectories } from "./host_directory.ts";
+import { parseChainEntry } from "./plan/chain.ts";
+import { InstallError } from "./base/errors.ts";
+import { findExecutable } from "./read/executable.ts";
+import { ensureDirectory, lockDirectories } from "./apply/host_directory.ts";
 import { installConfig, untilTarget } from "./install_config.ts";
-import { embeddedLauncher, launcherFor } from "./launcher.ts";
-import { NetworkListError, parseWantedList } from "./network_list.ts";
+import { embeddedLauncher, launcherFor } from "./base/launcher.ts";
+import { NetworkListError, parseWantedList } from "./base/network_list.ts";
 import {
   planPlugin,
   type PluginPlan,
   type PluginPrograms,
-} from "./plugin_files.ts";
-import { launcherProgram, type Program } from "./program.ts";
-import type { InstallRequest } from "./request.ts";
-import { applySteps } from "./steps.ts";
-import { socketOf, type Wanted } from "./target.ts";
+} from "./plan/plugin_files.ts";
+import { launcherProgram, type Program } from "./base/program.ts";
+import type { InstallRequest } from "./plan/request.ts";
+import { applySteps } from "./apply/steps.ts";
+import { socketOf, type Wanted } from "./plan/target.ts";
 
 const log = getLogger("installer");
 

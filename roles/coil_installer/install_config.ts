@@ -5,17 +5,18 @@ import {
   noticesOf,
   planChain,
   planConfig,
-} from "./config_plan.ts";
-import { ChangedMeanwhileError, InstallError } from "./errors.ts";
-import { readConfigs } from "./host_directory.ts";
-import { withNote } from "./merge.ts";
-import { PLUGIN, typesOf } from "./network_list.ts";
-import { askVersions } from "./plugins.ts";
-import type { InstallRequest } from "./request.ts";
-import { examine } from "./situation.ts";
-import { applySteps } from "./steps.ts";
-import { resolveTarget, type Wanted } from "./target.ts";
-import { negotiateVersions } from "./versions.ts";
+} from "./plan/config_plan.ts";
+import { ChangedMeanwhileError, InstallError } from "./base/errors.ts";
+import { withNote } from "./plan/merge.ts";
+import { PLUGIN, typesOf } from "./base/network_list.ts";
+import { askVersions } from "./read/plugins.ts";
+import type { InstallRequest } from "./plan/request.ts";
+import { readConfigs } from "./read/directory.ts";
+import { examine } from "./read/situation.ts";
+import { applySteps } from "./apply/steps.ts";
+import type { Outcome } from "./plan/step.ts";
+import { resolveTarget, type Wanted } from "./plan/target.ts";
+import { negotiateVersions } from "./plan/versions.ts";
 
 /** How often a configuration is planned again because another tool changed it meanwhile. */
 const MAX_PLANS = 10;
@@ -44,9 +45,6 @@ export async function untilTarget(
     await sleep(POLL_MS, { signal });
   }
 }
-
-/** Whether anything had to be done. */
-export type Outcome = "unchanged" | "changed";
 
 /** What became of the configuration; nothing in a dry run that would have to wait for another network's. */
 type ConfigOutcome =

@@ -8,10 +8,10 @@
  */
 import { VERSION } from "../../lib/names/mod.ts";
 import { configureLogging, getLogger } from "../../lib/telemetry/mod.ts";
-import { InstallError } from "./errors.ts";
+import { InstallError } from "./base/errors.ts";
 import { type Command, parseInstallerFlags } from "./flags.ts";
 import { install } from "./install.ts";
-import type { InstallRequest } from "./request.ts";
+import type { InstallRequest } from "./plan/request.ts";
 import { uninstall, type UninstallRequest } from "./uninstall.ts";
 
 export { INSTALLER_FLAGS } from "./flags.ts";

@@ -1,12 +1,14 @@
 import { getLogger } from "../../lib/telemetry/mod.ts";
-import { DISABLED_SUFFIX } from "./config_plan.ts";
-import { exists, lockDirectories, readConfigs } from "./host_directory.ts";
-import { noteOf, typesOf } from "./network_list.ts";
-import { planPluginRemoval } from "./plugin_files.ts";
-import type { HostPlaces } from "./request.ts";
-import { type ConfigFile, examine, type Situation } from "./situation.ts";
-import { DEFAULT_CONF_NAME } from "./target.ts";
-import { applySteps, type Step } from "./steps.ts";
+import { DISABLED_SUFFIX } from "./plan/config_plan.ts";
+import { lockDirectories } from "./apply/host_directory.ts";
+import { noteOf, typesOf } from "./base/network_list.ts";
+import { planPluginRemoval } from "./plan/plugin_files.ts";
+import type { HostPlaces } from "./plan/request.ts";
+import { type ConfigFile, examine, type Situation } from "./read/situation.ts";
+import { DEFAULT_CONF_NAME } from "./plan/target.ts";
+import { applySteps } from "./apply/steps.ts";
+import type { Step } from "./plan/step.ts";
+import { exists, readConfigs } from "./read/directory.ts";
 
 /** What to remove. */
 export interface UninstallRequest extends HostPlaces {

@@ -1,8 +1,11 @@
 // A program that does nothing, made as the executable is made: what any
 // program of this runtime costs at least.
 import * as path from "node:path";
-import { compile, findRuntime } from "../../deploy/executable/compile.ts";
-import { pack } from "../../deploy/executable/pack.ts";
+import {
+  compile,
+  findRuntime,
+} from "../../deploy/executable/compile/compile.ts";
+import { pack } from "../../deploy/executable/packer/pack.ts";
 
 /** Makes the program below `dir` and returns its path. */
 export async function makeEmptyProgram(dir: string): Promise<string> {

@@ -1,7 +1,7 @@
 // The packer's stub: where it unpacks, what it trusts, what survives.
 import assert from "node:assert/strict";
 import { buildExecutable } from "../../deploy/executable/mod.ts";
-import { pack } from "../../deploy/executable/pack.ts";
+import { pack } from "../../deploy/executable/packer/pack.ts";
 import { SOURCES } from "../../deploy/executable/sources.ts";
 
 const ROOT = new URL("../../", import.meta.url).pathname;

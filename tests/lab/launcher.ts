@@ -2,7 +2,7 @@
 // executable beside it.
 import * as path from "node:path";
 import { compileLauncher } from "../../deploy/executable/mod.ts";
-import { launcherFor } from "../../roles/coil_installer/launcher.ts";
+import { launcherFor } from "../../roles/coil_installer/base/launcher.ts";
 
 /** Compiled once; the same for all nodes but for the socket's path. */
 let template: Promise<Uint8Array | undefined> | undefined;

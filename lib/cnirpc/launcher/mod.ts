@@ -1,7 +1,7 @@
 /**
  * How the launcher, which a container runtime calls as the CNI plugin, takes
  * its call to coild: one request and one answer on a connection, whose other
- * end is `deploy/executable/launcher.c`. Both are on one machine, so numbers
+ * end is `deploy/executable/elf/launcher.c`. Both are on one machine, so numbers
  * are in its order, which on all that Coil runs on is little-endian.
  *
  * | request | answer |

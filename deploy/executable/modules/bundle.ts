@@ -1,0 +1,188 @@
+const ROOT = new URL("../../../", import.meta.url).pathname;
+
+/** `deno bundle` failed, or wrote what this file does not understand. */
+export class BundleError extends Error {
+  override readonly name = "BundleError";
+}
+
+/** As main.ts imports it. */
+const PLUGIN = "./roles/coil/mod.ts";
+
+/** Where the installer has the launcher: roles/coil_installer/base/launcher.ts. */
+const LAUNCHER = /(["'`])@launcher@\1/g;
+
+/**
+ * Bundles main.ts with all it imports into `directory`, one chunk per role and
+ * some that they share; but the CNI plugin, which starts so often, becomes a
+ * function in main.js: each file costs a start 0.3 ms and 1 MB. The launcher,
+ * where there is one, is put into the installer.
+ */
+export async function bundle(
+  directory: string,
+  { launcher }: { readonly launcher: Uint8Array | undefined },
+): Promise<void> {
+  await runBundle("main.ts", directory, [
+    "--code-splitting",
+    `--external=${PLUGIN}`,
+  ]);
+  await runBundle(PLUGIN, `${directory}/plugin`, []);
+  const plugin = asFunction(
+    await Deno.readTextFile(`${directory}/plugin/mod.js`),
+  );
+  await Deno.remove(`${directory}/plugin`, { recursive: true });
+  await rewrite(`${directory}/main.js`, (text) => {
+    const parts = text.split(`import("${PLUGIN}")`);
+    if (parts.length === 2) return `${parts.join("plugin()")}\n${plugin}`;
+    throw new BundleError("Cannot find the CNI plugin in the bundled main.ts");
+  });
+  await delayRequire(directory);
+  await embedLauncher(directory, launcher?.toBase64() ?? "");
+  await settleNames(directory, "main.js");
+}
+
+async function embedLauncher(
+  directory: string,
+  base64: string,
+): Promise<void> {
+  let places = 0;
+  for (const [name, text] of await readTexts(directory)) {
+    const embedded = text.replaceAll(LAUNCHER, () => {
+      places++;
+      return `"${base64}"`;
+    });
+    if (embedded !== text) {
+      await Deno.writeTextFile(`${directory}/${name}`, embedded);
+    }
+  }
+  if (places === 1) return;
+  throw new BundleError(`Cannot embed the launcher: ${places} places for it`);
+}
+
+/** Bundles another program as main.ts is bundled, for what is to be compared with it. */
+export async function bundleProgram(
+  entry: string,
+  directory: string,
+): Promise<void> {
+  await runBundle(entry, directory, ["--code-splitting"]);
+  await delayRequire(directory);
+}
+
+/** A module that imports nothing, as a function that gives its exports. */
+function asFunction(module: string): string {
+  const [, body, name] =
+    /^((?!.*\bimport\b).*)export\{(\w+) as main\};?\s*$/s.exec(module) ?? [];
+  if (body === undefined) {
+    throw new BundleError("Cannot inline the CNI plugin: it is not one module");
+  }
+  return `function plugin(){${body}return{main:${name}}}\n`;
+}
+
+async function runBundle(
+  entry: string,
+  directory: string,
+  flags: readonly string[],
+): Promise<void> {
+  const { success, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
+    args: [
+      "bundle",
+      "--quiet",
+      "--platform=deno",
+      "--minify",
+      `--outdir=${directory}`,
+      ...flags,
+      entry,
+    ],
+    cwd: ROOT,
+    stdout: "piped",
+    stderr: "piped",
+  }).output();
+  if (success) return;
+  const decoder = new TextDecoder();
+  const said = decoder.decode(stdout) + decoder.decode(stderr);
+  throw new BundleError(`Cannot bundle "${entry}": deno says\n${said}`);
+}
+
+async function rewrite(
+  path: string,
+  change: (text: string) => string,
+): Promise<void> {
+  const before = await Deno.readTextFile(path);
+  const after = change(before);
+  if (after !== before) await Deno.writeTextFile(path, after);
+}
+
+/**
+ * `deno bundle` puts into the chunk that all others import
+ *
+ *     import{createRequire as A}from"node:module";var B=A(import.meta.url);
+ *
+ * for the sake of CommonJS packages. Loading node:module costs every start
+ * some 20 ms, needed or not.
+ */
+const EAGER =
+  /import\s*\{\s*createRequire as (\w+)\s*\}\s*from\s*"node:module";\s*(?:var|let|const) (\w+)\s*=\s*\1\(import\.meta\.url\);/g;
+
+/** Makes B a function that loads node:module when it is first called. */
+async function delayRequire(directory: string): Promise<void> {
+  for await (const { name } of Deno.readDir(directory)) {
+    if (!name.endsWith(".js")) continue;
+    await rewrite(`${directory}/${name}`, (text) => {
+      const lazy = text.replaceAll(
+        EAGER,
+        (_match, _import, require: string) => lazyRequire(require),
+      );
+      if (/createRequire as \w*deno_internal/.test(lazy)) {
+        throw new BundleError(
+          `Cannot delay require() in "${name}": this deno writes it differently`,
+        );
+      }
+      return lazy;
+    });
+  }
+}
+
+function lazyRequire(name: string): string {
+  return `var ${name}=(()=>{let r;const f=()=>r??=globalThis.process` +
+    `.getBuiltinModule("module").createRequire(import.meta.url);` +
+    `return new Proxy(function(){},{apply:(t,s,a)=>f()(...a),` +
+    `get:(t,k)=>f()[k]})})();`;
+}
+
+/** Another file of the bundle, in an import of a minified one. */
+const IMPORTED = /"\.\/([\w-]+\.js)"/g;
+
+/**
+ * Numbers the files in the order in which they are imported. The names that
+ * `deno bundle` gives hold a hash of paths: from the program's directory to
+ * those of the packages, so another clone would give another executable.
+ */
+async function settleNames(directory: string, entry: string): Promise<void> {
+  const texts = await readTexts(directory);
+  const names = new Map<string, string>();
+  const number = (name: string) => {
+    const text = texts.get(name);
+    if (text === undefined || names.has(name)) return;
+    names.set(name, name === entry ? entry : `${names.size}.js`);
+    for (const [, imported] of text.matchAll(IMPORTED)) number(imported ?? "");
+  };
+  number(entry);
+  for (const [name, text] of texts) {
+    await Deno.remove(`${directory}/${name}`);
+    const settled = names.get(name);
+    if (settled === undefined) continue; // nothing imports it
+    const imports = text.replaceAll(
+      IMPORTED,
+      (all, imported: string) =>
+        names.has(imported) ? `"./${names.get(imported)}"` : all,
+    );
+    await Deno.writeTextFile(`${directory}/${settled}`, imports);
+  }
+}
+
+async function readTexts(directory: string): Promise<Map<string, string>> {
+  const texts = new Map<string, string>();
+  for await (const { name } of Deno.readDir(directory)) {
+    texts.set(name, await Deno.readTextFile(`${directory}/${name}`));
+  }
+  return texts;
+}

@@ -1,0 +1,80 @@
+import { codeOf } from "../base/errors.ts";
+
+/** Files being written are called so until they are whole; no runtime reads them. */
+const TEMPORARY_PREFIX = ".coil-installer-";
+
+/** Options of {@linkcode replaceFile}. */
+export interface ReplaceOptions {
+  /** Permission bits, whatever the umask. */
+  readonly mode: number;
+  /** Writes the contents. */
+  readonly write: (file: Deno.FsFile) => Promise<void>;
+  /** Looks at the whole file before it takes its place; what it throws ends the matter. */
+  readonly beforeRename?: (temporary: string) => Promise<void>;
+}
+
+/**
+ * Gives a path a new file: written beside it, flushed, renamed, the directory
+ * flushed too. At every moment the path has the old file or the whole new one;
+ * a symbolic link is replaced, not followed. After an error the old one stays.
+ */
+export async function replaceFile(
+  path: string,
+  { mode, write, beforeRename }: ReplaceOptions,
+): Promise<void> {
+  const temporary = `${
+    directoryOf(path)
+  }/${TEMPORARY_PREFIX}${crypto.randomUUID()}`;
+  await using undo = new AsyncDisposableStack();
+  {
+    using file = await Deno.open(temporary, {
+      write: true,
+      createNew: true,
+      mode: 0o600,
+    });
+    undo.defer(() => removeQuietly(temporary));
+    await write(file);
+    await Deno.chmod(temporary, mode);
+    await file.sync();
+  }
+  await beforeRename?.(temporary);
+  await Deno.rename(temporary, path);
+  undo.move();
+  await syncDirectory(path);
+}
+
+/** Flushes the directory that a file is in, so that a rename outlives a power cut. */
+export async function syncDirectory(path: string): Promise<void> {
+  using directory = await Deno.open(directoryOf(path));
+  try {
+    await directory.sync();
+  } catch (error) {
+    // Some network file systems have no such thing for directories.
+    if (codeOf(error) !== "EINVAL") throw error;
+  }
+}
+
+/** Removes what interrupted runs left in a directory; the paths. Only for the holder of its lock. */
+export async function removeLeftovers(directory: string): Promise<string[]> {
+  const removed: string[] = [];
+  for await (const { name, isFile } of Deno.readDir(directory)) {
+    if (!isFile || !name.startsWith(TEMPORARY_PREFIX)) continue;
+    const path = `${directory}/${name}`;
+    await removeQuietly(path);
+    removed.push(path);
+  }
+  return removed;
+}
+
+function directoryOf(path: string): string {
+  return path.slice(0, path.lastIndexOf("/")) || "/";
+}
+
+/** Whoever does this has a better error to report; the next run tries again. */
+async function removeQuietly(path: string): Promise<void> {
+  try {
+    await Deno.remove(path);
+  } catch (error) {
+    if (codeOf(error) === undefined) throw error;
+  }
+}

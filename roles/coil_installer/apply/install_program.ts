@@ -1,0 +1,50 @@
+import { attempt, InstallError } from "../base/errors.ts";
+import { type Program, PROGRAM_MODE } from "../base/program.ts";
+import { askVersions } from "../read/plugins.ts";
+import { replaceFile } from "./atomic_file.ts";
+import { requireSpace } from "./space.ts";
+
+/**
+ * Writes a program. It takes its place when it is whole and has answered as a
+ * plugin; until then the earlier one stays in use.
+ */
+export async function installProgram(
+  program: Program,
+  { path, signal }: { readonly path: string; readonly signal: AbortSignal },
+): Promise<void> {
+  const { name, sizeBytes } = program;
+  const action = `copy the ${name} to "${path}"`;
+  await requireSpace(path, { bytes: sizeBytes, action });
+  await attempt(action, () =>
+    replaceFile(path, {
+      mode: PROGRAM_MODE,
+      write: (target) => copyBytes(program, { target, signal }),
+      beforeRename: async (temporary) => {
+        if (await askVersions(temporary, signal) !== undefined) return;
+        throw new InstallError(
+          `Cannot ${action}: the copy does not run as a plugin here; is the file system mounted noexec, or the executable damaged?`,
+        );
+      },
+    }));
+}
+
+async function copyBytes(
+  { name, sizeBytes, chunks }: Program,
+  { target, signal }: {
+    readonly target: Deno.FsFile;
+    readonly signal: AbortSignal;
+  },
+): Promise<void> {
+  let copied = 0;
+  for await (const chunk of chunks()) {
+    signal.throwIfAborted();
+    for (let rest = chunk; rest.length > 0;) {
+      rest = rest.subarray(await target.write(rest));
+    }
+    copied += chunk.length;
+  }
+  if (copied === sizeBytes) return;
+  throw new InstallError(
+    `Cannot copy the ${name}: it had ${sizeBytes} bytes, and ${copied} while it was copied`,
+  );
+}

@@ -1,0 +1,130 @@
+import { getLogger } from "../../../lib/telemetry/mod.ts";
+import { replaceFile, syncDirectory } from "./atomic_file.ts";
+import { attempt, ChangedMeanwhileError } from "../base/errors.ts";
+import { CONFIG_MODE, type Step } from "../plan/step.ts";
+import { installProgram } from "./install_program.ts";
+
+const log = getLogger("installer");
+
+/** What is said of what was done, and of what would be. */
+const MESSAGES = {
+  executable: ["Copied the executable", "Would copy the executable"],
+  launcher: ["Wrote the launcher", "Would write the launcher"],
+  writeConfig: [
+    "Wrote the network configuration",
+    "Would write the network configuration",
+  ],
+  setMode: ["Set the mode of a file", "Would set the mode of a file"],
+  keepCopy: ["Kept a copy of a file", "Would keep a copy of a file"],
+  rename: ["Renamed a file", "Would rename a file"],
+  remove: ["Removed a file", "Would remove a file"],
+} as const;
+
+/** Options of {@linkcode applySteps}. */
+export interface ApplyOptions {
+  readonly signal: AbortSignal;
+  /** Only says what would be done. */
+  readonly dryRun: boolean;
+}
+
+/**
+ * Does the steps, one after the other.
+ *
+ * @throws {InstallError} when one cannot be done; those after it are not tried
+ * @throws {ChangedMeanwhileError} when a configuration is not what the plan saw
+ */
+export async function applySteps(
+  steps: readonly Step[],
+  { signal, dryRun }: ApplyOptions,
+): Promise<void> {
+  for (const step of steps) {
+    signal.throwIfAborted();
+    if (!dryRun) await applyStep(step, signal);
+    const what = step.kind === "installProgram" ? step.program.name : step.kind;
+    log.info(MESSAGES[what][dryRun ? 1 : 0], fieldsOf(step));
+  }
+}
+
+async function applyStep(step: Step, signal: AbortSignal): Promise<void> {
+  const { path } = step;
+  switch (step.kind) {
+    case "installProgram":
+      return await installProgram(step.program, { path, signal });
+    case "writeConfig":
+      return await writeConfig(step);
+    case "setMode":
+      return await attempt(
+        `set the mode of "${path}"`,
+        () => Deno.chmod(path, step.mode),
+      );
+    case "keepCopy":
+      return await attempt(`copy "${path}" to "${step.as}"`, async () => {
+        const bytes = await Deno.readFile(path);
+        await replaceFile(step.as, {
+          mode: CONFIG_MODE,
+          write: (file) => writeAll(file, bytes),
+        });
+      });
+    case "rename":
+      return await attempt(`rename "${path}" to "${step.to}"`, async () => {
+        await Deno.rename(path, step.to);
+        await syncDirectory(path);
+      });
+    case "remove":
+      return await attempt(`remove "${path}"`, async () => {
+        await Deno.remove(path);
+        await syncDirectory(path);
+      });
+  }
+}
+
+async function writeConfig(
+  { path, text, expected }: Extract<Step, { kind: "writeConfig" }>,
+): Promise<void> {
+  const bytes = new TextEncoder().encode(text);
+  await attempt(
+    `write the network configuration "${path}"`,
+    () =>
+      replaceFile(path, {
+        mode: CONFIG_MODE,
+        write: (file) => writeAll(file, bytes),
+        beforeRename: async () => {
+          if (await readIfThere(path) === expected) return;
+          throw new ChangedMeanwhileError(`"${path}" has changed meanwhile`);
+        },
+      }),
+  );
+}
+
+/** Undefined for a file that is not there. */
+async function readIfThere(path: string): Promise<string | undefined> {
+  try {
+    return await Deno.readTextFile(path);
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return undefined;
+    throw error;
+  }
+}
+
+async function writeAll(file: Deno.FsFile, bytes: Uint8Array): Promise<void> {
+  for (let rest = bytes; rest.length > 0;) {
+    rest = rest.subarray(await file.write(rest));
+  }
+}
+
+function fieldsOf(step: Step): Record<string, unknown> {
+  const { path } = step;
+  switch (step.kind) {
+    case "installProgram":
+      return { path, sizeBytes: step.program.sizeBytes };
+    case "setMode":
+      return { path, mode: step.mode.toString(8).padStart(4, "0") };
+    case "keepCopy":
+      return { path, copy: step.as };
+    case "rename":
+      return { path, to: step.to };
+    case "writeConfig":
+    case "remove":
+      return { path };
+  }
+}

@@ -1,0 +1,38 @@
+import type { Others } from "./config_plan.ts";
+import { PLUGIN } from "../base/network_list.ts";
+
+/** Where things are to be on the host. */
+export interface HostPlaces {
+  /** Directory of network configurations. */
+  readonly etcDirectory: string;
+  /** Name of our file in there, if one was given. */
+  readonly confName: string | undefined;
+  /** Directory of plugins' executables. */
+  readonly binDirectory: string;
+}
+
+/** What to install. */
+export interface InstallRequest extends HostPlaces {
+  /** The whole executable; empty for the running one. */
+  readonly coilPath: string;
+  /** The network configuration. */
+  readonly netconf: string;
+  /** File with the network configuration, unless `netconf` has it. */
+  readonly netconfFile: string;
+  /** Become part of another network's configuration: `netconf` has our plugin alone. */
+  readonly chain: boolean;
+  readonly others: Others;
+  /** Load the kernel's modules for egress tunnels. */
+  readonly prepareEgress: boolean;
+  readonly dryRun: boolean;
+}
+
+/** Path of the installed plugin: the launcher, or the executable itself when there is none. */
+export function pluginPath({ binDirectory }: HostPlaces): string {
+  return `${binDirectory}/${PLUGIN}`;
+}
+
+/** Path of the executable that the launcher calls: it looks beside itself (deploy/executable/elf/launcher.c). */
+export function executablePath({ binDirectory }: HostPlaces): string {
+  return `${binDirectory}/${PLUGIN}-executable`;
+}

@@ -1,0 +1,54 @@
+import { createHash } from "node:crypto";
+import { attempt, InstallError } from "../base/errors.ts";
+import { machineOf } from "../base/machine.ts";
+import { chunksOf, type Program, readStart } from "../base/program.ts";
+
+/** How an installed program compares with the one to install. */
+export type InstalledState =
+  | { readonly kind: "absent" }
+  | { readonly kind: "same"; readonly mode: number }
+  | { readonly kind: "different"; readonly found: string };
+
+/** Looks at what is installed. Symbolic links count as different: they are not followed. */
+export async function compareInstalled(
+  path: string,
+  program: Program,
+): Promise<InstalledState> {
+  const info = await attempt(`look at "${path}"`, () => statIfThere(path));
+  if (info === undefined) return { kind: "absent" };
+  if (info.isDirectory) {
+    throw new InstallError(
+      `Cannot install "${path}": a directory is in its place; remove it`,
+    );
+  }
+  if (!info.isFile) {
+    return {
+      kind: "different",
+      found: info.isSymlink ? "symbolic link" : "special file",
+    };
+  }
+  return await attempt(`read "${path}"`, async () => {
+    using file = await Deno.open(path);
+    const machine = machineOf(await readStart(file)) ?? "no Linux executable";
+    const found = `${machine}, ${info.size} bytes`;
+    if (info.size !== program.sizeBytes) return { kind: "different", found };
+    return await digestOf(chunksOf(path)) === await digestOf(program.chunks())
+      ? { kind: "same", mode: (info.mode ?? 0) & 0o7777 }
+      : { kind: "different", found };
+  });
+}
+
+async function digestOf(chunks: AsyncIterable<Uint8Array>): Promise<string> {
+  const hash = createHash("sha256");
+  for await (const chunk of chunks) hash.update(chunk);
+  return hash.digest("hex");
+}
+
+async function statIfThere(path: string): Promise<Deno.FileInfo | undefined> {
+  try {
+    return await Deno.lstat(path);
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return undefined;
+    throw error;
+  }
+}
