@@ -5,22 +5,22 @@
  */
 import { type ProgramInfo, UsageError } from "../../lib/flags/mod.ts";
 import { VERSION } from "../../lib/names/mod.ts";
-import { connect, etcdClient } from "./connect.ts";
-import { dump } from "./dump.ts";
-import { EXIT, explain } from "./errors.ts";
+import { connect, etcdClient } from "./command/connect.ts";
+import { dump } from "./dump/dump.ts";
+import { EXIT, explain } from "./command/errors.ts";
 import {
   type CommandLine,
   readDumpLine,
   readReplaceLine,
   readStatusLine,
-} from "./flags.ts";
-import { replace } from "./replace.ts";
-import { status } from "./status.ts";
-import { processTerminal, type Terminal } from "./terminal.ts";
+} from "./command/flags.ts";
+import { replace } from "./replace/replace.ts";
+import { status } from "./status/status.ts";
+import { processTerminal, type Terminal } from "./command/terminal.ts";
 
-export { DUMP_FLAGS, REPLACE_FLAGS, STATUS_FLAGS } from "./flags.ts";
-export type { MigrationStatus } from "./migration_status.ts";
-export type { Terminal } from "./terminal.ts";
+export { DUMP_FLAGS, REPLACE_FLAGS, STATUS_FLAGS } from "./command/flags.ts";
+export type { MigrationStatus } from "./status/migration_status.ts";
+export type { Terminal } from "./command/terminal.ts";
 
 /** What a command is run with. */
 interface Call {

@@ -15,7 +15,7 @@ const SHOWN: Readonly<Record<string, string>> = {
   "roles/coil_controller/ipam/blockrequest_reconciler.ts":
     "times of conditions",
   "roles/coil_controller/egress/reconciler.ts": "times of conditions",
-  "roles/coil_migrator/record.ts": "when steps were done, for people",
+  "roles/coil_migrator/cluster/record.ts": "when steps were done, for people",
   "roles/cli": "ages of objects, whose birth is a date in the API",
 };
 

@@ -92,6 +92,7 @@ const ROOMED = [
   "lib/netlink/netfilter",
   "roles/coil_controller",
   "roles/coil_installer",
+  "roles/coil_migrator",
   "roles/coild",
 ];
 

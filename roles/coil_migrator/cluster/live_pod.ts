@@ -1,0 +1,49 @@
+import type { Address } from "../../../lib/inet/mod.ts";
+import type { OwnerReference, V1Pod } from "../../../lib/kube/mod.ts";
+import { addressesOf } from "./facts.ts";
+
+/** What a pod that the kubelet made from a file carries: k8s.io/kubernetes/pkg/kubelet/types. */
+const MIRROR_ANNOTATION = "kubernetes.io/config.mirror";
+
+/** A pod that has not ended, as far as the migration looks at it. */
+export interface LivePod {
+  readonly namespace: string;
+  readonly name: string;
+  readonly uid: string;
+  /** Empty until it is scheduled. */
+  readonly node: string;
+  /** None in the host's network. */
+  readonly addresses: readonly Address[];
+  /** Who makes it anew when it is gone. */
+  readonly controller: OwnerReference | undefined;
+  /** Whether it is made from a file on its node: nobody can evict it. */
+  readonly isStatic: boolean;
+  readonly isReady: boolean;
+  readonly isDeleting: boolean;
+}
+
+/** Keeps of a pod what is looked at. */
+export function livePodOf(pod: V1Pod): LivePod {
+  const { metadata, spec, status } = pod;
+  return {
+    namespace: metadata?.namespace ?? "",
+    name: metadata?.name ?? "",
+    uid: metadata?.uid ?? "",
+    node: spec?.nodeName ?? "",
+    addresses: addressesOf(pod),
+    controller: metadata?.ownerReferences?.find(({ controller }) => controller),
+    isStatic: metadata?.annotations?.[MIRROR_ANNOTATION] !== undefined,
+    isReady:
+      status?.conditions?.some(({ type, status }) =>
+        type === "Ready" && status === "True"
+      ) ?? false,
+    isDeleting: metadata?.deletionTimestamp !== undefined,
+  };
+}
+
+/** `NAMESPACE/NAME` */
+export function podText(
+  { namespace, name }: { readonly namespace: string; readonly name: string },
+): string {
+  return `${namespace}/${name}`;
+}

@@ -1,0 +1,123 @@
+import {
+  EtcdClient,
+  type EtcdClientOptions,
+  parseEndpoint,
+} from "../../../lib/etcd/mod.ts";
+import { UsageError } from "../../../lib/flags/mod.ts";
+import { KubeApiError, KubeClient, NAMESPACES } from "../../../lib/kube/mod.ts";
+import { VERSION } from "../../../lib/names/mod.ts";
+import { MigrateError } from "./errors.ts";
+import type { ClusterValues, EtcdValues } from "./flags.ts";
+
+/**
+ * Connects to the API server and makes one request, so that what is wrong with it is known before anything is done.
+ *
+ * @throws {MigrateError} when the configuration is missing or cannot be used
+ */
+export async function connect(
+  { kubeconfig, context }: ClusterValues,
+  { signal }: { readonly signal: AbortSignal },
+): Promise<KubeClient> {
+  using undo = new DisposableStack();
+  const client = undo.use(await load(kubeconfig, context));
+  try {
+    await client.get(NAMESPACES, { name: "default", signal });
+  } catch (error) {
+    // Somebody else's rights are not our business as long as there is an answer.
+    const answers = error instanceof KubeApiError && error.isForbidden;
+    if (!answers) throw error;
+  }
+  undo.move();
+  return client;
+}
+
+async function load(kubeconfig: string, context: string): Promise<KubeClient> {
+  try {
+    return await KubeClient.load({
+      kubeconfig: kubeconfig || undefined,
+      context: context || undefined,
+      userAgent: `coil-migrator/${VERSION}`,
+      fieldManager: "coil-migrator",
+    });
+  } catch (cause) {
+    const why = cause instanceof Error ? cause.message : String(cause);
+    const file = kubeconfig || Deno.env.get("KUBECONFIG") || "";
+    const which = file === "" ? "" : ` "${file}"`;
+    throw new MigrateError(`Cannot read the kubeconfig${which}: ${why}`, {
+      cause,
+    });
+  }
+}
+
+/**
+ * Makes the client of v1's etcd.
+ *
+ * @throws {UsageError} when the flags contradict one another
+ * @throws {MigrateError} when a file cannot be read
+ */
+export async function etcdClient(
+  values: EtcdValues,
+): Promise<EtcdClient> {
+  const tls = await tlsOptions(values);
+  const user = await userOf(values);
+  return new EtcdClient({
+    endpoints: values["etcd-endpoints"].map((text) => {
+      try {
+        return parseEndpoint(text, tls);
+      } catch (error) {
+        if (error instanceof SyntaxError) throw new UsageError(error.message);
+        throw error;
+      }
+    }),
+    timeoutMs: values["etcd-timeout"],
+    pageSize: values["etcd-page-size"],
+    ...(user === undefined ? {} : { user }),
+  });
+}
+
+async function tlsOptions(values: EtcdValues) {
+  const { "etcd-tls-ca": ca, "etcd-tls-cert": cert, "etcd-tls-key": key } =
+    values;
+  if ((cert === "") !== (key === "")) {
+    throw new UsageError("--etcd-tls-cert and --etcd-tls-key go together");
+  }
+  return {
+    ...(ca === "" ? {} : { caCerts: [await readText("etcd-tls-ca", ca)] }),
+    ...(cert === "" ? {} : {
+      identity: {
+        cert: await readText("etcd-tls-cert", cert),
+        key: await readText("etcd-tls-key", key),
+      },
+    }),
+  };
+}
+
+async function userOf(
+  values: EtcdValues,
+): Promise<EtcdClientOptions["user"]> {
+  const { "etcd-username": name, "etcd-password": password } = values;
+  const file = values["etcd-password-file"];
+  if (file !== "" && password !== "") {
+    throw new UsageError(
+      "--etcd-password and --etcd-password-file: only one of them",
+    );
+  }
+  if (name === "" && (file !== "" || password !== "")) {
+    throw new UsageError("a password needs --etcd-username");
+  }
+  if (name === "") return undefined;
+  if (file === "") return { name, password };
+  const text = await readText("etcd-password-file", file);
+  return { name, password: text.replace(/\r?\n$/, "") };
+}
+
+async function readText(flag: string, file: string): Promise<string> {
+  try {
+    return await Deno.readTextFile(file);
+  } catch (cause) {
+    const why = cause instanceof Error ? cause.message : String(cause);
+    throw new MigrateError(`Cannot read --${flag} "${file}": ${why}`, {
+      cause,
+    });
+  }
+}

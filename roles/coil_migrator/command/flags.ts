@@ -1,0 +1,283 @@
+import {
+  defineFlags,
+  type FlagSpec,
+  type ProgramInfo,
+  readCommandLine,
+} from "../../../lib/flags/mod.ts";
+
+const CLUSTER = defineFlags({
+  "kubeconfig": {
+    type: "string",
+    default: "",
+    help: "Kubeconfig file, instead of $KUBECONFIG and ~/.kube/config",
+  },
+  "context": { type: "string", default: "", help: "Context of the kubeconfig" },
+});
+
+const QUESTION = defineFlags({
+  "yes": {
+    type: "bool",
+    default: false,
+    short: "y",
+    help: "Do not ask, as scripts need it",
+  },
+  "dry-run": {
+    type: "bool",
+    default: false,
+    help: "Show what would be done, and change nothing",
+  },
+});
+
+const DUMP = defineFlags({
+  "output": {
+    type: "string",
+    default: "coil-v2.yaml",
+    short: "o",
+    help:
+      "File to write the manifest to; - for stdout, and v1's workloads are left alone then",
+  },
+  ...QUESTION,
+  "overwrite": {
+    type: "bool",
+    default: false,
+    help: "Replace the file also when it was edited, or is no manifest",
+  },
+  "skip-uninstall": {
+    type: "bool",
+    default: false,
+    help:
+      "Leave v1's workloads alone; what v1 gives out after the dump is not in the manifest",
+  },
+  "uninstall-timeout": {
+    type: "duration",
+    default: 100_000,
+    min: 1_000,
+    help: "How long to wait for each of v1's workloads to be gone",
+  },
+  "etcd-endpoints": {
+    type: "stringList",
+    default: ["http://127.0.0.1:2379"],
+    help: "Members of v1's etcd, each tried until one answers",
+  },
+  "etcd-prefix": {
+    type: "string",
+    default: "/coil/",
+    help: "What all keys of v1 begin with",
+  },
+  "etcd-timeout": {
+    type: "duration",
+    default: 2_000,
+    min: 1,
+    help: "How long to wait for each answer of etcd",
+  },
+  "etcd-page-size": {
+    type: "int",
+    default: 200,
+    min: 1,
+    max: 100_000,
+    help: "Keys to ask etcd for at a time",
+  },
+  "etcd-username": {
+    type: "string",
+    default: "",
+    help: "User of etcd, where the certificate does not say it",
+  },
+  "etcd-password": {
+    type: "string",
+    default: "",
+    help: "Password of the user; others on this machine can see it",
+  },
+  "etcd-password-file": {
+    type: "string",
+    default: "",
+    help: "File with the password of the user",
+  },
+  "etcd-tls-ca": {
+    type: "string",
+    default: "",
+    help:
+      "File with the authorities that etcd's certificate is trusted by, in addition to those that Deno trusts anyway",
+  },
+  "etcd-tls-cert": {
+    type: "string",
+    default: "",
+    help: "File with the certificate to show to etcd",
+  },
+  "etcd-tls-key": {
+    type: "string",
+    default: "",
+    help: "File with the key of that certificate",
+  },
+  ...CLUSTER,
+});
+
+const REPLACE = defineFlags({
+  ...QUESTION,
+  "force": {
+    type: "bool",
+    default: false,
+    help:
+      "Delete also pods that no controller makes anew; without it they are kept, with their blocks",
+  },
+  "parallel": {
+    type: "int",
+    default: 1,
+    min: 1,
+    max: 1_000,
+    help: "Pods to replace at a time",
+  },
+  "max-per-node": {
+    type: "int",
+    default: 1,
+    min: 1,
+    max: 1_000,
+    help: "Pods of one node to replace at a time",
+  },
+  "max-per-namespace": {
+    type: "int",
+    default: 1,
+    min: 1,
+    max: 1_000,
+    help: "Pods of one namespace to replace at a time",
+  },
+  "namespace": {
+    type: "stringList",
+    default: [],
+    short: "n",
+    help: "Replace pods of these namespaces only, for now",
+  },
+  "node": {
+    type: "stringList",
+    default: [],
+    help: "Replace pods of these nodes only, for now",
+  },
+  "interval": {
+    type: "duration",
+    default: 10_000,
+    help: "Pause before the first pod of each further node",
+  },
+  "eviction-timeout": {
+    type: "duration",
+    default: 600_000,
+    min: 1_000,
+    help:
+      "How long to wait for a PodDisruptionBudget to allow the eviction of a pod",
+  },
+  "pod-timeout": {
+    type: "duration",
+    default: 600_000,
+    min: 1_000,
+    help:
+      "How long to wait for a pod to be gone, and again for what replaces it to be ready",
+  },
+  "api-timeout": {
+    type: "duration",
+    default: 300_000,
+    help: "How long to wait for an API server that does not answer",
+  },
+  ...CLUSTER,
+});
+
+const STATUS = defineFlags({
+  "output": {
+    type: "enum",
+    default: "text",
+    values: ["text", "json"],
+    short: "o",
+    help: "Form of the output",
+  },
+  "manifest": {
+    type: "string",
+    default: "",
+    help: "Manifest to compare with what is in the cluster",
+  },
+  ...CLUSTER,
+});
+
+/** Flags of `coil migrate dump`, for usage and documentation. */
+export const DUMP_FLAGS: FlagSpec = DUMP;
+/** Flags of `coil migrate replace`, for usage and documentation. */
+export const REPLACE_FLAGS: FlagSpec = REPLACE;
+/** Flags of `coil migrate status`, for usage and documentation. */
+export const STATUS_FLAGS: FlagSpec = STATUS;
+
+/** How to reach the API server. */
+export interface ClusterValues {
+  readonly kubeconfig: string;
+  readonly context: string;
+}
+
+/** How to reach v1's etcd. */
+export interface EtcdValues {
+  readonly "etcd-endpoints": readonly string[];
+  readonly "etcd-prefix": string;
+  readonly "etcd-timeout": number;
+  readonly "etcd-page-size": number;
+  readonly "etcd-username": string;
+  readonly "etcd-password": string;
+  readonly "etcd-password-file": string;
+  readonly "etcd-tls-ca": string;
+  readonly "etcd-tls-cert": string;
+  readonly "etcd-tls-key": string;
+}
+
+/** Values of the flags of `coil migrate dump`. */
+export interface DumpValues extends ClusterValues, EtcdValues {
+  readonly output: string;
+  readonly yes: boolean;
+  readonly "dry-run": boolean;
+  readonly overwrite: boolean;
+  readonly "skip-uninstall": boolean;
+  readonly "uninstall-timeout": number;
+}
+
+/** Values of the flags of `coil migrate replace`. */
+export interface ReplaceValues extends ClusterValues {
+  readonly yes: boolean;
+  readonly "dry-run": boolean;
+  readonly force: boolean;
+  readonly parallel: number;
+  readonly "max-per-node": number;
+  readonly "max-per-namespace": number;
+  readonly namespace: readonly string[];
+  readonly node: readonly string[];
+  readonly interval: number;
+  readonly "eviction-timeout": number;
+  readonly "pod-timeout": number;
+  readonly "api-timeout": number;
+}
+
+/** Values of the flags of `coil migrate status`. */
+export interface StatusValues extends ClusterValues {
+  readonly output: "text" | "json";
+  readonly manifest: string;
+}
+
+/** A command line: to be run, or text to be printed. */
+export type CommandLine<Values> =
+  | { readonly kind: "run"; readonly values: Values }
+  | { readonly kind: "print"; readonly text: string };
+
+/** Reads the command line of `dump`. @throws {UsageError} */
+export function readDumpLine(
+  args: readonly string[],
+  info: ProgramInfo,
+): CommandLine<DumpValues> {
+  return readCommandLine(DUMP, args, info);
+}
+
+/** Reads the command line of `replace`. @throws {UsageError} */
+export function readReplaceLine(
+  args: readonly string[],
+  info: ProgramInfo,
+): CommandLine<ReplaceValues> {
+  return readCommandLine(REPLACE, args, info);
+}
+
+/** Reads the command line of `status`. @throws {UsageError} */
+export function readStatusLine(
+  args: readonly string[],
+  info: ProgramInfo,
+): CommandLine<StatusValues> {
+  return readCommandLine(STATUS, args, info);
+}

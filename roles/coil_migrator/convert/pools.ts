@@ -1,0 +1,146 @@
+import {
+  type AddressPool,
+  type Pool,
+  poolOf,
+  subnetCapacity,
+} from "../../../lib/api/mod.ts";
+import type { Address, Prefix } from "../../../lib/inet/mod.ts";
+import { GROUP_VERSION } from "../../../lib/names/mod.ts";
+import type { Finding } from "./finding.ts";
+import type { V1Pool } from "../v1/state.ts";
+
+/** `maxItems` of an AddressPool's subnets, in crds/. */
+const MAX_SUBNETS = 64;
+/** A pool's name is the value of a label, too; the API server wants a DNS subdomain. */
+const POOL_NAME =
+  /^(?=.{1,63}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/;
+
+/** A pool as it will be, and the same as an object. */
+export interface ConvertedPool {
+  readonly pool: Pool;
+  readonly object: AddressPool;
+}
+
+/** Converts pools; those that the API server would refuse are left out. */
+export function convertPools(
+  pools: readonly V1Pool[],
+): { pools: ConvertedPool[]; findings: Finding[] } {
+  const converted: ConvertedPool[] = [];
+  const findings: Finding[] = [];
+  for (const v1 of pools) {
+    const subnets = usableSubnets(v1, findings);
+    const refusal = refusalOf(v1, subnets);
+    if (refusal === undefined) converted.push(toPool(v1, subnets));
+    else findings.push({ severity: "loss", ...refusal, subject: poolText(v1) });
+  }
+  findings.push(...overlapsBetween(converted));
+  return { pools: converted, findings };
+}
+
+/** Index of the block of a pool that has the address; undefined when none has. */
+export function blockIndexOf(
+  pool: Pool,
+  address: Address,
+): number | undefined {
+  let base = 0n;
+  for (const subnet of pool.subnets) {
+    if (subnet.ipv4?.contains(address)) {
+      const offset = subnet.ipv4.indexOf(address) >> BigInt(pool.blockSizeBits);
+      return Number(base + offset);
+    }
+    base += subnetCapacity(subnet, pool.blockSizeBits);
+  }
+  return undefined;
+}
+
+function toPool(v1: V1Pool, subnets: readonly Prefix[]): ConvertedPool {
+  const object: AddressPool = {
+    apiVersion: GROUP_VERSION,
+    kind: "AddressPool",
+    metadata: { name: v1.name },
+    spec: {
+      blockSizeBits: v1.blockSizeBits,
+      subnets: subnets.map((subnet) => ({ ipv4: subnet.toString() })),
+    },
+  };
+  return { pool: poolOf(object), object };
+}
+
+function refusalOf(
+  { name }: V1Pool,
+  subnets: readonly Prefix[],
+): Pick<Finding, "kind" | "message"> | undefined {
+  if (!POOL_NAME.test(name)) {
+    return {
+      kind: "pool-name",
+      message:
+        "the name cannot be that of an AddressPool, so the pool is left out; create one under another name",
+    };
+  }
+  if (subnets.length === 0) {
+    return {
+      kind: "pool-empty",
+      message: "it has no usable subnet, so it is left out",
+    };
+  }
+  if (subnets.length > MAX_SUBNETS) {
+    return {
+      kind: "pool-too-many-subnets",
+      message:
+        `an AddressPool can have ${MAX_SUBNETS} subnets, this has ${subnets.length}, so it is left out; join its subnets in v1 first`,
+    };
+  }
+  return undefined;
+}
+
+/** Without subnets that lie in others of the pool, or are smaller than a block: v2 has neither. */
+function usableSubnets(v1: V1Pool, findings: Finding[]): Prefix[] {
+  return v1.subnets.filter((subnet, position) => {
+    const outer = v1.subnets.find((other, otherPosition) =>
+      other.contains(subnet) &&
+      (other.length < subnet.length || otherPosition < position)
+    );
+    if (outer !== undefined) {
+      findings.push({
+        kind: "subnet-overlap",
+        severity: "warning",
+        subject: poolText(v1),
+        message:
+          `subnet ${subnet} lies in subnet ${outer} and is left out; its blocks are those of ${outer}`,
+      });
+      return false;
+    }
+    if (subnet.hostBits >= v1.blockSizeBits) return true;
+    findings.push({
+      kind: "subnet-too-narrow",
+      severity: "loss",
+      subject: poolText(v1),
+      message:
+        `subnet ${subnet} is smaller than a block of 2^${v1.blockSizeBits} addresses and is left out`,
+    });
+    return false;
+  });
+}
+
+function overlapsBetween(pools: readonly ConvertedPool[]): Finding[] {
+  const all = pools.flatMap(({ pool }) =>
+    pool.subnets.flatMap(({ ipv4 }) => ipv4 ? [{ pool, subnet: ipv4 }] : [])
+  );
+  return all.flatMap((one, position) =>
+    all.slice(position + 1)
+      .filter((other) =>
+        other.pool !== one.pool && other.subnet.overlaps(one.subnet)
+      )
+      .map((other): Finding => ({
+        kind: "pool-overlap",
+        severity: "warning",
+        subject: poolText(one.pool),
+        message:
+          `subnet ${one.subnet} overlaps ${other.subnet} of pool ${other.pool.name}; coil-controller gives out no address of one that the other has given out`,
+      }))
+  );
+}
+
+function poolText({ name }: { readonly name: string }): string {
+  return `pool ${name}`;
+}

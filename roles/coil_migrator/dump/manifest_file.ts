@@ -1,0 +1,68 @@
+import * as path from "node:path";
+import { MigrateError } from "../command/errors.ts";
+import { inspectManifest, type ManifestState } from "./manifest.ts";
+
+/** A manifest that is there already. */
+export interface PresentManifest {
+  readonly text: string;
+  readonly state: ManifestState;
+}
+
+/** Reads a manifest; undefined when there is no such file. */
+export async function readManifest(
+  file: string,
+): Promise<PresentManifest | undefined> {
+  try {
+    const text = await Deno.readTextFile(file);
+    return { text, state: inspectManifest(text) };
+  } catch (cause) {
+    if (cause instanceof Deno.errors.NotFound) return undefined;
+    throw fileError("read", file, cause);
+  }
+}
+
+/**
+ * Writes a manifest so that the file is either as before or whole, also when the machine stops in the middle: into
+ * another file, to the disk, and then in its place.
+ *
+ * @throws {MigrateError} when that fails; nothing was changed then
+ */
+export async function writeManifest(
+  file: string,
+  text: string,
+): Promise<void> {
+  const part = `${file}.part`;
+  try {
+    await removeIfThere(part);
+    await writeNewFile(part, text);
+    await Deno.rename(part, file);
+    using directory = await Deno.open(path.dirname(path.resolve(file)));
+    await directory.sync();
+  } catch (cause) {
+    throw fileError("write", file, cause);
+  }
+}
+
+/** What an earlier run left, or a link that somebody else put there: it is not followed. */
+async function removeIfThere(file: string): Promise<void> {
+  try {
+    await Deno.remove(file);
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+  }
+}
+
+/** Writes a new file. Fails when it is there: in /tmp anybody may put one, or a link to a file of root's (O_EXCL follows none). */
+export async function writeNewFile(file: string, text: string): Promise<void> {
+  using target = await Deno.open(file, { write: true, createNew: true });
+  let rest = new TextEncoder().encode(text);
+  while (rest.length > 0) rest = rest.subarray(await target.write(rest));
+  await target.sync();
+}
+
+function fileError(verb: string, file: string, cause: unknown): MigrateError {
+  const why = cause instanceof Error ? cause.message : String(cause);
+  return new MigrateError(`Cannot ${verb} manifest "${file}": ${why}`, {
+    cause,
+  });
+}

@@ -1,0 +1,58 @@
+import type { V1Pod } from "../../../lib/kube/mod.ts";
+import { livePodOf } from "../cluster/live_pod.ts";
+import type { Wish } from "./pod_owner.ts";
+
+/** How a controller's pods were before one of them was evicted. */
+export interface Before {
+  /** UIDs of all. */
+  readonly uids: ReadonlySet<string>;
+  /** How many there were that were not being deleted. */
+  readonly live: number;
+  /** How many of these were ready. */
+  readonly ready: number;
+  /** Whether the one to be evicted was. */
+  readonly wasReady: boolean;
+}
+
+/** Looks at a controller's pods before one of them is evicted. */
+export function before(pods: readonly V1Pod[], uid: string): Before {
+  const live = pods.filter(isRunning).map(livePodOf);
+  return {
+    uids: new Set(pods.map(({ metadata }) => metadata?.uid ?? "")),
+    live: live.length,
+    ready: live.filter(({ isReady }) => isReady).length,
+    wasReady: live.some((pod) => pod.uid === uid && pod.isReady),
+  };
+}
+
+/**
+ * Whether a controller has made up for a pod: as many pods are ready as before, or as many as it wants by now. One that
+ * was not ready is made up for by any that has an address; one that may end, by one that has ended well.
+ */
+export function isBack(
+  was: Before,
+  now: { readonly pods: readonly V1Pod[]; readonly wish: Wish },
+): boolean {
+  const { pods, wish } = now;
+  if (wish.isOver) return true;
+  const hasSucceeded = pods.some(({ metadata, status }) =>
+    !was.uids.has(metadata?.uid ?? "") && status?.phase === "Succeeded"
+  );
+  if (hasSucceeded) return true;
+  const { replicas = Infinity } = wish;
+  if (was.wasReady) {
+    const ready = pods.filter(isRunning).filter((pod) =>
+      livePodOf(pod).isReady
+    );
+    return ready.length >= Math.min(was.ready, replicas);
+  }
+  const addressed = pods.filter(isRunning).filter(({ metadata, status }) =>
+    was.uids.has(metadata?.uid ?? "") || (status?.podIPs?.length ?? 0) > 0
+  );
+  return addressed.length >= Math.min(was.live, replicas);
+}
+
+function isRunning({ metadata, status }: V1Pod): boolean {
+  return metadata?.deletionTimestamp === undefined &&
+    status?.phase !== "Succeeded" && status?.phase !== "Failed";
+}

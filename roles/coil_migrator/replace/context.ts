@@ -1,0 +1,71 @@
+import type { KubeClient } from "../../../lib/kube/mod.ts";
+import { count } from "../dump/report.ts";
+import { MigrateError } from "../command/errors.ts";
+import type { ReplaceValues } from "../command/flags.ts";
+import { Patience } from "../command/patience.ts";
+import type { ReplacementContext } from "./pod_replacement.ts";
+import { CLEAR_LINE } from "../command/progress.ts";
+import { readSurvey, type Survey } from "../cluster/survey.ts";
+import type { Terminal } from "../command/terminal.ts";
+
+/** What `replace` is run with. */
+export interface ReplaceOptions {
+  readonly values: ReplaceValues;
+  readonly client: KubeClient;
+  readonly terminal: Terminal;
+  readonly signal: AbortSignal;
+  /** How often to look at a pod. Default 1 s. */
+  readonly pollMs?: number;
+}
+
+/** What the steps of `replace` work with. */
+export interface ReplaceContext extends ReplacementContext {
+  readonly values: ReplaceValues;
+  readonly terminal: Terminal;
+}
+
+/** Adds the patience that all requests of a replacement share. */
+export function replaceContext(options: ReplaceOptions): ReplaceContext {
+  const { values, terminal, signal, client, pollMs = 1_000 } = options;
+  const patience = new Patience({
+    timeoutMs: values["api-timeout"],
+    signal,
+    onTrouble: (message) =>
+      terminal.err(`${terminal.isInteractive ? CLEAR_LINE : ""}${message}\n`),
+  });
+  return {
+    values,
+    terminal,
+    signal,
+    client,
+    pollMs,
+    patience,
+    evictionTimeoutMs: values["eviction-timeout"],
+    podTimeoutMs: values["pod-timeout"],
+  };
+}
+
+/** Reads what there is, however long the API server takes. */
+export async function patientSurvey(context: ReplaceContext): Promise<Survey> {
+  return await context.patience.ask(() => readSurvey(context.client, context));
+}
+
+/** Adds to an error of a step how much is left, and how to go on. */
+export async function withAdvice(
+  context: ReplaceContext,
+  work: () => Promise<void>,
+): Promise<void> {
+  try {
+    await work();
+  } catch (error) {
+    if (!(error instanceof MigrateError)) throw error;
+    const { toReplace } = await patientSurvey(context);
+    throw new MigrateError(
+      `${error.message}
+${
+        count(toReplace.length, "pod")
+      } of v1 left. Put this right, and run the same command again: it goes on with the rest.`,
+      { cause: error },
+    );
+  }
+}

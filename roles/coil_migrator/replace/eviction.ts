@@ -1,0 +1,94 @@
+import { sleep } from "../../../lib/async/mod.ts";
+import {
+  KubeApiError,
+  type KubeClient,
+  PODS,
+  resourcePath,
+} from "../../../lib/kube/mod.ts";
+import { MigrateError } from "../command/errors.ts";
+import { type LivePod, podText } from "../cluster/live_pod.ts";
+import type { Patience } from "../command/patience.ts";
+
+/** What {@linkcode evict} works with. */
+export interface EvictionContext {
+  readonly client: KubeClient;
+  readonly patience: Patience;
+  readonly signal: AbortSignal;
+  readonly evictionTimeoutMs: number;
+  readonly pollMs: number;
+  readonly onStage?: (stage: "evicting", detail?: string) => void;
+}
+
+/** The API server has errors of its own; one that lasts is about this pod. */
+const MAX_SERVER_ERRORS = 3;
+
+/**
+ * Evicts a pod, as soon as its PodDisruptionBudgets allow it. Idempotent; a later pod of the name is left alone.
+ *
+ * @throws {MigrateError} when that is refused all the time, or for good
+ */
+export async function evict(
+  pod: LivePod,
+  context: EvictionContext,
+): Promise<void> {
+  const { signal, evictionTimeoutMs, pollMs, onStage } = context;
+  const deadline = performance.now() + evictionTimeoutMs;
+  for (let serverErrors = 0;;) {
+    const refusal = await tryEvict(pod, context);
+    if (refusal === undefined) return;
+    if (refusal.status === 500) serverErrors++;
+    else if (!refusal.isTooManyRequests) throw refusal;
+    const isOver = performance.now() >= deadline ||
+      serverErrors >= MAX_SERVER_ERRORS;
+    if (isOver) throw notAllowed(pod, refusal, evictionTimeoutMs);
+    onStage?.("evicting", reasonsOf(refusal));
+    await sleep(pollMs, { signal });
+  }
+}
+
+/** Undefined when the pod is being deleted, or gone. */
+async function tryEvict(
+  { namespace, name, uid }: LivePod,
+  { client, patience, signal }: EvictionContext,
+): Promise<KubeApiError | undefined> {
+  const path = resourcePath(PODS, { namespace, name, subresource: "eviction" });
+  const body = {
+    apiVersion: "policy/v1",
+    kind: "Eviction",
+    metadata: { name, namespace },
+    deleteOptions: { preconditions: { uid } },
+  };
+  return await patience.ask(async () => {
+    try {
+      await client.raw(path, { method: "POST", body, signal });
+      return undefined;
+    } catch (error) {
+      // 429 is a budget's way to say no.
+      const isAnswer = error instanceof KubeApiError && error.status < 502 &&
+        !error.isForbidden && !error.isUnauthorized;
+      if (!isAnswer) throw error;
+      return error.isNotFound || error.isConflict ? undefined : error;
+    }
+  });
+}
+
+function notAllowed(
+  pod: LivePod,
+  refusal: KubeApiError,
+  timeoutMs: number,
+): MigrateError {
+  const forTime = refusal.isTooManyRequests ? ` for ${timeoutMs / 1000} s` : "";
+  return new MigrateError(
+    `Cannot evict pod ${podText(pod)}: the API server refuses it${forTime}: ${
+      reasonsOf(refusal)
+    }
+  Give its workload another replica, let its other pods become ready, or loosen the PodDisruptionBudget.`,
+    { cause: refusal },
+  );
+}
+
+/** What budgets need and have, where the API server tells. */
+function reasonsOf({ message, details }: KubeApiError): string {
+  const causes = details?.causes?.flatMap((cause) => cause.message ?? []) ?? [];
+  return causes.length === 0 ? message : causes.join("; ");
+}

@@ -1,0 +1,110 @@
+import {
+  type KubeClient,
+  type KubeObject,
+  type OwnerReference,
+  PODS,
+  type ResourceType,
+  type V1Pod,
+} from "../../../lib/kube/mod.ts";
+import type { Patience } from "../command/patience.ts";
+
+/** A controller of pods, as far as it is looked at; each kind has some of these. */
+interface Workload extends KubeObject {
+  readonly spec?: { readonly replicas?: number };
+  readonly status?: {
+    readonly desiredNumberScheduled?: number;
+    readonly completionTime?: string;
+    readonly conditions?: readonly {
+      readonly type: string;
+      readonly status: string;
+    }[];
+  };
+}
+
+function workload(
+  group: string,
+  plural: string,
+  kind: string,
+): ResourceType<Workload> {
+  return { group, version: "v1", plural, kind, namespaced: true };
+}
+
+/** The controllers whose wishes are known. Of others, pods alone are looked at. */
+const KINDS: readonly ResourceType<Workload>[] = [
+  workload("apps", "replicasets", "ReplicaSet"),
+  workload("apps", "statefulsets", "StatefulSet"),
+  workload("", "replicationcontrollers", "ReplicationController"),
+  workload("batch", "jobs", "Job"),
+  workload("apps", "daemonsets", "DaemonSet"),
+];
+
+/** What a controller wants now. */
+export interface Wish {
+  /** How many pods, where that is known. */
+  readonly replicas?: number;
+  /** It wants no pods any more: it is gone, or done. */
+  readonly isOver: boolean;
+}
+
+/** Where a controller's pods are. */
+export interface PodOwner {
+  readonly namespace: string;
+  readonly reference: OwnerReference;
+}
+
+/** Asks a controller how many pods it wants. */
+export async function wishOf(
+  { namespace, reference }: PodOwner,
+  context: {
+    readonly client: KubeClient;
+    readonly patience: Patience;
+    readonly signal: AbortSignal;
+  },
+): Promise<Wish> {
+  const { client, patience, signal } = context;
+  const [group = ""] = reference.apiVersion.includes("/")
+    ? reference.apiVersion.split("/")
+    : [""];
+  const type = KINDS.find((known) =>
+    known.kind === reference.kind && known.group === group
+  );
+  if (type === undefined) return { isOver: false };
+  const { name } = reference;
+  const owner = await patience.ask(() =>
+    client.tryGet(type, { name, namespace, signal })
+  );
+  if (owner?.metadata?.uid !== reference.uid) return { isOver: true };
+  const { spec, status } = owner;
+  const replicas = spec?.replicas ?? status?.desiredNumberScheduled;
+  const isOver = status?.completionTime !== undefined ||
+    (type.kind === "Job" && hasFailed(status));
+  return { isOver, ...(replicas === undefined ? {} : { replicas }) };
+}
+
+/** The pods that a controller has made, in any state. */
+export async function podsOf(
+  { namespace, reference }: PodOwner,
+  context: {
+    readonly client: KubeClient;
+    readonly patience: Patience;
+    readonly signal: AbortSignal;
+  },
+): Promise<V1Pod[]> {
+  const { client, patience, signal } = context;
+  return await patience.ask(async () => {
+    const pods: V1Pod[] = [];
+    await client.listItems(PODS, { namespace, signal }, (pod) => {
+      const isOwn = pod.metadata?.ownerReferences?.some(({ uid }) =>
+        uid === reference.uid
+      );
+      if (isOwn) pods.push(pod);
+    });
+    return pods;
+  });
+}
+
+function hasFailed(status: Workload["status"]): boolean {
+  return status?.conditions?.some(({ type, status }) =>
+    type === "Failed" && status === "True"
+  ) ?? false;
+}

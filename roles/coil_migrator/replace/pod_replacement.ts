@@ -1,0 +1,147 @@
+import { sleep } from "../../../lib/async/mod.ts";
+import {
+  EVENTS,
+  KubeApiError,
+  type KubeClient,
+  PODS,
+} from "../../../lib/kube/mod.ts";
+import { type Before, before, isBack } from "./comeback.ts";
+import { MigrateError } from "../command/errors.ts";
+import { evict } from "./eviction.ts";
+import { type LivePod, podText } from "../cluster/live_pod.ts";
+import type { Patience } from "../command/patience.ts";
+import { type PodOwner, podsOf, wishOf } from "./pod_owner.ts";
+import { troubleLines } from "./pod_trouble.ts";
+
+/** How far the replacement of a pod is. */
+export type Stage =
+  | "evicting"
+  | "waiting for its end"
+  | "waiting for its successor";
+
+/** What {@linkcode replacePod} works with. */
+export interface ReplacementContext {
+  readonly client: KubeClient;
+  readonly patience: Patience;
+  readonly signal: AbortSignal;
+  /** How long a PodDisruptionBudget may forbid the eviction. */
+  readonly evictionTimeoutMs: number;
+  /** How long a pod may take to be gone, and its successor to be ready. */
+  readonly podTimeoutMs: number;
+  readonly pollMs: number;
+}
+
+/** What is told of a replacement while it goes on. */
+export interface ReplacementOptions {
+  /** Deletes the pod outright, whatever PodDisruptionBudgets say. */
+  readonly deleteOutright?: boolean;
+  readonly onStage?: (stage: Stage, detail?: string) => void;
+}
+
+/**
+ * Evicts a pod and waits until its controller has made up for it.
+ *
+ * @throws {MigrateError} when the pod cannot be evicted, does not go, or does not come back
+ */
+export async function replacePod(
+  pod: LivePod,
+  context: ReplacementContext & ReplacementOptions,
+): Promise<void> {
+  const { controller: reference, namespace } = pod;
+  const owner = reference && { namespace, reference };
+  const was = owner && before(await podsOf(owner, context), pod.uid);
+  context.onStage?.("evicting");
+  if (context.deleteOutright) await deletePod(pod, context);
+  else await evict(pod, context);
+  context.onStage?.("waiting for its end");
+  await waitUntilGone(pod, context);
+  if (owner === undefined || was === undefined) return;
+  context.onStage?.("waiting for its successor");
+  await waitUntilBack(pod, { ...context, owner, was });
+}
+
+async function deletePod(
+  { namespace, name, uid }: LivePod,
+  { client, patience, signal }: ReplacementContext,
+): Promise<void> {
+  await patience.ask(async () => {
+    try {
+      const preconditions = { uid };
+      await client.delete(PODS, { namespace, name, preconditions, signal });
+    } catch (error) {
+      const isGone = error instanceof KubeApiError &&
+        (error.isNotFound || error.isConflict);
+      if (!isGone) throw error;
+    }
+  });
+}
+
+async function waitUntilGone(
+  pod: LivePod,
+  { client, patience, signal, podTimeoutMs, pollMs }: ReplacementContext,
+): Promise<void> {
+  const { namespace, name, uid } = pod;
+  const deadline = performance.now() + podTimeoutMs;
+  for (;;) {
+    const found = await patience.ask(() =>
+      client.tryGet(PODS, { namespace, name, metadataOnly: true, signal })
+    );
+    if (found?.metadata?.uid !== uid) return;
+    if (performance.now() >= deadline) {
+      const { finalizers = [] } = found.metadata;
+      const why = finalizers.length > 0
+        ? `it waits for its finalizers ${finalizers.join(", ")}`
+        : `is the kubelet of node ${pod.node} at work?`;
+      throw new MigrateError(
+        `Cannot replace pod ${
+          podText(pod)
+        }: it was evicted, and is still there after ${
+          podTimeoutMs / 1000
+        } s: ${why}`,
+      );
+    }
+    await sleep(pollMs, { signal });
+  }
+}
+
+async function waitUntilBack(
+  pod: LivePod,
+  context: ReplacementContext & {
+    readonly owner: PodOwner;
+    readonly was: Before;
+  },
+): Promise<void> {
+  const { owner, was, signal, podTimeoutMs, pollMs } = context;
+  const deadline = performance.now() + podTimeoutMs;
+  for (;;) {
+    const wish = await wishOf(owner, context);
+    const pods = await podsOf(owner, context);
+    if (isBack(was, { pods, wish })) return;
+    if (performance.now() >= deadline) {
+      const lines = troubleLines(pods, await eventsOf(owner, context));
+      const { kind, name } = owner.reference;
+      throw new MigrateError(
+        `Cannot go on: pod ${
+          podText(pod)
+        } of ${kind} ${owner.namespace}/${name} does not come back: after ${
+          podTimeoutMs / 1000
+        } s its successor is not ${was.wasReady ? "ready" : "there"}
+${lines.map((line) => `  ${line}`).join("\n")}`,
+      );
+    }
+    await sleep(pollMs, { signal });
+  }
+}
+
+/** Events that can tell why: of the controller and of pods. */
+async function eventsOf(
+  { namespace, reference }: PodOwner,
+  { client, patience, signal }: ReplacementContext,
+) {
+  const { items } = await patience.ask(() =>
+    client.listAll(EVENTS, { namespace, fieldSelector: "type=Warning", signal })
+  );
+  return items.filter(({ involvedObject }) =>
+    involvedObject.kind === "Pod" || involvedObject.uid === reference.uid
+  );
+}

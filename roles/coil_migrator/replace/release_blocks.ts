@@ -1,0 +1,94 @@
+import { sleep } from "../../../lib/async/mod.ts";
+import {
+  ADDRESS_BLOCKS,
+  type Block,
+  type ObjectMeta,
+} from "../../../lib/api/mod.ts";
+import { KubeApiError, type KubeClient } from "../../../lib/kube/mod.ts";
+import { FINALIZER } from "../../../lib/names/mod.ts";
+import { MigrateError } from "../command/errors.ts";
+import type { Patience } from "../command/patience.ts";
+import type { Progress } from "../command/progress.ts";
+
+/** What {@linkcode releaseBlocks} works with. */
+export interface ReleaseContext {
+  readonly client: KubeClient;
+  readonly patience: Patience;
+  readonly signal: AbortSignal;
+  readonly progress: Progress;
+}
+
+const POLL_MS = 500;
+const GONE_TIMEOUT_MS = 60_000;
+
+/**
+ * Removes reserved blocks and waits until they are gone. Idempotent. The caller has made sure that no pod has an
+ * address of theirs.
+ */
+export async function releaseBlocks(
+  blocks: readonly Block[],
+  context: ReleaseContext,
+): Promise<void> {
+  for (const block of blocks) {
+    context.progress.show(`removing AddressBlock ${block.name}`);
+    await remove(block, context);
+    context.progress.done(
+      `AddressBlock ${block.name} of node ${block.node} removed`,
+    );
+  }
+  context.progress.end();
+}
+
+async function remove(
+  block: Block,
+  { client, patience, signal }: ReleaseContext,
+): Promise<void> {
+  const { name, uid } = block;
+  const deadline = performance.now() + GONE_TIMEOUT_MS;
+  await patience.ask(() =>
+    unlessGone(() =>
+      client.delete(ADDRESS_BLOCKS, { name, preconditions: { uid }, signal })
+    )
+  );
+  for (;;) {
+    const found = await patience.ask(() =>
+      client.tryGet(ADDRESS_BLOCKS, { name, metadataOnly: true, signal })
+    );
+    if (found?.metadata.uid !== uid) return;
+    const { finalizers = [] } = found.metadata;
+    if (finalizers.includes(FINALIZER)) {
+      await patience.ask(() =>
+        unlessGone(() => withoutFinalizer(client, found.metadata))
+      );
+      continue;
+    }
+    if (performance.now() >= deadline) {
+      throw new MigrateError(
+        `Cannot remove AddressBlock ${name}: it waits for its finalizers ${
+          finalizers.join(", ")
+        }`,
+      );
+    }
+    await sleep(POLL_MS, { signal });
+  }
+}
+
+/** v1's blocks have none when they come from a manifest; somebody may have added it. */
+async function withoutFinalizer(
+  client: KubeClient,
+  { name = "", resourceVersion, finalizers = [] }: ObjectMeta,
+): Promise<void> {
+  const left = finalizers.filter((finalizer) => finalizer !== FINALIZER);
+  const metadata = { resourceVersion, finalizers: left };
+  await client.patch(ADDRESS_BLOCKS, { name }, { metadata }, { kind: "merge" });
+}
+
+async function unlessGone(request: () => Promise<unknown>): Promise<void> {
+  try {
+    await request();
+  } catch (error) {
+    const isGone = error instanceof KubeApiError &&
+      (error.isNotFound || error.isConflict);
+    if (!isGone) throw error;
+  }
+}

@@ -1,0 +1,137 @@
+import { EXIT, MigrateError } from "../command/errors.ts";
+import { type LivePod, podText } from "../cluster/live_pod.ts";
+import { Progress } from "../command/progress.ts";
+import {
+  type MigrationRecord,
+  readRecord,
+  updateRecord,
+} from "../cluster/record.ts";
+import {
+  patientSurvey,
+  type ReplaceContext,
+  replaceContext,
+  type ReplaceOptions,
+  withAdvice,
+} from "./context.ts";
+import { finish } from "./finish.ts";
+import { checkReadiness, planText } from "./plan.ts";
+import { replacePods } from "./pods.ts";
+import { readSurvey, reservedBlocks, type Survey } from "../cluster/survey.ts";
+
+/** How often pods of v1 may turn up that were not there the time before. */
+const MAX_ROUNDS = 5;
+
+/** Replaces v1's pods, releases what was reserved for them, restarts coild. Run again, it goes on. */
+export async function replace(options: ReplaceOptions): Promise<number> {
+  const { client, values, terminal } = options;
+  const record = await readRecord(client, options);
+  const survey = await readSurvey(client, options);
+  await checkReadiness(options, { record, survey });
+  if (isFinished(record, survey)) {
+    terminal.err("Nothing is left to be done: no pod and no block of v1.\n");
+    return EXIT.ok;
+  }
+  const kept = survey.kept.filter((entry) => !isForced(entry, options));
+  const todo = chosen(survey, options);
+  terminal.err(planText(survey, { todo, kept }));
+  if (values["dry-run"]) {
+    terminal.err("Nothing was changed: --dry-run.\n");
+    return EXIT.ok;
+  }
+  if (!await agreed(options)) {
+    terminal.err("Aborted.\n");
+    return EXIT.ok;
+  }
+  const context = replaceContext(options);
+  await replaceAll(context, { todo, record, all: survey.toReplace.length });
+  return await finish(context);
+}
+
+async function agreed(
+  { values, terminal, signal }: ReplaceOptions,
+): Promise<boolean> {
+  if (values.yes) return true;
+  const answer = await terminal.ask("Go on?", signal);
+  if (answer !== undefined) return answer;
+  throw new MigrateError(
+    "Cannot ask: stdin is no terminal\nUse --yes to go on without a question, or --dry-run to only look. Nothing was changed.",
+  );
+}
+
+/** Replaces what there is, and what turns up meanwhile: pods that were just starting. */
+async function replaceAll(
+  context: ReplaceContext,
+  { todo, record, all }: {
+    readonly todo: readonly LivePod[];
+    readonly record: MigrationRecord;
+    /** How many there are, of whatever node and namespace. */
+    readonly all: number;
+  },
+): Promise<void> {
+  const { client, patience, values } = context;
+  if (record.podsAtStart === undefined) {
+    const changes = { podsAtStart: String(all) };
+    await patience.ask(() => updateRecord(client, changes, context));
+  }
+  const isPart = values.node.length + values.namespace.length > 0;
+  const before = isPart ? 0 : Number(record.podsAtStart ?? 0);
+  const total = Math.max(before, todo.length);
+  const progress = new Progress(context.terminal, {
+    total,
+    done: total - todo.length,
+  });
+  let rest = todo;
+  for (let round = 1; rest.length > 0; round++) {
+    if (round > MAX_ROUNDS) throw comesBack(rest);
+    const pods = rest;
+    await withAdvice(context, () =>
+      replacePods(pods, {
+        ...context,
+        progress,
+        intervalMs: values.interval,
+        limits: {
+          parallel: values.parallel,
+          perNode: values["max-per-node"],
+          perNamespace: values["max-per-namespace"],
+        },
+      }));
+    rest = chosen(await patientSurvey(context), context);
+  }
+}
+
+/** The pods that are to be replaced now: of the nodes and namespaces that were named, if any were. */
+function chosen(
+  survey: Survey,
+  options: Pick<ReplaceOptions, "values">,
+): LivePod[] {
+  const { node, namespace } = options.values;
+  const forced = survey.kept.filter((entry) => isForced(entry, options));
+  return [...survey.toReplace, ...forced.map(({ pod }) => pod)].filter((pod) =>
+    (node.length === 0 || node.includes(pod.node)) &&
+    (namespace.length === 0 || namespace.includes(pod.namespace))
+  );
+}
+
+function isForced(
+  { why }: Survey["kept"][number],
+  { values }: Pick<ReplaceOptions, "values">,
+): boolean {
+  return values.force && why === "no controller";
+}
+
+function isFinished(record: MigrationRecord, survey: Survey): boolean {
+  const isEmpty = reservedBlocks(survey).length === 0 &&
+    survey.toReplace.length === 0 && survey.kept.length === 0;
+  // Blocks were removed, and coild may not be restarted yet.
+  const isBetween = record.removingBlocksAt !== undefined &&
+    record.finishedAt === undefined;
+  return isEmpty && !isBetween;
+}
+
+function comesBack(pods: readonly LivePod[]): MigrateError {
+  const names = pods.slice(0, 5).map((pod) => `${podText(pod)} on ${pod.node}`);
+  return new MigrateError(
+    `Cannot go on: pods come back with addresses of v1: ${names.join(", ")}
+Is v1's CNI plugin still installed on these nodes? See /etc/cni/net.d and the log of coild there.`,
+  );
+}
