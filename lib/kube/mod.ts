@@ -7,35 +7,38 @@ export {
   KubeClient,
   type KubeClientOptions,
   type LoadOptions,
-} from "./client.ts";
-export { type Clock, systemClock } from "./clock.ts";
+} from "./client/client.ts";
+export { type Clock, systemClock } from "./loops/clock.ts";
 export {
   Controller,
   type ControllerOptions,
   type ReconcileResult,
-} from "./controller.ts";
+} from "./loops/controller.ts";
 export {
   KubeApiError,
   type KubeStatus,
   KubeUnreachableError,
   TerminalError,
-} from "./errors.ts";
+} from "./http/errors.ts";
 export {
   type EventInfo,
   EventRecorder,
   type EventRecorderOptions,
-} from "./event_recorder.ts";
-export { HttpTransport } from "./http_transport.ts";
+} from "./loops/event_recorder.ts";
+export { HttpTransport } from "./http/http_transport.ts";
 export {
   type InClusterOptions,
   InClusterSource,
   SERVICE_ACCOUNT_DIR,
-} from "./in_cluster.ts";
-export { Informer, type InformerOptions } from "./informer.ts";
-export { type KubeconfigOptions, KubeconfigSource } from "./kubeconfig.ts";
-export { LeaderElector, type LeaderElectorOptions } from "./leader_elector.ts";
-export { type ListEnvelope } from "./list_items.ts";
-export { KubeMetrics } from "./metrics.ts";
+} from "./http/in_cluster.ts";
+export { Informer, type InformerOptions } from "./cache/informer.ts";
+export { type KubeconfigOptions, KubeconfigSource } from "./http/kubeconfig.ts";
+export {
+  LeaderElector,
+  type LeaderElectorOptions,
+} from "./loops/leader_elector.ts";
+export { type ListEnvelope } from "./client/list_items.ts";
+export { KubeMetrics } from "./loops/metrics.ts";
 export type {
   CallOptions,
   CreateOptions,
@@ -49,8 +52,8 @@ export type {
   Selection,
   WatchOptions,
   WriteOptions,
-} from "./options.ts";
-export { type RequestInfo } from "./requester.ts";
+} from "./http/options.ts";
+export { type RequestInfo } from "./http/requester.ts";
 export {
   apiVersionOf,
   CLUSTER_ROLE_BINDINGS,
@@ -80,14 +83,14 @@ export {
   SUBJECT_ACCESS_REVIEWS,
   TOKEN_REQUESTS,
   TOKEN_REVIEWS,
-} from "./resource.ts";
-export { AccessReviews, metricsRefusal } from "./access_reviews.ts";
+} from "./api/resource.ts";
+export { AccessReviews, metricsRefusal } from "./client/access_reviews.ts";
 export {
   TokenAnswers,
   type TokenAnswersOptions,
   TooManyTokensError,
-} from "./token_answers.ts";
-export { type Indexes, Store, type StoreChange } from "./store.ts";
+} from "./client/token_answers.ts";
+export { type Indexes, Store, type StoreChange } from "./cache/store.ts";
 export type {
   Connection,
   ConnectionSource,
@@ -96,7 +99,7 @@ export type {
   TransportRequest,
   TransportResponse,
   TransportStream,
-} from "./transport.ts";
-export type * from "./types.ts";
-export { type WatchEvent } from "./watch.ts";
-export { WorkQueue, type WorkQueueOptions } from "./work_queue.ts";
+} from "./http/transport.ts";
+export type * from "./api/types.ts";
+export { type WatchEvent } from "./client/watch.ts";
+export { WorkQueue, type WorkQueueOptions } from "./loops/work_queue.ts";

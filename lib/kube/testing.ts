@@ -3,13 +3,13 @@
  *
  * @module
  */
-import type { Clock } from "./clock.ts";
+import type { Clock } from "./loops/clock.ts";
 import type {
   Transport,
   TransportRequest,
   TransportResponse,
   TransportStream,
-} from "./transport.ts";
+} from "./http/transport.ts";
 
 /** What a {@link FakeTransport}'s function answers. */
 export interface FakeAnswer {

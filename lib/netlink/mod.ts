@@ -15,20 +15,32 @@ export {
   type AddressTarget,
   type InterfaceAddress,
   type NewAddress,
-} from "./address.ts";
-export type { Transport } from "./connection.ts";
+} from "./route/address.ts";
+export type { Transport } from "./wire/connection.ts";
 export {
   CONNTRACK_STATUS,
   type ConntrackFlow,
   type ConntrackStatusBits,
   type ConntrackTcpState,
   type ConntrackTuple,
-} from "./conntrack.ts";
-export { type ConntrackCount, ConntrackSocket } from "./conntrack_socket.ts";
-export { NetlinkError, type Verdict } from "./errors.ts";
-export { type FouPort, FouSocket, FouUnsupportedError } from "./fou_socket.ts";
-export type { Ipv4Conf, Ipv6AddrGenMode, Link, LinkSelector } from "./link.ts";
-export { type LinkCounters, linkGetCounters } from "./link_counters.ts";
+} from "./conntrack/conntrack.ts";
+export {
+  type ConntrackCount,
+  ConntrackSocket,
+} from "./conntrack/conntrack_socket.ts";
+export { NetlinkError, type Verdict } from "./wire/errors.ts";
+export {
+  type FouPort,
+  FouSocket,
+  FouUnsupportedError,
+} from "./fou/fou_socket.ts";
+export type {
+  Ipv4Conf,
+  Ipv6AddrGenMode,
+  Link,
+  LinkSelector,
+} from "./route/link.ts";
+export { type LinkCounters, linkGetCounters } from "./route/link_counters.ts";
 export {
   linkAddBridge,
   linkAddDummy,
@@ -39,16 +51,16 @@ export {
   linkGet,
   linkSet,
   type NewVeth,
-} from "./link_requests.ts";
+} from "./route/link_requests.ts";
 export {
   linkDeletions,
   type LinkDeletionsOptions,
   type RandomBytes,
-} from "./link_deletions.ts";
-export type { NewLink } from "./link_writer.ts";
-export { listen, type Listener, type ListenOptions } from "./listen.ts";
-export type { Overflow } from "./group_reader.ts";
-export { checkInterfaceName, formatMac, parseMac } from "./names.ts";
+} from "./route/link_deletions.ts";
+export type { NewLink } from "./route/link_writer.ts";
+export { listen, type Listener, type ListenOptions } from "./route/listen.ts";
+export type { Overflow } from "./wire/group_reader.ts";
+export { checkInterfaceName, formatMac, parseMac } from "./wire/names.ts";
 export {
   type Neighbour,
   neighbourAdd,
@@ -56,7 +68,7 @@ export {
   neighbourReplace,
   type NeighbourState,
   type NewNeighbour,
-} from "./neighbour.ts";
+} from "./route/neighbour.ts";
 export { formatTable } from "./netfilter/text/format.ts";
 export type {
   NftAddressField,
@@ -88,10 +100,10 @@ export {
 } from "./netfilter/table/monitor.ts";
 export type { NftCounter } from "./netfilter/table/plan.ts";
 export * as nft from "./netfilter/model/statements.ts";
-export { netnsIdGet } from "./netns_id.ts";
-export type { Attributes, Message, Payload } from "./message_reader.ts";
-export type { MessageWriter } from "./message_writer.ts";
-export type { Request } from "./request.ts";
+export { netnsIdGet } from "./route/netns_id.ts";
+export type { Attributes, Message, Payload } from "./wire/message_reader.ts";
+export type { MessageWriter } from "./wire/message_writer.ts";
+export type { Request } from "./wire/request.ts";
 export {
   type Route,
   routeAdd,
@@ -100,24 +112,24 @@ export {
   type RouteTarget,
   type RouteType,
   wasAddedBy,
-} from "./route.ts";
+} from "./route/route.ts";
 export {
   type MonitorInterests,
   type Notification,
   RouteMonitor,
   type RouteMonitorOptions,
-} from "./route_monitor.ts";
+} from "./route/route_monitor.ts";
 export {
   type RouteFilter,
   RouteSocket,
   type RouteSocketOptions,
-} from "./route_socket.ts";
-export { type Rule, ruleAdd, ruleDelete } from "./rule.ts";
-export type { Scope } from "./scope.ts";
-export { textTrace, type Trace } from "./trace.ts";
-export type { FouEncap, TunnelSpec } from "./tunnel.ts";
+} from "./route/route_socket.ts";
+export { type Rule, ruleAdd, ruleDelete } from "./route/rule.ts";
+export type { Scope } from "./wire/scope.ts";
+export { textTrace, type Trace } from "./wire/trace.ts";
+export type { FouEncap, TunnelSpec } from "./route/tunnel.ts";
 export {
   linkAddTunnel,
   linkChangeTunnel,
   type NewTunnel,
-} from "./tunnel_requests.ts";
+} from "./route/tunnel_requests.ts";

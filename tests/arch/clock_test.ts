@@ -8,8 +8,9 @@ import { ROOT } from "./ranks.ts";
 const SHOWN: Readonly<Record<string, string>> = {
   "lib/grpc/server/call.ts":
     "in the log; and the deadline that handlers are told",
-  "lib/kube/event_recorder.ts": "times of Events",
-  "lib/kube/lease.ts": "times of a Lease; its holder's life goes by our clock",
+  "lib/kube/loops/event_recorder.ts": "times of Events",
+  "lib/kube/loops/lease.ts":
+    "times of a Lease; its holder's life goes by our clock",
   "lib/telemetry/http/answer.ts": "the header Date",
   "roles/coil_controller/ipam/addresspool_reconciler.ts": "times of conditions",
   "roles/coil_controller/ipam/blockrequest_reconciler.ts":

@@ -89,6 +89,8 @@ const ROOMED = [
   "deploy/executable",
   "lib/egress",
   "lib/ipam",
+  "lib/kube",
+  "lib/netlink",
   "lib/netlink/netfilter",
   "roles/coil_controller",
   "roles/coil_installer",

@@ -33,7 +33,7 @@ export function fromFileUrl(specifier: string): string | undefined {
   return specifier.slice(prefix.length);
 }
 
-/** `lib/kube` of `lib/kube/store.ts`; `roles/coild` of anything in there. */
+/** `lib/kube` of `lib/kube/cache/store.ts`; `roles/coild` of anything in there. */
 export function unitOf(file: string): string {
   const parts = file.split("/");
   return parts.length === 1 ? file : parts.slice(0, 2).join("/");

@@ -1,23 +1,26 @@
 /** What the kernel sends: netlink, nf_tables, connections, FoU ports. */
-import { parseAddress } from "../../lib/netlink/address.ts";
-import { parseFlow } from "../../lib/netlink/conntrack.ts";
-import { DumpReader } from "../../lib/netlink/dump_reader.ts";
-import { parseAcknowledgement, parseDone } from "../../lib/netlink/errors.ts";
-import { parsePort } from "../../lib/netlink/fou_socket.ts";
-import { parseLink } from "../../lib/netlink/link.ts";
-import { parseLinkCounters } from "../../lib/netlink/link_counters.ts";
+import { parseAddress } from "../../lib/netlink/route/address.ts";
+import { parseFlow } from "../../lib/netlink/conntrack/conntrack.ts";
+import { DumpReader } from "../../lib/netlink/wire/dump_reader.ts";
+import {
+  parseAcknowledgement,
+  parseDone,
+} from "../../lib/netlink/wire/errors.ts";
+import { parsePort } from "../../lib/netlink/fou/fou_socket.ts";
+import { parseLink } from "../../lib/netlink/route/link.ts";
+import { parseLinkCounters } from "../../lib/netlink/route/link_counters.ts";
 import {
   Attributes,
   type Message,
   parseMessages,
   Payload,
-} from "../../lib/netlink/message_reader.ts";
-import { parseNeighbour } from "../../lib/netlink/neighbour.ts";
+} from "../../lib/netlink/wire/message_reader.ts";
+import { parseNeighbour } from "../../lib/netlink/route/neighbour.ts";
 import { parseElements } from "../../lib/netlink/netfilter/wire/requests.ts";
 import { decodeElement } from "../../lib/netlink/netfilter/wire/set_key.ts";
 import { parseCounter } from "../../lib/netlink/netfilter/table/state.ts";
-import { parseRoute } from "../../lib/netlink/route.ts";
-import { parseRule } from "../../lib/netlink/rule.ts";
+import { parseRoute } from "../../lib/netlink/route/route.ts";
+import { parseRule } from "../../lib/netlink/route/rule.ts";
 import type { Target } from "./fuzzer.ts";
 
 /** What reads one message. */

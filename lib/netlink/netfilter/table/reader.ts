@@ -1,7 +1,7 @@
-import type { Connection } from "../../connection.ts";
-import { Attributes } from "../../message_reader.ts";
-import { NFGENMSG_SIZE } from "../../nfnetlink.ts";
-import type { Request } from "../../request.ts";
+import type { Connection } from "../../wire/connection.ts";
+import { Attributes } from "../../wire/message_reader.ts";
+import { NFGENMSG_SIZE } from "../../wire/nfnetlink.ts";
+import type { Request } from "../../wire/request.ts";
 import type { AttributeTree } from "../wire/attributes.ts";
 import {
   NFT_MSG_GETRULE,

@@ -1,0 +1,309 @@
+import { Backoff, sleep } from "../../async/mod.ts";
+import { getLogger, type Logger } from "../../telemetry/mod.ts";
+import type { KubeClient } from "../client/client.ts";
+import { KubeApiError, KubeUnreachableError } from "../http/errors.ts";
+import type { ListEnvelope } from "../client/list_items.ts";
+import type { ListOptions, Selection } from "../http/options.ts";
+import { keyOf, type ResourceType } from "../api/resource.ts";
+import { type Indexes, Store, type StoreChange } from "./store.ts";
+import type { KubeObject } from "../api/types.ts";
+import type { WatchEvent } from "../client/watch.ts";
+
+const LIST_PAGE_SIZE = 500;
+/** A watch that ends sooner, with nothing in it, counts as a failure. */
+const SHORT_WATCH_MS = 1_000;
+
+/** Options of an {@link Informer}. */
+export interface InformerOptions<T> extends Selection {
+  /**
+   * Makes the object that is kept of the one that came. It must keep `metadata.uid` and `resourceVersion` if changes
+   * that are none are to be left out. Default: leaves out `metadata.managedFields`.
+   */
+  readonly trim?: (object: T) => T;
+  /**
+   * Which objects are kept, for what no selector of the server's can tell. Asked with the object as it came; one that
+   * is not to be kept is dropped as soon as it is read, and one that is kept no longer counts as deleted.
+   */
+  readonly keep?: (object: T) => boolean;
+  /** For {@link Store.byIndex}. */
+  readonly indexes?: Indexes<T>;
+  /** The first subscriber. */
+  readonly onChange?: (change: StoreChange<T>) => void;
+  /** Delays between attempts. Default: 0.2 s doubling up to 30 s, half of it random. */
+  readonly backoff?: Backoff;
+  /** See {@link KubeClient.watch}. */
+  readonly timeoutSeconds?: number;
+  /** See {@link KubeClient.watch}. */
+  readonly idleTimeoutMs?: number;
+}
+
+/**
+ * Keeps a {@link Store} like the API server's collection.
+ *
+ * Lists once, from the server's cache, then watches from there on; watches again from the last version seen when the
+ * server or the network ends a watch; lists anew, from the newest state, only when that version is too old. Objects
+ * that went away unseen are reported as deleted then. Subscribers are told after the store has the whole list.
+ */
+export class Informer<T extends KubeObject> {
+  /** The objects, trimmed. */
+  readonly store: Store<T>;
+  /** Resolves after the first list. */
+  readonly synced: Promise<void>;
+  readonly #client: KubeClient;
+  readonly #type: ResourceType<T>;
+  readonly #options: InformerOptions<T>;
+  readonly #listeners = new Set<(change: StoreChange<T>) => void>();
+  readonly #backoff: Backoff;
+  readonly #log: Logger;
+  readonly #markSynced: () => void;
+  #hasSynced = false;
+  #lastContactMs = -Infinity;
+  /** The version to watch from; undefined when a list is due. */
+  #version: string | undefined;
+  #failing = false;
+
+  constructor(
+    client: KubeClient,
+    type: ResourceType<T>,
+    options: InformerOptions<T> = {},
+  ) {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.synced = promise;
+    this.#markSynced = resolve;
+    this.#client = client;
+    this.#type = type;
+    this.#options = options;
+    this.store = new Store(options.indexes);
+    this.#backoff = options.backoff ??
+      new Backoff({ initialMs: 200, maxMs: 30_000 });
+    this.#log = getLogger("informer");
+    if (options.onChange !== undefined) this.#listeners.add(options.onChange);
+  }
+
+  /** Whether the first list is in the store. */
+  get hasSynced(): boolean {
+    return this.#hasSynced;
+  }
+
+  /** Milliseconds since the API server last showed that the store is current; a bookmark does about every minute. */
+  get lastSyncAgeMs(): number {
+    return performance.now() - this.#lastContactMs;
+  }
+
+  /**
+   * Calls back, synchronously, for each change from now on; with `replay` first for each object there is.
+   *
+   * A listener that throws is logged and called again next time.
+   */
+  subscribe(
+    listener: (change: StoreChange<T>) => void,
+    options: { replay?: boolean } = {},
+  ): Disposable {
+    // A wrapper of its own, so that one function may be subscribed twice.
+    const entry = (change: StoreChange<T>) => listener(change);
+    this.#listeners.add(entry);
+    if (options.replay) {
+      for (const key of this.store.keys()) {
+        const object = this.store.get(key);
+        if (object !== undefined) {
+          this.#tell(entry, { type: "added", object, key });
+        }
+      }
+    }
+    return { [Symbol.dispose]: () => void this.#listeners.delete(entry) };
+  }
+
+  /** Lists and watches until the signal aborts; nothing else ends it. Runs once at a time. */
+  async run(signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      try {
+        if (this.#version === undefined) await this.#list(signal);
+        await this.#watch(signal);
+      } catch (err) {
+        if (signal.aborted) return;
+        this.#noteFailure(err);
+        await this.#pause(err, signal);
+      }
+    }
+  }
+
+  async #list(signal: AbortSignal): Promise<void> {
+    const seen = new Set<string>();
+    const changes: StoreChange<T>[] = [];
+    const onItem = (item: T) => {
+      if (!this.#isWanted(item)) return;
+      const key = keyOf(item);
+      seen.add(key);
+      const change = this.#put(key, item);
+      if (change !== undefined) changes.push(change);
+    };
+    // "0" is answered from the server's cache and never in pages; once we have seen newer, only the newest will do.
+    const isFirst = !this.#hasSynced;
+    const selection = { ...this.#selection(), signal };
+    let page: ListOptions | undefined = isFirst
+      ? { ...selection, resourceVersion: "0" }
+      : { ...selection, limit: LIST_PAGE_SIZE };
+    try {
+      while (page !== undefined) {
+        const list: ListEnvelope = await this.#client.listItems(
+          this.#type,
+          page,
+          onItem,
+        );
+        // Whatever answered, e.g. a proxy: what it leaves out is not gone.
+        if (list.resourceVersion === "") {
+          throw new KubeUnreachableError(
+            `Cannot list ${this.#type.plural}: the answer has no resourceVersion`,
+          );
+        }
+        page = list.continue === undefined ? undefined : {
+          ...selection,
+          limit: LIST_PAGE_SIZE,
+          continue: list.continue,
+        };
+        this.#version = page === undefined ? list.resourceVersion : undefined;
+      }
+      for (const key of this.store.keys()) {
+        const change = seen.has(key) ? undefined : this.store.delete(key);
+        if (change !== undefined) changes.push(change);
+      }
+      this.#noteContact();
+      this.#hasSynced = true;
+      this.#markSynced();
+    } finally {
+      // Also of half a list: what is in the store already would not be told the next time.
+      for (const change of changes) this.#emit(change);
+    }
+  }
+
+  async #watch(signal: AbortSignal): Promise<void> {
+    const { timeoutSeconds, idleTimeoutMs } = this.#options;
+    const startMs = performance.now();
+    let events = 0;
+    let isOpen = false;
+    const watch = this.#client.watch(this.#type, {
+      ...this.#selection(),
+      ...(this.#version === undefined
+        ? {}
+        : { resourceVersion: this.#version }),
+      ...(timeoutSeconds === undefined ? {} : { timeoutSeconds }),
+      ...(idleTimeoutMs === undefined ? {} : { idleTimeoutMs }),
+      signal,
+      onOpen: () => {
+        isOpen = true;
+        this.#noteContact();
+      },
+    });
+    try {
+      for await (const event of watch) {
+        events++;
+        this.#noteContact();
+        this.#handle(event);
+        if (event.type !== "BOOKMARK") this.#backoff.reset();
+      }
+    } catch (err) {
+      // An ERROR event: the server cannot go on from here, and might never.
+      if (isOpen && err instanceof KubeApiError) this.#version = undefined;
+      throw err;
+    }
+    const isShort = performance.now() - startMs < SHORT_WATCH_MS;
+    if (!isShort) return this.#backoff.reset();
+    if (events === 0) {
+      throw new KubeUnreachableError(
+        `Cannot watch ${this.#type.plural}: the watch ended at once`,
+      );
+    }
+    // Whoever ends each watch so soon must not be asked without a pause.
+    await sleep(this.#backoff.nextMs(), { signal });
+  }
+
+  #handle({ type, object }: WatchEvent<T>): void {
+    const key = keyOf(object);
+    const version = object.metadata?.resourceVersion;
+    const change = type === "BOOKMARK"
+      ? undefined
+      : type !== "DELETED" && this.#isWanted(object)
+      ? this.#put(key, object)
+      : this.store.delete(key);
+    if (version !== undefined) this.#version = version;
+    if (change !== undefined) this.#emit(change);
+  }
+
+  #isWanted(object: T): boolean {
+    return this.#options.keep?.(object) ?? true;
+  }
+
+  #put(key: string, object: T): StoreChange<T> | undefined {
+    const { trim } = this.#options;
+    const kept = trim === undefined
+      ? withoutManagedFields(object)
+      : trim(object);
+    return this.store.set(key, kept);
+  }
+
+  #emit(change: StoreChange<T>): void {
+    for (const listener of [...this.#listeners]) this.#tell(listener, change);
+  }
+
+  #tell(
+    listener: (change: StoreChange<T>) => void,
+    change: StoreChange<T>,
+  ): void {
+    try {
+      listener(change);
+    } catch (err) {
+      this.#log.error("Listener of an informer failed", {
+        resource: this.#type.plural,
+        key: change.key,
+        err,
+      });
+    }
+  }
+
+  #selection(): Selection {
+    const { namespace, labelSelector, fieldSelector, metadataOnly } =
+      this.#options;
+    return { namespace, labelSelector, fieldSelector, metadataOnly };
+  }
+
+  #noteContact(): void {
+    this.#lastContactMs = performance.now();
+    if (!this.#failing) return;
+    this.#failing = false;
+    this.#log.info("Informer works again", { resource: this.#type.plural });
+  }
+
+  #noteFailure(err: unknown): void {
+    const fields = { resource: this.#type.plural, err };
+    const wasGone = err instanceof KubeApiError && err.isGone;
+    if (wasGone || this.#failing) {
+      this.#log.debug("Informer starts anew", fields);
+    } else {
+      this.#log.warn("Informer cannot follow the API server", fields);
+    }
+    this.#failing ||= !wasGone;
+  }
+
+  async #pause(err: unknown, signal: AbortSignal): Promise<void> {
+    let wantedMs = 0;
+    if (err instanceof KubeApiError) {
+      wantedMs = Math.min(err.retryAfterMs ?? 0, 30_000);
+      // Too old a version; or the kind or the permission went away and came back.
+      if (!err.isTransient) this.#version = undefined;
+    } else if (!(err instanceof KubeUnreachableError)) {
+      this.#version = undefined;
+    }
+    try {
+      await sleep(wantedMs + this.#backoff.nextMs(), { signal });
+    } catch (reason) {
+      if (!signal.aborted) throw reason;
+    }
+  }
+}
+
+/** Often half of an object, and of no use but to the server, which keeps them when an update has none. */
+function withoutManagedFields<T extends KubeObject>(object: T): T {
+  if (object.metadata?.managedFields === undefined) return object;
+  const { managedFields: _, ...metadata } = object.metadata;
+  return { ...object, metadata };
+}

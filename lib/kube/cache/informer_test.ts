@@ -1,0 +1,354 @@
+import assert from "node:assert/strict";
+import { Backoff } from "../../async/mod.ts";
+import { KubeClient } from "../client/client.ts";
+import { Informer, type InformerOptions } from "./informer.ts";
+import { NODES } from "../api/resource.ts";
+import { FakeTransport, settle } from "../testing.ts";
+import type { V1Node } from "../api/types.ts";
+
+function node(
+  name: string,
+  version: number,
+  labels?: Record<string, string>,
+): V1Node {
+  const metadata = {
+    name,
+    uid: `uid-${name}`,
+    resourceVersion: String(version),
+  };
+  return {
+    metadata: labels === undefined ? metadata : { ...metadata, labels },
+  };
+}
+
+/** The server's side: lists are answered from `items`, each watch is a script of its own. */
+class Server {
+  items: V1Node[] = [];
+  version = 1;
+  listFailure: { status: number; body: unknown } | undefined;
+  readonly lists: string[] = [];
+  readonly watches: string[] = [];
+  readonly transport: FakeTransport;
+  #current: { push: (line: unknown) => void; end: () => void } | undefined;
+
+  constructor() {
+    this.transport = new FakeTransport((request) => {
+      const url = new URL(request.path, "http://x");
+      if (url.searchParams.get("watch") !== "true") {
+        this.lists.push(url.search);
+        if (this.listFailure !== undefined) return this.listFailure;
+        const metadata = { resourceVersion: String(this.version) };
+        return { body: { metadata, items: this.items } };
+      }
+      this.watches.push(url.searchParams.get("resourceVersion") ?? "");
+      return { lines: this.#lines(request.signal) };
+    });
+  }
+
+  push(type: string, object: unknown): void {
+    this.#current?.push({ type, object });
+  }
+
+  raw(text: string): void {
+    this.#current?.push(text);
+  }
+
+  end(): void {
+    this.#current?.end();
+  }
+
+  async *#lines(signal: AbortSignal | undefined) {
+    const queue: unknown[] = [];
+    let wake = () => {};
+    let isOpen = true;
+    this.#current = {
+      push: (line) => {
+        queue.push(line);
+        wake();
+      },
+      end: () => {
+        isOpen = false;
+        wake();
+      },
+    };
+    signal?.addEventListener("abort", () => wake());
+    while (signal?.aborted !== true) {
+      if (queue.length > 0) yield queue.shift();
+      else if (!isOpen) return;
+      else await new Promise<void>((resolve) => wake = resolve);
+    }
+  }
+}
+
+async function follow(
+  options: InformerOptions<V1Node>,
+  test: (context: {
+    server: Server;
+    informer: Informer<V1Node>;
+    changes: string[];
+  }) => Promise<void>,
+  prepare: (server: Server) => void = () => {},
+): Promise<void> {
+  const server = new Server();
+  prepare(server);
+  const informer = new Informer(new KubeClient(server.transport), NODES, {
+    backoff: new Backoff({ initialMs: 1, maxMs: 2 }),
+    ...options,
+  });
+  const changes: string[] = [];
+  informer.subscribe(({ type, key }) => changes.push(`${type} ${key}`));
+  const controller = new AbortController();
+  const running = informer.run(controller.signal);
+  try {
+    await test({ server, informer, changes });
+  } finally {
+    controller.abort();
+    await running;
+  }
+}
+
+async function until(probe: () => boolean): Promise<void> {
+  for (let n = 0; n < 500 && !probe(); n++) await settle();
+  assert.ok(probe(), "it did not come true");
+}
+
+Deno.test("Informer lists, then follows the watch", async () => {
+  await follow({}, async ({ server, informer, changes }) => {
+    await informer.synced;
+    await until(() => server.watches.length === 1);
+    assert.deepEqual(server.lists, ["?resourceVersion=0"]);
+    assert.deepEqual(server.watches, ["3"]);
+    server.push("ADDED", node("b", 4));
+    server.push("MODIFIED", node("a", 5));
+    server.push("DELETED", node("b", 6));
+    await until(() => changes.length === 4);
+    assert.deepEqual(changes, ["added a", "added b", "updated a", "deleted b"]);
+    assert.deepEqual(informer.store.keys(), ["a"]);
+    assert.ok(informer.lastSyncAgeMs < 5000);
+  }, (server) => {
+    server.items = [node("a", 2)];
+    server.version = 3;
+  });
+});
+
+Deno.test("Informer tells of the first list when the store has all of it", async () => {
+  const sizes: (number | boolean)[] = [];
+  const server = new Server();
+  server.items = [node("a", 1), node("b", 2)];
+  const informer = new Informer(new KubeClient(server.transport), NODES, {
+    onChange: () => sizes.push(informer.store.size, informer.hasSynced),
+  });
+  const controller = new AbortController();
+  const running = informer.run(controller.signal);
+  await informer.synced;
+  controller.abort();
+  await running;
+  assert.deepEqual(sizes, [2, true, 2, true]);
+});
+
+Deno.test("Informer watches on from the last bookmark when a watch ends", async () => {
+  await follow({}, async ({ server }) => {
+    await until(() => server.watches.length === 1);
+    server.push("BOOKMARK", { metadata: { resourceVersion: "90" } });
+    server.end();
+    await until(() => server.watches.length === 2);
+    assert.deepEqual(server.watches, ["1", "90"]);
+    assert.equal(server.lists.length, 1);
+  });
+});
+
+Deno.test("Informer lists anew after 410 and reports what went away unseen", async () => {
+  await follow({}, async ({ server, informer, changes }) => {
+    await until(() => server.watches.length === 1);
+    changes.length = 0;
+    server.items = [node("b", 7), node("c", 8)];
+    server.version = 9;
+    const status = { kind: "Status", code: 410, reason: "Expired" };
+    server.push("ERROR", status);
+    await until(() => server.watches.length === 2);
+    assert.deepEqual(changes.sort(), ["added c", "deleted a", "updated b"]);
+    assert.deepEqual(server.lists[1], "?limit=500");
+    assert.deepEqual(server.watches, ["1", "9"]);
+    assert.equal(informer.store.get("a"), undefined);
+  }, (server) => server.items = [node("a", 1), node("b", 1)]);
+});
+
+Deno.test("Informer goes on after every kind of failure", async () => {
+  for (const status of [403, 404, 429, 500]) {
+    await follow({}, async ({ server, informer }) => {
+      await until(() => server.lists.length >= 3);
+      assert.equal(informer.hasSynced, false);
+      server.listFailure = undefined;
+      await informer.synced;
+    }, (server) => server.listFailure = { status, body: "no" });
+  }
+});
+
+Deno.test("Informer survives half an object and watches on", async () => {
+  await follow({}, async ({ server, informer }) => {
+    await until(() => server.watches.length === 1);
+    server.push("ADDED", node("a", 4));
+    server.raw('{"type":"MODIFIED","object":{"metadata":{"name":"a"');
+    server.end();
+    await until(() => server.watches.length === 2);
+    assert.equal(server.watches[1], "4");
+    assert.equal(informer.store.get("a")?.metadata?.resourceVersion, "4");
+  });
+});
+
+Deno.test("Informer keeps trimmed objects and finds them by index", async () => {
+  const options: InformerOptions<V1Node> = {
+    trim: ({ metadata }) => metadata === undefined ? {} : { metadata },
+    indexes: { zone: (n) => Object.values(n.metadata?.labels ?? {}) },
+  };
+  await follow(options, async ({ server, informer }) => {
+    await informer.synced;
+    const names = (zone: string) =>
+      informer.store.byIndex("zone", zone).map((n) => n.metadata?.name);
+    assert.deepEqual(names("z1"), ["a"]);
+    assert.equal(informer.store.get("a")?.spec, undefined);
+    await until(() => server.watches.length === 1);
+    server.push("MODIFIED", node("a", 5, { zone: "z2" }));
+    await until(() => names("z2").length === 1);
+    assert.deepEqual(names("z1"), []);
+    server.push("DELETED", node("a", 6, { zone: "z2" }));
+    await until(() => names("z2").length === 0);
+    assert.throws(() => informer.store.byIndex("none", "x"), RangeError);
+  }, (server) => {
+    const spec = { podCIDR: "10.0.0.0/24" };
+    server.items = [{ ...node("a", 1, { zone: "z1" }), spec }];
+  });
+});
+
+Deno.test("Informer drops what is not to be kept, and what is kept no longer is deleted", async () => {
+  const options: InformerOptions<V1Node> = {
+    keep: ({ metadata }) => metadata?.labels?.["zone"] === "z1",
+    trim: ({ metadata: { labels: _, ...metadata } = {} }) => ({ metadata }),
+  };
+  const [z1, z2] = [{ zone: "z1" }, { zone: "z2" }];
+  await follow(options, async ({ server, informer, changes }) => {
+    await informer.synced;
+    await until(() => server.watches.length === 1);
+    assert.deepEqual(informer.store.keys(), ["a"]);
+    server.push("ADDED", node("c", 4, z2));
+    server.push("DELETED", node("c", 5, z2));
+    server.push("MODIFIED", node("b", 6, z1));
+    server.push("MODIFIED", node("a", 7, z2));
+    server.push("DELETED", node("a", 8, z1));
+    server.push("ADDED", node("d", 9, z1));
+    await until(() => changes.includes("added d"));
+    assert.deepEqual(changes, ["added a", "added b", "deleted a", "added d"]);
+    changes.length = 0;
+    server.items = [node("b", 10, z2), node("d", 9, z1), node("e", 11, z2)];
+    server.version = 12;
+    server.push("ERROR", { kind: "Status", code: 410, reason: "Expired" });
+    await until(() => server.watches.length === 2);
+    assert.deepEqual(changes, ["deleted b"]);
+    assert.deepEqual(informer.store.keys(), ["d"]);
+    assert.deepEqual(server.watches, ["3", "12"]);
+  }, (server) => {
+    server.items = [node("a", 1, z1), node("b", 2, z2)];
+    server.version = 3;
+  });
+});
+
+Deno.test("Informer watches on from the version of an object that it dropped", async () => {
+  await follow({ keep: () => false }, async ({ server, changes }) => {
+    await until(() => server.watches.length === 1);
+    server.push("ADDED", node("a", 44));
+    server.end();
+    await until(() => server.watches.length === 2);
+    assert.deepEqual(server.watches, ["1", "44"]);
+    assert.deepEqual(changes, []);
+  });
+});
+
+Deno.test("Informer keeps no managedFields", async () => {
+  await follow({}, async ({ server, informer }) => {
+    await until(() => server.watches.length === 1);
+    const { metadata } = node("b", 4);
+    server.push("ADDED", { metadata: { ...metadata, managedFields: [{}] } });
+    await until(() => informer.store.size === 2);
+    for (const object of informer.store.list()) {
+      assert.ok(!Object.hasOwn(object.metadata ?? {}, "managedFields"));
+    }
+  }, (server) => {
+    const { metadata } = node("a", 1);
+    server.items = [{ metadata: { ...metadata, managedFields: [{}] } }];
+  });
+});
+
+Deno.test("Informer outlives a listener that throws", async () => {
+  await follow({}, async ({ server, informer }) => {
+    informer.subscribe(() => {
+      throw new Error("bad listener");
+    });
+    await until(() => server.watches.length === 1);
+    server.push("ADDED", node("a", 4));
+    server.push("ADDED", node("b", 5));
+    await until(() => informer.store.size === 2);
+  });
+});
+
+Deno.test("subscribe() replays on request and stops with its disposal", async () => {
+  await follow({}, async ({ server, informer, changes }) => {
+    await until(() => server.watches.length === 1);
+    const seen: string[] = [];
+    const subscription = informer.subscribe(
+      ({ type, key }) => seen.push(`${type} ${key}`),
+      { replay: true },
+    );
+    assert.deepEqual(seen, ["added a"]);
+    subscription[Symbol.dispose]();
+    server.push("ADDED", node("b", 4));
+    await until(() => changes.includes("added b"));
+    assert.deepEqual(seen, ["added a"]);
+  }, (server) => server.items = [node("a", 1)]);
+});
+
+Deno.test("Informer pauses between watches that end after one bookmark", async () => {
+  let watches = 0;
+  const bookmark = { metadata: { resourceVersion: "5" } };
+  const transport = new FakeTransport((request) => {
+    if (!request.path.includes("watch=true")) {
+      return { body: { metadata: { resourceVersion: "1" }, items: [] } };
+    }
+    watches++;
+    return {
+      body: `${JSON.stringify({ type: "BOOKMARK", object: bookmark })}\n`,
+    };
+  });
+  const informer = new Informer(new KubeClient(transport), NODES, {
+    backoff: new Backoff({ initialMs: 60, maxMs: 60, jitter: 0 }),
+  });
+  const controller = new AbortController();
+  const running = informer.run(controller.signal);
+  await informer.synced;
+  await new Promise((resolve) => setTimeout(resolve, 200));
+  controller.abort();
+  await running;
+  assert.ok(watches >= 2 && watches <= 4, `${watches} watches in 200 ms`);
+});
+
+Deno.test("Informer forgets nothing because of an answer that is no list", async () => {
+  await follow({}, async ({ server, informer, changes }) => {
+    await until(() => server.watches.length === 1);
+    server.listFailure = { status: 200, body: {} };
+    server.push("ERROR", { code: 410, reason: "Expired" });
+    await until(() => server.lists.length >= 3);
+    assert.deepEqual(informer.store.keys(), ["a"]);
+    assert.deepEqual(changes, ["added a"]);
+    server.listFailure = undefined;
+    await until(() => server.watches.length === 2);
+  }, (server) => server.items = [node("a", 1)]);
+});
+
+Deno.test("Informer lists anew after an error inside a watch, which might come again for ever", async () => {
+  await follow({}, async ({ server }) => {
+    await until(() => server.watches.length === 1);
+    const message = "unable to decode an object in the watch event";
+    server.push("ERROR", { code: 500, reason: "InternalError", message });
+    await until(() => server.watches.length === 2);
+    assert.equal(server.lists.length, 2);
+  });
+});

@@ -1,0 +1,135 @@
+import {
+  type KubeList,
+  type ListOptions,
+  type PatchOptions,
+  queryOf,
+  type WriteOptions,
+} from "../http/options.ts";
+import type { Call } from "../http/requester.ts";
+import {
+  apiVersionOf,
+  type PathParts,
+  resourcePath,
+  type ResourceType,
+} from "../api/resource.ts";
+import type { KubeObject } from "../api/types.ts";
+
+/** What {@link toCall} makes a {@link Call} of. */
+export type CallParts = Omit<Call, "path" | "resource" | "kind"> & {
+  readonly query?: URLSearchParams;
+};
+
+const JSON_TYPE = "application/json";
+/** Content types of patches. */
+export const PATCH_TYPES: Record<PatchOptions["kind"], string> = {
+  merge: "application/merge-patch+json",
+  json: "application/json-patch+json",
+  // JSON is YAML.
+  apply: "application/apply-patch+yaml",
+};
+
+/** Makes a call for a kind's path. */
+export function toCall<T>(type: ResourceType<T>, parts: CallParts): Call {
+  const { query, ...call } = parts;
+  const path = resourcePath(type, call);
+  const text = query?.toString() ?? "";
+  return {
+    ...call,
+    path: text === "" ? path : `${path}?${text}`,
+    resource: type.plural,
+    kind: type.kind,
+  };
+}
+
+/** The namespace to write to. @throws {TypeError} when a namespaced object has none. */
+export function namespaceOf<T extends KubeObject>(
+  type: ResourceType<T>,
+  object: T,
+  options: WriteOptions,
+): string | undefined {
+  if (!type.namespaced) return undefined;
+  const namespace = options.namespace ?? object.metadata?.namespace;
+  if (namespace === undefined) {
+    const name = object.metadata?.name ?? "";
+    throw new TypeError(`Cannot write ${type.kind} "${name}": no namespace`);
+  }
+  return namespace;
+}
+
+/** The object with the apiVersion and kind of its type. */
+export function typed<T extends KubeObject>(
+  type: ResourceType<T>,
+  object: T,
+): T {
+  return { ...object, apiVersion: apiVersionOf(type), kind: type.kind };
+}
+
+/** What server-side apply sends: the object with its type and name, which the server wants to see in it too. */
+export function appliedObject<T>(
+  type: ResourceType<T>,
+  target: PathParts,
+  patch: unknown,
+): KubeObject {
+  const object = typeof patch === "object" ? { ...patch } : {};
+  const metadata = "metadata" in object && typeof object.metadata === "object"
+    ? object.metadata
+    : {};
+  const { name, namespace } = target;
+  return {
+    ...object,
+    apiVersion: apiVersionOf(type),
+    kind: type.kind,
+    metadata: {
+      ...metadata,
+      ...(name === undefined ? {} : { name }),
+      ...(namespace === undefined ? {} : { namespace }),
+    },
+  };
+}
+
+/** Parts of a list call. */
+export function listParts(options: ListOptions): CallParts {
+  const { namespace, labelSelector, fieldSelector, limit, resourceVersion } =
+    options;
+  const query = queryOf({
+    labelSelector,
+    fieldSelector,
+    limit,
+    resourceVersion,
+    continue: options.continue,
+  });
+  return {
+    verb: "list",
+    method: "GET",
+    namespace,
+    query,
+    options,
+    accept: acceptOf("PartialObjectMetadataList", options),
+  };
+}
+
+/** Content negotiation of metadata-only answers; a server that cannot do it sends the whole objects. */
+export function acceptOf(
+  kind: string,
+  { metadataOnly }: { metadataOnly?: boolean | undefined },
+): string {
+  return metadataOnly
+    ? `${JSON_TYPE};as=${kind};g=meta.k8s.io;v=v1,${JSON_TYPE}`
+    : JSON_TYPE;
+}
+
+/** Reads an object. */
+export function parseObject<T>(body: string): T {
+  return JSON.parse(body) as T;
+}
+
+/** Reads a list. */
+export function parseList<T>(body: string): KubeList<T> {
+  const list = JSON.parse(body) as {
+    items?: T[];
+    metadata?: { resourceVersion?: string; continue?: string };
+  };
+  const { resourceVersion = "", continue: next } = list.metadata ?? {};
+  const more = next === undefined || next === "" ? {} : { continue: next };
+  return { items: list.items ?? [], resourceVersion, ...more };
+}

@@ -1,0 +1,36 @@
+import { type KubeStatus, watchError } from "../http/errors.ts";
+import { splitLines } from "../http/json_lines.ts";
+
+/** Something that happened to a collection. A BOOKMARK's object has nothing but `metadata.resourceVersion`. */
+export interface WatchEvent<T> {
+  readonly type: "ADDED" | "MODIFIED" | "DELETED" | "BOOKMARK";
+  readonly object: T;
+}
+
+type RawEvent<T> = WatchEvent<T> | {
+  readonly type: "ERROR";
+  readonly object: KubeStatus;
+};
+
+/** Reads the events of a watch's body. @throws {KubeApiError} for an event of type ERROR. */
+export async function* readWatch<T>(
+  what: string,
+  chunks: AsyncIterable<Uint8Array>,
+): AsyncGenerator<WatchEvent<T>, void, undefined> {
+  for await (const line of splitLines(chunks)) {
+    const event = parseEvent<T>(line);
+    if (event === undefined) return;
+    if (event.type === "ERROR") throw watchError(what, event.object);
+    yield event;
+  }
+}
+
+/** Undefined for half an object: the connection ended in its middle. */
+function parseEvent<T>(line: string): RawEvent<T> | undefined {
+  try {
+    return JSON.parse(line) as RawEvent<T>;
+  } catch (err) {
+    if (err instanceof SyntaxError) return undefined;
+    throw err;
+  }
+}

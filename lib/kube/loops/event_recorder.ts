@@ -1,0 +1,203 @@
+import { abortable, Allowances, BoundedMap } from "../../async/mod.ts";
+import { getLogger, type Logger } from "../../telemetry/mod.ts";
+import type { KubeClient } from "../client/client.ts";
+import { type Clock, systemClock, waitFor } from "./clock.ts";
+import { KubeApiError, KubeUnreachableError } from "../http/errors.ts";
+import { EVENTS } from "../api/resource.ts";
+import type { CoreV1Event, ObjectReference } from "../api/types.ts";
+
+const MAX_PENDING = 1_000;
+const MAX_REMEMBERED = 4_096;
+/** The same event after a longer pause is a new one. */
+const AGGREGATION_MS = 10 * 60_000;
+/** client-go's limits of one object's events (its EventSourceObjectSpamFilter): a burst, then one in five minutes. */
+const OF_OBJECT = { burst: 25, perSecond: 1 / (5 * 60) };
+const REQUEST_TIMEOUT_MS = 5_000;
+const FLUSH_MS = 1_000;
+const RETRY_MS = 1_000;
+
+/** What is to be said about an object. */
+export interface EventInfo {
+  readonly type: "Normal" | "Warning";
+  /** One word in CamelCase, for machines. */
+  readonly reason: string;
+  /** For people. */
+  readonly message: string;
+}
+
+/** Options of an {@link EventRecorder}. */
+export interface EventRecorderOptions {
+  /** Who reports. */
+  readonly component: string;
+  /** Node on which the reporter runs. */
+  readonly host?: string | undefined;
+  readonly clock?: Clock;
+}
+
+/** One event as it is in the API server, or is to be. */
+interface Entry {
+  readonly key: string;
+  readonly ref: ObjectReference;
+  readonly info: EventInfo;
+  readonly firstTime: string;
+  lastTime: string;
+  lastMs: number;
+  count: number;
+  /** Name of the object in the API server, once it is there. */
+  created: string | undefined;
+}
+
+/**
+ * Writes Events of the core group. The same event about one object is one Event with a count; what one object can
+ * cause is limited; nothing that goes wrong here reaches the caller.
+ */
+export class EventRecorder {
+  readonly #client: KubeClient;
+  readonly #options: EventRecorderOptions;
+  readonly #clock: Clock;
+  readonly #log: Logger = getLogger("events");
+  /** In the order of use. */
+  readonly #entries = new BoundedMap<string, Entry>(MAX_REMEMBERED);
+  readonly #allowances: Allowances;
+  readonly #pending = new Set<string>();
+  #wake: (() => void) | undefined;
+  #dropped = 0;
+
+  constructor(client: KubeClient, options: EventRecorderOptions) {
+    this.#client = client;
+    this.#options = options;
+    const { clock = systemClock } = options;
+    this.#clock = clock;
+    const nowMs = () => clock.nowMs();
+    this.#allowances = new Allowances(OF_OBJECT, {
+      max: MAX_REMEMBERED,
+      nowMs,
+    });
+  }
+
+  /** How many events were left out, because of the limits. */
+  get dropped(): number {
+    return this.#dropped;
+  }
+
+  /** Takes an event to be written soon by {@link EventRecorder.run}. Never throws and never waits. */
+  event(ref: ObjectReference, info: EventInfo): void {
+    const nowMs = this.#clock.nowMs();
+    if (!this.#isAllowed(ref) || this.#pending.size >= MAX_PENDING) {
+      this.#dropped++;
+      return;
+    }
+    const key = [
+      ...[ref.apiVersion, ref.kind, ref.namespace, ref.name, ref.uid],
+      ...[info.type, info.reason, info.message],
+    ].join("\u0000");
+    const now = new Date().toISOString();
+    const old = this.#entries.get(key);
+    if (old !== undefined && nowMs - old.lastMs < AGGREGATION_MS) {
+      old.count++;
+      old.lastMs = nowMs;
+      old.lastTime = now;
+      this.#entries.set(key, old);
+    } else {
+      const times = { firstTime: now, lastTime: now, lastMs: nowMs };
+      const entry = { key, ref, info, ...times, count: 1, created: undefined };
+      this.#entries.set(key, entry);
+    }
+    this.#pending.add(key);
+    this.#wake?.();
+  }
+
+  /** Writes events until the signal aborts, and then those that are left, for a second at most. */
+  async run(signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      const [key] = this.#pending;
+      if (key === undefined) {
+        await this.#waitForWork(signal);
+        continue;
+      }
+      const isWritten = await this.#write(key, signal);
+      if (isWritten || signal.aborted) continue;
+      await waitFor(this.#clock, RETRY_MS, { signal }).catch(() => {});
+    }
+    const flush = AbortSignal.timeout(FLUSH_MS);
+    for (const key of [...this.#pending]) {
+      if (flush.aborted || !await this.#write(key, flush)) return;
+    }
+  }
+
+  /** False when it should be tried again. */
+  async #write(key: string, signal: AbortSignal): Promise<boolean> {
+    const entry = this.#entries.get(key);
+    this.#pending.delete(key);
+    if (entry === undefined) return true;
+    try {
+      await this.#send(entry, signal);
+      return true;
+    } catch (err) {
+      const again = signal.aborted || err instanceof KubeUnreachableError ||
+        err instanceof KubeApiError && err.isTransient;
+      if (again) this.#pending.add(key);
+      else this.#dropped++;
+      this.#log.debug("Cannot write an event", {
+        reason: entry.info.reason,
+        object: entry.ref.name,
+        err,
+      });
+      return !again;
+    }
+  }
+
+  async #send(entry: Entry, signal: AbortSignal): Promise<void> {
+    const call = { signal, timeoutMs: REQUEST_TIMEOUT_MS };
+    const namespace = entry.ref.namespace ?? "default";
+    const { created, count, lastTime } = entry;
+    if (created !== undefined) {
+      try {
+        const change = { count, lastTimestamp: lastTime };
+        const target = { name: created, namespace };
+        await this.#client.patch(EVENTS, target, change, {
+          ...call,
+          kind: "merge",
+        });
+        return;
+      } catch (err) {
+        // Events live an hour.
+        if (!(err instanceof KubeApiError && err.isNotFound)) throw err;
+      }
+    }
+    const event = this.#eventOf(entry, namespace);
+    const stored = await this.#client.create(EVENTS, event, call);
+    entry.created = stored.metadata.name;
+  }
+
+  #eventOf(entry: Entry, namespace: string): CoreV1Event {
+    const { ref, info, count, firstTime, lastTime } = entry;
+    const { component, host } = this.#options;
+    const suffix = crypto.randomUUID().replaceAll("-", "").slice(0, 16);
+    return {
+      metadata: { name: `${ref.name}.${suffix}`, namespace },
+      involvedObject: { ...ref },
+      type: info.type,
+      reason: info.reason,
+      message: info.message.slice(0, 1024),
+      source: { component, ...(host === undefined ? {} : { host }) },
+      reportingComponent: component,
+      reportingInstance: host ?? "",
+      firstTimestamp: firstTime,
+      lastTimestamp: lastTime,
+      count,
+    };
+  }
+
+  #isAllowed({ kind, namespace = "", name }: ObjectReference): boolean {
+    return this.#allowances.of(`${kind}/${namespace}/${name}`).take();
+  }
+
+  async #waitForWork(signal: AbortSignal): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#wake = resolve;
+    // Aborted or not: run() looks.
+    await abortable(promise, signal).catch(() => {});
+    this.#wake = undefined;
+  }
+}

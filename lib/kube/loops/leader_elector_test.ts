@@ -1,0 +1,99 @@
+import assert from "node:assert/strict";
+import { KubeClient } from "../client/client.ts";
+import { LeaderElector } from "./leader_elector.ts";
+import { type FakeAnswer, FakeClock, FakeTransport } from "../testing.ts";
+import type { TransportRequest } from "../http/transport.ts";
+
+const TIMES = { leaseMs: 15_000, renewMs: 10_000, retryMs: 2_000 };
+
+/** A server's lease; each write goes through `onWrite`, which may be slow. */
+class LeaseServer {
+  lease: Record<string, unknown> | undefined;
+  onWrite: () => Promise<void> = () => Promise.resolve();
+  #version = 0;
+
+  readonly transport = new FakeTransport((request) => this.#answer(request));
+
+  async #answer(request: TransportRequest): Promise<FakeAnswer> {
+    if (request.method === "GET") {
+      return this.lease === undefined
+        ? { status: 404, body: { kind: "Status", reason: "NotFound" } }
+        : { body: this.lease };
+    }
+    const sent = JSON.parse(request.body ?? "");
+    const resourceVersion = String(++this.#version);
+    this.lease = { ...sent, metadata: { ...sent.metadata, resourceVersion } };
+    const answer = { body: this.lease };
+    await this.onWrite();
+    return answer;
+  }
+}
+
+/** Lets time pass, second by second, until it is so late. */
+async function advanceTo(clock: FakeClock, ms: number): Promise<void> {
+  while (clock.nowMs() < ms) await clock.advance(100);
+}
+
+/** Leads until the lease is lost, and says when that was noticed. */
+async function leadUntilLost(
+  server: LeaseServer,
+  options: { clock: FakeClock; untilMs: number },
+): Promise<number | undefined> {
+  const { clock, untilMs } = options;
+  using client = new KubeClient(server.transport);
+  const elector = new LeaderElector(client, {
+    namespace: "n",
+    name: "l",
+    identity: "me",
+    ...TIMES,
+    clock,
+  });
+  const stop = new AbortController();
+  let lostMs: number | undefined;
+  const running = elector.run(stop.signal, async (signal) => {
+    await new Promise<void>((resolve) =>
+      signal.addEventListener("abort", () => resolve())
+    );
+    lostMs ??= clock.nowMs();
+    // Others answer now, so that the release and the end are quick.
+    server.onWrite = () => Promise.resolve();
+  });
+  await advanceTo(clock, untilMs);
+  stop.abort();
+  server.onWrite = () => Promise.resolve();
+  await clock.advance(1);
+  await running;
+  return lostMs;
+}
+
+Deno.test("LeaderElector stops on time while its renewal hangs", async () => {
+  const clock = new FakeClock();
+  const server = new LeaseServer();
+  let writes = 0;
+  const hang = Promise.withResolvers<void>();
+  // The first is the claim, the second a renewal; the third never ends.
+  server.onWrite = () => ++writes < 3 ? Promise.resolve() : hang.promise;
+  const lost = leadUntilLost(server, { clock, untilMs: 30_000 });
+  await advanceTo(clock, 20_000);
+  hang.resolve();
+  // Renewed last at 2 s.
+  assert.equal(await lost, 12_000);
+});
+
+Deno.test("LeaderElector counts from when its claim left, not from the answer", async () => {
+  const clock = new FakeClock();
+  const server = new LeaseServer();
+  let writes = 0;
+  const hang = Promise.withResolvers<void>();
+  server.onWrite = async () => {
+    if (++writes > 1) return await hang.promise;
+    // Written at once, answered 4 s later: others count since the write.
+    const { promise, resolve } = Promise.withResolvers<void>();
+    clock.after(4_000, resolve);
+    await promise;
+  };
+  const lost = leadUntilLost(server, { clock, untilMs: 30_000 });
+  await advanceTo(clock, 20_000);
+  hang.resolve();
+  assert.equal(await lost, 10_000);
+});

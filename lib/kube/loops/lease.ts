@@ -1,0 +1,140 @@
+import type { KubeClient } from "../client/client.ts";
+import { KubeApiError } from "../http/errors.ts";
+import type { CallOptions } from "../http/options.ts";
+import { LEASES } from "../api/resource.ts";
+import type { V1Lease } from "../api/types.ts";
+
+/** Who wants or has a lease, and for how long. */
+export interface LeaseClaim {
+  readonly namespace: string;
+  readonly name: string;
+  readonly identity: string;
+  readonly leaseMs: number;
+}
+
+/**
+ * Takes and renews a lease. Judges it by when we saw it change, never by the times in it: clocks of machines differ and
+ * jump.
+ */
+export class LeaseKeeper {
+  readonly #client: KubeClient;
+  readonly #claim: LeaseClaim;
+  readonly #nowMs: () => number;
+  /** As we wrote it last. */
+  #ours: V1Lease | undefined;
+  #seenVersion: string | undefined;
+  #seenMs = 0;
+  #renewedMs = -Infinity;
+
+  constructor(
+    client: KubeClient,
+    options: { claim: LeaseClaim; nowMs: () => number },
+  ) {
+    this.#client = client;
+    this.#claim = options.claim;
+    this.#nowMs = options.nowMs;
+  }
+
+  /** When the claim that was accepted last left us: from then on others may count its time. */
+  get renewedMs(): number {
+    return this.#renewedMs;
+  }
+
+  /** Takes the lease or renews it; false when somebody else has it. Fails as the client's calls do. */
+  async acquire(call: CallOptions): Promise<boolean> {
+    if (this.#ours !== undefined && await this.#write(this.#ours, call)) {
+      return true;
+    }
+    const { namespace, name } = this.#claim;
+    const lease = await this.#client.tryGet(LEASES, {
+      namespace,
+      name,
+      ...call,
+    });
+    if (lease !== undefined && !this.#isFree(lease)) return false;
+    return await this.#write(lease, call);
+  }
+
+  /** Writes our claim; false when the lease is no more what it was. */
+  async #write(
+    lease: V1Lease | undefined,
+    call: CallOptions,
+  ): Promise<boolean> {
+    const { namespace, name } = this.#claim;
+    this.#ours = undefined;
+    const spec = specOf(this.#claim, lease);
+    const sentMs = this.#nowMs();
+    try {
+      // The resourceVersion makes sure that nobody was faster.
+      this.#ours = lease === undefined
+        ? await this.#client.create(
+          LEASES,
+          { metadata: { namespace, name }, spec },
+          call,
+        )
+        : await this.#client.update(LEASES, { ...lease, spec }, call);
+      this.#renewedMs = sentMs;
+      return true;
+    } catch (err) {
+      const lost = err instanceof KubeApiError &&
+        (err.isConflict || err.isAlreadyExists || err.isNotFound);
+      if (lost) return false;
+      throw err;
+    }
+  }
+
+  #isFree(lease: V1Lease): boolean {
+    const version = lease.metadata?.resourceVersion;
+    if (version !== this.#seenVersion) {
+      this.#seenVersion = version;
+      this.#seenMs = this.#nowMs();
+    }
+    const holder = lease.spec?.holderIdentity ?? "";
+    if (holder === "" || holder === this.#claim.identity) return true;
+    const leaseMs = (lease.spec?.leaseDurationSeconds ?? 0) * 1000;
+    return this.#nowMs() - this.#seenMs >= leaseMs;
+  }
+}
+
+/** Gives the lease up, so that the next one need not wait for its end. Nothing happens when it is not ours. */
+export async function releaseLease(
+  client: KubeClient,
+  claim: LeaseClaim,
+  options: { timeoutMs: number },
+): Promise<void> {
+  const { namespace, name } = claim;
+  const lease = await client.tryGet(LEASES, { namespace, name, ...options });
+  if (lease?.spec?.holderIdentity !== claim.identity) return;
+  const spec = {
+    ...lease.spec,
+    holderIdentity: "",
+    leaseDurationSeconds: 1,
+    renewTime: microTime(),
+  };
+  await client.update(LEASES, { ...lease, spec }, options);
+}
+
+function specOf(
+  claim: LeaseClaim,
+  lease: V1Lease | undefined,
+): NonNullable<V1Lease["spec"]> {
+  const now = microTime();
+  const old = lease?.spec;
+  const isRenewal = old?.holderIdentity === claim.identity;
+  const transitions = old?.leaseTransitions ?? 0;
+  return {
+    ...old,
+    holderIdentity: claim.identity,
+    leaseDurationSeconds: Math.ceil(claim.leaseMs / 1000),
+    acquireTime: (isRenewal ? old?.acquireTime : undefined) ?? now,
+    renewTime: now,
+    leaseTransitions: old === undefined || isRenewal
+      ? transitions
+      : transitions + 1,
+  };
+}
+
+/** The time in the form of `metav1.MicroTime`. */
+function microTime(): string {
+  return new Date().toISOString().replace("Z", "000Z");
+}

@@ -1,0 +1,173 @@
+import {
+  Counter,
+  Gauge,
+  Histogram,
+  type Registry,
+} from "../../telemetry/mod.ts";
+import type { QueueObserver } from "./work_queue.ts";
+
+/** client-go's: 10 ns to 1,000 s, each ten times the one before. */
+const BUCKETS = Array.from({ length: 12 }, (_, n) => Number(`1e${n - 8}`));
+
+/** What controller-runtime's queue gives keys that nobody gave another priority. */
+const PRIORITY = "0";
+
+const LABELS = ["name", "controller"] as const;
+
+type Label = typeof LABELS[number];
+
+/** What a queue's metrics are read of. */
+export interface QueueReading {
+  /** How many keys wait. */
+  readonly depth: () => number;
+  /** A clock that only goes forward. */
+  readonly nowMs: () => number;
+}
+
+/** Metrics of work queues, under the names and labels of controller-runtime 0.23 and client-go. */
+export class QueueMetrics {
+  readonly #adds: Counter<Label>;
+  readonly #retries: Counter<Label>;
+  readonly #queueSeconds: Histogram<Label>;
+  readonly #workSeconds: Histogram<Label>;
+  readonly #queues = new Map<string, QueueReading & { times: QueueTimes }>();
+
+  constructor(registry: Registry) {
+    const registers = [registry];
+    this.#adds = new Counter({
+      name: "workqueue_adds_total",
+      help: "Keys added to the queue.",
+      labelNames: LABELS,
+      registers,
+    });
+    this.#retries = new Counter({
+      name: "workqueue_retries_total",
+      help: "Keys added again after a failure.",
+      labelNames: LABELS,
+      registers,
+    });
+    this.#queueSeconds = new Histogram({
+      name: "workqueue_queue_duration_seconds",
+      help: "How long keys stay in the queue before work on them begins.",
+      labelNames: LABELS,
+      buckets: BUCKETS,
+      registers,
+    });
+    this.#workSeconds = new Histogram({
+      name: "workqueue_work_duration_seconds",
+      help: "How long the work on a key takes.",
+      labelNames: LABELS,
+      buckets: BUCKETS,
+      registers,
+    });
+    this.#registerGauges(registers);
+  }
+
+  /** Makes a queue's metrics exist; returns what the queue has to tell. */
+  watch(name: string, reading: QueueReading): QueueObserver {
+    const labels = labelsOf(name);
+    this.#adds.inc(labels, 0);
+    this.#retries.inc(labels, 0);
+    this.#queueSeconds.zero(labels);
+    this.#workSeconds.zero(labels);
+    const times = new QueueTimes(reading.nowMs);
+    this.#queues.set(name, { ...reading, times });
+    return {
+      onAdded: (key) => {
+        this.#adds.inc(labels);
+        times.added(key);
+      },
+      onTaken: (key) => this.#queueSeconds.observe(labels, times.taken(key)),
+      onDone: (key) => this.#workSeconds.observe(labels, times.done(key)),
+    };
+  }
+
+  /** Counts a key that is added again after a failure. */
+  retried(name: string): void {
+    this.#retries.inc(labelsOf(name));
+  }
+
+  #registerGauges(registers: Registry[]): void {
+    const queues = this.#queues;
+    new Gauge({
+      name: "workqueue_depth",
+      help: "Keys that wait in the queue.",
+      labelNames: [...LABELS, "priority"],
+      registers,
+      collect() {
+        for (const [name, { depth }] of queues) {
+          this.set({ ...labelsOf(name), priority: PRIORITY }, depth());
+        }
+      },
+    });
+    new Gauge({
+      name: "workqueue_unfinished_work_seconds",
+      help: "Work under way that work_duration does not have yet, all added.",
+      labelNames: LABELS,
+      registers,
+      collect() {
+        for (const [name, { times }] of queues) {
+          this.set(labelsOf(name), times.unfinished.totalSeconds);
+        }
+      },
+    });
+    new Gauge({
+      name: "workqueue_longest_running_processor_seconds",
+      help: "How long the longest work under way has taken so far.",
+      labelNames: LABELS,
+      registers,
+      collect() {
+        for (const [name, { times }] of queues) {
+          this.set(labelsOf(name), times.unfinished.longestSeconds);
+        }
+      },
+    });
+  }
+}
+
+function labelsOf(name: string): Record<Label, string> {
+  return { name, controller: name };
+}
+
+/** Since when keys wait, or are worked on. */
+class QueueTimes {
+  readonly #nowMs: () => number;
+  readonly #added = new Map<string, number>();
+  readonly #taken = new Map<string, number>();
+
+  constructor(nowMs: () => number) {
+    this.#nowMs = nowMs;
+  }
+
+  get unfinished(): { totalSeconds: number; longestSeconds: number } {
+    const ages = [...this.#taken.values()].map((ms) => this.#since(ms));
+    return {
+      totalSeconds: ages.reduce((sum, age) => sum + age, 0),
+      longestSeconds: Math.max(0, ...ages),
+    };
+  }
+
+  added(key: string): void {
+    this.#added.set(key, this.#nowMs());
+  }
+
+  /** Returns how many seconds the key has waited. */
+  taken(key: string): number {
+    const nowMs = this.#nowMs();
+    const seconds = this.#since(this.#added.get(key) ?? nowMs);
+    this.#added.delete(key);
+    this.#taken.set(key, nowMs);
+    return seconds;
+  }
+
+  /** Returns how many seconds the work on the key has taken. */
+  done(key: string): number {
+    const seconds = this.#since(this.#taken.get(key) ?? this.#nowMs());
+    this.#taken.delete(key);
+    return seconds;
+  }
+
+  #since(ms: number): number {
+    return (this.#nowMs() - ms) / 1_000;
+  }
+}

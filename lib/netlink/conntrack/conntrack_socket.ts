@@ -1,0 +1,211 @@
+import type { Family } from "../../inet/mod.ts";
+import { NETLINK_NETFILTER, type Netns, openNetlink } from "../../linux/mod.ts";
+import { Connection, type Transport } from "../wire/connection.ts";
+import {
+  type ConntrackFlow,
+  type ConntrackTuple,
+  CTA_ID,
+  CTA_TUPLE_ORIG,
+  CTA_ZONE,
+  parseFlow,
+  writeOriginalTuple,
+} from "./conntrack.ts";
+import { NetlinkError } from "../wire/errors.ts";
+import { familyNumber } from "../wire/family.ts";
+import type { Message } from "../wire/message_reader.ts";
+import {
+  netfilterType,
+  NFGENMSG_SIZE,
+  NFNL_SUBSYS_CTNETLINK,
+  writeNetfilterHeader,
+} from "../wire/nfnetlink.ts";
+import type { Request } from "../wire/request.ts";
+import { type Trace, traceFromEnvironment } from "../wire/trace.ts";
+import { NETFILTER_NAMES } from "../wire/trace_names.ts";
+
+/** Messages of `<linux/netfilter/nfnetlink_conntrack.h>`. */
+const IPCTNL_MSG_CT_NEW = 0;
+const IPCTNL_MSG_CT_GET = 1;
+const IPCTNL_MSG_CT_DELETE = 2;
+const IPCTNL_MSG_CT_GET_STATS = 5;
+const CTA_STATS_GLOBAL_ENTRIES = 1;
+const CTA_STATS_GLOBAL_MAX_ENTRIES = 2;
+/** ENOENT and EPROTO of `<asm-generic/errno.h>`. */
+const ENOENT = 2;
+const EPROTO = 71;
+
+/** How full the table of connections is. */
+export interface ConntrackCount {
+  /** The number of connections in this namespace, the half-open among them. */
+  readonly entries: number;
+  /** The most it may be, net.netfilter.nf_conntrack_max; 0 for no limit. */
+  readonly max: number;
+}
+
+/** Which connections are meant. */
+export interface ConntrackFilter {
+  /** Those of one family. */
+  readonly family?: Family;
+}
+
+/** Reads and deletes the connections that the kernel tracks in one network namespace. Callers may share a socket. */
+export class ConntrackSocket implements Disposable, AsyncDisposable {
+  readonly #connection: Connection;
+
+  private constructor(connection: Connection) {
+    this.#connection = connection;
+  }
+
+  /**
+   * Opens a socket in a namespace; without one, in the process's own.
+   *
+   * @throws {LinuxError} when the kernel refuses
+   */
+  static open(options: { readonly netns?: Netns } = {}): ConntrackSocket {
+    return ConntrackSocket.over(
+      openNetlink(NETLINK_NETFILTER, options),
+      traceFromEnvironment(NETFILTER_NAMES),
+    );
+  }
+
+  /** Works over a given transport, which it takes over. */
+  static over(transport: Transport, trace?: Trace): ConntrackSocket {
+    return new ConntrackSocket(new Connection(transport, { trace }));
+  }
+
+  /** Counts the connections. @throws {NetlinkError} when the kernel refuses, as all of these */
+  async count(): Promise<ConntrackCount> {
+    let count: ConntrackCount | undefined;
+    const request: Request = {
+      type: ctnetlinkType(IPCTNL_MSG_CT_GET_STATS),
+      flags: 0,
+      describe: () => "count connections",
+      write: (writer) => writeNetfilterHeader(writer),
+      onReply({ payload }) {
+        const attributes = payload.attributes(NFGENMSG_SIZE);
+        count = {
+          entries: attributes.u32Be(CTA_STATS_GLOBAL_ENTRIES) ?? 0,
+          max: attributes.u32Be(CTA_STATS_GLOBAL_MAX_ENTRIES) ?? 0,
+        };
+      },
+    };
+    const [error] = await this.#connection.tryExecute([request]);
+    if (error !== undefined) throw error;
+    if (count === undefined) {
+      throw new NetlinkError(request.describe(), {
+        errno: EPROTO,
+        extack: "no answer",
+      });
+    }
+    return count;
+  }
+
+  /**
+   * Shows every connection to the visitor, which may keep what it reads of it
+   * but not the flow itself. The table goes on changing meanwhile: a connection
+   * that comes or goes may be seen or not, or twice.
+   */
+  async visit(
+    visitor: (flow: ConntrackFlow) => void,
+    filter: ConntrackFilter = {},
+  ): Promise<void> {
+    await this.#dump(filter, (message) => {
+      const flow = parseFlow(message);
+      if (flow !== undefined) visitor(flow);
+      return undefined;
+    });
+  }
+
+  /** Lists the connections; for a large table see `visit()`. */
+  list(filter: ConntrackFilter = {}): Promise<ConntrackFlow[]> {
+    return this.#dump(filter, (message) => parseFlow(message)?.copy());
+  }
+
+  /** Deletes the connections that match, and returns how many of them were still there. */
+  async deleteWhere(
+    match: (flow: ConntrackFlow) => boolean,
+    filter: ConntrackFilter = {},
+  ): Promise<number> {
+    const requests = await this.#dump(filter, (message) => {
+      const flow = parseFlow(message);
+      return flow !== undefined && match(flow)
+        ? deletion(message, flow.family)
+        : undefined;
+    });
+    const outcomes = await this.#connection.tryExecute(requests);
+    const failed = outcomes.find((o) => o !== undefined && o.errno !== ENOENT);
+    if (failed !== undefined) throw failed;
+    return outcomes.filter((outcome) => outcome === undefined).length;
+  }
+
+  /** Deletes one connection, without a look at the others. False when it is not there. */
+  async delete(connection: ConntrackTuple): Promise<boolean> {
+    const { source, destination, protocol } = connection;
+    const { sourcePort, destinationPort } = connection;
+    const [error] = await this.#connection.tryExecute([{
+      type: ctnetlinkType(IPCTNL_MSG_CT_DELETE),
+      flags: 0,
+      describe: () =>
+        `delete connection of protocol ${protocol} from ${source} port ${sourcePort} to ${destination} port ${destinationPort}`,
+      write(writer) {
+        writeNetfilterHeader(writer, { family: familyNumber(source.family) });
+        writeOriginalTuple(writer, connection);
+      },
+    }]);
+    if (error !== undefined && error.errno !== ENOENT) throw error;
+    return error === undefined;
+  }
+
+  /**
+   * Closes the socket, after what is running. Holds the event loop for some
+   * 10 ms while the kernel frees what was deleted from nf_tables lately, as the
+   * closing of any netfilter socket; `await using` does not. Harmless when done twice.
+   */
+  [Symbol.dispose](): void {
+    this.#connection[Symbol.dispose]();
+  }
+
+  /** As `Symbol.dispose`, on another thread. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#connection.closeOffThread();
+  }
+
+  #dump<T>(
+    filter: ConntrackFilter,
+    parse: (message: Message) => T | undefined,
+  ): Promise<T[]> {
+    const entryType = ctnetlinkType(IPCTNL_MSG_CT_NEW);
+    return this.#connection.dump(
+      {
+        type: ctnetlinkType(IPCTNL_MSG_CT_GET),
+        flags: 0,
+        describe: () => "list connections",
+        write: (writer) =>
+          writeNetfilterHeader(writer, { family: familyNumber(filter.family) }),
+      },
+      (message) => message.type === entryType ? parse(message) : undefined,
+    );
+  }
+}
+
+function ctnetlinkType(message: number): number {
+  return netfilterType(NFNL_SUBSYS_CTNETLINK, message);
+}
+
+/** Deletes this one connection: what has the same addresses later has another id. */
+function deletion(message: Message, family: Family): Request {
+  const attributes = message.payload.attributes(NFGENMSG_SIZE);
+  const parts = [CTA_TUPLE_ORIG, CTA_ID, CTA_ZONE].flatMap((type) => {
+    const value = attributes.bytes(type);
+    return value === undefined ? [] : [{ type, value: value.slice() }];
+  });
+  return {
+    type: ctnetlinkType(IPCTNL_MSG_CT_DELETE),
+    flags: 0,
+    describe: () => "delete connection",
+    write(writer) {
+      writeNetfilterHeader(writer, { family: familyNumber(family) });
+      for (const { type, value } of parts) writer.attributeBytes(type, value);
+    },
+  };
+}

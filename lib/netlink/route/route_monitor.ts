@@ -1,0 +1,225 @@
+import {
+  NETLINK_ROUTE,
+  type NetlinkSocket,
+  type Netns,
+  openNetlink,
+} from "../../linux/mod.ts";
+import {
+  NLMSG_HEADER_SIZE,
+  RTM_DELADDR,
+  RTM_DELLINK,
+  RTM_DELROUTE,
+  RTM_DELRULE,
+  RTM_NEWADDR,
+  RTM_NEWLINK,
+  RTM_NEWNETCONF,
+  RTM_NEWROUTE,
+  RTM_NEWRULE,
+} from "../wire/constants.ts";
+import { familyOf } from "../wire/family.ts";
+import { GroupReader, type Overflow } from "../wire/group_reader.ts";
+import { IFF_UP } from "./link.ts";
+import type { Message } from "../wire/message_reader.ts";
+import {
+  type MessagePattern,
+  notificationFilter,
+} from "../wire/notification_filter.ts";
+import type { Family } from "../../inet/mod.ts";
+
+/** RTNLGRP_… of `<linux/rtnetlink.h>`, by which part of the network they are about. */
+const GROUPS = {
+  links: [1],
+  addresses: [5, 9],
+  routes: [7, 11],
+  rules: [8, 19],
+  forwarding: [24, 25],
+} as const;
+
+/** Where fields are, from the start of the message: `struct ifinfomsg`, `rtmsg`, `netconfmsg`. */
+const LINK_FLAGS = NLMSG_HEADER_SIZE + 8;
+const LINK_CHANGE = NLMSG_HEADER_SIZE + 12;
+const ROUTE_TABLE = NLMSG_HEADER_SIZE + 4;
+const ROUTE_PROTOCOL = NLMSG_HEADER_SIZE + 5;
+/** The kernel writes the index first: inet_netconf_fill_devconf() of net/ipv4/devinet.c. */
+const NETCONF_INDEX = NLMSG_HEADER_SIZE + 8;
+/** NETCONFA_IFINDEX_ALL of `<linux/netconf.h>` is -1; no link has a number like that. */
+const ALL_LINKS_BYTE = 0xff;
+/** RT_TABLE_COMPAT: the table's number has no room in the header. */
+const TABLE_COMPAT = 252;
+/** RTA_TABLE. */
+const RTA_TABLE = 15;
+const RTMSG_SIZE = 12;
+
+/** What a monitor is to tell of. What is not named is thrown away by the kernel. */
+export interface MonitorInterests {
+  /** Rules that come or go. */
+  readonly rules?: boolean;
+  /** Routes that come, change or go in these tables. */
+  readonly routes?: readonly {
+    readonly table: number;
+    readonly protocol?: number;
+  }[];
+  /** Links that are set down, set up, or deleted. */
+  readonly links?: readonly ("down" | "up" | "gone")[];
+  /** Addresses that go; `both`: also those that come. */
+  readonly addresses?: "gone" | "both";
+  /** Forwarding of all links, switched on or off. */
+  readonly forwarding?: boolean;
+}
+
+/** Something that somebody else changed. */
+export type Notification =
+  | { readonly kind: "rule"; readonly family: Family | undefined }
+  | { readonly kind: "route"; readonly table: number }
+  | { readonly kind: "link"; readonly index: number }
+  | { readonly kind: "address"; readonly index: number }
+  | { readonly kind: "forwarding" }
+  | Overflow;
+
+/** What `RouteMonitor.open()` can be told. */
+export interface RouteMonitorOptions {
+  /** The namespace to watch; without it, the process's own. */
+  readonly netns?: Netns;
+  /** What to tell of. */
+  readonly interests: MonitorInterests;
+  /** Port ids of sockets whose changes are not told: one's own. */
+  readonly ignoredPortIds?: readonly number[];
+  /** Room for what was not read yet. Default 4 MiB. */
+  readonly receiveBufferBytes?: number;
+}
+
+/**
+ * Tells what others change in the network of one namespace, as `ip monitor`
+ * does. What is of no interest is thrown away by a filter in the kernel and
+ * costs this process nothing. While it waits it occupies one thread.
+ */
+export class RouteMonitor implements AsyncDisposable {
+  readonly #reader: GroupReader<Notification>;
+
+  private constructor(socket: NetlinkSocket) {
+    this.#reader = new GroupReader(socket, notificationOf);
+  }
+
+  /**
+   * Subscribes; `next()` returns changes made from now on.
+   *
+   * @throws {LinuxError} when the kernel refuses
+   */
+  static open(options: RouteMonitorOptions): RouteMonitor {
+    const { interests, ignoredPortIds = [] } = options;
+    const socket = openNetlink(NETLINK_ROUTE, {
+      ...(options.netns === undefined ? {} : { netns: options.netns }),
+      ...(options.receiveBufferBytes === undefined
+        ? {}
+        : { receiveBufferBytes: options.receiveBufferBytes }),
+      groups: groupsOf(interests),
+      filter: notificationFilter(patternsOf(interests), ignoredPortIds),
+    });
+    return new RouteMonitor(socket);
+  }
+
+  /**
+   * Waits for notifications and returns those that are there; none at all now
+   * and then. One call at a time.
+   *
+   * @throws the signal's reason when it aborts
+   */
+  next(options: { readonly signal: AbortSignal }): Promise<Notification[]> {
+    return this.#reader.next(options);
+  }
+
+  /** Stops listening. */
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.#reader[Symbol.asyncDispose]();
+  }
+}
+
+function groupsOf(interests: MonitorInterests): number[] {
+  return [
+    ...(interests.rules ? GROUPS.rules : []),
+    ...(interests.routes ? GROUPS.routes : []),
+    ...(interests.links ? GROUPS.links : []),
+    ...(interests.addresses ? GROUPS.addresses : []),
+    ...(interests.forwarding ? GROUPS.forwarding : []),
+  ];
+}
+
+/** Which messages of those groups are of interest. Pure; exported for its tests. */
+export function patternsOf(interests: MonitorInterests): MessagePattern[] {
+  const { rules, routes = [], links = [], addresses, forwarding } = interests;
+  return [
+    ...(rules ? [{ type: RTM_NEWRULE }, { type: RTM_DELRULE }] : []),
+    ...routes.flatMap(routePatterns),
+    ...linkPatterns(links),
+    ...(addresses ? [{ type: RTM_DELADDR }] : []),
+    ...(addresses === "both" ? [{ type: RTM_NEWADDR }] : []),
+    ...(forwarding
+      ? [{
+        type: RTM_NEWNETCONF,
+        bytes: [
+          { offset: NETCONF_INDEX, value: ALL_LINKS_BYTE },
+          { offset: NETCONF_INDEX + 3, value: ALL_LINKS_BYTE },
+        ],
+      }]
+      : []),
+  ];
+}
+
+function routePatterns(
+  { table, protocol }: { readonly table: number; readonly protocol?: number },
+): MessagePattern[] {
+  const bytes = [
+    {
+      offset: ROUTE_TABLE,
+      value: table > 0xff ? TABLE_COMPAT : table,
+    },
+    ...(protocol === undefined
+      ? []
+      : [{ offset: ROUTE_PROTOCOL, value: protocol }]),
+  ];
+  return [{ type: RTM_NEWROUTE, bytes }, { type: RTM_DELROUTE, bytes }];
+}
+
+/** A new link announces itself with all bits changed: it was not set up or down by anybody. */
+function linkPatterns(
+  kinds: readonly ("down" | "up" | "gone")[],
+): MessagePattern[] {
+  return kinds.map((kind) =>
+    kind === "gone" ? { type: RTM_DELLINK } : {
+      type: RTM_NEWLINK,
+      bytes: [
+        { offset: LINK_CHANGE, mask: IFF_UP, value: IFF_UP },
+        { offset: LINK_CHANGE + 3, value: 0 },
+        {
+          offset: LINK_FLAGS,
+          mask: IFF_UP,
+          value: kind === "up" ? IFF_UP : 0,
+        },
+      ],
+    }
+  );
+}
+
+function notificationOf(message: Message): Notification | undefined {
+  const { payload, type } = message;
+  switch (type) {
+    case RTM_NEWRULE:
+    case RTM_DELRULE:
+      return { kind: "rule", family: familyOf(payload.u8(0)) };
+    case RTM_NEWROUTE:
+    case RTM_DELROUTE: {
+      const table = payload.attributes(RTMSG_SIZE).u32(RTA_TABLE);
+      return { kind: "route", table: table ?? payload.u8(4) };
+    }
+    case RTM_NEWLINK:
+    case RTM_DELLINK:
+      return { kind: "link", index: payload.i32(4) };
+    case RTM_NEWADDR:
+    case RTM_DELADDR:
+      return { kind: "address", index: payload.u32(4) };
+    case RTM_NEWNETCONF:
+      return { kind: "forwarding" };
+    default:
+      return undefined;
+  }
+}

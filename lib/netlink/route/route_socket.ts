@@ -1,0 +1,270 @@
+import { FAMILIES, type Family } from "../../inet/mod.ts";
+import { NETLINK_ROUTE, type Netns, openNetlink } from "../../linux/mod.ts";
+import {
+  type AddressEntry,
+  parseAddress,
+  writeAddressFilter,
+} from "./address.ts";
+import { Connection, type Transport } from "../wire/connection.ts";
+import {
+  RTM_GETADDR,
+  RTM_GETLINK,
+  RTM_GETNEIGH,
+  RTM_GETROUTE,
+  RTM_GETRULE,
+  RTM_NEWADDR,
+  RTM_NEWLINK,
+  RTM_NEWNEIGH,
+  RTM_NEWROUTE,
+  RTM_NEWRULE,
+} from "../wire/constants.ts";
+import { NetlinkError } from "../wire/errors.ts";
+import {
+  type Link,
+  type LinkSelector,
+  parseLink,
+  writeLinkFilter,
+  writeLinkHeader,
+} from "./link.ts";
+import { linkGet } from "./link_requests.ts";
+import type { Message } from "../wire/message_reader.ts";
+import type { MessageWriter } from "../wire/message_writer.ts";
+import {
+  type Neighbour,
+  parseNeighbour,
+  writeNeighbourFilter,
+} from "./neighbour.ts";
+import type { Request } from "../wire/request.ts";
+import { parseRoute, type Route, writeRouteFilter } from "./route.ts";
+import { parseRule, type Rule, writeRuleFilter } from "./rule.ts";
+import { type Trace, traceFromEnvironment } from "../wire/trace.ts";
+
+/** What `RouteSocket.open()` can be told. */
+export interface RouteSocketOptions {
+  /** The namespace to work in; without it, the process's own. Not needed any more once open. */
+  readonly netns?: Netns;
+}
+
+/**
+ * Reads and changes the network of one namespace: links, addresses, routes,
+ * rules, neighbours. Everything is sent on another thread, since the kernel may
+ * hold its lock for many milliseconds; callers may share a socket and are served in turn.
+ */
+export class RouteSocket implements Disposable {
+  readonly #connection: Connection;
+
+  private constructor(connection: Connection) {
+    this.#connection = connection;
+  }
+
+  /**
+   * Opens a socket in a namespace, with extended acknowledgements and strict checking.
+   *
+   * @throws {LinuxError} when the kernel refuses
+   */
+  static open(options: RouteSocketOptions = {}): RouteSocket {
+    return RouteSocket.over(
+      openNetlink(NETLINK_ROUTE, options),
+      traceFromEnvironment(),
+    );
+  }
+
+  /** Works over a given transport, which it takes over. */
+  static over(transport: Transport, trace?: Trace): RouteSocket {
+    return new RouteSocket(new Connection(transport, { trace }));
+  }
+
+  /** The number by which the kernel knows it: notifications of its changes carry it. */
+  get portId(): number {
+    return this.#connection.portId;
+  }
+
+  /**
+   * Sends all requests at once and waits until they are carried out, in order.
+   * The kernel goes on after one that failed: what came after it may be done.
+   *
+   * @throws {NetlinkError} for the first that failed; `index` tells which it was
+   */
+  async execute(requests: readonly Request[]): Promise<void> {
+    for (const error of await this.tryExecute(requests)) {
+      if (error !== undefined) throw error;
+    }
+  }
+
+  /** As `execute()`, but returns what became of each request: undefined for done. */
+  tryExecute(
+    requests: readonly Request[],
+  ): Promise<(NetlinkError | undefined)[]> {
+    return this.#connection.tryExecute(requests);
+  }
+
+  /**
+   * Sends changes and asks for a link in one go: what `execute()` and then
+   * `getLink()` would do in two.
+   *
+   * @throws {NetlinkError} for the first that failed; `ENODEV` when there is no such link
+   */
+  async executeAndGetLink(
+    requests: readonly Request[],
+    selector: LinkSelector,
+  ): Promise<Link> {
+    let found: Link | undefined;
+    const get = linkGet(selector, (link) => found = link);
+    await this.execute([...requests, get]);
+    if (found === undefined) {
+      throw new NetlinkError(get.describe(), { errno: ENODEV });
+    }
+    return found;
+  }
+
+  /** Looks a link up; undefined when there is none. @throws {NetlinkError} when the kernel refuses */
+  async getLink(selector: LinkSelector): Promise<Link | undefined> {
+    try {
+      return await this.executeAndGetLink([], selector);
+    } catch (error) {
+      if (error instanceof NetlinkError && error.errno === ENODEV) {
+        return undefined;
+      }
+      throw error;
+    }
+  }
+
+  /** Lists all links. @throws {NetlinkError} when the kernel refuses, as all of these */
+  listLinks(): Promise<Link[]> {
+    return this.#list("list links", {
+      type: RTM_GETLINK,
+      entryType: RTM_NEWLINK,
+      parse: parseLink,
+      write(writer) {
+        writeLinkHeader(writer);
+        writeLinkFilter(writer);
+      },
+    });
+  }
+
+  /**
+   * Lists addresses: of one link, of one family, or all. Of one link the kernel
+   * does not tell when they change while it lists more than fit into one part
+   * (some hundred): then one may be missing, or come twice.
+   */
+  listAddresses(
+    filter: { readonly index?: number; readonly family?: Family } = {},
+  ): Promise<AddressEntry[]> {
+    return this.#list("list addresses", {
+      type: RTM_GETADDR,
+      entryType: RTM_NEWADDR,
+      parse: parseAddress,
+      write: (writer) => writeAddressFilter(writer, filter),
+    });
+  }
+
+  /**
+   * Lists routes: of one table, one family, one protocol, or all of all tables.
+   * The kernel does not tell when IPv4 routes change while it lists them: one
+   * that comes or goes meanwhile may be in the list or not.
+   */
+  listRoutes(filter: RouteFilter = {}): Promise<Route[]> {
+    // Whether a table exists is asked of each family.
+    if (filter.table === undefined) return this.#listRoutesOf(filter);
+    return this.#listFamilies(
+      filter.family,
+      (family) => this.#listRoutesOf({ ...filter, family }),
+    );
+  }
+
+  /** Lists rules, in the order of their priority within each family. */
+  listRules(filter: { readonly family?: Family } = {}): Promise<Rule[]> {
+    return this.#list("list rules", {
+      type: RTM_GETRULE,
+      entryType: RTM_NEWRULE,
+      parse: parseRule,
+      write: (writer) => writeRuleFilter(writer, filter.family),
+    });
+  }
+
+  /** Lists neighbours: of one link, of one family, or all. */
+  listNeighbours(
+    filter: { readonly index?: number; readonly family?: Family } = {},
+  ): Promise<Neighbour[]> {
+    return this.#listFamilies(
+      filter.family,
+      (family) =>
+        this.#list("list neighbours", {
+          type: RTM_GETNEIGH,
+          entryType: RTM_NEWNEIGH,
+          parse: parseNeighbour,
+          write: (writer) =>
+            writeNeighbourFilter(writer, { ...filter, family }),
+        }),
+    );
+  }
+
+  /** Closes the socket, after what is running. Harmless when done twice. */
+  [Symbol.dispose](): void {
+    this.#connection[Symbol.dispose]();
+  }
+
+  async #listRoutesOf(
+    filter: RouteFilter,
+  ): Promise<Route[]> {
+    const { table, protocol } = filter;
+    try {
+      const routes = await this.#list("list routes", {
+        type: RTM_GETROUTE,
+        entryType: RTM_NEWROUTE,
+        parse: parseRoute,
+        write: (writer) => writeRouteFilter(writer, filter),
+      });
+      // Kernels before 4.20 know no filters; IPv6 takes a table for a hint.
+      return routes.filter((route) =>
+        (table === undefined || route.table === table) &&
+        (protocol === undefined || route.protocol === protocol)
+      );
+    } catch (error) {
+      // A table that nobody ever wrote to does not exist.
+      const noTable = error instanceof NetlinkError && error.errno === ENOENT;
+      if (noTable && table !== undefined) return [];
+      throw error;
+    }
+  }
+
+  async #listFamilies<T>(
+    family: Family | undefined,
+    list: (family: Family) => Promise<T[]>,
+  ): Promise<T[]> {
+    const lists: T[][] = [];
+    for (const one of family === undefined ? FAMILIES : [family]) {
+      lists.push(await list(one));
+    }
+    return lists.flat();
+  }
+
+  #list<T>(description: string, list: List<T>): Promise<T[]> {
+    const { type, entryType, write, parse } = list;
+    return this.#connection.dump(
+      { type, flags: 0, describe: () => description, write },
+      (message) => message.type === entryType ? parse(message) : undefined,
+    );
+  }
+}
+
+/** Which routes are meant. */
+export interface RouteFilter {
+  /** Of this table. */
+  readonly table?: number;
+  /** Of this family. */
+  readonly family?: Family;
+  /** Made by this protocol. */
+  readonly protocol?: number;
+}
+
+interface List<T> {
+  readonly type: number;
+  readonly entryType: number;
+  write(writer: MessageWriter): void;
+  parse(message: Message): T | undefined;
+}
+
+/** ENOENT and ENODEV of `<asm-generic/errno-base.h>`. */
+const ENOENT = 2;
+const ENODEV = 19;

@@ -1,0 +1,90 @@
+import { errnoName } from "../../linux/mod.ts";
+import {
+  align,
+  NLM_F_ACK_TLVS,
+  NLM_F_CAPPED,
+  NLMSG_HEADER_SIZE,
+  NLMSGERR_ATTR_MSG,
+  NLMSGERR_ATTR_OFFS,
+} from "./constants.ts";
+import type { Message } from "./message_reader.ts";
+
+/** What the kernel said about a request. */
+export interface Verdict {
+  /** Zero when it was carried out. */
+  readonly errno: number;
+  /** The kernel's own words, where it has some. */
+  readonly extack?: string | undefined;
+  /** Where in the request the offending attribute is. */
+  readonly offset?: number | undefined;
+}
+
+/** A request that the kernel refused. Compare `code`, never the text. */
+export class NetlinkError extends Error {
+  /** The name of the class. */
+  override readonly name: string = "NetlinkError";
+  /** What was asked, such as `add route "10.1.2.3/32" to table 116`. */
+  readonly op: string;
+  /** The error number. */
+  readonly errno: number;
+  /** The error number's name, such as `EEXIST`. */
+  readonly code: string;
+  /** The kernel's own words, where it has some. */
+  readonly extack?: string | undefined;
+  /** Where in the request the offending attribute is, in bytes. */
+  readonly offset?: number | undefined;
+  /** Which request of a batch it was, counted from zero. */
+  readonly index?: number | undefined;
+
+  /** `op` completes "Cannot …". */
+  constructor(op: string, verdict: Verdict & { readonly index?: number }) {
+    const code = errnoName(verdict.errno);
+    const { extack, offset, index } = verdict;
+    const detail = extack === undefined ? "" : ` (${extack})`;
+    super(`Cannot ${op}: kernel returned ${code}${detail}`);
+    this.op = op;
+    this.errno = verdict.errno;
+    this.code = code;
+    this.extack = extack;
+    this.offset = offset;
+    this.index = index;
+  }
+}
+
+/**
+ * Reads an NLMSG_ERROR (`struct nlmsgerr`): an error number, the header of the
+ * request, the request itself unless capped, attributes.
+ *
+ * @throws {SyntaxError} when the message is malformed
+ */
+export function parseAcknowledgement(message: Message): Verdict {
+  const { payload, flags } = message;
+  const requestLength = payload.u32(4);
+  const echoed = (flags & NLM_F_CAPPED) !== 0
+    ? NLMSG_HEADER_SIZE
+    : align(requestLength);
+  return readVerdict(message, 4 + echoed);
+}
+
+/**
+ * Reads an NLMSG_DONE: an error number, attributes.
+ *
+ * @throws {SyntaxError} when the message is malformed
+ */
+export function parseDone(message: Message): Verdict {
+  // Some dumps of older kernels end without a number.
+  if (message.payload.bytes.byteLength < 4) return { errno: 0 };
+  return readVerdict(message, 4);
+}
+
+function readVerdict(message: Message, headerSize: number): Verdict {
+  const { payload, flags } = message;
+  const errno = Math.abs(payload.i32(0));
+  if ((flags & NLM_F_ACK_TLVS) === 0) return { errno };
+  const attributes = payload.attributes(headerSize);
+  return {
+    errno,
+    extack: attributes.string(NLMSGERR_ATTR_MSG),
+    offset: attributes.u32(NLMSGERR_ATTR_OFFS),
+  };
+}
