@@ -16,6 +16,7 @@ export {
   type RetryOptions,
 } from "./backoff.ts";
 export { BoundedMap } from "./bounded_map.ts";
+export { type Clock, systemClock } from "./clock.ts";
 export {
   CoalescedRunner,
   type CoalescedRunnerOptions,
@@ -27,6 +28,7 @@ export { SingleFlight } from "./single_flight.ts";
 export {
   abortable,
   sleep,
+  type SleepOptions,
   untilAborted,
   type WaitOptions,
   withTimeout,

@@ -1,4 +1,4 @@
-import { startTimer } from "./timer.ts";
+import { type Clock, systemClock } from "./clock.ts";
 
 /** Options of everything here that can wait. */
 export interface WaitOptions {
@@ -6,14 +6,20 @@ export interface WaitOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
+/** Options of what waits for a time. */
+export interface SleepOptions extends WaitOptions {
+  /** Another clock than the machine's. */
+  readonly clock?: Clock;
+}
+
 /** Waits for the given time. Rejects with the signal's reason as soon as it aborts. */
 export async function sleep(
   ms: number,
-  options: WaitOptions = {},
+  { signal, clock = systemClock }: SleepOptions = {},
 ): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>();
-  using _timer = startTimer(ms, resolve);
-  await abortable(promise, options.signal);
+  using _timer = clock.after(ms, resolve);
+  await abortable(promise, signal);
 }
 
 /**
@@ -46,12 +52,11 @@ export async function abortable<T>(
 export async function withTimeout<T>(
   ms: number,
   fn: (signal: AbortSignal) => Promise<T>,
-  options: WaitOptions = {},
+  { signal: outer, clock = systemClock }: SleepOptions = {},
 ): Promise<T> {
   const controller = new AbortController();
-  const outer = options.signal;
   const onAbort = () => controller.abort(outer?.reason);
-  using _timer = startTimer(ms, () => {
+  using _timer = clock.after(ms, () => {
     controller.abort(
       new DOMException(`Cannot finish within ${ms} ms`, "TimeoutError"),
     );

@@ -1,8 +1,9 @@
 /**
- * A cluster in memory and a clock that stands still, for tests of this unit and of the roles that use it.
+ * A cluster in memory, for tests of this unit and of the roles that use it.
  *
  * @module
  */
+import { FakeClock, settle } from "../async/testing.ts";
 import { type DualStack, mapDualStack, Prefix, valuesOf } from "../inet/mod.ts";
 import type { Allocation, AllocationRequest } from "./node/allocations.ts";
 import { OutOfBlocksError, PoolNotFoundError } from "./base/errors.ts";
@@ -10,59 +11,11 @@ import { NodeIpam, type NodeIpamOptions } from "./node/ipam.ts";
 import type {
   BlockInfo,
   BlockSource,
-  Clock,
   KernelPod,
   PoolState,
   RouteSink,
   SignalOptions,
 } from "./base/ports.ts";
-
-/** A clock that moves only when told to. */
-export class FakeClock implements Clock {
-  #now = 0;
-  #timers: { at: number; run: () => void }[] = [];
-
-  now(): number {
-    return this.#now;
-  }
-
-  after(delayMs: number, run: () => void): Disposable {
-    const timer = { at: this.#now + delayMs, run };
-    this.#timers.push(timer);
-    return {
-      [Symbol.dispose]: () => {
-        this.#timers = this.#timers.filter((other) => other !== timer);
-      },
-    };
-  }
-
-  /** Number of timers that have not fired. */
-  get pending(): number {
-    return this.#timers.length;
-  }
-
-  /** Moves on and fires what is due, in order. Lets the consequences of each step happen. */
-  async advance(ms: number): Promise<void> {
-    const end = this.#now + ms;
-    for (;;) {
-      await settle();
-      const [next] = this.#timers
-        .filter(({ at }) => at <= end)
-        .sort((a, b) => a.at - b.at);
-      if (next === undefined) break;
-      this.#now = Math.max(this.#now, next.at);
-      this.#timers = this.#timers.filter((other) => other !== next);
-      next.run();
-    }
-    this.#now = end;
-    await settle();
-  }
-}
-
-/** Lets everything happen that needs no timer and no answer. */
-export async function settle(turns: number = 60): Promise<void> {
-  for (let i = 0; i < turns; i++) await Promise.resolve();
-}
 
 /** A pool of {@linkcode FakeCluster}. */
 export interface FakePool {

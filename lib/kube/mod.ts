@@ -8,7 +8,6 @@ export {
   type KubeClientOptions,
   type LoadOptions,
 } from "./client/client.ts";
-export { type Clock, systemClock } from "./loops/clock.ts";
 export {
   Controller,
   type ControllerOptions,

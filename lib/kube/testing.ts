@@ -3,7 +3,6 @@
  *
  * @module
  */
-import type { Clock } from "./loops/clock.ts";
 import type {
   Transport,
   TransportRequest,
@@ -74,48 +73,6 @@ export class FakeTransport implements Transport {
   }
 
   close(): void {}
-}
-
-/** A {@link Clock} that stands still until it is turned. */
-export class FakeClock implements Clock {
-  #nowMs = 0;
-  readonly #timers = new Set<{ dueMs: number; callback: () => void }>();
-
-  nowMs(): number {
-    return this.#nowMs;
-  }
-
-  after(ms: number, callback: () => void): Disposable {
-    const timer = { dueMs: this.#nowMs + ms, callback };
-    this.#timers.add(timer);
-    return { [Symbol.dispose]: () => void this.#timers.delete(timer) };
-  }
-
-  /** How many timers wait. */
-  get pending(): number {
-    return this.#timers.size;
-  }
-
-  /** Lets time pass; timers fire in their order, and what they wake gets to run. */
-  async advance(ms: number): Promise<void> {
-    const endMs = this.#nowMs + ms;
-    for (;;) {
-      await settle();
-      const [next] = [...this.#timers].filter((t) => t.dueMs <= endMs)
-        .sort((a, b) => a.dueMs - b.dueMs);
-      if (next === undefined) break;
-      this.#timers.delete(next);
-      this.#nowMs = Math.max(this.#nowMs, next.dueMs);
-      next.callback();
-    }
-    this.#nowMs = endMs;
-    await settle();
-  }
-}
-
-/** Lets promises that are settled already do their work. */
-export function settle(): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, 0));
 }
 
 function asText(body: unknown): string {

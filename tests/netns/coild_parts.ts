@@ -4,11 +4,7 @@ import { create } from "@bufbuild/protobuf";
 import { KeyedMutex } from "../../lib/async/mod.ts";
 import { type CNIArgs, CNIArgsSchema } from "../../lib/cnirpc/mod.ts";
 import type { NodeIpam } from "../../lib/ipam/mod.ts";
-import {
-  type FakeClock,
-  FakeCluster,
-  openNode,
-} from "../../lib/ipam/testing.ts";
+import { FakeCluster, openNode } from "../../lib/ipam/testing.ts";
 import type {
   PodLink,
   PodName,
@@ -27,6 +23,7 @@ import { Reconciler } from "../../roles/coild/pods/reconciler.ts";
 import { RouteRepair } from "../../roles/coild/network/route_repair.ts";
 import { Teardown } from "../../roles/coild/pods/teardown.ts";
 import { Telling } from "../../roles/coild/calls/telling.ts";
+import type { FakeClock } from "../../lib/async/testing.ts";
 
 const POOL = "default";
 const POD = { namespace: "default", name: "pod" };

@@ -1,4 +1,3 @@
-import { startTimer } from "../../async/mod.ts";
 import type { Address, DualStack, Prefix } from "../../inet/mod.ts";
 
 /** One AddressBlock of this node, as the API server has it. */
@@ -70,14 +69,6 @@ export interface KernelPod extends AttachmentKey {
   readonly husk?: boolean;
 }
 
-/** Monotonic time. It never jumps with the wall clock. */
-export interface Clock {
-  /** Milliseconds since an arbitrary start. */
-  now(): number;
-  /** Calls back once after the delay, unless disposed before. */
-  after(delayMs: number, callback: () => void): Disposable;
-}
-
 /** Where log records go; `lib/telemetry` loggers fit. */
 export interface IpamLogger {
   debug(message: string, fields?: Record<string, unknown>): void;
@@ -121,12 +112,6 @@ export interface IpamObserver {
     },
   ): void;
 }
-
-/** The clock of the machine: CLOCK_MONOTONIC behind `performance.now()`. */
-export const systemClock: Clock = {
-  now: () => performance.now(),
-  after: startTimer,
-};
 
 /** Drops every record. */
 export const silentLogger: IpamLogger = {

@@ -1,4 +1,4 @@
-import type { Clock } from "../base/ports.ts";
+import type { Clock } from "../../async/mod.ts";
 
 /** What {@linkcode AllocationWait} ends by. */
 export interface AllocationWaitOptions {

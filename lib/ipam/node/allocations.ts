@@ -12,8 +12,9 @@ import {
   ReleasedMeanwhileError,
   ReleasePendingError,
 } from "../base/errors.ts";
-import type { AttachmentKey, BlockSource, Clock } from "../base/ports.ts";
+import type { AttachmentKey, BlockSource } from "../base/ports.ts";
 import { Waiters } from "../base/waiters.ts";
+import type { Clock } from "../../async/mod.ts";
 
 /** What to allocate for. */
 export interface AllocationRequest extends AttachmentKey {
@@ -83,7 +84,7 @@ export class Allocations {
     if (!this.#options.isReady()) {
       throw new IpamNotReadyError("the daemon is not ready");
     }
-    const now = this.#clock.now();
+    const now = this.#clock.nowMs();
     const { pool } = request;
     const found = this.#table.find(request);
     if (found?.releasing) return undefined;
@@ -173,7 +174,7 @@ export class Allocations {
       return undefined;
     }
     if (!attachment.releasing) {
-      this.#table.beginRelease(attachment, this.#clock.now());
+      this.#table.beginRelease(attachment, this.#clock.nowMs());
     }
     const { containerId, ifname, pool, addresses, generation } = attachment;
     return { containerId, ifname, pool, addresses, generation };
@@ -183,7 +184,7 @@ export class Allocations {
   finishRelease(releasing: Releasing): void {
     const attachment = this.#ofRelease(releasing);
     if (attachment === undefined) return;
-    const now = this.#clock.now();
+    const now = this.#clock.nowMs();
     const hadOwnRoutes = !isCovered(attachment);
     this.#table.remove(attachment, now);
     this.#rememberRelease(keyText(releasing), now);
@@ -195,7 +196,7 @@ export class Allocations {
   cancelRelease(releasing: Releasing): void {
     const attachment = this.#ofRelease(releasing);
     if (attachment === undefined) return;
-    this.#table.cancelRelease(attachment, this.#clock.now());
+    this.#table.cancelRelease(attachment, this.#clock.nowMs());
     this.#releases.wake(keyText(releasing));
   }
 
@@ -226,7 +227,7 @@ export class Allocations {
   wasJustReleased(key: string): boolean {
     const at = this.#released.get(key);
     return at !== undefined &&
-      this.#clock.now() - at < RELEASE_MEMORY_MS;
+      this.#clock.nowMs() - at < RELEASE_MEMORY_MS;
   }
 
   /** Fails all that wait. */

@@ -1,4 +1,10 @@
-import { abortable, type TaskGroup } from "../../async/mod.ts";
+import {
+  abortable,
+  type Clock,
+  sleep,
+  type TaskGroup,
+  withTimeout,
+} from "../../async/mod.ts";
 import type { AddressTable } from "./address_table.ts";
 import { BlockReturns } from "./block_returns.ts";
 import { type Adoption, BlockSupply } from "./block_supply.ts";
@@ -7,14 +13,12 @@ import type { HeldBlock } from "./held_block.ts";
 import type {
   BlockInfo,
   BlockSource,
-  Clock,
   IpamLogger,
   IpamObserver,
   RouteSink,
   RouteView,
 } from "../base/ports.ts";
 import { RouteExport } from "./route_export.ts";
-import { delay, withDeadline } from "./timing.ts";
 import type { WaterMarks } from "./water_marks.ts";
 
 /** What {@linkcode BlockKeeper} works with. */
@@ -86,12 +90,12 @@ export class BlockKeeper {
     this.#view = new BlockView({
       table,
       list: () =>
-        withDeadline((signal) => source.list({ signal }), {
-          clock,
-          signal: tasks.signal,
-          timeoutMs: REQUEST_TIMEOUT_MS,
-        }),
-      now: () => clock.now(),
+        withTimeout(
+          REQUEST_TIMEOUT_MS,
+          (signal) => abortable(source.list({ signal }), signal),
+          { clock, signal: tasks.signal },
+        ),
+      now: () => clock.nowMs(),
       log,
       isAwaited: (pool) => this.supply.isFlying(pool),
       adopted: (block) => this.#announce(block),
@@ -165,7 +169,7 @@ export class BlockKeeper {
 
   /** Frees what has cooled down. */
   purge(): void {
-    const now = this.#options.clock.now();
+    const now = this.#options.clock.nowMs();
     for (const block of this.#options.table.blocks.values()) block.purge(now);
   }
 
@@ -193,7 +197,7 @@ export class BlockKeeper {
     this.#timer?.[Symbol.dispose]();
     this.#timer = dueAt === Infinity
       ? undefined
-      : clock.after(Math.max(1, dueAt - clock.now()), () => this.#maintain());
+      : clock.after(Math.max(1, dueAt - clock.nowMs()), () => this.#maintain());
   }
 
   /** Asks for a block when the pool's room is below the low-water mark. Returns when to look again. */
@@ -205,7 +209,7 @@ export class BlockKeeper {
     const state = source.poolState(pool);
     if (state === "deleting" || state === "absent") return Infinity;
     const pausedUntil = this.supply.pausedUntil(pool);
-    if (pausedUntil > clock.now()) return pausedUntil;
+    if (pausedUntil > clock.nowMs()) return pausedUntil;
     this.supply.prefetch(pool);
     return Infinity;
   }
@@ -281,7 +285,7 @@ export class BlockKeeper {
         signal.throwIfAborted();
         log.info("Cannot list blocks; trying again", { err });
       }
-      await delay(RELIST_MS, { clock, signal });
+      await sleep(RELIST_MS, { clock, signal });
     }
   }
 }

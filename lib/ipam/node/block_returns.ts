@@ -1,16 +1,20 @@
-import { abortable, Backoff, type TaskGroup } from "../../async/mod.ts";
+import {
+  abortable,
+  Backoff,
+  type Clock,
+  type TaskGroup,
+  withTimeout,
+} from "../../async/mod.ts";
 import { valuesOf } from "../../inet/mod.ts";
 import type { AddressTable } from "./address_table.ts";
 import type { HeldBlock } from "./held_block.ts";
 import type {
   BlockSource,
-  Clock,
   IpamLogger,
   IpamObserver,
   RouteView,
 } from "../base/ports.ts";
 import type { RouteExport } from "./route_export.ts";
-import { withDeadline } from "./timing.ts";
 import type { WaterMarks } from "./water_marks.ts";
 
 /** What {@linkcode BlockReturns} works with. */
@@ -85,7 +89,7 @@ export class BlockReturns {
 
   #considerPool(pool: string): number {
     const { table, marks, waiting, clock } = this.#options;
-    const now = clock.now();
+    const now = clock.nowMs();
     let dueAt = Infinity;
     let free = table.freeCount(pool);
     // The highest first, so that a node's blocks gather at the low end of the pool.
@@ -171,7 +175,7 @@ export class BlockReturns {
       returned(block);
     } catch (err) {
       if (signal.aborted) throw err;
-      state.retryAt = clock.now() + state.backoff.nextMs();
+      state.retryAt = clock.nowMs() + state.backoff.nextMs();
       observer.blockReturned?.({ pool, block: name, ok: false });
       log.warn("Cannot return a block; trying again", {
         pool,
@@ -197,9 +201,11 @@ export class BlockReturns {
     await abortable(this.#assertUnused(block), signal);
     if (!block.isEmpty) return false;
     state.asked = true;
-    await withDeadline(
-      (inner) => source.release(block.info, { signal: inner }),
-      { clock, signal, timeoutMs: releaseTimeoutMs },
+    await withTimeout(
+      releaseTimeoutMs,
+      (inner) =>
+        abortable(source.release(block.info, { signal: inner }), inner),
+      { clock, signal },
     );
     return true;
   }

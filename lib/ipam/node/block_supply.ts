@@ -1,14 +1,19 @@
-import { abortable, Backoff, type TaskGroup } from "../../async/mod.ts";
+import {
+  abortable,
+  Backoff,
+  type Clock,
+  sleep,
+  type TaskGroup,
+  withTimeout,
+} from "../../async/mod.ts";
 import { OutOfBlocksError, PoolNotFoundError } from "../base/errors.ts";
 import type {
   BlockInfo,
   BlockSource,
-  Clock,
   IpamLogger,
   IpamObserver,
   RequestOutcome,
 } from "../base/ports.ts";
-import { delay, withDeadline } from "./timing.ts";
 import { Waiters } from "../base/waiters.ts";
 
 /** What {@linkcode BlockSupply} works with. */
@@ -108,7 +113,7 @@ export class BlockSupply {
   refusal(pool: string): Error | undefined {
     const refusal = this.#refusals.get(pool);
     if (refusal === undefined) return undefined;
-    if (refusal.until > this.#options.clock.now()) return refusal.error;
+    if (refusal.until > this.#options.clock.nowMs()) return refusal.error;
     this.#refusals.delete(pool);
     return undefined;
   }
@@ -152,7 +157,7 @@ export class BlockSupply {
 
   /** Asks for a block that nobody waits for, unless a request is under way or one has just failed. */
   prefetch(pool: string): void {
-    if (this.pausedUntil(pool) > this.#options.clock.now()) return;
+    if (this.pausedUntil(pool) > this.#options.clock.nowMs()) return;
     this.#start(pool);
   }
 
@@ -171,7 +176,7 @@ export class BlockSupply {
     try {
       while (await this.#attempt(pool, signal) === "error") {
         if (this.waiting(pool) === 0) break;
-        await delay(backoff.nextMs(), { clock, signal });
+        await sleep(backoff.nextMs(), { clock, signal });
         if (this.waiting(pool) === 0) break;
       }
     } finally {
@@ -183,7 +188,7 @@ export class BlockSupply {
 
   async #attempt(pool: string, signal: AbortSignal): Promise<RequestOutcome> {
     const { clock, observer } = this.#options;
-    const startedAt = clock.now();
+    const startedAt = clock.nowMs();
     let outcome: RequestOutcome;
     try {
       const block = await this.#request(pool, signal);
@@ -192,7 +197,7 @@ export class BlockSupply {
       if (signal.aborted) throw err;
       outcome = this.#refuse(pool, err);
     }
-    const seconds = (clock.now() - startedAt) / 1000;
+    const seconds = (clock.nowMs() - startedAt) / 1000;
     observer.blockRequested?.({ pool, outcome, seconds });
     return outcome;
   }
@@ -202,10 +207,10 @@ export class BlockSupply {
     const { source, clock, requestMs, tasks } = this.#options;
     let answer: Promise<BlockInfo> | undefined;
     try {
-      return await withDeadline((inner) => {
+      return await withTimeout(requestMs, (inner) => {
         answer = source.request(pool, { signal: inner });
-        return answer;
-      }, { clock, signal, timeoutMs: requestMs });
+        return abortable(answer, inner);
+      }, { clock, signal });
     } catch (err) {
       if (isTimeout(err) && answer !== undefined) {
         const late = answer;
@@ -259,7 +264,7 @@ export class BlockSupply {
       log.info("Cannot get a block", { pool, err });
       return "error";
     }
-    this.#refusals.set(pool, { error: err, until: clock.now() + refusalMs });
+    this.#refusals.set(pool, { error: err, until: clock.nowMs() + refusalMs });
     if (this.waiting(pool) > 0) log.warn("No block to get", { pool, err });
     else log.debug("No block to get in advance", { pool, err });
     return missing ? "pool-not-found" : "out-of-blocks";
@@ -271,7 +276,7 @@ export class BlockSupply {
       backoff: new Backoff({ initialMs: 2_000, maxMs: 120_000 }),
       until: 0,
     };
-    pause.until = this.#options.clock.now() +
+    pause.until = this.#options.clock.nowMs() +
       pause.backoff.nextMs();
     this.#pauses.set(pool, pause);
     return pause.until;

@@ -1,4 +1,11 @@
-import { Backoff, retry, TaskGroup, untilAborted } from "../../async/mod.ts";
+import {
+  Backoff,
+  type Clock,
+  retry,
+  systemClock,
+  TaskGroup,
+  untilAborted,
+} from "../../async/mod.ts";
 import { AddressTable } from "./address_table.ts";
 import {
   type Allocation,
@@ -18,14 +25,12 @@ import {
   type AttachmentKey,
   type BlockInfo,
   type BlockSource,
-  type Clock,
   type IpamLogger,
   type IpamObserver,
   type KernelPod,
   type RouteSink,
   type RouteView,
   silentLogger,
-  systemClock,
 } from "../base/ports.ts";
 import {
   type AllocationRecord,
@@ -144,7 +149,7 @@ export class NodeIpam implements AsyncDisposable {
     pods: readonly KernelPod[],
     { signal }: { readonly signal: AbortSignal },
   ): Promise<void> {
-    const now = this.#clock.now();
+    const now = this.#clock.nowMs();
     const comparison = reconcilePods(this.#table, pods, {
       ...this.#reconcileOptions(now),
       isFresh: () => false,
@@ -204,7 +209,7 @@ export class NodeIpam implements AsyncDisposable {
     request: AllocationRequest,
     options: { readonly signal?: AbortSignal } = {},
   ): Promise<Allocation> {
-    const startedAt = this.#clock.now();
+    const startedAt = this.#clock.nowMs();
     let ok = false;
     try {
       const allocation = await this.#allocations.allocate(
@@ -214,7 +219,7 @@ export class NodeIpam implements AsyncDisposable {
       ok = true;
       return allocation;
     } finally {
-      const seconds = (this.#clock.now() - startedAt) / 1000;
+      const seconds = (this.#clock.nowMs() - startedAt) / 1000;
       this.#options.observer?.allocated?.({ pool: request.pool, ok, seconds });
     }
   }
@@ -244,12 +249,12 @@ export class NodeIpam implements AsyncDisposable {
   /** The addresses of an attachment, if it has any. */
   lookup(key: AttachmentKey): AllocationRecord | undefined {
     const attachment = this.#table.find(key);
-    return attachment && recordOf(attachment, this.#clock.now());
+    return attachment && recordOf(attachment, this.#clock.nowMs());
   }
 
   /** All attachments. */
   list(): AllocationRecord[] {
-    const now = this.#clock.now();
+    const now = this.#clock.nowMs();
     return [...this.#table.attachments.values()]
       .map((attachment) => recordOf(attachment, now));
   }
@@ -290,7 +295,7 @@ export class NodeIpam implements AsyncDisposable {
     pods: readonly KernelPod[],
     { signal }: { readonly signal: AbortSignal },
   ): Promise<ReconcileReport> {
-    const options = this.#reconcileOptions(this.#clock.now());
+    const options = this.#reconcileOptions(this.#clock.nowMs());
     const report = reconcilePods(this.#table, pods, options);
     for (const record of report.freed) {
       this.#allocations.noteFreed(record);

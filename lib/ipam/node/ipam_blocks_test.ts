@@ -10,9 +10,9 @@ import {
   keyOf,
   openNode,
   release,
-  settle,
   textOf,
 } from "../testing.ts";
+import { settle } from "../../async/testing.ts";
 
 const { signal } = new AbortController();
 

@@ -15,15 +15,14 @@ import { NodeIpam } from "./ipam.ts";
 import type { KernelPod, RequestOutcome } from "../base/ports.ts";
 import {
   FakeBlockSource,
-  FakeClock,
   FakeCluster,
   FakeRoutes,
   keyOf,
   openNode,
   release,
-  settle,
   textOf,
 } from "../testing.ts";
+import { FakeClock, settle } from "../../async/testing.ts";
 
 const { signal } = new AbortController();
 const down = () => new Error("the API server is away");

@@ -12,12 +12,11 @@ import { NodeIpam } from "./ipam.ts";
 import type { BlockInfo, KernelPod } from "../base/ports.ts";
 import {
   FakeBlockSource,
-  FakeClock,
   FakeCluster,
   FakeRoutes,
   type PendingCall,
-  settle,
 } from "../testing.ts";
+import { FakeClock, settle } from "../../async/testing.ts";
 
 const NODE = "node1";
 const KEYS = 14;
@@ -81,7 +80,7 @@ class World {
       routes: this.routes,
       clock: this.clock,
       returnDelayMs: 2_000,
-      cooldownMs: this.clock.now() % 3 === 0 ? 1_000 : 0,
+      cooldownMs: this.clock.nowMs() % 3 === 0 ? 1_000 : 0,
     });
   }
 
@@ -225,7 +224,7 @@ class World {
 
   /** Reconciles with a list of pods that may be some seconds old. */
   audit(): void {
-    const isOld = this.clock.now() - (this.survey?.at ?? -Infinity) > 20_000;
+    const isOld = this.clock.nowMs() - (this.survey?.at ?? -Infinity) > 20_000;
     const pods = isOld ? this.pods() : this.survey?.pods ?? [];
     // What goes wrong with the list of blocks is in the report.
     void this.ipam.reconcile(pods, { signal: never });
@@ -425,7 +424,7 @@ const ACTIONS: Record<string, { weight: number; run: Action }> = {
   },
   survey: {
     weight: 3,
-    run: (w) => void (w.survey = { at: w.clock.now(), pods: w.pods() }),
+    run: (w) => void (w.survey = { at: w.clock.nowMs(), pods: w.pods() }),
   },
   audit: { weight: 3, run: (w) => w.audit() },
   restart: { weight: 1, run: (w, pick) => w.restart(pick) },

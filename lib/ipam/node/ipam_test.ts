@@ -1,14 +1,8 @@
 import assert from "node:assert/strict";
 import { Address } from "../../inet/mod.ts";
 import { OutOfBlocksError } from "../base/errors.ts";
-import {
-  FakeCluster,
-  keyOf,
-  openNode,
-  release,
-  settle,
-  textOf,
-} from "../testing.ts";
+import { FakeCluster, keyOf, openNode, release, textOf } from "../testing.ts";
+import { settle } from "../../async/testing.ts";
 
 /** The cluster of upstream's `pkg/ipam/node_test.go`. */
 function upstreamCluster(): FakeCluster {

@@ -1,7 +1,12 @@
-import { abortable, Backoff, type TaskGroup } from "../../async/mod.ts";
+import {
+  abortable,
+  Backoff,
+  type Clock,
+  type TaskGroup,
+} from "../../async/mod.ts";
 import type { Prefix } from "../../inet/mod.ts";
 import { FreshRun } from "./fresh_run.ts";
-import type { Clock, IpamLogger, RouteSink } from "../base/ports.ts";
+import type { IpamLogger, RouteSink } from "../base/ports.ts";
 
 /** What {@linkcode RouteExport} works with. */
 export interface RouteExportOptions {

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
-import { Backoff } from "../../async/mod.ts";
+import { Backoff, sleep } from "../../async/mod.ts";
 import { KubeClient } from "../client/client.ts";
 import { Informer, type InformerOptions } from "./informer.ts";
 import { NODES } from "../api/resource.ts";
-import { FakeTransport, settle } from "../testing.ts";
+import { FakeTransport } from "../testing.ts";
 import type { V1Node } from "../api/types.ts";
 
 function node(
@@ -108,7 +108,7 @@ async function follow(
 }
 
 async function until(probe: () => boolean): Promise<void> {
-  for (let n = 0; n < 500 && !probe(); n++) await settle();
+  for (let n = 0; n < 500 && !probe(); n++) await sleep(1);
   assert.ok(probe(), "it did not come true");
 }
 

@@ -1,6 +1,5 @@
-import { TaskGroup } from "../../async/mod.ts";
+import { systemClock, TaskGroup } from "../../async/mod.ts";
 import { getLogger, type Logger } from "../../telemetry/mod.ts";
-import { systemClock } from "./clock.ts";
 import { KubeApiError, TerminalError } from "../http/errors.ts";
 import type { KubeMetrics } from "./metrics.ts";
 import { WorkQueue, type WorkQueueOptions } from "./work_queue.ts";

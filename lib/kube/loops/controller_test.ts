@@ -3,7 +3,7 @@ import { createRegistry } from "../../telemetry/mod.ts";
 import { Controller, type ControllerOptions } from "./controller.ts";
 import { TerminalError } from "../http/errors.ts";
 import { KubeMetrics } from "./metrics.ts";
-import { FakeClock, settle } from "../testing.ts";
+import { FakeClock, settle } from "../../async/testing.ts";
 
 async function running(
   options: Omit<ControllerOptions, "name" | "clock" | "random">,

@@ -1,7 +1,13 @@
-import { abortable, Allowances, BoundedMap } from "../../async/mod.ts";
+import {
+  abortable,
+  Allowances,
+  BoundedMap,
+  type Clock,
+  sleep,
+  systemClock,
+} from "../../async/mod.ts";
 import { getLogger, type Logger } from "../../telemetry/mod.ts";
 import type { KubeClient } from "../client/client.ts";
-import { type Clock, systemClock, waitFor } from "./clock.ts";
 import { KubeApiError, KubeUnreachableError } from "../http/errors.ts";
 import { EVENTS } from "../api/resource.ts";
 import type { CoreV1Event, ObjectReference } from "../api/types.ts";
@@ -117,7 +123,7 @@ export class EventRecorder {
       }
       const isWritten = await this.#write(key, signal);
       if (isWritten || signal.aborted) continue;
-      await waitFor(this.#clock, RETRY_MS, { signal }).catch(() => {});
+      await sleep(RETRY_MS, { signal, clock: this.#clock }).catch(() => {});
     }
     const flush = AbortSignal.timeout(FLUSH_MS);
     for (const key of [...this.#pending]) {

@@ -1,8 +1,9 @@
 import { getLogger, type Logger } from "../../telemetry/mod.ts";
 import type { KubeClient } from "../client/client.ts";
-import { type Clock, systemClock, waitFor } from "./clock.ts";
 import { type LeaseClaim, LeaseKeeper, releaseLease } from "./lease.ts";
 import type { KubeMetrics } from "./metrics.ts";
+import { type Clock, sleep, systemClock } from "../async/mod.ts";
+import { type Clock, sleep, systemClock } from "../../async/mod.ts";
 
 const RELEASE_TIMEOUT_MS = 3_000;
 
@@ -99,7 +100,7 @@ export class LeaderElector {
       }
       // Some are faster than others, so that not all come at once.
       const ms = this.#retryMs * (1 + 0.2 * Math.random());
-      await waitFor(this.#clock, ms, { signal });
+      await sleep(ms, { signal, clock: this.#clock });
     }
   }
 
@@ -154,7 +155,7 @@ export class LeaderElector {
       const leftMs = keeper.renewedMs + this.#renewMs - this.#clock.nowMs();
       using _deadline = this.#clock.after(Math.max(0, leftMs), lose);
       try {
-        await waitFor(this.#clock, this.#retryMs, { signal });
+        await sleep(this.#retryMs, { signal, clock: this.#clock });
         if (!await this.#try(keeper, signal)) lose();
       } catch (err) {
         if (signal.aborted) return;

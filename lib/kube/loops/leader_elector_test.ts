@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import { KubeClient } from "../client/client.ts";
 import { LeaderElector } from "./leader_elector.ts";
-import { type FakeAnswer, FakeClock, FakeTransport } from "../testing.ts";
+import { type FakeAnswer, FakeTransport } from "../testing.ts";
 import type { TransportRequest } from "../http/transport.ts";
+import { FakeClock } from "../../async/testing.ts";
 
 const TIMES = { leaseMs: 15_000, renewMs: 10_000, retryMs: 2_000 };
 

@@ -1,5 +1,4 @@
-import { Backoff } from "../../async/mod.ts";
-import { type Clock, systemClock } from "./clock.ts";
+import { Backoff, type Clock, systemClock } from "../../async/mod.ts";
 
 /** Is told what becomes of keys, for metrics; must only take note. */
 export interface QueueObserver {

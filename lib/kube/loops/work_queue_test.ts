@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { FakeClock } from "../testing.ts";
+import { FakeClock } from "../../async/testing.ts";
 import { WorkQueue } from "./work_queue.ts";
 
 const signal = new AbortController().signal;

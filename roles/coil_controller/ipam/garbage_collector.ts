@@ -1,14 +1,18 @@
 import type { AddressBlock } from "../../../lib/api/mod.ts";
-import { Backoff, retry, sleep } from "../../../lib/async/mod.ts";
 import {
+  Backoff,
   type Clock,
+  retry,
+  sleep,
+  systemClock,
+} from "../../../lib/async/mod.ts";
+import {
   Controller,
   type KubeClient,
   type KubeMetrics,
   NODES,
   type ReconcileResult,
   type Store,
-  systemClock,
 } from "../../../lib/kube/mod.ts";
 import { NODE_LABEL } from "../../../lib/names/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";

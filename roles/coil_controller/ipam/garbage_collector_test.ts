@@ -1,11 +1,12 @@
 import assert from "node:assert/strict";
 import type { AddressBlock } from "../../../lib/api/mod.ts";
 import { KubeClient, KubeMetrics, Store } from "../../../lib/kube/mod.ts";
-import { FakeClock, FakeTransport } from "../../../lib/kube/testing.ts";
+import { FakeTransport } from "../../../lib/kube/testing.ts";
 import { NODE_LABEL } from "../../../lib/names/mod.ts";
 import { createRegistry } from "../../../lib/telemetry/mod.ts";
 import { GarbageCollector } from "./garbage_collector.ts";
 import { IpamMetrics } from "./metrics.ts";
+import { FakeClock } from "../../../lib/async/testing.ts";
 
 const NODE = "node1";
 const BLOCK: AddressBlock = {

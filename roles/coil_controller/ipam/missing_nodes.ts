@@ -1,4 +1,4 @@
-import type { Clock } from "../../../lib/kube/mod.ts";
+import type { Clock } from "../../../lib/async/mod.ts";
 
 /** How long nodes have been missing, by time that passes evenly: a node that comes back starts anew when it goes again. */
 export class MissingNodes {

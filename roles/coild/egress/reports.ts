@@ -1,4 +1,4 @@
-import { type Clock, systemClock } from "../../../lib/kube/mod.ts";
+import { type Clock, systemClock } from "../../../lib/async/mod.ts";
 import type { PodKey } from "../../../lib/podnet/mod.ts";
 import type { Attachment } from "../calls/attachments.ts";
 import {

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { FakeClock } from "../../../lib/kube/testing.ts";
+import { FakeClock } from "../../../lib/async/testing.ts";
 import type { ClientCondition, ConditionEnd } from "./conditions.ts";
 import { EgressReports } from "./reports.ts";
 
