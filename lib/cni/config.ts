@@ -1,3 +1,4 @@
+import type { AttachmentKey } from "./attachment.ts";
 import { isValidName } from "./environment.ts";
 import { CniError, ErrorCode } from "./errors.ts";
 import {
@@ -9,14 +10,6 @@ import {
 } from "./json.ts";
 import { parseResult, type Result } from "./result.ts";
 import { CNI_VERSIONS, compareVersions } from "./versions.ts";
-
-/** An attachment that the runtime still has; GC keeps what belongs to it. */
-export interface Attachment {
-  /** The container, as ADD named it. */
-  readonly containerId: string;
-  /** The interface inside it. */
-  readonly ifname: string;
-}
 
 /** A plugin's network configuration: what comes on stdin. */
 export interface NetConf {
@@ -33,7 +26,7 @@ export interface NetConf {
   /** `socket`: where the plugin's daemon listens. */
   readonly socket?: string;
   /** `cni.dev/valid-attachments`, for GC only; null there reads as an empty list, and `raw` tells the two apart. */
-  readonly validAttachments?: readonly Attachment[];
+  readonly validAttachments?: readonly AttachmentKey[];
   /** The whole configuration. */
   readonly raw: JsonObject;
 }
@@ -142,7 +135,7 @@ function parseJson(text: string): unknown {
   }
 }
 
-function parseAttachment(value: unknown, what: string): Attachment {
+function parseAttachment(value: unknown, what: string): AttachmentKey {
   const json = parseObject(value, what);
   return {
     containerId: parseRequiredText(json["containerID"], `${what}.containerID`),

@@ -8,8 +8,8 @@
  *
  * @module
  */
+export { type AttachmentKey, keyText, sameKey } from "./attachment.ts";
 export {
-  type Attachment,
   checkCommandVersion,
   type NetConf,
   parseConfig,

@@ -54,9 +54,6 @@ export type { ServerOptions } from "./gateway/kernel.ts";
 export {
   planServer,
   SERVER_LINK_NAMES,
-  type ServerFamily,
-  type ServerLink,
   type ServerPlan,
   type ServerRequest,
-  type ServerSysctl,
 } from "./gateway/plan.ts";

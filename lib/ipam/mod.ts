@@ -5,7 +5,7 @@
  *
  * @module
  */
-export type { AddressState } from "./node/attachment.ts";
+export type { AddressState } from "./node/holder.ts";
 export type { BlockChanges } from "./node/block_view.ts";
 export * from "./base/errors.ts";
 export type { HeldBlock, Hold } from "./node/held_block.ts";

@@ -1,15 +1,8 @@
+import type { AttachmentKey } from "../cni/mod.ts";
 import { HUSK_ALIAS_PREFIX, LINK_ALIAS_PREFIX } from "../names/mod.ts";
 
-/** Whose interface a host veth serves: the key of everything in this library. */
-export interface PodKey {
-  /** The container ID that the runtime gave (`CNI_CONTAINERID`). */
-  readonly containerId: string;
-  /** The interface's name inside the pod (`CNI_IFNAME`). */
-  readonly ifname: string;
-}
-
 /** What the alias of a host veth says. */
-export interface LinkIdentity extends PodKey {
+export interface LinkIdentity extends AttachmentKey {
   /** The address pool; empty in the egress-only mode, where the container ID is the pod's UID. */
   readonly pool: string;
 }
@@ -49,16 +42,6 @@ export function parseAlias(alias: string | undefined): ParsedAlias {
     return identity === undefined ? { kind: "malformed" } : { kind, identity };
   }
   return { kind: "foreign" };
-}
-
-/** Whether both mean the same interface of the same container. */
-export function sameKey(a: PodKey, b: PodKey): boolean {
-  return a.containerId === b.containerId && a.ifname === b.ifname;
-}
-
-/** A key as text, for maps. Colons cannot be part of either half. */
-export function keyText(key: PodKey): string {
-  return `${key.containerId}:${key.ifname}`;
 }
 
 const KINDS = [

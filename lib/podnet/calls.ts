@@ -1,9 +1,10 @@
 import type { Address, DualStack } from "../inet/mod.ts";
-import type { LinkIdentity, PodKey } from "./alias.ts";
+import type { LinkIdentity } from "./alias.ts";
 import type { PodName } from "./host_name.ts";
 import type { HostProblem } from "./host_state.ts";
 import type { Husk } from "./husk_reaper.ts";
 import type { PodSources } from "./sources.ts";
+import type { AttachmentKey } from "../cni/mod.ts";
 
 /** What `setup()` is asked to make. */
 export interface SetupRequest extends LinkIdentity {
@@ -40,7 +41,7 @@ export interface Teardown {
 }
 
 /** A host veth as a survey showed it. */
-export interface SeenLink extends PodKey {
+export interface SeenLink extends AttachmentKey {
   /** Its index, which the kernel does not give again; undefined: there was none. */
   readonly index: number | undefined;
 }
@@ -54,7 +55,7 @@ export interface SeenTeardown {
 }
 
 /** What `check()` is to confirm. */
-export interface CheckRequest extends PodKey {
+export interface CheckRequest extends AttachmentKey {
   /** The addresses that the pod should have. */
   readonly addresses: DualStack<Address>;
   /** Without it, only the host's end is looked at. */

@@ -6,7 +6,8 @@ import { findByAddress } from "./address_search.ts";
 import { IfnameMissingError, messageOf, PodCheckError } from "./errors.ts";
 import { findHostEnd } from "./host_end.ts";
 import { NetnsIndex } from "./netns_index.ts";
-import { openIfHas, openPodNetns, refuseHost } from "./pod_netns.ts";
+import { openPodNetns, refuseHost } from "./pod_netns.ts";
+import { openIfHas } from "./find_netns.ts";
 
 /** A pod that another plugin connected. */
 export interface ChainedPod {

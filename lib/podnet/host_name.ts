@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { HOST_VETH_PREFIX } from "../names/mod.ts";
-import { keyText, type PodKey } from "./alias.ts";
+import { type AttachmentKey, keyText } from "../cni/mod.ts";
 
 /** A pod's name as Kubernetes knows it. */
 export interface PodName {
@@ -18,7 +18,7 @@ export const MAX_SALT = 3;
  * of its key, so that ADD, DEL and CHECK find it without listing links.
  * `salt` gives the next name where another key already has this one.
  */
-export function hostVethName(key: PodKey, salt: number = 0): string {
+export function hostVethName(key: AttachmentKey, salt: number = 0): string {
   const text = salt === 0 ? keyText(key) : `${keyText(key)}:${salt}`;
   return HOST_VETH_PREFIX + sha1(text).slice(0, 8);
 }

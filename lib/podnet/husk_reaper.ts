@@ -6,7 +6,8 @@ import {
   type RandomBytes,
   type RouteSocket,
 } from "../netlink/mod.ts";
-import { type LinkIdentity, parseAlias, sameKey } from "./alias.ts";
+import { type LinkIdentity, parseAlias } from "./alias.ts";
+import { sameKey } from "../cni/mod.ts";
 
 /** A host veth that is cut off from everything and waits for its deletion. */
 export interface Husk extends LinkIdentity {

@@ -1,17 +1,12 @@
 import type { Link, RouteSocket } from "../netlink/mod.ts";
-import {
-  keyText,
-  type LinkIdentity,
-  parseAlias,
-  type PodKey,
-  sameKey,
-} from "./alias.ts";
+import { type LinkIdentity, parseAlias } from "./alias.ts";
 import {
   calicoVethName,
   hostVethName,
   MAX_SALT,
   type PodName,
 } from "./host_name.ts";
+import { type AttachmentKey, keyText, sameKey } from "../cni/mod.ts";
 
 /** A host veth of a key. */
 export interface FoundLink {
@@ -54,18 +49,18 @@ export class LinkFinder {
   }
 
   /** Forgets a link that is going away. */
-  forget(key: PodKey): void {
+  forget(key: AttachmentKey): void {
     this.#irregular.delete(keyText(key));
   }
 
   /** The names that an ADD may give to a key's link, in the order of preference. */
-  namesFor(key: PodKey, pod?: PodName): string[] {
+  namesFor(key: AttachmentKey, pod?: PodName): string[] {
     if (this.#calico && pod !== undefined) return [calicoVethName(pod)];
     return Array.from({ length: MAX_SALT + 1 }, (_, i) => hostVethName(key, i));
   }
 
   /** A link of the key that has a name which an ADD of that key would not run into. */
-  async findIrregular(key: PodKey): Promise<FoundLink | undefined> {
+  async findIrregular(key: AttachmentKey): Promise<FoundLink | undefined> {
     const index = this.#irregular.get(keyText(key));
     if (index === undefined) return undefined;
     const link = await this.#socket.getLink({ index });
@@ -80,7 +75,10 @@ export class LinkFinder {
   }
 
   /** Finds a key's link. Lists all links only when its names lead nowhere. */
-  async find(key: PodKey, pod?: PodName): Promise<FoundLink | undefined> {
+  async find(
+    key: AttachmentKey,
+    pod?: PodName,
+  ): Promise<FoundLink | undefined> {
     const irregular = await this.findIrregular(key);
     if (irregular !== undefined) return irregular;
     const byPod = this.#calico && pod !== undefined;
@@ -104,7 +102,7 @@ export class LinkFinder {
    * of the pod's, was given by Coil v1 as well; the next ADD of the pod may
    * have it all the same.
    */
-  classify(link: Link, key: PodKey): Ownership {
+  classify(link: Link, key: AttachmentKey): Ownership {
     const parsed = parseAlias(link.alias);
     if (parsed.kind === "pod" || parsed.kind === "husk") {
       return sameKey(parsed.identity, key)
@@ -117,7 +115,10 @@ export class LinkFinder {
 }
 
 /** Those of the links that are a key's by their alias, pods and husks. */
-export function linksOf(key: PodKey, links: readonly Link[]): FoundLink[] {
+export function linksOf(
+  key: AttachmentKey,
+  links: readonly Link[],
+): FoundLink[] {
   return links.flatMap((link): FoundLink[] => {
     const parsed = parseAlias(link.alias);
     if (parsed.kind !== "pod" && parsed.kind !== "husk") return [];

@@ -4,7 +4,7 @@
  *
  * @module
  */
-export type { LinkIdentity, PodKey } from "./alias.ts";
+export type { LinkIdentity } from "./alias.ts";
 export {
   type Adopted,
   ChainedNetwork,

@@ -1,5 +1,5 @@
 import { KeyedMutex, type WaitOptions } from "../async/mod.ts";
-import { keyText, type PodKey } from "./alias.ts";
+import { type AttachmentKey, keyText } from "../cni/mod.ts";
 import type { PodName } from "./host_name.ts";
 
 /** Guards a key's link between looking at it and changing it: calls for one key follow each other. */
@@ -18,7 +18,7 @@ export class PodLocks {
 
   /** Waits for the lock of a key, and of the pod where that is needed and known. */
   async lock(
-    key: PodKey,
+    key: AttachmentKey,
     options: WaitOptions & { readonly pod?: PodName | undefined },
   ): Promise<Disposable> {
     const { pod, ...waiting } = options;

@@ -2,7 +2,7 @@ import type { Address, DualStack, Prefix } from "../inet/mod.ts";
 import type { Netns } from "../linux/mod.ts";
 import { type Link, RouteSocket } from "../netlink/mod.ts";
 import { getLogger } from "../telemetry/mod.ts";
-import { parseAlias, type PodKey } from "./alias.ts";
+import { parseAlias } from "./alias.ts";
 import { applySources } from "./apply_sources.ts";
 import type {
   CheckRequest,
@@ -31,13 +31,15 @@ import {
 } from "./options.ts";
 import { planPod } from "./plan.ts";
 import { PodLocks } from "./pod_locks.ts";
-import { findPodNetns, openPodNetns, refuseHost } from "./pod_netns.ts";
+import { openPodNetns, refuseHost } from "./pod_netns.ts";
 import { refreshSources } from "./route_sources.ts";
 import { connectPod } from "./setup.ts";
 import type { PodSources } from "./sources.ts";
 import { listSteadyRoutes, routedWithin } from "./steady_routes.ts";
 import { MAIN_TABLE, type PodLink, type Survey, surveyOf } from "./survey.ts";
 import { Upkeep } from "./upkeep.ts";
+import type { AttachmentKey } from "../cni/mod.ts";
+import { findPodNetns } from "./find_netns.ts";
 
 /**
  * Connects pods to their node by veth pairs and routes. The kernel is the only
@@ -212,7 +214,7 @@ export class PodNetwork implements Disposable {
    * @throws {NetlinkError} when the kernel refuses
    */
   async beginTeardown(
-    key: PodKey,
+    key: AttachmentKey,
     options: { readonly pod?: PodName; readonly signal?: AbortSignal } = {},
   ): Promise<Teardown | undefined> {
     using _lock = await this.#locks.lock(key, options);
@@ -345,7 +347,7 @@ export class PodNetwork implements Disposable {
   }
 
   /** Opens the network namespace of a pod's end: where this process set it up, else among those of the host; undefined when there is none. */
-  async openNetns(key: PodKey): Promise<Netns | undefined> {
+  async openNetns(key: AttachmentKey): Promise<Netns | undefined> {
     const found = await this.#finder.find(key);
     if (found?.state !== "pod") return undefined;
     const { link } = found;
@@ -364,7 +366,7 @@ export class PodNetwork implements Disposable {
   }
 
   /** In Calico mode the name belongs to the pod: an older container of it has to give way. */
-  async #clear(link: Link, key: PodKey): Promise<boolean> {
+  async #clear(link: Link, key: AttachmentKey): Promise<boolean> {
     const own = this.#finder.classify(link, key);
     if (own !== "other") {
       await this.#removal.remove(own);

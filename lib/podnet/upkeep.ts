@@ -7,7 +7,7 @@ import {
   RouteSocket,
 } from "../netlink/mod.ts";
 import { getLogger } from "../telemetry/mod.ts";
-import { parseAlias, type PodKey, sameKey } from "./alias.ts";
+import { parseAlias } from "./alias.ts";
 import {
   type EndLack,
   helpfulSteps,
@@ -21,6 +21,7 @@ import { applySteps } from "./link_end.ts";
 import type { Settings } from "./options.ts";
 import { type HostEndInput, raiseSteps } from "./plan.ts";
 import type { PodLink } from "./survey.ts";
+import { type AttachmentKey, sameKey } from "../cni/mod.ts";
 
 /** What {@linkcode Upkeep} works with. */
 export interface UpkeepParts {
@@ -34,7 +35,7 @@ export interface UpkeepParts {
   readonly nodeAddresses: () => DualStack<Address>;
   /** The living pods by their links. */
   readonly known: Pick<KnownPods, "has" | "set">;
-  readonly openNetns: (key: PodKey) => Promise<Netns | undefined>;
+  readonly openNetns: (key: AttachmentKey) => Promise<Netns | undefined>;
 }
 
 /** The parts of a node's network that are looked after apart from each other. */

@@ -2,7 +2,7 @@
 // kernel's network, and addresses of a cluster in memory.
 import assert from "node:assert/strict";
 import { NetnsNotFoundError } from "../../lib/podnet/mod.ts";
-import { keyText } from "../../roles/coild/base/keys.ts";
+import { keyText } from "../../lib/cni/mod.ts";
 import { Telling } from "../../roles/coild/calls/telling.ts";
 import { FACTS, gcOfNone, partsOn, requestFor } from "./coild_parts.ts";
 import { testNode } from "./podnet_testing.ts";
@@ -44,8 +44,8 @@ netnsTest(
     const request = requestFor(pod.path);
     const { signal } = new AbortController();
     using held = new DisposableStack();
-    await using telling = new Telling(signal);
-    await attachments.connect(request, FACTS, { held, signal, telling });
+    const options = { held, signal, telling: undefined };
+    await attachments.connect(request, FACTS, options);
     const args = gcOfNone();
     const released: string[] = [];
     const gc = () =>

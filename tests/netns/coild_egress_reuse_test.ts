@@ -5,7 +5,7 @@ import { KeyedMutex } from "../../lib/async/mod.ts";
 import type { StoreChange, V1Pod } from "../../lib/kube/mod.ts";
 import { createRegistry } from "../../lib/telemetry/mod.ts";
 import { AttachmentBook } from "../../roles/coild/calls/attachment_book.ts";
-import type { Attachment } from "../../roles/coild/calls/attachments.ts";
+import type { Attachment } from "../../roles/coild/calls/attachment.ts";
 import { EgressReconciler } from "../../roles/coild/egress/reconciler.ts";
 import { podKey } from "../../roles/coild/base/keys.ts";
 import { CoildMetrics } from "../../roles/coild/observe/metrics.ts";

@@ -15,14 +15,13 @@ import { createRegistry } from "../../lib/telemetry/mod.ts";
 import { AddressedPods } from "../../roles/coild/pods/addressed_pods.ts";
 import type { AddRequest } from "../../roles/coild/calls/cni_request.ts";
 import { GarbageCollector } from "../../roles/coild/pods/garbage.ts";
-import { keyText } from "../../roles/coild/base/keys.ts";
+import { keyText } from "../../lib/cni/mod.ts";
 import { CoildMetrics } from "../../roles/coild/observe/metrics.ts";
 import { NetworkMemory } from "../../roles/coild/network/memory.ts";
 import type { PodFacts } from "../../roles/coild/cluster/pod_source.ts";
 import { Reconciler } from "../../roles/coild/pods/reconciler.ts";
 import { RouteRepair } from "../../roles/coild/network/route_repair.ts";
 import { Teardown } from "../../roles/coild/pods/teardown.ts";
-import { Telling } from "../../roles/coild/calls/telling.ts";
 import type { FakeClock } from "../../lib/async/testing.ts";
 
 const POOL = "default";
@@ -163,8 +162,7 @@ export async function partsOn(network: PodNetwork): Promise<Parts> {
     settle,
     add: (request) =>
       locked(request, async (held) => {
-        await using telling = new Telling(signal);
-        const options = { held, signal, telling };
+        const options = { held, signal, telling: undefined };
         await attachments.connect(request, FACTS, options);
       }),
     async del(request) {

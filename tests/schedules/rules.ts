@@ -2,13 +2,13 @@
 import assert from "node:assert/strict";
 import { Address, Prefix, valuesOf } from "../../lib/inet/mod.ts";
 import { NODE_LABEL } from "../../lib/names/mod.ts";
-import type { PodKey } from "../../lib/podnet/mod.ts";
+import type { AttachmentKey } from "../../lib/cni/mod.ts";
 import type { SimApi, Stored } from "./sim_api.ts";
 import type { SimKernel } from "./sim_kernel.ts";
 import type { SimCoild } from "./sim_node.ts";
 
 /** A pod as its runtime knows it. */
-export interface SimPod extends PodKey {
+export interface SimPod extends AttachmentKey {
   readonly node: SimNode;
   readonly pool: string;
   phase: "detached" | "attached" | "unknown";

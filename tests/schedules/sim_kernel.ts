@@ -12,7 +12,6 @@ import type {
   Husk,
   InitReport,
   LinkAddresses,
-  PodKey,
   PodLink,
   PodNetwork,
   SeenLink,
@@ -25,6 +24,7 @@ import type {
 } from "../../lib/podnet/mod.ts";
 import type { Life, Scheduler } from "./scheduler.ts";
 import type { Faults } from "./sim_transport.ts";
+import { type AttachmentKey, keyText } from "../../lib/cni/mod.ts";
 
 /** A host veth. */
 interface SimLink extends PodLink {
@@ -43,7 +43,7 @@ export class SimKernel {
     return [...this.links.values()].filter(({ isHusk }) => !isHusk);
   }
 
-  add(key: PodKey, pool: string): SimLink {
+  add(key: AttachmentKey, pool: string): SimLink {
     const index = ++this.#index;
     const { containerId, ifname } = key;
     const link = {
@@ -100,7 +100,7 @@ export class SimNetwork implements Partial<Omit<PodNetwork, "upkeep">> {
 
   async setup(request: SetupRequest): Promise<SetupResult> {
     const { kernel } = this.#with;
-    using _lock = await this.#locks.lock(textOf(request));
+    using _lock = await this.#locks.lock(keyText(request));
     await this.#message("look");
     const older = this.#find(request);
     if (older !== undefined) {
@@ -123,8 +123,8 @@ export class SimNetwork implements Partial<Omit<PodNetwork, "upkeep">> {
     return { hostName, hostIndex: index, ...macs, mtu: this.mtu, isFirst };
   }
 
-  async beginTeardown(key: PodKey): Promise<Teardown | undefined> {
-    using _lock = await this.#locks.lock(textOf(key));
+  async beginTeardown(key: AttachmentKey): Promise<Teardown | undefined> {
+    using _lock = await this.#locks.lock(keyText(key));
     await this.#message("find");
     const found = this.#find(key);
     if (found === undefined) return undefined;
@@ -134,10 +134,10 @@ export class SimNetwork implements Partial<Omit<PodNetwork, "upkeep">> {
   }
 
   async beginTeardownOf(seen: SeenLink): Promise<SeenTeardown> {
-    using _lock = await this.#locks.lock(textOf(seen));
+    using _lock = await this.#locks.lock(keyText(seen));
     await this.#message("list links");
     const links = [...this.#with.kernel.links.values()].filter((link) =>
-      textOf(link) === textOf(seen)
+      keyText(link) === keyText(seen)
     );
     const found = links.find(({ index }) => index === seen.index);
     const isLast = links.every((link) => link === found);
@@ -233,9 +233,9 @@ export class SimNetwork implements Partial<Omit<PodNetwork, "upkeep">> {
 
   [Symbol.dispose](): void {}
 
-  #find(key: PodKey): SimLink | undefined {
+  #find(key: AttachmentKey): SimLink | undefined {
     const all = [...this.#with.kernel.links.values()].filter((link) =>
-      textOf(link) === textOf(key)
+      keyText(link) === keyText(key)
     );
     // A living one is found before its husks.
     return all.find(({ isHusk }) => !isHusk) ?? all[0];
@@ -256,8 +256,4 @@ export class SimNetwork implements Partial<Omit<PodNetwork, "upkeep">> {
 
 function huskOf({ containerId, ifname, pool, index }: SimLink): Husk {
   return { containerId, ifname, pool, index };
-}
-
-function textOf({ containerId, ifname }: PodKey): string {
-  return `${containerId}:${ifname}`;
 }

@@ -5,7 +5,7 @@ import { Gate, KeyedMutex, TaskGroup } from "../../lib/async/mod.ts";
 import { type CNIArgs, CNIArgsSchema } from "../../lib/cnirpc/mod.ts";
 import { NodeIpam } from "../../lib/ipam/mod.ts";
 import { KubeClient } from "../../lib/kube/mod.ts";
-import type { PodKey, PodNetwork } from "../../lib/podnet/mod.ts";
+import type { PodNetwork } from "../../lib/podnet/mod.ts";
 import { AddressedPods } from "../../roles/coild/pods/addressed_pods.ts";
 import { BlockClient } from "../../roles/coild/blocks/client.ts";
 import { BlockRequests } from "../../roles/coild/blocks/requests.ts";
@@ -13,7 +13,6 @@ import { CniService } from "../../roles/coild/server/cni_service.ts";
 import { NO_EGRESS } from "../../roles/coild/egress/calls.ts";
 import { GarbageCollector } from "../../roles/coild/pods/garbage.ts";
 import { CoildMetrics } from "../../roles/coild/observe/metrics.ts";
-import { keyText } from "../../roles/coild/base/keys.ts";
 import { NetworkMemory } from "../../roles/coild/network/memory.ts";
 import { NodeAddresses } from "../../roles/coild/cluster/node_addresses.ts";
 import { NodeSource } from "../../roles/coild/cluster/node_source.ts";
@@ -28,6 +27,7 @@ import type { Life, Scheduler } from "./scheduler.ts";
 import type { SimApi } from "./sim_api.ts";
 import { type SimKernel, SimNetwork } from "./sim_kernel.ts";
 import { type Faults, SimTransport } from "./sim_transport.ts";
+import { type AttachmentKey, keyText } from "../../lib/cni/mod.ts";
 
 /** Where everything is simulated. */
 export interface SimWorld {
@@ -165,10 +165,10 @@ export class SimCoild {
 
 /** The message that the plugin sends. */
 export function cniArgs(
-  { containerId, ifname }: PodKey,
+  { containerId, ifname }: AttachmentKey,
   { pool, valid }: {
     readonly pool?: string;
-    readonly valid?: readonly PodKey[];
+    readonly valid?: readonly AttachmentKey[];
   } = {},
 ): CNIArgs {
   const config = {

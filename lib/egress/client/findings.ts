@@ -7,7 +7,12 @@ import type {
   RouteSocket,
   Rule,
 } from "../../netlink/mod.ts";
-import { diffLinks, type LinkChanges, wantedLinks } from "./links.ts";
+import {
+  diffLinks,
+  kernelFacts,
+  type LinkChanges,
+  wantedLinks,
+} from "./links.ts";
 import type { ClientPlan } from "./plan.ts";
 import { type Changes, diffRules, kernelRoutes } from "./routes.ts";
 import {
@@ -91,9 +96,7 @@ export async function findOut(
     interfaces,
     ownPortsFrom: plan.originatingOnly ? ownPortsFrom(netns) : OWN_PORTS_FROM,
     rules: diffRules(rules, own.rules),
-    links: diffLinks(links, own.links, {
-      addrGen: state.links.some((link) => link.ipv6AddrGenMode !== undefined),
-    }),
+    links: diffLinks(links, own.links, kernelFacts()),
   };
 }
 

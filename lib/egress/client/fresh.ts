@@ -13,13 +13,12 @@ import {
   ruleDelete,
 } from "../../netlink/mod.ts";
 import { settled } from "./findings.ts";
-import { addLink, renameFallbacks, wantedLinks } from "./links.ts";
+import { addLink, kernelFacts, renameFallbacks, wantedLinks } from "./links.ts";
 import type { ClientPlan } from "./plan.ts";
 import { addRoute, kernelRoutes } from "./routes.ts";
 import { narrowRule } from "./rules.ts";
 import { clientTable, needsTable } from "./table.ts";
 import { fouPorts } from "../kernel/fou_ports.ts";
-import { exists } from "../kernel/modules.ts";
 import { openReversePath } from "../kernel/reverse_path.ts";
 import { TUNNEL_LINKS } from "../kernel/tunnel_names.ts";
 
@@ -79,7 +78,7 @@ export async function makeFresh(
 /** Their order is free in a new namespace, but that links come before their routes: nobody sends anything yet. */
 function waysOf(plan: ClientPlan, { linkMtu }: FreshOptions): Request[] {
   const links = wantedLinks(plan, linkMtu);
-  const addrGen = exists("/proc/sys/net/ipv6/conf");
+  const { addrGen } = kernelFacts();
   const first = FIRST_INDEX + Math.floor(Math.random() * FIRST_INDEXES);
   const indexes = new Map(links.map(({ name }, i) => [name, first + i]));
   return [

@@ -9,6 +9,7 @@ import {
   type TunnelSpec,
 } from "../../netlink/mod.ts";
 import type { ClientPlan, ClientTunnel } from "./plan.ts";
+import { exists } from "../kernel/modules.ts";
 import { tunnelMtu } from "../kernel/tunnel_mtu.ts";
 import { TUNNEL_LINKS, TUNNEL_TTL } from "../kernel/tunnel_names.ts";
 
@@ -72,6 +73,11 @@ function tunnelSpec(tunnel: ClientTunnel, port: number): TunnelSpec {
 export interface KernelFacts {
   /** Whether links make link-local IPv6 addresses, in one mode or another. */
   readonly addrGen: boolean;
+}
+
+/** Asks the kernel: one without IPv6 has no sysctls of it. */
+export function kernelFacts(): KernelFacts {
+  return { addrGen: exists("/proc/sys/net/ipv6/conf") };
 }
 
 /** Compares the wanted links with ours that are there. Pure. */

@@ -25,12 +25,8 @@ import {
   type ServerOptions,
 } from "./kernel.ts";
 import { ensureServerLink, leftoverLinks, leftoverPorts } from "./links.ts";
-import {
-  REFUSAL_METRIC,
-  SERVER_LINK_NAMES,
-  type ServerFamily,
-  type ServerPlan,
-} from "./plan.ts";
+import { REFUSAL_METRIC, SERVER_LINK_NAMES, type ServerPlan } from "./plan.ts";
+import type { ServerFamily } from "./family.ts";
 
 /** What `applyServer()` leaves behind. */
 export interface AppliedServer {

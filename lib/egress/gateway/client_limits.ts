@@ -7,8 +7,9 @@ import {
   type NftSet,
   type NftStatement,
 } from "../../netlink/mod.ts";
-import type { ServerFamily, ServerPlan } from "./plan.ts";
+import type { ServerPlan } from "./plan.ts";
 import { counterName, FORWARDING } from "./table.ts";
+import type { ServerFamily } from "./family.ts";
 
 /** What one client may have of a gateway at a time; what is absent has no limit. */
 export interface ClientLimits {

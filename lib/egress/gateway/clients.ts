@@ -14,7 +14,8 @@ import {
 } from "../../netlink/mod.ts";
 import { clientElement } from "./format.ts";
 import type { ServerKernel } from "./kernel.ts";
-import type { ServerFamily, ServerPlan } from "./plan.ts";
+import type { ServerPlan } from "./plan.ts";
+import type { ServerFamily } from "./family.ts";
 
 /** An address that was not made a client. */
 export interface SkippedClient {

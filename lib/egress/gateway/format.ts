@@ -1,12 +1,8 @@
 import { type Address, type Family, Prefix, valuesOf } from "../../inet/mod.ts";
 import { formatTable, type NftTable } from "../../netlink/mod.ts";
 import { type ClientLimits, limitClients } from "./client_limits.ts";
-import {
-  REFUSAL_METRIC,
-  type ServerFamily,
-  type ServerLink,
-  type ServerPlan,
-} from "./plan.ts";
+import { REFUSAL_METRIC, type ServerPlan } from "./plan.ts";
+import type { ServerFamily, ServerLink } from "./family.ts";
 
 /**
  * A gateway as text, in the order in which it is made: the nft table as `nft

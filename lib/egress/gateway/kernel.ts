@@ -5,7 +5,7 @@ import {
   NetfilterSocket,
   RouteSocket,
 } from "../../netlink/mod.ts";
-import type { ServerSysctl } from "./plan.ts";
+import type { ServerSysctl } from "./family.ts";
 
 /** Where a gateway is to be. */
 export interface ServerOptions {

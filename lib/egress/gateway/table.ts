@@ -8,7 +8,7 @@ import {
   type NftTable,
 } from "../../netlink/mod.ts";
 import { EGRESS_NFT_TABLE } from "../../names/mod.ts";
-import type { ServerFamily } from "./plan.ts";
+import type { ServerFamily } from "./family.ts";
 
 /** What a gateway counts, per family; the counter's name ends in `_ipv4` or `_ipv6`. */
 export const SERVER_COUNTERS = [

@@ -1,4 +1,4 @@
-import type { AttachmentKey } from "./ports.ts";
+import { type AttachmentKey, keyText } from "../../cni/mod.ts";
 
 /** The pool has no block left for this node. */
 export class OutOfBlocksError extends Error {
@@ -68,7 +68,7 @@ export class ReleasePendingError extends Error {
 
   constructor(key: AttachmentKey, timeoutMs: number) {
     super(
-      `Cannot allocate for "${key.containerId}:${key.ifname}": ` +
+      `Cannot allocate for "${keyText(key)}": ` +
         `its earlier address is still being released after ${timeoutMs} ms`,
     );
   }
@@ -80,7 +80,7 @@ export class QuarantinedError extends Error {
 
   constructor(key: AttachmentKey) {
     super(
-      `Cannot allocate for "${key.containerId}:${key.ifname}": ` +
+      `Cannot allocate for "${keyText(key)}": ` +
         "it has an address that no block of this node covers",
     );
   }
@@ -92,7 +92,7 @@ export class ReleasedMeanwhileError extends Error {
 
   constructor(key: AttachmentKey) {
     super(
-      `Cannot allocate for "${key.containerId}:${key.ifname}": it was released meanwhile`,
+      `Cannot allocate for "${keyText(key)}": it was released meanwhile`,
     );
   }
 }

@@ -1,3 +1,4 @@
+import type { AttachmentKey } from "../../cni/mod.ts";
 import type { Address, DualStack, Prefix } from "../../inet/mod.ts";
 
 /** One AddressBlock of this node, as the API server has it. */
@@ -52,12 +53,6 @@ export interface RouteSink {
 export interface RouteView {
   /** Lists the addresses within the prefixes that the host routes to some interface, whosesoever. */
   routedWithin(prefixes: readonly Prefix[]): Promise<readonly Address[]>;
-}
-
-/** Names one attachment: the key of an allocation. */
-export interface AttachmentKey {
-  readonly containerId: string;
-  readonly ifname: string;
 }
 
 /** A pod interface found in the kernel. */

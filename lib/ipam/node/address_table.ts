@@ -1,8 +1,9 @@
 import { type Address, Prefix, valuesOf } from "../../inet/mod.ts";
-import { type Attachment, keyText, stateOf } from "./attachment.ts";
+import { type Holder, stateOf } from "./holder.ts";
 import type { Slot } from "./block_allocator.ts";
 import { HeldBlock } from "./held_block.ts";
-import type { AttachmentKey, BlockInfo, KernelPod } from "../base/ports.ts";
+import type { BlockInfo, KernelPod } from "../base/ports.ts";
+import { type AttachmentKey, keyText } from "../../cni/mod.ts";
 
 /**
  * Who holds which address of which block: the whole state of a node's address management.
@@ -12,7 +13,7 @@ import type { AttachmentKey, BlockInfo, KernelPod } from "../base/ports.ts";
  */
 export class AddressTable {
   readonly #cooldownMs: number;
-  readonly #attachments = new Map<string, Attachment>();
+  readonly #attachments = new Map<string, Holder>();
   readonly #blocks = new Map<string, HeldBlock>();
   /** Blocks by pool, lowest index first. */
   readonly #pools = new Map<string, HeldBlock[]>();
@@ -26,7 +27,7 @@ export class AddressTable {
   }
 
   /** The attachments by key text. */
-  get attachments(): ReadonlyMap<string, Attachment> {
+  get attachments(): ReadonlyMap<string, Holder> {
     return this.#attachments;
   }
 
@@ -46,7 +47,7 @@ export class AddressTable {
   }
 
   /** The attachment of a key. */
-  find(key: AttachmentKey): Attachment | undefined {
+  find(key: AttachmentKey): Holder | undefined {
     return this.#attachments.get(keyText(key));
   }
 
@@ -86,7 +87,7 @@ export class AddressTable {
   assign(
     request: AttachmentKey & { readonly pool: string },
     options: { readonly now: number; readonly cooling?: boolean },
-  ): Attachment | undefined {
+  ): Holder | undefined {
     for (const block of this.blocksOf(request.pool)) {
       if (!block.isUsable) continue;
       const slot = options.cooling ? block.allocateCooling() : block.allocate();
@@ -100,13 +101,13 @@ export class AddressTable {
     block: HeldBlock,
     slot: Slot,
     options: { readonly now: number },
-  ): Attachment {
+  ): Holder {
     const attachment = this.#ensure(request, options.now);
     attachment.addresses = slot.addresses;
     for (const address of valuesOf(slot.addresses)) {
       attachment.held.add(address);
     }
-    block.hold(slot.index, attachment);
+    holdAt(block, slot.index, attachment);
     for (const other of this.#overlapping) holdIn(other, attachment);
     return attachment;
   }
@@ -114,11 +115,11 @@ export class AddressTable {
   #ensure(
     request: AttachmentKey & { readonly pool: string },
     now: number,
-  ): Attachment {
+  ): Holder {
     const found = this.find(request);
     if (found !== undefined) return found;
     const { pool, containerId, ifname } = request;
-    const made: Attachment = {
+    const made: Holder = {
       pool,
       containerId,
       ifname,
@@ -138,7 +139,7 @@ export class AddressTable {
    * Records a pod found in the kernel. Its addresses are held from now on, whether a block covers them, and whether
    * another pod has them too.
    */
-  register(pod: KernelPod, now: number): Attachment {
+  register(pod: KernelPod, now: number): Holder {
     const attachment = this.#ensure(pod, now);
     attachment.touchedAt = now;
     attachment.missingSince = undefined;
@@ -153,13 +154,13 @@ export class AddressTable {
   }
 
   /** used or quarantined → releasing. */
-  beginRelease(attachment: Attachment, now: number): void {
+  beginRelease(attachment: Holder, now: number): void {
     attachment.releasing = true;
     attachment.since = now;
   }
 
   /** releasing → used or quarantined, as a new period of use. */
-  cancelRelease(attachment: Attachment, now: number): void {
+  cancelRelease(attachment: Holder, now: number): void {
     attachment.releasing = false;
     attachment.generation = ++this.#generation;
     attachment.since = now;
@@ -167,11 +168,12 @@ export class AddressTable {
   }
 
   /** Forgets an attachment; its addresses are free, or cool down, unless another one holds them. */
-  remove(attachment: Attachment, now: number): void {
+  remove(attachment: Holder, now: number): void {
     this.#attachments.delete(keyText(attachment));
-    for (const block of [...attachment.blocks]) {
+    for (const block of attachment.blocks) {
       block.drop(attachment, { now, cooldownMs: this.#cooldownMs });
     }
+    attachment.blocks.clear();
   }
 
   /** Adopts a block. Attachments whose addresses it covers hold them in it. */
@@ -193,9 +195,9 @@ export class AddressTable {
   }
 
   /** Forgets a block. Returns the attachments that held addresses in it; they keep those. */
-  removeBlock(block: HeldBlock): Attachment[] {
+  removeBlock(block: HeldBlock): Holder[] {
     const { pool, uid } = block.info;
-    const affected: Attachment[] = [];
+    const affected: Holder[] = [];
     for (const attachment of this.#attachments.values()) {
       if (attachment.blocks.delete(block)) affected.push(attachment);
     }
@@ -240,10 +242,10 @@ export class AddressTable {
   }
 
   /** Addresses that more than one attachment holds, with the holders. */
-  duplicates(): { address: Address; holders: Attachment[] }[] {
+  duplicates(): { address: Address; holders: Holder[] }[] {
     const found = new Map<
       string,
-      { address: Address; holders: Attachment[] }
+      { address: Address; holders: Holder[] }
     >();
     for (const attachment of this.#attachments.values()) {
       for (const address of attachment.held) {
@@ -257,14 +259,19 @@ export class AddressTable {
   }
 }
 
-function holdIn(block: HeldBlock, attachment: Attachment): void {
+function holdIn(block: HeldBlock, attachment: Holder): void {
   for (const address of attachment.held) {
     const index = block.indexOf(address);
-    if (index !== undefined) block.hold(index, attachment);
+    if (index !== undefined) holdAt(block, index, attachment);
   }
 }
 
-function hasAddress(attachment: Attachment, address: Address): boolean {
+function holdAt(block: HeldBlock, index: number, attachment: Holder): void {
+  block.hold(index, attachment);
+  attachment.blocks.add(block);
+}
+
+function hasAddress(attachment: Holder, address: Address): boolean {
   return [...attachment.held].some((held) => held.equals(address));
 }
 

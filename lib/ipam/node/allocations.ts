@@ -1,7 +1,7 @@
 import type { Address, DualStack } from "../../inet/mod.ts";
 import type { AddressTable } from "./address_table.ts";
 import { AllocationWait } from "./allocation_wait.ts";
-import { type Attachment, isCovered, keyText, stateOf } from "./attachment.ts";
+import { type Holder, isCovered, stateOf } from "./holder.ts";
 import type { BlockKeeper } from "./block_keeper.ts";
 import {
   BlockTimeoutError,
@@ -12,9 +12,10 @@ import {
   ReleasedMeanwhileError,
   ReleasePendingError,
 } from "../base/errors.ts";
-import type { AttachmentKey, BlockSource } from "../base/ports.ts";
+import type { BlockSource } from "../base/ports.ts";
 import { Waiters } from "../base/waiters.ts";
 import type { Clock } from "../../async/mod.ts";
+import { type AttachmentKey, keyText } from "../../cni/mod.ts";
 
 /** What to allocate for. */
 export interface AllocationRequest extends AttachmentKey {
@@ -107,7 +108,7 @@ export class Allocations {
   #assignRefused(
     request: AllocationRequest,
     now: number,
-  ): Attachment | undefined {
+  ): Holder | undefined {
     const refusal = this.#keeper.supply.refusal(request.pool);
     if (refusal === undefined) return undefined;
     const given = this.#table.assign(request, { now, cooling: true });
@@ -201,7 +202,7 @@ export class Allocations {
   }
 
   /** The attachment that a release belongs to, unless it is over (W1). */
-  #ofRelease(releasing: Releasing): Attachment | undefined {
+  #ofRelease(releasing: Releasing): Holder | undefined {
     const attachment = this.#table.find(releasing);
     const same = attachment?.releasing &&
       attachment.generation === releasing.generation;
@@ -239,7 +240,7 @@ export class Allocations {
   }
 }
 
-function existing(attachment: Attachment, now: number): Allocation {
+function existing(attachment: Holder, now: number): Allocation {
   if (stateOf(attachment) === "quarantined") {
     throw new QuarantinedError(attachment);
   }
@@ -248,7 +249,7 @@ function existing(attachment: Attachment, now: number): Allocation {
   return allocationOf(attachment, true);
 }
 
-function allocationOf(attachment: Attachment, isOld: boolean): Allocation {
+function allocationOf(attachment: Holder, isOld: boolean): Allocation {
   const { pool, containerId, ifname, addresses, generation } = attachment;
   const [block] = attachment.blocks;
   return {

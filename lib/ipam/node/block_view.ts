@@ -1,8 +1,9 @@
 import type { AddressTable } from "./address_table.ts";
-import { type Attachment, keyText } from "./attachment.ts";
+import type { Holder } from "./holder.ts";
 import { FreshRun } from "./fresh_run.ts";
 import type { HeldBlock, Hold } from "./held_block.ts";
 import type { BlockInfo, IpamLogger } from "../base/ports.ts";
+import { keyText } from "../../cni/mod.ts";
 
 /** What a live list changed. */
 export interface BlockChanges {
@@ -10,7 +11,7 @@ export interface BlockChanges {
   /** Blocks that are gone without having been given back, with the attachments that lost their cover. */
   readonly vanished: readonly {
     readonly block: HeldBlock;
-    readonly attachments: readonly Attachment[];
+    readonly attachments: readonly Holder[];
   }[];
 }
 

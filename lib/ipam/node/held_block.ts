@@ -1,5 +1,4 @@
 import { type Address, FAMILIES, valuesOf } from "../../inet/mod.ts";
-import type { Attachment } from "./attachment.ts";
 import { BlockAllocator, type Slot } from "./block_allocator.ts";
 import type { BlockInfo } from "../base/ports.ts";
 
@@ -23,6 +22,11 @@ export type Hold =
   | "unexported"
   | "returning";
 
+/** Whoever holds addresses, of this block and of others. */
+export interface HasAddresses {
+  readonly held: ReadonlySet<Address>;
+}
+
 /** A block of this node: what the API server says of it, who holds its addresses, and why nothing may be given. */
 export class HeldBlock {
   /** The block as it was when it was adopted; a later edit by hand changes only the hold. */
@@ -35,7 +39,7 @@ export class HeldBlock {
   /** Since when nothing is held or cooling; undefined while something is. */
   emptySince: number | undefined;
   readonly #allocator: BlockAllocator;
-  readonly #holders = new Map<number, Set<Attachment>>();
+  readonly #holders = new Map<number, Set<HasAddresses>>();
   /** Positions freed lately, and until when they rest. All wait equally long, so the first ends first. */
   readonly #cooling = new Map<number, number>();
 
@@ -94,11 +98,6 @@ export class HeldBlock {
     return until;
   }
 
-  /** The positions held, each with its holders. */
-  get holders(): ReadonlyMap<number, ReadonlySet<Attachment>> {
-    return this.#holders;
-  }
-
   /** The position of an address, or undefined when it lies outside. */
   indexOf(address: Address): number | undefined {
     return this.#allocator.indexOf(address);
@@ -133,28 +132,26 @@ export class HeldBlock {
     return { index, addresses: this.#allocator.addressesAt(index) };
   }
 
-  /** Makes an attachment hold a position. A position can have several holders, all found in the kernel. */
-  hold(index: number, attachment: Attachment): void {
+  /** Makes somebody hold a position. A position can have several holders, all found in the kernel. */
+  hold(index: number, holder: HasAddresses): void {
     this.#allocator.take(index);
     this.#cooling.delete(index);
     const holders = this.#holders.get(index) ?? new Set();
-    this.#holders.set(index, holders.add(attachment));
-    attachment.blocks.add(this);
+    this.#holders.set(index, holders.add(holder));
     this.emptySince = undefined;
   }
 
-  /** Ends all holds of an attachment. A position is free, or starts to cool, when its last holder has gone. */
+  /** Ends all that somebody holds here. A position is free, or starts to cool, when its last holder has gone. */
   drop(
-    attachment: Attachment,
+    holder: HasAddresses,
     options: { readonly now: number; readonly cooldownMs: number },
   ): void {
-    attachment.blocks.delete(this);
-    for (const address of attachment.held) {
+    for (const address of holder.held) {
       const index = this.indexOf(address);
       const holders = index === undefined
         ? undefined
         : this.#holders.get(index);
-      if (index === undefined || !holders?.delete(attachment)) continue;
+      if (index === undefined || !holders?.delete(holder)) continue;
       if (holders.size > 0) continue;
       this.#holders.delete(index);
       if (options.cooldownMs > 0) {

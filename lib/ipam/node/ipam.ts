@@ -22,7 +22,6 @@ import {
   statsOf,
 } from "./stats.ts";
 import {
-  type AttachmentKey,
   type BlockInfo,
   type BlockSource,
   type IpamLogger,
@@ -41,6 +40,7 @@ import {
 } from "./reconcile.ts";
 import { ReportLog } from "./report_log.ts";
 import { DEFAULT_WATER_MARKS, type WaterMarks } from "./water_marks.ts";
+import type { AttachmentKey } from "../../cni/mod.ts";
 
 /** Options of {@linkcode NodeIpam}. */
 export interface NodeIpamOptions {

@@ -1,12 +1,8 @@
 import { type Address, type DualStack, valuesOf } from "../../inet/mod.ts";
 import type { AddressTable } from "./address_table.ts";
-import {
-  type AddressState,
-  type Attachment,
-  keyText,
-  stateOf,
-} from "./attachment.ts";
-import type { AttachmentKey, KernelPod } from "../base/ports.ts";
+import { type AddressState, type Holder, stateOf } from "./holder.ts";
+import type { KernelPod } from "../base/ports.ts";
+import { type AttachmentKey, keyText } from "../../cni/mod.ts";
 
 /** One attachment with its addresses, as others see it. */
 export interface AllocationRecord extends AttachmentKey {
@@ -58,7 +54,7 @@ export interface ReconcileOptions {
 
 /** Makes the public view of an attachment. */
 export function recordOf(
-  attachment: Attachment,
+  attachment: Holder,
   now: number,
 ): AllocationRecord {
   const { pool, containerId, ifname, addresses, generation } = attachment;
@@ -139,14 +135,14 @@ function isWithoutAddress(table: AddressTable, pod: KernelPod): boolean {
     table.find(pod) === undefined;
 }
 
-function hasSame(attachment: Attachment, pod: KernelPod): boolean {
+function hasSame(attachment: Holder, pod: KernelPod): boolean {
   return valuesOf(pod.addresses).every((address) =>
     [...attachment.held].some((held) => held.equals(address))
   );
 }
 
 function isLost(
-  { missingSince, touchedAt, since }: Attachment,
+  { missingSince, touchedAt, since }: Holder,
   { now, graceMs, confirmMs }: ReconcileOptions,
 ): boolean {
   if (missingSince === undefined || now - missingSince < confirmMs) {

@@ -1,4 +1,4 @@
-import { keyText } from "./attachment.ts";
+import { keyText } from "../../cni/mod.ts";
 import type { IpamLogger } from "../base/ports.ts";
 import type { AllocationRecord, PodReport } from "./reconcile.ts";
 

@@ -1,6 +1,6 @@
 import type { DualStack, Prefix } from "../../inet/mod.ts";
 import type { AddressTable } from "./address_table.ts";
-import { stateOf } from "./attachment.ts";
+import { stateOf } from "./holder.ts";
 import type { HeldBlock, Hold } from "./held_block.ts";
 
 /** A block of this node, as others see it. Counts are of addresses per family. */

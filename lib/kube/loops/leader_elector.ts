@@ -2,7 +2,6 @@ import { getLogger, type Logger } from "../../telemetry/mod.ts";
 import type { KubeClient } from "../client/client.ts";
 import { type LeaseClaim, LeaseKeeper, releaseLease } from "./lease.ts";
 import type { KubeMetrics } from "./metrics.ts";
-import { type Clock, sleep, systemClock } from "../async/mod.ts";
 import { type Clock, sleep, systemClock } from "../../async/mod.ts";
 
 const RELEASE_TIMEOUT_MS = 3_000;

@@ -1,8 +1,8 @@
 import { valuesOf } from "../../../lib/inet/mod.ts";
 import type { V1Pod } from "../../../lib/kube/mod.ts";
-import type { PodKey } from "../../../lib/podnet/mod.ts";
-import type { Attachment } from "./attachments.ts";
-import { keyText, podKey } from "../base/keys.ts";
+import { type AttachmentKey, keyText } from "../../../lib/cni/mod.ts";
+import type { Attachment } from "./attachment.ts";
+import { podKey } from "../base/keys.ts";
 import { podAddresses } from "../cluster/pod_status.ts";
 
 /** Which attachment each pod of this node has, as far as this process knows. */
@@ -44,7 +44,7 @@ export class AttachmentBook {
   }
 
   /** The attachment of a key. */
-  at(key: PodKey): Attachment | undefined {
+  at(key: AttachmentKey): Attachment | undefined {
     const pod = this.#pods.get(keyText(key));
     return pod === undefined ? undefined : this.#byPod.get(pod);
   }
@@ -61,7 +61,7 @@ export class AttachmentBook {
   }
 
   /** Forgets an attachment. */
-  forget(key: PodKey): void {
+  forget(key: AttachmentKey): void {
     const pod = this.#pods.get(keyText(key));
     this.#pods.delete(keyText(key));
     if (pod !== undefined) this.#byPod.delete(pod);

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { Address, type DualStack } from "../../../lib/inet/mod.ts";
 import type { V1Pod } from "../../../lib/kube/mod.ts";
 import { AttachmentBook } from "./attachment_book.ts";
-import type { Attachment } from "./attachments.ts";
+import type { Attachment } from "./attachment.ts";
 
 const OWN = "10.1.0.7";
 

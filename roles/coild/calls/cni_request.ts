@@ -1,4 +1,5 @@
 import {
+  type AttachmentKey,
   checkContainerId,
   checkInterfaceName,
   CniError,
@@ -8,7 +9,7 @@ import {
   type Result,
 } from "../../../lib/cni/mod.ts";
 import type { CNIArgs } from "../../../lib/cnirpc/mod.ts";
-import type { PodKey, PodName } from "../../../lib/podnet/mod.ts";
+import type { PodName } from "../../../lib/podnet/mod.ts";
 import { InvalidCallError, InvalidNetworkError } from "../base/errors.ts";
 import type { PodQuery } from "../cluster/pod_source.ts";
 
@@ -20,7 +21,7 @@ import type { PodQuery } from "../cluster/pod_source.ts";
 const POD_ANNOTATIONS_CAPABILITY = "io.kubernetes.cri.pod-annotations";
 
 /** An ADD, parsed. */
-export interface AddRequest extends PodKey {
+export interface AddRequest extends AttachmentKey {
   readonly netns: string;
   readonly network: string;
   readonly pod: PodQuery;
@@ -43,7 +44,7 @@ const MAX_CONTAINER_ID = 128;
  *
  * @throws {InvalidCallError} when the container ID or the interface is missing.
  */
-export function parseKey(args: CNIArgs): PodKey {
+export function parseKey(args: CNIArgs): AttachmentKey {
   const { containerId, ifname } = args;
   if (containerId === "") {
     throw new InvalidCallError("Cannot serve the call: container_id is empty");
@@ -61,7 +62,7 @@ export function parseKey(args: CNIArgs): PodKey {
  * @throws {InvalidCallError} when one half is missing, or the container ID too long.
  * @throws {CniError} with code 4 when one half holds what it must not.
  */
-export function parseStrictKey(args: CNIArgs): PodKey {
+export function parseStrictKey(args: CNIArgs): AttachmentKey {
   const key = parseKey(args);
   checkContainerId(key.containerId);
   checkInterfaceName(key.ifname);
@@ -162,7 +163,7 @@ export function requireChained({ chained }: Pick<AddRequest, "chained">): void {
 export interface GcRequest {
   readonly network: string;
   /** The attachments that stay. */
-  readonly valid: readonly PodKey[];
+  readonly valid: readonly AttachmentKey[];
 }
 
 /** The key of the configuration under which a runtime says what it has (CNI 1.1, section 2, "GC"). */

@@ -1,4 +1,4 @@
-import type { Attachment } from "./attachments.ts";
+import type { Addressed } from "./attachment.ts";
 
 /** Whom it concerns, and how it is told. Never throws. */
 type Tell = (
@@ -6,31 +6,23 @@ type Tell = (
   options: { readonly signal: AbortSignal },
 ) => Promise<void>;
 
-/** A new pod whose addresses are known. */
-export type Addressed = Pick<Attachment, "pod" | "uid" | "addresses"> & {
-  /** Name of the AddressBlock of its addresses; undefined when another plugin gave them. */
-  readonly block?: string;
-};
-
 /**
  * Tells gateways of one new pod: as soon as it has its addresses, beside all
  * else that its ADD does. Disposing of it ends what is under way.
  */
 export class Telling implements AsyncDisposable {
-  readonly #tell: Tell | undefined;
+  readonly #tell: Tell;
   readonly #signal: AbortSignal;
   readonly #stop = new AbortController();
   #told: Promise<void> | undefined;
 
-  /** Without `tell` there is nobody to be told. */
-  constructor(signal: AbortSignal, tell?: Tell) {
+  constructor(signal: AbortSignal, tell: Tell) {
     this.#signal = signal;
     this.#tell = tell;
   }
 
   /** Begins, unless it has begun. */
   start(attachment: Addressed): void {
-    if (this.#tell === undefined) return;
     const signal = AbortSignal.any([this.#signal, this.#stop.signal]);
     this.#told ??= this.#tell(attachment, { signal });
   }

@@ -8,7 +8,7 @@ import type { CallOptions } from "../calls/attachments.ts";
 import { egressKey } from "../cluster/egress_clients.ts";
 import { podKey } from "../base/keys.ts";
 import type { CoildMetrics } from "../observe/metrics.ts";
-import type { Addressed } from "../calls/telling.ts";
+import type { Addressed } from "../calls/attachment.ts";
 
 const log = getLogger("egress");
 

@@ -1,22 +1,18 @@
 import type { KeyedMutex } from "../../../lib/async/mod.ts";
 import { Netns } from "../../../lib/linux/mod.ts";
-import { PodCheckError, type PodKey } from "../../../lib/podnet/mod.ts";
+import { PodCheckError } from "../../../lib/podnet/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import type { AttachmentBook } from "../calls/attachment_book.ts";
-import {
-  type Attachment,
-  type CallOptions,
-  type Connected,
-  POD_INTERFACE,
-} from "../calls/attachments.ts";
+import type { CallOptions, Connected } from "../calls/attachments.ts";
 import type { AddRequest } from "../calls/cni_request.ts";
 import { egressRefsOf, type Selection } from "../cluster/egress_clients.ts";
 import type { EgressReconciler } from "./reconciler.ts";
 import type { EgressSetup } from "./setup.ts";
-import { keyText } from "../base/keys.ts";
 import type { CoildMetrics } from "../observe/metrics.ts";
 import type { PodFacts } from "../cluster/pod_source.ts";
 import { Telling } from "../calls/telling.ts";
+import { type AttachmentKey, keyText } from "../../../lib/cni/mod.ts";
+import { type Attachment, POD_INTERFACE } from "../calls/attachment.ts";
 
 const log = getLogger("egress");
 
@@ -26,7 +22,7 @@ export interface SetUpOptions extends CallOptions {
   /** What `wanted()` came to. */
   readonly wanted: Selection | undefined;
   /** What `telling()` gave; begun already. */
-  readonly telling: Telling;
+  readonly telling: Telling | undefined;
 }
 
 /** What CNI calls have to do with egress. */
@@ -38,20 +34,20 @@ export interface EgressCalls {
     options: CallOptions,
   ): Promise<Selection | undefined>;
 
-  /** What tells the gateways of a new pod. */
+  /** What tells the gateways of a new pod; undefined when it has none. */
   telling(
     request: AddRequest,
     options: CallOptions & Pick<SetUpOptions, "wanted">,
-  ): Telling;
+  ): Telling | undefined;
 
   /** Makes a new pod a client; returns when its gateways know of it, too. @throws as `EgressSetup.setUp()` */
   setUp(connected: Connected, options: SetUpOptions): Promise<void>;
 
   /** Compares a pod with what was made of it. @throws {PodCheckError} when it is no client any more */
-  check(key: PodKey, options: CallOptions): Promise<void>;
+  check(key: AttachmentKey, options: CallOptions): Promise<void>;
 
   /** Forgets an attachment that is gone. */
-  forget(key: PodKey): void;
+  forget(key: AttachmentKey): void;
 }
 
 /** Without egress: what pods ask for is ignored, as upstream does. */
@@ -65,7 +61,7 @@ export const NO_EGRESS: EgressCalls = {
     }
     return Promise.resolve(undefined);
   },
-  telling: (_request, { signal }) => new Telling(signal),
+  telling: () => undefined,
   setUp: () => Promise.resolve(),
   check: () => Promise.resolve(),
   forget: () => {},
@@ -102,10 +98,8 @@ export class WithEgress implements EgressCalls {
   telling(
     { ifname }: AddRequest,
     { wanted, signal }: CallOptions & Pick<SetUpOptions, "wanted">,
-  ): Telling {
-    if (ifname !== POD_INTERFACE || wanted === undefined) {
-      return new Telling(signal);
-    }
+  ): Telling | undefined {
+    if (ifname !== POD_INTERFACE || wanted === undefined) return undefined;
     const { setup } = this.#with;
     return new Telling(
       signal,
@@ -129,14 +123,14 @@ export class WithEgress implements EgressCalls {
     await metrics.phase("egress", async () => {
       using netns = Netns.open(request.netns);
       await setup.setUp(connected, wanted, { netns, signal });
-      await telling.done();
+      await telling?.done();
     });
     book.add(attachmentOf(connected));
     // For what has changed since the gateways were looked up.
     reconciler.enqueue(connected.pod);
   }
 
-  async check(key: PodKey, { signal }: CallOptions): Promise<void> {
+  async check(key: AttachmentKey, { signal }: CallOptions): Promise<void> {
     const { book, locks, reconciler, setup } = this.#with;
     using _lock = await locks.lock(keyText(key), { signal });
     const attachment = book.at(key);
@@ -150,7 +144,7 @@ export class WithEgress implements EgressCalls {
     ]);
   }
 
-  forget(key: PodKey): void {
+  forget(key: AttachmentKey): void {
     this.#with.book.forget(key);
     this.#with.setup.forget(key);
   }

@@ -1,10 +1,10 @@
 import { type KeyedMutex, sleep } from "../../../lib/async/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import type { AttachmentBook } from "../calls/attachment_book.ts";
-import type { Attachment } from "../calls/attachments.ts";
+import type { Attachment } from "../calls/attachment.ts";
 import type { EgressReconciler } from "./reconciler.ts";
 import type { EgressSetup } from "./setup.ts";
-import { keyText } from "../base/keys.ts";
+import { keyText } from "../../../lib/cni/mod.ts";
 
 const log = getLogger("egress");
 

@@ -11,17 +11,19 @@ import { FouUnsupportedError } from "../../../lib/netlink/mod.ts";
 import type { PodName } from "../../../lib/podnet/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import type { AttachmentBook } from "../calls/attachment_book.ts";
-import type { Attachment, Attachments } from "../calls/attachments.ts";
+import type { Attachments } from "../calls/attachments.ts";
 import { namesEgress } from "../cluster/egress_clients.ts";
 import type { EgressSetup } from "./setup.ts";
 import { InvalidAnnotationError } from "../base/errors.ts";
 import type { EgressSource } from "./source.ts";
 import { gatewayRefusal, isGatewayPod } from "../cluster/gateway_pods.ts";
-import { keyText, podKey } from "../base/keys.ts";
+import { podKey } from "../base/keys.ts";
 import type { CoildMetrics } from "../observe/metrics.ts";
 import type { PodEvents } from "../observe/pod_events.ts";
 import type { PodSource } from "../cluster/pod_source.ts";
 import { hasOwnNetwork, podAddresses } from "../cluster/pod_status.ts";
+import { keyText } from "../../../lib/cni/mod.ts";
+import type { Attachment } from "../calls/attachment.ts";
 
 const log = getLogger("egress-watcher");
 

@@ -1,14 +1,14 @@
 import { type Clock, systemClock } from "../../../lib/async/mod.ts";
-import type { PodKey } from "../../../lib/podnet/mod.ts";
-import type { Attachment } from "../calls/attachments.ts";
+import { type AttachmentKey, keyText } from "../../../lib/cni/mod.ts";
+import type { Attachment } from "../calls/attachment.ts";
 import {
   type ClientCondition,
   CONDITION_REASONS,
   type ConditionEnd,
   type ConditionReason,
 } from "./conditions.ts";
-import { keyText } from "../base/keys.ts";
-import type { PodEvents, PodName } from "../observe/pod_events.ts";
+import type { PodEvents } from "../observe/pod_events.ts";
+import type { PodName } from "../../../lib/podnet/mod.ts";
 
 /** Neither the begin of a condition nor its end is told again of one pod before. */
 const QUIET_MS = 5 * 60_000;
@@ -105,7 +105,7 @@ export class EgressReports implements Disposable {
   }
 
   /** Forgets an attachment, and what has not been told of it. */
-  forget(key: PodKey): void {
+  forget(key: AttachmentKey): void {
     const reports = this.#reports.get(keyText(key)) ??
       new Map<string, Report>();
     for (const report of reports.values()) cancel(report);

@@ -7,15 +7,10 @@ import { valuesOf } from "../../../lib/inet/mod.ts";
 import type { V1Pod } from "../../../lib/kube/mod.ts";
 import type { Netns } from "../../../lib/linux/mod.ts";
 import { FouUnsupportedError } from "../../../lib/netlink/mod.ts";
-import type { PodKey } from "../../../lib/podnet/mod.ts";
+import { type AttachmentKey, keyText } from "../../../lib/cni/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import type { Announcer } from "./announcer.ts";
-import {
-  type Attachment,
-  type CallOptions,
-  type Connected,
-  POD_INTERFACE,
-} from "../calls/attachments.ts";
+import type { CallOptions, Connected } from "../calls/attachments.ts";
 import {
   egressKey,
   egressRefsOf,
@@ -33,10 +28,14 @@ import {
   InvalidEgressError,
   InvalidNetworkError,
 } from "../base/errors.ts";
-import { keyText, podKey } from "../base/keys.ts";
+import { podKey } from "../base/keys.ts";
 import { recall, unknownGateways } from "./lost_egresses.ts";
 import type { PodFacts } from "../cluster/pod_source.ts";
-import type { Addressed } from "../calls/telling.ts";
+import {
+  type Addressed,
+  type Attachment,
+  POD_INTERFACE,
+} from "../calls/attachment.ts";
 
 const log = getLogger("egress");
 
@@ -224,7 +223,7 @@ export class EgressSetup {
   }
 
   /** Forgets an attachment. */
-  forget(key: PodKey): void {
+  forget(key: AttachmentKey): void {
     this.#states.delete(keyText(key));
     this.#with.reports.forget(key);
   }

@@ -1,5 +1,4 @@
-import type { PodKey } from "../../../lib/podnet/mod.ts";
-import { keyText } from "../base/keys.ts";
+import { type AttachmentKey, keyText } from "../../../lib/cni/mod.ts";
 
 interface Addition {
   readonly network: string;
@@ -23,23 +22,23 @@ export class NetworkMemory {
   }
 
   /** Notes an attachment that an ADD made, and its network. */
-  remember(key: PodKey, network: string): void {
+  remember(key: AttachmentKey, network: string): void {
     const number = ++this.#number;
     this.#additions.set(keyText(key), { network, number });
   }
 
   /** Whether an attachment was added after the ADD of that number. */
-  isAddedAfter(key: PodKey, number: number): boolean {
+  isAddedAfter(key: AttachmentKey, number: number): boolean {
     return (this.#additions.get(keyText(key))?.number ?? 0) > number;
   }
 
   /** Forgets an attachment. */
-  forget(key: PodKey): void {
+  forget(key: AttachmentKey): void {
     this.#additions.delete(keyText(key));
   }
 
   /** The network of an attachment; undefined for those of an earlier process. */
-  networkOf(key: PodKey): string | undefined {
+  networkOf(key: AttachmentKey): string | undefined {
     return this.#additions.get(keyText(key))?.network;
   }
 }

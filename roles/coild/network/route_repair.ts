@@ -12,7 +12,7 @@ import type {
   PodNetwork,
 } from "../../../lib/podnet/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
-import { keyText } from "../base/keys.ts";
+import { keyText } from "../../../lib/cni/mod.ts";
 import type { RepairReports } from "../observe/repair_reports.ts";
 
 const log = getLogger("pod-network");

@@ -17,7 +17,7 @@ import type {
   SourceTable,
 } from "../../../lib/podnet/mod.ts";
 import { getLogger, RepeatFilter } from "../../../lib/telemetry/mod.ts";
-import { keyText } from "../base/keys.ts";
+import { keyText } from "../../../lib/cni/mod.ts";
 import type { RepairReports } from "../observe/repair_reports.ts";
 import type { SourceWatch } from "./source_watch.ts";
 

@@ -1,12 +1,7 @@
 import type { EventInfo, EventRecorder } from "../../../lib/kube/mod.ts";
+import type { PodName } from "../../../lib/podnet/mod.ts";
 import { failureOf } from "./cni_errors.ts";
 import type { PodSource } from "../cluster/pod_source.ts";
-
-/** The pod an Event is about. */
-export interface PodName {
-  readonly namespace: string;
-  readonly name: string;
-}
 
 /**
  * Tells a pod's owner by an Event why the pod cannot start, or what is wrong

@@ -1,12 +1,16 @@
 import type { KeyedMutex } from "../../../lib/async/mod.ts";
-import { CURRENT_CNI_VERSION, type Result } from "../../../lib/cni/mod.ts";
+import {
+  type AttachmentKey,
+  CURRENT_CNI_VERSION,
+  keyText,
+  type Result,
+} from "../../../lib/cni/mod.ts";
 import type { CNIArgs } from "../../../lib/cnirpc/mod.ts";
 import { valuesOf } from "../../../lib/inet/mod.ts";
 import type { Allocation, NodeIpam } from "../../../lib/ipam/mod.ts";
 import type { V1Pod } from "../../../lib/kube/mod.ts";
 import {
   isMarkedFor,
-  type PodKey,
   type PodLink,
   type PodName,
   type PodNetwork,
@@ -15,14 +19,12 @@ import {
 } from "../../../lib/podnet/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import { explain } from "../observe/address_errors.ts";
-import {
-  type Attachment,
-  type Attachments,
-  type CallOptions,
-  type Connected,
-  type ConnectOptions,
-  type LockedOptions,
-  POD_INTERFACE,
+import type {
+  Attachments,
+  CallOptions,
+  Connected,
+  ConnectOptions,
+  LockedOptions,
 } from "../calls/attachments.ts";
 import type { BlockClient } from "../blocks/client.ts";
 import {
@@ -32,12 +34,13 @@ import {
   refuseChained,
 } from "../calls/cni_request.ts";
 import type { GarbageCollector } from "./garbage.ts";
-import { keyText, podKey } from "../base/keys.ts";
+import { podKey } from "../base/keys.ts";
 import type { CoildMetrics } from "../observe/metrics.ts";
 import type { NetworkMemory } from "../network/memory.ts";
 import type { PodFacts, PodSource } from "../cluster/pod_source.ts";
 import { podAddresses } from "../cluster/pod_status.ts";
 import type { Teardown } from "./teardown.ts";
+import { type Attachment, POD_INTERFACE } from "../calls/attachment.ts";
 
 const log = getLogger("coild");
 
@@ -85,10 +88,10 @@ export class AddressedPods implements Attachments {
       addresses,
       ...(pod.uid !== undefined && { uid: pod.uid }),
     };
-    telling.start({ ...known, block: allocation.block });
+    telling?.start({ ...known, block: allocation.block });
     const key = keyOf(request);
     const undo = async (locks: DisposableStack) => {
-      await telling[Symbol.asyncDispose]();
+      await telling?.[Symbol.asyncDispose]();
       await teardown.undo(key, locks, { pod: request.pod });
     };
     let interfaces: SetupResult;
@@ -120,15 +123,15 @@ export class AddressedPods implements Attachments {
   }
 
   async disconnect(
-    key: PodKey,
+    key: AttachmentKey,
     { held, pod }: LockedOptions & { readonly pod?: PodName },
-  ): Promise<PodKey> {
+  ): Promise<AttachmentKey> {
     await this.#with.teardown.start(key, held, pod && { pod });
     this.#with.networks.forget(key);
     return key;
   }
 
-  async check(args: CNIArgs, { signal }: CallOptions): Promise<PodKey> {
+  async check(args: CNIArgs, { signal }: CallOptions): Promise<AttachmentKey> {
     const key = parseStrictKey(args);
     const { ipam, locks, network } = this.#with;
     using _lock = await locks.lock(keyText(key), { signal });
@@ -146,7 +149,9 @@ export class AddressedPods implements Attachments {
 
   async gc(
     args: CNIArgs,
-    options: CallOptions & { readonly onReleased: (key: PodKey) => void },
+    options: CallOptions & {
+      readonly onReleased: (key: AttachmentKey) => void;
+    },
   ): Promise<void> {
     await this.#with.garbage.collect(args, options);
   }
@@ -186,7 +191,7 @@ export class AddressedPods implements Attachments {
   }
 
   /** Made apart, so that what is kept of an ADD does not hold the rest of it. */
-  #opener(key: PodKey): Attachment["openNetns"] {
+  #opener(key: AttachmentKey): Attachment["openNetns"] {
     const { network } = this.#with;
     return () => network.openNetns(key);
   }
@@ -230,7 +235,7 @@ export class AddressedPods implements Attachments {
   }
 }
 
-function keyOf({ containerId, ifname }: PodKey): PodKey {
+function keyOf({ containerId, ifname }: AttachmentKey): AttachmentKey {
   return { containerId, ifname };
 }
 

@@ -1,22 +1,24 @@
 import type { KeyedMutex } from "../../../lib/async/mod.ts";
-import { CURRENT_CNI_VERSION, type Result } from "../../../lib/cni/mod.ts";
+import {
+  type AttachmentKey,
+  CURRENT_CNI_VERSION,
+  keyText,
+  type Result,
+} from "../../../lib/cni/mod.ts";
 import type { CNIArgs } from "../../../lib/cnirpc/mod.ts";
 import type { V1Pod } from "../../../lib/kube/mod.ts";
 import type {
   ChainedNetwork,
   ChainedPod,
-  PodKey,
   PodName,
 } from "../../../lib/podnet/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
-import {
-  type Attachment,
-  type Attachments,
-  type CallOptions,
-  type Connected,
-  type ConnectOptions,
-  type LockedOptions,
-  POD_INTERFACE,
+import type {
+  Attachments,
+  CallOptions,
+  Connected,
+  ConnectOptions,
+  LockedOptions,
 } from "../calls/attachments.ts";
 import { chainedAddresses } from "../calls/chained_addresses.ts";
 import {
@@ -26,11 +28,12 @@ import {
   parseStrictKey,
   requireChained,
 } from "../calls/cni_request.ts";
-import { keyText, podKey } from "../base/keys.ts";
+import { podKey } from "../base/keys.ts";
 import type { CoildMetrics } from "../observe/metrics.ts";
 import { NetworkMemory } from "../network/memory.ts";
 import type { PodFacts, PodSource } from "../cluster/pod_source.ts";
 import { podAddressesByFamily } from "../cluster/pod_status.ts";
+import { type Attachment, POD_INTERFACE } from "../calls/attachment.ts";
 
 const log = getLogger("coild");
 
@@ -60,7 +63,7 @@ export class ChainedPods implements Attachments {
   /** The key of each attachment that this process has seen, by that of its calls. */
   readonly #keys = new Map<
     string,
-    { readonly call: PodKey; readonly own: PodKey }
+    { readonly call: AttachmentKey; readonly own: AttachmentKey }
   >();
   readonly #networks = new NetworkMemory();
 
@@ -92,7 +95,7 @@ export class ChainedPods implements Attachments {
       addresses,
       ...(pod.uid !== undefined && { uid: pod.uid }),
     };
-    telling.start(known);
+    telling?.start(known);
     const { hostName } = await metrics.phase(
       "network",
       () => network.adopt({ ...chained, netnsPath: request.netns }),
@@ -105,16 +108,16 @@ export class ChainedPods implements Attachments {
       result: EMPTY,
       openNetns: this.#opener(chained),
       undo: async () => {
-        await telling[Symbol.asyncDispose]();
+        await telling?.[Symbol.asyncDispose]();
         await this.#undo(request, chained);
       },
     };
   }
 
   async disconnect(
-    key: PodKey,
+    key: AttachmentKey,
     { held, signal }: LockedOptions & { readonly pod?: PodName },
-  ): Promise<PodKey> {
+  ): Promise<AttachmentKey> {
     const own = this.#keys.get(keyText(key))?.own;
     if (own === undefined) return key;
     if (own.containerId !== key.containerId) {
@@ -124,7 +127,7 @@ export class ChainedPods implements Attachments {
     return own;
   }
 
-  async check(args: CNIArgs, { signal }: CallOptions): Promise<PodKey> {
+  async check(args: CNIArgs, { signal }: CallOptions): Promise<AttachmentKey> {
     parseStrictKey(args);
     const { locks, network, pods } = this.#with;
     const request = parseAdd(args);
@@ -144,7 +147,7 @@ export class ChainedPods implements Attachments {
   async gc(
     args: CNIArgs,
     { onReleased }: CallOptions & {
-      readonly onReleased: (key: PodKey) => void;
+      readonly onReleased: (key: AttachmentKey) => void;
     },
   ): Promise<void> {
     const { network, valid } = parseGc(args);
@@ -190,7 +193,7 @@ export class ChainedPods implements Attachments {
   }
 
   /** Of a pod's sandboxes the last one counts: a runtime may come back to the DEL of an earlier one. */
-  #note(request: AddRequest, own: PodKey): void {
+  #note(request: AddRequest, own: AttachmentKey): void {
     for (const [text, known] of this.#keys) {
       if (keyText(known.own) !== keyText(own)) continue;
       this.#keys.delete(text);
@@ -200,7 +203,7 @@ export class ChainedPods implements Attachments {
     this.#networks.remember(request, request.network);
   }
 
-  #forget(call: PodKey, own: PodKey): void {
+  #forget(call: AttachmentKey, own: AttachmentKey): void {
     this.#keys.delete(keyText(call));
     this.#networks.forget(call);
     this.#with.network.forget({ id: own.containerId, ifname: own.ifname });
@@ -218,6 +221,6 @@ export class ChainedPods implements Attachments {
   }
 }
 
-function keyOf({ containerId, ifname }: PodKey): PodKey {
+function keyOf({ containerId, ifname }: AttachmentKey): AttachmentKey {
   return { containerId, ifname };
 }

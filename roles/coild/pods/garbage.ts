@@ -2,13 +2,13 @@ import type { KeyedMutex } from "../../../lib/async/mod.ts";
 import type { CNIArgs } from "../../../lib/cnirpc/mod.ts";
 import { Address, type DualStack, valuesOf } from "../../../lib/inet/mod.ts";
 import type { NodeIpam } from "../../../lib/ipam/mod.ts";
-import type { PodKey, PodNetwork } from "../../../lib/podnet/mod.ts";
+import type { PodNetwork } from "../../../lib/podnet/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import { parseGc } from "../calls/cni_request.ts";
-import { keyText } from "../base/keys.ts";
 import type { NetworkMemory } from "../network/memory.ts";
 import type { PodSource } from "../cluster/pod_source.ts";
 import type { ListedAttachment, Teardown } from "./teardown.ts";
+import { type AttachmentKey, keyText } from "../../../lib/cni/mod.ts";
 
 const log = getLogger("gc");
 
@@ -52,7 +52,7 @@ export class GarbageCollector {
     args: CNIArgs,
     { signal, onReleased }: {
       readonly signal: AbortSignal;
-      readonly onReleased: (key: PodKey) => void;
+      readonly onReleased: (key: AttachmentKey) => void;
     },
   ): Promise<void> {
     const { ipam, locks, networks, teardown } = this.#with;
@@ -143,7 +143,7 @@ export class GarbageCollector {
    * A second interface's address is in no pod's status.
    */
   #livingContainers(
-    valid: readonly PodKey[],
+    valid: readonly AttachmentKey[],
     present: readonly Candidate[],
   ): Set<string> {
     const used = new Set(

@@ -2,7 +2,7 @@ import { type KeyedMutex, sleep } from "../../../lib/async/mod.ts";
 import type { NodeIpam } from "../../../lib/ipam/mod.ts";
 import type { PodNetwork } from "../../../lib/podnet/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
-import { keyText } from "../base/keys.ts";
+import { keyText } from "../../../lib/cni/mod.ts";
 import type { CoildMetrics } from "../observe/metrics.ts";
 import type { RouteRepair } from "../network/route_repair.ts";
 import type { Teardown } from "./teardown.ts";

@@ -9,7 +9,7 @@ import type { NodeIpam } from "../../../lib/ipam/mod.ts";
 import type { PodLink, PodNetwork } from "../../../lib/podnet/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import type { BlockClient } from "../blocks/client.ts";
-import { keyText } from "../base/keys.ts";
+import { keyText } from "../../../lib/cni/mod.ts";
 import type { NodeAddresses } from "../cluster/node_addresses.ts";
 import type { NodeSource } from "../cluster/node_source.ts";
 import type { PodSource } from "../cluster/pod_source.ts";

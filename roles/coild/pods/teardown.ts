@@ -1,12 +1,12 @@
 import { Backoff, retry, TaskGroup } from "../../../lib/async/mod.ts";
 import type { NodeIpam, Releasing } from "../../../lib/ipam/mod.ts";
 import type {
-  PodKey,
   PodName,
   PodNetwork,
   Teardown as CutOff,
 } from "../../../lib/podnet/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
+import type { AttachmentKey } from "../../../lib/cni/mod.ts";
 
 const log = getLogger("pod-network");
 
@@ -17,7 +17,7 @@ export interface TeardownOptions {
 }
 
 /** An attachment as it was when kernel and addresses were listed. */
-export interface ListedAttachment extends PodKey {
+export interface ListedAttachment extends AttachmentKey {
   /** Index of its link; undefined: it had none. */
   readonly index: number | undefined;
   /** Number of the period of use of its addresses; undefined: it had none. */
@@ -63,7 +63,7 @@ export class Teardown implements AsyncDisposable {
    * left as it was, and `held` to the caller.
    */
   async start(
-    key: PodKey,
+    key: AttachmentKey,
     held: DisposableStack,
     { pod }: { readonly pod?: PodName } = {},
   ): Promise<void> {
@@ -103,7 +103,7 @@ export class Teardown implements AsyncDisposable {
   }
 
   #finishLater(
-    key: PodKey,
+    key: AttachmentKey,
     { held, cutOff, releasing, isLast = true }: Remainder,
   ): void {
     const locked = held.move();
@@ -122,7 +122,7 @@ export class Teardown implements AsyncDisposable {
    * error to report already, and what remains is found by the reconciler.
    */
   async undo(
-    key: PodKey,
+    key: AttachmentKey,
     held: DisposableStack,
     options: { readonly pod?: PodName },
   ): Promise<void> {
@@ -152,7 +152,7 @@ export class Teardown implements AsyncDisposable {
   }
 
   async #finish(
-    key: PodKey,
+    key: AttachmentKey,
     cutOff: CutOff,
     signal: AbortSignal,
   ): Promise<void> {

@@ -1,5 +1,10 @@
 import type { KeyedMutex } from "../../../lib/async/mod.ts";
-import { CniError, ErrorCode, type Result } from "../../../lib/cni/mod.ts";
+import {
+  CniError,
+  ErrorCode,
+  keyText,
+  type Result,
+} from "../../../lib/cni/mod.ts";
 import type { CNIArgs } from "../../../lib/cnirpc/mod.ts";
 import type { Attachments } from "../calls/attachments.ts";
 import {
@@ -9,7 +14,6 @@ import {
   parsePodName,
 } from "../calls/cni_request.ts";
 import type { EgressCalls } from "../egress/calls.ts";
-import { keyText } from "../base/keys.ts";
 import type { CoildMetrics } from "../observe/metrics.ts";
 import type { PodEvents } from "../observe/pod_events.ts";
 import type { PodSource } from "../cluster/pod_source.ts";

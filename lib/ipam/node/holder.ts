@@ -1,6 +1,6 @@
 import type { Address, DualStack } from "../../inet/mod.ts";
 import type { HeldBlock } from "./held_block.ts";
-import type { AttachmentKey } from "../base/ports.ts";
+import type { AttachmentKey } from "../../cni/mod.ts";
 
 /**
  * State of an attachment's addresses:
@@ -14,7 +14,7 @@ import type { AttachmentKey } from "../base/ports.ts";
 export type AddressState = "used" | "releasing" | "quarantined";
 
 /** One pod interface and the addresses it keeps from being given to others. Owned by the address table. */
-export interface Attachment extends AttachmentKey {
+export interface Holder extends AttachmentKey {
   readonly pool: string;
   /** The addresses of the pod. */
   addresses: DualStack<Address>;
@@ -33,13 +33,8 @@ export interface Attachment extends AttachmentKey {
   missingSince?: number | undefined;
 }
 
-/** The text of a key. An interface name has no colon (Linux refuses it), so keys cannot collide. */
-export function keyText(key: AttachmentKey): string {
-  return `${key.containerId}:${key.ifname}`;
-}
-
 /** Whether blocks of this node cover every address of the attachment. */
-export function isCovered(attachment: Attachment): boolean {
+export function isCovered(attachment: Holder): boolean {
   const blocks = [...attachment.blocks].filter((block) =>
     !block.holds.has("edited")
   );
@@ -49,7 +44,7 @@ export function isCovered(attachment: Attachment): boolean {
 }
 
 /** The state of an attachment. */
-export function stateOf(attachment: Attachment): AddressState {
+export function stateOf(attachment: Holder): AddressState {
   if (attachment.releasing) return "releasing";
   return isCovered(attachment) ? "used" : "quarantined";
 }
