@@ -70,7 +70,7 @@ export async function bundleProgram(
 /** A module that imports nothing, as a function that gives its exports. */
 function asFunction(module: string): string {
   const [, body, name] =
-    /^((?!.*\bimport\b).*)export\{(\w+) as main\};?\s*$/s.exec(module) ?? [];
+    /^((?!.*\bimport\b).*)export\{([\w$]+) as main\};?\s*$/s.exec(module) ?? [];
   if (body === undefined) {
     throw new BundleError("Cannot inline the CNI plugin: it is not one module");
   }
