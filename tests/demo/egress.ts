@@ -39,7 +39,7 @@ async function prepare(): Promise<{ executable: string; vm?: Vm }> {
       preparePackages({ ...CONTROL_PLANE_PACKAGES, ...BUILD_PACKAGES }, say),
   );
   await step(
-    "etcd and kube-apiserver (built once, from source: some minutes)",
+    "etcd, kube-apiserver and kube-controller-manager (built once, from source: some minutes)",
     (log) => ensureControlPlane({ log }),
   );
   const executable = await step(

@@ -4,9 +4,8 @@ import { parseArgs } from "node:util";
 import { buildExecutable } from "../../deploy/executable/mod.ts";
 import { CoilCluster } from "../lab/coil.ts";
 import {
-  binDir,
   cleanUp,
-  ensureControlPlane,
+  ensureApiServer,
   keepLab,
   removeLabAndExit,
   removeLabOnSignals,
@@ -24,7 +23,9 @@ const NAME = "demo";
 const USAGE = `usage: deno task demo [--egress | --keep | --down]
 
 Shows Coil at work: a real etcd and kube-apiserver, three nodes as network
-namespaces, pods through the compiled CNI plugin. Needs root, Node and Go.
+namespaces, pods through the compiled CNI plugin. Needs root and Node; and Go
+where official binaries of etcd and kube-apiserver cannot be downloaded, and
+for --egress, whose controllers they lack.
 
   --egress   show pods that reach an outside network through gateways instead;
              where the kernel lacks Foo over UDP, in a virtual machine, which
@@ -82,9 +83,9 @@ async function prepare(): Promise<CoilCluster> {
   line(dim("Everything below is real: etcd, kube-apiserver, the kernel."));
   line();
   await step("Debian packages", (say) => preparePackages(PACKAGES, say));
-  await step(
-    "etcd and kube-apiserver (built once, from source: some minutes)",
-    (say) => ensureControlPlane({ log: say }),
+  const programs = await step(
+    "etcd and kube-apiserver (once: official binaries, else a build of some minutes)",
+    (say) => ensureApiServer({ log: say, notice: (text) => line(`\n${text}`) }),
   );
   const executable = await step(
     "the coil executable",
@@ -97,7 +98,7 @@ async function prepare(): Promise<CoilCluster> {
         name: NAME,
         executable,
         nodes: 3,
-        controllerManager: true,
+        programs,
         audit: "metadata",
         log: say,
       }),
@@ -116,7 +117,7 @@ function lookAround(cluster: CoilCluster): void {
   line(bold("Left up. To look around:"));
   for (
     const command of [
-      `export KUBECONFIG=${plane.kubeconfig} PATH=${binDir()}:${cluster.binDir}:$PATH`,
+      `export KUBECONFIG=${plane.kubeconfig} PATH=${plane.programs}:${cluster.binDir}:$PATH`,
       "kubectl get addresspools,addressblocks,blockrequests",
       "kubectl describe addresspool default",
       "coil ipam show addresses",

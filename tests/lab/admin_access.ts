@@ -14,6 +14,8 @@ export interface AdminAccessOptions {
   readonly adminToken: string;
   readonly runDir: string;
   readonly pki: SharedPki;
+  /** Directory of kubectl; that of the built programs without it. */
+  readonly programs?: string;
 }
 
 /** Access to an API server as an administrator and, by kubeconfigs, as anybody. */
@@ -30,6 +32,8 @@ export class AdminAccess {
   readonly kubeconfig: string;
   /** Directory of data, logs and pids; removed at the end, unless COIL_LAB_KEEP is set. */
   readonly runDir: string;
+  /** Directory of kubectl and, where they run on this machine, of the control plane's programs. */
+  readonly programs: string;
   readonly #pki: SharedPki;
   #client: Deno.HttpClient;
   #users = 0;
@@ -41,6 +45,7 @@ export class AdminAccess {
     this.adminToken = options.adminToken;
     this.runDir = options.runDir;
     this.kubeconfig = path.join(options.runDir, "admin.kubeconfig");
+    this.programs = options.programs ?? binDir();
     this.#pki = options.pki;
     this.#client = Deno.createHttpClient({ caCerts: [options.ca] });
   }
@@ -63,7 +68,7 @@ export class AdminAccess {
     args: readonly string[],
     stdin: string | undefined,
   ): Promise<string> {
-    return await run(path.join(binDir(), "kubectl"), args, {
+    return await run(path.join(this.programs, "kubectl"), args, {
       env: {
         KUBECONFIG: this.kubeconfig,
         KUBECACHEDIR: path.join(this.runDir, "kubectl-cache"),

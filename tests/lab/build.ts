@@ -1,6 +1,13 @@
 import * as path from "node:path";
 import { binDir, KUBERNETES_VERSION, labDir, lockFile } from "./cache.ts";
-import { ensureGoProgram, type GoProgram } from "./go_build.ts";
+import {
+  ENVTEST_VERSION,
+  type EnvtestArchive,
+  envtestArchive,
+  EnvtestError,
+  fetchEnvtest,
+} from "./envtest.ts";
+import { ensureGoProgram, type GoProgram, isBuilt } from "./go_build.ts";
 import {
   CLUSTER_PACKAGES,
   CONTROL_PLANE_PACKAGES,
@@ -57,20 +64,83 @@ export async function ensureCluster(
   await ensure(programs, CLUSTER_PACKAGES, options);
 }
 
+/**
+ * Makes sure of etcd, kube-apiserver and kubectl alone, and returns their directory: what
+ * {@link ensureControlPlane} has built, else official binaries, else it builds.
+ *
+ * Official binaries are there in a minute, but of another patch release and without kube-controller-manager.
+ */
+export async function ensureApiServer(
+  options: {
+    log?: Log;
+    /** Receives the reason when it builds; the log without it. */
+    notice?: Log;
+    archive?: EnvtestArchive;
+  } = {},
+): Promise<string> {
+  const { archive = envtestArchive() } = options;
+  const log = timed(options.log);
+  const notice = options.notice ?? log;
+  using _lock = await lockLab(log);
+  await preparePackages(CONTROL_PLANE_PACKAGES, log);
+  if (!await isBuilt(CONTROL_PLANE)) {
+    const official = await officialPrograms(archive, { log, notice });
+    if (official !== undefined) return official;
+  }
+  await ensureGoProgram(CONTROL_PLANE, log);
+  return binDir();
+}
+
+/** Their directory, or undefined when they cannot be had; the notice has the reason. */
+async function officialPrograms(
+  archive: EnvtestArchive,
+  { log, notice }: { readonly log: Log; readonly notice: Log },
+): Promise<string | undefined> {
+  const id = (archive.sha512 ?? "").slice(0, 12);
+  const directory = path.join(
+    labDir(),
+    "bin",
+    `envtest-${ENVTEST_VERSION}-${id}`,
+  );
+  if (await Deno.stat(directory).catch(() => undefined)) return directory;
+  try {
+    log(`downloading official binaries of Kubernetes ${ENVTEST_VERSION}`);
+    await fetchEnvtest(directory, { archive });
+    log(`downloaded ${archive.url}: its hash is right`);
+    return directory;
+  } catch (error) {
+    if (!(error instanceof EnvtestError)) throw error;
+    notice(
+      `Cannot use official binaries: ${error.message}\nKubernetes ${KUBERNETES_VERSION} is built from source instead, which takes minutes.`,
+    );
+    return undefined;
+  }
+}
+
 async function ensure(
   programs: readonly GoProgram[],
   packages: Readonly<Record<string, string>>,
   options: { log?: Log },
 ): Promise<void> {
-  const started = performance.now();
-  const log: Log = (line) => {
-    const seconds = Math.round((performance.now() - started) / 1000);
-    options.log?.(`[${seconds} s] ${line}`);
-  };
-  await Deno.mkdir(binDir(), { recursive: true });
-  using _lock = await lockFile(path.join(labDir(), "build.lock"), {
-    onWait: () => log("waiting for another run that prepares the lab"),
-  });
+  const log = timed(options.log);
+  using _lock = await lockLab(log);
   await preparePackages(packages, log);
   for (const program of programs) await ensureGoProgram(program, log);
+}
+
+/** Keeps other runs from preparing the lab as well. */
+async function lockLab(log: Log): Promise<Disposable> {
+  await Deno.mkdir(binDir(), { recursive: true });
+  return await lockFile(path.join(labDir(), "build.lock"), {
+    onWait: () => log("waiting for another run that prepares the lab"),
+  });
+}
+
+/** With the seconds since now before each line. */
+function timed(log: Log | undefined): Log {
+  const started = performance.now();
+  return (line) => {
+    const seconds = Math.round((performance.now() - started) / 1000);
+    log?.(`[${seconds} s] ${line}`);
+  };
 }

@@ -1,5 +1,4 @@
 import * as path from "node:path";
-import { binDir } from "./cache.ts";
 import { BRIDGE_HOST, type LabFamily, type LabNetwork } from "./network.ts";
 import { type Authority, issueCertificate, type SharedPki } from "./pki.ts";
 import { type LabProcess, spawnProcess } from "./process.ts";
@@ -10,6 +9,8 @@ export const API_PORT = 6443;
 /** What the processes of a control plane have in common. */
 export interface ComponentContext {
   readonly runDir: string;
+  /** Directory of the programs. */
+  readonly programs: string;
   readonly network: LabNetwork;
   readonly families: readonly LabFamily[];
   readonly pki: SharedPki;
@@ -69,8 +70,10 @@ export async function startEtcd(
     id: "etcd",
     runDir: context.runDir,
     netns: context.network.netns,
-    command: path.join(binDir(), "etcd"),
+    command: path.join(context.programs, "etcd"),
     args: ["--data-dir", path.join(context.runDir, "etcd")],
+    // The lab's own does so by itself: data need not outlive the machine.
+    env: { ETCD_UNSAFE_NO_FSYNC: "true", ETCD_LOG_LEVEL: "warn" },
   });
 }
 
@@ -116,7 +119,7 @@ export async function startApiServer(
     id: "kube-apiserver",
     runDir,
     netns: network.netns,
-    command: path.join(binDir(), "kube-apiserver"),
+    command: path.join(context.programs, "kube-apiserver"),
     args: [...args, ...options.extraArgs],
   });
 }
@@ -132,7 +135,7 @@ export async function startControllerManager(
     id: "kube-controller-manager",
     runDir,
     netns: network.netns,
-    command: path.join(binDir(), "kube-controller-manager"),
+    command: path.join(context.programs, "kube-controller-manager"),
     args: [
       `--kubeconfig=${kubeconfig}`,
       `--authentication-kubeconfig=${kubeconfig}`,

@@ -8,7 +8,7 @@ import {
   parseAuditLog,
 } from "./audit.ts";
 import { ensureControlPlane, type Log } from "./build.ts";
-import { labDir, lockFile } from "./cache.ts";
+import { binDir, labDir, lockFile } from "./cache.ts";
 import { cleanUp } from "./cleanup.ts";
 import {
   API_PORT,
@@ -49,6 +49,8 @@ export interface ControlPlaneOptions {
   readonly controllerManager?: boolean;
   /** IP versions of bridge, nodes and Services; the first is the one that is advertised. Both by default. */
   readonly families?: readonly LabFamily[];
+  /** Directory of the programs, as `ensureApiServer()` returns it; those of {@link ensureControlPlane} without it. */
+  readonly programs?: string;
   /** More flags for kube-apiserver. */
   readonly apiServerArgs?: readonly string[];
   readonly log?: Log;
@@ -89,8 +91,8 @@ export class ControlPlane extends AdminAccess implements AsyncDisposable {
     options: ControlPlaneOptions & { lock: Disposable },
     ca: string,
   ) {
-    const { runDir, pki, adminToken } = context;
-    super({ url: urlOf(context), ca, runDir, pki, adminToken });
+    const { runDir, pki, adminToken, programs } = context;
+    super({ url: urlOf(context), ca, runDir, pki, adminToken, programs });
     this.name = options.name;
     this.families = context.families;
     this.#context = context;
@@ -104,7 +106,8 @@ export class ControlPlane extends AdminAccess implements AsyncDisposable {
       throw new TypeError(`Cannot name a control plane "${options.name}"`);
     }
     const log = options.log ?? (() => {});
-    await ensureControlPlane({ log });
+    if (options.programs === undefined) await ensureControlPlane({ log });
+    const programs = options.programs ?? binDir();
     const runDir = path.join(labDir(), "run", options.name);
     const families = options.families ?? ["ipv4", "ipv6"];
     await using undo = new AsyncDisposableStack();
@@ -120,7 +123,7 @@ export class ControlPlane extends AdminAccess implements AsyncDisposable {
     const network = await createNetwork({ netns, families });
     const pki = await sharedPki();
     const adminToken = crypto.randomUUID();
-    const context = { runDir, network, families, pki, adminToken };
+    const context = { runDir, programs, network, families, pki, adminToken };
     await prepareFiles(context);
     const ca = await Deno.readTextFile(pki.caCert);
     const plane = new ControlPlane(context, { ...options, lock }, ca);

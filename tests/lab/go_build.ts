@@ -32,16 +32,24 @@ export async function ensureGoProgram(
   program: GoProgram,
   log: Log,
 ): Promise<void> {
-  const id = await sourcesId(program);
-  const idFile = path.join(binDir(), `.${program.executable}.id`);
-  const executable = path.join(binDir(), program.executable);
-  if (await readText(idFile) !== id || !await exists(executable)) {
+  if (!await isBuilt(program)) {
     await build(program, log);
-    await Deno.writeTextFile(idFile, id);
+    await Deno.writeTextFile(idFile(program), await sourcesId(program));
   }
   for (const name of program.names) {
     await link(path.join(binDir(), name), program.executable);
   }
+}
+
+/** Whether there is a program that was made of these sources. */
+export async function isBuilt(program: GoProgram): Promise<boolean> {
+  const executable = path.join(binDir(), program.executable);
+  return await readText(idFile(program)) === await sourcesId(program) &&
+    await exists(executable);
+}
+
+function idFile({ executable }: GoProgram): string {
+  return path.join(binDir(), `.${executable}.id`);
 }
 
 async function sourcesId(program: GoProgram): Promise<string> {

@@ -4,7 +4,12 @@ export {
   type AuditFilter,
   type AuditPolicy,
 } from "./audit.ts";
-export { ensureCluster, ensureControlPlane, type Log } from "./build.ts";
+export {
+  ensureApiServer,
+  ensureCluster,
+  ensureControlPlane,
+  type Log,
+} from "./build.ts";
 export { binDir, KUBERNETES_VERSION, labDir } from "./cache.ts";
 export { cleanUp, keepLab, sweepLabs } from "./cleanup.ts";
 export { CommandError, run, type RunOptions } from "./command.ts";
