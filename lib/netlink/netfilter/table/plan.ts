@@ -37,7 +37,7 @@ import {
   NFTA_SET_TIMEOUT,
   NFTA_SET_USERDATA,
 } from "../wire/constants.ts";
-import { expressionTree } from "../wire/expressions.ts";
+import { expressionTree } from "../wire/instruction.ts";
 import { formatRule } from "../text/format_rule.ts";
 import type { NftChain, NftRule, NftSet, NftTable } from "../model/model.ts";
 import {

@@ -6,7 +6,6 @@
  * @module
  */
 
-import type { AttributeTree } from "./attributes.ts";
 import {
   NF_ACCEPT,
   NF_DROP,
@@ -15,18 +14,7 @@ import {
   NFTA_DATA_VERDICT,
   NFTA_VERDICT_CODE,
 } from "./constants.ts";
-
-/** One instruction: its name and what it is told. */
-export interface Expression {
-  readonly name: string;
-  /** Absent where it is told nothing at all. */
-  readonly data?: AttributeTree;
-}
-
-/** The attributes of an instruction, NFTA_EXPR_…. */
-export function expressionTree({ name, data }: Expression): AttributeTree {
-  return data === undefined ? [[1, name]] : [[1, name], [2, data]];
-}
+import { type Expression, instruction } from "./instruction.ts";
 
 /** The register that a rule's first value goes to, and where a verdict goes. */
 const NFT_REG_VERDICT = 0;
@@ -59,31 +47,32 @@ export const CT = { state: 0, direction: 1, status: 2, mark: 3 } as const;
 
 /** Loads something known about the packet. */
 export function metaLoad(key: number, register: number): Expression {
-  return { name: "meta", data: [[2, key], [1, register]] };
+  return instruction("meta", { key, dreg: register });
 }
 
 /** Sets something known about the packet from the first register. */
 export function metaSet(key: number): Expression {
-  return { name: "meta", data: [[2, key], [3, NFT_REG_1]] };
+  return instruction("meta", { key, sreg: NFT_REG_1 });
 }
 
 /** Loads something known about the connection. */
 export function ctLoad(key: number, register: number): Expression {
-  return { name: "ct", data: [[2, key], [1, register]] };
+  return instruction("ct", { key, dreg: register });
 }
 
 /** Sets something known about the connection from the first register. */
 export function ctSet(key: number): Expression {
-  return { name: "ct", data: [[2, key], [4, NFT_REG_1]] };
+  return instruction("ct", { key, sreg: NFT_REG_1 });
 }
 
 /**
  * Looks up the route to the packet's source and loads 1 when it leads to the
- * link that the packet came in by, else 0: `fib saddr . iif oif` with
- * NFTA_FIB_F_SADDR, NFTA_FIB_F_IIF, NFTA_FIB_F_PRESENT and NFT_FIB_RESULT_OIF.
+ * link that the packet came in by, else 0: `fib saddr . iif oif`.
  */
 export function reversePathLoad(register: number): Expression {
-  return { name: "fib", data: [[3, 1 | 8 | 32], [2, 1], [1, register]] };
+  const flags = 1 | 8 | 32; // NFTA_FIB_F_SADDR, NFTA_FIB_F_IIF, NFTA_FIB_F_PRESENT
+  const result = 1; // NFT_FIB_RESULT_OIF
+  return instruction("fib", { flags, result, dreg: register });
 }
 
 /** Where offsets count from, `enum nft_payload_bases`. */
@@ -103,10 +92,12 @@ export interface PayloadPart {
 /** Loads bytes of the packet; the rule ends where the packet is too short. */
 export function payloadLoad(part: PayloadPart, register: number): Expression {
   const { base, offset, length } = part;
-  return {
-    name: "payload",
-    data: [[1, register], [2, PAYLOAD_BASES[base]], [3, offset], [4, length]],
-  };
+  return instruction("payload", {
+    dreg: register,
+    base: PAYLOAD_BASES[base],
+    offset,
+    len: length,
+  });
 }
 
 /** NFT_CMP_… of `<linux/netfilter/nf_tables.h>`. */
@@ -117,72 +108,60 @@ export function compare(
   op: keyof typeof COMPARISONS,
   bytes: Uint8Array,
 ): Expression {
-  return {
-    name: "cmp",
-    data: [
-      [1, NFT_REG_1],
-      [2, COMPARISONS[op]],
-      [3, [[NFTA_DATA_VALUE, bytes]]],
-    ],
-  };
+  return instruction("cmp", {
+    sreg: NFT_REG_1,
+    op: COMPARISONS[op],
+    data: [[NFTA_DATA_VALUE, bytes]],
+  });
 }
 
 /** Keeps the bits of the mask in the first register. */
 export function bitwiseAnd(mask: Uint8Array): Expression {
   const zeros = new Uint8Array(mask.byteLength);
-  return {
-    name: "bitwise",
-    data: [
-      [1, NFT_REG_1],
-      [2, NFT_REG_1],
-      [3, mask.byteLength],
-      [4, [[NFTA_DATA_VALUE, mask]]],
-      [5, [[NFTA_DATA_VALUE, zeros]]],
-    ],
-  };
+  return instruction("bitwise", {
+    sreg: NFT_REG_1,
+    dreg: NFT_REG_1,
+    len: mask.byteLength,
+    mask: [[NFTA_DATA_VALUE, mask]],
+    xor: [[NFTA_DATA_VALUE, zeros]],
+  });
 }
 
 /** Ends the rule unless the registers from the first on are an element of the set, or unless they are none. */
 export function lookup(set: string, options: { not: boolean }): Expression {
   const invert = 1; // NFT_LOOKUP_F_INV
-  return {
-    name: "lookup",
-    data: [
-      [2, NFT_REG_1],
-      [1, set],
-      ...options.not ? [[5, invert] as const] : [],
-    ],
-  };
+  const flags = options.not ? invert : undefined;
+  return instruction("lookup", { sreg: NFT_REG_1, set, flags });
 }
 
 /** Puts bytes into the first register. */
 export function immediate(bytes: Uint8Array): Expression {
-  return {
-    name: "immediate",
-    data: [[1, NFT_REG_1], [2, [[NFTA_DATA_VALUE, bytes]]]],
-  };
+  return instruction("immediate", {
+    dreg: NFT_REG_1,
+    data: [[NFTA_DATA_VALUE, bytes]],
+  });
 }
 
 /** Decides about the packet. */
 export function verdict(decision: "accept" | "drop"): Expression {
   const code = decision === "accept" ? NF_ACCEPT : NF_DROP;
-  return {
-    name: "immediate",
-    data: [
-      [1, NFT_REG_VERDICT],
-      [2, [[NFTA_DATA_VERDICT, [[NFTA_VERDICT_CODE, code]]]]],
-    ],
-  };
+  return instruction("immediate", {
+    dreg: NFT_REG_VERDICT,
+    data: [[NFTA_DATA_VERDICT, [[NFTA_VERDICT_CODE, code]]]],
+  });
 }
 
 /** Counts with a counter of the table. */
 export function countWith(name: string): Expression {
-  return { name: "objref", data: [[1, NFT_OBJECT_COUNTER], [2, name]] };
+  return instruction("objref", {
+    imm_type: NFT_OBJECT_COUNTER,
+    imm_name: name,
+  });
 }
 
 /** Gives the connection the address of the link that it leaves by. */
 export function masq(): Expression {
-  return { name: "masq", data: [] };
+  return instruction("masq", {});
 }
 
 /** Keeps connection tracking away from the packet. */
@@ -192,30 +171,37 @@ export function untrack(): Expression {
 
 /** Refuses with an ICMP code that means the same in both families, `enum nft_reject_inet_code`. */
 export function rejectIcmpx(code: number): Expression {
-  const unreachable = 2; // NFT_REJECT_ICMPX_UNREACH
-  return { name: "reject", data: [[1, unreachable], [2, Uint8Array.of(code)]] };
+  const type = 2; // NFT_REJECT_ICMPX_UNREACH
+  return instruction("reject", { type, icmp_code: Uint8Array.of(code) });
 }
 
 /** Puts the largest TCP segment that the packet's route has room for into the first register. */
 export function routeTcpMss(): Expression {
-  return { name: "rt", data: [[2, 3], [1, NFT_REG_1]] }; // NFT_RT_TCPMSS
+  const key = 3; // NFT_RT_TCPMSS
+  return instruction("rt", { key, dreg: NFT_REG_1 });
 }
 
 /** Makes a 16-bit number in the first register big-endian. */
 export function hostToNetwork16(): Expression {
-  const hton = 1; // NFT_BYTEORDER_HTON
-  return {
-    name: "byteorder",
-    data: [[1, NFT_REG_1], [2, NFT_REG_1], [3, hton], [4, 2], [5, 2]],
-  };
+  const op = 1; // NFT_BYTEORDER_HTON
+  return instruction("byteorder", {
+    sreg: NFT_REG_1,
+    dreg: NFT_REG_1,
+    op,
+    len: 2,
+    size: 2,
+  });
 }
 
 /** Writes the first register into the segment size that a TCP header carries; it is never raised (nft_exthdr_tcp_set_eval()). */
 export function writeTcpMaxseg(): Expression {
-  const maxseg = Uint8Array.of(2); // TCPOPT_MAXSEG of <net/tcp.h>
-  const tcpOption = 1; // NFT_EXTHDR_OP_TCPOPT
-  return {
-    name: "exthdr",
-    data: [[7, NFT_REG_1], [2, maxseg], [3, 2], [4, 2], [6, tcpOption]],
-  };
+  const type = Uint8Array.of(2); // TCPOPT_MAXSEG of <net/tcp.h>
+  const op = 1; // NFT_EXTHDR_OP_TCPOPT
+  return instruction("exthdr", {
+    sreg: NFT_REG_1,
+    type,
+    offset: 2,
+    len: 2,
+    op,
+  });
 }

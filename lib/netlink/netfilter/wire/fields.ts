@@ -2,13 +2,13 @@ import type { Family } from "../../../inet/mod.ts";
 import {
   CT,
   ctLoad,
-  type Expression,
   META,
   metaLoad,
   payloadLoad,
   type PayloadPart,
 } from "./expressions.ts";
 import type { NftField } from "../model/model.ts";
+import type { Expression } from "./instruction.ts";
 
 /** How a field is read. */
 export interface FieldSource {

@@ -15,7 +15,6 @@ import {
   compare,
   CT,
   ctLoad,
-  type Expression,
   hostToNetwork16,
   lookup,
   META,
@@ -37,6 +36,7 @@ import type {
   NftRule,
   NftStatement,
 } from "../model/model.ts";
+import type { Expression } from "./instruction.ts";
 
 const NFPROTO: Readonly<Record<Family, number>> = {
   ipv4: NFPROTO_IPV4,

@@ -10,12 +10,11 @@ import {
   compare,
   CT,
   ctLoad,
-  type Expression,
-  expressionTree,
   META,
   metaLoad,
   NFT_REG_1,
 } from "./expressions.ts";
+import { type Expression, expressionTree, instruction } from "./instruction.ts";
 
 /** NFT_DYNSET_OP_ADD: an element that is there already stays as it is, its timeout too. */
 const OP_ADD = 0;
@@ -31,18 +30,15 @@ export function addToSet(
   set: string,
   connectionsOver: number | undefined,
 ): Expression {
-  const count: Expression | undefined = connectionsOver === undefined
-    ? undefined
-    : { name: "connlimit", data: [[1, connectionsOver], [2, OVER]] };
-  return {
-    name: "dynset",
-    data: [
-      [4, NFT_REG_1],
-      [3, OP_ADD],
-      [1, set],
-      ...count === undefined ? [] : [[7, expressionTree(count)] as const],
-    ],
-  };
+  const expr = connectionsOver === undefined ? undefined : expressionTree(
+    instruction("connlimit", { count: connectionsOver, flags: OVER }),
+  );
+  return instruction("dynset", {
+    sreg_key: NFT_REG_1,
+    op: OP_ADD,
+    set_name: set,
+    expr,
+  });
 }
 
 /** IPS_CONFIRMED of `<linux/netfilter/nf_conntrack_common.h>`, in the machine's order. */

@@ -5,7 +5,6 @@ import {
   CT,
   ctLoad,
   ctSet,
-  type Expression,
   immediate,
   masq,
   META,
@@ -19,6 +18,7 @@ import {
 } from "./expressions.ts";
 import type { NftRejectCode, NftStatement } from "../model/model.ts";
 import { matchRandom, matchUnconfirmed } from "./set_updates.ts";
+import type { Expression } from "./instruction.ts";
 
 /** `enum nft_reject_inet_code`. */
 const REJECT_CODE: Readonly<Record<NftRejectCode, number>> = {
