@@ -6,9 +6,11 @@ import {
   withTimeout,
 } from "../../async/mod.ts";
 import type { AddressTable } from "./address_table.ts";
-import { BlockReturns } from "./block_returns.ts";
 import { type Adoption, BlockSupply } from "./block_supply.ts";
 import { type BlockChanges, BlockView } from "./block_view.ts";
+import { decide } from "./decide.ts";
+import { FreshRun } from "./fresh_run.ts";
+import { giveBack } from "./give_back.ts";
 import type { HeldBlock } from "./held_block.ts";
 import type {
   BlockInfo,
@@ -48,15 +50,17 @@ const REQUEST_TIMEOUT_MS = 30_000;
  * Keeps as many blocks as the node needs: fetches ahead below the low-water mark, gives empty ones back above the
  * high-water mark, follows what the API server says of them, and keeps the export table in step.
  *
- * Level-based: {@linkcode BlockKeeper.kick} looks at the whole table and decides anew, whatever happened.
+ * Level-based: whatever happened, {@linkcode BlockKeeper.kick} lets `decide()` look at the whole table again.
  */
 export class BlockKeeper {
   /** Requests for blocks, and who waits for them. */
   readonly supply: BlockSupply;
   readonly #options: BlockKeeperOptions;
   readonly #routes: RouteExport;
-  readonly #returns: BlockReturns;
   readonly #view: BlockView;
+  readonly #lists = new FreshRun(() => this.#list());
+  /** Blocks whose return is under way. */
+  readonly #flying = new Set<HeldBlock>();
   #begun = false;
   #kicked = false;
   #relisting = false;
@@ -65,58 +69,28 @@ export class BlockKeeper {
   constructor(options: BlockKeeperOptions) {
     this.#options = options;
     const { table, tasks, source, clock, log, observer } = options;
-    const kick = () => this.kick();
     this.#routes = new RouteExport({
       sink: options.routes,
-      prefixes: () => table.exportedPrefixes(),
+      table,
       clock,
       tasks,
       log,
     });
     this.supply = new BlockSupply({
+      table,
       source,
       clock,
       tasks,
       log,
       observer,
       adopt: (info) => this.#adopt(info),
-      roomIsComing: (pool) => table.freeCount(pool) > 0,
-      isReleasing: (pool) => table.isReleasing(pool),
-      isReturning: (pool) => this.#returns.isReturning(pool),
+      isReturning: (pool) =>
+        [...this.#flying].some(({ info }) => info.pool === pool),
       landed: () => this.#landed(),
       refusalMs: options.refusalMs,
       requestMs: options.blockTimeoutMs,
     });
-    this.#view = new BlockView({
-      table,
-      list: () =>
-        withTimeout(
-          REQUEST_TIMEOUT_MS,
-          (signal) => abortable(source.list({ signal }), signal),
-          { clock, signal: tasks.signal },
-        ),
-      now: () => clock.nowMs(),
-      log,
-      isAwaited: (pool) => this.supply.isFlying(pool),
-      adopted: (block) => this.#announce(block),
-      changed: () => this.#blocksChanged(),
-    });
-    this.#returns = new BlockReturns({
-      source,
-      clock,
-      tasks,
-      log,
-      observer,
-      table,
-      routes: this.#routes,
-      kernel: options.kernel,
-      marks: options.waterMarks,
-      waiting: (pool) => this.supply.waiting(pool),
-      returned: (block) => this.#view.forget(block),
-      changed: kick,
-      returnDelayMs: options.returnDelayMs,
-      releaseTimeoutMs: REQUEST_TIMEOUT_MS,
-    });
+    this.#view = new BlockView({ table, clock, log, supply: this.supply });
   }
 
   /** Begins to fetch and to return. Resolves when the export table is right, or cannot be written. */
@@ -136,12 +110,14 @@ export class BlockKeeper {
 
   /** Lists live and applies it. */
   async refresh(signal: AbortSignal): Promise<BlockChanges> {
-    return await abortable(this.#view.refresh(), signal);
+    return await abortable(this.#lists.do(), signal);
   }
 
   /** Takes what the watch shows. Before the start it is only kept. */
   observe(blocks: readonly BlockInfo[]): void {
-    if (this.#view.observe(blocks)) this.#relistIfPuzzled();
+    this.#view.observe(blocks);
+    this.#blocksChanged();
+    this.#relistIfPuzzled();
   }
 
   /** Something about the pools has changed. */
@@ -186,42 +162,51 @@ export class BlockKeeper {
   #maintain(): void {
     const { table, clock } = this.#options;
     this.purge();
-    let dueAt = Infinity;
-    for (const pool of table.pools) {
-      dueAt = Math.min(dueAt, this.#fetchAhead(pool));
-    }
-    dueAt = Math.min(dueAt, this.#returns.consider());
-    for (const { coolingUntil } of table.blocks.values()) {
-      dueAt = Math.min(dueAt, coolingUntil ?? Infinity);
-    }
+    const { fetch, retire, giveBack, keep, dueAt } = decide(table, {
+      ...this.#options,
+      now: clock.nowMs(),
+      supply: this.supply,
+      flying: this.#flying,
+    });
+    for (const pool of fetch) this.supply.prefetch(pool);
+    for (const block of retire) block.holds.add("returning");
+    for (const block of giveBack) this.#giveBack(block);
+    for (const block of keep) this.#keep(block);
     this.#timer?.[Symbol.dispose]();
     this.#timer = dueAt === Infinity
       ? undefined
       : clock.after(Math.max(1, dueAt - clock.nowMs()), () => this.#maintain());
   }
 
-  /** Asks for a block when the pool's room is below the low-water mark. Returns when to look again. */
-  #fetchAhead(pool: string): number {
-    const { table, waterMarks, source, clock } = this.#options;
-    const [block] = table.blocksOf(pool);
-    if (block === undefined || !this.#isInUse(pool)) return Infinity;
-    if (table.freeCount(pool) >= waterMarks.low(block.size)) return Infinity;
-    const state = source.poolState(pool);
-    if (state === "deleting" || state === "absent") return Infinity;
-    const pausedUntil = this.supply.pausedUntil(pool);
-    if (pausedUntil > clock.nowMs()) return pausedUntil;
-    this.supply.prefetch(pool);
-    return Infinity;
+  #giveBack(block: HeldBlock): void {
+    this.#flying.add(block);
+    this.#options.tasks.run("block return", async (signal) => {
+      try {
+        const isGone = await giveBack(block, {
+          ...this.#options,
+          routes: this.#routes,
+          timeoutMs: REQUEST_TIMEOUT_MS,
+          signal,
+        });
+        if (isGone) this.#view.forget(block);
+      } finally {
+        this.#flying.delete(block);
+        this.kick();
+      }
+    });
   }
 
-  #isInUse(pool: string): boolean {
-    return this.supply.waiting(pool) > 0 ||
-      this.#options.table.heldCount(pool) > 0;
+  #keep(block: HeldBlock): void {
+    block.holds.delete("returning");
+    block.giveBack = undefined;
+    this.#routes.request();
   }
 
   #adopt(info: BlockInfo): Adoption {
+    const { sequence } = this.#options.table;
     const block = this.#view.adopt(info);
     if (block === undefined) return "stale";
+    if (block.sequence > sequence) this.#announce(block);
     if (block.holds.has("overlapping")) return "unusable";
     return block.isPromising && block.freeCount > 0 ? "usable" : "stale";
   }
@@ -247,6 +232,20 @@ export class BlockKeeper {
       await abortable(this.#routes.flush(), signal);
       end();
     });
+  }
+
+  async #list(): Promise<BlockChanges> {
+    const { source, clock, tasks } = this.#options;
+    const apply = this.#view.beginList();
+    const blocks = await withTimeout(
+      REQUEST_TIMEOUT_MS,
+      (signal) => abortable(source.list({ signal }), signal),
+      { clock, signal: tasks.signal },
+    );
+    const changes = apply(blocks);
+    for (const block of changes.adopted) this.#announce(block);
+    this.#blocksChanged();
+    return changes;
   }
 
   #blocksChanged(): void {

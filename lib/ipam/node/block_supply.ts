@@ -14,10 +14,12 @@ import type {
   IpamObserver,
   RequestOutcome,
 } from "../base/ports.ts";
+import type { AddressTable } from "./address_table.ts";
 import { Waiters } from "../base/waiters.ts";
 
 /** What {@linkcode BlockSupply} works with. */
 export interface BlockSupplyOptions {
+  readonly table: AddressTable;
   readonly source: BlockSource;
   readonly clock: Clock;
   readonly tasks: TaskGroup;
@@ -25,10 +27,6 @@ export interface BlockSupplyOptions {
   readonly observer: IpamObserver;
   /** Takes a block into the table. */
   readonly adopt: (block: BlockInfo) => Adoption;
-  /** Whether there is room that can be used in a moment: no reason to ask for more. */
-  readonly roomIsComing: (pool: string) => boolean;
-  /** Whether an address is being released: no reason to ask again after a refusal. */
-  readonly isReleasing: (pool: string) => boolean;
   /** Whether a block of the pool is on its way back: then a refusal may be over in a moment. */
   readonly isReturning: (pool: string) => boolean;
   /** Called after each request, whatever came of it. */
@@ -132,9 +130,11 @@ export class BlockSupply {
   }
 
   #isComing(pool: string): boolean {
-    const { isReleasing, roomIsComing } = this.#options;
-    if (roomIsComing(pool)) return true;
-    return this.refusal(pool) !== undefined && isReleasing(pool);
+    const { table } = this.#options;
+    // Room that can be used in a moment is no reason to ask for more, nor is an address that is being released a
+    // reason to ask again after a refusal.
+    if (table.freeCount(pool) > 0) return true;
+    return this.refusal(pool) !== undefined && table.isReleasing(pool);
   }
 
   /** Tells those who wait for the pool to look again. */

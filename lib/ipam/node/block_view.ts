@@ -1,6 +1,7 @@
+import type { Clock } from "../../async/mod.ts";
 import type { AddressTable } from "./address_table.ts";
 import type { Holder } from "./holder.ts";
-import { FreshRun } from "./fresh_run.ts";
+import type { BlockSupply } from "./block_supply.ts";
 import type { HeldBlock, Hold } from "./held_block.ts";
 import type { BlockInfo, IpamLogger } from "../base/ports.ts";
 import { keyText } from "../../cni/mod.ts";
@@ -18,15 +19,9 @@ export interface BlockChanges {
 /** What {@linkcode BlockView} works with. */
 export interface BlockViewOptions {
   readonly table: AddressTable;
-  readonly list: () => Promise<readonly BlockInfo[]>;
-  readonly now: () => number;
+  readonly clock: Clock;
   readonly log: IpamLogger;
-  /** Whether an answer that brings a block of the pool is awaited anyway. */
-  readonly isAwaited: (pool: string) => boolean;
-  /** Called after each adoption. */
-  readonly adopted: (block: HeldBlock) => void;
-  /** Called after something has changed. */
-  readonly changed: () => void;
+  readonly supply: Pick<BlockSupply, "isFlying">;
 }
 
 /** UIDs of past blocks that are remembered: more than can be in any answer that is under way. */
@@ -41,18 +36,12 @@ const MAX_PAST = 4096;
  */
 export class BlockView {
   readonly #options: BlockViewOptions;
-  readonly #refresh = new FreshRun(() => this.#listAndApply());
   /** Blocks this node had, by UID: given back by itself, or taken away from it. */
   readonly #past = new Map<string, "returned" | "vanished">();
   #feed: readonly BlockInfo[] = [];
 
   constructor(options: BlockViewOptions) {
     this.#options = options;
-  }
-
-  /** Lists live and applies it. Lists are never applied out of order. */
-  refresh(): Promise<BlockChanges> {
-    return this.#refresh.do();
   }
 
   /** Records that the block was given back. */
@@ -79,9 +68,9 @@ export class BlockView {
   }
 
   #add(info: BlockInfo): HeldBlock {
-    const { table, now, log, adopted } = this.#options;
+    const { table, clock, log } = this.#options;
     this.#past.delete(info.uid);
-    const block = table.addBlock(info, now());
+    const block = table.addBlock(info, clock.nowMs());
     const shown = this.#feed.find(({ uid }) => uid === info.uid);
     if (shown !== undefined) this.#see(block, shown);
     const { pool, name } = info;
@@ -92,13 +81,12 @@ export class BlockView {
         block: name,
       });
     }
-    adopted(block);
     return block;
   }
 
-  /** Takes what the watch shows. Tells whether a live list is needed to understand it. */
-  observe(blocks: readonly BlockInfo[]): boolean {
-    const { table, changed } = this.#options;
+  /** Takes what the watch shows. */
+  observe(blocks: readonly BlockInfo[]): void {
+    const { table } = this.#options;
     const shown = new Set(blocks.map((info) => info.uid));
     for (const { uid } of this.#feed) {
       // It came and went before the answer that brings it: that is too old then.
@@ -114,16 +102,15 @@ export class BlockView {
       if (shown.has(block.info.uid) || !block.seenInFeed) continue;
       if (!block.holds.has("returning")) block.holds.add("unconfirmed");
     }
-    changed();
-    return this.isPuzzled();
   }
 
   /** Whether the watch shows a block that is not known, lacks one that is, or contradicts an edit. */
   isPuzzled(): boolean {
-    const { table, isAwaited } = this.#options;
+    const { table, supply } = this.#options;
+    // What a request under way brings is not unknown.
     const unknown = this.#feed.some((info) =>
       !table.blocks.has(info.uid) && !this.#past.has(info.uid) &&
-      !isAwaited(info.pool)
+      !supply.isFlying(info.pool)
     );
     return unknown || this.#feed.some((info) => {
       const block = table.blocks.get(info.uid);
@@ -157,13 +144,24 @@ export class BlockView {
     }
   }
 
-  async #listAndApply(): Promise<BlockChanges> {
-    const { table, list, changed } = this.#options;
+  /** To be called when a live list begins. Returns what applies its blocks; lists are not applied out of order. */
+  beginList(): (blocks: readonly BlockInfo[]) => BlockChanges {
+    const { table } = this.#options;
     const mark = table.sequence;
     const doubts = new Map(
       [...table.blocks.values()].map((block) => [block, new Set(block.holds)]),
     );
-    const blocks = await list();
+    return (blocks) => this.#apply(blocks, { mark, doubts });
+  }
+
+  #apply(
+    blocks: readonly BlockInfo[],
+    { mark, doubts }: {
+      readonly mark: number;
+      readonly doubts: ReadonlyMap<HeldBlock, ReadonlySet<Hold>>;
+    },
+  ): BlockChanges {
+    const { table } = this.#options;
     const uids = new Set(blocks.map((info) => info.uid));
     const vanished = [...table.blocks.values()]
       .filter(({ sequence, info }) => sequence <= mark && !uids.has(info.uid))
@@ -177,7 +175,6 @@ export class BlockView {
         adopted.push(this.#add(info));
       }
     }
-    changed();
     return {
       adopted,
       vanished: vanished.filter((entry) => entry !== undefined),

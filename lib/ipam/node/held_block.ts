@@ -1,3 +1,4 @@
+import type { Backoff } from "../../async/mod.ts";
 import { type Address, FAMILIES, valuesOf } from "../../inet/mod.ts";
 import { BlockAllocator, type Slot } from "./block_allocator.ts";
 import type { BlockInfo } from "../base/ports.ts";
@@ -22,6 +23,15 @@ export type Hold =
   | "unexported"
   | "returning";
 
+/** What came of giving a block back so far. */
+export interface GiveBack {
+  readonly backoff: Backoff;
+  /** When to try again. */
+  retryAt: number;
+  /** Whether the API server has ever been asked: from then on the block may be gone at any time. */
+  asked: boolean;
+}
+
 /** Whoever holds addresses, of this block and of others. */
 export interface HasAddresses {
   readonly held: ReadonlySet<Address>;
@@ -38,6 +48,8 @@ export class HeldBlock {
   seenInFeed = false;
   /** Since when nothing is held or cooling; undefined while something is. */
   emptySince: number | undefined;
+  /** Undefined until its return is tried. */
+  giveBack: GiveBack | undefined;
   readonly #allocator: BlockAllocator;
   readonly #holders = new Map<number, Set<HasAddresses>>();
   /** Positions freed lately, and until when they rest. All wait equally long, so the first ends first. */

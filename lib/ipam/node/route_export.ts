@@ -4,14 +4,14 @@ import {
   type Clock,
   type TaskGroup,
 } from "../../async/mod.ts";
-import type { Prefix } from "../../inet/mod.ts";
+import type { AddressTable } from "./address_table.ts";
 import { FreshRun } from "./fresh_run.ts";
 import type { IpamLogger, RouteSink } from "../base/ports.ts";
 
 /** What {@linkcode RouteExport} works with. */
 export interface RouteExportOptions {
   readonly sink: RouteSink;
-  readonly prefixes: () => readonly Prefix[];
+  readonly table: AddressTable;
   readonly clock: Clock;
   readonly tasks: TaskGroup;
   readonly log: IpamLogger;
@@ -41,11 +41,11 @@ export class RouteExport {
   }
 
   async #attempt(): Promise<boolean> {
-    const { sink, prefixes, clock, log, tasks } = this.#options;
+    const { sink, table, clock, log, tasks } = this.#options;
     this.#retry?.[Symbol.dispose]();
     this.#retry = undefined;
     try {
-      await sink.sync(prefixes());
+      await sink.sync(table.exportedPrefixes());
       this.#backoff.reset();
       return true;
     } catch (err) {

@@ -1,0 +1,124 @@
+import type { BlockSource } from "../base/ports.ts";
+import type { AddressTable } from "./address_table.ts";
+import type { BlockSupply } from "./block_supply.ts";
+import type { HeldBlock } from "./held_block.ts";
+import type { WaterMarks } from "./water_marks.ts";
+
+/** What is decided by, beside the table. */
+export interface Situation {
+  readonly now: number;
+  readonly source: Pick<BlockSource, "poolState">;
+  readonly supply: Pick<BlockSupply, "waiting" | "pausedUntil">;
+  readonly waterMarks: WaterMarks;
+  /** How long a block must have been empty, so that a pod that comes back soon needs no request. */
+  readonly returnDelayMs: number;
+  /** Blocks whose return is under way. */
+  readonly flying: ReadonlySet<HeldBlock>;
+}
+
+/** What is to be done about a node's blocks. */
+export interface Decision {
+  /** Pools to ask for another block, before anybody needs it. */
+  readonly fetch: readonly string[];
+  /** Blocks that go back: nothing is given out of them any more. */
+  readonly retire: readonly HeldBlock[];
+  /** Those of them, and of earlier ones, whose return is to be tried now. */
+  readonly giveBack: readonly HeldBlock[];
+  /** Blocks that stay after all: a pod with an address of them turned up in the kernel. */
+  readonly keep: readonly HeldBlock[];
+  /** When to decide again at the latest. */
+  readonly dueAt: number;
+}
+
+/** As many returns are under way at a time. */
+const MAX_FLYING = 8;
+
+/** Decides which blocks a node gets and gives back. Pure: looks at the whole table, whatever happened. */
+export function decide(table: AddressTable, situation: Situation): Decision {
+  const { now, flying } = situation;
+  const fetch: string[] = [];
+  const retire: HeldBlock[] = [];
+  const giveBack: HeldBlock[] = [];
+  const keep: HeldBlock[] = [];
+  const later: number[] = [];
+  for (const pool of table.pools) {
+    const fetchAt = fetchTime(table, pool, situation);
+    if (fetchAt > now) later.push(fetchAt);
+    else fetch.push(pool);
+
+    const retiring = retirements(table, pool, situation);
+    retire.push(...retiring.blocks);
+    later.push(...retiring.later);
+  }
+  const returning = [...table.blocks.values()]
+    .filter(({ holds }) => holds.has("returning"));
+  for (const block of [...returning, ...retire]) {
+    if (flying.has(block)) continue;
+    const { asked = false, retryAt = now } = block.giveBack ?? {};
+    if (!block.isEmpty) {
+      if (!asked) keep.push(block);
+    } else if (retryAt > now) later.push(retryAt);
+    else if (flying.size + giveBack.length < MAX_FLYING) giveBack.push(block);
+  }
+  for (const { coolingUntil } of table.blocks.values()) {
+    if (coolingUntil !== undefined) later.push(coolingUntil);
+  }
+  return { fetch, retire, giveBack, keep, dueAt: Math.min(...later) };
+}
+
+/** When to ask for another block of a pool, of which there is one: when its room is below the low-water mark. */
+function fetchTime(
+  table: AddressTable,
+  pool: string,
+  { now, source, supply, waterMarks }: Situation,
+): number {
+  const [block] = table.blocksOf(pool);
+  const isInUse = supply.waiting(pool) > 0 || table.heldCount(pool) > 0;
+  if (block === undefined || !isInUse) return Infinity;
+  if (table.freeCount(pool) >= waterMarks.low(block.size)) return Infinity;
+  const state = source.poolState(pool);
+  if (state === "deleting" || state === "absent") return Infinity;
+  return Math.max(now, supply.pausedUntil(pool));
+}
+
+/** Which blocks of a pool go now, and when others do: the highest first, so that a node's blocks gather at the low end. */
+function retirements(
+  table: AddressTable,
+  pool: string,
+  situation: Situation,
+): { readonly blocks: HeldBlock[]; readonly later: number[] } {
+  const { now, source, supply, waterMarks, returnDelayMs } = situation;
+  const isDeleting = source.poolState(pool) === "deleting";
+  const blocks: HeldBlock[] = [];
+  const later: number[] = [];
+  let free = table.freeCount(pool);
+  for (const block of table.blocksOf(pool).toReversed()) {
+    if (block.holds.has("returning") || !mayGo(block)) continue;
+    const mustGo = isDeleting || block.holds.has("deleting") ||
+      block.holds.has("edited");
+    if (mustGo) {
+      blocks.push(block);
+      continue;
+    }
+    const isInUse = table.heldCount(pool) > 0;
+    const wanted = isInUse ? waterMarks.high(block.size) : 0;
+    // Those who wait keep all blocks of the pool until they have been served.
+    if (supply.waiting(pool) > 0 || free - block.freeCount < wanted) continue;
+    const at = (block.emptySince ?? now) + returnDelayMs;
+    if (at > now) later.push(at);
+    else {
+      blocks.push(block);
+      free -= block.freeCount;
+    }
+  }
+  return { blocks, later };
+}
+
+function mayGo(block: HeldBlock): boolean {
+  if (!block.isEmpty || block.holds.has("unconfirmed")) return false;
+  if (block.holds.has("deleting")) return true;
+  // A block taken over from Coil v1 has users that are not known here. One that overlaps another would only be
+  // granted again, so it is kept and reported.
+  return !block.holds.has("reserved") && !block.holds.has("overlapping") &&
+    !block.holds.has("unexported");
+}

@@ -1,0 +1,177 @@
+import assert from "node:assert/strict";
+import { Backoff } from "../../async/mod.ts";
+import { Address, Prefix } from "../../inet/mod.ts";
+import type { PoolState } from "../base/ports.ts";
+import { AddressTable } from "./address_table.ts";
+import { decide, type Situation } from "./decide.ts";
+import type { HeldBlock } from "./held_block.ts";
+import { DEFAULT_WATER_MARKS } from "./water_marks.ts";
+
+/** Blocks of eight addresses: the marks are 2 and 4. */
+class World {
+  readonly table = new AddressTable({ cooldownMs: 0 });
+  readonly flying = new Set<HeldBlock>();
+  nowMs = 1_000_000;
+  state: PoolState = "ready";
+  waiting = 0;
+  pausedUntilMs = 0;
+
+  block(index: number): HeldBlock {
+    return this.table.addBlock({
+      name: `default-${index}`,
+      pool: "default",
+      uid: `u${index}`,
+      index,
+      prefixes: { ipv4: Prefix.parse(`10.0.${index}.0/29`) },
+      reserved: false,
+      deleting: false,
+    }, this.nowMs);
+  }
+
+  /** Gives so many addresses to pods. */
+  pods(count: number): void {
+    const first = this.table.attachments.size;
+    for (let n = first; n < first + count; n++) {
+      const pod = { containerId: `c${n}`, ifname: "eth0", pool: "default" };
+      assert.ok(this.table.assign(pod, { now: this.nowMs }), "no room");
+    }
+  }
+
+  /** A pod that the kernel shows with an address. */
+  found(address: string): void {
+    const addresses = { ipv4: Address.parse(address) };
+    const key = { containerId: `found-${address}`, ifname: "eth0" };
+    this.table.register({ ...key, pool: "default", addresses }, this.nowMs);
+  }
+
+  decide() {
+    const situation: Situation = {
+      now: this.nowMs,
+      source: { poolState: () => this.state },
+      supply: {
+        waiting: () => this.waiting,
+        pausedUntil: () => this.pausedUntilMs,
+      },
+      waterMarks: DEFAULT_WATER_MARKS,
+      returnDelayMs: 30_000,
+      flying: this.flying,
+    };
+    const { fetch, retire, giveBack, keep, dueAt } = decide(
+      this.table,
+      situation,
+    );
+    const names = (blocks: readonly HeldBlock[]) =>
+      blocks.map(({ info }) => info.index);
+    return {
+      fetch,
+      retire: names(retire),
+      giveBack: names(giveBack),
+      keep: names(keep),
+      inMs: dueAt - this.nowMs,
+    };
+  }
+}
+
+const NOTHING = {
+  fetch: [],
+  retire: [],
+  giveBack: [],
+  keep: [],
+  inMs: Infinity,
+};
+
+Deno.test("decide() asks for a block below the low-water mark of a pool in use", () => {
+  const world = new World();
+  world.block(0);
+  world.pods(6);
+  assert.deepEqual(world.decide(), NOTHING);
+  world.pods(1);
+  assert.deepEqual(world.decide(), { ...NOTHING, fetch: ["default"] });
+  world.pausedUntilMs = world.nowMs + 5_000;
+  assert.deepEqual(world.decide(), { ...NOTHING, inMs: 5_000 });
+  world.pausedUntilMs = 0;
+  for (const state of ["absent", "deleting"] as const) {
+    world.state = state;
+    assert.deepEqual(world.decide(), NOTHING, state);
+  }
+});
+
+Deno.test("decide() gives back what has been empty long enough, the highest first, and keeps the high-water mark", () => {
+  const world = new World();
+  for (const index of [0, 1, 2]) world.block(index);
+  world.pods(1);
+  assert.deepEqual(world.decide(), { ...NOTHING, inMs: 30_000 });
+  world.nowMs += 30_000;
+  // Seven are free in the first block: more than the mark.
+  const both = { ...NOTHING, retire: [2, 1], giveBack: [2, 1] };
+  assert.deepEqual(world.decide(), both);
+  // Three are: one block stays.
+  world.pods(4);
+  assert.deepEqual(world.decide(), { ...NOTHING, retire: [2], giveBack: [2] });
+});
+
+Deno.test("decide() lets those who wait keep all blocks, but what is being deleted or was edited", () => {
+  const world = new World();
+  for (const index of [0, 1, 2]) world.block(index);
+  world.nowMs += 30_000;
+  world.waiting = 1;
+  assert.deepEqual(world.decide(), NOTHING);
+  world.table.blocks.get("u1")?.holds.add("edited");
+  assert.deepEqual(world.decide(), { ...NOTHING, retire: [1], giveBack: [1] });
+  world.state = "deleting";
+  assert.deepEqual(world.decide().retire, [2, 1, 0]);
+});
+
+Deno.test("decide() keeps an empty block that may not go", () => {
+  for (
+    const hold of [
+      "reserved",
+      "overlapping",
+      "unexported",
+      "unconfirmed",
+    ] as const
+  ) {
+    const world = new World();
+    world.block(0).holds.add(hold);
+    world.nowMs += 30_000;
+    assert.deepEqual(world.decide(), NOTHING, hold);
+  }
+});
+
+Deno.test("decide() has eight returns under way at most", () => {
+  const world = new World();
+  for (let index = 0; index < 10; index++) {
+    const block = world.block(index);
+    if (index < 3) world.flying.add(block);
+    if (index < 3) block.holds.add("returning");
+  }
+  world.nowMs += 30_000;
+  const { retire, giveBack } = world.decide();
+  assert.deepEqual(retire, [9, 8, 7, 6, 5, 4, 3]);
+  assert.deepEqual(giveBack, [9, 8, 7, 6, 5]);
+});
+
+Deno.test("decide() tries a return again when it is time", () => {
+  const world = new World();
+  const block = world.block(0);
+  block.holds.add("returning");
+  const backoff = new Backoff({ initialMs: 1, maxMs: 1 });
+  const retryAt = world.nowMs + 700;
+  block.giveBack = { backoff, retryAt, asked: true };
+  assert.deepEqual(world.decide(), { ...NOTHING, inMs: 700 });
+  world.nowMs += 700;
+  assert.deepEqual(world.decide(), { ...NOTHING, giveBack: [0] });
+});
+
+Deno.test("decide() keeps a block in which a pod turned up, unless the API server has been asked", () => {
+  const world = new World();
+  const block = world.block(0);
+  block.holds.add("returning");
+  world.found("10.0.0.3");
+  // The pool is in use again, and nothing is given out of this block.
+  const fetch = ["default"];
+  assert.deepEqual(world.decide(), { ...NOTHING, fetch, keep: [0] });
+  const backoff = new Backoff({ initialMs: 1, maxMs: 1 });
+  block.giveBack = { backoff, retryAt: 0, asked: true };
+  assert.deepEqual(world.decide(), { ...NOTHING, fetch });
+});
