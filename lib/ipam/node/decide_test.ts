@@ -96,6 +96,14 @@ Deno.test("decide() asks for a block below the low-water mark of a pool in use",
   }
 });
 
+Deno.test("decide() takes a pool for which somebody waits as in use", () => {
+  const world = new World();
+  world.block(0).holds.add("reserved");
+  assert.deepEqual(world.decide(), NOTHING);
+  world.waiting = 1;
+  assert.deepEqual(world.decide(), { ...NOTHING, fetch: ["default"] });
+});
+
 Deno.test("decide() gives back what has been empty long enough, the highest first, and keeps the high-water mark", () => {
   const world = new World();
   for (const index of [0, 1, 2]) world.block(index);
