@@ -3,6 +3,21 @@ import { type Listening, serveAt } from "./listen.ts";
 import { registerProcessMetrics } from "./process_metrics.ts";
 import { Rendering } from "./rendering.ts";
 
+/** Buckets of histograms of times, from 5 ms to 10 s; whoever measures shorter or longer ones adds some. */
+export const SECONDS_BUCKETS: readonly number[] = [
+  0.005,
+  0.01,
+  0.025,
+  0.05,
+  0.1,
+  0.25,
+  0.5,
+  1,
+  2.5,
+  5,
+  10,
+];
+
 /** Shorter texts are not worth it. */
 const MIN_GZIP_BYTES = 1_024;
 

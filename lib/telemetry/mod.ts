@@ -36,6 +36,7 @@ export {
   createRegistry,
   type MetricsOptions,
   type Refusal,
+  SECONDS_BUCKETS,
   serveMetrics,
 } from "./metrics.ts";
 export { RepeatFilter, type RepeatFilterOptions } from "./repeat_filter.ts";

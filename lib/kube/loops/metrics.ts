@@ -3,26 +3,11 @@ import {
   Gauge,
   Histogram,
   type Registry,
+  SECONDS_BUCKETS,
 } from "../../telemetry/mod.ts";
 import { QueueMetrics, type QueueReading } from "./queue_metrics.ts";
 import type { RequestInfo } from "../http/requester.ts";
 import type { QueueObserver } from "./work_queue.ts";
-
-const RECONCILE_BUCKETS = [
-  0.005,
-  0.01,
-  0.025,
-  0.05,
-  0.1,
-  0.25,
-  0.5,
-  1,
-  2.5,
-  5,
-  10,
-  30,
-  60,
-];
 
 /**
  * Metrics of clients, controllers and leader election, under the names that controller-runtime and client-go use, so
@@ -78,7 +63,7 @@ export class KubeMetrics {
       name: "controller_runtime_reconcile_time_seconds",
       help: "Duration of reconciliations.",
       labelNames: controller,
-      buckets: RECONCILE_BUCKETS,
+      buckets: [...SECONDS_BUCKETS, 30, 60],
       registers,
     });
     this.activeWorkers = new Gauge({

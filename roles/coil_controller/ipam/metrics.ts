@@ -10,6 +10,7 @@ import {
   Gauge,
   Histogram,
   type Registry,
+  SECONDS_BUCKETS,
 } from "../../../lib/telemetry/mod.ts";
 
 /** What coil-controller counts. Names are upstream's where it has them. */
@@ -62,7 +63,7 @@ export class IpamMetrics {
     this.requestSeconds = new Histogram({
       name: "coil_controller_block_request_seconds",
       help: "Time from seeing a block request to having written its answer.",
-      buckets: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10],
+      buckets: [...SECONDS_BUCKETS],
       registers,
     });
     this.gcReleased = new Counter({

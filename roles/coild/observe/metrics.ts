@@ -5,6 +5,7 @@ import {
   Gauge,
   Histogram,
   type Registry,
+  SECONDS_BUCKETS,
 } from "../../../lib/telemetry/mod.ts";
 
 /**
@@ -47,23 +48,7 @@ export const REPAIRS = [
 export type Repair = typeof REPAIRS[number];
 
 /** An ADD takes a few milliseconds; ten seconds is the limit of a block request. */
-const BUCKETS_S = [
-  0.0005,
-  0.001,
-  0.002,
-  0.005,
-  0.01,
-  0.025,
-  0.05,
-  0.1,
-  0.25,
-  0.5,
-  1,
-  2.5,
-  5,
-  10,
-  30,
-];
+const BUCKETS_S = [0.0005, 0.001, 0.002, ...SECONDS_BUCKETS, 30];
 
 /** What the gauges of the address management read when they are scraped. */
 export interface IpamSources {
