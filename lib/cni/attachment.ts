@@ -6,6 +6,11 @@ export interface AttachmentKey {
   readonly ifname: string;
 }
 
+/** The key of something that has one, without the rest. */
+export function keyOf({ containerId, ifname }: AttachmentKey): AttachmentKey {
+  return { containerId, ifname };
+}
+
 /** A key as text, for maps, locks and logs. An interface's name has no colon (Linux refuses it), so texts are unique. */
 export function keyText({ containerId, ifname }: AttachmentKey): string {
   return `${containerId}:${ifname}`;

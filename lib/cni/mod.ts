@@ -8,7 +8,7 @@
  *
  * @module
  */
-export { type AttachmentKey, keyText, sameKey } from "./attachment.ts";
+export { type AttachmentKey, keyOf, keyText, sameKey } from "./attachment.ts";
 export {
   checkCommandVersion,
   type NetConf,

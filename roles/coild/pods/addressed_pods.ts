@@ -2,6 +2,7 @@ import type { KeyedMutex } from "../../../lib/async/mod.ts";
 import {
   type AttachmentKey,
   CURRENT_CNI_VERSION,
+  keyOf,
   keyText,
   type Result,
 } from "../../../lib/cni/mod.ts";
@@ -233,10 +234,6 @@ export class AddressedPods implements Attachments {
       sources,
     }, { signal });
   }
-}
-
-function keyOf({ containerId, ifname }: AttachmentKey): AttachmentKey {
-  return { containerId, ifname };
 }
 
 function mayBeOf({ mac }: PodLink, { metadata }: V1Pod): boolean {

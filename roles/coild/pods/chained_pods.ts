@@ -2,6 +2,7 @@ import type { KeyedMutex } from "../../../lib/async/mod.ts";
 import {
   type AttachmentKey,
   CURRENT_CNI_VERSION,
+  keyOf,
   keyText,
   type Result,
 } from "../../../lib/cni/mod.ts";
@@ -219,8 +220,4 @@ export class ChainedPods implements Attachments {
       });
     }
   }
-}
-
-function keyOf({ containerId, ifname }: AttachmentKey): AttachmentKey {
-  return { containerId, ifname };
 }
