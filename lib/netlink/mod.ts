@@ -58,7 +58,12 @@ export {
   type RandomBytes,
 } from "./route/link_deletions.ts";
 export type { NewLink } from "./route/link_writer.ts";
-export { listen, type Listener, type ListenOptions } from "./route/listen.ts";
+export {
+  listen,
+  type Listener,
+  type ListenOptions,
+  warnOfDeafness,
+} from "./route/listen.ts";
 export type { Overflow } from "./wire/group_reader.ts";
 export { checkInterfaceName, formatMac, parseMac } from "./wire/names.ts";
 export {

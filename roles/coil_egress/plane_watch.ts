@@ -1,5 +1,9 @@
 import { LookLoop, TaskGroup } from "../../lib/async/mod.ts";
-import { listen, type Listener } from "../../lib/netlink/mod.ts";
+import {
+  listen,
+  type Listener,
+  warnOfDeafness,
+} from "../../lib/netlink/mod.ts";
 import { getLogger, RepeatFilter } from "../../lib/telemetry/mod.ts";
 import type { KernelSync } from "./kernel_sync.ts";
 import type { PlaneUpkeep } from "./ports.ts";
@@ -40,9 +44,13 @@ export async function watchPlane(options: PlaneWatchOptions): Promise<void> {
       log.warn("Cannot look at the gateway's network; trying again", { err });
     },
   });
+  const onFailure = warnOfDeafness(
+    log,
+    "checking the gateway every 30 s",
+    failures,
+  );
   const listening = <T>(watch: () => Listener<T>, part: Part) => {
     const want = () => loop.want([part]);
-    const onFailure = (err: unknown) => tellDeaf(failures, err);
     return (signal: AbortSignal) =>
       listen({ watch, onStart: want, onHeard: want, onFailure, signal });
   };
@@ -57,14 +65,6 @@ export async function watchPlane(options: PlaneWatchOptions): Promise<void> {
   );
   tasks.run("looking at the gateway", (signal) => loop.run(signal));
   await tasks.wait();
-}
-
-function tellDeaf(failures: RepeatFilter, err: unknown): void {
-  if (!failures.passes(err)) return;
-  log.warn(
-    "Cannot subscribe to kernel notifications; checking the gateway every 30 s",
-    { err },
-  );
 }
 
 async function look(

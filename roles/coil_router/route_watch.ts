@@ -2,6 +2,7 @@ import {
   listen,
   type Notification,
   RouteMonitor,
+  warnOfDeafness,
 } from "../../lib/netlink/mod.ts";
 import { getLogger } from "../../lib/telemetry/mod.ts";
 
@@ -46,11 +47,7 @@ export async function watchRoutes(options: RouteWatchOptions): Promise<void> {
       const links = options.links();
       if (found.some((one) => isOurs(one, links))) onChange();
     },
-    onFailure: (err) =>
-      log.warn(
-        "Cannot listen to the kernel: what others remove is seen every 30 s only",
-        { err },
-      ),
+    onFailure: warnOfDeafness(log, "checking the routes every 30 s"),
     signal,
   });
 }

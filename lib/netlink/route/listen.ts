@@ -1,4 +1,5 @@
 import { Backoff, sleep } from "../../async/mod.ts";
+import { type Logger, RepeatFilter } from "../../telemetry/mod.ts";
 import type { Notification } from "./route_monitor.ts";
 
 /** The part of a monitor that listening takes. */
@@ -20,6 +21,18 @@ export interface ListenOptions<T = Notification> {
   readonly signal: AbortSignal;
   /** The shortest and longest pause after a failure. Default 1 s and 5 min. */
   readonly retryMs?: { readonly initialMs: number; readonly maxMs: number };
+}
+
+/** Warns of failures to listen, of each text now and then. `meanwhile` says what is done until it works again. */
+export function warnOfDeafness(
+  log: Logger,
+  meanwhile: string,
+  failures: RepeatFilter = new RepeatFilter(),
+): (error: unknown) => void {
+  return (err) => {
+    if (!failures.passes(err)) return;
+    log.warn(`Cannot subscribe to kernel notifications; ${meanwhile}`, { err });
+  };
 }
 
 /** Listens to what others change until the signal, and never gives up. */

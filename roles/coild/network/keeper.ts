@@ -10,6 +10,7 @@ import {
   listen,
   type Listener,
   type Notification,
+  warnOfDeafness,
 } from "../../../lib/netlink/mod.ts";
 import type {
   HostProblem,
@@ -107,11 +108,7 @@ export class NetworkKeeper {
       watch: this.#with.watch,
       onStart: () => this.#loop.want(ALL),
       onHeard: (notifications) => this.#heard(notifications),
-      onFailure: (err) =>
-        log.warn(
-          "Cannot listen to the kernel: what others remove is seen every 30 s only",
-          { err },
-        ),
+      onFailure: warnOfDeafness(log, "checking the network every 30 s"),
       signal,
     });
   }

@@ -9,6 +9,7 @@ import {
   listen,
   type Listener,
   type TableNotification,
+  warnOfDeafness,
 } from "../../../lib/netlink/mod.ts";
 import type {
   PodLink,
@@ -146,17 +147,18 @@ export class SourceGuard {
     lookAtTable: () => void,
     signal: AbortSignal,
   ): Promise<void> {
+    const warn = warnOfDeafness(
+      log,
+      "checking the table that drops forged sources every 30 s",
+      this.#failures,
+    );
     await listen({
       watch: () => this.#with.table.watch(),
       onStart: lookAtTable,
       onHeard: lookAtTable,
       onFailure: (err) => {
         // A kernel that cannot have the table is reported once, by ensureTable().
-        if (this.#inPlace === false || !this.#failures.passes(err)) return;
-        log.warn(
-          "Cannot subscribe to nf_tables notifications; checking the table that drops forged sources every 30 s",
-          { err },
-        );
+        if (this.#inPlace !== false) warn(err);
       },
       signal,
     });
