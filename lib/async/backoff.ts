@@ -11,7 +11,7 @@ export interface BackoffOptions {
   /** Which part of each delay is random, 0 to 1. Default 0.5: between half and all of it. */
   readonly jitter?: number;
   /** A number from 0 to below 1. Default `Math.random`. */
-  readonly random?: () => number;
+  readonly random?: (() => number) | undefined;
 }
 
 /** Computes delays that grow exponentially up to a limit, with jitter. */

@@ -184,7 +184,7 @@ export class NetlinkSocket implements Disposable {
 /** What `openNetlink()` can be told. */
 export interface NetlinkOptions {
   /** Where the socket lives; without it, the process's own namespace. */
-  readonly netns?: Netns;
+  readonly netns?: Netns | undefined;
   /** Room for what is sent at once; without it the default of net.core.wmem_default. */
   readonly sendBufferBytes?: number;
   /** Room for what is not received yet. Default 4 MiB. */

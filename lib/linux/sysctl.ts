@@ -3,7 +3,7 @@ import { inNetns, type Netns } from "./netns.ts";
 /** Which namespace a network sysctl is meant for; without one, the process's own. */
 export interface SysctlOptions {
   /** The namespace. */
-  readonly netns?: Netns;
+  readonly netns?: Netns | undefined;
 }
 
 const ROOT = "/proc/sys";

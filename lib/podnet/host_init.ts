@@ -14,7 +14,7 @@ import {
 /** Where a node is, and what it should have. */
 export interface HostOptions extends HostSettings {
   /** Absent: the process's own network namespace. */
-  readonly netns?: Netns;
+  readonly netns?: Netns | undefined;
 }
 
 /** What {@linkcode ensureHost} did, and could not do. */

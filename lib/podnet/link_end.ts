@@ -10,7 +10,7 @@ export interface LinkEnd {
   readonly index: number;
   readonly name: string;
   /** Where the end lives; absent for the process's own network namespace. */
-  readonly netns?: Netns;
+  readonly netns?: Netns | undefined;
 }
 
 /** A step that the kernel refused. */

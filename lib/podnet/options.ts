@@ -23,7 +23,7 @@ export interface PodNetworkOptions {
   /** The node's addresses, as far as it has any; see `setNodeAddresses()`. */
   readonly nodeAddresses?: DualStack<Address>;
   /** The host's network namespace, which stays the caller's. Default: the process's own. */
-  readonly hostNetns?: Netns;
+  readonly hostNetns?: Netns | undefined;
   /** Source of MAC addresses. Default `crypto.getRandomValues()`. */
   readonly random?: RandomBytes;
 }
@@ -37,7 +37,7 @@ export interface Settings {
   readonly calico: boolean;
   readonly registerFromMain: boolean;
   readonly random: RandomBytes;
-  readonly hostNetns?: Netns;
+  readonly hostNetns?: Netns | undefined;
 }
 
 /** Fills in the defaults. */
@@ -50,8 +50,6 @@ export function settingsOf(options: PodNetworkOptions): Settings {
     calico: options.calico ?? false,
     registerFromMain: options.registerFromMain ?? false,
     random: options.random ?? ((bytes) => crypto.getRandomValues(bytes)),
-    ...(options.hostNetns === undefined
-      ? {}
-      : { hostNetns: options.hostNetns }),
+    hostNetns: options.hostNetns,
   };
 }

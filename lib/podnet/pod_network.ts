@@ -193,7 +193,7 @@ export class PodNetwork implements Disposable {
             hostNetns,
             host: this.#host,
           }),
-        ...(hostNetns === undefined ? {} : { hostNetns }),
+        hostNetns,
       },
       plan,
       options,

@@ -18,7 +18,7 @@ export interface SetupContext {
   /** As `host`, for deletions: each keeps its socket busy for a grace period of the kernel. */
   readonly deletions: RouteSocket;
   /** Absent: the host's network namespace is the process's own. */
-  readonly hostNetns?: Netns;
+  readonly hostNetns?: Netns | undefined;
   /** The pod's network namespace. */
   readonly netns: Netns;
   /** The names to try for the host's end, in this order. */

@@ -89,7 +89,7 @@ export class SourceTableError extends Error {
 /** How {@linkcode SourceTable} is opened. */
 export interface SourceTableOptions {
   /** The host's network namespace, which stays the caller's. Default: the process's own. */
-  readonly hostNetns?: Netns;
+  readonly hostNetns?: Netns | undefined;
 }
 
 /** The node's nftables table that drops packets with forged sources. */
@@ -139,7 +139,7 @@ export class SourceTable implements AsyncDisposable {
     return TableMonitor.open({
       table: NODE_NFT_TABLE,
       ignoredPortIds: [this.#open().portId],
-      ...(netns === undefined ? {} : { netns }),
+      netns,
     });
   }
 

@@ -66,7 +66,7 @@ export class Upkeep {
     return ensureHost(host, {
       rulePriority,
       tableId,
-      ...(hostNetns === undefined ? {} : { netns: hostNetns }),
+      netns: hostNetns,
     });
   }
 
@@ -150,7 +150,7 @@ export class Upkeep {
       socket: host,
       index: link.index,
       name: link.name,
-      ...(hostNetns === undefined ? {} : { netns: hostNetns }),
+      netns: hostNetns,
     };
     const now = { ...pod, up: link.up };
     const present = await host.listAddresses({ index: link.index });
@@ -188,7 +188,7 @@ export class Upkeep {
         forwarding: true,
       },
       ignoredPortIds: [...portIds, ...options.ownPortIds ?? []],
-      ...(hostNetns === undefined ? {} : { netns: hostNetns }),
+      netns: hostNetns,
     });
   }
 

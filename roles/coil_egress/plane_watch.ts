@@ -24,7 +24,7 @@ export interface PlaneWatchOptions {
   readonly onRepair: () => void;
   readonly signal: AbortSignal;
   /** Default 30 s. */
-  readonly lookMs?: number;
+  readonly lookMs?: number | undefined;
 }
 
 /** What is checked: links, rules and routes, or also the content of the nftables table. */

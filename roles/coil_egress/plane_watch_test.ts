@@ -62,7 +62,7 @@ function watched(lookMs?: number) {
     },
     onRepair: () => void state.repairs++,
     signal: controller.signal,
-    ...(lookMs === undefined ? {} : { lookMs }),
+    lookMs,
   });
   return {
     state,

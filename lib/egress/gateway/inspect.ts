@@ -112,7 +112,7 @@ export function watchServer(
   return RouteMonitor.open({
     interests,
     ignoredPortIds: [kernel.routes.portId],
-    ...(netns === undefined ? {} : { netns }),
+    netns,
   });
 }
 
@@ -124,6 +124,6 @@ export function watchServerTable(
   return TableMonitor.open({
     table: plan.table.name,
     ignoredPortIds: [kernel.netfilter.portId],
-    ...(netns === undefined ? {} : { netns }),
+    netns,
   });
 }

@@ -10,7 +10,7 @@ import type { ServerSysctl } from "./family.ts";
 /** Where a gateway is to be. */
 export interface ServerOptions {
   /** The network namespace, which stays the caller's and has to stay open until the gateway is; without one, the process's own. */
-  readonly netns?: Netns;
+  readonly netns?: Netns | undefined;
 }
 
 /** The kernel of one network namespace, as far as a gateway needs it. */

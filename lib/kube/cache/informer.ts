@@ -186,8 +186,8 @@ export class Informer<T extends KubeObject> {
       ...(this.#version === undefined
         ? {}
         : { resourceVersion: this.#version }),
-      ...(timeoutSeconds === undefined ? {} : { timeoutSeconds }),
-      ...(idleTimeoutMs === undefined ? {} : { idleTimeoutMs }),
+      timeoutSeconds,
+      idleTimeoutMs,
       signal,
       onOpen: () => {
         isOpen = true;

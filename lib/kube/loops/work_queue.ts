@@ -81,7 +81,7 @@ export class WorkQueue implements Disposable {
     const backoff = this.#backoffs.get(key) ?? new Backoff({
       initialMs: initialDelayMs,
       maxMs: maxDelayMs,
-      ...(random === undefined ? {} : { random }),
+      random,
     });
     this.#backoffs.set(key, backoff);
     const ms = backoff.nextMs();

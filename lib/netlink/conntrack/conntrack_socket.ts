@@ -61,7 +61,9 @@ export class ConntrackSocket implements Disposable, AsyncDisposable {
    *
    * @throws {LinuxError} when the kernel refuses
    */
-  static open(options: { readonly netns?: Netns } = {}): ConntrackSocket {
+  static open(
+    options: { readonly netns?: Netns | undefined } = {},
+  ): ConntrackSocket {
     return ConntrackSocket.over(
       openNetlink(NETLINK_NETFILTER, options),
       traceFromEnvironment(NETFILTER_NAMES),

@@ -79,7 +79,7 @@ export class FouSocket implements Disposable {
    *
    * @throws {LinuxError} when the kernel refuses
    */
-  static open(options: { readonly netns?: Netns } = {}): FouSocket {
+  static open(options: { readonly netns?: Netns | undefined } = {}): FouSocket {
     const trace = traceFromEnvironment(GENERIC_NAMES);
     const transport = openNetlink(NETLINK_GENERIC, options);
     return new FouSocket(new Connection(transport, { trace }), KERNEL);

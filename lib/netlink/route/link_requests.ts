@@ -41,7 +41,7 @@ const VETH_INFO_PEER = 1;
 /** A new veth: the end here and the one there. */
 export interface NewVeth extends NewLink {
   /** The other end; with `netns`, made inside that namespace. The namespace must stay open until this is sent. */
-  readonly peer: NewLink & { readonly netns?: Netns };
+  readonly peer: NewLink & { readonly netns?: Netns | undefined };
 }
 
 /**
@@ -117,7 +117,7 @@ export interface LinkChange {
   /** IPv4 settings; those left out stay as they are. Not together with `ipv6AddrGenMode`. */
   readonly ipv4Conf?: Partial<Ipv4Conf>;
   /** Moves the link to another namespace, which must stay open until this is sent. */
-  readonly netns?: Netns;
+  readonly netns?: Netns | undefined;
 }
 
 /**

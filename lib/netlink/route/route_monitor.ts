@@ -79,7 +79,7 @@ export type Notification =
 /** What `RouteMonitor.open()` can be told. */
 export interface RouteMonitorOptions {
   /** The namespace to watch; without it, the process's own. */
-  readonly netns?: Netns;
+  readonly netns?: Netns | undefined;
   /** What to tell of. */
   readonly interests: MonitorInterests;
   /** Port ids of sockets whose changes are not told: one's own. */
@@ -108,7 +108,7 @@ export class RouteMonitor implements AsyncDisposable {
   static open(options: RouteMonitorOptions): RouteMonitor {
     const { interests, ignoredPortIds = [] } = options;
     const socket = openNetlink(NETLINK_ROUTE, {
-      ...(options.netns === undefined ? {} : { netns: options.netns }),
+      netns: options.netns,
       ...(options.receiveBufferBytes === undefined
         ? {}
         : { receiveBufferBytes: options.receiveBufferBytes }),

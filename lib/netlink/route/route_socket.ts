@@ -42,7 +42,7 @@ import { type Trace, traceFromEnvironment } from "../wire/trace.ts";
 /** What `RouteSocket.open()` can be told. */
 export interface RouteSocketOptions {
   /** The namespace to work in; without it, the process's own. Not needed any more once open. */
-  readonly netns?: Netns;
+  readonly netns?: Netns | undefined;
 }
 
 /**

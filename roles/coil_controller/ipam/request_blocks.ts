@@ -70,7 +70,7 @@ export class RequestBlocks {
         metadataOnly: true,
         limit: PAGE_SIZE,
         signal,
-        ...(next === undefined ? {} : { continue: next }),
+        continue: next,
       });
       for (const { metadata } of page.items) {
         const uid = metadata.labels?.[REQUEST_LABEL] ?? "";

@@ -52,7 +52,7 @@ export interface NetworkKeeperOptions {
   /** Listens to the kernel. */
   readonly watch: () => Listener;
   /** Default 30 s. */
-  readonly lookMs?: number;
+  readonly lookMs?: number | undefined;
 }
 
 /**

@@ -91,7 +91,7 @@ class World implements AsyncDisposable {
         },
         [Symbol.asyncDispose]: () => Promise.resolve(),
       }),
-      ...(lookMs === undefined ? {} : { lookMs }),
+      lookMs,
     });
     this.#tasks.run("keeper", (signal) => this.keeper.run(signal));
   }

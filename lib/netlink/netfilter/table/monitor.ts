@@ -56,7 +56,7 @@ export interface TableMonitorOptions {
   /** The name of a table of family inet. */
   readonly table: string;
   /** The namespace to watch; without it, the process's own. */
-  readonly netns?: Netns;
+  readonly netns?: Netns | undefined;
   /** Port ids of sockets whose changes are left out: the caller's own. */
   readonly ignoredPortIds?: readonly number[];
   /** Room for what was not read yet. Default 1 MiB. */
@@ -84,7 +84,7 @@ export class TableMonitor implements AsyncDisposable {
   static open(options: TableMonitorOptions): TableMonitor {
     const { table, netns, ignoredPortIds = [] } = options;
     const socket = openNetlink(NETLINK_NETFILTER, {
-      ...(netns === undefined ? {} : { netns }),
+      netns,
       receiveBufferBytes: options.receiveBufferBytes ?? RECEIVE_BUFFER_BYTES,
       groups: [GROUP_NFTABLES],
       filter: notificationFilter(

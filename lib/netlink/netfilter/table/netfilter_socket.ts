@@ -33,7 +33,7 @@ import { parseCounter, tableGet } from "./state.ts";
 /** What `NetfilterSocket.open()` can be told. */
 export interface NetfilterSocketOptions {
   /** The namespace to work in; without it, the process's own. Not needed any more once open. */
-  readonly netns?: Netns;
+  readonly netns?: Netns | undefined;
 }
 
 /** Elements of one set that come and go. */
