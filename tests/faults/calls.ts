@@ -203,7 +203,8 @@ export class Calls {
     try {
       return await fn();
     } catch (error) {
-      if (pod.phase === "attached" && what === "DEL") this.ledger.release(pod);
+      // Nor has the pod its addresses for sure: an ADD replaces the interface of an earlier one.
+      this.ledger.release(pod);
       pod.phase = "unknown";
       this.#history.note(`failed ${what} ${pod.name} ${textOf(error)}`);
       return undefined;

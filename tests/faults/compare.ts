@@ -6,7 +6,7 @@ import type { Pod } from "./runtime.ts";
 import { Violation } from "./runtime.ts";
 import type { Daemon } from "./daemon.ts";
 import { moreThan } from "./descriptors.ts";
-import type { Site } from "./site.ts";
+import { BLOCK_SIZES, type Site } from "./site.ts";
 
 /** Blocks, husks and memories come right within this, however loaded the machine is. */
 const SETTLE_MS = 60_000;
@@ -133,6 +133,7 @@ async function checkNode(
     ...checkLinks(links, pods),
     ...checkRoutes(routes, pods),
     ...checkCounts(counts, pods),
+    ...checkBlockCounts(counts, own),
   ];
 }
 
@@ -214,14 +215,34 @@ function* checkCounts(
   }
   // Of a pod that is damaged nobody can tell, until its DEL.
   const attached = pods.filter(({ phase }) => phase === "attached");
+  const least = attached.filter(isClient).length;
   const most = attached.filter((pod) => !pod.isWhole || isClient(pod)).length;
   const clients = counts.get("coil_coild_egress_clients") ?? 0;
-  // Rarely it counts fewer for long after a restart, although their tunnels are right.
-  if (clients > most) {
-    yield `coild counts ${clients} egress clients, the runtime ${most}`;
+  if (clients < least || clients > most) {
+    yield `coild counts ${clients} egress clients, the runtime ${least} to ${most}`;
   }
   const husks = counts.get("coil_coild_husks") ?? 0;
   if (husks > 0) yield `${husks} husks`;
+}
+
+/** A block that was removed by force is none of coild's, once it has noticed. One that is being deleted gives no address any more. */
+function* checkBlockCounts(
+  counts: ReadonlyMap<string, number>,
+  blocks: readonly Block[],
+): Generator<string> {
+  for (const [pool, size] of Object.entries(BLOCK_SIZES)) {
+    const of = blocks.filter(({ metadata }) =>
+      metadata.labels?.["coil.cybozu.com/pool"] === pool
+    );
+    const kept = of.filter(({ metadata }) =>
+      metadata.deletionTimestamp === undefined
+    );
+    const count = ["free", "used", "releasing", "cooling"]
+      .map((state) => `coil_coild_addresses{pool="${pool}",state="${state}"}`)
+      .reduce((sum, name) => sum + (counts.get(name) ?? 0), 0);
+    if (count >= size * kept.length && count <= size * of.length) continue;
+    yield `coild counts ${count} addresses in its blocks of pool ${pool}, the API server has ${kept.length} to ${of.length} blocks of ${size}`;
+  }
 }
 
 function isClient({ isWhole, egress }: Pod): boolean {

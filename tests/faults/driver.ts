@@ -241,16 +241,20 @@ export class Driver {
     this.#calls.ledger.settle();
   }
 
-  /** What was cut off may have been done: reads what annotations are, and says which addresses pods have. */
+  /**
+   * Brings the model and the API server together after requests that were cut
+   * off: such a request may have been done. A status with an address that
+   * another pod has by now would keep coild from both pods' egress.
+   */
   async #reportAll(): Promise<void> {
     // The first requests after an outage may meet connections of before it.
-    const egresses = await eventually(
-      "the pods",
-      () => this.#site.readAnnotations(),
-    );
+    const listed = await eventually("the pods", () => this.#site.readPods());
     for (const pod of this.#site.pods) {
-      pod.egress = egresses.get(pod.name);
-      if (!pod.isWhole) continue;
+      pod.egress = listed.get(pod.name)?.egress;
+      pod.hasStatus = listed.get(pod.name)?.hasStatus ?? false;
+      if (!pod.isWhole) await this.#site.clearStatus(pod);
+    }
+    for (const pod of this.#site.pods.filter(({ isWhole }) => isWhole)) {
       // coild finds pods of before its start by their status.
       const wasClient = await this.#site.egress.plane.of(pod.sandbox);
       if (pod.egress === undefined && wasClient === undefined) continue;

@@ -19,7 +19,12 @@ Deno.test({
     const history = new History();
     try {
       await using site = await Site.start(lab);
-      await new Driver(site, new Random(seed), history).run(length);
+      try {
+        await new Driver(site, new Random(seed), history).run(length);
+      } catch (error) {
+        history.note(`kept the daemons' logs in ${await site.keepLogs()}`);
+        throw error;
+      }
       await t.step(`seed ${seed}: ${history.summary}`, () => {});
     } catch (error) {
       const message = error instanceof Error ? error.message : String(error);

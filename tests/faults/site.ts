@@ -14,10 +14,24 @@ const NODES = 2;
 const PODS = { dual: 24, single: 8 } as const;
 type Pool = keyof typeof PODS;
 
+/** Addresses of a block, by its pool. */
+export const BLOCK_SIZES: Readonly<Record<Pool, number>> = {
+  dual: 8,
+  single: 4,
+};
+
 /** Egresses that pods are clients of. */
 export const EGRESS_NAMES = ["nat-a", "nat-b"] as const;
 
 const LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
+
+/** A pod as the API server has it. */
+export interface ListedPod {
+  /** The Egress that it asks for. */
+  readonly egress: string | undefined;
+  /** Whether its status has addresses. */
+  readonly hasStatus: boolean;
+}
 
 /** All that the driver works on. */
 export class Site implements AsyncDisposable {
@@ -46,8 +60,12 @@ export class Site implements AsyncDisposable {
     await lab.createPool("dual", [{
       ipv4: "10.152.0.0/24",
       ipv6: "fd02::152:0/120",
-    }], 3);
-    await lab.createPool("single", [{ ipv4: "10.153.0.0/24" }], 2);
+    }], Math.log2(BLOCK_SIZES.dual));
+    await lab.createPool(
+      "single",
+      [{ ipv4: "10.153.0.0/24" }],
+      Math.log2(BLOCK_SIZES.single),
+    );
     for (const pool of Object.keys(PODS)) {
       await lab.createNamespace(pool, { "coil.cybozu.com/pool": pool });
     }
@@ -102,10 +120,12 @@ export class Site implements AsyncDisposable {
 
   async #startController(): Promise<void> {
     if (this.#controller?.isRunning === true) return;
-    this.#controller = await this.lab.startController([
-      "--enable-egress=false",
-      "--gc-interval=5s",
-    ]);
+    const flags = ["--enable-egress=false", "--gc-interval=5s"];
+    // Its token comes from the API server, which may be away at any moment.
+    this.#controller = await eventually(
+      "the controller",
+      () => this.lab.startController(flags),
+    );
   }
 
   /** Kills the controller and starts it a while later. */
@@ -193,16 +213,17 @@ export class Site implements AsyncDisposable {
     );
   }
 
-  /** The Egress that each pod asks for, by the pod's name. */
-  async readAnnotations(): Promise<ReadonlyMap<string, string>> {
+  /** What the API server has of each pod, by the pod's name. */
+  async readPods(): Promise<ReadonlyMap<string, ListedPod>> {
     const { items } = await this.lab.plane.request("GET", "/api/v1/pods") as {
       items: {
         metadata: { name: string; annotations?: Record<string, string> };
+        status?: { podIP?: string };
       }[];
     };
-    return new Map(items.flatMap(({ metadata: { name, annotations } }) => {
-      const egress = annotations?.[ANNOTATION];
-      return egress === undefined ? [] : [[name, egress]];
+    return new Map(items.map(({ metadata: { name, annotations }, status }) => {
+      const hasStatus = status?.podIP !== undefined;
+      return [name, { egress: annotations?.[ANNOTATION], hasStatus }];
     }));
   }
 
@@ -230,6 +251,13 @@ export class Site implements AsyncDisposable {
   /** Coil's objects of a kind. */
   async list(plural: string): Promise<ListedObject[]> {
     return await this.lab.list(plural);
+  }
+
+  /** Copies all logs to a directory that outlives the site, and returns it. */
+  async keepLogs(): Promise<string> {
+    const dir = await Deno.makeTempDir({ prefix: "coil-faults-" });
+    await run("cp", ["-r", `${this.lab.plane.runDir}/logs`, dir]);
+    return dir;
   }
 
   /** A merge patch of one of Coil's cluster-wide objects. */
