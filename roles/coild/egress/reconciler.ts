@@ -48,6 +48,20 @@ export interface EgressReconcilerOptions {
   readonly kubeMetrics?: KubeMetrics;
 }
 
+/** What was last seen of a pod, so that it is not reported again. */
+interface PodNotes {
+  /** Between looks for its network namespace, which is not found. */
+  readonly wait?: Backoff | undefined;
+  /** The pods that have one of its addresses, too. */
+  readonly conflict?: string | undefined;
+  /** Why it cannot be a client: the kernel cannot, or the annotation is wrong. */
+  readonly refused?: string | undefined;
+  /** By what its interface was looked for in vain; of pods that are not clients. */
+  readonly unfound?: string | undefined;
+  /** Why it cannot be a client: it is a gateway. */
+  readonly gateway?: string | undefined;
+}
+
 /**
  * Keeps this node's pods what their annotations say, whatever changes: the
  * annotations, Egresses, Services, gateways, or coild's own flags at a start.
@@ -58,16 +72,7 @@ export interface EgressReconcilerOptions {
 export class EgressReconciler {
   readonly #with: EgressReconcilerOptions;
   readonly #controller: Controller;
-  /** Delays of pods whose network namespace is not found. */
-  readonly #waits = new Map<string, Backoff>();
-  /** Pods that are left alone, by why. */
-  readonly #conflicts = new Map<string, string>();
-  /** Pods that cannot be made clients, by what was said: the kernel cannot, or the annotation is wrong. */
-  readonly #refused = new Map<string, string>();
-  /** Pods that are no clients and of which nothing was found, by what was looked for. */
-  readonly #unfound = new Map<string, string>();
-  /** Gateways that are annotated as clients, by what was said. */
-  readonly #gateways = new Map<string, string>();
+  readonly #notes = new Map<string, PodNotes>();
 
   constructor(options: EgressReconcilerOptions) {
     this.#with = options;
@@ -121,7 +126,7 @@ export class EgressReconciler {
       for (const pod of living) {
         const attachment = found.get(nameOf(pod));
         if (attachment === undefined || book.isOfAnother(attachment)) {
-          this.#unfound.set(nameOf(pod), soughtOf(pod));
+          this.#note(nameOf(pod), { unfound: soughtOf(pod) });
           continue;
         }
         // An ADD may have been faster.
@@ -148,32 +153,32 @@ export class EgressReconciler {
     const { book, pods, setup } = this.#with;
     const pod = pods.get(key);
     // Gone, or so new that the cache does not have it yet.
-    if (pod === undefined) return void this.#waits.delete(key);
+    if (pod === undefined) return this.#note(key, { wait: undefined });
     if (!hasOwnNetwork(pod)) return this.#forget(key, pod);
     const isClient = namesEgress(pod.metadata?.annotations);
     const known = book.of(pod);
-    if (!isClient) this.#gateways.delete(key);
+    if (!isClient) this.#note(key, { gateway: undefined });
     if (!isClient && known !== undefined && setup.isNone(known)) return;
     if (isClient && isGatewayPod(pod)) return this.#refuse(key, pod);
     // Its ADD is not over, and will do what there is to do.
     if (known === undefined && podAddresses(pod).length === 0) return;
     // Nor of one of before the start: it may have been taken for a client's.
-    const isUnfound = this.#unfound.get(key) === soughtOf(pod);
+    const isUnfound = this.#notes.get(key)?.unfound === soughtOf(pod);
     if (!isClient && known === undefined && isUnfound) return;
     if (this.#isAmbiguous(key, pod)) {
       return { requeueAfterMs: AMBIGUOUS_RETRY_MS };
     }
     const attachment = known ?? await this.#find(key, pod);
     if (attachment === undefined && !isClient) {
-      return void this.#unfound.set(key, soughtOf(pod));
+      return this.#note(key, { unfound: soughtOf(pod) });
     }
-    this.#unfound.delete(key);
+    this.#note(key, { unfound: undefined });
     const result = attachment !== undefined &&
       await this.#update(attachment, { key, signal });
     if (result === false) {
       return { requeueAfterMs: this.#waitOf(key).nextMs() };
     }
-    this.#waits.delete(key);
+    this.#note(key, { wait: undefined });
     return result === true ? undefined : result;
   }
 
@@ -190,7 +195,7 @@ export class EgressReconciler {
     if (pod === undefined || book.of(pod) !== attachment) return false;
     try {
       const isFound = await setup.update(attachment, pod, { signal });
-      this.#refused.delete(key);
+      this.#note(key, { refused: undefined });
       return isFound;
     } catch (error) {
       if (error instanceof GatewayNetnsError) return this.#refuse(key, pod);
@@ -211,8 +216,8 @@ export class EgressReconciler {
   /** A gateway stays what it is, and its annotation without effect; nothing is to be tried again. */
   #refuse(key: string, pod: V1Pod): void {
     const message = gatewayRefusal(pod);
-    if (this.#gateways.get(key) === message) return;
-    this.#gateways.set(key, message);
+    if (this.#notes.get(key)?.gateway === message) return;
+    this.#note(key, { gateway: message });
     const { namespace = "", name = "" } = pod.metadata ?? {};
     this.#with.events.tell({ namespace, name }, {
       ...{ type: "Warning", reason: "EgressRefused", message },
@@ -228,8 +233,8 @@ export class EgressReconciler {
   ): void {
     const key = podKey(pod);
     const { message } = error;
-    if (this.#refused.get(key) === message) return;
-    this.#refused.set(key, message);
+    if (this.#notes.get(key)?.refused === message) return;
+    this.#note(key, { refused: message });
     this.#with.events.tell(pod, { type: "Warning", reason, message });
     log.error("Cannot make a pod an egress client", { ...pod, err: error });
   }
@@ -250,7 +255,8 @@ export class EgressReconciler {
   #isAmbiguous(key: string, pod: V1Pod): boolean {
     const others = this.#with.pods.sharers(pod).map(nameOf).sort();
     const text = others.join('", "');
-    if (others.length > 0 && this.#conflicts.get(key) !== text) {
+    const isConflict = others.length > 0;
+    if (isConflict && this.#notes.get(key)?.conflict !== text) {
       const { namespace = "", name = "" } = pod.metadata ?? {};
       const message =
         `Pod "${text}" on this node has an address of this pod; their egress stays as it is until one of them is gone`;
@@ -259,29 +265,32 @@ export class EgressReconciler {
       });
       log.warn("Two pods have one address", { namespace, name, others });
     }
-    if (others.length > 0) this.#conflicts.set(key, text);
-    else this.#conflicts.delete(key);
-    return others.length > 0;
+    this.#note(key, { conflict: isConflict ? text : undefined });
+    return isConflict;
   }
 
   #waitOf(key: string): Backoff {
-    const known = this.#waits.get(key);
+    const known = this.#notes.get(key)?.wait;
     if (known !== undefined) return known;
     log.debug("A pod's network namespace is not found yet", { pod: key });
     const wait = new Backoff({ initialMs: 200, maxMs: 60_000 });
-    this.#waits.set(key, wait);
+    this.#note(key, { wait });
     return wait;
+  }
+
+  /** Forgets a pod of which nothing is left to note. */
+  #note(key: string, news: PodNotes): void {
+    const notes = { ...this.#notes.get(key), ...news };
+    const isEmpty = Object.values(notes).every((each) => each === undefined);
+    if (isEmpty) this.#notes.delete(key);
+    else this.#notes.set(key, notes);
   }
 
   /** A later pod of the name is another one. */
   #forget(key: string, pod: V1Pod): void {
     const { book, setup } = this.#with;
     const attachment = book.of(pod);
-    this.#waits.delete(key);
-    this.#conflicts.delete(key);
-    this.#refused.delete(key);
-    this.#gateways.delete(key);
-    this.#unfound.delete(key);
+    this.#notes.delete(key);
     if (attachment === undefined) return;
     book.forget(attachment.key);
     setup.forget(attachment.key);

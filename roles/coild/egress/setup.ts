@@ -10,6 +10,12 @@ import { FouUnsupportedError } from "../../../lib/netlink/mod.ts";
 import { type AttachmentKey, keyText } from "../../../lib/cni/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import type { Announcer } from "./announcer.ts";
+import {
+  byName,
+  type ClientState,
+  gatewaysOf,
+  isSettled,
+} from "./client_state.ts";
 import type { CallOptions, Connected } from "../calls/attachments.ts";
 import {
   egressKey,
@@ -50,20 +56,6 @@ export interface EgressSetupOptions {
   readonly originatingOnly: boolean;
 }
 
-/** What was done in a pod. */
-interface ClientState {
-  /** The plan that its network matches; `""` is none, undefined is not known. */
-  plan: string | undefined;
-  /** Whether the plan leaves anything in the pod: without a family in common it does not. */
-  readonly isVisible: boolean;
-  /** Whether nobody has looked into its namespace, since it was to be new. */
-  readonly isUnseen: boolean;
-  /** The gateways as they were last known, by name. */
-  readonly gateways: ReadonlyMap<string, ClientGateway>;
-}
-
-const NO_CLIENT = "";
-
 /**
  * Makes clients of Egresses of pods, and keeps them so: from what annotations
  * and the API server say, by a plan, to the kernel. The caller has the lock of
@@ -80,7 +72,7 @@ export class EgressSetup {
   /** How many pods are clients. */
   get clients(): number {
     const states = [...this.#states.values()];
-    return states.filter(({ gateways }) => gateways.size > 0).length;
+    return states.filter((state) => gatewaysOf(state).size > 0).length;
   }
 
   /** How many clients something is wrong with now, by what it is. */
@@ -115,7 +107,7 @@ export class EgressSetup {
    */
   skip(attachment: Attachment): void {
     if (this.#states.has(keyText(attachment.key))) return;
-    this.#rememberNone(attachment, { isUnseen: true });
+    this.#remember(attachment, { kind: "none", isUnseen: true });
   }
 
   /**
@@ -125,7 +117,7 @@ export class EgressSetup {
    */
   doubt({ key }: Attachment): boolean {
     const state = this.#states.get(keyText(key));
-    if (state?.isUnseen !== true) return false;
+    if (state?.kind !== "none" || !state.isUnseen) return false;
     this.#states.delete(keyText(key));
     return true;
   }
@@ -180,9 +172,9 @@ export class EgressSetup {
     const selection = await this.#select(annotations, { signal });
     if (selection === undefined) return await this.#clear(attachment);
     const state = this.#states.get(keyText(attachment.key));
-    const { gateways, lost } = recall(selection, state?.gateways);
+    const { gateways, lost } = recall(selection, gatewaysOf(state));
     const plan = this.#plan(attachment, gateways);
-    if (lost.length === 0 && JSON.stringify(plan) === state?.plan) {
+    if (lost.length === 0 && isSettled(state, plan)) {
       const known = { ...selection, gateways };
       this.#settle(attachment, { plan, selection: known });
       return true;
@@ -201,7 +193,7 @@ export class EgressSetup {
 
   /** True when the pod is known to be no client. */
   isNone({ key }: Attachment): boolean {
-    return this.#states.get(keyText(key))?.plan === NO_CLIENT;
+    return this.#states.get(keyText(key))?.kind === "none";
   }
 
   /**
@@ -211,14 +203,17 @@ export class EgressSetup {
    */
   async findDamage(attachment: Attachment): Promise<readonly string[]> {
     const state = this.#states.get(keyText(attachment.key));
-    if (!state?.plan || !state.isVisible) return [];
-    const plan = this.#plan(attachment, [...state.gateways.values()]);
+    if (state?.kind !== "client" || !state.isVisible) return [];
+    const { gateways } = state;
+    const plan = this.#plan(attachment, [...gateways.values()]);
     // Gateways that are lost may be in it by another way.
-    if (JSON.stringify(plan) !== state.plan) return [];
+    if (!isSettled(state, plan)) return [];
     using netns = await attachment.openNetns();
     if (netns === undefined) return [];
     const problems = await this.#with.plane.inspect(plan, { netns });
-    if (problems.length > 0) state.plan = undefined;
+    if (problems.length > 0) {
+      this.#remember(attachment, { kind: "unsettled", gateways });
+    }
     return problems;
   }
 
@@ -277,7 +272,10 @@ export class EgressSetup {
       readonly netns: Netns;
     },
   ): Promise<void> {
-    this.#remember(attachment, { plan: undefined, gateways });
+    this.#remember(attachment, {
+      kind: "unsettled",
+      gateways: byName(gateways),
+    });
     const plan = this.#plan(attachment, gateways);
     try {
       await this.#apply(plan, { netns, signal });
@@ -303,7 +301,7 @@ export class EgressSetup {
     if (await this.#with.plane.clear({ netns })) {
       log.info("Ended an egress client", { ...attachment.pod });
     }
-    this.#rememberNone(attachment);
+    this.#remember(attachment, { kind: "none", isUnseen: false });
     this.#with.reports.tell(attachment, { conditions: [] });
     return true;
   }
@@ -316,10 +314,12 @@ export class EgressSetup {
       readonly isNew?: boolean;
     },
   ): void {
-    const { gateways } = selection;
-    const isVisible = plan.families.length > 0;
-    const text = JSON.stringify(plan);
-    this.#remember(attachment, { plan: text, isVisible, gateways });
+    this.#remember(attachment, {
+      kind: "client",
+      gateways: byName(selection.gateways),
+      plan: JSON.stringify(plan),
+      isVisible: plan.families.length > 0,
+    });
     this.#with.reports.tell(attachment, {
       conditions: conditionsOf(selection, plan),
       ends: endsOf(selection, plan),
@@ -327,25 +327,7 @@ export class EgressSetup {
     });
   }
 
-  #rememberNone(
-    attachment: Attachment,
-    { isUnseen = false }: { readonly isUnseen?: boolean } = {},
-  ): void {
-    this.#remember(attachment, { plan: NO_CLIENT, isUnseen, gateways: [] });
-  }
-
-  /** A plan that is undefined may be half-done. */
-  #remember(
-    { key }: Attachment,
-    { plan, isVisible = false, isUnseen = false, gateways }: {
-      readonly plan: string | undefined;
-      readonly isVisible?: boolean;
-      readonly isUnseen?: boolean;
-      readonly gateways: readonly ClientGateway[];
-    },
-  ): void {
-    const byName = new Map(gateways.map((each) => [each.name, each]));
-    const state = { plan, isVisible, isUnseen, gateways: byName };
+  #remember({ key }: Attachment, state: ClientState): void {
     this.#states.set(keyText(key), state);
   }
 
