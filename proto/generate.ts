@@ -20,11 +20,11 @@ interface Output {
 const OUTPUTS: readonly Output[] = [
   {
     folder: "lib/cnirpc/gen",
-    protos: ["cni.proto"],
-    files: ["cni_pb.ts"],
+    protos: ["cni.proto", "google/rpc/status.proto"],
+    files: ["cni_pb.ts", "google/rpc/status_pb.ts"],
   },
   {
-    folder: "lib/grpc/server/gen",
+    folder: "lib/grpc/gen",
     protos: ["reflection/v1.proto", "reflection/v1alpha.proto"],
     files: ["reflection/v1_pb.ts", "reflection/v1alpha_pb.ts"],
   },

@@ -1,27 +1,32 @@
-import { encodeRpcStatus, GrpcError } from "../grpc/mod.ts";
-import { CNI_ERROR_TYPE_URL, encodeCniError } from "./lean/mod.ts";
+import { create, toBinary } from "@bufbuild/protobuf";
+import { anyPack } from "@bufbuild/protobuf/wkt";
+import { CNIErrorSchema, type ErrorCode } from "./gen/cni_pb.ts";
+import { StatusSchema } from "./gen/google/rpc/status_pb.ts";
 
 /**
- * The error that a call to the daemon ends with: a gRPC status whose only
- * detail is a pkg.cnirpc.CNIError, which the plugin prints.
+ * What the status of a call that failed has in its trailer
+ * `grpc-status-details-bin`: a google.rpc.Status whose only detail is a
+ * pkg.cnirpc.CNIError, which plugins print.
  */
-export function cniRpcError(
-  message: string,
-  options: {
-    /** Status code of gRPC. */
+export function encodeCniError(
+  status: number,
+  { code, msg, details }: {
     readonly code: number;
-    /** Error code of CNI. */
-    readonly cniCode: number;
-    readonly details?: string;
-    readonly cause?: unknown;
+    readonly msg: string;
+    readonly details: string;
   },
-): GrpcError {
-  const { code, cniCode, details = "", cause } = options;
-  const value = encodeCniError({ code: cniCode, msg: message, details });
-  const statusDetails = encodeRpcStatus({
-    code,
-    message,
-    details: [{ typeUrl: CNI_ERROR_TYPE_URL, value }],
+): Uint8Array {
+  const detail = create(CNIErrorSchema, {
+    code: code as ErrorCode, // proto3: values that the enum does not name are allowed
+    msg,
+    details,
   });
-  return new GrpcError(message, { code, statusDetails, cause });
+  return toBinary(
+    StatusSchema,
+    create(StatusSchema, {
+      code: status,
+      message: msg,
+      details: [anyPack(CNIErrorSchema, detail)],
+    }),
+  );
 }

@@ -1,10 +1,10 @@
 /**
- * The contract between the CNI plugin and the node daemon: `proto/cni.proto`.
- * The plugin itself loads `lean/mod.ts` only.
+ * The contract between CNI plugins and the node daemon: `proto/cni.proto`.
+ * Coil's own plugin speaks `launcher/mod.ts` instead.
  *
  * @module
  */
-export { cniRpcError } from "./errors.ts";
+export { encodeCniError } from "./errors.ts";
 export {
   type AddResponse,
   AddResponseSchema,
@@ -18,4 +18,4 @@ export {
   ErrorCode,
   ErrorCodeSchema,
 } from "./gen/cni_pb.ts";
-export { requestFields } from "./request_fields.ts";
+export { StatusSchema } from "./gen/google/rpc/status_pb.ts";

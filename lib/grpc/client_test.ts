@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
-import { callUnary, ConnectError, GrpcError, StatusCode } from "./mod.ts";
+import { callUnary } from "./client.ts";
+import { ConnectError, GrpcError, StatusCode } from "./status.ts";
 
 const METHOD = "/a.B/C";
 

@@ -12,7 +12,6 @@ import {
   FrameType,
   Setting,
 } from "./http2_frames.ts";
-import { encodeRpcStatus } from "./rpc_status.ts";
 import { GrpcError, StatusCode } from "./status.ts";
 import { UnaryExchange } from "./unary_exchange.ts";
 
@@ -209,7 +208,8 @@ Deno.test("UnaryExchange never sends more than both windows allow", () => {
 });
 
 Deno.test("SV-14: UnaryExchange hands over code, message and details", () => {
-  const details = encodeRpcStatus({ code: 13, message: "x", details: [] });
+  // google.rpc.Status of code 13 and message "x".
+  const details = Uint8Array.of(8, 13, 18, 1, 120);
   const error = failure(
     settings(),
     headers([

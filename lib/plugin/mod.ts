@@ -1,9 +1,18 @@
 /**
  * What the CNI plugin does with one call of a container runtime, wherever that
- * is done: in a process of its own (`roles/coil`), or in coild for the launcher
- * that a runtime calls (`deploy/executable/elf/launcher.c`).
+ * is done: in coild for the launcher that a runtime calls
+ * (`deploy/executable/launcher.c`), or in a process of its own (`roles/coil`),
+ * which asks coild by the same messages.
  *
  * @module
  */
+export { NoAnswerError, unavailableCode } from "./errors.ts";
 export { isOwnNetns } from "./netns.ts";
-export { type Answer, type Outside, runPlugin } from "./plugin.ts";
+export {
+  type Answer,
+  answerWith,
+  type Outside,
+  type PluginCall,
+  runPlugin,
+} from "./plugin.ts";
+export { type CniRequest } from "./request.ts";

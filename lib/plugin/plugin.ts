@@ -9,31 +9,33 @@ import {
   type NetConf,
   parseConfig,
   parseEnv,
-  parseResult,
+  type Result,
   versionForErrors,
   versionReply,
 } from "../cni/mod.ts";
-import {
-  type CniArgs,
-  decodeAddResponse,
-  encodeCniArgs,
-  type MethodName,
-  methodPath,
-} from "../cnirpc/lean/mod.ts";
-import { type callUnary, GrpcError, StatusCode } from "../grpc/mod.ts";
 import { toCniError } from "./errors.ts";
-import { buildRequest } from "./request.ts";
+import { buildRequest, type CniRequest } from "./request.ts";
 
 /** What the plugin needs of the outside. */
 export interface Outside {
   readonly env: (name: string) => string | undefined;
   /** Called once, and not for VERSION. */
   readonly readStdin: () => Uint8Array;
-  readonly call: typeof callUnary;
+  /** Takes a call to coild; not called for VERSION, and for what is refused before. */
+  readonly perform: (call: PluginCall) => Promise<Answer>;
   /** Whether a path is the network namespace that the runtime is in. */
   readonly isOwnNetns: (path: string) => boolean;
   /** Where coild listens unless the configuration says otherwise. */
   readonly defaultSocket: string;
+}
+
+/** A call of a runtime, read and checked. */
+export interface PluginCall {
+  readonly command: Exclude<Command, "VERSION">;
+  readonly conf: NetConf;
+  /** Where the configuration says that coild listens. */
+  readonly socketPath: string;
+  readonly request: CniRequest;
 }
 
 /** What the runtime gets. */
@@ -58,12 +60,33 @@ export async function runPlugin(outside: Outside): Promise<Answer> {
     const conf = parseConfig(stdinText, { lenient: command === "DEL" });
     checkCommandVersion(command, conf.cniVersion);
     const request = buildRequest(env, conf, stdinData);
-    const result = await perform({ env, conf, request }, outside);
-    return { stdout: result === undefined ? "" : toJson(result), exitCode: 0 };
+    if (command === "ADD") checkNetns(env, outside);
+    if (command === "CHECK") requirePrevResult(conf);
+    const socketPath = conf.socket ?? outside.defaultSocket;
+    const answer = await outside.perform({
+      command,
+      conf,
+      socketPath,
+      request,
+    });
+    // As the reference implementation: said when everything is released.
+    if (command === "DEL" && answer.exitCode === 0) checkNetns(env, outside);
+    return answer;
   } catch (error) {
     const cniError = toCniError(error, command);
     return { stdout: toJson(cniError.toJson(version)), exitCode: 1 };
   }
+}
+
+/** What the runtime gets for what coild gave, which is a result for ADD only. */
+export function answerWith(
+  { conf }: PluginCall,
+  given: Result | undefined,
+): Answer {
+  if (given === undefined) return { stdout: "", exitCode: 0 };
+  // In a chain the result is that of the plugins before.
+  const result = convertResult(conf.prevResult ?? given, conf.cniVersion);
+  return { stdout: toJson(result), exitCode: 0 };
 }
 
 /** Four spaces and no newline at the end, as the reference implementation. */
@@ -80,67 +103,6 @@ function readAll(outside: Outside): Uint8Array {
       code: ErrorCode.IO_FAILURE,
       cause,
     });
-  }
-}
-
-interface Call {
-  readonly env: CniEnv;
-  readonly conf: NetConf;
-  readonly request: CniArgs;
-}
-
-/** Makes the call to coild; the result to print, if any. */
-async function perform(call: Call, outside: Outside): Promise<unknown> {
-  switch (call.env.command) {
-    case "ADD":
-      return await add(call, outside);
-    case "DEL":
-      await ask("Del", call, outside);
-      // As the reference implementation: said when everything is released.
-      checkNetns(call.env, outside);
-      return undefined;
-    case "CHECK":
-      requirePrevResult(call.conf);
-      await ask("Check", call, outside);
-      return undefined;
-    case "GC":
-      await ask("Gc", call, outside);
-      return undefined;
-    default:
-      await askStatus(call, outside);
-      return undefined;
-  }
-}
-
-async function add(call: Call, outside: Outside): Promise<unknown> {
-  const { env, conf } = call;
-  checkNetns(env, outside);
-  const response = await ask("Add", call, outside);
-  if (conf.prevResult) return convertResult(conf.prevResult, conf.cniVersion);
-  const result: unknown = JSON.parse(decodeAddResponse(response));
-  return convertResult(parseResult(result, "result"), conf.cniVersion);
-}
-
-async function ask(
-  method: MethodName,
-  { conf, request }: Call,
-  outside: Outside,
-): Promise<Uint8Array> {
-  return await outside.call({
-    socketPath: conf.socket ?? outside.defaultSocket,
-    method: methodPath(method),
-    message: encodeCniArgs(request),
-  });
-}
-
-/** A coild that does not know the method is there, which is the answer. */
-async function askStatus(call: Call, outside: Outside): Promise<void> {
-  try {
-    await ask("Status", call, outside);
-  } catch (error) {
-    const isUnknown = error instanceof GrpcError &&
-      error.code === StatusCode.UNIMPLEMENTED;
-    if (!isUnknown) throw error;
   }
 }
 

@@ -1,15 +1,12 @@
 import assert from "node:assert/strict";
-import { fromBinary } from "@bufbuild/protobuf";
-import { CNIArgsSchema, cniRpcError } from "../cnirpc/mod.ts";
+import { CniError, parseResult } from "../cni/mod.ts";
 import {
-  type CallOptions,
-  ConnectError,
-  encodeRpcStatus,
-  GrpcError,
-  ProtoWriter,
-  StatusCode,
-} from "../grpc/mod.ts";
-import { type Outside, runPlugin } from "./plugin.ts";
+  answerWith,
+  NoAnswerError,
+  type Outside,
+  type PluginCall,
+  runPlugin,
+} from "./mod.ts";
 
 const RESULT = {
   cniVersion: "1.1.0",
@@ -36,13 +33,8 @@ interface Scene {
   readonly isOwnNetns?: boolean;
 }
 
-function addResponse(result: unknown): Uint8Array {
-  const json = typeof result === "string" ? result : JSON.stringify(result);
-  return new ProtoWriter().string(1, json).finish();
-}
-
 async function run(scene: Scene) {
-  const calls: CallOptions[] = [];
+  const calls: PluginCall[] = [];
   const env = new Map(Object.entries({ ...ENV, ...scene.env }));
   const { conf = {} } = scene;
   const stdin = typeof conf === "string" ? conf : JSON.stringify({
@@ -54,10 +46,11 @@ async function run(scene: Scene) {
   const outside: Outside = {
     env: (name) => env.get(name),
     readStdin: () => new TextEncoder().encode(stdin),
-    call: (options) => {
-      calls.push(options);
-      if (scene.fails !== undefined) return Promise.reject(scene.fails);
-      return Promise.resolve(addResponse(scene.answer ?? RESULT));
+    perform: async (call) => {
+      calls.push(call);
+      if (scene.fails !== undefined) throw scene.fails;
+      if (call.command !== "ADD") return answerWith(call, undefined);
+      return answerWith(call, parseResult(scene.answer ?? RESULT));
     },
     isOwnNetns: () => scene.isOwnNetns ?? false,
     defaultSocket: "/run/coild.sock",
@@ -70,8 +63,8 @@ async function run(scene: Scene) {
     json: stdout === "" ? undefined : JSON.parse(stdout),
     calls: calls.length,
     socketPath: call?.socketPath,
-    method: call?.method,
-    request: call && fromBinary(CNIArgsSchema, call.message),
+    command: call?.command,
+    request: call?.request,
     stdin,
   };
 }
@@ -80,7 +73,7 @@ Deno.test("ADD asks coild and prints its result", async () => {
   const answer = await run({});
   assert.equal(answer.exitCode, 0);
   assert.equal(answer.stdout, JSON.stringify(RESULT, undefined, 4));
-  assert.equal(answer.method, "/pkg.cnirpc.CNI/Add");
+  assert.equal(answer.command, "ADD");
   assert.equal(answer.socketPath, "/run/coild.sock");
   const { request } = answer;
   assert.ok(request);
@@ -128,26 +121,26 @@ const PREV_RESULT = {
 
 Deno.test("SV-13: a chained ADD hands prevResult on, and echoes it", async () => {
   const conf = { cniVersion: "0.4.0", prevResult: PREV_RESULT };
-  const { request, json } = await run({ conf, answer: "" });
+  const { request, json } = await run({ conf });
   assert.equal(request?.args["IS_CHAINED"], "true");
   assert.deepEqual(request.ips, ["10.1.2.3", "fd02::1"]);
   assert.deepEqual(request.interfaces, { eth0: true, veth0: false });
   assert.deepEqual(json, { cniVersion: "0.4.0", ...PREV_RESULT, dns: {} });
 });
 
-const SILENT: [string, string, Record<string, unknown>][] = [
-  ["DEL", "Del", {}],
-  ["CHECK", "Check", { prevResult: PREV_RESULT }],
-  ["GC", "Gc", { "cni.dev/valid-attachments": [] }],
-  ["STATUS", "Status", {}],
+const SILENT: [string, Record<string, unknown>][] = [
+  ["DEL", {}],
+  ["CHECK", { prevResult: PREV_RESULT }],
+  ["GC", { "cni.dev/valid-attachments": [] }],
+  ["STATUS", {}],
 ];
 
-for (const [command, method, conf] of SILENT) {
+for (const [command, conf] of SILENT) {
   Deno.test(`${command} asks coild and prints nothing`, async () => {
     const answer = await run({ env: { CNI_COMMAND: command }, conf });
     assert.equal(answer.stdout, "");
     assert.equal(answer.exitCode, 0);
-    assert.equal(answer.method, `/pkg.cnirpc.CNI/${method}`);
+    assert.equal(answer.command, command);
   });
 }
 
@@ -180,25 +173,10 @@ Deno.test("VERSION answers without reading stdin", async () => {
   );
 });
 
-Deno.test("STATUS is satisfied with a coild that does not know it", async () => {
-  const fails = new GrpcError("x", { code: StatusCode.UNIMPLEMENTED });
-  const status = await run({ env: { CNI_COMMAND: "STATUS" }, fails });
-  assert.equal(status.exitCode, 0);
-  const add = await run({ fails });
-  assert.equal(add.json.code, 999);
-});
-
-const ABSENT = new ConnectError("/run/coild.sock", {
-  cause: new Deno.errors.NotFound("No such file or directory"),
-});
-const ODD = new GrpcError("odd", {
-  code: StatusCode.INTERNAL,
-  statusDetails: encodeRpcStatus({
-    code: 13,
-    message: "odd",
-    details: [{ typeUrl: "example.org/a.B", value: new Uint8Array() }],
-  }),
-});
+const ABSENT = new NoAnswerError(
+  "coild is not running on this node or still starting",
+  { details: 'socket "/run/coild.sock": No such file or directory' },
+);
 
 const ERRORS: [string, Scene, number, RegExp][] = [
   ["a missing variable", { env: { CNI_IFNAME: "" } }, 4, /CNI_IFNAME/],
@@ -239,30 +217,6 @@ const ERRORS: [string, Scene, number, RegExp][] = [
     50,
     /coild is not running/,
   ],
-  [
-    "a coild that hangs",
-    {
-      fails: new GrpcError("No answer within 60000 ms", {
-        code: StatusCode.DEADLINE_EXCEEDED,
-      }),
-    },
-    11,
-    /No answer/,
-  ],
-  ["W42: foreign details", { fails: ODD }, 999, /^odd$/],
-  [
-    "W42: details that are garbage",
-    {
-      fails: new GrpcError("bad", {
-        code: StatusCode.INTERNAL,
-        statusDetails: Uint8Array.of(0xff),
-      }),
-    },
-    999,
-    /^bad$/,
-  ],
-  ["an answer that is no JSON", { answer: "{" }, 999, /JSON/],
-  ["an answer that is no result", { answer: { ips: 1 } }, 6, /invalid result/],
   ["something unexpected", { fails: new TypeError("oops") }, 999, /^oops$/],
 ];
 
@@ -277,9 +231,8 @@ for (const [what, scene, code, message] of ERRORS) {
 }
 
 Deno.test("SV-14: code, message and details of coild's error survive", async () => {
-  const fails = cniRpcError("no address left", {
-    code: StatusCode.RESOURCE_EXHAUSTED,
-    cniCode: 11,
+  const fails = new CniError("no address left", {
+    code: 11,
     details: "pool default",
   });
   const { json } = await run({ conf: { cniVersion: "0.4.0" }, fails });
@@ -294,11 +247,6 @@ Deno.test("SV-14: code, message and details of coild's error survive", async () 
 Deno.test("an error has a version even if the configuration has none", async () => {
   const { json } = await run({ conf: "{" });
   assert.equal(json.cniVersion, "1.1.0");
-});
-
-Deno.test("the message about an absent coild says what to look at", async () => {
-  const { json } = await run({ fails: ABSENT });
-  assert.match(json.details, /\/run\/coild\.sock.*No such file.*coild pod/);
 });
 
 Deno.test("ADD refuses the plugin's own netns before anything is made", async () => {
@@ -323,7 +271,7 @@ Deno.test("stdin that cannot be read is an I/O failure", async () => {
     readStdin: () => {
       throw new Deno.errors.BrokenPipe("gone");
     },
-    call: () => assert.fail("called"),
+    perform: () => assert.fail("called"),
     isOwnNetns: () => false,
     defaultSocket: "/nowhere",
   });

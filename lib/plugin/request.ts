@@ -6,7 +6,22 @@ import {
   parseArgs,
   type Result,
 } from "../cni/mod.ts";
-import type { CniArgs } from "../cnirpc/lean/mod.ts";
+
+/** What coild is asked, whichever door it comes by: pkg.cnirpc.CNIArgs. */
+export interface CniRequest {
+  readonly containerId: string;
+  readonly netns: string;
+  readonly ifname: string;
+  readonly args: Readonly<Record<string, string>>;
+  readonly path: string;
+  readonly stdinData: Uint8Array;
+  readonly ips: readonly string[];
+  readonly interfaces: Readonly<Record<string, boolean>>;
+  readonly validAttachments: readonly {
+    readonly containerId: string;
+    readonly ifname: string;
+  }[];
+}
 
 /** Keys of CNI_ARGS that Kubernetes runtimes set; always sent, maybe empty. */
 const POD_KEYS = [
@@ -27,7 +42,7 @@ export function buildRequest(
   env: CniEnv,
   conf: NetConf,
   stdinData: Uint8Array,
-): CniArgs {
+): CniRequest {
   const given = parseArgs(env.args, [...POD_KEYS, POD_UID_KEY]);
   const { prevResult } = conf;
   const args: Record<string, string> = {};

@@ -4,10 +4,10 @@
  *
  * @module
  */
-import { callUnary } from "../../lib/grpc/mod.ts";
 import { CNI_VERSIONS } from "../../lib/cni/mod.ts";
 import { COILD_SOCKET, VERSION } from "../../lib/names/mod.ts";
 import { isOwnNetns, runPlugin } from "../../lib/plugin/mod.ts";
+import { askCoild } from "./ask.ts";
 import { readStdin, writeStdout } from "./stdio.ts";
 
 const ABOUT = `CNI plugin coil v${VERSION}
@@ -27,7 +27,12 @@ export async function main(): Promise<void> {
   const { stdout, exitCode } = await runPlugin({
     env: (name) => Deno.env.get(name),
     readStdin,
-    call: callUnary,
+    perform: ({ socketPath, request }) =>
+      askCoild({
+        socketPath,
+        env: Deno.env.toObject(),
+        stdin: request.stdinData,
+      }),
     isOwnNetns,
     defaultSocket: COILD_SOCKET,
   });

@@ -8,7 +8,6 @@
  * @module
  */
 import { KeyedMutex, TaskGroup } from "../../lib/async/mod.ts";
-import { type RunningServer, serve } from "../../lib/grpc/server/mod.ts";
 import {
   EventRecorder,
   KubeClient,
@@ -27,7 +26,7 @@ import {
 } from "../../lib/telemetry/mod.ts";
 import { CallCounter } from "./observe/call_counter.ts";
 import { connectChained } from "./chained_part.ts";
-import { cniMethods } from "./server/cni_methods.ts";
+import { CniCalls } from "./server/cni_calls.ts";
 import { CniService } from "./server/cni_service.ts";
 import { NO_EGRESS } from "./egress/calls.ts";
 import { connectEgress } from "./egress_part.ts";
@@ -37,7 +36,7 @@ import { connectIpam } from "./ipam_part.ts";
 import { CoildMetrics } from "./observe/metrics.ts";
 import type { Ground } from "./node_part.ts";
 import { PodEvents } from "./observe/pod_events.ts";
-import { servePlugins } from "./server/plugin_server.ts";
+import { openDoors } from "./server/doors.ts";
 import { PodSource } from "./cluster/pod_source.ts";
 import { lockSocket } from "./server/socket_lock.ts";
 
@@ -98,15 +97,10 @@ async function run(start: Start, signal: AbortSignal): Promise<void> {
   await using stack = new AsyncDisposableStack();
   stack.use(lockSocket(options.socketPath));
   const parts = await connect(start, { nodeName, stack });
-  const server = await listen(options, parts, signal);
-  const plugins = await servePlugins({
-    server,
-    signal,
-    onOutcome: (outcome) => parts.metrics.launcherCalled(outcome),
-  });
+  const doors = await listen(options, parts, signal);
   log.info("Serving", { node: nodeName, socket: options.socketPath });
   await work(parts, signal);
-  await Promise.all([server.finished, plugins.finished]);
+  await doors.finished;
   await parts.node.finish();
 }
 
@@ -192,9 +186,9 @@ type Parts = Awaited<ReturnType<typeof connect>>;
 /** Opens the socket early: a plugin that finds it learns what is waited for. */
 async function listen(
   { socketPath, metricsAddress, metricsAuth, healthAddress }: CoildOptions,
-  { client, registry, service, calls, node }: Parts,
+  { client, registry, metrics, service, calls: counter, node }: Parts,
   signal: AbortSignal,
-): Promise<RunningServer> {
+): Promise<{ readonly finished: Promise<unknown> }> {
   const refusal = metricsAuth ? metricsRefusal(client) : undefined;
   serveMetrics({ address: metricsAddress, registry, refusal, signal });
   serveHealth({
@@ -207,8 +201,12 @@ async function listen(
     },
     signal,
   });
-  const methods = cniMethods(service, calls);
-  return await serve({ socketPath, methods, registry, signal });
+  return await openDoors({
+    calls: new CniCalls({ methods: service, registry, counter }),
+    socketPath,
+    signal,
+    onOutcome: (outcome) => metrics.launcherCalled(outcome),
+  });
 }
 
 /** Runs all loops until the signal. */

@@ -3,8 +3,6 @@
 import assert from "node:assert/strict";
 import { createPrivateKey, sign } from "node:crypto";
 import * as path from "node:path";
-import { decodeCniError } from "../../lib/cnirpc/lean/mod.ts";
-import { GrpcError } from "../../lib/grpc/mod.ts";
 import { createAuthority, sharedPki } from "../lab/pki.ts";
 import { eventually, type LabProcess, sleep } from "../lab/mod.ts";
 import { CallError, type Coild, CoildLab, type Sandbox } from "./coild_lab.ts";
@@ -177,12 +175,6 @@ async function statusOf(lab: CoildLab, token: string): Promise<number> {
   return response.status;
 }
 
-/** What the runtime is told besides the message. */
-function detailsOf({ cause }: CallError): string {
-  const details = cause instanceof GrpcError ? cause.statusDetails : undefined;
-  return (details && decodeCniError(details)?.details) ?? "";
-}
-
 /** Has the daemons read their files: the server that they know of is away for a moment. */
 async function interrupt(lab: CoildLab): Promise<void> {
   await lab.plane.killApiServer();
@@ -274,7 +266,7 @@ Deno.test("tokens expire and are renewed: coild and the controller read their fi
       const pod = await lab.createPod("refused");
       await eventually("coild to be refused", async () => {
         const error = await coild.refused(coild.add(pod));
-        return /Unauthorized/.test(detailsOf(error));
+        return /Unauthorized/.test(error.details);
       }, { timeoutMs: 120_000, intervalMs: INTERVAL_MS });
       assertRunning(coild.process);
       assert.ok((await unauthorized(lab, since)).has("coild"));

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { ConnectError } from "../../lib/grpc/mod.ts";
+import { ConnectError } from "../../lib/grpc/testing.ts";
 import { eventually, sleep } from "../lab/mod.ts";
 import {
   CallError,

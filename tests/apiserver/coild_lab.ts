@@ -5,14 +5,17 @@
  * @module
  */
 import * as path from "node:path";
-import { callUnary, GrpcError } from "../../lib/grpc/mod.ts";
+import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
+import { anyUnpack } from "@bufbuild/protobuf/wkt";
 import {
-  type CniErrorDetail,
-  decodeAddResponse,
-  decodeCniError,
-  encodeCniArgs,
-  methodPath,
-} from "../../lib/cnirpc/lean/mod.ts";
+  AddResponseSchema,
+  CNIArgsSchema,
+  type CNIError,
+  CNIErrorSchema,
+  StatusSchema,
+} from "../../lib/cnirpc/mod.ts";
+import { GrpcError } from "../../lib/grpc/mod.ts";
+import { callUnary } from "../../lib/grpc/testing.ts";
 import {
   type AuditPolicy,
   ControlPlane,
@@ -39,12 +42,22 @@ export class CallError extends Error {
   readonly status: string;
   /** CNI error code; -1 without the detail. */
   readonly code: number;
+  /** What the runtime is told besides the message. */
+  readonly details: string;
 
-  constructor(error: GrpcError, detail: CniErrorDetail | undefined) {
+  constructor(error: GrpcError) {
+    const detail = cniErrorIn(error);
     super(detail?.msg ?? error.message, { cause: error });
     this.status = error.codeName;
     this.code = detail?.code ?? -1;
+    this.details = detail?.details ?? "";
   }
+}
+
+function cniErrorIn({ statusDetails }: GrpcError): CNIError | undefined {
+  if (statusDetails === undefined) return undefined;
+  const [detail] = fromBinary(StatusSchema, statusDetails).details;
+  return detail && anyUnpack(detail, CNIErrorSchema);
 }
 
 /** A pod's sandbox as a runtime has it. */
@@ -102,7 +115,7 @@ export class Coild implements AsyncDisposable {
     sandbox: Sandbox | undefined,
     changes: CallChanges = {},
   ): Promise<Uint8Array> {
-    const message = encodeCniArgs({
+    const args = create(CNIArgsSchema, {
       containerId: changes.containerId ?? sandbox?.containerId ?? "",
       netns: changes.netns ?? (sandbox ? `/run/netns/${sandbox.netns}` : ""),
       ifname: changes.ifname ?? sandbox?.ifname ?? "",
@@ -125,29 +138,28 @@ export class Coild implements AsyncDisposable {
         }),
         ...changes.config,
       })),
-      ips: [],
-      interfaces: {},
-      validAttachments: changes.valid ?? [],
+      validAttachments: (changes.valid ?? []).map(
+        ({ containerId, ifname }) => ({ containerId, ifname }),
+      ),
     });
     try {
       return await callUnary({
         socketPath: this.socketPath,
-        method: methodPath(method),
-        message,
+        method: `/pkg.cnirpc.CNI/${method}`,
+        message: toBinary(CNIArgsSchema, args),
         timeoutMs: changes.timeoutMs ?? 60_000,
         ...(changes.signal && { signal: changes.signal }),
       });
     } catch (error) {
       if (!(error instanceof GrpcError)) throw error;
-      const detail = error.statusDetails &&
-        decodeCniError(error.statusDetails);
-      throw new CallError(error, detail);
+      throw new CallError(error);
     }
   }
 
   async add(sandbox: Sandbox, changes?: CallChanges): Promise<AddResult> {
     const answer = await this.call("Add", sandbox, changes);
-    return JSON.parse(decodeAddResponse(answer));
+    const { result } = fromBinary(AddResponseSchema, answer);
+    return JSON.parse(new TextDecoder().decode(result));
   }
 
   /** The addresses of a new ADD, without prefix lengths. */

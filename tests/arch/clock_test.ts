@@ -6,8 +6,10 @@ import { ROOT } from "./ranks.ts";
 
 /** Where the date is only shown to others, and how. */
 const SHOWN: Readonly<Record<string, string>> = {
-  "lib/grpc/server/call.ts":
-    "in the log; and the deadline that handlers are told",
+  "lib/grpc/grpc_js_server.ts":
+    "how long a caller waits; grpc-js gives it as a date",
+  "lib/grpc/testing.ts": "grpc-js's deadlines are dates",
+  "roles/coild/server/call_log.ts": "in the log",
   "lib/kube/loops/event_recorder.ts": "times of Events",
   "lib/kube/loops/lease.ts":
     "times of a Lease; its holder's life goes by our clock",

@@ -1,12 +1,8 @@
 // What containerd itself knows of its pods, by the Container Runtime Interface
 // (k8s.io/cri-api runtime.v1, api.proto): field numbers are in brackets.
-import {
-  callUnary,
-  decodeText,
-  GrpcError,
-  ProtoWriter,
-  readFields,
-} from "../../lib/grpc/mod.ts";
+import { GrpcError } from "../../lib/grpc/mod.ts";
+import { callUnary } from "../../lib/grpc/testing.ts";
+import { decodeText, ProtoWriter, readFields } from "./protobuf_wire.ts";
 import type { ClusterNode } from "../lab/cluster/mod.ts";
 import { eventually } from "../lab/mod.ts";
 

@@ -98,7 +98,9 @@ Deno.test("libcni: the node is not ready before coild is, and is then, decision 
   assert.notEqual(before.code, 0);
   assert.match(before.output, /coild is not running on this node/);
   await using coild = await CannedCoild.start(() => Promise.resolve({}));
-  await Deno.symlink(coild.socket, socket);
+  for (const suffix of ["", ".cni"]) {
+    await Deno.symlink(coild.socket + suffix, socket + suffix);
+  }
   const after = await call(tool, { host, command: "status" });
   assert.equal(after.code, 0, after.output);
 });

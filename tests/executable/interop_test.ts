@@ -1,7 +1,7 @@
 // coild's server, asked by grpcurl: grpc-go, which upstream's plugin uses too.
 // Needs Go, to build grpcurl.
 import assert from "node:assert/strict";
-import { cniRpcError } from "../../lib/cnirpc/mod.ts";
+import { CallError } from "../../roles/coild/base/errors.ts";
 import { cacheDir } from "../lab/cache.ts";
 import { requireGo } from "../lab/go.ts";
 import { isThere } from "../lab/packages.ts";
@@ -61,9 +61,9 @@ Deno.test("SV-1: grpcurl describes the service", async () => {
 
 Deno.test("grpcurl makes a call", async () => {
   const seen: string[] = [];
-  const echo: Answer = (args, { deadline }) => {
+  const echo: Answer = (args, { remainingMs }) => {
     seen.push(args.containerId, args.args["K"] ?? "");
-    assert.ok(deadline, "grpc-timeout in grpc-go's units");
+    assert.ok(remainingMs, "grpc-timeout in grpc-go's units");
     return Promise.resolve({ cniVersion: "1.1.0" });
   };
   const request = '{"container_id":"cid","args":{"K":"v"}}';
@@ -85,7 +85,7 @@ Deno.test("grpcurl sends and receives more than HTTP/2's first windows", async (
   const { code, text } = await ask(
     (args) => {
       length = args.netns.length;
-      return Promise.resolve({ pad });
+      return Promise.resolve({ dns: { domain: pad } });
     },
     ["-d", JSON.stringify({ netns })],
     ["pkg.cnirpc.CNI/Add"],
@@ -99,7 +99,7 @@ Deno.test("SV-14: grpcurl shows an error with its details", async () => {
   const { code, text } = await ask(
     () =>
       Promise.reject(
-        cniRpcError("100 % später", { code: 9, cniCode: 11, details: "d" }),
+        new CallError("100 % später", { status: 9, code: 11, details: "d" }),
       ),
     ["-d", "{}"],
     ["pkg.cnirpc.CNI/Del"],

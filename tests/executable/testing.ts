@@ -1,14 +1,15 @@
 // The executable under test, called as a container runtime and a person would.
 import assert from "node:assert/strict";
 import { buildExecutable } from "../../deploy/executable/mod.ts";
+import { parseResult } from "../../lib/cni/mod.ts";
+import type { CniRequest } from "../../lib/plugin/mod.ts";
 import {
-  type BoundMethod,
   type CallContext,
-  serve,
-  unary,
-} from "../../lib/grpc/server/mod.ts";
-import { CNI, type CNIArgs } from "../../lib/cnirpc/mod.ts";
-import { servePlugins } from "../../roles/coild/server/plugin_server.ts";
+  CniCalls,
+  type CniMethods,
+} from "../../roles/coild/server/cni_calls.ts";
+import type { MethodName } from "../../roles/coild/server/method_names.ts";
+import { openDoors } from "../../roles/coild/server/doors.ts";
 import { placePlugin } from "../lab/launcher.ts";
 import { isThere } from "../lab/packages.ts";
 
@@ -152,8 +153,8 @@ export async function runLauncher(
 
 /** Answers of a coild that is not one: what ADD gives, or what all throw. */
 export type Answer = (
-  args: CNIArgs,
-  context: CallContext,
+  request: CniRequest,
+  context: CallContext & { readonly method: MethodName },
 ) => Promise<unknown>;
 
 /** A server in coild's place. */
@@ -161,7 +162,7 @@ export class CannedCoild implements AsyncDisposable {
   readonly socket: string;
   readonly #directory: string;
   readonly #abort = new AbortController();
-  #finished: Promise<void> = Promise.resolve();
+  #finished: Promise<unknown> = Promise.resolve();
 
   private constructor(directory: string) {
     this.#directory = directory;
@@ -171,13 +172,12 @@ export class CannedCoild implements AsyncDisposable {
   static async start(answer: Answer): Promise<CannedCoild> {
     const coild = new CannedCoild(await Deno.makeTempDir());
     const { signal } = coild.#abort;
-    const server = await serve({
+    const { finished } = await openDoors({
+      calls: new CniCalls({ methods: methodsOf(answer) }),
       socketPath: coild.socket,
-      methods: methodsOf(answer),
       signal,
     });
-    const plugins = await servePlugins({ server, signal });
-    coild.#finished = server.finished.then(() => plugins.finished);
+    coild.#finished = finished;
     return coild;
   }
 
@@ -188,19 +188,20 @@ export class CannedCoild implements AsyncDisposable {
   }
 }
 
-function methodsOf(answer: Answer): BoundMethod[] {
-  const silent = async (args: CNIArgs, context: CallContext) => {
-    await answer(args, context);
-    return {};
+function methodsOf(answer: Answer): CniMethods {
+  const silent = (method: MethodName) =>
+  async (
+    request: CniRequest,
+    context: CallContext,
+  ) => {
+    await answer(request, { ...context, method });
   };
-  return [
-    unary(CNI.method.add, async (args, context) => {
-      const json = JSON.stringify(await answer(args, context));
-      return { result: new TextEncoder().encode(json) };
-    }),
-    unary(CNI.method.del, silent),
-    unary(CNI.method.check, silent),
-    unary(CNI.method.gc, silent),
-    unary(CNI.method.status, silent),
-  ];
+  return {
+    add: async (request, context) =>
+      parseResult(await answer(request, { ...context, method: "Add" })),
+    del: silent("Del"),
+    check: silent("Check"),
+    gc: silent("Gc"),
+    status: silent("Status"),
+  };
 }

@@ -1,16 +1,19 @@
 import assert from "node:assert/strict";
-import { encodeHeaders } from "../../lib/grpc/hpack.ts";
-import {
-  concatenate,
-  CONNECTION_PREFACE,
-  encodeFrame,
-  Flag,
-  FrameReader,
-  FrameType,
-} from "../../lib/grpc/http2_frames.ts";
-import { frameMessage } from "../../lib/grpc/message_frame.ts";
+import { create, toBinary } from "@bufbuild/protobuf";
+import { CNIArgsSchema } from "../../lib/cnirpc/mod.ts";
+import { GrpcError } from "../../lib/grpc/mod.ts";
+import { callUnary } from "../../lib/grpc/testing.ts";
 import { type Coild, CoildLab } from "../apiserver/coild_lab.ts";
 import { sleep } from "../lab/mod.ts";
+import {
+  concatenate,
+  data,
+  FrameReader,
+  FrameType,
+  headers,
+  OPENING,
+  reset,
+} from "./http2_client.ts";
 
 /** RFC 9113, section 7. */
 const ENHANCE_YOUR_CALM = 11;
@@ -18,31 +21,12 @@ const ENHANCE_YOUR_CALM = 11;
 const TICKS_PER_SECOND = 100;
 const FLOOD_MS = 3_000;
 
-const HEAD = encodeHeaders([
-  [":method", "POST"],
-  [":scheme", "http"],
-  [":path", "/pkg.cnirpc.CNI/Status"],
-  ["content-type", "application/grpc"],
-]);
-const OPENING = concatenate([
-  new TextEncoder().encode(CONNECTION_PREFACE),
-  encodeFrame(FrameType.SETTINGS, {}),
-]);
-
 /** A call of STATUS, as fast as it can be made; reset at once if so wanted. */
 function call(streamId: number, isReset: boolean): Uint8Array {
-  const flags = Flag.END_HEADERS;
   return concatenate([
-    encodeFrame(FrameType.HEADERS, { streamId, flags, payload: HEAD }),
-    encodeFrame(FrameType.DATA, {
-      ...{ streamId, flags: Flag.END_STREAM },
-      payload: frameMessage(new Uint8Array()),
-    }),
-    ...(isReset
-      ? [encodeFrame(FrameType.RST_STREAM, {
-        ...{ streamId, payload: Uint8Array.of(0, 0, 0, 8) },
-      })]
-      : []),
+    headers(streamId, "/pkg.cnirpc.CNI/Status"),
+    data(streamId, new Uint8Array()),
+    ...(isReset ? [reset(streamId)] : []),
   ]);
 }
 
@@ -152,4 +136,127 @@ Deno.test("one connection that floods coild does not take it from the others", a
       assert.ok(coild.process.isRunning);
     },
   );
+
+  await t.step(
+    "1,100 half-open connections are bounded, and ADD is served by both doors",
+    async () => {
+      using crowd = await Crowd.gather(coild.socketPath, 1_100);
+      const pod = await lab.createPod("half");
+      await coild.add(pod);
+      await coild.del(pod);
+      const answer = await launch(coild.socketPath);
+      assert.match(answer, /^COILCNI1\0/);
+      assert.ok(socketsOf(coild) < 1_100, `${socketsOf(coild)} sockets`);
+      assert.ok(crowd.size === 1_100);
+    },
+  );
+
+  await t.step(
+    "messages of 20 MiB are refused, many at once take no memory that stays",
+    async () => {
+      const before = residentMiB(coild);
+      const outcomes = await Promise.all(
+        Array.from({ length: 8 }, () => large(coild.socketPath)),
+      );
+      assert.deepEqual([...new Set(outcomes)], ["refused"]);
+      const grown = residentMiB(coild) - before;
+      assert.ok(grown < 150, `${grown} MiB more`);
+      const pod = await lab.createPod("small");
+      await coild.add(pod);
+      await coild.del(pod);
+    },
+  );
 });
+
+/** Connections that say nothing, or half of what opens one. */
+class Crowd implements Disposable {
+  readonly #sockets: Deno.UnixConn[] = [];
+
+  static async gather(path: string, size: number): Promise<Crowd> {
+    const crowd = new Crowd();
+    for (let i = 0; i < size; i++) {
+      const socket = await connect(path);
+      crowd.#sockets.push(socket);
+      // coild may have closed it already.
+      if (i % 2 === 0) {
+        await socket.write(OPENING.subarray(0, 20)).catch(() => {});
+      }
+    }
+    return crowd;
+  }
+
+  get size(): number {
+    return this.#sockets.length;
+  }
+
+  [Symbol.dispose](): void {
+    for (const socket of this.#sockets) socket.close();
+  }
+}
+
+/** The kernel says no while as many wait as coild's socket lets wait. */
+async function connect(path: string): Promise<Deno.UnixConn> {
+  for (;;) {
+    try {
+      return await Deno.connect({ transport: "unix", path });
+    } catch (error) {
+      if (!(error instanceof Deno.errors.WouldBlock)) throw error;
+      await sleep(10);
+    }
+  }
+}
+
+/** STATUS as a launcher asks it; the whole answer. */
+async function launch(socketPath: string): Promise<string> {
+  const encoder = new TextEncoder();
+  const variables = encoder.encode(
+    "CNI_COMMAND=STATUS\0CNI_PATH=/opt/cni/bin\0",
+  );
+  const stdin = encoder.encode(JSON.stringify({
+    cniVersion: "1.1.0",
+    name: "k8s-pod-network",
+    type: "coil",
+    socket: socketPath,
+  }));
+  const numbers = new Uint8Array(8);
+  new DataView(numbers.buffer).setUint32(0, variables.length, true);
+  new DataView(numbers.buffer).setUint32(4, stdin.length, true);
+  const path = `${socketPath}.cni`;
+  using socket = await Deno.connect({ transport: "unix", path });
+  await socket.write(
+    concatenate([encoder.encode("COILCNI1"), numbers, variables, stdin]),
+  );
+  return await new Response(socket.readable).text();
+}
+
+/** A call whose message is larger than coild takes. */
+async function large(socketPath: string): Promise<string> {
+  const args = create(CNIArgsSchema, { stdinData: new Uint8Array(20 << 20) });
+  try {
+    await callUnary({
+      socketPath,
+      method: "/pkg.cnirpc.CNI/Status",
+      message: toBinary(CNIArgsSchema, args),
+    });
+    return "taken";
+  } catch (error) {
+    if (!(error instanceof GrpcError)) throw error;
+    return "refused";
+  }
+}
+
+function socketsOf({ process }: Coild): number {
+  const directory = `/proc/${process.pid}/fd`;
+  return [...Deno.readDirSync(directory)].filter(({ name }) => {
+    try {
+      return Deno.readLinkSync(`${directory}/${name}`).startsWith("socket:");
+    } catch {
+      return false; // closed since
+    }
+  }).length;
+}
+
+function residentMiB({ process }: Coild): number {
+  const status = Deno.readTextFileSync(`/proc/${process.pid}/status`);
+  return Number(/^VmRSS:\s+(\d+) kB/m.exec(status)?.[1]) / 1024;
+}

@@ -1,6 +1,17 @@
 import assert from "node:assert/strict";
 import fc from "fast-check";
-import { decodeRequest, encodeAnswer, requestSize } from "./mod.ts";
+import {
+  decodeAnswer,
+  decodeRequest,
+  encodeAnswer,
+  encodeRequest,
+  requestSize,
+  SOCKET_VARIABLE,
+} from "./mod.ts";
+
+/** Of the launcher, whose buffers hold 256 KiB; and of the executable. */
+const LAUNCHED = { env: new Map<string, string>() };
+const STARTED = { env: new Map([[SOCKET_VARIABLE, "/run/coild.sock"]]) };
 
 /** A request as launcher.c writes it. */
 function request(variables: readonly string[], stdin: Uint8Array): Uint8Array {
@@ -50,9 +61,9 @@ Deno.test("requestSize() refuses other protocols at their first byte", () => {
   }
 });
 
-Deno.test("requestSize() refuses more than a launcher sends", () => {
+Deno.test("requestSize() refuses more than 16 MiB", () => {
   const bytes = request([], new Uint8Array(0));
-  for (const [env, stdin] of [[0, 300_000], [300_000, 0], [2 ** 32 - 1, 17]]) {
+  for (const [env, stdin] of [[0, 1 << 25], [1 << 25, 0], [2 ** 32 - 1, 17]]) {
     const view = new DataView(bytes.buffer);
     view.setUint32(8, env ?? 0, true);
     view.setUint32(12, stdin ?? 0, true);
@@ -67,7 +78,7 @@ Deno.test("decodeRequest() takes the first of two variables of one name, and pas
 });
 
 Deno.test("encodeAnswer() has exit code and size before the text", () => {
-  const bytes = encodeAnswer({ exitCode: 1, stdout: "é" });
+  const bytes = encodeAnswer({ exitCode: 1, stdout: "é" }, LAUNCHED);
   assert.deepEqual(
     bytes,
     new Uint8Array([
@@ -80,7 +91,49 @@ Deno.test("encodeAnswer() has exit code and size before the text", () => {
 Deno.test("encodeAnswer() gives nothing that the launcher's buffer cannot hold", () => {
   const room = 256 * 1024 - 16;
   const answer = (length: number) =>
-    encodeAnswer({ exitCode: 0, stdout: "x".repeat(length) });
+    encodeAnswer({ exitCode: 0, stdout: "x".repeat(length) }, LAUNCHED);
   assert.equal(answer(room)?.length, 256 * 1024);
   assert.equal(answer(room + 1), undefined);
+});
+
+Deno.test("encodeAnswer() gives the executable whatever there is", () => {
+  const stdout = "x".repeat(1 << 20);
+  const bytes = encodeAnswer({ exitCode: 0, stdout }, STARTED);
+  assert.ok(bytes);
+  assert.deepEqual(decodeAnswer(bytes), { exitCode: 0, stdout });
+});
+
+Deno.test("encodeRequest() writes what decodeRequest() reads", () => {
+  fc.assert(fc.property(
+    fc.dictionary(name, value),
+    fc.uint8Array({ maxLength: 5000 }),
+    (variables, stdin) => {
+      const env = new Map(Object.entries(variables));
+      const bytes = encodeRequest({ env, stdin });
+      assert.equal(requestSize(bytes), bytes.length);
+      assert.deepEqual(decodeRequest(bytes), { env, stdin });
+    },
+  ));
+});
+
+Deno.test("decodeAnswer() refuses what is not an answer", () => {
+  const answer = encodeAnswer({ exitCode: 0, stdout: "{}" }, STARTED);
+  assert.ok(answer);
+  const changed = (at: number, to: number) => {
+    const bytes = answer.slice();
+    bytes[at] = to;
+    return bytes;
+  };
+  const bad = [
+    new Uint8Array(),
+    answer.subarray(0, 15),
+    answer.subarray(0, 17),
+    new Uint8Array([...answer, 0]),
+    changed(7, 0x32),
+    changed(8, 2),
+    changed(12, 3),
+  ];
+  for (const bytes of bad) {
+    assert.throws(() => decodeAnswer(bytes), SyntaxError);
+  }
 });

@@ -1,7 +1,8 @@
 /**
- * How the launcher, which a container runtime calls as the CNI plugin, takes
- * its call to coild: one request and one answer on a connection, whose other
- * end is `deploy/executable/elf/launcher.c`. Both are on one machine, so numbers
+ * How a call of a container runtime reaches coild: one request and one answer
+ * on a connection to the socket beside that for gRPC. The launcher
+ * (`deploy/executable/launcher.c`) speaks it, and the executable (`roles/coil`)
+ * where the launcher had no answer. Both ends are on one machine, so numbers
  * are in its order, which on all that Coil runs on is little-endian.
  *
  * | request | answer |
@@ -12,9 +13,12 @@
  * | variables: `NAME=value` and a NUL for each | stdout |
  * | stdin | |
  *
- * A connection that is closed without an answer leaves the call to the whole
- * executable on the node. Another form of these messages gets another number in
- * their first bytes: launcher and coild are not upgraded at the same moment.
+ * The launcher's buffers hold 256 KiB, and it cannot read a network
+ * configuration: a connection that is closed without an answer leaves its call
+ * to the executable. The executable adds the variable {@linkcode SOCKET_VARIABLE},
+ * may ask for more, and takes an answer of any size. Another form of these
+ * messages gets another number in their first bytes: launcher and coild are not
+ * upgraded at the same moment.
  *
  * @module
  */
@@ -24,14 +28,19 @@ const HEAD_BYTES = 16;
 const MAGIC = new TextEncoder().encode("COILCNI1");
 
 /** The launcher's buffers hold 256 KiB. */
-const MAX_BYTES = 256 * 1024;
+const LAUNCHER_BYTES = 256 * 1024;
+/** The largest request of all: a network configuration with prevResult. */
+const MAX_BYTES = 16 * 1024 * 1024;
 
-/** What the socket for launchers is called beside that of coild: `/run/coild.sock.cni`. */
+/** What the socket is called beside that for gRPC: `/run/coild.sock.cni`. */
 export const LAUNCHER_SOCKET_SUFFIX = ".cni";
+
+/** The variable by which the executable says which socket it has read in the network configuration. */
+export const SOCKET_VARIABLE = "COIL_SOCKET";
 
 /** A call of a container runtime. */
 export interface LauncherRequest {
-  /** The variables whose names begin with `CNI_`. */
+  /** The variables whose names begin with `CNI_`, and maybe {@linkcode SOCKET_VARIABLE}. */
   readonly env: ReadonlyMap<string, string>;
   readonly stdin: Uint8Array;
 }
@@ -40,6 +49,18 @@ export interface LauncherRequest {
 export interface LauncherAnswer {
   readonly exitCode: 0 | 1;
   readonly stdout: string;
+}
+
+/** Encodes a request. */
+export function encodeRequest({ env, stdin }: LauncherRequest): Uint8Array {
+  const variables = new TextEncoder().encode(
+    [...env].map(([name, value]) => `${name}=${value}\0`).join(""),
+  );
+  const bytes = new Uint8Array(HEAD_BYTES + variables.length + stdin.length);
+  writeHead(bytes, [variables.length, stdin.length]);
+  bytes.set(variables, HEAD_BYTES);
+  bytes.set(stdin, HEAD_BYTES + variables.length);
+  return bytes;
 }
 
 /**
@@ -76,19 +97,49 @@ export function decodeRequest(bytes: Uint8Array): LauncherRequest {
   return { env, stdin: bytes.subarray(end) };
 }
 
-/** Encodes an answer; undefined when it is more than a launcher can take. */
+/** Encodes an answer; undefined when it is more than whoever asks can take. */
 export function encodeAnswer(
   { exitCode, stdout }: LauncherAnswer,
+  request: Pick<LauncherRequest, "env">,
 ): Uint8Array | undefined {
   const text = new TextEncoder().encode(stdout);
   const bytes = new Uint8Array(HEAD_BYTES + text.length);
-  if (bytes.length > MAX_BYTES) return undefined;
-  bytes.set(MAGIC);
-  const view = new DataView(bytes.buffer);
-  view.setUint32(8, exitCode, true);
-  view.setUint32(12, text.length, true);
+  const isLimited = !request.env.has(SOCKET_VARIABLE);
+  if (isLimited && bytes.length > LAUNCHER_BYTES) return undefined;
+  writeHead(bytes, [exitCode, text.length]);
   bytes.set(text, HEAD_BYTES);
   return bytes;
+}
+
+/**
+ * Reads a whole answer.
+ *
+ * @throws {SyntaxError} when the bytes are not one
+ */
+export function decodeAnswer(bytes: Uint8Array): LauncherAnswer {
+  const bad = (why: string) =>
+    new SyntaxError(`Cannot read the answer: ${why}`);
+  if (bytes.length < HEAD_BYTES) throw bad(`it has ${bytes.length} bytes`);
+  if (MAGIC.some((byte, i) => byte !== bytes[i])) {
+    throw bad("it has other first bytes");
+  }
+  const [exitCode, length] = numbersOf(bytes);
+  if (exitCode !== 0 && exitCode !== 1) throw bad(`exit code ${exitCode}`);
+  const text = bytes.subarray(HEAD_BYTES);
+  if (text.length !== length) {
+    throw bad(`${text.length} bytes of text instead of ${length}`);
+  }
+  return { exitCode, stdout: new TextDecoder().decode(text) };
+}
+
+function writeHead(
+  bytes: Uint8Array,
+  [first, second]: readonly [number, number],
+): void {
+  bytes.set(MAGIC);
+  const view = new DataView(bytes.buffer);
+  view.setUint32(8, first, true);
+  view.setUint32(12, second, true);
 }
 
 function numbersOf(bytes: Uint8Array): readonly [number, number] {

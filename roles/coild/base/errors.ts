@@ -2,6 +2,31 @@ import { EGRESS_ANNOTATION_PREFIX } from "../../../lib/names/mod.ts";
 
 /** Conditions that coild itself finds, one class for each answer a caller can get. */
 
+/** How a call ended that failed, as its caller is told. */
+export class CallError extends Error {
+  override readonly name = "CallError";
+  /** Status code of gRPC. */
+  readonly status: number;
+  /** Error code of CNI. */
+  readonly code: number;
+  readonly details: string;
+
+  constructor(
+    message: string,
+    options: {
+      readonly status: number;
+      readonly code: number;
+      readonly details?: string;
+      readonly cause?: unknown;
+    },
+  ) {
+    super(message, { cause: options.cause });
+    this.status = options.status;
+    this.code = options.code;
+    this.details = options.details ?? "";
+  }
+}
+
 /** The daemon cannot serve this call yet; the same call later will work. */
 export class NotReadyError extends Error {
   override readonly name = "NotReadyError";

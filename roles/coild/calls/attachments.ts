@@ -1,5 +1,5 @@
 import type { AttachmentKey, Result } from "../../../lib/cni/mod.ts";
-import type { CNIArgs } from "../../../lib/cnirpc/mod.ts";
+import type { CniRequest } from "../../../lib/plugin/mod.ts";
 import type { V1Pod } from "../../../lib/kube/mod.ts";
 import type { PodName } from "../../../lib/podnet/mod.ts";
 import type { Attachment } from "./attachment.ts";
@@ -55,11 +55,11 @@ export interface Attachments {
   ): Promise<AttachmentKey>;
 
   /** Compares a pod's network with what ADD made. Returns by which key it is known. */
-  check(args: CNIArgs, options: CallOptions): Promise<AttachmentKey>;
+  check(args: CniRequest, options: CallOptions): Promise<AttachmentKey>;
 
   /** Releases what the runtime does not have; calls back with the key of each. */
   gc(
-    args: CNIArgs,
+    args: CniRequest,
     options: CallOptions & {
       readonly onReleased: (key: AttachmentKey) => void;
     },

@@ -8,7 +8,7 @@ import {
   refusePattern,
   type Result,
 } from "../../../lib/cni/mod.ts";
-import type { CNIArgs } from "../../../lib/cnirpc/mod.ts";
+import type { CniRequest } from "../../../lib/plugin/mod.ts";
 import type { PodName } from "../../../lib/podnet/mod.ts";
 import { InvalidCallError, InvalidNetworkError } from "../base/errors.ts";
 import type { PodQuery } from "../cluster/pod_source.ts";
@@ -44,7 +44,7 @@ const MAX_CONTAINER_ID = 128;
  *
  * @throws {InvalidCallError} when the container ID or the interface is missing.
  */
-export function parseKey(args: CNIArgs): AttachmentKey {
+export function parseKey(args: CniRequest): AttachmentKey {
   const { containerId, ifname } = args;
   if (containerId === "") {
     throw new InvalidCallError("Cannot serve the call: container_id is empty");
@@ -62,7 +62,7 @@ export function parseKey(args: CNIArgs): AttachmentKey {
  * @throws {InvalidCallError} when one half is missing, or the container ID too long.
  * @throws {CniError} with code 4 when one half holds what it must not.
  */
-export function parseStrictKey(args: CNIArgs): AttachmentKey {
+export function parseStrictKey(args: CniRequest): AttachmentKey {
   const key = parseKey(args);
   checkContainerId(key.containerId);
   checkInterfaceName(key.ifname);
@@ -76,7 +76,7 @@ export function parseStrictKey(args: CNIArgs): AttachmentKey {
 }
 
 /** The pod's name where the runtime gave one: DEL and CHECK may come without. */
-export function parsePodName(args: CNIArgs): { readonly pod?: PodName } {
+export function parsePodName(args: CniRequest): { readonly pod?: PodName } {
   const name = args.args["K8S_POD_NAME"] ?? "";
   const namespace = args.args["K8S_POD_NAMESPACE"] ?? "";
   return name === "" || namespace === "" ? {} : { pod: { name, namespace } };
@@ -88,7 +88,7 @@ export function parsePodName(args: CNIArgs): { readonly pod?: PodName } {
  * @throws {InvalidCallError} when a parameter is missing.
  * @throws {CniError} with code 6 when the configuration, or the result in it, cannot be read.
  */
-export function parseAdd(args: CNIArgs): AddRequest {
+export function parseAdd(args: CniRequest): AddRequest {
   const key = parseStrictKey(args);
   refusePattern(key.ifname);
   if (args.netns === "") {
@@ -119,7 +119,7 @@ export function parseAdd(args: CNIArgs): AddRequest {
   };
 }
 
-function requireArgument(args: CNIArgs, name: string): string {
+function requireArgument(args: CniRequest, name: string): string {
   const value = args.args[name];
   if (value === undefined || value === "") {
     throw new InvalidCallError(
@@ -178,7 +178,9 @@ const VALID_ATTACHMENTS = "cni.dev/valid-attachments";
  *
  * @throws {InvalidNetworkError} when it is not known what is valid.
  */
-export function parseGc({ stdinData, validAttachments }: CNIArgs): GcRequest {
+export function parseGc(
+  { stdinData, validAttachments }: CniRequest,
+): GcRequest {
   const { name, valid } = parseNetwork(stdinData);
   if (validAttachments.length === 0 && !Array.isArray(valid)) {
     throw new InvalidNetworkError(

@@ -1,6 +1,5 @@
 import { CniError, ErrorCode } from "../../../lib/cni/mod.ts";
-import { cniRpcError } from "../../../lib/cnirpc/mod.ts";
-import { GrpcError, StatusCode } from "../../../lib/grpc/mod.ts";
+import { StatusCode } from "../../../lib/grpc/mod.ts";
 import {
   BlockTimeoutError,
   IpamNotReadyError,
@@ -20,6 +19,7 @@ import {
 } from "../../../lib/podnet/mod.ts";
 import {
   AddressError,
+  CallError,
   EgressNotFoundError,
   InvalidAnnotationError,
   InvalidCallError,
@@ -141,8 +141,8 @@ export function failureOf(error: unknown): Failure {
   for (const [errorClass, failure] of TABLE) {
     if (error instanceof errorClass) return failure;
   }
-  if (error instanceof GrpcError) {
-    return { status: error.code, code: TRY_AGAIN_LATER };
+  if (error instanceof CallError) {
+    return { status: error.status, code: error.code };
   }
   if (error instanceof DOMException) return interrupted(error);
   return INTERNAL;
@@ -167,20 +167,16 @@ function interrupted(error: DOMException): Failure {
 }
 
 /**
- * Converts whatever a call threw to the status that the plugin expects: one
- * `pkg.cnirpc.CNIError` in its details.
+ * Converts whatever a call threw to what its caller is told.
  *
  * This is the only place where errors leave the daemon.
  */
-export function toGrpcError(error: unknown): GrpcError {
+export function toCallError(error: unknown): CallError {
+  if (error instanceof CallError) return error;
   const { status, code } = failureOf(error);
   const message = error instanceof Error ? error.message : String(error);
-  return cniRpcError(message, {
-    code: status,
-    cniCode: code,
-    details: causes(error),
-    cause: error,
-  });
+  const details = causes(error);
+  return new CallError(message, { status, code, details, cause: error });
 }
 
 /**

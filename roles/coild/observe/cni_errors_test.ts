@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import { CniError, ErrorCode } from "../../../lib/cni/mod.ts";
-import { decodeCniError } from "../../../lib/cnirpc/lean/mod.ts";
 import { StatusCode } from "../../../lib/grpc/mod.ts";
 import {
   BlockTimeoutError,
@@ -11,7 +10,7 @@ import {
 } from "../../../lib/ipam/mod.ts";
 import { KubeUnreachableError } from "../../../lib/kube/mod.ts";
 import { explain } from "./address_errors.ts";
-import { failureOf, toGrpcError } from "./cni_errors.ts";
+import { failureOf, toCallError } from "./cni_errors.ts";
 import { FouUnsupportedError } from "../../../lib/netlink/mod.ts";
 import { IfnameMissingError } from "../../../lib/podnet/mod.ts";
 import {
@@ -104,31 +103,25 @@ for (
   });
 }
 
-Deno.test("toGrpcError() carries the code, the message and the causes", () => {
+Deno.test("toCallError() carries the code, the message and the causes", () => {
   const cause = new Error("inner", { cause: new Error("innermost") });
-  const error = toGrpcError(new PodNotFoundError("gone", { cause }));
-  assert.equal(error.code, StatusCode.NOT_FOUND);
-  assert.ok(error.statusDetails);
-  assert.deepEqual(decodeCniError(error.statusDetails), {
-    code: ErrorCode.UNKNOWN_CONTAINER,
-    msg: "gone",
-    details: "inner: innermost",
-  });
+  const error = toCallError(new PodNotFoundError("gone", { cause }));
+  assert.equal(error.status, StatusCode.NOT_FOUND);
+  assert.equal(error.code, ErrorCode.UNKNOWN_CONTAINER);
+  assert.equal(error.message, "gone");
+  assert.equal(error.details, "inner: innermost");
 });
 
-Deno.test("toGrpcError() passes a CniError through", () => {
-  const error = toGrpcError(
+Deno.test("toCallError() passes a CniError through", () => {
+  const error = toCallError(
     new CniError("not yet", {
       code: ErrorCode.PLUGIN_NOT_AVAILABLE,
       details: "why",
     }),
   );
-  assert.ok(error.statusDetails);
-  assert.deepEqual(decodeCniError(error.statusDetails), {
-    code: 50,
-    msg: "not yet",
-    details: "why",
-  });
+  assert.equal(error.code, 50);
+  assert.equal(error.message, "not yet");
+  assert.equal(error.details, "why");
 });
 
 Deno.test("explain() names the pod, the pool, what was found and what to do", () => {
@@ -169,19 +162,18 @@ for (
     const explained = explain(error, context);
     const prefix = 'Cannot give pod "shop/web-0" an address of pool "blue": ';
     assert.equal(explained.message, prefix + text);
-    const { statusDetails } = toGrpcError(explained);
-    const details = statusDetails && decodeCniError(statusDetails)?.details;
+    const { details } = toCallError(explained);
     const behind = error.cause instanceof Error ? error.cause.message : "";
     assert.equal(details, behind);
   });
 }
 
-Deno.test("toGrpcError() does not repeat in the details what the message says", () => {
+Deno.test("toCallError() does not repeat in the details what the message says", () => {
   const cause = new Error("the name is taken");
-  const { statusDetails } = toGrpcError(
+  const { details } = toCallError(
     new Error(`Cannot go on: ${cause.message}`, { cause }),
   );
-  assert.equal(statusDetails && decodeCniError(statusDetails)?.details, "");
+  assert.equal(details, "");
 });
 
 Deno.test("explain() does not advise to delete pods where another pool has the addresses", () => {

@@ -6,7 +6,7 @@ import {
   keyText,
   type Result,
 } from "../../../lib/cni/mod.ts";
-import type { CNIArgs } from "../../../lib/cnirpc/mod.ts";
+import type { CniRequest } from "../../../lib/plugin/mod.ts";
 import { valuesOf } from "../../../lib/inet/mod.ts";
 import type { Allocation, NodeIpam } from "../../../lib/ipam/mod.ts";
 import type { V1Pod } from "../../../lib/kube/mod.ts";
@@ -132,7 +132,10 @@ export class AddressedPods implements Attachments {
     return key;
   }
 
-  async check(args: CNIArgs, { signal }: CallOptions): Promise<AttachmentKey> {
+  async check(
+    args: CniRequest,
+    { signal }: CallOptions,
+  ): Promise<AttachmentKey> {
     const key = parseStrictKey(args);
     const { ipam, locks, network } = this.#with;
     using _lock = await locks.lock(keyText(key), { signal });
@@ -149,7 +152,7 @@ export class AddressedPods implements Attachments {
   }
 
   async gc(
-    args: CNIArgs,
+    args: CniRequest,
     options: CallOptions & {
       readonly onReleased: (key: AttachmentKey) => void;
     },

@@ -6,7 +6,7 @@ import {
   keyText,
   type Result,
 } from "../../../lib/cni/mod.ts";
-import type { CNIArgs } from "../../../lib/cnirpc/mod.ts";
+import type { CniRequest } from "../../../lib/plugin/mod.ts";
 import type { V1Pod } from "../../../lib/kube/mod.ts";
 import type {
   ChainedNetwork,
@@ -128,7 +128,10 @@ export class ChainedPods implements Attachments {
     return own;
   }
 
-  async check(args: CNIArgs, { signal }: CallOptions): Promise<AttachmentKey> {
+  async check(
+    args: CniRequest,
+    { signal }: CallOptions,
+  ): Promise<AttachmentKey> {
     parseStrictKey(args);
     const { locks, network, pods } = this.#with;
     const request = parseAdd(args);
@@ -146,7 +149,7 @@ export class ChainedPods implements Attachments {
 
   /** Nothing is ours to release, but what is remembered. */
   async gc(
-    args: CNIArgs,
+    args: CniRequest,
     { onReleased }: CallOptions & {
       readonly onReleased: (key: AttachmentKey) => void;
     },

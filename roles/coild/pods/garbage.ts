@@ -1,5 +1,5 @@
 import type { KeyedMutex } from "../../../lib/async/mod.ts";
-import type { CNIArgs } from "../../../lib/cnirpc/mod.ts";
+import type { CniRequest } from "../../../lib/plugin/mod.ts";
 import { Address, type DualStack, valuesOf } from "../../../lib/inet/mod.ts";
 import type { NodeIpam } from "../../../lib/ipam/mod.ts";
 import type { PodNetwork } from "../../../lib/podnet/mod.ts";
@@ -49,7 +49,7 @@ export class GarbageCollector {
 
   /** Tears down whatever of the network is in no valid attachment. */
   async collect(
-    args: CNIArgs,
+    args: CniRequest,
     { signal, onReleased }: {
       readonly signal: AbortSignal;
       readonly onReleased: (key: AttachmentKey) => void;

@@ -5,7 +5,7 @@ import {
   keyText,
   type Result,
 } from "../../../lib/cni/mod.ts";
-import type { CNIArgs } from "../../../lib/cnirpc/mod.ts";
+import type { CniRequest } from "../../../lib/plugin/mod.ts";
 import type { Attachments } from "../calls/attachments.ts";
 import {
   type AddRequest,
@@ -18,6 +18,7 @@ import type { CoildMetrics } from "../observe/metrics.ts";
 import type { PodEvents } from "../observe/pod_events.ts";
 import type { PodSource } from "../cluster/pod_source.ts";
 import type { Readiness } from "../observe/readiness.ts";
+import type { CniMethods } from "./cni_calls.ts";
 
 /** What {@linkcode CniService} works with. */
 export interface CniServiceOptions {
@@ -37,7 +38,7 @@ export interface CniServiceOptions {
  * Calls about one attachment follow each other; calls about different ones
  * never wait for one another.
  */
-export class CniService {
+export class CniService implements CniMethods {
   readonly #with: CniServiceOptions;
 
   constructor(options: CniServiceOptions) {
@@ -46,7 +47,7 @@ export class CniService {
 
   /** Connects a pod; see `docs/architecture.md` for the steps. */
   async add(
-    args: CNIArgs,
+    args: CniRequest,
     { signal }: { signal: AbortSignal },
   ): Promise<Result> {
     const { attachments, locks, metrics, readiness, events } = this.#with;
@@ -70,7 +71,10 @@ export class CniService {
   }
 
   /** Takes a pod off the network. Whatever is already gone is no error. */
-  async del(args: CNIArgs, { signal }: { signal: AbortSignal }): Promise<void> {
+  async del(
+    args: CniRequest,
+    { signal }: { signal: AbortSignal },
+  ): Promise<void> {
     const key = parseKey(args);
     const { attachments, egress, locks } = this.#with;
     using held = new DisposableStack();
@@ -81,7 +85,7 @@ export class CniService {
 
   /** Compares a pod's network with what ADD made. */
   async check(
-    args: CNIArgs,
+    args: CniRequest,
     { signal }: { signal: AbortSignal },
   ): Promise<void> {
     const { attachments, egress } = this.#with;
@@ -90,7 +94,10 @@ export class CniService {
   }
 
   /** Releases what the runtime no longer has (CNI 1.1 GC). */
-  async gc(args: CNIArgs, { signal }: { signal: AbortSignal }): Promise<void> {
+  async gc(
+    args: CniRequest,
+    { signal }: { signal: AbortSignal },
+  ): Promise<void> {
     const { attachments, egress } = this.#with;
     const onReleased = egress.forget.bind(egress);
     await attachments.gc(args, { signal, onReleased });
@@ -101,7 +108,7 @@ export class CniService {
    *
    * @throws {CniError} with code 50 and the reason when it is not.
    */
-  status(): void {
+  async status(): Promise<void> {
     const { reason } = this.#with.readiness;
     if (reason === undefined) return;
     throw new CniError(`Cannot serve pods yet: ${reason}`, {

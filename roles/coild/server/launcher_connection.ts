@@ -6,15 +6,38 @@ import {
 
 /** Most requests are smaller: some 2 KiB. */
 const BUFFER_BYTES = 8 * 1024;
+/** As much as every connection may take. */
+const USUAL_BYTES = 256 * 1024;
+/** For all that are larger, together. */
+const LARGE_BYTES = 64 * 1024 * 1024;
+
+/** The memory that large requests share. */
+export class LargeRequests {
+  #free = LARGE_BYTES;
+
+  /** Takes memory for a request until disposal. @throws {RangeError} when there is too little */
+  take(bytes: number): Disposable {
+    if (bytes > this.#free) {
+      throw new RangeError(
+        `Cannot read a request of ${bytes} bytes: others take too much memory`,
+      );
+    }
+    this.#free -= bytes;
+    return { [Symbol.dispose]: () => void (this.#free += bytes) };
+  }
+}
 
 /** The connection of one launcher: a request comes, an answer goes. */
 export class LauncherConnection implements Disposable {
   readonly #socket: Deno.UnixConn;
+  readonly #large: LargeRequests;
+  readonly #held = new DisposableStack();
   #hasRequest = false;
   #isClosed = false;
 
-  constructor(socket: Deno.UnixConn) {
+  constructor(socket: Deno.UnixConn, large: LargeRequests) {
     this.#socket = socket;
+    this.#large = large;
   }
 
   /** Whether a request has come, whole. */
@@ -25,7 +48,8 @@ export class LauncherConnection implements Disposable {
   /**
    * Reads the request; undefined when the launcher is gone before its end.
    *
-   * @throws {SyntaxError} when it is none
+   * @throws {SyntaxError} when it is not a request
+   * @throws {RangeError} when there is no memory for it
    */
   async read(): Promise<LauncherRequest | undefined> {
     let buffer = new Uint8Array(BUFFER_BYTES);
@@ -43,6 +67,7 @@ export class LauncherConnection implements Disposable {
         throw new SyntaxError("Cannot read a request: more follows");
       }
       if (size > buffer.length) {
+        if (size > USUAL_BYTES) this.#held.use(this.#large.take(size));
         const larger = new Uint8Array(size);
         larger.set(buffer.subarray(0, length));
         buffer = larger;
@@ -69,6 +94,7 @@ export class LauncherConnection implements Disposable {
   close(): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
+    this.#held.dispose();
     this.#socket.close();
   }
 

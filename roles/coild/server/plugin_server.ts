@@ -1,38 +1,51 @@
-import { abortable, startTimer, TaskGroup } from "../../../lib/async/mod.ts";
+import { startTimer, TaskGroup } from "../../../lib/async/mod.ts";
+import { CniError } from "../../../lib/cni/mod.ts";
 import {
   encodeAnswer,
   LAUNCHER_SOCKET_SUFFIX,
   type LauncherRequest,
+  SOCKET_VARIABLE,
 } from "../../../lib/cnirpc/launcher/mod.ts";
-import {
-  GrpcError,
-  placeSocket,
-  type RunningServer,
-  SocketPathError,
-  StatusCode,
-} from "../../../lib/grpc/server/mod.ts";
+import { placeSocket } from "../../../lib/grpc/mod.ts";
 import { COILD_SOCKET } from "../../../lib/names/mod.ts";
-import { type Answer, isOwnNetns, runPlugin } from "../../../lib/plugin/mod.ts";
+import {
+  type Answer,
+  answerWith,
+  isOwnNetns,
+  type PluginCall,
+  runPlugin,
+} from "../../../lib/plugin/mod.ts";
 import { acceptAll, getLogger } from "../../../lib/telemetry/mod.ts";
+import { CallError } from "../base/errors.ts";
 import type { LauncherOutcome } from "../observe/metrics.ts";
-import { LauncherConnection } from "./launcher_connection.ts";
+import { type CniCalls, LAST_WORDS_MS } from "./cni_calls.ts";
+import type { MethodName } from "./method_names.ts";
+import { LargeRequests, LauncherConnection } from "./launcher_connection.ts";
 
 const log = getLogger("plugin");
 
-/** As the plugin in a process of its own has it. */
+/** How long a runtime waits at most. */
 const CALL_TIMEOUT_MS = 60_000;
 /** For a request to arrive, and for an answer to be taken. */
 const STALL_MS = 20_000;
-/** As for calls by gRPC: how long they may go on after the signal, and then to say that they do not. */
+/** How long calls may go on after the signal. */
 const GRACE_MS = 10_000;
-const LAST_WORDS_MS = 200;
 /** A node has some hundred pods at most. */
 const MAX_CONNECTIONS = 1024;
 
+const METHODS: Readonly<Record<PluginCall["command"], MethodName>> = {
+  ADD: "Add",
+  DEL: "Del",
+  CHECK: "Check",
+  GC: "Gc",
+  STATUS: "Status",
+};
+
 /** Options of {@linkcode servePlugins}. */
 export interface PluginServerOptions {
-  /** The gRPC server, whose methods are called as the plugin calls them. */
-  readonly server: Pick<RunningServer, "call" | "socketPath">;
+  readonly calls: Pick<CniCalls, "call">;
+  /** The socket for gRPC: that for launchers is beside it. */
+  readonly socketPath: string;
   /** Ends the server: no new calls, running ones may finish. */
   readonly signal: AbortSignal;
   /** Is told of each call. */
@@ -42,44 +55,34 @@ export interface PluginServerOptions {
 }
 
 /**
- * Answers the launcher, which runtimes call as the CNI plugin: coild does what
- * the plugin would do in a process of its own, whose start takes longer than
- * all else. See `lib/cnirpc/launcher`. Resolves when it listens; `finished`
- * when the last connection has ended after the signal.
+ * Answers the launcher, which runtimes call as the CNI plugin, and the
+ * executable where the launcher had no answer: coild does what the plugin would
+ * do in a process of its own, whose start takes longer than all else. See
+ * `lib/cnirpc/launcher`. Resolves when it listens; `finished` when the last
+ * connection has ended after the signal.
+ *
+ * @throws {SocketPathError} when there can be no socket at the path
  */
 export async function servePlugins(
   options: PluginServerOptions,
 ): Promise<{ readonly finished: Promise<void> }> {
-  const path = options.server.socketPath + LAUNCHER_SOCKET_SUFFIX;
-  const listener = await listen(path);
-  const finished = listener === undefined
-    ? Promise.resolve()
-    : new PluginServer(options).run(listener);
-  return { finished };
+  const listener = await listen(options.socketPath + LAUNCHER_SOCKET_SUFFIX);
+  return { finished: new PluginServer(options).run(listener) };
 }
 
-/** Without it pods are served all the same, by the plugin in a process of its own. */
-async function listen(path: string): Promise<Deno.UnixListener | undefined> {
-  let listener: Deno.UnixListener | undefined;
-  const bind = (path: string) => {
-    listener = Deno.listen({ transport: "unix", path });
-    return Promise.resolve();
-  };
-  try {
-    await placeSocket(path, { mode: 0o600, bind });
-  } catch (err) {
-    if (!(err instanceof SocketPathError)) throw err;
-    log.warn("Cannot answer launchers: each pod takes longer to start", {
-      err,
-    });
-  }
-  return listener;
+async function listen(path: string): Promise<Deno.UnixListener> {
+  const { promise, resolve } = Promise.withResolvers<Deno.UnixListener>();
+  await placeSocket(path, {
+    mode: 0o600,
+    bind: async (path) => resolve(Deno.listen({ transport: "unix", path })),
+  });
+  return await promise;
 }
 
 class PluginServer {
   readonly #options: PluginServerOptions;
   readonly #tasks = new TaskGroup();
-  readonly #calls = new AbortController();
+  readonly #large = new LargeRequests();
   readonly #open = new Set<LauncherConnection>();
   #hasWarned = false;
 
@@ -95,10 +98,6 @@ class PluginServer {
       if (!connection.hasRequest) connection.close();
     }
     const { graceMs = GRACE_MS } = this.#options;
-    using _stop = startTimer(
-      graceMs,
-      () => this.#calls.abort(unavailable("Server is stopping")),
-    );
     using _close = startTimer(graceMs + LAST_WORDS_MS, () => {
       for (const connection of this.#open) connection.close();
     });
@@ -109,9 +108,10 @@ class PluginServer {
     const { signal } = this.#options;
     using _close = onAbort(signal, () => listener.close());
     await acceptAll(listener, {
-      address: this.#options.server.socketPath + LAUNCHER_SOCKET_SUFFIX,
+      address: this.#options.socketPath + LAUNCHER_SOCKET_SUFFIX,
       signal,
-      take: (socket) => this.#serve(new LauncherConnection(socket)),
+      take: (socket) =>
+        this.#serve(new LauncherConnection(socket, this.#large)),
       relieve: () => this.#closeOne(),
     });
   }
@@ -156,7 +156,7 @@ class PluginServer {
     if (this.#options.signal.aborted) return "busy";
     const answer = await this.#plugin(request, connection);
     if (answer === undefined) return "other-socket";
-    const bytes = encodeAnswer(answer);
+    const bytes = encodeAnswer(answer, request);
     if (bytes === undefined) return "unusable";
     await within(connection, () => connection.write(bytes));
     return "answered";
@@ -164,28 +164,23 @@ class PluginServer {
 
   /** Undefined when the call is for another coild. */
   async #plugin(
-    { env, stdin }: LauncherRequest,
+    request: LauncherRequest,
     connection: LauncherConnection,
   ): Promise<Answer | undefined> {
-    using call = new Call(this.#calls.signal);
+    const { env, stdin } = request;
+    const caller = new AbortController();
     this.#tasks.run("end of a launcher", async () => {
       await connection.closed();
-      call.end(gone());
+      caller.abort();
     });
-    const { server } = this.#options;
     let isOther = false;
     const answer = await runPlugin({
       env: (name) => env.get(name),
       readStdin: () => stdin,
-      call: async ({ socketPath, method, message }) => {
-        isOther = socketPath !== server.socketPath;
-        if (isOther) throw this.#notHere(socketPath);
-        const { signal } = call;
-        const remainingMs = CALL_TIMEOUT_MS;
-        return await abortable(
-          server.call(method, { request: message, signal, remainingMs }),
-          signal,
-        );
+      perform: async (call) => {
+        isOther = !this.#isHere(call, request);
+        if (isOther) return { stdout: "", exitCode: 1 };
+        return await this.#perform(call, caller.signal);
       },
       isOwnNetns,
       defaultSocket: COILD_SOCKET,
@@ -193,39 +188,37 @@ class PluginServer {
     return isOther ? undefined : answer;
   }
 
-  /** Said once: it costs the start of an executable for each pod, and nothing else. */
-  #notHere(socketPath: string): GrpcError {
+  async #perform(call: PluginCall, signal: AbortSignal): Promise<Answer> {
+    try {
+      const result = await this.#options.calls.call({
+        method: METHODS[call.command],
+        read: () => call.request,
+        signal,
+        remainingMs: CALL_TIMEOUT_MS,
+      });
+      return answerWith(call, result);
+    } catch (error) {
+      if (!(error instanceof CallError)) throw error;
+      const { message, code, details } = error;
+      throw new CniError(message, { code, details, cause: error });
+    }
+  }
+
+  /**
+   * Whether the network configuration names this coild: the launcher does not read it, the executable does.
+   * What is amiss is said once: it costs the start of an executable for each pod, and nothing else.
+   */
+  #isHere({ socketPath }: PluginCall, { env }: LauncherRequest): boolean {
+    const socket = this.#options.socketPath;
+    if (socketPath === socket || env.has(SOCKET_VARIABLE)) return true;
     if (!this.#hasWarned) {
       log.warn(
         "Left a call to the executable: the network configuration names another socket than coild has; make them the same for pods to start faster",
-        { configured: socketPath, socket: this.#options.server.socketPath },
+        { configured: socketPath, socket },
       );
     }
     this.#hasWarned = true;
-    return unavailable(`Not at "${socketPath}"`);
-  }
-}
-
-/** Ends when the server does, after a time, or by `end()`. */
-class Call implements Disposable {
-  readonly #abort = new AbortController();
-  readonly #stack = new DisposableStack();
-
-  constructor(stop: AbortSignal) {
-    this.#stack.use(onAbort(stop, () => this.end(stop.reason)));
-    this.#stack.use(startTimer(CALL_TIMEOUT_MS, () => this.end(late())));
-  }
-
-  get signal(): AbortSignal {
-    return this.#abort.signal;
-  }
-
-  end(error: unknown): void {
-    this.#abort.abort(error);
-  }
-
-  [Symbol.dispose](): void {
-    this.#stack.dispose();
+    return false;
   }
 }
 
@@ -242,18 +235,4 @@ function onAbort(signal: AbortSignal, fn: () => void): Disposable {
   if (signal.aborted) fn();
   else signal.addEventListener("abort", fn, { once: true });
   return { [Symbol.dispose]: () => signal.removeEventListener("abort", fn) };
-}
-
-function unavailable(message: string): GrpcError {
-  return new GrpcError(message, { code: StatusCode.UNAVAILABLE });
-}
-
-function late(): GrpcError {
-  const code = StatusCode.DEADLINE_EXCEEDED;
-  return new GrpcError(`No answer within ${CALL_TIMEOUT_MS} ms`, { code });
-}
-
-function gone(): GrpcError {
-  const code = StatusCode.CANCELLED;
-  return new GrpcError("Connection closed by the caller", { code });
 }

@@ -1,17 +1,15 @@
 import assert from "node:assert/strict";
-import { CNI, type CNIArgs } from "../../../lib/cnirpc/mod.ts";
-import {
-  type CallContext,
-  type RunningServer,
-  serve,
-  unary,
-} from "../../../lib/grpc/server/mod.ts";
+import { parseResult } from "../../../lib/cni/mod.ts";
+import { SocketPathError } from "../../../lib/grpc/mod.ts";
+import type { CniRequest } from "../../../lib/plugin/mod.ts";
 import type { LauncherOutcome } from "../observe/metrics.ts";
+import { type CallContext, CniCalls } from "./cni_calls.ts";
+import { openDoors } from "./doors.ts";
 import { servePlugins } from "./plugin_server.ts";
 
-type Handler = (args: CNIArgs, context: CallContext) => Promise<unknown>;
+type Handler = (request: CniRequest, context: CallContext) => Promise<unknown>;
 
-/** A gRPC server with this ADD, and launchers' end beside it. */
+/** coild's doors, with this ADD behind them. */
 class Site implements AsyncDisposable {
   readonly socket: string;
   /** What became of the calls. */
@@ -29,13 +27,14 @@ class Site implements AsyncDisposable {
     const site = new Site(await Deno.makeTempDir());
     const { socket: socketPath } = site;
     const { signal } = site.#stop;
-    const methods = methodsWith(add);
-    const server: RunningServer = await serve({ socketPath, methods, signal });
-    const plugins = await servePlugins({
-      ...{ server, signal, graceMs: 300 },
+    const { finished } = await openDoors({
+      calls: callsOf(add),
+      socketPath,
+      signal,
+      graceMs: 300,
       onOutcome: (outcome) => site.outcomes.push(outcome),
     });
-    site.#ended = Promise.all([server.finished, plugins.finished]);
+    site.#ended = finished;
     return site;
   }
 
@@ -61,16 +60,17 @@ class Site implements AsyncDisposable {
   }
 }
 
-function methodsWith(add: Handler) {
-  const nothing = () => Promise.resolve({});
-  const { add: addMethod, ...others } = CNI.method;
-  return [
-    unary(addMethod, async (args, context) => {
-      const result = await add(args, context);
-      return { result: new TextEncoder().encode(JSON.stringify(result)) };
-    }),
-    ...Object.values(others).map((method) => unary(method, nothing)),
-  ];
+function callsOf(add: Handler): CniCalls {
+  const nothing = () => Promise.resolve();
+  return new CniCalls({
+    methods: {
+      add: async (request, context) => parseResult(await add(request, context)),
+      del: nothing,
+      check: nothing,
+      gc: nothing,
+      status: nothing,
+    },
+  });
 }
 
 async function writeAll(
@@ -120,7 +120,7 @@ function bodyOf(answer: string) {
 }
 
 Deno.test("a launcher gets what the plugin would print", async () => {
-  const seen: CNIArgs[] = [];
+  const seen: CniRequest[] = [];
   await using site = await Site.make((args) => {
     seen.push(args);
     return Promise.resolve(RESULT);
@@ -286,16 +286,46 @@ Deno.test("an answer that no launcher can take is left to the executable", async
   assert.deepEqual(site.outcomes, ["unusable"]);
 });
 
-Deno.test("where the socket's path is too long coild serves without launchers", async () => {
+Deno.test("a call of the executable is answered whatever socket its configuration names, and in any size", async () => {
+  const nameservers = ["x".repeat(300_000)];
+  await using site = await Site.make(() =>
+    Promise.resolve({ ...RESULT, dns: { nameservers } })
+  );
+  const socket = "/run/link-to-coild.sock";
+  const env = { COIL_SOCKET: socket };
+  const padding = "x".repeat(400_000);
+  const answer = bodyOf(await site.call(requestOf({ socket, padding }, env)));
+  assert.deepEqual(answer.dns.nameservers, nameservers);
+  assert.deepEqual(site.outcomes, ["answered"]);
+});
+
+Deno.test("requests that are said to be large take memory from each other, not from the usual ones", async () => {
+  await using site = await Site.make(() => Promise.resolve(RESULT));
+  const request = requestOf({ socket: site.socket });
+  const huge = request.slice();
+  new DataView(huge.buffer).setUint32(12, 15 * 1024 * 1024, true);
+  const connections: Deno.UnixConn[] = [];
+  for (let i = 0; i < 4; i++) {
+    const connection = await site.connect();
+    await writeAll(connection, huge);
+    connections.push(connection);
+  }
+  assert.equal(await site.call(huge), "");
+  assert.deepEqual(site.outcomes, ["unusable"]);
+  bodyOf(await site.call(request));
+  for (const connection of connections) connection.close();
+});
+
+Deno.test("where the socket's path is too long coild says so and does not start", async () => {
   const directory = await Deno.makeTempDir();
   const name = "s".repeat(106 - directory.length);
-  const { finished } = await servePlugins({
-    server: {
+  await assert.rejects(
+    servePlugins({
+      calls: callsOf(() => Promise.resolve(RESULT)),
       socketPath: `${directory}/${name}`,
-      call: () => Promise.reject(new Error("nobody calls")),
-    },
-    signal: new AbortController().signal,
-  });
-  await finished;
+      signal: new AbortController().signal,
+    }),
+    SocketPathError,
+  );
   await Deno.remove(directory);
 });

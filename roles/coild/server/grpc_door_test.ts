@@ -1,5 +1,5 @@
-// The contract, served: lib/grpc/server with the CNI service, called by
-// grpc-js and by our own client.
+// The contract, served, and called by grpc-js's client; grpcurl calls it in
+// tests/executable/interop_test.ts.
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { Client, credentials, type ServiceError } from "@grpc/grpc-js";
@@ -13,38 +13,46 @@ import {
   FileDescriptorProtoSchema,
   FileDescriptorSetSchema,
 } from "@bufbuild/protobuf/wkt";
-import { callUnary, encodeRpcStatus, GrpcError } from "../grpc/mod.ts";
+import { anyUnpack } from "@bufbuild/protobuf/wkt";
+import type { Result } from "../../../lib/cni/mod.ts";
 import {
-  type CallContext,
-  serve,
-  SocketPathError,
-  unary,
-} from "../grpc/server/mod.ts";
+  AddResponseSchema,
+  CNI,
+  type CNIArgs,
+  CNIArgsSchema,
+  CNIErrorSchema,
+  StatusSchema,
+} from "../../../lib/cnirpc/mod.ts";
 import {
   ServerReflectionRequestSchema,
   ServerReflectionResponseSchema,
-} from "../grpc/server/gen/reflection/v1_pb.ts";
+} from "../../../lib/grpc/gen/reflection/v1_pb.ts";
+import { GrpcError, SocketPathError } from "../../../lib/grpc/mod.ts";
+import { callUnary } from "../../../lib/grpc/testing.ts";
+import type { CniRequest } from "../../../lib/plugin/mod.ts";
 import {
   configureLogging,
   createRegistry,
   getLogger,
-} from "../telemetry/mod.ts";
-import {
-  CNI,
-  type CNIArgs,
-  CNIArgsSchema,
-  cniRpcError,
-  requestFields,
-} from "./mod.ts";
-import {
-  type CniArgs,
-  decodeCniError,
-  encodeCniArgs,
-  type MethodName,
-  methodPath,
-} from "./lean/mod.ts";
+  type Registry,
+} from "../../../lib/telemetry/mod.ts";
+import { CallError } from "../base/errors.ts";
+import { type CallContext, CniCalls } from "./cni_calls.ts";
+import { METHOD_NAMES, type MethodName, SERVICE_NAME } from "./method_names.ts";
+import { openDoors } from "./doors.ts";
 
-type Handler = (args: CNIArgs, context: CallContext) => Promise<unknown>;
+/** Of the request of a call. */
+type Changes = Partial<Omit<CNIArgs, "$typeName" | "$unknown">>;
+
+type Handler = (request: CniRequest, context: CallContext) => Promise<unknown>;
+
+const EMPTY: Result = {
+  cniVersion: "1.1.0",
+  interfaces: [],
+  ips: [],
+  routes: [],
+  dns: {},
+};
 
 /** A server of the CNI service in a directory of its own. */
 class TestServer implements AsyncDisposable {
@@ -53,30 +61,15 @@ class TestServer implements AsyncDisposable {
   readonly #abort = new AbortController();
   readonly #directory = Deno.makeTempDirSync();
   readonly path = `${this.#directory}/s`;
-  #finished: Promise<void> | undefined;
+  #finished: Promise<unknown> | undefined;
 
   static async start(handler: Handler, graceMs = 1000): Promise<TestServer> {
     const server = new TestServer();
     configureLogging({ write: (line) => server.lines.push(JSON.parse(line)) });
-    const none = async (args: CNIArgs, context: CallContext) => {
-      await handler(args, context);
-      return {};
-    };
-    const options = { fields: requestFields };
-    const { finished } = await serve({
+    const { finished } = await openDoors({
+      calls: callsOf(handler, server.registry),
       socketPath: server.path,
-      methods: [
-        unary(CNI.method.add, async (args, context) => {
-          const result = await handler(args, context);
-          return result instanceof Uint8Array ? { result } : {};
-        }, options),
-        unary(CNI.method.del, none, options),
-        unary(CNI.method.check, none, options),
-        unary(CNI.method.gc, none, options),
-        unary(CNI.method.status, none, options),
-      ],
       signal: server.#abort.signal,
-      registry: server.registry,
       graceMs,
     });
     server.#finished = finished;
@@ -85,13 +78,13 @@ class TestServer implements AsyncDisposable {
 
   async call(
     method: MethodName,
-    args: Partial<CniArgs> = {},
+    changes: Changes = {},
     timeoutMs = 5000,
-  ) {
+  ): Promise<Uint8Array> {
     return await callUnary({
       socketPath: this.path,
       method: methodPath(method),
-      message: encodeCniArgs({ ...ARGS, ...args }),
+      message: encodeArgs(changes),
       timeoutMs,
     });
   }
@@ -113,54 +106,93 @@ class TestServer implements AsyncDisposable {
   }
 }
 
-const ARGS: CniArgs = {
-  containerId: "cid0",
-  netns: "/run/netns/b0",
-  ifname: "eth0",
-  args: { K8S_POD_NAME: "pod", K8S_POD_NAMESPACE: "ns" },
-  path: "/opt/cni/bin",
-  stdinData: new TextEncoder().encode("{}"),
-  ips: [],
-  interfaces: {},
-  validAttachments: [],
-};
+function callsOf(handler: Handler, registry?: Registry): CniCalls {
+  const none = async (request: CniRequest, context: CallContext) => {
+    await handler(request, context);
+  };
+  const add = async (request: CniRequest, context: CallContext) => {
+    const domain = await handler(request, context);
+    return typeof domain === "string" ? { ...EMPTY, dns: { domain } } : EMPTY;
+  };
+  const methods = { add, del: none, check: none, gc: none, status: none };
+  return new CniCalls(registry ? { methods, registry } : { methods });
+}
 
-const echo: Handler = (args) => Promise.resolve(args.stdinData);
+function methodPath(method: MethodName): string {
+  return `/pkg.cnirpc.CNI/${method}`;
+}
+
+function encodeArgs(changes: Changes = {}): Uint8Array {
+  const args = {
+    containerId: "cid0",
+    netns: "/run/netns/b0",
+    ifname: "eth0",
+    args: { K8S_POD_NAME: "pod", K8S_POD_NAMESPACE: "ns" },
+    path: "/opt/cni/bin",
+    stdinData: new TextEncoder().encode("{}"),
+    ...changes,
+  };
+  return toBinary(CNIArgsSchema, create(CNIArgsSchema, args));
+}
+
+/** The domain in the answer to ADD, which a handler put there. */
+function domainIn(answer: Uint8Array): string {
+  const { result } = fromBinary(AddResponseSchema, answer);
+  return JSON.parse(new TextDecoder().decode(result)).dns.domain;
+}
+
+function cniErrorIn({ statusDetails }: GrpcError) {
+  assert.ok(statusDetails);
+  const [detail, ...others] = fromBinary(StatusSchema, statusDetails).details;
+  assert.ok(detail && others.length === 0);
+  const error = anyUnpack(detail, CNIErrorSchema);
+  assert.ok(error);
+  const { code, msg, details } = error;
+  return { code, msg, details };
+}
+
+const echo: Handler = ({ stdinData }) =>
+  Promise.resolve(new TextDecoder().decode(stdinData));
+
+Deno.test("the service and its methods have the names of the contract", () => {
+  assert.equal(SERVICE_NAME, CNI.typeName);
+  assert.deepEqual([...METHOD_NAMES], CNI.methods.map(({ name }) => name));
+});
 
 Deno.test("serve() answers", async () => {
   await using server = await TestServer.start(echo);
-  assert.deepEqual([...await server.call("Add")], [10, 2, 123, 125]);
+  assert.equal(domainIn(await server.call("Add")), "{}");
   assert.equal((await server.call("Del")).length, 0);
 });
 
 Deno.test("serve() answers a request larger than every window", async () => {
   await using server = await TestServer.start(echo);
-  const stdinData = new Uint8Array(1_000_000).fill(7);
+  const stdinData = new Uint8Array(1_000_000).fill(0x78);
   const answer = await server.call("Add", { stdinData });
-  assert.equal(answer.length, 1_000_000 + 4);
+  assert.equal(domainIn(answer), "x".repeat(1_000_000));
 });
 
 Deno.test("serve() answers many at once", async () => {
   await using server = await TestServer.start(async (args) => {
     await new Promise((resolve) => setTimeout(resolve, 5));
-    return args.stdinData;
+    return args.containerId;
   });
   const calls = Array.from(
     { length: 100 },
-    (_, i) => server.call("Add", { stdinData: Uint8Array.of(i) }),
+    (_, i) => server.call("Add", { containerId: `${i}` }),
   );
   const answers = await Promise.all(calls);
-  assert.deepEqual(answers.map((a) => a.at(-1)), answers.map((_, i) => i));
+  assert.deepEqual(answers.map(domainIn), answers.map((_, i) => `${i}`));
 });
 
 Deno.test("SV-14: serve() hands over code, message and details", async () => {
   await using server = await TestServer.start(() => {
-    throw cniRpcError("später", { code: 14, cniCode: 11, details: "d" });
+    throw new CallError("später", { status: 14, code: 11, details: "d" });
   });
   const error = await server.failure("Add");
   assert.equal(error.code, 14);
   assert.equal(error.message, "später");
-  assert.deepEqual(error.statusDetails && decodeCniError(error.statusDetails), {
+  assert.deepEqual(cniErrorIn(error), {
     code: 11,
     msg: "später",
     details: "d",
@@ -175,7 +207,7 @@ Deno.test("W2: serve() survives whatever a handler throws", async () => {
   const messages: string[] = [];
   for (let i = thrown.length; i > 0; i--) {
     const error = await server.failure("Check");
-    assert.equal(error.codeName, "Unknown");
+    assert.equal(error.codeName, "Internal");
     messages.push(error.message);
   }
   assert.deepEqual(messages, ["boom", "text", "undefined", "null"]);
@@ -192,11 +224,31 @@ Deno.test("serve() refuses a message that cannot be decoded", async () => {
   assert.equal(error.codeName, "InvalidArgument");
 });
 
+Deno.test("serve() refuses a message of 20 MiB, and goes on", async () => {
+  await using server = await TestServer.start(echo);
+  const stdinData = new Uint8Array(20 << 20);
+  const error = await server.failure("Add", { stdinData }, 60_000);
+  assert.equal(error.codeName, "ResourceExhausted");
+  assert.equal(domainIn(await server.call("Add")), "{}");
+});
+
+Deno.test("serve() closes a connection that does not speak HTTP/2, and goes on", async () => {
+  await using server = await TestServer.start(echo);
+  for (const text of ["GET / HTTP/1.1\r\n\r\n", "COILCNI1".padEnd(64, "x")]) {
+    using socket = await Deno.connect({ transport: "unix", path: server.path });
+    await socket.write(new TextEncoder().encode(text));
+    const buffer = new Uint8Array(4096);
+    // What it says before is HTTP/2's.
+    while (await socket.read(buffer).catch(() => null) !== null);
+  }
+  assert.equal(domainIn(await server.call("Add")), "{}");
+});
+
 Deno.test("serve() aborts the signal when the caller's deadline passes", async () => {
   const aborted = Promise.withResolvers<unknown>();
   await using server = await TestServer.start(
-    async (_args, { signal, deadline }) => {
-      assert.ok(deadline && deadline.getTime() - Date.now() <= 1_000);
+    async (_args, { signal, remainingMs }) => {
+      assert.ok(remainingMs && remainingMs <= 1_000);
       const { promise, reject } = Promise.withResolvers<never>();
       signal.addEventListener("abort", () => {
         aborted.resolve(signal.reason);
@@ -207,7 +259,8 @@ Deno.test("serve() aborts the signal when the caller's deadline passes", async (
   );
   const error = await server.failure("Add", {}, 1_000);
   assert.equal(error.codeName, "DeadlineExceeded");
-  assert.ok(await aborted.promise instanceof GrpcError);
+  const reason = await aborted.promise;
+  assert.ok(reason instanceof CallError && reason.status === 4);
 });
 
 Deno.test("serve() aborts the signal when the caller goes away", async () => {
@@ -222,21 +275,21 @@ Deno.test("serve() aborts the signal when the caller goes away", async () => {
   const call = callUnary({
     socketPath: server.path,
     method: methodPath("Add"),
-    message: encodeCniArgs(ARGS),
+    message: encodeArgs(),
     signal: abort.signal,
   });
   await started.promise;
   abort.abort();
   await assert.rejects(call);
   const reason = await aborted.promise;
-  assert.ok(reason instanceof GrpcError && reason.codeName === "Canceled");
+  assert.ok(reason instanceof CallError && reason.status === 1);
 });
 
 Deno.test("SV-4: serve() logs each call with the request's fields", async () => {
   await using server = await TestServer.start((args) => {
     getLogger("inner").info("inside");
     if (args.containerId === "cid0") return Promise.resolve(args.stdinData);
-    throw cniRpcError("no", { code: Number(args.ifname), cniCode: 3 });
+    throw new CallError("no", { status: Number(args.ifname), code: 3 });
   });
   await server.call("Add");
   const [inner, finished] = server.lines;
@@ -289,7 +342,7 @@ function sample(text: string, name: string, labels: string[]): number {
 Deno.test("SV-4: serve() counts calls under upstream's names", async () => {
   await using server = await TestServer.start((args) => {
     if (args.containerId === "cid0") return Promise.resolve(args.stdinData);
-    throw cniRpcError("no", { code: 5, cniCode: 3 });
+    throw new CallError("no", { status: 5, code: 3 });
   });
   const add = [
     'grpc_type="unary"',
@@ -328,7 +381,7 @@ Deno.test("serve() makes a socket for its user alone", async () => {
   for await (const { name } of Deno.readDir(server.path.replace(/s$/, ""))) {
     names.push(name);
   }
-  assert.deepEqual(names, ["s"], "nothing beside it");
+  assert.deepEqual(names.sort(), ["s", "s.cni"], "nothing beside them");
 });
 
 Deno.test("serve() takes the place of a socket that was left", async () => {
@@ -336,16 +389,9 @@ Deno.test("serve() takes the place of a socket that was left", async () => {
   await first.stop();
   assert.ok((await Deno.lstat(first.path)).isSocket);
   const abort = new AbortController();
-  const none = () => Promise.resolve({});
-  const { finished } = await serve({
+  const { finished } = await openDoors({
+    calls: callsOf(() => Promise.resolve()),
     socketPath: first.path,
-    methods: [
-      unary(CNI.method.add, none),
-      unary(CNI.method.del, none),
-      unary(CNI.method.check, none),
-      unary(CNI.method.gc, none),
-      unary(CNI.method.status, none),
-    ],
     signal: abort.signal,
   });
   assert.equal((await first.call("Status")).length, 0);
@@ -361,28 +407,20 @@ Deno.test("serve() never removes what is no socket", async () => {
   await Deno.symlink(file, link);
   await Deno.mkdir(folder);
   const { signal } = new AbortController();
+  const calls = callsOf(() => Promise.resolve());
   for (const socketPath of paths) {
     await assert.rejects(
-      serve({ socketPath, methods: [], signal }),
+      openDoors({ calls, socketPath, signal }),
       SocketPathError,
     );
   }
   assert.equal(await Deno.readTextFile(link), "precious");
   const long = `${directory}/${"x".repeat(120)}`;
   await assert.rejects(
-    serve({ socketPath: long, methods: [], signal }),
+    openDoors({ calls, socketPath: long, signal }),
     /too long/,
   );
   await Deno.remove(directory, { recursive: true });
-});
-
-Deno.test("serve() wants a handler for every method, once", async () => {
-  const { signal } = new AbortController();
-  const status = unary(CNI.method.status, () => Promise.resolve({}));
-  await assert.rejects(
-    serve({ socketPath: "/nowhere/s", methods: [status], signal }),
-    /method Add has 0 handlers/,
-  );
 });
 
 Deno.test("serve() lets running calls finish when it stops", async () => {
@@ -391,13 +429,13 @@ Deno.test("serve() lets running calls finish when it stops", async () => {
   await using server = await TestServer.start(async (args) => {
     started.resolve();
     await release.promise;
-    return args.stdinData;
+    return args.containerId;
   });
   const call = server.call("Add");
   await started.promise;
   const stopped = server.stop();
   setTimeout(() => release.resolve(), 50);
-  assert.equal((await call).length, 4);
+  assert.equal(domainIn(await call), "cid0");
   await stopped;
 });
 
@@ -509,17 +547,4 @@ Deno.test("serve() understands grpc-js's client", async () => {
   });
   assert.equal(answer?.length, 0);
   client.close();
-});
-
-Deno.test("W42: a foreign detail is only a detail", async () => {
-  const details = [{ typeUrl: "example.org/a.B", value: new Uint8Array() }];
-  await using server = await TestServer.start(() => {
-    throw new GrpcError("odd", {
-      code: 13,
-      statusDetails: encodeRpcStatus({ code: 13, message: "odd", details }),
-    });
-  });
-  const { statusDetails } = await server.failure("Add");
-  assert.ok(statusDetails);
-  assert.equal(decodeCniError(statusDetails), undefined);
 });

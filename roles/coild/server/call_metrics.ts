@@ -1,6 +1,6 @@
 import { Counter, Histogram, type Registry } from "prom-client";
-import { codeNames } from "../status.ts";
-import type { BoundMethod } from "./method.ts";
+import { codeNames } from "../../../lib/grpc/mod.ts";
+import { METHOD_NAMES, type MethodName, SERVICE_NAME } from "./method_names.ts";
 
 const METHOD_LABELS = ["grpc_type", "grpc_service", "grpc_method"] as const;
 
@@ -23,7 +23,7 @@ const BUCKETS = [
   60,
 ];
 
-/** Counts calls under the names of go-grpc-prometheus. */
+/** Counts calls, whichever door they come by, under the names of go-grpc-prometheus. */
 export class CallMetrics {
   readonly #started: Counter<typeof METHOD_LABELS[number]>;
   readonly #received: Counter<typeof METHOD_LABELS[number]>;
@@ -31,8 +31,8 @@ export class CallMetrics {
   readonly #handled: Counter<typeof METHOD_LABELS[number] | "grpc_code">;
   readonly #seconds: Histogram<typeof METHOD_LABELS[number]>;
 
-  /** Every counter of `methods` is there from the start, at 0. */
-  constructor(registry: Registry, methods: readonly BoundMethod[]) {
+  /** Every counter is there from the start, at 0. */
+  constructor(registry: Registry) {
     const registers = [registry];
     const labelNames = [...METHOD_LABELS];
     this.#started = new Counter({
@@ -66,7 +66,7 @@ export class CallMetrics {
       buckets: BUCKETS,
       registers,
     });
-    for (const method of methods) this.#initialize(labelsOf(method));
+    for (const name of METHOD_NAMES) this.#initialize(labelsOf(name));
   }
 
   #initialize(labels: ReturnType<typeof labelsOf>): void {
@@ -80,14 +80,14 @@ export class CallMetrics {
   }
 
   /** A request has arrived. */
-  start(method: BoundMethod): void {
+  start(method: MethodName): void {
     this.#started.inc(labelsOf(method));
     this.#received.inc(labelsOf(method));
   }
 
   /** A call has ended. */
   finish(
-    method: BoundMethod,
+    method: MethodName,
     outcome: { readonly codeName: string; readonly seconds: number },
   ): void {
     const labels = labelsOf(method);
@@ -97,10 +97,10 @@ export class CallMetrics {
   }
 }
 
-function labelsOf(method: BoundMethod) {
+function labelsOf(method: MethodName) {
   return {
     grpc_type: "unary",
-    grpc_service: method.service.typeName,
-    grpc_method: method.name,
+    grpc_service: SERVICE_NAME,
+    grpc_method: method,
   };
 }

@@ -1,0 +1,116 @@
+import {
+  decodeAnswer,
+  encodeRequest,
+  LAUNCHER_SOCKET_SUFFIX,
+  SOCKET_VARIABLE,
+} from "../../lib/cnirpc/launcher/mod.ts";
+import { type Answer, NoAnswerError } from "../../lib/plugin/mod.ts";
+
+/** coild gives up after 60 s and says so; who does not even do that hangs. */
+const PATIENCE_MS = 70_000;
+const BACKLOG_PAUSE_MS = 10;
+
+/** What {@linkcode askCoild} asks. */
+export interface Question {
+  /** Of the network configuration. */
+  readonly socketPath: string;
+  readonly env: Readonly<Record<string, string>>;
+  readonly stdin: Uint8Array;
+  /** How long to wait. Default 70 s. */
+  readonly patienceMs?: number;
+}
+
+/**
+ * Takes a call to coild, as the launcher does.
+ *
+ * @throws {NoAnswerError} when nobody listens at the socket, or what comes is not an answer
+ */
+export async function askCoild(question: Question): Promise<Answer> {
+  const { socketPath, patienceMs = PATIENCE_MS } = question;
+  const where = (reason: string) => ({
+    details:
+      `socket "${socketPath}": ${reason}; check the coild pod of this node`,
+  });
+  const connecting = connect(socketPath, patienceMs);
+  using connection = await connecting.catch((cause) => {
+    throw new NoAnswerError(
+      "coild is not running on this node or still starting",
+      { ...where(reasonOf(cause)), cause },
+    );
+  });
+  let isLate = false;
+  const timer = setTimeout(() => {
+    isLate = true;
+    connection.close();
+  }, patienceMs);
+  try {
+    return decodeAnswer(await exchange(connection, requestOf(question)));
+  } catch (cause) {
+    if (isLate) {
+      const message = `No answer within ${patienceMs} ms`;
+      throw new NoAnswerError(message, { ...where("coild hangs"), cause });
+    }
+    const message = "coild did not answer";
+    throw new NoAnswerError(message, { ...where(reasonOf(cause)), cause });
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+async function connect(
+  socketPath: string,
+  patienceMs: number,
+): Promise<Deno.UnixConn> {
+  const path = socketPath + LAUNCHER_SOCKET_SUFFIX;
+  const endMs = performance.now() + patienceMs;
+  for (;;) {
+    try {
+      return await Deno.connect({ transport: "unix", path });
+    } catch (error) {
+      // A full backlog is EAGAIN on a UNIX socket: unix(7).
+      const isFull = error instanceof Deno.errors.WouldBlock;
+      if (!isFull || performance.now() > endMs) throw error;
+      await new Promise((resolve) => setTimeout(resolve, BACKLOG_PAUSE_MS));
+    }
+  }
+}
+
+function requestOf({ env, socketPath, stdin }: Question): Uint8Array {
+  const variables = Object.entries(env)
+    .filter(([name]) => name.startsWith("CNI_"));
+  return encodeRequest({
+    env: new Map([...variables, [SOCKET_VARIABLE, socketPath]]),
+    stdin,
+  });
+}
+
+async function exchange(
+  connection: Deno.UnixConn,
+  request: Uint8Array,
+): Promise<Uint8Array> {
+  // coild may answer before it has read all, and close.
+  await writeAll(connection, request).catch(() => {});
+  let buffer = new Uint8Array(65536);
+  for (let length = 0;;) {
+    const count = await connection.read(buffer.subarray(length));
+    if (count === null) return buffer.subarray(0, length);
+    length += count;
+    if (length < buffer.length) continue;
+    const larger = new Uint8Array(2 * length);
+    larger.set(buffer);
+    buffer = larger;
+  }
+}
+
+async function writeAll(
+  connection: Deno.UnixConn,
+  bytes: Uint8Array,
+): Promise<void> {
+  for (let rest = bytes; rest.length > 0;) {
+    rest = rest.subarray(await connection.write(rest));
+  }
+}
+
+function reasonOf(cause: unknown): string {
+  return cause instanceof Error ? cause.message : String(cause);
+}

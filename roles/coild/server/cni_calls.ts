@@ -1,0 +1,207 @@
+import { abortable, startTimer, TaskGroup } from "../../../lib/async/mod.ts";
+import { ErrorCode, type Result } from "../../../lib/cni/mod.ts";
+import { codeName, StatusCode } from "../../../lib/grpc/mod.ts";
+import type { CniRequest } from "../../../lib/plugin/mod.ts";
+import { type Registry, withLogContext } from "../../../lib/telemetry/mod.ts";
+import { CallError } from "../base/errors.ts";
+import type { CallCounter } from "../observe/call_counter.ts";
+import { toCallError } from "../observe/cni_errors.ts";
+import { callFields, logFinished, requestFields } from "./call_log.ts";
+import { CallMetrics } from "./call_metrics.ts";
+import type { MethodName } from "./method_names.ts";
+
+/** For calls that were ended to say so, and to undo what they did. */
+export const LAST_WORDS_MS = 200;
+
+/** What a method is told about its call. */
+export interface CallContext {
+  /** Aborted when nobody waits for the answer any more. */
+  readonly signal: AbortSignal;
+  /** How long the caller said that it would wait; undefined is for ever. */
+  readonly remainingMs: number | undefined;
+}
+
+/** What answers calls: one method for each command of CNI. */
+export interface CniMethods {
+  add(request: CniRequest, context: CallContext): Promise<Result>;
+  del(request: CniRequest, context: CallContext): Promise<void>;
+  check(request: CniRequest, context: CallContext): Promise<void>;
+  gc(request: CniRequest, context: CallContext): Promise<void>;
+  status(request: CniRequest, context: CallContext): Promise<void>;
+}
+
+/** A call that has arrived, by whichever door. */
+export interface IncomingCall {
+  readonly method: MethodName;
+  /** Gives the request. @throws {CallError} when it cannot be read */
+  readonly read: () => CniRequest;
+  /** Aborted when the caller has gone. */
+  readonly signal: AbortSignal;
+  /** How long the caller will wait from now on; undefined is for ever. */
+  readonly remainingMs: number | undefined;
+}
+
+/** What {@linkcode CniCalls} needs. */
+export interface CniCallsOptions {
+  readonly methods: CniMethods;
+  /** Where calls are counted. */
+  readonly registry?: Registry;
+  readonly counter?: CallCounter;
+}
+
+/**
+ * Makes the calls of both doors, the launcher's and that of gRPC: with their
+ * deadlines, their records in the log, and their metrics.
+ */
+export class CniCalls {
+  readonly #methods: CniMethods;
+  readonly #metrics: CallMetrics | undefined;
+  readonly #counter: CallCounter | undefined;
+  readonly #tasks = new TaskGroup();
+  readonly #stop = new AbortController();
+
+  constructor({ methods, registry, counter }: CniCallsOptions) {
+    this.#methods = methods;
+    this.#metrics = registry && new CallMetrics(registry);
+    this.#counter = counter;
+  }
+
+  /**
+   * Makes a call; the result of ADD. It ends with the caller's patience; what
+   * there is to undo goes on, and {@linkcode CniCalls.finish} waits for it.
+   *
+   * @throws {CallError} when it fails
+   */
+  async call(incoming: IncomingCall): Promise<Result | undefined> {
+    const limit = new CallLimit(incoming, this.#stop.signal);
+    const { promise, resolve, reject } = Promise.withResolvers<
+      Result | undefined
+    >();
+    this.#tasks.run(incoming.method, async () => {
+      using _limit = limit;
+      await this.#perform(incoming, limit.signal).then(resolve, reject);
+    });
+    return await abortable(promise, limit.signal);
+  }
+
+  /** Ends: calls under way have a time to finish, and then a short one to undo what they did. */
+  async finish(graceMs: number): Promise<void> {
+    using _stop = startTimer(graceMs, () => this.#stop.abort());
+    const { promise: isOver, resolve: end } = Promise.withResolvers<void>();
+    using _end = startTimer(graceMs + LAST_WORDS_MS, end);
+    await Promise.race([this.#tasks.wait(), isOver]);
+  }
+
+  async #perform(
+    incoming: IncomingCall,
+    signal: AbortSignal,
+  ): Promise<Result | undefined> {
+    const { method, read, remainingMs } = incoming;
+    const startedMs = performance.now();
+    this.#metrics?.start(method);
+    let fields = callFields(method, remainingMs);
+    let error: CallError | undefined;
+    try {
+      const request = read();
+      fields = { ...fields, ...requestFields(request) };
+      const result = await withLogContext(
+        fields,
+        () =>
+          this.#counted(() =>
+            this.#run(method, request, { signal, remainingMs })
+          ),
+      );
+      signal.throwIfAborted();
+      return result;
+    } catch (thrown) {
+      throw error = toCallError(thrown);
+    } finally {
+      const elapsedMs = performance.now() - startedMs;
+      this.#metrics?.finish(method, {
+        codeName: codeName(error?.status ?? StatusCode.OK),
+        seconds: elapsedMs / 1000,
+      });
+      logFinished(fields, { elapsedMs, error });
+    }
+  }
+
+  #counted<T>(call: () => Promise<T>): Promise<T> {
+    return this.#counter === undefined ? call() : this.#counter.count(call);
+  }
+
+  async #run(
+    method: MethodName,
+    request: CniRequest,
+    context: CallContext,
+  ): Promise<Result | undefined> {
+    const methods = this.#methods;
+    switch (method) {
+      case "Add":
+        return await methods.add(request, context);
+      case "Del":
+        await methods.del(request, context);
+        return undefined;
+      case "Check":
+        await methods.check(request, context);
+        return undefined;
+      case "Gc":
+        await methods.gc(request, context);
+        return undefined;
+      case "Status":
+        await methods.status(request, context);
+        return undefined;
+    }
+  }
+}
+
+/** Ends a call when its deadline passes, its caller goes or the server stops. */
+class CallLimit implements Disposable {
+  readonly #abort = new AbortController();
+  readonly #stack = new DisposableStack();
+  readonly #method: MethodName;
+
+  constructor(
+    { method, signal, remainingMs }: IncomingCall,
+    stop: AbortSignal,
+  ) {
+    this.#method = method;
+    const endMs = performance.now() + (remainingMs ?? Infinity);
+    const late = () =>
+      this.#end(`No answer within ${remainingMs} ms`, "DEADLINE_EXCEEDED");
+    if (remainingMs !== undefined) {
+      this.#stack.use(startTimer(remainingMs, late));
+    }
+    this.#stack.use(onAbort(signal, () => {
+      // gRPC's own timer may be the first to notice.
+      if (performance.now() >= endMs - 1) late();
+      else this.#end("Connection closed by the caller", "CANCELLED");
+    }));
+    this.#stack.use(
+      onAbort(stop, () => this.#end("Server is stopping", "UNAVAILABLE")),
+    );
+  }
+
+  get signal(): AbortSignal {
+    return this.#abort.signal;
+  }
+
+  [Symbol.dispose](): void {
+    this.#stack.dispose();
+  }
+
+  #end(message: string, status: keyof typeof StatusCode): void {
+    // The same call may well work next time; STATUS has a code of its own.
+    const code = this.#method === "Status"
+      ? ErrorCode.PLUGIN_NOT_AVAILABLE
+      : ErrorCode.TRY_AGAIN_LATER;
+    this.#abort.abort(
+      new CallError(message, { status: StatusCode[status], code }),
+    );
+  }
+}
+
+function onAbort(signal: AbortSignal, fn: () => void): Disposable {
+  if (signal.aborted) fn();
+  else signal.addEventListener("abort", fn, { once: true });
+  return { [Symbol.dispose]: () => signal.removeEventListener("abort", fn) };
+}

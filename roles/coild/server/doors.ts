@@ -1,0 +1,41 @@
+import { untilAborted } from "../../../lib/async/mod.ts";
+import { serve } from "../../../lib/grpc/mod.ts";
+import type { LauncherOutcome } from "../observe/metrics.ts";
+import type { CniCalls } from "./cni_calls.ts";
+import { servePlugins } from "./plugin_server.ts";
+
+const GRACE_MS = 10_000;
+
+/** Options of {@linkcode openDoors}. */
+export interface DoorOptions {
+  readonly calls: CniCalls;
+  /** The socket for gRPC: that for launchers is beside it. */
+  readonly socketPath: string;
+  /** Ends the servers: no new calls, running ones may finish. */
+  readonly signal: AbortSignal;
+  /** Is told of each call by a launcher. */
+  readonly onOutcome?: (outcome: LauncherOutcome) => void;
+  /** How long running calls may take once the signal came. Default 10 s. */
+  readonly graceMs?: number;
+}
+
+/**
+ * Lets calls in, by gRPC and from launchers. Resolves when both listen;
+ * `finished` when the last call has ended after the signal.
+ *
+ * @throws {SocketPathError} when there can be no socket at one of the paths
+ */
+export async function openDoors(
+  options: DoorOptions,
+): Promise<{ readonly finished: Promise<unknown> }> {
+  const { calls, socketPath, signal, graceMs = GRACE_MS } = options;
+  const grpc = await serve({
+    socketPath,
+    load: async () => (await import("./grpc_door.ts")).grpcService(calls),
+    signal,
+    graceMs,
+  });
+  const plugins = await servePlugins({ ...options, graceMs });
+  const ended = untilAborted(signal).then(() => calls.finish(graceMs));
+  return { finished: Promise.all([grpc.finished, plugins.finished, ended]) };
+}
