@@ -11,6 +11,7 @@ import {
   type ClientRequest,
   planClient,
 } from "../../lib/egress/mod.ts";
+import { run } from "../lab/mod.ts";
 import { type TempNetns, tempNetns } from "./testing.ts";
 
 openLibc(); // stays open, so it must not be counted as some test's leak
@@ -123,26 +124,57 @@ function joinScript(pod: TempNetns): string {
 
 /** What `ip` and `nft` show of a client, without what depends on the order in which things were made. */
 export async function clientState(netns: TempNetns): Promise<string> {
-  const names = new Map<string, string>();
-  for (const { ifindex, ifname } of await netns.ipJson("link", "show")) {
-    names.set(String(ifindex), String(ifname));
-  }
-  const text = await shell(
-    netns,
-    `for f in -4 -6; do
-       ip $f rule show | grep -Ev '^(0|32766|32767):' || true
-       ip $f route show table all | grep -E ' table (117|118|10[0-9][0-9]) ' || true
-     done
-     for kind in ipip ip6tnl dummy; do
-       ip -o -d link show type $kind 2>/dev/null | sed 's/^[0-9]*: //' | sort
-     done
-     ip fou show 2>/dev/null | sort || true`,
+  const links = await netns.ipJson("link", "show");
+  const names = new Map(
+    links.map(({ ifindex, ifname }) => [String(ifindex), String(ifname)]),
   );
-  const table = await shell(
-    netns,
-    "nft list table inet coil 2>/dev/null || true",
+  // Few processes, each of which asks for much: the emulated CPU of suite vm takes long to start one.
+  const text = [
+    ...await rulesAndRoutes(netns, "-4"),
+    ...await rulesAndRoutes(netns, "-6"),
+    ...linksOfKinds(await netns.ip("-o", "-d", "link", "show"), links),
+    // A kernel without FoU has none.
+    ...(await netns.tryExec("ip", "fou", "show")).stdout.split("\n").sort(),
+  ].join("\n");
+  const { stdout: table } = await netns.tryExec(
+    ...["nft", "list", "table", "inet", "coil"] as const,
   );
   return normalise(`${text}\n${sortObjects(table)}`, names);
+}
+
+async function rulesAndRoutes(
+  netns: TempNetns,
+  family: "-4" | "-6",
+): Promise<string[]> {
+  const text = await run("ip", [family, "-n", netns.name, "-batch", "-"], {
+    stdin: "rule show\nroute show table all",
+  });
+  const lines = text.split("\n");
+  return [
+    ...lines.filter((line) => /^\d+:/.test(line) && !OWN_RULES.test(line)),
+    ...lines.filter((line) => / table (117|118|10\d\d) /.test(line)),
+  ];
+}
+
+/** What each namespace has. */
+const OWN_RULES = /^(0|32766|32767):/;
+
+/** Their lines, without the index that each begins with. */
+function linksOfKinds(
+  text: string,
+  links: readonly Readonly<Record<string, unknown>>[],
+): string[] {
+  const lines = new Map(
+    text.split("\n").map((line) => [/^\d+/.exec(line)?.[0], line]),
+  );
+  return ["ipip", "ip6tnl", "dummy"].flatMap((kind) =>
+    links.filter(({ linkinfo }) =>
+      (linkinfo as { readonly info_kind?: string } | undefined)?.info_kind ===
+        kind
+    ).map(({ ifindex }) =>
+      lines.get(String(ifindex))?.replace(/^\d+: /, "") ?? ""
+    ).sort()
+  );
 }
 
 /** The kernel lists the sets and chains of a table in the order in which they were made. */

@@ -42,8 +42,10 @@ export async function tempNetns(prefix: string = "t"): Promise<TempNetns> {
   ];
   const exec = (program: string, ...args: string[]): Promise<string> =>
     run(...enter(program, args));
+  // Without nsenter: that is a process start less, which an emulated CPU notices.
+  const ip = (...args: string[]) => run("ip", ["-n", name, ...args]);
   try {
-    await exec("ip", "link", "set", "lo", "up");
+    await ip("link", "set", "lo", "up");
   } catch (error) {
     await run("ip", ["netns", "delete", name]);
     throw error;
@@ -53,8 +55,8 @@ export async function tempNetns(prefix: string = "t"): Promise<TempNetns> {
     path,
     exec,
     tryExec: (program, ...args) => tryRun(...enter(program, args)),
-    ip: (...args) => exec("ip", ...args),
-    ipJson: async (...args) => parseRows(await exec("ip", "-d", "-j", ...args)),
+    ip,
+    ipJson: async (...args) => parseRows(await ip("-d", "-j", ...args)),
     async [Symbol.asyncDispose](): Promise<void> {
       await tryRun("ip", ["netns", "delete", name]);
     },

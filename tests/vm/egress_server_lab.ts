@@ -1,12 +1,14 @@
 import { Address, type DualStack, type Family } from "../../lib/inet/mod.ts";
-import { Netns, openLibc } from "../../lib/linux/mod.ts";
+import { inNetns, Netns, openLibc } from "../../lib/linux/mod.ts";
 import {
   EgressServer,
   planServer,
   type ServerPlan,
   type ServerRequest,
 } from "../../lib/egress/mod.ts";
+import { run } from "../lab/mod.ts";
 import { type TempNetns, tempNetns } from "../netns/testing.ts";
+import { serveOutside } from "./egress_outside.ts";
 
 openLibc(); // stays open, so it must not be counted as some test's leak
 
@@ -67,21 +69,56 @@ export const CLIENTS: readonly Address[] = [
 ];
 
 /** A new namespace inherits forwarding from the first one, where other tests may have switched it on. */
-const NO_FORWARDING = `
-  echo 0 > /proc/sys/net/ipv4/ip_forward
-  echo 0 > /proc/sys/net/ipv6/conf/all/forwarding`;
+const NO_FORWARDING = {
+  "ipv4/ip_forward": 0,
+  "ipv6/conf/all/forwarding": 0,
+};
+
+/** Of routers and of clients that are made by hand. */
+const SETTINGS = Object.fromEntries(
+  ["all", "default"].flatMap((all) => [
+    [`ipv4/conf/${all}/rp_filter`, 0],
+    [`ipv4/conf/${all}/forwarding`, 1],
+    [`ipv6/conf/${all}/forwarding`, 1],
+    // A router asks for its neighbours by its link-local address, at once.
+    [`ipv6/conf/${all}/accept_dad`, 0],
+  ]),
+);
+
+/** Without a process: each costs the emulated CPU as much as all of it here. */
+function set(netns: Netns, settings: Readonly<Record<string, number>>): void {
+  inNetns(netns, () => {
+    for (const [name, value] of Object.entries(settings)) {
+      Deno.writeTextFileSync(`/proc/sys/net/${name}`, String(value));
+    }
+  });
+}
+
+/** Commands of `ip`, all by one process. */
+async function ipBatch(
+  netns: TempNetns,
+  lines: readonly string[],
+  options: readonly string[] = [],
+): Promise<void> {
+  await run("ip", [...options, "-n", netns.name, "-batch", "-"], {
+    stdin: lines.join("\n"),
+  });
+}
 
 /** Makes the namespaces, their links and the router; servers outside only when asked. */
 export async function egressLab(
   options: { readonly servers?: boolean } = {},
 ): Promise<EgressLab> {
   await using stack = new AsyncDisposableStack();
-  const make = async (name: string) => stack.use(await tempNetns(name));
+  const make = async (name: string) => {
+    const netns = stack.use(await tempNetns(name));
+    return { ...netns, handle: stack.use(Netns.open(netns.path)) };
+  };
   const router = await make("router");
-  await shell(router, SETTINGS);
+  set(router.handle, SETTINGS);
   const join = async (host: Host) => {
     const netns = await make(host);
-    await shell(netns, NO_FORWARDING);
+    set(netns.handle, NO_FORWARDING);
     await joinRouter(router, netns, host);
     return netns;
   };
@@ -89,9 +126,13 @@ export async function egressLab(
   const client = await join("client");
   const stranger = await join("stranger");
   const outside = await join("outside");
-  await shell(router, SERVICE);
-  const netns = stack.use(Netns.open(gateway.path));
-  if (options.servers === true) stack.use(await serveOutside(outside));
+  await run("nsenter", [`--net=${router.path}`, "nft", "-f", "-"], {
+    stdin: SERVICE,
+  });
+  const { handle: netns } = gateway;
+  if (options.servers === true) {
+    stack.use(serveOutside(outside.handle, Object.values(ADDRESSES.outside)));
+  }
   const resources = stack.move();
   return {
     client,
@@ -122,15 +163,6 @@ export function shell(netns: TempNetns, script: string): Promise<string> {
   return netns.exec("sh", "-euc", script);
 }
 
-const SETTINGS = `
-for all in all default; do
-  echo 0 > /proc/sys/net/ipv4/conf/$all/rp_filter
-  echo 1 > /proc/sys/net/ipv4/conf/$all/forwarding
-  echo 1 > /proc/sys/net/ipv6/conf/$all/forwarding
-  # A router asks for its neighbours by its link-local address, at once.
-  echo 0 > /proc/sys/net/ipv6/conf/$all/accept_dad
-done`;
-
 /** The router's end of a link is numbered .1; each host has its own network. */
 async function joinRouter(
   router: TempNetns,
@@ -142,58 +174,28 @@ async function joinRouter(
     ipv4: ipv4.replace(/[0-9]+$/, "1"),
     ipv6: ipv6.replace(/[0-9]+$/, "1"),
   };
-  await shell(
-    router,
-    `ip link add ${host} type veth peer name eth0 netns ${netns.name}
-     ip address add ${near.ipv4}/24 dev ${host}
-     ip address add ${near.ipv6}/64 dev ${host} nodad
-     ip link set ${host} up
-     ip -n ${netns.name} address add ${ipv4}/24 dev eth0
-     ip -n ${netns.name} address add ${ipv6}/64 dev eth0 nodad
-     ip -n ${netns.name} link set eth0 up
-     ip -n ${netns.name} route add default via ${near.ipv4}
-     ip -n ${netns.name} -6 route add default via ${near.ipv6}`,
-  );
+  await ipBatch(router, [
+    `link add ${host} type veth peer name eth0 netns ${netns.name}`,
+    `address add ${near.ipv4}/24 dev ${host}`,
+    `address add ${near.ipv6}/64 dev ${host} nodad`,
+    `link set ${host} up`,
+  ]);
+  await ipBatch(netns, [
+    `address add ${ipv4}/24 dev eth0`,
+    `address add ${ipv6}/64 dev eth0 nodad`,
+    "link set eth0 up",
+    `route add default via ${near.ipv4}`,
+    `route add default via ${near.ipv6}`,
+  ]);
 }
 
-const SERVICE = `nft -f - <<END
-table inet service {
+const SERVICE = `table inet service {
   chain prerouting {
     type nat hook prerouting priority dstnat
     ip daddr ${ADDRESSES.service.ipv4} udp dport ${PORT} dnat ip to ${ADDRESSES.gateway.ipv4}
     ip6 daddr ${ADDRESSES.service.ipv6} udp dport ${PORT} dnat ip6 to ${ADDRESSES.gateway.ipv6}
   }
-}
-END`;
-
-/** Starts `egress_outside.ts` in the namespace. */
-async function serveOutside(netns: TempNetns): Promise<AsyncDisposable> {
-  const file = new URL("egress_outside.ts", import.meta.url).pathname;
-  const child = new Deno.Command("nsenter", {
-    args: [
-      `--net=${netns.path}`,
-      Deno.execPath(),
-      ...["run", "-A", "--no-check", "--unstable-net", file],
-      ...Object.values(ADDRESSES.outside),
-    ],
-    stdin: "null",
-    stdout: "piped",
-  }).spawn();
-  const reader = child.stdout.getReader();
-  const first = await reader.read();
-  await reader.cancel();
-  const server = {
-    async [Symbol.asyncDispose](): Promise<void> {
-      child.kill("SIGKILL");
-      await child.status;
-    },
-  };
-  if (first.done) {
-    await server[Symbol.asyncDispose]();
-    throw new Error("Cannot serve outside: the server did not start");
-  }
-  return server;
-}
+}`;
 
 /** How a client's tunnels are made by hand. */
 export interface HandMadeClient {
@@ -223,24 +225,28 @@ export async function makeClient(
   }`;
   const csum6 = checksum ? "encap-udp6-csum" : "noencap-udp6-csum";
   const [mtu4, mtu6] = checksum ? ["mtu 1472", "mtu 1452"] : ["", ""];
-  await shell(
-    netns,
-    `${SETTINGS}
-     ip fou add port ${PORT} ipproto 4
-     ip fou add port ${PORT} ipproto 41 -6
-     ip link add coil_ipip4 type ipip external
-     ip link add coil_ipip6 type ip6tnl external
-     ip link add fou4_up ${mtu4} type ipip local ${client.ipv4} remote ${service.ipv4} ttl 225 ${encap}
-     ip link add fou6_up ${mtu6} type ip6tnl mode ip6ip6 local ${client.ipv6} remote ${service.ipv6} \\
-       encaplimit none hoplimit 225 ${encap} ${csum6}
-     for link in coil_ipip4 coil_ipip6 fou4_up fou6_up; do ip link set $link up; done
-     ip rule add to 10.0.0.0/8 pref 2000 lookup main
-     ip -6 rule add to fc00::/7 pref 2000 lookup main
-     ip rule add pref 2100 lookup 118
-     ip -6 rule add pref 2100 lookup 118
-     ip route add ${outside.ipv4}/32 dev fou4_up table 118
-     ip -6 route add ${outside.ipv6}/128 dev fou6_up table 118`,
-  );
+  using handle = Netns.open(netns.path);
+  set(handle, SETTINGS);
+  await ipBatch(netns, [
+    `fou add port ${PORT} ipproto 4`,
+    `fou add port ${PORT} ipproto 41 -6`,
+    "link add coil_ipip4 type ipip external",
+    "link add coil_ipip6 type ip6tnl external",
+    `link add fou4_up ${mtu4} type ipip local ${client.ipv4} remote ${service.ipv4} ttl 225 ${encap}`,
+    `link add fou6_up ${mtu6} type ip6tnl mode ip6ip6 local ${client.ipv6} remote ${service.ipv6} encaplimit none hoplimit 225 ${encap} ${csum6}`,
+    ...["coil_ipip4", "coil_ipip6", "fou4_up", "fou6_up"].map((link) =>
+      `link set ${link} up`
+    ),
+    "rule add to 10.0.0.0/8 pref 2000 lookup main",
+    "rule add pref 2100 lookup 118",
+    `route add ${outside.ipv4}/32 dev fou4_up table 118`,
+    `route add ${outside.ipv6}/128 dev fou6_up table 118`,
+  ]);
+  // A rule's family is that of the process.
+  await ipBatch(netns, [
+    "rule add to fc00::/7 pref 2000 lookup main",
+    "rule add pref 2100 lookup 118",
+  ], ["-6"]);
 }
 
 /** How often each kind of packet was counted. */
