@@ -28,6 +28,11 @@ const OUTPUTS: readonly Output[] = [
     protos: ["reflection/v1.proto", "reflection/v1alpha.proto"],
     files: ["reflection/v1_pb.ts", "reflection/v1alpha_pb.ts"],
   },
+  {
+    folder: "lib/etcd/gen",
+    protos: ["etcd/rpc.proto"],
+    files: ["etcd/rpc_pb.ts"],
+  },
 ];
 
 /** Generates `protos` into `out`. */

@@ -1,21 +1,21 @@
-import {
-  callUnaryRemote,
-  GrpcError,
-  type RemoteEndpoint,
-  StatusCode,
-} from "../grpc/remote/mod.ts";
+import type {
+  DescMessage,
+  DescMethodUnary,
+  MessageInitShape,
+  MessageShape,
+} from "@bufbuild/protobuf";
+import { GrpcError, StatusCode } from "../grpc/mod.ts";
+import { callEtcd, type RemoteEndpoint } from "./call.ts";
 import { EtcdError, etcdError } from "./errors.ts";
 import {
-  decodeRangeResponse,
-  decodeToken,
-  encodeAuthenticateRequest,
-  encodeRangeRequest,
-  type RangeRequest,
+  Auth,
+  KV,
+  type RangeRequestSchema,
   type RangeResponse,
-} from "./messages.ts";
+} from "./gen/etcd/rpc_pb.ts";
 
-const RANGE = "/etcdserverpb.KV/Range";
-const AUTHENTICATE = "/etcdserverpb.Auth/Authenticate";
+type RangeRequest = MessageInitShape<typeof RangeRequestSchema>;
+
 /** Metadata that carries the token: TokenFieldNameGRPC in api/v3rpc/rpctypes of etcd. */
 const TOKEN_FIELD = "token";
 const DEFAULT_PAGE_SIZE = 200;
@@ -88,10 +88,11 @@ export class EtcdClient {
     const roots: string[] = [];
     let key: Uint8Array = new Uint8Array([0]);
     while (roots.length < MAX_ROOTS) {
-      const { entries: [first] } = await this.#range({
-        ...{ key, rangeEnd: new Uint8Array([0]), limit: 1, revision: 0 },
-        keysOnly: true,
-      }, options.signal);
+      const rangeEnd = new Uint8Array([0]);
+      const { kvs: [first] } = await this.#range(
+        { key, rangeEnd, limit: 1n, keysOnly: true },
+        options.signal,
+      );
       if (first === undefined) break;
       const text = new TextDecoder().decode(first.key);
       const root = /^\/?[^/]*\/?/.exec(text)?.[0] ?? "";
@@ -109,11 +110,11 @@ export class EtcdClient {
     const rangeEnd = prefixEnd(encode(prefix));
     const entries: EtcdEntry[] = [];
     let key = encode(prefix);
-    let [revision, limit] = [0, this.#options.pageSize ?? DEFAULT_PAGE_SIZE];
+    let limit = this.#options.pageSize ?? DEFAULT_PAGE_SIZE;
+    let revision = 0n;
     for (;;) {
-      const page = await this.#tryRange({ key, rangeEnd, limit, revision }, {
-        signal,
-      });
+      const request = { key, rangeEnd, limit: BigInt(limit), revision };
+      const page = await this.#tryRange(request, signal);
       if (page === "too large" && limit > 1) {
         limit = Math.ceil(limit / 2);
         continue;
@@ -124,19 +125,21 @@ export class EtcdClient {
           { kind: "failed" },
         );
       }
-      revision ||= page.revision;
-      for (const entry of page.entries) {
-        entries.push({ key: decode(entry.key), value: decode(entry.value) });
+      revision ||= page.header?.revision ?? 0n;
+      for (const { key, value } of page.kvs) {
+        entries.push({ key: decode(key), value: decode(value) });
       }
-      const last = page.entries.at(-1);
-      if (!page.more || last === undefined) return { revision, entries };
+      const last = page.kvs.at(-1);
+      if (!page.more || last === undefined) {
+        return { revision: Number(revision), entries };
+      }
       key = new Uint8Array([...last.key, 0]);
     }
   }
 
   async #tryRange(
     request: RangeRequest,
-    { signal }: { readonly signal: AbortSignal | undefined },
+    signal: AbortSignal | undefined,
   ): Promise<RangeResponse | "too large"> {
     try {
       return await this.#range(request, signal);
@@ -153,38 +156,38 @@ export class EtcdClient {
     request: RangeRequest,
     signal: AbortSignal | undefined,
   ): Promise<RangeResponse> {
+    this.#token ??= await this.#authenticate(signal);
+    return await this.#call(KV.method.range, request, signal);
+  }
+
+  async #authenticate(
+    signal: AbortSignal | undefined,
+  ): Promise<string | undefined> {
     const { user } = this.#options;
-    if (user !== undefined) {
-      this.#token ??= decodeToken(
-        await this.#call(AUTHENTICATE, {
-          message: encodeAuthenticateRequest(user),
-          signal,
-        }),
-      );
-    }
-    const message = encodeRangeRequest(request);
-    return decodeRangeResponse(await this.#call(RANGE, { message, signal }));
+    if (user === undefined) return undefined;
+    const { authenticate } = Auth.method;
+    const { token } = await this.#call(authenticate, user, signal);
+    if (token !== "") return token;
+    throw new EtcdError("Cannot read etcd: its answer has no token", {
+      kind: "failed",
+    });
   }
 
   /** Asks one member after the other until one answers, if only by refusing. */
-  async #call(
-    method: string,
-    { message, signal }: {
-      readonly message: Uint8Array;
-      readonly signal: AbortSignal | undefined;
-    },
-  ): Promise<Uint8Array> {
+  async #call<I extends DescMessage, O extends DescMessage>(
+    method: DescMethodUnary<I, O>,
+    message: MessageInitShape<I>,
+    signal: AbortSignal | undefined,
+  ): Promise<MessageShape<O>> {
+    const metadata: Record<string, string> = this.#token === undefined
+      ? {}
+      : { [TOKEN_FIELD]: this.#token };
     const { endpoints, timeoutMs = 5_000 } = this.#options;
     const failures: EtcdError[] = [];
     for (const endpoint of endpoints) {
       try {
-        return await callUnaryRemote({
-          ...{ endpoint, method, message, timeoutMs },
-          ...(signal === undefined ? {} : { signal }),
-          ...(this.#token === undefined
-            ? {}
-            : { metadata: { [TOKEN_FIELD]: this.#token } }),
-        });
+        const options = { endpoint, metadata, signal, timeoutMs };
+        return await callEtcd(method, message, options);
       } catch (cause) {
         const error = etcdError(nameOf(endpoint), cause);
         if (!(error instanceof EtcdError) || error.kind !== "unreachable") {

@@ -1,4 +1,4 @@
-import type { RemoteEndpoint, TlsOptions } from "../grpc/remote/mod.ts";
+import type { RemoteEndpoint, TlsOptions } from "./call.ts";
 
 const DEFAULT_PORT = 2379;
 

@@ -1,9 +1,6 @@
-import {
-  type CertificateTrouble,
-  GrpcError,
-  RemoteUnreachableError,
-  StatusCode,
-} from "../grpc/remote/mod.ts";
+import { GrpcError, StatusCode } from "../grpc/mod.ts";
+import { RemoteUnreachableError } from "./call.ts";
+import type { CertificateTrouble } from "./tls_trouble.ts";
 
 /**
  * Why etcd could not be read:

@@ -34,7 +34,7 @@ export interface RunningServer {
  * earlier process left at the path is replaced; the server's own stays when it
  * ends, since it cannot tell it from a successor's: it refuses connections.
  *
- * grpc-js, which takes 10 MiB, is loaded when somebody connects first.
+ * grpc-js, which takes 7 MiB, is loaded when somebody connects first.
  *
  * @throws {SocketPathError} when something else is at the path
  */

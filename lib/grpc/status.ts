@@ -78,16 +78,3 @@ export class GrpcError extends Error {
     return codeName(this.code);
   }
 }
-
-/** Nobody answers at the socket: it is absent, or nobody listens. */
-export class ConnectError extends Error {
-  override readonly name = "ConnectError";
-  readonly socketPath: string;
-
-  constructor(socketPath: string, options: { readonly cause: unknown }) {
-    const { cause } = options;
-    const reason = cause instanceof Error ? cause.message : String(cause);
-    super(`Cannot connect to socket "${socketPath}": ${reason}`, { cause });
-    this.socketPath = socketPath;
-  }
-}

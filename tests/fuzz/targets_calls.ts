@@ -28,7 +28,6 @@ import {
   decodeRequest,
   requestSize,
 } from "../../lib/cnirpc/launcher/mod.ts";
-import { decodeRangeResponse, decodeToken } from "../../lib/etcd/messages.ts";
 import { FrameHeads } from "../../lib/grpc/frame_heads.ts";
 import { Address, Prefix } from "../../lib/inet/mod.ts";
 import { EGRESS_ANNOTATION_PREFIX } from "../../lib/names/mod.ts";
@@ -226,14 +225,6 @@ export const CALL_TARGETS: readonly Target[] = [
       const heads = new FrameHeads();
       const [first, second] = [bytes.subarray(0, 7), bytes.subarray(7)];
       assert.deepEqual([...heads.push(first), ...heads.push(second)], whole);
-    },
-  },
-  {
-    name: "etcd",
-    kind: "bytes",
-    run({ bytes }) {
-      decodeRangeResponse(bytes);
-      decodeToken(bytes);
     },
   },
 ];

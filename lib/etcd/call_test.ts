@@ -1,16 +1,14 @@
 import assert from "node:assert/strict";
-import {
-  callUnaryRemote,
-  GrpcError,
-  type RemoteCallOptions,
-  RemoteUnreachableError,
-  StatusCode,
-} from "./mod.ts";
+import { GrpcError, StatusCode } from "../grpc/mod.ts";
+import { callEtcd, type CallOptions, RemoteUnreachableError } from "./call.ts";
+import { KV } from "./gen/etcd/rpc_pb.ts";
+
+const RANGE = KV.method.range;
 
 /** Calls a server that does with a connection what `serve` does. */
 async function callServedBy(
   serve: (connection: Deno.Conn) => Promise<void>,
-  options: Partial<RemoteCallOptions> = {},
+  options: Partial<CallOptions> = {},
 ): Promise<unknown> {
   using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   const served = listener.accept().then(async (connection) => {
@@ -18,10 +16,8 @@ async function callServedBy(
     await serve(connection);
   });
   const { port } = listener.addr;
-  const outcome = await callUnaryRemote({
+  const outcome = await callEtcd(RANGE, {}, {
     endpoint: { hostname: "127.0.0.1", port },
-    method: "/a.B/C",
-    message: new Uint8Array(),
     ...options,
   }).catch((error: unknown) => error);
   await served;
@@ -42,13 +38,11 @@ async function readToEnd(connection: Deno.Conn): Promise<void> {
   }
 }
 
-Deno.test("callUnaryRemote() says that nobody listens", async () => {
+Deno.test("callEtcd() says that nobody listens", async () => {
   const port = unusedPort();
   await assert.rejects(
-    callUnaryRemote({
+    callEtcd(RANGE, {}, {
       endpoint: { hostname: "127.0.0.1", port },
-      method: "/a.B/C",
-      message: new Uint8Array(),
     }),
     (error) => {
       assert.ok(error instanceof RemoteUnreachableError);
@@ -58,7 +52,7 @@ Deno.test("callUnaryRemote() says that nobody listens", async () => {
   );
 });
 
-Deno.test("callUnaryRemote() says that the server closes without an answer", async () => {
+Deno.test("callEtcd() says that the server closes without an answer", async () => {
   const error = await callServedBy(async (connection) => {
     await connection.read(new Uint8Array(4096));
   });
@@ -66,13 +60,13 @@ Deno.test("callUnaryRemote() says that the server closes without an answer", asy
   assert.equal(error.code, StatusCode.UNAVAILABLE);
 });
 
-Deno.test("callUnaryRemote() does not wait longer than it may", async () => {
+Deno.test("callEtcd() does not wait longer than it may", async () => {
   const error = await callServedBy(readToEnd, { timeoutMs: 50 });
   assert.ok(error instanceof GrpcError);
   assert.equal(error.code, StatusCode.DEADLINE_EXCEEDED);
 });
 
-Deno.test("callUnaryRemote() does not wait longer for a TLS handshake, either", async () => {
+Deno.test("callEtcd() does not wait longer for a TLS handshake, either", async () => {
   const answered = Promise.withResolvers<void>();
   using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   const served = listener.accept().then(async (connection) => {
@@ -81,9 +75,9 @@ Deno.test("callUnaryRemote() does not wait longer for a TLS handshake, either", 
   });
   const { port } = listener.addr;
   await assert.rejects(
-    callUnaryRemote({
+    callEtcd(RANGE, {}, {
       endpoint: { hostname: "127.0.0.1", port, tls: {} },
-      ...{ method: "/a.B/C", message: new Uint8Array(), timeoutMs: 50 },
+      timeoutMs: 50,
     }),
     (error) =>
       error instanceof GrpcError &&
@@ -93,7 +87,7 @@ Deno.test("callUnaryRemote() does not wait longer for a TLS handshake, either", 
   await served;
 });
 
-Deno.test("callUnaryRemote() ends with the signal's reason", async () => {
+Deno.test("callEtcd() ends with the signal's reason", async () => {
   const stop = new AbortController();
   const reason = new Error("enough");
   const error = await callServedBy(async (connection) => {

@@ -1,5 +1,13 @@
-import { exchange, Stop } from "../client.ts";
-import { GrpcError } from "../status.ts";
+import type {
+  DescMessage,
+  DescMethodUnary,
+  MessageInitShape,
+  MessageShape,
+} from "@bufbuild/protobuf";
+import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
+import { abortable, startTimer } from "../async/mod.ts";
+import { GrpcError, StatusCode } from "../grpc/mod.ts";
+import { exchange } from "./exchange.ts";
 import { type CertificateTrouble, certificateTrouble } from "./tls_trouble.ts";
 
 const DEFAULT_TIMEOUT_MS = 60_000;
@@ -20,17 +28,14 @@ export interface RemoteEndpoint {
   readonly tls?: TlsOptions;
 }
 
-/** Options of {@linkcode callUnaryRemote}. */
-export interface RemoteCallOptions {
+/** How {@linkcode callEtcd} calls. */
+export interface CallOptions {
   readonly endpoint: RemoteEndpoint;
-  /** `/package.Service/Method` */
-  readonly method: string;
-  readonly message: Uint8Array;
   /** More header fields; their names in lower case. */
   readonly metadata?: Readonly<Record<string, string>>;
   /** Default 60 s, connecting included. The server is told as well. */
   readonly timeoutMs?: number;
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** No connection could be made, or TLS failed before the call began. */
@@ -59,48 +64,72 @@ export class RemoteUnreachableError extends Error {
  * @throws {GrpcError} when the call fails, DEADLINE_EXCEEDED when it takes long,
  * UNAVAILABLE when the server closes the connection, as one does that refuses our certificate
  */
-export async function callUnaryRemote(
-  options: RemoteCallOptions,
-): Promise<Uint8Array> {
-  const { endpoint, timeoutMs = DEFAULT_TIMEOUT_MS, signal } = options;
+export async function callEtcd<I extends DescMessage, O extends DescMessage>(
+  method: DescMethodUnary<I, O>,
+  message: MessageInitShape<I>,
+  { endpoint, metadata = {}, signal, timeoutMs = DEFAULT_TIMEOUT_MS }:
+    CallOptions,
+): Promise<MessageShape<O>> {
   signal?.throwIfAborted();
-  using stop = new Stop(timeoutMs, signal);
+  const late = new AbortController();
+  using _late = startTimer(timeoutMs, () => {
+    const code = StatusCode.DEADLINE_EXCEEDED;
+    late.abort(new GrpcError(`No answer within ${timeoutMs} ms`, { code }));
+  });
+  const stop = AbortSignal.any(
+    signal === undefined ? [late.signal] : [late.signal, signal],
+  );
+  using connection = await connect(endpoint, stop);
+  const exchanged = exchange(connection, {
+    authority: `${endpoint.tls ? "https" : "http"}://${authorityOf(endpoint)}`,
+    path: `/${method.parent.typeName}/${method.name}`,
+    message: toBinary(method.input, create(method.input, message)),
+    metadata,
+    timeoutMs,
+  });
+  let bytes: Uint8Array;
   try {
-    using connection = await connect(endpoint, stop);
-    stop.closeOnStop(connection);
-    return await talk(connection, { ...options, timeoutMs });
-  } catch (error) {
-    throw stop.reason ?? error;
-  }
-}
-
-async function talk(
-  connection: Deno.Conn,
-  { endpoint, ...request }: RemoteCallOptions & { readonly timeoutMs: number },
-): Promise<Uint8Array> {
-  try {
-    return await exchange(connection, {
-      ...request,
-      scheme: endpoint.tls === undefined ? "http" : "https",
-      authority: authorityOf(endpoint),
-    });
+    bytes = await abortable(exchanged, stop);
   } catch (cause) {
+    if (stop.aborted) {
+      connection[Symbol.dispose]();
+      await exchanged.catch(() => {});
+      throw stop.reason;
+    }
     if (cause instanceof GrpcError) throw cause;
     // With TLS 1.3 the server looks at our certificate after the handshake: its refusal comes when we read.
     throw unreachable(endpoint, cause);
+  }
+  return decode(method.output, bytes);
+}
+
+function decode<T extends DescMessage>(
+  schema: T,
+  bytes: Uint8Array,
+): MessageShape<T> {
+  try {
+    return fromBinary(schema, bytes);
+  } catch (cause) {
+    const why = cause instanceof Error ? cause.message : String(cause);
+    throw new GrpcError(`The answer is not a ${schema.typeName}: ${why}`, {
+      code: StatusCode.INTERNAL,
+      cause,
+    });
   }
 }
 
 async function connect(
   endpoint: RemoteEndpoint,
-  stop: Stop,
+  stop: AbortSignal,
 ): Promise<Deno.Conn> {
   const connecting = open(endpoint);
-  const connection = await Promise.race([connecting, stop.stopped]);
-  if (connection !== undefined) return connection;
-  // Deno 2.9.6 can end neither an attempt to connect nor a handshake: what comes of it is not wanted any more.
-  connecting.then((late) => late.close(), () => {});
-  throw stop.reason;
+  try {
+    return await abortable(connecting, stop);
+  } catch (error) {
+    // Deno 2.9.6 can end neither an attempt to connect nor a handshake: what comes of it is not wanted any more.
+    if (stop.aborted) connecting.then((late) => late.close(), () => {});
+    throw error;
+  }
 }
 
 async function open(endpoint: RemoteEndpoint): Promise<Deno.Conn> {
