@@ -1,4 +1,4 @@
-import type { KubeConfig } from "@kubernetes/client-node";
+import type { KubeConfig } from "@kubernetes/client-node/config";
 import type { Connection, ConnectionSource } from "./transport.ts";
 
 const CACHE_MS = 60_000;
@@ -23,7 +23,8 @@ interface HttpsOptions {
 /**
  * A kubeconfig, with all its ways of authentication: certificates, tokens, passwords, exec plugins, OIDC.
  *
- * It loads `@kubernetes/client-node`, 66 MiB, which a process with a service account never does.
+ * It loads what `@kubernetes/client-node` has for that, 1.3 MB of code, which a process with a service account never does:
+ * the whole package, with a class for each kind of object, is 4.1 MB.
  */
 export class KubeconfigSource implements ConnectionSource {
   readonly server: string;
@@ -65,7 +66,7 @@ export class KubeconfigSource implements ConnectionSource {
 
 async function readConfig(options: KubeconfigOptions): Promise<KubeConfig> {
   const files = options.file === undefined ? defaultFiles() : [options.file];
-  const { KubeConfig } = await import("@kubernetes/client-node");
+  const { KubeConfig } = await import("@kubernetes/client-node/config");
   const config = new KubeConfig();
   if (options.file === undefined) config.loadFromDefault();
   else config.loadFromFile(options.file);
