@@ -6,7 +6,7 @@
 #     --output type=image,name=coil:0.1.0,rewrite-timestamp=true .
 #
 # Debian's release of this image is that of Coil's libraries, too; its gcc makes
-# the launcher.
+# the front.
 ARG BUILD_IMAGE=node:22-bookworm
 # Seconds since 1970: the time of all files. It becomes the image's own where the
 # engine is told to, as above; docs/image.md has buildah's way.

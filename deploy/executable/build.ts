@@ -11,7 +11,7 @@ Builds the one executable of all roles.
   --help      this text
 
 DENORT_BIN  the runtime for deno compile, where it cannot be downloaded
-CC          the C compiler for launcher and packer (default: gcc, clang)
+CC          the C compiler for front and packer (default: gcc, clang)
 COIL_CACHE  where builds are kept (default: ~/.cache/coil)
 `;
 

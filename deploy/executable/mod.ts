@@ -5,12 +5,12 @@
  */
 import { homedir } from "node:os";
 import { bundle } from "./modules/bundle.ts";
-import { compile, findRuntime } from "./compile/compile.ts";
-import { compileLauncher } from "./elf/launcher.ts";
+import { compile } from "./compile/compile.ts";
+import { findRuntime } from "./compile/denort.ts";
+import type { FlatImage } from "./elf/flat.ts";
+import { compileFront } from "./elf/front.ts";
 import { pack } from "./packer/pack.ts";
 import { hashSources } from "./sources.ts";
-
-export { compileLauncher } from "./elf/launcher.ts";
 
 /** Options of {@linkcode buildExecutable}. */
 export interface BuildOptions {
@@ -86,19 +86,19 @@ async function build(
   const temporary = await Deno.makeTempDir({ dir: directory, prefix: ".new-" });
   try {
     const modules = `${temporary}/modules`;
-    const launcher = await compileLauncher();
-    if (launcher === undefined) log(NO_LAUNCHER);
-    await bundle(modules, { launcher });
+    const front = await compileFront();
+    if (front === undefined) log(NO_FRONT);
+    await bundle(modules);
     const runtime = packer ? undefined : await findRuntime();
     const output = `${temporary}/coil`;
     let kind: Kind = "compiled";
     if (runtime !== undefined) {
       log(`deno compile, with ${runtime}`);
-      await compile(`${modules}/main.js`, { output });
+      await compile(`${modules}/main.js`, { output, front });
     } else {
       kind = "packed";
       if (!packer) log(NOTICE);
-      await packModules(modules, output);
+      await packModules(modules, { output, front });
     }
     await Deno.mkdir(`${directory}/${kind}`, { recursive: true });
     // Whoever else builds the same makes the same: the last one stays.
@@ -121,10 +121,17 @@ const NOTICE =
   "notice: denort, the runtime of `deno compile`, cannot be downloaded and " +
   "DENORT_BIN is not set: packing with the deno command line program instead";
 
-const NO_LAUNCHER =
-  "notice: there is no C compiler ($CC, gcc, clang), so nodes will start the " +
-  "whole executable for each call of the CNI plugin, which takes 16 ms more";
+const NO_FRONT =
+  "notice: there is no C compiler ($CC, gcc, clang), so a JavaScript runtime " +
+  "starts for each call of the CNI plugin, which takes 16 ms more per call";
 
-async function packModules(directory: string, output: string): Promise<void> {
-  await pack({ deno: Deno.execPath(), directory, entry: "main.js", output });
+async function packModules(
+  directory: string,
+  options: {
+    readonly output: string;
+    readonly front: FlatImage | undefined;
+  },
+): Promise<void> {
+  const deno = Deno.execPath();
+  await pack({ deno, directory, entry: "main.js", ...options });
 }

@@ -1,7 +1,7 @@
 /**
  * What the CNI plugin does with one call of a container runtime, wherever that
- * is done: in coild for the launcher that a runtime calls
- * (`deploy/executable/launcher.c`), or in a process of its own (`roles/coil`),
+ * is done: in coild for the front of the executable that a runtime calls
+ * (`deploy/executable/elf/front.c`), or in a process of its own (`roles/coil`),
  * which asks coild by the same messages.
  *
  * @module

@@ -78,7 +78,7 @@ const FLAGS = defineFlags({
   "keep-executable": {
     type: "bool",
     default: false,
-    help: "Uninstall: leave the plugin, launcher and executable",
+    help: "Uninstall: leave the plugin",
   },
   "dry-run": {
     type: "bool",

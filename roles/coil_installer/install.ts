@@ -1,22 +1,28 @@
 import { getLogger } from "../../lib/telemetry/mod.ts";
-import { parseChainEntry } from "./plan/chain.ts";
-import { InstallError } from "./base/errors.ts";
-import { findExecutable } from "./read/executable.ts";
 import { ensureDirectory, lockDirectories } from "./apply/host_directory.ts";
-import { installConfig, untilTarget } from "./install_config.ts";
-import { embeddedLauncher, launcherFor } from "./base/launcher.ts";
-import { NetworkListError, parseWantedList } from "./base/network_list.ts";
-import {
-  planPlugin,
-  type PluginPlan,
-  type PluginPrograms,
-} from "./plan/plugin_files.ts";
-import { launcherProgram, type Program } from "./base/program.ts";
-import type { InstallRequest } from "./plan/request.ts";
 import { applySteps } from "./apply/steps.ts";
+import { InstallError } from "./base/errors.ts";
+import { NetworkListError, parseWantedList } from "./base/network_list.ts";
+import type { Program } from "./base/program.ts";
+import { installConfig, untilTarget } from "./install_config.ts";
+import { parseChainEntry } from "./plan/chain.ts";
+import { planPlugin } from "./plan/plugin_files.ts";
+import { formerPath, type InstallRequest, pluginPath } from "./plan/request.ts";
+import type { Outcome } from "./plan/step.ts";
 import { socketOf, type Wanted } from "./plan/target.ts";
+import { findExecutable } from "./read/executable.ts";
+import { compareInstalled, examineFormer } from "./read/installed.ts";
 
 const log = getLogger("installer");
+
+const NO_FRONT =
+  "The executable was built without a C compiler: a JavaScript runtime starts for each call of the plugin, which takes longer";
+
+/** The plugin's file, and whether anything had to be done about it. */
+interface PluginFile {
+  readonly path: string;
+  readonly state: Outcome;
+}
 
 /**
  * Makes the node have the plugin, then the configuration that names it.
@@ -30,8 +36,11 @@ export async function install(
 ): Promise<void> {
   // All that can be wrong with the request itself, before anything is touched.
   const wanted = await readWanted(request);
-  const executable = await findExecutable(request.coilPath);
-  const programs = { executable, launcher: findLauncher(wanted) };
+  const socket = socketOf(wanted);
+  const { program, hasFront } = await findExecutable(request.coilPath, {
+    socket,
+  });
+  if (!hasFront) log.warn(NO_FRONT, { path: request.coilPath });
   const { binDirectory, etcDirectory, dryRun } = request;
   for (const directory of [binDirectory, etcDirectory]) {
     await ensureDirectory(directory, { dryRun });
@@ -40,11 +49,11 @@ export async function install(
   using _lock = dryRun
     ? undefined
     : await lockDirectories([binDirectory, etcDirectory], signal);
-  const files = await installPlugin(request, { programs, signal });
+  const executable = await installPlugin(request, { program, signal });
   const configuration = await installConfig(request, { wanted, signal });
   if (request.prepareEgress && !dryRun) await prepareEgress();
   log.info(dryRun ? "Nothing was changed" : "Installed", {
-    ...files,
+    executable,
     configuration,
   });
 }
@@ -90,26 +99,22 @@ async function readWanted(
   }
 }
 
-/**
- * The launcher for the socket that the configuration names; undefined in a
- * build that has none.
- */
-function findLauncher(wanted: Wanted): Program | undefined {
-  const socket = socketOf(wanted);
-  const template = embeddedLauncher();
-  if (template === undefined) return undefined;
-  return launcherProgram(launcherFor(template, socket));
-}
-
-/** The programs of the plugin, each complete before it takes its place. */
+/** The plugin, complete before it takes its place. */
 async function installPlugin(
   request: InstallRequest,
-  { programs, signal }: {
-    readonly programs: PluginPrograms;
+  { program, signal }: {
+    readonly program: Program;
     readonly signal: AbortSignal;
   },
-): Promise<PluginPlan["files"]> {
-  const { steps, files } = await planPlugin(request, programs);
+): Promise<PluginFile> {
+  const path = pluginPath(request);
+  const plugin = await compareInstalled(path, program);
+  const former = await examineFormer(formerPath(request));
+  if (plugin.kind === "different") {
+    log.info("Replacing another executable", { path, found: plugin.found });
+  }
+  const installed = { plugin, former };
+  const steps = planPlugin(request, { program, installed });
   await applySteps(steps, { signal, dryRun: request.dryRun });
-  return files;
+  return { path, state: steps.length === 0 ? "unchanged" : "changed" };
 }

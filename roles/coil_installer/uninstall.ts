@@ -3,7 +3,8 @@ import { DISABLED_SUFFIX } from "./plan/config_plan.ts";
 import { lockDirectories } from "./apply/host_directory.ts";
 import { noteOf, typesOf } from "./base/network_list.ts";
 import { planPluginRemoval } from "./plan/plugin_files.ts";
-import type { HostPlaces } from "./plan/request.ts";
+import { formerPath, type HostPlaces, pluginPath } from "./plan/request.ts";
+import { examineFormer, isInstalled } from "./read/installed.ts";
 import { type ConfigFile, examine, type Situation } from "./read/situation.ts";
 import { DEFAULT_CONF_NAME } from "./plan/target.ts";
 import { applySteps } from "./apply/steps.ts";
@@ -20,8 +21,7 @@ export interface UninstallRequest extends HostPlaces {
 const log = getLogger("installer");
 
 /**
- * Removes the configuration, then the plugin that it names, launcher before
- * executable, and gives the configurations that had made way their names back.
+ * Removes the configuration, then the plugin that it names, and gives the configurations that had made way their names back.
  *
  * @throws {InstallError} when something cannot be removed
  */
@@ -42,13 +42,22 @@ export async function uninstall(
     ...(request.keepConfig
       ? []
       : planRemoval(request, { files, confName, situation })),
-    ...(request.keepExecutable ? [] : await planPluginRemoval(request)),
+    ...(request.keepExecutable
+      ? []
+      : planPluginRemoval(request, await lookAtPlugin(request))),
   ];
   await applySteps(steps, { signal, dryRun });
   report(request, situation);
   log.info(dryRun ? "Nothing was changed" : "Uninstalled", {
     changes: dryRun ? 0 : steps.length,
   });
+}
+
+async function lookAtPlugin(places: HostPlaces) {
+  return {
+    plugin: await isInstalled(pluginPath(places)),
+    former: await examineFormer(formerPath(places)),
+  };
 }
 
 /** First those that made way come back, so that the node always has a configuration if it can. */

@@ -15,7 +15,7 @@ import {
   listNetns,
   run,
 } from "../lab/mod.ts";
-import { placePlugin } from "../lab/launcher.ts";
+import { placePlugin } from "../lab/plugin_file.ts";
 import { ensurePeerCoil, type PeerCoil } from "../lab/peer_coil.ts";
 import { issueCertificate, sharedPki } from "../lab/pki.ts";
 import { callPlugin, type Sandbox, sandboxOf } from "../lab/runtime.ts";

@@ -1,10 +1,8 @@
 // A program that does nothing, made as the executable is made: what any
 // program of this runtime costs at least.
 import * as path from "node:path";
-import {
-  compile,
-  findRuntime,
-} from "../../deploy/executable/compile/compile.ts";
+import { compile } from "../../deploy/executable/compile/compile.ts";
+import { findRuntime } from "../../deploy/executable/compile/denort.ts";
 import { pack } from "../../deploy/executable/packer/pack.ts";
 
 /** Makes the program below `dir` and returns its path. */

@@ -1,7 +1,7 @@
-// The plugin's own time: the launcher and the whole executable against a server
-// that answers at once, beside an empty program of the same runtime.
+// The plugin's own time: its front and the whole program against a server that
+// answers at once, beside an empty program of the same runtime.
 import * as path from "node:path";
-import { placePlugin } from "../lab/launcher.ts";
+import { copyPlugin } from "../lab/plugin_file.ts";
 import { eventually } from "../lab/mod.ts";
 import { callPlugin, sandboxOf } from "../lab/runtime.ts";
 import { type Figure, figure } from "./figures.ts";
@@ -31,7 +31,7 @@ async function callOnce(program: string, socket: string): Promise<number> {
   return wallMs;
 }
 
-/** `plugin.launcher`, `plugin.executable` and `plugin.empty`, in turn; and memory. */
+/** `plugin.front`, `plugin.executable` and `plugin.empty`, in turn; and memory. */
 export async function pluginTimes(
   programs: PluginPrograms,
   rounds: number,
@@ -41,15 +41,15 @@ export async function pluginTimes(
     args: ["run", "-A", SERVER, socket],
   }).spawn();
   try {
-    const launcher = await placeLauncher(programs, socket);
+    const front = await placeFront(programs, socket);
     await eventually("the server", () => callOnce(programs.coil, socket));
     const times = {
-      launcher: [] as number[],
+      front: [] as number[],
       executable: [] as number[],
       empty: [] as number[],
     };
     for (let i = 0; i < rounds; i++) {
-      times.launcher.push(await callOnce(launcher, socket));
+      times.front.push(await callOnce(front, socket));
       times.executable.push(await callOnce(programs.coil, socket));
       times.empty.push(await callOnce(programs.empty, socket));
     }
@@ -65,22 +65,22 @@ export async function pluginTimes(
   }
 }
 
-function placeLauncher(
+function placeFront(
   { coil: executable, dir }: PluginPrograms,
   socket: string,
 ): Promise<string> {
   const directory = `${dir}/${path.basename(socket)}.plugins`;
-  return placePlugin(directory, { executable, socket });
+  return copyPlugin(directory, { executable, socket });
 }
 
 /** Memory of plugins that wait for their answer: the listeners never accept. */
 async function pluginMemory(programs: PluginPrograms): Promise<Figure[]> {
   const socket = path.join(programs.dir, "silent.sock");
   using _grpc = Deno.listen({ transport: "unix", path: socket });
-  using _launchers = Deno.listen({ transport: "unix", path: `${socket}.cni` });
-  const launcher = await placeLauncher(programs, socket);
+  using _fronts = Deno.listen({ transport: "unix", path: `${socket}.cni` });
+  const front = await placeFront(programs, socket);
   return [
-    ...await memoryWaiting("launcher", { program: launcher, socket }),
+    ...await memoryWaiting("front", { program: front, socket }),
     ...await memoryWaiting("executable", { program: programs.coil, socket }),
   ];
 }

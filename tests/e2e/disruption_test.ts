@@ -9,7 +9,7 @@ import { assertAddresses } from "./addresses.ts";
 import { assertAgreement } from "./agreement.ts";
 import { killCoild } from "./coild_container.ts";
 import { Installation } from "./installation.ts";
-import { buildNextImage, digestOfFile } from "./next_image.ts";
+import { buildNextImage, digestOfPlugin } from "./next_image.ts";
 import { podSpec, type RunningPod } from "./pods.ts";
 import { Traffic } from "./traffic.ts";
 import { uninstall } from "./uninstall.ts";
@@ -51,11 +51,11 @@ async function restartsOf(pod: RunningPod): Promise<number> {
   return status?.containerStatuses?.[0]?.restartCount ?? -1;
 }
 
-/** The executable of each node's plugin; the launcher is the same in many versions. */
+/** The executable of each node's plugin, as it was before the installer wrote the socket into it. */
 async function executableDigests(): Promise<readonly string[]> {
   return await Promise.all(
     site.nodes.map(({ directory }) =>
-      digestOfFile(`${directory}/cni-bin/coil-executable`)
+      digestOfPlugin(`${directory}/cni-bin/coil`)
     ),
   );
 }

@@ -107,17 +107,33 @@ Deno.test("a port of the host leads to a pod, by the plugin after Coil's", async
   await site.pods.remove(server, client);
 });
 
-Deno.test("a pod starts and goes without a start of the whole executable", async () => {
-  const plugins = `${site.node(1).directory}/cni-bin`;
-  const executable = `${plugins}/coil-executable`;
-  await Deno.rename(executable, `${executable}.away`);
+Deno.test("a pod starts and goes without a start of the whole program", async () => {
+  const plugin = `${site.node(1).directory}/cni-bin/coil`;
+  const away = `${plugin}.away`;
+  await Deno.rename(plugin, away);
   try {
-    const pod = await site.pods.run({ name: "launched", node: "node1" });
+    await Deno.writeFile(plugin, withoutLoader(await Deno.readFile(away)), {
+      mode: 0o755,
+    });
+    const version = await new Deno.Command(plugin, { args: ["version"] })
+      .output();
+    assert.equal(version.code, 127);
+    const pod = await site.pods.run({ name: "answered", node: "node1" });
     await site.pods.remove(pod);
   } finally {
-    await Deno.rename(`${executable}.away`, executable);
+    await Deno.rename(away, plugin);
   }
 });
+
+/** The executable, for a host without ld.so. */
+function withoutLoader(bytes: Uint8Array<ArrayBuffer>) {
+  const path = "/ld-linux-";
+  const at = new TextDecoder("latin1").decode(bytes.subarray(0, 1 << 16))
+    .indexOf(path);
+  assert.ok(at > 0);
+  bytes.set(new TextEncoder().encode("/no"), at);
+  return bytes;
+}
 
 Deno.test("a Service leads to pods of both nodes, from a pod of each", async () => {
   const labels = { service: "web" };

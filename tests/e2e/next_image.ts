@@ -2,6 +2,10 @@
 import { createHash } from "node:crypto";
 import { buildExecutable } from "../../deploy/executable/mod.ts";
 import { buildImage } from "../../deploy/image/mod.ts";
+import {
+  findSocketField,
+  SOCKET_BYTES,
+} from "../../roles/coil_installer/base/front.ts";
 
 /** Name of the image, as manifests have it. */
 const REFERENCE = "coil:next";
@@ -35,9 +39,13 @@ export async function buildNextImage(): Promise<NextImage> {
   }
 }
 
-/** SHA-256 of a file, in hexadecimal digits. */
-export async function digestOfFile(file: string): Promise<string> {
-  return digestOf(await Deno.readFile(file));
+/** SHA-256 of an installed plugin but for its socket, in hexadecimal digits. */
+export async function digestOfPlugin(path: string): Promise<string> {
+  using file = await Deno.open(path);
+  const at = await findSocketField(file);
+  const bytes = await Deno.readFile(path);
+  if (at !== undefined) bytes.fill(0, at, at + SOCKET_BYTES);
+  return digestOf(bytes);
 }
 
 function digestOf(bytes: Uint8Array): string {

@@ -18,7 +18,7 @@ import {
 } from "./installer_host.ts";
 import { pathOf } from "./testing.ts";
 
-/** Of another name, and with another launcher. */
+/** Of another name, and for another socket. */
 const OTHER_NETCONF = JSON.stringify({
   ...NETCONF,
   name: "other",
@@ -125,7 +125,7 @@ Deno.test("install: an executable for another machine is refused, one that is th
   assert.deepEqual(namesIn(host.bin), []);
   await Deno.copyFile(foreign, host.coil);
   const records = await host.install(options);
-  assert.ok(await isSame(host.executable, await tinyPlugin()));
+  assert.ok(await isSame(host.coil, await tinyPlugin()));
   const found = records.find(({ msg }) =>
     msg === "Replacing another executable"
   );
@@ -145,25 +145,17 @@ Deno.test("install: an executable that does not run does not replace one that do
   assert.deepEqual(namesIn(host.bin), PROGRAMS);
 });
 
-Deno.test("install: a launcher is no executable to install, it would call itself without an end", async () => {
-  await using host = await Host.make();
-  await host.install(await quick());
-  const error = await host.fail({ env: { COIL_PATH: host.coil } });
-  assert.match(error, /only the launcher .*"coil-executable" beside it/);
-  assert.ok(await isSame(host.executable, await tinyPlugin()));
-});
-
-Deno.test("install: executables that are in use go on", async () => {
+Deno.test("install: an executable that is in use goes on", async () => {
   await using host = await Host.make();
   const sleeping = `${host.directory}/sleep`;
   await Deno.copyFile("/usr/bin/sleep", sleeping);
-  const places = [host.coil, host.executable];
-  for (const path of places) await Deno.link(sleeping, path);
+  await Deno.link(sleeping, host.coil);
   await using child = running(host.coil);
   // What a plain copy would have met.
-  for (const path of places) {
-    assert.throws(() => Deno.openSync(path, { write: true }), /Text file busy/);
-  }
+  assert.throws(
+    () => Deno.openSync(host.coil, { write: true }),
+    /Text file busy/,
+  );
   await host.install();
   assert.match(await host.versions(), /1\.1\.0/);
   assert.ok(await isSame(sleeping, "/usr/bin/sleep"));
@@ -184,20 +176,18 @@ function running(path: string): AsyncDisposable & { isAlive(): boolean } {
   };
 }
 
-Deno.test("install: a directory in a program's or the configuration's place is not removed", async () => {
+Deno.test("install: a directory in the plugin's or the configuration's place is not removed", async () => {
   await using host = await Host.make();
   const options = await quick();
-  for (const path of [host.coil, host.executable]) {
-    await Deno.mkdir(path);
-    assert.match(
-      await host.fail(options),
-      /a directory is in its place; remove it/,
-    );
-    const error = await host.fail({ args: ["uninstall"] });
-    assert.match(error, /it is a directory, not the executable/);
-    await Deno.remove(path);
-    assert.deepEqual(namesIn(host.bin), []);
-  }
+  await Deno.mkdir(host.coil);
+  assert.match(
+    await host.fail(options),
+    /a directory is in its place; remove it/,
+  );
+  const error = await host.fail({ args: ["uninstall"] });
+  assert.match(error, /it is a directory, not the executable/);
+  await Deno.remove(host.coil);
+  assert.deepEqual(namesIn(host.bin), []);
   await Deno.mkdir(host.conf);
   assert.match(
     await host.fail(options),
@@ -233,7 +223,7 @@ Deno.test("install: a user without rights is told so", async () => {
   });
   assert.match(
     error,
-    /opt\/cni\/bin\/coil-executable": permission denied; run as root/,
+    /opt\/cni\/bin\/coil": permission denied; run as root/,
   );
   assert.deepEqual([namesIn(host.bin), namesIn(host.etc)], [[], []]);
 });
@@ -355,7 +345,7 @@ Deno.test("install: a disk that becomes full during the copy leaves the old exec
       String(records.at(-1)?.error),
       /no space is left.*what was there before still is/,
     );
-    assert.ok(await isSame(host.executable, await tinyPlugin()));
+    assert.ok(await isSame(host.coil, await tinyPlugin()));
     assert.match(await host.versions(), /1\.1\.0/);
     assert.deepEqual(namesIn(host.path(host.bin)), PROGRAMS);
     return;
@@ -400,7 +390,7 @@ Deno.test("install: killed in the middle of the copy, the old executable works, 
     assert.ok(
       messages(records).includes("Removed what an interrupted run left"),
     );
-    assert.ok(await isSame(host.executable, await pathOf("coil")));
+    assert.ok(await isSame(host.coil, await pathOf("coil")));
     return;
   }
   assert.fail("never killed in time");
@@ -414,11 +404,10 @@ Deno.test("install: four at once come to one result, and copy once", async () =>
   );
   assert.deepEqual(written, [
     "Copied the executable",
-    "Wrote the launcher",
     "Wrote the network configuration",
   ]);
   assert.deepEqual([namesIn(host.bin), namesIn(host.etc)], [PROGRAMS, [NAME]]);
-  assert.ok(await isSame(host.executable, await pathOf("coil")));
+  assert.ok(await isSame(host.coil, await pathOf("coil")));
 });
 
 Deno.test("install: waits for another installer, also for one of the same directories by another name", async () => {
@@ -455,8 +444,6 @@ Deno.test("install: at every moment there is a plugin that works and a whole con
   await using host = await Host.make();
   const tiny = (await quick()).env;
   await host.install({ env: tiny });
-  // As it was when the plugin was one file.
-  await Deno.rename(host.executable, host.coil);
   const stop = new AbortController();
   const seen = new Set<string>();
   const watching = awaitedLater((async () => {
@@ -510,19 +497,20 @@ Deno.test("install: a tool that chains itself in meanwhile is not lost", async (
   assert.ok(name.startsWith("net") && plugins.length === 3);
 });
 
-Deno.test("install: a node's executable installs itself again without harm, also when it is called by the launcher", async () => {
+Deno.test("install: a node's executable installs itself again without harm", async () => {
   await using host = await Host.make();
   await host.install();
-  for (const program of [host.coil, host.executable]) {
-    const records = await host.install({ program, args: ["installer"] });
-    const changes = messages(records).filter((msg) =>
-      /^(Copied|Wrote|Set) /.test(msg)
-    );
-    assert.deepEqual(changes, []);
-  }
+  const records = await host.install({
+    program: host.coil,
+    args: ["installer"],
+  });
+  const changes = messages(records).filter((msg) =>
+    /^(Copied|Wrote|Set) /.test(msg)
+  );
+  assert.deepEqual(changes, []);
 });
 
-Deno.test("uninstall: a node's executable removes itself, called by the launcher", async () => {
+Deno.test("uninstall: a node's executable removes itself", async () => {
   await using host = await Host.make();
   await host.install();
   await host.install({ program: host.coil, args: ["installer", "uninstall"] });
@@ -540,5 +528,5 @@ Deno.test("install: works when the running file has been deleted", async () => {
   await Deno.remove(copy);
   await lock.unlock();
   assert.equal((await run.end()).code, 0);
-  assert.ok(await isSame(host.executable, await pathOf("coil")));
+  assert.ok(await isSame(host.coil, await pathOf("coil")));
 });

@@ -1,13 +1,18 @@
 // A host for the installer: its two directories, in a mount namespace of their
 // own where a test needs other file systems.
 import assert from "node:assert/strict";
+import { addFront, compileFront } from "../../deploy/executable/elf/front.ts";
+import {
+  findSocketField,
+  SOCKET_BYTES,
+} from "../../roles/coil_installer/base/front.ts";
 import { eventually } from "../lab/wait.ts";
 import { pathOf } from "./testing.ts";
 
 export const NAME = "10-coil.conflist";
 
-/** The installed programs, as their directory lists them. */
-export const PROGRAMS: readonly string[] = ["coil", "coil-executable"];
+/** What is installed, as its directory lists it. */
+export const PROGRAMS: readonly string[] = ["coil"];
 
 /** A list of plugins, as its file has it. */
 export interface Conflist {
@@ -177,11 +182,6 @@ export class Host implements AsyncDisposable {
     return this.path(`${this.bin}/coil`);
   }
 
-  /** What the plugin calls unless coild answers. */
-  get executable(): string {
-    return this.path(`${this.bin}/coil-executable`);
-  }
-
   get conf(): string {
     return this.path(`${this.etc}/${NAME}`);
   }
@@ -288,15 +288,16 @@ export function messages(records: readonly LogRecord[]): string[] {
 
 let tiny: Promise<string> | undefined;
 
-/** An executable of some kilobytes that answers VERSION: a plugin that is quick to copy. */
+/** An executable of some kilobytes, with a front, that answers VERSION: a plugin that is quick to copy. */
 export function tinyPlugin(): Promise<string> {
   return tiny ??= compileTiny();
 }
 
 async function compileTiny(): Promise<string> {
   const path = `${await pathOf("coil")}-tiny`;
+  const temporary = `${path}-${Deno.pid}`;
   const child = new Deno.Command("gcc", {
-    args: ["-x", "c", "-o", `${path}-${Deno.pid}`, "-"],
+    args: ["-x", "c", "-pie", "-fPIE", "-o", temporary, "-"],
     stdin: "piped",
   }).spawn();
   const writer = child.stdin.getWriter();
@@ -308,7 +309,11 @@ async function compileTiny(): Promise<string> {
     }`));
   await writer.close();
   assert.ok((await child.status).success, "gcc failed");
-  await Deno.rename(`${path}-${Deno.pid}`, path);
+  const front = await compileFront();
+  assert.ok(front);
+  const bytes = addFront(await Deno.readFile(temporary), front);
+  await Deno.writeFile(temporary, bytes);
+  await Deno.rename(temporary, path);
   return path;
 }
 
@@ -317,17 +322,29 @@ export async function quick(): Promise<{ env: Record<string, string> }> {
   return { env: { COIL_PATH: await tinyPlugin() } };
 }
 
-/** The socket that an installed launcher calls; it must be a launcher. */
-export async function socketOf(launcher: string): Promise<string> {
-  const bytes = await Deno.readFile(launcher);
-  assert.ok(bytes.length < 65_536, `it has ${bytes.length} bytes`);
-  const text = new TextDecoder("latin1").decode(bytes);
-  return /COIL_SOCKET_PATH([^\0]+)\0/.exec(text)?.[1] ??
-    assert.fail("no launcher");
+/** The socket that an installed plugin calls; its executable must have a front. */
+export async function socketOf(plugin: string): Promise<string> {
+  const { bytes, at } = await readPlugin(plugin);
+  assert.ok(at !== undefined, "no front");
+  const [socket] = new TextDecoder().decode(bytes.subarray(at)).split("\0", 1);
+  return socket ?? "";
 }
 
-/** Whether two files have the same contents. */
+/** Whether two files have the same contents but for the socket that they call. */
 export async function isSame(one: string, other: string): Promise<boolean> {
-  const cmp = new Deno.Command("cmp", { args: ["-s", one, other] });
-  return (await cmp.output()).success;
+  const [a, b] = await Promise.all([one, other].map(readPlugin));
+  assert.ok(a && b);
+  for (const { bytes, at } of [a, b]) {
+    if (at !== undefined) bytes.fill(0, at, at + SOCKET_BYTES);
+  }
+  return a.bytes.length === b.bytes.length &&
+    a.bytes.every((byte, i) => byte === b.bytes[i]);
+}
+
+async function readPlugin(path: string) {
+  using file = await Deno.open(path);
+  return {
+    bytes: await Deno.readFile(path),
+    at: await findSocketField(file),
+  };
 }

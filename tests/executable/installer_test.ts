@@ -28,8 +28,7 @@ async function chain(
 Deno.test("install: the installer copies the file that it runs from, and writes the configuration", async () => {
   await using host = await Host.make();
   const records = await host.install();
-  assert.ok(await isSame(host.executable, await pathOf("coil")));
-  assert.equal(await modeOf(host.executable), 0o755);
+  assert.ok(await isSame(host.coil, await pathOf("coil")));
   assert.equal(await socketOf(host.coil), "/run/coild.sock");
   assert.equal(await modeOf(host.coil), 0o755);
   assert.equal(await modeOf(host.conf), 0o600);
@@ -44,7 +43,6 @@ Deno.test("install: the installer copies the file that it runs from, and writes 
   );
   assert.deepEqual(order, [
     "Copied the executable",
-    "Wrote the launcher",
     "Wrote the network configuration",
   ]);
   assert.match(await host.versions(), /"1\.1\.0"/);
@@ -55,7 +53,7 @@ Deno.test("install: a second run changes nothing", async () => {
   await host.install();
   const look = () =>
     Promise.all(
-      [host.coil, host.executable, host.conf].map((path) => Deno.stat(path)),
+      [host.coil, host.conf].map((path) => Deno.stat(path)),
     );
   const before = await look();
   const records = await host.install();
@@ -66,10 +64,6 @@ Deno.test("install: a second run changes nothing", async () => {
   );
   const installed = records.find(({ msg }) => msg === "Installed");
   assert.deepEqual(installed?.["executable"], {
-    path: host.executable,
-    state: "unchanged",
-  });
-  assert.deepEqual(installed?.["launcher"], {
     path: host.coil,
     state: "unchanged",
   });
@@ -79,38 +73,32 @@ Deno.test("install: modes are put right without copying", async () => {
   await using host = await Host.make();
   const options = await quick();
   await host.install(options);
-  const programs = [host.coil, host.executable];
-  const inodes = async () =>
-    (await Promise.all(programs.map((path) => Deno.stat(path))))
-      .map(({ ino }) => ino);
-  const before = await inodes();
-  for (const path of programs) await Deno.chmod(path, 0o600);
+  const { ino } = await Deno.stat(host.coil);
+  await Deno.chmod(host.coil, 0o600);
   await Deno.chmod(host.conf, 0o644);
   await host.install(options);
-  for (const path of programs) assert.equal(await modeOf(path), 0o755);
+  assert.equal(await modeOf(host.coil), 0o755);
   assert.equal(await modeOf(host.conf), 0o600);
-  assert.deepEqual(await inodes(), before);
+  assert.equal((await Deno.stat(host.coil)).ino, ino);
 });
 
 Deno.test("install: files of the same size and other contents are replaced", async () => {
   await using host = await Host.make();
   const options = await quick();
   await host.install(options);
-  for (const path of [host.coil, host.executable]) {
-    const right = await Deno.readFile(path);
-    const wrong = right.with(-1, (right.at(-1) ?? 0) ^ 1);
-    await Deno.writeFile(path, wrong);
-    await host.install(options);
-    assert.deepEqual(await Deno.readFile(path), right);
-  }
+  const right = await Deno.readFile(host.coil);
+  const wrong = right.with(-1, (right.at(-1) ?? 0) ^ 1);
+  await Deno.writeFile(host.coil, wrong);
+  await host.install(options);
+  assert.deepEqual(await Deno.readFile(host.coil), right);
 });
 
-Deno.test("install: the former plugin in one file becomes launcher and executable", async () => {
+Deno.test("install: an executable without a socket is replaced by one that has it", async () => {
   await using host = await Host.make();
   await Deno.copyFile(await tinyPlugin(), host.coil);
   const records = await host.install(await quick());
   assert.deepEqual(namesIn(host.bin), PROGRAMS);
-  assert.ok(await isSame(host.executable, await tinyPlugin()));
+  assert.ok(await isSame(host.coil, await tinyPlugin()));
   assert.equal(await socketOf(host.coil), "/run/coild.sock");
   const replaced = records.filter(({ msg }) =>
     msg === "Replacing another executable"
@@ -118,7 +106,7 @@ Deno.test("install: the former plugin in one file becomes launcher and executabl
   assert.deepEqual(replaced.map(({ path }) => path), [host.coil]);
 });
 
-Deno.test("install: the launcher has the socket of the plugin's entry, and another only where that changes", async () => {
+Deno.test("install: the executable has the socket of the plugin's entry, and another only where that changes", async () => {
   await using host = await Host.make();
   const { env } = await quick();
   const installed = async (entry: Record<string, unknown>) => {
@@ -128,7 +116,7 @@ Deno.test("install: the launcher has the socket of the plugin's entry, and anoth
     const socket = await socketOf(host.coil);
     return {
       socket,
-      written: messages(records).includes("Wrote the launcher"),
+      written: messages(records).includes("Copied the executable"),
     };
   };
   const longest = `/run/${"s".repeat(95)}`;
@@ -142,16 +130,14 @@ Deno.test("install: the launcher has the socket of the plugin's entry, and anoth
       [{ socket: "/run/coil/coild.sock", x: 1 }, "/run/coil/coild.sock", false],
     ] as const
   ) {
-    const { ino } = await Deno.stat(host.executable).catch(() => ({ ino: -1 }));
     assert.deepEqual(await installed(entry), { socket, written });
-    const after = (await Deno.stat(host.executable)).ino;
-    assert.ok(ino === -1 || ino === after, "the executable stays");
   }
 });
 
-Deno.test("install: the launcher behaves as the executable, whatever it is called with", async () => {
+Deno.test("install: the installed executable behaves as the one it is a copy of, whatever it is called with", async () => {
   await using host = await Host.make();
   await host.install();
+  const built = await pathOf("coil");
   const called = async (
     path: string,
     args: string[],
@@ -177,7 +163,7 @@ Deno.test("install: the launcher behaves as the executable, whatever it is calle
     ] as const
   ) {
     const output = await called(host.coil, [...args], env);
-    assert.deepEqual(output, await called(host.executable, [...args], env));
+    assert.deepEqual(output, await called(built, [...args], env));
   }
 });
 
@@ -314,17 +300,16 @@ Deno.test("install: a malformed configuration is kept aside", async () => {
   assert.match(String(warning?.["reason"]), /not JSON/);
 });
 
-Deno.test("install: symbolic links in the programs' places are replaced, what they lead to stays", async () => {
+Deno.test("install: a symbolic link in the plugin's place is replaced, what it leads to stays", async () => {
   await using host = await Host.make();
   const target = `${host.directory}/vendor`;
   await Deno.writeTextFile(target, "the vendor's");
-  const programs = [host.executable, host.coil];
-  for (const path of programs) await Deno.symlink(target, path);
+  await Deno.symlink(target, host.coil);
   const records = await host.install(await quick());
-  for (const path of programs) assert.ok((await Deno.lstat(path)).isFile);
+  assert.ok((await Deno.lstat(host.coil)).isFile);
   assert.equal(await Deno.readTextFile(target), "the vendor's");
   const links = records.filter(({ found }) => found === "symbolic link");
-  assert.deepEqual(links.map(({ path }) => path), programs);
+  assert.deepEqual(links.map(({ path }) => path), [host.coil]);
 });
 
 Deno.test("install: a symbolic link in the configuration's place is merged and replaced, a dangling one is replaced", async () => {
@@ -467,12 +452,11 @@ Deno.test("install: a dry run says what it would do, and does nothing", async ()
   const would = messages(records).filter((msg) => /^Would (?!make)/.test(msg));
   assert.deepEqual(would, [
     "Would copy the executable",
-    "Would write the launcher",
     "Would write the network configuration",
   ]);
 });
 
-Deno.test("uninstall: configuration, launcher and executable go, in this order, and what others have stays", async () => {
+Deno.test("uninstall: configuration and plugin go, in this order, and what others have stays", async () => {
   await using host = await Host.make();
   const options = await quick();
   await host.install(options);
@@ -486,7 +470,6 @@ Deno.test("uninstall: configuration, launcher and executable go, in this order, 
   assert.deepEqual(removed.map(({ path }) => path), [
     host.conf,
     host.coil,
-    host.executable,
   ]);
   const gone = records.find(({ msg }) => /went with it$/.test(msg));
   assert.deepEqual(gone?.["plugins"], ["istio-cni"]);
@@ -514,7 +497,7 @@ Deno.test("uninstall: keeps what it is asked to keep", async () => {
   );
 });
 
-Deno.test("uninstall: the former plugin in one file goes", async () => {
+Deno.test("uninstall: a plugin that another build installed goes", async () => {
   await using host = await Host.make();
   await Deno.copyFile(await tinyPlugin(), host.coil);
   await host.install({ args: ["uninstall"] });

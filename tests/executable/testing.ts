@@ -10,7 +10,7 @@ import {
 } from "../../roles/coild/server/cni_calls.ts";
 import type { MethodName } from "../../roles/coild/server/method_names.ts";
 import { openDoors } from "../../roles/coild/server/doors.ts";
-import { placePlugin } from "../lab/launcher.ts";
+import { placePlugin } from "../lab/plugin_file.ts";
 import { isThere } from "../lab/packages.ts";
 
 export const ROLES = [

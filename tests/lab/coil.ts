@@ -3,7 +3,7 @@
 import * as path from "node:path";
 import { run } from "./command.ts";
 import { ControlPlane, type ControlPlaneOptions } from "./control_plane.ts";
-import { placePlugin } from "./launcher.ts";
+import { placePlugin } from "./plugin_file.ts";
 import { deleteNetns, listNetns, MACHINE_HOST } from "./network.ts";
 import type { LabNode } from "./node.ts";
 import type { LabProcess } from "./process.ts";
@@ -135,7 +135,7 @@ export class CoilCluster implements AsyncDisposable {
     return path.join(this.plane.runDir, `${node.name}.sock`);
   }
 
-  /** The node's directory of CNI plugins: `coil` and `coil-executable`. */
+  /** The node's directory of CNI plugins. */
   pluginDir(node: LabNode): string {
     return path.join(this.binDir, node.name);
   }

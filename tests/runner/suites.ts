@@ -41,6 +41,12 @@ export interface Suite {
 }
 
 const PING = { "iputils-ping": "ping" };
+/** A compiler, a libc and an emulator of the other supported processor. */
+const AARCH64 = {
+  "gcc-aarch64-linux-gnu": "aarch64-linux-gnu-gcc",
+  "libc6-dev-arm64-cross": "/usr/aarch64-linux-gnu/include/stdlib.h",
+  "qemu-user-static": "qemu-aarch64-static",
+};
 const NFTABLES = { nftables: "nft" };
 
 /** What nodes with kubelet and containerd need that run Coil from its image. */
@@ -82,7 +88,7 @@ export const SUITES: readonly Suite[] = [
     name: "executable",
     about: "the one compiled file, called by every role's name",
     paths: ["tests/executable"],
-    packages: { ...BUILD_PACKAGES, ...NET_PACKAGES },
+    packages: { ...BUILD_PACKAGES, ...NET_PACKAGES, ...AARCH64 },
     root: true,
     args: [],
     prepare: (log) => buildExecutable({ log }),

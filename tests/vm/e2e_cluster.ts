@@ -3,7 +3,7 @@
 import * as path from "node:path";
 import { type Egress, EGRESSES, type EgressSpec } from "../../lib/api/mod.ts";
 import { PODS, type V1Pod } from "../../lib/kube/mod.ts";
-import { placePlugin } from "../lab/launcher.ts";
+import { placePlugin } from "../lab/plugin_file.ts";
 import { type LabProcess, spawnProcess } from "../lab/process.ts";
 import { writeServiceAccountDir } from "../lab/service_account.ts";
 import { eventually } from "../lab/wait.ts";

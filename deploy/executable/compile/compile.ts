@@ -1,46 +1,58 @@
-import { homedir } from "node:os";
+import type { FlatImage } from "../elf/flat.ts";
+import { addFront } from "../elf/front.ts";
 import { DAEMON_V8_FLAGS } from "../modules/v8_flags.ts";
-
-const DOWNLOADS = "https://dl.deno.land/";
-const PROBE_MS = 3000;
+import { isCached, readRuntime } from "./denort.ts";
 
 /** `deno compile` failed. */
 export class CompileError extends Error {
   override readonly name = "CompileError";
 }
 
-/**
- * How `deno compile` would come by its runtime, denort; undefined when it
- * would not. Asks the network, briefly, unless a copy is at hand.
- */
-export async function findRuntime(): Promise<string | undefined> {
-  const given = Deno.env.get("DENORT_BIN");
-  if (given) return `denort from DENORT_BIN, ${given}`;
-  const cached = cachedRuntime();
-  if (await Deno.stat(cached).catch(() => undefined)) return `denort, cached`;
+/** What to compile into. */
+export interface CompileOptions {
+  readonly output: string;
+  /** Answers a runtime's calls before the rest starts. */
+  readonly front?: FlatImage | undefined;
+}
+
+/** Compiles bundled modules into one file. */
+export async function compile(
+  entry: string,
+  { output, front }: CompileOptions,
+): Promise<void> {
+  if (front === undefined) return await compileWith(entry, { output, env: {} });
+  // deno appends to the runtime that it is given, so the front goes in before.
+  const denort = `${output}.denort`;
   try {
-    await fetch(DOWNLOADS, {
-      method: "HEAD",
-      signal: AbortSignal.timeout(PROBE_MS),
-    });
-    return `denort, downloaded from ${DOWNLOADS}`;
-  } catch {
-    // Whatever the reason is, deno would fail for it, too.
-    return undefined;
+    await Deno.writeFile(
+      denort,
+      addFront(await runtime(entry, output), front),
+      {
+        mode: 0o755,
+      },
+    );
+    await compileWith(entry, { output, env: { DENORT_BIN: denort } });
+  } finally {
+    await Deno.remove(denort).catch(() => {});
   }
 }
 
-/** Where deno keeps what it downloads for `deno compile`. */
-function cachedRuntime(): string {
-  const denoDir = Deno.env.get("DENO_DIR") ?? `${homedir()}/.cache/deno`;
-  const { version: { deno }, build: { target } } = Deno;
-  return `${denoDir}/dl/release/v${deno}/denort-${target}.zip`;
+/** Denort's bytes; deno downloads it when it compiles for the first time. */
+async function runtime(
+  entry: string,
+  output: string,
+): Promise<Uint8Array<ArrayBuffer>> {
+  const isAtHand = Deno.env.get("DENORT_BIN") || await isCached();
+  if (!isAtHand) await compileWith(entry, { output, env: {} });
+  return await readRuntime();
 }
 
-/** Compiles bundled modules into `output`. */
-export async function compile(
+async function compileWith(
   entry: string,
-  options: { readonly output: string },
+  { output, env }: {
+    readonly output: string;
+    readonly env: Record<string, string>;
+  },
 ): Promise<void> {
   const { success, stderr } = await new Deno.Command(Deno.execPath(), {
     args: [
@@ -51,9 +63,10 @@ export async function compile(
       "--no-config",
       "--unstable-lazy-dynamic-imports",
       DAEMON_V8_FLAGS,
-      `--output=${options.output}`,
+      `--output=${output}`,
       entry,
     ],
+    env,
     stdout: "null",
     stderr: "piped",
   }).output();

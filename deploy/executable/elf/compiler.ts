@@ -43,18 +43,19 @@ export async function compilerVersion(): Promise<string | undefined> {
 export async function compileC(
   source: string,
   flags: readonly string[],
+  { compiler }: { readonly compiler?: string } = {},
 ): Promise<Uint8Array<ArrayBuffer>> {
   const directory = await Deno.makeTempDir({ prefix: "coil-c-" });
   const output = `${directory}/output`;
   const args = [...FLAGS, ...flags, source, "-o", output];
   try {
-    for (const compiler of compilers()) {
-      const result = await run(compiler, args);
+    for (const name of compiler ? [compiler] : compilers()) {
+      const result = await run(name, args);
       if (result?.success) return await Deno.readFile(output);
       if (result === undefined) continue;
       const said = new TextDecoder().decode(result.stderr);
       throw new CompilerError(
-        `Cannot compile ${source}: ${compiler} says\n${said}`,
+        `Cannot compile ${source}: ${name} says\n${said}`,
       );
     }
     throw new CompilerError(

@@ -4,7 +4,11 @@
 const MAGIC = 0x7f454c46;
 const ET_DYN = 3;
 const EM_X86_64 = 62;
-const PROGRAM_HEADER_SIZE = 56;
+/** The largest page size of the supported machines. */
+const PAGE_SIZE = 0x10000;
+
+/** Size of a program header. */
+export const PROGRAM_HEADER_SIZE = 56;
 
 /** Types of program headers. */
 export const Segment = { LOAD: 1, DYNAMIC: 2, INTERP: 3, NOTE: 4 } as const;
@@ -18,6 +22,12 @@ export interface ProgramHeader {
   readonly vaddr: bigint;
   readonly filesz: bigint;
   readonly memsz: bigint;
+}
+
+/** Where a segment is: in the file, and in memory. */
+export interface Place {
+  readonly offset: number;
+  readonly vaddr: bigint;
 }
 
 /** A file that cannot be packed. */
@@ -78,6 +88,40 @@ export class Elf {
       raise(`no program header of type ${type}`);
   }
 
+  /** The next place that is free, in the file and in memory. */
+  placeBehind(): Place {
+    const end = Math.max(...this.loads.map((l) => Number(l.vaddr + l.memsz)));
+    return {
+      offset: roundUp(this.bytes.length),
+      vaddr: BigInt(roundUp(end)),
+    };
+  }
+
+  /**
+   * The file with one more segment of code, at a place from `placeBehind()`. Its
+   * program header takes the room of another, which goes; it becomes the last,
+   * since PT_LOADs are in order of addresses.
+   */
+  append(
+    segment: Uint8Array,
+    { offset, vaddr, instead }: Place & { readonly instead: ProgramHeader },
+  ): Uint8Array<ArrayBuffer> {
+    const last = this.headers.at(-1) ?? raise("no program headers");
+    const end = last.at + PROGRAM_HEADER_SIZE;
+    this.bytes.copyWithin(instead.at, instead.at + PROGRAM_HEADER_SIZE, end);
+    this.view.setUint32(last.at, Segment.LOAD, true);
+    this.view.setUint32(last.at + 4, 5, true); // PF_R | PF_X
+    const size = segment.length;
+    const fields = [offset, vaddr, vaddr, size, size, PAGE_SIZE].map(BigInt);
+    fields.forEach((field, i) => {
+      this.view.setBigUint64(last.at + 8 + 8 * i, field, true);
+    });
+    const whole = new Uint8Array(offset + size);
+    whole.set(this.bytes);
+    whole.set(segment, offset);
+    return whole;
+  }
+
   u64(at: number): bigint {
     return this.view.getBigUint64(at, true);
   }
@@ -130,6 +174,10 @@ export class Elf {
     const end = this.bytes.indexOf(0, from);
     return new TextDecoder().decode(this.bytes.subarray(from, end));
   }
+}
+
+function roundUp(size: number): number {
+  return Math.ceil(size / PAGE_SIZE) * PAGE_SIZE;
 }
 
 function raise(message: string): never {

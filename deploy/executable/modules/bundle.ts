@@ -8,19 +8,12 @@ export class BundleError extends Error {
 /** As main.ts imports it. */
 const PLUGIN = "./roles/coil/mod.ts";
 
-/** Where the installer has the launcher: roles/coil_installer/base/launcher.ts. */
-const LAUNCHER = /(["'`])@launcher@\1/g;
-
 /**
  * Bundles main.ts with all it imports into `directory`, one chunk per role and
  * some that they share; but the CNI plugin, which starts so often, becomes a
- * function in main.js: each file costs a start 0.3 ms and 1 MB. The launcher,
- * where there is one, is put into the installer.
+ * function in main.js: each file costs a start 0.3 ms and 1 MB.
  */
-export async function bundle(
-  directory: string,
-  { launcher }: { readonly launcher: Uint8Array | undefined },
-): Promise<void> {
+export async function bundle(directory: string): Promise<void> {
   await runBundle("main.ts", directory, [
     "--code-splitting",
     `--external=${PLUGIN}`,
@@ -36,26 +29,7 @@ export async function bundle(
     throw new BundleError("Cannot find the CNI plugin in the bundled main.ts");
   });
   await delayRequire(directory);
-  await embedLauncher(directory, launcher?.toBase64() ?? "");
   await settleNames(directory, "main.js");
-}
-
-async function embedLauncher(
-  directory: string,
-  base64: string,
-): Promise<void> {
-  let places = 0;
-  for (const [name, text] of await readTexts(directory)) {
-    const embedded = text.replaceAll(LAUNCHER, () => {
-      places++;
-      return `"${base64}"`;
-    });
-    if (embedded !== text) {
-      await Deno.writeTextFile(`${directory}/${name}`, embedded);
-    }
-  }
-  if (places === 1) return;
-  throw new BundleError(`Cannot embed the launcher: ${places} places for it`);
 }
 
 /** Bundles another program as main.ts is bundled, for what is to be compared with it. */

@@ -1,6 +1,7 @@
 // Joins a deno executable, the stub and bundled modules into one ELF file.
 import { Elf, ElfError, Segment } from "../elf/elf.ts";
-import { compileStub } from "./stub.ts";
+import { compileFlat, type FlatImage } from "../elf/flat.ts";
+import { addFront } from "../elf/front.ts";
 import { DAEMON_V8_FLAGS } from "../modules/v8_flags.ts";
 
 // Without the last, deno reads and analyses, before it starts the entry module,
@@ -30,12 +31,9 @@ const ENV: readonly string[] = [
   "DENO_DISABLE_NODE_SHIM=1",
 ];
 
-/** Size of `struct header` in stub.c, rounded up; the stub's entry follows. */
-const HEADER_SIZE = 144;
+const STUB = new URL("stub.c", import.meta.url).pathname;
 /** Where the hash is in `struct header`. */
 const HASH_AT = 96;
-/** The largest page size of the supported machines. */
-const PAGE_SIZE = 0x10000;
 /** stub.c keeps paths in buffers of 4096 bytes. */
 const MAX_NAME_BYTES = 1024;
 
@@ -49,6 +47,8 @@ export interface PackOptions {
   readonly directory: string;
   /** The main module, relative to the directory. */
   readonly entry: string;
+  /** Answers a runtime's calls before the rest starts. */
+  readonly front?: FlatImage | undefined;
   /** The file to write. */
   readonly output: string;
 }
@@ -58,18 +58,23 @@ export async function pack(options: PackOptions): Promise<void> {
   const deno = new Elf(await Deno.readFile(options.deno));
   deno.header(Segment.INTERP); // or ld.so would not prepare it for the stub
   const files = await readFiles(options.directory, options.entry);
-  const { bytes, table } = layOut(await compileStub(), files);
-  const end = Math.max(...deno.loads.map((l) => Number(l.vaddr + l.memsz)));
-  const vaddr = BigInt(roundUp(end));
+  const stub = await compileFlat(STUB);
+  const { bytes, table } = layOut(stub.bytes, files);
+  const place = deno.placeBehind();
   // Deno is part of the hash since its caches, too, live in the directory.
   const hash = await sha256(concatenate([deno.bytes, bytes]));
-  writeHeader(bytes, [vaddr, deno.entry, deno.environSlot(), ...table], hash);
-  const offset = roundUp(deno.bytes.length);
-  addSegment(deno, { offset, vaddr, size: bytes.length });
-  const padding = new Uint8Array(offset - deno.bytes.length);
+  const numbers = [place.vaddr, deno.entry, deno.environSlot(), ...table];
+  writeHeader(bytes, numbers, hash);
+  const notes = deno.headers.findLast(({ type }) => type === Segment.NOTE);
+  if (notes === undefined) {
+    throw new ElfError("no program header of notes to replace");
+  }
+  deno.entry = place.vaddr + stub.entry;
+  const packed = deno.append(bytes, { ...place, instead: notes });
+  const { front } = options;
   await Deno.writeFile(
     options.output,
-    concatenate([deno.bytes, padding, bytes]),
+    front === undefined ? packed : addFront(packed, front),
     { mode: 0o755 },
   );
 }
@@ -158,35 +163,6 @@ function writeHeader(
   const view = new DataView(image.buffer);
   numbers.forEach((number, i) => view.setBigUint64(8 + 8 * i, number, true));
   image.set(encoder.encode(hash), HASH_AT);
-}
-
-/**
- * Adds a read+execute segment, and makes its code the entry. The program header
- * of the notes (the build id) makes room; PT_LOADs are in order of addresses,
- * so the new one comes last.
- */
-function addSegment(
-  elf: Elf,
-  segment: { offset: number; vaddr: bigint; size: number },
-): void {
-  const notes = elf.headers.findLast(({ type }) => type === Segment.NOTE);
-  const last = elf.headers.at(-1);
-  if (notes === undefined || last === undefined) {
-    throw new ElfError("no program header of notes to replace");
-  }
-  elf.bytes.copyWithin(notes.at, notes.at + 56, last.at + 56);
-  const { offset, vaddr, size } = segment;
-  elf.view.setUint32(last.at, Segment.LOAD, true);
-  elf.view.setUint32(last.at + 4, 5, true); // PF_R | PF_X
-  const fields = [offset, vaddr, vaddr, size, size, PAGE_SIZE].map(BigInt);
-  fields.forEach((field, i) => {
-    elf.view.setBigUint64(last.at + 8 + 8 * i, field, true);
-  });
-  elf.entry = vaddr + BigInt(HEADER_SIZE);
-}
-
-function roundUp(size: number): number {
-  return Math.ceil(size / PAGE_SIZE) * PAGE_SIZE;
 }
 
 async function sha256(bytes: Uint8Array<ArrayBuffer>): Promise<string> {

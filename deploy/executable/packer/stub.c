@@ -50,28 +50,6 @@ struct dirent64 { // getdents64(2); no header of the kernel's has it
 // Not const, so that the compiler cannot assume these values.
 __attribute__((section(".header"), used, visibility("hidden"))) struct header HEADER = {.magic = "COILSF2"};
 
-// ---------------------------------------------------------------- machine
-#if defined(__x86_64__)
-// On entry: rsp -> argc, rdx = function for atexit, both owed to _start.
-__asm__(".section .start,\"ax\"\n.globl stub_start\nstub_start:\n"
-        "  mov %rsp, %rdi\n  mov %rdx, %rsi\n  and $-16, %rsp\n  call stub_main\n");
-static _Noreturn void jump(u64 *sp, u64 entry, u64 fini) {
-  __asm__ volatile("mov %0, %%rsp\n  xor %%ebp, %%ebp\n  jmp *%1"
-                   : : "r"(sp), "r"(entry), "d"(fini) : "memory");
-  __builtin_unreachable();
-}
-#elif defined(__aarch64__)
-// On entry: sp -> argc, x0 = function for atexit. hint #34 is `bti c`.
-__asm__(".section .start,\"ax\"\n.globl stub_start\nstub_start:\n"
-        "  hint #34\n  mov x1, x0\n  mov x0, sp\n  b stub_main\n");
-static _Noreturn void jump(u64 *sp, u64 entry, u64 fini) {
-  register u64 x16 __asm__("x16") = entry, x0 __asm__("x0") = fini;
-  __asm__ volatile("mov sp, %0\n  mov x29, xzr\n  mov x30, xzr\n  br %1"
-                   : : "r"(sp), "r"(x16), "r"(x0) : "memory");
-  __builtin_unreachable();
-}
-#endif
-
 // ---------------------------------------------------------------- strings
 static int ends(const char *s, const char *suffix) {
   u64 n = len(s), m = len(suffix);
@@ -284,7 +262,7 @@ static int dropped(const char *e) {
   return starts(e, "DENO_");
 }
 
-__attribute__((used, visibility("hidden"))) _Noreturn void stub_main(u64 *sp, u64 fini) {
+static _Noreturn void program(u64 *sp, u64 fini) {
   u64 bias = (u64)&HEADER - HEADER.self;
   u64 argc = sp[0];
   char **argv = (char **)(sp + 1), **envp = argv + argc + 1, **e = envp;

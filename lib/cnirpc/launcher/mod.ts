@@ -1,8 +1,8 @@
 /**
  * How a call of a container runtime reaches coild: one request and one answer
- * on a connection to the socket beside that for gRPC. The launcher
- * (`deploy/executable/launcher.c`) speaks it, and the executable (`roles/coil`)
- * where the launcher had no answer. Both ends are on one machine, so numbers
+ * on a connection to the socket beside that for gRPC. The front of
+ * the executable (`deploy/executable/elf/front.c`) speaks it, and the whole
+ * program (`roles/coil`) where the front had no answer. Both ends are on one machine, so numbers
  * are in its order, which on all that Coil runs on is little-endian.
  *
  * | request | answer |

@@ -22,9 +22,7 @@ export async function replaceFile(
   path: string,
   { mode, write, beforeRename }: ReplaceOptions,
 ): Promise<void> {
-  const temporary = `${
-    directoryOf(path)
-  }/${TEMPORARY_PREFIX}${crypto.randomUUID()}`;
+  const temporary = temporaryBeside(path);
   await using undo = new AsyncDisposableStack();
   {
     using file = await Deno.open(temporary, {
@@ -43,6 +41,25 @@ export async function replaceFile(
   await syncDirectory(path);
 }
 
+/** Gives a path a symbolic link, in one step. */
+export async function replaceByLink(
+  path: string,
+  { target }: { readonly target: string },
+): Promise<void> {
+  const temporary = temporaryBeside(path);
+  await using undo = new AsyncDisposableStack();
+  await Deno.symlink(target, temporary);
+  undo.defer(() => removeQuietly(temporary));
+  await Deno.rename(temporary, path);
+  undo.move();
+  await syncDirectory(path);
+}
+
+/** A path in the same directory, which the next run removes if this one does not. */
+export function temporaryBeside(path: string): string {
+  return `${directoryOf(path)}/${TEMPORARY_PREFIX}${crypto.randomUUID()}`;
+}
+
 /** Flushes the directory that a file is in, so that a rename outlives a power cut. */
 export async function syncDirectory(path: string): Promise<void> {
   using directory = await Deno.open(directoryOf(path));
@@ -57,8 +74,8 @@ export async function syncDirectory(path: string): Promise<void> {
 /** Removes what interrupted runs left in a directory; the paths. Only for the holder of its lock. */
 export async function removeLeftovers(directory: string): Promise<string[]> {
   const removed: string[] = [];
-  for await (const { name, isFile } of Deno.readDir(directory)) {
-    if (!isFile || !name.startsWith(TEMPORARY_PREFIX)) continue;
+  for await (const { name, isDirectory } of Deno.readDir(directory)) {
+    if (isDirectory || !name.startsWith(TEMPORARY_PREFIX)) continue;
     const path = `${directory}/${name}`;
     await removeQuietly(path);
     removed.push(path);
@@ -71,7 +88,7 @@ function directoryOf(path: string): string {
 }
 
 /** Whoever does this has a better error to report; the next run tries again. */
-async function removeQuietly(path: string): Promise<void> {
+export async function removeQuietly(path: string): Promise<void> {
   try {
     await Deno.remove(path);
   } catch (error) {

@@ -12,8 +12,8 @@ export async function installProgram(
   program: Program,
   { path, signal }: { readonly path: string; readonly signal: AbortSignal },
 ): Promise<void> {
-  const { name, sizeBytes } = program;
-  const action = `copy the ${name} to "${path}"`;
+  const { sizeBytes } = program;
+  const action = `copy the executable to "${path}"`;
   await requireSpace(path, { bytes: sizeBytes, action });
   await attempt(action, () =>
     replaceFile(path, {
@@ -29,7 +29,7 @@ export async function installProgram(
 }
 
 async function copyBytes(
-  { name, sizeBytes, chunks }: Program,
+  { sizeBytes, chunks }: Program,
   { target, signal }: {
     readonly target: Deno.FsFile;
     readonly signal: AbortSignal;
@@ -45,6 +45,6 @@ async function copyBytes(
   }
   if (copied === sizeBytes) return;
   throw new InstallError(
-    `Cannot copy the ${name}: it had ${sizeBytes} bytes, and ${copied} while it was copied`,
+    `Cannot copy the executable: it had ${sizeBytes} bytes, and ${copied} while it was copied`,
   );
 }

@@ -2,20 +2,24 @@ import { getLogger } from "../../../lib/telemetry/mod.ts";
 import { replaceFile, syncDirectory } from "./atomic_file.ts";
 import { attempt, ChangedMeanwhileError } from "../base/errors.ts";
 import { CONFIG_MODE, type Step } from "../plan/step.ts";
+import { linkToPlugin, replacePair } from "./former.ts";
 import { installProgram } from "./install_program.ts";
 
 const log = getLogger("installer");
 
 /** What is said of what was done, and of what would be. */
 const MESSAGES = {
-  executable: ["Copied the executable", "Would copy the executable"],
-  launcher: ["Wrote the launcher", "Would write the launcher"],
+  installProgram: ["Copied the executable", "Would copy the executable"],
   writeConfig: [
     "Wrote the network configuration",
     "Would write the network configuration",
   ],
   setMode: ["Set the mode of a file", "Would set the mode of a file"],
   keepCopy: ["Kept a copy of a file", "Would keep a copy of a file"],
+  link: [
+    "Replaced a file by a link to the plugin",
+    "Would replace a file by a link to the plugin",
+  ],
   rename: ["Renamed a file", "Would rename a file"],
   remove: ["Removed a file", "Would remove a file"],
 } as const;
@@ -40,8 +44,7 @@ export async function applySteps(
   for (const step of steps) {
     signal.throwIfAborted();
     if (!dryRun) await applyStep(step, signal);
-    const what = step.kind === "installProgram" ? step.program.name : step.kind;
-    log.info(MESSAGES[what][dryRun ? 1 : 0], fieldsOf(step));
+    log.info(MESSAGES[step.kind][dryRun ? 1 : 0], fieldsOf(step));
   }
 }
 
@@ -49,7 +52,13 @@ async function applyStep(step: Step, signal: AbortSignal): Promise<void> {
   const { path } = step;
   switch (step.kind) {
     case "installProgram":
-      return await installProgram(step.program, { path, signal });
+      return step.former === undefined
+        ? await installProgram(step.program, { path, signal })
+        : await replacePair(step.program, {
+          path,
+          former: step.former,
+          signal,
+        });
     case "writeConfig":
       return await writeConfig(step);
     case "setMode":
@@ -65,6 +74,8 @@ async function applyStep(step: Step, signal: AbortSignal): Promise<void> {
           write: (file) => writeAll(file, bytes),
         });
       });
+    case "link":
+      return await linkToPlugin(path);
     case "rename":
       return await attempt(`rename "${path}" to "${step.to}"`, async () => {
         await Deno.rename(path, step.to);
@@ -124,6 +135,7 @@ function fieldsOf(step: Step): Record<string, unknown> {
     case "rename":
       return { path, to: step.to };
     case "writeConfig":
+    case "link":
     case "remove":
       return { path };
   }

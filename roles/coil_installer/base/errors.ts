@@ -30,6 +30,11 @@ export function codeOf(error: unknown): string | undefined {
   return typeof error.code === "string" ? error.code : undefined;
 }
 
+/** Whether a file is executed, or written, by somebody: ETXTBSY, which Deno gives no code. */
+export function isBusy(error: unknown): boolean {
+  return error instanceof Error && error.message.includes("(os error 26)");
+}
+
 /** An error for the admin; `action` completes "Cannot …". One that is for the admin already stays as it is. */
 export function cannot(action: string, cause: unknown): Error {
   const isOurs = cause instanceof InstallError ||

@@ -31,6 +31,12 @@ export interface HeaderTable {
   readonly sizeBytes: number;
 }
 
+/** A part of a file that is loaded. */
+export interface Segment {
+  readonly offset: number;
+  readonly sizeBytes: number;
+}
+
 /** The machine that an ELF file is for, from its first bytes; undefined for another file. */
 export function machineOf(start: Uint8Array): string | undefined {
   const view = viewOf(start);
@@ -68,6 +74,50 @@ export function isAllThere(table: Uint8Array, fileBytes: number): boolean {
     if (type === LOAD) loads++;
   }
   return loads > 0;
+}
+
+/** The segment in which an executable for this machine starts; undefined for another file. */
+export async function entrySegmentOf(
+  file: Deno.FsFile,
+): Promise<Segment | undefined> {
+  const start = await readAt(file, { offset: 0, sizeBytes: HEADER_BYTES });
+  const place = programHeadersOf(start);
+  if (place === undefined) return undefined;
+  const entry = viewOf(start).getBigUint64(24, true);
+  const table = await readAt(file, place);
+  const view = viewOf(table);
+  const last = table.length - PROGRAM_HEADER_BYTES;
+  for (let at = 0; at <= last; at += PROGRAM_HEADER_BYTES) {
+    const vaddr = view.getBigUint64(at + 16, true);
+    const size = view.getBigUint64(at + 32, true);
+    const isHere = view.getUint32(at, true) === LOAD && entry >= vaddr &&
+      entry < vaddr + size;
+    if (!isHere) continue;
+    return {
+      offset: Number(view.getBigUint64(at + 8, true)),
+      sizeBytes: Number(size),
+    };
+  }
+  return undefined;
+}
+
+/** Less than asked for where the file ends. */
+export async function readAt(
+  file: Deno.FsFile,
+  { offset, sizeBytes }: {
+    readonly offset: number;
+    readonly sizeBytes: number;
+  },
+): Promise<Uint8Array> {
+  const bytes = new Uint8Array(sizeBytes);
+  await file.seek(offset, Deno.SeekMode.Start);
+  let length = 0;
+  while (length < sizeBytes) {
+    const count = await file.read(bytes.subarray(length));
+    if (count === null) break;
+    length += count;
+  }
+  return bytes.subarray(0, length);
 }
 
 function viewOf(bytes: Uint8Array): DataView {

@@ -1,9 +1,10 @@
+import type { Patch } from "./front.ts";
+
 /** Permission bits of installed programs. */
 export const PROGRAM_MODE = 0o755;
 
-/** A program to install: a file's contents, and what they are. */
+/** The program to install: a file's contents. */
 export interface Program {
-  readonly name: "executable" | "launcher";
   readonly sizeBytes: number;
   /** The contents, from their beginning. Each chunk is overwritten by the next. */
   readonly chunks: () => AsyncIterable<Uint8Array>;
@@ -11,27 +12,33 @@ export interface Program {
 
 const CHUNK_BYTES = 1 << 20;
 
-/** The launcher with these contents. */
-export function launcherProgram(contents: Uint8Array): Program {
+/** The executable that can be read at a path, with other bytes in one place if need be. */
+export function executableProgram(
+  path: string,
+  { sizeBytes, patch }: {
+    readonly sizeBytes: number;
+    readonly patch?: Patch | undefined;
+  },
+): Program {
   return {
-    name: "launcher",
-    sizeBytes: contents.length,
-    chunks: async function* () {
-      yield contents;
-    },
+    sizeBytes,
+    chunks: () =>
+      patch === undefined ? chunksOf(path) : patched(chunksOf(path), patch),
   };
 }
 
-/** The executable that can be read at a path. */
-export function executableProgram(
-  path: string,
-  { sizeBytes }: { readonly sizeBytes: number },
-): Program {
-  return {
-    name: "executable",
-    sizeBytes,
-    chunks: () => chunksOf(path),
-  };
+async function* patched(
+  chunks: AsyncIterable<Uint8Array>,
+  { at, bytes }: Patch,
+): AsyncGenerator<Uint8Array> {
+  let start = 0;
+  for await (const chunk of chunks) {
+    const from = Math.max(at, start);
+    const to = Math.min(at + bytes.length, start + chunk.length);
+    if (from < to) chunk.set(bytes.subarray(from - at, to - at), from - start);
+    yield chunk;
+    start += chunk.length;
+  }
 }
 
 /** A file, from its beginning. Each chunk is overwritten by the next. */

@@ -27,12 +27,12 @@ export interface InstallRequest extends HostPlaces {
   readonly dryRun: boolean;
 }
 
-/** Path of the installed plugin: the launcher, or the executable itself when there is none. */
+/** Path of the installed plugin. */
 export function pluginPath({ binDirectory }: HostPlaces): string {
   return `${binDirectory}/${PLUGIN}`;
 }
 
-/** Path of the executable that the launcher calls: it looks beside itself (deploy/executable/elf/launcher.c). */
-export function executablePath({ binDirectory }: HostPlaces): string {
+/** Path of the second file that former versions had: a launcher at `coil` called it. */
+export function formerPath({ binDirectory }: HostPlaces): string {
   return `${binDirectory}/${PLUGIN}-executable`;
 }

@@ -6,6 +6,8 @@ export type Step =
     readonly kind: "installProgram";
     readonly path: string;
     readonly program: Program;
+    /** A second file that the earlier program needed, which goes when that is not running any more. */
+    readonly former?: string | undefined;
   }
   | {
     readonly kind: "writeConfig";
@@ -21,6 +23,8 @@ export type Step =
   }
   /** Under another name as well. */
   | { readonly kind: "keepCopy"; readonly path: string; readonly as: string }
+  /** A symbolic link to the installed plugin, in the place of an earlier file. */
+  | { readonly kind: "link"; readonly path: string }
   | { readonly kind: "rename"; readonly path: string; readonly to: string }
   | { readonly kind: "remove"; readonly path: string };
 

@@ -1,18 +1,29 @@
 import { attempt, InstallError } from "../base/errors.ts";
-import { hasLauncherSize, isLauncher } from "../base/launcher.ts";
+import { findSocketField, socketField } from "../base/front.ts";
 import { machineOf } from "../base/machine.ts";
 import { executableProgram, type Program, readStart } from "../base/program.ts";
 
 /** The file that this process runs from, also when its name is gone. */
 const RUNNING = "/proc/self/exe";
 
+/** The executable to install. */
+export interface Executable {
+  readonly program: Program;
+  /** Whether it takes calls to coild before it starts a JavaScript runtime. */
+  readonly hasFront: boolean;
+}
+
 /**
  * Finds the executable to install: the one at the path, or without a path the
- * running one.
+ * running one. Its front calls coild at the socket.
  *
- * @throws {InstallError} when it would not run on this node
+ * @throws {InstallError} when it would not run on this node, or not find coild
  */
-export async function findExecutable(path: string): Promise<Program> {
+export async function findExecutable(
+  path: string,
+  { socket }: { readonly socket: string },
+): Promise<Executable> {
+  const bytes = socketField(socket);
   if (path === "" && !isOneFile()) {
     throw new InstallError(
       "Cannot install the running program: it runs from source; build it (deno task build) and give the file with --coil-path",
@@ -35,18 +46,11 @@ export async function findExecutable(path: string): Promise<Program> {
         }, and this node needs ${Deno.build.arch}; use the image for this architecture`,
       );
     }
-    await refuseLauncher(source, size);
-    return executableProgram(source, { sizeBytes: size });
+    const at = await findSocketField(file);
+    const patch = at === undefined ? undefined : { at, bytes };
+    const program = executableProgram(source, { sizeBytes: size, patch });
+    return { program, hasFront: patch !== undefined };
   });
-}
-
-/** As the executable it would call itself, without an end. */
-async function refuseLauncher(path: string, sizeBytes: number): Promise<void> {
-  if (!hasLauncherSize(sizeBytes)) return;
-  if (!isLauncher(await Deno.readFile(path))) return;
-  throw new InstallError(
-    `Cannot install "${path}": it is only the launcher of an executable; give the executable, "coil-executable" beside it`,
-  );
 }
 
 /** Whether the process runs from one file that holds all of it: deploy/executable/README.md. */

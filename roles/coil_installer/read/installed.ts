@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import { attempt, InstallError } from "../base/errors.ts";
 import { machineOf } from "../base/machine.ts";
+import { PLUGIN } from "../base/network_list.ts";
 import { chunksOf, type Program, readStart } from "../base/program.ts";
 
 /** How an installed program compares with the one to install. */
@@ -51,4 +52,45 @@ async function statIfThere(path: string): Promise<Deno.FileInfo | undefined> {
     if (error instanceof Deno.errors.NotFound) return undefined;
     throw error;
   }
+}
+
+/**
+ * Whether something is installed.
+ *
+ * @throws {InstallError} when it cannot be removed
+ */
+export async function isInstalled(path: string): Promise<boolean> {
+  return await attempt(`look at "${path}"`, async () => {
+    const info = await statIfThere(path);
+    if (info?.isDirectory) {
+      throw new InstallError(
+        `Cannot remove "${path}": it is a directory, not the executable`,
+      );
+    }
+    return info !== undefined;
+  });
+}
+
+/** What is in the place of the second file that the plugin had in former versions. */
+export type FormerExecutable =
+  | { readonly kind: "absent" }
+  | { readonly kind: "executable" }
+  /** Leads to the plugin: an earlier run left it for calls that were under way. */
+  | { readonly kind: "link" }
+  /** Not the installer's. */
+  | { readonly kind: "foreign" };
+
+/** Looks at the second file of former versions. */
+export async function examineFormer(path: string): Promise<FormerExecutable> {
+  return await attempt(`look at "${path}"`, async () => {
+    const info = await statIfThere(path);
+    if (info === undefined) return { kind: "absent" };
+    if (info.isSymlink && await Deno.readLink(path) === PLUGIN) {
+      return { kind: "link" };
+    }
+    if (!info.isFile) return { kind: "foreign" };
+    using file = await Deno.open(path);
+    const isElf = machineOf(await readStart(file)) !== undefined;
+    return { kind: isElf ? "executable" : "foreign" };
+  });
 }

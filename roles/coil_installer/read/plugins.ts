@@ -1,5 +1,6 @@
 import { sleep } from "../../../lib/async/mod.ts";
 import { CURRENT_CNI_VERSION } from "../../../lib/cni/mod.ts";
+import { isBusy } from "../base/errors.ts";
 import { isRunnable } from "./runnable.ts";
 
 /** VERSION needs no network and no daemon; a plugin that takes so long does not work. */
@@ -58,11 +59,6 @@ async function trySpawn(
     }
     await sleep(BUSY_STEP_MS, { signal });
   }
-}
-
-/** Deno gives errors of a spawn no code. */
-function isBusy(error: unknown): boolean {
-  return error instanceof Error && error.message.endsWith("(os error 26)");
 }
 
 async function readAnswer(child: Deno.ChildProcess): Promise<string> {

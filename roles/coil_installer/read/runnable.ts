@@ -1,5 +1,5 @@
 import { codeOf } from "../base/errors.ts";
-import { isAllThere, programHeadersOf } from "../base/machine.ts";
+import { isAllThere, programHeadersOf, readAt } from "../base/machine.ts";
 
 /** The kernel looks at so many bytes to know how to run a file: BINPRM_BUF_SIZE of linux/binfmts.h. */
 const START_BYTES = 256;
@@ -37,23 +37,4 @@ export async function isRunnable(path: string): Promise<boolean> {
 /** One letter for each byte, whatever its value. */
 function textOf(bytes: Uint8Array): string {
   return String.fromCharCode(...bytes);
-}
-
-/** Less than asked for where the file ends. */
-async function readAt(
-  file: Deno.FsFile,
-  { offset, sizeBytes }: {
-    readonly offset: number;
-    readonly sizeBytes: number;
-  },
-): Promise<Uint8Array> {
-  const bytes = new Uint8Array(sizeBytes);
-  await file.seek(offset, Deno.SeekMode.Start);
-  let length = 0;
-  while (length < sizeBytes) {
-    const count = await file.read(bytes.subarray(length));
-    if (count === null) break;
-    length += count;
-  }
-  return bytes.subarray(0, length);
 }

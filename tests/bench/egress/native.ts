@@ -1,10 +1,8 @@
 // Gateways on the machine itself, by a program that lacks the tunnels.
 import * as path from "node:path";
 import { bundleProgram } from "../../../deploy/executable/modules/bundle.ts";
-import {
-  compile,
-  findRuntime,
-} from "../../../deploy/executable/compile/compile.ts";
+import { compile } from "../../../deploy/executable/compile/compile.ts";
+import { findRuntime } from "../../../deploy/executable/compile/denort.ts";
 import { pack } from "../../../deploy/executable/packer/pack.ts";
 import { KubeClient } from "../../../lib/kube/mod.ts";
 import type { CoilCluster } from "../../lab/coil.ts";

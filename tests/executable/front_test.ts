@@ -1,7 +1,8 @@
-// The launcher: it takes a runtime's call to coild, and whatever is not as it
-// should be to the whole executable, with nothing lost.
+// The front of the executable: it takes a runtime's call to coild, and whatever
+// is not as it should be to the whole program, with nothing lost. The whole
+// program is a recorder here; one_file_test.ts has the real one.
 import assert from "node:assert/strict";
-import { placePlugin } from "../lab/launcher.ts";
+import { placePlugin } from "../lab/plugin_file.ts";
 import { awaitedLater } from "../lab/wait.ts";
 import { type Input, type Output, runFile } from "./testing.ts";
 
@@ -12,9 +13,9 @@ const CALL = {
   CNI_ARGS: "A=b;C==d",
 };
 
-/** In the executable's place: says how it was called, and what it was given. */
+/** In the whole program's place: says how it was called, and what it was given. */
 const RECORDER = `#!/bin/sh
-echo "executable $#:$*:$CNI_COMMAND:$OTHER:$(cat | sha256sum)"
+echo "program $#:$*:$CNI_COMMAND:$OTHER:$(cat | sha256sum)"
 exit 7
 `;
 
@@ -27,12 +28,12 @@ async function digestLine(stdin: string): Promise<string> {
 /** A directory of plugins, and somebody at coild's socket. */
 class Site implements AsyncDisposable {
   readonly directory: string;
-  readonly launcher: string;
+  readonly coil: string;
   readonly #stack = new AsyncDisposableStack();
 
-  private constructor(directory: string, launcher: string) {
+  private constructor(directory: string, coil: string) {
     this.directory = directory;
-    this.launcher = launcher;
+    this.coil = coil;
     this.#stack.defer(() => Deno.remove(directory, { recursive: true }));
   }
 
@@ -42,8 +43,8 @@ class Site implements AsyncDisposable {
     await Deno.writeTextFile(executable, RECORDER, { mode: 0o755 });
     const socket = `${directory}/coild.sock`;
     const plugins = `${directory}/bin`;
-    const launcher = await placePlugin(plugins, { executable, socket });
-    return new Site(directory, launcher);
+    const coil = await placePlugin(plugins, { executable, socket });
+    return new Site(directory, coil);
   }
 
   /** Somebody at the socket. */
@@ -54,7 +55,7 @@ class Site implements AsyncDisposable {
     });
   }
 
-  /** Answers one launcher; the bytes that it sent. */
+  /** Answers one call; the bytes that it sent. */
   async serveOne(
     answer: (connection: Deno.UnixConn) => Promise<void>,
   ): Promise<Uint8Array> {
@@ -66,7 +67,7 @@ class Site implements AsyncDisposable {
   }
 
   async call(input: Input): Promise<Output> {
-    return await runFile(this.launcher, input);
+    return await runFile(this.coil, input);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -80,7 +81,7 @@ async function readRequest(connection: Deno.UnixConn): Promise<Uint8Array> {
   const buffer = new Uint8Array(1 << 20);
   for (;;) {
     const count = await connection.read(buffer);
-    assert.ok(count !== null, "the launcher left in the middle");
+    assert.ok(count !== null, "the front left in the middle");
     bytes = Uint8Array.from([...bytes, ...buffer.subarray(0, count)]);
     if (bytes.length < 16) continue;
     const view = new DataView(bytes.buffer);
@@ -111,7 +112,7 @@ async function send(connection: Deno.UnixConn, bytes: Uint8Array) {
 }
 
 for (const exitCode of [0, 1]) {
-  Deno.test(`the launcher prints coild's answer, and ends with its code, ${exitCode}`, async () => {
+  Deno.test(`the front prints coild's answer, and ends with its code, ${exitCode}`, async () => {
     await using site = await Site.make();
     const stdout = `{"x": "${"é".repeat(30_000)}"}`;
     const served = awaitedLater(site.serveOne(async (connection) => {
@@ -134,7 +135,7 @@ for (const exitCode of [0, 1]) {
   });
 }
 
-/** What somebody at the socket may do, and what the launcher must not take for an answer. */
+/** What somebody at the socket may do, and what the front must not take for an answer. */
 const WRONG: Readonly<
   Record<string, (connection: Deno.UnixConn) => Promise<void>>
 > = {
@@ -155,7 +156,7 @@ const WRONG: Readonly<
 };
 
 for (const [what, answer] of Object.entries(WRONG)) {
-  Deno.test(`a coild that ${what} leaves the call to the executable, with all of its stdin`, async () => {
+  Deno.test(`a coild that ${what} leaves the call to the whole program, with all of its stdin`, async () => {
     await using site = await Site.make();
     const stdin = JSON.stringify({ padding: "x".repeat(20_000) });
     const served = awaitedLater(site.serveOne(answer));
@@ -163,17 +164,17 @@ for (const [what, answer] of Object.entries(WRONG)) {
     await served;
     assert.deepEqual(output, {
       code: 7,
-      stdout: `executable 0::ADD:x:${await digestLine(stdin)}\n`,
+      stdout: `program 0::ADD:x:${await digestLine(stdin)}\n`,
       stderr: "",
     });
   });
 }
 
-Deno.test("where nobody is at the socket the executable gets the call", async () => {
+Deno.test("where nobody is at the socket the whole program gets the call", async () => {
   await using site = await Site.make();
   const { code, stdout } = await site.call({ env: CALL, stdin: "{}" });
   assert.equal(code, 7);
-  assert.equal(stdout, `executable 0::ADD::${await digestLine("{}")}\n`);
+  assert.equal(stdout, `program 0::ADD::${await digestLine("{}")}\n`);
 });
 
 const LARGE = "0123456789".repeat(100_000);
@@ -197,7 +198,7 @@ for (
     }, "0::ADD:"],
   ] as const
 ) {
-  Deno.test(`${what}: the launcher asks nobody, the executable gets the call`, async () => {
+  Deno.test(`${what}: the front asks nobody, the whole program gets the call`, async () => {
     await using site = await Site.make();
     let asked = 0;
     const listener = site.listen();
@@ -213,49 +214,54 @@ for (
     assert.equal(asked, 0);
     assert.equal(code, 7);
     const digest = await digestLine("stdin" in input ? input.stdin : "");
-    assert.equal(stdout, `executable ${says}:${digest}\n`);
+    assert.equal(stdout, `program ${says}:${digest}\n`);
   });
 }
 
-/** Runs the launcher from a shell, which can close and mix up its descriptors. */
+/** Runs the front from a shell, which can close and mix up its descriptors. */
 async function shell(
   site: Site,
   script: string,
 ): Promise<{ readonly code: number; readonly stdout: string }> {
   const { code, stdout } = await new Deno.Command("bash", {
-    args: ["-c", script, "bash", site.launcher],
+    args: ["-c", script, "bash", site.coil],
     env: CALL,
   }).output();
   return { code, stdout: new TextDecoder().decode(stdout) };
 }
 
-Deno.test("a launcher whose stdin is closed leaves the call to the executable at once", async () => {
+Deno.test("a front whose stdin is closed leaves the call to the whole program at once", async () => {
   await using site = await Site.make();
   const served = awaitedLater(site.serveOne((c) => send(c, answerOf("{}"))));
   const { code, stdout } = await shell(site, '"$1" <&-');
   assert.equal(code, 7);
-  assert.match(stdout, /^executable 0::ADD:/);
+  assert.match(stdout, /^program 0::ADD:/);
   // Nobody came; now somebody does, so that the server ends.
   await site.call({ env: CALL, stdin: "{}" });
   await served;
 });
 
-Deno.test("a launcher whose stdout is closed answers nobody else with it", async () => {
+Deno.test("a front whose stdout is closed asks nobody", async () => {
   await using site = await Site.make();
-  using listener = site.listen();
-  const received = (async () => {
-    using connection = await listener.accept();
-    return await new Response(connection.readable).text();
+  let asked = 0;
+  const listener = site.listen();
+  const accepting = (async () => {
+    for await (const connection of listener) {
+      asked++;
+      connection.close();
+    }
   })();
   const { code } = await shell(site, 'echo "{}" | "$1" >&-');
-  assert.equal(await received, "");
+  listener.close();
+  await accepting;
+  assert.equal(asked, 0);
   assert.notEqual(code, 0);
 });
 
-Deno.test("input that comes late, to a launcher that was told not to wait, arrives whole", async () => {
+Deno.test("input that comes late, to a front whose stdin is non-blocking, arrives whole", async () => {
   await using site = await Site.make();
   const served = awaitedLater(site.serveOne((c) => send(c, answerOf("{}"))));
-  // perl sets O_NONBLOCK on what becomes the launcher's stdin.
+  // perl sets O_NONBLOCK on what becomes the front's stdin.
   const { code } = await shell(
     site,
     `(printf '{"a":'; sleep 0.3; printf '1}') | perl -MFcntl -e '
@@ -267,7 +273,7 @@ Deno.test("input that comes late, to a launcher that was told not to wait, arriv
   assert.ok(text.endsWith('\0{"a":1}'), text);
 });
 
-Deno.test("a launcher that cannot keep its input says so, and why", async () => {
+Deno.test("a front that cannot keep its input says so, and why", async () => {
   await using site = await Site.make();
   // Only three descriptors: none is left for memfd_create, EMFILE is 24.
   const { code, stdout } = await shell(
@@ -280,72 +286,21 @@ Deno.test("a launcher that cannot keep its input says so, and why", async () => 
   assert.match(details, /^error 24 of /);
 });
 
-Deno.test("without the executable the launcher says what is missing, as a plugin does", async () => {
-  await using site = await Site.make();
-  const executable = `${site.directory}/bin/coil-executable`;
-  await Deno.remove(executable);
-  const { code, stdout } = await site.call({ env: CALL, stdin: "{}" });
-  assert.equal(code, 1);
-  const error = JSON.parse(stdout);
-  assert.equal(error.code, 11);
-  assert.equal(error.details, `error 2 of ${executable}`);
-});
-
-Deno.test("a launcher that was replaced while it waited finds its executable", async () => {
+Deno.test("a file that was replaced while its front waited goes on as the whole program", async () => {
   await using site = await Site.make();
   const served = awaitedLater(site.serveOne(async () => {
     await Deno.writeTextFile(`${site.directory}/bin/new`, RECORDER);
-    await Deno.rename(`${site.directory}/bin/new`, site.launcher);
+    await Deno.rename(`${site.directory}/bin/new`, site.coil);
   }));
   const { code, stdout } = await site.call({ env: CALL, stdin: "{}" });
   await served;
   assert.equal(code, 7, stdout);
 });
 
-Deno.test("a launcher can be called by a symbolic link of any name", async () => {
+Deno.test("a file with a front can be called by a symbolic link of any name", async () => {
   await using site = await Site.make();
   const link = `${site.directory}/link`;
-  await Deno.symlink(site.launcher, link);
+  await Deno.symlink(site.coil, link);
   const { code } = await runFile(link, { env: CALL, stdin: "{}" });
   assert.equal(code, 7);
-});
-
-Deno.test("a launcher called by a link beside another executable runs its own", async () => {
-  await using site = await Site.make();
-  const elsewhere = `${site.directory}/elsewhere`;
-  await Deno.mkdir(elsewhere);
-  await Deno.symlink(site.launcher, `${elsewhere}/coil`);
-  await Deno.symlink("/bin/true", `${elsewhere}/coil-executable`);
-  await Deno.remove(`${site.directory}/bin/coil-executable`);
-  const call = { env: CALL, stdin: "{}" };
-  const { code } = await runFile(`${elsewhere}/coil`, call);
-  assert.equal(code, 1);
-});
-
-Deno.test("a launcher called across mount namespaces finds its executable", async () => {
-  await using site = await Site.make();
-  // Where /proc/self/exe leads to is not there for who calls it by such a path.
-  const script = [
-    "mount -t tmpfs none /mnt && mkdir /mnt/only-here",
-    `cp -a ${site.directory}/bin ${site.directory}/recorder /mnt/only-here`,
-    "ln -sf ../recorder /mnt/only-here/bin/coil-executable",
-    "echo $$ && read _",
-  ].join(" && ");
-  await using stack = new AsyncDisposableStack();
-  const host = new Deno.Command("unshare", {
-    args: ["--mount", "--propagation=private", "sh", "-c", script],
-    stdin: "piped",
-    stdout: "piped",
-  }).spawn();
-  stack.defer(async () => {
-    await host.stdin.close();
-    await host.output();
-  });
-  const reader = host.stdout.getReader();
-  const { value } = await reader.read();
-  reader.releaseLock();
-  const pid = new TextDecoder().decode(value).trim();
-  const launcher = `/proc/${pid}/root/mnt/only-here/bin/coil`;
-  const { code, stdout } = await runFile(launcher, { env: CALL, stdin: "{}" });
-  assert.equal(code, 7, stdout);
 });
