@@ -208,6 +208,7 @@ async function runSuite(suite: Suite, stage: Stage): Promise<Counts> {
     paths: wanted.length > 0 ? wanted : suite.paths,
     args: [...suite.args, ...extra],
     jobs: suite.jobs,
+    together: suite.together,
     filtered: extra.length > 0,
     ...stage,
   });

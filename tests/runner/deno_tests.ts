@@ -10,6 +10,8 @@ export interface DenoTestRun {
   readonly args: readonly string[];
   /** How many files run at a time; one without it. */
   readonly jobs?: number | undefined;
+  /** Whether all files are modules of one, so that what they share is loaded once. */
+  readonly together?: boolean | undefined;
   /** Whether the arguments leave tests out. */
   readonly filtered: boolean;
   /** Gets what deno says, as it comes. */
@@ -30,8 +32,11 @@ export type RunDeno = (
 
 /** Runs `deno test` and counts. */
 export async function runDenoTest(options: DenoTestRun): Promise<Counts> {
-  const paths = await existing(options.paths);
   const reportDir = await Deno.makeTempDir({ prefix: "coil-test-" });
+  const found = await existing(options.paths);
+  const paths = options.together === true
+    ? [await joined(found, reportDir)]
+    : found;
   const junit = path.join(reportDir, "junit.xml");
   const { jobs } = options;
   const args = [
@@ -74,6 +79,30 @@ class OutputReader {
     this.#rest = lines.pop() ?? "";
     for (const line of lines) this.errors.line(line);
   }
+}
+
+/** A module that imports the files, in the order in which deno would run them. */
+async function joined(
+  paths: readonly string[],
+  directory: string,
+): Promise<string> {
+  const files = new Set<string>();
+  for (const file of paths) {
+    if (file.endsWith("_test.ts")) files.add(path.resolve(file));
+    else for (const one of await testsIn(file)) files.add(one);
+  }
+  const module = path.join(directory, "all_test.ts");
+  const lines = [...files].map((file) => `import ${JSON.stringify(file)};\n`);
+  await Deno.writeTextFile(module, lines.join(""));
+  return module;
+}
+
+async function testsIn(directory: string): Promise<string[]> {
+  const files: string[] = [];
+  for await (const { name } of Deno.readDir(directory)) {
+    if (name.endsWith("_test.ts")) files.push(path.resolve(directory, name));
+  }
+  return files.sort();
 }
 
 async function existing(paths: readonly string[]): Promise<string[]> {

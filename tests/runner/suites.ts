@@ -30,6 +30,8 @@ export interface Suite {
   readonly args: readonly string[];
   /** How many test files run at a time; one without it. Each has labs of its own then. */
   readonly jobs?: number;
+  /** All files are one module, so that what they share is loaded once. */
+  readonly together?: true;
   /** What takes long the first time and would keep a test silent. */
   readonly prepare?: (log: Log) => Promise<unknown>;
   /** Runs in a virtual machine whose kernel has what this one's may lack. */
@@ -183,6 +185,8 @@ export const SUITES: readonly Suite[] = [
       await ensureVm({ log });
     },
     inVm: true,
+    // A file by itself takes the emulated CPU seconds to load.
+    together: true,
   },
   {
     name: "churn",
