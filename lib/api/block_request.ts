@@ -33,7 +33,7 @@ export interface BlockRequestStatus {
   readonly conditions?: readonly BlockRequestCondition[];
 }
 
-/** A node's wish for one more block of a pool, cluster scoped. */
+/** A node's request for one more block of a pool, cluster scoped. */
 export interface BlockRequest {
   /** The API group and version. */
   readonly apiVersion: typeof GROUP_VERSION;

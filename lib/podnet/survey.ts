@@ -44,7 +44,7 @@ export interface Survey {
   /** Left alone. */
   readonly malformed: readonly MalformedLink[];
   /** Routes in the pod table that lead to no pod of ours, or are of a foreign protocol. Left alone. */
-  readonly strayRoutes: readonly Route[];
+  readonly misplacedRoutes: readonly Route[];
 }
 
 /** RT_TABLE_MAIN of `<linux/rtnetlink.h>`. */
@@ -91,10 +91,10 @@ export function surveyOf(
     }
   }
   const podIndexes = new Set(pods.map(({ index }) => index));
-  const strayRoutes = routes.filter((route) =>
-    route.table === options.tableId && isStray(route, podIndexes, options)
+  const misplacedRoutes = routes.filter((route) =>
+    route.table === options.tableId && isMisplaced(route, podIndexes, options)
   );
-  return { pods, husks, malformed, strayRoutes };
+  return { pods, husks, malformed, misplacedRoutes };
 }
 
 /**
@@ -137,7 +137,7 @@ export function addressesByLink(
   return byLink;
 }
 
-function isStray(
+function isMisplaced(
   route: Route,
   podIndexes: ReadonlySet<number>,
   options: SurveyOptions,

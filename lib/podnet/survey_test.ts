@@ -90,7 +90,7 @@ Deno.test("surveyOf() counts an address of a foreign protocol as in use, and rep
   const foreign = route("10.0.0.1/32", 5, { protocol: 4 });
   const survey = surveyOf([link(5, "COIL:p:a:eth0")], [foreign], OPTIONS);
   assert.equal(String(survey.pods[0]?.addresses.ipv4), "10.0.0.1");
-  assert.deepEqual(survey.strayRoutes, [foreign]);
+  assert.deepEqual(survey.misplacedRoutes, [foreign]);
 });
 
 Deno.test("surveyOf() reports routes of the pod table that lead to no pod", () => {
@@ -101,9 +101,9 @@ Deno.test("surveyOf() reports routes of the pod table that lead to no pod", () =
     route("10.0.0.4/32", 7, { table: 254 }),
   ];
   const links = [link(5, "COIL:p:a:eth0"), link(6, "COIL-HUSK:p:b:eth0")];
-  const { strayRoutes } = surveyOf(links, routes, OPTIONS);
+  const { misplacedRoutes } = surveyOf(links, routes, OPTIONS);
   assert.deepEqual(
-    strayRoutes.map(({ destination }) => String(destination)),
+    misplacedRoutes.map(({ destination }) => String(destination)),
     ["10.0.0.2/32", "10.0.0.3/32"],
   );
 });
@@ -129,10 +129,10 @@ Deno.test("surveyOf() with protocol 0 takes its IPv6 routes, which the kernel ke
     route("fd02::1/128", 5, { protocol: 3 }),
     route("10.0.0.2/32", 5, { protocol: 3 }),
   ];
-  const { strayRoutes } = surveyOf(
+  const { misplacedRoutes } = surveyOf(
     [link(5, "COIL:default:a:eth0")],
     routes,
     { ...OPTIONS, protocolId: 0 },
   );
-  assert.deepEqual(strayRoutes, routes.slice(2));
+  assert.deepEqual(misplacedRoutes, routes.slice(2));
 });

@@ -71,8 +71,8 @@ export class Admission {
     const { nodeName: node } = pod;
     const { addresses, block } = announcement;
     const claim = { node, block, addresses };
-    const stray = await blocks.problemOf(claim, { signal });
-    if (stray !== undefined) return refused(403, stray);
+    const problem = await blocks.problemOf(claim, { signal });
+    if (problem !== undefined) return refused(403, problem);
     if (!announced.add(pod, addresses)) {
       return refused(404, "the pod is a client no longer");
     }

@@ -119,10 +119,10 @@ function mismatchOf(
   if (block.node !== node) {
     return `AddressBlock "${name}" is not of node "${node}"`;
   }
-  const stray = addresses.find((address) =>
+  const outside = addresses.find((address) =>
     block.prefixes[address.family]?.contains(address) !== true
   );
-  return stray === undefined
+  return outside === undefined
     ? undefined
-    : `AddressBlock "${name}" does not have the address ${stray}`;
+    : `AddressBlock "${name}" does not have the address ${outside}`;
 }

@@ -129,8 +129,8 @@ Deno.test("coild serves pods of its own node alone, and does not take a client f
   await t.step(
     "a pod of another node is not served, whatever the runtime told of it",
     async () => {
-      const wish = { node: "renamed", annotations: {} };
-      const told = await renewPod(plane, "moved", wish);
+      const renewed = { node: "renamed", annotations: {} };
+      const told = await renewPod(plane, "moved", renewed);
       const { annotations: _untold, ...untold } = told;
       for (const query of [told, untold]) {
         await assert.rejects(

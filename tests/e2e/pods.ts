@@ -15,7 +15,7 @@ export const HTTP_PORT = 8080;
 export const UDP_PORT = 9000;
 
 /** What differs from pod to pod. */
-export interface PodWish {
+export interface PodOptions {
   readonly name: string;
   readonly namespace?: string;
   /** Name of the node; the scheduler chooses without it. */
@@ -40,13 +40,13 @@ export interface RunningPod {
 
 /** A template of pods, for workloads; `restartPolicy` is the API server's default. */
 export function podSpec(
-  wish: Omit<PodWish, "name" | "namespace"> = {},
+  options: Omit<PodOptions, "name" | "namespace"> = {},
 ): NonNullable<V1Pod["spec"]> {
   return {
-    ...(wish.node === undefined ? {} : { nodeName: wish.node }),
-    ...(wish.hostNetwork === undefined
+    ...(options.node === undefined ? {} : { nodeName: options.node }),
+    ...(options.hostNetwork === undefined
       ? {}
-      : { hostNetwork: wish.hostNetwork }),
+      : { hostNetwork: options.hostNetwork }),
     // Nobody serves names in the lab, and nobody wants to wait for an end.
     dnsPolicy: "Default",
     terminationGracePeriodSeconds: 5,
@@ -58,9 +58,9 @@ export function podSpec(
       name: "main",
       image: POD_IMAGE,
       imagePullPolicy: "Never",
-      command: ["/podtool", ...wish.args ?? ["serve"]],
-      ...(wish.hostPort === undefined ? {} : {
-        ports: [{ containerPort: HTTP_PORT, hostPort: wish.hostPort }],
+      command: ["/podtool", ...options.args ?? ["serve"]],
+      ...(options.hostPort === undefined ? {} : {
+        ports: [{ containerPort: HTTP_PORT, hostPort: options.hostPort }],
       }),
     }],
   };
@@ -77,8 +77,8 @@ export class PodRunner {
   }
 
   /** Creates the Pod object. */
-  async create(wish: PodWish): Promise<V1Pod> {
-    const { name, namespace = "default", labels = {}, annotations } = wish;
+  async create(options: PodOptions): Promise<V1Pod> {
+    const { name, namespace = "default", labels = {}, annotations } = options;
     return await this.#client.create(PODS, {
       metadata: {
         name,
@@ -86,14 +86,14 @@ export class PodRunner {
         labels: { app: name, ...labels },
         ...(annotations === undefined ? {} : { annotations }),
       },
-      spec: podSpec(wish),
+      spec: podSpec(options),
     });
   }
 
   /** Creates it and waits until it is Ready. */
-  async run(wish: PodWish): Promise<RunningPod> {
-    await this.create(wish);
-    return await this.ready(wish.name, wish);
+  async run(options: PodOptions): Promise<RunningPod> {
+    await this.create(options);
+    return await this.ready(options.name, options);
   }
 
   /** Waits until the pod of this name is Ready. */

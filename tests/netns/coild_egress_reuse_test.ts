@@ -50,7 +50,7 @@ class Pods {
     },
     list: () => [...this.#pods.values()],
     get: (key: string) => this.#pods.get(key),
-    sharers: (pod: V1Pod) =>
+    withSameAddress: (pod: V1Pod) =>
       [...this.#pods.values()].filter((other) =>
         other.metadata?.uid !== pod.metadata?.uid &&
         podAddresses(other).some((address) =>

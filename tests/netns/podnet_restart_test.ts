@@ -76,7 +76,7 @@ netnsTest(
       [["bad0", "COIL:default:eth0"]],
     );
     assert.deepEqual(
-      survey.strayRoutes.map(({ destination }) => String(destination))
+      survey.misplacedRoutes.map(({ destination }) => String(destination))
         .toSorted(),
       ["10.9.9.8/32", "10.9.9.9/32"],
     );

@@ -1,7 +1,7 @@
 import type { Suite } from "./suites.ts";
 
 /** What a command line asks for; all suites when that is nothing. */
-export interface Wish {
+export interface Selection {
   readonly names: readonly string[];
   /** Files of any suite's. */
   readonly files: readonly string[];
@@ -23,7 +23,7 @@ export function isOf(suite: Suite, file: string): boolean {
 /** The suites that are asked for, in the order of all. */
 export function selectSuites(
   all: readonly Suite[],
-  { names, files }: Wish,
+  { names, files }: Selection,
 ): readonly Suite[] {
   return all.filter((suite) =>
     (names.length === 0 && files.length === 0) || names.includes(suite.name) ||

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
-import { planTurns, selectSuites, type Wish } from "./plan.ts";
+import { planTurns, type Selection, selectSuites } from "./plan.ts";
 import { SUITES } from "./suites.ts";
 
 /** Names of a run's suites: one turn in each list, who shows what it does first. */
-function plan(wish: Partial<Wish>): readonly (readonly string[])[] {
-  const suites = selectSuites(SUITES, { names: [], files: [], ...wish });
+function plan(selection: Partial<Selection>): readonly (readonly string[])[] {
+  const suites = selectSuites(SUITES, { names: [], files: [], ...selection });
   return planTurns(suites).map(({ suite, beside }) =>
     [suite, ...beside].map(({ name }) => name)
   );

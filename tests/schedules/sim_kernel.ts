@@ -176,7 +176,7 @@ export class SimNetwork implements Partial<Omit<PodNetwork, "upkeep">> {
         .map((link) => ({ ...link, addresses: routesOf(link.index) })),
       husks: links.filter(({ isHusk }) => isHusk).map(huskOf),
       malformed: [],
-      strayRoutes: [],
+      misplacedRoutes: [],
     };
   }
 

@@ -237,11 +237,11 @@ export class PoolManager {
    * whose pool is not known; or, without addresses, that it is none or gone.
    * Tells which pools that concerns.
    */
-  noteStray(
+  noteMisplaced(
     block: string,
     prefixes: DualStack<Prefix> | undefined,
   ): string[] {
-    return this.#overlaps.setStray(block, prefixes);
+    return this.#overlaps.setMisplaced(block, prefixes);
   }
 
   /** What the pool has in common with others; undefined when nothing. */

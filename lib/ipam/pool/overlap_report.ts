@@ -14,7 +14,7 @@ const MAX_NAMED = 4;
 /** Says in a sentence what others have of the pool. */
 export function overlapReport(
   pool: string,
-  { subnets, strays, taken }: PoolOverlap,
+  { subnets, misplaced, taken }: PoolOverlap,
 ): PoolOverlapReport {
   const shared = subnets.map(({ pool: other, subnet }) =>
     other === pool
@@ -23,7 +23,7 @@ export function overlapReport(
   );
   const parts = [
     ...new Set(shared.sort()),
-    ...strays.map((name) =>
+    ...misplaced.map((name) =>
       `AddressBlock "${name}" has addresses of the pool, but not those of its index`
     ),
   ];
@@ -52,7 +52,7 @@ export function poolOverlaps(
     const usual = owner === undefined ? undefined : blockPrefixes(owner, index);
     indices.get(pool)?.add(index);
     if (usual === undefined || !subnetEquals(usual, prefixes)) {
-      overlaps.setStray(name, prefixes);
+      overlaps.setMisplaced(name, prefixes);
     }
   }
   const reports = new Map<string, PoolOverlapReport>();

@@ -10,7 +10,7 @@ Deno.test("overlapReport() names the pools, the subnets and the blocks, each onc
       { pool: "a", subnet },
       { pool: "a", subnet },
     ],
-    strays: ["v1-0"],
+    misplaced: ["v1-0"],
     taken: [],
   });
   assert.equal(
@@ -22,7 +22,7 @@ Deno.test("overlapReport() names the pools, the subnets and the blocks, each onc
 });
 
 Deno.test("overlapReport() of many says how many more there are", () => {
-  const strays = Array.from({ length: 9 }, (_, i) => `b-${i}`);
-  const { message } = overlapReport("a", { subnets: [], strays, taken: [] });
+  const misplaced = Array.from({ length: 9 }, (_, i) => `b-${i}`);
+  const { message } = overlapReport("a", { subnets: [], misplaced, taken: [] });
   assert.match(message, /"b-3".*index; 5 more\. No block/);
 });

@@ -19,7 +19,7 @@ export interface PoolOverlap {
     readonly subnet: Prefix;
   }[];
   /** Names of blocks that lie in the pool, but not where their own pool and index would put them. */
-  readonly strays: readonly string[];
+  readonly misplaced: readonly string[];
   /** Indices of the pool's blocks that overlap a block of somebody else's; sorted, none twice. */
   readonly taken: readonly Span[];
 }
@@ -28,8 +28,8 @@ interface Known {
   readonly pool: Pool;
   readonly layout: string;
   shared: SharedRange[];
-  /** Where strays lie, until one comes or goes. */
-  strays?: {
+  /** Where misplaced blocks lie, until one comes or goes. */
+  misplaced?: {
     readonly names: readonly string[];
     readonly spans: readonly Span[];
   };
@@ -39,7 +39,7 @@ interface Known {
  * Tells which blocks of a pool overlap blocks of others.
  *
  * The addresses of a block follow from its pool and index, so no block is
- * stored here but strays, whose addresses do not: where two pools have
+ * stored here but misplaced blocks, whose addresses do not: where two pools have
  * addresses in common, an index of one is computed from an index of the
  * other. What is looked up is the other's {@linkcode PoolIndex}, in which an
  * index is marked before its block is created; so two pools of one process
@@ -48,7 +48,7 @@ interface Known {
 export class Overlaps {
   readonly #indexOf: (pool: string) => PoolIndex | undefined;
   readonly #known = new Map<string, Known>();
-  readonly #strays = new Map<string, DualStack<Prefix>>();
+  readonly #misplaced = new Map<string, DualStack<Prefix>>();
 
   constructor(indexOf: (pool: string) => PoolIndex | undefined) {
     this.#indexOf = indexOf;
@@ -81,21 +81,21 @@ export class Overlaps {
    * Takes note of a block whose addresses do not follow from its pool and
    * index; or, without any, that it is gone. Tells which pools that concerns.
    */
-  setStray(
+  setMisplaced(
     block: string,
     prefixes: DualStack<Prefix> | undefined,
   ): string[] {
-    const before = this.#strays.get(block);
+    const before = this.#misplaced.get(block);
     if (textOf(before) === textOf(prefixes)) return [];
-    if (prefixes === undefined) this.#strays.delete(block);
-    else this.#strays.set(block, prefixes);
+    if (prefixes === undefined) this.#misplaced.delete(block);
+    else this.#misplaced.set(block, prefixes);
     const concerned: string[] = [];
     for (const [name, known] of this.#known) {
       const isConcerned = [before, prefixes].some((p) =>
         p !== undefined && coveringBlocks(known.pool, p).length > 0
       );
       if (!isConcerned) continue;
-      delete known.strays;
+      delete known.misplaced;
       concerned.push(name);
     }
     return concerned;
@@ -124,15 +124,15 @@ export class Overlaps {
         range.theirs.last + 1;
       return (ourBlocks(range, free - 1)?.last ?? index) + 1;
     }
-    const stray = spanAt(this.#straysIn(known).spans, index);
-    return stray === undefined ? undefined : stray.last + 1;
+    const misplaced = spanAt(this.#misplacedIn(known).spans, index);
+    return misplaced === undefined ? undefined : misplaced.last + 1;
   }
 
   /** What the pool has in common with others; undefined when nothing. */
   of(pool: string): PoolOverlap | undefined {
     const known = this.#known.get(pool);
     if (known === undefined) return undefined;
-    const { names, spans } = this.#straysIn(known);
+    const { names, spans } = this.#misplacedIn(known);
     if (known.shared.length === 0 && names.length === 0) return undefined;
     const taken = [...spans];
     for (const range of known.shared) {
@@ -145,19 +145,19 @@ export class Overlaps {
       pool: other,
       subnet,
     }));
-    return { subnets, strays: names, taken: mergeSpans(taken) };
+    return { subnets, misplaced: names, taken: mergeSpans(taken) };
   }
 
-  #straysIn(known: Known): NonNullable<Known["strays"]> {
-    if (known.strays !== undefined) return known.strays;
+  #misplacedIn(known: Known): NonNullable<Known["misplaced"]> {
+    if (known.misplaced !== undefined) return known.misplaced;
     const names: string[] = [];
     const spans: Span[] = [];
-    for (const [name, prefixes] of this.#strays) {
+    for (const [name, prefixes] of this.#misplaced) {
       const covered = coveringBlocks(known.pool, prefixes);
       if (covered.length > 0) names.push(name);
       spans.push(...covered);
     }
-    return known.strays = { names: names.sort(), spans: mergeSpans(spans) };
+    return known.misplaced = { names: names.sort(), spans: mergeSpans(spans) };
   }
 }
 

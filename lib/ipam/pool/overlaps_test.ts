@@ -72,13 +72,13 @@ Deno.test("a block elsewhere than its index says blocks what it covers", () => {
   const { overlaps, taken } = open(
     poolNamed("a", 2, [{ ipv4: "10.0.0.0/24" }, { ipv4: "10.3.0.0/24" }]),
   );
-  overlaps.setStray("v1-0", { ipv4: Prefix.parse("10.3.0.0/29") });
-  overlaps.setStray("far", { ipv4: Prefix.parse("10.4.0.0/29") });
+  overlaps.setMisplaced("v1-0", { ipv4: Prefix.parse("10.3.0.0/29") });
+  overlaps.setMisplaced("far", { ipv4: Prefix.parse("10.4.0.0/29") });
   assert.deepEqual(taken("a"), ["64-65"]);
-  assert.deepEqual(overlaps.of("a")?.strays, ["v1-0"]);
+  assert.deepEqual(overlaps.of("a")?.misplaced, ["v1-0"]);
   assert.equal(overlaps.blocked("a", 63), undefined);
   assert.equal(overlaps.blocked("a", 64), 66);
-  overlaps.setStray("v1-0", undefined);
+  overlaps.setMisplaced("v1-0", undefined);
   assert.equal(taken("a"), undefined);
 });
 

@@ -83,7 +83,7 @@ export class Pools implements PoolBook, BlockCarver, BlockStore {
     const pool = this.#known.get(labels?.[POOL_LABEL] ?? "");
     if (pool !== undefined) this.#manager.noted(pool.name, block.index);
     const isUsual = pool !== undefined && isWhereIndexSays(block, pool);
-    this.#noteStray(name, isUsual ? undefined : block);
+    this.#noteMisplaced(name, isUsual ? undefined : block);
   }
 
   /**
@@ -127,9 +127,9 @@ export class Pools implements PoolBook, BlockCarver, BlockStore {
     for (const pool of new Set(neighbours)) this.#options.onConcerned?.(pool);
   }
 
-  #noteStray(name: string, block: CachedBlock | undefined): void {
+  #noteMisplaced(name: string, block: CachedBlock | undefined): void {
     const prefixes = block === undefined ? undefined : addressesOf(block);
-    for (const pool of this.#manager.noteStray(name, prefixes)) {
+    for (const pool of this.#manager.noteMisplaced(name, prefixes)) {
       this.#options.onConcerned?.(pool);
     }
   }
@@ -149,7 +149,7 @@ export class Pools implements PoolBook, BlockCarver, BlockStore {
   freed({ metadata, index }: AddressBlock): void {
     const name = metadata.labels?.[POOL_LABEL] ?? "";
     if (!this.#hasOther(name, index)) this.#manager.freed(name, index);
-    this.#noteStray(metadata.name ?? "", undefined);
+    this.#noteMisplaced(metadata.name ?? "", undefined);
     const pool = this.#known.get(name);
     if (pool !== undefined) this.#publish(pool);
   }

@@ -29,7 +29,7 @@ function workload(
   return { group, version: "v1", plural, kind, namespaced: true };
 }
 
-/** The controllers whose wishes are known. Of others, pods alone are looked at. */
+/** The controllers whose desired state is known. Of others, pods alone are looked at. */
 const KINDS: readonly ResourceType<Workload>[] = [
   workload("apps", "replicasets", "ReplicaSet"),
   workload("apps", "statefulsets", "StatefulSet"),
@@ -39,7 +39,7 @@ const KINDS: readonly ResourceType<Workload>[] = [
 ];
 
 /** What a controller wants now. */
-export interface Wish {
+export interface Desired {
   /** How many pods, where that is known. */
   readonly replicas?: number;
   /** It wants no pods any more: it is gone, or done. */
@@ -53,14 +53,14 @@ export interface PodOwner {
 }
 
 /** Asks a controller how many pods it wants. */
-export async function wishOf(
+export async function desiredOf(
   { namespace, reference }: PodOwner,
   context: {
     readonly client: KubeClient;
     readonly patience: Patience;
     readonly signal: AbortSignal;
   },
-): Promise<Wish> {
+): Promise<Desired> {
   const { client, patience, signal } = context;
   const [group = ""] = reference.apiVersion.includes("/")
     ? reference.apiVersion.split("/")

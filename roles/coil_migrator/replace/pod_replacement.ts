@@ -5,12 +5,12 @@ import {
   type KubeClient,
   PODS,
 } from "../../../lib/kube/mod.ts";
-import { type Before, before, isBack } from "./comeback.ts";
+import { type Before, before, isRecovered } from "./recovery.ts";
 import { MigrateError } from "../command/errors.ts";
 import { evict } from "./eviction.ts";
 import { type LivePod, podText } from "../cluster/live_pod.ts";
 import type { Patience } from "../command/patience.ts";
-import { type PodOwner, podsOf, wishOf } from "./pod_owner.ts";
+import { desiredOf, type PodOwner, podsOf } from "./pod_owner.ts";
 import { troubleLines } from "./pod_trouble.ts";
 
 /** How far the replacement of a pod is. */
@@ -114,9 +114,9 @@ async function waitUntilBack(
   const { owner, was, signal, podTimeoutMs, pollMs } = context;
   const deadline = performance.now() + podTimeoutMs;
   for (;;) {
-    const wish = await wishOf(owner, context);
+    const desired = await desiredOf(owner, context);
     const pods = await podsOf(owner, context);
-    if (isBack(was, { pods, wish })) return;
+    if (isRecovered(was, { pods, desired })) return;
     if (performance.now() >= deadline) {
       const lines = troubleLines(pods, await eventsOf(owner, context));
       const { kind, name } = owner.reference;

@@ -135,7 +135,7 @@ export class PodSource {
   }
 
   /** The other pods of this node that have an address of this one, and a network of their own. */
-  sharers(pod: V1Pod): V1Pod[] {
+  withSameAddress(pod: V1Pod): V1Pod[] {
     const found = addressTexts(pod)
       .flatMap((text) => this.#pods.store.byIndex(BY_ADDRESS, text));
     return [...new Set(found)]

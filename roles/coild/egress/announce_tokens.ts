@@ -190,7 +190,7 @@ export class EgressTokens implements AnnounceTokens {
     if (!status?.token) {
       throw new TypeError("Cannot read the token: the answer has none");
     }
-    // The API server says here what it made of the wish.
+    // The API server says here what it made of the request.
     const seconds = spec?.expirationSeconds ?? LEAST_LIFE_SECONDS;
     return { token: status.token, lifeMs: seconds * 1_000 };
   }

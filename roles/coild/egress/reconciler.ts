@@ -109,7 +109,7 @@ export class EgressReconciler {
     if (type === "deleted") this.#forget(key, object);
     else this.#controller.enqueue(key);
     // An address that is free again, or taken, concerns who else has it.
-    for (const other of this.#with.pods.sharers(object)) {
+    for (const other of this.#with.pods.withSameAddress(object)) {
       this.#controller.enqueue(nameOf(other));
     }
   }
@@ -120,7 +120,7 @@ export class EgressReconciler {
     try {
       const living = pods.list().filter((pod) =>
         hasOwnNetwork(pod) && book.of(pod) === undefined &&
-        pods.sharers(pod).length === 0
+        pods.withSameAddress(pod).length === 0
       );
       const found = await attachments.find(living);
       for (const pod of living) {
@@ -253,7 +253,7 @@ export class EgressReconciler {
 
   /** W33: which of two pods an address belongs to cannot be told; nobody else waits for that. */
   #isAmbiguous(key: string, pod: V1Pod): boolean {
-    const others = this.#with.pods.sharers(pod).map(nameOf).sort();
+    const others = this.#with.pods.withSameAddress(pod).map(nameOf).sort();
     const text = others.join('", "');
     const isConflict = others.length > 0;
     if (isConflict && this.#notes.get(key)?.conflict !== text) {

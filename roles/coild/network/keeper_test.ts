@@ -57,7 +57,7 @@ class World implements AsyncDisposable {
             pods: [],
             husks: [],
             malformed: [],
-            strayRoutes: [],
+            misplacedRoutes: [],
           }),
       },
       ipam: {

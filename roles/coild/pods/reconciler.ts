@@ -52,11 +52,11 @@ export class Reconciler {
   /** Reconciles once. */
   async reconcile(signal: AbortSignal): Promise<void> {
     const { ipam, network, repair } = this.#with;
-    const { pods, husks, malformed, strayRoutes } = await network.survey();
-    if (malformed.length > 0 || strayRoutes.length > 0) {
+    const { pods, husks, malformed, misplacedRoutes } = await network.survey();
+    if (malformed.length > 0 || misplacedRoutes.length > 0) {
       log.warn("Left alone what is not ours", {
         links: malformed.map(({ name }) => name),
-        routes: strayRoutes.map(({ destination }) => String(destination)),
+        routes: misplacedRoutes.map(({ destination }) => String(destination)),
       });
     }
     // A husk still holds its address: the kernel may refuse to remove it.

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import type { CoreV1Event, V1Pod } from "../../../lib/kube/mod.ts";
-import { before, isBack } from "./comeback.ts";
+import { before, isRecovered } from "./recovery.ts";
 import { troubleLines } from "./pod_trouble.ts";
 
 /** `UID ready|unready|new|deleting|Succeeded|Failed`; "new" has no address yet. */
@@ -30,40 +30,43 @@ function pods(...lines: readonly string[]): V1Pod[] {
   });
 }
 
-const NO_WISH = { isOver: false };
+const ANY_NUMBER = { isOver: false };
 
-Deno.test("isBack() waits for as many ready pods as there were", () => {
+Deno.test("isRecovered() waits for as many ready pods as there were", () => {
   const was = before(pods("a ready", "b ready", "c unready"), "a");
   const back = (...now: string[]) =>
-    isBack(was, { pods: pods(...now), wish: { isOver: false, replicas: 3 } });
+    isRecovered(was, {
+      pods: pods(...now),
+      desired: { isOver: false, replicas: 3 },
+    });
   assert.equal(back("a deleting", "b ready", "c unready"), false);
   assert.equal(back("b ready", "c unready", "d new"), false);
   assert.equal(back("b ready", "c unready", "d unready"), false);
   assert.equal(back("b ready", "c unready", "d ready"), true);
 });
 
-Deno.test("isBack() does not wait for more than the controller wants by now", () => {
+Deno.test("isRecovered() does not wait for more than the controller wants by now", () => {
   const was = before(pods("a ready", "b ready"), "a");
   const now = pods("b ready");
-  assert.equal(isBack(was, { pods: now, wish: NO_WISH }), false);
+  assert.equal(isRecovered(was, { pods: now, desired: ANY_NUMBER }), false);
   const fewer = { isOver: false, replicas: 1 };
-  assert.equal(isBack(was, { pods: now, wish: fewer }), true);
-  assert.equal(isBack(was, { pods: [], wish: { isOver: true } }), true);
+  assert.equal(isRecovered(was, { pods: now, desired: fewer }), true);
+  assert.equal(isRecovered(was, { pods: [], desired: { isOver: true } }), true);
 });
 
-Deno.test("isBack() is content with an address where the pod was not ready before", () => {
+Deno.test("isRecovered() is content with an address where the pod was not ready before", () => {
   const was = before(pods("a unready", "b ready"), "a");
   const back = (...now: string[]) =>
-    isBack(was, { pods: pods(...now), wish: NO_WISH });
+    isRecovered(was, { pods: pods(...now), desired: ANY_NUMBER });
   assert.equal(back("b ready"), false);
   assert.equal(back("b ready", "c new"), false);
   assert.equal(back("b ready", "c unready"), true);
 });
 
-Deno.test("isBack() takes a pod that has ended well, as those of a Job do", () => {
+Deno.test("isRecovered() takes a pod that has ended well, as those of a Job do", () => {
   const was = before(pods("a ready", "z Succeeded"), "a");
   const back = (...now: string[]) =>
-    isBack(was, { pods: pods(...now), wish: NO_WISH });
+    isRecovered(was, { pods: pods(...now), desired: ANY_NUMBER });
   assert.equal(back("z Succeeded"), false);
   assert.equal(back("z Succeeded", "b Failed"), false);
   assert.equal(back("z Succeeded", "b Succeeded"), true);

@@ -1,6 +1,6 @@
 import type { V1Pod } from "../../../lib/kube/mod.ts";
 import { livePodOf } from "../cluster/live_pod.ts";
-import type { Wish } from "./pod_owner.ts";
+import type { Desired } from "./pod_owner.ts";
 
 /** How a controller's pods were before one of them was evicted. */
 export interface Before {
@@ -29,17 +29,17 @@ export function before(pods: readonly V1Pod[], uid: string): Before {
  * Whether a controller has made up for a pod: as many pods are ready as before, or as many as it wants by now. One that
  * was not ready is made up for by any that has an address; one that may end, by one that has ended well.
  */
-export function isBack(
+export function isRecovered(
   was: Before,
-  now: { readonly pods: readonly V1Pod[]; readonly wish: Wish },
+  now: { readonly pods: readonly V1Pod[]; readonly desired: Desired },
 ): boolean {
-  const { pods, wish } = now;
-  if (wish.isOver) return true;
+  const { pods, desired } = now;
+  if (desired.isOver) return true;
   const hasSucceeded = pods.some(({ metadata, status }) =>
     !was.uids.has(metadata?.uid ?? "") && status?.phase === "Succeeded"
   );
   if (hasSucceeded) return true;
-  const { replicas = Infinity } = wish;
+  const { replicas = Infinity } = desired;
   if (was.wasReady) {
     const ready = pods.filter(isRunning).filter((pod) =>
       livePodOf(pod).isReady
