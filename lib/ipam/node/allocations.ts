@@ -12,7 +12,8 @@ import {
   ReleasedMeanwhileError,
   ReleasePendingError,
 } from "../base/errors.ts";
-import type { BlockSource } from "../base/ports.ts";
+import type { BlockSource, IpamObserver } from "../base/ports.ts";
+import { type AllocationRecord, recordOf } from "./reconcile.ts";
 import { Waiters } from "../base/waiters.ts";
 import type { Clock } from "../../async/mod.ts";
 import { type AttachmentKey, keyText } from "../../cni/mod.ts";
@@ -47,12 +48,13 @@ export interface AllocationsOptions {
   readonly keeper: BlockKeeper;
   readonly source: BlockSource;
   readonly clock: Clock;
-  readonly isReady: () => boolean;
+  readonly observer: IpamObserver;
+  /** How long one allocation may wait. */
   readonly timeoutMs: number;
 }
 
-/** The life of one attachment's addresses: given, kept, released. */
-export class Allocations {
+/** The life of attachments' addresses: given, kept, released. The half of `NodeIpam` that ADD and DEL use. */
+export abstract class Allocations {
   readonly #options: AllocationsOptions;
   readonly #table: AddressTable;
   readonly #keeper: BlockKeeper;
@@ -63,26 +65,50 @@ export class Allocations {
   /** Keys released lately, oldest first, and when. */
   readonly #released = new Map<string, number>();
 
-  constructor(options: AllocationsOptions) {
+  /** Whether addresses are given; releases work before, too. */
+  abstract get isReady(): boolean;
+
+  protected constructor(options: AllocationsOptions) {
     this.#options = options;
     this.#table = options.table;
     this.#keeper = options.keeper;
     this.#clock = options.clock;
   }
 
-  /** Gives or finds the addresses of an attachment; see {@linkcode NodeIpam.allocate}. */
+  /**
+   * Gives addresses of the pool to an attachment, or those that it has already. Waits, within its time limit, for a
+   * block of the pool or for an earlier release of the same key.
+   *
+   * @throws {OutOfBlocksError} when the pool is used up (PoolDeletingError: or is being deleted)
+   * @throws {PoolNotFoundError} when there is no such pool
+   * @throws {BlockTimeoutError} when no block came in time
+   * @throws {ReleasePendingError} when the earlier release did not end in time
+   * @throws {QuarantinedError} when the attachment has an address that is not this node's to give
+   * @throws {ReleasedMeanwhileError} when the attachment was released while this call waited
+   * @throws {IpamNotReadyError} before the start and after the end
+   */
   async allocate(
     request: AllocationRequest,
-    signal: AbortSignal | undefined,
+    { signal }: { readonly signal?: AbortSignal } = {},
   ): Promise<Allocation> {
-    signal?.throwIfAborted();
-    return this.#tryAllocate(request) ??
-      await this.#allocateLater(request, signal);
+    const startedAt = this.#clock.nowMs();
+    let ok = false;
+    try {
+      signal?.throwIfAborted();
+      const allocation = this.#tryAllocate(request) ??
+        await this.#allocateLater(request, signal);
+      ok = true;
+      return allocation;
+    } finally {
+      const seconds = (this.#clock.nowMs() - startedAt) / 1000;
+      const { pool } = request;
+      this.#options.observer.allocated?.({ pool, ok, seconds });
+    }
   }
 
   /** One synchronous decision. Undefined: it must be waited for something. */
   #tryAllocate(request: AllocationRequest): Allocation | undefined {
-    if (!this.#options.isReady()) {
+    if (!this.isReady) {
       throw new IpamNotReadyError("the daemon is not ready");
     }
     const now = this.#clock.nowMs();
@@ -165,7 +191,10 @@ export class Allocations {
     );
   }
 
-  /** Begins a release; see {@linkcode NodeIpam.beginRelease}. */
+  /**
+   * Begins to release: nobody else can get the addresses yet. Undefined when the key has none: then there is nothing to
+   * do. Calls of the same key share one release; allocations of it that wait for a block are ended.
+   */
   beginRelease(key: AttachmentKey): Releasing | undefined {
     const attachment = this.#table.find(key);
     if (attachment === undefined) {
@@ -181,7 +210,10 @@ export class Allocations {
     return { containerId, ifname, pool, addresses, generation };
   }
 
-  /** Ends a release; see {@linkcode NodeIpam.finishRelease}. */
+  /**
+   * Frees the addresses. The caller has seen to it that nothing in the kernel uses them. Does nothing when the release
+   * was ended or cancelled before. Never waits for, and never fails by, the API server or the export table.
+   */
   finishRelease(releasing: Releasing): void {
     const attachment = this.#ofRelease(releasing);
     if (attachment === undefined) return;
@@ -193,12 +225,25 @@ export class Allocations {
     if (hadOwnRoutes) this.#keeper.exportRoutes();
   }
 
-  /** Takes a release back; see {@linkcode NodeIpam.cancelRelease}. */
+  /** Takes a release back: the pod still uses its addresses. Other calls that share the release can no longer end it. */
   cancelRelease(releasing: Releasing): void {
     const attachment = this.#ofRelease(releasing);
     if (attachment === undefined) return;
     this.#table.cancelRelease(attachment, this.#clock.nowMs());
     this.#releases.wake(keyText(releasing));
+  }
+
+  /** The addresses of an attachment, if it has any. */
+  lookup(key: AttachmentKey): AllocationRecord | undefined {
+    const attachment = this.#table.find(key);
+    return attachment && recordOf(attachment, this.#clock.nowMs());
+  }
+
+  /** All attachments. */
+  list(): AllocationRecord[] {
+    const now = this.#clock.nowMs();
+    return [...this.#table.attachments.values()]
+      .map((attachment) => recordOf(attachment, now));
   }
 
   /** The attachment that a release belongs to, unless it is over (W1). */
@@ -219,20 +264,20 @@ export class Allocations {
   }
 
   /** Lets all look again who wait for the addresses of a key to be free, or for any address. */
-  noteFreed(key: AttachmentKey): void {
+  protected noteFreed(key: AttachmentKey): void {
     this.#releases.wake(keyText(key));
     this.#keeper.freed();
   }
 
   /** Whether the key was released so lately that a list of pods may be older. */
-  wasJustReleased(key: string): boolean {
+  protected wasJustReleased(key: string): boolean {
     const at = this.#released.get(key);
     return at !== undefined &&
       this.#clock.nowMs() - at < RELEASE_MEMORY_MS;
   }
 
   /** Fails all that wait. */
-  close(): void {
+  protected endWaits(): void {
     const reason = new IpamNotReadyError("the daemon is ending");
     for (const waits of [...this.#waits.values()]) {
       for (const wait of [...waits]) wait.end(reason);

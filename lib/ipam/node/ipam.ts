@@ -7,12 +7,7 @@ import {
   untilAborted,
 } from "../../async/mod.ts";
 import { AddressTable } from "./address_table.ts";
-import {
-  type Allocation,
-  type AllocationRequest,
-  Allocations,
-  type Releasing,
-} from "./allocations.ts";
+import { Allocations } from "./allocations.ts";
 import { BlockKeeper } from "./block_keeper.ts";
 import type { BlockChanges } from "./block_view.ts";
 import {
@@ -31,16 +26,9 @@ import {
   type RouteView,
   silentLogger,
 } from "../base/ports.ts";
-import {
-  type AllocationRecord,
-  inspect,
-  type PodReport,
-  reconcilePods,
-  recordOf,
-} from "./reconcile.ts";
+import { inspect, type PodReport, reconcilePods } from "./reconcile.ts";
 import { ReportLog } from "./report_log.ts";
 import { DEFAULT_WATER_MARKS, type WaterMarks } from "./water_marks.ts";
-import type { AttachmentKey } from "../../cni/mod.ts";
 
 /** Options of {@linkcode NodeIpam}. */
 export interface NodeIpamOptions {
@@ -91,50 +79,49 @@ export interface ReconcileReport extends PodReport {
  * waited for, and attachments never wait for each other except for one shared request per pool. The
  * states of an address, and why, are in `docs/decisions/0002-address-states.md`.
  */
-export class NodeIpam implements AsyncDisposable {
+export class NodeIpam extends Allocations implements AsyncDisposable {
   readonly #options: NodeIpamOptions;
   readonly #clock: Clock;
   readonly #log: IpamLogger;
   readonly #reports: ReportLog;
   readonly #table: AddressTable;
-  readonly #tasks = new TaskGroup();
+  readonly #tasks: TaskGroup;
   readonly #keeper: BlockKeeper;
-  readonly #allocations: Allocations;
   #ready = false;
 
   constructor(options: NodeIpamOptions) {
-    this.#options = options;
-    this.#clock = options.clock ?? systemClock;
-    this.#log = options.log ?? silentLogger;
-    this.#reports = new ReportLog(this.#log);
-    this.#table = new AddressTable({ cooldownMs: options.cooldownMs ?? 0 });
-    this.#keeper = new BlockKeeper({
-      table: this.#table,
-      tasks: this.#tasks,
-      source: options.source,
+    const { source, clock = systemClock, log = silentLogger } = options;
+    const { observer = {} } = options;
+    const tasks = new TaskGroup();
+    const table = new AddressTable({ cooldownMs: options.cooldownMs ?? 0 });
+    const keeper = new BlockKeeper({
+      table,
+      tasks,
+      source,
       routes: options.routes,
       kernel: options.kernel,
-      clock: this.#clock,
-      log: this.#log,
-      observer: options.observer ?? {},
+      clock,
+      log,
+      observer,
       waterMarks: options.waterMarks ?? DEFAULT_WATER_MARKS,
       blockTimeoutMs: options.blockTimeoutMs ?? 60_000,
       refusalMs: options.refusalMs ?? 1_000,
       returnDelayMs: options.returnDelayMs ?? 30_000,
       exportWaitMs: options.exportWaitMs ?? 250,
     });
-    this.#allocations = new Allocations({
-      table: this.#table,
-      keeper: this.#keeper,
-      source: options.source,
-      clock: this.#clock,
-      isReady: () => this.#ready,
-      timeoutMs: options.requestTimeoutMs ?? 10_000,
-    });
+    const timeoutMs = options.requestTimeoutMs ?? 10_000;
+    super({ table, keeper, source, clock, observer, timeoutMs });
+    this.#options = options;
+    this.#clock = clock;
+    this.#log = log;
+    this.#reports = new ReportLog(log);
+    this.#table = table;
+    this.#tasks = tasks;
+    this.#keeper = keeper;
   }
 
   /** Whether {@linkcode NodeIpam.start} has ended: before, releases work and allocations are refused. */
-  get isReady(): boolean {
+  override get isReady(): boolean {
     return this.#ready;
   }
 
@@ -188,75 +175,9 @@ export class NodeIpam implements AsyncDisposable {
   /** Ends all background work. Allocations that wait fail. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#ready = false;
-    this.#allocations.close();
+    this.endWaits();
     this.#keeper.close();
     await this.#tasks[Symbol.asyncDispose]();
-  }
-
-  /**
-   * Gives addresses of the pool to an attachment, or those that it has already. Waits, within its time limit, for a
-   * block of the pool or for an earlier release of the same key.
-   *
-   * @throws {OutOfBlocksError} when the pool is used up (PoolDeletingError: or is being deleted)
-   * @throws {PoolNotFoundError} when there is no such pool
-   * @throws {BlockTimeoutError} when no block came in time
-   * @throws {ReleasePendingError} when the earlier release did not end in time
-   * @throws {QuarantinedError} when the attachment has an address that is not this node's to give
-   * @throws {ReleasedMeanwhileError} when the attachment was released while this call waited
-   * @throws {IpamNotReadyError} before the start and after the end
-   */
-  async allocate(
-    request: AllocationRequest,
-    options: { readonly signal?: AbortSignal } = {},
-  ): Promise<Allocation> {
-    const startedAt = this.#clock.nowMs();
-    let ok = false;
-    try {
-      const allocation = await this.#allocations.allocate(
-        request,
-        options.signal,
-      );
-      ok = true;
-      return allocation;
-    } finally {
-      const seconds = (this.#clock.nowMs() - startedAt) / 1000;
-      this.#options.observer?.allocated?.({ pool: request.pool, ok, seconds });
-    }
-  }
-
-  /**
-   * Begins to release: nobody else can get the addresses yet. Undefined when the key has none: then there is nothing to
-   * do. Calls of the same key share one release; allocations of it that wait for a block are ended.
-   */
-  beginRelease(key: AttachmentKey): Releasing | undefined {
-    return this.#allocations.beginRelease(key);
-  }
-
-  /**
-   * Frees the addresses. The caller has seen to it that nothing in the kernel uses them. Does nothing when the release
-   * was ended or cancelled before. Never waits for, and never fails by, the API server or the export table.
-   */
-  finishRelease(releasing: Releasing): Promise<void> {
-    this.#allocations.finishRelease(releasing);
-    return Promise.resolve();
-  }
-
-  /** Takes a release back: the pod still uses its addresses. Other calls that share the release can no longer end it. */
-  cancelRelease(releasing: Releasing): void {
-    this.#allocations.cancelRelease(releasing);
-  }
-
-  /** The addresses of an attachment, if it has any. */
-  lookup(key: AttachmentKey): AllocationRecord | undefined {
-    const attachment = this.#table.find(key);
-    return attachment && recordOf(attachment, this.#clock.nowMs());
-  }
-
-  /** All attachments. */
-  list(): AllocationRecord[] {
-    const now = this.#clock.nowMs();
-    return [...this.#table.attachments.values()]
-      .map((attachment) => recordOf(attachment, now));
   }
 
   /** All blocks of this node. */
@@ -297,9 +218,7 @@ export class NodeIpam implements AsyncDisposable {
   ): Promise<ReconcileReport> {
     const options = this.#reconcileOptions(this.#clock.nowMs());
     const report = reconcilePods(this.#table, pods, options);
-    for (const record of report.freed) {
-      this.#allocations.noteFreed(record);
-    }
+    for (const record of report.freed) this.noteFreed(record);
     let blocks: ReconcileReport["blocks"];
     try {
       blocks = await this.#keeper.refresh(signal);
@@ -326,7 +245,7 @@ export class NodeIpam implements AsyncDisposable {
 
   #reconcileOptions(now: number): Parameters<typeof reconcilePods>[2] {
     const { graceMs = 300_000, confirmMs = 30_000 } = this.#options;
-    const isFresh = (key: string) => this.#allocations.wasJustReleased(key);
+    const isFresh = (key: string) => this.wasJustReleased(key);
     const { isBusy = () => false } = this.#options;
     return { now, graceMs, confirmMs, isFresh, isBusy };
   }
