@@ -443,6 +443,40 @@ Deno.test("an ADD during the DEL of its key waits for it, and gets an address of
   assert.deepEqual(ipam.beginRelease(keyOf(1)), stuck);
 });
 
+Deno.test("an ADD goes on when a comparison frees what a DEL of its key had left", async () => {
+  await using node = await openNode(clusterOf(2, "10.0.0.0/30"), {
+    graceMs: 1_000,
+    confirmMs: 500,
+  });
+  const { ipam, clock } = node;
+  await ipam.allocate(keyOf(1));
+  assert.ok(ipam.beginRelease(keyOf(1)));
+  await clock.advance(2_000);
+  const add = ipam.allocate(keyOf(1));
+  await ipam.reconcile([], { signal });
+  await clock.advance(1_000);
+  const { freed } = await ipam.reconcile([], { signal });
+  assert.equal(freed.length, 1);
+  await settle();
+  assert.equal(ipam.lookup(keyOf(1))?.state, "used");
+  assert.equal((await add).existing, false);
+});
+
+Deno.test("the end of the daemon fails an ADD that waits for a DEL of its key", async () => {
+  await using node = await openNode(clusterOf(2, "10.0.0.0/30"));
+  const { ipam, clock } = node;
+  await ipam.allocate(keyOf(1));
+  assert.ok(ipam.beginRelease(keyOf(1)));
+  const add = ipam.allocate(keyOf(1));
+  add.catch(() => {});
+  await settle();
+  await ipam[Symbol.asyncDispose]();
+  await settle();
+  // Else its time would have to pass.
+  assert.equal(clock.pending, 0);
+  await assert.rejects(add, IpamNotReadyError);
+});
+
 Deno.test("a DEL ends an ADD of its key that waits for a block", async () => {
   const cluster = clusterOf(2, "10.0.0.0/30");
   await using node = await openNode(cluster);
