@@ -6,8 +6,7 @@ import { ROOT } from "./ranks.ts";
 const INLINE_SPREAD = /\.\.\.\(?\{/;
 
 /** Rooms that are about to be rewritten. */
-const LATER =
-  /^(lib\/(grpc|etcd)|roles\/coild\/server|tests\/executable)\/|^roles\/coild\/egress\/(setup|reconciler)\.ts$|^tests\/hostile\/grpc_flood_test\.ts$/;
+const LATER = /^(lib\/(grpc|etcd)|tests\/executable)\//;
 
 async function* sources(dir: string): AsyncGenerator<string> {
   for await (const { name, isDirectory } of Deno.readDir(`${ROOT}${dir}`)) {

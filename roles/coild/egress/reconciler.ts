@@ -188,7 +188,8 @@ export class EgressReconciler {
   ): Promise<boolean | ReconcileResult> {
     const { book, locks, pods, setup } = this.#with;
     using _lock = await locks.lock(keyText(attachment.key), {
-      ...{ signal, upkeep: true },
+      signal,
+      upkeep: true,
     });
     // What is so now counts, not what was when the lock was asked for.
     const pod = pods.get(key);
@@ -220,7 +221,9 @@ export class EgressReconciler {
     this.#note(key, { gateway: message });
     const { namespace = "", name = "" } = pod.metadata ?? {};
     this.#with.events.tell({ namespace, name }, {
-      ...{ type: "Warning", reason: "EgressRefused", message },
+      type: "Warning",
+      reason: "EgressRefused",
+      message,
     });
     log.warn("A gateway is annotated as a client", { namespace, name });
   }
@@ -261,7 +264,9 @@ export class EgressReconciler {
       const message =
         `Pod "${text}" on this node has an address of this pod; their egress stays as it is until one of them is gone`;
       this.#with.events.tell({ namespace, name }, {
-        ...{ type: "Warning", reason: "AddressConflict", message },
+        type: "Warning",
+        reason: "AddressConflict",
+        message,
       });
       log.warn("Two pods have one address", { namespace, name, others });
     }

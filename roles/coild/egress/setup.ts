@@ -185,7 +185,9 @@ export class EgressSetup {
       ? []
       : await this.#with.plane.refused({ netns });
     await this.#converge(attachment, {
-      ...{ netns, signal, selection },
+      netns,
+      signal,
+      selection,
       gateways: [...gateways, ...unknownGateways(lost, refused, gateways)],
     });
     return true;
@@ -246,7 +248,10 @@ export class EgressSetup {
   ): ClientPlan {
     const { port, originatingOnly } = this.#with;
     return planClient({
-      ...{ addresses, port, gateways, originatingOnly },
+      addresses,
+      port,
+      gateways,
+      originatingOnly,
       ifname: POD_INTERFACE,
       mtu: 0,
     });

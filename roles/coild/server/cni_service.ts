@@ -133,9 +133,7 @@ export class CniService implements CniMethods {
       telling,
     });
     try {
-      await egress.setUp(connected, {
-        ...{ request, wanted, telling, signal },
-      });
+      await egress.setUp(connected, { request, wanted, telling, signal });
     } catch (error) {
       egress.forget(connected.key);
       await connected.undo(held);
