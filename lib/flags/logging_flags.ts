@@ -6,7 +6,7 @@ import type {
   StringFlag,
 } from "./spec.ts";
 
-const KLOG = "klog's, accepted for existing manifests; it has no effect";
+const KLOG = "klog flag, accepted for existing manifests without effect";
 
 const klogText = (value: string): StringFlag => ({
   type: "string",
@@ -60,32 +60,32 @@ export const LOGGING_FLAGS: LoggingFlags = {
     type: "bool",
     default: false,
     help:
-      "Log for developers: console form, level debug, ISO 8601 times, stacks",
+      "Development logging: console format, level debug, ISO 8601 times, stacks",
   },
   "zap-encoder": {
     type: "enum",
     default: "json",
     values: ["json", "console"],
-    help: "Form of log records",
+    help: "Format of log records",
   },
   "zap-log-level": {
     type: "string",
     default: "info",
     check: (text) => parseLevel(text) === undefined ? LEVEL_FORM : undefined,
     help:
-      "Lowest level logged: debug, info, error, panic, or a number of 1 or more for debug",
+      "Minimum level: debug, info, error, panic, or a number from 1 for debug",
   },
   "zap-stacktrace-level": {
     type: "enum",
     default: "panic",
     values: ["info", "error", "panic"],
-    help: "Lowest level at which the stack of an error is logged",
+    help: "Minimum level for logging an error's stack",
   },
   "zap-time-encoding": {
     type: "enum",
     default: "epoch",
     values: ["epoch", "millis", "nano", "iso8601", "rfc3339", "rfc3339nano"],
-    help: "Form of times in log records",
+    help: "Format of times in log records",
   },
   "v": { type: "int", default: 0, short: "v", help: KLOG, hidden: true },
   "vmodule": klogText(""),

@@ -36,19 +36,19 @@ const FLAGS = defineFlags({
     default: "table",
     values: ["table", "wide", "json"],
     short: "o",
-    help: "Form of the output",
+    help: "Output format",
   },
   "no-headers": {
     type: "bool",
     default: false,
-    help: "Leave out the line of headers",
+    help: "Omit the header line",
   },
   "page-size": {
     type: "int",
     default: 500,
     min: 1,
     max: 100_000,
-    help: "Objects to ask the API server for at a time",
+    help: "Objects per API request",
   },
   "kubeconfig": {
     type: "string",
@@ -61,7 +61,7 @@ const FLAGS = defineFlags({
 /** `coil ipam show`: what is in use and by whom, from the API server alone. */
 export const IPAM_SHOW: Command = {
   path: "ipam show",
-  about: "Show pools, blocks or addresses, and who holds them",
+  about: "Show pools, blocks or addresses, and their owners",
   flags: FLAGS,
   run: show,
 };
@@ -81,7 +81,7 @@ async function show(context: CommandContext): Promise<void> {
     program: `${context.program} ipam show`,
     version: VERSION,
     about:
-      "Shows address pools, blocks, or the addresses of pods, from the API server alone.",
+      "Shows address pools, blocks, or the addresses of pods. Reads only the API server.",
     positionals: `[${SUBJECTS.join("|")}]`,
   });
   if (line === undefined) return;

@@ -25,7 +25,7 @@ const SHELLS = ["bash", "zsh", "fish"] as const;
 
 const COMPLETION: Command = {
   path: "completion",
-  about: "Print a script that completes commands in bash, zsh or fish",
+  about: "Print a completion script for bash, zsh or fish",
   flags: {},
   run: (context) => {
     const line = readArguments({}, context, {
@@ -45,7 +45,7 @@ const COMPLETION: Command = {
 
 const HELP: Command = {
   path: "help",
-  about: "Show this text, or what a command does",
+  about: "Show this text, or the help of a command",
   flags: {},
   run: async (context) => {
     const { terminal, program, args } = context;

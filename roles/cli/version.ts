@@ -4,14 +4,14 @@ import { type Command, readArguments } from "./command.ts";
 /** `coil version`: which release this is, and how the file was made. */
 export const VERSION_COMMAND: Command = {
   path: "version",
-  about: "Show the version, and how this file was built",
+  about: "Show the version and how this file was built",
   flags: {},
   run: (context) => {
     const { program, terminal } = context;
     const line = readArguments({}, context, {
       program: `${program} version`,
       version: VERSION,
-      about: "Shows the version, and how this file was built.",
+      about: "Shows the version and how this file was built.",
     });
     if (line !== undefined) {
       terminal.out(

@@ -40,32 +40,32 @@ const FLAGS = defineFlags({
   "metrics-addr": {
     type: "string",
     default: IPAM_CONTROLLER_ADDRESSES.metrics,
-    help: "Address to serve metrics at; 0 for none",
+    help: "Listen address for metrics; 0 disables them",
   },
   "metrics-auth": {
     type: "bool",
     default: false,
     help:
-      "Serve metrics only for a bearer token whose user may get the URL /metrics, as the API server says (TokenReview, SubjectAccessReview)",
+      "Serve metrics only to bearer tokens whose user may get the URL /metrics (TokenReview, SubjectAccessReview)",
   },
   "health-addr": {
     type: "string",
     default: IPAM_CONTROLLER_ADDRESSES.health,
-    help: "Address to serve /healthz and /readyz at; 0 for none",
+    help: "Listen address for /healthz and /readyz; 0 disables them",
   },
   "gc-interval": {
     type: "duration",
     default: HOUR_MS,
     min: 1_000,
     help:
-      "How often to look for blocks of nodes that no longer exist, beside the watch on nodes",
+      "How often to look for blocks of deleted nodes, in addition to the watch on nodes",
   },
   "node-grace": {
     type: "duration",
     default: 30_000,
     min: 0,
     help:
-      "How long a Node must be gone before its blocks are released; one of the same name within that time keeps them",
+      "How long after the deletion of a Node its blocks are released; a Node of the same name within that time keeps them",
   },
   "enable-ipam": {
     type: "bool",
@@ -87,7 +87,7 @@ const FLAGS = defineFlags({
     default: 32,
     min: 1,
     max: 1024,
-    help: "How many block requests to serve at once",
+    help: "Maximum number of block requests processed in parallel",
   },
   "node-address-factor": {
     type: "int",
@@ -95,7 +95,7 @@ const FLAGS = defineFlags({
     min: 0,
     max: 1000,
     help:
-      "Addresses of a pool that a node may hold for each pod that it can have, in blocks of which 4 more are allowed; 0 for no limit",
+      "Addresses of a pool that a node may hold per allowed pod, in blocks, plus 4 blocks; 0 for no limit",
   },
   "max-pods-per-node": {
     type: "int",
@@ -103,33 +103,33 @@ const FLAGS = defineFlags({
     min: 110,
     max: 1_000_000,
     help:
-      "The largest number of pods that a Node is believed, for the limit of its blocks; as large as the largest maxPods of a kubelet",
+      "Upper bound for a Node's pod capacity when its block limit is computed; at least the largest maxPods of a kubelet",
   },
   "egress-port": {
     type: "int",
     default: FOU_PORT,
     min: 1,
     max: 65535,
-    help: "UDP port of the tunnels to gateways; coild's flag must be the same",
+    help: "UDP port of the tunnels to gateways; must equal coild's flag",
   },
   "egress-image": {
     type: "string",
     default: "",
     help:
-      "Image of gateways whose template names none; without it the controller's own",
+      "Image for gateways whose template has none; default: the controller's own",
   },
   "drain-timeout": {
     type: "duration",
     default: EGRESS_DRAIN_TIMEOUT_MS,
     min: 0,
     help:
-      "How long a gateway that is being deleted serves the flows it has; its pod gets 30 s more",
+      "How long a deleted gateway keeps serving its flows; its pod gets 30 s more",
   },
   "backend": {
     type: "enum",
     default: "nftables",
     values: ["iptables", "nftables"],
-    help: "Given to gateways; all use nftables, whatever it says",
+    help: "Passed to gateways; all values mean nftables",
   },
   "cert-dir": ignoredText("/certs"),
   "webhook-addr": ignoredText(":9443"),

@@ -32,14 +32,14 @@ const FLAGS = defineFlags({
     type: "bool",
     default: false,
     help:
-      "Let the source port of the tunnel follow the flow inside; else it is --fou-port",
+      "Derive the tunnel's source port from the inner flow; otherwise it is --fou-port",
   },
   "backend": {
     type: "enum",
     default: "nftables",
     values: ["iptables", "nftables"],
     help:
-      "Packet filter; iptables is taken for the sake of existing manifests, and nftables is used",
+      "Packet filter; iptables is accepted for existing manifests and means nftables",
   },
   "max-flows-per-client": {
     type: "int",
@@ -47,23 +47,23 @@ const FLAGS = defineFlags({
     min: SHARE,
     max: 0x7fff_ffff,
     help:
-      "Most connections that each address of a client may have at a time; 0 for any number, -1 for a quarter of the node's nf_conntrack_max, and 16128 of them to one address",
+      "Maximum number of connections per client address; 0 for no limit, -1 for a quarter of the node's nf_conntrack_max, with 16128 to one address",
   },
   "metrics-addr": {
     type: "string",
     default: EGRESS_ADDRESSES.metrics,
-    help: "Address to serve metrics at; 0 for none",
+    help: "Listen address for metrics; 0 disables them",
   },
   "health-addr": {
     type: "string",
     default: EGRESS_ADDRESSES.health,
-    help: "Address to serve /healthz and /readyz at; 0 for none",
+    help: "Listen address for /healthz and /readyz; 0 disables them",
   },
   "announce-addr": {
     type: "string",
     default: `:${ANNOUNCE_PORT}`,
     help:
-      "Address at which coild announces new clients ahead of their status; 0 for none",
+      "Listen address for coild's announcements of new clients; 0 disables them",
   },
   "announce-user": {
     type: "string",
@@ -75,7 +75,7 @@ const FLAGS = defineFlags({
     type: "duration",
     default: EGRESS_DRAIN_TIMEOUT_MS,
     help:
-      "How long to go on for established flows when the pod is deleted; the pod's grace period must be longer",
+      "How long to serve established flows after the pod is deleted; the pod's grace period must be longer",
   },
   ...LOGGING_FLAGS,
 });

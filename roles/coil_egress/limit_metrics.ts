@@ -28,7 +28,7 @@ export function observeLimits(
   new Gauge({
     name: "coil_egress_client_flows_limit",
     help:
-      "The most connections that each address of a client may have: in all, or to one address; absent without a limit",
+      "Maximum number of connections of each client address, in total or to one address; absent without limit",
     labelNames: [...POD_LABELS, "scope"],
     registers,
     collect() {
@@ -65,7 +65,7 @@ export function observeLimits(
       },
     });
   ofClients("coil_egress_client_flows", {
-    help: "Connections of the clients with the most",
+    help: "Connections of the clients with the most connections",
     read: () =>
       Promise.resolve(
         (readings.flows?.clients ?? [])
@@ -74,7 +74,7 @@ export function observeLimits(
   });
   ofClients("coil_egress_client_limited", {
     help:
-      "1 for a client to which a connection was refused within the last minutes, since it had as many as it may",
+      "1 for a client that had connections dropped within the last minutes because it reached its limit",
     read: async () => {
       await readings.readCheap();
       return (readings.limited ?? []).map((address) => [address, 1] as const);

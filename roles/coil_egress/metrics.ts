@@ -24,26 +24,26 @@ export class EgressMetrics {
     const registers = this.#registers = [registry];
     this.#syncs = new Counter({
       name: "coil_egress_client_syncs_total",
-      help: "Transactions that set or changed the clients in the kernel",
+      help: "Kernel transactions that changed clients",
       labelNames: ["result"],
       registers,
     });
     this.#failures = new Counter({
       name: "coil_egress_reading_failures_total",
-      help: "Failed readings of what the kernel counts",
+      help: "Failed reads of kernel counters",
       labelNames: ["reading"],
       registers,
     });
     this.#announcements = new Counter({
       name: "coil_egress_announcements_total",
-      help: "Announcements of clients, by the status of the answer",
+      help: "Announcements of clients, by status code of the answer",
       labelNames: ["code"],
       registers,
     });
     this.#repairs = new Counter({
       name: "coil_egress_repairs_total",
       help:
-        "How often links, rules, routes or sysctls that others removed were put back",
+        "Repairs of links, rules, routes, sysctls or the nftables table that other programs removed or changed",
       registers,
     });
     this.#repairs.inc(0);
@@ -89,7 +89,7 @@ export class EgressMetrics {
     });
     new Gauge({
       name: "coil_egress_client_pod_info",
-      help: "The addresses of the pods that use this Egress",
+      help: "Addresses of the pods that use this Egress",
       labelNames: [
         ...["namespace", "pod", "pod_ip", "interface"] as const,
         ...["egress", "egress_namespace"] as const,
@@ -115,7 +115,8 @@ export class EgressMetrics {
     const { announcedCount, sharedCount } = counts;
     new Gauge({
       name: "coil_egress_announced_clients",
-      help: "Pods served by their announcement, which no status has confirmed",
+      help:
+        "Pods known only from their announcement, not yet from their status",
       registers,
       collect() {
         this.set(announcedCount());
@@ -123,7 +124,7 @@ export class EgressMetrics {
     });
     new Gauge({
       name: "coil_egress_shared_addresses",
-      help: "Addresses that more than one live pod has",
+      help: "Addresses of more than one live pod",
       registers,
       collect() {
         this.set(sharedCount());

@@ -47,7 +47,7 @@ export function observeReadings(
   });
   gaugeOf(context, {
     name: "coil_egress_draining_flows",
-    help: "Established flows of clients that the end of this pod waits for",
+    help: "Established flows of clients that this pod still drains",
     read: () => drainingFlows() ?? 0,
   });
 }
@@ -85,12 +85,12 @@ function observeConntrack(context: Context): void {
   };
   gaugeOf(context, {
     name: "coil_egress_nf_conntrack_entries_count",
-    help: "Entries in the table of connections",
+    help: "Entries in the connection table",
     read: read("entries"),
   });
   gaugeOf(context, {
     name: "coil_egress_nf_conntrack_entries_limit",
-    help: "The most entries that the table of connections takes",
+    help: "Maximum number of entries in the connection table",
     read: read("max"),
   });
 }
@@ -119,30 +119,29 @@ function observeRules({ registers, labels, readings }: Context): void {
     });
   for (const unit of ["packets", "bytes"] as const) {
     counter(`coil_egress_nftables_masqueraded_${unit}_total`, {
-      help: `${unit} given the gateway's address: the first of each flow`,
+      help: `${unit} masqueraded; counts only the first packet of each flow`,
       of: "masqueraded",
       unit,
     });
     counter(`coil_egress_nftables_invalid_${unit}_total`, {
-      help: `Dropped ${unit} that could not be translated`,
+      help: `Dropped ${unit} that could not be masqueraded`,
       of: "invalid",
       unit,
     });
   }
   const unit = "packets";
   counter("coil_egress_foreign_fou_packets_total", {
-    help: "Dropped datagrams for the tunnel from others than clients",
+    help: "Dropped tunnel datagrams from senders that are not clients",
     of: "foreignFou",
     unit,
   });
   counter("coil_egress_unsolicited_packets_total", {
-    help: "Dropped packets from outside that no client asked for",
+    help: "Dropped packets from outside that no client requested",
     of: "unsolicited",
     unit,
   });
   counter("coil_egress_limited_packets_total", {
-    help:
-      "Dropped first packets of connections with which a client would have had more than it may",
+    help: "Dropped first packets of connections over a client's limit",
     of: "limited",
     unit,
   });

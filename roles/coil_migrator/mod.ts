@@ -37,11 +37,11 @@ interface Command {
 
 const COMMANDS: Readonly<Record<string, Command>> = {
   dump: {
-    about: "Write a manifest of v1's state, then remove v1's workloads",
+    about: "Write v1's state to a manifest, then remove v1's workloads",
     run: (call) =>
       withFlags(readDumpLine, call, {
         about:
-          "Reads Coil v1's state from its etcd, writes it as a manifest for Coil v2, and then removes v1's workloads from the cluster. Pods keep their network. Run again, it goes on where it was.",
+          "Reads Coil v1's state from its etcd, writes a manifest for Coil v2, and then removes v1's workloads from the cluster. Pods keep their network. If interrupted, run it again.",
         run: async (values) => {
           const etcd = await etcdClient(values);
           using client = await connect(values, call);
@@ -50,11 +50,11 @@ const COMMANDS: Readonly<Record<string, Command>> = {
       }),
   },
   replace: {
-    about: "Replace v1's pods one by one, then release what was reserved",
+    about: "Replace v1's pods one by one, then release the reserved blocks",
     run: (call) =>
       withFlags(readReplaceLine, call, {
         about:
-          "Evicts pods that have addresses of Coil v1, one by one, and waits for what replaces each of them; then removes the reserved blocks and restarts coild. It stops at the first pod that does not come back. Run again, it goes on.",
+          "Evicts pods with addresses of Coil v1 one by one, and waits for each replacement; then removes the reserved blocks and restarts coild. Stops at the first pod that does not come back. If interrupted, run it again.",
         run: async (values) => {
           using client = await connect(values, call);
           return await replace({ ...call, values, client });
@@ -62,10 +62,11 @@ const COMMANDS: Readonly<Record<string, Command>> = {
       }),
   },
   status: {
-    about: "Tell where a migration stands, and what comes next",
+    about: "Show the progress of a migration and the next step",
     run: (call) =>
       withFlags(readStatusLine, call, {
-        about: "Tells where a migration from Coil v1 stands. Changes nothing.",
+        about:
+          "Shows the progress of a migration from Coil v1. Changes nothing.",
         run: async (values) => {
           using client = await connect(values, call);
           return await status({ ...call, values, client });

@@ -14,18 +14,18 @@ const FLAGS = defineFlags({
   "metrics-addr": {
     type: "string",
     default: ROUTER_ADDRESSES.metrics,
-    help: "Address to serve metrics at; 0 for none",
+    help: "Listen address for metrics; 0 disables them",
   },
   "metrics-auth": {
     type: "bool",
     default: false,
     help:
-      "Serve metrics only for a bearer token whose user may get the URL /metrics, as the API server says (TokenReview, SubjectAccessReview)",
+      "Serve metrics only to bearer tokens whose user may get the URL /metrics (TokenReview, SubjectAccessReview)",
   },
   "health-addr": {
     type: "string",
     default: ROUTER_ADDRESSES.health,
-    help: "Address to serve /healthz and /readyz at; 0 for none",
+    help: "Listen address for /healthz and /readyz; 0 disables them",
   },
   "protocol-id": {
     type: "int",
@@ -34,15 +34,14 @@ const FLAGS = defineFlags({
     // the admin's: with those, the node's own routes would go as not ours.
     min: 5,
     max: 255,
-    help:
-      "Protocol number of the routes that coil-router makes; coild's must be another",
+    help: "Protocol number of coil-router's routes; must differ from coild's",
   },
   "update-interval": {
     type: "duration",
     default: 600_000,
     min: 1_000,
     help:
-      "How often to check all routes although nothing has changed; every 30 s at least",
+      "How often to check all routes even without changes; at least every 30 s",
   },
   ...LOGGING_FLAGS,
 });

@@ -24,20 +24,21 @@ export class RouterMetrics {
     });
     this.routes = new Gauge({
       name: "coil_router_routes_synced",
-      help: "Routes to the blocks of other nodes that are in the kernel",
+      help: "Routes to blocks of other nodes in the kernel",
       labelNames,
       registers,
     });
     this.failures = new Gauge({
       name: "coil_router_routes_failed",
-      help: "Routes to the blocks of other nodes that cannot be set or removed",
+      help:
+        "Routes to blocks of other nodes that the kernel refuses to set or remove",
       labelNames,
       registers,
     });
     this.repairs = new Counter({
       name: "coil_router_repairs_total",
       help:
-        "Synchronisations that put back routes which others removed or changed",
+        "Synchronisations that restored routes which other programs removed or changed",
       labelNames,
       registers,
     });

@@ -37,23 +37,23 @@ const FLAGS = defineFlags({
   "metrics-addr": {
     type: "string",
     default: COILD_ADDRESSES.metrics,
-    help: "Address to serve metrics at; 0 for none",
+    help: "Listen address for metrics; 0 disables them",
   },
   "metrics-auth": {
     type: "bool",
     default: false,
     help:
-      "Serve metrics only for a bearer token whose user may get the URL /metrics, as the API server says (TokenReview, SubjectAccessReview)",
+      "Serve metrics only to bearer tokens whose user may get the URL /metrics (TokenReview, SubjectAccessReview)",
   },
   "health-addr": {
     type: "string",
     default: COILD_ADDRESSES.health,
-    help: "Address to serve /healthz and /readyz at; 0 for none",
+    help: "Listen address for /healthz and /readyz; 0 disables them",
   },
   "socket": {
     type: "string",
     default: COILD_SOCKET,
-    help: "UNIX socket to serve the CNI plugin at",
+    help: "UNIX socket for the CNI plugin",
   },
   "pod-table-id": table(POD_TABLE, "Route table for the pods of this node"),
   "pod-rule-prio": {
@@ -61,7 +61,7 @@ const FLAGS = defineFlags({
     default: POD_RULE_PRIORITY,
     min: 1,
     max: 32_765,
-    help: "Priority of the rule that looks up the pod table",
+    help: "Priority of the rule for the pod table",
   },
   "export-table-id": table(
     EXPORT_TABLE,
@@ -72,7 +72,7 @@ const FLAGS = defineFlags({
     default: COILD_PROTOCOL,
     min: 0,
     max: 255,
-    help: "Protocol number of the routes that coild makes",
+    help: "Protocol number of coild's routes",
   },
   "compat-calico": {
     type: "bool",
@@ -84,8 +84,7 @@ const FLAGS = defineFlags({
     default: FOU_PORT,
     min: 1,
     max: 65_535,
-    help:
-      "UDP port of the tunnels to egress gateways; theirs has to be the same",
+    help: "UDP port of the tunnels to egress gateways; must equal theirs",
   },
   "register-from-main": {
     type: "bool",
@@ -97,45 +96,44 @@ const FLAGS = defineFlags({
     type: "bool",
     default: true,
     help:
-      "Manage addresses and connect pods; without it, coil comes after the plugin that does, for egress alone",
+      "Manage addresses and connect pods; if false, coil only does egress, after the plugin that connects pods",
   },
   "enable-egress": {
     type: "bool",
     default: true,
-    help:
-      "Make clients of egress gateways of pods that ask for it; false ignores what they ask for",
+    help: "Set up egress for pods with egress annotations; false ignores these",
   },
   "addressblock-gc-interval": {
     type: "duration",
     default: 5 * MINUTE_MS,
     min: SECOND_MS,
     help:
-      "How often to compare the kernel, the addresses and the blocks, and to look at egress clients",
+      "How often to compare kernel, addresses and blocks, and to check egress clients",
   },
   "backend": {
     type: "enum",
     default: "nftables",
     values: ["iptables", "nftables"],
     help:
-      "Packet filter; it is nftables whatever is given, without any program",
+      "Packet filter; all values mean nftables, used without an external program",
   },
   "enable-originating-only": {
     type: "bool",
     default: false,
     help:
-      "Let answers of egress clients to connections from outside leave by the way they came, past the tunnels",
+      "Send egress clients' replies to connections from outside by the interface they arrived on, not through the tunnels",
   },
   "clear-routes-on-shutdown": {
     type: "bool",
     default: false,
-    help: "Empty the export table at the end if the Node object is gone",
+    help: "Empty the export table at shutdown if the Node was deleted",
   },
   "pod-gateway": {
     type: "enum",
     default: "link-local",
     values: ["link-local", "node-address"],
     help:
-      "What pods have as gateway: 169.254.1.1 on every host interface, or the node's own address, as upstream does",
+      "Pods' gateway: 169.254.1.1 on every host interface, or the node's address, as upstream",
   },
   "low-water": {
     type: "int",
@@ -143,18 +141,18 @@ const FLAGS = defineFlags({
     min: -1,
     max: 1 << 16,
     help:
-      "Ask for the next block of a pool when fewer of its addresses than this are free; 0 never asks ahead; -1 is a quarter of a block, at most 16",
+      "Request a pool's next block when fewer addresses than this are free; 0 never requests in advance; -1 is a quarter of a block, at most 16",
   },
   "cooldown": {
     type: "duration",
     default: 30 * SECOND_MS,
-    help: "How long a released address rests when others are free",
+    help: "How long a released address is not reused while others are free",
   },
   "block-return-delay": {
     type: "duration",
     default: 30 * SECOND_MS,
     help:
-      "How long a block must have been empty before it goes back to its pool, if the node has room without it",
+      "How long a block must be empty before it returns to its pool, if the node has enough other free addresses",
   },
   "block-request-timeout": {
     type: "duration",
@@ -165,21 +163,22 @@ const FLAGS = defineFlags({
   "egress-announce-token": {
     type: "string",
     default: "",
-    help: "Of earlier versions: file with the token for gateways",
+    help: "From earlier versions: file with the token for gateways",
     deprecated: "coild asks the API server for a token for each Egress",
   },
   "egress-announce-timeout": {
     type: "duration",
     default: SECOND_MS,
     min: SECOND_MS / 100,
-    help: "How long an ADD waits for gateways to take note of a new client",
+    help:
+      "How long an ADD waits for gateways to accept the announcement of a new client",
   },
   "egress-event-delay": {
     type: "duration",
     default: 10 * SECOND_MS,
     min: 0,
     help:
-      "How long something about the egress of a pod that runs lasts, or is over, before an Event tells of it; up to as long again is added by chance",
+      "How long a change in a running pod's egress must last before an Event is recorded; a random delay of up to the same time is added",
   },
   ...LOGGING_FLAGS,
 });

@@ -144,7 +144,8 @@ Deno.test("a node's coild asks for blocks in its own name alone", async (t) => {
         "/blockrequests",
         blockRequest("req-default-node2", "node2"),
       ),
-      refused: 'the request is of node "node2", and the token of node "node1"',
+      refused:
+        'the request is for node "node2", but the token belongs to node "node1"',
     },
     {
       name: "it cannot take the name of another node's request",
@@ -162,7 +163,7 @@ Deno.test("a node's coild asks for blocks in its own name alone", async (t) => {
         "/blockrequests",
         blockRequest("req-default-node2", "node1", { pool: "x".repeat(253) }),
       ),
-      refused: "no pool can have the name that the request says",
+      refused: "the pool name in the request is invalid",
     },
     {
       name: "not by a pool that ends with a dash",
@@ -171,7 +172,7 @@ Deno.test("a node's coild asks for blocks in its own name alone", async (t) => {
         "/blockrequests",
         blockRequest("req-default---node1", "node1", { pool: "default-" }),
       ),
-      refused: "no pool can have the name that the request says",
+      refused: "the pool name in the request is invalid",
     },
     {
       name: "nor that of a node whose name ends with its own: big-node1",
@@ -198,7 +199,8 @@ Deno.test("a node's coild asks for blocks in its own name alone", async (t) => {
         "/blockrequests",
         blockRequest("req-default-node1", "node1", { label: "node2" }),
       ),
-      refused: "a request has the label of the node that makes it",
+      refused:
+        "the label coil.cybozu.com/node of a request must be the node that creates it",
     },
     {
       name: "it cannot hang its request on another Node",
@@ -207,7 +209,7 @@ Deno.test("a node's coild asks for blocks in its own name alone", async (t) => {
         "/blockrequests",
         blockRequest("req-default-node1", "node1", { owner: "node2" }),
       ),
-      refused: "a request belongs to the Node that makes it",
+      refused: "the owner of a request must be the Node that creates it",
     },
     {
       name: "it cannot make a request that nobody can delete",
@@ -218,7 +220,7 @@ Deno.test("a node's coild asks for blocks in its own name alone", async (t) => {
           finalizer: "example.com/forever",
         }),
       ),
-      refused: "a node makes requests without finalizers",
+      refused: "a node may not create requests with finalizers",
     },
     {
       name: "a token without a node asks for nothing",
@@ -277,7 +279,8 @@ Deno.test("a node's coild asks for blocks in its own name alone", async (t) => {
       name: "another node cannot delete the request",
       caller: NODE2,
       attempt: remove("/blockrequests/req-default-node1"),
-      refused: 'the request is of node "node1", and the token of node "node2"',
+      refused:
+        'the request is for node "node1", but the token belongs to node "node2"',
     },
     {
       name: "the node itself can",
@@ -322,7 +325,7 @@ Deno.test("policies hold even where RBAC would allow everything", async (t) => {
       attempt: patch("/blockrequests/req-default-node2/status", {
         status: { addressBlockName: "default-22" },
       }),
-      refused: 'the request is of node "node2"',
+      refused: 'the request is for node "node2"',
     },
     {
       name: "coild deletes no requests by the dozen",

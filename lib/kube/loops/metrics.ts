@@ -55,7 +55,7 @@ export class KubeMetrics {
     });
     this.terminalErrors = new Counter({
       name: "controller_runtime_terminal_reconcile_errors_total",
-      help: "Failed reconciliations that are not tried again.",
+      help: "Failed reconciliations that are not retried.",
       labelNames: controller,
       registers,
     });
@@ -68,20 +68,20 @@ export class KubeMetrics {
     });
     this.activeWorkers = new Gauge({
       name: "controller_runtime_active_workers",
-      help: "Reconciliations under way.",
+      help: "Running reconciliations.",
       labelNames: controller,
       registers,
     });
     this.maxConcurrent = new Gauge({
       name: "controller_runtime_max_concurrent_reconciles",
-      help: "Most reconciliations at once.",
+      help: "Maximum number of parallel reconciliations.",
       labelNames: controller,
       registers,
     });
     this.#queues = new QueueMetrics(registry);
     this.leader = new Gauge({
       name: "leader_election_master_status",
-      help: "Whether this process leads: 1 leader, 0 not.",
+      help: "1 if this process is the leader, otherwise 0.",
       labelNames: ["name"],
       registers,
     });

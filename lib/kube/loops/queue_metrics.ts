@@ -42,20 +42,20 @@ export class QueueMetrics {
     });
     this.#retries = new Counter({
       name: "workqueue_retries_total",
-      help: "Keys added again after a failure.",
+      help: "Keys added again after failures.",
       labelNames: LABELS,
       registers,
     });
     this.#queueSeconds = new Histogram({
       name: "workqueue_queue_duration_seconds",
-      help: "How long keys stay in the queue before work on them begins.",
+      help: "How long keys wait in the queue before processing.",
       labelNames: LABELS,
       buckets: BUCKETS,
       registers,
     });
     this.#workSeconds = new Histogram({
       name: "workqueue_work_duration_seconds",
-      help: "How long the work on a key takes.",
+      help: "How long processing a key takes.",
       labelNames: LABELS,
       buckets: BUCKETS,
       registers,
@@ -91,7 +91,7 @@ export class QueueMetrics {
     const queues = this.#queues;
     new Gauge({
       name: "workqueue_depth",
-      help: "Keys that wait in the queue.",
+      help: "Keys waiting in the queue.",
       labelNames: [...LABELS, "priority"],
       registers,
       collect() {
@@ -102,7 +102,8 @@ export class QueueMetrics {
     });
     new Gauge({
       name: "workqueue_unfinished_work_seconds",
-      help: "Work under way that work_duration does not have yet, all added.",
+      help:
+        "Total time of running work that work_duration does not include yet.",
       labelNames: LABELS,
       registers,
       collect() {
@@ -113,7 +114,7 @@ export class QueueMetrics {
     });
     new Gauge({
       name: "workqueue_longest_running_processor_seconds",
-      help: "How long the longest work under way has taken so far.",
+      help: "How long the longest running work has taken so far.",
       labelNames: LABELS,
       registers,
       collect() {

@@ -19,12 +19,12 @@ const QUESTION = defineFlags({
     type: "bool",
     default: false,
     short: "y",
-    help: "Do not ask, as scripts need it",
+    help: "Do not ask for confirmation",
   },
   "dry-run": {
     type: "bool",
     default: false,
-    help: "Show what would be done, and change nothing",
+    help: "Show what would be done without changing anything",
   },
 });
 
@@ -34,58 +34,58 @@ const DUMP = defineFlags({
     default: "coil-v2.yaml",
     short: "o",
     help:
-      "File to write the manifest to; - for stdout, and v1's workloads are left alone then",
+      "Output file for the manifest; - for stdout, which keeps v1's workloads",
   },
   ...QUESTION,
   "overwrite": {
     type: "bool",
     default: false,
-    help: "Replace the file also when it was edited, or is no manifest",
+    help: "Replace the file even if it was edited or is not a manifest",
   },
   "skip-uninstall": {
     type: "bool",
     default: false,
     help:
-      "Leave v1's workloads alone; what v1 gives out after the dump is not in the manifest",
+      "Keep v1's workloads; the manifest lacks what v1 allocates after the dump",
   },
   "uninstall-timeout": {
     type: "duration",
     default: 100_000,
     min: 1_000,
-    help: "How long to wait for each of v1's workloads to be gone",
+    help: "How long to wait for the deletion of each of v1's workloads",
   },
   "etcd-endpoints": {
     type: "stringList",
     default: ["http://127.0.0.1:2379"],
-    help: "Members of v1's etcd, each tried until one answers",
+    help: "Members of v1's etcd, tried in turn until one answers",
   },
   "etcd-prefix": {
     type: "string",
     default: "/coil/",
-    help: "What all keys of v1 begin with",
+    help: "Prefix of all keys of v1",
   },
   "etcd-timeout": {
     type: "duration",
     default: 2_000,
     min: 1,
-    help: "How long to wait for each answer of etcd",
+    help: "Timeout of each etcd request",
   },
   "etcd-page-size": {
     type: "int",
     default: 200,
     min: 1,
     max: 100_000,
-    help: "Keys to ask etcd for at a time",
+    help: "Keys per etcd request",
   },
   "etcd-username": {
     type: "string",
     default: "",
-    help: "User of etcd, where the certificate does not say it",
+    help: "etcd user, if the certificate does not identify it",
   },
   "etcd-password": {
     type: "string",
     default: "",
-    help: "Password of the user; others on this machine can see it",
+    help: "Password of the user; visible to others on this machine",
   },
   "etcd-password-file": {
     type: "string",
@@ -96,12 +96,12 @@ const DUMP = defineFlags({
     type: "string",
     default: "",
     help:
-      "File with the authorities that etcd's certificate is trusted by, in addition to those that Deno trusts anyway",
+      "File with CA certificates for etcd, in addition to those that Deno trusts",
   },
   "etcd-tls-cert": {
     type: "string",
     default: "",
-    help: "File with the certificate to show to etcd",
+    help: "File with the client certificate for etcd",
   },
   "etcd-tls-key": {
     type: "string",
@@ -117,44 +117,44 @@ const REPLACE = defineFlags({
     type: "bool",
     default: false,
     help:
-      "Delete also pods that no controller makes anew; without it they are kept, with their blocks",
+      "Also delete pods without a controller, permanently; otherwise they are kept with their blocks",
   },
   "parallel": {
     type: "int",
     default: 1,
     min: 1,
     max: 1_000,
-    help: "Pods to replace at a time",
+    help: "Pods replaced at a time",
   },
   "max-per-node": {
     type: "int",
     default: 1,
     min: 1,
     max: 1_000,
-    help: "Pods of one node to replace at a time",
+    help: "Pods of one node replaced at a time",
   },
   "max-per-namespace": {
     type: "int",
     default: 1,
     min: 1,
     max: 1_000,
-    help: "Pods of one namespace to replace at a time",
+    help: "Pods of one namespace replaced at a time",
   },
   "namespace": {
     type: "stringList",
     default: [],
     short: "n",
-    help: "Replace pods of these namespaces only, for now",
+    help: "Only replace pods of these namespaces",
   },
   "node": {
     type: "stringList",
     default: [],
-    help: "Replace pods of these nodes only, for now",
+    help: "Only replace pods of these nodes",
   },
   "interval": {
     type: "duration",
     default: 10_000,
-    help: "Pause before the first pod of each further node",
+    help: "Pause before the first pod of each next node",
   },
   "eviction-timeout": {
     type: "duration",
@@ -168,12 +168,12 @@ const REPLACE = defineFlags({
     default: 600_000,
     min: 1_000,
     help:
-      "How long to wait for a pod to be gone, and again for what replaces it to be ready",
+      "How long to wait for a pod to be gone, and again for its replacement to be ready",
   },
   "api-timeout": {
     type: "duration",
     default: 300_000,
-    help: "How long to wait for an API server that does not answer",
+    help: "How long to wait if the API server does not answer",
   },
   ...CLUSTER,
 });
@@ -184,12 +184,12 @@ const STATUS = defineFlags({
     default: "text",
     values: ["text", "json"],
     short: "o",
-    help: "Form of the output",
+    help: "Output format",
   },
   "manifest": {
     type: "string",
     default: "",
-    help: "Manifest to compare with what is in the cluster",
+    help: "Manifest to compare with the cluster",
   },
   ...CLUSTER,
 });

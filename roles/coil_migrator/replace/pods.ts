@@ -7,7 +7,7 @@ import { type Limits, nextPod } from "./order.ts";
 /** What {@linkcode replacePods} works with. */
 export interface ReplacePodsOptions extends ReplacementContext {
   readonly limits: Limits;
-  /** Pause before the first pod of each further node. */
+  /** Pause before the first pod of each next node. */
   readonly intervalMs: number;
   readonly progress: Progress;
 }

@@ -10,7 +10,7 @@ export function observeSources(
   new Gauge({
     name: "coil_coild_source_validation",
     help:
-      "1 when the node drops pods' packets with sources that are not the pod's, 0 when its kernel cannot",
+      "1 if the node drops pods' packets with forged sources, 0 if its kernel cannot",
     registers,
     collect() {
       this.set(guard.isInPlace ? 1 : 0);
@@ -26,7 +26,7 @@ export function observeSources(
   });
   new Counter({
     name: "coil_coild_forged_packets_total",
-    help: "Pods' packets that were dropped for a source that is not the pod's",
+    help: "Dropped packets of pods with a source that is not the pod's",
     labelNames: ["family"],
     registers,
     async collect() {

@@ -85,57 +85,57 @@ export class CoildMetrics implements IpamObserver {
     const registers = [registry];
     this.#phases = new Histogram({
       name: "coil_coild_add_phase_seconds",
-      help: "Time of each part of an ADD",
+      help: "Duration of each phase of an ADD",
       labelNames: ["phase"],
       buckets: BUCKETS_S,
       registers,
     });
     this.#inFlight = new Gauge({
       name: "coil_coild_adds_in_flight",
-      help: "ADD calls that have no answer yet",
+      help: "Running ADD calls",
       registers,
     });
     this.#audits = new Counter({
       name: "coil_coild_reconciliations_total",
-      help: "Comparisons of the kernel with the address management",
+      help: "Comparisons of kernel, addresses and blocks",
       labelNames: ["result"],
       registers,
     });
     this.#requests = new Histogram({
       name: "coil_coild_block_request_seconds",
-      help: "Time from asking for a block to the answer",
+      help: "Time from a block request to its answer",
       labelNames: ["pool", "outcome"],
       buckets: BUCKETS_S,
       registers,
     });
     this.#returns = new Counter({
       name: "coil_coild_block_returns_total",
-      help: "Attempts to give an empty block back",
+      help: "Attempts to return an empty block",
       labelNames: ["pool", "result"],
       registers,
     });
     this.#launchers = new Counter({
       name: "coil_coild_launcher_calls_total",
-      help: "Calls of the CNI plugin that the launcher brought",
+      help: "Calls from the CNI plugin's launcher",
       labelNames: ["result"],
       registers,
     });
     this.#announcements = new Counter({
       name: "coil_coild_egress_announcements_total",
-      help: "Gateways that were to be told of a new client, by what came of it",
+      help: "Announcements of new clients to gateways, by result",
       labelNames: ["result"],
       registers,
     });
     this.#updates = new Counter({
       name: "coil_coild_egress_updates_total",
-      help:
-        "Looks at pods that are, were or may be clients, by what came of it",
+      help: "Checks of pods whose egress may have changed, by result",
       labelNames: ["result"],
       registers,
     });
     this.#repairs = new Counter({
       name: "coil_coild_repairs_total",
-      help: "What others removed from the node's network and coild put back",
+      help:
+        "Objects of the node's network that other programs removed and coild restored",
       labelNames: ["what"],
       registers,
     });
@@ -175,7 +175,7 @@ export class CoildMetrics implements IpamObserver {
     });
     new Gauge({
       name: "coil_coild_husks",
-      help: "Pod interfaces that are cut off and wait for their deletion",
+      help: "Disconnected pod interfaces pending deletion",
       registers,
       collect() {
         this.set(teardown.pending);
@@ -189,7 +189,7 @@ export class CoildMetrics implements IpamObserver {
     if (egress !== undefined) {
       new Gauge({
         name: "coil_coild_egress_client_conditions",
-        help: "Clients of Egresses that something is wrong with now",
+        help: "Clients of Egresses with a problem now",
         labelNames: ["reason"],
         registers,
         collect() {
@@ -209,7 +209,7 @@ export class CoildMetrics implements IpamObserver {
     }
     new Gauge({
       name: "coil_coild_ready",
-      help: "1 when ADD is served, else 0",
+      help: "1 if coild serves ADD, otherwise 0",
       registers,
       collect() {
         this.set(readiness.isReady ? 1 : 0);
