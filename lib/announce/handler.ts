@@ -67,9 +67,9 @@ async function answer(
   options: AnnounceHandlerOptions & { readonly peer: string },
 ): Promise<Response> {
   if (new URL(request.url).pathname !== ANNOUNCE_PATH) {
-    return refuse(404, "there is nothing here");
+    return refuse(404, "not found");
   }
-  if (request.method !== "POST") return refuse(405, "only POST is served here");
+  if (request.method !== "POST") return refuse(405, "only POST is supported");
   const token = bearerTokenOf(request);
   if (token === undefined) return refuse(401, "a bearer token is needed");
   try {
@@ -80,7 +80,7 @@ async function answer(
   } catch (err) {
     // The caller says so in its log; here anybody could fill the log with it.
     log.debug("Cannot decide on an announcement", { err });
-    return refuse(503, "the gateway cannot decide on it now");
+    return refuse(503, "the gateway cannot check the announcement now");
   }
 }
 

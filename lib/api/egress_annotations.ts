@@ -85,7 +85,7 @@ export function egressAnnotationProblem(
   }
   return count <= MAX_EGRESSES_OF_POD
     ? undefined
-    : `its annotations name ${count} Egresses, and ${MAX_EGRESSES_OF_POD} is the most`;
+    : `its annotations name ${count} Egresses, at most ${MAX_EGRESSES_OF_POD} are allowed`;
 }
 
 function quote(text: string): string {

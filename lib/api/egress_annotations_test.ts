@@ -78,7 +78,7 @@ for (
       `a,${" ".repeat(40_000)}`,
       /40002 characters/,
     ],
-    ["too many", "nat", names(65), /65 Egresses, and 64 is the most/],
+    ["too many", "nat", names(65), /65 Egresses, at most 64 are allowed/],
     ["a namespace that cannot be", "nat.x", "a", /name of a namespace/],
   ] as const
 ) {

@@ -98,7 +98,7 @@ function progressingCondition(
 ): ConditionDraft {
   const type = EGRESS_PROGRESSING;
   if (workload === undefined) {
-    const message = "There is no Deployment yet";
+    const message = "The Deployment does not exist yet";
     return { type, status: "Unknown", reason: "NoDeployment", message };
   }
   if (workload.progress?.isStuck) {
@@ -199,12 +199,12 @@ function limitedCondition({ gateways }: EgressObservation): ConditionDraft[] {
       : { status: "False", reason: "NotSupportedByKernel" },
     message: cut([
       ...limited.map(({ name, limitedClients = [] }) =>
-        `${name} refused connections of ${
+        `${name} dropped connections of ${
           limitedClients.join(", ")
-        }: each has as many as spec.maxFlowsPerClient lets it have, by default a quarter of the gateway's`
+        }: each has reached the limit of spec.maxFlowsPerClient, by default a quarter of the gateway's connections`
       ),
       ...unlimited.map(({ name }) =>
-        `${name} does not limit its clients, one of which can use up all of its connections: its node's kernel has no nft_connlimit`
+        `${name} does not limit its clients: its node's kernel lacks nft_connlimit, so one client can use all connections`
       ),
     ]),
   }];

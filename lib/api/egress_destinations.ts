@@ -29,9 +29,9 @@ export function parseDestinations(
     }
     const canonical = prefix.toString();
     if (prefixes.has(canonical)) {
-      remarks.push(`${text} is there more than once`);
+      remarks.push(`${text} is duplicated`);
     } else if (hasHostBits(text, prefix)) {
-      remarks.push(`${text} has host bits and is taken for ${canonical}`);
+      remarks.push(`${text} has host bits and means ${canonical}`);
     }
     prefixes.set(canonical, prefix);
   }

@@ -19,7 +19,7 @@ Deno.test("parseDestinations() takes one that is there twice once, and says so",
   assert.deepEqual(parse("fd02::/64", "10.0.0.0/8", "fd02:0::0/64"), {
     prefixes: ["fd02::/64", "10.0.0.0/8"],
     invalid: [],
-    remarks: ["fd02:0::0/64 is there more than once"],
+    remarks: ["fd02:0::0/64 is duplicated"],
   });
 });
 
@@ -27,7 +27,7 @@ Deno.test("parseDestinations() takes host bits away, and says so", () => {
   assert.deepEqual(parse("10.1.2.3/8", "fd02::1/128"), {
     prefixes: ["10.0.0.0/8", "fd02::1/128"],
     invalid: [],
-    remarks: ["10.1.2.3/8 has host bits and is taken for 10.0.0.0/8"],
+    remarks: ["10.1.2.3/8 has host bits and means 10.0.0.0/8"],
   });
 });
 

@@ -204,7 +204,7 @@ Deno.test("egressStatus() tells which clients have their share, and where there 
   const condition = statusOf({ gateways }).conditions?.find((c) =>
     c.type === "ClientsLimited"
   );
-  assert.match(condition?.message ?? "", /^a refused .* team\/x, team\/y: /);
+  assert.match(condition?.message ?? "", /^a dropped .* team\/x, team\/y: /);
   assert.match(condition?.message ?? "", /; b does not limit its clients/);
   assertHas(
     { gateways: gateways.slice(1) },

@@ -289,13 +289,13 @@ function readyCondition(
       ? "The pool is being deleted"
       : `The pool is being deleted: ${blocks.allocated} blocks are still in use` +
         (heldBy === "" ? "" : `, on ${heldBy}`) +
-        `; no pod gets a new address of it. Delete its pods: coil ipam show addresses --pool ${pool.name}`;
+        `; pods get no more addresses of it. Delete its pods: coil ipam show addresses --pool ${pool.name}`;
     return { type, status: "False", reason: "Deleting", message };
   }
   if (blocks.free === 0) {
     const message = blocks.allocated === blocks.total
       ? `All ${blocks.total} blocks are in use: add a subnet`
-      : `${blocks.allocated} of ${blocks.total} blocks are in use, and others have addresses of the rest: add a subnet`;
+      : `${blocks.allocated} of ${blocks.total} blocks are in use, and addresses of the rest are used elsewhere: add a subnet`;
     return { type, status: "False", reason: "Exhausted", message };
   }
   const message = `${blocks.free} of ${blocks.total} blocks are free`;

@@ -115,7 +115,7 @@ Deno.test("poolStatus() of a pool being deleted tells how many blocks hold it", 
   });
   assert.equal(
     conditions(status)[0],
-    "Ready=False Deleting: The pool is being deleted: 1 blocks are still in use; no pod gets a new address of it. Delete its pods: coil ipam show addresses --pool default",
+    "Ready=False Deleting: The pool is being deleted: 1 blocks are still in use; pods get no more addresses of it. Delete its pods: coil ipam show addresses --pool default",
   );
 });
 
@@ -187,6 +187,6 @@ Deno.test("a pool whose other blocks are all somebody else's is exhausted, and s
   const status = poolStatus(v4, { allocated: [0], overlap, now: NOW });
   assert.equal(
     conditions(status)[0],
-    "Ready=False Exhausted: 1 of 4 blocks are in use, and others have addresses of the rest: add a subnet",
+    "Ready=False Exhausted: 1 of 4 blocks are in use, and addresses of the rest are used elsewhere: add a subnet",
   );
 });

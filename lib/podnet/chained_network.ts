@@ -189,7 +189,7 @@ export class ChainedNetwork implements Disposable {
   async #checkKnown(pod: ChainedPod): Promise<string[]> {
     if (await this.#marked(pod) !== undefined) return [];
     using netns = await this.openNetns(pod);
-    return netns === undefined ? ["it is not known on this node"] : [];
+    return netns === undefined ? ["this node does not know it"] : [];
   }
 
   async #checkPlaced(pod: PlacedPod): Promise<string[]> {

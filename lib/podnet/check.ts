@@ -58,7 +58,7 @@ export async function checkPod(
     const link = await socket.getLink({ name: ifname });
     if (link === undefined) return [`${where} is missing`];
     if (link.index !== host.peerIndex || link.peerIndex !== host.index) {
-      return [`${where} is not the other end of "${host.name}"`];
+      return [`${where} is not the peer of "${host.name}"`];
     }
     return [
       ...(link.up ? [] : [`${where} is down`]),

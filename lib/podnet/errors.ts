@@ -46,7 +46,7 @@ export class IfnameMissingError extends Error {
   /** Names both, for the operator. */
   constructor(ifname: string, netnsPath: string) {
     super(
-      `Cannot find interface "${ifname}" in network namespace "${netnsPath}": the plugin before this one has to make it`,
+      `Cannot find interface "${ifname}" in network namespace "${netnsPath}": the previous plugin must create it`,
     );
     this.ifname = ifname;
     this.netnsPath = netnsPath;

@@ -102,6 +102,6 @@ function taken({ family, table, priority }: Rule, foreign: Rule): HostProblem {
     : `a rule for table ${foreign.table}`;
   return new HostProblem(
     family,
-    `Cannot route ${family} pods by table ${table}: priority ${priority} has ${what} that is not Coil's; remove it, or give coild another --pod-rule-prio`,
+    `Cannot route ${family} pods by table ${table}: priority ${priority} has ${what} that is not Coil's; remove it, or set another --pod-rule-prio for coild`,
   );
 }

@@ -103,7 +103,7 @@ class Trouble {
     if (!isOutOfFiles) log.warn("Cannot accept connections", fields);
     else {
       log.error(
-        "Cannot accept connections: there is no free file descriptor; raise the limit (RLIMIT_NOFILE), or find out who holds so many",
+        "Cannot accept connections: no free file descriptor; raise the limit (RLIMIT_NOFILE), or find the process that leaks them",
         fields,
       );
     }

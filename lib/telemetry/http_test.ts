@@ -219,7 +219,7 @@ Deno.test("serveMetrics() and serveHealth() name the address that is taken, and 
   const message = (flag: string) => ({
     name: "ListenError",
     message:
-      `Cannot listen at "${address}" (${flag}): another process listens there; stop it, or give another address`,
+      `Cannot listen at "${address}" (${flag}): another process uses the address; stop it, or set another address`,
   });
   assert.throws(
     () => serveMetrics({ address, registry, signal }),

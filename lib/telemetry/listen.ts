@@ -102,8 +102,8 @@ function toListenError(
   { address, flag }: { readonly address: string; readonly flag: string },
 ): ListenError {
   const [found, advice] = cause instanceof Deno.errors.AddrInUse
-    ? ["another process listens there", "stop it, or give another address"]
-    : [describeError(cause), "give an address of this machine"];
+    ? ["another process uses the address", "stop it, or set another address"]
+    : [describeError(cause), "set an address of this machine"];
   return new ListenError(
     `Cannot listen at "${address}" (${flag}): ${found}; ${advice}`,
     { cause },

@@ -29,13 +29,13 @@ export function explain(error: unknown): string | undefined {
 
 function adviceOn(error: KubeApiError): string | undefined {
   if (error.isNotFound) {
-    return "Are Coil's resources installed? They are made by: kubectl apply -f crds/";
+    return "Are Coil's resources installed? Install them: kubectl apply -f crds/";
   }
   if (error.isForbidden) {
-    return "Needed are the ClusterRole view, which deploy/base/viewer_rbac.yaml extends to Coil's resources, and a ClusterRoleBinding.";
+    return "You need the ClusterRole view, which deploy/base/viewer_rbac.yaml extends to Coil's resources, and a ClusterRoleBinding.";
   }
   if (error.isUnauthorized) {
-    return "The credentials of the kubeconfig are not valid, or not any more.";
+    return "The credentials of the kubeconfig are invalid or expired.";
   }
   return undefined;
 }

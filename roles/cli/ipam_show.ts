@@ -226,18 +226,18 @@ async function checkNames(
 ): Promise<void> {
   if (node !== undefined && !await reader.hasNode(node)) {
     throw new CommandError(
-      `Cannot show ${subject} of Node "${node}": there is none of that name`,
+      `Cannot show ${subject} of Node "${node}": it does not exist`,
     );
   }
   if (namespace !== undefined && !await reader.hasNamespace(namespace)) {
     throw new CommandError(
-      `Cannot show ${subject} of Namespace "${namespace}": there is none of that name`,
+      `Cannot show ${subject} of Namespace "${namespace}": it does not exist`,
     );
   }
 }
 
 const WARNINGS = {
-  "duplicate": "an address that another pod has too",
+  "duplicate": "an address that another pod also has",
   "no-block": "an address of a pool, but of no block",
   "other-node": "an address of another node's block",
 } as const;

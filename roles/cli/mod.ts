@@ -157,12 +157,12 @@ function completions(): CompletionCommand[] {
 
 /** Arguments from a fixed set, which complete as if they were commands. */
 const SUBCOMMAND_WORDS: readonly (readonly [string, string])[] = [
-  ["ipam show pools", "Pools and what is left of them"],
-  ["ipam show blocks", "Blocks and the nodes that hold them"],
-  ["ipam show addresses", "Addresses and the pods that hold them"],
+  ["ipam show pools", "Pools and their free addresses"],
+  ["ipam show blocks", "Blocks and their nodes"],
+  ["ipam show addresses", "Addresses and their pods"],
   ["migrate dump", "Write a manifest of v1's state, then remove v1"],
   ["migrate replace", "Replace v1's pods one by one"],
-  ["migrate status", "Tell where a migration stands"],
+  ["migrate status", "Show the progress of a migration"],
   ["completion bash", "For bash"],
   ["completion zsh", "For zsh"],
   ["completion fish", "For fish"],
@@ -177,11 +177,11 @@ function usage(program: string): string {
 
 ${lines.join("\n")}
 
-"${program} COMMAND --help" tells more about a command.
+"${program} COMMAND --help" shows the help of a command.
 
 Exit codes: 0 done, 1 could not be done, 2 the command line is wrong.
 
-"${program} migrate" moves a cluster from Coil v1 to v2; it has a help of its own.
+"${program} migrate" migrates a cluster from Coil v1 to v2; it has its own help.
 
 Without a command, and with CNI_COMMAND in its environment, ${program} is the
 CNI plugin. The daemons have names of their own: coild, coil-controller,

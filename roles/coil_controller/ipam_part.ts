@@ -81,7 +81,7 @@ export async function runIpam(
     factor: options.nodeAddressFactor,
     maxPods: options.maxPodsPerNode,
     onDisbelief({ node, message }) {
-      log.warn("A Node allows more pods than it is believed", {
+      log.warn("A Node allows more pods than --max-pods-per-node", {
         node,
         detail: message,
       });
@@ -325,7 +325,7 @@ function makeGarbageCollector(
       }, {
         type: "Warning",
         reason: "ReleaseFailed",
-        message: `Cannot release the block of a node that is gone: ${
+        message: `Cannot release the block of a deleted node: ${
           describeError(error)
         }`,
       });

@@ -152,7 +152,7 @@ function startHalves(
 function checkParts({ enableIpam, enableEgress }: ControllerOptions): void {
   if (enableIpam || enableEgress) return;
   throw new Error(
-    "Cannot start: --enable-ipam=false and --enable-egress=false leave nothing to do",
+    "Cannot start: --enable-ipam=false and --enable-egress=false disable everything",
   );
 }
 

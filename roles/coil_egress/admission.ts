@@ -61,7 +61,7 @@ export class Admission {
     const wrong = this.#problemOf(announcement, caller);
     if (wrong !== undefined) return refused(403, wrong);
     const pod = await this.#find(announcement.pod, signal);
-    if (pod === undefined) return refused(404, "there is no such pod");
+    if (pod === undefined) return refused(404, "the pod does not exist");
     if (pod === "no client") {
       return refused(403, "the pod's annotations do not name this Egress");
     }
@@ -74,7 +74,7 @@ export class Admission {
     const problem = await blocks.problemOf(claim, { signal });
     if (problem !== undefined) return refused(403, problem);
     if (!announced.add(pod, addresses)) {
-      return refused(404, "the pod is a client no longer");
+      return refused(404, "the pod is no longer a client");
     }
     await sync.flushed({ signal });
     return { status: 204 };
@@ -88,7 +88,7 @@ export class Admission {
     const { user, egress: own, ownAddresses } = this.#options;
     if (caller.username !== user) return `"${user}" may announce, nobody else`;
     if (caller.nodeName === undefined) {
-      return "the token does not say on which node its pod is, as those of Kubernetes 1.30 and later do";
+      return "the token does not contain its pod's node; Kubernetes 1.30 or newer is needed";
     }
     if (egress.namespace !== own.namespace || egress.name !== own.name) {
       return `this gateway serves Egress "${own.namespace}/${own.name}"`;

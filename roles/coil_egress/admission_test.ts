@@ -181,7 +181,7 @@ for (
       {},
       UNBOUND,
       403,
-      /does not say on which node/,
+      /does not contain its pod's node/,
     ],
     [
       "of a pod on no node",
@@ -191,14 +191,14 @@ for (
       403,
       /not on the node/,
     ],
-    ["of a pod that is gone", {}, {}, COILD, 404, /no such pod/],
+    ["of a pod that is gone", {}, {}, COILD, 404, /the pod does not exist/],
     [
       "of a pod that went while the API server was asked",
       { live: livePod(), announced: { add: () => false } },
       {},
       COILD,
       404,
-      /client no longer/,
+      /no longer a client/,
     ],
     [
       "of an address that its node does not have",
@@ -220,7 +220,7 @@ for (
       { uid: "u0" },
       COILD,
       404,
-      /no such pod/,
+      /the pod does not exist/,
     ],
     [
       "of a pod on the host's network",

@@ -106,7 +106,7 @@ export class AnnouncedClients implements Disposable {
   #expire(uid: string): void {
     const entry = this.#entries.get(uid);
     if (entry === undefined) return;
-    log.warn("No status confirmed an announced client; it is out again", {
+    log.warn("No pod status confirmed an announced client; removed it", {
       pod: entry.pod,
       announced: entry.addresses,
     });

@@ -117,7 +117,7 @@ async function podSelector(
         });
         return NOT_ENDED;
       }
-      if (attempt === 1) log.warn("Cannot list pods; trying again", { err });
+      if (attempt === 1) log.warn("Cannot list pods; retrying", { err });
       throw err;
     }
   }, { signal });

@@ -31,7 +31,7 @@ export async function isOwnPodDeleted(query: OwnPodQuery): Promise<boolean> {
       return pod === undefined || pod.metadata?.deletionTimestamp !== undefined;
     } catch (err) {
       if (attempt === 1) {
-        log.warn("Cannot find out whether the own pod is being deleted", {
+        log.warn("Cannot check whether this pod is being deleted", {
           err,
         });
       }
@@ -62,7 +62,7 @@ export async function drain(options: DrainOptions): Promise<void> {
   const ageMs = () => performance.now() - startMs;
   let reportedMs = -Infinity;
   let flows: number | undefined;
-  log.info("Draining: going on for established flows", { timeoutMs });
+  log.info("Draining: still serving established flows", { timeoutMs });
   for (;;) {
     flows = await countFlows() ?? flows;
     if (ageMs() - reportedMs >= REPORT_MS) {
@@ -75,5 +75,5 @@ export async function drain(options: DrainOptions): Promise<void> {
     await sleep(Math.min(lookMs, leftMs), { signal });
   }
   if (flows === 0) log.info("Drained", {});
-  else log.warn("Ending although flows may remain", { flows, timeoutMs });
+  else log.warn("Stopping although flows may remain", { flows, timeoutMs });
 }

@@ -128,7 +128,7 @@ export class GatewayStatusWriter {
     } catch (err) {
       signal.throwIfAborted();
       if (!this.#isFailing) {
-        log.warn("Cannot write the gateway's status; trying again", { err });
+        log.warn("Cannot write the gateway's status; retrying", { err });
       }
       this.#isFailing = true;
       return false;

@@ -114,7 +114,7 @@ export class KernelSync {
       return undefined;
     } catch (err) {
       if (!this.#isFailing) {
-        log.error("Cannot set the clients in the kernel; trying again", {
+        log.error("Cannot set the clients in the kernel; retrying", {
           err,
         });
       }

@@ -43,7 +43,7 @@ export class Lifecycle {
 
   /** Why no client can be announced now. */
   get closedBecause(): string | undefined {
-    if (this.#phase !== "serving") return "the gateway is about to end";
+    if (this.#phase !== "serving") return "the gateway is stopping";
     return this.#sync.hasSynced ? undefined : "the gateway is not ready yet";
   }
 
@@ -54,8 +54,8 @@ export class Lifecycle {
   check(): true | string {
     const { hasSynced, isFailing } = this.#sync;
     if (!hasSynced) return "the clients are not in the kernel yet";
-    if (isFailing) return "the kernel refuses what makes it a gateway";
-    return this.#phase !== "restarting" || "the container is about to end";
+    if (isFailing) return "the kernel rejects the gateway's configuration";
+    return this.#phase !== "restarting" || "the container is stopping";
   }
 
   /** Returns when the gateway may end: at once when only its container does, which leaves the kernel as it is. */
@@ -73,7 +73,9 @@ export class Lifecycle {
         return;
       }
       this.#phase = "restarting";
-      log.info("The pod stays: leaving the kernel as it is, to the next start");
+      log.info(
+        "The pod is not being deleted: keeping the kernel's state for the next start",
+      );
       tasks.abort();
     });
     await tasks.wait();

@@ -61,7 +61,7 @@ Deno.test("Lifecycle is ready from the first sync on while the kernel does not r
   assert.equal(lifecycle.check(), true);
   assert.equal(lifecycle.closedBecause, undefined);
   sync.isFailing = true;
-  assert.match(String(lifecycle.check()), /kernel refuses/);
+  assert.match(String(lifecycle.check()), /kernel rejects/);
   sync.isFailing = false;
   assert.equal(lifecycle.check(), true);
 });
@@ -70,7 +70,7 @@ for (const [what, answer] of [["deleted", DELETED], ["gone", GONE]] as const) {
   Deno.test(`Lifecycle.end() of a pod that is ${what} stays ready and waits for the flows`, async () => {
     const f = fixture({ pod: () => answer, flows: [3, 3, 2, 2, 1, 1, 0] });
     const ending = f.end();
-    assert.match(f.lifecycle.closedBecause ?? "", /about to end/);
+    assert.match(f.lifecycle.closedBecause ?? "", /gateway is stopping/);
     await sleep(10);
     assert.equal(f.lifecycle.check(), true);
     assert.equal(f.lifecycle.isDraining, true);
@@ -84,10 +84,10 @@ Deno.test("Lifecycle.end() of a container alone is not ready at once and waits f
   lines.length = 0;
   const f = fixture({ pod: () => ALIVE, flows: [1_000] });
   await f.end();
-  assert.match(String(f.lifecycle.check()), /container is about to end/);
+  assert.match(String(f.lifecycle.check()), /container is stopping/);
   assert.equal(f.lifecycle.isDraining, false);
   assert.equal(f.toldOfDraining(), 0);
-  assert.match(lines.join("\n"), /leaving the kernel as it is/);
+  assert.match(lines.join("\n"), /keeping the kernel's state/);
 });
 
 Deno.test("Lifecycle.end() without flows waits for those that are on their way", async () => {
@@ -102,7 +102,7 @@ for (const flows of [[7], [undefined]]) {
     const f = fixture({ pod: () => DELETED, flows, timeoutMs: 60 });
     await f.end();
     assert.ok(f.looks() >= 2, "not at the first look");
-    assert.match(lines.join("\n"), /Ending although flows may remain/);
+    assert.match(lines.join("\n"), /Stopping although flows may remain/);
   });
 }
 

@@ -41,7 +41,7 @@ export class LimitedClients {
     const { isSupported, flows, flowsToOneAddress } = this.limits;
     if (!isSupported && this.#isSupported) {
       log.warn(
-        "Cannot limit the connections of each client: the kernel has no nft_connlimit; one client can use up the table of connections. Load the module on the node (CONFIG_NFT_CONNLIMIT)",
+        "Cannot limit the connections of each client: the kernel lacks nft_connlimit; one client can use the whole connection table. Load the module on the node (CONFIG_NFT_CONNLIMIT)",
       );
     }
     this.#isSupported = isSupported;
@@ -49,7 +49,7 @@ export class LimitedClients {
     for (const client of names) {
       if (this.#told.has(client)) continue;
       log.warn(
-        "A client has as many connections as it may; more are refused. spec.maxFlowsPerClient of the Egress sets how many",
+        "A client has reached its connection limit; further connections are dropped. To raise it, set spec.maxFlowsPerClient of the Egress",
         { client, flows, flowsToOneAddress },
       );
     }

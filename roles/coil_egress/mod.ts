@@ -80,7 +80,7 @@ export async function main(
 
 async function run(options: EgressOptions, signal: AbortSignal): Promise<void> {
   if (options.backend !== "nftables") {
-    log.warn("Using nftables, the only packet filter there is", {
+    log.warn("Using nftables, the only supported packet filter", {
       backend: options.backend,
     });
   }

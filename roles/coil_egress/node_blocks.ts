@@ -73,7 +73,7 @@ export class NodeBlocks {
   ): Promise<string | undefined> {
     const { block } = claim;
     if (block === undefined || !isPathSegment(block)) {
-      return "the announcement does not name the AddressBlock of the addresses, so they count when the pod's status has them";
+      return "the announcement does not name the AddressBlock of the addresses; they are accepted when the pod's status has them";
     }
     const known = this.#known.get(block);
     const ageMs = this.#nowMs() - (known?.readMs ?? -Infinity);
@@ -113,7 +113,7 @@ function mismatchOf(
   { node, block: name, addresses }: NodeClaim,
   block: Block | undefined,
 ): string | undefined {
-  if (block === undefined) return `there is no AddressBlock "${name}"`;
+  if (block === undefined) return `AddressBlock "${name}" does not exist`;
   // Coil v1's pods use it, and nothing is given out of it.
   if (block.reserved) return `AddressBlock "${name}" is reserved`;
   if (block.node !== node) {

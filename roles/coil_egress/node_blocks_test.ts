@@ -70,7 +70,12 @@ Deno.test("NodeBlocks believes addresses of the node's own block, and asks once 
 for (
   const [what, block, addresses, problem] of [
     ["another node's block", "default-4", ["10.1.1.2"], /not of node "node1"/],
-    ["a block that is not there", "no-1", ["10.1.1.2"], /no AddressBlock/],
+    [
+      "a block that is not there",
+      "no-1",
+      ["10.1.1.2"],
+      /AddressBlock ".*" does not exist/,
+    ],
     ["no block", undefined, ["10.1.1.2"], /does not name the AddressBlock/],
     ["a reserved block", "default-5", ["10.1.1.2"], /reserved/],
     ["an address beside the block", "default-3", ["10.1.1.32"], /10\.1\.1\.32/],

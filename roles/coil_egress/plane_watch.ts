@@ -41,7 +41,7 @@ export async function watchPlane(options: PlaneWatchOptions): Promise<void> {
       look(options, { failures, signal, table: parts.has("table") }),
     onFailure: (err) => {
       if (!failures.passes(err)) return;
-      log.warn("Cannot look at the gateway's network; trying again", { err });
+      log.warn("Cannot check the gateway's network; retrying", { err });
     },
   });
   const onFailure = warnOfDeafness(
@@ -82,14 +82,14 @@ async function look(
   const restored = problems.filter((problem) => !left.has(problem));
   if (restored.length > 0) {
     onRepair();
-    log.warn("Put back what another program removed from the gateway", {
+    log.warn("Restored what another program removed from the gateway", {
       problems: restored.slice(0, MAX_NAMED),
       total: restored.length,
     });
   }
   const lasting = problems.filter((problem) => left.has(problem));
   if (lasting.length > 0 && failures.passes(lasting.join())) {
-    log.error("Cannot put back what is missing from the gateway", {
+    log.error("Cannot restore the gateway's network", {
       problems: lasting.slice(0, MAX_NAMED),
       total: lasting.length,
     });

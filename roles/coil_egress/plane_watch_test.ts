@@ -135,7 +135,7 @@ Deno.test("watchPlane() says once what fails again and again", async () => {
   await using it = watched();
   it.state.isBroken = true;
   await it.until(() => it.state.tries >= 4);
-  assert.equal(lines.filter((line) => line.includes("trying again")).length, 1);
+  assert.equal(lines.filter((line) => line.includes("retrying")).length, 1);
 });
 
 Deno.test("watchPlane() counts no repair of what stays as it is, and says so once", async () => {
@@ -145,7 +145,7 @@ Deno.test("watchPlane() counts no repair of what stays as it is, and says so onc
   await it.until(() => it.state.tries >= 4);
   assert.equal(it.state.repairs, 1);
   const told = (text: string) => lines.filter((line) => line.includes(text));
-  assert.match(told("Put back").join(), /"problems":\["a rule"\]/);
-  assert.equal(told("Cannot put back").length, 1);
-  assert.match(told("Cannot put back")[0] ?? "", /"problems":\["a sysctl"\]/);
+  assert.match(told("Restored").join(), /"problems":\["a rule"\]/);
+  assert.equal(told("Cannot restore").length, 1);
+  assert.match(told("Cannot restore")[0] ?? "", /"problems":\["a sysctl"\]/);
 });

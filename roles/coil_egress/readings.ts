@@ -93,11 +93,11 @@ export class Readings {
   ): Promise<T | undefined> {
     try {
       const value = await read();
-      if (this.#failing.delete(name)) log.info("Can read it again", { name });
+      if (this.#failing.delete(name)) log.info("Reading works again", { name });
       return value;
     } catch (err) {
       if (!this.#failing.has(name)) {
-        log.error("Cannot read what the kernel counts", { name, err });
+        log.error("Cannot read the kernel's counters", { name, err });
       }
       this.#failing.add(name);
       this.#sources.onFailure?.(name);

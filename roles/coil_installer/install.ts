@@ -65,9 +65,12 @@ async function prepareEgress(): Promise<void> {
   for (const family of ["ipv4", "ipv6"] as const) {
     try {
       await prepareKernel([family]);
-      log.info("The kernel can make egress tunnels", { family });
+      log.info("The kernel supports egress tunnels", { family });
     } catch (error) {
-      log.warn("The kernel cannot make egress tunnels", { family, err: error });
+      log.warn("The kernel does not support egress tunnels", {
+        family,
+        err: error,
+      });
     }
   }
 }
@@ -93,7 +96,7 @@ async function readWanted(
       (cause instanceof Error && "code" in cause);
     if (!isKnown) throw cause;
     throw new InstallError(
-      `Cannot use the network configuration of ${origin}`,
+      `Cannot use the network configuration from ${origin}`,
       { cause },
     );
   }

@@ -38,7 +38,7 @@ export async function untilTarget(
     if (target !== undefined) return;
     if (polls % POLLS_PER_RECORD === 0) {
       log.info(
-        "Waiting for another network's configuration, to become a part of it",
+        "Waiting for another network's configuration to add coil to it",
         { directory: etcDirectory },
       );
     }
@@ -72,7 +72,7 @@ export async function installConfig(
       if (!(error instanceof ChangedMeanwhileError)) throw error;
       if (plan >= MAX_PLANS) {
         throw new InstallError(
-          `Cannot write the network configuration: another tool keeps changing it; stop that tool, or try again`,
+          `Cannot write the network configuration: another tool keeps changing it; stop that tool, or retry`,
           { cause: error },
         );
       }
@@ -111,7 +111,7 @@ async function installConfigOnce(
   report([...notices, ...noticesOf(situation, { others, directory })]);
   if (Object.keys(leftOut).length > 0) {
     log.warn(
-      "Leaving out versions of the CNI specification that plugins of the chain lack",
+      "Omitting CNI versions that plugins of the chain do not support",
       { versions: leftOut },
     );
   }
@@ -124,7 +124,7 @@ async function installConfigOnce(
 function missingNetwork({ etcDirectory, dryRun }: InstallRequest): undefined {
   if (!dryRun) {
     throw new InstallError(
-      `Cannot chain into another network: its configuration has gone from "${etcDirectory}"; start again`,
+      `Cannot chain into another network: its configuration was removed from "${etcDirectory}"; start again`,
     );
   }
   log.info("Would wait for another network's configuration", {
@@ -160,7 +160,7 @@ class PluginVersions {
       if (versions !== undefined) this.#known.set(type, versions);
       else if (!(this.#request.dryRun && type === PLUGIN)) {
         log.warn(
-          "A plugin of the chain is not there or does not answer: unless the runtime has it in another directory, no pod will start",
+          "A plugin of the chain is missing or does not answer; no pod will start unless the runtime has it in another directory",
           { plugin: type, path },
         );
       }

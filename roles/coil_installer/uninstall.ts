@@ -98,7 +98,7 @@ function report(request: UninstallRequest, situation: Situation): void {
   const { etcDirectory: directory } = request;
   const file = request.confName ?? DEFAULT_CONF_NAME;
   if (own?.kind === "malformed") {
-    log.warn("Left a file as it is: no network configuration of coil's", {
+    log.warn("Kept a file: it is not a network configuration of coil", {
       directory,
       file,
       reason: own.reason,
@@ -106,7 +106,7 @@ function report(request: UninstallRequest, situation: Situation): void {
   }
   if (request.keepConfig && !request.keepExecutable && own?.kind === "ours") {
     log.warn(
-      "The configuration stays and names an executable that is gone: no pod will start on this node",
+      "The network configuration stays but its executable is removed: no pod can start on this node",
       { directory, file },
     );
   }
@@ -118,13 +118,13 @@ function report(request: UninstallRequest, situation: Situation): void {
       return typesOf(list).filter((type) => !ours.includes(type));
     });
     if (added.length > 0) {
-      log.warn("Plugins that others had added to the chain went with it", {
+      log.warn("Removed plugins that other tools had added to the chain", {
         plugins: [...new Set(added)],
       });
     }
   }
   if (allies.length > 0) {
-    log.warn("Other network configurations still lead to coil", {
+    log.warn("Other network configurations still use coil", {
       directory,
       files: allies,
     });

@@ -141,7 +141,7 @@ export async function run(
 class Interruption extends Error {
   override readonly name = "Interruption";
   constructor() {
-    super("Interrupted. What was done is kept: run the same command again.");
+    super("Interrupted. Finished steps are kept: run the same command again.");
   }
 }
 
@@ -168,7 +168,7 @@ function usage(program: string): string {
 
 ${lines.join("\n")}
 
-"${program} COMMAND --help" tells more about a command. The whole procedure is
+"${program} COMMAND --help" shows the help of a command. The whole procedure is
 in docs/migrate.md.
 
 Exit codes: 0 done, 1 could not be done, 2 the command line is wrong, 3 done as

@@ -52,7 +52,7 @@ async function run(options: RouterOptions, signal: AbortSignal): Promise<void> {
   const nodeName = Deno.env.get(NODE_NAME_ENV);
   if (nodeName === undefined || nodeName === "") {
     throw new TypeError(
-      `Cannot tell which node this is: environment variable ${NODE_NAME_ENV} is not set`,
+      `Cannot determine the node: environment variable ${NODE_NAME_ENV} is not set`,
     );
   }
   const registry = createRegistry();

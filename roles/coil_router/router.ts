@@ -107,7 +107,7 @@ export class Router {
       return failures.length === 0;
     } catch (err) {
       this.#last = undefined;
-      log.error("Cannot synchronise routes; trying again", { err });
+      log.error("Cannot synchronise routes; retrying", { err });
       return false;
     }
   }
@@ -128,7 +128,7 @@ export class Router {
     this.#last = failures.length === 0 ? new Set(texts) : undefined;
     if (!this.#hasRepaired) return;
     this.#parts.metrics.repaired();
-    log.warn("Put back routes that another program removed or changed", {
+    log.warn("Restored routes that another program removed or changed", {
       routes: changed - fresh,
     });
   }
@@ -138,7 +138,7 @@ export class Router {
     if (text === this.#reported.withoutAddress) return;
     this.#reported.withoutAddress = text;
     if (text === "") return;
-    log.warn("Nodes hold blocks of a family they have no address of", {
+    log.warn("Nodes have blocks of a family in which they have no address", {
       nodes,
     });
   }
@@ -151,7 +151,7 @@ export class Router {
     if (text === this.#reported.failures) return;
     this.#reported.failures = text;
     if (text === "") {
-      log.info("All routes are in place again");
+      log.info("All routes are restored");
       return;
     }
     for (const { destination, gateway, error: err } of failures) {

@@ -96,10 +96,10 @@ async function reportKernel(plane: EgressPlane): Promise<void> {
   if (err === undefined) return;
   // A cluster of one family needs no more than that.
   if (problems.length < FAMILIES.length) {
-    log.warn("This kernel can make egress clients of one family only", { err });
+    log.warn("This kernel supports egress clients of one family only", { err });
   } else {
     log.error(
-      "This kernel cannot make egress clients; pods that ask for it do not start, others are served",
+      "This kernel does not support egress clients; pods with egress annotations cannot start, other pods can",
       { err },
     );
   }

@@ -115,12 +115,12 @@ function assertRunnable(
   }
   if (!enableIpam && !enableEgress) {
     throw new TypeError(
-      "Cannot start: configuration error: --enable-ipam and --enable-egress are both false, which leaves nothing to do",
+      "Cannot start: configuration error: --enable-ipam and --enable-egress are both false, so there is nothing to do",
     );
   }
   if (enableIpam && (podTableId === 0 || exportTableId === 0)) {
     throw new TypeError(
-      "Cannot start: configuration error: route table 0 is none; --pod-table-id and --export-table-id may be 0 with --enable-ipam=false only",
+      "Cannot start: configuration error: route table 0 does not exist; --pod-table-id and --export-table-id may be 0 with --enable-ipam=false only",
     );
   }
 }

@@ -33,7 +33,9 @@ Deno.test("the shipped coild serves pods on this kernel, and clients if it can m
   const pod = await egress.createClient("client", "nat");
   const logs = await coild.process.logs();
   const said = logs.split("\n")
-    .filter((line) => line.includes("This kernel cannot make egress clients"));
+    .filter((line) =>
+      line.includes("This kernel does not support egress clients")
+    );
   if (problem === undefined) {
     assert.equal(said.length, 0);
     await coild.add(pod);

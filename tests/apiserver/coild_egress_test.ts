@@ -113,7 +113,7 @@ Deno.test("coild makes egress clients at ADD", async (t) => {
     async () => {
       const questions = await countQuestions(async () => {
         const impossible = /which cannot be the name of an Egress/;
-        const tooMany = /name 5000 Egresses, and 64 is the most/;
+        const tooMany = /name 5000 Egresses, at most 64 are allowed/;
         for (
           const { name, list, message } of [
             { name: "dot", list: ".", message: impossible },
@@ -206,7 +206,7 @@ Deno.test("coild makes egress clients at ADD", async (t) => {
       ]);
       assert.match(
         await egress.event(pod, "EgressFamilyMismatch"),
-        /"nat\/single" has IPv6 destinations.*is refused/,
+        /"nat\/single" has IPv6 destinations.*are rejected/,
       );
       await egress.deleteService("single");
       await egress.createService("single");
@@ -232,7 +232,10 @@ Deno.test("coild makes egress clients at ADD", async (t) => {
         "118 192.0.2.0/24 refused",
       ]);
       const message = await egress.event(pod, "EgressUnavailable");
-      assert.match(message, /"nat\/down" has no gateway.*is refused meanwhile/);
+      assert.match(
+        message,
+        /"nat\/down" has no ready gateway.*are rejected until one is ready/,
+      );
       await coild.del(pod);
     },
   );
@@ -259,7 +262,7 @@ Deno.test("coild makes egress clients at ADD", async (t) => {
       ]);
       assert.match(
         await egress.event(pod, "EgressUnavailable"),
-        /"nat\/half" has no gateway that is ready in IPv6.*is refused/,
+        /"nat\/half" has no ready gateway in IPv6.*are rejected/,
       );
       await egress.setGateways("half", [{ address: "10.9.0.1" }]);
       await egress.event(pod, "EgressAvailable", "Normal");
@@ -500,6 +503,6 @@ Deno.test("coild without egress ignores what pods ask for, and says so", async (
   await coild.add(pod);
   assert.equal(await egress.plane.of(pod), undefined);
   const logs = await coild.process.logs();
-  assert.match(logs, /Ignored what a pod asks for.*nat\/nothing/);
+  assert.match(logs, /Ignored a pod's egress annotations.*nat\/nothing/);
   await coild.del(pod);
 });

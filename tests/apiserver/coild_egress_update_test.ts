@@ -210,7 +210,7 @@ Deno.test("coild keeps its egress clients up to date", async (t) => {
       );
       assert.match(
         await egress.event(pod, "EgressNotFound"),
-        /"nat\/gone" does not exist any more.*is refused/,
+        /"nat\/gone" does not exist any more.*are rejected/,
       );
       await egress.applyEgress("gone", { destinations: [NET] });
       await egress.until(
@@ -236,7 +236,7 @@ Deno.test("coild keeps its egress clients up to date", async (t) => {
       await egress.until("release", pod, (now) => now?.routes.length === 0);
       assert.match(
         await egress.event(pod, "EgressNotFound"),
-        /takes other ways/,
+        /use other routes/,
       );
       await coild.del(pod);
       await lab.deletePod(pod);

@@ -326,7 +326,7 @@ Deno.test("coild serves egress after another plugin", async (t) => {
       const { code, stdout } = await ptp.coil("ADD", pod, { prevResult });
       assert.equal(code, 1);
       assert.equal(JSON.parse(stdout).code, 7);
-      assert.match(stdout, /told no address of interface/);
+      assert.match(stdout, /returned no address of interface/);
       await ptp.del(pod);
       await lab.deletePod(pod);
     },
@@ -424,7 +424,7 @@ Deno.test("coild with address management refuses to come after another plugin, a
   const socketPath = `${lab.plane.runDir}/other.sock`;
   for (
     const [flags, message] of [
-      [["--pod-table-id=0"], /route table 0 is none/],
+      [["--pod-table-id=0"], /route table 0 does not exist/],
       [["--enable-ipam=false", "--enable-egress=false"], /both false/],
     ] as const
   ) {

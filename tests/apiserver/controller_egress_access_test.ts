@@ -162,7 +162,7 @@ Deno.test("coil-controller lets the gateways of Egresses look at pods, and nobod
         "Degraded",
         `True ${reason}`,
       );
-      assert.match(message, /there is no ClusterRoleBinding "coil-egress"/);
+      assert.match(message, /ClusterRoleBinding "coil-egress" does not exist/);
       await lab.awaitEvents("later/nat", `Warning ${reason}`);
       await lab.plane.apply(COIL_EGRESS);
       await awaitSubjects(lab, ["later"]);

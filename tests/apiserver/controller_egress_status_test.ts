@@ -185,7 +185,7 @@ Deno.test("coil-controller says in an Egress' status how it is", async (t) => {
         "ClientsLimited",
         "True MaxFlowsPerClient",
       );
-      assert.match(message, /^nat-1 refused connections of team\/crawler: /);
+      assert.match(message, /^nat-1 dropped connections of team\/crawler: /);
       await lab.awaitEvents(KEY, "Warning ClientsLimited");
       await lab.reportGateway(KEY, { ...gateway, unlimited: true });
       await lab.awaitCondition(
@@ -302,7 +302,7 @@ Deno.test("coil-controller says in an Egress' status how it is", async (t) => {
     );
     assert.equal(
       message,
-      "10.0.0.1/8 has host bits and is taken for 10.0.0.0/8; 10.0.0.0/8 is there more than once",
+      "10.0.0.1/8 has host bits and means 10.0.0.0/8; 10.0.0.0/8 is duplicated",
     );
     await lab.change(KEY, { destinations: ["10.0.0.0/8"] });
     await eventually(

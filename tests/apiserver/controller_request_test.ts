@@ -140,7 +140,7 @@ Deno.test("coil-controller answers block requests", async (t) => {
       const start = performance.now();
       assert.equal(
         await lab.ask("typo", "node1"),
-        'failed pool not found: there is no AddressPool "typo"',
+        'failed pool not found: AddressPool "typo" does not exist',
       );
       assert.ok(
         performance.now() - start < 9_000,

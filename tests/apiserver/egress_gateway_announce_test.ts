@@ -167,7 +167,7 @@ Deno.test("coil-egress takes an announced client out that no status confirms", a
   await assertClients(kernel, others);
   assert.ok(
     gateway.logs.some((line) =>
-      line.includes("No status confirmed") && line.includes("team/lost")
+      line.includes("No pod status confirmed") && line.includes("team/lost")
     ),
   );
   // The status is the authority also when it says something else.
@@ -250,7 +250,7 @@ Deno.test("coil-egress takes announcements from nobody else, and about nobody el
         announcement("victim", client, ["10.3.0.1"], "default-3"),
         coild,
         403,
-        /no AddressBlock/,
+        /AddressBlock ".*" does not exist/,
       ],
       [
         "an address without a block, as earlier versions announce it",
@@ -281,7 +281,12 @@ Deno.test("coil-egress takes announcements from nobody else, and about nobody el
       ],
       [
         "coild's token of no node",
-        ...[good, await token(), 403, /does not say on which node/] as const,
+        ...[
+          good,
+          await token(),
+          403,
+          /does not contain its pod's node/,
+        ] as const,
       ],
       [
         "a pod that is no client",
@@ -296,12 +301,12 @@ Deno.test("coil-egress takes announcements from nobody else, and about nobody el
       [
         "a pod that does not exist",
         announcement("nobody", client, ["10.1.4.1"]),
-        ...[coild, 404, /no such pod/] as const,
+        ...[coild, 404, /the pod does not exist/] as const,
       ],
       [
         "a pod's predecessor",
         announcement("victim", "8d2a", ["10.1.4.1"]),
-        ...[coild, 404, /no such pod/] as const,
+        ...[coild, 404, /the pod does not exist/] as const,
       ],
       [
         "another Egress",

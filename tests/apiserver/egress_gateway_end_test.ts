@@ -71,7 +71,7 @@ Deno.test("coil-egress drains when its pod is deleted: ready, for old flows alon
       }),
     });
     assert.equal(response.status, 503);
-    assert.match(await response.text(), /about to end/);
+    assert.match(await response.text(), /is stopping/);
     assert.equal(kernel.clients.has("10.1.1.9"), false);
     await lab.deletePod("new");
     assert.equal(await isSettled(ending), false);
@@ -105,7 +105,7 @@ Deno.test("coil-egress ends with the drain's time although flows remain", async 
   gateway.kernel.flows = 7;
   await lab.deletePod(pod, { namespace, graceSeconds: 300 });
   await gateway.stop();
-  assert.match(gateway.logs.join("\n"), /Ending although flows may remain/);
+  assert.match(gateway.logs.join("\n"), /Stopping although flows may remain/);
   await lab.deletePod(pod, { namespace });
 });
 
@@ -121,7 +121,7 @@ Deno.test("coil-egress ends at once when its pod stays, with the kernel as it is
   const logs = gateway.logs.join("\n");
   assert.match(logs, /The pod stays/);
   // Neither of the drain's ends was waited for.
-  assert.doesNotMatch(logs, /Drained|Ending although/);
+  assert.doesNotMatch(logs, /Drained|Stopping although/);
   await lab.deletePod("client");
   await lab.deletePod(pod, { namespace });
 });
@@ -175,7 +175,7 @@ Deno.test("each gateway keeps its own entry in the Egress' status", async (t) =>
       () =>
         // Those of the process go where the last gateway was told to.
         two.logs.some((line) =>
-          line.includes("A client has as many connections as it may") &&
+          line.includes("A client has reached its connection limit") &&
           line.includes("team/client")
         ),
       { timeoutMs: 30_000 },

@@ -322,7 +322,7 @@ Deno.test("coil ipam show tells from the API server alone who holds what", async
         const { out, err } = await coil(config, ...show);
         assert.match(out, /apps\/web-1 +node1 +default-0 +duplicate/);
         assert.doesNotMatch(out, /twin/);
-        assert.match(err, /^1 pod has an address that another pod has too/);
+        assert.match(err, /^1 pod has an address that another pod also has/);
       }
       await plane.kubectl("delete", "pod/twin", "--force", "--grace-period=0");
     },

@@ -114,7 +114,7 @@ Deno.test("migrate dump: ended between v1's end and the second read, nothing goe
   const refuses = async () => {
     const { out } = await migrate(plane, ["status"]);
     assert.match(out, /Phase +dump unfinished/);
-    assert.match(out, /Next +coil migrate dump, once more/);
+    assert.match(out, /Next +coil migrate dump again/);
     const { code, err } = await migrate(plane, ["replace", "--yes"]);
     assert.equal(code, 1);
     assert.match(err, /the dump was not finished[^]*coil migrate dump/);

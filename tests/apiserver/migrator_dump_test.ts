@@ -55,7 +55,7 @@ Deno.test("migrate dump: nothing happens without a yes, nor in a dry run", async
   await untouched();
   const nobody = await lab.dump();
   assert.equal(nobody.code, 1);
-  assert.match(nobody.err, /stdin is no terminal\nUse --yes/);
+  assert.match(nobody.err, /stdin is not a terminal\nUse --yes/);
   await untouched();
   const declined = await lab.dump([], { answer: false });
   assert.equal(declined.code, 0);
@@ -104,7 +104,7 @@ Deno.test("migrate dump: the manifest is there before v1 goes, and what v1 did u
   assert.deepEqual(await v1Objects(lab.plane), []);
   assert.match(before, /name: web-2-v1/);
   assert.doesNotMatch(before, /name: web-1-v1/);
-  assert.match(err, /v1 has changed its state meanwhile/);
+  assert.match(err, /v1's state has changed since/);
   assert.match(await lab.text(), /name: web-1-v1[^]*name: web-2-v1/);
   const record = await lab.record();
   assert.equal(record["blocks"], "4");
@@ -166,8 +166,8 @@ Deno.test("migrate dump: a manifest that was edited, cut short or is another's i
   const cases: readonly (readonly [string, RegExp])[] = [
     [text.replace("10.64.0.0/29", "10.64.0.0/28"), /it was edited/],
     [text.slice(0, text.indexOf("name: web-2-v1")), /it is not whole/],
-    ["", /it is no manifest/],
-    ["apiVersion: v1\nkind: Secret\n", /it is no manifest/],
+    ["", /it is not a manifest/],
+    ["apiVersion: v1\nkind: Secret\n", /it is not a manifest/],
   ];
   for (const [content, why] of cases) {
     await Deno.writeTextFile(lab.manifest, content);
@@ -264,7 +264,7 @@ Deno.test("migrate: the manifest is applied twice, either way; without CRDs it i
   assert.equal(late.code, 1);
   assert.match(
     late.err,
-    /v2 gives out addresses already, as AddressBlock "default-7"/,
+    /v2 already assigns addresses, see AddressBlock "default-7"/,
   );
   assert.equal(await lab.text(), text);
 

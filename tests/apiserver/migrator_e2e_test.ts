@@ -54,7 +54,7 @@ const PHASES = [
   ["v1 is removed", 16, 0],
   ["the manifest is applied", 16, 0],
   ["v2 is started", 16, 0],
-  ["v2 gives out addresses", 25, 0],
+  ["v2 already assigns addresses", 25, 0],
   // 15 of them by others.
   ["pods are replaced", 40, 0],
   ["blocks are released, coild is restarted", 25, 0],
@@ -154,7 +154,7 @@ Deno.test("a cluster moves from v1 to v2, no pod loses its network before it is 
   await lab.workload("Deployment", "apps/new", { replicas: 6 });
   await lab.workload("Deployment", "web/new", { replicas: 3 });
   await kubelet.settled(25);
-  await prover.phase("v2 gives out addresses");
+  await prover.phase("v2 already assigns addresses");
   const reserved = (await list<AddressBlock>(lab, "addressblocks"))
     .filter(isReserved);
   for (const node of lab.lab.nodes) {

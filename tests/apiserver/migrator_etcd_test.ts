@@ -131,7 +131,10 @@ Deno.test("migrate: dump says what is wrong with etcd, and changes nothing", asy
     /Connection refused[^]*--etcd-endpoints[^]*Nothing was changed/,
     `--etcd-endpoints=${deadUrl(plane)}`,
   );
-  await refused(/no keys that begin with "\/coil\/"[^]*no keys at all/, here);
+  await refused(
+    /no keys that begin with "\/coil\/"[^]*has no keys: is it the right etcd/,
+    here,
+  );
   await etcd.put({ "pool/default": POOL });
   await etcd.post("/v3/kv/put", { key: base64("/registry/x"), value: "" });
   await refused(
@@ -211,19 +214,19 @@ Deno.test("migrate: certificates and users of etcd", async () => {
   const says = (what: string) => new RegExp(`${at}${what}`);
   await refused(
     says(
-      "[^\\n]*UnknownIssuer\\netcd's certificate is not trusted: --etcd-tls-ca",
+      "[^\\n]*UnknownIssuer\\netcd's certificate is not trusted: set --etcd-tls-ca",
     ),
   );
   await refused(
     says(
-      "[^\\n]*(Bad|Required)[^\\n]*\\netcd wants a certificate: --etcd-tls-cert",
+      "[^\\n]*(Bad|Required)[^\\n]*\\netcd requires a client certificate: set --etcd-tls-cert",
     ),
     ca,
   );
   const foreign = await foreignCertificate(plane, "coil");
   await refused(
     says(
-      "[^\\n]*(UnknownCA|BadCert)[^\\n]*\\netcd refuses the certificate of --etcd-tls-cert: it must be by an authority that etcd trusts[^]*Nothing was changed",
+      "[^\\n]*(UnknownCA|BadCert)[^\\n]*\\netcd rejects the certificate of --etcd-tls-cert: it must be a valid client certificate from a CA that etcd trusts[^]*Nothing was changed",
     ),
     ...as(foreign),
   );

@@ -300,7 +300,7 @@ Deno.test("migrate replace: refuses, stops, waits, is interrupted, and comes to 
     assert.deepEqual(kubelet.violations, []);
     const again = await replace(lab);
     assert.equal(again.code, 0, again.err);
-    assert.match(again.err, /Nothing is left to be done/);
+    assert.match(again.err, /Nothing to do/);
     for (const { node, address } of kubelet.running) {
       await node.run("ping", "-nqc1", "-W10", address);
     }

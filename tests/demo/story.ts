@@ -262,7 +262,7 @@ async function removeRule(
   await node.run("ip", "rule", "del", "pref", "2000");
   shown(`ip rule del pref 2000   ${dim(`# on ${node.name}`)}`, "");
   await step(
-    "coild has put it back",
+    "coild has restored it",
     () =>
       eventually(
         "the rule",

@@ -192,7 +192,9 @@ Deno.test("install: missing directories are made, with a warning that they may n
   const records = await host.install(await quick());
   assert.equal(await modeOf(host.bin), 0o755);
   assert.equal(await modeOf(host.etc), 0o755);
-  const warned = records.filter(({ msg }) => /^Made a directory/.test(msg));
+  const warned = records.filter(({ msg }) =>
+    /^Created a missing directory/.test(msg)
+  );
   assert.deepEqual(warned.map(({ path }) => path), [host.bin, host.etc]);
 });
 
@@ -210,7 +212,7 @@ Deno.test("install: other networks' configurations stay, W43", async () => {
   for (const name of others) {
     assert.deepEqual(await host.config(name), { name });
   }
-  const warning = records.find(({ msg }) => /^Runtimes take another/.test(msg));
+  const warning = records.find(({ msg }) => /^Runtimes use another/.test(msg));
   assert.equal(warning?.level, "warn");
   assert.deepEqual(warning?.["files"], ["05-first.conflist"]);
 });
@@ -243,7 +245,7 @@ Deno.test("install: a plugin of the chain that nobody knows is kept, and warned 
   const records = await host.install(options);
   assert.deepEqual(await host.types(), ["coil", "portmap", "no-such-plugin"]);
   const missing = records.filter(({ msg }) =>
-    /^A plugin of the chain is not/.test(msg)
+    /^A plugin of the chain is missing/.test(msg)
   );
   assert.deepEqual(missing.map(({ plugin }) => plugin), [
     "portmap",
@@ -363,7 +365,7 @@ Deno.test("install --chain: waits for another network, and becomes a part of it"
   const env = { ...(await quick()).env, ...CHAIN };
   const run = await host.start({ env });
   await run.until(
-    "Waiting for another network's configuration, to become a part of it",
+    "Waiting for another network's configuration to add coil to it",
   );
   assert.deepEqual([namesIn(host.bin), namesIn(host.etc)], [[], []]);
   await host.write("10-kindnet.conflist", KINDNET);
@@ -436,10 +438,12 @@ Deno.test("install --prepare-egress: says for each family what the kernel can do
   const env = { ...(await quick()).env, COIL_PREPARE_EGRESS: "true" };
   // A network namespace of its own, since it tries to make links.
   const records = await host.install({ env, prefix: ["unshare", "--net"] });
-  const told = records.filter(({ msg }) => /make egress tunnels$/.test(msg));
+  const told = records.filter(({ msg }) =>
+    /(supports|not support) egress tunnels$/.test(msg)
+  );
   assert.deepEqual(told.map(({ family }) => family), ["ipv4", "ipv6"]);
   for (const { msg, level, error } of told) {
-    const isAble = msg === "The kernel can make egress tunnels";
+    const isAble = msg === "The kernel supports egress tunnels";
     assert.equal(level, isAble ? "info" : "warn");
     assert.equal(error === undefined, isAble);
   }
@@ -471,7 +475,9 @@ Deno.test("uninstall: configuration and plugin go, in this order, and what other
     host.conf,
     host.coil,
   ]);
-  const gone = records.find(({ msg }) => /went with it$/.test(msg));
+  const gone = records.find(({ msg }) =>
+    /^Removed plugins that other/.test(msg)
+  );
   assert.deepEqual(gone?.["plugins"], ["istio-cni"]);
   const again = await host.install({ args: ["uninstall"] });
   assert.equal(again.find(({ msg }) => msg === "Uninstalled")?.["changes"], 0);

@@ -160,5 +160,8 @@ Deno.test("a node that says that it has a million pods does not drain a pool", a
       reason === "PodCountTooLarge"
     );
   });
-  assert.match(said.message, /999999 pods, and is believed no more than 250/);
+  assert.match(
+    said.message,
+    /999999 pods, but coil-controller assumes at most 250/,
+  );
 });

@@ -199,7 +199,7 @@ Deno.test("a node's pods survive another program that changes its network", asyn
       assert.ok(used < 2, `${used} s of processor in 4 s`);
       await eventually("the rule", async () => await state() === whole);
       const lines = (await coild.process.logs()).split("\n").filter((line) =>
-        line.includes("Put back what")
+        line.includes("Restored what")
       );
       assert.ok(lines.length < 15, `${lines.length} records`);
     },

@@ -70,7 +70,7 @@ Deno.test("a pool that nodes have blocks of is not deleted by mistake", async (t
       return events.find(({ reason }) => reason === "Deleting");
     });
     assert.equal(event.type, "Warning");
-    assert.match(event.message, /on node1 \(2\), node2 \(2\); no pod gets/);
+    assert.match(event.message, /on node1 \(2\), node2 \(2\); pods get/);
     await remove("used"); // once more, which changes nothing
   });
 

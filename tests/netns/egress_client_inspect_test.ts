@@ -27,12 +27,12 @@ const DAMAGES: readonly (readonly [string, readonly string[]])[] = [
     'ip -6 route "unreachable default table 118 metric 4096" is missing',
   ]],
   ["ip route add blackhole 192.0.2.0/24 table 118", [
-    'ip route "blackhole 192.0.2.0/24 table 118" does not belong there',
+    'ip route "blackhole 192.0.2.0/24 table 118" is unexpected',
   ]],
   [
     "ip rule add priority 1900 lookup 117 2>/dev/null || true; nft add table inet coil",
     [
-      'nft table "inet coil" does not belong there',
+      'nft table "inet coil" is unexpected',
     ],
   ],
   ["ip rule flush; ip rule add priority 32766 lookup main", [

@@ -121,7 +121,7 @@ netnsTest(
     const rules = await host.ip("rule", "show");
     const { problems } = await node.net.init();
     assert.deepEqual(problems.map(({ message }) => message), [
-      "Cannot route ipv4 pods by table 116: priority 2000 has a rule for table 99 that is not Coil's; remove it, or give coild another --pod-rule-prio",
+      "Cannot route ipv4 pods by table 116: priority 2000 has a rule for table 99 that is not Coil's; remove it, or set another --pod-rule-prio for coild",
     ]);
     assert.equal(await host.ip("rule", "show"), rules);
   },

@@ -22,11 +22,11 @@ const DAMAGES: readonly (readonly [string, readonly RegExp[]])[] = [
     /^ip route "default table 118" is missing$/,
   ]],
   [`ip link set ${TUNNEL} down`, [
-    /^link "fou4_0a60000a" is not as it was made$/,
+    /^link "fou4_0a60000a" was changed$/,
     /^ip route "default dev fou4_0a60000a table 118" is missing$/,
   ]],
   ["ip link delete coil_ipip6", [/^link "coil_ipip6" is missing$/]],
-  [`ip link set ${TUNNEL} mtu 1000`, [/^link "\S+" is not as it was made$/]],
+  [`ip link set ${TUNNEL} mtu 1000`, [/^link "\S+" was changed$/]],
   ["ip rule del priority 2100", [
     /^ip rule "2100: from all lookup 118" is missing$/,
   ]],
@@ -35,10 +35,10 @@ const DAMAGES: readonly (readonly [string, readonly RegExp[]])[] = [
   ]],
   ["nft delete table inet coil", [/^nft table "inet coil" is missing$/]],
   ["nft flush table inet coil", [
-    /^nft table "inet coil" is not as it was made: .*add rule/,
+    /^nft table "inet coil" was changed: .*add rule/,
   ]],
   ["nft flush set inet coil senders4", [
-    /^nft table "inet coil" is not as it was made: .*add 2 elements to set "senders4"/,
+    /^nft table "inet coil" was changed: .*add 2 elements to set "senders4"/,
   ]],
   ["ip fou del port 5555", [/^ipv4 FoU port 5555 is missing$/]],
   ["sysctl -qw net.ipv4.conf.all.rp_filter=1", [

@@ -62,7 +62,7 @@ function damageScenario(command: string): Scenario {
 /** How often coild says that it found damage, which it may have mended before anybody else can look. */
 async function timesMended(cluster: EgressCluster): Promise<number> {
   const log = await cluster.daemonOf(cluster.nodes[0]).logs();
-  return log.split("Mending a pod's egress").length - 1;
+  return log.split("Repairing a pod's egress").length - 1;
 }
 
 async function expectServed({ sockets }: Client): Promise<void> {

@@ -21,7 +21,10 @@ Deno.test("a kernel without tunnels: coild says so and serves the other pods, un
   await cluster.daemonOf(node).kill9();
   await using kernel = await kernelWithoutTunnels();
   const coild = await cluster.startCoild(node);
-  const said = await lineOf(coild, "This kernel cannot make egress clients");
+  const said = await lineOf(
+    coild,
+    "This kernel does not support egress clients",
+  );
   assert.match(said, /Module fou not found.*modules-load\.d/);
 
   using plain = await cluster.createClient({ name: "plain" });

@@ -66,15 +66,15 @@ function linkProblems({ links }: Findings): string[] {
   );
   return [
     ...missing.map((created) => `link "${created}" is missing`),
-    ...other.map((link) => `${name(link)} is not as it was made`),
-    ...links.surplus.map((link) => `${name(link)} does not belong there`),
+    ...other.map((link) => `${name(link)} was changed`),
+    ...links.surplus.map((link) => `${name(link)} is unexpected`),
   ];
 }
 
 function ruleProblems({ rules }: Findings): string[] {
   return [
     ...rules.missing.map((rule) => `${ruleText(rule)} is missing`),
-    ...rules.surplus.map((rule) => `${ruleText(rule)} does not belong there`),
+    ...rules.surplus.map((rule) => `${ruleText(rule)} is unexpected`),
   ];
 }
 
@@ -91,9 +91,7 @@ function routeProblems(plan: ClientPlan, findings: Findings): string[] {
   const { missing, surplus } = diffRoutes(wanted, findings.own.routes);
   return [
     ...missing.map((route) => `${routeText(route, names)} is missing`),
-    ...surplus.map((route) =>
-      `${routeText(route, names)} does not belong there`
-    ),
+    ...surplus.map((route) => `${routeText(route, names)} is unexpected`),
   ];
 }
 
@@ -106,13 +104,13 @@ async function tableProblems(
   const name = `nft table "inet ${EGRESS_NFT_TABLE}"`;
   const exists = await nft.tableExists(EGRESS_NFT_TABLE);
   if (table === undefined) {
-    return exists ? [`${name} does not belong there`] : [];
+    return exists ? [`${name} is unexpected`] : [];
   }
   if (!exists) return [`${name} is missing`];
   const changes = await nft.compareTable(table);
   if (changes.length === 0) return [];
   const some = changes.slice(0, MAX_TABLE_CHANGES).join(", ");
-  return [`${name} is not as it was made: it takes to ${some}`];
+  return [`${name} was changed: it points to ${some}`];
 }
 
 async function portProblems(
@@ -139,7 +137,7 @@ function reversePathProblems(
     ...interfaces.map(({ name }) => name),
   ];
   return strictReversePaths(netns, [...new Set(links)]).map((name) =>
-    `sysctl "${name}" is 1: answers out of tunnels would be dropped`
+    `sysctl "${name}" is 1: replies from tunnels would be dropped`
   );
 }
 

@@ -15,7 +15,9 @@ export function ownPortsFrom(netns: Netns): number {
   const text = readSysctl(RANGE, { netns });
   const first = /^(\d+)\s+\d+$/.exec(text)?.[1];
   if (first === undefined) {
-    throw new TypeError(`Cannot read sysctl "${RANGE}": it says "${text}"`);
+    throw new TypeError(
+      `Cannot read sysctl "${RANGE}": the value is "${text}"`,
+    );
   }
   return Number(first);
 }

@@ -149,7 +149,7 @@ function planTunnels(
     const other = tunnels.get(name);
     if (other !== undefined && !other.remote.equals(remote)) {
       throw new TypeError(
-        `Cannot name tunnel to "${remote}" of Egress "${gateway.name}": "${name}" is the name of that to "${other.remote}" of "${other.gateway}"`,
+        `Cannot name tunnel to "${remote}" of Egress "${gateway.name}": "${name}" is already the name of the tunnel to "${other.remote}" of "${other.gateway}"`,
       );
     }
     if (other !== undefined) continue;

@@ -71,7 +71,7 @@ export function planRules(
 ): Rule[] {
   if (clusterPrefixes.length > MAX_CLUSTER_PREFIXES) {
     throw new RangeError(
-      `Cannot plan ${family} rules: ${clusterPrefixes.length} networks of the cluster, there is room for ${MAX_CLUSTER_PREFIXES}`,
+      `Cannot plan ${family} rules: ${clusterPrefixes.length} cluster networks, at most ${MAX_CLUSTER_PREFIXES} are supported`,
     );
   }
   return [

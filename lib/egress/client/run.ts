@@ -111,10 +111,15 @@ export class ClientRun implements Disposable {
       });
       this.#made = made ?? [];
       if (made !== undefined) return true;
-      log.info("Making a client step by step: at once it was refused");
+      log.info(
+        "Fast egress set-up rejected; falling back to incremental set-up",
+      );
     } catch (err) {
       if (!isRefusal(err)) throw err;
-      log.warn("Making a client step by step: at once it failed", { err });
+      log.warn(
+        "Fast egress set-up failed; falling back to incremental set-up",
+        { err },
+      );
     }
     return false;
   }
@@ -281,7 +286,9 @@ export class ClientRun implements Disposable {
       const errors = await this.#sockets.route.tryExecute(refuse);
       for (const error of errors) if (error !== undefined) throw error;
     } catch (error) {
-      log.error("Failed to refuse what egress cannot carry", { err: error });
+      log.error("Cannot reject the destinations of a failed egress client", {
+        err: error,
+      });
     }
   }
 

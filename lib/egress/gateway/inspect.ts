@@ -70,7 +70,7 @@ export async function findServerDamage(
     );
     if (!refuses) {
       found.push(
-        `the ${family.family} route that refuses strangers is missing`,
+        `the ${family.family} route that rejects other packets is missing`,
       );
     }
     found.push(...wrongSysctls(family.sysctls, netns));

@@ -60,7 +60,7 @@ export function ensureSysctl(
     if (alsoGood.includes(found)) return;
     const reason = cause instanceof Error ? cause.message : String(cause);
     throw new Error(
-      `Cannot set sysctl "${name}" to ${value}: it is ${found}, and writing it failed (${reason}); make /proc/sys writable for the gateway, or have the pod's securityContext set it`,
+      `Cannot set sysctl "${name}" to ${value}: it is ${found}, and writing it failed (${reason}); make /proc/sys writable for the gateway, or set it in the pod's securityContext`,
       { cause },
     );
   }

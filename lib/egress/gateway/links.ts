@@ -55,7 +55,7 @@ export async function ensureServerLink(
   const made = await kernel.getLink({ name });
   if (made === undefined) {
     throw new Error(
-      `Cannot make tunnel device "${name}": it was deleted at once by somebody else`,
+      `Cannot make tunnel device "${name}": another program deleted it at once`,
     );
   }
   return made.index;

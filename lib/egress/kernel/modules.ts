@@ -114,7 +114,7 @@ const LACKING: ReadonlySet<string> = new Set(["EOPNOTSUPP", "EINVAL"]);
 export function explainTunnelError(error: NetlinkError): Error {
   if (!LACKING.has(error.code)) return error;
   return new FouUnsupportedError(
-    `${error.message}; the kernel may lack Foo over UDP: see that its modules "fou", "fou6", "ipip" and "ip6_tunnel" are loaded`,
+    `${error.message}; the kernel may lack Foo over UDP: check that its modules "fou", "fou6", "ipip" and "ip6_tunnel" are loaded`,
     { cause: error },
   );
 }

@@ -41,7 +41,9 @@ export class PoolNotFoundError extends Error {
   readonly pool: string;
 
   constructor(pool: string) {
-    super(`Cannot get a block of pool "${pool}": there is no such AddressPool`);
+    super(
+      `Cannot get a block of pool "${pool}": the AddressPool does not exist`,
+    );
     this.pool = pool;
   }
 }
@@ -81,7 +83,7 @@ export class QuarantinedError extends Error {
   constructor(key: AttachmentKey) {
     super(
       `Cannot allocate for "${keyText(key)}": ` +
-        "it has an address that no block of this node covers",
+        "its address is in no block of this node",
     );
   }
 }
@@ -92,7 +94,7 @@ export class ReleasedMeanwhileError extends Error {
 
   constructor(key: AttachmentKey) {
     super(
-      `Cannot allocate for "${keyText(key)}": it was released meanwhile`,
+      `Cannot allocate for "${keyText(key)}": it was released before`,
     );
   }
 }

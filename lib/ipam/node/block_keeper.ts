@@ -282,7 +282,7 @@ export class BlockKeeper {
         return;
       } catch (err) {
         signal.throwIfAborted();
-        log.info("Cannot list blocks; trying again", { err });
+        log.info("Cannot list blocks; retrying", { err });
       }
       await sleep(RELIST_MS, { clock, signal });
     }

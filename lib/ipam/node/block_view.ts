@@ -76,7 +76,7 @@ export class BlockView {
     const { pool, name } = info;
     log.info("Adopted a block", { pool, block: name });
     if (block.holds.has("overlapping")) {
-      log.error("A block shares addresses with another; it is not used", {
+      log.error("A block shares addresses with another one; ignoring it", {
         pool,
         block: name,
       });
@@ -132,15 +132,21 @@ export class BlockView {
     const fields = { pool: block.info.pool, block: block.info.name };
     if (info.deleting && !block.holds.has("deleting")) {
       block.holds.add("deleting");
-      log.info("A block is being deleted; it is not used any more", fields);
+      log.info(
+        "A block is being deleted; assigning no more addresses of it",
+        fields,
+      );
     }
     if (info.reserved) block.holds.add("reserved");
     if (!block.matches(info) && !block.holds.has("edited")) {
       block.holds.add("edited");
-      log.error("A block was edited by hand; it is not used any more", {
-        ...fields,
-        prefixes: Object.values(info.prefixes).map(String),
-      });
+      log.error(
+        "A block was edited by hand; assigning no more addresses of it",
+        {
+          ...fields,
+          prefixes: Object.values(info.prefixes).map(String),
+        },
+      );
     }
   }
 
@@ -209,13 +215,17 @@ export class BlockView {
     const attachments = table.removeBlock(block);
     this.#remember(block.info.uid, "vanished");
     const keys = attachments.map(keyText);
-    if (keys.length === 0) log.info("A block is gone", { pool, block: name });
-    else {
-      log.error("A block is gone although pods use it; they are quarantined", {
-        pool,
-        block: name,
-        attachments: keys,
-      });
+    if (keys.length === 0) {
+      log.info("A block was deleted", { pool, block: name });
+    } else {
+      log.error(
+        "A block was deleted while pods use it; their addresses are quarantined",
+        {
+          pool,
+          block: name,
+          attachments: keys,
+        },
+      );
     }
     return { block, attachments };
   }

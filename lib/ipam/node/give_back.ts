@@ -54,7 +54,7 @@ export async function giveBack(
     if (signal.aborted) throw err;
     attempts.retryAt = clock.nowMs() + attempts.backoff.nextMs();
     observer.blockReturned?.({ pool, block: name, ok: false });
-    log.warn("Cannot return a block; trying again", { pool, block: name, err });
+    log.warn("Cannot return a block; retrying", { pool, block: name, err });
     return false;
   }
 }
@@ -92,6 +92,6 @@ async function assertUnused(
   const [used] = await kernel?.routedWithin(prefixes) ?? [];
   if (used === undefined) return;
   throw new Error(
-    `Cannot give the block back: the kernel has a route to "${used}"`,
+    `Cannot return the block: the kernel has a route to "${used}"`,
   );
 }

@@ -146,7 +146,7 @@ export class NodeIpam extends Allocations implements AsyncDisposable {
         await this.#keeper.refresh(signal);
       } catch (err) {
         if (!signal.aborted) {
-          this.#log.warn("Cannot list blocks; trying again", { err });
+          this.#log.warn("Cannot list blocks; retrying", { err });
         }
         throw err;
       }

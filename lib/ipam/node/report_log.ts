@@ -34,7 +34,7 @@ export class ReportLog {
     }
     for (const record of report.freed) {
       const fields = fieldsOf(record);
-      this.#log.warn("Freed the addresses of a pod that is gone", fields);
+      this.#log.warn("Freed the addresses of a deleted pod", fields);
     }
     this.#tell(
       "warn",

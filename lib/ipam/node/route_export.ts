@@ -49,7 +49,7 @@ export class RouteExport {
       this.#backoff.reset();
       return true;
     } catch (err) {
-      log.warn("Cannot write the export table; trying again", { err });
+      log.warn("Cannot write the export table; retrying", { err });
       if (!tasks.signal.aborted) {
         this.#retry = clock.after(
           this.#backoff.nextMs(),

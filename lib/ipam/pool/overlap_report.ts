@@ -34,7 +34,8 @@ export function overlapReport(
   ].join("; ");
   return {
     taken,
-    message: `${text}. No block is given out whose addresses others have`,
+    message:
+      `${text}. Blocks whose addresses are used elsewhere are not allocated`,
   };
 }
 

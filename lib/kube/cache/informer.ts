@@ -277,7 +277,7 @@ export class Informer<T extends KubeObject> {
     const fields = { resource: this.#type.plural, err };
     const wasGone = err instanceof KubeApiError && err.isGone;
     if (wasGone || this.#failing) {
-      this.#log.debug("Informer starts anew", fields);
+      this.#log.debug("Informer restarts", fields);
     } else {
       this.#log.warn("Informer cannot follow the API server", fields);
     }

@@ -95,5 +95,5 @@ export function metricsRefusal(client: Pick<KubeClient, "create">): Refusal {
 const REASONS: Readonly<Record<Exclude<Status, 200>, string>> = {
   401: "a bearer token of this cluster is needed",
   403: "the API server does not allow this user to get this URL",
-  429: "too many tokens that are not known; try again",
+  429: "too many unknown tokens; try again",
 };

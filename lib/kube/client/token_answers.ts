@@ -99,7 +99,7 @@ export class TokenAnswers<T> {
       this.#inAll.take() && ofPeer.take();
     if (isAffordable) return;
     throw new TooManyTokensError(
-      `Cannot ask the API server about a token from ${peer}: too many unknown ones came`,
+      `Cannot ask the API server about a token from ${peer}: too many unknown tokens`,
     );
   }
 

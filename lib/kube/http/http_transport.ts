@@ -177,7 +177,7 @@ export class HttpTransport implements Transport {
       session.lastActivityMs <= sentMs &&
       performance.now() - sentMs >= LEAST_SILENCE_MS;
     if (timedOut && isSilent) {
-      this.#giveUp(session, "The connection shows no life");
+      this.#giveUp(session, "The connection is dead");
     }
     this.#source.expire?.();
     const path = request.path.split("?")[0];
@@ -219,7 +219,7 @@ class IdleGuard implements Disposable {
       const nowMs = performance.now();
       const lastMs = Math.max(startMs, options.lastActivityMs());
       if (nowMs - lastMs >= idleTimeoutMs) {
-        this.#abort(`nothing came for ${idleTimeoutMs} ms`);
+        this.#abort(`no data for ${idleTimeoutMs} ms`);
       } else if (nowMs - startMs >= maxDurationMs) {
         this.#abort(`the server did not end it within ${maxDurationMs} ms`);
       }

@@ -74,7 +74,7 @@ async function readConfig(options: KubeconfigOptions): Promise<KubeConfig> {
   if (options.context !== undefined) {
     if (config.getContextObject(options.context) === null) {
       throw new TypeError(
-        `Cannot use context "${options.context}": the kubeconfig has none of that name`,
+        `Cannot use context "${options.context}": the kubeconfig does not have it`,
       );
     }
     config.setCurrentContext(options.context);
@@ -103,7 +103,7 @@ function homeConfig(): string {
   const home = Deno.env.get("HOME");
   if (home) return `${home}/.kube/config`;
   throw new TypeError(
-    "Cannot find a kubeconfig: neither $KUBECONFIG nor $HOME is set, and this is no pod",
+    "Cannot find a kubeconfig: neither $KUBECONFIG nor $HOME is set, and this is not a pod",
   );
 }
 
@@ -127,7 +127,7 @@ function serverOf(config: KubeConfig): string {
   const cluster = config.getCurrentCluster();
   if (cluster === null) {
     throw new TypeError(
-      `Cannot use context "${config.getCurrentContext()}": it names no cluster of the kubeconfig`,
+      `Cannot use context "${config.getCurrentContext()}": its cluster is not in the kubeconfig`,
     );
   }
   for (

@@ -103,7 +103,7 @@ export class Controller {
     if (err instanceof TerminalError) {
       this.#queue.forget(key);
       this.#options.metrics?.terminalErrors.inc({ controller: this.name });
-      this.#log.error("Cannot reconcile, and another attempt would not help", {
+      this.#log.error("Cannot reconcile; a retry would not help", {
         key,
         err,
       });
@@ -113,7 +113,7 @@ export class Controller {
     const retryMs = Math.round(this.#queue.retry(key));
     const fields = { key, retryMs, err };
     const isConflict = err instanceof KubeApiError && err.isConflict;
-    if (isConflict) this.#log.debug("Lost a race, trying again", fields);
-    else this.#log.warn("Cannot reconcile, trying again", fields);
+    if (isConflict) this.#log.debug("Lost a race; retrying", fields);
+    else this.#log.warn("Cannot reconcile; retrying", fields);
   }
 }

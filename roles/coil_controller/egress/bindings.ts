@@ -59,7 +59,7 @@ export class EgressBindings {
         return this.#note(undefined);
       }
       const message =
-        `Cannot let gateways look at pods: there is no ClusterRoleBinding "${name}"; apply Coil's manifests`;
+        `Cannot let gateways read pods: ClusterRoleBinding "${name}" does not exist; apply Coil's manifests`;
       this.#note({
         reason: "ClusterRoleBindingMissing",
         message,
@@ -91,7 +91,7 @@ export class EgressBindings {
     const target = { name, signal };
     const patch = { metadata: { uid: metadata?.uid }, subjects };
     await client.patch(CLUSTER_ROLE_BINDINGS, target, patch, { kind: "merge" });
-    log.info("Set the namespaces whose gateways may look at pods", {
+    log.info("Set the namespaces whose gateways may read pods", {
       binding: name,
       namespaces: subjects.map(({ namespace }) => namespace),
     });

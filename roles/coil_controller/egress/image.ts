@@ -42,16 +42,16 @@ export class EgressImage {
     const { client, pod: { namespace, name, container } } = this.#options;
     if (!namespace || !name) {
       throw new UnknownImageError(
-        "Cannot tell the image of gateways: give the controller --egress-image, or COIL_POD_NAMESPACE and COIL_POD_NAME of its own pod, or name an image in the Egress' template",
+        "Cannot determine the image of gateways: set --egress-image, or COIL_POD_NAMESPACE and COIL_POD_NAME of the controller's pod, or an image in the Egress' template",
       );
     }
     const pod = await client.tryGet(PODS, { namespace, name, signal });
     const image = pod === undefined ? undefined : imageOf(pod, { container });
     if (image === undefined) {
       throw new UnknownImageError(
-        `Cannot tell the image of gateways: ${
+        `Cannot determine the image of gateways: ${
           pod === undefined
-            ? `there is no pod "${namespace}/${name}"`
+            ? `pod "${namespace}/${name}" does not exist`
             : `pod "${namespace}/${name}" has no container "${container}"`
         }; give the controller --egress-image`,
       );

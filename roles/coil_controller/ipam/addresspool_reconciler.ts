@@ -89,7 +89,9 @@ export class AddressPoolReconciler {
       finalizers.filter((f) => f !== FINALIZER),
       signal,
     );
-    log.info("Pool has no block any more and is let go", { pool: name });
+    log.info("Pool has no blocks any more; removed its finalizer", {
+      pool: name,
+    });
     return true;
   }
 

@@ -113,7 +113,7 @@ export class BlockRequestReconciler {
     const found = await this.#usablePool(poolName, signal);
     if ("result" in found) return found;
     if (!await this.#nodeExists(nodeName, signal)) {
-      return failed(REASON_NODE_NOT_FOUND, `there is no Node "${nodeName}"`);
+      return failed(REASON_NODE_NOT_FOUND, `Node "${nodeName}" does not exist`);
     }
     try {
       using seat = await limit.take(found, { node: nodeName, signal });
@@ -152,7 +152,10 @@ export class BlockRequestReconciler {
   ): Promise<Pool | Answer> {
     const object = await this.#findPool(name, signal);
     if (object === undefined) {
-      return failed(REASON_POOL_NOT_FOUND, `there is no AddressPool "${name}"`);
+      return failed(
+        REASON_POOL_NOT_FOUND,
+        `AddressPool "${name}" does not exist`,
+      );
     }
     const pool = readPool(object);
     if (pool instanceof SyntaxError) {
@@ -208,7 +211,7 @@ export class BlockRequestReconciler {
       current = await client.tryGet(BLOCK_REQUESTS, { name, signal });
       const isSame = current?.metadata.uid === request.metadata.uid;
       if (current === undefined || !isSame || isSettled(current)) {
-        log.info("Block request was answered or replaced meanwhile", {
+        log.info("Block request was already answered or replaced", {
           request: name,
         });
         return false;

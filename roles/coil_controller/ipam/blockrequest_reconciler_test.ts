@@ -26,7 +26,7 @@ function storeOf<T extends KubeObject>(get: () => T | undefined): Store<T> {
 for (
   const [title, change, expected] of [
     ["is being deleted", "delete", /is being deleted/],
-    ["is gone", "remove", /there is no AddressPool "p"/],
+    ["is gone", "remove", /AddressPool "p" does not exist/],
   ] as const
 ) {
   Deno.test(`BlockRequestReconciler carves nothing of a pool that ${title} when the API server has answered for the Node`, async () => {

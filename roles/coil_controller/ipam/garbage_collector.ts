@@ -120,7 +120,7 @@ export class GarbageCollector {
       else odd.push(metadata.name ?? "");
     }
     if (odd.length > 0) {
-      log.warn("Blocks name no node and are left alone", {
+      log.warn("Ignoring blocks without a node", {
         count: odd.length,
         blocks: odd.slice(0, 5),
       });
@@ -158,7 +158,7 @@ export class GarbageCollector {
     },
   ): Promise<void> {
     const { client, metrics } = this.#options;
-    log.info("Releasing the blocks of a node that is gone", {
+    log.info("Releasing the blocks of a deleted node", {
       node,
       blocks: orphans.length,
     });

@@ -43,14 +43,13 @@ export class IpamMetrics {
     this.freeBlocks = new Gauge({
       name: "coil_controller_free_blocks",
       help:
-        "The number of address blocks that can still be allocated, without those whose addresses others have.",
+        "The number of address blocks that can still be allocated, without those whose addresses are used elsewhere.",
       labelNames: ["pool"],
       registers,
     });
     this.overlaps = new Gauge({
       name: "coil_controller_pool_overlaps",
-      help:
-        "Whether others have addresses of the pool: other pools, nodes, Services.",
+      help: "1 if other pools, nodes or Services have addresses of the pool.",
       labelNames: ["pool"],
       registers,
     });
@@ -62,18 +61,18 @@ export class IpamMetrics {
     });
     this.requestSeconds = new Histogram({
       name: "coil_controller_block_request_seconds",
-      help: "Time from seeing a block request to having written its answer.",
+      help: "Time from seeing a block request to writing its answer.",
       buckets: [...SECONDS_BUCKETS],
       registers,
     });
     this.gcReleased = new Counter({
       name: "coil_controller_gc_released_blocks_total",
-      help: "Blocks released because their node is gone.",
+      help: "Blocks released because their node was deleted.",
       registers,
     });
     this.gcErrors = new Counter({
       name: "coil_controller_gc_errors_total",
-      help: "Failed attempts to find or release blocks of nodes that are gone.",
+      help: "Failed attempts to find or release blocks of deleted nodes.",
       registers,
     });
   }

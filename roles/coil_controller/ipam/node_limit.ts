@@ -98,7 +98,7 @@ export class NodeLimit {
       if (held >= limit) {
         throw new NodeLimitError(
           `Node "${node}" holds ${held} blocks of AddressPool "${pool.name}", and ${limit} are enough for ${pods} pods ` +
-            `(--node-address-factor=${factor}): look with "coil ipam show blocks --node=${node}" at why they are in use`,
+            `(--node-address-factor=${factor}): see "coil ipam show blocks --node=${node}" for their use`,
         );
       }
     }
@@ -181,8 +181,8 @@ export class NodeLimit {
       onDisbelief({
         node,
         message:
-          `Node "${node}" allows ${told} pods, and is believed no more than ${maxPods}: ` +
-          "if the number is right, raise --max-pods-per-node of coil-controller; if not, somebody has written the Node's status, maybe with the kubelet's credentials",
+          `Node "${node}" allows ${told} pods, but coil-controller assumes at most ${maxPods}: ` +
+          "if the number is right, raise --max-pods-per-node of coil-controller; if not, the Node's status was changed, possibly with stolen kubelet credentials",
       });
     }
     return maxPods;

@@ -54,7 +54,7 @@ export function poolEvents(
       type: CONDITION_OVERLAPPING,
       end: {
         reason: "OverlapEnded",
-        message: "No other user of the pool's addresses is left",
+        message: "The pool's addresses are not used elsewhere any more",
       },
     }),
     ...transient(pool.status, status, {

@@ -209,7 +209,7 @@ export class Pools implements PoolBook, BlockCarver, BlockStore {
     const live = await client.tryGet(ADDRESS_BLOCKS, { name, signal });
     const requestUid = live?.metadata.labels?.[REQUEST_LABEL];
     if (requestUid === undefined || requestUid !== labels[REQUEST_LABEL]) {
-      log.info("Block exists already, reading the pool anew", { block: name });
+      log.info("Block exists already; reading the pool again", { block: name });
       await this.#relist(labels[POOL_LABEL] ?? "", signal);
     }
     return { created: false, requestUid };

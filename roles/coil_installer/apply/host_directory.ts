@@ -24,8 +24,8 @@ export async function ensureDirectory(
   }
   log.warn(
     dryRun
-      ? "Would make a directory that is missing"
-      : "Made a directory that was missing; in a container, see that the host's is mounted there",
+      ? "Would create a missing directory"
+      : "Created a missing directory; in a container, check that the host's directory is mounted there",
     { path },
   );
 }
@@ -81,11 +81,14 @@ async function tryLock(file: Deno.FsFile, path: string): Promise<boolean> {
     return await file.tryLock(true);
   } catch (error) {
     // NFS has no locks for directories. Every single step is atomic anyway.
-    log.warn("Going on without a lock: the file system has none", {
-      path,
-      code: codeOf(error),
-      err: error,
-    });
+    log.warn(
+      "Continuing without a lock: the file system does not support locks",
+      {
+        path,
+        code: codeOf(error),
+        err: error,
+      },
+    );
     return true;
   }
 }

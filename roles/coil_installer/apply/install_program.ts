@@ -22,7 +22,7 @@ export async function installProgram(
       beforeRename: async (temporary) => {
         if (await askVersions(temporary, signal) !== undefined) return;
         throw new InstallError(
-          `Cannot ${action}: the copy does not run as a plugin here; is the file system mounted noexec, or the executable damaged?`,
+          `Cannot ${action}: the copy does not run; is the file system mounted noexec, or the executable damaged?`,
         );
       },
     }));

@@ -101,7 +101,9 @@ async function writeConfig(
         write: (file) => writeAll(file, bytes),
         beforeRename: async () => {
           if (await readIfThere(path) === expected) return;
-          throw new ChangedMeanwhileError(`"${path}" has changed meanwhile`);
+          throw new ChangedMeanwhileError(
+            `"${path}" was changed by another program`,
+          );
         },
       }),
   );

@@ -10,18 +10,18 @@ export class ChangedMeanwhileError extends Error {
 
 /** What to do about an error of the operating system. */
 const ADVICE: Readonly<Record<string, string>> = {
-  EROFS: "its file system is mounted read-only; mount it writable",
+  EROFS: "the file system is mounted read-only; mount it writable",
   ENOSPC:
-    "no space is left on its file system; make room, what was there before still is",
+    "no space left on the file system; free some space; existing files are kept",
   EDQUOT:
-    "the quota of its file system is used up; make room, what was there before still is",
+    "the quota of the file system is exceeded; free some space; existing files are kept",
   EACCES: "permission denied; run as root, with the host's directory mounted",
   EPERM:
-    "the operation is not permitted; run as root, and look for an immutable attribute (lsattr) or a policy of the host",
+    "the operation is not permitted; run as root, and check for an immutable attribute (lsattr) or a policy of the host",
   EISDIR: "a directory is in its place; remove it",
-  ENOTDIR: "a part of its path is a file; give another directory",
-  ENOENT: "there is none; is the host's directory mounted?",
-  ELOOP: "a symbolic link leads to itself; remove it",
+  ENOTDIR: "a part of its path is a file; use another directory",
+  ENOENT: "it does not exist; is the host's directory mounted?",
+  ELOOP: "a symbolic link points to itself; remove it",
 };
 
 /** The name of the operating system's error, such as "ENOSPC". */

@@ -113,6 +113,6 @@ export function nameBefore(name: string): string {
   const found = candidates.find((candidate) => candidate < name);
   if (found !== undefined) return found;
   throw new InstallError(
-    `Cannot find a file name that sorts before "${name}": give one (CNI_CONF_NAME)`,
+    `Cannot find a file name that sorts before "${name}": set one (CNI_CONF_NAME)`,
   );
 }

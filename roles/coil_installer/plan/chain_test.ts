@@ -143,7 +143,7 @@ Deno.test("resolveTarget() refuses a given name that runtimes would never come t
   assert.equal(resolve("01-coil.conflist")?.name, "01-coil.conflist");
   assert.throws(
     () => resolve("10-coil.conflist"),
-    /runtimes take it before "10-coil\.conflist"; give .* 09-coil\.conflist/,
+    /runtimes use it before "10-coil\.conflist"; set .* 09-coil\.conflist/,
   );
 });
 

@@ -52,7 +52,7 @@ export function planChain(wanted: NetworkList, situation: Situation): Chain {
       notices.push({
         level: "warn",
         message:
-          "Leaving out the main plugin of an earlier configuration; a copy of the file is kept",
+          "Removing the main plugin of an earlier configuration; a copy of the file is kept",
         fields: { file: name, plugins: merged.dropped },
       });
     }
@@ -153,7 +153,7 @@ export function noticesOf(
     notices.push({
       level: "warn",
       message:
-        "Replacing another network's configuration; uninstall brings it back",
+        "Replacing another network's configuration; uninstall restores it",
       fields: { directory, file: own.file.name },
     });
   }
@@ -161,14 +161,14 @@ export function noticesOf(
     notices.push({
       level: "warn",
       message:
-        "Runtimes take another network configuration before coil's: remove it, or choose a name that sorts before it ($CNI_CONF_NAME), or set --others=disable",
+        "Runtimes use another network configuration before coil's: remove it, or choose a name that sorts before it ($CNI_CONF_NAME), or set --others=disable",
       fields: { directory, files: rivals },
     });
   }
   if (allies.length > 0) {
     notices.push({
       level: "info",
-      message: "Other network configurations lead to coil; they stay",
+      message: "Other network configurations also use coil; keeping them",
       fields: { directory, files: allies },
     });
   }

@@ -63,7 +63,7 @@ export function resolveTarget(
   const name = givenName ?? nameBefore(source.name);
   if (name >= source.name) {
     throw new InstallError(
-      `Cannot chain into "${source.name}": runtimes take it before "${name}"; give a name that sorts before it, such as ${
+      `Cannot chain into "${source.name}": runtimes use it before "${name}"; set a name that sorts before it, for example ${
         nameBefore(source.name)
       } (CNI_CONF_NAME), or none`,
     );

@@ -26,7 +26,7 @@ export async function findExecutable(
   const bytes = socketField(socket);
   if (path === "" && !isOneFile()) {
     throw new InstallError(
-      "Cannot install the running program: it runs from source; build it (deno task build) and give the file with --coil-path",
+      "Cannot install the running program: it runs from source; build it (deno task build) and pass the file with --coil-path",
     );
   }
   const source = path === "" ? RUNNING : path;

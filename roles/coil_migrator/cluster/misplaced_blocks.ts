@@ -11,7 +11,7 @@ export function misplacedBlocks(survey: Survey): string[] {
   return reservedBlocks(survey).flatMap((block) => {
     const pool = pools.get(block.pool);
     if (pool === undefined) {
-      return `AddressBlock ${block.name} is of pool "${block.pool}", which there is none of`;
+      return `AddressBlock ${block.name} is of pool "${block.pool}", which does not exist`;
     }
     const place = blockPrefixes(pool, block.index);
     const fits = FAMILIES.every((family) => {

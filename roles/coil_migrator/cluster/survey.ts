@@ -89,7 +89,7 @@ async function readOnce(
   } catch (error) {
     if (!(error instanceof KubeApiError && error.isNotFound)) throw error;
     throw new MigrateError(
-      "Cannot look at address blocks: Coil's resources are not installed\nThat is done by: kubectl apply -f crds/",
+      "Cannot look at address blocks: Coil's resources are not installed\nInstall them: kubectl apply -f crds/",
       { cause: error },
     );
   }

@@ -24,7 +24,7 @@ export function explain(error: unknown): string | undefined {
   if (error instanceof KubeUnreachableError) {
     return withAdvice(
       error,
-      "Is the API server running, and is this its kubeconfig? See --kubeconfig, --context and $KUBECONFIG. What was done is kept: run the same command again.",
+      "Is the API server running, and is this its kubeconfig? See --kubeconfig, --context and $KUBECONFIG. Finished steps are kept: run the same command again.",
     );
   }
   if (error instanceof KubeApiError) {
@@ -40,15 +40,15 @@ function withAdvice(error: Error, advice: string | undefined): string {
 function etcdAdvice({ kind, certificate }: EtcdError): string | undefined {
   switch (certificate) {
     case "server":
-      return "etcd's certificate is not trusted: --etcd-tls-ca names the file with the authority that made it, and --etcd-endpoints a name or address that the certificate is for.";
+      return "etcd's certificate is not trusted: set --etcd-tls-ca to the file with its CA, and use a name or address of the certificate in --etcd-endpoints.";
     case "client":
-      return "etcd refuses the certificate of --etcd-tls-cert: it must be by an authority that etcd trusts (its --trusted-ca-file), for clients, and still valid. Coil v1 has one that is.";
+      return "etcd rejects the certificate of --etcd-tls-cert: it must be a valid client certificate from a CA that etcd trusts (its --trusted-ca-file). Coil v1 has one.";
     case "no client":
-      return "etcd wants a certificate: --etcd-tls-cert and --etcd-tls-key.";
+      return "etcd requires a client certificate: set --etcd-tls-cert and --etcd-tls-key.";
   }
   switch (kind) {
     case "unreachable":
-      return "Is this the etcd of Coil v1? See --etcd-endpoints, and for https --etcd-tls-ca, --etcd-tls-cert and --etcd-tls-key; --etcd-timeout gives it more time.";
+      return "Is this the etcd of Coil v1? Check --etcd-endpoints, for https --etcd-tls-ca, --etcd-tls-cert and --etcd-tls-key, and --etcd-timeout.";
     case "denied":
       return "etcd knows users by the name in their certificate, --etcd-tls-cert, or by --etcd-username and --etcd-password-file; the user needs the right to read --etcd-prefix.";
     default:
@@ -58,10 +58,10 @@ function etcdAdvice({ kind, certificate }: EtcdError): string | undefined {
 
 function kubeAdvice(error: KubeApiError): string | undefined {
   if (error.isForbidden) {
-    return "The migration needs the ClusterRole cluster-admin, or the rights that docs/roles/coil-migrator.md lists.";
+    return "The migration needs the ClusterRole cluster-admin, or the permissions that docs/roles/coil-migrator.md lists.";
   }
   if (error.isUnauthorized) {
-    return "The credentials of the kubeconfig are not valid, or not any more.";
+    return "The credentials of the kubeconfig are invalid or expired.";
   }
   return undefined;
 }

@@ -43,7 +43,7 @@ export class Patience {
         const mayPass = isAftermath || isPassing(error);
         if (!mayPass || nowMs >= deadline) throw error;
         if (!isTold) {
-          onTrouble?.("The API server does not answer; waiting for it");
+          onTrouble?.("The API server does not answer; waiting");
         }
         isTold = true;
       }

@@ -45,7 +45,7 @@ export function convertBlocks(
       gone.set(block.node, (gone.get(block.node) ?? 0) + 1);
     } else if (pool === undefined) {
       findings.push(
-        loss(block, "unknown-pool", "the pool is not carried over"),
+        loss(block, "unknown-pool", "the pool is not migrated"),
       );
     } else if (index === undefined) {
       findings.push(
@@ -127,7 +127,7 @@ function loss(
     kind,
     severity: "loss",
     subject: blockText(block),
-    message: `${why}, so it is left out; its pods lose their routes`,
+    message: `${why}, so it is not migrated; its pods lose their routes`,
   };
 }
 

@@ -88,7 +88,7 @@ function coverPods(facts: ClusterFacts, known: Known): Covered {
           kind: "address-without-block",
           severity: "note",
           subject,
-          message: `${message} (${why}); it is left alone`,
+          message: `${message} (${why}); ignored`,
         });
         continue;
       }
@@ -134,7 +134,7 @@ function otherNode(
     severity: "warning",
     subject,
     message:
-      `it is on node ${pod.node}, but ${address} is in block ${block.prefix} of node ${block.node}; replace it soon`,
+      `it is on node ${pod.node}, but ${address} is in block ${block.prefix} of node ${block.node}; replace the pod soon`,
   };
 }
 
@@ -161,7 +161,7 @@ function roomFor(pool: Pool, blocks: readonly ReservedBlock[]): Finding[] {
     severity: "warning",
     subject: `pool ${pool.name}`,
     message:
-      `${free} of ${total} blocks are free, and ${nodes} nodes need one each while their pods are replaced; append a subnet to the AddressPool, or pods will have to wait`,
+      `${free} of ${total} blocks are free, and ${nodes} nodes need one each while their pods are replaced; append a subnet to the AddressPool, otherwise pods have to wait`,
   }];
 }
 

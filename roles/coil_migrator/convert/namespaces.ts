@@ -34,7 +34,7 @@ export function convertNamespaces(
         severity: "note",
         subject: `pool ${pool}`,
         message:
-          `there is no namespace of its name; annotate those that are to use it with ${POOL_ANNOTATION}=${pool}`,
+          `there is no namespace with its name; annotate the namespaces that use it with ${POOL_ANNOTATION}=${pool}`,
       });
     } else if (present !== undefined && present !== pool) {
       findings.push({
@@ -42,7 +42,7 @@ export function convertNamespaces(
         severity: "warning",
         subject: `namespace ${pool}`,
         message:
-          `it is annotated with pool ${present}, which stays; in v1 it uses pool ${pool}`,
+          `it keeps its annotation for pool ${present}; in v1 it uses pool ${pool}`,
       });
     } else patches.push(patchOf(namespace, pool));
   }

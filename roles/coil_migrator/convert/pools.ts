@@ -74,20 +74,20 @@ function refusalOf(
     return {
       kind: "pool-name",
       message:
-        "the name cannot be that of an AddressPool, so the pool is left out; create one under another name",
+        "the name is not valid for an AddressPool, so the pool is not migrated; create one with another name",
     };
   }
   if (subnets.length === 0) {
     return {
       kind: "pool-empty",
-      message: "it has no usable subnet, so it is left out",
+      message: "it has no valid subnet, so it is not migrated",
     };
   }
   if (subnets.length > MAX_SUBNETS) {
     return {
       kind: "pool-too-many-subnets",
       message:
-        `an AddressPool can have ${MAX_SUBNETS} subnets, this has ${subnets.length}, so it is left out; join its subnets in v1 first`,
+        `an AddressPool can have ${MAX_SUBNETS} subnets, this has ${subnets.length}, so it is not migrated; merge its subnets in v1 first`,
     };
   }
   return undefined;
@@ -106,7 +106,7 @@ function usableSubnets(v1: V1Pool, findings: Finding[]): Prefix[] {
         severity: "warning",
         subject: poolText(v1),
         message:
-          `subnet ${subnet} lies in subnet ${outer} and is left out; its blocks are those of ${outer}`,
+          `subnet ${subnet} is inside subnet ${outer} and is omitted; its blocks belong to ${outer}`,
       });
       return false;
     }
@@ -116,7 +116,7 @@ function usableSubnets(v1: V1Pool, findings: Finding[]): Prefix[] {
       severity: "loss",
       subject: poolText(v1),
       message:
-        `subnet ${subnet} is smaller than a block of 2^${v1.blockSizeBits} addresses and is left out`,
+        `subnet ${subnet} is smaller than a block of 2^${v1.blockSizeBits} addresses and is not migrated`,
     });
     return false;
   });
@@ -136,7 +136,7 @@ function overlapsBetween(pools: readonly ConvertedPool[]): Finding[] {
         severity: "warning",
         subject: poolText(one.pool),
         message:
-          `subnet ${one.subnet} overlaps ${other.subnet} of pool ${other.pool.name}; coil-controller gives out no address of one that the other has given out`,
+          `subnet ${one.subnet} overlaps ${other.subnet} of pool ${other.pool.name}; coil-controller allocates no address of one that the other has allocated`,
       }))
   );
 }

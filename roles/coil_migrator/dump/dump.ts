@@ -26,7 +26,7 @@ import {
 
 /** Between the end of v1 and the second read of etcd. */
 const UNFINISHED =
-  "Coil v1 is removed, but the manifest may lack blocks that it gave out to its end: run the same command again, before anything is applied.";
+  "Coil v1 is removed, but the manifest may lack blocks that it allocated last: run the same command again before you apply anything.";
 
 /** What the commands work with. */
 export interface DumpContext {
@@ -100,7 +100,7 @@ async function refuseAfterV2({ client, signal }: DumpContext): Promise<void> {
     const [block] = items;
     if (block === undefined) return;
     throw new MigrateError(
-      `Cannot dump: Coil v2 gives out addresses already, as AddressBlock "${block.metadata.name}"
+      `Cannot dump: Coil v2 already assigns addresses, see AddressBlock "${block.metadata.name}"
 The time for that is before v2's workloads start. "coil migrate status" tells where the migration stands.`,
     );
   } catch (error) {
@@ -120,7 +120,7 @@ function refuseEdited(
     "intact": undefined,
     "edited": "it was edited since it was written",
     "cut short": "it is not whole",
-    "foreign": "it is no manifest of coil migrate dump",
+    "foreign": "it is not a manifest of coil migrate dump",
   }[state.state];
   if (why === undefined) return;
   throw new MigrateError(
@@ -149,7 +149,7 @@ async function agreed(
   const answer = await terminal.ask(`Go on: ${what}?`, signal);
   if (answer !== undefined) return answer;
   throw new MigrateError(
-    "Cannot ask: stdin is no terminal\nUse --yes to go on without a question, or --dry-run to only look. Nothing was changed.",
+    "Cannot ask for confirmation: stdin is not a terminal\nUse --yes to skip the question, or --dry-run to change nothing. Nothing was changed.",
   );
 }
 
@@ -211,7 +211,7 @@ async function uninstall(
     const conversion = await readAndConvert(context, UNFINISHED);
     const last = formatManifest(conversion);
     if (last !== text) {
-      terminal.err("v1 has changed its state meanwhile.\n");
+      terminal.err("v1's state has changed since.\n");
       const before = await readManifest(values.output);
       await save(context, { conversion, text: last, before });
     }

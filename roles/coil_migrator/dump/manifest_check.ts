@@ -30,7 +30,7 @@ export async function compareManifest(
 ): Promise<ManifestComparison> {
   const manifest = await readManifest(file);
   if (manifest === undefined) {
-    throw new MigrateError(`Cannot read manifest "${file}": there is none`);
+    throw new MigrateError(`Cannot read manifest "${file}": it does not exist`);
   }
   const { state } = manifest.state;
   const problems = state === "intact" ? [] : [

@@ -33,7 +33,7 @@ export async function finish(context: ReplaceContext): Promise<number> {
   if (now.kept.length + unproven.length > 0) return EXIT.unfinished;
   await note(context, { finishedAt: timestamp() });
   terminal.err(
-    "Done: no pod has an address of v1, nothing is reserved any more.\n",
+    "Done: no pod has an address of v1, and no block is reserved.\n",
   );
   return EXIT.ok;
 }

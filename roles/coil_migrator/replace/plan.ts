@@ -39,7 +39,7 @@ export async function checkReadiness(
   }
   if (isDumpUnfinished(record)) {
     throw refusal(
-      "the dump was not finished: the manifest may lack blocks that Coil v1 gave out to its end",
+      "the dump was not finished: the manifest may lack blocks that Coil v1 allocated last",
       'Run "coil migrate dump" once more, and apply the manifest again. When v2 is at work already, see docs/migrate.md.',
     );
   }
@@ -53,7 +53,7 @@ export async function checkReadiness(
   if (served.size === 0) {
     throw refusal(
       "no pod of coild is ready",
-      "Without it no pod would get an address. Install Coil v2 first; see docs/migrate.md.",
+      "Without it pods get no addresses. Install Coil v2 first; see docs/migrate.md.",
     );
   }
   const without = [...nodes].filter((node) => !served.has(node));
@@ -70,7 +70,7 @@ function checkBlocks(record: MigrationRecord, survey: Survey): void {
   const [unreadable] = survey.unreadable;
   if (unreadable !== undefined) {
     throw refusal(
-      `an object of Coil's cannot be read: ${unreadable}`,
+      `a Coil object is invalid:  ${unreadable}`,
       "Apply the manifest of coil migrate dump again, as it was written.",
     );
   }
@@ -94,7 +94,7 @@ function checkBlocks(record: MigrationRecord, survey: Survey): void {
   if (doubled !== undefined) {
     throw refusal(
       doubled,
-      "The manifest was applied after v2 had begun to give out addresses, so pods of both may have the same. Delete this block of v2 with --wait=false and then the pods that v2 gave its addresses (coil ipam show addresses): it is gone with the last of them.",
+      "The manifest was applied after v2 had started to assign addresses, so pods of v1 and v2 may have the same. Delete this block of v2 with --wait=false, then the pods with its addresses (coil ipam show addresses): the block is deleted with the last of them.",
     );
   }
   const found = reservedBlocks(survey).length;
@@ -102,7 +102,7 @@ function checkBlocks(record: MigrationRecord, survey: Survey): void {
   if (found >= expected) return;
   throw refusal(
     `the manifest has ${expected} reserved blocks, the cluster only ${found}`,
-    "Apply the whole manifest before anything else: v2 can give addresses of the missing blocks to new pods.",
+    "Apply the whole manifest before anything else: v2 can assign addresses of the missing blocks to new pods.",
   );
 }
 

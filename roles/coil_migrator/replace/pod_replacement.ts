@@ -17,7 +17,7 @@ import { troubleLines } from "./pod_trouble.ts";
 export type Stage =
   | "evicting"
   | "waiting for its end"
-  | "waiting for its successor";
+  | "waiting for its replacement";
 
 /** What {@linkcode replacePod} works with. */
 export interface ReplacementContext {
@@ -56,7 +56,7 @@ export async function replacePod(
   context.onStage?.("waiting for its end");
   await waitUntilGone(pod, context);
   if (owner === undefined || was === undefined) return;
-  context.onStage?.("waiting for its successor");
+  context.onStage?.("waiting for its replacement");
   await waitUntilBack(pod, { ...context, owner, was });
 }
 
@@ -91,7 +91,7 @@ async function waitUntilGone(
       const { finalizers = [] } = found.metadata;
       const why = finalizers.length > 0
         ? `it waits for its finalizers ${finalizers.join(", ")}`
-        : `is the kubelet of node ${pod.node} at work?`;
+        : `is the kubelet of node ${pod.node} running?`;
       throw new MigrateError(
         `Cannot replace pod ${
           podText(pod)

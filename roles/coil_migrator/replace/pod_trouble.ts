@@ -19,7 +19,7 @@ export function troubleLines(
   );
   const states = waiting.map(stateLine);
   const lines = [
-    ...(states.length === 0 ? ["no pod has been made in its place"] : states),
+    ...(states.length === 0 ? ["no replacement pod was created"] : states),
     ...own.toSorted(byTime).map(({ involvedObject, reason, message }) =>
       `${involvedObject.kind} ${involvedObject.name}: ${reason}: ${message}`
     ),

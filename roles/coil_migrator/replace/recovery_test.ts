@@ -122,6 +122,6 @@ Deno.test("troubleLines() says why pods are not ready", () => {
     "ReplicaSet rs: FailedCreate: why",
   ]);
   assert.deepEqual(troubleLines([], []), [
-    "no pod has been made in its place",
+    "no replacement pod was created",
   ]);
 });

@@ -28,7 +28,7 @@ export async function replace(options: ReplaceOptions): Promise<number> {
   const survey = await readSurvey(client, options);
   await checkReadiness(options, { record, survey });
   if (isFinished(record, survey)) {
-    terminal.err("Nothing is left to be done: no pod and no block of v1.\n");
+    terminal.err("Nothing to do: no pod and no block of v1 is left.\n");
     return EXIT.ok;
   }
   const kept = survey.kept.filter((entry) => !isForced(entry, options));
@@ -54,7 +54,7 @@ async function agreed(
   const answer = await terminal.ask("Go on?", signal);
   if (answer !== undefined) return answer;
   throw new MigrateError(
-    "Cannot ask: stdin is no terminal\nUse --yes to go on without a question, or --dry-run to only look. Nothing was changed.",
+    "Cannot ask for confirmation: stdin is not a terminal\nUse --yes to skip the question, or --dry-run to change nothing. Nothing was changed.",
   );
 }
 

@@ -13,10 +13,10 @@ export function phaseOf(
   if (facts.v1AtWork) {
     return record.dumpedAt === undefined
       ? { phase: "not begun", next: "coil migrate dump" }
-      : { phase: "v1 at work", next: "coil migrate dump, once more" };
+      : { phase: "v1 at work", next: "coil migrate dump again" };
   }
   if (isDumpUnfinished(record)) {
-    return { phase: "dump unfinished", next: "coil migrate dump, once more" };
+    return { phase: "dump unfinished", next: "coil migrate dump again" };
   }
   const mayBeMissing = record.removingBlocksAt !== undefined;
   const expected = Number(record.blocks ?? 0);

@@ -15,7 +15,7 @@ export async function readV1State(
     : `none of the ${entries.length} keys that begin with "${prefix}" is that of a pool`;
   const roots = await etcd.roots({ signal });
   const there = roots.length === 0
-    ? "It has no keys at all: is it the right etcd?"
+    ? "It has no keys: is it the right etcd?"
     : `Its keys begin with ${
       roots.map((root) => JSON.stringify(root)).join(", ")
     }: see --etcd-prefix, which usually ends with a slash.`;

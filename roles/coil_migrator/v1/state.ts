@@ -115,7 +115,7 @@ function parseBlocks(pool: string, value: string): V1Block[] {
 function parsePrefix(cidr: string): Prefix {
   const prefix = Prefix.parse(cidr);
   if (prefix.family === "ipv4") return prefix;
-  throw new SyntaxError(`"${cidr}" is no IPv4 network`);
+  throw new SyntaxError(`"${cidr}" is not a valid IPv4 CIDR`);
 }
 
 function parseAddress(
@@ -124,7 +124,7 @@ function parseAddress(
   value: string,
 ): V1Address {
   if (!/^[0-9]{1,10}$/.test(offset)) {
-    throw new SyntaxError(`"${offset}" is no offset in a block`);
+    throw new SyntaxError(`"${offset}" is not an offset in a block`);
   }
   const base = Address.parse(block);
   try {

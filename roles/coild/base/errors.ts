@@ -65,7 +65,7 @@ export class EgressNotFoundError extends Error {
     const why = kind === "Egress"
       ? "create it, or correct the pod's annotation " +
         `"${EGRESS_ANNOTATION_PREFIX}${namespace}"`
-      : "coil-controller makes it for the Egress of that name; see that it runs";
+      : "coil-controller creates it for the Egress of that name; check that it runs";
     super(
       `Cannot attach pod "${pod.namespace}/${pod.name}": ${kind} "${namespace}/${name}" does not exist; ${why}`,
     );
@@ -81,7 +81,7 @@ export class InvalidEgressError extends Error {
     { gateway, text }: { readonly gateway: string; readonly text: string },
   ) {
     super(
-      `Cannot use Egress "${gateway}": its destination "${text}" is no network, such as "192.0.2.0/24"`,
+      `Cannot use Egress "${gateway}": its destination "${text}" is not a valid CIDR (for example "192.0.2.0/24")`,
     );
   }
 }

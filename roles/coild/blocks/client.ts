@@ -108,7 +108,7 @@ export class BlockClient implements BlockSource {
       });
       const [block] = this.#isMine(object, pool) ? parse([object]) : [];
       if (block !== undefined) return block;
-      log.warn("The block given is gone already", { pool, block: name });
+      log.warn("The allocated block is already deleted", { pool, block: name });
     }
   }
 
@@ -206,7 +206,7 @@ function parse(objects: readonly AddressBlock[]): BlockInfo[] {
   return objects.flatMap((object) => {
     const block = tryBlockOf(object);
     if (block !== undefined) return [block];
-    log.error("Cannot read an AddressBlock; it is left alone", {
+    log.error("Cannot read an AddressBlock; ignoring it", {
       block: object.metadata.name,
     });
     return [];

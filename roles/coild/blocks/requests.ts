@@ -163,7 +163,7 @@ export class BlockRequests {
     const taken = names.map((name) => `"${name}"`).join(", ");
     throw new OutOfBlocksError(
       pool,
-      `the BlockRequests ${taken} are not of this pool and node; delete those that nobody needs`,
+      `the BlockRequests ${taken} are not of this pool and node; delete those that are not needed`,
     );
   }
 

@@ -186,7 +186,7 @@ export function parseGc(
     throw new InvalidNetworkError(
       `Cannot collect garbage of network "${name}": "${VALID_ATTACHMENTS}" of its configuration is ` +
         `${valid === undefined ? "missing" : JSON.stringify(valid)}, ` +
-        "so what the runtime has is not known; a runtime that has none says []",
+        "so the runtime's attachments are unknown; a runtime without attachments sends []",
     );
   }
   return { network: name, valid: validAttachments };

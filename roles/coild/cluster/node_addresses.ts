@@ -43,7 +43,7 @@ export class NodeAddresses {
     if (text === this.#last) return;
     if (ipv4 === undefined && ipv6 === undefined) {
       log.warn(
-        "The Node has no InternalIP: what the node sends to its pods has the source that the kernel chooses",
+        "The Node has no InternalIP: the kernel selects the source address of packets from the node to its pods",
         { node: this.#node.name },
       );
     }

@@ -93,7 +93,7 @@ export class NodeSource {
     const node = await this.#client.tryGet(NODES, { name, signal });
     if (node !== undefined) return parseNode(node);
     throw new NotReadyError(
-      `Cannot find Node "${name}": it does not exist; ${NODE_NAME_ENV} has to be the name that the kubelet registered`,
+      `Cannot find Node "${name}": it does not exist; ${NODE_NAME_ENV} must be the name that the kubelet registered`,
     );
   }
 

@@ -181,8 +181,8 @@ export class PodSource {
     }
     if (pod === undefined) {
       throw new PodNotFoundError(
-        `Cannot find pod "${namespace}/${name}": the API server does not know it; ` +
-          "it was deleted meanwhile, or CNI_ARGS name another one",
+        `Cannot find pod "${namespace}/${name}": it does not exist in the API; ` +
+          "it was deleted, or CNI_ARGS name another one",
       );
     }
     const { annotations = {} } = pod.metadata ?? {};
@@ -213,7 +213,7 @@ export class PodSource {
       return await withTimeout(NODE_GET_MS, get, { signal });
     } catch (error) {
       if (signal.aborted || !isUnanswered(error)) throw error;
-      log.info("Cannot ask for a pod: what the runtime told is enough", {
+      log.info("Cannot get a pod; using the runtime's data", {
         pod: `${namespace}/${name}`,
         err: error,
       });
@@ -249,7 +249,7 @@ export class PodSource {
     if (object === undefined) {
       throw new PodNotFoundError(
         `Cannot choose an address pool: namespace "${namespace}" does not exist; ` +
-          "it was deleted meanwhile, or CNI_ARGS name another one",
+          "it was deleted, or CNI_ARGS name another one",
       );
     }
     return object.metadata?.annotations?.[POOL_ANNOTATION] ?? DEFAULT_POOL;

@@ -46,13 +46,16 @@ export class Announcer {
       this.#metrics.announced(result);
       if (result === "accepted") continue;
       const isOdd = result === "refused" || result === "late";
-      log[isOdd ? "warn" : "debug"]("A gateway was not told of a new client", {
-        egress: egressKey(egress),
-        client: podKey(pod),
-        gateway: address.toString(),
-        result,
-        reason,
-      });
+      log[isOdd ? "warn" : "debug"](
+        "Cannot announce a new client to a gateway",
+        {
+          egress: egressKey(egress),
+          client: podKey(pod),
+          gateway: address.toString(),
+          result,
+          reason,
+        },
+      );
     }
   }
 }

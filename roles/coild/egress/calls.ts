@@ -55,7 +55,7 @@ export const NO_EGRESS: EgressCalls = {
   wanted(_request, pod) {
     const [asked] = egressRefsOf(pod.annotations);
     if (asked !== undefined) {
-      log.warn("Ignored what a pod asks for: --enable-egress is false", {
+      log.warn("Ignored a pod's egress annotations: --enable-egress is false", {
         egress: `${asked.namespace}/${asked.name}`,
       });
     }

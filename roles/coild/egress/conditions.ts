@@ -58,10 +58,10 @@ function missingObjects(selection: Selection): ClientCondition[] {
       kind === "Egress"
         ? `Egress "${egressKey(ref)}" does not exist any more`
         : `Service "${egressKey(ref)}" of the Egress does not exist`
-    }; what the pod sends to its destinations ${fateAt(selection, ref)}, ${
+    }; packets to its destinations ${fateAt(selection, ref)} ${
       kind === "Egress"
-        ? "until it is there again or the pod's annotation does not name it"
-        : "until coil-controller has made it"
+        ? "until it exists again or the pod's annotation does not name it"
+        : "until coil-controller has created it"
     }`,
   }));
 }
@@ -74,8 +74,8 @@ function fateAt({ gateways }: Selection, ref: EgressRef): string {
 
 function fateOf(policy: FailurePolicy | undefined): string {
   return policy === "Open"
-    ? "takes other ways, as its failurePolicy says"
-    : "is refused";
+    ? "use other routes (failurePolicy: Open)"
+    : "are rejected";
 }
 
 function invalidDestinations({ invalid }: Selection): ClientCondition[] {
@@ -83,7 +83,7 @@ function invalidDestinations({ invalid }: Selection): ClientCondition[] {
     id: `invalid ${gateway} ${text}`,
     reason: "EgressInvalid",
     message:
-      `Egress "${gateway}" has the destination "${text}", which is no network; it is left out`,
+      `Egress "${gateway}" has the destination "${text}", which is not a valid CIDR; ignored`,
   }));
 }
 
@@ -112,9 +112,9 @@ function unavailable(
     id: unavailableId(name),
     reason: "EgressUnavailable",
     message:
-      `Egress "${name}" has no gateway that is ready${where}; what the pod sends to its ${which}destinations ${
+      `Egress "${name}" has no ready gateway${where}; packets to its ${which}destinations ${
         fateOf(failurePolicy)
-      } meanwhile`,
+      } until one is ready`,
   };
 }
 
@@ -154,14 +154,14 @@ export function endsOf(
         ? [{
           id: unavailableId(name),
           reason: "EgressAvailable" as const,
-          message: `Egress "${name}" has a gateway that is ready`,
+          message: `Egress "${name}" has a ready gateway`,
         }]
         : []),
       ...(isRefused ? [] : [{
         id: refusedId(name),
         reason: "EgressFamilyMatch" as const,
         message:
-          `Egress "${name}" does not refuse destinations for their family any more`,
+          `Packets to Egress "${name}" are no longer rejected for their address family`,
       }]),
     ];
   });
@@ -182,7 +182,7 @@ function shadowedDestinations(
     id: `shadowed ${gateway} ${destination} ${by}`,
     reason: "EgressShadowed",
     message:
-      `Destination "${destination}" of Egress "${gateway}" goes through Egress "${by}", which has it too and comes first by namespace and name`,
+      `Destination "${destination}" of Egress "${gateway}" goes through Egress "${by}", which has the same destination and sorts first by namespace and name`,
   }));
 }
 
@@ -212,7 +212,7 @@ function refusedFamily(
     id: refusedId(name),
     reason: FAMILY_MISMATCH,
     message:
-      `Egress "${name}" has ${family} destinations, and its Service has no ${family} address; what the pod sends to them is refused. Give the Service and the gateways ${family} addresses, take the destinations out, or set failurePolicy to Open`,
+      `Egress "${name}" has ${family} destinations, but its Service has no ${family} address; packets to them are rejected. Give the Service and the gateways ${family} addresses, remove the destinations, or set failurePolicy to Open`,
   };
 }
 
@@ -226,9 +226,10 @@ function noFamily(
   return {
     id: `family ${name}`,
     reason: FAMILY_MISMATCH,
-    message: `Egress "${name}" does nothing for the pod: its destinations are ${
-      familiesOf(skipped)
-    }, of which ${lacking}`,
+    message:
+      `Egress "${name}" has no effect for the pod: its destinations are ${
+        familiesOf(skipped)
+      }, in which ${lacking}`,
   };
 }
 

@@ -51,7 +51,7 @@ Deno.test("conditionsOf() tells of a missing object, and not that its gateway is
   const missing = [{ kind: "Egress", namespace: "nat", name: "a" }] as const;
   const gateways = [gateway({ available: [] })];
   const [one = "", ...others] = reasons({ gateways, missing });
-  assert.match(one, /^EgressNotFound: Egress "nat\/a".*is refused/);
+  assert.match(one, /^EgressNotFound: Egress "nat\/a".*are rejected/);
   assert.deepEqual(others, []);
 });
 
@@ -59,8 +59,11 @@ Deno.test("conditionsOf() says what becomes of packets, by the failure policy", 
   const texts = (["Closed", "Open"] as const).flatMap((failurePolicy) =>
     reasons({ gateways: [gateway({ available: [], failurePolicy })] })
   );
-  assert.match(texts[0] ?? "", /^EgressUnavailable: .* is refused meanwhile$/);
-  assert.match(texts[1] ?? "", /takes other ways, as its failurePolicy says/);
+  assert.match(
+    texts[0] ?? "",
+    /^EgressUnavailable: .* are rejected until one is ready$/,
+  );
+  assert.match(texts[1] ?? "", /use other routes \(failurePolicy: Open\)/);
 });
 
 const DUAL = [gateway({ destinations: [NET, IPV6_NET] })];
@@ -84,7 +87,7 @@ Deno.test("conditionsOf() tells of a family without a gateway, as far as it conc
   const gateways = [gateway({ destinations: [NET, IPV6_NET], service })];
   assert.match(
     reasons({ gateways })[0] ?? "",
-    /^EgressUnavailable: .* ready in IPv6; .* its IPv6 destinations is refused/,
+    /^EgressUnavailable: .* ready gateway in IPv6; .* its IPv6 destinations are rejected/,
   );
   const skipped = [skip(IPV6_NET, { lacking: "pod" })];
   assert.deepEqual(reasons({ gateways }, { skipped }), []);
@@ -92,7 +95,7 @@ Deno.test("conditionsOf() tells of a family without a gateway, as far as it conc
   for (const plan of [{}, { skipped }]) {
     assert.match(
       reasons({ gateways: none }, plan).join(),
-      /^EgressUnavailable: .* ready; .* its destinations is refused meanwhile$/,
+      /^EgressUnavailable: .* ready gateway; .* its destinations are rejected until one is ready$/,
     );
   }
 });
@@ -103,7 +106,7 @@ Deno.test("conditionsOf() tells of a family in common only when there is none", 
   const all = { skipped: [skip(NET), skip(IPV6_NET)] };
   assert.match(
     reasons({ gateways: DUAL }, all)[0] ?? "",
-    /^EgressFamilyMismatch: .*IPv4 and IPv6, of which its Service has no/,
+    /^EgressFamilyMismatch: .*IPv4 and IPv6, in which its Service has no/,
   );
 });
 
@@ -114,7 +117,7 @@ Deno.test("conditionsOf() tells in any case of a family that is refused, and wha
   const [message = "", ...others] = told(refused);
   assert.match(
     message,
-    /^EgressFamilyMismatch: Egress "nat\/a" has IPv6 .* is refused\. Give .* failurePolicy/,
+    /^EgressFamilyMismatch: Egress "nat\/a" has IPv6 .* are rejected\. Give .* failurePolicy/,
   );
   assert.deepEqual(others, []);
   assert.deepEqual(told(skip(NET, { lacking: "pod" }), refused), [message]);

@@ -52,10 +52,10 @@ export class EgressInspector {
     try {
       const problems = await setup.findDamage(attachment);
       if (problems.length === 0) return;
-      log.warn("Mending a pod's egress", { ...attachment.pod, problems });
+      log.warn("Repairing a pod's egress", { ...attachment.pod, problems });
       reconciler.enqueue(attachment.pod);
     } catch (err) {
-      log.warn("Cannot look at a pod's egress", { ...attachment.pod, err });
+      log.warn("Cannot check a pod's egress", { ...attachment.pod, err });
     }
   }
 }

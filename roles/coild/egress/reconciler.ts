@@ -133,7 +133,7 @@ export class EgressReconciler {
         if (book.of(pod) === undefined) book.add(attachment);
       }
     } catch (err) {
-      log.warn("Cannot find the pods of before the start yet", { err });
+      log.warn("Cannot find the pods that ran before the start yet", { err });
     }
   }
 
@@ -277,7 +277,7 @@ export class EgressReconciler {
   #waitOf(key: string): Backoff {
     const known = this.#notes.get(key)?.wait;
     if (known !== undefined) return known;
-    log.debug("A pod's network namespace is not found yet", { pod: key });
+    log.debug("Cannot find a pod's network namespace yet", { pod: key });
     const wait = new Backoff({ initialMs: 200, maxMs: 60_000 });
     this.#note(key, { wait });
     return wait;

@@ -353,6 +353,6 @@ function assertAddressed({ addresses, pod }: Attachment): void {
   throw new InvalidNetworkError(
     `Cannot make pod "${
       podKey(pod)
-    }" an egress client: the plugin before coil told no address of interface "${POD_INTERFACE}"`,
+    }" an egress client: the previous plugin returned no address of interface "${POD_INTERFACE}"`,
   );
 }

@@ -77,7 +77,7 @@ export class NetworkKeeper {
       look: (parts, signal) => this.#look(parts, signal),
       onFailure: (err) => {
         if (!failures.passes(err)) return;
-        log.warn("Cannot look at the node's network; trying again", { err });
+        log.warn("Cannot check the node's network; retrying", { err });
       },
     });
   }
@@ -157,9 +157,9 @@ export class NetworkKeeper {
     const text = problems.map(({ message }) => message).join("; ");
     if (text === this.#reported) return;
     this.#reported = text;
-    if (text === "") log.info("The node has all that pods need again");
+    if (text === "") log.info("The node's network for pods is complete again");
     for (const err of problems) {
-      log.error("The node lacks what pods need", { err });
+      log.error("The node's network for pods is incomplete", { err });
     }
   }
 

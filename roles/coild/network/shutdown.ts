@@ -29,9 +29,12 @@ export async function clearRoutesIfNodeGone(
       node: name,
     });
   } catch (error) {
-    log.warn("Kept the export table: cannot tell whether the Node is gone", {
-      node: name,
-      err: error,
-    });
+    log.warn(
+      "Kept the export table: cannot check whether the Node was deleted",
+      {
+        node: name,
+        err: error,
+      },
+    );
   }
 }

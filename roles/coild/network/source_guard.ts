@@ -183,7 +183,7 @@ export class SourceGuard {
       await this.settle({ signal });
     } catch (error) {
       if (signal.aborted) throw error;
-      log.warn("Cannot look whether pods can forge sources", { err: error });
+      log.warn("Cannot check whether pods can forge sources", { err: error });
     }
   }
 
@@ -211,7 +211,7 @@ export class SourceGuard {
     using _lock = await locks.lock(keyText(pod), { signal });
     try {
       if (!await network.setSources(pod, sources, { signal })) return;
-      log.info("Set which sources the node takes from a pod", {
+      log.info("Set which sources the node accepts from a pod", {
         containerId,
         iface,
         veth,
@@ -219,7 +219,7 @@ export class SourceGuard {
         before: pod.sources ?? "unchecked",
       });
     } catch (error) {
-      log.error("Cannot set which sources the node takes from a pod", {
+      log.error("Cannot set which sources the node accepts from a pod", {
         containerId,
         iface,
         veth,

@@ -42,8 +42,8 @@ function findingOf(
     `annotation "${POOL_ANNOTATION}" of namespace "${pod.namespace}"`;
   if (error instanceof PoolNotFoundError) {
     const names = poolNames();
-    const known = names.length === 0 ? "there is none" : names.join(", ");
-    return `there is no such AddressPool; create it, or correct ${annotation} (pools: ${known})`;
+    const known = names.length === 0 ? "none" : names.join(", ");
+    return `the AddressPool does not exist; create it, or correct ${annotation} (pools: ${known})`;
   }
   if (error instanceof PoolDeletingError) {
     return `the AddressPool is being deleted; choose another one by ${annotation}`;
@@ -53,11 +53,11 @@ function findingOf(
       return `coil-controller refused a block for this node (${error.reason}); fix the cause, the kubelet retries`;
     }
     if (error.overlap !== undefined) {
-      return `the pool has no block left whose addresses are its own: ${error.overlap}; ` +
-        "end the overlap, or add a subnet that no other pool has";
+      return `all free blocks of the pool overlap others: ${error.overlap}; ` +
+        "remove the overlap, or append a subnet that no other pool has";
     }
-    return `the pool has no block left (${error.reason}), and the ${heldBlocks()} that this node holds have no free address; ` +
-      "add a subnet to the AddressPool, or delete pods";
+    return `the pool has no free block (${error.reason}), and this node's blocks (${heldBlocks()}) have no free address; ` +
+      "append a subnet to the AddressPool, or delete pods";
   }
   if (error instanceof BlockTimeoutError) {
     return `no block came within ${
@@ -65,7 +65,7 @@ function findingOf(
     } s; is coil-controller running?`;
   }
   if (error instanceof QuarantinedError) {
-    return "its interface has an address that no block of this node covers; delete the pod, its successor gets another one";
+    return "its interface has an address in no block of this node; delete the pod, its replacement gets another address";
   }
   return undefined;
 }

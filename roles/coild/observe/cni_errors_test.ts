@@ -128,7 +128,7 @@ Deno.test("explain() names the pod, the pool, what was found and what to do", ()
   const { message } = explain(new PoolNotFoundError("blue"), context);
   assert.match(message, /pod "shop\/web-0"/);
   assert.match(message, /pool "blue"/);
-  assert.match(message, /no such AddressPool/);
+  assert.match(message, /the AddressPool does not exist/);
   assert.match(message, /coil\.cybozu\.com\/pool.*"shop".*default, global/);
 });
 
@@ -136,7 +136,7 @@ for (
   const [error, text] of [
     [
       new PoolNotFoundError("blue"),
-      'there is no such AddressPool; create it, or correct annotation "coil.cybozu.com/pool" of namespace "shop" (pools: default, global)',
+      'the AddressPool does not exist; create it, or correct annotation "coil.cybozu.com/pool" of namespace "shop" (pools: default, global)',
     ],
     [
       new PoolDeletingError("blue"),
@@ -144,7 +144,7 @@ for (
     ],
     [
       new OutOfBlocksError("blue"),
-      "the pool has no block left (out of blocks), and the 2 that this node holds have no free address; add a subnet to the AddressPool, or delete pods",
+      "the pool has no free block (out of blocks), and this node's blocks (2) have no free address; append a subnet to the AddressPool, or delete pods",
     ],
     [
       new BlockTimeoutError("blue", 10_000, {
@@ -154,7 +154,7 @@ for (
     ],
     [
       new QuarantinedError({ containerId: "c", ifname: "eth0" }),
-      "its interface has an address that no block of this node covers; delete the pod, its successor gets another one",
+      "its interface has an address in no block of this node; delete the pod, its replacement gets another address",
     ],
   ] as const
 ) {
@@ -183,7 +183,7 @@ Deno.test("explain() does not advise to delete pods where another pool has the a
     context,
   );
   assert.match(message, /10\.4\.0\.0\/26 is in AddressPool "first" too/);
-  assert.match(message, /end the overlap, or add a subnet/);
+  assert.match(message, /remove the overlap, or append a subnet/);
   assert.doesNotMatch(message, /delete pods/);
 });
 

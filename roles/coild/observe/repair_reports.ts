@@ -72,7 +72,7 @@ export class RepairReports {
     const count = this.#repairs.length;
     if (count > EVENT_REPAIRS && now - this.#loggedAtMs < LOG_MS) return;
     this.#loggedAtMs = now;
-    log.warn("Put back what another program removed from the node's network", {
+    log.warn("Restored what another program removed from the node's network", {
       what: this.#kinds(),
       repairs: count,
       withinMs: WINDOW_MS,
@@ -113,12 +113,12 @@ const WORDS: Readonly<Record<Repair, string>> = {
 };
 
 const FLUSHED =
-  `Another program keeps deleting or changing the nftables table "inet ${NODE_NFT_TABLE}" on this node; coild restores it, and each time pods could send from any source for a moment. Mostly it is nftables.service or a script with "flush ruleset": have it delete its own tables alone`;
+  `Another program keeps deleting or changing the nftables table "inet ${NODE_NFT_TABLE}" on this node; coild restores it, but pods can send from any source for a moment each time. The usual cause is nftables.service or a script with "flush ruleset": let it delete only its own tables`;
 
 function messageOf(kinds: readonly Repair[]): string {
   if (kinds.every((kind) => kind === "sources")) return FLUSHED;
   const network = kinds.filter((kind) => kind !== "sources");
   const what = network.map((kind) => WORDS[kind]).join(", ");
   const flushed = network.length < kinds.length ? `. ${FLUSHED}` : "";
-  return `Another program keeps removing what Coil needs on this node (${what}); coild put it back at least ${EVENT_REPAIRS} times within 10 minutes, and each time pods were cut off. Mostly it is systemd-networkd, which "netplan apply" restarts: set ManageForeignRoutingPolicyRules=no and ManageForeignRoutes=no in section [Network] of /etc/systemd/networkd.conf.d/coil.conf and restart systemd-networkd${flushed}`;
+  return `Another program keeps removing what Coil needs on this node (${what}); coild restored it at least ${EVENT_REPAIRS} times within 10 minutes, but pods lost their network each time. The usual cause is systemd-networkd, which "netplan apply" restarts:  set ManageForeignRoutingPolicyRules=no and ManageForeignRoutes=no in section [Network] of /etc/systemd/networkd.conf.d/coil.conf and restart systemd-networkd${flushed}`;
 }

@@ -218,7 +218,7 @@ export class ChainedPods implements Attachments {
       this.#forget(request, { containerId: pod.id, ifname: pod.ifname });
       await this.#with.network.abandon(pod);
     } catch (error) {
-      log.error("Cannot undo a failed ADD; its mark stays on the host link", {
+      log.error("Cannot undo a failed ADD; its alias stays on the host link", {
         err: error,
       });
     }

@@ -129,9 +129,12 @@ export class Teardown implements AsyncDisposable {
     try {
       await this.start(key, held, options);
     } catch (error) {
-      log.error("Cannot undo a failed ADD; DEL or the next comparison will", {
-        err: error,
-      });
+      log.error(
+        "Cannot undo a failed ADD; DEL or the next comparison retries",
+        {
+          err: error,
+        },
+      );
     }
   }
 

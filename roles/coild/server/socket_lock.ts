@@ -11,7 +11,7 @@ export class SocketTakenError extends Error {
     const who = holder === undefined ? "another process" : `process ${holder}`;
     super(
       `Cannot serve at socket "${socketPath}": ${who} already does; ` +
-        "stop it first, or give this one another --socket",
+        "stop it first, or set another --socket",
     );
   }
 }
@@ -36,7 +36,7 @@ function noteHolder(path: string): void {
     Deno.writeTextFileSync(path, `${Deno.pid}\n`);
   } catch (err) {
     log.warn(
-      "Cannot write the process ID into the lock file; it is not needed",
+      "Cannot write the process ID to the lock file; continuing",
       {
         path,
         err,
