@@ -184,7 +184,7 @@ async function knownPools({ pool, reader }: Request): Promise<AddressPool[]> {
   if (pool === undefined || names.includes(pool)) return pools;
   const known = names.length === 0
     ? "there are no AddressPools"
-    : `there is none of that name, but ${names.join(", ")}`;
+    : `it does not exist (existing: ${names.join(", ")})`;
   throw new CommandError(`Cannot show AddressPool "${pool}": ${known}`);
 }
 

@@ -277,7 +277,7 @@ Deno.test("coil ipam show tells from the API server alone who holds what", async
         code: 1,
         out: "",
         err:
-          'Error: Cannot show AddressPool "defualt": there is none of that name, but default, small\n',
+          'Error: Cannot show AddressPool "defualt": it does not exist (existing: default, small)\n',
       });
       const { code, err } = await coil(config, ...show, "--node=node9");
       assert.equal(code, 1);
@@ -297,7 +297,7 @@ Deno.test("coil ipam show tells from the API server alone who holds what", async
           assert.equal(code, 1);
           assert.equal(
             err,
-            `Error: Cannot show ${subject} of Node "${name}": there is none of that name\n`,
+            `Error: Cannot show ${subject} of Node "${name}": it does not exist\n`,
           );
         }
       }
