@@ -183,7 +183,7 @@ Deno.test("coild makes egress clients at ADD", async (t) => {
       await coild.check(pod);
       assert.match(
         await egress.event(pod, "EgressFamilyMismatch"),
-        /"nat\/six" does nothing.*IPv6, of which the pod has no address/,
+        /"nat\/six" has no effect.*IPv6, in which the pod has no address/,
       );
       await coild.del(pod);
     },

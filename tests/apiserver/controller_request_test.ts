@@ -154,7 +154,7 @@ Deno.test("coil-controller answers block requests", async (t) => {
   await t.step("a node that does not exist gets no block", async () => {
     assert.equal(
       await lab.ask("typo", "ghost"),
-      'failed node not found: there is no Node "ghost"',
+      'failed node not found: Node "ghost" does not exist',
     );
     assert.equal((await lab.blocks("typo")).length, 1);
   });

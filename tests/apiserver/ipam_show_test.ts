@@ -281,7 +281,10 @@ Deno.test("coil ipam show tells from the API server alone who holds what", async
       });
       const { code, err } = await coil(config, ...show, "--node=node9");
       assert.equal(code, 1);
-      assert.match(err, /Cannot show blocks of Node "node9": there is none/);
+      assert.match(
+        err,
+        /Cannot show blocks of Node "node9": it does not exist/,
+      );
     },
   );
 
@@ -308,7 +311,7 @@ Deno.test("coil ipam show tells from the API server alone who holds what", async
     const show = ["ipam", "show", "addresses", "-n", "aps"];
     const { code, err } = await coil(config, ...show);
     assert.equal(code, 1);
-    assert.match(err, /addresses of Namespace "aps": there is none/);
+    assert.match(err, /addresses of Namespace "aps": it does not exist/);
     const empty = ["ipam", "show", "addresses", "-n", "kube-public"];
     assert.equal((await coil(config, ...empty)).err, "No addresses found\n");
   });
