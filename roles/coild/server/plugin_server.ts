@@ -213,7 +213,7 @@ class PluginServer {
     if (socketPath === socket || env.has(SOCKET_VARIABLE)) return true;
     if (!this.#hasWarned) {
       log.warn(
-        "Left a call to the executable: the network configuration names another socket than coild has; make them the same for pods to start faster",
+        "CNI configuration and coild use different sockets, so the executable handles the call; use one path to start pods faster",
         { configured: socketPath, socket },
       );
     }
