@@ -498,7 +498,7 @@ Deno.test("uninstall: keeps what it is asked to keep", async () => {
   assert.deepEqual([namesIn(host.etc), namesIn(host.bin)], [[NAME], []]);
   assert.ok(
     records.some(({ level, msg }) =>
-      level === "warn" && /no pod will start/.test(msg)
+      level === "warn" && /no pod can start/.test(msg)
     ),
   );
 });
