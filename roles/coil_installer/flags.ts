@@ -55,25 +55,25 @@ const FLAGS = defineFlags({
     type: "bool",
     default: false,
     help:
-      "Become part of the configuration of another network on the node; the configuration given has coil alone ($CNI_CHAIN)",
+      "Add coil to another network's configuration on the node; the given configuration has only coil ($CNI_CHAIN)",
   },
   "prepare-egress": {
     type: "bool",
     default: false,
     help:
-      "Load the kernel's modules for egress tunnels, if it lets us ($COIL_PREPARE_EGRESS)",
+      "Load the kernel modules for egress tunnels, if permitted ($COIL_PREPARE_EGRESS)",
   },
   "others": {
     type: "enum",
     default: "keep",
     values: ["keep", "disable"],
     help:
-      "What to do with other networks' configurations that the runtime would take before ours; disabled ones come back by uninstall",
+      "What to do with other networks' configurations that sort before ours; uninstall restores disabled ones",
   },
   "keep-config": {
     type: "bool",
     default: false,
-    help: "Uninstall: leave the network configuration",
+    help: "Uninstall: keep the network configuration",
   },
   "keep-executable": {
     type: "bool",
@@ -83,7 +83,7 @@ const FLAGS = defineFlags({
   "dry-run": {
     type: "bool",
     default: false,
-    help: "Only say what would be done",
+    help: "Only show what would be done",
   },
   ...LOGGING_FLAGS,
 });

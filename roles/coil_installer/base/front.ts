@@ -39,10 +39,10 @@ export function socketField(socketPath: string): Uint8Array {
 }
 
 function reasonAgainst(text: string, sizeBytes: number): string | undefined {
-  if (!text.startsWith("/")) return "it needs an absolute path";
-  if (text.includes("\0")) return "no path has NUL in it";
+  if (!text.startsWith("/")) return "it must be an absolute path";
+  if (text.includes("\0")) return "a path cannot contain NUL";
   return sizeBytes > MAX_PATH_BYTES
-    ? `it has ${sizeBytes} bytes, and ${MAX_PATH_BYTES} are the most; give a shorter one, to coild as well (--socket)`
+    ? `it has ${sizeBytes} bytes, at most ${MAX_PATH_BYTES} are allowed; use a shorter path, also for coild (--socket)`
     : undefined;
 }
 
