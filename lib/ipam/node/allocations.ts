@@ -278,7 +278,7 @@ export abstract class Allocations {
 
   /** Fails all that wait. */
   protected endWaits(): void {
-    const reason = new IpamNotReadyError("the daemon is ending");
+    const reason = new IpamNotReadyError("the daemon is stopping");
     for (const waits of [...this.#waits.values()]) {
       for (const wait of [...waits]) wait.end(reason);
     }

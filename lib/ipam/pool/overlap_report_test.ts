@@ -17,12 +17,12 @@ Deno.test("overlapReport() names the pools, the subnets and the blocks, each onc
     message,
     '10.4.0.0/29 is in AddressPool "b" too; 10.4.0.0/29 is in the pool twice; ' +
       'AddressBlock "v1-0" has addresses of the pool, but not those of its index. ' +
-      "No block is given out whose addresses others have",
+      "Blocks whose addresses are used elsewhere are not allocated",
   );
 });
 
 Deno.test("overlapReport() of many says how many more there are", () => {
   const misplaced = Array.from({ length: 9 }, (_, i) => `b-${i}`);
   const { message } = overlapReport("a", { subnets: [], misplaced, taken: [] });
-  assert.match(message, /"b-3".*index; 5 more\. No block/);
+  assert.match(message, /"b-3".*index; 5 more\. Blocks whose/);
 });

@@ -54,7 +54,7 @@ export class Reconciler {
     const { ipam, network, repair } = this.#with;
     const { pods, husks, malformed, misplacedRoutes } = await network.survey();
     if (malformed.length > 0 || misplacedRoutes.length > 0) {
-      log.warn("Left alone what is not ours", {
+      log.warn("Ignored foreign objects", {
         links: malformed.map(({ name }) => name),
         routes: misplacedRoutes.map(({ destination }) => String(destination)),
       });
@@ -93,7 +93,7 @@ export class Reconciler {
       try {
         await teardown.startListed(husk, held);
       } catch (err) {
-        log.error("Cannot finish a teardown; the next comparison will", {
+        log.error("Cannot finish a teardown; the next comparison retries", {
           containerId: husk.containerId,
           iface: husk.ifname,
           err,
