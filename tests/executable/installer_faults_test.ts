@@ -67,7 +67,7 @@ for (
       { CNI_NETCONF: "" },
       /set CNI_NETCONF or CNI_NETCONF_FILE/,
     ],
-    ["broken JSON", { CNI_NETCONF: "{" }, /of CNI_NETCONF .*not JSON/],
+    ["broken JSON", { CNI_NETCONF: "{" }, /from CNI_NETCONF .*not JSON/],
     [
       "a missing file",
       { CNI_NETCONF: "", CNI_NETCONF_FILE: "/none" },

@@ -42,7 +42,7 @@ const DAMAGES: readonly (readonly [string, readonly RegExp[]])[] = [
   ]],
   ["ip fou del port 5555", [/^ipv4 FoU port 5555 is missing$/]],
   ["sysctl -qw net.ipv4.conf.all.rp_filter=1", [
-    /^sysctl "net\/ipv4\/conf\/all\/rp_filter" is 1: answers/,
+    /^sysctl "net\/ipv4\/conf\/all\/rp_filter" is 1: replies/,
   ]],
   [
     "for each in default coil_ipip4 eth0; do echo 1 > /proc/sys/net/ipv4/conf/$each/rp_filter; done",
