@@ -4,7 +4,7 @@
  * @module
  */
 import { Client, credentials, type ServiceError } from "@grpc/grpc-js";
-import { toBuffer } from "./bytes.ts";
+import { Buffer } from "node:buffer";
 import { GrpcError, StatusCode } from "./status.ts";
 
 /** Nobody answers at the socket: it is absent, or nobody listens. */
@@ -84,4 +84,9 @@ function toGrpcError(error: ServiceError): GrpcError {
   const [bytes] = metadata?.get("grpc-status-details-bin") ?? [];
   const statusDetails = bytes instanceof Uint8Array ? bytes : undefined;
   return new GrpcError(details, { code, statusDetails, cause: error });
+}
+
+/** The same bytes as node: modules have them. */
+function toBuffer(bytes: Uint8Array): Buffer {
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }

@@ -6,8 +6,6 @@ import { ROOT } from "./ranks.ts";
 
 /** Where the date is only shown to others, and how. */
 const SHOWN: Readonly<Record<string, string>> = {
-  "lib/grpc/grpc_js_server.ts":
-    "how long a caller waits; grpc-js gives it as a date",
   "lib/grpc/testing.ts": "grpc-js's deadlines are dates",
   "roles/coild/server/call_log.ts": "in the log",
   "lib/kube/loops/event_recorder.ts": "times of Events",

@@ -453,7 +453,9 @@ Deno.test("install: a dry run says what it would do, and does nothing", async ()
   await using host = await Host.make({ bare: true });
   const records = await host.install({ ...await quick(), args: ["--dry-run"] });
   assert.deepEqual(namesIn(host.directory), []);
-  const would = messages(records).filter((msg) => /^Would (?!create)/.test(msg));
+  const would = messages(records).filter((msg) =>
+    /^Would (?!create)/.test(msg)
+  );
   assert.deepEqual(would, [
     "Would copy the executable",
     "Would write the network configuration",

@@ -2,6 +2,7 @@ import { untilAborted } from "../../../lib/async/mod.ts";
 import { serve } from "../../../lib/grpc/mod.ts";
 import type { LauncherOutcome } from "../observe/metrics.ts";
 import type { CniCalls } from "./cni_calls.ts";
+import { grpcService } from "./grpc_door.ts";
 import { servePlugins } from "./plugin_server.ts";
 
 const GRACE_MS = 10_000;
@@ -31,7 +32,7 @@ export async function openDoors(
   const { calls, socketPath, signal, graceMs = GRACE_MS } = options;
   const grpc = await serve({
     socketPath,
-    load: async () => (await import("./grpc_door.ts")).grpcService(calls),
+    service: grpcService(calls),
     signal,
     graceMs,
   });

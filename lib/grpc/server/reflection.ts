@@ -6,12 +6,12 @@ import {
   toBinary,
 } from "@bufbuild/protobuf";
 import { FileDescriptorProtoSchema } from "@bufbuild/protobuf/wkt";
-import { StatusCode } from "./status.ts";
+import { StatusCode } from "../status.ts";
 import {
   type ServerReflectionRequest,
   type ServerReflectionResponse,
   ServerReflectionResponseSchema,
-} from "./gen/reflection/v1_pb.ts";
+} from "../gen/reflection/v1_pb.ts";
 
 type Answer = ServerReflectionResponse["messageResponse"];
 

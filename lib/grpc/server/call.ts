@@ -1,0 +1,47 @@
+import { GrpcError, StatusCode } from "../status.ts";
+
+/** A request that has arrived. */
+export interface IncomingCall {
+  readonly request: Uint8Array;
+  /** Aborted, with a GrpcError, when nobody waits for the answer any more. */
+  readonly signal: AbortSignal;
+  /** How long the caller will wait from now on; undefined is for ever. */
+  readonly remainingMs: number | undefined;
+}
+
+/** A unary method with what answers it. */
+export interface BoundMethod {
+  /** Its name in its service: `Add`. */
+  readonly name: string;
+  /** Other errors than GrpcError become UNKNOWN. */
+  readonly answer: (call: IncomingCall) => Promise<Uint8Array>;
+}
+
+/** How a call ended; never a rejected promise. */
+export type Outcome =
+  | { readonly response: Uint8Array }
+  | { readonly error: GrpcError };
+
+/** Answers one call. */
+export async function answerCall(
+  method: BoundMethod,
+  call: IncomingCall,
+): Promise<Outcome> {
+  try {
+    const response = await method.answer(call);
+    call.signal.throwIfAborted();
+    return { response };
+  } catch (thrown) {
+    return { error: toGrpcError(thrown) };
+  }
+}
+
+/**
+ * Errors of the handler keep their code; those that say nothing about gRPC are
+ * UNKNOWN, as in grpc-go.
+ */
+function toGrpcError(thrown: unknown): GrpcError {
+  if (thrown instanceof GrpcError) return thrown;
+  const message = thrown instanceof Error ? thrown.message : String(thrown);
+  return new GrpcError(message, { code: StatusCode.UNKNOWN, cause: thrown });
+}

@@ -1,0 +1,138 @@
+import { startTimer, TaskGroup } from "../../async/mod.ts";
+import { acceptAll } from "../../telemetry/mod.ts";
+import { GrpcError, StatusCode } from "../status.ts";
+import { ByteBudget } from "./message_reader.ts";
+import { ReadBuffers } from "./read_buffers.ts";
+import type { Routes } from "./routes.ts";
+import { Session, type SessionOptions } from "./session.ts";
+
+const MAX_CONNECTIONS = 1024;
+
+/** The largest request is a network configuration with prevResult. */
+const MAX_MESSAGE_SIZE = 16 * 1024 * 1024;
+
+/** All requests under way together. */
+const MAX_REQUEST_BYTES = 4 * MAX_MESSAGE_SIZE;
+
+const SWEEP_MS = 5_000;
+/** For the first that a client sends, and for what it is to read. */
+const MAX_STALL_MS = 20_000;
+const MAX_QUIET_MS = 300_000;
+/** How long connections may take to end after their calls were ended. */
+const LAST_WORDS_MS = 200;
+
+/** What a server answers with. */
+export interface ListenerOptions {
+  readonly routes: Routes;
+}
+
+/** Accepts connections and bounds their number and their time. */
+export class Listener {
+  readonly #options: SessionOptions;
+  readonly #sessions = new Set<Session>();
+  readonly #accepting = new TaskGroup();
+  readonly #serving = new TaskGroup();
+  readonly #calls = new TaskGroup();
+  #socket: Deno.UnixListener | undefined;
+  #sweep: Disposable | undefined;
+
+  constructor(options: ListenerOptions) {
+    this.#options = {
+      ...options,
+      limits: {
+        maxSize: MAX_MESSAGE_SIZE,
+        budget: new ByteBudget(MAX_REQUEST_BYTES),
+      },
+      buffers: new ReadBuffers(),
+      start: (name, task) => this.#calls.run(name, task),
+    };
+  }
+
+  /** Creates the socket and begins to accept. */
+  listen(path: string): void {
+    const socket = Deno.listen({ transport: "unix", path });
+    this.#socket = socket;
+    this.#accepting.run("accept", (signal) =>
+      acceptAll(socket, {
+        address: path,
+        signal,
+        take: (connection) => this.#add(connection),
+        relieve: () => this.#makeRoom(),
+      }));
+  }
+
+  /**
+   * Ends: running calls have `graceMs`, then they are told to end, and their
+   * callers that they have.
+   */
+  async stop(graceMs: number): Promise<void> {
+    this.#accepting.abort();
+    this.#socket?.close();
+    this.#socket = undefined;
+    await this.#accepting.wait();
+    this.#sweep?.[Symbol.dispose]();
+    for (const session of this.#sessions) session.goAway();
+    using _force = startTimer(graceMs, () => this.#stopCalls());
+    const { promise: isOver, resolve: end } = Promise.withResolvers<void>();
+    using _end = startTimer(graceMs + LAST_WORDS_MS, end);
+    await Promise.race([this.#drain(), isOver]);
+    for (const session of this.#sessions) session.close();
+    await this.#serving.wait();
+  }
+
+  /** Waits for connections, and for calls whose callers have gone. */
+  async #drain(): Promise<void> {
+    await this.#serving.wait();
+    await this.#calls.wait();
+  }
+
+  #stopCalls(): void {
+    const error = unavailable("Server is stopping");
+    for (const session of this.#sessions) session.stop(error);
+  }
+
+  #add(connection: Deno.UnixConn): void {
+    if (this.#sessions.size >= MAX_CONNECTIONS && !this.#makeRoom()) {
+      connection.close();
+      return;
+    }
+    const session = new Session(connection, this.#options);
+    this.#sessions.add(session);
+    this.#serving.run("connection", async () => {
+      await session.run();
+      this.#sessions.delete(session);
+    });
+    this.#sweep ??= startTimer(SWEEP_MS, () => this.#closeStale());
+  }
+
+  /** Closes the connection that has been quiet for the longest time. */
+  #makeRoom(): boolean {
+    let [quietest]: Iterable<Session> = this.#sessions;
+    for (const session of this.#sessions) {
+      if (quietest && session.quietMs > quietest.quietMs) quietest = session;
+    }
+    if (quietest === undefined || quietest.quietMs === 0) return false;
+    this.#sessions.delete(quietest);
+    quietest.close();
+    return true;
+  }
+
+  /** Closes connections that keep memory and do nothing with it. */
+  #closeStale(): void {
+    this.#sweep = undefined;
+    for (const session of this.#sessions) {
+      const { quietMs, stalledMs, isEstablished } = session;
+      const maxQuietMs = isEstablished ? MAX_QUIET_MS : MAX_STALL_MS;
+      if (stalledMs > MAX_STALL_MS) session.close();
+      else if (quietMs > maxQuietMs) {
+        session.stop(unavailable("Quiet for long"));
+      }
+    }
+    if (this.#sessions.size === 0) return;
+    this.#sweep = startTimer(SWEEP_MS, () => this.#closeStale());
+  }
+}
+
+function unavailable(message: string): GrpcError {
+  return new GrpcError(message, { code: StatusCode.UNAVAILABLE });
+}

@@ -1,0 +1,71 @@
+import { type DescService, fromBinary, toBinary } from "@bufbuild/protobuf";
+import { GrpcError, StatusCode } from "../status.ts";
+import {
+  ServerReflection,
+  ServerReflectionRequestSchema,
+  ServerReflectionResponseSchema,
+} from "../gen/reflection/v1_pb.ts";
+import { ServerReflection as ServerReflectionV1Alpha } from "../gen/reflection/v1alpha_pb.ts";
+import type { GrpcService } from "../service.ts";
+import type { BoundMethod } from "./call.ts";
+import { Reflection } from "./reflection.ts";
+
+/** What answers the calls of a path. */
+export type Route =
+  | { readonly kind: "unary"; readonly method: BoundMethod }
+  /** A stream: each message is answered at once. */
+  | {
+    readonly kind: "stream";
+    readonly answer: (message: Uint8Array) => Uint8Array;
+  };
+
+/** Routes by path: `/package.Service/Method`. */
+export type Routes = ReadonlyMap<string, Route>;
+
+/** The paths of all methods of a service, and of server reflection. */
+export function makeRoutes({ definition, handle }: GrpcService): Routes {
+  const routes = new Map<string, Route>();
+  for (const { name } of definition.methods) {
+    const method: BoundMethod = {
+      name,
+      answer: (call) => handle({ ...call, method: name }),
+    };
+    routes.set(`/${definition.typeName}/${name}`, { kind: "unary", method });
+  }
+  const versions = [ServerReflection, ServerReflectionV1Alpha];
+  const route = reflectionRoute([definition, ...versions]);
+  for (const { typeName } of versions) {
+    routes.set(`/${typeName}/ServerReflectionInfo`, route);
+  }
+  return routes;
+}
+
+/** What a caller is told of a path that has no route. */
+export function unknownMethod(path: string): GrpcError {
+  return new GrpcError(`Unknown method "${path}"`, {
+    code: StatusCode.UNIMPLEMENTED,
+  });
+}
+
+function reflectionRoute(services: readonly DescService[]): Route {
+  let reflection: Reflection | undefined;
+  const answer = (message: Uint8Array) => {
+    reflection ??= new Reflection(services);
+    const request = decodeRequest(message);
+    const response = reflection.answer(request);
+    return toBinary(ServerReflectionResponseSchema, response);
+  };
+  return { kind: "stream", answer };
+}
+
+function decodeRequest(message: Uint8Array) {
+  try {
+    return fromBinary(ServerReflectionRequestSchema, message);
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    throw new GrpcError(`Cannot decode request: ${reason}`, {
+      code: StatusCode.INVALID_ARGUMENT,
+      cause,
+    });
+  }
+}

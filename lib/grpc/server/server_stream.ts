@@ -1,0 +1,95 @@
+import { ErrorCode, Http2Error, MAX_WINDOW } from "../http2_frames.ts";
+import { type MessageLimits, MessageReader } from "./message_reader.ts";
+
+/** What a caller may send on a stream before it is granted more. */
+export const STREAM_WINDOW: number = 256 * 1024;
+
+/** One call on a connection, as HTTP/2 sees it. */
+export class ServerStream implements Disposable {
+  readonly id: number;
+  readonly reader: MessageReader;
+  /** The caller has sent all. */
+  isRemoteClosed = false;
+  /** Ended on the wire: answered, or reset by either side. */
+  isClosed = false;
+  /** Whoever was told of the call has ended it. */
+  isReleased = false;
+  /** The header of the answer is sent. */
+  hasHead = false;
+  /** The header block that ends the answer, once it is known. */
+  trailers: Uint8Array | undefined;
+  sendWindow: number;
+  /** Framed messages that flow control has not let out. */
+  #unsent: Uint8Array[] = [];
+  #unsentBytes = 0;
+  #receiveWindow = STREAM_WINDOW;
+
+  constructor(
+    id: number,
+    options: MessageLimits & { readonly sendWindow: number },
+  ) {
+    this.id = id;
+    this.sendWindow = options.sendWindow;
+    this.reader = new MessageReader(options);
+  }
+
+  get unsentBytes(): number {
+    return this.#unsentBytes;
+  }
+
+  queue(bytes: Uint8Array): void {
+    this.#unsent.push(bytes);
+    this.#unsentBytes += bytes.length;
+  }
+
+  /** The next bytes to send, at most `size`. */
+  take(size: number): Uint8Array {
+    const [first = new Uint8Array()] = this.#unsent;
+    const taken = first.subarray(0, size);
+    if (taken.length === first.length) this.#unsent.shift();
+    else this.#unsent[0] = first.subarray(size);
+    this.#unsentBytes -= taken.length;
+    this.sendWindow -= taken.length;
+    return taken;
+  }
+
+  /**
+   * Counts received bytes; returns how many to grant again, mostly none.
+   *
+   * @throws {Http2Error} when there are more than were granted
+   */
+  receive(bytes: number): number {
+    this.#receiveWindow -= bytes;
+    if (this.#receiveWindow < 0) throw flowControlError();
+    if (this.#receiveWindow > STREAM_WINDOW / 2) return 0;
+    const grant = STREAM_WINDOW - this.#receiveWindow;
+    this.#receiveWindow = STREAM_WINDOW;
+    return grant;
+  }
+
+  /** @throws {Http2Error} when the window becomes too large */
+  grow(increment: number): void {
+    this.sendWindow += increment;
+    if (this.sendWindow > MAX_WINDOW) throw flowControlError();
+  }
+
+  /** The stream has ended on the wire: nothing more is sent. */
+  close(): void {
+    this.isClosed = true;
+    this.discard();
+  }
+
+  /** Forgets the messages that flow control holds back. */
+  discard(): void {
+    this.#unsent = [];
+    this.#unsentBytes = 0;
+  }
+
+  [Symbol.dispose](): void {
+    this.reader[Symbol.dispose]();
+  }
+}
+
+function flowControlError(): Http2Error {
+  return new Http2Error("window overrun", ErrorCode.FLOW_CONTROL_ERROR);
+}

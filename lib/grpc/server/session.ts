@@ -1,0 +1,287 @@
+import { sleep, startTimer } from "../../async/mod.ts";
+import { getLogger } from "../../telemetry/mod.ts";
+import { GrpcError, StatusCode } from "../status.ts";
+import { answerCall, type BoundMethod } from "./call.ts";
+import type { MessageLimits } from "./message_reader.ts";
+import { FairShare } from "./fair_share.ts";
+import type { ReadBuffers } from "./read_buffers.ts";
+import { type Route, type Routes, unknownMethod } from "./routes.ts";
+import { type ConnectionEvent, ServerConnection } from "./server_connection.ts";
+
+const log = getLogger("grpc");
+
+/** With so much unsent, a peer has to read before more of it is read. */
+const MAX_OUTPUT = 64 * 1024;
+
+/** What the connections of a server have in common. */
+export interface SessionOptions {
+  readonly routes: Routes;
+  readonly limits: MessageLimits;
+  readonly buffers: ReadBuffers;
+  /** Owns the calls. */
+  readonly start: (name: string, task: () => Promise<void>) => void;
+}
+
+/** A call under way. */
+interface OpenCall {
+  readonly streamId: number;
+  readonly route: Route;
+  readonly abort: AbortController;
+  /** By the clock of `performance.now()`. */
+  readonly expires?: number;
+  readonly timer?: Disposable;
+  message: Uint8Array | undefined;
+  isRunning: boolean;
+}
+
+/** A connection at work: its I/O, and its calls. */
+export class Session {
+  readonly #connection: Deno.UnixConn;
+  readonly #options: SessionOptions;
+  readonly #http2: ServerConnection;
+  readonly #share = new FairShare(() => performance.now());
+  readonly #calls = new Map<number, OpenCall>();
+  #running = 0;
+  #quietSince = performance.now();
+  #writing: Promise<void> | undefined;
+  #writingSince = Infinity;
+  #isClosed = false;
+
+  constructor(connection: Deno.UnixConn, options: SessionOptions) {
+    this.#connection = connection;
+    this.#options = options;
+    const now = () => performance.now();
+    this.#http2 = new ServerConnection({ ...options.limits, now });
+  }
+
+  /** How long no handler has been at work, in ms; 0 while one is. */
+  get quietMs(): number {
+    return this.#running > 0 ? 0 : performance.now() - this.#quietSince;
+  }
+
+  /** How long the peer has not taken what is to be sent, in ms. */
+  get stalledMs(): number {
+    return Math.max(0, performance.now() - this.#writingSince);
+  }
+
+  /** Whether the peer has shown that it speaks HTTP/2. */
+  get isEstablished(): boolean {
+    return this.#http2.isEstablished;
+  }
+
+  /** Serves the connection until its end. Never rejects. */
+  async run(): Promise<void> {
+    const buffer = this.#options.buffers.take();
+    try {
+      while (!this.#http2.isFinished) {
+        const count = await this.#connection.read(buffer);
+        if (count === null) break;
+        const pauseMs = this.#share.measure(() => {
+          this.#receive(buffer.subarray(0, count));
+        });
+        if (pauseMs > 0) await sleep(pauseMs);
+        while (this.#hasToWait) await this.#writing;
+      }
+      await this.#writing;
+    } catch (err) {
+      if (!this.#isClosed && !isDisconnect(err)) {
+        log.warn("Cannot serve a connection", { err });
+      }
+    } finally {
+      this.#options.buffers.give(buffer);
+      this.close();
+      const gone = cancelled("Connection closed by the caller");
+      for (const call of [...this.#calls.values()]) this.#abort(call, gone);
+    }
+  }
+
+  /** Takes no new calls; ends the connection once the running ones have. */
+  goAway(): void {
+    this.#http2.goAway();
+    this.#flush();
+  }
+
+  /** Ends the calls under way with the error, then the connection. */
+  stop(error: GrpcError): void {
+    this.#http2.goAway();
+    for (const call of [...this.#calls.values()]) this.#abort(call, error);
+    this.#flush();
+  }
+
+  /** Ends the connection at once. */
+  close(): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    this.#connection.close();
+  }
+
+  get #hasToWait(): boolean {
+    return this.#writing !== undefined && this.#http2.outputBytes > MAX_OUTPUT;
+  }
+
+  #receive(bytes: Uint8Array): void {
+    for (const event of this.#http2.receive(bytes)) this.#handle(event);
+    const { failure } = this.#http2;
+    if (failure) log.info("Closing a connection", { err: failure });
+    this.#flush();
+  }
+
+  #handle(event: ConnectionEvent): void {
+    if (event.type === "call") return this.#open(event);
+    const call = this.#calls.get(event.streamId);
+    if (call === undefined) return;
+    switch (event.type) {
+      case "message":
+        return this.#takeMessage(call, event.message);
+      case "halfClose":
+        return this.#halfClose(call);
+      case "cancel":
+        return this.#abort(call, cancelled("Cancelled by the caller"));
+    }
+  }
+
+  #open(event: ConnectionEvent & { readonly type: "call" }): void {
+    const { streamId, path, timeoutMs } = event;
+    const route = this.#options.routes.get(path);
+    if (route === undefined) {
+      this.#http2.end(streamId, unknownMethod(path));
+      return this.#http2.release(streamId);
+    }
+    const call: OpenCall = {
+      streamId,
+      route,
+      abort: new AbortController(),
+      ...(timeoutMs !== undefined && {
+        expires: performance.now() + timeoutMs,
+        timer: startTimer(timeoutMs, () => this.#expire(call)),
+      }),
+      message: undefined,
+      isRunning: false,
+    };
+    this.#calls.set(streamId, call);
+    this.#share.addCall();
+  }
+
+  #expire(call: OpenCall): void {
+    const code = StatusCode.DEADLINE_EXCEEDED;
+    this.#abort(call, new GrpcError("Deadline exceeded", { code }));
+    this.#flush();
+  }
+
+  /** Ends a call, and tells its handler; the caller is told if it is there. */
+  #abort(call: OpenCall, error: GrpcError): void {
+    this.#end(call, error);
+    call.abort.abort(error);
+  }
+
+  #end(call: OpenCall, error?: GrpcError): void {
+    call.timer?.[Symbol.dispose]();
+    this.#calls.delete(call.streamId);
+    this.#http2.end(call.streamId, error);
+    if (!call.isRunning) this.#http2.release(call.streamId);
+  }
+
+  #takeMessage(call: OpenCall, message: Uint8Array): void {
+    if (call.route.kind === "stream") {
+      return this.#answerOne(call, call.route.answer, message);
+    }
+    if (call.message === undefined) call.message = message;
+    else this.#abort(call, cardinality("more than one"));
+  }
+
+  #answerOne(
+    call: OpenCall,
+    answer: (message: Uint8Array) => Uint8Array,
+    message: Uint8Array,
+  ): void {
+    try {
+      this.#http2.send(call.streamId, answer(message));
+    } catch (error) {
+      if (!(error instanceof GrpcError)) throw error;
+      this.#end(call, error);
+    }
+  }
+
+  #halfClose(call: OpenCall): void {
+    const { route, message } = call;
+    if (route.kind === "stream") this.#end(call);
+    else if (message === undefined) this.#end(call, cardinality("no"));
+    else {
+      call.isRunning = true;
+      this.#running++;
+      const run = () => this.#run(call, route.method, message);
+      this.#options.start(route.method.name, run);
+    }
+  }
+
+  async #run(
+    call: OpenCall,
+    method: BoundMethod,
+    request: Uint8Array,
+  ): Promise<void> {
+    const { abort: { signal }, expires } = call;
+    const remainingMs = expires === undefined
+      ? undefined
+      : Math.max(0, expires - performance.now());
+    const incoming = { request, signal, remainingMs };
+    const outcome = await answerCall(method, incoming);
+    this.#running--;
+    this.#quietSince = performance.now();
+    call.isRunning = false;
+    // After an abort the call is answered already.
+    if (signal.aborted) this.#http2.release(call.streamId);
+    else if ("response" in outcome) {
+      this.#http2.send(call.streamId, outcome.response);
+      this.#end(call);
+    } else this.#end(call, outcome.error);
+    this.#flush();
+  }
+
+  /** Sends what is to be sent; what comes meanwhile goes after it. */
+  #flush(): void {
+    if (this.#isClosed || this.#writing !== undefined) return;
+    if (this.#http2.outputBytes > 0) this.#writing = this.#write();
+    else if (this.#http2.isFinished) this.close();
+  }
+
+  async #write(): Promise<void> {
+    try {
+      while (this.#http2.outputBytes > 0) {
+        this.#writingSince = performance.now();
+        await writeAll(this.#connection, this.#http2.takeOutput());
+      }
+      if (this.#http2.isFinished) this.close();
+    } catch {
+      // Whatever it is, the connection is of no use; its calls end with it.
+      this.close();
+    } finally {
+      this.#writing = undefined;
+      this.#writingSince = Infinity;
+    }
+  }
+}
+
+async function writeAll(
+  connection: Deno.UnixConn,
+  bytes: Uint8Array,
+): Promise<void> {
+  let rest = bytes;
+  while (rest.length > 0) {
+    rest = rest.subarray(await connection.write(rest));
+  }
+}
+
+function isDisconnect(error: unknown): boolean {
+  return error instanceof Deno.errors.BrokenPipe ||
+    error instanceof Deno.errors.ConnectionReset;
+}
+
+function cancelled(message: string): GrpcError {
+  return new GrpcError(message, { code: StatusCode.CANCELLED });
+}
+
+function cardinality(count: string): GrpcError {
+  return new GrpcError(`A unary call with ${count} request message`, {
+    code: StatusCode.UNIMPLEMENTED,
+  });
+}
