@@ -91,7 +91,10 @@ Deno.test("of a client in originating-only mode too", async () => {
   const problems = await inspectClient(plan, { netns });
   assert.match(problems[0] ?? "", /^ip rule "1000: from all fwmark .*missing$/);
   assert.match(problems[1] ?? "", /^ip -6 rule "1000: from all fwmark/);
-  assert.match(problems[2] ?? "", /^nft table "inet coil" is not as it was/);
+  assert.match(
+    problems[2] ?? "",
+    /^nft table "inet coil" was changed: to restore it, /,
+  );
   assert.equal(problems.length, 3);
   await lab.apply([EGRESS], changes);
   assert.equal(await lab.state(), state);

@@ -110,7 +110,7 @@ async function tableProblems(
   const changes = await nft.compareTable(table);
   if (changes.length === 0) return [];
   const some = changes.slice(0, MAX_TABLE_CHANGES).join(", ");
-  return [`${name} was changed: it points to ${some}`];
+  return [`${name} was changed: to restore it, ${some}`];
 }
 
 async function portProblems(
