@@ -10,7 +10,7 @@ import {
   recordProcess,
   spawnProcess,
 } from "../process.ts";
-import { eventually } from "../wait.ts";
+import { eventually, sleep } from "../wait.ts";
 import { createCgroup, labCgroup, removeCgroup } from "./cgroups.ts";
 import {
   containerdConfig,
@@ -39,6 +39,10 @@ export interface ClusterNodeOptions {
   /** Directory of the executables of containerd, and of its plugins; Debian's without it. */
   readonly containerd?: string;
 }
+
+/** kubelet looks at containerd within this after its start. */
+const KUBELET_LOOK_MS = 1_000;
+const MAX_KUBELET_STARTS = 20;
 
 /**
  * A node that is real but for its kernel: containerd, kubelet and kube-proxy in network, mount, UTS, IPC and PID
@@ -115,6 +119,16 @@ export class ClusterNode {
 
   /** Starts one of its programs. containerd answers when this returns. */
   async start(daemon: NodeDaemon): Promise<void> {
+    const process = await this.#spawn(daemon);
+    if (daemon === "kubelet") await this.#keepKubelet(process);
+    if (daemon !== "containerd") return;
+    await eventually(`containerd of ${this.name}`, async () => {
+      await this.run("ctr", ["version"]);
+      return true;
+    }, { timeoutMs: 60_000 });
+  }
+
+  async #spawn(daemon: NodeDaemon): Promise<LabProcess> {
     const { init } = this.#booted();
     const { command, args } = this.#commandOf(daemon);
     const { containerd } = this.#options;
@@ -127,11 +141,16 @@ export class ClusterNode {
       env: { PATH: containerd === undefined ? PATH : `${containerd}:${PATH}` },
     });
     this.#daemons.set(daemon, process);
-    if (daemon !== "containerd") return;
-    await eventually(`containerd of ${this.name}`, async () => {
-      await this.run("ctr", ["version"]);
-      return true;
-    }, { timeoutMs: 60_000 });
+    return process;
+  }
+
+  /** As an init system does: kubelet ends at once where containerd's CRI service is not ready. */
+  async #keepKubelet(process: LabProcess): Promise<void> {
+    for (let starts = 1; starts < MAX_KUBELET_STARTS; starts++) {
+      await sleep(KUBELET_LOOK_MS);
+      if (process.isRunning) return;
+      process = await this.#spawn("kubelet");
+    }
   }
 
   /** Ends one of its programs. */
