@@ -61,9 +61,18 @@ export async function callUnary(options: CallOptions): Promise<Uint8Array> {
     return await promise;
   } finally {
     signal?.removeEventListener("abort", hangUp);
+    // A connection that is made after close() would stay open.
+    if (signal?.aborted) {
+      await new Promise((done) => {
+        client.waitForReady(Date.now() + CONNECT_MS, done);
+      });
+    }
     client.close();
   }
 }
+
+/** For a connection that is being made when its call is given up. */
+const CONNECT_MS = 1_000;
 
 /** grpc-js would try again and again. */
 async function assertListened(path: string): Promise<void> {
