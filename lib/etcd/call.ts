@@ -6,8 +6,7 @@ import type {
 } from "@bufbuild/protobuf";
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import { abortable, startTimer } from "../async/mod.ts";
-import { GrpcError, StatusCode } from "../grpc/mod.ts";
-import { exchange } from "./exchange.ts";
+import { exchange, GrpcError, StatusCode } from "../grpc/mod.ts";
 import { type CertificateTrouble, certificateTrouble } from "./tls_trouble.ts";
 
 const DEFAULT_TIMEOUT_MS = 60_000;
@@ -81,8 +80,9 @@ export async function callEtcd<I extends DescMessage, O extends DescMessage>(
   );
   using connection = await connect(endpoint, stop);
   const exchanged = exchange(connection, {
-    authority: `${endpoint.tls ? "https" : "http"}://${authorityOf(endpoint)}`,
-    path: `/${method.parent.typeName}/${method.name}`,
+    scheme: endpoint.tls ? "https" : "http",
+    authority: authorityOf(endpoint),
+    method: `/${method.parent.typeName}/${method.name}`,
     message: toBinary(method.input, create(method.input, message)),
     metadata,
     timeoutMs,

@@ -1,9 +1,12 @@
 /**
  * A gRPC server on a UNIX socket, with server reflection and with bounds on
- * what peers can take. The HTTP/2 frames are written and read here.
+ * what peers can take, and unary calls to other servers. The HTTP/2 frames are
+ * written and read here.
  *
  * @module
  */
+export { exchange } from "./client/exchange.ts";
+export type { UnaryRequest } from "./client/unary_exchange.ts";
 export {
   type RunningServer,
   serve,

@@ -1,10 +1,11 @@
 /**
- * A gRPC client for tests: grpc-js's.
+ * A gRPC client for tests, of UNIX sockets. It is not grpc-js's, since Deno's
+ * node:http2 damages the heap when calls are given up: decision 0021.
  *
  * @module
  */
-import { Client, credentials, type ServiceError } from "@grpc/grpc-js";
-import { Buffer } from "node:buffer";
+import { startTimer } from "../async/mod.ts";
+import { exchange } from "./client/exchange.ts";
 import { GrpcError, StatusCode } from "./status.ts";
 
 /** Nobody answers at the socket: it is absent, or nobody listens. */
@@ -21,81 +22,59 @@ export interface CallOptions {
   /** Default 60 s. The server is told as well. */
   readonly timeoutMs?: number;
   /** Hangs up. */
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
 }
+
+/** Pause before another attempt when the server's backlog is full. */
+const BACKLOG_PAUSE_MS = 10;
 
 /**
  * Makes a unary call over a connection of its own and returns the answer.
  *
  * @throws {ConnectError} when nobody listens at the socket
- * @throws {GrpcError} when the call fails
+ * @throws {GrpcError} when the call fails, DEADLINE_EXCEEDED when it takes long
  */
 export async function callUnary(options: CallOptions): Promise<Uint8Array> {
-  const { socketPath, method, message, timeoutMs = 60_000, signal } = options;
+  const { socketPath, timeoutMs = 60_000, signal } = options;
   signal?.throwIfAborted();
-  await assertListened(socketPath);
-  const client = new Client(
-    `unix:${socketPath}`,
-    credentials.createInsecure(),
-    {
-      "grpc.use_local_subchannel_pool": 1,
-      "grpc.enable_channelz": 0,
-      "grpc.max_receive_message_length": -1,
-    },
-  );
-  const { promise, resolve, reject } = Promise.withResolvers<Uint8Array>();
-  const call = client.makeUnaryRequest(
-    method,
-    toBuffer,
-    (bytes) => bytes,
-    message,
-    { deadline: Date.now() + timeoutMs },
-    (error, answer) =>
-      error === null ? resolve(answer ?? new Uint8Array()) : reject(
-        signal?.aborted ? signal.reason : toGrpcError(error),
-      ),
-  );
-  const hangUp = () => call.cancel();
-  signal?.addEventListener("abort", hangUp, { once: true });
+  const late = new AbortController();
+  using _late = startTimer(timeoutMs, () => {
+    const code = StatusCode.DEADLINE_EXCEEDED;
+    late.abort(new GrpcError(`No answer within ${timeoutMs} ms`, { code }));
+  });
+  const stop = AbortSignal.any(signal ? [late.signal, signal] : [late.signal]);
+  using connection = await connect(socketPath, stop);
+  const hangUp = () => connection[Symbol.dispose]();
+  stop.addEventListener("abort", hangUp);
   try {
-    return await promise;
+    return await exchange(connection, { ...options, timeoutMs });
+  } catch (error) {
+    throw stop.aborted ? stop.reason : error;
   } finally {
-    signal?.removeEventListener("abort", hangUp);
-    // A connection that is made after close() would stay open.
-    if (signal?.aborted) {
-      await new Promise((done) => {
-        client.waitForReady(Date.now() + CONNECT_MS, done);
-      });
+    stop.removeEventListener("abort", hangUp);
+  }
+}
+
+async function connect(
+  path: string,
+  stop: AbortSignal,
+): Promise<Deno.UnixConn> {
+  while (true) {
+    stop.throwIfAborted();
+    try {
+      return await Deno.connect({ transport: "unix", path });
+    } catch (cause) {
+      // A full backlog is EAGAIN on a UNIX socket: unix(7).
+      if (!(cause instanceof Deno.errors.WouldBlock)) {
+        const reason = cause instanceof Error ? cause.message : String(cause);
+        throw new ConnectError(
+          `Cannot connect to socket "${path}": ${reason}`,
+          {
+            cause,
+          },
+        );
+      }
+      await new Promise((resolve) => setTimeout(resolve, BACKLOG_PAUSE_MS));
     }
-    client.close();
   }
-}
-
-/** For a connection that is being made when its call is given up. */
-const CONNECT_MS = 1_000;
-
-/** grpc-js would try again and again. */
-async function assertListened(path: string): Promise<void> {
-  try {
-    (await Deno.connect({ transport: "unix", path })).close();
-  } catch (cause) {
-    // A full backlog is EAGAIN on a UNIX socket: unix(7).
-    if (cause instanceof Deno.errors.WouldBlock) return;
-    const reason = cause instanceof Error ? cause.message : String(cause);
-    throw new ConnectError(`Cannot connect to socket "${path}": ${reason}`, {
-      cause,
-    });
-  }
-}
-
-function toGrpcError(error: ServiceError): GrpcError {
-  const { code = StatusCode.UNKNOWN, details, metadata } = error;
-  const [bytes] = metadata?.get("grpc-status-details-bin") ?? [];
-  const statusDetails = bytes instanceof Uint8Array ? bytes : undefined;
-  return new GrpcError(details, { code, statusDetails, cause: error });
-}
-
-/** The same bytes as node: modules have them. */
-function toBuffer(bytes: Uint8Array): Buffer {
-  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }

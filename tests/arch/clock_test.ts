@@ -6,7 +6,6 @@ import { ROOT } from "./ranks.ts";
 
 /** Where the date is only shown to others, and how. */
 const SHOWN: Readonly<Record<string, string>> = {
-  "lib/grpc/testing.ts": "grpc-js's deadlines are dates",
   "roles/coild/server/call_log.ts": "in the log",
   "lib/kube/loops/event_recorder.ts": "times of Events",
   "lib/kube/loops/lease.ts":

@@ -46,10 +46,7 @@ class TestServer implements AsyncDisposable {
 
   async call(message = Uint8Array.of(1)): Promise<Uint8Array> {
     const socketPath = this.path;
-    // grpc-js gives a Buffer.
-    return new Uint8Array(
-      await callUnary({ socketPath, method: PATH, message }),
-    );
+    return await callUnary({ socketPath, method: PATH, message });
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
