@@ -24,6 +24,7 @@ export {
 export { Gate } from "./gate.ts";
 export { LookLoop, type LookLoopOptions } from "./look_loop.ts";
 export { type KeyedLockOptions, KeyedMutex, Mutex } from "./mutex.ts";
+export { onAbort } from "./on_abort.ts";
 export { SingleFlight } from "./single_flight.ts";
 export {
   abortable,

@@ -1,4 +1,5 @@
 import { type Clock, systemClock } from "./clock.ts";
+import { onAbort } from "./on_abort.ts";
 
 /** Options of everything here that can wait. */
 export interface WaitOptions {
@@ -33,14 +34,8 @@ export async function abortable<T>(
 ): Promise<T> {
   if (signal === undefined) return await promise;
   const { promise: aborted, reject } = Promise.withResolvers<never>();
-  const onAbort = () => reject(signal.reason);
-  if (signal.aborted) onAbort();
-  else signal.addEventListener("abort", onAbort, { once: true });
-  try {
-    return await Promise.race([aborted, promise]);
-  } finally {
-    signal.removeEventListener("abort", onAbort);
-  }
+  using _listening = onAbort(signal, () => reject(signal.reason));
+  return await Promise.race([aborted, promise]);
 }
 
 /**
@@ -55,25 +50,18 @@ export async function withTimeout<T>(
   { signal: outer, clock = systemClock }: SleepOptions = {},
 ): Promise<T> {
   const controller = new AbortController();
-  const onAbort = () => controller.abort(outer?.reason);
   using _timer = clock.after(ms, () => {
     controller.abort(
       new DOMException(`Cannot finish within ${ms} ms`, "TimeoutError"),
     );
   });
-  if (outer?.aborted) onAbort();
-  else outer?.addEventListener("abort", onAbort, { once: true });
-  try {
-    return await fn(controller.signal);
-  } finally {
-    outer?.removeEventListener("abort", onAbort);
-  }
+  using _listening = onAbort(outer, () => controller.abort(outer?.reason));
+  return await fn(controller.signal);
 }
 
 /** Resolves, and never rejects, when the signal aborts. */
 export function untilAborted(signal: AbortSignal): Promise<void> {
-  if (signal.aborted) return Promise.resolve();
   const { promise, resolve } = Promise.withResolvers<void>();
-  signal.addEventListener("abort", () => resolve(), { once: true });
+  onAbort(signal, resolve);
   return promise;
 }

@@ -1,3 +1,4 @@
+import { onAbort } from "./on_abort.ts";
 import type { WaitOptions } from "./sleep.ts";
 
 interface RunningTask {
@@ -15,7 +16,7 @@ export class TaskGroup implements AsyncDisposable {
   readonly #controller = new AbortController();
   readonly #running = new Map<symbol, RunningTask>();
   readonly #outer: AbortSignal | undefined;
-  readonly #onAbort = (): void => this.abort(this.#outer?.reason);
+  #attached: Disposable | undefined;
   #failure: { readonly error: unknown } | undefined;
 
   /** The tasks also end when the given signal aborts. */
@@ -46,12 +47,12 @@ export class TaskGroup implements AsyncDisposable {
     this.#running.set(id, { name, ended });
   }
 
-  /** Follows the outer signal; also again, after a wait that ended. Adding a listener twice is harmless. */
+  /** Follows the outer signal; also again, after a wait that ended. */
   #attach(): void {
-    if (this.#outer?.aborted) this.#onAbort();
-    else {
-      this.#outer?.addEventListener("abort", this.#onAbort, { once: true });
-    }
+    this.#attached ??= onAbort(
+      this.#outer,
+      () => this.abort(this.#outer?.reason),
+    );
   }
 
   async #guard(task: (signal: AbortSignal) => Promise<void>): Promise<void> {
@@ -84,7 +85,8 @@ export class TaskGroup implements AsyncDisposable {
       if (task === undefined) break;
       await task.ended;
     }
-    this.#outer?.removeEventListener("abort", this.#onAbort);
+    this.#attached?.[Symbol.dispose]();
+    this.#attached = undefined;
   }
 
   /** Aborts the tasks and waits for them. Never throws. */

@@ -203,7 +203,8 @@ export class EtcdClient {
         failures.map(({ message }) => message).join("; ") || "there is none"
       }`,
       {
-        ...{ kind: "unreachable", cause: first },
+        kind: "unreachable",
+        cause: first,
         // The one that could be reached says most.
         certificate: failures.find(({ certificate }) => certificate)
           ?.certificate,

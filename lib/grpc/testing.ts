@@ -4,7 +4,7 @@
  *
  * @module
  */
-import { startTimer } from "../async/mod.ts";
+import { onAbort, startTimer } from "../async/mod.ts";
 import { exchange } from "./client/exchange.ts";
 import { GrpcError, StatusCode } from "./status.ts";
 
@@ -45,13 +45,11 @@ export async function callUnary(options: CallOptions): Promise<Uint8Array> {
   const stop = AbortSignal.any(signal ? [late.signal, signal] : [late.signal]);
   using connection = await connect(socketPath, stop);
   const hangUp = () => connection[Symbol.dispose]();
-  stop.addEventListener("abort", hangUp);
+  using _listening = onAbort(stop, hangUp);
   try {
     return await exchange(connection, { ...options, timeoutMs });
   } catch (error) {
     throw stop.aborted ? stop.reason : error;
-  } finally {
-    stop.removeEventListener("abort", hangUp);
   }
 }
 

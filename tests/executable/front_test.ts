@@ -194,7 +194,8 @@ for (
       stdin: "{}",
     }, "0::ADD:"],
     ["a configuration larger than its buffer", {
-      ...{ env: CALL, stdin: LARGE },
+      env: CALL,
+      stdin: LARGE,
     }, "0::ADD:"],
   ] as const
 ) {

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { NetnsNotFoundError } from "../../lib/podnet/mod.ts";
 import { keyText } from "../../lib/cni/mod.ts";
-import { Telling } from "../../roles/coild/calls/telling.ts";
+import { Announcement } from "../../roles/coild/calls/announcement.ts";
 import { FACTS, gcOfNone, partsOn, requestFor } from "./coild_parts.ts";
 import { testNode } from "./podnet_testing.ts";
 import { netnsTest } from "./testing.ts";
@@ -17,15 +17,18 @@ netnsTest(
     const request = requestFor("/run/netns/ct-absent");
     const seen: unknown[] = [];
     const { signal } = new AbortController();
-    await using telling = new Telling(signal, async (_, { signal }) => {
-      const { promise, resolve } = Promise.withResolvers<void>();
-      signal.addEventListener("abort", () => resolve());
-      await promise;
-      seen.push(ipam.lookup(request)?.state);
-    });
+    await using announcement = new Announcement(
+      signal,
+      async (_, { signal }) => {
+        const { promise, resolve } = Promise.withResolvers<void>();
+        signal.addEventListener("abort", () => resolve());
+        await promise;
+        seen.push(ipam.lookup(request)?.state);
+      },
+    );
     using held = new DisposableStack();
     await assert.rejects(
-      attachments.connect(request, FACTS, { held, signal, telling }),
+      attachments.connect(request, FACTS, { held, signal, announcement }),
       NetnsNotFoundError,
     );
     await parts.settle();
@@ -44,7 +47,7 @@ netnsTest(
     const request = requestFor(pod.path);
     const { signal } = new AbortController();
     using held = new DisposableStack();
-    const options = { held, signal, telling: undefined };
+    const options = { held, signal, announcement: undefined };
     await attachments.connect(request, FACTS, options);
     const args = gcOfNone();
     const released: string[] = [];

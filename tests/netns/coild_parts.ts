@@ -162,7 +162,7 @@ export async function partsOn(network: PodNetwork): Promise<Parts> {
     settle,
     add: (request) =>
       locked(request, async (held) => {
-        const options = { held, signal, telling: undefined };
+        const options = { held, signal, announcement: undefined };
         await attachments.connect(request, FACTS, options);
       }),
     async del(request) {

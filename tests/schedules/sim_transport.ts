@@ -1,5 +1,5 @@
 /** How a process reaches the simulated API server: late, twice, or never. */
-import { sleep } from "../../lib/async/mod.ts";
+import { onAbort, sleep } from "../../lib/async/mod.ts";
 import {
   KubeUnreachableError,
   type Transport,
@@ -164,9 +164,7 @@ export class SimTransport implements Transport {
   ): Promise<T> {
     work.catch(() => {});
     const stop = new AbortController();
-    const onAbort = () => stop.abort(signal?.reason);
-    if (signal?.aborted) onAbort();
-    signal?.addEventListener("abort", onAbort, { once: true });
+    using _listening = onAbort(signal, () => stop.abort(signal?.reason));
     try {
       return await Promise.race([
         work,
@@ -175,7 +173,6 @@ export class SimTransport implements Transport {
         }),
       ]);
     } finally {
-      signal?.removeEventListener("abort", onAbort);
       stop.abort();
     }
   }

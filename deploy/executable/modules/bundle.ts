@@ -5,30 +5,9 @@ export class BundleError extends Error {
   override readonly name = "BundleError";
 }
 
-/** As main.ts imports it. */
-const PLUGIN = "./roles/coil/mod.ts";
-
-/**
- * Bundles main.ts with all it imports into `directory`, one chunk per role and
- * some that they share; but the CNI plugin, which starts so often, becomes a
- * function in main.js: each file costs a start 0.3 ms and 1 MB.
- */
+/** Bundles main.ts with all it imports into `directory`, one chunk per role and some that they share. */
 export async function bundle(directory: string): Promise<void> {
-  await runBundle("main.ts", directory, [
-    "--code-splitting",
-    `--external=${PLUGIN}`,
-  ]);
-  await runBundle(PLUGIN, `${directory}/plugin`, []);
-  const plugin = asFunction(
-    await Deno.readTextFile(`${directory}/plugin/mod.js`),
-  );
-  await Deno.remove(`${directory}/plugin`, { recursive: true });
-  await rewrite(`${directory}/main.js`, (text) => {
-    const parts = text.split(`import("${PLUGIN}")`);
-    if (parts.length === 2) return `${parts.join("plugin()")}\n${plugin}`;
-    throw new BundleError("Cannot find the CNI plugin in the bundled main.ts");
-  });
-  await delayRequire(directory);
+  await bundleProgram("main.ts", directory);
   await settleNames(directory, "main.js");
 }
 
@@ -37,24 +16,13 @@ export async function bundleProgram(
   entry: string,
   directory: string,
 ): Promise<void> {
-  await runBundle(entry, directory, ["--code-splitting"]);
+  await runBundle(entry, directory);
   await delayRequire(directory);
-}
-
-/** A module that imports nothing, as a function that gives its exports. */
-function asFunction(module: string): string {
-  const [, body, name] =
-    /^((?!.*\bimport\b).*)export\{([\w$]+) as main\};?\s*$/s.exec(module) ?? [];
-  if (body === undefined) {
-    throw new BundleError("Cannot inline the CNI plugin: it is not one module");
-  }
-  return `function plugin(){${body}return{main:${name}}}\n`;
 }
 
 async function runBundle(
   entry: string,
   directory: string,
-  flags: readonly string[],
 ): Promise<void> {
   const { success, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
     args: [
@@ -62,8 +30,8 @@ async function runBundle(
       "--quiet",
       "--platform=deno",
       "--minify",
+      "--code-splitting",
       `--outdir=${directory}`,
-      ...flags,
       entry,
     ],
     cwd: ROOT,

@@ -1,20 +1,12 @@
+import type { GrpcCall } from "../service.ts";
 import { GrpcError, StatusCode } from "../status.ts";
-
-/** A request that has arrived. */
-export interface IncomingCall {
-  readonly request: Uint8Array;
-  /** Aborted, with a GrpcError, when nobody waits for the answer any more. */
-  readonly signal: AbortSignal;
-  /** How long the caller will wait from now on; undefined is for ever. */
-  readonly remainingMs: number | undefined;
-}
 
 /** A unary method with what answers it. */
 export interface BoundMethod {
   /** Its name in its service: `Add`. */
   readonly name: string;
   /** Other errors than GrpcError become UNKNOWN. */
-  readonly answer: (call: IncomingCall) => Promise<Uint8Array>;
+  readonly answer: (call: GrpcCall) => Promise<Uint8Array>;
 }
 
 /** How a call ended; never a rejected promise. */
@@ -25,7 +17,7 @@ export type Outcome =
 /** Answers one call. */
 export async function answerCall(
   method: BoundMethod,
-  call: IncomingCall,
+  call: GrpcCall,
 ): Promise<Outcome> {
   try {
     const response = await method.answer(call);

@@ -26,10 +26,7 @@ export type Routes = ReadonlyMap<string, Route>;
 export function makeRoutes({ definition, handle }: GrpcService): Routes {
   const routes = new Map<string, Route>();
   for (const { name } of definition.methods) {
-    const method: BoundMethod = {
-      name,
-      answer: (call) => handle({ ...call, method: name }),
-    };
+    const method: BoundMethod = { name, answer: handle };
     routes.set(`/${definition.typeName}/${name}`, { kind: "unary", method });
   }
   const versions = [ServerReflection, ServerReflectionV1Alpha];

@@ -223,7 +223,7 @@ export class Session {
     const remainingMs = expires === undefined
       ? undefined
       : Math.max(0, expires - performance.now());
-    const incoming = { request, signal, remainingMs };
+    const incoming = { method: method.name, request, signal, remainingMs };
     const outcome = await answerCall(method, incoming);
     this.#running--;
     this.#quietSince = performance.now();

@@ -12,14 +12,14 @@ import {
 } from "../http2_frames.ts";
 import { frameMessage } from "../message_frame.ts";
 import { Listener } from "./listener.ts";
-import type { IncomingCall } from "./call.ts";
+import type { GrpcCall } from "../service.ts";
 import type { Route } from "./routes.ts";
 
 const PATH = "/test.Echo/Say";
 
 type Handler = (
   request: Uint8Array,
-  context: IncomingCall,
+  context: GrpcCall,
 ) => Promise<Uint8Array>;
 
 class TestServer implements AsyncDisposable {

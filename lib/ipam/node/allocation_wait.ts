@@ -1,4 +1,4 @@
-import type { Clock } from "../../async/mod.ts";
+import { type Clock, onAbort } from "../../async/mod.ts";
 
 /** What {@linkcode AllocationWait} ends by. */
 export interface AllocationWaitOptions {
@@ -14,14 +14,14 @@ export interface AllocationWaitOptions {
 export class AllocationWait implements Disposable {
   readonly #controller = new AbortController();
   readonly #timer: Disposable;
-  readonly #detach: () => void;
+  readonly #listening: Disposable;
 
   constructor(options: AllocationWaitOptions) {
     const { clock, signal, timeoutMs, onTimeout } = options;
-    const onAbort = () => this.#controller.abort(signal?.reason);
-    if (signal?.aborted) onAbort();
-    else signal?.addEventListener("abort", onAbort, { once: true });
-    this.#detach = () => signal?.removeEventListener("abort", onAbort);
+    this.#listening = onAbort(
+      signal,
+      () => this.#controller.abort(signal?.reason),
+    );
     this.#timer = clock.after(timeoutMs, () => this.end(onTimeout()));
   }
 
@@ -37,6 +37,6 @@ export class AllocationWait implements Disposable {
 
   [Symbol.dispose](): void {
     this.#timer[Symbol.dispose]();
-    this.#detach();
+    this.#listening[Symbol.dispose]();
   }
 }

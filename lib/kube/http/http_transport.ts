@@ -1,4 +1,4 @@
-import { abortable, withTimeout } from "../../async/mod.ts";
+import { abortable, onAbort, withTimeout } from "../../async/mod.ts";
 import { KubeUnreachableError } from "./errors.ts";
 import type {
   Connection,
@@ -239,26 +239,18 @@ class IdleGuard implements Disposable {
   }
 }
 
-interface JoinedSignal extends Disposable {
-  readonly signal: AbortSignal;
-}
-
 /** Like `AbortSignal.any`, but leaves nothing on the long-lived signals after its disposal. */
 function joinSignals(
   signals: readonly (AbortSignal | undefined)[],
-): JoinedSignal {
+): { readonly signal: AbortSignal } & Disposable {
   const controller = new AbortController();
-  const undo: (() => void)[] = [];
+  const listening = new DisposableStack();
   for (const signal of signals) {
-    if (signal === undefined) continue;
-    const onAbort = () => controller.abort(signal.reason);
-    if (signal.aborted) onAbort();
-    signal.addEventListener("abort", onAbort, { once: true });
-    undo.push(() => signal.removeEventListener("abort", onAbort));
+    listening.use(onAbort(signal, () => controller.abort(signal?.reason)));
   }
   return {
     signal: controller.signal,
-    [Symbol.dispose]: () => undo.forEach((step) => step()),
+    [Symbol.dispose]: () => listening.dispose(),
   };
 }
 
@@ -276,7 +268,7 @@ async function* readChunks(
   // Deno 2.9.6 forgets the signal of a fetch soon after the answer has begun:
   // an abort would leave the read pending for ever.
   const cancel = () => void reader?.cancel(signal.reason).catch(() => {});
-  signal.addEventListener("abort", cancel, { once: true });
+  using _listening = onAbort(signal, cancel);
   try {
     while (reader !== undefined) {
       signal.throwIfAborted();
@@ -289,7 +281,6 @@ async function* readChunks(
   } catch (err) {
     throw hooks.failure(err);
   } finally {
-    signal.removeEventListener("abort", cancel);
     hooks.end();
     // Errors of the stream have been thrown already, to whoever reads.
     await reader?.cancel().catch(() => {});

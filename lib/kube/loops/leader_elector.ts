@@ -2,7 +2,7 @@ import { getLogger, type Logger } from "../../telemetry/mod.ts";
 import type { KubeClient } from "../client/client.ts";
 import { type LeaseClaim, LeaseKeeper, releaseLease } from "./lease.ts";
 import type { KubeMetrics } from "./metrics.ts";
-import { type Clock, sleep, systemClock } from "../../async/mod.ts";
+import { type Clock, onAbort, sleep, systemClock } from "../../async/mod.ts";
 
 const RELEASE_TIMEOUT_MS = 3_000;
 
@@ -113,9 +113,7 @@ export class LeaderElector {
   ): Promise<boolean> {
     const { signal, lead } = options;
     const leading = new AbortController();
-    const onAbort = () => leading.abort(signal.reason);
-    signal.addEventListener("abort", onAbort, { once: true });
-    if (signal.aborted) onAbort();
+    using _listening = onAbort(signal, () => leading.abort(signal.reason));
     this.#log.info("Leading", { lease: this.#claim.name });
     this.#setLeader(true);
     const renewing = new AbortController();
@@ -127,7 +125,6 @@ export class LeaderElector {
       if (!leading.signal.aborted) throw err;
       return false;
     } finally {
-      signal.removeEventListener("abort", onAbort);
       // Renewed to the last moment, for lead() may have taken long to end.
       renewing.abort();
       await renewed;

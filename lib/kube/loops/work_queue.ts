@@ -1,4 +1,4 @@
-import { Backoff, type Clock, systemClock } from "../../async/mod.ts";
+import { Backoff, type Clock, onAbort, systemClock } from "../../async/mod.ts";
 
 /** Is told what becomes of keys, for metrics; must only take note. */
 export interface QueueObserver {
@@ -105,17 +105,12 @@ export class WorkQueue implements Disposable {
       return key;
     }
     const { promise, resolve, reject } = Promise.withResolvers<string>();
-    const onAbort = () => {
+    using _listening = onAbort(signal, () => {
       // Not when a key was handed over already: it would be lost.
       if (this.#waiting.delete(resolve)) reject(signal.reason);
-    };
+    });
     this.#waiting.add(resolve);
-    signal.addEventListener("abort", onAbort, { once: true });
-    try {
-      return await promise;
-    } finally {
-      signal.removeEventListener("abort", onAbort);
-    }
+    return await promise;
   }
 
   /** Gives a key back after the work on it, successful or not. */

@@ -1,3 +1,4 @@
+import { onAbort } from "../../async/mod.ts";
 import { type Bytes, LinuxError, type NetlinkSocket } from "../../linux/mod.ts";
 import { type Message, parseMessages } from "./message_reader.ts";
 
@@ -43,14 +44,12 @@ export class GroupReader<T> implements AsyncDisposable {
   ): Promise<(T | Overflow)[]> {
     signal.throwIfAborted();
     if (this.#closed) throw new TypeError("Cannot use monitor: closed");
-    const onAbort = () => this.#socket.wake();
-    signal.addEventListener("abort", onAbort, { once: true });
+    using _listening = onAbort(signal, () => this.#socket.wake());
     try {
       this.#waiting = this.#socket.waitOffThread();
       await this.#waiting;
     } finally {
       this.#waiting = undefined;
-      signal.removeEventListener("abort", onAbort);
     }
     signal.throwIfAborted();
     return this.#closed ? [] : this.#read();

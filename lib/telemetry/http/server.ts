@@ -1,4 +1,10 @@
-import { Allowances, sleep, startTimer, TaskGroup } from "../../async/mod.ts";
+import {
+  Allowances,
+  onAbort,
+  sleep,
+  startTimer,
+  TaskGroup,
+} from "../../async/mod.ts";
 import { acceptAll } from "../accept.ts";
 import { getLogger } from "../log.ts";
 import { HttpConnection, type HttpHandler } from "./connection.ts";
@@ -52,9 +58,7 @@ export class HttpServer {
   /** Serves until the signal aborts and the last answer is given. Never rejects. */
   async run(listener: Deno.TcpListener): Promise<void> {
     const { address, signal } = this.#options;
-    const end = () => this.#end(listener);
-    if (signal.aborted) end();
-    else signal.addEventListener("abort", end, { once: true });
+    using _listening = onAbort(signal, () => this.#end(listener));
     await acceptAll(this.#paced(listener), {
       address,
       signal,

@@ -1,4 +1,4 @@
-import { sleep } from "../../../lib/async/mod.ts";
+import { onAbort, sleep, startTimer } from "../../../lib/async/mod.ts";
 import { CURRENT_CNI_VERSION } from "../../../lib/cni/mod.ts";
 import { isBusy } from "../base/errors.ts";
 import { isRunnable } from "./runnable.ts";
@@ -24,11 +24,10 @@ export async function askVersions(
   const child = await trySpawn(path, signal);
   if (child === undefined) return undefined;
   const { promise: givenUp, resolve: giveUp } = Promise.withResolvers<void>();
-  const timer = setTimeout(giveUp, TIMEOUT_MS);
-  signal.addEventListener("abort", () => giveUp(), { once: true });
+  using _late = startTimer(TIMEOUT_MS, giveUp);
+  using _listening = onAbort(signal, giveUp);
   // A grandchild may keep the pipe open when the child is gone: not waited for.
   const answer = await Promise.race([readAnswer(child), givenUp]);
-  clearTimeout(timer);
   if (answer === undefined) killQuietly(child);
   signal.throwIfAborted();
   return answer === undefined ? undefined : parseVersions(answer);

@@ -1,3 +1,5 @@
+import { onAbort } from "../../../lib/async/mod.ts";
+
 /** Where a command writes to, and who answers its questions. */
 export interface Terminal {
   /** Takes what was asked for: a manifest, a status. */
@@ -31,13 +33,12 @@ async function askAtTerminal(
   writeAll(Deno.stderr, `${question} [y/N] `);
   const reader = Deno.stdin.readable.getReader();
   const cancel = () => void reader.cancel(signal.reason).catch(() => {});
-  signal.addEventListener("abort", cancel, { once: true });
+  using _listening = onAbort(signal, cancel);
   try {
     const { value } = await reader.read();
     signal.throwIfAborted();
     return isYes(new TextDecoder().decode(value));
   } finally {
-    signal.removeEventListener("abort", cancel);
     reader.releaseLock();
   }
 }

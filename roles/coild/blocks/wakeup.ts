@@ -1,4 +1,4 @@
-import { startTimer } from "../../../lib/async/mod.ts";
+import { onAbort, startTimer } from "../../../lib/async/mod.ts";
 
 /**
  * Lets one waiter sleep until something happens.
@@ -26,15 +26,13 @@ export class Wakeup {
   ): Promise<void> {
     signal.throwIfAborted();
     if (!this.#pending) {
-      const { promise, resolve: finish } = Promise.withResolvers<void>();
-      const resolve = () => finish();
+      const { promise, resolve } = Promise.withResolvers<void>();
       this.#resume = resolve;
       using _timer = startTimer(timeoutMs, resolve);
-      signal.addEventListener("abort", resolve);
+      using _listening = onAbort(signal, resolve);
       try {
         await promise;
       } finally {
-        signal.removeEventListener("abort", resolve);
         this.#resume = undefined;
       }
     }

@@ -5,7 +5,7 @@ import type { PodName } from "../../../lib/podnet/mod.ts";
 import type { Attachment } from "./attachment.ts";
 import type { AddRequest } from "./cni_request.ts";
 import type { PodFacts } from "../cluster/pod_source.ts";
-import type { Telling } from "./telling.ts";
+import type { Announcement } from "./announcement.ts";
 
 /** What ADD made. */
 export interface Connected extends Attachment {
@@ -30,7 +30,7 @@ export interface LockedOptions extends CallOptions {
 /** How an ADD is served. */
 export interface ConnectOptions extends LockedOptions {
   /** Begins when the pod's addresses are known, long before it is connected; ends before they are given up. Undefined when nobody is to be told. */
-  readonly telling: Telling | undefined;
+  readonly announcement: Announcement | undefined;
 }
 
 /** The two ways to have pods: connected by coild itself, or by another plugin before it. */

@@ -10,7 +10,7 @@ import type { EgressReconciler } from "./reconciler.ts";
 import type { EgressSetup } from "./setup.ts";
 import type { CoildMetrics } from "../observe/metrics.ts";
 import type { PodFacts } from "../cluster/pod_source.ts";
-import { Telling } from "../calls/telling.ts";
+import { Announcement } from "../calls/announcement.ts";
 import { type AttachmentKey, keyText } from "../../../lib/cni/mod.ts";
 import { type Attachment, POD_INTERFACE } from "../calls/attachment.ts";
 
@@ -21,8 +21,8 @@ export interface SetUpOptions extends CallOptions {
   readonly request: AddRequest;
   /** What `wanted()` came to. */
   readonly wanted: Selection | undefined;
-  /** What `telling()` gave; begun already. */
-  readonly telling: Telling | undefined;
+  /** What `announcement()` gave; begun already. */
+  readonly announcement: Announcement | undefined;
 }
 
 /** What CNI calls have to do with egress. */
@@ -35,10 +35,10 @@ export interface EgressCalls {
   ): Promise<Selection | undefined>;
 
   /** What tells the gateways of a new pod; undefined when it has none. */
-  telling(
+  announcement(
     request: AddRequest,
     options: CallOptions & Pick<SetUpOptions, "wanted">,
-  ): Telling | undefined;
+  ): Announcement | undefined;
 
   /** Makes a new pod a client; returns when its gateways know of it, too. @throws as `EgressSetup.setUp()` */
   setUp(connected: Connected, options: SetUpOptions): Promise<void>;
@@ -61,7 +61,7 @@ export const NO_EGRESS: EgressCalls = {
     }
     return Promise.resolve(undefined);
   },
-  telling: () => undefined,
+  announcement: () => undefined,
   setUp: () => Promise.resolve(),
   check: () => Promise.resolve(),
   forget: () => {},
@@ -95,13 +95,13 @@ export class WithEgress implements EgressCalls {
     return await this.#with.setup.wanted(pod, options);
   }
 
-  telling(
+  announcement(
     { ifname }: AddRequest,
     { wanted, signal }: CallOptions & Pick<SetUpOptions, "wanted">,
-  ): Telling | undefined {
+  ): Announcement | undefined {
     if (ifname !== POD_INTERFACE || wanted === undefined) return undefined;
     const { setup } = this.#with;
-    return new Telling(
+    return new Announcement(
       signal,
       (attachment, options) => setup.announce(attachment, wanted, options),
     );
@@ -109,7 +109,7 @@ export class WithEgress implements EgressCalls {
 
   async setUp(
     connected: Connected,
-    { request, wanted, telling, signal }: SetUpOptions,
+    { request, wanted, announcement, signal }: SetUpOptions,
   ): Promise<void> {
     if (request.ifname !== POD_INTERFACE) return;
     const { book, metrics, reconciler, setup } = this.#with;
@@ -123,7 +123,7 @@ export class WithEgress implements EgressCalls {
     await metrics.phase("egress", async () => {
       using netns = Netns.open(request.netns);
       await setup.setUp(connected, wanted, { netns, signal });
-      await telling?.done();
+      await announcement?.done();
     });
     book.add(attachmentOf(connected));
     // For what has changed since the gateways were looked up.

@@ -73,7 +73,7 @@ export class AddressedPods implements Attachments {
   async connect(
     request: AddRequest,
     pod: PodFacts,
-    { held, signal, telling }: ConnectOptions,
+    { held, signal, announcement }: ConnectOptions,
   ): Promise<Connected> {
     const { metrics, networks, pods, teardown } = this.#with;
     const pool = await pods.poolOf(pod.namespace, { signal });
@@ -89,10 +89,10 @@ export class AddressedPods implements Attachments {
       addresses,
       ...(pod.uid !== undefined && { uid: pod.uid }),
     };
-    telling?.start({ ...known, block: allocation.block });
+    announcement?.start({ ...known, block: allocation.block });
     const key = keyOf(request);
     const undo = async (locks: DisposableStack) => {
-      await telling?.[Symbol.asyncDispose]();
+      await announcement?.[Symbol.asyncDispose]();
       await teardown.undo(key, locks, { pod: request.pod });
     };
     let interfaces: SetupResult;

@@ -79,7 +79,7 @@ export class ChainedPods implements Attachments {
   async connect(
     request: AddRequest,
     pod: PodFacts,
-    { held, signal, telling }: ConnectOptions,
+    { held, signal, announcement }: ConnectOptions,
   ): Promise<Connected> {
     const { locks, metrics, network } = this.#with;
     const { ifname } = request;
@@ -96,7 +96,7 @@ export class ChainedPods implements Attachments {
       addresses,
       ...(pod.uid !== undefined && { uid: pod.uid }),
     };
-    telling?.start(known);
+    announcement?.start(known);
     const { hostName } = await metrics.phase(
       "network",
       () => network.adopt({ ...chained, netnsPath: request.netns }),
@@ -109,7 +109,7 @@ export class ChainedPods implements Attachments {
       result: EMPTY,
       openNetns: this.#opener(chained),
       undo: async () => {
-        await telling?.[Symbol.asyncDispose]();
+        await announcement?.[Symbol.asyncDispose]();
         await this.#undo(request, chained);
       },
     };

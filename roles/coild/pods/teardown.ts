@@ -1,4 +1,4 @@
-import { Backoff, retry, TaskGroup } from "../../../lib/async/mod.ts";
+import { Backoff, onAbort, retry, TaskGroup } from "../../../lib/async/mod.ts";
 import type { NodeIpam, Releasing } from "../../../lib/ipam/mod.ts";
 import type {
   PodName,
@@ -141,12 +141,8 @@ export class Teardown implements AsyncDisposable {
   /** Waits for the background work, or until the signal gives it up. */
   async drain(signal: AbortSignal): Promise<void> {
     const giveUp = () => this.#background.abort(signal.reason);
-    signal.addEventListener("abort", giveUp, { once: true });
-    try {
-      await this.#background.wait();
-    } finally {
-      signal.removeEventListener("abort", giveUp);
-    }
+    using _listening = onAbort(signal, giveUp);
+    await this.#background.wait();
   }
 
   /** Gives the background work up; the next start of the daemon finishes it. */

@@ -1,4 +1,9 @@
-import { abortable, startTimer, TaskGroup } from "../../../lib/async/mod.ts";
+import {
+  abortable,
+  onAbort,
+  startTimer,
+  TaskGroup,
+} from "../../../lib/async/mod.ts";
 import { ErrorCode, type Result } from "../../../lib/cni/mod.ts";
 import { codeName, StatusCode } from "../../../lib/grpc/mod.ts";
 import type { CniRequest } from "../../../lib/plugin/mod.ts";
@@ -198,10 +203,4 @@ class CallLimit implements Disposable {
       new CallError(message, { status: StatusCode[status], code }),
     );
   }
-}
-
-function onAbort(signal: AbortSignal, fn: () => void): Disposable {
-  if (signal.aborted) fn();
-  else signal.addEventListener("abort", fn, { once: true });
-  return { [Symbol.dispose]: () => signal.removeEventListener("abort", fn) };
 }

@@ -127,13 +127,13 @@ export class CniService implements CniMethods {
       // Asked first: a pod that cannot have its egress needs no address.
       return { pod, wanted: await egress.wanted(request, pod, { signal }) };
     });
-    await using telling = egress.telling(request, { wanted, signal });
+    await using announcement = egress.announcement(request, { wanted, signal });
     const connected = await attachments.connect(request, pod, {
       ...options,
-      telling,
+      announcement,
     });
     try {
-      await egress.setUp(connected, { request, wanted, telling, signal });
+      await egress.setUp(connected, { request, wanted, announcement, signal });
     } catch (error) {
       egress.forget(connected.key);
       await connected.undo(held);

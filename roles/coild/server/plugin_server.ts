@@ -1,4 +1,4 @@
-import { startTimer, TaskGroup } from "../../../lib/async/mod.ts";
+import { onAbort, startTimer, TaskGroup } from "../../../lib/async/mod.ts";
 import { CniError } from "../../../lib/cni/mod.ts";
 import {
   encodeAnswer,
@@ -229,10 +229,4 @@ async function within<T>(
 ): Promise<T> {
   using _stall = startTimer(STALL_MS, () => connection.close());
   return await fn();
-}
-
-function onAbort(signal: AbortSignal, fn: () => void): Disposable {
-  if (signal.aborted) fn();
-  else signal.addEventListener("abort", fn, { once: true });
-  return { [Symbol.dispose]: () => signal.removeEventListener("abort", fn) };
 }

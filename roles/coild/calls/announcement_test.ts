@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { Address } from "../../../lib/inet/mod.ts";
-import { Telling } from "./telling.ts";
+import { Announcement } from "./announcement.ts";
 import type { Addressed } from "./attachment.ts";
 
 const POD: Addressed = {
@@ -9,28 +9,31 @@ const POD: Addressed = {
   addresses: { ipv4: Address.parse("10.1.2.3") },
 };
 
-Deno.test("Telling begins once, and is done when all have answered", async () => {
+Deno.test("Announcement begins once, and is done when all have answered", async () => {
   const { promise, resolve } = Promise.withResolvers<void>();
   const told: Addressed[] = [];
-  await using telling = new Telling(new AbortController().signal, (pod) => {
-    told.push(pod);
-    return promise;
-  });
-  telling.start(POD);
-  telling.start(POD);
+  await using announcement = new Announcement(
+    new AbortController().signal,
+    (pod) => {
+      told.push(pod);
+      return promise;
+    },
+  );
+  announcement.start(POD);
+  announcement.start(POD);
   assert.deepEqual(told, [POD]);
   let isDone = false;
-  const done = telling.done().then(() => isDone = true);
+  const done = announcement.done().then(() => isDone = true);
   await Promise.resolve();
   assert.equal(isDone, false);
   resolve();
   await done;
 });
 
-Deno.test("disposing of a Telling ends what is under way, and waits for that", async () => {
+Deno.test("disposing of a Announcement ends what is under way, and waits for that", async () => {
   const events: string[] = [];
   {
-    await using telling = new Telling(
+    await using announcement = new Announcement(
       new AbortController().signal,
       async (_, { signal }) => {
         await new Promise((resolve) =>
@@ -39,20 +42,20 @@ Deno.test("disposing of a Telling ends what is under way, and waits for that", a
         events.push("ended");
       },
     );
-    telling.start(POD);
+    announcement.start(POD);
   }
   assert.deepEqual(events, ["ended"]);
 });
 
-Deno.test("Telling ends with its call", async () => {
+Deno.test("Announcement ends with its call", async () => {
   const call = new AbortController();
   let isAborted = false;
-  await using telling = new Telling(call.signal, (_, { signal }) => {
+  await using announcement = new Announcement(call.signal, (_, { signal }) => {
     call.abort();
     isAborted = signal.aborted;
     return Promise.resolve();
   });
-  telling.start(POD);
-  await telling.done();
+  announcement.start(POD);
+  await announcement.done();
   assert.equal(isAborted, true);
 });

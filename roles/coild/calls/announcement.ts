@@ -1,40 +1,40 @@
 import type { Addressed } from "./attachment.ts";
 
-/** Whom it concerns, and how it is told. Never throws. */
-type Tell = (
+/** Sends the pod's addresses to the gateways that need them. Never throws. */
+type Announce = (
   attachment: Addressed,
   options: { readonly signal: AbortSignal },
 ) => Promise<void>;
 
 /**
- * Tells gateways of one new pod: as soon as it has its addresses, beside all
- * else that its ADD does. Disposing of it ends what is under way.
+ * Announces one new pod to its gateways as soon as it has addresses, beside
+ * the rest of its ADD. Disposing of it ends what is under way.
  */
-export class Telling implements AsyncDisposable {
-  readonly #tell: Tell;
+export class Announcement implements AsyncDisposable {
+  readonly #announce: Announce;
   readonly #signal: AbortSignal;
   readonly #stop = new AbortController();
-  #told: Promise<void> | undefined;
+  #sent: Promise<void> | undefined;
 
-  constructor(signal: AbortSignal, tell: Tell) {
+  constructor(signal: AbortSignal, announce: Announce) {
     this.#signal = signal;
-    this.#tell = tell;
+    this.#announce = announce;
   }
 
-  /** Begins, unless it has begun. */
+  /** Starts it, unless it has started. */
   start(attachment: Addressed): void {
     const signal = AbortSignal.any([this.#signal, this.#stop.signal]);
-    this.#told ??= this.#tell(attachment, { signal });
+    this.#sent ??= this.#announce(attachment, { signal });
   }
 
   /** Returns when all gateways have answered, or were waited for long enough. */
   async done(): Promise<void> {
-    await this.#told;
+    await this.#sent;
   }
 
   /** Gives up, and waits for what is under way. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#stop.abort();
-    await this.#told;
+    await this.#sent;
   }
 }
