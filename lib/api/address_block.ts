@@ -40,7 +40,7 @@ export interface Block {
   readonly uid: string;
   /** Version of the object that was parsed. */
   readonly resourceVersion: string;
-  /** Name of the pool it was carved from. */
+  /** Name of the pool it was allocated from. */
   readonly pool: string;
   /** Name of the node that holds it. */
   readonly node: string;

@@ -17,13 +17,13 @@ export interface AddressPoolSpec {
   readonly subnets: readonly SubnetSpec[];
 }
 
-/** Blocks of a pool: how many there can be, exist, and can still be carved. */
+/** Blocks of a pool: how many there can be, exist, and can still be allocated. */
 export interface BlockCounts {
   /** Blocks that the subnets have room for, at most 2^31. */
   readonly total: number;
   /** Blocks that exist. */
   readonly allocated: number;
-  /** Blocks that can still be carved. */
+  /** Blocks that can still be allocated. */
   readonly free: number;
 }
 
@@ -37,7 +37,7 @@ export interface AddressCounts {
   readonly total: string;
   /** Addresses in blocks that exist. */
   readonly allocated: string;
-  /** Addresses in blocks that can still be carved. */
+  /** Addresses in blocks that can still be allocated. */
   readonly free: string;
 }
 

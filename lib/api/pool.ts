@@ -143,7 +143,7 @@ export function subnetCapacity(subnet: Subnet, blockSizeBits: number): bigint {
   return 1n << BigInt(prefix.hostBits - blockSizeBits);
 }
 
-/** How many blocks can be carved from a pool: those of its subnets, at most {@linkcode MAX_BLOCKS}. */
+/** How many blocks can be allocated from a pool: those of its subnets, at most {@linkcode MAX_BLOCKS}. */
 export function poolCapacity(pool: PoolLayout): number {
   let blocks = 0n;
   for (const subnet of pool.subnets) {

@@ -1,5 +1,5 @@
 /**
- * Addresses: who holds which one on a node, the blocks they are from, and the pools that blocks are carved from.
+ * Addresses: who holds which one on a node, the blocks they are from, and the pools that blocks are allocated from.
  *
  * What changes outside is reached through the interfaces of `ports.ts`; nothing here knows Kubernetes or the kernel.
  *
@@ -31,8 +31,8 @@ export type { PoolOverlap } from "./pool/overlaps.ts";
 export type { Span } from "./pool/shared_range.ts";
 export { DEFAULT_WATER_MARKS, type WaterMarks } from "./node/water_marks.ts";
 export {
+  type AllocateBlockOptions,
   type BlockStore,
-  type CarveOptions,
   type Creation,
   type PoolCounts,
   PoolManager,

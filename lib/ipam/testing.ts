@@ -48,8 +48,8 @@ export class FakeCluster {
     return pool;
   }
 
-  /** Carves the block with the lowest free index for a node. */
-  carve(poolName: string, node: string): BlockInfo {
+  /** Allocates the block with the lowest free index for a node. */
+  allocate(poolName: string, node: string): BlockInfo {
     const pool = this.pools.get(poolName);
     if (pool === undefined) throw new PoolNotFoundError(poolName);
     if (pool.state === "deleting") throw new OutOfBlocksError(poolName);
@@ -148,7 +148,7 @@ export class FakeBlockSource implements BlockSource {
       "request",
       pool,
       signal,
-      () => this.#cluster.carve(pool, this.#node),
+      () => this.#cluster.allocate(pool, this.#node),
     );
   }
 

@@ -26,7 +26,7 @@ export const ANY_SOURCE_ANNOTATION = "coil.cybozu.com/any-source";
 /** Label of a Namespace, `"true"` when set: its pods may have {@linkcode ANY_SOURCE_ANNOTATION}. */
 export const ANY_SOURCE_LABEL = "coil.cybozu.com/allow-any-source";
 
-/** Label of an AddressBlock: the pool it was carved from. */
+/** Label of an AddressBlock: the pool it was allocated from. */
 export const POOL_LABEL = "coil.cybozu.com/pool";
 
 /** Label of an AddressBlock: the node that holds it. */

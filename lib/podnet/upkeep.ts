@@ -24,7 +24,7 @@ import type { PodLink } from "./survey.ts";
 import { type AttachmentKey, sameKey } from "../cni/mod.ts";
 
 /** What {@linkcode Upkeep} works with. */
-export interface UpkeepParts {
+export interface UpkeepDependencies {
   readonly settings: Settings;
   /** For changes, which are answered at once. */
   readonly host: RouteSocket;
@@ -53,9 +53,9 @@ const LOOPBACK_INDEX = 1;
  * kernel; what a socket's own changes cause is not.
  */
 export class Upkeep {
-  readonly #with: UpkeepParts;
+  readonly #with: UpkeepDependencies;
 
-  constructor(parts: UpkeepParts) {
+  constructor(parts: UpkeepDependencies) {
     this.#with = parts;
   }
 

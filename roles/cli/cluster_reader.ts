@@ -68,7 +68,7 @@ export class ClusterReader {
     ];
     return this.#pages(ADDRESS_BLOCKS, {
       ...(terms.length === 0 ? {} : { labelSelector: terms.join() }),
-    }, trimBlock);
+    }, transformBlock);
   }
 
   /**
@@ -164,7 +164,7 @@ function addressesOf(pod: V1Pod): PodAddresses | undefined {
   };
 }
 
-function trimBlock(block: AddressBlock): AddressBlock {
+function transformBlock(block: AddressBlock): AddressBlock {
   const { apiVersion, kind, index, ipv4, ipv6, metadata } = block;
   const { name = "", labels = {}, creationTimestamp, deletionTimestamp } =
     metadata;

@@ -26,7 +26,7 @@ import type { IpamMetrics } from "./ipam/metrics.ts";
 import { NodeLimit } from "./ipam/node_limit.ts";
 import { poolEvents } from "./ipam/pool_events.ts";
 import { Pools } from "./ipam/pools.ts";
-import { isSettled } from "./ipam/trim.ts";
+import { isSettled } from "./ipam/transform.ts";
 import { RequestBlocks } from "./ipam/request_blocks.ts";
 
 const log = getLogger("setup");
@@ -253,7 +253,7 @@ function makeRequestController(
     pools: cluster.pools.store,
     nodes: cluster.nodes.store,
     answers,
-    carver: pools,
+    allocator: pools,
     limit,
     onAnswered(request: BlockRequest, answer) {
       const { poolName, nodeName } = request.spec;

@@ -35,7 +35,7 @@ export function isClientPod(
 }
 
 /** Keeps what {@linkcode clientPodOf} reads, and by what a change is told. */
-export function trimClientPod(pod: V1Pod): V1Pod {
+export function transformClientPod(pod: V1Pod): V1Pod {
   const { name, namespace, uid, resourceVersion } = pod.metadata ?? {};
   const { nodeName } = pod.spec ?? {};
   return {

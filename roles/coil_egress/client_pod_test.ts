@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import type { V1Pod } from "../../lib/kube/mod.ts";
-import { clientPodOf, isClientPod, trimClientPod } from "./client_pod.ts";
+import { clientPodOf, isClientPod, transformClientPod } from "./client_pod.ts";
 
 const EGRESS = { namespace: "nat", name: "internet" };
 
@@ -62,10 +62,10 @@ for (
   });
 }
 
-Deno.test("trimClientPod() keeps exactly what clientPodOf() and the store need", () => {
+Deno.test("transformClientPod() keeps exactly what clientPodOf() and the store need", () => {
   const whole = pod({ [KEY]: "internet" });
-  const trimmed = trimClientPod(whole);
-  assert.deepEqual(trimmed, {
+  const transformed = transformClientPod(whole);
+  assert.deepEqual(transformed, {
     metadata: {
       name: "client",
       namespace: "team",
@@ -75,8 +75,8 @@ Deno.test("trimClientPod() keeps exactly what clientPodOf() and the store need",
     spec: { nodeName: "node1", containers: [] },
     status: { podIPs: [{ ip: "10.1.1.2" }, { ip: "fd01::2" }] },
   });
-  assert.deepEqual(clientPodOf(trimmed), clientPodOf(whole));
-  const { addresses, ...rest } = clientPodOf(trimmed);
+  assert.deepEqual(clientPodOf(transformed), clientPodOf(whole));
+  const { addresses, ...rest } = clientPodOf(transformed);
   assert.deepEqual(addresses.map(String), ["10.1.1.2", "fd01::2"]);
   assert.deepEqual(rest, {
     namespace: "team",

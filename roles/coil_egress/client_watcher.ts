@@ -13,7 +13,7 @@ import {
   type ClientPod,
   clientPodOf,
   isClientPod,
-  trimClientPod,
+  transformClientPod,
 } from "./client_pod.ts";
 
 const log = getLogger("pod-watcher");
@@ -75,7 +75,7 @@ export class ClientWatcher {
         onRead();
         return isClientPod(pod, egress);
       },
-      trim: trimClientPod,
+      transform: transformClientPod,
       onChange: (change) => this.#note(change),
       backoff: new Backoff({ initialMs: 200, maxMs: RETRY_MS }),
     });

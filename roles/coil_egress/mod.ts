@@ -98,7 +98,7 @@ async function run(options: EgressOptions, signal: AbortSignal): Promise<void> {
 }
 
 /** What {@linkcode runGateway} works with. */
-export interface GatewayParts {
+export interface GatewayDependencies {
   readonly options: EgressOptions;
   readonly identity: GatewayIdentity;
   /** The kernel's half, ready for clients. */
@@ -115,7 +115,7 @@ export interface GatewayParts {
 
 /** Runs the gateway until the signal aborts and it has drained. */
 export async function runGateway(
-  parts: GatewayParts,
+  parts: GatewayDependencies,
   signal: AbortSignal,
 ): Promise<void> {
   await using stack = new AsyncDisposableStack();
@@ -162,7 +162,7 @@ export async function runGateway(
 }
 
 /** Makes the parts and ties them to each other. */
-function connect(parts: GatewayParts, stack: AsyncDisposableStack) {
+function connect(parts: GatewayDependencies, stack: AsyncDisposableStack) {
   const { options, identity, client, registry } = parts;
   const metrics = new EgressMetrics(registry);
   const heap = new HeapKeeper();
@@ -220,7 +220,7 @@ function connect(parts: GatewayParts, stack: AsyncDisposableStack) {
 
 /** What decides who is a client, from the API to the kernel. */
 function connectClients(
-  { identity, kernel, client, confirmMs = CONFIRM_MS }: GatewayParts,
+  { identity, kernel, client, confirmMs = CONFIRM_MS }: GatewayDependencies,
   { metrics, heap, stack, onChange }: {
     readonly metrics: EgressMetrics;
     readonly heap: HeapKeeper;
@@ -256,7 +256,7 @@ function connectClients(
 
 /** What the gateway tells of itself. */
 function connectReports(
-  { identity, kernel, client, registry, statusIntervalMs }: GatewayParts,
+  { identity, kernel, client, registry, statusIntervalMs }: GatewayDependencies,
   { metrics, lifecycle, clients, announced, sync, watcher }:
     & { readonly metrics: EgressMetrics; readonly lifecycle: Lifecycle }
     & ReturnType<typeof connectClients>,

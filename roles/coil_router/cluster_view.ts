@@ -28,8 +28,10 @@ export class ClusterView {
 
   /** `onChange` is called when routes may have to change; it must only take note. */
   constructor(client: KubeClient, onChange: () => void) {
-    this.#nodes = new Informer(client, NODES, { trim: trimNode });
-    this.#blocks = new Informer(client, ADDRESS_BLOCKS, { trim: trimBlock });
+    this.#nodes = new Informer(client, NODES, { transform: transformNode });
+    this.#blocks = new Informer(client, ADDRESS_BLOCKS, {
+      transform: transformBlock,
+    });
     this.#nodes.subscribe(({ type, object, key }) => {
       const gone = type === "deleted";
       // A node's heartbeat changes it every few minutes; its addresses hardly ever change.
@@ -102,14 +104,14 @@ function textOf({ ipv4, ipv6 }: DualStack<Address>): string {
   return `${ipv4 ?? ""} ${ipv6 ?? ""}`;
 }
 
-function trimNode(node: V1Node): V1Node {
+function transformNode(node: V1Node): V1Node {
   return {
     metadata: identityOf(node.metadata),
     status: { addresses: node.status?.addresses ?? [] },
   };
 }
 
-function trimBlock(block: AddressBlock): AddressBlock {
+function transformBlock(block: AddressBlock): AddressBlock {
   const { apiVersion, kind, index, ipv4, ipv6, metadata } = block;
   const labels: Record<string, string> = {};
   for (const key of [POOL_LABEL, NODE_LABEL]) {

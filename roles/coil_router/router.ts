@@ -18,7 +18,7 @@ const LEAST_PAUSE_MS = 100;
 const REPAIR_PAUSE_MS = 500;
 
 /** What {@linkcode Router} works with. */
-export interface RouterParts {
+export interface RouterDependencies {
   readonly nodeName: string;
   readonly view: Pick<ClusterView, "nodes" | "blocks" | "synced">;
   /** Makes the kernel's routes these; see RouteSyncer. */
@@ -36,7 +36,7 @@ export interface RouterParts {
  * case somebody else changed them. It never gives up.
  */
 export class Router {
-  readonly #parts: RouterParts;
+  readonly #parts: RouterDependencies;
   readonly #backoff: Backoff;
   #changed = new Gate();
   #hasSynced = false;
@@ -46,7 +46,7 @@ export class Router {
   /** What was reported last, so that a lasting state is logged once. */
   #reported = { failures: "", withoutAddress: "" };
 
-  constructor(parts: RouterParts) {
+  constructor(parts: RouterDependencies) {
     this.#parts = parts;
     const maxMs = Math.min(60_000, parts.intervalMs);
     this.#backoff = new Backoff(parts.retryMs ?? { initialMs: 1_000, maxMs });

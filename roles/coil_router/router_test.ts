@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { Address, Prefix } from "../../lib/inet/mod.ts";
 import type { GatewayRoute, SyncResult } from "../../lib/routing/mod.ts";
 import { isOurs } from "./route_watch.ts";
-import { Router, type RouterParts } from "./router.ts";
+import { Router, type RouterDependencies } from "./router.ts";
 
 const DONE: SyncResult = {
   added: 0,
@@ -29,7 +29,7 @@ interface Rig {
 
 function rig(
   outcomes: readonly (SyncResult | Error)[],
-  options: Partial<RouterParts> = {},
+  options: Partial<RouterDependencies> = {},
 ): Rig {
   const calls: (readonly GatewayRoute[])[] = [];
   const metrics: Rig["metrics"] = [];

@@ -13,7 +13,7 @@ import { EgressReconciler } from "./egress/reconciler.ts";
 import { EgressReports } from "./egress/reports.ts";
 import { EgressSetup } from "./egress/setup.ts";
 import { EgressSource } from "./egress/source.ts";
-import type { Ground, Loops } from "./node_part.ts";
+import type { Loops, NodeDependencies } from "./node_part.ts";
 
 const log = getLogger("egress");
 
@@ -24,17 +24,17 @@ export interface EgressPart {
   readonly loops: Loops;
 }
 
-/** What egress works with beside the ground. */
-export interface EgressGround extends Ground {
+/** What egress needs besides. */
+export interface EgressDependencies extends NodeDependencies {
   readonly attachments: Attachments;
   /** The network inside pods. */
   readonly plane: EgressPlane;
 }
 
 /** Makes the parts and ties them to each other. */
-export function connectEgress(ground: EgressGround): EgressPart {
-  const { attachments, client, events, kubeMetrics, locks } = ground;
-  const { metrics, options, plane, pods, stack } = ground;
+export function connectEgress(dependencies: EgressDependencies): EgressPart {
+  const { attachments, client, events, kubeMetrics, locks } = dependencies;
+  const { metrics, options, plane, pods, stack } = dependencies;
   const source = new EgressSource(client);
   const tokens = new EgressTokens({ client });
   const announcer = stack.use(

@@ -11,7 +11,7 @@ import { GarbageCollector } from "./pods/garbage.ts";
 import { NetworkKeeper } from "./network/keeper.ts";
 import { NetworkMemory } from "./network/memory.ts";
 import { NodeAddresses } from "./cluster/node_addresses.ts";
-import type { Ground, NodePart } from "./node_part.ts";
+import type { NodeDependencies, NodePart } from "./node_part.ts";
 import { NodeSource } from "./cluster/node_source.ts";
 import { Readiness } from "./observe/readiness.ts";
 import { Reconciler } from "./pods/reconciler.ts";
@@ -30,14 +30,14 @@ import { waterMarksFor } from "./blocks/water_marks.ts";
 const DRAIN_MS = 5_000;
 
 /** The node with its own address management: coild connects the pods. */
-export function connectIpam(ground: Ground): NodePart {
-  const { options, client, nodeName, registry, stack } = ground;
-  const parts = connect(ground);
+export function connectIpam(dependencies: NodeDependencies): NodePart {
+  const { options, client, nodeName, registry, stack } = dependencies;
+  const parts = connect(dependencies);
   const { addresses, blocks, ipam, node, requests, routes, teardown } = parts;
   const { sources } = parts;
   stack.use(blocks.onBlocksChanged((list) => ipam.onBlocksChanged(list)));
   stack.use(blocks.onPoolsChanged(() => ipam.onPoolsChanged()));
-  ground.metrics.observeIpam(registry, { ipam, teardown });
+  dependencies.metrics.observeIpam(registry, { ipam, teardown });
   observeSources(registry, sources);
   return {
     attachments: parts.attachments,
@@ -67,7 +67,10 @@ export function connectIpam(ground: Ground): NodePart {
 }
 
 /** Opens the kernel. */
-function openKernel({ options, stack }: Ground, reports: RepairReports) {
+function openKernel(
+  { options, stack }: NodeDependencies,
+  reports: RepairReports,
+) {
   const network = stack.use(PodNetwork.open({
     tableId: options.podTableId,
     rulePriority: options.podRulePriority,
@@ -91,16 +94,17 @@ function openKernel({ options, stack }: Ground, reports: RepairReports) {
 }
 
 /** Makes the parts and ties them to each other. */
-function connect(ground: Ground) {
-  const { options, client, nodeName, locks, metrics, pods, stack } = ground;
+function connect(dependencies: NodeDependencies) {
+  const { options, client, nodeName, locks, metrics, pods, stack } =
+    dependencies;
   const node = new NodeSource(client, nodeName);
   const reports = new RepairReports({
     metrics,
     nodeName,
-    recorder: ground.recorder,
+    recorder: dependencies.recorder,
     nodeUid: () => node.current?.uid,
   });
-  const { network, routes, watch } = openKernel(ground, reports);
+  const { network, routes, watch } = openKernel(dependencies, reports);
   const requests = new BlockRequests({ client, node });
   const blocks = new BlockClient({ client, nodeName, requests });
   const ipam = stack.use(
@@ -125,7 +129,7 @@ function connect(ground: Ground) {
     network,
     locks,
     reports,
-    watch: new SourceWatch({ pods, events: ground.events }),
+    watch: new SourceWatch({ pods, events: dependencies.events }),
   });
   const repair = new RouteRepair({ ipam, network, locks, reports });
   const shared = {

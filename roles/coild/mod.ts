@@ -34,7 +34,7 @@ import { type EgressPlane, KERNEL_PLANE } from "./egress/plane.ts";
 import { type CoildOptions, parseCoildFlags } from "./flags.ts";
 import { connectIpam } from "./ipam_part.ts";
 import { CoildMetrics } from "./observe/metrics.ts";
-import type { Ground } from "./node_part.ts";
+import type { NodeDependencies } from "./node_part.ts";
 import { PodEvents } from "./observe/pod_events.ts";
 import { openDoors } from "./server/doors.ts";
 import { PodSource } from "./cluster/pod_source.ts";
@@ -149,7 +149,7 @@ async function connect(
     host: nodeName,
   });
   const events = new PodEvents(recorder, pods);
-  const ground: Ground = {
+  const dependencies: NodeDependencies = {
     options,
     nodeName,
     client,
@@ -163,10 +163,12 @@ async function connect(
     locks: new KeyedMutex(),
     calls: new CallCounter(),
   };
-  const node = enableIpam ? connectIpam(ground) : connectChained(ground);
+  const node = enableIpam
+    ? connectIpam(dependencies)
+    : connectChained(dependencies);
   const { attachments, readiness } = node;
   const egress = enableEgress
-    ? connectEgress({ ...ground, attachments, plane })
+    ? connectEgress({ ...dependencies, attachments, plane })
     : undefined;
   metrics.observe(registry, { readiness, egress: egress?.setup });
   const service = new CniService({
@@ -175,10 +177,10 @@ async function connect(
     metrics,
     readiness,
     pods,
-    locks: ground.locks,
+    locks: dependencies.locks,
     egress: egress?.calls ?? NO_EGRESS,
   });
-  return { ...ground, node, egress, service };
+  return { ...dependencies, node, egress, service };
 }
 
 type Parts = Awaited<ReturnType<typeof connect>>;

@@ -19,7 +19,7 @@ export type Loops = Readonly<
 >;
 
 /** What every part works with. */
-export interface Ground {
+export interface NodeDependencies {
   readonly options: CoildOptions;
   readonly nodeName: string;
   readonly client: KubeClient;

@@ -71,7 +71,7 @@ Deno.test("W28: pools that overlap give no address to two nodes", async (t) => {
       },
     );
 
-    await t.step("both carve at once, and nothing is doubled", async () => {
+    await t.step("both allocate at once, and nothing is doubled", async () => {
       const names = Array.from({ length: 10 }, (_, i) => `over-${i}`);
       await Promise.all(
         names.map((name, i) =>

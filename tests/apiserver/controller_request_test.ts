@@ -111,18 +111,21 @@ Deno.test("coil-controller answers block requests", async (t) => {
     },
   );
 
-  await t.step("PM-4: a block that was returned is carved again", async () => {
-    const free = async () => (await lab.pool("default")).status?.blocks?.free;
-    await eventually("the end of the room", async () => await free() === 0);
-    await lab.returnBlock("default-4");
-    await eventually("room again", async () => await free() === 1);
-    assert.equal(await lab.ask("default", "node2"), "block default-4");
-    const block = (await lab.blocks("default"))[4];
-    assert.deepEqual([block?.ipv4, block?.ipv6], [
-      "10.3.0.0/31",
-      "fd02::300/127",
-    ]);
-  });
+  await t.step(
+    "PM-4: a block that was returned is allocated again",
+    async () => {
+      const free = async () => (await lab.pool("default")).status?.blocks?.free;
+      await eventually("the end of the room", async () => await free() === 0);
+      await lab.returnBlock("default-4");
+      await eventually("room again", async () => await free() === 1);
+      assert.equal(await lab.ask("default", "node2"), "block default-4");
+      const block = (await lab.blocks("default"))[4];
+      assert.deepEqual([block?.ipv4, block?.ipv6], [
+        "10.3.0.0/31",
+        "fd02::300/127",
+      ]);
+    },
+  );
 
   await t.step("PM-6: an IPv4 pool gives blocks without IPv6", async () => {
     assert.equal(await lab.ask("v4", "node1"), "block v4-1");

@@ -12,7 +12,7 @@ import { openLibc } from "../../lib/linux/mod.ts";
 import { configureLogging, createRegistry } from "../../lib/telemetry/mod.ts";
 import {
   type DataPlane,
-  type GatewayParts,
+  type GatewayDependencies,
   parseEgressFlags,
   runGateway,
 } from "../../roles/coil_egress/mod.ts";
@@ -139,7 +139,7 @@ export interface RunningGateway extends AsyncDisposable {
 export interface GatewayOptions extends
   Partial<
     Pick<
-      GatewayParts,
+      GatewayDependencies,
       "client" | "confirmMs" | "statusIntervalMs" | "leastDrainMs"
     >
   > {

@@ -117,7 +117,7 @@ const ROOMED = [
 ];
 
 for (const unit of ROOMED) {
-  /** `cluster` of `roles/coild/cluster/trim.ts`; undefined of `roles/coild/mod.ts`. */
+  /** `cluster` of `roles/coild/cluster/transform.ts`; undefined of `roles/coild/mod.ts`. */
   const roomOf = (file: string): string | undefined => {
     const [room, ...rest] = file.slice(unit.length + 1).split("/");
     return rest.length > 0 ? room : undefined;

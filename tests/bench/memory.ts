@@ -1,4 +1,4 @@
-// What the daemons hold: after pods that each need a block, and after a crowd
+// What the daemons hold: after pods that each need a block, and after a burst
 // of requests for blocks.
 import type { CoilCluster } from "../lab/coil.ts";
 import { type LabNode, sleep } from "../lab/mod.ts";

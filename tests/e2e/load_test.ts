@@ -5,12 +5,12 @@ import { assertAddresses } from "./addresses.ts";
 import { assertAgreement } from "./agreement.ts";
 import {
   type Arrival,
-  type Crowd,
-  describeCrowd,
+  type Burst,
+  describeBurst,
   describeLatencies,
-  startCrowd,
+  startBurst,
   wordsOf,
-} from "./crowd.ts";
+} from "./pod_burst.ts";
 import { Installation } from "./installation.ts";
 import { BRIDGE, COIL, type Plugin } from "./plugins.ts";
 import { hostPort, HTTP_PORT, podSpec } from "./pods.ts";
@@ -51,31 +51,31 @@ async function room(): Promise<number> {
 }
 
 /** Starts pods by a plugin, says how long each took, and ends them. */
-async function crowdBy(
+async function burstBy(
   { name, subnets, use, isOurs }: Plugin,
   { pods, t }: { readonly pods: Arrival; readonly t: Deno.TestContext },
-): Promise<Crowd> {
+): Promise<Burst> {
   await using _network = await use(site);
-  const crowd = await startCrowd(site, pods);
-  await t.step(describeCrowd(`${name}, ${wordsOf(pods)}`, crowd), () => {});
-  assertAddresses(crowd.pods, subnets);
+  const burst = await startBurst(site, pods);
+  await t.step(describeBurst(`${name}, ${wordsOf(pods)}`, burst), () => {});
+  assertAddresses(burst.pods, subnets);
   if (isOurs) await assertAgreement(site);
-  await site.pods.remove(...crowd.pods);
-  return crowd;
+  await site.pods.remove(...burst.pods);
+  return burst;
 }
 
 Deno.test("a node full of pods: all start at once, each has its own address, all go", async (t) => {
   // With all at once the processors are what pods wait for; with few, the plugin.
   const full = { count: await room() };
   const arrivals = [full, { count: FEW, everyMs: EVERY_MS }];
-  // The first crowd finds everything cold, whoever's it is: it is not compared.
-  await crowdBy({ ...COIL, name: "to warm up, Coil" }, { pods: full, t });
+  // The first burst finds everything cold, whoever's it is: it is not compared.
+  await burstBy({ ...COIL, name: "to warm up, Coil" }, { pods: full, t });
   const all = new Map<string, number[]>();
   for (let round = 0; round < ROUNDS; round++) {
     // Whoever is second finds everything warm: the order changes.
     for (const plugin of round % 2 === 0 ? [COIL, BRIDGE] : [BRIDGE, COIL]) {
       for (const pods of arrivals) {
-        const { latencies } = await crowdBy(plugin, { pods, t });
+        const { latencies } = await burstBy(plugin, { pods, t });
         const what = `${plugin.name}, ${wordsOf(pods)}`;
         all.set(what, [...all.get(what) ?? [], ...latencies]);
       }

@@ -140,14 +140,14 @@ Deno.test("one connection that floods coild does not take it from the others", a
   await t.step(
     "1,100 half-open connections are bounded, and ADD is served by both doors",
     async () => {
-      using crowd = await Crowd.gather(coild.socketPath, 1_100);
+      using connections = await Connections.open(coild.socketPath, 1_100);
       const pod = await lab.createPod("half");
       await coild.add(pod);
       await coild.del(pod);
       const answer = await launch(coild.socketPath);
       assert.match(answer, /^COILCNI1\0/);
       assert.ok(socketsOf(coild) < 1_100, `${socketsOf(coild)} sockets`);
-      assert.ok(crowd.size === 1_100);
+      assert.ok(connections.size === 1_100);
     },
   );
 
@@ -169,20 +169,20 @@ Deno.test("one connection that floods coild does not take it from the others", a
 });
 
 /** Connections that say nothing, or half of what opens one. */
-class Crowd implements Disposable {
+class Connections implements Disposable {
   readonly #sockets: Deno.UnixConn[] = [];
 
-  static async gather(path: string, size: number): Promise<Crowd> {
-    const crowd = new Crowd();
+  static async open(path: string, size: number): Promise<Connections> {
+    const connections = new Connections();
     for (let i = 0; i < size; i++) {
       const socket = await connect(path);
-      crowd.#sockets.push(socket);
+      connections.#sockets.push(socket);
       // coild may have closed it already.
       if (i % 2 === 0) {
         await socket.write(OPENING.subarray(0, 20)).catch(() => {});
       }
     }
-    return crowd;
+    return connections;
   }
 
   get size(): number {

@@ -272,7 +272,7 @@ Deno.test("an answer that is older than the end of its block does not bring it b
   await ipam.reconcile([], { signal });
   await add;
   cluster.blocks.clear(); // by hand
-  cluster.carve("default", "node2");
+  cluster.allocate("default", "node2");
   await ipam.reconcile([], { signal });
   request?.answer();
   await settle();
@@ -316,7 +316,7 @@ Deno.test("two blocks that come during one request are both found", async () => 
   source.auto = false;
   const add = ipam.allocate(keyOf(1));
   await settle();
-  cluster.carve("default", "node1"); // the answer to an earlier request
+  cluster.allocate("default", "node1"); // the answer to an earlier request
   const [request] = source.pending;
   request?.perform();
   ipam.onBlocksChanged(cluster.of("node1"));

@@ -332,7 +332,7 @@ Deno.test("a pool that is being deleted gets its blocks back at once", async () 
 
 Deno.test("a storm of ADDs on a used-up pool asks once, and room that comes back is found soon", async () => {
   const cluster = clusterOf(0, "10.0.0.0/32");
-  cluster.carve("default", "node2");
+  cluster.allocate("default", "node2");
   await using node = await openNode(cluster);
   const { ipam, source, clock } = node;
   const storm = () =>
@@ -528,7 +528,7 @@ Deno.test("one ADD that gives up does not end the request that others share", as
 
 Deno.test("start() waits for the API server; until then DEL works and ADD is told to come again", async () => {
   const cluster = clusterOf(2, "10.0.0.0/30");
-  cluster.carve("default", "node1");
+  cluster.allocate("default", "node1");
   const source = new FakeBlockSource(cluster, "node1");
   const routes = new FakeRoutes();
   const ipam = new NodeIpam({ source, routes, clock: new FakeClock() });

@@ -340,7 +340,7 @@ class World {
       const isFull = usable.every((block) => block.free === 0);
       assert.ok(isFull, `pool ${pool}: ADD failed although there is room`);
       assert.throws(
-        () => this.cluster.carve(pool, "probe"),
+        () => this.cluster.allocate(pool, "probe"),
         OutOfBlocksError,
         `pool ${pool}: ADD failed although a block is free`,
       );
@@ -445,7 +445,7 @@ const ACTIONS: Record<string, { weight: number; run: Action }> = {
       const block = theirs[pick % (theirs.length || 1)];
       if (pick % 2 && block) w.cluster.remove(block);
       else if (theirs.length < 3) {
-        w.cluster.carve(pick % 3 ? "a" : "b", "node2");
+        w.cluster.allocate(pick % 3 ? "a" : "b", "node2");
       }
     },
   },

@@ -50,8 +50,8 @@ Deno.test("NI-2, NI-3, NI-4, NI-5: blocks come one by one, are exported, run out
 
 Deno.test("NI-6: another node of a used-up pool fails; pool v4 has its own blocks", async () => {
   const cluster = upstreamCluster();
-  cluster.carve("default", "node1");
-  cluster.carve("default", "node1");
+  cluster.allocate("default", "node1");
+  cluster.allocate("default", "node1");
   const { ipam, routes } = await openNode(cluster, { node: "node2" });
   await using _ = ipam;
   await assert.rejects(ipam.allocate(keyOf(1)), OutOfBlocksError);
@@ -64,9 +64,9 @@ Deno.test("NI-6: another node of a used-up pool fails; pool v4 has its own block
 
 Deno.test("NI-7: start() finds the addresses of the kernel, and unused blocks are returned", async () => {
   const cluster = upstreamCluster();
-  cluster.carve("default", "node1");
-  cluster.carve("default", "node1");
-  cluster.carve("v4", "node1");
+  cluster.allocate("default", "node1");
+  cluster.allocate("default", "node1");
+  cluster.allocate("v4", "node1");
   const pod = {
     ...keyOf(9),
     addresses: {

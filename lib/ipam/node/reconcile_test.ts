@@ -149,7 +149,7 @@ Deno.test("a pod whose kernel address is another than the known one holds both",
 Deno.test("an address that two pods have is reported, and free when both have gone", async () => {
   const pods = [podOf(1, "10.0.0.0"), podOf(2, "10.0.0.0")];
   const made = cluster();
-  made.carve("default", "node1");
+  made.allocate("default", "node1");
   await using node = await openNode(made, { pods });
   const { ipam } = node;
   const { duplicates } = await ipam.reconcile(pods, { signal });
@@ -192,7 +192,7 @@ Deno.test("an interface without addresses is reported, and its ADD can be repeat
 
 Deno.test("a husk is found as a release that goes on", async () => {
   const made = cluster();
-  made.carve("default", "node1");
+  made.allocate("default", "node1");
   const husk = { ...podOf(1, "10.0.0.0"), husk: true };
   await using node = await openNode(made, { pods: [husk] });
   const { ipam, clock } = node;
@@ -208,7 +208,7 @@ Deno.test("a husk is found as a release that goes on", async () => {
 Deno.test("text-vs-binary v6 (calico#5044): however it is written, it is the same address", async () => {
   const made = new FakeCluster();
   made.addPool("default", 2, "fd02::ff00/126");
-  made.carve("default", "node1");
+  made.allocate("default", "node1");
   const address = Address.parse("FD02:0:0:0:0:0:0000:FF01");
   const pod = { ...keyOf(1), addresses: { ipv6: address } };
   await using node = await openNode(made, { pods: [pod] });

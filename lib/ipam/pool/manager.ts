@@ -56,7 +56,7 @@ export interface PoolManagerOptions {
 }
 
 /** Who asks for a block. */
-export interface CarveOptions extends SignalOptions {
+export interface AllocateBlockOptions extends SignalOptions {
   readonly node: string;
   /** UID of the BlockRequest: two calls with the same one never make two blocks. */
   readonly requestUid: string;
@@ -82,14 +82,14 @@ interface PoolState {
 }
 
 /**
- * Carves blocks from pools: always the one with the lowest free index.
+ * Allocates blocks from pools: always the one with the lowest free index.
  *
  * An index is taken in memory before the API server is asked, so requests of any concurrency never try the same one,
  * and none waits for another. The API server has the last word: a name that exists marks its index and the
  * next is tried, so a cache that is behind costs a round trip and never a wedge (upstream retried the same index until
  * its next list).
  *
- * A block that has an address of somebody else's block is never carved: not
+ * A block that has an address of somebody else's block is never allocated: not
  * where two pools overlap, and not where a block lies elsewhere than its pool
  * and index say. Such an index is passed over until the other block is gone.
  */
@@ -110,7 +110,7 @@ export class PoolManager {
    * @throws {OutOfBlocksError} when the pool has none left, or is being deleted
    * @throws {BlockRefusedError} when the API server will not have such a block
    */
-  async allocate(pool: Pool, options: CarveOptions): Promise<string> {
+  async allocate(pool: Pool, options: AllocateBlockOptions): Promise<string> {
     if (pool.deleting) throw new PoolDeletingError(pool.name);
     const state = this.#pools.get(pool.name) ??
       await this.#open(pool, options.signal);
@@ -137,7 +137,7 @@ export class PoolManager {
   async #tryIndex(
     pool: Pool,
     state: PoolState,
-    { node, requestUid, signal, onTry }: CarveOptions,
+    { node, requestUid, signal, onTry }: AllocateBlockOptions,
   ): Promise<string | undefined> {
     const at = this.#now();
     // After a failure nobody knows whether the block exists: the same request asks for the same one again.
@@ -176,7 +176,7 @@ export class PoolManager {
 
   async #create(
     block: AddressBlock,
-    { requestUid, signal }: Omit<CarveOptions, "node" | "onTry">,
+    { requestUid, signal }: Omit<AllocateBlockOptions, "node" | "onTry">,
   ): Promise<Creation> {
     try {
       return await this.#options.store.create(block, { signal });

@@ -296,7 +296,7 @@ Deno.test("PoolManager.freed() gives an index again at once, but not one that is
   manager.freed("unknown", 0);
 });
 
-Deno.test("W28: pools that overlap never carve the same addresses, at once neither", async () => {
+Deno.test("W28: pools that overlap never allocate the same addresses, at once neither", async () => {
   const { store, manager, allocate } = open();
   const other = poolNamed("other", 1, [{ ipv4: "10.4.0.0/29" }]);
   for (const pool of [V4, other]) manager.sync(pool, []);

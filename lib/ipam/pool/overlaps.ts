@@ -43,7 +43,7 @@ interface Known {
  * addresses in common, an index of one is computed from an index of the
  * other. What is looked up is the other's {@linkcode PoolIndex}, in which an
  * index is marked before its block is created; so two pools of one process
- * never carve the same addresses at once.
+ * never allocate the same addresses at once.
  */
 export class Overlaps {
   readonly #indexOf: (pool: string) => PoolIndex | undefined;

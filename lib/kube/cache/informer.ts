@@ -19,7 +19,7 @@ export interface InformerOptions<T> extends Selection {
    * Makes the object that is kept of the one that came. It must keep `metadata.uid` and `resourceVersion` if changes
    * that are none are to be left out. Default: leaves out `metadata.managedFields`.
    */
-  readonly trim?: (object: T) => T;
+  readonly transform?: (object: T) => T;
   /**
    * Which objects are kept, for what no selector of the server's can tell. Asked with the object as it came; one that
    * is not to be kept is dropped as soon as it is read, and one that is kept no longer counts as deleted.
@@ -45,7 +45,7 @@ export interface InformerOptions<T> extends Selection {
  * that went away unseen are reported as deleted then. Subscribers are told after the store has the whole list.
  */
 export class Informer<T extends KubeObject> {
-  /** The objects, trimmed. */
+  /** The objects, as the transform returned them. */
   readonly store: Store<T>;
   /** Resolves after the first list. */
   readonly synced: Promise<void>;
@@ -234,10 +234,10 @@ export class Informer<T extends KubeObject> {
   }
 
   #put(key: string, object: T): StoreChange<T> | undefined {
-    const { trim } = this.#options;
-    const kept = trim === undefined
+    const { transform } = this.#options;
+    const kept = transform === undefined
       ? withoutManagedFields(object)
-      : trim(object);
+      : transform(object);
     return this.store.set(key, kept);
   }
 

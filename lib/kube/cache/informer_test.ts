@@ -196,9 +196,9 @@ Deno.test("Informer survives half an object and watches on", async () => {
   });
 });
 
-Deno.test("Informer keeps trimmed objects and finds them by index", async () => {
+Deno.test("Informer keeps objects as its transform returns them and finds them by index", async () => {
   const options: InformerOptions<V1Node> = {
-    trim: ({ metadata }) => metadata === undefined ? {} : { metadata },
+    transform: ({ metadata }) => metadata === undefined ? {} : { metadata },
     indexes: { zone: (n) => Object.values(n.metadata?.labels ?? {}) },
   };
   await follow(options, async ({ server, informer }) => {
@@ -223,7 +223,9 @@ Deno.test("Informer keeps trimmed objects and finds them by index", async () => 
 Deno.test("Informer drops what is not to be kept, and what is kept no longer is deleted", async () => {
   const options: InformerOptions<V1Node> = {
     keep: ({ metadata }) => metadata?.labels?.["zone"] === "z1",
-    trim: ({ metadata: { labels: _, ...metadata } = {} }) => ({ metadata }),
+    transform: ({ metadata: { labels: _, ...metadata } = {} }) => ({
+      metadata,
+    }),
   };
   const [z1, z2] = [{ zone: "z1" }, { zone: "z2" }];
   await follow(options, async ({ server, informer, changes }) => {

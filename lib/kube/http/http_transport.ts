@@ -79,7 +79,7 @@ export class HttpTransport implements Transport {
       lastActivityMs: () => session?.lastActivityMs ?? -Infinity,
     });
     let session: Session | undefined;
-    let joined: JoinedSignal | undefined;
+    let joined: ReturnType<typeof joinSignals> | undefined;
     const failure = (err: unknown) => {
       const sentMs = performance.now() - idleTimeoutMs;
       return this.#failure(err, { request, session, sentMs });

@@ -4,7 +4,7 @@ import type {
   ResourceType,
 } from "../../../lib/kube/mod.ts";
 import { hasFormerManager, takeOver } from "./takeover.ts";
-import { digestOf, fingerprintOf, type OwnedObject } from "./trim.ts";
+import { digestOf, fingerprintOf, type OwnedObject } from "./transform.ts";
 
 /** What to apply, and what is known of the object. */
 export interface ApplyOptions {

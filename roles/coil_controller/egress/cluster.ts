@@ -26,12 +26,12 @@ import {
 import {
   type OwnedDeployment,
   type OwnedObject,
-  trimBinding,
-  trimDeployment,
-  trimEgress,
-  trimOwned,
-  trimPod,
-} from "./trim.ts";
+  transformBinding,
+  transformDeployment,
+  transformEgress,
+  transformOwned,
+  transformPod,
+} from "./transform.ts";
 
 /** A pod that ended is no gateway any more, though its object may stay for long. */
 export const LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed";
@@ -59,42 +59,42 @@ export class EgressCluster {
   constructor(client: KubeClient) {
     const owned = { labelSelector: EGRESS_SELECTOR };
     this.egresses = new Informer(client, EGRESSES, {
-      trim: trimEgress,
+      transform: transformEgress,
       indexes: { namespace: ({ metadata }) => [metadata.namespace ?? ""] },
     });
     this.deployments = new Informer<OwnedDeployment>(client, DEPLOYMENTS, {
       ...owned,
-      trim: trimDeployment,
+      transform: transformDeployment,
     });
     this.services = new Informer<OwnedObject>(client, SERVICES, {
       ...owned,
-      trim: trimOwned,
+      transform: transformOwned,
     });
     this.budgets = new Informer<OwnedObject>(client, POD_DISRUPTION_BUDGETS, {
       ...owned,
-      trim: trimOwned,
+      transform: transformOwned,
     });
     this.pods = new Informer<KubeObject>(client, PODS, {
       ...owned,
       fieldSelector: LIVE_PODS,
       metadataOnly: true,
-      trim: trimPod,
+      transform: transformPod,
     });
     this.accounts = new Informer<OwnedObject>(client, SERVICE_ACCOUNTS, {
       ...named(EGRESS_SERVICE_ACCOUNT),
       metadataOnly: true,
-      trim: trimOwned,
+      transform: transformOwned,
     });
     this.roleBindings = new Informer<OwnedObject>(client, ROLE_BINDINGS, {
       ...named(EGRESS_ROLE_BINDING),
-      trim: trimOwned,
+      transform: transformOwned,
     });
     this.clusterRoleBindings = new Map(
       [EGRESS_CLUSTER_ROLE_BINDING, EGRESS_PSP_BINDING].map((name) => [
         name,
         new Informer(client, CLUSTER_ROLE_BINDINGS, {
           ...named(name),
-          trim: trimBinding,
+          transform: transformBinding,
         }),
       ]),
     );

@@ -8,7 +8,7 @@ import { type DeploymentPlan, planDeployment } from "./deployment.ts";
 import type { EgressImage } from "./image.ts";
 import type { GatewaySettings } from "./plan.ts";
 import { ownerCheck, targetOf } from "./problems.ts";
-import { type OwnedDeployment, trimDeployment } from "./trim.ts";
+import { type OwnedDeployment, transformDeployment } from "./transform.ts";
 
 const log = getLogger("egress-reconciler");
 
@@ -61,7 +61,7 @@ export class DeploymentKeeper {
     if (object === undefined) return live;
     return await this.#removeForeignLabels(egress, {
       plan,
-      deployment: trimDeployment(object),
+      deployment: transformDeployment(object),
       signal,
     });
   }
@@ -106,7 +106,7 @@ export class DeploymentKeeper {
       ...target,
       labels: foreign,
     });
-    return trimDeployment(object);
+    return transformDeployment(object);
   }
 }
 

@@ -26,7 +26,7 @@ import {
 } from "./plan.ts";
 import { createdEvent, egressEvents } from "./events.ts";
 import { ownerCheck, problemOf, targetOf } from "./problems.ts";
-import type { OwnedDeployment } from "./trim.ts";
+import type { OwnedDeployment } from "./transform.ts";
 import { workloadOf } from "./workload.ts";
 import { WrittenStatuses } from "./written.ts";
 

@@ -1,5 +1,5 @@
 import type { EgressWorkload } from "../../../lib/api/mod.ts";
-import type { OwnedDeployment } from "./trim.ts";
+import type { OwnedDeployment } from "./transform.ts";
 
 /** Reads what the Deployment controller says, see its `Progressing` and `ReplicaFailure` in Kubernetes' documentation. */
 export function workloadOf(

@@ -18,7 +18,7 @@ import { getLogger } from "../../../lib/telemetry/mod.ts";
 
 const log = getLogger("addresspool-reconciler");
 
-/** The state of pools in memory, from which blocks are carved. */
+/** The state of pools in memory, from which blocks are allocated. */
 export interface PoolBook {
   /** Takes over a pool and the indices of its blocks. */
   sync(pool: Pool, indices: readonly number[]): void;

@@ -22,7 +22,7 @@ import {
   type V1Node,
 } from "../../../lib/kube/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
-import { isSettled } from "./trim.ts";
+import { isSettled } from "./transform.ts";
 import { type NodeLimit, NodeLimitError } from "./node_limit.ts";
 import type { RequestBlocks } from "./request_blocks.ts";
 
@@ -42,8 +42,8 @@ export const REASON_NODE_LIMIT = "node block limit";
 /** A status that is lost to other writers again and again is retried by the queue, with growing delays. */
 const MAX_STATUS_ATTEMPTS = 5;
 
-/** Who a block is carved for. */
-export interface CarveOptions {
+/** Who a block is allocated for. */
+export interface AllocateBlockOptions {
   readonly node: string;
   readonly requestUid: string;
   readonly signal: AbortSignal;
@@ -51,8 +51,8 @@ export interface CarveOptions {
   readonly onTry?: (block: string) => void;
 }
 
-/** Carves blocks from pools. */
-export interface BlockCarver {
+/** Allocates blocks from pools. */
+export interface PoolAllocator {
   /**
    * Returns the name of the block of the pool for the request, a new one
    * unless an earlier attempt made it.
@@ -60,7 +60,7 @@ export interface BlockCarver {
    * @throws {OutOfBlocksError} when the pool has no block left
    * @throws {BlockRefusedError} when the API server will not have such a block
    */
-  allocate(pool: Pool, options: CarveOptions): Promise<string>;
+  allocate(pool: Pool, options: AllocateBlockOptions): Promise<string>;
   /** What others have of the pool, if anything. */
   overlap(pool: string): PoolOverlapReport | undefined;
 }
@@ -72,7 +72,7 @@ export interface BlockRequestReconcilerOptions {
   readonly pools: Store<AddressPool>;
   readonly nodes: Store<V1Node>;
   readonly answers: RequestBlocks;
-  readonly carver: BlockCarver;
+  readonly allocator: PoolAllocator;
   readonly limit: Pick<NodeLimit, "take">;
   /** A request has its answer. */
   readonly onAnswered?: (request: BlockRequest, answer: Answer) => void;
@@ -105,7 +105,7 @@ export class BlockRequestReconciler {
   }
 
   async #decide(request: BlockRequest, signal: AbortSignal): Promise<Answer> {
-    const { answers, carver, limit } = this.#options;
+    const { answers, allocator, limit } = this.#options;
     const { nodeName, poolName } = request.spec;
     const requestUid = request.metadata.uid ?? "";
     const existing = await answers.find(requestUid, { signal });
@@ -120,13 +120,13 @@ export class BlockRequestReconciler {
       // The API server may have been asked for the Node: the pool may be another by now, or gone.
       const pool = await this.#usablePool(poolName, signal);
       if ("result" in pool) return pool;
-      const block = await carver.allocate(pool, {
+      const block = await allocator.allocate(pool, {
         node: nodeName,
         requestUid,
         signal,
-        onTry: (name) => seat.carving(name),
+        onTry: (name) => seat.allocating(name),
       });
-      seat.carved(block);
+      seat.allocated(block);
       answers.note(requestUid, block);
       return { result: "allocated", block };
     } catch (error) {
@@ -137,7 +137,7 @@ export class BlockRequestReconciler {
         return failed(REASON_BLOCK_REFUSED, error.message);
       }
       if (!(error instanceof OutOfBlocksError)) throw error;
-      const overlap = carver.overlap(poolName)?.message;
+      const overlap = allocator.overlap(poolName)?.message;
       return failed(
         REASON_OUT_OF_BLOCKS,
         outOfBlocksMessage(poolName, overlap),

@@ -29,7 +29,7 @@ for (
     ["is gone", "remove", /AddressPool "p" does not exist/],
   ] as const
 ) {
-  Deno.test(`BlockRequestReconciler carves nothing of a pool that ${title} when the API server has answered for the Node`, async () => {
+  Deno.test(`BlockRequestReconciler allocates nothing of a pool that ${title} when the API server has answered for the Node`, async () => {
     let pool: AddressPool | undefined = {
       apiVersion: "coil.cybozu.com/v2",
       kind: "AddressPool",
@@ -58,15 +58,15 @@ for (
       pools: storeOf(() => pool),
       nodes: storeOf<V1Node>(() => undefined),
       answers: { find: () => Promise.resolve(undefined), note() {} } as never,
-      carver: {
-        allocate: () => assert.fail("a block was carved"),
+      allocator: {
+        allocate: () => assert.fail("a block was allocated"),
         overlap: () => undefined,
       },
       limit: {
         take: () =>
           Promise.resolve({
-            carving() {},
-            carved() {},
+            allocating() {},
+            allocated() {},
             [Symbol.dispose]() {},
           }),
       },

@@ -19,12 +19,12 @@ import {
 } from "../../../lib/kube/mod.ts";
 import { NODE_LABEL, POOL_LABEL } from "../../../lib/names/mod.ts";
 import {
-  blockTrimmer,
+  blockTransform,
   type CachedBlock,
-  trimNode,
-  trimPool,
-  trimRequest,
-} from "./trim.ts";
+  transformNode,
+  transformPool,
+  transformRequest,
+} from "./transform.ts";
 
 /**
  * How blocks are found: by "pool" and "node", the values of their labels; and by "alias", pool and index of a block
@@ -51,7 +51,9 @@ export class Cluster {
     client: KubeClient,
     { onObject }: { readonly onObject: () => void },
   ) {
-    this.pools = new Informer(client, ADDRESS_POOLS, { trim: trimPool });
+    this.pools = new Informer(client, ADDRESS_POOLS, {
+      transform: transformPool,
+    });
     const layouts = new Map<string, Pool>();
     this.pools.subscribe(({ type, object, key }) => {
       const pool = type === "deleted" ? undefined : tryPoolOf(object);
@@ -59,21 +61,21 @@ export class Cluster {
       else if (!hasSameLayout(pool, layouts.get(key))) layouts.set(key, pool);
     });
     this.blocks = new Informer<CachedBlock>(client, ADDRESS_BLOCKS, {
-      trim: blockTrimmer({
+      transform: blockTransform({
         onBlock: onObject,
         layoutOf: (pool) => layouts.get(pool),
       }),
       indexes: BLOCK_INDEXES,
     });
     this.requests = new Informer(client, BLOCK_REQUESTS, {
-      trim(request) {
+      transform(request) {
         onObject();
-        return trimRequest(request);
+        return transformRequest(request);
       },
     });
     this.nodes = new Informer(client, NODES, {
       metadataOnly: true,
-      trim: trimNode,
+      transform: transformNode,
     });
   }
 

@@ -2,7 +2,7 @@ import { addressBlockName, type Pool } from "../../../lib/api/mod.ts";
 import { type KubeClient, NODES, type Store } from "../../../lib/kube/mod.ts";
 import { NODE_LABEL, POOL_LABEL } from "../../../lib/names/mod.ts";
 import { parseQuantity } from "../common/quantity.ts";
-import type { CachedBlock } from "./trim.ts";
+import type { CachedBlock } from "./transform.ts";
 
 /** The kubelet's default. A Node that allows fewer pods is treated like one that allows this many. */
 const USUAL_PODS = 110;
@@ -37,9 +37,9 @@ export interface Disbelief {
 /** A block that a node may have; disposing of it before the block was created gives it back. */
 export interface Seat extends Disposable {
   /** The block is about to be created. The informer may show it before the creation is answered. */
-  carving(block: string): void;
+  allocating(block: string): void;
   /** The block was created. */
-  carved(block: string): void;
+  allocated(block: string): void;
 }
 
 /** The node has all blocks of the pool that it may have. */
@@ -52,7 +52,7 @@ interface Taken {
   readonly pool: string;
   readonly atMs: number;
   block?: string;
-  isCarved: boolean;
+  isAllocated: boolean;
 }
 
 /**
@@ -64,7 +64,7 @@ interface Taken {
  * twice as many leave room for pods that are being deleted. There is no limit
  * over all pools: a pod in each of a hundred pools needs a hundred blocks.
  *
- * Blocks are counted in the informer's store, plus those carved since that it
+ * Blocks are counted in the informer's store, plus those allocated since that it
  * has not shown yet; a new leader lists them all before it answers. The Node is
  * read only where the usual number of pods would not do.
  */
@@ -103,18 +103,18 @@ export class NodeLimit {
       }
     }
     const atMs = this.#now();
-    const taken: Taken = { node, pool: pool.name, atMs, isCarved: false };
+    const taken: Taken = { node, pool: pool.name, atMs, isAllocated: false };
     this.#taken.add(taken);
     return {
-      carving: (block) => {
+      allocating: (block) => {
         taken.block = block;
       },
-      carved: (block) => {
+      allocated: (block) => {
         taken.block = block;
-        taken.isCarved = true;
+        taken.isAllocated = true;
       },
       [Symbol.dispose]: () => {
-        if (!taken.isCarved) this.#taken.delete(taken);
+        if (!taken.isAllocated) this.#taken.delete(taken);
       },
     };
   }
@@ -122,7 +122,7 @@ export class NodeLimit {
   /** The informer has shown what became of a block. */
   settled(block: string): void {
     for (const taken of this.#taken) {
-      if (taken.isCarved && taken.block === block) this.#taken.delete(taken);
+      if (taken.isAllocated && taken.block === block) this.#taken.delete(taken);
     }
   }
 
@@ -138,7 +138,7 @@ export class NodeLimit {
     for (const taken of this.#taken) {
       if (taken.node !== node || taken.pool !== pool.name) continue;
       const shown = blocks.get(taken.block ?? "");
-      const isOver = taken.isCarved &&
+      const isOver = taken.isAllocated &&
         (shown !== undefined || this.#now() - taken.atMs > MEMORY_MS);
       if (isOver) this.#taken.delete(taken);
       // One that is shown was counted above, whether or not its creation has been answered.

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { type Pool, poolOf } from "../../../lib/api/mod.ts";
 import { type KubeClient, NODES } from "../../../lib/kube/mod.ts";
 import { NodeLimit, NodeLimitError } from "./node_limit.ts";
-import type { CachedBlock } from "./trim.ts";
+import type { CachedBlock } from "./transform.ts";
 
 const signal = new AbortController().signal;
 
@@ -76,7 +76,7 @@ async function takeAll(
   for (let n = 0; n < 1000; n++) {
     try {
       using seat = await limit.take(of, ask);
-      seat.carved(`p-${from + n}`);
+      seat.allocated(`p-${from + n}`);
     } catch (error) {
       assert.ok(error instanceof NodeLimitError);
       return n;
@@ -171,14 +171,14 @@ Deno.test("NodeLimit: a block that the informer shows before its creation is ans
   const { limit, show, shown } = setUp();
   for (let n = 0; n < 9; n++) show(`p-${n}`, n);
   using seat = await limit.take(pool(5), ask);
-  seat.carving("p-9");
+  seat.allocating("p-9");
   show("p-9", 9);
   limit.settled("p-9");
   {
     using _last = await limit.take(pool(5), ask);
     await assert.rejects(limit.take(pool(5), ask), /holds 11 blocks/);
   }
-  seat.carved("p-9");
+  seat.allocated("p-9");
   shown.delete("p-9");
   limit.settled("p-9");
   using _other = await limit.take(pool(5), ask);
@@ -189,7 +189,7 @@ Deno.test("NodeLimit: a block of that name on another node does not make room", 
   await takeAll(limit, pool(5));
   limit.settled("p-0");
   using seat = await limit.take(pool(5), ask);
-  seat.carving("p-50");
+  seat.allocating("p-50");
   shown.set("p-50", {
     apiVersion: "coil.cybozu.com/v2",
     kind: "AddressBlock",

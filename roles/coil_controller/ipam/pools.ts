@@ -29,9 +29,12 @@ import {
 import { POOL_LABEL, REQUEST_LABEL } from "../../../lib/names/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import type { PoolBook } from "./addresspool_reconciler.ts";
-import type { BlockCarver, CarveOptions } from "./blockrequest_reconciler.ts";
+import type {
+  AllocateBlockOptions,
+  PoolAllocator,
+} from "./blockrequest_reconciler.ts";
 import type { IpamMetrics } from "./metrics.ts";
-import { addressesOf, type CachedBlock } from "./trim.ts";
+import { addressesOf, type CachedBlock } from "./transform.ts";
 
 const log = getLogger("pool-manager");
 
@@ -49,7 +52,7 @@ export interface PoolsOptions {
 }
 
 /** The pool manager over the API server: blocks are listed from the informer and created live. */
-export class Pools implements PoolBook, BlockCarver, BlockStore {
+export class Pools implements PoolBook, PoolAllocator, BlockStore {
   readonly #options: PoolsOptions;
   readonly #manager: PoolManager;
   readonly #known = new Map<string, Pool>();
@@ -171,7 +174,7 @@ export class Pools implements PoolBook, BlockCarver, BlockStore {
     this.#options.metrics.dropPool(pool);
   }
 
-  async allocate(pool: Pool, options: CarveOptions): Promise<string> {
+  async allocate(pool: Pool, options: AllocateBlockOptions): Promise<string> {
     this.#learn(pool);
     try {
       return await this.#manager.allocate(pool, options);

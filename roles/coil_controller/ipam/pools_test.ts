@@ -7,7 +7,7 @@ import { Registry } from "../../../lib/telemetry/mod.ts";
 import { BLOCK_INDEXES } from "./cluster.ts";
 import { IpamMetrics } from "./metrics.ts";
 import { Pools } from "./pools.ts";
-import type { CachedBlock } from "./trim.ts";
+import type { CachedBlock } from "./transform.ts";
 
 const POOL: Pool = poolOf({
   apiVersion: "coil.cybozu.com/v2",

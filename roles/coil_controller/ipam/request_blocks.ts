@@ -20,7 +20,7 @@ export class RequestBlocks {
     this.#client = client;
   }
 
-  /** Notes a block that was just carved. */
+  /** Notes a block that was just allocated. */
   note(requestUid: string, block: string): void {
     this.#names.set(requestUid, block);
   }
@@ -57,7 +57,7 @@ export class RequestBlocks {
 
   /**
    * Reads which blocks answer the requests that a new leader finds: the
-   * former one may have carved blocks without writing the answers.
+   * former one may have allocated blocks without writing the answers.
    */
   async learn(
     requestUids: ReadonlySet<string>,

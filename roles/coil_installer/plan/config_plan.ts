@@ -77,7 +77,7 @@ export interface ConfigRequest {
  */
 export function planConfig(
   request: ConfigRequest,
-  { own, earlier, rivals }: Situation,
+  { own, earlier, conflicting }: Situation,
 ): readonly Step[] {
   const pathOf = (name: string) => `${request.directory}/${name}`;
   return [
@@ -87,7 +87,7 @@ export function planConfig(
       kind: "remove",
       path: pathOf(name),
     })),
-    ...(request.others === "keep" ? [] : rivals.map((name): Step => ({
+    ...(request.others === "keep" ? [] : conflicting.map((name): Step => ({
       kind: "rename",
       path: pathOf(name),
       to: pathOf(name) + DISABLED_SUFFIX,
@@ -134,7 +134,7 @@ function planWriting(
 
 /** What the admin should know about the directory. */
 export function noticesOf(
-  { own, rivals, allies }: Situation,
+  { own, conflicting, allies }: Situation,
   { others, directory }: {
     readonly others: Others;
     readonly directory: string;
@@ -157,12 +157,12 @@ export function noticesOf(
       fields: { directory, file: own.file.name },
     });
   }
-  if (rivals.length > 0 && others === "keep") {
+  if (conflicting.length > 0 && others === "keep") {
     notices.push({
       level: "warn",
       message:
         "Runtimes use another network configuration before coil's: remove it, or choose a name that sorts before it ($CNI_CONF_NAME), or set --others=disable",
-      fields: { directory, files: rivals },
+      fields: { directory, files: conflicting },
     });
   }
   if (allies.length > 0) {

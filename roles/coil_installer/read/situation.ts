@@ -35,7 +35,7 @@ export interface Situation {
     readonly list: NetworkList;
   }[];
   /** Files of others that a runtime takes before ours. */
-  readonly rivals: readonly string[];
+  readonly conflicting: readonly string[];
   /** Files of others that lead to our plugin in some way. */
   readonly allies: readonly string[];
 }
@@ -52,7 +52,7 @@ export function isLoaded(name: string): boolean {
 export function examine(files: readonly ConfigFile[], name: string): Situation {
   const ownFile = files.find((file) => file.name === name);
   const earlier: { name: string; list: NetworkList }[] = [];
-  const rivals: string[] = [];
+  const conflicting: string[] = [];
   const allies: string[] = [];
   for (const file of files) {
     if (file.name === name || !isLoaded(file.name)) continue;
@@ -63,13 +63,13 @@ export function examine(files: readonly ConfigFile[], name: string): Situation {
       allies.push(file.name);
     } else if (file.name < name) {
       // Runtimes sort by bytes; these names are ASCII in practice.
-      rivals.push(file.name);
+      conflicting.push(file.name);
     }
   }
   return {
     ...(ownFile !== undefined && { own: examineOwn(ownFile) }),
     earlier,
-    rivals: rivals.sort(),
+    conflicting: conflicting.sort(),
     allies: allies.sort(),
   };
 }

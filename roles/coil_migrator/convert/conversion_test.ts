@@ -373,7 +373,7 @@ Deno.test("convert() covers every block and pod of any state, and does not repea
       );
       assert.ok(isKept !== lost.some((f) => f.subject === subject), subject);
     }
-    // No index that v2's controller could carve has a pod's address without being reserved.
+    // No index that v2's controller could allocate has a pod's address without being reserved.
     for (const { addresses: [address], node } of facts.pods) {
       const isPooled = result.pools.some((p) =>
         poolOf(p).subnets.some((s) => address && s.ipv4?.contains(address))

@@ -21,7 +21,7 @@ import { FINALIZER, NODE_LABEL, POOL_LABEL } from "../../../lib/names/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import { informerBackoff } from "../cluster/informer_backoff.ts";
 import type { BlockRequests } from "./requests.ts";
-import { trimPool } from "../cluster/trim.ts";
+import { transformPool } from "../cluster/transform.ts";
 
 const log = getLogger("node-ipam");
 
@@ -54,7 +54,7 @@ export class BlockClient implements BlockSource {
       backoff: informerBackoff(),
     });
     this.#pools = new Informer(client, ADDRESS_POOLS, {
-      trim: trimPool,
+      transform: transformPool,
       backoff: informerBackoff(),
     });
   }
@@ -114,7 +114,7 @@ export class BlockClient implements BlockSource {
 
   /**
    * An answer that comes late may name a block that was returned meanwhile and
-   * carved anew for another node: adopting it would double its addresses.
+   * allocated anew for another node: adopting it would double its addresses.
    */
   #isMine(
     object: AddressBlock | undefined,

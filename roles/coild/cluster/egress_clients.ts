@@ -15,7 +15,7 @@ import {
   Prefix,
 } from "../../../lib/inet/mod.ts";
 import type { V1EndpointSlice, V1Service } from "../../../lib/kube/mod.ts";
-import { clusterIpsOf } from "./egress_trim.ts";
+import { clusterIpsOf } from "./egress_transform.ts";
 
 /** What the API server has of an Egress; what is missing is undefined. */
 export interface EgressFacts {

@@ -9,7 +9,11 @@ import {
   egressRefsOf,
   selectGateways,
 } from "./egress_clients.ts";
-import { trimEgress, trimService, trimSlice } from "./egress_trim.ts";
+import {
+  transformEgress,
+  transformService,
+  transformSlice,
+} from "./egress_transform.ts";
 
 const PREFIX = "egress.coil.cybozu.com/";
 
@@ -17,7 +21,7 @@ function egress(
   name: string,
   spec: Partial<Egress["spec"]> = {},
 ): Egress {
-  return trimEgress({
+  return transformEgress({
     apiVersion: "coil.cybozu.com/v2",
     kind: "Egress",
     metadata: { name, namespace: "nat", uid: "u", generation: 1 },
@@ -26,7 +30,7 @@ function egress(
 }
 
 function service(...clusterIPs: string[]): V1Service {
-  return trimService({
+  return transformService({
     metadata: { name: "a", namespace: "nat", uid: "s", resourceVersion: "1" },
     spec: { clusterIP: clusterIPs[0] ?? "None", clusterIPs },
   });
@@ -45,7 +49,7 @@ function slice(
 ): V1EndpointSlice {
   const flag = (text: string | undefined) =>
     text === undefined || text === "?" ? undefined : text !== "-";
-  return trimSlice({
+  return transformSlice({
     metadata: { labels: { "kubernetes.io/service-name": "a" } },
     addressType,
     endpoints: endpoints.map(({ at, pod, is = "rs-" }) => {
@@ -254,10 +258,10 @@ Deno.test("selectGateways() takes a headless Service for one without addresses",
   assert.deepEqual(gateways[0]?.service, {});
 });
 
-Deno.test("trimEgress() makes changes of the status alone no changes", () => {
+Deno.test("transformEgress() makes changes of the status alone no changes", () => {
   const metadata = { name: "a", namespace: "nat", uid: "u", generation: 3 };
   const at = (resourceVersion: string) =>
-    trimEgress({
+    transformEgress({
       ...egress("a"),
       metadata: { ...metadata, resourceVersion },
       status: { clients: Number(resourceVersion) },

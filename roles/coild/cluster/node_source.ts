@@ -8,7 +8,7 @@ import {
 import { NODE_NAME_ENV } from "../../../lib/names/mod.ts";
 import { informerBackoff } from "./informer_backoff.ts";
 import { NotReadyError } from "../base/errors.ts";
-import { trimNode } from "./trim.ts";
+import { transformNode } from "./transform.ts";
 
 /** What coild needs to know of the Node it runs on. */
 export interface NodeFacts {
@@ -50,7 +50,7 @@ export class NodeSource {
     this.#client = client;
     this.#informer = new Informer(client, NODES, {
       fieldSelector: `metadata.name=${name}`,
-      trim: trimNode,
+      transform: transformNode,
       backoff: informerBackoff(),
     });
     this.#informer.subscribe(({ type, object }) => {

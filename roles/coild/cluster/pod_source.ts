@@ -23,7 +23,7 @@ import { isGatewayPod } from "./gateway_pods.ts";
 import { informerBackoff } from "./informer_backoff.ts";
 import { hasOwnNetwork, podAddresses } from "./pod_status.ts";
 import { NotReadyError, PodNotFoundError } from "../base/errors.ts";
-import { trimNamespace, trimPod } from "./trim.ts";
+import { transformNamespace, transformPod } from "./transform.ts";
 
 const log = getLogger("pod-source");
 
@@ -81,7 +81,7 @@ export class PodSource {
     this.#nodeName = nodeName;
     this.#pods = new Informer(client, PODS, {
       fieldSelector: `spec.nodeName=${nodeName}`,
-      trim: trimPod,
+      transform: transformPod,
       backoff: informerBackoff(),
       indexes: {
         [BY_EGRESS]: ({ metadata }) =>
@@ -92,7 +92,7 @@ export class PodSource {
     this.#namespaces = pools
       ? new Informer(client, NAMESPACES, {
         metadataOnly: true,
-        trim: trimNamespace,
+        transform: transformNamespace,
         backoff: informerBackoff(),
       })
       : undefined;
@@ -119,12 +119,12 @@ export class PodSource {
     return this.#pods.hasSynced;
   }
 
-  /** The pods of this node, trimmed. */
+  /** The pods of this node, transformed. */
   list(): V1Pod[] {
     return this.#pods.store.list();
   }
 
-  /** A pod of this node, trimmed, by `<namespace>/<name>`. */
+  /** A pod of this node, transformed, by `<namespace>/<name>`. */
   get(key: string): V1Pod | undefined {
     return this.#pods.store.get(key);
   }

@@ -19,10 +19,10 @@ import {
 import { type EgressFacts, egressKey } from "../cluster/egress_clients.ts";
 import {
   SERVICE_NAME_LABEL,
-  trimEgress,
-  trimService,
-  trimSlice,
-} from "../cluster/egress_trim.ts";
+  transformEgress,
+  transformService,
+  transformSlice,
+} from "../cluster/egress_transform.ts";
 import { NotReadyError } from "../base/errors.ts";
 import { informerBackoff } from "../cluster/informer_backoff.ts";
 
@@ -65,17 +65,17 @@ export class EgressSource {
     this.#client = client;
     const ofEgresses = { labelSelector: EGRESS_SELECTOR };
     this.#egresses = new Informer(client, EGRESSES, {
-      trim: trimEgress,
+      transform: transformEgress,
       backoff: informerBackoff(),
     });
     this.#services = new Informer(client, SERVICES, {
       ...ofEgresses,
-      trim: trimService,
+      transform: transformService,
       backoff: informerBackoff(),
     });
     this.#slices = new Informer(client, ENDPOINT_SLICES, {
       ...ofEgresses,
-      trim: trimSlice,
+      transform: transformSlice,
       backoff: informerBackoff(),
       indexes: { [BY_SERVICE]: (slice) => [serviceKeyOf(slice)] },
     });

@@ -39,7 +39,7 @@ export function digestOf(value: unknown): string {
 }
 
 /** Keeps the identity of an object, its labels, its owners and its fingerprint. */
-export function trimOwned(object: OwnedObject): OwnedObject {
+export function transformOwned(object: OwnedObject): OwnedObject {
   return {
     metadata: withoutBulk(object.metadata ?? {}),
     fingerprint: fingerprintOf(object),
@@ -48,7 +48,7 @@ export function trimOwned(object: OwnedObject): OwnedObject {
 }
 
 /** Keeps of a Deployment what its Egress' status is made of, too. */
-export function trimDeployment(object: OwnedDeployment): OwnedDeployment {
+export function transformDeployment(object: OwnedDeployment): OwnedDeployment {
   const { metadata, spec, status } = object;
   return {
     metadata: withoutBulk(metadata ?? {}),
@@ -60,7 +60,7 @@ export function trimDeployment(object: OwnedDeployment): OwnedDeployment {
 }
 
 /** Keeps of a ClusterRoleBinding its subjects. */
-export function trimBinding(
+export function transformBinding(
   { metadata, roleRef, subjects }: V1ClusterRoleBinding,
 ): V1ClusterRoleBinding {
   return {
@@ -71,12 +71,12 @@ export function trimBinding(
 }
 
 /** Keeps the identity of a pod of an Egress. */
-export function trimPod({ metadata }: KubeObject): KubeObject {
+export function transformPod({ metadata }: KubeObject): KubeObject {
   return { metadata: withoutBulk(metadata ?? {}) };
 }
 
 /** Keeps all of an Egress but annotations and the record of who wrote which field. */
-export function trimEgress(egress: Egress): Egress {
+export function transformEgress(egress: Egress): Egress {
   const { apiVersion, kind, metadata, spec, status } = egress;
   return {
     apiVersion,

@@ -10,7 +10,7 @@ import type { V1EndpointSlice, V1Service } from "../../../lib/kube/mod.ts";
  * so its generation stands for the object's version: a change of the status
  * alone is none to whoever watches the cache.
  */
-export function trimEgress(egress: Egress): Egress {
+export function transformEgress(egress: Egress): Egress {
   const { apiVersion, kind, metadata, spec } = egress;
   const { destinations, failurePolicy, fouSourcePortAuto } = spec;
   const { name, namespace, uid, generation } = metadata;
@@ -32,9 +32,9 @@ export function trimEgress(egress: Egress): Egress {
 }
 
 /** Keeps a Service's addresses. */
-export function trimService({ metadata, spec }: V1Service): V1Service {
+export function transformService({ metadata, spec }: V1Service): V1Service {
   return {
-    metadata: trimMetadata(metadata),
+    metadata: transformMetadata(metadata),
     spec: { clusterIPs: clusterIpsOf({ spec }) },
   };
 }
@@ -51,11 +51,11 @@ export function clusterIpsOf(
 export const SERVICE_NAME_LABEL = "kubernetes.io/service-name";
 
 /** Keeps a slice's Service, and of its endpoints addresses, conditions and the pod's name. */
-export function trimSlice(slice: V1EndpointSlice): V1EndpointSlice {
+export function transformSlice(slice: V1EndpointSlice): V1EndpointSlice {
   const service = slice.metadata?.labels?.[SERVICE_NAME_LABEL];
   return {
     metadata: {
-      ...trimMetadata(slice.metadata),
+      ...transformMetadata(slice.metadata),
       ...(service !== undefined && {
         labels: { [SERVICE_NAME_LABEL]: service },
       }),
@@ -73,7 +73,7 @@ export function trimSlice(slice: V1EndpointSlice): V1EndpointSlice {
   };
 }
 
-function trimMetadata(metadata: V1Service["metadata"]) {
+function transformMetadata(metadata: V1Service["metadata"]) {
   const { name, namespace, uid, resourceVersion } = metadata ?? {};
   return {
     ...(name !== undefined && { name }),

@@ -25,7 +25,7 @@ interface Metadata {
   readonly annotations?: Readonly<Record<string, string>>;
 }
 
-interface TrimmedMetadata {
+interface TransformedMetadata {
   name?: string;
   namespace?: string;
   uid?: string;
@@ -33,10 +33,10 @@ interface TrimmedMetadata {
   annotations?: Record<string, string>;
 }
 
-function trimMetadata(
+function transformMetadata(
   metadata: Metadata = {},
   keepAnnotation: (name: string, value: string) => boolean,
-): TrimmedMetadata {
+): TransformedMetadata {
   const { name, namespace, uid, resourceVersion } = metadata;
   const annotations = Object.fromEntries(
     Object.entries(metadata.annotations ?? {})
@@ -67,12 +67,12 @@ function isRead(key: string, value: string): boolean {
 }
 
 /** Keeps a pod's identity, whether it is about to go, the annotations that are read, addresses and phase, and whether it has a network of its own or is a gateway. */
-export function trimPod(pod: V1Pod): V1Pod {
+export function transformPod(pod: V1Pod): V1Pod {
   const { phase, podIPs } = pod.status ?? {};
   const { deletionTimestamp } = pod.metadata ?? {};
   return {
     metadata: {
-      ...trimMetadata(pod.metadata, isRead),
+      ...transformMetadata(pod.metadata, isRead),
       ...(deletionTimestamp !== undefined && { deletionTimestamp }),
       ...(isGatewayPod(pod) && { labels: GATEWAY_LABELS }),
     },
@@ -87,10 +87,13 @@ export function trimPod(pod: V1Pod): V1Pod {
 }
 
 /** Keeps a namespace's name and pool, and whether its pods may send from any source. */
-export function trimNamespace(namespace: V1Namespace): V1Namespace {
+export function transformNamespace(namespace: V1Namespace): V1Namespace {
   return {
     metadata: {
-      ...trimMetadata(namespace.metadata, (key) => key === POOL_ANNOTATION),
+      ...transformMetadata(
+        namespace.metadata,
+        (key) => key === POOL_ANNOTATION,
+      ),
       ...(allowsAnySource(namespace) && {
         labels: { [ANY_SOURCE_LABEL]: "true" },
       }),
@@ -99,9 +102,9 @@ export function trimNamespace(namespace: V1Namespace): V1Namespace {
 }
 
 /** Keeps a Node's identity and InternalIPs. */
-export function trimNode(node: V1Node): V1Node {
+export function transformNode(node: V1Node): V1Node {
   return {
-    metadata: trimMetadata(node.metadata, () => false),
+    metadata: transformMetadata(node.metadata, () => false),
     status: {
       addresses: (node.status?.addresses ?? []).filter((entry) =>
         entry.type === "InternalIP"
@@ -111,12 +114,12 @@ export function trimNode(node: V1Node): V1Node {
 }
 
 /** Keeps a pool's identity and whether it is being deleted. */
-export function trimPool({ metadata, ...pool }: AddressPool): AddressPool {
+export function transformPool({ metadata, ...pool }: AddressPool): AddressPool {
   const { deletionTimestamp } = metadata;
   return {
     ...pool,
     metadata: {
-      ...trimMetadata(metadata, () => false),
+      ...transformMetadata(metadata, () => false),
       ...(deletionTimestamp !== undefined && { deletionTimestamp }),
     },
   };

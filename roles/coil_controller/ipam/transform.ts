@@ -31,8 +31,8 @@ export interface CachedBlock extends AddressBlock {
   readonly layout?: Pool;
 }
 
-/** What {@linkcode blockTrimmer} works with. */
-export interface BlockTrimmerOptions {
+/** What {@linkcode blockTransform} works with. */
+export interface BlockTransformOptions {
   /** Called for each block that comes in. */
   readonly onBlock?: () => void;
   /** What is known of a pool. */
@@ -45,8 +45,8 @@ export interface BlockTrimmerOptions {
  * which would otherwise be there once for each block; and addresses are left
  * out that follow from the index.
  */
-export function blockTrimmer(
-  { onBlock, layoutOf }: BlockTrimmerOptions = {},
+export function blockTransform(
+  { onBlock, layoutOf }: BlockTransformOptions = {},
 ): (block: CachedBlock) => CachedBlock {
   const shared = new Map<string, Readonly<Record<string, string>>>();
   const labelsOf = (pool: string | undefined, node: string | undefined) => {
@@ -76,12 +76,12 @@ export function blockTrimmer(
         ...(deletionTimestamp === undefined ? {} : { deletionTimestamp }),
       },
       index,
-      ...trimAddresses(block, layoutOf?.(labels[POOL_LABEL] ?? "")),
+      ...transformAddresses(block, layoutOf?.(labels[POOL_LABEL] ?? "")),
     };
   };
 }
 
-function trimAddresses(
+function transformAddresses(
   { index, ipv4, ipv6 }: AddressBlock,
   layout: Pool | undefined,
 ): Pick<CachedBlock, "layout" | "ipv4" | "ipv6"> {
@@ -113,14 +113,14 @@ function isOurs(finalizers: readonly string[] | undefined): boolean {
 }
 
 /** Keeps all of a pool but the record of who wrote which field. */
-export function trimPool(pool: AddressPool): AddressPool {
-  return { ...pool, metadata: trimMetadata(pool.metadata) };
+export function transformPool(pool: AddressPool): AddressPool {
+  return { ...pool, metadata: transformMetadata(pool.metadata) };
 }
 
 /** Keeps of a request what its answer needs, and of an answered one its identity. */
-export function trimRequest(request: BlockRequest): BlockRequest {
+export function transformRequest(request: BlockRequest): BlockRequest {
   const { apiVersion, kind } = request;
-  const metadata = trimMetadata(request.metadata);
+  const metadata = transformMetadata(request.metadata);
   if (!isSettled(request)) return { ...request, metadata };
   const { name = "", uid = "" } = metadata;
   return {
@@ -145,12 +145,12 @@ export function isSettled(request: BlockRequest): boolean {
 }
 
 /** Keeps a node's identity. */
-export function trimNode(node: V1Node): V1Node {
+export function transformNode(node: V1Node): V1Node {
   const { name = "", uid = "" } = node.metadata ?? {};
   return { metadata: { name, uid } };
 }
 
-function trimMetadata(metadata: ObjectMeta): ObjectMeta {
+function transformMetadata(metadata: ObjectMeta): ObjectMeta {
   const {
     name,
     uid,

@@ -7,13 +7,13 @@ import {
 } from "../../../lib/api/mod.ts";
 import {
   addressesOf,
-  blockTrimmer,
+  blockTransform,
   type CachedBlock,
   isSettled,
-  trimNode,
-  trimPool,
-  trimRequest,
-} from "./trim.ts";
+  transformNode,
+  transformPool,
+  transformRequest,
+} from "./transform.ts";
 
 const BLOCK: AddressBlock = {
   apiVersion: "coil.cybozu.com/v2",
@@ -35,9 +35,9 @@ const BLOCK: AddressBlock = {
   ipv4: "10.2.0.0/27",
 };
 
-Deno.test("blockTrimmer() keeps what the controller reads of a block", () => {
-  const trim = blockTrimmer();
-  assert.deepEqual(trim(BLOCK).metadata, {
+Deno.test("blockTransform() keeps what the controller reads of a block", () => {
+  const transform = blockTransform();
+  assert.deepEqual(transform(BLOCK).metadata, {
     name: "default-0",
     uid: "u1",
     labels: {
@@ -46,7 +46,7 @@ Deno.test("blockTrimmer() keeps what the controller reads of a block", () => {
     },
     finalizers: ["coil.cybozu.com"],
   });
-  const deleting = trim({
+  const deleting = transform({
     ...BLOCK,
     metadata: {
       name: "b",
@@ -63,17 +63,17 @@ Deno.test("blockTrimmer() keeps what the controller reads of a block", () => {
   });
 });
 
-Deno.test("blockTrimmer() shares labels and finalizers between blocks", () => {
-  const trim = blockTrimmer();
-  const other = trim({
+Deno.test("blockTransform() shares labels and finalizers between blocks", () => {
+  const transform = blockTransform();
+  const other = transform({
     ...BLOCK,
     metadata: { ...BLOCK.metadata, finalizers: ["coil.cybozu.com"] },
   });
-  assert.equal(trim(BLOCK).metadata.finalizers, other.metadata.finalizers);
-  assert.equal(trim(BLOCK).metadata.labels, other.metadata.labels);
+  assert.equal(transform(BLOCK).metadata.finalizers, other.metadata.finalizers);
+  assert.equal(transform(BLOCK).metadata.labels, other.metadata.labels);
 });
 
-Deno.test("trimPool() keeps what a status write needs", () => {
+Deno.test("transformPool() keeps what a status write needs", () => {
   const pool: AddressPool = {
     apiVersion: "coil.cybozu.com/v2",
     kind: "AddressPool",
@@ -88,7 +88,7 @@ Deno.test("trimPool() keeps what a status write needs", () => {
     spec: { subnets: [{ ipv4: "10.0.0.0/8" }] },
     status: {},
   };
-  assert.deepEqual(trimPool(pool), {
+  assert.deepEqual(transformPool(pool), {
     ...pool,
     metadata: {
       name: "p",
@@ -100,9 +100,9 @@ Deno.test("trimPool() keeps what a status write needs", () => {
   });
 });
 
-Deno.test("trimNode() keeps the identity", () => {
+Deno.test("transformNode() keeps the identity", () => {
   assert.deepEqual(
-    trimNode({
+    transformNode({
       metadata: { name: "n", uid: "u", labels: { a: "b" } },
       status: { phase: "x" },
     }),
@@ -110,14 +110,14 @@ Deno.test("trimNode() keeps the identity", () => {
   );
 });
 
-Deno.test("trimRequest() keeps a request that waits, and hardly anything of one that does not", () => {
+Deno.test("transformRequest() keeps a request that waits, and hardly anything of one that does not", () => {
   const waiting: BlockRequest = {
     apiVersion: "coil.cybozu.com/v2",
     kind: "BlockRequest",
     metadata: { name: "r", uid: "u", resourceVersion: "3" },
     spec: { nodeName: "n", poolName: "p" },
   };
-  assert.deepEqual(trimRequest(waiting), waiting);
+  assert.deepEqual(transformRequest(waiting), waiting);
   const done = {
     ...waiting,
     status: {
@@ -133,32 +133,32 @@ Deno.test("trimRequest() keeps a request that waits, and hardly anything of one 
     },
   };
   for (const request of [done, deleting]) {
-    const trimmed = trimRequest(request);
-    assert.ok(isSettled(trimmed));
-    assert.deepEqual(trimmed.metadata, { name: "r", uid: "u" });
+    const transformed = transformRequest(request);
+    assert.ok(isSettled(transformed));
+    assert.deepEqual(transformed.metadata, { name: "r", uid: "u" });
   }
   assert.ok(!isSettled(waiting));
 });
 
-Deno.test("blockTrimmer() keeps the addresses that do not follow from the index", () => {
+Deno.test("blockTransform() keeps the addresses that do not follow from the index", () => {
   const pool = poolOf({
     apiVersion: "coil.cybozu.com/v2",
     kind: "AddressPool",
     metadata: { name: "default" },
     spec: { subnets: [{ ipv4: "10.2.0.0/24" }] },
   });
-  const trim = blockTrimmer({
+  const transform = blockTransform({
     layoutOf: (name) => name === "default" ? pool : undefined,
   });
   const text = (block: CachedBlock) => String(addressesOf(block).ipv4);
-  const usual = trim(BLOCK);
+  const usual = transform(BLOCK);
   assert.equal(usual.layout, pool);
   assert.equal(usual.ipv4, undefined);
   assert.equal(text(usual), "10.2.0.0/27");
-  const odd = trim({ ...BLOCK, index: 1 });
+  const odd = transform({ ...BLOCK, index: 1 });
   assert.equal(odd.ipv4, "10.2.0.0/27");
   assert.equal(text(odd), "10.2.0.0/27");
-  assert.equal(text(blockTrimmer()(BLOCK)), "10.2.0.0/27");
-  assert.equal(trim({ ...BLOCK, ipv6: "fd02::/123" }).ipv6, "fd02::/123");
+  assert.equal(text(blockTransform()(BLOCK)), "10.2.0.0/27");
+  assert.equal(transform({ ...BLOCK, ipv6: "fd02::/123" }).ipv6, "fd02::/123");
   assert.deepEqual(addressesOf({ ...BLOCK, ipv4: "nonsense" }), {});
 });

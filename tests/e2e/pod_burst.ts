@@ -14,7 +14,7 @@ import { coilRequests } from "./requests.ts";
 const ALL_READY_MS = 300_000;
 
 /** Pods that were started at a time, and what that took. */
-export interface Crowd {
+export interface Burst {
   readonly pods: readonly RunningPod[];
   /** From the creation of each to its being Ready, in milliseconds. */
   readonly latencies: readonly number[];
@@ -34,11 +34,11 @@ export interface Arrival {
 }
 
 /** Creates so many pods on node1 and waits until all are Ready. */
-export async function startCrowd(
+export async function startBurst(
   site: Installation,
   { count, everyMs = 0 }: Arrival,
-): Promise<Crowd> {
-  const labels = { crowd: "yes" };
+): Promise<Burst> {
+  const labels = { burst: "yes" };
   const created = new Map<string, number>();
   const latencies = new Map<string, number>();
   const all = Promise.withResolvers<void>();
@@ -52,7 +52,7 @@ export async function startCrowd(
   const stop = new AbortController();
   const informer = new Informer(site.client, PODS, {
     namespace: "default",
-    labelSelector: "crowd=yes",
+    labelSelector: "burst=yes",
     onChange: ({ type, object }) => {
       if (type !== "deleted") onPod(object);
     },
@@ -64,7 +64,7 @@ export async function startCrowd(
   const before = await readProcessorTime(site.plane.name);
   const first = performance.now();
   for (let i = 0; i < count; i++) {
-    const name = `crowd-${i}`;
+    const name = `burst-${i}`;
     if (everyMs > 0) await sleep(first + i * everyMs - performance.now());
     created.set(name, performance.now());
     await site.pods.create({ name, node: "node1", labels });
@@ -81,7 +81,7 @@ export async function startCrowd(
     await running.catch(() => {});
   }
   const time = timeBetween(before, await readProcessorTime(site.plane.name));
-  const pods = await site.pods.list({ labelSelector: "crowd=yes" });
+  const pods = await site.pods.list({ labelSelector: "burst=yes" });
   const asked = await coilRequests(site, { since });
   const requests = asked.filter(({ resource }) => resource !== "leases").length;
   const now = await sandboxTime(site);
@@ -124,9 +124,9 @@ export function describeLatencies(latencies: readonly number[]): string {
   return `Ready after p50 ${p50} s, p99 ${p99} s`;
 }
 
-/** All figures of a crowd, in a line. */
-export function describeCrowd(what: string, crowd: Crowd): string {
-  const { latencies, time, requests, sandboxMs } = crowd;
+/** All figures of a burst, in a line. */
+export function describeBurst(what: string, burst: Burst): string {
+  const { latencies, time, requests, sandboxMs } = burst;
   const ms = describeTime(time, latencies.length);
   return `${what}: ${describeLatencies(latencies)}; a sandbox ${
     Math.round(sandboxMs)
