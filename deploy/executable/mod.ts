@@ -101,7 +101,7 @@ async function build(
       await packModules(modules, { output, front });
     }
     await Deno.mkdir(`${directory}/${kind}`, { recursive: true });
-    // Whoever else builds the same makes the same: the last one stays.
+    // Another build of the same makes the same: the last one stays.
     await Deno.rename(output, `${directory}/${kind}/coil`);
     const path = `${directory}/${kind}/coil`;
     const { size } = await Deno.stat(path);

@@ -65,7 +65,7 @@ async function measure(
   return { digest: `sha256:${hash.digest("hex")}`, sizeBytes };
 }
 
-/** Under another name first: whoever else makes the same makes the same bytes. */
+/** Under another name first: another run makes the same bytes. */
 async function writeLayer(
   file: string,
   { entries, mtime, compression }: {

@@ -257,7 +257,7 @@ Deno.test("announce() waits for a gateway that does not answer to the limit, and
   assert.deepEqual(await tell(client), ["accepted"]);
 });
 
-Deno.test("announce() does not take a gateway for deaf when whoever asked gives up", async () => {
+Deno.test("announce() does not take a gateway for deaf when the caller gives up", async () => {
   await using bed = await Bed.start();
   const { promise: asked, resolve: ask } = Promise.withResolvers<void>();
   const { promise: ended, resolve: end } = Promise.withResolvers<void>();

@@ -12,7 +12,7 @@ const log = getLogger("announce");
 /** An announcement has a few hundred bytes. */
 const MAX_BODY_BYTES = 8_192;
 
-/** Whoever announces has gone on by then. */
+/** The sender has gone on by then. */
 const ANSWER_MS = 5_000;
 
 /** Who sent an announcement, as the API server says. */

@@ -86,7 +86,7 @@ export const REASON_POOL_NOT_FOUND = "pool not found";
 
 /**
  * Evaluates the status of a BlockRequest: a failure wins over completion, and
- * whoever reads only `Complete` as upstream's coild does, sees the failure too.
+ * anyone who reads only `Complete` as upstream's coild does, sees the failure too.
  */
 export function blockRequestResult(
   request: Pick<BlockRequest, "status">,

@@ -5,7 +5,7 @@ import { sleep, withTimeout } from "./sleep.ts";
 /** Removals come in bursts: a table is flushed route by route. */
 const BURST_MS = 10;
 
-/** The first and the longest pause after a repair: whoever breaks things all the time does not make a storm. */
+/** The first and the longest pause after a repair: anyone who breaks things all the time does not make a storm. */
 const FIRST_PAUSE_MS = 20;
 const MAX_PAUSE_MS = 500;
 

@@ -19,7 +19,7 @@ type RangeRequest = MessageInitShape<typeof RangeRequestSchema>;
 /** Metadata that carries the token: TokenFieldNameGRPC in api/v3rpc/rpctypes of etcd. */
 const TOKEN_FIELD = "token";
 const DEFAULT_PAGE_SIZE = 200;
-/** How often a read is begun anew because etcd forgot the revision meanwhile. */
+/** How often a read is begun again because etcd forgot the revision in between. */
 const MAX_STARTS = 3;
 const MAX_ROOTS = 20;
 

@@ -26,7 +26,7 @@ export class FakeTransport implements Transport {
   readonly host = "fake:6443";
   /** All requests so far. */
   readonly requests: TransportRequest[] = [];
-  /** How often credentials were to be read anew. */
+  /** How often credentials were to be read again. */
   refreshes = 0;
   readonly #answer: (
     request: TransportRequest,

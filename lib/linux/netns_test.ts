@@ -70,7 +70,7 @@ Deno.test("Netns.open() refuses what is not a network namespace, and leaks nothi
   } finally {
     Deno.removeSync(file);
   }
-  // Others may open one of them meanwhile, but hardly so often.
+  // Others may open one of them in the meantime, but hardly so often.
   assert.ok(openFiles(targets) < before + times);
 });
 

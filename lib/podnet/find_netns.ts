@@ -18,7 +18,7 @@ export interface PodOutside {
 /**
  * Finds the network namespace that a pod's end is in, starting with the
  * likely path. Each candidate has to prove itself: the path may have gone to
- * another namespace meanwhile, and so may the number.
+ * another namespace in the meantime, and so may the number.
  */
 export async function findPodNetns(
   pod: PodOutside,

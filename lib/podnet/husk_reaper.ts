@@ -18,7 +18,7 @@ export interface Husk extends LinkIdentity {
 /**
  * Deletes husks, many at once. Deleting a veth costs the kernel a grace period
  * of some 15 ms, but all links of one request share it. So while one deletion
- * runs, husks that come meanwhile wait and then go together. Before that the
+ * runs, husks that come in the meantime wait and then go together. Before that the
  * links are listed, so that only husks that are still there are deleted, by
  * their indexes.
  */

@@ -5,7 +5,7 @@ import { namespacePaths, openPodNetns } from "./pod_netns.ts";
 /**
  * The paths of network namespaces by the number that the host has for them.
  *
- * Made anew when a number is not in it, so that all pods of a node cost one
+ * Recreated when a number is not in it, so that all pods of a node cost one
  * look at each namespace. What it says has to be proved: numbers are given
  * again, and so are names.
  */

@@ -56,7 +56,7 @@ Deno.test("planPod() refuses an identity that its alias would not give back", ()
   assert.throws(() => planPod({ ...INPUT, containerId: "a:b" }), TypeError);
 });
 
-/** COIL_UPDATE_GOLDEN=1 writes the files anew, to be read in the diff. */
+/** COIL_UPDATE_GOLDEN=1 rewrites the files, to be read in the diff. */
 async function assertGolden(name: string, text: string): Promise<void> {
   const file = new URL(
     `../../tests/golden/podnet/${name}.txt`,

@@ -19,7 +19,7 @@ export interface CutOff {
 /**
  * Turns a pod's host veth into a husk, in one send: its routes go, and
  * its alias says what it is from then on. Returns undefined when the link went
- * away meanwhile.
+ * away in the meantime.
  *
  * @throws {NetlinkError} when the kernel refuses
  */

@@ -26,7 +26,7 @@ export interface RouteDiff {
 /**
  * Compares what is wanted with what is there. Pure. `present` are routes of
  * one table; default routes in it are nobody's concern. A wanted destination
- * with a foreign route appears in none of the lists to do: whoever made that
+ * with a foreign route appears in none of the lists to do: the owner of that
  * route keeps it.
  * Of a destination wanted via two gateways the first counts.
  */
@@ -80,7 +80,7 @@ export function diffRoutes(
 /**
  * The routes with a destination, each once, and the text of it. A list may
  * have one twice: the kernel starts an IPv6 list over when the table changes
- * meanwhile (fib6_dump_table() in net/ipv6/ip6_fib.c). Taken for two, one would
+ * in the meantime (fib6_dump_table() in net/ipv6/ip6_fib.c). Taken for two, one would
  * be removed as superfluous, and with it the only one there is.
  */
 function distinct(routes: readonly Route[]): [string, Route][] {

@@ -47,13 +47,13 @@ export interface AcceptOptions<C> {
   readonly take: (connection: C) => void;
   /** Closes a connection that can be done without: there is no descriptor or memory for another. */
   readonly relieve?: () => void;
-  /** Ends it; whoever aborts it closes the listener as well. */
+  /** Ends it; the caller closes the listener as well. */
   readonly signal: AbortSignal;
 }
 
 /**
  * Accepts connections until the signal aborts. It survives every failure of accept(2), among them that the process or
- * the machine has no descriptor left: the kernel keeps those that connect meanwhile waiting. Such a time is logged at
+ * the machine has no descriptor left: the kernel keeps those that connect in the meantime waiting. Such a time is logged at
  * its beginning, every half minute and at its end. A connection that was reset while it waited is passed over: it must
  * not delay those behind it. Never rejects.
  */

@@ -134,7 +134,7 @@ function writeToStderr(line: string): void {
   try {
     while (rest.length > 0) rest = rest.subarray(Deno.stderr.writeSync(rest));
   } catch (error) {
-    // Whoever read our errors is gone (EPIPE), or slow on a non-blocking pipe (EAGAIN). Logging must not end us.
+    // The reader of our errors is gone (EPIPE), or slow on a non-blocking pipe (EAGAIN). Logging must not end us.
     const expected = error instanceof Deno.errors.BrokenPipe ||
       error instanceof Deno.errors.WouldBlock;
     if (!expected) throw error;

@@ -220,7 +220,7 @@ function longValues(): Readonly<Record<string, unknown>> {
 }
 
 for (const encoder of ["json", "console"] as const) {
-  Deno.test(`Logger bounds each field, whoever chose what is in it (${encoder})`, () => {
+  Deno.test(`Logger bounds each field, no matter who chose what is in it (${encoder})`, () => {
     const lines = capture({ encoder, stacktraceLevel: "info" });
     for (const [name, value] of Object.entries(longValues())) {
       getLogger("egress").info("Looked at a pod", {

@@ -3,7 +3,7 @@ import { type Listening, serveAt } from "./listen.ts";
 import { registerProcessMetrics } from "./process_metrics.ts";
 import { Rendering } from "./rendering.ts";
 
-/** Buckets of histograms of times, from 5 ms to 10 s; whoever measures shorter or longer ones adds some. */
+/** Buckets of histograms of times, from 5 ms to 10 s; callers that measure shorter or longer ones add some. */
 export const SECONDS_BUCKETS: readonly number[] = [
   0.005,
   0.01,

@@ -26,7 +26,7 @@ export class RepeatFilter {
     const now = this.#now();
     const told = this.#toldAtMs.get(text);
     if (told !== undefined && now - told < this.#remindMs) return false;
-    // The oldest first: a text that is told anew goes to the end.
+    // The oldest first: a text that is told again goes to the end.
     this.#toldAtMs.delete(text);
     this.#toldAtMs.set(text, now);
     const [oldest] = this.#toldAtMs.keys();

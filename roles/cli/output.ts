@@ -7,7 +7,7 @@ const PAUSE_MS = 5;
  * Writes all of a text to stdout or stderr before it returns, however slowly
  * it is read. When nobody reads any more, the process ends, as is usual.
  *
- * Whoever started us may have made the pipe non-blocking, as Node.js does;
+ * The parent process may have made the pipe non-blocking, as Node.js does;
  * a full one refuses with EAGAIN then.
  */
 export function writeAll(
@@ -19,7 +19,7 @@ export function writeAll(
     try {
       rest = rest.subarray(stream.writeSync(rest));
     } catch (error) {
-      // EPIPE: whoever reads has seen enough, as in "| head".
+      // EPIPE: the reader has seen enough, as in "| head".
       if (error instanceof Deno.errors.BrokenPipe) Deno.exit(EXIT.ok);
       if (!(error instanceof Deno.errors.WouldBlock)) throw error;
       Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, PAUSE_MS);

@@ -1,4 +1,4 @@
-/** All of stdin. Synchronous: there is nothing else to do meanwhile. */
+/** All of stdin. Synchronous: there is nothing else to do in the meantime. */
 export function readStdin(): Uint8Array {
   let buffer = new Uint8Array(65536);
   let length = 0;

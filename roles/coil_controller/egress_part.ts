@@ -36,7 +36,7 @@ export interface EgressPartOptions {
 
 /**
  * Manages Egresses until the signal aborts: the leader's work. Everything is
- * listed anew here, after the lease was taken, so that nothing a former leader
+ * listed again here, after the lease was taken, so that nothing a former leader
  * did is missed.
  */
 export async function runEgress(

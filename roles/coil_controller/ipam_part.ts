@@ -58,7 +58,7 @@ export interface IpamPartOptions {
 
 /**
  * Manages pools, blocks and requests until the signal aborts: the leader's
- * work. Everything is listed anew here, after the lease was taken, so that
+ * work. Everything is listed again here, after the lease was taken, so that
  * nothing a former leader did is missed.
  */
 export async function runIpam(

@@ -83,7 +83,7 @@ Deno.test("AnnouncedClients takes an address out that nobody confirms", async ()
   assert.equal(f.announced.size, 0);
 });
 
-Deno.test("AnnouncedClients begins to count anew with every announcement, which replaces the one before", async () => {
+Deno.test("AnnouncedClients begins to count again with every announcement, which replaces the one before", async () => {
   using f = fixture({ confirmMs: 2_000 });
   f.announce(pod("u1"), "10.1.1.2");
   await sleep(60);

@@ -5,7 +5,7 @@ import type { DataPlane } from "./ports.ts";
 
 const log = getLogger("egress-sync");
 
-/** The first change is served at once; those that come meanwhile go together. */
+/** The first change is served at once; those that come in the meantime go together. */
 const LEAST_PAUSE_MS = 10;
 
 /** Whatever happened to the kernel's state, it is made right again after so long. */

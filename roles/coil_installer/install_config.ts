@@ -18,7 +18,7 @@ import type { Outcome } from "./plan/step.ts";
 import { resolveTarget, type Wanted } from "./plan/target.ts";
 import { negotiateVersions } from "./plan/versions.ts";
 
-/** How often a configuration is planned again because another tool changed it meanwhile. */
+/** How often a configuration is planned again because another tool changed it in the meantime. */
 const MAX_PLANS = 10;
 
 /** How often to look for another network's configuration, and to say so: 30 s. */
@@ -27,7 +27,7 @@ const POLLS_PER_RECORD = 30;
 
 const log = getLogger("installer");
 
-/** Waits for the network that we are to be a part of. No lock is held meanwhile. */
+/** Waits for the network that we are to be a part of. No lock is held in the meantime. */
 export async function untilTarget(
   { etcDirectory, confName }: InstallRequest,
   { wanted, signal }: { readonly wanted: Wanted; readonly signal: AbortSignal },

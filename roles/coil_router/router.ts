@@ -14,7 +14,7 @@ const log = getLogger("route-syncer");
 /** Changes come in bursts; the first is served at once, the next after this. */
 const LEAST_PAUSE_MS = 100;
 
-/** After somebody else's removals were mended: whoever goes on with it does not make a storm. */
+/** After somebody else's removals were mended: anyone who goes on with it does not make a storm. */
 const REPAIR_PAUSE_MS = 500;
 
 /** What {@linkcode Router} works with. */

@@ -8,7 +8,7 @@ import { eventually, type LabProcess, sleep } from "../lab/mod.ts";
 import { CallError, type Coild, CoildLab, type Sandbox } from "./coild_lab.ts";
 
 const INTERVAL_MS = 200;
-/** Counted from when the server answers: less than the minute after which files are read anew for no reason. */
+/** Counted from when the server answers: less than the minute after which files are read again for no reason. */
 const SERVED_MS = 45_000;
 const COILD = "coild_node1";
 const CONTROLLER = "coil-controller_any";
@@ -128,7 +128,7 @@ Deno.test("the API server's certificate is rotated: coild and the controller go 
 
 /** Seconds that the API server still takes a token after its end. */
 const LEEWAY_SECONDS = 60;
-/** Until a token made by {@linkcode shortLived} ends; a success is remembered for ten more. Together less than a minute: then files are read anew for no reason. */
+/** Until a token made by {@linkcode shortLived} ends; a success is remembered for ten more. Together less than a minute: then files are read again for no reason. */
 const LIFE_SECONDS = 40;
 /** How often tokens are made until a busy machine has served a pod within their life. */
 const MAX_BRIEF = 5;
@@ -161,7 +161,7 @@ function toBase64Url(bytes: Uint8Array): string {
   return bytes.toBase64({ alphabet: "base64url", omitPadding: true });
 }
 
-/** How the API server answers whoever has this token. */
+/** How the API server answers anyone who has this token. */
 async function statusOf(lab: CoildLab, token: string): Promise<number> {
   using client = Deno.createHttpClient({ caCerts: [lab.plane.ca] });
   const response = await fetch(

@@ -244,7 +244,7 @@ Deno.test("coild keeps its egress clients up to date", async (t) => {
   );
 
   await t.step(
-    "W38: a Service that is made anew, with another address, is followed; meanwhile clients are refused",
+    "W38: a Service that is recreated, with another address, is followed; until then clients are refused",
     async () => {
       const [old = ""] = await egress.createEgress("moved", {
         destinations: [NET],
@@ -499,7 +499,7 @@ Deno.test("coild takes its egress clients up again at a start", async (t) => {
   await egress.annotate(joined, "same");
   await using coild = await egress.coild(["--enable-originating-only=true"]);
 
-  await t.step("what changed meanwhile is made so", async () => {
+  await t.step("what changed in between is made so", async () => {
     await egress.until(
       "the edit",
       edited,
@@ -514,7 +514,7 @@ Deno.test("coild takes its egress clients up again at a start", async (t) => {
   });
 
   await t.step(
-    "an Egress that was deleted meanwhile is still refused, others work",
+    "an Egress that was deleted in between is still refused, others work",
     async () => {
       await egress.event(deleted, "EgressNotFound");
       await egress.until("both", deleted, (now) =>

@@ -29,7 +29,7 @@ Deno.test("coild works in upstream's modes", async (t) => {
       const name = `veth${hash.slice(0, 11)}`;
       assert.equal(interfaces[1]?.name, name);
       await coild.check(pod);
-      // The sandbox is made anew before the old one's DEL.
+      // The sandbox is recreated before the old one's DEL.
       const again = await lab.createSandbox("calico");
       const [ipv4] = await coild.addresses(again);
       await coild.del(pod);

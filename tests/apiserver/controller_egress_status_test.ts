@@ -267,7 +267,7 @@ Deno.test("coil-controller says in an Egress' status how it is", async (t) => {
   });
 
   await t.step(
-    "an object that is changed meanwhile is applied all the same",
+    "an object that is changed in between is applied all the same",
     async () => {
       const touch = async () => {
         for (let i = 0; i < 20; i++) {

@@ -106,7 +106,7 @@ Deno.test("what upstream's controller made is taken over, and what nobody wants 
   // Gone back to upstream for a while, and what others own stays.
   await change("somebody", { volumes: [{ name: "theirs", emptyDir: {} }] });
   await change("coil-egress-controller", {
-    volumes: [{ name: "meanwhile", emptyDir: {} }],
+    volumes: [{ name: "concurrent", emptyDir: {} }],
   });
   await lab.awaitDeployment(KEY, "without upstream's volume", ({ spec }) => {
     const names = spec.template.spec?.volumes?.map(({ name }) => name) ?? [];

@@ -56,7 +56,7 @@ Deno.test("coil-controller gets over faults of the API server", async (t) => {
   await using controller = lab.startController();
 
   await t.step(
-    "watches that are cut are taken up again, with what happened meanwhile",
+    "watches that are cut are taken up again, with what happened in between",
     async () => {
       await eventually("a leader", async () => await holderOf(lab) !== "");
       assert.match(await lab.ask("v4", "node1"), /^block /);

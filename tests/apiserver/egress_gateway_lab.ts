@@ -400,7 +400,7 @@ export class EgressLab implements AsyncDisposable {
         ...options.args ?? [],
       ], { program: "coil-egress", version: "test", about: "" }),
     }, stop.signal).finally(() => own?.close());
-    // Whoever waits for it learns of a failure.
+    // The one that waits for it learns of a failure.
     ended.catch(() => {});
     const end = () => {
       stop.abort();
@@ -449,7 +449,7 @@ export async function assertClients(
 
 /** Says how long something took; machines differ, so nothing is asserted of it. */
 export function reportMs(what: string, tookMs: readonly number[]): void {
-  // deno-lint-ignore no-console -- a figure for whoever runs the tests
+  // deno-lint-ignore no-console -- a figure for anyone who runs the tests
   console.log(`  ${what}: ${tookMs.map(Math.round).join(", ")} ms`);
 }
 

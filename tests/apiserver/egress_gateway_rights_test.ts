@@ -13,7 +13,7 @@ const MAY: readonly Right[] = [
   ["patch", "egresses/status", COIL, NAMESPACE],
 ];
 
-/** What whoever steals its token must not be able to do. */
+/** What anyone who steals its token must not be able to do. */
 const MAY_NOT: readonly Right[] = [
   ["create", "pods", "", NAMESPACE],
   ["patch", "pods", "", NAMESPACE],

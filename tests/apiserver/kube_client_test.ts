@@ -187,7 +187,7 @@ Deno.test("KubeClient follows a rotated token, at once when it is refused", asyn
       },
     });
   assert.match(await whoAmI(), /serviceaccount:default:rotated/);
-  // Made anew, the account makes the old token invalid.
+  // Recreated, the account makes the old token invalid.
   await client.delete(SERVICE_ACCOUNTS, account);
   await client.create(SERVICE_ACCOUNTS, { metadata: account });
   await plane.serviceAccountDir(account);

@@ -153,7 +153,7 @@ Deno.test({
 
 Deno.test({
   name:
-    "Informer lists anew when its version is too old, and reports what went away unseen",
+    "Informer lists again when its version is too old, and reports what went away unseen",
   ...RESTARTS,
 }, async () => {
   await create("old1", "old");

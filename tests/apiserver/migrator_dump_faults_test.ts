@@ -63,7 +63,7 @@ Deno.test({
 
 Deno.test("migrate dump: killed anywhere, v1 is whole or the manifest is, and it is run again", async () => {
   await using lab = await DumpLab.start(plane);
-  // A kill comes a little late. What its run has done meanwhile does not come
+  // A kill comes a little late. What its run has done in the meantime does not come
   // again, so each moment is one of all that may be left by then.
   const moments = [
     ...[/Coil v1: 2 pools/, /Wrote |is up to date/, /deleting /],

@@ -235,7 +235,7 @@ export class MigrationLab implements AsyncDisposable {
     });
   }
 
-  /** A pod that nobody makes anew. */
+  /** A pod that nobody recreates. */
   async pod(key: string, { node }: { readonly node: string }): Promise<void> {
     const [namespace, name] = key.split("/");
     await this.plane.apply({

@@ -12,7 +12,7 @@ interface Rights {
 
 const READ = "get,list,watch";
 
-/** What each daemon does, and what whoever steals its token must not be able to do. */
+/** What each daemon does, and what anyone who steals its token must not be able to do. */
 const RIGHTS: Readonly<Record<string, Rights>> = {
   "coild": {
     may: [

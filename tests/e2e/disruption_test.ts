@@ -76,7 +76,7 @@ async function podsUntil(done: Promise<void>): Promise<void> {
   const noting = done.finally(() => isDone = true);
   const rows = site.nodes.map(async ({ name: node }) => {
     for (let round = 0; round === 0 || !isDone; round++) {
-      const name = `meanwhile-${node}-${round}`;
+      const name = `concurrent-${node}-${round}`;
       await site.pods.remove(await site.pods.run({ name, node }));
     }
   });

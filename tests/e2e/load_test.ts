@@ -68,11 +68,11 @@ Deno.test("a node full of pods: all start at once, each has its own address, all
   // With all at once the processors are what pods wait for; with few, the plugin.
   const full = { count: await room() };
   const arrivals = [full, { count: FEW, everyMs: EVERY_MS }];
-  // The first burst finds everything cold, whoever's it is: it is not compared.
+  // The first burst finds everything cold, no matter whose it is: it is not compared.
   await burstBy({ ...COIL, name: "to warm up, Coil" }, { pods: full, t });
   const all = new Map<string, number[]>();
   for (let round = 0; round < ROUNDS; round++) {
-    // Whoever is second finds everything warm: the order changes.
+    // The second finds everything warm: the order changes.
     for (const plugin of round % 2 === 0 ? [COIL, BRIDGE] : [BRIDGE, COIL]) {
       for (const pods of arrivals) {
         const { latencies } = await burstBy(plugin, { pods, t });

@@ -225,7 +225,7 @@ Deno.test(
       /Server:\s+Version: +v2\./,
     );
     assert.equal(await networkProblem(node), undefined);
-    // Nobody starts another coild meanwhile.
+    // Nobody starts another coild in the meantime.
     await node.stop("kubelet");
     const { replaced } = await killCoild(site, node);
     try {
@@ -303,7 +303,7 @@ function namesOf(blocks: readonly AddressBlock[]): readonly string[] {
 Deno.test("E2E-4: table 119 has the node's blocks, in both families", async () => {
   const pod = await site.pods.run({ name: "exported", node: "node2" });
   for (const [family, option] of [["ipv4", "-4"], ["ipv6", "-6"]] as const) {
-    // Blocks of the tests before go back meanwhile.
+    // Blocks of the tests before go back in the meantime.
     await eventually("the same blocks", async () => {
       const blocks = await blocksOf({ node: "node2", pool: "default" });
       assert.ok(blocks.length > 0);

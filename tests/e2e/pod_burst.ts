@@ -20,7 +20,7 @@ export interface Burst {
   readonly latencies: readonly number[];
   /** What all programs used of the processors until all were Ready. */
   readonly time: ReadonlyMap<string, Usage>;
-  /** Requests of Coil's to the API server meanwhile, without the leases that it renews by the clock. */
+  /** Requests of Coil's to the API server in the meantime, without the leases that it renews by the clock. */
   readonly requests: number;
   /** What containerd took for a pod's sandbox, its network included, on average and by kubelet's clock. */
   readonly sandboxMs: number;

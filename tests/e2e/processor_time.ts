@@ -21,7 +21,7 @@ export type ProcessorTime = ReadonlyMap<string, Program>;
 
 /** Programs of a node and of the control plane. */
 const OURS = /^(coil.*|containerd.*|kubelet|kube-.*|etcd|podtool)$/;
-/** The kernel's own threads are many, and work for whoever comes. */
+/** The kernel's own threads are many, and work for anyone who comes. */
 const KERNEL = /^(kworker|ksoftirqd|rcu_)/;
 
 /** Reads what all programs of a lab's nodes and control plane, and the kernel's threads, have used so far. */
@@ -65,7 +65,7 @@ function parseStat(text: string): Program | undefined {
   };
 }
 
-/** What was used between two readings, by name; programs that ended meanwhile count where their parents do. */
+/** What was used between two readings, by name; programs that ended since count where their parents do. */
 export function timeBetween(
   before: ProcessorTime,
   after: ProcessorTime,

@@ -1,4 +1,4 @@
-// Requests between two nodes that must not fail, whatever is done meanwhile.
+// Requests between two nodes that must not fail, whatever is done in the meantime.
 import assert from "node:assert/strict";
 import { SERVICES } from "../../lib/kube/mod.ts";
 import { eventually, sleep } from "../lab/mod.ts";
@@ -66,7 +66,7 @@ export class Traffic implements AsyncDisposable {
     return JSON.parse(await this.#site.pods.exec(this.client, "get", own));
   }
 
-  /** Does something, and lets no request fail meanwhile. */
+  /** Does something, and lets no request fail in the meantime. */
   async during(work: () => Promise<void>): Promise<void> {
     const before = await this.counts();
     await work();

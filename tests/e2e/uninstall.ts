@@ -6,7 +6,7 @@ import { type Installation, renderChart } from "./installation.ts";
 
 const ROOT = new URL("../../", import.meta.url).pathname;
 const BLOCK = /^```sh tested=kustomize\n([^]*?)^```$/gm;
-/** Names of images in the guide: that of whoever installs, and Kubernetes' own. */
+/** Names of images in the guide: that of anyone who installs, and Kubernetes' own. */
 const [GUIDES_IMAGE, PAUSE] = [
   "registry.example.com/coil:0.1.0",
   "registry.k8s.io/pause:3.10",

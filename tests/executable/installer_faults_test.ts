@@ -462,7 +462,7 @@ Deno.test("install: at every moment there is a plugin that works and a whole con
   assert.deepEqual([...seen].sort(), [NETCONF.name, "other"]);
 });
 
-Deno.test("install: a tool that chains itself in meanwhile is not lost", async () => {
+Deno.test("install: a tool that chains itself in at the same time is not lost", async () => {
   await using host = await Host.make();
   const { env } = await quick();
   await host.install({ env });

@@ -9,7 +9,7 @@ const ROOT = new URL("../../", import.meta.url).pathname;
 /** Nobody's: the stub sees an ordinary user. */
 const USER = 54321;
 
-/** One build for all, since sources may change meanwhile. */
+/** One build for all, since sources may change in the meantime. */
 let built: Promise<string> | undefined;
 
 function packed(): Promise<string> {

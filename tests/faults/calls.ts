@@ -49,7 +49,7 @@ export class Calls {
     if (addresses === undefined) return;
     this.#history.note(`added ${pod.name} ${addresses}`);
     if (wasWhole && before.join() !== addresses.join()) {
-      // An interface that the pod itself removed meanwhile is made anew.
+      // An interface that the pod itself removed in the meantime is recreated.
       if (!pod.isDamaged) {
         throw new Violation(
           `${pod.name} had ${before}, the same ADD gave ${addresses}`,

@@ -255,7 +255,7 @@ Deno.test("an announcement gives neither gateways nor thieves of a node's token 
     relayTheToken,
   );
   await t.step(
-    "whoever has a node's token cannot make clients of addresses that the node does not have",
+    "anyone who has a node's token cannot make clients of addresses that the node does not have",
     announceStrangeAddresses,
   );
   await t.step(

@@ -123,7 +123,7 @@ Deno.test("a pod's half-open connections stop no daemon", async (t) => {
       await using _flood = await attack.start([9384], 20_000);
       const grown = mebibytesOf(coild.process) - before;
       const opened = filesOf(coild.process) - files;
-      // deno-lint-ignore no-console -- a figure for whoever runs the tests
+      // deno-lint-ignore no-console -- a figure for anyone who runs the tests
       console.log(`  ${opened} descriptors, ${grown.toFixed(1)} MiB more`);
       assert.ok(opened <= MAX_METRICS_CONNECTIONS, `${opened} descriptors`);
       assert.ok(grown <= MAX_GROWTH_MIB, `${grown} MiB more`);

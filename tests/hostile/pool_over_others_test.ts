@@ -1,5 +1,5 @@
 // Pools with addresses that others have: another pool, nodes, Services, pods
-// of another network plugin. Nothing is refused; whoever looks is told.
+// of another network plugin. Nothing is refused; anyone who looks is told.
 import assert from "node:assert/strict";
 import { conditionOf } from "../../lib/api/mod.ts";
 import { run } from "../../roles/cli/mod.ts";

@@ -1,4 +1,4 @@
-// One image for all tests of a file, since sources may change meanwhile; and
+// One image for all tests of a file, since sources may change in the meantime; and
 // `task image` as a person runs it.
 import { buildExecutable } from "../../deploy/executable/mod.ts";
 import { cacheDir } from "../../deploy/host/mod.ts";

@@ -1,7 +1,7 @@
 const LAB = new URL("main.ts", import.meta.url).pathname;
 
 /**
- * Removes the lab of this name by another process and ends this one. Nothing goes on here meanwhile, so that nothing
+ * Removes the lab of this name by another process and ends this one. Nothing goes on here in the meantime, so that nothing
  * new is made, and no second Ctrl-C cuts it short, since it is in a session of its own.
  */
 export function removeLabAndExit(name: string, code: number): never {

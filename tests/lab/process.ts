@@ -160,7 +160,7 @@ export async function childrenOf(pid: number): Promise<readonly number[]> {
   return text.split(" ").filter((word) => word !== "").map(Number);
 }
 
-/** At once: whoever is ended now must not leave a process without a record. */
+/** At once: a program that is ended now must not leave a process without a record. */
 function writeRecord(file: string, pid: number, command: string): void {
   const startTime = startTimeOf(pid) ?? "";
   const record: PidRecord = { pid, startTime, command };
@@ -186,7 +186,7 @@ export async function killRecorded(runDir: string): Promise<void> {
     try {
       Deno.kill(record.pid, "SIGKILL");
     } catch (err) {
-      if (err instanceof Deno.errors.NotFound) continue; // ended meanwhile
+      if (err instanceof Deno.errors.NotFound) continue; // ended since
       throw err;
     }
     killed.push(record);

@@ -1,5 +1,5 @@
 // Whose interface is it that has an address of a pod's status, when coild was
-// started anew: the address may have been another pod's before.
+// started again: the address may have been another pod's before.
 import assert from "node:assert/strict";
 import { KeyedMutex } from "../../lib/async/mod.ts";
 import type { StoreChange, V1Pod } from "../../lib/kube/mod.ts";
@@ -139,7 +139,7 @@ netnsTest(
     await using parts = await partsOn(node.net);
     const ip = await attachOther(node, parts);
     const pods = new Pods();
-    // Its sandbox was made anew, or it is about to go; the other one has no status yet.
+    // Its sandbox was recreated, or it is about to go; the other one has no status yet.
     pods.put(pod(CLIENT, ip));
     pods.put(pod(OTHER));
     await using egress = follow(parts, pods);

@@ -209,7 +209,7 @@ netnsTest(
 /** Runs what is to happen while a GC releases another attachment, before this one. */
 async function duringGc(
   parts: Parts,
-  meanwhile: () => Promise<void> | void,
+  during: () => Promise<void> | void,
 ): Promise<string[]> {
   const upkeep = await parts.locks.lock("cid0:eth0", { upkeep: true });
   const gc = parts.gc();
@@ -217,7 +217,7 @@ async function duringGc(
     "GC to wait for an attachment",
     () => parts.locks.isLocked("cid0:eth0"),
   );
-  await meanwhile();
+  await during();
   upkeep[Symbol.dispose]();
   return await gc;
 }

@@ -205,7 +205,7 @@ function normalise(text: string, names: ReadonlyMap<string, string>): string {
     .join("\n");
 }
 
-/** Links of a namespace by name with their index: a link made anew has another one. */
+/** Links of a namespace by name with their index: a link recreated has another one. */
 export async function linkIndexes(
   netns: TempNetns,
 ): Promise<Record<string, number>> {

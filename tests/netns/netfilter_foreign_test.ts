@@ -92,7 +92,7 @@ function withMasquerade(table: NftTable): NftTable {
   return { ...table, chains: [...table.chains, leaving] };
 }
 
-netnsTest("a set that has room for no more is made anew", async () => {
+netnsTest("a set that has room for no more is recreated", async () => {
   await using test = await setup();
   const { temp, socket } = test;
   const table = smallTable(ADDRESSES.slice(0, 1));

@@ -34,7 +34,7 @@ export function smallTable(elements: readonly Address[]): NftTable {
   };
 }
 
-/** The table with the numbers that the kernel gave its parts: they change when a part is made anew. */
+/** The table with the numbers that the kernel gave its parts: they change when a part is recreated. */
 export function handles(temp: TempNetns, table: string): Promise<string> {
   return temp.exec("nft", "-a", "-t", "list", "table", "inet", table);
 }

@@ -436,7 +436,7 @@ netnsTest(
   },
 );
 
-/** Whoever is not allowed is refused: by the policy, or by the last rule. */
+/** Anyone who is not allowed is refused: by the policy, or by the last rule. */
 function guard(
   variant: number,
   options: { readonly policy: NftChain["policy"]; readonly extra?: boolean },
@@ -505,7 +505,7 @@ netnsTest(
 );
 
 netnsTest(
-  "while a whole table is made anew no packet is lost and none slips through",
+  "while a whole table is recreated no packet is lost and none slips through",
   async () => {
     await using net = await topology();
     const { sent, counted } = await replaceUnderTraffic(

@@ -103,7 +103,7 @@ netnsTest("changes do not hold up the event loop", async () => {
   } finally {
     clearInterval(timer);
   }
-  assert(ticks >= 3, `the event loop turned ${ticks} times meanwhile`);
+  assert(ticks >= 3, `the event loop turned ${ticks} times in the meantime`);
 });
 
 netnsTest("many callers share one socket", async () => {

@@ -73,7 +73,7 @@ export function checkRules({ api, nodes, pods }: Cluster): void {
   for (const pod of pods) {
     const { name, kernel } = pod.node;
     for (const a of pod.addresses) hold(a, `${name}/${pod.containerId}`);
-    // Amid an ADD of what is there already, its link is made anew.
+    // Amid an ADD of what is there already, its link is recreated.
     if (pod.phase !== "attached" || pod.isBusy) continue;
     const has = kernel.pods.filter(({ containerId }) =>
       containerId === pod.containerId

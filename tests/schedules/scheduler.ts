@@ -16,7 +16,7 @@ interface Point {
   readonly life: Life;
   readonly go: () => void;
   readonly sinceMs: number;
-  /** Others mostly come first: much may happen meanwhile. */
+  /** Others mostly come first: much may happen in the meantime. */
   readonly isSlow: boolean;
 }
 

@@ -194,7 +194,7 @@ export class GatewayKubelet implements AsyncDisposable {
     if (state.ready === gateway.ready || this.#stop.signal.aborted) return;
     gateway.ready = state.ready;
     await this.#options.runtime.report(gateway.pod, state).catch(() => {
-      // Gone meanwhile, which the informer will tell.
+      // Gone by then, which the informer will tell.
     });
   }
 

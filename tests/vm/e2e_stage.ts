@@ -25,7 +25,7 @@ export function egressTest(
     for (const [title, scenario] of Object.entries(options.scenarios)) {
       await t.step({
         name: title,
-        // The cluster works on meanwhile; the whole test must leave nothing.
+        // The cluster works on in the meantime; the whole test must leave nothing.
         sanitizeOps: false,
         sanitizeResources: false,
         fn: () =>

@@ -85,7 +85,7 @@ function expectUnbroken({ tcp, udp }: Reports): void {
   }
 }
 
-/** Runs while nothing may change in the clients: a link that is made anew has another index. */
+/** Runs while nothing may change in the clients: a link that is recreated has another index. */
 async function withLinksAsTheyAre(run: () => Promise<void>): Promise<void> {
   const links = () =>
     Promise.all(

@@ -127,7 +127,7 @@ Deno.test("a client that opens all it can leaves room for others, and is named",
   assert.equal(clients[0]?.flows, 150);
 });
 
-Deno.test("a gateway follows a change of nf_conntrack_max, and a choice, whoever opens it again", async () => {
+Deno.test("a gateway follows a change of nf_conntrack_max, and a choice, no matter who opens it again", async () => {
   await using lab = await egressLab();
   {
     await using _max = await conntrackMax(400);

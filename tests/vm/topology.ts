@@ -208,7 +208,7 @@ export async function seenSources(): Promise<SeenSources> {
   return seenIn(await watcher("-j", "list", "table", "inet", "seen"));
 }
 
-/** Reads it, and forgets what was read, no more: what comes meanwhile is seen the next time. */
+/** Reads it, and forgets what was read, no more: what comes in the meantime is seen the next time. */
 export async function takeSources(): Promise<SeenSources> {
   const { wrongSources } = await seenSources();
   for (const source of wrongSources) {

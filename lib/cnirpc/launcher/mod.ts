@@ -97,7 +97,7 @@ export function decodeRequest(bytes: Uint8Array): LauncherRequest {
   return { env, stdin: bytes.subarray(end) };
 }
 
-/** Encodes an answer; undefined when it is more than whoever asks can take. */
+/** Encodes an answer; undefined when it is more than the caller can take. */
 export function encodeAnswer(
   { exitCode, stdout }: LauncherAnswer,
   request: Pick<LauncherRequest, "env">,

@@ -40,7 +40,7 @@ export interface ClientReport {
  * nothing when all is right already. Of two calls for one namespace the second
  * has to wait for the first; that is the caller's business.
  *
- * No packet leaves by a wrong way meanwhile: what is new comes before anything
+ * No packet leaves by a wrong way in the meantime: what is new comes before anything
  * is removed, and routes are replaced in one step. When something fails, the
  * destinations of Egresses that fail closed are refused.
  *

@@ -51,7 +51,7 @@ export interface FreshOptions {
 /**
  * Makes a client of a pod whose network namespace is new. Nothing is read:
  * everything is made in such a way that the kernel refuses what is there
- * already. Rules, links and routes go in one send, the nft table meanwhile. No
+ * already. Rules, links and routes go in one send, the nft table in the meantime. No
  * route leads to a link that was there before.
  *
  * This second way to the same end is worth at least 0.8 ms of each client's ADD,

@@ -110,7 +110,7 @@ export function diffLinks(
   return { requests, conflicting, present, changed, created, surplus };
 }
 
-/** Deletions of links, by index: another of the same name may have come meanwhile. */
+/** Deletions of links, by index: another of the same name may have come in the meantime. */
 export function deleteLinks(links: readonly Link[]): Request[] {
   return links.map(({ index }) => linkDelete({ index }));
 }

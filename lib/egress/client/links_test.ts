@@ -103,7 +103,7 @@ function encapWith(
   };
 }
 
-Deno.test("diffLinks() makes anew what cannot be changed", () => {
+Deno.test("diffLinks() recreates what cannot be changed", () => {
   const [receiver, , tunnel] = PRESENT;
   assert.ok(receiver !== undefined && tunnel !== undefined);
   const wrong: readonly Link[] = [

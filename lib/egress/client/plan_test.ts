@@ -434,7 +434,7 @@ Deno.test("planClient() makes one route for each destination, table and metric",
   }));
 });
 
-/** COIL_UPDATE_GOLDEN=1 writes the files anew, to be read in the diff. */
+/** COIL_UPDATE_GOLDEN=1 rewrites the files, to be read in the diff. */
 async function assertGolden(name: string, text: string): Promise<void> {
   const file = new URL(
     `../../../tests/golden/egress/${name}.txt`,

@@ -50,7 +50,7 @@ Deno.test("diffRoutes() replaces a route to another link, and deletes none for i
   assert.deepEqual(texts(remove), []);
 });
 
-Deno.test("diffRoutes() deletes what nobody wants, whoever made it", () => {
+Deno.test("diffRoutes() deletes what nobody wants, no matter who made it", () => {
   const foreign: Route = {
     family: "ipv4",
     destination: Prefix.parse("198.51.100.0/24"),
@@ -103,7 +103,7 @@ Deno.test("refusals() needs no links", () => {
 
 const RULES = planRules("ipv4", [Prefix.parse("10.0.0.0/8")]);
 
-Deno.test("diffRules() finds nothing to do where all is there, whoever made it", () => {
+Deno.test("diffRules() finds nothing to do where all is there, no matter who made it", () => {
   const present = RULES.map((rule): Rule => ({ ...rule, protocol: 2 }));
   const { put, remove } = diffRules(RULES, present);
   assert.deepEqual([...texts(put), ...texts(remove)], []);

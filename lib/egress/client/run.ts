@@ -229,7 +229,7 @@ export class ClientRun implements Disposable {
   }
 
   /**
-   * The guard is there before the port. Links are made meanwhile: what a new
+   * The guard is there before the port. Links are made in the meantime: what a new
    * receiver could take before that, plain IP in IP, is nobody's yet.
    */
   async #receive(findings: Findings): Promise<void> {

@@ -148,7 +148,7 @@ export function isAddress(
  * Adds and removes clients. A new one has its route before it may send, so
  * that its first answer finds the way; one that goes may not send any more before its
  * route goes, and then what the kernel remembers of its connections is thrown
- * away: else answers that are still under way would go to whoever gets the address next.
+ * away: else answers that are still under way would go to the next holder of the address.
  * Whom that failed for stays in `former`, and nobody is let in before it is done.
  *
  * @throws {NetlinkError} when the kernel refuses; some of it may be done

@@ -58,7 +58,7 @@ Deno.test("planServer() refuses a port or an MTU that is not one", () => {
   }
 });
 
-/** COIL_UPDATE_GOLDEN=1 writes the files anew, to be read in the diff. */
+/** COIL_UPDATE_GOLDEN=1 rewrites the files, to be read in the diff. */
 async function assertGolden(name: string, text: string): Promise<void> {
   const file = new URL(
     `../../../tests/golden/egress/${name}.txt`,

@@ -95,7 +95,7 @@ Deno.test("prepare() tells what is missing and what to do when loading is not al
     });
   }
   assert.equal(machine.log.filter((line) => line.startsWith("load")).length, 1);
-  // Loaded by the administrator meanwhile: no restart is needed.
+  // Loaded by the administrator in between: no restart is needed.
   ["fou", "fou6", "ip6_tunnel"].forEach((each) => machine.loaded.add(each));
   await kernel.prepare(["ipv6"]);
 });

@@ -12,7 +12,7 @@ export class ServerStream implements Disposable {
   isRemoteClosed = false;
   /** Ended on the wire: answered, or reset by either side. */
   isClosed = false;
-  /** Whoever was told of the call has ended it. */
+  /** The handler has ended the call. */
   isReleased = false;
   /** The header of the answer is sent. */
   hasHead = false;

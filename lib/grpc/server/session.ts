@@ -237,7 +237,7 @@ export class Session {
     this.#flush();
   }
 
-  /** Sends what is to be sent; what comes meanwhile goes after it. */
+  /** Sends what is to be sent; what comes in the meantime goes after it. */
   #flush(): void {
     if (this.#isClosed || this.#writing !== undefined) return;
     if (this.#http2.outputBytes > 0) this.#writing = this.#write();

@@ -168,7 +168,7 @@ Deno.test("stop() does not wait for a handler that ignores its signal", async ()
   resolve(new Uint8Array());
 });
 
-Deno.test("Listener ends a flood of resets, and serves others meanwhile", async () => {
+Deno.test("Listener ends a flood of resets, and serves others at the same time", async () => {
   await using server = new TestServer(echo);
   using connection = await server.connect();
   await connection.write(OPENING);

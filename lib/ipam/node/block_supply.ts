@@ -59,7 +59,7 @@ interface Pause {
  * Asks for blocks: at most one request per pool at a time, which all who wait share and which none of them can cancel.
  *
  * A waiter is only ever told to look again. Whether there is room, and who gets it, is decided by the table in one
- * synchronous step, so a wake-up cannot be lost and an answer that comes late serves whoever waits by then.
+ * synchronous step, so a wake-up cannot be lost and an answer that comes late serves anyone who waits by then.
  */
 export class BlockSupply {
   readonly #options: BlockSupplyOptions;
@@ -90,7 +90,7 @@ export class BlockSupply {
     return this.#demand.get(pool) ?? 0;
   }
 
-  /** Records that an allocation waits, until disposed. Its pool keeps its blocks meanwhile. */
+  /** Records that an allocation waits, until disposed. Its pool keeps its blocks in the meantime. */
   enter(pool: string): Disposable {
     this.#demand.set(pool, this.waiting(pool) + 1);
     return {

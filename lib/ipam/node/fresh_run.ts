@@ -1,6 +1,6 @@
 /**
  * Runs one thing, never twice at a time. Each caller gets the outcome of a run that began after its call, shared with
- * all who call meanwhile.
+ * all who call in the meantime.
  */
 export class FreshRun<T> {
   readonly #run: () => Promise<T>;
@@ -19,7 +19,7 @@ export class FreshRun<T> {
 
   async #runAfter(previous: Promise<T> | undefined): Promise<T> {
     // Waits a turn in any case, so that the run is on record before it begins.
-    await previous?.catch(() => {}); // whoever asked for that run handles its failure
+    await previous?.catch(() => {}); // the caller of that run handles its failure
     this.#current = this.#next;
     this.#next = undefined;
     return await this.#run();

@@ -32,7 +32,7 @@ export interface GiveBack {
   asked: boolean;
 }
 
-/** Whoever holds addresses, of this block and of others. */
+/** Every holder of addresses, of this block and of others. */
 export interface HasAddresses {
   readonly held: ReadonlySet<Address>;
 }

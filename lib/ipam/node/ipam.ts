@@ -234,7 +234,7 @@ export class NodeIpam extends Allocations implements AsyncDisposable {
   }
 
   /**
-   * Makes the export table whole, whoever took routes out of it. Resolves to
+   * Makes the export table whole, no matter who took routes out of it. Resolves to
    * false when that failed; it is tried again.
    */
   async restoreExport(

@@ -168,7 +168,7 @@ Deno.test("block deleted by hand: its pods keep their addresses, nobody gets the
   assert.deepEqual(routes.prefixes, ["10.0.0.0/32"], "the pod stays reachable");
   await assert.rejects(ipam.allocate(keyOf(0)), QuarantinedError);
 
-  // The controller grants the same block anew.
+  // The controller grants the same block again.
   assert.equal(textOf(await ipam.allocate(keyOf(1))), "10.0.0.1");
   assert.equal(ipam.lookup(keyOf(0))?.state, "used");
   await release(ipam, 0);

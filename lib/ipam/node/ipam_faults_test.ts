@@ -410,7 +410,7 @@ Deno.test("with the API server away, ADD and DEL work as long as there is room, 
   assert.ok(source.counts.request < 20, "it does not hammer");
 });
 
-Deno.test("an address that becomes free serves whoever waits, whatever the API server does", async () => {
+Deno.test("an address that becomes free serves anyone who waits, whatever the API server does", async () => {
   await using node = await openNode(clusterOf(0, "10.0.0.0/31"));
   const { ipam, source } = node;
   await ipam.allocate(keyOf(1));
@@ -494,7 +494,7 @@ Deno.test("a DEL ends an ADD of its key that waits for a block", async () => {
   assert.equal(cluster.blocks.size, 0, "nobody needs the block any more");
 });
 
-Deno.test("an ADD that meets the return of the only block waits a moment and gets it anew", async () => {
+Deno.test("an ADD that meets the return of the only block waits a moment and gets it again", async () => {
   await using node = await openNode(clusterOf(1, "10.0.0.0/31"));
   const { ipam, source, clock } = node;
   await ipam.allocate(keyOf(1));

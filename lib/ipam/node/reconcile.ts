@@ -12,7 +12,7 @@ export interface AllocationRecord extends AttachmentKey {
   /** Name of the block that covers the addresses, if one does. */
   readonly block?: string;
   readonly generation: number;
-  /** How long the state has lasted. After a restart of the daemon it starts anew. */
+  /** How long the state has lasted. After a restart of the daemon it starts again. */
   readonly ageMs: number;
 }
 

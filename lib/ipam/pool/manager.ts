@@ -70,7 +70,7 @@ export interface AllocateBlockOptions extends SignalOptions {
  */
 const MEMORY_MS = 60_000;
 
-/** One pool's indices: those that lists have shown, and those that this process has taken meanwhile. */
+/** One pool's indices: those that lists have shown, and those that this process has taken in the meantime. */
 interface PoolState {
   index: PoolIndex;
   /** Indices in use that no list has shown yet, and when that was found. */
@@ -256,7 +256,7 @@ export class PoolManager {
 
   /**
    * Takes note that a block is gone, so that its index is free before the next list. Should a block of that name have
-   * been made again meanwhile, the API server refuses a third.
+   * been made again in the meantime, the API server refuses a third.
    */
   freed(pool: string, index: number): void {
     const state = this.#pools.get(pool);

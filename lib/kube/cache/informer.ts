@@ -41,7 +41,7 @@ export interface InformerOptions<T> extends Selection {
  * Keeps a {@link Store} like the API server's collection.
  *
  * Lists once, from the server's cache, then watches from there on; watches again from the last version seen when the
- * server or the network ends a watch; lists anew, from the newest state, only when that version is too old. Objects
+ * server or the network ends a watch; lists again, from the newest state, only when that version is too old. Objects
  * that went away unseen are reported as deleted then. Subscribers are told after the store has the whole list.
  */
 export class Informer<T extends KubeObject> {
@@ -213,7 +213,7 @@ export class Informer<T extends KubeObject> {
         `Cannot watch ${this.#type.plural}: the watch ended at once`,
       );
     }
-    // Whoever ends each watch so soon must not be asked without a pause.
+    // A server that ends each watch so soon must not be asked without a pause.
     await sleep(this.#backoff.nextMs(), { signal });
   }
 

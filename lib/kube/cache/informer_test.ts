@@ -157,7 +157,7 @@ Deno.test("Informer watches on from the last bookmark when a watch ends", async 
   });
 });
 
-Deno.test("Informer lists anew after 410 and reports what went away unseen", async () => {
+Deno.test("Informer lists again after 410 and reports what went away unseen", async () => {
   await follow({}, async ({ server, informer, changes }) => {
     await until(() => server.watches.length === 1);
     changes.length = 0;
@@ -345,7 +345,7 @@ Deno.test("Informer forgets nothing because of an answer that is no list", async
   }, (server) => server.items = [node("a", 1)]);
 });
 
-Deno.test("Informer lists anew after an error inside a watch, which might come again for ever", async () => {
+Deno.test("Informer lists again after an error inside a watch, which might come again for ever", async () => {
   await follow({}, async ({ server }) => {
     await until(() => server.watches.length === 1);
     const message = "unable to decode an object in the watch event";

@@ -47,7 +47,7 @@ Deno.test("AccessReviews lets in who may get the path, asks once a minute, and o
   assert.equal(await ask("Bearer nobody"), 401);
 });
 
-Deno.test("AccessReviews does not ask for each of a flood of tokens, and knows known ones meanwhile", async () => {
+Deno.test("AccessReviews does not ask for each of a flood of tokens, and knows known ones all the time", async () => {
   const { ask, asked, pass } = setUp();
   await ask("Bearer good");
   const statuses: number[] = [];

@@ -64,7 +64,7 @@ export interface LoadOptions extends KubeClientOptions {
  *
  * GET and list are tried up to 4 times, within their timeout, when the server cannot be reached or answers 429 or
  * 5xx, after `Retry-After` or a growing delay with jitter. Other verbs are never repeated, but for status 401, after
- * which every request is tried once more with credentials read anew. There is no rate limit of our own.
+ * which every request is tried once more with credentials read again. There is no rate limit of our own.
  */
 export class KubeClient implements Disposable {
   readonly #requester: Requester;
@@ -166,7 +166,7 @@ export class KubeClient implements Disposable {
     return await readListItems<T>(chunks, onItem);
   }
 
-  /** Reads a whole collection page by page; starts anew without pages when the pages expired meanwhile. */
+  /** Reads a whole collection page by page; starts again without pages when the pages expired in between. */
   async listAll<T extends KubeObject>(
     type: ResourceType<T>,
     options: Omit<ListOptions, "continue"> = {},

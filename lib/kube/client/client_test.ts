@@ -114,7 +114,7 @@ Deno.test("KubeApiError tells conflicts from objects that exist", async () => {
   assert.deepEqual(kinds, [[true, false], [false, true]]);
 });
 
-Deno.test("listAll() follows pages and starts anew when they expire", async () => {
+Deno.test("listAll() follows pages and starts again when they expire", async () => {
   const page = (name: string, next: string) => ({
     body: {
       metadata: { resourceVersion: "5", continue: next },

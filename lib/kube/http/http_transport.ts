@@ -29,7 +29,7 @@ interface Session {
  *
  * One connection for all: faster than many under load and one instead of dozens on the server. A connection that died
  * without a word would hold every later request, so it is given up, with all that is on it, when a request timed out
- * and nothing came over it meanwhile.
+ * and nothing came over it in the meantime.
  */
 export class HttpTransport implements Transport {
   readonly #source: ConnectionSource;
@@ -160,7 +160,7 @@ export class HttpTransport implements Transport {
     return response;
   }
 
-  /** What to throw for a failed request. Gives up a session that shows no life, and has files read anew. */
+  /** What to throw for a failed request. Gives up a session that shows no life, and has files read again. */
   #failure(
     cause: unknown,
     context: {
@@ -282,7 +282,7 @@ async function* readChunks(
     throw hooks.failure(err);
   } finally {
     hooks.end();
-    // Errors of the stream have been thrown already, to whoever reads.
+    // Errors of the stream have been thrown already, to the reader.
     await reader?.cancel().catch(() => {});
   }
 }

@@ -62,7 +62,7 @@ class Bed implements AsyncDisposable {
       ["KUBERNETES_SERVICE_HOST", "127.0.0.1"],
       ["KUBERNETES_SERVICE_PORT", `${this.#server.addr.port}`],
     ]);
-    // No minute ever passes: files are read anew only by whoever wants it.
+    // No minute ever passes: files are read again only by anyone who wants it.
     const source = new InClusterSource({ dir, env, now: () => 0 });
     this.transport = new HttpTransport(source);
   }
@@ -128,7 +128,7 @@ for (
     }],
   ] as const
 ) {
-  Deno.test(`${method}() to a server that is not trusted has the next one read the authority anew`, async () => {
+  Deno.test(`${method}() to a server that is not trusted has the next one read the authority again`, async () => {
     await using bed = await Bed.start(OTHER_CERT);
     const untrusted = (error: unknown) =>
       error instanceof KubeUnreachableError &&

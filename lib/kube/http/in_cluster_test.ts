@@ -40,7 +40,7 @@ Deno.test("InClusterSource says what is missing outside a pod", () => {
   );
 });
 
-Deno.test("InClusterSource reads its files anew after a minute, or when told to", async () => {
+Deno.test("InClusterSource reads its files again after a minute, or when told to", async () => {
   await using made = await pod();
   const { source } = made;
   const header = async () => (await source.current()).headers["authorization"];
@@ -66,7 +66,7 @@ Deno.test("InClusterSource goes on with what it has while a file is away", async
   assert.equal(headers["authorization"], "Bearer first");
 });
 
-Deno.test("InClusterSource reads its files anew when the server could not be reached", async () => {
+Deno.test("InClusterSource reads its files again when the server could not be reached", async () => {
   await using made = await pod();
   const { source } = made;
   await source.current();

@@ -110,7 +110,7 @@ export class Requester {
     throw parseApiError(describe(call), { status, headers, body });
   }
 
-  /** Sends once, and once more with credentials read anew when they were refused. */
+  /** Sends once, and once more with credentials read again when they were refused. */
   async #authorized<R extends { status: number }>(
     call: Call,
     send: () => Promise<R>,

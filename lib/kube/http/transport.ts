@@ -49,7 +49,7 @@ export interface Transport {
     request: TransportRequest,
     options: StreamTimeouts,
   ): Promise<TransportStream>;
-  /** Reads the credentials anew, as after status 401. */
+  /** Reads the credentials again, as after status 401. */
   refreshCredentials(): Promise<void>;
   /** Ends the connections. */
   close(): void;
@@ -71,8 +71,8 @@ export interface ConnectionSource {
   readonly server: string;
   /** Returns the data as known at most a minute ago. */
   current(): Promise<Connection>;
-  /** Reads the data anew. */
+  /** Reads the data again. */
   refresh(): Promise<void>;
-  /** Has the next {@link ConnectionSource.current} read the data anew: the server could not be reached with what is known. */
+  /** Has the next {@link ConnectionSource.current} read the data again: the server could not be reached with what is known. */
   expire?(): void;
 }

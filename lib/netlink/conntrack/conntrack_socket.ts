@@ -104,7 +104,7 @@ export class ConntrackSocket implements Disposable, AsyncDisposable {
 
   /**
    * Shows every connection to the visitor, which may keep what it reads of it
-   * but not the flow itself. The table goes on changing meanwhile: a connection
+   * but not the flow itself. The table goes on changing in the meantime: a connection
    * that comes or goes may be seen or not, or twice.
    */
   async visit(

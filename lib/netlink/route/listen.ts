@@ -23,15 +23,15 @@ export interface ListenOptions<T = Notification> {
   readonly retryMs?: { readonly initialMs: number; readonly maxMs: number };
 }
 
-/** Warns of failures to listen, of each text now and then. `meanwhile` says what is done until it works again. */
+/** Warns of failures to listen, of each text now and then. `instead` says what is done until it works again. */
 export function warnOfDeafness(
   log: Logger,
-  meanwhile: string,
+  instead: string,
   failures: RepeatFilter = new RepeatFilter(),
 ): (error: unknown) => void {
   return (err) => {
     if (!failures.passes(err)) return;
-    log.warn(`Cannot subscribe to kernel notifications; ${meanwhile}`, { err });
+    log.warn(`Cannot subscribe to kernel notifications; ${instead}`, { err });
   };
 }
 

@@ -161,7 +161,7 @@ export class RouteSocket implements Disposable {
   /**
    * Lists routes: of one table, one family, one protocol, or all of all tables.
    * The kernel does not tell when IPv4 routes change while it lists them: one
-   * that comes or goes meanwhile may be in the list or not.
+   * that comes or goes in the meantime may be in the list or not.
    */
   listRoutes(filter: RouteFilter = {}): Promise<Route[]> {
     // Whether a table exists is asked of each family.

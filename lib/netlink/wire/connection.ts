@@ -151,7 +151,7 @@ export class Connection implements Disposable {
     await this.#transport.closeOffThread();
   }
 
-  /** Waits for this caller's turn. A socket disposed meanwhile is closed when the turn ends. */
+  /** Waits for this caller's turn. A socket disposed of in between is closed when the turn ends. */
   async #begin(): Promise<Disposable> {
     const lock = await this.#turn.lock();
     if (this.#closed) {

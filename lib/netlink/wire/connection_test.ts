@@ -416,7 +416,7 @@ Deno.test("dump() collects the entries of all parts", async () => {
   assert.equal(transport.sent[0]?.[0]?.flags, 0x301); // NLM_F_REQUEST | NLM_F_DUMP
 });
 
-Deno.test("dump() asks again when the list changed meanwhile, wherever the kernel says so", async () => {
+Deno.test("dump() asks again when the list changed in between, wherever the kernel says so", async () => {
   const interrupted: Datagram[][] = [
     [[entry(1, INTERRUPTED), entry(2)], [DONE]],
     [[entry(1)], [entry(2, INTERRUPTED)], [DONE]],

@@ -357,7 +357,7 @@ Deno.test("upstream's gateways know each flag they get, unless more is asked for
   ]);
 });
 
-/** COIL_UPDATE_GOLDEN=1 writes the files anew, to be read in the diff. */
+/** COIL_UPDATE_GOLDEN=1 rewrites the files, to be read in the diff. */
 async function assertGolden(name: string, text: string): Promise<void> {
   const file = new URL(
     `../../../tests/golden/coil_controller/${name}.yaml`,

@@ -23,7 +23,7 @@ export interface OwnedDeployment extends V1Deployment {
   readonly podLabels?: Readonly<Record<string, string>>;
 }
 
-/** Digest of the parts of an object that applying can change, whoever changed them. Versions and status do not count. */
+/** Digest of the parts of an object that applying can change, no matter who changed them. Versions and status do not count. */
 export function fingerprintOf(object: KubeObject): string {
   const { labels, ownerReferences } = object.metadata ?? {};
   const parts: Record<string, unknown> = { labels, ownerReferences };

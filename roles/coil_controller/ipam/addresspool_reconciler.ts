@@ -107,7 +107,7 @@ export class AddressPoolReconciler {
     return items.length > 0;
   }
 
-  /** A change by others meanwhile is a conflict, and the next attempt sees it. */
+  /** A change by others in the meantime is a conflict, and the next attempt sees it. */
   async #setFinalizers(
     object: AddressPool,
     finalizers: readonly string[],

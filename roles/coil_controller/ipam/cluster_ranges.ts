@@ -75,7 +75,7 @@ export interface ClusterRangesOptions {
   readonly intervalMs: number;
   /** The ranges are others than before. */
   readonly onChanged: () => void;
-  /** A Node was read: whoever looks after memory may collect. */
+  /** A Node was read: the heap keeper may collect. */
   readonly onNode?: () => void;
 }
 

@@ -76,7 +76,7 @@ Deno.test("blocks are released when their node has been missing for the grace ti
   assert.equal(site.releasedAt, 40);
 });
 
-Deno.test("a Node that comes back and goes again has its grace time anew", async () => {
+Deno.test("a Node that comes back and goes again has its grace time again", async () => {
   await using site = new Site();
   await site.at(0, "goes");
   await site.at(5, "comes");

@@ -1,6 +1,6 @@
 import type { Clock } from "../../../lib/async/mod.ts";
 
-/** How long nodes have been missing, by time that passes evenly: a node that comes back starts anew when it goes again. */
+/** How long nodes have been missing, by time that passes evenly: a node that comes back starts again when it goes again. */
 export class MissingNodes {
   readonly #clock: Clock;
   readonly #graceMs: number;

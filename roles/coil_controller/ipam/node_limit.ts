@@ -19,7 +19,7 @@ export interface NodeLimitOptions {
   readonly blocks: Pick<Store<CachedBlock>, "get" | "byIndex">;
   /** Addresses of a pool per pod that the Node allows; 0 switches the limit off. */
   readonly factor: number;
-  /** The largest number of pods that a Node is believed. Whoever has the kubelet's credentials writes what it says. */
+  /** The largest number of pods that a Node is believed. Anyone who has the kubelet's credentials writes what it says. */
   readonly maxPods: number;
   /** A Node says more; once until it says less. */
   readonly onDisbelief: (said: Disbelief) => void;

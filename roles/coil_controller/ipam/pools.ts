@@ -121,7 +121,7 @@ export class Pools implements PoolBook, PoolAllocator, BlockStore {
     return true;
   }
 
-  /** The subnets of a pool are others now: looks at its blocks anew and tells its neighbours, old and new. */
+  /** The subnets of a pool are others now: looks at its blocks again and tells its neighbours, old and new. */
   #changed(name: string, before: readonly string[]): void {
     for (const block of this.#options.blocks.byIndex("pool", name)) {
       this.seen(block);

@@ -87,7 +87,7 @@ function directoryOf(path: string): string {
   return path.slice(0, path.lastIndexOf("/")) || "/";
 }
 
-/** Whoever does this has a better error to report; the next run tries again. */
+/** The caller has a better error to report; the next run tries again. */
 export async function removeQuietly(path: string): Promise<void> {
   try {
     await Deno.remove(path);

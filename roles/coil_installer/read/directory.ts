@@ -35,7 +35,7 @@ export async function readConfigs(
   });
 }
 
-/** Undefined for what holds nothing: gone meanwhile, a dangling link, a device. */
+/** Undefined for what holds nothing: gone by then, a dangling link, a device. */
 async function readConfig(
   path: string,
   { name, isSymlink }: Deno.DirEntry,

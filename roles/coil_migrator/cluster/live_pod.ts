@@ -14,7 +14,7 @@ export interface LivePod {
   readonly node: string;
   /** None in the host's network. */
   readonly addresses: readonly Address[];
-  /** Who makes it anew when it is gone. */
+  /** Who recreates it when it is gone. */
   readonly controller: OwnerReference | undefined;
   /** Whether it is made from a file on its node: nobody can evict it. */
   readonly isStatic: boolean;

@@ -7,7 +7,7 @@ export type KeepReason = "no controller" | "static pod";
 
 /** The pods that v1 gave their addresses. */
 export interface V1Pods {
-  /** Those whose controller makes them anew, by node, namespace and name. */
+  /** Those whose controller recreates them, by node, namespace and name. */
   readonly toReplace: readonly LivePod[];
   /** Those that would be gone for good. */
   readonly kept: readonly { readonly pod: LivePod; readonly why: KeepReason }[];

@@ -58,7 +58,7 @@ async function agreed(
   );
 }
 
-/** Replaces what there is, and what turns up meanwhile: pods that were just starting. */
+/** Replaces what there is, and what turns up in the meantime: pods that were just starting. */
 async function replaceAll(
   context: ReplaceContext,
   { todo, record, all }: {

@@ -113,8 +113,8 @@ export class BlockClient implements BlockSource {
   }
 
   /**
-   * An answer that comes late may name a block that was returned meanwhile and
-   * allocated anew for another node: adopting it would double its addresses.
+   * An answer that comes late may name a block that was returned since and
+   * allocated again for another node: adopting it would double its addresses.
    */
   #isMine(
     object: AddressBlock | undefined,

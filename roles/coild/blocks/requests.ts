@@ -123,7 +123,7 @@ export class BlockRequests {
       for (;;) {
         const request = await this.#ensure(names, pool, signal);
         const answered = await this.#waitAnswered(request, wakeup, signal);
-        if (answered === undefined) continue; // deleted meanwhile
+        if (answered === undefined) continue; // deleted in between
         this.#use(answered);
         const result = blockRequestResult(answered);
         if (result.state === "complete") return result.block;
@@ -137,7 +137,7 @@ export class BlockRequests {
     }
   }
 
-  /** An answer may have come that a wait which failed meanwhile did not take. */
+  /** An answer may have come that a wait which failed in the meantime did not take. */
   #cleanUnused(name: string): void {
     const known = this.#informer.store.get(name);
     if (known === undefined || !isAnswered(known)) return;

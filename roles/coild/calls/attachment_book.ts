@@ -10,12 +10,12 @@ export class AttachmentBook {
   readonly #byPod = new Map<string, Attachment>();
   readonly #pods = new Map<string, string>();
 
-  /** Notes a pod's attachment; of several, as of a sandbox that is made anew, the last one counts. */
+  /** Notes a pod's attachment; of several, as of a sandbox that is recreated, the last one counts. */
   add(attachment: Attachment): void {
     const pod = podKey(attachment.pod);
     const old = this.#byPod.get(pod);
     if (old !== undefined) this.#pods.delete(keyText(old.key));
-    // Whoever had it by its address, before the ADD that made it had ended, has nothing.
+    // Anyone who had it by its address, before the ADD that made it had ended, has nothing.
     const claimant = this.#pods.get(keyText(attachment.key));
     if (claimant !== undefined) this.#byPod.delete(claimant);
     this.#byPod.set(pod, attachment);

@@ -200,7 +200,7 @@ for (
       selection.targets.map(({ address }) => `${address}`),
       targets,
     );
-    // Whoever ends, or starts, may still answer for a flow.
+    // An endpoint that ends or starts may still answer for a flow.
     assert.deepEqual(
       selection.gateways[0]?.senders.map(String),
       endpoints.map(({ at }) => at),

@@ -8,7 +8,7 @@ import type { V1EndpointSlice, V1Service } from "../../../lib/kube/mod.ts";
  *
  * Gateways write to its status every few seconds. Only the spec counts here,
  * so its generation stands for the object's version: a change of the status
- * alone is none to whoever watches the cache.
+ * alone is none to watchers of the cache.
  */
 export function transformEgress(egress: Egress): Egress {
   const { apiVersion, kind, metadata, spec } = egress;

@@ -43,7 +43,7 @@ export class EgressInspector {
   async #inspect(attachment: Attachment, signal: AbortSignal): Promise<void> {
     const { book, locks, reconciler, setup } = this.#with;
     const key = keyText(attachment.key);
-    // Whoever has the lock changes it.
+    // The holder of the lock changes it.
     if (locks.isLocked(key)) return;
     // GC waits for it: a stale attachment that it passed over would stay.
     using _lock = await locks.lock(key, { upkeep: true, signal });

@@ -209,7 +209,7 @@ export class EgressReconciler {
       this.#tellRefused(attachment, error, { reason: "EgressUnsupported" });
       return { requeueAfterMs: UNSUPPORTED_RETRY_MS };
     } finally {
-      // The pod may be gone meanwhile, and nobody would forget it again.
+      // The pod may be gone by then, and nobody would forget it again.
       if (book.at(attachment.key) !== attachment) setup.forget(attachment.key);
     }
   }

@@ -174,7 +174,7 @@ export class NetworkKeeper {
     return repaired > 0;
   }
 
-  /** Once for all looks that ask meanwhile. */
+  /** Once for all looks that ask in the meantime. */
   #lookSoon(signal: AbortSignal): void {
     if (this.#looksSoon) return;
     this.#looksSoon = true;

@@ -9,7 +9,7 @@ const log = getLogger("route-exporter");
 const NODE_CHECK_MS = 10_000;
 
 /**
- * Stops announcing this node's blocks when its Node object is gone: whoever
+ * Stops announcing this node's blocks when its Node object is gone: anyone who
  * gets them next must not compete with us. When the Node is there, or nobody
  * can tell, the routes stay, and the pods stay reachable during a restart.
  */

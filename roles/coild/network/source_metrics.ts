@@ -32,7 +32,7 @@ export function observeSources(
     async collect() {
       const counts = await guard.countForged();
       if (counts === undefined) return;
-      // The kernel counts; what it had when the table was made anew is forgotten.
+      // The kernel counts; what it had when the table was recreated is forgotten.
       this.reset();
       this.inc({ family: "ipv4" }, counts.ipv4);
       this.inc({ family: "ipv6" }, counts.ipv6);

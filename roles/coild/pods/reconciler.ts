@@ -86,7 +86,7 @@ export class Reconciler {
       generation: generations.get(keyText(husk)),
     }));
     for (const husk of husks) {
-      // Whoever holds the lock is at it.
+      // The holder of the lock is at it.
       if (locks.isLocked(keyText(husk))) continue;
       using held = new DisposableStack();
       held.use(await locks.lock(keyText(husk), { signal }));

@@ -93,7 +93,7 @@ class PluginServer {
   /** Serves until the signal; calls under way may finish. */
   async run(listener: Deno.UnixListener): Promise<void> {
     await this.#accept(listener);
-    // Whoever has not said what it wants need not wait.
+    // A caller that has not said what it wants need not be waited for.
     for (const connection of this.#open) {
       if (!connection.hasRequest) connection.close();
     }

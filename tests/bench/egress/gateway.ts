@@ -13,7 +13,7 @@ import { EGRESS, removeClient, reportClient } from "./objects.ts";
 export const CLIENTS = 1_000;
 const HEALTH_PORT = 8081;
 const READY_MS = 120_000;
-/** The garbage of the start is given back meanwhile. */
+/** The garbage of the start is given back in the meantime. */
 const REST_MS = 30_000;
 
 /** A gateway that runs. */

@@ -54,7 +54,7 @@ export async function throughput(options: {
   for (let round = 0; round < options.rounds; round++) {
     for (const family of FAMILIES) {
       for (const direction of DIRECTIONS) {
-        // Whoever is first differs: what the host does meanwhile comes and goes.
+        // Which is first differs: what the host does in the meantime comes and goes.
         const order = KINDS.map((_, i) => KINDS[(i + round) % KINDS.length]);
         for (const kind of order) {
           const lab = kind && labs.get(kind);

@@ -19,7 +19,7 @@ export function labCgroup(lab: string): string {
  */
 export async function createCgroup(path: string): Promise<void> {
   if (await isThere(`${ROOT}/cgroup.controllers`)) {
-    // Version 2: one hierarchy. Whoever puts processes into a group enables
+    // Version 2: one hierarchy. Anyone who puts processes into a group enables
     // the controllers that it wants on the way there: kubelet does.
     await Deno.mkdir(`${ROOT}/${path}`, { recursive: true });
     return;

@@ -169,7 +169,7 @@ export class ClusterNode {
   }
 
   /**
-   * Gives kubelet and kube-proxy another name, as whoever changes `--hostname-override` and restarts them. The Node object of
+   * Gives kubelet and kube-proxy another name, as an admin does who changes `--hostname-override` and restarts them. The Node object of
    * the earlier name stays, and so do the containers, which kubelet finds when it starts.
    */
   async rename(name: string): Promise<void> {
@@ -288,7 +288,7 @@ export class ClusterNode {
       await Deno.stat(`/proc/${child}/root/run/booted`);
       return child;
     });
-    // Whoever ends this one has ended all of the node when it is gone.
+    // Anyone who ends this one has ended all of the node when it is gone.
     recordProcess(pid, { runDir, id: `${id}-1`, command: podtool });
     this.#init = { process, pid };
   }

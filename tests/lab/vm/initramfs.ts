@@ -21,11 +21,11 @@ const APPLETS = [
   ...["chmod", "chroot", "poweroff", "echo"],
 ];
 
-/** The initramfs: busybox, the modules that are loaded first, and the guest's scripts. Whoever calls holds the lock. */
+/** The initramfs: busybox, the modules that are loaded first, and the guest's scripts. The caller holds the lock. */
 export async function buildInitramfs(packages: VmPackages): Promise<string> {
   const scripts = await guestScripts();
   const name = digest(
-    // Packages that were fetched anew may have another kernel.
+    // Packages that were fetched again may have another kernel.
     await Deno.readFile(packages.kernel),
     packages.dir,
     PRELOADED.join(),

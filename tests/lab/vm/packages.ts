@@ -40,7 +40,7 @@ const UNUSED_DIRS = [
   ...["tipc", "ceph", "nfc"].map((name) => `net/${name}`),
 ];
 
-/** Fetches and unpacks, once per machine and recipe; installs nothing. Whoever calls holds the lock. */
+/** Fetches and unpacks, once per machine and recipe; installs nothing. The caller holds the lock. */
 export async function fetchPackages(log: Log): Promise<VmPackages> {
   const release = await Deno.readTextFile("/etc/os-release");
   const name = `packages-${digest(RECIPE, release)}`;

@@ -19,7 +19,7 @@ const BOOT_MS = 180_000;
 /** A boot hangs once in some thirty. */
 const TRIES = 3;
 
-/** The image's snapshot, made when there is none. Whoever calls holds the lock. */
+/** The image's snapshot, made when there is none. The caller holds the lock. */
 export async function ensureSnapshot(
   image: VmImage,
   log: Log,

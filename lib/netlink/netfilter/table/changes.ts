@@ -32,9 +32,9 @@ export interface TableChanges {
 /**
  * Compares the kernel's table with a plan. Where the table has nothing that
  * the plan does not have, only what differs is changed: counters go on
- * counting, and chains keep their policies. Otherwise all is made anew.
+ * counting, and chains keep their policies. Otherwise all is recreated.
  *
- * `unguarded` changes hold even if somebody else changes the table meanwhile.
+ * `unguarded` changes hold even if somebody else changes the table in the meantime.
  */
 export async function compareTable(
   plan: TablePlan,

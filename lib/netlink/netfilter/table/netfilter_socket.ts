@@ -59,7 +59,7 @@ const ENOENT = 2;
 const EEXIST = 17;
 /** Somebody else committed between our reading and our commit, or a signal came. */
 const AGAIN: ReadonlySet<number> = new Set([ERESTART, EINTR, EAGAIN]);
-/** The last attempt is carried out whatever others do meanwhile. */
+/** The last attempt is carried out whatever others do at the same time. */
 const MAX_ATTEMPTS = 8;
 
 /**
@@ -104,13 +104,13 @@ export class NetfilterSocket implements Disposable, AsyncDisposable {
   }
 
   /**
-   * Makes the kernel's table this one, whoever made what is there. Returns
+   * Makes the kernel's table this one, no matter who made what is there. Returns
    * false when nothing had to be done, and nothing was sent.
    *
    * Only what differs is changed, in one transaction: no packet is lost, none
    * slips through, and counters go on. When something has to go (a chain, set
    * or counter that the plan does not have, or has otherwise), the whole table
-   * is made anew, also in one transaction; then counters forget what they count
+   * is recreated, also in one transaction; then counters forget what they count
    * within that millisecond, and for some microseconds a new chain's policy is
    * `accept` (nft_chain_commit_drop_policy() in net/netfilter/nf_tables_api.c):
    * where that matters, end the chain with a rule that drops.
@@ -238,7 +238,7 @@ export class NetfilterSocket implements Disposable, AsyncDisposable {
     await this.#connection.closeOffThread();
   }
 
-  /** Carries a transaction out whatever others do meanwhile. */
+  /** Carries a transaction out whatever others do at the same time. */
   async #commit(
     requests: readonly Request[],
     op: string,

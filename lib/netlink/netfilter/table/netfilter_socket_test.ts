@@ -96,7 +96,7 @@ class BusyKernel implements Transport {
   }
 }
 
-Deno.test("replaceTable() begins again when somebody else commits meanwhile", async () => {
+Deno.test("replaceTable() begins again when somebody else commits in between", async () => {
   const kernel = new BusyKernel(3);
   await using socket = NetfilterSocket.over(kernel);
   assert.equal(await socket.replaceTable(TABLE), true);
