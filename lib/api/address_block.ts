@@ -13,7 +13,7 @@ import {
   Prefix,
   valuesOf,
 } from "../inet/mod.ts";
-import type { ObjectMeta } from "./meta.ts";
+import type { ObjectMeta } from "../kube/mod.ts";
 import { blockPrefixes, type Pool } from "./pool.ts";
 
 /** A block of addresses that one node holds, cluster scoped; it has no spec. */

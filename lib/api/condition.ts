@@ -1,4 +1,18 @@
-import type { Condition } from "./meta.ts";
+/** State of one aspect of an object, Kubernetes' `metav1.Condition`. */
+export interface Condition {
+  /** Name of the aspect, in CamelCase. */
+  readonly type: string;
+  /** Whether it holds. */
+  readonly status: "True" | "False" | "Unknown";
+  /** `metadata.generation` of the spec that it is about. */
+  readonly observedGeneration?: number;
+  /** RFC 3339 time. */
+  readonly lastTransitionTime: string;
+  /** Why, as a word in CamelCase for programs. */
+  readonly reason: string;
+  /** Why, in a sentence for people. */
+  readonly message: string;
+}
 
 /** What is known of a condition before it is dated. */
 export type ConditionDraft = Omit<

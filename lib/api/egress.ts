@@ -1,6 +1,7 @@
 import type { V1Pod } from "../kube/mod.ts";
 import type { GROUP_VERSION } from "../names/mod.ts";
-import type { Condition, ObjectMeta } from "./meta.ts";
+import type { ObjectMeta } from "../kube/mod.ts";
+import type { Condition } from "./condition.ts";
 
 /** Template of an Egress' pods: the metadata that may be set, and a pod's spec. */
 export interface EgressPodTemplate {

@@ -14,7 +14,6 @@ export * from "./egress_conditions.ts";
 export * from "./egress_destinations.ts";
 export * from "./egress_objects.ts";
 export * from "./egress_status.ts";
-export * from "./meta.ts";
 export * from "./pool.ts";
 export * from "./pool_status.ts";
 export * from "./resources.ts";

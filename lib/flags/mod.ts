@@ -1,5 +1,5 @@
 /**
- * Command line flags in the syntax of Go's pflag, typed from their declaration.
+ * Command line flags in the syntax of Go's pflag, typed from their declaration, and what a command prints.
  *
  * @module
  */
@@ -40,3 +40,4 @@ export {
   type StringListFlag,
 } from "./spec.ts";
 export { flagsMarkdown, usage } from "./usage.ts";
+export { writeAll } from "./write_all.ts";

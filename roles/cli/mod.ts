@@ -7,6 +7,7 @@ import {
   completion,
   type CompletionCommand,
   UsageError,
+  writeAll,
 } from "../../lib/flags/mod.ts";
 import { VERSION } from "../../lib/names/mod.ts";
 import {
@@ -18,7 +19,6 @@ import {
 } from "./command.ts";
 import { EXIT, explain } from "./errors.ts";
 import { IPAM_SHOW } from "./ipam_show.ts";
-import { writeAll } from "./output.ts";
 import { VERSION_COMMAND } from "./version.ts";
 
 const SHELLS = ["bash", "zsh", "fish"] as const;
@@ -73,8 +73,8 @@ export async function main(
   { program }: { readonly program: string },
 ): Promise<void> {
   const terminal: Terminal = {
-    out: (text) => writeAll(Deno.stdout, text),
-    err: (text) => writeAll(Deno.stderr, text),
+    out: (text) => print(Deno.stdout, text),
+    err: (text) => print(Deno.stderr, text),
     now: () => new Date(),
   };
   Deno.exit(await run(args, { program, terminal }));
@@ -188,4 +188,9 @@ CNI plugin. The daemons have names of their own: coild, coil-controller,
 coil-egress, coil-router; "${program} coild --help" is the same as "coild --help".
 So has the installer: "${program} installer --help" is "coil-installer --help".
 `;
+}
+
+/** Ends the process when nobody reads any more, as in "| head". */
+function print(stream: Parameters<typeof writeAll>[0], text: string): void {
+  if (!writeAll(stream, text)) Deno.exit(EXIT.ok);
 }

@@ -29,16 +29,22 @@ export interface OwnerReference {
 
 /** The parts of `metav1.ObjectMeta` that this library reads; every object's `metadata` fits it. */
 export interface ObjectMeta {
+  /** Unique among the objects of its kind, in its namespace. */
   readonly name?: string;
   readonly generateName?: string;
+  /** Absent on cluster-scoped objects. */
   readonly namespace?: string;
+  /** Unique in space and time; set by the API server. */
   readonly uid?: string;
+  /** Opaque; another after every change. */
   readonly resourceVersion?: string;
+  /** Counts the changes of the spec, from 1. */
   readonly generation?: number;
   /** RFC 3339 time. */
   readonly creationTimestamp?: string;
   /** RFC 3339 time; set while the object waits for its finalizers. */
   readonly deletionTimestamp?: string;
+  /** Who must have let go before the object is removed. */
   readonly finalizers?: readonly string[];
   readonly labels?: Readonly<Record<string, string>>;
   readonly annotations?: Readonly<Record<string, string>>;

@@ -1,4 +1,4 @@
-import type { V1Node } from "../../../lib/kube/mod.ts";
+import type { ObjectMeta, V1Node } from "../../../lib/kube/mod.ts";
 import {
   type AddressBlock,
   type AddressPool,
@@ -6,7 +6,6 @@ import {
   type BlockRequest,
   type BlockRequestSpec,
   type BlockRequestStatus,
-  type ObjectMeta,
   type Pool,
 } from "../../../lib/api/mod.ts";
 import { type DualStack, FAMILIES, Prefix } from "../../../lib/inet/mod.ts";

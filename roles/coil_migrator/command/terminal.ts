@@ -1,4 +1,5 @@
 import { onAbort } from "../../../lib/async/mod.ts";
+import { writeAll } from "../../../lib/flags/mod.ts";
 
 /** Where a command writes to, and who answers its questions. */
 export interface Terminal {
@@ -12,14 +13,12 @@ export interface Terminal {
   ask(question: string, signal: AbortSignal): Promise<boolean | undefined>;
 }
 
-/** How long to wait for a reader that is slower than we are. */
-const PAUSE_MS = 5;
-
 /** The terminal that the process was started at. */
 export function processTerminal(): Terminal {
   return {
-    out: (text) => writeAll(Deno.stdout, text),
-    err: (text) => writeAll(Deno.stderr, text),
+    // When nobody reads any more: what is under way matters more than who listens.
+    out: (text) => void writeAll(Deno.stdout, text),
+    err: (text) => void writeAll(Deno.stderr, text),
     isInteractive: Deno.stderr.isTerminal(),
     ask: askAtTerminal,
   };
@@ -46,22 +45,4 @@ async function askAtTerminal(
 /** Whether an answer means yes; anything but y and yes does not. */
 export function isYes(answer: string): boolean {
   return /^\s*y(es)?\s*$/i.test(answer);
-}
-
-/** Writes all of it before it returns; a pipe may be full, and nobody may read any more. */
-function writeAll(
-  stream: { writeSync(data: Uint8Array): number },
-  text: string,
-): void {
-  let rest = new TextEncoder().encode(text);
-  while (rest.length > 0) {
-    try {
-      rest = rest.subarray(stream.writeSync(rest));
-    } catch (error) {
-      // EPIPE: what is under way matters more than who listens.
-      if (error instanceof Deno.errors.BrokenPipe) return;
-      if (!(error instanceof Deno.errors.WouldBlock)) throw error;
-      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, PAUSE_MS);
-    }
-  }
 }

@@ -1,10 +1,10 @@
 import { sleep } from "../../../lib/async/mod.ts";
+import { ADDRESS_BLOCKS, type Block } from "../../../lib/api/mod.ts";
 import {
-  ADDRESS_BLOCKS,
-  type Block,
+  KubeApiError,
+  type KubeClient,
   type ObjectMeta,
-} from "../../../lib/api/mod.ts";
-import { KubeApiError, type KubeClient } from "../../../lib/kube/mod.ts";
+} from "../../../lib/kube/mod.ts";
 import { FINALIZER } from "../../../lib/names/mod.ts";
 import { MigrateError } from "../command/errors.ts";
 import type { Patience } from "../command/patience.ts";

@@ -1,27 +1,12 @@
 import { Counter, Histogram, type Registry } from "prom-client";
 import { codeNames } from "../../../lib/grpc/mod.ts";
+import { SECONDS_BUCKETS } from "../../../lib/telemetry/mod.ts";
 import { METHOD_NAMES, type MethodName, SERVICE_NAME } from "./method_names.ts";
 
 const METHOD_LABELS = ["grpc_type", "grpc_service", "grpc_method"] as const;
 
 /** Seconds; a call may wait for others, so the scale is long. */
-const BUCKETS = [
-  0.001,
-  0.0025,
-  0.005,
-  0.01,
-  0.025,
-  0.05,
-  0.1,
-  0.25,
-  0.5,
-  1,
-  2.5,
-  5,
-  10,
-  30,
-  60,
-];
+const BUCKETS = [0.001, 0.0025, ...SECONDS_BUCKETS, 30, 60];
 
 /** Counts calls, whichever door they come by, under the names of go-grpc-prometheus. */
 export class CallMetrics {

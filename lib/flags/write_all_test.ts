@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { writeAll } from "./output.ts";
+import { writeAll } from "./write_all.ts";
 
 Deno.test("writeAll() waits for a reader whose pipe is full and does not block", () => {
   const text = "x".repeat(10);
@@ -15,7 +15,7 @@ Deno.test("writeAll() waits for a reader whose pipe is full and does not block",
       return Math.min(3, data.length);
     },
   };
-  writeAll(stream, text);
+  assert.equal(writeAll(stream, text), true);
   assert.equal(written, text);
 });
 
@@ -26,4 +26,13 @@ Deno.test("writeAll() does not hide other faults", () => {
     },
   };
   assert.throws(() => writeAll(stream, "x"), Deno.errors.BadResource);
+});
+
+Deno.test("writeAll() says when nobody reads any more", () => {
+  const stream = {
+    writeSync: (): number => {
+      throw new Deno.errors.BrokenPipe("os error 32");
+    },
+  };
+  assert.equal(writeAll(stream, "x"), false);
 });

@@ -1,11 +1,9 @@
-import { EXIT } from "./errors.ts";
-
 /** How long to wait for a reader that is slower than we are. */
 const PAUSE_MS = 5;
 
 /**
  * Writes all of a text to stdout or stderr before it returns, however slowly
- * it is read. When nobody reads any more, the process ends, as is usual.
+ * it is read. Returns false when nobody reads it any more, as after "| head".
  *
  * The parent process may have made the pipe non-blocking, as Node.js does;
  * a full one refuses with EAGAIN then.
@@ -13,16 +11,16 @@ const PAUSE_MS = 5;
 export function writeAll(
   stream: { writeSync(data: Uint8Array): number },
   text: string,
-): void {
+): boolean {
   let rest = new TextEncoder().encode(text);
   while (rest.length > 0) {
     try {
       rest = rest.subarray(stream.writeSync(rest));
     } catch (error) {
-      // EPIPE: the reader has seen enough, as in "| head".
-      if (error instanceof Deno.errors.BrokenPipe) Deno.exit(EXIT.ok);
+      if (error instanceof Deno.errors.BrokenPipe) return false;
       if (!(error instanceof Deno.errors.WouldBlock)) throw error;
       Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, PAUSE_MS);
     }
   }
+  return true;
 }
