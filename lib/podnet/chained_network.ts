@@ -1,13 +1,13 @@
 import { type Address, type DualStack, valuesOf } from "../inet/mod.ts";
 import type { Netns } from "../linux/mod.ts";
 import { type Link, linkSet, RouteSocket } from "../netlink/mod.ts";
-import { formatAlias, parseAlias } from "./alias.ts";
-import { findByAddress } from "./address_search.ts";
-import { IfnameMissingError, messageOf, PodCheckError } from "./errors.ts";
-import { findHostEnd } from "./host_end.ts";
-import { NetnsIndex } from "./netns_index.ts";
-import { openPodNetns, refuseHost } from "./pod_netns.ts";
-import { openIfHas } from "./find_netns.ts";
+import { formatAlias, parseAlias } from "./base/alias.ts";
+import { findByAddress } from "./state/address_search.ts";
+import { IfnameMissingError, messageOf, PodCheckError } from "./base/errors.ts";
+import { findHostEnd } from "./host/host_end.ts";
+import { NetnsIndex } from "./netns/netns_index.ts";
+import { openPodNetns, refuseHost } from "./netns/pod_netns.ts";
+import { openIfHas } from "./netns/find_netns.ts";
 
 /** A pod that another plugin connected. */
 export interface ChainedPod {

@@ -4,7 +4,7 @@
  *
  * @module
  */
-export type { LinkIdentity } from "./alias.ts";
+export type { LinkIdentity } from "./base/alias.ts";
 export {
   type Adopted,
   ChainedNetwork,
@@ -16,7 +16,7 @@ export {
   IfnameTakenError,
   NetnsNotFoundError,
   PodCheckError,
-} from "./errors.ts";
+} from "./base/errors.ts";
 export type {
   CheckRequest,
   InitReport,
@@ -25,22 +25,26 @@ export type {
   SetupRequest,
   SetupResult,
   Teardown,
-} from "./calls.ts";
-export { calicoVethName, hostVethName, type PodName } from "./host_name.ts";
-export type { EndLack } from "./host_end_state.ts";
-export type { HostReport } from "./host_init.ts";
-export { type HostLack, HostProblem, lackText } from "./host_state.ts";
-export type { Husk } from "./husk_reaper.ts";
-export { isMarkedFor, linkLocalOf } from "./mac.ts";
+} from "./pods/calls.ts";
+export {
+  calicoVethName,
+  hostVethName,
+  type PodName,
+} from "./base/host_name.ts";
+export type { EndLack } from "./host/host_end_state.ts";
+export type { HostReport } from "./host/host_init.ts";
+export { type HostLack, HostProblem, lackText } from "./host/host_state.ts";
+export type { Husk } from "./links/husk_reaper.ts";
+export { isMarkedFor, linkLocalOf } from "./base/mac.ts";
 export type { RandomBytes } from "../netlink/mod.ts";
-export type { PodNetworkOptions } from "./options.ts";
-export type { GatewayMode } from "./plan.ts";
+export type { PodNetworkOptions } from "./plan/options.ts";
+export type { GatewayMode } from "./plan/plan.ts";
 export { PodNetwork } from "./pod_network.ts";
-export type { PodSources } from "./sources.ts";
+export type { PodSources } from "./base/sources.ts";
 export {
   SourceTable,
   SourceTableError,
   type SourceTableOptions,
-} from "./source_table.ts";
-export type { MalformedLink, PodLink, Survey } from "./survey.ts";
+} from "./host/source_table.ts";
+export type { MalformedLink, PodLink, Survey } from "./state/survey.ts";
 export type { LinkAddresses, Upkeep, UpkeepPart } from "./upkeep.ts";

@@ -2,8 +2,8 @@ import type { Address, DualStack, Prefix } from "../inet/mod.ts";
 import type { Netns } from "../linux/mod.ts";
 import { type Link, RouteSocket } from "../netlink/mod.ts";
 import { getLogger } from "../telemetry/mod.ts";
-import { parseAlias } from "./alias.ts";
-import { applySources } from "./apply_sources.ts";
+import { parseAlias } from "./base/alias.ts";
+import { applySources } from "./pods/apply_sources.ts";
 import type {
   CheckRequest,
   InitReport,
@@ -12,34 +12,39 @@ import type {
   SetupRequest,
   SetupResult,
   Teardown,
-} from "./calls.ts";
-import { checkHost, checkPod } from "./check.ts";
-import { PodCheckError } from "./errors.ts";
-import type { PodName } from "./host_name.ts";
-import { HuskReaper } from "./husk_reaper.ts";
-import { KnownPods } from "./known_pods.ts";
-import { LinkFinder, linksOf } from "./link_finder.ts";
-import { LinkRemoval } from "./link_removal.ts";
-import { findLostAddresses } from "./lost_addresses.ts";
-import { markedMac, randomMac } from "./mac.ts";
-import { NetnsIndex } from "./netns_index.ts";
-import { detectMtu } from "./mtu.ts";
+} from "./pods/calls.ts";
+import { checkHost, checkPod } from "./state/check.ts";
+import { PodCheckError } from "./base/errors.ts";
+import type { PodName } from "./base/host_name.ts";
+import { HuskReaper } from "./links/husk_reaper.ts";
+import { KnownPods } from "./state/known_pods.ts";
+import { LinkFinder, linksOf } from "./links/link_finder.ts";
+import { LinkRemoval } from "./pods/link_removal.ts";
+import { findLostAddresses } from "./state/lost_addresses.ts";
+import { markedMac, randomMac } from "./base/mac.ts";
+import { NetnsIndex } from "./netns/netns_index.ts";
+import { detectMtu } from "./base/mtu.ts";
 import {
   type PodNetworkOptions,
   type Settings,
   settingsOf,
-} from "./options.ts";
-import { planPod } from "./plan.ts";
-import { PodLocks } from "./pod_locks.ts";
-import { openPodNetns, refuseHost } from "./pod_netns.ts";
-import { refreshSources } from "./route_sources.ts";
-import { connectPod } from "./setup.ts";
-import type { PodSources } from "./sources.ts";
-import { listSteadyRoutes, routedWithin } from "./steady_routes.ts";
-import { MAIN_TABLE, type PodLink, type Survey, surveyOf } from "./survey.ts";
+} from "./plan/options.ts";
+import { planPod } from "./plan/plan.ts";
+import { PodLocks } from "./pods/pod_locks.ts";
+import { openPodNetns, refuseHost } from "./netns/pod_netns.ts";
+import { refreshSources } from "./state/route_sources.ts";
+import { connectPod } from "./pods/setup.ts";
+import type { PodSources } from "./base/sources.ts";
+import { listSteadyRoutes, routedWithin } from "./state/steady_routes.ts";
+import {
+  MAIN_TABLE,
+  type PodLink,
+  type Survey,
+  surveyOf,
+} from "./state/survey.ts";
 import { Upkeep } from "./upkeep.ts";
 import type { AttachmentKey } from "../cni/mod.ts";
-import { findPodNetns } from "./find_netns.ts";
+import { findPodNetns } from "./netns/find_netns.ts";
 
 /**
  * Connects pods to their node by veth pairs and routes. The kernel is the only

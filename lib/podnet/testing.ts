@@ -1,4 +1,4 @@
-import type { LinkStep, PodPlan, RouteStep, Step } from "./plan.ts";
+import type { LinkStep, PodPlan, RouteStep, Step } from "./plan/plan.ts";
 
 /**
  * A plan as the `ip` commands that do the same, for people and for golden

@@ -7,20 +7,20 @@ import {
   RouteSocket,
 } from "../netlink/mod.ts";
 import { getLogger } from "../telemetry/mod.ts";
-import { parseAlias } from "./alias.ts";
+import { parseAlias } from "./base/alias.ts";
 import {
   type EndLack,
   helpfulSteps,
   lacksOfEnd,
   missingSteps,
-} from "./host_end_state.ts";
-import { ensureHost, type HostReport, readHost } from "./host_init.ts";
-import { lackText, planHost } from "./host_state.ts";
-import type { KnownPods } from "./known_pods.ts";
-import { applySteps } from "./link_end.ts";
-import type { Settings } from "./options.ts";
-import { type HostEndInput, raiseSteps } from "./plan.ts";
-import type { PodLink } from "./survey.ts";
+} from "./host/host_end_state.ts";
+import { ensureHost, type HostReport, readHost } from "./host/host_init.ts";
+import { lackText, planHost } from "./host/host_state.ts";
+import type { KnownPods } from "./state/known_pods.ts";
+import { applySteps } from "./links/link_end.ts";
+import type { Settings } from "./plan/options.ts";
+import { type HostEndInput, raiseSteps } from "./plan/plan.ts";
+import type { PodLink } from "./state/survey.ts";
 import { type AttachmentKey, sameKey } from "../cni/mod.ts";
 
 /** What {@linkcode Upkeep} works with. */

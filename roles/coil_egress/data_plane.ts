@@ -4,8 +4,8 @@ import {
   planServer,
 } from "../../lib/egress/mod.ts";
 import type { EgressOptions } from "./flags.ts";
-import type { GatewayIdentity } from "./identity.ts";
-import type { DataPlane, FlowSummary } from "./ports.ts";
+import type { GatewayIdentity } from "./base/identity.ts";
+import type { DataPlane, FlowSummary } from "./base/ports.ts";
 
 /** The one interface of a pod, to the clients and to the outside. */
 const IFNAME = "eth0";

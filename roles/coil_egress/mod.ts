@@ -22,29 +22,32 @@ import {
   serveHealth,
   serveMetrics,
 } from "../../lib/telemetry/mod.ts";
-import { Admission } from "./admission.ts";
-import { AnnouncedClients } from "./announced_clients.ts";
-import { noteChange, reportShared } from "./client_changes.ts";
-import { ClientSet } from "./client_set.ts";
-import { ClientWatcher } from "./client_watcher.ts";
+import { Admission } from "./admission/admission.ts";
+import { AnnouncedClients } from "./clients/announced_clients.ts";
+import { noteChange, reportShared } from "./clients/client_changes.ts";
+import { ClientSet } from "./clients/client_set.ts";
+import { ClientWatcher } from "./clients/client_watcher.ts";
 import { openDataPlane } from "./data_plane.ts";
 import { type EgressOptions, parseEgressFlags } from "./flags.ts";
-import { gatewayReport, GatewayStatusWriter } from "./gateway_status.ts";
-import { type GatewayIdentity, readIdentity } from "./identity.ts";
-import { KernelSync } from "./kernel_sync.ts";
-import { observeLimits } from "./limit_metrics.ts";
-import { LimitedClients } from "./limited_clients.ts";
-import { watchPlane } from "./plane_watch.ts";
-import { Lifecycle } from "./lifecycle.ts";
-import { EgressMetrics } from "./metrics.ts";
-import { NodeBlocks } from "./node_blocks.ts";
-import type { DataPlane } from "./ports.ts";
-import { observeReadings } from "./reading_metrics.ts";
-import { Readings } from "./readings.ts";
-import { TokenReviews } from "./token_reviews.ts";
+import {
+  gatewayReport,
+  GatewayStatusWriter,
+} from "./observe/gateway_status.ts";
+import { type GatewayIdentity, readIdentity } from "./base/identity.ts";
+import { KernelSync } from "./kernel/kernel_sync.ts";
+import { observeLimits } from "./observe/limit_metrics.ts";
+import { LimitedClients } from "./observe/limited_clients.ts";
+import { watchPlane } from "./kernel/plane_watch.ts";
+import { Lifecycle } from "./lifecycle/lifecycle.ts";
+import { EgressMetrics } from "./observe/metrics.ts";
+import { NodeBlocks } from "./admission/node_blocks.ts";
+import type { DataPlane } from "./base/ports.ts";
+import { observeReadings } from "./observe/reading_metrics.ts";
+import { Readings } from "./observe/readings.ts";
+import { TokenReviews } from "./admission/token_reviews.ts";
 
 export { EGRESS_FLAGS, parseEgressFlags } from "./flags.ts";
-export type { DataPlane } from "./ports.ts";
+export type { DataPlane } from "./base/ports.ts";
 
 const log = getLogger("setup");
 

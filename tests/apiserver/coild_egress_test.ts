@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { announceHandler, type Announcement } from "../../lib/announce/mod.ts";
 import { KubeClient } from "../../lib/kube/mod.ts";
 import { ANNOUNCE_PORT } from "../../lib/names/mod.ts";
-import { TokenReviews } from "../../roles/coil_egress/token_reviews.ts";
+import { TokenReviews } from "../../roles/coil_egress/admission/token_reviews.ts";
 import { eventually } from "../lab/mod.ts";
 import { MACHINE_HOST } from "../lab/network.ts";
 import { assertRefused, EgressLab, tunnelTo } from "./coild_egress_lab.ts";

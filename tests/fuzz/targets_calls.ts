@@ -32,8 +32,8 @@ import { HpackDecoder } from "../../lib/grpc/hpack.ts";
 import { FrameReader, Http2Error } from "../../lib/grpc/http2_frames.ts";
 import { Address, Prefix } from "../../lib/inet/mod.ts";
 import { EGRESS_ANNOTATION_PREFIX } from "../../lib/names/mod.ts";
-import { formatAlias, parseAlias } from "../../lib/podnet/alias.ts";
-import { readIdentity } from "../../roles/coil_egress/identity.ts";
+import { formatAlias, parseAlias } from "../../lib/podnet/base/alias.ts";
+import { readIdentity } from "../../roles/coil_egress/base/identity.ts";
 import type { Input, Target } from "./fuzzer.ts";
 
 const isCniError = (error: unknown) => error instanceof CniError;

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { inNetns, Netns, writeSysctl } from "../../lib/linux/mod.ts";
 import { type Request, RouteSocket } from "../../lib/netlink/mod.ts";
-import { HuskReaper } from "../../lib/podnet/husk_reaper.ts";
+import { HuskReaper } from "../../lib/podnet/links/husk_reaper.ts";
 import {
   linkLocalOf,
   type PodNetworkOptions,

@@ -4,7 +4,7 @@ import { Address, FAMILIES, type Family } from "../../lib/inet/mod.ts";
 import { egressStatus } from "../../lib/api/mod.ts";
 import { ConntrackSocket } from "../../lib/netlink/mod.ts";
 import type { EgressServer } from "../../lib/egress/mod.ts";
-import { gatewayReport } from "../../roles/coil_egress/gateway_status.ts";
+import { gatewayReport } from "../../roles/coil_egress/observe/gateway_status.ts";
 import { eventually } from "../lab/wait.ts";
 import { ipPacket, PROTOCOLS, sendRaw, udp } from "../netns/raw_packets.ts";
 import { run } from "../netns/testing.ts";

@@ -1,7 +1,7 @@
 // Another program removes what makes a gateway, in the gateway's own network.
 import assert from "node:assert/strict";
-import { KernelSync } from "../../roles/coil_egress/kernel_sync.ts";
-import { watchPlane } from "../../roles/coil_egress/plane_watch.ts";
+import { KernelSync } from "../../roles/coil_egress/kernel/kernel_sync.ts";
+import { watchPlane } from "../../roles/coil_egress/kernel/plane_watch.ts";
 import { eventually } from "../lab/mod.ts";
 import { ADDRESSES, CLIENTS, egressLab } from "./egress_server_lab.ts";
 

@@ -25,7 +25,7 @@ import {
   runDaemon,
 } from "../../../lib/telemetry/mod.ts";
 import type { EgressOptions } from "../../../roles/coil_egress/flags.ts";
-import { readIdentity } from "../../../roles/coil_egress/identity.ts";
+import { readIdentity } from "../../../roles/coil_egress/base/identity.ts";
 import {
   type DataPlane,
   parseEgressFlags,

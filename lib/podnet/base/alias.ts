@@ -1,0 +1,83 @@
+import type { AttachmentKey } from "../../cni/mod.ts";
+import { HUSK_ALIAS_PREFIX, LINK_ALIAS_PREFIX } from "../../names/mod.ts";
+
+/** What the alias of a host veth says. */
+export interface LinkIdentity extends AttachmentKey {
+  /** The address pool; empty in the egress-only mode, where the container ID is the pod's UID. */
+  readonly pool: string;
+}
+
+/** A link's alias, read. */
+export type ParsedAlias =
+  | { readonly kind: "pod"; readonly identity: LinkIdentity }
+  | { readonly kind: "husk"; readonly identity: LinkIdentity }
+  /** It starts like ours but does not go on like ours. */
+  | { readonly kind: "malformed" }
+  | { readonly kind: "foreign" };
+
+/** IFALIASZ of `<linux/if.h>` without the terminating NUL. */
+const MAX_ALIAS_BYTES = 255;
+
+/**
+ * The alias of a pod's host veth: `COIL:<pool>:<container ID>:<ifname>`, as
+ * upstream Coil writes it.
+ *
+ * @throws {TypeError} when a part cannot be told apart again or the husk's form of it would not fit into an alias
+ */
+export function formatAlias(identity: LinkIdentity): string {
+  return format(LINK_ALIAS_PREFIX, identity);
+}
+
+/** The alias of a husk, a host veth that is cut off and waits for its deletion. Throws as `formatAlias()`. */
+export function formatHuskAlias(identity: LinkIdentity): string {
+  return format(HUSK_ALIAS_PREFIX, identity);
+}
+
+/** Reads a link's alias. Total: whatever the text, it has a meaning. */
+export function parseAlias(alias: string | undefined): ParsedAlias {
+  if (alias === undefined) return { kind: "foreign" };
+  for (const [prefix, kind] of KINDS) {
+    if (!alias.startsWith(prefix)) continue;
+    const identity = parseIdentity(alias.slice(prefix.length));
+    return identity === undefined ? { kind: "malformed" } : { kind, identity };
+  }
+  return { kind: "foreign" };
+}
+
+const KINDS = [
+  [HUSK_ALIAS_PREFIX, "husk"],
+  [LINK_ALIAS_PREFIX, "pod"],
+] as const;
+
+function format(prefix: string, identity: LinkIdentity): string {
+  const { pool, containerId, ifname } = identity;
+  if (containerId === "" || ifname === "") {
+    throw new TypeError("Cannot name a link: container ID or ifname is empty");
+  }
+  for (const part of [pool, containerId, ifname]) {
+    // deno-lint-ignore no-control-regex -- the kernel ends the text at a NUL, `ip` prints the rest as it is
+    if (/[:\u0000-\u001f\u007f]/.test(part)) {
+      throw new TypeError(
+        `Cannot name a link after ${
+          JSON.stringify(part)
+        }: it holds a colon or a control character`,
+      );
+    }
+  }
+  const text = `${pool}:${containerId}:${ifname}`;
+  const bytes = new TextEncoder().encode(HUSK_ALIAS_PREFIX + text).length;
+  if (bytes > MAX_ALIAS_BYTES) {
+    throw new TypeError(
+      `Cannot name a link "${text}": ${bytes} bytes exceed ${MAX_ALIAS_BYTES}`,
+    );
+  }
+  return prefix + text;
+}
+
+function parseIdentity(text: string): LinkIdentity | undefined {
+  const parts = text.split(":");
+  const [pool, containerId, ifname] = parts;
+  if (parts.length !== 3 || pool === undefined) return undefined;
+  if (!containerId || !ifname) return undefined;
+  return { pool, containerId, ifname };
+}

@@ -1,0 +1,100 @@
+import { FAMILIES, type Family } from "../../inet/mod.ts";
+import { type Netns, readSysctl, writeSysctl } from "../../linux/mod.ts";
+import { NetlinkError, type RouteSocket, ruleAdd } from "../../netlink/mod.ts";
+import { messageOf } from "../base/errors.ts";
+import {
+  FORWARDING,
+  type FoundHost,
+  type HostLack,
+  HostProblem,
+  type HostSettings,
+  planHost,
+} from "./host_state.ts";
+
+/** Where a node is, and what it should have. */
+export interface HostOptions extends HostSettings {
+  /** Absent: the process's own network namespace. */
+  readonly netns?: Netns | undefined;
+}
+
+/** What {@linkcode ensureHost} did, and could not do. */
+export interface HostReport {
+  /** What was missing and is there now. */
+  readonly repaired: readonly HostLack[];
+  /** What is missing still. */
+  readonly problems: readonly HostProblem[];
+}
+
+/** Reads the rules and sysctls that pods need. @throws {NetlinkError} when the kernel refuses */
+export async function readHost(
+  host: RouteSocket,
+  { netns }: Pick<HostOptions, "netns">,
+): Promise<FoundHost> {
+  const rules: FoundHost["rules"] & Map<Family, unknown> = new Map();
+  const forwarding = new Map<Family, string>();
+  for (const family of FAMILIES) {
+    const value = readForwarding(family, netns);
+    // A kernel started without IPv6.
+    if (value === undefined) continue;
+    forwarding.set(family, value);
+    rules.set(family, await host.listRules({ family }));
+  }
+  return { rules, forwarding };
+}
+
+/**
+ * Switches forwarding on and adds the rule that looks up the pod table, for
+ * each family that the kernel has. Idempotent. Goes on after a failure and
+ * returns all of them: trouble with one family is no reason not to serve the
+ * other.
+ *
+ * @throws {NetlinkError} when the rules cannot be listed
+ */
+export async function ensureHost(
+  host: RouteSocket,
+  options: HostOptions,
+): Promise<HostReport> {
+  const plan = planHost(options, await readHost(host, options));
+  const problems = [...plan.problems];
+  const repaired: HostLack[] = [];
+  for (const lack of plan.lacks) {
+    try {
+      await supply(host, lack, options);
+      repaired.push(lack);
+    } catch (cause) {
+      problems.push(
+        new HostProblem(lack.family, messageOf(cause), { cause }),
+      );
+    }
+  }
+  return { repaired, problems };
+}
+
+async function supply(
+  host: RouteSocket,
+  lack: HostLack,
+  { netns }: HostOptions,
+): Promise<void> {
+  if (lack.what === "forwarding") {
+    writeSysctl(lack.sysctl, 1, netns === undefined ? {} : { netns });
+    return;
+  }
+  const [error] = await host.tryExecute([ruleAdd(lack.rule)]);
+  // Another process was faster.
+  if (error instanceof NetlinkError && error.code !== "EEXIST") throw error;
+}
+
+function readForwarding(
+  family: Family,
+  netns: Netns | undefined,
+): string | undefined {
+  try {
+    return readSysctl(
+      FORWARDING[family],
+      netns === undefined ? {} : { netns },
+    );
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return undefined;
+    throw error;
+  }
+}

@@ -1,0 +1,89 @@
+import type { Netns } from "../../linux/mod.ts";
+import {
+  addressAdd,
+  linkAddVeth,
+  linkGet,
+  type LinkSelector,
+  linkSet,
+  neighbourReplace,
+  type Request,
+  routeAdd,
+} from "../../netlink/mod.ts";
+import type { LinkStep, RouteStep, Step, VethSpec } from "./plan.ts";
+
+/** The request that makes the veth pair with its peer in the pod's network namespace. */
+export function vethRequest(veth: VethSpec, netns: Netns): Request {
+  const { queues } = veth;
+  const both = veth.mtu === undefined ? { queues } : { queues, mtu: veth.mtu };
+  return linkAddVeth({
+    name: veth.name,
+    group: veth.group,
+    mac: veth.mac,
+    ...both,
+    peer: { name: veth.peerName, netns, mac: veth.peerMac, ...both },
+  });
+}
+
+/** The request that carries out one step of a plan on the link with this index. */
+export function stepRequest(step: Step, index: number): Request {
+  switch (step.kind) {
+    case "link":
+      return linkRequest(step, { index });
+    case "address":
+      return addressAdd({
+        index,
+        prefix: { address: step.address, length: step.length },
+        scope: step.scope,
+        ...(step.address.family === "ipv6" ? { noDad: true } : {}),
+      });
+    case "route":
+      return routeAdd(routeSpec(step, index));
+    case "neighbour":
+      return neighbourReplace({
+        index,
+        address: step.address,
+        mac: step.mac,
+        state: "stale",
+      });
+    case "settle":
+      // rtnl_getlink() of net/core/rtnetlink.c settles the link, since Linux 6.8.
+      return linkGet({ index }, () => {});
+  }
+}
+
+/** The request that carries out a link step on a link selected in any way. */
+export function linkRequest(step: LinkStep, link: LinkSelector): Request {
+  return linkSet(link, {
+    ...(step.up === undefined ? {} : { up: step.up }),
+    ...(step.alias === undefined ? {} : { alias: step.alias }),
+    ...(step.ipv4Conf === undefined ? {} : { ipv4Conf: step.ipv4Conf }),
+    ...(step.addressGeneration === undefined
+      ? {}
+      : { ipv6AddrGenMode: step.addressGeneration }),
+  });
+}
+
+/** A route step in the words of `lib/netlink`. */
+export function routeSpec(
+  step: RouteStep,
+  index: number,
+): Parameters<typeof routeAdd>[0] {
+  const family = (step.destination ?? step.gateway)?.family;
+  if (family === undefined) {
+    throw new TypeError(
+      "Cannot add a route with neither destination nor gateway",
+    );
+  }
+  const { type, destination, gateway, scope, table, source } = step;
+  return {
+    family,
+    index,
+    protocol: step.protocol,
+    ...(type === undefined ? {} : { type }),
+    ...(destination === undefined ? {} : { destination }),
+    ...(gateway === undefined ? {} : { gateway }),
+    ...(scope === undefined ? {} : { scope }),
+    ...(table === undefined ? {} : { table }),
+    ...(source === undefined ? {} : { source }),
+  };
+}

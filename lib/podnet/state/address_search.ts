@@ -1,0 +1,64 @@
+import { type Address, type DualStack, valuesOf } from "../../inet/mod.ts";
+import type { Netns } from "../../linux/mod.ts";
+import { RouteSocket } from "../../netlink/mod.ts";
+import { NetnsNotFoundError } from "../base/errors.ts";
+import { namespacePaths, openPodNetns } from "../netns/pod_netns.ts";
+
+/** What is looked for. */
+export interface Sought {
+  readonly ifname: string;
+  readonly addresses: DualStack<Address>;
+}
+
+/**
+ * Finds the network namespaces that have these interfaces with these
+ * addresses, by one look at each namespace of the host but the host's own.
+ * What several namespaces have is left out, as is what has no addresses.
+ */
+export async function findByAddress<T extends Sought>(
+  sought: readonly T[],
+  hostNetns: Netns | undefined,
+): Promise<ReadonlyMap<T, string>> {
+  const paths = new Map<T, string[]>();
+  for (const path of namespacePaths()) {
+    const present = await addressesAt(path, hostNetns);
+    for (const pod of sought) {
+      const addresses = valuesOf(pod.addresses);
+      const isThere = addresses.length > 0 &&
+        addresses.every((address) => present.has(`${pod.ifname} ${address}`));
+      if (isThere) paths.set(pod, [...paths.get(pod) ?? [], path]);
+    }
+  }
+  const found = new Map<T, string>();
+  for (const [pod, [path, ...others]] of paths) {
+    if (path !== undefined && others.length === 0) found.set(pod, path);
+  }
+  return found;
+}
+
+/** `<interface> <address>` of all addresses in a namespace. */
+async function addressesAt(
+  path: string,
+  hostNetns: Netns | undefined,
+): Promise<Set<string>> {
+  try {
+    using netns = openPodNetns(path);
+    const isHost = hostNetns === undefined
+      ? netns.isOwn
+      : netns.sameAs(hostNetns);
+    if (isHost) return new Set();
+    using socket = RouteSocket.open({ netns });
+    const links = await socket.listLinks();
+    const names = new Map(links.map(({ index, name }) => [index, name]));
+    const entries = await socket.listAddresses();
+    return new Set(
+      entries.map(({ index, prefix }) =>
+        `${names.get(index)} ${prefix.address}`
+      ),
+    );
+  } catch (error) {
+    // A file that names no network namespace, or not any more.
+    if (error instanceof NetnsNotFoundError) return new Set();
+    throw error;
+  }
+}

@@ -1,0 +1,63 @@
+import { Address, type DualStack, type Family } from "../../../lib/inet/mod.ts";
+import {
+  EGRESS_NAME_ENV,
+  POD_ADDRESSES_ENV,
+  POD_NAME_ENV,
+  POD_NAMESPACE_ENV,
+} from "../../../lib/names/mod.ts";
+
+/** What kubelet sets in every container; cut at 63 characters. */
+const HOSTNAME_ENV = "HOSTNAME";
+
+/** Who this gateway is. */
+export interface GatewayIdentity {
+  /** Namespace of the Egress and of the pod. */
+  readonly namespace: string;
+  /** Name of the Egress. */
+  readonly egress: string;
+  /** Name of the pod. */
+  readonly pod: string;
+  /** Addresses of the pod. */
+  readonly addresses: DualStack<Address>;
+}
+
+/**
+ * Reads the environment that the controller gives to gateways. Of several
+ * addresses of a family the last one counts.
+ *
+ * @throws {TypeError} when a variable is missing or no address
+ */
+export function readIdentity(
+  env: { get(name: string): string | undefined },
+): GatewayIdentity {
+  const required = (name: string): string => {
+    const value = env.get(name) ?? "";
+    if (value !== "") return value;
+    throw new TypeError(
+      `Cannot start: environment variable ${name} is not set`,
+    );
+  };
+  const podName = env.get(POD_NAME_ENV) ?? "";
+  return {
+    namespace: required(POD_NAMESPACE_ENV),
+    egress: required(EGRESS_NAME_ENV),
+    pod: podName === "" ? required(HOSTNAME_ENV) : podName,
+    addresses: parseAddresses(required(POD_ADDRESSES_ENV)),
+  };
+}
+
+function parseAddresses(text: string): DualStack<Address> {
+  const addresses: Partial<Record<Family, Address>> = {};
+  for (const part of text.split(",")) {
+    const address = Address.tryParse(part.trim());
+    if (address === undefined) {
+      throw new TypeError(
+        `Cannot start: ${POD_ADDRESSES_ENV} has ${
+          JSON.stringify(part)
+        }, which is no address`,
+      );
+    }
+    addresses[address.family] = address;
+  }
+  return addresses;
+}

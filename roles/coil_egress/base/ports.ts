@@ -1,0 +1,66 @@
+import type {
+  AppliedLimits,
+  ClientFlows,
+  ConntrackUse,
+  ServerCounters,
+} from "../../../lib/egress/mod.ts";
+import type { Address } from "../../../lib/inet/mod.ts";
+import type { Listener, TableNotification } from "../../../lib/netlink/mod.ts";
+
+/** How many source ports of the gateway are taken towards one destination. */
+export interface PortUse {
+  /** Name of the IP protocol, or its number. */
+  readonly protocol: string;
+  readonly destination: Address;
+  readonly port: number;
+  readonly used: number;
+  /** How many source ports there are for them. */
+  readonly limit: number;
+}
+
+/** What goes through the gateway at the moment. */
+export interface FlowSummary {
+  /** Established flows of clients. */
+  readonly established: number;
+  /** The destinations with the largest share of ports taken, the worst first. */
+  readonly ports: readonly PortUse[];
+  /** The clients with the most flows, these first. */
+  readonly clients: readonly ClientFlows[];
+}
+
+/** The kernel's half of a gateway, whose clients this daemon decides on. */
+export interface DataPlane extends Disposable {
+  /** Makes these the clients, whatever was before, and puts right all that makes a gateway. */
+  setClients(addresses: readonly Address[]): Promise<void>;
+  /** Adds and removes clients in one transaction. */
+  changeClients(
+    change: {
+      readonly add: readonly Address[];
+      readonly remove: readonly Address[];
+    },
+  ): Promise<void>;
+  /** Reads what the rules have counted. */
+  readCounters(): Promise<ServerCounters>;
+  /** Goes through the table of connections. */
+  readFlows(): Promise<FlowSummary>;
+  /** Reads how full the table of connections is. */
+  readConntrack(): Promise<ConntrackUse>;
+  /** Reads to whom a connection was refused within the last minutes. */
+  readLimited(): Promise<readonly Address[]>;
+  /** What each client may have at a time. */
+  readonly limits: AppliedLimits;
+  /** How to see what others do to it; absent where there is nothing to see. */
+  readonly upkeep?: PlaneUpkeep;
+}
+
+/** What others do to the kernel's half. */
+export interface PlaneUpkeep {
+  /** What of it is missing, in words; with `table` also what is in the table of nftables. `setClients()` puts it back. */
+  findDamage(
+    options: { readonly table: boolean },
+  ): Promise<readonly string[]>;
+  /** Listens to what others change in links, rules and routes. */
+  watch(): Listener;
+  /** Listens to what others do to the table of nftables. */
+  watchTable(): Listener<TableNotification>;
+}

@@ -1,0 +1,40 @@
+import { getLogger } from "../../../lib/telemetry/mod.ts";
+import type { AnnouncedClients } from "./announced_clients.ts";
+import type { ClientPod } from "./client_pod.ts";
+import type { ClientSet, SharedAddress } from "./client_set.ts";
+import type { ClientChange } from "./client_watcher.ts";
+
+const log = getLogger("pod-watcher");
+
+/** Takes a change of a client down. A pod of the same name with another UID is another pod. */
+export function noteChange(
+  { pod, before }: ClientChange,
+  { clients, announced }: {
+    readonly clients: Pick<ClientSet, "claim" | "forget">;
+    readonly announced: Pick<AnnouncedClients, "noteStatus" | "forget">;
+  },
+): void {
+  if (before !== undefined && before.uid !== pod?.uid) {
+    announced.forget(before.uid);
+    clients.forget(before.uid);
+  }
+  if (pod === undefined) return;
+  const { uid, addresses } = pod;
+  clients.claim(uid, { source: "status", addresses });
+  // After the claim, so that an address that was announced is not out for a moment.
+  announced.noteStatus(pod);
+}
+
+/** Says which pods have one address. */
+export function reportShared(
+  { address, uids }: SharedAddress,
+  pods: Iterable<ClientPod>,
+): void {
+  const names = [...pods].filter(({ uid }) => uids.includes(uid))
+    .map(({ namespace, name }) => `${namespace}/${name}`);
+  log.warn("Several live pods have one address; it stays until the last ends", {
+    address,
+    uids,
+    pods: names,
+  });
+}

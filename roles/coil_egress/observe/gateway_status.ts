@@ -1,0 +1,168 @@
+import { EGRESSES, type EgressGatewayStatus } from "../../../lib/api/mod.ts";
+import { Gate, Mutex, withTimeout } from "../../../lib/async/mod.ts";
+import type { KubeClient } from "../../../lib/kube/mod.ts";
+import { getLogger } from "../../../lib/telemetry/mod.ts";
+import type { GatewayIdentity } from "../base/identity.ts";
+import type { LimitedClients } from "./limited_clients.ts";
+import type { Readings } from "./readings.ts";
+
+const log = getLogger("status");
+
+/** However much changes, it is written once in this time. */
+const INTERVAL_MS = 10_000;
+const WRITE_TIMEOUT_MS = 10_000;
+/** The end of the process does not wait longer for its last report. */
+const LAST_WRITE_MS = 2_000;
+
+/** How many clients an entry names. */
+const MAX_NAMES = 10;
+
+/** What the gateway says of itself; what it cannot find out is absent. */
+export type GatewayReport = Omit<EgressGatewayStatus, "name" | "updatedAt">;
+
+/** Sums up what is known of the gateway. */
+export function gatewayReport(
+  { clients, draining, limited, readings }: {
+    readonly clients: number;
+    readonly draining: boolean;
+    readonly limited: Pick<LimitedClients, "names" | "limits">;
+    readonly readings: Pick<Readings, "flows" | "conntrack">;
+  },
+): GatewayReport {
+  const { flows, conntrack } = readings;
+  const [worst] = flows?.ports ?? [];
+  const names = limited.names();
+  return {
+    clients,
+    draining,
+    ...(conntrack !== undefined && {
+      conntrackPercent: percentOf(conntrack.entries, conntrack.max),
+    }),
+    ...(flows !== undefined && {
+      flows: flows.established,
+      snatPortsPercent: percentOf(worst?.used ?? 0, worst?.limit ?? 0),
+    }),
+    ...(names.length > 0 && {
+      limitedClients: names.slice(0, MAX_NAMES),
+    }),
+    ...(!limited.limits.isSupported && { unlimited: true }),
+  };
+}
+
+/** A whole number from 0 to 100. */
+function percentOf(part: number, whole: number): number {
+  return whole <= 0 ? 0 : Math.min(100, Math.floor(100 * part / whole));
+}
+
+/** What {@linkcode GatewayStatusWriter} works with. */
+export interface StatusWriterOptions {
+  readonly client: Pick<KubeClient, "patch">;
+  readonly identity: Pick<GatewayIdentity, "namespace" | "egress" | "pod">;
+  /** The gateway at this moment; undefined before anything is known. */
+  readonly report: () => GatewayReport | undefined;
+  /** The least time between two writes. Default 10 s. */
+  readonly intervalMs?: number;
+}
+
+/**
+ * Keeps this pod's entry in the status of its Egress, by server-side apply:
+ * each pod owns its own. Written only when something has changed so much that
+ * a person or an alert would care. A failure is a warning, the gateway works
+ * without it.
+ */
+export class GatewayStatusWriter {
+  readonly #options: StatusWriterOptions;
+  /** Guards the entry in the API, so that an older report does not come after a newer one. */
+  readonly #turn = new Mutex();
+  #changed = new Gate();
+  #urgent = new Gate();
+  #written = "";
+  #isFailing = false;
+
+  constructor(options: StatusWriterOptions) {
+    this.#options = options;
+  }
+
+  /** Says that something may have changed; what is urgent does not wait for its turn. */
+  trigger(options: { readonly urgent?: boolean } = {}): void {
+    this.#changed.open();
+    if (options.urgent) this.#urgent.open();
+  }
+
+  /** Writes until the signal. */
+  async run(signal: AbortSignal): Promise<void> {
+    const { intervalMs = INTERVAL_MS } = this.#options;
+    for (;;) {
+      await this.#changed.wait({ signal });
+      this.#changed = new Gate();
+      const urgent = this.#urgent = new Gate();
+      const isWritten = await this.#writeIfChanged(signal);
+      if (!isWritten) this.#changed.open();
+      await withTimeout(intervalMs, (s) => urgent.wait({ signal: s }), {
+        signal,
+      }).catch(() => signal.throwIfAborted());
+    }
+  }
+
+  /** Writes the last report, if that can be done soon. */
+  async writeLast(options: { readonly signal: AbortSignal }): Promise<void> {
+    await withTimeout(
+      LAST_WRITE_MS,
+      async (signal) => void await this.#writeIfChanged(signal),
+      options,
+    ).catch((err) => log.debug("Cannot write the last status", { err }));
+  }
+
+  /** False when it should be tried again. */
+  async #writeIfChanged(signal: AbortSignal): Promise<boolean> {
+    using _turn = await this.#turn.lock({ signal });
+    const report = this.#options.report();
+    if (report === undefined) return true;
+    const text = JSON.stringify(rounded(report));
+    if (text === this.#written) return true;
+    try {
+      await this.#write(report, signal);
+      this.#written = text;
+      this.#isFailing = false;
+      return true;
+    } catch (err) {
+      signal.throwIfAborted();
+      if (!this.#isFailing) {
+        log.warn("Cannot write the gateway's status; retrying", { err });
+      }
+      this.#isFailing = true;
+      return false;
+    }
+  }
+
+  async #write(report: GatewayReport, signal: AbortSignal): Promise<void> {
+    const { client, identity } = this.#options;
+    const { namespace, egress, pod } = identity;
+    const entry: EgressGatewayStatus = { name: pod, ...report };
+    await client.patch(
+      EGRESSES,
+      { namespace, name: egress },
+      { status: { gateways: [entry] } },
+      {
+        kind: "apply",
+        subresource: "status",
+        fieldManager: `coil-egress-${pod}`,
+        force: true,
+        timeoutMs: WRITE_TIMEOUT_MS,
+        signal,
+      },
+    );
+  }
+}
+
+/** What has to change before it is worth a write: percentages by five, flows by their first digit. */
+function rounded(report: GatewayReport): GatewayReport {
+  const { conntrackPercent, snatPortsPercent, flows } = report;
+  const byFive = (percent = 0) => percent - percent % 5;
+  return {
+    ...report,
+    conntrackPercent: byFive(conntrackPercent),
+    snatPortsPercent: byFive(snatPortsPercent),
+    flows: Number((flows ?? 0).toPrecision(1)),
+  };
+}

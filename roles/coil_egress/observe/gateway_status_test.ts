@@ -1,0 +1,197 @@
+import assert from "node:assert/strict";
+import { sleep } from "../../../lib/async/mod.ts";
+import { Address } from "../../../lib/inet/mod.ts";
+import { KubeClient } from "../../../lib/kube/mod.ts";
+import { FakeTransport } from "../../../lib/kube/testing.ts";
+import { configureLogging } from "../../../lib/telemetry/mod.ts";
+import {
+  type GatewayReport,
+  gatewayReport,
+  GatewayStatusWriter,
+} from "./gateway_status.ts";
+
+const lines: string[] = [];
+configureLogging({ write: (line) => lines.push(line) });
+
+const REPORT: GatewayReport = {
+  clients: 3,
+  draining: false,
+  conntrackPercent: 12,
+  snatPortsPercent: 0,
+  flows: 120,
+};
+
+async function until(probe: () => boolean): Promise<void> {
+  for (let n = 0; n < 200 && !probe(); n++) await sleep(5);
+  assert.ok(probe(), "it did not come true");
+}
+
+async function writing(
+  options: { readonly intervalMs: number },
+  test: (fixture: {
+    writer: GatewayStatusWriter;
+    requests: FakeTransport["requests"];
+    report: (change: Partial<GatewayReport>) => void;
+    refuse: (status: number) => void;
+  }) => Promise<void>,
+): Promise<void> {
+  let report: GatewayReport | undefined;
+  let status = 200;
+  const transport = new FakeTransport(() => ({ status, body: {} }));
+  const writer = new GatewayStatusWriter({
+    client: new KubeClient(transport),
+    identity: { namespace: "nat", egress: "internet", pod: "internet-0" },
+    report: () => report,
+    ...options,
+  });
+  const stop = new AbortController();
+  const running = writer.run(stop.signal).catch((error) => {
+    if (!stop.signal.aborted) throw error;
+  });
+  try {
+    await test({
+      writer,
+      requests: transport.requests,
+      report: (change) => {
+        report = { ...REPORT, ...report, ...change };
+        writer.trigger();
+      },
+      refuse: (code) => status = code,
+    });
+  } finally {
+    stop.abort();
+    await running;
+  }
+}
+
+Deno.test("GatewayStatusWriter applies the pod's own entry, as its own field manager", async () => {
+  await writing({ intervalMs: 1 }, async ({ writer, requests, report }) => {
+    writer.trigger();
+    await sleep(10);
+    assert.equal(requests.length, 0, "nothing is known yet");
+    report({});
+    await until(() => requests.length === 1);
+    const [request] = requests;
+    assert.equal(request?.method, "PATCH");
+    assert.equal(
+      request?.path,
+      "/apis/coil.cybozu.com/v2/namespaces/nat/egresses/internet/status" +
+        "?fieldManager=coil-egress-internet-0&force=true",
+    );
+    const body = JSON.parse(String(request?.body));
+    assert.deepEqual(body.status, {
+      gateways: [{ name: "internet-0", ...REPORT }],
+    });
+  });
+});
+
+Deno.test("GatewayStatusWriter writes what somebody would care about, and nothing else", async () => {
+  await writing({ intervalMs: 1 }, async ({ requests, report }) => {
+    let writes = 0;
+    for (
+      const [change, isWorth] of [
+        [{}, true],
+        [{ flows: 130 }, false],
+        [{ conntrackPercent: 14 }, false],
+        [{ conntrackPercent: 15 }, true],
+        [{ snatPortsPercent: 80 }, true],
+        [{ flows: 900 }, true],
+        [{ clients: 4 }, true],
+        [{ draining: true }, true],
+      ] as const
+    ) {
+      report(change);
+      if (isWorth) writes++;
+      await until(() => requests.length >= writes);
+      await sleep(10);
+      assert.equal(requests.length, writes, JSON.stringify(change));
+    }
+  });
+});
+
+Deno.test("GatewayStatusWriter waits between writes, but not with what is urgent", async () => {
+  await writing({ intervalMs: 60_000 }, async (fixture) => {
+    const { writer, requests, report } = fixture;
+    report({});
+    await until(() => requests.length === 1);
+    report({ clients: 7 });
+    await sleep(30);
+    assert.equal(requests.length, 1);
+    report({ draining: true });
+    writer.trigger({ urgent: true });
+    await until(() => requests.length === 2);
+  });
+});
+
+Deno.test("GatewayStatusWriter warns once and tries again", async () => {
+  await writing({ intervalMs: 5 }, async ({ requests, report, refuse }) => {
+    lines.length = 0;
+    refuse(403);
+    report({});
+    await until(() => requests.length >= 3);
+    refuse(200);
+    const refused = requests.length;
+    await until(() => requests.length > refused);
+    await sleep(20);
+    assert.ok(requests.length <= refused + 2, "goes on after it was written");
+    assert.equal(lines.filter((line) => line.includes("warn")).length, 1);
+  });
+});
+
+const nobody = { names: () => [], limits: { isSupported: true } };
+
+Deno.test("gatewayReport() gives percentages of the worst, and leaves out what is not known", () => {
+  const use = { protocol: "tcp", destination: Address.parse("192.0.2.1") };
+  assert.deepEqual(
+    gatewayReport({
+      clients: 2,
+      draining: true,
+      limited: nobody,
+      readings: {
+        conntrack: { entries: 999, max: 1000 },
+        flows: {
+          established: 5,
+          clients: [],
+          ports: [
+            { ...use, port: 443, used: 512, limit: 1024 },
+            { ...use, port: 80, used: 600, limit: 64512 },
+          ],
+        },
+      },
+    }),
+    {
+      clients: 2,
+      draining: true,
+      flows: 5,
+      conntrackPercent: 99,
+      snatPortsPercent: 50,
+    },
+  );
+  const readings = { conntrack: undefined, flows: undefined };
+  const idle = { clients: 0, draining: false, limited: nobody };
+  assert.deepEqual(gatewayReport({ ...idle, readings }), {
+    clients: 0,
+    draining: false,
+  });
+  const unlimited = { conntrack: { entries: 5, max: 0 }, flows: undefined };
+  assert.equal(
+    gatewayReport({ ...idle, readings: unlimited }).conntrackPercent,
+    0,
+  );
+});
+
+Deno.test("gatewayReport() names ten limited clients, and says when the kernel limits none", () => {
+  const readings = { conntrack: undefined, flows: undefined };
+  const names = Array.from({ length: 12 }, (_, i) => `team/pod-${i}`);
+  const report = (limited: Parameters<typeof gatewayReport>[0]["limited"]) =>
+    gatewayReport({ clients: 0, draining: false, limited, readings });
+  assert.deepEqual(
+    report({ ...nobody, names: () => names }).limitedClients,
+    names.slice(0, 10),
+  );
+  assert.equal(report(nobody).unlimited, undefined);
+  assert.equal(
+    report({ ...nobody, limits: { isSupported: false } }).unlimited,
+    true,
+  );
+});

@@ -1,0 +1,77 @@
+import type { AppliedLimits } from "../../../lib/egress/mod.ts";
+import type { Address } from "../../../lib/inet/mod.ts";
+import { getLogger } from "../../../lib/telemetry/mod.ts";
+import type { ClientPod } from "../clients/client_pod.ts";
+import type { DataPlane } from "../base/ports.ts";
+import type { Readings } from "./readings.ts";
+
+const log = getLogger("limits");
+
+/** What {@linkcode LimitedClients} works with. */
+export interface LimitedClientsOptions {
+  readonly kernel: Pick<DataPlane, "limits">;
+  readonly readings: Pick<Readings, "limited">;
+  readonly pods: () => Iterable<ClientPod>;
+}
+
+/** The clients that had as many connections as they may, and wanted more; by name. */
+export class LimitedClients {
+  readonly #options: LimitedClientsOptions;
+  #told: ReadonlySet<string> = new Set();
+  #isSupported = true;
+
+  constructor(options: LimitedClientsOptions) {
+    this.#options = options;
+  }
+
+  /** What each client may have. */
+  get limits(): AppliedLimits {
+    return this.#options.kernel.limits;
+  }
+
+  /** Their names, `namespace/name` in order; of a pod that is not known, its address. */
+  names(): string[] {
+    const { readings, pods } = this.#options;
+    const names = namesOf(pods(), readings.limited ?? []);
+    return [...new Set(names.values())].sort();
+  }
+
+  /** Logs who is new among them, and whether there are limits at all. */
+  tell(): void {
+    const { isSupported, flows, flowsToOneAddress } = this.limits;
+    if (!isSupported && this.#isSupported) {
+      log.warn(
+        "Cannot limit the connections of each client: the kernel lacks nft_connlimit; one client can use the whole connection table. Load the module on the node (CONFIG_NFT_CONNLIMIT)",
+      );
+    }
+    this.#isSupported = isSupported;
+    const names = this.names();
+    for (const client of names) {
+      if (this.#told.has(client)) continue;
+      log.warn(
+        "A client has reached its connection limit; further connections are dropped. To raise it, set spec.maxFlowsPerClient of the Egress",
+        { client, flows, flowsToOneAddress },
+      );
+    }
+    this.#told = new Set(names);
+  }
+}
+
+/** The names of the pods that have these addresses; of a pod that is not known, its address. */
+export function namesOf(
+  pods: Iterable<ClientPod>,
+  addresses: readonly Address[],
+): Map<Address, string> {
+  const byAddress = new Map<string, string>();
+  if (addresses.length > 0) {
+    for (const { namespace, name, addresses } of pods) {
+      for (const address of addresses) {
+        byAddress.set(address.toString(), `${namespace}/${name}`);
+      }
+    }
+  }
+  return new Map(addresses.map((address) => {
+    const text = address.toString();
+    return [address, byAddress.get(text) ?? text];
+  }));
+}

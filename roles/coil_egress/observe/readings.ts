@@ -1,0 +1,107 @@
+import { SingleFlight, sleep } from "../../../lib/async/mod.ts";
+import type { Address } from "../../../lib/inet/mod.ts";
+import type { ConntrackUse, ServerCounters } from "../../../lib/egress/mod.ts";
+import { getLogger } from "../../../lib/telemetry/mod.ts";
+import type { DataPlane, FlowSummary } from "../base/ports.ts";
+
+const log = getLogger("metrics");
+
+/** Going through a full table of connections takes a while, so not at every scrape. */
+const INTERVAL_MS = 10_000;
+
+/** What is read of the kernel. */
+export type ReadingName = "counters" | "flows" | "conntrack" | "limited";
+
+/** What {@linkcode Readings} reads from, and whom it tells. */
+export interface ReadingSources {
+  readonly kernel: Pick<
+    DataPlane,
+    "readCounters" | "readFlows" | "readConntrack" | "readLimited"
+  >;
+  /** Is told of each reading that failed. */
+  readonly onFailure?: (name: ReadingName) => void;
+}
+
+/**
+ * The newest readings of the kernel. One that fails is absent until it works
+ * again, and costs none of the others.
+ */
+export class Readings {
+  readonly #sources: ReadingSources;
+  readonly #flight = new SingleFlight<void>();
+  readonly #failing = new Set<ReadingName>();
+  #counters: ServerCounters | undefined;
+  #flows: FlowSummary | undefined;
+  #conntrack: ConntrackUse | undefined;
+  #limited: readonly Address[] | undefined;
+
+  constructor(sources: ReadingSources) {
+    this.#sources = sources;
+  }
+
+  /** What the rules have counted. */
+  get counters(): ServerCounters | undefined {
+    return this.#counters;
+  }
+
+  /** What goes through the gateway. */
+  get flows(): FlowSummary | undefined {
+    return this.#flows;
+  }
+
+  /** How full the table of connections is. */
+  get conntrack(): ConntrackUse | undefined {
+    return this.#conntrack;
+  }
+
+  /** To whom a connection was refused within the last minutes. */
+  get limited(): readonly Address[] | undefined {
+    return this.#limited;
+  }
+
+  /** Reads what costs little; once for all who ask at the same time. */
+  async readCheap(): Promise<void> {
+    const { kernel } = this.#sources;
+    await this.#flight.do("cheap", async () => {
+      [this.#counters, this.#conntrack, this.#limited] = await Promise.all([
+        this.#try("counters", () => kernel.readCounters()),
+        this.#try("conntrack", () => kernel.readConntrack()),
+        this.#try("limited", () => kernel.readLimited()),
+      ]);
+    });
+  }
+
+  /** Reads which flows there are. */
+  async readFlows(): Promise<void> {
+    const { kernel } = this.#sources;
+    this.#flows = await this.#try("flows", () => kernel.readFlows());
+  }
+
+  /** Reads the flows at once and from time to time until the signal; `onRead` is called each time. */
+  async run(signal: AbortSignal, onRead: () => void): Promise<void> {
+    for (;;) {
+      await this.readFlows();
+      await this.readCheap();
+      onRead();
+      await sleep(INTERVAL_MS, { signal });
+    }
+  }
+
+  async #try<T>(
+    name: ReadingName,
+    read: () => Promise<T>,
+  ): Promise<T | undefined> {
+    try {
+      const value = await read();
+      if (this.#failing.delete(name)) log.info("Reading works again", { name });
+      return value;
+    } catch (err) {
+      if (!this.#failing.has(name)) {
+        log.error("Cannot read the kernel's counters", { name, err });
+      }
+      this.#failing.add(name);
+      this.#sources.onFailure?.(name);
+      return undefined;
+    }
+  }
+}
