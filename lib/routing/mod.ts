@@ -9,6 +9,7 @@ export type { WantedRoute } from "./diff.ts";
 export { RouteExporter, type RouteExporterOptions } from "./route_exporter.ts";
 export {
   type GatewayRoute,
+  type RouteChanges,
   RouteSyncer,
   type RouteSyncerOptions,
 } from "./route_syncer.ts";

@@ -1,5 +1,6 @@
 import { Mutex } from "../async/mod.ts";
 import type { Address } from "../inet/mod.ts";
+import type { Route } from "../netlink/mod.ts";
 import { ROUTER_PROTOCOL } from "../names/mod.ts";
 import { applyDiff, type RouteKernel, type SyncResult } from "./apply.ts";
 import { diffRoutes, type WantedRoute } from "./diff.ts";
@@ -11,6 +12,18 @@ const MAIN_TABLE = 254;
 export interface GatewayRoute extends WantedRoute {
   /** The other node's address, reachable without a router in between. */
   readonly gateway: Address;
+}
+
+/** Changes of our routes, each by its destination. */
+export interface RouteChanges {
+  /** Destinations that have no route of ours. */
+  readonly add: readonly GatewayRoute[];
+  /** Destinations that have one through another gateway. */
+  readonly move: readonly GatewayRoute[];
+  /** Routes of ours that nobody wants any more. */
+  readonly remove: readonly GatewayRoute[];
+  /** Wanted through another gateway than the destination's route: reported as failures. */
+  readonly conflicting: readonly GatewayRoute[];
 }
 
 /** Options of {@linkcode RouteSyncer}. */
@@ -58,6 +71,25 @@ export class RouteSyncer {
       present.flatMap(({ index }) => index === undefined ? [] : [index]),
     );
     const diff = diffRoutes(routes, present, { protocol: this.#protocolId });
+    return await applyDiff(this.#kernel, diff, defaults);
+  }
+
+  /**
+   * Makes these changes to our routes without listing any: for a caller that
+   * knows what the table has. What it did not know shows up as a failure, such
+   * as EEXIST, or does no harm; {@linkcode RouteSyncer.sync} puts it right.
+   */
+  async change(changes: RouteChanges): Promise<SyncResult> {
+    using _lock = await this.#mutex.lock();
+    const defaults = { table: MAIN_TABLE, protocol: this.#protocolId };
+    const remove = changes.remove.map((route): Route => ({
+      ...route,
+      ...defaults,
+      family: route.destination.family,
+      scope: "global",
+      type: "unicast",
+    }));
+    const diff = { ...changes, remove, foreign: [] };
     return await applyDiff(this.#kernel, diff, defaults);
   }
 }

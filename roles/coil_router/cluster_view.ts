@@ -12,45 +12,38 @@ import {
 } from "../../lib/kube/mod.ts";
 import { NODE_LABEL, POOL_LABEL } from "../../lib/names/mod.ts";
 import { getLogger } from "../../lib/telemetry/mod.ts";
-import type { RoutedBlock } from "./route_plan.ts";
+import type { RouteBook } from "./route_book.ts";
 
 const log = getLogger("router");
 
-/**
- * What the router knows of the cluster: the addresses of the nodes and the
- * blocks they hold, parsed once, when they change.
- */
+/** Follows the nodes' addresses and the blocks that they hold, parsed once, when they change, into a {@linkcode RouteBook}. */
 export class ClusterView {
+  readonly #book: RouteBook;
   readonly #nodes: Informer<V1Node>;
   readonly #blocks: Informer<AddressBlock>;
-  readonly #addresses = new Map<string, DualStack<Address>>();
-  readonly #parsed = new Map<string, RoutedBlock>();
 
   /** `onChange` is called when routes may have to change; it must only take note. */
-  constructor(client: KubeClient, onChange: () => void) {
+  constructor(
+    client: KubeClient,
+    { book, onChange }: {
+      readonly book: RouteBook;
+      readonly onChange: () => void;
+    },
+  ) {
+    this.#book = book;
     this.#nodes = new Informer(client, NODES, { transform: transformNode });
     this.#blocks = new Informer(client, ADDRESS_BLOCKS, {
       transform: transformBlock,
     });
     this.#nodes.subscribe(({ type, object, key }) => {
-      const gone = type === "deleted";
       // A node's heartbeat changes it every few minutes; its addresses hardly ever change.
-      if (this.#noteNode(key, gone ? undefined : object)) onChange();
+      book.setNode(key, type === "deleted" ? undefined : addressesOf(object));
+      onChange();
     });
     this.#blocks.subscribe(({ type, object, key }) => {
       this.#noteBlock(key, type === "deleted" ? undefined : object);
       onChange();
     });
-  }
-
-  /** Addresses of the nodes, by name. */
-  get nodes(): ReadonlyMap<string, DualStack<Address>> {
-    return this.#addresses;
-  }
-
-  /** All blocks that can be read. */
-  get blocks(): Iterable<RoutedBlock> {
-    return this.#parsed.values();
   }
 
   /** The loops to run; each ends only by its signal. */
@@ -66,23 +59,10 @@ export class ClusterView {
     await Promise.all([this.#nodes.synced, this.#blocks.synced]);
   }
 
-  #noteNode(name: string, node: V1Node | undefined): boolean {
-    const before = this.#addresses.get(name);
-    if (node === undefined) return this.#addresses.delete(name);
-    const now = addressesOf(node);
-    this.#addresses.set(name, now);
-    return before === undefined || textOf(before) !== textOf(now);
-  }
-
   #noteBlock(name: string, object: AddressBlock | undefined): void {
     const block = object && tryBlockOf(object);
-    if (block !== undefined) {
-      const { node, prefixes } = block;
-      this.#parsed.set(name, { name, node, prefixes });
-      return;
-    }
-    this.#parsed.delete(name);
-    if (object !== undefined) {
+    this.#book.setBlock(name, block && { ...block, name });
+    if (object !== undefined && block === undefined) {
       log.error("Cannot read an AddressBlock; it gets no route", {
         block: name,
       });
@@ -98,10 +78,6 @@ export function addressesOf(node: V1Node): DualStack<Address> {
     if (address !== undefined) addresses[address.family] = address;
   }
   return addresses;
-}
-
-function textOf({ ipv4, ipv6 }: DualStack<Address>): string {
-  return `${ipv4 ?? ""} ${ipv6 ?? ""}`;
 }
 
 function transformNode(node: V1Node): V1Node {

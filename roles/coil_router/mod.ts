@@ -22,6 +22,7 @@ import {
 import { ClusterView } from "./cluster_view.ts";
 import { parseRouterFlags, type RouterOptions } from "./flags.ts";
 import { RouterMetrics } from "./metrics.ts";
+import { RouteBook } from "./route_book.ts";
 import { Router } from "./router.ts";
 import { watchRoutes } from "./route_watch.ts";
 
@@ -63,11 +64,15 @@ async function run(options: RouterOptions, signal: AbortSignal): Promise<void> {
   using kernel = RouteSocket.open();
   const { protocolId, updateIntervalMs } = options;
   const syncer = new RouteSyncer(kernel, { protocolId });
-  const view = new ClusterView(client, () => router.trigger());
+  const book = new RouteBook(nodeName);
+  const view = new ClusterView(client, {
+    book,
+    onChange: () => router.trigger(),
+  });
   const router = new Router({
-    nodeName,
-    view,
-    sync: (routes) => syncer.sync(routes),
+    book,
+    synced: () => view.synced(),
+    routes: syncer,
     metrics: new RouterMetrics(registry, nodeName),
     intervalMs: Math.min(updateIntervalMs, LOOK_MS),
   });
@@ -103,7 +108,7 @@ async function run(options: RouterOptions, signal: AbortSignal): Promise<void> {
         signal,
         ownPortId: kernel.portId,
         links: () => syncer.links,
-        onChange: () => router.trigger(),
+        onChange: () => router.distrust(),
       }),
   );
   getLogger("setup").info("Started", { program: "coil-router", nodeName });

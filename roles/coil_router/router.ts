@@ -1,55 +1,76 @@
 import { abortable, Backoff, Gate, withTimeout } from "../../lib/async/mod.ts";
 import type {
   GatewayRoute,
+  RouteChanges,
   RouteFailure,
+  RouteSyncer,
   SyncResult,
 } from "../../lib/routing/mod.ts";
 import { getLogger } from "../../lib/telemetry/mod.ts";
-import type { ClusterView } from "./cluster_view.ts";
 import type { RouterMetrics } from "./metrics.ts";
-import { planRoutes } from "./route_plan.ts";
+import type { RouteBook } from "./route_book.ts";
 
 const log = getLogger("route-syncer");
 
 /** Changes come in bursts; the first is served at once, the next after this. */
 const LEAST_PAUSE_MS = 100;
-
 /** After somebody else's removals were mended: anyone who goes on with it does not make a storm. */
 const REPAIR_PAUSE_MS = 500;
 
+/**
+ * A whole comparison lists all our routes, 50,000 in a large cluster. Without
+ * a reason one comes after so many times as long as the last one took, with
+ * one after so many.
+ */
+const REST = { idle: 100, asked: 20 };
+/** Nodes that were started together do not compare together: half of the interval at least, half more at most. */
+const JITTER = 1;
+
 /** What {@linkcode Router} works with. */
 export interface RouterDependencies {
-  readonly nodeName: string;
-  readonly view: Pick<ClusterView, "nodes" | "blocks" | "synced">;
-  /** Makes the kernel's routes these; see RouteSyncer. */
-  readonly sync: (routes: readonly GatewayRoute[]) => Promise<SyncResult>;
+  /** The routes that the cluster asks for. */
+  readonly book: Pick<
+    RouteBook,
+    "claimsOn" | "routes" | "takeChanged" | "withoutAddress"
+  >;
+  /** Resolves when the book is complete. */
+  readonly synced: () => Promise<void>;
+  /** Changes the kernel's routes. */
+  readonly routes: Pick<RouteSyncer, "change" | "sync">;
   readonly metrics: Pick<RouterMetrics, "synced" | "repaired">;
-  /** The kernel's routes are checked this often although nothing changed. */
+  /** All of the kernel's routes are checked about this often although nothing changed. */
   readonly intervalMs: number;
   /** The shortest and longest pause after a failure. Default 1 s and 1 min. */
   readonly retryMs?: { readonly initialMs: number; readonly maxMs: number };
 }
 
 /**
- * Keeps the kernel's routes to other nodes' blocks as the cluster is: at once
- * after a change, again and again after a failure, and from time to time in
- * case somebody else changed them. It never gives up.
+ * Keeps the kernel's routes to other nodes' blocks as the cluster is. A change
+ * of a block changes its routes alone, at once; all routes are compared at the
+ * start, when somebody else changed some, and from time to time. What fails is
+ * tried again and again. It never gives up.
  */
 export class Router {
-  readonly #parts: RouterDependencies;
+  readonly #with: RouterDependencies;
   readonly #backoff: Backoff;
   #changed = new Gate();
   #hasSynced = false;
-  #hasRepaired = false;
-  /** What the kernel had after the last synchronisation; undefined when that is not known for sure. */
-  #last: ReadonlySet<string> | undefined;
+  /** Whether somebody else may have changed routes since the last comparison began. */
+  #isSuspect = false;
+  /** Our routes in the kernel, by destination; undefined when that is not known for sure. */
+  #applied: Map<string, GatewayRoute> | undefined;
+  /** Destinations to be tried again. */
+  #failed = new Set<string>();
+  /** When all routes are compared next, and when that may be at the earliest. */
+  #compare = { atMs: 0, earliestMs: 0 };
   /** What was reported last, so that a lasting state is logged once. */
   #reported = { failures: "", withoutAddress: "" };
 
-  constructor(parts: RouterDependencies) {
-    this.#parts = parts;
-    const maxMs = Math.min(60_000, parts.intervalMs);
-    this.#backoff = new Backoff(parts.retryMs ?? { initialMs: 1_000, maxMs });
+  constructor(dependencies: RouterDependencies) {
+    this.#with = dependencies;
+    const { intervalMs, retryMs } = dependencies;
+    const maxMs = Math.min(60_000, intervalMs);
+    this.#backoff = new Backoff(retryMs ?? { initialMs: 1_000, maxMs });
   }
 
   /** Whether the routes have been brought in once. */
@@ -57,21 +78,35 @@ export class Router {
     return this.#hasSynced;
   }
 
-  /** Says that the cluster has changed, or somebody else the routes. */
+  /** Says that the cluster has changed. */
   trigger(): void {
+    this.#changed.open();
+  }
+
+  /** Says that somebody else may have changed the kernel's routes. */
+  distrust(): void {
+    this.#isSuspect = true;
     this.#changed.open();
   }
 
   /** Works until the signal. */
   async run(signal: AbortSignal): Promise<void> {
-    await abortable(this.#parts.view.synced(), signal);
+    await abortable(this.#with.synced(), signal);
     while (!signal.aborted) {
       this.#changed = new Gate();
-      const isWell = await this.#syncOnce();
+      const isWell = await this.#work();
       if (isWell) this.#backoff.reset();
-      const pauseMs = isWell ? this.#parts.intervalMs : this.#backoff.nextMs();
-      await this.#pause(pauseMs, signal);
+      const restMs = Math.max(0, this.#dueMs - performance.now());
+      const retryMs = isWell ? restMs : this.#backoff.nextMs();
+      const isKnown = this.#applied !== undefined;
+      await this.#pause(isKnown ? Math.min(restMs, retryMs) : retryMs, signal);
     }
+  }
+
+  /** When all routes are to be compared. */
+  get #dueMs(): number {
+    const { atMs, earliestMs } = this.#compare;
+    return this.#isSuspect ? Math.min(atMs, earliestMs) : atMs;
   }
 
   /** Waits for a change, at most so long, and at least a moment. */
@@ -80,56 +115,118 @@ export class Router {
     const wait = (gate: Gate, ms: number): Promise<void> =>
       withTimeout(ms, (signal) => gate.wait({ signal }), { signal })
         .catch(() => {}); // the time is over, or the signal aborted
-    const leastMs = this.#hasRepaired ? REPAIR_PAUSE_MS : LEAST_PAUSE_MS;
-    await wait(never, Math.min(leastMs, maxMs));
+    await wait(never, Math.min(LEAST_PAUSE_MS, maxMs));
     if (!signal.aborted) await wait(this.#changed, maxMs);
   }
 
   /** Returns whether all is as it should be. */
-  async #syncOnce(): Promise<boolean> {
-    const { nodeName, view, sync, metrics } = this.#parts;
-    const { nodes, blocks } = view;
-    const { routes, withoutAddress } = planRoutes({ nodeName, nodes, blocks });
-    this.#reportMissing(withoutAddress);
+  async #work(): Promise<boolean> {
+    this.#reportMissing(this.#with.book.withoutAddress);
+    const isDue = performance.now() >= this.#dueMs;
     try {
-      const { added, moved, removed, failures } = await sync(routes);
-      if (added + moved + removed > 0) {
-        const total = routes.length;
-        log.info("Changed routes", { total, added, moved, removed });
-      }
-      this.#noteRepair(routes, { changed: added + moved, failures });
-      this.#reportFailures(failures);
-      metrics.synced({
-        routes: routes.length - countMissing(routes, failures),
-        failures: failures.length,
-      });
-      this.#hasSynced = true;
-      return failures.length === 0;
+      if (this.#applied === undefined || isDue) await this.#compareAll();
+      else await this.#changeSome(this.#applied);
+      return this.#failed.size === 0;
     } catch (err) {
-      this.#last = undefined;
+      this.#applied = undefined;
       log.error("Cannot synchronise routes; retrying", { err });
       return false;
     }
   }
 
+  async #compareAll(): Promise<void> {
+    const { book, routes, intervalMs } = this.#with;
+    book.takeChanged();
+    const wanted = book.routes();
+    const before = this.#applied;
+    this.#applied = undefined;
+    this.#isSuspect = false;
+    const startMs = performance.now();
+    const result = await routes.sync(wanted);
+    const tookMs = performance.now() - startMs;
+    const applied = new Map<string, GatewayRoute>();
+    for (const route of wanted) {
+      const key = route.destination.toString();
+      if (!applied.has(key)) applied.set(key, route);
+    }
+    const fresh =
+      [...applied].filter(([key, route]) => !isSame(before?.get(key), route))
+        .length;
+    for (const failure of result.failures) {
+      const route = applied.get(failure.destination);
+      if (isOf(failure, route)) applied.delete(failure.destination);
+    }
+    this.#applied = applied;
+    const restored = before ? result.added + result.moved - fresh : 0;
+    this.#noteRepair(restored);
+    this.#rest(tookMs, { hasRepaired: restored > 0 });
+    this.#note(result, new Set());
+  }
+
+  async #changeSome(applied: Map<string, GatewayRoute>): Promise<void> {
+    const { book, routes } = this.#with;
+    const keys = new Set([...book.takeChanged(), ...this.#failed]);
+    // As the book is now: it goes on changing while the kernel works.
+    const claims = new Map([...keys].map((key) => [key, book.claimsOn(key)]));
+    const changes = changesOf(claims, applied);
+    if (Object.values(changes).every(({ length }) => length === 0)) {
+      for (const key of keys) this.#failed.delete(key);
+      return;
+    }
+    const result = await routes.change(changes);
+    const failed = Map.groupBy(
+      result.failures,
+      ({ destination }) => destination,
+    );
+    for (const [key, [route]] of claims) {
+      const old = applied.get(key);
+      if (failed.get(key)?.some((f) => isOf(f, route ?? old))) continue;
+      if (route === undefined) applied.delete(key);
+      else applied.set(key, route);
+    }
+    this.#note(result, keys);
+  }
+
+  /** Takes down what was done; of the destinations in question, all others stay as they were. */
+  #note(result: SyncResult, keys: ReadonlySet<string>): void {
+    const { added, moved, removed, failures } = result;
+    const applied = this.#applied ?? new Map();
+    if (keys.size === 0) this.#failed.clear();
+    for (const key of keys) this.#failed.delete(key);
+    for (const { destination } of failures) this.#failed.add(destination);
+    if (added + moved + removed > 0) {
+      const total = applied.size;
+      log.info("Changed routes", { total, added, moved, removed });
+    }
+    this.#reportFailures(failures);
+    this.#with.metrics.synced({
+      routes: applied.size,
+      failures: this.#failed.size,
+    });
+    this.#hasSynced = true;
+  }
+
+  /** Decides when all routes are compared again. */
+  #rest(tookMs: number, { hasRepaired }: { hasRepaired: boolean }): void {
+    const nowMs = performance.now();
+    const { intervalMs } = this.#with;
+    const idleMs = Math.max(intervalMs, REST.idle * tookMs);
+    const askedMs = Math.max(
+      hasRepaired ? REPAIR_PAUSE_MS : 0,
+      REST.asked * tookMs,
+    );
+    this.#compare = {
+      atMs: nowMs + idleMs * (1 + JITTER * (Math.random() - 0.5)),
+      earliestMs: nowMs + askedMs,
+    };
+  }
+
   /** More changes than new routes: somebody else had removed or moved some. */
-  #noteRepair(
-    routes: readonly GatewayRoute[],
-    { changed, failures }: {
-      readonly changed: number;
-      readonly failures: readonly RouteFailure[];
-    },
-  ): void {
-    const texts = routes.map((r) => `${r.destination} ${r.gateway}`);
-    const last = this.#last;
-    const fresh = texts.filter((text) => !last?.has(text)).length;
-    this.#hasRepaired = last !== undefined && changed > fresh;
-    // Routes that could not be set may be set the next time.
-    this.#last = failures.length === 0 ? new Set(texts) : undefined;
-    if (!this.#hasRepaired) return;
-    this.#parts.metrics.repaired();
+  #noteRepair(routes: number): void {
+    if (routes <= 0) return;
+    this.#with.metrics.repaired();
     log.warn("Restored routes that another program removed or changed", {
-      routes: changed - fresh,
+      routes,
     });
   }
 
@@ -160,11 +257,36 @@ export class Router {
   }
 }
 
-/** How many of the routes are not there; a failure may also be about one that should go. */
-function countMissing(
-  routes: readonly GatewayRoute[],
-  failures: readonly RouteFailure[],
-): number {
-  const wanted = new Set(routes.map((route) => route.destination.toString()));
-  return failures.filter(({ destination }) => wanted.has(destination)).length;
+/** What to change at these destinations, given what is wanted to each and what the kernel has. Pure. */
+function changesOf(
+  claims: ReadonlyMap<string, readonly GatewayRoute[]>,
+  applied: ReadonlyMap<string, GatewayRoute>,
+): RouteChanges {
+  const add: GatewayRoute[] = [];
+  const move: GatewayRoute[] = [];
+  const remove: GatewayRoute[] = [];
+  const conflicting: GatewayRoute[] = [];
+  for (const [key, [route, ...others]] of claims) {
+    const old = applied.get(key);
+    if (route === undefined) {
+      if (old !== undefined) remove.push(old);
+      continue;
+    }
+    if (old === undefined) add.push(route);
+    else if (!isSame(old, route)) move.push(route);
+    conflicting.push(...others.filter((other) => !isSame(other, route)));
+  }
+  return { add, move, remove, conflicting };
+}
+
+function isSame(a: GatewayRoute | undefined, b: GatewayRoute): boolean {
+  return a?.gateway.toString() === b.gateway.toString();
+}
+
+/** Whether a failure is about this route, not about another one to the same destination. */
+function isOf(
+  { gateway }: RouteFailure,
+  route: GatewayRoute | undefined,
+): boolean {
+  return gateway === undefined || gateway === route?.gateway.toString();
 }

@@ -216,3 +216,56 @@ netnsTest("sync() handles 2000 routes", async () => {
   assert.deepEqual([again.added, again.moved, again.removed], [0, 0, 0]);
   assert.equal((await syncer.sync([])).removed, 2000);
 });
+
+netnsTest(
+  "change() changes single routes, of both families, and lists none",
+  async () => {
+    await using node = await routingHost();
+    let lists = 0;
+    const syncer = new RouteSyncer({
+      listRoutes: (options) => {
+        lists++;
+        return node.socket.listRoutes(options);
+      },
+      tryExecute: (requests) => node.socket.tryExecute(requests),
+    });
+    await syncer.sync(routes(...V4_A, ...V6_A));
+    assert.equal(lists, 1);
+    const [v4 = "", v4Kept = ""] = V4_A;
+    const [v6 = "", v6Kept = ""] = V6_A;
+    const moved = [v4, v6].map((text) => text.replace(/1$/, "2"));
+    const done = await syncer.change({
+      add: routes(...V4_B, ...V6_B),
+      move: routes(...moved),
+      remove: routes(v4Kept, v6Kept),
+      conflicting: routes("10.1.2.0/27 via 10.9.0.7"),
+    });
+    assert.deepEqual([done.added, done.moved, done.removed], [4, 2, 2]);
+    assert.deepEqual(done.failures.map(({ gateway }) => gateway), ["10.9.0.7"]);
+    assert.equal(lists, 1);
+    assert.deepEqual(
+      ours(await node.routes("main")),
+      shown(...V4_B, ...V6_B, ...moved),
+    );
+  },
+);
+
+netnsTest(
+  "change() leaves a route of somebody else in its way, and removes none but ours",
+  async () => {
+    await using node = await routingHost();
+    const syncer = new RouteSyncer(node.socket);
+    await node.host.ip(
+      ...["route", "add", "10.1.0.0/27", "via", "10.9.0.9", "proto", "2"],
+    );
+    const foreign = await node.routes("main");
+    const [v4 = ""] = V4_A;
+    const none = { move: [], conflicting: [] };
+    const added = await syncer.change({ ...none, add: routes(v4), remove: [] });
+    assert.match(`${added.failures[0]?.error}`, /EEXIST/);
+    const wanted = routes("10.1.0.0/27 via 10.9.0.9");
+    const gone = await syncer.change({ ...none, add: [], remove: wanted });
+    assert.deepEqual(gone.failures, []);
+    assert.deepEqual(await node.routes("main"), foreign);
+  },
+);
