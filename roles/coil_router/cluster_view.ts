@@ -22,18 +22,28 @@ export class ClusterView {
   readonly #nodes: Informer<V1Node>;
   readonly #blocks: Informer<AddressBlock>;
 
-  /** `onChange` is called when routes may have to change; it must only take note. */
   constructor(
     client: KubeClient,
-    { book, onChange }: {
+    { book, onChange, onRead }: {
       readonly book: RouteBook;
+      /** Is called when routes may have to change; must only take note. */
       readonly onChange: () => void;
+      /** Is called for each object that was read. */
+      readonly onRead: () => void;
     },
   ) {
     this.#book = book;
-    this.#nodes = new Informer(client, NODES, { transform: transformNode });
+    this.#nodes = new Informer(client, NODES, {
+      transform: (node) => {
+        onRead();
+        return transformNode(node);
+      },
+    });
     this.#blocks = new Informer(client, ADDRESS_BLOCKS, {
-      transform: transformBlock,
+      transform: (block) => {
+        onRead();
+        return transformBlock(block);
+      },
     });
     this.#nodes.subscribe(({ type, object, key }) => {
       // A node's heartbeat changes it every few minutes; its addresses hardly ever change.

@@ -8,6 +8,7 @@
  */
 import { TaskGroup } from "../../lib/async/mod.ts";
 import { KubeClient, KubeMetrics, metricsRefusal } from "../../lib/kube/mod.ts";
+import { HeapKeeper } from "../../lib/linux/mod.ts";
 import { NODE_NAME_ENV, VERSION } from "../../lib/names/mod.ts";
 import { RouteSocket } from "../../lib/netlink/mod.ts";
 import { RouteSyncer } from "../../lib/routing/mod.ts";
@@ -64,10 +65,12 @@ async function run(options: RouterOptions, signal: AbortSignal): Promise<void> {
   using kernel = RouteSocket.open();
   const { protocolId, updateIntervalMs } = options;
   const syncer = new RouteSyncer(kernel, { protocolId });
+  const heap = new HeapKeeper();
   const book = new RouteBook(nodeName);
   const view = new ClusterView(client, {
     book,
     onChange: () => router.trigger(),
+    onRead: () => heap.note(),
   });
   const router = new Router({
     book,
@@ -99,6 +102,7 @@ async function run(options: RouterOptions, signal: AbortSignal): Promise<void> {
     tasks.run(`${name} server`, () => finished);
   }
   for (const [name, loop] of Object.entries(view.loops)) tasks.run(name, loop);
+  tasks.run("memory", (signal) => heap.run(signal));
   tasks.run("router", (signal) => router.run(signal));
   tasks.run(
     "route watch",

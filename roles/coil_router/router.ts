@@ -22,9 +22,9 @@ const REPAIR_PAUSE_MS = 500;
  * a reason one comes after so many times as long as the last one took, with
  * one after so many.
  */
-const REST = { idle: 100, asked: 20 };
-/** Nodes that were started together do not compare together: half of the interval at least, half more at most. */
-const JITTER = 1;
+const REST = { idle: 150, asked: 20 };
+/** Nodes that were started together do not compare together: this part of the time is random. */
+const JITTER = 0.5;
 
 /** What {@linkcode Router} works with. */
 export interface RouterDependencies {
@@ -216,7 +216,7 @@ export class Router {
       REST.asked * tookMs,
     );
     this.#compare = {
-      atMs: nowMs + idleMs * (1 + JITTER * (Math.random() - 0.5)),
+      atMs: nowMs + idleMs * (1 - JITTER * Math.random()),
       earliestMs: nowMs + askedMs,
     };
   }
