@@ -128,7 +128,7 @@ export const SUITES: readonly Suite[] = [
     root: true,
     args: [],
     // They wait more than they work, each for its own control plane.
-    jobs: 4,
+    jobs: 6,
     prepare: async (log) => {
       await sweepLabs({ log });
       await ensureControlPlane({ log });

@@ -1,0 +1,174 @@
+// API Priority and Fairness on a real API server: whose requests have which
+// share of it, and that a flood of one leaves the others theirs.
+import assert from "node:assert/strict";
+import { ControlPlane, eventually } from "../lab/mod.ts";
+import { installCrds } from "./crds.ts";
+
+const DEPLOY = new URL("../../deploy/", import.meta.url).pathname;
+const FLOW_CONTROL = "/apis/flowcontrol.apiserver.k8s.io/v1";
+const PODS = "/api/v1/pods";
+const LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
+
+/** So many pods make a list that takes the server a while. */
+const PODS_OF_CLUSTER = 300;
+/** More than the level has seats, with all that it may borrow. */
+const FLOOD = 600;
+
+interface NamedObject {
+  readonly metadata: { readonly name: string; readonly uid: string };
+}
+
+class Cluster implements AsyncDisposable {
+  readonly plane: ControlPlane;
+  readonly #http: Deno.HttpClient;
+  readonly #tokens = new Map<string, string>();
+
+  private constructor(plane: ControlPlane) {
+    this.plane = plane;
+    this.#http = Deno.createHttpClient({
+      caCerts: [plane.ca],
+      // A connection for each: one of HTTP/2 has room for 250 requests.
+      http2: false,
+    });
+  }
+
+  static async start(): Promise<Cluster> {
+    const plane = await ControlPlane.start({ name: "flows" });
+    await installCrds(plane);
+    for (const part of ["base", "policies"]) {
+      await plane.kubectl("apply", "-k", `${DEPLOY}${part}`);
+    }
+    await plane.kubectl(
+      ...["-n", "kube-system", "create", "serviceaccount", "bystander"],
+    );
+    return new Cluster(plane);
+  }
+
+  /** A GET by an account of kube-system; returns when the whole answer has come. */
+  async get(account: string, path: string): Promise<Response> {
+    const response = await fetch(`${this.plane.url}${path}`, {
+      client: this.#http,
+      headers: { authorization: `Bearer ${await this.#token(account)}` },
+    });
+    await response.arrayBuffer();
+    return response;
+  }
+
+  /** The FlowSchema that an account's request falls under. */
+  async flowSchemaOf(account: string, path: string): Promise<string> {
+    const { headers } = await this.get(account, path);
+    const uid = headers.get("x-kubernetes-pf-flowschema-uid");
+    const { items } = await this.plane.request(
+      "GET",
+      `${FLOW_CONTROL}/flowschemas`,
+    ) as { items: NamedObject[] };
+    return items.find(({ metadata }) => metadata.uid === uid)?.metadata.name ??
+      `${uid}`;
+  }
+
+  /** A figure of the API server about one priority level, summed over its labels. */
+  async figure(name: string, level: string): Promise<number> {
+    const text = await this.plane.kubectl("get", "--raw", "/metrics");
+    return text.split("\n")
+      .filter((line) =>
+        line.startsWith(`${name}{`) &&
+        line.includes(`priority_level="${level}"`)
+      )
+      .reduce((sum, line) => sum + Number(line.split(" ").at(-1)), 0);
+  }
+
+  async #token(name: string): Promise<string> {
+    const known = this.#tokens.get(name);
+    if (known !== undefined) return known;
+    const token = await this.plane.serviceAccountToken({
+      namespace: "kube-system",
+      name,
+    });
+    this.#tokens.set(name, token);
+    return token;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#http.close();
+    await this.plane[Symbol.asyncDispose]();
+  }
+}
+
+Deno.test("Coil's requests have their own shares of the API server", async (t) => {
+  await using cluster = await Cluster.start();
+  await eventually(
+    "the FlowSchemas to be in force",
+    async () => await cluster.flowSchemaOf("coild", PODS) === "coil-nodes",
+  );
+
+  for (
+    const [account, path, schema] of [
+      ["coild", PODS, "coil-nodes"],
+      ["coil-router", "/api/v1/nodes", "coil-nodes"],
+      ["coil-controller", PODS, "coil-control-plane"],
+      // As before Coil came.
+      [
+        "coil-controller",
+        `${LEASES}/coil-ipam-leader`,
+        "system-leader-election",
+      ],
+      ["bystander", PODS, "kube-system-service-accounts"],
+    ] as const
+  ) {
+    await t.step(`${path} of ${account}: ${schema}`, async () => {
+      assert.equal(await cluster.flowSchemaOf(account, path), schema);
+    });
+  }
+
+  await t.step("a flood of coilds waits; nobody else does", async () => {
+    for (let from = 0; from < PODS_OF_CLUSTER; from += 50) {
+      await Promise.all(
+        Array.from(
+          { length: 50 },
+          (_, i) =>
+            cluster.plane.request("POST", "/api/v1/namespaces/default/pods", {
+              metadata: {
+                name: `pod-${from + i}`,
+                annotations: { filler: "x".repeat(1_000) },
+              },
+              spec: { containers: [{ name: "main", image: "none" }] },
+            }),
+        ),
+      );
+    }
+    const waitedS = (level: string) =>
+      cluster.figure(
+        "apiserver_flowcontrol_request_wait_duration_seconds_sum",
+        level,
+      );
+    const before = {
+      control: await waitedS("coil-control-plane"),
+      others: await waitedS("workload-high"),
+    };
+    let isOver = false;
+    const flood = Promise.all(
+      Array.from({ length: FLOOD }, () => cluster.get("coild", PODS)),
+    ).finally(() => isOver = true);
+    let answered = 0;
+    while (!isOver) {
+      for (const account of ["coil-controller", "bystander"]) {
+        const path = `${PODS}?limit=1`;
+        const { ok, status } = await cluster.get(account, path);
+        assert.ok(ok || status === 403, `${account}: ${status}`);
+        if (!isOver) answered++;
+      }
+    }
+    const statuses = (await flood).map(({ status }) => status);
+    // None was turned away: the queue is long enough.
+    assert.deepEqual([...new Set(statuses)], [200]);
+    assert.ok(answered > 4, `${answered} requests of others were answered`);
+    // They went past those that waited.
+    const controlS = await waitedS("coil-control-plane") - before.control;
+    const othersS = await waitedS("workload-high") - before.others;
+    const nodesS = await waitedS("coil-nodes");
+    assert.ok(
+      controlS + othersS < nodesS / 100,
+      `others waited for ${controlS + othersS} s, coilds for ${nodesS} s`,
+    );
+  });
+});
