@@ -62,7 +62,7 @@ function parse() {
 function labelsOf(texts: readonly string[]): Record<string, string> {
   return Object.fromEntries(texts.map((text) => {
     const at = text.indexOf("=");
-    if (at <= 0) refuse(`Cannot read label "${text}": it is no KEY=VALUE`);
+    if (at <= 0) refuse(`Cannot read label "${text}": it is not KEY=VALUE`);
     return [text.slice(0, at), text.slice(at + 1)];
   }));
 }

@@ -49,6 +49,6 @@ async function architectureOf(executable: string): Promise<Architecture> {
   const machine = isElf ? MACHINES.get(view.getUint16(18, true)) : undefined;
   if (machine !== undefined) return machine;
   throw new ImageError(
-    `Cannot put "${executable}" into an image: it is no Linux executable for amd64 or arm64`,
+    `Cannot put "${executable}" into an image: it is not a Linux executable for amd64 or arm64`,
   );
 }

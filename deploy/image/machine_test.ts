@@ -48,7 +48,7 @@ Deno.test("requireArchitecture() refuses what is no executable", async () => {
       elf(40), // 32-bit ARM
     ]
   ) {
-    await assert.rejects(tryFile(bytes), /no Linux executable/);
+    await assert.rejects(tryFile(bytes), /not a Linux executable/);
   }
   await assert.rejects(requireArchitecture("/nowhere/coil"), /no such file/);
 });

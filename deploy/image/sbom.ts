@@ -14,7 +14,6 @@ export interface Component {
   readonly purl: string;
 }
 
-/** What {@linkcode planSbom} needs. */
 export interface SbomParts {
   readonly debian: readonly Package[];
   readonly npm: readonly Component[];

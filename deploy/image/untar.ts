@@ -132,7 +132,7 @@ function octal(
 ): number {
   const digits = text(block.subarray(at, at + length)).trim();
   if (/^[0-7]*$/.test(digits)) return parseInt(digits || "0", 8);
-  throw new TarError(`"${digits}" is no octal number`);
+  throw new TarError(`"${digits}" is not an octal number`);
 }
 
 /** Up to the first NUL. */

@@ -28,7 +28,6 @@ export type Verdict =
   | { readonly status: 204 }
   | { readonly status: 403 | 404 | 503; readonly reason: string };
 
-/** What {@linkcode announceHandler} works with. */
 export interface AnnounceHandlerOptions {
   /** Says whose token the peer with this address has sent; undefined when it is nobody's. What it throws is answered with 503. */
   readonly authenticate: (

@@ -147,7 +147,7 @@ function addressesOf(value: unknown): readonly Address[] {
     throw new SyntaxError(
       `Cannot parse announcement: "addresses" has ${
         JSON.stringify(text)
-      }, which is no address`,
+      }, which is not a valid IP address`,
     );
   });
   const families = new Set(addresses.map(({ family }) => family));

@@ -59,11 +59,15 @@ for (
       ...MESSAGE,
       addresses: ["10.1.1.2", "10.1.1.3"],
     }, /each family/],
-    ["a prefix", { ...MESSAGE, addresses: ["10.1.1.2/32"] }, /no address/],
+    [
+      "a prefix",
+      { ...MESSAGE, addresses: ["10.1.1.2/32"] },
+      /not a valid IP address/,
+    ],
     ["an address with a zone", {
       ...MESSAGE,
       addresses: ["fe80::1%eth0"],
-    }, /no address/],
+    }, /not a valid IP address/],
     ["a path as block", { ...MESSAGE, block: "../x" }, /"announcement\.block"/],
     ["far too much", { ...MESSAGE, more: "x".repeat(9_000) }, /longer than/],
   ] as const

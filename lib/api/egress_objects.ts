@@ -4,7 +4,6 @@ import {
   APP_NAME,
   APP_NAME_LABEL,
 } from "../names/mod.ts";
-import type { Egress } from "./egress.ts";
 
 /** Value of the component label of everything that belongs to an Egress. */
 export const EGRESS_COMPONENT = "egress";
@@ -12,11 +11,6 @@ export const EGRESS_COMPONENT = "egress";
 /** Label selector of the objects of all Egresses: Deployments, pods, Services and their EndpointSlices. */
 export const EGRESS_SELECTOR: string =
   `${APP_NAME_LABEL}=${APP_NAME},${APP_COMPONENT_LABEL}=${EGRESS_COMPONENT}`;
-
-/** Name of the Service of an Egress, in the namespace of both. */
-export function egressServiceName(egress: Pick<Egress, "metadata">): string {
-  return egress.metadata.name ?? "";
-}
 
 /** Labels of the objects of the Egress of this name; its pods are selected by them. */
 export function egressLabels(name: string): Readonly<Record<string, string>> {

@@ -12,7 +12,6 @@ const MAX_PAUSE_MS = 500;
 /** After so long without a repair, the next one is followed by the first pause again. */
 const CALM_MS = 10_000;
 
-/** What {@linkcode LookLoop} works with. */
 export interface LookLoopOptions<T> {
   /** All there is to look at. */
   readonly all: readonly T[];

@@ -19,12 +19,6 @@ export const EGRESS_NAME_ENV = "COIL_EGRESS_NAME";
 /** Unix socket on which coild serves the CNI plugin. */
 export const COILD_SOCKET = "/run/coild.sock";
 
-/** How long the CNI plugin waits for coild's answer. */
-export const CNI_CALL_TIMEOUT_MS = 60_000;
-
-/** How long coild waits for a new address block. */
-export const BLOCK_REQUEST_TIMEOUT_MS = 10_000;
-
 /** Default addresses of the metrics and health servers of one daemon. */
 export interface ServerAddresses {
   /** Address of the metrics server, `host:port` as in Go. */

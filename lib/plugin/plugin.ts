@@ -98,6 +98,7 @@ function readAll(outside: Outside): Uint8Array {
   try {
     return outside.readStdin();
   } catch (cause) {
+    if (cause instanceof CniError) throw cause;
     const reason = cause instanceof Error ? cause.message : String(cause);
     throw new CniError(`error reading from stdin: ${reason}`, {
       code: ErrorCode.IO_FAILURE,

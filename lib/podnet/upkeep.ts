@@ -23,7 +23,6 @@ import { type HostEndInput, raiseSteps } from "./plan/plan.ts";
 import type { PodLink } from "./state/survey.ts";
 import { type AttachmentKey, sameKey } from "../cni/mod.ts";
 
-/** What {@linkcode Upkeep} works with. */
 export interface UpkeepDependencies {
   readonly settings: Settings;
   /** For changes, which are answered at once. */

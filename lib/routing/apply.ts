@@ -119,7 +119,7 @@ function conflictOf(route: WantedRoute): RouteFailure {
   return {
     ...describe(route),
     error: new TypeError(
-      `Cannot route "${route.destination}" via ${route.gateway}: another gateway is wanted for it too`,
+      `Cannot route "${route.destination}" via ${route.gateway}: two gateways are requested for it`,
     ),
   };
 }

@@ -1,4 +1,13 @@
-/** All of stdin. Synchronous: there is nothing else to do in the meantime. */
+import { CniError, ErrorCode } from "../../lib/cni/mod.ts";
+
+/** More than any network configuration has, and what the executable's front takes. */
+const MAX_STDIN_BYTES = 4 << 20;
+
+/**
+ * All of stdin. Synchronous: there is nothing else to do in the meantime.
+ *
+ * @throws {CniError} when it does not end
+ */
 export function readStdin(): Uint8Array {
   let buffer = new Uint8Array(65536);
   let length = 0;
@@ -6,6 +15,12 @@ export function readStdin(): Uint8Array {
     const count = Deno.stdin.readSync(buffer.subarray(length));
     if (count === null) return buffer.subarray(0, length);
     length += count;
+    if (length > MAX_STDIN_BYTES) {
+      throw new CniError("the network configuration is too large", {
+        code: ErrorCode.INVALID_NETWORK_CONFIG,
+        details: "stdin has more than 4 MiB",
+      });
+    }
     if (length === buffer.length) {
       const larger = new Uint8Array(2 * length);
       larger.set(buffer);

@@ -24,7 +24,6 @@ const log = getLogger("setup");
 
 const CONCURRENT_EGRESSES = 4;
 
-/** What {@linkcode runEgress} works with. */
 export interface EgressPartOptions {
   readonly client: KubeClient;
   readonly events: EventRecorder;

@@ -39,7 +39,6 @@ const STATUS_INTERVAL_MS = 300;
 const STATUS_INTERVAL_PER_BLOCK_MS = 0.04;
 const CONCURRENT_POOLS = 4;
 
-/** What {@linkcode runIpam} works with. */
 export interface IpamPartOptions {
   readonly client: KubeClient;
   readonly events: EventRecorder;

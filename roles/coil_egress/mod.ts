@@ -100,7 +100,6 @@ async function run(options: EgressOptions, signal: AbortSignal): Promise<void> {
   );
 }
 
-/** What {@linkcode runGateway} works with. */
 export interface GatewayDependencies {
   readonly options: EgressOptions;
   readonly identity: GatewayIdentity;

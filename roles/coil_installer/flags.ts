@@ -78,7 +78,7 @@ const FLAGS = defineFlags({
   "keep-executable": {
     type: "bool",
     default: false,
-    help: "Uninstall: leave the plugin",
+    help: "Uninstall: keep the plugin",
   },
   "dry-run": {
     type: "bool",

@@ -11,7 +11,6 @@ const log = getLogger("route-syncer");
 /** RT_TABLE_MAIN of `<linux/rtnetlink.h>`. */
 const MAIN_TABLE = 254;
 
-/** What {@linkcode watchRoutes} works with. */
 export interface RouteWatchOptions {
   /** The protocol number on our routes. */
   readonly protocolId: number;

@@ -26,7 +26,6 @@ const REST = { idle: 150, asked: 20 };
 /** Nodes that were started together do not compare together: this part of the time is random. */
 const JITTER = 0.5;
 
-/** What {@linkcode Router} works with. */
 export interface RouterDependencies {
   /** The routes that the cluster asks for. */
   readonly book: Pick<
@@ -135,7 +134,7 @@ export class Router {
   }
 
   async #compareAll(): Promise<void> {
-    const { book, routes, intervalMs } = this.#with;
+    const { book, routes } = this.#with;
     book.takeChanged();
     const wanted = book.routes();
     const before = this.#applied;

@@ -7,7 +7,12 @@
  *
  * @module
  */
-import { KeyedMutex, TaskGroup } from "../../lib/async/mod.ts";
+import {
+  KeyedMutex,
+  onAbort,
+  startTimer,
+  TaskGroup,
+} from "../../lib/async/mod.ts";
 import {
   EventRecorder,
   KubeClient,
@@ -230,11 +235,11 @@ async function work(parts: Parts, signal: AbortSignal): Promise<void> {
 
 /** Says what keeps the daemon from stopping. */
 function remindOfStop(tasks: TaskGroup, signal: AbortSignal): Disposable {
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  signal.addEventListener("abort", () => {
-    timer = setTimeout(() => {
+  const stack = new DisposableStack();
+  stack.use(onAbort(signal, () => {
+    stack.use(startTimer(REMIND_STOP_MS, () => {
       log.warn("Still stopping", { running: tasks.running });
-    }, REMIND_STOP_MS);
-  }, { once: true });
-  return { [Symbol.dispose]: () => clearTimeout(timer) };
+    }));
+  }));
+  return stack;
 }

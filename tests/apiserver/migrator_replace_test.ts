@@ -90,7 +90,7 @@ Deno.test("migrate replace: refuses, stops, waits, is interrupted, and comes to 
     assert.equal(code, 1);
     assert.match(
       err,
-      /v1 is still at work: DaemonSet kube-system\/coil-node[^]*coil migrate dump/,
+      /v1 is still running: DaemonSet kube-system\/coil-node[^]*coil migrate dump/,
     );
   });
 

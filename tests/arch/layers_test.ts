@@ -174,8 +174,8 @@ Deno.test("layers: special imports stay in their rooms", async () => {
   const rooms: readonly [RegExp, RegExp][] = [
     [/\bDeno\.dlopen\b/, /^lib\/linux\//],
     [/from "ip-num/, /^lib\/inet\//],
-    [/\bDeno\.createHttpClient\b/, /^lib\/(announce|kube|grpc)\//],
-    [/[^.\w]fetch\(/, /^lib\/(announce|kube|grpc)\//],
+    [/\bDeno\.createHttpClient\b/, /^lib\/(announce|kube)\//],
+    [/[^.\w]fetch\(/, /^lib\/(announce|kube)\//],
   ];
   const wrong: string[] = [];
   for (const file of [...await sources("lib"), ...await sources("roles")]) {

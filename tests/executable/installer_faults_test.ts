@@ -95,7 +95,7 @@ for (
     [
       "no executable",
       { COIL_PATH: "/etc/passwd" },
-      /no Linux executable.*needs/,
+      /not a Linux executable.*needs/,
     ],
     [
       "a directory for an executable",
@@ -312,7 +312,7 @@ Deno.test("install: too little space is seen before copying", async () => {
   const error = await host.fail();
   assert.match(
     error,
-    /it needs \d+\.\d MB, and ".*\/opt\/cni\/bin" has [12]\d\.\d MB free; make room/,
+    /it needs \d+\.\d MB, and ".*\/opt\/cni\/bin" has [12]\d\.\d MB free; free some space/,
   );
   assert.match(await host.versions(), /1\.1\.0/);
   assert.deepEqual(namesIn(host.path(host.bin)), PROGRAMS);

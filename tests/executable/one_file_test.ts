@@ -131,7 +131,12 @@ Deno.test("a file that is replaced and removed while its front waits goes on as 
   const { code, stdout } = await call(one);
   await called;
   assert.equal(code, 1);
-  assert.equal(JSON.parse(stdout).code, 11, stdout);
+  const error = JSON.parse(stdout);
+  // Of the whole program, which asked again; the front would have named ld.so.
+  assert.deepEqual([error.code, error.msg], [
+    11,
+    "coild is not running on this node or still starting",
+  ]);
 });
 
 Deno.test("two hundred calls at once get each its own answer, and no whole program starts", async () => {
@@ -162,17 +167,21 @@ async function shell(
 }
 
 /** Closed descriptors, and what comes of them. */
-const CLOSED: readonly (readonly [string, "answer" | "error" | "nothing"])[] = [
-  ["2>&-", "answer"],
-  ["<&-", "error"],
-  ["<&- 2>&-", "error"],
-  [">&-", "nothing"],
-  [">&- 2>&-", "nothing"],
-  ["<&- >&-", "nothing"],
-  ["<&- >&- 2>&-", "nothing"],
+const CLOSED: readonly (readonly [
+  string,
+  "answer" | "error" | "nothing",
+  number,
+])[] = [
+  ["2>&-", "answer", 0],
+  ["<&-", "error", 1],
+  ["<&- 2>&-", "error", 1],
+  [">&-", "nothing", 0],
+  [">&- 2>&-", "nothing", 0],
+  ["<&- >&-", "nothing", 1],
+  ["<&- >&- 2>&-", "nothing", 1],
 ];
 
-for (const [closed, result] of CLOSED) {
+for (const [closed, result, exitCode] of CLOSED) {
   Deno.test(`closed descriptors, ${closed}: ${result} on stdout`, async () => {
     await using one = await OneFile.make();
     await using coild = one.answer();
@@ -182,9 +191,10 @@ for (const [closed, result] of CLOSED) {
     if (result !== "nothing") {
       assert.equal(coild.calls, result === "answer" ? 1 : 0);
     }
-    if (result === "answer") assert.deepEqual([code, stdout], [0, '"cid0"']);
+    assert.equal(code, exitCode);
+    if (result === "answer") assert.equal(stdout, '"cid0"');
     else if (result === "nothing") assert.equal(stdout, "");
-    else assert.deepEqual([code, JSON.parse(stdout).code > 0], [1, true]);
+    else assert.ok(JSON.parse(stdout).code > 0);
   });
 }
 

@@ -9,7 +9,7 @@ for (
     { args: ["--frobnicate"], says: /--frobnicate/ },
     { args: ["extra"], says: /extra/ },
     { args: ["--compression=zstd"], says: /"zstd": it is gzip or none/ },
-    { args: ["--label=x"], says: /"x": it is no KEY=VALUE/ },
+    { args: ["--label=x"], says: /"x": it is not KEY=VALUE/ },
     { args: ["--out=a", "--rootfs=b"], says: /choose one/ },
   ]
 ) {
@@ -59,7 +59,7 @@ Deno.test("task image refuses an executable for another processor, and what is n
   );
   assert.match(
     await complaint(["--executable=/etc/passwd"]),
-    /no Linux executable/,
+    /not a Linux executable/,
   );
   assert.match(
     await complaint(["--executable=/nowhere/coil"]),

@@ -19,8 +19,8 @@ int main(int argc, char **argv, char **envp) {
   return argc ? 127 : 126;
 }`;
 
-/** Compiled once; the same for all nodes but for two paths. */
-let template: Promise<Template> | undefined;
+/** Compiled once; the same for all nodes but for two paths. By how long the front waits for coild. */
+const templates = new Map<number | undefined, Promise<Template>>();
 
 interface Template {
   readonly bytes: Uint8Array<ArrayBuffer>;
@@ -31,9 +31,17 @@ interface Template {
 /** Fills a directory of CNI plugins for the coild at a socket; returns the path of `coil`. */
 export async function placePlugin(
   directory: string,
-  options: { readonly executable: string; readonly socket: string },
+  options: {
+    readonly executable: string;
+    readonly socket: string;
+    /** How long the front waits for coild, in seconds. Default as it is built for nodes. */
+    readonly patienceS?: number;
+  },
 ): Promise<string> {
-  const { bytes, programAt, socketAt } = await (template ??= makeTemplate());
+  const { patienceS } = options;
+  const template = templates.get(patienceS) ?? makeTemplate({ patienceS });
+  templates.set(patienceS, template);
+  const { bytes, programAt, socketAt } = await template;
   const plugin = path.join(directory, "coil");
   const made = bytes.slice();
   made.set(new TextEncoder().encode(`${options.executable}\0`), programAt);
@@ -68,8 +76,12 @@ export async function copyPlugin(
   return plugin;
 }
 
-async function makeTemplate(): Promise<Template> {
-  const front = await compileFront();
+async function makeTemplate(
+  { patienceS }: { readonly patienceS?: number | undefined },
+): Promise<Template> {
+  const front = await compileFront(
+    patienceS === undefined ? {} : { patienceS },
+  );
   if (front === undefined) throw new Error("Cannot go on: no C compiler");
   const directory = await Deno.makeTempDir();
   try {

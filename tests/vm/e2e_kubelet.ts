@@ -16,7 +16,6 @@ const PERIOD_MS = 250;
 /** Kubernetes' default, which the controller leaves: so many probes in a row have to fail. */
 const FAILURE_THRESHOLD = 3;
 
-/** What {@link GatewayKubelet} works with. */
 export interface KubeletOptions {
   readonly access: VmAccess;
   readonly runtime: PodRuntime;

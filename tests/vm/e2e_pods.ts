@@ -23,7 +23,6 @@ const PLUGINS = "/usr/lib/cni";
 
 type Command = "ADD" | "DEL";
 
-/** What {@link PodRuntime} works with. */
 export interface PodRuntimeOptions {
   readonly client: KubeClient;
   /** A node's directory of the CNI plugin `coil`. */

@@ -13,9 +13,13 @@ export interface FlatImage {
 /** Compiles a C program for flat.ld. @throws {CompilerError} */
 export async function compileFlat(
   source: string,
-  options: { readonly compiler?: string } = {},
+  { flags = [], ...options }: {
+    readonly compiler?: string;
+    readonly flags?: readonly string[];
+  } = {},
 ): Promise<FlatImage> {
-  const elf = new Elf(await compileC(source, ["-T", SCRIPT], options));
+  const args = ["-T", SCRIPT, ...flags];
+  const elf = new Elf(await compileC(source, args, options));
   const [image] = elf.loads;
   if (image === undefined) throw new CompilerError(`${source} gave no code`);
   const end = Number(image.offset + image.filesz);

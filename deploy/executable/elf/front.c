@@ -28,7 +28,11 @@
 #define SOCKET_SUFFIX ".cni"
 #define VARIABLES "CNI_"
 // coild gives up after 60 s and says so. One that does not even do that hangs.
+#ifndef PATIENCE_S
 #define PATIENCE_S 70
+#endif
+#define TEXT_OF(number) #number
+#define TEXT(number) TEXT_OF(number)
 #define BUFFER_LEN (256 * 1024)
 // More of stdin is not kept for the whole program, which takes it to coild.
 #define MAX_STDIN (4 * 1024 * 1024)
@@ -215,13 +219,14 @@ static u64 loader_size(const char *start, u64 length, u64 file_size) {
 
 static i64 map_segment(const Elf64_Phdr *header, i64 fd, u64 base, u64 page) {
   u64 first = header->p_vaddr & ~(page - 1), shift = header->p_vaddr - first, protection = protection_of(header);
-  u64 end = header->p_vaddr + header->p_filesz, whole = header->p_vaddr + header->p_memsz, full = (end + page - 1) & ~(page - 1);
+  u64 end = header->p_vaddr + header->p_filesz, whole = header->p_vaddr + header->p_memsz, full = first;
   if (header->p_filesz > 0) {
     i64 at = map(base + first, header->p_filesz + shift, protection, MAP_FIXED, fd, header->p_offset - shift);
     if (at < 0) return at;
+    full = (end + page - 1) & ~(page - 1);
+    // ld.so takes the rest of its last page for zeros.
+    if (protection & PROT_WRITE) for (u64 i = end; i < full; i++) *(volatile char *)(base + i) = 0;
   }
-  // ld.so takes the rest of its last page for zeros.
-  if (protection & PROT_WRITE) for (u64 i = end; i < full; i++) *(volatile char *)(base + i) = 0;
   if (whole <= full) return 0;
   i64 at = map(base + full, whole - full, protection, MAP_FIXED | MAP_ANONYMOUS, -1, 0);
   return at < 0 ? at : 0;
@@ -315,19 +320,19 @@ static char *put_variables(char *request, char **envp) {
   return p;
 }
 
-static int send_all(int fd, const char *p, u64 size) {
+static i64 send_all(int fd, const char *p, u64 size) {
   while (size > 0) {
     i64 n = sys6(__NR_sendto, fd, (i64)p, size, MSG_NOSIGNAL, 0, 0);
     if (n == -EINTR) continue;
-    if (n <= 0) return 0;
+    if (n < 0) return n;
     p += n, size -= n;
   }
-  return 1;
+  return 0;
 }
 
 // The whole program would wait as long again.
 static _Noreturn void give_up(const struct process *own) {
-  fail(own, "11", "coild does not answer", 0, "nothing for 70 s; look at the coild pod of this node");
+  fail(own, "11", "coild does not answer", 0, "nothing for " TEXT(PATIENCE_S) " s; look at the coild pod of this node");
 }
 
 // Prints the answer and exits; returns when there is none that can be understood.
@@ -358,7 +363,9 @@ static i64 ask_coild(const struct process *own, struct buffers *to, char *text, 
   put(head->magic, MAGIC);
   head->first = text - to->request - sizeof *head, head->second = *size;
   put(own->why, "coild did not take the call");
-  if (send_all(fd, to->request, text + *size - to->request)) print_answer(own, fd, to->answer);
+  error = send_all(fd, to->request, text + *size - to->request);
+  if (error == -EAGAIN) give_up(own);
+  if (!error) print_answer(own, fd, to->answer);
   sys(__NR_close, fd, 0, 0, 0);
   return 0;
 }

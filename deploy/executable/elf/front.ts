@@ -12,12 +12,16 @@ const INTERP_AT = 24;
 /**
  * Compiles front.c. Undefined without a C compiler: the executable works
  * without it, but a JavaScript runtime starts for each call of the plugin.
+ * `patienceS` is how long it waits for coild, in seconds; tests have no 70.
  *
  * @throws {CompilerError} when the compiler refuses it
  */
-export async function compileFront(): Promise<FlatImage | undefined> {
+export async function compileFront(
+  { patienceS }: { readonly patienceS?: number } = {},
+): Promise<FlatImage | undefined> {
   if (await compilerVersion() === undefined) return undefined;
-  return await compileFlat(SOURCE);
+  const flags = patienceS === undefined ? [] : [`-DPATIENCE_S=${patienceS}`];
+  return await compileFlat(SOURCE, { flags });
 }
 
 /**

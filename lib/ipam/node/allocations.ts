@@ -42,7 +42,6 @@ export interface Releasing extends AllocationRequest {
 /** Released keys are remembered this long, against lists of pods that were made before. */
 const RELEASE_MEMORY_MS = 60_000;
 
-/** What {@linkcode Allocations} works with. */
 export interface AllocationsOptions {
   readonly table: AddressTable;
   readonly keeper: BlockKeeper;

@@ -23,7 +23,6 @@ import type {
 import { RouteExport } from "./route_export.ts";
 import type { WaterMarks } from "./water_marks.ts";
 
-/** What {@linkcode BlockKeeper} works with. */
 export interface BlockKeeperOptions {
   readonly table: AddressTable;
   readonly tasks: TaskGroup;

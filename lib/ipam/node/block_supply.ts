@@ -17,7 +17,6 @@ import type {
 import type { AddressTable } from "./address_table.ts";
 import { Waiters } from "../base/waiters.ts";
 
-/** What {@linkcode BlockSupply} works with. */
 export interface BlockSupplyOptions {
   readonly table: AddressTable;
   readonly source: BlockSource;

@@ -16,7 +16,6 @@ export interface BlockChanges {
   }[];
 }
 
-/** What {@linkcode BlockView} works with. */
 export interface BlockViewOptions {
   readonly table: AddressTable;
   readonly clock: Clock;

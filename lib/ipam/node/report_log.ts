@@ -46,7 +46,7 @@ export class ReportLog {
     );
     this.#tell(
       "warn",
-      "The release of addresses does not end",
+      "Releasing addresses takes too long",
       report.stuckReleases.map((record) => ({
         key: keyText(record),
         told: fieldsOf(record),
@@ -58,7 +58,7 @@ export class ReportLog {
     );
     this.#tell(
       "error",
-      "A pod has an address of no block of this node; it is quarantined",
+      "A pod has an address outside this node's blocks; it is quarantined",
       report.quarantined.map((record) => ({
         key: keyText(record),
         fields: fieldsOf(record),

@@ -4,7 +4,7 @@ import { ReportLog } from "./report_log.ts";
 import type { AllocationRecord, PodReport } from "./reconcile.ts";
 
 const QUARANTINED =
-  "A pod has an address of no block of this node; it is quarantined";
+  "A pod has an address outside this node's blocks; it is quarantined";
 
 function record(n: number, ageMs = 0): AllocationRecord {
   return {
@@ -53,14 +53,14 @@ Deno.test("ReportLog: what lasts is recorded when it begins, changes and ends, n
     reports.record(report({ quarantined, stuckReleases }));
   }
   const begun = [
-    "warn The release of addresses does not end",
+    "warn Releasing addresses takes too long",
     `error ${QUARANTINED}`,
   ];
   assert.deepEqual(lines.splice(0), begun);
   const changed = { ...record(1), addresses: record(3).addresses };
   reports.record(report({ quarantined: [changed] }));
   assert.deepEqual(lines.splice(0), [
-    "info Over: The release of addresses does not end",
+    "info Over: Releasing addresses takes too long",
     `error ${QUARANTINED}`,
   ]);
   reports.record(report({}));

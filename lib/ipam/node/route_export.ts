@@ -8,7 +8,6 @@ import type { AddressTable } from "./address_table.ts";
 import { FreshRun } from "./fresh_run.ts";
 import type { IpamLogger, RouteSink } from "../base/ports.ts";
 
-/** What {@linkcode RouteExport} works with. */
 export interface RouteExportOptions {
   readonly sink: RouteSink;
   readonly table: AddressTable;

@@ -3,7 +3,6 @@ import type {
   KubeObject,
   V1ClusterRoleBinding,
   V1ConfigMap,
-  V1CustomResourceDefinition,
   V1DaemonSet,
   V1Deployment,
   V1EndpointSlice,
@@ -13,7 +12,6 @@ import type {
   V1Pod,
   V1PodDisruptionBudget,
   V1RoleBinding,
-  V1Secret,
   V1SelfSubjectReview,
   V1Service,
   V1ServiceAccount,
@@ -156,11 +154,6 @@ export const CONFIG_MAPS: ResourceType<V1ConfigMap> = resource(
   "configmaps",
   { kind: "ConfigMap", namespaced: true },
 );
-/** Secrets. */
-export const SECRETS: ResourceType<V1Secret> = resource("v1", "secrets", {
-  kind: "Secret",
-  namespaced: true,
-});
 /** Events of the core group. */
 export const EVENTS: ResourceType<CoreV1Event> = resource("v1", "events", {
   kind: "Event",
@@ -233,10 +226,3 @@ export const SELF_SUBJECT_REVIEWS: ResourceType<V1SelfSubjectReview> = resource(
   "selfsubjectreviews",
   { kind: "SelfSubjectReview", namespaced: false },
 );
-/** CustomResourceDefinitions. */
-export const CUSTOM_RESOURCE_DEFINITIONS: ResourceType<
-  V1CustomResourceDefinition
-> = resource("apiextensions.k8s.io/v1", "customresourcedefinitions", {
-  kind: "CustomResourceDefinition",
-  namespaced: false,
-});

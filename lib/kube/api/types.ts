@@ -85,8 +85,6 @@ export interface V1Service extends Wire<k8s.V1Service> {}
 export interface V1ServiceAccount extends Wire<k8s.V1ServiceAccount> {}
 /** A ConfigMap as on the wire. */
 export interface V1ConfigMap extends Wire<k8s.V1ConfigMap> {}
-/** A Secret as on the wire. */
-export interface V1Secret extends Wire<k8s.V1Secret> {}
 /** An Event of the core group as on the wire. */
 export interface CoreV1Event extends Wire<k8s.CoreV1Event> {}
 /** A Lease as on the wire. */
@@ -114,8 +112,5 @@ export interface V1TokenRequest
   extends Wire<k8s.AuthenticationV1TokenRequest> {}
 /** A SelfSubjectReview as on the wire. */
 export interface V1SelfSubjectReview extends Wire<k8s.V1SelfSubjectReview> {}
-/** A CustomResourceDefinition as on the wire. */
-export interface V1CustomResourceDefinition
-  extends Wire<k8s.V1CustomResourceDefinition> {}
 /** The template of a Deployment's pods as on the wire. */
 export interface V1PodTemplateSpec extends Wire<k8s.V1PodTemplateSpec> {}

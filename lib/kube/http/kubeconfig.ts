@@ -95,7 +95,7 @@ function defaultFiles(): string[] {
   throw new TypeError(
     `Cannot find a kubeconfig: ${
       files.join(", ")
-    } is not there, and this is no pod`,
+    } does not exist, and this process is not in a pod`,
   );
 }
 

@@ -29,13 +29,13 @@ Deno.test("load() says where it looked when there is no kubeconfig, and guesses 
   await withEnv({ KUBECONFIG: "/none/a:/none/b" }, async () => {
     await assert.rejects(
       KubeconfigSource.load(),
-      /Cannot find a kubeconfig: \/none\/a, \/none\/b is not there/,
+      /Cannot find a kubeconfig: \/none\/a, \/none\/b does not exist/,
     );
   });
   await withEnv({ KUBECONFIG: "", HOME: "/none" }, async () => {
     await assert.rejects(
       KubeconfigSource.load(),
-      /Cannot find a kubeconfig: \/none\/\.kube\/config is not there/,
+      /Cannot find a kubeconfig: \/none\/\.kube\/config does not exist/,
     );
   });
   await withEnv({ KUBECONFIG: "", HOME: "" }, async () => {

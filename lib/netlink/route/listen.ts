@@ -8,7 +8,6 @@ export interface Listener<T = Notification> extends AsyncDisposable {
   next(options: { readonly signal: AbortSignal }): Promise<readonly T[]>;
 }
 
-/** What {@linkcode listen} works with. */
 export interface ListenOptions<T = Notification> {
   /** Begins to listen; done again after a failure. */
   readonly watch: () => Listener<T>;

@@ -7,7 +7,6 @@ import type { KnownPods } from "../state/known_pods.ts";
 import type { FoundLink, LinkFinder } from "../links/link_finder.ts";
 import { cutOff, huskOf } from "../links/teardown.ts";
 
-/** What {@linkcode LinkRemoval} works with. */
 export interface LinkRemovalOptions {
   readonly host: RouteSocket;
   /** As `host`, for deletions: each keeps its socket busy for a grace period of the kernel. */

@@ -12,7 +12,6 @@ import { type OwnedDeployment, transformDeployment } from "./transform.ts";
 
 const log = getLogger("egress-reconciler");
 
-/** What {@linkcode DeploymentKeeper} works with. */
 export interface DeploymentKeeperOptions {
   readonly client: KubeClient;
   readonly cluster: EgressCluster;

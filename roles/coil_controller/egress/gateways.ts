@@ -12,7 +12,6 @@ import {
 } from "../../../lib/kube/mod.ts";
 import { LIVE_PODS } from "./cluster.ts";
 
-/** What {@linkcode reapGateways} works with. */
 export interface ReapOptions {
   readonly client: KubeClient;
   /** Pods of Egresses. */

@@ -30,7 +30,6 @@ import type { OwnedDeployment } from "./transform.ts";
 import { workloadOf } from "./workload.ts";
 import { WrittenStatuses } from "./written.ts";
 
-/** What {@linkcode EgressReconciler} works with. */
 export interface EgressReconcilerOptions {
   readonly client: KubeClient;
   readonly cluster: EgressCluster;

@@ -30,7 +30,6 @@ export interface PoolBook {
   drop(pool: string): void;
 }
 
-/** What {@linkcode AddressPoolReconciler} works with. */
 export interface AddressPoolReconcilerOptions {
   readonly client: KubeClient;
   readonly pools: Store<AddressPool>;

@@ -65,7 +65,6 @@ export interface PoolAllocator {
   overlap(pool: string): PoolOverlapReport | undefined;
 }
 
-/** What {@linkcode BlockRequestReconciler} works with. */
 export interface BlockRequestReconcilerOptions {
   readonly client: KubeClient;
   readonly requests: Store<BlockRequest>;

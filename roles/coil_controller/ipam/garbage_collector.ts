@@ -28,7 +28,6 @@ const CONCURRENT_NODES = 4;
 /** Blocks of one node that are released at the same time. */
 const CONCURRENT_BLOCKS = 8;
 
-/** What {@linkcode GarbageCollector} works with. */
 export interface GarbageCollectorOptions {
   readonly client: KubeClient;
   /** All blocks, with the index "node". */

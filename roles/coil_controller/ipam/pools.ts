@@ -41,7 +41,6 @@ const log = getLogger("pool-manager");
 /** Going through 50,000 blocks takes some 20 ms. */
 const RESYNC_MS = 30_000;
 
-/** What {@linkcode Pools} works with. */
 export interface PoolsOptions {
   readonly client: KubeClient;
   /** All blocks, with the indexes "pool" and "alias". */

@@ -30,7 +30,6 @@ export interface CachedBlock extends AddressBlock {
   readonly layout?: Pool;
 }
 
-/** What {@linkcode blockTransform} works with. */
 export interface BlockTransformOptions {
   /** Called for each block that comes in. */
   readonly onBlock?: () => void;

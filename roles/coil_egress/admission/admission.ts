@@ -25,7 +25,6 @@ const NO_POD = [
   ...["::/127", "::ffff:0:0/96", "fe80::/10", "ff00::/8"],
 ].map((text) => Prefix.parse(text));
 
-/** What {@linkcode Admission} works with. */
 export interface AdmissionOptions {
   readonly client: Pick<KubeClient, "tryGet">;
   /** The Egress that is served here. */

@@ -54,7 +54,7 @@ function parseAddresses(text: string): DualStack<Address> {
       throw new TypeError(
         `Cannot start: ${POD_ADDRESSES_ENV} has ${
           JSON.stringify(part)
-        }, which is no address`,
+        }, which is not a valid IP address`,
       );
     }
     addresses[address.family] = address;

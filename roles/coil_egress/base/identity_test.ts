@@ -38,7 +38,7 @@ Deno.test("readIdentity() names the variable that is missing or wrong", () => {
   for (const wrong of ["10.1.9.9,", "10.1.9", "10.1.9.9/32", "gateway"]) {
     assert.throws(() => read({ COIL_POD_ADDRESSES: wrong }), {
       name: "TypeError",
-      message: /COIL_POD_ADDRESSES has ".*", which is no address/,
+      message: /COIL_POD_ADDRESSES has ".*", which is not a valid IP address/,
     });
   }
 });

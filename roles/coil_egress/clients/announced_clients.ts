@@ -9,7 +9,6 @@ const log = getLogger("announce");
 /** Far more pods than can go while the API server answers about one. */
 const MAX_GONE = 1_024;
 
-/** What {@linkcode AnnouncedClients} works with. */
 export interface AnnouncedClientsOptions {
   readonly clients: Pick<ClientSet, "claim" | "hasStatus">;
   /** How long an announced address is served without a status that has it. */

@@ -33,7 +33,6 @@ export interface ClientChange {
   readonly before: ClientPod | undefined;
 }
 
-/** What {@linkcode ClientWatcher} works with. */
 export interface ClientWatcherOptions {
   readonly client: KubeClient;
   readonly egress: EgressRef;
@@ -112,7 +111,7 @@ async function podSelector(
       return `${NOT_ENDED},${OWN_NETWORK}`;
     } catch (err) {
       if (err instanceof KubeApiError && err.status === 400) {
-        log.info("The API server cannot leave out pods of the host's network", {
+        log.info("The API server does not support filtering by hostNetwork", {
           err,
         });
         return NOT_ENDED;

@@ -16,7 +16,6 @@ const LEAST_PAUSE_MS = 10;
 /** Whatever happened to the kernel's state, it is made right again after so long. */
 const REPAIR_MS = 300_000;
 
-/** What {@linkcode KernelSync} works with. */
 export interface KernelSyncOptions {
   readonly kernel: Pick<DataPlane, "setClients" | "changeClients">;
   /** The addresses of the clients at this moment, by their text. */

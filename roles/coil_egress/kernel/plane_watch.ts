@@ -16,7 +16,6 @@ const LOOK_MS = 30_000;
 /** So many of the things that are missing are named. */
 const MAX_NAMED = 10;
 
-/** What {@linkcode watchPlane} works with. */
 export interface PlaneWatchOptions {
   readonly upkeep: PlaneUpkeep;
   readonly sync: Pick<KernelSync, "repair">;

@@ -40,7 +40,6 @@ export async function isOwnPodDeleted(query: OwnPodQuery): Promise<boolean> {
   }, { signal, backoff: new Backoff({ initialMs: 500, maxMs: 5_000 }) });
 }
 
-/** What {@linkcode drain} works with. */
 export interface DrainOptions {
   /** Established flows of clients at this moment; undefined when that cannot be read. */
   readonly countFlows: () => Promise<number | undefined>;

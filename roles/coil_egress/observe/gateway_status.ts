@@ -54,7 +54,6 @@ function percentOf(part: number, whole: number): number {
   return whole <= 0 ? 0 : Math.min(100, Math.floor(100 * part / whole));
 }
 
-/** What {@linkcode GatewayStatusWriter} works with. */
 export interface StatusWriterOptions {
   readonly client: Pick<KubeClient, "patch">;
   readonly identity: Pick<GatewayIdentity, "namespace" | "egress" | "pod">;

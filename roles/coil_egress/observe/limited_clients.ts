@@ -7,7 +7,6 @@ import type { Readings } from "./readings.ts";
 
 const log = getLogger("limits");
 
-/** What {@linkcode LimitedClients} works with. */
 export interface LimitedClientsOptions {
   readonly kernel: Pick<DataPlane, "limits">;
   readonly readings: Pick<Readings, "limited">;

@@ -64,7 +64,7 @@ async function lockDirectory(
   for (let waited = false; !await tryLock(directory, path); waited = true) {
     if (performance.now() >= end) {
       throw new InstallError(
-        `Cannot lock "${path}": another coil-installer has been at work in it for ${
+        `Cannot lock "${path}": another coil-installer has held the lock for ${
           LOCK_WAIT_MS / 1000
         } s; end it, or try again`,
       );

@@ -23,7 +23,7 @@ export async function requireSpace(
   throw new InstallError(
     `Cannot ${action}: it needs ${megabytes(needed)}, and "${directory}" has ${
       megabytes(free)
-    } free; make room, what was there before still is`,
+    } free; free some space; existing files are kept`,
   );
 }
 

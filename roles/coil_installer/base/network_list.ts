@@ -60,7 +60,7 @@ export function parseNetworkList(
   const { plugins } = json;
   if (!Array.isArray(plugins) || plugins.length === 0) {
     throw new NetworkListError(
-      'it has no list of "plugins" (a single plugin is no list)',
+      '"plugins" must be a list',
     );
   }
   return {
@@ -114,7 +114,7 @@ export function versionsOf(json: JsonObject): readonly string[] {
   const { cniVersion, cniVersions } = json;
   const more: unknown = cniVersions ?? [];
   if (!Array.isArray(more) || !more.every((item) => typeof item === "string")) {
-    throw new NetworkListError('"cniVersions" is no list of versions');
+    throw new NetworkListError('"cniVersions" is not a list of versions');
   }
   const first = typeof cniVersion === "string" && cniVersion !== ""
     ? [cniVersion]

@@ -51,8 +51,12 @@ for (
     ["no name", text({ name: undefined }), /it has no "name"/],
     ["a name that is none", text({ name: "../net" }), /invalid characters/],
     ["a number for a name", text({ name: 5 }), /it has no "name"/],
-    ["a single plugin", '{"name":"net","type":"coil"}', /no list of "plugins"/],
-    ["an empty list", text({ plugins: [] }), /no list of "plugins"/],
+    [
+      "a single plugin",
+      '{"name":"net","type":"coil"}',
+      /"plugins" must be a list/,
+    ],
+    ["an empty list", text({ plugins: [] }), /"plugins" must be a list/],
     ["plugins by name", text({ plugins: ["coil"] }), /plugins\[0\] is not a/],
     [
       "a nameless plugin",
@@ -79,7 +83,11 @@ for (
       text({ cniVersion: "2.0.0" }),
       /incompatible CNI versions.*"2\.0\.0"/,
     ],
-    ["versions that are no list", text({ cniVersions: "1.1.0" }), /no list of/],
+    [
+      "versions that are no list",
+      text({ cniVersions: "1.1.0" }),
+      /not a list of/,
+    ],
   ] as const
 ) {
   Deno.test(`parseWantedList() refuses ${what}`, () => {

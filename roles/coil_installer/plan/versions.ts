@@ -53,9 +53,9 @@ function noVersion(
     `${type} (${supported.get(type)?.join(", ")})`
   );
   return new InstallError(
-    `Cannot use the network configuration: its versions ${
-      Object.keys(leftOut).join(", ")
-    } are not all plugins' in its list, such as ${
+    `Cannot use the network configuration: not all plugins of the chain support CNI version ${
+      Object.keys(leftOut).join(" or ")
+    }; found ${
       found.join(" and ")
     }; offer another in "cniVersion" or "cniVersions", or install newer plugins`,
   );

@@ -64,7 +64,7 @@ Deno.test("negotiateVersions() names the plugins when no version is left", () =>
       ),
     (error) =>
       error instanceof InstallError &&
-      /versions 1\.0\.0, 1\.1\.0 .*portmap \(0\.1\.0.*newer plugins/.test(
+      /version 1\.0\.0 or 1\.1\.0; .*portmap \(0\.1\.0.*newer plugins/.test(
         error.message,
       ),
   );

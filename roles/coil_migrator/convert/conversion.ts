@@ -185,7 +185,7 @@ function forgottenAddresses(
     subject: "addresses on record",
     message: `${lost.length} of them ${
       lost.length === 1 ? "is" : "are"
-    } in no block of a node and of no pod, and can be given out again: ${
+    } in no block of a node and of no pod, and can be assigned again: ${
       some.join(", ")
     }${lost.length > some.length ? ", …" : ""}`,
   }];

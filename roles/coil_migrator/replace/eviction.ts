@@ -9,7 +9,6 @@ import { MigrateError } from "../command/errors.ts";
 import { type LivePod, podText } from "../cluster/live_pod.ts";
 import type { Patience } from "../command/patience.ts";
 
-/** What {@linkcode evict} works with. */
 export interface EvictionContext {
   readonly client: KubeClient;
   readonly patience: Patience;

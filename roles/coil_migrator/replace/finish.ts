@@ -40,7 +40,7 @@ export async function finish(context: ReplaceContext): Promise<number> {
 
 /**
  * Removes the reserved blocks without pods, and notes which pods of coild saw them. Returns those that are left though
- * no pod has an address of theirs: of a node without a coild that is ready nobody knows what still runs there, as when
+ * no pod has an address of theirs: of a node without a coild that is ready its pods are unknown, as when
  * its pods were deleted by force.
  */
 async function release(
@@ -115,7 +115,7 @@ function unprovenText(blocks: readonly Block[]): string {
     count(blocks.length, "reserved block")
   } without pods, because coild is not ready on ${
     nodes.join(", ")
-  }: nobody knows what still runs there.
+  }: its pods are unknown.
 Run the same command again when it is ready. When a node is gone for good, delete its Node: the controller then removes its blocks.
 `;
 }

@@ -33,7 +33,7 @@ export async function checkReadiness(
   );
   if (atWork.length > 0) {
     throw refusal(
-      `Coil v1 is still at work: ${atWork.map(workloadText).join(", ")}`,
+      `Coil v1 is still running: ${atWork.map(workloadText).join(", ")}`,
       'It is removed by "coil migrate dump".',
     );
   }

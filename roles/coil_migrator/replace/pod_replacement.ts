@@ -19,7 +19,6 @@ export type Stage =
   | "waiting for its end"
   | "waiting for its replacement";
 
-/** What {@linkcode replacePod} works with. */
 export interface ReplacementContext {
   readonly client: KubeClient;
   readonly patience: Patience;

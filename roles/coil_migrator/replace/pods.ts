@@ -4,7 +4,6 @@ import { type ReplacementContext, replacePod } from "./pod_replacement.ts";
 import type { Progress } from "../command/progress.ts";
 import { type Limits, nextPod } from "./order.ts";
 
-/** What {@linkcode replacePods} works with. */
 export interface ReplacePodsOptions extends ReplacementContext {
   readonly limits: Limits;
   /** Pause before the first pod of each next node. */

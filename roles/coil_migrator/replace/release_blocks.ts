@@ -10,7 +10,6 @@ import { MigrateError } from "../command/errors.ts";
 import type { Patience } from "../command/patience.ts";
 import type { Progress } from "../command/progress.ts";
 
-/** What {@linkcode releaseBlocks} works with. */
 export interface ReleaseContext {
   readonly client: KubeClient;
   readonly patience: Patience;

@@ -25,7 +25,6 @@ import { transformPool } from "../cluster/transform.ts";
 
 const log = getLogger("node-ipam");
 
-/** What {@linkcode BlockClient} works with. */
 export interface BlockClientOptions {
   readonly client: KubeClient;
   readonly nodeName: string;

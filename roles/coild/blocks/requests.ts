@@ -34,7 +34,6 @@ const RECHECK_MS = 1_000;
  */
 const LATE_ANSWER_MS = 15_000;
 
-/** What {@linkcode BlockRequests} works with. */
 export interface BlockRequestsOptions {
   readonly client: KubeClient;
   /** The own Node, whose deletion shall take its requests along. */

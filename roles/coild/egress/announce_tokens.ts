@@ -30,7 +30,6 @@ const ROUND_MS = 30_000;
 /** More Egresses than the pods of one node use. */
 const MAX_HELD = 1_024;
 
-/** What {@linkcode EgressTokens} works with. */
 export interface EgressTokensOptions {
   readonly client: Pick<KubeClient, "create">;
   /** A clock that only goes forward; for tests. */

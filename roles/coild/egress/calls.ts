@@ -67,7 +67,6 @@ export const NO_EGRESS: EgressCalls = {
   forget: () => {},
 };
 
-/** What {@linkcode WithEgress} works with. */
 export interface WithEgressOptions {
   readonly setup: EgressSetup;
   readonly book: AttachmentBook;

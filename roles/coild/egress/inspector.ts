@@ -8,7 +8,6 @@ import { keyText } from "../../../lib/cni/mod.ts";
 
 const log = getLogger("egress");
 
-/** What {@linkcode EgressInspector} works with. */
 export interface EgressInspectorOptions {
   readonly setup: Pick<EgressSetup, "doubt" | "findDamage">;
   readonly book: AttachmentBook;

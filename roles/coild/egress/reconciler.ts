@@ -34,7 +34,6 @@ const UNSUPPORTED_RETRY_MS = 60_000;
 /** The other pod's status may lose the address without a word about this one. */
 const AMBIGUOUS_RETRY_MS = 30_000;
 
-/** What {@linkcode EgressReconciler} works with. */
 export interface EgressReconcilerOptions {
   readonly pods: PodSource;
   readonly source: EgressSource;

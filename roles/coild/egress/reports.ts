@@ -13,7 +13,6 @@ import type { PodName } from "../../../lib/podnet/mod.ts";
 /** Neither the begin of a condition nor its end is told again of one pod before. */
 const QUIET_MS = 5 * 60_000;
 
-/** What {@linkcode EgressReports} works with. */
 export interface EgressReportsOptions {
   readonly events: Pick<PodEvents, "tell">;
   /** How long something has to last; each Event waits as long again at most, by chance. */

@@ -45,7 +45,6 @@ import {
 
 const log = getLogger("egress");
 
-/** What {@linkcode EgressSetup} works with. */
 export interface EgressSetupOptions {
   readonly source: Pick<EgressSource, "find">;
   readonly plane: EgressPlane;

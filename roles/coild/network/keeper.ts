@@ -36,7 +36,6 @@ const ALL: readonly UpkeepPart[] = ["host", "pods", "export"];
 /** The condition of readiness that this keeps. */
 const CONDITION = "host network";
 
-/** What {@linkcode NetworkKeeper} works with. */
 export interface NetworkKeeperOptions {
   readonly network: Pick<PodNetwork, "survey"> & {
     readonly upkeep: Pick<PodNetwork["upkeep"], "ensureHost" | "partsOf">;

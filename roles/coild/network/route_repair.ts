@@ -17,7 +17,6 @@ import type { RepairReports } from "../observe/repair_reports.ts";
 
 const log = getLogger("pod-network");
 
-/** What {@linkcode RouteRepair} works with. */
 export interface RouteRepairOptions {
   readonly ipam: NodeIpam;
   readonly network: PodNetwork;

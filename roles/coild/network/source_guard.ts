@@ -30,7 +30,6 @@ const INTERVAL_MS = 30_000;
 /** The least time between two looks at the links. */
 const MIN_INTERVAL_MS = 1_000;
 
-/** What {@linkcode SourceGuard} works with. */
 export interface SourceGuardOptions {
   readonly table: Pick<SourceTable, "ensure" | "countForged"> & {
     /** Listens to what others do to the table. */
@@ -105,7 +104,7 @@ export class SourceGuard {
       // Once, not each time: it lasts until the node has another kernel.
       if (problem === this.#problem) return false;
       this.#problem = problem;
-      log.error("The sources of pods' packets are not checked", { err: error });
+      log.error("Source validation is off", { err: error });
       return false;
     }
   }
@@ -211,7 +210,7 @@ export class SourceGuard {
     using _lock = await locks.lock(keyText(pod), { signal });
     try {
       if (!await network.setSources(pod, sources, { signal })) return;
-      log.info("Set which sources the node accepts from a pod", {
+      log.info("Updated a pod's source filter", {
         containerId,
         iface,
         veth,
@@ -219,7 +218,7 @@ export class SourceGuard {
         before: pod.sources ?? "unchecked",
       });
     } catch (error) {
-      log.error("Cannot set which sources the node accepts from a pod", {
+      log.error("Cannot update a pod's source filter", {
         containerId,
         iface,
         veth,

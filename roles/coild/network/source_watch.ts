@@ -9,7 +9,6 @@ import { podKey } from "../base/keys.ts";
 import type { PodEvents } from "../observe/pod_events.ts";
 import type { PodSource } from "../cluster/pod_source.ts";
 
-/** What {@linkcode SourceWatch} works with. */
 export interface SourceWatchOptions {
   readonly pods: Pick<
     PodSource,

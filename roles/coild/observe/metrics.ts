@@ -116,7 +116,7 @@ export class CoildMetrics implements IpamObserver {
     });
     this.#launchers = new Counter({
       name: "coil_coild_launcher_calls_total",
-      help: "Calls from the CNI plugin's launcher",
+      help: "Calls from the CNI plugin's front",
       labelNames: ["result"],
       registers,
     });

@@ -18,7 +18,6 @@ const LOG_MS = 60_000;
 /** The reason of the Event. */
 export const REPAIRED_REASON = "NodeNetworkRepaired";
 
-/** What {@linkcode RepairReports} works with. */
 export interface RepairReportsOptions {
   readonly metrics: Pick<CoildMetrics, "repaired">;
   readonly recorder: Pick<EventRecorder, "event">;

@@ -45,7 +45,6 @@ import { type Attachment, POD_INTERFACE } from "../calls/attachment.ts";
 
 const log = getLogger("coild");
 
-/** What {@linkcode AddressedPods} works with. */
 export interface AddressedPodsOptions {
   readonly ipam: NodeIpam;
   readonly network: PodNetwork;

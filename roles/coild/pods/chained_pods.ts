@@ -38,7 +38,6 @@ import { type Attachment, POD_INTERFACE } from "../calls/attachment.ts";
 
 const log = getLogger("coild");
 
-/** What {@linkcode ChainedPods} works with. */
 export interface ChainedPodsOptions {
   readonly network: ChainedNetwork;
   readonly pods: PodSource;

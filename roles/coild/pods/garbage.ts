@@ -12,7 +12,6 @@ import { type AttachmentKey, keyText } from "../../../lib/cni/mod.ts";
 
 const log = getLogger("gc");
 
-/** What {@linkcode GarbageCollector} works with. */
 export interface GarbageCollectorOptions {
   readonly ipam: Pick<NodeIpam, "list">;
   readonly network: Pick<PodNetwork, "list">;

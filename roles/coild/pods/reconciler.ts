@@ -9,7 +9,6 @@ import type { Teardown } from "./teardown.ts";
 
 const log = getLogger("gc");
 
-/** What {@linkcode Reconciler} works with. */
 export interface ReconcilerOptions {
   readonly ipam: NodeIpam;
   readonly network: Pick<PodNetwork, "survey">;

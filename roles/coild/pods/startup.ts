@@ -29,7 +29,6 @@ export const START_CONDITIONS = {
   addresses: "the node's address blocks and pods are being read",
 } as const;
 
-/** What {@linkcode start} works with. */
 export interface StartOptions {
   readonly ipam: NodeIpam;
   readonly network: PodNetwork;

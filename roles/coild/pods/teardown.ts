@@ -10,7 +10,6 @@ import type { AttachmentKey } from "../../../lib/cni/mod.ts";
 
 const log = getLogger("pod-network");
 
-/** What {@linkcode Teardown} works with. */
 export interface TeardownOptions {
   readonly ipam: NodeIpam;
   readonly network: PodNetwork;

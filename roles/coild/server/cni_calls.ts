@@ -46,7 +46,6 @@ export interface IncomingCall {
   readonly remainingMs: number | undefined;
 }
 
-/** What {@linkcode CniCalls} needs. */
 export interface CniCallsOptions {
   readonly methods: CniMethods;
   /** Where calls are counted. */

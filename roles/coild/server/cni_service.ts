@@ -20,7 +20,6 @@ import type { PodSource } from "../cluster/pod_source.ts";
 import type { Readiness } from "../observe/readiness.ts";
 import type { CniMethods } from "./cni_calls.ts";
 
-/** What {@linkcode CniService} works with. */
 export interface CniServiceOptions {
   readonly attachments: Attachments;
   readonly egress: EgressCalls;

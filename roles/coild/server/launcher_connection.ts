@@ -19,7 +19,7 @@ export class LargeRequests {
   take(bytes: number): Disposable {
     if (bytes > this.#free) {
       throw new RangeError(
-        `Cannot read a request of ${bytes} bytes: others take too much memory`,
+        `Cannot read a request of ${bytes} bytes: other requests use the memory limit; retry`,
       );
     }
     this.#free -= bytes;
@@ -64,7 +64,9 @@ export class LauncherConnection implements Disposable {
       }
       if (size === undefined) continue;
       if (length > size) {
-        throw new SyntaxError("Cannot read a request: more follows");
+        throw new SyntaxError(
+          "Cannot read a request: data follows the end of the request",
+        );
       }
       if (size > buffer.length) {
         if (size > USUAL_BYTES) this.#held.use(this.#large.take(size));

@@ -32,7 +32,6 @@ export const NFT_MSG_DELSET = 11;
 export const NFT_MSG_NEWSETELEM = 12;
 export const NFT_MSG_GETSETELEM = 13;
 export const NFT_MSG_DELSETELEM = 14;
-export const NFT_MSG_NEWGEN = 15;
 export const NFT_MSG_GETGEN = 16;
 export const NFT_MSG_NEWOBJ = 18;
 export const NFT_MSG_GETOBJ = 19;
