@@ -42,7 +42,7 @@ export async function findExecutable(
     if (machine !== Deno.build.arch) {
       throw new InstallError(
         `Cannot install "${source}": it is ${
-          machine ?? "no Linux executable"
+          machine ?? "not a Linux executable"
         }, and this node needs ${Deno.build.arch}; use the image for this architecture`,
       );
     }
