@@ -41,8 +41,9 @@ export interface InformerOptions<T> extends Selection {
  * Keeps a {@link Store} like the API server's collection.
  *
  * Lists once, from the server's cache, then watches from there on; watches again from the last version seen when the
- * server or the network ends a watch; lists again, from the newest state, only when that version is too old. Objects
- * that went away unseen are reported as deleted then. Subscribers are told after the store has the whole list.
+ * server or the network ends a watch; lists again only when that version is too old, from the cache as well, as soon as
+ * that has all that was seen. Objects that went away unseen are reported as deleted then. Subscribers are told after
+ * the store has the whole list.
  */
 export class Informer<T extends KubeObject> {
   /** The objects, as the transform returned them. */
@@ -60,6 +61,8 @@ export class Informer<T extends KubeObject> {
   #lastContactMs = -Infinity;
   /** The version to watch from; undefined when a list is due. */
   #version: string | undefined;
+  /** A list must not be older; undefined when only the newest will do. */
+  #leastVersion: string | undefined;
   #failing = false;
 
   constructor(
@@ -137,12 +140,11 @@ export class Informer<T extends KubeObject> {
       const change = this.#put(key, item);
       if (change !== undefined) changes.push(change);
     };
-    // "0" is answered from the server's cache and never in pages; once we have seen newer, only the newest will do.
-    const isFirst = !this.#hasSynced;
     const selection = { ...this.#selection(), signal };
-    let page: ListOptions | undefined = isFirst
-      ? { ...selection, resourceVersion: "0" }
-      : { ...selection, limit: LIST_PAGE_SIZE };
+    const atLeast = this.#hasSynced ? this.#leastVersion : "0";
+    let page: ListOptions | undefined = atLeast === undefined
+      ? { ...selection, limit: LIST_PAGE_SIZE }
+      : { ...selection, resourceVersion: atLeast };
     try {
       while (page !== undefined) {
         const list: ListEnvelope = await this.#client.listItems(
@@ -161,7 +163,8 @@ export class Informer<T extends KubeObject> {
           limit: LIST_PAGE_SIZE,
           continue: list.continue,
         };
-        this.#version = page === undefined ? list.resourceVersion : undefined;
+        if (page === undefined) this.#noteVersion(list.resourceVersion);
+        else this.#version = undefined;
       }
       for (const key of this.store.keys()) {
         const change = seen.has(key) ? undefined : this.store.delete(key);
@@ -170,6 +173,9 @@ export class Informer<T extends KubeObject> {
       this.#noteContact();
       this.#hasSynced = true;
       this.#markSynced();
+    } catch (err) {
+      if (isBehind(err)) this.#leastVersion = undefined;
+      throw err;
     } finally {
       // Also of half a list: what is in the store already would not be told the next time.
       for (const change of changes) this.#emit(change);
@@ -225,8 +231,13 @@ export class Informer<T extends KubeObject> {
       : type !== "DELETED" && this.#isWanted(object)
       ? this.#put(key, object)
       : this.store.delete(key);
-    if (version !== undefined) this.#version = version;
+    if (version !== undefined) this.#noteVersion(version);
     if (change !== undefined) this.#emit(change);
+  }
+
+  #noteVersion(version: string): void {
+    this.#version = version;
+    this.#leastVersion = version;
   }
 
   #isWanted(object: T): boolean {
@@ -299,6 +310,14 @@ export class Informer<T extends KubeObject> {
       if (!signal.aborted) throw reason;
     }
   }
+}
+
+/**
+ * Whether the server says that it has no such version: 504 with reason Timeout, after some seconds, where its cache is
+ * behind; for ever where it was restored from a backup. Lists of the newest state, in pages, cost it much more.
+ */
+function isBehind(err: unknown): boolean {
+  return err instanceof KubeApiError && [400, 410, 504].includes(err.status);
 }
 
 /** Often half of an object, and of no use but to the server, which keeps them when an update has none. */

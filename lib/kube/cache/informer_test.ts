@@ -167,11 +167,34 @@ Deno.test("Informer lists again after 410 and reports what went away unseen", as
     server.push("ERROR", status);
     await until(() => server.watches.length === 2);
     assert.deepEqual(changes.sort(), ["added c", "deleted a", "updated b"]);
-    assert.deepEqual(server.lists[1], "?limit=500");
+    // From the cache, and nothing older than what was seen.
+    assert.deepEqual(server.lists[1], "?resourceVersion=1");
     assert.deepEqual(server.watches, ["1", "9"]);
     assert.equal(informer.store.get("a"), undefined);
   }, (server) => server.items = [node("a", 1), node("b", 1)]);
 });
+
+for (
+  const [status, what, again] of [
+    [504, "a server that was restored from a backup", "?limit=500"],
+    [503, "a server that starts", "?resourceVersion=1"],
+  ] as const
+) {
+  Deno.test(`Informer lists again from ${what} with ${again}`, async () => {
+    await follow({}, async ({ server }) => {
+      await until(() => server.watches.length === 1);
+      server.listFailure = { status, body: "no" };
+      server.push("ERROR", { kind: "Status", code: 410, reason: "Expired" });
+      await until(() => server.lists.length >= 3);
+      server.listFailure = undefined;
+      await until(() => server.watches.length === 2);
+      assert.deepEqual(server.lists.slice(1, 3), [
+        "?resourceVersion=1",
+        again,
+      ]);
+    }, (server) => server.items = [node("a", 1)]);
+  });
+}
 
 Deno.test("Informer goes on after every kind of failure", async () => {
   for (const status of [403, 404, 429, 500]) {

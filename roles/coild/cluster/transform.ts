@@ -113,13 +113,22 @@ export function transformNode(node: V1Node): V1Node {
   };
 }
 
-/** Keeps a pool's identity and whether it is being deleted. */
-export function transformPool({ metadata, ...pool }: AddressPool): AddressPool {
-  const { deletionTimestamp } = metadata;
+/**
+ * Keeps a pool's identity and whether it is being deleted.
+ *
+ * All nodes see each change of its status, of which the controller writes many
+ * while blocks come and go. Only the spec and the deletion count, and both
+ * change the generation, which stands for the object's version here.
+ */
+export function transformPool(
+  { status: _, metadata, ...pool }: AddressPool,
+): AddressPool {
+  const { deletionTimestamp, generation } = metadata;
   return {
     ...pool,
     metadata: {
       ...transformMetadata(metadata, () => false),
+      ...(generation !== undefined && { resourceVersion: `${generation}` }),
       ...(deletionTimestamp !== undefined && { deletionTimestamp }),
     },
   };

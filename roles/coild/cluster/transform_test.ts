@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
-import { transformPod } from "./transform.ts";
+import type { AddressPool } from "../../../lib/api/mod.ts";
+import { Store } from "../../../lib/kube/mod.ts";
+import { transformPod, transformPool } from "./transform.ts";
 
 const KEY = "egress.coil.cybozu.com/nat";
 
@@ -16,4 +18,25 @@ Deno.test("transformPod() keeps the annotations of egress, and of those that are
   assert.ok(JSON.stringify(long).length < 500);
   // Still one that asks for egress, and cannot have it.
   assert.equal(long.metadata?.annotations?.[KEY], "(225000 characters)");
+});
+
+Deno.test("transformPool() makes changes of the status alone no changes", () => {
+  const pool = (
+    resourceVersion: string,
+    generation: number,
+    more: Partial<AddressPool["metadata"]> = {},
+  ): AddressPool => ({
+    apiVersion: "coil.cybozu.com/v2",
+    kind: "AddressPool",
+    metadata: { name: "p", uid: "u", resourceVersion, generation, ...more },
+    spec: { subnets: [{ ipv4: "10.0.0.0/24" }] },
+    status: { observedGeneration: Number(resourceVersion) },
+  });
+  const store = new Store<AddressPool>();
+  const set = (object: AddressPool) => store.set("p", transformPool(object));
+  assert.equal(set(pool("1", 1))?.type, "added");
+  assert.equal(set(pool("2", 1)), undefined, "a status was written");
+  assert.equal(set(pool("3", 2))?.type, "updated", "a subnet was added");
+  const deletionTimestamp = "2026-01-01T00:00:00Z";
+  assert.equal(set(pool("4", 3, { deletionTimestamp }))?.type, "updated");
 });
