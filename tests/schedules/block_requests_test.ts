@@ -62,7 +62,7 @@ async function runSeed(seed: number): Promise<number> {
   }
   group.run("controller", (signal) => answerAll(api, signal));
   let isSynced = false;
-  void requests.synced.then(() => isSynced = true);
+  void requests.synced({ signal: group.signal }).then(() => isSynced = true);
   while (!isSynced) await scheduler.step();
   // The request is made, and nobody is told so.
   faults = { ...NO_FAULTS, unanswered: 1 };

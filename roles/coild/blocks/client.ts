@@ -1,4 +1,3 @@
-import { abortable } from "../../../lib/async/mod.ts";
 import {
   ADDRESS_BLOCKS,
   ADDRESS_POOLS,
@@ -85,7 +84,7 @@ export class BlockClient implements BlockSource {
 
   /** Lists this node's blocks live, and not before the requests are known. */
   async list({ signal }: { signal: AbortSignal }): Promise<BlockInfo[]> {
-    await abortable(this.#requests.synced, signal);
+    await this.#requests.synced({ signal });
     const { items } = await this.#client.listAll(ADDRESS_BLOCKS, {
       labelSelector: this.#selector,
       signal,
@@ -133,20 +132,18 @@ export class BlockClient implements BlockSource {
     block: BlockInfo,
     { signal }: { signal: AbortSignal },
   ): Promise<void> {
-    const { name } = block;
-    const found = await this.#client.tryGet(ADDRESS_BLOCKS, { name, signal });
-    if (found === undefined || found.metadata.uid !== block.uid) return;
+    const { name, uid } = block;
     try {
-      if (found.metadata.deletionTimestamp === undefined) {
-        await this.#client.delete(ADDRESS_BLOCKS, {
-          name,
-          preconditions: { uid: block.uid },
-          signal,
-        });
-      }
+      await this.#client.delete(ADDRESS_BLOCKS, {
+        name,
+        preconditions: { uid },
+        signal,
+      });
       await this.#dropFinalizer(block, signal);
     } catch (error) {
-      if (!(error instanceof KubeApiError && error.isNotFound)) throw error;
+      // Gone, or another block of that name, which is not ours to release.
+      if (!(error instanceof KubeApiError)) throw error;
+      if (!error.isNotFound && !error.isConflict) throw error;
     }
   }
 

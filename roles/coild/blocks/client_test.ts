@@ -31,7 +31,7 @@ function clientOf(answers: string[], objects: Record<string, object>) {
     client: new KubeClient(transport),
     nodeName: "node-a",
     requests: {
-      synced: Promise.resolve(),
+      synced: () => Promise.resolve(),
       ask: () => Promise.resolve(answers.shift() ?? "none left"),
     },
   });

@@ -8,11 +8,16 @@ import {
   REASON_OUT_OF_BLOCKS,
   REASON_POOL_NOT_FOUND,
 } from "../../../lib/api/mod.ts";
-import { sleep } from "../../../lib/async/mod.ts";
+import {
+  Backoff,
+  Gate,
+  retry,
+  sleep,
+  withTimeout,
+} from "../../../lib/async/mod.ts";
 import { OutOfBlocksError, PoolNotFoundError } from "../../../lib/ipam/mod.ts";
 import {
   Controller,
-  Informer,
   KubeApiError,
   type KubeClient,
 } from "../../../lib/kube/mod.ts";
@@ -21,12 +26,17 @@ import { getLogger } from "../../../lib/telemetry/mod.ts";
 import { informerBackoff } from "../cluster/informer_backoff.ts";
 import { NotReadyError } from "../base/errors.ts";
 import type { NodeFacts, NodeSource } from "../cluster/node_source.ts";
-import { Wakeup } from "./wakeup.ts";
 
 const log = getLogger("node-ipam");
 
-/** A waiting request is read live this often, in case its watch is slow. */
-const RECHECK_MS = 1_000;
+/**
+ * A request that an ADD waits for is read, and watched again, after such times
+ * although its watch says nothing: that may be slow, or refused.
+ */
+const RECHECK = { initialMs: 2_000, maxMs: 16_000 };
+
+/** One that nobody waits for is looked at this often, until it is answered. */
+const UNAWAITED_MS = 30_000;
 
 /**
  * An answer nobody waited for stays this long, so that the next ADD of the
@@ -46,46 +56,47 @@ export interface BlockRequestsOptions {
  * A request outlives the ADD that made it: when an answer comes too late, the
  * next ADD finds the same request, pending or answered, so one need never
  * costs two blocks. A request is deleted only after its answer was used.
+ *
+ * A request is watched by its name, and only while an ADD waits for it: the
+ * API server has watches of one name in an index, and would compare those with
+ * a label, one from each node, with every request that anybody writes.
  */
 export class BlockRequests {
   readonly #client: KubeClient;
   readonly #node: NodeSource;
-  readonly #informer: Informer<BlockRequest>;
   readonly #cleaner: Controller;
+  /** Requests as they were seen last, by name, until they are deleted. */
+  readonly #seen = new Map<string, BlockRequest>();
   /** UIDs of requests whose answer was used, until they are deleted. */
   readonly #spent = new Set<string>();
+  /** UIDs of requests with an answer that nobody waited for, until they are deleted. */
+  readonly #late = new Set<string>();
   /** Names of requests that an ADD waits for. */
   readonly #awaited = new Set<string>();
-
-  /** Resolves when the requests of before the start are known. Never rejects. */
-  readonly synced: Promise<void>;
+  readonly #primed = new Gate();
 
   constructor(options: BlockRequestsOptions) {
     this.#client = options.client;
     this.#node = options.node;
-    // Upstream watches the requests of all nodes. The label makes it our own
-    // on every version of Kubernetes; selectable fields need 1.31.
-    this.#informer = new Informer(options.client, BLOCK_REQUESTS, {
-      labelSelector: `${NODE_LABEL}=${options.node.name}`,
-      backoff: informerBackoff(),
-    });
     this.#cleaner = new Controller({
       name: "answered-requests",
       reconcile: (name, signal) => this.#clean(name, signal),
     });
-    this.#informer.subscribe(({ type, object, key }) => {
-      if (type === "deleted") this.#spent.delete(uidOf(object));
-      else if (isAnswered(object) && !this.#awaited.has(key)) {
-        this.#cleaner.enqueue(key, { afterMs: LATE_ANSWER_MS });
-      }
-    });
-    this.synced = this.#prime();
+  }
+
+  /** Resolves when the requests of before the start are known. Rejects only by the signal. */
+  async synced({ signal }: { readonly signal: AbortSignal }): Promise<void> {
+    await this.#primed.wait({ signal });
   }
 
   /** The loops to run; each ends only by its signal. */
   get loops(): Record<string, (signal: AbortSignal) => Promise<void>> {
     return {
-      "request informer": (signal) => this.#informer.run(signal),
+      "earlier requests": (signal) =>
+        retry(() => this.#prime(signal), {
+          signal,
+          backoff: informerBackoff(),
+        }),
       "request cleaner": (signal) => this.#cleaner.run(signal),
     };
   }
@@ -94,11 +105,18 @@ export class BlockRequests {
    * Takes answers from before the start as used: the live list of blocks at
    * the start, which comes after this, finds their blocks anyway.
    */
-  async #prime(): Promise<void> {
-    await this.#informer.synced;
-    for (const request of this.#informer.store.list()) {
+  async #prime(signal: AbortSignal): Promise<void> {
+    const { items } = await this.#client.listAll(BLOCK_REQUESTS, {
+      labelSelector: `${NODE_LABEL}=${this.#node.name}`,
+      signal,
+    });
+    for (const request of items) {
+      const { name = "" } = request.metadata;
+      this.#seen.set(name, request);
       if (isAnswered(request)) this.#use(request);
+      else this.#cleaner.enqueue(name, { afterMs: UNAWAITED_MS });
     }
+    this.#primed.open();
   }
 
   /**
@@ -113,17 +131,14 @@ export class BlockRequests {
   ): Promise<string> {
     const names = blockRequestNames(pool, this.#node.name);
     for (const name of names) this.#awaited.add(name);
-    // Listening starts before the request exists: no answer can be missed.
-    const wakeup = new Wakeup();
-    using _subscription = this.#informer.subscribe(({ key }) => {
-      if (names.includes(key)) wakeup.wake();
-    });
+    let isDone = false;
     try {
       for (;;) {
         const request = await this.#ensure(names, pool, signal);
-        const answered = await this.#waitAnswered(request, wakeup, signal);
+        const answered = await this.#answerOf(request, signal);
         if (answered === undefined) continue; // deleted in between
         this.#use(answered);
+        isDone = true;
         const result = blockRequestResult(answered);
         if (result.state === "complete") return result.block;
         if (result.state === "failed") throw refusal(pool, result);
@@ -131,17 +146,10 @@ export class BlockRequests {
     } finally {
       for (const name of names) {
         this.#awaited.delete(name);
-        this.#cleanUnused(name);
+        // It may have been made, or answered, although this wait failed.
+        if (!isDone) this.#cleaner.enqueue(name);
       }
     }
-  }
-
-  /** An answer may have come that a wait which failed in the meantime did not take. */
-  #cleanUnused(name: string): void {
-    const known = this.#informer.store.get(name);
-    if (known === undefined || !isAnswered(known)) return;
-    if (this.#spent.has(uidOf(known))) return;
-    this.#cleaner.enqueue(name, { afterMs: LATE_ANSWER_MS });
   }
 
   /** The request under one of these names whose answer is still to be used, made if needed. */
@@ -173,7 +181,7 @@ export class BlockRequests {
     node: NodeFacts,
   ): readonly string[] {
     const isOwn = (name: string) => {
-      const known = this.#informer.store.get(name);
+      const known = this.#seen.get(name);
       return known !== undefined && this.#isUsable(known, pool, node);
     };
     const own = names.filter(isOwn);
@@ -192,8 +200,12 @@ export class BlockRequests {
     for (;;) {
       signal.throwIfAborted();
       try {
-        const request = labelled(name, pool, node);
-        return await this.#client.create(BLOCK_REQUESTS, request, { signal });
+        const wanted = labelled(name, pool, node);
+        const made = await this.#client.create(BLOCK_REQUESTS, wanted, {
+          signal,
+        });
+        this.#seen.set(name, made);
+        return made;
       } catch (error) {
         if (!(error instanceof KubeApiError && error.isAlreadyExists)) {
           throw error;
@@ -207,6 +219,7 @@ export class BlockRequests {
           pool,
           request: name,
         });
+        this.#seen.set(name, found);
         return found;
       }
       await this.#delete(found, signal);
@@ -226,45 +239,86 @@ export class BlockRequests {
   }
 
   /** Waits until a request has its answer; undefined when it was deleted. */
-  async #waitAnswered(
+  async #answerOf(
     request: BlockRequest,
-    wakeup: Wakeup,
     signal: AbortSignal,
   ): Promise<BlockRequest | undefined> {
-    const name = request.metadata.name ?? "";
-    const isSame = (other: BlockRequest | undefined) =>
-      other !== undefined && uidOf(other) === uidOf(request);
+    const { name = "" } = request.metadata;
+    const recheck = new Backoff(RECHECK);
     let current = request;
-    let recheckAt = performance.now() + RECHECK_MS;
     while (!isAnswered(current)) {
-      const timeoutMs = Math.max(0, recheckAt - performance.now());
-      await wakeup.wait({ signal, timeoutMs });
-      const cached = this.#informer.store.get(name);
-      if (cached !== undefined && isSame(cached)) current = cached;
-      if (isAnswered(current) || performance.now() < recheckAt) continue;
+      const waitMs = recheck.nextMs();
+      const startMs = performance.now();
+      const next = await withTimeout(
+        waitMs,
+        (limited) => this.#changeOf(current, limited),
+        { signal },
+      ).catch((err) => {
+        signal.throwIfAborted();
+        if (!isTimeout(err)) log.debug("Cannot watch a request", { err });
+      });
+      if (next === "deleted") return undefined;
+      if (next !== undefined) {
+        current = next;
+        continue;
+      }
+      // A watch that ended at once is not opened again without a pause.
+      const leftMs = waitMs - (performance.now() - startMs);
+      await sleep(Math.max(0, leftMs), { signal });
       const live = await this.#client.tryGet(BLOCK_REQUESTS, { name, signal });
-      if (live === undefined || !isSame(live)) return undefined;
+      if (live === undefined || uidOf(live) !== uidOf(request)) {
+        return undefined;
+      }
       current = live;
-      recheckAt = performance.now() + RECHECK_MS;
     }
     return current;
   }
 
-  #use(request: BlockRequest): void {
-    this.#spent.add(uidOf(request));
-    this.#cleaner.enqueue(request.metadata.name ?? "");
+  /** The request after its next change; undefined when the watch ends without one. */
+  async #changeOf(
+    { metadata: { name = "", uid, resourceVersion } }: BlockRequest,
+    signal: AbortSignal,
+  ): Promise<BlockRequest | "deleted" | undefined> {
+    const events = this.#client.watch(BLOCK_REQUESTS, {
+      fieldSelector: `metadata.name=${name}`,
+      resourceVersion,
+      signal,
+    });
+    for await (const { type, object } of events) {
+      if (type === "BOOKMARK") continue;
+      if (type === "DELETED" || object.metadata.uid !== uid) return "deleted";
+      return object;
+    }
+    return undefined;
   }
 
-  /** Deletes an answered request that nobody waits for. */
+  #use(request: BlockRequest): void {
+    const { name = "" } = request.metadata;
+    this.#seen.set(name, request);
+    this.#spent.add(uidOf(request));
+    this.#cleaner.enqueue(name);
+  }
+
+  /** Deletes a request whose answer was used, or that nobody waits for. */
   async #clean(name: string, signal: AbortSignal): Promise<void> {
-    if (this.#awaited.has(name)) {
-      // The waiting ADD decides; wait for what it makes of it.
-      await sleep(RECHECK_MS, { signal });
-      if (this.#awaited.has(name)) return this.#cleaner.enqueue(name);
+    // The waiting ADD decides; what it leaves comes here again.
+    if (this.#awaited.has(name)) return;
+    const seen = this.#seen.get(name);
+    if (seen !== undefined && this.#spent.has(uidOf(seen))) {
+      return await this.#delete(seen, signal);
     }
-    const request = await this.#client.tryGet(BLOCK_REQUESTS, { name, signal });
-    if (request === undefined || !isAnswered(request)) return;
-    await this.#delete(request, signal);
+    const live = await this.#client.tryGet(BLOCK_REQUESTS, { name, signal });
+    if (live === undefined || live.spec.nodeName !== this.#node.name) {
+      this.#seen.delete(name);
+      return;
+    }
+    this.#seen.set(name, live);
+    if (!isAnswered(live)) {
+      return this.#cleaner.enqueue(name, { afterMs: UNAWAITED_MS });
+    }
+    if (this.#late.has(uidOf(live))) return await this.#delete(live, signal);
+    this.#late.add(uidOf(live));
+    this.#cleaner.enqueue(name, { afterMs: LATE_ANSWER_MS });
   }
 
   async #delete(request: BlockRequest, signal: AbortSignal): Promise<void> {
@@ -281,7 +335,15 @@ export class BlockRequests {
       if (!error.isNotFound && !error.isConflict) throw error;
     }
     this.#spent.delete(uid);
+    this.#late.delete(uid);
+    const { name = "" } = request.metadata;
+    const seen = this.#seen.get(name);
+    if (seen !== undefined && uidOf(seen) === uid) this.#seen.delete(name);
   }
+}
+
+function isTimeout(err: unknown): boolean {
+  return err instanceof DOMException && err.name === "TimeoutError";
 }
 
 function uidOf(request: BlockRequest): string {

@@ -1,0 +1,83 @@
+// What a block costs the API server, from the request to its return, and which
+// watches coild opens for it.
+import assert from "node:assert/strict";
+import { eventually } from "../lab/mod.ts";
+import { CoildLab } from "./coild_lab.ts";
+
+/** As a request in a line: `watch blockrequests req-default-node1`. */
+function lineOf(
+  { verb, resource, uri, name }: {
+    readonly verb: string;
+    readonly resource: string;
+    readonly uri: string;
+    readonly name?: string;
+  },
+): string {
+  const { searchParams } = new URL(uri, "https://server");
+  const selector = searchParams.get("fieldSelector") ??
+    searchParams.get("labelSelector") ?? "";
+  return [verb, resource, name ?? selector].filter((word) => word !== "")
+    .join(" ");
+}
+
+Deno.test("a block costs seven requests, and its request is watched by name", async () => {
+  await using lab = await CoildLab.start({
+    name: "blockcycle",
+    audit: "metadata",
+  });
+  // Blocks of one address: each ADD needs one, each DEL gives it back.
+  await lab.createPool("default", [{ ipv4: "10.100.0.0/26" }], 0);
+  lab.granter.start();
+  await using coild = await lab.startCoild(lab.node(), [
+    ...["--block-return-delay=1s", "--cooldown=0s", "--low-water=0"],
+  ]);
+  const blocks = async () => {
+    const { items } = await lab.plane.request(
+      "GET",
+      "/apis/coil.cybozu.com/v2/addressblocks",
+    ) as { items: unknown[] };
+    return items.length;
+  };
+  // Not the first one: the pool is looked up then.
+  const first = await lab.createPod("first");
+  await coild.add(first);
+  await coild.del(first);
+  await eventually("no block", async () => await blocks() === 0);
+
+  const since = new Date();
+  const pod = await lab.createPod("second");
+  await coild.add(pod);
+  await coild.del(pod);
+  await eventually("no block", async () => await blocks() === 0);
+  const user = "system:serviceaccount:kube-system:coild";
+  const lines = await eventually("the requests", async () => {
+    const found = (await lab.plane.auditRequests({ since, user }))
+      .filter(({ resource, stage, verb }) =>
+        /^address|^blockrequest/.test(resource) &&
+        // A watch that stays open has no other stage yet.
+        (verb !== "watch" || stage === "ResponseStarted" ||
+          stage === "ResponseComplete")
+      );
+    const lines = [
+      ...new Set(
+        found.map((one) => `${one.received.getTime()} ${lineOf(one)}`),
+      ),
+    ].map((line) => line.replace(/^\d+ /, ""));
+    return lines.some((line) => line.startsWith("patch")) ? lines : undefined;
+  });
+  const request = "req-default-" + lab.node().name;
+  // On a slow machine a request is looked at once more while it waits.
+  const isAgain = (line: string, at: number) =>
+    line === `get blockrequests ${request}` ||
+    line.startsWith("watch") && lines.indexOf(line) !== at;
+  const once = lines.filter((line, at) => !isAgain(line, at));
+  assert.deepEqual(once.toSorted(), [
+    `create blockrequests ${request}`,
+    `delete addressblocks default-0`,
+    `delete blockrequests ${request}`,
+    `get addressblocks default-0`,
+    `get addressblocks default-0`,
+    `patch addressblocks default-0`,
+    `watch blockrequests ${request}`,
+  ]);
+});
