@@ -35,7 +35,9 @@ export interface EgressDependencies extends NodeDependencies {
 export function connectEgress(dependencies: EgressDependencies): EgressPart {
   const { attachments, client, events, kubeMetrics, locks } = dependencies;
   const { metrics, options, plane, pods, stack } = dependencies;
-  const source = new EgressSource(client);
+  const source = new EgressSource(client, {
+    isNamed: (namespace) => pods.hasClientsOf(namespace),
+  });
   const tokens = new EgressTokens({ client });
   const announcer = stack.use(
     new AnnounceClient({

@@ -42,8 +42,9 @@ export interface PodQuery {
   readonly annotations?: Readonly<Record<string, string>>;
 }
 
-/** Indexes of the cached pods: those of an Egress, those that have an address. */
+/** Indexes of the cached pods: those of an Egress, of a namespace's Egresses, those that have an address. */
 const BY_EGRESS = "egress";
+const BY_EGRESS_NAMESPACE = "egress-namespace";
 const BY_ADDRESS = "address";
 
 /** What ADD needs to know of a pod. */
@@ -86,6 +87,11 @@ export class PodSource {
       indexes: {
         [BY_EGRESS]: ({ metadata }) =>
           egressRefsOf(metadata?.annotations).map(egressKey),
+        [BY_EGRESS_NAMESPACE]: ({ metadata }) => [
+          ...new Set(
+            egressRefsOf(metadata?.annotations).map((ref) => ref.namespace),
+          ),
+        ],
         [BY_ADDRESS]: (pod) => hasOwnNetwork(pod) ? addressTexts(pod) : [],
       },
     });
@@ -132,6 +138,11 @@ export class PodSource {
   /** The pods of this node whose annotations name an Egress, by its key. */
   clientsOf(egress: string): V1Pod[] {
     return this.#pods.store.byIndex(BY_EGRESS, egress);
+  }
+
+  /** Whether the annotations of a pod of this node name an Egress of the namespace. */
+  hasClientsOf(namespace: string): boolean {
+    return this.#pods.store.byIndex(BY_EGRESS_NAMESPACE, namespace).length > 0;
   }
 
   /** The other pods of this node that have an address of this one, and a network of their own. */

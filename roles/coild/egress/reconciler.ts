@@ -91,7 +91,7 @@ export class EgressReconciler {
   /** Follows the API server until the signal. */
   async run(signal: AbortSignal): Promise<void> {
     const { pods, source } = this.#with;
-    await abortable(Promise.all([pods.synced(), source.synced()]), signal);
+    await abortable(pods.synced(), signal);
     await this.#findAll();
     using _pods = pods.subscribe((change) => this.#onPod(change));
     using _egresses = source.subscribe((egress) => {

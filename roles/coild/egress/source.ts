@@ -1,30 +1,26 @@
-import { abortable, withTimeout } from "../../../lib/async/mod.ts";
-import type { EgressRef } from "../../../lib/announce/mod.ts";
 import {
-  type Egress,
-  EGRESS_SELECTOR,
-  EGRESSES,
-} from "../../../lib/api/mod.ts";
+  abortable,
+  onAbort,
+  sleep,
+  TaskGroup,
+  withTimeout,
+} from "../../../lib/async/mod.ts";
+import type { EgressRef } from "../../../lib/announce/mod.ts";
+import { EGRESSES } from "../../../lib/api/mod.ts";
 import {
   ENDPOINT_SLICES,
-  Informer,
+  type Informer,
   isPathSegment,
   type KubeClient,
   type KubeObject,
   type ResourceType,
   SERVICES,
   type V1EndpointSlice,
-  type V1Service,
 } from "../../../lib/kube/mod.ts";
 import { type EgressFacts, egressKey } from "../cluster/egress_clients.ts";
-import {
-  SERVICE_NAME_LABEL,
-  transformEgress,
-  transformService,
-  transformSlice,
-} from "../cluster/egress_transform.ts";
+import { SERVICE_NAME_LABEL } from "../cluster/egress_transform.ts";
 import { NotReadyError } from "../base/errors.ts";
-import { informerBackoff } from "../cluster/informer_backoff.ts";
+import { NamespaceWatch } from "./namespace_watch.ts";
 
 /** The runtime tries again by itself, so an API server that is away is not waited for. */
 const LIVE_GET_MS = 5_000;
@@ -45,69 +41,57 @@ interface Asking {
   readonly signal: AbortSignal;
 }
 
-/** Index of slices by the Service they belong to. */
-const BY_SERVICE = "service";
+/**
+ * How many namespaces are followed at once, by three watches each: all of them
+ * share a connection, which has room for a hundred. Annotations may name any
+ * number; for Egresses of further ones the API server is asked each time, and
+ * changes are seen by the periodic inspection.
+ */
+const MAX_FOLLOWED = 16;
+
+/** One that no pod names any more is followed a little longer, as its next pod may be on its way. */
+const IDLE_MS = 300_000;
+const SWEEP_MS = 60_000;
+
+interface Followed {
+  readonly watch: NamespaceWatch;
+  readonly stop: AbortController;
+  usedMs: number;
+}
 
 /**
- * What the API server has of Egresses: all of them, and of Services and
- * EndpointSlices those of Egresses, which the server selects by their labels.
+ * What the API server has of the Egresses that pods of this node name, of
+ * their Services and EndpointSlices. A namespace is followed from when one of
+ * its Egresses is asked for first.
  *
  * An object that the caches do not have is asked for once: it may be newer
  * than they are.
  */
 export class EgressSource {
   readonly #client: KubeClient;
-  readonly #egresses: Informer<Egress>;
-  readonly #services: Informer<V1Service>;
-  readonly #slices: Informer<V1EndpointSlice>;
+  readonly #isNamed: (namespace: string) => boolean;
+  readonly #followed = new Map<string, Followed>();
+  readonly #listeners = new Set<(egress: string) => void>();
+  readonly #tasks = new TaskGroup();
 
-  constructor(client: KubeClient) {
+  /** `isNamed` says whether a pod of this node names an Egress of a namespace. */
+  constructor(
+    client: KubeClient,
+    { isNamed }: { readonly isNamed: (namespace: string) => boolean },
+  ) {
     this.#client = client;
-    const ofEgresses = { labelSelector: EGRESS_SELECTOR };
-    this.#egresses = new Informer(client, EGRESSES, {
-      transform: transformEgress,
-      backoff: informerBackoff(),
-    });
-    this.#services = new Informer(client, SERVICES, {
-      ...ofEgresses,
-      transform: transformService,
-      backoff: informerBackoff(),
-    });
-    this.#slices = new Informer(client, ENDPOINT_SLICES, {
-      ...ofEgresses,
-      transform: transformSlice,
-      backoff: informerBackoff(),
-      indexes: { [BY_SERVICE]: (slice) => [serviceKeyOf(slice)] },
-    });
+    this.#isNamed = isNamed;
   }
 
   /** The loops to run; each ends only by its signal. */
   get loops(): Record<string, (signal: AbortSignal) => Promise<void>> {
-    return {
-      "egress informer": (signal) => this.#egresses.run(signal),
-      "egress service informer": (signal) => this.#services.run(signal),
-      "egress endpoint informer": (signal) => this.#slices.run(signal),
-    };
-  }
-
-  /** Resolves after the first lists; never where the cluster has no such kind. */
-  async synced(): Promise<void> {
-    await Promise.all([
-      this.#egresses.synced,
-      this.#services.synced,
-      this.#slices.synced,
-    ]);
+    return { "egress watches": (signal) => this.#run(signal) };
   }
 
   /** Calls back with the key of each Egress of which something changed. */
   subscribe(listener: (egress: string) => void): Disposable {
-    const stack = new DisposableStack();
-    stack.use(this.#egresses.subscribe(({ key }) => listener(key)));
-    stack.use(this.#services.subscribe(({ key }) => listener(key)));
-    stack.use(
-      this.#slices.subscribe(({ object }) => listener(serviceKeyOf(object))),
-    );
-    return stack;
+    this.#listeners.add(listener);
+    return { [Symbol.dispose]: () => void this.#listeners.delete(listener) };
   }
 
   /**
@@ -135,42 +119,54 @@ export class EgressSource {
 
   #isCached(ref: EgressRef): boolean {
     const key = egressKey(ref);
-    return this.#egresses.store.get(key) !== undefined &&
-      this.#services.store.get(key) !== undefined;
+    const watch = this.#followed.get(ref.namespace)?.watch;
+    return watch?.egresses.store.get(key) !== undefined &&
+      watch.services.store.get(key) !== undefined;
   }
 
   async #factsOf(ref: EgressRef, options: Asking): Promise<EgressFacts> {
+    const known = this.#followed.get(ref.namespace);
     const [egress, service] = await Promise.all([
-      this.#read(this.#egresses, EGRESSES, { ...options, ref }),
+      this.#read(known?.watch.egresses, EGRESSES, { ...options, ref }),
       // Its Service has its name.
-      this.#read(this.#services, SERVICES, { ...options, ref }),
+      this.#read(known?.watch.services, SERVICES, { ...options, ref }),
     ]);
+    // Not for a name that nobody uses: any pod may name any number of them.
+    const watch = egress && this.#follow(ref.namespace);
     if (egress === undefined || service === undefined) {
       return { egress, service, slices: [] };
     }
-    await this.#slicesListed(options.signal);
-    const slices = this.#slices.store.byIndex(BY_SERVICE, egressKey(ref));
+    const { signal } = options;
+    const slices = watch === undefined
+      ? await this.#listSlices(ref, signal)
+      : await this.#slicesOf(ref, { watch, signal });
     return { egress, service, slices };
   }
 
   async #read<T extends KubeObject>(
-    informer: Informer<T>,
+    informer: Informer<T> | undefined,
     type: ResourceType<T>,
     { ref, isAsked, signal }: Asking & { readonly ref: EgressRef },
   ): Promise<T | undefined> {
-    const cached = informer.store.get(egressKey(ref));
+    const cached = informer?.store.get(egressKey(ref));
     if (cached !== undefined || !isAsked) return cached;
     const call = { ...ref, timeoutMs: LIVE_GET_MS, signal };
     return await this.#client.tryGet(type, call);
   }
 
   /** Without them it is not known whether a gateway is available. */
-  async #slicesListed(signal: AbortSignal): Promise<void> {
-    if (this.#slices.hasSynced) return;
+  async #slicesOf(
+    ref: EgressRef,
+    { watch, signal }: {
+      readonly watch: NamespaceWatch;
+      readonly signal: AbortSignal;
+    },
+  ): Promise<readonly V1EndpointSlice[]> {
+    if (watch.hasSlices) return watch.slicesOf(egressKey(ref));
     try {
       await withTimeout(
         FIRST_LIST_MS,
-        (limited) => abortable(this.#slices.synced, limited),
+        (limited) => abortable(watch.slicesListed, limited),
         { signal },
       );
     } catch (cause) {
@@ -180,10 +176,57 @@ export class EgressSource {
         { cause },
       );
     }
+    return watch.slicesOf(egressKey(ref));
   }
-}
 
-function serviceKeyOf({ metadata }: V1EndpointSlice): string {
-  const service = metadata?.labels?.[SERVICE_NAME_LABEL] ?? "";
-  return `${metadata?.namespace ?? ""}/${service}`;
+  async #listSlices(
+    { namespace, name }: EgressRef,
+    signal: AbortSignal,
+  ): Promise<readonly V1EndpointSlice[]> {
+    const { items } = await this.#client.listAll(ENDPOINT_SLICES, {
+      namespace,
+      labelSelector: `${SERVICE_NAME_LABEL}=${name}`,
+      signal,
+    });
+    return items;
+  }
+
+  /** Undefined when too many are followed already. */
+  #follow(namespace: string): NamespaceWatch | undefined {
+    const usedMs = performance.now();
+    const known = this.#followed.get(namespace);
+    if (known !== undefined) {
+      known.usedMs = usedMs;
+      return known.watch;
+    }
+    if (this.#followed.size >= MAX_FOLLOWED) return undefined;
+    const watch = new NamespaceWatch(this.#client, namespace, (egress) => {
+      for (const listener of this.#listeners) listener(egress);
+    });
+    const stop = new AbortController();
+    this.#followed.set(namespace, { watch, stop, usedMs });
+    this.#tasks.run(`egresses of ${namespace}`, async (signal) => {
+      await watch.run(AbortSignal.any([signal, stop.signal]));
+    });
+    return watch;
+  }
+
+  async #run(signal: AbortSignal): Promise<void> {
+    await using tasks = this.#tasks;
+    using _listening = onAbort(signal, () => tasks.abort(signal.reason));
+    for (;;) {
+      await sleep(SWEEP_MS, { signal });
+      this.#sweep();
+    }
+  }
+
+  /** Leaves those that no pod names. */
+  #sweep(): void {
+    const idleSinceMs = performance.now() - IDLE_MS;
+    for (const [namespace, { stop, usedMs }] of this.#followed) {
+      if (usedMs > idleSinceMs || this.#isNamed(namespace)) continue;
+      stop.abort();
+      this.#followed.delete(namespace);
+    }
+  }
 }
