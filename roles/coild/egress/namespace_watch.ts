@@ -32,7 +32,7 @@ const BY_EGRESS = "egress";
 export class NamespaceWatch {
   readonly egresses: Informer<Egress>;
   readonly services: Informer<V1Service>;
-  readonly #slices: Informer<V1EndpointSlice>;
+  readonly slices: Informer<V1EndpointSlice>;
 
   /** `onChange` is called with the key of an Egress of which something changed. */
   constructor(
@@ -54,7 +54,7 @@ export class NamespaceWatch {
       backoff: informerBackoff(),
       onChange: ({ key }) => onChange(key),
     });
-    this.#slices = new Informer(client, ENDPOINT_SLICES, {
+    this.slices = new Informer(client, ENDPOINT_SLICES, {
       ...ofEgresses,
       transform: transformSlice,
       backoff: informerBackoff(),
@@ -63,19 +63,9 @@ export class NamespaceWatch {
     });
   }
 
-  /** Whether the EndpointSlices have been listed. */
-  get hasSlices(): boolean {
-    return this.#slices.hasSynced;
-  }
-
-  /** Resolves when the EndpointSlices have been listed. */
-  get slicesListed(): Promise<void> {
-    return this.#slices.synced;
-  }
-
   /** The EndpointSlices of an Egress, by its key. */
   slicesOf(egress: string): readonly V1EndpointSlice[] {
-    return this.#slices.store.byIndex(BY_EGRESS, egress);
+    return this.slices.store.byIndex(BY_EGRESS, egress);
   }
 
   /** Watches until the signal. */
@@ -83,7 +73,7 @@ export class NamespaceWatch {
     await Promise.all([
       this.egresses.run(signal),
       this.services.run(signal),
-      this.#slices.run(signal),
+      this.slices.run(signal),
     ]);
   }
 }

@@ -148,6 +148,8 @@ export class EgressSource {
     type: ResourceType<T>,
     { ref, isAsked, signal }: Asking & { readonly ref: EgressRef },
   ): Promise<T | undefined> {
+    // After a start all clients look at once: one list serves them.
+    if (informer !== undefined) await isListed(informer, signal);
     const cached = informer?.store.get(egressKey(ref));
     if (cached !== undefined || !isAsked) return cached;
     const call = { ...ref, timeoutMs: LIVE_GET_MS, signal };
@@ -162,21 +164,12 @@ export class EgressSource {
       readonly signal: AbortSignal;
     },
   ): Promise<readonly V1EndpointSlice[]> {
-    if (watch.hasSlices) return watch.slicesOf(egressKey(ref));
-    try {
-      await withTimeout(
-        FIRST_LIST_MS,
-        (limited) => abortable(watch.slicesListed, limited),
-        { signal },
-      );
-    } catch (cause) {
-      signal.throwIfAborted();
-      throw new NotReadyError(
-        "Cannot find the gateways of Egresses: the API server has not listed their endpoints yet",
-        { cause },
-      );
+    if (await isListed(watch.slices, signal)) {
+      return watch.slicesOf(egressKey(ref));
     }
-    return watch.slicesOf(egressKey(ref));
+    throw new NotReadyError(
+      "Cannot find the gateways of Egresses: the API server has not listed their endpoints yet",
+    );
   }
 
   async #listSlices(
@@ -228,5 +221,25 @@ export class EgressSource {
       stop.abort();
       this.#followed.delete(namespace);
     }
+  }
+}
+
+/** Waits for the first list, not for long. Returns whether it has come. */
+async function isListed(
+  { hasSynced, synced }: Pick<Informer<KubeObject>, "hasSynced" | "synced">,
+  signal: AbortSignal,
+): Promise<boolean> {
+  if (hasSynced) return true;
+  try {
+    await withTimeout(
+      FIRST_LIST_MS,
+      (limited) => abortable(synced, limited),
+      { signal },
+    );
+    return true;
+  } catch {
+    // The time is over, unless the caller left.
+    signal.throwIfAborted();
+    return false;
   }
 }
