@@ -63,7 +63,7 @@ class Scenario {
     await this.#podsComeAndGo(first);
     await this.#podsThatCannotStart(first);
     await this.#nodeGoes(second);
-    await this.#egressComesAndGoes();
+    await this.#egressComesAndGoes(first);
     await this.#poolGoes();
   }
 
@@ -132,7 +132,7 @@ class Scenario {
     await this.#gone("addressblocks");
   }
 
-  async #egressComesAndGoes(): Promise<void> {
+  async #egressComesAndGoes(node: LabNode): Promise<void> {
     const { plane } = this.cluster;
     const path = "/apis/coil.cybozu.com/v2/namespaces/nat/egresses";
     await plane.request("POST", path, {
@@ -162,12 +162,34 @@ class Scenario {
       );
       return status !== "";
     }, { timeoutMs: TIMEOUT_MS });
+    await this.#clientComes(node);
     await plane.request("PATCH", `${path}/internet`, {
       spec: { podDisruptionBudget: null },
     }, { contentType: "application/merge-patch+json" });
     await this.#gone("poddisruptionbudget");
     await plane.request("DELETE", `${path}/internet`);
     await this.#gone("rolebinding");
+  }
+
+  /** coild follows an Egress from when a pod's ADD asks for it; the kernel may lack what the rest of the ADD needs. */
+  async #clientComes(node: LabNode): Promise<void> {
+    const { cluster } = this;
+    const sandbox = await cluster.createSandbox(node, {
+      namespace: "default",
+      name: "client",
+      annotations: { "egress.coil.cybozu.com/nat": "internet" },
+    });
+    await cluster.add(node, sandbox).catch((error) => {
+      if (!(error instanceof PluginError)) throw error;
+    });
+    await eventually("the watch of its gateways", async () => {
+      const user = "system:serviceaccount:kube-system:coild";
+      const requests = await cluster.plane.auditRequests({ user });
+      return requests.some(({ verb, resource }) =>
+        verb === "watch" && resource === "endpointslices"
+      );
+    });
+    await cluster.del(node, sandbox);
   }
 
   async #poolGoes(): Promise<void> {

@@ -195,13 +195,17 @@ export class CoilCluster implements AsyncDisposable {
   /** Creates the Pod object, bound to the node, and its network namespace. */
   async createSandbox(
     node: LabNode,
-    pod: { namespace: string; name: string },
+    pod: {
+      readonly namespace: string;
+      readonly name: string;
+      readonly annotations?: Readonly<Record<string, string>>;
+    },
   ): Promise<Sandbox> {
-    const { namespace, name } = pod;
+    const { namespace, name, annotations } = pod;
     await this.plane.request("POST", `/api/v1/namespaces/${namespace}/pods`, {
       apiVersion: "v1",
       kind: "Pod",
-      metadata: { name, namespace },
+      metadata: { name, namespace, annotations },
       spec: {
         nodeName: node.name,
         containers: [{ name: "main", image: "none" }],
