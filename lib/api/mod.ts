@@ -10,6 +10,7 @@ export * from "./block_request.ts";
 export * from "./condition.ts";
 export * from "./egress.ts";
 export * from "./egress_annotations.ts";
+export * from "./egress_client_slice.ts";
 export * from "./egress_conditions.ts";
 export * from "./egress_destinations.ts";
 export * from "./egress_objects.ts";

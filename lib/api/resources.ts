@@ -4,6 +4,7 @@ import type { AddressBlock } from "./address_block.ts";
 import type { AddressPool } from "./address_pool.ts";
 import type { BlockRequest } from "./block_request.ts";
 import type { Egress } from "./egress.ts";
+import type { EgressClientSlice } from "./egress_client_slice.ts";
 
 /** Where the API server serves {@linkcode AddressPool}s. */
 export const ADDRESS_POOLS: ResourceType<AddressPool> = {
@@ -38,5 +39,14 @@ export const EGRESSES: ResourceType<Egress> = {
   version: API_VERSION,
   plural: "egresses",
   kind: "Egress",
+  namespaced: true,
+};
+
+/** Where the API server serves {@linkcode EgressClientSlice}s. */
+export const EGRESS_CLIENT_SLICES: ResourceType<EgressClientSlice> = {
+  group: API_GROUP,
+  version: API_VERSION,
+  plural: "egressclientslices",
+  kind: "EgressClientSlice",
   namespaced: true,
 };

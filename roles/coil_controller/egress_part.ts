@@ -7,8 +7,11 @@ import {
   type KubeClient,
   type KubeMetrics,
 } from "../../lib/kube/mod.ts";
+import { HeapKeeper } from "../../lib/linux/mod.ts";
 import { GROUP_VERSION } from "../../lib/names/mod.ts";
 import { getLogger } from "../../lib/telemetry/mod.ts";
+import type { ClientSlices } from "./clients/client_slices.ts";
+import { connectClients } from "./clients_part.ts";
 import { EgressAccess } from "./egress/access.ts";
 import { EgressApplier } from "./egress/applier.ts";
 import { EgressBindings } from "./egress/bindings.ts";
@@ -44,7 +47,8 @@ export async function runEgress(
 ): Promise<void> {
   await using group = new TaskGroup({ signal });
   const { client, kubeMetrics: metrics } = options;
-  const cluster = new EgressCluster(client);
+  const heap = new HeapKeeper();
+  const cluster = new EgressCluster(client, () => heap.note());
   const applier = new EgressApplier(client);
   const access = new EgressAccess({ client, cluster, applier });
   const bindings = new EgressBindings({
@@ -54,7 +58,9 @@ export async function runEgress(
       for (const key of cluster.egresses.store.keys()) egresses.enqueue(key);
     },
   });
-  const parts: Parts = { cluster, applier, access, bindings };
+  using clients = connectClients({ client, cluster, metrics });
+  const { slices } = clients;
+  const parts: Parts = { cluster, applier, access, bindings, slices };
   const reconciler = makeReconciler(options, parts);
   const egresses = new Controller({
     name: "egress",
@@ -80,7 +86,13 @@ export async function runEgress(
   cluster.start(group);
   await cluster.synced(group.signal);
   log.info("Serving egresses", { egresses: cluster.egresses.store.size });
-  for (const controller of [egresses, namespaces, clusterRoleBindings]) {
+  group.run("memory", (s) => heap.run(s));
+  for (
+    const controller of [
+      ...[egresses, clients.controller],
+      ...[namespaces, clusterRoleBindings],
+    ]
+  ) {
     group.run(controller.name, (s) => controller.run(s));
   }
   await group.wait();
@@ -91,11 +103,12 @@ interface Parts {
   readonly applier: EgressApplier;
   readonly access: EgressAccess;
   readonly bindings: EgressBindings;
+  readonly slices: ClientSlices;
 }
 
 function makeReconciler(
   { client, events, settings, image }: EgressPartOptions,
-  { cluster, applier, access, bindings }: Parts,
+  { cluster, applier, access, bindings, slices }: Parts,
 ): EgressReconciler {
   const onEvent = ({ metadata }: Egress, event: EventInfo) => {
     const { namespace = "", name = "", uid = "" } = metadata;
@@ -122,6 +135,7 @@ function makeReconciler(
     applier,
     access,
     deployments,
+    slices,
     settings,
     commonProblem: () => bindings.problem,
     onEvent,

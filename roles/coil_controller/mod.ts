@@ -159,7 +159,8 @@ function checkParts({ enableIpam, enableEgress }: ControllerOptions): void {
 function egressOptions(
   options: ControllerOptions,
 ): Pick<EgressPartOptions, "settings" | "image"> {
-  const { egressPort: port, backend, drainTimeoutMs, egressImage } = options;
+  const { egressPort: port, backend, drainTimeoutMs } = options;
+  const { egressImage, leaseNamespace } = options;
   const namespace = Deno.env.get(POD_NAMESPACE_ENV);
   return {
     settings: {
@@ -167,6 +168,7 @@ function egressOptions(
       backend,
       drainTimeoutMs,
       systemNamespace: namespace || SYSTEM_NAMESPACE,
+      leaseNamespace,
     },
     image: {
       image: egressImage,

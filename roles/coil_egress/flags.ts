@@ -71,6 +71,12 @@ const FLAGS = defineFlags({
       `system:serviceaccount:${SYSTEM_NAMESPACE}:${COILD_SERVICE_ACCOUNT}`,
     help: "User that may announce clients: coild's service account",
   },
+  "lease-namespace": {
+    type: "string",
+    default: SYSTEM_NAMESPACE,
+    help:
+      "Namespace of coil-controller's Lease; coil-controller's --lease-namespace",
+  },
   "drain-timeout": {
     type: "duration",
     default: EGRESS_DRAIN_TIMEOUT_MS,
@@ -95,6 +101,8 @@ export interface EgressOptions {
   readonly healthAddress: string;
   readonly announceAddress: string;
   readonly announceUser: string;
+  /** Where coil-controller's lease is. */
+  readonly leaseNamespace: string;
   readonly drainTimeoutMs: number;
 }
 
@@ -115,6 +123,7 @@ export function parseEgressFlags(
     healthAddress: values["health-addr"],
     announceAddress: values["announce-addr"],
     announceUser: values["announce-user"],
+    leaseNamespace: values["lease-namespace"],
     drainTimeoutMs: values["drain-timeout"],
   };
 }

@@ -20,6 +20,7 @@ Deno.test("coil-egress has upstream's defaults", () => {
     healthAddress: ":8081",
     announceAddress: ":8082",
     announceUser: "system:serviceaccount:kube-system:coild",
+    leaseNamespace: "kube-system",
     drainTimeoutMs: 300_000,
   });
 });

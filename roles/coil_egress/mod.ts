@@ -10,7 +10,6 @@ import { announceHandler } from "../../lib/announce/mod.ts";
 import { Gate, TaskGroup, untilAborted } from "../../lib/async/mod.ts";
 import { FAMILIES, valuesOf } from "../../lib/inet/mod.ts";
 import { KubeClient, KubeMetrics } from "../../lib/kube/mod.ts";
-import { HeapKeeper } from "../../lib/linux/mod.ts";
 import { announceAudience, VERSION } from "../../lib/names/mod.ts";
 import {
   configureLogging,
@@ -23,6 +22,7 @@ import {
   serveMetrics,
 } from "../../lib/telemetry/mod.ts";
 import { Admission } from "./admission/admission.ts";
+import { ControllerLease } from "./admission/controller_lease.ts";
 import { AnnouncedClients } from "./clients/announced_clients.ts";
 import { noteChange, reportShared } from "./clients/client_changes.ts";
 import { ClientSet } from "./clients/client_set.ts";
@@ -123,7 +123,7 @@ export async function runGateway(
   await using stack = new AsyncDisposableStack();
   const gateway = connect(parts, stack);
   const { watcher, sync, readings, status, limited } = gateway;
-  const { heap, lifecycle } = gateway;
+  const { lifecycle } = gateway;
   // The tasks go on after the signal, until the gateway has drained.
   await using tasks = new TaskGroup();
   serve(gateway, tasks);
@@ -151,7 +151,6 @@ export async function runGateway(
       status.trigger();
     }));
   tasks.run("status", (s) => status.run(s));
-  tasks.run("memory", (s) => heap.run(s));
   tasks.run("end", async (s) => {
     await untilAborted(AbortSignal.any([signal, s]));
     await lifecycle.end(s, gateway.ending);
@@ -167,10 +166,12 @@ export async function runGateway(
 function connect(parts: GatewayDependencies, stack: AsyncDisposableStack) {
   const { options, identity, client, registry } = parts;
   const metrics = new EgressMetrics(registry);
-  const heap = new HeapKeeper();
+  const controller = new ControllerLease(client, {
+    namespace: options.leaseNamespace,
+  });
   const clients = connectClients(parts, {
     metrics,
-    heap,
+    controller,
     stack,
     onChange: () => reports.status.trigger(),
   });
@@ -179,11 +180,11 @@ function connect(parts: GatewayDependencies, stack: AsyncDisposableStack) {
   const reports = connectReports(parts, { metrics, lifecycle, ...clients });
   const { readings, status, limited } = reports;
   const admission = new Admission({
-    client,
     egress: watcher.egress,
     user: options.announceUser,
     ownAddresses: valuesOf(identity.addresses),
-    pods: watcher.pods,
+    clients: watcher,
+    controller,
     blocks: new NodeBlocks(client),
     announced,
     sync,
@@ -204,7 +205,6 @@ function connect(parts: GatewayDependencies, stack: AsyncDisposableStack) {
     options,
     registry,
     metrics,
-    heap,
     watcher,
     sync,
     readings,
@@ -223,9 +223,9 @@ function connect(parts: GatewayDependencies, stack: AsyncDisposableStack) {
 /** What decides who is a client, from the API to the kernel. */
 function connectClients(
   { identity, kernel, client, confirmMs = CONFIRM_MS }: GatewayDependencies,
-  { metrics, heap, stack, onChange }: {
+  { metrics, controller, stack, onChange }: {
     readonly metrics: EgressMetrics;
-    readonly heap: HeapKeeper;
+    readonly controller: ControllerLease;
     readonly stack: AsyncDisposableStack;
     readonly onChange: () => void;
   },
@@ -236,23 +236,29 @@ function connectClients(
   });
   const onExpired = () => sync.trigger();
   const announced = stack.use(
-    new AnnouncedClients({ clients, confirmMs, onExpired }),
+    new AnnouncedClients({
+      clients,
+      confirmMs,
+      isConfirmerAway: () => controller.isAway(),
+      onExpired,
+    }),
   );
   const sync = new KernelSync({
     kernel,
     wanted: () => clients.addresses(),
     onSync: (result) => metrics.synced(result),
   });
-  const watcher = new ClientWatcher({
-    client,
-    egress: { namespace: identity.namespace, name: identity.egress },
-    onRead: () => heap.note(),
-    onChange: (change) => {
-      noteChange(change, { clients, announced });
-      sync.trigger();
-      onChange();
-    },
-  });
+  const watcher = stack.use(
+    new ClientWatcher({
+      client,
+      egress: { namespace: identity.namespace, name: identity.egress },
+      onChange: (change) => {
+        noteChange(change, { clients, announced });
+        sync.trigger();
+        onChange();
+      },
+    }),
+  );
   return { clients, announced, sync, watcher };
 }
 

@@ -291,12 +291,12 @@ Deno.test("coil-egress takes announcements from nobody else, and about nobody el
       [
         "a pod that is no client",
         announcement("stranger", stranger, ["10.1.4.1"]),
-        ...[coild, 403, /annotations/] as const,
+        ...[coild, 404, /annotations/] as const,
       ],
       [
         "a pod on the host's network",
         announcement("host", host, ["10.1.4.1"]),
-        ...[coild, 403, /annotations/] as const,
+        ...[coild, 404, /annotations/] as const,
       ],
       [
         "a pod that does not exist",

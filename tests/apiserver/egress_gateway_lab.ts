@@ -17,6 +17,7 @@ import {
   runGateway,
 } from "../../roles/coil_egress/mod.ts";
 import { ControlPlane, eventually } from "../lab/mod.ts";
+import { ClientsController } from "./clients_controller.ts";
 import { COIL_API, installCrds } from "./crds.ts";
 
 // The daemon loads the C library when it first gives memory back; within a test that would count as a leak.
@@ -159,13 +160,22 @@ export type Right = readonly [
 /** A control plane with an Egress. */
 export class EgressLab implements AsyncDisposable {
   readonly plane: ControlPlane;
+  /** Says who the clients are. */
+  readonly controller: ClientsController;
   /** Kubeconfig of the gateways' service account. */
   readonly kubeconfig: string;
   #gateways = 0;
 
-  private constructor(plane: ControlPlane, kubeconfig: string) {
+  private constructor(
+    plane: ControlPlane,
+    parts: {
+      readonly kubeconfig: string;
+      readonly controller: ClientsController;
+    },
+  ) {
     this.plane = plane;
-    this.kubeconfig = kubeconfig;
+    this.kubeconfig = parts.kubeconfig;
+    this.controller = parts.controller;
   }
 
   /** Starts the control plane and makes what the controller would make: the Egress' account, with its rights. */
@@ -217,7 +227,9 @@ export class EgressLab implements AsyncDisposable {
       { contentType: "application/merge-patch+json" },
     );
     const token = await plane.serviceAccountToken(account);
-    return new EgressLab(plane, await plane.kubeconfigFor({ token }));
+    const controller = await ClientsController.on(plane);
+    const kubeconfig = await plane.kubeconfigFor({ token });
+    return new EgressLab(plane, { kubeconfig, controller });
   }
 
   /** Whether the API server lets gateways do that, by its own word. */
@@ -368,6 +380,7 @@ export class EgressLab implements AsyncDisposable {
   async startGateway(options: GatewayOptions = {}): Promise<RunningGateway> {
     const { kernel = new ClientsKernel(), pod = "internet-0", ...more } =
       options;
+    const controller = await this.controller.use(`${NAMESPACE}/${EGRESS}`);
     const logs: string[] = [];
     configureLogging({ level: "debug", write: (line) => logs.push(line) });
     // Of the loopback addresses one for each gateway: nobody else has its ports.
@@ -399,7 +412,10 @@ export class EgressLab implements AsyncDisposable {
         `--announce-addr=${announce}`,
         ...options.args ?? [],
       ], { program: "coil-egress", version: "test", about: "" }),
-    }, stop.signal).finally(() => own?.close());
+    }, stop.signal).finally(async () => {
+      own?.close();
+      await controller[Symbol.asyncDispose]();
+    });
     // The one that waits for it learns of a failure.
     ended.catch(() => {});
     const end = () => {

@@ -5,6 +5,8 @@ export interface StoreChange<T> {
   readonly type: "added" | "updated" | "deleted";
   /** The new object; of a deletion the last known one. */
   readonly object: T;
+  /** What it was before; only of an update. */
+  readonly before?: T;
   /** `name` or `namespace/name`. */
   readonly key: string;
 }
@@ -71,7 +73,9 @@ export class Store<T extends KubeObject> {
       if (old !== undefined) index.remove(key, old);
       index.add(key, object);
     }
-    return { type: old === undefined ? "added" : "updated", object, key };
+    return old === undefined
+      ? { type: "added", object, key }
+      : { type: "updated", object, before: old, key };
   }
 
   /** Takes an object out; undefined when it is not in. */

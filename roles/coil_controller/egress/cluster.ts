@@ -1,6 +1,7 @@
 import {
   type Egress,
   EGRESS_SELECTOR,
+  type EgressClientSlice,
   EGRESSES,
 } from "../../../lib/api/mod.ts";
 import { abortable, type TaskGroup } from "../../../lib/async/mod.ts";
@@ -16,6 +17,7 @@ import {
   SERVICE_ACCOUNTS,
   SERVICES,
   type V1ClusterRoleBinding,
+  type V1Pod,
 } from "../../../lib/kube/mod.ts";
 import {
   EGRESS_CLUSTER_ROLE_BINDING,
@@ -23,6 +25,8 @@ import {
   EGRESS_ROLE_BINDING,
   EGRESS_SERVICE_ACCOUNT,
 } from "../../../lib/names/mod.ts";
+import { clientPods } from "../clients/client_pods.ts";
+import { sliceInformer } from "../clients/client_slices.ts";
 import {
   type OwnedDeployment,
   type OwnedObject,
@@ -48,6 +52,9 @@ export class EgressCluster {
   readonly budgets: Informer<OwnedObject>;
   /** Pods of Egresses that have not ended. */
   readonly pods: Informer<KubeObject>;
+  /** Pods that use Egresses. */
+  readonly clients: Informer<V1Pod>;
+  readonly slices: Informer<EgressClientSlice>;
   readonly accounts: Informer<OwnedObject>;
   readonly roleBindings: Informer<OwnedObject>;
   /** By name. */
@@ -56,7 +63,8 @@ export class EgressCluster {
     Informer<V1ClusterRoleBinding>
   >;
 
-  constructor(client: KubeClient) {
+  /** `onRead` is called for each pod of the cluster that comes by. */
+  constructor(client: KubeClient, onRead?: () => void) {
     const owned = { labelSelector: EGRESS_SELECTOR };
     this.egresses = new Informer(client, EGRESSES, {
       transform: transformEgress,
@@ -80,6 +88,8 @@ export class EgressCluster {
       metadataOnly: true,
       transform: transformPod,
     });
+    this.clients = clientPods(client, onRead);
+    this.slices = sliceInformer(client);
     this.accounts = new Informer<OwnedObject>(client, SERVICE_ACCOUNTS, {
       ...named(EGRESS_SERVICE_ACCOUNT),
       metadataOnly: true,

@@ -100,8 +100,10 @@ function orDefault(
 /** Only flags that upstream's gateways know, as long as nobody asks for more: a template may name their image. */
 function planArgs(
   { spec }: Egress,
-  { port, backend, drainTimeoutMs, systemNamespace }: GatewaySettings,
+  settings: GatewaySettings,
 ): string[] {
+  const { port, backend, drainTimeoutMs } = settings;
+  const { systemNamespace, leaseNamespace } = settings;
   const args = ["--zap-stacktrace-level=panic", `--fou-port=${port}`];
   if (spec.fouSourcePortAuto) args.push("--enable-sport-auto=true");
   args.push(`--backend=${backend}`);
@@ -115,6 +117,9 @@ function planArgs(
     const user =
       `system:serviceaccount:${systemNamespace}:${COILD_SERVICE_ACCOUNT}`;
     args.push(`--announce-user=${user}`);
+  }
+  if (leaseNamespace !== SYSTEM_NAMESPACE) {
+    args.push(`--lease-namespace=${leaseNamespace}`);
   }
   return args;
 }

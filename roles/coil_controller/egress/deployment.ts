@@ -15,11 +15,8 @@ import {
   RUN_VOLUME,
   SYSCTL_VOLUME,
 } from "./container.ts";
-import {
-  type GatewaySettings,
-  planMetadata,
-  type PlannedMetadata,
-} from "./plan.ts";
+import { planMetadata, type PlannedMetadata } from "../common/metadata.ts";
+import type { GatewaySettings } from "./plan.ts";
 import { gatewayAnnotations, listOf, numberOf } from "./template.ts";
 
 /** What a gateway gets beyond its drain time before it is killed: to begin, and to end. */

@@ -1,10 +1,9 @@
 import { type Egress, egressLabels } from "../../../lib/api/mod.ts";
 import type {
-  OwnerReference,
   V1PodDisruptionBudget,
   V1Service,
 } from "../../../lib/kube/mod.ts";
-import { GROUP_VERSION } from "../../../lib/names/mod.ts";
+import { planMetadata, type PlannedMetadata } from "../common/metadata.ts";
 
 /** What the controller is told about the gateways of every Egress. */
 export interface GatewaySettings {
@@ -16,12 +15,8 @@ export interface GatewaySettings {
   readonly drainTimeoutMs: number;
   /** Namespace of Coil's daemons. */
   readonly systemNamespace: string;
-}
-
-/** What is planned of an object's metadata. */
-export interface PlannedMetadata {
-  readonly labels: Readonly<Record<string, string>>;
-  readonly ownerReferences: readonly OwnerReference[];
+  /** Namespace of the controller's leases. */
+  readonly leaseNamespace: string;
 }
 
 /** What is planned of a Service; the rest is the API server's. */
@@ -34,22 +29,6 @@ export interface ServicePlan {
 export interface DisruptionBudgetPlan {
   readonly metadata: PlannedMetadata;
   readonly spec: NonNullable<V1PodDisruptionBudget["spec"]>;
-}
-
-/** The metadata of the objects of an Egress, which owns them: they go with it. */
-export function planMetadata({ metadata }: Egress): PlannedMetadata {
-  const { name = "", uid = "" } = metadata;
-  return {
-    labels: egressLabels(name),
-    ownerReferences: [{
-      apiVersion: GROUP_VERSION,
-      kind: "Egress",
-      name,
-      uid,
-      controller: true,
-      blockOwnerDeletion: true,
-    }],
-  };
 }
 
 /** Plans the Service through which clients reach the gateways of an Egress. */

@@ -19,6 +19,7 @@ const SETTINGS: GatewaySettings = {
   backend: "nftables",
   drainTimeoutMs: 300_000,
   systemNamespace: "kube-system",
+  leaseNamespace: "kube-system",
 };
 
 const IMAGE = "example.com/coil:1";
@@ -134,6 +135,11 @@ Deno.test("the namespace of coild is passed on when it is not the usual one", ()
     args.includes("--announce-user=system:serviceaccount:coil-system:coild"),
     args.join(),
   );
+});
+
+Deno.test("the namespace of the leases is passed on when it is not the usual one", () => {
+  const { args = [] } = gatewayOf({}, { leaseNamespace: "coil-system" });
+  assert.ok(args.includes("--lease-namespace=coil-system"), args.join());
 });
 
 Deno.test("W25: variables of the template come once each, and ours are ours", () => {

@@ -16,8 +16,9 @@ import {
 import type { EgressAccess } from "./access.ts";
 import type { EgressApplier } from "./applier.ts";
 import type { EgressCluster } from "./cluster.ts";
-import { deleteIfThere } from "./delete.ts";
+import { deleteIfThere } from "../common/delete.ts";
 import type { DeploymentKeeper } from "./deployment_keeper.ts";
+import type { ClientSlices } from "../clients/client_slices.ts";
 import { reapGateways } from "./gateways.ts";
 import {
   type GatewaySettings,
@@ -36,6 +37,7 @@ export interface EgressReconcilerOptions {
   readonly applier: EgressApplier;
   readonly access: EgressAccess;
   readonly deployments: DeploymentKeeper;
+  readonly slices: ClientSlices;
   readonly settings: GatewaySettings;
   /** What keeps the gateways of every Egress from working. */
   readonly commonProblem: () => EgressProblem | undefined;
@@ -57,7 +59,7 @@ export class EgressReconciler {
    * @throws {Error} when the API server did not take something, after the status says so
    */
   async reconcile(key: string, signal: AbortSignal): Promise<void> {
-    const { cluster, access, deployments } = this.#options;
+    const { cluster, access, slices, deployments } = this.#options;
     const egress = cluster.egresses.store.get(key);
     if (egress === undefined) return this.#forget(key);
     if (egress.metadata.deletionTimestamp !== undefined) return;
@@ -68,7 +70,12 @@ export class EgressReconciler {
       { kind: "RoleBinding", isFatal: true },
       () => access.ensure(namespace, { signal }),
     );
-    const deployment = await attempt(
+    const hasClients = await attempt(
+      { kind: "EgressClientSlice", isFatal: true },
+      () => slices.ensure(egress, { signal }).then(() => true),
+    );
+    // Gateways that started without knowing their clients would drop these' packets.
+    const deployment = hasClients === undefined ? undefined : await attempt(
       { kind: "Deployment", isFatal: true },
       () => deployments.keep(egress, { signal }),
     );

@@ -1,4 +1,5 @@
 import type { Egress, EgressStatus } from "../../../lib/api/mod.ts";
+import { precedes } from "../common/versions.ts";
 
 /** A status as the API server has it, and the version of its Egress. */
 interface Written {
@@ -29,15 +30,4 @@ export class WrittenStatuses {
   forget(key: string): void {
     this.#written.delete(key);
   }
-}
-
-/**
- * Whether an object's version is older than another of it. Versions are
- * decimal numbers that grow, see "Resource versions" in Kubernetes' API
- * concepts; of others nothing is known, and the watch is believed.
- */
-function precedes(a: string | undefined, b: string | undefined): boolean {
-  if (a === undefined || b === undefined) return false;
-  if (!/^\d+$/.test(a) || !/^\d+$/.test(b)) return false;
-  return BigInt(a) < BigInt(b);
 }

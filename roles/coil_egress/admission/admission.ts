@@ -6,18 +6,15 @@ import type {
   Verdict,
 } from "../../../lib/announce/mod.ts";
 import { type Address, Prefix } from "../../../lib/inet/mod.ts";
-import { type KubeClient, PODS } from "../../../lib/kube/mod.ts";
 import type { AnnouncedClients } from "../clients/announced_clients.ts";
-import {
-  type ClientPod,
-  clientPodOf,
-  isClientPod,
-} from "../clients/client_pod.ts";
+import type { ClientPod } from "../clients/client_pod.ts";
+import type { ClientWatcher } from "../clients/client_watcher.ts";
 import type { KernelSync } from "../kernel/kernel_sync.ts";
+import type { ControllerLease } from "./controller_lease.ts";
 import type { NodeBlocks } from "./node_blocks.ts";
 
-/** coild waits a second; the answer is of no use to it after that. */
-const LIVE_GET_MS = 2_000;
+/** How long to wait for the slice that has the pod; coild waits a second for the answer. */
+const SLICE_MS = 800;
 
 /** No pod has these: "this" network, loopback, link-local, multicast and reserved; RFC 6890, RFC 4291. */
 const NO_POD = [
@@ -26,15 +23,14 @@ const NO_POD = [
 ].map((text) => Prefix.parse(text));
 
 export interface AdmissionOptions {
-  readonly client: Pick<KubeClient, "tryGet">;
   /** The Egress that is served here. */
   readonly egress: EgressRef;
   /** The user that may announce. */
   readonly user: string;
   /** The gateway's own addresses. */
   readonly ownAddresses: readonly Address[];
-  /** The clients that are known, by `namespace/name`. */
-  readonly pods: ReadonlyMap<string, ClientPod>;
+  readonly clients: Pick<ClientWatcher, "pods" | "find">;
+  readonly controller: Pick<ControllerLease, "isAway">;
   readonly blocks: Pick<NodeBlocks, "problemOf">;
   readonly announced: Pick<AnnouncedClients, "add">;
   readonly sync: Pick<KernelSync, "flushed">;
@@ -63,15 +59,17 @@ export class Admission {
     if (closed !== undefined) return refused(503, closed);
     const wrong = this.#problemOf(announcement, caller);
     if (wrong !== undefined) return refused(403, wrong);
-    const pod = await this.#find(announcement.pod, signal);
-    if (pod === undefined) return refused(404, "the pod does not exist");
-    if (pod === "no client") {
-      return refused(403, "the pod's annotations do not name this Egress");
+    const { nodeName: node } = caller;
+    const pod = await this.#find(announcement.pod, { node, signal });
+    if (pod === undefined) {
+      return refused(
+        404,
+        "the pod does not exist, or its annotations do not name this Egress",
+      );
     }
-    if (pod.nodeName === undefined || pod.nodeName !== caller.nodeName) {
+    if (pod.nodeName !== node) {
       return refused(403, "the pod is not on the node of the token");
     }
-    const { nodeName: node } = pod;
     const { addresses, block } = announcement;
     const claim = { node, block, addresses };
     const problem = await blocks.problemOf(claim, { signal });
@@ -103,22 +101,24 @@ export class Admission {
     return odd === undefined ? undefined : `no client has the address ${odd}`;
   }
 
-  /** The API server is asked once when the pod is not known here, which is behind it by a moment. */
+  /**
+   * The pod as its slice has it, which may come a moment later. While
+   * coil-controller is away no slice will come: then the node's word counts,
+   * for pods on that node.
+   */
   async #find(
     { namespace, name, uid }: AnnouncedPod,
-    signal: AbortSignal,
-  ): Promise<ClientPod | "no client" | undefined> {
-    const { client, egress, pods } = this.#options;
-    const known = pods.get(`${namespace}/${name}`);
-    if (known?.uid === uid) return known;
-    const pod = await client.tryGet(PODS, {
-      namespace,
-      name,
-      signal,
-      timeoutMs: LIVE_GET_MS,
-    });
-    if (pod?.metadata?.uid !== uid) return undefined;
-    return isClientPod(pod, egress) ? clientPodOf(pod) : "no client";
+    { node, signal }: {
+      readonly node: string | undefined;
+      readonly signal: AbortSignal;
+    },
+  ): Promise<ClientPod | undefined> {
+    const { clients, controller } = this.#options;
+    if (
+      node !== undefined && !clients.pods.has(uid) && await controller.isAway()
+    ) return { namespace, name, uid, nodeName: node, addresses: [] };
+    const pod = await clients.find(uid, { ms: SLICE_MS, signal });
+    return pod?.namespace === namespace && pod.name === name ? pod : undefined;
   }
 }
 

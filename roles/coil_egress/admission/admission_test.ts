@@ -5,8 +5,6 @@ import {
   parseAnnouncement,
 } from "../../../lib/announce/mod.ts";
 import { Address } from "../../../lib/inet/mod.ts";
-import { KubeClient, type V1Pod } from "../../../lib/kube/mod.ts";
-import { FakeTransport } from "../../../lib/kube/testing.ts";
 import { Admission, type AdmissionOptions } from "./admission.ts";
 import type { ClientPod } from "../clients/client_pod.ts";
 import type { NodeClaim } from "./node_blocks.ts";
@@ -33,18 +31,6 @@ function announcement(
   }));
 }
 
-function livePod(more: Partial<NonNullable<V1Pod["spec"]>> = {}): V1Pod {
-  return {
-    metadata: {
-      namespace: "team",
-      name: "client",
-      uid: "u1",
-      annotations: { "egress.coil.cybozu.com/nat": "internet" },
-    },
-    spec: { nodeName: "node1", containers: [], ...more },
-  };
-}
-
 const KNOWN: ClientPod = {
   namespace: "team",
   name: "client",
@@ -54,26 +40,33 @@ const KNOWN: ClientPod = {
 };
 
 function fixture(
-  { known, live, ...more }:
-    & { readonly known?: ClientPod; readonly live?: V1Pod }
+  { known, later, away = false, ...more }:
+    & {
+      readonly known?: ClientPod;
+      /** What a slice brings while the announcement waits. */
+      readonly later?: ClientPod;
+      readonly away?: boolean;
+    }
     & Partial<AdmissionOptions> = {},
 ) {
   const seen: string[] = [];
-  const transport = new FakeTransport(() =>
-    live === undefined
-      ? { status: 404, body: { kind: "Status", reason: "NotFound" } }
-      : { body: live }
-  );
+  const pods = new Map(known && [[known.uid, known]]);
   const admission = new Admission({
-    client: new KubeClient(transport),
     egress: { namespace: "nat", name: "internet" },
     user: COILD.username,
     ownAddresses: [Address.parse("10.1.9.9")],
-    pods: new Map(known && [["team/client", known]]),
+    clients: {
+      pods,
+      find: (uid) =>
+        Promise.resolve(
+          pods.get(uid) ?? (later?.uid === uid ? later : undefined),
+        ),
+    },
+    controller: { isAway: () => Promise.resolve(away) },
     blocks: { problemOf: () => Promise.resolve(undefined) },
     announced: {
-      add: ({ uid }, addresses) => {
-        seen.push(`add ${uid} ${addresses}`);
+      add: ({ uid, nodeName }, addresses) => {
+        seen.push(`add ${uid} on ${nodeName} ${addresses}`);
         return true;
       },
     },
@@ -86,37 +79,37 @@ function fixture(
     closedBecause: () => undefined,
     ...more,
   });
-  return { admission, seen, gets: transport.requests };
+  return { admission, seen };
 }
 
-Deno.test("Admission lets a known client in without asking the API server", async () => {
-  const { admission, seen, gets } = fixture({ known: KNOWN });
-  const verdict = await admission.admit(announcement(), {
-    caller: COILD,
-    signal,
-  });
-  assert.deepEqual(verdict, { status: 204 });
-  assert.deepEqual(seen, ["add u1 10.1.1.2", "flushed"]);
-  assert.equal(gets.length, 0);
-});
-
-Deno.test("Admission asks the API server once for a pod that it does not know", async () => {
-  for (const known of [undefined, { ...KNOWN, uid: "u0" }]) {
-    const { admission, seen, gets } = fixture({
-      live: livePod(),
-      ...(known && { known }),
-    });
+for (
+  const [what, parts] of [
+    ["that a slice has", { known: KNOWN }],
+    [
+      "that a slice has, without asking whether coil-controller is there",
+      {
+        known: KNOWN,
+        controller: { isAway: () => Promise.reject(new Error("asked")) },
+      },
+    ],
+    ["that a slice has a moment later", { later: KNOWN }],
+    ["that replaces one of its name", {
+      known: { ...KNOWN, uid: "u0" },
+      later: KNOWN,
+    }],
+    ["that no slice has while coil-controller is away", { away: true }],
+  ] as const
+) {
+  Deno.test(`Admission lets in a client ${what}`, async () => {
+    const { admission, seen } = fixture(parts);
     const verdict = await admission.admit(announcement(), {
       caller: COILD,
       signal,
     });
     assert.deepEqual(verdict, { status: 204 });
-    assert.deepEqual(seen, ["add u1 10.1.1.2", "flushed"]);
-    assert.deepEqual(gets.map(({ path }) => path), [
-      "/api/v1/namespaces/team/pods/client",
-    ]);
-  }
-});
+    assert.deepEqual(seen, ["add u1 on node1 10.1.1.2", "flushed"]);
+  });
+}
 
 Deno.test("Admission rejects when the kernel does", async () => {
   const { admission } = fixture({
@@ -130,7 +123,6 @@ Deno.test("Admission rejects when the kernel does", async () => {
 });
 
 const { nodeName: _none, ...UNBOUND } = COILD;
-const { nodeName: _no, ...UNSCHEDULED } = KNOWN;
 
 for (
   const [what, parts, message, caller, status, reason] of [
@@ -183,18 +175,10 @@ for (
       403,
       /does not contain its pod's node/,
     ],
-    [
-      "of a pod on no node",
-      { known: UNSCHEDULED },
-      {},
-      COILD,
-      403,
-      /not on the node/,
-    ],
     ["of a pod that is gone", {}, {}, COILD, 404, /the pod does not exist/],
     [
-      "of a pod that went while the API server was asked",
-      { live: livePod(), announced: { add: () => false } },
+      "of a pod that went in the meantime",
+      { known: KNOWN, announced: { add: () => false } },
       {},
       COILD,
       404,
@@ -216,31 +200,30 @@ for (
     ],
     [
       "of a pod's predecessor",
-      { live: livePod() },
+      { known: KNOWN },
       { uid: "u0" },
+      COILD,
+      404,
+      /the pod does not exist, or its annotations do not name this Egress/,
+    ],
+    [
+      "of a client by another name",
+      { known: { ...KNOWN, name: "other" } },
+      {},
       COILD,
       404,
       /the pod does not exist/,
     ],
     [
-      "of a pod on the host's network",
+      "of an address that its node does not have, while coil-controller is away",
       {
-        live: livePod({ hostNetwork: true }),
+        away: true,
+        blocks: { problemOf: () => Promise.resolve("not of the node") },
       },
       {},
       COILD,
       403,
-      /annotations/,
-    ],
-    [
-      "of a pod without the annotation",
-      {
-        live: { metadata: { uid: "u1" } },
-      },
-      {},
-      COILD,
-      403,
-      /annotations/,
+      /not of the node/,
     ],
     [
       "of the loopback address",

@@ -13,6 +13,8 @@ export interface AnnouncedClientsOptions {
   readonly clients: Pick<ClientSet, "claim" | "hasStatus">;
   /** How long an announced address is served without a status that has it. */
   readonly confirmMs: number;
+  /** Whether nobody can confirm now, so that addresses stay for as long again. */
+  readonly isConfirmerAway: () => Promise<boolean>;
   /** Is told when an address is served no longer, which nobody waits for. */
   readonly onExpired: () => void;
 }
@@ -51,7 +53,7 @@ export class AnnouncedClients implements Disposable {
    * nothing would ever end its announcement but the time.
    */
   add(pod: ClientPod, addresses: readonly Address[]): boolean {
-    const { clients, confirmMs } = this.#options;
+    const { clients } = this.#options;
     const { uid } = pod;
     if (this.#gone.has(uid)) return false;
     this.#entries.get(uid)?.timer[Symbol.dispose]();
@@ -61,10 +63,11 @@ export class AnnouncedClients implements Disposable {
       this.#end(uid);
       return true;
     }
-    const timer = startTimer(confirmMs, () => this.#expire(uid));
-    const statusThen = textOf(pod.addresses);
-    const name = `${pod.namespace}/${pod.name}`;
-    this.#entries.set(uid, { timer, addresses, statusThen, pod: name });
+    this.#await(uid, {
+      addresses,
+      statusThen: textOf(pod.addresses),
+      pod: `${pod.namespace}/${pod.name}`,
+    });
     clients.claim(uid, { source: "announced", addresses });
     return true;
   }
@@ -102,15 +105,26 @@ export class AnnouncedClients implements Disposable {
     this.#entries.clear();
   }
 
-  #expire(uid: string): void {
+  #await(uid: string, entry: Omit<Entry, "timer">): void {
+    const { confirmMs } = this.#options;
+    const timer = startTimer(confirmMs, () => void this.#expire(uid));
+    this.#entries.set(uid, { ...entry, timer });
+  }
+
+  async #expire(uid: string): Promise<void> {
     const entry = this.#entries.get(uid);
     if (entry === undefined) return;
+    const { isConfirmerAway, onExpired } = this.#options;
+    // Without an answer of the API server nobody can confirm either.
+    const isAway = await isConfirmerAway().catch(() => true);
+    if (this.#entries.get(uid) !== entry) return;
+    if (isAway) return this.#await(uid, entry);
     log.warn("No pod status confirmed an announced client; removed it", {
       pod: entry.pod,
       announced: entry.addresses,
     });
     this.#end(uid);
-    this.#options.onExpired();
+    onExpired();
   }
 
   #end(uid: string): void {

@@ -14,16 +14,20 @@ const addressesOf = (texts: readonly string[]) =>
 
 function pod(uid: string, ...texts: string[]): ClientPod {
   const addresses = addressesOf(texts);
-  return { namespace: "team", name: "client", uid, addresses };
+  const nodeName = "node1";
+  return { namespace: "team", name: "client", uid, nodeName, addresses };
 }
 
 /** A set of clients with announcements, and the pod watcher's side of it. */
-function fixture({ confirmMs = 60_000 } = {}) {
+function fixture(
+  { confirmMs = 60_000, isConfirmerAway = () => Promise.resolve(false) } = {},
+) {
   const clients = new ClientSet({ families: ["ipv4", "ipv6"] });
   let expiries = 0;
   const announced = new AnnouncedClients({
     clients,
     confirmMs,
+    isConfirmerAway,
     onExpired: () => expiries++,
   });
   let before: ClientPod | undefined;
@@ -34,7 +38,12 @@ function fixture({ confirmMs = 60_000 } = {}) {
     announce: (who: ClientPod, ...texts: string[]) =>
       announced.add(who, addressesOf(texts)),
     watch: (now: ClientPod | undefined) => {
-      noteChange({ pod: now, before }, { clients, announced });
+      if (before !== undefined && before.uid !== now?.uid) {
+        noteChange({ uid: before.uid, pod: undefined }, { clients, announced });
+      }
+      if (now !== undefined) {
+        noteChange({ uid: now.uid, pod: now }, { clients, announced });
+      }
       before = now;
     },
     [Symbol.dispose]: () => announced[Symbol.dispose](),
@@ -82,6 +91,30 @@ Deno.test("AnnouncedClients takes an address out that nobody confirms", async ()
   assert.equal(f.expiries(), 1);
   assert.equal(f.announced.size, 0);
 });
+
+for (
+  const [what, away] of [
+    ["while coil-controller is away", () => Promise.resolve(true)],
+    ["without an API server", () => Promise.reject(new Error("refused"))],
+  ] as const
+) {
+  Deno.test(`AnnouncedClients keeps an address that nobody can confirm ${what}`, async () => {
+    let asked = 0;
+    let answer: () => Promise<boolean> = away;
+    using f = fixture({
+      confirmMs: 10,
+      isConfirmerAway: () => (asked++, answer()),
+    });
+    f.watch(pod("u1"));
+    f.announce(pod("u1"), "10.1.1.2");
+    while (asked < 3) await sleep(5);
+    assert.deepEqual(f.served(), ["10.1.1.2"]);
+    assert.equal(f.expiries(), 0);
+    answer = () => Promise.resolve(false);
+    while (f.expiries() === 0) await sleep(5);
+    assert.deepEqual(f.served(), []);
+  });
+}
 
 Deno.test("AnnouncedClients begins to count again with every announcement, which replaces the one before", async () => {
   using f = fixture({ confirmMs: 2_000 });

@@ -2,25 +2,24 @@ import { getLogger } from "../../../lib/telemetry/mod.ts";
 import type { AnnouncedClients } from "./announced_clients.ts";
 import type { ClientPod } from "./client_pod.ts";
 import type { ClientSet, SharedAddress } from "./client_set.ts";
-import type { ClientChange } from "./client_watcher.ts";
+import type { ClientChange } from "./slice_clients.ts";
 
 const log = getLogger("pod-watcher");
 
-/** Takes a change of a client down. A pod of the same name with another UID is another pod. */
+/** Takes a change of a client down. */
 export function noteChange(
-  { pod, before }: ClientChange,
+  { uid, pod }: ClientChange,
   { clients, announced }: {
     readonly clients: Pick<ClientSet, "claim" | "forget">;
     readonly announced: Pick<AnnouncedClients, "noteStatus" | "forget">;
   },
 ): void {
-  if (before !== undefined && before.uid !== pod?.uid) {
-    announced.forget(before.uid);
-    clients.forget(before.uid);
+  if (pod === undefined) {
+    announced.forget(uid);
+    clients.forget(uid);
+    return;
   }
-  if (pod === undefined) return;
-  const { uid, addresses } = pod;
-  clients.claim(uid, { source: "status", addresses });
+  clients.claim(uid, { source: "status", addresses: pod.addresses });
   // After the claim, so that an address that was announced is not out for a moment.
   announced.noteStatus(pod);
 }

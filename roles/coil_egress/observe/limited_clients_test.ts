@@ -13,12 +13,14 @@ const PODS: readonly ClientPod[] = [
     namespace: "team",
     name: "a",
     uid: "u1",
+    nodeName: "node1",
     addresses: [Address.parse("10.1.1.2"), Address.parse("fd01::2")],
   },
   {
     namespace: "team",
     name: "b",
     uid: "u2",
+    nodeName: "node1",
     addresses: [Address.parse("10.1.1.3")],
   },
 ];

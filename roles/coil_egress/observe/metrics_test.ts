@@ -69,9 +69,10 @@ const CLIENTS: readonly ClientPod[] = [
     namespace: "team",
     name: "a",
     uid: "u1",
+    nodeName: "node1",
     addresses: [Address.parse("10.1.1.2"), Address.parse("fd01::2")],
   },
-  { namespace: "team", name: "b", uid: "u2", addresses: [] },
+  { namespace: "team", name: "b", uid: "u2", nodeName: "node1", addresses: [] },
 ];
 
 /** What is served, without the process's own and without comments. */

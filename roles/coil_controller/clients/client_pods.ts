@@ -1,0 +1,106 @@
+import {
+  egressAnnotationProblem,
+  type EgressClient,
+  parseEgressAnnotations,
+} from "../../../lib/api/mod.ts";
+import { Address } from "../../../lib/inet/mod.ts";
+import {
+  Informer,
+  type KubeClient,
+  PODS,
+  type V1Pod,
+} from "../../../lib/kube/mod.ts";
+import { EGRESS_ANNOTATION_PREFIX } from "../../../lib/names/mod.ts";
+
+/** Phases from which no pod comes back. */
+const ENDED: ReadonlySet<string> = new Set(["Succeeded", "Failed"]);
+
+/** On a node, with an address of their own, not ended. A pod that ends leaves the selection, which the API server reports as its deletion. */
+const SELECTOR = [
+  "spec.nodeName!=",
+  "spec.hostNetwork=false",
+  "status.phase!=Succeeded",
+  "status.phase!=Failed",
+].join();
+
+/** Name of the index of pods by the Egresses that they use. */
+const BY_EGRESS = "egress";
+
+/**
+ * Follows the pods that use Egresses. Which they are is in annotations, so all
+ * pods of the cluster come by; of those that use none nothing is kept.
+ */
+export function clientPods(
+  client: KubeClient,
+  onRead: () => void = () => {},
+): Informer<V1Pod> {
+  return new Informer(client, PODS, {
+    fieldSelector: SELECTOR,
+    keep: (pod) => {
+      onRead();
+      return egressesOf(pod).length > 0;
+    },
+    transform: transformClientPod,
+    indexes: { [BY_EGRESS]: egressesOf },
+  });
+}
+
+/** The clients of an Egress, by UID. */
+export function clientsOf(
+  { store }: Pick<Informer<V1Pod>, "store">,
+  egress: string,
+): Map<string, EgressClient> {
+  const clients = store.byIndex(BY_EGRESS, egress).map(clientOf);
+  return new Map(clients.map((client) => [client.uid, client]));
+}
+
+/**
+ * The Egresses that a pod uses, as `namespace/name`: none before it has a
+ * node, without an address of its own, after its end, or if coild would refuse
+ * its annotations.
+ */
+export function egressesOf({ metadata, spec, status }: V1Pod): string[] {
+  if (spec?.nodeName === undefined || spec.hostNetwork === true) return [];
+  if (ENDED.has(status?.phase ?? "")) return [];
+  const references = parseEgressAnnotations(metadata?.annotations);
+  if (references.length === 0) return [];
+  if (egressAnnotationProblem(references) !== undefined) return [];
+  return references.flatMap(({ namespace, names }) =>
+    names.map((name) => `${namespace}/${name}`)
+  );
+}
+
+/** Keeps what the other functions here read. */
+export function transformClientPod({ metadata, spec, status }: V1Pod): V1Pod {
+  const { name, namespace, uid, resourceVersion, annotations = {} } =
+    metadata ?? {};
+  const ours = Object.entries(annotations)
+    .filter(([key]) => key.startsWith(EGRESS_ANNOTATION_PREFIX));
+  return {
+    metadata: {
+      ...(name !== undefined && { name }),
+      ...(namespace !== undefined && { namespace }),
+      ...(uid !== undefined && { uid }),
+      ...(resourceVersion !== undefined && { resourceVersion }),
+      annotations: Object.fromEntries(ours),
+    },
+    ...(spec?.nodeName !== undefined &&
+      { spec: { nodeName: spec.nodeName, containers: [] } }),
+    status: { podIPs: status?.podIPs ?? [] },
+  };
+}
+
+/** A pod as an Egress' client. What is not an address in its status is left out. */
+function clientOf({ metadata, spec, status }: V1Pod): EgressClient {
+  const { namespace = "", name = "", uid = "" } = metadata ?? {};
+  const addresses = (status?.podIPs ?? [])
+    .map(({ ip = "" }) => Address.tryParse(ip)?.toString())
+    .filter((address) => address !== undefined);
+  return {
+    namespace,
+    name,
+    uid,
+    nodeName: spec?.nodeName ?? "",
+    ...(addresses.length > 0 && { addresses }),
+  };
+}

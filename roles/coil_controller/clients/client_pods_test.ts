@@ -1,0 +1,112 @@
+import assert from "node:assert/strict";
+import { Store, type V1Pod } from "../../../lib/kube/mod.ts";
+import { clientsOf, egressesOf, transformClientPod } from "./client_pods.ts";
+
+const EGRESS = "nat/internet";
+
+function pod(
+  annotations: Record<string, string>,
+  more: { readonly hostNetwork?: boolean; readonly phase?: string } = {},
+): V1Pod {
+  const { hostNetwork, phase = "Running" } = more;
+  return {
+    metadata: {
+      name: "client",
+      namespace: "team",
+      uid: "u1",
+      resourceVersion: "7",
+      annotations,
+      labels: { app: "x" },
+    },
+    spec: {
+      nodeName: "node1",
+      containers: [{ name: "c" }],
+      ...(hostNetwork !== undefined && { hostNetwork }),
+    },
+    status: {
+      phase,
+      podIP: "10.1.1.2",
+      podIPs: [{ ip: "10.1.1.2" }, { ip: "fd01::2" }],
+      conditions: [],
+    },
+  };
+}
+
+const KEY = "egress.coil.cybozu.com/nat";
+
+for (
+  const [what, annotations, more, expected] of [
+    ["names it", { [KEY]: "internet" }, {}, true],
+    ["names it among others", { [KEY]: "dmz,internet" }, {}, true],
+    ["has blanks and gaps", { [KEY]: " , dmz , internet,, " }, {}, true],
+    ["waits for its start", { [KEY]: "internet" }, { phase: "Pending" }, true],
+    ["names another", { [KEY]: "dmz" }, {}, false],
+    ["names a longer name", { [KEY]: "internet2" }, {}, false],
+    ["names nothing", { [KEY]: "" }, {}, false],
+    ["means another namespace", { [`${KEY}2`]: "internet" }, {}, false],
+    ["has no annotation", {}, {}, false],
+    ["is on the host's network (CT-32)", { [KEY]: "internet" }, {
+      hostNetwork: true,
+    }, false],
+    [
+      "has succeeded",
+      { [KEY]: "internet" },
+      { phase: "Succeeded" },
+      false,
+    ],
+    ["has failed", { [KEY]: "internet" }, { phase: "Failed" }, false],
+  ] as const
+) {
+  Deno.test(`egressesOf() ${expected ? "has" : "lacks"} the Egress of a pod that ${what}`, () => {
+    const all = egressesOf(pod(annotations, more));
+    assert.equal(all.includes(EGRESS), expected);
+  });
+}
+
+Deno.test("egressesOf() has none for a pod on no node, and for one whose annotations coild refuses", () => {
+  const { spec: _none, ...unscheduled } = pod({ [KEY]: "internet" });
+  assert.deepEqual(egressesOf(unscheduled), []);
+  assert.deepEqual(egressesOf(pod({ [KEY]: "internet,No Name" })), []);
+  const many = Array.from({ length: 65 }, (_, n) => `egress-${n}`);
+  assert.deepEqual(
+    egressesOf(pod({ [KEY]: ["internet", ...many].join() })),
+    [],
+  );
+});
+
+Deno.test("transformClientPod() keeps exactly what the other functions and the store need", () => {
+  const whole = pod({ [KEY]: "internet", "big": "x".repeat(1_000) });
+  const transformed = transformClientPod(whole);
+  assert.deepEqual(transformed, {
+    metadata: {
+      name: "client",
+      namespace: "team",
+      uid: "u1",
+      resourceVersion: "7",
+      annotations: { [KEY]: "internet" },
+    },
+    spec: { nodeName: "node1", containers: [] },
+    status: { podIPs: [{ ip: "10.1.1.2" }, { ip: "fd01::2" }] },
+  });
+  assert.deepEqual(egressesOf(transformed), egressesOf(whole));
+});
+
+Deno.test("clientsOf() has an Egress' clients by UID, without what is not an address", () => {
+  const store = new Store<V1Pod>({ egress: egressesOf });
+  const put = (uid: string, annotation: string, ips: readonly string[]) => {
+    const { metadata, spec } = pod({ [KEY]: annotation });
+    store.set(uid, {
+      metadata: { ...metadata, uid },
+      ...(spec !== undefined && { spec }),
+      status: { podIPs: ips.map((ip) => ({ ip })) },
+    });
+  };
+  put("u1", "internet", ["10.1.1.2", "", "fd01:0::2"]);
+  put("u2", "dmz,internet", []);
+  put("u3", "dmz", ["10.1.1.3"]);
+  const rest = { namespace: "team", name: "client", nodeName: "node1" };
+  assert.deepEqual([...clientsOf({ store }, EGRESS)], [
+    ["u1", { ...rest, uid: "u1", addresses: ["10.1.1.2", "fd01::2"] }],
+    ["u2", { ...rest, uid: "u2" }],
+  ]);
+});

@@ -1,0 +1,226 @@
+import {
+  clientSliceName,
+  type Egress,
+  EGRESS_CLIENT_SLICES,
+  type EgressClientSlice,
+  parseClientSliceName,
+} from "../../../lib/api/mod.ts";
+import { abortable, KeyedMutex, withTimeout } from "../../../lib/async/mod.ts";
+import {
+  Informer,
+  type KubeClient,
+  type Store,
+  type V1Pod,
+} from "../../../lib/kube/mod.ts";
+import { APP_INSTANCE_LABEL, GROUP_VERSION } from "../../../lib/names/mod.ts";
+import { deleteIfThere } from "../common/delete.ts";
+import { planMetadata, type PlannedMetadata } from "../common/metadata.ts";
+import { precedes } from "../common/versions.ts";
+import { clientsOf } from "./client_pods.ts";
+import { planSlices } from "./slice_plan.ts";
+
+/** Names of the indexes: the Egress that a slice is of, by its name, and the one that its label names. */
+const BY_NAME = "name";
+const BY_LABEL = "label";
+
+/** Own writes come back by the watch within milliseconds; one that somebody has undone never does. */
+const SEEN_MS = 2_000;
+
+/** Follows all slices. */
+export function sliceInformer(client: KubeClient): Informer<EgressClientSlice> {
+  return new Informer(client, EGRESS_CLIENT_SLICES, {
+    indexes: {
+      [BY_NAME]: ({ metadata }) => {
+        const parsed = parseClientSliceName(metadata.name ?? "");
+        return parsed === undefined
+          ? []
+          : [`${metadata.namespace}/${parsed.egress}`];
+      },
+      [BY_LABEL]: ({ metadata }) => {
+        const name = metadata.labels?.[APP_INSTANCE_LABEL];
+        return name === undefined ? [] : [`${metadata.namespace}/${name}`];
+      },
+    },
+  });
+}
+
+/** The Egresses that a slice has to do with, as `namespace/name`. */
+export function egressesOfSlice({ metadata }: EgressClientSlice): string[] {
+  const names = [
+    parseClientSliceName(metadata.name ?? "")?.egress,
+    metadata.labels?.[APP_INSTANCE_LABEL],
+  ].filter((name) => name !== undefined);
+  return [...new Set(names)].map((name) => `${metadata.namespace}/${name}`);
+}
+
+export interface ClientSlicesOptions {
+  readonly client: KubeClient;
+  readonly egresses: Pick<Informer<Egress>, "store">;
+  readonly pods: Pick<Informer<V1Pod>, "store">;
+  readonly slices: Pick<Informer<EgressClientSlice>, "store" | "subscribe">;
+}
+
+/** Keeps the EgressClientSlices: who the clients of each Egress are, for its gateways. */
+export class ClientSlices {
+  readonly #options: ClientSlicesOptions;
+  readonly #turns = new KeyedMutex();
+  /** UIDs of Egresses whose clients have been written once, by key. */
+  readonly #complete = new Map<string, string | undefined>();
+
+  constructor(options: ClientSlicesOptions) {
+    this.#options = options;
+  }
+
+  /** Returns when the Egress' clients have been written once: a gateway that starts finds them. */
+  async ensure(
+    { metadata: { namespace, name, uid } }: Egress,
+    { signal }: { readonly signal: AbortSignal },
+  ): Promise<void> {
+    const key = `${namespace}/${name}`;
+    if (this.#complete.get(key) !== uid) await this.reconcile(key, signal);
+  }
+
+  /**
+   * Makes the slices of the Egress of the key `namespace/name` say what its pods say.
+   *
+   * @throws {KubeApiError} when the API server refuses, also because somebody else changed a slice
+   */
+  async reconcile(key: string, signal: AbortSignal): Promise<void> {
+    using _turn = await this.#turns.lock(key, { signal });
+    const egress = this.#options.egresses.store.get(key);
+    if (egress === undefined) return void this.#complete.delete(key);
+    // They go with it.
+    if (egress.metadata.deletionTimestamp !== undefined) return;
+    const written = await this.#write(egress, { key, signal });
+    await this.#seen(written, signal);
+    this.#complete.set(key, egress.metadata.uid);
+  }
+
+  /** Returns the slices that were written, by key, with their new versions; undefined for those that were deleted. */
+  async #write(
+    egress: Egress,
+    { key, signal }: { readonly key: string; readonly signal: AbortSignal },
+  ): Promise<Map<string, string | undefined>> {
+    const { client, pods, slices } = this.#options;
+    const { namespace = "", name = "" } = egress.metadata;
+    const metadata = planMetadata(egress);
+    const live = liveOf(slices.store.byIndex(BY_NAME, key));
+    const plan = planSlices(
+      clientsOf(pods, key),
+      [...live].map(([number, slice]) => ({
+        number,
+        clients: slice.clients ?? [],
+        isDamaged: !hasMetadata(slice, metadata),
+      })),
+    );
+    const written = new Map<string, string | undefined>();
+    for (const { number, clients } of plan.writes) {
+      const found = live.get(number);
+      const target = { namespace, name: clientSliceName(name, number) };
+      const slice = { ...TYPE, metadata: { ...metadata, ...target }, clients };
+      const object = await this.#put(slice, { found, signal });
+      written.set(keyOf(object), object.metadata.resourceVersion);
+    }
+    const strays = slices.store.byIndex(BY_LABEL, key).filter((slice) =>
+      parseClientSliceName(slice.metadata.name ?? "")?.egress !== name
+    );
+    const spare = plan.deletes.map((number) => live.get(number));
+    for (const slice of [...spare, ...strays]) {
+      if (slice === undefined) continue;
+      await this.#delete(slice, signal);
+      written.set(keyOf(slice), undefined);
+    }
+    return written;
+  }
+
+  /** Writes a slice as long as it is the one that was planned for. */
+  async #put(
+    slice: EgressClientSlice,
+    { found, signal }: {
+      readonly found: EgressClientSlice | undefined;
+      readonly signal: AbortSignal;
+    },
+  ): Promise<EgressClientSlice> {
+    const { client } = this.#options;
+    if (found === undefined) {
+      return await client.create(EGRESS_CLIENT_SLICES, slice, { signal });
+    }
+    const { uid, resourceVersion } = found.metadata;
+    const { metadata: { namespace, name = "", ...planned }, clients } = slice;
+    const metadata = { ...planned, uid, resourceVersion };
+    return await client.patch(
+      EGRESS_CLIENT_SLICES,
+      { ...(namespace !== undefined && { namespace }), name, signal },
+      { metadata, clients },
+      { kind: "merge" },
+    );
+  }
+
+  async #delete(
+    { metadata }: EgressClientSlice,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const { namespace = "", name = "", uid, resourceVersion } = metadata;
+    await deleteIfThere(this.#options.client, EGRESS_CLIENT_SLICES, {
+      namespace,
+      name,
+      preconditions: { uid, resourceVersion },
+      signal,
+    });
+  }
+
+  /** Waits for the watch to bring what was written: planned on older slices, the next change would be refused. */
+  async #seen(
+    written: ReadonlyMap<string, string | undefined>,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const { store, subscribe } = this.#options.slices;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const look = () => {
+      if ([...written].every((entry) => isSeen(store, entry))) resolve();
+    };
+    using _subscription = subscribe.call(this.#options.slices, look);
+    look();
+    try {
+      await withTimeout(SEEN_MS, (s) => abortable(promise, s), { signal });
+    } catch {
+      signal.throwIfAborted();
+    }
+  }
+}
+
+const TYPE = { apiVersion: GROUP_VERSION, kind: "EgressClientSlice" } as const;
+
+function isSeen(
+  store: Store<EgressClientSlice>,
+  [key, version]: readonly [string, string | undefined],
+): boolean {
+  const found = store.get(key)?.metadata.resourceVersion;
+  if (version === undefined) return found === undefined;
+  return found !== undefined && !precedes(found, version);
+}
+
+function liveOf(
+  slices: readonly EgressClientSlice[],
+): Map<number, EgressClientSlice> {
+  const live = new Map<number, EgressClientSlice>();
+  for (const slice of slices) {
+    const parsed = parseClientSliceName(slice.metadata.name ?? "");
+    if (parsed !== undefined) live.set(parsed.number, slice);
+  }
+  return live;
+}
+
+function hasMetadata(
+  { metadata }: EgressClientSlice,
+  { labels, ownerReferences: [owner] }: PlannedMetadata,
+): boolean {
+  return Object.entries(labels)
+    .every(([label, value]) => metadata.labels?.[label] === value) &&
+    metadata.ownerReferences?.length === 1 &&
+    metadata.ownerReferences[0]?.uid === owner?.uid;
+}
+
+function keyOf({ metadata }: EgressClientSlice): string {
+  return `${metadata.namespace}/${metadata.name}`;
+}

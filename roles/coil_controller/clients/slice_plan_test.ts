@@ -1,0 +1,166 @@
+import assert from "node:assert/strict";
+import fc from "fast-check";
+import { type EgressClient, MAX_SLICE_CLIENTS } from "../../../lib/api/mod.ts";
+import { type LiveSlice, planSlices } from "./slice_plan.ts";
+
+function client(n: number, address?: string): EgressClient {
+  return {
+    namespace: "team",
+    name: `pod-${n}`,
+    uid: `u${n}`,
+    nodeName: `node${n % 7}`,
+    ...(address !== undefined && { addresses: [address] }),
+  };
+}
+
+const range = (from: number, to: number) =>
+  Array.from({ length: to - from }, (_, i) => client(from + i));
+
+const wantedOf = (clients: readonly EgressClient[]) =>
+  new Map(clients.map((c) => [c.uid, c]));
+
+const slice = (number: number, clients: readonly EgressClient[]) => ({
+  number,
+  clients,
+});
+
+/** The slices after the first so many steps of the plan. */
+function after(
+  live: readonly LiveSlice[],
+  plan: ReturnType<typeof planSlices>,
+  steps = Infinity,
+): LiveSlice[] {
+  const slices = new Map(live.map(({ number, clients }) => [number, clients]));
+  for (const { number, clients } of plan.writes) {
+    if (steps-- > 0) slices.set(number, clients);
+  }
+  for (const number of plan.deletes) if (steps-- > 0) slices.delete(number);
+  return [...slices].map(([number, clients]) => slice(number, clients));
+}
+
+const uidsOf = (slices: readonly LiveSlice[]) =>
+  slices.flatMap(({ clients }) => clients.map(({ uid }) => uid));
+
+Deno.test("planSlices() fills slices of a hundred, and leaves them alone", () => {
+  const clients = range(0, 250);
+  const plan = planSlices(wantedOf(clients), []);
+  assert.deepEqual(
+    plan.writes.map((w) => [w.number, w.clients.length]),
+    [[0, 100], [1, 100], [2, 50]],
+  );
+  const live = after([], plan);
+  assert.deepEqual(planSlices(wantedOf(clients), live), {
+    writes: [],
+    deletes: [],
+  });
+});
+
+Deno.test("planSlices() writes one slice for a client that comes, changes or goes", () => {
+  const clients = range(0, 150);
+  const live = after([], planSlices(wantedOf(clients), []));
+  const come = planSlices(wantedOf([...clients, client(150)]), live);
+  assert.deepEqual(come.writes.map(({ number }) => number), [1]);
+  const changed = clients.with(7, client(7, "10.1.1.7"));
+  const change = planSlices(wantedOf(changed), live);
+  assert.deepEqual(change.writes.map(({ number }) => number), [0]);
+  const gone = planSlices(wantedOf(clients.toSpliced(7, 1)), live);
+  assert.deepEqual(gone.writes.map(({ number }) => number), [0]);
+  // The room of who goes is taken by who comes, in one write.
+  const swap = clients.toSpliced(7, 1, client(200));
+  const swapped = planSlices(wantedOf(swap), live);
+  assert.deepEqual(swapped.writes.map(({ number }) => number), [0]);
+});
+
+Deno.test("planSlices() writes what somebody has damaged, and takes out what is twice or nobody's", () => {
+  const [a, b, c, stranger] = range(0, 4) as [
+    ...[EgressClient, EgressClient, EgressClient, EgressClient],
+  ];
+  const wanted = wantedOf([a, b, c]);
+  const damaged = [{ number: 0, clients: [a, b, c], isDamaged: true }];
+  assert.deepEqual(planSlices(wanted, damaged).writes, [
+    slice(0, [a, b, c]),
+  ]);
+  const odd = [slice(0, [a, b, stranger]), slice(3, [b, c])];
+  assert.deepEqual(planSlices(wanted, odd).writes, [
+    slice(0, [a, b]),
+    slice(3, [c]),
+  ]);
+});
+
+Deno.test("planSlices() empties slices before it deletes them, and keeps one", () => {
+  const live = [slice(0, [client(0)]), slice(1, []), slice(2, [])];
+  assert.deepEqual(planSlices(wantedOf([client(0)]), live), {
+    writes: [],
+    deletes: [2],
+  });
+  assert.deepEqual(planSlices(wantedOf([]), live), {
+    writes: [slice(0, [])],
+    deletes: [1, 2],
+  });
+});
+
+Deno.test("planSlices() moves clients together, and no step of it loses one", () => {
+  const live = Array.from(
+    { length: 6 },
+    (_, n) => slice(n, range(n * 100, n * 100 + 10 + n)),
+  );
+  const clients = live.flatMap(({ clients }) => clients);
+  const plan = planSlices(wantedOf(clients), live);
+  for (let steps = 0; steps <= plan.writes.length; steps++) {
+    const uids = new Set(uidsOf(after(live, plan, steps)));
+    assert.equal(uids.size, clients.length, `after ${steps} writes`);
+  }
+  const result = after(live, plan).filter(({ clients }) => clients.length > 0);
+  assert.deepEqual(result.map(({ clients }) => clients.length), [75]);
+});
+
+Deno.test("planSlices(): from any slices to any clients, each once, in full slices, with nothing to do after", () => {
+  const anyClient = fc.tuple(fc.nat(400), fc.boolean())
+    .map(([n, has]) =>
+      client(n, has ? `10.0.${n >> 8}.${n & 255}` : undefined)
+    );
+  const anyLive = fc.uniqueArray(
+    fc.record({
+      number: fc.nat(9),
+      clients: fc.uniqueArray(anyClient, {
+        maxLength: MAX_SLICE_CLIENTS,
+        selector: ({ uid }) => uid,
+      }),
+      isDamaged: fc.boolean(),
+    }),
+    { selector: ({ number }) => number, maxLength: 8 },
+  );
+  fc.assert(fc.property(
+    fc.array(anyClient, { maxLength: 300 }),
+    anyLive,
+    (clients, before) => {
+      const wanted = wantedOf(clients);
+      const stay = new Set(uidsOf(before).filter((uid) => wanted.has(uid)));
+      let live: LiveSlice[] = before;
+      for (let round = 0;; round++) {
+        const plan = planSlices(wanted, live);
+        if (plan.writes.length + plan.deletes.length === 0) break;
+        assert.ok(round < 4, "it never ends");
+        for (let steps = 0; steps <= plan.writes.length; steps++) {
+          const uids = new Set(uidsOf(after(live, plan, steps)));
+          for (const uid of stay) assert.ok(uids.has(uid), `${uid} is lost`);
+        }
+        for (const number of plan.deletes) {
+          const slice = live.find((s) => s.number === number);
+          assert.deepEqual(slice?.clients, []);
+        }
+        live = after(live, plan);
+      }
+      const uids = uidsOf(live);
+      assert.equal(uids.length, wanted.size);
+      assert.deepEqual(new Set(uids), new Set(wanted.keys()));
+      for (const { clients } of live) {
+        assert.ok(clients.length <= MAX_SLICE_CLIENTS);
+        for (const c of clients) assert.deepEqual(c, wanted.get(c.uid));
+      }
+      const filled = live.filter(({ clients }) => clients.length > 0).length;
+      assert.ok(filled <= 2 * Math.ceil(wanted.size / MAX_SLICE_CLIENTS));
+      assert.ok(live.length - filled <= 1);
+    },
+  ));
+});

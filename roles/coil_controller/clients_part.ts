@@ -1,0 +1,73 @@
+import { BoundedMap } from "../../lib/async/mod.ts";
+import {
+  Controller,
+  type KubeClient,
+  type KubeMetrics,
+} from "../../lib/kube/mod.ts";
+import { egressesOf } from "./clients/client_pods.ts";
+import { ClientSlices, egressesOfSlice } from "./clients/client_slices.ts";
+import type { EgressCluster } from "./egress/cluster.ts";
+
+const CONCURRENT_EGRESSES = 4;
+
+/** Changes that come together are written together. */
+const TOGETHER_MS = 5;
+
+/** The time between two writes for an Egress: of many pods that start one after the other, several are written together. */
+const INTERVAL_MS = 50;
+
+/** Egresses of which it is known when they were written last; pods may name any that do not exist. */
+const MAX_KEYS = 1_024;
+
+/** Who writes EgressClientSlices, and what asks for it; disposing of it ends the asking. */
+export interface ClientsPart extends Disposable {
+  readonly slices: ClientSlices;
+  readonly controller: Controller;
+}
+
+/** Connects what is known of pods and Egresses to the EgressClientSlices. */
+export function connectClients(
+  { client, cluster, metrics }: {
+    readonly client: KubeClient;
+    readonly cluster: EgressCluster;
+    readonly metrics?: KubeMetrics;
+  },
+): ClientsPart {
+  const { egresses, clients: pods } = cluster;
+  const slices = new ClientSlices({
+    client,
+    egresses,
+    pods,
+    slices: cluster.slices,
+  });
+  const lastMs = new BoundedMap<string, number>(MAX_KEYS);
+  const controller = new Controller({
+    name: "egress-clients",
+    concurrency: CONCURRENT_EGRESSES,
+    metrics,
+    reconcile: async (key, signal) => {
+      lastMs.set(key, performance.now());
+      await slices.reconcile(key, signal);
+    },
+  });
+  const enqueue = (keys: Iterable<string>) => {
+    for (const key of new Set(keys)) {
+      const sinceMs = performance.now() - (lastMs.get(key) ?? -Infinity);
+      const afterMs = Math.max(TOGETHER_MS, INTERVAL_MS - sinceMs);
+      controller.enqueue(key, { afterMs });
+    }
+  };
+  const stack = new DisposableStack();
+  stack.use(egresses.subscribe(({ key }) => enqueue([key])));
+  stack.use(pods.subscribe(({ object, before = object }) => {
+    enqueue([...egressesOf(object), ...egressesOf(before)]);
+  }));
+  stack.use(cluster.slices.subscribe(({ object, before = object }) => {
+    enqueue([...egressesOfSlice(object), ...egressesOfSlice(before)]);
+  }));
+  return {
+    slices,
+    controller,
+    [Symbol.dispose]: () => stack.dispose(),
+  };
+}

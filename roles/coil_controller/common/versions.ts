@@ -1,0 +1,13 @@
+/**
+ * Whether an object's version is older than another of it. Versions are
+ * decimal numbers that grow, see "Resource versions" in Kubernetes' API
+ * concepts; of others nothing is known, and the watch is believed.
+ */
+export function precedes(
+  a: string | undefined,
+  b: string | undefined,
+): boolean {
+  if (a === undefined || b === undefined) return false;
+  if (!/^\d+$/.test(a) || !/^\d+$/.test(b)) return false;
+  return BigInt(a) < BigInt(b);
+}

@@ -1,0 +1,62 @@
+import { type KubeClient, LEASES } from "../../../lib/kube/mod.ts";
+import { EGRESS_LEASE } from "../../../lib/names/mod.ts";
+
+/** How old an answer may be. */
+const FRESH_MS = 5_000;
+
+/** Nobody leads a lease that has not been renewed for so long: another replica would have taken it after 15 s. */
+const AWAY_MS = 30_000;
+
+/** The answer is of no use to an announcement after that. */
+const TIMEOUT_MS = 2_000;
+
+/** Whether coil-controller, which says who the clients are, is at work: by its lease. */
+export class ControllerLease {
+  readonly #client: Pick<KubeClient, "tryGet">;
+  readonly #namespace: string;
+  /** What was read last, and when by this machine's clock that never jumps. */
+  #read: { readonly renewed: string; readonly sinceMs: number } | undefined;
+  #answer: Promise<boolean> | undefined;
+  #answerMs = -Infinity;
+
+  constructor(
+    client: Pick<KubeClient, "tryGet">,
+    { namespace }: { readonly namespace: string },
+  ) {
+    this.#client = client;
+    this.#namespace = namespace;
+  }
+
+  /**
+   * Whether nobody has renewed the lease for half a minute: by its time, or,
+   * should the clocks differ, since it was read here first.
+   *
+   * @throws {Error} when the API server does not answer
+   */
+  isAway(): Promise<boolean> {
+    const nowMs = performance.now();
+    if (this.#answer === undefined || nowMs - this.#answerMs > FRESH_MS) {
+      this.#answerMs = nowMs;
+      this.#answer = this.#look();
+      this.#answer.catch(() => this.#answer = undefined);
+    }
+    return this.#answer;
+  }
+
+  async #look(): Promise<boolean> {
+    const lease = await this.#client.tryGet(LEASES, {
+      namespace: this.#namespace,
+      name: EGRESS_LEASE,
+      timeoutMs: TIMEOUT_MS,
+    });
+    const { holderIdentity, renewTime } = lease?.spec ?? {};
+    if (!holderIdentity || renewTime === undefined) return true;
+    const renewed = String(renewTime);
+    const nowMs = performance.now();
+    if (this.#read?.renewed !== renewed) {
+      this.#read = { renewed, sinceMs: nowMs };
+    }
+    return Date.now() - Date.parse(renewed) > AWAY_MS ||
+      nowMs - this.#read.sinceMs > AWAY_MS;
+  }
+}

@@ -1,0 +1,103 @@
+/** The part of coil-controller that says who the clients of Egresses are, in this process, with the controller's rights and lease. */
+import { TaskGroup } from "../../lib/async/mod.ts";
+import { KubeClient, LeaderElector } from "../../lib/kube/mod.ts";
+import type { ClientSlices } from "../../roles/coil_controller/clients/client_slices.ts";
+import { connectClients } from "../../roles/coil_controller/clients_part.ts";
+import { EgressCluster } from "../../roles/coil_controller/egress/cluster.ts";
+import type { ControlPlane } from "../lab/mod.ts";
+
+/** It works while somebody uses it, so that a test leaves nothing behind. */
+export class ClientsController {
+  readonly #kubeconfig: string;
+  readonly #hasLease: boolean;
+  #users = 0;
+  #running: Promise<Running> | undefined;
+
+  private constructor(kubeconfig: string, hasLease: boolean) {
+    this.#kubeconfig = kubeconfig;
+    this.#hasLease = hasLease;
+  }
+
+  /** Makes one with the rights of deploy/base, which must be there; without a lease it is a second leader. */
+  static async on(
+    plane: ControlPlane,
+    { hasLease = true } = {},
+  ): Promise<ClientsController> {
+    const account = { namespace: "kube-system", name: "coil-controller" };
+    const token = await plane.serviceAccountToken(account);
+    return new ClientsController(
+      await plane.kubeconfigFor({ token }),
+      hasLease,
+    );
+  }
+
+  /** Leads, and has the Egress' clients written, until the result is disposed of by all users. */
+  async use(egress: string): Promise<AsyncDisposable> {
+    this.#users++;
+    this.#running ??= this.#start();
+    const { slices } = await this.#running;
+    await slices.reconcile(egress, AbortSignal.timeout(30_000));
+    let isUsed = true;
+    return {
+      [Symbol.asyncDispose]: async () => {
+        if (!isUsed) return;
+        isUsed = false;
+        if (--this.#users === 0) await this.stop();
+      },
+    };
+  }
+
+  /** Ends as it does at SIGTERM: the lease is given back. */
+  async stop(): Promise<void> {
+    const running = await this.#running;
+    this.#running = undefined;
+    running?.stop.abort();
+    await running?.ended;
+  }
+
+  /** Leads again after {@linkcode ClientsController.stop}. */
+  async restart(): Promise<void> {
+    await (this.#running ??= this.#start());
+  }
+
+  async #start(): Promise<Running> {
+    const client = await KubeClient.load({ kubeconfig: this.#kubeconfig });
+    const stop = new AbortController();
+    const ready = Promise.withResolvers<ClientSlices>();
+    const elector = new LeaderElector(client, {
+      namespace: "kube-system",
+      name: "coil-egress-leader",
+      identity: crypto.randomUUID(),
+    });
+    const work = (leading: AbortSignal) => lead(client, leading, ready.resolve);
+    const ended =
+      (this.#hasLease
+        ? elector.run(stop.signal, work)
+        : work(stop.signal).catch(() => stop.signal.aborted)).finally(() =>
+          client.close()
+        );
+    ended.catch(ready.reject);
+    return { stop, ended, slices: await ready.promise };
+  }
+}
+
+async function lead(
+  client: KubeClient,
+  signal: AbortSignal,
+  onReady: (slices: ClientSlices) => void,
+): Promise<void> {
+  await using group = new TaskGroup({ signal });
+  const cluster = new EgressCluster(client);
+  using clients = connectClients({ client, cluster });
+  cluster.start(group);
+  await cluster.synced(group.signal);
+  group.run("clients", (s) => clients.controller.run(s));
+  onReady(clients.slices);
+  await group.wait();
+}
+
+interface Running {
+  readonly stop: AbortController;
+  readonly ended: Promise<void>;
+  readonly slices: ClientSlices;
+}

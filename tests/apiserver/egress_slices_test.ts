@@ -1,0 +1,308 @@
+import assert from "node:assert/strict";
+import type { EgressClientSlice } from "../../lib/api/mod.ts";
+import { formatAnnouncement } from "../../lib/announce/mod.ts";
+import { Address } from "../../lib/inet/mod.ts";
+import { eventually } from "../lab/mod.ts";
+import { ClientsController } from "./clients_controller.ts";
+import { COIL_API } from "./crds.ts";
+import {
+  assertClients,
+  CLIENT,
+  EGRESS,
+  EgressLab,
+  NAMESPACE,
+  type RunningGateway,
+  untilReady,
+} from "./egress_gateway_lab.ts";
+
+let lab: EgressLab;
+
+Deno.test.beforeAll(async () => {
+  lab = await EgressLab.start("egressslices");
+  await lab.createPod("coild-node1", {
+    namespace: "kube-system",
+    serviceAccount: "coild",
+  });
+  await lab.createBlock("default-1", "node1");
+});
+
+Deno.test.afterAll(async () => {
+  await lab[Symbol.asyncDispose]();
+});
+
+const KEY = `${NAMESPACE}/${EGRESS}`;
+const SLICES = `${COIL_API}/namespaces/${NAMESPACE}/egressclientslices`;
+
+async function slices(): Promise<readonly EgressClientSlice[]> {
+  const list = await lab.plane.request("GET", SLICES);
+  return (list as { items: EgressClientSlice[] }).items;
+}
+
+/** Names of the clients in all slices, sorted. */
+async function clients(): Promise<string[]> {
+  const all = await slices();
+  return all.flatMap(({ clients = [] }) => clients.map(({ name }) => name))
+    .sort();
+}
+
+async function patchSlice(name: string, patch: unknown): Promise<void> {
+  await lab.plane.request("PATCH", `${SLICES}/${name}`, patch, {
+    contentType: "application/merge-patch+json",
+  });
+}
+
+async function removePods(): Promise<void> {
+  const path = "/api/v1/namespaces/team/pods";
+  await lab.plane.request("DELETE", path, {
+    apiVersion: "v1",
+    kind: "DeleteOptions",
+    gracePeriodSeconds: 0,
+  });
+}
+
+async function announce(
+  gateway: RunningGateway,
+  pod: { readonly name: string; readonly uid: string },
+  address: string,
+): Promise<number> {
+  const response = await fetch(gateway.announceUrl, {
+    method: "POST",
+    headers: {
+      authorization: `Bearer ${await lab.token({ pod: "coild-node1" })}`,
+    },
+    body: formatAnnouncement({
+      egress: { namespace: NAMESPACE, name: EGRESS },
+      pod: { namespace: "team", ...pod },
+      addresses: [Address.parse(address)],
+      block: "default-1",
+    }),
+  });
+  await response.body?.cancel();
+  return response.status;
+}
+
+Deno.test("coil-controller writes the clients of an Egress into slices of a hundred", async (t) => {
+  await using _pods = new AsyncDisposableStack();
+  _pods.defer(removePods);
+  const uid = await lab.createPod("pod-000", { annotations: CLIENT });
+  await lab.setStatus("pod-000", ["10.1.0.1", "fd01::1"]);
+  await lab.createPod("stranger");
+  await using _controller = await lab.controller.use(KEY);
+
+  await t.step("with what a gateway has to know", async () => {
+    const [slice, ...more] = await slices();
+    assert.deepEqual(more, []);
+    assert.equal(slice?.metadata.name, "internet-0");
+    assert.deepEqual(slice.metadata.labels, {
+      "app.kubernetes.io/component": "egress",
+      "app.kubernetes.io/instance": EGRESS,
+      "app.kubernetes.io/name": "coil",
+    });
+    const [owner] = slice.metadata.ownerReferences ?? [];
+    assert.equal(`${owner?.kind} ${owner?.name}`, `Egress ${EGRESS}`);
+    assert.deepEqual(slice.clients, [{
+      namespace: "team",
+      name: "pod-000",
+      uid,
+      nodeName: "node1",
+      addresses: ["10.1.0.1", "fd01::1"],
+    }]);
+  });
+
+  const names = Array.from(
+    { length: 250 },
+    (_, n) => `pod-${String(n).padStart(3, "0")}`,
+  );
+  await t.step("several, when they are many", async () => {
+    await Promise.all(
+      names.slice(1).map((name) =>
+        lab.createPod(name, { annotations: CLIENT })
+      ),
+    );
+    await eventually("all", async () => (await clients()).length === 250);
+    assert.deepEqual(await clients(), names);
+    const counts = (await slices()).map(({ clients = [] }) => clients.length);
+    assert.ok(counts.every((count) => count <= 100), counts.join());
+    assert.ok(counts.length <= 6, counts.join());
+  });
+
+  await t.step("with one write for one change", async () => {
+    const before = new Map(
+      (await slices()).map(({ metadata }) => [
+        metadata.name,
+        metadata.resourceVersion,
+      ]),
+    );
+    await lab.setStatus("pod-007", ["10.1.0.7"]);
+    const find = async () => {
+      const all = (await slices()).flatMap(({ clients = [] }) => clients);
+      return all.find(({ name }) => name === "pod-007");
+    };
+    await eventually("the address", async () => {
+      return (await find())?.addresses?.join() === "10.1.0.7";
+    });
+    const changed = (await slices()).filter(({ metadata }) =>
+      before.get(metadata.name) !== metadata.resourceVersion
+    );
+    assert.equal(changed.length, 1);
+  });
+
+  await t.step("and none when nobody is left", async () => {
+    await removePods();
+    await eventually("one empty slice", async () => {
+      const all = await slices();
+      return all.length === 1 && (all[0]?.clients ?? []).length === 0;
+    });
+  });
+});
+
+Deno.test("coil-controller puts slices right that others change, and no client is interrupted", async (t) => {
+  await using _pods = new AsyncDisposableStack();
+  _pods.defer(removePods);
+  await lab.runPod("a", ["10.1.1.1"], { annotations: CLIENT });
+  await lab.runPod("b", ["10.1.1.2"], { annotations: CLIENT });
+  await using gateway = await lab.startGateway();
+  const { kernel } = gateway;
+  await untilReady(gateway);
+  await assertClients(kernel, ["10.1.1.1", "10.1.1.2"]);
+  const names = async () => (await clients()).join();
+
+  await t.step("one that is deleted", async () => {
+    const calls = kernel.calls.length;
+    const [before] = await slices();
+    await lab.plane.request("DELETE", `${SLICES}/internet-0`);
+    await eventually("the slice", async () => {
+      const [after] = await slices();
+      return after !== undefined && after.metadata.uid !== before?.metadata.uid;
+    });
+    assert.equal(await names(), "a,b");
+    await lab.runPod("c", ["10.1.1.3"], { annotations: CLIENT });
+    await assertClients(kernel, ["10.1.1.1", "10.1.1.2", "10.1.1.3"]);
+    assert.deepEqual(kernel.calls.slice(calls), ["add 1 remove 0"]);
+  });
+
+  await t.step("one whose clients were changed", async () => {
+    await patchSlice("internet-0", {
+      clients: [{
+        namespace: "team",
+        name: "forged",
+        uid: "0-0",
+        nodeName: "node1",
+        addresses: ["10.66.6.6"],
+      }],
+    });
+    await eventually("the clients", async () => await names() === "a,b,c");
+    await assertClients(kernel, ["10.1.1.1", "10.1.1.2", "10.1.1.3"]);
+  });
+
+  await t.step("one that lost its label", async () => {
+    const calls = kernel.calls.length;
+    await patchSlice("internet-0", { metadata: { labels: null } });
+    await eventually("the label", async () => {
+      const [slice] = await slices();
+      return slice?.metadata.labels?.["app.kubernetes.io/instance"] === EGRESS;
+    });
+    await lab.deletePod("c");
+    await assertClients(kernel, ["10.1.1.1", "10.1.1.2"]);
+    assert.deepEqual(kernel.calls.slice(calls), ["add 0 remove 1"]);
+  });
+
+  await t.step("one that is nobody's", async () => {
+    await lab.plane.apply({
+      apiVersion: "coil.cybozu.com/v2",
+      kind: "EgressClientSlice",
+      metadata: {
+        namespace: NAMESPACE,
+        name: "forged",
+        labels: { "app.kubernetes.io/instance": EGRESS },
+      },
+      clients: [{
+        namespace: "team",
+        name: "x",
+        uid: "0-1",
+        nodeName: "node1",
+        addresses: ["10.66.6.7"],
+      }],
+    });
+    await eventually("its end", async () => {
+      return (await slices()).every((s) => s.metadata.name !== "forged");
+    });
+    // A gateway cannot tell who deleted it, and waits for its return.
+    assert.equal(await names(), "a,b");
+  });
+});
+
+Deno.test("two leaders at once write each client once", async () => {
+  await using _pods = new AsyncDisposableStack();
+  _pods.defer(removePods);
+  await using _first = await lab.controller.use(KEY);
+  const rival = await ClientsController.on(lab.plane, { hasLease: false });
+  await using _second = await rival.use(KEY);
+  const names = Array.from({ length: 150 }, (_, n) => `pod-${n}`);
+  await Promise.all(
+    names.map((name) => lab.createPod(name, { annotations: CLIENT })),
+  );
+  await Promise.all(
+    names.slice(0, 75).map((name) => lab.deletePod(name)),
+  );
+  const wanted = names.slice(75).sort().join();
+  await eventually("the rest, each once", async () => {
+    return (await clients()).join() === wanted;
+  });
+});
+
+Deno.test("announcements carry while coil-controller is away, and slices catch up", async (t) => {
+  await using _pods = new AsyncDisposableStack();
+  _pods.defer(removePods);
+  await lab.runPod("old", ["10.1.2.1"], { annotations: CLIENT });
+  await using gateway = await lab.startGateway({ confirmMs: 300 });
+  const { kernel } = gateway;
+  await untilReady(gateway);
+  await lab.controller.stop();
+  const uid = await lab.createPod("new", { annotations: CLIENT });
+
+  await t.step("a new client is served", async () => {
+    const status = await announce(gateway, { name: "new", uid }, "10.1.2.2");
+    assert.equal(status, 204);
+    await assertClients(kernel, ["10.1.2.1", "10.1.2.2"]);
+  });
+
+  await t.step("for as long as nobody can confirm it", async () => {
+    const asked = async () => {
+      const gets = await lab.plane.auditRequests({
+        resource: "leases",
+        verb: "get",
+        user: `system:serviceaccount:${NAMESPACE}:coil-egress`,
+      });
+      return gets.length;
+    };
+    const before = await asked();
+    await eventually("its time to be over", async () => {
+      return await asked() > before;
+    }, { timeoutMs: 30_000 });
+    assert.deepEqual([...kernel.clients].sort(), ["10.1.2.1", "10.1.2.2"]);
+  });
+
+  await t.step("not with an address that is not the node's", async () => {
+    const status = await announce(gateway, { name: "new", uid }, "10.9.2.2");
+    assert.equal(status, 403);
+  });
+
+  await t.step("and by its slice when the controller is back", async () => {
+    await lab.setStatus("new", ["10.1.2.2"]);
+    const gone = await lab.createPod("gone", { annotations: CLIENT });
+    const status = await announce(
+      gateway,
+      { name: "gone", uid: gone },
+      "10.1.2.3",
+    );
+    assert.equal(status, 204);
+    await lab.deletePod("gone");
+    await lab.controller.restart();
+    await assertClients(kernel, ["10.1.2.1", "10.1.2.2"]);
+    const announced = () => gateway.metrics("coil_egress_announced_clients ");
+    await eventually("the confirmation", async () => {
+      return (await announced())[0] === "coil_egress_announced_clients 0";
+    });
+  });
+});
