@@ -21,7 +21,7 @@ export class ClientsController {
   /** Makes one with the rights of deploy/base, which must be there; without a lease it is a second leader. */
   static async on(
     plane: ControlPlane,
-    { hasLease = true } = {},
+    { hasLease = true }: { readonly hasLease?: boolean } = {},
   ): Promise<ClientsController> {
     const account = { namespace: "kube-system", name: "coil-controller" };
     const token = await plane.serviceAccountToken(account);
@@ -70,12 +70,16 @@ export class ClientsController {
       identity: crypto.randomUUID(),
     });
     const work = (leading: AbortSignal) => lead(client, leading, ready.resolve);
-    const ended =
-      (this.#hasLease
-        ? elector.run(stop.signal, work)
-        : work(stop.signal).catch(() => stop.signal.aborted)).finally(() =>
-          client.close()
-        );
+    const ended = (async () => {
+      try {
+        if (this.#hasLease) return await elector.run(stop.signal, work);
+        await work(stop.signal);
+      } catch (error) {
+        if (!stop.signal.aborted) throw error;
+      } finally {
+        client.close();
+      }
+    })();
     ended.catch(ready.reject);
     return { stop, ended, slices: await ready.promise };
   }

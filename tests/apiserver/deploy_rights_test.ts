@@ -2,6 +2,7 @@
 // everything, and what deploy/base gives them. Nothing was refused, and nothing
 // is given that is of no use.
 import assert from "node:assert/strict";
+import type { EgressClientSlice } from "../../lib/api/mod.ts";
 import { formatAnnouncement } from "../../lib/announce/mod.ts";
 import { Address } from "../../lib/inet/mod.ts";
 import { buildExecutable } from "../../deploy/executable/mod.ts";
@@ -189,7 +190,29 @@ class Scenario {
         verb === "watch" && resource === "endpointslices"
       );
     });
+    const slices = async () => {
+      const path = "/apis/coil.cybozu.com/v2/namespaces/nat/egressclientslices";
+      const list = await cluster.plane.request("GET", path);
+      return (list as { items: EgressClientSlice[] }).items;
+    };
+    const count = async () =>
+      (await slices()).flatMap(({ clients = [] }) => clients).length;
+    await eventually("its slice", async () => await count() === 1);
     await cluster.del(node, sandbox);
+    await cluster.removeSandbox(sandbox);
+    await eventually("its slice without it", async () => await count() === 0);
+    await cluster.plane.apply({
+      apiVersion: "coil.cybozu.com/v2",
+      kind: "EgressClientSlice",
+      metadata: {
+        namespace: "nat",
+        name: "stray",
+        labels: { "app.kubernetes.io/instance": "internet" },
+      },
+    });
+    await eventually("the stray slice to be gone", async () => {
+      return (await slices()).every((s) => s.metadata.name !== "stray");
+    });
   }
 
   async #poolGoes(): Promise<void> {
@@ -255,7 +278,7 @@ Deno.test("the gateways' rights are what they use, no more and no less", async (
   await lab.createBlock("default-1", "node1");
   const token = await lab.token({ pod: "coild-node1" });
   const uid = await lab.createPod("client", { annotations: CLIENT });
-  // The watch does not know the other pod, so the API server is asked for it.
+  // No slice has the other pod, so the gateway looks whether the controller is there.
   for (const [name, status] of [["client", 204], ["nobody", 404]] as const) {
     const response = await fetch(gateway.announceUrl, {
       method: "POST",
@@ -274,6 +297,8 @@ Deno.test("the gateways' rights are what they use, no more and no less", async (
     async () => (await lab.gateways()).length > 0,
     { timeoutMs: TIMEOUT_MS },
   );
+  // It asks whether its pod is being deleted.
+  await gateway.stop();
   const rendered = parseManifests(await kustomize("base"));
   const granted = new Set(
     ["coil-egress", "coil-egress-gateway"].flatMap((name) =>
@@ -301,7 +326,10 @@ Deno.test("without address management nobody has rights that only announcements 
     const gateway = rightsOf(
       rendered.get("ClusterRole/coil-egress") as unknown as Role,
     );
-    assert.equal(gateway.includes(block), isNeeded, `${directory}: gateways`);
-    assert.ok(gateway.includes("watch pods"), directory);
+    for (const right of [block, "get leases"]) {
+      const does = gateway.includes(right);
+      assert.equal(does, isNeeded, `${directory}: gateways ${right}`);
+    }
+    assert.ok(gateway.includes("create tokenreviews"), directory);
   }
 });

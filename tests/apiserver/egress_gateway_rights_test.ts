@@ -5,9 +5,9 @@ const COIL = "coil.cybozu.com";
 
 /** What the daemon does. That it can is also what the other tests of it show. */
 const MAY: readonly Right[] = [
-  ["list", "pods", "", ""],
-  ["watch", "pods", "", ""],
-  ["get", "pods", "", "team"],
+  ["list", "egressclientslices", COIL, NAMESPACE],
+  ["watch", "egressclientslices", COIL, NAMESPACE],
+  ["get", "pods", "", NAMESPACE],
   ["create", "tokenreviews", "authentication.k8s.io", ""],
   ["get", "addressblocks", COIL, ""],
   ["patch", "egresses/status", COIL, NAMESPACE],
@@ -15,6 +15,13 @@ const MAY: readonly Right[] = [
 
 /** What anyone who steals its token must not be able to do. */
 const MAY_NOT: readonly Right[] = [
+  ["list", "pods", "", ""],
+  ["watch", "pods", "", ""],
+  ["list", "pods", "", NAMESPACE],
+  ["get", "pods", "", "team"],
+  ["list", "egressclientslices", COIL, "team"],
+  ["patch", "egressclientslices", COIL, NAMESPACE],
+  ["list", "leases", "coordination.k8s.io", "kube-system"],
   ["create", "pods", "", NAMESPACE],
   ["patch", "pods", "", NAMESPACE],
   ["patch", "pods/status", "", "team"],
@@ -51,5 +58,6 @@ Deno.test("applying deploy/base again leaves the gateways their rights", async (
   await using lab = await EgressLab.start("egressrights");
   const base = new URL("../../deploy/base", import.meta.url).pathname;
   await lab.plane.kubectl("apply", "-k", base);
-  assert.equal(await lab.isAllowed(["list", "pods", "", ""]), true);
+  assert.equal(await lab.isAllowed(MAY[0] as Right), true);
+  assert.equal(await lab.isAllowed(["get", "addressblocks", COIL, ""]), true);
 });

@@ -1,3 +1,4 @@
+import { type Clock, systemClock } from "../../../lib/async/mod.ts";
 import { type KubeClient, LEASES } from "../../../lib/kube/mod.ts";
 import { EGRESS_LEASE } from "../../../lib/names/mod.ts";
 
@@ -14,6 +15,7 @@ const TIMEOUT_MS = 2_000;
 export class ControllerLease {
   readonly #client: Pick<KubeClient, "tryGet">;
   readonly #namespace: string;
+  readonly #clock: Clock;
   /** What was read last, and when by this machine's clock that never jumps. */
   #read: { readonly renewed: string; readonly sinceMs: number } | undefined;
   #answer: Promise<boolean> | undefined;
@@ -21,10 +23,14 @@ export class ControllerLease {
 
   constructor(
     client: Pick<KubeClient, "tryGet">,
-    { namespace }: { readonly namespace: string },
+    { namespace, clock = systemClock }: {
+      readonly namespace: string;
+      readonly clock?: Clock;
+    },
   ) {
     this.#client = client;
     this.#namespace = namespace;
+    this.#clock = clock;
   }
 
   /**
@@ -34,7 +40,7 @@ export class ControllerLease {
    * @throws {Error} when the API server does not answer
    */
   isAway(): Promise<boolean> {
-    const nowMs = performance.now();
+    const nowMs = this.#clock.nowMs();
     if (this.#answer === undefined || nowMs - this.#answerMs > FRESH_MS) {
       this.#answerMs = nowMs;
       this.#answer = this.#look();
@@ -52,7 +58,7 @@ export class ControllerLease {
     const { holderIdentity, renewTime } = lease?.spec ?? {};
     if (!holderIdentity || renewTime === undefined) return true;
     const renewed = String(renewTime);
-    const nowMs = performance.now();
+    const nowMs = this.#clock.nowMs();
     if (this.#read?.renewed !== renewed) {
       this.#read = { renewed, sinceMs: nowMs };
     }

@@ -25,7 +25,8 @@ export interface ClientWatcherOptions {
 export class ClientWatcher implements Disposable {
   readonly #options: ClientWatcherOptions;
   readonly #clients: SliceClients;
-  readonly #waiting = new Map<string, PromiseWithResolvers<void>>();
+  /** Who waits for which pod, by UID. */
+  readonly #waiting = new Map<string, Set<() => void>>();
 
   constructor(options: ClientWatcherOptions) {
     this.#options = options;
@@ -50,16 +51,17 @@ export class ClientWatcher implements Disposable {
     uid: string,
     { ms, signal }: { readonly ms: number; readonly signal: AbortSignal },
   ): Promise<ClientPod | undefined> {
-    if (!this.pods.has(uid)) {
-      const waiting = this.#waiting.get(uid) ?? Promise.withResolvers<void>();
-      this.#waiting.set(uid, waiting);
-      try {
-        await withTimeout(ms, (s) => abortable(waiting.promise, s), { signal });
-      } catch {
-        signal.throwIfAborted();
-      } finally {
-        this.#waiting.delete(uid);
-      }
+    if (this.pods.has(uid)) return this.pods.get(uid);
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const waiting = this.#waiting.get(uid) ?? new Set();
+    this.#waiting.set(uid, waiting.add(resolve));
+    try {
+      await withTimeout(ms, (s) => abortable(promise, s), { signal });
+    } catch {
+      signal.throwIfAborted();
+    } finally {
+      waiting.delete(resolve);
+      if (waiting.size === 0) this.#waiting.delete(uid);
     }
     return this.pods.get(uid);
   }
@@ -85,7 +87,8 @@ export class ClientWatcher implements Disposable {
 
   #note(change: ClientChange): void {
     this.#options.onChange(change);
-    if (change.pod !== undefined) this.#waiting.get(change.uid)?.resolve();
+    if (change.pod === undefined) return;
+    for (const resolve of this.#waiting.get(change.uid) ?? []) resolve();
   }
 
   /** Stops the timers. */
