@@ -101,7 +101,7 @@ export class ClientSlices {
     egress: Egress,
     { key, signal }: { readonly key: string; readonly signal: AbortSignal },
   ): Promise<Map<string, string | undefined>> {
-    const { client, pods, slices } = this.#options;
+    const { pods, slices } = this.#options;
     const { namespace = "", name = "" } = egress.metadata;
     const metadata = planMetadata(egress);
     const live = liveOf(slices.store.byIndex(BY_NAME, key));

@@ -5,8 +5,8 @@ import { EGRESS_LEASE } from "../../../lib/names/mod.ts";
 /** How old an answer may be. */
 const FRESH_MS = 5_000;
 
-/** Nobody leads a lease that has not been renewed for so long: another replica would have taken it after 15 s. */
-const AWAY_MS = 30_000;
+/** A lease that is held is renewed every few seconds, and is free after 15 s without. */
+const AWAY_MS = 16_000;
 
 /** The answer is of no use to an announcement after that. */
 const TIMEOUT_MS = 2_000;
@@ -16,7 +16,7 @@ export class ControllerLease {
   readonly #client: Pick<KubeClient, "tryGet">;
   readonly #namespace: string;
   readonly #clock: Clock;
-  /** What was read last, and when by this machine's clock that never jumps. */
+  /** What was read last, and when first. */
   #read: { readonly renewed: string; readonly sinceMs: number } | undefined;
   #answer: Promise<boolean> | undefined;
   #answerMs = -Infinity;
@@ -34,8 +34,8 @@ export class ControllerLease {
   }
 
   /**
-   * Whether nobody has renewed the lease for half a minute: by its time, or,
-   * should the clocks differ, since it was read here first.
+   * Whether nobody holds the lease, or has renewed it since it was first read
+   * here, 16 s ago: clocks of machines differ, so its times say nothing.
    *
    * @throws {Error} when the API server does not answer
    */
@@ -62,7 +62,6 @@ export class ControllerLease {
     if (this.#read?.renewed !== renewed) {
       this.#read = { renewed, sinceMs: nowMs };
     }
-    return Date.now() - Date.parse(renewed) > AWAY_MS ||
-      nowMs - this.#read.sinceMs > AWAY_MS;
+    return nowMs - this.#read.sinceMs > AWAY_MS;
   }
 }
