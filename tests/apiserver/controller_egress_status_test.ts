@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { eventually, sleep } from "../lab/mod.ts";
 import { EgressLab, IMAGE } from "./controller_egress_lab.ts";
+import { COIL_API } from "./crds.ts";
 
 const KEY = "internet/nat";
 const podsOf = <C extends object>(containers: C[]) => ({
@@ -403,4 +404,69 @@ Deno.test("with Kubernetes' own controllers: pods are counted, and everything go
       );
     },
   );
+});
+
+Deno.test("coil-controller starts no gateway whose clients it cannot write", async () => {
+  await using lab = await EgressLab.start("ctlclients", ["internet"]);
+  const { plane } = lab;
+  const policy = {
+    apiVersion: "admissionregistration.k8s.io/v1",
+    metadata: { name: "no-slices" },
+  };
+  await plane.apply(
+    {
+      ...policy,
+      kind: "ValidatingAdmissionPolicy",
+      spec: {
+        failurePolicy: "Fail",
+        matchConstraints: {
+          resourceRules: [{
+            apiGroups: ["coil.cybozu.com"],
+            apiVersions: ["v2"],
+            operations: ["CREATE"],
+            resources: ["egressclientslices"],
+          }],
+        },
+        validations: [{ expression: "false", message: "no slices here" }],
+      },
+    },
+    {
+      ...policy,
+      kind: "ValidatingAdmissionPolicyBinding",
+      spec: { policyName: "no-slices", validationActions: ["Deny"] },
+    },
+  );
+  const slices = `${COIL_API}/namespaces/internet/egressclientslices`;
+  await eventually(
+    "the policy",
+    () =>
+      plane.request("POST", `${slices}?dryRun=All`, {
+        apiVersion: "coil.cybozu.com/v2",
+        kind: "EgressClientSlice",
+        metadata: { name: "probe" },
+      }).then(() => false, () => true),
+  );
+  await plane.request("POST", "/api/v1/namespaces/default/pods", {
+    metadata: {
+      name: "client",
+      annotations: { "egress.coil.cybozu.com/internet": "nat" },
+    },
+    spec: { nodeName: "node1", containers: [{ name: "c", image: "none" }] },
+  });
+  await using _controller = lab.startController(`--egress-image=${IMAGE}`);
+  await lab.create(KEY);
+  const status = "True EgressClientSliceRefused";
+  await lab.awaitCondition(KEY, "Degraded", status);
+  assert.match(
+    (await lab.condition(KEY, "Degraded"))?.message ?? "",
+    /no slices here/,
+  );
+  await eventually("the Service", () => lab.exists("/api/v1", "services", KEY));
+  assert.ok(!await lab.exists("/apis/apps/v1", "deployments", KEY));
+  await plane.kubectl(
+    ...["delete", "validatingadmissionpolicybinding", "no-slices"],
+  );
+  // Tried again after a minute at most; sooner when the Egress changes.
+  await lab.change(KEY, { replicas: 2 });
+  await lab.awaitDeployment(KEY, "2 replicas", (d) => d.spec?.replicas === 2);
 });
