@@ -57,6 +57,12 @@ export class ConnectionOutput {
     return this.#size;
   }
 
+  /** That, and what waits for a window. */
+  get heldBytes(): number {
+    const stalled = this.#stalled.values();
+    return stalled.reduce((sum, s) => sum + s.unsentBytes, this.#size);
+  }
+
   /** All of it, at once: each byte comes once. */
   take(): Uint8Array {
     const [only = NOTHING] = this.#parts;

@@ -1,24 +1,32 @@
-/** How much of the time a connection's frames and calls may take in the long run. */
-const SHARE = 0.2;
+/** Options of {@linkcode FairShare}. */
+export interface FairShareOptions {
+  /** How much of the time frames and calls may take in the long run. */
+  readonly share: number;
+  /** What they may take at once. */
+  readonly burstMs: number;
+}
 
-/** What a connection may take at once: more than 400 calls. */
-const BURST_MS = 100;
+/** Of one connection: more than 400 calls at once. */
+const OF_ONE: FairShareOptions = { share: 0.2, burstMs: 100 };
 
 /** What a call takes beyond the reading of its frames: its record in the log, its counters, its answer. */
 const CALL_MS = 0.25;
 
 /**
- * Bounds the part of the processor that the frames of one connection take, so that the others are served, however fast
- * this one sends. A connection that is ahead of its share is not read from for a while.
+ * Bounds the part of the processor that the frames of a connection take, or those of all, so that others are served,
+ * however fast these send. A connection that is ahead of its share is not read from for a while.
  */
 export class FairShare {
   readonly #nowMs: () => number;
-  #leftMs = BURST_MS;
+  readonly #options: FairShareOptions;
+  #leftMs: number;
   #sinceMs: number;
 
   /** `nowMs` is a clock that only goes forward. */
-  constructor(nowMs: () => number) {
+  constructor(nowMs: () => number, options: FairShareOptions = OF_ONE) {
     this.#nowMs = nowMs;
+    this.#options = options;
+    this.#leftMs = options.burstMs;
     this.#sinceMs = nowMs();
   }
 
@@ -29,12 +37,13 @@ export class FairShare {
 
   /** Runs and counts some work; returns for how long, in ms, no more is to be done: mostly 0. */
   measure(work: () => void): number {
+    const { share, burstMs } = this.#options;
     const startMs = this.#nowMs();
-    const earnedMs = (startMs - this.#sinceMs) * SHARE;
-    this.#leftMs = Math.min(BURST_MS, this.#leftMs + earnedMs);
+    const earnedMs = (startMs - this.#sinceMs) * share;
+    this.#leftMs = Math.min(burstMs, this.#leftMs + earnedMs);
     this.#sinceMs = startMs;
     work();
     this.#leftMs -= this.#nowMs() - startMs;
-    return this.#leftMs >= 0 ? 0 : -this.#leftMs / SHARE;
+    return this.#leftMs >= 0 ? 0 : -this.#leftMs / share;
   }
 }

@@ -16,6 +16,12 @@ Deno.test("FairShare lets a connection work at once, and then a fifth of the tim
   assert.ok(part > 0.19 && part < 0.21, `${part}`);
 });
 
+Deno.test("FairShare takes other bounds", () => {
+  const share = new FairShare(() => 0, { share: 0.5, burstMs: 1 });
+  for (let n = 0; n < 8; n++) share.addCall();
+  assert.equal(share.measure(() => {}), 2);
+});
+
 Deno.test("FairShare counts calls, whose work comes later", () => {
   const share = new FairShare(() => 0);
   for (let n = 0; n < 400; n++) share.addCall();

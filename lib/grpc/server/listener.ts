@@ -1,6 +1,7 @@
 import { startTimer, TaskGroup } from "../../async/mod.ts";
 import { acceptAll } from "../../telemetry/mod.ts";
 import { GrpcError, StatusCode } from "../status.ts";
+import { FairShare } from "./fair_share.ts";
 import { ByteBudget } from "./message_reader.ts";
 import { ReadBuffers } from "./read_buffers.ts";
 import type { Routes } from "./routes.ts";
@@ -8,11 +9,14 @@ import { Session, type SessionOptions } from "./session.ts";
 
 const MAX_CONNECTIONS = 1024;
 
-/** The largest request is a network configuration with prevResult. */
-const MAX_MESSAGE_SIZE = 16 * 1024 * 1024;
+/** The largest request is a network configuration with prevResult. As servers of grpc-go have it. */
+const MAX_MESSAGE_SIZE = 4 * 1024 * 1024;
 
 /** All requests under way together. */
-const MAX_REQUEST_BYTES = 4 * MAX_MESSAGE_SIZE;
+const MAX_REQUEST_BYTES = 16 * MAX_MESSAGE_SIZE;
+
+/** What all connections together take of the processor: their server has more to do. More than a thousand calls at once. */
+const SHARE_OF_ALL = { share: 0.5, burstMs: 500 };
 
 const SWEEP_MS = 5_000;
 /** For the first that a client sends, and for what it is to read. */
@@ -44,6 +48,7 @@ export class Listener {
         budget: new ByteBudget(MAX_REQUEST_BYTES),
       },
       buffers: new ReadBuffers(),
+      share: new FairShare(() => performance.now(), SHARE_OF_ALL),
       start: (name, task) => this.#calls.run(name, task),
     };
   }

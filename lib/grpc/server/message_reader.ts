@@ -30,8 +30,8 @@ export interface MessageLimits {
 }
 
 /**
- * Puts the messages of a stream together from its DATA. What it holds, and the
- * messages that it returned last, count against the budget until disposal.
+ * Puts the messages of a stream together from its DATA. All that came counts
+ * against the budget until disposal: whoever got a message may still have it.
  */
 export class MessageReader implements Disposable {
   readonly #limits: MessageLimits;
@@ -79,7 +79,7 @@ export class MessageReader implements Disposable {
   #append(bytes: Uint8Array): void {
     const needed = this.#length + bytes.length;
     if (this.#length === 0) {
-      this.#charge(needed);
+      this.#charge(bytes.length);
       this.#bytes = bytes;
     } else {
       if (needed > this.#bytes.length) this.#grow(needed);
@@ -91,22 +91,19 @@ export class MessageReader implements Disposable {
   /** Doubles, so that a byte at a time is copied a few times only. */
   #grow(needed: number): void {
     const size = Math.max(needed, 2 * this.#bytes.length);
-    this.#charge(size);
+    this.#charge(size - this.#bytes.length);
     const bytes = new Uint8Array(size);
     bytes.set(this.#bytes.subarray(0, this.#length));
     this.#bytes = bytes;
   }
 
   #charge(size: number): void {
-    const { budget } = this.#limits;
-    budget.give(this.#charged);
-    this.#charged = 0;
-    if (!budget.take(size)) {
+    if (!this.#limits.budget.take(size)) {
       throw new GrpcError("Requests under way are too large altogether", {
         code: StatusCode.RESOURCE_EXHAUSTED,
       });
     }
-    this.#charged = size;
+    this.#charged += size;
   }
 
   /** Where the message at `at` ends; undefined when its length is not known. */

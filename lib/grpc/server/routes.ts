@@ -19,6 +19,9 @@ export type Route =
     readonly answer: (message: Uint8Array) => Uint8Array;
   };
 
+/** Names are shorter. The answer repeats the request, up to three times. */
+const MAX_REFLECTION_REQUEST = 4 * 1024;
+
 /** Routes by path: `/package.Service/Method`. */
 export type Routes = ReadonlyMap<string, Route>;
 
@@ -47,6 +50,11 @@ export function unknownMethod(path: string): GrpcError {
 function reflectionRoute(services: readonly DescService[]): Route {
   let reflection: Reflection | undefined;
   const answer = (message: Uint8Array) => {
+    if (message.length > MAX_REFLECTION_REQUEST) {
+      throw new GrpcError("Cannot answer: the request is too large", {
+        code: StatusCode.RESOURCE_EXHAUSTED,
+      });
+    }
     reflection ??= new Reflection(services);
     const request = decodeRequest(message);
     const response = reflection.answer(request);

@@ -35,7 +35,7 @@ import { ServerStream } from "./server_stream.ts";
 /** A header block with its CONTINUATIONs. */
 const MAX_HEADER_BLOCK = 64 * 1024;
 
-/** Answers of a stream that waits for its caller to read. */
+/** Answers that wait for the peer to read. */
 const MAX_UNSENT = 1024 * 1024;
 
 /** What a peer wants. */
@@ -136,7 +136,7 @@ export class ServerConnection {
   send(streamId: number, message: Uint8Array): void {
     const stream = this.#streams.get(streamId);
     if (stream === undefined || isAnswered(stream)) return;
-    if (stream.unsentBytes > MAX_UNSENT) {
+    if (this.#output.heldBytes > MAX_UNSENT) {
       this.#cancel(stream, ErrorCode.ENHANCE_YOUR_CALM);
     } else {
       this.#output.message(stream, message);
@@ -169,6 +169,15 @@ export class ServerConnection {
       code: ErrorCode.NO_ERROR,
       message: "",
     });
+  }
+
+  /** Gives up the answers that the peer grants no window for. */
+  dropStalled(): void {
+    for (const stream of [...this.#streams.values()]) {
+      if (stream.unsentBytes === 0) continue;
+      this.#output.reset(stream, ErrorCode.CANCEL);
+      this.#forgetIfDone(stream);
+    }
   }
 
   #receive(bytes: Uint8Array): void {

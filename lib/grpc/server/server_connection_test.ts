@@ -267,6 +267,22 @@ Deno.test("ServerConnection gives the memory of requests back", () => {
   assert.ok(peer.budget.take(10 * MAX_SIZE), "nothing is left behind");
 });
 
+Deno.test("ServerConnection counts a message until its call has ended, also when the next one has begun", () => {
+  const peer = Peer.ready();
+  const message = frameMessage(new Uint8Array(16_000));
+  let held = 0;
+  for (let streamId = 1; streamId < 200; streamId += 2) {
+    const events = peer.send(
+      headers(streamId),
+      data(streamId, message),
+      data(streamId, Uint8Array.of(0)),
+    );
+    if (events.some(({ type }) => type === "cancel")) continue;
+    held += message.length;
+  }
+  assert.ok(held > 0 && held <= 10 * MAX_SIZE, `${held} bytes`);
+});
+
 Deno.test("ServerConnection tells of a call that the peer resets", () => {
   const peer = Peer.ready();
   peer.send(wholeCall(1));
@@ -324,12 +340,41 @@ Deno.test("ServerConnection shares the window of the connection", () => {
   assert.deepEqual(peer.answers().slice(-1), ["3 grpc-status=0 end"]);
 });
 
+const NO_WINDOW: [number, number][] = [[Setting.INITIAL_WINDOW_SIZE, 0]];
+
+Deno.test("ServerConnection holds back a mebibyte of answers for all calls together", () => {
+  const peer = Peer.ready(NO_WINDOW);
+  for (let streamId = 1; streamId < 20; streamId += 2) {
+    peer.send(wholeCall(streamId));
+    peer.server.send(streamId, new Uint8Array(500_000));
+  }
+  const given = peer.answers().filter((answer) => answer.endsWith("=200"));
+  assert.equal(given.length, 3);
+});
+
+Deno.test("ServerConnection can end without a peer that grants no window", () => {
+  const peer = Peer.ready(NO_WINDOW);
+  peer.send(wholeCall(1));
+  peer.server.send(1, Uint8Array.of(1));
+  peer.server.end(1);
+  peer.server.release(1);
+  peer.server.goAway();
+  assert.ok(!peer.server.isFinished);
+  peer.server.dropStalled();
+  assert.ok(peer.server.isFinished);
+  assert.deepEqual(peer.answers(), [
+    "1 :status=200",
+    "goaway 1 0",
+    "1 reset 8",
+  ]);
+});
+
 Deno.test("ServerConnection grants windows again", () => {
   const peer = Peer.ready();
   peer.send(headers(1));
   const grants: string[] = [];
   const message = frameMessage(new Uint8Array(10_000));
-  for (let i = 0; i < 100; i++) {
+  for (let i = 0; i < 90; i++) {
     peer.send(data(1, message));
     grants.push(...peer.answers());
   }

@@ -18,6 +18,8 @@ export interface SessionOptions {
   readonly routes: Routes;
   readonly limits: MessageLimits;
   readonly buffers: ReadBuffers;
+  /** Of the processor, for all of them. */
+  readonly share: FairShare;
   /** Owns the calls. */
   readonly start: (name: string, task: () => Promise<void>) => void;
 }
@@ -76,7 +78,7 @@ export class Session {
       while (!this.#http2.isFinished) {
         const count = await this.#connection.read(buffer);
         if (count === null) break;
-        const pauseMs = this.#share.measure(() => {
+        const pauseMs = this.#measure(() => {
           this.#receive(buffer.subarray(0, count));
         });
         if (pauseMs > 0) await sleep(pauseMs);
@@ -105,6 +107,7 @@ export class Session {
   stop(error: GrpcError): void {
     this.#http2.goAway();
     for (const call of [...this.#calls.values()]) this.#abort(call, error);
+    this.#http2.dropStalled();
     this.#flush();
   }
 
@@ -113,6 +116,15 @@ export class Session {
     if (this.#isClosed) return;
     this.#isClosed = true;
     this.#connection.close();
+  }
+
+  /** Runs and counts some work; returns for how long, in ms, no more is to be done. */
+  #measure(work: () => void): number {
+    let ownMs = 0;
+    const ofAllMs = this.#options.share.measure(() => {
+      ownMs = this.#share.measure(work);
+    });
+    return Math.max(ownMs, ofAllMs);
   }
 
   get #hasToWait(): boolean {
@@ -160,6 +172,7 @@ export class Session {
     };
     this.#calls.set(streamId, call);
     this.#share.addCall();
+    this.#options.share.addCall();
   }
 
   #expire(call: OpenCall): void {

@@ -223,3 +223,34 @@ Deno.test("a connection that makes call after call is read from for its share of
   await connection.closeWrite();
   await reading;
 });
+
+Deno.test("many connections that each keep to their share are read from for the share of all", async () => {
+  await using server = new TestServer(echo);
+  const startMs = performance.now();
+  await Promise.all(Array.from({ length: 40 }, () => makeCalls(server, 200)));
+  const tookMs = performance.now() - startMs;
+  // 2,000 at once, 2,000 as each connection's last, and 4,000 at 2,000 a second: 2 s at least, on a busy machine more.
+  assert.ok(tookMs > 1_500, `${tookMs} ms`);
+});
+
+/** Calls on a connection of their own, 50 at a time. */
+async function makeCalls(server: TestServer, count: number): Promise<void> {
+  using connection = await server.connect();
+  await connection.write(OPENING);
+  const reader = new FrameReader();
+  const buffer = new Uint8Array(65536);
+  let answered = 0;
+  for (let made = 0; made < count;) {
+    const calls = Array.from(
+      { length: 50 },
+      () => request(2 * made++ + 1),
+    );
+    await connection.write(concatenate(calls));
+    while (answered < made) {
+      const length = await connection.read(buffer);
+      assert.ok(length, "it is served");
+      const frames = reader.push(buffer.slice(0, length));
+      answered += frames.filter(({ type }) => type === FrameType.DATA).length;
+    }
+  }
+}
