@@ -29,8 +29,8 @@ const MAGIC = new TextEncoder().encode("COILCNI1");
 
 /** The launcher's buffers hold 256 KiB. */
 const LAUNCHER_BYTES = 256 * 1024;
-/** The largest request of all: a network configuration with prevResult. */
-const MAX_BYTES = 16 * 1024 * 1024;
+/** The largest request of all: 4 MiB of stdin, which the executable takes at most, and its variables. */
+const MAX_BYTES = 5 * 1024 * 1024;
 
 /** What the socket is called beside that for gRPC: `/run/coild.sock.cni`. */
 export const LAUNCHER_SOCKET_SUFFIX = ".cni";

@@ -4,40 +4,41 @@ import {
   requestSize,
 } from "../../../lib/cnirpc/launcher/mod.ts";
 
-/** Most requests are smaller: some 2 KiB. */
+const MEBIBYTE = 1024 * 1024;
+/** Most requests are smaller: some 2 KiB. Every connection may take as much. */
 const BUFFER_BYTES = 8 * 1024;
-/** As much as every connection may take. */
-const USUAL_BYTES = 256 * 1024;
-/** For all that are larger, together. */
-const LARGE_BYTES = 64 * 1024 * 1024;
+/** The largest that the executable's front sends. */
+const FRONT_BYTES = 256 * 1024;
 
-/** The memory that large requests share. */
-export class LargeRequests {
-  #free = LARGE_BYTES;
+/** The memory that requests share: those of the front, and those that are even larger. */
+export class RequestMemory {
+  readonly #ofFront = { free: 64 * MEBIBYTE };
+  readonly #larger = { free: 32 * MEBIBYTE };
 
   /** Takes memory for a request until disposal. @throws {RangeError} when there is too little */
   take(bytes: number): Disposable {
-    if (bytes > this.#free) {
+    const pool = bytes > FRONT_BYTES ? this.#larger : this.#ofFront;
+    if (bytes > pool.free) {
       throw new RangeError(
         `Cannot read a request of ${bytes} bytes: other requests use the memory limit; retry`,
       );
     }
-    this.#free -= bytes;
-    return { [Symbol.dispose]: () => void (this.#free += bytes) };
+    pool.free -= bytes;
+    return { [Symbol.dispose]: () => void (pool.free += bytes) };
   }
 }
 
 /** The connection of one launcher: a request comes, an answer goes. */
 export class LauncherConnection implements Disposable {
   readonly #socket: Deno.UnixConn;
-  readonly #large: LargeRequests;
+  readonly #memory: RequestMemory;
   readonly #held = new DisposableStack();
   #hasRequest = false;
   #isClosed = false;
 
-  constructor(socket: Deno.UnixConn, large: LargeRequests) {
+  constructor(socket: Deno.UnixConn, memory: RequestMemory) {
     this.#socket = socket;
-    this.#large = large;
+    this.#memory = memory;
   }
 
   /** Whether a request has come, whole. */
@@ -69,7 +70,7 @@ export class LauncherConnection implements Disposable {
         );
       }
       if (size > buffer.length) {
-        if (size > USUAL_BYTES) this.#held.use(this.#large.take(size));
+        this.#held.use(this.#memory.take(size));
         const larger = new Uint8Array(size);
         larger.set(buffer.subarray(0, length));
         buffer = larger;

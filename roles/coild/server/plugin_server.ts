@@ -20,7 +20,7 @@ import { CallError } from "../base/errors.ts";
 import type { LauncherOutcome } from "../observe/metrics.ts";
 import { type CniCalls, LAST_WORDS_MS } from "./cni_calls.ts";
 import type { MethodName } from "./method_names.ts";
-import { LargeRequests, LauncherConnection } from "./launcher_connection.ts";
+import { LauncherConnection, RequestMemory } from "./launcher_connection.ts";
 
 const log = getLogger("plugin");
 
@@ -82,7 +82,7 @@ async function listen(path: string): Promise<Deno.UnixListener> {
 class PluginServer {
   readonly #options: PluginServerOptions;
   readonly #tasks = new TaskGroup();
-  readonly #large = new LargeRequests();
+  readonly #memory = new RequestMemory();
   readonly #open = new Set<LauncherConnection>();
   #hasWarned = false;
 
@@ -111,7 +111,7 @@ class PluginServer {
       address: this.#options.socketPath + LAUNCHER_SOCKET_SUFFIX,
       signal,
       take: (socket) =>
-        this.#serve(new LauncherConnection(socket, this.#large)),
+        this.#serve(new LauncherConnection(socket, this.#memory)),
       relieve: () => this.#closeOne(),
     });
   }
@@ -127,6 +127,7 @@ class PluginServer {
   }
 
   #serve(connection: LauncherConnection): void {
+    if (this.#open.size >= MAX_CONNECTIONS) this.#closeOne();
     // A launcher that is not answered becomes the executable.
     if (this.#open.size >= MAX_CONNECTIONS) {
       this.#options.onOutcome?.("busy");

@@ -302,18 +302,28 @@ Deno.test("a call of the executable is answered whatever socket its configuratio
 Deno.test("requests that are said to be large take memory from each other, not from the usual ones", async () => {
   await using site = await Site.make(() => Promise.resolve(RESULT));
   const request = requestOf({ socket: site.socket });
-  const huge = request.slice();
-  new DataView(huge.buffer).setUint32(12, 15 * 1024 * 1024, true);
-  const connections: Deno.UnixConn[] = [];
-  for (let i = 0; i < 4; i++) {
-    const connection = await site.connect();
-    await writeAll(connection, huge);
-    connections.push(connection);
+  for (const [bytes, count] of [[4 << 20, 8], [250_000, 268]] as const) {
+    const large = request.slice();
+    new DataView(large.buffer).setUint32(12, bytes, true);
+    const connections: Deno.UnixConn[] = [];
+    for (let i = 0; i < count; i++) {
+      const connection = await site.connect();
+      await writeAll(connection, large);
+      connections.push(connection);
+    }
+    assert.equal(await site.call(large), "");
+    assert.equal(site.outcomes.pop(), "unusable");
+    bodyOf(await site.call(request));
+    for (const connection of connections) connection.close();
   }
-  assert.equal(await site.call(huge), "");
-  assert.deepEqual(site.outcomes, ["unusable"]);
-  bodyOf(await site.call(request));
-  for (const connection of connections) connection.close();
+});
+
+Deno.test("connections that say nothing make room for calls", async () => {
+  await using site = await Site.make(() => Promise.resolve(RESULT));
+  const silent: Deno.UnixConn[] = [];
+  for (let i = 0; i < 1_100; i++) silent.push(await site.connect());
+  bodyOf(await site.call(requestOf({ socket: site.socket })));
+  for (const connection of silent) connection.close();
 });
 
 Deno.test("where the socket's path is too long coild says so and does not start", async () => {
