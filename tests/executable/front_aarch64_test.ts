@@ -96,6 +96,6 @@ Deno.test("aarch64: without ld.so the front says so", async () => {
   assert.equal(code, 1);
   assert.match(
     JSON.parse(stdout).details,
-    /^error 2 of \/lib\/ld-linux-aarch64\.so\.1; coild is not there: error 2 of /,
+    /^error 2 of \/lib\/ld-linux-aarch64\.so\.1; cannot reach coild: error 2 of /,
   );
 });

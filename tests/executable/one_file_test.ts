@@ -36,7 +36,7 @@ Deno.test("where there is no library at all pods start as long as coild answers"
   assert.match(error.msg, /^coil: cannot start the whole program.* ld\.so$/);
   assert.equal(
     error.details,
-    `error 2 of ${LOADER}; coild is not there: error 2 of /coild.sock.cni`,
+    `error 2 of ${LOADER}; cannot reach coild: error 2 of /coild.sock.cni`,
   );
 });
 

@@ -33,6 +33,7 @@
 #endif
 #define TEXT_OF(number) #number
 #define TEXT(number) TEXT_OF(number)
+#define FOREVER 0x7fffffffffffffff
 #define BUFFER_LEN (256 * 1024)
 // More of stdin is not kept for the whole program, which takes it to coild.
 #define MAX_STDIN (4 * 1024 * 1024)
@@ -57,6 +58,7 @@
 #define MAP_PRIVATE 2
 #define MAP_FIXED 0x10
 #define MAP_ANONYMOUS 0x20
+#define CLOCK_MONOTONIC 1
 #define SEEK_SET 0
 #define SEEK_END 2
 // From linux/memfd.h, since Linux 6.3.
@@ -103,19 +105,34 @@ static _Noreturn void leave(int code) {
   for (;;) sys(__NR_exit_group, code, 0, 0, 0);
 }
 
+// For stdin and stdout, which may be non-blocking.
+static void wait_for(int fd, short event) {
+  struct pollfd it = {fd, event, 0};
+  sys6(__NR_ppoll, (i64)&it, 1, 0, 0, 0, 0);
+}
+
 static int write_all(int fd, const char *p, u64 size) {
   while (size > 0) {
     i64 n = sys(__NR_write, fd, (i64)p, size, 0);
-    if (n == -EINTR) continue;
+    if (n == -EAGAIN) wait_for(fd, POLLOUT);
+    if (n == -EINTR || n == -EAGAIN) continue;
     if (n <= 0) return 0;
     p += n, size -= n;
   }
   return 1;
 }
 
-// Reads until the end or until there is no room. `done` counts what was read, also before an error.
-static i64 read_all(int fd, char *p, u64 room, u64 *done) {
+static i64 seconds(void) {
+  i64 now[2];
+  sys(__NR_clock_gettime, CLOCK_MONOTONIC, (i64)now, 0, 0);
+  return now[0];
+}
+
+// Reads until the end, until there is no room, or -EAGAIN when it goes on and on. `done` counts what was read, also
+// before an error.
+static i64 read_all(int fd, char *p, u64 room, u64 *done, i64 until) {
   while (*done < room) {
+    if (seconds() > until) return -EAGAIN;
     i64 n = sys(__NR_read, fd, (i64)(p + *done), room - *done, 0);
     if (n == -EINTR) continue;
     if (n <= 0) return n;
@@ -124,13 +141,11 @@ static i64 read_all(int fd, char *p, u64 room, u64 *done) {
   return 0;
 }
 
-// As read_all, also where stdin is non-blocking.
 static i64 read_stdin(char *p, u64 room, u64 *done) {
   for (;;) {
-    i64 error = read_all(0, p, room, done);
+    i64 error = read_all(0, p, room, done, FOREVER);
     if (error != -EAGAIN) return error;
-    struct pollfd stdin = {0, POLLIN, 0};
-    sys6(__NR_ppoll, (i64)&stdin, 1, 0, 0, 0, 0);
+    wait_for(0, POLLIN);
   }
 }
 
@@ -246,7 +261,7 @@ static _Noreturn void load_interpreter(const struct process *own) {
   char start[START_LEN] __attribute__((aligned(16)));
   u64 length = 0, file_size = sys(__NR_lseek, fd, 0, SEEK_END, 0);
   sys(__NR_lseek, fd, 0, SEEK_SET, 0);
-  error = read_all(fd, start, sizeof start, &length);
+  error = read_all(fd, start, sizeof start, &length, FOREVER);
   if (error) fail(own, "11", what, error, path);
   u64 size = loader_size(start, length, file_size);
   if (size == 0) fail(own, "11", what, -ENOEXEC, path);
@@ -332,13 +347,15 @@ static i64 send_all(int fd, const char *p, u64 size) {
 
 // The whole program would wait as long again.
 static _Noreturn void give_up(const struct process *own) {
-  fail(own, "11", "coild does not answer", 0, "nothing for " TEXT(PATIENCE_S) " s; look at the coild pod of this node");
+  put(own->why, "");
+  fail(own, "11", "coild does not answer", 0, "no answer for " TEXT(PATIENCE_S) " s; look at the coild pod of this node");
 }
+
 
 // Prints the answer and exits; returns when there is none that can be understood.
 static void print_answer(const struct process *own, int fd, char *answer) {
   u64 n = 0;
-  i64 error = read_all(fd, answer, BUFFER_LEN, &n);
+  i64 error = read_all(fd, answer, BUFFER_LEN, &n, seconds() + PATIENCE_S);
   const struct head *head = (const void *)answer;
   if (error == -EAGAIN) give_up(own);
   put(own->why, n ? "coild's answer is not one that this plugin understands" : "coild closed the connection without an answer");
@@ -356,7 +373,7 @@ static i64 ask_coild(const struct process *own, struct buffers *to, char *text, 
   i64 fd = connect_coild();
   if (fd == -EAGAIN) give_up(own);
   if (fd < 0) {
-    put(put_cause(put(own->why, "coild is not there: "), fd, HEADER.socket), SOCKET_SUFFIX);
+    put(put_cause(put(own->why, "cannot reach coild: "), fd, HEADER.socket), SOCKET_SUFFIX);
     return 0;
   }
   struct head *head = (struct head *)to->request;
