@@ -9,6 +9,8 @@ import { type Answer, NoAnswerError } from "../../lib/plugin/mod.ts";
 /** coild gives up after 60 s and says so; who does not even do that hangs. */
 const PATIENCE_MS = 70_000;
 const BACKLOG_PAUSE_MS = 10;
+/** More than coild answers. */
+const MAX_ANSWER_BYTES = 16 << 20;
 
 /** What {@linkcode askCoild} asks. */
 export interface Question {
@@ -95,6 +97,9 @@ async function exchange(
     const count = await connection.read(buffer.subarray(length));
     if (count === null) return buffer.subarray(0, length);
     length += count;
+    if (length > MAX_ANSWER_BYTES) {
+      throw new SyntaxError("Cannot read the answer: more than 16 MiB");
+    }
     if (length < buffer.length) continue;
     const larger = new Uint8Array(2 * length);
     larger.set(buffer);

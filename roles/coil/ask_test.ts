@@ -85,6 +85,22 @@ for (
   });
 }
 
+Deno.test("askCoild() does not keep an answer without an end", async () => {
+  const { outcome } = await ask(async (connection) => {
+    await readRequest(connection);
+    const bytes = new Uint8Array(1 << 20);
+    try {
+      for (let sent = 0; sent < 64 << 20;) {
+        sent += await connection.write(bytes);
+      }
+    } catch (error) {
+      if (!(error instanceof Deno.errors.BrokenPipe)) throw error;
+    }
+  });
+  assert.ok(outcome instanceof NoAnswerError);
+  assert.match(outcome.details, /Cannot read the answer: more than 16 MiB/);
+});
+
 Deno.test("askCoild() does not wait for ever", async () => {
   const { outcome } = await ask(async (connection) => {
     const buffer = new Uint8Array(4096);
