@@ -4,7 +4,7 @@
  *
  * @module
  */
-import { CNI_VERSIONS } from "../../lib/cni/mod.ts";
+import { CNI_VERSIONS, CniError, ErrorCode } from "../../lib/cni/mod.ts";
 import { COILD_SOCKET, VERSION } from "../../lib/names/mod.ts";
 import { isOwnNetns, runPlugin } from "../../lib/plugin/mod.ts";
 import { askCoild } from "./ask.ts";
@@ -25,7 +25,7 @@ export async function main(): Promise<void> {
     Deno.exit(0);
   }
   const { stdout, exitCode } = await runPlugin({
-    env: (name) => Deno.env.get(name),
+    env: readVariable,
     readStdin,
     perform: ({ socketPath, request }) =>
       askCoild({
@@ -36,7 +36,30 @@ export async function main(): Promise<void> {
     isOwnNetns,
     defaultSocket: COILD_SOCKET,
   });
-  writeStdout(stdout);
   // At once, without waiting for what the event loop still holds.
-  Deno.exit(exitCode);
+  Deno.exit(print(stdout) ? exitCode : 1);
+}
+
+/** @throws {CniError} when it is not text */
+function readVariable(name: string): string | undefined {
+  try {
+    return Deno.env.get(name);
+  } catch (cause) {
+    throw new CniError(`${name} is not valid UTF-8`, {
+      code: ErrorCode.INVALID_ENVIRONMENT_VARIABLES,
+      cause,
+    });
+  }
+}
+
+/** Whether the runtime has got all of it. */
+function print(stdout: string): boolean {
+  try {
+    writeStdout(stdout);
+    return true;
+  } catch (error) {
+    const line = `coil: cannot write the answer to stdout: ${error}\n`;
+    Deno.stderr.writeSync(new TextEncoder().encode(line));
+    return false;
+  }
 }

@@ -219,6 +219,45 @@ Deno.test("a stdin that does not end is refused, at four mebibytes", async () =>
   assert.equal(error.details, "stdin has more than 4 MiB");
 });
 
+Deno.test("what the whole program prints arrives where stdout is non-blocking and read late", async () => {
+  await using one = await OneFile.make();
+  // perl sets O_NONBLOCK on what becomes its stdout, a pipe of 64 KiB.
+  const { stdout } = await shell(
+    one,
+    `export CNI_ARGS=$(printf '%100000s' | tr ' ' x)
+    (perl -MFcntl -e '
+      fcntl(STDOUT, F_SETFL, fcntl(STDOUT, F_GETFL, 0) | O_NONBLOCK);
+      exec @ARGV' "$1" <<< "$CONFIG") | (sleep 1; cat)`,
+  );
+  assert.ok(JSON.parse(stdout).msg.length > 100_000);
+});
+
+Deno.test("the whole program says on one line that nobody reads what it prints", async () => {
+  await using one = await OneFile.make();
+  const { stdout } = await shell(
+    one,
+    'exec 3>&1; ("$1" 2>&3 <<< "$CONFIG"; echo "exit code $?" >&3) | true',
+  );
+  assert.match(
+    stdout,
+    /^coil: cannot write the answer to stdout: [^\n]*Broken pipe[^\n]*\nexit code 1\n$/,
+  );
+});
+
+Deno.test("a variable that is not UTF-8 is an error that names it", async () => {
+  await using one = await OneFile.make();
+  for (const name of ["CNI_CONTAINERID", "CNI_ARGS"]) {
+    const { code, stdout } = await shell(
+      one,
+      `export ${name}=$'K=\\xff'; "$1" <<< "$CONFIG"`,
+    );
+    assert.equal(code, 1);
+    const error = JSON.parse(stdout);
+    assert.equal(error.code, 4);
+    assert.equal(error.msg, `${name} is not valid UTF-8`);
+  }
+});
+
 Deno.test("the whole program starts at whatever address the front and ld.so are", async () => {
   await using one = await OneFile.make();
   const script = 'for i in {1..5}; do setarch -R "$1" version; done; ' +

@@ -22,7 +22,6 @@
 #include <linux/elf.h>
 #include <linux/errno.h>
 #include <linux/fcntl.h>
-#include <linux/poll.h>
 
 #define MAGIC "COILCNI1"
 #define SOCKET_SUFFIX ".cni"
@@ -105,17 +104,10 @@ static _Noreturn void leave(int code) {
   for (;;) sys(__NR_exit_group, code, 0, 0, 0);
 }
 
-// For stdin and stdout, which may be non-blocking.
-static void wait_for(int fd, short event) {
-  struct pollfd it = {fd, event, 0};
-  sys6(__NR_ppoll, (i64)&it, 1, 0, 0, 0, 0);
-}
-
 static int write_all(int fd, const char *p, u64 size) {
   while (size > 0) {
     i64 n = sys(__NR_write, fd, (i64)p, size, 0);
-    if (n == -EAGAIN) wait_for(fd, POLLOUT);
-    if (n == -EINTR || n == -EAGAIN) continue;
+    if (n == -EINTR) continue;
     if (n <= 0) return 0;
     p += n, size -= n;
   }
@@ -139,14 +131,6 @@ static i64 read_all(int fd, char *p, u64 room, u64 *done, i64 until) {
     *done += n;
   }
   return 0;
-}
-
-static i64 read_stdin(char *p, u64 room, u64 *done) {
-  for (;;) {
-    i64 error = read_all(0, p, room, done, FOREVER);
-    if (error != -EAGAIN) return error;
-    wait_for(0, POLLIN);
-  }
 }
 
 // "error 2 of PATH", or the text alone.
@@ -290,7 +274,7 @@ static i64 rewind_stdin(const struct process *own, const char *taken, u64 size, 
   if (!write_all(fd, taken, size)) return -ENOMEM;
   for (u64 n = 1; n > 0; size += n) {
     n = 0;
-    i64 error = read_stdin(buffer, BUFFER_LEN, &n);
+    i64 error = read_all(0, buffer, BUFFER_LEN, &n, FOREVER);
     if (error) return error;
     if (size + n > MAX_STDIN) fail(own, "7", "the network configuration is too large", 0, "stdin has more than 4 MiB");
     if (!write_all(fd, buffer, n)) return -ENOMEM;
@@ -368,7 +352,7 @@ static void print_answer(const struct process *own, int fd, char *answer) {
 static i64 ask_coild(const struct process *own, struct buffers *to, char *text, u64 *size) {
   u64 room = to->request + BUFFER_LEN - text;
   // All of it before coild is asked: the runtime may take its time.
-  i64 error = read_stdin(text, room, size);
+  i64 error = read_all(0, text, room, size, FOREVER);
   if (error || *size == room) return error;
   i64 fd = connect_coild();
   if (fd == -EAGAIN) give_up(own);
@@ -402,6 +386,12 @@ static void call(const struct process *own) {
   sys(__NR_munmap, mapped, sizeof *buffers, 0, 0);
 }
 
+// A runtime may leave them non-blocking. Neither the front nor Deno would wait for data or room.
+static void make_blocking(int fd) {
+  i64 flags = sys(__NR_fcntl, fd, F_GETFL, 0, 0);
+  if (flags >= 0) sys(__NR_fcntl, fd, F_SETFL, flags & ~O_NONBLOCK, 0);
+}
+
 // What is opened next must not become stdin, stdout or stderr. Whether stdin and stdout were open.
 static int fill_descriptors(void) {
   int first = 3;
@@ -416,6 +406,7 @@ static _Noreturn void program(u64 *sp, u64 fini) {
   char **envp = (char **)(sp + sp[0] + 2), why[TEXT_LEN];
   const char *command = value(envp, "CNI_COMMAND=");
   struct process own = {sp, envp, *command && sp[0] < 2, put(why, "") };
+  if (own.is_plugin) make_blocking(0), make_blocking(1);
   // VERSION needs no coild.
   if (fill_descriptors() && own.is_plugin && HEADER.socket[0] && !starts(command, "VERSION")) call(&own);
   load_interpreter(&own);
