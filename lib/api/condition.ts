@@ -50,6 +50,18 @@ export function conditionOf(
   return conditions?.find((condition) => condition.type === type);
 }
 
+/** Whether two lists of conditions say the same but for their messages and times. */
+export function sameConditions(
+  a: readonly Condition[] | undefined,
+  b: readonly Condition[] | undefined,
+): boolean {
+  const textOf = (conditions: readonly Condition[] = []) =>
+    conditions.map(({ type, status, reason, observedGeneration }) =>
+      [type, status, reason, observedGeneration].join(" ")
+    ).sort().join();
+  return textOf(a) === textOf(b);
+}
+
 /** JSON with sorted keys, to compare by: the API server returns fields in an order of its own. */
 export function canonicalJson(value: unknown): string {
   return JSON.stringify(value ?? {}, (_key, part: unknown) => {

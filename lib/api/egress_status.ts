@@ -1,4 +1,4 @@
-import { canonicalJson, datedCondition } from "./condition.ts";
+import { canonicalJson, datedCondition, sameConditions } from "./condition.ts";
 import type { Egress, EgressStatus } from "./egress.ts";
 import {
   egressConditions,
@@ -33,6 +33,19 @@ export function egressStatusEquals(
   b: EgressStatus | undefined,
 ): boolean {
   return comparable(a) === comparable(b);
+}
+
+/** Whether a status says more than other numbers of clients, or words of a condition. */
+export function isEgressStatusNews(
+  before: EgressStatus | undefined,
+  after: EgressStatus,
+): boolean {
+  return before === undefined ||
+    before.observedGeneration !== after.observedGeneration ||
+    before.replicas !== after.replicas ||
+    before.availableReplicas !== after.availableReplicas ||
+    before.selector !== after.selector ||
+    !sameConditions(before.conditions, after.conditions);
 }
 
 function comparable(status: EgressStatus | undefined): string {

@@ -8,6 +8,7 @@ import {
   canonicalJson,
   type ConditionDraft,
   datedCondition,
+  sameConditions,
 } from "./condition.ts";
 import { MAX_BLOCKS, type Pool, stackOf, subnetCapacity } from "./pool.ts";
 
@@ -155,6 +156,22 @@ export function poolStatusEquals(
   b: AddressPoolStatus | undefined,
 ): boolean {
   return canonicalJson(a) === canonicalJson(b);
+}
+
+/**
+ * Whether a status says more than other numbers: a condition changed, or the
+ * pool came into use or out of it, which decides whether it may be deleted.
+ */
+export function isPoolStatusNews(
+  before: AddressPoolStatus | undefined,
+  after: AddressPoolStatus,
+): boolean {
+  const isUsed = ({ blocks }: AddressPoolStatus) =>
+    blocks !== undefined && blocks.allocated > 0;
+  return before === undefined || isUsed(before) !== isUsed(after) ||
+    before.observedGeneration !== after.observedGeneration ||
+    before.blocks?.total !== after.blocks?.total ||
+    !sameConditions(before.conditions, after.conditions);
 }
 
 interface Count {

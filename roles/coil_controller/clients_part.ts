@@ -58,13 +58,14 @@ export function connectClients(
     }
   };
   const stack = new DisposableStack();
-  stack.use(egresses.subscribe(({ key }) => enqueue([key])));
+  const all = { replay: true };
+  stack.use(egresses.subscribe(({ key }) => enqueue([key]), all));
   stack.use(pods.subscribe(({ object, before = object }) => {
     enqueue([...egressesOf(object), ...egressesOf(before)]);
-  }));
+  }, all));
   stack.use(cluster.slices.subscribe(({ object, before = object }) => {
     enqueue([...egressesOfSlice(object), ...egressesOfSlice(before)]);
-  }));
+  }, all));
   return {
     slices,
     controller,

@@ -37,18 +37,29 @@ export interface EgressPartOptions {
 }
 
 /**
- * Manages Egresses until the signal aborts: the leader's work. Everything is
- * listed again here, after the lease was taken, so that nothing a former leader
- * did is missed.
+ * Starts the caches of Egresses, of what belongs to them and of their clients
+ * in the group, and returns what a leader does with them: a standby that
+ * becomes the leader lists nothing again.
  */
-export async function runEgress(
+export function openEgress(
   options: EgressPartOptions,
+  group: TaskGroup,
+): (leading: AbortSignal) => Promise<void> {
+  const heap = new HeapKeeper();
+  const cluster = new EgressCluster(options.client, () => heap.note());
+  cluster.start(group);
+  group.run("egress heap keeper", (s) => heap.run(s));
+  return (leading) => leadEgress(options, cluster, leading);
+}
+
+async function leadEgress(
+  options: EgressPartOptions,
+  cluster: EgressCluster,
   signal: AbortSignal,
 ): Promise<void> {
   await using group = new TaskGroup({ signal });
   const { client, kubeMetrics: metrics } = options;
-  const heap = new HeapKeeper();
-  const cluster = new EgressCluster(client, () => heap.note());
+  await cluster.synced(group.signal);
   const applier = new EgressApplier(client);
   const access = new EgressAccess({ client, cluster, applier });
   const bindings = new EgressBindings({
@@ -83,10 +94,7 @@ export async function runEgress(
     onNamespace: (namespace) => namespaces.enqueue(namespace),
     onBinding: (name) => clusterRoleBindings.enqueue(name),
   });
-  cluster.start(group);
-  await cluster.synced(group.signal);
   log.info("Serving egresses", { egresses: cluster.egresses.store.size });
-  group.run("memory", (s) => heap.run(s));
   for (
     const controller of [
       ...[egresses, clients.controller],

@@ -55,18 +55,30 @@ export interface IpamPartOptions {
   readonly heap?: HeapKeeper;
 }
 
+/** The leader's work, until the signal aborts. */
+export type Lead = (leading: AbortSignal) => Promise<void>;
+
 /**
- * Manages pools, blocks and requests until the signal aborts: the leader's
- * work. Everything is listed again here, after the lease was taken, so that
- * nothing a former leader did is missed.
+ * Starts the caches of pools, blocks, requests and nodes in the group, and
+ * returns what a leader does with them: a standby that becomes the leader
+ * lists nothing again.
  */
-export async function runIpam(
-  options: IpamPartOptions,
+export function openIpam(options: IpamPartOptions, group: TaskGroup): Lead {
+  const { client, heap = new HeapKeeper() } = options;
+  const cluster = new Cluster(client, { onObject: () => heap.note() });
+  cluster.start(group);
+  group.run("ipam heap keeper", (s) => heap.run(s));
+  return (leading) => leadIpam({ ...options, heap }, cluster, leading);
+}
+
+async function leadIpam(
+  options: IpamPartOptions & { readonly heap: HeapKeeper },
+  cluster: Cluster,
   signal: AbortSignal,
 ): Promise<void> {
   await using group = new TaskGroup({ signal });
-  const { client, metrics, heap = new HeapKeeper() } = options;
-  const cluster = new Cluster(client, { onObject: () => heap.note() });
+  const { client, metrics, heap } = options;
+  await cluster.synced(group.signal);
   const pools = new Pools({
     client,
     blocks: cluster.blocks.store,
@@ -115,8 +127,6 @@ export async function runIpam(
     onMissingNode: (name) => gc.check(name),
     onNode: (name, isThere) => isThere ? gc.nodeThere(name) : gc.nodeGone(name),
   });
-  cluster.start(group);
-  await cluster.synced(group.signal);
   pools.open(cluster.pools.store.list());
   const pending = cluster.requests.store.list().filter((r) => !isSettled(r));
   await retry(() => answers.learn(uidsOf(pending), group), group);
@@ -131,7 +141,6 @@ export async function runIpam(
   group.run("gc", (s) => gc.run(s));
   group.run("gc sweeps", (s) => gc.runSweeps(s));
   group.run("cluster ranges", (s) => ranges.run(s));
-  group.run("heap keeper", (s) => heap.run(s));
   await group.wait();
 }
 
@@ -161,7 +170,9 @@ function subscribe(
   handlers: Handlers,
 ): Disposable {
   const stack = new DisposableStack();
-  stack.use(cluster.pools.subscribe(({ key }) => handlers.onPool(key, 0)));
+  // What is there already counts as new: this leader has seen nothing of it.
+  const all = { replay: true };
+  stack.use(cluster.pools.subscribe(({ key }) => handlers.onPool(key, 0), all));
   stack.use(cluster.blocks.subscribe(({ type, object }) => {
     const { pool, node } = holderOf(object);
     limit.settled(object.metadata.name ?? "");
@@ -174,7 +185,7 @@ function subscribe(
     for (const name of [pool, ...pools.neighbours(pool)]) {
       handlers.onPool(name, statusDelayMs(name, cluster));
     }
-  }));
+  }, all));
   stack.use(cluster.requests.subscribe(({ type, object }) => {
     const uid = object.metadata.uid ?? "";
     if (type === "deleted" || isSettled(object)) {
@@ -184,10 +195,10 @@ function subscribe(
     }
     if (type === "updated") answers.doubt(uid);
     handlers.onOpenRequest(object);
-  }));
+  }, all));
   stack.use(cluster.nodes.subscribe(({ type, key }) => {
     if (type !== "updated") handlers.onNode(key, type === "added");
-  }));
+  }, all));
   return stack;
 }
 

@@ -33,10 +33,10 @@ import {
   serveHealth,
   serveMetrics,
 } from "../../lib/telemetry/mod.ts";
-import { type EgressPartOptions, runEgress } from "./egress_part.ts";
+import { type EgressPartOptions, openEgress } from "./egress_part.ts";
 import { FIELD_MANAGER } from "./egress/takeover.ts";
 import { type ControllerOptions, parseControllerFlags } from "./flags.ts";
-import { runIpam } from "./ipam_part.ts";
+import { openIpam } from "./ipam_part.ts";
 import { IpamMetrics } from "./ipam/metrics.ts";
 
 export { CONTROLLER_FLAGS, parseControllerFlags } from "./flags.ts";
@@ -120,7 +120,7 @@ function startServers(
   }
 }
 
-/** Each half works while this process holds its lease: one may lead one, both or none. */
+/** Each half works while this process holds its lease, with caches that it has all the time: one may lead one, both or none. */
 function startHalves(
   group: TaskGroup,
   options: ControllerOptions & {
@@ -141,11 +141,11 @@ function startHalves(
       }).run(signal, work));
   if (options.enableIpam) {
     const ipam = { ...options, metrics: new IpamMetrics(options.registry) };
-    lead(IPAM_LEASE, (leading) => runIpam(ipam, leading));
+    lead(IPAM_LEASE, openIpam(ipam, group));
   }
   if (options.enableEgress) {
     const egress = { ...options, ...egressOptions(options) };
-    lead(EGRESS_LEASE, (leading) => runEgress(egress, leading));
+    lead(EGRESS_LEASE, openEgress(egress, group));
   }
 }
 

@@ -1,12 +1,16 @@
 /** coil-controller's address management as it is, with a simulated API server. */
 import { Registry } from "prom-client";
+import { TaskGroup } from "../../lib/async/mod.ts";
 import {
   type EventRecorder,
   KubeClient,
   KubeMetrics,
 } from "../../lib/kube/mod.ts";
 import { HeapKeeper } from "../../lib/linux/mod.ts";
-import { runIpam } from "../../roles/coil_controller/ipam_part.ts";
+import {
+  type IpamPartOptions,
+  openIpam,
+} from "../../roles/coil_controller/ipam_part.ts";
 import { IpamMetrics } from "../../roles/coil_controller/ipam/metrics.ts";
 import type { Life } from "./scheduler.ts";
 import type { SimWorld } from "./sim_node.ts";
@@ -20,7 +24,7 @@ export class SimController {
   constructor(world: SimWorld, life: Life) {
     this.life = life;
     const registry = new Registry();
-    runIpam({
+    this.#run({
       client: new KubeClient(new SimTransport({ ...world, life })),
       events: { event() {} } as unknown as EventRecorder,
       metrics: new IpamMetrics(registry),
@@ -35,9 +39,14 @@ export class SimController {
         measure: () => ({ heap: 0, resident: 0 }),
         collect: () => {},
       }),
-    }, this.#stop.signal).catch((error: unknown) => {
+    }).catch((error: unknown) => {
       if (!life.isOver) throw error;
     });
+  }
+
+  async #run(options: IpamPartOptions): Promise<void> {
+    await using group = new TaskGroup({ signal: this.#stop.signal });
+    await openIpam(options, group)(group.signal);
   }
 
   /** Dies: nothing that it still does has any effect. */

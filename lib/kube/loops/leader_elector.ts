@@ -6,6 +6,9 @@ import { type Clock, onAbort, sleep, systemClock } from "../../async/mod.ts";
 
 const RELEASE_TIMEOUT_MS = 3_000;
 
+/** A leader that ends is followed this soon; each attempt is one GET. */
+const WAIT_MS = 500;
+
 /** Options of a {@link LeaderElector}; the times are controller-runtime's by default. */
 export interface LeaderElectorOptions {
   /** Where the Lease is. */
@@ -17,8 +20,10 @@ export interface LeaderElectorOptions {
   readonly leaseMs?: number;
   /** We stop leading when no renewal succeeded for so long. Less than `leaseMs`. Default 10 s. */
   readonly renewMs?: number;
-  /** Time between renewals, and between attempts of those who wait. Default 2 s. */
+  /** Time between renewals. Default 2 s. */
   readonly retryMs?: number;
+  /** Time between attempts of those who wait. Default 0.5 s, or `retryMs` if that is less. */
+  readonly waitMs?: number;
   readonly clock?: Clock;
   readonly metrics?: KubeMetrics | undefined;
 }
@@ -34,6 +39,7 @@ export class LeaderElector {
   readonly #claim: LeaseClaim;
   readonly #renewMs: number;
   readonly #retryMs: number;
+  readonly #waitMs: number;
   readonly #clock: Clock;
   readonly #metrics: KubeMetrics | undefined;
   readonly #log: Logger = getLogger("leader-election");
@@ -52,6 +58,7 @@ export class LeaderElector {
     this.#claim = { namespace, name, identity, leaseMs };
     this.#renewMs = renewMs;
     this.#retryMs = retryMs;
+    this.#waitMs = options.waitMs ?? Math.min(WAIT_MS, retryMs);
     this.#clock = options.clock ?? systemClock;
     this.#metrics = options.metrics;
     this.#setLeader(false);
@@ -98,8 +105,12 @@ export class LeaderElector {
         });
       }
       // Some are faster than others, so that not all come at once.
-      const ms = this.#retryMs * (1 + 0.2 * Math.random());
-      await sleep(ms, { signal, clock: this.#clock });
+      const ms = this.#waitMs * (1 + 0.2 * Math.random());
+      const { leftMs } = keeper;
+      await sleep(leftMs > 0 ? Math.min(ms, leftMs) : ms, {
+        signal,
+        clock: this.#clock,
+      });
     }
   }
 

@@ -24,6 +24,7 @@ export class LeaseKeeper {
   #ours: V1Lease | undefined;
   #seenVersion: string | undefined;
   #seenMs = 0;
+  #freeMs = Infinity;
   #renewedMs = -Infinity;
 
   constructor(
@@ -38,6 +39,11 @@ export class LeaseKeeper {
   /** When the claim that was accepted last left us: from then on others may count its time. */
   get renewedMs(): number {
     return this.#renewedMs;
+  }
+
+  /** How long the lease that was seen last stays somebody else's, unless it is renewed or given up. */
+  get leftMs(): number {
+    return this.#freeMs - this.#nowMs();
   }
 
   /** Takes the lease or renews it; false when somebody else has it. Fails as the client's calls do. */
@@ -92,7 +98,8 @@ export class LeaseKeeper {
     const holder = lease.spec?.holderIdentity ?? "";
     if (holder === "" || holder === this.#claim.identity) return true;
     const leaseMs = (lease.spec?.leaseDurationSeconds ?? 0) * 1000;
-    return this.#nowMs() - this.#seenMs >= leaseMs;
+    this.#freeMs = this.#seenMs + leaseMs;
+    return this.leftMs <= 0;
   }
 }
 

@@ -5,11 +5,13 @@ import {
   type EgressStatus,
   egressStatus,
   egressStatusEquals,
+  isEgressStatusNews,
 } from "../../../lib/api/mod.ts";
 import {
   type EventInfo,
   type KubeClient,
   POD_DISRUPTION_BUDGETS,
+  type ReconcileResult,
   SERVICES,
   splitKey,
 } from "../../../lib/kube/mod.ts";
@@ -17,6 +19,7 @@ import type { EgressAccess } from "./access.ts";
 import type { EgressApplier } from "./applier.ts";
 import type { EgressCluster } from "./cluster.ts";
 import { deleteIfThere } from "../common/delete.ts";
+import { WritePace } from "../common/write_pace.ts";
 import type { DeploymentKeeper } from "./deployment_keeper.ts";
 import type { ClientSlices } from "../clients/client_slices.ts";
 import { reapGateways } from "./gateways.ts";
@@ -44,10 +47,14 @@ export interface EgressReconcilerOptions {
   readonly onEvent: (egress: Egress, event: EventInfo) => void;
 }
 
+/** Nodes follow the Egresses of their pods: a status whose numbers alone have changed is not written more often. */
+const STATUS_INTERVAL_MS = 60_000;
+
 /** Makes what an Egress needs, and says in its status what came of it. */
 export class EgressReconciler {
   readonly #options: EgressReconcilerOptions;
   readonly #written = new WrittenStatuses();
+  readonly #pace = new WritePace({ intervalMs: STATUS_INTERVAL_MS });
 
   constructor(options: EgressReconcilerOptions) {
     this.#options = options;
@@ -58,7 +65,7 @@ export class EgressReconciler {
    *
    * @throws {Error} when the API server did not take something, after the status says so
    */
-  async reconcile(key: string, signal: AbortSignal): Promise<void> {
+  async reconcile(key: string, signal: AbortSignal): Promise<ReconcileResult> {
     const { cluster, access, slices, deployments } = this.#options;
     const egress = cluster.egresses.store.get(key);
     if (egress === undefined) return this.#forget(key);
@@ -87,13 +94,13 @@ export class EgressReconciler {
       { kind: "PodDisruptionBudget", isFatal: false },
       () => this.#keepBudget(egress, signal),
     );
-    await this.#writeStatus(egress, {
+    const result = await this.#writeStatus(egress, {
       deployment: deployment ?? cluster.deployments.store.get(key),
       failures,
       signal,
     });
     const [first] = failures;
-    if (first === undefined) return;
+    if (first === undefined) return result;
     throw new Error(
       failures.map(({ problem }) => problem.message).join("; "),
       { cause: first.error },
@@ -108,6 +115,7 @@ export class EgressReconciler {
     applier.forget(SERVICES, { namespace, name });
     applier.forget(POD_DISRUPTION_BUDGETS, { namespace, name });
     this.#written.forget(key);
+    this.#pace.forget(key);
   }
 
   async #keepService(egress: Egress, signal: AbortSignal): Promise<void> {
@@ -157,7 +165,7 @@ export class EgressReconciler {
       readonly failures: readonly Failure[];
       readonly signal: AbortSignal;
     },
-  ): Promise<void> {
+  ): Promise<ReconcileResult> {
     const { client, cluster, onEvent } = this.#options;
     const key = keyOf(egress);
     const before = this.#written.newest(key, egress);
@@ -176,6 +184,9 @@ export class EgressReconciler {
       now: new Date(),
     });
     if (egressStatusEquals(before, status)) return;
+    const isNews = isEgressStatusNews(before, status);
+    const requeueAfterMs = isNews ? 0 : this.#pace.waitMs(key);
+    if (requeueAfterMs > 0) return { requeueAfterMs };
     const { uid } = egress.metadata;
     // The UID: a later Egress of this name has a status of its own.
     const patch = { metadata: { uid }, status };
@@ -189,6 +200,7 @@ export class EgressReconciler {
       key,
       await client.patch(EGRESSES, target, patch, options),
     );
+    this.#pace.wrote(key);
     for (const event of egressEvents(before, status)) onEvent(egress, event);
   }
 

@@ -18,6 +18,8 @@ export function subscribeEgress(
   { onEgress, onNamespace, onBinding }: EgressKeys,
 ): Disposable {
   const stack = new DisposableStack();
+  // What is there already counts as new: this leader has seen nothing of it.
+  const all = { replay: true };
   const { egresses, deployments, services, budgets, pods } = cluster;
   const allOf = (key: string) => {
     const { namespace = "" } = splitKey(key);
@@ -30,12 +32,12 @@ export function subscribeEgress(
     onEgress(key);
     onNamespace(splitKey(key).namespace ?? "");
     for (const name of cluster.clusterRoleBindings.keys()) onBinding(name);
-  }));
+  }, all));
   // What an Egress owns has its name.
   for (const informer of [services, budgets]) {
-    stack.use(informer.subscribe(({ key }) => onEgress(key)));
+    stack.use(informer.subscribe(({ key }) => onEgress(key), all));
   }
-  stack.use(deployments.subscribe(({ key }) => onEgress(key)));
+  stack.use(deployments.subscribe(({ key }) => onEgress(key), all));
   stack.use(pods.subscribe(({ type, object }) => {
     // Others tell of themselves by their status.
     if (type !== "deleted") return;
@@ -43,10 +45,10 @@ export function subscribeEgress(
     onEgress(`${namespace}/${labels[APP_INSTANCE_LABEL]}`);
   }));
   for (const informer of [cluster.accounts, cluster.roleBindings]) {
-    stack.use(informer.subscribe(({ key }) => allOf(key)));
+    stack.use(informer.subscribe(({ key }) => allOf(key), all));
   }
   for (const [name, informer] of cluster.clusterRoleBindings) {
-    stack.use(informer.subscribe(() => onBinding(name)));
+    stack.use(informer.subscribe(() => onBinding(name), all));
   }
   return stack;
 }

@@ -5,6 +5,7 @@ import {
   type AddressPool,
   type AddressPoolStatus,
   type ClusterUse,
+  isPoolStatusNews,
   type Pool,
   poolOf,
   type PoolOverlapReport,
@@ -12,9 +13,14 @@ import {
   poolStatusEquals,
   unreadablePoolStatus,
 } from "../../../lib/api/mod.ts";
-import type { KubeClient, Store } from "../../../lib/kube/mod.ts";
+import type {
+  KubeClient,
+  ReconcileResult,
+  Store,
+} from "../../../lib/kube/mod.ts";
 import { FINALIZER, NODE_LABEL, POOL_LABEL } from "../../../lib/names/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
+import { WritePace } from "../common/write_pace.ts";
 
 const log = getLogger("addresspool-reconciler");
 
@@ -43,22 +49,30 @@ export interface AddressPoolReconcilerOptions {
   /** A status was written. */
   readonly onStatus?: (pool: AddressPool, status: AddressPoolStatus) => void;
   readonly now?: () => Date;
+  readonly pace?: WritePace;
 }
+
+/** Every node follows all pools: a status whose numbers alone have changed is not written more often. */
+const STATUS_INTERVAL_MS = 15_000;
 
 /** Keeps each pool's finalizer, its state in memory and its status. */
 export class AddressPoolReconciler {
   readonly #options: AddressPoolReconcilerOptions;
+  readonly #pace: WritePace;
 
   constructor(options: AddressPoolReconcilerOptions) {
     this.#options = options;
+    this.#pace = options.pace ??
+      new WritePace({ intervalMs: STATUS_INTERVAL_MS });
   }
 
   /** Brings the pool of the name up to date. */
-  async reconcile(name: string, signal: AbortSignal): Promise<void> {
+  async reconcile(name: string, signal: AbortSignal): Promise<ReconcileResult> {
     const { pools, blocks, book } = this.#options;
     const object = pools.get(name);
     if (object === undefined) {
       book.drop(name);
+      this.#pace.forget(name);
       return;
     }
     const own = blocks.byIndex("pool", name);
@@ -66,7 +80,7 @@ export class AddressPoolReconciler {
     const pool = readPool(object);
     if (!(pool instanceof SyntaxError)) book.sync(pool, indices);
     if (await this.#reconcileFinalizer(object, indices.length, signal)) return;
-    await this.#writeStatus(object, pool, own, signal);
+    return await this.#writeStatus(object, pool, own, signal);
   }
 
   /** Adds or removes the finalizer; true when the object changed, so that its watch event leads back here. */
@@ -124,8 +138,9 @@ export class AddressPoolReconciler {
     pool: Pool | SyntaxError,
     own: readonly AddressBlock[],
     signal: AbortSignal,
-  ): Promise<void> {
+  ): Promise<ReconcileResult> {
     const { client, book, now = () => new Date(), onStatus } = this.#options;
+    const { name = "", deletionTimestamp } = object.metadata;
     const previous = object.status;
     const status = pool instanceof SyntaxError
       ? unreadablePoolStatus({
@@ -142,9 +157,14 @@ export class AddressPoolReconciler {
         previous,
         now: now(),
       });
-    this.#options.onCounted?.(object.metadata.name ?? "", status);
+    this.#options.onCounted?.(name, status);
     if (poolStatusEquals(previous, status)) return;
+    const isNews = deletionTimestamp !== undefined ||
+      isPoolStatusNews(previous, status);
+    const requeueAfterMs = isNews ? 0 : this.#pace.waitMs(name);
+    if (requeueAfterMs > 0) return { requeueAfterMs };
     await client.updateStatus(ADDRESS_POOLS, { ...object, status }, { signal });
+    this.#pace.wrote(name);
     onStatus?.(object, status);
   }
 }

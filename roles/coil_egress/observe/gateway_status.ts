@@ -1,4 +1,9 @@
-import { EGRESSES, type EgressGatewayStatus } from "../../../lib/api/mod.ts";
+import {
+  EGRESS_CAPACITY_LOW_PERCENT,
+  EGRESS_CAPACITY_OK_PERCENT,
+  EGRESSES,
+  type EgressGatewayStatus,
+} from "../../../lib/api/mod.ts";
 import { Gate, Mutex, withTimeout } from "../../../lib/async/mod.ts";
 import type { KubeClient } from "../../../lib/kube/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
@@ -8,8 +13,9 @@ import type { Readings } from "./readings.ts";
 
 const log = getLogger("status");
 
-/** However much changes, it is written once in this time. */
-const INTERVAL_MS = 10_000;
+/** The nodes of its clients follow the Egress: numbers alone are written once in this time. */
+const INTERVAL_MS = 60_000;
+const RETRY_MS = 10_000;
 const WRITE_TIMEOUT_MS = 10_000;
 /** The end of the process does not wait longer for its last report. */
 const LAST_WRITE_MS = 2_000;
@@ -59,15 +65,15 @@ export interface StatusWriterOptions {
   readonly identity: Pick<GatewayIdentity, "namespace" | "egress" | "pod">;
   /** The gateway at this moment; undefined before anything is known. */
   readonly report: () => GatewayReport | undefined;
-  /** The least time between two writes. Default 10 s. */
+  /** The least time between two writes of numbers. Default one minute. */
   readonly intervalMs?: number;
 }
 
 /**
  * Keeps this pod's entry in the status of its Egress, by server-side apply:
  * each pod owns its own. Written only when something has changed so much that
- * a person or an alert would care. A failure is a warning, the gateway works
- * without it.
+ * a person or an alert would care, and at once when a condition of the Egress
+ * follows from it. A failure is a warning, the gateway works without it.
  */
 export class GatewayStatusWriter {
   readonly #options: StatusWriterOptions;
@@ -76,6 +82,7 @@ export class GatewayStatusWriter {
   #changed = new Gate();
   #urgent = new Gate();
   #written = "";
+  #news: News | undefined;
   #isFailing = false;
 
   constructor(options: StatusWriterOptions) {
@@ -85,7 +92,10 @@ export class GatewayStatusWriter {
   /** Says that something may have changed; what is urgent does not wait for its turn. */
   trigger(options: { readonly urgent?: boolean } = {}): void {
     this.#changed.open();
-    if (options.urgent) this.#urgent.open();
+    const report = this.#options.report();
+    const isNews = report !== undefined &&
+      JSON.stringify(newsOf(report, this.#news)) !== JSON.stringify(this.#news);
+    if (options.urgent || isNews) this.#urgent.open();
   }
 
   /** Writes until the signal. */
@@ -97,7 +107,8 @@ export class GatewayStatusWriter {
       const urgent = this.#urgent = new Gate();
       const isWritten = await this.#writeIfChanged(signal);
       if (!isWritten) this.#changed.open();
-      await withTimeout(intervalMs, (s) => urgent.wait({ signal: s }), {
+      const waitMs = isWritten ? intervalMs : Math.min(intervalMs, RETRY_MS);
+      await withTimeout(waitMs, (s) => urgent.wait({ signal: s }), {
         signal,
       }).catch(() => signal.throwIfAborted());
     }
@@ -122,6 +133,7 @@ export class GatewayStatusWriter {
     try {
       await this.#write(report, signal);
       this.#written = text;
+      this.#news = newsOf(report, this.#news);
       this.#isFailing = false;
       return true;
     } catch (err) {
@@ -152,6 +164,28 @@ export class GatewayStatusWriter {
       },
     );
   }
+}
+
+/** What conditions of the Egress follow from. */
+interface News {
+  readonly draining: boolean;
+  readonly isUnlimited: boolean;
+  readonly hasLimited: boolean;
+  readonly isConntrackHigh: boolean;
+  readonly isPortsHigh: boolean;
+}
+
+function newsOf(report: GatewayReport, before: News | undefined): News {
+  const { draining = false, unlimited = false, limitedClients = [] } = report;
+  const isHigh = (percent = 0, was = false) =>
+    percent >= (was ? EGRESS_CAPACITY_OK_PERCENT : EGRESS_CAPACITY_LOW_PERCENT);
+  return {
+    draining,
+    isUnlimited: unlimited,
+    hasLimited: limitedClients.length > 0,
+    isConntrackHigh: isHigh(report.conntrackPercent, before?.isConntrackHigh),
+    isPortsHigh: isHigh(report.snatPortsPercent, before?.isPortsHigh),
+  };
 }
 
 /** What has to change before it is worth a write: percentages by five, flows by their first digit. */

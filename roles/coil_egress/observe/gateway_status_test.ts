@@ -123,6 +123,35 @@ Deno.test("GatewayStatusWriter waits between writes, but not with what is urgent
   });
 });
 
+Deno.test("GatewayStatusWriter writes at once what a condition follows from, and no number that goes up and down", async () => {
+  await writing({ intervalMs: 60_000 }, async ({ requests, report }) => {
+    let writes = 0;
+    for (
+      const [change, isNews] of [
+        [{}, true],
+        [{ conntrackPercent: 79 }, false],
+        [{ conntrackPercent: 81 }, true],
+        [{ conntrackPercent: 75 }, false],
+        [{ conntrackPercent: 85 }, false],
+        [{ conntrackPercent: 60 }, true],
+        [{ snatPortsPercent: 80 }, true],
+        [{ snatPortsPercent: 70 }, false],
+        [{ limitedClients: ["team/a"] }, true],
+        [{ limitedClients: ["team/a", "team/b"] }, false],
+        [{ limitedClients: [] }, true],
+        [{ unlimited: true }, true],
+        [{ clients: 9, flows: 5_000 }, false],
+      ] as const
+    ) {
+      report(change);
+      if (isNews) writes++;
+      await until(() => requests.length >= writes);
+      await sleep(10);
+      assert.equal(requests.length, writes, JSON.stringify(change));
+    }
+  });
+});
+
 Deno.test("GatewayStatusWriter warns once and tries again", async () => {
   await writing({ intervalMs: 5 }, async ({ requests, report, refuse }) => {
     lines.length = 0;

@@ -1,0 +1,112 @@
+import assert from "node:assert/strict";
+import { eventually, sleep } from "../lab/mod.ts";
+import { fromSources } from "./coild_lab.ts";
+import { ControllerLab } from "./controller_testing.ts";
+import { reportMs } from "./egress_gateway_lab.ts";
+
+const MAIN = new URL("../../main.ts", import.meta.url).pathname;
+const BASE = new URL("../../deploy/base", import.meta.url).pathname;
+
+/** What a controller has in its caches. */
+const CACHED = [
+  ...["addresspools", "addressblocks", "blockrequests"],
+  ...["egresses", "egressclientslices", "pods", "deployments", "services"],
+];
+
+/** A controller's requests, which are not the test's own. */
+async function requestsOf(lab: ControllerLab, verb: string, since: Date) {
+  const requests = await lab.plane.auditRequests({ verb, since });
+  return requests.filter(({ userAgent, resource }) =>
+    userAgent.startsWith("coil-controller/") && CACHED.includes(resource)
+  );
+}
+
+/** Starts a standby, and returns when it watches all that it keeps. */
+async function standby(lab: ControllerLab) {
+  const since = new Date();
+  const controller = lab.startController();
+  await eventually("its watches", async () => {
+    const watches = await requestsOf(lab, "watch", since);
+    const kinds = new Set(watches.map(({ resource }) => resource));
+    return CACHED.every((kind) => kinds.has(kind));
+  }, { timeoutMs: 30_000 });
+  return controller;
+}
+
+/** Lists of whole kinds; what is pending is asked for one by one. */
+async function listsSince(
+  lab: ControllerLab,
+  since: Date,
+): Promise<readonly string[]> {
+  const lists = await requestsOf(lab, "list", since);
+  return lists.map(({ uri }) => decodeURIComponent(uri))
+    .filter((uri) => !/[?&]limit=1(&|$)/.test(uri));
+}
+
+Deno.test("coil-controller spares the API server: few writes of numbers, and a standby that lists nothing again", async (t) => {
+  await using lab = await ControllerLab.start("ctlfailover", ["node1"], {
+    audit: "metadata",
+  });
+  await lab.plane.kubectl("apply", "-k", BASE);
+  await lab.createPool("v4", {
+    blockSizeBits: 0,
+    subnets: [{ ipv4: "10.4.0.0/24" }],
+  });
+  const [command, ...args] = fromSources(MAIN, "coil-controller");
+  const first = await lab.plane.startProcess({
+    command,
+    args: [...args, "--metrics-addr=0", "--health-addr=0"],
+    serviceAccount: { namespace: "kube-system", name: "coil-controller" },
+    env: {},
+  });
+  assert.equal(await lab.ask("v4", "node1"), "block v4-0");
+  const second = await standby(lab);
+
+  await t.step(
+    "numbers of a pool are written now and then, all at last",
+    async () => {
+      await lab.createPool("many", {
+        blockSizeBits: 0,
+        subnets: [{ ipv4: "10.5.0.0/24" }],
+      });
+      for (let n = 0; n < 12; n++) {
+        await lab.ask("many", "node1");
+        // Each would be a write of its own.
+        await sleep(500);
+      }
+      const writes = async () => {
+        const updates = await lab.plane.auditRequests({ verb: "update" });
+        return updates.filter(({ resource, subresource, name }) =>
+          resource === "addresspools" && subresource === "status" &&
+          name === "many"
+        ).length;
+      };
+      // The first, that it is in use, and at most one of numbers in 15 s.
+      assert.ok(await writes() <= 3, `${await writes()} writes`);
+      await eventually("the last numbers", async () => {
+        const { status } = await lab.pool("many");
+        return status?.blocks?.allocated === 12;
+      }, { timeoutMs: 60_000 });
+      assert.ok(await writes() <= 4, `${await writes()} writes`);
+    },
+  );
+
+  await t.step("after kill -9, when the lease has run out", async () => {
+    const since = new Date();
+    const startMs = performance.now();
+    await first.kill9();
+    assert.equal(await lab.ask("v4", "node1"), "block v4-1");
+    reportMs("from kill -9 to a block", [performance.now() - startMs]);
+    assert.deepEqual(await listsSince(lab, since), []);
+  });
+
+  await t.step("at once, when the leader gives its lease back", async () => {
+    await using _third = await standby(lab);
+    const since = new Date();
+    await second[Symbol.asyncDispose]();
+    const startMs = performance.now();
+    assert.equal(await lab.ask("v4", "node1"), "block v4-2");
+    reportMs("from the leader's end to a block", [performance.now() - startMs]);
+    assert.deepEqual(await listsSince(lab, since), []);
+  });
+});
