@@ -150,9 +150,9 @@ const FLAGS = defineFlags({
   },
   "block-return-delay": {
     type: "duration",
-    default: 30 * SECOND_MS,
+    default: 3600 * SECOND_MS,
     help:
-      "How long a block must be empty before it returns to its pool, if the node has enough other free addresses",
+      "How long a block must be empty, half to one and a half times this, before it returns to its pool, if the node has enough other free addresses; 30s at most while the pool is low",
   },
   "block-request-timeout": {
     type: "duration",

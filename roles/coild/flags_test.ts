@@ -24,7 +24,7 @@ Deno.test("parseCoildFlags() has upstream's defaults", () => {
   assert.equal(options.clearRoutesOnShutdown, false);
   assert.equal(options.blockRequestTimeoutMs, 10_000);
   assert.equal(options.cooldownMs, 30_000);
-  assert.equal(options.blockReturnDelayMs, 30_000);
+  assert.equal(options.blockReturnDelayMs, 3_600_000);
 });
 
 Deno.test("COILD_FLAGS refuse a time with which a loop would not rest, or no ADD be served", () => {

@@ -24,6 +24,7 @@ import { observeSources } from "./network/source_metrics.ts";
 import { SourceWatch } from "./network/source_watch.ts";
 import { start, START_CONDITIONS } from "./pods/startup.ts";
 import { Teardown } from "./pods/teardown.ts";
+import { fractionOf } from "./blocks/jitter.ts";
 import { waterMarksFor } from "./blocks/water_marks.ts";
 
 /** What remains of the grace for teardowns once the last call has ended. */
@@ -118,6 +119,7 @@ function connect(dependencies: NodeDependencies) {
       waterMarks: waterMarksFor(options.lowWater),
       cooldownMs: options.cooldownMs,
       returnDelayMs: options.blockReturnDelayMs,
+      jitterOf: (block) => fractionOf(`${nodeName}/${block}`),
       isBusy: (key) => locks.isLocked(key),
     }),
   );

@@ -16,8 +16,8 @@ export interface BlockInfo {
   readonly deleting: boolean;
 }
 
-/** What is known of a pool without asking the API server. */
-export type PoolState = "unknown" | "absent" | "deleting" | "ready";
+/** What is known of a pool without asking the API server; `low`: it has few blocks left. */
+export type PoolState = "unknown" | "absent" | "deleting" | "low" | "ready";
 
 /** An operation that can be cancelled. */
 export interface SignalOptions {

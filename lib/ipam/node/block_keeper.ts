@@ -8,7 +8,7 @@ import {
 import type { AddressTable } from "./address_table.ts";
 import { type Adoption, BlockSupply } from "./block_supply.ts";
 import { type BlockChanges, BlockView } from "./block_view.ts";
-import { decide } from "./decide.ts";
+import { decide, type Situation } from "./decide.ts";
 import { FreshRun } from "./fresh_run.ts";
 import { giveBack } from "./give_back.ts";
 import type { HeldBlock } from "./held_block.ts";
@@ -36,6 +36,8 @@ export interface BlockKeeperOptions {
   readonly blockTimeoutMs: number;
   readonly refusalMs: number;
   readonly returnDelayMs: number;
+  /** See {@linkcode Situation.jitterOf}. */
+  readonly jitterOf: (block: string) => number;
   readonly exportWaitMs: number;
 }
 
@@ -60,6 +62,7 @@ export class BlockKeeper {
   readonly #lists = new FreshRun(() => this.#list());
   /** Blocks whose return is under way. */
   readonly #flying = new Set<HeldBlock>();
+  readonly #lowSince = new Map<string, number>();
   #begun = false;
   #kicked = false;
   #relisting = false;
@@ -161,11 +164,13 @@ export class BlockKeeper {
   #maintain(): void {
     const { table, clock } = this.#options;
     this.purge();
+    this.#noteLow();
     const { fetch, retire, giveBack, keep, dueAt } = decide(table, {
       ...this.#options,
       now: clock.nowMs(),
       supply: this.supply,
       flying: this.#flying,
+      lowSince: this.#lowSince,
     });
     for (const pool of fetch) this.supply.prefetch(pool);
     for (const block of retire) block.holds.add("returning");
@@ -175,6 +180,17 @@ export class BlockKeeper {
     this.#timer = dueAt === Infinity
       ? undefined
       : clock.after(Math.max(1, dueAt - clock.nowMs()), () => this.#maintain());
+  }
+
+  #noteLow(): void {
+    const { table, source, clock } = this.#options;
+    const low = [...table.pools].filter((p) => source.poolState(p) === "low");
+    for (const pool of this.#lowSince.keys()) {
+      if (!low.includes(pool)) this.#lowSince.delete(pool);
+    }
+    for (const pool of low) {
+      if (!this.#lowSince.has(pool)) this.#lowSince.set(pool, clock.nowMs());
+    }
   }
 
   #giveBack(block: HeldBlock): void {

@@ -10,8 +10,12 @@ export interface Situation {
   readonly source: Pick<BlockSource, "poolState">;
   readonly supply: Pick<BlockSupply, "waiting" | "pausedUntil">;
   readonly waterMarks: WaterMarks;
-  /** How long a block must have been empty, so that a pod that comes back soon needs no request. */
+  /** About how long a block must have been empty, so that a pod that comes back needs no request. */
   readonly returnDelayMs: number;
+  /** Since when pools have had few blocks left, by name. */
+  readonly lowSince: ReadonlyMap<string, number>;
+  /** A number from 0 to below 1 that is the block's own: not all nodes give theirs back at the same time. */
+  readonly jitterOf: (block: string) => number;
   /** Blocks whose return is under way. */
   readonly flying: ReadonlySet<HeldBlock>;
 }
@@ -29,6 +33,9 @@ export interface Decision {
   /** When to decide again at the latest. */
   readonly dueAt: number;
 }
+
+/** While a pool has few blocks left, no block stays empty for longer. */
+const LOW_MS = 30_000;
 
 /** As many returns are under way at a time. */
 const MAX_FLYING = 8;
@@ -87,7 +94,7 @@ function retirements(
   pool: string,
   situation: Situation,
 ): { readonly blocks: HeldBlock[]; readonly later: number[] } {
-  const { now, source, supply, waterMarks, returnDelayMs } = situation;
+  const { now, source, supply, waterMarks } = situation;
   const isDeleting = source.poolState(pool) === "deleting";
   const blocks: HeldBlock[] = [];
   const later: number[] = [];
@@ -104,7 +111,7 @@ function retirements(
     const wanted = isInUse ? waterMarks.high(block.size) : 0;
     // Those who wait keep all blocks of the pool until they have been served.
     if (supply.waiting(pool) > 0 || free - block.freeCount < wanted) continue;
-    const at = (block.emptySince ?? now) + returnDelayMs;
+    const at = returnTime(block, situation);
     if (at > now) later.push(at);
     else {
       blocks.push(block);
@@ -112,6 +119,19 @@ function retirements(
     }
   }
   return { blocks, later };
+}
+
+/** When a block that is not needed goes. */
+function returnTime(
+  { emptySince, info: { name, pool } }: HeldBlock,
+  { now, returnDelayMs, lowSince, jitterOf }: Situation,
+): number {
+  const since = emptySince ?? now;
+  const jitter = jitterOf(name);
+  const usual = since + returnDelayMs * (0.5 + jitter);
+  const low = lowSince.get(pool);
+  if (low === undefined) return usual;
+  return Math.min(usual, Math.max(since + LOW_MS, low + LOW_MS * jitter));
 }
 
 function mayGo(block: HeldBlock): boolean {

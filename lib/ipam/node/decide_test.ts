@@ -15,6 +15,9 @@ class World {
   state: PoolState = "ready";
   waiting = 0;
   pausedUntilMs = 0;
+  returnDelayMs = 30_000;
+  jitter = 0.5;
+  readonly lowSince = new Map<string, number>();
 
   block(index: number): HeldBlock {
     return this.table.addBlock({
@@ -53,7 +56,9 @@ class World {
         pausedUntil: () => this.pausedUntilMs,
       },
       waterMarks: DEFAULT_WATER_MARKS,
-      returnDelayMs: 30_000,
+      returnDelayMs: this.returnDelayMs,
+      lowSince: this.lowSince,
+      jitterOf: () => this.jitter,
       flying: this.flying,
     };
     const { fetch, retire, giveBack, keep, dueAt } = decide(
@@ -182,4 +187,45 @@ Deno.test("decide() keeps a block in which a pod turned up, unless the API serve
   const backoff = new Backoff({ initialMs: 1, maxMs: 1 });
   block.giveBack = { backoff, retryAt: 0, asked: true };
   assert.deepEqual(world.decide(), { ...NOTHING, fetch });
+});
+
+for (
+  const [what, { delayMs = 3_600_000, jitter = 0.5, lowForMs }, inMs] of [
+    ["after its delay", {}, 3_600_000],
+    ["sooner than others", { jitter: 0 }, 1_800_000],
+    ["later than others", { jitter: 0.75 }, 4_500_000],
+    ["after 30 s while the pool is low", { lowForMs: 900_000 }, 30_000],
+    ["not later for that", { delayMs: 10_000, lowForMs: 900_000 }, 10_000],
+    ["after 30 s when the pool has just become low", { lowForMs: 0 }, 30_000],
+  ] as const
+) {
+  Deno.test(`decide() gives a block back ${what}`, () => {
+    const world = new World();
+    world.block(0);
+    world.returnDelayMs = delayMs;
+    world.jitter = jitter;
+    if (lowForMs !== undefined) {
+      world.state = "low";
+      world.lowSince.set("default", world.nowMs - lowForMs);
+    }
+    const waits = world.decide();
+    assert.deepEqual([waits.retire, waits.inMs], [[], inMs]);
+    world.nowMs += inMs;
+    assert.deepEqual(world.decide().retire, [0]);
+  });
+}
+
+Deno.test("decide() spreads the return of blocks that have been empty for long when their pool becomes low", () => {
+  for (const jitter of [0, 0.25, 0.9]) {
+    const world = new World();
+    world.block(0);
+    world.returnDelayMs = 3_600_000;
+    world.jitter = jitter;
+    world.nowMs += 600_000;
+    world.state = "low";
+    world.lowSince.set("default", world.nowMs);
+    const { retire, inMs } = world.decide();
+    if (jitter === 0) assert.deepEqual(retire, [0]);
+    else assert.deepEqual([retire, inMs], [[], 30_000 * jitter]);
+  }
 });

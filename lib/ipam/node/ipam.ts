@@ -49,8 +49,13 @@ export interface NodeIpamOptions {
   readonly waterMarks?: WaterMarks;
   /** How long a freed address rests before it is given again, as long as there are others. Default 0. */
   readonly cooldownMs?: number;
-  /** How long a block must have been empty before it is given back. Default 30 s. */
+  /**
+   * How long a block must have been empty before it is given back, half to one and a half times this; no longer than
+   * 30 s while the pool is low. Default 30 s.
+   */
   readonly returnDelayMs?: number;
+  /** A number from 0 to below 1 for the name of a block, by which times are spread. Default 0.5 for all. */
+  readonly jitterOf?: (block: string) => number;
   /** How long the first address of a new block may wait for its route. Default 250 ms. */
   readonly exportWaitMs?: number;
   /** An attachment that the kernel lacks is not freed before it is this old. Default 5 min. */
@@ -107,6 +112,7 @@ export class NodeIpam extends Allocations implements AsyncDisposable {
       blockTimeoutMs: options.blockTimeoutMs ?? 60_000,
       refusalMs: options.refusalMs ?? 1_000,
       returnDelayMs: options.returnDelayMs ?? 30_000,
+      jitterOf: options.jitterOf ?? (() => 0.5),
       exportWaitMs: options.exportWaitMs ?? 250,
     });
     const timeoutMs = options.requestTimeoutMs ?? 10_000;

@@ -20,7 +20,7 @@ import { FINALIZER, NODE_LABEL, POOL_LABEL } from "../../../lib/names/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import { informerBackoff } from "../cluster/informer_backoff.ts";
 import type { BlockRequests } from "./requests.ts";
-import { transformPool } from "../cluster/transform.ts";
+import { isCapacityLow, transformPool } from "../cluster/transform.ts";
 
 const log = getLogger("node-ipam");
 
@@ -153,9 +153,8 @@ export class BlockClient implements BlockSource {
     if (found === undefined) {
       return this.#pools.hasSynced ? "absent" : "unknown";
     }
-    return found.metadata.deletionTimestamp === undefined
-      ? "ready"
-      : "deleting";
+    if (found.metadata.deletionTimestamp !== undefined) return "deleting";
+    return isCapacityLow(found) ? "low" : "ready";
   }
 
   /** The names of the pools there are, for error messages. */

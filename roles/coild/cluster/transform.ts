@@ -1,6 +1,8 @@
 import type { V1Namespace, V1Node, V1Pod } from "../../../lib/kube/mod.ts";
 import {
   type AddressPool,
+  CONDITION_CAPACITY_LOW,
+  conditionOf,
   trimEgressAnnotation,
 } from "../../../lib/api/mod.ts";
 import {
@@ -101,6 +103,12 @@ export function transformNamespace(namespace: V1Namespace): V1Namespace {
   };
 }
 
+/** Whether a pool has few blocks left, so that empty ones should go back soon. */
+export function isCapacityLow({ status }: AddressPool): boolean {
+  return conditionOf(status?.conditions, CONDITION_CAPACITY_LOW)?.status ===
+    "True";
+}
+
 /** Keeps a Node's identity and InternalIPs. */
 export function transformNode(node: V1Node): V1Node {
   return {
@@ -114,21 +122,30 @@ export function transformNode(node: V1Node): V1Node {
 }
 
 /**
- * Keeps a pool's identity and whether it is being deleted.
+ * Keeps a pool's identity, whether it is being deleted and whether it has few
+ * blocks left.
  *
- * All nodes see each change of its status, of which the controller writes many
- * while blocks come and go. Only the spec and the deletion count, and both
- * change the generation, which stands for the object's version here.
+ * All nodes see each change of its status, whose numbers change while blocks
+ * come and go. Spec and deletion change the generation, which stands for the
+ * object's version here, together with the one condition that counts.
  */
 export function transformPool(
-  { status: _, metadata, ...pool }: AddressPool,
+  { status, metadata, ...pool }: AddressPool,
 ): AddressPool {
-  const { deletionTimestamp, generation } = metadata;
+  const { deletionTimestamp } = metadata;
+  const conditions = (status?.conditions ?? [])
+    .filter(({ type, status }) =>
+      type === CONDITION_CAPACITY_LOW && status === "True"
+    );
+  const generation = metadata.generation === undefined
+    ? undefined
+    : `${metadata.generation}${conditions.length > 0 ? " low" : ""}`;
   return {
     ...pool,
+    ...(conditions.length > 0 && { status: { conditions } }),
     metadata: {
       ...transformMetadata(metadata, () => false),
-      ...(generation !== undefined && { resourceVersion: `${generation}` }),
+      ...(generation !== undefined && { resourceVersion: generation }),
       ...(deletionTimestamp !== undefined && { deletionTimestamp }),
     },
   };

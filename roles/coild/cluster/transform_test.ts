@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import type { AddressPool } from "../../../lib/api/mod.ts";
 import { Store } from "../../../lib/kube/mod.ts";
-import { transformPod, transformPool } from "./transform.ts";
+import { isCapacityLow, transformPod, transformPool } from "./transform.ts";
 
 const KEY = "egress.coil.cybozu.com/nat";
 
@@ -20,23 +20,41 @@ Deno.test("transformPod() keeps the annotations of egress, and of those that are
   assert.equal(long.metadata?.annotations?.[KEY], "(225000 characters)");
 });
 
-Deno.test("transformPool() makes changes of the status alone no changes", () => {
+Deno.test("transformPool() makes changes of the status no changes, but for a pool that becomes low", () => {
   const pool = (
     resourceVersion: string,
     generation: number,
-    more: Partial<AddressPool["metadata"]> = {},
+    { low = "False", ...more }: Partial<AddressPool["metadata"]> & {
+      readonly low?: "True" | "False";
+    } = {},
   ): AddressPool => ({
     apiVersion: "coil.cybozu.com/v2",
     kind: "AddressPool",
     metadata: { name: "p", uid: "u", resourceVersion, generation, ...more },
     spec: { subnets: [{ ipv4: "10.0.0.0/24" }] },
-    status: { observedGeneration: Number(resourceVersion) },
+    status: {
+      observedGeneration: Number(resourceVersion),
+      conditions: [{
+        type: "CapacityLow",
+        status: low,
+        lastTransitionTime: "2026-01-01T00:00:00Z",
+        reason: "Any",
+        message: `${resourceVersion} blocks are free`,
+      }],
+    },
   });
   const store = new Store<AddressPool>();
   const set = (object: AddressPool) => store.set("p", transformPool(object));
   assert.equal(set(pool("1", 1))?.type, "added");
   assert.equal(set(pool("2", 1)), undefined, "a status was written");
   assert.equal(set(pool("3", 2))?.type, "updated", "a subnet was added");
+  const isLow = () => isCapacityLow(store.get("p") as AddressPool);
+  assert.ok(!isLow());
+  assert.equal(set(pool("4", 2, { low: "True" }))?.type, "updated");
+  assert.ok(isLow());
+  assert.equal(set(pool("5", 2, { low: "True" })), undefined, "fewer are left");
+  assert.equal(set(pool("6", 2))?.type, "updated");
+  assert.ok(!isLow());
   const deletionTimestamp = "2026-01-01T00:00:00Z";
-  assert.equal(set(pool("4", 3, { deletionTimestamp }))?.type, "updated");
+  assert.equal(set(pool("7", 3, { deletionTimestamp }))?.type, "updated");
 });

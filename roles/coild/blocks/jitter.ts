@@ -1,0 +1,7 @@
+import { createHash } from "node:crypto";
+
+/** A number from 0 to below 1 that a text always gives, and other texts others. */
+export function fractionOf(text: string): number {
+  const digest = createHash("sha256").update(text).digest();
+  return digest.readUInt32BE(0) / 2 ** 32;
+}
