@@ -8,7 +8,7 @@ import {
 import type { AddressTable } from "./address_table.ts";
 import { type Adoption, BlockSupply } from "./block_supply.ts";
 import { type BlockChanges, BlockView } from "./block_view.ts";
-import { decide, type Situation } from "./decide.ts";
+import { decide } from "./decide.ts";
 import { FreshRun } from "./fresh_run.ts";
 import { giveBack } from "./give_back.ts";
 import type { HeldBlock } from "./held_block.ts";
@@ -36,7 +36,7 @@ export interface BlockKeeperOptions {
   readonly blockTimeoutMs: number;
   readonly refusalMs: number;
   readonly returnDelayMs: number;
-  /** See {@linkcode Situation.jitterOf}. */
+  /** A number from 0 to below 1 for the name of a block, by which returns are spread. */
   readonly jitterOf: (block: string) => number;
   readonly exportWaitMs: number;
 }
