@@ -8,9 +8,11 @@ import { sleep } from "../lab/mod.ts";
 import {
   concatenate,
   data,
+  frame,
   FrameReader,
   FrameType,
   headers,
+  messageHead,
   OPENING,
   reset,
 } from "./http2_client.ts";
@@ -145,7 +147,12 @@ Deno.test("one connection that floods coild does not take it from the others", a
     "1,100 half-open connections are bounded, and ADD is served by both doors",
     async () => {
       const before = residentMiB(coild);
-      using _connections = await Connections.open(coild.socketPath, 1_100);
+      using _connections = await Connections.open(
+        coild.socketPath,
+        1_100,
+        // Nothing, or half of what opens one.
+        (i) => OPENING.subarray(0, 20 * (i % 2)),
+      );
       const pod = await lab.createPod("half");
       await coild.add(pod);
       await coild.del(pod);
@@ -154,6 +161,22 @@ Deno.test("one connection that floods coild does not take it from the others", a
       assert.ok(socketsOf(coild) < 1_100, `${socketsOf(coild)} sockets`);
       const grown = residentMiB(coild) - before;
       assert.ok(grown < 60, `${grown} MiB more`);
+    },
+  );
+
+  await t.step(
+    "1,000 connections that ask and ask, and take no answer, are bounded, and the plugins' door serves",
+    async () => {
+      const before = residentMiB(coild);
+      using _connections = await Connections.open(
+        coild.socketPath,
+        1_000,
+        () => UNREAD,
+      );
+      assert.match(await launch(coild.socketPath), /^COILCNI1\0/);
+      await idle(coild);
+      const grown = residentMiB(coild) - before;
+      assert.ok(grown < 150, `${grown} MiB more`);
     },
   );
 
@@ -174,19 +197,50 @@ Deno.test("one connection that floods coild does not take it from the others", a
   );
 });
 
-/** Connections that say nothing, or half of what opens one. */
+/** Waits until the daemon has done what it was asked. */
+async function idle(coild: Coild): Promise<void> {
+  for (let before = -Infinity; secondsOf(coild) - before > 0.2;) {
+    before = secondsOf(coild);
+    await sleep(1_000);
+  }
+}
+
+/** What a service is, asked 300 times by one who lets no byte of an answer out. */
+const UNREAD = concatenate([
+  OPENING,
+  frame(FrameType.SETTINGS, { payload: Uint8Array.of(0, 4, 0, 0, 0, 0) }),
+  headers(1, "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"),
+  ...Array(6).fill(frame(FrameType.DATA, {
+    streamId: 1,
+    payload: concatenate(Array(50).fill(question("pkg.cnirpc.CNI"))),
+  })),
+]);
+
+/** A message with field 4 of `ServerReflectionRequest`. */
+function question(symbol: string): Uint8Array {
+  const name = new TextEncoder().encode(symbol);
+  return concatenate([
+    messageHead(2 + name.length),
+    Uint8Array.of(4 << 3 | 2, name.length),
+    name,
+  ]);
+}
+
+/** Connections that stay. */
 class Connections implements Disposable {
   readonly #sockets: Deno.UnixConn[] = [];
 
-  static async open(path: string, size: number): Promise<Connections> {
+  static async open(
+    path: string,
+    size: number,
+    firstBytes: (i: number) => Uint8Array,
+  ): Promise<Connections> {
     const connections = new Connections();
     for (let i = 0; i < size; i++) {
       const socket = await connect(path);
       connections.#sockets.push(socket);
       // coild may have closed it already.
-      if (i % 2 === 0) {
-        await socket.write(OPENING.subarray(0, 20)).catch(() => {});
-      }
+      await socket.write(firstBytes(i)).catch(() => {});
     }
     return connections;
   }

@@ -115,7 +115,7 @@ static int write_all(int fd, const char *p, u64 size) {
 }
 
 static i64 seconds(void) {
-  i64 now[2];
+  i64 now[2] = {0, 0};
   sys(__NR_clock_gettime, CLOCK_MONOTONIC, (i64)now, 0, 0);
   return now[0];
 }

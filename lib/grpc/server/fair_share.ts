@@ -35,15 +35,24 @@ export class FairShare {
     this.#leftMs -= CALL_MS;
   }
 
-  /** Runs and counts some work; returns for how long, in ms, no more is to be done: mostly 0. */
-  measure(work: () => void): number {
-    const { share, burstMs } = this.#options;
-    const startMs = this.#nowMs();
-    const earnedMs = (startMs - this.#sinceMs) * share;
-    this.#leftMs = Math.min(burstMs, this.#leftMs + earnedMs);
-    this.#sinceMs = startMs;
+  /** Runs and counts some work. */
+  measure(work: () => void): void {
+    this.#earn();
     work();
-    this.#leftMs -= this.#nowMs() - startMs;
-    return this.#leftMs >= 0 ? 0 : -this.#leftMs / share;
+    this.#leftMs -= this.#nowMs() - this.#sinceMs;
+  }
+
+  /** For how long, in ms, no more is to be done: mostly 0. */
+  get pauseMs(): number {
+    this.#earn();
+    return this.#leftMs >= 0 ? 0 : -this.#leftMs / this.#options.share;
+  }
+
+  #earn(): void {
+    const { share, burstMs } = this.#options;
+    const nowMs = this.#nowMs();
+    const earnedMs = (nowMs - this.#sinceMs) * share;
+    this.#leftMs = Math.min(burstMs, this.#leftMs + earnedMs);
+    this.#sinceMs = nowMs;
   }
 }

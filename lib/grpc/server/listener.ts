@@ -1,4 +1,4 @@
-import { startTimer, TaskGroup } from "../../async/mod.ts";
+import { Mutex, startTimer, TaskGroup } from "../../async/mod.ts";
 import { acceptAll } from "../../telemetry/mod.ts";
 import { GrpcError, StatusCode } from "../status.ts";
 import { FairShare } from "./fair_share.ts";
@@ -15,8 +15,8 @@ const MAX_MESSAGE_SIZE = 4 * 1024 * 1024;
 /** All requests under way together. */
 const MAX_REQUEST_BYTES = 16 * MAX_MESSAGE_SIZE;
 
-/** What all connections together take of the processor: their server has more to do. More than a thousand calls at once. */
-const SHARE_OF_ALL = { share: 0.5, burstMs: 500 };
+/** What all connections together take of the processor: their server has more to do. Some 400 calls at once. */
+const SHARE_OF_ALL = { share: 0.5, burstMs: 200 };
 
 const SWEEP_MS = 5_000;
 /** For the first that a client sends, and for what it is to read. */
@@ -49,6 +49,7 @@ export class Listener {
       },
       buffers: new ReadBuffers(),
       share: new FairShare(() => performance.now(), SHARE_OF_ALL),
+      turns: new Mutex(),
       start: (name, task) => this.#calls.run(name, task),
     };
   }

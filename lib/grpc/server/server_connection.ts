@@ -36,7 +36,7 @@ import { ServerStream } from "./server_stream.ts";
 const MAX_HEADER_BLOCK = 64 * 1024;
 
 /** Answers that wait for the peer to read. */
-const MAX_UNSENT = 1024 * 1024;
+const MAX_UNSENT = 128 * 1024;
 
 /** What a peer wants. */
 export type ConnectionEvent =
@@ -130,19 +130,20 @@ export class ServerConnection {
   }
 
   /**
-   * Sends a message of a call that has not ended. A call whose caller asks and
-   * asks, and does not read, is given up.
+   * Sends a message of a call; returns whether there is one that has not ended.
+   * A call whose caller asks and asks, and does not read, is given up.
    */
-  send(streamId: number, message: Uint8Array): void {
+  send(streamId: number, message: Uint8Array): boolean {
     const stream = this.#streams.get(streamId);
-    if (stream === undefined || isAnswered(stream)) return;
+    if (stream === undefined || isAnswered(stream)) return false;
     if (this.#output.heldBytes > MAX_UNSENT) {
       this.#cancel(stream, ErrorCode.ENHANCE_YOUR_CALM);
-    } else {
-      this.#output.message(stream, message);
-      // A caller that resets its calls gets no answers: only answers pay for what came with them.
-      this.#guard.forgive();
+      return false;
     }
+    this.#output.message(stream, message);
+    // A caller that resets its calls gets no answers: only answers pay for what came with them.
+    this.#guard.forgive();
+    return true;
   }
 
   /** Answers a call for good: with an error, or well. */

@@ -342,11 +342,11 @@ Deno.test("ServerConnection shares the window of the connection", () => {
 
 const NO_WINDOW: [number, number][] = [[Setting.INITIAL_WINDOW_SIZE, 0]];
 
-Deno.test("ServerConnection holds back a mebibyte of answers for all calls together", () => {
+Deno.test("ServerConnection holds back 128 KiB of answers for all calls together", () => {
   const peer = Peer.ready(NO_WINDOW);
   for (let streamId = 1; streamId < 20; streamId += 2) {
     peer.send(wholeCall(streamId));
-    peer.server.send(streamId, new Uint8Array(500_000));
+    peer.server.send(streamId, new Uint8Array(60_000));
   }
   const given = peer.answers().filter((answer) => answer.endsWith("=200"));
   assert.equal(given.length, 3);

@@ -1,4 +1,4 @@
-import { sleep, startTimer } from "../../async/mod.ts";
+import { type Mutex, sleep, startTimer } from "../../async/mod.ts";
 import { getLogger } from "../../telemetry/mod.ts";
 import { GrpcError, StatusCode } from "../status.ts";
 import { answerCall, type BoundMethod } from "./call.ts";
@@ -20,6 +20,8 @@ export interface SessionOptions {
   readonly buffers: ReadBuffers;
   /** Of the processor, for all of them. */
   readonly share: FairShare;
+  /** One at a time waits for that share, so that not all go on at once. */
+  readonly turns: Mutex;
   /** Owns the calls. */
   readonly start: (name: string, task: () => Promise<void>) => void;
 }
@@ -78,10 +80,7 @@ export class Session {
       while (!this.#http2.isFinished) {
         const count = await this.#connection.read(buffer);
         if (count === null) break;
-        const pauseMs = this.#measure(() => {
-          this.#receive(buffer.subarray(0, count));
-        });
-        if (pauseMs > 0) await sleep(pauseMs);
+        await this.#receiveInTurn(buffer.subarray(0, count));
         while (this.#hasToWait) await this.#writing;
       }
       await this.#writing;
@@ -118,13 +117,14 @@ export class Session {
     this.#connection.close();
   }
 
-  /** Runs and counts some work; returns for how long, in ms, no more is to be done. */
-  #measure(work: () => void): number {
-    let ownMs = 0;
-    const ofAllMs = this.#options.share.measure(() => {
-      ownMs = this.#share.measure(work);
-    });
-    return Math.max(ownMs, ofAllMs);
+  /** Waits until neither this connection nor all together are ahead of their share. */
+  async #receiveInTurn(bytes: Uint8Array): Promise<void> {
+    const { share, turns } = this.#options;
+    await caughtUp(this.#share);
+    using _turn = await turns.lock();
+    await caughtUp(share);
+    if (this.#isClosed) return;
+    share.measure(() => this.#share.measure(() => this.#receive(bytes)));
   }
 
   get #hasToWait(): boolean {
@@ -208,7 +208,9 @@ export class Session {
     message: Uint8Array,
   ): void {
     try {
-      this.#http2.send(call.streamId, answer(message));
+      const isSent = this.#http2.send(call.streamId, answer(message));
+      // The rest of its messages needs no answers.
+      if (!isSent) this.#abort(call, cancelled("Cancelled by the caller"));
     } catch (error) {
       if (!(error instanceof GrpcError)) throw error;
       this.#end(call, error);
@@ -272,6 +274,10 @@ export class Session {
       this.#writingSince = Infinity;
     }
   }
+}
+
+async function caughtUp(share: FairShare): Promise<void> {
+  for (let ms = share.pauseMs; ms > 0; ms = share.pauseMs) await sleep(ms);
 }
 
 async function writeAll(
