@@ -18,22 +18,21 @@ import { pluginTimes } from "./plugin.ts";
 import { oneByOne, type PodBench, waves } from "./pods.ts";
 import { memoryFigures, overLimit } from "./memory.ts";
 import { memoryOf } from "./process_memory.ts";
-import {
-  createBlocks,
-  createNodes,
-  createPodsElsewhere,
-  requestBlocks,
-} from "./scale.ts";
+import { SCALE_PARTS, scaleFigures } from "./scale/mod.ts";
+import { createPodsElsewhere } from "./scale/objects.ts";
 
 const NAME = "bench";
+const INNER_PARTS = [
+  ...EGRESS_PARTS.map((part) => `egress.${part}`),
+  ...SCALE_PARTS.map((part) => `scale.${part}`),
+];
 const USAGE = `usage: deno task bench [--json FILE] [--quick] [--only PART,...]
 
   --json FILE   also write the figures as JSON
   --quick       fewer rounds, a tenth of the cluster's size
   --only PARTS  some of: plugin, memory, pods, waves, scale, egress;
-                of egress alone: ${
-  EGRESS_PARTS.map((p) => `egress.${p}`).join(", ")
-}`;
+                of egress and scale alone:
+                ${INNER_PARTS.join(", ")}`;
 /** After a wave, until coild has collected its garbage. */
 const SETTLE_MS = 3_000;
 const CLUSTER_PARTS = ["memory", "pods", "waves", "scale"];
@@ -60,7 +59,7 @@ function options() {
       Deno.exit(0);
     }
     const parts = values.only.split(",");
-    const known = [...PARTS, ...EGRESS_PARTS.map((part) => `egress.${part}`)];
+    const known = [...PARTS, ...INNER_PARTS];
     const unknown = parts.find((part) => !known.includes(part));
     if (unknown !== undefined) throw new TypeError(`No part "${unknown}"`);
     return { ...values, parts };
@@ -191,21 +190,15 @@ async function waveFigures(
   return [...figures, ...memory];
 }
 
-async function scaleFigures(
-  cluster: CoilCluster,
-  quick: boolean,
-): Promise<Figure[]> {
-  const nodes = quick ? 500 : 5_000;
-  say(`${nodes} nodes with 10 blocks each`);
-  const uids = await createNodes(cluster.plane, nodes);
-  await createBlocks(cluster.plane, { nodes, perNode: 9 });
-  say(`${nodes} nodes ask for a block at once`);
-  const times = await requestBlocks(cluster.plane, uids);
-  await new Promise((resolve) => setTimeout(resolve, 5_000));
-  return [
-    figure("blockrequest.5000", "ms", times),
-    rss("rss.controller.50k", cluster.controller?.pid),
-  ];
+/** Those of a part's own parts that are asked for. */
+function partsOf<T extends string>(
+  whole: string,
+  inner: readonly T[],
+  parts: readonly string[],
+): T[] {
+  return inner.filter((part) =>
+    parts.includes(whole) || parts.includes(`${whole}.${part}`)
+  );
 }
 
 async function clusterFigures(
@@ -248,8 +241,11 @@ async function clusterFigures(
     });
     figures.push(...crowded.filter((f) => f.name.startsWith("rss.")));
   }
-  if (parts.includes("scale")) {
-    figures.push(...await scaleFigures(cluster, quick));
+  const scaleParts = partsOf("scale", SCALE_PARTS, parts);
+  if (scaleParts.length > 0) {
+    figures.push(
+      ...await scaleFigures({ cluster, parts: scaleParts, quick, log: say }),
+    );
   }
   return figures;
 }
@@ -280,12 +276,10 @@ if (parts.includes("plugin")) {
   figures.push(...await pluginTimes({ coil, empty, dir }, quick ? 20 : 100));
   await Deno.remove(dir, { recursive: true });
 }
-if (parts.some((part) => CLUSTER_PARTS.includes(part))) {
+if (parts.some((part) => CLUSTER_PARTS.includes(part.split(".")[0] ?? ""))) {
   figures.push(...await clusterFigures(executable, { parts, quick }));
 }
-const egressParts = EGRESS_PARTS.filter((part) =>
-  parts.includes("egress") || parts.includes(`egress.${part}`)
-);
+const egressParts = partsOf("egress", EGRESS_PARTS, parts);
 if (egressParts.length > 0) {
   figures.push(
     ...await egressFigures({

@@ -4,7 +4,7 @@ import type { CoilCluster } from "../lab/coil.ts";
 import { type LabNode, sleep } from "../lab/mod.ts";
 import { type Figure, figure } from "./figures.ts";
 import { memoryOf, peakOf, resetPeak } from "./process_memory.ts";
-import { createNodes, requestBlocks } from "./scale.ts";
+import { createNodes, requestBlocks } from "./scale/objects.ts";
 
 /** Until all is at rest and garbage has been collected. */
 const SETTLE_MS = 8_000;
@@ -40,10 +40,10 @@ export async function memoryFigures(
   await sleep(SETTLE_MS);
   figures.push(held("rss.coild.blocks22", coild));
   figures.push(held("rss.controller.blocks22", controller));
-  const uids = await createNodes(cluster.plane, options.requests);
+  const nodes = await createNodes(cluster.plane, options.requests);
   await sleep(SETTLE_MS);
   resetPeak(controller);
-  const times = await requestBlocks(cluster.plane, uids);
+  const times = await requestBlocks(cluster.plane, nodes);
   const name = "rss.controller.requests1000";
   figures.push(limited(`${name}.peak`, peakOf(controller)));
   await sleep(SETTLE_MS);

@@ -27,3 +27,11 @@ export function peakOf(pid: number): number {
 export function resetPeak(pid: number): void {
   Deno.writeTextFileSync(`/proc/${pid}/clear_refs`, "5", { create: false });
 }
+
+/** Processor time that a process has used so far, in seconds (proc_pid_stat(5)). */
+export function processorSeconds(pid: number): number {
+  const text = Deno.readTextFileSync(`/proc/${pid}/stat`);
+  // After the name, which may have anything in it; times are in 1/100 s.
+  const fields = text.slice(text.lastIndexOf(")") + 2).split(" ");
+  return (Number(fields[11]) + Number(fields[12])) / 100;
+}

@@ -9,7 +9,7 @@ import type { Log } from "../../lab/mod.ts";
 import { ensureVm, runInVm, type Vm } from "../../lab/vm/mod.ts";
 import { type HostLab, startHostLab } from "../../vm/host_lab.ts";
 import { type Figure, figure } from "../figures.ts";
-import { createPodsElsewhere } from "../scale.ts";
+import { createPodsElsewhere } from "../scale/objects.ts";
 import { applyTimes } from "./client_apply.ts";
 import { nativeAddTimes } from "./native_add.ts";
 import { CLIENTS, gatewaySamples } from "./gateway.ts";

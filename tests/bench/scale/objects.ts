@@ -6,12 +6,14 @@ import {
   newAddressBlock,
   newBlockRequest,
   poolOf,
-} from "../../lib/api/mod.ts";
-import { Informer, KubeClient } from "../../lib/kube/mod.ts";
-import type { ControlPlane } from "../lab/mod.ts";
-import { many } from "./many.ts";
+} from "../../../lib/api/mod.ts";
+import { Informer, KubeClient } from "../../../lib/kube/mod.ts";
+import type { ControlPlane } from "../../lab/mod.ts";
+import { many } from "../many.ts";
 
 const WIDTH = 32;
+/** The blocks before it are for requests, which get the first that are free. */
+const FIRST_INDEX = 100_000;
 const PATIENCE_MS = 300_000;
 
 /** Creates pods bound to nodes that do not run Coil, or to the one that is named. */
@@ -42,21 +44,33 @@ export async function createPodsElsewhere(
   );
 }
 
-/** Creates Node objects `big-0` … and returns their UIDs. */
+/** A Node object. */
+export interface BigNode {
+  readonly name: string;
+  readonly uid: string;
+}
+
+/** Creates Node objects `big-0` …, all with this address if one is given. */
 export async function createNodes(
   plane: ControlPlane,
   count: number,
-): Promise<string[]> {
-  const uids: string[] = [];
+  { address }: { readonly address?: string } = {},
+): Promise<BigNode[]> {
+  const status = address === undefined
+    ? {}
+    : { addresses: [{ type: "InternalIP", address }] };
+  const nodes: BigNode[] = [];
   await many(count, WIDTH, async (i) => {
-    const node = await plane.request("POST", "/api/v1/nodes", {
+    const name = `big-${i}`;
+    const { metadata } = await plane.request("POST", "/api/v1/nodes", {
       apiVersion: "v1",
       kind: "Node",
-      metadata: { name: `big-${i}` },
+      metadata: { name },
+      status,
     }) as { metadata: { uid: string } };
-    uids[i] = node.metadata.uid;
+    nodes[i] = { name, uid: metadata.uid };
   });
-  return uids;
+  return nodes;
 }
 
 /** Creates `perNode` blocks for each of the nodes, out of the pool `big`. */
@@ -68,7 +82,7 @@ export async function createBlocks(
   const pool = poolOf(await client.get(ADDRESS_POOLS, { name: "big" }));
   await many(options.nodes * options.perNode, WIDTH, async (index) => {
     const block = newAddressBlock(pool, {
-      index,
+      index: FIRST_INDEX + index,
       node: `big-${index % options.nodes}`,
       requestUid: crypto.randomUUID(),
     });
@@ -80,14 +94,19 @@ export async function createBlocks(
 }
 
 /**
- * All nodes ask for one block at once; returns how long each waited from
- * sending its request to the sight of its completion, in ms.
+ * These nodes ask for one block each at once, as an administrator or whom the
+ * token is of; returns how long each waited from sending its request to the
+ * sight of its completion, in ms.
  */
 export async function requestBlocks(
   plane: ControlPlane,
-  nodeUids: readonly string[],
+  nodes: readonly BigNode[],
+  { token = plane.adminToken }: { readonly token?: string } = {},
 ): Promise<number[]> {
   using client = await KubeClient.load({ kubeconfig: plane.kubeconfig });
+  using asked = await KubeClient.load({
+    kubeconfig: await plane.kubeconfigFor({ token }),
+  });
   const started = new Map<string, number>();
   const times: number[] = [];
   const done = new AbortController();
@@ -97,14 +116,14 @@ export async function requestBlocks(
     const complete = (object.status?.conditions ?? []).length > 0;
     if (!complete || since === undefined || !started.delete(key)) return;
     times.push(performance.now() - since);
-    if (times.length === nodeUids.length) done.abort();
+    if (times.length === nodes.length) done.abort();
   });
   const watching = informer.run(done.signal);
   await informer.synced;
-  await Promise.all(nodeUids.map((uid, i) => {
-    const request = newBlockRequest("big", { name: `big-${i}`, uid });
+  await Promise.all(nodes.map((node) => {
+    const request = newBlockRequest("big", node);
     started.set(request.metadata.name ?? "", performance.now());
-    return client.create(BLOCK_REQUESTS, request, { timeoutMs: PATIENCE_MS });
+    return asked.create(BLOCK_REQUESTS, request, { timeoutMs: PATIENCE_MS });
   }));
   await watching;
   return times;

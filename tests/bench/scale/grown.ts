@@ -1,0 +1,115 @@
+// What 50,000 blocks and 150,000 pods cost: lists of blocks, coil-router, coil-controller.
+import {
+  ADDRESS_BLOCKS,
+  ADDRESS_POOLS,
+  newAddressBlock,
+  poolOf,
+} from "../../../lib/api/mod.ts";
+import { KubeClient, resourcePath } from "../../../lib/kube/mod.ts";
+import { NODE_LABEL } from "../../../lib/names/mod.ts";
+import type { CoilCluster } from "../../lab/coil.ts";
+import { type ControlPlane, eventually, run, sleep } from "../../lab/mod.ts";
+import { type Figure, figure } from "../figures.ts";
+import { memoryOf, processorSeconds } from "../process_memory.ts";
+import { createPodsElsewhere } from "./objects.ts";
+
+const BLOCKS = resourcePath(ADDRESS_BLOCKS);
+const SETTLE_MS = 10_000;
+const CHANGES_PER_S = 15;
+const CHANGES_S = 60;
+/** Numbers of blocks that nobody has yet. */
+const SPARE_INDEX = 300_000;
+const READY_MS = 300_000;
+
+/** One node's blocks by label, one block, and all of them, each from the server's cache. */
+export async function listFigures(plane: ControlPlane): Promise<Figure[]> {
+  const server = plane.apiServer?.pid;
+  if (server === undefined) throw new Error("No API server runs");
+  const label = `${NODE_LABEL}%3Dbig-7`;
+  const own = `${BLOCKS}?resourceVersion=0&labelSelector=${label}`;
+  const { items: [block] } = await plane.request("GET", own) as {
+    items: { metadata: { name: string } }[];
+  };
+  const uris = {
+    label: [own, 50],
+    get: [`${BLOCKS}/${block?.metadata.name}?resourceVersion=0`, 200],
+    all: [`${BLOCKS}?resourceVersion=0`, 5],
+  } as const;
+  const figures: Figure[] = [];
+  for (const [name, [uri, count]] of Object.entries(uris)) {
+    const times: number[] = [];
+    const beforeS = processorSeconds(server);
+    for (let i = 0; i < count; i++) {
+      const startMs = performance.now();
+      await plane.request("GET", uri);
+      times.push(performance.now() - startMs);
+    }
+    const eachMs = 1000 * (processorSeconds(server) - beforeS) / count;
+    figures.push(
+      figure(`list.${name}`, "ms", times),
+      figure(`list.${name}.server`, "ms", [eachMs]),
+    );
+  }
+  return figures;
+}
+
+/** coil-router with a route for each of so many blocks, while blocks are added. */
+export async function routerFigures(
+  cluster: CoilCluster,
+  blocks: number,
+): Promise<Figure[]> {
+  const [node] = cluster.nodes;
+  if (node === undefined) throw new Error("Cannot route without a node");
+  await using router = await cluster.startRouter(node);
+  const startMs = performance.now();
+  await eventually("all routes", async () => {
+    const text = await run("ip", ["-n", node.netns, "-4", "route"]);
+    return text.split("\n").length >= blocks;
+  }, { timeoutMs: READY_MS, intervalMs: 2_000 });
+  const readyMs = performance.now() - startMs;
+  await sleep(SETTLE_MS);
+  const beforeS = processorSeconds(router.pid);
+  await addBlocks(cluster.plane);
+  const busyS = processorSeconds(router.pid) - beforeS;
+  return [
+    figure("router.start", "ms", [readyMs]),
+    figure("router.processor", "%", [100 * busyS / CHANGES_S], {
+      target: "≤ 2",
+    }),
+    figure("rss.router", "MiB", [memoryOf(router.pid).residentMiB], {
+      target: "≤ 64",
+    }),
+  ];
+}
+
+/** 15 new blocks in each second, for a minute. */
+async function addBlocks(plane: ControlPlane): Promise<void> {
+  using client = await KubeClient.load({ kubeconfig: plane.kubeconfig });
+  const pool = poolOf(await client.get(ADDRESS_POOLS, { name: "big" }));
+  const startMs = performance.now();
+  for (let i = 0; i < CHANGES_PER_S * CHANGES_S; i++) {
+    const block = newAddressBlock(pool, {
+      index: SPARE_INDEX + i,
+      node: `big-${i % 100}`,
+      requestUid: crypto.randomUUID(),
+    });
+    if (block === undefined) throw new RangeError("The pool has no such block");
+    await client.create(ADDRESS_BLOCKS, block);
+    const dueMs = startMs + 1000 * (i + 1) / CHANGES_PER_S;
+    await sleep(Math.max(0, dueMs - performance.now()));
+  }
+}
+
+/** coil-controller, which watches all pods, blocks and nodes. */
+export async function controllerFigures(
+  { plane, controller }: CoilCluster,
+  pods: number,
+): Promise<Figure[]> {
+  if (controller === undefined) throw new Error("No coil-controller runs");
+  await createPodsElsewhere(plane, pods);
+  await sleep(SETTLE_MS);
+  const { residentMiB } = memoryOf(controller.pid);
+  return [
+    figure("rss.controller.pods", "MiB", [residentMiB], { target: "≤ 150" }),
+  ];
+}

@@ -1,0 +1,92 @@
+/**
+ * A cluster of 5,000 nodes on the real API server: its objects, and its
+ * daemons' watches as raw connections.
+ *
+ * @module
+ */
+import type { CoilCluster } from "../../lab/coil.ts";
+import { sleep } from "../../lab/mod.ts";
+import { MACHINE_HOST } from "../../lab/network.ts";
+import { type Figure, figure } from "../figures.ts";
+import { memoryOf } from "../process_memory.ts";
+import {
+  type BigNode,
+  createBlocks,
+  createNodes,
+  requestBlocks,
+} from "./objects.ts";
+import { controllerFigures, listFigures, routerFigures } from "./grown.ts";
+import { watchFigures } from "./watches.ts";
+
+/** The parts that can be asked for, in the order in which the cluster grows. */
+export const SCALE_PARTS = [
+  "watches",
+  "blocks",
+  "list",
+  "router",
+  "controller",
+] as const;
+export type ScalePart = typeof SCALE_PARTS[number];
+
+/** What the bench works with. */
+export interface ScaleBench {
+  readonly cluster: CoilCluster;
+  readonly parts: readonly ScalePart[];
+  readonly quick: boolean;
+  readonly log: (text: string) => void;
+}
+
+const SETTLE_MS = 5_000;
+const BLOCKS_EACH = 10;
+const PODS_EACH = 30;
+
+/** Measures the parts that are asked for. */
+export async function scaleFigures(bench: ScaleBench): Promise<Figure[]> {
+  const { cluster, parts, quick, log } = bench;
+  const count = quick ? 500 : 5_000;
+  log(`${count} nodes`);
+  const { plane } = cluster;
+  const address = plane.subnet.address("ipv4", MACHINE_HOST);
+  const nodes = await createNodes(plane, count, { address });
+  const figures: Figure[] = [];
+  if (parts.includes("watches")) {
+    figures.push(...await watchFigures(plane, nodes, log));
+  }
+  if (parts.every((part) => part === "watches")) return figures;
+  const asked = parts.includes("blocks") ? 1 : 0;
+  const perNode = BLOCKS_EACH - asked;
+  log(`${perNode} blocks for each of ${count} nodes`);
+  await createBlocks(plane, { nodes: count, perNode });
+  if (parts.includes("blocks")) figures.push(...await blocks(bench, nodes));
+  if (parts.includes("list")) {
+    log("lists of blocks");
+    figures.push(...await listFigures(plane));
+  }
+  if (parts.includes("router")) {
+    log("coil-router");
+    figures.push(...await routerFigures(cluster, BLOCKS_EACH * count));
+  }
+  if (parts.includes("controller")) {
+    const pods = PODS_EACH * count;
+    log(`${pods} pods`);
+    figures.push(...await controllerFigures(cluster, pods));
+  }
+  return figures;
+}
+
+/** All nodes ask for their last block at once. */
+async function blocks(
+  { cluster, log }: ScaleBench,
+  nodes: readonly BigNode[],
+): Promise<Figure[]> {
+  const { plane, controller } = cluster;
+  if (controller === undefined) throw new Error("No coil-controller runs");
+  log(`${nodes.length} nodes ask for a block at once`);
+  const times = await requestBlocks(plane, nodes);
+  await sleep(SETTLE_MS);
+  const { residentMiB } = memoryOf(controller.pid);
+  return [
+    figure("blockrequest.5000", "ms", times),
+    figure("rss.controller.50k", "MiB", [residentMiB]),
+  ];
+}

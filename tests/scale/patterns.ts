@@ -1,0 +1,152 @@
+// What each role watches: the one table that simulator and bench work with.
+import {
+  ADDRESS_BLOCKS,
+  ADDRESS_POOLS,
+  BLOCK_REQUESTS,
+  EGRESS_CLIENT_SLICES,
+  EGRESSES,
+} from "../../lib/api/mod.ts";
+import {
+  ENDPOINT_SLICES,
+  NAMESPACES,
+  NODES,
+  PODS,
+  resourcePath,
+  type ResourceType,
+  SERVICES,
+} from "../../lib/kube/mod.ts";
+import { NODE_LABEL } from "../../lib/names/mod.ts";
+
+/**
+ * By what a watch is selected. `node` (a pod's `spec.nodeName`) and `name` are in
+ * an index of the API server, and so is the namespace; `label` is compared with
+ * each object that is written.
+ */
+export type Reach = "all" | "label" | "name" | "namespace" | "node";
+
+/** A watch that a role keeps open. */
+export interface WatchKind {
+  readonly type: ResourceType<unknown>;
+  readonly by: Reach;
+}
+
+/** What a block costs from its request to its return. */
+export interface BlockCycle {
+  /** Requests of coild that write nothing: the watch of a request's name, GETs. */
+  readonly reads: { readonly obtain: number; readonly giveBack: number };
+  /** Writes of coild and of the controller, together. */
+  readonly writes: {
+    readonly obtain: Readonly<
+      Record<"blockrequests" | "addressblocks", number>
+    >;
+    readonly giveBack: Readonly<Record<"addressblocks", number>>;
+  };
+}
+
+/** Permanent watches of each role, of which there is one per node but for the gateway. */
+export interface Pattern {
+  readonly coild: readonly WatchKind[];
+  readonly router: readonly WatchKind[];
+  readonly gateway: readonly WatchKind[];
+  readonly controller: readonly WatchKind[];
+  readonly cycle: BlockCycle;
+  /** How coild looks at its node's blocks, and how often, in seconds. */
+  readonly look: { readonly by: "list" | "get"; readonly everyS: number };
+  /** A block that is not needed returns after about so long: at random within this part of it. */
+  readonly giveBack: { readonly afterMs: number; readonly jitter: number };
+  /** Controllers with caches: the leader, and a standby that has them too. */
+  readonly controllers: number;
+  /** A pool's status is written so long after a block has changed. */
+  readonly poolStatusMs: number;
+  /** Delays of coild's watches after a failure. */
+  readonly backoff: { readonly initialMs: number; readonly maxMs: number };
+}
+
+const kind = (type: ResourceType<unknown>, by: Reach): WatchKind => ({
+  type,
+  by,
+});
+
+const NODES_OWN = [
+  kind(PODS, "node"),
+  kind(NODES, "name"),
+  kind(NAMESPACES, "all"),
+  kind(ADDRESS_POOLS, "all"),
+  kind(ADDRESS_BLOCKS, "label"),
+];
+const CONTROLLER = [
+  ADDRESS_POOLS,
+  ADDRESS_BLOCKS,
+  BLOCK_REQUESTS,
+  NODES,
+  EGRESSES,
+].map((type) => kind(type, "all"));
+const ROUTER = [kind(ADDRESS_BLOCKS, "all"), kind(NODES, "all")];
+
+/** A request and its answer, the block, and its way back: create, answer and delete; delete and patch. */
+const WRITES = {
+  obtain: { blockrequests: 3, addressblocks: 1 },
+  giveBack: { addressblocks: 2 },
+};
+const NOW: Pattern = {
+  coild: NODES_OWN,
+  router: ROUTER,
+  gateway: [kind(EGRESS_CLIENT_SLICES, "namespace")],
+  controller: [
+    ...CONTROLLER,
+    kind(PODS, "label"),
+    kind(PODS, "all"),
+    kind(EGRESS_CLIENT_SLICES, "all"),
+  ],
+  cycle: { reads: { obtain: 2, giveBack: 1 }, writes: WRITES },
+  look: { by: "list", everyS: 300 },
+  giveBack: { afterMs: 3_600_000, jitter: 1 },
+  controllers: 2,
+  poolStatusMs: 15_000,
+  backoff: { initialMs: 200, maxMs: 10_000 },
+};
+
+export const PATTERNS: Readonly<Record<"before" | "now" | "planned", Pattern>> =
+  {
+    /** As at commit 5efa5f9. */
+    before: {
+      coild: [
+        ...NODES_OWN,
+        kind(BLOCK_REQUESTS, "label"),
+        kind(EGRESSES, "all"),
+        kind(SERVICES, "label"),
+        kind(ENDPOINT_SLICES, "label"),
+      ],
+      router: ROUTER,
+      gateway: [kind(PODS, "all")],
+      controller: [...CONTROLLER, kind(PODS, "label")],
+      cycle: { reads: { obtain: 3, giveBack: 3 }, writes: WRITES },
+      look: { by: "list", everyS: 300 },
+      giveBack: { afterMs: 30_000, jitter: 0 },
+      controllers: 1,
+      poolStatusMs: 400,
+      backoff: { initialMs: 200, maxMs: 10_000 },
+    },
+    now: NOW,
+    /** Without what docs/scale.md names as limits. */
+    planned: {
+      ...NOW,
+      coild: NOW.coild.filter(({ by }) => by !== "label"),
+      router: [kind(ADDRESS_BLOCKS, "all")],
+      look: { by: "get", everyS: 300 },
+      backoff: { initialMs: 1_000, maxMs: 30_000 },
+    },
+  };
+
+/** Path and query of a node's watch. */
+export function watchUri({ type, by }: WatchKind, node: string): string {
+  const query = new URLSearchParams({
+    watch: "1",
+    resourceVersion: "0",
+    timeoutSeconds: "3600",
+  });
+  if (by === "name") query.set("fieldSelector", `metadata.name=${node}`);
+  if (by === "node") query.set("fieldSelector", `spec.nodeName=${node}`);
+  if (by === "label") query.set("labelSelector", `${NODE_LABEL}=${node}`);
+  return `${resourcePath(type)}?${query}`;
+}
