@@ -80,6 +80,7 @@ export const SUITES: readonly Suite[] = [
       "tests/bench",
       "tests/lab",
       "tests/runner",
+      "tests/scale",
       "tests/schedules",
     ],
     packages: {},

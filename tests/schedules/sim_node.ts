@@ -24,7 +24,7 @@ import { RouteRepair } from "../../roles/coild/network/route_repair.ts";
 import { start, START_CONDITIONS } from "../../roles/coild/pods/startup.ts";
 import { Teardown } from "../../roles/coild/pods/teardown.ts";
 import type { Life, Scheduler } from "./scheduler.ts";
-import type { SimApi } from "./sim_api.ts";
+import type { SimApi, SimRequest } from "./sim_api.ts";
 import { type SimKernel, SimNetwork } from "./sim_kernel.ts";
 import { type Faults, SimTransport } from "./sim_transport.ts";
 import { type AttachmentKey, keyText } from "../../lib/cni/mod.ts";
@@ -34,6 +34,7 @@ export interface SimWorld {
   readonly api: SimApi;
   readonly scheduler: Scheduler;
   readonly faults: () => Faults;
+  readonly onRequest?: (request: SimRequest) => void;
 }
 
 /** One life of coild on a node. */

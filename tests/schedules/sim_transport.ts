@@ -37,6 +37,8 @@ export interface SimTransportOptions {
   readonly life: Life;
   /** As they are now. */
   readonly faults: () => Faults;
+  /** Told of each request and watch that is sent. */
+  readonly onRequest?: (request: SimRequest) => void;
 }
 
 /** A {@linkcode Transport} whose every request waits for the scheduler. */
@@ -65,6 +67,7 @@ export class SimTransport implements Transport {
   ): Promise<TransportStream> {
     const parsed = read(request);
     if (parsed.query.get("watch") === "true") {
+      this.#with.onRequest?.(parsed);
       await this.#point(`open ${parsed.plural}`);
       if (this.#happens("lost")) throw unreachable();
       const chunks = this.#watch(parsed, request.signal, maxDurationMs);
@@ -92,6 +95,7 @@ export class SimTransport implements Transport {
   close(): void {}
 
   async #carry(request: SimRequest): Promise<SimAnswer> {
+    this.#with.onRequest?.(request);
     const label = `${request.method} ${request.plural}/${request.name}`;
     await this.#point(label);
     if (this.#happens("lost")) throw unreachable();

@@ -1,0 +1,159 @@
+// What happens to a cluster, and what its API server counted.
+import { Random } from "../faults/random.ts";
+import { Clock } from "./clock.ts";
+import { Cluster, type ClusterSize } from "./cluster.ts";
+import { type Count, COUNTS, ModelServer } from "./model_server.ts";
+import type { Pattern } from "./patterns.ts";
+
+const MINUTE_S = 60;
+const DAY_S = 24 * 60 * MINUTE_S;
+const WARM_UP_MS = 2 * 3_600_000;
+/** 500 starts in a second, where there are 30 otherwise. */
+const RUSH = 500 / 30;
+/** Processors of three API servers. */
+const CORES = 24;
+
+/** Something that happens, after a while of rest. */
+export interface Scenario {
+  readonly name: string;
+  readonly seconds: number;
+  readonly begin: (cluster: Cluster, clock: Clock) => void;
+}
+
+/** What was counted: in a second on average, and in the worst one. */
+export interface Outcome {
+  readonly name: string;
+  readonly starts: number;
+  readonly obtained: number;
+  readonly givenBack: number;
+  /** That nodes hold at its end. */
+  readonly blocks: number;
+  readonly watches: number;
+  readonly mean: Readonly<Record<Count, number>>;
+  readonly peak: Readonly<Record<Count, number>>;
+  /** The longest time by which three servers of eight processors are behind. */
+  readonly behindS: number;
+}
+
+function peak(cluster: Cluster, clock: Clock, atS: number): void {
+  clock.after(1000 * atS, () => cluster.rush = RUSH);
+  clock.after(1000 * (atS + MINUTE_S), () => cluster.rush = 1);
+}
+
+/** A third of the nodes goes, its pods start elsewhere, 500 in a second; then it comes back within a minute. */
+function loseZone(cluster: Cluster, clock: Clock): void {
+  clock.after(60_000, () => {
+    const zone = cluster.nodes.filter((_, i) => i % 3 === 0);
+    for (const node of zone) cluster.loseNode(node);
+    cluster.rush = RUSH;
+    // A third of the pods, at 500 of 150,000 in a second.
+    clock.after(100_000, () => cluster.rush = 1);
+    clock.after(600_000, () => {
+      zone.forEach((node, i) => {
+        clock.after(60_000 * i / zone.length, () => cluster.returnNode(node));
+      });
+    });
+  });
+}
+
+/** A thousand nodes have each a pod of a pool without blocks, which kubelet tries again every 15 s. */
+function useUpPool(cluster: Cluster, clock: Clock): void {
+  const waiting = cluster.nodes.length / 5;
+  for (let i = 0; i < waiting; i++) {
+    const again = () => {
+      cluster.refuse();
+      clock.after(15_000, again);
+    };
+    clock.after(15_000 * i / waiting, again);
+  }
+}
+
+export const SCENARIOS: readonly Scenario[] = [
+  { name: "30 starts/s", seconds: 10 * MINUTE_S, begin() {} },
+  {
+    name: "500 starts/s for a minute",
+    seconds: 5 * MINUTE_S,
+    begin: (cluster, clock) => peak(cluster, clock, MINUTE_S),
+  },
+  {
+    name: "a zone lost and back",
+    seconds: 20 * MINUTE_S,
+    begin: loseZone,
+  },
+  {
+    name: "API servers away for 10 s",
+    seconds: 5 * MINUTE_S,
+    begin: (cluster, clock) =>
+      clock.after(60_000, () => cluster.restartServer(10_000)),
+  },
+  {
+    name: "500 nodes join in a minute",
+    seconds: 5 * MINUTE_S,
+    begin(cluster, clock) {
+      const joining = cluster.nodes.length / 10;
+      for (let i = 0; i < joining; i++) {
+        clock.after(60_000 * (1 + i / joining), () => cluster.addNodes(1));
+      }
+    },
+  },
+  { name: "a pool used up", seconds: 10 * MINUTE_S, begin: useUpPool },
+  {
+    name: "a day with three peaks",
+    seconds: DAY_S,
+    begin(cluster, clock) {
+      for (const hour of [8, 12, 20]) peak(cluster, clock, hour * 3600);
+    },
+  },
+];
+
+/** Runs one of them. The same seed gives the same counts. */
+export function runScenario(
+  { name, seconds, begin }: Scenario,
+  { size, pattern, seed }: {
+    readonly size: ClusterSize;
+    readonly pattern: Pattern;
+    readonly seed: number;
+  },
+): Outcome {
+  const clock = new Clock();
+  const server = new ModelServer(seconds);
+  const cluster = new Cluster({
+    size,
+    pattern,
+    clock,
+    server,
+    random: new Random(seed),
+  });
+  // Until as many blocks are kept as are given back.
+  clock.runUntil(WARM_UP_MS);
+  server.begin(WARM_UP_MS);
+  const { starts, obtained, givenBack } = cluster.totals;
+  begin(cluster, clock);
+  clock.runUntil(WARM_UP_MS + 1000 * seconds);
+  const each = (pick: (counts: Float64Array) => number) =>
+    Object.fromEntries(
+      COUNTS.map((count) => [count, pick(server.counts(count))]),
+    ) as Record<Count, number>;
+  return {
+    name,
+    starts: cluster.totals.starts - starts,
+    obtained: cluster.totals.obtained - obtained,
+    givenBack: cluster.totals.givenBack - givenBack,
+    blocks: cluster.blocks,
+    watches: server.watches,
+    mean: each((counts) => counts.reduce((a, b) => a + b, 0) / seconds),
+    peak: each((counts) => counts.reduce((a, b) => Math.max(a, b), 0)),
+    behindS: behindS(server.counts("busyMs")),
+  };
+}
+
+/** How far work that comes in these seconds, in milliseconds of a processor, is behind at the worst. */
+export function behindS(busyMs: Float64Array): number {
+  let backlogMs = 0;
+  let most = 0;
+  for (const ms of busyMs) {
+    backlogMs = Math.max(0, backlogMs + ms - CORES * 1000);
+    most = Math.max(most, backlogMs);
+  }
+  return most / 1000 / CORES;
+}
