@@ -7,7 +7,7 @@
 import type { CoilCluster } from "../../lab/coil.ts";
 import { sleep } from "../../lab/mod.ts";
 import { MACHINE_HOST } from "../../lab/network.ts";
-import { type Figure, figure } from "../figures.ts";
+import { asTable, type Figure, figure } from "../figures.ts";
 import { memoryOf } from "../process_memory.ts";
 import {
   type BigNode,
@@ -40,36 +40,35 @@ const SETTLE_MS = 5_000;
 const BLOCKS_EACH = 10;
 const PODS_EACH = 30;
 
-/** Measures the parts that are asked for. */
+/** Measures the parts that are asked for, and shows each as soon as it is known. */
 export async function scaleFigures(bench: ScaleBench): Promise<Figure[]> {
   const { cluster, parts, quick, log } = bench;
+  const { plane } = cluster;
   const count = quick ? 500 : 5_000;
   log(`${count} nodes`);
-  const { plane } = cluster;
   const address = plane.subnet.address("ipv4", MACHINE_HOST);
   const nodes = await createNodes(plane, count, { address });
-  const figures: Figure[] = [];
-  if (parts.includes("watches")) {
-    figures.push(...await watchFigures(plane, nodes, log));
-  }
-  if (parts.every((part) => part === "watches")) return figures;
+  const measures: Record<ScalePart, () => Promise<Figure[]>> = {
+    watches: () => watchFigures(plane, nodes, log),
+    blocks: () => blocks(bench, nodes),
+    list: () => listFigures(plane),
+    router: () => routerFigures(cluster, BLOCKS_EACH * count),
+    controller: () => controllerFigures(cluster, PODS_EACH * count),
+  };
   const asked = parts.includes("blocks") ? 1 : 0;
-  const perNode = BLOCKS_EACH - asked;
-  log(`${perNode} blocks for each of ${count} nodes`);
-  await createBlocks(plane, { nodes: count, perNode });
-  if (parts.includes("blocks")) figures.push(...await blocks(bench, nodes));
-  if (parts.includes("list")) {
-    log("lists of blocks");
-    figures.push(...await listFigures(plane));
-  }
-  if (parts.includes("router")) {
-    log("coil-router");
-    figures.push(...await routerFigures(cluster, BLOCKS_EACH * count));
-  }
-  if (parts.includes("controller")) {
-    const pods = PODS_EACH * count;
-    log(`${pods} pods`);
-    figures.push(...await controllerFigures(cluster, pods));
+  const figures: Figure[] = [];
+  let isGrown = false;
+  for (const part of parts) {
+    if (part !== "watches" && !isGrown) {
+      isGrown = true;
+      const perNode = BLOCKS_EACH - asked;
+      log(`${perNode} blocks for each of ${count} nodes`);
+      await createBlocks(plane, { nodes: count, perNode });
+    }
+    log(`scale.${part}`);
+    const measured = await measures[part]();
+    log(asTable(measured));
+    figures.push(...measured);
   }
   return figures;
 }
