@@ -27,6 +27,9 @@ import { Teardown } from "./pods/teardown.ts";
 import { fractionOf } from "./blocks/jitter.ts";
 import { waterMarksFor } from "./blocks/water_marks.ts";
 
+/** Blocks are looked at one by one; all are listed after about so many comparisons with the kernel. */
+const LISTS_EVERY = 12;
+
 /** What remains of the grace for teardowns once the last call has ended. */
 const DRAIN_MS = 5_000;
 
@@ -106,8 +109,17 @@ function connect(dependencies: NodeDependencies) {
     nodeUid: () => node.current?.uid,
   });
   const { network, routes, watch } = openKernel(dependencies, reports);
-  const requests = new BlockRequests({ client, node });
-  const blocks = new BlockClient({ client, nodeName, requests });
+  const requests = new BlockRequests({
+    client,
+    node,
+    onLateAnswer: (block) => blocks.expect(block),
+  });
+  const blocks = new BlockClient({
+    client,
+    nodeName,
+    requests,
+    lookMs: options.reconcileIntervalMs,
+  });
   const ipam = stack.use(
     new NodeIpam({
       source: blocks,
@@ -119,6 +131,7 @@ function connect(dependencies: NodeDependencies) {
       waterMarks: waterMarksFor(options.lowWater),
       cooldownMs: options.cooldownMs,
       returnDelayMs: options.blockReturnDelayMs,
+      relistMs: LISTS_EVERY * options.reconcileIntervalMs,
       jitterOf: (block) => fractionOf(`${nodeName}/${block}`),
       isBusy: (key) => locks.isLocked(key),
     }),

@@ -72,6 +72,7 @@ Deno.test("coild works in upstream's modes", async (t) => {
       await using coild = await lab.startCoild(node, [
         "--cooldown=0s",
         "--addressblock-gc-interval=1s",
+        "--block-return-delay=1s",
         "--pod-rule-prio=0x7d0",
         "--protocol-id=0",
       ]);

@@ -32,7 +32,6 @@ Deno.test("coild watches what its node needs, and Egresses only where pods of th
     "/api/v1/namespaces",
     `/api/v1/nodes metadata.name=${node}`,
     `/api/v1/pods spec.nodeName=${node}`,
-    `${GROUP}/addressblocks coil.cybozu.com/node=${node}`,
     `${GROUP}/addresspools`,
   ];
   await egress.createEgress("internet", ALL, [

@@ -62,8 +62,17 @@ export class SimCoild {
       { ...world, kernel, life },
     ) as unknown as PodNetwork;
     const node = new NodeSource(client, nodeName);
-    const requests = new BlockRequests({ client, node });
-    const blocks = new BlockClient({ client, nodeName, requests });
+    const requests = new BlockRequests({
+      client,
+      node,
+      onLateAnswer: (block) => blocks.expect(block),
+    });
+    const blocks = new BlockClient({
+      client,
+      nodeName,
+      requests,
+      lookMs: 1_000,
+    });
     const metrics = new CoildMetrics(new Registry());
     const locks = this.#locks;
     const ipam = new NodeIpam({
@@ -78,6 +87,7 @@ export class SimCoild {
       isBusy: (key) => locks.isLocked(key),
       graceMs: 3_000,
       confirmMs: 500,
+      relistMs: 5_000,
     });
     const teardown = new Teardown({ ipam, network });
     const networks = new NetworkMemory();

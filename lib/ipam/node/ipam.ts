@@ -56,6 +56,11 @@ export interface NodeIpamOptions {
   readonly returnDelayMs?: number;
   /** A number from 0 to below 1 for the name of a block, by which times are spread. Default 0.5 for all. */
   readonly jitterOf?: (block: string) => number;
+  /**
+   * About how often {@linkcode NodeIpam.reconcile} lists blocks; at each time without it. What is seen of single blocks
+   * in between leads to a list at once where it contradicts what is known.
+   */
+  readonly relistMs?: number;
   /** How long the first address of a new block may wait for its route. Default 250 ms. */
   readonly exportWaitMs?: number;
   /** An attachment that the kernel lacks is not freed before it is this old. Default 5 min. */
@@ -71,7 +76,7 @@ export interface NodeIpamOptions {
 
 /** What {@linkcode NodeIpam.reconcile} found and did. */
 export interface ReconcileReport extends PodReport {
-  /** What the live list of blocks changed, or why there was none. */
+  /** What the live list of blocks changed, nothing if it was not due; or why there was none. */
   readonly blocks: BlockChanges | { readonly error: unknown };
   /** Blocks that are there, but not usable. */
   readonly unusableBlocks: readonly BlockRecord[];
@@ -93,6 +98,7 @@ export class NodeIpam extends Allocations implements AsyncDisposable {
   readonly #tasks: TaskGroup;
   readonly #keeper: BlockKeeper;
   #ready = false;
+  #relistAt = 0;
 
   constructor(options: NodeIpamOptions) {
     const { source, clock = systemClock, log = silentLogger } = options;
@@ -158,6 +164,7 @@ export class NodeIpam extends Allocations implements AsyncDisposable {
       }
     }, { signal, backoff: new Backoff({ initialMs: 200, maxMs: 5_000 }) });
     this.#ready = true;
+    this.#planRelist();
     await this.#keeper.begin();
     // Which addresses are covered is known only now.
     const inspection = inspect(this.#table, this.#reconcileOptions(now));
@@ -215,8 +222,8 @@ export class NodeIpam extends Allocations implements AsyncDisposable {
   }
 
   /**
-   * Compares the table with the pods of the kernel and with a live list of blocks, and repairs what is certain. A
-   * failing list is reported, not thrown.
+   * Compares the table with the pods of the kernel and, when that is due, with a live list of blocks, and repairs what
+   * is certain. A failing list is reported, not thrown.
    */
   async reconcile(
     pods: readonly KernelPod[],
@@ -225,9 +232,12 @@ export class NodeIpam extends Allocations implements AsyncDisposable {
     const options = this.#reconcileOptions(this.#clock.nowMs());
     const report = reconcilePods(this.#table, pods, options);
     for (const record of report.freed) this.noteFreed(record);
-    let blocks: ReconcileReport["blocks"];
+    let blocks: ReconcileReport["blocks"] = { adopted: [], vanished: [] };
     try {
-      blocks = await this.#keeper.refresh(signal);
+      if (this.#clock.nowMs() >= this.#relistAt) {
+        blocks = await this.#keeper.refresh(signal);
+        this.#planRelist();
+      }
     } catch (error) {
       signal.throwIfAborted();
       blocks = { error };
@@ -247,6 +257,11 @@ export class NodeIpam extends Allocations implements AsyncDisposable {
     { signal }: { readonly signal: AbortSignal },
   ): Promise<boolean> {
     return await this.#keeper.flushExport(signal);
+  }
+
+  #planRelist(): void {
+    const { relistMs = 0 } = this.#options;
+    this.#relistAt = this.#clock.nowMs() + relistMs * (0.5 + Math.random());
   }
 
   #reconcileOptions(now: number): Parameters<typeof reconcilePods>[2] {

@@ -19,6 +19,7 @@ import {
 import { FINALIZER, NODE_LABEL, POOL_LABEL } from "../../../lib/names/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import { informerBackoff } from "../cluster/informer_backoff.ts";
+import { BlockLooks } from "./looks.ts";
 import type { BlockRequests } from "./requests.ts";
 import { isCapacityLow, transformPool } from "../cluster/transform.ts";
 
@@ -28,6 +29,8 @@ export interface BlockClientOptions {
   readonly client: KubeClient;
   readonly nodeName: string;
   readonly requests: Pick<BlockRequests, "ask" | "synced">;
+  /** About how often each block is looked at for what others did to it. */
+  readonly lookMs: number;
 }
 
 /**
@@ -39,18 +42,15 @@ export class BlockClient implements BlockSource {
   readonly #requests: BlockClientOptions["requests"];
   readonly #nodeName: string;
   readonly #selector: string;
-  readonly #blocks: Informer<AddressBlock>;
+  readonly #looks: BlockLooks;
   readonly #pools: Informer<AddressPool>;
 
-  constructor({ client, nodeName, requests }: BlockClientOptions) {
+  constructor({ client, nodeName, requests, lookMs }: BlockClientOptions) {
     this.#client = client;
     this.#requests = requests;
     this.#nodeName = nodeName;
     this.#selector = `${NODE_LABEL}=${nodeName}`;
-    this.#blocks = new Informer(client, ADDRESS_BLOCKS, {
-      labelSelector: this.#selector,
-      backoff: informerBackoff(),
-    });
+    this.#looks = new BlockLooks({ client, nodeName, intervalMs: lookMs });
     this.#pools = new Informer(client, ADDRESS_POOLS, {
       transform: transformPool,
       backoff: informerBackoff(),
@@ -60,21 +60,24 @@ export class BlockClient implements BlockSource {
   /** The loops to run; each ends only by its signal. */
   get loops(): Record<string, (signal: AbortSignal) => Promise<void>> {
     return {
-      "block informer": (signal) => this.#blocks.run(signal),
+      "block looks": (signal) => this.#looks.run(signal),
       "pool informer": (signal) => this.#pools.run(signal),
     };
   }
 
-  /** Resolves after the first lists. */
-  async synced(): Promise<void> {
-    await Promise.all([this.#blocks.synced, this.#pools.synced]);
+  /** Resolves after the first list of pools. */
+  get synced(): Promise<void> {
+    return this.#pools.synced;
   }
 
-  /** Calls back when a block of this node changes, with all that there are. */
+  /** Calls back when a block of this node turns out to be another, or gone, with all that there are. */
   onBlocksChanged(listener: (blocks: BlockInfo[]) => void): Disposable {
-    return this.#blocks.subscribe(() => {
-      if (this.#blocks.hasSynced) listener(parse(this.#blocks.store.list()));
-    });
+    return this.#looks.subscribe((blocks) => listener(parse(blocks)));
+  }
+
+  /** Looks for a block soon that was allocated to this node and that nobody took. */
+  expect(name: string): void {
+    this.#looks.expect(name);
   }
 
   /** Calls back when a pool changes. */
@@ -85,10 +88,12 @@ export class BlockClient implements BlockSource {
   /** Lists this node's blocks live, and not before the requests are known. */
   async list({ signal }: { signal: AbortSignal }): Promise<BlockInfo[]> {
     await this.#requests.synced({ signal });
+    const listed = this.#looks.beginList();
     const { items } = await this.#client.listAll(ADDRESS_BLOCKS, {
       labelSelector: this.#selector,
       signal,
     });
+    listed(items);
     return parse(items);
   }
 
@@ -100,11 +105,15 @@ export class BlockClient implements BlockSource {
     await this.#assertExists(pool, signal);
     for (;;) {
       const name = await this.#requests.ask(pool, { signal });
+      // Should nobody wait any more when it is read.
+      this.#looks.expect(name);
       const object = await this.#client.tryGet(ADDRESS_BLOCKS, {
         name,
         signal,
       });
-      const [block] = this.#isMine(object, pool) ? parse([object]) : [];
+      const isMine = this.#isMine(object, pool);
+      if (isMine) this.#looks.adopted(object);
+      const [block] = isMine ? parse([object]) : [];
       if (block !== undefined) return block;
       log.warn("The allocated block is already deleted", { pool, block: name });
     }
@@ -145,6 +154,7 @@ export class BlockClient implements BlockSource {
       if (!(error instanceof KubeApiError)) throw error;
       if (!error.isNotFound && !error.isConflict) throw error;
     }
+    this.#looks.released(name);
   }
 
   /** What the informer knows of a pool. */

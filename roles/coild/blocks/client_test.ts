@@ -29,6 +29,7 @@ function clientOf(answers: string[], objects: Record<string, object>) {
   });
   return new BlockClient({
     client: new KubeClient(transport),
+    lookMs: 60_000,
     nodeName: "node-a",
     requests: {
       synced: () => Promise.resolve(),

@@ -48,6 +48,8 @@ export interface BlockRequestsOptions {
   readonly client: KubeClient;
   /** The own Node, whose deletion shall take its requests along. */
   readonly node: NodeSource;
+  /** A block was allocated for which nobody waits any more. */
+  readonly onLateAnswer?: (block: string) => void;
 }
 
 /**
@@ -64,6 +66,7 @@ export interface BlockRequestsOptions {
 export class BlockRequests {
   readonly #client: KubeClient;
   readonly #node: NodeSource;
+  readonly #onLateAnswer: (block: string) => void;
   readonly #cleaner: Controller;
   /** Requests as they were seen last, by name, until they are deleted. */
   readonly #seen = new Map<string, BlockRequest>();
@@ -78,6 +81,7 @@ export class BlockRequests {
   constructor(options: BlockRequestsOptions) {
     this.#client = options.client;
     this.#node = options.node;
+    this.#onLateAnswer = options.onLateAnswer ?? (() => {});
     this.#cleaner = new Controller({
       name: "answered-requests",
       reconcile: (name, signal) => this.#clean(name, signal),
@@ -318,6 +322,8 @@ export class BlockRequests {
     }
     if (this.#late.has(uidOf(live))) return await this.#delete(live, signal);
     this.#late.add(uidOf(live));
+    const result = blockRequestResult(live);
+    if (result.state === "complete") this.#onLateAnswer(result.block);
     this.#cleaner.enqueue(name, { afterMs: LATE_ANSWER_MS });
   }
 

@@ -31,10 +31,12 @@ export class Reconciler {
     this.#with = options;
   }
 
-  /** Reconciles at each interval until the signal. Failures wait for the next one. */
+  /** Reconciles about once in each interval until the signal. Failures wait for the next one. */
   async run(signal: AbortSignal): Promise<void> {
     for (;;) {
-      await sleep(this.#with.intervalMs, { signal });
+      // Nodes that were started together do not compare together.
+      const waitMs = this.#with.intervalMs * (0.5 + Math.random());
+      await sleep(waitMs, { signal });
       try {
         await this.reconcile(signal);
         this.#with.metrics.reconciled("ok");

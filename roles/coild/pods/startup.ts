@@ -73,7 +73,7 @@ export async function start(
   await Promise.all([
     ipam.start(found, { signal }),
     abortable(
-      Promise.all([node.synced, pods.synced(), blocks.synced()]),
+      Promise.all([node.synced, pods.synced(), blocks.synced]),
       signal,
     ).then(() => readiness.met("api")),
   ]);
