@@ -34,6 +34,8 @@ export interface EgressPartOptions {
   readonly kubeMetrics: KubeMetrics;
   readonly settings: GatewaySettings;
   readonly image: Omit<EgressImageOptions, "client">;
+  /** The least time between two writes of an Egress' numbers. Default one minute. */
+  readonly statusIntervalMs?: number | undefined;
 }
 
 /**
@@ -115,7 +117,7 @@ interface Parts {
 }
 
 function makeReconciler(
-  { client, events, settings, image }: EgressPartOptions,
+  { client, events, settings, image, statusIntervalMs }: EgressPartOptions,
   { cluster, applier, access, bindings, slices }: Parts,
 ): EgressReconciler {
   const onEvent = ({ metadata }: Egress, event: EventInfo) => {
@@ -147,5 +149,6 @@ function makeReconciler(
     settings,
     commonProblem: () => bindings.problem,
     onEvent,
+    statusIntervalMs,
   });
 }

@@ -62,9 +62,17 @@ export async function main(
   });
 }
 
-/** Runs the controller until the signal aborts; `kubeconfig` goes before the usual ways to find the API server. */
+/** What tests set. */
+export interface RunOptions {
+  /** Goes before the usual ways to find the API server. */
+  readonly kubeconfig?: string;
+  /** See {@linkcode EgressPartOptions.statusIntervalMs}. */
+  readonly statusIntervalMs?: number;
+}
+
+/** Runs the controller until the signal aborts. */
 export async function runController(
-  options: ControllerOptions & { readonly kubeconfig?: string },
+  options: ControllerOptions & RunOptions,
   signal: AbortSignal,
 ): Promise<void> {
   checkParts(options);

@@ -81,7 +81,11 @@ export class EgressLab implements AsyncDisposable {
     ], { program: "coil-controller", version: "test", about: "" });
     const stop = new AbortController();
     const kubeconfig = this.#kubeconfig;
-    const ended = runController({ ...options, kubeconfig }, stop.signal)
+    const ended = runController(
+      // Nobody waits a minute for a number.
+      { ...options, kubeconfig, statusIntervalMs: 200 },
+      stop.signal,
+    )
       .catch((error: unknown) => {
         if (!stop.signal.aborted) throw error;
       });

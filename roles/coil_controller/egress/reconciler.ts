@@ -45,6 +45,8 @@ export interface EgressReconcilerOptions {
   /** What keeps the gateways of every Egress from working. */
   readonly commonProblem: () => EgressProblem | undefined;
   readonly onEvent: (egress: Egress, event: EventInfo) => void;
+  /** The least time between two writes of numbers. Default one minute. */
+  readonly statusIntervalMs?: number | undefined;
 }
 
 /** Nodes follow the Egresses of their pods: a status whose numbers alone have changed is not written more often. */
@@ -54,10 +56,12 @@ const STATUS_INTERVAL_MS = 60_000;
 export class EgressReconciler {
   readonly #options: EgressReconcilerOptions;
   readonly #written = new WrittenStatuses();
-  readonly #pace = new WritePace({ intervalMs: STATUS_INTERVAL_MS });
+  readonly #pace: WritePace;
 
   constructor(options: EgressReconcilerOptions) {
     this.#options = options;
+    const { statusIntervalMs: intervalMs = STATUS_INTERVAL_MS } = options;
+    this.#pace = new WritePace({ intervalMs });
   }
 
   /**
