@@ -1,19 +1,22 @@
 import {
   FINALIZER,
   GROUP_VERSION,
+  NODE_ADDRESSES_ANNOTATION,
   NODE_LABEL,
   POOL_LABEL,
   REQUEST_LABEL,
   RESERVED_LABEL,
 } from "../names/mod.ts";
 import {
+  Address,
   type DualStack,
   FAMILIES,
+  type Family,
   mapDualStack,
   Prefix,
   valuesOf,
 } from "../inet/mod.ts";
-import type { ObjectMeta } from "../kube/mod.ts";
+import type { ObjectMeta, V1Node } from "../kube/mod.ts";
 import { blockPrefixes, type Pool } from "./pool.ts";
 
 /** A block of addresses that one node holds, cluster scoped; it has no spec. */
@@ -109,6 +112,8 @@ export function newAddressBlock(
     readonly index: number;
     readonly node: string;
     readonly requestUid: string;
+    /** See {@linkcode nodeAddressesOf}; none if they are not known. */
+    readonly nodeAddresses?: string | undefined;
   },
 ): AddressBlock | undefined {
   const prefixes = blockPrefixes(pool, options.index);
@@ -123,6 +128,9 @@ export function newAddressBlock(
         [NODE_LABEL]: options.node,
         [REQUEST_LABEL]: options.requestUid,
       },
+      ...(options.nodeAddresses !== undefined && {
+        annotations: { [NODE_ADDRESSES_ANNOTATION]: options.nodeAddresses },
+      }),
       finalizers: [FINALIZER],
       // The Node is no owner: the garbage collector waits for all owners to
       // vanish, and a pool outlives its nodes.
@@ -138,6 +146,29 @@ export function newAddressBlock(
     index: options.index,
     ...mapDualStack(prefixes, (prefix) => prefix.toString()),
   };
+}
+
+/** Addresses of the block's node, as its annotation has them; undefined without one that can be read. */
+export function nodeAddressesOf(
+  { metadata }: AddressBlock,
+): DualStack<Address> | undefined {
+  const text = metadata.annotations?.[NODE_ADDRESSES_ANNOTATION] ?? "";
+  const addresses: Partial<Record<Family, Address>> = {};
+  for (const part of text.split(",")) {
+    const address = Address.tryParse(part);
+    if (address !== undefined) addresses[address.family] = address;
+  }
+  return Object.keys(addresses).length === 0 ? undefined : addresses;
+}
+
+/** The InternalIPs of a Node; of several of a family the last one, as upstream's. */
+export function internalAddresses(node: V1Node): DualStack<Address> {
+  const addresses: Partial<Record<Family, Address>> = {};
+  for (const { type, address: text } of node.status?.addresses ?? []) {
+    const address = type === "InternalIP" ? Address.tryParse(text) : undefined;
+    if (address !== undefined) addresses[address.family] = address;
+  }
+  return addresses;
 }
 
 function parsePrefixes(name: string, object: AddressBlock): DualStack<Prefix> {

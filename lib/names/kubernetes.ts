@@ -41,6 +41,9 @@ export const RESERVED_LABEL = "coil.cybozu.com/reserved";
 /** Annotation of an AddressBlock taken over from Coil v1: tells whether it is as the migrator wrote it. */
 export const DUMPED_ANNOTATION = "coil.cybozu.com/dumped";
 
+/** Annotation of an AddressBlock: addresses of its node, separated by commas, for routes to the block. */
+export const NODE_ADDRESSES_ANNOTATION = "coil.cybozu.com/node-addresses";
+
 /** Finalizer on AddressPools and AddressBlocks. */
 export const FINALIZER = "coil.cybozu.com";
 

@@ -23,10 +23,11 @@ import { Cluster } from "./ipam/cluster.ts";
 import { ClusterRanges } from "./ipam/cluster_ranges.ts";
 import { GarbageCollector } from "./ipam/garbage_collector.ts";
 import type { IpamMetrics } from "./ipam/metrics.ts";
+import { nodeAddressesText, NodeAddressKeeper } from "./ipam/node_addresses.ts";
 import { NodeLimit } from "./ipam/node_limit.ts";
 import { poolEvents } from "./ipam/pool_events.ts";
 import { Pools } from "./ipam/pools.ts";
-import { isSettled } from "./ipam/transform.ts";
+import { type CachedBlock, isSettled } from "./ipam/transform.ts";
 import { RequestBlocks } from "./ipam/request_blocks.ts";
 
 const log = getLogger("setup");
@@ -117,6 +118,16 @@ async function leadIpam(
   const poolController = makePoolController(options, parts);
   const requestController = makeRequestController(options, parts);
   const gc = makeGarbageCollector(options, cluster);
+  const addresses = new NodeAddressKeeper({
+    client,
+    blocks: cluster.blocks.store,
+    nodes: cluster.nodes.store,
+  });
+  const addressController = new Controller({
+    name: "node-addresses",
+    metrics: options.kubeMetrics,
+    reconcile: (node, s) => addresses.reconcile(node, s),
+  });
   using _subscriptions = subscribe(parts, {
     onPool: (name, afterMs) => poolController.enqueue(name, { afterMs }),
     onOpenRequest(request) {
@@ -125,6 +136,11 @@ async function leadIpam(
     },
     onClosedRequest: ({ metadata }) => metrics.requestGone(metadata.uid ?? ""),
     onMissingNode: (name) => gc.check(name),
+    onNodeAddresses: (name, block) => {
+      if (block === undefined || addresses.isStale(block, name)) {
+        addressController.enqueue(name);
+      }
+    },
     onNode: (name, isThere) => isThere ? gc.nodeThere(name) : gc.nodeGone(name),
   });
   pools.open(cluster.pools.store.list());
@@ -138,6 +154,7 @@ async function leadIpam(
   });
   group.run("pools", (s) => poolController.run(s));
   group.run("requests", (s) => requestController.run(s));
+  group.run("node addresses", (s) => addressController.run(s));
   group.run("gc", (s) => gc.run(s));
   group.run("gc sweeps", (s) => gc.runSweeps(s));
   group.run("cluster ranges", (s) => ranges.run(s));
@@ -159,6 +176,8 @@ interface Handlers {
   readonly onOpenRequest: (request: BlockRequest) => void;
   /** A request has its answer, or is gone. */
   readonly onClosedRequest: (request: BlockRequest) => void;
+  /** A node's addresses changed, or a block may lack them. */
+  readonly onNodeAddresses: (node: string, block?: CachedBlock) => void;
   /** There may be no such node. */
   readonly onMissingNode: (name: string) => void;
   /** A node came or went. */
@@ -178,8 +197,9 @@ function subscribe(
     limit.settled(object.metadata.name ?? "");
     if (type === "deleted") pools.freed(object);
     else pools.seen(object);
-    if (type !== "deleted" && isMissing(node, cluster)) {
-      handlers.onMissingNode(node);
+    if (type !== "deleted") {
+      if (isMissing(node, cluster)) handlers.onMissingNode(node);
+      else handlers.onNodeAddresses(node, object);
     }
     if (pool === "") return;
     for (const name of [pool, ...pools.neighbours(pool)]) {
@@ -196,8 +216,11 @@ function subscribe(
     if (type === "updated") answers.doubt(uid);
     handlers.onOpenRequest(object);
   }, all));
-  stack.use(cluster.nodes.subscribe(({ type, key }) => {
+  stack.use(cluster.nodes.subscribe(({ type, key, object, before }) => {
     if (type !== "updated") handlers.onNode(key, type === "added");
+    if (nodeAddressesText(object) !== nodeAddressesText(before)) {
+      handlers.onNodeAddresses(key);
+    }
   }, all));
   return stack;
 }

@@ -1,24 +1,38 @@
 import {
   ADDRESS_BLOCKS,
   type AddressBlock,
+  internalAddresses,
+  nodeAddressesOf,
   tryBlockOf,
 } from "../../lib/api/mod.ts";
-import { Address, type DualStack, type Family } from "../../lib/inet/mod.ts";
+import { abortable, Gate } from "../../lib/async/mod.ts";
 import {
   Informer,
   type KubeClient,
   NODES,
   type V1Node,
 } from "../../lib/kube/mod.ts";
-import { NODE_LABEL, POOL_LABEL } from "../../lib/names/mod.ts";
+import {
+  NODE_ADDRESSES_ANNOTATION,
+  NODE_LABEL,
+  POOL_LABEL,
+} from "../../lib/names/mod.ts";
 import { getLogger } from "../../lib/telemetry/mod.ts";
 import type { RouteBook } from "./route_book.ts";
 
 const log = getLogger("router");
 
-/** Follows the nodes' addresses and the blocks that they hold, parsed once, when they change, into a {@linkcode RouteBook}. */
+/**
+ * Follows the blocks of all nodes, parsed once, when they change, into a
+ * {@linkcode RouteBook}. The addresses of their nodes are in an annotation.
+ * Nodes are watched only while there is a block without it, made by an earlier
+ * version or by upstream's controller: their heartbeats are much to read.
+ */
 export class ClusterView {
   readonly #book: RouteBook;
+  /** Names of blocks that do not say their node's addresses. */
+  readonly #bare = new Set<string>();
+  #bareChanged = new Gate();
   readonly #nodes: Informer<V1Node>;
   readonly #blocks: Informer<AddressBlock>;
 
@@ -47,7 +61,10 @@ export class ClusterView {
     });
     this.#nodes.subscribe(({ type, object, key }) => {
       // A node's heartbeat changes it every few minutes; its addresses hardly ever change.
-      book.setNode(key, type === "deleted" ? undefined : addressesOf(object));
+      book.setNode(
+        key,
+        type === "deleted" ? undefined : internalAddresses(object),
+      );
       onChange();
     });
     this.#blocks.subscribe(({ type, object, key }) => {
@@ -59,35 +76,48 @@ export class ClusterView {
   /** The loops to run; each ends only by its signal. */
   get loops(): Record<string, (signal: AbortSignal) => Promise<void>> {
     return {
-      "node informer": (signal) => this.#nodes.run(signal),
+      "node informer": (signal) => this.#runNodes(signal),
       "block informer": (signal) => this.#blocks.run(signal),
     };
   }
 
-  /** Resolves when all nodes and blocks have been listed. */
+  /** Resolves when all blocks have been listed, and the nodes if they are needed. */
   async synced(): Promise<void> {
-    await Promise.all([this.#nodes.synced, this.#blocks.synced]);
+    await this.#blocks.synced;
+    if (this.#bare.size > 0) await this.#nodes.synced;
+  }
+
+  async #runNodes(signal: AbortSignal): Promise<void> {
+    await abortable(this.#blocks.synced, signal);
+    while (!signal.aborted) {
+      const stop = new AbortController();
+      const either = AbortSignal.any([signal, stop.signal]);
+      const running = this.#bare.size > 0
+        ? this.#nodes.run(either)
+        : Promise.resolve();
+      const isNeeded = this.#bare.size > 0;
+      while (isNeeded === this.#bare.size > 0 && !signal.aborted) {
+        this.#bareChanged = new Gate();
+        await this.#bareChanged.wait({ signal }).catch(() => {});
+      }
+      stop.abort();
+      await running;
+    }
   }
 
   #noteBlock(name: string, object: AddressBlock | undefined): void {
     const block = object && tryBlockOf(object);
-    this.#book.setBlock(name, block && { ...block, name });
+    const gateways = object && nodeAddressesOf(object);
+    this.#book.setBlock(name, block && { ...block, name, gateways });
+    if (block !== undefined && gateways === undefined) this.#bare.add(name);
+    else this.#bare.delete(name);
+    this.#bareChanged.open();
     if (object !== undefined && block === undefined) {
       log.error("Cannot read an AddressBlock; it gets no route", {
         block: name,
       });
     }
   }
-}
-
-/** InternalIPs of a node; the last one listed of each family counts, as upstream. */
-export function addressesOf(node: V1Node): DualStack<Address> {
-  const addresses: Partial<Record<Family, Address>> = {};
-  for (const { type, address: text } of node.status?.addresses ?? []) {
-    const address = type === "InternalIP" ? Address.tryParse(text) : undefined;
-    if (address !== undefined) addresses[address.family] = address;
-  }
-  return addresses;
 }
 
 function transformNode(node: V1Node): V1Node {
@@ -104,13 +134,19 @@ function transformBlock(block: AddressBlock): AddressBlock {
     const value = metadata.labels?.[key];
     if (value !== undefined) labels[key] = value;
   }
+  const addresses = metadata.annotations?.[NODE_ADDRESSES_ANNOTATION];
   return {
     apiVersion,
     kind,
     index,
     ...(ipv4 === undefined ? {} : { ipv4 }),
     ...(ipv6 === undefined ? {} : { ipv6 }),
-    metadata: { ...identityOf(metadata), labels },
+    metadata: {
+      ...identityOf(metadata),
+      labels,
+      ...(addresses !== undefined &&
+        { annotations: { [NODE_ADDRESSES_ANNOTATION]: addresses } }),
+    },
   };
 }
 

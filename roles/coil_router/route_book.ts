@@ -3,7 +3,10 @@ import { type Address, type DualStack, FAMILIES } from "../../lib/inet/mod.ts";
 import type { GatewayRoute } from "../../lib/routing/mod.ts";
 
 /** The part of a block that its routes depend on. */
-export type RoutedBlock = Pick<Block, "name" | "node" | "prefixes">;
+export interface RoutedBlock extends Pick<Block, "name" | "node" | "prefixes"> {
+  /** Addresses of its node, if it says; else those of the Node count. */
+  readonly gateways?: DualStack<Address> | undefined;
+}
 
 /** A block that wants a route. */
 interface Claim {
@@ -13,8 +16,9 @@ interface Claim {
 
 /**
  * The routes to the blocks of all other nodes, kept up to date block by block:
- * each prefix of a block through its node's address of the same family. Blocks
- * of unknown nodes have no route, they wait for the controller to collect them.
+ * each prefix of a block through its node's address of the same family, which
+ * the block says itself, or else its Node. Blocks of nodes without either have
+ * no route.
  *
  * Should two blocks overlap, the one whose name is first wins, on every node.
  * No I/O.
@@ -109,13 +113,12 @@ export class RouteBook {
 
   /** Calls back with each route of the block; counts those that lack a gateway up or down. */
   #forEach(
-    { node, prefixes }: RoutedBlock,
+    { node, prefixes, gateways = this.#nodes.get(node) }: RoutedBlock,
     act: (
       found: { readonly route: GatewayRoute; readonly key: string },
     ) => void,
     step: 1 | -1,
   ): void {
-    const gateways = this.#nodes.get(node);
     if (node === this.#nodeName || gateways === undefined) return;
     for (const family of FAMILIES) {
       const destination = prefixes[family];

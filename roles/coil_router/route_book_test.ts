@@ -153,3 +153,23 @@ Deno.test("RouteBook holds the same routes, in whatever order it was told", () =
     }
   }));
 });
+
+Deno.test("RouteBook believes the addresses that a block says itself, Node or none", () => {
+  const gateways = mapDualStack({ ipv4: "192.168.0.9" }, Address.parse);
+  const own = block("p-9", "self", { ipv4: "10.2.9.0/27" });
+  const book = bookOf([
+    { ...block("p-1", "missing", { ipv4: "10.2.1.0/27" }), gateways },
+    { ...block("p-4", "dual", { ipv4: "10.2.4.0/27" }), gateways },
+    { ...own, gateways },
+  ]);
+  assert.deepEqual(text(book), [
+    "10.2.1.0/27 via 192.168.0.9",
+    "10.2.4.0/27 via 192.168.0.9",
+  ]);
+  book.takeChanged();
+  book.setNode("dual", undefined);
+  assert.equal(text(book).length, 2, "its Node is gone");
+  book.setBlock("p-4", block("p-4", "dual", { ipv4: "10.2.4.0/27" }));
+  assert.deepEqual(book.takeChanged(), ["10.2.4.0/27"]);
+  assert.equal(text(book).length, 1);
+});

@@ -277,9 +277,14 @@ Deno.test("the gateways' rights are what they use, no more and no less", async (
   });
   await lab.createBlock("default-1", "node1");
   const token = await lab.token({ pod: "coild-node1" });
-  const uid = await lab.createPod("client", { annotations: CLIENT });
+  const client = await lab.createPod("client", { annotations: CLIENT });
   // No slice has the other pod, so the gateway looks whether the controller is there.
-  for (const [name, status] of [["client", 204], ["nobody", 404]] as const) {
+  for (
+    const [name, uid, status] of [
+      ["client", client, 204],
+      ["nobody", crypto.randomUUID(), 404],
+    ] as const
+  ) {
     const response = await fetch(gateway.announceUrl, {
       method: "POST",
       headers: { authorization: `Bearer ${token}` },

@@ -34,6 +34,10 @@ const UNSEEN: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "get services": "taking over from upstream's controller",
     "get poddisruptionbudgets": "taking over from upstream's controller",
   },
+  "kube-system:coil-router": {
+    "list nodes": "while blocks do not say their nodes' addresses",
+    "watch nodes": "likewise",
+  },
 };
 
 interface Rule {

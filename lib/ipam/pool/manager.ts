@@ -60,6 +60,8 @@ export interface AllocateBlockOptions extends SignalOptions {
   readonly node: string;
   /** UID of the BlockRequest: two calls with the same one never make two blocks. */
   readonly requestUid: string;
+  /** Addresses of the node, for the block's annotation. */
+  readonly nodeAddresses?: string | undefined;
   /** Told the name of each block before it is created. */
   readonly onTry?: (block: string) => void;
 }
@@ -137,7 +139,7 @@ export class PoolManager {
   async #tryIndex(
     pool: Pool,
     state: PoolState,
-    { node, requestUid, signal, onTry }: AllocateBlockOptions,
+    { node, nodeAddresses, requestUid, signal, onTry }: AllocateBlockOptions,
   ): Promise<string | undefined> {
     const at = this.#now();
     // After a failure nobody knows whether the block exists: the same request asks for the same one again.
@@ -145,7 +147,7 @@ export class PoolManager {
       this.#lowestFree(pool, state);
     const block = index === undefined
       ? undefined
-      : newAddressBlock(pool, { index, node, requestUid });
+      : newAddressBlock(pool, { index, node, nodeAddresses, requestUid });
     if (index === undefined || block === undefined) {
       state.pending.delete(requestUid);
       throw new OutOfBlocksError(pool.name);

@@ -22,6 +22,7 @@ import {
   type V1Node,
 } from "../../../lib/kube/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
+import { nodeAddressesText } from "./node_addresses.ts";
 import { isSettled } from "./transform.ts";
 import { type NodeLimit, NodeLimitError } from "./node_limit.ts";
 import type { RequestBlocks } from "./request_blocks.ts";
@@ -46,6 +47,8 @@ const MAX_STATUS_ATTEMPTS = 5;
 export interface AllocateBlockOptions {
   readonly node: string;
   readonly requestUid: string;
+  /** Addresses of the node, for the block's annotation. */
+  readonly nodeAddresses?: string | undefined;
   readonly signal: AbortSignal;
   /** Told the name of each block before it is created. */
   readonly onTry?: (block: string) => void;
@@ -121,6 +124,7 @@ export class BlockRequestReconciler {
       if ("result" in pool) return pool;
       const block = await allocator.allocate(pool, {
         node: nodeName,
+        nodeAddresses: nodeAddressesText(this.#options.nodes.get(nodeName)),
         requestUid,
         signal,
         onTry: (name) => seat.allocating(name),

@@ -74,8 +74,10 @@ export class Cluster {
       },
     });
     this.nodes = new Informer(client, NODES, {
-      metadataOnly: true,
-      transform: transformNode,
+      transform(node) {
+        onObject();
+        return transformNode(node);
+      },
     });
   }
 

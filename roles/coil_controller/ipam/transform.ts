@@ -12,6 +12,7 @@ import { type DualStack, FAMILIES, Prefix } from "../../../lib/inet/mod.ts";
 import {
   FINALIZER,
   GROUP_VERSION,
+  NODE_ADDRESSES_ANNOTATION,
   NODE_LABEL,
   POOL_LABEL,
 } from "../../../lib/names/mod.ts";
@@ -38,10 +39,10 @@ export interface BlockTransformOptions {
 }
 
 /**
- * Makes the function that keeps a block's identity, pool, node, index,
- * addresses and deletion. Blocks of the same pool and node share their labels,
- * which would otherwise be there once for each block; and addresses are left
- * out that follow from the index.
+ * Makes the function that keeps a block's identity, pool, node, its addresses,
+ * index, addresses and deletion. Blocks of the same pool and node share their
+ * labels and annotation, which would otherwise be there once for each block;
+ * and addresses are left out that follow from the index.
  */
 export function blockTransform(
   { onBlock, layoutOf }: BlockTransformOptions = {},
@@ -58,11 +59,19 @@ export function blockTransform(
     shared.set(key, labels);
     return labels;
   };
+  const sharedTexts = new Map<string, Readonly<Record<string, string>>>();
+  const annotationsOf = (text: string) => {
+    const known = sharedTexts.get(text) ??
+      { [NODE_ADDRESSES_ANNOTATION]: text };
+    sharedTexts.set(text, known);
+    return known;
+  };
   return (block) => {
     onBlock?.();
     const { metadata, index } = block;
     const { name = "", uid = "", labels = {}, finalizers, deletionTimestamp } =
       metadata;
+    const addresses = metadata.annotations?.[NODE_ADDRESSES_ANNOTATION];
     return {
       apiVersion: GROUP_VERSION,
       kind: "AddressBlock",
@@ -70,6 +79,8 @@ export function blockTransform(
         name,
         uid,
         labels: labelsOf(labels[POOL_LABEL], labels[NODE_LABEL]),
+        ...(addresses !== undefined &&
+          { annotations: annotationsOf(addresses) }),
         finalizers: isOurs(finalizers) ? OUR_FINALIZER : finalizers ?? [],
         ...(deletionTimestamp === undefined ? {} : { deletionTimestamp }),
       },
@@ -142,10 +153,13 @@ export function isSettled(request: BlockRequest): boolean {
     (request.status?.conditions ?? []).length > 0;
 }
 
-/** Keeps a node's identity. */
+/** Keeps a node's identity and InternalIPs. */
 export function transformNode(node: V1Node): V1Node {
   const { name = "", uid = "" } = node.metadata ?? {};
-  return { metadata: { name, uid } };
+  const addresses = (node.status?.addresses ?? [])
+    .filter(({ type }) => type === "InternalIP")
+    .map(({ type, address }) => ({ type, address }));
+  return { metadata: { name, uid }, status: { addresses } };
 }
 
 function transformMetadata(metadata: ObjectMeta): ObjectMeta {

@@ -1,0 +1,66 @@
+import { ADDRESS_BLOCKS, internalAddresses } from "../../../lib/api/mod.ts";
+import { sleep } from "../../../lib/async/mod.ts";
+import { valuesOf } from "../../../lib/inet/mod.ts";
+import {
+  KubeApiError,
+  type KubeClient,
+  type Store,
+  type V1Node,
+} from "../../../lib/kube/mod.ts";
+import { NODE_ADDRESSES_ANNOTATION } from "../../../lib/names/mod.ts";
+import type { CachedBlock } from "./transform.ts";
+
+/** Each write is an event for every coil-router: so many of them in a second at most. */
+const PACE_MS = 100;
+
+export interface NodeAddressKeeperOptions {
+  readonly client: KubeClient;
+  /** All blocks, with the index "node". */
+  readonly blocks: Store<CachedBlock>;
+  readonly nodes: Store<V1Node>;
+}
+
+/** Keeps the addresses of nodes in the annotation of their blocks, from which coil-router makes routes. */
+export class NodeAddressKeeper {
+  readonly #options: NodeAddressKeeperOptions;
+
+  constructor(options: NodeAddressKeeperOptions) {
+    this.#options = options;
+  }
+
+  /** Whether a block has to be written. */
+  isStale({ metadata }: CachedBlock, node: string): boolean {
+    const wanted = nodeAddressesText(this.#options.nodes.get(node));
+    return wanted !== undefined && metadata.deletionTimestamp === undefined &&
+      metadata.annotations?.[NODE_ADDRESSES_ANNOTATION] !== wanted;
+  }
+
+  /** Writes the node's addresses to its blocks. A node that is gone, or has none, changes nothing. */
+  async reconcile(node: string, signal: AbortSignal): Promise<void> {
+    const { client, blocks, nodes } = this.#options;
+    for (const block of blocks.byIndex("node", node)) {
+      if (!this.isStale(block, node)) continue;
+      const { name = "", uid } = block.metadata;
+      const text = nodeAddressesText(nodes.get(node));
+      const annotations = { [NODE_ADDRESSES_ANNOTATION]: text };
+      try {
+        await client.patch(ADDRESS_BLOCKS, { name, signal }, {
+          metadata: { uid, annotations },
+        }, { kind: "merge" });
+      } catch (error) {
+        // Gone, or another block of that name, which comes by itself.
+        if (!(error instanceof KubeApiError)) throw error;
+        if (!error.isNotFound && !error.isConflict) throw error;
+      }
+      await sleep(PACE_MS, { signal });
+    }
+  }
+}
+
+/** A node's addresses as the annotation has them; undefined when there are none. */
+export function nodeAddressesText(
+  node: V1Node | undefined,
+): string | undefined {
+  const addresses = node === undefined ? [] : valuesOf(internalAddresses(node));
+  return addresses.length === 0 ? undefined : addresses.join();
+}
