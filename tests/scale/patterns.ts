@@ -72,7 +72,6 @@ const NODES_OWN = [
   kind(NODES, "name"),
   kind(NAMESPACES, "all"),
   kind(ADDRESS_POOLS, "all"),
-  kind(ADDRESS_BLOCKS, "label"),
 ];
 const CONTROLLER = [
   ADDRESS_POOLS,
@@ -81,7 +80,6 @@ const CONTROLLER = [
   NODES,
   EGRESSES,
 ].map((type) => kind(type, "all"));
-const ROUTER = [kind(ADDRESS_BLOCKS, "all"), kind(NODES, "all")];
 
 /** A request and its answer, the block, and its way back: create, answer and delete; delete and patch. */
 const WRITES = {
@@ -90,7 +88,7 @@ const WRITES = {
 };
 const NOW: Pattern = {
   coild: NODES_OWN,
-  router: ROUTER,
+  router: [kind(ADDRESS_BLOCKS, "all")],
   gateway: [kind(EGRESS_CLIENT_SLICES, "namespace")],
   controller: [
     ...CONTROLLER,
@@ -99,44 +97,36 @@ const NOW: Pattern = {
     kind(EGRESS_CLIENT_SLICES, "all"),
   ],
   cycle: { reads: { obtain: 2, giveBack: 1 }, writes: WRITES },
-  look: { by: "list", everyS: 300 },
+  look: { by: "get", everyS: 300 },
   giveBack: { afterMs: 3_600_000, jitter: 1 },
   controllers: 2,
   poolStatusMs: 15_000,
-  backoff: { initialMs: 200, maxMs: 10_000 },
+  backoff: { initialMs: 1_000, maxMs: 30_000 },
 };
 
-export const PATTERNS: Readonly<Record<"before" | "now" | "planned", Pattern>> =
-  {
-    /** As at commit 5efa5f9. */
-    before: {
-      coild: [
-        ...NODES_OWN,
-        kind(BLOCK_REQUESTS, "label"),
-        kind(EGRESSES, "all"),
-        kind(SERVICES, "label"),
-        kind(ENDPOINT_SLICES, "label"),
-      ],
-      router: ROUTER,
-      gateway: [kind(PODS, "all")],
-      controller: [...CONTROLLER, kind(PODS, "label")],
-      cycle: { reads: { obtain: 3, giveBack: 3 }, writes: WRITES },
-      look: { by: "list", everyS: 300 },
-      giveBack: { afterMs: 30_000, jitter: 0 },
-      controllers: 1,
-      poolStatusMs: 400,
-      backoff: { initialMs: 200, maxMs: 10_000 },
-    },
-    now: NOW,
-    /** Without what docs/scale.md names as limits. */
-    planned: {
-      ...NOW,
-      coild: NOW.coild.filter(({ by }) => by !== "label"),
-      router: [kind(ADDRESS_BLOCKS, "all")],
-      look: { by: "get", everyS: 300 },
-      backoff: { initialMs: 1_000, maxMs: 30_000 },
-    },
-  };
+export const PATTERNS: Readonly<Record<"before" | "now", Pattern>> = {
+  /** As at commit 5efa5f9. */
+  before: {
+    coild: [
+      ...NODES_OWN,
+      kind(ADDRESS_BLOCKS, "label"),
+      kind(BLOCK_REQUESTS, "label"),
+      kind(EGRESSES, "all"),
+      kind(SERVICES, "label"),
+      kind(ENDPOINT_SLICES, "label"),
+    ],
+    router: [kind(ADDRESS_BLOCKS, "all"), kind(NODES, "all")],
+    gateway: [kind(PODS, "all")],
+    controller: [...CONTROLLER, kind(PODS, "label")],
+    cycle: { reads: { obtain: 3, giveBack: 3 }, writes: WRITES },
+    look: { by: "list", everyS: 300 },
+    giveBack: { afterMs: 30_000, jitter: 0 },
+    controllers: 1,
+    poolStatusMs: 400,
+    backoff: { initialMs: 200, maxMs: 10_000 },
+  },
+  now: NOW,
+};
 
 /** Path and query of a node's watch. */
 export function watchUri({ type, by }: WatchKind, node: string): string {

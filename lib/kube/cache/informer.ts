@@ -29,7 +29,7 @@ export interface InformerOptions<T> extends Selection {
   readonly indexes?: Indexes<T>;
   /** The first subscriber. */
   readonly onChange?: (change: StoreChange<T>) => void;
-  /** Delays between attempts. Default: 0.2 s doubling up to 30 s, half of it random. */
+  /** Delays between attempts. Default: up to 1 s, doubling up to 30 s, all of it random: thousands of nodes come back one by one. */
   readonly backoff?: Backoff;
   /** See {@link KubeClient.watch}. */
   readonly timeoutSeconds?: number;
@@ -78,7 +78,7 @@ export class Informer<T extends KubeObject> {
     this.#options = options;
     this.store = new Store(options.indexes);
     this.#backoff = options.backoff ??
-      new Backoff({ initialMs: 200, maxMs: 30_000 });
+      new Backoff({ initialMs: 1_000, maxMs: 30_000, jitter: 1 });
     this.#log = getLogger("informer");
     if (options.onChange !== undefined) this.#listeners.add(options.onChange);
   }

@@ -100,13 +100,17 @@ Deno.test("transformPool() keeps what a status write needs", () => {
   });
 });
 
-Deno.test("transformNode() keeps the identity", () => {
+Deno.test("transformNode() keeps the identity and the InternalIPs", () => {
+  const internal = { type: "InternalIP", address: "192.168.0.1" };
   assert.deepEqual(
     transformNode({
       metadata: { name: "n", uid: "u", labels: { a: "b" } },
-      status: { phase: "x" },
+      status: {
+        phase: "x",
+        addresses: [{ type: "Hostname", address: "n" }, internal],
+      },
     }),
-    { metadata: { name: "n", uid: "u" } },
+    { metadata: { name: "n", uid: "u" }, status: { addresses: [internal] } },
   );
 });
 

@@ -2,14 +2,11 @@ import {
   clientSliceSelector,
   EGRESS_CLIENT_SLICES,
 } from "../../../lib/api/mod.ts";
-import { abortable, Backoff, withTimeout } from "../../../lib/async/mod.ts";
+import { abortable, withTimeout } from "../../../lib/async/mod.ts";
 import type { EgressRef } from "../../../lib/announce/mod.ts";
 import { Informer, type KubeClient } from "../../../lib/kube/mod.ts";
 import type { ClientPod } from "./client_pod.ts";
 import { type ClientChange, SliceClients } from "./slice_clients.ts";
-
-/** The longest pause when the API server is away: new clients wait for the end of it. */
-const RETRY_MS = 10_000;
 
 /** coil-controller writes a deleted slice again within a second, unless it is away. */
 const LOST_MS = 30_000;
@@ -76,7 +73,6 @@ export class ClientWatcher implements Disposable {
         if (type === "deleted") this.#clients.delete(key);
         else this.#clients.set(key, object);
       },
-      backoff: new Backoff({ initialMs: 200, maxMs: RETRY_MS }),
     });
     const notifySynced = async () => {
       await abortable(informer.synced, signal);

@@ -18,7 +18,6 @@ import {
 } from "../../../lib/kube/mod.ts";
 import { FINALIZER, NODE_LABEL, POOL_LABEL } from "../../../lib/names/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
-import { informerBackoff } from "../cluster/informer_backoff.ts";
 import { BlockLooks } from "./looks.ts";
 import type { BlockRequests } from "./requests.ts";
 import { isCapacityLow, transformPool } from "../cluster/transform.ts";
@@ -53,7 +52,6 @@ export class BlockClient implements BlockSource {
     this.#looks = new BlockLooks({ client, nodeName, intervalMs: lookMs });
     this.#pools = new Informer(client, ADDRESS_POOLS, {
       transform: transformPool,
-      backoff: informerBackoff(),
     });
   }
 

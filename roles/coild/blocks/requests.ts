@@ -23,7 +23,6 @@ import {
 } from "../../../lib/kube/mod.ts";
 import { NODE_LABEL, POOL_LABEL } from "../../../lib/names/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
-import { informerBackoff } from "../cluster/informer_backoff.ts";
 import { NotReadyError } from "../base/errors.ts";
 import type { NodeFacts, NodeSource } from "../cluster/node_source.ts";
 
@@ -97,10 +96,7 @@ export class BlockRequests {
   get loops(): Record<string, (signal: AbortSignal) => Promise<void>> {
     return {
       "earlier requests": (signal) =>
-        retry(() => this.#prime(signal), {
-          signal,
-          backoff: informerBackoff(),
-        }),
+        retry(() => this.#prime(signal), { signal }),
       "request cleaner": (signal) => this.#cleaner.run(signal),
     };
   }

@@ -6,7 +6,6 @@ import {
   type V1Node,
 } from "../../../lib/kube/mod.ts";
 import { NODE_NAME_ENV } from "../../../lib/names/mod.ts";
-import { informerBackoff } from "./informer_backoff.ts";
 import { NotReadyError } from "../base/errors.ts";
 import { transformNode } from "./transform.ts";
 
@@ -51,7 +50,6 @@ export class NodeSource {
     this.#informer = new Informer(client, NODES, {
       fieldSelector: `metadata.name=${name}`,
       transform: transformNode,
-      backoff: informerBackoff(),
     });
     this.#informer.subscribe(({ type, object }) => {
       if (type !== "deleted") this.#lastSeen = parseNode(object);

@@ -20,7 +20,6 @@ import {
 } from "./any_source.ts";
 import { egressKey, egressRefsOf, namesEgress } from "./egress_clients.ts";
 import { isGatewayPod } from "./gateway_pods.ts";
-import { informerBackoff } from "./informer_backoff.ts";
 import { hasOwnNetwork, podAddresses } from "./pod_status.ts";
 import { NotReadyError, PodNotFoundError } from "../base/errors.ts";
 import { transformNamespace, transformPod } from "./transform.ts";
@@ -83,7 +82,6 @@ export class PodSource {
     this.#pods = new Informer(client, PODS, {
       fieldSelector: `spec.nodeName=${nodeName}`,
       transform: transformPod,
-      backoff: informerBackoff(),
       indexes: {
         [BY_EGRESS]: ({ metadata }) =>
           egressRefsOf(metadata?.annotations).map(egressKey),
@@ -99,7 +97,6 @@ export class PodSource {
       ? new Informer(client, NAMESPACES, {
         metadataOnly: true,
         transform: transformNamespace,
-        backoff: informerBackoff(),
       })
       : undefined;
   }

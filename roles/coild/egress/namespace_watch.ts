@@ -17,7 +17,6 @@ import {
   transformService,
   transformSlice,
 } from "../cluster/egress_transform.ts";
-import { informerBackoff } from "../cluster/informer_backoff.ts";
 
 /** Index of slices by the key of the Egress whose Service they belong to. */
 const BY_EGRESS = "egress";
@@ -44,20 +43,17 @@ export class NamespaceWatch {
     this.egresses = new Informer(client, EGRESSES, {
       namespace,
       transform: transformEgress,
-      backoff: informerBackoff(),
       onChange: ({ key }) => onChange(key),
     });
     // The Service of an Egress has its name.
     this.services = new Informer(client, SERVICES, {
       ...ofEgresses,
       transform: transformService,
-      backoff: informerBackoff(),
       onChange: ({ key }) => onChange(key),
     });
     this.slices = new Informer(client, ENDPOINT_SLICES, {
       ...ofEgresses,
       transform: transformSlice,
-      backoff: informerBackoff(),
       indexes: { [BY_EGRESS]: (slice) => [egressOf(slice)] },
       onChange: ({ object }) => onChange(egressOf(object)),
     });
