@@ -34,8 +34,6 @@ export async function watchFigures(
   const { coild } = PATTERNS.now;
   const isIndexed = ({ by }: WatchKind) => by === "name" || by === "node";
   const indexed = await beside("indexed", coild.filter(isIndexed));
-  const unlabelled = coild.filter(({ by }) => by !== "label");
-  const open = await beside("unlabelled", unlabelled);
   const now = await beside("now", coild);
   const before = await beside("before", PATTERNS.before.coild);
   const ratio = (name: string, wholeMs: number) =>
@@ -43,9 +41,8 @@ export async function watchFigures(
       target: name === "now" ? `≤ ${TARGET}` : "",
     });
   return [
-    ...[none, indexed, open, now, before].flatMap(({ figures }) => figures),
+    ...[none, indexed, now, before].flatMap(({ figures }) => figures),
     ratio("indexed", indexed.wholeMs),
-    ratio("unlabelled", open.wholeMs),
     ratio("now", now.wholeMs),
     ratio("before", before.wholeMs),
   ];
