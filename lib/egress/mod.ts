@@ -35,11 +35,7 @@ export {
   clientLimits,
   limitClients,
 } from "./gateway/client_limits.ts";
-export {
-  type ConntrackUse,
-  EgressServer,
-  type ServerCounters,
-} from "./gateway/server.ts";
+export { EgressServer, type ServerCounters } from "./gateway/server.ts";
 export type {
   ClientFlows,
   FlowSummary,

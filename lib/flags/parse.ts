@@ -2,6 +2,7 @@ import { formatDuration, parseDurationMs } from "./duration.ts";
 import { parseInteger } from "./integer.ts";
 import type { DurationFlag, Flag, FlagSpec, FlagValues } from "./spec.ts";
 import { usage } from "./usage.ts";
+import { writeAll } from "./write_all.ts";
 
 /** The command line cannot be understood. Its message is the reason alone. */
 export class UsageError extends Error {
@@ -94,11 +95,11 @@ export function parseFlags<const S extends FlagSpec>(
 ): ParsedFlags<S> {
   const outcome = tryReadCommandLine(spec, args, info);
   if (outcome instanceof UsageError) {
-    writeText(`Error: ${outcome.message}\n${usage(spec, info)}`);
+    writeAll(Deno.stdout, `Error: ${outcome.message}\n${usage(spec, info)}`);
     Deno.exit(1);
   }
   if (outcome.kind === "print") {
-    writeText(outcome.text);
+    writeAll(Deno.stdout, outcome.text);
     Deno.exit(0);
   }
   return outcome;
@@ -115,11 +116,6 @@ function tryReadCommandLine<S extends FlagSpec>(
     if (error instanceof UsageError) return error;
     throw error;
   }
-}
-
-function writeText(text: string): void {
-  let rest = new TextEncoder().encode(text);
-  while (rest.length > 0) rest = rest.subarray(Deno.stdout.writeSync(rest));
 }
 
 function findFlag(

@@ -8,6 +8,7 @@ import {
   parseFlags,
   type ProgramInfo,
   usage,
+  writeAll,
 } from "../../lib/flags/mod.ts";
 import type { InstallRequest } from "./plan/request.ts";
 import { DEFAULT_CONF_NAME } from "./plan/target.ts";
@@ -176,9 +177,7 @@ function readCommand(
 
 /** As for a mistake in a flag. */
 function refuse(reason: string, info: ProgramInfo): never {
-  const text = `Error: ${reason}\n${usage(FLAGS, info)}`;
-  let rest = new TextEncoder().encode(text);
-  while (rest.length > 0) rest = rest.subarray(Deno.stdout.writeSync(rest));
+  writeAll(Deno.stdout, `Error: ${reason}\n${usage(FLAGS, info)}`);
   Deno.exit(1);
 }
 

@@ -5,22 +5,21 @@ import {
   nodeAddressesOf,
   tryBlockOf,
 } from "../../lib/api/mod.ts";
-import { abortable, Gate } from "../../lib/async/mod.ts";
+import { abortable, BoundedMap, Gate } from "../../lib/async/mod.ts";
 import {
   Informer,
   type KubeClient,
   NODES,
   type V1Node,
 } from "../../lib/kube/mod.ts";
-import {
-  NODE_ADDRESSES_ANNOTATION,
-  NODE_LABEL,
-  POOL_LABEL,
-} from "../../lib/names/mod.ts";
+import { NODE_ADDRESSES_ANNOTATION } from "../../lib/names/mod.ts";
 import { getLogger } from "../../lib/telemetry/mod.ts";
-import type { RouteBook } from "./route_book.ts";
+import type { RouteBook, RoutedBlock } from "./route_book.ts";
 
 const log = getLogger("router");
+
+/** More nodes than a cluster has. */
+const MAX_NODES = 20_000;
 
 /**
  * Follows the blocks of all nodes, parsed once, when they change, into a
@@ -34,7 +33,7 @@ export class ClusterView {
   readonly #bare = new Set<string>();
   #bareChanged = new Gate();
   readonly #nodes: Informer<V1Node>;
-  readonly #blocks: Informer<AddressBlock>;
+  readonly #blocks: Informer<KnownBlock>;
 
   constructor(
     client: KubeClient,
@@ -53,7 +52,8 @@ export class ClusterView {
         return transformNode(node);
       },
     });
-    this.#blocks = new Informer(client, ADDRESS_BLOCKS, {
+    const transformBlock = blockTransform();
+    this.#blocks = new Informer<KnownBlock>(client, ADDRESS_BLOCKS, {
       transform: (block) => {
         onRead();
         return transformBlock(block);
@@ -105,12 +105,12 @@ export class ClusterView {
     }
   }
 
-  #noteBlock(name: string, object: AddressBlock | undefined): void {
-    const block = object && tryBlockOf(object);
-    const gateways = object && nodeAddressesOf(object);
-    this.#book.setBlock(name, block && { ...block, name, gateways });
-    if (block !== undefined && gateways === undefined) this.#bare.add(name);
-    else this.#bare.delete(name);
+  #noteBlock(name: string, object: KnownBlock | undefined): void {
+    const block = object?.routed;
+    this.#book.setBlock(name, block);
+    if (block !== undefined && block.gateways === undefined) {
+      this.#bare.add(name);
+    } else this.#bare.delete(name);
     this.#bareChanged.open();
     if (object !== undefined && block === undefined) {
       log.error("Cannot read an AddressBlock; it gets no route", {
@@ -120,33 +120,40 @@ export class ClusterView {
   }
 }
 
+/** A block of which no more is kept than its routes follow from; there may be 50,000. */
+interface KnownBlock extends AddressBlock {
+  /** Absent if it cannot be read. */
+  readonly routed?: RoutedBlock;
+}
+
+/** Makes the function that reads blocks; those of one node share its name and addresses. */
+function blockTransform(): (block: AddressBlock) => KnownBlock {
+  const nodes = new BoundedMap<string, Pick<RoutedBlock, "node" | "gateways">>(
+    MAX_NODES,
+  );
+  const ofNode = (object: AddressBlock, node: string) => {
+    const text = object.metadata.annotations?.[NODE_ADDRESSES_ANNOTATION];
+    const key = `${node} ${text ?? ""}`;
+    const known = nodes.get(key) ?? { node, gateways: nodeAddressesOf(object) };
+    nodes.set(key, known);
+    return known;
+  };
+  return (object) => {
+    const { apiVersion, kind, index } = object;
+    const metadata = identityOf(object.metadata);
+    const block = tryBlockOf(object);
+    if (block === undefined) return { apiVersion, kind, index, metadata };
+    const { name, prefixes } = block;
+    const { node, gateways } = ofNode(object, block.node);
+    const routed = { name, node, gateways, prefixes };
+    return { apiVersion, kind, index, metadata, routed };
+  };
+}
+
 function transformNode(node: V1Node): V1Node {
   return {
     metadata: identityOf(node.metadata),
     status: { addresses: node.status?.addresses ?? [] },
-  };
-}
-
-function transformBlock(block: AddressBlock): AddressBlock {
-  const { apiVersion, kind, index, ipv4, ipv6, metadata } = block;
-  const labels: Record<string, string> = {};
-  for (const key of [POOL_LABEL, NODE_LABEL]) {
-    const value = metadata.labels?.[key];
-    if (value !== undefined) labels[key] = value;
-  }
-  const addresses = metadata.annotations?.[NODE_ADDRESSES_ANNOTATION];
-  return {
-    apiVersion,
-    kind,
-    index,
-    ...(ipv4 === undefined ? {} : { ipv4 }),
-    ...(ipv6 === undefined ? {} : { ipv6 }),
-    metadata: {
-      ...identityOf(metadata),
-      labels,
-      ...(addresses !== undefined &&
-        { annotations: { [NODE_ADDRESSES_ANNOTATION]: addresses } }),
-    },
   };
 }
 

@@ -6,6 +6,7 @@ import {
   mapDualStack,
 } from "../../inet/mod.ts";
 import type {
+  ConntrackCount,
   NftCounter,
   RouteMonitor,
   TableMonitor,
@@ -44,14 +45,6 @@ export interface ServerCounters {
   readonly foreignFou: DualStack<NftCounter>;
   /** First packets of connections with which a client would have had more than its limit, dropped. */
   readonly limited: DualStack<NftCounter>;
-}
-
-/** How full the kernel's table of connections is. */
-export interface ConntrackUse {
-  /** Connections in it, of all kinds. */
-  readonly entries: number;
-  /** The most it may be; 0 for no limit. */
-  readonly max: number;
 }
 
 const NOTHING: NftCounter = { packets: 0n, bytes: 0n };
@@ -235,7 +228,7 @@ export class EgressServer implements Disposable {
   }
 
   /** Reads how full the table of connections is. */
-  async conntrack(): Promise<ConntrackUse> {
+  async conntrack(): Promise<ConntrackCount> {
     const { entries, max } = await this.#kernel.conntrack.count();
     return { entries, max };
   }

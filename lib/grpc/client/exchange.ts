@@ -1,3 +1,4 @@
+import { isDisconnect } from "../disconnect.ts";
 import { GrpcError, StatusCode } from "../status.ts";
 import { UnaryExchange, type UnaryRequest } from "./unary_exchange.ts";
 
@@ -52,11 +53,6 @@ async function readSome(
     if (!isDisconnect(error)) throw error;
     return error;
   }
-}
-
-function isDisconnect(error: unknown): boolean {
-  return error instanceof Deno.errors.BrokenPipe ||
-    error instanceof Deno.errors.ConnectionReset;
 }
 
 function closedEarly(cause: unknown): GrpcError {

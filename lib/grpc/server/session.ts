@@ -1,3 +1,4 @@
+import { isDisconnect } from "../disconnect.ts";
 import { type Mutex, sleep, startTimer } from "../../async/mod.ts";
 import { getLogger } from "../../telemetry/mod.ts";
 import { GrpcError, StatusCode } from "../status.ts";
@@ -288,11 +289,6 @@ async function writeAll(
   while (rest.length > 0) {
     rest = rest.subarray(await connection.write(rest));
   }
-}
-
-function isDisconnect(error: unknown): boolean {
-  return error instanceof Deno.errors.BrokenPipe ||
-    error instanceof Deno.errors.ConnectionReset;
 }
 
 function cancelled(message: string): GrpcError {

@@ -7,7 +7,6 @@ import {
   type ClusterUse,
   isPoolStatusNews,
   type Pool,
-  poolOf,
   type PoolOverlapReport,
   poolStatus,
   poolStatusEquals,
@@ -21,6 +20,7 @@ import type {
 import { FINALIZER, NODE_LABEL, POOL_LABEL } from "../../../lib/names/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import { WritePace } from "../common/write_pace.ts";
+import { readPool } from "./read_pool.ts";
 
 const log = getLogger("addresspool-reconciler");
 
@@ -166,14 +166,5 @@ export class AddressPoolReconciler {
     await client.updateStatus(ADDRESS_POOLS, { ...object, status }, { signal });
     this.#pace.wrote(name);
     onStatus?.(object, status);
-  }
-}
-
-function readPool(object: AddressPool): Pool | SyntaxError {
-  try {
-    return poolOf(object);
-  } catch (error) {
-    if (error instanceof SyntaxError) return error;
-    throw error;
   }
 }

@@ -8,7 +8,6 @@ import {
   failedStatus,
   outOfBlocksMessage,
   type Pool,
-  poolOf,
   type PoolOverlapReport,
   REASON_OUT_OF_BLOCKS,
   REASON_POOL_NOT_FOUND,
@@ -26,6 +25,7 @@ import { nodeAddressesText } from "./node_addresses.ts";
 import { isSettled } from "./transform.ts";
 import { type NodeLimit, NodeLimitError } from "./node_limit.ts";
 import type { RequestBlocks } from "./request_blocks.ts";
+import { readPool } from "./read_pool.ts";
 
 const log = getLogger("blockrequest-reconciler");
 
@@ -231,13 +231,4 @@ function statusOf(answer: Answer, now: Date): BlockRequestStatus {
 
 function failed(reason: string, message: string): Answer {
   return { result: "failed", reason, message };
-}
-
-function readPool(object: AddressPool): Pool | SyntaxError {
-  try {
-    return poolOf(object);
-  } catch (error) {
-    if (error instanceof SyntaxError) return error;
-    throw error;
-  }
 }

@@ -9,20 +9,14 @@ import {
   conditionOf,
   REASON_IN_POD_CIDR,
 } from "../../../lib/api/mod.ts";
-
-/** An Event to record on a pool. */
-export interface PoolEvent {
-  readonly type: "Normal" | "Warning";
-  readonly reason: string;
-  readonly message: string;
-}
+import type { EventInfo } from "../../../lib/kube/mod.ts";
 
 /** Returns the Events that a change of a pool's status is worth: one for each condition that flipped. */
 export function poolEvents(
   pool: Pick<AddressPool, "status">,
   status: AddressPoolStatus,
-): PoolEvent[] {
-  const events: PoolEvent[] = [];
+): EventInfo[] {
+  const events: EventInfo[] = [];
   const ready = changed(pool.status, status, CONDITION_READY);
   const low = flipped(pool.status, status, CONDITION_CAPACITY_LOW);
   const isDeleting = ready?.reason === "Deleting";
@@ -74,9 +68,9 @@ function transient(
   status: AddressPoolStatus,
   { type, end }: {
     readonly type: string;
-    readonly end: Pick<PoolEvent, "reason" | "message">;
+    readonly end: Pick<EventInfo, "reason" | "message">;
   },
-): PoolEvent[] {
+): EventInfo[] {
   const now = conditionOf(status.conditions, type);
   if (now?.reason === conditionOf(previous?.conditions, type)?.reason) {
     return [];

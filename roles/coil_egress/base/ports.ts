@@ -1,11 +1,14 @@
 import type {
   AppliedLimits,
   ClientFlows,
-  ConntrackUse,
   ServerCounters,
 } from "../../../lib/egress/mod.ts";
 import type { Address } from "../../../lib/inet/mod.ts";
-import type { Listener, TableNotification } from "../../../lib/netlink/mod.ts";
+import type {
+  ConntrackCount,
+  Listener,
+  TableNotification,
+} from "../../../lib/netlink/mod.ts";
 
 /** How many source ports of the gateway are taken towards one destination. */
 export interface PortUse {
@@ -44,7 +47,7 @@ export interface DataPlane extends Disposable {
   /** Goes through the table of connections. */
   readFlows(): Promise<FlowSummary>;
   /** Reads how full the table of connections is. */
-  readConntrack(): Promise<ConntrackUse>;
+  readConntrack(): Promise<ConntrackCount>;
   /** Reads to whom a connection was refused within the last minutes. */
   readLimited(): Promise<readonly Address[]>;
   /** What each client may have at a time. */

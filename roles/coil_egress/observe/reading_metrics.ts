@@ -1,4 +1,5 @@
-import type { ConntrackUse, ServerCounters } from "../../../lib/egress/mod.ts";
+import type { ServerCounters } from "../../../lib/egress/mod.ts";
+import type { ConntrackCount } from "../../../lib/netlink/mod.ts";
 import { FAMILIES } from "../../../lib/inet/mod.ts";
 import { Counter, Gauge, type Registry } from "../../../lib/telemetry/mod.ts";
 import type { GatewayIdentity } from "../base/identity.ts";
@@ -79,7 +80,7 @@ function gaugeOf(
 
 function observeConntrack(context: Context): void {
   const { readings } = context;
-  const read = (of: keyof ConntrackUse) => async () => {
+  const read = (of: keyof ConntrackCount) => async () => {
     await readings.readCheap();
     return readings.conntrack?.[of];
   };

@@ -1,6 +1,7 @@
 import { SingleFlight, sleep } from "../../../lib/async/mod.ts";
 import type { Address } from "../../../lib/inet/mod.ts";
-import type { ConntrackUse, ServerCounters } from "../../../lib/egress/mod.ts";
+import type { ServerCounters } from "../../../lib/egress/mod.ts";
+import type { ConntrackCount } from "../../../lib/netlink/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import type { DataPlane, FlowSummary } from "../base/ports.ts";
 
@@ -32,7 +33,7 @@ export class Readings {
   readonly #failing = new Set<ReadingName>();
   #counters: ServerCounters | undefined;
   #flows: FlowSummary | undefined;
-  #conntrack: ConntrackUse | undefined;
+  #conntrack: ConntrackCount | undefined;
   #limited: readonly Address[] | undefined;
 
   constructor(sources: ReadingSources) {
@@ -50,7 +51,7 @@ export class Readings {
   }
 
   /** How full the table of connections is. */
-  get conntrack(): ConntrackUse | undefined {
+  get conntrack(): ConntrackCount | undefined {
     return this.#conntrack;
   }
 

@@ -25,13 +25,7 @@ const INTERPRETER = 3;
 const HEADER_BYTES = 64;
 const PROGRAM_HEADER_BYTES = 56;
 
-/** Where the program headers of an ELF file are. */
-export interface HeaderTable {
-  readonly offset: number;
-  readonly sizeBytes: number;
-}
-
-/** A part of a file that is loaded. */
+/** A part of a file: one that is loaded, or the program headers. */
 export interface Segment {
   readonly offset: number;
   readonly sizeBytes: number;
@@ -46,7 +40,7 @@ export function machineOf(start: Uint8Array): string | undefined {
 }
 
 /** The program headers that an executable for this machine says it has, from its first bytes; undefined for another file. */
-export function programHeadersOf(start: Uint8Array): HeaderTable | undefined {
+export function programHeadersOf(start: Uint8Array): Segment | undefined {
   const isWhole = start.length >= HEADER_BYTES && start[4] === CLASS_64 &&
     start[5] === LITTLE_ENDIAN;
   if (!isWhole || machineOf(start) !== Deno.build.arch) return undefined;
