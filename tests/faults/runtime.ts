@@ -54,13 +54,16 @@ export class Violation extends Error {
   override readonly name = "Violation";
 }
 
+/** coild looks at each of its blocks within 1.5 s here, as `daemon.ts` starts it; all may be slow. */
+const NOTICED_MS = 10_000;
+
 /** Who has which address, by what the runtime was told. */
 export class Ledger {
   readonly #holders = new Map<string, Pod>();
   /** All that were ever given an address. */
   readonly #pods = new Set<Pod>();
-  /** Prefixes of blocks that were removed by force since the last quiet point. */
-  #robbed: Prefix[] = [];
+  /** Prefixes of blocks that were removed by force, and when. */
+  #robbed: { readonly prefix: Prefix; readonly atMs: number }[] = [];
 
   /** Notes the answer of an ADD. @throws {Violation} when another pod has one of the addresses. */
   give(pod: Pod, addresses: readonly string[]): void {
@@ -90,20 +93,22 @@ export class Ledger {
    * that removed its interface is robbed too: until DEL coild keeps its address.
    */
   rob(prefixes: readonly Prefix[]): void {
-    this.#robbed.push(...prefixes);
+    const atMs = performance.now();
+    this.#robbed.push(...prefixes.map((prefix) => ({ prefix, atMs })));
     for (const pod of this.#pods) {
       pod.isRobbed ||= pod.addresses.some((a) => this.#isRobbed(a));
     }
   }
 
-  /** All have noticed by now. */
+  /** Forgets what all have noticed by now: that of a while ago, since coild looks at its blocks one by one. */
   settle(): void {
-    this.#robbed = [];
+    const sinceMs = performance.now() - NOTICED_MS;
+    this.#robbed = this.#robbed.filter(({ atMs }) => atMs > sinceMs);
   }
 
   #isRobbed(text: string): boolean {
     const address = Address.parse(text);
-    return this.#robbed.some((prefix) => prefix.contains(address));
+    return this.#robbed.some(({ prefix }) => prefix.contains(address));
   }
 }
 
