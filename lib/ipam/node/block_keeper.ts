@@ -86,6 +86,7 @@ export class BlockKeeper {
       log,
       observer,
       adopt: (info) => this.#adopt(info),
+      relist: (signal) => this.refresh(signal),
       isReturning: (pool) =>
         [...this.#flying].some(({ info }) => info.pool === pool),
       landed: () => this.#landed(),

@@ -26,6 +26,8 @@ export interface BlockSupplyOptions {
   readonly observer: IpamObserver;
   /** Takes a block into the table. */
   readonly adopt: (block: BlockInfo) => Adoption;
+  /** Lists blocks live. */
+  readonly relist: (signal: AbortSignal) => Promise<unknown>;
   /** Whether a block of the pool is on its way back: then a refusal may be over in a moment. */
   readonly isReturning: (pool: string) => boolean;
   /** Called after each request, whatever came of it. */
@@ -191,7 +193,7 @@ export class BlockSupply {
     let outcome: RequestOutcome;
     try {
       const block = await this.#request(pool, signal);
-      outcome = this.#accept(pool, block);
+      outcome = await this.#accept(pool, block, signal);
     } catch (err) {
       if (signal.aborted) throw err;
       outcome = this.#refuse(pool, err);
@@ -234,9 +236,18 @@ export class BlockSupply {
     this.#waiters.wake(pool);
   }
 
-  #accept(pool: string, block: BlockInfo): RequestOutcome {
-    const { log, adopt } = this.#options;
-    const adoption = adopt(block);
+  async #accept(
+    pool: string,
+    block: BlockInfo,
+    signal: AbortSignal,
+  ): Promise<RequestOutcome> {
+    const { log, adopt, relist } = this.#options;
+    let adoption = adopt(block);
+    if (adoption === "unusable") {
+      // The block that it overlaps may have been taken away, which nobody has noticed.
+      await abortable(relist(signal), signal);
+      adoption = adopt(block);
+    }
     if (adoption === "usable") {
       this.#failures.delete(pool);
       this.#pauses.delete(pool);

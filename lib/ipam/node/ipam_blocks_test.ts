@@ -175,6 +175,23 @@ Deno.test("block deleted by hand: its pods keep their addresses, nobody gets the
   assert.equal(textOf(await ipam.allocate(keyOf(2))), "10.0.0.0");
 });
 
+Deno.test("a block that was taken by force and is granted again is used at once, although nobody has looked at the old one", async () => {
+  const cluster = clusterOf(2, "10.0.0.0/30");
+  await using node = await openNode(cluster);
+  const { ipam, source, clock } = node;
+  await fill(node, 0, 1);
+  cluster.edit("default-0", { deleting: true });
+  ipam.onBlocksChanged(cluster.of("node1"));
+  await settle();
+  const { list } = source.counts;
+  cluster.blocks.clear();
+  // Until then there was no other block to be had.
+  await clock.advance(2_000);
+  assert.equal(textOf(await ipam.allocate(keyOf(1))), "10.0.0.1");
+  assert.equal(source.counts.list, list + 1, "one list was enough");
+  assert.equal(ipam.lookup(keyOf(0))?.state, "used", "its address is covered");
+});
+
 Deno.test("the release of a quarantined address withdraws its route", async () => {
   const cluster = clusterOf(1, "10.0.0.0/29");
   await using node = await openNode(cluster, { pods: [podOf(1, "10.9.9.9")] });

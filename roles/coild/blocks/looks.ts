@@ -1,13 +1,16 @@
 import { ADDRESS_BLOCKS, type AddressBlock } from "../../../lib/api/mod.ts";
 import { Gate, withTimeout } from "../../../lib/async/mod.ts";
 import type { KubeClient } from "../../../lib/kube/mod.ts";
-import { NODE_LABEL } from "../../../lib/names/mod.ts";
+import { NODE_LABEL, RESERVED_LABEL } from "../../../lib/names/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 
 const log = getLogger("node-ipam");
 
 /** A block that an answer named, and that nobody has taken in by then, is looked at. */
 const EXPECTED_MS = 5_000;
+
+/** A block taken over from v1 goes at any moment of a migration, and another node may get it at once. */
+const RESERVED_MS = 2_000;
 
 /** One look, a GET of what the API server has in its cache, takes no longer. */
 const TIMEOUT_MS = 10_000;
@@ -144,8 +147,11 @@ export class BlockLooks {
 
   /** Nodes that were started together do not look together. */
   #keep(name: string, object: AddressBlock | undefined): void {
-    const waitMs = this.#options.intervalMs * (0.5 + Math.random());
-    const dueMs = performance.now() + waitMs;
+    const { intervalMs } = this.#options;
+    const everyMs = object?.metadata.labels?.[RESERVED_LABEL] === "true"
+      ? Math.min(intervalMs, RESERVED_MS)
+      : intervalMs;
+    const dueMs = performance.now() + everyMs * (0.5 + Math.random());
     this.#entries.set(name, { object, dueMs, sequence: ++this.#sequence });
   }
 }

@@ -8,7 +8,7 @@ import { BlockLooks } from "./looks.ts";
 function block(
   name: string,
   version: number,
-  { node = "node1", uid = `uid-${name}` } = {},
+  { node = "node1", uid = `uid-${name}`, reserved = false } = {},
 ): AddressBlock {
   return {
     apiVersion: "coil.cybozu.com/v2",
@@ -17,7 +17,10 @@ function block(
       name,
       uid,
       resourceVersion: String(version),
-      labels: { "coil.cybozu.com/node": node },
+      labels: {
+        "coil.cybozu.com/node": node,
+        ...(reserved && { "coil.cybozu.com/reserved": "true" }),
+      },
     },
     index: 0,
   };
@@ -33,6 +36,7 @@ async function looking(
     readonly told: string[];
     readonly fail: (isAway: boolean) => void;
   }) => Promise<void>,
+  { intervalMs = 20 } = {},
 ): Promise<void> {
   const server = new Map<string, AddressBlock>();
   let isAway = false;
@@ -47,7 +51,7 @@ async function looking(
   const looks = new BlockLooks({
     client: new KubeClient(transport),
     nodeName: "node1",
-    intervalMs: 20,
+    intervalMs,
   });
   const told: string[] = [];
   using _subscription = looks.subscribe((blocks) =>
@@ -94,6 +98,18 @@ Deno.test("BlockLooks looks at each block again and again, and reports only what
     await until(() => told.length > 2);
     assert.equal(told.at(-1), "", "another node has it");
   });
+});
+
+Deno.test("BlockLooks looks at a block of v1 every few seconds, however seldom at others", async () => {
+  await looking(async ({ looks, server, told, gets }) => {
+    for (const name of ["a", "b"]) server.set(name, block(name, 1));
+    looks.adopted(block("a", 1, { reserved: true }));
+    looks.adopted(block("b", 1));
+    server.delete("a");
+    for (let n = 0; n < 400 && told.length === 0; n++) await sleep(20);
+    assert.deepEqual(told, ["b@1"]);
+    assert.equal(gets().length, 1);
+  }, { intervalMs: 600_000 });
 });
 
 Deno.test("BlockLooks takes an object of another UID for a change", async () => {
