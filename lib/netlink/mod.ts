@@ -16,7 +16,7 @@ export {
   type InterfaceAddress,
   type NewAddress,
 } from "./route/address.ts";
-export type { Transport } from "./wire/connection.ts";
+export type { Transport } from "./connection/connection.ts";
 export {
   CONNTRACK_STATUS,
   type ConntrackFlow,
@@ -28,7 +28,7 @@ export {
   type ConntrackCount,
   ConntrackSocket,
 } from "./conntrack/conntrack_socket.ts";
-export { NetlinkError, type Verdict } from "./wire/errors.ts";
+export { NetlinkError, type Verdict } from "./message/errors.ts";
 export {
   type FouPort,
   FouSocket,
@@ -64,8 +64,8 @@ export {
   type ListenOptions,
   warnOfDeafness,
 } from "./route/listen.ts";
-export type { Overflow } from "./wire/group_reader.ts";
-export { checkInterfaceName, formatMac, parseMac } from "./wire/names.ts";
+export type { Overflow } from "./connection/group_reader.ts";
+export { checkInterfaceName, formatMac, parseMac } from "./message/names.ts";
 export {
   type Neighbour,
   neighbourAdd,
@@ -106,10 +106,11 @@ export {
 export type { NftCounter } from "./netfilter/table/plan.ts";
 export * as nft from "./netfilter/model/statements.ts";
 export { netnsIdGet } from "./route/netns_id.ts";
-export type { Attributes, Message, Payload } from "./wire/message_reader.ts";
-export type { MessageWriter } from "./wire/message_writer.ts";
-export type { Request } from "./wire/request.ts";
+export type { Attributes, Message, Payload } from "./message/message_reader.ts";
+export type { MessageWriter } from "./message/message_writer.ts";
+export type { Request } from "./message/request.ts";
 export {
+  MAIN_TABLE,
   type Route,
   routeAdd,
   routeDelete,
@@ -130,8 +131,8 @@ export {
   type RouteSocketOptions,
 } from "./route/route_socket.ts";
 export { type Rule, ruleAdd, ruleDelete } from "./route/rule.ts";
-export type { Scope } from "./wire/scope.ts";
-export { textTrace, type Trace } from "./wire/trace.ts";
+export type { Scope } from "./connection/scope.ts";
+export { textTrace, type Trace } from "./connection/trace.ts";
 export type { FouEncap, TunnelSpec } from "./route/tunnel.ts";
 export {
   linkAddTunnel,

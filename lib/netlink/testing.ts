@@ -5,9 +5,9 @@
  */
 
 import type { Bytes } from "../linux/mod.ts";
-import type { Transport } from "./wire/connection.ts";
-import { type Message, parseMessages } from "./wire/message_reader.ts";
-import { MessageWriter } from "./wire/message_writer.ts";
+import type { Transport } from "./connection/connection.ts";
+import { type Message, parseMessages } from "./message/message_reader.ts";
+import { MessageWriter } from "./message/message_writer.ts";
 
 /** Bytes as hexdump(1) or strace(1) shows them: two digits each, blanks between. */
 export function unhex(text: string): Uint8Array {

@@ -1,9 +1,9 @@
 import { Address, type Family } from "../../inet/mod.ts";
-import { AttributeCursor } from "../wire/attribute_cursor.ts";
-import { familyOf } from "../wire/family.ts";
-import type { Message } from "../wire/message_reader.ts";
-import type { MessageWriter } from "../wire/message_writer.ts";
-import { NFGENMSG_SIZE } from "../wire/nfnetlink.ts";
+import { AttributeCursor } from "../message/attribute_cursor.ts";
+import { familyOf } from "../message/family.ts";
+import type { Message } from "../message/message_reader.ts";
+import type { MessageWriter } from "../message/message_writer.ts";
+import { NFGENMSG_SIZE } from "../message/nfnetlink.ts";
 
 /** Attributes of `<linux/netfilter/nfnetlink_conntrack.h>`. */
 export const CTA_TUPLE_ORIG = 1;

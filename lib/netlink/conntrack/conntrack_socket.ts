@@ -1,6 +1,6 @@
 import type { Family } from "../../inet/mod.ts";
 import { NETLINK_NETFILTER, type Netns, openNetlink } from "../../linux/mod.ts";
-import { Connection, type Transport } from "../wire/connection.ts";
+import { Connection, type Transport } from "../connection/connection.ts";
 import {
   type ConntrackFlow,
   type ConntrackTuple,
@@ -10,18 +10,18 @@ import {
   parseFlow,
   writeOriginalTuple,
 } from "./conntrack.ts";
-import { NetlinkError } from "../wire/errors.ts";
-import { familyNumber } from "../wire/family.ts";
-import type { Message } from "../wire/message_reader.ts";
+import { NetlinkError } from "../message/errors.ts";
+import { familyNumber } from "../message/family.ts";
+import type { Message } from "../message/message_reader.ts";
 import {
   netfilterType,
   NFGENMSG_SIZE,
   NFNL_SUBSYS_CTNETLINK,
   writeNetfilterHeader,
-} from "../wire/nfnetlink.ts";
-import type { Request } from "../wire/request.ts";
-import { type Trace, traceFromEnvironment } from "../wire/trace.ts";
-import { NETFILTER_NAMES } from "../wire/trace_names.ts";
+} from "../message/nfnetlink.ts";
+import type { Request } from "../message/request.ts";
+import { type Trace, traceFromEnvironment } from "../connection/trace.ts";
+import { NETFILTER_NAMES } from "../connection/trace_names.ts";
 
 /** Messages of `<linux/netfilter/nfnetlink_conntrack.h>`. */
 const IPCTNL_MSG_CT_NEW = 0;

@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import fc from "fast-check";
 import { Address, type Family } from "../../inet/mod.ts";
 import { parseFlow } from "./conntrack.ts";
-import { type Message, Payload } from "../wire/message_reader.ts";
-import { MessageWriter } from "../wire/message_writer.ts";
+import { type Message, Payload } from "../message/message_reader.ts";
+import { MessageWriter } from "../message/message_writer.ts";
 import {
   CONNTRACK_STATUS,
   type ConntrackFlow,

@@ -1,18 +1,18 @@
 import type { Family } from "../../inet/mod.ts";
 import { NETLINK_GENERIC, type Netns, openNetlink } from "../../linux/mod.ts";
-import { Connection, type Transport } from "../wire/connection.ts";
-import { NetlinkError } from "../wire/errors.ts";
-import { familyNumber, familyOf } from "../wire/family.ts";
+import { Connection, type Transport } from "../connection/connection.ts";
+import { NetlinkError } from "../message/errors.ts";
+import { familyNumber, familyOf } from "../message/family.ts";
 import {
   findGenericFamily,
   GENERIC_HEADER_SIZE,
   writeGenericHeader,
-} from "../wire/generic.ts";
-import type { Message } from "../wire/message_reader.ts";
-import type { MessageWriter } from "../wire/message_writer.ts";
-import type { Request } from "../wire/request.ts";
-import { type Trace, traceFromEnvironment } from "../wire/trace.ts";
-import { GENERIC_NAMES } from "../wire/trace_names.ts";
+} from "../connection/generic.ts";
+import type { Message } from "../message/message_reader.ts";
+import type { MessageWriter } from "../message/message_writer.ts";
+import type { Request } from "../message/request.ts";
+import { type Trace, traceFromEnvironment } from "../connection/trace.ts";
+import { GENERIC_NAMES } from "../connection/trace_names.ts";
 
 /** FOU_GENL_NAME, FOU_GENL_VERSION, commands and attributes of `<linux/fou.h>`. */
 const FOU_NAME = "fou";

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { Message } from "../wire/message_reader.ts";
+import type { Message } from "../message/message_reader.ts";
 import {
   type FouPort,
   FouSocket,

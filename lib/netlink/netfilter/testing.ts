@@ -6,7 +6,7 @@
  */
 
 import { Address } from "../../inet/mod.ts";
-import { MessageWriter } from "../wire/message_writer.ts";
+import { MessageWriter } from "../message/message_writer.ts";
 import { writeTree } from "./wire/attributes.ts";
 import { formatRule } from "./text/format_rule.ts";
 import type { NftChain, NftRule, NftTable } from "./model/model.ts";

@@ -5,17 +5,17 @@ import {
   NLM_F_REPLACE,
   RTM_DELADDR,
   RTM_NEWADDR,
-} from "../wire/constants.ts";
+} from "../message/constants.ts";
 import {
   familyNumber,
   familyOf,
   parseIp,
   unspecified,
-} from "../wire/family.ts";
-import type { Message } from "../wire/message_reader.ts";
-import type { MessageWriter } from "../wire/message_writer.ts";
-import type { Request } from "../wire/request.ts";
-import { type Scope, scopeNumber, scopeOf } from "../wire/scope.ts";
+} from "../message/family.ts";
+import type { Message } from "../message/message_reader.ts";
+import type { MessageWriter } from "../message/message_writer.ts";
+import type { Request } from "../message/request.ts";
+import { type Scope, scopeNumber, scopeOf } from "../connection/scope.ts";
 
 /** Attributes of `<linux/if_addr.h>`. */
 const IFA_ADDRESS = 1;

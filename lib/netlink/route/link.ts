@@ -1,7 +1,7 @@
-import { AF_INET, AF_INET6 } from "../wire/family.ts";
-import { type Message, Payload } from "../wire/message_reader.ts";
-import type { MessageWriter } from "../wire/message_writer.ts";
-import { formatMac } from "../wire/names.ts";
+import { AF_INET, AF_INET6 } from "../message/family.ts";
+import { type Message, Payload } from "../message/message_reader.ts";
+import type { MessageWriter } from "../message/message_writer.ts";
+import { formatMac } from "../message/names.ts";
 import { parseTunnel, type TunnelSpec } from "./tunnel.ts";
 
 /** Link attributes of `<linux/if_link.h>`. */

@@ -1,4 +1,4 @@
-import { RTM_GETLINK } from "../wire/constants.ts";
+import { RTM_GETLINK } from "../message/constants.ts";
 import {
   IFINFOMSG_SIZE,
   IFLA_STATS64,
@@ -6,8 +6,8 @@ import {
   linkText,
 } from "./link.ts";
 import { selectorWriter } from "./link_writer.ts";
-import { type Message, Payload } from "../wire/message_reader.ts";
-import type { Request } from "../wire/request.ts";
+import { type Message, Payload } from "../message/message_reader.ts";
+import type { Request } from "../message/request.ts";
 
 /** What has gone through a link since it was made. */
 export interface LinkCounters {

@@ -1,6 +1,6 @@
 import type { Link } from "./link.ts";
 import { linkDelete, linkSet } from "./link_requests.ts";
-import type { Request } from "../wire/request.ts";
+import type { Request } from "../message/request.ts";
 
 /** Fills an array with random bytes, as `crypto.getRandomValues()` does. */
 export type RandomBytes = (

@@ -1,6 +1,6 @@
 import type { Netns } from "../../linux/mod.ts";
-import { RTM_DELLINK, RTM_GETLINK, RTM_SETLINK } from "../wire/constants.ts";
-import { AF_INET, AF_INET6 } from "../wire/family.ts";
+import { RTM_DELLINK, RTM_GETLINK, RTM_SETLINK } from "../message/constants.ts";
+import { AF_INET, AF_INET6 } from "../message/family.ts";
 import {
   ADDR_GEN_MODES,
   IFLA_ADDRESS,
@@ -31,9 +31,9 @@ import {
   selectorWriter,
   writeKind,
 } from "./link_writer.ts";
-import type { MessageWriter } from "../wire/message_writer.ts";
-import { checkInterfaceName, parseMac } from "../wire/names.ts";
-import type { Request } from "../wire/request.ts";
+import type { MessageWriter } from "../message/message_writer.ts";
+import { checkInterfaceName, parseMac } from "../message/names.ts";
+import type { Request } from "../message/request.ts";
 
 /** VETH_INFO_PEER of `<linux/veth.h>`. */
 const VETH_INFO_PEER = 1;

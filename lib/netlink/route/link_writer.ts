@@ -1,4 +1,4 @@
-import { NLM_F_CREATE, NLM_F_EXCL, RTM_NEWLINK } from "../wire/constants.ts";
+import { NLM_F_CREATE, NLM_F_EXCL, RTM_NEWLINK } from "../message/constants.ts";
 import {
   IFF_UP,
   IFLA_ADDRESS,
@@ -13,9 +13,9 @@ import {
   type LinkSelector,
   writeLinkHeader,
 } from "./link.ts";
-import type { MessageWriter } from "../wire/message_writer.ts";
-import { checkInterfaceName, parseMac } from "../wire/names.ts";
-import type { Request } from "../wire/request.ts";
+import type { MessageWriter } from "../message/message_writer.ts";
+import { checkInterfaceName, parseMac } from "../message/names.ts";
+import type { Request } from "../message/request.ts";
 
 /** What a new link may be given at once. An alias is not among it: the kernel ignores it here. */
 export interface NewLink {

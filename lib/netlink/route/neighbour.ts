@@ -5,12 +5,12 @@ import {
   NLM_F_REPLACE,
   RTM_DELNEIGH,
   RTM_NEWNEIGH,
-} from "../wire/constants.ts";
-import { familyNumber, familyOf, parseIp } from "../wire/family.ts";
-import type { Message } from "../wire/message_reader.ts";
-import type { MessageWriter } from "../wire/message_writer.ts";
-import { formatMac, parseMac } from "../wire/names.ts";
-import type { Request } from "../wire/request.ts";
+} from "../message/constants.ts";
+import { familyNumber, familyOf, parseIp } from "../message/family.ts";
+import type { Message } from "../message/message_reader.ts";
+import type { MessageWriter } from "../message/message_writer.ts";
+import { formatMac, parseMac } from "../message/names.ts";
+import type { Request } from "../message/request.ts";
 
 /** Attributes of `<linux/neighbour.h>`. */
 const NDA_DST = 1;

@@ -1,6 +1,6 @@
 import type { Netns } from "../../linux/mod.ts";
-import { RTM_GETNSID, RTM_NEWNSID } from "../wire/constants.ts";
-import type { Request } from "../wire/request.ts";
+import { RTM_GETNSID, RTM_NEWNSID } from "../message/constants.ts";
+import type { Request } from "../message/request.ts";
 
 /** Attributes of `<linux/net_namespace.h>`. */
 const NETNSA_NSID = 1;

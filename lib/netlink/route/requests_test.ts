@@ -21,7 +21,7 @@ import {
   ruleAdd,
   ruleDelete,
 } from "../mod.ts";
-import { MessageWriter } from "../wire/message_writer.ts";
+import { MessageWriter } from "../message/message_writer.ts";
 
 const ADDRESS = Address.parse("10.1.2.3");
 const PREFIX = Prefix.host(ADDRESS);

@@ -5,17 +5,17 @@ import {
   NLM_F_REPLACE,
   RTM_DELROUTE,
   RTM_NEWROUTE,
-} from "../wire/constants.ts";
+} from "../message/constants.ts";
 import {
   familyNumber,
   familyOf,
   parseIp,
   parsePrefix,
-} from "../wire/family.ts";
-import type { Message } from "../wire/message_reader.ts";
-import type { MessageWriter } from "../wire/message_writer.ts";
-import type { Request } from "../wire/request.ts";
-import { type Scope, scopeNumber, scopeOf } from "../wire/scope.ts";
+} from "../message/family.ts";
+import type { Message } from "../message/message_reader.ts";
+import type { MessageWriter } from "../message/message_writer.ts";
+import type { Request } from "../message/request.ts";
+import { type Scope, scopeNumber, scopeOf } from "../connection/scope.ts";
 
 /** Attributes of `<linux/rtnetlink.h>`. */
 const RTA_DST = 1;
@@ -28,8 +28,8 @@ const RTA_TABLE = 15;
 const RTMSG_SIZE = 12;
 /** RTNH_F_ONLINK of `<linux/rtnetlink.h>`. */
 const RTNH_F_ONLINK = 4;
-/** RT_TABLE_MAIN. */
-const MAIN_TABLE = 254;
+/** RT_TABLE_MAIN of `<linux/rtnetlink.h>`: the number of the main table. */
+export const MAIN_TABLE = 254;
 /** RTPROT_BOOT, the protocol of `ip route add` without one. */
 const PROTOCOL_BOOT = 3;
 

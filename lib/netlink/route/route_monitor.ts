@@ -15,15 +15,15 @@ import {
   RTM_NEWNETCONF,
   RTM_NEWROUTE,
   RTM_NEWRULE,
-} from "../wire/constants.ts";
-import { familyOf } from "../wire/family.ts";
-import { GroupReader, type Overflow } from "../wire/group_reader.ts";
+} from "../message/constants.ts";
+import { familyOf } from "../message/family.ts";
+import { GroupReader, type Overflow } from "../connection/group_reader.ts";
 import { IFF_UP } from "./link.ts";
-import type { Message } from "../wire/message_reader.ts";
+import type { Message } from "../message/message_reader.ts";
 import {
   type MessagePattern,
   notificationFilter,
-} from "../wire/notification_filter.ts";
+} from "../connection/notification_filter.ts";
 import type { Family } from "../../inet/mod.ts";
 
 /** RTNLGRP_… of `<linux/rtnetlink.h>`, by which part of the network they are about. */

@@ -5,7 +5,7 @@ import {
   parseAddress,
   writeAddressFilter,
 } from "./address.ts";
-import { Connection, type Transport } from "../wire/connection.ts";
+import { Connection, type Transport } from "../connection/connection.ts";
 import {
   RTM_GETADDR,
   RTM_GETLINK,
@@ -17,8 +17,8 @@ import {
   RTM_NEWNEIGH,
   RTM_NEWROUTE,
   RTM_NEWRULE,
-} from "../wire/constants.ts";
-import { NetlinkError } from "../wire/errors.ts";
+} from "../message/constants.ts";
+import { NetlinkError } from "../message/errors.ts";
 import {
   type Link,
   type LinkSelector,
@@ -27,17 +27,17 @@ import {
   writeLinkHeader,
 } from "./link.ts";
 import { linkGet } from "./link_requests.ts";
-import type { Message } from "../wire/message_reader.ts";
-import type { MessageWriter } from "../wire/message_writer.ts";
+import type { Message } from "../message/message_reader.ts";
+import type { MessageWriter } from "../message/message_writer.ts";
 import {
   type Neighbour,
   parseNeighbour,
   writeNeighbourFilter,
 } from "./neighbour.ts";
-import type { Request } from "../wire/request.ts";
+import type { Request } from "../message/request.ts";
 import { parseRoute, type Route, writeRouteFilter } from "./route.ts";
 import { parseRule, type Rule, writeRuleFilter } from "./rule.ts";
-import { type Trace, traceFromEnvironment } from "../wire/trace.ts";
+import { type Trace, traceFromEnvironment } from "../connection/trace.ts";
 
 /** What `RouteSocket.open()` can be told. */
 export interface RouteSocketOptions {
@@ -207,19 +207,21 @@ export class RouteSocket implements Disposable {
   async #listRoutesOf(
     filter: RouteFilter,
   ): Promise<Route[]> {
-    const { table, protocol } = filter;
+    const { table, protocol, keep = () => true } = filter;
+    // Kernels before 4.20 know no filters; IPv6 takes a table for a hint.
+    const isMeant = (route: Route) =>
+      (table === undefined || route.table === table) &&
+      (protocol === undefined || route.protocol === protocol) && keep(route);
     try {
-      const routes = await this.#list("list routes", {
+      return await this.#list("list routes", {
         type: RTM_GETROUTE,
         entryType: RTM_NEWROUTE,
-        parse: parseRoute,
+        parse: (message) => {
+          const route = parseRoute(message);
+          return route !== undefined && isMeant(route) ? route : undefined;
+        },
         write: (writer) => writeRouteFilter(writer, filter),
       });
-      // Kernels before 4.20 know no filters; IPv6 takes a table for a hint.
-      return routes.filter((route) =>
-        (table === undefined || route.table === table) &&
-        (protocol === undefined || route.protocol === protocol)
-      );
     } catch (error) {
       // A table that nobody ever wrote to does not exist.
       const noTable = error instanceof NetlinkError && error.errno === ENOENT;
@@ -256,6 +258,11 @@ export interface RouteFilter {
   readonly family?: Family;
   /** Made by this protocol. */
   readonly protocol?: number;
+  /**
+   * Which of them are to be in the list, for one who looks at each as it comes and needs few. Sees all of them again
+   * when the kernel starts the list over.
+   */
+  readonly keep?: (route: Route) => boolean;
 }
 
 interface List<T> {

@@ -4,12 +4,12 @@ import {
   NLM_F_EXCL,
   RTM_DELRULE,
   RTM_NEWRULE,
-} from "../wire/constants.ts";
-import { familyNumber, familyOf, parsePrefix } from "../wire/family.ts";
-import type { Message } from "../wire/message_reader.ts";
-import type { MessageWriter } from "../wire/message_writer.ts";
-import { checkInterfaceName } from "../wire/names.ts";
-import type { Request } from "../wire/request.ts";
+} from "../message/constants.ts";
+import { familyNumber, familyOf, parsePrefix } from "../message/family.ts";
+import type { Message } from "../message/message_reader.ts";
+import type { MessageWriter } from "../message/message_writer.ts";
+import { checkInterfaceName } from "../message/names.ts";
+import type { Request } from "../message/request.ts";
 
 /** Attributes of `<linux/fib_rules.h>`. */
 const FRA_DST = 1;

@@ -1,7 +1,7 @@
 import type { Address, Family } from "../../inet/mod.ts";
-import { parseIp } from "../wire/family.ts";
-import type { Attributes } from "../wire/message_reader.ts";
-import type { MessageWriter } from "../wire/message_writer.ts";
+import { parseIp } from "../message/family.ts";
+import type { Attributes } from "../message/message_reader.ts";
+import type { MessageWriter } from "../message/message_writer.ts";
 
 /** Attributes of `<linux/if_tunnel.h>`, inside IFLA_INFO_DATA. */
 const IFLA_IPTUN_LOCAL = 2;

@@ -1,4 +1,4 @@
-import { RTM_NEWLINK } from "../wire/constants.ts";
+import { RTM_NEWLINK } from "../message/constants.ts";
 import {
   IFF_UP,
   IFLA_MTU,
@@ -13,7 +13,7 @@ import {
   selectorWriter,
   writeKind,
 } from "./link_writer.ts";
-import type { Request } from "../wire/request.ts";
+import type { Request } from "../message/request.ts";
 import { checkTunnel, type TunnelSpec, writeTunnel } from "./tunnel.ts";
 
 /** A new tunnel. */

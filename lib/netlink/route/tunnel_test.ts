@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import fc from "fast-check";
 import { Address } from "../../inet/mod.ts";
-import { Attributes, Payload } from "../wire/message_reader.ts";
-import { MessageWriter } from "../wire/message_writer.ts";
+import { Attributes, Payload } from "../message/message_reader.ts";
+import { MessageWriter } from "../message/message_writer.ts";
 import {
   linkAddDummy,
   linkAddTunnel,

@@ -1,4 +1,4 @@
-import type { Request } from "../../wire/request.ts";
+import type { Request } from "../../message/request.ts";
 import {
   elementsAdd,
   elementsRemove,

@@ -3,15 +3,15 @@ import {
   type Netns,
   openNetlink,
 } from "../../../linux/mod.ts";
-import { ATTRIBUTE_HEADER_SIZE } from "../../wire/constants.ts";
-import { GroupReader, type Overflow } from "../../wire/group_reader.ts";
-import type { Message } from "../../wire/message_reader.ts";
+import { ATTRIBUTE_HEADER_SIZE } from "../../message/constants.ts";
+import { GroupReader, type Overflow } from "../../connection/group_reader.ts";
+import type { Message } from "../../message/message_reader.ts";
 import {
   netfilterType,
   NFGENMSG_SIZE,
   NFNL_SUBSYS_NFTABLES,
-} from "../../wire/nfnetlink.ts";
-import { notificationFilter } from "../../wire/notification_filter.ts";
+} from "../../message/nfnetlink.ts";
+import { notificationFilter } from "../../connection/notification_filter.ts";
 import {
   NFPROTO_INET,
   NFT_MSG_DELCHAIN,

@@ -3,11 +3,11 @@ import {
   type Netns,
   openNetlink,
 } from "../../../linux/mod.ts";
-import { Connection, type Transport } from "../../wire/connection.ts";
-import type { NetlinkError } from "../../wire/errors.ts";
-import type { Request } from "../../wire/request.ts";
-import { type Trace, traceFromEnvironment } from "../../wire/trace.ts";
-import { NETFILTER_NAMES } from "../../wire/trace_names.ts";
+import { Connection, type Transport } from "../../connection/connection.ts";
+import type { NetlinkError } from "../../message/errors.ts";
+import type { Request } from "../../message/request.ts";
+import { type Trace, traceFromEnvironment } from "../../connection/trace.ts";
+import { NETFILTER_NAMES } from "../../connection/trace_names.ts";
 import {
   NFT_MSG_GETOBJ,
   NFT_MSG_GETTABLE,

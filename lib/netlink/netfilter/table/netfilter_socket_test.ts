@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import type { Bytes } from "../../../linux/mod.ts";
-import type { Transport } from "../../wire/connection.ts";
-import { type Message, parseMessages } from "../../wire/message_reader.ts";
-import { MessageWriter } from "../../wire/message_writer.ts";
-import { NFGENMSG_SIZE } from "../../wire/nfnetlink.ts";
+import type { Transport } from "../../connection/connection.ts";
+import { type Message, parseMessages } from "../../message/message_reader.ts";
+import { MessageWriter } from "../../message/message_writer.ts";
+import { NFGENMSG_SIZE } from "../../message/nfnetlink.ts";
 import type { NftTable } from "../model/model.ts";
 import { NetfilterSocket } from "./netfilter_socket.ts";
 

@@ -1,5 +1,5 @@
-import { MessageWriter } from "../../wire/message_writer.ts";
-import type { Request } from "../../wire/request.ts";
+import { MessageWriter } from "../../message/message_writer.ts";
+import type { Request } from "../../message/request.ts";
 import type { NftTable } from "../model/model.ts";
 import { tableText } from "../wire/requests.ts";
 import { planTable, tableRequests } from "./plan.ts";

@@ -1,5 +1,5 @@
-import { NLM_F_APPEND, NLM_F_CREATE } from "../../wire/constants.ts";
-import type { Request } from "../../wire/request.ts";
+import { NLM_F_APPEND, NLM_F_CREATE } from "../../message/constants.ts";
+import type { Request } from "../../message/request.ts";
 import type { AttributeTree } from "../wire/attributes.ts";
 import {
   NF_ACCEPT,

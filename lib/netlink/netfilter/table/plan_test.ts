@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { Address } from "../../../inet/mod.ts";
-import { MessageWriter } from "../../wire/message_writer.ts";
-import type { Request } from "../../wire/request.ts";
+import { MessageWriter } from "../../message/message_writer.ts";
+import type { Request } from "../../message/request.ts";
 import type { NftChain, NftTable } from "../model/model.ts";
 import { elementsAdd } from "../wire/requests.ts";
 import * as nft from "../model/statements.ts";

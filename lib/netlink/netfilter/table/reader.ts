@@ -1,7 +1,7 @@
-import type { Connection } from "../../wire/connection.ts";
-import { Attributes } from "../../wire/message_reader.ts";
-import { NFGENMSG_SIZE } from "../../wire/nfnetlink.ts";
-import type { Request } from "../../wire/request.ts";
+import type { Connection } from "../../connection/connection.ts";
+import { Attributes } from "../../message/message_reader.ts";
+import { NFGENMSG_SIZE } from "../../message/nfnetlink.ts";
+import type { Request } from "../../message/request.ts";
 import type { AttributeTree } from "../wire/attributes.ts";
 import {
   NFT_MSG_GETRULE,

@@ -1,6 +1,6 @@
-import type { NetlinkError } from "../../wire/errors.ts";
-import type { Attributes } from "../../wire/message_reader.ts";
-import type { Request } from "../../wire/request.ts";
+import type { NetlinkError } from "../../message/errors.ts";
+import type { Attributes } from "../../message/message_reader.ts";
+import type { Request } from "../../message/request.ts";
 import { includesTree } from "../wire/attributes.ts";
 import {
   NFT_MSG_GETCHAIN,

@@ -1,5 +1,5 @@
-import { Attributes } from "../../wire/message_reader.ts";
-import type { MessageWriter } from "../../wire/message_writer.ts";
+import { Attributes } from "../../message/message_reader.ts";
+import type { MessageWriter } from "../../message/message_writer.ts";
 import { NFTA_LIST_ELEM } from "./constants.ts";
 
 /** What an attribute holds: four bytes big-endian, text with its NUL, bytes, attributes, or a list. */

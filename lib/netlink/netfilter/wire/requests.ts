@@ -1,12 +1,12 @@
-import { NLM_F_CREATE, NLM_F_EXCL } from "../../wire/constants.ts";
-import { Attributes, type Message } from "../../wire/message_reader.ts";
+import { NLM_F_CREATE, NLM_F_EXCL } from "../../message/constants.ts";
+import { Attributes, type Message } from "../../message/message_reader.ts";
 import {
   netfilterType,
   NFGENMSG_SIZE,
   NFNL_SUBSYS_NFTABLES,
   writeNetfilterHeader,
-} from "../../wire/nfnetlink.ts";
-import type { Request } from "../../wire/request.ts";
+} from "../../message/nfnetlink.ts";
+import type { Request } from "../../message/request.ts";
 import { type AttributeTree, writeTree } from "./attributes.ts";
 import {
   NFNL_BATCH_GENID,

@@ -1,5 +1,5 @@
 import type { Address, Family } from "../../../inet/mod.ts";
-import { checkInterfaceName } from "../../wire/names.ts";
+import { checkInterfaceName } from "../../message/names.ts";
 import {
   IPPROTO_ICMP,
   IPPROTO_ICMPV6,

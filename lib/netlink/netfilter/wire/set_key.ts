@@ -1,5 +1,5 @@
 import { Address } from "../../../inet/mod.ts";
-import { checkInterfaceName } from "../../wire/names.ts";
+import { checkInterfaceName } from "../../message/names.ts";
 import { IFNAMSIZ } from "./fields.ts";
 import type { NftElement, NftKeyType, NftSet } from "../model/model.ts";
 

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { type Bytes, LinuxError } from "../../linux/mod.ts";
 import { Connection, type Transport } from "./connection.ts";
-import { NetlinkError } from "./errors.ts";
-import { type Message, parseMessages } from "./message_reader.ts";
-import { MessageWriter } from "./message_writer.ts";
-import type { Request } from "./request.ts";
+import { NetlinkError } from "../message/errors.ts";
+import { type Message, parseMessages } from "../message/message_reader.ts";
+import { MessageWriter } from "../message/message_writer.ts";
+import type { Request } from "../message/request.ts";
 import { textTrace } from "./trace.ts";
 
 const PORT_ID = 4711;

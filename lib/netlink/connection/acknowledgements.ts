@@ -1,8 +1,12 @@
 import { type Bytes, LinuxError } from "../../linux/mod.ts";
-import { NLMSG_ERROR, NLMSG_NOOP } from "./constants.ts";
-import { NetlinkError, parseAcknowledgement, type Verdict } from "./errors.ts";
-import { type Message, parseMessages } from "./message_reader.ts";
-import type { Request } from "./request.ts";
+import { NLMSG_ERROR, NLMSG_NOOP } from "../message/constants.ts";
+import {
+  NetlinkError,
+  parseAcknowledgement,
+  type Verdict,
+} from "../message/errors.ts";
+import { type Message, parseMessages } from "../message/message_reader.ts";
+import type { Request } from "../message/request.ts";
 import type { Trace } from "./trace.ts";
 import type { Transport } from "./transport.ts";
 

@@ -1,5 +1,5 @@
 import type { FilterInstruction } from "../../linux/mod.ts";
-import { NLMSG_ERROR } from "./constants.ts";
+import { NLMSG_ERROR } from "../message/constants.ts";
 
 /** One byte of a message, counted from its header, under a mask. */
 export interface ByteTest {

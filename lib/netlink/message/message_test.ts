@@ -14,12 +14,12 @@ import { parseNeighbour } from "../route/neighbour.ts";
 import { parseRoute } from "../route/route.ts";
 import { parseRule } from "../route/rule.ts";
 import { hex, unhex } from "../testing.ts";
-import { textTrace } from "./trace.ts";
+import { textTrace } from "../connection/trace.ts";
 import {
   GENERIC_NAMES,
   NETFILTER_NAMES,
   type TypeNames,
-} from "./trace_names.ts";
+} from "../connection/trace_names.ts";
 
 /** Writes attributes only, without a message around them. */
 function attributes(body: (writer: MessageWriter) => void): Uint8Array {

@@ -1,6 +1,6 @@
 import { onAbort } from "../../async/mod.ts";
 import { type Bytes, LinuxError, type NetlinkSocket } from "../../linux/mod.ts";
-import { type Message, parseMessages } from "./message_reader.ts";
+import { type Message, parseMessages } from "../message/message_reader.ts";
 
 /** Room for one datagram: notifications of rtnetlink are of a few hundred bytes, nf_tables joins several to up to 8 KiB. */
 const BUFFER_BYTES = 16 << 10;

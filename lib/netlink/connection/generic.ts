@@ -1,6 +1,6 @@
 import type { Connection } from "./connection.ts";
-import { NetlinkError } from "./errors.ts";
-import type { MessageWriter } from "./message_writer.ts";
+import { NetlinkError } from "../message/errors.ts";
+import type { MessageWriter } from "../message/message_writer.ts";
 
 /** struct genlmsghdr of `<linux/genetlink.h>`. */
 export const GENERIC_HEADER_SIZE = 4;

@@ -17,12 +17,12 @@ import {
   RTM_NEWROUTE,
   RTM_NEWRULE,
   RTM_SETLINK,
-} from "./constants.ts";
+} from "../message/constants.ts";
 import {
   netfilterType,
   NFNL_SUBSYS_CTNETLINK,
   NFNL_SUBSYS_NFTABLES,
-} from "./nfnetlink.ts";
+} from "../message/nfnetlink.ts";
 
 /** What the message types of a protocol are called. Each protocol has its own. */
 export type TypeNames = ReadonlyMap<number, string>;

@@ -1,7 +1,7 @@
 import { errnoName } from "../../linux/mod.ts";
-import { NLMSG_ERROR } from "./constants.ts";
-import { parseAcknowledgement } from "./errors.ts";
-import { type Message, parseMessages } from "./message_reader.ts";
+import { NLMSG_ERROR } from "../message/constants.ts";
+import { parseAcknowledgement } from "../message/errors.ts";
+import { type Message, parseMessages } from "../message/message_reader.ts";
 import { ROUTE_NAMES, type TypeNames } from "./trace_names.ts";
 
 /** Gets every datagram that goes through a socket. */

@@ -5,12 +5,12 @@ import {
   readOutcomes,
   transportFailure,
 } from "./acknowledgements.ts";
-import { NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST } from "./constants.ts";
+import { NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST } from "../message/constants.ts";
 import { DumpReader } from "./dump_reader.ts";
-import { NetlinkError, type Verdict } from "./errors.ts";
-import type { Message } from "./message_reader.ts";
-import { MessageWriter } from "./message_writer.ts";
-import type { Request } from "./request.ts";
+import { NetlinkError, type Verdict } from "../message/errors.ts";
+import type { Message } from "../message/message_reader.ts";
+import { MessageWriter } from "../message/message_writer.ts";
+import type { Request } from "../message/request.ts";
 import type { Trace } from "./trace.ts";
 import type { Transport } from "./transport.ts";
 

@@ -3,15 +3,15 @@ import {
   NLMSG_DONE,
   NLMSG_ERROR,
   NLMSG_NOOP,
-} from "./constants.ts";
+} from "../message/constants.ts";
 import {
   NetlinkError,
   parseAcknowledgement,
   parseDone,
   type Verdict,
-} from "./errors.ts";
-import { type Message, parseMessages } from "./message_reader.ts";
-import type { Request } from "./request.ts";
+} from "../message/errors.ts";
+import { type Message, parseMessages } from "../message/message_reader.ts";
+import type { Request } from "../message/request.ts";
 
 /** Collects the entries of one dump. It reads to the end even when an entry is malformed, so that the socket stays in step. */
 export class DumpReader<T> {
