@@ -5,10 +5,10 @@
  *
  * @module
  */
-export type { AddressState } from "./node/holder.ts";
-export type { BlockChanges } from "./node/block_view.ts";
+export type { AddressState } from "./table/holder.ts";
+export type { BlockChanges } from "./blocks/block_view.ts";
 export * from "./base/errors.ts";
-export type { HeldBlock, Hold } from "./node/held_block.ts";
+export type { HeldBlock, Hold } from "./table/held_block.ts";
 export type {
   Allocation,
   AllocationRequest,
@@ -19,7 +19,7 @@ export {
   type NodeIpamOptions,
   type ReconcileReport,
 } from "./node/ipam.ts";
-export type { BlockRecord, PoolStats } from "./node/stats.ts";
+export type { BlockRecord, PoolStats } from "./table/stats.ts";
 export * from "./base/ports.ts";
 export type {
   AllocationRecord,
@@ -29,7 +29,7 @@ export type {
 export { overlapReport, poolOverlaps } from "./pool/overlap_report.ts";
 export type { PoolOverlap } from "./pool/overlaps.ts";
 export type { Span } from "./pool/shared_range.ts";
-export { DEFAULT_WATER_MARKS, type WaterMarks } from "./node/water_marks.ts";
+export { DEFAULT_WATER_MARKS, type WaterMarks } from "./blocks/water_marks.ts";
 export {
   type AllocateBlockOptions,
   type BlockStore,

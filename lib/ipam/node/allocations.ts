@@ -1,8 +1,8 @@
 import type { Address, DualStack } from "../../inet/mod.ts";
-import type { AddressTable } from "./address_table.ts";
+import type { AddressTable } from "../table/address_table.ts";
 import { AllocationWait } from "./allocation_wait.ts";
-import { type Holder, isCovered, stateOf } from "./holder.ts";
-import type { BlockKeeper } from "./block_keeper.ts";
+import { type Holder, isCovered, stateOf } from "../table/holder.ts";
+import type { BlockKeeper } from "../blocks/block_keeper.ts";
 import {
   BlockTimeoutError,
   IpamNotReadyError,

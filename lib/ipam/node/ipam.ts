@@ -6,16 +6,16 @@ import {
   TaskGroup,
   untilAborted,
 } from "../../async/mod.ts";
-import { AddressTable } from "./address_table.ts";
+import { AddressTable } from "../table/address_table.ts";
 import { Allocations } from "./allocations.ts";
-import { BlockKeeper } from "./block_keeper.ts";
-import type { BlockChanges } from "./block_view.ts";
+import { BlockKeeper } from "../blocks/block_keeper.ts";
+import type { BlockChanges } from "../blocks/block_view.ts";
 import {
   type BlockRecord,
   blockRecordOf,
   type PoolStats,
   statsOf,
-} from "./stats.ts";
+} from "../table/stats.ts";
 import {
   type BlockInfo,
   type BlockSource,
@@ -28,7 +28,7 @@ import {
 } from "../base/ports.ts";
 import { inspect, type PodReport, reconcilePods } from "./reconcile.ts";
 import { ReportLog } from "./report_log.ts";
-import { DEFAULT_WATER_MARKS, type WaterMarks } from "./water_marks.ts";
+import { DEFAULT_WATER_MARKS, type WaterMarks } from "../blocks/water_marks.ts";
 
 /** Options of {@linkcode NodeIpam}. */
 export interface NodeIpamOptions {

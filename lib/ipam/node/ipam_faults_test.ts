@@ -239,6 +239,15 @@ Deno.test("W7: nothing is given out of a block that is being deleted, and it goe
   assert.deepEqual([...cluster.blocks.keys()], ["default-1"]);
 });
 
+Deno.test("W7: nothing is given out of a block that is being deleted when it is first listed", async () => {
+  const cluster = clusterOf(1, "10.0.0.0/30");
+  cluster.add({ pool: "default", index: 0, node: "node1", deleting: true });
+  const pods = [podOf(1, "10.0.0.0")];
+  await using node = await openNode(cluster, { pods });
+  assert.equal(textOf(await node.ipam.allocate(keyOf(2))), "10.0.0.2");
+  assert.equal(node.ipam.lookup(keyOf(1))?.state, "used");
+});
+
 Deno.test("W7: an address of no block that is found at the start is never given out", async () => {
   const cluster = clusterOf(2, "10.0.0.0/29");
   const pods = [podOf(1, "10.0.0.1")];

@@ -1,6 +1,6 @@
 import { type Address, type DualStack, valuesOf } from "../../inet/mod.ts";
-import type { AddressTable } from "./address_table.ts";
-import { type AddressState, type Holder, stateOf } from "./holder.ts";
+import type { AddressTable } from "../table/address_table.ts";
+import { type AddressState, type Holder, stateOf } from "../table/holder.ts";
 import type { KernelPod } from "../base/ports.ts";
 import { type AttachmentKey, keyText } from "../../cni/mod.ts";
 

@@ -1,7 +1,7 @@
 import type { BlockSource } from "../base/ports.ts";
-import type { AddressTable } from "./address_table.ts";
+import type { AddressTable } from "../table/address_table.ts";
 import type { BlockSupply } from "./block_supply.ts";
-import type { HeldBlock } from "./held_block.ts";
+import type { HeldBlock } from "../table/held_block.ts";
 import type { WaterMarks } from "./water_marks.ts";
 
 /** What is decided by, beside the table. */

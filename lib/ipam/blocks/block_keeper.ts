@@ -5,13 +5,13 @@ import {
   type TaskGroup,
   withTimeout,
 } from "../../async/mod.ts";
-import type { AddressTable } from "./address_table.ts";
+import type { AddressTable } from "../table/address_table.ts";
 import { type Adoption, BlockSupply } from "./block_supply.ts";
 import { type BlockChanges, BlockView } from "./block_view.ts";
 import { decide } from "./decide.ts";
 import { FreshRun } from "./fresh_run.ts";
 import { giveBack } from "./give_back.ts";
-import type { HeldBlock } from "./held_block.ts";
+import type { HeldBlock } from "../table/held_block.ts";
 import type {
   BlockInfo,
   BlockSource,

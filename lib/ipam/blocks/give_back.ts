@@ -11,7 +11,7 @@ import type {
   IpamObserver,
   RouteView,
 } from "../base/ports.ts";
-import type { GiveBack, HeldBlock } from "./held_block.ts";
+import type { GiveBack, HeldBlock } from "../table/held_block.ts";
 import type { RouteExport } from "./route_export.ts";
 
 /** What a return of a block needs. */

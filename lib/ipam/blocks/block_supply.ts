@@ -14,7 +14,7 @@ import type {
   IpamObserver,
   RequestOutcome,
 } from "../base/ports.ts";
-import type { AddressTable } from "./address_table.ts";
+import type { AddressTable } from "../table/address_table.ts";
 import { Waiters } from "../base/waiters.ts";
 
 export interface BlockSupplyOptions {

@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import { Backoff } from "../../async/mod.ts";
 import { Address, Prefix } from "../../inet/mod.ts";
 import type { PoolState } from "../base/ports.ts";
-import { AddressTable } from "./address_table.ts";
+import { AddressTable } from "../table/address_table.ts";
 import { decide, type Situation } from "./decide.ts";
-import type { HeldBlock } from "./held_block.ts";
+import type { HeldBlock } from "../table/held_block.ts";
 import { DEFAULT_WATER_MARKS } from "./water_marks.ts";
 
 /** Blocks of eight addresses: the marks are 2 and 4. */

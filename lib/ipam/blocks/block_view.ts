@@ -1,8 +1,8 @@
 import type { Clock } from "../../async/mod.ts";
-import type { AddressTable } from "./address_table.ts";
-import type { Holder } from "./holder.ts";
+import type { AddressTable } from "../table/address_table.ts";
+import type { Holder } from "../table/holder.ts";
 import type { BlockSupply } from "./block_supply.ts";
-import type { HeldBlock, Hold } from "./held_block.ts";
+import type { HeldBlock, Hold } from "../table/held_block.ts";
 import type { BlockInfo, IpamLogger } from "../base/ports.ts";
 import { keyText } from "../../cni/mod.ts";
 

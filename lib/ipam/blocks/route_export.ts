@@ -4,7 +4,7 @@ import {
   type Clock,
   type TaskGroup,
 } from "../../async/mod.ts";
-import type { AddressTable } from "./address_table.ts";
+import type { AddressTable } from "../table/address_table.ts";
 import { FreshRun } from "./fresh_run.ts";
 import type { IpamLogger, RouteSink } from "../base/ports.ts";
 
