@@ -46,6 +46,8 @@ export interface AddressCounts {
 export interface AddressPoolStatus {
   /** `metadata.generation` of the spec that the status is about. */
   readonly observedGeneration?: number;
+  /** Addresses of a block in each family, as a decimal number. */
+  readonly blockSize?: string;
   /** Blocks, of either family or both. */
   readonly blocks?: BlockCounts;
   /** IPv4 addresses; absent when the pool has none. */

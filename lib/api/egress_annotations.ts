@@ -1,4 +1,4 @@
-import { EGRESS_ANNOTATION_PREFIX } from "../names/mod.ts";
+import { compareText, EGRESS_ANNOTATION_PREFIX } from "../names/mod.ts";
 
 /** Egresses of one namespace that a pod is a client of. */
 export interface EgressReferences {
@@ -94,8 +94,4 @@ function quote(text: string): string {
     : `${
       JSON.stringify(text.slice(0, SHOWN_CHARS))
     }… (${text.length} characters)`;
-}
-
-function compareText(a: string, b: string): number {
-  return a < b ? -1 : a > b ? 1 : 0;
 }

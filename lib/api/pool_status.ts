@@ -109,6 +109,7 @@ export function poolStatus(
   }
   return {
     observedGeneration: pool.generation,
+    blockSize: addressesIn(pool, 1),
     blocks,
     ...status,
     ...(heldBy === "" ? {} : { heldBy }),
@@ -270,13 +271,15 @@ function segmentsOf(pool: Pool): Segment[] {
 }
 
 function addressCounts(pool: Pool, count: Count): AddressCounts {
-  const addresses = (blocks: number): string =>
-    (BigInt(blocks) << BigInt(pool.blockSizeBits)).toString();
   return {
-    total: addresses(count.total),
-    allocated: addresses(count.allocated),
-    free: addresses(count.free),
+    total: addressesIn(pool, count.total),
+    allocated: addressesIn(pool, count.allocated),
+    free: addressesIn(pool, count.free),
   };
+}
+
+function addressesIn(pool: Pool, blocks: number): string {
+  return (BigInt(blocks) << BigInt(pool.blockSizeBits)).toString();
 }
 
 /** Says which nodes hold how many blocks: "node1 (5), node2 (4) and 3 other nodes". */

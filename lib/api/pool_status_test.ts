@@ -38,6 +38,7 @@ Deno.test("poolStatus() counts blocks and the addresses of both families", () =>
   const dual = pool([{ ipv4: "10.2.0.0/24", ipv6: "fd02::/120" }]);
   const status = poolStatus(dual, { allocated: [0, 5, 63], now: NOW });
   assert.equal(status.observedGeneration, 7);
+  assert.equal(status.blockSize, "4");
   assert.deepEqual(status.blocks, { total: 64, allocated: 3, free: 61 });
   const addresses = { total: "256", allocated: "12", free: "244" };
   assert.deepEqual(status.ipv4, addresses);
@@ -97,14 +98,17 @@ Deno.test("poolStatus() of an exhausted pool is not ready and says what to do", 
 });
 
 Deno.test("poolStatus() sets CapacityLow below a tenth of free blocks, not at it", () => {
-  const ten = pool([{ ipv4: "10.2.0.0/29" }, { ipv4: "10.3.0.0/27" }]);
-  const low = (allocated: number): string | undefined => {
+  const low = (blocks: Pool, allocated: number): string | undefined => {
     const indices = Array.from({ length: allocated }, (_, i) => i);
-    const status = poolStatus(ten, { allocated: indices, now: NOW });
+    const status = poolStatus(blocks, { allocated: indices, now: NOW });
     return status.conditions?.[1]?.status;
   };
-  assert.equal(low(9), "False");
-  assert.equal(low(10), "True");
+  const ten = pool([{ ipv4: "10.2.0.0/29" }, { ipv4: "10.3.0.0/27" }]);
+  assert.equal(low(ten, 9), "False");
+  assert.equal(low(ten, 10), "True");
+  const sixteen = pool([{ ipv4: "10.2.0.0/26" }]);
+  assert.equal(low(sixteen, 14), "False");
+  assert.equal(low(sixteen, 15), "True");
 });
 
 Deno.test("poolStatus() of a pool being deleted tells how many blocks hold it", () => {
