@@ -14,7 +14,7 @@ export interface CompletionCommand {
   readonly flags: FlagSpec;
 }
 
-/** Returns a completion script for the program. Its commands and flags are data; nothing is run on completion. */
+/** Returns a completion script for the program. Its commands and flags are data; only for a flag with `listedBy` is the program run. */
 export function completion(
   shell: Shell,
   program: string,
@@ -34,16 +34,21 @@ export function completion(
 
 function bash(program: string, commands: readonly CompletionCommand[]): string {
   const name = program.replace(/[^A-Za-z0-9_]/g, "_");
-  const cases = commands.map(({ path, flags }) => {
+  const all = commands.map(({ path }) => ({
+    path,
+    flags: flagsAt(path, commands),
+  }));
+  const cases = all.map(({ path, flags }) => {
     const words = [...nextWords(path, commands), ...flagWords(flags)];
     return `    "${path}") words="${words.join(" ")}" ;;`;
   });
-  const values = commands.flatMap(({ path, flags }) =>
-    visibleFlags(flags).flatMap(([flagName, flag]) =>
-      flag.type === "enum"
-        ? [`    "${path} --${flagName}") words="${flag.values.join(" ")}" ;;`]
-        : []
-    )
+  const values = all.flatMap(({ path, flags }) =>
+    visibleFlags(flags).flatMap(([flagName, flag]) => {
+      const list = wordsOf(flag, program);
+      return list === undefined
+        ? []
+        : [`    "${path} --${flagName}") words="${list}" ;;`];
+    })
   );
   const paths = commands.map(({ path }) => `"${path}"`).join("|");
   // No mapfile: zsh runs this too, and has none. No word has blanks or globs.
@@ -87,7 +92,7 @@ function fish(program: string, commands: readonly CompletionCommand[]): string {
     for (const [name, flag] of visibleFlags(flags)) {
       lines.push(
         `complete -c ${program} -n '${seen(words)}' -l ${name}${
-          fishValue(flag)
+          fishValue(flag, program)
         } -d ${quote(flag.help)}`,
       );
     }
@@ -95,9 +100,29 @@ function fish(program: string, commands: readonly CompletionCommand[]): string {
   return `${lines.join("\n")}\n`;
 }
 
-function fishValue(flag: Flag): string {
+function fishValue(flag: Flag, program: string): string {
   if (flag.type === "bool") return "";
-  return flag.type === "enum" ? ` -x -a '${flag.values.join(" ")}'` : " -x";
+  const list = wordsOf(flag, program)?.replace(/^\$/, "");
+  return list === undefined ? " -x" : ` -x -a '${list}'`;
+}
+
+/** The values of a flag, or the shell's expression for them. A cluster that does not answer is not waited for. */
+function wordsOf(flag: Flag, program: string): string | undefined {
+  if (flag.type === "enum") return flag.values.join(" ");
+  return flag.type === "string" && flag.listedBy !== undefined
+    ? `$(timeout 5 ${program} ${flag.listedBy} 2>/dev/null | cut -d " " -f 1)`
+    : undefined;
+}
+
+/** The flags of a command, and of that whose argument its last word is. */
+function flagsAt(
+  path: string,
+  commands: readonly CompletionCommand[],
+): FlagSpec {
+  const above = commands.filter((command) =>
+    path === command.path || path.startsWith(`${command.path} `)
+  );
+  return Object.assign({}, ...above.map(({ flags }) => flags));
 }
 
 function flagWords(flags: FlagSpec): string[] {

@@ -22,6 +22,7 @@ export {
   parseFlags,
   type ProgramInfo,
   readCommandLine,
+  refuseCommandLine,
   UsageError,
 } from "./parse.ts";
 export {

@@ -86,7 +86,7 @@ export function readCommandLine<const S extends FlagSpec>(
 
 /**
  * Reads a command line like {@linkcode readCommandLine}, and does what a program does with the other outcomes: prints
- * help or version and exits with 0, or prints the reason and the usage and exits with 1.
+ * help or version and exits with 0, or ends as {@linkcode refuseCommandLine} does.
  */
 export function parseFlags<const S extends FlagSpec>(
   spec: S,
@@ -95,14 +95,22 @@ export function parseFlags<const S extends FlagSpec>(
 ): ParsedFlags<S> {
   const outcome = tryReadCommandLine(spec, args, info);
   if (outcome instanceof UsageError) {
-    writeAll(Deno.stdout, `Error: ${outcome.message}\n${usage(spec, info)}`);
-    Deno.exit(1);
+    return refuseCommandLine(outcome.message, info);
   }
   if (outcome.kind === "print") {
     writeAll(Deno.stdout, outcome.text);
     Deno.exit(0);
   }
   return outcome;
+}
+
+/** Prints what is wrong with the command line and where its help is, and exits with 1. */
+export function refuseCommandLine(
+  reason: string,
+  { program }: Pick<ProgramInfo, "program">,
+): never {
+  writeAll(Deno.stderr, `Error: ${reason}\nSee "${program} --help".\n`);
+  Deno.exit(1);
 }
 
 function tryReadCommandLine<S extends FlagSpec>(

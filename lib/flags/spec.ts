@@ -16,6 +16,8 @@ export interface StringFlag extends FlagCommon {
   readonly type: "string";
   /** The value when it is not given. */
   readonly default: string;
+  /** Arguments that make the program list what the value may be, first in each line, for completion. */
+  readonly listedBy?: string;
   /** Says what is wrong with a value, or undefined. */
   readonly check?: (text: string) => string | undefined;
 }

@@ -5,6 +5,7 @@
  *
  * @module
  */
+export { compareText } from "./compare.ts";
 export * from "./kernel.ts";
 export * from "./kubernetes.ts";
 export * from "./processes.ts";

@@ -13,7 +13,7 @@ import {
 } from "../../lib/api/mod.ts";
 import { type Address, type DualStack, valuesOf } from "../../lib/inet/mod.ts";
 import { poolOverlaps } from "../../lib/ipam/mod.ts";
-import { NODE_LABEL, POOL_LABEL } from "../../lib/names/mod.ts";
+import { compareText, NODE_LABEL, POOL_LABEL } from "../../lib/names/mod.ts";
 import { blockFinder, poolFinder, readableBlocks } from "./block_index.ts";
 
 /** A pod, as far as its addresses concern. */
@@ -177,7 +177,7 @@ export function blockRows(
       ...definedOnly({ created: object.metadata.creationTimestamp }),
     };
   });
-  return rows.sort((a, b) => compare(a.pool, b.pool) || a.index - b.index);
+  return rows.sort((a, b) => compareText(a.pool, b.pool) || a.index - b.index);
 }
 
 function sizeOf(block: Block | undefined): { size?: string } {
@@ -257,15 +257,11 @@ function byAddress(a: PodAddresses, b: PodAddresses): number {
   if (left === undefined || right === undefined) return 0;
   if (left.family !== right.family) return left.family === "ipv4" ? -1 : 1;
   return left.compare(right) ||
-    compare(`${a.namespace}/${a.name}`, `${b.namespace}/${b.name}`);
+    compareText(`${a.namespace}/${a.name}`, `${b.namespace}/${b.name}`);
 }
 
 function byName(a: AddressPool, b: AddressPool): number {
-  return compare(a.metadata.name ?? "", b.metadata.name ?? "");
-}
-
-function compare(a: string, b: string): number {
-  return a < b ? -1 : Number(a > b);
+  return compareText(a.metadata.name ?? "", b.metadata.name ?? "");
 }
 
 function labelOf(block: AddressBlock, key: string): string {

@@ -23,7 +23,12 @@ import { type Column, formatTable } from "./table.ts";
 const SUBJECTS = ["pools", "blocks", "addresses"] as const;
 
 const FLAGS = defineFlags({
-  "pool": { type: "string", default: "", help: "Only this pool" },
+  "pool": {
+    type: "string",
+    default: "",
+    listedBy: "ipam show pools --no-headers",
+    help: "Only this pool",
+  },
   "node": { type: "string", default: "", help: "Only this node" },
   "namespace": {
     type: "string",

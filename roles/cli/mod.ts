@@ -113,7 +113,9 @@ function findCommand(
 ): { command: Command; rest: readonly string[] } {
   const [first = "help"] = args;
   if (first === "--help" || first === "-h") return { command: HELP, rest: [] };
-  if (first === "--version") return { command: VERSION_COMMAND, rest: [] };
+  if (first === "--version" || first === "-v") {
+    return { command: VERSION_COMMAND, rest: [] };
+  }
   for (const command of COMMANDS) {
     const words = command.path.split(" ");
     if (

@@ -117,25 +117,49 @@ for (const shell of ["bash", "zsh", "fish"]) {
 
 Deno.test("coil completion bash completes in a real shell", async () => {
   const { out } = await coil("completion", "bash");
-  const complete = async (...words: readonly string[]): Promise<string[]> => {
+  const complete = async (
+    words: readonly string[],
+    env: Record<string, string> = {},
+  ): Promise<string[]> => {
     const script = `${out}
 COMP_WORDS=(coil ${words.map((word) => `"${word}"`).join(" ")})
 COMP_CWORD=${words.length}
 _coil
 printf '%s\\n' "\${COMPREPLY[@]}"`;
-    const command = new Deno.Command("bash", { args: ["-c", script] });
+    const command = new Deno.Command("bash", { args: ["-c", script], env });
     const { stdout } = await command.output();
     return new TextDecoder().decode(stdout).split("\n").filter((w) => w !== "");
   };
-  assert.deepEqual(await complete("ip"), ["ipam"]);
-  assert.deepEqual(await complete("ipam", ""), ["show", "--help"]);
-  assert.deepEqual(await complete("ipam", "show", "a"), ["addresses"]);
-  assert.deepEqual(await complete("ipam", "show", "--ou"), ["--output"]);
+  assert.deepEqual(await complete(["ip"]), ["ipam"]);
+  assert.deepEqual(await complete(["ipam", ""]), ["show", "--help"]);
+  assert.deepEqual(await complete(["ipam", "show", "a"]), ["addresses"]);
+  assert.deepEqual(await complete(["ipam", "show", "--ou"]), ["--output"]);
   assert.deepEqual(
-    await complete("ipam", "show", "--output", ""),
+    await complete(["ipam", "show", "--output", ""]),
     ["table", "wide", "json"],
   );
-  assert.deepEqual(await complete("completion", "z"), ["zsh"]);
+  assert.deepEqual(await complete(["completion", "z"]), ["zsh"]);
+  // Instead of the program: one that has two pools.
+  const directory = await Deno.makeTempDir();
+  try {
+    await Deno.writeTextFile(
+      `${directory}/coil`,
+      `#!/bin/sh\n[ "$*" = "ipam show pools --no-headers" ] && printf 'blue   True\\ngreen   True\\n'\n`,
+      { mode: 0o755 },
+    );
+    const path = Deno.env.get("PATH") ?? "";
+    const env = { PATH: `${directory}:${path}` };
+    assert.deepEqual(
+      await complete(["ipam", "show", "blocks", "--pool", ""], env),
+      ["blue", "green"],
+    );
+    assert.deepEqual(
+      await complete(["ipam", "show", "--pool", "g"], env),
+      ["green"],
+    );
+  } finally {
+    await Deno.remove(directory, { recursive: true });
+  }
 });
 
 Deno.test("explain() adds what to do to an error of the API server", () => {

@@ -7,8 +7,7 @@ import {
   type ParsedFlags,
   parseFlags,
   type ProgramInfo,
-  usage,
-  writeAll,
+  refuseCommandLine,
 } from "../../lib/flags/mod.ts";
 import type { InstallRequest } from "./plan/request.ts";
 import { DEFAULT_CONF_NAME } from "./plan/target.ts";
@@ -163,22 +162,18 @@ function readCommand(
 ): Command {
   const [word = "install", ...more] = positionals;
   const [extra] = more;
-  if (extra !== undefined) return refuse(`unexpected argument: ${extra}`, info);
+  if (extra !== undefined) {
+    return refuseCommandLine(`unexpected argument: ${extra}`, info);
+  }
   if (word !== "install" && word !== "uninstall") {
-    return refuse(`unknown command: ${word}`, info);
+    return refuseCommandLine(`unknown command: ${word}`, info);
   }
   const misplaced = ["keep-config", "keep-executable"]
     .find((flag) => given.has(flag));
   if (word === "install" && misplaced !== undefined) {
-    return refuse(`--${misplaced} is for uninstall only`, info);
+    return refuseCommandLine(`--${misplaced} is for uninstall only`, info);
   }
   return word;
-}
-
-/** As for a mistake in a flag. */
-function refuse(reason: string, info: ProgramInfo): never {
-  writeAll(Deno.stdout, `Error: ${reason}\n${usage(FLAGS, info)}`);
-  Deno.exit(1);
 }
 
 function checkDirectory(text: string): string | undefined {
