@@ -5,7 +5,16 @@ import type {
   RouteSocket,
 } from "../netlink/mod.ts";
 import { routeAdd, routeDelete, routeReplace } from "../netlink/mod.ts";
-import type { RouteDiff, WantedRoute } from "./diff.ts";
+import { type Address, Prefix } from "../inet/mod.ts";
+import { RouteSieve, type WantedRoutes } from "./diff.ts";
+
+/** One route that should exist. */
+export interface WantedRoute {
+  /** The network that it leads to. */
+  readonly destination: Prefix;
+  /** Absent: straight to the device. */
+  readonly gateway?: Address | undefined;
+}
 
 /** The part of a route socket that this library needs. */
 export type RouteKernel = Pick<RouteSocket, "listRoutes" | "tryExecute">;
@@ -42,20 +51,77 @@ export interface RouteDefaults {
   readonly index?: number;
 }
 
-/** Carries out a diff: additions and moves first, then removals. */
-export async function applyDiff(
+/** So many changes are made at a time: 50,000 requests at once would be much memory. */
+const BATCH = 1_000;
+
+/** What is to be done: routes that are wanted, and our routes that are not. */
+export interface RoutePlan {
+  readonly add: readonly WantedRoute[];
+  readonly move: readonly WantedRoute[];
+  readonly remove: readonly Route[];
+}
+
+const NOTHING: RoutePlan = { add: [], move: [], remove: [] };
+
+/**
+ * Makes the routes of our protocol in a table exactly the wanted ones. `isOwnTable`: the table is Coil's.
+ * `onRoute` sees each route that is there.
+ *
+ * @throws {NetlinkError} when the table cannot be listed
+ */
+export async function syncRoutes(
   kernel: RouteKernel,
-  diff: RouteDiff,
-  defaults: RouteDefaults,
+  wanted: WantedRoutes,
+  { isOwnTable = false, onRoute = () => {}, ...defaults }: RouteDefaults & {
+    readonly isOwnTable?: boolean;
+    readonly onRoute?: (route: Route) => void;
+  },
 ): Promise<SyncResult> {
+  const { table, protocol } = defaults;
+  const sieve = new RouteSieve(wanted, { protocol, isOwnTable });
+  const kept = await kernel.listRoutes({
+    table,
+    // Of the main table only ours are listed: it may hold the whole Internet's.
+    ...(isOwnTable ? {} : { protocol }),
+    keep: (route) => {
+      onRoute(route);
+      return sieve.keep(route);
+    },
+  });
+  const { add, move, remove, foreign } = sieve.diff(kept);
+  const routeTo = (key: string): WantedRoute => ({
+    destination: Prefix.parse(key),
+    gateway: wanted.get(key),
+  });
+  const failures: RouteFailure[] = [];
+  let added = 0;
+  for (let at = 0; at < add.length; at += BATCH) {
+    const part = add.slice(at, at + BATCH).map(routeTo);
+    const plan = { ...NOTHING, add: part };
+    const done = await applyPlan(kernel, plan, defaults);
+    added += done.added;
+    failures.push(...done.failures);
+  }
+  const plan = { ...NOTHING, move: move.map(routeTo), remove };
+  const last = await applyPlan(kernel, plan, defaults);
+  failures.push(...last.failures);
+  return { ...last, added, failures, foreign };
+}
+
+/** Carries out a plan: additions and moves first, then removals. */
+export async function applyPlan(
+  kernel: Pick<RouteKernel, "tryExecute">,
+  plan: RoutePlan,
+  defaults: RouteDefaults,
+): Promise<Omit<SyncResult, "foreign">> {
   const changes = [
-    ...diff.add.map((route) => changeOf("add", route, defaults)),
-    ...diff.move.map((route) => changeOf("move", route, defaults)),
-    ...diff.remove.map((route) => removalOf(route)),
+    ...plan.add.map((route) => changeOf("add", route, defaults)),
+    ...plan.move.map((route) => changeOf("move", route, defaults)),
+    ...plan.remove.map((route) => removalOf(route)),
   ];
   const errors = await kernel.tryExecute(changes.map(({ request }) => request));
   const done = { add: 0, move: 0, remove: 0 };
-  const failures: RouteFailure[] = diff.conflicting.map(conflictOf);
+  const failures: RouteFailure[] = [];
   for (const [i, change] of changes.entries()) {
     const error = errors[i];
     if (error === undefined || isGone(change, error)) done[change.kind]++;
@@ -66,7 +132,6 @@ export async function applyDiff(
     moved: done.move,
     removed: done.remove,
     failures,
-    foreign: diff.foreign,
   };
 }
 
@@ -115,7 +180,8 @@ function isGone(change: Change, error: NetlinkError): boolean {
   return change.kind === "remove" && error.code === "ESRCH";
 }
 
-function conflictOf(route: WantedRoute): RouteFailure {
+/** The failure that a second gateway for a destination is. */
+export function conflictOf(route: WantedRoute): RouteFailure {
   return {
     ...describe(route),
     error: new TypeError(

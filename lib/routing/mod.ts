@@ -4,11 +4,16 @@
  *
  * @module
  */
-export type { RouteFailure, RouteKernel, SyncResult } from "./apply.ts";
-export type { WantedRoute } from "./diff.ts";
+export type {
+  RouteFailure,
+  RouteKernel,
+  SyncResult,
+  WantedRoute,
+} from "./apply.ts";
 export { RouteExporter, type RouteExporterOptions } from "./route_exporter.ts";
 export {
   type GatewayRoute,
+  type GatewayRoutes,
   type RouteChanges,
   RouteSyncer,
   type RouteSyncerOptions,

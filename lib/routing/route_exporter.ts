@@ -1,8 +1,7 @@
 import { Mutex } from "../async/mod.ts";
 import type { Prefix } from "../inet/mod.ts";
 import { COILD_PROTOCOL, EXPORT_TABLE } from "../names/mod.ts";
-import { applyDiff, type RouteKernel, type SyncResult } from "./apply.ts";
-import { diffRoutes } from "./diff.ts";
+import { type RouteKernel, type SyncResult, syncRoutes } from "./apply.ts";
 
 /** LOOPBACK_IFINDEX of the kernel's include/net/flow.h: `lo` is the first link of every network namespace. */
 const LOOPBACK_INDEX = 1;
@@ -42,16 +41,12 @@ export class RouteExporter {
    */
   async sync(prefixes: readonly Prefix[]): Promise<SyncResult> {
     using _lock = await this.#mutex.lock();
-    const present = await this.#kernel.listRoutes({ table: this.#tableId });
-    const wanted = prefixes.map((destination) => ({ destination }));
-    const diff = diffRoutes(wanted, present, {
-      protocol: this.#protocolId,
-      isOwnTable: true,
-    });
-    return await applyDiff(this.#kernel, diff, {
+    const wanted = new Map(prefixes.map((p) => [p.toString(), undefined]));
+    return await syncRoutes(this.#kernel, wanted, {
       table: this.#tableId,
       protocol: this.#protocolId,
       index: LOOPBACK_INDEX,
+      isOwnTable: true,
     });
   }
 }

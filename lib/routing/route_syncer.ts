@@ -1,17 +1,29 @@
 import { Mutex } from "../async/mod.ts";
 import type { Address } from "../inet/mod.ts";
-import type { Route } from "../netlink/mod.ts";
+import { MAIN_TABLE, type Route } from "../netlink/mod.ts";
 import { ROUTER_PROTOCOL } from "../names/mod.ts";
-import { applyDiff, type RouteKernel, type SyncResult } from "./apply.ts";
-import { diffRoutes, type WantedRoute } from "./diff.ts";
-
-/** RT_TABLE_MAIN of `<linux/rtnetlink.h>`. */
-const MAIN_TABLE = 254;
+import {
+  applyPlan,
+  conflictOf,
+  type RouteDefaults,
+  type RouteKernel,
+  type SyncResult,
+  syncRoutes,
+  type WantedRoute,
+} from "./apply.ts";
 
 /** A route to a block of another node. */
 export interface GatewayRoute extends WantedRoute {
   /** The other node's address, reachable without a router in between. */
   readonly gateway: Address;
+}
+
+/** All of our routes. */
+export interface GatewayRoutes {
+  /** The nodes' addresses, by destination as text. */
+  readonly gateways: ReadonlyMap<string, Address>;
+  /** Wanted through another gateway than the destination's: reported as failures. */
+  readonly conflicting: readonly GatewayRoute[];
 }
 
 /** Changes of our routes, each by its destination. */
@@ -63,15 +75,19 @@ export class RouteSyncer {
    *
    * @throws {NetlinkError} when the routes cannot be listed
    */
-  async sync(routes: readonly GatewayRoute[]): Promise<SyncResult> {
+  async sync(wanted: GatewayRoutes): Promise<SyncResult> {
     using _lock = await this.#mutex.lock();
-    const defaults = { table: MAIN_TABLE, protocol: this.#protocolId };
-    const present = await this.#kernel.listRoutes(defaults);
-    this.#links = new Set(
-      present.flatMap(({ index }) => index === undefined ? [] : [index]),
-    );
-    const diff = diffRoutes(routes, present, { protocol: this.#protocolId });
-    return await applyDiff(this.#kernel, diff, defaults);
+    const links = new Set<number>();
+    const result = await syncRoutes(this.#kernel, wanted.gateways, {
+      ...this.#defaults,
+      onRoute: ({ index }) => index !== undefined && links.add(index),
+    });
+    this.#links = links;
+    const failures = [
+      ...wanted.conflicting.map(conflictOf),
+      ...result.failures,
+    ];
+    return { ...result, failures };
   }
 
   /**
@@ -81,15 +97,23 @@ export class RouteSyncer {
    */
   async change(changes: RouteChanges): Promise<SyncResult> {
     using _lock = await this.#mutex.lock();
-    const defaults = { table: MAIN_TABLE, protocol: this.#protocolId };
     const remove = changes.remove.map((route): Route => ({
       ...route,
-      ...defaults,
+      ...this.#defaults,
       family: route.destination.family,
       scope: "global",
       type: "unicast",
     }));
-    const diff = { ...changes, remove, foreign: [] };
-    return await applyDiff(this.#kernel, diff, defaults);
+    const plan = { ...changes, remove };
+    const result = await applyPlan(this.#kernel, plan, this.#defaults);
+    const failures = [
+      ...changes.conflicting.map(conflictOf),
+      ...result.failures,
+    ];
+    return { ...result, failures, foreign: [] };
+  }
+
+  get #defaults(): RouteDefaults {
+    return { table: MAIN_TABLE, protocol: this.#protocolId };
   }
 }

@@ -12,11 +12,18 @@ import {
   NODES,
   type V1Node,
 } from "../../lib/kube/mod.ts";
-import { NODE_ADDRESSES_ANNOTATION } from "../../lib/names/mod.ts";
+import { mapDualStack } from "../../lib/inet/mod.ts";
+import {
+  GROUP_VERSION,
+  NODE_ADDRESSES_ANNOTATION,
+} from "../../lib/names/mod.ts";
 import { getLogger } from "../../lib/telemetry/mod.ts";
 import type { RouteBook, RoutedBlock } from "./route_book.ts";
 
 const log = getLogger("router");
+
+/** One text for all blocks; each object that is read brings its own. */
+const BLOCK_TYPE = { apiVersion: GROUP_VERSION, kind: "AddressBlock" } as const;
 
 /** More nodes than a cluster has. */
 const MAX_NODES = 20_000;
@@ -29,9 +36,7 @@ const MAX_NODES = 20_000;
  */
 export class ClusterView {
   readonly #book: RouteBook;
-  /** Names of blocks that do not say their node's addresses. */
-  readonly #bare = new Set<string>();
-  #bareChanged = new Gate();
+  #blocksChanged = new Gate();
   readonly #nodes: Informer<V1Node>;
   readonly #blocks: Informer<KnownBlock>;
 
@@ -84,7 +89,7 @@ export class ClusterView {
   /** Resolves when all blocks have been listed, and the nodes if they are needed. */
   async synced(): Promise<void> {
     await this.#blocks.synced;
-    if (this.#bare.size > 0) await this.#nodes.synced;
+    if (this.#book.needsNodes) await this.#nodes.synced;
   }
 
   async #runNodes(signal: AbortSignal): Promise<void> {
@@ -92,13 +97,13 @@ export class ClusterView {
     while (!signal.aborted) {
       const stop = new AbortController();
       const either = AbortSignal.any([signal, stop.signal]);
-      const running = this.#bare.size > 0
+      const running = this.#book.needsNodes
         ? this.#nodes.run(either)
         : Promise.resolve();
-      const isNeeded = this.#bare.size > 0;
-      while (isNeeded === this.#bare.size > 0 && !signal.aborted) {
-        this.#bareChanged = new Gate();
-        await this.#bareChanged.wait({ signal }).catch(() => {});
+      const isNeeded = this.#book.needsNodes;
+      while (isNeeded === this.#book.needsNodes && !signal.aborted) {
+        this.#blocksChanged = new Gate();
+        await this.#blocksChanged.wait({ signal }).catch(() => {});
       }
       stop.abort();
       await running;
@@ -108,10 +113,7 @@ export class ClusterView {
   #noteBlock(name: string, object: KnownBlock | undefined): void {
     const block = object?.routed;
     this.#book.setBlock(name, block);
-    if (block !== undefined && block.gateways === undefined) {
-      this.#bare.add(name);
-    } else this.#bare.delete(name);
-    this.#bareChanged.open();
+    this.#blocksChanged.open();
     if (object !== undefined && block === undefined) {
       log.error("Cannot read an AddressBlock; it gets no route", {
         block: name,
@@ -120,7 +122,7 @@ export class ClusterView {
   }
 }
 
-/** A block of which no more is kept than its routes follow from; there may be 50,000. */
+/** A block of which no more is kept than its routes follow from. */
 interface KnownBlock extends AddressBlock {
   /** Absent if it cannot be read. */
   readonly routed?: RoutedBlock;
@@ -139,14 +141,14 @@ function blockTransform(): (block: AddressBlock) => KnownBlock {
     return known;
   };
   return (object) => {
-    const { apiVersion, kind, index } = object;
-    const metadata = identityOf(object.metadata);
+    const { resourceVersion } = object.metadata;
+    const metadata = resourceVersion === undefined ? {} : { resourceVersion };
+    const known = { ...BLOCK_TYPE, index: object.index, metadata };
     const block = tryBlockOf(object);
-    if (block === undefined) return { apiVersion, kind, index, metadata };
-    const { name, prefixes } = block;
+    if (block === undefined) return known;
     const { node, gateways } = ofNode(object, block.node);
-    const routed = { name, node, gateways, prefixes };
-    return { apiVersion, kind, index, metadata, routed };
+    const prefixes = mapDualStack(block.prefixes, String);
+    return { ...known, routed: { name: block.name, node, prefixes, gateways } };
   };
 }
 

@@ -53,7 +53,7 @@ export async function main(
 async function run(options: RouterOptions, signal: AbortSignal): Promise<void> {
   const nodeName = Deno.env.get(NODE_NAME_ENV);
   if (nodeName === undefined || nodeName === "") {
-    throw new TypeError(
+    throw new Error(
       `Cannot determine the node: environment variable ${NODE_NAME_ENV} is not set`,
     );
   }

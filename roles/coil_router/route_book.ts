@@ -1,17 +1,22 @@
-import type { Block } from "../../lib/api/mod.ts";
-import { type Address, type DualStack, FAMILIES } from "../../lib/inet/mod.ts";
-import type { GatewayRoute } from "../../lib/routing/mod.ts";
+import {
+  type Address,
+  type DualStack,
+  FAMILIES,
+  type Family,
+  Prefix,
+} from "../../lib/inet/mod.ts";
+import { compareText } from "../../lib/names/mod.ts";
+import type { GatewayRoute, GatewayRoutes } from "../../lib/routing/mod.ts";
 
-/** The part of a block that its routes depend on. */
-export interface RoutedBlock extends Pick<Block, "name" | "node" | "prefixes"> {
+/** What is kept of a block, no more than its routes follow from: there may be 50,000. */
+export interface RoutedBlock {
+  /** Name of the object. */
+  readonly name: string;
+  readonly node: string;
+  /** Its prefixes as text, in canonical form. */
+  readonly prefixes: DualStack<string>;
   /** Addresses of its node, if it says; else those of the Node count. */
   readonly gateways?: DualStack<Address> | undefined;
-}
-
-/** A block that wants a route. */
-interface Claim {
-  readonly block: string;
-  readonly route: GatewayRoute;
 }
 
 /**
@@ -27,9 +32,10 @@ export class RouteBook {
   readonly #nodeName: string;
   readonly #nodes = new Map<string, DualStack<Address>>();
   readonly #blocks = new Map<string, RoutedBlock>();
-  readonly #blocksOf = new Map<string, Set<string>>();
-  /** By destination as text; hardly ever more than one. */
-  readonly #claims = new Map<string, readonly Claim[]>();
+  /** Of each node, the blocks that do not say its addresses, by name. */
+  readonly #bare = new Map<string, Map<string, RoutedBlock>>();
+  /** The blocks that want a destination, given as text: hardly ever more than one, which stands for itself. */
+  readonly #claims = new Map<string, RoutedBlock | readonly RoutedBlock[]>();
   /** Nodes that lack an address for so many prefixes of their blocks. */
   readonly #lacking = new Map<string, number>();
   readonly #changed = new Set<string>();
@@ -42,8 +48,7 @@ export class RouteBook {
   /** Takes down a node's addresses, undefined when it is gone. */
   setNode(name: string, addresses: DualStack<Address> | undefined): void {
     if (textOf(this.#nodes.get(name)) === textOf(addresses)) return;
-    const names = [...this.#blocksOf.get(name) ?? []];
-    const blocks = names.flatMap((block) => this.#blocks.get(block) ?? []);
+    const blocks = [...this.#bare.get(name)?.values() ?? []];
     for (const block of blocks) this.#withdraw(block);
     if (addresses === undefined) this.#nodes.delete(name);
     else this.#nodes.set(name, addresses);
@@ -56,14 +61,21 @@ export class RouteBook {
     if (before !== undefined) {
       this.#withdraw(before);
       this.#blocks.delete(name);
-      this.#blocksOf.get(before.node)?.delete(name);
+      const bare = this.#bare.get(before.node);
+      if (bare?.delete(name) && bare.size === 0) this.#bare.delete(before.node);
     }
     if (block === undefined) return;
     this.#blocks.set(name, block);
-    const others = this.#blocksOf.get(block.node);
-    if (others === undefined) this.#blocksOf.set(block.node, new Set([name]));
-    else others.add(name);
+    if (block.gateways === undefined) {
+      const bare = this.#bare.get(block.node) ?? new Map();
+      this.#bare.set(block.node, bare.set(name, block));
+    }
     this.#claim(block);
+  }
+
+  /** Whether there are blocks that do not say their node's addresses. */
+  get needsNodes(): boolean {
+    return this.#bare.size > 0;
   }
 
   /** Destinations whose route may be another one since the last call, as text. */
@@ -74,17 +86,26 @@ export class RouteBook {
   }
 
   /** The routes that blocks want to a destination, given as text: the first one counts. */
-  claimsOn(destination: string): GatewayRoute[] {
-    return (this.#claims.get(destination) ?? []).map(({ route }) => route);
+  claimsOn(key: string): GatewayRoute[] {
+    const destination = Prefix.parse(key);
+    return this.#gatewaysTo(key, destination.family)
+      .map((gateway) => ({ destination, gateway }));
   }
 
-  /** All of them, for all destinations. */
-  routes(): GatewayRoute[] {
-    const routes: GatewayRoute[] = [];
-    for (const claims of this.#claims.values()) {
-      for (const { route } of claims) routes.push(route);
+  /** All of them. */
+  routes(): GatewayRoutes {
+    const gateways = new Map<string, Address>();
+    const conflicting: GatewayRoute[] = [];
+    for (const key of this.#claims.keys()) {
+      const family = key.includes(":") ? "ipv6" : "ipv4";
+      const [gateway, ...others] = this.#gatewaysTo(key, family);
+      if (gateway === undefined) continue;
+      gateways.set(key, gateway);
+      for (const other of others.filter((one) => !one.equals(gateway))) {
+        conflicting.push({ destination: Prefix.parse(key), gateway: other });
+      }
     }
-    return routes;
+    return { gateways, conflicting };
   }
 
   /** Nodes that hold a block of a family of which they have no address, sorted. */
@@ -92,45 +113,53 @@ export class RouteBook {
     return [...this.#lacking.keys()].sort();
   }
 
+  #gatewaysTo(key: string, family: Family): Address[] {
+    return listOf(this.#claims.get(key))
+      .flatMap((block) => this.#gatewaysOf(block)?.[family] ?? []);
+  }
+
+  #gatewaysOf(
+    { node, gateways }: RoutedBlock,
+  ): DualStack<Address> | undefined {
+    return gateways ?? this.#nodes.get(node);
+  }
+
   #claim(block: RoutedBlock): void {
-    this.#forEach(block, ({ route, key }) => {
-      const claims = [
-        ...this.#claims.get(key) ?? [],
-        { block: block.name, route },
-      ];
-      this.#claims.set(key, claims.sort(byName));
+    this.#forEach(block, (key) => {
+      const others = this.#claims.get(key);
+      const claims = others === undefined ? block : [...listOf(others), block]
+        .sort((a, b) => compareText(a.name, b.name));
+      this.#claims.set(key, claims);
     }, 1);
   }
 
   #withdraw(block: RoutedBlock): void {
-    this.#forEach(block, ({ key }) => {
-      const claims = (this.#claims.get(key) ?? [])
-        .filter((claim) => claim.block !== block.name);
+    this.#forEach(block, (key) => {
+      const claims = listOf(this.#claims.get(key))
+        .filter(({ name }) => name !== block.name);
       if (claims.length > 0) this.#claims.set(key, claims);
       else this.#claims.delete(key);
     }, -1);
   }
 
-  /** Calls back with each route of the block; counts those that lack a gateway up or down. */
+  /** Calls back with each destination of the block; counts those that lack a gateway up or down. */
   #forEach(
-    { node, prefixes, gateways = this.#nodes.get(node) }: RoutedBlock,
-    act: (
-      found: { readonly route: GatewayRoute; readonly key: string },
-    ) => void,
+    block: RoutedBlock,
+    act: (key: string) => void,
     step: 1 | -1,
   ): void {
+    const { node, prefixes } = block;
+    const gateways = this.#gatewaysOf(block);
     if (node === this.#nodeName || gateways === undefined) return;
     for (const family of FAMILIES) {
-      const destination = prefixes[family];
-      const gateway = gateways[family];
-      if (destination === undefined) continue;
-      if (gateway === undefined) {
+      const key = prefixes[family];
+      if (key === undefined) continue;
+      if (gateways[family] === undefined) {
         this.#lack(node, step);
         continue;
       }
-      const key = destination.toString();
       this.#changed.add(key);
-      act({ route: { destination, gateway }, key });
+      act(key);
     }
   }
 
@@ -141,8 +170,11 @@ export class RouteBook {
   }
 }
 
-function byName(a: Claim, b: Claim): number {
-  return a.block < b.block ? -1 : Number(a.block > b.block);
+function listOf(
+  claims: RoutedBlock | readonly RoutedBlock[] | undefined,
+): readonly RoutedBlock[] {
+  if (claims === undefined) return [];
+  return "name" in claims ? [claims] : claims;
 }
 
 function textOf(addresses: DualStack<Address> | undefined): string {

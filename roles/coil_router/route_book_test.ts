@@ -1,10 +1,5 @@
 import assert from "node:assert/strict";
-import {
-  Address,
-  type DualStack,
-  mapDualStack,
-  Prefix,
-} from "../../lib/inet/mod.ts";
+import { Address, type DualStack, mapDualStack } from "../../lib/inet/mod.ts";
 import fc from "fast-check";
 import { RouteBook, type RoutedBlock } from "./route_book.ts";
 
@@ -22,11 +17,15 @@ function block(
   node: string,
   prefixes: DualStack<string>,
 ): RoutedBlock {
-  return { name, node, prefixes: mapDualStack(prefixes, Prefix.parse) };
+  return { name, node, prefixes };
 }
 
 function text(book: RouteBook): string[] {
-  return book.routes().map((r) => `${r.destination} via ${r.gateway}`).sort();
+  const { gateways, conflicting } = book.routes();
+  return [
+    ...[...gateways].map(([key, gateway]) => `${key} via ${gateway}`),
+    ...conflicting.map((r) => `${r.destination} via ${r.gateway}, too`),
+  ].sort();
 }
 
 function bookOf(
@@ -145,13 +144,40 @@ Deno.test("RouteBook holds the same routes, in whatever order it was told", () =
     const fresh = bookOf([...blocks.values()], nodes);
     assert.deepEqual(text(book), text(fresh));
     assert.deepEqual(book.withoutAddress, fresh.withoutAddress);
-    const first = [...fresh.routes()].map((r) => `${r.destination}`);
-    assert.deepEqual([...applied.keys()].sort(), [...new Set(first)].sort());
+    const { gateways } = fresh.routes();
+    assert.deepEqual([...applied.keys()].sort(), [...gateways.keys()].sort());
     for (const [key, route] of applied) {
       const [wanted] = fresh.claimsOn(key);
       assert.equal(route, `${wanted?.destination} via ${wanted?.gateway}`);
     }
   }));
+});
+
+Deno.test("RouteBook takes the block whose name is first, and reports another gateway", () => {
+  const net = { ipv4: "10.2.0.0/27" };
+  const book = bookOf([
+    block("q-0", "v4", net),
+    block("p-0", "dual", net),
+    block("r-0", "dual", net),
+  ]);
+  assert.deepEqual(text(book), [
+    "10.2.0.0/27 via 192.168.0.3, too",
+    "10.2.0.0/27 via 192.168.0.4",
+  ]);
+  book.setBlock("p-0", undefined);
+  book.setBlock("r-0", undefined);
+  assert.deepEqual(text(book), ["10.2.0.0/27 via 192.168.0.3"]);
+});
+
+Deno.test("RouteBook needs Nodes while a block does not say its node's addresses", () => {
+  const bare = block("p-1", "v4", { ipv4: "10.2.1.0/27" });
+  const gateways = NODES.get("v4");
+  const book = bookOf([{ ...bare, gateways }]);
+  assert.equal(book.needsNodes, false);
+  book.setBlock("p-1", bare);
+  assert.equal(book.needsNodes, true);
+  book.setBlock("p-1", { ...bare, gateways });
+  assert.equal(book.needsNodes, false);
 });
 
 Deno.test("RouteBook believes the addresses that a block says itself, Node or none", () => {

@@ -1,5 +1,6 @@
 import {
   listen,
+  MAIN_TABLE,
   type Notification,
   RouteMonitor,
   warnOfDeafness,
@@ -7,9 +8,6 @@ import {
 import { getLogger } from "../../lib/telemetry/mod.ts";
 
 const log = getLogger("route-syncer");
-
-/** RT_TABLE_MAIN of `<linux/rtnetlink.h>`. */
-const MAIN_TABLE = 254;
 
 export interface RouteWatchOptions {
   /** The protocol number on our routes. */

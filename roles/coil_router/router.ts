@@ -1,3 +1,4 @@
+import { type Address, Prefix } from "../../lib/inet/mod.ts";
 import { abortable, Backoff, Gate, withTimeout } from "../../lib/async/mod.ts";
 import type {
   GatewayRoute,
@@ -12,8 +13,8 @@ import type { RouteBook } from "./route_book.ts";
 
 const log = getLogger("route-syncer");
 
-/** Changes come in bursts; the first is served at once, the next after this. */
-const LEAST_PAUSE_MS = 100;
+/** Changes come in bursts: the first is served at once, the next after a pause, longer while they go on coming. */
+const PAUSE = { initialMs: 100, maxMs: 500, jitter: 0 };
 /** After somebody else's removals were mended: anyone who goes on with it does not make a storm. */
 const REPAIR_PAUSE_MS = 500;
 
@@ -52,12 +53,13 @@ export interface RouterDependencies {
 export class Router {
   readonly #with: RouterDependencies;
   readonly #backoff: Backoff;
+  readonly #bursts = new Backoff(PAUSE);
   #changed = new Gate();
   #hasSynced = false;
   /** Whether somebody else may have changed routes since the last comparison began. */
   #isSuspect = false;
-  /** Our routes in the kernel, by destination; undefined when that is not known for sure. */
-  #applied: Map<string, GatewayRoute> | undefined;
+  /** The gateways of our routes in the kernel, by destination; undefined when that is not known for sure. */
+  #applied: Map<string, Address> | undefined;
   /** Destinations to be tried again. */
   #failed = new Set<string>();
   /** When all routes are compared next, and when that may be at the earliest. */
@@ -114,8 +116,10 @@ export class Router {
     const wait = (gate: Gate, ms: number): Promise<void> =>
       withTimeout(ms, (signal) => gate.wait({ signal }), { signal })
         .catch(() => {}); // the time is over, or the signal aborted
-    await wait(never, Math.min(LEAST_PAUSE_MS, maxMs));
-    if (!signal.aborted) await wait(this.#changed, maxMs);
+    await wait(never, Math.min(this.#bursts.nextMs(), maxMs));
+    if (signal.aborted || this.#changed.isOpen) return;
+    this.#bursts.reset();
+    await wait(this.#changed, maxMs);
   }
 
   /** Returns whether all is as it should be. */
@@ -143,17 +147,14 @@ export class Router {
     const startMs = performance.now();
     const result = await routes.sync(wanted);
     const tookMs = performance.now() - startMs;
-    const applied = new Map<string, GatewayRoute>();
-    for (const route of wanted) {
-      const key = route.destination.toString();
-      if (!applied.has(key)) applied.set(key, route);
+    const applied = new Map(wanted.gateways);
+    let fresh = 0;
+    for (const [key, gateway] of applied) {
+      if (before?.get(key)?.equals(gateway) !== true) fresh++;
     }
-    const fresh =
-      [...applied].filter(([key, route]) => !isSame(before?.get(key), route))
-        .length;
     for (const failure of result.failures) {
-      const route = applied.get(failure.destination);
-      if (isOf(failure, route)) applied.delete(failure.destination);
+      const { destination } = failure;
+      if (isOf(failure, applied.get(destination))) applied.delete(destination);
     }
     this.#applied = applied;
     const restored = before ? result.added + result.moved - fresh : 0;
@@ -162,7 +163,7 @@ export class Router {
     this.#note(result, new Set());
   }
 
-  async #changeSome(applied: Map<string, GatewayRoute>): Promise<void> {
+  async #changeSome(applied: Map<string, Address>): Promise<void> {
     const { book, routes } = this.#with;
     const keys = new Set([...book.takeChanged(), ...this.#failed]);
     // As the book is now: it goes on changing while the kernel works.
@@ -178,10 +179,10 @@ export class Router {
       ({ destination }) => destination,
     );
     for (const [key, [route]] of claims) {
-      const old = applied.get(key);
-      if (failed.get(key)?.some((f) => isOf(f, route ?? old))) continue;
+      const gateway = route?.gateway ?? applied.get(key);
+      if (failed.get(key)?.some((f) => isOf(f, gateway))) continue;
       if (route === undefined) applied.delete(key);
-      else applied.set(key, route);
+      else applied.set(key, route.gateway);
     }
     this.#note(result, keys);
   }
@@ -259,7 +260,7 @@ export class Router {
 /** What to change at these destinations, given what is wanted to each and what the kernel has. Pure. */
 function changesOf(
   claims: ReadonlyMap<string, readonly GatewayRoute[]>,
-  applied: ReadonlyMap<string, GatewayRoute>,
+  applied: ReadonlyMap<string, Address>,
 ): RouteChanges {
   const add: GatewayRoute[] = [];
   const move: GatewayRoute[] = [];
@@ -268,24 +269,24 @@ function changesOf(
   for (const [key, [route, ...others]] of claims) {
     const old = applied.get(key);
     if (route === undefined) {
-      if (old !== undefined) remove.push(old);
+      if (old !== undefined) {
+        remove.push({ destination: Prefix.parse(key), gateway: old });
+      }
       continue;
     }
     if (old === undefined) add.push(route);
-    else if (!isSame(old, route)) move.push(route);
-    conflicting.push(...others.filter((other) => !isSame(other, route)));
+    else if (!old.equals(route.gateway)) move.push(route);
+    conflicting.push(
+      ...others.filter(({ gateway }) => !gateway.equals(route.gateway)),
+    );
   }
   return { add, move, remove, conflicting };
 }
 
-function isSame(a: GatewayRoute | undefined, b: GatewayRoute): boolean {
-  return a?.gateway.toString() === b.gateway.toString();
-}
-
-/** Whether a failure is about this route, not about another one to the same destination. */
+/** Whether a failure is about the route by this gateway, not about another one to the same destination. */
 function isOf(
-  { gateway }: RouteFailure,
-  route: GatewayRoute | undefined,
+  { gateway: failed }: RouteFailure,
+  gateway: Address | undefined,
 ): boolean {
-  return gateway === undefined || gateway === route?.gateway.toString();
+  return failed === undefined || failed === gateway?.toString();
 }

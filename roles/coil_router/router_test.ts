@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
-import { Address, Prefix } from "../../lib/inet/mod.ts";
+import { Address } from "../../lib/inet/mod.ts";
 import { sleep } from "../../lib/async/mod.ts";
 import type {
   GatewayRoute,
+  GatewayRoutes,
   RouteChanges,
   SyncResult,
 } from "../../lib/routing/mod.ts";
@@ -25,7 +26,7 @@ const FAILURE = {
 
 /** A call to the kernel: all routes, or changes of some. */
 type Call =
-  | { readonly kind: "sync"; readonly routes: readonly GatewayRoute[] }
+  | { readonly kind: "sync"; readonly routes: GatewayRoutes }
   | { readonly kind: "change"; readonly changes: RouteChanges };
 
 interface Rig {
@@ -90,14 +91,14 @@ function rig(
 }
 
 function blockOf(index: number, node = "other"): RoutedBlock {
-  const ipv4 = Prefix.parse(`10.2.${index}.0/27`);
-  return { name: `p-${index}`, node, prefixes: { ipv4 } };
+  const prefixes = { ipv4: `10.2.${index}.0/27` };
+  return { name: `p-${index}`, node, prefixes };
 }
 
 /** A call in a line: `sync 2`, `add 10.2.1.0/27`. */
 function textOf(call: Call | undefined): string {
   if (call === undefined) return "none";
-  if (call.kind === "sync") return `sync ${call.routes.length}`;
+  if (call.kind === "sync") return `sync ${call.routes.gateways.size}`;
   return Object.entries(call.changes).flatMap(([kind, routes]) =>
     routes.map(({ destination, gateway }: GatewayRoute) =>
       `${kind} ${destination} via ${gateway}`
@@ -153,6 +154,24 @@ Deno.test("Router changes the routes of a changed block alone, long before the i
   assert.deepEqual(it.metrics.map(({ routes }) => routes), [1, 2, 2, 1]);
 });
 
+Deno.test("Router pauses longer between changes that go on coming", async () => {
+  const times: number[] = [];
+  const { promise: enough, resolve } = Promise.withResolvers<void>();
+  const next = () => {
+    times.push(performance.now());
+    it.book.setBlock(`p-${times.length}`, blockOf(times.length));
+    it.router.trigger();
+    if (times.length === 6) resolve();
+    return Promise.resolve(DONE);
+  };
+  const it = rig([], { routes: { sync: next, change: next } });
+  await running(it, () => enough);
+  const gaps = times.slice(1).map((ms, i) => ms - (times[i] ?? 0));
+  for (const [i, leastMs] of [100, 200, 400, 500, 500].entries()) {
+    assert.ok((gaps[i] ?? 0) > leastMs - 5, `${gaps}`);
+  }
+});
+
 Deno.test("Router asks the kernel nothing for a change of no route", async () => {
   const it = rig([]);
   await running(it, async () => {
@@ -176,7 +195,7 @@ Deno.test("Router compares all routes when somebody else may have changed some",
 });
 
 Deno.test("Router rests after a long comparison, and changes single routes all the same", async () => {
-  const slow = async (routes: readonly GatewayRoute[]) => {
+  const slow = async (routes: GatewayRoutes) => {
     compared.push(routes);
     await sleep(50);
     return DONE;
@@ -198,7 +217,7 @@ Deno.test("Router rests after a long comparison, and changes single routes all t
     for (let index = 1; index <= 3; index++) {
       it.book.setBlock(`p-${index}`, blockOf(index));
       it.router.distrust();
-      await sleep(150);
+      for (let n = 0; n < 1_000 && changed.length < index; n++) await sleep(5);
     }
   });
   // 50 ms of work: a second without another, although one is asked for.
