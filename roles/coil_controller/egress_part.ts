@@ -9,7 +9,7 @@ import {
 } from "../../lib/kube/mod.ts";
 import { HeapKeeper } from "../../lib/linux/mod.ts";
 import { GROUP_VERSION } from "../../lib/names/mod.ts";
-import { getLogger } from "../../lib/telemetry/mod.ts";
+import { getLogger, type Registry } from "../../lib/telemetry/mod.ts";
 import type { ClientSlices } from "./clients/client_slices.ts";
 import { connectClients } from "./clients_part.ts";
 import { EgressAccess } from "./egress/access.ts";
@@ -18,8 +18,9 @@ import { EgressBindings } from "./egress/bindings.ts";
 import { EgressCluster } from "./egress/cluster.ts";
 import { DeploymentKeeper } from "./egress/deployment_keeper.ts";
 import { createdEvent } from "./egress/events.ts";
-import { EgressImage, type EgressImageOptions } from "./egress/image.ts";
-import type { GatewaySettings } from "./egress/plan.ts";
+import { EgressImage, type EgressImageOptions } from "./gateway/image.ts";
+import type { GatewaySettings } from "./gateway/plan.ts";
+import { observeEgresses } from "./egress/metrics.ts";
 import { EgressReconciler } from "./egress/reconciler.ts";
 import { subscribeEgress } from "./egress/subscriptions.ts";
 
@@ -32,6 +33,7 @@ export interface EgressPartOptions {
   readonly events: EventRecorder;
   /** Receives what the controllers' own metrics are made of. */
   readonly kubeMetrics: KubeMetrics;
+  readonly registry: Registry;
   readonly settings: GatewaySettings;
   readonly image: Omit<EgressImageOptions, "client">;
   /** The least time between two writes of an Egress' numbers. Default one minute. */
@@ -50,6 +52,7 @@ export function openEgress(
   const heap = new HeapKeeper();
   const cluster = new EgressCluster(options.client, () => heap.note());
   cluster.start(group);
+  observeEgresses(options.registry, cluster.egresses.store);
   group.run("egress heap keeper", (s) => heap.run(s));
   return (leading) => leadEgress(options, cluster, leading);
 }

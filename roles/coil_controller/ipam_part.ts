@@ -77,8 +77,10 @@ async function leadIpam(
   cluster: Cluster,
   signal: AbortSignal,
 ): Promise<void> {
-  await using group = new TaskGroup({ signal });
   const { client, metrics, heap } = options;
+  using undo = new DisposableStack();
+  undo.defer(() => metrics.dropPools());
+  await using group = new TaskGroup({ signal });
   await cluster.synced(group.signal);
   const pools = new Pools({
     client,
@@ -318,19 +320,20 @@ function makeRequestController(
   });
 }
 
-/** Warns on a Node. */
+/** Tells about a Node, which may be gone. */
 function nodeEvent(
   { events }: Pick<IpamPartOptions, "events">,
   { nodes }: Cluster,
-  { node: name, reason, message }: {
+  { node: name, type = "Warning", reason, message }: {
     readonly node: string;
+    readonly type?: "Normal" | "Warning";
     readonly reason: string;
     readonly message: string;
   },
 ): void {
   const uid = nodes.store.get(name)?.metadata?.uid ?? "";
   events.event({ apiVersion: "v1", kind: "Node", name, uid }, {
-    type: "Warning",
+    type,
     reason,
     message,
   });
@@ -349,6 +352,10 @@ function makeGarbageCollector(
     kubeMetrics,
     intervalMs: options.gcIntervalMs,
     graceMs: options.nodeGraceMs,
+    onReleased(node, message) {
+      const reason = "BlocksReleased";
+      nodeEvent({ events }, cluster, { node, type: "Normal", reason, message });
+    },
     onFailure({ metadata }: AddressBlock, error) {
       events.event({
         apiVersion: GROUP_VERSION,

@@ -34,7 +34,7 @@ import {
   serveMetrics,
 } from "../../lib/telemetry/mod.ts";
 import { type EgressPartOptions, openEgress } from "./egress_part.ts";
-import { FIELD_MANAGER } from "./egress/takeover.ts";
+import { FIELD_MANAGER } from "./gateway/takeover.ts";
 import { type ControllerOptions, parseControllerFlags } from "./flags.ts";
 import { openIpam } from "./ipam_part.ts";
 import { IpamMetrics } from "./ipam/metrics.ts";

@@ -3,8 +3,12 @@ import type {
   KubeObject,
   ResourceType,
 } from "../../../lib/kube/mod.ts";
-import { hasFormerManager, takeOver } from "./takeover.ts";
-import { digestOf, fingerprintOf, type OwnedObject } from "./transform.ts";
+import { hasFormerManager, takeOver } from "../gateway/takeover.ts";
+import {
+  digestOf,
+  fingerprintOf,
+  type OwnedObject,
+} from "../gateway/transform.ts";
 
 /** What to apply, and what is known of the object. */
 export interface ApplyOptions {

@@ -35,7 +35,7 @@ import {
   transformEgress,
   transformOwned,
   transformPod,
-} from "./transform.ts";
+} from "../gateway/transform.ts";
 
 /** A pod that ended is no gateway any more, though its object may stay for long. */
 export const LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed";

@@ -4,11 +4,14 @@ import { EGRESS_CONTAINER } from "../../../lib/names/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import type { EgressApplier } from "./applier.ts";
 import type { EgressCluster } from "./cluster.ts";
-import { type DeploymentPlan, planDeployment } from "./deployment.ts";
-import type { EgressImage } from "./image.ts";
-import type { GatewaySettings } from "./plan.ts";
-import { ownerCheck, targetOf } from "./problems.ts";
-import { type OwnedDeployment, transformDeployment } from "./transform.ts";
+import { type DeploymentPlan, planDeployment } from "../gateway/deployment.ts";
+import type { EgressImage } from "../gateway/image.ts";
+import type { GatewaySettings } from "../gateway/plan.ts";
+import { ownerCheck, targetOf } from "../gateway/problems.ts";
+import {
+  type OwnedDeployment,
+  transformDeployment,
+} from "../gateway/transform.ts";
 
 const log = getLogger("egress-reconciler");
 

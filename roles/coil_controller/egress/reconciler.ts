@@ -27,11 +27,11 @@ import {
   type GatewaySettings,
   planDisruptionBudget,
   planService,
-} from "./plan.ts";
+} from "../gateway/plan.ts";
 import { createdEvent, egressEvents } from "./events.ts";
-import { ownerCheck, problemOf, targetOf } from "./problems.ts";
-import type { OwnedDeployment } from "./transform.ts";
-import { workloadOf } from "./workload.ts";
+import { ownerCheck, problemOf, targetOf } from "../gateway/problems.ts";
+import type { OwnedDeployment } from "../gateway/transform.ts";
+import { workloadOf } from "../gateway/workload.ts";
 import { WrittenStatuses } from "./written.ts";
 
 export interface EgressReconcilerOptions {

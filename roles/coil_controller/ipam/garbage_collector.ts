@@ -27,6 +27,8 @@ const log = getLogger("gc");
 const CONCURRENT_NODES = 4;
 /** Blocks of one node that are released at the same time. */
 const CONCURRENT_BLOCKS = 8;
+/** As many blocks are named in an Event. */
+const NAMED_BLOCKS = 5;
 
 export interface GarbageCollectorOptions {
   readonly client: KubeClient;
@@ -34,6 +36,8 @@ export interface GarbageCollectorOptions {
   readonly blocks: Store<AddressBlock>;
   readonly metrics: IpamMetrics;
   readonly kubeMetrics: KubeMetrics;
+  /** Tells an operator which blocks of a deleted node were released. */
+  readonly onReleased: (node: string, message: string) => void;
   /** Tells an operator that blocks could not be released. */
   readonly onFailure: (block: AddressBlock, error: unknown) => void;
   /** How long a node must have been missing: a Node that is deleted by mistake still runs its pods, and may come back. */
@@ -181,5 +185,17 @@ export class GarbageCollector {
         },
       );
     }
+    this.#options.onReleased(node, releasedText(orphans));
   }
+}
+
+function releasedText(blocks: readonly AddressBlock[]): string {
+  const names = blocks.slice(0, NAMED_BLOCKS)
+    .map(({ metadata }) => metadata.name).join(", ");
+  const rest = blocks.length - NAMED_BLOCKS;
+  const more = rest > 0 ? ` and ${rest} more` : "";
+  const count = blocks.length === 1
+    ? "1 block was"
+    : `${blocks.length} blocks were`;
+  return `The Node is gone; ${count} released: ${names}${more}`;
 }

@@ -24,6 +24,8 @@ class Site implements AsyncDisposable {
   isNodeThere = true;
   /** When the block was given up, in seconds. */
   releasedAt: number | undefined;
+  /** What the operator was told. */
+  readonly told: string[] = [];
   readonly #stop = new AbortController();
   readonly #running: Promise<void>;
 
@@ -32,7 +34,10 @@ class Site implements AsyncDisposable {
     const blocks = new Store<AddressBlock>({
       node: ({ metadata }) => [metadata.labels?.[NODE_LABEL] ?? ""],
     });
-    blocks.set("default-0", BLOCK);
+    for (let i = 0; i < 7; i++) {
+      const metadata = { ...BLOCK.metadata, name: `default-${i}` };
+      blocks.set(metadata.name, { ...BLOCK, metadata });
+    }
     const transport = new FakeTransport(({ method }) => {
       if (method === "GET" && this.isNodeThere) {
         return { body: { kind: "Node", metadata: { name: NODE } } };
@@ -45,6 +50,7 @@ class Site implements AsyncDisposable {
       blocks,
       metrics: new IpamMetrics(registry),
       kubeMetrics: new KubeMetrics(registry),
+      onReleased: (node, message) => this.told.push(`${node}: ${message}`),
       onFailure: (_, error) => assert.fail(String(error)),
       graceMs: 30_000,
       intervalMs: 3_600_000,
@@ -72,8 +78,12 @@ Deno.test("blocks are released when their node has been missing for the grace ti
   await site.at(10, "goes");
   await site.at(39, "nothing");
   assert.equal(site.releasedAt, undefined);
+  assert.deepEqual(site.told, []);
   await site.at(41, "nothing");
   assert.equal(site.releasedAt, 40);
+  assert.deepEqual(site.told, [
+    "node1: The Node is gone; 7 blocks were released: default-0, default-1, default-2, default-3, default-4 and 2 more",
+  ]);
 });
 
 Deno.test("a Node that comes back and goes again has its grace time again", async () => {

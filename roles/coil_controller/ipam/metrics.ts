@@ -98,6 +98,8 @@ export class IpamMetrics {
   /** Takes over what a pool's status says. */
   poolCounted(pool: string, { blocks, conditions }: AddressPoolStatus): void {
     this.freeBlocks.set({ pool }, blocks?.free ?? 0);
+    // Prometheus sees no increase in a counter that begins with its first failure.
+    this.requests.inc({ pool, result: "failed" }, 0);
     const isShared = [CONDITION_OVERLAPPING, CONDITION_CLUSTER_ADDRESSES]
       .map((type) => conditionOf(conditions, type)?.reason)
       .some((reason) => reason !== undefined && reason !== REASON_IN_POD_CIDR);
@@ -106,9 +108,20 @@ export class IpamMetrics {
 
   /** Forgets a pool. */
   dropPool(pool: string): void {
-    this.maxBlocks.remove(pool);
-    this.allocatedBlocks.remove(pool);
-    this.freeBlocks.remove(pool);
-    this.overlaps.remove(pool);
+    for (const gauge of this.#ofPools) gauge.remove(pool);
+  }
+
+  /** Forgets all pools: another replica counts them now. */
+  dropPools(): void {
+    for (const gauge of this.#ofPools) gauge.reset();
+  }
+
+  get #ofPools(): readonly Gauge<"pool">[] {
+    return [
+      this.maxBlocks,
+      this.allocatedBlocks,
+      this.freeBlocks,
+      this.overlaps,
+    ];
   }
 }

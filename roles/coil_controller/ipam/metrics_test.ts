@@ -35,3 +35,18 @@ Deno.test("IpamMetrics counts no block as free whose addresses others have", asy
     );
   }
 });
+
+Deno.test("IpamMetrics has no pools when another replica leads, and failed requests from 0", async () => {
+  const registry = createRegistry();
+  const metrics = new IpamMetrics(registry);
+  metrics.maxBlocks.set({ pool: "p" }, 4);
+  metrics.poolCounted("p", { conditions: [] });
+  const lines = async () =>
+    (await registry.metrics()).split("\n").filter((l) => l.includes('"p"'));
+  const failed =
+    'coil_controller_block_requests_total{pool="p",result="failed"} 0';
+  assert.equal((await lines()).length, 4);
+  assert.ok((await lines()).includes(failed));
+  metrics.dropPools();
+  assert.deepEqual(await lines(), [failed]);
+});

@@ -1,0 +1,32 @@
+import {
+  conditionOf,
+  type Egress,
+  EGRESS_READY,
+} from "../../../lib/api/mod.ts";
+import type { Store } from "../../../lib/kube/mod.ts";
+import { Gauge, type Registry } from "../../../lib/telemetry/mod.ts";
+
+/** Registers the gauge of ready Egresses, which reads the cache when scraped. One without a status counts as not ready. */
+export function observeEgresses(
+  registry: Registry,
+  egresses: Pick<Store<Egress>, "list">,
+): void {
+  new Gauge({
+    name: "coil_controller_egress_ready",
+    help: "1 if a gateway of the Egress is available, otherwise 0.",
+    // The label "namespace" is that of the controller in Prometheus.
+    labelNames: ["egress_namespace", "egress"],
+    registers: [registry],
+    collect() {
+      this.reset();
+      for (const { metadata, status } of egresses.list()) {
+        const { namespace = "", name = "" } = metadata;
+        const ready = conditionOf(status?.conditions, EGRESS_READY);
+        this.set(
+          { egress_namespace: namespace, egress: name },
+          ready?.status === "True" ? 1 : 0,
+        );
+      }
+    },
+  });
+}
