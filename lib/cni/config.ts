@@ -81,6 +81,12 @@ export function parseConfig(
   checkConfigVersion(cniVersion);
   const { runtimeConfig, prevResult } = raw;
   const socket = parseText(raw["socket"], "socket");
+  if (socket?.startsWith("/") === false) {
+    throw new CniError(`socket is relative: ${socket}`, {
+      code: ErrorCode.INVALID_NETWORK_CONFIG,
+      details: "it must be an absolute path",
+    });
+  }
   const previous = parsePrevResult(prevResult, cniVersion, options);
   return {
     cniVersion,

@@ -17,6 +17,10 @@ function parse(overrides: Record<string, unknown>) {
 Deno.test("SV-13: parseConfig() reads the socket, or none", () => {
   assert.equal(parse({}).socket, undefined);
   assert.equal(parse({ socket: "/run/other.sock" }).socket, "/run/other.sock");
+  assert.throws(() => parse({ socket: "run/other.sock" }), {
+    code: 7,
+    message: "socket is relative: run/other.sock",
+  });
 });
 
 Deno.test("SV-13: parseConfig() reads prevResult of 0.4.0", () => {

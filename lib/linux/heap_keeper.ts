@@ -4,8 +4,11 @@ import { heapCollector } from "./memory.ts";
 /** How often to look. */
 const INTERVAL_MS = 1_000;
 
-/** What has grown by less than this since the last look is at rest. */
-const REST_BYTES = 512 * 1024;
+/**
+ * What has grown by less than this since the last look is at rest. A trickle of garbage, such as a few changes each
+ * second leave, is work: taken for rest, it would be collected every few seconds, twice.
+ */
+const REST_BYTES = 64 * 1024;
 
 /** Less garbage than this is not worth a collection at rest. */
 const WORTH_BYTES = 3 * 1024 * 1024;

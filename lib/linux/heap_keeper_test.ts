@@ -63,6 +63,15 @@ Deno.test("HeapKeeper.look() collects the last bit after a long rest, once", () 
   assert.deepEqual([looks(4), looks(1), looks(10)], [0, 1, 1]);
 });
 
+Deno.test("HeapKeeper.look() does not take a trickle of garbage for rest", () => {
+  const { state, keeper } = setUp();
+  for (let i = 0; i < 100; i++) {
+    state.garbage += MIB / 8;
+    keeper.look();
+  }
+  assert.deepEqual(state.collections, [1]);
+});
+
 Deno.test("HeapKeeper.look() gives back the pages of a collection amid work, once all is at rest", () => {
   const { state, keeper } = setUp();
   state.garbage = 20 * MIB;

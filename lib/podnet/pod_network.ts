@@ -1,6 +1,6 @@
 import type { Address, DualStack, Prefix } from "../inet/mod.ts";
 import type { Netns } from "../linux/mod.ts";
-import { type Link, RouteSocket } from "../netlink/mod.ts";
+import { type Link, MAIN_TABLE, RouteSocket } from "../netlink/mod.ts";
 import { getLogger } from "../telemetry/mod.ts";
 import { parseAlias } from "./base/alias.ts";
 import { applySources } from "./pods/apply_sources.ts";
@@ -36,12 +36,7 @@ import { refreshSources } from "./state/route_sources.ts";
 import { connectPod } from "./pods/setup.ts";
 import type { PodSources } from "./base/sources.ts";
 import { listSteadyRoutes, routedWithin } from "./state/steady_routes.ts";
-import {
-  MAIN_TABLE,
-  type PodLink,
-  type Survey,
-  surveyOf,
-} from "./state/survey.ts";
+import { type PodLink, type Survey, surveyOf } from "./state/survey.ts";
 import { Upkeep } from "./upkeep.ts";
 import type { AttachmentKey } from "../cni/mod.ts";
 import { findPodNetns } from "./netns/find_netns.ts";

@@ -1,12 +1,14 @@
 import {
   defineFlags,
   type FlagSpec,
+  type FlagValues,
   ignoredFlags,
   LOGGING_FLAGS,
   type LoggingChoice,
   loggingChoice,
   parseFlags,
   type ProgramInfo,
+  refuseCommandLine,
 } from "../../lib/flags/mod.ts";
 import {
   COILD_ADDRESSES,
@@ -222,6 +224,8 @@ export function parseCoildFlags(
   info: ProgramInfo,
 ): CoildOptions {
   const { values, given } = parseFlags(FLAGS, args, info);
+  const mistake = mistakeIn(values);
+  if (mistake !== undefined) return refuseCommandLine(mistake, info);
   return {
     logging: loggingChoice(values, given),
     metricsAddress: values["metrics-addr"],
@@ -249,4 +253,16 @@ export function parseCoildFlags(
     blockRequestTimeoutMs: values["block-request-timeout"],
     ignored: ignoredFlags(FLAGS, given),
   };
+}
+
+/** What flags cannot be together. */
+function mistakeIn(values: FlagValues<typeof FLAGS>): string | undefined {
+  if (!values["enable-ipam"]) {
+    return values["enable-egress"]
+      ? undefined
+      : "--enable-ipam and --enable-egress are both false, so there is nothing to do";
+  }
+  return values["pod-table-id"] === 0 || values["export-table-id"] === 0
+    ? "route table 0 does not exist; --pod-table-id and --export-table-id may be 0 with --enable-ipam=false only"
+    : undefined;
 }

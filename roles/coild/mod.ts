@@ -98,7 +98,11 @@ async function run(start: Start, signal: AbortSignal): Promise<void> {
     log.warn("Ignoring a flag without effect", { flag, reason });
   }
   const nodeName = Deno.env.get(NODE_NAME_ENV) ?? "";
-  assertRunnable(options, nodeName);
+  if (nodeName === "") {
+    throw new Error(
+      `Cannot start: environment variable ${NODE_NAME_ENV} is not set`,
+    );
+  }
   await using stack = new AsyncDisposableStack();
   stack.use(lockSocket(options.socketPath));
   const parts = await connect(start, { nodeName, stack });
@@ -107,27 +111,6 @@ async function run(start: Start, signal: AbortSignal): Promise<void> {
   await work(parts, signal);
   await doors.finished;
   await parts.node.finish();
-}
-
-function assertRunnable(
-  { enableEgress, enableIpam, podTableId, exportTableId }: CoildOptions,
-  nodeName: string,
-): void {
-  if (nodeName === "") {
-    throw new TypeError(
-      `Cannot start: environment variable ${NODE_NAME_ENV} is not set`,
-    );
-  }
-  if (!enableIpam && !enableEgress) {
-    throw new TypeError(
-      "Cannot start: configuration error: --enable-ipam and --enable-egress are both false, so there is nothing to do",
-    );
-  }
-  if (enableIpam && (podTableId === 0 || exportTableId === 0)) {
-    throw new TypeError(
-      "Cannot start: configuration error: route table 0 does not exist; --pod-table-id and --export-table-id may be 0 with --enable-ipam=false only",
-    );
-  }
 }
 
 /** Makes the parts and ties them to each other. */

@@ -1,9 +1,13 @@
 import type { Family } from "../../inet/mod.ts";
-import { formatTable, type Route, type Rule } from "../../netlink/mod.ts";
+import {
+  formatTable,
+  MAIN_TABLE,
+  type Route,
+  type Rule,
+} from "../../netlink/mod.ts";
 import { type WantedLink, wantedLinks } from "./links.ts";
 import type { ClientPlan } from "./plan.ts";
 import { kernelRoutes } from "./routes.ts";
-import { MAIN_TABLE } from "./rules.ts";
 import { clientTable, needsTable } from "./table.ts";
 import { fouPorts } from "../kernel/fou_ports.ts";
 import {

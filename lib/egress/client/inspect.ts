@@ -3,6 +3,7 @@ import { inNetns, type Netns } from "../../linux/mod.ts";
 import { EGRESS_NFT_TABLE } from "../../names/mod.ts";
 import {
   FouSocket,
+  MAIN_TABLE,
   NetfilterSocket,
   type Route,
   RouteSocket,
@@ -17,7 +18,6 @@ import {
 } from "./findings.ts";
 import type { ClientPlan } from "./plan.ts";
 import { diffRoutes } from "./routes.ts";
-import { MAIN_TABLE } from "./rules.ts";
 import { fouPorts, portText, sameFouPort } from "../kernel/fou_ports.ts";
 import { strictReversePaths } from "../kernel/reverse_path.ts";
 import { TUNNEL_LINKS } from "../kernel/tunnel_names.ts";

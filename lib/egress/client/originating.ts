@@ -6,9 +6,15 @@ import {
   mapDualStack,
 } from "../../inet/mod.ts";
 import { EGRESS_ORIGINATING_TABLES } from "../../names/mod.ts";
-import type { AddressEntry, Link, Route, Rule } from "../../netlink/mod.ts";
+import {
+  type AddressEntry,
+  type Link,
+  MAIN_TABLE,
+  type Route,
+  type Rule,
+} from "../../netlink/mod.ts";
 import { CLIENT_PROTOCOL, type ClientPlan } from "./plan.ts";
-import { MAIN_TABLE, originatingRule } from "./rules.ts";
+import { originatingRule } from "./rules.ts";
 import { isClientLink } from "../kernel/tunnel_names.ts";
 
 /** IFF_LOOPBACK of `<linux/if.h>`. */

@@ -15,10 +15,7 @@ import {
   EGRESS_WIDE_PRIORITY,
   EGRESS_WIDE_TABLE,
 } from "../../names/mod.ts";
-import type { Rule } from "../../netlink/mod.ts";
-
-/** RT_TABLE_MAIN of `<linux/rtnetlink.h>`. */
-export const MAIN_TABLE = 254;
+import { MAIN_TABLE, type Rule } from "../../netlink/mod.ts";
 
 /** RFC 3927 and RFC 4291 section 2.5.6. */
 const LINK_LOCAL: Readonly<Record<Family, Prefix>> = {

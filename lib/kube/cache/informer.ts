@@ -63,6 +63,8 @@ export class Informer<T extends KubeObject> {
   #version: string | undefined;
   /** A list must not be older; undefined when only the newest will do. */
   #leastVersion: string | undefined;
+  /** Whether no watch has gone on from the last list yet: one whose version is refused at once must not be made again without a pause. */
+  #isFresh = true;
   #failing = false;
 
   constructor(
@@ -171,6 +173,7 @@ export class Informer<T extends KubeObject> {
         if (change !== undefined) changes.push(change);
       }
       this.#noteContact();
+      this.#isFresh = true;
       this.#hasSynced = true;
       this.#markSynced();
     } catch (err) {
@@ -185,6 +188,7 @@ export class Informer<T extends KubeObject> {
   async #watch(signal: AbortSignal): Promise<void> {
     const { timeoutSeconds, idleTimeoutMs } = this.#options;
     const startMs = performance.now();
+    const isShort = () => performance.now() - startMs < SHORT_WATCH_MS;
     let events = 0;
     let isOpen = false;
     const watch = this.#client.watch(this.#type, {
@@ -205,15 +209,17 @@ export class Informer<T extends KubeObject> {
         events++;
         this.#noteContact();
         this.#handle(event);
+        this.#isFresh = false;
         if (event.type !== "BOOKMARK") this.#backoff.reset();
       }
     } catch (err) {
       // An ERROR event: the server cannot go on from here, and might never.
       if (isOpen && err instanceof KubeApiError) this.#version = undefined;
       throw err;
+    } finally {
+      if (isOpen && !isShort()) this.#isFresh = false;
     }
-    const isShort = performance.now() - startMs < SHORT_WATCH_MS;
-    if (!isShort) return this.#backoff.reset();
+    if (!isShort()) return this.#backoff.reset();
     if (events === 0) {
       throw new KubeUnreachableError(
         `Cannot watch ${this.#type.plural}: the watch ended at once`,
@@ -301,6 +307,8 @@ export class Informer<T extends KubeObject> {
       wantedMs = Math.min(err.retryAfterMs ?? 0, 30_000);
       // Too old a version; or the kind or the permission went away and came back.
       if (!err.isTransient) this.#version = undefined;
+      // After an outage: it has grown while nobody answered.
+      if (err.isGone && !this.#isFresh) this.#backoff.reset();
     } else if (!(err instanceof KubeUnreachableError)) {
       this.#version = undefined;
     }

@@ -26,6 +26,8 @@ class Server {
   items: V1Node[] = [];
   version = 1;
   listFailure: { status: number; body: unknown } | undefined;
+  /** Statuses of the answers to the next watches. */
+  watchFailures: number[] = [];
   readonly lists: string[] = [];
   readonly watches: string[] = [];
   readonly transport: FakeTransport;
@@ -41,6 +43,8 @@ class Server {
         return { body: { metadata, items: this.items } };
       }
       this.watches.push(url.searchParams.get("resourceVersion") ?? "");
+      const status = this.watchFailures.shift();
+      if (status !== undefined) return { status, body: "no" };
       return { lines: this.#lines(request.signal) };
     });
   }
@@ -172,6 +176,29 @@ Deno.test("Informer lists again after 410 and reports what went away unseen", as
     assert.deepEqual(server.watches, ["1", "9"]);
     assert.equal(informer.store.get("a"), undefined);
   }, (server) => server.items = [node("a", 1), node("b", 1)]);
+});
+
+Deno.test("Informer lists soon when its version is too old after an outage, and not in a storm", async () => {
+  const delays: number[] = [];
+  class Recorded extends Backoff {
+    override nextMs(): number {
+      const ms = super.nextMs();
+      delays.push(ms);
+      return ms;
+    }
+  }
+  const backoff = new Recorded({ initialMs: 1, maxMs: 100, jitter: 0 });
+  await follow({ backoff }, async ({ server }) => {
+    await until(() => server.watches.length === 1);
+    server.push("ADDED", node("a", 4));
+    await until(() => server.lists.length === 1);
+    server.watchFailures = [503, 503, 503, 503, 410, 410, 410];
+    server.raw("{");
+    server.end();
+    await until(() => server.watches.length === 9);
+    assert.deepEqual(delays, [1, 2, 4, 8, 16, 1, 2, 4]);
+    assert.equal(server.lists.length, 4);
+  });
 });
 
 for (

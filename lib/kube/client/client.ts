@@ -78,7 +78,7 @@ export class KubeClient implements Disposable {
   /**
    * Makes a client from `options.kubeconfig`, else `$KUBECONFIG`, else the pod's service account, else
    * `~/.kube/config`. `@kubernetes/client-node` is loaded only for a kubeconfig.
-   * @throws {TypeError} when the configuration cannot be used.
+   * @throws {Error} when the configuration cannot be used.
    */
   static async load(options: LoadOptions = {}): Promise<KubeClient> {
     const { kubeconfig, context } = options;
@@ -91,7 +91,7 @@ export class KubeClient implements Disposable {
     return KubeClient.from(source, options);
   }
 
-  /** Makes a client with the pod's service account. @throws {TypeError} when this is no pod. */
+  /** Makes a client with the pod's service account. @throws {Error} when this is no pod. */
   static inCluster(options: KubeClientOptions = {}): KubeClient {
     return KubeClient.from(new InClusterSource(), options);
   }

@@ -79,11 +79,11 @@ class ItemScanner {
         start = i + 1;
       }
     }
-    if (this.#inItem) this.#item.push(chunk.subarray(start));
+    if (this.#inItem) this.#item.push(chunk.slice(start));
     else this.#keepOutside(chunk, { start, end: chunk.length });
   }
 
-  /** Copies, since a view would keep the whole chunk in memory to the end of the list. */
+  /** Copies: the chunk is gone with its turn. */
   #keepOutside(chunk: Uint8Array, part: { start: number; end: number }): void {
     if (part.start === part.end) return;
     this.#outside.push(chunk.slice(part.start, part.end));

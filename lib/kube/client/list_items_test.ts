@@ -2,10 +2,13 @@ import assert from "node:assert/strict";
 import fc from "fast-check";
 import { readListItems } from "./list_items.ts";
 
+/** All in one buffer, as those of a transport. */
 async function* chunksOf(text: string, size: number) {
   const bytes = new TextEncoder().encode(text);
   for (let i = 0; i < bytes.length; i += size) {
-    yield bytes.subarray(i, i + size);
+    const chunk = bytes.slice(i, i + size);
+    yield chunk;
+    chunk.fill(0);
   }
 }
 

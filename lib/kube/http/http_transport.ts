@@ -12,6 +12,8 @@ import type {
 
 /** A request that got less time than this says nothing about its connection. */
 const LEAST_SILENCE_MS = 250;
+/** So much of an answer is read at a time. */
+const READ_BYTES = 32 * 1024;
 /** What HTTP allows in a field's value: RFC 9110, section 5.5. */
 const FIELD_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
 
@@ -254,6 +256,7 @@ function joinSignals(
   };
 }
 
+/** Yields what comes, in one buffer for all: each chunk is gone when the next one is asked for. */
 async function* readChunks(
   body: ReadableStream<Uint8Array> | null,
   hooks: {
@@ -264,7 +267,8 @@ async function* readChunks(
   },
 ): AsyncGenerator<Uint8Array, void, undefined> {
   const { signal } = hooks;
-  const reader = body?.getReader();
+  const reader = body?.getReader({ mode: "byob" });
+  let buffer = new Uint8Array(READ_BYTES);
   // Deno 2.9.6 forgets the signal of a fetch soon after the answer has begun:
   // an abort would leave the read pending for ever.
   const cancel = () => void reader?.cancel(signal.reason).catch(() => {});
@@ -272,11 +276,12 @@ async function* readChunks(
   try {
     while (reader !== undefined) {
       signal.throwIfAborted();
-      const { done, value } = await reader.read();
+      const { done, value } = await reader.read(buffer);
       signal.throwIfAborted();
       if (done) break;
       hooks.onChunk();
       yield value;
+      buffer = new Uint8Array(value.buffer);
     }
   } catch (err) {
     throw hooks.failure(err);

@@ -27,13 +27,13 @@ export class InClusterSource implements ConnectionSource {
     | undefined;
   #isExpired = false;
 
-  /** @throws {TypeError} when the environment does not say where the API server is. */
+  /** @throws {Error} when the environment does not say where the API server is. */
   constructor(options: InClusterOptions = {}) {
     const env = options.env ?? Deno.env;
     const host = env.get("KUBERNETES_SERVICE_HOST");
     const port = env.get("KUBERNETES_SERVICE_PORT");
     if (!host || !port) {
-      throw new TypeError(
+      throw new Error(
         "Cannot find the API server: KUBERNETES_SERVICE_HOST or KUBERNETES_SERVICE_PORT is not set",
       );
     }

@@ -2,7 +2,7 @@ const NEWLINE = 0x0a;
 
 /**
  * Splits a stream of bytes into lines, without their ends; empty lines are left out and a last line without an end
- * counts. Chunks may end anywhere, also inside a character.
+ * counts. Chunks may end anywhere, also inside a character, and need not outlive their turn.
  */
 export async function* splitLines(
   chunks: AsyncIterable<Uint8Array>,
@@ -21,7 +21,7 @@ export async function* splitLines(
       start = end + 1;
       if (line.length > 0) yield decoder.decode(line);
     }
-    if (start < chunk.length) pieces.push(chunk.subarray(start));
+    if (start < chunk.length) pieces.push(chunk.slice(start));
   }
   if (pieces.length > 0) yield decoder.decode(join(pieces));
 }

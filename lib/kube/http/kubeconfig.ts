@@ -40,7 +40,7 @@ export class KubeconfigSource implements ConnectionSource {
     this.server = serverOf(config);
   }
 
-  /** @throws {TypeError} when the configuration names no cluster or asks for what is not supported. */
+  /** @throws {Error} when the configuration names no cluster or asks for what is not supported. */
   static async load(
     options: KubeconfigOptions = {},
   ): Promise<KubeconfigSource> {
@@ -73,7 +73,7 @@ async function readConfig(options: KubeconfigOptions): Promise<KubeConfig> {
   if (config.getClusters().length === 0) throw noClusterIn(files);
   if (options.context !== undefined) {
     if (config.getContextObject(options.context) === null) {
-      throw new TypeError(
+      throw new Error(
         `Cannot use context "${options.context}": the kubeconfig does not have it`,
       );
     }
@@ -86,13 +86,13 @@ async function readConfig(options: KubeconfigOptions): Promise<KubeConfig> {
  * Where `loadFromDefault()` looks, as far as it may look: without any file it
  * would go on to guess `http://localhost:8080`.
  *
- * @throws {TypeError} when there is none of them
+ * @throws {Error} when there is none of them
  */
 function defaultFiles(): string[] {
   const listed = Deno.env.get("KUBECONFIG") || homeConfig();
   const files = listed.split(":").filter((file) => file !== "");
   if (files.some(isThere)) return files;
-  throw new TypeError(
+  throw new Error(
     `Cannot find a kubeconfig: ${
       files.join(", ")
     } does not exist, and this process is not in a pod`,
@@ -102,7 +102,7 @@ function defaultFiles(): string[] {
 function homeConfig(): string {
   const home = Deno.env.get("HOME");
   if (home) return `${home}/.kube/config`;
-  throw new TypeError(
+  throw new Error(
     "Cannot find a kubeconfig: neither $KUBECONFIG nor $HOME is set, and this is not a pod",
   );
 }
@@ -117,8 +117,8 @@ function isThere(file: string): boolean {
   }
 }
 
-function noClusterIn(files: readonly string[]): TypeError {
-  return new TypeError(
+function noClusterIn(files: readonly string[]): Error {
+  return new Error(
     `Cannot use the kubeconfig ${files.join(", ")}: it names no cluster`,
   );
 }
@@ -126,7 +126,7 @@ function noClusterIn(files: readonly string[]): TypeError {
 function serverOf(config: KubeConfig): string {
   const cluster = config.getCurrentCluster();
   if (cluster === null) {
-    throw new TypeError(
+    throw new Error(
       `Cannot use context "${config.getCurrentContext()}": its cluster is not in the kubeconfig`,
     );
   }
@@ -137,13 +137,13 @@ function serverOf(config: KubeConfig): string {
     ]
   ) {
     if (!set) continue;
-    throw new TypeError(
+    throw new Error(
       `Cannot use cluster "${cluster.name}": ${name} is not supported`,
     );
   }
   const { username, password } = new URL(cluster.server);
   if (username !== "" || password !== "") {
-    throw new TypeError(
+    throw new Error(
       `Cannot use cluster "${cluster.name}": credentials in the server's URL are not supported`,
     );
   }

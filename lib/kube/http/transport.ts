@@ -19,7 +19,10 @@ export interface TransportResponse {
 export interface TransportStream {
   readonly status: number;
   readonly headers: Headers;
-  /** To be iterated to its end or left by break or return, which ends the request. */
+  /**
+   * To be iterated to its end or left by break or return, which ends the request. All chunks come in one buffer: what
+   * is kept of one must be copied before the next one is asked for.
+   */
   readonly chunks: AsyncIterable<Uint8Array>;
 }
 

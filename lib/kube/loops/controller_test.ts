@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { untilAborted } from "../../async/mod.ts";
 import { createRegistry } from "../../telemetry/mod.ts";
 import { Controller, type ControllerOptions } from "./controller.ts";
 import { TerminalError } from "../http/errors.ts";
@@ -109,9 +110,7 @@ Deno.test("Controller ends when its reconcilers have ended", async () => {
   let ended = false;
   await running({
     reconcile: async (_key, signal) => {
-      await new Promise<void>((resolve) =>
-        signal.addEventListener("abort", () => resolve())
-      );
+      await untilAborted(signal);
       await settle();
       ended = true;
     },

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { untilAborted } from "../../async/mod.ts";
 import { KubeClient } from "../client/client.ts";
 import { LeaderElector } from "./leader_elector.ts";
 import { type FakeAnswer, FakeTransport } from "../testing.ts";
@@ -52,9 +53,7 @@ async function leadUntilLost(
   const stop = new AbortController();
   let lostMs: number | undefined;
   const running = elector.run(stop.signal, async (signal) => {
-    await new Promise<void>((resolve) =>
-      signal.addEventListener("abort", () => resolve())
-    );
+    await untilAborted(signal);
     lostMs ??= clock.nowMs();
     // Others answer now, so that the release and the end are quick.
     server.onWrite = () => Promise.resolve();

@@ -1,5 +1,5 @@
 import { Address, type Family } from "../../inet/mod.ts";
-import type { Link, Route } from "../../netlink/mod.ts";
+import { type Link, MAIN_TABLE, type Route } from "../../netlink/mod.ts";
 
 /**
  * Addresses that stand for "the outside", as upstream Coil asks for: one of
@@ -10,8 +10,6 @@ const OUTSIDE: readonly Address[] = [
   Address.parse("2001:1::2"),
 ];
 
-/** RT_TABLE_MAIN of `<linux/rtnetlink.h>`. */
-const MAIN_TABLE = 254;
 /** IFF_LOOPBACK of `<linux/if.h>`. */
 const LOOPBACK = 0x8;
 

@@ -1,5 +1,5 @@
 import { type Address, type DualStack, valuesOf } from "../../inet/mod.ts";
-import { type Link, RouteSocket } from "../../netlink/mod.ts";
+import { type Link, MAIN_TABLE, RouteSocket } from "../../netlink/mod.ts";
 import { POD_LINK_GROUP } from "../../names/mod.ts";
 import { messageOf } from "../base/errors.ts";
 import { openPodNetns } from "../netns/pod_netns.ts";
@@ -89,6 +89,3 @@ async function checkPodAddresses(
   }
   return problems;
 }
-
-/** RT_TABLE_MAIN of `<linux/rtnetlink.h>`. */
-const MAIN_TABLE = 254;

@@ -1,5 +1,10 @@
 import type { Address, DualStack } from "../../inet/mod.ts";
-import { type Link, type Route, wasAddedBy } from "../../netlink/mod.ts";
+import {
+  type Link,
+  MAIN_TABLE,
+  type Route,
+  wasAddedBy,
+} from "../../netlink/mod.ts";
 import { type LinkIdentity, parseAlias } from "../base/alias.ts";
 import type { Husk } from "../links/husk_reaper.ts";
 import { PROTOCOL_BOOT } from "../plan/plan.ts";
@@ -46,9 +51,6 @@ export interface Survey {
   /** Routes in the pod table that lead to no pod of ours, or are of a foreign protocol. Left alone. */
   readonly misplacedRoutes: readonly Route[];
 }
-
-/** RT_TABLE_MAIN of `<linux/rtnetlink.h>`. */
-export const MAIN_TABLE = 254;
 
 /** Options of {@linkcode surveyOf}. */
 export interface SurveyOptions {

@@ -25,7 +25,7 @@ export interface GatewayIdentity {
  * Reads the environment that the controller gives to gateways. Of several
  * addresses of a family the last one counts.
  *
- * @throws {TypeError} when a variable is missing or no address
+ * @throws {Error} when a variable is missing or no address
  */
 export function readIdentity(
   env: { get(name: string): string | undefined },
@@ -33,7 +33,7 @@ export function readIdentity(
   const required = (name: string): string => {
     const value = env.get(name) ?? "";
     if (value !== "") return value;
-    throw new TypeError(
+    throw new Error(
       `Cannot start: environment variable ${name} is not set`,
     );
   };
@@ -51,7 +51,7 @@ function parseAddresses(text: string): DualStack<Address> {
   for (const part of text.split(",")) {
     const address = Address.tryParse(part.trim());
     if (address === undefined) {
-      throw new TypeError(
+      throw new Error(
         `Cannot start: ${POD_ADDRESSES_ENV} has ${
           JSON.stringify(part)
         }, which is not a valid IP address`,

@@ -31,13 +31,13 @@ Deno.test("readIdentity() prefers the pod's whole name to the host's", () => {
 Deno.test("readIdentity() names the variable that is missing or wrong", () => {
   for (const name of Object.keys(ENV)) {
     assert.throws(() => read({ [name]: "" }), {
-      name: "TypeError",
+      name: "Error",
       message: `Cannot start: environment variable ${name} is not set`,
     });
   }
   for (const wrong of ["10.1.9.9,", "10.1.9", "10.1.9.9/32", "gateway"]) {
     assert.throws(() => read({ COIL_POD_ADDRESSES: wrong }), {
-      name: "TypeError",
+      name: "Error",
       message: /COIL_POD_ADDRESSES has ".*", which is not a valid IP address/,
     });
   }

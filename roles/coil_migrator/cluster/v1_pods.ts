@@ -1,5 +1,6 @@
 import type { Block, Pool } from "../../../lib/api/mod.ts";
 import { type Address, FAMILIES, Prefix } from "../../../lib/inet/mod.ts";
+import { compareText } from "../../../lib/names/mod.ts";
 import { type LivePod, podText } from "./live_pod.ts";
 
 /** Why a pod is not replaced. */
@@ -58,11 +59,7 @@ function isPooled(address: Address, pools: readonly Pool[]): boolean {
 }
 
 function byPlace(a: LivePod, b: LivePod): number {
-  return compare(a.node, b.node) || compare(podText(a), podText(b));
-}
-
-function compare(a: string, b: string): number {
-  return a === b ? 0 : a < b ? -1 : 1;
+  return compareText(a.node, b.node) || compareText(podText(a), podText(b));
 }
 
 /** Finds the blocks that have an address, however many there are. */

@@ -6,6 +6,7 @@ import {
 } from "../../../lib/api/mod.ts";
 import { type Address, Prefix } from "../../../lib/inet/mod.ts";
 import type { V1Namespace } from "../../../lib/kube/mod.ts";
+import { compareText } from "../../../lib/names/mod.ts";
 import {
   addressBlockOf,
   convertBlocks,
@@ -214,18 +215,14 @@ class BlockLookup {
 
 function sortedPods(pods: readonly AddressedPod[]): AddressedPod[] {
   return pods.toSorted((a, b) =>
-    compare(a.namespace, b.namespace) || compare(a.name, b.name)
+    compareText(a.namespace, b.namespace) || compareText(a.name, b.name)
   );
 }
 
 function sortedBlocks(blocks: readonly ReservedBlock[]): ReservedBlock[] {
   return blocks.toSorted((a, b) =>
-    compare(a.pool, b.pool) || a.index - b.index ||
+    compareText(a.pool, b.pool) || a.index - b.index ||
     a.prefix.compare(b.prefix) ||
-    compare(a.name, b.name)
+    compareText(a.name, b.name)
   );
-}
-
-function compare(a: string, b: string): number {
-  return a === b ? 0 : a < b ? -1 : 1;
 }

@@ -1,3 +1,5 @@
+import { compareText } from "../../../lib/names/mod.ts";
+
 /** What the conversion of v1's state came upon. */
 export type FindingKind =
   | "address-without-block"
@@ -42,16 +44,12 @@ const SEVERITIES: readonly Severity[] = ["loss", "warning", "note"];
 export function sortedFindings(findings: readonly Finding[]): Finding[] {
   const rank = ({ severity }: Finding) => SEVERITIES.indexOf(severity);
   return findings.toSorted((a, b) =>
-    rank(a) - rank(b) || compare(a.kind, b.kind) ||
-    compare(a.subject, b.subject) || compare(a.message, b.message)
+    rank(a) - rank(b) || compareText(a.kind, b.kind) ||
+    compareText(a.subject, b.subject) || compareText(a.message, b.message)
   );
 }
 
 /** One line for a finding. */
 export function findingLine({ severity, subject, message }: Finding): string {
   return `${severity}: ${subject}: ${message}`;
-}
-
-function compare(a: string, b: string): number {
-  return a === b ? 0 : a < b ? -1 : 1;
 }

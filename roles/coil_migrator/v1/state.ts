@@ -3,6 +3,7 @@
 // that the pools do not say.
 import type { EtcdEntry } from "../../../lib/etcd/mod.ts";
 import { Address, Prefix } from "../../../lib/inet/mod.ts";
+import { compareText } from "../../../lib/names/mod.ts";
 import { MigrateError } from "../command/errors.ts";
 
 /** A pool of v1; its name is also that of the namespace that uses it, but for "default". */
@@ -168,8 +169,4 @@ function unique(blocks: readonly V1Block[]): V1Block[] {
     ...new Map(blocks.map((b) => [`${b.pool} ${b.node} ${b.prefix}`, b]))
       .values(),
   ];
-}
-
-function compareText(a: string, b: string): number {
-  return a === b ? 0 : a < b ? -1 : 1;
 }

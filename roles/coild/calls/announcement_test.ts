@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { untilAborted } from "../../../lib/async/mod.ts";
 import { Address } from "../../../lib/inet/mod.ts";
 import { Announcement } from "./announcement.ts";
 import type { Addressed } from "./attachment.ts";
@@ -36,9 +37,7 @@ Deno.test("disposing of a Announcement ends what is under way, and waits for tha
     await using announcement = new Announcement(
       new AbortController().signal,
       async (_, { signal }) => {
-        await new Promise((resolve) =>
-          signal.addEventListener("abort", resolve)
-        );
+        await untilAborted(signal);
         events.push("ended");
       },
     );

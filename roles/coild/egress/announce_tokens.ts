@@ -187,7 +187,7 @@ export class EgressTokens implements AnnounceTokens {
       timeoutMs: REQUEST_TIMEOUT_MS,
     });
     if (!status?.token) {
-      throw new TypeError("Cannot read the token: the answer has none");
+      throw new Error("Cannot read the token: the answer has none");
     }
     // The API server says here what it made of the request.
     const seconds = spec?.expirationSeconds ?? LEAST_LIFE_SECONDS;
@@ -204,7 +204,7 @@ export class EgressTokens implements AnnounceTokens {
     const [name] = extra?.[POD_NAME_EXTRA] ?? [];
     const [uid] = extra?.[POD_UID_EXTRA] ?? [];
     if (!namespace || !account || !name || !uid) {
-      throw new TypeError(
+      throw new Error(
         `Cannot ask for tokens as "${username}": coild's own token is not one that a kubelet made for its pod`,
       );
     }

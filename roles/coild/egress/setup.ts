@@ -148,7 +148,12 @@ export class EgressSetup {
     try {
       const { freshMtu } = attachment;
       const fresh = freshMtu === undefined ? {} : { freshMtu };
-      await this.#apply(plan, { netns, signal, ...fresh });
+      await this.#apply(plan, {
+        client: { attachment, gateways: selection.gateways },
+        netns,
+        signal,
+        ...fresh,
+      });
     } catch (error) {
       await this.#takeBack(netns);
       throw error;
@@ -258,13 +263,27 @@ export class EgressSetup {
 
   async #apply(
     plan: ClientPlan,
-    options: CallOptions & {
+    { client, ...options }: CallOptions & {
+      readonly client: {
+        readonly attachment: Attachment;
+        readonly gateways: readonly ClientGateway[];
+      };
       readonly netns: Netns;
       readonly freshMtu?: number;
     },
   ): Promise<void> {
-    await this.#with.plane.prepare(plan.tunnelFamilies);
-    await this.#with.plane.apply(plan, options);
+    try {
+      await this.#with.plane.prepare(plan.tunnelFamilies);
+      await this.#with.plane.apply(plan, options);
+    } catch (error) {
+      if (!(error instanceof FouUnsupportedError)) throw error;
+      const { attachment: { pod }, gateways } = client;
+      const names = gateways.map(({ name }) => `"${name}"`).join(", ");
+      throw new FouUnsupportedError(
+        `Cannot make pod "${pod.namespace}/${pod.name}" a client of Egress ${names}: ${error.message}`,
+        { cause: error },
+      );
+    }
   }
 
   /** Where there can be no tunnels, what would go through them is refused. */
@@ -282,7 +301,11 @@ export class EgressSetup {
     });
     const plan = this.#plan(attachment, gateways);
     try {
-      await this.#apply(plan, { netns, signal });
+      await this.#apply(plan, {
+        client: { attachment, gateways },
+        netns,
+        signal,
+      });
     } catch (error) {
       if (!(error instanceof FouUnsupportedError)) throw error;
       const closed = gateways.map((gateway) => ({ ...gateway, service: {} }));

@@ -126,8 +126,14 @@ export class AddressedPods implements Attachments {
     key: AttachmentKey,
     { held, pod }: LockedOptions & { readonly pod?: PodName },
   ): Promise<AttachmentKey> {
-    await this.#with.teardown.start(key, held, pod && { pod });
-    this.#with.networks.forget(key);
+    const { ipam, networks, teardown } = this.#with;
+    const known = ipam.lookup(key);
+    await teardown.start(key, held, pod && { pod });
+    networks.forget(key);
+    if (known !== undefined) {
+      const { pool, block } = known;
+      log.info("Detached a pod", { pool, block, ...texts(known) });
+    }
     return key;
   }
 
@@ -244,7 +250,9 @@ function mayBeOf({ mac }: PodLink, { metadata }: V1Pod): boolean {
     deletionTimestamp === undefined;
 }
 
-function texts({ addresses }: Allocation): Record<string, string> {
+function texts(
+  { addresses }: Pick<Allocation, "addresses">,
+): Record<string, string> {
   return Object.fromEntries(
     valuesOf(addresses).map((address) => [address.family, address.toString()]),
   );

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { untilAborted } from "../../../lib/async/mod.ts";
 import { parseResult } from "../../../lib/cni/mod.ts";
 import { SocketPathError } from "../../../lib/grpc/mod.ts";
 import type { CniRequest } from "../../../lib/plugin/mod.ts";
@@ -196,9 +197,7 @@ Deno.test("a call whose launcher goes is told so", async () => {
   const ended = Promise.withResolvers<unknown>();
   await using site = await Site.make(async (_args, { signal }) => {
     begun.resolve();
-    await new Promise<void>((resolve) =>
-      signal.addEventListener("abort", () => resolve())
-    );
+    await untilAborted(signal);
     ended.resolve(signal.reason);
     return {};
   });
@@ -239,9 +238,7 @@ Deno.test("a call that goes on after the time of a stop is ended, and says so", 
   const begun = Promise.withResolvers<void>();
   await using site = await Site.make(async (_args, { signal }) => {
     begun.resolve();
-    await new Promise<void>((resolve) =>
-      signal.addEventListener("abort", () => resolve())
-    );
+    await untilAborted(signal);
     return {};
   });
   const answer = site.call(requestOf({ socket: site.socket }));
@@ -256,9 +253,7 @@ Deno.test("the stop waits for the work of a call whose launcher has gone", async
   const order: string[] = [];
   await using site = await Site.make(async (_args, { signal }) => {
     begun.resolve();
-    await new Promise<void>((resolve) =>
-      signal.addEventListener("abort", () => resolve())
-    );
+    await untilAborted(signal);
     await undo.promise;
     order.push("undone");
     return {};
