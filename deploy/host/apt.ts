@@ -13,8 +13,8 @@ const TARGETS = [
 /** How {@linkcode PackageFetcher} works. */
 export interface PackageFetcherOptions {
   readonly log: Log;
-  /** Prefers the backports of the host's release, where the mirror has them. Without it, the newest of stable, updates and security counts. */
-  readonly backports?: boolean;
+  /** Prefers this release of Debian's, as "trixie-backports", to the host's own. Without it, the newest of stable, updates and security counts. */
+  readonly release?: string;
 }
 
 /**
@@ -25,19 +25,17 @@ export class PackageFetcher {
   readonly #dir: string;
   readonly #codename: string;
   readonly #log: Log;
-  readonly #backports: boolean;
   /** Release that is preferred, if any. */
-  #release: string | undefined;
+  readonly #release: string | undefined;
 
   private constructor(
     dir: string,
     codename: string,
-    { log, backports = false }: PackageFetcherOptions,
+    { log, release }: PackageFetcherOptions,
   ) {
     this.#dir = dir;
     this.#codename = codename;
-    this.#release = backports ? codename : undefined;
-    this.#backports = backports;
+    this.#release = release;
     this.#log = log;
   }
 
@@ -131,14 +129,15 @@ export class PackageFetcher {
       );
     }
     await Deno.writeTextFile(this.#sourceList, `${sources.join("\n")}\n`);
-    // A mirror without backports is no error: the release's own packages do, too.
+    // A mirror that lacks one of several is no error.
     const failure = await this.#apt(UPDATE).then(() => undefined, (error) => {
       if (error instanceof CommandError) return error;
       throw error;
     });
-    if (!await this.#hasLists(this.#codename)) {
+    for (const release of [this.#codename, this.#release]) {
+      if (release === undefined || await this.#hasLists(release)) continue;
       throw new Error(
-        `Cannot fetch the package lists of Debian "${this.#codename}": ${
+        `Cannot fetch the package lists of Debian "${release}": ${
           failure?.stderr.trim() ?? "apt-get update fetched none"
         }`,
         { cause: failure },
@@ -147,9 +146,6 @@ export class PackageFetcher {
     if (failure !== undefined) {
       this.#log(`apt-get update had errors: ${failure.stderr.trim()}`);
     }
-    if (!this.#backports) return;
-    const backports = `${this.#codename}-backports`;
-    if (await this.#hasLists(backports)) this.#release = backports;
   }
 
   async #hasLists(release: string): Promise<boolean> {
@@ -161,7 +157,7 @@ export class PackageFetcher {
     return false;
   }
 
-  /** Lines of a sources.list: the host's Debian ones for its own release, and backports when they are wanted. */
+  /** Lines of a sources.list: the host's Debian ones for its own release, and for the one that is wanted besides. */
   async #sources(options: readonly string[]): Promise<string[]> {
     const rows = (await run("apt-get", [...options, ...TARGETS])).split("\n");
     const signed = await Deno.stat(KEYRING).then(() => true, () => false)
@@ -175,8 +171,8 @@ export class PackageFetcher {
       if (base !== this.#codename) continue;
       if (!["", "updates", "security"].includes(suffix)) continue;
       lines.add(`deb ${signed}${uri} ${release} main`);
-      if (suffix !== "" || !this.#backports) continue;
-      lines.add(`deb ${signed}${uri} ${release}-backports main`);
+      if (suffix !== "" || this.#release === undefined) continue;
+      lines.add(`deb ${signed}${uri} ${this.#release} main`);
     }
     return [...lines];
   }

@@ -1,9 +1,10 @@
 // The chart and the overlays install the same.
 import assert from "node:assert/strict";
+import * as path from "node:path";
 import { parse } from "yaml";
 import { VERSION } from "../../lib/names/mod.ts";
 import { ensureHelm } from "../lab/helm.ts";
-import { CommandError, run } from "../lab/mod.ts";
+import { CommandError, ControlPlane, run } from "../lab/mod.ts";
 import {
   DEPLOY,
   helmTemplate,
@@ -56,6 +57,18 @@ Deno.test("the chart's monitoring is deploy/monitoring", async () => {
     assert.deepEqual(chart.get(key), object, key);
   }
   assert.equal(chart.size, ours.size);
+});
+
+Deno.test("the chart's alerts link to the runbooks' address", async () => {
+  const text = await helmTemplate([
+    "--show-only=templates/monitoring.yaml",
+    ...set([
+      "monitoring.prometheusRule.enabled=true",
+      "monitoring.prometheusRule.runbooks=https://wiki.test/coil/",
+    ]),
+  ]);
+  assert.match(text, /runbook_url: https:\/\/wiki\.test\/coil\/Coil\w+\.md/);
+  assert.doesNotMatch(text, /coil\.example/);
 });
 
 Deno.test("in another namespace, nothing of the chart's is left in kube-system", async () => {
@@ -117,6 +130,78 @@ Deno.test("the chart's values reach the workloads", async () => {
   );
 });
 
+Deno.test("the chart's values for pods are added to what it sets", async () => {
+  const values = ["coild", "controller", "router"].flatMap((workload) => [
+    `${workload}.podLabels.team=net`,
+    `${workload}.securityContext.seLinuxOptions.level=s0`,
+    `${workload}.appArmorProfile.type=Unconfined`,
+  ]);
+  const given = parseManifests(
+    await helmTemplate(set([...values, "router.enabled=true"])),
+  );
+  const plain = parseManifests(
+    await helmTemplate(set(["router.enabled=true"])),
+  );
+  for (
+    const key of [
+      "DaemonSet/coild",
+      "Deployment/coil-controller",
+      "DaemonSet/coil-router",
+    ]
+  ) {
+    const [now, before] = [given, plain].map((rendered) =>
+      rendered.get(key)?.spec?.template
+    );
+    assert.deepEqual(now?.metadata.labels, {
+      ...before?.metadata.labels,
+      team: "net",
+    }, key);
+    assert.deepEqual(now?.spec.securityContext, {
+      ...before?.spec.securityContext,
+      seLinuxOptions: { level: "s0" },
+      appArmorProfile: { type: "Unconfined" },
+    }, key);
+  }
+});
+
+const POOLS = set([
+  "pools[0].name=default",
+  "pools[0].blockSizeBits=6",
+  "pools[0].subnets[0].ipv4=10.100.0.0/16",
+]);
+
+Deno.test("the chart's pools come with the upgrade after the first installation, as its notes say", async () => {
+  await using plane = await ControlPlane.start({ name: "chartpools" });
+  const home = path.join(plane.runDir, "helm");
+  const env = {
+    KUBECONFIG: plane.kubeconfig,
+    HELM_CACHE_HOME: home,
+    HELM_CONFIG_HOME: home,
+    HELM_DATA_HOME: home,
+  };
+  const program = await ensureHelm();
+  const helm = (command: string, ...args: readonly string[]) =>
+    run(program, [
+      ...[command, "coil", `${DEPLOY}chart`, "--namespace", "kube-system"],
+      ...args,
+    ], { env });
+  const notes = await helm("install", ...POOLS);
+  assert.match(notes, /Run the same once more as "helm upgrade"/);
+  await plane.kubectl("wait", "--for=condition=Established", "crd", "--all");
+  const upgraded = await helm("upgrade", "--reuse-values");
+  assert.doesNotMatch(upgraded, /once more|Pods start when/);
+  const pool = JSON.parse(
+    await plane.kubectl("get", "addresspool", "default", "-o=json"),
+  );
+  assert.deepEqual(pool.spec, {
+    blockSizeBits: 6,
+    subnets: [{ ipv4: "10.100.0.0/16" }],
+  });
+  const emptied = await helm("upgrade", "--set-json=pools=[]");
+  assert.match(emptied, /Pods start when the address pool "default" exists/);
+  await plane.kubectl("get", "addresspool", "default");
+});
+
 for (
   const [value, message] of [
     ["imagee=x", "additional properties 'imagee' not allowed"],
@@ -125,10 +210,21 @@ for (
     ["coild.extraArgs[0]=pod-gateway", "does not match pattern"],
     ["coild.maxUnavailable=0%", "/coild/maxUnavailable"],
     ["coild.runDir=run", "/coild/runDir"],
-    ["ipam.enabled=false,egress.enabled=false", "anyOf"],
+    ["ipam.enabled=false,egress.enabled=false", "so there is nothing to do"],
+    ["coild.extraArgs={--socket=/x}", "which the chart sets by other values"],
+    ["controller.extraArgs={--gc-interval=1h,--gc-interval=2h}", "twice"],
+    ["router.enabled=true,router.extraArgs={--a=1,--a=2}", "twice"],
+    ["cni.netconf=coil", "cni.netconf is not a JSON object"],
+    ["cni.netconf=\\{\\}", "cni.netconf has no plugin of type coil"],
+    ["coild.podLabels.app\\.kubernetes\\.io/name=x", "propertyName"],
+    [
+      "controller.appArmorProfile.type=None",
+      "/controller/appArmorProfile/type",
+    ],
+    ["pools[0].name=default", "missing property 'subnets'"],
   ] as const
 ) {
-  Deno.test(`the chart's schema refuses ${value}`, async () => {
+  Deno.test(`the chart refuses ${value}`, async () => {
     await assert.rejects(
       helmTemplate(["--set", value]),
       (error) =>

@@ -62,7 +62,10 @@ export interface Manifest {
   readonly data?: Readonly<Record<string, string>>;
   readonly spec?: {
     readonly template?: {
-      readonly metadata: { readonly annotations?: Record<string, string> };
+      readonly metadata: {
+        readonly labels?: Record<string, string>;
+        readonly annotations?: Record<string, string>;
+      };
       readonly spec: {
         readonly securityContext?: { readonly seccompProfile?: unknown };
         readonly initContainers?: readonly Container[];

@@ -43,6 +43,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 
 {{- define "coil.netconf" -}}
 {{- if .Values.cni.netconf -}}
+{{- $conf := fromJson .Values.cni.netconf -}}
+{{- with $conf.Error }}{{ fail (printf "cni.netconf is not a JSON object: %s" .) }}{{ end -}}
+{{- $types := list -}}
+{{- range $conf.plugins }}{{ $types = append $types .type }}{{ end -}}
+{{- if not (has "coil" $types) }}{{ fail "cni.netconf has no plugin of type coil in its list \"plugins\"" }}{{ end -}}
 {{ .Values.cni.netconf }}
 {{- else if .Values.ipam.enabled -}}
 {
@@ -87,4 +92,33 @@ root, and a pattern of files.
 {{- end }}
 {{- end }}
 {{- end }}
+{{- end }}
+
+{{/*
+Flags of a container. Takes a list: the name of the user's value, the flags
+that the chart sets, the user's, and the names of those only the chart may set.
+*/}}
+{{- define "coil.args" -}}
+{{- $value := index . 0 -}}
+{{- $own := index . 3 -}}
+{{- $seen := list -}}
+{{- range index . 2 -}}
+{{- $flag := regexFind "^[^=]+" . -}}
+{{- if has $flag $own }}{{ fail (printf "%s has %s, which the chart sets by other values" $value $flag) }}{{ end -}}
+{{- if has $flag $seen }}{{ fail (printf "%s has %s twice" $value $flag) }}{{ end -}}
+{{- $seen = append $seen $flag -}}
+{{- end -}}
+{{- with concat (index . 1) (index . 2) -}}
+args:
+  {{- toYaml . | nindent 2 }}
+{{- end -}}
+{{- end }}
+
+{{/* The security context of a pod. Takes a list: a workload's values, and what the chart sets. */}}
+{{- define "coil.podSecurity" -}}
+{{- $values := index . 0 -}}
+{{- $context := mergeOverwrite (index . 1) ($values.securityContext | default dict) -}}
+{{- with $values.appArmorProfile }}{{ $_ := set $context "appArmorProfile" . }}{{ end -}}
+securityContext:
+  {{- toYaml $context | nindent 2 }}
 {{- end }}
