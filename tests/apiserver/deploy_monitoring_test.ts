@@ -1,38 +1,29 @@
 // Alerts and dashboard ask for metrics that the programs really have.
 import assert from "node:assert/strict";
-import { parse } from "yaml";
 import { buildExecutable } from "../../deploy/executable/mod.ts";
 import { CoilCluster } from "../lab/coil.ts";
 import { eventually, inNetns, run } from "../lab/mod.ts";
 import { MACHINE_HOST } from "../lab/network.ts";
+import { COIL_API } from "./crds.ts";
 import { DEPLOY } from "./deploy_render.ts";
 import { EgressLab, untilReady } from "./egress_gateway_lab.ts";
-import { metricsOf } from "./promql.ts";
+import { alertRules } from "./monitoring_rules.ts";
+import { evaluate, metricsOf, scrapedSeries } from "./promql.ts";
 
-interface Rules {
-  readonly spec: {
-    readonly groups: readonly {
-      readonly rules: readonly {
-        readonly alert: string;
-        readonly expr: string;
-        readonly annotations: Readonly<Record<string, string>>;
-        readonly labels: Readonly<Record<string, string>>;
-      }[];
-    }[];
-  };
-}
+/** Of Prometheus and of kube-state-metrics. */
+const OF_OTHERS = [
+  "up",
+  "kube_daemonset_status_desired_number_scheduled",
+  "kube_daemonset_status_current_number_scheduled",
+];
 
 interface Dashboard {
   readonly panels: readonly {
     readonly title: string;
+    readonly description?: string;
     readonly id: number;
     readonly targets?: readonly { readonly expr: string }[];
   }[];
-}
-
-async function rules(): Promise<Rules["spec"]["groups"][number]["rules"]> {
-  const text = await Deno.readTextFile(`${DEPLOY}monitoring/rules.yaml`);
-  return (parse(text) as Rules).spec.groups.flatMap((group) => group.rules);
 }
 
 async function dashboard(): Promise<Dashboard> {
@@ -52,8 +43,21 @@ function namesOf(scrape: string): string[] {
   );
 }
 
-/** Names of all metrics of coild, coil-controller and coil-router, scraped from the programs. */
-async function scrapeDaemons(): Promise<Set<string>> {
+/** What a program's /metrics says, and the labels that its monitor gives it. */
+interface Scrape {
+  readonly text: string;
+  readonly target: Readonly<Record<string, string>>;
+  readonly honorLabels?: boolean;
+}
+
+const NODE = "n1";
+
+function targetOf(job: string): Scrape["target"] {
+  return { namespace: "kube-system", job, node: NODE, pod: `${job}-1` };
+}
+
+/** Scrapes coild, coil-controller and coil-router after one pod got its network. */
+async function scrapeDaemons(): Promise<readonly Scrape[]> {
   await using cluster = await CoilCluster.start({
     name: "metrics",
     executable: await buildExecutable(),
@@ -61,63 +65,120 @@ async function scrapeDaemons(): Promise<Set<string>> {
   });
   const [node] = cluster.nodes;
   assert.ok(node !== undefined);
+  await cluster.plane.request("POST", `${COIL_API}/addresspools`, {
+    apiVersion: "coil.cybozu.com/v2",
+    kind: "AddressPool",
+    metadata: { name: "default" },
+    spec: { blockSizeBits: 5, subnets: [{ ipv4: "10.126.0.0/24" }] },
+  });
   await cluster.startController();
   await cluster.startCoild(node);
   await using _router = await cluster.startRouter(node);
+  const pod = { namespace: "default", name: "one" };
+  const sandbox = await cluster.createSandbox(node, pod);
+  await cluster.add(node, sandbox);
   const { subnet } = cluster.plane;
-  const controller = `${subnet.address("ipv4", MACHINE_HOST)}:9386`;
-  const names = [
-    ...await scrape(() => run("curl", ["-sf", `http://${controller}/metrics`])),
+  const url = (port: number, host = "127.0.0.1") =>
+    `http://${host}:${port}/metrics`;
+  const onNode = (port: number) => () =>
+    inNetns(node.netns, "curl", ["-sf", url(port)]);
+  const host = subnet.address("ipv4", MACHINE_HOST).toString();
+  const scrapes = [
+    await scrape("coil-controller", {
+      get: () => run("curl", ["-sf", url(9386, host)]),
+      has: /^coil_controller_free_blocks\{/m,
+    }),
+    await scrape("coild", { get: onNode(9384), has: /^coil_coild_blocks\{/m }),
+    await scrape("coil-router", { get: onNode(9388), has: /^coil_router/m }),
   ];
-  for (const port of [9384, 9388]) {
-    const url = `http://127.0.0.1:${port}/metrics`;
-    names.push(
-      ...await scrape(() => inNetns(node.netns, "curl", ["-sf", url])),
-    );
-  }
-  return new Set(names);
+  await cluster.del(node, sandbox);
+  await cluster.removeSandbox(sandbox);
+  return scrapes;
 }
 
-async function scrape(fetchText: () => Promise<string>): Promise<string[]> {
-  return await eventually(
-    "metrics",
-    async () => namesOf(await fetchText()),
-    { timeoutMs: 60_000 },
-  );
+async function scrape(
+  job: string,
+  { get, has }: {
+    readonly get: () => Promise<string>;
+    readonly has: RegExp;
+  },
+): Promise<Scrape> {
+  const text = await eventually(`metrics of ${job}`, async () => {
+    const found = await get();
+    return has.test(found) && found;
+  });
+  return { text, target: targetOf(job) };
 }
 
-/** Names of all metrics of a gateway. */
-async function scrapeGateway(): Promise<string[]> {
+async function scrapeGateway(): Promise<Scrape> {
   await using lab = await EgressLab.start("gatewaymetrics");
   await using gateway = await lab.startGateway();
   await untilReady(gateway);
-  return namesOf((await gateway.metrics("# TYPE")).join("\n"));
+  const text = (await gateway.metrics("")).join("\n");
+  return { text, target: targetOf("egress"), honorLabels: true };
+}
+
+/** Stands for what is not a program of Coil. */
+function seriesOfOthers(): readonly { series: string; values: string }[] {
+  const jobs = ["coild", "coil-controller", "coil-router", "egress"];
+  const [, ...daemonset] = OF_OTHERS;
+  const scrape = daemonset.map((name) => `${name}{daemonset="coild"} 1`);
+  return [
+    ...jobs.flatMap((job) => scrapedSeries("up 1", targetOf(job))),
+    ...scrapedSeries(scrape.join("\n"), { namespace: "kube-system" }),
+  ];
+}
+
+/** Grafana's variables. */
+function filledIn(expr: string): string {
+  return expr.replaceAll("$__rate_interval", "5m").replaceAll("$pool", ".*");
 }
 
 Deno.test("alerts and dashboard ask for metrics that there are", async (t) => {
-  const known = new Set([...await scrapeDaemons(), ...await scrapeGateway()]);
+  const scrapes = [...await scrapeDaemons(), await scrapeGateway()];
+  const series = [
+    ...seriesOfOthers(),
+    ...scrapes.flatMap(({ text, target, honorLabels = false }) =>
+      scrapedSeries(text, target, { honorLabels })
+    ),
+  ];
+  const present = new Set(series.map((each) => each.series.split("{")[0]));
+  const known = new Set([
+    ...OF_OTHERS,
+    ...scrapes.flatMap(({ text }) => namesOf(text)),
+  ]);
   assert.ok(known.has("coil_coild_ready") && known.has("coil_egress_flows"));
   const unknownOf = (expression: string) =>
     metricsOf(expression).filter((metric) => !known.has(metric));
-  for (const { alert, expr } of await rules()) {
+  for (const { alert, expr } of await alertRules()) {
     await t.step(`alert ${alert}`, () => {
       assert.deepEqual(unknownOf(expr), []);
       assert.ok(metricsOf(expr).length > 0, expr);
     });
   }
   const { panels } = await dashboard();
+  const queries = panels.flatMap(({ targets = [] }) =>
+    targets.map(({ expr }) => filledIn(expr))
+  );
+  const answers = await evaluate(series, queries);
   for (const { title, targets = [] } of panels) {
     await t.step(`panel ${title}`, () => {
-      for (const { expr } of targets) {
+      for (const expr of targets.map((target) => filledIn(target.expr))) {
         assert.deepEqual(unknownOf(expr), []);
         assert.ok(metricsOf(expr).length > 0, expr);
+        const answer = answers.get(expr) ?? "";
+        assert.doesNotMatch(answer, /\berr: /);
+        // What only sometimes has samples may have no result, as what is above 0.
+        const isSure = metricsOf(expr).every((name) => present.has(name)) &&
+          !expr.endsWith("> 0");
+        if (isSure) assert.match(answer, /got: \{/, expr);
       }
     });
   }
 });
 
 Deno.test("alerts have what a person needs", async () => {
-  const all = await rules();
+  const all = await alertRules();
   const names = all.map(({ alert }) => alert);
   assert.equal(new Set(names).size, names.length);
   for (const { alert, annotations, labels } of all) {
@@ -128,10 +189,13 @@ Deno.test("alerts have what a person needs", async () => {
   }
 });
 
-Deno.test("panels of the dashboard have numbers of their own", async () => {
+Deno.test("panels of the dashboard have numbers of their own and descriptions", async () => {
   const { panels } = await dashboard();
   assert.ok(panels.length > 20);
   assert.equal(new Set(panels.map(({ id }) => id)).size, panels.length);
+  for (const { title, targets, description = "" } of panels) {
+    assert.ok(targets === undefined || description.length > 10, title);
+  }
 });
 
 Deno.test("metricsOf() finds metrics and not functions, labels or keywords", () => {

@@ -1,5 +1,7 @@
-// What a PromQL expression asks for: enough of its grammar to find the names of
-// metrics.
+// PromQL: the names of the metrics that an expression asks for, and its value.
+
+import { stringify } from "yaml";
+import { promtool } from "../lab/debian_programs.ts";
 
 const KEYWORDS = new Set([
   ..."and or unless by without on ignoring group_left group_right".split(" "),
@@ -23,4 +25,59 @@ export function metricsOf(expression: string): string[] {
   return [...text.matchAll(NAME)].flatMap(([, name = "", parenthesis]) =>
     parenthesis !== undefined || KEYWORDS.has(name) ? [] : [name]
   );
+}
+
+const LABEL = /(\w+)="((?:[^"\\]|\\.)*)"/g;
+
+/** The text of a scrape as constant series of promtool's tests, with the labels that Prometheus gives their target. */
+export function scrapedSeries(
+  scrape: string,
+  target: Readonly<Record<string, string>>,
+  options: { readonly honorLabels?: boolean } = {},
+): readonly { readonly series: string; readonly values: string }[] {
+  return [...scrape.matchAll(/^(\w+)(?:\{(.*)\})? (\S+)$/gm)].flatMap((
+    [, name, own = "", value],
+  ) => {
+    if (!Number.isFinite(Number(value))) return [];
+    const labels: Record<string, string> = { ...target };
+    for (const [, label = "", text = ""] of own.matchAll(LABEL)) {
+      const isTaken = label in target && !options.honorLabels;
+      labels[isTaken ? `exported_${label}` : label] = text;
+    }
+    const pairs = Object.entries(labels).map(([label, text]) =>
+      `${label}="${text}"`
+    );
+    return [{
+      series: `${name}{${pairs.join(",")}}`,
+      values: `${Number(value)}+0x15`,
+    }];
+  });
+}
+
+/** Evaluates expressions after a quarter of an hour; what promtool says of each, empty for one without a result. */
+export async function evaluate(
+  series: ReturnType<typeof scrapedSeries>,
+  expressions: readonly string[],
+): Promise<ReadonlyMap<string, string>> {
+  const file = await Deno.makeTempFile({ suffix: ".yaml" });
+  const of = (expr: string) => ({ expr, eval_time: "15m", exp_samples: [] });
+  const promql_expr_test = expressions.map(of);
+  await Deno.writeTextFile(
+    file,
+    stringify({
+      evaluation_interval: "1m",
+      tests: [{ interval: "1m", input_series: series, promql_expr_test }],
+    }),
+  );
+  const args = ["test", "rules", file];
+  const { stdout, stderr } = await new Deno.Command(promtool(), { args })
+    .output();
+  await Deno.remove(file);
+  const decoder = new TextDecoder();
+  const answers = (decoder.decode(stdout) + decoder.decode(stderr))
+    .split(/^ {4}expr: /m);
+  return new Map(expressions.map((expr) => {
+    const quoted = JSON.stringify(expr);
+    return [expr, answers.find((text) => text.startsWith(quoted)) ?? ""];
+  }));
 }
