@@ -55,11 +55,11 @@ async function prepare(): Promise<{ executable: string; vm?: Vm }> {
   line(dim(`   ${refusal}`));
   line(
     `   ${
-      bold("So the nodes are in a virtual machine with Debian's kernel.")
-    } Its CPU is emulated: times there are some ten times longer.`,
+      bold("So the nodes are in a virtual machine with a kernel of its own.")
+    } Its processes start ten times slower than here.`,
   );
   const vm = await step(
-    "the virtual machine (fetched and booted once: a minute)",
+    "the virtual machine (its kernel is built once, from source: some minutes)",
     async (log) => {
       await warmCache();
       return await ensureVm({ log });

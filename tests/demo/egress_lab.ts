@@ -5,7 +5,7 @@ import { prepareKernel } from "../../lib/egress/mod.ts";
 import { FouUnsupportedError } from "../../lib/netlink/mod.ts";
 import type { CoilCluster } from "../lab/coil.ts";
 import { run } from "../lab/mod.ts";
-import { MACHINE_HOST } from "../lab/network.ts";
+import { MACHINE_HOST, type VmNetwork } from "../lab/network.ts";
 import { runInVm, type Vm } from "../lab/vm/mod.ts";
 import type { HostLab } from "../vm/host_lab.ts";
 import { type Answer, JsonLines, WORLD, type WorldApi } from "./world_api.ts";
@@ -24,7 +24,7 @@ export async function kernelLacks(): Promise<string | undefined> {
   }
 }
 
-/** Reads and transpiles the world's modules here: what a virtual machine does itself would take it a minute. */
+/** Reads and transpiles the world's modules here: what a virtual machine does itself goes with it. */
 export async function warmCache(): Promise<void> {
   await run(Deno.execPath(), ["cache", "--quiet", "--no-check", WORLD]);
 }
@@ -67,7 +67,7 @@ export class World implements AsyncDisposable {
     };
     const process = vm === undefined
       ? runHere(cluster, job)
-      : runInMachine(vm, job);
+      : runInMachine(vm, { ...job, network: lab.network });
     const ended = process.then((last): never => {
       throw new Error(`the world has ended: ${last.trim().slice(-2000)}`);
     });
@@ -109,7 +109,10 @@ interface Job {
 }
 
 /** Returns what it wrote. */
-async function runInMachine(vm: Vm, job: Job): Promise<string> {
+async function runInMachine(
+  vm: Vm,
+  job: Job & { readonly network: VmNetwork },
+): Promise<string> {
   let text = "";
   const decoder = new TextDecoder();
   await runInVm(vm, { ...job, timeoutMs: VM_TIMEOUT_MS, merged: true }, {

@@ -11,7 +11,7 @@ import type { Heard, WorldPod } from "./world_api.ts";
 const EGRESS = "internet";
 const ANNOTATION = `egress.coil.cybozu.com/${GATEWAYS}`;
 const REPLICAS = 2;
-/** What a connection that is refused may take, on an emulated CPU as well. */
+/** What a connection that is refused may take, on a busy machine as well. */
 const QUICK_MS = 1_500;
 const READY_MS = 60_000;
 const SERVERS = VM_FAMILIES.map((family) => OUTSIDE[family].near);

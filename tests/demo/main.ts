@@ -28,8 +28,8 @@ where official binaries of etcd and kube-apiserver cannot be downloaded, and
 for --egress, whose controllers they lack.
 
   --egress   show pods that reach an outside network through gateways instead;
-             where the kernel lacks Foo over UDP, in a virtual machine, which
-             is fetched once (120 MB) and needs neither KVM nor installation
+             where the kernel lacks Foo over UDP, in a virtual machine, whose
+             kernel is built once (some minutes) and needs no KVM
   --keep     leave everything up at the end, and say how to look around
   --down     remove what --keep left
   --help     this text`;

@@ -6,7 +6,7 @@ import { POOL_ANNOTATION } from "../../lib/names/mod.ts";
 import { Cluster, type ClusterNode } from "../lab/cluster/mod.ts";
 import { startBirds } from "../lab/bird_sessions.ts";
 import { ensureHelm } from "../lab/helm.ts";
-import { type ControlPlane, run } from "../lab/mod.ts";
+import { type ControlPlane, type LabFamily, run } from "../lab/mod.ts";
 import { noteRights } from "../lab/rights_log.ts";
 import { BRIDGE_CONFIGURATION, BRIDGE_FILE } from "./bridge_network.ts";
 import { PodRunner } from "./pods.ts";
@@ -78,6 +78,8 @@ export interface InstallationOptions {
   readonly by: Way;
   /** Numbers of the nodes that run containerd 2; others have Debian's 1.6. */
   readonly containerd2?: readonly number[];
+  /** IP versions of nodes, pods and Services, the first one first; both by default, IPv4 first. */
+  readonly families?: readonly LabFamily[];
 }
 
 /** A cluster that runs Coil from its image and its manifests, with routes between the nodes. */
@@ -147,7 +149,7 @@ export class Installation implements AsyncDisposable {
   /** Creates an address pool. */
   async createPool(
     name: string,
-    subnet: { readonly ipv4: string; readonly ipv6?: string },
+    subnet: { readonly [family in LabFamily]?: string },
     options: { readonly blockSizeBits?: number } = {},
   ): Promise<AddressPool> {
     const { blockSizeBits = BLOCK_SIZE_BITS } = options;
@@ -188,7 +190,11 @@ export class Installation implements AsyncDisposable {
     await this.plane.kubectl(
       ...["wait", "--for=condition=Established", "crd", "--all"],
     );
-    if (addresses === "Coil") await this.createPool("default", POOL);
+    if (addresses === "Coil") {
+      const { families } = this.plane;
+      const subnet = families.map((family) => [family, POOL[family]] as const);
+      await this.createPool("default", Object.fromEntries(subnet));
+    }
     await this.cluster.waitReady();
     await this.rolledOut();
   }

@@ -1,6 +1,7 @@
 // Many pods: as many as a node takes, all at once; and one set after another.
 import { DEPLOYMENTS, SERVICES } from "../../lib/kube/mod.ts";
 import { eventually } from "../lab/mod.ts";
+import { say } from "../runner/output.ts";
 import { assertAddresses } from "./addresses.ts";
 import { assertAgreement } from "./agreement.ts";
 import {
@@ -53,37 +54,36 @@ async function room(): Promise<number> {
 /** Starts pods by a plugin, says how long each took, and ends them. */
 async function burstBy(
   { name, subnets, use, isOurs }: Plugin,
-  { pods, t }: { readonly pods: Arrival; readonly t: Deno.TestContext },
+  { pods }: { readonly pods: Arrival },
 ): Promise<Burst> {
   await using _network = await use(site);
   const burst = await startBurst(site, pods);
-  await t.step(describeBurst(`${name}, ${wordsOf(pods)}`, burst), () => {});
+  say(describeBurst(`${name}, ${wordsOf(pods)}`, burst));
   assertAddresses(burst.pods, subnets);
   if (isOurs) await assertAgreement(site);
   await site.pods.remove(...burst.pods);
   return burst;
 }
 
-Deno.test("a node full of pods: all start at once, each has its own address, all go", async (t) => {
+Deno.test("a node full of pods: all start at once, each has its own address, all go", async () => {
   // With all at once the processors are what pods wait for; with few, the plugin.
   const full = { count: await room() };
   const arrivals = [full, { count: FEW, everyMs: EVERY_MS }];
   // The first burst finds everything cold, no matter whose it is: it is not compared.
-  await burstBy({ ...COIL, name: "to warm up, Coil" }, { pods: full, t });
+  await burstBy({ ...COIL, name: "to warm up, Coil" }, { pods: full });
   const all = new Map<string, number[]>();
   for (let round = 0; round < ROUNDS; round++) {
     // The second finds everything warm: the order changes.
     for (const plugin of round % 2 === 0 ? [COIL, BRIDGE] : [BRIDGE, COIL]) {
       for (const pods of arrivals) {
-        const { latencies } = await burstBy(plugin, { pods, t });
+        const { latencies } = await burstBy(plugin, { pods });
         const what = `${plugin.name}, ${wordsOf(pods)}`;
         all.set(what, [...all.get(what) ?? [], ...latencies]);
       }
     }
   }
   for (const [what, latencies] of ROUNDS > 1 ? all : []) {
-    const text = `${what}, ${ROUNDS} rounds: ${describeLatencies(latencies)}`;
-    await t.step(text, () => {});
+    say(`${what}, ${ROUNDS} rounds: ${describeLatencies(latencies)}`);
   }
   await assertAgreement(site);
 });

@@ -65,7 +65,8 @@ export async function startBurst(
   const first = performance.now();
   for (let i = 0; i < count; i++) {
     const name = `burst-${i}`;
-    if (everyMs > 0) await sleep(first + i * everyMs - performance.now());
+    const laterMs = first + i * everyMs - performance.now();
+    if (laterMs > 0) await sleep(laterMs);
     created.set(name, performance.now());
     await site.pods.create({ name, node: "node1", labels });
   }

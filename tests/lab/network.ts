@@ -101,6 +101,38 @@ export async function createNodeNetwork(options: {
   ]);
 }
 
+/** The link of a virtual machine to a lab. */
+export interface VmNetwork {
+  /** Where {@link link} is, whose frames are the machine's. */
+  readonly netns: string;
+  readonly link: string;
+  /** The machine's own addresses. */
+  readonly cidrs: readonly string[];
+  readonly gateways: readonly string[];
+}
+
+/** Makes a port of the lab's bridge for a virtual machine, which has the addresses of node `number`. */
+export async function createVmNetwork(options: {
+  network: LabNetwork;
+  number: number;
+  families: readonly LabFamily[];
+}): Promise<VmNetwork> {
+  const { network: { netns, subnet }, number, families } = options;
+  const link = `vm${number}`;
+  await ipBatch(netns, [
+    `link add ${link} type veth peer name ${link}-port`,
+    // The namespace itself must not answer there.
+    `link set ${link} arp off addrgenmode none up`,
+    `link set ${link}-port master ${BRIDGE} up`,
+  ]);
+  return {
+    netns,
+    link,
+    cidrs: families.map((family) => subnet.cidr(family, 10 + number)),
+    gateways: families.map((family) => subnet.address(family, BRIDGE_HOST)),
+  };
+}
+
 /** Runs a command in a network namespace and returns its stdout. */
 export async function inNetns(
   netns: string,

@@ -1,18 +1,20 @@
-import { createHash } from "node:crypto";
 import * as path from "node:path";
-import type { Log } from "./build.ts";
-import { labDir } from "./cache.ts";
+import { ensureGoPrograms, type Log } from "./build.ts";
 import { run } from "./command.ts";
-import { buildGoModule, goBuildEnv } from "./go.ts";
+import { GO_SOURCES, goBuildEnv } from "./go.ts";
+import { type GoProgram, goProgramFile } from "./go_build.ts";
 
-const SOURCES = path.join(import.meta.dirname ?? ".", "peer");
 const MODULE = "github.com/cybozu-go/coil/v2";
-const GO_MINIMUM = "1.26";
-const PROGRAMS = ["coil", "coild", "coil-ipam-controller"] as const;
+const PROGRAMS = ["coil", "coild", "coil-egress", "coil-ipam-controller"];
+const PEER: GoProgram = {
+  output: "peer-coil/",
+  about: "Coil v2 (Go)",
+  packages: PROGRAMS.map((program) => `${MODULE}/cmd/${program}`),
+};
 
 /** Coil v2 as upstream releases it. */
 export interface PeerCoil {
-  /** Directory of its programs: `coil`, `coild`, `coil-ipam-controller`. */
+  /** Directory of its programs: `coil`, `coild`, `coil-egress`, `coil-ipam-controller`. */
   readonly binDir: string;
   /** Directory of its manifests: `crd`, `rbac` and others. */
   readonly configDir: string;
@@ -22,16 +24,11 @@ export interface PeerCoil {
 export async function ensurePeerCoil(
   options: { readonly log?: Log } = {},
 ): Promise<PeerCoil> {
-  const binDir = path.join(labDir(), "bin", `peer-coil-${await sourcesId()}`);
-  await buildGoModule({
-    output: `${binDir}/`,
-    title: "Coil v2 (Go)",
-    sources: SOURCES,
-    minimum: GO_MINIMUM,
-    args: ["-ldflags", "-s -w", ...PROGRAMS.map((p) => `${MODULE}/cmd/${p}`)],
-    log: options.log,
-  });
-  return { binDir, configDir: path.join(await moduleDir(), "config") };
+  await ensureGoPrograms([PEER], options);
+  return {
+    binDir: goProgramFile(PEER),
+    configDir: path.join(await moduleDir(), "config"),
+  };
 }
 
 /** Where Go keeps the module's files; downloads them when they are missing. */
@@ -39,17 +36,9 @@ async function moduleDir(): Promise<string> {
   const answer = await run(
     "go",
     ["mod", "download", "-json", MODULE],
-    { env: goBuildEnv(), cwd: SOURCES },
+    { env: goBuildEnv(), cwd: GO_SOURCES },
   );
   const { Dir: dir } = JSON.parse(answer) as { Dir?: string };
   if (dir === undefined) throw new Error(`Cannot find ${MODULE}: ${answer}`);
   return dir;
-}
-
-async function sourcesId(): Promise<string> {
-  const hash = createHash("sha256");
-  for (const name of ["go.mod", "go.sum"]) {
-    hash.update(await Deno.readFile(path.join(SOURCES, name)));
-  }
-  return hash.digest("hex").slice(0, 12);
 }

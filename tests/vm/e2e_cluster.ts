@@ -16,6 +16,7 @@ import {
   removeObjects,
   routeBlocks,
 } from "./e2e_objects.ts";
+import { allowPeerGateways, peerBinDir } from "./e2e_peer.ts";
 import { PodRuntime, type PodRuntimeOptions, type VmPod } from "./e2e_pods.ts";
 import { ServiceProxy } from "./e2e_proxy.ts";
 import { createTopology, type Topology, type VmNode } from "./topology.ts";
@@ -51,6 +52,8 @@ export interface ClientOptions {
 export interface ClusterOptions {
   /** More flags for coild. */
   readonly coildArgs?: readonly string[];
+  /** Whether gateways are upstream's. */
+  readonly peerGateways?: boolean;
   /** See {@link PodRuntimeOptions}. */
   readonly first?: NonNullable<PodRuntimeOptions["first"]>;
 }
@@ -89,13 +92,14 @@ export class EgressCluster implements AsyncDisposable {
 
   /** Makes the world and starts coild on both nodes. */
   static async start(options: ClusterOptions = {}): Promise<EgressCluster> {
-    const { coildArgs = [], first } = options;
+    const { coildArgs = [], first, peerGateways = false } = options;
     await using resources = new AsyncDisposableStack();
     const access = resources.use(await openAccess());
     const topology = resources.use(await createTopology());
     resources.use(new OutsideServers(topology.outside));
     resources.defer(() => removeObjects(access));
     await createObjects(access, topology.nodes);
+    if (peerGateways) resources.use(await allowPeerGateways(access, GATEWAYS));
     const binDir = await linkRoles(access.runDir);
     for (const node of topology.nodes) await placePlugins(access, node);
     const runtime = resources.use(
@@ -112,7 +116,13 @@ export class EgressCluster implements AsyncDisposable {
     const daemons = new AsyncDisposableStack();
     resources.use(daemons);
     const kubelet = resources.use(
-      new GatewayKubelet({ access, runtime, binDir, nodes }),
+      new GatewayKubelet({
+        access,
+        runtime,
+        binDir: peerGateways ? peerBinDir() : binDir,
+        knows: (flag) => !peerGateways || !flag.startsWith("--drain-timeout="),
+        nodes,
+      }),
     );
     const cluster = new EgressCluster({
       access,
@@ -154,7 +164,7 @@ export class EgressCluster implements AsyncDisposable {
       command: path.join(this.#binDir, "coild"),
       args: [
         `--socket=${socketOf(access, node)}`,
-        // A gateway's answer takes an emulated CPU longer than a second at first.
+        // A gateway's answer takes a busy machine longer than a second at first.
         "--egress-announce-timeout=10s",
         // Asked from outside of its network.
         `--health-addr=:${COILD_HEALTH_PORT}`,
@@ -225,6 +235,21 @@ export class EgressCluster implements AsyncDisposable {
         ready.every((g) => g.pod.addresses.every(isKnown));
       return all ? ready : undefined;
     }, { timeoutMs: READY_MS, intervalMs: 100 });
+  }
+
+  /** Has all gateways of an Egress replaced, and waits until so many new ones serve, and no other is there. */
+  async replaceGateways(egress: string, count: number): Promise<void> {
+    const before = this.gatewaysOf(egress);
+    await this.patchEgress(egress, {
+      template: { metadata: { annotations: { restarted: "yes" } } },
+    });
+    // Each waits for its flows, as long as the drain time allows.
+    await eventually("new gateways only", () => {
+      const now = this.gatewaysOf(egress);
+      return now.length === count &&
+        now.every((gateway) => !before.includes(gateway));
+    }, { timeoutMs: READY_MS, intervalMs: 200 });
+    await this.gatewaysReady(egress, count);
   }
 
   /** Makes a pod that is a client, or none. */

@@ -20,6 +20,8 @@ export interface KubeletOptions {
   readonly access: VmAccess;
   readonly runtime: PodRuntime;
   readonly binDir: string;
+  /** Whether the gateways' program knows a flag. */
+  readonly knows: (flag: string) => boolean;
   readonly nodes: readonly VmNode[];
 }
 
@@ -150,7 +152,7 @@ export class GatewayKubelet implements AsyncDisposable {
 
   /** Starts the container as the pod says: command, arguments and environment are the controller's. */
   async #run(pod: V1Pod, running: VmPod): Promise<LabProcess> {
-    const { access, binDir } = this.#options;
+    const { access, binDir, knows } = this.#options;
     const { namespace, name, uid, sandbox } = running;
     const { serviceAccountName = "", containers = [] } = pod.spec ?? {};
     const container = containers.find((c) => c.name === "egress");
@@ -166,7 +168,7 @@ export class GatewayKubelet implements AsyncDisposable {
       runDir: access.runDir,
       netns: sandbox.netns,
       command: path.join(binDir, command),
-      args: container?.args ?? [],
+      args: (container?.args ?? []).filter(knows),
       env: {
         HOSTNAME: name,
         ...access.inClusterEnv,

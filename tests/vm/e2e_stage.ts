@@ -1,5 +1,5 @@
 // How the end-to-end tests run: one cluster for many scenarios, since it takes
-// the emulated CPU half a minute to start one.
+// some seconds to start one.
 import assert from "node:assert/strict";
 import { type ClusterOptions, EgressCluster } from "./e2e_cluster.ts";
 import { takeSources } from "./topology.ts";

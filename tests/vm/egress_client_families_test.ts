@@ -15,7 +15,7 @@ import { askTcp, askUdp } from "./traffic.ts";
 const DESTINATIONS = VM_FAMILIES.map((family) => OUTSIDE_NETWORKS[family].near);
 const IPV4_GATEWAYS = "gateways-ipv4";
 
-/** Longer than a refusal takes on an emulated CPU, shorter than a SYN is repeated for. */
+/** Longer than a refusal takes on a busy machine, shorter than a SYN is repeated for. */
 const REFUSAL_MS = 20_000;
 
 async function expectGateway(

@@ -13,7 +13,7 @@ import {
   type VmFamily,
   type VmNode,
 } from "./topology.ts";
-import { askTcp, NetnsSockets } from "./traffic.ts";
+import { askTcp, NetnsSockets, visit } from "./traffic.ts";
 
 const EGRESS = "chained";
 const SERVER_PORT = 8080;
@@ -61,26 +61,6 @@ async function expectGateway(
   }
 }
 
-/** A connection from outside; all addresses there are destinations of the Egress. */
-async function visit(
-  cluster: EgressCluster,
-  client: Client,
-  family: VmFamily,
-): Promise<void> {
-  const hostname = ownAddress(client, family);
-  using outside = new NetnsSockets(cluster.topology.outside);
-  using listener = client.sockets.listen(hostname, SERVER_PORT);
-  using asking = await outside.connect(hostname, {
-    port: SERVER_PORT,
-    ...ASK,
-  });
-  using answering = await listener.accept();
-  await answering.write(new Uint8Array([42]));
-  const answer = new Uint8Array(1);
-  assert.equal(await asking.read(answer), 1);
-  assert.deepEqual([...answer], [42]);
-}
-
 egressTest("egress after another plugin, originating-only", {
   cluster: {
     coildArgs: [
@@ -111,13 +91,17 @@ egressTest("egress after another plugin, originating-only", {
     );
   },
   scenarios: {
-    "W32: clients leave by the gateway, and answer who comes from outside by their own address":
+    "W32 E2E-15: clients leave by the gateway, and answer who comes from outside by their own address":
       async (cluster) => {
         for (const client of clients) {
           await expectGateway(cluster, client);
           await expectNoLeak();
+          using outside = new NetnsSockets(cluster.topology.outside);
           for (const family of VM_FAMILIES) {
-            await visit(cluster, client, family);
+            // All addresses there are destinations of the Egress.
+            const hostname = ownAddress(client, family);
+            const port = SERVER_PORT;
+            await visit(outside, client.sockets, { hostname, port, ...ASK });
           }
           await expectNoLeak(client.pod.addresses);
           await expectGateway(cluster, client);

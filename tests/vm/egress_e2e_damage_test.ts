@@ -7,7 +7,7 @@ import { egressTest, type Scenario } from "./e2e_stage.ts";
 import { OUTSIDE, VM_FAMILIES } from "./topology.ts";
 import { askTcp } from "./traffic.ts";
 
-/** coild looks this often; everything takes an emulated CPU some seconds. */
+/** coild looks this often. */
 const INTERVAL = "2s";
 const MENDED_MS = 90_000;
 

@@ -1,12 +1,20 @@
 import assert from "node:assert/strict";
 import { Netns } from "../../lib/linux/mod.ts";
 import { ConntrackSocket } from "../../lib/netlink/mod.ts";
+import { EGRESS_WIDE_TABLE } from "../../lib/names/mod.ts";
 import { inNetns } from "../lab/mod.ts";
 import { eventually } from "../lab/wait.ts";
 import type { Client, EgressCluster } from "./e2e_cluster.ts";
 import { egressTest, expectNoLeak } from "./e2e_stage.ts";
 import { OUTSIDE, OUTSIDE_NETWORKS, VM_FAMILIES } from "./topology.ts";
-import { askTcp, askUdp, fetchBulk, TcpFlow } from "./traffic.ts";
+import {
+  askTcp,
+  askUdp,
+  fetchBulk,
+  NetnsSockets,
+  TcpFlow,
+  visit,
+} from "./traffic.ts";
 
 const FOU_PORT = 5555;
 
@@ -121,7 +129,7 @@ egressTest("egress end to end", {
         for (const { report } of idle) assert.equal(report.error, undefined);
       },
 
-    "TCP, UDP and ICMP of both families, from both nodes, source port automatic and fixed":
+    "E2E-12: TCP, UDP and ICMP of both families, from both nodes, source port automatic and fixed":
       async (cluster) => {
         using second = await cluster.createClient({
           name: "second",
@@ -255,6 +263,63 @@ egressTest("egress end to end", {
       await expectNoLeak(late.pod.addresses);
     },
 
+    "E2E-14: an Egress gets single addresses as destinations and automatic source ports; clients of others keep their tunnels":
+      async (cluster) => {
+        await cluster.createEgress("edited", {
+          destinations: networks("near"),
+        });
+        using client = await cluster.createClient({
+          name: "edited-client",
+          egresses: "edited",
+        });
+        using other = await cluster.createClient({
+          name: "others-client",
+          egresses: "far",
+        });
+        const others = await tunnelsOf(other);
+        const isFixed = (line: string) => line.includes("encap-sport 5555 ");
+        const tunnels = await tunnelsOf(client);
+        assert.ok(tunnels.length === 2 && tunnels.every(isFixed), `${tunnels}`);
+        const single = VM_FAMILIES.map((family) => OUTSIDE[family].near);
+        await cluster.patchEgress("edited", {
+          destinations: [`${single[0]}/32`, `${single[1]}/128`],
+          fouSourcePortAuto: true,
+        });
+        await eventually("the new destinations and source ports", async () => {
+          const now = await tunnelsOf(client);
+          const isAutomatic = (line: string) =>
+            line.includes("encap-sport auto ");
+          assert.ok(now.length === 2 && now.every(isAutomatic), `${now}`);
+          assert.deepEqual(await destinationsOf(client), single);
+          return true;
+        });
+        assert.deepEqual(await tunnelsOf(other), others);
+        // Its gateway is another one now, whose source ports are automatic, too.
+        await cluster.gatewaysReady("edited", 1);
+        const gateways = addressesOf(cluster, "edited");
+        for (const address of single) {
+          const source = await askTcp(client.sockets, address);
+          assert.ok(gateways.includes(source), source);
+        }
+        await cluster.removeClient(client);
+        await cluster.removeClient(other);
+      },
+
+    "E2E-15: without originating-only, connections from an Egress' destinations to its clients fail":
+      async (cluster) => {
+        using outside = new NetnsSockets(cluster.topology.outside);
+        for (const hostname of first.pod.addresses) {
+          await assert.rejects(() =>
+            visit(outside, first.sockets, {
+              hostname,
+              port: 8080,
+              timeoutMs: 3_000,
+            })
+          );
+        }
+        await expectGateway(cluster, first);
+      },
+
     "an Egress that loses a destination, and gets it back": async (cluster) => {
       using client = await cluster.createClient({
         name: "loser",
@@ -280,6 +345,33 @@ egressTest("egress end to end", {
     },
   },
 });
+
+/** Tunnels of a pod, each with its details. */
+async function tunnelsOf({ pod }: Client): Promise<readonly string[]> {
+  const lines: string[] = [];
+  for (const type of ["ipip", "ip6tnl"]) {
+    const { netns } = pod.sandbox;
+    const text = await inNetns(netns, "ip", [
+      ...["-o", "-d", "link", "show", "type", type],
+    ]);
+    lines.push(...text.split("\n").filter((line) => line.includes(" fou ")));
+  }
+  return lines;
+}
+
+/** Destinations that a pod's table of public addresses leads to a gateway. */
+async function destinationsOf({ pod }: Client): Promise<readonly string[]> {
+  const { netns } = pod.sandbox;
+  const lists = await Promise.all(["-4", "-6"].map(async (family) => {
+    const table = `${EGRESS_WIDE_TABLE}`;
+    const args = ["-j", family, "route", "show", "table", table];
+    const text = await inNetns(netns, "ip", args).catch(() => "[]");
+    return JSON.parse(text) as readonly { dst: string; dev?: string }[];
+  }));
+  // Each has an unreachable route of a worse metric, too.
+  return lists.flat().filter(({ dev }) => dev?.startsWith("fou"))
+    .map(({ dst }) => dst);
+}
 
 /** Datagrams that were no peer's, by the counter of this namespace's table. */
 async function foreign(netns: string): Promise<number> {

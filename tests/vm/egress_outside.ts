@@ -1,7 +1,7 @@
 /**
  * The world outside, for tests of egress: servers in a network namespace, with
- * sockets of this process, since a process of its own takes the emulated CPU
- * seconds to start.
+ * sockets of this process, since a process of its own takes the virtual
+ * machine long to start.
  *
  * TCP 80: one HTTP answer whose body is the address of who asks, as seen here,
  * and then as many bytes as the path says. UDP 7000: a datagram that holds a

@@ -233,11 +233,12 @@ async function everything(netns: TempNetns): Promise<string> {
   );
 }
 
-/** All that makes a gateway, but for what it has counted. */
+/** All that makes a gateway, but for what it has counted, and the connections that it counts. */
 async function settingsOf(netns: TempNetns): Promise<string> {
   return await shell(
     netns,
-    `nft -s list ruleset; ip rule; ip -6 rule; ip fou show | sort
+    `nft -s list ruleset | sed '/elements = .* ct count /d'
+     ip rule; ip -6 rule; ip fou show | sort
      ip route show table 118 || true; ip -6 route show table 118 || true
      ip -o link show | grep -o 'coil_fou.*mtu [0-9]*' | sort`,
   );

@@ -85,7 +85,7 @@ const SETTINGS = Object.fromEntries(
   ]),
 );
 
-/** Without a process: each costs the emulated CPU as much as all of it here. */
+/** Without a process: each costs the virtual machine as much as all of it here. */
 function set(netns: Netns, settings: Readonly<Record<string, number>>): void {
   inNetns(netns, () => {
     for (const [name, value] of Object.entries(settings)) {
@@ -174,11 +174,14 @@ async function joinRouter(
     ipv4: ipv4.replace(/[0-9]+$/, "1"),
     ipv6: ipv6.replace(/[0-9]+$/, "1"),
   };
+  // A link that has just come up answers nobody who asks for its IPv6 addresses; after a second it is asked again.
+  const [nearMac, mac] = ["02:00:00:00:00:01", "02:00:00:00:00:02"];
   await ipBatch(router, [
-    `link add ${host} type veth peer name eth0 netns ${netns.name}`,
+    `link add ${host} address ${nearMac} type veth peer name eth0 address ${mac} netns ${netns.name}`,
     `address add ${near.ipv4}/24 dev ${host}`,
     `address add ${near.ipv6}/64 dev ${host} nodad`,
     `link set ${host} up`,
+    `neighbor add ${ipv6} lladdr ${mac} dev ${host}`,
   ]);
   await ipBatch(netns, [
     `address add ${ipv4}/24 dev eth0`,
@@ -186,6 +189,7 @@ async function joinRouter(
     "link set eth0 up",
     `route add default via ${near.ipv4}`,
     `route add default via ${near.ipv6}`,
+    `neighbor add ${near.ipv6} lladdr ${nearMac} dev eth0`,
   ]);
 }
 

@@ -65,7 +65,7 @@ for (const [name, changes] of VARIANTS) {
 async function kernelState(
   netns: TempNetns,
 ): Promise<Record<string, string[]>> {
-  // One process of all: the emulated CPU takes long to start them.
+  // One process of all: the virtual machine takes long to start them.
   const text = await shell(netns, KERNEL_STATE.join("\necho ---\n"));
   const [rules = [], routes = [], ports = [], links = [], table, settings] =
     text.split("---\n").map((part) =>

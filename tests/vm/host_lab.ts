@@ -1,8 +1,9 @@
 // On the machine itself, beside the virtual one: the control plane and the
-// controller, which would be far too slow on an emulated CPU.
+// controller.
 import * as path from "node:path";
 import { CoilCluster } from "../lab/coil.ts";
 import type { Log } from "../lab/mod.ts";
+import { createVmNetwork, type VmNetwork } from "../lab/network.ts";
 
 const POLICIES = new URL("../../deploy/policies", import.meta.url).pathname;
 
@@ -24,6 +25,8 @@ export interface HostAccess {
 export interface HostLab extends AsyncDisposable {
   /** Environment for the virtual machine. */
   readonly env: Readonly<Record<string, string>>;
+  /** Way of one virtual machine at a time to the control plane. */
+  readonly network: VmNetwork;
   readonly cluster: CoilCluster;
 }
 
@@ -67,8 +70,11 @@ export async function startHostLab(
   };
   const file = path.join(plane.runDir, "access.json");
   await Deno.writeTextFile(file, JSON.stringify(access), { mode: 0o600 });
+  const { network, families } = plane;
+  const vmNetwork = await createVmNetwork({ network, number: 1, families });
   const disposal = undo.move();
   return {
+    network: vmNetwork,
     env: { [ACCESS_VARIABLE]: file },
     cluster,
     [Symbol.asyncDispose]: () => disposal.disposeAsync(),

@@ -5,7 +5,7 @@ import { watchPlane } from "../../roles/coil_egress/kernel/plane_watch.ts";
 import { eventually } from "../lab/mod.ts";
 import { ADDRESSES, CLIENTS, egressLab } from "./egress_server_lab.ts";
 
-/** Without notifications the periodic check, 30 s after the last one, repairs it; an emulated machine is slow. */
+/** Without notifications the periodic check, 30 s after the last one, repairs it. */
 const UNHEARD_MS = 15_000;
 
 Deno.test("a gateway survives another program that changes its network", async (t) => {

@@ -9,7 +9,7 @@ import { egressTest } from "./e2e_stage.ts";
 import { OUTSIDE, OUTSIDE_NETWORKS, VM_FAMILIES } from "./topology.ts";
 import { TcpFlow, UdpFlow } from "./traffic.ts";
 
-/** Measured: 0.5 s, on an emulated processor. The look of every 30 s would come after 15 s on average. */
+/** Measured: 0.5 s. The look of every 30 s would come after 15 s on average. */
 const MAX_GAP_MS = 10_000;
 const EGRESS = "nat";
 /** One flow asks this often. */

@@ -60,7 +60,7 @@ const SENDERS: readonly {
   },
 ];
 
-Deno.test("no packet of a stranger leaves a gateway, and none in another's name, however it is wrapped", async (t) => {
+Deno.test("no packet of a stranger leaves a gateway, and none in another's name, however it is wrapped", async () => {
   await using lab = await startLab();
   const names = new Map<number, string>();
   for (const family of FAMILIES) {
@@ -86,7 +86,7 @@ Deno.test("no packet of a stranger leaves a gateway, and none in another's name,
   );
   const ways = WRAPS.ipv4.length + WRAPS.ipv6.length;
   assert.ok(ways >= 34, `${ways} ways`);
-  await t.step(`${names.size} kinds, ${ways} ways`, () => {});
+  assert.equal(names.size, SENDERS.length * ways);
 });
 
 Deno.test("a client's own packets leave with the gateway's address or not at all, however they are wrapped", async () => {

@@ -1,5 +1,5 @@
 // Traffic of the egress tests. One process holds all sockets: a process of its
-// own for each would cost more than the test, on an emulated CPU.
+// own for each would cost more than the test, in a virtual machine.
 import { inNetns, Netns, openLibc } from "../../lib/linux/mod.ts";
 import { sleep } from "../lab/mod.ts";
 import { OUTSIDE, VM_FAMILIES } from "./topology.ts";
@@ -402,6 +402,44 @@ export async function fetchBulk(
   await readText(conn);
   await writeAll(conn, `BULK ${bytes}\n`);
   return (await readText(conn, bytes)).length;
+}
+
+/** Sends so many bytes over one connection, and returns whether the same came back. */
+export async function echoBulk(
+  sockets: NetnsSockets,
+  address: string,
+  bytes: number,
+): Promise<boolean> {
+  const conn = await sockets.connect(address, {
+    port: ECHO_PORT,
+    timeoutMs: 30_000,
+  });
+  using _closed = closing(conn, 120_000);
+  await readText(conn);
+  const text = "0123456789abcdef".repeat(Math.ceil(bytes / 16)).slice(0, bytes);
+  const [echo] = await Promise.all([
+    readText(conn, bytes),
+    writeAll(conn, text),
+  ]);
+  return echo === text;
+}
+
+/** Connects from one namespace to a port that the other serves for this, and reads an answer. @throws {Error} when none comes. */
+export async function visit(
+  from: NetnsSockets,
+  to: NetnsSockets,
+  { hostname, port, timeoutMs }: {
+    readonly hostname: string;
+    readonly port: number;
+    readonly timeoutMs: number;
+  },
+): Promise<void> {
+  using listener = to.listen(hostname, port);
+  using asking = await from.connect(hostname, { port, timeoutMs });
+  using answering = await listener.accept();
+  await writeAll(answering, "answer");
+  const answer = await readText(asking, "answer".length);
+  if (answer !== "answer") throw new Error(`the answer was "${answer}"`);
 }
 
 function messageOf(error: unknown): string {

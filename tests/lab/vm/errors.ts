@@ -14,6 +14,3 @@ export class VmTimeoutError extends Error {
     );
   }
 }
-
-/** The guest is stuck or gone before the command has begun: worth another try. */
-export class VmStartError extends VmError {}

@@ -1,8 +1,9 @@
 import { createHash } from "node:crypto";
 import * as path from "node:path";
 import { labDir } from "../cache.ts";
+import { remove } from "../files.ts";
 
-/** Directory of everything about virtual machines that is kept; scripts and QEMU's arguments name it. */
+/** Directory of everything about virtual machines that is kept; scripts and the kernel's arguments name it. */
 export function vmDir(): string {
   return path.resolve(labDir(), "vm");
 }
@@ -23,21 +24,6 @@ export function digest(...parts: readonly (string | Uint8Array)[]): string {
 /** Notes that the file or directory is in use, for {@link removeUnused}. */
 export async function touch(file: string): Promise<void> {
   await Deno.utime(file, new Date(), new Date());
-}
-
-/** Whether there is a file or directory of this name. */
-export async function exists(file: string): Promise<boolean> {
-  return await Deno.stat(file).then(() => true, (error) => {
-    if (error instanceof Deno.errors.NotFound) return false;
-    throw error;
-  });
-}
-
-/** Removes a file or a whole directory, when it is there. */
-export async function remove(file: string): Promise<void> {
-  await Deno.remove(file, { recursive: true }).catch((error) => {
-    if (!(error instanceof Deno.errors.NotFound)) throw error;
-  });
 }
 
 /** Removes the directory's entries that begin so and have not been in use for a week: each change makes a new one. */

@@ -1,5 +1,7 @@
 import * as path from "node:path";
-import type { VmPackages } from "./packages.ts";
+import { GUEST_DIR } from "./files.ts";
+import type { VmKernel } from "./kernel.ts";
+import type { VmNetwork } from "../network.ts";
 
 /** What a virtual machine is to do. */
 export interface VmJob {
@@ -10,6 +12,8 @@ export interface VmJob {
   readonly env?: Readonly<Record<string, string>>;
   /** Directories of the host that it may write to, at the paths that they have on the host; all else is thrown away. */
   readonly shares?: readonly string[];
+  /** Its link to other machines, called `uplink`; it has none by default. */
+  readonly network?: VmNetwork;
   readonly timeoutMs: number;
   /** Sends its stderr where its stdout goes, in order. */
   readonly merged?: boolean;
@@ -18,26 +22,24 @@ export interface VmJob {
 /** Of the host's environment, this is the command's as well. */
 const INHERITED = ["PATH", "HOME", "LANG", "LC_ALL", "TZ", "NO_COLOR"];
 
-/** Writes what the guest reads when it is told to go. */
+/** Writes what the guest reads. */
 export async function writeJob(
   dir: string,
-  what: { readonly job: VmJob; readonly packages: VmPackages },
+  { job, kernel }: { readonly job: VmJob; readonly kernel: VmKernel },
 ): Promise<void> {
-  const { job, packages } = what;
   const shares = job.shares ?? [];
   const params = {
-    // Rounded up by the time that passes until it is read.
-    EPOCH: Math.ceil(Date.now() / 1000),
     SHARES: shares.length,
     ...Object.fromEntries(shares.map((share, i) => [`SHARE${i}`, share])),
     MERGED: job.merged === true ? 1 : 0,
-    MODULES: `${packages.modules}/lib/modules/${packages.kernelVersion}`,
-    MODPROBE: packages.modprobe,
+    MODULES: kernel.modules,
+    MODPROBE: kernel.modprobe,
+    CIDRS: (job.network?.cidrs ?? []).join(" "),
+    GATEWAYS: (job.network?.gateways ?? []).join(" "),
+    STAGE2: path.join(GUEST_DIR, "stage2"),
   };
   const lines = Object.entries(params).map(([k, v]) => `${k}=${quote(`${v}`)}`);
   await write(dir, "params", lines);
-  const seed = crypto.getRandomValues(new Uint8Array(512));
-  await Deno.writeFile(path.join(dir, "seed"), seed);
   await write(dir, "job.sh", script(job));
 }
 

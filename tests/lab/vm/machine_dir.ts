@@ -1,6 +1,6 @@
 import * as path from "node:path";
 import { lockFile } from "../cache.ts";
-import { remove } from "./files.ts";
+import { remove } from "../files.ts";
 
 /** Of a machine whose process holds its lock, or has been killed. */
 const PREFIX = "coil-vm-";
@@ -9,7 +9,7 @@ const NEW_PREFIX = "coil-vm.";
 /** Taking the lock takes no time; who has not by then never will. */
 const NEW_MS = 3_600_000;
 
-/** The directory of one machine, removed when disposed and when the process ends, unless that is killed. Its path is short, as paths of sockets have to be. */
+/** The directory of one machine, removed when disposed and when the process ends, unless that is killed. */
 export interface MachineDir extends AsyncDisposable {
   readonly path: string;
 }
@@ -34,7 +34,6 @@ export async function machineDir(
     `${PREFIX}${path.basename(fresh).slice(NEW_PREFIX.length)}`,
   );
   await Deno.rename(fresh, made);
-  for (const name of ["job", "none"]) await Deno.mkdir(path.join(made, name));
   const onExit = () => Deno.removeSync(made, { recursive: true });
   globalThis.addEventListener("unload", onExit);
   await sweep(parent);

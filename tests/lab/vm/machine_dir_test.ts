@@ -46,7 +46,7 @@ Deno.test("machineDir() leaves those of others alone, removes those of the kille
     assert.equal(namesIn(parent).length, 2);
     {
       await using mine = await machineDir({ parent });
-      assert.deepEqual(namesIn(mine.path), ["job", "lock", "none"]);
+      assert.deepEqual(namesIn(mine.path), ["lock"]);
       const left = [mine.path, alive.dir].map((dir) => path.basename(dir));
       assert.deepEqual(namesIn(parent), left.sort());
     }

@@ -7,7 +7,7 @@ import { ensureVm, runInVm, VmTimeoutError } from "./mod.ts";
 const USAGE =
   `usage: main.ts [--share DIR] [--env K=V] [--timeout S] -- COMMAND [ARG...]
 
-Runs a command as root in a throw-away virtual machine with a Debian kernel, on this machine's own files.
+Runs a command as root in a throw-away virtual machine with a kernel of its own, on this machine's own files.
 
   --share DIR     a directory that it may write to; repeatable
   --env K=V       a variable of its environment; repeatable

@@ -1,32 +1,31 @@
 /**
- * Runs a command as root in a throw-away virtual machine: a stock Debian kernel, which has the modules that a machine's
- * own kernel may lack, on the host's own root file system. Needs neither KVM nor anything installed.
+ * Runs a command as root in a throw-away virtual machine: User Mode Linux, a kernel with all that a machine's own may
+ * lack, which is a program and needs no KVM, on the host's own root file system. What it runs is as fast as the host
+ * but for system calls.
  *
  * The command sees the host's files at their paths; what it writes is gone with the machine but for the shares. Its
- * network is its own; it reaches what the host reaches, by connections that QEMU makes for it.
+ * network is its own, with a link to a bridge of the host's when it is given one.
  *
  * @module
  */
 import * as path from "node:path";
+import { onAbort } from "../../../lib/async/mod.ts";
 import type { Log } from "../build.ts";
 import { lockFile } from "../cache.ts";
 import { within } from "./deadline.ts";
-import { VmError, VmStartError, VmTimeoutError } from "./errors.ts";
+import { VmError, VmTimeoutError } from "./errors.ts";
 import { vmDir } from "./files.ts";
-import { buildInitramfs } from "./initramfs.ts";
 import { type VmJob, writeJob } from "./job.ts";
-import { Machine, SHARE_SLOTS, type VmImage } from "./machine.ts";
+import { ensureKernel, type VmKernel } from "./kernel.ts";
+import { Machine } from "./machine.ts";
 import { machineDir } from "./machine_dir.ts";
-import { fetchPackages } from "./packages.ts";
-import { ensureSnapshot, type Snapshot } from "./snapshot.ts";
 
 export { VmError, VmTimeoutError } from "./errors.ts";
 export type { VmJob } from "./job.ts";
 
 /** What {@linkcode ensureVm} prepared. */
 export interface Vm {
-  readonly image: VmImage;
-  readonly snapshot: Snapshot;
+  readonly kernel: VmKernel;
 }
 
 /** How {@linkcode runInVm} reports. */
@@ -35,13 +34,12 @@ export interface RunInVmOptions {
   /** Gets the command's output; this process' own stdout and stderr without them. */
   readonly stdout?: (bytes: Uint8Array) => void;
   readonly stderr?: (bytes: Uint8Array) => void;
+  /** Ends the machine; {@linkcode runInVm} rejects with its reason. */
+  readonly signal?: AbortSignal | undefined;
 }
 
-/** Resuming takes half a second, the mounts another; a busy machine is much slower. */
-const START_MS = 120_000;
-
 /**
- * Fetches kernel and QEMU, some 120 MB, and boots once, when that has not been done yet.
+ * Fetches the kernel's source, some 160 MB, and builds it in some minutes, when that has not been done yet.
  *
  * Two processes may call it at once.
  * @throws {Error} when this is no Debian, or packages cannot be had.
@@ -53,19 +51,12 @@ export async function ensureVm(options: { log?: Log } = {}): Promise<Vm> {
       `Cannot prepare the virtual machine on "${Deno.build.arch}": only x86_64 is supported`,
     );
   }
-  // QEMU separates its options by commas, and both go through a shell.
-  if (!/^\/[^,'"\s]+$/.test(vmDir())) {
-    throw new VmError(
-      `Cannot keep virtual machines in "${vmDir()}": set COIL_CACHE to a path without commas, quotes and blanks`,
-    );
-  }
+  checkPath(vmDir(), "keep virtual machines in");
   await Deno.mkdir(vmDir(), { recursive: true });
   using _lock = await lockFile(path.join(vmDir(), "lock"), {
     onWait: () => log("waiting for another run that prepares the machine"),
   });
-  const packages = await fetchPackages(log);
-  const image = { packages, initramfs: await buildInitramfs(packages) };
-  return { image, snapshot: await ensureSnapshot(image, log) };
+  return { kernel: await ensureKernel(log) };
 }
 
 /**
@@ -79,110 +70,42 @@ export async function runInVm(
   job: VmJob,
   options: RunInVmOptions = {},
 ): Promise<number> {
-  checkJob(job);
-  const deadline = performance.now() + job.timeoutMs;
-  const task = { vm, job, deadline, options };
-  try {
-    return await attempt(task);
-  } catch (error) {
-    if (!(error instanceof VmStartError)) throw error;
-    options.log?.(`${error.message}\ntrying again`);
-    return await attempt(task);
-  }
-}
-
-function checkJob(job: VmJob): void {
-  const shares = job.shares ?? [];
-  if (shares.length > SHARE_SLOTS) {
-    throw new RangeError(
-      `Cannot share ${shares.length} directories: at most ${SHARE_SLOTS}`,
-    );
-  }
-  const bad = shares.find((share) => !/^\/[^,'"]+$/.test(share));
-  if (bad === undefined) return;
-  throw new TypeError(
-    `Cannot share "${bad}": it has to be an absolute path without commas and quotes`,
-  );
-}
-
-interface Task {
-  readonly vm: Vm;
-  readonly job: VmJob;
-  /** By performance.now(). */
-  readonly deadline: number;
-  readonly options: RunInVmOptions;
-}
-
-async function attempt(task: Task): Promise<number> {
-  const { vm: { image, snapshot }, job, options } = task;
+  for (const share of job.shares ?? []) checkPath(share, "share");
+  const { signal } = options;
+  signal?.throwIfAborted();
   await using work = await machineDir();
-  await writeJob(path.join(work.path, "job"), {
-    job,
-    packages: image.packages,
-  });
-  await using machine = await Machine.start({
-    image,
+  await writeJob(work.path, { job, kernel: vm.kernel });
+  await using machine = new Machine({
+    kernel: vm.kernel,
     dir: work.path,
-    memory: { file: snapshot.memory, shared: false },
-    shares: job.shares ?? [],
-    incoming: true,
+    ...(job.network === undefined ? {} : { network: job.network }),
   });
-  const outputs = Promise.all([
+  using _listening = onAbort(signal, () => machine.end());
+  const ended = Promise.all([
+    machine.status(),
     pass(machine.stdout, options.stdout ?? toStdout),
     pass(machine.stderr, options.stderr ?? toStderr),
   ]);
-  // They are waited for below, unless something else fails first.
-  outputs.catch(() => {});
-  const { monitor } = machine;
-  await monitor.execute("migrate-set-capabilities", {
-    capabilities: [{ capability: "x-ignore-shared", state: true }],
-  });
-  await monitor.execute("migrate-incoming", {
-    uri: `exec:cat '${snapshot.state}'`,
-  });
-  await machine.say("GO");
-  const status = await follow(machine, task);
-  await machine.end();
-  await outputs; // they end with the machine, having passed on everything
+  const result = await within(job.timeoutMs, ended);
+  signal?.throwIfAborted();
+  if (result === undefined) throw new VmTimeoutError(job.timeoutMs);
+  const [status] = result;
+  if (status === undefined) {
+    throw new VmError(
+      `Cannot finish the command: the virtual machine stopped\n${await machine
+        .lastWords(80)}`,
+    );
+  }
   await reportComplaints(machine, options);
   return status;
 }
 
-/** Follows the guest's words up to the command's exit status. */
-async function follow(machine: Machine, task: Task): Promise<number> {
-  const { job, deadline } = task;
-  const startDeadline = performance.now() + START_MS;
-  let started = false;
-  while (true) {
-    const until = started ? deadline : Math.min(startDeadline, deadline);
-    const word = await within(
-      until - performance.now(),
-      machine.nextWord().then((text) => text ?? "GONE"),
-    );
-    if (word === "STARTED") started = true;
-    else if (word?.startsWith("EXIT ")) return Number(word.slice(5));
-    else if (word === undefined && performance.now() >= deadline) {
-      throw new VmTimeoutError(job.timeoutMs);
-    } else if (word !== "READY") {
-      throw await failure(machine, { word, started });
-    }
-  }
-}
-
-async function failure(
-  machine: Machine,
-  seen: { readonly word: string | undefined; readonly started: boolean },
-): Promise<Error> {
-  const { word = `nothing within ${START_MS / 1000} s`, started } = seen;
-  const qemu = await machine.end();
-  const what = started
-    ? "Cannot finish the command: the virtual machine stopped"
-    : `Cannot start the command in the virtual machine: it said ${word}`;
-  const text = [what, qemu, await machine.lastWords(80)].filter((s) => s !== "")
-    .join("\n");
-  return started || word.startsWith("FAIL ")
-    ? new VmError(text)
-    : new VmStartError(text);
+/** The kernel's command line, and a shell, take these paths as they are. */
+function checkPath(dir: string, what: string): void {
+  if (/^\/[^,'"\s]+$/.test(dir)) return;
+  throw new VmError(
+    `Cannot ${what} "${dir}": it has to be an absolute path without commas, quotes and blanks`,
+  );
 }
 
 async function reportComplaints(
@@ -198,14 +121,7 @@ async function pass(
   from: ReadableStream<Uint8Array>,
   to: (bytes: Uint8Array) => void,
 ): Promise<void> {
-  try {
-    for await (const bytes of from) to(bytes);
-  } catch (error) {
-    // The end of a machine that is killed.
-    if (error instanceof Deno.errors.ConnectionReset) return;
-    if (error instanceof Deno.errors.BadResource) return;
-    throw error;
-  }
+  for await (const bytes of from) to(bytes);
 }
 
 function toStdout(bytes: Uint8Array): void {

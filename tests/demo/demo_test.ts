@@ -1,0 +1,36 @@
+// README's demo: each chapter checks what it shows, so that its exit code says whether all of it is true.
+import assert from "node:assert/strict";
+import { run } from "../lab/mod.ts";
+
+async function demo(...args: readonly string[]): Promise<string> {
+  const { success, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
+    args: ["task", "--quiet", "demo", ...args],
+    env: { NO_COLOR: "1" },
+  }).output();
+  const text = new TextDecoder().decode(stdout);
+  const errors = new TextDecoder().decode(stderr);
+  assert.ok(success, `${text}\n${errors}`);
+  const left = await run("ip", ["netns", "list"]);
+  assert.doesNotMatch(left, /^coil-demo-/m, "it leaves its namespaces");
+  return text;
+}
+
+Deno.test("task demo tells its whole story", async () => {
+  const text = await demo();
+  assert.match(text, /demo --egress/, "it says what else there is");
+});
+
+Deno.test("task demo --egress tells its whole story", async () => {
+  await demo("--egress");
+});
+
+Deno.test("task demo refuses what it does not know, with its usage", async () => {
+  const { code, stdout } = await new Deno.Command(Deno.execPath(), {
+    args: ["task", "--quiet", "demo", "--keep", "--down"],
+  }).output();
+  assert.equal(code, 2);
+  assert.match(
+    new TextDecoder().decode(stdout),
+    /^Cannot do more than one of --egress, --keep, --down\nusage: /,
+  );
+});

@@ -1,0 +1,69 @@
+// Gateways of upstream's Coil v2 (Go) with our clients, as in a cluster that is
+// being migrated.
+import assert from "node:assert/strict";
+import { inNetns } from "../lab/mod.ts";
+import { eventually } from "../lab/wait.ts";
+import type { Client, EgressCluster } from "./e2e_cluster.ts";
+import { egressTest } from "./e2e_stage.ts";
+import { OUTSIDE, OUTSIDE_NETWORKS, VM_FAMILIES } from "./topology.ts";
+import { askTcp, askUdp, fetchBulk } from "./traffic.ts";
+
+/** Each Egress leads to one network outside. */
+const EGRESSES = { near: "automatic", far: "fixed" } as const;
+type EgressName = keyof typeof EGRESSES;
+
+async function expectServed(
+  cluster: EgressCluster,
+  client: Client,
+  egress: EgressName,
+): Promise<void> {
+  const gateways = cluster.gatewaysOf(egress)
+    .flatMap(({ pod }) => [...pod.addresses]);
+  for (const family of VM_FAMILIES) {
+    const address = OUTSIDE[family][egress];
+    // Upstream's gateways learn of a client from its status.
+    const byTcp = await eventually(
+      `${address} to answer`,
+      () => askTcp(client.sockets, address, { timeoutMs: 2_000 }),
+    );
+    assert.ok(gateways.includes(byTcp), `${byTcp} is none of ${gateways}`);
+    const byUdp = await askUdp(client.sockets, address, { answerBytes: 1_000 });
+    assert.equal(byUdp?.source, byTcp);
+    assert.equal(byUdp?.bytes, 1_000);
+    const { netns } = client.pod.sandbox;
+    await inNetns(netns, "ping", ["-W30", "-c1", "-s1300", address]);
+    const bytes = 300_000;
+    assert.equal(await fetchBulk(client.sockets, address, bytes), bytes);
+  }
+}
+
+const clients: Client[] = [];
+
+egressTest("compatibility: clients of ours, gateways of upstream's", {
+  cluster: { peerGateways: true },
+  setUp: async (cluster) => {
+    for (const egress of ["near", "far"] as const) {
+      await cluster.createEgress(egress, {
+        destinations: VM_FAMILIES.map((f) => OUTSIDE_NETWORKS[f][egress]),
+        fouSourcePortAuto: EGRESSES[egress] === "automatic",
+      });
+    }
+    for (const node of [0, 1]) {
+      const name = `client${node}`;
+      const egresses = "near,far";
+      clients.push(await cluster.createClient({ name, node, egresses }));
+    }
+  },
+  scenarios: Object.fromEntries(
+    (["near", "far"] as const).map((egress) => [
+      `TCP, UDP, ping and large packets of both families from both nodes, source port ${
+        EGRESSES[egress]
+      }`,
+      async (cluster: EgressCluster) => {
+        for (const client of clients) {
+          await expectServed(cluster, client, egress);
+        }
+      },
+    ]),
+  ),
+});

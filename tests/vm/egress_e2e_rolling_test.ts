@@ -1,0 +1,109 @@
+// TCP connections that come and go while gateways are replaced, and many at once.
+import assert from "node:assert/strict";
+import { sleep } from "../../lib/async/mod.ts";
+import type { Client } from "./e2e_cluster.ts";
+import { egressTest } from "./e2e_stage.ts";
+import { OUTSIDE, OUTSIDE_NETWORKS, VM_FAMILIES } from "./topology.ts";
+import { echoBulk, TcpFlow } from "./traffic.ts";
+
+/** How long a connection lasts: shorter than gateways drain. */
+const VISIT_MS = 3_000;
+/** A client begins one in each family this often. */
+const INTERVAL_MS = 500;
+const MIB = 1 << 20;
+
+let clients: readonly Client[];
+
+/** A connection from its beginning to its end: the gateway that it used. @throws {Error} when it breaks. */
+async function visit(client: Client, address: string): Promise<string> {
+  await using flow = await TcpFlow.open(client.sockets, { address });
+  await sleep(VISIT_MS);
+  const { answered, error, sources } = flow.report;
+  if (error !== undefined) throw new Error(`${address}: ${error}`);
+  assert.ok(answered > 0, `${address} answered nothing in ${VISIT_MS} ms`);
+  return [...sources].join();
+}
+
+/** Visits begin until what is given has been done; what came of each. */
+async function visitDuring(
+  run: () => Promise<void>,
+): Promise<readonly PromiseSettledResult<string>[]> {
+  const visits: Promise<PromiseSettledResult<string>[]>[] = [];
+  let isDone = false;
+  const visiting = (async () => {
+    while (!isDone) {
+      for (const client of clients) {
+        for (const family of VM_FAMILIES) {
+          visits.push(
+            Promise.allSettled([visit(client, OUTSIDE[family].near)]),
+          );
+        }
+      }
+      await sleep(INTERVAL_MS);
+    }
+  })();
+  try {
+    await run();
+  } finally {
+    isDone = true;
+    await visiting;
+  }
+  return (await Promise.all(visits)).flat();
+}
+
+egressTest("egress of TCP", {
+  setUp: async (cluster) => {
+    await cluster.createEgress("rolling", {
+      destinations: VM_FAMILIES.map((f) => OUTSIDE_NETWORKS[f].near),
+      replicas: 2,
+      fouSourcePortAuto: true,
+    });
+    await cluster.createEgress("fixed", {
+      destinations: VM_FAMILIES.map((f) => OUTSIDE_NETWORKS[f].far),
+      replicas: 2,
+    });
+    clients = await Promise.all([0, 1].map((node) =>
+      cluster.createClient({
+        name: `client${node}`,
+        node,
+        egresses: "rolling,fixed",
+      })
+    ));
+  },
+  scenarios: {
+    "rolling restart of the gateways: every connection is made, and goes on to its end":
+      async (cluster) => {
+        const old = cluster.gatewaysOf("rolling").flatMap(({ pod }) => [
+          ...pod.addresses,
+        ]);
+        const visits = await visitDuring(() =>
+          cluster.replaceGateways("rolling", 2)
+        );
+        const broken = visits.flatMap((visit) =>
+          visit.status === "rejected" ? [`${visit.reason}`] : []
+        );
+        assert.deepEqual(broken, [], `of ${visits.length}`);
+        const used = new Set(
+          visits.flatMap((v) => v.status === "fulfilled" ? [v.value] : []),
+        );
+        assert.ok(old.some((a) => used.has(a)), "no old gateway was used");
+        assert.ok([...used].some((a) => !old.includes(a)), "no new one was");
+      },
+
+    "E2E-13: 101 connections at once send 1 MiB and get it back, source port automatic and fixed":
+      async () => {
+        for (const { near, far } of Object.values(OUTSIDE)) {
+          for (const address of [near, far]) {
+            const echoes = await Promise.all(
+              Array.from({ length: 101 }, (_, i) => {
+                const client = clients[i % clients.length];
+                assert.ok(client);
+                return echoBulk(client.sockets, address, MIB);
+              }),
+            );
+            assert.deepEqual(new Set(echoes), new Set([true]), address);
+          }
+        }
+      },
+  },
+});
