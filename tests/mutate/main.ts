@@ -1,0 +1,189 @@
+// `deno task mutate`: changes one thing at a time, and reports the changes that no test notices.
+import { parseArgs } from "node:util";
+import { say } from "../runner/output.ts";
+import { changedLines } from "./changed.ts";
+import { type Importers, readImporters } from "./importers.ts";
+import { applyMutant, findMutants, type Mutant } from "./operators.ts";
+import { describeScore, describeTrial, type Trial } from "./score.ts";
+import { filesBelow, isProduction, TreeCopy } from "./tree.ts";
+import {
+  compiles,
+  type Outcome,
+  type Round,
+  roundsFor,
+  runRound,
+  TRIED_SUITES,
+} from "./trial.ts";
+import { tryWiring } from "./wiring_trial.ts";
+
+const USAGE = `usage: deno task mutate FOLDER [--sample N] [--all]
+       deno task mutate --changed [--sample N] [--all]
+       deno task mutate --wiring
+
+  FOLDER      change the production files in it, such as lib/ipam, or one file
+  --changed   only lines that differ from origin/main, or from the commit before
+  --wiring    the changes of tests/mutate/wiring.ts, each with its own test
+  --sample N  only N changes, spread evenly
+  --all       run all unit tests that import the file, not only its unit's
+
+As root, tests of tests/netns run, too: for lib/podnet those called podnet_*.
+Exit code: 0 when tests noticed every change, 1 when some survived, 2 when the
+command line is wrong or tests fail without a change.`;
+
+/** Beyond twice the tests' usual time. */
+const SPARE_MS = 30_000;
+const BASELINE_MS = 30 * 60_000;
+
+function options() {
+  try {
+    const { values, positionals } = parseArgs({
+      allowPositionals: true,
+      options: {
+        all: { type: "boolean", default: false },
+        changed: { type: "boolean", default: false },
+        help: { type: "boolean", short: "h", default: false },
+        sample: { type: "string", default: "" },
+        wiring: { type: "boolean", default: false },
+      },
+    });
+    if (values.help) {
+      say(USAGE);
+      Deno.exit(0);
+    }
+    const { all, changed, wiring } = values;
+    const [folder, ...more] = positionals;
+    const wanted = [folder !== undefined, changed, wiring].filter(Boolean);
+    if (wanted.length !== 1 || more.length > 0) {
+      throw new TypeError("Cannot tell what to change");
+    }
+    if (!/^([1-9]\d*)?$/.test(values.sample)) {
+      throw new TypeError(`"${values.sample}" is not a number of changes`);
+    }
+    const sample = values.sample === "" ? Infinity : Number(values.sample);
+    return { all, changed, wiring, folder: folder ?? "", sample };
+  } catch (error) {
+    say(`${error instanceof Error ? error.message : error}\n${USAGE}`);
+    Deno.exit(2);
+  }
+}
+
+async function mutantsBelow(paths: readonly string[]): Promise<Mutant[]> {
+  const files = (await filesBelow(paths)).filter(isProduction);
+  const texts = await Promise.all(files.map((file) => Deno.readTextFile(file)));
+  return files.flatMap((file, index) => findMutants(file, texts[index] ?? ""));
+}
+
+async function changedMutants(): Promise<Mutant[]> {
+  const lines = await changedLines();
+  const files = [...lines.keys()].filter(isProduction);
+  const mutants = files.length === 0 ? [] : await mutantsBelow(files);
+  return mutants.filter(({ file, line }) => lines.get(file)?.has(line));
+}
+
+/** Runs the tests once as they are, and returns how long they may take. */
+async function timeLimit(root: string, rounds: readonly Round[]) {
+  const started = performance.now();
+  for (const suite of TRIED_SUITES) {
+    const files = [
+      ...new Set(
+        rounds.filter((round) => round.suite === suite)
+          .flatMap((round) => round.files),
+      ),
+    ];
+    if (files.length === 0) continue;
+    say(`running ${files.length} files of ${suite.name} without a change`);
+    const options = { root, timeoutMs: BASELINE_MS };
+    if (await runRound({ suite, files }, options) !== "passed") {
+      throw new Error(
+        `Cannot judge changes: tests of ${suite.name} fail without one`,
+      );
+    }
+  }
+  return 2 * (performance.now() - started) + SPARE_MS;
+}
+
+interface Plan {
+  readonly copy: TreeCopy;
+  readonly importers: Importers;
+  readonly all: boolean;
+}
+
+function roundsOf({ importers, all }: Plan, file: string): Round[] {
+  return roundsFor(file, importers.get(file) ?? [], { all });
+}
+
+async function tryMutant(
+  plan: Plan,
+  mutant: Mutant,
+  timeoutMs: number,
+): Promise<Outcome> {
+  const { root } = plan.copy;
+  const change = (text: string) => applyMutant(text, mutant);
+  return await plan.copy.withText(mutant.file, change, async () => {
+    for (const round of roundsOf(plan, mutant.file)) {
+      const outcome = await runRound(round, { root, timeoutMs });
+      if (outcome !== "passed") return outcome;
+    }
+    return await compiles(root, mutant.file) ? "survived" : "invalid";
+  });
+}
+
+/** Tries all of them, and returns whether tests noticed each. */
+async function tryAll(
+  mutants: readonly Mutant[],
+  plan: Plan,
+): Promise<boolean> {
+  const files = [...new Set(mutants.map(({ file }) => file))];
+  const rounds = files.flatMap((file) => roundsOf(plan, file));
+  const timeoutMs = await timeLimit(plan.copy.root, rounds);
+  const trials: Trial[] = [];
+  for (const mutant of mutants) {
+    const text = await Deno.readTextFile(`${plan.copy.root}/${mutant.file}`);
+    const from = text.slice(mutant.start, mutant.end);
+    const outcome = await tryMutant(plan, mutant, timeoutMs);
+    trials.push({ mutant, from, outcome });
+    const last = describeTrial({ mutant, from, outcome });
+    say(`[${trials.length}/${mutants.length}] ${last}`);
+  }
+  const survivors = trials.filter(({ outcome }) => outcome === "survived");
+  say("");
+  for (const trial of survivors) say(describeTrial(trial));
+  say(describeScore(trials.map(({ outcome }) => outcome)));
+  return survivors.length === 0;
+}
+
+async function main(): Promise<boolean> {
+  const { all, changed, wiring, folder, sample } = options();
+  using copy = await TreeCopy.create();
+  for (const signal of ["SIGHUP", "SIGINT", "SIGTERM"] as const) {
+    Deno.addSignalListener(signal, () => {
+      copy[Symbol.dispose]();
+      Deno.exit(130);
+    });
+  }
+  if (wiring) return await tryWiring(copy);
+  const found = changed ? await changedMutants() : await mutantsBelow([folder]);
+  if (found.length === 0) {
+    if (!changed) {
+      throw new Error(`Cannot find anything to change in "${folder}"`);
+    }
+    say("no line of production files changed");
+    return true;
+  }
+  const step = Math.max(1, found.length / sample);
+  const mutants = found.filter((_, index) =>
+    Math.floor(index / step) !== Math.floor((index - 1) / step)
+  );
+  say(`${mutants.length} of ${found.length} possible changes`);
+  const tests = (await filesBelow(TRIED_SUITES.flatMap(({ paths }) => paths)))
+    .filter((file) => file.endsWith("_test.ts"));
+  const importers = await readImporters(copy.root, tests);
+  return await tryAll(mutants, { copy, importers, all });
+}
+
+try {
+  Deno.exit(await main() ? 0 : 1);
+} catch (error) {
+  say(error instanceof Error ? error.message : String(error));
+  Deno.exit(2);
+}

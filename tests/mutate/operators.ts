@@ -1,0 +1,185 @@
+import ts from "typescript";
+
+/** One change of a production file. */
+export interface Mutant {
+  readonly file: string;
+  /** Counted from 1. */
+  readonly line: number;
+  readonly start: number;
+  readonly end: number;
+  /** What replaces the text between both. */
+  readonly to: string;
+}
+
+/** An edit of the syntax tree: a part, and what replaces it. */
+type Edit = readonly [node: ts.Node, to: string];
+
+const { SyntaxKind: Kind } = ts;
+
+/** Each operator, and what replaces it. */
+const OPERATORS: ReadonlyMap<ts.SyntaxKind, string> = new Map([
+  [Kind.EqualsEqualsEqualsToken, "!=="],
+  [Kind.ExclamationEqualsEqualsToken, "==="],
+  [Kind.LessThanToken, "<="],
+  [Kind.LessThanEqualsToken, "<"],
+  [Kind.GreaterThanToken, ">="],
+  [Kind.GreaterThanEqualsToken, ">"],
+  [Kind.AmpersandAmpersandToken, "||"],
+  [Kind.BarBarToken, "&&"],
+  [Kind.PlusToken, "-"],
+  [Kind.MinusToken, "+"],
+  [Kind.AsteriskToken, "/"],
+  [Kind.SlashToken, "*"],
+  [Kind.PercentToken, "*"],
+  [Kind.PlusEqualsToken, "-="],
+  [Kind.MinusEqualsToken, "+="],
+]);
+
+/** Methods and functions that have a counterpart. */
+const COUNTERPARTS: Readonly<Record<string, string>> = {
+  some: "every",
+  every: "some",
+  min: "max",
+  max: "min",
+};
+
+/** All single changes of a file that a test should notice, in the order of the text. */
+export function findMutants(file: string, text: string): Mutant[] {
+  const source = ts.createSourceFile(file, text, ts.ScriptTarget.Latest, true);
+  const mutants: Mutant[] = [];
+  const visit = (node: ts.Node): void => {
+    for (const [part, to] of editsOf(node)) {
+      const start = part.getStart(source);
+      const { line } = source.getLineAndCharacterOfPosition(start);
+      mutants.push({ file, line: line + 1, start, end: part.end, to });
+    }
+    // Types have no effect; texts for people and log records are no behaviour.
+    node.forEachChild((child) => {
+      if (!ts.isTypeNode(child) && !isForPeople(child)) visit(child);
+    });
+  };
+  visit(source);
+  return mutants.sort((a, b) => a.start - b.start);
+}
+
+/** The file's text with the change. */
+export function applyMutant(text: string, { start, end, to }: Mutant): string {
+  return text.slice(0, start) + to + text.slice(end);
+}
+
+function* editsOf(node: ts.Node): Generator<Edit> {
+  if (ts.isBinaryExpression(node)) yield* operatorEdits(node);
+  else if (node.kind === Kind.TrueKeyword) yield [node, "false"];
+  else if (node.kind === Kind.FalseKeyword) yield [node, "true"];
+  else if (ts.isPrefixUnaryExpression(node)) yield* notEdits(node);
+  else if (ts.isIfStatement(node)) yield* negation(node.expression);
+  else if (ts.isConditionalExpression(node)) yield* negation(node.condition);
+  else if (ts.isWhileStatement(node)) yield* negation(node.expression);
+  else if (ts.isExpressionStatement(node) && callOf(node) !== undefined) {
+    yield [node, ";"];
+  } else if (ts.isStringLiteral(node) && isCode(node) && node.text !== "") {
+    yield [node, '""'];
+  } else if (ts.isArrayLiteralExpression(node) && node.elements.length > 0) {
+    if (!isTarget(node)) yield [node, "[]"];
+  } else if (ts.isIdentifier(node)) yield* counterpart(node);
+  if (ts.isBlock(node)) yield* swaps(node.statements);
+}
+
+function* operatorEdits(node: ts.BinaryExpression): Generator<Edit> {
+  const to = OPERATORS.get(node.operatorToken.kind);
+  const isText = node.operatorToken.kind === Kind.PlusToken &&
+    [node.left, node.right].some(ts.isStringLiteralLike);
+  if (to !== undefined && !isText) yield [node.operatorToken, to];
+  if (node.operatorToken.kind === Kind.QuestionQuestionToken) {
+    yield [node, node.right.getText()];
+  }
+}
+
+function* notEdits(node: ts.PrefixUnaryExpression): Generator<Edit> {
+  // A condition that begins with it is negated as a whole.
+  if (node.operator !== Kind.ExclamationToken || isCondition(node)) return;
+  yield [node, node.operand.getText()];
+}
+
+function* negation(condition: ts.Expression): Generator<Edit> {
+  // A comparison has its own operator; `while (true)` its literal.
+  if (ts.isBinaryExpression(condition)) {
+    const { kind } = condition.operatorToken;
+    if (kind === Kind.EqualsEqualsEqualsToken) return;
+    if (kind === Kind.ExclamationEqualsEqualsToken) return;
+  }
+  if (condition.kind === Kind.TrueKeyword) return;
+  yield [condition, `!(${condition.getText()})`];
+}
+
+function isCondition(node: ts.Node): boolean {
+  const { parent } = node;
+  return (ts.isIfStatement(parent) || ts.isWhileStatement(parent))
+    ? parent.expression === node
+    : ts.isConditionalExpression(parent) && parent.condition === node;
+}
+
+/** The call that is all of a statement, with `await` or without; `super()` cannot be left out. */
+function callOf(node: ts.Statement): ts.CallExpression | undefined {
+  if (!ts.isExpressionStatement(node)) return undefined;
+  const { expression } = node;
+  const call = ts.isAwaitExpression(expression)
+    ? expression.expression
+    : ts.isVoidExpression(expression)
+    ? expression.expression
+    : expression;
+  if (!ts.isCallExpression(call)) return undefined;
+  return call.expression.kind === Kind.SuperKeyword ? undefined : call;
+}
+
+/** Two calls, one after the other, at least one of which is awaited: their order may matter. */
+function* swaps(statements: readonly ts.Statement[]): Generator<Edit> {
+  for (const [index, first] of statements.entries()) {
+    const second = statements[index + 1];
+    if (second === undefined) return;
+    const both = [first, second];
+    if (both.some((one) => callOf(one) === undefined || isForPeople(one))) {
+      continue;
+    }
+    if (!both.some((one) => one.getText().startsWith("await "))) continue;
+    yield [pair(first, second), `${second.getText()} ${first.getText()}`];
+  }
+}
+
+/** A node that reaches over both. */
+function pair(first: ts.Node, second: ts.Node): ts.Node {
+  return Object.assign(Object.create(first), { end: second.end });
+}
+
+function* counterpart(node: ts.Identifier): Generator<Edit> {
+  const to = Object.hasOwn(COUNTERPARTS, node.text)
+    ? COUNTERPARTS[node.text]
+    : undefined;
+  const { parent } = node;
+  const isCalled = ts.isPropertyAccessExpression(parent) &&
+    parent.name === node && ts.isCallExpression(parent.parent);
+  if (to !== undefined && isCalled) yield [node, to];
+}
+
+/** Whether a string is neither a module's name nor that of a property. */
+function isCode(node: ts.Node): boolean {
+  const { parent } = node;
+  if (ts.isPropertyAssignment(parent)) return parent.initializer === node;
+  return !ts.isImportDeclaration(parent) && !ts.isExportDeclaration(parent) &&
+    !(ts.isCallExpression(parent) &&
+      parent.expression.kind === Kind.ImportKeyword);
+}
+
+/** Whether an array literal is the left side of an assignment. */
+function isTarget(node: ts.Node): boolean {
+  const { parent } = node;
+  return ts.isBinaryExpression(parent) && parent.left === node &&
+    parent.operatorToken.kind === Kind.EqualsToken;
+}
+
+/** Errors, and records of a log. */
+function isForPeople(node: ts.Node): boolean {
+  if (ts.isNewExpression(node)) return /Error$/.test(node.expression.getText());
+  return ts.isExpressionStatement(node) &&
+    /^(this\.)?#?\w*log\w*\??\.(debug|info|warn|error)\(/.test(node.getText());
+}

@@ -1,0 +1,61 @@
+import assert from "node:assert/strict";
+import { applyMutant, findMutants } from "./operators.ts";
+
+/** Each text that one change makes of this one. */
+function changesOf(text: string): string[] {
+  return findMutants("a.ts", text).map((mutant) => applyMutant(text, mutant));
+}
+
+const CASES: readonly (readonly [text: string, ...changed: string[]])[] = [
+  ["x = a === b;", "x = a !== b;"],
+  ["x = a < b;", "x = a <= b;"],
+  ["x = a >= b;", "x = a > b;"],
+  ["x = a && b;", "x = a || b;"],
+  ["x = a ?? b;", "x = b;"],
+  ["x = a + 1;", "x = a - 1;"],
+  ["x = a * 2n;", "x = a / 2n;"],
+  ["x -= 1;", "x += 1;"],
+  ["x = true;", "x = false;"],
+  ["x = !a;", "x = a;"],
+  ["x = list.some(f);", "x = list.every(f);"],
+  ["x = Math.min(a, b);", "x = Math.max(a, b);"],
+  ['x = "text";', 'x = "";'],
+  ['x = { a: "text" };', 'x = { a: "" };'],
+  ["x = [a, b];", "x = [];"],
+  ["save(a);", ";"],
+  ["await this.save(a);", ";"],
+  ["void save(a);", ";"],
+  ["if (a) b = 1;", "if (!(a)) b = 1;"],
+  ["if (!a) b = 1;", "if (!(!a)) b = 1;"],
+  ["if (a === b) c = 1;", "if (a !== b) c = 1;"],
+  ["x = a ? b : c;", "x = !(a) ? b : c;"],
+  ["while (a) b = 1;", "while (!(a)) b = 1;"],
+  [
+    "{ await a(); b(); }",
+    "{ b(); await a(); }",
+    "{ ; b(); }",
+    "{ await a(); ; }",
+  ],
+  // Nothing that only people read, no types, no names.
+  ['import a from "a.ts";'],
+  ['export * from "a.ts";'],
+  ['const a: "text" | undefined = b;'],
+  ['throw new TypeError("text" + a);'],
+  ['log.warn("text", { a: true });'],
+  ['this.#log.info("text");'],
+  ['x = { "a-b": c };'],
+  ['x = "text" + a;', 'x = "" + a;'],
+  ["[a, b] = c;"],
+  ["class A extends B { constructor() { super(); } }"],
+];
+
+for (const [text, ...changed] of CASES) {
+  Deno.test(`findMutants() in: ${text}`, () => {
+    assert.deepEqual(changesOf(text).sort(), changed.sort());
+  });
+}
+
+Deno.test("findMutants() counts lines from 1", () => {
+  const [mutant] = findMutants("a.ts", "const a = b;\n\nsave(a);\n");
+  assert.equal(mutant?.line, 3);
+});

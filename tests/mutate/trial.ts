@@ -1,0 +1,80 @@
+import { basename, dirname } from "node:path";
+import { startTimer } from "../../lib/async/mod.ts";
+import { unitOf } from "../arch/ranks.ts";
+import { joinTests } from "../runner/deno_tests.ts";
+import { isOf } from "../runner/plan.ts";
+import { type Suite, SUITES } from "../runner/suites.ts";
+
+/** What became of a mutant: tests failed, did not end, or noticed nothing; `invalid` ones do not compile. */
+export type Outcome = "killed" | "timed out" | "survived" | "invalid";
+
+/** Suites whose tests can run by themselves, in the order of their cost. */
+const TRIED = ["unit", "netns"];
+export const TRIED_SUITES: readonly Suite[] = SUITES.filter(({ name, root }) =>
+  TRIED.includes(name) && (!root || Deno.uid() === 0)
+);
+
+/** Tests that run in one process. */
+export interface Round {
+  readonly suite: Suite;
+  readonly files: readonly string[];
+}
+
+/** The tests that import a file, nearest first: those of its folder, those of its unit, and with `all` all others. */
+export function roundsFor(
+  file: string,
+  importers: readonly string[],
+  { all }: { readonly all: boolean },
+): Round[] {
+  const isNear = (test: string) => dirname(test) === dirname(file);
+  // What needs the kernel is called "podnet_*_test.ts" for "lib/podnet".
+  const prefix = `${basename(unitOf(file))}_`;
+  const isOwn = (test: string) =>
+    unitOf(test) === unitOf(file) || basename(test).startsWith(prefix);
+  return TRIED_SUITES.flatMap((suite) => {
+    const tests = importers.filter((test) => isOf(suite, test));
+    return [
+      tests.filter(isNear),
+      tests.filter((test) => isOwn(test) && !isNear(test)),
+      all ? tests.filter((test) => !isOwn(test)) : [],
+    ].map((files) => ({ suite, files })).filter(({ files }) =>
+      files.length > 0
+    );
+  });
+}
+
+/** Runs the tests up to the first that fails. One that spins is killed. */
+export async function runRound(
+  { suite, files }: Round,
+  { root, timeoutMs }: { readonly root: string; readonly timeoutMs: number },
+): Promise<"passed" | "killed" | "timed out"> {
+  const paths = files.map((file) => `${root}/${file}`);
+  // Modules that tests share are loaded once; those of netns need a process for each.
+  const tests = suite.root ? paths : [await joinTests(paths, root)];
+  const args = ["test", "-A", "--no-check", "--unstable-lazy-dynamic-imports"];
+  const own = suite.args.filter((arg) => arg !== "--parallel");
+  const child = new Deno.Command("nice", {
+    args: [Deno.execPath(), ...args, "--fail-fast", ...own, ...tests],
+    cwd: root,
+    stdout: "null",
+    stderr: "null",
+  }).spawn();
+  let isLate = false;
+  using _timer = startTimer(timeoutMs, () => {
+    isLate = true;
+    child.kill("SIGKILL");
+  });
+  const { success } = await child.status;
+  return isLate ? "timed out" : success ? "passed" : "killed";
+}
+
+/** Whether the tree's file passes the type checker. */
+export async function compiles(root: string, file: string): Promise<boolean> {
+  const { success } = await new Deno.Command("nice", {
+    args: [Deno.execPath(), "check", file],
+    cwd: root,
+    stdout: "null",
+    stderr: "null",
+  }).output();
+  return success;
+}
