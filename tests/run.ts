@@ -4,16 +4,24 @@
 import { type RunDeno, runDenoTest } from "./runner/deno_tests.ts";
 import { type Counts, type Failure, ZERO } from "./runner/junit.ts";
 import { sweepLabs } from "./lab/mod.ts";
-import { preparePackages } from "./lab/packages.ts";
 import { readRights, RIGHTS_DIRECTORY_ENV } from "./lab/rights_log.ts";
 import { say, show } from "./runner/output.ts";
 import { isOf, planTurns, selectSuites, type Turn } from "./runner/plan.ts";
+import { Preparation } from "./runner/preparation.ts";
+import {
+  DENO,
+  interrupt,
+  NICE_DENO,
+  onMachine,
+  unlessInterrupted,
+} from "./runner/processes.ts";
 import {
   compareRights,
   grantedTo,
   type Misfit,
   refusedTo,
 } from "./runner/rights.ts";
+import { StallWatch } from "./runner/stall.ts";
 import { type Suite, SUITES } from "./runner/suites.ts";
 import {
   describeFailures,
@@ -60,90 +68,39 @@ function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-/** How deno is started. Of two programs that want the same processor the nice one gets a tenth: sched(7). */
-const DENO = [Deno.execPath()];
-const NICE_DENO = ["nice", "--adjustment=10", ...DENO];
-
-async function succeeds(args: readonly string[]): Promise<boolean> {
-  return await ended(spawn([...DENO, ...args], { outputs: "inherit" }));
-}
-
-/** As `succeeds`; both outputs go through the function, in the colours that the terminal would get. */
-function onMachine(deno: readonly string[]): RunDeno {
-  return async (args, { output, env }) => {
-    const child = spawn([...deno, ...args], { outputs: "piped", env });
-    const done = ended(child);
-    await Promise.all([child.stdout, child.stderr].map(async (stream) => {
-      for await (const bytes of stream) output(bytes);
-    }));
-    return await done;
-  };
-}
-
-function spawn(
-  [command = "", ...args]: readonly string[],
-  { outputs, env }: {
-    readonly outputs: "inherit" | "piped";
-    readonly env?: Readonly<Record<string, string>> | undefined;
-  },
-): Deno.ChildProcess {
-  const isColoured = Deno.stdout.isTerminal() && !Deno.env.has("NO_COLOR");
-  return new Deno.Command(command, {
-    args,
-    env: { ...env, ...(isColoured ? { FORCE_COLOR: "1" } : {}) },
-    stdout: outputs,
-    stderr: outputs,
-  }).spawn();
-}
-
-async function ended(child: Deno.ChildProcess): Promise<boolean> {
-  running.add(child);
-  const { success } = await child.status;
-  running.delete(child);
-  await unlessInterrupted();
-  return success;
-}
-
-/** While labs are removed nothing else goes on. */
-async function unlessInterrupted(): Promise<void> {
-  if (interrupted) await Promise.withResolvers<never>().promise;
-}
-
-const running = new Set<Deno.ChildProcess>();
-let interrupted = false;
-
 /** Ends all tests, removes their labs, and ends. */
 async function onSignal(): Promise<void> {
-  if (interrupted) return;
-  interrupted = true;
-  say("interrupted: cleaning up");
-  await Promise.all([...running].map(end));
-  if (Deno.uid() === 0) {
-    await cleanUpVmLab(say);
-    await sweepLabs({ log: say });
-  }
+  await preparation.end();
+  if (!await interrupt()) return;
+  if (Deno.uid() === 0) await cleanUpVmLab(say);
+  await sweep();
   await Deno.remove(rightsDirectory, { recursive: true }).catch(() => {
     // A test that is being ended may write into it still.
   });
   Deno.exit(130);
 }
 
-async function end(child: Deno.ChildProcess): Promise<void> {
-  try {
-    child.kill("SIGTERM");
-  } catch (error) {
-    // From a terminal it has the signal already, and may have ended.
-    if (!(error instanceof TypeError)) throw error;
-  }
-  await child.status;
+/** Removes the labs of tests that were ended. */
+async function sweep(): Promise<void> {
+  if (Deno.uid() === 0) await sweepLabs({ log: say });
 }
 
-async function runStatic(): Promise<Counts> {
+async function runStatic({ run, show }: Stage): Promise<Counts> {
   let passed = 0;
   const failures: Failure[] = [];
   for (const check of ["fmt:check", "lint", "check"]) {
-    if (await succeeds(["task", "--quiet", check])) passed++;
-    else failures.push({ name: `deno task ${check}`, lines: [] });
+    using watch = new StallWatch();
+    const { signal } = watch;
+    const args = ["task", "--quiet", check];
+    const output = (bytes: Uint8Array) => {
+      watch.heard();
+      show(bytes);
+    };
+    if (await run(args, { output, signal })) passed++;
+    else {
+      const lines = watch.reason === undefined ? [] : [watch.reason];
+      failures.push({ name: `deno task ${check}`, lines });
+    }
   }
   return { passed, failures, skipped: [] };
 }
@@ -168,20 +125,19 @@ async function prepare(suite: Suite): Promise<Prepared> {
   return { suite, obstacle, seconds: secondsSince(started) };
 }
 
-/** Makes what it needs. */
 async function obstacleTo(suite: Suite): Promise<Counts | undefined> {
-  if (suite.root && Deno.uid() !== 0) {
+  if (!mayRun(suite)) {
     say(`suite ${suite.name} needs root: run it with sudo`);
     return { ...ZERO, skipped: [`all of ${suite.name}: not root`] };
   }
-  try {
-    await preparePackages(suite.packages, say);
-    await suite.prepare?.(say);
-    return undefined;
-  } catch (error) {
-    say(`suite ${suite.name} cannot run: ${messageOf(error)}`);
-    return failed(messageOf(error));
-  }
+  const obstacle = await preparation.ready(suite.name, say);
+  if (obstacle === "") return undefined;
+  say(`suite ${suite.name} cannot run: ${obstacle}`);
+  return failed(obstacle);
+}
+
+function mayRun({ root }: Suite): boolean {
+  return !root || Deno.uid() === 0;
 }
 
 /** Where a suite runs, and who gets what it says. */
@@ -202,12 +158,13 @@ async function runPrepared(
 }
 
 async function runSuite(suite: Suite, stage: Stage): Promise<Counts> {
-  if (suite.name === "static") return await runStatic();
+  if (suite.name === "static") return await runStatic(stage);
   const wanted = files.filter((file) => isOf(suite, file));
   return await runDenoTest({
     paths: wanted.length > 0 ? wanted : suite.paths,
     args: [...suite.args, ...extra],
     jobs: suite.jobs,
+    longest: suite.longest,
     together: suite.together,
     filtered: extra.length > 0,
     ...stage,
@@ -235,13 +192,13 @@ async function runTurn({ suite, beside }: Turn): Promise<readonly Result[]> {
     );
     const output: Uint8Array[] = [];
     const show = (bytes: Uint8Array) => void output.push(bytes);
-    const stage = { run: onMachine(NICE_DENO), show };
+    const stage = { run: onMachine(NICE_DENO, { cleanUp: sweep }), show };
     const result = tellEnd(
       Promise.resolve(before).then(() => runPrepared(other, stage)),
     );
     held.push({ name, output, result });
   }
-  const run = suite.inVm === true ? inVm : onMachine(DENO);
+  const run = suite.inVm === true ? inVm : onMachine(DENO, { cleanUp: sweep });
   const results = [await runPrepared(first, { run, show })];
   for (const { name, output, result } of held) {
     say(`\n=== ${name}, which runs beside ${suite.name}: waiting for its end`);
@@ -306,6 +263,9 @@ async function compareNoted(directory: string): Promise<Counts> {
 const { suites, files, extra, allowSkips } = parse(Deno.args);
 const rightsDirectory = await Deno.makeTempDir({ prefix: "coil-rights-" });
 Deno.env.set(RIGHTS_DIRECTORY_ENV, rightsDirectory);
+const preparation = Preparation.start(
+  suites.filter(mayRun).map(({ name }) => name),
+);
 for (const signal of ["SIGHUP", "SIGINT", "SIGTERM"] as const) {
   Deno.addSignalListener(signal, onSignal);
 }

@@ -1,5 +1,9 @@
 import * as path from "node:path";
+import type { Clock } from "../../lib/async/mod.ts";
 import { countJunit, type Counts, type Failure } from "./junit.ts";
+import { isProgress, Progress } from "./progress.ts";
+import { RUNNING_FILES_ENV, runningFiles } from "./running_files.ts";
+import { StallWatch } from "./stall.ts";
 import { UncaughtErrors } from "./uncaught_errors.ts";
 
 /** What {@link runDenoTest} runs, and where. */
@@ -10,6 +14,8 @@ export interface DenoTestRun {
   readonly args: readonly string[];
   /** How many files run at a time; one without it. */
   readonly jobs?: number | undefined;
+  /** Those of the files that take longest, which begin first when several run at a time. */
+  readonly longest?: readonly string[] | undefined;
   /** Whether all files are modules of one, so that what they share is loaded once. */
   readonly together?: boolean | undefined;
   /** Whether the arguments leave tests out. */
@@ -18,46 +24,58 @@ export interface DenoTestRun {
   readonly show: (bytes: Uint8Array) => void;
   /** Runs deno with these arguments, and says whether all went well. */
   readonly run: RunDeno;
+  /** Another clock than the machine's. */
+  readonly clock?: Clock;
 }
 
-/** Runs deno somewhere. Its report will be in the directory; its output goes to the function. */
+/** Runs deno somewhere until it ends or the signal aborts. What it writes into the directory stays; its output goes to the function. */
 export type RunDeno = (
   args: readonly string[],
   options: {
-    readonly reportDir: string;
+    readonly reportDir?: string;
     readonly output: (bytes: Uint8Array) => void;
     readonly env?: Readonly<Record<string, string>>;
+    readonly signal: AbortSignal;
   },
 ) => Promise<boolean>;
 
 /** Runs `deno test` and counts. */
 export async function runDenoTest(options: DenoTestRun): Promise<Counts> {
   const reportDir = await Deno.makeTempDir({ prefix: "coil-test-" });
-  const found = await existing(options.paths);
-  const paths = options.together === true
-    ? [await joined(found, reportDir)]
-    : found;
+  const paths = await pathsOf(options, reportDir);
   const junit = path.join(reportDir, "junit.xml");
   const { jobs } = options;
   const args = [
     ...["test", "-A", "--no-check", "--unstable-lazy-dynamic-imports"],
     ...(jobs === undefined ? [] : ["--parallel"]),
-    ...[`--junit-path=${junit}`, ...options.args, ...paths],
+    ...[`--preload=${MARK_RUNNING}`, `--junit-path=${junit}`],
+    ...[...options.args, ...paths],
   ];
-  const env = jobs === undefined ? {} : { DENO_JOBS: String(jobs) };
+  const marks = path.join(reportDir, "running");
+  await Deno.mkdir(marks);
+  const env = {
+    [RUNNING_FILES_ENV]: marks,
+    ...(jobs === undefined ? {} : { DENO_JOBS: String(jobs) }),
+  };
   const reader = new OutputReader();
+  using watch = new StallWatch({ clock: options.clock });
   try {
     const output = (bytes: Uint8Array) => {
       options.show(bytes);
-      reader.read(bytes);
+      if (reader.read(bytes)) watch.heard();
     };
-    const success = await options.run(args, { reportDir, output, env });
+    const { signal } = watch;
+    const success = await options.run(args, { reportDir, output, env, signal });
     const xml = await Deno.readTextFile(junit).catch(() => "");
     const all = countJunit(xml);
     // What is left out by a filter is in the report as skipped.
     const counts = options.filtered ? { ...all, skipped: [] } : all;
     if (success) return counts;
     const failures = [...counts.failures, ...reader.errors.failures];
+    if (watch.reason !== undefined) {
+      const lines = reader.progress.describe(await runningFiles(marks));
+      failures.push({ name: watch.reason, lines });
+    }
     if (failures.length === 0) failures.push(UNNAMED);
     return { ...counts, failures };
   } finally {
@@ -65,36 +83,69 @@ export async function runDenoTest(options: DenoTestRun): Promise<Counts> {
   }
 }
 
+/** Files or directories as arguments of `deno test`, which begins with the first one. */
+async function pathsOf(
+  { paths, longest, together }: DenoTestRun,
+  directory: string,
+): Promise<readonly string[]> {
+  const found = await existing(paths);
+  if (together === true) return [await joinTests(found, directory)];
+  if (longest === undefined) return found;
+  const files = await filesOf(found);
+  const first = longest.map((file) => path.resolve(file));
+  const isFirst = (file: string) => first.includes(file);
+  return [
+    ...first.filter((file) => files.includes(file)),
+    ...files.filter((file) => !isFirst(file)),
+  ];
+}
+
+const MARK_RUNNING = import.meta.resolve("./mark_running.ts");
+
 const UNNAMED: Failure = { name: "all of it: see above", lines: [] };
 
 /** Reads the output's lines. */
 class OutputReader {
   readonly errors = new UncaughtErrors();
+  readonly progress = new Progress();
   readonly #decoder = new TextDecoder();
   #rest = "";
 
-  read(bytes: Uint8Array): void {
-    const text = this.#rest + this.#decoder.decode(bytes, { stream: true });
-    const lines = text.split("\n");
+  /** Returns whether tests went on: deno's own word that one is slow does not count. */
+  read(bytes: Uint8Array): boolean {
+    const text = this.#decoder.decode(bytes, { stream: true });
+    const lines = (this.#rest + text).split("\n");
     this.#rest = lines.pop() ?? "";
-    for (const line of lines) this.errors.line(line);
+    for (const line of lines) {
+      this.errors.line(line);
+      this.progress.line(line);
+    }
+    // A test that has begun is the beginning of a line.
+    this.progress.line(this.#rest);
+    return isProgress(text);
   }
 }
 
 /** A module that imports the files, in the order in which deno would run them. */
-async function joined(
+export async function joinTests(
   paths: readonly string[],
   directory: string,
 ): Promise<string> {
+  const module = path.join(directory, "all_test.ts");
+  const files = await filesOf(paths);
+  const lines = files.map((file) => `import ${JSON.stringify(file)};\n`);
+  await Deno.writeTextFile(module, lines.join(""));
+  return module;
+}
+
+/** The files, and those in the directories, each once. */
+async function filesOf(paths: readonly string[]): Promise<readonly string[]> {
   const files = new Set<string>();
   for (const file of paths) {
     if (file.endsWith("_test.ts")) files.add(path.resolve(file));
     else for (const one of await testsIn(file)) files.add(one);
   }
-  const module = path.join(directory, "all_test.ts");
-  const lines = [...files].map((file) => `import ${JSON.stringify(file)};\n`);
-  await Deno.writeTextFile(module, lines.join(""));
-  return module;
+  return [...files];
 }
 
 async function testsIn(directory: string): Promise<string[]> {

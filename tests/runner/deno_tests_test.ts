@@ -1,11 +1,17 @@
 import assert from "node:assert/strict";
+import { FakeClock } from "../../lib/async/testing.ts";
 import { runDenoTest } from "./deno_tests.ts";
+import { DENO, onMachine } from "./processes.ts";
 
 const REPORT = '<testsuites><testcase name="one" classname="a"/></testsuites>';
 
 /** Runs nothing, and returns what deno would have got: its arguments and the text of the module among them. */
 async function argumentsOf(
-  options: { readonly paths: readonly string[]; readonly together?: true },
+  options: {
+    readonly paths: readonly string[];
+    readonly together?: true;
+    readonly longest?: readonly string[];
+  },
 ): Promise<{ readonly args: readonly string[]; readonly module: string }> {
   let seen: readonly string[] = [];
   let module = "";
@@ -50,4 +56,103 @@ Deno.test("runDenoTest() leaves files to deno that are not to be one module", as
   assert.equal(args.at(-1), dir);
   assert.ok(!args.includes("/nowhere"));
   await Deno.remove(dir, { recursive: true });
+});
+
+Deno.test("runDenoTest() begins with the longest files, when they are among the paths", async () => {
+  const dir = await Deno.makeTempDir();
+  const [a, b, c] = ["a", "b", "c"].map((name) => `${dir}/${name}_test.ts`);
+  for (const file of [a, b, c]) await Deno.writeTextFile(file ?? "", "");
+  const longest = [c ?? "", "/nowhere_test.ts", b ?? ""];
+  const { args } = await argumentsOf({ paths: [dir], longest });
+  assert.deepEqual(args.slice(-3), [c, b, a]);
+  const { args: few } = await argumentsOf({ paths: [a ?? ""], longest });
+  assert.deepEqual(few.filter((arg) => arg.endsWith("_test.ts")), [a]);
+  await Deno.remove(dir, { recursive: true });
+});
+
+const SPINNING = `Deno.test("passes", () => {});
+Deno.test("spins", () => {
+  Deno.addSignalListener("SIGTERM", () => {});
+  console.log("it spins");
+  while (true);
+});`;
+
+const ENDED = [
+  { args: [], named: /^running: spins \(.*spinning_test\.ts\)$/m },
+  { args: ["--parallel"], named: /^running: .*spinning_test\.ts, /m },
+];
+
+for (const { args, named } of ENDED) {
+  Deno.test(`runDenoTest() ends a spinning test and names it: ${args}`, async () => {
+    const dir = await Deno.makeTempDir();
+    await Deno.writeTextFile(
+      `${dir}/good_test.ts`,
+      `Deno.test("good", () => {});`,
+    );
+    await Deno.writeTextFile(`${dir}/spinning_test.ts`, SPINNING);
+    const clock = new FakeClock();
+    const spinning = Promise.withResolvers<void>();
+    let output = "";
+    let cleanUps = 0;
+    const cleanUp = () => Promise.resolve(void cleanUps++);
+    const ending = spinning.promise.then(() => clock.advance(20 * 60_000));
+    const counts = await runDenoTest({
+      paths: [dir],
+      args,
+      filtered: false,
+      show: (bytes) => {
+        output += new TextDecoder().decode(bytes);
+        if (output.includes("it spins")) spinning.resolve();
+      },
+      run: onMachine(DENO, { cleanUp, graceMs: 0 }),
+      clock,
+    });
+    await ending;
+    assert.equal(cleanUps, 1);
+    assert.equal(counts.failures.length, 1);
+    assert.equal(
+      counts.failures[0]?.name,
+      "ended: it printed nothing for 20 minutes",
+    );
+    assert.match(counts.failures[0].lines.join("\n"), named);
+    await Deno.remove(dir, { recursive: true });
+  });
+}
+
+Deno.test("runDenoTest() does not end a suite that prints something in time", async () => {
+  const clock = new FakeClock();
+  const counts = await runDenoTest({
+    paths: [],
+    args: [],
+    filtered: false,
+    show: () => {},
+    run: async (_args, { output, signal }) => {
+      for (let i = 0; i < 3; i++) {
+        await clock.advance(19 * 60_000);
+        output(new TextEncoder().encode("one ... ok\n"));
+      }
+      return !signal.aborted;
+    },
+    clock,
+  });
+  assert.deepEqual(counts.failures, []);
+});
+
+Deno.test("runDenoTest() ends a suite of which only deno says that it is slow", async () => {
+  const clock = new FakeClock();
+  const counts = await runDenoTest({
+    paths: [],
+    args: [],
+    filtered: false,
+    show: () => {},
+    run: async (_args, { output, signal }) => {
+      const notice = "'one' has been running for over (16m0s)\n";
+      await clock.advance(16 * 60_000);
+      output(new TextEncoder().encode(notice));
+      await clock.advance(4 * 60_000);
+      return !signal.aborted;
+    },
+    clock,
+  });
+  assert.equal(counts.failures.length, 1);
 });

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { planTurns, type Selection, selectSuites } from "./plan.ts";
+import { isOf, planTurns, type Selection, selectSuites } from "./plan.ts";
 import { SUITES } from "./suites.ts";
 
 /** Names of a run's suites: one turn in each list, who shows what it does first. */
@@ -10,17 +10,17 @@ function plan(selection: Partial<Selection>): readonly (readonly string[])[] {
   );
 }
 
-Deno.test("planTurns() lets churn, faults and fuzz run beside the virtual machine, and all else alone", () => {
+Deno.test("planTurns() lets churn, faults, fuzz, hostile and the demo run beside the virtual machine, and all else alone", () => {
   assert.deepEqual(plan({}), [
-    ...[["static"], ["unit"], ["executable"], ["image"], ["netns"]],
-    ...[["apiserver"], ["hostile"], ["vm", "churn", "faults", "fuzz"], ["e2e"]],
+    ...[["static"], ["unit"], ["executable"], ["image"], ["netns"], ["e2e"]],
+    ...[["apiserver"], ["vm", "churn", "faults", "fuzz", "hostile", "demo"]],
   ]);
 });
 
 Deno.test("planTurns() runs each suite once, whichever are asked for", () => {
   assert.deepEqual(plan({ names: ["vm"] }), [["vm"]]);
   assert.deepEqual(plan({ names: ["churn"] }), [["churn"]]);
-  assert.deepEqual(plan({ names: ["e2e", "churn"] }), [["churn"], ["e2e"]]);
+  assert.deepEqual(plan({ names: ["e2e", "churn"] }), [["e2e"], ["churn"]]);
   assert.deepEqual(plan({ names: ["churn", "vm"] }), [["vm", "churn"]]);
 });
 
@@ -29,7 +29,7 @@ Deno.test("selectSuites() takes the suites of the files, beside those of the nam
   const vm = "tests/vm/traffic_test.ts";
   assert.deepEqual(plan({ files: [churn] }), [["churn"]]);
   assert.deepEqual(plan({ files: [churn, vm] }), [["vm", "churn"]]);
-  assert.deepEqual(plan({ files: [vm], names: ["e2e"] }), [["vm"], ["e2e"]]);
+  assert.deepEqual(plan({ files: [vm], names: ["e2e"] }), [["e2e"], ["vm"]]);
   assert.deepEqual(plan({ files: ["tests/vmless_test.ts"] }), []);
 });
 
@@ -48,5 +48,13 @@ Deno.test("each suite that begins after another is beside the same one, and late
     const other = SUITES.slice(0, index).find((suite) => suite.name === after);
     assert.ok(other !== undefined, `${name} is after ${after}`);
     assert.equal(other.beside, beside, `${name} is after ${after}`);
+  }
+});
+
+Deno.test("a suite's longest files are its own, and there", async () => {
+  for (const suite of SUITES) {
+    for (const file of suite.longest ?? []) {
+      assert.ok(isOf(suite, file) && (await Deno.stat(file)).isFile, file);
+    }
   }
 });

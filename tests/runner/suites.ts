@@ -16,7 +16,7 @@ import {
   CONTROL_PLANE_PACKAGES,
   NET_PACKAGES,
 } from "../lab/packages.ts";
-import { ensureDebianEtcd } from "../lab/debian_etcd.ts";
+import { ensureDebianPrograms } from "../lab/debian_programs.ts";
 import { ensureVm } from "../lab/vm/mod.ts";
 
 /** Tests that need the same. */
@@ -30,6 +30,8 @@ export interface Suite {
   readonly args: readonly string[];
   /** How many test files run at a time; one without it. Each has labs of its own then. */
   readonly jobs?: number;
+  /** Of the files of which several run at a time, those that take longest: they begin first. */
+  readonly longest?: readonly string[];
   /** All files are one module, so that what they share is loaded once. */
   readonly together?: true;
   /** What takes long the first time and would keep a test silent. */
@@ -59,7 +61,7 @@ async function ensureNodes(log: Log): Promise<void> {
   await buildImage({ compression: "none", log });
 }
 
-/** In the order in which they run: what fails soonest is first. */
+/** In the order in which they run: what fails soonest is first, and what waits most while what others need is made. */
 export const SUITES: readonly Suite[] = [
   {
     name: "static",
@@ -79,6 +81,7 @@ export const SUITES: readonly Suite[] = [
       "tests/arch",
       "tests/bench",
       "tests/lab",
+      "tests/mutate",
       "tests/runner",
       "tests/scale",
       "tests/schedules",
@@ -100,7 +103,7 @@ export const SUITES: readonly Suite[] = [
     name: "image",
     about: "the container image: how it is made, and its programs in it",
     paths: ["tests/image"],
-    packages: { ...BUILD_PACKAGES, ...NET_PACKAGES },
+    packages: { ...BUILD_PACKAGES, ...NET_PACKAGES, buildah: "buildah" },
     root: true,
     args: [],
     prepare: (log) => buildImage({ log }),
@@ -115,6 +118,24 @@ export const SUITES: readonly Suite[] = [
     args: ["--unstable-net"],
   },
   {
+    name: "e2e",
+    about: "image and manifests on nodes with kubelet and containerd",
+    paths: ["tests/e2e"],
+    packages: { ...CLUSTER_PACKAGES, ...BUILD_PACKAGES },
+    root: true,
+    args: [],
+    // They wait more than they work, each for its own cluster.
+    jobs: 2,
+    longest: ["network", "disruption"].map((file) =>
+      `tests/e2e/${file}_test.ts`
+    ),
+    prepare: async (log) => {
+      await ensureNodes(log);
+      await ensureHelm({ log });
+      await ensureContainerd2({ log });
+    },
+  },
+  {
     name: "apiserver",
     about: "real etcd and kube-apiserver, nodes as namespaces",
     paths: ["tests/apiserver"],
@@ -124,42 +145,26 @@ export const SUITES: readonly Suite[] = [
       ...PING,
       ...NFTABLES,
       curl: "curl",
+      strace: "strace",
       "containernetworking-plugins": "/usr/lib/cni/ptp",
     },
     root: true,
     args: [],
     // They wait more than they work, each for its own control plane.
     jobs: 6,
+    longest: [
+      ...["deploy_docs", "controller_egress_status", "cluster_credentials"],
+      ...["migrator_replace", "compat_both_ways", "coild_egress_update"],
+      ...["coild_killed", "migrator_limits", "egress_gateway_scale"],
+    ].map((file) => `tests/apiserver/${file}_test.ts`),
     prepare: async (log) => {
       await sweepLabs({ log });
       await ensureControlPlane({ log });
-      await ensureDebianEtcd({ log });
+      await ensureDebianPrograms({ log });
       await ensureHelm({ log });
       await ensurePeerCoil({ log });
       await ensureBird({ log });
       await ensureContainerd2({ log });
-      await buildExecutable({ log });
-    },
-  },
-  {
-    name: "hostile",
-    about: "what pods, tenants, nodes and other programs try, and fail to do",
-    paths: ["tests/hostile"],
-    packages: {
-      ...CONTROL_PLANE_PACKAGES,
-      ...BUILD_PACKAGES,
-      ...PING,
-      ...NFTABLES,
-      curl: "curl",
-      systemd: "/lib/systemd/systemd-networkd",
-    },
-    root: true,
-    // For datagrams.
-    args: ["--unstable-net"],
-    jobs: 4,
-    prepare: async (log) => {
-      await sweepLabs({ log });
-      await ensureControlPlane({ log });
       await buildExecutable({ log });
     },
   },
@@ -183,10 +188,10 @@ export const SUITES: readonly Suite[] = [
       await sweepLabs({ log });
       await ensureControlPlane({ log });
       await buildExecutable({ log });
+      await ensurePeerCoil({ log });
       await ensureVm({ log });
     },
     inVm: true,
-    // A file by itself takes the emulated CPU seconds to load.
     together: true,
   },
   {
@@ -197,7 +202,7 @@ export const SUITES: readonly Suite[] = [
     root: true,
     args: [],
     prepare: ensureNodes,
-    // Emulation is one thread for the most part, and jobs wait more than they work.
+    // Both wait more than they work.
     beside: "vm",
   },
   {
@@ -231,16 +236,47 @@ export const SUITES: readonly Suite[] = [
     after: "faults",
   },
   {
-    name: "e2e",
-    about: "image and manifests on nodes with kubelet and containerd",
-    paths: ["tests/e2e"],
-    packages: { ...CLUSTER_PACKAGES, ...BUILD_PACKAGES },
+    name: "hostile",
+    about: "what pods, tenants, nodes and other programs try, and fail to do",
+    paths: ["tests/hostile"],
+    packages: {
+      ...CONTROL_PLANE_PACKAGES,
+      ...BUILD_PACKAGES,
+      ...PING,
+      ...NFTABLES,
+      curl: "curl",
+      systemd: "/lib/systemd/systemd-networkd",
+    },
+    root: true,
+    // For datagrams.
+    args: ["--unstable-net"],
+    jobs: 4,
+    prepare: async (log) => {
+      await sweepLabs({ log });
+      await ensureControlPlane({ log });
+      await buildExecutable({ log });
+    },
+    beside: "vm",
+    after: "fuzz",
+  },
+  {
+    name: "demo",
+    about: "README's demo, with pods and with egress",
+    paths: ["tests/demo"],
+    packages: {
+      ...CONTROL_PLANE_PACKAGES,
+      ...BUILD_PACKAGES,
+      ...PING,
+      curl: "curl",
+    },
     root: true,
     args: [],
     prepare: async (log) => {
-      await ensureNodes(log);
-      await ensureHelm({ log });
-      await ensureContainerd2({ log });
+      await ensureControlPlane({ log });
+      await buildExecutable({ log });
+      await ensureVm({ log });
     },
+    beside: "vm",
+    after: "hostile",
   },
 ];

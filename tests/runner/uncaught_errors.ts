@@ -1,3 +1,4 @@
+import { stripVTControlCharacters } from "node:util";
 import type { Failure } from "./junit.ts";
 
 /** Lines of an error that are worth repeating: what it says, and where it was. */
@@ -18,8 +19,7 @@ export class UncaughtErrors {
 
   /** Takes the next line, without its end; it may have colours. */
   line(text: string): void {
-    // deno-lint-ignore no-control-regex -- colours
-    const plain = text.replaceAll(/\x1b\[[\d;]*m/g, "");
+    const plain = stripVTControlCharacters(text);
     const [, file] = /^(\S+) \(uncaught error\)$/.exec(plain) ?? [];
     if (file !== undefined) {
       // The list at the end of the output names each a second time.

@@ -1,43 +1,47 @@
 import { buildExecutable } from "../../deploy/executable/mod.ts";
 import { cleanUp, type Log } from "../lab/mod.ts";
+import { ensurePeerCoil } from "../lab/peer_coil.ts";
 import { ensureVm, runInVm } from "../lab/vm/mod.ts";
+import { LIMITS } from "./stall.ts";
+import { PEER_VARIABLE } from "../vm/e2e_peer.ts";
 import { HOST_LAB, startHostLab } from "../vm/host_lab.ts";
-
-/** All tests of the suite, in a machine that computes some ten times slower, on a host that has more to do. */
-const TIMEOUT_MS = 45 * 60_000;
 
 /** Runs deno with these arguments in a virtual machine, beside a control plane of this machine's; the report's directory is shared. */
 export async function runInTestVm(
   args: readonly string[],
   options: {
-    readonly reportDir: string;
+    readonly reportDir?: string;
     readonly output: (bytes: Uint8Array) => void;
+    readonly signal: AbortSignal;
     readonly log: Log;
   },
 ): Promise<boolean> {
-  const { reportDir, output, log } = options;
+  const { reportDir, output, signal, log } = options;
   const vm = await ensureVm({ log });
   const executable = await buildExecutable({ log });
+  const peer = await ensurePeerCoil({ log });
   await warmCache(args);
   await using lab = await startHostLab({ executable, log });
   isRunning = true;
   using _ended = { [Symbol.dispose]: () => isRunning = false };
   const status = await runInVm(vm, {
     command: [Deno.execPath(), ...args],
-    shares: [reportDir],
+    shares: reportDir === undefined ? [] : [reportDir],
+    network: lab.network,
     env: {
       ...lab.env,
       COIL_EXECUTABLE: executable,
+      [PEER_VARIABLE]: peer.binDir,
       COIL_TEST_STRICT: "1",
       ...(Deno.stdout.isTerminal() ? {} : { NO_COLOR: "1" }),
     },
-    timeoutMs: TIMEOUT_MS,
+    timeoutMs: LIMITS.totalMs,
     merged: true,
-  }, { log, stdout: output });
+  }, { log, stdout: output, signal });
   return status === 0;
 }
 
-/** Reads and transpiles the modules here: what the machine then does itself would take it a minute. */
+/** Reads and transpiles the modules here: what the machine does itself goes with it. */
 async function warmCache(args: readonly string[]): Promise<void> {
   await new Deno.Command(Deno.execPath(), {
     args: [
