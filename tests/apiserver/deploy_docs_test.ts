@@ -1,77 +1,14 @@
-// The commands of the documents, run as they stand there. Blocks that no test
-// can run have to say so.
-import assert from "node:assert/strict";
+// The commands of the documents, run as they stand there.
 import * as path from "node:path";
+import {
+  blocksOf,
+  hasCommands,
+  readPages,
+  ROOT,
+  scriptOf,
+} from "../arch/pages.ts";
 import { ensureHelm } from "../lab/helm.ts";
 import { binDir, ControlPlane, run } from "../lab/mod.ts";
-
-const ROOT = new URL("../../", import.meta.url).pathname;
-/** Past decisions have no commands for readers of today. */
-const PAGES = ["README.md", "docs", "deploy"];
-const PASSED_OVER = /\/decisions\//;
-
-/** A block of commands. */
-interface Block {
-  readonly page: string;
-  readonly info: string;
-  readonly text: string;
-}
-
-const NOT_TESTED = /^# not tested here: \S/;
-const FENCE = /^```(.*)\n([^]*?)^```$/gm;
-/** What is typed: behind a prompt if there is one, before a remark. */
-const PROMPT = /^[$#] (.*?)(?: {2,}#.*)?$/gm;
-
-async function pages(root: string): Promise<string[]> {
-  const { isFile } = await Deno.stat(`${ROOT}${root}`);
-  if (isFile) return [root];
-  const found: string[] = [];
-  for await (const { name, isDirectory } of Deno.readDir(`${ROOT}${root}`)) {
-    const page = `${root}/${name}`;
-    if (isDirectory) found.push(...await pages(page));
-    else if (name.endsWith(".md") && !PASSED_OVER.test(page)) found.push(page);
-  }
-  return found.sort();
-}
-
-async function blocks(): Promise<Block[]> {
-  const found: Block[] = [];
-  for (const page of (await Promise.all(PAGES.map(pages))).flat()) {
-    const text = await Deno.readTextFile(ROOT + page);
-    for (const [, info = "", body = ""] of text.matchAll(FENCE)) {
-      if (/^(sh|console|bash)\b/.test(info)) {
-        found.push({ page, info, text: body });
-      }
-    }
-  }
-  return found;
-}
-
-/** Whether something runs the block, or it says why nothing does. */
-async function isAccountedFor({ info, text }: Block): Promise<boolean> {
-  if (/^(sh|console) tested=[a-z-]+$/.test(info)) return true;
-  if (info === "sh" && NOT_TESTED.test(text)) return true;
-  if (/^console not-tested=[a-z-]+$/.test(info)) return true;
-  const [, test] = /^console tested-by=(\S+_test\.ts)$/.exec(info) ?? [];
-  if (test === undefined) return false;
-  return (await Deno.stat(ROOT + test)).isFile;
-}
-
-Deno.test("a block of commands in a document is run by a test, or says that it is not", async () => {
-  const all = await blocks();
-  assert.ok(all.length > 20);
-  for (const block of all) {
-    const { page, info, text } = block;
-    assert.ok(await isAccountedFor(block), `${page}: ${info}\n${text}`);
-  }
-});
-
-/** The commands of a block as a script. */
-function scriptOf({ info, text }: Block): string {
-  if (!info.startsWith("console")) return text;
-  const typed = [...text.matchAll(PROMPT)].map(([, command]) => command);
-  return typed.length > 0 ? typed.join("\n") : text;
-}
 
 /** A directory with what the guide takes for granted: the repository as "coil", and the programs. */
 async function workplace(plane: ControlPlane): Promise<string> {
@@ -93,6 +30,35 @@ async function workplace(plane: ControlPlane): Promise<string> {
   );
   return directory;
 }
+
+/** A pool of v1, with a block that one of its pods has. */
+const MANIFEST = `
+apiVersion: coil.cybozu.com/v2
+kind: AddressPool
+metadata: {name: default}
+spec: {blockSizeBits: 3, subnets: [{ipv4: 10.64.0.0/24}]}
+---
+apiVersion: coil.cybozu.com/v2
+kind: AddressBlock
+metadata:
+  name: default-0-v1
+  labels:
+    coil.cybozu.com/pool: default
+    coil.cybozu.com/node: node1
+    coil.cybozu.com/reserved: "true"
+index: 0
+ipv4: 10.64.0.0/29`;
+
+/** A migration that has begun; v1's manifests are ready. */
+const OF_V1 = `
+    kubectl apply -f coil/crds
+    kubectl wait --for=condition=Established crd --all
+    kubectl -n kube-system create configmap coil-migration
+    mkdir v1-manifests
+    kubectl create configmap coil-v1 --dry-run=client -o yaml > v1-manifests/v1.yaml
+    kubectl apply -f - <<EOF
+${MANIFEST}
+EOF`;
 
 /** What a group of commands finds in the cluster. */
 const BEFORE: Readonly<Record<string, string>> = {
@@ -137,13 +103,34 @@ spec:
   nodeName: old-name
   containers: [{name: main, image: none}]
 EOF`,
+  crds: "",
+  // What `coil migrate dump` writes, in short.
+  migrate: `
+    cat > coil-v2.yaml <<EOF
+${MANIFEST}
+EOF`,
+  "roll-back-early": OF_V1,
+  // coil-controller has run, and a pod of v2 has a block.
+  "roll-back": `
+    ${OF_V1}
+    kubectl patch addresspool default --type=merge -p '{"metadata":{"finalizers":["coil.cybozu.com"]}}'
+    kubectl apply -f - <<EOF
+apiVersion: coil.cybozu.com/v2
+kind: AddressBlock
+metadata:
+  name: default-1
+  labels: {coil.cybozu.com/pool: default, coil.cybozu.com/node: node1}
+index: 1
+ipv4: 10.64.0.8/29
+EOF`,
   // An installation by kubectl.
   takeover:
     "helm template coil deploy/chart -n kube-system | kubectl apply -f -",
 };
 
+const BLOCKS = (await readPages()).flatMap(blocksOf).filter(hasCommands);
 const groups = new Set(
-  (await blocks()).flatMap(({ info }) => info.split(" tested=")[1] ?? []),
+  BLOCKS.flatMap(({ info }) => info.split(" tested=")[1] ?? []),
 );
 
 for (const group of groups) {
@@ -161,8 +148,7 @@ for (const group of groups) {
       HELM_CONFIG_HOME: path.join(directory, "helm"),
       HELM_DATA_HOME: path.join(directory, "helm"),
     };
-    const all = (await blocks())
-      .filter(({ info }) => info.endsWith(` tested=${group}`));
+    const all = BLOCKS.filter(({ info }) => info.endsWith(` tested=${group}`));
     for (const script of [BEFORE[group] ?? "", ...all.map(scriptOf)]) {
       await run("bash", ["-euo", "pipefail", "-c", script], {
         cwd: directory,
