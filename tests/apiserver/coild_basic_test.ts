@@ -179,6 +179,24 @@ Deno.test("coild serves the CNI commands", async (t) => {
     await coild.del(pod);
   });
 
+  await t.step("DEL logs the addresses that it frees", async () => {
+    const pod = await lab.createPod("freed");
+    const { ips } = await coild.add(pod);
+    await coild.del(pod);
+    const line = await eventually(
+      "the record",
+      async () =>
+        (await coild.process.logs()).split("\n").find((text) =>
+          text.includes("Detached a pod") && text.includes(pod.containerId)
+        ),
+    );
+    const { ipv4, ipv6 } = JSON.parse(line);
+    assert.deepEqual(
+      [ipv4, ipv6],
+      ips.map(({ address }) => address.split("/")[0]),
+    );
+  });
+
   await t.step(
     "SV-9: DEL works without netns, twice, and for what it does not know",
     async () => {

@@ -1,37 +1,13 @@
 import assert from "node:assert/strict";
 import { ConnectError } from "../../lib/grpc/testing.ts";
 import { eventually, sleep } from "../lab/mod.ts";
-import {
-  CallError,
-  type Coild,
-  CoildLab,
-  inPod,
-  type Sandbox,
-} from "./coild_lab.ts";
+import { CallError, type Coild, CoildLab, type Sandbox } from "./coild_lab.ts";
+import { assertNoDuplicates } from "./pod_addresses.ts";
 
 const ROUNDS = 12;
 const PODS = 6;
 const WAVE = 110;
 const ARGS = ["--cooldown=0s", "--block-request-timeout=60s"];
-
-/** Addresses of the pods' interfaces as their namespaces have them. */
-async function addressesInside(pod: Sandbox): Promise<string[]> {
-  const text = await inPod(pod, "ip", "-br", "addr", "show", "scope", "global");
-  return [...text.matchAll(/([0-9a-f.:]+)\/(?:32|128)/g)].map((m) =>
-    m[1] ?? ""
-  );
-}
-
-/** Fails when two pods have one address. */
-async function assertNoDuplicates(pods: readonly Sandbox[]): Promise<void> {
-  const owners = new Map<string, string>();
-  for (const pod of pods) {
-    for (const address of await addressesInside(pod)) {
-      assert.equal(owners.get(address), undefined, `${address} of ${pod.name}`);
-      owners.set(address, pod.name);
-    }
-  }
-}
 
 /** A call that may be cut short by the daemon's death. */
 async function attempt(call: Promise<unknown>): Promise<boolean> {

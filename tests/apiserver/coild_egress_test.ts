@@ -328,7 +328,10 @@ Deno.test("coild makes egress clients at ADD", async (t) => {
       await using _fault = await plane.fault("unsupported");
       const pod = await egress.createClient("nofou", "both");
       await assertRefused(egress, { coild, pod, message: /Foo over UDP/ });
-      assert.match(await egress.event(pod, "EgressUnsupported"), /modules/);
+      assert.match(
+        await egress.event(pod, "EgressUnsupported"),
+        /^Cannot make pod "[^"]*nofou" a client of Egress "[^"]*both": .*modules/,
+      );
       const plain = await egress.createClient("plain", undefined);
       await coild.add(plain);
       await coild.del(plain);

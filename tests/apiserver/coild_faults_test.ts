@@ -69,23 +69,23 @@ Deno.test("coild outlives faults of the API server and the controller", async (t
     },
   );
 
+  const away = await lab.createPod("away");
   await t.step(
     "the API server away: warm ADD, CHECK and DEL go on",
     async () => {
-      const pod = await lab.createPod("away");
-      await warm(coild, pod);
+      await warm(coild, away);
       // An ADD before the cache has the pod asks the API server for it.
       await untilQuiet(plane, USER);
       await plane.killApiServer();
-      await coild.add(pod);
-      await coild.check(pod);
-      await coild.del(pod);
-      await coild.add(pod);
+      await coild.add(away);
+      await coild.check(away);
+      await coild.del(away);
+      await coild.add(away);
     },
   );
 
   await t.step(
-    "W21: a start without the API server serves DEL and CHECK, and tells ADD to come again",
+    "W21: a start without the API server serves DEL and CHECK, tells ADD to come again, and is not ready",
     async () => {
       await coild.process.kill9();
       coild = await lab.spawnCoild(node, QUICK);
@@ -98,11 +98,18 @@ Deno.test("coild outlives faults of the API server and the controller", async (t
       const pod = await lab.createSandbox("early");
       const error = await coild.refused(coild.add(pod));
       assert.deepEqual([error.status, error.code], ["Unavailable", 11]);
+      assert.match(
+        await coild.readyz(),
+        /^\[-\]serves-pods failed: .*API server/m,
+      );
       await coild.check(kept);
-      const gone = (await routes("116"))[0];
-      assert.ok(gone);
+      const before = await routes("116");
+      await coild.del(away);
+      const left = await routes("116");
+      assert.ok(left.length > 0 && left.length < before.length);
       await plane.startApiServer();
       await coild.ready();
+      assert.match(await coild.readyz(), /^\[\+\]serves-pods ok$/m);
       await coild.check(kept);
     },
   );
@@ -145,6 +152,19 @@ Deno.test("coild outlives faults of the API server and the controller", async (t
         false,
         String(address),
       );
+      await coild.check(kept);
+      await coild.del(pod);
+    },
+  );
+
+  await t.step(
+    "W7: nor when coild finds it being deleted at its start",
+    async () => {
+      await coild.process.kill9();
+      coild = await lab.startCoild(node, LOOKING);
+      const pod = await lab.createPod("w7-start");
+      const [address] = await served(coild, pod);
+      assert.doesNotMatch(address ?? "", /^10\.101\.0\.[0-3]$/);
       await coild.check(kept);
       await coild.del(pod);
     },

@@ -198,6 +198,12 @@ export class Coild implements AsyncDisposable {
     return line === undefined ? undefined : Number(line.split(" ").at(-1));
   }
 
+  /** What `/readyz` answers, with each of its checks. */
+  async readyz(): Promise<string> {
+    const url = "http://127.0.0.1:9385/readyz?verbose";
+    return await this.node.run("curl", "-s", url);
+  }
+
   /** Resolves when STATUS says that ADD is served. */
   async ready(): Promise<void> {
     try {

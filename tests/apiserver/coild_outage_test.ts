@@ -154,5 +154,35 @@ Deno.test("coild outlives outages in the middle of its requests", async (t) => {
     },
   );
 
+  await t.step(
+    "coil-controller is killed, and an ADD that waits for a block is served when it is back",
+    async () => {
+      await granter.stop();
+      await coild[Symbol.asyncDispose]();
+      coild = await lab.startCoild(node, PATIENT);
+      const first = await lab.startController();
+      await lab.createPool("real", [{ ipv4: "10.129.0.0/28" }], 1);
+      await lab.createNamespace("real", { "coil.cybozu.com/pool": "real" });
+      const one = await lab.createPod("one", { namespace: "real" });
+      const two = await lab.createPod("two", { namespace: "real" });
+      const three = await lab.createPod("three", { namespace: "real" });
+      // A block of two.
+      const given = [
+        ...await coild.addresses(one),
+        ...await coild.addresses(two),
+      ];
+      await first.kill9();
+      const adding = awaitedLater(coild.addresses(three));
+      await eventually(
+        "the request",
+        async () => (await lab.list("blockrequests")).length === 1,
+      );
+      await lab.startController();
+      given.push(...await adding);
+      assert.equal(new Set(given).size, 3, `${given}`);
+      for (const pod of [one, two, three]) await coild.del(pod);
+    },
+  );
+
   await coild[Symbol.asyncDispose]();
 });

@@ -93,6 +93,12 @@ Deno.test("coild makes good an emptied pod table", async (t) => {
         async () => (await podTable()).length === before.length,
       );
       await assertWhole();
+      // What watches the kernel may have been quicker.
+      const compared = 'coil_coild_reconciliations_total{result="ok"}';
+      await eventually(
+        "a comparison",
+        async () => (await coild.metric(compared) ?? 0) > 0,
+      );
     },
   );
 

@@ -387,7 +387,7 @@ Deno.test("coil-controller makes the gateways of an Egress", async (t) => {
     await eventually("the columns", async () => {
       const args = ["-n", "internet", "get", "egress", "nat", "--no-headers"];
       const line = await lab.plane.kubectl(...args);
-      return /^nat +True +3 +2 +/.test(line);
+      return /^nat +True +GatewayAvailable +3 +2 +/.test(line);
     });
     const scale = await lab.plane.request(
       "GET",

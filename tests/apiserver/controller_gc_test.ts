@@ -55,6 +55,14 @@ Deno.test("coil-controller releases the blocks of nodes that are gone", async (t
         async () => !(await names()).includes("v4-7"),
       );
       assert.deepEqual(await names(), ["v4-0", "v4-1", "v4-6"]);
+      await eventually(
+        "the Event",
+        async () =>
+          (await lab.plane.kubectl(
+            ...["get", "events", "--namespace=default", "-o=yaml"],
+            "--field-selector=reason=BlocksReleased,involvedObject.name=node4",
+          )).includes("1 block was released: v4-7"),
+      );
     },
   );
 

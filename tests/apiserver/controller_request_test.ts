@@ -11,7 +11,9 @@ const DUAL = {
 };
 
 Deno.test("coil-controller answers block requests", async (t) => {
-  await using lab = await ControllerLab.start("ctlreq", ["node1", "node2"]);
+  await using lab = await ControllerLab.start("ctlreq", ["node1", "node2"], {
+    audit: "metadata",
+  });
   await lab.createPool("default", DUAL);
   await lab.createPool("v4", {
     blockSizeBits: 2,
@@ -216,6 +218,7 @@ Deno.test("coil-controller answers block requests", async (t) => {
       blockSizeBits: 0,
       subnets: [{ ipv4: "10.7.0.0/24" }],
     });
+    const since = new Date();
     const names = Array.from({ length: 200 }, (_, i) => `many-${i}`);
     await Promise.all(
       names.map((name) => lab.createRequest(name, "many", "node1")),
@@ -227,5 +230,14 @@ Deno.test("coil-controller answers block requests", async (t) => {
       answers.join(),
     );
     assert.equal((await lab.blocks("many")).length, 200);
+    // One after the other, each block would be followed by its request's answer.
+    const steps = (await lab.plane.auditRequests({ since }))
+      .filter(({ resource, subresource, verb }) =>
+        verb === "create" && resource === "addressblocks" ||
+        subresource === "status" && resource === "blockrequests"
+      );
+    assert.ok(steps.length >= 400, `${steps.length} writes`);
+    const isBlock = steps.map(({ resource }) => resource === "addressblocks");
+    assert.ok(isBlock.some((is, i) => is && isBlock[i + 1]));
   });
 });

@@ -9,7 +9,7 @@ import {
   poolOf,
 } from "../../lib/api/mod.ts";
 import { ControlPlane } from "../lab/mod.ts";
-import { COIL_API, installCrds, refusals } from "./crds.ts";
+import { COIL_API, columnsOf, installCrds, refusals } from "./crds.ts";
 
 const BLOCKS = "/addressblocks";
 const REQUESTS = "/blockrequests";
@@ -52,6 +52,9 @@ Deno.test("AddressBlocks and BlockRequests", async (t) => {
       await plane.kubectl("get", "addressblocks", "--no-headers"),
       /^default-3 +node1 +default +10\.2\.0\.96\/27 +fd02::60\/123 +\d+s/,
     );
+    assert.deepEqual(await columnsOf(plane, "ablock"), [
+      ...["NAME", "NODE", "POOL", "IPV4", "IPV6", "RESERVED", "DELETED", "AGE"],
+    ]);
   });
 
   const metadata = { name: "other-0" };
@@ -211,6 +214,16 @@ Deno.test("AddressBlocks and BlockRequests", async (t) => {
       ...failure,
     });
     assert.match(await plane.kubectl(...get), /True +out of blocks +\d+s/);
+    assert.deepEqual(
+      (await plane.kubectl("get", "coil", "-o=name")).trim().split("\n"),
+      [
+        ...["default-3", "default-last", "other-0"].map((name) =>
+          `addressblock.coil.cybozu.com/${name}`
+        ),
+        "addresspool.coil.cybozu.com/default",
+        "blockrequest.coil.cybozu.com/req-default-node1",
+      ],
+    );
     const conditions = [{ type: "Odd", status: "True" }];
     const lines = await write({ conditions });
     assert.match(lines.join("\n"), /conditions\[0\]\.type: Unsupported value/);

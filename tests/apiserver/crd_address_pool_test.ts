@@ -1,13 +1,15 @@
 import assert from "node:assert/strict";
 import { parseSubnet, type SubnetSpec } from "../../lib/api/mod.ts";
 import { ControlPlane } from "../lab/mod.ts";
-import { assertRefused, installCrds, refusals } from "./crds.ts";
+import { assertRefused, columnsOf, installCrds, refusals } from "./crds.ts";
 
 const PATH = "/addresspools";
 
 const BAD_V4 = "invalid IPv4 subnet: it must be a CIDR such as 10.2.0.0/16";
 const BAD_V6 = "invalid IPv6 subnet: it must be a CIDR such as fd02::/112";
 const NARROW = "too narrow subnet: a subnet must have at least as many";
+const narrow = (subnet: string, bits: number): string =>
+  `too narrow subnet: ${subnet} has fewer addresses than a block of this pool, 2^${bits}`;
 const OVERLAP = "overlapping subnets: an address must be in one subnet";
 const MIXED = "mixed families: all subnets of a pool must be";
 const FIXED = "unchangeable: subnets that a pool has can be neither edited";
@@ -79,17 +81,38 @@ const CREATED: readonly Case[] = [
     name: "WH-7: an IPv4 subnet smaller than a block",
     bits: 8,
     subnets: v4("10.2.0.0/30"),
-    refused: [`spec.subnets: Invalid value: ${NARROW}`],
+    refused: [`spec.subnets: Invalid value: ${narrow("10.2.0.0/30", 8)}`],
   },
   {
     name: "a subnet smaller than a block of the default size",
     subnets: v4("10.2.0.0/28"),
-    refused: [NARROW],
+    refused: [narrow("10.2.0.0/28", 5)],
   },
   { name: "a subnet of one block", subnets: v4("10.2.0.0/27") },
   {
     name: "an IPv6 subnet smaller than a block",
     subnets: v6("fd02::/124"),
+    refused: [narrow("fd02::/124", 5)],
+  },
+  {
+    name: "the second of two dual-stack subnets smaller than a block",
+    bits: 8,
+    subnets: [
+      { ipv4: "10.2.0.0/24", ipv6: "fd02::/120" },
+      { ipv4: "10.3.0.0/28", ipv6: "fd03::/124" },
+    ],
+    refused: [narrow("10.3.0.0/28 and fd03::/124", 8)],
+  },
+  {
+    name: "a subnet smaller than a block of 2^64",
+    bits: 64,
+    subnets: v6("fd02::/65"),
+    refused: [narrow("fd02::/65", 64)],
+  },
+  {
+    name: "a subnet smaller than a block of 2^65",
+    bits: 65,
+    subnets: v6("fd02::/64"),
     refused: [NARROW],
   },
   {
@@ -165,7 +188,9 @@ const CREATED: readonly Case[] = [
   {
     name: "a subnet in another",
     subnets: v4("10.2.0.0/24", "10.2.0.128/25"),
-    refused: [`spec.subnets: Invalid value: ${OVERLAP}`],
+    refused: [
+      `spec.subnets: Invalid value: ${OVERLAP} of the pool only; shared are addresses of 10.2.0.0/24`,
+    ],
   },
   {
     name: "a subnet around an earlier one, hidden by host bits",
@@ -188,7 +213,9 @@ const CREATED: readonly Case[] = [
   {
     name: "IPv4 beside IPv6 entries",
     subnets: [{ ipv4: "10.2.0.0/24" }, { ipv6: "fd02::/120" }],
-    refused: [`spec.subnets: Invalid value: ${MIXED}`],
+    refused: [
+      `spec.subnets: Invalid value: ${MIXED} IPv4, or all IPv6, or all dual stack, as the first one is; not so fd02::/120`,
+    ],
   },
   {
     name: "dual stack beside an IPv4 entry",
@@ -296,7 +323,7 @@ Deno.test("the API server refuses what an AddressPool must not be", async (t) =>
     {
       name: "WH-9: appending a subnet smaller than a block",
       subnets: v4(...first, "10.5.0.0/30"),
-      refused: [NARROW],
+      refused: [narrow("10.5.0.0/30", 5)],
     },
     {
       name: "WH-10: changing blockSizeBits",
@@ -340,7 +367,9 @@ Deno.test("the API server refuses what an AddressPool must not be", async (t) =>
     {
       name: "appending a subnet that overlaps",
       subnets: v4(...first, "10.2.0.128/25"),
-      refused: [OVERLAP],
+      refused: [
+        `${OVERLAP} of the pool only; shared are addresses of 10.2.0.0/24`,
+      ],
     },
     {
       name: "appending a subnet again",
@@ -381,6 +410,7 @@ Deno.test("the API server refuses what an AddressPool must not be", async (t) =>
     const counts = { total: "256", allocated: "32", free: "224" };
     const status = {
       observedGeneration: 1,
+      blockSize: "32",
       blocks: { total: 8, allocated: 1, free: 7 },
       ipv4: counts,
       ipv6: { ...counts, total: (1n << 91n).toString() },
@@ -397,8 +427,13 @@ Deno.test("the API server refuses what an AddressPool must not be", async (t) =>
     assertRefused(await refusals(plane, { method: "PATCH", path, body }));
     assert.match(
       await plane.kubectl(...wide),
-      /^defaults +5 +8 +7 +256 +224 +2475880078570760549798248448 +224 +True +True +\d/,
+      /^defaults +32 +8 +7 +256 +224 +2475880078570760549798248448 +224 +True +Test +True +\[\{"ipv4":"10\.9\.0\.0\/24"\}\] +\d/,
     );
+    assert.deepEqual(await columnsOf(plane, "apool"), [
+      ...["NAME", "BLOCK SIZE", "BLOCKS", "FREE BLOCKS"],
+      ...["IPV4 TOTAL", "IPV4 FREE", "IPV6 TOTAL", "IPV6 FREE"],
+      ...["READY", "REASON", "LOW", "SUBNETS", "AGE"],
+    ]);
     assertRefused(
       await refusals(plane, {
         method: "PATCH",
@@ -470,7 +505,9 @@ Deno.test("an AddressPool older than the rules stays usable", async (t) => {
     assertRefused(await patch({ spec: { subnets: edited } }), [FIXED]);
   });
   await t.step("a bad subnet cannot be appended", async () => {
-    assertRefused(await append({ ipv4: "10.4.0.0/30" }), [NARROW]);
+    assertRefused(await append({ ipv4: "10.4.0.0/30" }), [
+      narrow("10.4.0.0/30", 5),
+    ]);
     assertRefused(await append({ ipv4: "10.2.0.64/26" }), [OVERLAP]);
     assertRefused(await append({ ipv6: "fd03::/120" }), [MIXED]);
   });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { ControlPlane } from "../lab/mod.ts";
-import { assertRefused, installCrds, refusals } from "./crds.ts";
+import { assertRefused, columnsOf, installCrds, refusals } from "./crds.ts";
 
 const PATH = "/namespaces/default/egresses";
 
@@ -343,7 +343,7 @@ Deno.test("the API server refuses what an Egress must not be", async (t) => {
       conditions: [{
         type: "Ready",
         status: "True",
-        reason: "GatewaysReady",
+        reason: "GatewayAvailable",
         message: "",
         lastTransitionTime: "2026-01-02T03:04:05Z",
       }],
@@ -361,12 +361,10 @@ Deno.test("the API server refuses what an Egress must not be", async (t) => {
     assert.deepEqual(seen, { replicas: 4, selector });
     assert.match(
       await plane.kubectl("get", "egress/defaults", "--no-headers"),
-      /^defaults +True +2 +3 +17 +\d/,
+      /^defaults +True +GatewayAvailable +2 +3 +17 +\d/,
     );
-    const [header = ""] = (await plane.kubectl("get", "egress", "-o", "wide"))
-      .split("\n");
-    assert.deepEqual(header.trim().split(/ {2,}| (?=[A-Z])/), [
-      ...["NAME", "READY", "REPLICAS", "AVAILABLE", "CLIENTS", "REASON"],
+    assert.deepEqual(await columnsOf(plane, "egr"), [
+      ...["NAME", "READY", "REASON", "REPLICAS", "AVAILABLE", "CLIENTS"],
       ...["DESTINATIONS", "AFFINITY", "AGE"],
     ]);
   });

@@ -38,6 +38,16 @@ function withoutRules(value: unknown): unknown {
   return Object.fromEntries(kept.map(([key, v]) => [key, withoutRules(v)]));
 }
 
+/** The headers of the widest table that kubectl shows of a resource. */
+export async function columnsOf(
+  plane: ControlPlane,
+  resource: string,
+): Promise<string[]> {
+  const [header = ""] = (await plane.kubectl("get", resource, "-o", "wide"))
+    .split("\n");
+  return header.trim().split(/ {2,}/);
+}
+
 /** A request to the API server. */
 export interface ApiRequest {
   readonly method: "POST" | "PUT" | "PATCH" | "DELETE";

@@ -351,7 +351,7 @@ Deno.test("coil ipam show tells from the API server alone who holds what", async
     },
   );
 
-  await t.step("a viewer may read all of it", async () => {
+  await t.step("a viewer and coil-controller may read all of it", async () => {
     const base = new URL("../../deploy/base", import.meta.url).pathname;
     await plane.kubectl("apply", "-k", base);
     const role = ["create", "clusterrole", "pod-viewer"];
@@ -367,9 +367,15 @@ Deno.test("coil ipam show tells from the API server alone who holds what", async
       await plane.kubectl(...bind, `--clusterrole=${name}`, "--user=viewer");
     }
     const viewer = await plane.kubeconfigFor({ user: "viewer" });
+    const token = await plane.serviceAccountToken({
+      namespace: "kube-system",
+      name: "coil-controller",
+    });
+    const controller = await plane.kubeconfigFor({ token });
     for (const [subject, table] of Object.entries(golden)) {
       const show = ["ipam", "show", subject];
       assert.equal((await coil(viewer, ...show)).out, table);
+      assert.equal((await coil(controller, ...show)).out, table);
     }
     // Without the right to get nodes it cannot tell that there is none.
     const show = ["ipam", "show", "blocks", "--node=node9"];

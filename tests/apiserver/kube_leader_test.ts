@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { untilAborted } from "../../lib/async/mod.ts";
 import {
   EventRecorder,
   EVENTS,
@@ -56,9 +57,7 @@ class Candidate implements AsyncDisposable {
       this.#controller.signal,
       async (signal) => {
         log.push(`${name} leads`);
-        await new Promise<void>((resolve) =>
-          signal.addEventListener("abort", () => resolve())
-        );
+        await untilAborted(signal);
         log.push(`${name} stops`);
       },
     );

@@ -345,6 +345,62 @@ Deno.test("migrate replace: refuses, stops, waits, is interrupted, and comes to 
     },
   );
 
+  await t.step(
+    "killed while a block is removed, then without API server there, it comes to its end",
+    async () => {
+      const held = "default-28-v1";
+      await reserve(28, "node1", "10.64.0.224/29");
+      await reserve(29, "node2", "10.64.0.232/29");
+      const setFinalizers = async (finalizers: readonly string[] | null) => {
+        await plane.kubectl(
+          ...["patch", "addressblock", held, "--type=merge", "-p"],
+          JSON.stringify({ metadata: { finalizers } }),
+        );
+      };
+      await setFinalizers(["example.com/hold"]);
+      await using process = await lab.spawn(
+        ["replace", "--yes", "--interval=0s"],
+      );
+      await eventually("the block to be deleted", async () => {
+        assert.ok(process.isRunning, await process.logs());
+        const text = await plane.kubectl(
+          ...["get", "addressblock", held, "-o"],
+          "jsonpath={.metadata.deletionTimestamp}",
+        );
+        return text !== "";
+      }, { timeoutMs: 120_000 });
+      await process.kill9();
+      assert.deepEqual(await blocks(lab), [held, "default-29-v1"]);
+      assert.equal(await phase(lab), "releasing blocks");
+
+      const recordVersion = () =>
+        plane.kubectl(
+          ...["get", "cm", "-n", "kube-system", "coil-migration", "-o"],
+          "jsonpath={.metadata.resourceVersion}",
+        );
+      const before = await recordVersion();
+      // The record has times in whole seconds.
+      await sleep(1_100);
+      const replacing = replace(lab);
+      // It notes that it removes blocks, and waits for this one then.
+      await eventually(
+        "blocks to be removed again",
+        async () => await recordVersion() !== before,
+      );
+      await plane.killApiServer();
+      await sleep(2_000);
+      await plane.startApiServer();
+      await setFinalizers(null);
+      const { code, err } = await replacing;
+      assert.equal(code, 0, err);
+      for (const node of ["node1", "node2"]) {
+        assert.match(err, new RegExp(`on node ${node}: restarted`));
+      }
+      assert.deepEqual(await blocks(lab), []);
+      assert.equal(await phase(lab), "done");
+    },
+  );
+
   await t.step("a block of a node without coild is kept", async () => {
     await plane.apply({
       apiVersion: "v1",

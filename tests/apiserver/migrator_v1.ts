@@ -8,7 +8,7 @@ import {
   type LabProcess,
   run,
 } from "../lab/mod.ts";
-import { debianEtcd } from "../lab/debian_etcd.ts";
+import { debianEtcd } from "../lab/debian_programs.ts";
 import { BRIDGE_HOST } from "../lab/network.ts";
 import { issueCertificate, sharedPki } from "../lab/pki.ts";
 import type { Sandbox } from "./coild_lab.ts";

@@ -16,8 +16,10 @@ import { asTable, type Figure, figure } from "./figures.ts";
 import { PEER_PACKAGES, peerNetwork } from "./peer.ts";
 import { pluginTimes } from "./plugin.ts";
 import { oneByOne, type PodBench, waves } from "./pods.ts";
-import { memoryFigures, overLimit } from "./memory.ts";
+import { addFromNewPools, memoryFigures, overLimit } from "./memory.ts";
+import { missingNames } from "./names.ts";
 import { memoryOf } from "./process_memory.ts";
+import { requestFigures } from "./requests.ts";
 import { SCALE_PARTS, scaleFigures } from "./scale/mod.ts";
 import { createPodsElsewhere } from "./scale/objects.ts";
 
@@ -30,13 +32,13 @@ const USAGE = `usage: deno task bench [--json FILE] [--quick] [--only PART,...]
 
   --json FILE   also write the figures as JSON
   --quick       fewer rounds, a tenth of the cluster's size
-  --only PARTS  some of: plugin, memory, pods, waves, scale, egress;
+  --only PARTS  some of: plugin, memory, pods, waves, scale, requests, egress;
                 of egress and scale alone:
                 ${INNER_PARTS.join(", ")}`;
 /** After a wave, until coild has collected its garbage. */
 const SETTLE_MS = 3_000;
 const CLUSTER_PARTS = ["memory", "pods", "waves", "scale"];
-const PARTS = ["plugin", ...CLUSTER_PARTS, "egress"];
+const PARTS = ["plugin", ...CLUSTER_PARTS, "requests", "egress"];
 
 const encoder = new TextEncoder();
 function say(text: string): void {
@@ -94,7 +96,6 @@ async function prepareObjects(cluster: CoilCluster): Promise<void> {
     namespace("four", "four"),
     namespace("dual", "dual"),
     namespace("wave", "four"),
-    namespace("first", "big"),
   );
 }
 
@@ -127,18 +128,21 @@ function rss(name: string, pid: number | undefined): Figure {
   return figure(name, "MiB", [memoryOf(pid).residentMiB]);
 }
 
-/** The first ADD of a pool on a node: a block has to be asked for. */
-async function firstAdd(bench: PodBench): Promise<Figure> {
-  const { cluster, node } = bench;
-  const sandbox = await cluster.createSandbox(node, {
-    namespace: "first",
-    name: "first",
+/** First ADDs of pools on a node: each asks for a block. */
+async function firstAdds(
+  cluster: CoilCluster,
+  node: LabNode,
+  count: number,
+): Promise<Figure> {
+  const namespaces = await addFromNewPools(cluster, node, {
+    prefix: "first",
+    count,
+    subnetOf: (n) => `10.141.${n}.0/24`,
   });
-  await cluster.add(node, sandbox);
   const log = await cluster.daemonOf(node)?.logs() ?? "";
-  await cluster.del(node, sandbox);
-  await cluster.removeSandbox(sandbox);
-  const times = handlingTimes(log, { method: "Add", namespace: "first" });
+  const times = namespaces.flatMap((namespace) =>
+    handlingTimes(log, { method: "Add", namespace })
+  );
   return figure("daemon.add.first", "ms", times);
 }
 
@@ -149,7 +153,7 @@ async function podFigures(
 ): Promise<Figure[]> {
   const { ipv4, dual } = benches(cluster, node);
   const figures = [rss("rss.coild.idle", cluster.daemonOf(node)?.pid)];
-  figures.push(await firstAdd(ipv4));
+  figures.push(await firstAdds(cluster, node, quick ? 3 : 20));
   say("one pod at a time, IPv4");
   const rounds = quick ? 20 : 100;
   figures.push(...await oneByOne(ipv4, { ours: rounds, peers: rounds }));
@@ -173,21 +177,34 @@ async function podFigures(
 async function waveFigures(
   cluster: CoilCluster,
   node: LabNode,
-  options: { name: string; rounds: number },
+  { suffix = "", rounds }: {
+    readonly suffix?: string;
+    readonly rounds: number;
+  },
 ): Promise<Figure[]> {
   const { ipv4 } = benches(cluster, node);
-  const pid = cluster.daemonOf(node)?.pid;
+  await using router = await cluster.startRouter(node);
+  await sleep(SETTLE_MS);
+  const pids: Record<string, number | undefined> = {
+    coild: cluster.daemonOf(node)?.pid,
+    controller: cluster.controller?.pid,
+    router: router.pid,
+  };
+  const idle = rss("rss.router.idle", router.pid);
   let memory: Figure[] = [];
   const figures = await waves({ ...ipv4, namespace: "wave" }, {
     size: 110,
-    rounds: options.rounds,
+    rounds,
     between: async () => {
-      const amid = rss(`${options.name}.amid`, pid);
+      const amid = rss(`rss.coild.110${suffix}.amid`, pids["coild"]);
       await sleep(SETTLE_MS);
-      memory = [amid, rss(options.name, pid)];
+      memory = Object.entries(pids).map(([role, pid]) =>
+        rss(`rss.${role}.110${suffix}`, pid)
+      );
+      memory.push(amid);
     },
   });
-  return [...figures, ...memory];
+  return [idle, ...figures, ...memory];
 }
 
 /** Those of a part's own parts that are asked for. */
@@ -229,17 +246,15 @@ async function clusterFigures(
   }
   if (parts.includes("waves")) {
     say("110 pods at once");
-    const rounds = quick ? 1 : 3;
-    figures.push(
-      ...await waveFigures(cluster, node, { name: "rss.coild.110", rounds }),
-    );
+    const rounds = quick ? 1 : 10;
+    figures.push(...await waveFigures(cluster, node, { rounds }));
     say("10,000 pods of other nodes");
     await createPodsElsewhere(cluster.plane, quick ? 1_000 : 10_000);
     const crowded = await waveFigures(cluster, node, {
-      name: "rss.coild.110.crowded",
+      suffix: ".crowded",
       rounds: 1,
     });
-    figures.push(...crowded.filter((f) => f.name.startsWith("rss.")));
+    figures.push(...crowded.filter((f) => f.name.includes(".crowded")));
   }
   const scaleParts = partsOf("scale", SCALE_PARTS, parts);
   if (scaleParts.length > 0) {
@@ -279,6 +294,11 @@ if (parts.includes("plugin")) {
 if (parts.some((part) => CLUSTER_PARTS.includes(part.split(".")[0] ?? ""))) {
   figures.push(...await clusterFigures(executable, { parts, quick }));
 }
+if (parts.includes("requests")) {
+  figures.push(
+    ...await requestFigures({ count: quick ? 100 : 1_000, log: say }),
+  );
+}
 const egressParts = partsOf("egress", EGRESS_PARTS, parts);
 if (egressParts.length > 0) {
   figures.push(
@@ -295,6 +315,10 @@ Deno.stdout.writeSync(encoder.encode(`${asTable(figures)}\n`));
 if (json !== undefined) {
   await Deno.writeTextFile(json, `${JSON.stringify(figures, null, 2)}\n`);
 }
-const problems = overLimit(figures);
+const isWhole = PARTS.every((part) => parts.includes(part));
+const problems = [
+  ...overLimit(figures),
+  ...isWhole ? missingNames(figures) : [],
+];
 for (const problem of problems) say(problem);
 Deno.exit(problems.length > 0 ? 1 : 0);

@@ -36,7 +36,11 @@ export async function memoryFigures(
     held("rss.coild.start", coild),
     held("rss.controller.start", controller),
   ];
-  await addAndDelete(cluster, node, options.pairs);
+  await addFromNewPools(cluster, node, {
+    prefix: "memory",
+    count: options.pairs,
+    subnetOf: (n) => `10.140.${n}.0/24`,
+  });
   await sleep(SETTLE_MS);
   figures.push(held("rss.coild.blocks22", coild));
   figures.push(held("rss.controller.blocks22", controller));
@@ -52,18 +56,23 @@ export async function memoryFigures(
   return figures;
 }
 
-async function addAndDelete(
+/** One pod after the other, added and deleted, each out of a pool of its own; returns their namespaces. */
+export async function addFromNewPools(
   cluster: CoilCluster,
   node: LabNode,
-  pairs: number,
-): Promise<void> {
-  for (let n = 0; n < pairs; n++) {
-    const name = `memory-${n}`;
+  { prefix, count, subnetOf }: {
+    readonly prefix: string;
+    readonly count: number;
+    readonly subnetOf: (n: number) => string;
+  },
+): Promise<string[]> {
+  const names = Array.from({ length: count }, (_, n) => `${prefix}-${n}`);
+  for (const [n, name] of names.entries()) {
     await cluster.plane.apply({
       apiVersion: "coil.cybozu.com/v2",
       kind: "AddressPool",
       metadata: { name },
-      spec: { blockSizeBits: 5, subnets: [{ ipv4: `10.140.${n}.0/24` }] },
+      spec: { blockSizeBits: 5, subnets: [{ ipv4: subnetOf(n) }] },
     }, {
       apiVersion: "v1",
       kind: "Namespace",
@@ -77,6 +86,7 @@ async function addAndDelete(
     await cluster.del(node, sandbox);
     await cluster.removeSandbox(sandbox);
   }
+  return names;
 }
 
 function limited(name: string, residentMiB: number): Figure {

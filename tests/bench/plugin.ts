@@ -31,7 +31,7 @@ async function callOnce(program: string, socket: string): Promise<number> {
   return wallMs;
 }
 
-/** `plugin.front`, `plugin.executable` and `plugin.empty`, in turn; and memory. */
+/** `plugin.rpc`, `plugin.executable` and `plugin.empty`, in turn; and memory. */
 export async function pluginTimes(
   programs: PluginPrograms,
   rounds: number,
@@ -44,12 +44,12 @@ export async function pluginTimes(
     const front = await placeFront(programs, socket);
     await eventually("the server", () => callOnce(programs.coil, socket));
     const times = {
-      front: [] as number[],
+      rpc: [] as number[],
       executable: [] as number[],
       empty: [] as number[],
     };
     for (let i = 0; i < rounds; i++) {
-      times.front.push(await callOnce(front, socket));
+      times.rpc.push(await callOnce(front, socket));
       times.executable.push(await callOnce(programs.coil, socket));
       times.empty.push(await callOnce(programs.empty, socket));
     }

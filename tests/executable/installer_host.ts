@@ -53,6 +53,8 @@ export type LogRecord = Readonly<Record<string, unknown>> & {
 /** How a run ended. */
 export interface Outcome {
   readonly code: number;
+  readonly stderr: string;
+  /** The lines of stderr, all of which must be records. */
   readonly records: readonly LogRecord[];
 }
 
@@ -64,6 +66,10 @@ export interface RunOptions {
   readonly prefix?: readonly string[];
   /** Instead of the one that was built. */
   readonly program?: string;
+}
+
+function recordsIn(stderr: string): readonly LogRecord[] {
+  return stderr.split("\n").slice(0, -1).map((line) => JSON.parse(line));
 }
 
 /** A running installer. */
@@ -92,9 +98,7 @@ export class Run {
   }
 
   get records(): readonly LogRecord[] {
-    return this.#stderr.split("\n").slice(0, -1).map((line) =>
-      JSON.parse(line)
-    );
+    return recordsIn(this.#stderr);
   }
 
   kill(signal: Deno.Signal): void {
@@ -107,7 +111,14 @@ export class Run {
 
   async end(): Promise<Outcome> {
     const [{ code }] = await Promise.all([this.#child.status, this.#reading]);
-    return { code, records: this.records };
+    const stderr = this.#stderr;
+    return {
+      code,
+      stderr,
+      get records() {
+        return recordsIn(stderr);
+      },
+    };
   }
 
   async until(msg: string): Promise<void> {

@@ -29,9 +29,12 @@ for (const role of PROGRAMS) {
   });
 
   Deno.test(`${role} refuses an unknown flag`, async () => {
-    const { code, stdout } = await run(role, { args: ["--frobnicate"] });
-    assert.match(stdout, /unknown flag: --frobnicate/);
-    assert.equal(code, 1);
+    const said = await run(role, { args: ["--frobnicate"] });
+    assert.deepEqual(said, {
+      code: 1,
+      stdout: "",
+      stderr: `Error: unknown flag: --frobnicate\nSee "${role} --help".\n`,
+    });
   });
 
   Deno.test(`${role} is there by argument, too`, async () => {
@@ -39,6 +42,34 @@ for (const role of PROGRAMS) {
     assert.equal(stdout, `${role} version ${VERSION}\n`);
   });
 }
+
+for (
+  const [args, reason] of [
+    [
+      ["--enable-ipam=false", "--enable-egress=false"],
+      "--enable-ipam and --enable-egress are both false, so there is nothing to do",
+    ],
+    [
+      ["--pod-table-id=0"],
+      "route table 0 does not exist; --pod-table-id and --export-table-id may be 0 with --enable-ipam=false only",
+    ],
+  ] as const
+) {
+  Deno.test(`coild refuses ${args.join(" ")} in words`, async () => {
+    const { code, stderr } = await run("coild", { args });
+    assert.equal(stderr, `Error: ${reason}\nSee "coild --help".\n`);
+    assert.equal(code, 1);
+  });
+}
+
+Deno.test("coild says that the name of its node is missing", async () => {
+  const { code, stderr } = await run("coild");
+  assert.equal(code, 1);
+  assert.match(
+    stderr,
+    /"error":"Cannot start: environment variable COIL_NODE_NAME is not set"/,
+  );
+});
 
 Deno.test("coil-egress says which part of its environment is missing", async () => {
   const { code, stderr } = await run("coil-egress");
@@ -90,10 +121,12 @@ Deno.test("coil tells a person what it is", async () => {
 });
 
 Deno.test("coil version says how the file was made", async () => {
-  const { code, stdout } = await run("coil", { args: ["version"] });
-  assert.equal(code, 0);
-  assert.match(stdout, new RegExp(`^coil version ${VERSION}\n`));
-  assert.match(stdout, /deno compile/);
+  for (const word of ["version", "--version", "-v"]) {
+    const { code, stdout } = await run("coil", { args: [word] });
+    assert.equal(code, 0);
+    assert.match(stdout, new RegExp(`^coil version ${VERSION}\n`));
+    assert.match(stdout, /deno compile/);
+  }
 });
 
 Deno.test("coil --help lists its commands", async () => {

@@ -2,6 +2,7 @@
 // Each target gets ten seconds, or COIL_FUZZ_SECONDS; COIL_FUZZ_KEEP=DIR gets the inputs that reached something new.
 import assert from "node:assert/strict";
 import { seedOfRun } from "../faults/random.ts";
+import { say } from "../runner/output.ts";
 import { Coverage } from "./coverage.ts";
 import { fuzz, type Target } from "./fuzzer.ts";
 import { CALL_TARGETS } from "./targets_calls.ts";
@@ -19,7 +20,7 @@ async function corpusOf({ name }: Target): Promise<string[]> {
 }
 
 for (const target of [...NETLINK_TARGETS, ...CALL_TARGETS]) {
-  Deno.test(`fuzz ${target.name}: whatever it is given, it reads it or refuses it in its own words`, async (t) => {
+  Deno.test(`fuzz ${target.name}: whatever it is given, it reads it or refuses it in its own words`, async () => {
     const corpus = await corpusOf(target);
     assert.ok(corpus.length > 0, `there is no corpus for ${target.name}`);
     using coverage = await Coverage.start();
@@ -31,9 +32,8 @@ for (const target of [...NETLINK_TARGETS, ...CALL_TARGETS]) {
     });
     assert.ok(tried > corpus.length);
     assert.ok(coverage.size > 0, "nothing of ours was reached");
-    await t.step(
+    say(
       `${tried} inputs from seed ${seed}, ${coverage.size} blocks of code, ${kept.length} inputs kept`,
-      () => {},
     );
     if (KEEP === undefined) return;
     await Deno.mkdir(KEEP, { recursive: true });

@@ -37,7 +37,6 @@ import { readIdentity } from "../../roles/coil_egress/base/identity.ts";
 import type { Input, Target } from "./fuzzer.ts";
 
 const isCniError = (error: unknown) => error instanceof CniError;
-const isTypeError = (error: unknown) => error instanceof TypeError;
 
 /** A request of a launcher as one datagram: whole, or refused by its first bytes. */
 function readLauncher({ bytes }: Input): void {
@@ -204,7 +203,8 @@ export const CALL_TARGETS: readonly Target[] = [
   {
     name: "identity",
     kind: "text",
-    mayThrow: isTypeError,
+    mayThrow: (error) =>
+      error instanceof Error && error.message.startsWith("Cannot start: "),
     run({ text }) {
       readIdentity({ get: () => text });
     },

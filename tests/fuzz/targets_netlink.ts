@@ -1,11 +1,11 @@
 /** What the kernel sends: netlink, nf_tables, connections, FoU ports. */
 import { parseAddress } from "../../lib/netlink/route/address.ts";
 import { parseFlow } from "../../lib/netlink/conntrack/conntrack.ts";
-import { DumpReader } from "../../lib/netlink/wire/dump_reader.ts";
+import { DumpReader } from "../../lib/netlink/connection/dump_reader.ts";
 import {
   parseAcknowledgement,
   parseDone,
-} from "../../lib/netlink/wire/errors.ts";
+} from "../../lib/netlink/message/errors.ts";
 import { parsePort } from "../../lib/netlink/fou/fou_socket.ts";
 import { parseLink } from "../../lib/netlink/route/link.ts";
 import { parseLinkCounters } from "../../lib/netlink/route/link_counters.ts";
@@ -14,7 +14,7 @@ import {
   type Message,
   parseMessages,
   Payload,
-} from "../../lib/netlink/wire/message_reader.ts";
+} from "../../lib/netlink/message/message_reader.ts";
 import { parseNeighbour } from "../../lib/netlink/route/neighbour.ts";
 import { parseElements } from "../../lib/netlink/netfilter/wire/requests.ts";
 import { decodeElement } from "../../lib/netlink/netfilter/wire/set_key.ts";

@@ -27,7 +27,7 @@ export interface NetworkdHost {
   run(command: string, ...args: string[]): Promise<unknown>;
 }
 
-/** For the slowest of machines, an emulated one. */
+/** For the slowest of machines. */
 const PATIENCE = { timeoutMs: 120_000 };
 
 /** Runs systemd-networkd on a node and has it configure a link. Resolves when it has. */

@@ -15,13 +15,6 @@ const MAX_BACK_MS = 10_000;
 /** No look of the reconciler is to help. */
 const ARGS = ["--cooldown=0s", "--addressblock-gc-interval=1h"];
 
-async function readyz(coild: Coild): Promise<string> {
-  return await coild.node.run(
-    "curl",
-    ...["-s", "http://127.0.0.1:9385/readyz?verbose"],
-  );
-}
-
 function repairs(coild: Coild, what: string): Promise<number | undefined> {
   return coild.metric(`coil_coild_repairs_total{what="${what}"}`);
 }
@@ -212,7 +205,7 @@ Deno.test("a node's pods survive another program that changes its network", asyn
       const route = [`${address}/32`, "dev", "lo", "table", "116"];
       await node.run("ip", "route", "replace", ...route, "proto", "static");
       const text = await eventually("the pod to be named", async () => {
-        const said = await readyz(coild);
+        const said = await coild.readyz();
         return said.includes(address) && said;
       });
       assert.match(text, /pod-network/);
@@ -226,7 +219,7 @@ Deno.test("a node's pods survive another program that changes its network", asyn
       await node.run("ip", "route", "del", ...route);
       await eventually("the route", async () => await state() === whole);
       await eventually("nothing to be named", async () => {
-        return !(await readyz(coild)).includes(address);
+        return !(await coild.readyz()).includes(address);
       });
     },
   );
@@ -239,7 +232,7 @@ Deno.test("a node's pods survive another program that changes its network", asyn
       await coild.call("Status", undefined);
       await node.run("ip", "rule", "del", "pref", "2000", "lookup", "116");
       const text = await eventually("coild not to be ready", async () => {
-        const said = await readyz(coild);
+        const said = await coild.readyz();
         return said.includes("priority 2000") && said;
       });
       assert.match(text, /table 99/);

@@ -3,9 +3,14 @@
 import assert from "node:assert/strict";
 import { SOURCES } from "../../deploy/executable/sources.ts";
 import { DEFAULTS } from "../../deploy/image/mod.ts";
-import { readTar } from "../../deploy/image/untar.ts";
 import { OpenImage } from "./open_image.ts";
-import { imageTask, ROOT, temporaryDirectory, theImage } from "./testing.ts";
+import {
+  assertFilesOf,
+  imageTask,
+  ROOT,
+  temporaryDirectory,
+  theImage,
+} from "./testing.ts";
 
 /** A small executable of this machine's processor, for tests in which it does not matter. */
 const SMALL = ["--executable=/bin/true", "--compression=none"];
@@ -96,29 +101,7 @@ Deno.test("task image --rootfs: the files for the Dockerfile are the image's", a
     { before: "umask 077" },
   );
   assert.equal(code, 0, stderr);
-  const { stdout } = await new Deno.Command("tar", {
-    args: ["-C", rootfs, "--sort=name", "-cf", "-", "."],
-  }).output();
-  const found = readTar(stdout).sort((a, b) => a.path < b.path ? -1 : 1);
-  const wanted = await open.entries();
-  assert.deepEqual(
-    found.map(({ path, mode, kind }) => [path, mode, kind]),
-    wanted.map(({ path, mode, kind }) => [path, mode, kind]),
-  );
-  wanted.forEach((entry, i) => {
-    const other = found[i];
-    if (entry.kind === "symlink" || other?.kind === "symlink") {
-      assert.deepEqual(other, entry);
-    }
-    if (entry.kind !== "file" || other?.kind !== "file") return;
-    assert.ok("bytes" in entry.content && "bytes" in other.content);
-    const { bytes } = other.content;
-    assert.ok(entry.content.bytes.every((b, k) => b === bytes[k]), entry.path);
-  });
-  for (const { path } of wanted) {
-    const { mtime } = await Deno.lstat(`${rootfs}/${path}`);
-    assert.equal(mtime?.getTime(), 0, path);
-  }
+  await assertFilesOf(open, rootfs);
   const again = await imageTask([...SMALL, `--rootfs=${rootfs}`]);
   assert.equal(again.code, 1);
   assert.match(again.stderr, /is in there already/);

@@ -1,8 +1,10 @@
 // One image for all tests of a file, since sources may change in the meantime; and
 // `task image` as a person runs it.
+import assert from "node:assert/strict";
 import { buildExecutable } from "../../deploy/executable/mod.ts";
 import { cacheDir } from "../../deploy/host/mod.ts";
 import { buildImage, type Image } from "../../deploy/image/mod.ts";
+import { readTar } from "../../deploy/image/untar.ts";
 import { OpenImage } from "./open_image.ts";
 
 export const ROOT: string = new URL("../../", import.meta.url).pathname;
@@ -103,4 +105,34 @@ status=0
 env "$@" || status=$?
 ${after}
 exit $status`;
+}
+
+/** Compares a directory with the image's files: their names, kinds, modes, contents and times. */
+export async function assertFilesOf(
+  open: OpenImage,
+  rootfs: string,
+): Promise<void> {
+  const { stdout } = await new Deno.Command("tar", {
+    args: ["-C", rootfs, "--sort=name", "-cf", "-", "."],
+  }).output();
+  const found = readTar(stdout).sort((a, b) => a.path < b.path ? -1 : 1);
+  const wanted = await open.entries();
+  assert.deepEqual(
+    found.map(({ path, mode, kind }) => [path, mode, kind]),
+    wanted.map(({ path, mode, kind }) => [path, mode, kind]),
+  );
+  wanted.forEach((entry, i) => {
+    const other = found[i];
+    if (entry.kind === "symlink" || other?.kind === "symlink") {
+      assert.deepEqual(other, entry);
+    }
+    if (entry.kind !== "file" || other?.kind !== "file") return;
+    assert.ok("bytes" in entry.content && "bytes" in other.content);
+    const { bytes } = other.content;
+    assert.ok(entry.content.bytes.every((b, k) => b === bytes[k]), entry.path);
+  });
+  for (const { path } of wanted) {
+    const { mtime } = await Deno.lstat(`${rootfs}/${path}`);
+    assert.equal(mtime?.getTime(), 0, path);
+  }
 }

@@ -1,6 +1,7 @@
 // What coild's attachments do when something fails, or holds a lock: with the
 // kernel's network, and addresses of a cluster in memory.
 import assert from "node:assert/strict";
+import { untilAborted } from "../../lib/async/mod.ts";
 import { NetnsNotFoundError } from "../../lib/podnet/mod.ts";
 import { keyText } from "../../lib/cni/mod.ts";
 import { Announcement } from "../../roles/coild/calls/announcement.ts";
@@ -20,9 +21,7 @@ netnsTest(
     await using announcement = new Announcement(
       signal,
       async (_, { signal }) => {
-        const { promise, resolve } = Promise.withResolvers<void>();
-        signal.addEventListener("abort", () => resolve());
-        await promise;
+        await untilAborted(signal);
         seen.push(ipam.lookup(request)?.state);
       },
     );

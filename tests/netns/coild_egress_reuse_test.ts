@@ -102,7 +102,9 @@ function follow(parts: Parts, pods: Pods): AsyncDisposable & {
     locks: new KeyedMutex(),
     metrics: new CoildMetrics(createRegistry()),
   });
-  const run = reconciler.run(stop.signal).catch(() => {});
+  const run = reconciler.run(stop.signal).catch((error) => {
+    if (!stop.signal.aborted) throw error;
+  });
   return {
     updates,
     async [Symbol.asyncDispose]() {

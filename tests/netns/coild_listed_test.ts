@@ -324,3 +324,29 @@ netnsTest(
     assert.equal(parts.ipam.lookup(KEY), undefined);
   },
 );
+
+netnsTest(
+  "the reconciler takes over a pod that turns up in the kernel, without being asked",
+  async () => {
+    await using node = await testNode();
+    await node.net.init();
+    await using parts = await partsOn(node.net);
+    const stop = new AbortController();
+    const running = parts.reconciler.run(stop.signal);
+    await addVeth(node.host, "hand0");
+    const { ip } = node.host;
+    const hand0 = ["dev", "hand0"];
+    await ip("link", "set", ...hand0, "up");
+    await ip(
+      ...["route", "add", "10.1.2.7", ...hand0],
+      ...["table", "116", "proto", "30"],
+    );
+    await ip("link", "set", ...hand0, "alias", "COIL:default:cid1:eth0");
+    await eventually(
+      "the address to be known",
+      async () => parts.ipam.lookup(KEY)?.addresses.ipv4 !== undefined,
+    );
+    stop.abort();
+    await assert.rejects(running, { name: "AbortError" });
+  },
+);

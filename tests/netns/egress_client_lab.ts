@@ -128,7 +128,7 @@ export async function clientState(netns: TempNetns): Promise<string> {
   const names = new Map(
     links.map(({ ifindex, ifname }) => [String(ifindex), String(ifname)]),
   );
-  // Few processes, each of which asks for much: the emulated CPU of suite vm takes long to start one.
+  // Few processes, each of which asks for much: the virtual machine of suite vm takes ten times longer to start one.
   const text = [
     ...await rulesAndRoutes(netns, "-4"),
     ...await rulesAndRoutes(netns, "-6"),

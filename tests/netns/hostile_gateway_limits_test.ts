@@ -5,6 +5,8 @@ import {
   clientLimits,
   limitClients,
 } from "../../lib/egress/mod.ts";
+import { applyTable, isTableWhole } from "../../lib/egress/gateway/limits.ts";
+import { Address } from "../../lib/inet/mod.ts";
 import { eventually } from "../lab/wait.ts";
 import {
   AT,
@@ -179,5 +181,35 @@ netnsTest(
     const other = await sendAll(lab, flowsOf(second.ipv4, 5000));
     // The kernel may lose one whose new source port two of its processors chose at once.
     assert.ok((other[second.ipv4] ?? 0) > 4900, `${other[second.ipv4]}`);
+  },
+);
+
+netnsTest(
+  "what others change in the gateway's table is found, whatever it is",
+  async () => {
+    await using lab = await gatewayTableLab();
+    using conntrack = ConntrackSocket.open({ netns: lab.netns });
+    const kernel = { netfilter: lab.netfilter, conntrack };
+    const plan = planOf();
+    const clients = Object.values(client).map((text) => Address.parse(text));
+    const chains = plan.table.chains.map(({ name }) =>
+      `chain inet coil ${name}`
+    );
+    const sets = plan.table.sets.map(({ name }) => `set inet coil ${name}`);
+    const damages = [
+      ...chains.map((chain) => `flush ${chain}`),
+      ...chains.map((chain) => `add rule ${chain.slice(6)} accept`),
+      ...sets.filter((set) => set.includes("client")).map((set) =>
+        `flush ${set}`
+      ),
+    ];
+    assert.ok(damages.length > 4, damages.join());
+    for (const damage of damages) {
+      const limits = await applyTable(kernel, plan, clients);
+      const isWhole = () => isTableWhole(kernel, plan, { clients, limits });
+      assert.equal(await isWhole(), true, `before ${damage}`);
+      await lab.gateway.exec("nft", ...damage.split(" "));
+      assert.equal(await isWhole(), false, damage);
+    }
   },
 );

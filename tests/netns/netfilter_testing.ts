@@ -1,6 +1,9 @@
-import { align } from "../../lib/netlink/wire/constants.ts";
-import { MessageWriter } from "../../lib/netlink/wire/message_writer.ts";
-import { Attributes, Payload } from "../../lib/netlink/wire/message_reader.ts";
+import { align } from "../../lib/netlink/message/constants.ts";
+import { MessageWriter } from "../../lib/netlink/message/message_writer.ts";
+import {
+  Attributes,
+  Payload,
+} from "../../lib/netlink/message/message_reader.ts";
 import { formatTable, type NftTable } from "../../lib/netlink/mod.ts";
 import { formatRule } from "../../lib/netlink/netfilter/text/format_rule.ts";
 import { dumpLine } from "../../lib/netlink/netfilter/testing.ts";

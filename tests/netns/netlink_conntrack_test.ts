@@ -8,7 +8,7 @@ import {
   openLibc,
   openNetlink,
 } from "../../lib/linux/mod.ts";
-import { Connection } from "../../lib/netlink/wire/connection.ts";
+import { Connection } from "../../lib/netlink/connection/connection.ts";
 import {
   CONNTRACK_STATUS,
   type ConntrackFlow,

@@ -18,7 +18,7 @@ import {
   netnsIdGet,
   RouteSocket,
 } from "../../lib/netlink/mod.ts";
-import type { Transport } from "../../lib/netlink/wire/transport.ts";
+import type { Transport } from "../../lib/netlink/connection/transport.ts";
 import { EXAMPLE_TABLE } from "../../lib/netlink/netfilter/testing.ts";
 import { listTable } from "./netfilter_testing.ts";
 import { netnsTest, tempNetns } from "./testing.ts";

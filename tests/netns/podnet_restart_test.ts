@@ -3,6 +3,8 @@ import { Address, Prefix } from "../../lib/inet/mod.ts";
 import { Netns } from "../../lib/linux/mod.ts";
 import { RouteSocket } from "../../lib/netlink/mod.ts";
 import { PodCheckError } from "../../lib/podnet/mod.ts";
+import { planPod } from "../../lib/podnet/plan/plan.ts";
+import { connectPod } from "../../lib/podnet/pods/setup.ts";
 import {
   addPod,
   addressesOf,
@@ -87,6 +89,58 @@ netnsTest(
     assert.ok(
       await later.beginTeardown({ containerId: "half", ifname: "eth0" }),
     );
+  },
+);
+
+netnsTest(
+  "a pod gets its addresses only when its link says whose they are, should coild be killed in between",
+  async () => {
+    await using node = await testNode();
+    const pod = await node.pod();
+    using hostNetns = Netns.open(node.host.path);
+    using netns = Netns.open(pod.path);
+    using host = RouteSocket.open({ netns: hostNetns });
+    const seen: unknown[] = [];
+    const send = host.tryExecute.bind(host);
+    host.tryExecute = async (requests) => {
+      const [veth] = await node.host.ipJson("link", "show", "type", "veth");
+      const found = await pod.ip("-4", "address", "show");
+      const hasAddress = found.includes("10.1.2.1");
+      seen.push({ alias: veth?.["ifalias"], hasAddress });
+      return await send(requests);
+    };
+    const plan = planPod({
+      pool: "default",
+      containerId: "cid1",
+      ifname: "eth0",
+      addresses: addressesOf(1),
+      nodeAddresses: NODE,
+      hostVethName: "veth1",
+      hostMac: "02:00:00:00:00:01",
+      podMac: "02:00:00:00:00:02",
+      mtu: 0,
+      tableId: 116,
+      protocolId: 30,
+      gatewayMode: "link-local",
+      sources: "own",
+    });
+    const refuse = () => Promise.resolve(false);
+    const context = {
+      host,
+      deletions: host,
+      hostNetns,
+      netns,
+      names: ["veth1"],
+      clear: refuse,
+      clearPeer: refuse,
+    };
+    await connectPod(context, plan);
+    // Before the link is made, before it has its alias, before it has its routes.
+    assert.deepEqual(seen, [
+      { alias: undefined, hasAddress: false },
+      { alias: undefined, hasAddress: false },
+      { alias: "COIL:default:cid1:eth0", hasAddress: true },
+    ]);
   },
 );
 

@@ -166,6 +166,14 @@ netnsTest(
   },
 );
 
+netnsTest("setup() keeps a pod from becoming the node's router", async () => {
+  await using node = await testNode();
+  await node.net.init();
+  const { result } = await addPod(node, 1);
+  const file = `/proc/sys/net/ipv6/conf/${result.hostName}/accept_ra`;
+  assert.equal((await node.host.exec("cat", file)).trim(), "0");
+});
+
 netnsTest(
   "setup() in node-address mode does as upstream (golden A.3, A.4)",
   async () => {

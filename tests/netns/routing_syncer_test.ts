@@ -1,6 +1,10 @@
 import assert from "node:assert/strict";
 import { Address, Prefix } from "../../lib/inet/mod.ts";
-import { type GatewayRoute, RouteSyncer } from "../../lib/routing/mod.ts";
+import {
+  type GatewayRoute,
+  type GatewayRoutes,
+  RouteSyncer,
+} from "../../lib/routing/mod.ts";
 import { eventually } from "../lab/wait.ts";
 import { routingHost } from "./routing_testing.ts";
 import { netnsTest } from "./testing.ts";
@@ -14,6 +18,14 @@ function routes(...texts: string[]): GatewayRoute[] {
       gateway: Address.parse(gateway),
     };
   });
+}
+
+/** All of them, as a syncer wants them. */
+function all(...texts: string[]): GatewayRoutes {
+  const gateways = routes(...texts).map(({ destination, gateway }) =>
+    [`${destination}`, gateway] as const
+  );
+  return { gateways: new Map(gateways), conflicting: [] };
 }
 
 /** The same as `ip route show` prints it. */
@@ -91,7 +103,7 @@ netnsTest(
       [],
     ];
     for (const step of steps) {
-      const result = await syncer.sync(routes(...step));
+      const result = await syncer.sync(all(...step));
       assert.deepEqual(result.failures, []);
       assert.deepEqual(
         await node.routes("main"),
@@ -106,7 +118,7 @@ netnsTest(
   async () => {
     await using node = await routingHost();
     const syncer = new RouteSyncer(node.socket);
-    await syncer.sync(routes(...V4_A, ...V6_A));
+    await syncer.sync(all(...V4_A, ...V6_A));
     await using monitor = monitorRoutes(node.host.path);
     const mark = async (destination: string) => {
       // Another route each time: the kernel does not tell of one that is there.
@@ -121,7 +133,7 @@ netnsTest(
     const moved = [...V4_A, ...V6_A].map((text) =>
       text.replace(".0.1", ".0.2").replace("fd09::1", "fd09::2")
     );
-    const result = await syncer.sync(routes(...moved));
+    const result = await syncer.sync(all(...moved));
     assert.deepEqual([result.moved, result.removed], [4, 0]);
     assert.deepEqual(ours(await node.routes("main")), shown(...moved));
     await mark("10.78.0.0/24");
@@ -140,7 +152,7 @@ netnsTest(
     const syncer = new RouteSyncer(node.socket);
     const bad = ["10.2.0.0/27 via 172.16.0.1", "fd02::/123 via fd77::1"];
     const result = await syncer.sync(
-      routes(bad[0] ?? "", ...V4_A, ...V6_A, bad[1] ?? ""),
+      all(bad[0] ?? "", ...V4_A, ...V6_A, bad[1] ?? ""),
     );
     assert.equal(result.added, 4);
     assert.deepEqual(
@@ -159,7 +171,7 @@ netnsTest(
 
     // The gateway comes into reach: the next run heals it.
     await node.host.ip("route", "add", "172.16.0.0/24", "dev", "node0");
-    const healed = await syncer.sync(routes(bad[0] ?? "", ...V4_A, ...V6_A));
+    const healed = await syncer.sync(all(bad[0] ?? "", ...V4_A, ...V6_A));
     assert.deepEqual([healed.added, healed.failures.length], [1, 0]);
   },
 );
@@ -189,7 +201,7 @@ netnsTest(
     );
     const before = await node.routes("main");
     const syncer = new RouteSyncer(node.socket);
-    const result = await syncer.sync(routes(...V4_A, ...V6_A));
+    const result = await syncer.sync(all(...V4_A, ...V6_A));
     assert.equal(result.added, 2);
     assert.deepEqual(
       result.failures.map(({ error }) => "code" in error && error.code),
@@ -209,12 +221,12 @@ netnsTest("sync() handles 2000 routes", async () => {
     { length: 2000 },
     (_, i) => `10.${64 + (i >> 8)}.${i & 255}.0/27 via 10.9.0.${1 + i % 50}`,
   );
-  const result = await syncer.sync(routes(...many));
+  const result = await syncer.sync(all(...many));
   assert.deepEqual([result.added, result.failures.length], [2000, 0]);
   assert.equal(ours(await node.routes("main")).length, 2000);
-  const again = await syncer.sync(routes(...many));
+  const again = await syncer.sync(all(...many));
   assert.deepEqual([again.added, again.moved, again.removed], [0, 0, 0]);
-  assert.equal((await syncer.sync([])).removed, 2000);
+  assert.equal((await syncer.sync(all())).removed, 2000);
 });
 
 netnsTest(
@@ -229,7 +241,7 @@ netnsTest(
       },
       tryExecute: (requests) => node.socket.tryExecute(requests),
     });
-    await syncer.sync(routes(...V4_A, ...V6_A));
+    await syncer.sync(all(...V4_A, ...V6_A));
     assert.equal(lists, 1);
     const [v4 = "", v4Kept = ""] = V4_A;
     const [v6 = "", v6Kept = ""] = V6_A;

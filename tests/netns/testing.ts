@@ -42,7 +42,7 @@ export async function tempNetns(prefix: string = "t"): Promise<TempNetns> {
   ];
   const exec = (program: string, ...args: string[]): Promise<string> =>
     run(...enter(program, args));
-  // Without nsenter: that is a process start less, which an emulated CPU notices.
+  // Without nsenter: that is a process start less, which a virtual machine notices.
   const ip = (...args: string[]) => run("ip", ["-n", name, ...args]);
   try {
     await ip("link", "set", "lo", "up");

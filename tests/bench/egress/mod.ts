@@ -1,6 +1,6 @@
 /**
  * Figures of egress: on the machine itself what its kernel can do, and all of
- * it in the virtual machine of the tests, whose processor is emulated.
+ * it in the virtual machine of the tests, where system calls take longer.
  *
  * @module
  */
@@ -202,6 +202,7 @@ async function inGuest(
         ...[GUEST, part, file, String(rounds)],
       ],
       shares: [dir],
+      ...(lab === undefined ? {} : { network: lab.network }),
       env: { ...lab?.env, COIL_EXECUTABLE: bench.executable },
       timeoutMs: GUEST_TIMEOUT_MS,
       merged: true,

@@ -1,0 +1,22 @@
+import type { Figure } from "./figures.ts";
+
+/** What a whole run must have measured: others compare these figures by their names. */
+export const REQUIRED_NAMES: readonly string[] = [
+  ...["add.ipv4.coil", "add.ipv4.ptp", "add.dual.coil", "add.dual.ptp"],
+  ...["del.ipv4.coil", "del.ipv4.ptp"],
+  ...["wave110.add.coil", "wave110.add.ptp"],
+  ...["wave110.del.coil", "wave110.del.ptp"],
+  ...["daemon.add.ipv4", "daemon.add.dual", "daemon.add.first"],
+  ...["plugin.rpc", "plugin.empty"],
+  ...["rss.coild.idle", "rss.controller.idle", "rss.router.idle"],
+  ...["rss.coild.110", "rss.controller.110", "rss.router.110"],
+  ...["rss.coild.110.crowded", "rss.controller.50k"],
+  ...["blockrequest.5000", "blockrequest.writes"],
+];
+
+/** The required names that no figure has, in words. */
+export function missingNames(figures: readonly Figure[]): string[] {
+  const names = new Set(figures.map(({ name }) => name));
+  return REQUIRED_NAMES.filter((name) => !names.has(name))
+    .map((name) => `${name} was not measured`);
+}

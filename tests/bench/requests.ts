@@ -1,0 +1,57 @@
+// What a block costs the API server, and how long many nodes wait for one:
+// beside Coil v2's controller (Go), on the same API server in the same run.
+import { PeerLab, type Side } from "../apiserver/peer_lab.ts";
+import { removeLabOnSignals } from "../lab/mod.ts";
+import { type Figure, figure } from "./figures.ts";
+import { createNodes, requestBlocks } from "./scale/objects.ts";
+
+const NAME = "bench-requests";
+
+/** Writes of objects of Coil's, as the API server counts them. */
+const WRITE =
+  /^apiserver_request_total\{.*resource="(?:addressblocks|addresspools|blockrequests)".*verb="(?:APPLY|DELETE|PATCH|POST|PUT)"[^}]*\} (\d+)/gm;
+
+/** `count` nodes ask the one controller for a block at once, then as many others the other one. */
+export async function requestFigures(
+  { count, log }: {
+    readonly count: number;
+    readonly log: (text: string) => void;
+  },
+): Promise<Figure[]> {
+  removeLabOnSignals(NAME, log);
+  await using lab = await PeerLab.start(NAME, 0);
+  await lab.plane.apply({
+    apiVersion: "coil.cybozu.com/v2",
+    kind: "AddressPool",
+    metadata: { name: "big" },
+    spec: { blockSizeBits: 5, subnets: [{ ipv4: "10.0.0.0/8" }] },
+  });
+  const nodes = await createNodes(lab.plane, 2 * (count + 1));
+  const measure = async (side: Side, suffix: string) => {
+    log(
+      `${count} nodes ask ${side === "ours" ? "our" : "Go Coil's"} controller`,
+    );
+    await lab.runController(side);
+    // It waits for the other one's lease, which nobody gave up.
+    await requestBlocks(lab.plane, nodes.splice(0, 1));
+    const before = await writes(lab);
+    const startMs = performance.now();
+    const asking = nodes.splice(0, count);
+    const times = await requestBlocks(lab.plane, asking);
+    const wholeS = (performance.now() - startMs) / 1000;
+    const each = (await writes(lab) - before) / count;
+    return [
+      figure(`blockrequest.all${suffix}`, "s", [wholeS]),
+      figure(`blockrequest.each${suffix}`, "ms", times),
+      figure(`blockrequest.writes${suffix}`, "requests", [each]),
+    ];
+  };
+  const peers = await measure("peer", ".go");
+  await lab.applyCompat();
+  return [...await measure("ours", ""), ...peers];
+}
+
+async function writes({ plane }: PeerLab): Promise<number> {
+  const text = await plane.kubectl("get", "--raw", "/metrics");
+  return text.matchAll(WRITE).reduce((sum, [, n]) => sum + Number(n), 0);
+}
