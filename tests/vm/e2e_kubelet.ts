@@ -50,6 +50,7 @@ export class GatewayKubelet implements AsyncDisposable {
   readonly #bound = new Set<string>();
   readonly #busy = new Set<string>();
   #turn = 0;
+  #cordoned = false;
 
   constructor(options: KubeletOptions) {
     this.#options = options;
@@ -66,6 +67,12 @@ export class GatewayKubelet implements AsyncDisposable {
     return [...this.#gateways.values()].toSorted((a, b) =>
       a.pod.name < b.pod.name ? -1 : 1
     );
+  }
+
+  /** Puts no further pods on nodes until it is disposed of. */
+  cordon(): Disposable {
+    this.#cordoned = true;
+    return { [Symbol.dispose]: () => this.#cordoned = false };
   }
 
   async #loop(signal: AbortSignal): Promise<void> {
@@ -119,7 +126,7 @@ export class GatewayKubelet implements AsyncDisposable {
     const { namespace = "", name = "", uid = "" } = pod.metadata ?? {};
     const { nodeName } = pod.spec ?? {};
     if (nodeName) return nodes.find((node) => node.name === nodeName);
-    if (this.#bound.has(uid)) return undefined;
+    if (this.#cordoned || this.#bound.has(uid)) return undefined;
     this.#bound.add(uid);
     const node = nodes[this.#turn++ % nodes.length];
     await access.admin.request(
