@@ -21,7 +21,10 @@ export interface FakeAnswer {
   readonly lines?: AsyncIterable<unknown>;
 }
 
-/** A {@link Transport} that calls a function for each request and remembers them. */
+/**
+ * A {@link Transport} that calls a function for each request and remembers them. Watches that begin with all objects it
+ * refuses unseen, as a server without WatchList does, unless it is told to pass them on.
+ */
 export class FakeTransport implements Transport {
   readonly host = "fake:6443";
   /** All requests so far. */
@@ -32,10 +35,14 @@ export class FakeTransport implements Transport {
     request: TransportRequest,
   ) => FakeAnswer | Promise<FakeAnswer>;
 
+  readonly #streamsLists: boolean;
+
   constructor(
     answer: (request: TransportRequest) => FakeAnswer | Promise<FakeAnswer>,
+    { streamsLists = false }: { readonly streamsLists?: boolean } = {},
   ) {
     this.#answer = answer;
+    this.#streamsLists = streamsLists;
   }
 
   async request(request: TransportRequest): Promise<TransportResponse> {
@@ -49,8 +56,12 @@ export class FakeTransport implements Transport {
 
   async stream(request: TransportRequest): Promise<TransportStream> {
     request.signal?.throwIfAborted();
-    this.requests.push(request);
-    const answer = await this.#answer(request);
+    const isRefused = !this.#streamsLists &&
+      request.path.includes("sendInitialEvents=");
+    if (!isRefused) this.requests.push(request);
+    const answer: FakeAnswer = isRefused
+      ? { status: 422 }
+      : await this.#answer(request);
     const encoder = new TextEncoder();
     async function* chunks() {
       if (answer.lines === undefined) {

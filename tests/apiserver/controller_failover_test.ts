@@ -38,8 +38,12 @@ async function listsSince(
   lab: ControllerLab,
   since: Date,
 ): Promise<readonly string[]> {
+  const watches = await requestsOf(lab, "watch", since);
   const lists = await requestsOf(lab, "list", since);
-  return lists.map(({ uri }) => decodeURIComponent(uri))
+  return [
+    ...watches.filter(({ uri }) => uri.includes("sendInitialEvents")),
+    ...lists,
+  ].map(({ uri }) => decodeURIComponent(uri))
     .filter((uri) => !/[?&]limit=1(&|$)/.test(uri));
 }
 

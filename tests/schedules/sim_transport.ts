@@ -109,30 +109,51 @@ export class SimTransport implements Transport {
     const { api, scheduler } = this.#with;
     const { method, name, plural, query } = request;
     if (method !== "GET" || name !== undefined) return api.handle(request);
-    // A list from the cache may be old.
-    const isOld = query.get("resourceVersion") === "0";
-    const { version, items } = isOld
-      ? api.listPast(plural, scheduler.random.below(4))
-      : { version: api.version, items: api.list(plural) };
+    const { version, items } = this.#list(request);
     return {
       status: 200,
       body: {
         kind: "List",
         metadata: { resourceVersion: `${version}` },
-        items: items.filter((item) => isSelected(query, item)),
+        items,
       },
     };
   }
 
+  #list({ plural, query }: SimRequest) {
+    const { api, scheduler } = this.#with;
+    // What comes from the cache may be old.
+    const isOld = query.get("resourceVersion") === "0";
+    const { version, items } = isOld
+      ? api.listPast(plural, scheduler.random.below(4))
+      : { version: api.version, items: api.list(plural) };
+    return { version, items: items.filter((item) => isSelected(query, item)) };
+  }
+
   async *#watch(
-    { plural, query }: SimRequest,
+    request: SimRequest,
     signal: AbortSignal | undefined,
     maxDurationMs: number,
   ): AsyncGenerator<Uint8Array> {
+    const { plural, query } = request;
     const { api, scheduler } = this.#with;
     const encoder = new TextEncoder();
+    const line = (type: string, object: unknown) =>
+      encoder.encode(`${JSON.stringify({ type, object })}\n`);
     let version = Number(query.get("resourceVersion") ?? api.version);
     const endMs = scheduler.nowMs + maxDurationMs;
+    if (query.has("sendInitialEvents")) {
+      const list = this.#list(request);
+      version = list.version;
+      for (const item of list.items) {
+        await this.#point(`first ${plural}/${item.metadata.name}`);
+        if (this.#happens("cut")) throw unreachable();
+        yield line("ADDED", item);
+      }
+      const annotations = { "k8s.io/initial-events-end": "true" };
+      const metadata = { resourceVersion: `${version}`, annotations };
+      yield line("BOOKMARK", { metadata });
+    }
     for (;;) {
       const next = api.nextEvent(
         version,
@@ -149,12 +170,11 @@ export class SimTransport implements Transport {
       if (this.#happens("cut")) {
         if (scheduler.random.chance(0.5)) throw unreachable();
         const object = { kind: "Status", code: 410, reason: "Expired" };
-        yield encoder.encode(`${JSON.stringify({ type: "ERROR", object })}\n`);
+        yield line("ERROR", object);
         return;
       }
       version = next.version;
-      const { type, object } = next;
-      yield encoder.encode(`${JSON.stringify({ type, object })}\n`);
+      yield line(next.type, next.object);
     }
   }
 

@@ -7,11 +7,20 @@ import type { ListOptions, Selection } from "../http/options.ts";
 import { keyOf, type ResourceType } from "../api/resource.ts";
 import { type Indexes, Store, type StoreChange } from "./store.ts";
 import type { KubeObject } from "../api/types.ts";
-import type { WatchEvent } from "../client/watch.ts";
+import { endsInitialEvents, type WatchEvent } from "../client/watch.ts";
 
 const LIST_PAGE_SIZE = 500;
 /** A watch that ends sooner, with nothing in it, counts as a failure. */
 const SHORT_WATCH_MS = 1_000;
+
+/** What a list, or the objects that a watch begins with, has done so far. */
+interface Reading<T> {
+  /** Keys of the objects that there are. */
+  readonly seen: Set<string>;
+  /** What is not told yet. */
+  readonly changes: StoreChange<T>[];
+  isComplete: boolean;
+}
 
 /** Options of an {@link Informer}. */
 export interface InformerOptions<T> extends Selection {
@@ -40,10 +49,11 @@ export interface InformerOptions<T> extends Selection {
 /**
  * Keeps a {@link Store} like the API server's collection.
  *
- * Lists once, from the server's cache, then watches from there on; watches again from the last version seen when the
- * server or the network ends a watch; lists again only when that version is too old, from the cache as well, as soon as
- * that has all that was seen. Objects that went away unseen are reported as deleted then. Subscribers are told after
- * the store has the whole list.
+ * Watches, with all objects at the beginning, one by one and from the server's cache; where the server cannot do that
+ * (WatchList), it lists from the cache and watches from there on. Watches again from the last version seen when the
+ * server or the network ends a watch; reads all again only when that version is too old, as soon as the cache has all
+ * that was seen. Objects that went away unseen are reported as deleted then. Subscribers are told after the store has
+ * all objects.
  */
 export class Informer<T extends KubeObject> {
   /** The objects, as the transform returned them. */
@@ -65,6 +75,8 @@ export class Informer<T extends KubeObject> {
   #leastVersion: string | undefined;
   /** Whether no watch has gone on from the last list yet: one whose version is refused at once must not be made again without a pause. */
   #isFresh = true;
+  /** Whether the server is not known to refuse watches that begin with all objects. */
+  #canStream = true;
   #failing = false;
 
   constructor(
@@ -122,8 +134,9 @@ export class Informer<T extends KubeObject> {
   async run(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
       try {
-        if (this.#version === undefined) await this.#list(signal);
-        await this.#watch(signal);
+        if (this.#version !== undefined) await this.#watch(signal);
+        else if (this.#canStream) await this.#stream(signal);
+        else await this.#list(signal);
       } catch (err) {
         if (signal.aborted) return;
         this.#noteFailure(err);
@@ -132,18 +145,25 @@ export class Informer<T extends KubeObject> {
     }
   }
 
+  /** Reads all objects, and follows them from there on by the same watch. */
+  async #stream(signal: AbortSignal): Promise<void> {
+    const reading = newReading<T>();
+    try {
+      await this.#watch(signal, reading);
+    } catch (err) {
+      if (isRefusal(err)) return void (this.#canStream = false);
+      if (!reading.isComplete && isBehind(err)) this.#leastVersion = undefined;
+      throw err;
+    } finally {
+      this.#emitAll(reading);
+    }
+  }
+
   async #list(signal: AbortSignal): Promise<void> {
-    const seen = new Set<string>();
-    const changes: StoreChange<T>[] = [];
-    const onItem = (item: T) => {
-      if (!this.#isWanted(item)) return;
-      const key = keyOf(item);
-      seen.add(key);
-      const change = this.#put(key, item);
-      if (change !== undefined) changes.push(change);
-    };
+    const reading = newReading<T>();
+    const onItem = (item: T) => this.#read(reading, item);
     const selection = { ...this.#selection(), signal };
-    const atLeast = this.#hasSynced ? this.#leastVersion : "0";
+    const atLeast = this.#versionWanted();
     let page: ListOptions | undefined = atLeast === undefined
       ? { ...selection, limit: LIST_PAGE_SIZE }
       : { ...selection, resourceVersion: atLeast };
@@ -165,27 +185,52 @@ export class Informer<T extends KubeObject> {
           limit: LIST_PAGE_SIZE,
           continue: list.continue,
         };
-        if (page === undefined) this.#noteVersion(list.resourceVersion);
+        if (page === undefined) this.#noteAll(reading, list.resourceVersion);
         else this.#version = undefined;
       }
-      for (const key of this.store.keys()) {
-        const change = seen.has(key) ? undefined : this.store.delete(key);
-        if (change !== undefined) changes.push(change);
-      }
-      this.#noteContact();
-      this.#isFresh = true;
-      this.#hasSynced = true;
-      this.#markSynced();
     } catch (err) {
       if (isBehind(err)) this.#leastVersion = undefined;
       throw err;
     } finally {
-      // Also of half a list: what is in the store already would not be told the next time.
-      for (const change of changes) this.#emit(change);
+      this.#emitAll(reading);
     }
   }
 
-  async #watch(signal: AbortSignal): Promise<void> {
+  /** The version that all objects are read of at least; undefined when only the newest will do. */
+  #versionWanted(): string | undefined {
+    return this.#hasSynced ? this.#leastVersion : "0";
+  }
+
+  #read({ seen, changes }: Reading<T>, item: T): void {
+    const key = keyOf(item);
+    if (!this.#isWanted(item)) return void seen.delete(key);
+    seen.add(key);
+    const change = this.#put(key, item);
+    if (change !== undefined) changes.push(change);
+  }
+
+  /** All objects of this version have been read: others are gone. */
+  #noteAll(reading: Reading<T>, version: string): void {
+    const { seen, changes } = reading;
+    reading.isComplete = true;
+    this.#noteVersion(version);
+    for (const key of this.store.keys()) {
+      const change = seen.has(key) ? undefined : this.store.delete(key);
+      if (change !== undefined) changes.push(change);
+    }
+    this.#noteContact();
+    this.#isFresh = true;
+    this.#hasSynced = true;
+    this.#markSynced();
+  }
+
+  /** Also of half a reading: what is in the store already would not be told the next time. */
+  #emitAll({ changes }: Reading<T>): void {
+    for (const change of changes.splice(0)) this.#emit(change);
+  }
+
+  /** Follows the collection; with a reading from all its objects on. */
+  async #watch(signal: AbortSignal, reading?: Reading<T>): Promise<void> {
     const { timeoutSeconds, idleTimeoutMs } = this.#options;
     const startMs = performance.now();
     const isShort = () => performance.now() - startMs < SHORT_WATCH_MS;
@@ -193,9 +238,8 @@ export class Informer<T extends KubeObject> {
     let isOpen = false;
     const watch = this.#client.watch(this.#type, {
       ...this.#selection(),
-      ...(this.#version === undefined
-        ? {}
-        : { resourceVersion: this.#version }),
+      resourceVersion: this.#version ?? this.#versionWanted(),
+      sendInitialEvents: reading !== undefined,
       timeoutSeconds,
       idleTimeoutMs,
       signal,
@@ -208,6 +252,10 @@ export class Informer<T extends KubeObject> {
       for await (const event of watch) {
         events++;
         this.#noteContact();
+        if (reading?.isComplete === false) {
+          this.#handleFirst(reading, event);
+          continue;
+        }
         this.#handle(event);
         this.#isFresh = false;
         if (event.type !== "BOOKMARK") this.#backoff.reset();
@@ -227,6 +275,17 @@ export class Informer<T extends KubeObject> {
     }
     // A server that ends each watch so soon must not be asked without a pause.
     await sleep(this.#backoff.nextMs(), { signal });
+  }
+
+  /** An event before all objects have come. */
+  #handleFirst(reading: Reading<T>, event: WatchEvent<T>): void {
+    const { type, object } = event;
+    if (type === "DELETED") return void reading.seen.delete(keyOf(object));
+    if (type !== "BOOKMARK") return this.#read(reading, object);
+    const version = object.metadata?.resourceVersion;
+    if (version === undefined || !endsInitialEvents(event)) return;
+    this.#noteAll(reading, version);
+    this.#emitAll(reading);
   }
 
   #handle({ type, object }: WatchEvent<T>): void {
@@ -326,6 +385,15 @@ export class Informer<T extends KubeObject> {
  */
 function isBehind(err: unknown): boolean {
   return err instanceof KubeApiError && [400, 410, 504].includes(err.status);
+}
+
+function newReading<T>(): Reading<T> {
+  return { seen: new Set(), changes: [], isComplete: false };
+}
+
+/** Whether the server has no watches that begin with all objects: it takes the parameter for invalid. */
+function isRefusal(err: unknown): boolean {
+  return err instanceof KubeApiError && err.status === 422;
 }
 
 /** Often half of an object, and of no use but to the server, which keeps them when an update has none. */

@@ -33,7 +33,7 @@ class Server {
   readonly transport: FakeTransport;
   #current: { push: (line: unknown) => void; end: () => void } | undefined;
 
-  constructor() {
+  constructor({ streamsLists = false } = {}) {
     this.transport = new FakeTransport((request) => {
       const url = new URL(request.path, "http://x");
       if (url.searchParams.get("watch") !== "true") {
@@ -42,10 +42,23 @@ class Server {
         const metadata = { resourceVersion: String(this.version) };
         return { body: { metadata, items: this.items } };
       }
-      this.watches.push(url.searchParams.get("resourceVersion") ?? "");
+      const isFromAll = url.searchParams.has("sendInitialEvents");
+      this.watches.push(
+        `${isFromAll ? "all " : ""}${
+          url.searchParams.get("resourceVersion") ?? ""
+        }`,
+      );
       const status = this.watchFailures.shift();
       if (status !== undefined) return { status, body: "no" };
       return { lines: this.#lines(request.signal) };
+    }, { streamsLists });
+  }
+
+  /** The bookmark behind the objects that a watch begins with. */
+  endInitialEvents(version: number): void {
+    const annotations = { "k8s.io/initial-events-end": "true" };
+    this.push("BOOKMARK", {
+      metadata: { resourceVersion: `${version}`, annotations },
     });
   }
 
@@ -61,7 +74,7 @@ class Server {
     this.#current?.end();
   }
 
-  async *#lines(signal: AbortSignal | undefined) {
+  #lines(signal: AbortSignal | undefined): AsyncIterable<unknown> {
     const queue: unknown[] = [];
     let wake = () => {};
     let isOpen = true;
@@ -76,11 +89,13 @@ class Server {
       },
     };
     signal?.addEventListener("abort", () => wake());
-    while (signal?.aborted !== true) {
-      if (queue.length > 0) yield queue.shift();
-      else if (!isOpen) return;
-      else await new Promise<void>((resolve) => wake = resolve);
-    }
+    return (async function* () {
+      while (signal?.aborted !== true) {
+        if (queue.length > 0) yield queue.shift();
+        else if (!isOpen) return;
+        else await new Promise<void>((resolve) => wake = resolve);
+      }
+    })();
   }
 }
 
@@ -92,8 +107,8 @@ async function follow(
     changes: string[];
   }) => Promise<void>,
   prepare: (server: Server) => void = () => {},
+  server = new Server(),
 ): Promise<void> {
-  const server = new Server();
   prepare(server);
   const informer = new Informer(new KubeClient(server.transport), NODES, {
     backoff: new Backoff({ initialMs: 1, maxMs: 2 }),
@@ -148,6 +163,110 @@ Deno.test("Informer tells of the first list when the store has all of it", async
   controller.abort();
   await running;
   assert.deepEqual(sizes, [2, true, 2, true]);
+});
+
+/** A server with WatchList. */
+async function followStream(
+  test: Parameters<typeof follow>[1],
+  options: InformerOptions<V1Node> = {},
+  prepare?: (server: Server) => void,
+): Promise<void> {
+  await follow(options, test, prepare, new Server({ streamsLists: true }));
+}
+
+Deno.test("Informer reads all objects by the watch that it follows", async () => {
+  await followStream(async ({ server, informer, changes }) => {
+    await until(() => server.watches.length === 1);
+    server.push("ADDED", node("a", 2));
+    server.push("ADDED", node("b", 1));
+    // A bookmark of another kind ends nothing.
+    server.push("BOOKMARK", { metadata: { resourceVersion: "3" } });
+    await until(() => informer.store.size === 2);
+    assert.equal(informer.hasSynced, false);
+    assert.deepEqual(changes, []);
+    server.endInitialEvents(7);
+    await informer.synced;
+    assert.deepEqual(changes, ["added a", "added b"]);
+    server.push("MODIFIED", node("b", 8));
+    await until(() => changes.length === 3);
+    server.end();
+    await until(() => server.watches.length === 2);
+    assert.deepEqual(server.watches, ["all 0", "8"]);
+    assert.deepEqual(server.lists, []);
+  });
+});
+
+Deno.test("Informer that is cut off while it reads all objects reads them again, and drops none before the end", async () => {
+  await followStream(async ({ server, informer, changes }) => {
+    await until(() => server.watches.length === 1);
+    server.push("ADDED", node("a", 1));
+    server.push("ADDED", node("b", 2));
+    await until(() => informer.store.size === 2);
+    server.end();
+    await until(() => server.watches.length === 2);
+    assert.deepEqual(changes, ["added a", "added b"]);
+    assert.equal(informer.hasSynced, false);
+    server.push("ADDED", node("b", 2));
+    server.push("ADDED", node("c", 3));
+    await until(() => informer.store.size === 3);
+    server.endInitialEvents(3);
+    await until(() => changes.includes("deleted a"));
+    assert.deepEqual(changes.slice(2), ["added c", "deleted a"]);
+    assert.deepEqual(server.watches, ["all 0", "all 0"]);
+  });
+});
+
+Deno.test("Informer reads all objects again after 410, nothing older than what it saw", async () => {
+  await followStream(async ({ server, informer, changes }) => {
+    await until(() => server.watches.length === 1);
+    server.push("ADDED", node("a", 1));
+    server.push("ADDED", node("b", 2));
+    server.endInitialEvents(4);
+    await informer.synced;
+    server.push("ERROR", { kind: "Status", code: 410, reason: "Expired" });
+    await until(() => server.watches.length === 2);
+    // What goes away while all is read: seen to go, or no longer to be kept.
+    server.push("ADDED", node("a", 1));
+    server.push("ADDED", node("b", 2));
+    server.push("ADDED", node("c", 5));
+    server.push("MODIFIED", node("a", 6, { out: "" }));
+    server.push("DELETED", node("b", 7));
+    server.endInitialEvents(9);
+    await until(() => changes.includes("deleted b"));
+    assert.deepEqual(informer.store.keys(), ["c"]);
+    assert.deepEqual(server.watches, ["all 0", "all 4"]);
+    assert.equal(server.lists.length, 0);
+  }, { keep: ({ metadata }) => metadata?.labels?.["out"] === undefined });
+});
+
+Deno.test("Informer asks a server that was restored from a backup for the newest objects", async () => {
+  await followStream(async ({ server, informer }) => {
+    await until(() => server.watches.length === 1);
+    server.endInitialEvents(4);
+    await informer.synced;
+    server.watchFailures = [504];
+    server.push("ERROR", { kind: "Status", code: 410, reason: "Expired" });
+    await until(() => server.watches.length === 3);
+    assert.deepEqual(server.watches, ["all 0", "all 4", "all "]);
+  });
+});
+
+Deno.test("Informer lists where the server does not send all objects by a watch, and does not ask again", async () => {
+  await followStream(
+    async ({ server, informer }) => {
+      await informer.synced;
+      await until(() => server.watches.length === 2);
+      server.push("ERROR", { kind: "Status", code: 410, reason: "Expired" });
+      await until(() => server.watches.length === 3);
+      assert.deepEqual(server.watches, ["all 0", "1", "1"]);
+      assert.deepEqual(server.lists, [
+        "?resourceVersion=0",
+        "?resourceVersion=1",
+      ]);
+    },
+    {},
+    (server) => server.watchFailures = [422],
+  );
 });
 
 Deno.test("Informer watches on from the last bookmark when a watch ends", async () => {

@@ -309,11 +309,18 @@ export class KubeClient implements Disposable {
   ): AsyncGenerator<WatchEvent<T>, void, undefined> {
     const { namespace, resourceVersion, labelSelector, fieldSelector } =
       options;
+    const { sendInitialEvents } = options;
     const timeoutSeconds = options.timeoutSeconds ??
       300 + Math.floor(Math.random() * 300);
     const query = queryOf({
       watch: "true",
       allowWatchBookmarks: "true",
+      ...(sendInitialEvents
+        ? {
+          sendInitialEvents: "true",
+          resourceVersionMatch: "NotOlderThan",
+        }
+        : {}),
       resourceVersion,
       labelSelector,
       fieldSelector,

@@ -1,3 +1,4 @@
+import type { KubeObject } from "../api/types.ts";
 import { type KubeStatus, watchError } from "../http/errors.ts";
 import { splitLines } from "../http/json_lines.ts";
 
@@ -7,10 +8,21 @@ export interface WatchEvent<T> {
   readonly object: T;
 }
 
+/** Set to "true" on the bookmark behind the objects that a watch begins with (Kubernetes API concepts, streaming lists). */
+const INITIAL_EVENTS_END = "k8s.io/initial-events-end";
+
 type RawEvent<T> = WatchEvent<T> | {
   readonly type: "ERROR";
   readonly object: KubeStatus;
 };
+
+/** Whether all objects that there were have been sent. */
+export function endsInitialEvents(
+  { type, object }: WatchEvent<KubeObject>,
+): boolean {
+  return type === "BOOKMARK" &&
+    object.metadata?.annotations?.[INITIAL_EVENTS_END] === "true";
+}
 
 /** Reads the events of a watch's body. @throws {KubeApiError} for an event of type ERROR. */
 export async function* readWatch<T>(

@@ -42,6 +42,11 @@ export interface ListOptions extends Selection, CallOptions {
 export interface WatchOptions extends Selection, CallOptions {
   /** What happened after it is wanted; without it the watch begins with all objects as ADDED. */
   readonly resourceVersion?: string | undefined;
+  /**
+   * Begins with all objects, as ADDED, of a version at least as new as `resourceVersion`, then a bookmark for which
+   * {@linkcode endsInitialEvents} is true (WatchList; servers without it refuse with status 422).
+   */
+  readonly sendInitialEvents?: boolean | undefined;
   /** When the server ends the watch. Default: random, 300 to 600 s. */
   readonly timeoutSeconds?: number | undefined;
   /** The connection is taken for dead when nothing came over it for so long, not even a bookmark. Default 130 s. */
