@@ -64,6 +64,15 @@ async function generate(protos: readonly string[], out: string, temp: string) {
   }
 }
 
+/** The plugin's comments repeat the proto files: only `@generated` is kept. */
+function withoutComments(text: string): string {
+  return text
+    .replace(/^ *\/\*\*[\s\S]*?\*\/\n/gm, "")
+    .replace(/^\/\/(?! @generated).*\n/gm, "")
+    .replace(/\n+(?=\n[ \n])/g, "")
+    .trimStart();
+}
+
 /** Generates everything below `root` and returns the names of its files. */
 export async function generateAll(root: string): Promise<string[]> {
   const temp = await Deno.makeTempDir({ prefix: "coil-proto-" });
@@ -72,7 +81,11 @@ export async function generateAll(root: string): Promise<string[]> {
     for (const { folder, protos, files } of OUTPUTS) {
       await Deno.mkdir(`${root}/${folder}`, { recursive: true });
       await generate(protos, `${root}/${folder}`, temp);
-      written.push(...files.map((file) => `${folder}/${file}`));
+      for (const file of files.map((file) => `${folder}/${file}`)) {
+        const text = await Deno.readTextFile(`${root}/${file}`);
+        await Deno.writeTextFile(`${root}/${file}`, withoutComments(text));
+        written.push(file);
+      }
     }
     return written;
   } finally {
