@@ -25,8 +25,8 @@ const OUTPUTS: readonly Output[] = [
   },
   {
     folder: "lib/grpc/gen",
-    protos: ["reflection/v1.proto", "reflection/v1alpha.proto"],
-    files: ["reflection/v1_pb.ts", "reflection/v1alpha_pb.ts"],
+    protos: ["reflection/v1.proto"],
+    files: ["reflection/v1_pb.ts"],
   },
   {
     folder: "lib/etcd/gen",

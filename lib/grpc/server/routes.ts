@@ -5,10 +5,10 @@ import {
   ServerReflectionRequestSchema,
   ServerReflectionResponseSchema,
 } from "../gen/reflection/v1_pb.ts";
-import { ServerReflection as ServerReflectionV1Alpha } from "../gen/reflection/v1alpha_pb.ts";
 import type { GrpcService } from "../service.ts";
 import type { BoundMethod } from "./call.ts";
 import { Reflection } from "./reflection.ts";
+import { asV1Alpha } from "./v1alpha.ts";
 
 /** What answers the calls of a path. */
 export type Route =
@@ -32,7 +32,7 @@ export function makeRoutes({ definition, handle }: GrpcService): Routes {
     const method: BoundMethod = { name, answer: handle };
     routes.set(`/${definition.typeName}/${name}`, { kind: "unary", method });
   }
-  const versions = [ServerReflection, ServerReflectionV1Alpha];
+  const versions = [ServerReflection, asV1Alpha(ServerReflection)];
   const route = reflectionRoute([definition, ...versions]);
   for (const { typeName } of versions) {
     routes.set(`/${typeName}/ServerReflectionInfo`, route);

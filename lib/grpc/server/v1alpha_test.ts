@@ -1,0 +1,22 @@
+import assert from "node:assert/strict";
+import { toBinary } from "@bufbuild/protobuf";
+import { fileDesc } from "@bufbuild/protobuf/codegenv2";
+import { FileDescriptorProtoSchema } from "@bufbuild/protobuf/wkt";
+import { ServerReflection } from "../gen/reflection/v1_pb.ts";
+import { asV1Alpha } from "./v1alpha.ts";
+
+/** protoc's descriptor of v1.proto with `package grpc.reflection.v1alpha`. */
+const FROM_PROTOC =
+  "ChhyZWZsZWN0aW9uL3YxYWxwaGEucHJvdG8SF2dycGMucmVmbGVjdGlvbi52MWFscGhhIooCChdTZXJ2ZXJSZWZsZWN0aW9uUmVxdWVzdBIMCgRob3N0GAEgASgJEhoKEGZpbGVfYnlfZmlsZW5hbWUYAyABKAlIABIgChZmaWxlX2NvbnRhaW5pbmdfc3ltYm9sGAQgASgJSAASTgoZZmlsZV9jb250YWluaW5nX2V4dGVuc2lvbhgFIAEoCzIpLmdycGMucmVmbGVjdGlvbi52MWFscGhhLkV4dGVuc2lvblJlcXVlc3RIABInCh1hbGxfZXh0ZW5zaW9uX251bWJlcnNfb2ZfdHlwZRgGIAEoCUgAEhcKDWxpc3Rfc2VydmljZXMYByABKAlIAEIRCg9tZXNzYWdlX3JlcXVlc3QiRQoQRXh0ZW5zaW9uUmVxdWVzdBIXCg9jb250YWluaW5nX3R5cGUYASABKAkSGAoQZXh0ZW5zaW9uX251bWJlchgCIAEoBSLRAwoYU2VydmVyUmVmbGVjdGlvblJlc3BvbnNlEhIKCnZhbGlkX2hvc3QYASABKAkSSgoQb3JpZ2luYWxfcmVxdWVzdBgCIAEoCzIwLmdycGMucmVmbGVjdGlvbi52MWFscGhhLlNlcnZlclJlZmxlY3Rpb25SZXF1ZXN0ElMKGGZpbGVfZGVzY3JpcHRvcl9yZXNwb25zZRgEIAEoCzIvLmdycGMucmVmbGVjdGlvbi52MWFscGhhLkZpbGVEZXNjcmlwdG9yUmVzcG9uc2VIABJaCh5hbGxfZXh0ZW5zaW9uX251bWJlcnNfcmVzcG9uc2UYBSABKAsyMC5ncnBjLnJlZmxlY3Rpb24udjFhbHBoYS5FeHRlbnNpb25OdW1iZXJSZXNwb25zZUgAEk4KFmxpc3Rfc2VydmljZXNfcmVzcG9uc2UYBiABKAsyLC5ncnBjLnJlZmxlY3Rpb24udjFhbHBoYS5MaXN0U2VydmljZVJlc3BvbnNlSAASQAoOZXJyb3JfcmVzcG9uc2UYByABKAsyJi5ncnBjLnJlZmxlY3Rpb24udjFhbHBoYS5FcnJvclJlc3BvbnNlSABCEgoQbWVzc2FnZV9yZXNwb25zZSI3ChZGaWxlRGVzY3JpcHRvclJlc3BvbnNlEh0KFWZpbGVfZGVzY3JpcHRvcl9wcm90bxgBIAMoDCJLChdFeHRlbnNpb25OdW1iZXJSZXNwb25zZRIWCg5iYXNlX3R5cGVfbmFtZRgBIAEoCRIYChBleHRlbnNpb25fbnVtYmVyGAIgAygFIlAKE0xpc3RTZXJ2aWNlUmVzcG9uc2USOQoHc2VydmljZRgBIAMoCzIoLmdycGMucmVmbGVjdGlvbi52MWFscGhhLlNlcnZpY2VSZXNwb25zZSIfCg9TZXJ2aWNlUmVzcG9uc2USDAoEbmFtZRgBIAEoCSI6Cg1FcnJvclJlc3BvbnNlEhIKCmVycm9yX2NvZGUYASABKAUSFQoNZXJyb3JfbWVzc2FnZRgCIAEoCTKTAQoQU2VydmVyUmVmbGVjdGlvbhJ/ChRTZXJ2ZXJSZWZsZWN0aW9uSW5mbxIwLmdycGMucmVmbGVjdGlvbi52MWFscGhhLlNlcnZlclJlZmxlY3Rpb25SZXF1ZXN0GjEuZ3JwYy5yZWZsZWN0aW9uLnYxYWxwaGEuU2VydmVyUmVmbGVjdGlvblJlc3BvbnNlKAEwAWIGcHJvdG8z";
+
+Deno.test("server reflection's v1alpha is described as protoc describes it", () => {
+  const { file, typeName } = asV1Alpha(ServerReflection);
+  assert.equal(typeName, "grpc.reflection.v1alpha.ServerReflection");
+  const bytes = (proto: typeof file.proto) =>
+    toBinary(FileDescriptorProtoSchema, proto);
+  assert.deepEqual(bytes(file.proto), bytes(fileDesc(FROM_PROTOC).proto));
+  assert.equal(
+    ServerReflection.typeName,
+    "grpc.reflection.v1.ServerReflection",
+  );
+});
