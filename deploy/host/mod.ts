@@ -4,7 +4,7 @@
  *
  * @module
  */
-export { PackageFetcher, type PackageFetcherOptions } from "./apt.ts";
+export { PackageFetcher } from "./apt.ts";
 export { cacheDir, lockFile, removeUnused, tryLockFile } from "./cache.ts";
 export { CommandError, run, type RunOptions } from "./command.ts";
 export { TextLineStream } from "./lines.ts";
