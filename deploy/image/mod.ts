@@ -19,18 +19,11 @@ import { writeRootfs } from "./rootfs.ts";
 import { listNpmPackages, planSbom } from "./sbom.ts";
 
 export { ImageError } from "./errors.ts";
-export {
-  type Image,
-  type ImageContents,
-  type LayerContents,
-  packImage,
-  type PackOptions,
-} from "./image_pack.ts";
+export { type Image, packImage } from "./image_pack.ts";
 export type { Compression } from "./layer.ts";
 export { requireArchitecture } from "./machine.ts";
-export type { Architecture, ContainerDefaults } from "./oci.ts";
+
 export { PROGRAM_DIR, ROLE_LINKS } from "./roles.ts";
-export type { Content, TarEntry } from "./tar.ts";
 
 /** Options of {@linkcode buildImage} and {@linkcode buildRootfs}. */
 export interface FilesOptions {
