@@ -7,8 +7,6 @@
 export {
   AnnounceClient,
   type AnnounceClientOptions,
-  type AnnounceOutcome,
-  type AnnounceRequest,
   type AnnounceResult,
   type AnnounceTarget,
   type AnnounceTokens,
