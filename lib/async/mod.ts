@@ -3,33 +3,19 @@
  *
  * @module
  */
-export {
-  Allowance,
-  type AllowanceOptions,
-  Allowances,
-  type Rate,
-} from "./allowance.ts";
-export {
-  Backoff,
-  type BackoffOptions,
-  retry,
-  type RetryOptions,
-} from "./backoff.ts";
+export { Allowance, Allowances, type Rate } from "./allowance.ts";
+export { Backoff, retry } from "./backoff.ts";
 export { BoundedMap } from "./bounded_map.ts";
 export { type Clock, systemClock } from "./clock.ts";
-export {
-  CoalescedRunner,
-  type CoalescedRunnerOptions,
-} from "./coalesced_runner.ts";
+export { CoalescedRunner } from "./coalesced_runner.ts";
 export { Gate } from "./gate.ts";
-export { LookLoop, type LookLoopOptions } from "./look_loop.ts";
-export { type KeyedLockOptions, KeyedMutex, Mutex } from "./mutex.ts";
+export { LookLoop } from "./look_loop.ts";
+export { KeyedMutex, Mutex } from "./mutex.ts";
 export { onAbort } from "./on_abort.ts";
 export { SingleFlight } from "./single_flight.ts";
 export {
   abortable,
   sleep,
-  type SleepOptions,
   untilAborted,
   type WaitOptions,
   withTimeout,
