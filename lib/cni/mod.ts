@@ -24,17 +24,9 @@ export {
   parseEnv,
   refusePattern,
 } from "./environment.ts";
-export { CniError, type CniErrorJson, ErrorCode } from "./errors.ts";
+export { CniError, ErrorCode } from "./errors.ts";
 export type { JsonObject } from "./json.ts";
-export {
-  convertResult,
-  type Dns,
-  type Interface,
-  type IpConfig,
-  parseResult,
-  type Result,
-  type Route,
-} from "./result.ts";
+export { convertResult, parseResult, type Result } from "./result.ts";
 export {
   CNI_VERSIONS,
   compareVersions,
