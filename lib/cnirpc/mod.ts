@@ -6,16 +6,12 @@
  */
 export { encodeCniError } from "./errors.ts";
 export {
-  type AddResponse,
   AddResponseSchema,
-  type Attachment,
-  AttachmentSchema,
   CNI,
   type CNIArgs,
   CNIArgsSchema,
   type CNIError,
   CNIErrorSchema,
   ErrorCode,
-  ErrorCodeSchema,
 } from "./gen/cni_pb.ts";
 export { StatusSchema } from "./gen/google/rpc/status_pb.ts";
