@@ -9,22 +9,14 @@ export type {
   ClientGateway,
   ClientRequest,
   FailurePolicy,
-  ShadowedDestination,
   SkippedDestination,
 } from "./client/request.ts";
 export { formatClientPlan } from "./client/format.ts";
-export {
-  BACKSTOP_METRIC,
-  type ClientPlan,
-  type ClientRoute,
-  type ClientTunnel,
-  planClient,
-} from "./client/plan.ts";
+export { BACKSTOP_METRIC, type ClientPlan, planClient } from "./client/plan.ts";
 export {
   applyClient,
   type ApplyOptions,
   clearClient,
-  type ClientOptions,
   type ClientReport,
   isClient,
 } from "./client/apply.ts";
@@ -36,17 +28,13 @@ export {
   limitClients,
 } from "./gateway/client_limits.ts";
 export { EgressServer, type ServerCounters } from "./gateway/server.ts";
-export type {
-  ClientFlows,
-  FlowSummary,
-  PortUse,
-} from "./gateway/flow_summary.ts";
-export type { ClientInterface } from "./client/originating.ts";
+export type { ClientFlows, FlowSummary } from "./gateway/flow_summary.ts";
+
 export { prepareKernel } from "./kernel/modules.ts";
-export type { ClientChange, SkippedClient } from "./gateway/clients.ts";
+
 export { formatServerPlan } from "./gateway/format.ts";
 export type { AppliedLimits } from "./gateway/limits.ts";
-export type { ServerOptions } from "./gateway/kernel.ts";
+
 export {
   planServer,
   SERVER_LINK_NAMES,
