@@ -7,7 +7,6 @@ export {
   EtcdClient,
   type EtcdClientOptions,
   type EtcdEntry,
-  type EtcdSnapshot,
 } from "./client.ts";
 export { parseEndpoint } from "./endpoint.ts";
-export { EtcdError, type EtcdErrorKind } from "./errors.ts";
+export { EtcdError } from "./errors.ts";
