@@ -6,12 +6,8 @@
  * @module
  */
 export { exchange } from "./client/exchange.ts";
-export type { UnaryRequest } from "./client/unary_exchange.ts";
-export {
-  type RunningServer,
-  serve,
-  type ServeOptions,
-} from "./server/server.ts";
-export type { GrpcCall, GrpcService } from "./service.ts";
+
+export { serve } from "./server/server.ts";
+export type { GrpcService } from "./service.ts";
 export { placeSocket, SocketPathError } from "./server/socket.ts";
 export { codeName, codeNames, GrpcError, StatusCode } from "./status.ts";
