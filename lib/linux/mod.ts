@@ -6,22 +6,17 @@
  */
 
 export { errnoName, LinuxError } from "./errno.ts";
-export {
-  HeapKeeper,
-  type HeapKeeperOptions,
-  type HeldMemory,
-} from "./heap_keeper.ts";
+export { HeapKeeper } from "./heap_keeper.ts";
 export { type Bytes, openLibc } from "./libc.ts";
 export { tryLockFile } from "./lock_file.ts";
-export { heapCollector, trimHeap } from "./memory.ts";
+export { heapCollector } from "./memory.ts";
 export {
   NETLINK_GENERIC,
   NETLINK_NETFILTER,
   NETLINK_ROUTE,
-  type NetlinkOptions,
   NetlinkSocket,
   openNetlink,
 } from "./netlink_socket.ts";
 export { inNetns, Netns, NotANetnsError } from "./netns.ts";
 export type { FilterInstruction } from "./socket_filter.ts";
-export { readSysctl, type SysctlOptions, writeSysctl } from "./sysctl.ts";
+export { readSysctl, writeSysctl } from "./sysctl.ts";
