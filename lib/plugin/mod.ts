@@ -6,7 +6,7 @@
  *
  * @module
  */
-export { NoAnswerError, unavailableCode } from "./errors.ts";
+export { NoAnswerError } from "./errors.ts";
 export { isOwnNetns } from "./netns.ts";
 export {
   type Answer,
