@@ -4,13 +4,8 @@
  *
  * @module
  */
-export type { LinkIdentity } from "./base/alias.ts";
-export {
-  type Adopted,
-  ChainedNetwork,
-  type ChainedPod,
-  type PlacedPod,
-} from "./chained_network.ts";
+
+export { ChainedNetwork, type ChainedPod } from "./chained_network.ts";
 export {
   IfnameMissingError,
   IfnameTakenError,
@@ -32,19 +27,15 @@ export {
   type PodName,
 } from "./base/host_name.ts";
 export type { EndLack } from "./host/host_end_state.ts";
-export type { HostReport } from "./host/host_init.ts";
-export { type HostLack, HostProblem, lackText } from "./host/host_state.ts";
+
+export { type HostLack, HostProblem } from "./host/host_state.ts";
 export type { Husk } from "./links/husk_reaper.ts";
 export { isMarkedFor, linkLocalOf } from "./base/mac.ts";
-export type { RandomBytes } from "../netlink/mod.ts";
+
 export type { PodNetworkOptions } from "./plan/options.ts";
-export type { GatewayMode } from "./plan/plan.ts";
+
 export { PodNetwork } from "./pod_network.ts";
 export type { PodSources } from "./base/sources.ts";
-export {
-  SourceTable,
-  SourceTableError,
-  type SourceTableOptions,
-} from "./host/source_table.ts";
-export type { MalformedLink, PodLink, Survey } from "./state/survey.ts";
+export { SourceTable, SourceTableError } from "./host/source_table.ts";
+export type { PodLink, Survey } from "./state/survey.ts";
 export type { LinkAddresses, Upkeep, UpkeepPart } from "./upkeep.ts";
