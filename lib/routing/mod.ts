@@ -4,17 +4,11 @@
  *
  * @module
  */
-export type {
-  RouteFailure,
-  RouteKernel,
-  SyncResult,
-  WantedRoute,
-} from "./apply.ts";
-export { RouteExporter, type RouteExporterOptions } from "./route_exporter.ts";
+export type { RouteFailure, SyncResult } from "./apply.ts";
+export { RouteExporter } from "./route_exporter.ts";
 export {
   type GatewayRoute,
   type GatewayRoutes,
   type RouteChanges,
   RouteSyncer,
-  type RouteSyncerOptions,
 } from "./route_syncer.ts";
