@@ -8,4 +8,4 @@
 export { bearerTokenOf } from "./bearer_token.ts";
 export type { HttpHandler } from "./connection.ts";
 export { DEFAULT_LIMITS, type HttpLimits } from "./limits.ts";
-export { HttpServer, type HttpServerOptions } from "./server.ts";
+export { HttpServer } from "./server.ts";
