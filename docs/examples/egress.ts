@@ -15,8 +15,6 @@
 import {
   applyClient,
   EgressServer,
-  formatClientPlan,
-  formatServerPlan,
   planClient,
   planServer,
 } from "../../lib/egress/mod.ts";
@@ -29,6 +27,8 @@ import {
 } from "../../lib/inet/mod.ts";
 import { Netns } from "../../lib/linux/mod.ts";
 import { RouteSocket } from "../../lib/netlink/mod.ts";
+import { formatClientPlan } from "../../tests/lab/plan_text/egress_client.ts";
+import { formatServerPlan } from "../../tests/lab/plan_text/egress_gateway.ts";
 
 const IFNAME = "eth0";
 const PORT = 5555;

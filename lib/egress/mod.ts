@@ -11,7 +11,6 @@ export type {
   FailurePolicy,
   SkippedDestination,
 } from "./client/request.ts";
-export { formatClientPlan } from "./client/format.ts";
 export { BACKSTOP_METRIC, type ClientPlan, planClient } from "./client/plan.ts";
 export {
   applyClient,
@@ -32,7 +31,6 @@ export type { ClientFlows, FlowSummary } from "./gateway/flow_summary.ts";
 
 export { prepareKernel } from "./kernel/modules.ts";
 
-export { formatServerPlan } from "./gateway/format.ts";
 export type { AppliedLimits } from "./gateway/limits.ts";
 
 export {

@@ -50,7 +50,6 @@ export {
   neighbourDelete,
   neighbourReplace,
 } from "./route/neighbour.ts";
-export { formatTable } from "./netfilter/text/format.ts";
 export type {
   NftChain,
   NftElement,

@@ -3,13 +3,13 @@ import assert from "node:assert/strict";
 import { Address } from "../../lib/inet/mod.ts";
 import { Netns, openLibc } from "../../lib/linux/mod.ts";
 import {
-  formatTable,
   NetfilterSocket,
   nft,
   type NftRule,
   type NftStatement,
   type NftTable,
 } from "../../lib/netlink/mod.ts";
+import { formatTable } from "../lab/plan_text/nft_table.ts";
 import {
   dumpRules,
   EXAMPLE_TABLE,

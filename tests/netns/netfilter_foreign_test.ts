@@ -2,7 +2,8 @@
 import assert from "node:assert/strict";
 import { Address } from "../../lib/inet/mod.ts";
 import { openLibc } from "../../lib/linux/mod.ts";
-import { formatTable, nft, type NftTable } from "../../lib/netlink/mod.ts";
+import { nft, type NftTable } from "../../lib/netlink/mod.ts";
+import { formatTable } from "../lab/plan_text/nft_table.ts";
 import {
   ADDRESSES,
   handles,

@@ -7,13 +7,13 @@ import {
   openNetlink,
 } from "../../lib/linux/mod.ts";
 import {
-  formatTable,
   NetfilterSocket,
   NetlinkError,
   nft,
   type NftTable,
   prepareTable,
 } from "../../lib/netlink/mod.ts";
+import { formatTable } from "../lab/plan_text/nft_table.ts";
 import { EXAMPLE_TABLE } from "../../lib/netlink/netfilter/testing.ts";
 import {
   ADDRESSES,

@@ -4,7 +4,8 @@ import {
   Attributes,
   Payload,
 } from "../../lib/netlink/message/message_reader.ts";
-import { formatTable, type NftTable } from "../../lib/netlink/mod.ts";
+import type { NftTable } from "../../lib/netlink/mod.ts";
+import { formatTable } from "../lab/plan_text/nft_table.ts";
 import { formatRule } from "../../lib/netlink/netfilter/text/format_rule.ts";
 import { dumpLine } from "../../lib/netlink/netfilter/testing.ts";
 import type { TempNetns } from "./testing.ts";

@@ -11,13 +11,13 @@ import {
 } from "../../lib/linux/mod.ts";
 import {
   ConntrackSocket,
-  formatTable,
   linkGetCounters,
   NetfilterSocket,
   NetlinkError,
   netnsIdGet,
   RouteSocket,
 } from "../../lib/netlink/mod.ts";
+import { formatTable } from "../lab/plan_text/nft_table.ts";
 import type { Transport } from "../../lib/netlink/connection/transport.ts";
 import { EXAMPLE_TABLE } from "../../lib/netlink/netfilter/testing.ts";
 import { listTable } from "./netfilter_testing.ts";

@@ -1,10 +1,7 @@
 import assert from "node:assert/strict";
 import { FAMILIES, valuesOf } from "../../lib/inet/mod.ts";
-import {
-  clientLimits,
-  formatServerPlan,
-  type ServerRequest,
-} from "../../lib/egress/mod.ts";
+import { clientLimits, type ServerRequest } from "../../lib/egress/mod.ts";
+import { formatServerPlan } from "../lab/plan_text/egress_gateway.ts";
 import type { TempNetns } from "../netns/testing.ts";
 import {
   ADDRESSES,

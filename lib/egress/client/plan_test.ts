@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import fc from "fast-check";
 import { Address, FAMILIES, Prefix } from "../../inet/mod.ts";
-import { formatClientPlan } from "./format.ts";
+import { formatClientPlan } from "../../../tests/lab/plan_text/egress_client.ts";
 import { type ClientPlan, planClient } from "./plan.ts";
 import type {
   ClientGateway,

@@ -12,7 +12,7 @@ import {
   routeDelete,
   routeReplace,
 } from "../../netlink/mod.ts";
-import { clientElement } from "./format.ts";
+import { clientElement } from "./client_sets.ts";
 import type { ServerKernel } from "./kernel.ts";
 import type { ServerPlan } from "./plan.ts";
 import type { ServerFamily } from "./family.ts";

@@ -7,7 +7,7 @@ import {
   refusedSet,
 } from "./client_limits.ts";
 import { isAddress } from "./clients.ts";
-import { tableWithClients } from "./format.ts";
+import { tableWithClients } from "./client_sets.ts";
 import type { ServerKernel } from "./kernel.ts";
 import type { ServerPlan } from "./plan.ts";
 

@@ -65,7 +65,7 @@ const CLIENT_SETS: Readonly<Record<Family, string>> = {
 };
 
 /**
- * Plans a gateway. Pure; `formatServerPlan()` shows it as `ip` and `nft` text.
+ * Plans a gateway. Pure.
  *
  * @throws {TypeError} when there is no address
  * @throws {RangeError} when the port or the MTU is not one

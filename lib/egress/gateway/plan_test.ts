@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { Address } from "../../inet/mod.ts";
 import type { ClientLimits } from "./client_limits.ts";
-import { formatServerPlan } from "./format.ts";
+import { formatServerPlan } from "../../../tests/lab/plan_text/egress_gateway.ts";
 import { planServer, type ServerRequest } from "./plan.ts";
 
 const OWN = {

@@ -1,8 +1,23 @@
-import { type Address, type Family, Prefix, valuesOf } from "../../inet/mod.ts";
-import { formatTable, type NftTable } from "../../netlink/mod.ts";
-import { type ClientLimits, limitClients } from "./client_limits.ts";
-import { REFUSAL_METRIC, type ServerPlan } from "./plan.ts";
-import type { ServerFamily, ServerLink } from "./family.ts";
+import {
+  type Address,
+  type Family,
+  Prefix,
+  valuesOf,
+} from "../../../lib/inet/mod.ts";
+import {
+  type ClientLimits,
+  limitClients,
+} from "../../../lib/egress/gateway/client_limits.ts";
+import {
+  REFUSAL_METRIC,
+  type ServerPlan,
+} from "../../../lib/egress/gateway/plan.ts";
+import type {
+  ServerFamily,
+  ServerLink,
+} from "../../../lib/egress/gateway/family.ts";
+import { tableWithClients } from "../../../lib/egress/gateway/client_sets.ts";
+import { formatTable } from "./nft_table.ts";
 
 /**
  * A gateway as text, in the order in which it is made: the nft table as `nft
@@ -29,30 +44,6 @@ export function formatServerPlan(
     ...families.map(portLine),
     "",
   ].join("\n");
-}
-
-/** The plan's table with these clients in its sets; those of other families are left out. */
-export function tableWithClients(
-  plan: ServerPlan,
-  clients: readonly Address[],
-): NftTable {
-  const familyOf = new Map<string, Family>(
-    valuesOf(plan.families).map(({ clientSet, family }) => [clientSet, family]),
-  );
-  return {
-    ...plan.table,
-    sets: plan.table.sets.map((set) => ({
-      ...set,
-      elements: clients
-        .filter((address) => address.family === familyOf.get(set.name))
-        .map(clientElement),
-    })),
-  };
-}
-
-/** A client in a set: its address as outer and as inner source. */
-export function clientElement(address: Address): readonly [Address, Address] {
-  return [address, address];
 }
 
 function linkLines({ name, mtu, tunnel }: ServerLink): string[] {

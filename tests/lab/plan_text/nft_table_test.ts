@@ -1,14 +1,17 @@
 import assert from "node:assert/strict";
-import { Address } from "../../../inet/mod.ts";
-import { formatTable } from "./format.ts";
-import { formatRule } from "./format_rule.ts";
-import type { NftChain, NftStatement } from "../model/model.ts";
-import * as nft from "../model/statements.ts";
-import { EXAMPLE_TABLE } from "../testing.ts";
+import { Address } from "../../../lib/inet/mod.ts";
+import { formatTable } from "./nft_table.ts";
+import { formatRule } from "../../../lib/netlink/netfilter/text/format_rule.ts";
+import type {
+  NftChain,
+  NftStatement,
+} from "../../../lib/netlink/netfilter/model/model.ts";
+import * as nft from "../../../lib/netlink/netfilter/model/statements.ts";
+import { EXAMPLE_TABLE } from "../../../lib/netlink/netfilter/testing.ts";
 
 Deno.test("formatTable() prints what nft was recorded to list", async () => {
   const golden = new URL(
-    "../../../../tests/golden/netfilter/examples.nft",
+    "../../golden/netfilter/examples.nft",
     import.meta.url,
   );
   assert.equal(formatTable(EXAMPLE_TABLE), await Deno.readTextFile(golden));

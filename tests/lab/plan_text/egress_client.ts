@@ -1,20 +1,19 @@
-import type { Family } from "../../inet/mod.ts";
+import type { Family } from "../../../lib/inet/mod.ts";
+import { MAIN_TABLE, type Route, type Rule } from "../../../lib/netlink/mod.ts";
 import {
-  formatTable,
-  MAIN_TABLE,
-  type Route,
-  type Rule,
-} from "../../netlink/mod.ts";
-import { type WantedLink, wantedLinks } from "./links.ts";
-import type { ClientPlan } from "./plan.ts";
-import { kernelRoutes } from "./routes.ts";
-import { clientTable, needsTable } from "./table.ts";
-import { fouPorts } from "../kernel/fou_ports.ts";
+  type WantedLink,
+  wantedLinks,
+} from "../../../lib/egress/client/links.ts";
+import type { ClientPlan } from "../../../lib/egress/client/plan.ts";
+import { kernelRoutes } from "../../../lib/egress/client/routes.ts";
+import { clientTable, needsTable } from "../../../lib/egress/client/table.ts";
+import { fouPorts } from "../../../lib/egress/kernel/fou_ports.ts";
 import {
   type ClientInterface,
   originatingRoutes,
   originatingRules,
-} from "./originating.ts";
+} from "../../../lib/egress/client/originating.ts";
+import { formatTable } from "./nft_table.ts";
 
 /**
  * A client as text, in the order in which it is made: the commands `sysctl`,

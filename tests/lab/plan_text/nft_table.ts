@@ -1,6 +1,13 @@
-import { formatRule, formatValue } from "./format_rule.ts";
-import type { NftChain, NftSet, NftTable } from "../model/model.ts";
-import { sortElements } from "../wire/set_key.ts";
+import {
+  formatRule,
+  formatValue,
+} from "../../../lib/netlink/netfilter/text/format_rule.ts";
+import type {
+  NftChain,
+  NftSet,
+  NftTable,
+} from "../../../lib/netlink/netfilter/model/model.ts";
+import { sortElements } from "../../../lib/netlink/netfilter/wire/set_key.ts";
 
 /**
  * The text that `nft list table inet NAME` prints for the table (nftables
