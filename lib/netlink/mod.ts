@@ -8,12 +8,7 @@
  * @module
  */
 
-export {
-  addressAdd,
-  addressDelete,
-  type AddressEntry,
-} from "./route/address.ts";
-
+export { addressAdd, type AddressEntry } from "./route/address.ts";
 export {
   CONNTRACK_STATUS,
   type ConntrackFlow,
@@ -30,26 +25,16 @@ export {
   FouUnsupportedError,
 } from "./fou/fou_socket.ts";
 export type { Ipv4Conf, Link, LinkSelector } from "./route/link.ts";
-export { linkGetCounters } from "./route/link_counters.ts";
 export {
-  linkAddBridge,
-  linkAddDummy,
   linkAddVeth,
   linkDelete,
   linkGet,
   linkSet,
 } from "./route/link_requests.ts";
 export { linkDeletions, type RandomBytes } from "./route/link_deletions.ts";
-
 export { listen, type Listener, warnOfDeafness } from "./route/listen.ts";
-
 export { checkInterfaceName, formatMac, parseMac } from "./message/names.ts";
-export {
-  type Neighbour,
-  neighbourAdd,
-  neighbourDelete,
-  neighbourReplace,
-} from "./route/neighbour.ts";
+export { type Neighbour, neighbourReplace } from "./route/neighbour.ts";
 export type {
   NftChain,
   NftElement,
@@ -69,7 +54,6 @@ export {
 export type { NftCounter } from "./netfilter/table/plan.ts";
 export * as nft from "./netfilter/model/statements.ts";
 export { netnsIdGet } from "./route/netns_id.ts";
-
 export type { Request } from "./message/request.ts";
 export {
   MAIN_TABLE,
@@ -87,6 +71,5 @@ export {
 } from "./route/route_monitor.ts";
 export { RouteSocket } from "./route/route_socket.ts";
 export { type Rule, ruleAdd, ruleDelete } from "./route/rule.ts";
-
 export type { FouEncap, TunnelSpec } from "./route/tunnel.ts";
 export { linkAddTunnel, linkChangeTunnel } from "./route/tunnel_requests.ts";

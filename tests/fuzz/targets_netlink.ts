@@ -8,7 +8,7 @@ import {
 } from "../../lib/netlink/message/errors.ts";
 import { parsePort } from "../../lib/netlink/fou/fou_socket.ts";
 import { parseLink } from "../../lib/netlink/route/link.ts";
-import { parseLinkCounters } from "../../lib/netlink/route/link_counters.ts";
+import { parseLinkCounters } from "../lab/netlink_requests.ts";
 import {
   Attributes,
   type Message,

@@ -3,14 +3,16 @@ import { Address } from "../../lib/inet/mod.ts";
 import { openLibc } from "../../lib/linux/mod.ts";
 import {
   addressAdd,
-  addressDelete,
   linkAddVeth,
   linkSet,
-  neighbourAdd,
-  neighbourDelete,
   neighbourReplace,
   type RouteSocket,
 } from "../../lib/netlink/mod.ts";
+import {
+  addressDelete,
+  neighbourAdd,
+  neighbourDelete,
+} from "../lab/netlink_requests.ts";
 import { openIn } from "./netlink_testing.ts";
 import { netnsTest, type TempNetns, tempNetns } from "./testing.ts";
 

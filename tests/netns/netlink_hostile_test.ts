@@ -11,12 +11,12 @@ import {
 } from "../../lib/linux/mod.ts";
 import {
   ConntrackSocket,
-  linkGetCounters,
   NetfilterSocket,
   NetlinkError,
   netnsIdGet,
   RouteSocket,
 } from "../../lib/netlink/mod.ts";
+import { linkGetCounters } from "../lab/netlink_requests.ts";
 import { formatTable } from "../lab/plan_text/nft_table.ts";
 import type { Transport } from "../../lib/netlink/connection/transport.ts";
 import { EXAMPLE_TABLE } from "../../lib/netlink/netfilter/testing.ts";

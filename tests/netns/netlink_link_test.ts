@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { Netns, openLibc, readSysctl } from "../../lib/linux/mod.ts";
 import {
-  linkAddBridge,
   linkAddVeth,
   linkDelete,
   linkSet,
   NetlinkError,
 } from "../../lib/netlink/mod.ts";
+import { linkAddBridge } from "../lab/netlink_requests.ts";
 import { openIn } from "./netlink_testing.ts";
 import { netnsTest, type TempNetns, tempNetns } from "./testing.ts";
 

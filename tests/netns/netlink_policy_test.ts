@@ -5,7 +5,6 @@ import { type Family, Prefix } from "../../lib/inet/mod.ts";
 import { openLibc } from "../../lib/linux/mod.ts";
 import {
   linkAddVeth,
-  linkGetCounters,
   linkSet,
   routeAdd,
   routeDelete,
@@ -15,6 +14,7 @@ import {
   ruleAdd,
   ruleDelete,
 } from "../../lib/netlink/mod.ts";
+import { linkGetCounters } from "../lab/netlink_requests.ts";
 import { openIn } from "./netlink_testing.ts";
 import { netnsTest, tempNetns } from "./testing.ts";
 

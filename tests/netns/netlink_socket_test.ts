@@ -8,13 +8,13 @@ import {
 } from "../../lib/linux/mod.ts";
 import {
   addressAdd,
-  addressDelete,
   linkAddVeth,
   linkDelete,
   linkSet,
   routeAdd,
   RouteSocket,
 } from "../../lib/netlink/mod.ts";
+import { addressDelete } from "../lab/netlink_requests.ts";
 import { netnsTest, tempNetns } from "./testing.ts";
 import { awaitedLater } from "../lab/wait.ts";
 
@@ -193,7 +193,8 @@ netnsTest("NETLINK_TRACE=1 shows every message on standard error", async () => {
     JSON.stringify(new URL(`../../${path}`, import.meta.url).href);
   const script = `
     import { Netns } from ${url("lib/linux/mod.ts")};
-    import { linkAddBridge, RouteSocket } from ${url("lib/netlink/mod.ts")};
+    import { RouteSocket } from ${url("lib/netlink/mod.ts")};
+    import { linkAddBridge } from ${url("tests/lab/netlink_requests.ts")};
     using netns = Netns.open(${JSON.stringify(temp.path)});
     using socket = RouteSocket.open({ netns });
     const bridge = linkAddBridge({ name: "br0" });

@@ -4,13 +4,13 @@ import { Address, type Family, Prefix } from "../../lib/inet/mod.ts";
 import { openLibc } from "../../lib/linux/mod.ts";
 import {
   addressAdd,
-  linkAddDummy,
   linkAddTunnel,
   linkChangeTunnel,
   linkSet,
   routeAdd,
   type TunnelSpec,
 } from "../../lib/netlink/mod.ts";
+import { linkAddDummy } from "../lab/netlink_requests.ts";
 import { openIn } from "../netns/netlink_testing.ts";
 import { netnsTest, type TempNetns, tempNetns } from "../netns/testing.ts";
 import { AUTO, PORT } from "./netlink_tunnel.ts";

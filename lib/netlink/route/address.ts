@@ -3,7 +3,6 @@ import {
   NLM_F_CREATE,
   NLM_F_EXCL,
   NLM_F_REPLACE,
-  RTM_DELADDR,
   RTM_NEWADDR,
 } from "../message/constants.ts";
 import {
@@ -89,23 +88,16 @@ export function addressAdd(address: NewAddress): Request {
   return {
     type: RTM_NEWADDR,
     flags: NLM_F_CREATE | exists,
-    describe: () => addressText("add", "to", address),
+    describe: () => {
+      const { index, prefix: { address: ip, length } } = address;
+      return `add address "${ip}/${length}" to link ${index}`;
+    },
     write(writer) {
       writeAddress(writer, address, scopeNumber(address.scope ?? "global"));
       const flags = (address.noDad === true ? IFA_F_NODAD : 0) |
         (address.noPrefixRoute === true ? IFA_F_NOPREFIXROUTE : 0);
       if (flags !== 0) writer.attributeU32(IFA_FLAGS, flags);
     },
-  };
-}
-
-/** Takes an address from a link. Refused with EADDRNOTAVAIL when it is not there. */
-export function addressDelete(address: AddressTarget): Request {
-  return {
-    type: RTM_DELADDR,
-    flags: 0,
-    describe: () => addressText("delete", "from", address),
-    write: (writer) => writeAddress(writer, address, 0),
   };
 }
 
@@ -152,15 +144,8 @@ export function parseAddress(message: Message): AddressEntry | undefined {
   };
 }
 
-function addressText(
-  verb: string,
-  preposition: string,
-  { index, prefix }: AddressTarget,
-): string {
-  return `${verb} address "${prefix.address}/${prefix.length}" ${preposition} link ${index}`;
-}
-
-function writeAddress(
+/** Writes which address of which link. */
+export function writeAddress(
   writer: MessageWriter,
   { index, prefix }: AddressTarget,
   scope: number,

@@ -12,7 +12,6 @@ export const IFLA_LINK = 5;
 export const IFLA_MASTER = 10;
 export const IFLA_LINKINFO = 18;
 export const IFLA_IFALIAS = 20;
-export const IFLA_STATS64 = 23;
 export const IFLA_AF_SPEC = 26;
 export const IFLA_GROUP = 27;
 export const IFLA_NET_NS_FD = 28;

@@ -72,26 +72,6 @@ export function linkAddVeth(veth: NewVeth): Request {
   );
 }
 
-/** Makes a bridge. Throws as `linkAddVeth()` does. */
-export function linkAddBridge(bridge: NewLink): Request {
-  const writeBridge = linkWriter(bridge);
-  return addLink(`create bridge "${bridge.name}"`, (writer) => {
-    writeLinkHeader(writer);
-    writeBridge(writer);
-    writeKind(writer, "bridge");
-  });
-}
-
-/** Makes a dummy: a link that loses what is sent by it, and can hold addresses. Throws as `linkAddVeth()` does. */
-export function linkAddDummy(dummy: NewLink): Request {
-  const writeDummy = linkWriter(dummy);
-  return addLink(`create dummy "${dummy.name}"`, (writer) => {
-    writeLinkHeader(writer);
-    writeDummy(writer);
-    writeKind(writer, "dummy");
-  });
-}
-
 /** What `linkSet()` can change. */
 export interface LinkChange {
   /** Sets it up or down. */

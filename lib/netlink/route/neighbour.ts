@@ -1,9 +1,7 @@
 import type { Address, Family } from "../../inet/mod.ts";
 import {
   NLM_F_CREATE,
-  NLM_F_EXCL,
   NLM_F_REPLACE,
-  RTM_DELNEIGH,
   RTM_NEWNEIGH,
 } from "../message/constants.ts";
 import { familyNumber, familyOf, parseIp } from "../message/family.ts";
@@ -59,7 +57,7 @@ export interface Neighbour {
   readonly state: NeighbourState | number;
 }
 
-/** A neighbour to add or replace. */
+/** A neighbour to add, in place of what was known about it. */
 export interface NewNeighbour {
   /** The index of the link. */
   readonly index: number;
@@ -71,28 +69,19 @@ export interface NewNeighbour {
   readonly state?: NeighbourState;
 }
 
-/** Adds a neighbour. Refused with EEXIST when it is there. */
-export function neighbourAdd(neighbour: NewNeighbour): Request {
-  return newNeighbour("add", NLM_F_EXCL, neighbour);
-}
-
 /** Adds a neighbour, in place of what was known about it. */
 export function neighbourReplace(neighbour: NewNeighbour): Request {
-  return newNeighbour("replace", NLM_F_REPLACE, neighbour);
-}
-
-/** Forgets a neighbour. Refused with ENOENT when it is not there. */
-export function neighbourDelete(
-  neighbour: { readonly index: number; readonly address: Address },
-): Request {
   const { index, address } = neighbour;
+  const mac = parseMac(neighbour.mac);
+  const state = STATE_NUMBERS.get(neighbour.state ?? "permanent") ?? 0;
   return {
-    type: RTM_DELNEIGH,
-    flags: 0,
-    describe: () => `delete neighbour "${address}" of link ${index}`,
+    type: RTM_NEWNEIGH,
+    flags: NLM_F_CREATE | NLM_F_REPLACE,
+    describe: () => `replace neighbour "${address}" of link ${index}`,
     write(writer) {
-      writeNeighbourHeader(writer, { family: address.family, index, state: 0 });
+      writeNeighbourHeader(writer, { family: address.family, index, state });
       writer.attributeBytes(NDA_DST, address.toBytes());
+      writer.attributeBytes(NDA_LLADDR, mac);
     },
   };
 }
@@ -129,28 +118,8 @@ export function parseNeighbour(message: Message): Neighbour | undefined {
   };
 }
 
-function newNeighbour(
-  verb: string,
-  exists: number,
-  neighbour: NewNeighbour,
-): Request {
-  const { index, address } = neighbour;
-  const mac = parseMac(neighbour.mac);
-  const state = STATE_NUMBERS.get(neighbour.state ?? "permanent") ?? 0;
-  return {
-    type: RTM_NEWNEIGH,
-    flags: NLM_F_CREATE | exists,
-    describe: () => `${verb} neighbour "${address}" of link ${index}`,
-    write(writer) {
-      writeNeighbourHeader(writer, { family: address.family, index, state });
-      writer.attributeBytes(NDA_DST, address.toBytes());
-      writer.attributeBytes(NDA_LLADDR, mac);
-    },
-  };
-}
-
 /** Writes a `struct ndmsg`. */
-function writeNeighbourHeader(
+export function writeNeighbourHeader(
   writer: MessageWriter,
   fields: { family: Family | undefined; index: number; state: number },
 ): void {

@@ -2,17 +2,11 @@ import assert from "node:assert/strict";
 import { Address, Prefix } from "../../inet/mod.ts";
 import {
   addressAdd,
-  addressDelete,
   checkInterfaceName,
   formatMac,
-  linkAddBridge,
-  linkAddDummy,
   linkAddVeth,
   linkDelete,
-  linkGetCounters,
   linkSet,
-  neighbourAdd,
-  neighbourDelete,
   parseMac,
   type Request,
   routeAdd,
@@ -21,6 +15,14 @@ import {
   ruleAdd,
   ruleDelete,
 } from "../mod.ts";
+import {
+  addressDelete,
+  linkAddBridge,
+  linkAddDummy,
+  linkGetCounters,
+  neighbourAdd,
+  neighbourDelete,
+} from "../../../tests/lab/netlink_requests.ts";
 import { MessageWriter } from "../message/message_writer.ts";
 
 const ADDRESS = Address.parse("10.1.2.3");

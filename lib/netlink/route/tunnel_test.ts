@@ -4,12 +4,12 @@ import { Address } from "../../inet/mod.ts";
 import { Attributes, Payload } from "../message/message_reader.ts";
 import { MessageWriter } from "../message/message_writer.ts";
 import {
-  linkAddDummy,
   linkAddTunnel,
   linkChangeTunnel,
   type Request,
   type TunnelSpec,
 } from "../mod.ts";
+import { linkAddDummy } from "../../../tests/lab/netlink_requests.ts";
 import { hex, unhex } from "../testing.ts";
 import { parseTunnel, writeTunnel } from "./tunnel.ts";
 
