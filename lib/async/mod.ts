@@ -22,3 +22,4 @@ export {
 } from "./sleep.ts";
 export { TaskGroup } from "./task_group.ts";
 export { startTimer } from "./timer.ts";
+export { writeAll } from "./write_all.ts";

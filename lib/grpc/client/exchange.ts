@@ -1,3 +1,4 @@
+import { writeAll } from "../../async/mod.ts";
 import { isDisconnect } from "../disconnect.ts";
 import { GrpcError, StatusCode } from "../status.ts";
 import { UnaryExchange, type UnaryRequest } from "./unary_exchange.ts";
@@ -18,23 +19,21 @@ export async function exchange(
   let broken: unknown;
   while (call.response === undefined) {
     // A peer may answer without reading the whole request, and close.
-    broken ??= await writeAll(connection, call.takeOutput());
+    broken ??= await write(connection, call.takeOutput());
     const count = await readSome(connection, buffer);
     if (typeof count !== "number") throw closedEarly(count ?? broken);
     call.receive(buffer.subarray(0, count));
   }
   return call.response;
 }
+
 /** Writes all of it; returns the error when the peer has closed. */
-async function writeAll(
+async function write(
   connection: Deno.Conn,
   bytes: Uint8Array,
 ): Promise<unknown> {
   try {
-    let rest = bytes;
-    while (rest.length > 0) {
-      rest = rest.subarray(await connection.write(rest));
-    }
+    await writeAll(connection, bytes);
     return undefined;
   } catch (error) {
     if (!isDisconnect(error)) throw error;

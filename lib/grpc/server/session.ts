@@ -1,5 +1,5 @@
 import { isDisconnect } from "../disconnect.ts";
-import { type Mutex, sleep, startTimer } from "../../async/mod.ts";
+import { type Mutex, sleep, startTimer, writeAll } from "../../async/mod.ts";
 import { getLogger } from "../../telemetry/mod.ts";
 import { GrpcError, StatusCode } from "../status.ts";
 import { answerCall, type BoundMethod } from "./call.ts";
@@ -279,16 +279,6 @@ export class Session {
 
 async function caughtUp(share: FairShare): Promise<void> {
   for (let ms = share.pauseMs; ms > 0; ms = share.pauseMs) await sleep(ms);
-}
-
-async function writeAll(
-  connection: Deno.UnixConn,
-  bytes: Uint8Array,
-): Promise<void> {
-  let rest = bytes;
-  while (rest.length > 0) {
-    rest = rest.subarray(await connection.write(rest));
-  }
 }
 
 function cancelled(message: string): GrpcError {

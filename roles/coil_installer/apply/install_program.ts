@@ -1,3 +1,4 @@
+import { writeAll } from "../../../lib/async/mod.ts";
 import { attempt, InstallError } from "../base/errors.ts";
 import { type Program, PROGRAM_MODE } from "../base/program.ts";
 import { askVersions } from "../read/plugins.ts";
@@ -38,9 +39,7 @@ async function copyBytes(
   let copied = 0;
   for await (const chunk of chunks()) {
     signal.throwIfAborted();
-    for (let rest = chunk; rest.length > 0;) {
-      rest = rest.subarray(await target.write(rest));
-    }
+    await writeAll(target, chunk);
     copied += chunk.length;
   }
   if (copied === sizeBytes) return;

@@ -1,3 +1,4 @@
+import { writeAll } from "../../../lib/async/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import { replaceFile, syncDirectory } from "./atomic_file.ts";
 import { attempt, ChangedMeanwhileError } from "../base/errors.ts";
@@ -116,12 +117,6 @@ async function readIfThere(path: string): Promise<string | undefined> {
   } catch (error) {
     if (error instanceof Deno.errors.NotFound) return undefined;
     throw error;
-  }
-}
-
-async function writeAll(file: Deno.FsFile, bytes: Uint8Array): Promise<void> {
-  for (let rest = bytes; rest.length > 0;) {
-    rest = rest.subarray(await file.write(rest));
   }
 }
 

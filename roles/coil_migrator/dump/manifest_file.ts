@@ -1,4 +1,5 @@
 import * as path from "node:path";
+import { writeAll } from "../../../lib/async/mod.ts";
 import { MigrateError } from "../command/errors.ts";
 import { inspectManifest, type ManifestState } from "./manifest.ts";
 
@@ -55,8 +56,7 @@ async function removeIfThere(file: string): Promise<void> {
 /** Writes a new file. Fails when it is there: in /tmp anybody may put one, or a link to a file of root's (O_EXCL follows none). */
 export async function writeNewFile(file: string, text: string): Promise<void> {
   using target = await Deno.open(file, { write: true, createNew: true });
-  let rest = new TextEncoder().encode(text);
-  while (rest.length > 0) rest = rest.subarray(await target.write(rest));
+  await writeAll(target, new TextEncoder().encode(text));
   await target.sync();
 }
 

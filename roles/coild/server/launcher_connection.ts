@@ -1,3 +1,4 @@
+import { writeAll } from "../../../lib/async/mod.ts";
 import {
   decodeRequest,
   type LauncherRequest,
@@ -81,9 +82,7 @@ export class LauncherConnection implements Disposable {
   /** Writes all of it, unless the launcher is gone. */
   async write(bytes: Uint8Array): Promise<void> {
     try {
-      for (let rest = bytes; rest.length > 0;) {
-        rest = rest.subarray(await this.#socket.write(rest));
-      }
+      await writeAll(this.#socket, bytes);
     } catch (error) {
       if (!this.#isGone(error)) throw error;
     }
