@@ -18,6 +18,7 @@ export {
   refuseCommandLine,
   UsageError,
 } from "./parse.ts";
+export { servingFlags } from "./serving_flags.ts";
 export {
   defineFlags,
   type FlagSpec,

@@ -7,6 +7,7 @@ import {
   loggingChoice,
   parseFlags,
   type ProgramInfo,
+  servingFlags,
 } from "../../lib/flags/mod.ts";
 import {
   EGRESS_CONTROLLER_ADDRESSES,
@@ -37,22 +38,7 @@ const ignoredBool = {
 
 /** Names and defaults are upstream's where it has them. */
 const FLAGS = defineFlags({
-  "metrics-addr": {
-    type: "string",
-    default: IPAM_CONTROLLER_ADDRESSES.metrics,
-    help: "Listen address for metrics; 0 disables them",
-  },
-  "metrics-auth": {
-    type: "bool",
-    default: false,
-    help:
-      "Serve metrics only to bearer tokens whose user may get the URL /metrics (TokenReview, SubjectAccessReview)",
-  },
-  "health-addr": {
-    type: "string",
-    default: IPAM_CONTROLLER_ADDRESSES.health,
-    help: "Listen address for /healthz and /readyz; 0 disables them",
-  },
+  ...servingFlags(IPAM_CONTROLLER_ADDRESSES),
   "gc-interval": {
     type: "duration",
     default: HOUR_MS,

@@ -6,6 +6,7 @@ import {
   loggingChoice,
   parseFlags,
   type ProgramInfo,
+  servingFlags,
 } from "../../lib/flags/mod.ts";
 import {
   ANNOUNCE_PORT,
@@ -18,6 +19,8 @@ import {
 
 /** Says that a client may have a share of what the kernel has. */
 const SHARE = -1;
+
+const SERVING = servingFlags(EGRESS_ADDRESSES);
 
 /** Names and defaults are upstream's where it has them. */
 const FLAGS = defineFlags({
@@ -49,16 +52,8 @@ const FLAGS = defineFlags({
     help:
       "Maximum number of connections per client address; 0 for no limit, -1 for a quarter of the node's nf_conntrack_max, with 16128 to one address",
   },
-  "metrics-addr": {
-    type: "string",
-    default: EGRESS_ADDRESSES.metrics,
-    help: "Listen address for metrics; 0 disables them",
-  },
-  "health-addr": {
-    type: "string",
-    default: EGRESS_ADDRESSES.health,
-    help: "Listen address for /healthz and /readyz; 0 disables them",
-  },
+  "metrics-addr": SERVING["metrics-addr"],
+  "health-addr": SERVING["health-addr"],
   "announce-addr": {
     type: "string",
     default: `:${ANNOUNCE_PORT}`,

@@ -6,27 +6,13 @@ import {
   loggingChoice,
   parseFlags,
   type ProgramInfo,
+  servingFlags,
 } from "../../lib/flags/mod.ts";
 import { ROUTER_ADDRESSES, ROUTER_PROTOCOL } from "../../lib/names/mod.ts";
 
 /** Names and defaults are upstream's. */
 const FLAGS = defineFlags({
-  "metrics-addr": {
-    type: "string",
-    default: ROUTER_ADDRESSES.metrics,
-    help: "Listen address for metrics; 0 disables them",
-  },
-  "metrics-auth": {
-    type: "bool",
-    default: false,
-    help:
-      "Serve metrics only to bearer tokens whose user may get the URL /metrics (TokenReview, SubjectAccessReview)",
-  },
-  "health-addr": {
-    type: "string",
-    default: ROUTER_ADDRESSES.health,
-    help: "Listen address for /healthz and /readyz; 0 disables them",
-  },
+  ...servingFlags(ROUTER_ADDRESSES),
   "protocol-id": {
     type: "int",
     default: ROUTER_PROTOCOL,

@@ -9,6 +9,7 @@ import {
   parseFlags,
   type ProgramInfo,
   refuseCommandLine,
+  servingFlags,
 } from "../../lib/flags/mod.ts";
 import {
   COILD_ADDRESSES,
@@ -36,22 +37,7 @@ function table(fallback: number, help: string) {
 
 /** Names and defaults are upstream's where it has them. */
 const FLAGS = defineFlags({
-  "metrics-addr": {
-    type: "string",
-    default: COILD_ADDRESSES.metrics,
-    help: "Listen address for metrics; 0 disables them",
-  },
-  "metrics-auth": {
-    type: "bool",
-    default: false,
-    help:
-      "Serve metrics only to bearer tokens whose user may get the URL /metrics (TokenReview, SubjectAccessReview)",
-  },
-  "health-addr": {
-    type: "string",
-    default: COILD_ADDRESSES.health,
-    help: "Listen address for /healthz and /readyz; 0 disables them",
-  },
+  ...servingFlags(COILD_ADDRESSES),
   "socket": {
     type: "string",
     default: COILD_SOCKET,
