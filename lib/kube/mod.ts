@@ -3,6 +3,7 @@
  *
  * @module
  */
+export { keepFields } from "./api/keep_fields.ts";
 export { KubeClient } from "./client/client.ts";
 export { Controller, type ReconcileResult } from "./loops/controller.ts";
 export { KubeApiError, KubeUnreachableError } from "./http/errors.ts";

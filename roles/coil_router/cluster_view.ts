@@ -8,6 +8,7 @@ import {
 import { abortable, BoundedMap, Gate } from "../../lib/async/mod.ts";
 import {
   Informer,
+  keepFields,
   type KubeClient,
   NODES,
   type V1Node,
@@ -154,18 +155,7 @@ function blockTransform(): (block: AddressBlock) => KnownBlock {
 
 function transformNode(node: V1Node): V1Node {
   return {
-    metadata: identityOf(node.metadata),
+    metadata: keepFields(node.metadata, "name", "uid", "resourceVersion"),
     status: { addresses: node.status?.addresses ?? [] },
-  };
-}
-
-function identityOf(
-  metadata: { name?: string; uid?: string; resourceVersion?: string } = {},
-): { name?: string; uid?: string; resourceVersion?: string } {
-  const { name, uid, resourceVersion } = metadata;
-  return {
-    ...(name === undefined ? {} : { name }),
-    ...(uid === undefined ? {} : { uid }),
-    ...(resourceVersion === undefined ? {} : { resourceVersion }),
   };
 }

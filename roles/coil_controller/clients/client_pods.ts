@@ -6,6 +6,7 @@ import {
 import { Address } from "../../../lib/inet/mod.ts";
 import {
   Informer,
+  keepFields,
   type KubeClient,
   PODS,
   type V1Pod,
@@ -72,16 +73,11 @@ export function egressesOf({ metadata, spec, status }: V1Pod): string[] {
 
 /** Keeps what the other functions here read. */
 export function transformClientPod({ metadata, spec, status }: V1Pod): V1Pod {
-  const { name, namespace, uid, resourceVersion, annotations = {} } =
-    metadata ?? {};
-  const ours = Object.entries(annotations)
+  const ours = Object.entries(metadata?.annotations ?? {})
     .filter(([key]) => key.startsWith(EGRESS_ANNOTATION_PREFIX));
   return {
     metadata: {
-      ...(name !== undefined && { name }),
-      ...(namespace !== undefined && { namespace }),
-      ...(uid !== undefined && { uid }),
-      ...(resourceVersion !== undefined && { resourceVersion }),
+      ...keepFields(metadata, "name", "namespace", "uid", "resourceVersion"),
       annotations: Object.fromEntries(ours),
     },
     ...(spec?.nodeName !== undefined &&

@@ -1,4 +1,8 @@
-import type { ObjectMeta, V1Node } from "../../../lib/kube/mod.ts";
+import {
+  keepFields,
+  type ObjectMeta,
+  type V1Node,
+} from "../../../lib/kube/mod.ts";
 import {
   type AddressBlock,
   type AddressPool,
@@ -91,17 +95,15 @@ export function blockTransform(
 }
 
 function transformAddresses(
-  { index, ipv4, ipv6 }: AddressBlock,
+  block: AddressBlock,
   layout: Pool | undefined,
 ): Pick<CachedBlock, "layout" | "ipv4" | "ipv6"> {
+  const { index, ipv4, ipv6 } = block;
   const usual = layout === undefined ? {} : blockPrefixes(layout, index) ?? {};
   const isUsual = ipv4 === usual.ipv4?.toString() &&
     ipv6 === usual.ipv6?.toString();
   if (layout !== undefined && isUsual) return { layout };
-  return {
-    ...(ipv4 === undefined ? {} : { ipv4 }),
-    ...(ipv6 === undefined ? {} : { ipv6 }),
-  };
+  return keepFields(block, "ipv4", "ipv6");
 }
 
 /** The addresses of a block. What cannot be read is left out. */
@@ -163,20 +165,13 @@ export function transformNode(node: V1Node): V1Node {
 }
 
 function transformMetadata(metadata: ObjectMeta): ObjectMeta {
-  const {
-    name,
-    uid,
-    resourceVersion,
-    generation,
-    deletionTimestamp,
-    finalizers,
-  } = metadata;
-  return {
-    ...(name === undefined ? {} : { name }),
-    ...(uid === undefined ? {} : { uid }),
-    ...(resourceVersion === undefined ? {} : { resourceVersion }),
-    ...(generation === undefined ? {} : { generation }),
-    ...(deletionTimestamp === undefined ? {} : { deletionTimestamp }),
-    ...(finalizers === undefined ? {} : { finalizers }),
-  };
+  return keepFields(
+    metadata,
+    "name",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "deletionTimestamp",
+    "finalizers",
+  );
 }

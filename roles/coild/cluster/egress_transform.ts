@@ -1,5 +1,9 @@
 import type { Egress } from "../../../lib/api/mod.ts";
-import type { V1EndpointSlice, V1Service } from "../../../lib/kube/mod.ts";
+import {
+  keepFields,
+  type V1EndpointSlice,
+  type V1Service,
+} from "../../../lib/kube/mod.ts";
 
 /** What stays in memory of the objects behind an Egress: what its clients need. */
 
@@ -12,21 +16,17 @@ import type { V1EndpointSlice, V1Service } from "../../../lib/kube/mod.ts";
  */
 export function transformEgress(egress: Egress): Egress {
   const { apiVersion, kind, metadata, spec } = egress;
-  const { destinations, failurePolicy, fouSourcePortAuto } = spec;
-  const { name, namespace, uid, generation } = metadata;
+  const { generation } = metadata;
   return {
     apiVersion,
     kind,
     metadata: {
-      ...(name !== undefined && { name }),
-      ...(namespace !== undefined && { namespace }),
-      ...(uid !== undefined && { uid }),
+      ...keepFields(metadata, "name", "namespace", "uid"),
       ...(generation !== undefined && { resourceVersion: `${generation}` }),
     },
     spec: {
-      destinations,
-      ...(failurePolicy !== undefined && { failurePolicy }),
-      ...(fouSourcePortAuto !== undefined && { fouSourcePortAuto }),
+      destinations: spec.destinations,
+      ...keepFields(spec, "failurePolicy", "fouSourcePortAuto"),
     },
   };
 }
@@ -34,7 +34,7 @@ export function transformEgress(egress: Egress): Egress {
 /** Keeps a Service's addresses. */
 export function transformService({ metadata, spec }: V1Service): V1Service {
   return {
-    metadata: transformMetadata(metadata),
+    metadata: identityOf(metadata),
     spec: { clusterIPs: clusterIpsOf({ spec }) },
   };
 }
@@ -55,7 +55,7 @@ export function transformSlice(slice: V1EndpointSlice): V1EndpointSlice {
   const service = slice.metadata?.labels?.[SERVICE_NAME_LABEL];
   return {
     metadata: {
-      ...transformMetadata(slice.metadata),
+      ...identityOf(slice.metadata),
       ...(service !== undefined && {
         labels: { [SERVICE_NAME_LABEL]: service },
       }),
@@ -64,8 +64,7 @@ export function transformSlice(slice: V1EndpointSlice): V1EndpointSlice {
     // The API allows null, the generated type does not say so.
     endpoints: (slice.endpoints ?? []).map((endpoint) => ({
       addresses: endpoint.addresses,
-      ...(endpoint.conditions !== undefined &&
-        { conditions: endpoint.conditions }),
+      ...keepFields(endpoint, "conditions"),
       ...(endpoint.targetRef?.name !== undefined && {
         targetRef: { name: endpoint.targetRef.name },
       }),
@@ -73,12 +72,6 @@ export function transformSlice(slice: V1EndpointSlice): V1EndpointSlice {
   };
 }
 
-function transformMetadata(metadata: V1Service["metadata"]) {
-  const { name, namespace, uid, resourceVersion } = metadata ?? {};
-  return {
-    ...(name !== undefined && { name }),
-    ...(namespace !== undefined && { namespace }),
-    ...(uid !== undefined && { uid }),
-    ...(resourceVersion !== undefined && { resourceVersion }),
-  };
+function identityOf(metadata: V1Service["metadata"]) {
+  return keepFields(metadata, "name", "namespace", "uid", "resourceVersion");
 }

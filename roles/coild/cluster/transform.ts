@@ -1,4 +1,9 @@
-import type { V1Namespace, V1Node, V1Pod } from "../../../lib/kube/mod.ts";
+import {
+  keepFields,
+  type V1Namespace,
+  type V1Node,
+  type V1Pod,
+} from "../../../lib/kube/mod.ts";
 import {
   type AddressPool,
   CONDITION_CAPACITY_LOW,
@@ -14,32 +19,18 @@ import {
 import { allowsAnySource } from "./any_source.ts";
 import { GATEWAY_LABELS, isGatewayPod } from "./gateway_pods.ts";
 
-/**
- * What stays in memory of each cached object. A node daemon keeps hundreds of
- * them for months; the fields nobody reads are most of their size.
- */
+// What stays in memory of each cached object. A node daemon keeps hundreds of
+// them for months; the fields nobody reads are most of their size.
 
-interface Metadata {
-  readonly name?: string;
-  readonly namespace?: string;
-  readonly uid?: string;
-  readonly resourceVersion?: string;
-  readonly annotations?: Readonly<Record<string, string>>;
-}
-
-interface TransformedMetadata {
-  name?: string;
-  namespace?: string;
-  uid?: string;
-  resourceVersion?: string;
-  annotations?: Record<string, string>;
-}
+type Metadata = Pick<
+  NonNullable<V1Pod["metadata"]>,
+  "name" | "namespace" | "uid" | "resourceVersion" | "annotations"
+>;
 
 function transformMetadata(
   metadata: Metadata = {},
   keepAnnotation: (name: string, value: string) => boolean,
-): TransformedMetadata {
-  const { name, namespace, uid, resourceVersion } = metadata;
+): Metadata {
   const annotations = Object.fromEntries(
     Object.entries(metadata.annotations ?? {})
       .filter(([key, value]) => keepAnnotation(key, value))
@@ -50,10 +41,7 @@ function transformMetadata(
       ),
   );
   return {
-    ...(name !== undefined && { name }),
-    ...(namespace !== undefined && { namespace }),
-    ...(uid !== undefined && { uid }),
-    ...(resourceVersion !== undefined && { resourceVersion }),
+    ...keepFields(metadata, "name", "namespace", "uid", "resourceVersion"),
     ...(Object.keys(annotations).length > 0 && { annotations }),
   };
 }
@@ -70,21 +58,16 @@ function isRead(key: string, value: string): boolean {
 
 /** Keeps a pod's identity, whether it is about to go, the annotations that are read, addresses and phase, and whether it has a network of its own or is a gateway. */
 export function transformPod(pod: V1Pod): V1Pod {
-  const { phase, podIPs } = pod.status ?? {};
-  const { deletionTimestamp } = pod.metadata ?? {};
   return {
     metadata: {
       ...transformMetadata(pod.metadata, isRead),
-      ...(deletionTimestamp !== undefined && { deletionTimestamp }),
+      ...keepFields(pod.metadata, "deletionTimestamp"),
       ...(isGatewayPod(pod) && { labels: GATEWAY_LABELS }),
     },
     ...(pod.spec?.hostNetwork === true && {
       spec: { containers: [], hostNetwork: true },
     }),
-    status: {
-      ...(phase !== undefined && { phase }),
-      ...(podIPs !== undefined && { podIPs }),
-    },
+    status: keepFields(pod.status, "phase", "podIPs"),
   };
 }
 
@@ -132,7 +115,6 @@ export function transformNode(node: V1Node): V1Node {
 export function transformPool(
   { status, metadata, ...pool }: AddressPool,
 ): AddressPool {
-  const { deletionTimestamp } = metadata;
   const conditions = (status?.conditions ?? [])
     .filter(({ type, status }) =>
       type === CONDITION_CAPACITY_LOW && status === "True"
@@ -146,7 +128,7 @@ export function transformPool(
     metadata: {
       ...transformMetadata(metadata, () => false),
       ...(generation !== undefined && { resourceVersion: generation }),
-      ...(deletionTimestamp !== undefined && { deletionTimestamp }),
+      ...keepFields(metadata, "deletionTimestamp"),
     },
   };
 }
