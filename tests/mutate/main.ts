@@ -4,6 +4,7 @@ import { say } from "../runner/output.ts";
 import { changedLines } from "./changed.ts";
 import { type Importers, readImporters } from "./importers.ts";
 import { applyMutant, findMutants, type Mutant } from "./operators.ts";
+import { sampleOf } from "./sample.ts";
 import { describeScore, describeTrial, type Trial } from "./score.ts";
 import { filesBelow, isProduction, TreeCopy } from "./tree.ts";
 import {
@@ -16,19 +17,21 @@ import {
 } from "./trial.ts";
 import { tryWiring } from "./wiring_trial.ts";
 
-const USAGE = `usage: deno task mutate FOLDER [--sample N] [--all]
-       deno task mutate --changed [--sample N] [--all]
+const USAGE = `usage: deno task mutate FOLDER [--sample N [--seed N]] [--all]
+       deno task mutate --changed [--sample N [--seed N]] [--all]
        deno task mutate --wiring
 
   FOLDER      change the production files in it, such as lib/ipam, or one file
   --changed   only lines that differ from origin/main, or from the commit before
   --wiring    the changes of tests/mutate/wiring.ts, each with its own test
   --sample N  only N changes, spread evenly
+  --seed N    another sample for each number; 0 without it
   --all       run all unit tests that import the file, not only its unit's
 
 As root, tests of tests/netns run, too: for lib/podnet those called podnet_*.
-Exit code: 0 when tests noticed every change, 1 when some survived, 2 when the
-command line is wrong or tests fail without a change.`;
+A comment above that begins with "mutate:" explains why no test can notice a
+change. Exit code: 0 when every change is noticed or explained, 1 when some
+survived, 2 when the command line is wrong or tests fail without a change.`;
 
 /** Beyond twice the tests' usual time. */
 const SPARE_MS = 30_000;
@@ -43,6 +46,7 @@ function options() {
         changed: { type: "boolean", default: false },
         help: { type: "boolean", short: "h", default: false },
         sample: { type: "string", default: "" },
+        seed: { type: "string", default: "0" },
         wiring: { type: "boolean", default: false },
       },
     });
@@ -59,7 +63,11 @@ function options() {
     if (!/^([1-9]\d*)?$/.test(values.sample)) {
       throw new TypeError(`"${values.sample}" is not a number of changes`);
     }
-    const sample = values.sample === "" ? Infinity : Number(values.sample);
+    if (!/^\d+$/.test(values.seed)) {
+      throw new TypeError(`"${values.seed}" is not a number`);
+    }
+    const size = values.sample === "" ? Infinity : Number(values.sample);
+    const sample = { size, seed: Number(values.seed) };
     return { all, changed, wiring, folder: folder ?? "", sample };
   } catch (error) {
     say(`${error instanceof Error ? error.message : error}\n${USAGE}`);
@@ -124,7 +132,8 @@ async function tryMutant(
       const outcome = await runRound(round, { root, timeoutMs });
       if (outcome !== "passed") return outcome;
     }
-    return await compiles(root, mutant.file) ? "survived" : "invalid";
+    if (!await compiles(root, mutant.file)) return "invalid";
+    return mutant.isExplained ? "explained" : "survived";
   });
 }
 
@@ -170,10 +179,7 @@ async function main(): Promise<boolean> {
     say("no line of production files changed");
     return true;
   }
-  const step = Math.max(1, found.length / sample);
-  const mutants = found.filter((_, index) =>
-    Math.floor(index / step) !== Math.floor((index - 1) / step)
-  );
+  const mutants = sampleOf(found, sample);
   say(`${mutants.length} of ${found.length} possible changes`);
   const tests = (await filesBelow(TRIED_SUITES.flatMap(({ paths }) => paths)))
     .filter((file) => file.endsWith("_test.ts"));

@@ -9,6 +9,8 @@ export interface Mutant {
   readonly end: number;
   /** What replaces the text between both. */
   readonly to: string;
+  /** A comment above says why no test can notice it. */
+  readonly isExplained: boolean;
 }
 
 /** An edit of the syntax tree: a part, and what replaces it. */
@@ -51,7 +53,9 @@ export function findMutants(file: string, text: string): Mutant[] {
     for (const [part, to] of editsOf(node)) {
       const start = part.getStart(source);
       const { line } = source.getLineAndCharacterOfPosition(start);
-      mutants.push({ file, line: line + 1, start, end: part.end, to });
+      const isExplained = hasExplanation(node, text);
+      const place = { file, line: line + 1, start, end: part.end };
+      mutants.push({ ...place, to, isExplained });
     }
     // Types have no effect; texts for people and log records are no behaviour.
     node.forEachChild((child) => {
@@ -65,6 +69,19 @@ export function findMutants(file: string, text: string): Mutant[] {
 /** The file's text with the change. */
 export function applyMutant(text: string, { start, end, to }: Mutant): string {
   return text.slice(0, start) + to + text.slice(end);
+}
+
+/** Whether a comment begins with "mutate:" above what the node is a part of, up to its statement or member. */
+function hasExplanation(node: ts.Node, text: string): boolean {
+  for (let part = node; !ts.isSourceFile(part); part = part.parent) {
+    const comments = ts.getLeadingCommentRanges(text, part.pos) ?? [];
+    const isExplained = comments.some(({ pos, end }) =>
+      /^\/\/ mutate: \S/.test(text.slice(pos, end))
+    );
+    if (isExplained) return true;
+    if (ts.isStatement(part) || ts.isClassElement(part)) return false;
+  }
+  return false;
 }
 
 function* editsOf(node: ts.Node): Generator<Edit> {
@@ -161,13 +178,18 @@ function* counterpart(node: ts.Identifier): Generator<Edit> {
   if (to !== undefined && isCalled) yield [node, to];
 }
 
-/** Whether a string is neither a module's name nor that of a property. */
+/** Whether a string is neither a module's name, nor that of a property or task, nor a metric's help. */
 function isCode(node: ts.Node): boolean {
   const { parent } = node;
-  if (ts.isPropertyAssignment(parent)) return parent.initializer === node;
-  return !ts.isImportDeclaration(parent) && !ts.isExportDeclaration(parent) &&
-    !(ts.isCallExpression(parent) &&
-      parent.expression.kind === Kind.ImportKeyword);
+  if (ts.isPropertyAssignment(parent)) {
+    return parent.initializer === node && parent.name.getText() !== "help";
+  }
+  if (ts.isCallExpression(parent)) {
+    const { expression, arguments: [first] } = parent;
+    return expression.kind !== Kind.ImportKeyword &&
+      !(first === node && /\b(tasks|group)\.run$/.test(expression.getText()));
+  }
+  return !ts.isImportDeclaration(parent) && !ts.isExportDeclaration(parent);
 }
 
 /** Whether an array literal is the left side of an assignment. */
@@ -180,6 +202,7 @@ function isTarget(node: ts.Node): boolean {
 /** Errors, and records of a log. */
 function isForPeople(node: ts.Node): boolean {
   if (ts.isNewExpression(node)) return /Error$/.test(node.expression.getText());
-  return ts.isExpressionStatement(node) &&
-    /^(this\.)?#?\w*log\w*\??\.(debug|info|warn|error)\(/.test(node.getText());
+  const call = ts.isStatement(node) ? callOf(node) : undefined;
+  return call !== undefined &&
+    /\blog\w*\??\.(debug|info|warn|error)$/i.test(call.expression.getText());
 }

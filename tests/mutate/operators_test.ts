@@ -43,6 +43,10 @@ const CASES: readonly (readonly [text: string, ...changed: string[]])[] = [
   ['throw new TypeError("text" + a);'],
   ['log.warn("text", { a: true });'],
   ['this.#log.info("text");'],
+  ['this.#options.log.info("text");'],
+  ['tasks.run("name");', ";"],
+  ['other.run("text");', ";", 'other.run("");'],
+  ['x = { help: "text" };'],
   ['x = { "a-b": c };'],
   ['x = "text" + a;', 'x = "" + a;'],
   ["[a, b] = c;"],
@@ -58,4 +62,25 @@ for (const [text, ...changed] of CASES) {
 Deno.test("findMutants() counts lines from 1", () => {
   const [mutant] = findMutants("a.ts", "const a = b;\n\nsave(a);\n");
   assert.equal(mutant?.line, 3);
+});
+
+Deno.test("findMutants() knows what a comment above explains", () => {
+  const text = `
+// mutate: nobody waits.
+save(a);
+save(b);
+// A comment of another kind.
+save(c);
+x = {
+  d: "text",
+  // mutate: the default.
+  e: "text",
+};
+// mutate: only of this condition, not of what it guards.
+if (f) {
+  save(g);
+}
+`;
+  const explained = findMutants("a.ts", text).filter((one) => one.isExplained);
+  assert.deepEqual(explained.map(({ line }) => line), [3, 10, 13]);
 });

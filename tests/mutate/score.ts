@@ -1,6 +1,14 @@
 import type { Mutant } from "./operators.ts";
 import type { Outcome } from "./trial.ts";
 
+/** In the order in which the score names them. */
+const COUNTED: readonly Outcome[] = [
+  "killed",
+  "timed out",
+  "explained",
+  "survived",
+];
+
 /** A mutant and what became of it. */
 export interface Trial {
   readonly mutant: Mutant;
@@ -9,17 +17,19 @@ export interface Trial {
   readonly outcome: Outcome;
 }
 
-/** What tests noticed of all mutants that compile, as a line: "38 of 40 noticed (95 %): 37 killed, 1 timed out, 2 survived". */
+/** What tests noticed of all mutants that compile, as a line: "38 of 40 noticed or explained (95 %): 36 killed, 1 timed out, 1 explained, 2 survived". */
 export function describeScore(outcomes: readonly Outcome[]): string {
-  const count = (which: Outcome) =>
-    outcomes.filter((outcome) => outcome === which).length;
-  const noticed = count("killed") + count("timed out");
-  const all = noticed + count("survived");
-  const percent = all === 0 ? 100 : Math.floor(100 * noticed / all);
-  const counts = `${count("killed")} killed, ${count("timed out")} timed out`;
-  const invalid = count("invalid");
-  return `${noticed} of ${all} noticed (${percent} %): ${counts}, ` +
-    `${count("survived")} survived` +
+  const counts = COUNTED.map((which) => ({
+    which,
+    count: outcomes.filter((outcome) => outcome === which).length,
+  }));
+  const survived = counts.at(-1)?.count ?? 0;
+  const all = counts.reduce((sum, { count }) => sum + count, 0);
+  const good = all - survived;
+  const percent = all === 0 ? 100 : Math.floor(100 * good / all);
+  const invalid = outcomes.length - all;
+  return `${good} of ${all} noticed or explained (${percent} %): ` +
+    counts.map(({ which, count }) => `${count} ${which}`).join(", ") +
     (invalid === 0 ? "" : `; ${invalid} more do not compile`);
 }
 

@@ -5,8 +5,13 @@ import { joinTests } from "../runner/deno_tests.ts";
 import { isOf } from "../runner/plan.ts";
 import { type Suite, SUITES } from "../runner/suites.ts";
 
-/** What became of a mutant: tests failed, did not end, or noticed nothing; `invalid` ones do not compile. */
-export type Outcome = "killed" | "timed out" | "survived" | "invalid";
+/** What became of a mutant: tests failed, did not end, or noticed nothing, which a comment in the code may explain; `invalid` ones do not compile. */
+export type Outcome =
+  | "killed"
+  | "timed out"
+  | "survived"
+  | "explained"
+  | "invalid";
 
 /** Suites whose tests can run by themselves, in the order of their cost. */
 const TRIED = ["unit", "netns"];
