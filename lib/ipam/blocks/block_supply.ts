@@ -111,10 +111,9 @@ export class BlockSupply {
   /** The refusal of the pool's last request while it is fresh, so that a storm of ADDs asks only once. */
   refusal(pool: string): Error | undefined {
     const refusal = this.#refusals.get(pool);
-    if (refusal === undefined) return undefined;
-    if (refusal.until > this.#options.clock.nowMs()) return refusal.error;
-    this.#refusals.delete(pool);
-    return undefined;
+    const isFresh = refusal !== undefined &&
+      refusal.until > this.#options.clock.nowMs();
+    return isFresh ? refusal.error : undefined;
   }
 
   /** Forgets refusals: something about the pools has changed. */
@@ -251,7 +250,6 @@ export class BlockSupply {
     if (adoption === "usable") {
       this.#failures.delete(pool);
       this.#pauses.delete(pool);
-      this.#refusals.delete(pool);
       return "granted";
     }
     const error = new OutOfBlocksError(

@@ -172,6 +172,18 @@ Deno.test("W27: concurrent requests never try the same index, and none waits for
   assert.equal(new Set(tried).size, 6);
 });
 
+Deno.test("a list that comes late does not undo what happened since", async () => {
+  const { store, manager, allocate } = open();
+  const late = Promise.withResolvers<number[]>();
+  const lists = [Promise.resolve([0]), late.promise];
+  store.list = () => lists.shift() ?? Promise.resolve([]);
+  const [first, second] = [allocate(V4), allocate(V4)];
+  assert.equal(await first, "v4-1");
+  manager.freed("v4", 0);
+  late.resolve([0]);
+  assert.equal(await second, "v4-0");
+});
+
 Deno.test("two-blocks (coil#271): a request whose answer was lost gets the same block again", async () => {
   const { store, allocate } = open();
   store.after = () => Promise.reject(new Error("connection lost"));

@@ -78,6 +78,8 @@ Deno.test("a block elsewhere than its index says blocks what it covers", () => {
   assert.deepEqual(overlaps.of("a")?.misplaced, ["v1-0"]);
   assert.equal(overlaps.blocked("a", 63), undefined);
   assert.equal(overlaps.blocked("a", 64), 66);
+  assert.equal(overlaps.blocked("a", 65), 66, "the last one is covered, too");
+  assert.equal(overlaps.blocked("a", 66), undefined);
   overlaps.setMisplaced("v1-0", undefined);
   assert.equal(taken("a"), undefined);
 });
