@@ -201,6 +201,7 @@ async function removeQuietly(socket: RouteSocket, link: Link): Promise<void> {
     const [error] = await socket.tryExecute([
       linkDelete({ index: link.index }),
     ]);
+    // mutate: decides only whether a record is written.
     if (error !== undefined && error.code !== "ENODEV") throw error;
   } catch (error) {
     getLogger("pod-network").error("Failed to remove an unfinished veth", {

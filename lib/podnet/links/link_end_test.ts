@@ -1,0 +1,68 @@
+import assert from "node:assert/strict";
+import { Address, Prefix } from "../../inet/mod.ts";
+import { RouteSocket } from "../../netlink/mod.ts";
+import { acknowledge, AnsweringTransport } from "../../netlink/testing.ts";
+import { PROTOCOL_BOOT, type RouteStep, type Step } from "../plan/plan.ts";
+import { applySteps } from "./link_end.ts";
+
+const EINVAL = 22;
+const ENETUNREACH = 101;
+
+const ROUTE: RouteStep = {
+  kind: "route",
+  destination: Prefix.parse("10.1.2.1/32"),
+  protocol: PROTOCOL_BOOT,
+};
+const WITH_SOURCE = { ...ROUTE, source: Address.parse("192.0.2.1") };
+const ADDRESS: Step = {
+  kind: "address",
+  address: Address.parse("10.1.2.1"),
+  length: 32,
+  scope: "global",
+};
+const OPTIONAL: Step = {
+  kind: "link",
+  addressGeneration: "none",
+  optional: true,
+};
+
+/** Applies the steps in a kernel that answers with these error numbers, one after the other, then with none. */
+async function apply(steps: readonly Step[], ...errnos: number[]) {
+  const transport = new AnsweringTransport((request) => [
+    acknowledge(request, errnos.shift() ?? 0),
+  ]);
+  using socket = RouteSocket.over(transport);
+  await applySteps({ socket, index: 7, name: "veth7" }, steps);
+  return transport.requests.map(({ payload }) => payload.bytes.byteLength);
+}
+
+Deno.test("applySteps() sends a route again without a source that the node lacks", async () => {
+  const [first, second, ...more] = await apply([WITH_SOURCE], EINVAL);
+  assert.ok(first !== undefined && second !== undefined);
+  // RTA_PREFSRC with an IPv4 address is of 8 bytes.
+  assert.equal(first - second, 8);
+  assert.deepEqual(more, []);
+});
+
+Deno.test("applySteps() sends again only what was refused", async () => {
+  const sent = await apply([ADDRESS, WITH_SOURCE, ROUTE], 0, EINVAL);
+  assert.equal(sent.length, 4);
+});
+
+const REFUSED: Readonly<Record<string, readonly [Step, number, string]>> = {
+  "a source has another reason": [WITH_SOURCE, ENETUNREACH, "ENETUNREACH"],
+  "a route has no source": [ROUTE, EINVAL, "EINVAL"],
+  "it is no route": [ADDRESS, EINVAL, "EINVAL"],
+};
+
+for (const [why, [step, errno, code]] of Object.entries(REFUSED)) {
+  Deno.test(`applySteps() throws what has no remedy: ${why}`, async () => {
+    await assert.rejects(apply([step], errno), { code });
+  });
+}
+
+Deno.test("applySteps() goes on without what is optional, and with nothing else", async () => {
+  assert.equal((await apply([OPTIONAL], EINVAL)).length, 1);
+  const must: Step = { kind: "link", up: true };
+  await assert.rejects(apply([OPTIONAL, must], 0, EINVAL), { code: "EINVAL" });
+});
