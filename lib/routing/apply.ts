@@ -25,7 +25,7 @@ export interface RouteFailure {
   readonly destination: string;
   /** The gateway, as text; absent for routes straight to a device. */
   readonly gateway?: string;
-  /** Why: a `NetlinkError`, or a `TypeError` for a second gateway. */
+  /** Why: a `NetlinkError`, or another error for a second gateway. */
   readonly error: Error;
 }
 
@@ -184,7 +184,7 @@ function isGone(change: Change, error: NetlinkError): boolean {
 export function conflictOf(route: WantedRoute): RouteFailure {
   return {
     ...describe(route),
-    error: new TypeError(
+    error: new Error(
       `Cannot route "${route.destination}" via ${route.gateway}: two gateways are requested for it`,
     ),
   };

@@ -109,18 +109,9 @@ function describeOne(error: unknown, seen: Set<unknown>): string {
   if (!(error instanceof Error)) {
     return typeof error === "object" ? valueToJson(error) ?? "" : String(error);
   }
-  return PROGRAMMING_ERRORS.has(error.name)
-    ? `${error.name}: ${error.message}`
-    : error.message || error.name;
+  // The class says nothing to an admin; a developer finds it in the stack.
+  return error.message || error.name;
 }
-
-/** Errors whose name a developer wants to see. */
-const PROGRAMMING_ERRORS: ReadonlySet<string> = new Set([
-  "ReferenceError",
-  "TypeError",
-  "RangeError",
-  "AssertionError",
-]);
 
 function toJson(entries: readonly (readonly [string, unknown])[]): string {
   const members = entries.flatMap(([key, value]) => {

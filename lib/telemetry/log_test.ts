@@ -102,7 +102,7 @@ Deno.test("Logger survives data that JSON cannot hold", () => {
     level: "warn",
     logger: "x",
     msg: "Odd",
-    cyclic: "unprintable: TypeError: Converting circular structure to JSON",
+    cyclic: "unprintable: Converting circular structure to JSON",
     failing: "unprintable: no",
     nested: { error: "a: b", big: "18446744073709551616" },
     map: { k: ["1"] },
@@ -175,7 +175,16 @@ Deno.test("describeError() says each thing once, and ends on cycles", () => {
     [new Error("a", { cause: new Error("b", { cause: "c" }) }), "a: b: c"],
     [new Error("Cannot x: b", { cause: new Error("b") }), "Cannot x: b"],
     [looped, "loop"],
-    [new TypeError("x is undefined"), "TypeError: x is undefined"],
+    [new TypeError("x is undefined"), "x is undefined"],
+    [
+      new Error("Cannot reach it", { cause: new RangeError("port 70000") }),
+      "Cannot reach it: port 70000",
+    ],
+    [
+      new Error("Cannot x: no y", { cause: new TypeError("no y") }),
+      "Cannot x: no y",
+    ],
+    [new TypeError(), "TypeError"],
     [
       new AggregateError([new Error("a"), new Error("b")], "Both failed"),
       "Both failed (a; b)",

@@ -58,7 +58,8 @@ function print(stdout: string): boolean {
     writeStdout(stdout);
     return true;
   } catch (error) {
-    const line = `coil: cannot write the answer to stdout: ${error}\n`;
+    const why = error instanceof Error ? error.message : String(error);
+    const line = `coil: cannot write the answer to stdout: ${why}\n`;
     Deno.stderr.writeSync(new TextEncoder().encode(line));
     return false;
   }

@@ -203,7 +203,7 @@ export class HttpTransport implements Transport {
 function checkHeaders(headers: Readonly<Record<string, string>>): void {
   for (const [name, value] of Object.entries(headers)) {
     if (FIELD_VALUE.test(value)) continue;
-    throw new TypeError(
+    throw new Error(
       `the value of header "${name}" has characters that HTTP does not allow`,
     );
   }

@@ -1,5 +1,6 @@
 import type { AttachmentKey } from "../../cni/mod.ts";
 import { HUSK_ALIAS_PREFIX, LINK_ALIAS_PREFIX } from "../../names/mod.ts";
+import { LinkNameError } from "./errors.ts";
 
 /** What the alias of a host veth says. */
 export interface LinkIdentity extends AttachmentKey {
@@ -22,7 +23,7 @@ const MAX_ALIAS_BYTES = 255;
  * The alias of a pod's host veth: `COIL:<pool>:<container ID>:<ifname>`, as
  * upstream Coil writes it.
  *
- * @throws {TypeError} when a part cannot be told apart again or the husk's form of it would not fit into an alias
+ * @throws {LinkNameError} when a part cannot be told apart again or the husk's form of it would not fit into an alias
  */
 export function formatAlias(identity: LinkIdentity): string {
   return format(LINK_ALIAS_PREFIX, identity);
@@ -52,12 +53,14 @@ const KINDS = [
 function format(prefix: string, identity: LinkIdentity): string {
   const { pool, containerId, ifname } = identity;
   if (containerId === "" || ifname === "") {
-    throw new TypeError("Cannot name a link: container ID or ifname is empty");
+    throw new LinkNameError(
+      "Cannot name a link: container ID or ifname is empty",
+    );
   }
   for (const part of [pool, containerId, ifname]) {
     // deno-lint-ignore no-control-regex -- the kernel ends the text at a NUL, `ip` prints the rest as it is
     if (/[:\u0000-\u001f\u007f]/.test(part)) {
-      throw new TypeError(
+      throw new LinkNameError(
         `Cannot name a link after ${
           JSON.stringify(part)
         }: it holds a colon or a control character`,
@@ -67,7 +70,7 @@ function format(prefix: string, identity: LinkIdentity): string {
   const text = `${pool}:${containerId}:${ifname}`;
   const bytes = new TextEncoder().encode(HUSK_ALIAS_PREFIX + text).length;
   if (bytes > MAX_ALIAS_BYTES) {
-    throw new TypeError(
+    throw new LinkNameError(
       `Cannot name a link "${text}": ${bytes} bytes exceed ${MAX_ALIAS_BYTES}`,
     );
   }

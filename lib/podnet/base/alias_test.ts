@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import fc from "fast-check";
+import { LinkNameError } from "./errors.ts";
 import { formatAlias, formatHuskAlias, parseAlias } from "./alias.ts";
 
 const IDENTITY = { pool: "default", containerId: "cid0", ifname: "eth0" };
@@ -26,7 +27,7 @@ Deno.test("formatAlias() refuses what the kernel or parseAlias() would read othe
       { containerId: "ü".repeat(120) },
     ]
   ) {
-    assert.throws(() => formatAlias({ ...IDENTITY, ...change }), TypeError);
+    assert.throws(() => formatAlias({ ...IDENTITY, ...change }), LinkNameError);
   }
 });
 
@@ -36,7 +37,7 @@ Deno.test("formatAlias() leaves room for the husk's alias", () => {
   assert.equal(formatHuskAlias({ ...IDENTITY, containerId }).length, 255);
   assert.throws(
     () => formatAlias({ ...IDENTITY, containerId: `${containerId}x` }),
-    TypeError,
+    LinkNameError,
   );
 });
 

@@ -53,6 +53,12 @@ export class IfnameMissingError extends Error {
   }
 }
 
+/** A link's alias cannot hold what it is to name. */
+export class LinkNameError extends Error {
+  /** The class, for logs. */
+  override readonly name: string = "LinkNameError";
+}
+
 /** What `check()` found missing or wrong, one sentence each. */
 export class PodCheckError extends Error {
   /** The class, for logs. */

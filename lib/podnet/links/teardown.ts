@@ -10,6 +10,7 @@ import {
   routeDelete,
   type RouteSocket,
 } from "../../netlink/mod.ts";
+import { LinkNameError } from "../base/errors.ts";
 import { formatHuskAlias, type LinkIdentity } from "../base/alias.ts";
 import { type Husk, isGone } from "./husk_reaper.ts";
 import type { FoundLink } from "./link_finder.ts";
@@ -65,7 +66,7 @@ function markRequest(
   try {
     return linkSet({ index }, { alias: formatHuskAlias(identity) });
   } catch (error) {
-    if (error instanceof TypeError) return undefined;
+    if (error instanceof LinkNameError) return undefined;
     throw error;
   }
 }

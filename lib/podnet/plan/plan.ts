@@ -153,7 +153,8 @@ export interface PodPlan {
 /**
  * Plans a pod's network. Pure; `renderPlan()` of testing.ts shows it as `ip` commands.
  *
- * @throws {TypeError} when there is no address or the identity does not make an alias
+ * @throws {TypeError} when there is no address
+ * @throws {LinkNameError} when the identity does not make an alias
  */
 export function planPod(input: PodPlanInput): PodPlan {
   const { ipv4, ipv6 } = input.addresses;

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { Address } from "../../inet/mod.ts";
+import { LinkNameError } from "../base/errors.ts";
 import { planPod, type PodPlanInput } from "./plan.ts";
 import { renderPlan } from "../testing.ts";
 
@@ -53,7 +54,7 @@ Deno.test("planPod() refuses a pod without addresses", () => {
 });
 
 Deno.test("planPod() refuses an identity that its alias would not give back", () => {
-  assert.throws(() => planPod({ ...INPUT, containerId: "a:b" }), TypeError);
+  assert.throws(() => planPod({ ...INPUT, containerId: "a:b" }), LinkNameError);
 });
 
 /** COIL_UPDATE_GOLDEN=1 rewrites the files, to be read in the diff. */
