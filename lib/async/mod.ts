@@ -9,6 +9,7 @@ export { BoundedMap } from "./bounded_map.ts";
 export { type Clock, systemClock } from "./clock.ts";
 export { CoalescedRunner } from "./coalesced_runner.ts";
 export { Gate } from "./gate.ts";
+export { jittered } from "./jittered.ts";
 export { LookLoop } from "./look_loop.ts";
 export { KeyedMutex, Mutex } from "./mutex.ts";
 export { onAbort } from "./on_abort.ts";
