@@ -69,15 +69,15 @@ export function openIpam(options: IpamPartOptions, group: TaskGroup): Lead {
   const cluster = new Cluster(client, { onObject: () => heap.note() });
   cluster.start(group);
   group.run("ipam heap keeper", (s) => heap.run(s));
-  return (leading) => leadIpam({ ...options, heap }, cluster, leading);
+  return (leading) => leadIpam(options, cluster, leading);
 }
 
 async function leadIpam(
-  options: IpamPartOptions & { readonly heap: HeapKeeper },
+  options: IpamPartOptions,
   cluster: Cluster,
   signal: AbortSignal,
 ): Promise<void> {
-  const { client, metrics, heap } = options;
+  const { client, metrics } = options;
   using undo = new DisposableStack();
   undo.defer(() => metrics.dropPools());
   await using group = new TaskGroup({ signal });
@@ -108,8 +108,8 @@ async function leadIpam(
   });
   const ranges = new ClusterRanges({
     client,
+    nodes: cluster.nodes.store,
     intervalMs: options.gcIntervalMs,
-    onNode: () => heap.note(),
     onChanged() {
       for (const { metadata } of cluster.pools.store.list()) {
         poolController.enqueue(metadata.name ?? "");

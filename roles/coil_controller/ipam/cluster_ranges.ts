@@ -4,22 +4,21 @@ import {
   REASON_ADDRESSES_IN_USE,
   REASON_IN_POD_CIDR,
 } from "../../../lib/api/mod.ts";
-import { retry, sleep } from "../../../lib/async/mod.ts";
+import { jittered, retry, sleep } from "../../../lib/async/mod.ts";
 import { Address, Prefix, valuesOf } from "../../../lib/inet/mod.ts";
 import {
   KubeApiError,
   type KubeClient,
-  type ListEnvelope,
-  NODES,
   SERVICE_CIDRS,
+  type Store,
   type V1Node,
 } from "../../../lib/kube/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 
 const log = getLogger("cluster-ranges");
 
-/** A Node may have 50 KB, most of it names of images. */
-const PAGE_SIZE = 50;
+/** Nodes that are read before others have their turn: a few ms. */
+const NODES_AT_ONCE = 100;
 /** As many are named in a message. */
 const MAX_NAMED = 3;
 
@@ -71,18 +70,17 @@ function namesOf(found: readonly ClusterRange[]): string {
 
 /** Options of {@linkcode ClusterRanges}. */
 export interface ClusterRangesOptions {
-  readonly client: Pick<KubeClient, "listAll" | "listItems">;
+  readonly client: Pick<KubeClient, "listAll">;
+  readonly nodes: Pick<Store<V1Node>, "list">;
   readonly intervalMs: number;
   /** The ranges are others than before. */
   readonly onChanged: () => void;
-  /** A Node was read: the heap keeper may collect. */
-  readonly onNode?: () => void;
 }
 
 /**
- * Reads the addresses of Nodes, their podCIDRs and the ServiceCIDRs, at the
- * start and at an interval. The watch on Nodes has metadata alone, and these
- * fields hardly ever change.
+ * Knows the addresses of Nodes, their podCIDRs and the ServiceCIDRs, as they
+ * were at the start or at the last interval: they hardly ever change. Nodes are
+ * those of the cache, ServiceCIDRs are asked for.
  */
 export class ClusterRanges {
   readonly #options: ClusterRangesOptions;
@@ -113,24 +111,20 @@ export class ClusterRanges {
         this.#found.clear();
         this.#options.onChanged();
       }
-      await sleep(this.#options.intervalMs, { signal });
+      await sleep(jittered(this.#options.intervalMs), { signal });
     }
   }
 
   async #read(signal: AbortSignal): Promise<ClusterRange[]> {
     const ranges = await this.#serviceRanges(signal);
-    let next: string | undefined;
-    do {
-      const page: ListEnvelope = await this.#options.client.listItems(
-        NODES,
-        { limit: PAGE_SIZE, continue: next, signal },
-        (node) => {
-          ranges.push(...rangesOfNode(node));
-          this.#options.onNode?.();
-        },
-      );
-      next = page.continue;
-    } while (next !== undefined);
+    const nodes = this.#options.nodes.list();
+    for (let i = 0; i < nodes.length; i += NODES_AT_ONCE) {
+      for (const node of nodes.slice(i, i + NODES_AT_ONCE)) {
+        ranges.push(...rangesOfNode(node));
+      }
+      // A new leader has requests to answer.
+      await sleep(0, { signal });
+    }
     return ranges;
   }
 
@@ -179,7 +173,5 @@ function rangeOf(cidr: string, what: string): ClusterRange[] {
 }
 
 function textOf(ranges: readonly ClusterRange[]): string {
-  return ranges.map(({ prefix, what }) => `${prefix} ${what}`).sort().join(
-    "\n",
-  );
+  return ranges.map(({ prefix, what }) => `${prefix} ${what}`).join("\n");
 }

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { Prefix } from "../../../lib/inet/mod.ts";
-import type { KubeClient, ListOptions, V1Node } from "../../../lib/kube/mod.ts";
+import type { KubeClient, V1Node } from "../../../lib/kube/mod.ts";
 import { clusterOverlap, ClusterRanges } from "./cluster_ranges.ts";
 
 const POOL = { subnets: [{ ipv4: Prefix.parse("10.0.0.0/8") }] };
@@ -22,38 +22,54 @@ Deno.test("clusterOverlap() calls podCIDRs harmless, and names none beside addre
   assert.equal(clusterOverlap({ subnets: [] }, podCidrs), undefined);
 });
 
-Deno.test("ClusterRanges reads few Nodes at a time, and tells of each", async () => {
+/** Reads as often as there are Nodes given, and says what the pool overlaps then. */
+async function overlapsOf(
+  versions: readonly (readonly V1Node[])[],
+): Promise<{ messages: string[]; calls: string[] }> {
   const abort = new AbortController();
-  const limits: (number | undefined)[] = [];
-  let noted = 0;
+  const calls: string[] = [];
+  const messages: string[] = [];
+  let reads = 0;
   const ranges = new ClusterRanges({
     client: {
-      listAll: () => Promise.resolve({ items: [], resourceVersion: "1" }),
-      listItems: ((
-        _type: unknown,
-        options: ListOptions,
-        onItem: (node: V1Node) => void,
-      ) => {
-        limits.push(options.limit);
-        const n = limits.length;
-        onItem(
-          {
-            metadata: { name: `n${n}` },
-            spec: { podCIDRs: [`10.1.${n}.0/24`] },
-          } as V1Node,
-        );
-        const resourceVersion = "1";
-        return Promise.resolve(
-          n < 3 ? { resourceVersion, continue: `${n}` } : { resourceVersion },
-        );
-      }) as unknown as KubeClient["listItems"],
+      listAll: ((type: { plural: string }) => {
+        calls.push(type.plural);
+        return Promise.resolve({ items: [], resourceVersion: "1" });
+      }) as unknown as KubeClient["listAll"],
     },
-    intervalMs: 60_000,
-    onNode: () => noted++,
-    onChanged: () => abort.abort(),
+    nodes: {
+      list: () => {
+        if (++reads > versions.length) abort.abort();
+        return [...versions[Math.min(reads, versions.length) - 1] ?? []];
+      },
+    },
+    intervalMs: 1,
+    onChanged: () => messages.push(ranges.overlap(POOL)?.message ?? ""),
   });
   await ranges.run(abort.signal).catch(() => {});
-  assert.deepEqual(limits, [50, 50, 50]);
-  assert.equal(noted, 3);
-  assert.match(ranges.overlap(POOL)?.message ?? "", /"n3"/);
+  return { messages, calls };
+}
+
+function node(name: string, address: string, podCIDR: string): V1Node {
+  return {
+    metadata: { name },
+    spec: { podCIDRs: [podCIDR] },
+    status: { addresses: [{ type: "ExternalIP", address }] },
+  };
+}
+
+Deno.test("ClusterRanges takes Nodes from the cache, and asks for ServiceCIDRs alone", async () => {
+  const a = node("a", "1.2.3.4", "10.1.0.0/24");
+  const b = node("b", "10.2.0.1", "11.0.0.0/24");
+  const { messages, calls } = await overlapsOf([[a], [a], [a, b]]);
+  assert.equal(messages.length, 2, "told of changes alone");
+  assert.match(
+    messages[0] ?? "",
+    /^10\.1\.0\.0\/24 is the podCIDR of Node "a"/,
+  );
+  assert.match(
+    messages[1] ?? "",
+    /^10\.2\.0\.1\/32 is the address of Node "b"/,
+  );
+  assert.deepEqual([...new Set(calls)], ["servicecidrs"]);
 });

@@ -2,6 +2,7 @@ import type { AddressBlock } from "../../../lib/api/mod.ts";
 import {
   Backoff,
   type Clock,
+  jittered,
   retry,
   sleep,
   systemClock,
@@ -48,8 +49,8 @@ export interface GarbageCollectorOptions {
 }
 
 /**
- * Releases the blocks of nodes that no longer exist: at the start, whenever a
- * Node is deleted, and at an interval for whatever was missed. What fails is
+ * Releases the blocks of nodes that no longer exist: what is asked for, as at the
+ * start, whenever a Node is deleted, and at an interval for whatever was missed. What fails is
  * tried again with growing delays; nothing here ends the process.
  */
 export class GarbageCollector {
@@ -92,9 +93,15 @@ export class GarbageCollector {
     await this.#controller.run(signal);
   }
 
-  /** Sweeps at once and then at the interval, until the signal aborts. */
+  /**
+   * Sweeps at the interval, until the signal aborts. Not at once: who begins
+   * to lead has asked after the nodes that its caches lack, and need not list
+   * all Nodes for it.
+   */
   async runSweeps(signal: AbortSignal): Promise<void> {
+    const { intervalMs, clock = systemClock } = this.#options;
     while (true) {
+      await sleep(jittered(intervalMs), { signal, clock });
       await retry(() => this.sweep(signal), {
         signal,
         backoff: new Backoff({ initialMs: 1000, maxMs: 60_000 }),
@@ -107,7 +114,6 @@ export class GarbageCollector {
           return true;
         },
       });
-      await sleep(this.#options.intervalMs, { signal });
     }
   }
 

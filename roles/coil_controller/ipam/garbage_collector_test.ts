@@ -24,6 +24,8 @@ class Site implements AsyncDisposable {
   isNodeThere = true;
   /** When the block was given up, in seconds. */
   releasedAt: number | undefined;
+  /** When all Nodes were listed, in seconds. */
+  readonly listedAt: number[] = [];
   /** What the operator was told. */
   readonly told: string[] = [];
   readonly #stop = new AbortController();
@@ -38,7 +40,11 @@ class Site implements AsyncDisposable {
       const metadata = { ...BLOCK.metadata, name: `default-${i}` };
       blocks.set(metadata.name, { ...BLOCK, metadata });
     }
-    const transport = new FakeTransport(({ method }) => {
+    const transport = new FakeTransport(({ method, path }) => {
+      if (/\/nodes(\?|$)/.test(path)) {
+        this.listedAt.push(this.clock.nowMs() / 1000);
+        return { body: { metadata: { resourceVersion: "1" }, items: [] } };
+      }
       if (method === "GET" && this.isNodeThere) {
         return { body: { kind: "Node", metadata: { name: NODE } } };
       }
@@ -57,6 +63,14 @@ class Site implements AsyncDisposable {
       clock: this.clock,
     });
     this.#running = this.collector.run(this.#stop.signal);
+  }
+
+  /** Has it sweep at its interval of an hour. */
+  async sweep(hours: number): Promise<void> {
+    const sweeping = this.collector.runSweeps(this.#stop.signal);
+    for (let i = 0; i < hours * 60; i++) await this.clock.advance(60_000);
+    this.#stop.abort();
+    await sweeping.catch(() => {});
   }
 
   async at(second: number, what: "goes" | "comes" | "nothing"): Promise<void> {
@@ -116,4 +130,17 @@ Deno.test("a Node that is there keeps its blocks, however long ago it was missed
   assert.equal(site.releasedAt, undefined);
   await site.at(131, "nothing");
   assert.equal(site.releasedAt, 130);
+});
+
+Deno.test("all Nodes are listed at the interval, and not when a controller begins to lead", async () => {
+  await using site = new Site();
+  await site.sweep(10);
+  assert.ok((site.listedAt[0] ?? 0) >= 1800, `${site.listedAt}`);
+  const hours = site.listedAt.map((at, i, all) =>
+    (at - (all[i - 1] ?? 0)) / 3600
+  );
+  assert.ok(hours.length >= 6, "ten hours");
+  // A fake minute is the least step.
+  assert.ok(hours.every((h) => h >= 0.5 && h < 1.52), `${hours}`);
+  assert.ok(new Set(hours).size > 1, "it has jitter");
 });

@@ -155,13 +155,18 @@ export function isSettled(request: BlockRequest): boolean {
     (request.status?.conditions ?? []).length > 0;
 }
 
-/** Keeps a node's identity and InternalIPs. */
+/** Keeps a node's identity, addresses and podCIDRs. */
 export function transformNode(node: V1Node): V1Node {
   const { name = "", uid = "" } = node.metadata ?? {};
   const addresses = (node.status?.addresses ?? [])
-    .filter(({ type }) => type === "InternalIP")
+    .filter(({ type }) => type === "InternalIP" || type === "ExternalIP")
     .map(({ type, address }) => ({ type, address }));
-  return { metadata: { name, uid }, status: { addresses } };
+  const { podCIDRs = [] } = node.spec ?? {};
+  return {
+    metadata: { name, uid },
+    ...(podCIDRs.length > 0 && { spec: { podCIDRs } }),
+    status: { addresses },
+  };
 }
 
 function transformMetadata(metadata: ObjectMeta): ObjectMeta {

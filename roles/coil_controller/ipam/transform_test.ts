@@ -100,17 +100,29 @@ Deno.test("transformPool() keeps what a status write needs", () => {
   });
 });
 
-Deno.test("transformNode() keeps the identity and the InternalIPs", () => {
-  const internal = { type: "InternalIP", address: "192.168.0.1" };
+Deno.test("transformNode() keeps the identity, addresses and podCIDRs", () => {
+  const addresses = [
+    { type: "InternalIP", address: "192.168.0.1" },
+    { type: "ExternalIP", address: "1.2.3.4" },
+  ];
   assert.deepEqual(
     transformNode({
       metadata: { name: "n", uid: "u", labels: { a: "b" } },
+      spec: { podCIDR: "10.1.0.0/24", podCIDRs: ["10.1.0.0/24"], taints: [] },
       status: {
         phase: "x",
-        addresses: [{ type: "Hostname", address: "n" }, internal],
+        addresses: [{ type: "Hostname", address: "n" }, ...addresses],
       },
     }),
-    { metadata: { name: "n", uid: "u" }, status: { addresses: [internal] } },
+    {
+      metadata: { name: "n", uid: "u" },
+      spec: { podCIDRs: ["10.1.0.0/24"] },
+      status: { addresses },
+    },
+  );
+  assert.deepEqual(
+    transformNode({ metadata: { name: "n", uid: "u" } }),
+    { metadata: { name: "n", uid: "u" }, status: { addresses: [] } },
   );
 });
 
