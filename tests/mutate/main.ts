@@ -100,8 +100,11 @@ async function timeLimit(root: string, rounds: readonly Round[]) {
     ];
     if (files.length === 0) continue;
     say(`running ${files.length} files of ${suite.name} without a change`);
-    const options = { root, timeoutMs: BASELINE_MS };
+    let output = "";
+    const onOutput = (text: string) => void (output = text);
+    const options = { root, timeoutMs: BASELINE_MS, onOutput };
     if (await runRound({ suite, files }, options) !== "passed") {
+      say(output);
       throw new Error(
         `Cannot judge changes: tests of ${suite.name} fail without one`,
       );

@@ -71,17 +71,23 @@ export function applyMutant(text: string, { start, end, to }: Mutant): string {
   return text.slice(0, start) + to + text.slice(end);
 }
 
-/** Whether a comment begins with "mutate:" above what the node is a part of, up to its statement or member. */
+/** Whether a comment begins with "mutate:" above the node's statement or member, or above the function that it is in. */
 function hasExplanation(node: ts.Node, text: string): boolean {
+  let isInside = false;
   for (let part = node; !ts.isSourceFile(part); part = part.parent) {
-    const comments = ts.getLeadingCommentRanges(text, part.pos) ?? [];
-    const isExplained = comments.some(({ pos, end }) =>
-      /^\/\/ mutate: \S/.test(text.slice(pos, end))
-    );
-    if (isExplained) return true;
-    if (ts.isStatement(part) || ts.isClassElement(part)) return false;
+    const isWhole = ts.isFunctionDeclaration(part) || ts.isClassElement(part);
+    if ((!isInside || isWhole) && isMarked(part, text)) return true;
+    if (isWhole) return false;
+    isInside ||= ts.isStatement(part);
   }
   return false;
+}
+
+function isMarked({ pos }: ts.Node, text: string): boolean {
+  const comments = ts.getLeadingCommentRanges(text, pos) ?? [];
+  return comments.some((comment) =>
+    /^\/\/ mutate: \S/.test(text.slice(comment.pos, comment.end))
+  );
 }
 
 function* editsOf(node: ts.Node): Generator<Edit> {
@@ -199,8 +205,13 @@ function isTarget(node: ts.Node): boolean {
     parent.operatorToken.kind === Kind.EqualsToken;
 }
 
-/** Errors, and records of a log. */
+/** Errors, records of a log, and whether there is one. */
 function isForPeople(node: ts.Node): boolean {
+  if (ts.isIfStatement(node) && node.elseStatement === undefined) {
+    const { thenStatement: then } = node;
+    const statements = ts.isBlock(then) ? then.statements : [then];
+    return statements.length > 0 && statements.every(isForPeople);
+  }
   if (ts.isNewExpression(node)) return /Error$/.test(node.expression.getText());
   const call = ts.isStatement(node) ? callOf(node) : undefined;
   return call !== undefined &&

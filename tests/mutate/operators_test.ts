@@ -44,6 +44,12 @@ const CASES: readonly (readonly [text: string, ...changed: string[]])[] = [
   ['log.warn("text", { a: true });'],
   ['this.#log.info("text");'],
   ['this.#options.log.info("text");'],
+  ['if (a) log.info("text");'],
+  [
+    "if (a) { log.info(b); save(c); }",
+    "if (!(a)) { log.info(b); save(c); }",
+    "if (a) { log.info(b); ; }",
+  ],
   ['tasks.run("name");', ";"],
   ['other.run("text");', ";", 'other.run("");'],
   ['x = { help: "text" };'],
@@ -80,7 +86,17 @@ x = {
 if (f) {
   save(g);
 }
+class A {
+  /** Frees memory. */
+  // mutate: nobody sees it.
+  forget() {
+    save(h);
+  }
+  other() {
+    save(i);
+  }
+}
 `;
   const explained = findMutants("a.ts", text).filter((one) => one.isExplained);
-  assert.deepEqual(explained.map(({ line }) => line), [3, 10, 13]);
+  assert.deepEqual(explained.map(({ line }) => line), [3, 10, 13, 20]);
 });

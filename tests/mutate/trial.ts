@@ -48,10 +48,17 @@ export function roundsFor(
   });
 }
 
+export interface RoundOptions {
+  readonly root: string;
+  readonly timeoutMs: number;
+  /** Gets what the tests print. */
+  readonly onOutput?: (text: string) => void;
+}
+
 /** Runs the tests up to the first that fails. One that spins is killed. */
 export async function runRound(
   { suite, files }: Round,
-  { root, timeoutMs }: { readonly root: string; readonly timeoutMs: number },
+  { root, timeoutMs, onOutput }: RoundOptions,
 ): Promise<"passed" | "killed" | "timed out"> {
   const paths = files.map((file) => `${root}/${file}`);
   // Modules that tests share are loaded once; those of netns need a process for each.
@@ -61,7 +68,8 @@ export async function runRound(
   const child = new Deno.Command("nice", {
     args: [Deno.execPath(), ...args, "--fail-fast", ...own, ...tests],
     cwd: root,
-    stdout: "null",
+    env: { NO_COLOR: "1" },
+    stdout: onOutput === undefined ? "null" : "piped",
     stderr: "null",
   }).spawn();
   let isLate = false;
@@ -69,6 +77,7 @@ export async function runRound(
     isLate = true;
     child.kill("SIGKILL");
   });
+  if (onOutput !== undefined) onOutput(await child.stdout.text());
   const { success } = await child.status;
   return isLate ? "timed out" : success ? "passed" : "killed";
 }

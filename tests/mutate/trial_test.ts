@@ -58,6 +58,12 @@ for (const { body, outcome, timeoutMs = 600_000 } of TESTS) {
     assert.ok(suite);
     const round = { suite, files: ["a_test.ts"] };
     assert.equal(await runRound(round, { root, timeoutMs }), outcome);
+    if (outcome !== "timed out") {
+      let output = "";
+      const onOutput = (text: string) => void (output = text);
+      await runRound(round, { root, timeoutMs, onOutput });
+      assert.match(output, /^one \.\.\./m);
+    }
     await Deno.remove(root, { recursive: true });
   });
 }
