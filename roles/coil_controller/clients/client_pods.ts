@@ -25,6 +25,7 @@ const SELECTOR = [
 ].join();
 
 /** Name of the index of pods by the Egresses that they use. */
+// mutate: any name does.
 const BY_EGRESS = "egress";
 
 /**

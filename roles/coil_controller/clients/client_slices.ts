@@ -20,7 +20,9 @@ import { clientsOf } from "./client_pods.ts";
 import { planSlices } from "./slice_plan.ts";
 
 /** Names of the indexes: the Egress that a slice is of, by its name, and the one that its label names. */
+// mutate: any two names do.
 const BY_NAME = "name";
+// mutate: any two names do.
 const BY_LABEL = "label";
 
 /** Own writes come back by the watch within milliseconds; one that somebody has undone never does. */

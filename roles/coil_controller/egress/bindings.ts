@@ -54,10 +54,9 @@ export class EgressBindings {
     const { cluster } = this.#options;
     const binding = cluster.clusterRoleBindings.get(name)?.store.get(name);
     if (binding === undefined) {
+      if (!isNeeded) return;
       // Without Egresses nobody misses it.
-      if (!isNeeded || cluster.liveEgresses().length === 0) {
-        return this.#note(undefined);
-      }
+      if (cluster.liveEgresses().length === 0) return this.#note(undefined);
       const message =
         `Cannot let gateways read pods: ClusterRoleBinding "${name}" does not exist; apply Coil's manifests`;
       this.#note({

@@ -112,6 +112,7 @@ export class EgressReconciler {
   }
 
   /** What an Egress owns goes with it; nothing is left but what we know of it. */
+  // mutate: only frees memory; another Egress of the name has another UID.
   #forget(key: string): void {
     const { namespace = "", name } = splitKey(key);
     const { applier, deployments } = this.#options;
@@ -151,6 +152,7 @@ export class EgressReconciler {
       if (isNew) this.#tellCreated(egress, "PodDisruptionBudget");
       return;
     }
+    // mutate: only frees memory.
     applier.forget(POD_DISRUPTION_BUDGETS, target);
     const { uid, ownerReferences = [] } = live?.metadata ?? {};
     const isOurs = ownerReferences.some((o) => o.uid === egress.metadata.uid);

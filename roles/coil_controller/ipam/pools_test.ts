@@ -89,3 +89,12 @@ Deno.test("Pools.freed() looks at blocks of the same pool and index alone", asyn
   blocks.free("default-1-v1");
   assert.equal(await blocks.next("r1"), "default-1");
 });
+
+Deno.test("Pools.sync() goes through all blocks only where it has lost count", async () => {
+  const blocks = new Blocks("default-0 10.64.0.0/29 0");
+  blocks.pools.sync(POOL, [1]);
+  assert.equal(await blocks.next("r1"), "default-1");
+  const recounted = new Blocks("default-0 10.64.0.0/29 0");
+  recounted.pools.sync(POOL, [1, 2]);
+  assert.equal(await recounted.next("r1"), "default-0");
+});

@@ -1,0 +1,121 @@
+import assert from "node:assert/strict";
+import type { EgressClientSlice } from "../../lib/api/mod.ts";
+import { settle } from "../../lib/async/testing.ts";
+import { Informer, KubeClient, PODS, type V1Pod } from "../../lib/kube/mod.ts";
+import { FakeTransport } from "../../lib/kube/testing.ts";
+import { EGRESSES } from "../../lib/api/mod.ts";
+import { ClientSlices, sliceInformer } from "./clients/client_slices.ts";
+import { EgressLab, egressOf } from "./testing.ts";
+
+const SLICE = "egressclientslices/internet/nat-0";
+
+function podOf(
+  name: string,
+  { egress = "nat", ip }: { readonly egress?: string; readonly ip?: string } =
+    {},
+): V1Pod {
+  return {
+    metadata: {
+      namespace: "team",
+      name,
+      uid: `uid-of-${name}`,
+      annotations: { "egress.coil.cybozu.com/internet": egress },
+    },
+    spec: { nodeName: "n1", containers: [] },
+    status: ip === undefined ? {} : { podIPs: [{ ip }] },
+  };
+}
+
+function clientsOf({ api }: EgressLab, key = SLICE): string[] | undefined {
+  return api.get<EgressClientSlice>(key)?.clients?.map(
+    ({ name, addresses }) => [name, ...addresses ?? []].join(" "),
+  );
+}
+
+Deno.test("the pods of an Egress are in its slice, as they come, change and go", async () => {
+  await using lab = new EgressLab();
+  const { api } = lab;
+  api.put("pods", podOf("a", { ip: "10.64.0.1" }));
+  api.put("pods", podOf("other", { egress: "dmz" }));
+  lab.start();
+  api.put("egresses", egressOf());
+  await lab.until(() => assert.deepEqual(clientsOf(lab), ["a 10.64.0.1"]));
+  api.put("pods", podOf("b"));
+  await lab.until(() => assert.deepEqual(clientsOf(lab), ["a 10.64.0.1", "b"]));
+  api.put("pods", podOf("b", { ip: "10.64.0.2" }));
+  await lab.until(() =>
+    assert.deepEqual(clientsOf(lab), ["a 10.64.0.1", "b 10.64.0.2"])
+  );
+  api.put("pods", podOf("a", { egress: "dmz", ip: "10.64.0.1" }));
+  await lab.until(() => assert.deepEqual(clientsOf(lab), ["b 10.64.0.2"]));
+  api.remove("pods/team/b");
+  await lab.until(() => assert.deepEqual(clientsOf(lab) ?? [], []));
+});
+
+Deno.test("an Egress' clients are written before its Deployment, whose gateways need them", async () => {
+  await using lab = new EgressLab();
+  const { api } = lab;
+  api.put("pods", podOf("a"));
+  lab.start();
+  api.put("egresses", egressOf());
+  await lab.until(() => assert.ok(api.get("deployments/internet/nat")));
+  const at = (write: string) => api.writes.indexOf(write);
+  const slice = at("POST egressclientslices/internet/nat-0");
+  assert.ok(slice >= 0, api.writes.join());
+  assert.ok(slice < at("PATCH deployments/internet/nat"), api.writes.join());
+});
+
+Deno.test("a slice that others change, damage or remove is put right, and one of another name goes", async () => {
+  await using lab = new EgressLab().start();
+  const { api } = lab;
+  api.put("pods", podOf("a"));
+  api.put("egresses", egressOf());
+  await lab.until(() => assert.deepEqual(clientsOf(lab), ["a"]));
+  const slice = api.get<EgressClientSlice>(SLICE);
+  assert.ok(slice);
+  const { metadata } = slice;
+  for (
+    const damage of [
+      { ...slice, clients: [] },
+      { ...slice, metadata: { ...metadata, labels: {} } },
+      { ...slice, metadata: { ...metadata, ownerReferences: [] } },
+    ]
+  ) {
+    api.put("egressclientslices", damage);
+    await lab.until(() => {
+      const { metadata: is, clients } = api.get<EgressClientSlice>(SLICE) ?? {};
+      assert.deepEqual(clients?.length, 1);
+      assert.deepEqual(is?.labels, metadata.labels);
+      assert.deepEqual(is?.ownerReferences, metadata.ownerReferences);
+    });
+  }
+  api.remove(SLICE);
+  await lab.until(() => assert.deepEqual(clientsOf(lab), ["a"]));
+  const stray = { ...metadata, name: "stray" };
+  api.put("egressclientslices", { ...slice, metadata: stray });
+  await lab.until(() =>
+    assert.equal(api.get("egressclientslices/internet/stray"), undefined)
+  );
+  assert.deepEqual(clientsOf(lab), ["a"]);
+});
+
+Deno.test("ClientSlices.reconcile() waits for nothing when nothing is to be written", async () => {
+  const client = new KubeClient(
+    new FakeTransport(() => assert.fail("Asked the API server")),
+  );
+  const egresses = new Informer(client, EGRESSES);
+  egresses.store.set("internet/nat", egressOf());
+  const slices = new ClientSlices({
+    client,
+    egresses,
+    pods: new Informer(client, PODS, { indexes: { egress: () => [] } }),
+    slices: sliceInformer(client),
+  });
+  const { signal } = new AbortController();
+  let isDone = false;
+  const reconciling = slices.reconcile("internet/nat", signal)
+    .then(() => isDone = true);
+  await settle();
+  assert.ok(isDone, "It waits for a change that does not come");
+  await reconciling;
+});

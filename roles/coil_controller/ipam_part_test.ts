@@ -1,0 +1,270 @@
+import assert from "node:assert/strict";
+import type { AddressBlock, AddressPool } from "../../lib/api/mod.ts";
+import { IpamLab } from "./testing.ts";
+
+const POOL = "addresspools//default";
+
+function blockOf({ api }: IpamLab, name: string): AddressBlock | undefined {
+  return api.get<AddressBlock>(`addressblocks//${name}`);
+}
+
+/** Stores a block of the pool "default" as an earlier controller made it. */
+function putBlock(
+  { api }: IpamLab,
+  { index, name = `default-${index}`, node = "n1", labels = {}, ipv4 }: {
+    readonly index: number;
+    readonly name?: string;
+    readonly node?: string;
+    readonly labels?: Readonly<Record<string, string>>;
+    readonly ipv4?: string;
+  },
+): void {
+  api.put("addressblocks", {
+    apiVersion: "coil.cybozu.com/v2",
+    kind: "AddressBlock",
+    metadata: {
+      name,
+      finalizers: ["coil.cybozu.com"],
+      labels: {
+        "coil.cybozu.com/pool": "default",
+        "coil.cybozu.com/node": node,
+        ...labels,
+      },
+    },
+    index,
+    ipv4: ipv4 ?? `10.64.0.${8 * index}/29`,
+  });
+}
+
+function conditionOf({ api }: IpamLab, wanted: string): string | undefined {
+  const { conditions = [] } = api.get<AddressPool>(POOL)?.status ?? {};
+  const found = conditions.find(({ type }) => type === wanted);
+  return found && `${found.status} ${found.reason}: ${found.message}`;
+}
+
+Deno.test("a request gets the lowest free block, with its node's addresses, and the pool's status counts it", async () => {
+  await using lab = new IpamLab();
+  putBlock(lab, { index: 0 });
+  lab.start();
+  await lab.until(() => {
+    const pool = lab.api.get<AddressPool>(POOL);
+    assert.equal(pool?.status?.blocks?.allocated, 1);
+    assert.deepEqual(pool?.metadata.finalizers, ["coil.cybozu.com"]);
+  });
+  lab.ask("r1", { nodeName: "n2" });
+  assert.equal(await lab.answered("r1"), "default-1");
+  const { metadata, ipv4, index } = blockOf(lab, "default-1") ?? {};
+  assert.deepEqual([index, ipv4], [1, "10.64.0.8/29"]);
+  assert.deepEqual(metadata?.finalizers, ["coil.cybozu.com"]);
+  assert.equal(metadata?.labels?.["coil.cybozu.com/node"], "n2");
+  assert.equal(
+    metadata?.annotations?.["coil.cybozu.com/node-addresses"],
+    "192.0.2.2",
+  );
+});
+
+Deno.test("a request that cannot be met is told why", async () => {
+  await using lab = new IpamLab();
+  for (const index of [0, 1, 2, 3]) putBlock(lab, { index });
+  lab.start();
+  lab.ask("full");
+  lab.ask("poolless", { poolName: "none" });
+  assert.equal(await lab.answered("full"), "out of blocks");
+  assert.equal(await lab.answered("poolless"), "pool not found");
+  // Freed, it is given again.
+  lab.api.remove("addressblocks//default-2");
+  await lab.quiet();
+  lab.ask("nodeless", { nodeName: "none" });
+  assert.match(await lab.answered("nodeless") ?? "", /node/i);
+  lab.ask("again");
+  assert.equal(await lab.answered("again"), "default-2");
+});
+
+Deno.test("a block elsewhere than its index says is passed over from the start", async () => {
+  await using lab = new IpamLab();
+  const labels = { "coil.cybozu.com/pool": "gone" };
+  putBlock(lab, { name: "v1", index: 7, labels, ipv4: "10.64.0.8/29" });
+  lab.start();
+  lab.ask("r1");
+  assert.equal(await lab.answered("r1"), "default-0");
+  lab.ask("r2");
+  assert.equal(await lab.answered("r2"), "default-2");
+});
+
+for (const count of [3, 25]) {
+  Deno.test(`${count} requests whose answers a former leader did not write get the blocks that it made`, async () => {
+    await using lab = new IpamLab();
+    const { api } = lab;
+    api.put("addresspools", {
+      ...api.get<AddressPool>(POOL),
+      spec: { blockSizeBits: 0, subnets: [{ ipv4: "10.64.0.0/24" }] },
+    });
+    const names = Array.from({ length: count }, (_, n) => `r${n}`);
+    for (const [n, name] of names.entries()) {
+      lab.ask(name);
+      const uid = api.get(`blockrequests//${name}`)?.metadata?.uid ?? "";
+      const index = 100 + n;
+      const ipv4 = `10.64.0.${index}/32`;
+      putBlock(lab, {
+        index,
+        ipv4,
+        labels: { "coil.cybozu.com/request": uid },
+      });
+    }
+    lab.start();
+    for (const [n, name] of names.entries()) {
+      assert.equal(await lab.answered(name), `default-${100 + n}`);
+    }
+  });
+}
+
+Deno.test("an answer that somebody wiped is written again, without another block", async () => {
+  await using lab = new IpamLab().start();
+  const { api } = lab;
+  lab.ask("r1");
+  assert.equal(await lab.answered("r1"), "default-0");
+  await lab.quiet();
+  const request = api.get<AddressPool>("blockrequests//r1");
+  api.put("blockrequests", { ...request, status: {} });
+  assert.equal(await lab.answered("r1"), "default-0");
+  assert.equal(blockOf(lab, "default-1"), undefined);
+});
+
+Deno.test("an answer that meets another write is tried again; a request that is gone is forgotten", async () => {
+  await using lab = new IpamLab();
+  const { api } = lab;
+  let conflicts = 2;
+  api.refuse = (write) =>
+    write === "PUT blockrequests//r1/status" && conflicts-- > 0
+      ? 409
+      : undefined;
+  lab.start();
+  lab.ask("r1");
+  assert.equal(await lab.answered("r1"), "default-0");
+  assert.equal(conflicts, -1);
+});
+
+Deno.test("the blocks of a Node that goes are released, finalizer included, and told of", async () => {
+  await using lab = new IpamLab();
+  const { api } = lab;
+  putBlock(lab, { index: 0 });
+  putBlock(lab, { index: 1, node: "n2" });
+  // Somebody else changes the finalizers in the meantime.
+  let conflicts = 2;
+  api.refuse = (write) =>
+    write === "PATCH addressblocks//default-0" && conflicts-- > 0
+      ? 409 + 13 * conflicts
+      : undefined;
+  lab.start();
+  await lab.quiet();
+  api.remove("nodes//n1");
+  await lab.until(() => assert.equal(blockOf(lab, "default-0"), undefined));
+  await lab.until(() =>
+    assert.ok(lab.events.some((e) => e.startsWith("BlocksReleased of n1: ")))
+  );
+  assert.ok(blockOf(lab, "default-1"));
+});
+
+Deno.test("a block that cannot be released has an Event", async () => {
+  await using lab = new IpamLab();
+  const { api } = lab;
+  putBlock(lab, { index: 0, node: "gone" });
+  api.refuse = (write) =>
+    write === "PATCH addressblocks//default-0" ? 403 : undefined;
+  lab.start();
+  await lab.until(() =>
+    assert.ok(
+      lab.events.some((e) => e.startsWith("ReleaseFailed of default-0: ")),
+    )
+  );
+  assert.ok(blockOf(lab, "default-0"));
+});
+
+Deno.test("a block follows the addresses of its node", async () => {
+  await using lab = new IpamLab();
+  putBlock(lab, { index: 0 });
+  putBlock(lab, { index: 1, node: "n2" });
+  lab.start();
+  const addresses = () =>
+    ["default-0", "default-1"].map((name) =>
+      blockOf(lab, name)?.metadata
+        .annotations?.["coil.cybozu.com/node-addresses"]
+    );
+  await lab.until(() =>
+    assert.deepEqual(addresses(), ["192.0.2.1", "192.0.2.2"])
+  );
+  lab.api.put("nodes", {
+    metadata: { name: "n1" },
+    status: { addresses: [{ type: "InternalIP", address: "192.0.2.9" }] },
+  });
+  await lab.until(() =>
+    assert.deepEqual(addresses(), ["192.0.2.9", "192.0.2.2"])
+  );
+});
+
+Deno.test("a pool over addresses that the cluster uses says so", async () => {
+  for (
+    const [more, expected] of [
+      [
+        {
+          status: { addresses: [{ type: "InternalIP", address: "10.64.0.5" }] },
+        },
+        /^True AddressesInUse: 10\.64\.0\.5\/32 is the address of Node "n3"/,
+      ],
+      [
+        {
+          status: { addresses: [{ type: "ExternalIP", address: "10.64.0.5" }] },
+        },
+        /^True AddressesInUse: 10\.64\.0\.5\/32 is the address of Node "n3"/,
+      ],
+      [
+        { spec: { podCIDRs: ["10.64.0.0/24"] } },
+        /^True InPodCIDR: 10\.64\.0\.0\/24 is the podCIDR of Node "n3"/,
+      ],
+    ] as const
+  ) {
+    await using lab = new IpamLab();
+    lab.api.put("nodes", { metadata: { name: "n3" }, ...more });
+    lab.start();
+    await lab.until(() =>
+      assert.match(conditionOf(lab, "ClusterAddresses") ?? "", expected)
+    );
+  }
+  await using lab = new IpamLab();
+  lab.api.put("servicecidrs", {
+    metadata: { name: "kubernetes" },
+    spec: { cidrs: ["10.64.0.0/16"] },
+  });
+  const address = { type: "Hostname", address: "10.64.0.5" };
+  lab.api.put("nodes", {
+    metadata: { name: "n3" },
+    status: { addresses: [address] },
+  });
+  lab.start();
+  await lab.until(() =>
+    assert.match(
+      conditionOf(lab, "ClusterAddresses") ?? "",
+      /^True AddressesInUse: 10\.64\.0\.0\/16 is the ServiceCIDR "kubernetes"\. /,
+    )
+  );
+});
+
+Deno.test("a pool that is being deleted goes with its last block, and gives none", async () => {
+  await using lab = new IpamLab().start();
+  const { api } = lab;
+  lab.ask("r1");
+  assert.equal(await lab.answered("r1"), "default-0");
+  await lab.quiet();
+  const pool = api.get<AddressPool>(POOL);
+  const deletionTimestamp = "2026-01-01T00:00:00Z";
+  api.put("addresspools", {
+    ...pool,
+    metadata: { ...pool?.metadata, deletionTimestamp },
+  });
+  await lab.quiet();
+  assert.ok(api.get(POOL));
+  lab.ask("r2");
+  assert.equal(await lab.answered("r2"), "out of blocks");
+  api.remove("addressblocks//default-0");
+  await lab.until(() => assert.equal(api.get(POOL), undefined));
+});

@@ -1,0 +1,200 @@
+/**
+ * The halves of coil-controller with an API server in memory, for unit tests.
+ *
+ * @module
+ */
+import assert from "node:assert/strict";
+import type {
+  BlockRequest,
+  BlockRequestSpec,
+  Egress,
+  EgressSpec,
+} from "../../lib/api/mod.ts";
+import { sleep, TaskGroup } from "../../lib/async/mod.ts";
+import {
+  type EventInfo,
+  type EventRecorder,
+  KubeClient,
+  KubeMetrics,
+  type ObjectMeta,
+  type V1ClusterRoleBinding,
+} from "../../lib/kube/mod.ts";
+import { MemoryApi } from "../../lib/kube/testing.ts";
+import { openLibc } from "../../lib/linux/mod.ts";
+import { Registry } from "../../lib/telemetry/mod.ts";
+import { type EgressPartOptions, openEgress } from "./egress_part.ts";
+import { IpamMetrics } from "./ipam/metrics.ts";
+import { openIpam } from "./ipam_part.ts";
+
+// Loaded when memory is first given back; within a test that would count as a leak.
+openLibc();
+
+/** How long something may take; far more than it does. */
+const PATIENCE_MS = 20_000;
+
+/** An API server in memory, and a controller that leads once it is started. */
+abstract class ControllerLab implements AsyncDisposable {
+  readonly api: MemoryApi = new MemoryApi();
+  readonly registry: Registry = new Registry();
+  /** The Events so far: "REASON of NAMESPACE/NAME: MESSAGE". */
+  readonly events: string[] = [];
+  readonly #group = new TaskGroup();
+
+  /** Starts the controller. */
+  start(): this {
+    const { api, events, registry } = this;
+    const event = (
+      { namespace, name }: ObjectMeta,
+      { reason, message }: EventInfo,
+    ) => {
+      const place = [namespace, name].filter((part) => part).join("/");
+      events.push(`${reason} of ${place}: ${message}`);
+    };
+    const lead = this.open({
+      client: new KubeClient(api, { fieldManager: "coil-controller" }),
+      events: { event } as unknown as EventRecorder,
+      kubeMetrics: new KubeMetrics(registry),
+    }, this.#group);
+    this.#group.run("leader", lead);
+    return this;
+  }
+
+  protected abstract open(
+    options: Pick<EgressPartOptions, "client" | "events" | "kubeMetrics">,
+    group: TaskGroup,
+  ): (leading: AbortSignal) => Promise<void>;
+
+  /** Waits until the check passes; throws what it threw last. */
+  async until(check: () => void): Promise<void> {
+    const end = performance.now() + PATIENCE_MS;
+    for (;;) {
+      try {
+        return check();
+      } catch (error) {
+        if (performance.now() > end) throw error;
+      }
+      await sleep(5);
+    }
+  }
+
+  /** Waits until the controller has written nothing for a while. */
+  async quiet(): Promise<void> {
+    let before = -1;
+    while (before !== this.api.writes.length) {
+      before = this.api.writes.length;
+      await sleep(100);
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#group[Symbol.asyncDispose]();
+  }
+}
+
+/** The egress half, with the ClusterRoleBinding of gateways. */
+export class EgressLab extends ControllerLab {
+  constructor() {
+    super();
+    this.api.put("clusterrolebindings", bindingNamed("coil-egress"));
+  }
+
+  protected override open(
+    options: Pick<EgressPartOptions, "client" | "events" | "kubeMetrics">,
+    group: TaskGroup,
+  ): (leading: AbortSignal) => Promise<void> {
+    return openEgress({
+      ...options,
+      registry: this.registry,
+      settings: {
+        port: 5555,
+        backend: "nftables",
+        drainTimeoutMs: 300_000,
+        systemNamespace: "kube-system",
+        leaseNamespace: "kube-system",
+      },
+      image: { image: "example.com/coil:1", pod: {} },
+    }, group);
+  }
+}
+
+/** The half for addresses, with pool "default" of four blocks of 8 addresses, and nodes "n1" and "n2". */
+export class IpamLab extends ControllerLab {
+  constructor() {
+    super();
+    this.api.put("addresspools", {
+      apiVersion: "coil.cybozu.com/v2",
+      kind: "AddressPool",
+      metadata: { name: "default" },
+      spec: { blockSizeBits: 3, subnets: [{ ipv4: "10.64.0.0/27" }] },
+    });
+    for (const [n, name] of ["n1", "n2"].entries()) {
+      const address = `192.0.2.${n + 1}`;
+      this.api.put("nodes", {
+        metadata: { name },
+        status: { addresses: [{ type: "InternalIP", address }] },
+      });
+    }
+  }
+
+  protected override open(
+    options: Pick<EgressPartOptions, "client" | "events" | "kubeMetrics">,
+    group: TaskGroup,
+  ): (leading: AbortSignal) => Promise<void> {
+    return openIpam({
+      ...options,
+      metrics: new IpamMetrics(this.registry),
+      gcIntervalMs: 3_600_000,
+      nodeGraceMs: 0,
+      concurrentRequests: 4,
+      nodeAddressFactor: 0,
+      maxPodsPerNode: 1000,
+    }, group);
+  }
+
+  /** Asks for a block as coild does. */
+  ask(name: string, spec: Partial<BlockRequestSpec> = {}): void {
+    this.api.put("blockrequests", {
+      apiVersion: "coil.cybozu.com/v2",
+      kind: "BlockRequest",
+      metadata: { name },
+      spec: { nodeName: "n1", poolName: "default", ...spec },
+    });
+  }
+
+  /** The answer to a request: the block's name, or the reason of a refusal. */
+  answerOf(name: string): string | undefined {
+    const { status } = this.api.get<BlockRequest>(`blockrequests//${name}`) ??
+      {};
+    const failed = status?.conditions?.find(({ type }) => type === "Failed");
+    return failed?.reason ?? status?.addressBlockName;
+  }
+
+  /** Waits for the answer to a request. */
+  async answered(name: string): Promise<string | undefined> {
+    await this.until(() => assert.ok(this.answerOf(name), name));
+    return this.answerOf(name);
+  }
+}
+
+/** A ClusterRoleBinding without subjects, as manifests have it. */
+export function bindingNamed(name: string): V1ClusterRoleBinding {
+  const apiGroup = "rbac.authorization.k8s.io";
+  return {
+    metadata: { name },
+    roleRef: { apiGroup, kind: "ClusterRole", name },
+  };
+}
+
+/** The Egress "internet/nat", or one of another name. */
+export function egressOf(
+  { name = "nat", namespace = "internet", ...spec }:
+    & Omit<EgressSpec, "destinations">
+    & { readonly name?: string; readonly namespace?: string } = {},
+): Egress {
+  return {
+    apiVersion: "coil.cybozu.com/v2",
+    kind: "Egress",
+    metadata: { namespace, name, uid: `uid-of-${name}` },
+    spec: { destinations: ["0.0.0.0/0"], replicas: 2, ...spec },
+  };
+}
