@@ -53,7 +53,7 @@ export function findMutants(file: string, text: string): Mutant[] {
     for (const [part, to] of editsOf(node)) {
       const start = part.getStart(source);
       const { line } = source.getLineAndCharacterOfPosition(start);
-      const isExplained = hasExplanation(node, text);
+      const isExplained = hasExplanation(part, text);
       const place = { file, line: line + 1, start, end: part.end };
       mutants.push({ ...place, to, isExplained });
     }
