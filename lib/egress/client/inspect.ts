@@ -109,6 +109,7 @@ async function tableProblems(
   if (!exists) return [`${name} is missing`];
   const changes = await nft.compareTable(table);
   if (changes.length === 0) return [];
+  // mutate: words for people.
   const some = changes.slice(0, MAX_TABLE_CHANGES).join(", ");
   return [`${name} was changed: to restore it, ${some}`];
 }
@@ -160,6 +161,7 @@ function routeText(route: Route, names: ReadonlyMap<number, string>): string {
   words.push(destination?.toString() ?? "default");
   if (gateway !== undefined) words.push(`via ${gateway}`);
   const link = index === undefined ? undefined : names.get(index);
+  // mutate: words for people.
   if (type === "unicast" && link !== undefined) words.push(`dev ${link}`);
   words.push(`table ${table}`);
   if (metric !== undefined) words.push(`metric ${metric}`);

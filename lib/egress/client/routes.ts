@@ -155,6 +155,7 @@ function typeOf({ type }: Route): RouteTarget["type"] {
 function routeKey(route: Route): string {
   const { type, index, gateway, scope, source, protocol, onLink } = route;
   const link = type === "unicast" ? index : undefined;
+  // mutate: words keep the numbers apart even without blanks.
   return [slotKey(route), type, link, gateway, scope, source, protocol, onLink]
     .join(" ");
 }
@@ -162,5 +163,6 @@ function routeKey(route: Route): string {
 /** What a table has one route for. */
 function slotKey({ table, family, destination, metric }: Route): string {
   const least = family === "ipv6" ? IPV6_METRIC : 0;
+  // mutate: words keep the numbers apart even without blanks.
   return [table, family, destination, metric ?? least].join(" ");
 }

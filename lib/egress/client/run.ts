@@ -110,6 +110,7 @@ export class ClientRun implements Disposable {
         linkMtu,
       });
       this.#made = made ?? [];
+      // mutate: converge() would find nothing to change, and only take longer.
       if (made !== undefined) return true;
       log.info(
         "Fast egress set-up rejected; falling back to incremental set-up",

@@ -244,6 +244,7 @@ export async function clearServer(
   const own = rules.filter((rule) =>
     planned.some((each) => sameRule(rule, each))
   );
+  // mutate: the ports are gone, so the order of the rest does not matter.
   await kernel.routes.execute(own.map(ruleDelete));
   await removeLinks(kernel, {
     leftover: leftoverLinks(links, nothing),

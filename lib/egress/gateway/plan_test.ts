@@ -45,6 +45,18 @@ Deno.test("planServer() leaves no room that one datagram has not", () => {
   assert.equal(families.ipv6?.link.mtu, 1450 - 40 - 8);
 });
 
+Deno.test("planServer() wants forwarding, and takes a loose reverse path check as it is", () => {
+  const { ipv4, ipv6 } = planServer(REQUEST).families;
+  assert.deepEqual(ipv4?.sysctls, [
+    { name: "net/ipv4/ip_forward", value: "1", alsoGood: [] },
+    { name: "net/ipv4/conf/all/rp_filter", value: "0", alsoGood: ["2"] },
+    { name: "net/ipv4/conf/coil_fou4/rp_filter", value: "0", alsoGood: ["2"] },
+  ]);
+  assert.deepEqual(ipv6?.sysctls, [
+    { name: "net/ipv6/conf/all/forwarding", value: "1", alsoGood: [] },
+  ]);
+});
+
 Deno.test("planServer() refuses a gateway without an address", () => {
   assert.throws(() => planServer({ ...REQUEST, addresses: {} }), TypeError);
 });

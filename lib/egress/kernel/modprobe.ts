@@ -16,6 +16,7 @@ export async function runModprobe(
       stderr: "piped",
     }).output();
     if (success) return undefined;
+    // mutate: words for people.
     const said = new TextDecoder().decode(stderr).trim().replaceAll("\n", "; ");
     return said === "" ? `modprobe ended with code ${code}` : said;
   } catch (error) {

@@ -1,0 +1,126 @@
+/**
+ * A kernel for tests of a gateway that need none: it has what it is told, and notes what it is asked to change.
+ *
+ * @module
+ */
+import type { Address, Family } from "../../inet/mod.ts";
+import {
+  formatTable,
+  type FouPort,
+  type Link,
+  NetlinkError,
+  type NftTable,
+  type Request,
+  type Route,
+  type Rule,
+} from "../../netlink/mod.ts";
+import type { ServerKernel } from "./kernel.ts";
+
+const ENOENT = 2;
+const EAFNOSUPPORT = 97;
+
+/** The kernel, and what was done to it. */
+export class FakeServerKernel {
+  links: Link[] = [];
+  routes: Route[] = [];
+  rules: Rule[] = [];
+  ports: FouPort[] = [];
+  /** The elements of the sets of clients, by name; undefined: there is no table. */
+  sets: Record<string, readonly Address[]> | undefined;
+  /** The table as text. */
+  table: string | undefined;
+  /** How many connections the kernel has room for. */
+  maxFlows = 262_144;
+  /** Whether it can count connections. */
+  canLimit = true;
+  /** What it was asked to change, in order. */
+  readonly done: string[] = [];
+  /** Whether it has IPv6. */
+  hasIpv6 = true;
+  /** Called after each change. */
+  after: (done: string) => void = () => {};
+  /** Error numbers for changes, by what {@linkcode FakeServerKernel.done} says of them. */
+  readonly refusals: Record<string, number> = {};
+
+  /** As what is tested takes it. */
+  get kernel(): ServerKernel {
+    return {
+      routes: this.#routes,
+      netfilter: this.#netfilter,
+      conntrack: this.#conntrack,
+      fou: this.#fou,
+    } as unknown as ServerKernel;
+  }
+
+  readonly #routes = {
+    listLinks: () => Promise.resolve(this.links),
+    getLink: ({ name }: { readonly name: string }) =>
+      Promise.resolve(this.links.find((link) => link.name === name)),
+    listRules: () => Promise.resolve(this.rules),
+    listRoutes: (
+      { family, table }: { readonly family: Family; readonly table: number },
+    ) =>
+      family === "ipv6" && !this.hasIpv6
+        ? Promise.reject(errorOf(EAFNOSUPPORT))
+        : Promise.resolve(
+          this.routes.filter((r) => r.family === family && r.table === table),
+        ),
+    execute: async (requests: readonly Request[]) => {
+      for (const error of await this.#routes.tryExecute(requests)) {
+        if (error !== undefined) throw error;
+      }
+    },
+    tryExecute: (requests: readonly Request[]) =>
+      Promise.resolve(requests.map((request) => this.#do(request.describe()))),
+  };
+
+  readonly #netfilter = {
+    tableExists: () => Promise.resolve(this.table !== undefined),
+    replaceTable: (table: NftTable) => {
+      const isLimited = table.sets.some(({ dynamic }) => dynamic !== undefined);
+      if (isLimited && !this.canLimit) return Promise.reject(errorOf(ENOENT));
+      this.#do(isLimited ? "replace table with limits" : "replace table");
+      this.table = formatTable(table);
+      return Promise.resolve();
+    },
+    compareTable: (table: NftTable) =>
+      Promise.resolve(formatTable(table) === this.table ? [] : ["something"]),
+    deleteTable: () => {
+      this.#do("delete table");
+      return Promise.resolve();
+    },
+    listSet: (_: string, set: string) => {
+      const elements = this.sets?.[set];
+      return elements === undefined
+        ? Promise.reject(errorOf(ENOENT))
+        : Promise.resolve(elements.map((address) => [address, address]));
+    },
+  };
+
+  readonly #conntrack = {
+    count: () => Promise.resolve({ entries: 0, max: this.maxFlows }),
+  };
+
+  readonly #fou = {
+    list: () => Promise.resolve(this.ports),
+    add: ({ family, port }: FouPort) => {
+      this.#do(`add ${family} port ${port}`);
+      return Promise.resolve();
+    },
+    delete: ({ family, port }: FouPort) => {
+      this.#do(`delete ${family} port ${port}`);
+      return Promise.resolve();
+    },
+  };
+
+  #do(what: string): NetlinkError | undefined {
+    this.done.push(what);
+    this.after(what);
+    const errno = this.refusals[what];
+    return errno === undefined ? undefined : errorOf(errno);
+  }
+}
+
+function errorOf(errno: number): NetlinkError {
+  return new NetlinkError("Cannot do it", { errno });
+}
