@@ -1,0 +1,276 @@
+import assert from "node:assert/strict";
+import { GatewayNetnsError } from "../../lib/egress/mod.ts";
+import { FouUnsupportedError } from "../../lib/netlink/mod.ts";
+import {
+  EgressNotFoundError,
+  InvalidAnnotationError,
+  InvalidEgressError,
+} from "./base/errors.ts";
+import { PodCheckError } from "../../lib/podnet/mod.ts";
+import { CLIENT, ClientLab } from "./testing.ts";
+
+const APPLIED = "apply 10.96.0.9";
+
+Deno.test("an ADD makes a client of its pod, of the main interface alone", async () => {
+  await using lab = new ClientLab();
+  await lab.add("none");
+  await lab.add("second", CLIENT, { ifname: "net1" });
+  await lab.add("gateway", CLIENT, { isGateway: true });
+  assert.deepEqual(lab.plane.done, []);
+  assert.equal(lab.part.setup.clients, 0);
+  await lab.add("client", CLIENT);
+  assert.deepEqual(lab.plane.done, [APPLIED]);
+  assert.equal(lab.part.setup.clients, 1);
+  assert.equal(lab.plane.plan?.ifname, "eth0");
+  assert.equal(lab.plane.plan?.port, 5555);
+  lab.part.calls.forget(lab.attachmentOf("client").key);
+  assert.equal(lab.part.setup.clients, 0);
+});
+
+Deno.test("an ADD fails whose annotation leads nowhere", async () => {
+  await using lab = new ClientLab();
+  const prefix = "egress.coil.cybozu.com/";
+  await assert.rejects(
+    lab.add("a", { [`${prefix}nat`]: "internet,none" }),
+    EgressNotFoundError,
+  );
+  await assert.rejects(
+    lab.add("b", { [`${prefix}nat`]: "Not A Name" }),
+    InvalidAnnotationError,
+  );
+  await using invalid = new ClientLab();
+  invalid.putEgress({ destination: "nowhere" });
+  await assert.rejects(invalid.add("c", CLIENT), InvalidEgressError);
+  await using unserved = new ClientLab();
+  unserved.api.remove("services/nat/internet");
+  await assert.rejects(unserved.add("d", CLIENT), EgressNotFoundError);
+  for (const each of [lab, invalid, unserved]) {
+    assert.deepEqual(each.plane.done, []);
+  }
+});
+
+Deno.test("an ADD that fails leaves nothing in the pod", async () => {
+  await using lab = new ClientLab();
+  lab.plane.failure = new Error("refused");
+  await assert.rejects(lab.add("client", CLIENT), /^Error: refused$/);
+  assert.deepEqual(lab.plane.done, ["clear"]);
+  assert.equal(lab.part.setup.clients, 0);
+});
+
+Deno.test("a CHECK names what is damaged, and it is mended", async () => {
+  await using lab = new ClientLab();
+  lab.putPod("client", CLIENT);
+  lab.start();
+  await lab.add("client", CLIENT);
+  await lab.quiet();
+  await lab.check("client");
+  await lab.check("unknown");
+  lab.plane.damage = ["a rule is missing"];
+  await assert.rejects(lab.check("client"), (error: unknown) => {
+    assert.ok(error instanceof PodCheckError);
+    assert.match(
+      error.message,
+      /a rule is missing.*its egress is being mended/s,
+    );
+    return true;
+  });
+  await lab.until(() => assert.deepEqual(lab.plane.done, [APPLIED, APPLIED]));
+  await lab.check("client");
+});
+
+Deno.test("a look from time to time mends what nobody has reported", async () => {
+  await using lab = new ClientLab({ inspectMs: 20 });
+  lab.putPod("client", CLIENT);
+  lab.start();
+  await lab.add("client", CLIENT);
+  await lab.quiet();
+  assert.deepEqual(lab.plane.done, [APPLIED]);
+  lab.plane.damage = ["a rule is missing"];
+  await lab.until(() => assert.deepEqual(lab.plane.done, [APPLIED, APPLIED]));
+});
+
+Deno.test("a pod that was no client at its ADD is looked at once", async () => {
+  await using lab = new ClientLab({ inspectMs: 20 });
+  lab.putPod("none");
+  lab.start();
+  await lab.quiet();
+  await lab.add("none");
+  await lab.until(() => assert.deepEqual(lab.plane.done, ["clear"]));
+  await lab.quiet();
+  assert.deepEqual(lab.plane.done, ["clear"]);
+});
+
+Deno.test("a client follows its Egress, its Service and its gateways", async () => {
+  await using lab = new ClientLab();
+  lab.putPod("client", CLIENT);
+  lab.start();
+  await lab.add("client", CLIENT);
+  await lab.quiet();
+  const { plane } = lab;
+  lab.putEgress({ destination: "192.0.2.0/24", generation: 2 });
+  const routes = () =>
+    (plane.plan?.routes ?? []).map((r) => `${r.destination}`);
+  await lab.until(() => assert.ok(routes().includes("192.0.2.0/24")));
+  lab.putEgress({ serviceIp: "10.96.0.10", generation: 2 });
+  await lab.until(() => assert.equal(plane.done.at(-1), "apply 10.96.0.10"));
+  const senders = () => plane.plan?.senders.map(String);
+  assert.deepEqual(senders(), ["10.64.0.9", "10.96.0.10"]);
+  lab.putGateway({ isReady: false });
+  await lab.until(() => assert.deepEqual(senders(), ["10.96.0.10"]));
+  await lab.until(() =>
+    assert.equal(lab.part.setup.conditions.get("EgressUnavailable"), 1)
+  );
+});
+
+Deno.test("a client whose Egress is deleted goes on refusing what went through it", async () => {
+  await using lab = new ClientLab();
+  lab.putPod("client", CLIENT);
+  lab.start();
+  await lab.add("client", CLIENT);
+  await lab.quiet();
+  lab.api.remove("egresses/nat/internet");
+  await lab.until(() =>
+    assert.ok(!lab.plane.plan?.senders.map(String).includes("10.64.0.9"))
+  );
+  const kinds = lab.plane.plan?.routes.map(({ kind }) => kind) ?? [];
+  assert.ok(kinds.includes("unreachable"), kinds.join());
+});
+
+Deno.test("a running pod becomes a client by its annotation, and ends by it", async () => {
+  await using lab = new ClientLab();
+  lab.putPod("pod");
+  lab.start();
+  await lab.add("pod");
+  await lab.quiet();
+  lab.putPod("pod", CLIENT);
+  await lab.until(() => assert.deepEqual(lab.plane.done, [APPLIED]));
+  lab.putPod("pod", {});
+  await lab.until(() => assert.deepEqual(lab.plane.done, [APPLIED, "clear"]));
+  assert.equal(lab.part.setup.clients, 0);
+  lab.putPod("pod", { other: "annotation" });
+  await lab.quiet();
+  assert.deepEqual(lab.plane.done, [APPLIED, "clear"]);
+});
+
+Deno.test("after a start each pod that is found is made what its annotations say", async () => {
+  await using lab = new ClientLab();
+  lab.putPod("client", CLIENT);
+  lab.putPod("none", {}, { ip: "10.64.0.2" });
+  lab.found.set("team/client", lab.attachmentOf("client"));
+  lab.found.set("team/none", lab.attachmentOf("none", "10.64.0.2"));
+  lab.start();
+  await lab.until(() =>
+    assert.deepEqual(lab.plane.done.toSorted(), [APPLIED, "clear"])
+  );
+  await lab.quiet();
+  assert.deepEqual(lab.plane.done.toSorted(), [APPLIED, "clear"]);
+});
+
+Deno.test("a client whose Egress was deleted while no coild ran refuses what it did", async () => {
+  await using lab = new ClientLab();
+  lab.api.remove("egresses/nat/internet");
+  lab.putPod("client", CLIENT);
+  lab.found.set("team/client", lab.attachmentOf("client"));
+  lab.start();
+  await lab.until(() => assert.deepEqual(lab.plane.done, ["apply"]));
+  const kinds = lab.plane.plan?.routes.map(({ kind }) => kind) ?? [];
+  assert.ok(kinds.includes("unreachable"), kinds.join());
+});
+
+const REFUSALS = [
+  ["EgressUnsupported", "prepare", new FouUnsupportedError("No tunnels here")],
+  ["EgressRefused", "apply", new GatewayNetnsError("/netns")],
+] as const;
+
+for (const [reason, step, error] of REFUSALS) {
+  Deno.test(`a pod that cannot be a client has one Event ${reason}`, async () => {
+    await using lab = new ClientLab();
+    if (step === "prepare") lab.plane.unsupported = error;
+    else lab.plane.failure = error;
+    lab.putPod("client", CLIENT);
+    lab.found.set("team/client", lab.attachmentOf("client"));
+    lab.start();
+    await lab.until(() => assert.equal(lab.events.length, 1));
+    assert.ok(lab.events[0]?.startsWith(`${reason} of team/client: `));
+    lab.putPod("client", { ...CLIENT, other: "annotation" });
+    await lab.quiet();
+    assert.equal(lab.events.length, 1);
+    // Where there can be no tunnels, all that would go through them is refused.
+    if (step === "prepare") assert.equal(lab.plane.done[0], "apply");
+  });
+}
+
+Deno.test("a pod whose annotation is wrong has one Event, and stays as it is", async () => {
+  await using lab = new ClientLab();
+  lab.putPod("client", CLIENT);
+  lab.start();
+  await lab.add("client", CLIENT);
+  await lab.quiet();
+  for (const other of ["x", "y"]) {
+    lab.putPod("client", {
+      "egress.coil.cybozu.com/nat": "Not A Name",
+      "egress.coil.cybozu.com/other": other,
+    });
+    await lab.until(() => assert.equal(lab.events.length, 1));
+    await lab.quiet();
+  }
+  assert.match(lab.events[0] ?? "", /^EgressInvalid of team\/client: /);
+  assert.deepEqual(lab.plane.done, [APPLIED]);
+});
+
+Deno.test("a gateway that is annotated as a client is told, and left alone", async () => {
+  await using lab = new ClientLab();
+  const labels = {
+    "app.kubernetes.io/name": "coil",
+    "app.kubernetes.io/component": "egress",
+  };
+  lab.putPod("gateway", CLIENT, { labels });
+  lab.found.set("team/gateway", lab.attachmentOf("gateway"));
+  lab.start();
+  await lab.until(() => assert.equal(lab.events.length, 1));
+  assert.match(lab.events[0] ?? "", /^EgressRefused of team\/gateway: /);
+  await lab.quiet();
+  assert.deepEqual(lab.plane.done, []);
+});
+
+Deno.test("of two pods with one address neither is changed until one is gone", async () => {
+  await using lab = new ClientLab();
+  lab.putPod("client", CLIENT);
+  lab.putPod("twin");
+  lab.found.set("team/client", lab.attachmentOf("client"));
+  lab.start();
+  await lab.until(() => assert.ok(lab.events.length > 0));
+  assert.match(
+    lab.events.join(),
+    /AddressConflict of team\/client: Pod "team\/twin" /,
+  );
+  await lab.quiet();
+  assert.deepEqual(lab.plane.done, []);
+  lab.api.remove("pods/team/twin");
+  await lab.until(() => assert.deepEqual(lab.plane.done, [APPLIED]));
+});
+
+Deno.test("a pod that is deleted is forgotten", async () => {
+  await using lab = new ClientLab();
+  lab.putPod("client", CLIENT);
+  lab.start();
+  await lab.add("client", CLIENT);
+  await lab.quiet();
+  lab.api.remove("pods/team/client");
+  await lab.until(() => assert.equal(lab.part.setup.clients, 0));
+});
+
+Deno.test("who has the lock of an attachment is waited for", async () => {
+  await using lab = new ClientLab();
+  lab.putPod("pod");
+  lab.start();
+  await lab.add("pod");
+  await lab.quiet();
+  {
+    using _lock = await lab.locks.lock("c-pod:eth0");
+    lab.putPod("pod", CLIENT);
+    await lab.quiet();
+    assert.deepEqual(lab.plane.done, []);
+  }
+  await lab.until(() => assert.deepEqual(lab.plane.done, [APPLIED]));
+});

@@ -1,0 +1,293 @@
+/**
+ * coild's egress with an API server in memory and pods whose network is a note of what was planned, for unit tests.
+ *
+ * @module
+ */
+import type { Egress } from "../../lib/api/mod.ts";
+import { KeyedMutex, sleep, TaskGroup } from "../../lib/async/mod.ts";
+import type { ClientPlan } from "../../lib/egress/mod.ts";
+import { Address, Prefix } from "../../lib/inet/mod.ts";
+import {
+  type EventInfo,
+  type EventRecorder,
+  KubeClient,
+  KubeMetrics,
+  type V1Pod,
+} from "../../lib/kube/mod.ts";
+import { MemoryApi } from "../../lib/kube/testing.ts";
+import { Netns, openLibc } from "../../lib/linux/mod.ts";
+import { createRegistry } from "../../lib/telemetry/mod.ts";
+import type { Attachment } from "./calls/attachment.ts";
+import type { Attachments, Connected } from "./calls/attachments.ts";
+import type { AddRequest } from "./calls/cni_request.ts";
+import { type PodFacts, PodSource } from "./cluster/pod_source.ts";
+import type { EgressPlane } from "./egress/plane.ts";
+import { connectEgress, type EgressPart } from "./egress_part.ts";
+import { parseCoildFlags } from "./flags.ts";
+import { CallCounter } from "./observe/call_counter.ts";
+import { CoildMetrics } from "./observe/metrics.ts";
+import { PodEvents } from "./observe/pod_events.ts";
+
+// Loaded when a namespace is first opened; within a test that would count as a leak.
+openLibc();
+
+/** How long something may take; far more than it does. */
+const PATIENCE_MS = 20_000;
+
+/** What annotates a pod as a client of Egress "nat/internet". */
+export const CLIENT: Readonly<Record<string, string>> = {
+  "egress.coil.cybozu.com/nat": "internet",
+};
+
+const { signal } = new AbortController();
+
+/** The network inside pods, which all have one namespace here. */
+class FakePlane implements EgressPlane {
+  /** What was done: "apply GATEWAYS…", "clear" or "inspect". */
+  readonly done: string[] = [];
+  /** The last plan. */
+  plan: ClientPlan | undefined;
+  /** What is wrong with the pod's network, until it is applied again. */
+  damage: readonly string[] = [];
+  /** Thrown by `prepare()`. */
+  unsupported: Error | undefined;
+  /** Thrown by the next `apply()`. */
+  failure: Error | undefined;
+
+  prepare(): Promise<void> {
+    return this.unsupported === undefined
+      ? Promise.resolve()
+      : Promise.reject(this.unsupported);
+  }
+
+  apply(plan: ClientPlan): Promise<void> {
+    const { failure } = this;
+    this.failure = undefined;
+    if (failure !== undefined) return Promise.reject(failure);
+    const ways = plan.tunnels.map(({ remote }) => `${remote}`);
+    this.done.push(["apply", ...ways].join(" "));
+    this.plan = plan;
+    this.damage = [];
+    return Promise.resolve();
+  }
+
+  clear(): Promise<boolean> {
+    this.done.push("clear");
+    this.plan = undefined;
+    return Promise.resolve(true);
+  }
+
+  inspect(): Promise<readonly string[]> {
+    return Promise.resolve(this.damage);
+  }
+
+  refused(): Promise<readonly Prefix[]> {
+    return Promise.resolve([Prefix.parse("0.0.0.0/0")]);
+  }
+}
+
+/** Egress on node "n1", with Egress "nat/internet" whose Service is 10.96.0.9. */
+export class ClientLab implements AsyncDisposable {
+  readonly api: MemoryApi = new MemoryApi();
+  readonly plane: FakePlane = new FakePlane();
+  readonly locks: KeyedMutex = new KeyedMutex();
+  /** The Events so far: "REASON of NAMESPACE/NAME: MESSAGE". */
+  readonly events: string[] = [];
+  readonly part: EgressPart;
+  /** Interfaces that an earlier coild made, by pod. */
+  readonly found: Map<string, Attachment> = new Map();
+  readonly #pods: PodSource;
+  readonly #group = new TaskGroup();
+  readonly #stack = new AsyncDisposableStack();
+
+  constructor(
+    { inspectMs = 3_600_000 }: { readonly inspectMs?: number } = {},
+  ) {
+    this.putEgress();
+    const client = new KubeClient(this.api, { fieldManager: "coild" });
+    const registry = createRegistry();
+    const event = (
+      { namespace, name }: { namespace?: string; name?: string },
+      { reason, message }: EventInfo,
+    ) => void this.events.push(`${reason} of ${namespace}/${name}: ${message}`);
+    const recorder = { event } as unknown as EventRecorder;
+    const pods = new PodSource(client, { nodeName: "n1", pools: false });
+    this.#pods = pods;
+    const info = { program: "coild", version: "0", about: "" };
+    const find = () => Promise.resolve(this.found);
+    this.part = connectEgress({
+      options: {
+        ...parseCoildFlags([], info),
+        reconcileIntervalMs: inspectMs,
+        egressEventDelayMs: 0,
+      },
+      nodeName: "n1",
+      client,
+      registry,
+      metrics: new CoildMetrics(registry),
+      kubeMetrics: new KubeMetrics(registry),
+      recorder,
+      pods,
+      events: new PodEvents(recorder, pods),
+      stack: this.#stack,
+      locks: this.locks,
+      calls: new CallCounter(),
+      attachments: { find } as unknown as Attachments,
+      plane: this.plane,
+    });
+  }
+
+  /** Stores the Egress, its Service and its one gateway; each is another version. */
+  putEgress(
+    { destination = "0.0.0.0/0", serviceIp = "10.96.0.9", generation = 1 }: {
+      readonly destination?: string;
+      readonly serviceIp?: string;
+      readonly generation?: number;
+    } = {},
+  ): void {
+    const metadata = { namespace: "nat", name: "internet" };
+    const labels = {
+      "app.kubernetes.io/name": "coil",
+      "app.kubernetes.io/component": "egress",
+    };
+    const egress: Egress = {
+      apiVersion: "coil.cybozu.com/v2",
+      kind: "Egress",
+      metadata: { ...metadata, generation },
+      spec: { destinations: [destination] },
+    };
+    this.api.put("egresses", egress);
+    this.api.put("services", {
+      metadata: { ...metadata, labels },
+      spec: { clusterIPs: [serviceIp] },
+    });
+    this.putGateway({ isReady: true });
+  }
+
+  /** Stores whether the gateway is ready. */
+  putGateway({ isReady }: { readonly isReady: boolean }): void {
+    this.api.put("endpointslices", {
+      metadata: {
+        namespace: "nat",
+        name: "internet-1",
+        labels: {
+          "app.kubernetes.io/name": "coil",
+          "app.kubernetes.io/component": "egress",
+          "kubernetes.io/service-name": "internet",
+        },
+      },
+      addressType: "IPv4",
+      endpoints: isReady
+        ? [{ addresses: ["10.64.0.9"], conditions: { ready: true } }]
+        : [],
+    });
+  }
+
+  /** Stores a pod of this node. */
+  putPod(
+    name: string,
+    annotations: Readonly<Record<string, string>> = {},
+    { ip = "10.64.0.1", labels = {} }: {
+      readonly ip?: string;
+      readonly labels?: Readonly<Record<string, string>>;
+    } = {},
+  ): V1Pod {
+    const pod = {
+      metadata: {
+        namespace: "team",
+        name,
+        uid: `uid-${name}`,
+        annotations,
+        labels,
+      },
+      spec: { nodeName: "n1", containers: [] },
+      status: { phase: "Running", podIPs: [{ ip }] },
+    };
+    this.api.put("pods", pod);
+    return pod;
+  }
+
+  /** Runs what follows the API server. */
+  start(): this {
+    const loops = { ...this.#pods.loops, ...this.part.loops };
+    for (const [name, loop] of Object.entries(loops)) {
+      this.#group.run(name, loop);
+    }
+    return this;
+  }
+
+  /** The interface of a pod. */
+  attachmentOf(name: string, ip: string = "10.64.0.1"): Attachment {
+    return {
+      key: { containerId: `c-${name}`, ifname: "eth0" },
+      pod: { namespace: "team", name },
+      uid: `uid-${name}`,
+      addresses: { ipv4: Address.parse(ip) },
+      openNetns: () => Promise.resolve(Netns.open("/proc/self/ns/net")),
+    };
+  }
+
+  /** The part of an ADD that is about egress. */
+  async add(
+    name: string,
+    annotations: Readonly<Record<string, string>> = {},
+    { ifname = "eth0", isGateway = false }: {
+      readonly ifname?: string;
+      readonly isGateway?: boolean;
+    } = {},
+  ): Promise<void> {
+    const attachment = this.attachmentOf(name);
+    const request = {
+      ...attachment.key,
+      ifname,
+      netns: "/proc/self/ns/net",
+    } as AddRequest;
+    const pod: PodFacts = {
+      ...attachment.pod,
+      annotations,
+      isGateway,
+      from: "cache",
+    };
+    const { calls } = this.part;
+    const wanted = await calls.wanted(request, pod, { signal });
+    const announcement = calls.announcement(request, { wanted, signal });
+    const connected = {
+      ...attachment,
+      result: {},
+      undo: () => Promise.resolve(),
+    } as unknown as Connected;
+    await calls.setUp(connected, { request, wanted, announcement, signal });
+  }
+
+  /** The part of a CHECK that is about egress. */
+  async check(name: string): Promise<void> {
+    await this.part.calls.check(this.attachmentOf(name).key, { signal });
+  }
+
+  /** Waits until the check passes; throws what it threw last. */
+  async until(check: () => void): Promise<void> {
+    const end = performance.now() + PATIENCE_MS;
+    for (;;) {
+      try {
+        return check();
+      } catch (error) {
+        if (performance.now() > end) throw error;
+      }
+      await sleep(5);
+    }
+  }
+
+  /** Waits until nothing was done for a while. */
+  async quiet(): Promise<void> {
+    let before = -1;
+    while (before !== this.plane.done.length) {
+      before = this.plane.done.length;
+      await sleep(60);
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#group[Symbol.asyncDispose]();
+    await this.#stack.disposeAsync();
+  }
+}
