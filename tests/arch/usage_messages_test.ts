@@ -1,14 +1,16 @@
 // docs/usage.md quotes what the programs say. Each quotation is compared with
 // what the code says in that case, and each case has a row on the page.
 import assert from "node:assert/strict";
+import { parseAllDocuments } from "yaml";
 import { poolOf, poolStatus } from "../../lib/api/mod.ts";
 import * as ipam from "../../lib/ipam/mod.ts";
 import { askCoild } from "../../roles/coil/ask.ts";
 import { poolEvents } from "../../roles/coil_controller/ipam/pool_events.ts";
+import { sourceRefusal } from "../../roles/coild/cluster/any_source.ts";
 import { parseCoildFlags } from "../../roles/coild/flags.ts";
 import { explain } from "../../roles/coild/observe/address_errors.ts";
 import { failureOf } from "../../roles/coild/observe/cni_errors.ts";
-import { readPages } from "./pages.ts";
+import { readPages, ROOT } from "./pages.ts";
 
 const PAGE = (await readPages()).find(({ path }) => path === "docs/usage.md");
 
@@ -160,4 +162,45 @@ Deno.test("usage.md says of a pool's conditions what coil-controller writes", ()
   const deleted = poolStates(1, { isDeleted: true });
   assert.ok(deleted.conditions.includes("Ready=False Deleting"));
   assert.match(deleted.events.join(), /^Deleting: .*worker-1/);
+});
+
+/** What the API server answers to the deletion of a pool in use; the policy's variables become NAME, and … for others. */
+async function deletionRefusal(): Promise<string> {
+  const file = `${ROOT}deploy/policies/pool_deletion.yaml`;
+  const [policy] = parseAllDocuments(await Deno.readTextFile(file));
+  assert.ok(policy !== undefined && "toJS" in policy);
+  const { metadata, spec } = policy.toJS();
+  const [{ messageExpression }] = spec.validations;
+  const parts = (messageExpression as string).match(
+    /"(?:[^"\\]|\\.)*"|[\w.]+/g,
+  );
+  const text = (parts ?? []).map((part) => {
+    if (part.startsWith('"')) return JSON.parse(part);
+    return part === "variables.name" ? "NAME" : "…";
+  });
+  return `${metadata.name}: ${text.join("")}`;
+}
+
+Deno.test("usage.md gives the commands that refusals name", async () => {
+  const removal = section("Remove a pool");
+  const refusal = await deletionRefusal();
+  assert.match(
+    refusal,
+    /^coil-pool-deletion: AddressPool "NAME" is not deleted: …/,
+  );
+  for (
+    const command of [
+      "coil ipam show addresses --pool NAME",
+      "kubectl annotate addresspool NAME coil.cybozu.com/delete=NAME",
+    ]
+  ) {
+    assert.ok(removal.includes(`\`${command}\``), command);
+    assert.ok(refusal.includes(command), refusal);
+  }
+  assert.ok(removal.includes("policy `coil-pool-deletion`"));
+
+  const anySource = section("Let a pod send from other addresses");
+  const [, allowing = ""] = /^\$ (kubectl label namespace .*)$/m
+    .exec(anySource) ?? [];
+  assert.ok(sourceRefusal("payments").includes(`"${allowing}"`));
 });
