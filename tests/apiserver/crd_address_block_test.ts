@@ -214,6 +214,9 @@ Deno.test("AddressBlocks and BlockRequests", async (t) => {
       ...failure,
     });
     assert.match(await plane.kubectl(...get), /True +out of blocks +\d+s/);
+    assert.deepEqual(await columnsOf(plane, "breq"), [
+      ...["NAME", "NODE", "POOL", "BLOCK", "COMPLETE", "FAILURE", "AGE"],
+    ]);
     assert.deepEqual(
       (await plane.kubectl("get", "coil", "-o=name")).trim().split("\n"),
       [

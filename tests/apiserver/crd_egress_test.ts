@@ -369,6 +369,28 @@ Deno.test("the API server refuses what an Egress must not be", async (t) => {
     ]);
   });
 
+  await t.step("a client slice shows its Egress in kubectl", async () => {
+    await plane.apply({
+      apiVersion: "coil.cybozu.com/v2",
+      kind: "EgressClientSlice",
+      metadata: {
+        name: "defaults-0",
+        namespace: "default",
+        labels: { "app.kubernetes.io/instance": "defaults" },
+      },
+      clients: [],
+    });
+    assert.match(
+      await plane.kubectl("get", "egressclientslices", "--no-headers"),
+      /^defaults-0 +defaults +\d+s/,
+    );
+    assert.deepEqual(await columnsOf(plane, "ecs"), ["NAME", "EGRESS", "AGE"]);
+    assert.match(
+      await plane.kubectl("get", "coil", "-o=name"),
+      /^egressclientslice\.coil\.cybozu\.com\/defaults-0$/m,
+    );
+  });
+
   await t.step(
     "each gateway applies its own entry, and takes none of another's",
     async () => {
