@@ -89,7 +89,7 @@ async function runStatic({ run, show }: Stage): Promise<Counts> {
   let passed = 0;
   const failures: Failure[] = [];
   for (const check of ["fmt:check", "lint", "check"]) {
-    using watch = new StallWatch();
+    await using watch = new StallWatch();
     const { signal } = watch;
     const args = ["task", "--quiet", check];
     const output = (bytes: Uint8Array) => {
@@ -166,6 +166,7 @@ async function runSuite(suite: Suite, stage: Stage): Promise<Counts> {
     jobs: suite.jobs,
     longest: suite.longest,
     together: suite.together,
+    fileMinutes: suite.fileMinutes,
     filtered: extra.length > 0,
     ...stage,
   });

@@ -3,7 +3,7 @@ import type { Clock } from "../../lib/async/mod.ts";
 import { countJunit, type Counts, type Failure } from "./junit.ts";
 import { isProgress, Progress } from "./progress.ts";
 import { RUNNING_FILES_ENV, runningFiles } from "./running_files.ts";
-import { StallWatch } from "./stall.ts";
+import { LIMITS, type StallLimits, StallWatch } from "./stall.ts";
 import { UncaughtErrors } from "./uncaught_errors.ts";
 
 /** What {@link runDenoTest} runs, and where. */
@@ -18,6 +18,8 @@ export interface DenoTestRun {
   readonly longest?: readonly string[] | undefined;
   /** Whether all files are modules of one, so that what they share is loaded once. */
   readonly together?: boolean | undefined;
+  /** How long a file may take, or a test when all files are modules of one. Default as in `LIMITS`. */
+  readonly fileMinutes?: number | undefined;
   /** Whether the arguments leave tests out. */
   readonly filtered: boolean;
   /** Gets what deno says, as it comes. */
@@ -58,7 +60,14 @@ export async function runDenoTest(options: DenoTestRun): Promise<Counts> {
     ...(jobs === undefined ? {} : { DENO_JOBS: String(jobs) }),
   };
   const reader = new OutputReader();
-  using watch = new StallWatch({ clock: options.clock });
+  const inTurn = !args.includes("--parallel");
+  await using watch = new StallWatch({
+    clock: options.clock,
+    limits: limitsOf(options),
+    running: options.together === true
+      ? () => Promise.resolve(reader.progress.current)
+      : () => runningFiles(marks, { inTurn }),
+  });
   try {
     const output = (bytes: Uint8Array) => {
       options.show(bytes);
@@ -81,6 +90,12 @@ export async function runDenoTest(options: DenoTestRun): Promise<Counts> {
   } finally {
     await Deno.remove(reportDir, { recursive: true });
   }
+}
+
+function limitsOf({ fileMinutes }: DenoTestRun): StallLimits {
+  return fileMinutes === undefined
+    ? LIMITS
+    : { ...LIMITS, fileMs: fileMinutes * 60_000 };
 }
 
 /** Files or directories as arguments of `deno test`, which begins with the first one. */

@@ -119,6 +119,77 @@ for (const { args, named } of ENDED) {
   });
 }
 
+/** A short file and one that prints for ever, and spins now and then. */
+const CHATTY = `Deno.test("passes", () => {});
+Deno.test("spins", async () => {
+  for (;;) {
+    for (const end = Date.now() + 100; Date.now() < end;);
+    console.log("it goes on");
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+});`;
+
+const LIMITED = [
+  {
+    how: "of those that run in turn",
+    options: { args: [] },
+    name: /^ended: .*chatty_test\.ts took longer than 5 minutes$/,
+    named: /^running: spins \(.*chatty_test\.ts\)$/m,
+  },
+  {
+    how: "of those that run in parallel, by the suite's own limit",
+    options: { args: ["--parallel"], fileMinutes: 7 },
+    name: /^ended: .*chatty_test\.ts took longer than 7 minutes$/,
+    named: /^running: .*chatty_test\.ts, /m,
+  },
+  {
+    how: "as a test, of those that are one module",
+    options: { args: [], together: true },
+    name: /^ended: "spins" took longer than 5 minutes$/,
+    named: /^running: spins \(.*all_test\.ts\)$/m,
+  },
+];
+
+for (const { how, options, name, named } of LIMITED) {
+  Deno.test(`runDenoTest() ends a file that takes too long and names it: ${how}`, async () => {
+    const dir = await Deno.makeTempDir();
+    await Deno.writeTextFile(
+      `${dir}/another_test.ts`,
+      `Deno.test("good", () => {});`,
+    );
+    await Deno.writeTextFile(`${dir}/chatty_test.ts`, CHATTY);
+    const clock = new FakeClock();
+    const going = Promise.withResolvers<void>();
+    let output = "";
+    let isOver = false;
+    const run = runDenoTest({
+      paths: [dir],
+      filtered: false,
+      ...options,
+      show: (bytes) => {
+        output += new TextDecoder().decode(bytes);
+        if (output.includes("it goes on")) going.resolve();
+      },
+      run: onMachine(DENO, { cleanUp: () => Promise.resolve(), graceMs: 0 }),
+      clock,
+    }).finally(() => isOver = true);
+    await going.promise;
+    const startMs = clock.nowMs();
+    while (!isOver) {
+      await clock.advance(15_000);
+      // The marks are read from real files.
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+    const minutes = (clock.nowMs() - startMs) / 60_000;
+    assert.ok(minutes >= (options.fileMinutes ?? 5), `after ${minutes}`);
+    const { failures } = await run;
+    assert.equal(failures.length, 1);
+    assert.match(failures[0]?.name ?? "", name);
+    assert.match(failures[0]?.lines.join("\n") ?? "", named);
+    await Deno.remove(dir, { recursive: true });
+  });
+}
+
 Deno.test("runDenoTest() does not end a suite that prints something in time", async () => {
   const clock = new FakeClock();
   const counts = await runDenoTest({

@@ -24,6 +24,7 @@ Deno.test("a suite is ready when what prepares it says so, and hears what was sa
     "no Go",
   );
   assert.deepEqual(lines.slice(1), ["not of a", "of b"]);
+  await preparation.end();
 });
 
 Deno.test("a suite cannot run when what prepares it has ended without a word of it", async () => {
@@ -33,6 +34,7 @@ Deno.test("a suite cannot run when what prepares it has ended without a word of 
     await preparation.ready("b", ignore),
     "what prepares it ended before, with code 3",
   );
+  await preparation.end();
 });
 
 Deno.test("a suite that nobody prepares has what it needs", async () => {

@@ -38,6 +38,11 @@ export class Progress {
     else if (depth === 0) this.#last.set(this.#file, name);
   }
 
+  /** The running test, without its steps; none when files run in parallel. */
+  get current(): readonly string[] {
+    return this.#running.slice(0, 1).map((name) => `"${name}"`);
+  }
+
   /** What was running, a line for each test. `files` are those that had not ended. */
   describe(files: readonly string[]): string[] {
     if (this.#running.length > 0) {

@@ -58,6 +58,13 @@ Deno.test("Progress names the last result of each file that runs beside others",
   ]);
 });
 
+Deno.test("Progress has the running test, without its steps and only while it runs", () => {
+  const lines = ["running 2 tests from ./a_test.ts", "one ...", "  inner ..."];
+  assert.deepEqual(after(...lines).current, ['"one"']);
+  assert.deepEqual(after(...lines, "one ... ok (3s)").current, []);
+  assert.deepEqual(after("./a_test.ts => one ... ok (3s)").current, []);
+});
+
 Deno.test("isProgress() does not count deno's notice that a test is slow", () => {
   const notice = "'one' has been running for over (1m0s)\n";
   assert.equal(isProgress(notice), false);

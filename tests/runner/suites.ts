@@ -34,6 +34,8 @@ export interface Suite {
   readonly longest?: readonly string[];
   /** All files are one module, so that what they share is loaded once. */
   readonly together?: true;
+  /** How long a file may take, or a test of those that are one module: three times what the longest takes, or more. Default 5. */
+  readonly fileMinutes?: number;
   /** What takes long the first time and would keep a test silent. */
   readonly prepare?: (log: Log) => Promise<unknown>;
   /** Runs in a virtual machine whose kernel has what this one's may lack. */
@@ -59,6 +61,11 @@ async function ensureNodes(log: Log): Promise<void> {
   await ensureCluster({ log });
   await ensureBird({ log });
   await buildImage({ compression: "none", log });
+}
+
+/** Minutes for each file, and as many as for all when the variable says how long it looks for failures. */
+function unlessLonger(variable: string, minutes: number): number {
+  return Deno.env.has(variable) ? 60 : minutes;
 }
 
 /** In the order in which they run: what fails soonest is first, and what waits most while what others need is made. */
@@ -88,6 +95,7 @@ export const SUITES: readonly Suite[] = [
     ],
     packages: {},
     root: false,
+    fileMinutes: unlessLonger("COIL_SCHEDULE_STEPS", 5),
     args: ["--parallel"],
   },
   {
@@ -105,6 +113,7 @@ export const SUITES: readonly Suite[] = [
     paths: ["tests/image"],
     packages: { ...BUILD_PACKAGES, ...NET_PACKAGES, buildah: "buildah" },
     root: true,
+    fileMinutes: 10,
     args: [],
     prepare: (log) => buildImage({ log }),
   },
@@ -123,6 +132,7 @@ export const SUITES: readonly Suite[] = [
     paths: ["tests/e2e"],
     packages: { ...CLUSTER_PACKAGES, ...BUILD_PACKAGES },
     root: true,
+    fileMinutes: 15,
     args: [],
     // They wait more than they work, each for its own cluster.
     jobs: 2,
@@ -149,6 +159,7 @@ export const SUITES: readonly Suite[] = [
       "containernetworking-plugins": "/usr/lib/cni/ptp",
     },
     root: true,
+    fileMinutes: 15,
     args: [],
     // They wait more than they work, each for its own control plane.
     jobs: 6,
@@ -200,6 +211,7 @@ export const SUITES: readonly Suite[] = [
     paths: ["tests/churn"],
     packages: { ...CLUSTER_PACKAGES, ...BUILD_PACKAGES },
     root: true,
+    fileMinutes: unlessLonger("COIL_E2E_CHURN_SECONDS", 30),
     args: [],
     prepare: ensureNodes,
     // Both wait more than they work.
@@ -216,6 +228,7 @@ export const SUITES: readonly Suite[] = [
       curl: "curl",
     },
     root: true,
+    fileMinutes: unlessLonger("COIL_FAULT_STEPS", 15),
     args: [],
     prepare: async (log) => {
       await sweepLabs({ log });
@@ -230,6 +243,7 @@ export const SUITES: readonly Suite[] = [
     paths: ["tests/fuzz"],
     packages: {},
     root: false,
+    fileMinutes: unlessLonger("COIL_FUZZ_SECONDS", 15),
     args: [],
     beside: "vm",
     // It only works, and would take the time from it.
