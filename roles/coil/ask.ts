@@ -12,6 +12,10 @@ const BACKLOG_PAUSE_MS = 10;
 /** More than coild answers. */
 const MAX_ANSWER_BYTES = 16 << 20;
 
+/** Upstream's coild and early ones of ours serve gRPC alone: docs/decisions/0020-one-service-two-doors.md */
+const OTHER_COILD =
+  "coild is upstream's, older than the plugin or still starting: both must be of the same version";
+
 /** What {@linkcode askCoild} asks. */
 export interface Question {
   /** Of the network configuration. */
@@ -25,20 +29,28 @@ export interface Question {
 /**
  * Takes a call to coild, as the launcher does.
  *
- * @throws {NoAnswerError} when nobody listens at the socket, or what comes is not an answer
+ * @throws {NoAnswerError} when nobody listens at the plugin's socket, or what comes is not an answer
  */
 export async function askCoild(question: Question): Promise<Answer> {
   const { socketPath, patienceMs = PATIENCE_MS } = question;
-  const where = (reason: string) => ({
-    details:
-      `socket "${socketPath}": ${reason}; check the coild pod of this node`,
+  const where = (reason: string, path: string = socketPath) => ({
+    details: `socket "${path}": ${reason}; check the coild pod of this node`,
   });
   const connecting = connect(socketPath, patienceMs);
-  using connection = await connecting.catch((cause) => {
-    throw new NoAnswerError(
-      "coild is not running on this node or still starting",
-      { ...where(reasonOf(cause)), cause },
-    );
+  using connection = await connecting.catch(async (cause) => {
+    const reason = reasonOf(cause);
+    throw await isServed(socketPath)
+      ? new NoAnswerError("coild on this node does not serve this plugin", {
+        ...where(
+          `${reason}; ${OTHER_COILD}`,
+          socketPath + LAUNCHER_SOCKET_SUFFIX,
+        ),
+        cause,
+      })
+      : new NoAnswerError(
+        "coild is not running on this node or still starting",
+        { ...where(reason), cause },
+      );
   });
   let isLate = false;
   const timer = setTimeout(() => {
@@ -74,6 +86,16 @@ async function connect(
       if (!isFull || performance.now() > endMs) throw error;
       await new Promise((resolve) => setTimeout(resolve, BACKLOG_PAUSE_MS));
     }
+  }
+}
+
+/** Whether somebody listens at the socket for gRPC. */
+async function isServed(path: string): Promise<boolean> {
+  try {
+    using _connection = await Deno.connect({ transport: "unix", path });
+    return true;
+  } catch {
+    return false;
   }
 }
 

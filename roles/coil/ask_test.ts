@@ -109,3 +109,33 @@ Deno.test("askCoild() does not wait for ever", async () => {
   assert.ok(outcome instanceof NoAnswerError);
   assert.equal(outcome.message, "No answer within 50 ms");
 });
+
+/** What is said where nobody listens at the plugin's socket. */
+async function askNobody(socketPath: string): Promise<NoAnswerError> {
+  const question = { socketPath, env: ENV, stdin: STDIN };
+  const outcome = await askCoild(question).catch((error: unknown) => error);
+  assert.ok(outcome instanceof NoAnswerError);
+  return outcome;
+}
+
+Deno.test("askCoild() tells a coild that serves only gRPC from one that does not run", async () => {
+  const directory = await Deno.makeTempDir();
+  const path = `${directory}/coild.sock`;
+  const away = await askNobody(path);
+  assert.equal(
+    away.message,
+    "coild is not running on this node or still starting",
+  );
+  assert.equal(
+    away.details,
+    `socket "${path}": No such file or directory (os error 2); check the coild pod of this node`,
+  );
+  using _grpc = Deno.listen({ transport: "unix", path });
+  const other = await askNobody(path);
+  assert.equal(other.message, "coild on this node does not serve this plugin");
+  assert.equal(
+    other.details,
+    `socket "${path}.cni": No such file or directory (os error 2); coild is upstream's, older than the plugin or still starting: both must be of the same version; check the coild pod of this node`,
+  );
+  await Deno.remove(directory, { recursive: true });
+});
