@@ -64,17 +64,29 @@ const CAUSES: readonly Error[] = [
   new ipam.QuarantinedError({ containerId: "c", ifname: "eth0" }),
 ];
 
-/** What the plugin says when nothing listens at coild's socket. */
-async function withoutCoild(): Promise<string> {
-  const question = { env: {}, stdin: new Uint8Array() };
-  const asking = askCoild({ ...question, socketPath: "/nonexistent/x.sock" });
+/** What the plugin says when nothing listens at its socket. */
+async function unanswered(socketPath: string): Promise<string> {
+  const asking = askCoild({ env: {}, stdin: new Uint8Array(), socketPath });
   return await asking.then(() => "", (error: Error) => error.message);
+}
+
+/** What it says when a coild serves gRPC alone. */
+async function withOtherCoild(): Promise<string> {
+  const directory = await Deno.makeTempDir();
+  const path = `${directory}/coild.sock`;
+  try {
+    using _listener = Deno.listen({ transport: "unix", path });
+    return await unanswered(path);
+  } finally {
+    await Deno.remove(directory, { recursive: true });
+  }
 }
 
 async function said(): Promise<Row[]> {
   const explained = CAUSES.map((cause) => explain(cause, CONTEXT));
   return [
-    { message: await withoutCoild(), event: "" },
+    { message: await unanswered("/nonexistent/x.sock"), event: "" },
+    { message: await withOtherCoild(), event: "" },
     ...explained.map((error) => ({
       message: error.message,
       event: failureOf(error).event ?? "",
