@@ -1,4 +1,4 @@
-import { sleep, type WaitOptions } from "./sleep.ts";
+import { sleep, type SleepOptions } from "./sleep.ts";
 
 /** Options of {@linkcode Backoff}. */
 export interface BackoffOptions {
@@ -47,8 +47,8 @@ export class Backoff {
 }
 
 /** Options of {@linkcode retry}. */
-export interface RetryOptions extends WaitOptions {
-  /** Gives the delays. Default: 100 ms doubling up to 10 s. */
+export interface RetryOptions extends SleepOptions {
+  /** Gives the delays. Default: up to 100 ms, doubling up to 10 s, all of it random. */
   readonly backoff?: Backoff;
   /** Whether another attempt may help. Default: always. */
   readonly shouldRetry?: (error: unknown, attempt: number) => boolean;
@@ -66,7 +66,7 @@ export async function retry<T>(
   options: RetryOptions = {},
 ): Promise<T> {
   const backoff = options.backoff ??
-    new Backoff({ initialMs: 100, maxMs: 10_000 });
+    new Backoff({ initialMs: 100, maxMs: 10_000, jitter: 1 });
   const maxAttempts = options.maxAttempts ?? Infinity;
   for (let attempt = 1;; attempt++) {
     options.signal?.throwIfAborted();

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import fc from "fast-check";
-import { Backoff, retry } from "./mod.ts";
+import { Backoff, type Clock, retry } from "./mod.ts";
 
 Deno.test("Backoff.nextMs() doubles up to the limit, and reset() starts over", () => {
   const backoff = new Backoff({ initialMs: 10, maxMs: 35, jitter: 0 });
@@ -67,4 +67,21 @@ Deno.test("retry() stops waiting on abort", async () => {
   });
   setTimeout(() => controller.abort(), 1);
   await assert.rejects(retrying, { name: "AbortError" });
+});
+
+Deno.test("retry() waits any time up to 100 ms at first, and up to 10 s at last", async () => {
+  const delays: number[] = [];
+  const clock: Clock = {
+    nowMs: () => 0,
+    after(ms, callback) {
+      delays.push(ms);
+      queueMicrotask(callback);
+      return { [Symbol.dispose]() {} };
+    },
+  };
+  const fail = () => Promise.reject(new Error("no"));
+  await assert.rejects(retry(fail, { clock, maxAttempts: 200 }), /^Error: no$/);
+  delays.forEach((ms, i) => assert.ok(ms <= Math.min(10_000, 100 * 2 ** i)));
+  const late = delays.slice(8);
+  assert.ok(late.some((ms) => ms < 2_000) && late.some((ms) => ms > 8_000));
 });

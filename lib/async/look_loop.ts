@@ -1,5 +1,6 @@
 import { Backoff } from "./backoff.ts";
 import { Gate } from "./gate.ts";
+import { jittered } from "./jittered.ts";
 import { sleep, withTimeout } from "./sleep.ts";
 
 /** Removals come in bursts: a table is flushed route by route. */
@@ -15,7 +16,7 @@ const CALM_MS = 10_000;
 export interface LookLoopOptions<T> {
   /** All there is to look at. */
   readonly all: readonly T[];
-  /** How often to look at everything although nobody asked for it. */
+  /** How often, about, to look at everything although nobody asked for it. */
   readonly everyMs: number;
   /** Looks at these parts and puts them right. Returns whether anything had to be. */
   readonly look: (
@@ -56,12 +57,13 @@ export class LookLoop<T> {
   /** Looks until the signal. */
   async run(signal: AbortSignal): Promise<void> {
     const { all, everyMs } = this.#options;
-    let wholeAtMs = performance.now();
+    const later = () => performance.now() + jittered(everyMs);
+    let wholeAtMs = later();
     for (;;) {
-      const leftMs = wholeAtMs + everyMs - performance.now();
+      const leftMs = wholeAtMs - performance.now();
       await this.#waitFor(Math.max(0, leftMs), signal);
-      if (performance.now() >= wholeAtMs + everyMs) {
-        wholeAtMs = performance.now();
+      if (performance.now() >= wholeAtMs) {
+        wholeAtMs = later();
         this.want(all);
       }
       await sleep(BURST_MS, { signal });

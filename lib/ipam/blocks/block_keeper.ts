@@ -1,6 +1,7 @@
 import {
   abortable,
   type Clock,
+  jittered,
   sleep,
   type TaskGroup,
   withTimeout,
@@ -300,7 +301,7 @@ export class BlockKeeper {
         signal.throwIfAborted();
         log.info("Cannot list blocks; retrying", { err });
       }
-      await sleep(RELIST_MS, { clock, signal });
+      await sleep(jittered(RELIST_MS), { clock, signal });
     }
   }
 }

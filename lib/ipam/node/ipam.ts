@@ -1,6 +1,7 @@
 import {
   Backoff,
   type Clock,
+  jittered,
   retry,
   systemClock,
   TaskGroup,
@@ -29,6 +30,9 @@ import {
 import { inspect, type PodReport, reconcilePods } from "./reconcile.ts";
 import { ReportLog } from "./report_log.ts";
 import { DEFAULT_WATER_MARKS, type WaterMarks } from "../blocks/water_marks.ts";
+
+/** Pauses between attempts at the list without which no pod gets an address. */
+const FIRST_LIST = { initialMs: 200, maxMs: 5_000, jitter: 1 };
 
 /** Options of {@linkcode NodeIpam}. */
 export interface NodeIpamOptions {
@@ -162,7 +166,7 @@ export class NodeIpam extends Allocations implements AsyncDisposable {
         }
         throw err;
       }
-    }, { signal, backoff: new Backoff({ initialMs: 200, maxMs: 5_000 }) });
+    }, { signal, backoff: new Backoff(FIRST_LIST) });
     this.#ready = true;
     this.#planRelist();
     await this.#keeper.begin();
@@ -261,7 +265,7 @@ export class NodeIpam extends Allocations implements AsyncDisposable {
 
   #planRelist(): void {
     const { relistMs = 0 } = this.#options;
-    this.#relistAt = this.#clock.nowMs() + relistMs * (0.5 + Math.random());
+    this.#relistAt = this.#clock.nowMs() + jittered(relistMs);
   }
 
   #reconcileOptions(now: number): Parameters<typeof reconcilePods>[2] {

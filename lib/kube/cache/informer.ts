@@ -1,4 +1,4 @@
-import { Backoff, sleep } from "../../async/mod.ts";
+import { Backoff, type Clock, sleep, systemClock } from "../../async/mod.ts";
 import { getLogger, type Logger } from "../../telemetry/mod.ts";
 import type { KubeClient } from "../client/client.ts";
 import { KubeApiError, KubeUnreachableError } from "../http/errors.ts";
@@ -40,6 +40,8 @@ export interface InformerOptions<T> extends Selection {
   readonly onChange?: (change: StoreChange<T>) => void;
   /** Delays between attempts. Default: up to 1 s, doubling up to 30 s, all of it random: thousands of nodes come back one by one. */
   readonly backoff?: Backoff;
+  /** Passes during the delays. */
+  readonly clock?: Clock;
   /** See {@link KubeClient.watch}. */
   readonly timeoutSeconds?: number;
   /** See {@link KubeClient.watch}. */
@@ -274,7 +276,7 @@ export class Informer<T extends KubeObject> {
       );
     }
     // A server that ends each watch so soon must not be asked without a pause.
-    await sleep(this.#backoff.nextMs(), { signal });
+    await this.#sleep(this.#backoff.nextMs(), signal);
   }
 
   /** An event before all objects have come. */
@@ -360,6 +362,10 @@ export class Informer<T extends KubeObject> {
     this.#failing ||= !wasGone;
   }
 
+  async #sleep(ms: number, signal: AbortSignal): Promise<void> {
+    await sleep(ms, { signal, clock: this.#options.clock ?? systemClock });
+  }
+
   async #pause(err: unknown, signal: AbortSignal): Promise<void> {
     let wantedMs = 0;
     if (err instanceof KubeApiError) {
@@ -372,7 +378,7 @@ export class Informer<T extends KubeObject> {
       this.#version = undefined;
     }
     try {
-      await sleep(wantedMs + this.#backoff.nextMs(), { signal });
+      await this.#sleep(wantedMs + this.#backoff.nextMs(), signal);
     } catch (reason) {
       if (!signal.aborted) throw reason;
     }

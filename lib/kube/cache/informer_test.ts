@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { Backoff, sleep } from "../../async/mod.ts";
+import { Backoff, type Clock, sleep } from "../../async/mod.ts";
 import { KubeClient } from "../client/client.ts";
 import { Informer, type InformerOptions } from "./informer.ts";
 import { NODES } from "../api/resource.ts";
@@ -522,4 +522,45 @@ Deno.test("Informer lists again after an error inside a watch, which might come 
     await until(() => server.watches.length === 2);
     assert.equal(server.lists.length, 2);
   });
+});
+
+/** Follows a server that refuses everything, and returns the delays between the attempts. */
+async function delaysOf(attempts: number): Promise<number[]> {
+  const server = new Server();
+  server.listFailure = { status: 503, body: "no" };
+  const stop = new AbortController();
+  const delays: number[] = [];
+  const clock: Clock = {
+    nowMs: () => 0,
+    after(ms, callback) {
+      if (delays.push(ms) === attempts) stop.abort();
+      queueMicrotask(callback);
+      return { [Symbol.dispose]() {} };
+    },
+  };
+  const informer = new Informer(new KubeClient(server.transport), NODES, {
+    clock,
+  });
+  await informer.run(stop.signal);
+  return delays;
+}
+
+Deno.test("Informer comes back within a second after the first failure, thousands of them one by one", async () => {
+  const firsts: number[] = [];
+  for (let i = 0; i < 100; i++) {
+    const [first = NaN] = await delaysOf(1);
+    firsts.push(first);
+  }
+  assert.ok(firsts.every((ms) => ms >= 0 && ms <= 1_000), `${firsts}`);
+  assert.ok(firsts.some((ms) => ms < 200) && firsts.some((ms) => ms > 800));
+});
+
+Deno.test("Informer asks a server that stays away once in 30 s at most, at any moment of them", async () => {
+  const delays = await delaysOf(200);
+  const most = [1_000, 2_000, 4_000, 8_000, 16_000];
+  delays.forEach((ms, i) =>
+    assert.ok(ms <= (most[i] ?? 30_000), `${i}: ${ms}`)
+  );
+  const late = delays.slice(most.length);
+  assert.ok(late.some((ms) => ms < 6_000) && late.some((ms) => ms > 24_000));
 });

@@ -1,6 +1,7 @@
 import {
   abortable,
   Allowances,
+  Backoff,
   BoundedMap,
   type Clock,
   sleep,
@@ -20,7 +21,7 @@ const AGGREGATION_MS = 10 * 60_000;
 const OF_OBJECT = { burst: 25, perSecond: 1 / (5 * 60) };
 const REQUEST_TIMEOUT_MS = 5_000;
 const FLUSH_MS = 1_000;
-const RETRY_MS = 1_000;
+const RETRY = { initialMs: 1_000, maxMs: 30_000, jitter: 1 };
 
 /** What is to be said about an object. */
 export interface EventInfo {
@@ -115,6 +116,7 @@ export class EventRecorder {
 
   /** Writes events until the signal aborts, and then those that are left, for a second at most. */
   async run(signal: AbortSignal): Promise<void> {
+    const backoff = new Backoff(RETRY);
     while (!signal.aborted) {
       const [key] = this.#pending;
       if (key === undefined) {
@@ -122,8 +124,10 @@ export class EventRecorder {
         continue;
       }
       const isWritten = await this.#write(key, signal);
+      if (isWritten) backoff.reset();
       if (isWritten || signal.aborted) continue;
-      await sleep(RETRY_MS, { signal, clock: this.#clock }).catch(() => {});
+      const pauseMs = backoff.nextMs();
+      await sleep(pauseMs, { signal, clock: this.#clock }).catch(() => {});
     }
     const flush = AbortSignal.timeout(FLUSH_MS);
     for (const key of [...this.#pending]) {
