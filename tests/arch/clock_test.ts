@@ -3,6 +3,7 @@
 // and timers, which pass evenly.
 import assert from "node:assert/strict";
 import { ROOT } from "./ranks.ts";
+import { sources } from "./sources.ts";
 
 /** Where the date is only shown to others, and how. */
 const SHOWN: Readonly<Record<string, string>> = {
@@ -20,14 +21,6 @@ const SHOWN: Readonly<Record<string, string>> = {
 };
 
 const DATE = /\bDate\.now\b|\bnew Date\(\)|\bTemporal\.Now\b/;
-
-async function* sources(dir: string): AsyncGenerator<string> {
-  for await (const { name, isDirectory } of Deno.readDir(`${ROOT}${dir}`)) {
-    const path = `${dir}/${name}`;
-    if (isDirectory) yield* sources(path);
-    else if (/(?<!_test)\.ts$/.test(name)) yield path;
-  }
-}
 
 Deno.test("clock: nothing is decided by the machine's date", async () => {
   const found: string[] = [];

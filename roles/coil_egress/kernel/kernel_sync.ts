@@ -2,6 +2,7 @@ import {
   abortable,
   Backoff,
   Gate,
+  jittered,
   withTimeout,
 } from "../../../lib/async/mod.ts";
 import type { Address } from "../../../lib/inet/mod.ts";
@@ -24,7 +25,7 @@ export interface KernelSyncOptions {
   readonly onSync?: (result: "ok" | "error") => void;
   /** The shortest and longest pause after a failure. Default 0.2 s and 10 s. */
   readonly retryMs?: { readonly initialMs: number; readonly maxMs: number };
-  /** How often the whole state is set although nothing changed. Default 5 min. */
+  /** How often, about, the whole state is set although nothing changed. Default 5 min. */
   readonly repairMs?: number;
 }
 
@@ -157,7 +158,7 @@ export class KernelSync {
     await wait(new Gate(), leastMs);
     if (hasFailed || signal.aborted) return;
     const { repairMs = REPAIR_MS } = this.#options;
-    const hasChanged = await wait(this.#changed, repairMs);
+    const hasChanged = await wait(this.#changed, jittered(repairMs));
     if (!hasChanged) this.#applied = undefined;
   }
 }

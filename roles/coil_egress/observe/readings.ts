@@ -1,4 +1,4 @@
-import { SingleFlight, sleep } from "../../../lib/async/mod.ts";
+import { jittered, SingleFlight, sleep } from "../../../lib/async/mod.ts";
 import type { Address } from "../../../lib/inet/mod.ts";
 import type { ServerCounters } from "../../../lib/egress/mod.ts";
 import type { ConntrackCount } from "../../../lib/netlink/mod.ts";
@@ -84,7 +84,7 @@ export class Readings {
       await this.readFlows();
       await this.readCheap();
       onRead();
-      await sleep(INTERVAL_MS, { signal });
+      await sleep(jittered(INTERVAL_MS), { signal });
     }
   }
 

@@ -1,5 +1,5 @@
 import { ADDRESS_BLOCKS, type AddressBlock } from "../../../lib/api/mod.ts";
-import { Gate, withTimeout } from "../../../lib/async/mod.ts";
+import { Gate, jittered, withTimeout } from "../../../lib/async/mod.ts";
 import type { KubeClient } from "../../../lib/kube/mod.ts";
 import { NODE_LABEL, RESERVED_LABEL } from "../../../lib/names/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
@@ -151,7 +151,7 @@ export class BlockLooks {
     const everyMs = object?.metadata.labels?.[RESERVED_LABEL] === "true"
       ? Math.min(intervalMs, RESERVED_MS)
       : intervalMs;
-    const dueMs = performance.now() + everyMs * (0.5 + Math.random());
+    const dueMs = performance.now() + jittered(everyMs);
     this.#entries.set(name, { object, dueMs, sequence: ++this.#sequence });
   }
 }

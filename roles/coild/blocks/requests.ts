@@ -11,6 +11,7 @@ import {
 import {
   Backoff,
   Gate,
+  jittered,
   retry,
   sleep,
   withTimeout,
@@ -34,7 +35,7 @@ const log = getLogger("node-ipam");
  */
 const RECHECK = { initialMs: 2_000, maxMs: 16_000 };
 
-/** One that nobody waits for is looked at this often, until it is answered. */
+/** One that nobody waits for is looked at about this often, until it is answered. */
 const UNAWAITED_MS = 30_000;
 
 /**
@@ -114,7 +115,7 @@ export class BlockRequests {
       const { name = "" } = request.metadata;
       this.#seen.set(name, request);
       if (isAnswered(request)) this.#use(request);
-      else this.#cleaner.enqueue(name, { afterMs: UNAWAITED_MS });
+      else this.#cleaner.enqueue(name, { afterMs: jittered(UNAWAITED_MS) });
     }
     this.#primed.open();
   }
@@ -314,7 +315,7 @@ export class BlockRequests {
     }
     this.#seen.set(name, live);
     if (!isAnswered(live)) {
-      return this.#cleaner.enqueue(name, { afterMs: UNAWAITED_MS });
+      return this.#cleaner.enqueue(name, { afterMs: jittered(UNAWAITED_MS) });
     }
     if (this.#late.has(uidOf(live))) return await this.#delete(live, signal);
     this.#late.add(uidOf(live));

@@ -1,4 +1,9 @@
-import { abortable, SingleFlight, sleep } from "../../../lib/async/mod.ts";
+import {
+  abortable,
+  jittered,
+  SingleFlight,
+  sleep,
+} from "../../../lib/async/mod.ts";
 import type { AnnounceTokens, EgressRef } from "../../../lib/announce/mod.ts";
 import {
   type KubeClient,
@@ -111,7 +116,7 @@ export class EgressTokens implements AnnounceTokens {
   /** Renews tokens that are in use until the signal; forgets the others. */
   async run(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
-      await sleep(ROUND_MS * (0.5 + this.#random()), { signal });
+      await sleep(jittered(ROUND_MS, this.#random), { signal });
       await this.renew(signal);
     }
   }

@@ -1,4 +1,4 @@
-import { type KeyedMutex, sleep } from "../../../lib/async/mod.ts";
+import { jittered, type KeyedMutex, sleep } from "../../../lib/async/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import type { AttachmentBook } from "../calls/attachment_book.ts";
 import type { Attachment } from "../calls/attachment.ts";
@@ -28,10 +28,10 @@ export class EgressInspector {
     this.#with = options;
   }
 
-  /** Looks at each interval until the signal. One pod after the other, so that an ADD waits for none but its own. */
+  /** Looks about once in each interval until the signal. One pod after the other, so that an ADD waits for none but its own. */
   async run(signal: AbortSignal): Promise<void> {
     for (;;) {
-      await sleep(this.#with.intervalMs, { signal });
+      await sleep(jittered(this.#with.intervalMs), { signal });
       for (const attachment of this.#with.book.list()) {
         signal.throwIfAborted();
         await this.#inspect(attachment, signal);

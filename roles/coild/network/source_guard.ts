@@ -1,7 +1,9 @@
 import {
   CoalescedRunner,
+  jittered,
   type KeyedMutex,
   LookLoop,
+  sleep,
   TaskGroup,
 } from "../../../lib/async/mod.ts";
 import { valuesOf } from "../../../lib/inet/mod.ts";
@@ -24,7 +26,7 @@ import type { SourceWatch } from "./source_watch.ts";
 
 const log = getLogger("pod-sources");
 
-/** How often to look whether the table and the links are as they should be, whatever the kernel tells. */
+/** How often, about, to look whether the table and the links are as they should be, whatever the kernel tells. */
 const INTERVAL_MS = 30_000;
 
 /** The least time between two looks at the links. */
@@ -168,13 +170,15 @@ export class SourceGuard {
       minIntervalMs: MIN_INTERVAL_MS,
     });
     using _watch = this.#with.watch.subscribe(() => runner.trigger());
-    const timer = setInterval(() => runner.trigger(), INTERVAL_MS);
-    try {
-      runner.trigger();
-      await runner.run(signal);
-    } finally {
-      clearInterval(timer);
-    }
+    await using tasks = new TaskGroup({ signal });
+    tasks.run("looking when asked to", (s) => runner.run(s));
+    tasks.run("asking from time to time", async (s) => {
+      for (;;) {
+        runner.trigger();
+        await sleep(jittered(INTERVAL_MS), { signal: s });
+      }
+    });
+    await tasks.wait();
   }
 
   async #lookAtLinks(signal: AbortSignal): Promise<void> {

@@ -1,4 +1,4 @@
-import { type KeyedMutex, sleep } from "../../../lib/async/mod.ts";
+import { jittered, type KeyedMutex, sleep } from "../../../lib/async/mod.ts";
 import type { NodeIpam } from "../../../lib/ipam/mod.ts";
 import type { PodNetwork } from "../../../lib/podnet/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
@@ -35,7 +35,7 @@ export class Reconciler {
   async run(signal: AbortSignal): Promise<void> {
     for (;;) {
       // Nodes that were started together do not compare together.
-      const waitMs = this.#with.intervalMs * (0.5 + Math.random());
+      const waitMs = jittered(this.#with.intervalMs);
       await sleep(waitMs, { signal });
       try {
         await this.reconcile(signal);
