@@ -106,8 +106,8 @@ export class SimTransport implements Transport {
   }
 
   #handle(request: SimRequest): SimAnswer {
-    const { api, scheduler } = this.#with;
-    const { method, name, plural, query } = request;
+    const { api } = this.#with;
+    const { method, name } = request;
     if (method !== "GET" || name !== undefined) return api.handle(request);
     const { version, items } = this.#list(request);
     return {

@@ -5,7 +5,6 @@
  */
 import type { Address, Family } from "../../inet/mod.ts";
 import {
-  formatTable,
   type FouPort,
   type Link,
   NetlinkError,
@@ -14,6 +13,7 @@ import {
   type Route,
   type Rule,
 } from "../../netlink/mod.ts";
+import { formatTable } from "../../../tests/lab/plan_text/nft_table.ts";
 import type { ServerKernel } from "./kernel.ts";
 
 const ENOENT = 2;
