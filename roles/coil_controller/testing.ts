@@ -30,7 +30,7 @@ import { openIpam } from "./ipam_part.ts";
 openLibc();
 
 /** How long something may take; far more than it does. */
-const PATIENCE_MS = 20_000;
+const PATIENCE_MS = 8_000;
 
 /** An API server in memory, and a controller that leads once it is started. */
 abstract class ControllerLab implements AsyncDisposable {

@@ -32,7 +32,7 @@ import { PodEvents } from "./observe/pod_events.ts";
 openLibc();
 
 /** How long something may take; far more than it does. */
-const PATIENCE_MS = 20_000;
+const PATIENCE_MS = 8_000;
 
 /** What annotates a pod as a client of Egress "nat/internet". */
 export const CLIENT: Readonly<Record<string, string>> = {

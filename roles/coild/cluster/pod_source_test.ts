@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
-import { KubeClient } from "../../../lib/kube/mod.ts";
-import { FakeTransport } from "../../../lib/kube/testing.ts";
-import { PodNotFoundError } from "../base/errors.ts";
+import { TaskGroup } from "../../../lib/async/mod.ts";
+import { Address } from "../../../lib/inet/mod.ts";
+import { KubeClient, type V1Pod } from "../../../lib/kube/mod.ts";
+import { FakeTransport, MemoryApi } from "../../../lib/kube/testing.ts";
+import { NotReadyError, PodNotFoundError } from "../base/errors.ts";
 import { PodSource } from "./pod_source.ts";
 
 const { signal } = new AbortController();
@@ -29,4 +31,146 @@ Deno.test("poolOf() gives the namespace's pool, else the default one, but none t
   assert.equal(await source.poolOf("chosen", { signal }), "global");
   assert.equal(await source.poolOf("plain", { signal }), "default");
   await assert.rejects(source.poolOf("unknown", { signal }), PodNotFoundError);
+});
+
+/** A source whose caches follow an API server in memory. */
+class Site implements AsyncDisposable {
+  readonly api = new MemoryApi();
+  readonly source = new PodSource(new KubeClient(this.api), {
+    nodeName: "node1",
+    pools: true,
+  });
+  readonly #group = new TaskGroup();
+
+  /** Stores a pod. */
+  put(name: string, { node = "node1", annotations = {}, ip, uid, host }: {
+    readonly node?: string;
+    readonly annotations?: Readonly<Record<string, string>>;
+    readonly ip?: string;
+    readonly uid?: string;
+    readonly host?: true;
+  } = {}): void {
+    this.api.put("pods", {
+      metadata: {
+        namespace: "team",
+        name,
+        annotations,
+        ...(uid !== undefined && { uid }),
+      },
+      spec: { nodeName: node, ...(host && { hostNetwork: true }) },
+      status: { podIPs: ip === undefined ? [] : [{ ip }] },
+    });
+  }
+
+  async follow(): Promise<PodSource> {
+    for (const [name, loop] of Object.entries(this.source.loops)) {
+      this.#group.run(name, loop);
+    }
+    await this.source.synced();
+    return this.source;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#group[Symbol.asyncDispose]();
+  }
+}
+
+const POD = { namespace: "team", name: "web" };
+const ANNOTATIONS = { "coil.cybozu.com/any-source": "true" };
+
+Deno.test("find() believes the runtime first, then the cache, then the API server", async () => {
+  await using site = new Site();
+  site.put("web", { annotations: ANNOTATIONS, uid: "u1" });
+  const query = { ...POD, annotations: { told: "yes" } };
+  const asked = await site.source.find(POD, { signal });
+  assert.equal(asked.from, "api");
+  assert.deepEqual(asked.annotations, ANNOTATIONS);
+  const source = await site.follow();
+  const cached = await source.find(POD, { signal });
+  assert.deepEqual([cached.from, cached.uid], ["cache", "u1"]);
+  assert.equal(cached.isGateway, false);
+  const told = await source.find(query, { signal });
+  assert.deepEqual(
+    [told.from, told.uid, told.annotations],
+    ["runtime", "u1", { told: "yes" }],
+  );
+  const other = await source.find({ ...query, uid: "u2" }, { signal });
+  assert.deepEqual([other.from, other.uid], ["runtime", undefined]);
+  await assert.rejects(
+    source.find({ ...POD, name: "none" }, { signal }),
+    PodNotFoundError,
+  );
+});
+
+Deno.test("find() takes a runtime's word when the API server does not answer, but not for a client of an Egress", async () => {
+  const unreachable = new KubeClient(
+    new FakeTransport(() => ({ status: 403, body: {} })),
+  );
+  const source = new PodSource(unreachable, { nodeName: "node1", pools: true });
+  const told = await source.find({ ...POD, annotations: {} }, { signal });
+  assert.deepEqual([told.from, told.uid], ["runtime", undefined]);
+  const annotations = { "egress.coil.cybozu.com/nat": "internet" };
+  await assert.rejects(source.find({ ...POD, annotations }, { signal }));
+  await assert.rejects(source.find(POD, { signal }));
+});
+
+Deno.test("find() refuses a pod of another node", async () => {
+  await using site = new Site();
+  site.put("web", { node: "node2" });
+  const finding = site.source.find({ ...POD, annotations: {} }, { signal });
+  await assert.rejects(finding, NotReadyError);
+});
+
+Deno.test("the caches know this node's pods, their Egresses and their addresses", async () => {
+  await using site = new Site();
+  const annotations = { "egress.coil.cybozu.com/nat": "internet,dmz" };
+  site.put("a", { annotations, ip: "10.64.0.1" });
+  site.put("b", { ip: "10.64.0.1" });
+  site.put("c", { ip: "10.64.0.1", host: true });
+  site.put("d", { ip: "10.64.0.1", node: "node2" });
+  assert.equal(site.source.isSynced, false);
+  const source = await site.follow();
+  assert.equal(source.isSynced, true);
+  const names = (pods: readonly V1Pod[]) =>
+    pods.map(({ metadata }) => metadata?.name).toSorted();
+  assert.deepEqual(names(source.list()), ["a", "b", "c"]);
+  assert.deepEqual(names(source.clientsOf("nat/dmz")), ["a"]);
+  assert.deepEqual(names(source.clientsOf("nat/other")), []);
+  assert.ok(source.hasClientsOf("nat"));
+  assert.ok(!source.hasClientsOf("other"));
+  const pod = source.get("team/a");
+  assert.ok(pod);
+  assert.deepEqual(names(source.withSameAddress(pod)), ["b"]);
+  const address = Address.parse("10.64.0.1");
+  assert.deepEqual(names(source.withAddress(address)), ["a", "b"]);
+  assert.equal(source.uidOf("team", "a"), "uid-of-pods/team/a");
+  assert.equal(source.uidOf("team", "none"), undefined);
+});
+
+Deno.test("any source takes the pod's annotation and the namespace's label", async () => {
+  await using site = new Site();
+  const label = { "coil.cybozu.com/allow-any-source": "true" };
+  site.put("plain");
+  site.put("asks", { annotations: ANNOTATIONS });
+  const choices = (source: PodSource) =>
+    ["plain", "asks"].map((name) => {
+      const pod = source.get(`team/${name}`);
+      return pod && source.knownSourcesOf(pod);
+    });
+  const source = await site.follow();
+  assert.deepEqual(choices(source), ["own", undefined]);
+  const ask = (annotations: Readonly<Record<string, string>>) =>
+    source.sourcesOf({ namespace: "team", annotations }, { signal });
+  assert.equal(await ask({}), "own");
+  assert.equal(await ask(ANNOTATIONS), "refused");
+  for (
+    const [labels, expected] of [[{}, "refused"], [label, "any"]] as const
+  ) {
+    const changed = Promise.withResolvers<void>();
+    using _subscription = source.subscribeNamespaces(() => changed.resolve());
+    site.api.put("namespaces", { metadata: { name: "team", labels } });
+    await changed.promise;
+    assert.deepEqual(choices(source), ["own", expected]);
+    assert.equal(await ask(ANNOTATIONS), expected);
+  }
 });

@@ -11,9 +11,6 @@ import { configureLogging } from "../../../lib/telemetry/mod.ts";
 import { NetworkKeeper } from "./keeper.ts";
 import { Readiness } from "../observe/readiness.ts";
 
-const lines: string[] = [];
-configureLogging({ write: (line) => lines.push(line) });
-
 const RULE: HostLack = {
   what: "rule",
   family: "ipv4",
@@ -183,7 +180,8 @@ Deno.test("NetworkKeeper looks again once, however many looks found pods being w
 Deno.test("NetworkKeeper says once what fails again and again", async () => {
   await using world = new World();
   await world.begun();
-  lines.length = 0;
+  const lines: string[] = [];
+  configureLogging({ write: (line) => lines.push(line) });
   world.isBroken = true;
   world.tell({ kind: "rule", family: "ipv4" });
   await world.until(() => world.looks.length >= 4);

@@ -7,9 +7,6 @@ import { Address } from "../../../lib/inet/mod.ts";
 import type { SourceChoice } from "../cluster/any_source.ts";
 import { SourceGuard } from "./source_guard.ts";
 
-const lines: string[] = [];
-configureLogging({ write: (line) => lines.push(line) });
-
 const signal = new AbortController().signal;
 
 function link(n: number, sources?: PodSources): PodLink {
@@ -159,7 +156,8 @@ Deno.test("run() looks at the table when somebody has changed it, and not at the
 Deno.test("run() goes on where the kernel does not let it listen, and says so once", async () => {
   const { guard, listening, deafen } = guardOf([link(1)]);
   deafen();
-  lines.length = 0;
+  const lines: string[] = [];
+  configureLogging({ write: (line) => lines.push(line) });
   await running(guard, async () => {
     await until(() => listening.tries === 2);
     await sleep(10);
