@@ -261,7 +261,9 @@ Deno.test("a pool that is being deleted goes with its last block, and gives none
     ...pool,
     metadata: { ...pool?.metadata, deletionTimestamp },
   });
-  await lab.quiet();
+  await lab.until(() =>
+    assert.match(conditionOf(lab, "Ready") ?? "", /^False Deleting: /)
+  );
   assert.ok(api.get(POOL));
   lab.ask("r2");
   assert.equal(await lab.answered("r2"), "out of blocks");

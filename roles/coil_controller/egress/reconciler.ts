@@ -98,6 +98,7 @@ export class EgressReconciler {
       { kind: "PodDisruptionBudget", isFatal: false },
       () => this.#keepBudget(egress, signal),
     );
+    // mutate: the watch brings the same Deployment, a moment later.
     const result = await this.#writeStatus(egress, {
       deployment: deployment ?? cluster.deployments.store.get(key),
       failures,

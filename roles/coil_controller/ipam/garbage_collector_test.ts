@@ -144,3 +144,16 @@ Deno.test("all Nodes are listed at the interval, and not when a controller begin
   assert.ok(hours.every((h) => h >= 0.5 && h < 1.52), `${hours}`);
   assert.ok(new Set(hours).size > 1, "it has jitter");
 });
+
+Deno.test("a Node that came back has its grace time again, although nothing told of its second end", async () => {
+  await using site = new Site();
+  await site.at(0, "goes");
+  await site.at(5, "comes");
+  await site.at(25, "nothing");
+  site.isNodeThere = false;
+  site.collector.check(NODE);
+  await site.at(54, "nothing");
+  assert.equal(site.releasedAt, undefined);
+  await site.at(56, "nothing");
+  assert.equal(site.releasedAt, 55);
+});

@@ -202,3 +202,16 @@ Deno.test("NodeLimit: a block of that name on another node does not make room", 
   limit.settled("p-50");
   await assert.rejects(limit.take(pool(5), ask), /holds 11 blocks/);
 });
+
+Deno.test("NodeLimit asks again how many pods a Node allows after five minutes", async () => {
+  const { limit, node, pass, reads } = setUp();
+  assert.equal(await takeAll(limit, pool(5)), 11);
+  node.pods = "220";
+  // Blocks that no cache ever showed are forgotten by then.
+  pass(5 * 60_000 - 1);
+  assert.equal(await takeAll(limit, pool(5), 100), 11);
+  assert.equal(reads.length, 1);
+  pass(1);
+  assert.equal(await takeAll(limit, pool(5), 200), 7);
+  assert.equal(reads.length, 2);
+});

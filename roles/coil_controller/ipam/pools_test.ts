@@ -98,3 +98,17 @@ Deno.test("Pools.sync() goes through all blocks only where it has lost count", a
   recounted.pools.sync(POOL, [1, 2]);
   assert.equal(await recounted.next("r1"), "default-0");
 });
+
+Deno.test("Pools.seen() passes over a block that somebody else made meanwhile", async () => {
+  const blocks = new Blocks("default-5 10.64.0.40/29 5");
+  const other: AddressBlock = {
+    apiVersion: "coil.cybozu.com/v2",
+    kind: "AddressBlock",
+    metadata: { name: "default-0", labels: { [POOL_LABEL]: "default" } },
+    index: 0,
+    ipv4: "10.64.0.0/29",
+  };
+  blocks.store.set("default-0", other);
+  blocks.pools.seen(other);
+  assert.equal(await blocks.next("r1"), "default-1");
+});

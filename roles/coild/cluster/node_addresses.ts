@@ -15,11 +15,15 @@ export class NodeAddresses {
   readonly #runner: CoalescedRunner;
   #last = "";
 
-  constructor(node: NodeSource, network: PodNetwork) {
+  constructor(
+    node: NodeSource,
+    network: PodNetwork,
+    { retryMs = RETRY_MS }: { readonly retryMs?: number } = {},
+  ) {
     this.#node = node;
     this.#network = network;
     this.#runner = new CoalescedRunner(() => this.#apply(), {
-      minIntervalMs: RETRY_MS,
+      minIntervalMs: retryMs,
     });
   }
 
