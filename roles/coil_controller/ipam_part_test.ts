@@ -71,6 +71,9 @@ Deno.test("a request that cannot be met is told why", async () => {
   lab.ask("poolless", { poolName: "none" });
   assert.equal(await lab.answered("full"), "out of blocks");
   assert.equal(await lab.answered("poolless"), "pool not found");
+  await lab.until(() =>
+    assert.ok(lab.events.some((e) => e.includes(" of default: ")))
+  );
   // Freed, it is given again.
   lab.api.remove("addressblocks//default-2");
   await lab.quiet();
@@ -78,6 +81,16 @@ Deno.test("a request that cannot be met is told why", async () => {
   assert.match(await lab.answered("nodeless") ?? "", /node/i);
   lab.ask("again");
   assert.equal(await lab.answered("again"), "default-2");
+});
+
+Deno.test("a block that somebody else makes is passed over at once", async () => {
+  await using lab = new IpamLab().start();
+  await lab.quiet();
+  putBlock(lab, { index: 0, node: "n2" });
+  lab.ask("r1");
+  assert.equal(await lab.answered("r1"), "default-1");
+  const made = lab.api.writes.filter((write) => write.startsWith("POST "));
+  assert.deepEqual(made, ["POST addressblocks//default-1"]);
 });
 
 Deno.test("a block elsewhere than its index says is passed over from the start", async () => {
