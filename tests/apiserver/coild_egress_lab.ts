@@ -48,6 +48,11 @@ export interface Gateway {
   readonly terminating?: boolean;
 }
 
+/** Where an Egress is, if elsewhere. */
+export interface InNamespace {
+  readonly namespace?: string;
+}
+
 interface EventObject {
   readonly reason: string;
   readonly type: string;
@@ -102,21 +107,23 @@ export class EgressLab implements AsyncDisposable {
     name: string,
     spec: Readonly<Record<string, unknown>>,
     gateways: readonly Gateway[] = [{ address: "10.9.0.1", pod: "gw1" }],
+    { namespace = NAMESPACE }: InNamespace = {},
   ): Promise<readonly string[]> {
-    await this.applyEgress(name, spec);
-    const addresses = await this.createService(name);
-    await this.setGateways(name, gateways);
+    await this.applyEgress(name, spec, { namespace });
+    const addresses = await this.createService(name, {}, { namespace });
+    await this.setGateways(name, gateways, { namespace });
     return addresses;
   }
 
   async applyEgress(
     name: string,
     spec: Readonly<Record<string, unknown>>,
+    { namespace = NAMESPACE }: InNamespace = {},
   ): Promise<void> {
     await this.lab.plane.apply({
       apiVersion: "coil.cybozu.com/v2",
       kind: "Egress",
-      metadata: { name, namespace: NAMESPACE },
+      metadata: { name, namespace },
       spec,
     });
   }
@@ -132,8 +139,9 @@ export class EgressLab implements AsyncDisposable {
   async createService(
     name: string,
     spec: Readonly<Record<string, unknown>> = {},
+    { namespace = NAMESPACE }: InNamespace = {},
   ): Promise<readonly string[]> {
-    const path = `/api/v1/namespaces/${NAMESPACE}/services`;
+    const path = `/api/v1/namespaces/${namespace}/services`;
     const service = await this.#request("POST", path, {
       apiVersion: "v1",
       kind: "Service",
@@ -156,7 +164,11 @@ export class EgressLab implements AsyncDisposable {
   }
 
   /** Sets an Egress' gateways, a slice for each family. */
-  async setGateways(name: string, gateways: readonly Gateway[]): Promise<void> {
+  async setGateways(
+    name: string,
+    gateways: readonly Gateway[],
+    { namespace = NAMESPACE }: InNamespace = {},
+  ): Promise<void> {
     const dual = gateways.filter(({ isSingle }) => !isSingle);
     for (const type of ["IPv6", "IPv4"] as const) {
       await this.lab.plane.apply({
@@ -164,7 +176,7 @@ export class EgressLab implements AsyncDisposable {
         kind: "EndpointSlice",
         metadata: {
           name: `${name}-${type.toLowerCase()}`,
-          namespace: NAMESPACE,
+          namespace,
           labels: { ...labelsOf(name), "kubernetes.io/service-name": name },
         },
         addressType: type,

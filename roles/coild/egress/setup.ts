@@ -46,7 +46,7 @@ import {
 const log = getLogger("egress");
 
 export interface EgressSetupOptions {
-  readonly source: Pick<EgressSource, "find">;
+  readonly source: Pick<EgressSource, "find" | "isFollowed">;
   readonly plane: EgressPlane;
   readonly announcer: Pick<Announcer, "announce">;
   readonly reports: EgressReports;
@@ -112,13 +112,21 @@ export class EgressSetup {
   /**
    * Doubts that a pod is no client where nobody has looked: a runtime may add a
    * container again after its DEL, in the namespace that an earlier ADD had made
-   * a client's. True once for each; then its next update looks.
+   * a client's. True once for each; then its next update looks. Doubts always
+   * that a client is up to date while nobody reports changes of its gateways.
    */
   doubt({ key }: Attachment): boolean {
     const state = this.#states.get(keyText(key));
-    if (state?.kind !== "none" || !state.isUnseen) return false;
+    if (state?.kind !== "none") return this.#isUnreported(state);
+    if (!state.isUnseen) return false;
     this.#states.delete(keyText(key));
     return true;
+  }
+
+  #isUnreported(state: ClientState | undefined): boolean {
+    const { source } = this.#with;
+    return gatewaysOf(state).keys()
+      .some((gateway) => !source.isFollowed(namespaceOf(gateway)));
   }
 
   /** Tells the gateways of a new pod. Never throws. */
@@ -367,6 +375,11 @@ export class EgressSetup {
       });
     }
   }
+}
+
+/** Of an Egress' key. */
+function namespaceOf(gateway: string): string {
+  return gateway.slice(0, gateway.indexOf("/"));
 }
 
 /** A client without addresses would send by its own way what no tunnel is made for. */

@@ -28,11 +28,10 @@ const LIVE_GET_MS = 5_000;
 const FIRST_LIST_MS = 5_000;
 
 /**
- * How many Egresses of one pod the API server is asked for. An annotation has
- * room for a hundred thousand names; what is in no cache after so many is
- * taken for missing, until a cache has it.
+ * How many Egresses of one pod the API server is asked for in vain. What is in
+ * no cache after so many is taken for missing, until a cache has it.
  */
-const MAX_ASKED = 16;
+const MAX_MISSING = 16;
 
 /** How an Egress is looked up. */
 interface Asking {
@@ -105,16 +104,20 @@ export class EgressSource {
     { signal }: { readonly signal: AbortSignal },
   ): Promise<ReadonlyMap<string, EgressFacts>> {
     const found = new Map<string, EgressFacts>();
-    let unknown = 0;
+    let missing = 0;
     for (const ref of refs) {
-      const isKnown = this.#isCached(ref);
-      if (!isKnown) unknown++;
-      const isAsked = !isKnown && unknown <= MAX_ASKED &&
+      const isAsked = !this.#isCached(ref) && missing < MAX_MISSING &&
         isPathSegment(ref.name);
       const facts = await this.#factsOf(ref, { isAsked, signal });
+      if (facts.egress === undefined) missing++;
       found.set(egressKey(ref), facts);
     }
     return found;
+  }
+
+  /** Whether changes of a namespace's Egresses are reported. */
+  isFollowed(namespace: string): boolean {
+    return this.#followed.has(namespace);
   }
 
   #isCached(ref: EgressRef): boolean {

@@ -1,0 +1,113 @@
+import assert from "node:assert/strict";
+import type { EgressRef } from "../../../lib/announce/mod.ts";
+import { sleep } from "../../../lib/async/mod.ts";
+import { KubeClient } from "../../../lib/kube/mod.ts";
+import { FakeTransport } from "../../../lib/kube/testing.ts";
+import { configureLogging } from "../../../lib/telemetry/mod.ts";
+import { EgressSource } from "./source.ts";
+
+configureLogging({ write: () => {} });
+
+/** 50 Egresses of 20 namespaces. */
+const REFS: readonly EgressRef[] = Array.from({ length: 50 }, (_, n) => ({
+  namespace: `nat${n % 20}`,
+  name: `e${n}`,
+}));
+
+const labels = {
+  "app.kubernetes.io/name": "coil",
+  "app.kubernetes.io/component": "egress",
+};
+
+/** An Egress, and what belongs to it. */
+function objectOf(plural: string, { namespace, name }: EgressRef): object {
+  const spec = { destinations: ["0.0.0.0/0"], clusterIPs: ["10.8.0.1"] };
+  const own = { ...labels, "kubernetes.io/service-name": name };
+  const metadata = { namespace, name, uid: `${plural}-${name}`, labels: own };
+  return { metadata, spec, addressType: "IPv4", endpoints: [] };
+}
+
+/** Finds Egresses where these exist. */
+async function finding(
+  existing: readonly EgressRef[],
+  work: (f: {
+    readonly source: EgressSource;
+    readonly signal: AbortSignal;
+    /** Paths of requests of a kind. */
+    readonly paths: (kind: "get" | "list" | "watch") => string[];
+  }) => Promise<void>,
+): Promise<void> {
+  const asked: { kind: "get" | "list" | "watch"; path: string }[] = [];
+  const transport = new FakeTransport(({ path, signal }) => {
+    const { pathname, searchParams } = new URL(path, "http://x");
+    const [, namespace = "", plural = "", name] =
+      /namespaces\/([^/]+)\/([^/]+)(?:\/([^/]+))?$/.exec(pathname) ?? [];
+    const isWatch = searchParams.has("watch");
+    const kind = isWatch ? "watch" : name === undefined ? "list" : "get";
+    asked.push({ kind, path: pathname });
+    if (isWatch) {
+      return {
+        lines: (async function* () {
+          while (!signal?.aborted) await sleep(5);
+          yield "";
+        })(),
+      };
+    }
+    const [, service] = /service-name=(.+)$/.exec(
+      searchParams.get("labelSelector") ?? "",
+    ) ?? [];
+    const wanted = name ?? service;
+    const items = existing.filter((ref) =>
+      ref.namespace === namespace && (wanted ?? ref.name) === ref.name
+    ).map((ref) => objectOf(plural, ref));
+    if (kind === "list") {
+      return { body: { metadata: { resourceVersion: "1" }, items } };
+    }
+    return items.length > 0
+      ? { body: items[0] }
+      : { status: 404, body: { kind: "Status", reason: "NotFound" } };
+  });
+  const source = new EgressSource(new KubeClient(transport), {
+    isNamed: () => true,
+  });
+  const stop = new AbortController();
+  const [loop] = Object.values(source.loops);
+  const running = loop?.(stop.signal).catch(() => {});
+  await work({
+    source,
+    signal: stop.signal,
+    paths: (kind) =>
+      asked.filter((a) => a.kind === kind).map(({ path }) => path),
+  });
+  stop.abort();
+  await running;
+}
+
+Deno.test("find() finds 50 Egresses of 20 namespaces at once, and follows 16 of these", async () => {
+  await finding(REFS, async ({ source, signal, paths }) => {
+    for (let round = 0; round < 2; round++) {
+      const found = await source.find(REFS, { signal });
+      for (const { namespace, name } of REFS) {
+        const facts = found.get(`${namespace}/${name}`);
+        assert.ok(facts?.egress && facts.service, name);
+        assert.equal(facts.slices.length, 1, name);
+      }
+    }
+    await sleep(20);
+    assert.equal(new Set(paths("watch")).size, 48);
+    assert.equal(paths("watch").length, 48);
+    const followed = REFS.map(({ namespace }) => namespace)
+      .filter((namespace) => source.isFollowed(namespace));
+    assert.equal(new Set(followed).size, 16);
+  });
+});
+
+Deno.test("find() asks for 16 names that do not exist, and follows no namespace of these", async () => {
+  await finding([], async ({ source, signal, paths }) => {
+    const found = await source.find(REFS, { signal });
+    assert.equal(found.size, REFS.length);
+    assert.equal(new Set(paths("get")).size, 2 * 16);
+    assert.deepEqual(paths("watch"), []);
+    assert.ok(REFS.every(({ namespace }) => !source.isFollowed(namespace)));
+  });
+});
