@@ -27,7 +27,10 @@ export interface EgressClientSlice {
   readonly clients?: readonly EgressClient[];
 }
 
-/** Name of the Egress' slice of this number, from 0. */
+/** The number of the slice that every Egress has, also without clients; it is made when all others are there. */
+export const FIRST_SLICE = 0;
+
+/** Name of the Egress' slice of this number. */
 export function clientSliceName(egress: string, number: number): string {
   return `${egress}-${number}`;
 }

@@ -109,6 +109,8 @@ export interface GatewayDependencies {
   readonly registry: Registry;
   /** How long an announced address waits for its confirmation. Default 2 min. */
   readonly confirmMs?: number;
+  /** How long the clients of a slice stay that was deleted with them. Default 30 s. */
+  readonly lostMs?: number;
   /** The least time between two writes of the status. Default 10 s. */
   readonly statusIntervalMs?: number;
   /** How long it drains at least. Default 5 s. */
@@ -222,7 +224,8 @@ function connect(parts: GatewayDependencies, stack: AsyncDisposableStack) {
 
 /** What decides who is a client, from the API to the kernel. */
 function connectClients(
-  { identity, kernel, client, confirmMs = CONFIRM_MS }: GatewayDependencies,
+  { identity, kernel, client, lostMs, confirmMs = CONFIRM_MS }:
+    GatewayDependencies,
   { metrics, controller, stack, onChange }: {
     readonly metrics: EgressMetrics;
     readonly controller: ControllerLease;
@@ -252,6 +255,7 @@ function connectClients(
     new ClientWatcher({
       client,
       egress: { namespace: identity.namespace, name: identity.egress },
+      lostMs,
       onChange: (change) => {
         noteChange(change, { clients, announced });
         sync.trigger();

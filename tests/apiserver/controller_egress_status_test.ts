@@ -371,7 +371,27 @@ Deno.test("with Kubernetes' own controllers: pods are counted, and everything go
   });
 
   await t.step("the Egress takes all with it", async () => {
+    await lab.plane.request("POST", "/api/v1/namespaces/default/pods", {
+      metadata: {
+        name: "client",
+        annotations: { "egress.coil.cybozu.com/internet": "nat" },
+      },
+      spec: { nodeName: "node1", containers: [{ name: "c", image: "none" }] },
+    });
+    const slices = async () => {
+      const path = `${COIL_API}/namespaces/internet/egressclientslices`;
+      const list = await lab.plane.request("GET", path);
+      return (list as { items: { clients?: unknown[] }[] }).items;
+    };
+    await eventually("the client in a slice", async () => {
+      return (await slices()).some(({ clients = [] }) => clients.length === 1);
+    });
     await lab.delete(KEY);
+    await eventually(
+      "the end of the slices",
+      async () => (await slices()).length === 0,
+      { timeoutMs: 90_000 },
+    );
     for (
       const [api, plural] of [
         ["/apis/apps/v1", "deployments"],

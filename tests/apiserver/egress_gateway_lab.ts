@@ -34,6 +34,14 @@ export const CLIENT: Readonly<Record<string, string>> = {
   [`egress.coil.cybozu.com/${NAMESPACE}`]: EGRESS,
 };
 
+/** The Egress. */
+export const EGRESS_OBJECT: Readonly<Record<string, unknown>> = {
+  apiVersion: "coil.cybozu.com/v2",
+  kind: "Egress",
+  metadata: { namespace: NAMESPACE, name: EGRESS },
+  spec: { destinations: ["0.0.0.0/0", "::/0"] },
+};
+
 const RBAC = "rbac.authorization.k8s.io";
 
 const ADDRESSES: DualStack<Address> = {
@@ -44,6 +52,8 @@ const ADDRESSES: DualStack<Address> = {
 /** A kernel that has nothing but its clients, and does as it is told. */
 export class ClientsKernel implements DataPlane {
   readonly clients: Set<string> = new Set();
+  /** Those that were taken out, at any time. */
+  readonly removed: Set<string> = new Set();
   /** What was asked of it, in words. */
   readonly calls: string[] = [];
   /** Established flows of clients. */
@@ -58,8 +68,12 @@ export class ClientsKernel implements DataPlane {
 
   async setClients(all: readonly Address[]): Promise<void> {
     await this.#begin(`set ${all.length}`);
+    const before = [...this.clients];
     this.clients.clear();
     for (const address of all) this.clients.add(`${address}`);
+    for (const address of before) {
+      if (!this.clients.has(address)) this.removed.add(address);
+    }
   }
 
   async changeClients(
@@ -67,7 +81,10 @@ export class ClientsKernel implements DataPlane {
   ): Promise<void> {
     await this.#begin(`add ${add.length} remove ${remove.length}`);
     for (const address of add) this.clients.add(`${address}`);
-    for (const address of remove) this.clients.delete(`${address}`);
+    for (const address of remove) {
+      this.clients.delete(`${address}`);
+      this.removed.add(`${address}`);
+    }
   }
 
   readCounters(): ReturnType<DataPlane["readCounters"]> {
@@ -141,9 +158,11 @@ export interface GatewayOptions extends
   Partial<
     Pick<
       GatewayDependencies,
-      "client" | "confirmMs" | "statusIntervalMs" | "leastDrainMs"
+      "client" | "confirmMs" | "lostMs" | "statusIntervalMs" | "leastDrainMs"
     >
   > {
+  /** Whether nobody writes slices for it, which is so only where the test does. */
+  readonly isAlone?: boolean;
   readonly kernel?: ClientsKernel;
   readonly pod?: string;
   readonly args?: readonly string[];
@@ -201,12 +220,7 @@ export class EgressLab implements AsyncDisposable {
         metadata: { name },
       })),
       { apiVersion: "v1", kind: "ServiceAccount", metadata: account },
-      {
-        apiVersion: "coil.cybozu.com/v2",
-        kind: "Egress",
-        metadata: { namespace: NAMESPACE, name: EGRESS },
-        spec: { destinations: ["0.0.0.0/0", "::/0"] },
-      },
+      EGRESS_OBJECT,
       {
         apiVersion: `${RBAC}/v1`,
         kind: "RoleBinding",
@@ -380,7 +394,9 @@ export class EgressLab implements AsyncDisposable {
   async startGateway(options: GatewayOptions = {}): Promise<RunningGateway> {
     const { kernel = new ClientsKernel(), pod = "internet-0", ...more } =
       options;
-    const controller = await this.controller.use(`${NAMESPACE}/${EGRESS}`);
+    const controller = options.isAlone === true
+      ? undefined
+      : await this.controller.use(`${NAMESPACE}/${EGRESS}`);
     const logs: string[] = [];
     configureLogging({ level: "debug", write: (line) => logs.push(line) });
     // Of the loopback addresses one for each gateway: nobody else has its ports.
@@ -414,7 +430,7 @@ export class EgressLab implements AsyncDisposable {
       ], { program: "coil-egress", version: "test", about: "" }),
     }, stop.signal).finally(async () => {
       own?.close();
-      await controller[Symbol.asyncDispose]();
+      await controller?.[Symbol.asyncDispose]();
     });
     // The one that waits for it learns of a failure.
     ended.catch(() => {});

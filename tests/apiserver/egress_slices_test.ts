@@ -2,13 +2,15 @@ import assert from "node:assert/strict";
 import type { EgressClientSlice } from "../../lib/api/mod.ts";
 import { formatAnnouncement } from "../../lib/announce/mod.ts";
 import { Address } from "../../lib/inet/mod.ts";
-import { eventually } from "../lab/mod.ts";
+import { eventually, sleep } from "../lab/mod.ts";
 import { ClientsController } from "./clients_controller.ts";
 import { COIL_API } from "./crds.ts";
 import {
   assertClients,
   CLIENT,
+  ClientsKernel,
   EGRESS,
+  EGRESS_OBJECT,
   EgressLab,
   NAMESPACE,
   type RunningGateway,
@@ -147,7 +149,7 @@ Deno.test("coil-controller writes the clients of an Egress into slices of a hund
     assert.equal(changed.length, 1);
   });
 
-  await t.step("and none when nobody is left", async () => {
+  await t.step("and an empty one when nobody is left", async () => {
     await removePods();
     await eventually("one empty slice", async () => {
       const all = await slices();
@@ -249,6 +251,133 @@ Deno.test("two leaders at once write each client once", async () => {
   await eventually("the rest, each once", async () => {
     return (await clients()).join() === wanted;
   });
+});
+
+Deno.test("with two leaders at once a gateway loses no client that stays", async () => {
+  await using _pods = new AsyncDisposableStack();
+  _pods.defer(removePods);
+  await using gateway = await lab.startGateway();
+  const rival = await ClientsController.on(lab.plane, { hasLease: false });
+  await using _second = await rival.use(KEY);
+  await untilReady(gateway);
+  const numbers = Array.from({ length: 250 }, (_, n) => n);
+  await Promise.all(
+    numbers.map((n) =>
+      lab.runPod(`pod-${n}`, [`10.1.5.${n}`], { annotations: CLIENT })
+    ),
+  );
+  const { kernel } = gateway;
+  await assertClients(kernel, numbers.map((n) => `10.1.5.${n}`));
+  // So few are left that slices are put together.
+  const leave = numbers.filter((n) => n % 4 !== 0);
+  await Promise.all(leave.map((n) => lab.deletePod(`pod-${n}`)));
+  const stay = numbers.filter((n) => n % 4 === 0).map((n) => `10.1.5.${n}`);
+  await assertClients(kernel, stay);
+  await eventually("fewer slices", async () => {
+    const all = await slices();
+    return all.filter(({ clients = [] }) => clients.length > 0).length <= 2;
+  });
+  assert.deepEqual(stay.filter((address) => kernel.removed.has(address)), []);
+});
+
+Deno.test("a gateway keeps its clients while its Egress is deleted and made again", async (t) => {
+  await using _pods = new AsyncDisposableStack();
+  _pods.defer(removePods);
+  _pods.defer(() => lab.plane.apply(EGRESS_OBJECT));
+  const addresses = ["10.1.6.1", "10.1.6.2"];
+  await lab.runPod("a", ["10.1.6.1"], { annotations: CLIENT });
+  await lab.runPod("b", ["10.1.6.2"], { annotations: CLIENT });
+  await using gateway = await lab.startGateway({ lostMs: 8_000 });
+  const { kernel } = gateway;
+  await untilReady(gateway);
+  await assertClients(kernel, addresses);
+  const calls = kernel.calls.length;
+  const egress = `${COIL_API}/namespaces/${NAMESPACE}/egresses/${EGRESS}`;
+  const remake = async () => {
+    await lab.plane.apply(EGRESS_OBJECT);
+    const { metadata } = await lab.plane.request("GET", egress) as {
+      metadata: { uid: string };
+    };
+    await eventually("its slice", async () => {
+      const [slice] = await slices();
+      return slice?.metadata.ownerReferences?.[0]?.uid === metadata.uid;
+    });
+    assert.equal(await clients().then((names) => names.join()), "a,b");
+  };
+  /** What Kubernetes' garbage collector does, which does not run here. */
+  const collect = () => lab.plane.request("DELETE", SLICES);
+
+  await t.step("before its slices go, which the new one owns", async () => {
+    await lab.plane.request("DELETE", egress);
+    await remake();
+    assert.deepEqual(kernel.calls.slice(calls), []);
+  });
+
+  await t.step("after its slices went", async () => {
+    await lab.plane.request("DELETE", egress);
+    await collect();
+    await sleep(500);
+    assert.deepEqual(await slices(), [], "nobody writes them without Egress");
+    await remake();
+    assert.deepEqual(kernel.calls.slice(calls), []);
+  });
+
+  await t.step("and not for ever, when it is gone for good", async () => {
+    await lab.plane.request("DELETE", egress);
+    await collect();
+    await sleep(1_000);
+    assert.deepEqual([...kernel.clients].sort(), addresses);
+    await assertClients(kernel, []);
+    assert.deepEqual(kernel.calls.slice(calls), ["add 0 remove 2"]);
+    assert.equal((await gateway.ready()).status, 200);
+    assert.deepEqual(await slices(), []);
+  });
+});
+
+Deno.test("a gateway whose coil-controller is of a version without slices leaves the kernel as its predecessor had it", async (t) => {
+  await using _pods = new AsyncDisposableStack();
+  _pods.defer(removePods);
+  const numbers = Array.from({ length: 150 }, (_, n) => n);
+  await Promise.all(
+    numbers.map((n) =>
+      lab.runPod(`pod-${n}`, [`10.1.7.${n}`], { annotations: CLIENT })
+    ),
+  );
+  await lab.plane.request("DELETE", SLICES);
+  const kernel = new ClientsKernel();
+  const addresses = numbers.map((n) => `10.1.7.${n}`);
+  for (const address of addresses) kernel.clients.add(address);
+  await using gateway = await lab.startGateway({ kernel, isAlone: true });
+  const untold = /Waiting for the EgressClientSlices of the Egress/;
+
+  await t.step("it is not ready, and says what it waits for", async () => {
+    await eventually(
+      "the record",
+      () => gateway.logs.some((line) => untold.test(line)),
+    );
+    assert.equal((await gateway.ready()).status, 500);
+    assert.deepEqual(kernel.calls, []);
+    const pod = { name: "pod-0", uid: crypto.randomUUID() };
+    assert.equal(await announce(gateway, pod, "10.1.7.0"), 503);
+  });
+
+  await t.step(
+    "and begins with all clients when they are written",
+    async () => {
+      await using _controller = await lab.controller.use(KEY);
+      await untilReady(gateway);
+      assert.deepEqual(kernel.calls, ["set 150"]);
+      assert.deepEqual([...kernel.removed], []);
+      assert.deepEqual([...kernel.clients].sort(), addresses.sort());
+    },
+  );
+});
+
+Deno.test("a gateway of an Egress without clients is ready by its empty slice", async () => {
+  await lab.plane.request("DELETE", SLICES);
+  await using gateway = await lab.startGateway();
+  await untilReady(gateway);
+  assert.deepEqual(gateway.kernel.calls, ["set 0"]);
 });
 
 Deno.test("announcements carry while coil-controller is away, and slices catch up", async (t) => {

@@ -1,4 +1,8 @@
-import { type EgressClient, MAX_SLICE_CLIENTS } from "../../../lib/api/mod.ts";
+import {
+  type EgressClient,
+  FIRST_SLICE,
+  MAX_SLICE_CLIENTS,
+} from "../../../lib/api/mod.ts";
 
 /** A slice that there is. */
 export interface LiveSlice {
@@ -33,7 +37,8 @@ interface Draft {
  * Plans the slices of an Egress, with as few writes as possible: a client
  * stays in the slice that it is in, a new one goes where there is room. Slices
  * are emptied before they are deleted, and the clients of the emptiest ones
- * move when there are twice as many slices as needed.
+ * move when there are twice as many slices as needed. The first slice is
+ * always there, and made after all others: who sees it sees all clients.
  */
 export function planSlices(
   wanted: ReadonlyMap<string, EgressClient>,
@@ -42,12 +47,16 @@ export function planSlices(
   const placed = new Set<string>();
   const drafts = live.toSorted((a, b) => a.number - b.number)
     .map((slice) => draftOf(slice, { wanted, placed }));
+  if (drafts[0]?.number !== FIRST_SLICE) {
+    drafts.unshift({ number: FIRST_SLICE, kept: [], isChanged: true });
+  }
   const emptied = dissolve(drafts, wanted.size);
   const homeless = [...wanted.values()].filter(({ uid }) => !placed.has(uid));
   homeless.push(...emptied.flatMap(({ kept }) => kept));
   const rest = drafts.filter((draft) => !emptied.includes(draft));
   place(homeless, { drafts: rest, taken: new Set(drafts.map(numberOf)) });
-  const written = rest.filter(({ isChanged }) => isChanged);
+  const written = rest.filter(({ isChanged }) => isChanged)
+    .toSorted((a, b) => b.number - a.number);
   const writes = [
     ...written.map(({ number, kept }) => ({ number, clients: kept })),
     ...emptied.map(({ number }) => ({ number, clients: [] })),
@@ -89,20 +98,22 @@ function dissolve(drafts: readonly Draft[], clients: number): Draft[] {
 /** Puts clients where there is room: into slices that are written anyway, then into the fullest, then into new ones. */
 function place(
   clients: readonly EgressClient[],
-  { drafts, taken }: { readonly drafts: Draft[]; readonly taken: Set<number> },
+  { drafts, taken }: {
+    readonly drafts: Draft[];
+    readonly taken: ReadonlySet<number>;
+  },
 ): void {
   const byPreference = drafts.toSorted((a, b) =>
     Number(b.isChanged) - Number(a.isChanged) || b.kept.length - a.kept.length
   );
+  let at = 0;
+  let number = 0;
   for (const client of clients) {
-    let draft = byPreference.find(({ kept }) =>
-      kept.length < MAX_SLICE_CLIENTS
-    );
+    while (byPreference[at]?.kept.length === MAX_SLICE_CLIENTS) at++;
+    let draft = byPreference[at];
     if (draft === undefined) {
-      let number = 0;
       while (taken.has(number)) number++;
-      taken.add(number);
-      draft = { number, kept: [], isChanged: true };
+      draft = { number: number++, kept: [], isChanged: true };
       drafts.push(draft);
       byPreference.push(draft);
     }

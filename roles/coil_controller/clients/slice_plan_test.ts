@@ -41,12 +41,15 @@ function after(
 const uidsOf = (slices: readonly LiveSlice[]) =>
   slices.flatMap(({ clients }) => clients.map(({ uid }) => uid));
 
+const hasFirst = (slices: readonly LiveSlice[]) =>
+  slices.some(({ number }) => number === 0);
+
 Deno.test("planSlices() fills slices of a hundred, and leaves them alone", () => {
   const clients = range(0, 250);
   const plan = planSlices(wantedOf(clients), []);
   assert.deepEqual(
     plan.writes.map((w) => [w.number, w.clients.length]),
-    [[0, 100], [1, 100], [2, 50]],
+    [[2, 50], [1, 100], [0, 100]],
   );
   const live = after([], plan);
   assert.deepEqual(planSlices(wantedOf(clients), live), {
@@ -71,6 +74,15 @@ Deno.test("planSlices() writes one slice for a client that comes, changes or goe
   assert.deepEqual(swapped.writes.map(({ number }) => number), [0]);
 });
 
+Deno.test("planSlices() puts a new client into the fullest slice that has room", () => {
+  const live = [[0, 10], [1, 100], [2, 90]].map(([number = 0, count = 0]) =>
+    slice(number, range(number * 100, number * 100 + count))
+  );
+  const clients = live.flatMap(({ clients }) => clients);
+  const plan = planSlices(wantedOf([...clients, client(999)]), live);
+  assert.deepEqual(plan.writes.map(({ number }) => number), [2]);
+});
+
 Deno.test("planSlices() writes what somebody has damaged, and takes out what is twice or nobody's", () => {
   const [a, b, c, stranger] = range(0, 4) as [
     ...[EgressClient, EgressClient, EgressClient, EgressClient],
@@ -82,9 +94,63 @@ Deno.test("planSlices() writes what somebody has damaged, and takes out what is 
   ]);
   const odd = [slice(0, [a, b, stranger]), slice(3, [b, c])];
   assert.deepEqual(planSlices(wanted, odd).writes, [
-    slice(0, [a, b]),
     slice(3, [c]),
+    slice(0, [a, b]),
   ]);
+});
+
+Deno.test("planSlices() makes the first slice always, after all others", () => {
+  assert.deepEqual(planSlices(wantedOf([]), []), {
+    writes: [slice(0, [])],
+    deletes: [],
+  });
+  const clients = range(0, 250);
+  const live = after([], planSlices(wantedOf(clients), []));
+  const numbers = (of: readonly LiveSlice[], wanted = clients) =>
+    planSlices(wantedOf(wanted), of).writes.map(({ number }) => number);
+  assert.deepEqual(numbers(live.filter(({ number }) => number !== 0)), [0]);
+  // Also when all clients are in others.
+  const rest = clients.slice(100);
+  assert.deepEqual(
+    numbers(live.filter(({ number }) => number !== 0), rest),
+    [0],
+  );
+  // A leader that ended in the middle has made the last ones.
+  assert.deepEqual(numbers(live.filter(({ number }) => number === 2)), [
+    2,
+    1,
+    0,
+  ]);
+});
+
+Deno.test("planSlices() has 10,000 clients in at most 200 slices, and writes one for each change", () => {
+  const clients = range(0, 10_000);
+  let wanted = wantedOf(clients);
+  let live = after([], planSlices(wanted, []));
+  assert.equal(live.length, 100);
+  let next = clients.length;
+  for (let step = 1; step <= 20; step++) {
+    // A third of them goes and comes again, here and there.
+    const stay = [...wanted.values()].filter((_, i) => (i + step) % 3 !== 0);
+    const come = range(next, next += clients.length - stay.length);
+    for (const set of [stay, [...stay, ...come]]) {
+      wanted = wantedOf(set);
+      live = after(live, planSlices(wanted, live));
+      assert.ok(live.length <= 200, `${live.length} slices`);
+    }
+    const changed = { ...come[0] as EgressClient, addresses: ["10.1.1.1"] };
+    wanted.set(changed.uid, changed);
+    const { writes, deletes } = planSlices(wanted, live);
+    assert.deepEqual([writes.length, deletes], [1, []]);
+    live = after(live, { writes, deletes });
+  }
+  assert.equal(new Set(uidsOf(live)).size, 10_000);
+  const few = live.flatMap(({ clients }) => clients.slice(0, 40));
+  while (live.length > 80) {
+    const plan = planSlices(wantedOf(few), live);
+    assert.notEqual(plan.writes.length + plan.deletes.length, 0);
+    live = after(live, plan);
+  }
 });
 
 Deno.test("planSlices() empties slices before it deletes them, and keeps one", () => {
@@ -142,8 +208,13 @@ Deno.test("planSlices(): from any slices to any clients, each once, in full slic
         if (plan.writes.length + plan.deletes.length === 0) break;
         assert.ok(round < 4, "it never ends");
         for (let steps = 0; steps <= plan.writes.length; steps++) {
-          const uids = new Set(uidsOf(after(live, plan, steps)));
+          const there = after(live, plan, steps);
+          const uids = new Set(uidsOf(there));
           for (const uid of stay) assert.ok(uids.has(uid), `${uid} is lost`);
+          if (hasFirst(live) || !hasFirst(there)) continue;
+          for (const uid of wanted.keys()) {
+            assert.ok(uids.has(uid), `no ${uid}`);
+          }
         }
         for (const number of plan.deletes) {
           const slice = live.find((s) => s.number === number);
@@ -151,6 +222,7 @@ Deno.test("planSlices(): from any slices to any clients, each once, in full slic
         }
         live = after(live, plan);
       }
+      assert.ok(hasFirst(live));
       const uids = uidsOf(live);
       assert.equal(uids.length, wanted.size);
       assert.deepEqual(new Set(uids), new Set(wanted.keys()));

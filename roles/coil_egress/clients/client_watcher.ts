@@ -1,21 +1,31 @@
 import {
+  clientSliceName,
   clientSliceSelector,
   EGRESS_CLIENT_SLICES,
+  FIRST_SLICE,
 } from "../../../lib/api/mod.ts";
-import { abortable, withTimeout } from "../../../lib/async/mod.ts";
+import { abortable, Gate, withTimeout } from "../../../lib/async/mod.ts";
 import type { EgressRef } from "../../../lib/announce/mod.ts";
 import { Informer, type KubeClient } from "../../../lib/kube/mod.ts";
 import type { ClientPod } from "./client_pod.ts";
 import { type ClientChange, SliceClients } from "./slice_clients.ts";
+import { getLogger } from "../../../lib/telemetry/mod.ts";
+
+const log = getLogger("pod-watcher");
 
 /** coil-controller writes a deleted slice again within a second, unless it is away. */
 const LOST_MS = 30_000;
+
+/** The first slice is there before the Deployment of the gateway is. */
+const LATE_MS = 5_000;
 
 export interface ClientWatcherOptions {
   readonly client: KubeClient;
   readonly egress: EgressRef;
   /** Is told of each change; must only take note. */
   readonly onChange: (change: ClientChange) => void;
+  /** How long the clients of a slice stay that was deleted with them. Default 30 s. */
+  readonly lostMs?: number | undefined;
 }
 
 /** Follows the EgressClientSlices of an Egress, in which coil-controller says which pods are its clients. */
@@ -28,7 +38,7 @@ export class ClientWatcher implements Disposable {
   constructor(options: ClientWatcherOptions) {
     this.#options = options;
     this.#clients = new SliceClients({
-      lostMs: LOST_MS,
+      lostMs: options.lostMs ?? LOST_MS,
       onChange: (change) => this.#note(change),
     });
   }
@@ -63,19 +73,27 @@ export class ClientWatcher implements Disposable {
     return this.pods.get(uid);
   }
 
-  /** Follows the clients until the signal; `onSynced` is called when all have been reported once. */
+  /**
+   * Follows the clients until the signal; `onSynced` is called when all have
+   * been reported once. While there is no first slice it is not known who they
+   * are: a coil-controller that writes no slices may have any number of them.
+   */
   async run(signal: AbortSignal, onSynced: () => void): Promise<void> {
     const { client, egress: { namespace, name } } = this.#options;
+    const slice = `${namespace}/${clientSliceName(name, FIRST_SLICE)}`;
+    const isComplete = new Gate();
     const informer = new Informer(client, EGRESS_CLIENT_SLICES, {
       namespace,
       labelSelector: clientSliceSelector(name),
       onChange: ({ type, key, object }) => {
-        if (type === "deleted") this.#clients.delete(key);
-        else this.#clients.set(key, object);
+        if (type === "deleted") return this.#clients.delete(key);
+        this.#clients.set(key, object);
+        if (key === slice) isComplete.open();
       },
     });
     const notifySynced = async () => {
       await abortable(informer.synced, signal);
+      await untilOpen(isComplete, { slice, signal });
       onSynced();
     };
     await Promise.all([informer.run(signal), notifySynced()]);
@@ -91,4 +109,21 @@ export class ClientWatcher implements Disposable {
   [Symbol.dispose](): void {
     this.#clients[Symbol.dispose]();
   }
+}
+
+async function untilOpen(
+  gate: Gate,
+  { slice, signal }: { readonly slice: string; readonly signal: AbortSignal },
+): Promise<void> {
+  const wait = (s: AbortSignal) => gate.wait({ signal: s });
+  try {
+    return await withTimeout(LATE_MS, wait, { signal });
+  } catch {
+    signal.throwIfAborted();
+  }
+  log.warn(
+    "Waiting for the EgressClientSlices of the Egress; coil-controller writes them, unless it is older than this gateway",
+    { slice },
+  );
+  await wait(signal);
 }

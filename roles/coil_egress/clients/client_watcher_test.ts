@@ -87,6 +87,55 @@ Deno.test("ClientWatcher.find() waits for the slice that has the client, for all
   });
 });
 
+Deno.test("ClientWatcher does not know the clients before it has seen the first slice", async () => {
+  let line = (_event: unknown) => {};
+  const slice = (name: string, clients: unknown[]) => ({
+    apiVersion: "coil.cybozu.com/v2",
+    kind: "EgressClientSlice",
+    metadata: { namespace: "nat", name, resourceVersion: "2" },
+    clients,
+  });
+  const transport = new FakeTransport((request) =>
+    request.path.includes("watch=true")
+      ? {
+        lines: (async function* () {
+          while (!request.signal?.aborted) {
+            const { promise, resolve } = Promise.withResolvers<unknown>();
+            line = resolve;
+            yield await promise;
+          }
+        })(),
+      }
+      : {
+        body: {
+          metadata: { resourceVersion: "1" },
+          items: [slice("internet-1", [CLIENT])],
+        },
+      }
+  );
+  using watcher = new ClientWatcher({
+    client: new KubeClient(transport),
+    egress: { namespace: "nat", name: "internet" },
+    onChange: () => {},
+  });
+  let isSynced = false;
+  const stop = new AbortController();
+  const ended = watcher.run(stop.signal, () => isSynced = true).catch(() => {});
+  const send = async (name: string) => {
+    line({ type: "ADDED", object: slice(name, []) });
+    await sleep(20);
+  };
+  while (transport.requests.length < 2) await sleep(5);
+  await send("internet-2");
+  assert.equal(watcher.pods.size, 1);
+  assert.equal(isSynced, false);
+  await send("internet-0");
+  assert.equal(isSynced, true);
+  stop.abort();
+  line({ type: "BOOKMARK", object: slice("internet-0", []) });
+  await ended;
+});
+
 Deno.test("ClientWatcher.find() returns nothing when its time is over, and rejects when it is aborted", async () => {
   await running(async ({ watcher, signal }) => {
     assert.equal(await watcher.find("u1", { ms: 10, signal }), undefined);
