@@ -3,53 +3,27 @@
 import { Backoff } from "../../lib/async/mod.ts";
 import type { Random } from "../faults/random.ts";
 import type { Clock } from "./clock.ts";
-import type { ModelServer } from "./model_server.ts";
+import type { ModelServer, Reading } from "./model_server.ts";
 import type { Pattern, WatchKind } from "./patterns.ts";
-
-/** How large it is. */
-export interface ClusterSize {
-  readonly nodes: number;
-  readonly pods: number;
-  readonly pools: number;
-  readonly egresses: number;
-  readonly gatewaysEach: number;
-  /** Pods that use an Egress. */
-  readonly clients: number;
-}
-
-/** What we promise. */
-export const LARGE: ClusterSize = {
-  nodes: 5_000,
-  pods: 150_000,
-  pools: 20,
-  egresses: 200,
-  gatewaysEach: 3,
-  clients: 10_000,
-};
+import { RefusedNodes } from "./refused.ts";
+import {
+  BYTES,
+  type ClusterSize,
+  LIFE_MS,
+  namespacesOfNode,
+  type Plural,
+} from "./size.ts";
 
 const BLOCK_ADDRESSES = 32;
 const MAX_PODS = 110;
-/** Of a pod, on average: 30 of 150,000 end in a second. */
-const LIFE_MS = 5_000_000;
+/** A daemon that is replaced is away for so long. */
+const RESTART_MS = 10_000;
+/** A leader that was killed has its lease for so long. */
+const LEASE_MS = 15_000;
 /** kubelet reports a node's status at least this often. */
 const HEARTBEAT_S = 300;
 /** Writes of a pod's object by scheduler, kubelet and controllers. */
 const POD_WRITES = { start: 5, end: 3 };
-/** In bytes, as JSON; pods without managed fields are not to be had. */
-const BYTES = {
-  pods: 6_000,
-  nodes: 10_000,
-  namespaces: 500,
-  addresspools: 2_000,
-  addressblocks: 1_000,
-  blockrequests: 1_000,
-  egresses: 3_000,
-  services: 1_500,
-  endpointslices: 2_000,
-  egressclientslices: 12_000,
-} as const;
-type Plural = keyof typeof BYTES;
-
 /** A pool's blocks on a node. */
 interface PoolOfNode {
   blocks: number;
@@ -61,8 +35,17 @@ interface PoolOfNode {
 /** A node and its daemons. */
 export interface ModelNode {
   isUp: boolean;
-  pods: number;
+  readonly pods: Set<ModelPod>;
   readonly pools: PoolOfNode[];
+}
+
+/** A pod that runs. */
+interface ModelPod {
+  readonly node: ModelNode;
+  readonly poolIndex: number;
+  readonly isClient: boolean;
+  /** Its place among all. */
+  at: number;
 }
 
 /** What a cluster is made of. */
@@ -79,19 +62,27 @@ export interface Totals {
   starts: number;
   obtained: number;
   givenBack: number;
+  /** Requests for a block that were refused. */
+  refused: number;
 }
 
 /** The cluster; it begins with all its pods. */
 export class Cluster {
   readonly nodes: ModelNode[] = [];
-  readonly totals: Totals = { starts: 0, obtained: 0, givenBack: 0 };
+  readonly totals: Totals = {
+    starts: 0,
+    obtained: 0,
+    givenBack: 0,
+    refused: 0,
+  };
   /** How many times as many pods start as end. */
   rush = 1;
   readonly #with: ClusterParts;
   readonly #pendingStatus = new Set<number>();
+  readonly #pods: ModelPod[] = [];
+  readonly #refused: RefusedNodes;
   /** Nodes that are up. */
   #up = 0;
-  #pods = 0;
   #blocks = 0;
   /** Before the counting begins. */
   #isQuiet = true;
@@ -99,6 +90,7 @@ export class Cluster {
   constructor(parts: ClusterParts) {
     this.#with = parts;
     const { size, pattern, server } = parts;
+    this.#refused = new RefusedNodes(parts, () => this.#refuse());
     this.addNodes(size.nodes);
     server.open(pattern.controller, pattern.controllers);
     server.open(pattern.gateway, size.egresses * size.gatewaysEach);
@@ -109,7 +101,7 @@ export class Cluster {
 
   /** Pods that run. */
   get pods(): number {
-    return this.#pods;
+    return this.#pods.length;
   }
 
   /** Blocks of all nodes. */
@@ -123,7 +115,7 @@ export class Cluster {
     for (let i = 0; i < count; i++) {
       const node = {
         isUp: false,
-        pods: 0,
+        pods: new Set<ModelPod>(),
         pools: Array.from(
           { length: pools },
           () => ({ blocks: 0, used: 0, uses: 0 }),
@@ -138,18 +130,39 @@ export class Cluster {
   startDaemons(node: ModelNode): void {
     node.isUp = true;
     this.#up++;
-    for (const kind of this.#kindsOfNode) this.#follow(kind);
+    this.#startCoild();
+    for (const kind of this.#with.pattern.router) this.#follow(kind);
+  }
+
+  /** A node's coild is replaced by another. */
+  replaceCoild(): void {
+    const { clock, server } = this.#with;
+    for (const [kind, times] of this.#kindsOfCoild) {
+      server.open([kind], -times);
+    }
+    clock.after(RESTART_MS, () => this.#startCoild());
+  }
+
+  /** It asks for its blocks and its requests once, live, and follows the rest. */
+  #startCoild(): void {
+    const { server } = this.#with;
+    if (!this.#isQuiet) {
+      this.#listBlocks(1);
+      server.list({ looked: 0, listed: 0, bytes: BYTES.blockrequests });
+    }
+    for (const [kind, times] of this.#kindsOfCoild) this.#follow(kind, times);
   }
 
   /** A node goes, with all its pods; they start elsewhere. */
   loseNode(node: ModelNode): void {
-    const { server } = this.#with;
+    const { server, pattern } = this.#with;
     node.isUp = false;
     this.#up--;
-    server.open(this.#kindsOfNode, -1);
-    this.#pods -= node.pods;
-    node.pods = 0;
-    for (const pool of node.pools) pool.used = 0;
+    for (const [kind, times] of this.#kindsOfCoild) {
+      server.open([kind], -times);
+    }
+    server.open(pattern.router, -1);
+    for (const pod of node.pods) this.#remove(pod);
   }
 
   /** A node comes back without its pods; it gives its blocks back. */
@@ -170,8 +183,9 @@ export class Cluster {
     const pool = node.pools[poolIndex];
     if (pool === undefined) return;
     const isClient = random.chance(size.clients / size.pods);
-    node.pods++;
-    this.#pods++;
+    const pod = { node, poolIndex, isClient, at: this.#pods.length };
+    this.#pods.push(pod);
+    node.pods.add(pod);
     if (!this.#isQuiet) this.totals.starts++;
     this.#podEvents(POD_WRITES.start, { isClient, slices: 2 });
     const wasSpare = isSpare(pool);
@@ -179,15 +193,37 @@ export class Cluster {
       this.#obtain(pool, poolIndex);
     } else if (wasSpare && !isSpare(pool)) pool.uses++;
     const lifeMs = -Math.log(1 - random.next()) * LIFE_MS;
-    clock.after(lifeMs, () => {
-      // It was lost with its node.
-      if (pool.used === 0) return;
-      node.pods--;
-      this.#pods--;
-      pool.used--;
-      this.#podEvents(POD_WRITES.end, { isClient, slices: 1 });
-      if (isSpare(pool)) this.#returnLater(node, poolIndex);
-    });
+    clock.after(lifeMs, () => this.#end(pod));
+  }
+
+  /** A pod is replaced by another, as in the rollout of a Deployment. */
+  replacePod(): void {
+    if (this.pods === 0) return;
+    this.#end(this.#with.random.pick(this.#pods));
+    this.startPod();
+  }
+
+  /** A pod ends, unless it has. */
+  #end(pod: ModelPod): void {
+    const { node, poolIndex, isClient } = pod;
+    // It was lost with its node, or replaced.
+    if (!node.pods.has(pod)) return;
+    this.#remove(pod);
+    this.#podEvents(POD_WRITES.end, { isClient, slices: 1 });
+    const pool = node.pools[poolIndex];
+    if (pool !== undefined && isSpare(pool)) this.#returnLater(node, poolIndex);
+  }
+
+  #remove(pod: ModelPod): void {
+    const { node, poolIndex, at } = pod;
+    node.pods.delete(pod);
+    const last = this.#pods.pop();
+    if (last !== undefined && last !== pod) {
+      last.at = at;
+      this.#pods[at] = last;
+    }
+    const pool = node.pools[poolIndex];
+    if (pool !== undefined) pool.used--;
   }
 
   /** The API server is away for so long; then each watch is opened again by its own backoff. */
@@ -200,22 +236,50 @@ export class Cluster {
       maxMs: number,
     ) => {
       server.open(kinds, -daemons);
-      for (let i = 0; i < daemons; i++) {
+      for (let left = daemons; left > 0; left--) {
         for (const kind of kinds) {
-          this.#followAfter(kind, awayMs, { initialMs, maxMs });
+          const times = Math.min(1, left);
+          this.#followAfter(kind, times, { awayMs, initialMs, maxMs });
         }
       }
     };
-    again(pattern.coild, this.#up, pattern.backoff.maxMs);
+    const { maxMs } = pattern.backoff;
+    again(pattern.coild, this.#up, maxMs);
+    again(pattern.egress, this.#up * namespacesOfNode(this.#with.size), maxMs);
     again(pattern.router, this.#up, 30_000);
     again(pattern.gateway, size.egresses * size.gatewaysEach, 30_000);
     again(pattern.controller, pattern.controllers, 30_000);
   }
 
-  /** ADDs that a pool has no block for: each asks, is answered and deletes what it asked. */
-  refuse(): void {
+  /** The leader is killed; a standby without caches reads all first. */
+  failOver(): void {
+    const { clock, server, pattern } = this.#with;
+    const hasCaches = pattern.controllers > 1;
+    server.open(pattern.controller, -1);
+    clock.after(LEASE_MS, () => {
+      server.get();
+      if (!hasCaches) {
+        for (const kind of pattern.controller) this.#follow(kind);
+      }
+    });
+    // Deployments replace what was killed, and there it is the standby.
+    clock.after(LEASE_MS + RESTART_MS, () => {
+      if (hasCaches) {
+        for (const kind of pattern.controller) this.#follow(kind);
+      }
+    });
+  }
+
+  /** A node begins to ask for a block in vain. */
+  startRefusing(retryMs: number): void {
+    this.#refused.start(retryMs);
+  }
+
+  /** A request for a block is made, answered and deleted. */
+  #refuse(): void {
     const { server, pattern: { cycle } } = this.#with;
     const { blockrequests } = cycle.writes.obtain;
+    this.totals.refused++;
     server.get(cycle.reads.obtain);
     server.write("blockrequests", {
       bytes: BYTES.blockrequests,
@@ -224,16 +288,21 @@ export class Cluster {
     });
   }
 
-  get #kindsOfNode(): readonly WatchKind[] {
-    const { coild, router } = this.#with.pattern;
-    return [...coild, ...router];
+  /** What each node's coild watches, and how often on average. */
+  get #kindsOfCoild(): readonly (readonly [kind: WatchKind, times: number])[] {
+    const { coild, egress } = this.#with.pattern;
+    const times = namespacesOfNode(this.#with.size);
+    return [
+      ...coild.map((kind) => [kind, 1] as const),
+      ...egress.map((kind) => [kind, times] as const),
+    ];
   }
 
   #pickNode(): ModelNode | undefined {
     const { random } = this.#with;
     for (let tries = 0; tries < 20; tries++) {
       const node = random.pick(this.nodes);
-      if (node.isUp && node.pods < MAX_PODS) return node;
+      if (node.isUp && node.pods.size < MAX_PODS) return node;
     }
     return undefined;
   }
@@ -302,6 +371,7 @@ export class Cluster {
     clock.after(pattern.poolStatusMs, () => {
       this.#pendingStatus.delete(poolIndex);
       server.write("addresspools", { bytes: BYTES.addresspools });
+      if (pattern.forgetsRefusals) this.#refused.forget();
     });
   }
 
@@ -315,14 +385,12 @@ export class Cluster {
       wanted: 1,
       times: this.#up / HEARTBEAT_S,
     });
-    const { by, everyS } = pattern.look;
-    const held = this.#blocks / this.nodes.length;
-    if (by === "get") server.get(this.#up * held / everyS);
-    else {
-      const bytes = BYTES.addressblocks;
-      const times = this.#up / everyS;
-      server.list({ looked: this.#blocks, listed: held, bytes, times });
-    }
+    const { look: { by, everyS }, listS } = pattern;
+    if (by === "get") {
+      server.get(this.#up * this.#blocks / this.nodes.length / everyS);
+    } else this.#listBlocks(this.#up / everyS);
+    if (listS !== undefined) this.#listBlocks(this.#up / listS);
+    this.#egressStatuses();
     const perS = this.rush * 1000 * size.pods / LIFE_MS;
     const starts = Math.floor(perS + random.next());
     for (let i = 0; i < starts; i++) {
@@ -331,39 +399,88 @@ export class Cluster {
     clock.after(1000, () => this.#tick());
   }
 
-  /** Lists and watches. */
-  #follow({ type, by }: WatchKind): void {
-    const { server } = this.#with;
+  /** Nodes list their blocks, by a label. */
+  #listBlocks(times: number): void {
+    this.#with.server.list({
+      looked: this.#blocks,
+      listed: this.#blocks / this.nodes.length,
+      bytes: BYTES.addressblocks,
+      times,
+    });
+  }
+
+  /** Gateways and controller write an Egress' status when its number of clients has changed, if not all the time. */
+  #egressStatuses(): void {
+    const { size, server, pattern } = this.#with;
+    const { egressStatus: { gatewayS, controllerS, flickers } } = pattern;
+    const ends = size.pods / (LIFE_MS / 1000);
+    const clients = size.clients / size.pods;
+    // Of one Egress; as many start as end.
+    const changeS = size.egresses / ((1 + this.rush) * ends * clients);
+    const gateways = size.egresses * size.gatewaysEach;
+    const times = gateways / (gatewayS + (flickers ? 0 : changeS)) +
+      size.egresses / (controllerS + changeS);
+    // Those who watch its namespace; who watches all is counted anyway.
+    const share = namespacesOfNode(this.#with.size) / size.egressNamespaces;
+    const wanted = pattern.egress.length > 0 ? share * this.#up : 0;
+    server.write("egresses", { bytes: BYTES.egresses, wanted, times });
+  }
+
+  /** Watches, with all objects at the beginning, or lists and watches. */
+  #follow({ type, by }: WatchKind, times = 1): void {
+    const { server, pattern } = this.#with;
     if (!this.#isQuiet) {
-      const plural = type.plural as Plural;
-      const all = this.#countOf(plural);
-      const listed = by === "all" ? all : all / this.nodes.length;
-      const looked = by === "all" || by === "label" ? all : listed;
-      server.list({ looked, listed, bytes: BYTES[plural] });
+      const reading = { ...this.#readingOf({ type, by }), times };
+      if (pattern.streams) server.read(reading);
+      else server.list(reading);
     }
-    server.open([{ type, by }], 1);
+    server.open([{ type, by }], times);
+  }
+
+  #readingOf({ type, by }: WatchKind): Reading {
+    const plural = type.plural as Plural;
+    const all = this.#countOf(plural);
+    const parts: Partial<Record<WatchKind["by"], number>> = {
+      all: 1,
+      name: plural === "nodes" ? this.nodes.length : all,
+      namespace: plural === "egressclientslices"
+        ? this.#with.size.egresses
+        : this.#with.size.egressNamespaces,
+    };
+    const listed = all / (parts[by] ?? this.nodes.length);
+    const looked = by === "label" ? all : listed;
+    return { looked, listed, bytes: BYTES[plural] };
   }
 
   #followAfter(
     kind: WatchKind,
-    awayMs: number,
-    delays: { readonly initialMs: number; readonly maxMs: number },
+    times: number,
+    { awayMs, ...delays }: {
+      readonly awayMs: number;
+      readonly initialMs: number;
+      readonly maxMs: number;
+    },
   ): void {
-    const { random, clock } = this.#with;
-    const backoff = new Backoff({ ...delays, random: () => random.next() });
+    const { random, clock, server, pattern } = this.#with;
+    const { jitter } = pattern.backoff;
+    const backoff = new Backoff({
+      ...delays,
+      jitter,
+      random: () => random.next(),
+    });
     let atMs = 0;
     while (atMs < awayMs) atMs += backoff.nextMs();
     clock.after(atMs, () => {
       // What was seen last is too old for a server that has just started.
-      this.#with.server.get();
-      this.#follow(kind);
+      server.get(times);
+      this.#follow(kind, times);
     });
   }
 
   #countOf(plural: Plural): number {
     const { size } = this.#with;
     const counts: Partial<Record<Plural, number>> = {
-      pods: this.#pods,
+      pods: this.pods,
       nodes: this.nodes.length,
       namespaces: 1_000,
       addresspools: size.pools,

@@ -1,9 +1,13 @@
 // `deno task scale`: what a cluster of 5,000 nodes asks of the API server, by a
 // model of it, in the course of a day and when much goes wrong.
 import { parseArgs } from "node:util";
-import { LARGE } from "./cluster.ts";
+import { LARGE } from "./size.ts";
 import { PATTERNS } from "./patterns.ts";
 import { type Outcome, runScenario, SCENARIOS } from "./scenarios.ts";
+
+const NAMES: Readonly<Record<string, string>> = {
+  withoutRouters: "now, routing daemon",
+};
 
 const encoder = new TextEncoder();
 const { values: { seed, only } } = parseArgs({
@@ -19,7 +23,7 @@ function print(text: string): void {
 }
 
 function shown(value: number): string {
-  return value < 10
+  return value < 10 && !Number.isInteger(value)
     ? value.toFixed(1)
     : Math.round(value).toLocaleString("en-US");
 }
@@ -31,7 +35,7 @@ function row(pattern: string, { name, mean, peak, ...o }: Outcome): string {
     name,
     pattern,
     shown(o.watches),
-    `${shown(o.obtained)} / ${shown(o.givenBack)}`,
+    [o.obtained, o.givenBack, o.refused].map(shown).join(" / "),
     both("requests"),
     both("compared"),
     both("sent"),
@@ -44,7 +48,7 @@ function row(pattern: string, { name, mean, peak, ...o }: Outcome): string {
 }
 
 print(
-  "| mean / worst second | | watches | blocks got / returned | requests | compared | sent | MB | seat s | cores | behind, s |\n|---|---|---|---|---|---|---|---|---|---|---|",
+  "| mean / worst second | | watches | blocks got / returned / refused | requests | compared | sent | MB | seat s | cores | behind, s |\n|---|---|---|---|---|---|---|---|---|---|---|",
 );
 for (const scenario of SCENARIOS) {
   if (!scenario.name.includes(only)) continue;
@@ -54,6 +58,6 @@ for (const scenario of SCENARIOS) {
       pattern,
       seed: Number(seed),
     });
-    print(row(name, outcome));
+    print(row(NAMES[name] ?? name, outcome));
   }
 }

@@ -4,7 +4,7 @@ import type { Reach, WatchKind } from "./patterns.ts";
 
 /**
  * What it costs, in milliseconds of a processor, by `deno task bench --only
- * scale.watches` and, for lists, by what docs/scale.md says.
+ * scale.watches` and `scale.list`.
  */
 export const COSTS = {
   /** A write, by itself. */
@@ -18,9 +18,9 @@ export const COSTS = {
   /** An event sent. */
   sent: 0.02,
   /** An object that a list is selected from. */
-  looked: 0.0002,
+  looked: 0.0006,
   /** An object in a list's answer. */
-  listed: 0.034,
+  listed: 0.046,
 } as const;
 
 /** API Priority and Fairness: so many watchers are a seat, held for so long. */
@@ -50,6 +50,15 @@ export interface EventInfo {
   readonly bytes: number;
   /** How many watches by an index or a label want it. */
   readonly wanted?: number;
+  readonly times?: number;
+}
+
+/** Objects that somebody reads. */
+export interface Reading {
+  readonly looked: number;
+  readonly listed: number;
+  /** Of one object. */
+  readonly bytes: number;
   readonly times?: number;
 }
 
@@ -132,19 +141,16 @@ export class ModelServer {
   }
 
   /** A list from the cache: objects that are looked at, and those of the answer. */
-  list(
-    { looked, listed, bytes, times = 1 }: {
-      readonly looked: number;
-      readonly listed: number;
-      /** Of one object. */
-      readonly bytes: number;
-      readonly times?: number;
-    },
-  ): void {
-    this.#add("requests", times);
+  list(reading: Reading): void {
+    this.get(reading.times);
+    this.read(reading);
+  }
+
+  /** The same objects at the beginning of a watch. */
+  read({ looked, listed, bytes, times = 1 }: Reading): void {
     this.#add("bytes", times * listed * bytes);
     const busyMs = looked * COSTS.looked + listed * COSTS.listed;
-    this.#add("busyMs", times * (COSTS.get + busyMs));
+    this.#add("busyMs", times * busyMs);
   }
 
   /** Watches end after five to ten minutes and are opened again; each hears a bookmark a minute. One second of that. */

@@ -46,12 +46,26 @@ export interface BlockCycle {
 /** Permanent watches of each role, of which there is one per node but for the gateway. */
 export interface Pattern {
   readonly coild: readonly WatchKind[];
+  /** coild's for each namespace with Egresses that its pods name. */
+  readonly egress: readonly WatchKind[];
   readonly router: readonly WatchKind[];
   readonly gateway: readonly WatchKind[];
   readonly controller: readonly WatchKind[];
   readonly cycle: BlockCycle;
   /** How coild looks at its node's blocks, and how often, in seconds. */
   readonly look: { readonly by: "list" | "get"; readonly everyS: number };
+  /** How often it lists them besides. */
+  readonly listS?: number;
+  /** Whether a watch begins with all objects, so that there is no list. */
+  readonly streams: boolean;
+  /** Whether each change of any pool's status lets nodes ask again that were refused a block. */
+  readonly forgetsRefusals: boolean;
+  /** An Egress' status is written at most so often by each gateway, and by the controller; gateways write numbers that change all the time, or not. */
+  readonly egressStatus: {
+    readonly gatewayS: number;
+    readonly controllerS: number;
+    readonly flickers: boolean;
+  };
   /** A block that is not needed returns after about so long: at random within this part of it. */
   readonly giveBack: { readonly afterMs: number; readonly jitter: number };
   /** Controllers with caches: the leader, and a standby that has them too. */
@@ -59,7 +73,11 @@ export interface Pattern {
   /** A pool's status is written so long after a block has changed. */
   readonly poolStatusMs: number;
   /** Delays of coild's watches after a failure. */
-  readonly backoff: { readonly initialMs: number; readonly maxMs: number };
+  readonly backoff: {
+    readonly initialMs: number;
+    readonly maxMs: number;
+    readonly jitter: number;
+  };
 }
 
 const kind = (type: ResourceType<unknown>, by: Reach): WatchKind => ({
@@ -88,6 +106,8 @@ const WRITES = {
 };
 const NOW: Pattern = {
   coild: NODES_OWN,
+  egress: [EGRESSES, SERVICES, ENDPOINT_SLICES]
+    .map((type) => kind(type, "namespace")),
   router: [kind(ADDRESS_BLOCKS, "all")],
   gateway: [kind(EGRESS_CLIENT_SLICES, "namespace")],
   controller: [
@@ -98,13 +118,19 @@ const NOW: Pattern = {
   ],
   cycle: { reads: { obtain: 2, giveBack: 1 }, writes: WRITES },
   look: { by: "get", everyS: 300 },
+  listS: 3_600,
+  streams: true,
+  forgetsRefusals: false,
+  egressStatus: { gatewayS: 60, controllerS: 60, flickers: false },
   giveBack: { afterMs: 3_600_000, jitter: 1 },
   controllers: 2,
   poolStatusMs: 15_000,
-  backoff: { initialMs: 1_000, maxMs: 30_000 },
+  backoff: { initialMs: 1_000, maxMs: 30_000, jitter: 1 },
 };
 
-export const PATTERNS: Readonly<Record<"before" | "now", Pattern>> = {
+export const PATTERNS: Readonly<
+  Record<"before" | "now" | "withoutRouters", Pattern>
+> = {
   /** As at commit 5efa5f9. */
   before: {
     coild: [
@@ -115,17 +141,23 @@ export const PATTERNS: Readonly<Record<"before" | "now", Pattern>> = {
       kind(SERVICES, "label"),
       kind(ENDPOINT_SLICES, "label"),
     ],
+    egress: [],
     router: [kind(ADDRESS_BLOCKS, "all"), kind(NODES, "all")],
     gateway: [kind(PODS, "all")],
     controller: [...CONTROLLER, kind(PODS, "label")],
     cycle: { reads: { obtain: 3, giveBack: 3 }, writes: WRITES },
     look: { by: "list", everyS: 300 },
+    streams: false,
+    forgetsRefusals: true,
+    egressStatus: { gatewayS: 10, controllerS: 0, flickers: true },
     giveBack: { afterMs: 30_000, jitter: 0 },
     controllers: 1,
     poolStatusMs: 400,
-    backoff: { initialMs: 200, maxMs: 10_000 },
+    backoff: { initialMs: 200, maxMs: 10_000, jitter: 0.5 },
   },
   now: NOW,
+  /** A routing daemon has the routes from its neighbours. */
+  withoutRouters: { ...NOW, router: [] },
 };
 
 /** Path and query of a node's watch. */

@@ -2,7 +2,7 @@
 // cluster rest on.
 import assert from "node:assert/strict";
 import { ADDRESS_BLOCKS } from "../../lib/api/mod.ts";
-import { LARGE } from "./cluster.ts";
+import { LARGE } from "./size.ts";
 import { type Pattern, PATTERNS } from "./patterns.ts";
 import { behindS, type Outcome, runScenario, SCENARIOS } from "./scenarios.ts";
 
@@ -14,14 +14,10 @@ const SMALL = {
   clients: 200,
 };
 
-function run(name: string, pattern: Pattern, nodes = SMALL.nodes): Outcome {
+function run(name: string, pattern: Pattern, size = SMALL): Outcome {
   const scenario = SCENARIOS.find((s) => s.name === name);
   if (scenario === undefined) throw new Error(`No scenario "${name}"`);
-  return runScenario(scenario, {
-    size: { ...SMALL, nodes },
-    pattern,
-    seed: 1,
-  });
+  return runScenario(scenario, { size, pattern, seed: 1 });
 }
 
 Deno.test("the same seed counts the same in each scenario", () => {
@@ -31,18 +27,51 @@ Deno.test("the same seed counts the same in each scenario", () => {
   }
 });
 
+/** Namespaces of Egresses that a node's coild follows: of 50, where 2.12 pods name one each. */
+const FOLLOWED = 2.076;
+
 Deno.test("watches: what each daemon has open, and the leader", () => {
   const { now } = PATTERNS;
   const gateways = SMALL.egresses * SMALL.gatewaysEach;
-  for (const name of ["30 starts/s", "API servers away for 10 s"]) {
-    assert.equal(
-      run(name, now).watches,
-      SMALL.nodes * (now.coild.length + now.router.length) +
-        gateways * now.gateway.length +
-        now.controllers * now.controller.length,
-      name,
-    );
+  const ends = [
+    "30 starts/s",
+    "API servers away for 10 s",
+    "rollout of coild, 2 % at a time",
+    "controller fails over",
+  ];
+  for (const name of ends) {
+    const watches = SMALL.nodes * (now.coild.length + now.router.length) +
+      SMALL.nodes * now.egress.length * FOLLOWED +
+      gateways * now.gateway.length +
+      now.controllers * now.controller.length;
+    assert.equal(Math.round(run(name, now).watches), Math.round(watches), name);
   }
+});
+
+Deno.test("a pool used up: who forgets refusals asks again for each status of any pool", () => {
+  const { now } = PATTERNS;
+  const seconds = 600;
+  const waiting = SMALL.nodes / 5;
+  const remembered = run("a pool used up", now).refused;
+  // kubelet tries again every 15 s; asking in advance becomes rare.
+  assert.ok(
+    remembered <= waiting * seconds * (1 / 15 + 1 / 45),
+    `${remembered}`,
+  );
+  const forgotten = run("a pool used up", { ...now, forgetsRefusals: true });
+  assert.ok(forgotten.refused > 1.5 * remembered, `${forgotten.refused}`);
+  assert.equal(run("30 starts/s", now).refused, 0);
+});
+
+Deno.test("rollouts: each pod is replaced by one, and each coild lists its blocks once", () => {
+  const { now } = PATTERNS;
+  const rest = run("30 starts/s", now);
+  const pods = run("rollout of 15,000 pods", now);
+  const replaced = SMALL.pods / 10;
+  assert.ok(pods.starts - rest.starts > 0.95 * replaced, `${pods.starts}`);
+  const coild = run("rollout of coild, 2 % at a time", now);
+  const requests = 900 * coild.mean.requests - 900 * rest.mean.requests;
+  assert.ok(requests > 6 * SMALL.nodes, `${requests}`);
 });
 
 Deno.test("a watch by label is compared with each write", () => {
@@ -56,6 +85,29 @@ Deno.test("a watch by label is compared with each write", () => {
   const writes = many.obtained + 2 * many.givenBack;
   assert.ok(writes > 0);
   assert.equal(Math.round(more), SMALL.nodes * writes);
+});
+
+Deno.test("limits: what docs/scale.md promises for 5,000 nodes and 150,000 pods", () => {
+  const runLarge = (name: string, pattern: Pattern) =>
+    run(name, pattern, LARGE);
+  const cores = ({ mean }: Outcome) => mean.busyMs / 1000;
+  const { now, withoutRouters } = PATTERNS;
+  assert.equal(now.coild.length, 4);
+  const rest = runLarge("30 starts/s", withoutRouters);
+  assert.ok(cores(rest) <= 1, `${cores(rest)} cores`);
+  assert.ok(rest.mean.requests <= 500, `${rest.mean.requests} requests/s`);
+  assert.ok(rest.mean.seatS <= 5, `${rest.mean.seatS} seat-seconds`);
+  // Three for each namespace of Egresses on each node are the rest.
+  const { nodes, egresses, gatewaysEach } = LARGE;
+  const followed = 3 * FOLLOWED * nodes + egresses * gatewaysEach;
+  assert.ok(rest.watches - followed <= 20_000 + 50, `${rest.watches}`);
+  const peak = runLarge("500 starts/s for a minute", withoutRouters);
+  assert.equal(peak.behindS, 0);
+  const usedUp = runLarge("a pool used up", withoutRouters);
+  assert.equal(usedUp.behindS, 0);
+  assert.ok(usedUp.refused / 600 <= 100, `${usedUp.refused} requests`);
+  const routers = runLarge("30 starts/s", now);
+  assert.ok(cores(routers) <= 2, `${cores(routers)} cores`);
 });
 
 Deno.test("behindS() is what is left of the worst seconds", () => {

@@ -1,7 +1,8 @@
 // What happens to a cluster, and what its API server counted.
 import { Random } from "../faults/random.ts";
 import { Clock } from "./clock.ts";
-import { Cluster, type ClusterSize } from "./cluster.ts";
+import { Cluster } from "./cluster.ts";
+import type { ClusterSize } from "./size.ts";
 import { type Count, COUNTS, ModelServer } from "./model_server.ts";
 import type { Pattern } from "./patterns.ts";
 
@@ -12,6 +13,9 @@ const WARM_UP_MS = 2 * 3_600_000;
 const RUSH = 500 / 30;
 /** Processors of three API servers. */
 const CORES = 24;
+
+/** From the end of one coild to the readiness of the next. */
+const WAVE_MS = 15_000;
 
 /** Something that happens, after a while of rest. */
 export interface Scenario {
@@ -26,6 +30,8 @@ export interface Outcome {
   readonly starts: number;
   readonly obtained: number;
   readonly givenBack: number;
+  /** Requests for a block that were refused. */
+  readonly refused: number;
   /** That nodes hold at its end. */
   readonly blocks: number;
   readonly watches: number;
@@ -59,13 +65,27 @@ function loseZone(cluster: Cluster, clock: Clock): void {
 /** A thousand nodes have each a pod of a pool without blocks, which kubelet tries again every 15 s. */
 function useUpPool(cluster: Cluster, clock: Clock): void {
   const waiting = cluster.nodes.length / 5;
+  const retryMs = 15_000;
   for (let i = 0; i < waiting; i++) {
-    const again = () => {
-      cluster.refuse();
-      clock.after(15_000, again);
-    };
-    clock.after(15_000 * i / waiting, again);
+    clock.after(retryMs * i / waiting, () => cluster.startRefusing(retryMs));
   }
+}
+
+/** A tenth of all pods is replaced within five minutes. */
+function rollOutPods(cluster: Cluster, clock: Clock): void {
+  const replaced = cluster.pods / 10;
+  for (let i = 0; i < replaced; i++) {
+    clock.after(60_000 + 300_000 * i / replaced, () => cluster.replacePod());
+  }
+}
+
+/** Each node's coild is replaced, 2 % of them at a time: one wave after the other. */
+function rollOutCoild(cluster: Cluster, clock: Clock): void {
+  const together = Math.ceil(cluster.nodes.length / 50);
+  cluster.nodes.forEach((_, i) => {
+    const wave = Math.floor(i / together);
+    clock.after(60_000 + WAVE_MS * wave, () => cluster.replaceCoild());
+  });
 }
 
 export const SCENARIOS: readonly Scenario[] = [
@@ -98,6 +118,21 @@ export const SCENARIOS: readonly Scenario[] = [
   },
   { name: "a pool used up", seconds: 10 * MINUTE_S, begin: useUpPool },
   {
+    name: "rollout of 15,000 pods",
+    seconds: 10 * MINUTE_S,
+    begin: rollOutPods,
+  },
+  {
+    name: "rollout of coild, 2 % at a time",
+    seconds: 15 * MINUTE_S,
+    begin: rollOutCoild,
+  },
+  {
+    name: "controller fails over",
+    seconds: 5 * MINUTE_S,
+    begin: (cluster, clock) => clock.after(60_000, () => cluster.failOver()),
+  },
+  {
     name: "a day with three peaks",
     seconds: DAY_S,
     begin(cluster, clock) {
@@ -127,7 +162,7 @@ export function runScenario(
   // Until as many blocks are kept as are given back.
   clock.runUntil(WARM_UP_MS);
   server.begin(WARM_UP_MS);
-  const { starts, obtained, givenBack } = cluster.totals;
+  const { starts, obtained, givenBack, refused } = cluster.totals;
   begin(cluster, clock);
   clock.runUntil(WARM_UP_MS + 1000 * seconds);
   const each = (pick: (counts: Float64Array) => number) =>
@@ -139,6 +174,7 @@ export function runScenario(
     starts: cluster.totals.starts - starts,
     obtained: cluster.totals.obtained - obtained,
     givenBack: cluster.totals.givenBack - givenBack,
+    refused: cluster.totals.refused - refused,
     blocks: cluster.blocks,
     watches: server.watches,
     mean: each((counts) => counts.reduce((a, b) => a + b, 0) / seconds),
