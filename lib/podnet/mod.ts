@@ -9,6 +9,7 @@ export { ChainedNetwork, type ChainedPod } from "./chained_network.ts";
 export {
   IfnameMissingError,
   IfnameTakenError,
+  LinkNameError,
   NetnsNotFoundError,
   PodCheckError,
 } from "./base/errors.ts";

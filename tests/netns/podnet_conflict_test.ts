@@ -3,6 +3,7 @@ import {
   calicoVethName,
   hostVethName,
   IfnameTakenError,
+  LinkNameError,
   NetnsNotFoundError,
 } from "../../lib/podnet/mod.ts";
 import { NetlinkError } from "../../lib/netlink/mod.ts";
@@ -126,7 +127,7 @@ netnsTest(
     const pod = await node.pod();
     for (const containerId of ["a:b", "a\nb", "x".repeat(300), ""]) {
       const request = requestFor(1, pod, { containerId });
-      await assert.rejects(node.net.setup(request), TypeError);
+      await assert.rejects(node.net.setup(request), LinkNameError);
     }
     assert.deepEqual(await linkNames(node.host), []);
     assert.deepEqual(await linkNames(pod), []);
