@@ -1,4 +1,3 @@
-import { sleep } from "../../../lib/async/mod.ts";
 import {
   KubeApiError,
   type KubeClient,
@@ -6,6 +5,7 @@ import {
   resourcePath,
 } from "../../../lib/kube/mod.ts";
 import { MigrateError } from "../command/errors.ts";
+import { waitWhile } from "../command/gone.ts";
 import { type LivePod, podText } from "../cluster/live_pod.ts";
 import type { Patience } from "../command/patience.ts";
 
@@ -31,18 +31,18 @@ export async function evict(
   context: EvictionContext,
 ): Promise<void> {
   const { signal, evictionTimeoutMs, pollMs, onStage } = context;
-  const deadline = performance.now() + evictionTimeoutMs;
-  for (let serverErrors = 0;;) {
+  const late = (refusal: KubeApiError) =>
+    notAllowed(pod, refusal, evictionTimeoutMs);
+  let serverErrors = 0;
+  await waitWhile(async () => {
     const refusal = await tryEvict(pod, context);
-    if (refusal === undefined) return;
+    if (refusal === undefined) return undefined;
     if (refusal.status === 500) serverErrors++;
     else if (!refusal.isTooManyRequests) throw refusal;
-    const isOver = performance.now() >= deadline ||
-      serverErrors >= MAX_SERVER_ERRORS;
-    if (isOver) throw notAllowed(pod, refusal, evictionTimeoutMs);
+    if (serverErrors >= MAX_SERVER_ERRORS) throw late(refusal);
     onStage?.("evicting", reasonsOf(refusal));
-    await sleep(pollMs, { signal });
-  }
+    return refusal;
+  }, { timeoutMs: evictionTimeoutMs, pollMs, signal, late });
 }
 
 /** Undefined when the pod is being deleted, or gone. */

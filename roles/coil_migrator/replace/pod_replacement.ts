@@ -1,12 +1,7 @@
-import { sleep } from "../../../lib/async/mod.ts";
-import {
-  EVENTS,
-  KubeApiError,
-  type KubeClient,
-  PODS,
-} from "../../../lib/kube/mod.ts";
+import { EVENTS, type KubeClient, PODS } from "../../../lib/kube/mod.ts";
 import { type Before, before, isRecovered } from "./recovery.ts";
 import { MigrateError } from "../command/errors.ts";
+import { unlessGone, waitWhile } from "../command/gone.ts";
 import { evict } from "./eviction.ts";
 import { type LivePod, podText } from "../cluster/live_pod.ts";
 import type { Patience } from "../command/patience.ts";
@@ -63,16 +58,12 @@ async function deletePod(
   { namespace, name, uid }: LivePod,
   { client, patience, signal }: ReplacementContext,
 ): Promise<void> {
-  await patience.ask(async () => {
-    try {
-      const preconditions = { uid };
-      await client.delete(PODS, { namespace, name, preconditions, signal });
-    } catch (error) {
-      const isGone = error instanceof KubeApiError &&
-        (error.isNotFound || error.isConflict);
-      if (!isGone) throw error;
-    }
-  });
+  const preconditions = { uid };
+  await patience.ask(() =>
+    unlessGone(() =>
+      client.delete(PODS, { namespace, name, preconditions, signal })
+    )
+  );
 }
 
 async function waitUntilGone(
@@ -80,27 +71,28 @@ async function waitUntilGone(
   { client, patience, signal, podTimeoutMs, pollMs }: ReplacementContext,
 ): Promise<void> {
   const { namespace, name, uid } = pod;
-  const deadline = performance.now() + podTimeoutMs;
-  for (;;) {
+  await waitWhile(async () => {
     const found = await patience.ask(() =>
       client.tryGet(PODS, { namespace, name, metadataOnly: true, signal })
     );
-    if (found?.metadata?.uid !== uid) return;
-    if (performance.now() >= deadline) {
-      const { finalizers = [] } = found.metadata;
+    return found?.metadata?.uid === uid ? found.metadata : undefined;
+  }, {
+    timeoutMs: podTimeoutMs,
+    pollMs,
+    signal,
+    late: ({ finalizers = [] }) => {
       const why = finalizers.length > 0
         ? `it waits for its finalizers ${finalizers.join(", ")}`
         : `is the kubelet of node ${pod.node} running?`;
-      throw new MigrateError(
+      return new MigrateError(
         `Cannot replace pod ${
           podText(pod)
         }: it was evicted, and is still there after ${
           podTimeoutMs / 1000
         } s: ${why}`,
       );
-    }
-    await sleep(pollMs, { signal });
-  }
+    },
+  });
 }
 
 async function waitUntilBack(
@@ -111,15 +103,18 @@ async function waitUntilBack(
   },
 ): Promise<void> {
   const { owner, was, signal, podTimeoutMs, pollMs } = context;
-  const deadline = performance.now() + podTimeoutMs;
-  for (;;) {
+  await waitWhile(async () => {
     const desired = await desiredOf(owner, context);
     const pods = await podsOf(owner, context);
-    if (isRecovered(was, { pods, desired })) return;
-    if (performance.now() >= deadline) {
+    return isRecovered(was, { pods, desired }) ? undefined : pods;
+  }, {
+    timeoutMs: podTimeoutMs,
+    pollMs,
+    signal,
+    late: async (pods) => {
       const lines = troubleLines(pods, await eventsOf(owner, context));
       const { kind, name } = owner.reference;
-      throw new MigrateError(
+      return new MigrateError(
         `Cannot go on: pod ${
           podText(pod)
         } of ${kind} ${owner.namespace}/${name} does not come back: after ${
@@ -127,9 +122,8 @@ async function waitUntilBack(
         } s its successor is not ${was.wasReady ? "ready" : "there"}
 ${lines.map((line) => `  ${line}`).join("\n")}`,
       );
-    }
-    await sleep(pollMs, { signal });
-  }
+    },
+  });
 }
 
 /** Events that can tell why: of the controller and of pods. */

@@ -1,12 +1,8 @@
-import { sleep } from "../../../lib/async/mod.ts";
 import { ADDRESS_BLOCKS, type Block } from "../../../lib/api/mod.ts";
-import {
-  KubeApiError,
-  type KubeClient,
-  type ObjectMeta,
-} from "../../../lib/kube/mod.ts";
+import type { KubeClient, ObjectMeta } from "../../../lib/kube/mod.ts";
 import { FINALIZER } from "../../../lib/names/mod.ts";
 import { MigrateError } from "../command/errors.ts";
+import { unlessGone, waitWhile } from "../command/gone.ts";
 import type { Patience } from "../command/patience.ts";
 import type { Progress } from "../command/progress.ts";
 
@@ -43,33 +39,33 @@ async function remove(
   { client, patience, signal }: ReleaseContext,
 ): Promise<void> {
   const { name, uid } = block;
-  const deadline = performance.now() + GONE_TIMEOUT_MS;
   await patience.ask(() =>
     unlessGone(() =>
       client.delete(ADDRESS_BLOCKS, { name, preconditions: { uid }, signal })
     )
   );
-  for (;;) {
+  const look = async (): Promise<ObjectMeta | undefined> => {
     const found = await patience.ask(() =>
       client.tryGet(ADDRESS_BLOCKS, { name, metadataOnly: true, signal })
     );
-    if (found?.metadata.uid !== uid) return;
-    const { finalizers = [] } = found.metadata;
-    if (finalizers.includes(FINALIZER)) {
-      await patience.ask(() =>
-        unlessGone(() => withoutFinalizer(client, found.metadata))
-      );
-      continue;
-    }
-    if (performance.now() >= deadline) {
-      throw new MigrateError(
+    if (found?.metadata.uid !== uid) return undefined;
+    if (!found.metadata.finalizers?.includes(FINALIZER)) return found.metadata;
+    await patience.ask(() =>
+      unlessGone(() => withoutFinalizer(client, found.metadata))
+    );
+    return await look();
+  };
+  await waitWhile(look, {
+    timeoutMs: GONE_TIMEOUT_MS,
+    pollMs: POLL_MS,
+    signal,
+    late: ({ finalizers = [] }) =>
+      new MigrateError(
         `Cannot remove AddressBlock ${name}: it waits for its finalizers ${
           finalizers.join(", ")
         }`,
-      );
-    }
-    await sleep(POLL_MS, { signal });
-  }
+      ),
+  });
 }
 
 /** v1's blocks have none when they come from a manifest; somebody may have added it. */
@@ -80,14 +76,4 @@ async function withoutFinalizer(
   const left = finalizers.filter((finalizer) => finalizer !== FINALIZER);
   const metadata = { resourceVersion, finalizers: left };
   await client.patch(ADDRESS_BLOCKS, { name }, { metadata }, { kind: "merge" });
-}
-
-async function unlessGone(request: () => Promise<unknown>): Promise<void> {
-  try {
-    await request();
-  } catch (error) {
-    const isGone = error instanceof KubeApiError &&
-      (error.isNotFound || error.isConflict);
-    if (!isGone) throw error;
-  }
 }

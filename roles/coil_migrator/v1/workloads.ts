@@ -1,10 +1,8 @@
-import { sleep } from "../../../lib/async/mod.ts";
 import {
   CLUSTER_ROLE_BINDINGS,
   CONFIG_MAPS,
   DAEMON_SETS,
   DEPLOYMENTS,
-  KubeApiError,
   type KubeClient,
   type KubeObject,
   type ResourceType,
@@ -16,6 +14,7 @@ import {
   SYSTEM_NAMESPACE,
 } from "../../../lib/names/mod.ts";
 import { MigrateError } from "../command/errors.ts";
+import { unlessGone, waitWhile } from "../command/gone.ts";
 
 /** An object of v1's installation that is there. */
 export interface V1Workload {
@@ -105,31 +104,23 @@ export async function removeWorkload(
   { signal, timeoutMs }: RemovalOptions,
 ): Promise<void> {
   const { type, namespace, name, uid } = workload;
-  const deadline = performance.now() + timeoutMs;
-  try {
-    await client.delete(type, {
-      name,
-      namespace,
+  const target = { name, namespace, signal };
+  await unlessGone(() =>
+    client.delete(type, {
+      ...target,
       preconditions: { uid },
-      signal,
       propagationPolicy: "Foreground",
-    });
-  } catch (error) {
-    const isGone = error instanceof KubeApiError &&
-      (error.isNotFound || error.isConflict);
-    if (!isGone) throw error;
-  }
-  for (;;) {
-    const object = await client.tryGet(type, {
-      name,
-      namespace,
-      metadataOnly: true,
-      signal,
-    });
-    if (object?.metadata?.uid !== uid) return;
-    if (performance.now() >= deadline) throw stillThere(workload, timeoutMs);
-    await sleep(POLL_MS, { signal });
-  }
+    })
+  );
+  await waitWhile(async () => {
+    const object = await client.tryGet(type, { ...target, metadataOnly: true });
+    return object?.metadata?.uid === uid ? object : undefined;
+  }, {
+    timeoutMs,
+    pollMs: POLL_MS,
+    signal,
+    late: () => stillThere(workload, timeoutMs),
+  });
 }
 
 function stillThere(workload: V1Workload, timeoutMs: number): MigrateError {
