@@ -17,7 +17,6 @@ export interface Layer {
   readonly diffId: string;
 }
 
-/** What {@linkcode makeLayer} needs beside the entries. */
 export interface LayerOptions {
   /** A few words for the image's history. */
   readonly about: string;

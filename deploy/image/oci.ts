@@ -17,7 +17,6 @@ export interface ContainerDefaults {
   readonly labels: Readonly<Record<string, string>>;
 }
 
-/** What {@linkcode planDocuments} makes documents of. */
 export interface ImageParts {
   readonly layers: readonly Layer[];
   readonly architecture: Architecture;

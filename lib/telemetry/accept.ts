@@ -33,7 +33,6 @@ const LOST_CONNECTIONS: ReadonlySet<string> = new Set([
   "ETIMEDOUT",
 ]);
 
-/** What {@linkcode acceptAll} accepts from. */
 export interface Acceptor<C> {
   /** Waits for the next connection. */
   accept(): Promise<C>;

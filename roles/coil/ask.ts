@@ -16,7 +16,6 @@ const MAX_ANSWER_BYTES = 16 << 20;
 const OTHER_COILD =
   "coild is upstream's, older than the plugin or still starting: both must be of the same version";
 
-/** What {@linkcode askCoild} asks. */
 export interface Question {
   /** Of the network configuration. */
   readonly socketPath: string;

@@ -38,7 +38,7 @@ Deno.test("a pool that nodes have blocks of is not deleted by mistake", async (t
   await t.step("the refusal names the nodes, and says what to do", async () => {
     await assert.rejects(
       remove("used"),
-      /"used" is not deleted: 3 blocks of it are in use, on node1 \(2\), node2 \(1\)\. .*coil ipam show addresses --pool used.*kubectl annotate addresspool used coil\.cybozu\.com\/delete=used/,
+      /"used" is not deleted: 3 of its blocks are in use, on node1 \(2\), node2 \(1\)\. .*coil ipam show addresses --pool used.*kubectl annotate addresspool used coil\.cybozu\.com\/delete=used/,
     );
     await assert.rejects(remove("--all"), /"used" is not deleted/);
     const all = "/apis/coil.cybozu.com/v2/addresspools";

@@ -273,8 +273,9 @@ export class BlockSupply {
       return "error";
     }
     this.#refusals.set(pool, { error: err, until: clock.nowMs() + refusalMs });
-    if (this.waiting(pool) > 0) log.warn("No block to get", { pool, err });
-    else log.debug("No block to get in advance", { pool, err });
+    if (this.waiting(pool) > 0) {
+      log.warn("Failed to get a block", { pool, err });
+    } else log.debug("Failed to get a block in advance", { pool, err });
     return missing ? "pool-not-found" : "out-of-blocks";
   }
 

@@ -132,7 +132,7 @@ export class BlockView {
     if (info.deleting && !block.holds.has("deleting")) {
       block.holds.add("deleting");
       log.info(
-        "A block is being deleted; assigning no more addresses of it",
+        "A block is being deleted; no new addresses are assigned from it",
         fields,
       );
     }
@@ -140,7 +140,7 @@ export class BlockView {
     if (!block.matches(info) && !block.holds.has("edited")) {
       block.holds.add("edited");
       log.error(
-        "A block was edited by hand; assigning no more addresses of it",
+        "A block was edited by hand; no new addresses are assigned from it",
         {
           ...fields,
           prefixes: Object.values(info.prefixes).map(String),

@@ -87,7 +87,9 @@ export class Admission {
     caller: Caller,
   ): string | undefined {
     const { user, egress: own, ownAddresses } = this.#options;
-    if (caller.username !== user) return `"${user}" may announce, nobody else`;
+    if (caller.username !== user) {
+      return `nobody else but "${user}" may announce`;
+    }
     if (caller.nodeName === undefined) {
       return "the token does not contain its pod's node; Kubernetes 1.30 or newer is needed";
     }

@@ -10,7 +10,6 @@ const LEAST_MS = 5_000;
 const LOOK_MS = 2_000;
 const REPORT_MS = 10_000;
 
-/** What {@linkcode isOwnPodDeleted} asks. */
 export interface OwnPodQuery {
   readonly client: Pick<KubeClient, "tryGet">;
   readonly identity: Pick<GatewayIdentity, "namespace" | "pod">;

@@ -13,7 +13,6 @@ const INTERVAL_MS = 10_000;
 /** What is read of the kernel. */
 export type ReadingName = "counters" | "flows" | "conntrack" | "limited";
 
-/** What {@linkcode Readings} reads from, and whom it tells. */
 export interface ReadingSources {
   readonly kernel: Pick<
     DataPlane,
@@ -94,7 +93,9 @@ export class Readings {
   ): Promise<T | undefined> {
     try {
       const value = await read();
-      if (this.#failing.delete(name)) log.info("Reading works again", { name });
+      if (this.#failing.delete(name)) {
+        log.info("Reading succeeds again", { name });
+      }
       return value;
     } catch (err) {
       if (!this.#failing.has(name)) {

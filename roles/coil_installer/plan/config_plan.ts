@@ -60,7 +60,6 @@ export function planChain(wanted: NetworkList, situation: Situation): Chain {
   return { list, notices, isLossy };
 }
 
-/** What {@linkcode planConfig} needs to know. */
 export interface ConfigRequest {
   readonly directory: string;
   /** Our file's name. */

@@ -101,7 +101,7 @@ async function refuseAfterV2({ client, signal }: DumpContext): Promise<void> {
     if (block === undefined) return;
     throw new MigrateError(
       `Cannot dump: Coil v2 already assigns addresses, see AddressBlock "${block.metadata.name}"
-The time for that is before v2's workloads start. "coil migrate status" tells where the migration stands.`,
+The time for that is before v2's workloads start. "coil migrate status" shows how far the migration is.`,
     );
   } catch (error) {
     // Coil's resources are not installed yet, as is usual at this point.

@@ -1,5 +1,5 @@
 // The manifest: what `dump` writes and the admin applies. It is deterministic,
-// and its header tells whether anybody has changed it since.
+// and its header shows whether anybody has changed it since.
 import { createHash } from "node:crypto";
 import { parseAllDocuments, stringify } from "yaml";
 import type { Conversion } from "../convert/conversion.ts";
@@ -46,7 +46,7 @@ export function formatManifest(conversion: Conversion): string {
   return `${TITLE}
 # Apply it before Coil v2's workloads start:
 #   kubectl apply --server-side --field-manager=coil-migrator -f THIS_FILE
-# See docs/migrate.md. The next line tells whether the file is whole and unchanged.
+# See docs/migrate.md. The next line shows whether the file is whole and unchanged.
 ${DIGEST_PREFIX}${objects.length}, sha256: ${sha256(rest)}
 ${rest}`;
 }

@@ -30,7 +30,7 @@ function manifest(): string {
 const TEXT = `# Coil v1's state for Coil v2, made by coil migrate dump.
 # Apply it before Coil v2's workloads start:
 #   kubectl apply --server-side --field-manager=coil-migrator -f THIS_FILE
-# See docs/migrate.md. The next line tells whether the file is whole and unchanged.
+# See docs/migrate.md. The next line shows whether the file is whole and unchanged.
 # objects: 4, sha256: DIGEST
 #
 # What to know before it is applied:

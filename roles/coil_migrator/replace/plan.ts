@@ -129,7 +129,7 @@ export function planText(
     ...kept.map(({ pod, why }) =>
       `  ${podText(pod)} on node ${pod.node}: kept: ${why}`
     ),
-    "When no pod has an address of v1 any more, the reserved blocks are removed and coild is restarted.",
+    "When no pod has an address of v1 left, the reserved blocks are removed and coild is restarted.",
   ];
   return `${lines.join("\n")}\n`;
 }

@@ -128,6 +128,6 @@ function stillThere(workload: V1Workload, timeoutMs: number): MigrateError {
     `Cannot remove ${workloadText(workload)}: it is still there after ${
       timeoutMs / 1000
     } s
-Its pods may be on nodes that do not answer, or it has a finalizer: "kubectl describe" tells. The manifest is written; run the same command again to go on.`,
+Its pods may be on nodes that do not answer, or it has a finalizer: "kubectl describe" shows which. The manifest is written; run the same command again to go on.`,
   );
 }
