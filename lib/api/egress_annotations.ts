@@ -22,7 +22,7 @@ export function parseEgressAnnotations(
   for (const [key, value] of Object.entries(annotations ?? {})) {
     if (!key.startsWith(EGRESS_ANNOTATION_PREFIX)) continue;
     const namespace = key.slice(EGRESS_ANNOTATION_PREFIX.length);
-    const names = trimEgressAnnotation(value).split(",")
+    const names = shortenEgressAnnotation(value).split(",")
       .map((name) => name.trim());
     const wanted = new Set(names.filter((name) => name !== ""));
     if (namespace === "" || wanted.size === 0) continue;
@@ -50,7 +50,7 @@ const SUBDOMAIN =
  * Returns the value of an annotation as it may be kept in memory: one that is
  * too long to be used becomes a few words, which are as unusable.
  */
-export function trimEgressAnnotation(value: string): string {
+export function shortenEgressAnnotation(value: string): string {
   return value.length <= MAX_VALUE_CHARS
     ? value
     // Letters of its own: a slice would keep the whole alive.

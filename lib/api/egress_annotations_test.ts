@@ -3,7 +3,7 @@ import {
   egressAnnotationProblem,
   MAX_EGRESSES_OF_POD,
   parseEgressAnnotations,
-  trimEgressAnnotation,
+  shortenEgressAnnotation,
 } from "./egress_annotations.ts";
 
 const PREFIX = "egress.coil.cybozu.com/";
@@ -97,15 +97,15 @@ Deno.test("egressAnnotationProblem() counts the names of all namespaces", () => 
   );
 });
 
-Deno.test("trimEgressAnnotation() keeps what can be used, and a few words of what cannot", () => {
+Deno.test("shortenEgressAnnotation() keeps what can be used, and a few words of what cannot", () => {
   const usable = Array.from(
     { length: MAX_EGRESSES_OF_POD },
     (_, n) => `${n}`.padStart(253, "a"),
   ).join(", ");
-  assert.equal(trimEgressAnnotation(usable), usable);
+  assert.equal(shortenEgressAnnotation(usable), usable);
   assert.equal(problem("nat", usable), undefined);
   const long = "a,".repeat(100_000);
-  const trimmed = trimEgressAnnotation(long);
+  const trimmed = shortenEgressAnnotation(long);
   assert.ok(trimmed.length < 50);
   assert.notEqual(problem("nat", trimmed), undefined);
   assert.equal(problem("nat", trimmed), problem("nat", long));

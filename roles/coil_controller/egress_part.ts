@@ -76,7 +76,7 @@ async function leadEgress(
   });
   using clients = connectClients({ client, cluster, metrics });
   const { slices } = clients;
-  const parts: Parts = { cluster, applier, access, bindings, slices };
+  const parts: Dependencies = { cluster, applier, access, bindings, slices };
   const reconciler = makeReconciler(options, parts);
   const egresses = new Controller({
     name: "egress",
@@ -111,7 +111,7 @@ async function leadEgress(
   await group.wait();
 }
 
-interface Parts {
+interface Dependencies {
   readonly cluster: EgressCluster;
   readonly applier: EgressApplier;
   readonly access: EgressAccess;
@@ -121,7 +121,7 @@ interface Parts {
 
 function makeReconciler(
   { client, events, settings, image, statusIntervalMs }: EgressPartOptions,
-  { cluster, applier, access, bindings, slices }: Parts,
+  { cluster, applier, access, bindings, slices }: Dependencies,
 ): EgressReconciler {
   const onEvent = ({ metadata }: Egress, event: EventInfo) => {
     const { namespace = "", name = "", uid = "" } = metadata;

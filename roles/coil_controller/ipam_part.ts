@@ -116,7 +116,7 @@ async function leadIpam(
       }
     },
   });
-  const parts: Parts = { cluster, pools, answers, limit, ranges };
+  const parts: Dependencies = { cluster, pools, answers, limit, ranges };
   const poolController = makePoolController(options, parts);
   const requestController = makeRequestController(options, parts);
   const gc = makeGarbageCollector(options, cluster);
@@ -163,7 +163,7 @@ async function leadIpam(
   await group.wait();
 }
 
-interface Parts {
+interface Dependencies {
   readonly cluster: Cluster;
   readonly pools: Pools;
   readonly answers: RequestBlocks;
@@ -187,7 +187,7 @@ interface Handlers {
 }
 
 function subscribe(
-  { cluster, pools, answers, limit }: Parts,
+  { cluster, pools, answers, limit }: Dependencies,
   handlers: Handlers,
 ): Disposable {
   const stack = new DisposableStack();
@@ -250,7 +250,7 @@ function uidsOf(requests: readonly BlockRequest[]): ReadonlySet<string> {
 
 function makePoolController(
   { client, events, metrics, kubeMetrics }: IpamPartOptions,
-  { cluster, pools, ranges }: Parts,
+  { cluster, pools, ranges }: Dependencies,
 ): Controller {
   const reconciler = new AddressPoolReconciler({
     client,
@@ -280,7 +280,7 @@ function makePoolController(
 
 function makeRequestController(
   { client, events, metrics, kubeMetrics, concurrentRequests }: IpamPartOptions,
-  { cluster, pools, answers, limit }: Parts,
+  { cluster, pools, answers, limit }: Dependencies,
 ): Controller {
   const reconciler = new BlockRequestReconciler({
     client,

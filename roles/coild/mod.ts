@@ -171,12 +171,12 @@ async function connect(
   return { ...dependencies, node, egress, service };
 }
 
-type Parts = Awaited<ReturnType<typeof connect>>;
+type Connected = Awaited<ReturnType<typeof connect>>;
 
 /** Opens the socket early: a plugin that finds it learns what is waited for. */
 async function listen(
   { socketPath, metricsAddress, metricsAuth, healthAddress }: CoildOptions,
-  { client, registry, metrics, service, calls: counter, node }: Parts,
+  { client, registry, metrics, service, calls: counter, node }: Connected,
   signal: AbortSignal,
 ): Promise<{ readonly finished: Promise<unknown> }> {
   const refusal = metricsAuth ? metricsRefusal(client) : undefined;
@@ -200,7 +200,7 @@ async function listen(
 }
 
 /** Runs all loops until the signal. */
-async function work(parts: Parts, signal: AbortSignal): Promise<void> {
+async function work(parts: Connected, signal: AbortSignal): Promise<void> {
   const { calls, egress, node, pods, recorder } = parts;
   await using tasks = new TaskGroup({ signal });
   const heap = new HeapKeeper({

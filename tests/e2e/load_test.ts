@@ -20,7 +20,7 @@ const LAB = "e2eload";
 /** Pods that kubelet takes; upstream's default. */
 const MAX_PODS = 110;
 /** How often the node is filled by each plugin; two and more show what the order does. */
-const ROUNDS = Number(Deno.env.get("COIL_E2E_CROWD_ROUNDS") ?? 1);
+const ROUNDS = Number(Deno.env.get("COIL_E2E_FILL_ROUNDS") ?? 1);
 /**
  * Pods that come one after the other, and the time between two: the processors
  * have time for each. kubelet looks at its pods once a second; this time lets

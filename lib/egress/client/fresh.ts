@@ -71,16 +71,16 @@ export async function makeFresh(
     const links = { open: ["all", "default"], loose: [plan.ifname] };
     openReversePath(netns, links);
   }
-  const requests = waysOf(plan, options);
+  const requests = pathRequests(plan, options);
   const done = await settled([
-    makeWays(requests, plan, options),
+    makePaths(requests, plan, options),
     receive(plan, options),
   ]);
   return done.every(Boolean) ? requests : undefined;
 }
 
 /** Their order is free in a new namespace, but that links come before their routes: nobody sends anything yet. */
-function waysOf(plan: ClientPlan, { linkMtu }: FreshOptions): Request[] {
+function pathRequests(plan: ClientPlan, { linkMtu }: FreshOptions): Request[] {
   const links = wantedLinks(plan, linkMtu);
   const { addrGen } = kernelFacts();
   const first = FIRST_INDEX + Math.floor(Math.random() * FIRST_INDEXES);
@@ -102,7 +102,7 @@ function probesOf({ families }: ClientPlan): Request[] {
 }
 
 /** Sends all at once; links that the kernel made by itself, in every namespace, get their other names after that. */
-async function makeWays(
+async function makePaths(
   requests: readonly Request[],
   plan: ClientPlan,
   { route }: FreshOptions,

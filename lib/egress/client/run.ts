@@ -157,7 +157,7 @@ export class ClientRun implements Disposable {
     await this.#step(() => this.#openReceiver(findings));
     const routes = this.#diffRoutes(findings, indexes);
     await this.#step(() => this.#execute(routes.put));
-    await this.#step(() => this.#removeWays(findings, routes));
+    await this.#step(() => this.#removePaths(findings, routes));
     await this.#step(() => this.#removeLinks(findings));
     if (wantedTable(this.#plan, findings) === undefined) {
       await this.#step(() => this.#deleteTable());
@@ -257,7 +257,7 @@ export class ClientRun implements Disposable {
    * Rules go before the routes they lead to, the last ones first: the cluster's
    * own networks are kept out of the wide table to the end.
    */
-  async #removeWays({ rules }: Findings, routes: Changes): Promise<void> {
+  async #removePaths({ rules }: Findings, routes: Changes): Promise<void> {
     await this.#remove([...rules.remove.toReversed(), ...routes.remove]);
   }
 

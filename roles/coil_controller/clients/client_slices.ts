@@ -123,11 +123,11 @@ export class ClientSlices {
       const object = await this.#put(slice, { found, signal });
       written.set(keyOf(object), object.metadata.resourceVersion);
     }
-    const strays = slices.store.byIndex(BY_LABEL, key).filter((slice) =>
+    const misplaced = slices.store.byIndex(BY_LABEL, key).filter((slice) =>
       parseClientSliceName(slice.metadata.name ?? "")?.egress !== name
     );
     const spare = plan.deletes.map((number) => live.get(number));
-    for (const slice of [...spare, ...strays]) {
+    for (const slice of [...spare, ...misplaced]) {
       if (slice === undefined) continue;
       await this.#delete(slice, signal);
       written.set(keyOf(slice), undefined);

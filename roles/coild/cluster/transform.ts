@@ -8,7 +8,7 @@ import {
   type AddressPool,
   CONDITION_CAPACITY_LOW,
   conditionOf,
-  trimEgressAnnotation,
+  shortenEgressAnnotation,
 } from "../../../lib/api/mod.ts";
 import {
   ANY_SOURCE_ANNOTATION,
@@ -36,7 +36,7 @@ function transformMetadata(
       .filter(([key, value]) => keepAnnotation(key, value))
       .map(([key, value]) =>
         isEgressAnnotation(key)
-          ? [key, trimEgressAnnotation(value)]
+          ? [key, shortenEgressAnnotation(value)]
           : [key, value]
       ),
   );
