@@ -8,6 +8,6 @@
 export { exchange } from "./client/exchange.ts";
 
 export { serve } from "./server/server.ts";
-export type { GrpcService } from "./service.ts";
+export type { GrpcService } from "./base/service.ts";
 export { placeSocket, SocketPathError } from "./server/socket.ts";
-export { codeName, codeNames, GrpcError, StatusCode } from "./status.ts";
+export { codeName, codeNames, GrpcError, StatusCode } from "./base/status.ts";

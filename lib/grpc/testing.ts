@@ -6,7 +6,7 @@
  */
 import { onAbort, startTimer } from "../async/mod.ts";
 import { exchange } from "./client/exchange.ts";
-import { GrpcError, StatusCode } from "./status.ts";
+import { GrpcError, StatusCode } from "./base/status.ts";
 
 /** Nobody answers at the socket: it is absent, or nobody listens. */
 export class ConnectError extends Error {

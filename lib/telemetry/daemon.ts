@@ -1,4 +1,4 @@
-import { getLogger } from "./log.ts";
+import { getLogger } from "./base/log.ts";
 
 /** Options of {@linkcode runDaemon}. */
 export interface DaemonOptions {

@@ -1,6 +1,6 @@
 import { abortable, withTimeout } from "../async/mod.ts";
 import { type Listening, serveAt } from "./listen.ts";
-import { describeError } from "./log_format.ts";
+import { describeError } from "./base/log_format.ts";
 
 /** Named checks: true is well, a text or an error says what is not. */
 export type Checks = Readonly<

@@ -4,7 +4,7 @@ import {
   type HttpLimits,
   HttpServer,
 } from "./http/mod.ts";
-import { describeError } from "./log_format.ts";
+import { describeError } from "./base/log_format.ts";
 
 /** A running HTTP server. */
 export interface Listening {

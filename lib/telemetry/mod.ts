@@ -3,7 +3,7 @@
  *
  * @module
  */
-export { acceptAll } from "./accept.ts";
+export { acceptAll } from "./base/accept.ts";
 export { runDaemon } from "./daemon.ts";
 export { type Checks, serveHealth } from "./health.ts";
 export { bearerTokenOf } from "./http/mod.ts";
@@ -14,8 +14,8 @@ export {
   type Logger,
   type LoggingOptions,
   withLogContext,
-} from "./log.ts";
-export { describeError } from "./log_format.ts";
+} from "./base/log.ts";
+export { describeError } from "./base/log_format.ts";
 export {
   createRegistry,
   type Refusal,

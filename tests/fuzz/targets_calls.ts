@@ -28,8 +28,8 @@ import {
   decodeRequest,
   requestSize,
 } from "../../lib/cnirpc/launcher/mod.ts";
-import { HpackDecoder } from "../../lib/grpc/hpack.ts";
-import { FrameReader, Http2Error } from "../../lib/grpc/http2_frames.ts";
+import { HpackDecoder } from "../../lib/grpc/base/hpack.ts";
+import { FrameReader, Http2Error } from "../../lib/grpc/base/http2_frames.ts";
 import { Address, Prefix } from "../../lib/inet/mod.ts";
 import { EGRESS_ANNOTATION_PREFIX } from "../../lib/names/mod.ts";
 import { formatAlias, parseAlias } from "../../lib/podnet/base/alias.ts";

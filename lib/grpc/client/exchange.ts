@@ -1,6 +1,6 @@
 import { writeAll } from "../../async/mod.ts";
-import { isDisconnect } from "../disconnect.ts";
-import { GrpcError, StatusCode } from "../status.ts";
+import { isDisconnect } from "../base/disconnect.ts";
+import { GrpcError, StatusCode } from "../base/status.ts";
 import { UnaryExchange, type UnaryRequest } from "./unary_exchange.ts";
 
 /**

@@ -1,5 +1,5 @@
-import type { HeaderField } from "../hpack.ts";
-import { GrpcError, StatusCode } from "../status.ts";
+import type { HeaderField } from "../base/hpack.ts";
+import { GrpcError, StatusCode } from "../base/status.ts";
 
 /** What the header and trailer fields of an answer say. */
 export class ResponseStatus {

@@ -1,5 +1,9 @@
-import { HeaderBlock } from "../header_block.ts";
-import { encodeHeaders, type HeaderField, HpackDecoder } from "../hpack.ts";
+import { HeaderBlock } from "../base/header_block.ts";
+import {
+  encodeHeaders,
+  type HeaderField,
+  HpackDecoder,
+} from "../base/hpack.ts";
 import {
   concatenate,
   CONNECTION_PREFACE,
@@ -18,14 +22,14 @@ import {
   readUint32,
   Setting,
   stripPadding,
-} from "../http2_frames.ts";
-import { frameMessage, MESSAGE_PREFIX } from "../message_frame.ts";
+} from "../base/http2_frames.ts";
+import { frameMessage, MESSAGE_PREFIX } from "../base/message_frame.ts";
 import {
   fromHttp2Code,
   parseResponseHeaders,
   type ResponseStatus,
 } from "./response_status.ts";
-import { GrpcError, StatusCode } from "../status.ts";
+import { GrpcError, StatusCode } from "../base/status.ts";
 
 const STREAM = 1;
 /** Answers larger than this are refused, as grpc-go does by default. */

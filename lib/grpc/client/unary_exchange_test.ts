@@ -1,6 +1,10 @@
 import assert from "node:assert/strict";
 import fc from "fast-check";
-import { encodeHeaders, type HeaderField, HpackDecoder } from "../hpack.ts";
+import {
+  encodeHeaders,
+  type HeaderField,
+  HpackDecoder,
+} from "../base/hpack.ts";
 import {
   concatenate,
   encodeFrame,
@@ -11,8 +15,8 @@ import {
   FrameReader,
   FrameType,
   Setting,
-} from "../http2_frames.ts";
-import { GrpcError, StatusCode } from "../status.ts";
+} from "../base/http2_frames.ts";
+import { GrpcError, StatusCode } from "../base/status.ts";
 import { UnaryExchange } from "./unary_exchange.ts";
 
 const PREFACE_SIZE = 24;

@@ -1,5 +1,5 @@
-import type { GrpcCall } from "../service.ts";
-import { GrpcError, StatusCode } from "../status.ts";
+import type { GrpcCall } from "../base/service.ts";
+import { GrpcError, StatusCode } from "../base/status.ts";
 
 /** A unary method with what answers it. */
 export interface BoundMethod {

@@ -11,9 +11,9 @@ import {
   Http2Error,
   MAX_WINDOW,
   Setting,
-} from "../http2_frames.ts";
-import { frameMessage } from "../message_frame.ts";
-import type { GrpcError } from "../status.ts";
+} from "../base/http2_frames.ts";
+import { frameMessage } from "../base/message_frame.ts";
+import type { GrpcError } from "../base/status.ts";
 import { MAX_HEADER_LIST_SIZE } from "./request_head.ts";
 import {
   encodeTrailers,

@@ -1,4 +1,4 @@
-import { ErrorCode, Http2Error } from "../http2_frames.ts";
+import { ErrorCode, Http2Error } from "../base/http2_frames.ts";
 
 const WINDOW_MS = 10_000;
 /** In a window; keepalive and flow control need a few for each call. */

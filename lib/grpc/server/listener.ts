@@ -1,6 +1,6 @@
 import { Mutex, startTimer, TaskGroup } from "../../async/mod.ts";
 import { acceptAll } from "../../telemetry/mod.ts";
-import { GrpcError, StatusCode } from "../status.ts";
+import { GrpcError, StatusCode } from "../base/status.ts";
 import { FairShare } from "./fair_share.ts";
 import { ByteBudget } from "./message_reader.ts";
 import { ReadBuffers } from "./read_buffers.ts";

@@ -1,6 +1,6 @@
-import { readUint32 } from "../http2_frames.ts";
-import { MESSAGE_PREFIX } from "../message_frame.ts";
-import { GrpcError, StatusCode } from "../status.ts";
+import { readUint32 } from "../base/http2_frames.ts";
+import { MESSAGE_PREFIX } from "../base/message_frame.ts";
+import { GrpcError, StatusCode } from "../base/status.ts";
 
 /** Memory that all requests of a server share. */
 export class ByteBudget {

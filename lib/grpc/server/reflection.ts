@@ -6,7 +6,7 @@ import {
   toBinary,
 } from "@bufbuild/protobuf";
 import { FileDescriptorProtoSchema } from "@bufbuild/protobuf/wkt";
-import { StatusCode } from "../status.ts";
+import { StatusCode } from "../base/status.ts";
 import {
   type ServerReflectionRequest,
   type ServerReflectionResponse,

@@ -1,5 +1,5 @@
-import { encodeHeaders, type HeaderField } from "../hpack.ts";
-import type { GrpcError } from "../status.ts";
+import { encodeHeaders, type HeaderField } from "../base/hpack.ts";
+import type { GrpcError } from "../base/status.ts";
 
 /** More than any client takes would only lose the status as well. */
 const MAX_MESSAGE_BYTES = 4 * 1024;

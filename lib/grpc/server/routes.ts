@@ -1,11 +1,11 @@
 import { type DescService, fromBinary, toBinary } from "@bufbuild/protobuf";
-import { GrpcError, StatusCode } from "../status.ts";
+import { GrpcError, StatusCode } from "../base/status.ts";
 import {
   ServerReflection,
   ServerReflectionRequestSchema,
   ServerReflectionResponseSchema,
 } from "../gen/reflection/v1_pb.ts";
-import type { GrpcService } from "../service.ts";
+import type { GrpcService } from "../base/service.ts";
 import type { BoundMethod } from "./call.ts";
 import { Reflection } from "./reflection.ts";
 import { asV1Alpha } from "./v1alpha.ts";

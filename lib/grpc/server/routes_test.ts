@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { GrpcError, StatusCode } from "../status.ts";
+import { GrpcError, StatusCode } from "../base/status.ts";
 import { ServerReflection } from "../gen/reflection/v1_pb.ts";
 import { makeRoutes } from "./routes.ts";
 

@@ -1,5 +1,5 @@
 import { untilAborted } from "../../async/mod.ts";
-import type { GrpcService } from "../service.ts";
+import type { GrpcService } from "../base/service.ts";
 import { Listener } from "./listener.ts";
 import { makeRoutes } from "./routes.ts";
 import { placeSocket } from "./socket.ts";

@@ -1,5 +1,5 @@
-import { HeaderBlock } from "../header_block.ts";
-import { type HeaderField, HpackDecoder } from "../hpack.ts";
+import { HeaderBlock } from "../base/header_block.ts";
+import { type HeaderField, HpackDecoder } from "../base/hpack.ts";
 import {
   CONNECTION_PREFACE,
   decodeSettings,
@@ -15,8 +15,8 @@ import {
   readUint32,
   Setting,
   stripPadding,
-} from "../http2_frames.ts";
-import { GrpcError, StatusCode } from "../status.ts";
+} from "../base/http2_frames.ts";
+import { GrpcError, StatusCode } from "../base/status.ts";
 import {
   CONNECTION_WINDOW,
   ConnectionOutput,

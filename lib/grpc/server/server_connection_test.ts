@@ -1,6 +1,10 @@
 import assert from "node:assert/strict";
 import fc from "fast-check";
-import { encodeHeaders, type HeaderField, HpackDecoder } from "../hpack.ts";
+import {
+  encodeHeaders,
+  type HeaderField,
+  HpackDecoder,
+} from "../base/hpack.ts";
 import {
   concatenate,
   CONNECTION_PREFACE,
@@ -14,9 +18,9 @@ import {
   FrameType,
   readUint32,
   Setting,
-} from "../http2_frames.ts";
-import { frameMessage } from "../message_frame.ts";
-import { GrpcError } from "../status.ts";
+} from "../base/http2_frames.ts";
+import { frameMessage } from "../base/message_frame.ts";
+import { GrpcError } from "../base/status.ts";
 import { MAX_STREAMS } from "./connection_output.ts";
 import { ByteBudget } from "./message_reader.ts";
 import { type ConnectionEvent, ServerConnection } from "./server_connection.ts";

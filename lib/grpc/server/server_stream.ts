@@ -1,4 +1,4 @@
-import { ErrorCode, Http2Error, MAX_WINDOW } from "../http2_frames.ts";
+import { ErrorCode, Http2Error, MAX_WINDOW } from "../base/http2_frames.ts";
 import { type MessageLimits, MessageReader } from "./message_reader.ts";
 
 /** What a caller may send on a stream before it is granted more. */

@@ -1,7 +1,7 @@
-import { isDisconnect } from "../disconnect.ts";
+import { isDisconnect } from "../base/disconnect.ts";
 import { type Mutex, sleep, startTimer, writeAll } from "../../async/mod.ts";
 import { getLogger } from "../../telemetry/mod.ts";
-import { GrpcError, StatusCode } from "../status.ts";
+import { GrpcError, StatusCode } from "../base/status.ts";
 import { answerCall, type BoundMethod } from "./call.ts";
 import type { MessageLimits } from "./message_reader.ts";
 import { FairShare } from "./fair_share.ts";

@@ -1,7 +1,7 @@
 // The server on a real socket, with peers that misbehave.
 import assert from "node:assert/strict";
 import { callUnary } from "../testing.ts";
-import { encodeHeaders } from "../hpack.ts";
+import { encodeHeaders } from "../base/hpack.ts";
 import {
   concatenate,
   CONNECTION_PREFACE,
@@ -9,10 +9,10 @@ import {
   Flag,
   FrameReader,
   FrameType,
-} from "../http2_frames.ts";
-import { frameMessage } from "../message_frame.ts";
+} from "../base/http2_frames.ts";
+import { frameMessage } from "../base/message_frame.ts";
 import { Listener } from "./listener.ts";
-import type { GrpcCall } from "../service.ts";
+import type { GrpcCall } from "../base/service.ts";
 import type { Route } from "./routes.ts";
 
 const PATH = "/test.Echo/Say";

@@ -1,5 +1,5 @@
 import { sleep, startTimer } from "../../async/mod.ts";
-import { getLogger } from "../log.ts";
+import { getLogger } from "../base/log.ts";
 import { encodeAnswer } from "./answer.ts";
 import type { BoundedConnection } from "./connection_table.ts";
 import type { HttpLimits } from "./limits.ts";

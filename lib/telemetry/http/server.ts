@@ -5,8 +5,8 @@ import {
   startTimer,
   TaskGroup,
 } from "../../async/mod.ts";
-import { acceptAll } from "../accept.ts";
-import { getLogger } from "../log.ts";
+import { acceptAll } from "../base/accept.ts";
+import { getLogger } from "../base/log.ts";
 import { HttpConnection, type HttpHandler } from "./connection.ts";
 import { ConnectionTable } from "./connection_table.ts";
 import type { HttpLimits } from "./limits.ts";

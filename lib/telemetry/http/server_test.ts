@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { startTimer } from "../../async/mod.ts";
-import { configureLogging } from "../log.ts";
+import { configureLogging } from "../base/log.ts";
 import type { HttpHandler } from "./connection.ts";
 import { DEFAULT_LIMITS, type HttpLimits } from "./limits.ts";
 import { HttpServer } from "./server.ts";

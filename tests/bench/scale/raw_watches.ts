@@ -1,6 +1,6 @@
 // Thousands of watches from one process: connections of HTTP/2 of which only
 // the bytes are counted. A node has a connection of its own; here many share one.
-import { encodeHeaders } from "../../../lib/grpc/hpack.ts";
+import { encodeHeaders } from "../../../lib/grpc/base/hpack.ts";
 import {
   concatenate,
   CONNECTION_PREFACE,
@@ -13,7 +13,7 @@ import {
   FrameType,
   MAX_WINDOW,
   Setting,
-} from "../../../lib/grpc/http2_frames.ts";
+} from "../../../lib/grpc/base/http2_frames.ts";
 import type { ControlPlane } from "../../lab/mod.ts";
 import { many } from "../many.ts";
 

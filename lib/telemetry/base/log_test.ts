@@ -4,7 +4,7 @@ import {
   getLogger,
   type LoggingOptions,
   withLogContext,
-} from "./mod.ts";
+} from "../mod.ts";
 import { describeError } from "./log_format.ts";
 
 function capture(options: LoggingOptions = {}): string[] {

@@ -1,4 +1,4 @@
-import { sleep } from "../async/mod.ts";
+import { sleep } from "../../async/mod.ts";
 import { getLogger } from "./log.ts";
 
 const log = getLogger("accept");
