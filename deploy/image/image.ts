@@ -1,7 +1,7 @@
 // deno task image [--out FILE | --rootfs DIR] [--ref NAME:TAG] …
 import * as path from "node:path";
 import { parseArgs } from "node:util";
-import { explainWriteError } from "./errors.ts";
+import { explainWriteError } from "./base/errors.ts";
 import {
   buildImage,
   buildRootfs,

@@ -6,24 +6,24 @@
 import { VERSION } from "../../lib/names/mod.ts";
 import { buildExecutable } from "../executable/mod.ts";
 import type { Log } from "../host/mod.ts";
-import { planBaseLayer, USER } from "./base_layer.ts";
-import { ImageError } from "./errors.ts";
-import { type Image, packImage, type PackOptions } from "./image_pack.ts";
-import { requireArchitecture } from "./machine.ts";
-import type { ContainerDefaults } from "./oci.ts";
-import { fetchPackages } from "./packages.ts";
-import { planProgramLayer } from "./program_layer.ts";
-import { parseReference } from "./reference.ts";
-import { PROGRAM_DIR } from "./roles.ts";
+import { planBaseLayer, USER } from "./contents/base_layer.ts";
+import { ImageError } from "./base/errors.ts";
+import { type Image, packImage, type PackOptions } from "./oci/image_pack.ts";
+import { requireArchitecture } from "./oci/machine.ts";
+import type { ContainerDefaults } from "./oci/oci.ts";
+import { fetchPackages } from "./contents/packages.ts";
+import { planProgramLayer } from "./contents/program_layer.ts";
+import { parseReference } from "./oci/reference.ts";
+import { PROGRAM_DIR } from "./contents/roles.ts";
 import { writeRootfs } from "./rootfs.ts";
-import { listNpmPackages, planSbom } from "./sbom.ts";
+import { listNpmPackages, planSbom } from "./contents/sbom.ts";
 
-export { ImageError } from "./errors.ts";
-export { type Image, packImage } from "./image_pack.ts";
-export type { Compression } from "./layer.ts";
-export { requireArchitecture } from "./machine.ts";
+export { ImageError } from "./base/errors.ts";
+export { type Image, packImage } from "./oci/image_pack.ts";
+export type { Compression } from "./oci/layer.ts";
+export { requireArchitecture } from "./oci/machine.ts";
 
-export { PROGRAM_DIR, ROLE_LINKS } from "./roles.ts";
+export { PROGRAM_DIR, ROLE_LINKS } from "./contents/roles.ts";
 
 /** Options of {@linkcode buildImage} and {@linkcode buildRootfs}. */
 export interface FilesOptions {

@@ -79,7 +79,10 @@ function cycles(
 
 const { files, edges } = await graph("main.ts");
 const local = localOf(edges);
-const building = localOf((await graph("deploy/executable/build.ts")).edges);
+const building = [
+  ...localOf((await graph("deploy/executable/build.ts")).edges),
+  ...localOf((await graph("deploy/image/image.ts")).edges),
+];
 
 function localOf(edges: readonly Edge[]): readonly Edge[] {
   return edges.filter((e) => !/^(npm|node|jsr|https?):/.test(e.to));

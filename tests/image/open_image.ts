@@ -1,6 +1,6 @@
 // An image's archive, read back.
-import { readTar } from "../../deploy/image/untar.ts";
-import type { TarEntry } from "../../deploy/image/tar.ts";
+import { readTar } from "../../deploy/image/tar/untar.ts";
+import type { TarEntry } from "../../deploy/image/tar/tar.ts";
 
 const decoder = new TextDecoder();
 

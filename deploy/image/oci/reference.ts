@@ -1,4 +1,4 @@
-import { ImageError } from "./errors.ts";
+import { ImageError } from "../base/errors.ts";
 
 /** An image's name, as registries and container runtimes spell it. */
 export interface Reference {

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { ImageError } from "./errors.ts";
+import { ImageError } from "../base/errors.ts";
 import { parseReference } from "./reference.ts";
 
 const READ: readonly (readonly [text: string, full: string, short: string])[] =

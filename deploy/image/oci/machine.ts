@@ -1,5 +1,5 @@
 // Which processor a program is for, and which one Debian's packages here are.
-import { ImageError } from "./errors.ts";
+import { ImageError } from "../base/errors.ts";
 import type { Architecture } from "./oci.ts";
 
 /** e_machine, elf(5). */

@@ -1,8 +1,8 @@
 // The image's second layer: the executable, and a link of every role's name.
 import { PROGRAM_DIR, ROLE_LINKS } from "./roles.ts";
-import { Tree } from "./tree.ts";
+import { Tree } from "../tar/tree.ts";
 
-const LICENSE = new URL("../../LICENSE", import.meta.url);
+const LICENSE = new URL("../../../LICENSE", import.meta.url);
 
 /** Who may copy what, where Debian has it. */
 async function copyright(): Promise<string> {

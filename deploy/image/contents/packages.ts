@@ -1,10 +1,15 @@
 // Debian packages of the image's first layer: which, and where they come from.
 import { createHash } from "node:crypto";
 import * as path from "node:path";
-import { cacheDir, lockFile, type Log, PackageFetcher } from "../host/mod.ts";
-import { ImageError } from "./errors.ts";
-import { readTar } from "./untar.ts";
-import type { TarEntry } from "./tar.ts";
+import {
+  cacheDir,
+  lockFile,
+  type Log,
+  PackageFetcher,
+} from "../../host/mod.ts";
+import { ImageError } from "../base/errors.ts";
+import { readTar } from "../tar/untar.ts";
+import type { TarEntry } from "../tar/tar.ts";
 
 /**
  * What the image needs: the libraries of the executable, modprobe for the

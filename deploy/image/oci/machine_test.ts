@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { ImageError } from "./errors.ts";
+import { ImageError } from "../base/errors.ts";
 import { requireArchitecture } from "./machine.ts";
 
 /** The first bytes of an executable for a machine, elf(5). */

@@ -1,10 +1,10 @@
 // What the image is made of, as a list that scanners read: SPDX 2.3.
 import { createHash } from "node:crypto";
-import { VERSION } from "../../lib/names/mod.ts";
-import { ImageError } from "./errors.ts";
+import { VERSION } from "../../../lib/names/mod.ts";
+import { ImageError } from "../base/errors.ts";
 import type { Package } from "./packages.ts";
 
-const ROOT = new URL("../../", import.meta.url).pathname;
+const ROOT = new URL("../../../", import.meta.url).pathname;
 
 /** Something of somebody else in the image. */
 export interface Component {

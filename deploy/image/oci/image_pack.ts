@@ -1,6 +1,6 @@
 // From files to an archive: layers, documents, and what is kept of them.
 import * as path from "node:path";
-import { cacheDir, type Log, removeUnused } from "../host/mod.ts";
+import { cacheDir, type Log, removeUnused } from "../../host/mod.ts";
 import { makeArchive } from "./archive.ts";
 import { type Compression, type Layer, makeLayer } from "./layer.ts";
 import {
@@ -9,7 +9,7 @@ import {
   planDocuments,
 } from "./oci.ts";
 import { parseReference } from "./reference.ts";
-import type { TarEntry } from "./tar.ts";
+import type { TarEntry } from "../tar/tar.ts";
 
 /** Files of a layer: sorted, with their directories before them. */
 export interface LayerContents {
