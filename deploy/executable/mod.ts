@@ -12,7 +12,6 @@ import { compileFront } from "./elf/front.ts";
 import { pack } from "./packer/pack.ts";
 import { hashSources } from "./sources.ts";
 
-/** Options of {@linkcode buildExecutable}. */
 export interface BuildOptions {
   /** Packs even where `deno compile` would work. */
   readonly packer?: boolean;

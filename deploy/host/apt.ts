@@ -101,20 +101,6 @@ export class PackageFetcher {
     return files;
   }
 
-  /** Downloads what installing the package here would need, and returns the files; none when the host has it. */
-  async downloadMissing(name: string): Promise<string[]> {
-    const install = [
-      ...["-y", "--no-install-recommends", ...this.#from],
-    ];
-    const uris = await this.#apt([
-      ...[...install, "--print-uris", "install", name],
-    ]);
-    await this.#aptShown([...install, "--download-only", "install", name]);
-    return [...uris.matchAll(/^'[^']*' (\S+\.deb) /gm)].map(([, file = ""]) =>
-      path.join(this.#dir, "debs", file)
-    );
-  }
-
   get #from(): string[] {
     return this.#release === undefined ? [] : ["-t", this.#release];
   }

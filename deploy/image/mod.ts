@@ -35,7 +35,6 @@ export interface FilesOptions {
   readonly log?: Log;
 }
 
-/** Options of {@linkcode buildImage}. */
 export interface ImageOptions extends FilesOptions, PackOptions {
   /** `[REGISTRY/]NAME[:TAG]` (default: `coil:<version>`). */
   readonly reference?: string;

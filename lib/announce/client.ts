@@ -21,7 +21,6 @@ const MAX_REFUSAL_BYTES = 2_048;
 
 /** A pod of an Egress that takes announcements. */
 export interface AnnounceTarget {
-  /** The Egress. */
   readonly egress: EgressRef;
   /** The pod's address. */
   readonly address: Address;
@@ -29,7 +28,6 @@ export interface AnnounceTarget {
 
 /** Whom to tell of which pod. */
 export interface AnnounceRequest {
-  /** The pod. */
   readonly pod: AnnouncedPod;
   /** Its addresses, one of each family at most. */
   readonly addresses: readonly Address[];

@@ -11,7 +11,6 @@ export interface EgressRef {
   readonly name: string;
 }
 
-/** Which pod is announced. */
 export interface AnnouncedPod {
   /** Namespace of the pod. */
   readonly namespace: string;
@@ -25,7 +24,6 @@ export interface AnnouncedPod {
 export interface Announcement {
   /** The Egress whose gateway is told. */
   readonly egress: EgressRef;
-  /** The pod. */
   readonly pod: AnnouncedPod;
   /** Its addresses, one of each family at most. */
   readonly addresses: readonly Address[];

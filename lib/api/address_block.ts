@@ -21,7 +21,6 @@ import { blockPrefixes, type Pool } from "./pool.ts";
 
 /** A block of addresses that one node holds, cluster scoped; it has no spec. */
 export interface AddressBlock {
-  /** The API group and version. */
   readonly apiVersion: typeof GROUP_VERSION;
   /** The kind of the object. */
   readonly kind: "AddressBlock";

@@ -62,7 +62,6 @@ export interface AddressPoolStatus {
 
 /** A set of addresses to hand out, cluster scoped. */
 export interface AddressPool {
-  /** The API group and version. */
   readonly apiVersion: typeof GROUP_VERSION;
   /** The kind of the object. */
   readonly kind: "AddressPool";

@@ -35,7 +35,6 @@ export interface BlockRequestStatus {
 
 /** A node's request for one more block of a pool, cluster scoped. */
 export interface BlockRequest {
-  /** The API group and version. */
   readonly apiVersion: typeof GROUP_VERSION;
   /** The kind of the object. */
   readonly kind: "BlockRequest";

@@ -1,6 +1,5 @@
-import type { V1Pod } from "../kube/mod.ts";
+import type { ObjectMeta, V1Pod } from "../kube/mod.ts";
 import type { GROUP_VERSION } from "../names/mod.ts";
-import type { ObjectMeta } from "../kube/mod.ts";
 import type { Condition } from "./condition.ts";
 
 /** Template of an Egress' pods: the metadata that may be set, and a pod's spec. */
@@ -119,7 +118,6 @@ export interface EgressStatus {
 
 /** A gateway to outside networks, namespaced. */
 export interface Egress {
-  /** The API group and version. */
   readonly apiVersion: typeof GROUP_VERSION;
   /** The kind of the object. */
   readonly kind: "Egress";

@@ -8,7 +8,6 @@ export interface Rate {
   readonly perSecond: number;
 }
 
-/** Options of {@linkcode Allowance}. */
 export interface AllowanceOptions {
   /** A clock that only goes forward. Default: `performance.now()`. */
   readonly nowMs?: () => number;

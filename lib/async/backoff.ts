@@ -1,6 +1,5 @@
 import { sleep, type SleepOptions } from "./sleep.ts";
 
-/** Options of {@linkcode Backoff}. */
 export interface BackoffOptions {
   /** The first delay. */
   readonly initialMs: number;
@@ -46,7 +45,6 @@ export class Backoff {
   }
 }
 
-/** Options of {@linkcode retry}. */
 export interface RetryOptions extends SleepOptions {
   /** Gives the delays. Default: up to 100 ms, doubling up to 10 s, all of it random. */
   readonly backoff?: Backoff;

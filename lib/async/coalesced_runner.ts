@@ -1,6 +1,5 @@
 import { abortable, sleep } from "./sleep.ts";
 
-/** Options of {@linkcode CoalescedRunner}. */
 export interface CoalescedRunnerOptions {
   /** The least time from the end of one run to the start of the next. Default 0. */
   readonly minIntervalMs?: number;

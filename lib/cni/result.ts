@@ -12,7 +12,6 @@ import { CNI_VERSIONS, compareVersions } from "./versions.ts";
 
 /** An interface made by ADD. */
 export interface Interface {
-  /** Its name. */
   readonly name: string;
   /** Its Ethernet address. */
   readonly mac?: string;
@@ -48,7 +47,6 @@ export interface Route {
   readonly advmss?: number;
   /** The lowest of several to one destination wins. */
   readonly priority?: number;
-  /** The number of the table. */
   readonly table?: number;
   /** How far the destination is, `enum rt_scope_t` of `<linux/rtnetlink.h>`. */
   readonly scope?: number;

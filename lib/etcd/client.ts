@@ -23,7 +23,6 @@ const DEFAULT_PAGE_SIZE = 200;
 const MAX_STARTS = 3;
 const MAX_ROOTS = 20;
 
-/** Options of {@linkcode EtcdClient}. */
 export interface EtcdClientOptions {
   /** Members of the cluster; each is tried until one answers. */
   readonly endpoints: readonly RemoteEndpoint[];

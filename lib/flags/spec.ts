@@ -84,7 +84,6 @@ export type FlagValue<F extends Flag> = F extends { type: "bool" } ? boolean
   : F extends { type: "enum"; values: readonly (infer V)[] } ? V
   : string;
 
-/** The values of all flags of a spec. */
 export type FlagValues<S extends FlagSpec> = {
   readonly [K in keyof S]: FlagValue<S[K]>;
 };

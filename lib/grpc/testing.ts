@@ -13,7 +13,6 @@ export class ConnectError extends Error {
   override readonly name = "ConnectError";
 }
 
-/** Options of {@linkcode callUnary}. */
 export interface CallOptions {
   readonly socketPath: string;
   /** `/package.Service/Method` */

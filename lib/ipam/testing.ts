@@ -89,7 +89,6 @@ export class FakeCluster {
     if (block !== undefined) block.info = { ...block.info, ...change };
   }
 
-  /** The blocks of a node. */
   of(node: string): BlockInfo[] {
     return [...this.blocks.values()]
       .filter((block) => block.node === node).map(({ info }) => info);
@@ -258,7 +257,6 @@ function blockAt(
   return undefined;
 }
 
-/** A node with its fakes. */
 export interface FakeNode extends AsyncDisposable {
   readonly clock: FakeClock;
   readonly source: FakeBlockSource;

@@ -175,9 +175,7 @@ export function cString(text: string): Bytes {
 
 /** O_CLOEXEC of `<asm-generic/fcntl.h>`. */
 const O_CLOEXEC = 0o2000000;
-/** O_RDONLY. */
 export const O_RDONLY = 0;
-/** O_RDWR. */
 export const O_RDWR = 2;
 /** O_CREAT of `<asm-generic/fcntl.h>`. */
 export const O_CREAT = 0o100;

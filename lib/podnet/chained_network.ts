@@ -15,7 +15,6 @@ export interface ChainedPod {
   readonly id: string;
   /** The interface inside the pod. */
   readonly ifname: string;
-  /** Its addresses. */
   readonly addresses: DualStack<Address>;
 }
 

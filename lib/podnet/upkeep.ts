@@ -27,7 +27,6 @@ export interface UpkeepDependencies {
   readonly settings: Settings;
   /** For changes, which are answered at once. */
   readonly host: RouteSocket;
-  /** For lists. */
   readonly lists: RouteSocket;
   /** The numbers of all sockets whose changes are the pod network's own. */
   readonly portIds: readonly number[];

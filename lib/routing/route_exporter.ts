@@ -6,7 +6,6 @@ import { type RouteKernel, type SyncResult, syncRoutes } from "./apply.ts";
 /** LOOPBACK_IFINDEX of the kernel's include/net/flow.h: `lo` is the first link of every network namespace. */
 const LOOPBACK_INDEX = 1;
 
-/** Options of {@linkcode RouteExporter}. */
 export interface RouteExporterOptions {
   /** Default {@linkcode EXPORT_TABLE}. */
   readonly tableId?: number;

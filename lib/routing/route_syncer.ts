@@ -38,7 +38,6 @@ export interface RouteChanges {
   readonly conflicting: readonly GatewayRoute[];
 }
 
-/** Options of {@linkcode RouteSyncer}. */
 export interface RouteSyncerOptions {
   /** Marks the routes that are ours. Default {@linkcode ROUTER_PROTOCOL}. */
   readonly protocolId?: number;

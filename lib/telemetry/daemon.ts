@@ -1,6 +1,5 @@
 import { getLogger } from "./base/log.ts";
 
-/** Options of {@linkcode runDaemon}. */
 export interface DaemonOptions {
   /** How long a stop may take after the first signal. */
   readonly graceMs: number;

@@ -7,7 +7,6 @@ export type Checks = Readonly<
   Record<string, () => true | string | Promise<true | string>>
 >;
 
-/** Options of {@linkcode serveHealth}. */
 export interface HealthOptions {
   /** Go-style address, e.g. ":9385"; "0" disables the server. */
   readonly address: string;

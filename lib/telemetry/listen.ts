@@ -14,7 +14,6 @@ export interface Listening {
   readonly finished: Promise<void>;
 }
 
-/** What to listen on. */
 export interface ListenAddress {
   /** Absent: all addresses of both families. */
   readonly hostname?: string;
@@ -44,7 +43,6 @@ export function parseListenAddress(text: string): ListenAddress | undefined {
   return hostname === "" ? { port } : { hostname, port };
 }
 
-/** Options of {@linkcode serveAt}. */
 export interface ServeAtOptions {
   /** The flag that the address was given by, e.g. "--metrics-addr". */
   readonly flag: string;

@@ -36,7 +36,6 @@ export type Refusal = (
   peer: string,
 ) => Promise<Response | undefined>;
 
-/** Options of {@linkcode serveMetrics}. */
 export interface MetricsOptions {
   /** Go-style address, e.g. ":9384"; "0" disables the server. */
   readonly address: string;

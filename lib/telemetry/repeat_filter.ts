@@ -1,7 +1,6 @@
 /** How many texts are remembered: they are few unless they carry numbers that change. */
 const MAX_TEXTS = 100;
 
-/** Options of {@linkcode RepeatFilter}. */
 export interface RepeatFilterOptions {
   /** After so long a text is told again. Default 5 min. */
   readonly remindMs?: number;

@@ -27,7 +27,6 @@ export interface BlockSelection {
 /** What an object's label can hold: LabelValue of k8s.io/apimachinery/pkg/util/validation. */
 const LABEL_VALUE = /^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$/;
 
-/** Options of {@linkcode ClusterReader}. */
 export interface ReaderOptions {
   /** Objects asked for at a time. */
   readonly pageSize: number;

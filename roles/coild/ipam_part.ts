@@ -70,7 +70,6 @@ export function connectIpam(dependencies: NodeDependencies): NodePart {
   };
 }
 
-/** Opens the kernel. */
 function openKernel(
   { options, stack }: NodeDependencies,
   reports: RepairReports,

@@ -7,13 +7,11 @@ const EM_X86_64 = 62;
 /** The largest page size of the supported machines. */
 const PAGE_SIZE = 0x10000;
 
-/** Size of a program header. */
 export const PROGRAM_HEADER_SIZE = 56;
 
 /** Types of program headers. */
 export const Segment = { LOAD: 1, DYNAMIC: 2, INTERP: 3, NOTE: 4 } as const;
 
-/** A program header. */
 export interface ProgramHeader {
   readonly type: number;
   /** Where the header itself is in the file. */

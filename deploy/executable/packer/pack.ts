@@ -39,7 +39,6 @@ const MAX_NAME_BYTES = 1024;
 
 const encoder = new TextEncoder();
 
-/** What to pack. */
 export interface PackOptions {
   /** A deno executable: dynamic, for x86-64 or aarch64 Linux. */
   readonly deno: string;

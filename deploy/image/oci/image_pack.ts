@@ -29,7 +29,6 @@ export interface ImageContents {
   readonly defaults: ContainerDefaults;
 }
 
-/** Options of {@linkcode packImage}. */
 export interface PackOptions {
   /** Default: gzip. Without it, making and importing take a fraction of the time. */
   readonly compression?: Compression;

@@ -51,7 +51,6 @@ export interface LauncherAnswer {
   readonly stdout: string;
 }
 
-/** Encodes a request. */
 export function encodeRequest({ env, stdin }: LauncherRequest): Uint8Array {
   const variables = new TextEncoder().encode(
     [...env].map(([name, value]) => `${name}=${value}\0`).join(""),

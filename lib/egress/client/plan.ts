@@ -56,7 +56,6 @@ export type ClientRoute =
   & {
     /** The network it leads to. */
     readonly destination: Prefix;
-    /** The table it is in. */
     readonly table: number;
   }
   & (
@@ -76,7 +75,6 @@ export interface ClientPlan {
   readonly port: number;
   /** The families in which the pod is a client. None: nothing of ours is to be there. */
   readonly families: readonly Family[];
-  /** The families that have tunnels. */
   readonly tunnelFamilies: readonly Family[];
   /** The families that have a receiver: in originating-only mode all of them. */
   readonly receiverFamilies: readonly Family[];

@@ -46,7 +46,6 @@ export interface ClientRequest {
 export interface ShadowedDestination {
   /** The Egress that does not get it. */
   readonly gateway: string;
-  /** The destination. */
   readonly destination: Prefix;
   /** The Egress that gets it. */
   readonly by: string;
@@ -56,7 +55,6 @@ export interface ShadowedDestination {
 export interface SkippedDestination {
   /** The Egress. */
   readonly gateway: string;
-  /** The destination. */
   readonly destination: Prefix;
   /** Who has no address of the destination's family. */
   readonly lacking: "pod" | "service";

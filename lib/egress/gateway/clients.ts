@@ -19,7 +19,6 @@ import type { ServerFamily } from "./family.ts";
 
 /** An address that was not made a client. */
 export interface SkippedClient {
-  /** The address. */
   readonly address: Address;
   /** `own`: it is the gateway's; `family`: the gateway has no address of its family. */
   readonly reason: "own" | "family";

@@ -13,7 +13,6 @@ export interface ServerSysctl {
 
 /** The one tunnel device of a family. */
 export interface ServerLink {
-  /** Its name. */
   readonly name: string;
   /** Its MTU in bytes: what fits into one datagram of the interface's MTU. Absent: to be computed from that. */
   readonly mtu?: number;

@@ -84,7 +84,6 @@ export class Http2Error extends Error {
   }
 }
 
-/** Encodes a frame. */
 export function encodeFrame(
   type: number,
   options: {

@@ -14,7 +14,6 @@ export type Outcome =
   | { readonly response: Uint8Array }
   | { readonly error: GrpcError };
 
-/** Answers one call. */
 export async function answerCall(
   method: BoundMethod,
   call: GrpcCall,

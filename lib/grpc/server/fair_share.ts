@@ -1,4 +1,3 @@
-/** Options of {@linkcode FairShare}. */
 export interface FairShareOptions {
   /** How much of the time frames and calls may take in the long run. */
   readonly share: number;

@@ -4,7 +4,6 @@ import { Listener } from "./listener.ts";
 import { makeRoutes } from "./routes.ts";
 import { placeSocket } from "./socket.ts";
 
-/** Options of {@linkcode serve}. */
 export interface ServeOptions {
   /** Absolute path of the UNIX socket to listen on. */
   readonly socketPath: string;

@@ -34,7 +34,6 @@ import { DEFAULT_WATER_MARKS, type WaterMarks } from "../blocks/water_marks.ts";
 /** Pauses between attempts at the list without which no pod gets an address. */
 const FIRST_LIST = { initialMs: 200, maxMs: 5_000, jitter: 1 };
 
-/** Options of {@linkcode NodeIpam}. */
 export interface NodeIpamOptions {
   readonly source: BlockSource;
   readonly routes: RouteSink;

@@ -46,7 +46,6 @@ export interface PoolCounts {
   readonly allocatedBlocks: number;
 }
 
-/** Options of {@linkcode PoolManager}. */
 export interface PoolManagerOptions {
   readonly store: BlockStore;
   /** Receives new numbers of a pool: the metrics of upstream. */

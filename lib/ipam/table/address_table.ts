@@ -46,7 +46,6 @@ export class AddressTable {
     return this.#sequence;
   }
 
-  /** The attachment of a key. */
   find(key: AttachmentKey): Holder | undefined {
     return this.#attachments.get(keyText(key));
   }

@@ -43,7 +43,6 @@ export function isCovered(attachment: Holder): boolean {
   );
 }
 
-/** The state of an attachment. */
 export function stateOf(attachment: Holder): AddressState {
   if (attachment.releasing) return "releasing";
   return isCovered(attachment) ? "used" : "quarantined";

@@ -115,23 +115,19 @@ function resource<T>(
   return { group, version, plural, ...options };
 }
 
-/** Pods. */
 export const PODS: ResourceType<V1Pod> = resource("v1", "pods", {
   kind: "Pod",
   namespaced: true,
 });
-/** Nodes. */
 export const NODES: ResourceType<V1Node> = resource("v1", "nodes", {
   kind: "Node",
   namespaced: false,
 });
-/** Namespaces. */
 export const NAMESPACES: ResourceType<V1Namespace> = resource(
   "v1",
   "namespaces",
   { kind: "Namespace", namespaced: false },
 );
-/** Services. */
 export const SERVICES: ResourceType<V1Service> = resource("v1", "services", {
   kind: "Service",
   namespaced: true,
@@ -159,13 +155,11 @@ export const EVENTS: ResourceType<CoreV1Event> = resource("v1", "events", {
   kind: "Event",
   namespaced: true,
 });
-/** Leases. */
 export const LEASES: ResourceType<V1Lease> = resource(
   "coordination.k8s.io/v1",
   "leases",
   { kind: "Lease", namespaced: true },
 );
-/** Deployments. */
 export const DEPLOYMENTS: ResourceType<V1Deployment> = resource(
   "apps/v1",
   "deployments",

@@ -71,15 +71,11 @@ export interface ObjectReference {
   readonly fieldPath?: string;
 }
 
-/** A Pod as on the wire. */
 export interface V1Pod extends Wire<k8s.V1Pod> {}
-/** A Node as on the wire. */
 export interface V1Node extends Wire<k8s.V1Node> {}
-/** A Namespace as on the wire. */
 export interface V1Namespace extends Wire<k8s.V1Namespace> {}
 /** A ServiceCIDR as on the wire. */
 export interface V1ServiceCidr extends Wire<k8s.V1ServiceCIDR> {}
-/** A Service as on the wire. */
 export interface V1Service extends Wire<k8s.V1Service> {}
 /** A ServiceAccount as on the wire. */
 export interface V1ServiceAccount extends Wire<k8s.V1ServiceAccount> {}
@@ -87,9 +83,7 @@ export interface V1ServiceAccount extends Wire<k8s.V1ServiceAccount> {}
 export interface V1ConfigMap extends Wire<k8s.V1ConfigMap> {}
 /** An Event of the core group as on the wire. */
 export interface CoreV1Event extends Wire<k8s.CoreV1Event> {}
-/** A Lease as on the wire. */
 export interface V1Lease extends Wire<k8s.V1Lease> {}
-/** A Deployment as on the wire. */
 export interface V1Deployment extends Wire<k8s.V1Deployment> {}
 /** A DaemonSet as on the wire. */
 export interface V1DaemonSet extends Wire<k8s.V1DaemonSet> {}

@@ -87,7 +87,6 @@ export function appliedObject<T>(
   };
 }
 
-/** Parts of a list call. */
 export function listParts(options: ListOptions): CallParts {
   const { namespace, labelSelector, fieldSelector, limit, resourceVersion } =
     options;

@@ -43,7 +43,6 @@ const WATCH_IDLE_TIMEOUT_MS = 130_000;
 /** How much later than asked the server may end a watch. */
 const WATCH_GRACE_MS = 30_000;
 
-/** Options of a client. */
 export interface KubeClientOptions {
   /** Header `user-agent`. */
   readonly userAgent?: string | undefined;

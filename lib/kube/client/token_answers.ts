@@ -16,7 +16,6 @@ const MAX_GOOD = 16_384;
 const MAX_BAD = 4_096;
 const MAX_PEERS = 16_384;
 
-/** Options of {@linkcode TokenAnswers}. */
 export interface TokenAnswersOptions<T> {
   /** Asks the API server about a token. What it throws is not remembered. */
   readonly ask: (token: string) => Promise<T>;

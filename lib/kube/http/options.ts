@@ -28,7 +28,6 @@ export interface Selection {
   readonly metadataOnly?: boolean | undefined;
 }
 
-/** Options of a list. */
 export interface ListOptions extends Selection, CallOptions {
   /** The most objects of one page. */
   readonly limit?: number | undefined;
@@ -38,7 +37,6 @@ export interface ListOptions extends Selection, CallOptions {
   readonly resourceVersion?: string | undefined;
 }
 
-/** Options of a watch. */
 export interface WatchOptions extends Selection, CallOptions {
   /** What happened after it is wanted; without it the watch begins with all objects as ADDED. */
   readonly resourceVersion?: string | undefined;
@@ -72,7 +70,6 @@ export interface CreateOptions extends WriteOptions {
   readonly subresource?: string | undefined;
 }
 
-/** Options of a patch. */
 export interface PatchOptions extends WriteOptions {
   readonly kind: "merge" | "json" | "apply";
   readonly subresource?: string | undefined;

@@ -13,7 +13,6 @@ const NUMBERS: ReadonlyMap<Scope, number> = new Map(
   Array.from(SCOPES, ([number, scope]) => [scope, number]),
 );
 
-/** The number of a scope. */
 export function scopeNumber(scope: Scope | number): number {
   return typeof scope === "number" ? scope : NUMBERS.get(scope) ?? 0;
 }

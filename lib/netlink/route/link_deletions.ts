@@ -7,7 +7,6 @@ export type RandomBytes = (
   bytes: Uint8Array<ArrayBuffer>,
 ) => Uint8Array<ArrayBuffer>;
 
-/** Options of {@linkcode linkDeletions}. */
 export interface LinkDeletionsOptions {
   /** All links of the network namespace. */
   readonly present: readonly Link[];

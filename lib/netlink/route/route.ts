@@ -70,7 +70,6 @@ export interface Route {
   readonly onLink?: boolean | undefined;
   /** The index of the link it leaves by. */
   readonly index?: number | undefined;
-  /** The number of the table. */
   readonly table: number;
   /** Who made it. */
   readonly protocol: number;

@@ -46,7 +46,6 @@ const NETCONF_INDEX = NLMSG_HEADER_SIZE + 8;
 const ALL_LINKS_BYTE = 0xff;
 /** RT_TABLE_COMPAT: the table's number has no room in the header. */
 const TABLE_COMPAT = 252;
-/** RTA_TABLE. */
 const RTA_TABLE = 15;
 const RTMSG_SIZE = 12;
 

@@ -252,9 +252,7 @@ export class RouteSocket implements Disposable {
 
 /** Which routes are meant. */
 export interface RouteFilter {
-  /** Of this table. */
   readonly table?: number;
-  /** Of this family. */
   readonly family?: Family;
   /** Made by this protocol. */
   readonly protocol?: number;

@@ -16,7 +16,6 @@ import {
 import type { Request } from "../message/request.ts";
 import { checkTunnel, type TunnelSpec, writeTunnel } from "./tunnel.ts";
 
-/** A new tunnel. */
 export interface NewTunnel extends NewLink {
   /** What the tunnel does. */
   readonly tunnel: TunnelSpec;

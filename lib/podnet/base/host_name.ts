@@ -4,7 +4,6 @@ import { type AttachmentKey, keyText } from "../../cni/mod.ts";
 
 /** A pod's name as Kubernetes knows it. */
 export interface PodName {
-  /** Its namespace. */
   readonly namespace: string;
   /** The name of the Pod object. */
   readonly name: string;

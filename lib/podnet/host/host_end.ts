@@ -9,7 +9,6 @@ export interface PodEnd {
   readonly netns: Netns;
   /** A socket inside it. */
   readonly pod: RouteSocket;
-  /** A socket on the host. */
   readonly host: RouteSocket;
   /** The host's network namespace; absent: the process's own. */
   readonly hostNetns?: Netns | undefined;

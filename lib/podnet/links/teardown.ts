@@ -71,7 +71,6 @@ function markRequest(
   }
 }
 
-/** The husk that a link is. */
 export function huskOf(found: FoundLink): Husk {
   const { link: { index }, identity } = found;
   return { ...identity, index };

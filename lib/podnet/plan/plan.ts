@@ -114,7 +114,6 @@ export type Step =
 /** A step that changes the link itself. */
 export type LinkStep = Extract<Step, { kind: "link" }>;
 
-/** A route step. */
 export type RouteStep = Extract<Step, { kind: "route" }>;
 
 /**

@@ -32,11 +32,8 @@ export interface PodLink extends LinkIdentity {
 
 /** A link that claims to be ours and is not readable as such. */
 export interface MalformedLink {
-  /** Its index. */
   readonly index: number;
-  /** Its name. */
   readonly name: string;
-  /** Its alias as it is. */
   readonly alias: string;
 }
 
@@ -52,7 +49,6 @@ export interface Survey {
   readonly misplacedRoutes: readonly Route[];
 }
 
-/** Options of {@linkcode surveyOf}. */
 export interface SurveyOptions {
   readonly tableId: number;
   readonly protocolId: number;

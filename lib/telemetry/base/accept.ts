@@ -38,7 +38,6 @@ export interface Acceptor<C> {
   accept(): Promise<C>;
 }
 
-/** Options of {@linkcode acceptAll}. */
 export interface AcceptOptions<C> {
   /** The listener, in records: an address or a path. */
   readonly address: string;

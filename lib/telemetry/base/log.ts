@@ -15,7 +15,6 @@ import {
   type TimeEncoding,
 } from "./log_format.ts";
 
-/** Options of {@linkcode configureLogging}. */
 export interface LoggingOptions {
   /** The lowest level written. Default "info". */
   readonly level?: LogLevel;

@@ -25,7 +25,6 @@ const ACCEPT_WINDOW_MS = 1_000;
 /** More than a server has at a time. */
 const MAX_PEERS = 4_096;
 
-/** Options of {@linkcode HttpServer}. */
 export interface HttpServerOptions {
   /** Where it listens, in records. */
   readonly address: string;

@@ -15,7 +15,6 @@ const log = getLogger("egress-bindings");
 
 type Subject = NonNullable<V1ClusterRoleBinding["subjects"]>[number];
 
-/** Options of {@linkcode EgressBindings}. */
 export interface EgressBindingsOptions {
   readonly client: KubeClient;
   readonly cluster: EgressCluster;

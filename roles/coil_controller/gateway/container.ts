@@ -25,7 +25,6 @@ export const MODULES_VOLUME = "modules";
 /** Volume with the sysctls of the pod's network, writable; see `writeSysctl()`. */
 export const SYSCTL_VOLUME = "sysctl";
 
-/** A container of a pod. */
 export type Container = NonNullable<V1Pod["spec"]>["containers"][number];
 
 type EnvVar = NonNullable<Container["env"]>[number];

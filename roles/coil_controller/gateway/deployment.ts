@@ -22,7 +22,6 @@ import { gatewayAnnotations, listOf, numberOf } from "./template.ts";
 /** What a gateway gets beyond its drain time before it is killed: to begin, and to end. */
 const GRACE_BEYOND_DRAIN_S = 30;
 
-/** Spec of a pod. */
 export type PodSpec = NonNullable<V1Pod["spec"]>;
 
 type Volume = NonNullable<PodSpec["volumes"]>[number];

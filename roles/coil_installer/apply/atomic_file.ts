@@ -3,7 +3,6 @@ import { codeOf } from "../base/errors.ts";
 /** Files being written are called so until they are whole; no runtime reads them. */
 const TEMPORARY_PREFIX = ".coil-installer-";
 
-/** Options of {@linkcode replaceFile}. */
 export interface ReplaceOptions {
   /** Permission bits, whatever the umask. */
   readonly mode: number;

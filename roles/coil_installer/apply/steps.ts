@@ -25,7 +25,6 @@ const MESSAGES = {
   remove: ["Removed a file", "Would remove a file"],
 } as const;
 
-/** Options of {@linkcode applySteps}. */
 export interface ApplyOptions {
   readonly signal: AbortSignal;
   /** Only says what would be done. */

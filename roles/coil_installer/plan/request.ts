@@ -11,7 +11,6 @@ export interface HostPlaces {
   readonly binDirectory: string;
 }
 
-/** What to install. */
 export interface InstallRequest extends HostPlaces {
   /** The whole executable; empty for the running one. */
   readonly coilPath: string;

@@ -49,7 +49,6 @@ export function sortedFindings(findings: readonly Finding[]): Finding[] {
   );
 }
 
-/** One line for a finding. */
 export function findingLine({ severity, subject, message }: Finding): string {
   return `${severity}: ${subject}: ${message}`;
 }

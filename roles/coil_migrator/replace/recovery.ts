@@ -4,7 +4,6 @@ import type { Desired } from "./pod_owner.ts";
 
 /** How a controller's pods were before one of them was evicted. */
 export interface Before {
-  /** UIDs of all. */
   readonly uids: ReadonlySet<string>;
   /** How many there were that were not being deleted. */
   readonly live: number;

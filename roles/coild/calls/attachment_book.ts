@@ -43,7 +43,6 @@ export class AttachmentBook {
     return [...this.#byPod.values()];
   }
 
-  /** The attachment of a key. */
   at(key: AttachmentKey): Attachment | undefined {
     const pod = this.#pods.get(keyText(key));
     return pod === undefined ? undefined : this.#byPod.get(pod);
@@ -60,7 +59,6 @@ export class AttachmentBook {
       podKey(known.pod) !== podKey(pod);
   }
 
-  /** Forgets an attachment. */
   forget(key: AttachmentKey): void {
     const pod = this.#pods.get(keyText(key));
     this.#pods.delete(keyText(key));

@@ -49,7 +49,6 @@ export interface EgressPlane {
   refused(options: PlaneOptions): Promise<readonly Prefix[]>;
 }
 
-/** The kernel. */
 export const KERNEL_PLANE: EgressPlane = {
   prepare: prepareKernel,
   async apply(plan, options) {

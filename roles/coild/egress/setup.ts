@@ -231,7 +231,6 @@ export class EgressSetup {
     return problems;
   }
 
-  /** Forgets an attachment. */
   forget(key: AttachmentKey): void {
     this.#states.delete(keyText(key));
     this.#with.reports.forget(key);

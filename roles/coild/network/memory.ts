@@ -32,7 +32,6 @@ export class NetworkMemory {
     return (this.#additions.get(keyText(key))?.number ?? 0) > number;
   }
 
-  /** Forgets an attachment. */
   forget(key: AttachmentKey): void {
     this.#additions.delete(keyText(key));
   }

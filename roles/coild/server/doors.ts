@@ -7,7 +7,6 @@ import { servePlugins } from "./plugin_server.ts";
 
 const GRACE_MS = 10_000;
 
-/** Options of {@linkcode openDoors}. */
 export interface DoorOptions {
   readonly calls: CniCalls;
   /** The socket for gRPC: that for launchers is beside it. */

@@ -41,7 +41,6 @@ const METHODS: Readonly<Record<PluginCall["command"], MethodName>> = {
   STATUS: "Status",
 };
 
-/** Options of {@linkcode servePlugins}. */
 export interface PluginServerOptions {
   readonly calls: Pick<CniCalls, "call">;
   /** The socket for gRPC: that for launchers is beside it. */

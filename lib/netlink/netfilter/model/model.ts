@@ -8,7 +8,6 @@ export interface NftTable {
   readonly name: string;
   /** The names of its counters, which rules count with. */
   readonly counters: readonly string[];
-  /** Its sets. */
   readonly sets: readonly NftSet[];
   /** Its chains, each hooked into the way of packets. */
   readonly chains: readonly NftChain[];

@@ -92,7 +92,6 @@ export interface PlannedChain extends PlannedObject {
   readonly rules: readonly PlannedRule[];
 }
 
-/** A rule. */
 export interface PlannedRule {
   /** For errors. */
   readonly rule: NftRule;
@@ -297,7 +296,6 @@ export function rulesAdd(table: string, chain: PlannedChain): Request[] {
   );
 }
 
-/** Removes all rules of a chain. */
 export function rulesRemove(table: string, chain: PlannedChain): Request {
   return nftRequest({
     message: NFT_MSG_DELRULE,

@@ -19,7 +19,6 @@ export function formatRule(rule: NftRule): string {
   return parts.join(" ");
 }
 
-/** One value of an element. */
 export function formatValue(value: NftElement[number]): string {
   if (typeof value === "number") return formatMark(value);
   return typeof value === "string" ? `"${value}"` : value.toString();

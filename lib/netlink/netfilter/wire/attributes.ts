@@ -21,7 +21,6 @@ export interface AttributeList {
   readonly list: readonly AttributeTree[];
 }
 
-/** Writes the attributes. */
 export function writeTree(writer: MessageWriter, tree: AttributeTree): void {
   for (const [type, value] of tree) {
     if (typeof value === "number") writer.attributeU32Be(type, value >>> 0);

@@ -34,7 +34,6 @@ export interface NftRequest {
   readonly flags?: number;
   /** Completes "Cannot …"; a function where it takes time to say. */
   readonly op: string | (() => string);
-  /** Its attributes. */
   readonly tree: AttributeTree;
   /** Gets the attributes of each answer; their bytes are good only during the call. */
   readonly onAnswer?: (attributes: Attributes) => void;
@@ -55,7 +54,6 @@ export function nftRequest(request: NftRequest): Request {
   };
 }
 
-/** The attributes of an answer. */
 export function answerOf(message: Message): Attributes {
   return message.payload.attributes(NFGENMSG_SIZE);
 }
