@@ -1,21 +1,13 @@
 import { Address } from "../inet/mod.ts";
+import type { NamespacedName } from "../names/mod.ts";
 
 /** Path that announcements are sent to, by POST. */
 export const ANNOUNCE_PATH = "/v1/clients";
 
 /** Which Egress a gateway serves. */
-export interface EgressRef {
-  /** Namespace of the Egress. */
-  readonly namespace: string;
-  /** Name of the Egress. */
-  readonly name: string;
-}
+export type EgressRef = NamespacedName;
 
-export interface AnnouncedPod {
-  /** Namespace of the pod. */
-  readonly namespace: string;
-  /** Name of the pod. */
-  readonly name: string;
+export interface AnnouncedPod extends NamespacedName {
   /** UID of the pod in the API: a later pod of that name is another one. */
   readonly uid: string;
 }

@@ -1,14 +1,15 @@
-import { APP_INSTANCE_LABEL } from "../names/mod.ts";
-import type { GROUP_VERSION } from "../names/mod.ts";
+import {
+  APP_INSTANCE_LABEL,
+  type GROUP_VERSION,
+  type NamespacedName,
+} from "../names/mod.ts";
 import type { ObjectMeta } from "../kube/mod.ts";
 
 /** The most clients in one slice, as many as EndpointSlices have endpoints by default: a change writes no more than that. */
 export const MAX_SLICE_CLIENTS = 100;
 
 /** A pod that uses an Egress. */
-export interface EgressClient {
-  readonly namespace: string;
-  readonly name: string;
+export interface EgressClient extends NamespacedName {
   readonly uid: string;
   readonly nodeName: string;
   /** As in its status; absent until it has some. */

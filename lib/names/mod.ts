@@ -8,5 +8,6 @@
 export { compareText } from "./compare.ts";
 export * from "./kernel.ts";
 export * from "./kubernetes.ts";
+export * from "./namespaced_name.ts";
 export * from "./processes.ts";
 export * from "./version.ts";

@@ -1,3 +1,5 @@
+import { type NamespacedName, nameText } from "./namespaced_name.ts";
+
 /** Environment variable: name of the node that a daemon runs on. */
 export const NODE_NAME_ENV = "COIL_NODE_NAME";
 
@@ -71,10 +73,8 @@ export const ANNOUNCE_PORT = 8082;
  * of one Egress. Every Egress has its own: a gateway of another one, and every
  * other server, refuses the token.
  */
-export function announceAudience(
-  egress: { readonly namespace: string; readonly name: string },
-): string {
-  return `coil-egress/${egress.namespace}/${egress.name}`;
+export function announceAudience(egress: NamespacedName): string {
+  return `coil-egress/${nameText(egress)}`;
 }
 
 /** Service account of coild, in the namespace of Coil's daemons. */

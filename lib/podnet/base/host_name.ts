@@ -1,13 +1,9 @@
 import { createHash } from "node:crypto";
-import { HOST_VETH_PREFIX } from "../../names/mod.ts";
+import { HOST_VETH_PREFIX, type NamespacedName } from "../../names/mod.ts";
 import { type AttachmentKey, keyText } from "../../cni/mod.ts";
 
 /** A pod's name as Kubernetes knows it. */
-export interface PodName {
-  readonly namespace: string;
-  /** The name of the Pod object. */
-  readonly name: string;
-}
+export type PodName = NamespacedName;
 
 /** How many names a key may have. Two keys share the first one by chance of 2^-32. */
 export const MAX_SALT = 3;

@@ -3,6 +3,7 @@ import type {
   KubeObject,
   ResourceType,
 } from "../../../lib/kube/mod.ts";
+import { type NamespacedName, nameText } from "../../../lib/names/mod.ts";
 import { hasFormerManager, takeOver } from "../gateway/takeover.ts";
 import {
   digestOf,
@@ -11,9 +12,7 @@ import {
 } from "../gateway/transform.ts";
 
 /** What to apply, and what is known of the object. */
-export interface ApplyOptions {
-  readonly namespace: string;
-  readonly name: string;
+export interface ApplyOptions extends NamespacedName {
   /** The whole of what the controller wants; what it wanted before and is not in it is taken away. */
   readonly plan: object;
   /** The object as watches know it. */
@@ -95,31 +94,26 @@ export class EgressApplier {
   /** Takes the object for what the plan makes of it. */
   learn<T extends KubeObject>(
     type: ResourceType<T>,
-    { namespace, name, plan, object }: {
-      readonly namespace: string;
-      readonly name: string;
+    { plan, object, ...target }: NamespacedName & {
       readonly plan: object;
       readonly object: T;
     },
   ): void {
-    this.#applied.set(memoryKeyOf(type, { namespace, name }), {
+    this.#applied.set(memoryKeyOf(type, target), {
       plan: digestOf(plan),
       live: fingerprintOf(object),
     });
   }
 
   /** Forgets an object that is not wanted any more. */
-  forget<T>(
-    type: ResourceType<T>,
-    target: { readonly namespace: string; readonly name: string },
-  ): void {
+  forget<T>(type: ResourceType<T>, target: NamespacedName): void {
     this.#applied.delete(memoryKeyOf(type, target));
   }
 }
 
 function memoryKeyOf<T>(
   { plural }: ResourceType<T>,
-  { namespace, name }: { readonly namespace: string; readonly name: string },
+  target: NamespacedName,
 ): string {
-  return `${plural}/${namespace}/${name}`;
+  return `${plural}/${nameText(target)}`;
 }

@@ -1,6 +1,9 @@
 import type { Egress } from "../../../lib/api/mod.ts";
 import { DEPLOYMENTS, type KubeClient } from "../../../lib/kube/mod.ts";
-import { EGRESS_CONTAINER } from "../../../lib/names/mod.ts";
+import {
+  EGRESS_CONTAINER,
+  type NamespacedName,
+} from "../../../lib/names/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import type { EgressApplier } from "./applier.ts";
 import type { EgressCluster } from "./cluster.ts";
@@ -69,7 +72,7 @@ export class DeploymentKeeper {
   }
 
   /** Forgets the Deployment of an Egress that is gone. */
-  forget(target: { readonly namespace: string; readonly name: string }): void {
+  forget(target: NamespacedName): void {
     this.#options.applier.forget(DEPLOYMENTS, target);
   }
 

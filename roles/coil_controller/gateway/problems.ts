@@ -4,6 +4,7 @@ import {
   type EgressProblem,
 } from "../../../lib/api/mod.ts";
 import { KubeApiError, type KubeObject } from "../../../lib/kube/mod.ts";
+import type { NamespacedName } from "../../../lib/names/mod.ts";
 import { UnknownImageError } from "./image.ts";
 import { InvalidTemplateError } from "./template.ts";
 
@@ -15,7 +16,7 @@ export class NameTakenError extends Error {
 /** Where the objects of an Egress are. */
 export function targetOf(
   { metadata: { namespace = "", name = "" } }: Egress,
-): { readonly namespace: string; readonly name: string } {
+): NamespacedName {
   return { namespace, name };
 }
 

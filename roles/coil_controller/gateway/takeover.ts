@@ -3,6 +3,7 @@ import type {
   KubeObject,
   ResourceType,
 } from "../../../lib/kube/mod.ts";
+import type { NamespacedName } from "../../../lib/names/mod.ts";
 
 /** Who we are to the API server; the client writes under this name. */
 export const FIELD_MANAGER = "coil-controller";
@@ -40,11 +41,7 @@ export function hasFormerManager({ metadata }: KubeObject): boolean {
 export async function takeOver<T extends KubeObject>(
   client: KubeClient,
   type: ResourceType<T>,
-  target: {
-    readonly namespace: string;
-    readonly name: string;
-    readonly signal: AbortSignal;
-  },
+  target: NamespacedName & { readonly signal: AbortSignal },
 ): Promise<void> {
   const { metadata } = await client.get(type, target);
   const entries = metadata?.managedFields ?? [];

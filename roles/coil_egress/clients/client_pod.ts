@@ -1,10 +1,9 @@
 import type { EgressClient } from "../../../lib/api/mod.ts";
 import { Address } from "../../../lib/inet/mod.ts";
+import type { NamespacedName } from "../../../lib/names/mod.ts";
 
 /** A pod that is a client of this gateway's Egress. */
-export interface ClientPod {
-  readonly namespace: string;
-  readonly name: string;
+export interface ClientPod extends NamespacedName {
   readonly uid: string;
   readonly nodeName: string;
   /** Its addresses as its status has them; none until it runs. */

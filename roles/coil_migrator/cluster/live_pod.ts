@@ -1,14 +1,13 @@
 import type { Address } from "../../../lib/inet/mod.ts";
 import type { OwnerReference, V1Pod } from "../../../lib/kube/mod.ts";
+import type { NamespacedName } from "../../../lib/names/mod.ts";
 import { addressesOf } from "./facts.ts";
 
 /** What a pod that the kubelet made from a file carries: k8s.io/kubernetes/pkg/kubelet/types. */
 const MIRROR_ANNOTATION = "kubernetes.io/config.mirror";
 
 /** A pod that has not ended, as far as the migration looks at it. */
-export interface LivePod {
-  readonly namespace: string;
-  readonly name: string;
+export interface LivePod extends NamespacedName {
   readonly uid: string;
   /** Empty until it is scheduled. */
   readonly node: string;
@@ -39,11 +38,4 @@ export function livePodOf(pod: V1Pod): LivePod {
       ) ?? false,
     isDeleting: metadata?.deletionTimestamp !== undefined,
   };
-}
-
-/** `NAMESPACE/NAME` */
-export function podText(
-  { namespace, name }: { readonly namespace: string; readonly name: string },
-): string {
-  return `${namespace}/${name}`;
 }

@@ -1,7 +1,7 @@
 import type { Block, Pool } from "../../../lib/api/mod.ts";
 import { type Address, FAMILIES, Prefix } from "../../../lib/inet/mod.ts";
-import { compareText } from "../../../lib/names/mod.ts";
-import { type LivePod, podText } from "./live_pod.ts";
+import { compareText, nameText } from "../../../lib/names/mod.ts";
+import type { LivePod } from "./live_pod.ts";
 
 /** Why a pod is not replaced. */
 export type KeepReason = "no controller" | "static pod";
@@ -59,7 +59,7 @@ function isPooled(address: Address, pools: readonly Pool[]): boolean {
 }
 
 function byPlace(a: LivePod, b: LivePod): number {
-  return compareText(a.node, b.node) || compareText(podText(a), podText(b));
+  return compareText(a.node, b.node) || compareText(nameText(a), nameText(b));
 }
 
 /** Finds the blocks that have an address, however many there are. */

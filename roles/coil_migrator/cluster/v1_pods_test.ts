@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { type Block, poolOf } from "../../../lib/api/mod.ts";
 import { Address, Prefix } from "../../../lib/inet/mod.ts";
 import type { LivePod } from "./live_pod.ts";
-import { podText } from "./live_pod.ts";
+import { nameText } from "../../../lib/names/mod.ts";
 import { nextPod } from "../replace/order.ts";
 import { findV1Pods } from "./v1_pods.ts";
 
@@ -61,8 +61,8 @@ function find(pods: readonly string[], blocks: readonly string[]) {
     blocks: blocks.map(block),
   });
   return {
-    toReplace: found.toReplace.map(podText),
-    kept: found.kept.map((entry) => `${podText(entry.pod)}: ${entry.why}`),
+    toReplace: found.toReplace.map(nameText),
+    kept: found.kept.map((entry) => `${nameText(entry.pod)}: ${entry.why}`),
     inUse: [...found.inUse],
   };
 }
@@ -118,7 +118,7 @@ Deno.test("nextPod() keeps to the limits, and to one pod of a controller", () =>
       pods.filter((_, i) => active.includes(i)),
       { parallel, perNode, perNamespace },
     );
-    return next && podText(next);
+    return next && nameText(next);
   };
   assert.equal(pick([], [1, 1, 1]), "a/1");
   assert.equal(pick([0], [1, 9, 9]), undefined);

@@ -3,9 +3,10 @@ import {
   APP_COMPONENT_LABEL,
   APP_NAME,
   APP_NAME_LABEL,
+  nameText,
   SYSTEM_NAMESPACE,
 } from "../../../lib/names/mod.ts";
-import { type LivePod, livePodOf, podText } from "../cluster/live_pod.ts";
+import { type LivePod, livePodOf } from "../cluster/live_pod.ts";
 import { type ReplacementContext, replacePod } from "./pod_replacement.ts";
 import type { Progress } from "../command/progress.ts";
 import type { MigrationRecord } from "../cluster/record.ts";
@@ -42,9 +43,9 @@ export async function restartCoild(
 ): Promise<void> {
   const { progress } = context;
   for (const pod of pods) {
-    progress.show(`restarting ${podText(pod)} on node ${pod.node}`);
+    progress.show(`restarting ${nameText(pod)} on node ${pod.node}`);
     await replacePod(pod, { ...context, deleteOutright: true });
-    progress.done(`${podText(pod)} on node ${pod.node}: restarted`);
+    progress.done(`${nameText(pod)} on node ${pod.node}: restarted`);
   }
   progress.end();
 }

@@ -6,7 +6,8 @@ import {
 } from "../../../lib/kube/mod.ts";
 import { MigrateError } from "../command/errors.ts";
 import { waitWhile } from "../command/gone.ts";
-import { type LivePod, podText } from "../cluster/live_pod.ts";
+import type { LivePod } from "../cluster/live_pod.ts";
+import { nameText } from "../../../lib/names/mod.ts";
 import type { Patience } from "../command/patience.ts";
 
 export interface EvictionContext {
@@ -78,7 +79,7 @@ function notAllowed(
 ): MigrateError {
   const forTime = refusal.isTooManyRequests ? ` for ${timeoutMs / 1000} s` : "";
   return new MigrateError(
-    `Cannot evict pod ${podText(pod)}: the API server refuses it${forTime}: ${
+    `Cannot evict pod ${nameText(pod)}: the API server refuses it${forTime}: ${
       reasonsOf(refusal)
     }
   Give its workload another replica, let its other pods become ready, or loosen the PodDisruptionBudget.`,

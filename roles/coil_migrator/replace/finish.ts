@@ -2,7 +2,7 @@ import type { Block } from "../../../lib/api/mod.ts";
 import { listCoildPods, restartCoild, yetToRestart } from "./coild_pods.ts";
 import { count } from "../dump/report.ts";
 import { EXIT } from "../command/errors.ts";
-import { podText } from "../cluster/live_pod.ts";
+import { nameText } from "../../../lib/names/mod.ts";
 import { Progress } from "../command/progress.ts";
 import {
   type MigrationRecord,
@@ -122,7 +122,7 @@ Run the same command again when it is ready. When a node is gone for good, delet
 
 function keptText({ kept, inUse }: Survey): string {
   const lines = kept.map(({ pod, why }) =>
-    `  ${podText(pod)} on node ${pod.node}: ${why}\n`
+    `  ${nameText(pod)} on node ${pod.node}: ${why}\n`
   );
   return `Kept, with ${
     count(inUse.size, "reserved block")

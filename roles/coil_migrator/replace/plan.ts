@@ -1,9 +1,9 @@
 import type { KubeClient } from "../../../lib/kube/mod.ts";
-import { DUMPED_ANNOTATION } from "../../../lib/names/mod.ts";
+import { DUMPED_ANNOTATION, nameText } from "../../../lib/names/mod.ts";
 import { listCoildPods } from "./coild_pods.ts";
 import { count } from "../dump/report.ts";
 import { MigrateError } from "../command/errors.ts";
-import { type LivePod, podText } from "../cluster/live_pod.ts";
+import type { LivePod } from "../cluster/live_pod.ts";
 import { isDumpUnfinished, type MigrationRecord } from "../cluster/record.ts";
 import { doubledBlocks } from "../cluster/doubled_blocks.ts";
 import { misplacedBlocks } from "../cluster/misplaced_blocks.ts";
@@ -124,10 +124,10 @@ export function planText(
     }; ${count(reserved, "reserved block")}`,
     ...[...nodes].map(([node, n]) => `  node ${node}: ${count(n, "pod")}`),
     ...forGood.map((pod) =>
-      `  ${podText(pod)} on node ${pod.node}: no controller, deleted for good`
+      `  ${nameText(pod)} on node ${pod.node}: no controller, deleted for good`
     ),
     ...kept.map(({ pod, why }) =>
-      `  ${podText(pod)} on node ${pod.node}: kept: ${why}`
+      `  ${nameText(pod)} on node ${pod.node}: kept: ${why}`
     ),
     "When no pod has an address of v1 left, the reserved blocks are removed and coild is restarted.",
   ];

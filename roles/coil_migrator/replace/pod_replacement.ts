@@ -3,7 +3,8 @@ import { type Before, before, isRecovered } from "./recovery.ts";
 import { MigrateError } from "../command/errors.ts";
 import { unlessGone, waitWhile } from "../command/gone.ts";
 import { evict } from "./eviction.ts";
-import { type LivePod, podText } from "../cluster/live_pod.ts";
+import type { LivePod } from "../cluster/live_pod.ts";
+import { nameText } from "../../../lib/names/mod.ts";
 import type { Patience } from "../command/patience.ts";
 import { desiredOf, type PodOwner, podsOf } from "./pod_owner.ts";
 import { troubleLines } from "./pod_trouble.ts";
@@ -86,7 +87,7 @@ async function waitUntilGone(
         : `is the kubelet of node ${pod.node} running?`;
       return new MigrateError(
         `Cannot replace pod ${
-          podText(pod)
+          nameText(pod)
         }: it was evicted, and is still there after ${
           podTimeoutMs / 1000
         } s: ${why}`,
@@ -116,7 +117,7 @@ async function waitUntilBack(
       const { kind, name } = owner.reference;
       return new MigrateError(
         `Cannot go on: pod ${
-          podText(pod)
+          nameText(pod)
         } of ${kind} ${owner.namespace}/${name} does not come back: after ${
           podTimeoutMs / 1000
         } s its successor is not ${was.wasReady ? "ready" : "there"}

@@ -1,5 +1,6 @@
 import { sleep, TaskGroup } from "../../../lib/async/mod.ts";
-import { type LivePod, podText } from "../cluster/live_pod.ts";
+import type { LivePod } from "../cluster/live_pod.ts";
+import { nameText } from "../../../lib/names/mod.ts";
 import { type ReplacementContext, replacePod } from "./pod_replacement.ts";
 import type { Progress } from "../command/progress.ts";
 import { type Limits, nextPod } from "./order.ts";
@@ -40,7 +41,7 @@ export async function replacePods(
     begun.add(pod.node);
     waiting.delete(pod);
     active.add(pod);
-    group.run(podText(pod), async () => {
+    group.run(nameText(pod), async () => {
       try {
         await replaceOne(pod, options);
       } catch (error) {
@@ -72,7 +73,7 @@ async function replaceOne(
 ): Promise<void> {
   const { progress } = options;
   const startMs = performance.now();
-  const name = podText(pod);
+  const name = nameText(pod);
   await replacePod(pod, {
     ...options,
     onStage: (stage, detail) =>

@@ -1,5 +1,6 @@
 import { EXIT, MigrateError } from "../command/errors.ts";
-import { type LivePod, podText } from "../cluster/live_pod.ts";
+import type { LivePod } from "../cluster/live_pod.ts";
+import { nameText } from "../../../lib/names/mod.ts";
 import { Progress } from "../command/progress.ts";
 import {
   type MigrationRecord,
@@ -129,7 +130,9 @@ function isFinished(record: MigrationRecord, survey: Survey): boolean {
 }
 
 function comesBack(pods: readonly LivePod[]): MigrateError {
-  const names = pods.slice(0, 5).map((pod) => `${podText(pod)} on ${pod.node}`);
+  const names = pods.slice(0, 5).map((pod) =>
+    `${nameText(pod)} on ${pod.node}`
+  );
   return new MigrateError(
     `Cannot go on: pods come back with addresses of v1: ${names.join(", ")}
 Is v1's CNI plugin still installed on these nodes? See /etc/cni/net.d and the log of coild there.`,

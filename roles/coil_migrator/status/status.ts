@@ -4,7 +4,7 @@ import { listCoildPods, yetToRestart } from "../replace/coild_pods.ts";
 import { doubledBlocks } from "../cluster/doubled_blocks.ts";
 import { EXIT } from "../command/errors.ts";
 import type { StatusValues } from "../command/flags.ts";
-import { podText } from "../cluster/live_pod.ts";
+import { nameText } from "../../../lib/names/mod.ts";
 import {
   compareManifest,
   type ManifestComparison,
@@ -94,7 +94,7 @@ function surveyFacts(
       toReplace: survey.toReplace.length,
       byNode,
       kept: Object.fromEntries(
-        survey.kept.map(({ pod, why }) => [podText(pod), why]),
+        survey.kept.map(({ pod, why }) => [nameText(pod), why]),
       ),
     },
   };

@@ -1,4 +1,8 @@
-import { EGRESS_ANNOTATION_PREFIX } from "../../../lib/names/mod.ts";
+import {
+  EGRESS_ANNOTATION_PREFIX,
+  type NamespacedName,
+  nameText,
+} from "../../../lib/names/mod.ts";
 
 /** Conditions that coild itself finds, one class for each answer a caller can get. */
 
@@ -54,20 +58,18 @@ export class EgressNotFoundError extends Error {
   readonly kind: "Egress" | "Service";
 
   constructor(
-    pod: { readonly namespace: string; readonly name: string },
-    missing: {
-      readonly kind: "Egress" | "Service";
-      readonly namespace: string;
-      readonly name: string;
-    },
+    pod: NamespacedName,
+    missing: NamespacedName & { readonly kind: "Egress" | "Service" },
   ) {
-    const { kind, namespace, name } = missing;
+    const { kind, namespace } = missing;
     const why = kind === "Egress"
       ? "create it, or correct the pod's annotation " +
         `"${EGRESS_ANNOTATION_PREFIX}${namespace}"`
       : "coil-controller creates it for the Egress of that name; check that it runs";
     super(
-      `Cannot attach pod "${pod.namespace}/${pod.name}": ${kind} "${namespace}/${name}" does not exist; ${why}`,
+      `Cannot attach pod "${nameText(pod)}": ${kind} "${
+        nameText(missing)
+      }" does not exist; ${why}`,
     );
     this.kind = kind;
   }

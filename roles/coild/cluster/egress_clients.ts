@@ -15,6 +15,7 @@ import {
   Prefix,
 } from "../../../lib/inet/mod.ts";
 import type { V1EndpointSlice, V1Service } from "../../../lib/kube/mod.ts";
+import { nameText } from "../../../lib/names/mod.ts";
 import { clusterIpsOf } from "./egress_transform.ts";
 
 /** What the API server has of an Egress; what is missing is undefined. */
@@ -72,11 +73,6 @@ export function problemOf(annotations: Annotations): string | undefined {
   return egressAnnotationProblem(parseEgressAnnotations(annotations));
 }
 
-/** `<namespace>/<name>`. */
-export function egressKey({ namespace, name }: EgressRef): string {
-  return `${namespace}/${name}`;
-}
-
 /** Makes gateways of the Egresses that are asked for, from what the API server has of them. Pure. */
 export function selectGateways(
   refs: readonly EgressRef[],
@@ -93,7 +89,7 @@ export function selectGateways(
       continue;
     }
     if (service === undefined) missing.push({ kind: "Service", ...ref });
-    const gateway = egressKey(ref);
+    const gateway = nameText(ref);
     for (const text of egress.spec.destinations) {
       if (Prefix.tryParse(text) === undefined) invalid.push({ gateway, text });
     }

@@ -5,10 +5,10 @@ import { Address } from "../../../lib/inet/mod.ts";
 import type { V1EndpointSlice, V1Service } from "../../../lib/kube/mod.ts";
 import {
   type EgressFacts,
-  egressKey,
   egressRefsOf,
   selectGateways,
 } from "./egress_clients.ts";
+import { nameText } from "../../../lib/names/mod.ts";
 import {
   transformEgress,
   transformService,
@@ -81,7 +81,7 @@ Deno.test("egressRefsOf() gives each Egress once, by namespace and name", () => 
     "other.example/x": "y",
     [`${PREFIX}c`]: " d",
   });
-  assert.deepEqual(refs.map(egressKey), ["c/d", "z/a", "z/b"]);
+  assert.deepEqual(refs.map(nameText), ["c/d", "z/a", "z/b"]);
   assert.deepEqual(egressRefsOf(undefined), []);
 });
 

@@ -11,14 +11,19 @@ import {
   type V1Namespace,
   type V1Pod,
 } from "../../../lib/kube/mod.ts";
-import { DEFAULT_POOL, POOL_ANNOTATION } from "../../../lib/names/mod.ts";
+import {
+  DEFAULT_POOL,
+  type NamespacedName,
+  nameText,
+  POOL_ANNOTATION,
+} from "../../../lib/names/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import {
   allowsAnySource,
   asksForAnySource,
   type SourceChoice,
 } from "./any_source.ts";
-import { egressKey, egressRefsOf, namesEgress } from "./egress_clients.ts";
+import { egressRefsOf, namesEgress } from "./egress_clients.ts";
 import { isGatewayPod } from "./gateway_pods.ts";
 import { hasOwnNetwork, podAddresses } from "./pod_status.ts";
 import { NotReadyError, PodNotFoundError } from "../base/errors.ts";
@@ -32,9 +37,7 @@ const LIVE_GET_MS = 5_000;
 const NODE_GET_MS = 1_000;
 
 /** A pod by name, with what its runtime told about it. */
-export interface PodQuery {
-  readonly namespace: string;
-  readonly name: string;
+export interface PodQuery extends NamespacedName {
   /** The UID by which the runtime knows the pod; a static pod has another one in the API. */
   readonly uid?: string;
   /** The pod's annotations when the container runtime handed them over. */
@@ -47,9 +50,7 @@ const BY_EGRESS_NAMESPACE = "egress-namespace";
 const BY_ADDRESS = "address";
 
 /** What ADD needs to know of a pod. */
-export interface PodFacts {
-  readonly namespace: string;
-  readonly name: string;
+export interface PodFacts extends NamespacedName {
   readonly uid?: string;
   readonly annotations: Readonly<Record<string, string>>;
   /** Where the annotations come from. */
@@ -84,7 +85,7 @@ export class PodSource {
       transform: transformPod,
       indexes: {
         [BY_EGRESS]: ({ metadata }) =>
-          egressRefsOf(metadata?.annotations).map(egressKey),
+          egressRefsOf(metadata?.annotations).map(nameText),
         [BY_EGRESS_NAMESPACE]: ({ metadata }) => [
           ...new Set(
             egressRefsOf(metadata?.annotations).map((ref) => ref.namespace),

@@ -10,9 +10,8 @@ import {
   SELF_SUBJECT_REVIEWS,
   TOKEN_REQUESTS,
 } from "../../../lib/kube/mod.ts";
-import { announceAudience } from "../../../lib/names/mod.ts";
+import { announceAudience, nameText } from "../../../lib/names/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
-import { egressKey } from "../cluster/egress_clients.ts";
 
 const log = getLogger("egress");
 
@@ -242,7 +241,7 @@ export class EgressTokens implements AnnounceTokens {
     const message =
       "Cannot get a token to announce clients with; gateways drop the first packets of new clients until their pods' status has the addresses";
     log[this.#isFailing ? "debug" : "warn"](message, {
-      egress: egressKey(egress),
+      egress: nameText(egress),
       err,
     });
     this.#isFailing = true;

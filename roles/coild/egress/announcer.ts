@@ -5,7 +5,7 @@ import type {
 import { valuesOf } from "../../../lib/inet/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import type { CallOptions } from "../calls/attachments.ts";
-import { egressKey } from "../cluster/egress_clients.ts";
+import { nameText } from "../../../lib/names/mod.ts";
 import { podKey } from "../base/keys.ts";
 import type { CoildMetrics } from "../observe/metrics.ts";
 import type { Addressed } from "../calls/attachment.ts";
@@ -49,7 +49,7 @@ export class Announcer {
       log[isOdd ? "warn" : "debug"](
         "Cannot announce a new client to a gateway",
         {
-          egress: egressKey(egress),
+          egress: nameText(egress),
           client: podKey(pod),
           gateway: address.toString(),
           result,

@@ -6,7 +6,8 @@ import type {
   SkippedDestination,
 } from "../../../lib/egress/mod.ts";
 import { FAMILIES, type Family } from "../../../lib/inet/mod.ts";
-import { egressKey, type Selection } from "../cluster/egress_clients.ts";
+import type { Selection } from "../cluster/egress_clients.ts";
+import { nameText } from "../../../lib/names/mod.ts";
 
 /** The reasons of conditions, as in Events and metrics. */
 export const CONDITION_REASONS = [
@@ -52,12 +53,12 @@ export function conditionsOf(
 
 function missingObjects(selection: Selection): ClientCondition[] {
   return selection.missing.map(({ kind, ...ref }) => ({
-    id: `missing ${kind} ${egressKey(ref)}`,
+    id: `missing ${kind} ${nameText(ref)}`,
     reason: "EgressNotFound",
     message: `${
       kind === "Egress"
-        ? `Egress "${egressKey(ref)}" does not exist any more`
-        : `Service "${egressKey(ref)}" of the Egress does not exist`
+        ? `Egress "${nameText(ref)}" does not exist any more`
+        : `Service "${nameText(ref)}" of the Egress does not exist`
     }; packets to its destinations ${fateAt(selection, ref)} ${
       kind === "Egress"
         ? "until it exists again or the pod's annotation does not name it"
@@ -68,7 +69,7 @@ function missingObjects(selection: Selection): ClientCondition[] {
 
 /** What becomes of packets while an Egress has no gateway. */
 function fateAt({ gateways }: Selection, ref: EgressRef): string {
-  const gateway = gateways.find(({ name }) => name === egressKey(ref));
+  const gateway = gateways.find(({ name }) => name === nameText(ref));
   return fateOf(gateway?.failurePolicy);
 }
 
@@ -120,7 +121,7 @@ function unavailable(
 
 /** The gateways of Egresses that exist and have a Service. */
 function existing({ gateways, missing }: Selection): ClientGateway[] {
-  const gone = new Set(missing.map((ref) => egressKey(ref)));
+  const gone = new Set(missing.map((ref) => nameText(ref)));
   return gateways.filter(({ name }) => !gone.has(name));
 }
 

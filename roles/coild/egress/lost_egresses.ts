@@ -1,7 +1,8 @@
 import type { EgressRef } from "../../../lib/announce/mod.ts";
 import type { ClientGateway } from "../../../lib/egress/mod.ts";
 import type { Prefix } from "../../../lib/inet/mod.ts";
-import { egressKey, type Selection } from "../cluster/egress_clients.ts";
+import type { Selection } from "../cluster/egress_clients.ts";
+import { nameText } from "../../../lib/names/mod.ts";
 
 /** Gateways, and the Egresses of which nothing is known. */
 export interface Recalled {
@@ -21,9 +22,9 @@ export function recall(
   const filled = [...gateways];
   const lost: EgressRef[] = [];
   for (const { kind, ...ref } of missing) {
-    const before = known.get(egressKey(ref));
+    const before = known.get(nameText(ref));
     if (kind === "Service") {
-      const i = filled.findIndex(({ name }) => name === egressKey(ref));
+      const i = filled.findIndex(({ name }) => name === nameText(ref));
       const gateway = filled[i];
       // The families that the Service had stay those that are refused.
       if (gateway === undefined || before === undefined) continue;
@@ -51,7 +52,7 @@ export function unknownGateways(
   );
   const left = refused.filter((prefix) => !owned.has(prefix.toString()));
   return lost.map((ref, i) => ({
-    name: egressKey(ref),
+    name: nameText(ref),
     service: {},
     // Which one had what is not known, and makes no difference.
     destinations: i === 0 ? left : [],

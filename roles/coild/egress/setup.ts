@@ -18,12 +18,12 @@ import {
 } from "./client_state.ts";
 import type { CallOptions, Connected } from "../calls/attachments.ts";
 import {
-  egressKey,
   egressRefsOf,
   problemOf,
   selectGateways,
   type Selection,
 } from "../cluster/egress_clients.ts";
+import { nameText } from "../../../lib/names/mod.ts";
 import { type ConditionReason, conditionsOf, endsOf } from "./conditions.ts";
 import type { EgressPlane } from "./plane.ts";
 import type { EgressReports } from "./reports.ts";
@@ -248,7 +248,7 @@ export class EgressSetup {
     return selectGateways(
       refs,
       (ref) =>
-        facts.get(egressKey(ref)) ??
+        facts.get(nameText(ref)) ??
           { egress: undefined, service: undefined, slices: [] },
     );
   }

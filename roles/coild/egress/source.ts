@@ -17,7 +17,8 @@ import {
   SERVICES,
   type V1EndpointSlice,
 } from "../../../lib/kube/mod.ts";
-import { type EgressFacts, egressKey } from "../cluster/egress_clients.ts";
+import type { EgressFacts } from "../cluster/egress_clients.ts";
+import { nameText } from "../../../lib/names/mod.ts";
 import { SERVICE_NAME_LABEL } from "../cluster/egress_transform.ts";
 import { NotReadyError } from "../base/errors.ts";
 import { NamespaceWatch } from "./namespace_watch.ts";
@@ -110,7 +111,7 @@ export class EgressSource {
         isPathSegment(ref.name);
       const facts = await this.#factsOf(ref, { isAsked, signal });
       if (facts.egress === undefined) missing++;
-      found.set(egressKey(ref), facts);
+      found.set(nameText(ref), facts);
     }
     return found;
   }
@@ -121,7 +122,7 @@ export class EgressSource {
   }
 
   #isCached(ref: EgressRef): boolean {
-    const key = egressKey(ref);
+    const key = nameText(ref);
     const watch = this.#followed.get(ref.namespace)?.watch;
     return watch?.egresses.store.get(key) !== undefined &&
       watch.services.store.get(key) !== undefined;
@@ -153,7 +154,7 @@ export class EgressSource {
   ): Promise<T | undefined> {
     // After a start all clients look at once: one list serves them.
     if (informer !== undefined) await isListed(informer, signal);
-    const cached = informer?.store.get(egressKey(ref));
+    const cached = informer?.store.get(nameText(ref));
     if (cached !== undefined || !isAsked) return cached;
     const call = { ...ref, timeoutMs: LIVE_GET_MS, signal };
     return await this.#client.tryGet(type, call);
@@ -168,7 +169,7 @@ export class EgressSource {
     },
   ): Promise<readonly V1EndpointSlice[]> {
     if (await isListed(watch.slices, signal)) {
-      return watch.slicesOf(egressKey(ref));
+      return watch.slicesOf(nameText(ref));
     }
     throw new NotReadyError(
       "Cannot find the gateways of Egresses: the API server has not listed their endpoints yet",
