@@ -75,9 +75,9 @@ export function linkAddVeth(veth: NewVeth): Request {
 /** What `linkSet()` can change. */
 export interface LinkChange {
   /** Sets it up or down. */
-  readonly up?: boolean;
+  readonly up?: boolean | undefined;
   /** `""` takes the alias away. At most 255 bytes. */
-  readonly alias?: string;
+  readonly alias?: string | undefined;
   /** The group, to be deleted together with others. */
   readonly group?: number;
   /** The largest packet in bytes. */
@@ -93,9 +93,9 @@ export interface LinkChange {
    * kernel sets the link up first (do_setlink() in net/core/rtnetlink.c), and
    * then may have made an address already. Use two requests in one batch.
    */
-  readonly ipv6AddrGenMode?: Ipv6AddrGenMode;
+  readonly ipv6AddrGenMode?: Ipv6AddrGenMode | undefined;
   /** IPv4 settings; those left out stay as they are. Not together with `ipv6AddrGenMode`. */
-  readonly ipv4Conf?: Partial<Ipv4Conf>;
+  readonly ipv4Conf?: Partial<Ipv4Conf> | undefined;
   /** Moves the link to another namespace, which must stay open until this is sent. */
   readonly netns?: Netns | undefined;
 }

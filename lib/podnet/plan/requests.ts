@@ -53,14 +53,8 @@ export function stepRequest(step: Step, index: number): Request {
 
 /** The request that carries out a link step on a link selected in any way. */
 export function linkRequest(step: LinkStep, link: LinkSelector): Request {
-  return linkSet(link, {
-    ...(step.up === undefined ? {} : { up: step.up }),
-    ...(step.alias === undefined ? {} : { alias: step.alias }),
-    ...(step.ipv4Conf === undefined ? {} : { ipv4Conf: step.ipv4Conf }),
-    ...(step.addressGeneration === undefined
-      ? {}
-      : { ipv6AddrGenMode: step.addressGeneration }),
-  });
+  const { up, alias, ipv4Conf, addressGeneration: ipv6AddrGenMode } = step;
+  return linkSet(link, { up, alias, ipv4Conf, ipv6AddrGenMode });
 }
 
 /** A route step in the words of `lib/netlink`. */
@@ -74,16 +68,6 @@ export function routeSpec(
       "Cannot add a route with neither destination nor gateway",
     );
   }
-  const { type, destination, gateway, scope, table, source } = step;
-  return {
-    family,
-    index,
-    protocol: step.protocol,
-    ...(type === undefined ? {} : { type }),
-    ...(destination === undefined ? {} : { destination }),
-    ...(gateway === undefined ? {} : { gateway }),
-    ...(scope === undefined ? {} : { scope }),
-    ...(table === undefined ? {} : { table }),
-    ...(source === undefined ? {} : { source }),
-  };
+  const { kind: _, ...route } = step;
+  return { ...route, family, index };
 }

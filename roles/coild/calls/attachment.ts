@@ -15,7 +15,7 @@ export interface Attachment {
   readonly key: AttachmentKey;
   readonly pod: PodName;
   /** The pod's UID in the API, where it is known. */
-  readonly uid?: string;
+  readonly uid?: string | undefined;
   readonly addresses: DualStack<Address>;
   /** Found by an address of the pod's status, which is true only as long as the pod has it. Absent: known by more than that. */
   readonly byAddress?: true;

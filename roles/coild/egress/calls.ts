@@ -153,11 +153,5 @@ export class WithEgress implements EgressCalls {
 function attachmentOf(
   { key, pod: { namespace, name }, uid, addresses, openNetns }: Connected,
 ): Attachment {
-  return {
-    key,
-    pod: { namespace, name },
-    addresses,
-    openNetns,
-    ...(uid !== undefined && { uid }),
-  };
+  return { key, pod: { namespace, name }, uid, addresses, openNetns };
 }

@@ -83,11 +83,7 @@ export class AddressedPods implements Attachments {
       () => this.#allocate(request, pool, signal),
     );
     const { addresses } = allocation;
-    const known = {
-      pod,
-      addresses,
-      ...(pod.uid !== undefined && { uid: pod.uid }),
-    };
+    const known = { pod, addresses, uid: pod.uid };
     announcement?.start({ ...known, block: allocation.block });
     const key = keyOf(request);
     const undo = async (locks: DisposableStack) => {
@@ -190,7 +186,7 @@ export class AddressedPods implements Attachments {
       found.set(podKey({ namespace, name }), {
         key: keyOf(link),
         pod: { namespace, name },
-        ...(uid !== undefined && { uid }),
+        uid,
         addresses: link.addresses,
         byAddress: true,
         openNetns: this.#opener(keyOf(link)),

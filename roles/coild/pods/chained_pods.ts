@@ -90,11 +90,7 @@ export class ChainedPods implements Attachments {
     }
     const chained = { id, ifname, addresses: chainedAddresses(request) };
     const { addresses } = chained;
-    const known = {
-      pod,
-      addresses,
-      ...(pod.uid !== undefined && { uid: pod.uid }),
-    };
+    const known = { pod, addresses, uid: pod.uid };
     announcement?.start(known);
     const { hostName } = await metrics.phase(
       "network",
