@@ -1,7 +1,7 @@
 import { writeAll } from "../../../lib/async/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import { replaceFile, syncDirectory } from "./atomic_file.ts";
-import { attempt, ChangedMeanwhileError } from "../base/errors.ts";
+import { attempt, ChangedMeanwhileError, ifThere } from "../base/errors.ts";
 import { CONFIG_MODE, type Step } from "../plan/step.ts";
 import { linkToPlugin, replacePair } from "./former.ts";
 import { installProgram } from "./install_program.ts";
@@ -100,23 +100,13 @@ async function writeConfig(
         mode: CONFIG_MODE,
         write: (file) => writeAll(file, bytes),
         beforeRename: async () => {
-          if (await readIfThere(path) === expected) return;
+          if (await ifThere(Deno.readTextFile(path)) === expected) return;
           throw new ChangedMeanwhileError(
             `"${path}" was changed by another program`,
           );
         },
       }),
   );
-}
-
-/** Undefined for a file that is not there. */
-async function readIfThere(path: string): Promise<string | undefined> {
-  try {
-    return await Deno.readTextFile(path);
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return undefined;
-    throw error;
-  }
 }
 
 function fieldsOf(step: Step): Record<string, unknown> {

@@ -62,3 +62,13 @@ export async function attempt<T>(
     throw cannot(action, error);
   }
 }
+
+/** Undefined for a file that is not there. */
+export async function ifThere<T>(found: Promise<T>): Promise<T | undefined> {
+  try {
+    return await found;
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return undefined;
+    throw error;
+  }
+}

@@ -1,22 +1,16 @@
-import { attempt, codeOf, InstallError } from "../base/errors.ts";
+import { attempt, codeOf, ifThere, InstallError } from "../base/errors.ts";
 import type { ConfigFile } from "./situation.ts";
 
 /** Whether the directory is there. @throws {InstallError} when something else is */
 export async function exists(path: string): Promise<boolean> {
-  const info = await attempt(`look at "${path}"`, () => statIfThere(path));
+  const info = await attempt(
+    `look at "${path}"`,
+    () => ifThere(Deno.stat(path)),
+  );
   if (info === undefined || info.isDirectory) return info !== undefined;
   throw new InstallError(
     `Cannot use "${path}": it is not a directory; give another one`,
   );
-}
-
-async function statIfThere(path: string): Promise<Deno.FileInfo | undefined> {
-  try {
-    return await Deno.stat(path);
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return undefined;
-    throw error;
-  }
 }
 
 /** The files of the directory of network configurations; none when it is not there. */

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { attempt, InstallError } from "../base/errors.ts";
+import { attempt, ifThere, InstallError } from "../base/errors.ts";
 import { machineOf } from "../base/machine.ts";
 import { PLUGIN } from "../base/network_list.ts";
 import { chunksOf, type Program, readStart } from "../base/program.ts";
@@ -15,7 +15,10 @@ export async function compareInstalled(
   path: string,
   program: Program,
 ): Promise<InstalledState> {
-  const info = await attempt(`look at "${path}"`, () => statIfThere(path));
+  const info = await attempt(
+    `look at "${path}"`,
+    () => ifThere(Deno.lstat(path)),
+  );
   if (info === undefined) return { kind: "absent" };
   if (info.isDirectory) {
     throw new InstallError(
@@ -45,15 +48,6 @@ async function digestOf(chunks: AsyncIterable<Uint8Array>): Promise<string> {
   return hash.digest("hex");
 }
 
-async function statIfThere(path: string): Promise<Deno.FileInfo | undefined> {
-  try {
-    return await Deno.lstat(path);
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return undefined;
-    throw error;
-  }
-}
-
 /**
  * Whether something is installed.
  *
@@ -61,7 +55,7 @@ async function statIfThere(path: string): Promise<Deno.FileInfo | undefined> {
  */
 export async function isInstalled(path: string): Promise<boolean> {
   return await attempt(`look at "${path}"`, async () => {
-    const info = await statIfThere(path);
+    const info = await ifThere(Deno.lstat(path));
     if (info?.isDirectory) {
       throw new InstallError(
         `Cannot remove "${path}": it is a directory, not the executable`,
@@ -83,7 +77,7 @@ export type FormerExecutable =
 /** Looks at the second file of former versions. */
 export async function examineFormer(path: string): Promise<FormerExecutable> {
   return await attempt(`look at "${path}"`, async () => {
-    const info = await statIfThere(path);
+    const info = await ifThere(Deno.lstat(path));
     if (info === undefined) return { kind: "absent" };
     if (info.isSymlink && await Deno.readLink(path) === PLUGIN) {
       return { kind: "link" };

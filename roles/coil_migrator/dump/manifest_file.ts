@@ -34,22 +34,16 @@ export async function writeManifest(
 ): Promise<void> {
   const part = `${file}.part`;
   try {
-    await removeIfThere(part);
+    // What an earlier run left, or a link that somebody else put there: it is not followed.
+    await Deno.remove(part).catch((error) => {
+      if (!(error instanceof Deno.errors.NotFound)) throw error;
+    });
     await writeNewFile(part, text);
     await Deno.rename(part, file);
     using directory = await Deno.open(path.dirname(path.resolve(file)));
     await directory.sync();
   } catch (cause) {
     throw fileError("write", file, cause);
-  }
-}
-
-/** What an earlier run left, or a link that somebody else put there: it is not followed. */
-async function removeIfThere(file: string): Promise<void> {
-  try {
-    await Deno.remove(file);
-  } catch (error) {
-    if (!(error instanceof Deno.errors.NotFound)) throw error;
   }
 }
 
