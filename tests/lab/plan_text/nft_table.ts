@@ -4,10 +4,15 @@ import {
 } from "../../../lib/netlink/netfilter/text/format_rule.ts";
 import type {
   NftChain,
+  NftElement,
   NftSet,
   NftTable,
 } from "../../../lib/netlink/netfilter/model/model.ts";
-import { sortElements } from "../../../lib/netlink/netfilter/wire/set_key.ts";
+import {
+  elementId,
+  encodeElement,
+  keyByteOrder,
+} from "../../../lib/netlink/netfilter/wire/set_key.ts";
 
 /**
  * The text that `nft list table inet NAME` prints for the table (nftables
@@ -61,6 +66,24 @@ function formatTime(ms: number): string {
     [ms % 1000, "ms"],
   ] as const;
   return parts.flatMap(([n, unit]) => n > 0 ? [`${n}${unit}`] : []).join("");
+}
+
+/**
+ * The elements without those that come twice, in the order that `nft list`
+ * shows them in: as one number whose bytes are in the key's order; those of a
+ * concatenation are taken for the machine's.
+ */
+export function sortElements(set: NftSet): NftElement[] {
+  const network = keyByteOrder(set.key) === 2;
+  const seen = new Map<string, { bytes: Uint8Array; element: NftElement }>();
+  for (const element of set.elements) {
+    const bytes = encodeElement(element, set.key);
+    if (!network) bytes.reverse();
+    seen.set(elementId(bytes), { bytes, element });
+  }
+  return [...seen]
+    .sort(([a], [b]) => a < b ? -1 : 1)
+    .map(([, { element }]) => element);
 }
 
 /** Where a list of elements goes on in the next line. */

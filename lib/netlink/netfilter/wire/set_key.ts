@@ -182,21 +182,3 @@ function decodeValue(
 export function elementId(bytes: Uint8Array): string {
   return String.fromCharCode(...bytes);
 }
-
-/**
- * The elements without those that come twice, in the order that `nft list`
- * shows them in: as one number whose bytes are in the key's order; those of a
- * concatenation are taken for the machine's.
- */
-export function sortElements(set: NftSet): NftElement[] {
-  const network = keyByteOrder(set.key) === 2;
-  const seen = new Map<string, { bytes: Uint8Array; element: NftElement }>();
-  for (const element of set.elements) {
-    const bytes = encodeElement(element, set.key);
-    if (!network) bytes.reverse();
-    seen.set(elementId(bytes), { bytes, element });
-  }
-  return [...seen]
-    .sort(([a], [b]) => a < b ? -1 : 1)
-    .map(([, { element }]) => element);
-}

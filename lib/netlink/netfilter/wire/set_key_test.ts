@@ -8,8 +8,8 @@ import {
   keyOfTypeId,
   keySize,
   keyTypeId,
-  sortElements,
 } from "./set_key.ts";
+import { sortElements } from "../../../../tests/lab/plan_text/nft_table.ts";
 
 const VALUES: Readonly<
   Record<NftKeyType, fc.Arbitrary<NftElement[number]>>
