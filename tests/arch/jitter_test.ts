@@ -9,7 +9,7 @@ const FIXED: Readonly<Record<string, string>> = {
   "lib/async/coalesced_runner.ts": "after a change, which comes when it likes",
   "lib/async/look_loop.ts": "a burst of changes, 10 ms",
   "lib/linux/heap_keeper.ts": "looks at a number in the process",
-  "lib/telemetry/accept.ts": "waits for a free file descriptor",
+  "lib/telemetry/base/accept.ts": "waits for a free file descriptor",
   "roles/coil_controller/ipam/node_addresses.ts": "one leader's pace",
   "roles/coil_egress/lifecycle/drain.ts": "the end of a pod, on its own",
   "roles/coil_installer": "files of the node, once in its life",
