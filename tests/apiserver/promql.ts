@@ -27,6 +27,48 @@ export function metricsOf(expression: string): string[] {
   );
 }
 
+/** What an expression asks for: a metric, and what its labels must be. */
+export interface Selector {
+  readonly name: string;
+  readonly matchers: readonly {
+    readonly label: string;
+    readonly operator: string;
+    readonly value: string;
+  }[];
+}
+
+/** Lists the selectors of an expression. */
+export function selectorsOf(expression: string): Selector[] {
+  const names = new Set(metricsOf(expression));
+  const all = expression.matchAll(/([a-zA-Z_:][\w:]*)(?:\{([^}]*)\})?/g);
+  return [...all].flatMap(([, name = "", text = ""]) => {
+    if (!names.has(name)) return [];
+    const matchers = [...text.matchAll(/(\w+)(=~|!~|!=|=)"([^"]*)"/g)].map(
+      ([, label = "", operator = "", value = ""]) => ({
+        label,
+        operator,
+        value,
+      }),
+    );
+    return [{ name, matchers }];
+  });
+}
+
+/** Whether a selector takes a series, written as in a scrape. */
+export function selects({ name, matchers }: Selector, series: string): boolean {
+  const [metric, text = ""] = series.split("{");
+  const labels = new Map(
+    [...text.matchAll(LABEL)].map(([, label, value]) => [label, value]),
+  );
+  return metric === name && matchers.every(({ label, operator, value }) => {
+    const own = labels.get(label) ?? "";
+    const isEqual = operator.endsWith("~")
+      ? new RegExp(`^(?:${value})$`).test(own)
+      : own === value;
+    return operator.startsWith("!") ? !isEqual : isEqual;
+  });
+}
+
 const LABEL = /(\w+)="((?:[^"\\]|\\.)*)"/g;
 
 /** The text of a scrape as constant series of promtool's tests, with the labels that Prometheus gives their target. */

@@ -46,6 +46,7 @@ const blocksOut = (free: number): SeriesValues => ({
 export const CLUSTER: readonly Situation[] = [
   {
     name: "all blocks are out, and nodes have 90 free addresses",
+    nearly: ["CoilPoolLow", "CoilPoolExhausted"],
     series: { ...blocksOut(45), [failed]: growing(1) },
   },
   {
@@ -65,6 +66,7 @@ export const CLUSTER: readonly Situation[] = [
   },
   {
     name: "one pod found no address, the next one did",
+    nearly: ["CoilPoolExhausted"],
     series: {
       ...blocksOut(45),
       [failed]: from(55, 1),
@@ -83,6 +85,7 @@ export const CLUSTER: readonly Situation[] = [
   },
   {
     name: "a pool was full for ten minutes",
+    nearly: ["CoilPoolLow"],
     series: {
       [ofPool("free_blocks")]: `14+0x49 0+0x9 ${always(14)}`,
       [addresses(COILD, "free")]: `20+0x49 0+0x9 ${always(20)}`,
@@ -102,6 +105,7 @@ export const CLUSTER: readonly Situation[] = [
   },
   {
     name: "a small pool got its first pods",
+    nearly: ["CoilPoolUsedUpSoon"],
     series: {
       [ofPool("max_blocks")]: always(4),
       [ofPool("free_blocks")]: always(2),
@@ -112,6 +116,7 @@ export const CLUSTER: readonly Situation[] = [
   },
   {
     name: "a large part of a pool is used, and it stays so",
+    nearly: ["CoilPoolUsedUpSoon"],
     series: {
       [addresses(COILD, "used")]: always(300),
       [addresses(COILD, "free")]: always(84),
@@ -127,6 +132,7 @@ export const CLUSTER: readonly Situation[] = [
   },
   {
     name: "an overlap was repaired within ten minutes",
+    nearly: ["CoilPoolOverlaps"],
     series: { [ofPool("pool_overlaps")]: `0+0x48 1+0x9 ${always(0)}` },
   },
   {
@@ -134,7 +140,11 @@ export const CLUSTER: readonly Situation[] = [
     series: { [failed]: growing(1) },
     fires: { CoilBlockRequestsFail: POOL },
   },
-  { name: "one request was refused", series: { [failed]: from(50, 1) } },
+  {
+    name: "one request was refused",
+    nearly: ["CoilBlockRequestsFail"],
+    series: { [failed]: from(50, 1) },
+  },
   {
     name: "no controller runs",
     series: {
@@ -157,11 +167,13 @@ export const CLUSTER: readonly Situation[] = [
   },
   {
     name: "the standby is dead",
+    nearly: ["CoilControllerAbsent"],
     series: { [`up{${STANDBY}}`]: always(0) },
     fires: { CoilControllerDown: STANDBY },
   },
   {
     name: "the controllers were replaced one after the other",
+    nearly: ["CoilControllerDown", "CoilControllerAbsent"],
     series: {
       [`up{${LEADER}}`]: `1+0x50 0+0x1 ${always(1)}`,
       [`up{${STANDBY}}`]: `1+0x52 0+0x1 ${always(1)}`,
@@ -174,6 +186,7 @@ export const CLUSTER: readonly Situation[] = [
   },
   {
     name: "the other replica takes over",
+    nearly: ["CoilControllerLeaderless"],
     series: {
       [lease(LEADER, "ipam")]: `1+0x56 ${always(0)}`,
       [lease(STANDBY, "ipam")]: `0+0x58 ${always(1)}`,
@@ -194,6 +207,7 @@ export const CLUSTER: readonly Situation[] = [
   },
   {
     name: "two attempts to delete a block failed",
+    nearly: ["CoilGarbageCollectionFails"],
     series: { [`coil_controller_gc_errors_total{${LEADER}}`]: from(50, 2) },
   },
   {
@@ -203,6 +217,7 @@ export const CLUSTER: readonly Situation[] = [
   },
   {
     name: "a new Egress starts its gateways",
+    nearly: ["CoilEgressNotReady"],
     series: {
       [ready(LEADER)]: `_x54 0+0x3 ${always(1)}`,
       [ready(STANDBY)]: `_x54 0+0x3 ${always(1)}`,
@@ -215,6 +230,7 @@ export const CLUSTER: readonly Situation[] = [
   },
   {
     name: "gateways were replaced",
+    nearly: ["CoilEgressClientsUnserved"],
     series: { [condition("EgressUnavailable")]: `0+0x55 2+0x2 ${always(0)}` },
   },
   {
@@ -230,6 +246,7 @@ export const CLUSTER: readonly Situation[] = [
   },
   {
     name: "a family is missing for some minutes",
+    nearly: ["CoilEgressClientsMisconfigured"],
     series: { [condition("EgressFamilyMismatch")]: from(50, 1) },
   },
   {
@@ -239,6 +256,7 @@ export const CLUSTER: readonly Situation[] = [
   },
   {
     name: "a gateway is started",
+    nearly: ["CoilGatewayDown"],
     series: { [`up{${GATEWAY}}`]: `_x52 0+0x4 ${always(1)}` },
   },
   {
@@ -252,6 +270,7 @@ export const CLUSTER: readonly Situation[] = [
   },
   {
     name: "a gateway's table is well used",
+    nearly: ["CoilGatewayConnectionsFull"],
     series: {
       [`coil_egress_nf_conntrack_entries_count{${GATEWAY_EGRESS}}`]: always(
         850,
@@ -268,6 +287,7 @@ export const CLUSTER: readonly Situation[] = [
   },
   {
     name: "a gateway has enough ports",
+    nearly: ["CoilGatewayPortsUsedUp"],
     series: {
       [`coil_egress_snat_ports_used{${GATEWAY_EGRESS},${ports}}`]: always(70),
       [`coil_egress_snat_ports_limit{${GATEWAY_EGRESS},${ports}}`]: always(100),
@@ -285,6 +305,7 @@ export const CLUSTER: readonly Situation[] = [
   },
   {
     name: "a client was at its limit once, which counts five minutes",
+    nearly: ["CoilGatewayClientLimited"],
     series: {
       [`coil_egress_client_limited{${GATEWAY_EGRESS},${client}}`]:
         `0+0x52 1+0x4 ${always(0)}`,
@@ -301,6 +322,7 @@ export const CLUSTER: readonly Situation[] = [
   },
   {
     name: "the first packets of new clients come too soon",
+    nearly: ["CoilGatewayForeignPackets"],
     series: {
       [`coil_egress_foreign_fou_packets_total{${GATEWAY_EGRESS}}`]: growing(3),
     },
@@ -312,6 +334,7 @@ export const CLUSTER: readonly Situation[] = [
   },
   {
     name: "an ended pod's address was given to the next",
+    nearly: ["CoilGatewaySharedAddresses"],
     series: {
       [`coil_egress_shared_addresses{${GATEWAY}}`]: `0+0x57 1 ${always(0)}`,
     },
@@ -329,6 +352,7 @@ export const CLUSTER: readonly Situation[] = [
   },
   {
     name: "a gateway failed to read its table twice",
+    nearly: ["CoilGatewayUnreadable"],
     series: {
       [`coil_egress_reading_failures_total{${GATEWAY},reading="conntrack"}`]:
         from(50, 2),

@@ -8,6 +8,8 @@ export interface Situation {
   readonly name: string;
   readonly series: SeriesValues;
   readonly fires?: Readonly<Record<string, string>>;
+  /** Alerts that stay silent although what they look at is not as usual. */
+  readonly nearly?: readonly string[];
   /** How many intervals have passed. Default 60. */
   readonly after?: number;
   /** Minutes between two samples. Default 1. */

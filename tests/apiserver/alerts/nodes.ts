@@ -44,6 +44,7 @@ export const NODES: readonly Situation[] = [
   },
   {
     name: "a new coild replaces the old one within three minutes",
+    nearly: ["CoilNodeDown"],
     series: { ...gone, [`up{${COILD}}`]: `1+0x54 0+0x2 ${always(1)}` },
   },
   {
@@ -55,6 +56,7 @@ export const NODES: readonly Situation[] = [
   },
   {
     name: "the pod of a new node comes after a minute",
+    nearly: ["CoilNodeWithoutCoild"],
     series: { [CURRENT]: `2+0x57 1 ${always(2)}` },
   },
   {
@@ -63,12 +65,26 @@ export const NODES: readonly Situation[] = [
     fires: { CoilNotScraped: 'job="coild"' },
   },
   {
+    name: "Prometheus found no coild for a while, as after its own start",
+    nearly: ["CoilNotScraped"],
+    series: {
+      [`up{${COILD}}`]: `1+0x40 _x12 ${always(1)}`,
+      [`up{${COILD_2}}`]: `1+0x40 _x12 ${always(1)}`,
+    },
+  },
+  {
+    name: "Prometheus has one coild of two",
+    nearly: ["CoilNotScraped"],
+    series: { [`up{${COILD}}`]: undefined },
+  },
+  {
     name: "coild is always there when it is scraped, but each time another",
     series: { [start]: growing(60) },
     fires: { CoilProgramRestarts: COILD },
   },
   {
     name: "coild was updated twice",
+    nearly: ["CoilProgramRestarts"],
     series: { [start]: "1000+0x30 3000+0x10 4000+0x60" },
   },
   {
@@ -78,6 +94,7 @@ export const NODES: readonly Situation[] = [
   },
   {
     name: "coild was not ready for three minutes",
+    nearly: ["CoilNodeServesNoPods"],
     series: { [`coil_coild_ready{${COILD}}`]: `1+0x54 0+0x2 ${always(1)}` },
   },
   {
@@ -87,6 +104,7 @@ export const NODES: readonly Situation[] = [
   },
   {
     name: "a node without other pods fails one",
+    nearly: ["CoilPodStartsFail"],
     series: {
       [handled(ADD, "OK")]: always(5),
       [handled(ADD, "Internal")]: from(50, 1),
@@ -94,6 +112,7 @@ export const NODES: readonly Situation[] = [
   },
   {
     name: "pods are deleted before their ADD",
+    nearly: ["CoilPodStartsFail"],
     series: { [handled(ADD, "NotFound")]: growing(4) },
   },
   {
@@ -108,6 +127,7 @@ export const NODES: readonly Situation[] = [
   },
   {
     name: "a pod comes a moment before its Egress",
+    nearly: ["CoilPodsRefused"],
     series: { [handled(ADD, "FailedPrecondition")]: from(50, 2) },
   },
   {
@@ -117,6 +137,7 @@ export const NODES: readonly Situation[] = [
   },
   {
     name: "one ADD of a quiet node was slow",
+    nearly: ["CoilPodStartsSlow"],
     series: {
       [seconds("0.01")]: always(3),
       [seconds("10")]: `3+0x50 ${always(4)}`,
@@ -130,6 +151,7 @@ export const NODES: readonly Situation[] = [
   },
   {
     name: "one DEL failed and was repeated",
+    nearly: ["CoilPodStopsFail"],
     series: { [handled(DEL, "Unavailable")]: from(50, 1) },
   },
   {
@@ -139,6 +161,7 @@ export const NODES: readonly Situation[] = [
   },
   {
     name: "the block came back",
+    nearly: ["CoilAddressesQuarantined"],
     series: { [quarantined]: `0+0x50 3+0x8 ${always(0)}` },
   },
   {
@@ -148,6 +171,7 @@ export const NODES: readonly Situation[] = [
   },
   {
     name: "two reconciliations failed",
+    nearly: ["CoilReconciliationFails"],
     series: { [failedReconciliations]: from(45, 2) },
   },
   {
@@ -157,6 +181,7 @@ export const NODES: readonly Situation[] = [
   },
   {
     name: "the table was restored after a minute",
+    nearly: ["CoilSourcesUnchecked"],
     series: {
       [`coil_coild_source_validation{${COILD}}`]: `1+0x57 0 ${always(1)}`,
     },
@@ -168,6 +193,7 @@ export const NODES: readonly Situation[] = [
   },
   {
     name: "now and then a packet of a past connection is dropped",
+    nearly: ["CoilForgedSources"],
     series: { [forged]: growing(5) },
   },
   {
@@ -182,6 +208,7 @@ export const NODES: readonly Situation[] = [
   },
   {
     name: "an admin flushed rules once",
+    nearly: ["CoilNodeNetworkRemoved"],
     series: { [repairs]: from(55, 1) },
   },
   {
@@ -191,12 +218,17 @@ export const NODES: readonly Situation[] = [
   },
   {
     name: "coil-router is restarted",
+    nearly: ["CoilRouterDown", "CoilRoutesStale"],
     series: {
       [`up{${ROUTER}}`]: `1+0x54 0+0x2 ${always(1)}`,
       [synced]: "0+2x54 _x3 0+2x70",
     },
   },
-  { name: "there is no coil-router", series: { [`up{${ROUTER}}`]: undefined } },
+  {
+    name: "there is no coil-router",
+    nearly: ["CoilRouterDown"],
+    series: { [`up{${ROUTER}}`]: undefined },
+  },
   {
     name: "the kernel refuses a route",
     series: { [`coil_router_routes_failed{${ROUTER}}`]: always(2) },
@@ -204,6 +236,7 @@ export const NODES: readonly Situation[] = [
   },
   {
     name: "the other node's link came up after five minutes",
+    nearly: ["CoilRoutesFail"],
     series: {
       [`coil_router_routes_failed{${ROUTER}}`]: `0+0x50 2+0x5 ${always(0)}`,
     },
