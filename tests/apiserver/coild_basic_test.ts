@@ -157,8 +157,8 @@ Deno.test("coild serves the CNI commands", async (t) => {
       const pod = await lab.createPod("typo", { namespace: "typo" });
       const start = performance.now();
       const error = await coild.refused(coild.add(pod));
-      // It would wait 10 s for a block.
-      assert.ok(performance.now() - start < 9_000);
+      const tookMs = performance.now() - start;
+      assert.ok(tookMs <= 2_000, `${tookMs} ms`);
       assert.match(
         error.message,
         /"defualt".*namespace "typo".*default, single/,

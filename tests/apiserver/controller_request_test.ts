@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { eventually } from "../lab/mod.ts";
+import { type AuditedRequest, eventually } from "../lab/mod.ts";
 import { ControllerLab } from "./controller_testing.ts";
 
 const DUAL = {
@@ -147,10 +147,8 @@ Deno.test("coil-controller answers block requests", async (t) => {
         await lab.ask("typo", "node1"),
         'failed pool not found: AddressPool "typo" does not exist',
       );
-      assert.ok(
-        performance.now() - start < 9_000,
-        "it took as long as coild waits",
-      );
+      const tookMs = performance.now() - start;
+      assert.ok(tookMs <= 2_000, `${tookMs} ms`);
       await lab.createPool("typo", { subnets: [{ ipv4: "10.5.0.0/24" }] });
       assert.equal(await lab.ask("typo", "node1"), "block typo-0");
     },
@@ -230,14 +228,22 @@ Deno.test("coil-controller answers block requests", async (t) => {
       answers.join(),
     );
     assert.equal((await lab.blocks("many")).length, 200);
-    // One after the other, each block would be followed by its request's answer.
     const steps = (await lab.plane.auditRequests({ since }))
       .filter(({ resource, subresource, verb }) =>
         verb === "create" && resource === "addressblocks" ||
         subresource === "status" && resource === "blockrequests"
-      );
+      )
+      .toSorted((a, b) => a.received.getTime() - b.received.getTime());
     assert.ok(steps.length >= 400, `${steps.length} writes`);
-    const isBlock = steps.map(({ resource }) => resource === "addressblocks");
-    assert.ok(isBlock.some((is, i) => is && isBlock[i + 1]));
+    assert.ok(mostOpen(steps) > 2, `${mostOpen(steps)} at once`);
   });
 });
+
+/** How many requests had a block, or were about to get one, and no answer yet: each worker has one. */
+function mostOpen(steps: readonly AuditedRequest[]): number {
+  let open = 0;
+  return Math.max(...steps.map(({ resource }) => {
+    open += resource === "addressblocks" ? 1 : -1;
+    return open;
+  }));
+}
