@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { eventually, sleep } from "../lab/mod.ts";
 import { requestsOf, untilQuiet } from "./audited.ts";
 import { type Coild, CoildLab, type Sandbox } from "./coild_lab.ts";
+import { installCrds } from "./crds.ts";
 
 const BLOCKS = "/apis/coil.cybozu.com/v2/addressblocks";
 const POOLS = "/apis/coil.cybozu.com/v2/addresspools";
@@ -171,25 +172,34 @@ Deno.test("coild outlives faults of the API server and the controller", async (t
   );
 
   await t.step(
-    "a block edited by hand is not used, and its pods live on",
+    "a block edited by hand: the API server refuses it; where it does not, nothing more is given of the block, and its pods live on",
     async () => {
       const pod = await lab.createPod("edited");
-      await coild.add(pod);
-      const blocks = await lab.list("addressblocks");
-      const own = blocks.filter((b) =>
-        b.metadata.labels?.["coil.cybozu.com/node"] === node.name &&
-        !b.metadata.deletionTimestamp
-      );
-      const name = own[0]?.metadata.name;
-      await plane.request("PATCH", `${BLOCKS}/${name}`, {
-        ipv4: "10.99.0.0/30",
-      }, MERGE)
-        .catch((error) =>
-          assert.match(String(error), /immutable|status 422|status 403/)
-        );
-      await sleep(300);
+      const [address = ""] = await served(coild, pod);
+      const number = Math.floor(Number(address.split(".")[3]) / 4);
+      const edit = () =>
+        plane.request("PATCH", `${BLOCKS}/default-${number}`, {
+          ipv4: "10.99.0.0/30",
+        }, MERGE);
+      await assert.rejects(edit, /status 422.*unchangeable/s);
+      // Older definitions of the resource have no such rule.
+      await installCrds(plane, { withoutRules: true });
+      await eventually("the edit", async () => {
+        await edit();
+        return true;
+      });
+      await eventually("the edit to be seen", async () => {
+        const log = await Deno.readTextFile(coild.process.logFile);
+        return log.includes("A block was edited by hand");
+      });
+      const other = await lab.createPod("beside");
+      const [next = ""] = await served(coild, other);
+      assert.match(next, /^10\.101\.0\.\d+$/);
+      assert.notEqual(Math.floor(Number(next.split(".")[3]) / 4), number);
       await coild.check(pod);
       await coild.del(pod);
+      await coild.del(other);
+      await installCrds(plane);
     },
   );
 
