@@ -54,4 +54,81 @@ export const WIRING: readonly WiringMutant[] = [
       filter: "without being asked",
     },
   },
+  {
+    name: "DEL is refused until coild is ready",
+    file: "roles/coild/server/cni_service.ts",
+    from: "    const { attachments, egress, locks } = this.#with;\n",
+    to: `    this.#with.readiness.assertReady();
+    const { attachments, egress, locks } = this.#with;
+`,
+    test: {
+      file: "tests/apiserver/coild_faults_test.ts",
+      step: "W21: a start without the API server serves DEL and CHECK",
+    },
+  },
+  {
+    name: "/readyz says yes from the first moment",
+    file: "roles/coild/mod.ts",
+    from: '"serves-pods": () => node.readiness.check(),',
+    to: '"serves-pods": () => true,',
+    test: {
+      file: "tests/apiserver/coild_faults_test.ts",
+      step: "W21: a start without the API server serves DEL and CHECK",
+    },
+  },
+  {
+    name: "a block that is being deleted at coild's start is used",
+    file: "lib/ipam/table/held_block.ts",
+    from: '    if (info.deleting) this.holds.add("deleting");\n',
+    to: "",
+    test: {
+      file: "tests/apiserver/coild_faults_test.ts",
+      step: "W7: nor when coild finds it being deleted at its start",
+    },
+  },
+  {
+    name: "coild watches the pods of all nodes",
+    file: "roles/coild/cluster/pod_source.ts",
+    from: "      fieldSelector: `spec.nodeName=${nodeName}`,\n",
+    to: "",
+    test: {
+      file: "tests/apiserver/coild_watches_test.ts",
+      step: "without clients",
+    },
+  },
+  {
+    name: "pods of a namespace that does not exist get the default pool",
+    file: "roles/coild/cluster/pod_source.ts",
+    from: `    if (object === undefined) {
+      throw new PodNotFoundError(
+        \`Cannot choose an address pool`,
+    to: `    if (object === undefined) return DEFAULT_POOL;
+    if (object === undefined) {
+      throw new PodNotFoundError(
+        \`Cannot choose an address pool`,
+    test: {
+      file: "roles/coild/cluster/pod_source_test.ts",
+      filter: "none to a namespace that does not exist",
+    },
+  },
+  {
+    name: "block requests are answered one at a time",
+    file: "roles/coil_controller/ipam_part.ts",
+    from: "    concurrency: concurrentRequests,\n",
+    to: "",
+    test: {
+      file: "tests/apiserver/controller_request_test.ts",
+      step: "W27: many requests are served at once",
+    },
+  },
+  {
+    name: "CapacityLow comes at a twentieth of free blocks",
+    file: "lib/api/pool_status.ts",
+    from: "CAPACITY_LOW_PERCENT = 10;",
+    to: "CAPACITY_LOW_PERCENT = 5;",
+    test: {
+      file: "lib/api/pool_status_test.ts",
+      filter: "below a tenth",
+    },
+  },
 ];

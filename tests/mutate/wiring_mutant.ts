@@ -8,6 +8,14 @@ export interface WiringMutant {
   readonly from: string;
   /** What replaces it. */
   readonly to: string;
-  /** The test that must fail; `filter` as `deno test` takes it. */
-  readonly test: { readonly file: string; readonly filter?: string };
+  readonly test: WiringTest;
+}
+
+/** The test that must fail. */
+export interface WiringTest {
+  readonly file: string;
+  /** As `deno test` takes it. Default: all tests of the file run. */
+  readonly filter?: string;
+  /** Part of the name of the test or step that must be among those that fail. Default: any. */
+  readonly step?: string;
 }

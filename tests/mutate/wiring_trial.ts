@@ -1,7 +1,7 @@
 import { say } from "../runner/output.ts";
 import type { TreeCopy } from "./tree.ts";
 import { WIRING } from "./wiring.ts";
-import type { WiringMutant } from "./wiring_mutant.ts";
+import type { WiringMutant, WiringTest } from "./wiring_mutant.ts";
 
 /** Makes each change of the list in the copy and runs its test. Returns whether each test passes without the change and fails with it. */
 export async function tryWiring(
@@ -11,20 +11,35 @@ export async function tryWiring(
   const good = new Set<string>();
   let noticed = 0;
   for (const { name, file, from, to, test } of list) {
-    const key = JSON.stringify(test);
-    if (!good.has(key) && await passes(copy.root, test)) good.add(key);
+    const { step = test.filter ?? "" } = test;
+    const key = JSON.stringify([test.file, test.filter]);
+    if (!good.has(key) && await failuresOf(copy.root, test) === undefined) {
+      good.add(key);
+    }
     const outcome = !good.has(key)
       ? "test fails without the change"
       : await copy.withText(
         file,
         (text) => replaceOnce(text, { from, to, file }),
-        async () => await passes(copy.root, test) ? "survived" : "killed",
+        async () => judge(await failuresOf(copy.root, test), step),
       );
     if (outcome === "killed") noticed++;
-    say(`${outcome.padEnd(9)} ${file}  ${name}  (${test.file})`);
+    const by = step === "" ? test.file : `${test.file}: ${step}`;
+    say(`${outcome.padEnd(9)} ${file}  ${name}  (${by})`);
   }
   say(`${noticed} of ${list.length} noticed`);
   return noticed === list.length;
+}
+
+/** What failures say of a change: it counts only where the test that is to notice it is among them. */
+export function judge(
+  failures: readonly string[] | undefined,
+  step: string,
+): "killed" | "survived" | "not by its test" {
+  if (failures === undefined) return "survived";
+  return failures.some((name) => name.includes(step))
+    ? "killed"
+    : "not by its test";
 }
 
 /** The text with the only place of `from` changed. */
@@ -41,17 +56,21 @@ export function replaceOnce(
   return places.join(to);
 }
 
-/** Runs the test as `deno task test` does, which makes all that it needs from the copy. */
-async function passes(
+/** Runs the test as `deno task test` does, which makes all that it needs from the copy. Returns the names of tests and steps that failed; undefined when all is well. */
+async function failuresOf(
   root: string,
-  { file, filter }: WiringMutant["test"],
-): Promise<boolean> {
+  { file, filter }: WiringTest,
+): Promise<string[] | undefined> {
   const args = ["run", "-A", "tests/run.ts", "--allow-skips", file];
-  const { success } = await new Deno.Command(Deno.execPath(), {
+  const { success, stdout } = await new Deno.Command(Deno.execPath(), {
     args: filter === undefined ? args : [...args, "--filter", filter],
     cwd: root,
-    stdout: "null",
+    stdout: "piped",
     stderr: "null",
   }).output();
-  return success;
+  if (success) return undefined;
+  const text = new TextDecoder().decode(stdout);
+  return [...text.matchAll(/^FAILED [^:]+: (.*)$/gm)].map(([, name = ""]) =>
+    name
+  );
 }
