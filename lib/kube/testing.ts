@@ -237,7 +237,9 @@ export class MemoryApi implements Transport {
     const isApply = headers["content-type"]?.includes("apply-patch") === true;
     const isMaking = method === "POST" || (isApply && !isStatus);
     if (found === undefined && !isMaking) return refusal(404);
-    if (found !== undefined && method === "POST") return refusal(409);
+    if (found !== undefined && method === "POST") {
+      return refusal(409, "AlreadyExists");
+    }
     const conditions = method === "DELETE" ? body.preconditions : body.metadata;
     if (found !== undefined && !isMet(conditions, found)) return refusal(409);
     if (method === "DELETE") return this.#delete(key, found);
@@ -305,15 +307,11 @@ function targetOf(path: string): Target {
   return { collection, namespace, name, isStatus, query: url.searchParams };
 }
 
-function refusal(status: number) {
-  return {
-    status,
-    body: {
-      kind: "Status",
-      code: status,
-      reason: status === 409 ? "Conflict" : "",
-    },
-  };
+function refusal(
+  status: number,
+  reason: string = status === 409 ? "Conflict" : "",
+) {
+  return { status, body: { kind: "Status", code: status, reason } };
 }
 
 function isMet(

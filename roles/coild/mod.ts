@@ -217,6 +217,7 @@ async function work(parts: Connected, signal: AbortSignal): Promise<void> {
 }
 
 /** Says what keeps the daemon from stopping. */
+// mutate: only a record of the log.
 function remindOfStop(tasks: TaskGroup, signal: AbortSignal): Disposable {
   const stack = new DisposableStack();
   stack.use(onAbort(signal, () => {

@@ -184,11 +184,15 @@ function* counterpart(node: ts.Identifier): Generator<Edit> {
   if (to !== undefined && isCalled) yield [node, to];
 }
 
-/** Whether a string is neither a module's name, nor that of a property or task, nor a metric's help. */
+/** Whether a string is neither a module's name, nor that of a property, task or error, nor a metric's help. */
 function isCode(node: ts.Node): boolean {
   const { parent } = node;
   if (ts.isPropertyAssignment(parent)) {
     return parent.initializer === node && parent.name.getText() !== "help";
+  }
+  // An error's class, in messages; callers match by instanceof.
+  if (ts.isPropertyDeclaration(parent) && parent.name.getText() === "name") {
+    return false;
   }
   if (ts.isCallExpression(parent)) {
     const { expression, arguments: [first] } = parent;

@@ -53,6 +53,7 @@ const CASES: readonly (readonly [text: string, ...changed: string[]])[] = [
   ['tasks.run("name");', ";"],
   ['other.run("text");', ";", 'other.run("");'],
   ['x = { help: "text" };'],
+  ['class A extends Error { override readonly name = "A"; }'],
   ['x = { "a-b": c };'],
   ['x = "text" + a;', 'x = "" + a;'],
   ["[a, b] = c;"],

@@ -337,7 +337,9 @@ export class BlockRequests {
       if (!(error instanceof KubeApiError)) throw error;
       if (!error.isNotFound && !error.isConflict) throw error;
     }
+    // mutate: only frees memory.
     this.#spent.delete(uid);
+    // mutate: only frees memory.
     this.#late.delete(uid);
     const { name = "" } = request.metadata;
     const seen = this.#seen.get(name);

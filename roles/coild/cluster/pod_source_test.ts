@@ -86,6 +86,8 @@ Deno.test("find() believes the runtime first, then the cache, then the API serve
   assert.equal(asked.from, "api");
   assert.deepEqual(asked.annotations, ANNOTATIONS);
   const source = await site.follow();
+  const { request } = site.api;
+  site.api.request = () => assert.fail("Asked although it is in the cache");
   const cached = await source.find(POD, { signal });
   assert.deepEqual([cached.from, cached.uid], ["cache", "u1"]);
   assert.equal(cached.isGateway, false);
@@ -94,6 +96,7 @@ Deno.test("find() believes the runtime first, then the cache, then the API serve
     [told.from, told.uid, told.annotations],
     ["runtime", "u1", { told: "yes" }],
   );
+  site.api.request = request;
   const other = await source.find({ ...query, uid: "u2" }, { signal });
   assert.deepEqual([other.from, other.uid], ["runtime", undefined]);
   await assert.rejects(

@@ -124,7 +124,7 @@ export function transformPool(
     : `${metadata.generation}${conditions.length > 0 ? " low" : ""}`;
   return {
     ...pool,
-    ...(conditions.length > 0 && { status: { conditions } }),
+    status: { conditions },
     metadata: {
       ...transformMetadata(metadata, () => false),
       ...(generation !== undefined && { resourceVersion: generation }),

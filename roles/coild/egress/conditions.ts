@@ -221,6 +221,7 @@ function noFamily(
   name: string,
   skipped: readonly SkippedDestination[],
 ): ClientCondition {
+  // mutate: words for people.
   const lacking = skipped.some((each) => each.lacking === "pod")
     ? "the pod has no address"
     : "its Service has no address";

@@ -101,6 +101,7 @@ export class RepairReports {
   }
 }
 
+// mutate: words for people.
 const WORDS: Readonly<Record<Repair, string>> = {
   rule: "its routing rules",
   forwarding: "IP forwarding",
