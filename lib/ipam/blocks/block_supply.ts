@@ -214,14 +214,13 @@ export class BlockSupply {
     } catch (err) {
       if (isTimeout(err) && answer !== undefined) {
         const late = answer;
-        tasks.run("late block", (end) => this.#adoptLate(pool, late, end));
+        tasks.run("late block", (end) => this.#adoptLate(late, end));
       }
       throw err;
     }
   }
 
   async #adoptLate(
-    pool: string,
     answer: Promise<BlockInfo>,
     signal: AbortSignal,
   ): Promise<void> {
@@ -232,7 +231,6 @@ export class BlockSupply {
       return; // the request ended without a block, as it was told to
     }
     this.#options.adopt(block);
-    this.#waiters.wake(pool);
   }
 
   async #accept(

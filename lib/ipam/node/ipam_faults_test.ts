@@ -182,6 +182,25 @@ Deno.test("W5: even an answer that comes after its request was given up is adopt
   assert.deepEqual(ipam.blocks().map((b) => b.name), ["default-0"]);
 });
 
+Deno.test("W5: an answer that comes after its request was given up serves who waits by then", async () => {
+  const cluster = clusterOf(2, "10.0.0.0/29");
+  await using node = await openNode(cluster, { blockTimeoutMs: 5_000 });
+  const { ipam, source, clock } = node;
+  source.auto = false;
+  source.deaf = true;
+  const first = ipam.allocate(keyOf(1));
+  first.catch(() => {});
+  await settle();
+  const [late] = source.pending;
+  await clock.advance(10_000);
+  await assert.rejects(first, BlockTimeoutError);
+  const waiting = ipam.allocate(keyOf(2));
+  await settle();
+  late?.answer();
+  await settle();
+  assert.equal(textOf(await waiting), "10.0.0.0");
+});
+
 Deno.test("two-blocks (coil#271): one need costs one block however long the controller is away", async () => {
   const cluster = clusterOf(2, "10.0.0.0/28");
   await using node = await openNode(cluster, { returnDelayMs: 60_000 });

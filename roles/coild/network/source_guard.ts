@@ -213,6 +213,7 @@ export class SourceGuard {
     if (locks.isLocked(keyText(pod))) return;
     using _lock = await locks.lock(keyText(pod), { signal });
     try {
+      // mutate: only a record of the log.
       if (!await network.setSources(pod, sources, { signal })) return;
       log.info("Updated a pod's source filter", {
         containerId,
