@@ -106,8 +106,8 @@ export class PoolIndex {
   hasAny(first: number, last: number): boolean {
     if (first === last) return this.has(first);
     const words = this.#levels[0] ?? new Map<number, number>();
-    const [start, end] = [first, last].map((p) => Math.floor(p / FAN_OUT));
-    if (start === undefined || end === undefined) return false;
+    const start = Math.floor(first / FAN_OUT);
+    const end = Math.floor(last / FAN_OUT);
     const isUsed = (word: number): boolean => {
       const low = word === start ? FULL << (first % FAN_OUT) : FULL;
       const high = word === end

@@ -30,6 +30,7 @@ export function sharedRanges(pool: Pool, other: Pool): SharedRange[] {
         const a = own.subnet[family];
         const b = their.subnet[family];
         if (a === undefined || b?.overlaps(a) !== true) continue;
+        // mutate: those of one length that overlap are the same.
         const subnet = a.length >= b.length ? a : b;
         const ourSpan = spanOf(subnet, a, { ...own, ...pool });
         const theirSpan = spanOf(subnet, b, { ...their, ...other });
