@@ -123,8 +123,14 @@ Deno.test("coild serves the CNI commands", async (t) => {
         pods.push(pod);
       }
       const third = await lab.createPod("e3", { namespace: "outer" });
+      const exhausted = async () =>
+        await coild.metric(
+          'coil_coild_pool_exhausted_adds_total{pool="single"}',
+        ) ?? 0;
+      const before = await exhausted();
       const error = await coild.refused(coild.add(third));
       assert.deepEqual([error.status, error.code], ["ResourceExhausted", 999]);
+      assert.equal(await exhausted(), before + 1);
       assert.match(
         error.message,
         /pod "outer\/e3".*pool "single".*out of blocks.*subnet/,

@@ -34,6 +34,12 @@ export function explain(error: unknown, context: AddressContext): AddressError {
   );
 }
 
+/** Whether a pool has no address left for this node, which only more addresses or fewer pods change. */
+export function isExhaustion(error: unknown): boolean {
+  return error instanceof OutOfBlocksError &&
+    error.reason === REASON_OUT_OF_BLOCKS;
+}
+
 function findingOf(
   error: unknown,
   { pod, poolNames, heldBlocks }: AddressContext,
@@ -49,7 +55,7 @@ function findingOf(
     return `the AddressPool is being deleted; choose another one by ${annotation}`;
   }
   if (error instanceof OutOfBlocksError) {
-    if (error.reason !== REASON_OUT_OF_BLOCKS) {
+    if (!isExhaustion(error)) {
       return `coil-controller refused a block for this node (${error.reason}); fix the cause, the kubelet retries`;
     }
     if (error.overlap !== undefined) {

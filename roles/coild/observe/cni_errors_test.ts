@@ -9,7 +9,7 @@ import {
   QuarantinedError,
 } from "../../../lib/ipam/mod.ts";
 import { KubeUnreachableError } from "../../../lib/kube/mod.ts";
-import { explain } from "./address_errors.ts";
+import { explain, isExhaustion } from "./address_errors.ts";
 import { failureOf, toCallError } from "./cni_errors.ts";
 import { FouUnsupportedError } from "../../../lib/netlink/mod.ts";
 import { IfnameMissingError } from "../../../lib/podnet/mod.ts";
@@ -185,6 +185,20 @@ Deno.test("explain() does not advise to delete pods where another pool has the a
   assert.match(message, /10\.4\.0\.0\/26 is in AddressPool "first" too/);
   assert.match(message, /remove the overlap, or append a subnet/);
   assert.doesNotMatch(message, /delete pods/);
+});
+
+Deno.test("isExhaustion() is true of a pool without free blocks, and of no other refusal", () => {
+  assert.ok(isExhaustion(new OutOfBlocksError("blue")));
+  for (
+    const error of [
+      new OutOfBlocksError("blue", "node block limit: it has all of them"),
+      new PoolDeletingError("blue"),
+      new PoolNotFoundError("blue"),
+      new BlockTimeoutError("blue", 10_000),
+    ]
+  ) {
+    assert.ok(!isExhaustion(error), error.message);
+  }
 });
 
 Deno.test("explain() passes on why the controller refuses a block, and does not call the pool used up", () => {

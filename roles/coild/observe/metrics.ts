@@ -76,6 +76,7 @@ export class CoildMetrics implements IpamObserver {
   readonly #audits: Counter<"result">;
   readonly #requests: Histogram<"pool" | "outcome">;
   readonly #returns: Counter<"pool" | "result">;
+  readonly #exhausted: Counter<"pool">;
   readonly #launchers: Counter<"result">;
   readonly #announcements: Counter<"result">;
   readonly #updates: Counter<"result">;
@@ -112,6 +113,12 @@ export class CoildMetrics implements IpamObserver {
       name: "coil_coild_block_returns_total",
       help: "Attempts to return an empty block",
       labelNames: ["pool", "result"],
+      registers,
+    });
+    this.#exhausted = new Counter({
+      name: "coil_coild_pool_exhausted_adds_total",
+      help: "ADDs that got no address because the pool has no free block",
+      labelNames: ["pool"],
       registers,
     });
     this.#launchers = new Counter({
@@ -254,6 +261,11 @@ export class CoildMetrics implements IpamObserver {
     { pool, ok }: { readonly pool: string; readonly ok: boolean },
   ): void {
     this.#returns.inc({ pool, result: ok ? "ok" : "error" });
+  }
+
+  /** Counts an ADD for which its pool has no address left. */
+  poolExhausted(pool: string): void {
+    this.#exhausted.inc({ pool });
   }
 
   /** Counts what came of telling a gateway of a new client. */

@@ -19,7 +19,7 @@ import {
   type SetupResult,
 } from "../../../lib/podnet/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
-import { explain } from "../observe/address_errors.ts";
+import { explain, isExhaustion } from "../observe/address_errors.ts";
 import type {
   Attachments,
   CallOptions,
@@ -206,11 +206,12 @@ export class AddressedPods implements Attachments {
     pool: string,
     signal: AbortSignal,
   ): Promise<Allocation> {
-    const { blocks, ipam } = this.#with;
+    const { blocks, ipam, metrics } = this.#with;
     try {
       return await ipam.allocate({ ...keyOf(request), pool }, { signal });
     } catch (error) {
       signal.throwIfAborted();
+      if (isExhaustion(error)) metrics.poolExhausted(pool);
       throw explain(error, {
         pod: request.pod,
         pool,

@@ -20,8 +20,11 @@ const addresses = (node: string, state: string) =>
   `coil_coild_addresses{${node},${POOL},state="${state}"}`;
 const failed =
   `coil_controller_block_requests_total{${LEADER},${POOL},result="failed"}`;
-const exhausted =
+const addsExhausted =
   `grpc_server_handled_total{${ADD},grpc_code="ResourceExhausted"}`;
+const exhausted = `coil_coild_pool_exhausted_adds_total{${COILD},${POOL}}`;
+const other = (name: string) =>
+  `coil_controller_${name}{${LEADER},pool="other"}`;
 const lease = (pod: string, half: string) =>
   `leader_election_master_status{${pod},name="coil-${half}-leader"}`;
 const ready = (pod: string) =>
@@ -56,13 +59,44 @@ export const CLUSTER: readonly Situation[] = [
   },
   {
     name: "all addresses are used, and pods start no more",
-    series: { ...blocksOut(0), [failed]: growing(1), [exhausted]: growing(1) },
+    series: {
+      ...blocksOut(0),
+      [failed]: growing(1),
+      [addsExhausted]: growing(1),
+      [exhausted]: growing(1),
+    },
     fires: { CoilPoolLow: POOL, CoilPoolExhausted: POOL },
   },
   {
     name: "a node is full while others have free addresses",
     series: { ...blocksOut(45), [failed]: growing(1), [exhausted]: growing(1) },
     fires: { CoilPoolExhausted: POOL },
+  },
+  {
+    name: "nodes cannot fill their stores, and pods of another pool fail",
+    series: {
+      ...blocksOut(45),
+      [failed]: growing(1),
+      [addsExhausted]: growing(1),
+      [other("free_blocks")]: always(0),
+      [`coil_coild_pool_exhausted_adds_total{${COILD},pool="other"}`]: growing(
+        1,
+      ),
+    },
+    fires: { CoilPoolExhausted: 'pool="other"' },
+  },
+  {
+    name:
+      "nodes cannot fill their stores, and a node is at another pool's limit",
+    series: {
+      ...blocksOut(45),
+      [failed]: growing(1),
+      [addsExhausted]: growing(1),
+      [other("free_blocks")]: always(8),
+      [`coil_controller_block_requests_total{${LEADER},pool="other",result="failed"}`]:
+        growing(1),
+    },
+    fires: { CoilBlockRequestsFail: 'pool="other"' },
   },
   {
     name: "one pod found no address, the next one did",
