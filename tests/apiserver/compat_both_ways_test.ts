@@ -2,21 +2,19 @@
 // programs, node by node, under pods that come and go. Nobody is refused a
 // right, no address is doubled, nothing is left.
 import assert from "node:assert/strict";
+import { testedCommands } from "../arch/pages.ts";
 import { binDir, eventually, type LabNode, run } from "../lab/mod.ts";
 import { PeerLab } from "./peer_lab.ts";
 import { Churn } from "./peer_churn.ts";
 
 const REFUSED = /forbidden|cannot (get|list|watch|create|update|patch|delete)/i;
-const GUIDE = new URL("../../docs/install.md", import.meta.url);
 const BLOCKS = "/apis/coil.cybozu.com/v2/addressblocks";
 
 /** The guide's commands for the way back, those before and those after upstream's manifests. */
 async function guideCommands(): Promise<readonly string[]> {
-  const text = await Deno.readTextFile(GUIDE);
-  const fence = /console tested-by=\S+compat_both_ways_test\.ts\n([^]*?)```/g;
-  return [...text.matchAll(fence)].map(([, block = ""]) =>
-    [...block.matchAll(/^ *\$ (.*)$/gm)].map(([, line]) => line).join("\n")
-  );
+  const blocks = await testedCommands("docs/install.md", import.meta.url);
+  assert.equal(blocks.length, 2);
+  return blocks.map((commands) => commands.join("\n"));
 }
 
 /** A request with the token of a node's coild. Returns the refusal, "" when it was done. */

@@ -1,14 +1,26 @@
 // Alerts and dashboard ask for metrics that the programs really have.
 import assert from "node:assert/strict";
 import { buildExecutable } from "../../deploy/executable/mod.ts";
+import { Address } from "../../lib/inet/mod.ts";
+import { testedCommands } from "../arch/pages.ts";
 import { CoilCluster } from "../lab/coil.ts";
-import { eventually, inNetns, run } from "../lab/mod.ts";
+import { eventually, inNetns, type LabNode, run } from "../lab/mod.ts";
 import { MACHINE_HOST } from "../lab/network.ts";
 import { COIL_API } from "./crds.ts";
 import { DEPLOY } from "./deploy_render.ts";
-import { EgressLab, untilReady } from "./egress_gateway_lab.ts";
+import {
+  type ClientsKernel,
+  EgressLab,
+  untilReady,
+} from "./egress_gateway_lab.ts";
 import { alertRules } from "./monitoring_rules.ts";
-import { evaluate, metricsOf, scrapedSeries } from "./promql.ts";
+import {
+  evaluate,
+  labelsOf,
+  metricsOf,
+  scrapedSeries,
+  withoutThresholds,
+} from "./promql.ts";
 
 /** Of Prometheus and of kube-state-metrics. */
 const OF_OTHERS = [
@@ -77,6 +89,8 @@ async function scrapeDaemons(): Promise<readonly Scrape[]> {
   const pod = { namespace: "default", name: "one" };
   const sandbox = await cluster.createSandbox(node, pod);
   await cluster.add(node, sandbox);
+  await assertShowsPhases(node);
+  await usePoolUp(cluster, node);
   const { subnet } = cluster.plane;
   const url = (port: number, host = "127.0.0.1") =>
     `http://${host}:${port}/metrics`;
@@ -86,7 +100,7 @@ async function scrapeDaemons(): Promise<readonly Scrape[]> {
   const scrapes = [
     await scrape("coil-controller", {
       get: () => run("curl", ["-sf", url(9386, host)]),
-      has: /^coil_controller_free_blocks\{/m,
+      has: /^coil_controller_egress_ready\{/m,
     }),
     await scrape("coild", { get: onNode(9384), has: /^coil_coild_blocks\{/m }),
     await scrape("coil-router", { get: onNode(9388), has: /^coil_router/m }),
@@ -94,6 +108,59 @@ async function scrapeDaemons(): Promise<readonly Scrape[]> {
   await cluster.del(node, sandbox);
   await cluster.removeSandbox(sandbox);
   return scrapes;
+}
+
+/** Takes the only address of a pool, asks for another one, and wants an Egress. */
+async function usePoolUp(cluster: CoilCluster, node: LabNode): Promise<void> {
+  const { plane } = cluster;
+  await plane.apply(
+    {
+      apiVersion: "coil.cybozu.com/v2",
+      kind: "AddressPool",
+      metadata: { name: "tiny" },
+      spec: { blockSizeBits: 0, subnets: [{ ipv4: "10.127.0.0/32" }] },
+    },
+    {
+      apiVersion: "v1",
+      kind: "Namespace",
+      metadata: {
+        name: "tiny",
+        annotations: { "coil.cybozu.com/pool": "tiny" },
+      },
+    },
+    {
+      apiVersion: "coil.cybozu.com/v2",
+      kind: "Egress",
+      metadata: { name: "nat", namespace: "tiny" },
+      spec: { destinations: ["0.0.0.0/0"] },
+    },
+  );
+  const one = await cluster.createSandbox(node, {
+    namespace: "tiny",
+    name: "one",
+  });
+  await cluster.add(node, one);
+  const two = await cluster.createSandbox(node, {
+    namespace: "tiny",
+    name: "two",
+  });
+  await assert.rejects(cluster.add(node, two), /the pool has no free block/);
+}
+
+/** The document's command shows where the time of an ADD went. */
+async function assertShowsPhases({ netns }: LabNode): Promise<void> {
+  const blocks = await testedCommands("docs/performance.md", import.meta.url);
+  const [command = "", ...more] = blocks.flat();
+  assert.deepEqual(more, []);
+  const text = await inNetns(netns, "bash", [
+    "-euo",
+    "pipefail",
+    "-c",
+    command,
+  ]);
+  const counts = text.matchAll(/_count\{phase="(\w+)"\} [1-9]/g);
+  const phases = [...counts].map(([, phase = ""]) => phase);
+  assert.deepEqual(phases.sort(), ["address", "lock", "network", "pod"]);
 }
 
 async function scrape(
@@ -114,8 +181,45 @@ async function scrapeGateway(): Promise<Scrape> {
   await using lab = await EgressLab.start("gatewaymetrics");
   await using gateway = await lab.startGateway();
   await untilReady(gateway);
-  const text = (await gateway.metrics("")).join("\n");
+  giveTraffic(gateway.kernel);
+  const text = await eventually("metrics of the traffic", async () => {
+    const found = (await gateway.metrics("")).join("\n");
+    return TRAFFIC.every((name) => found.includes(`\n${name}{`)) && found;
+  }, { timeoutMs: 60_000 });
   return { text, target: targetOf("egress"), honorLabels: true };
+}
+
+const TRAFFIC = [
+  "coil_egress_client_limited",
+  "coil_egress_foreign_fou_packets_total",
+  "coil_egress_snat_ports_used",
+];
+
+/** Makes one of each thing that a gateway counts. */
+function giveTraffic(kernel: ClientsKernel): void {
+  const address = Address.parse("10.1.1.2");
+  const counter = { ipv4: { packets: 1n, bytes: 40n } };
+  kernel.limited = [address];
+  kernel.readCounters = () =>
+    Promise.resolve({
+      masqueraded: counter,
+      invalid: counter,
+      unsolicited: counter,
+      limited: counter,
+      foreignFou: counter,
+    });
+  kernel.readFlows = () =>
+    Promise.resolve({
+      established: 0,
+      clients: [{ address, flows: 1 }],
+      ports: [{
+        protocol: "tcp",
+        destination: Address.parse("192.0.2.1"),
+        port: 443,
+        used: 1,
+        limit: 100,
+      }],
+    });
 }
 
 /** Stands for what is not a program of Coil. */
@@ -156,6 +260,7 @@ Deno.test("alerts and dashboard ask for metrics that there are", async (t) => {
       assert.ok(metricsOf(expr).length > 0, expr);
     });
   }
+  assert.deepEqual(await alertsWithoutLabels(series), []);
   const { panels } = await dashboard();
   const queries = panels.flatMap(({ targets = [] }) =>
     targets.map(({ expr }) => filledIn(expr))
@@ -177,6 +282,27 @@ Deno.test("alerts and dashboard ask for metrics that there are", async (t) => {
   }
 });
 
+/** Alerts whose expression joins or chooses by labels that the series lack, or whose text names others. */
+async function alertsWithoutLabels(
+  series: Parameters<typeof evaluate>[0],
+): Promise<string[]> {
+  const alerts = (await alertRules()).map((alert) => ({
+    ...alert,
+    query: withoutThresholds(alert.expr),
+  }));
+  const answers = await evaluate(series, alerts.map(({ query }) => query));
+  return alerts.filter(({ query, annotations }) => {
+    const answer = answers.get(query) ?? "";
+    assert.doesNotMatch(answer, /\berr: /);
+    const samples = labelsOf(answer);
+    const used = Object.values(annotations).flatMap((text) =>
+      [...text.matchAll(/\$labels\.(\w+)/g)].map(([, label = ""]) => label)
+    );
+    return samples.length === 0 ||
+      !samples.every((labels) => used.every((name) => labels.includes(name)));
+  }).map(({ alert }) => alert);
+}
+
 Deno.test("alerts have what a person needs", async () => {
   const all = await alertRules();
   const names = all.map(({ alert }) => alert);
@@ -196,6 +322,21 @@ Deno.test("panels of the dashboard have numbers of their own and descriptions", 
   for (const { title, targets, description = "" } of panels) {
     assert.ok(targets === undefined || description.length > 10, title);
   }
+});
+
+Deno.test("withoutThresholds() asks for the same series, whatever their values", () => {
+  assert.equal(
+    withoutThresholds(
+      'absent(up{job="a"} == 1) or sum(b{x=~"1|2", y!="<3"}) > on (z) c unless d >= 0.5',
+    ),
+    '(up{job!=""} == bool 1) or sum(b{x!="", y!=""}) > bool on (z) c and d >= bool 0.5',
+  );
+  assert.deepEqual(
+    labelsOf(
+      'expr: "a{x=\\"1\\"}",\n   exp: nil\n   got: {b="1", c="2"} 0E+00',
+    ),
+    [["b", "c"]],
+  );
 });
 
 Deno.test("metricsOf() finds metrics and not functions, labels or keywords", () => {

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { run } from "../../roles/cli/mod.ts";
+import { testedSessions } from "../arch/pages.ts";
 import { ControlPlane } from "../lab/mod.ts";
 import { installCrds } from "./crds.ts";
 
@@ -200,6 +201,21 @@ Deno.test("coil ipam show tells from the API server alone who holds what", async
     await t.step(`${subject}: one object a page gives the same`, async () => {
       const show = ["ipam", "show", subject, "--page-size=1"];
       assert.equal((await coil(config, ...show)).out, table);
+    });
+  }
+
+  const sessions = await testedSessions(
+    "docs/roles/coil.md",
+    import.meta.url,
+  );
+  assert.equal(sessions.length, 3);
+  for (const { command, output } of sessions) {
+    await t.step(`the document shows what it prints: ${command}`, async () => {
+      const [program, ...args] = command.split(" ");
+      assert.equal(program, "coil");
+      const { code, out, err } = await coil(config, ...args);
+      assert.equal(out + err, output);
+      assert.equal(code, 0);
     });
   }
 

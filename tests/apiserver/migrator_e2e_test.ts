@@ -6,6 +6,7 @@ import type { AddressBlock, AddressPool } from "../../lib/api/mod.ts";
 import type { MigrationStatus } from "../../roles/coil_migrator/mod.ts";
 import { Prefix } from "../../lib/inet/mod.ts";
 import { RESERVED_LABEL } from "../../lib/names/mod.ts";
+import { testedCommands } from "../arch/pages.ts";
 import { eventually, inNetns, sleep } from "../lab/mod.ts";
 import type { RunningPod } from "./migrator_kubelet.ts";
 import { ConnectivityProver } from "./migrator_probe.ts";
@@ -86,6 +87,28 @@ async function statusOf(lab: MigrationLab): Promise<MigrationStatus> {
   return JSON.parse(out);
 }
 
+/** The arguments of the guide's `coil migrate` commands, and its other command. */
+async function guide() {
+  const blocks = await testedCommands("docs/migrate.md", import.meta.url);
+  const [rollout = "", ...coil] = blocks.flat();
+  const [status, dryRun, replace, ...more] = coil.map(argumentsOf);
+  assert.ok(status && dryRun && replace);
+  assert.deepEqual(more, []);
+  // The role's page has the commands without their flags.
+  const role = await testedCommands(
+    "docs/roles/coil-migrator.md",
+    import.meta.url,
+  );
+  assert.deepEqual(role.flat().map(argumentsOf), [["dump"], replace, status]);
+  return { rollout, status, dryRun, replace };
+}
+
+function argumentsOf(command: string): string[] {
+  const [coil, migrate, ...args] = command.split(" ");
+  assert.deepEqual([coil, migrate], ["coil", "migrate"]);
+  return args;
+}
+
 /** Takes a pod's route away for a moment, until the prover has noticed: else its silence would prove nothing. */
 async function proveTheProver(
   prover: ConnectivityProver,
@@ -109,6 +132,7 @@ Deno.test("a cluster moves from v1 to v2, no pod loses its network before it is 
     pools: POOLS,
   });
   const { kubelet, plane } = lab;
+  const { rollout, status, dryRun, replace: replacing } = await guide();
   for (const name of ["apps", "web", "single"]) {
     await lab.lab.createNamespace(name);
   }
@@ -148,6 +172,12 @@ Deno.test("a cluster moves from v1 to v2, no pod loses its network before it is 
   assert.deepEqual(applied.pods.kept, { "apps/lonely": "no controller" });
   await prover.phase("the manifest is applied");
   await lab.installV2();
+  const [kubectl, ...words] = rollout.split(" ");
+  assert.equal(kubectl, "kubectl");
+  assert.match(await plane.kubectl(...words), /successfully rolled out/);
+  const waiting = await lab.migrate(status);
+  assert.deepEqual([waiting.code, waiting.err], [0, ""]);
+  assert.match(waiting.out, /replac/);
   await prover.phase("v2 is started");
 
   // Reserved blocks are exported, counted, and never given out.
@@ -179,7 +209,10 @@ Deno.test("a cluster moves from v1 to v2, no pod loses its network before it is 
   });
   assert.equal((await statusOf(lab)).phase, "replacing pods");
 
-  const replace = ["replace", "--yes", "--interval=0s", "--parallel=3"];
+  const planned = await lab.migrate(dryRun);
+  assert.equal(planned.code, 0, planned.err);
+  assert.equal(ofV1(lab).length, 16);
+  const replace = [...replacing, "--yes", "--interval=0s", "--parallel=3"];
   const stop = new AbortController();
   const interrupted = lab.migrate(replace, {
     signal: stop.signal,

@@ -7,6 +7,7 @@ import {
   EtcdError,
   parseEndpoint,
 } from "../../lib/etcd/mod.ts";
+import { testedCommands } from "../arch/pages.ts";
 import { awaitedLater, ControlPlane } from "../lab/mod.ts";
 import { migrate } from "./migrator_testing.ts";
 import {
@@ -237,4 +238,35 @@ Deno.test("migrate: certificates and users of etcd", async () => {
   const junk = `${plane.runDir}/junk`;
   await Deno.writeTextFile(junk, "junk");
   await refused(/--etcd-tls-cert/, ...as({ cert: junk, key: junk }));
+
+  await dumpAsTheGuideSays(etcd, coil);
 });
+
+/** Runs the guide's command, with this lab's files and endpoint for those of the guide. */
+async function dumpAsTheGuideSays(
+  etcd: V1Etcd,
+  { cert, key }: { readonly cert: string; readonly key: string },
+): Promise<void> {
+  const blocks = await testedCommands("docs/migrate.md", import.meta.url);
+  const [command = "", ...more] = blocks.flat();
+  assert.deepEqual(more, []);
+  const manifest = `${plane.runDir}/guide.yaml`;
+  const ours: Readonly<Record<string, string>> = {
+    "https://10.0.0.1:2379,https://10.0.0.2:2379": `${etcd.url},${etcd.url}`,
+    "etcd-ca.crt": plane.caFile,
+    "coil.crt": cert,
+    "coil.key": key,
+    "coil-v2.yaml": manifest,
+  };
+  const [coil, name, ...args] = command.split(" ");
+  assert.deepEqual([coil, name], ["coil", "migrate"]);
+  const values = args.filter((word) => word in ours);
+  assert.deepEqual(values, Object.keys(ours));
+  const { code, err } = await migrate(
+    plane,
+    args.map((word) => ours[word] ?? word),
+    { answer: true },
+  );
+  assert.equal(code, 0, err);
+  assert.match(await Deno.readTextFile(manifest), /^kind: AddressPool$/m);
+}

@@ -69,6 +69,27 @@ export function selects({ name, matchers }: Selector, series: string): boolean {
   });
 }
 
+/**
+ * The expression without its thresholds and wanted values: it has a result, with the labels of the alert's, as long as
+ * its metrics have the labels by which it chooses and joins them.
+ */
+export function withoutThresholds(expression: string): string {
+  return expression.split(/(\{[^}]*\})/).map((part) =>
+    part.startsWith("{")
+      ? part.replaceAll(/(\w+)\s*(?:=~|!~|!=|=)\s*"[^"]*"/g, '$1!=""')
+      : part.replaceAll(/\babsent\(/g, "(").replaceAll(/\bunless\b/g, "and")
+        .replaceAll(/==|!=|>=|<=|>|</g, "$& bool")
+  ).join("");
+}
+
+/** The names of the labels of each sample of a result, as promtool prints it. */
+export function labelsOf(answer: string): string[][] {
+  const [, got = ""] = answer.split(/^ *got: */m);
+  return [...got.matchAll(MATCHER)].map(([labels]) =>
+    [...labels.matchAll(LABEL)].map(([, name = ""]) => name)
+  );
+}
+
 const LABEL = /(\w+)="((?:[^"\\]|\\.)*)"/g;
 
 /** The text of a scrape as constant series of promtool's tests, with the labels that Prometheus gives their target. */

@@ -39,13 +39,22 @@ Deno.test("a fence says what is in it, and commands are in those of a shell", ()
 });
 
 /** Whether something runs the block, or it says why nothing does. */
-async function isAccountedFor({ info, text }: Block): Promise<boolean> {
+async function isAccountedFor(
+  { page, info, text }: Block,
+): Promise<boolean> {
   if (/^(sh|console) tested=[a-z-]+$/.test(info)) return true;
   if (info === "sh" && /^# not tested here: \S/.test(text)) return true;
   if (/^console not-tested=[a-z-]+$/.test(info)) return true;
   const [, test] = /^console tested-by=(\S+_test\.ts)$/.exec(info) ?? [];
   if (test === undefined) return false;
-  return (await Deno.stat(ROOT + test)).isFile;
+  return readsCommands(await Deno.readTextFile(ROOT + test), page);
+}
+
+/** Whether a test takes its commands from the document, so that a change of them is a change of the test. */
+function readsCommands(test: string, page: string): boolean {
+  const call =
+    /tested(?:Commands|Sessions)\(\s*"([^"]+)",\s*import\.meta\.url,?\s*\)/g;
+  return [...test.matchAll(call)].some(([, from]) => from === page);
 }
 
 Deno.test("a block of commands in a document is run by a test, or says that it is not", async () => {

@@ -82,3 +82,41 @@ export function scriptOf({ info, text }: Block): string {
   const typed = [...text.matchAll(PROMPT)].map(([, command]) => command);
   return typed.length > 0 ? typed.join("\n") : text;
 }
+
+/** The commands of a script, one a line: continued lines are joined. */
+function commandsOf(block: Block): string[] {
+  return scriptOf(block).replaceAll(/ *\\\n */g, " ").split("\n")
+    .map((line) => line.replace(/ {2,}#.*$/, "").trim())
+    .filter((line) => line !== "");
+}
+
+/** The blocks that a document says this test runs. @throws {RangeError} when there is none */
+async function testedBlocks(page: string, test: string): Promise<Block[]> {
+  const path = new URL(test).pathname.slice(ROOT.length);
+  const text = await Deno.readTextFile(ROOT + page);
+  const blocks = blocksOf({ path: page, text })
+    .filter(({ info }) => info.endsWith(` tested-by=${path}`));
+  if (blocks.length > 0) return blocks;
+  throw new RangeError(`Cannot find a block of ${page} for ${path}`);
+}
+
+/** The commands that a document says this test runs, block by block. */
+export async function testedCommands(
+  page: string,
+  test: string,
+): Promise<string[][]> {
+  return (await testedBlocks(page, test)).map(commandsOf);
+}
+
+/** The same, each with what the document says that it prints. */
+export async function testedSessions(
+  page: string,
+  test: string,
+): Promise<{ readonly command: string; readonly output: string }[]> {
+  const blocks = await testedBlocks(page, test);
+  return blocks.flatMap(({ text }) => text.split(/^\$ /m).slice(1))
+    .map((session) => {
+      const [command = "", ...output] = session.trim().split("\n");
+      return { command, output: `${output.join("\n")}\n` };
+    });
+}

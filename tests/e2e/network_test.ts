@@ -15,7 +15,8 @@ import {
   SERVICES,
 } from "../../lib/kube/mod.ts";
 import { EXPORT_TABLE, NODE_LABEL, POOL_LABEL } from "../../lib/names/mod.ts";
-import { eventually } from "../lab/mod.ts";
+import { testedCommands } from "../arch/pages.ts";
+import { binDir, eventually, run } from "../lab/mod.ts";
 import { assertAgreement } from "./agreement.ts";
 import { killCoild } from "./coild_container.ts";
 import { networkConfiguration, networkProblem } from "./cri.ts";
@@ -66,6 +67,33 @@ Deno.test("E2E-2: pods of two nodes reach each other by TCP and UDP, in both fam
   await assertReaches(site, { from: near, to: far });
   await assertAgreement(site);
   await site.pods.remove(near, far);
+});
+
+Deno.test("an admin gets coil from a pod of coil-controller, as the guide says", async () => {
+  const blocks = await testedCommands("docs/roles/coil.md", import.meta.url);
+  const [command = "", ...more] = blocks.flat();
+  assert.deepEqual(more, []);
+  const show = async (subject: string) =>
+    await run("bash", ["-euo", "pipefail", "-c", `${command} ${subject}`], {
+      env: {
+        PATH: `${binDir()}:${Deno.env.get("PATH")}`,
+        KUBECONFIG: site.plane.kubeconfig,
+      },
+    });
+  const pod = await site.pods.run({ name: "shown", node: "node2" });
+  const pools = await show("");
+  assert.equal(pools, await show("pools"));
+  assert.match(
+    pools,
+    /^POOL +STATE +BLOCK SIZE +BLOCKS +FREE +NODES .*\ndefault +Available +32 +2048 +\d+ +[12] /,
+  );
+  const rows = (await show("addresses")).split("\n")
+    .filter((row) => row.includes(" default/shown "));
+  const [ipv4, ipv6] = pod.addresses;
+  const fields = rows.map((row) => row.split(/ +/).slice(0, 4));
+  assert.deepEqual(fields, [[ipv4, ipv6, "default/shown", "node2"]]);
+  assert.match(rows[0] ?? "", / ok +\d+s$/);
+  await site.pods.remove(pod);
 });
 
 Deno.test("a pod and its own node, and a pod in the host's network, reach each other", async () => {

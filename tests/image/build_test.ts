@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { SOURCES } from "../../deploy/executable/sources.ts";
 import { DEFAULTS } from "../../deploy/image/mod.ts";
+import { testedCommands } from "../arch/pages.ts";
 import { OpenImage } from "./open_image.ts";
 import {
   assertFilesOf,
@@ -142,4 +143,42 @@ Deno.test("task image: name, labels, time and compression are as asked for", asy
   );
   const later = await make(SMALL, "1700000001");
   assert.notDeepEqual(later.config.rootfs, small.config.rootfs);
+});
+
+/** The arguments of `task image` in a command of the document, as a shell has them. */
+async function argumentsIn(command: string): Promise<string[]> {
+  const task = `npx --yes deno@${Deno.version.deno} task image`;
+  assert.ok(`${command} `.startsWith(`${task} `), command);
+  const { tasks } = JSON.parse(await Deno.readTextFile(`${ROOT}deno.json`));
+  assert.equal(tasks.image, "deno run -A deploy/image/image.ts");
+  const print = `printf '%s\\n' x ${command.slice(task.length)}`;
+  const { stdout } = await new Deno.Command("bash", {
+    args: ["-euc", print],
+    cwd: ROOT,
+  }).output();
+  return new TextDecoder().decode(stdout).split("\n").slice(1, -1);
+}
+
+Deno.test("task image: the document's commands make what they name", async () => {
+  const blocks = await testedCommands("docs/image.md", import.meta.url);
+  const [plain = "", named = "", ...more] = blocks.flat();
+  assert.deepEqual(more, []);
+  await using directory = await temporaryDirectory();
+  const make = async (command: string, file: string) => {
+    const args = [...SMALL, ...await argumentsIn(command)];
+    const before = `cd "${directory.path}"`;
+    const { code, stdout, stderr } = await imageTask(args, { before });
+    assert.equal(code, 0, stderr);
+    const { reference } = (await theImage()).image;
+    const open = await OpenImage.read(`${directory.path}/${file}`);
+    const name = open.descriptor.annotations?.["io.containerd.image.name"];
+    return { stdout, name, reference, labels: open.config.config.Labels };
+  };
+  const usual = await make(plain, "dist/coil-image.tar");
+  assert.match(usual.stdout, /^dist\/coil-image\.tar$/m);
+  assert.equal(usual.name, usual.reference);
+  const chosen = await make(named, "coil.tar");
+  assert.equal(chosen.name, "registry.example.com/net/coil:0.1.0");
+  const revision = chosen.labels["org.opencontainers.image.revision"] ?? "";
+  assert.match(revision, /^[0-9a-f]{40}$/);
 });
