@@ -148,7 +148,8 @@ export class PodNetwork implements Disposable {
    *
    * @throws {NetnsNotFoundError} when there is no network namespace at the path
    * @throws {IfnameTakenError} when the pod has an interface of that name
-   * @throws {TypeError} when the request makes no sense
+   * @throws {LinkNameError} when the link cannot have the pod's name as its alias
+   * @throws {TypeError} when the request makes no sense otherwise
    * @throws {NetlinkError} when the kernel refuses
    */
   async setup(
