@@ -86,6 +86,20 @@ netnsTest(
   },
 );
 
+netnsTest(
+  "beginTeardown() takes down a veth of upstream's whose alias leaves no room for a husk's",
+  async () => {
+    await using node = await testNode();
+    const pod = await node.pod();
+    const containerId = "x".repeat(255 - "COIL:default::eth0".length);
+    await upstreamPod(node.host, pod, containerId);
+    const key = { containerId, ifname: "eth0" };
+    await node.net.finishTeardown(await begin(node, key));
+    assert.deepEqual(await routesOf(node.host, 116), []);
+    assert.deepEqual(await linkNames(node.host), []);
+  },
+);
+
 netnsTest("beginTeardown() takes down what a killed ADD left", async () => {
   await using node = await testNode();
   const { request, result } = await addPod(node, 1);
@@ -217,13 +231,18 @@ netnsTest(
 );
 
 /** What upstream makes for a pod, as far as the host is concerned. */
-async function upstreamPod(host: TempNetns, pod: TempNetns): Promise<void> {
+async function upstreamPod(
+  host: TempNetns,
+  pod: TempNetns,
+  containerId = "cid0",
+): Promise<void> {
   const name = "veth2fb6b94f";
   await host.ip(
     ...["link", "add", name, "type", "veth"],
     ...["peer", "name", "eth0", "netns", pod.name],
   );
-  await host.ip("link", "set", name, "alias", "COIL:default:cid0:eth0", "up");
+  const alias = `COIL:default:${containerId}:eth0`;
+  await host.ip("link", "set", name, "alias", alias, "up");
   await host.ip(
     ...["route", "add", "10.1.2.3", "dev", name],
     ...["table", "116", "proto", "30", "scope", "link"],
