@@ -80,14 +80,10 @@ export interface EgressSpec {
 export interface EgressGatewayStatus {
   /** Name of the pod. */
   readonly name: string;
-  /** How many pods it serves. */
-  readonly clients?: number;
-  /** How full its table of connections is, from 0 to 100. */
+  /** How full its table of connections is, from 0 to 100; only while it is short of them. */
   readonly conntrackPercent?: number;
-  /** How many of the source ports towards one destination are taken, of the worst destination, from 0 to 100. */
+  /** How many of the source ports towards one destination are taken, of the worst destination, from 0 to 100; only while it is short of them. */
   readonly snatPortsPercent?: number;
-  /** Established flows of clients. */
-  readonly flows?: number;
   /** Clients, `namespace/name`, to which connections were refused within the last minutes: they had as many as they may. */
   readonly limitedClients?: readonly string[];
   /** True where clients ought to be limited and the kernel cannot do it. */
@@ -108,7 +104,7 @@ export interface EgressStatus {
   readonly availableReplicas?: number;
   /** Serialized label selector of the pods. */
   readonly selector?: string;
-  /** Pods that use the Egress: the most that any gateway knows of. */
+  /** Pods that use the Egress. */
   readonly clients?: number;
   /** One of each type. */
   readonly conditions?: readonly Condition[];

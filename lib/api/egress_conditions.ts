@@ -55,6 +55,8 @@ export interface EgressObservation {
   /** Absent as long as there is no Deployment. */
   readonly workload?: EgressWorkload;
   readonly problems: readonly EgressProblem[];
+  /** Pods that use the Egress. */
+  readonly clients: number;
   /** What the pods that exist say of themselves. */
   readonly gateways: readonly EgressGatewayStatus[];
   readonly now: Date;

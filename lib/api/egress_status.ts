@@ -11,16 +11,15 @@ export function egressStatus(
   egress: Egress,
   observation: EgressObservation,
 ): Omit<EgressStatus, "gateways"> {
-  const { workload, gateways, now } = observation;
+  const { workload, clients, now } = observation;
   const { name = "", generation = 0 } = egress.metadata;
   const previous = egress.status?.conditions;
-  const counts = gateways.map(({ clients = 0 }) => clients);
   return {
     observedGeneration: generation,
     replicas: workload?.replicas ?? 0,
     availableReplicas: workload?.availableReplicas ?? 0,
     selector: egressSelector(name),
-    ...(counts.length === 0 ? {} : { clients: Math.max(...counts) }),
+    clients,
     conditions: egressConditions(egress, observation).map((draft) =>
       datedCondition(draft, { previous, generation, now })
     ),

@@ -1,7 +1,11 @@
 import assert from "node:assert/strict";
 import type { Egress, EgressGatewayStatus, EgressStatus } from "./egress.ts";
 import type { EgressProblem, EgressWorkload } from "./egress_conditions.ts";
-import { egressStatus, egressStatusEquals } from "./egress_status.ts";
+import {
+  egressStatus,
+  egressStatusEquals,
+  isEgressStatusNews,
+} from "./egress_status.ts";
 
 const NOW = new Date("2026-01-02T03:04:05.678Z");
 const LATER = new Date("2026-01-02T04:00:00Z");
@@ -17,6 +21,7 @@ interface Seen {
   readonly workload?: EgressWorkload;
   readonly problems?: readonly EgressProblem[];
   readonly gateways?: readonly EgressGatewayStatus[];
+  readonly clients?: number;
   readonly now?: Date;
   readonly previous?: EgressStatus;
   readonly destinations?: readonly string[];
@@ -34,6 +39,7 @@ function statusOf({ previous, ...seen }: Seen) {
   return egressStatus(egress, {
     problems: [],
     gateways: [],
+    clients: 0,
     now: NOW,
     ...seen,
   });
@@ -55,7 +61,7 @@ function assertHas(seen: Seen, ...expected: readonly string[]): void {
 Deno.test("egressStatus() counts pods and names their selector", () => {
   const { conditions: _, ...rest } = statusOf({
     workload: { ...WORKLOAD, availableReplicas: 1 },
-    gateways: [{ name: "a", clients: 3 }, { name: "b", clients: 5 }],
+    clients: 5,
   });
   assert.deepEqual(rest, {
     observedGeneration: 7,
@@ -243,10 +249,36 @@ Deno.test("egressStatusEquals() looks neither at the order nor at what gateways 
   const status = statusOf({ workload: WORKLOAD });
   const { conditions = [], ...rest } = status;
   assert.ok(egressStatusEquals(status, {
-    gateways: [{ name: "a", clients: 1 }],
+    gateways: [{ name: "a", draining: true }],
     conditions: conditions.toReversed(),
     ...rest,
   }));
   assert.ok(!egressStatusEquals(status, { ...status, clients: 1 }));
   assert.ok(!egressStatusEquals(undefined, status));
+});
+
+Deno.test("isEgressStatusNews() tells conditions, pods and another spec from numbers and words", () => {
+  const at = (seen: Seen) => statusOf({ workload: WORKLOAD, ...seen });
+  const high = (conntrackPercent: number) => ({
+    gateways: [{ name: "a", conntrackPercent }],
+  });
+  const before = at(high(0));
+  const short = at({ ...high(85), previous: before });
+  for (
+    const [what, from, to, isNews] of [
+      ["nothing", before, before, false],
+      ["the first", undefined, before, true],
+      ["clients", before, at({ ...high(0), clients: 9 }), false],
+      ["a time", before, at({ ...high(0), now: LATER }), false],
+      ["a condition", before, short, true],
+      ["its end", short, at({ ...high(0), previous: short }), true],
+      ["its words", short, at({ ...high(95), previous: short }), false],
+      ["its generation", before, { ...before, observedGeneration: 8 }, true],
+      ["pods", before, { ...before, replicas: 3 }, true],
+      ["ready pods", before, { ...before, availableReplicas: 1 }, true],
+      ["a selector", before, { ...before, selector: "a=b" }, true],
+    ] as const
+  ) {
+    assert.equal(isEgressStatusNews(from, to), isNews, what);
+  }
 });

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import type { AddressPoolStatus, SubnetSpec } from "./address_pool.ts";
 import { type Pool, poolOf } from "./pool.ts";
 import {
+  isPoolStatusNews,
   poolStatus,
   poolStatusEquals,
   unreadablePoolStatus,
@@ -193,4 +194,38 @@ Deno.test("a pool whose other blocks are all somebody else's is exhausted, and s
     conditions(status)[0],
     "Ready=False Exhausted: 1 of 4 blocks are in use, and addresses of the rest are used elsewhere: add a subnet",
   );
+});
+
+Deno.test("isPoolStatusNews() tells conditions, use and another spec from numbers and words", () => {
+  const sixteen = pool([{ ipv4: "10.2.0.0/26" }]);
+  const at = (used: number, generation?: number) => {
+    const allocated = Array.from({ length: used }, (_, i) => i);
+    const status = poolStatus(sixteen, { allocated, now: NOW });
+    return generation === undefined
+      ? status
+      : { ...status, observedGeneration: generation };
+  };
+  const wider = pool([{ ipv4: "10.2.0.0/25" }]);
+  for (
+    const [what, from, to, isNews] of [
+      ["the first", undefined, at(0), true],
+      ["nothing", at(3), at(3), false],
+      ["numbers, and words of a condition", at(3), at(14), false],
+      ["it comes into use", at(0), at(1), true],
+      ["it comes out of use", at(1), at(0), true],
+      ["CapacityLow", at(14), at(15), true],
+      ["the end of CapacityLow", at(15), at(14), true],
+      ["numbers of a pool that is low", at(15), at(15), false],
+      ["Exhausted", at(15), at(16), true],
+      ["another generation", at(3), at(3, 8), true],
+      [
+        "its size",
+        at(3),
+        poolStatus(wider, { allocated: [1], now: NOW }),
+        true,
+      ],
+    ] as const
+  ) {
+    assert.equal(isPoolStatusNews(from, to), isNews, what);
+  }
 });

@@ -27,10 +27,12 @@ export interface ClientsPart extends Disposable {
 
 /** Connects what is known of pods and Egresses to the EgressClientSlices. */
 export function connectClients(
-  { client, cluster, metrics }: {
+  { client, cluster, metrics, onWritten }: {
     readonly client: KubeClient;
     readonly cluster: EgressCluster;
     readonly metrics?: KubeMetrics;
+    /** The clients of an Egress may be others. */
+    readonly onWritten?: (egress: string) => void;
   },
 ): ClientsPart {
   const { egresses, clients: pods } = cluster;
@@ -48,6 +50,7 @@ export function connectClients(
     reconcile: async (key, signal) => {
       lastMs.set(key, performance.now());
       await slices.reconcile(key, signal);
+      onWritten?.(key);
     },
   });
   const enqueue = (keys: Iterable<string>) => {

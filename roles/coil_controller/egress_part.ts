@@ -28,6 +28,9 @@ const log = getLogger("setup");
 
 const CONCURRENT_EGRESSES = 4;
 
+/** Of pods that come one after the other, the number is looked at once in this time: each look also tries again what was refused. */
+const COUNT_MS = 10_000;
+
 export interface EgressPartOptions {
   readonly client: KubeClient;
   readonly events: EventRecorder;
@@ -63,7 +66,8 @@ async function leadEgress(
   signal: AbortSignal,
 ): Promise<void> {
   await using group = new TaskGroup({ signal });
-  const { client, kubeMetrics: metrics } = options;
+  const { client, kubeMetrics: metrics, statusIntervalMs } = options;
+  const countMs = Math.min(COUNT_MS, statusIntervalMs ?? COUNT_MS);
   await cluster.synced(group.signal);
   const applier = new EgressApplier(client);
   const access = new EgressAccess({ client, cluster, applier });
@@ -74,7 +78,12 @@ async function leadEgress(
       for (const key of cluster.egresses.store.keys()) egresses.enqueue(key);
     },
   });
-  using clients = connectClients({ client, cluster, metrics });
+  using clients = connectClients({
+    client,
+    cluster,
+    metrics,
+    onWritten: (key) => egresses.enqueue(key, { afterMs: countMs }),
+  });
   const { slices } = clients;
   const parts: Dependencies = { cluster, applier, access, bindings, slices };
   const reconciler = makeReconciler(options, parts);

@@ -281,7 +281,6 @@ function connectReports(
   const limited = new LimitedClients({ kernel, readings, pods });
   const report = () =>
     gatewayReport({
-      clients: watcher.pods.size,
       draining: lifecycle.isDraining,
       limited,
       readings,

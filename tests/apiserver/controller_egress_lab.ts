@@ -280,6 +280,21 @@ export class EgressLab implements AsyncDisposable {
     );
   }
 
+  /** Creates a pod on a node that uses the Egress. */
+  async createClient(egress: string, name: string): Promise<void> {
+    const [namespace, instance = ""] = egress.split("/");
+    const annotations = { [`egress.coil.cybozu.com/${namespace}`]: instance };
+    await this.plane.request("POST", `/api/v1/namespaces/${namespace}/pods`, {
+      apiVersion: "v1",
+      kind: "Pod",
+      metadata: { name, annotations },
+      spec: {
+        nodeName: "node1",
+        containers: [{ name: "client", image: IMAGE }],
+      },
+    });
+  }
+
   /** Namespaces of the subjects of a ClusterRoleBinding; what they are has been checked. */
   async subjectsOf(binding: string): Promise<readonly string[]> {
     const { subjects = [] } = await this.get<V1ClusterRoleBinding>(

@@ -51,7 +51,7 @@ Deno.test("coil-egress drains when its pod is deleted: ready, for old flows alon
   await t.step("says so in the status", async () => {
     await eventually("the status", async () => {
       const [entry] = await lab.gateways();
-      return entry?.draining === true && entry.flows === 3;
+      return entry?.draining === true;
     });
     const [line] = await gateway.metrics("coil_egress_draining_flows");
     assert.match(line ?? "", / 3$/);
@@ -89,7 +89,7 @@ Deno.test("coil-egress drains when its pod is deleted: ready, for old flows alon
       await ending;
       assert.deepEqual([...kernel.clients], ["10.1.1.2"]);
       const [entry] = await lab.gateways();
-      assert.deepEqual([entry?.draining, entry?.flows], [true, 0]);
+      assert.equal(entry?.draining, true);
     },
   );
   await lab.deletePod(pod, { namespace });
@@ -145,17 +145,11 @@ Deno.test("each gateway keeps its own entry in the Egress' status", async (t) =>
   await t.step("both are there", async () => {
     await lab.runPod("client", ["10.1.3.1"], { annotations: CLIENT });
     for (const name of ["internet-1", "internet-2"]) {
-      await eventually(`the entry of ${name}`, async () => {
-        return (await entryOf(name))?.clients === 1;
-      });
-      assert.deepEqual(await entryOf(name), {
-        name,
-        clients: 1,
-        draining: false,
-        flows: 0,
-        conntrackPercent: 25,
-        snatPortsPercent: 0,
-      });
+      await eventually(
+        `the entry of ${name}`,
+        async () => await entryOf(name) !== undefined,
+      );
+      assert.deepEqual(await entryOf(name), { name, draining: false });
     }
   });
 
@@ -165,7 +159,7 @@ Deno.test("each gateway keeps its own entry in the Egress' status", async (t) =>
       const lines = await one.metrics("coil_egress_client_limited");
       return lines.some((line) => line.includes('client="team/client"'));
     });
-    // Told with the next change, at the latest after ten seconds.
+    // Told with the next reading, at the latest after fifteen seconds.
     await eventually("the name in the entry", async () => {
       const { limitedClients = [] } = await entryOf("internet-1") ?? {};
       return limitedClients.join() === "team/client";
@@ -194,6 +188,7 @@ Deno.test("each gateway keeps its own entry in the Egress' status", async (t) =>
       "the right to be gone",
       async () => !await lab.isAllowed(STATUS_RIGHT),
     );
+    one.kernel.limited = [];
     await lab.runPod("client2", ["10.1.3.2"], { annotations: CLIENT });
     await assertClients(one.kernel, ["10.1.3.1", "10.1.3.2"]);
     await eventually(
@@ -202,13 +197,16 @@ Deno.test("each gateway keeps its own entry in the Egress' status", async (t) =>
         one.logs.concat(two.logs).some((line) =>
           line.includes("Cannot write the gateway's status")
         ),
+      { timeoutMs: 30_000 },
     );
     assert.equal((await one.ready()).status, 200);
-    assert.equal((await entryOf("internet-1"))?.clients, 1);
+    const { limitedClients = [] } = await entryOf("internet-1") ?? {};
+    assert.deepEqual(limitedClients, ["team/client"]);
     const { name } = binding.metadata;
     await lab.plane.apply({ ...binding, metadata: { name, namespace } });
     await eventually("the entry", async () => {
-      return (await entryOf("internet-1"))?.clients === 2;
+      const { limitedClients = [] } = await entryOf("internet-1") ?? {};
+      return limitedClients.length === 0;
     });
   });
 });

@@ -158,7 +158,6 @@ Deno.test("source ports to one destination are reported before they run out", as
   const status = async () => {
     const { established, ports, clients } = await server.flows();
     const report = gatewayReport({
-      clients: 1,
       draining: false,
       limited: { names: () => [], limits: server.limits },
       readings: {
@@ -182,6 +181,7 @@ Deno.test("source ports to one destination are reported before they run out", as
     };
     const { conditions } = egressStatus(egress, {
       problems: [],
+      clients: 1,
       now: new Date(),
       gateways: [{ name: "nat-1", ...report }],
     });

@@ -56,6 +56,14 @@ export function clientsOf(
   return new Map(clients.map((client) => [client.uid, client]));
 }
 
+/** How many clients an Egress has. */
+export function clientCount(
+  { store }: Pick<Informer<V1Pod>, "store">,
+  egress: string,
+): number {
+  return store.byIndex(BY_EGRESS, egress).length;
+}
+
 /**
  * The Egresses that a pod uses, as `namespace/name`: none before it has a
  * node, without an address of its own, after its end, or if coild would refuse

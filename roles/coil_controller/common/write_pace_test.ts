@@ -7,7 +7,12 @@ Deno.test("WritePace lets numbers wait until a while after the last write of tha
     nowMs: () => nowMs,
     after: () => ({ [Symbol.dispose]: () => {} }),
   };
-  const pace = new WritePace({ intervalMs: 1_000, clock });
+  let random = 0;
+  const pace = new WritePace({
+    intervalMs: 1_000,
+    clock,
+    random: () => random,
+  });
   assert.equal(pace.waitMs("a"), 0, "never written");
   pace.wrote("a");
   assert.equal(pace.waitMs("a"), 1_000);
@@ -16,7 +21,9 @@ Deno.test("WritePace lets numbers wait until a while after the last write of tha
   assert.equal(pace.waitMs("a"), 600);
   nowMs += 600;
   assert.equal(pace.waitMs("a"), 0);
+  random = 0.5;
   pace.wrote("a");
+  assert.equal(pace.waitMs("a"), 1_100, "more, by chance");
   pace.forget("a");
   assert.equal(pace.waitMs("a"), 0);
 });

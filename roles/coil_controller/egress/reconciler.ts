@@ -7,6 +7,7 @@ import {
   egressStatusEquals,
   isEgressStatusNews,
 } from "../../../lib/api/mod.ts";
+import type { Clock } from "../../../lib/async/mod.ts";
 import {
   type EventInfo,
   type KubeClient,
@@ -21,6 +22,7 @@ import type { EgressCluster } from "./cluster.ts";
 import { deleteIfThere } from "../common/delete.ts";
 import { WritePace } from "../common/write_pace.ts";
 import type { DeploymentKeeper } from "./deployment_keeper.ts";
+import { clientCount } from "../clients/client_pods.ts";
 import type { ClientSlices } from "../clients/client_slices.ts";
 import { reapGateways } from "./gateways.ts";
 import {
@@ -47,6 +49,9 @@ export interface EgressReconcilerOptions {
   readonly onEvent: (egress: Egress, event: EventInfo) => void;
   /** The least time between two writes of numbers. Default one minute. */
   readonly statusIntervalMs?: number | undefined;
+  readonly clock?: Clock;
+  /** See {@linkcode WritePace}. */
+  readonly random?: () => number;
 }
 
 /** Nodes follow the Egresses of their pods: a status whose numbers alone have changed is not written more often. */
@@ -61,7 +66,8 @@ export class EgressReconciler {
   constructor(options: EgressReconcilerOptions) {
     this.#options = options;
     const { statusIntervalMs: intervalMs = STATUS_INTERVAL_MS } = options;
-    this.#pace = new WritePace({ intervalMs });
+    const { clock, random } = options;
+    this.#pace = new WritePace({ intervalMs, clock, random });
   }
 
   /**
@@ -183,6 +189,7 @@ export class EgressReconciler {
         ...(common === undefined ? [] : [common]),
         ...failures.map(({ problem }) => problem),
       ],
+      clients: clientCount(cluster.clients, key),
       gateways: await reapGateways(egress, {
         client,
         pods: cluster.pods.store,

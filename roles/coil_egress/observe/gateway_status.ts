@@ -4,7 +4,7 @@ import {
   EGRESSES,
   type EgressGatewayStatus,
 } from "../../../lib/api/mod.ts";
-import { Gate, Mutex, withTimeout } from "../../../lib/async/mod.ts";
+import { Gate, jittered, Mutex, withTimeout } from "../../../lib/async/mod.ts";
 import type { KubeClient } from "../../../lib/kube/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import type { GatewayIdentity } from "../base/identity.ts";
@@ -13,8 +13,10 @@ import type { Readings } from "./readings.ts";
 
 const log = getLogger("status");
 
-/** The nodes of its clients follow the Egress: numbers alone are written once in this time. */
-const INTERVAL_MS = 60_000;
+/** The nodes of its clients follow the Egress: what no condition follows from is written about once in this time, by each of its gateways. */
+const INTERVAL_MS = 300_000;
+/** Another percentage is worth a write; less is not. */
+const STEP_PERCENT = 5;
 const RETRY_MS = 10_000;
 const WRITE_TIMEOUT_MS = 10_000;
 /** The end of the process does not wait longer for its last report. */
@@ -23,13 +25,12 @@ const LAST_WRITE_MS = 2_000;
 /** How many clients an entry names. */
 const MAX_NAMES = 10;
 
-/** What the gateway says of itself; what it cannot find out is absent. */
+/** What is known of the gateway; what it cannot find out is absent. */
 export type GatewayReport = Omit<EgressGatewayStatus, "name" | "updatedAt">;
 
 /** Sums up what is known of the gateway. */
 export function gatewayReport(
-  { clients, draining, limited, readings }: {
-    readonly clients: number;
+  { draining, limited, readings }: {
     readonly draining: boolean;
     readonly limited: Pick<LimitedClients, "names" | "limits">;
     readonly readings: Pick<Readings, "flows" | "conntrack">;
@@ -39,13 +40,11 @@ export function gatewayReport(
   const [worst] = flows?.ports ?? [];
   const names = limited.names();
   return {
-    clients,
     draining,
     ...(conntrack !== undefined && {
       conntrackPercent: percentOf(conntrack.entries, conntrack.max),
     }),
     ...(flows !== undefined && {
-      flows: flows.established,
       snatPortsPercent: percentOf(worst?.used ?? 0, worst?.limit ?? 0),
     }),
     ...(names.length > 0 && {
@@ -65,15 +64,16 @@ export interface StatusWriterOptions {
   readonly identity: Pick<GatewayIdentity, "namespace" | "egress" | "pod">;
   /** The gateway at this moment; undefined before anything is known. */
   readonly report: () => GatewayReport | undefined;
-  /** The least time between two writes of numbers. Default one minute. */
+  /** The time between two writes of what no condition follows from, about. Default five minutes. */
   readonly intervalMs?: number;
 }
 
 /**
  * Keeps this pod's entry in the status of its Egress, by server-side apply:
- * each pod owns its own. Written only when something has changed so much that
- * a person or an alert would care, and at once when a condition of the Egress
- * follows from it. A failure is a warning, the gateway works without it.
+ * each pod owns its own. Written at once when a condition of the Egress follows
+ * from it; beyond that only names of clients and percentages of a gateway that
+ * is short of something. All numbers are metrics. A failure is a warning, the
+ * gateway works without it.
  */
 export class GatewayStatusWriter {
   readonly #options: StatusWriterOptions;
@@ -81,7 +81,7 @@ export class GatewayStatusWriter {
   readonly #turn = new Mutex();
   #changed = new Gate();
   #urgent = new Gate();
-  #written = "";
+  #written: GatewayReport | undefined;
   #news: News | undefined;
   #isFailing = false;
 
@@ -100,18 +100,22 @@ export class GatewayStatusWriter {
 
   /** Writes until the signal. */
   async run(signal: AbortSignal): Promise<void> {
-    const { intervalMs = INTERVAL_MS } = this.#options;
     for (;;) {
       await this.#changed.wait({ signal });
       this.#changed = new Gate();
       const urgent = this.#urgent = new Gate();
       const isWritten = await this.#writeIfChanged(signal);
       if (!isWritten) this.#changed.open();
-      const waitMs = isWritten ? intervalMs : Math.min(intervalMs, RETRY_MS);
+      const waitMs = this.#pauseMs(isWritten);
       await withTimeout(waitMs, (s) => urgent.wait({ signal: s }), {
         signal,
       }).catch(() => signal.throwIfAborted());
     }
+  }
+
+  #pauseMs(isWritten: boolean): number {
+    const { intervalMs = INTERVAL_MS } = this.#options;
+    return jittered(isWritten ? intervalMs : Math.min(intervalMs, RETRY_MS));
   }
 
   /** Writes the last report, if that can be done soon. */
@@ -128,12 +132,13 @@ export class GatewayStatusWriter {
     using _turn = await this.#turn.lock({ signal });
     const report = this.#options.report();
     if (report === undefined) return true;
-    const text = JSON.stringify(rounded(report));
-    if (text === this.#written) return true;
+    const news = newsOf(report, this.#news);
+    const entry = entryOf(report, { news, written: this.#written });
+    if (JSON.stringify(entry) === JSON.stringify(this.#written)) return true;
     try {
-      await this.#write(report, signal);
-      this.#written = text;
-      this.#news = newsOf(report, this.#news);
+      await this.#write(entry, signal);
+      this.#written = entry;
+      this.#news = news;
       this.#isFailing = false;
       return true;
     } catch (err) {
@@ -188,14 +193,26 @@ function newsOf(report: GatewayReport, before: News | undefined): News {
   };
 }
 
-/** What has to change before it is worth a write: percentages by five, flows by their first digit. */
-function rounded(report: GatewayReport): GatewayReport {
-  const { conntrackPercent, snatPortsPercent, flows } = report;
-  const byFive = (percent = 0) => percent - percent % 5;
+/** What is written: percentages only of what the gateway is short of, and those only when they are others. */
+function entryOf(
+  { conntrackPercent, snatPortsPercent, ...rest }: GatewayReport,
+  { news, written }: {
+    readonly news: News;
+    readonly written: GatewayReport | undefined;
+  },
+): GatewayReport {
+  const conntrack = steady(conntrackPercent, written?.conntrackPercent);
+  const ports = steady(snatPortsPercent, written?.snatPortsPercent);
   return {
-    ...report,
-    conntrackPercent: byFive(conntrackPercent),
-    snatPortsPercent: byFive(snatPortsPercent),
-    flows: Number((flows ?? 0).toPrecision(1)),
+    ...rest,
+    ...(news.isConntrackHigh && { conntrackPercent: conntrack }),
+    ...(news.isPortsHigh && { snatPortsPercent: ports }),
   };
+}
+
+/** The number that was written, as long as it is about right. */
+function steady(percent = 0, written?: number): number {
+  return written !== undefined && Math.abs(percent - written) < STEP_PERCENT
+    ? written
+    : percent;
 }

@@ -14,11 +14,9 @@ const lines: string[] = [];
 configureLogging({ write: (line) => lines.push(line) });
 
 const REPORT: GatewayReport = {
-  clients: 3,
   draining: false,
   conntrackPercent: 12,
   snatPortsPercent: 0,
-  flows: 120,
 };
 
 async function until(probe: () => boolean): Promise<void> {
@@ -80,7 +78,7 @@ Deno.test("GatewayStatusWriter applies the pod's own entry, as its own field man
     );
     const body = JSON.parse(String(request?.body));
     assert.deepEqual(body.status, {
-      gateways: [{ name: "internet-0", ...REPORT }],
+      gateways: [{ name: "internet-0", draining: false }],
     });
   });
 });
@@ -91,12 +89,17 @@ Deno.test("GatewayStatusWriter writes what somebody would care about, and nothin
     for (
       const [change, isWorth] of [
         [{}, true],
-        [{ flows: 130 }, false],
-        [{ conntrackPercent: 14 }, false],
-        [{ conntrackPercent: 15 }, true],
+        [{ conntrackPercent: 60 }, false],
         [{ snatPortsPercent: 80 }, true],
-        [{ flows: 900 }, true],
-        [{ clients: 4 }, true],
+        [{ snatPortsPercent: 84 }, false],
+        [{ snatPortsPercent: 76 }, false],
+        [{ snatPortsPercent: 85 }, true],
+        [{ snatPortsPercent: 81 }, false],
+        [{ conntrackPercent: 79 }, false],
+        [{ limitedClients: ["team/a"] }, true],
+        [{ limitedClients: ["team/a", "team/b"] }, true],
+        [{ snatPortsPercent: 10 }, true],
+        [{ snatPortsPercent: 79 }, false],
         [{ draining: true }, true],
       ] as const
     ) {
@@ -114,12 +117,14 @@ Deno.test("GatewayStatusWriter waits between writes, but not with what is urgent
     const { writer, requests, report } = fixture;
     report({});
     await until(() => requests.length === 1);
-    report({ clients: 7 });
+    report({ limitedClients: ["team/a"] });
+    await until(() => requests.length === 2);
+    report({ limitedClients: ["team/b"] });
     await sleep(30);
-    assert.equal(requests.length, 1);
+    assert.equal(requests.length, 2);
     report({ draining: true });
     writer.trigger({ urgent: true });
-    await until(() => requests.length === 2);
+    await until(() => requests.length === 3);
   });
 });
 
@@ -140,7 +145,6 @@ Deno.test("GatewayStatusWriter writes at once what a condition follows from, and
         [{ limitedClients: ["team/a", "team/b"] }, false],
         [{ limitedClients: [] }, true],
         [{ unlimited: true }, true],
-        [{ clients: 9, flows: 5_000 }, false],
       ] as const
     ) {
       report(change);
@@ -149,6 +153,23 @@ Deno.test("GatewayStatusWriter writes at once what a condition follows from, and
       await sleep(10);
       assert.equal(requests.length, writes, JSON.stringify(change));
     }
+  });
+});
+
+Deno.test("GatewayStatusWriter says a percentage only of what the gateway is short of, and the same as long as it is about right", async () => {
+  await writing({ intervalMs: 1 }, async ({ requests, report }) => {
+    const entries: unknown[] = [];
+    for (
+      const conntrackPercent of [79, 81, 84, 78, 90, 69, 75]
+    ) {
+      const before = requests.length;
+      report({ conntrackPercent });
+      await sleep(10);
+      if (requests.length === before) continue;
+      const body = JSON.parse(String(requests.at(-1)?.body));
+      entries.push(body.status.gateways[0].conntrackPercent);
+    }
+    assert.deepEqual(entries, [undefined, 81, 90, undefined]);
   });
 });
 
@@ -173,7 +194,6 @@ Deno.test("gatewayReport() gives percentages of the worst, and leaves out what i
   const use = { protocol: "tcp", destination: Address.parse("192.0.2.1") };
   assert.deepEqual(
     gatewayReport({
-      clients: 2,
       draining: true,
       limited: nobody,
       readings: {
@@ -189,19 +209,14 @@ Deno.test("gatewayReport() gives percentages of the worst, and leaves out what i
       },
     }),
     {
-      clients: 2,
       draining: true,
-      flows: 5,
       conntrackPercent: 99,
       snatPortsPercent: 50,
     },
   );
   const readings = { conntrack: undefined, flows: undefined };
-  const idle = { clients: 0, draining: false, limited: nobody };
-  assert.deepEqual(gatewayReport({ ...idle, readings }), {
-    clients: 0,
-    draining: false,
-  });
+  const idle = { draining: false, limited: nobody };
+  assert.deepEqual(gatewayReport({ ...idle, readings }), { draining: false });
   const unlimited = { conntrack: { entries: 5, max: 0 }, flows: undefined };
   assert.equal(
     gatewayReport({ ...idle, readings: unlimited }).conntrackPercent,
@@ -213,7 +228,7 @@ Deno.test("gatewayReport() names ten limited clients, and says when the kernel l
   const readings = { conntrack: undefined, flows: undefined };
   const names = Array.from({ length: 12 }, (_, i) => `team/pod-${i}`);
   const report = (limited: Parameters<typeof gatewayReport>[0]["limited"]) =>
-    gatewayReport({ clients: 0, draining: false, limited, readings });
+    gatewayReport({ draining: false, limited, readings });
   assert.deepEqual(
     report({ ...nobody, names: () => names }).limitedClients,
     names.slice(0, 10),

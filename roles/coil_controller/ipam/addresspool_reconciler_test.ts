@@ -1,0 +1,98 @@
+import assert from "node:assert/strict";
+import type { AddressBlock, AddressPool } from "../../../lib/api/mod.ts";
+import { FakeClock } from "../../../lib/async/testing.ts";
+import { type KubeClient, Store } from "../../../lib/kube/mod.ts";
+import { FINALIZER, POOL_LABEL } from "../../../lib/names/mod.ts";
+import { WritePace } from "../common/write_pace.ts";
+import { AddressPoolReconciler } from "./addresspool_reconciler.ts";
+
+const { signal } = new AbortController();
+
+/** A pool of 16 blocks, of which the test takes some. */
+class Site {
+  readonly clock = new FakeClock();
+  /** When the status was written, in seconds, and how many blocks were allocated. */
+  readonly writes: (readonly [number, number | undefined])[] = [];
+  readonly #pools = new Store<AddressPool>();
+  readonly #blocks = new Store<AddressBlock>({
+    pool: ({ metadata }) => [metadata.labels?.[POOL_LABEL] ?? ""],
+  });
+  readonly #reconciler: AddressPoolReconciler;
+
+  constructor() {
+    this.#pools.set("p", {
+      apiVersion: "coil.cybozu.com/v2",
+      kind: "AddressPool",
+      metadata: { name: "p", uid: "u", finalizers: [FINALIZER] },
+      spec: { blockSizeBits: 2, subnets: [{ ipv4: "10.2.0.0/26" }] },
+    });
+    const updateStatus = (_type: unknown, pool: AddressPool) => {
+      const { blocks } = pool.status ?? {};
+      this.writes.push([this.clock.nowMs() / 1000, blocks?.allocated]);
+      this.#pools.set("p", pool);
+      return Promise.resolve(pool);
+    };
+    this.#reconciler = new AddressPoolReconciler({
+      client: { updateStatus } as unknown as KubeClient,
+      pools: this.#pools,
+      blocks: this.#blocks,
+      book: {
+        sync() {},
+        isCarving: () => false,
+        overlap: () => undefined,
+        drop() {},
+      },
+      pace: new WritePace({
+        intervalMs: 15_000,
+        clock: this.clock,
+        random: () => 0,
+      }),
+    });
+  }
+
+  /** Reconciles with so many blocks in use; returns when it is to be done again, in seconds. */
+  async use(count: number): Promise<number | undefined> {
+    for (const name of this.#blocks.keys()) this.#blocks.delete(name);
+    for (let index = 0; index < count; index++) {
+      this.#blocks.set(`p-${index}`, {
+        apiVersion: "coil.cybozu.com/v2",
+        kind: "AddressBlock",
+        metadata: { name: `p-${index}`, labels: { [POOL_LABEL]: "p" } },
+        index,
+      });
+    }
+    const result = await this.#reconciler.reconcile("p", signal);
+    const { requeueAfterMs } = result ?? {};
+    return requeueAfterMs === undefined ? undefined : requeueAfterMs / 1000;
+  }
+}
+
+Deno.test("numbers of a pool are written once in 15 s, and the last of them in any case", async () => {
+  const site = new Site();
+  await site.use(1);
+  for (let second = 1; second <= 20; second++) {
+    await site.clock.advance(1000);
+    await site.use(2 + second % 10);
+  }
+  assert.deepEqual(site.writes, [[0, 1], [15, 7]]);
+  assert.equal(await site.use(5), 10, "asks to come again");
+  await site.clock.advance(10_000);
+  await site.use(5);
+  assert.deepEqual(site.writes, [[0, 1], [15, 7], [30, 5]]);
+});
+
+Deno.test("a condition of a pool is written at once, and numbers wait from then on", async () => {
+  const site = new Site();
+  await site.use(14);
+  await site.clock.advance(1_000);
+  await site.use(15);
+  assert.deepEqual(site.writes, [[0, 14], [1, 15]], "CapacityLow");
+  await site.clock.advance(1_000);
+  await site.use(16);
+  assert.deepEqual(site.writes.at(-1), [2, 16], "Exhausted");
+  await site.clock.advance(1_000);
+  await site.use(13);
+  assert.deepEqual(site.writes.at(-1), [3, 13], "room again");
+  assert.equal(await site.use(12), 15);
+  assert.equal(site.writes.length, 4);
+});
