@@ -98,6 +98,10 @@ Deno.test("coil-controller spares the API server: few writes of numbers, and a s
     blockSizeBits: 0,
     subnets: [{ ipv4: "10.4.0.0/24" }],
   });
+  await lab.plane.request("PATCH", "/api/v1/nodes/node1", {
+    spec: { podCIDR: "10.6.0.0/16", podCIDRs: ["10.6.0.0/16"] },
+  }, { contentType: "application/merge-patch+json" });
+  await lab.createPool("quiet", { subnets: [{ ipv4: "10.6.0.0/24" }] });
   const [command, ...args] = fromSources(MAIN, "coil-controller");
   const first = await lab.plane.startProcess({
     command,
@@ -107,6 +111,19 @@ Deno.test("coil-controller spares the API server: few writes of numbers, and a s
   });
   assert.equal(await lab.ask("v4", "node1"), "block v4-0");
   const second = await standby(lab);
+  const updates = async (pool: string, since?: Date) => {
+    const all = await lab.plane.auditRequests({
+      verb: "update",
+      ...(since !== undefined && { since }),
+    });
+    return all.filter(({ resource, subresource, name }) =>
+      resource === "addresspools" && subresource === "status" && name === pool
+    ).length;
+  };
+  await eventually("the condition of the quiet pool", async () => {
+    const { status } = await lab.pool("quiet");
+    return status?.conditions?.some(({ reason }) => reason === "InPodCIDR");
+  });
 
   await t.step(
     "numbers of a pool are written now and then, all at last",
@@ -120,13 +137,7 @@ Deno.test("coil-controller spares the API server: few writes of numbers, and a s
         // Each would be a write of its own.
         await sleep(500);
       }
-      const writes = async () => {
-        const updates = await lab.plane.auditRequests({ verb: "update" });
-        return updates.filter(({ resource, subresource, name }) =>
-          resource === "addresspools" && subresource === "status" &&
-          name === "many"
-        ).length;
-      };
+      const writes = () => updates("many");
       // The first, that it is in use, and at most one of numbers in 15 s.
       assert.ok(await writes() <= 3, `${await writes()} writes`);
       await eventually("the last numbers", async () => {
@@ -155,6 +166,10 @@ Deno.test("coil-controller spares the API server: few writes of numbers, and a s
     assert.deepEqual(await listsSince(lab, since), []);
     const lists = await requestsOf(lab, "list", since);
     assert.equal(lists.length, 1, "one for all that is pending");
+    await eventually("the numbers of a pool", async () => {
+      return await updates("v4", since) > 0;
+    });
+    assert.equal(await updates("quiet", since), 0, "nothing new to say");
   });
 
   await t.step("at once, when the leader gives its lease back", async () => {

@@ -4,7 +4,7 @@ import {
   REASON_ADDRESSES_IN_USE,
   REASON_IN_POD_CIDR,
 } from "../../../lib/api/mod.ts";
-import { jittered, retry, sleep } from "../../../lib/async/mod.ts";
+import { Gate, jittered, retry, sleep } from "../../../lib/async/mod.ts";
 import { Address, Prefix, valuesOf } from "../../../lib/inet/mod.ts";
 import {
   KubeApiError,
@@ -84,12 +84,18 @@ export interface ClusterRangesOptions {
  */
 export class ClusterRanges {
   readonly #options: ClusterRangesOptions;
+  readonly #known = new Gate();
   #ranges: readonly ClusterRange[] = [];
   /** Findings by the pool's subnets: there may be thousands of ranges, and a pool's status is computed often. */
   readonly #found = new Map<string, ClusterUse | undefined>();
 
   constructor(options: ClusterRangesOptions) {
     this.#options = options;
+  }
+
+  /** Resolves when they have been read once: what was said before of a pool may be right until then. Rejects only by the signal. */
+  async known({ signal }: { readonly signal: AbortSignal }): Promise<void> {
+    await this.#known.wait({ signal });
   }
 
   /** What the cluster uses of the pool, if anything. */
@@ -111,6 +117,7 @@ export class ClusterRanges {
         this.#found.clear();
         this.#options.onChanged();
       }
+      this.#known.open();
       await sleep(jittered(this.#options.intervalMs), { signal });
     }
   }

@@ -46,7 +46,10 @@ async function overlapsOf(
     intervalMs: 1,
     onChanged: () => messages.push(ranges.overlap(POOL)?.message ?? ""),
   });
-  await ranges.run(abort.signal).catch(() => {});
+  const { signal } = abort;
+  const known = ranges.known({ signal }).then(() => messages.length);
+  await ranges.run(signal).catch(() => {});
+  assert.equal(await known, 1, "known with the first");
   return { messages, calls };
 }
 
