@@ -23,6 +23,16 @@ export function rightOf(
   }`;
 }
 
+/** A watch that begins with all objects is a list where the API server has no such watches, and needs both rights. */
+function rightsOf(request: AuditedRequest): string[] {
+  const isList = request.verb === "watch" &&
+    request.uri.includes("sendInitialEvents=true");
+  return [
+    rightOf(request),
+    ...isList ? [rightOf({ ...request, verb: "list" })] : [],
+  ];
+}
+
 /** Each right once that service accounts asked for. */
 export function usedRights(
   requests: readonly AuditedRequest[],
@@ -31,10 +41,11 @@ export function usedRights(
   for (const request of requests) {
     const { user, code } = request;
     if (!user.startsWith("system:serviceaccount:")) continue;
-    const right = rightOf(request);
-    const key = `${user} ${right}`;
-    const isGranted = code !== 403 || found.get(key)?.isGranted === true;
-    found.set(key, { user, right, isGranted });
+    for (const right of rightsOf(request)) {
+      const key = `${user} ${right}`;
+      const isGranted = code !== 403 || found.get(key)?.isGranted === true;
+      found.set(key, { user, right, isGranted });
+    }
   }
   return [...found.values()];
 }
