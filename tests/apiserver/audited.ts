@@ -29,3 +29,25 @@ export async function untilQuiet(
     return (await requestsOf(plane, { user, since })).length === 0 && now;
   }, { intervalMs: 200 });
 }
+
+/**
+ * The collections that a user has read, each once: `list` or `watch`, the path,
+ * and the selectors. A watch may have begun with all objects.
+ */
+export async function collectionsOf(
+  plane: ControlPlane,
+  filter: { readonly user: string; readonly since?: Date },
+): Promise<string[]> {
+  const lines = (await plane.auditRequests(filter))
+    .filter(({ verb }) => verb === "list" || verb === "watch")
+    .map(({ verb, uri }) => `${verb} ${collectionOf(uri)}`);
+  return [...new Set(lines)].sort();
+}
+
+/** `/api/v1/pods spec.nodeName=node1`. */
+function collectionOf(uri: string): string {
+  const { pathname, searchParams } = new URL(uri, "https://server");
+  const selectors = ["fieldSelector", "labelSelector"]
+    .flatMap((name) => searchParams.get(name) ?? []);
+  return [pathname, ...selectors].join(" ");
+}
