@@ -5,6 +5,7 @@ import { Informer, KubeClient, PODS, type V1Pod } from "../../lib/kube/mod.ts";
 import { FakeTransport } from "../../lib/kube/testing.ts";
 import { EGRESSES } from "../../lib/api/mod.ts";
 import { ClientSlices, sliceInformer } from "./clients/client_slices.ts";
+import { planMetadata } from "./common/metadata.ts";
 import { EgressLab, egressOf } from "./testing.ts";
 
 const SLICE = "egressclientslices/internet/nat-0";
@@ -104,12 +105,19 @@ Deno.test("ClientSlices.reconcile() waits for nothing when nothing is to be writ
     new FakeTransport(() => assert.fail("Asked the API server")),
   );
   const egresses = new Informer(client, EGRESSES);
-  egresses.store.set("internet/nat", egressOf());
+  const egress = egressOf();
+  egresses.store.set("internet/nat", egress);
+  const written = sliceInformer(client);
+  written.store.set("internet/nat-0", {
+    apiVersion: "coil.cybozu.com/v2",
+    kind: "EgressClientSlice",
+    metadata: { ...planMetadata(egress), name: "nat-0", namespace: "internet" },
+  });
   const slices = new ClientSlices({
     client,
     egresses,
     pods: new Informer(client, PODS, { indexes: { egress: () => [] } }),
-    slices: sliceInformer(client),
+    slices: written,
   });
   const { signal } = new AbortController();
   let isDone = false;

@@ -40,6 +40,7 @@ Deno.test("an Egress gets what its gateways need, written once each", async () =
     `PATCH ${ROLE_BINDING}`,
     "PATCH serviceaccounts/internet/coil-egress",
     `PATCH ${SERVICE}`,
+    "POST egressclientslices/internet/nat-0",
   ]);
   assert.deepEqual(
     lab.events.toSorted(),

@@ -154,11 +154,7 @@ async function leadIpam(
     blocks: cluster.blocks.store.size,
     nodes: cluster.nodes.store.size,
   });
-  group.run("pools", async (s) => {
-    // Their statuses say what the former leader knew of the cluster.
-    await ranges.known({ signal: s });
-    await poolController.run(s);
-  });
+  group.run("pools", (s) => poolController.run(s));
   group.run("requests", (s) => requestController.run(s));
   group.run("node addresses", (s) => addressController.run(s));
   group.run("gc", (s) => gc.run(s));
@@ -278,7 +274,11 @@ function makePoolController(
     name: "addresspool",
     concurrency: CONCURRENT_POOLS,
     metrics: kubeMetrics,
-    reconcile: (name, signal) => reconciler.reconcile(name, signal),
+    async reconcile(name, signal) {
+      // Their statuses say what the former leader knew of the cluster.
+      await ranges.known({ signal });
+      return await reconciler.reconcile(name, signal);
+    },
   });
 }
 
