@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { cacheDir, removeUnused } from "../host/mod.ts";
+import { homedir } from "node:os";
 import { bundle } from "./modules/bundle.ts";
 import { compile } from "./compile/compile.ts";
 import { findRuntime } from "./compile/denort.ts";
@@ -35,7 +35,7 @@ export async function buildExecutable(
   options: BuildOptions = {},
 ): Promise<string> {
   const { packer = false, log = () => {} } = options;
-  const builds = `${cacheDir()}/build`;
+  const builds = `${cacheRoot()}/build`;
   const directory = `${builds}/${await hashSources()}`;
   const wanted: readonly Kind[] = packer ? ["packed"] : usable();
   for (const kind of wanted) {
@@ -47,14 +47,32 @@ export async function buildExecutable(
     return path;
   }
   const path = await build(directory, { packer, log });
-  // 100 MB each, one for each change of the sources.
-  await removeUnused(builds, UNUSED_MS);
+  await removeUnused(builds);
   return path;
+}
+
+/** 100 MB each, one for each change of the sources. */
+async function removeUnused(builds: string): Promise<void> {
+  const oldest = Date.now() - UNUSED_MS;
+  for await (const { name } of Deno.readDir(builds)) {
+    const path = `${builds}/${name}`;
+    // Two processes may remove the same.
+    const used = await Deno.stat(path).catch(() => undefined);
+    if ((used?.mtime?.getTime() ?? Infinity) >= oldest) continue;
+    await Deno.remove(path, { recursive: true }).catch((error) => {
+      if (!(error instanceof Deno.errors.NotFound)) throw error;
+    });
+  }
 }
 
 /** A runtime that was asked for must not be passed over for a packed file. */
 function usable(): readonly Kind[] {
   return Deno.env.get("DENORT_BIN") ? ["compiled"] : KINDS;
+}
+
+/** In the user's home, also when $HOME is not set. */
+function cacheRoot(): string {
+  return Deno.env.get("COIL_CACHE") || `${homedir()}/.cache/coil`;
 }
 
 async function build(
