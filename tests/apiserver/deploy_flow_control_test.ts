@@ -173,7 +173,8 @@ Deno.test("Coil's requests have their own shares of the API server", async (t) =
       );
     const late = await rejected('reason="time-out"');
     assert.equal(await rejected(), late, "turned away");
-    assert.equal(statuses.filter((status) => status !== 200).length, late);
+    const refused = statuses.filter((status) => status !== 200);
+    assert.equal(refused.length, late, refused.join());
     assert.ok(answered > 4, `${answered} requests of others were answered`);
     // They went past those that waited.
     const controlS = await waitedS("coil-control-plane") - before.control;

@@ -42,7 +42,10 @@ Deno.test("a pool that nodes have blocks of is not deleted by mistake", async (t
     );
     await assert.rejects(remove("--all"), /"used" is not deleted/);
     const all = "/apis/coil.cybozu.com/v2/addresspools";
-    await assert.rejects(plane.request("DELETE", all), /is not deleted: 3 bl/);
+    await assert.rejects(
+      plane.request("DELETE", all),
+      /is not deleted: 3 of its bl/,
+    );
     assert.equal(
       (await lab.pool("used")).metadata.deletionTimestamp,
       undefined,
