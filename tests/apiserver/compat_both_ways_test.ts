@@ -63,7 +63,7 @@ async function blockOf(lab: PeerLab, node: LabNode): Promise<Block> {
 }
 
 Deno.test("overlay compat over a running Coil v2 and back, node by node, under pods that come and go", async (t) => {
-  await using lab = await PeerLab.start("bothways", 2);
+  await using lab = await PeerLab.start("bothways", { nodes: 2 });
   const { plane } = lab;
   const [node1, node2] = lab.nodes;
   assert.ok(node1 !== undefined && node2 !== undefined);

@@ -10,6 +10,7 @@ import { buildExecutable } from "../../deploy/executable/mod.ts";
 import {
   ControlPlane,
   eventually,
+  type LabFamily,
   type LabNode,
   type LabProcess,
   listNetns,
@@ -18,13 +19,26 @@ import {
 import { placePlugin } from "../lab/plugin_file.ts";
 import { ensurePeerCoil, type PeerCoil } from "../lab/peer_coil.ts";
 import { issueCertificate, sharedPki } from "../lab/pki.ts";
-import { callPlugin, type Sandbox, sandboxOf } from "../lab/runtime.ts";
+import {
+  callPlugin,
+  type PluginCall,
+  type Sandbox,
+  sandboxOf,
+} from "../lab/runtime.ts";
 import { DEPLOY } from "./deploy_render.ts";
 
 /** Whose program runs. */
 export type Side = "ours" | "peer";
 
 const READY_MS = 90_000;
+
+/** Options of {@linkcode PeerLab.call}. */
+export interface CallOptions {
+  /** Whose plugin is called. */
+  readonly plugin?: Side;
+  /** What the ADD returned, as a runtime hands it on. */
+  readonly prevResult?: unknown;
+}
 
 /** A node: whose coild it runs, and the process. */
 interface NodeState {
@@ -54,12 +68,18 @@ export class PeerLab implements AsyncDisposable {
   }
 
   /** Starts it with upstream's definitions and rights; no program runs yet. */
-  static async start(name: string, nodes: number): Promise<PeerLab> {
+  static async start(
+    name: string,
+    { nodes, families = ["ipv4"] }: {
+      readonly nodes: number;
+      readonly families?: readonly LabFamily[];
+    },
+  ): Promise<PeerLab> {
     const programs = {
       peer: await ensurePeerCoil(),
       executable: await buildExecutable(),
     };
-    const plane = await ControlPlane.start({ name, families: ["ipv4"] });
+    const plane = await ControlPlane.start({ name, families });
     await using undo = new AsyncDisposableStack();
     undo.use(plane);
     const made: LabNode[] = [];
@@ -179,15 +199,16 @@ export class PeerLab implements AsyncDisposable {
     await run("ip", ["netns", "delete", netns]);
   }
 
-  /** Calls the plugin that the node has now. Returns its output, and whether it was done. */
+  /** Calls a plugin, by default that of the side whose coild runs. Returns its output, and whether it was done. */
   async call(
     node: LabNode,
-    command: "ADD" | "DEL",
+    command: PluginCall["command"],
     sandbox: Sandbox,
+    options: CallOptions = {},
   ): Promise<{ readonly done: boolean; readonly text: string }> {
-    const side = this.#states.get(node.name)?.side;
+    const { plugin = this.#states.get(node.name)?.side, prevResult } = options;
     const answer = await callPlugin({
-      plugin: side === "peer"
+      plugin: plugin === "peer"
         ? path.join(this.#peer.binDir, "coil")
         : path.join(this.plane.runDir, `plugin-${node.name}`, "coil"),
       command,
@@ -198,6 +219,7 @@ export class PeerLab implements AsyncDisposable {
         name: "k8s-pod-network",
         type: "coil",
         socket: this.#socket(node),
+        ...(prevResult === undefined ? {} : { prevResult }),
       },
     });
     return { done: answer.code === 0, text: answer.stdout + answer.stderr };

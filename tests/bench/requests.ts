@@ -19,7 +19,7 @@ export async function requestFigures(
   },
 ): Promise<Figure[]> {
   removeLabOnSignals(NAME, log);
-  await using lab = await PeerLab.start(NAME, 0);
+  await using lab = await PeerLab.start(NAME, { nodes: 0 });
   await lab.plane.apply({
     apiVersion: "coil.cybozu.com/v2",
     kind: "AddressPool",

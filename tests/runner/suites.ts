@@ -165,7 +165,8 @@ export const SUITES: readonly Suite[] = [
     jobs: 6,
     longest: [
       ...["deploy_docs", "controller_egress_status", "cluster_credentials"],
-      ...["migrator_replace", "compat_both_ways", "coild_egress_update"],
+      ...["migrator_replace", "compat_both_ways", "compat_pods"],
+      ...["coild_egress_update"],
       ...["coild_killed", "migrator_limits", "egress_gateway_scale"],
     ].map((file) => `tests/apiserver/${file}_test.ts`),
     prepare: async (log) => {
