@@ -1,5 +1,5 @@
-// Gateways of upstream's Coil v2 (Go) with our clients, as in a cluster that is
-// being migrated.
+// Gateways of upstream's Coil v2 (Go) with our clients, and the reverse, as in a
+// cluster that is being migrated.
 import assert from "node:assert/strict";
 import { inNetns } from "../lab/mod.ts";
 import { eventually } from "../lab/wait.ts";
@@ -21,7 +21,7 @@ async function expectServed(
     .flatMap(({ pod }) => [...pod.addresses]);
   for (const family of VM_FAMILIES) {
     const address = OUTSIDE[family][egress];
-    // Upstream's gateways learn of a client from its status.
+    // Where a side is upstream's, gateways learn of a client from its status.
     const byTcp = await eventually(
       `${address} to answer`,
       () => askTcp(client.sockets, address, { timeoutMs: 2_000 }),
@@ -37,33 +37,39 @@ async function expectServed(
   }
 }
 
-const clients: Client[] = [];
+const DIRECTIONS = [
+  ["clients of ours, gateways of upstream's", "gateways"],
+  ["clients of upstream's, gateways of ours", "nodes"],
+] as const;
 
-egressTest("compatibility: clients of ours, gateways of upstream's", {
-  cluster: { peerGateways: true },
-  setUp: async (cluster) => {
-    for (const egress of ["near", "far"] as const) {
-      await cluster.createEgress(egress, {
-        destinations: VM_FAMILIES.map((f) => OUTSIDE_NETWORKS[f][egress]),
-        fouSourcePortAuto: EGRESSES[egress] === "automatic",
-      });
-    }
-    for (const node of [0, 1]) {
-      const name = `client${node}`;
-      const egresses = "near,far";
-      clients.push(await cluster.createClient({ name, node, egresses }));
-    }
-  },
-  scenarios: Object.fromEntries(
-    (["near", "far"] as const).map((egress) => [
-      `TCP, UDP, ping and large packets of both families from both nodes, source port ${
-        EGRESSES[egress]
-      }`,
-      async (cluster: EgressCluster) => {
-        for (const client of clients) {
-          await expectServed(cluster, client, egress);
-        }
-      },
-    ]),
-  ),
-});
+for (const [title, peer] of DIRECTIONS) {
+  const clients: Client[] = [];
+  egressTest(`compatibility: ${title}`, {
+    cluster: { peer },
+    setUp: async (cluster) => {
+      for (const egress of ["near", "far"] as const) {
+        await cluster.createEgress(egress, {
+          destinations: VM_FAMILIES.map((f) => OUTSIDE_NETWORKS[f][egress]),
+          fouSourcePortAuto: EGRESSES[egress] === "automatic",
+        });
+      }
+      for (const node of [0, 1]) {
+        const name = `client${node}`;
+        const egresses = "near,far";
+        clients.push(await cluster.createClient({ name, node, egresses }));
+      }
+    },
+    scenarios: Object.fromEntries(
+      (["near", "far"] as const).map((egress) => [
+        `TCP, UDP, ping and large packets of both families from both nodes, source port ${
+          EGRESSES[egress]
+        }`,
+        async (cluster: EgressCluster) => {
+          for (const client of clients) {
+            await expectServed(cluster, client, egress);
+          }
+        },
+      ]),
+    ),
+  });
+}

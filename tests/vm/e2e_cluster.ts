@@ -16,7 +16,7 @@ import {
   removeObjects,
   routeBlocks,
 } from "./e2e_objects.ts";
-import { allowPeerGateways, peerBinDir } from "./e2e_peer.ts";
+import { allowPeerGateways, allowPeerNodes, peerBinDir } from "./e2e_peer.ts";
 import { PodRuntime, type PodRuntimeOptions, type VmPod } from "./e2e_pods.ts";
 import { ServiceProxy } from "./e2e_proxy.ts";
 import { createTopology, type Topology, type VmNode } from "./topology.ts";
@@ -52,11 +52,20 @@ export interface ClientOptions {
 export interface ClusterOptions {
   /** More flags for coild. */
   readonly coildArgs?: readonly string[];
-  /** Whether gateways are upstream's. */
-  readonly peerGateways?: boolean;
+  /** Whose gateways, or whose coild and plugin, are upstream's; none without it. */
+  readonly peer?: "gateways" | "nodes";
   /** See {@link PodRuntimeOptions}. */
   readonly first?: NonNullable<PodRuntimeOptions["first"]>;
 }
+
+/** A program's file, and arguments of its own. */
+interface Program {
+  readonly file: string;
+  readonly args: readonly string[];
+}
+
+/** A gateway's answer takes a busy machine longer than a second at first. */
+const ANNOUNCE = ["--egress-announce-timeout=10s"];
 
 /** Coil at work. Disposing of it removes all that it made, objects included. */
 export class EgressCluster implements AsyncDisposable {
@@ -65,8 +74,7 @@ export class EgressCluster implements AsyncDisposable {
   readonly proxy: ServiceProxy;
   readonly kubelet: GatewayKubelet;
   readonly #runtime: PodRuntime;
-  readonly #binDir: string;
-  readonly #coildArgs: readonly string[];
+  readonly #coild: Program;
   readonly #daemons = new Map<string, LabProcess>();
   readonly #resources: AsyncDisposableStack;
 
@@ -76,8 +84,7 @@ export class EgressCluster implements AsyncDisposable {
     readonly proxy: ServiceProxy;
     readonly kubelet: GatewayKubelet;
     readonly runtime: PodRuntime;
-    readonly binDir: string;
-    readonly coildArgs: readonly string[];
+    readonly coild: Program;
     readonly resources: AsyncDisposableStack;
   }) {
     this.access = parts.access;
@@ -85,14 +92,15 @@ export class EgressCluster implements AsyncDisposable {
     this.proxy = parts.proxy;
     this.kubelet = parts.kubelet;
     this.#runtime = parts.runtime;
-    this.#binDir = parts.binDir;
-    this.#coildArgs = parts.coildArgs;
+    this.#coild = parts.coild;
     this.#resources = parts.resources;
   }
 
   /** Makes the world and starts coild on both nodes. */
   static async start(options: ClusterOptions = {}): Promise<EgressCluster> {
-    const { coildArgs = [], first, peerGateways = false } = options;
+    const { coildArgs = [], first, peer } = options;
+    const peerGateways = peer === "gateways";
+    const peerNodes = peer === "nodes";
     await using resources = new AsyncDisposableStack();
     const access = resources.use(await openAccess());
     const topology = resources.use(await createTopology());
@@ -100,13 +108,17 @@ export class EgressCluster implements AsyncDisposable {
     resources.defer(() => removeObjects(access));
     await createObjects(access, topology.nodes);
     if (peerGateways) resources.use(await allowPeerGateways(access, GATEWAYS));
+    if (peerNodes) resources.use(await allowPeerNodes(access));
     const binDir = await linkRoles(access.runDir);
-    for (const node of topology.nodes) await placePlugins(access, node);
+    for (const node of topology.nodes) {
+      await placePlugins(access, { node, peerNodes });
+    }
     const runtime = resources.use(
       new PodRuntime({
         client: access.client,
         pluginsOf: (node) => pluginsOf(access, node),
         socketOf: (node) => socketOf(access, node),
+        ...(peerNodes ? { cniVersion: "1.0.0" } : {}),
         ...(first === undefined ? {} : { first }),
       }),
     );
@@ -130,8 +142,9 @@ export class EgressCluster implements AsyncDisposable {
       proxy,
       kubelet,
       runtime,
-      binDir,
-      coildArgs,
+      coild: peerNodes
+        ? { file: `${peerBinDir()}/coild`, args: coildArgs }
+        : { file: `${binDir}/coild`, args: [...ANNOUNCE, ...coildArgs] },
       resources: resources.move(),
     });
     daemons.defer(() => cluster.#stopDaemons());
@@ -161,14 +174,12 @@ export class EgressCluster implements AsyncDisposable {
       id: `coild-${node.name}`,
       runDir: access.runDir,
       netns: node.netns,
-      command: path.join(this.#binDir, "coild"),
+      command: this.#coild.file,
       args: [
         `--socket=${socketOf(access, node)}`,
-        // A gateway's answer takes a busy machine longer than a second at first.
-        "--egress-announce-timeout=10s",
         // Asked from outside of its network.
         `--health-addr=:${COILD_HEALTH_PORT}`,
-        ...this.#coildArgs,
+        ...this.#coild.args,
       ],
       env: { COIL_NODE_NAME: node.name, ...access.inClusterEnv },
       mounts: [{ source, target: TOKEN_DIR }],
@@ -364,8 +375,20 @@ function pluginsOf(access: VmAccess, node: VmNode): string {
   return path.join(access.runDir, `${node.name}.plugins`);
 }
 
-async function placePlugins(access: VmAccess, node: VmNode): Promise<void> {
-  await placePlugin(pluginsOf(access, node), {
+async function placePlugins(
+  access: VmAccess,
+  { node, peerNodes }: {
+    readonly node: VmNode;
+    readonly peerNodes: boolean;
+  },
+): Promise<void> {
+  const directory = pluginsOf(access, node);
+  if (peerNodes) {
+    await Deno.mkdir(directory);
+    await Deno.symlink(`${peerBinDir()}/coil`, path.join(directory, "coil"));
+    return;
+  }
+  await placePlugin(directory, {
     executable: executablePath(),
     socket: socketOf(access, node),
   });

@@ -1,10 +1,10 @@
-// Gateways of upstream's Coil v2 (Go) in the end-to-end tests.
+// Gateways and nodes of upstream's Coil v2 (Go) in the end-to-end tests.
 import type { VmAccess } from "./e2e_access.ts";
 
 /** Variable that names the directory of upstream's programs. */
 export const PEER_VARIABLE = "COIL_VM_PEER";
 
-/** Directory of upstream's `coil-egress`. */
+/** Directory of upstream's programs. */
 export function peerBinDir(): string {
   const dir = Deno.env.get(PEER_VARIABLE);
   if (dir !== undefined) return dir;
@@ -15,26 +15,60 @@ const RBAC = "/apis/rbac.authorization.k8s.io/v1";
 
 /** Lets upstream's gateways watch pods, as ours did before there were EgressClientSlices, until it is disposed of. */
 export async function allowPeerGateways(
-  { admin }: VmAccess,
+  access: VmAccess,
   namespace: string,
 ): Promise<AsyncDisposable> {
-  const name = "coil-egress-pods";
+  return await allow(access, {
+    name: "coil-egress-pods",
+    account: { namespace, name: "coil-egress" },
+    rules: [{ apiGroups: [""], resources: ["pods"], verbs: WATCH }],
+  });
+}
+
+/** Gives coild the rights that upstream's needs besides, as the overlay compat does, until it is disposed of. */
+export async function allowPeerNodes(
+  access: VmAccess,
+): Promise<AsyncDisposable> {
+  const blocks = ["addressblocks", "blockrequests", "blockrequests/status"];
+  return await allow(access, {
+    name: "coild-peer",
+    account: { namespace: "kube-system", name: "coild" },
+    rules: [
+      {
+        apiGroups: [""],
+        resources: ["namespaces", "nodes", "pods", "services"],
+        verbs: WATCH,
+      },
+      {
+        apiGroups: ["coil.cybozu.com"],
+        resources: [...blocks, "egresses"],
+        verbs: [...WATCH, "create", "update", "patch", "delete"],
+      },
+    ],
+  });
+}
+
+const WATCH = ["get", "list", "watch"];
+
+async function allow(
+  { admin }: VmAccess,
+  { name, account, rules }: {
+    readonly name: string;
+    readonly account: { readonly namespace: string; readonly name: string };
+    readonly rules: readonly unknown[];
+  },
+): Promise<AsyncDisposable> {
   const metadata = { name };
   const roleRef = {
     apiGroup: "rbac.authorization.k8s.io",
     kind: "ClusterRole",
     name,
   };
-  await admin.request("POST", `${RBAC}/clusterroles`, {
-    metadata,
-    rules: [
-      { apiGroups: [""], resources: ["pods"], verbs: ["get", "list", "watch"] },
-    ],
-  });
+  await admin.request("POST", `${RBAC}/clusterroles`, { metadata, rules });
   await admin.request("POST", `${RBAC}/clusterrolebindings`, {
     metadata,
     roleRef,
-    subjects: [{ kind: "ServiceAccount", namespace, name: "coil-egress" }],
+    subjects: [{ kind: "ServiceAccount", ...account }],
   });
   return {
     async [Symbol.asyncDispose](): Promise<void> {

@@ -28,6 +28,8 @@ export interface PodRuntimeOptions {
   /** A node's directory of the CNI plugin `coil`. */
   readonly pluginsOf: (node: VmNode) => string;
   readonly socketOf: (node: VmNode) => string;
+  /** Of the configuration for Coil's plugin, when it comes first. Default 1.1.0. */
+  readonly cniVersion?: string;
   /** Configuration of a plugin that makes a pod's network before Coil's, which only adds to it then. */
   readonly first?: (pod: PodRef, node: VmNode) => PluginConfig;
 }
@@ -103,12 +105,12 @@ export class PodRuntime implements AsyncDisposable {
     command: Command,
     pod: Pick<VmPod, "sandbox" | "node" | "prevResult">,
   ): Promise<string> {
-    const { pluginsOf, socketOf } = this.#options;
+    const { pluginsOf, socketOf, cniVersion = "1.1.0" } = this.#options;
     const { prevResult } = pod;
     return await call(command, {
       type: "coil",
       socket: socketOf(pod.node),
-      ...(prevResult === undefined ? { cniVersion: "1.1.0" } : { prevResult }),
+      ...(prevResult === undefined ? { cniVersion } : { prevResult }),
     }, { ...pod, pluginDir: pluginsOf(pod.node) });
   }
 
