@@ -33,6 +33,7 @@ import { FrameReader, Http2Error } from "../../lib/grpc/base/http2_frames.ts";
 import { Address, Prefix } from "../../lib/inet/mod.ts";
 import { EGRESS_ANNOTATION_PREFIX } from "../../lib/names/mod.ts";
 import { formatAlias, parseAlias } from "../../lib/podnet/base/alias.ts";
+import { LinkNameError } from "../../lib/podnet/base/errors.ts";
 import { readIdentity } from "../../roles/coil_egress/base/identity.ts";
 import type { Input, Target } from "./fuzzer.ts";
 
@@ -178,7 +179,7 @@ function readAlias({ text }: Input): void {
     again = formatAlias(alias.identity);
   } catch (error) {
     // An alias of somebody else's that looks like ours.
-    if (error instanceof TypeError) return;
+    if (error instanceof LinkNameError) return;
     throw error;
   }
   assert.equal(again, text);
