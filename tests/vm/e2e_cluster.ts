@@ -17,7 +17,12 @@ import {
   routeBlocks,
 } from "./e2e_objects.ts";
 import { allowPeerGateways, allowPeerNodes, peerBinDir } from "./e2e_peer.ts";
-import { PodRuntime, type PodRuntimeOptions, type VmPod } from "./e2e_pods.ts";
+import {
+  type PodRef,
+  PodRuntime,
+  type PodRuntimeOptions,
+  type VmPod,
+} from "./e2e_pods.ts";
 import { ServiceProxy } from "./e2e_proxy.ts";
 import { createTopology, type Topology, type VmNode } from "./topology.ts";
 import { NetnsSockets, OutsideServers } from "./traffic.ts";
@@ -62,7 +67,12 @@ export interface ClusterOptions {
 interface Program {
   readonly file: string;
   readonly args: readonly string[];
+  /** How often a pod's start is tried, as a kubelet does again and again. */
+  readonly starts: number;
 }
+
+/** Upstream's coild waits in vain for an answer that came before it listened; the next ADD asks again. */
+const PEER_STARTS = 3;
 
 /** A gateway's answer takes a busy machine longer than a second at first. */
 const ANNOUNCE = ["--egress-announce-timeout=10s"];
@@ -143,8 +153,16 @@ export class EgressCluster implements AsyncDisposable {
       kubelet,
       runtime,
       coild: peerNodes
-        ? { file: `${peerBinDir()}/coild`, args: coildArgs }
-        : { file: `${binDir}/coild`, args: [...ANNOUNCE, ...coildArgs] },
+        ? {
+          file: `${peerBinDir()}/coild`,
+          args: coildArgs,
+          starts: PEER_STARTS,
+        }
+        : {
+          file: `${binDir}/coild`,
+          args: [...ANNOUNCE, ...coildArgs],
+          starts: 1,
+        },
       resources: resources.move(),
     });
     daemons.defer(() => cluster.#stopDaemons());
@@ -287,10 +305,20 @@ export class EgressCluster implements AsyncDisposable {
     });
     const uid = created.metadata?.uid ?? "";
     const ref = { namespace, name, uid };
-    const pod = await this.#runtime.start(ref, node);
+    const pod = await this.#start(ref, node);
     if (report) await this.#runtime.report(pod, { ready: true });
     const sockets = new NetnsSockets(pod.sandbox.netns);
     return { pod, sockets, [Symbol.dispose]: () => sockets[Symbol.dispose]() };
+  }
+
+  async #start(ref: PodRef, node: VmNode): Promise<VmPod> {
+    for (let left = this.#coild.starts - 1;; left--) {
+      try {
+        return await this.#runtime.start(ref, node);
+      } catch (error) {
+        if (left === 0) throw error;
+      }
+    }
   }
 
   /** Reports the status of a client that was made without. */
