@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import fc from "fast-check";
-import { Backoff, type Clock, retry } from "./mod.ts";
+import { Backoff, retry } from "./mod.ts";
+import { RecordingClock } from "./testing.ts";
 
 Deno.test("Backoff.nextMs() doubles up to the limit, and reset() starts over", () => {
   const backoff = new Backoff({ initialMs: 10, maxMs: 35, jitter: 0 });
@@ -70,15 +71,8 @@ Deno.test("retry() stops waiting on abort", async () => {
 });
 
 Deno.test("retry() waits any time up to 100 ms at first, and up to 10 s at last", async () => {
-  const delays: number[] = [];
-  const clock: Clock = {
-    nowMs: () => 0,
-    after(ms, callback) {
-      delays.push(ms);
-      queueMicrotask(callback);
-      return { [Symbol.dispose]() {} };
-    },
-  };
+  const clock = new RecordingClock();
+  const { delays } = clock;
   const fail = () => Promise.reject(new Error("no"));
   await assert.rejects(retry(fail, { clock, maxAttempts: 200 }), /^Error: no$/);
   delays.forEach((ms, i) => assert.ok(ms <= Math.min(10_000, 100 * 2 ** i)));

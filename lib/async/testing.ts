@@ -1,9 +1,10 @@
 /**
- * A clock that stands still, for tests of whatever takes a clock.
+ * Clocks for tests of whatever takes one, and waiting for what has no clock.
  *
  * @module
  */
 import type { Clock } from "./clock.ts";
+import { sleep } from "./sleep.ts";
 
 /** A {@linkcode Clock} that stands still until it is turned. */
 export class FakeClock implements Clock {
@@ -39,6 +40,56 @@ export class FakeClock implements Clock {
     }
     this.#nowMs = endMs;
     await settle();
+  }
+}
+
+/** A {@linkcode Clock} on which no time passes: each timer fires at once, and its delay is noted. */
+export class RecordingClock implements Clock {
+  /** In ms, in the order of the timers. */
+  readonly delays: number[] = [];
+  readonly #onTimer: (count: number) => void;
+
+  /** `onTimer` gets the number of timers so far. */
+  constructor(onTimer: (count: number) => void = () => {}) {
+    this.#onTimer = onTimer;
+  }
+
+  nowMs(): number {
+    return 0;
+  }
+
+  after(ms: number, callback: () => void): Disposable {
+    this.#onTimer(this.delays.push(ms));
+    queueMicrotask(callback);
+    return { [Symbol.dispose]() {} };
+  }
+}
+
+/** How long something may take; far more than it does. */
+const PATIENCE_MS = 8_000;
+
+/** Waits, in real time, until the check passes; throws what it threw last. */
+export async function untilPasses(check: () => void): Promise<void> {
+  const end = performance.now() + PATIENCE_MS;
+  for (;;) {
+    try {
+      return check();
+    } catch (error) {
+      if (performance.now() > end) throw error;
+    }
+    await sleep(5);
+  }
+}
+
+/** Waits, in real time, until nothing was counted for so long. */
+export async function untilQuiet(
+  count: () => number,
+  quietMs: number,
+): Promise<void> {
+  let before = -1;
+  while (before !== count()) {
+    before = count();
+    await sleep(quietMs);
   }
 }
 

@@ -25,7 +25,7 @@ export interface FakeAnswer {
 
 /**
  * A {@link Transport} that calls a function for each request and remembers them. Watches that begin with all objects it
- * refuses unseen, as a server without WatchList does, unless it is told to pass them on.
+ * refuses unseen, as a server without WatchList does, unless `streamsLists` is set.
  */
 export class FakeTransport implements Transport {
   readonly host = "fake:6443";
@@ -245,7 +245,7 @@ export class MemoryApi implements Transport {
     if (method === "DELETE") return this.#delete(key, found);
     const changed = Array.isArray(body)
       ? jsonPatched(found, body)
-      : merged(method === "PUT" ? {} : found, body);
+      : mergePatched(method === "PUT" ? {} : found, body);
     if (changed === undefined) return refusal(422);
     const object = isStatus
       ? { ...found, status: (changed as { status?: unknown }).status }
@@ -350,13 +350,13 @@ function isSelected(query: URLSearchParams, object: MemoryObject): boolean {
     terms("fieldSelector").every((term) => matches(term, fieldOf));
 }
 
-/** RFC 7386. */
-function merged(target: unknown, patch: unknown): unknown {
+/** The target after a merge patch (RFC 7386). */
+export function mergePatched(target: unknown, patch: unknown): unknown {
   if (!isRecord(patch)) return patch;
   const result: Record<string, unknown> = isRecord(target) ? { ...target } : {};
   for (const [key, value] of Object.entries(patch)) {
     if (value === null) delete result[key];
-    else result[key] = merged(result[key], value);
+    else result[key] = mergePatched(result[key], value);
   }
   return result;
 }

@@ -10,7 +10,8 @@ import type {
   Egress,
   EgressSpec,
 } from "../../lib/api/mod.ts";
-import { sleep, TaskGroup } from "../../lib/async/mod.ts";
+import { TaskGroup } from "../../lib/async/mod.ts";
+import { untilPasses, untilQuiet } from "../../lib/async/testing.ts";
 import {
   type EventInfo,
   type EventRecorder,
@@ -28,9 +29,6 @@ import { openIpam } from "./ipam_part.ts";
 
 // Loaded when memory is first given back; within a test that would count as a leak.
 openLibc();
-
-/** How long something may take; far more than it does. */
-const PATIENCE_MS = 8_000;
 
 /** An API server in memory, and a controller that leads once it is started. */
 abstract class ControllerLab implements AsyncDisposable {
@@ -64,26 +62,14 @@ abstract class ControllerLab implements AsyncDisposable {
     group: TaskGroup,
   ): (leading: AbortSignal) => Promise<void>;
 
-  /** Waits until the check passes; throws what it threw last. */
+  /** See {@linkcode untilPasses}. */
   async until(check: () => void): Promise<void> {
-    const end = performance.now() + PATIENCE_MS;
-    for (;;) {
-      try {
-        return check();
-      } catch (error) {
-        if (performance.now() > end) throw error;
-      }
-      await sleep(5);
-    }
+    await untilPasses(check);
   }
 
   /** Waits until the controller has written nothing for a while. */
   async quiet(): Promise<void> {
-    let before = -1;
-    while (before !== this.api.writes.length) {
-      before = this.api.writes.length;
-      await sleep(100);
-    }
+    await untilQuiet(() => this.api.writes.length, 100);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -4,7 +4,8 @@
  * @module
  */
 import type { Egress } from "../../lib/api/mod.ts";
-import { KeyedMutex, sleep, TaskGroup } from "../../lib/async/mod.ts";
+import { KeyedMutex, TaskGroup } from "../../lib/async/mod.ts";
+import { untilPasses, untilQuiet } from "../../lib/async/testing.ts";
 import type { ClientPlan } from "../../lib/egress/mod.ts";
 import { Address, Prefix } from "../../lib/inet/mod.ts";
 import {
@@ -30,9 +31,6 @@ import { PodEvents } from "./observe/pod_events.ts";
 
 // Loaded when a namespace is first opened; within a test that would count as a leak.
 openLibc();
-
-/** How long something may take; far more than it does. */
-const PATIENCE_MS = 8_000;
 
 /** What annotates a pod as a client of Egress "nat/internet". */
 export const CLIENT: Readonly<Record<string, string>> = {
@@ -264,26 +262,14 @@ export class ClientLab implements AsyncDisposable {
     await this.part.calls.check(this.attachmentOf(name).key, { signal });
   }
 
-  /** Waits until the check passes; throws what it threw last. */
+  /** See {@linkcode untilPasses}. */
   async until(check: () => void): Promise<void> {
-    const end = performance.now() + PATIENCE_MS;
-    for (;;) {
-      try {
-        return check();
-      } catch (error) {
-        if (performance.now() > end) throw error;
-      }
-      await sleep(5);
-    }
+    await untilPasses(check);
   }
 
   /** Waits until nothing was done for a while. */
   async quiet(): Promise<void> {
-    let before = -1;
-    while (before !== this.plane.done.length) {
-      before = this.plane.done.length;
-      await sleep(60);
-    }
+    await untilQuiet(() => this.plane.done.length, 60);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

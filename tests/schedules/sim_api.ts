@@ -1,5 +1,6 @@
 /** An API server in memory: versions, watches, finalizers, preconditions. It knows no kind. */
 import type { KubeObject } from "../../lib/kube/mod.ts";
+import { mergePatched } from "../../lib/kube/testing.ts";
 
 /** An object as it is stored. */
 export interface Stored extends KubeObject {
@@ -170,7 +171,7 @@ export class SimApi {
     if (
       expected !== undefined && expected !== object.metadata.resourceVersion
     ) return refusal(409, "Conflict");
-    const merged = mergePatch(object, patch) as Stored;
+    const merged = mergePatched(object, patch) as Stored;
     if (subresource === "status") {
       return this.#store("MODIFIED", plural, {
         ...object,
@@ -268,19 +269,4 @@ function jsonPatch(
     } else throw new Error(`Cannot apply "${op}" to ${path}`);
   }
   return copy;
-}
-
-/** RFC 7386. */
-function mergePatch(target: unknown, patch: unknown): unknown {
-  if (!isObject(patch)) return patch;
-  const merged: Record<string, unknown> = isObject(target) ? { ...target } : {};
-  for (const [key, value] of Object.entries(patch)) {
-    if (value === null) delete merged[key];
-    else merged[key] = mergePatch(merged[key], value);
-  }
-  return merged;
-}
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

@@ -1,6 +1,7 @@
 // Coil with all its roles in the virtual machine: coild on two nodes, gateways
 // as pods, Services translated, and pods as clients.
 import * as path from "node:path";
+import { retry } from "../../lib/async/mod.ts";
 import { type Egress, EGRESSES, type EgressSpec } from "../../lib/api/mod.ts";
 import { PODS, type V1Pod } from "../../lib/kube/mod.ts";
 import { placePlugin } from "../lab/plugin_file.ts";
@@ -17,12 +18,7 @@ import {
   routeBlocks,
 } from "./e2e_objects.ts";
 import { allowPeerGateways, allowPeerNodes, peerBinDir } from "./e2e_peer.ts";
-import {
-  type PodRef,
-  PodRuntime,
-  type PodRuntimeOptions,
-  type VmPod,
-} from "./e2e_pods.ts";
+import { PodRuntime, type PodRuntimeOptions, type VmPod } from "./e2e_pods.ts";
 import { ServiceProxy } from "./e2e_proxy.ts";
 import { createTopology, type Topology, type VmNode } from "./topology.ts";
 import { NetnsSockets, OutsideServers } from "./traffic.ts";
@@ -305,20 +301,12 @@ export class EgressCluster implements AsyncDisposable {
     });
     const uid = created.metadata?.uid ?? "";
     const ref = { namespace, name, uid };
-    const pod = await this.#start(ref, node);
+    const pod = await retry(() => this.#runtime.start(ref, node), {
+      maxAttempts: this.#coild.starts,
+    });
     if (report) await this.#runtime.report(pod, { ready: true });
     const sockets = new NetnsSockets(pod.sandbox.netns);
     return { pod, sockets, [Symbol.dispose]: () => sockets[Symbol.dispose]() };
-  }
-
-  async #start(ref: PodRef, node: VmNode): Promise<VmPod> {
-    for (let left = this.#coild.starts - 1;; left--) {
-      try {
-        return await this.#runtime.start(ref, node);
-      } catch (error) {
-        if (left === 0) throw error;
-      }
-    }
   }
 
   /** Reports the status of a client that was made without. */

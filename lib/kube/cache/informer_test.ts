@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
-import { Backoff, type Clock, sleep } from "../../async/mod.ts";
+import { Backoff, sleep } from "../../async/mod.ts";
+import { RecordingClock } from "../../async/testing.ts";
 import { KubeClient } from "../client/client.ts";
 import { Informer, type InformerOptions } from "./informer.ts";
 import { NODES } from "../api/resource.ts";
@@ -529,20 +530,14 @@ async function delaysOf(attempts: number): Promise<number[]> {
   const server = new Server();
   server.listFailure = { status: 503, body: "no" };
   const stop = new AbortController();
-  const delays: number[] = [];
-  const clock: Clock = {
-    nowMs: () => 0,
-    after(ms, callback) {
-      if (delays.push(ms) === attempts) stop.abort();
-      queueMicrotask(callback);
-      return { [Symbol.dispose]() {} };
-    },
-  };
+  const clock = new RecordingClock((count) => {
+    if (count === attempts) stop.abort();
+  });
   const informer = new Informer(new KubeClient(server.transport), NODES, {
     clock,
   });
   await informer.run(stop.signal);
-  return delays;
+  return clock.delays;
 }
 
 Deno.test("Informer comes back within a second after the first failure, thousands of them one by one", async () => {

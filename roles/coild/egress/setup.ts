@@ -4,7 +4,7 @@ import {
   planClient,
 } from "../../../lib/egress/mod.ts";
 import { valuesOf } from "../../../lib/inet/mod.ts";
-import type { V1Pod } from "../../../lib/kube/mod.ts";
+import { splitKey, type V1Pod } from "../../../lib/kube/mod.ts";
 import type { Netns } from "../../../lib/linux/mod.ts";
 import { FouUnsupportedError } from "../../../lib/netlink/mod.ts";
 import { type AttachmentKey, keyText } from "../../../lib/cni/mod.ts";
@@ -126,7 +126,7 @@ export class EgressSetup {
   #isUnreported(state: ClientState | undefined): boolean {
     const { source } = this.#with;
     return gatewaysOf(state).keys()
-      .some((gateway) => !source.isFollowed(namespaceOf(gateway)));
+      .some((gateway) => !source.isFollowed(splitKey(gateway).namespace ?? ""));
   }
 
   /** Tells the gateways of a new pod. Never throws. */
@@ -374,11 +374,6 @@ export class EgressSetup {
       });
     }
   }
-}
-
-/** Of an Egress' key. */
-function namespaceOf(gateway: string): string {
-  return gateway.slice(0, gateway.indexOf("/"));
 }
 
 /** A client without addresses would send by its own way what no tunnel is made for. */
