@@ -28,11 +28,8 @@ export {
 } from "./gateway/client_limits.ts";
 export { EgressServer, type ServerCounters } from "./gateway/server.ts";
 export type { ClientFlows, FlowSummary } from "./gateway/flow_summary.ts";
-
 export { prepareKernel } from "./kernel/modules.ts";
-
 export type { AppliedLimits } from "./gateway/limits.ts";
-
 export {
   planServer,
   SERVER_LINK_NAMES,

@@ -6,7 +6,6 @@
  * @module
  */
 export { exchange } from "./client/exchange.ts";
-
 export { serve } from "./server/server.ts";
 export type { GrpcService } from "./base/service.ts";
 export { placeSocket, SocketPathError } from "./server/socket.ts";

@@ -5,16 +5,12 @@
  *
  * @module
  */
-
 export * from "./base/errors.ts";
-
 export type { Allocation, Releasing } from "./node/allocations.ts";
 export { NodeIpam } from "./node/ipam.ts";
-
 export * from "./base/ports.ts";
 export type { AllocationRecord } from "./node/reconcile.ts";
 export { overlapReport, poolOverlaps } from "./pool/overlap_report.ts";
-
 export { DEFAULT_WATER_MARKS, type WaterMarks } from "./blocks/water_marks.ts";
 export {
   type BlockStore,

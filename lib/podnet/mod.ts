@@ -4,7 +4,6 @@
  *
  * @module
  */
-
 export { ChainedNetwork, type ChainedPod } from "./chained_network.ts";
 export {
   IfnameMissingError,
@@ -28,13 +27,10 @@ export {
   type PodName,
 } from "./base/host_name.ts";
 export type { EndLack } from "./host/host_end_state.ts";
-
 export { type HostLack, HostProblem } from "./host/host_state.ts";
 export type { Husk } from "./links/husk_reaper.ts";
 export { isMarkedFor, linkLocalOf } from "./base/mac.ts";
-
 export type { PodNetworkOptions } from "./plan/options.ts";
-
 export { PodNetwork } from "./pod_network.ts";
 export type { PodSources } from "./base/sources.ts";
 export { SourceTable, SourceTableError } from "./host/source_table.ts";

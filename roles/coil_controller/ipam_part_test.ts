@@ -63,7 +63,7 @@ Deno.test("a request gets the lowest free block, with its node's addresses, and 
   );
 });
 
-Deno.test("a request that cannot be met is told why", async () => {
+Deno.test("a request that cannot be met gets the reason", async () => {
   await using lab = new IpamLab();
   for (const index of [0, 1, 2, 3]) putBlock(lab, { index });
   lab.start();

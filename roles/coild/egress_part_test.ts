@@ -218,7 +218,7 @@ Deno.test("a pod whose annotation is wrong has one Event, and stays as it is", a
   assert.deepEqual(lab.plane.done, [APPLIED]);
 });
 
-Deno.test("a gateway that is annotated as a client is told, and left alone", async () => {
+Deno.test("a gateway that is annotated as a client gets an Event, and is left alone", async () => {
   await using lab = new ClientLab();
   const labels = {
     "app.kubernetes.io/name": "coil",

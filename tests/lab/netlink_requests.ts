@@ -110,7 +110,7 @@ export interface LinkCounters {
   readonly sentBytes: bigint;
 }
 
-/** Asks for the counters of one link; `onCounters` gets them. Refused with ENODEV when there is no such link. */
+/** Asks for the counters of one link; `onCounters` gets them. The kernel refuses with ENODEV when there is no such link. */
 export function linkGetCounters(
   selector: LinkSelector,
   onCounters: (counters: LinkCounters) => void,

@@ -207,7 +207,7 @@ Deno.test("applyServer() works in a kernel without IPv6", async () => {
   assert.deepEqual(fake.done, WHOLE.slice(0, 2));
 });
 
-Deno.test("applyServer() takes a rule that another process made meanwhile for its own", async () => {
+Deno.test("applyServer() accepts a rule that another process has just added as its own", async () => {
   const plan = planOf();
   for (const [errno, isFine] of [[17, true], [1, false]] as const) {
     const fake = await readyKernel(plan);

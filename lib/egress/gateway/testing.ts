@@ -1,5 +1,5 @@
 /**
- * A kernel for tests of a gateway that need none: it has what it is told, and notes what it is asked to change.
+ * A kernel for tests of a gateway that need no real one: tests set what it has, and read what it was asked to change.
  *
  * @module
  */

@@ -54,8 +54,8 @@ export interface InformerOptions<T> extends Selection {
  * Watches, with all objects at the beginning, one by one and from the server's cache; where the server cannot do that
  * (WatchList), it lists from the cache and watches from there on. Watches again from the last version seen when the
  * server or the network ends a watch; reads all again only when that version is too old, as soon as the cache has all
- * that was seen. Objects that went away unseen are reported as deleted then. Subscribers are told after the store has
- * all objects.
+ * that was seen. Objects that went away unseen are reported as deleted then. Subscribers are called after the store
+ * has all objects.
  */
 export class Informer<T extends KubeObject> {
   /** The objects, as the transform returned them. */

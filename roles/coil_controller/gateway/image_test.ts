@@ -16,7 +16,7 @@ Deno.test("W26: imageOf() is not misled by a container put before the controller
   );
 });
 
-Deno.test("imageOf() takes the container it is told, or nothing", () => {
+Deno.test("imageOf() takes the container that is named, or nothing", () => {
   const own = pod("coil-controller", "mine");
   assert.equal(imageOf(own, { container: "mine" }), "mine:1");
   assert.equal(imageOf(own, { container: "other" }), undefined);

@@ -49,9 +49,10 @@ export interface GarbageCollectorOptions {
 }
 
 /**
- * Releases the blocks of nodes that no longer exist: what is asked for, as at the
- * start, whenever a Node is deleted, and at an interval for whatever was missed. What fails is
- * tried again with growing delays; nothing here ends the process.
+ * Releases the blocks of nodes that no longer exist: of those that
+ * {@linkcode GarbageCollector.check} names, as at the start, of deleted Nodes,
+ * and at an interval of any others. What fails is tried again with growing
+ * delays; nothing here ends the process.
  */
 export class GarbageCollector {
   readonly #options: GarbageCollectorOptions;

@@ -99,7 +99,7 @@ Deno.test("Pools.sync() goes through all blocks only where it has lost count", a
   assert.equal(await recounted.next("r1"), "default-0");
 });
 
-Deno.test("Pools.seen() passes over a block that somebody else made meanwhile", async () => {
+Deno.test("Pools.seen() skips a block that another client has created", async () => {
   const blocks = new Blocks("default-5 10.64.0.40/29 5");
   const other: AddressBlock = {
     apiVersion: "coil.cybozu.com/v2",

@@ -182,7 +182,7 @@ Deno.test("ask() asks again when its request is deleted", async () => {
   assert.equal(await asking, "default-7");
 });
 
-Deno.test("an answer that comes when nobody waits is told of", async () => {
+Deno.test("an answer that comes when nobody waits is reported", async () => {
   await using site = await new Site().start();
   const stop = new AbortController();
   const asking = site.requests.ask("default", { signal: stop.signal });

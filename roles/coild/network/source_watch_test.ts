@@ -111,7 +111,7 @@ Deno.test("only pods that ask, or asked, change a choice", () => {
   assert.equal(site.changes, 5);
 });
 
-Deno.test("a pod that asks in vain is told once, and again when it was allowed in between", () => {
+Deno.test("a pod that asks in vain gets one Event, and another when it was allowed in between", () => {
   const site = new Site();
   const pod = podOf("asks", ASKS);
   site.pods.set(pod, "refused");

@@ -11,7 +11,7 @@ async function samplesOf(registry: Registry, name: string): Promise<string[]> {
   ).map((line) => line.slice(name.length)).toSorted();
 }
 
-Deno.test("CoildMetrics count what they are told", async () => {
+Deno.test("CoildMetrics count what is reported to them", async () => {
   const registry = new Registry();
   const metrics = new CoildMetrics(registry);
   assert.equal(await metrics.phase("pod", () => Promise.resolve(7)), 7);
