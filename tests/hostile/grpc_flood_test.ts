@@ -320,7 +320,8 @@ async function large(socketPath: string): Promise<string> {
     return "taken";
   } catch (error) {
     if (!(error instanceof GrpcError)) throw error;
-    return codeName(error.code);
+    const name = codeName(error.code);
+    return name === "ResourceExhausted" ? name : `${name}: ${error.message}`;
   }
 }
 

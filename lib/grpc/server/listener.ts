@@ -19,9 +19,6 @@ const MAX_REQUEST_BYTES = 16 * MAX_MESSAGE_SIZE;
 const SHARE_OF_ALL = { share: 0.5, burstMs: 200 };
 
 const SWEEP_MS = 5_000;
-/** For the first that a client sends, and for what it is to read. */
-const MAX_STALL_MS = 20_000;
-const MAX_QUIET_MS = 300_000;
 /** How long connections may take to end after their calls were ended. */
 const LAST_WORDS_MS = 200;
 
@@ -41,6 +38,7 @@ export class Listener {
   #sweep: Disposable | undefined;
 
   constructor(options: ListenerOptions) {
+    const nowMs = () => performance.now();
     this.#options = {
       ...options,
       limits: {
@@ -48,8 +46,9 @@ export class Listener {
         budget: new ByteBudget(MAX_REQUEST_BYTES),
       },
       buffers: new ReadBuffers(),
-      share: new FairShare(() => performance.now(), SHARE_OF_ALL),
+      share: new FairShare(nowMs, SHARE_OF_ALL),
       turns: new Mutex(),
+      nowMs,
       start: (name, task) => this.#calls.run(name, task),
     };
   }
@@ -93,7 +92,8 @@ export class Listener {
   }
 
   #stopCalls(): void {
-    const error = unavailable("Server is stopping");
+    const code = StatusCode.UNAVAILABLE;
+    const error = new GrpcError("Server is stopping", { code });
     for (const session of this.#sessions) session.stop(error);
   }
 
@@ -126,19 +126,8 @@ export class Listener {
   /** Closes connections that keep memory and do nothing with it. */
   #closeStale(): void {
     this.#sweep = undefined;
-    for (const session of this.#sessions) {
-      const { quietMs, stalledMs, isEstablished } = session;
-      const maxQuietMs = isEstablished ? MAX_QUIET_MS : MAX_STALL_MS;
-      if (stalledMs > MAX_STALL_MS) session.close();
-      else if (quietMs > maxQuietMs) {
-        session.stop(unavailable("Quiet for long"));
-      }
-    }
+    for (const session of this.#sessions) session.closeStale();
     if (this.#sessions.size === 0) return;
     this.#sweep = startTimer(SWEEP_MS, () => this.#closeStale());
   }
-}
-
-function unavailable(message: string): GrpcError {
-  return new GrpcError(message, { code: StatusCode.UNAVAILABLE });
 }

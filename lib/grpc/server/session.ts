@@ -14,6 +14,10 @@ const log = getLogger("grpc");
 /** With so much unsent, a peer has to read before more of it is read. */
 const MAX_OUTPUT = 64 * 1024;
 
+/** For the first that a client sends, and for what it is to read. */
+const MAX_STALL_MS = 20_000;
+const MAX_QUIET_MS = 300_000;
+
 /** What the connections of a server have in common. */
 export interface SessionOptions {
   readonly routes: Routes;
@@ -23,6 +27,8 @@ export interface SessionOptions {
   readonly share: FairShare;
   /** One at a time waits for that share, so that not all go on at once. */
   readonly turns: Mutex;
+  /** Milliseconds of a clock that only goes forward. */
+  readonly nowMs: () => number;
   /** Owns the calls. */
   readonly start: (name: string, task: () => Promise<void>) => void;
 }
@@ -32,7 +38,7 @@ interface OpenCall {
   readonly streamId: number;
   readonly route: Route;
   readonly abort: AbortController;
-  /** By the clock of `performance.now()`. */
+  /** By `nowMs`. */
   readonly expires?: number;
   readonly timer?: Disposable;
   message: Uint8Array | undefined;
@@ -44,10 +50,11 @@ export class Session {
   readonly #connection: Deno.UnixConn;
   readonly #options: SessionOptions;
   readonly #http2: ServerConnection;
-  readonly #share = new FairShare(() => performance.now());
+  readonly #share: FairShare;
   readonly #calls = new Map<number, OpenCall>();
   #running = 0;
-  #quietSince = performance.now();
+  #quietSince: number;
+  #isWaiting = false;
   #writing: Promise<void> | undefined;
   #writingSince = Infinity;
   #isClosed = false;
@@ -55,23 +62,38 @@ export class Session {
   constructor(connection: Deno.UnixConn, options: SessionOptions) {
     this.#connection = connection;
     this.#options = options;
-    const now = () => performance.now();
-    this.#http2 = new ServerConnection({ ...options.limits, now });
+    const { nowMs, limits } = options;
+    this.#share = new FairShare(nowMs);
+    this.#http2 = new ServerConnection({ ...limits, now: nowMs });
+    this.#quietSince = nowMs();
   }
 
   /** How long no handler has been at work, in ms; 0 while one is. */
   get quietMs(): number {
-    return this.#running > 0 ? 0 : performance.now() - this.#quietSince;
+    return this.#running > 0 ? 0 : this.#options.nowMs() - this.#quietSince;
   }
 
-  /** How long the peer has not taken what is to be sent, in ms. */
-  get stalledMs(): number {
-    return Math.max(0, performance.now() - this.#writingSince);
+  /** Whether bytes of the peer wait for their turn. */
+  get isWaiting(): boolean {
+    return this.#isWaiting;
   }
 
   /** Whether the peer has shown that it speaks HTTP/2. */
   get isEstablished(): boolean {
     return this.#http2.isEstablished;
+  }
+
+  /** Closes a connection that keeps memory and does nothing with it. */
+  closeStale(): void {
+    const nowMs = this.#options.nowMs();
+    if (nowMs - this.#writingSince > MAX_STALL_MS) return this.close();
+    // That it waits for its turn is not the peer's fault.
+    if (this.#isWaiting) return;
+    const maxQuietMs = this.isEstablished ? MAX_QUIET_MS : MAX_STALL_MS;
+    if (this.quietMs <= maxQuietMs) return;
+    this.stop(
+      new GrpcError("Quiet for long", { code: StatusCode.UNAVAILABLE }),
+    );
   }
 
   /** Serves the connection until its end. Never rejects. */
@@ -81,7 +103,9 @@ export class Session {
       while (!this.#http2.isFinished) {
         const count = await this.#connection.read(buffer);
         if (count === null) break;
+        this.#isWaiting = true;
         await this.#receiveInTurn(buffer.subarray(0, count));
+        this.#isWaiting = false;
         while (this.#hasToWait) await this.#writing;
       }
       await this.#writing;
@@ -165,7 +189,7 @@ export class Session {
       route,
       abort: new AbortController(),
       ...(timeoutMs !== undefined && {
-        expires: performance.now() + timeoutMs,
+        expires: this.#options.nowMs() + timeoutMs,
         timer: startTimer(timeoutMs, () => this.#expire(call)),
       }),
       message: undefined,
@@ -238,11 +262,11 @@ export class Session {
     const { abort: { signal }, expires } = call;
     const remainingMs = expires === undefined
       ? undefined
-      : Math.max(0, expires - performance.now());
+      : Math.max(0, expires - this.#options.nowMs());
     const incoming = { method: method.name, request, signal, remainingMs };
     const outcome = await answerCall(method, incoming);
     this.#running--;
-    this.#quietSince = performance.now();
+    this.#quietSince = this.#options.nowMs();
     call.isRunning = false;
     // After an abort the call is answered already.
     if (signal.aborted) this.#http2.release(call.streamId);
@@ -263,7 +287,7 @@ export class Session {
   async #write(): Promise<void> {
     try {
       while (this.#http2.outputBytes > 0) {
-        this.#writingSince = performance.now();
+        this.#writingSince = this.#options.nowMs();
         await writeAll(this.#connection, this.#http2.takeOutput());
       }
       if (this.#http2.isFinished) this.close();

@@ -1,5 +1,7 @@
 // The server on a real socket, with peers that misbehave.
 import assert from "node:assert/strict";
+import { Mutex } from "../../async/mod.ts";
+import { untilPasses } from "../../async/testing.ts";
 import { callUnary } from "../testing.ts";
 import { encodeHeaders } from "../base/hpack.ts";
 import {
@@ -11,9 +13,13 @@ import {
   FrameType,
 } from "../base/http2_frames.ts";
 import { frameMessage } from "../base/message_frame.ts";
+import { FairShare } from "./fair_share.ts";
 import { Listener } from "./listener.ts";
+import { ByteBudget } from "./message_reader.ts";
+import { ReadBuffers } from "./read_buffers.ts";
 import type { GrpcCall } from "../base/service.ts";
 import type { Route } from "./routes.ts";
+import { Session } from "./session.ts";
 
 const PATH = "/test.Echo/Say";
 
@@ -254,3 +260,34 @@ async function makeCalls(server: TestServer, count: number): Promise<void> {
     }
   }
 }
+
+Deno.test("a peer whose first bytes wait behind a flood is not ended for being quiet", async () => {
+  const directory = await Deno.makeTempDir();
+  const path = `${directory}/s`;
+  using listener = Deno.listen({ transport: "unix", path });
+  using client = await Deno.connect({ transport: "unix", path });
+  let now = 0;
+  const nowMs = () => now;
+  const turns = new Mutex();
+  const session = new Session(await listener.accept(), {
+    routes: new Map(),
+    limits: { maxSize: 1024, budget: new ByteBudget(1024) },
+    buffers: new ReadBuffers(),
+    share: new FairShare(nowMs),
+    turns,
+    nowMs,
+    start: () => assert.fail("no call was made"),
+  });
+  const floodsTurn = await turns.lock();
+  const served = session.run();
+  await client.write(OPENING);
+  await untilPasses(() => assert.ok(session.isWaiting));
+  now = 60_000;
+  session.closeStale();
+  floodsTurn[Symbol.dispose]();
+  await untilPasses(() => assert.ok(session.isEstablished));
+  now += 400_000;
+  session.closeStale();
+  await served;
+  await Deno.remove(directory, { recursive: true });
+});
