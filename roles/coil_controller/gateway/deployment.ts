@@ -24,6 +24,8 @@ const GRACE_BEYOND_DRAIN_S = 30;
 
 export type PodSpec = NonNullable<V1Pod["spec"]>;
 
+type Spread = NonNullable<PodSpec["topologySpreadConstraints"]>[number];
+
 type Volume = NonNullable<PodSpec["volumes"]>[number];
 
 /** What the API server fills in. */
@@ -129,11 +131,29 @@ function planPodSpec(
       ),
       graceSeconds,
     ),
+    topologySpreadConstraints: wanted.topologySpreadConstraints ??
+      planSpread(egress),
     containers: containers.some(isGateway)
       ? containers.map((c) => isGateway(c) ? gateway : c)
       : [gateway, ...containers],
     volumes: planVolumes(listOf(wanted.volumes, "volumes")),
   };
+}
+
+/**
+ * Gateways of an Egress go to different nodes and zones where there are such: one failure then ends one of them. As wishes,
+ * since a gateway on a shared node is better than none. Source: "Pod Topology Spread Constraints" of Kubernetes.
+ */
+function planSpread({ metadata }: Egress): Spread[] {
+  const matchLabels = egressLabels(metadata.name ?? "");
+  return ["kubernetes.io/hostname", "topology.kubernetes.io/zone"].map(
+    (topologyKey) => ({
+      maxSkew: 1,
+      topologyKey,
+      whenUnsatisfiable: "ScheduleAnyway",
+      labelSelector: { matchLabels },
+    }),
+  );
 }
 
 /** What a gateway needs; a volume of the template of the same name takes its place. */

@@ -6,7 +6,7 @@ import type {
   EgressStrategy,
 } from "../../../lib/api/mod.ts";
 import type { Container } from "./container.ts";
-import { planDeployment } from "./deployment.ts";
+import { planDeployment, type PodSpec } from "./deployment.ts";
 import {
   type GatewaySettings,
   planDisruptionBudget,
@@ -319,6 +319,34 @@ Deno.test("a template that makes gateways clients of an Egress is refused", () =
   // It names no Egress.
   const nothing = { "egress.coil.cybozu.com/other": " ", "a.example/b": "c" };
   assert.deepEqual(plan(nothing), nothing);
+});
+
+Deno.test("gateways are spread over nodes and zones, unless the template says how", () => {
+  const spreadOf = (spread?: PodSpec["topologySpreadConstraints"]) => {
+    const spec = {
+      containers: [],
+      ...(spread && { topologySpreadConstraints: spread }),
+    };
+    const wanted = egress({ template: { spec } });
+    const plan = planDeployment(wanted, { settings: SETTINGS, image: IMAGE });
+    const { labels } = plan.spec.template.metadata;
+    return plan.spec.template.spec.topologySpreadConstraints?.map((c) => {
+      const selected = Object.entries(c.labelSelector?.matchLabels ?? {});
+      assert.ok(selected.every(([key, value]) => labels[key] === value));
+      return `${c.topologyKey} ${c.maxSkew} ${c.whenUnsatisfiable}`;
+    });
+  };
+  assert.deepEqual(spreadOf(), [
+    "kubernetes.io/hostname 1 ScheduleAnyway",
+    "topology.kubernetes.io/zone 1 ScheduleAnyway",
+  ]);
+  assert.deepEqual(spreadOf([]), []);
+  const other = {
+    maxSkew: 2,
+    topologyKey: "rack",
+    whenUnsatisfiable: "DoNotSchedule",
+  };
+  assert.deepEqual(spreadOf([other]), ["rack 2 DoNotSchedule"]);
 });
 
 Deno.test("null in a template is as if it were not there", () => {
