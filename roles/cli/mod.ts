@@ -16,9 +16,9 @@ import {
   oneOf,
   readArguments,
   type Terminal,
-} from "./command.ts";
-import { EXIT, explain } from "./errors.ts";
-import { IPAM_SHOW } from "./ipam_show.ts";
+} from "./base/command.ts";
+import { EXIT, explain } from "./base/errors.ts";
+import { IPAM_SHOW } from "./ipam/show.ts";
 import { VERSION_COMMAND } from "./version.ts";
 
 const SHELLS = ["bash", "zsh", "fish"] as const;

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { flagsMarkdown } from "../../lib/flags/mod.ts";
 import { KubeApiError, KubeUnreachableError } from "../../lib/kube/mod.ts";
 import { VERSION } from "../../lib/names/mod.ts";
-import { CommandError, explain } from "./errors.ts";
+import { CommandError, explain } from "./base/errors.ts";
 import { COMMANDS, run } from "./mod.ts";
 
 async function coil(

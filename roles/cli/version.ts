@@ -1,5 +1,5 @@
 import { VERSION } from "../../lib/names/mod.ts";
-import { type Command, readArguments } from "./command.ts";
+import { type Command, readArguments } from "./base/command.ts";
 
 /** `coil version`: which release this is, and how the file was made. */
 export const VERSION_COMMAND: Command = {

@@ -3,16 +3,15 @@ import {
   type AddressBlock,
   type AddressPool,
   poolOf,
-} from "../../lib/api/mod.ts";
-import { Address, type DualStack, mapDualStack } from "../../lib/inet/mod.ts";
+} from "../../../lib/api/mod.ts";
 import {
-  addressRows,
-  blockRows,
-  type PodAddresses,
-  poolRows,
-} from "./ipam_rows.ts";
-import { addressColumns, blockColumns, poolColumns } from "./ipam_tables.ts";
-import { formatTable } from "./table.ts";
+  Address,
+  type DualStack,
+  mapDualStack,
+} from "../../../lib/inet/mod.ts";
+import { addressRows, blockRows, type PodAddresses, poolRows } from "./rows.ts";
+import { addressColumns, blockColumns, poolColumns } from "./tables.ts";
+import { formatTable } from "../base/table.ts";
 
 const NOW = new Date("2026-06-01T00:00:00Z");
 const AGO = (hours: number) =>

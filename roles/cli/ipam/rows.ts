@@ -10,10 +10,14 @@ import {
   poolStatus,
   tryBlockOf,
   tryPoolOf,
-} from "../../lib/api/mod.ts";
-import { type Address, type DualStack, valuesOf } from "../../lib/inet/mod.ts";
-import { poolOverlaps } from "../../lib/ipam/mod.ts";
-import { compareText, NODE_LABEL, POOL_LABEL } from "../../lib/names/mod.ts";
+} from "../../../lib/api/mod.ts";
+import {
+  type Address,
+  type DualStack,
+  valuesOf,
+} from "../../../lib/inet/mod.ts";
+import { poolOverlaps } from "../../../lib/ipam/mod.ts";
+import { compareText, NODE_LABEL, POOL_LABEL } from "../../../lib/names/mod.ts";
 import { blockFinder, poolFinder, readableBlocks } from "./block_index.ts";
 
 /** A pod, as far as its addresses concern. */

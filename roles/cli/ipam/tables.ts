@@ -1,5 +1,5 @@
-import type { AddressRow, BlockRow, PoolRow } from "./ipam_rows.ts";
-import { type Column, formatAge } from "./table.ts";
+import type { AddressRow, BlockRow, PoolRow } from "./rows.ts";
+import { type Column, formatAge } from "../base/table.ts";
 
 /** Columns of `coil ipam show pools`. */
 export function poolColumns(now: Date): readonly Column<PoolRow>[] {

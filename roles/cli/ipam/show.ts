@@ -1,7 +1,7 @@
-import { type AddressPool, type Pool, poolOf } from "../../lib/api/mod.ts";
-import { defineFlags, UsageError } from "../../lib/flags/mod.ts";
-import { KubeClient } from "../../lib/kube/mod.ts";
-import { NODE_LABEL, POOL_LABEL, VERSION } from "../../lib/names/mod.ts";
+import { type AddressPool, type Pool, poolOf } from "../../../lib/api/mod.ts";
+import { defineFlags, UsageError } from "../../../lib/flags/mod.ts";
+import { KubeClient } from "../../../lib/kube/mod.ts";
+import { NODE_LABEL, POOL_LABEL, VERSION } from "../../../lib/names/mod.ts";
 import { ClusterReader } from "./cluster_reader.ts";
 import {
   type Command,
@@ -9,16 +9,11 @@ import {
   oneOf,
   readArguments,
   type Terminal,
-} from "./command.ts";
-import { CommandError } from "./errors.ts";
-import {
-  type AddressRow,
-  addressRows,
-  blockRows,
-  poolRows,
-} from "./ipam_rows.ts";
-import { addressColumns, blockColumns, poolColumns } from "./ipam_tables.ts";
-import { type Column, formatTable } from "./table.ts";
+} from "../base/command.ts";
+import { CommandError } from "../base/errors.ts";
+import { type AddressRow, addressRows, blockRows, poolRows } from "./rows.ts";
+import { addressColumns, blockColumns, poolColumns } from "./tables.ts";
+import { type Column, formatTable } from "../base/table.ts";
 
 const SUBJECTS = ["pools", "blocks", "addresses"] as const;
 

@@ -1,4 +1,4 @@
-import { KubeApiError, KubeUnreachableError } from "../../lib/kube/mod.ts";
+import { KubeApiError, KubeUnreachableError } from "../../../lib/kube/mod.ts";
 
 /** Exit codes of the commands. */
 export const EXIT = {

@@ -3,8 +3,8 @@ import {
   ADDRESS_POOLS,
   type AddressBlock,
   type AddressPool,
-} from "../../lib/api/mod.ts";
-import { Address, type Family } from "../../lib/inet/mod.ts";
+} from "../../../lib/api/mod.ts";
+import { Address, type Family } from "../../../lib/inet/mod.ts";
 import {
   isPathSegment,
   KubeApiError,
@@ -14,9 +14,9 @@ import {
   PODS,
   type ResourceType,
   type V1Pod,
-} from "../../lib/kube/mod.ts";
-import { NODE_LABEL, POOL_LABEL } from "../../lib/names/mod.ts";
-import type { PodAddresses } from "./ipam_rows.ts";
+} from "../../../lib/kube/mod.ts";
+import { NODE_LABEL, POOL_LABEL } from "../../../lib/names/mod.ts";
+import type { PodAddresses } from "./rows.ts";
 
 /** Which blocks to read. */
 export interface BlockSelection {

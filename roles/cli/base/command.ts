@@ -3,7 +3,7 @@ import {
   type ProgramInfo,
   readCommandLine,
   UsageError,
-} from "../../lib/flags/mod.ts";
+} from "../../../lib/flags/mod.ts";
 
 /** Where a command writes to, and what it knows of the time. */
 export interface Terminal {
