@@ -24,6 +24,7 @@ export {
   type FlagSpec,
   type FlagValues,
   ignoredFlags,
+  type StringFlag,
 } from "./spec.ts";
 export { flagsMarkdown } from "./usage.ts";
 export { writeAll } from "./write_all.ts";

@@ -16,6 +16,7 @@ import {
   type V1Pod,
 } from "../../../lib/kube/mod.ts";
 import { NODE_LABEL, POOL_LABEL } from "../../../lib/names/mod.ts";
+import { listPages } from "../base/pages.ts";
 import type { PodAddresses } from "./rows.ts";
 
 /** Which blocks to read. */
@@ -107,40 +108,19 @@ export class ClusterReader {
     }
   }
 
-  async #pages<T extends object, R>(
+  #pages<T extends object, R>(
     type: ResourceType<T>,
-    selector: {
+    selection: {
       readonly labelSelector?: string;
       readonly fieldSelector?: string;
-      readonly namespace?: string;
     },
     keep: (object: T) => R,
   ): Promise<R[]> {
-    const { pageSize, signal } = this.#options;
-    const kept: R[] = [];
-    let next: { readonly continue?: string } = {};
-    let limit: number | undefined = pageSize;
-    for (;;) {
-      try {
-        const page = await this.#client.list(type, {
-          ...selector,
-          ...next,
-          limit,
-          signal,
-        });
-        for (const object of page.items) kept.push(keep(object));
-        if (page.continue === undefined) return kept;
-        next = { continue: page.continue };
-      } catch (error) {
-        const isExpired = error instanceof KubeApiError && error.isGone &&
-          next.continue !== undefined;
-        if (!isExpired) throw error;
-        // The pages took longer than the API server remembers: all at once.
-        kept.length = 0;
-        next = {};
-        limit = undefined;
-      }
-    }
+    return listPages(this.#client, type, {
+      ...this.#options,
+      ...selection,
+      keep,
+    });
   }
 }
 

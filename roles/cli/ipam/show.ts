@@ -1,6 +1,5 @@
 import { type AddressPool, type Pool, poolOf } from "../../../lib/api/mod.ts";
 import { defineFlags, UsageError } from "../../../lib/flags/mod.ts";
-import { KubeClient } from "../../../lib/kube/mod.ts";
 import { NODE_LABEL, POOL_LABEL, VERSION } from "../../../lib/names/mod.ts";
 import { ClusterReader } from "./cluster_reader.ts";
 import {
@@ -10,6 +9,7 @@ import {
   readArguments,
   type Terminal,
 } from "../base/command.ts";
+import { connect, CONNECTION_FLAGS } from "../base/connection.ts";
 import { CommandError } from "../base/errors.ts";
 import { type AddressRow, addressRows, blockRows, poolRows } from "./rows.ts";
 import { addressColumns, blockColumns, poolColumns } from "./tables.ts";
@@ -50,12 +50,7 @@ const FLAGS = defineFlags({
     max: 100_000,
     help: "Objects per API request",
   },
-  "kubeconfig": {
-    type: "string",
-    default: "",
-    help: "Kubeconfig file, instead of $KUBECONFIG and ~/.kube/config",
-  },
-  "context": { type: "string", default: "", help: "Context of the kubeconfig" },
+  ...CONNECTION_FLAGS,
 });
 
 /** `coil ipam show`: what is in use and by whom, from the API server alone. */
@@ -104,29 +99,6 @@ async function show(context: CommandContext): Promise<void> {
     terminal: context.terminal,
   };
   await SHOW[subject](request);
-}
-
-/** @throws {CommandError} when the configuration is missing or cannot be used; it may be broken in any way. */
-async function connect(
-  { kubeconfig, context }: {
-    readonly kubeconfig: string;
-    readonly context: string;
-  },
-): Promise<KubeClient> {
-  try {
-    return await KubeClient.load({
-      kubeconfig: kubeconfig || undefined,
-      context: context || undefined,
-      userAgent: `coil/${VERSION}`,
-    });
-  } catch (cause) {
-    const why = cause instanceof Error ? cause.message : String(cause);
-    const file = kubeconfig || Deno.env.get("KUBECONFIG") || "";
-    const which = file === "" ? "" : ` "${file}"`;
-    throw new CommandError(`Cannot read the kubeconfig${which}: ${why}`, {
-      cause,
-    });
-  }
 }
 
 const SHOW: Readonly<

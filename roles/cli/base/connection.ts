@@ -1,0 +1,39 @@
+import type { StringFlag } from "../../../lib/flags/mod.ts";
+import { KubeClient } from "../../../lib/kube/mod.ts";
+import { VERSION } from "../../../lib/names/mod.ts";
+import { CommandError } from "./errors.ts";
+
+/** Flags that say which cluster a command is about. */
+export const CONNECTION_FLAGS: Readonly<
+  Record<"kubeconfig" | "context", StringFlag>
+> = {
+  "kubeconfig": {
+    type: "string",
+    default: "",
+    help: "Kubeconfig file, instead of $KUBECONFIG and ~/.kube/config",
+  },
+  "context": { type: "string", default: "", help: "Context of the kubeconfig" },
+};
+
+/** @throws {CommandError} when the configuration is missing or cannot be used; it may be broken in any way. */
+export async function connect(
+  { kubeconfig, context }: {
+    readonly kubeconfig: string;
+    readonly context: string;
+  },
+): Promise<KubeClient> {
+  try {
+    return await KubeClient.load({
+      kubeconfig: kubeconfig || undefined,
+      context: context || undefined,
+      userAgent: `coil/${VERSION}`,
+    });
+  } catch (cause) {
+    const why = cause instanceof Error ? cause.message : String(cause);
+    const file = kubeconfig || Deno.env.get("KUBECONFIG") || "";
+    const which = file === "" ? "" : ` "${file}"`;
+    throw new CommandError(`Cannot read the kubeconfig${which}: ${why}`, {
+      cause,
+    });
+  }
+}
