@@ -19,6 +19,7 @@ import {
 } from "./base/command.ts";
 import { EXIT, explain } from "./base/errors.ts";
 import { IPAM_SHOW } from "./ipam/show.ts";
+import { STATUS } from "./status/status.ts";
 import { VERSION_COMMAND } from "./version.ts";
 
 const SHELLS = ["bash", "zsh", "fish"] as const;
@@ -61,6 +62,7 @@ const HELP: Command = {
 
 /** The commands, as help lists them. */
 export const COMMANDS: readonly Command[] = [
+  STATUS,
   IPAM_SHOW,
   COMPLETION,
   VERSION_COMMAND,
@@ -93,8 +95,7 @@ export async function run(
     const { command, rest } = findCommand(args);
     if (command !== HELP) help = `${program} ${command.path} --help`;
     const context: CommandContext = { program, terminal, args: rest };
-    await command.run(context);
-    return EXIT.ok;
+    return await command.run(context) ?? EXIT.ok;
   } catch (error) {
     if (error instanceof UsageError) {
       terminal.err(`Error: ${error.message}\nSee "${help}".\n`);
@@ -181,7 +182,8 @@ ${lines.join("\n")}
 
 "${program} COMMAND --help" shows the help of a command.
 
-Exit codes: 0 done, 1 could not be done, 2 the command line is wrong.
+Exit codes: 0 done, 1 could not be done, 2 the command line is wrong, 3 done and
+problems found.
 
 "${program} migrate" migrates a cluster from Coil v1 to v2; it has its own help.
 

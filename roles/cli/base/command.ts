@@ -29,8 +29,8 @@ export interface Command {
   /** What it does, in a few words. */
   readonly about: string;
   readonly flags: FlagSpec;
-  /** Runs it. @throws {UsageError} {@linkcode UsageError} when the arguments do not fit */
-  run(context: CommandContext): Promise<void>;
+  /** Runs it and returns the exit code, 0 if none. @throws {UsageError} {@linkcode UsageError} when the arguments do not fit */
+  run(context: CommandContext): Promise<number | void>;
 }
 
 /**

@@ -7,6 +7,8 @@ export const EXIT = {
   failed: 1,
   /** The command line is wrong. */
   usage: 2,
+  /** The command did what it should, and found problems. */
+  problems: 3,
 } as const;
 
 /** A command cannot be carried out. Its message is for the admin, as it is. */

@@ -1,0 +1,239 @@
+import {
+  type AddressPool,
+  type BlockRequest,
+  blockRequestResult,
+  type Condition,
+  conditionOf,
+  type Egress,
+} from "../../../lib/api/mod.ts";
+import { compareText } from "../../../lib/names/mod.ts";
+import { formatAge } from "../base/table.ts";
+import type { Leadership, NodeFacts, Part, Snapshot } from "./snapshot.ts";
+
+/** Something that is not as it should be. */
+export interface Problem {
+  /** Kind and name of the object, e.g. `Pod kube-system/coild-x`. */
+  readonly object: string;
+  readonly message: string;
+  /** A command that shows more, or mends it. */
+  readonly next: string;
+}
+
+/** Requests are answered within seconds. */
+const PATIENCE_MS = 60_000;
+
+/** How much the clock of who looks may be ahead of a controller's. */
+const CLOCK_SKEW_MS = 30_000;
+
+const COILD = "coild";
+const CONTROLLER = "coil-controller";
+
+/** Finds what is not as it should be: first what has other problems as consequences. */
+export function problemsOf(snapshot: Snapshot, now: Date): Problem[] {
+  const { parts = [], leases, pools = [], requests = [] } = snapshot;
+  const { egresses = [], nodes = [] } = snapshot;
+  return [
+    ...missing(snapshot),
+    ...parts.filter(({ isReady }) => !isReady).sort(byName).map(ofPart),
+    ...short(snapshot),
+    ...(leases === undefined ? [] : ofLeases(leases, parts, now)),
+    ...nodes.flatMap((node) => ofNode(node, snapshot)),
+    ...pools.flatMap(ofPool),
+    ...requests.flatMap((request) => ofRequest(request, now)),
+    ...egresses.flatMap(ofEgress),
+  ];
+}
+
+function missing({ unseen, workloads, parts, pools }: Snapshot): Problem[] {
+  const found: Problem[] = [];
+  if (unseen.some((u) => u.what === "addresspools" && u.why === "not served")) {
+    found.push({
+      object: "CustomResourceDefinition addresspools.coil.cybozu.com",
+      message: "it does not exist: Coil is not installed",
+      next: "kubectl apply -f crds/",
+    });
+  } else if (pools?.length === 0) {
+    found.push({
+      object: "AddressPool",
+      message: "there is none: pods get no addresses",
+      next: "kubectl explain addresspool.spec",
+    });
+  }
+  if (workloads === undefined || parts === undefined) return found;
+  for (const name of [CONTROLLER, COILD]) {
+    const isThere = workloads.some((w) => w.name.endsWith(name)) ||
+      parts.some(({ component }) => component.endsWith(name));
+    if (isThere) continue;
+    found.push({
+      object: name,
+      message: "no pod, Deployment or DaemonSet of it was found",
+      next: "kubectl get pods -A -l app.kubernetes.io/name=coil",
+    });
+  }
+  return found;
+}
+
+function ofPart(part: Part): Problem {
+  const { namespace, name, component, node, reason, restarts } = part;
+  const where = node === "" ? "" : ` on Node ${node}`;
+  const often = restarts === 0 ? "" : `, ${counted(restarts, "restart")}`;
+  const log = `kubectl -n ${namespace} logs ${name} -c ${part.container}`;
+  return {
+    object: `Pod ${namespace}/${name}`,
+    message: `${component}${where} is not ready: ${reason}${often}`,
+    next: node === "" || reason.startsWith("ContainerCreating") ||
+        reason.includes("Image")
+      ? `kubectl -n ${namespace} describe pod ${name}`
+      : restarts > 0
+      ? `${log} --previous`
+      : log,
+  };
+}
+
+/** Workloads with fewer pods than wanted: those that are there and not ready are problems of their own. */
+function short({ workloads = [], parts }: Snapshot): Problem[] {
+  return workloads.flatMap(({ kind, namespace, name, wanted, ready }) => {
+    const isExplained = parts?.some((part) =>
+      !part.isReady && part.namespace === namespace &&
+      part.name.startsWith(`${name}-`)
+    ) ?? false;
+    if (ready >= wanted || isExplained) {
+      return [];
+    }
+    return [{
+      object: `${kind} ${namespace}/${name}`,
+      message: `${ready} of ${counted(wanted, "pod")} are ready`,
+      next: `kubectl -n ${namespace} describe ${kind.toLowerCase()} ${name}`,
+    }];
+  });
+}
+
+function ofLeases(
+  leases: readonly Leadership[],
+  parts: readonly Part[],
+  now: Date,
+): Problem[] {
+  const hasController = parts.some((p) => p.component.endsWith(CONTROLLER));
+  if (leases.length === 0 && hasController) {
+    return [{
+      object: "Lease",
+      message: "no coil-controller has ever led",
+      next: "kubectl -n kube-system logs deploy/coil-controller",
+    }];
+  }
+  return leases.flatMap(({ namespace, name, holder, renewed, seconds }) => {
+    const endsAt = Date.parse(renewed ?? "") + seconds * 1_000;
+    if (holder !== "" && endsAt + CLOCK_SKEW_MS >= now.getTime()) return [];
+    const since = formatAge(renewed, now);
+    return [{
+      object: `Lease ${namespace}/${name}`,
+      message: holder === ""
+        ? `no coil-controller leads: it was given up ${since} ago`
+        : `no coil-controller leads: "${holder}" last renewed it ${since} ago`,
+      next: "kubectl -n kube-system logs deploy/coil-controller",
+    }];
+  });
+}
+
+function ofNode(
+  { name, networkUnavailable }: NodeFacts,
+  { parts, workloads }: Snapshot,
+): Problem[] {
+  const object = `Node ${name}`;
+  const next = `kubectl describe node ${name}`;
+  if (networkUnavailable !== undefined) {
+    const message = `its network is unavailable: ${networkUnavailable}`;
+    return [{ object, message, next }];
+  }
+  const isCoild = ({ component }: Part) => component.endsWith(COILD);
+  // Without any coild one line says so.
+  if (!parts?.some(isCoild) || workloads === undefined) return [];
+  if (parts.some((part) => isCoild(part) && part.node === name)) return [];
+  const message = "no coild runs there: its pods get no network";
+  return [{ object, message, next }];
+}
+
+function ofPool({ metadata, status }: AddressPool): Problem[] {
+  const name = metadata.name ?? "";
+  return ofConditions(`AddressPool ${name}`, status?.conditions, {
+    bad: [["Ready", "False"], ["CapacityLow", "True"], ["Overlapping", "True"]],
+    next: `coil ipam show blocks --pool=${name}`,
+    describe: `kubectl describe addresspool ${name}`,
+  });
+}
+
+function ofEgress({ metadata, status }: Egress): Problem[] {
+  const { namespace = "", name = "" } = metadata;
+  const describe = `kubectl -n ${namespace} describe egress ${name}`;
+  return ofConditions(`Egress ${namespace}/${name}`, status?.conditions, {
+    bad: [
+      ["Ready", "False"],
+      ["Degraded", "True"],
+      ["CapacityLow", "True"],
+      ["ClientsLimited", "True"],
+    ],
+    next: describe,
+    describe,
+  });
+}
+
+/** Conditions that say less than that it is not ready. */
+const LESS_THAN_NOT_READY = new Set(["CapacityLow", "Degraded"]);
+
+function ofConditions(
+  object: string,
+  conditions: readonly Condition[] | undefined,
+  { bad, next, describe }: {
+    readonly bad: readonly (readonly [string, Condition["status"]])[];
+    readonly next: string;
+    readonly describe: string;
+  },
+): Problem[] {
+  if (conditions === undefined || conditions.length === 0) {
+    const message = "coil-controller has not looked at it";
+    return [{ object, message, next: describe }];
+  }
+  const isReady = conditionOf(conditions, "Ready")?.status !== "False";
+  return bad.flatMap(([type, status]) => {
+    const found = conditionOf(conditions, type);
+    if (found?.status !== status) return [];
+    if (!isReady && LESS_THAN_NOT_READY.has(type)) return [];
+    const message = `${type} is ${status}, ${found.reason}: ${found.message}`;
+    return [{
+      object,
+      message,
+      next: type === "Overlapping" ? describe : next,
+    }];
+  });
+}
+
+function ofRequest(request: BlockRequest, now: Date): Problem[] {
+  const { metadata, spec } = request;
+  const result = blockRequestResult(request);
+  const what =
+    `Node ${spec.nodeName} asks for a block of AddressPool ${spec.poolName}`;
+  const object = `BlockRequest ${metadata.name ?? ""}`;
+  const next = `coil ipam show blocks --pool=${spec.poolName}`;
+  if (result.state === "failed") {
+    return [{ object, message: `${what}: ${result.message}`, next }];
+  }
+  const created = metadata.creationTimestamp;
+  const ageMs = now.getTime() - Date.parse(String(created ?? ""));
+  if (result.state === "complete" || !(ageMs > PATIENCE_MS)) return [];
+  const message = `${what}, without an answer for ${
+    formatAge(String(created), now)
+  }`;
+  return [{
+    object,
+    message,
+    next: "kubectl -n kube-system logs deploy/coil-controller",
+  }];
+}
+
+function byName(a: Part, b: Part): number {
+  return compareText(`${a.namespace}/${a.name}`, `${b.namespace}/${b.name}`);
+}
+
+function counted(count: number, noun: string): string {
+  return `${count} ${noun}${count === 1 ? "" : "s"}`;
+}

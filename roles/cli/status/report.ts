@@ -1,0 +1,127 @@
+import { compareText } from "../../../lib/names/mod.ts";
+import { formatAge, formatTable } from "../base/table.ts";
+import type { Problem } from "./problems.ts";
+import type { Snapshot } from "./snapshot.ts";
+
+/** Problems shown of one kind of object; with `-o json` all are. */
+const SHOWN_OF_A_KIND = 10;
+
+/** What `coil status` shows. */
+export interface Report {
+  readonly parts: readonly PartRow[];
+  readonly leases: readonly LeaseRow[];
+  /** How many there are; absent when they could not be read. */
+  readonly pools: number | undefined;
+  readonly egresses: number | undefined;
+  readonly nodes: number | undefined;
+  readonly problems: readonly Problem[];
+  /** What could not be read, and why. */
+  readonly unseen: Snapshot["unseen"];
+}
+
+interface PartRow {
+  readonly kind: string;
+  readonly namespace: string;
+  readonly name: string;
+  readonly ready: number;
+  readonly wanted: number;
+  /** Number of its pods by version. */
+  readonly versions: Readonly<Record<string, number>>;
+}
+
+interface LeaseRow {
+  readonly namespace: string;
+  readonly name: string;
+  readonly holder: string;
+  /** RFC 3339 time. */
+  readonly renewed: string | undefined;
+}
+
+/** Puts together what is shown. */
+export function reportOf(
+  snapshot: Snapshot,
+  problems: readonly Problem[],
+): Report {
+  const { workloads = [], parts = [], leases = [], unseen } = snapshot;
+  const { pools, egresses, nodes } = snapshot;
+  const rows = workloads.map(({ kind, namespace, name, ready, wanted }) => {
+    const own = parts.filter((part) =>
+      part.namespace === namespace && part.name.startsWith(`${name}-`)
+    );
+    const byVersion = Object.groupBy(own, ({ version }) => version || "-");
+    const versions = Object.fromEntries(
+      Object.entries(byVersion).map((
+        [version, of],
+      ) => [version, of?.length ?? 0]),
+    );
+    return { kind, namespace, name, ready, wanted, versions };
+  });
+  return {
+    parts: rows.sort((a, b) => compareText(a.name, b.name)),
+    leases: leases.map(({ seconds: _, ...lease }) => lease),
+    pools: pools?.length,
+    egresses: egresses?.length,
+    nodes: nodes?.length,
+    problems,
+    unseen,
+  };
+}
+
+/** Formats it for people. */
+export function formatReport(report: Report, now: Date): string {
+  const parts = formatTable([
+    { header: "PART", value: ({ namespace, name }) => `${namespace}/${name}` },
+    { header: "READY", value: ({ ready, wanted }) => `${ready}/${wanted}` },
+    { header: "VERSION", value: ({ versions }) => versionsText(versions) },
+  ], report.parts);
+  const leases = formatTable([
+    { header: "LEASE", value: ({ namespace, name }) => `${namespace}/${name}` },
+    { header: "HOLDER", value: ({ holder }) => holder },
+    {
+      header: "RENEWED",
+      value: ({ renewed }) =>
+        renewed === undefined ? "" : `${formatAge(renewed, now)} ago`,
+    },
+  ], report.leases);
+  return [
+    ...(report.parts.length === 0 ? [] : [parts]),
+    ...(report.leases.length === 0 ? [] : [leases]),
+    counts(report),
+    ...report.unseen.map(({ what, why }) =>
+      `Not looked at: ${what} (${why})\n`
+    ),
+    problemsText(report.problems),
+  ].join("\n");
+}
+
+function counts({ pools, egresses, nodes }: Report): string {
+  const known = [["AddressPools", pools], ["Egresses", egresses], [
+    "Nodes",
+    nodes,
+  ]]
+    .filter(([, count]) => count !== undefined);
+  return known.length === 0
+    ? ""
+    : `${known.map(([what, count]) => `${what}: ${count}`).join(", ")}\n`;
+}
+
+function problemsText(problems: readonly Problem[]): string {
+  if (problems.length === 0) return "No problems found\n";
+  const count = problems.length;
+  const lines = [`${count} problem${count === 1 ? "" : "s"}:\n`];
+  const byKind = Map.groupBy(problems, ({ object }) => object.split(" ")[0]);
+  for (const [kind, all] of byKind) {
+    for (const { object, message, next } of all.slice(0, SHOWN_OF_A_KIND)) {
+      lines.push(`  ${object}: ${message}\n      ${next}\n`);
+    }
+    const more = all.length - SHOWN_OF_A_KIND;
+    if (more > 0) lines.push(`  … and ${more} more of kind ${kind}: -o json\n`);
+  }
+  return lines.join("");
+}
+
+function versionsText(versions: Readonly<Record<string, number>>): string {
+  const known = Object.entries(versions);
+  if (known.length < 2) return known[0]?.[0] ?? "";
+  return known.map(([version, count]) => `${version} (${count})`).join(", ");
+}

@@ -1,0 +1,250 @@
+import {
+  ADDRESS_POOLS,
+  type AddressPool,
+  BLOCK_REQUESTS,
+  type BlockRequest,
+  type Egress,
+  EGRESS_COMPONENT,
+  EGRESSES,
+} from "../../../lib/api/mod.ts";
+import {
+  DAEMON_SETS,
+  DEPLOYMENTS,
+  KubeApiError,
+  type KubeClient,
+  type KubeObject,
+  LEASES,
+  NODES,
+  PODS,
+  type ResourceType,
+  type V1DaemonSet,
+  type V1Deployment,
+  type V1Lease,
+  type V1Node,
+  type V1Pod,
+} from "../../../lib/kube/mod.ts";
+import {
+  APP_COMPONENT_LABEL,
+  APP_NAME,
+  APP_NAME_LABEL,
+  EGRESS_LEASE,
+  IPAM_LEASE,
+} from "../../../lib/names/mod.ts";
+import { listPages } from "../base/pages.ts";
+
+/** A Deployment or DaemonSet of Coil's. */
+export interface Workload {
+  readonly kind: "Deployment" | "DaemonSet";
+  readonly namespace: string;
+  readonly name: string;
+  /** Pods that there should be. */
+  readonly wanted: number;
+  readonly ready: number;
+}
+
+/** A pod of Coil's. */
+export interface Part {
+  readonly namespace: string;
+  readonly name: string;
+  readonly component: string;
+  readonly node: string;
+  readonly version: string;
+  readonly isReady: boolean;
+  /** Why it is not ready, in a word or two. */
+  readonly reason: string;
+  readonly restarts: number;
+  /** The container that is not ready, or the first. */
+  readonly container: string;
+}
+
+/** Which part of coil-controller leads. */
+export interface Leadership {
+  readonly namespace: string;
+  readonly name: string;
+  /** Empty when it was given up. */
+  readonly holder: string;
+  /** RFC 3339 time. */
+  readonly renewed: string | undefined;
+  readonly seconds: number;
+}
+
+/** A Linux node. */
+export interface NodeFacts {
+  readonly name: string;
+  /** Why its condition NetworkUnavailable is true. */
+  readonly networkUnavailable: string | undefined;
+}
+
+/** Objects that could not be read. */
+export interface Unseen {
+  readonly what: string;
+  readonly why: "forbidden" | "not served";
+}
+
+/** What is seen of a cluster at once; absent is what could not be read. */
+export interface Snapshot {
+  readonly workloads?: readonly Workload[] | undefined;
+  readonly parts?: readonly Part[] | undefined;
+  readonly leases?: readonly Leadership[] | undefined;
+  readonly pools?: readonly AddressPool[] | undefined;
+  readonly requests?: readonly BlockRequest[] | undefined;
+  readonly egresses?: readonly Egress[] | undefined;
+  readonly nodes?: readonly NodeFacts[] | undefined;
+  readonly unseen: readonly Unseen[];
+}
+
+export interface SnapshotOptions {
+  /** Objects asked for at a time. */
+  readonly pageSize: number;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/**
+ * Reads what {@linkcode Snapshot} has. What the user may not read, or the cluster does not serve, is left out and named.
+ *
+ * @throws {KubeApiError} for any other refusal
+ * @throws {KubeUnreachableError} when the API server does not answer
+ */
+export async function readSnapshot(
+  client: Pick<KubeClient, "list">,
+  options: SnapshotOptions,
+): Promise<Snapshot> {
+  const unseen: Unseen[] = [];
+  const look = async <T extends object, R>(
+    type: ResourceType<T>,
+    selection: {
+      readonly labelSelector?: string;
+      readonly fieldSelector?: string;
+    },
+    keep: (object: T) => R,
+  ): Promise<R[] | undefined> => {
+    try {
+      return await listPages(client, type, { ...options, ...selection, keep });
+    } catch (error) {
+      if (!(error instanceof KubeApiError)) throw error;
+      const { isForbidden, isNotFound } = error;
+      if (!isForbidden && !isNotFound) throw error;
+      const why = isForbidden ? "forbidden" : "not served";
+      unseen.push({ what: type.plural, why });
+      return undefined;
+    }
+  };
+  const labelSelector = `${APP_NAME_LABEL}=${APP_NAME}`;
+  const ofDaemons =
+    `${labelSelector},${APP_COMPONENT_LABEL}!=${EGRESS_COMPONENT}`;
+  const lease = (name: string) =>
+    look(LEASES, { fieldSelector: `metadata.name=${name}` }, leadershipOf);
+  const deployments = await look(
+    DEPLOYMENTS,
+    { labelSelector: ofDaemons },
+    workloadOfDeployment,
+  );
+  const daemonSets = await look(
+    DAEMON_SETS,
+    { labelSelector: ofDaemons },
+    workloadOfDaemonSet,
+  );
+  return {
+    workloads: both(deployments, daemonSets),
+    parts: await look(PODS, { labelSelector: ofDaemons }, partOf),
+    leases: both(await lease(IPAM_LEASE), await lease(EGRESS_LEASE)),
+    pools: await look(ADDRESS_POOLS, {}, (pool) => pool),
+    requests: await look(BLOCK_REQUESTS, {}, (request) => request),
+    egresses: await look(EGRESSES, {}, (egress) => egress),
+    nodes: await look(
+      NODES,
+      { labelSelector: "kubernetes.io/os!=windows" },
+      nodeOf,
+    ),
+    unseen: unseen.filter(({ what }, i) =>
+      unseen.findIndex((u) => u.what === what) === i
+    ),
+  };
+}
+
+function both<T>(a: T[] | undefined, b: T[] | undefined): T[] | undefined {
+  return a === undefined || b === undefined ? undefined : [...a, ...b];
+}
+
+function nameOf({ metadata }: KubeObject): { namespace: string; name: string } {
+  return { namespace: metadata?.namespace ?? "", name: metadata?.name ?? "" };
+}
+
+function workloadOfDeployment(object: V1Deployment): Workload {
+  return {
+    kind: "Deployment",
+    ...nameOf(object),
+    wanted: object.spec?.replicas ?? 1,
+    ready: object.status?.readyReplicas ?? 0,
+  };
+}
+
+function workloadOfDaemonSet(object: V1DaemonSet): Workload {
+  return {
+    kind: "DaemonSet",
+    ...nameOf(object),
+    wanted: object.status?.desiredNumberScheduled ?? 0,
+    ready: object.status?.numberReady ?? 0,
+  };
+}
+
+function partOf(pod: V1Pod): Part {
+  const { metadata, spec, status } = pod;
+  const containers = status?.containerStatuses ?? [];
+  const all = [...status?.initContainerStatuses ?? [], ...containers];
+  const waiting = all.find(({ state }) => state?.waiting !== undefined);
+  const culprit = waiting ?? containers.find(({ ready }) => !ready) ??
+    containers[0];
+  const isReady = (status?.conditions ?? []).some(({ type, status }) =>
+    type === "Ready" && status === "True"
+  );
+  return {
+    ...nameOf(pod),
+    component: metadata?.labels?.[APP_COMPONENT_LABEL] ?? "",
+    node: spec?.nodeName ?? "",
+    version: versionOf(spec?.containers[0]?.image ?? ""),
+    isReady,
+    reason: isReady ? "" : reasonOf(pod, waiting?.state?.waiting?.reason),
+    restarts: culprit?.restartCount ?? 0,
+    container: culprit?.name ?? spec?.containers[0]?.name ?? "",
+  };
+}
+
+function reasonOf(
+  { metadata, spec, status }: V1Pod,
+  waiting: string | undefined,
+): string {
+  if (metadata?.deletionTimestamp !== undefined) return "Terminating";
+  if (waiting !== undefined) return waiting;
+  if (spec?.nodeName === undefined) return "Unschedulable";
+  return status?.phase === "Running" ? "NotReady" : status?.phase ?? "Unknown";
+}
+
+/** The tag of an image, or the start of its digest. */
+function versionOf(image: string): string {
+  const [name = "", digest] = image.split("@sha256:");
+  const tag = /:([^:/]+)$/.exec(name)?.[1];
+  return tag ?? digest?.slice(0, 12) ?? "";
+}
+
+function leadershipOf(lease: V1Lease): Leadership {
+  const { holderIdentity, renewTime, leaseDurationSeconds } = lease.spec ?? {};
+  return {
+    ...nameOf(lease),
+    holder: holderIdentity ?? "",
+    renewed: renewTime === undefined ? undefined : String(renewTime),
+    seconds: leaseDurationSeconds ?? 0,
+  };
+}
+
+function nodeOf(node: V1Node): NodeFacts {
+  const down = node.status?.conditions?.find(({ type, status }) =>
+    type === "NetworkUnavailable" && status === "True"
+  );
+  return {
+    name: node.metadata?.name ?? "",
+    networkUnavailable: down === undefined
+      ? undefined
+      : down.message ?? down.reason ?? "",
+  };
+}

@@ -1,0 +1,137 @@
+import { jittered, sleep } from "../../../lib/async/mod.ts";
+import { defineFlags, UsageError } from "../../../lib/flags/mod.ts";
+import {
+  type KubeClient,
+  KubeUnreachableError,
+} from "../../../lib/kube/mod.ts";
+import { VERSION } from "../../../lib/names/mod.ts";
+import {
+  type Command,
+  type CommandContext,
+  readArguments,
+  type Terminal,
+} from "../base/command.ts";
+import { connect, CONNECTION_FLAGS } from "../base/connection.ts";
+import { EXIT } from "../base/errors.ts";
+import { problemsOf } from "./problems.ts";
+import { formatReport, type Report, reportOf } from "./report.ts";
+import { readSnapshot } from "./snapshot.ts";
+
+/** How long to wait before looking again. */
+const LOOK_AGAIN_MS = 2_000;
+
+const FLAGS = defineFlags({
+  "wait": {
+    type: "duration",
+    default: 0,
+    help: "Look again until there are no problems, for this long at most",
+  },
+  "output": {
+    type: "enum",
+    default: "text",
+    values: ["text", "json"],
+    short: "o",
+    help: "Output format",
+  },
+  "page-size": {
+    type: "int",
+    default: 500,
+    min: 1,
+    max: 100_000,
+    help: "Objects per API request",
+  },
+  ...CONNECTION_FLAGS,
+});
+
+/** `coil status`: whether all is well, and what is not. */
+export const STATUS: Command = {
+  path: "status",
+  about: "Show whether Coil works, and a next step for each problem",
+  flags: FLAGS,
+  run: status,
+};
+
+async function status(context: CommandContext): Promise<number> {
+  const line = readArguments(FLAGS, context, {
+    program: `${context.program} status`,
+    version: VERSION,
+    about:
+      `Shows Coil's parts and their versions, who leads, and each problem with the command
+that shows more. Reads only the API server.
+
+Exit codes: 0 no problems, 1 it could not look at all of it, 2 the command line
+is wrong, 3 there are problems.`,
+  });
+  if (line === undefined) return EXIT.ok;
+  const { values, positionals: [extra] } = line;
+  if (extra !== undefined) {
+    throw new UsageError(`unexpected argument: ${extra}`);
+  }
+  using client = await connect(values);
+  const { terminal } = context;
+  const report = await settled({
+    client,
+    terminal,
+    pageSize: values["page-size"],
+    waitMs: values.wait,
+  });
+  terminal.out(
+    values.output === "json"
+      ? `${JSON.stringify(report, null, 2)}\n`
+      : formatReport(report, terminal.now()),
+  );
+  return exitCodeOf(report);
+}
+
+function exitCodeOf({ problems, unseen }: Report): number {
+  if (problems.length > 0) return EXIT.problems;
+  return unseen.some(({ why }) => why === "forbidden") ? EXIT.failed : EXIT.ok;
+}
+
+interface Look {
+  readonly client: Pick<KubeClient, "list">;
+  readonly terminal: Terminal;
+  readonly pageSize: number;
+  readonly waitMs: number;
+}
+
+/** Looks until all is well or the time is over. An API server that does not answer may be part of what is waited for. */
+async function settled(look: Look): Promise<Report> {
+  const { terminal, waitMs } = look;
+  const endsAt = terminal.now().getTime() + waitMs;
+  let said = "";
+  for (;;) {
+    const isLast = terminal.now().getTime() >= endsAt;
+    const report = await once(look, { isLast });
+    if (report !== undefined && (isLast || exitCodeOf(report) === EXIT.ok)) {
+      return report;
+    }
+    const why = waitingFor(report);
+    if (why !== said) terminal.err(`Waiting: ${why}\n`);
+    said = why;
+    const restMs = endsAt - terminal.now().getTime();
+    await sleep(Math.max(0, Math.min(jittered(LOOK_AGAIN_MS), restMs)));
+  }
+}
+
+async function once(
+  { client, terminal, pageSize }: Look,
+  { isLast }: { readonly isLast: boolean },
+): Promise<Report | undefined> {
+  try {
+    const snapshot = await readSnapshot(client, { pageSize });
+    return reportOf(snapshot, problemsOf(snapshot, terminal.now()));
+  } catch (error) {
+    if (isLast || !(error instanceof KubeUnreachableError)) throw error;
+    return undefined;
+  }
+}
+
+function waitingFor(report: Report | undefined): string {
+  if (report === undefined) return "the API server does not answer";
+  const [first] = report.problems;
+  if (first === undefined) return "not all could be looked at";
+  const more = report.problems.length - 1;
+  const others = more === 0 ? "" : ` (and ${more} more)`;
+  return `${first.object}: ${first.message}${others}`;
+}
