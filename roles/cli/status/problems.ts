@@ -1,26 +1,14 @@
 import {
   type AddressPool,
-  type BlockRequest,
-  blockRequestResult,
   type Condition,
   conditionOf,
   type Egress,
 } from "../../../lib/api/mod.ts";
 import { compareText } from "../../../lib/names/mod.ts";
+import { requestProblem } from "../base/block_request.ts";
+import type { Problem } from "../base/problem.ts";
 import { formatAge } from "../base/table.ts";
 import type { Leadership, NodeFacts, Part, Snapshot } from "./snapshot.ts";
-
-/** Something that is not as it should be. */
-export interface Problem {
-  /** Kind and name of the object, e.g. `Pod kube-system/coild-x`. */
-  readonly object: string;
-  readonly message: string;
-  /** A command that shows more, or mends it. */
-  readonly next: string;
-}
-
-/** Requests are answered within seconds. */
-const PATIENCE_MS = 60_000;
 
 /** How much the clock of who looks may be ahead of a controller's. */
 const CLOCK_SKEW_MS = 30_000;
@@ -39,7 +27,7 @@ export function problemsOf(snapshot: Snapshot, now: Date): Problem[] {
     ...(leases === undefined ? [] : ofLeases(leases, parts, now)),
     ...nodes.flatMap((node) => ofNode(node, snapshot)),
     ...pools.flatMap(ofPool),
-    ...requests.flatMap((request) => ofRequest(request, now)),
+    ...requests.flatMap((request) => requestProblem(request, now)),
     ...egresses.flatMap(ofEgress),
   ];
 }
@@ -205,29 +193,6 @@ function ofConditions(
       next: type === "Overlapping" ? describe : next,
     }];
   });
-}
-
-function ofRequest(request: BlockRequest, now: Date): Problem[] {
-  const { metadata, spec } = request;
-  const result = blockRequestResult(request);
-  const what =
-    `Node ${spec.nodeName} asks for a block of AddressPool ${spec.poolName}`;
-  const object = `BlockRequest ${metadata.name ?? ""}`;
-  const next = `coil ipam show blocks --pool=${spec.poolName}`;
-  if (result.state === "failed") {
-    return [{ object, message: `${what}: ${result.message}`, next }];
-  }
-  const created = metadata.creationTimestamp;
-  const ageMs = now.getTime() - Date.parse(String(created ?? ""));
-  if (result.state === "complete" || !(ageMs > PATIENCE_MS)) return [];
-  const message = `${what}, without an answer for ${
-    formatAge(String(created), now)
-  }`;
-  return [{
-    object,
-    message,
-    next: "kubectl -n kube-system logs deploy/coil-controller",
-  }];
 }
 
 function byName(a: Part, b: Part): number {

@@ -1,10 +1,7 @@
 import { compareText } from "../../../lib/names/mod.ts";
+import { formatProblems, type Problem } from "../base/problem.ts";
 import { formatAge, formatTable } from "../base/table.ts";
-import type { Problem } from "./problems.ts";
 import type { Snapshot } from "./snapshot.ts";
-
-/** Problems shown of one kind of object; with `-o json` all are. */
-const SHOWN_OF_A_KIND = 10;
 
 /** What `coil status` shows. */
 export interface Report {
@@ -87,10 +84,7 @@ export function formatReport(report: Report, now: Date): string {
     ...(report.parts.length === 0 ? [] : [parts]),
     ...(report.leases.length === 0 ? [] : [leases]),
     counts(report),
-    ...report.unseen.map(({ what, why }) =>
-      `Not looked at: ${what} (${why})\n`
-    ),
-    problemsText(report.problems),
+    formatProblems(report.problems, report.unseen),
   ].join("\n");
 }
 
@@ -103,21 +97,6 @@ function counts({ pools, egresses, nodes }: Report): string {
   return known.length === 0
     ? ""
     : `${known.map(([what, count]) => `${what}: ${count}`).join(", ")}\n`;
-}
-
-function problemsText(problems: readonly Problem[]): string {
-  if (problems.length === 0) return "No problems found\n";
-  const count = problems.length;
-  const lines = [`${count} problem${count === 1 ? "" : "s"}:\n`];
-  const byKind = Map.groupBy(problems, ({ object }) => object.split(" ")[0]);
-  for (const [kind, all] of byKind) {
-    for (const { object, message, next } of all.slice(0, SHOWN_OF_A_KIND)) {
-      lines.push(`  ${object}: ${message}\n      ${next}\n`);
-    }
-    const more = all.length - SHOWN_OF_A_KIND;
-    if (more > 0) lines.push(`  … and ${more} more of kind ${kind}: -o json\n`);
-  }
-  return lines.join("");
 }
 
 function versionsText(versions: Readonly<Record<string, number>>): string {

@@ -10,13 +10,10 @@ import {
 import {
   DAEMON_SETS,
   DEPLOYMENTS,
-  KubeApiError,
-  type KubeClient,
   type KubeObject,
   LEASES,
   NODES,
   PODS,
-  type ResourceType,
   type V1DaemonSet,
   type V1Deployment,
   type V1Lease,
@@ -30,7 +27,7 @@ import {
   EGRESS_LEASE,
   IPAM_LEASE,
 } from "../../../lib/names/mod.ts";
-import { listPages } from "../base/pages.ts";
+import type { Looker, Unseen } from "../base/looker.ts";
 
 /** A Deployment or DaemonSet of Coil's. */
 export interface Workload {
@@ -75,12 +72,6 @@ export interface NodeFacts {
   readonly networkUnavailable: string | undefined;
 }
 
-/** Objects that could not be read. */
-export interface Unseen {
-  readonly what: string;
-  readonly why: "forbidden" | "not served";
-}
-
 /** What is seen of a cluster at once; absent is what could not be read. */
 export interface Snapshot {
   readonly workloads?: readonly Workload[] | undefined;
@@ -93,72 +84,29 @@ export interface Snapshot {
   readonly unseen: readonly Unseen[];
 }
 
-export interface SnapshotOptions {
-  /** Objects asked for at a time. */
-  readonly pageSize: number;
-  readonly signal?: AbortSignal | undefined;
-}
-
-/**
- * Reads what {@linkcode Snapshot} has. What the user may not read, or the cluster does not serve, is left out and named.
- *
- * @throws {KubeApiError} for any other refusal
- * @throws {KubeUnreachableError} when the API server does not answer
- */
-export async function readSnapshot(
-  client: Pick<KubeClient, "list">,
-  options: SnapshotOptions,
-): Promise<Snapshot> {
-  const unseen: Unseen[] = [];
-  const look = async <T extends object, R>(
-    type: ResourceType<T>,
-    selection: {
-      readonly labelSelector?: string;
-      readonly fieldSelector?: string;
-    },
-    keep: (object: T) => R,
-  ): Promise<R[] | undefined> => {
-    try {
-      return await listPages(client, type, { ...options, ...selection, keep });
-    } catch (error) {
-      if (!(error instanceof KubeApiError)) throw error;
-      const { isForbidden, isNotFound } = error;
-      if (!isForbidden && !isNotFound) throw error;
-      const why = isForbidden ? "forbidden" : "not served";
-      unseen.push({ what: type.plural, why });
-      return undefined;
-    }
+/** Reads what {@linkcode Snapshot} has. */
+export async function readSnapshot(looker: Looker): Promise<Snapshot> {
+  const all = `${APP_NAME_LABEL}=${APP_NAME}`;
+  const daemons = {
+    labelSelector: `${all},${APP_COMPONENT_LABEL}!=${EGRESS_COMPONENT}`,
   };
-  const labelSelector = `${APP_NAME_LABEL}=${APP_NAME}`;
-  const ofDaemons =
-    `${labelSelector},${APP_COMPONENT_LABEL}!=${EGRESS_COMPONENT}`;
+  const linux = { labelSelector: "kubernetes.io/os!=windows" };
   const lease = (name: string) =>
-    look(LEASES, { fieldSelector: `metadata.name=${name}` }, leadershipOf);
-  const deployments = await look(
-    DEPLOYMENTS,
-    { labelSelector: ofDaemons },
-    workloadOfDeployment,
-  );
-  const daemonSets = await look(
-    DAEMON_SETS,
-    { labelSelector: ofDaemons },
-    workloadOfDaemonSet,
-  );
+    looker.list(LEASES, leadershipOf, {
+      fieldSelector: `metadata.name=${name}`,
+    });
   return {
-    workloads: both(deployments, daemonSets),
-    parts: await look(PODS, { labelSelector: ofDaemons }, partOf),
+    workloads: both(
+      await looker.list(DEPLOYMENTS, workloadOfDeployment, daemons),
+      await looker.list(DAEMON_SETS, workloadOfDaemonSet, daemons),
+    ),
+    parts: await looker.list(PODS, partOf, daemons),
     leases: both(await lease(IPAM_LEASE), await lease(EGRESS_LEASE)),
-    pools: await look(ADDRESS_POOLS, {}, (pool) => pool),
-    requests: await look(BLOCK_REQUESTS, {}, (request) => request),
-    egresses: await look(EGRESSES, {}, (egress) => egress),
-    nodes: await look(
-      NODES,
-      { labelSelector: "kubernetes.io/os!=windows" },
-      nodeOf,
-    ),
-    unseen: unseen.filter(({ what }, i) =>
-      unseen.findIndex((u) => u.what === what) === i
-    ),
+    pools: await looker.list(ADDRESS_POOLS, (pool) => pool),
+    requests: await looker.list(BLOCK_REQUESTS, (request) => request),
+    egresses: await looker.list(EGRESSES, (egress) => egress),
+    nodes: await looker.list(NODES, nodeOf, linux),
+    unseen: looker.unseen,
   };
 }
 

@@ -13,6 +13,8 @@ import {
 } from "../base/command.ts";
 import { connect, CONNECTION_FLAGS } from "../base/connection.ts";
 import { EXIT } from "../base/errors.ts";
+import { Looker } from "../base/looker.ts";
+import { exitCodeOf } from "../base/problem.ts";
 import { problemsOf } from "./problems.ts";
 import { formatReport, type Report, reportOf } from "./report.ts";
 import { readSnapshot } from "./snapshot.ts";
@@ -83,11 +85,6 @@ is wrong, 3 there are problems.`,
   return exitCodeOf(report);
 }
 
-function exitCodeOf({ problems, unseen }: Report): number {
-  if (problems.length > 0) return EXIT.problems;
-  return unseen.some(({ why }) => why === "forbidden") ? EXIT.failed : EXIT.ok;
-}
-
 interface Look {
   readonly client: Pick<KubeClient, "list">;
   readonly terminal: Terminal;
@@ -119,7 +116,7 @@ async function once(
   { isLast }: { readonly isLast: boolean },
 ): Promise<Report | undefined> {
   try {
-    const snapshot = await readSnapshot(client, { pageSize });
+    const snapshot = await readSnapshot(new Looker(client, pageSize));
     return reportOf(snapshot, problemsOf(snapshot, terminal.now()));
   } catch (error) {
     if (isLast || !(error instanceof KubeUnreachableError)) throw error;

@@ -1,0 +1,63 @@
+import {
+  KubeApiError,
+  type KubeClient,
+  type ResourceType,
+} from "../../../lib/kube/mod.ts";
+import { listPages } from "./pages.ts";
+
+/** Objects that could not be read. */
+export interface Unseen {
+  readonly what: string;
+  readonly why: "forbidden" | "not served";
+}
+
+/** Which objects to look at. */
+interface Selection {
+  readonly labelSelector?: string;
+  readonly fieldSelector?: string;
+}
+
+/** Lists objects for a command that goes on with what it may read. */
+export class Looker {
+  readonly #client: Pick<KubeClient, "list">;
+  readonly #pageSize: number;
+  readonly #unseen = new Map<string, Unseen>();
+
+  constructor(client: Pick<KubeClient, "list">, pageSize: number) {
+    this.#client = client;
+    this.#pageSize = pageSize;
+  }
+
+  /** What was asked for and could not be read. */
+  get unseen(): Unseen[] {
+    return [...this.#unseen.values()];
+  }
+
+  /**
+   * Lists objects; undefined when the user may not, or the cluster has no such.
+   *
+   * @throws {KubeApiError} for any other refusal
+   * @throws {KubeUnreachableError} when the API server does not answer
+   */
+  async list<T extends object, R>(
+    type: ResourceType<T>,
+    keep: (object: T) => R,
+    selection: Selection = {},
+  ): Promise<R[] | undefined> {
+    const pageSize = this.#pageSize;
+    try {
+      return await listPages(this.#client, type, {
+        ...selection,
+        pageSize,
+        keep,
+      });
+    } catch (error) {
+      if (!(error instanceof KubeApiError)) throw error;
+      const { isForbidden, isNotFound } = error;
+      if (!isForbidden && !isNotFound) throw error;
+      const why = isForbidden ? "forbidden" : "not served";
+      this.#unseen.set(type.plural, { what: type.plural, why });
+      return undefined;
+    }
+  }
+}

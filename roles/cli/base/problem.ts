@@ -1,0 +1,48 @@
+import { EXIT } from "./errors.ts";
+import type { Unseen } from "./looker.ts";
+
+/** Something that is not as it should be. */
+export interface Problem {
+  /** Kind and name of the object, e.g. `Pod kube-system/coild-x`. */
+  readonly object: string;
+  readonly message: string;
+  /** A command that shows more, or mends it. */
+  readonly next: string;
+}
+
+/** Problems shown of one kind of object; with `-o json` all are. */
+const SHOWN_OF_A_KIND = 10;
+
+/** The problems for people, each with its next step, after what could not be looked at. */
+export function formatProblems(
+  problems: readonly Problem[],
+  unseen: readonly Unseen[],
+): string {
+  const lines = unseen.map(({ what, why }) =>
+    `Not looked at: ${what} (${why})\n`
+  );
+  if (lines.length > 0) lines.push("\n");
+  const count = problems.length;
+  if (count === 0) return `${lines.join("")}No problems found\n`;
+  lines.push(`${count} problem${count === 1 ? "" : "s"}:\n`);
+  const byKind = Map.groupBy(problems, ({ object }) => object.split(" ")[0]);
+  for (const [kind, all] of byKind) {
+    for (const { object, message, next } of all.slice(0, SHOWN_OF_A_KIND)) {
+      lines.push(`  ${object}: ${message}\n      ${next}\n`);
+    }
+    const more = all.length - SHOWN_OF_A_KIND;
+    if (more > 0) lines.push(`  … and ${more} more of kind ${kind}: -o json\n`);
+  }
+  return lines.join("");
+}
+
+/** What is not served has its own problem, if it is one; what is forbidden may hide some. */
+export function exitCodeOf(
+  { problems, unseen }: {
+    readonly problems: readonly Problem[];
+    readonly unseen: readonly Unseen[];
+  },
+): number {
+  if (problems.length > 0) return EXIT.problems;
+  return unseen.some(({ why }) => why === "forbidden") ? EXIT.failed : EXIT.ok;
+}
