@@ -5,7 +5,11 @@
  * one does needs Foo over UDP and is tested in tests/vm.
  */
 import assert from "node:assert/strict";
-import type { Egress, EgressGatewayStatus } from "../../lib/api/mod.ts";
+import type {
+  Egress,
+  EgressClientSlice,
+  EgressGatewayStatus,
+} from "../../lib/api/mod.ts";
 import { Address, type DualStack } from "../../lib/inet/mod.ts";
 import { KubeClient } from "../../lib/kube/mod.ts";
 import { openLibc } from "../../lib/linux/mod.ts";
@@ -29,6 +33,11 @@ const BASE = new URL("../../deploy/base", import.meta.url).pathname;
 export const NAMESPACE = "nat";
 /** Name of the Egress. */
 export const EGRESS = "internet";
+/** Both. */
+export const EGRESS_KEY: string = `${NAMESPACE}/${EGRESS}`;
+/** Where the API server has its slices. */
+export const SLICES_PATH: string =
+  `${COIL_API}/namespaces/${NAMESPACE}/egressclientslices`;
 /** The annotation of its clients. */
 export const CLIENT: Readonly<Record<string, string>> = {
   [`egress.coil.cybozu.com/${NAMESPACE}`]: EGRESS,
@@ -341,6 +350,27 @@ export class EgressLab implements AsyncDisposable {
         gracePeriodSeconds: graceSeconds,
       },
     );
+  }
+
+  /** Deletes the pods of namespace "team" at once. */
+  async removePods(): Promise<void> {
+    await this.plane.request("DELETE", "/api/v1/namespaces/team/pods", {
+      apiVersion: "v1",
+      kind: "DeleteOptions",
+      gracePeriodSeconds: 0,
+    });
+  }
+
+  /** The Egress' slices. */
+  async slices(): Promise<readonly EgressClientSlice[]> {
+    const list = await this.plane.request("GET", SLICES_PATH);
+    return (list as { items: EgressClientSlice[] }).items;
+  }
+
+  /** Names of the clients in all slices, sorted. */
+  async clientNames(): Promise<string[]> {
+    return (await this.slices())
+      .flatMap(({ clients = [] }) => clients.map(({ name }) => name)).sort();
   }
 
   /** Creates a block of 65,536 addresses, `10.<index>.0.0` and `fd<index>::` on. */

@@ -1,19 +1,19 @@
 import assert from "node:assert/strict";
-import type { EgressClientSlice } from "../../lib/api/mod.ts";
 import { formatAnnouncement } from "../../lib/announce/mod.ts";
 import { Address } from "../../lib/inet/mod.ts";
 import { eventually, sleep } from "../lab/mod.ts";
-import { ClientsController } from "./clients_controller.ts";
 import { COIL_API } from "./crds.ts";
 import {
   assertClients,
   CLIENT,
   ClientsKernel,
   EGRESS,
+  EGRESS_KEY,
   EGRESS_OBJECT,
   EgressLab,
   NAMESPACE,
   type RunningGateway,
+  SLICES_PATH,
   untilReady,
 } from "./egress_gateway_lab.ts";
 
@@ -32,33 +32,9 @@ Deno.test.afterAll(async () => {
   await lab[Symbol.asyncDispose]();
 });
 
-const KEY = `${NAMESPACE}/${EGRESS}`;
-const SLICES = `${COIL_API}/namespaces/${NAMESPACE}/egressclientslices`;
-
-async function slices(): Promise<readonly EgressClientSlice[]> {
-  const list = await lab.plane.request("GET", SLICES);
-  return (list as { items: EgressClientSlice[] }).items;
-}
-
-/** Names of the clients in all slices, sorted. */
-async function clients(): Promise<string[]> {
-  const all = await slices();
-  return all.flatMap(({ clients = [] }) => clients.map(({ name }) => name))
-    .sort();
-}
-
 async function patchSlice(name: string, patch: unknown): Promise<void> {
-  await lab.plane.request("PATCH", `${SLICES}/${name}`, patch, {
+  await lab.plane.request("PATCH", `${SLICES_PATH}/${name}`, patch, {
     contentType: "application/merge-patch+json",
-  });
-}
-
-async function removePods(): Promise<void> {
-  const path = "/api/v1/namespaces/team/pods";
-  await lab.plane.request("DELETE", path, {
-    apiVersion: "v1",
-    kind: "DeleteOptions",
-    gracePeriodSeconds: 0,
   });
 }
 
@@ -85,14 +61,14 @@ async function announce(
 
 Deno.test("coil-controller writes the clients of an Egress into slices of a hundred", async (t) => {
   await using _pods = new AsyncDisposableStack();
-  _pods.defer(removePods);
+  _pods.defer(() => lab.removePods());
   const uid = await lab.createPod("pod-000", { annotations: CLIENT });
   await lab.setStatus("pod-000", ["10.1.0.1", "fd01::1"]);
   await lab.createPod("stranger");
-  await using _controller = await lab.controller.use(KEY);
+  await using _controller = await lab.controller.use(EGRESS_KEY);
 
   await t.step("with what a gateway has to know", async () => {
-    const [slice, ...more] = await slices();
+    const [slice, ...more] = await lab.slices();
     assert.deepEqual(more, []);
     assert.equal(slice?.metadata.name, "internet-0");
     assert.deepEqual(slice.metadata.labels, {
@@ -121,38 +97,43 @@ Deno.test("coil-controller writes the clients of an Egress into slices of a hund
         lab.createPod(name, { annotations: CLIENT })
       ),
     );
-    await eventually("all", async () => (await clients()).length === 250);
-    assert.deepEqual(await clients(), names);
-    const counts = (await slices()).map(({ clients = [] }) => clients.length);
+    await eventually(
+      "all",
+      async () => (await lab.clientNames()).length === 250,
+    );
+    assert.deepEqual(await lab.clientNames(), names);
+    const counts = (await lab.slices()).map(({ clients = [] }) =>
+      clients.length
+    );
     assert.ok(counts.every((count) => count <= 100), counts.join());
     assert.ok(counts.length <= 6, counts.join());
   });
 
   await t.step("with one write for one change", async () => {
     const before = new Map(
-      (await slices()).map(({ metadata }) => [
+      (await lab.slices()).map(({ metadata }) => [
         metadata.name,
         metadata.resourceVersion,
       ]),
     );
     await lab.setStatus("pod-007", ["10.1.0.7"]);
     const find = async () => {
-      const all = (await slices()).flatMap(({ clients = [] }) => clients);
+      const all = (await lab.slices()).flatMap(({ clients = [] }) => clients);
       return all.find(({ name }) => name === "pod-007");
     };
     await eventually("the address", async () => {
       return (await find())?.addresses?.join() === "10.1.0.7";
     });
-    const changed = (await slices()).filter(({ metadata }) =>
+    const changed = (await lab.slices()).filter(({ metadata }) =>
       before.get(metadata.name) !== metadata.resourceVersion
     );
     assert.equal(changed.length, 1);
   });
 
   await t.step("and an empty one when nobody is left", async () => {
-    await removePods();
+    await lab.removePods();
     await eventually("one empty slice", async () => {
-      const all = await slices();
+      const all = await lab.slices();
       return all.length === 1 && (all[0]?.clients ?? []).length === 0;
     });
   });
@@ -160,21 +141,21 @@ Deno.test("coil-controller writes the clients of an Egress into slices of a hund
 
 Deno.test("coil-controller puts slices right that others change, and no client is interrupted", async (t) => {
   await using _pods = new AsyncDisposableStack();
-  _pods.defer(removePods);
+  _pods.defer(() => lab.removePods());
   await lab.runPod("a", ["10.1.1.1"], { annotations: CLIENT });
   await lab.runPod("b", ["10.1.1.2"], { annotations: CLIENT });
   await using gateway = await lab.startGateway();
   const { kernel } = gateway;
   await untilReady(gateway);
   await assertClients(kernel, ["10.1.1.1", "10.1.1.2"]);
-  const names = async () => (await clients()).join();
+  const names = async () => (await lab.clientNames()).join();
 
   await t.step("one that is deleted", async () => {
     const calls = kernel.calls.length;
-    const [before] = await slices();
-    await lab.plane.request("DELETE", `${SLICES}/internet-0`);
+    const [before] = await lab.slices();
+    await lab.plane.request("DELETE", `${SLICES_PATH}/internet-0`);
     await eventually("the slice", async () => {
-      const [after] = await slices();
+      const [after] = await lab.slices();
       return after !== undefined && after.metadata.uid !== before?.metadata.uid;
     });
     assert.equal(await names(), "a,b");
@@ -201,7 +182,7 @@ Deno.test("coil-controller puts slices right that others change, and no client i
     const calls = kernel.calls.length;
     await patchSlice("internet-0", { metadata: { labels: null } });
     await eventually("the label", async () => {
-      const [slice] = await slices();
+      const [slice] = await lab.slices();
       return slice?.metadata.labels?.["app.kubernetes.io/instance"] === EGRESS;
     });
     await lab.deletePod("c");
@@ -227,62 +208,16 @@ Deno.test("coil-controller puts slices right that others change, and no client i
       }],
     });
     await eventually("its end", async () => {
-      return (await slices()).every((s) => s.metadata.name !== "forged");
+      return (await lab.slices()).every((s) => s.metadata.name !== "forged");
     });
     // A gateway cannot tell who deleted it, and waits for its return.
     assert.equal(await names(), "a,b");
   });
 });
 
-Deno.test("two leaders at once write each client once", async () => {
-  await using _pods = new AsyncDisposableStack();
-  _pods.defer(removePods);
-  await using _first = await lab.controller.use(KEY);
-  const rival = await ClientsController.on(lab.plane, { hasLease: false });
-  await using _second = await rival.use(KEY);
-  const names = Array.from({ length: 150 }, (_, n) => `pod-${n}`);
-  await Promise.all(
-    names.map((name) => lab.createPod(name, { annotations: CLIENT })),
-  );
-  await Promise.all(
-    names.slice(0, 75).map((name) => lab.deletePod(name)),
-  );
-  const wanted = names.slice(75).sort().join();
-  await eventually("the rest, each once", async () => {
-    return (await clients()).join() === wanted;
-  });
-});
-
-Deno.test("with two leaders at once a gateway ends with the clients that stay", async () => {
-  await using _pods = new AsyncDisposableStack();
-  _pods.defer(removePods);
-  await using gateway = await lab.startGateway();
-  const rival = await ClientsController.on(lab.plane, { hasLease: false });
-  await using _second = await rival.use(KEY);
-  await untilReady(gateway);
-  const numbers = Array.from({ length: 250 }, (_, n) => n);
-  await Promise.all(
-    numbers.map((n) =>
-      lab.runPod(`pod-${n}`, [`10.1.5.${n}`], { annotations: CLIENT })
-    ),
-  );
-  const { kernel } = gateway;
-  await assertClients(kernel, numbers.map((n) => `10.1.5.${n}`));
-  // So few are left that slices are put together.
-  const leave = numbers.filter((n) => n % 4 !== 0);
-  await Promise.all(leave.map((n) => lab.deletePod(`pod-${n}`)));
-  const stay = numbers.filter((n) => n % 4 === 0).map((n) => `10.1.5.${n}`);
-  await assertClients(kernel, stay);
-  await eventually("fewer slices", async () => {
-    const all = await slices();
-    return all.filter(({ clients = [] }) => clients.length > 0).length <= 2;
-  });
-  await assertClients(kernel, stay);
-});
-
 Deno.test("a gateway keeps its clients while its Egress is deleted and made again", async (t) => {
   await using _pods = new AsyncDisposableStack();
-  _pods.defer(removePods);
+  _pods.defer(() => lab.removePods());
   _pods.defer(() => lab.plane.apply(EGRESS_OBJECT));
   const addresses = ["10.1.6.1", "10.1.6.2"];
   await lab.runPod("a", ["10.1.6.1"], { annotations: CLIENT });
@@ -299,13 +234,13 @@ Deno.test("a gateway keeps its clients while its Egress is deleted and made agai
       metadata: { uid: string };
     };
     await eventually("its slice", async () => {
-      const [slice] = await slices();
+      const [slice] = await lab.slices();
       return slice?.metadata.ownerReferences?.[0]?.uid === metadata.uid;
     });
-    assert.equal(await clients().then((names) => names.join()), "a,b");
+    assert.equal(await lab.clientNames().then((names) => names.join()), "a,b");
   };
   /** What Kubernetes' garbage collector does, which does not run here. */
-  const collect = () => lab.plane.request("DELETE", SLICES);
+  const collect = () => lab.plane.request("DELETE", SLICES_PATH);
 
   await t.step("before its slices go, which the new one owns", async () => {
     await lab.plane.request("DELETE", egress);
@@ -317,7 +252,11 @@ Deno.test("a gateway keeps its clients while its Egress is deleted and made agai
     await lab.plane.request("DELETE", egress);
     await collect();
     await sleep(500);
-    assert.deepEqual(await slices(), [], "nobody writes them without Egress");
+    assert.deepEqual(
+      await lab.slices(),
+      [],
+      "nobody writes them without Egress",
+    );
     await remake();
     assert.deepEqual(kernel.calls.slice(calls), []);
   });
@@ -330,20 +269,20 @@ Deno.test("a gateway keeps its clients while its Egress is deleted and made agai
     await assertClients(kernel, []);
     assert.deepEqual(kernel.calls.slice(calls), ["add 0 remove 2"]);
     assert.equal((await gateway.ready()).status, 200);
-    assert.deepEqual(await slices(), []);
+    assert.deepEqual(await lab.slices(), []);
   });
 });
 
 Deno.test("a gateway whose coil-controller is of a version without slices leaves the kernel as its predecessor had it", async (t) => {
   await using _pods = new AsyncDisposableStack();
-  _pods.defer(removePods);
+  _pods.defer(() => lab.removePods());
   const numbers = Array.from({ length: 150 }, (_, n) => n);
   await Promise.all(
     numbers.map((n) =>
       lab.runPod(`pod-${n}`, [`10.1.7.${n}`], { annotations: CLIENT })
     ),
   );
-  await lab.plane.request("DELETE", SLICES);
+  await lab.plane.request("DELETE", SLICES_PATH);
   const kernel = new ClientsKernel();
   const addresses = numbers.map((n) => `10.1.7.${n}`);
   for (const address of addresses) kernel.clients.add(address);
@@ -364,7 +303,7 @@ Deno.test("a gateway whose coil-controller is of a version without slices leaves
   await t.step(
     "and begins with all clients when they are written",
     async () => {
-      await using _controller = await lab.controller.use(KEY);
+      await using _controller = await lab.controller.use(EGRESS_KEY);
       await untilReady(gateway);
       assert.deepEqual(kernel.calls, ["set 150"]);
       assert.deepEqual([...kernel.removed], []);
@@ -374,7 +313,7 @@ Deno.test("a gateway whose coil-controller is of a version without slices leaves
 });
 
 Deno.test("a gateway of an Egress without clients is ready by its empty slice", async () => {
-  await lab.plane.request("DELETE", SLICES);
+  await lab.plane.request("DELETE", SLICES_PATH);
   await using gateway = await lab.startGateway();
   await untilReady(gateway);
   assert.deepEqual(gateway.kernel.calls, ["set 0"]);
@@ -382,7 +321,7 @@ Deno.test("a gateway of an Egress without clients is ready by its empty slice", 
 
 Deno.test("announcements carry while coil-controller is away, and slices catch up", async (t) => {
   await using _pods = new AsyncDisposableStack();
-  _pods.defer(removePods);
+  _pods.defer(() => lab.removePods());
   await lab.runPod("old", ["10.1.2.1"], { annotations: CLIENT });
   await using gateway = await lab.startGateway({ confirmMs: 300 });
   const { kernel } = gateway;
