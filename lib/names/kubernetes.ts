@@ -44,6 +44,9 @@ export const DUMPED_ANNOTATION = "coil.cybozu.com/dumped";
 /** Annotation of an AddressBlock: addresses of its node, separated by commas, for routes to the block. */
 export const NODE_ADDRESSES_ANNOTATION = "coil.cybozu.com/node-addresses";
 
+/** Annotation of an EgressClientSlice: the newest resource version of the pods that it was written for. */
+export const PODS_VERSION_ANNOTATION = "coil.cybozu.com/pods-version";
+
 /** Finalizer on AddressPools and AddressBlocks. */
 export const FINALIZER = "coil.cybozu.com";
 

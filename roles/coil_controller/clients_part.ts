@@ -29,7 +29,7 @@ export interface ClientsPart extends Disposable {
 export function connectClients(
   { client, cluster, metrics, onWritten }: {
     readonly client: KubeClient;
-    readonly cluster: EgressCluster;
+    readonly cluster: Pick<EgressCluster, "egresses" | "clients" | "slices">;
     readonly metrics?: KubeMetrics;
     /** The clients of an Egress may be others. */
     readonly onWritten?: (egress: string) => void;

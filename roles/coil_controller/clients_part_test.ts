@@ -1,9 +1,15 @@
 import assert from "node:assert/strict";
-import type { EgressClientSlice } from "../../lib/api/mod.ts";
+import type { EgressClient, EgressClientSlice } from "../../lib/api/mod.ts";
 import { settle } from "../../lib/async/testing.ts";
-import { Informer, KubeClient, PODS, type V1Pod } from "../../lib/kube/mod.ts";
+import {
+  Informer,
+  KubeClient,
+  type StoreChange,
+  type V1Pod,
+} from "../../lib/kube/mod.ts";
 import { FakeTransport } from "../../lib/kube/testing.ts";
 import { EGRESSES } from "../../lib/api/mod.ts";
+import { clientPods } from "./clients/client_pods.ts";
 import { ClientSlices, sliceInformer } from "./clients/client_slices.ts";
 import { planMetadata } from "./common/metadata.ts";
 import { EgressLab, egressOf } from "./testing.ts";
@@ -100,30 +106,91 @@ Deno.test("a slice that others change, damage or remove is put right, and one of
   assert.deepEqual(clientsOf(lab), ["a"]);
 });
 
-Deno.test("ClientSlices.reconcile() waits for nothing when nothing is to be written", async () => {
-  const client = new KubeClient(
-    new FakeTransport(() => assert.fail("Asked the API server")),
-  );
+/** ClientSlices of an Egress whose only slice has these clients, and annotations; its watch of pods has reached version 4. */
+function slicesWith(
+  { clients, annotations }: {
+    readonly clients?: readonly EgressClient[];
+    readonly annotations?: Readonly<Record<string, string>>;
+  } = {},
+) {
+  const transport = new FakeTransport(() => ({ body: {} }));
+  const client = new KubeClient(transport);
   const egresses = new Informer(client, EGRESSES);
   const egress = egressOf();
   egresses.store.set("internet/nat", egress);
   const written = sliceInformer(client);
+  const metadata = {
+    ...planMetadata(egress),
+    name: "nat-0",
+    namespace: "internet",
+    resourceVersion: "9",
+  };
   written.store.set("internet/nat-0", {
     apiVersion: "coil.cybozu.com/v2",
     kind: "EgressClientSlice",
-    metadata: { ...planMetadata(egress), name: "nat-0", namespace: "internet" },
+    metadata: { ...metadata, ...(annotations && { annotations }) },
+    ...(clients && { clients }),
   });
-  const slices = new ClientSlices({
-    client,
-    egresses,
-    pods: new Informer(client, PODS, { indexes: { egress: () => [] } }),
-    slices: written,
-  });
+  let look = () => {};
+  const pods = {
+    store: clientPods(client).store,
+    version: "4",
+    subscribe: (listener: (change: StoreChange<V1Pod>) => void) => {
+      look = listener as () => void;
+      return { [Symbol.dispose]: () => {} };
+    },
+  };
+  const slices = new ClientSlices({ client, egresses, pods, slices: written });
+  const stop = new AbortController();
+  return {
+    /** Reconciles, and says what was written when it can do no more for now. */
+    writes: async () => {
+      slices.reconcile("internet/nat", stop.signal).catch(() => {});
+      await settle();
+      return transport.requests.map(({ method }) => method);
+    },
+    /** Another pod comes by, of this version. */
+    reach: async (version: string) => {
+      pods.version = version;
+      look();
+      await settle();
+      return transport.requests.map(({ method }) => method);
+    },
+    slices,
+    [Symbol.dispose]: () => stop.abort(),
+  };
+}
+
+Deno.test("ClientSlices.reconcile() waits for nothing when nothing is to be written", async () => {
+  using f = slicesWith();
   const { signal } = new AbortController();
   let isDone = false;
-  const reconciling = slices.reconcile("internet/nat", signal)
+  const reconciling = f.slices.reconcile("internet/nat", signal)
     .then(() => isDone = true);
   await settle();
   assert.ok(isDone, "It waits for a change that does not come");
   await reconciling;
+});
+
+const CLIENT = { namespace: "team", name: "a", uid: "u", nodeName: "n1" };
+const VERSION = "coil.cybozu.com/pods-version";
+
+Deno.test("ClientSlices.reconcile() takes no client out that another leader knows before it has seen as many pods", async () => {
+  using f = slicesWith({ clients: [CLIENT], annotations: { [VERSION]: "6" } });
+  assert.deepEqual(await f.writes(), []);
+  assert.deepEqual(await f.reach("5"), []);
+  assert.deepEqual(await f.reach("6"), ["PATCH"]);
+});
+
+Deno.test("ClientSlices.reconcile() does not believe a version of pods that is newer than the slice", async () => {
+  using f = slicesWith({ clients: [CLIENT], annotations: { [VERSION]: "10" } });
+  assert.deepEqual(await f.writes(), ["PATCH"]);
+});
+
+Deno.test("ClientSlices.reconcile() says what it waits for in vain", async () => {
+  using f = slicesWith({ clients: [CLIENT], annotations: { [VERSION]: "6" } });
+  await assert.rejects(
+    f.slices.reconcile("internet/nat", new AbortController().signal),
+    /^Error: Cannot write the clients of Egress "internet\/nat": .* newer than version 4/,
+  );
 });

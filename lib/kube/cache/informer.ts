@@ -104,6 +104,11 @@ export class Informer<T extends KubeObject> {
     return this.#hasSynced;
   }
 
+  /** The version that the store is at least of; undefined before the first list, and when the server is behind it. */
+  get version(): string | undefined {
+    return this.#leastVersion;
+  }
+
   /** Milliseconds since the API server last showed that the store is current; a bookmark does about every minute. */
   get lastSyncAgeMs(): number {
     return performance.now() - this.#lastContactMs;

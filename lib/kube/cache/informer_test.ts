@@ -184,12 +184,15 @@ Deno.test("Informer reads all objects by the watch that it follows", async () =>
     server.push("BOOKMARK", { metadata: { resourceVersion: "3" } });
     await until(() => informer.store.size === 2);
     assert.equal(informer.hasSynced, false);
+    assert.equal(informer.version, undefined);
     assert.deepEqual(changes, []);
     server.endInitialEvents(7);
     await informer.synced;
     assert.deepEqual(changes, ["added a", "added b"]);
+    assert.equal(informer.version, "7");
     server.push("MODIFIED", node("b", 8));
     await until(() => changes.length === 3);
+    assert.equal(informer.version, "8");
     server.end();
     await until(() => server.watches.length === 2);
     assert.deepEqual(server.watches, ["all 0", "8"]);

@@ -11,7 +11,8 @@ import {
   PODS,
   type V1Pod,
 } from "../../../lib/kube/mod.ts";
-import { EGRESS_ANNOTATION_PREFIX } from "../../../lib/names/mod.ts";
+import { EGRESS_ANNOTATION_PREFIX, nameText } from "../../../lib/names/mod.ts";
+import { precedes } from "../common/versions.ts";
 
 /** Phases from which no pod comes back. */
 const ENDED: ReadonlySet<string> = new Set(["Succeeded", "Failed"]);
@@ -54,6 +55,17 @@ export function clientsOf(
 ): Map<string, EgressClient> {
   const clients = store.byIndex(BY_EGRESS, egress).map(clientOf);
   return new Map(clients.map((client) => [client.uid, client]));
+}
+
+/** The newest version of the pods of these clients; "0" of none. */
+export function newestVersionOf(
+  { store }: Pick<Informer<V1Pod>, "store">,
+  clients: readonly EgressClient[],
+): string {
+  return clients
+    .flatMap((client) => store.get(nameText(client))?.metadata ?? [])
+    .map(({ resourceVersion = "0" }) => resourceVersion)
+    .reduce((a, b) => precedes(a, b) ? b : a, "0");
 }
 
 /** How many clients an Egress has. */

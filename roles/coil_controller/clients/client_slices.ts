@@ -12,11 +12,15 @@ import {
   type Store,
   type V1Pod,
 } from "../../../lib/kube/mod.ts";
-import { APP_INSTANCE_LABEL, GROUP_VERSION } from "../../../lib/names/mod.ts";
+import {
+  APP_INSTANCE_LABEL,
+  GROUP_VERSION,
+  PODS_VERSION_ANNOTATION,
+} from "../../../lib/names/mod.ts";
 import { deleteIfThere } from "../common/delete.ts";
 import { planMetadata, type PlannedMetadata } from "../common/metadata.ts";
 import { precedes } from "../common/versions.ts";
-import { clientsOf } from "./client_pods.ts";
+import { clientsOf, newestVersionOf } from "./client_pods.ts";
 import { planSlices } from "./slice_plan.ts";
 
 /** Names of the indexes: the Egress that a slice is of, by its name, and the one that its label names. */
@@ -25,7 +29,7 @@ const BY_NAME = "name";
 // mutate: any two names do.
 const BY_LABEL = "label";
 
-/** Own writes come back by the watch within milliseconds; one that somebody has undone never does. */
+/** What one watch has shown another shows within milliseconds; own writes too, but for those that somebody has undone. */
 const SEEN_MS = 2_000;
 
 /** Follows all slices. */
@@ -58,7 +62,7 @@ export function egressesOfSlice({ metadata }: EgressClientSlice): string[] {
 export interface ClientSlicesOptions {
   readonly client: KubeClient;
   readonly egresses: Pick<Informer<Egress>, "store">;
-  readonly pods: Pick<Informer<V1Pod>, "store">;
+  readonly pods: Pick<Informer<V1Pod>, "store" | "subscribe" | "version">;
   readonly slices: Pick<Informer<EgressClientSlice>, "store" | "subscribe">;
 }
 
@@ -106,7 +110,7 @@ export class ClientSlices {
     const { pods, slices } = this.#options;
     const { namespace = "", name = "" } = egress.metadata;
     const metadata = planMetadata(egress);
-    const live = liveOf(slices.store.byIndex(BY_NAME, key));
+    const live = liveOf(await this.#known(key, signal));
     const plan = planSlices(
       clientsOf(pods, key),
       [...live].map(([number, slice]) => ({
@@ -115,11 +119,20 @@ export class ClientSlices {
         isDamaged: !hasMetadata(slice, metadata),
       })),
     );
-    const written = new Map<string, string | undefined>();
-    for (const { number, clients } of plan.writes) {
-      const found = live.get(number);
+    const puts = plan.writes.map(({ number, clients }) => {
+      const annotations = {
+        [PODS_VERSION_ANNOTATION]: newestVersionOf(pods, clients),
+      };
       const target = { namespace, name: clientSliceName(name, number) };
-      const slice = { ...TYPE, metadata: { ...metadata, ...target }, clients };
+      const slice = {
+        ...TYPE,
+        metadata: { ...metadata, ...target, annotations },
+        clients,
+      };
+      return { slice, found: live.get(number) };
+    });
+    const written = new Map<string, string | undefined>();
+    for (const { slice, found } of puts) {
       const object = await this.#put(slice, { found, signal });
       written.set(keyOf(object), object.metadata.resourceVersion);
     }
@@ -133,6 +146,27 @@ export class ClientSlices {
       written.set(keyOf(slice), undefined);
     }
     return written;
+  }
+
+  /**
+   * The Egress' slices, when all pods that they name are known here. Another
+   * leader may have seen more pods: what it wrote would be undone.
+   */
+  async #known(
+    key: string,
+    signal: AbortSignal,
+  ): Promise<readonly EgressClientSlice[]> {
+    const { pods, slices } = this.#options;
+    const find = () => {
+      const found = slices.store.byIndex(BY_NAME, key);
+      const isAhead = found.some((slice) => isNewer(slice, pods.version));
+      return isAhead ? undefined : found;
+    };
+    const known = await untilFound(pods, { find, signal });
+    if (known !== undefined) return known;
+    throw new Error(
+      `Cannot write the clients of Egress "${key}": its EgressClientSlices name pods that are newer than version ${pods.version}, which the watch of pods has reached`,
+    );
   }
 
   /** Writes a slice as long as it is the one that was planned for. */
@@ -176,19 +210,47 @@ export class ClientSlices {
     written: ReadonlyMap<string, string | undefined>,
     signal: AbortSignal,
   ): Promise<void> {
-    const { store, subscribe } = this.#options.slices;
-    const { promise, resolve } = Promise.withResolvers<void>();
-    const look = () => {
-      if ([...written].every((entry) => isSeen(store, entry))) resolve();
-    };
-    using _subscription = subscribe.call(this.#options.slices, look);
-    look();
-    try {
-      await withTimeout(SEEN_MS, (s) => abortable(promise, s), { signal });
-    } catch {
-      signal.throwIfAborted();
-    }
+    const { slices } = this.#options;
+    const find = () =>
+      [...written].every((entry) => isSeen(slices.store, entry)) || undefined;
+    await untilFound(slices, { find, signal });
   }
+}
+
+/** Looks now and at each change until something is found; undefined when that takes too long. */
+async function untilFound<T>(
+  informer: { subscribe(listener: () => void): Disposable },
+  { find, signal }: {
+    readonly find: () => T | undefined;
+    readonly signal: AbortSignal;
+  },
+): Promise<T | undefined> {
+  const { promise, resolve } = Promise.withResolvers<T>();
+  const look = () => {
+    const found = find();
+    if (found !== undefined) resolve(found);
+  };
+  using _subscription = informer.subscribe(look);
+  look();
+  try {
+    return await withTimeout(SEEN_MS, (s) => abortable(promise, s), { signal });
+  } catch {
+    signal.throwIfAborted();
+    return undefined;
+  }
+}
+
+/**
+ * Whether a slice was written for pods that are newer than this version. The
+ * version of a pod cannot be above that of the slice: somebody else wrote it,
+ * or slices are in an etcd of their own, and it says nothing.
+ */
+function isNewer(
+  { metadata: { annotations, resourceVersion } }: EgressClientSlice,
+  version: string | undefined,
+): boolean {
+  const pods = annotations?.[PODS_VERSION_ANNOTATION];
+  return precedes(version, pods) && !precedes(resourceVersion, pods);
 }
 
 const TYPE = { apiVersion: GROUP_VERSION, kind: "EgressClientSlice" } as const;

@@ -18,7 +18,7 @@ export interface SliceWrite {
   readonly clients: readonly EgressClient[];
 }
 
-/** What to do, in this order, so that a client that moves is in two slices for a moment and never in none. */
+/** What to do, in this order: a client that leaves a slice is in one of a lower number by then. */
 export interface SlicePlan {
   readonly writes: readonly SliceWrite[];
   /** Numbers of slices that are empty and not needed. */
@@ -29,6 +29,8 @@ export interface SlicePlan {
 interface Draft {
   readonly number: number;
   readonly kept: EgressClient[];
+  /** Whether it is not there yet. */
+  readonly isNew?: boolean;
   /** Whether it is to be written anyway. */
   isChanged: boolean;
 }
@@ -36,33 +38,34 @@ interface Draft {
 /**
  * Plans the slices of an Egress, with as few writes as possible: a client
  * stays in the slice that it is in, a new one goes where there is room. Slices
- * are emptied before they are deleted, and the clients of the emptiest ones
- * move when there are twice as many slices as needed. The first slice is
- * always there, and made after all others: who sees it sees all clients.
+ * are emptied before they are deleted, and clients move together when there
+ * are twice as many slices as needed. The first slice is always there, and
+ * made after all others: who sees it sees all clients.
+ *
+ * A client only ever moves to a slice of a lower number, and of two that have
+ * it the lower one keeps it. So however many plan at once, on slices however
+ * old, one that is in a slice stays in that or in a lower one.
  */
 export function planSlices(
   wanted: ReadonlyMap<string, EgressClient>,
   live: readonly LiveSlice[],
 ): SlicePlan {
-  const placed = new Set<string>();
-  const drafts = live.toSorted((a, b) => a.number - b.number)
+  const placed = new Map<string, Draft>();
+  const drafts: Draft[] = live.toSorted((a, b) => a.number - b.number)
     .map((slice) => draftOf(slice, { wanted, placed }));
-  if (drafts[0]?.number !== FIRST_SLICE) {
-    drafts.unshift({ number: FIRST_SLICE, kept: [], isChanged: true });
-  }
-  const emptied = dissolve(drafts, wanted.size);
   const homeless = [...wanted.values()].filter(({ uid }) => !placed.has(uid));
-  homeless.push(...emptied.flatMap(({ kept }) => kept));
-  const rest = drafts.filter((draft) => !emptied.includes(draft));
-  place(homeless, { drafts: rest, taken: new Set(drafts.map(numberOf)) });
-  const written = rest.filter(({ isChanged }) => isChanged)
-    .toSorted((a, b) => b.number - a.number);
+  moveTogether(drafts, wanted.size);
+  if (drafts[0]?.number !== FIRST_SLICE) {
+    drafts.unshift(newDraft(FIRST_SLICE));
+  }
+  place(homeless, drafts);
+  const written = drafts.filter(({ isChanged }) => isChanged);
   const writes = [
-    ...written.map(({ number, kept }) => ({ number, clients: kept })),
-    ...emptied.map(({ number }) => ({ number, clients: [] })),
-  ];
+    ...written.filter(({ isNew }) => !isNew),
+    ...written.filter(({ isNew }) => isNew).reverse(),
+  ].map(({ number, kept }) => ({ number, clients: kept }));
   // The first empty one stays: the next client goes there.
-  const [, ...spare] = rest.filter(({ kept }) => kept.length === 0);
+  const [, ...spare] = drafts.filter(({ kept }) => kept.length === 0);
   const deletes = spare.filter(({ isChanged }) => !isChanged).map(numberOf);
   return { writes, deletes };
 }
@@ -71,41 +74,44 @@ function draftOf(
   { number, clients, isDamaged = false }: LiveSlice,
   { wanted, placed }: {
     readonly wanted: ReadonlyMap<string, EgressClient>;
-    readonly placed: Set<string>;
+    readonly placed: Map<string, Draft>;
   },
 ): Draft {
-  const kept: EgressClient[] = [];
+  const draft: Draft = { number, kept: [], isChanged: isDamaged };
   for (const { uid } of clients) {
     const client = wanted.get(uid);
-    if (client === undefined || placed.has(uid)) continue;
-    if (kept.length === MAX_SLICE_CLIENTS) break;
-    placed.add(uid);
-    kept.push(client);
+    const other = placed.get(uid);
+    // Written, so that it is certain to have the client before this one loses it.
+    if (other !== undefined) other.isChanged = true;
+    if (client === undefined || other !== undefined) continue;
+    if (draft.kept.length === MAX_SLICE_CLIENTS) break;
+    placed.set(uid, draft);
+    draft.kept.push(client);
   }
-  const isChanged = isDamaged || textOf(kept) !== textOf(clients);
-  return { number, kept, isChanged };
+  draft.isChanged ||= textOf(draft.kept) !== textOf(clients);
+  return draft;
 }
 
-/** The emptiest slices, as many as are too many; none unless there are twice as many as needed. */
-function dissolve(drafts: readonly Draft[], clients: number): Draft[] {
+function newDraft(number: number): Draft {
+  return { number, kept: [], isNew: true, isChanged: true };
+}
+
+/** Moves all clients into the lowest slices that have some, as many as are needed; nothing unless there are twice as many. */
+function moveTogether(drafts: readonly Draft[], clients: number): void {
   const filled = drafts.filter(({ kept }) => kept.length > 0);
   const needed = Math.ceil(clients / MAX_SLICE_CLIENTS);
-  if (filled.length <= 2 * needed) return [];
-  return filled.toSorted((a, b) => a.kept.length - b.kept.length)
-    .slice(0, filled.length - needed);
+  if (filled.length <= 2 * needed) return;
+  const emptied = filled.splice(needed);
+  place(emptied.flatMap(({ kept }) => kept.splice(0)), filled);
+  for (const draft of emptied) draft.isChanged = true;
 }
 
 /** Puts clients where there is room: into slices that are written anyway, then into the fullest, then into new ones. */
-function place(
-  clients: readonly EgressClient[],
-  { drafts, taken }: {
-    readonly drafts: Draft[];
-    readonly taken: ReadonlySet<number>;
-  },
-): void {
+function place(clients: readonly EgressClient[], drafts: Draft[]): void {
   const byPreference = drafts.toSorted((a, b) =>
     Number(b.isChanged) - Number(a.isChanged) || b.kept.length - a.kept.length
   );
+  const taken = new Set(drafts.map(numberOf));
   let at = 0;
   let number = 0;
   for (const client of clients) {
@@ -113,7 +119,7 @@ function place(
     let draft = byPreference[at];
     if (draft === undefined) {
       while (taken.has(number)) number++;
-      draft = { number: number++, kept: [], isChanged: true };
+      draft = newDraft(number++);
       drafts.push(draft);
       byPreference.push(draft);
     }

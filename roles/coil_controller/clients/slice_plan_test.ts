@@ -44,6 +44,27 @@ const uidsOf = (slices: readonly LiveSlice[]) =>
 const hasFirst = (slices: readonly LiveSlice[]) =>
   slices.some(({ number }) => number === 0);
 
+/** What makes it right that several plan at once: a client only leaves a slice when the same plan has written it into a lower one. */
+function assertMovesDown(
+  wanted: ReadonlyMap<string, EgressClient>,
+  { live, plan }: {
+    readonly live: readonly LiveSlice[];
+    readonly plan: ReturnType<typeof planSlices>;
+  },
+): void {
+  const writtenTo = new Map<string, number>();
+  for (const { number, clients } of plan.writes) {
+    const uids = new Set(uidsOf([{ number, clients }]));
+    const before = live.filter((slice) => slice.number === number);
+    for (const uid of uidsOf(before)) {
+      if (!wanted.has(uid) || uids.has(uid)) continue;
+      const lower = writtenTo.get(uid) ?? Infinity;
+      assert.ok(lower < number, `${uid} leaves ${number} for ${lower}`);
+    }
+    for (const uid of uids) writtenTo.set(uid, number);
+  }
+}
+
 Deno.test("planSlices() fills slices of a hundred, and leaves them alone", () => {
   const clients = range(0, 250);
   const plan = planSlices(wantedOf(clients), []);
@@ -94,8 +115,17 @@ Deno.test("planSlices() writes what somebody has damaged, and takes out what is 
   ]);
   const odd = [slice(0, [a, b, stranger]), slice(3, [b, c])];
   assert.deepEqual(planSlices(wanted, odd).writes, [
-    slice(3, [c]),
     slice(0, [a, b]),
+    slice(3, [c]),
+  ]);
+});
+
+Deno.test("planSlices() writes the lower one of two slices that have a client, before the other loses it", () => {
+  const [a, b] = range(0, 2) as [EgressClient, EgressClient];
+  const live = [slice(2, [a, b]), slice(1, [a]), slice(0, [])];
+  assert.deepEqual(planSlices(wantedOf([a, b]), live).writes, [
+    slice(1, [a]),
+    slice(2, [b]),
   ]);
 });
 
@@ -207,6 +237,7 @@ Deno.test("planSlices(): from any slices to any clients, each once, in full slic
         const plan = planSlices(wanted, live);
         if (plan.writes.length + plan.deletes.length === 0) break;
         assert.ok(round < 4, "it never ends");
+        assertMovesDown(wanted, { live, plan });
         for (let steps = 0; steps <= plan.writes.length; steps++) {
           const there = after(live, plan, steps);
           const uids = new Set(uidsOf(there));
