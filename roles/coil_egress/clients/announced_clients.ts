@@ -1,7 +1,7 @@
 import { startTimer } from "../../../lib/async/mod.ts";
 import type { Address } from "../../../lib/inet/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
-import type { ClientPod } from "./client_pod.ts";
+import { type ClientPod, hasAll } from "./client_pod.ts";
 import type { ClientSet } from "./client_set.ts";
 
 const log = getLogger("announce");
@@ -132,12 +132,6 @@ export class AnnouncedClients implements Disposable {
     this.#entries.delete(uid);
     this.#options.clients.claim(uid, { source: "announced", addresses: [] });
   }
-}
-
-function hasAll(pod: ClientPod, addresses: readonly Address[]): boolean {
-  return addresses.every((wanted) =>
-    pod.addresses.some((address) => address.equals(wanted))
-  );
 }
 
 function textOf(addresses: readonly Address[]): string {

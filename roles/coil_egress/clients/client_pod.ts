@@ -28,6 +28,13 @@ export function isSameClient(
     a !== undefined && b !== undefined && textOf(a) === textOf(b);
 }
 
+/** Whether a client has all these addresses. */
+export function hasAll(pod: ClientPod, addresses: readonly Address[]): boolean {
+  return addresses.every((wanted) =>
+    pod.addresses.some((address) => address.equals(wanted))
+  );
+}
+
 function textOf(
   { namespace, name, uid, nodeName, addresses }: ClientPod,
 ): string {

@@ -1,6 +1,12 @@
 import type { EgressClientSlice } from "../../../lib/api/mod.ts";
 import { startTimer } from "../../../lib/async/mod.ts";
-import { type ClientPod, clientPodOf, isSameClient } from "./client_pod.ts";
+import type { Address } from "../../../lib/inet/mod.ts";
+import {
+  type ClientPod,
+  clientPodOf,
+  hasAll,
+  isSameClient,
+} from "./client_pod.ts";
 
 /** What became of a client. */
 export interface ClientChange {
@@ -16,10 +22,10 @@ export interface SliceClientsOptions {
   readonly lostMs: number;
 }
 
-interface Slice {
-  readonly pods: ReadonlyMap<string, ClientPod>;
-  /** Ends the time of one that was deleted. */
-  readonly timer?: Disposable;
+/** A slice that was deleted, with the clients that none has had again. */
+interface LostSlice {
+  readonly pods: Map<string, ClientPod>;
+  readonly timer: Disposable;
 }
 
 /**
@@ -27,12 +33,12 @@ interface Slice {
  * has it: coil-controller writes a slice that gets a client before the one
  * that loses it, and empties a slice before it deletes it. One that is deleted
  * with clients in it was deleted by somebody else, and coil-controller writes
- * it again in a moment: until then they stay.
+ * them again in a moment: each stays until a slice has it, with its addresses.
  */
 export class SliceClients implements Disposable {
   readonly #options: SliceClientsOptions;
-  /** By key; what was written last comes last. */
-  readonly #slices = new Map<string, Slice>();
+  readonly #slices = new Map<string, ReadonlyMap<string, ClientPod>>();
+  readonly #lost = new Set<LostSlice>();
   readonly #pods = new Map<string, ClientPod>();
 
   constructor(options: SliceClientsOptions) {
@@ -46,42 +52,61 @@ export class SliceClients implements Disposable {
 
   /** Takes in a slice as it is now. */
   set(key: string, { clients = [] }: EgressClientSlice): void {
-    const pods = clients.map(clientPodOf);
-    this.#replace(key, { pods: new Map(pods.map((pod) => [pod.uid, pod])) });
+    const before = this.#slices.get(key)?.keys() ?? [];
+    const pods = new Map(clients.map((c) => [c.uid, clientPodOf(c)]));
+    this.#slices.set(key, pods);
+    for (const pod of pods.values()) this.#endLost(pod);
+    for (const uid of new Set([...before, ...pods.keys()])) this.#settle(uid);
   }
 
   /** Takes note that a slice was deleted. */
   delete(key: string): void {
-    const pods = this.#slices.get(key)?.pods;
-    if (pods === undefined) return;
-    if (pods.size === 0) return this.#replace(key, undefined);
+    const pods = new Map(this.#slices.get(key));
+    this.#slices.delete(key);
+    if (pods.size === 0) return;
     const timer = startTimer(this.#options.lostMs, () => {
-      this.#replace(key, undefined);
+      this.#lost.delete(lost);
+      for (const uid of pods.keys()) this.#settle(uid);
     });
-    this.#replace(key, { pods, timer });
+    const lost = { pods, timer };
+    this.#lost.add(lost);
   }
 
-  #replace(key: string, slice: Slice | undefined): void {
-    const before = this.#slices.get(key);
-    before?.timer?.[Symbol.dispose]();
-    this.#slices.delete(key);
-    if (slice !== undefined) this.#slices.set(key, slice);
-    const uids = new Set(before?.pods.keys());
-    for (const uid of slice?.pods.keys() ?? []) uids.add(uid);
-    for (const uid of uids) this.#settle(uid);
+  #endLost(pod: ClientPod): void {
+    for (const lost of this.#lost) {
+      const { addresses = [] } = lost.pods.get(pod.uid) ?? {};
+      if (hasAll(pod, addresses)) lost.pods.delete(pod.uid);
+      if (lost.pods.size > 0) continue;
+      lost.timer[Symbol.dispose]();
+      this.#lost.delete(lost);
+    }
   }
 
   #settle(uid: string): void {
-    let pod: ClientPod | undefined;
-    for (const { pods } of this.#slices.values()) pod = pods.get(uid) ?? pod;
+    const pod = this.#find(uid);
     if (isSameClient(pod, this.#pods.get(uid))) return;
     if (pod === undefined) this.#pods.delete(uid);
     else this.#pods.set(uid, pod);
     this.#options.onChange({ uid, pod });
   }
 
+  /** A client that moves has the addresses of both slices: whoever wrote the newer one may have known less of it. */
+  #find(uid: string): ClientPod | undefined {
+    const lost = [...this.#lost].map(({ pods }) => pods);
+    const found = [...this.#slices.values(), ...lost]
+      .map((pods) => pods.get(uid)).filter((pod) => pod !== undefined);
+    const [first, ...others] = found;
+    if (first === undefined || others.length === 0) return first;
+    const addresses = found.flatMap((pod) => pod.addresses);
+    return { ...first, addresses: distinct(addresses) };
+  }
+
   /** Stops the timers. */
   [Symbol.dispose](): void {
-    for (const { timer } of this.#slices.values()) timer?.[Symbol.dispose]();
+    for (const { timer } of this.#lost) timer[Symbol.dispose]();
   }
+}
+
+function distinct(addresses: readonly Address[]): Address[] {
+  return [...new Map(addresses.map((a) => [a.toString(), a])).values()];
 }

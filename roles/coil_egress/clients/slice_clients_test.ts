@@ -5,7 +5,7 @@ import { SliceClients } from "./slice_clients.ts";
 
 type Addresses = Readonly<Record<string, string>>;
 
-/** A slice with these clients and their addresses, by UID. */
+/** A slice with these clients and their addresses, by UID; "" is none. */
 function slice(clients: Addresses): EgressClientSlice {
   return {
     apiVersion: "coil.cybozu.com/v2",
@@ -16,7 +16,7 @@ function slice(clients: Addresses): EgressClientSlice {
       name: `pod-${uid}`,
       uid,
       nodeName: "node1",
-      addresses: [address],
+      addresses: address === "" ? [] : [address],
     })),
   };
 }
@@ -66,22 +66,45 @@ Deno.test("SliceClients does not lose a client that moves to another slice", () 
   assert.equal(f.uids(), "u1 u2 u3");
 });
 
-Deno.test("SliceClients believes the slice that was written last", () => {
+Deno.test("SliceClients has the addresses of a client that any slice has", () => {
   using f = fixture();
   f.set("a", { u1: "10.1.1.1" });
+  f.set("b", { u1: "" });
+  assert.deepEqual(f.told(), ["u1 10.1.1.1"]);
   f.set("b", { u1: "10.1.1.2" });
-  f.set("a", { u1: "10.1.1.3" });
-  assert.deepEqual(f.told(), ["u1 10.1.1.1", "u1 10.1.1.2", "u1 10.1.1.3"]);
+  assert.deepEqual(f.told(), ["u1 10.1.1.1,10.1.1.2"]);
+  f.set("a", { u1: "10.1.1.2" });
+  assert.deepEqual(f.told(), ["u1 10.1.1.2"]);
+  f.set("b", {});
+  assert.deepEqual(f.told(), []);
 });
 
-Deno.test("SliceClients keeps the clients of a slice that was deleted with them until it is written again", () => {
+Deno.test("SliceClients keeps a client of a slice that was deleted with it until a slice has it again", () => {
   using f = fixture();
   f.set("a", { u1: "10.1.1.1", u2: "10.1.1.2" });
   f.told();
   f.clients.delete("a");
-  assert.deepEqual(f.told(), []);
   f.set("a", { u1: "10.1.1.1" });
+  f.set("b", {});
+  assert.deepEqual(f.told(), []);
+  f.set("a", {});
+  assert.deepEqual(f.told(), ["u1 gone"]);
+  f.set("b", { u2: "10.1.1.2" });
+  f.set("b", {});
   assert.deepEqual(f.told(), ["u2 gone"]);
+});
+
+Deno.test("SliceClients keeps an address of a deleted slice until one has it again, however often slices are deleted", () => {
+  using f = fixture();
+  f.set("a", { u1: "10.1.1.1" });
+  f.clients.delete("a");
+  f.set("a", { u1: "" });
+  f.clients.delete("a");
+  f.set("a", { u1: "" });
+  assert.deepEqual(f.told(), ["u1 10.1.1.1"]);
+  f.set("a", { u1: "10.1.1.1" });
+  f.set("a", { u1: "" });
+  assert.deepEqual(f.told(), ["u1 "]);
 });
 
 Deno.test("SliceClients forgets the clients of a slice that nobody writes again", async () => {
