@@ -9,6 +9,8 @@ import type { Random } from "../faults/random.ts";
 export interface Life {
   readonly name: string;
   isOver: boolean;
+  /** Nothing happens to it for now, as after SIGSTOP. */
+  isPaused?: boolean;
 }
 
 interface Point {
@@ -82,7 +84,7 @@ export class Scheduler {
   async step(): Promise<boolean> {
     this.steps++;
     this.#points = this.#points.filter(({ life }) => !life.isOver);
-    const isTime = this.#points.length === 0 ||
+    const isTime = this.#ready.length === 0 ||
       (this.random.chance(TIME_CHANCE) && !this.#isOverdue);
     if (isTime && !this.#passTime()) return false;
     if (!isTime) this.#pickPoint();
@@ -90,22 +92,25 @@ export class Scheduler {
     return true;
   }
 
+  /** What may happen now. */
+  get #ready(): readonly Point[] {
+    return this.#points.filter(({ life }) => life.isPaused !== true);
+  }
+
   /** Whether something has waited for so long that no more time may pass before it. */
   get #isOverdue(): boolean {
-    const [oldest] = this.#points;
+    const [oldest] = this.#ready;
     return oldest !== undefined && this.#nowMs - oldest.sinceMs > LONGEST_MS;
   }
 
   #pickPoint(): void {
-    let index = this.random.below(this.#points.length);
+    const ready = this.#ready;
+    let point = this.random.pick(ready);
     for (let tries = 0; tries < 3; tries++) {
-      if (this.#points[index]?.isSlow !== true || this.random.chance(0.05)) {
-        break;
-      }
-      index = this.random.below(this.#points.length);
+      if (!point.isSlow || this.random.chance(0.05)) break;
+      point = this.random.pick(ready);
     }
-    const [point] = this.#points.splice(index, 1);
-    if (point === undefined) return;
+    this.#points = this.#points.filter((other) => other !== point);
     this.note(point.label);
     point.go();
   }

@@ -223,18 +223,25 @@ export class SimApi {
   }
 }
 
-/** Whether an object fits a request's selectors, of the forms that Coil uses. */
+/** Whether an object fits a request's selectors, of the forms that Coil uses: `a=b` and `a!=b`, without a comma in them. */
 export function isSelected(query: URLSearchParams, object: Stored): boolean {
-  const parts = (name: string) =>
+  const fits = (name: string, valueOf: (key: string) => unknown) =>
     (query.get(name) ?? "").split(",").filter((part) => part !== "")
-      .map((part) => part.split("=") as [string, string]);
-  return parts("labelSelector").every(([key, value]) =>
-    object.metadata.labels?.[key] === value
-  ) && parts("fieldSelector").every(([key, value]) =>
-    key === "metadata.name"
-      ? object.metadata.name === value
-      : key === "spec.nodeName" && object.spec?.nodeName === value
-  );
+      .every((part) => {
+        const [, key = "", not, value = ""] = /^(.+?)(!?)=(.*)$/.exec(part) ??
+          [];
+        return (String(valueOf(key) ?? "") === value) !== (not === "!");
+      });
+  return fits("labelSelector", (key) => object.metadata.labels?.[key]) &&
+    fits("fieldSelector", (key) => fieldOf(object, key));
+}
+
+function fieldOf(object: Stored, key: string): unknown {
+  let value: unknown = object;
+  for (const part of key.split(".")) {
+    value = (value as Record<string, unknown> | undefined)?.[part];
+  }
+  return key === "spec.hostNetwork" ? value ?? false : value;
 }
 
 function refusal(status: number, reason: string): SimAnswer {
