@@ -5,29 +5,43 @@ import type { ClientSlices } from "../../roles/coil_controller/clients/client_sl
 import { connectClients } from "../../roles/coil_controller/clients_part.ts";
 import { EgressCluster } from "../../roles/coil_controller/egress/cluster.ts";
 import type { ControlPlane } from "../lab/mod.ts";
+import { GatedTransport } from "./gated_transport.ts";
+
+/** How it is to be. */
+export interface ClientsControllerOptions {
+  /** Without a lease it is a second leader. Default true. */
+  readonly hasLease?: boolean;
+  /** How late all comes that it sends and receives. Default 0. */
+  readonly lateMs?: number;
+}
 
 /** It works while somebody uses it, so that a test leaves nothing behind. */
 export class ClientsController {
   readonly #kubeconfig: string;
   readonly #hasLease: boolean;
+  readonly #lateMs: number;
   #users = 0;
   #running: Promise<Running> | undefined;
 
-  private constructor(kubeconfig: string, hasLease: boolean) {
+  private constructor(
+    kubeconfig: string,
+    { hasLease = true, lateMs = 0 }: ClientsControllerOptions,
+  ) {
     this.#kubeconfig = kubeconfig;
     this.#hasLease = hasLease;
+    this.#lateMs = lateMs;
   }
 
-  /** Makes one with the rights of deploy/base, which must be there; without a lease it is a second leader. */
+  /** Makes one with the rights of deploy/base, which must be there. */
   static async on(
     plane: ControlPlane,
-    { hasLease = true }: { readonly hasLease?: boolean } = {},
+    options: ClientsControllerOptions = {},
   ): Promise<ClientsController> {
     const account = { namespace: "kube-system", name: "coil-controller" };
     const token = await plane.serviceAccountToken(account);
     return new ClientsController(
       await plane.kubeconfigFor({ token }),
-      hasLease,
+      options,
     );
   }
 
@@ -61,7 +75,9 @@ export class ClientsController {
   }
 
   async #start(): Promise<Running> {
-    const client = await KubeClient.load({ kubeconfig: this.#kubeconfig });
+    const transport = await GatedTransport.open(this.#kubeconfig);
+    transport.lateMs = this.#lateMs;
+    const client = new KubeClient(transport);
     const stop = new AbortController();
     const ready = Promise.withResolvers<ClientSlices>();
     const elector = new LeaderElector(client, {

@@ -1,4 +1,4 @@
-import { abortable } from "../../lib/async/mod.ts";
+import { abortable, jittered, sleep } from "../../lib/async/mod.ts";
 import {
   HttpTransport,
   KubeconfigSource,
@@ -10,11 +10,12 @@ import {
   type TransportStream,
 } from "../../lib/kube/mod.ts";
 
-/** A real transport with a gate: closed, no new request gets through; held, nothing comes back. */
+/** A real transport with a gate: closed, no new request gets through; held, nothing comes back; late, all comes and goes after so long, more or less. */
 export class GatedTransport implements Transport {
   readonly #inner: Transport;
   isOpen = true;
   isHeld = false;
+  lateMs = 0;
 
   private constructor(inner: Transport) {
     this.#inner = inner;
@@ -34,7 +35,9 @@ export class GatedTransport implements Transport {
     options: { timeoutMs: number },
   ): Promise<TransportResponse> {
     this.#assertOpen();
+    await this.#late();
     const response = await this.#inner.request(request, options);
+    await this.#late();
     if (!this.isHeld) return response;
     return await abortable(new Promise<never>(() => {}), request.signal);
   }
@@ -44,7 +47,8 @@ export class GatedTransport implements Transport {
     options: StreamTimeouts,
   ): Promise<TransportStream> {
     this.#assertOpen();
-    return await this.#inner.stream(request, options);
+    const stream = await this.#inner.stream(request, options);
+    return { ...stream, chunks: this.#lateChunks(stream.chunks) };
   }
 
   async refreshCredentials(): Promise<void> {
@@ -53,6 +57,19 @@ export class GatedTransport implements Transport {
 
   close(): void {
     this.#inner.close();
+  }
+
+  async *#lateChunks(
+    chunks: AsyncIterable<Uint8Array>,
+  ): AsyncGenerator<Uint8Array> {
+    for await (const chunk of chunks) {
+      await this.#late();
+      yield chunk;
+    }
+  }
+
+  async #late(): Promise<void> {
+    if (this.lateMs > 0) await sleep(jittered(this.lateMs));
   }
 
   #assertOpen(): void {
