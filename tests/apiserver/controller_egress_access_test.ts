@@ -38,7 +38,7 @@ function awaitBinding(
   );
 }
 
-Deno.test("coil-controller lets the gateways of Egresses look at pods, and nobody else", async (t) => {
+Deno.test("coil-controller lets the gateways of Egresses check announcements, and nobody else", async (t) => {
   const namespaces = ["corp", "internet", "later", "other"];
   await using lab = await EgressLab.start("ctlaccess", namespaces);
   const start = () => lab.startController(`--egress-image=${IMAGE}`);
@@ -162,7 +162,10 @@ Deno.test("coil-controller lets the gateways of Egresses look at pods, and nobod
         "Degraded",
         `True ${reason}`,
       );
-      assert.match(message, /ClusterRoleBinding "coil-egress" does not exist/);
+      assert.match(
+        message,
+        /^Cannot let gateways check announcements: ClusterRoleBinding "coil-egress" does not exist/,
+      );
       await lab.awaitEvents("later/nat", `Warning ${reason}`);
       await lab.plane.apply(COIL_EGRESS);
       await awaitSubjects(lab, ["later"]);

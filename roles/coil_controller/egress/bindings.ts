@@ -24,7 +24,7 @@ export interface EgressBindingsOptions {
 
 /**
  * Keeps the subjects of the ClusterRoleBindings through which gateways may
- * look at pods: exactly those of namespaces that have an Egress, so that
+ * check announcements: exactly those of namespaces that have an Egress, so that
  * nobody keeps the right after the last one is gone.
  *
  * The bindings are part of the installation and are not made here, which
@@ -38,7 +38,7 @@ export class EgressBindings {
     this.#options = options;
   }
 
-  /** Why gateways cannot look at pods, if so. */
+  /** Why gateways cannot check announcements, if so. */
   get problem(): EgressProblem | undefined {
     return this.#problem;
   }
@@ -57,7 +57,7 @@ export class EgressBindings {
       // Without Egresses nobody misses it.
       if (cluster.liveEgresses().length === 0) return this.#note(undefined);
       const message =
-        `Cannot let gateways read pods: ClusterRoleBinding "${name}" does not exist; apply Coil's manifests`;
+        `Cannot let gateways check announcements: ClusterRoleBinding "${name}" does not exist; apply Coil's manifests`;
       this.#note({
         reason: "ClusterRoleBindingMissing",
         message,
@@ -89,7 +89,7 @@ export class EgressBindings {
     const target = { name, signal };
     const patch = { metadata: { uid: metadata?.uid }, subjects };
     await client.patch(CLUSTER_ROLE_BINDINGS, target, patch, { kind: "merge" });
-    log.info("Set the namespaces whose gateways may read pods", {
+    log.info("Set the namespaces of the ClusterRoleBinding of gateways", {
       binding: name,
       namespaces: subjects.map(({ namespace }) => namespace),
     });
