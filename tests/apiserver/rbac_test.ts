@@ -20,7 +20,8 @@ const RIGHTS: Readonly<Record<string, Rights>> = {
       `${READ} pods`,
       `${READ} namespaces`,
       `${READ} addresspools`,
-      "get,list,patch,delete addressblocks",
+      // Watched by earlier versions, while nodes are updated.
+      `${READ},patch,delete addressblocks`,
       `${READ},create,delete blockrequests`,
       `${READ} egresses`,
       `${READ} services`,
@@ -37,7 +38,7 @@ const RIGHTS: Readonly<Record<string, Rights>> = {
       "patch pods/status",
       "update,patch namespaces",
       "create,update,patch,delete addresspools",
-      "watch,create,update,deletecollection addressblocks",
+      "create,update,deletecollection addressblocks",
       "update,patch,deletecollection blockrequests",
       "update,patch blockrequests/status",
       "get,list secrets",

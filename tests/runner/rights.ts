@@ -12,6 +12,7 @@ const UNSEEN: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "get pods": "while the list is behind a pod that is being started",
     "get namespaces": "while the list is behind",
     "get addresspools": "before a pool is said not to exist",
+    "watch addressblocks": "by coild of an earlier version, during an update",
     "get blockrequests": "when an answer takes long",
     "get egresses": "while the list is behind",
     "get services": "while the list is behind",
