@@ -34,7 +34,11 @@ export {
 export { linkDeletions, type RandomBytes } from "./route/link_deletions.ts";
 export { listen, type Listener, warnOfDeafness } from "./route/listen.ts";
 export { checkInterfaceName, formatMac, parseMac } from "./message/names.ts";
-export { type Neighbour, neighbourReplace } from "./route/neighbour.ts";
+export {
+  type Neighbour,
+  neighbourDelete,
+  neighbourReplace,
+} from "./route/neighbour.ts";
 export type {
   NftChain,
   NftElement,

@@ -3,12 +3,11 @@
  *
  * @module
  */
-import type { LinkSelector, Neighbour } from "../../lib/netlink/mod.ts";
+import type { LinkSelector } from "../../lib/netlink/mod.ts";
 import {
   NLM_F_CREATE,
   NLM_F_EXCL,
   RTM_DELADDR,
-  RTM_DELNEIGH,
   RTM_GETLINK,
 } from "../../lib/netlink/message/constants.ts";
 import {
@@ -35,13 +34,10 @@ import {
 import {
   neighbourReplace,
   type NewNeighbour,
-  writeNeighbourHeader,
 } from "../../lib/netlink/route/neighbour.ts";
 
 /** Of `<linux/if_link.h>`. */
 const IFLA_STATS64 = 23;
-/** Of `<linux/neighbour.h>`. */
-const NDA_DST = 1;
 
 /** Takes an address from a link. Refused with EADDRNOTAVAIL when it is not there. */
 export function addressDelete(target: AddressTarget): Request {
@@ -80,21 +76,6 @@ export function neighbourAdd(neighbour: NewNeighbour): Request {
     ...neighbourReplace(neighbour),
     flags: NLM_F_CREATE | NLM_F_EXCL,
     describe: () => `add neighbour "${address}" of link ${index}`,
-  };
-}
-
-/** Forgets a neighbour. Refused with ENOENT when it is not there. */
-export function neighbourDelete(
-  { index, address }: Pick<Neighbour, "index" | "address">,
-): Request {
-  return {
-    type: RTM_DELNEIGH,
-    flags: 0,
-    describe: () => `delete neighbour "${address}" of link ${index}`,
-    write(writer) {
-      writeNeighbourHeader(writer, { family: address.family, index, state: 0 });
-      writer.attributeBytes(NDA_DST, address.toBytes());
-    },
   };
 }
 

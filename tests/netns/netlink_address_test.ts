@@ -5,14 +5,11 @@ import {
   addressAdd,
   linkAddVeth,
   linkSet,
+  neighbourDelete,
   neighbourReplace,
   type RouteSocket,
 } from "../../lib/netlink/mod.ts";
-import {
-  addressDelete,
-  neighbourAdd,
-  neighbourDelete,
-} from "../lab/netlink_requests.ts";
+import { addressDelete, neighbourAdd } from "../lab/netlink_requests.ts";
 import { openIn } from "./netlink_testing.ts";
 import { netnsTest, type TempNetns, tempNetns } from "./testing.ts";
 

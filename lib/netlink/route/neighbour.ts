@@ -2,6 +2,7 @@ import type { Address, Family } from "../../inet/mod.ts";
 import {
   NLM_F_CREATE,
   NLM_F_REPLACE,
+  RTM_DELNEIGH,
   RTM_NEWNEIGH,
 } from "../message/constants.ts";
 import { familyNumber, familyOf, parseIp } from "../message/family.ts";
@@ -82,6 +83,21 @@ export function neighbourReplace(neighbour: NewNeighbour): Request {
       writeNeighbourHeader(writer, { family: address.family, index, state });
       writer.attributeBytes(NDA_DST, address.toBytes());
       writer.attributeBytes(NDA_LLADDR, mac);
+    },
+  };
+}
+
+/** Forgets a neighbour. Refused with ENOENT when it is not there. */
+export function neighbourDelete(
+  { index, address }: Pick<Neighbour, "index" | "address">,
+): Request {
+  return {
+    type: RTM_DELNEIGH,
+    flags: 0,
+    describe: () => `delete neighbour "${address}" of link ${index}`,
+    write(writer) {
+      writeNeighbourHeader(writer, { family: address.family, index, state: 0 });
+      writer.attributeBytes(NDA_DST, address.toBytes());
     },
   };
 }

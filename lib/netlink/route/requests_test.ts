@@ -7,6 +7,7 @@ import {
   linkAddVeth,
   linkDelete,
   linkSet,
+  neighbourDelete,
   parseMac,
   type Request,
   routeAdd,
@@ -21,7 +22,6 @@ import {
   linkAddDummy,
   linkGetCounters,
   neighbourAdd,
-  neighbourDelete,
 } from "../../../tests/lab/netlink_requests.ts";
 import { MessageWriter } from "../message/message_writer.ts";
 
