@@ -61,9 +61,12 @@ export { netnsIdGet } from "./route/netns_id.ts";
 export type { Request } from "./message/request.ts";
 export {
   MAIN_TABLE,
+  type NextHop,
   type Route,
   routeAdd,
+  routeAddBeside,
   routeDelete,
+  routeLookUp,
   routeReplace,
   type RouteTarget,
   wasAddedBy,

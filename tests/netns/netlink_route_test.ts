@@ -6,7 +6,9 @@ import {
   linkAddVeth,
   linkSet,
   routeAdd,
+  routeAddBeside,
   routeDelete,
+  routeLookUp,
   routeReplace,
   type RouteSocket,
   type RouteTarget,
@@ -465,3 +467,84 @@ netnsTest("rules are added, listed and deleted", async () => {
   }
   assert.equal((await socket.listRules()).length, 5); // those of a fresh namespace
 });
+
+netnsTest(
+  "routeAddBeside() puts routes before and behind, and listRoutes() shows both ways of an IPv6 route",
+  async () => {
+    await using temp = await tempNetns();
+    using f = await fixture(temp);
+    const gateway = (n: number, family: "ipv4" | "ipv6") =>
+      Address.parse(family === "ipv4" ? `192.0.2.${n}` : `2001:db8::${n}`);
+    for (const family of ["ipv4", "ipv6"] as const) {
+      const route = (n: number): RouteTarget => ({
+        family,
+        index: f.index,
+        gateway: gateway(n, family),
+        table: TABLE,
+      });
+      await f.socket.execute([
+        routeAdd(route(11)),
+        routeAddBeside(route(12), { place: "last" }),
+        routeAddBeside(route(10), { place: "first" }),
+      ]);
+      const routes = await f.socket.listRoutes({ table: TABLE, family });
+      if (family === "ipv4") {
+        assert.deepEqual(
+          routes.map((each) => each.gateway?.toString()),
+          ["192.0.2.10", "192.0.2.11", "192.0.2.12"],
+        );
+        continue;
+      }
+      const [{ hops = [], index } = {}] = routes;
+      assert.equal(index, undefined);
+      assert.deepEqual(
+        hops.map((hop) => `${hop.index === f.index} ${hop.gateway}`).toSorted(),
+        ["true 2001:db8::10", "true 2001:db8::11", "true 2001:db8::12"],
+      );
+      // One way alone goes.
+      await f.socket.execute([routeDelete(route(11))]);
+      const [left] = await f.socket.listRoutes({ table: TABLE, family });
+      assert.equal(left?.hops?.length, 2);
+    }
+  },
+);
+
+netnsTest(
+  "routeLookUp() tells the source that the kernel would use",
+  async () => {
+    await using temp = await tempNetns();
+    using f = await fixture(temp);
+    for (
+      const [to, source] of [["192.0.2.9", "192.0.2.1"], [
+        "2001:db8::9",
+        "2001:db8::1",
+      ]]
+    ) {
+      let found: string | undefined;
+      await f.socket.execute([
+        routeLookUp(
+          Address.parse(to ?? ""),
+          (route) => found = `${route.index === f.index} ${route.source}`,
+        ),
+      ]);
+      assert.equal(found, `true ${source}`);
+    }
+    const [error] = await f.socket.tryExecute([
+      routeLookUp(Address.parse("203.0.113.1"), () => {}),
+    ]);
+    assert.equal(error?.code, "ENETUNREACH");
+  },
+);
+
+netnsTest(
+  "linkSet() sets how many packets wait, and getLink() shows it",
+  async () => {
+    await using temp = await tempNetns();
+    using f = await fixture(temp);
+    const selector = { index: f.index };
+    await f.socket.execute([linkSet(selector, { txQueueLength: 777 })]);
+    const [row] = await temp.ipJson("link", "show", "dev", "a");
+    assert.equal(row?.["txqlen"], 777);
+    assert.equal((await f.socket.getLink(selector))?.txQueueLength, 777);
+  },
+);

@@ -10,6 +10,7 @@ export const IFLA_IFNAME = 3;
 export const IFLA_MTU = 4;
 export const IFLA_LINK = 5;
 export const IFLA_MASTER = 10;
+export const IFLA_TXQLEN = 13;
 export const IFLA_LINKINFO = 18;
 export const IFLA_IFALIAS = 20;
 export const IFLA_AF_SPEC = 26;
@@ -71,6 +72,8 @@ export interface Link {
   readonly name: string;
   /** The largest packet in bytes. */
   readonly mtu: number;
+  /** How many packets wait to be sent at most; absent for older kernels. */
+  readonly txQueueLength?: number | undefined;
   /** Six bytes in hexadecimal; absent where there is none. */
   readonly mac?: string | undefined;
   /** Free text of the administrator. */
@@ -140,6 +143,7 @@ export function parseLink(message: Message): Link {
     index: payload.i32(4),
     name: attributes.string(IFLA_IFNAME) ?? "",
     mtu: attributes.u32(IFLA_MTU) ?? 0,
+    txQueueLength: attributes.u32(IFLA_TXQLEN),
     mac: mac?.byteLength === 6 ? formatMac(mac) : undefined,
     alias: attributes.string(IFLA_IFALIAS),
     kind,

@@ -13,6 +13,7 @@ import {
   IFLA_MASTER,
   IFLA_MTU,
   IFLA_NET_NS_FD,
+  IFLA_TXQLEN,
   IPV4_DEVCONF_ARPFILTER,
   IPV4_DEVCONF_RP_FILTER,
   type Ipv4Conf,
@@ -82,8 +83,10 @@ export interface LinkChange {
   readonly group?: number;
   /** The largest packet in bytes. */
   readonly mtu?: number;
+  /** How many packets wait to be sent at most. */
+  readonly txQueueLength?: number | undefined;
   /** The Ethernet address; the kernel takes a random one unless given. */
-  readonly mac?: string;
+  readonly mac?: string | undefined;
   /** The new name. Needs the link selected by index: with a name, netlink takes the attribute for the selector. */
   readonly rename?: string;
   /** The index of the bridge to become a port of; 0 leaves it. */
@@ -205,6 +208,9 @@ function writeChange(
   }
   if (group !== undefined) writer.attributeU32(IFLA_GROUP, group);
   if (mtu !== undefined) writer.attributeU32(IFLA_MTU, mtu);
+  if (change.txQueueLength !== undefined) {
+    writer.attributeU32(IFLA_TXQLEN, change.txQueueLength);
+  }
   if (mac !== undefined) writer.attributeBytes(IFLA_ADDRESS, mac);
   if (master !== undefined) writer.attributeU32(IFLA_MASTER, master);
   if (ipv6AddrGenMode !== undefined) {

@@ -1,9 +1,12 @@
 import type { Address, Family, Prefix } from "../../inet/mod.ts";
 import {
+  align,
+  NLM_F_APPEND,
   NLM_F_CREATE,
   NLM_F_EXCL,
   NLM_F_REPLACE,
   RTM_DELROUTE,
+  RTM_GETROUTE,
   RTM_NEWROUTE,
 } from "../message/constants.ts";
 import {
@@ -12,7 +15,11 @@ import {
   parseIp,
   parsePrefix,
 } from "../message/family.ts";
-import type { Message } from "../message/message_reader.ts";
+import {
+  Attributes,
+  type Message,
+  Payload,
+} from "../message/message_reader.ts";
 import type { MessageWriter } from "../message/message_writer.ts";
 import type { Request } from "../message/request.ts";
 import { type Scope, scopeNumber, scopeOf } from "../connection/scope.ts";
@@ -23,7 +30,10 @@ const RTA_OIF = 4;
 const RTA_GATEWAY = 5;
 const RTA_PRIORITY = 6;
 const RTA_PREFSRC = 7;
+const RTA_MULTIPATH = 9;
 const RTA_TABLE = 15;
+/** struct rtnexthop: its own length, flags, weight, link; attributes follow. */
+const RTNEXTHOP_SIZE = 8;
 /** struct rtmsg. */
 const RTMSG_SIZE = 12;
 /** RTNH_F_ONLINK of `<linux/rtnetlink.h>`. */
@@ -58,7 +68,15 @@ const ROUTE_TYPES: readonly RouteType[] = [
   "throw",
 ];
 
-/** A route as the kernel describes it. A route with several next hops shows none of them. */
+/** One of the ways of a route. */
+export interface NextHop {
+  /** The index of the link it leaves by. */
+  readonly index: number;
+  /** Absent when the destination is on the link. */
+  readonly gateway?: Address | undefined;
+}
+
+/** A route as the kernel describes it. */
 export interface Route {
   /** The family of everything in the route. */
   readonly family: Family;
@@ -81,6 +99,8 @@ export interface Route {
   readonly source?: Address | undefined;
   /** What becomes of a packet. */
   readonly type: RouteType | number;
+  /** Several ways, in place of `gateway` and `index`. */
+  readonly hops?: readonly NextHop[];
 }
 
 /** A route to add, replace or delete. */
@@ -120,6 +140,39 @@ export function routeAdd(route: RouteTarget): Request {
  */
 export function routeReplace(route: RouteTarget): Request {
   return newRoute("replace", NLM_F_REPLACE, route);
+}
+
+/**
+ * Adds a route beside those to the same destination with the same metric: in
+ * IPv4 before or behind them, in IPv6 as one more way of one route.
+ */
+export function routeAddBeside(
+  route: RouteTarget,
+  options: { readonly place: "first" | "last" },
+): Request {
+  return newRoute("add", options.place === "last" ? NLM_F_APPEND : 0, route);
+}
+
+/** Asks by which route the kernel would send to an address; `onRoute` gets it, with the source it would use. Refused with ENETUNREACH when there is none. */
+export function routeLookUp(
+  address: Address,
+  onRoute: (route: Route) => void,
+): Request {
+  const { family, bits: length } = address;
+  const fields = { type: 0, protocol: 0, scope: 0, family, length };
+  return {
+    type: RTM_GETROUTE,
+    flags: 0,
+    describe: () => `look up the route to "${address}"`,
+    write(writer) {
+      writeRouteHeader(writer, fields);
+      writer.attributeBytes(RTA_DST, address.toBytes());
+    },
+    onReply(message) {
+      const route = parseRoute(message);
+      if (route !== undefined) onRoute(route);
+    },
+  };
 }
 
 /** Deletes a route that agrees with all that is given. Refused with ESRCH when there is none. */
@@ -175,7 +228,31 @@ export function parseRoute(message: Message): Route | undefined {
     metric: attributes.u32(RTA_PRIORITY),
     source: parseIp(attributes.bytes(RTA_PREFSRC), family),
     type: ROUTE_TYPES[type - 1] ?? type,
+    ...hopsOf(attributes.bytes(RTA_MULTIPATH), family),
   };
+}
+
+function hopsOf(
+  bytes: Uint8Array | undefined,
+  family: Family,
+): Pick<Route, "hops"> {
+  if (bytes === undefined) return {};
+  const hops: NextHop[] = [];
+  for (let at = 0; at < bytes.byteLength;) {
+    const hop = new Payload(bytes.subarray(at));
+    const index = hop.i32(4);
+    const length = hop.u16(0);
+    if (length < RTNEXTHOP_SIZE) {
+      throw new SyntaxError(`Cannot parse next hop: length is ${length}`);
+    }
+    const attributes = new Attributes(
+      bytes.subarray(at + RTNEXTHOP_SIZE, at + length),
+    );
+    const gateway = parseIp(attributes.bytes(RTA_GATEWAY), family);
+    hops.push({ index, gateway });
+    at += align(length);
+  }
+  return { hops };
 }
 
 /**
