@@ -43,6 +43,16 @@ export function parseRequiredText(value: unknown, what: string): string {
   return text;
 }
 
+/** A yes or no; undefined when it is absent or null. */
+export function parseBoolean(
+  value: unknown,
+  what: string,
+): boolean | undefined {
+  if (value === undefined || value === null) return undefined;
+  if (typeof value !== "boolean") throw malformed(what, "true or false");
+  return value;
+}
+
 /** A whole number; undefined when it is absent or null. */
 export function parseInteger(
   value: unknown,

@@ -25,7 +25,15 @@ export {
   refusePattern,
 } from "./environment.ts";
 export { CniError, ErrorCode } from "./errors.ts";
-export type { JsonObject } from "./json.ts";
+export {
+  type JsonObject,
+  parseBoolean,
+  parseInteger,
+  parseList,
+  parseObject,
+  parseRequiredText,
+  parseText,
+} from "./json.ts";
 export { convertResult, parseResult, type Result } from "./result.ts";
 export {
   CNI_VERSIONS,

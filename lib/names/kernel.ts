@@ -72,3 +72,33 @@ export const HOST_VETH_PREFIX = "veth";
 
 /** IPv4 gateway of pods: every host veth carries it, with scope link. */
 export const LINK_LOCAL_GATEWAY = "169.254.1.1";
+
+/** Protocol number on rules and routes that the coordinator makes, on the host and in pods. */
+export const COORDINATOR_PROTOCOL = 32;
+
+/** Start of the alias on the host end of a pod's `veth0`: `COIL-COORD:<container ID>:<ifname>`. */
+export const COORDINATOR_ALIAS_PREFIX = "COIL-COORD:";
+
+/** The link to the host inside a pod whose first interface is on an underlay network. */
+export const COORDINATOR_VETH = "veth0";
+
+/** Route table of a pod: answers by the link to the host. The interface with number n has this and n. */
+export const COORDINATOR_TABLES = 100;
+
+/** How many interfaces of one pod can have a table. */
+export const COORDINATOR_MAX_NICS = 100;
+
+/** Rule priority in a pod: answers to what came from the host, by the mark on them; and on the host, of the rule for pods. */
+export const COORDINATOR_PRIORITY = 1000;
+
+/** Rule priorities in a pod: this and n for what is sent from an address of interface n. */
+export const COORDINATOR_NIC_PRIORITIES = 1100;
+
+/** The bit of marks that means: came in from the host. */
+export const COORDINATOR_MARK = 0x10000000;
+
+/** Route table of the host with the pods' addresses, unless configured. */
+export const COORDINATOR_HOST_TABLE = 500;
+
+/** The nftables table inside a pod, of family inet. */
+export const COORDINATOR_NFT_TABLE = "coil-coordinator";

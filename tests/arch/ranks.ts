@@ -17,6 +17,7 @@ const RANK: Readonly<Record<string, number>> = {
   "lib/api": 4,
   "lib/cnirpc": 4,
   "lib/announce": 4,
+  "lib/coordinator": 5,
   "lib/egress": 5,
   "lib/ipam": 5,
   "lib/plugin": 5,
