@@ -8,7 +8,11 @@
  * @module
  */
 
-export { addressAdd, type AddressEntry } from "./route/address.ts";
+export {
+  addressAdd,
+  addressDelete,
+  type AddressEntry,
+} from "./route/address.ts";
 export {
   CONNTRACK_STATUS,
   type ConntrackFlow,

@@ -7,7 +7,6 @@ import type { LinkSelector } from "../../lib/netlink/mod.ts";
 import {
   NLM_F_CREATE,
   NLM_F_EXCL,
-  RTM_DELADDR,
   RTM_GETLINK,
 } from "../../lib/netlink/message/constants.ts";
 import {
@@ -15,10 +14,6 @@ import {
   Payload,
 } from "../../lib/netlink/message/message_reader.ts";
 import type { Request } from "../../lib/netlink/message/request.ts";
-import {
-  type AddressTarget,
-  writeAddress,
-} from "../../lib/netlink/route/address.ts";
 import {
   IFINFOMSG_SIZE,
   linkText,
@@ -38,17 +33,6 @@ import {
 
 /** Of `<linux/if_link.h>`. */
 const IFLA_STATS64 = 23;
-
-/** Takes an address from a link. Refused with EADDRNOTAVAIL when it is not there. */
-export function addressDelete(target: AddressTarget): Request {
-  const { index, prefix: { address, length } } = target;
-  return {
-    type: RTM_DELADDR,
-    flags: 0,
-    describe: () => `delete address "${address}/${length}" from link ${index}`,
-    write: (writer) => writeAddress(writer, target, 0),
-  };
-}
 
 /** Makes a bridge. Throws as `linkAddVeth()` does. */
 export function linkAddBridge(bridge: NewLink): Request {

@@ -3,13 +3,14 @@ import { Address } from "../../lib/inet/mod.ts";
 import { openLibc } from "../../lib/linux/mod.ts";
 import {
   addressAdd,
+  addressDelete,
   linkAddVeth,
   linkSet,
   neighbourDelete,
   neighbourReplace,
   type RouteSocket,
 } from "../../lib/netlink/mod.ts";
-import { addressDelete, neighbourAdd } from "../lab/netlink_requests.ts";
+import { neighbourAdd } from "../lab/netlink_requests.ts";
 import { openIn } from "./netlink_testing.ts";
 import { netnsTest, type TempNetns, tempNetns } from "./testing.ts";
 

@@ -8,13 +8,13 @@ import {
 } from "../../lib/linux/mod.ts";
 import {
   addressAdd,
+  addressDelete,
   linkAddVeth,
   linkDelete,
   linkSet,
   routeAdd,
   RouteSocket,
 } from "../../lib/netlink/mod.ts";
-import { addressDelete } from "../lab/netlink_requests.ts";
 import { netnsTest, tempNetns } from "./testing.ts";
 import { awaitedLater } from "../lab/wait.ts";
 

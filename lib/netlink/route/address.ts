@@ -3,6 +3,7 @@ import {
   NLM_F_CREATE,
   NLM_F_EXCL,
   NLM_F_REPLACE,
+  RTM_DELADDR,
   RTM_NEWADDR,
 } from "../message/constants.ts";
 import {
@@ -98,6 +99,17 @@ export function addressAdd(address: NewAddress): Request {
         (address.noPrefixRoute === true ? IFA_F_NOPREFIXROUTE : 0);
       if (flags !== 0) writer.attributeU32(IFA_FLAGS, flags);
     },
+  };
+}
+
+/** Takes an address from a link. Refused with EADDRNOTAVAIL when it is not there. */
+export function addressDelete(target: AddressTarget): Request {
+  const { index, prefix: { address, length } } = target;
+  return {
+    type: RTM_DELADDR,
+    flags: 0,
+    describe: () => `delete address "${address}/${length}" from link ${index}`,
+    write: (writer) => writeAddress(writer, target, 0),
   };
 }
 

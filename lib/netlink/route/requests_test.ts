@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { Address, Prefix } from "../../inet/mod.ts";
 import {
   addressAdd,
+  addressDelete,
   checkInterfaceName,
   formatMac,
   linkAddVeth,
@@ -17,7 +18,6 @@ import {
   ruleDelete,
 } from "../mod.ts";
 import {
-  addressDelete,
   linkAddBridge,
   linkAddDummy,
   linkGetCounters,
