@@ -16,6 +16,8 @@ const ROLES: Readonly<Record<string, () => Promise<Role>>> = {
   "coil-ipam-controller": () => import("./roles/coil_controller/mod.ts"),
   "coil-egress-controller": () => import("./roles/coil_controller/mod.ts"),
   "coil-egress": () => import("./roles/coil_egress/mod.ts"),
+  // A CNI plugin, too; it has a name of its own.
+  "coordinator": () => import("./roles/coordinator/mod.ts"),
   "coil-router": () => import("./roles/coil_router/mod.ts"),
   "coil-installer": () => import("./roles/coil_installer/mod.ts"),
   "coil-migrator": () => import("./roles/coil_migrator/mod.ts"),

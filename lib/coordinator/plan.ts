@@ -37,7 +37,6 @@ export interface PlanInput {
   /** The host's end. */
   readonly outer: LinkEnd;
   readonly moves: Moves;
-  readonly hasIpv6: boolean;
 }
 
 /** RT_SCOPE_LINK and RT_SCOPE_UNIVERSE as the kernel shows them; IPv6 routes have no scope, but a metric. */
@@ -101,9 +100,7 @@ function sysctlSteps(input: PlanInput): Step[] {
       // Else a strict rp_filter drops what the mark sends back by veth0.
       set("pod", `ipv4/conf/${inner.device}/src_valid_mark`, 1),
       // A pod must not become the node's router.
-      ...input.hasIpv6
-        ? [set("host", `ipv6/conf/${outer.device}/accept_ra`, 0)]
-        : [],
+      set("host", `ipv6/conf/${outer.device}/accept_ra`, 0),
       ...address !== undefined && families.includes("ipv4")
         ? [{ kind: "address", device: inner.device, address } as const]
         : [],

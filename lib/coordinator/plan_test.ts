@@ -142,7 +142,6 @@ function inputOf(wanted: Case): PlanInput {
       ? { device: VETH.hostName, mac: VETH.hostMac }
       : { device: "cali111", mac: "02:00:00:00:00:03" },
     moves: planMoves({ nic, mode, families, pod, settings }),
-    hasIpv6: families.includes("ipv6"),
   };
 }
 
@@ -192,7 +191,6 @@ function podOf({ nic, mode, families = FAMILIES }: Case): SideState {
     }),
     rules: [],
     neighbours: [],
-    sysctls: new Map(),
   };
 }
 

@@ -18,16 +18,23 @@ export interface SideState {
   readonly rules: readonly Rule[];
   readonly routes: readonly Route[];
   readonly neighbours: readonly Neighbour[];
-  /** Values of sysctls; absent where the kernel has none of that name. */
-  readonly sysctls: ReadonlyMap<string, string>;
 }
 
 /** What the kernel has before anything is changed. */
 export interface State {
   readonly pod: SideState;
   readonly host: SideState;
+  /** Values of the sysctls of a plan by place and name; absent where the kernel has none of that name. */
+  readonly sysctls: ReadonlyMap<string, string>;
   /** Whether the pod has the table of reply marks, as it should be. */
   readonly repliesMarked: boolean;
+}
+
+/** What {@linkcode State.sysctls} has the value of a sysctl by. */
+export function sysctlKey(
+  { place, name }: { readonly place: Place; readonly name: string },
+): string {
+  return `${place} ${name}`;
 }
 
 /** The index of a link; undefined when there is none of that name. */

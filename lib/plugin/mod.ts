@@ -16,3 +16,4 @@ export {
   runPlugin,
 } from "./plugin.ts";
 export { type CniRequest } from "./request.ts";
+export { readStdin, readVariable, tryWriteStdout } from "./stdio.ts";

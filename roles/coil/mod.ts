@@ -4,11 +4,16 @@
  *
  * @module
  */
-import { CNI_VERSIONS, CniError, ErrorCode } from "../../lib/cni/mod.ts";
+import { CNI_VERSIONS } from "../../lib/cni/mod.ts";
 import { COILD_SOCKET, VERSION } from "../../lib/names/mod.ts";
-import { isOwnNetns, runPlugin } from "../../lib/plugin/mod.ts";
+import {
+  isOwnNetns,
+  readStdin,
+  readVariable,
+  runPlugin,
+  tryWriteStdout,
+} from "../../lib/plugin/mod.ts";
 import { askCoild } from "./ask.ts";
-import { readStdin, writeStdout } from "./stdio.ts";
 
 const ABOUT = `CNI plugin coil v${VERSION}
 CNI protocol versions supported: ${CNI_VERSIONS.join(", ")}
@@ -37,30 +42,5 @@ export async function main(): Promise<void> {
     defaultSocket: COILD_SOCKET,
   });
   // At once, without waiting for what the event loop still holds.
-  Deno.exit(print(stdout) ? exitCode : 1);
-}
-
-/** @throws {CniError} when it is not text */
-function readVariable(name: string): string | undefined {
-  try {
-    return Deno.env.get(name);
-  } catch (cause) {
-    throw new CniError(`${name} is not valid UTF-8`, {
-      code: ErrorCode.INVALID_ENVIRONMENT_VARIABLES,
-      cause,
-    });
-  }
-}
-
-/** Whether the runtime has got all of it. */
-function print(stdout: string): boolean {
-  try {
-    writeStdout(stdout);
-    return true;
-  } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
-    const line = `coil: cannot write the answer to stdout: ${why}\n`;
-    Deno.stderr.writeSync(new TextEncoder().encode(line));
-    return false;
-  }
+  Deno.exit(tryWriteStdout(stdout, { program: "coil" }) ? exitCode : 1);
 }

@@ -1,4 +1,4 @@
-import { CniError, ErrorCode } from "../../lib/cni/mod.ts";
+import { CniError, ErrorCode } from "../cni/mod.ts";
 
 /** More than any network configuration has, and what the executable's front takes. */
 const MAX_STDIN_BYTES = 4 << 20;
@@ -29,8 +29,39 @@ export function readStdin(): Uint8Array {
   }
 }
 
-/** Writes all of `text` to stdout. */
-export function writeStdout(text: string): void {
+/**
+ * A variable of the environment.
+ *
+ * @throws {CniError} when it is not text
+ */
+export function readVariable(name: string): string | undefined {
+  try {
+    return Deno.env.get(name);
+  } catch (cause) {
+    throw new CniError(`${name} is not valid UTF-8`, {
+      code: ErrorCode.INVALID_ENVIRONMENT_VARIABLES,
+      cause,
+    });
+  }
+}
+
+/** Writes all of `text` to stdout. Whether the runtime has got all of it. */
+export function tryWriteStdout(
+  text: string,
+  { program }: { readonly program: string },
+): boolean {
+  try {
+    writeStdout(text);
+    return true;
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    const line = `${program}: cannot write the answer to stdout: ${why}\n`;
+    Deno.stderr.writeSync(new TextEncoder().encode(line));
+    return false;
+  }
+}
+
+function writeStdout(text: string): void {
   let rest = new TextEncoder().encode(text);
   while (rest.length > 0) rest = rest.subarray(Deno.stdout.writeSync(rest));
 }

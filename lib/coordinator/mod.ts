@@ -1,0 +1,10 @@
+/**
+ * The CNI plugin `coordinator`: joins each interface of a pod to its host,
+ * after the plugin that made it. Spiderpool's configuration; the kernel is the
+ * only store.
+ *
+ * @module
+ */
+export type { Given } from "./config.ts";
+export type { Filters, Outside, ProbedNic, Probes, Routes } from "./ports.ts";
+export { type CoordinatorCall, runCoordinator } from "./run.ts";

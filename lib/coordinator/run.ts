@@ -1,0 +1,180 @@
+import {
+  type AttachmentKey,
+  CniError,
+  ErrorCode,
+  type NetConf,
+} from "../cni/mod.ts";
+import { Address } from "../inet/mod.ts";
+import type { Netns } from "../linux/mod.ts";
+import { attach } from "./attach.ts";
+import { check } from "./check.ts";
+import { collect } from "./collect.ts";
+import { type Given, invalidConfig, parseGiven } from "./config.ts";
+import { requireServices, settingsOf } from "./defaults.ts";
+import type { Kernel, Outside } from "./ports.ts";
+import { detach } from "./teardown.ts";
+
+/** A call of a runtime, read and checked, as of `lib/plugin`. */
+export interface CoordinatorCall {
+  readonly command: "ADD" | "DEL" | "CHECK" | "GC" | "STATUS";
+  readonly conf: NetConf;
+  readonly request: AttachmentKey & {
+    readonly netns: string;
+    /** The addresses of `prevResult`. */
+    readonly ips: readonly string[];
+    readonly validAttachments: readonly AttachmentKey[];
+  };
+}
+
+/**
+ * Does what a runtime asks of the plugin `coordinator`, and returns what to
+ * print: for ADD the result of the plugin before, as it came.
+ *
+ * @throws {CniError} for what the runtime has to be told
+ */
+export async function runCoordinator(
+  outside: Outside,
+  call: CoordinatorCall,
+): Promise<string> {
+  switch (call.command) {
+    case "ADD":
+      return await add(outside, call);
+    case "CHECK":
+      await checkCall(outside, call);
+      return "";
+    case "DEL":
+      await remove(outside, call);
+      return "";
+    case "GC": {
+      using host = outside.openRoutes(outside.hostNetns);
+      await collect(outside, host, call.request.validAttachments);
+      return "";
+    }
+    case "STATUS":
+      status(outside, call);
+      return "";
+  }
+}
+
+async function add(outside: Outside, call: CoordinatorCall): Promise<string> {
+  const { conf, request } = call;
+  const sources = sourcesOf(outside, conf);
+  const settings = settingsOf(sources);
+  if (conf.prevResult === undefined) {
+    throw invalidConfig(
+      "missing prevResult",
+      "coordinator must come after the plugin that creates the interface",
+    );
+  }
+  if (settings.mode !== "disable") {
+    requireServices(sources);
+    await using pod = openPod(outside, request.netns);
+    await attach(outside, pod, { ...request, settings });
+  }
+  return printed(conf);
+}
+
+async function checkCall(
+  outside: Outside,
+  { conf, request }: CoordinatorCall,
+): Promise<void> {
+  const settings = settingsOf(sourcesOf(outside, conf));
+  if (settings.mode === "disable") return;
+  await using pod = openPod(outside, request.netns);
+  await check(outside, pod, { ...request, settings });
+}
+
+/** Needs neither defaults nor a configuration that can be used: a pod must always go. */
+async function remove(
+  outside: Outside,
+  { conf, request }: CoordinatorCall,
+): Promise<void> {
+  const { containerId, ifname } = request;
+  const { firstNic } = settingsOf(sourcesForDelete(outside, conf));
+  const addresses = request.ips.flatMap((ip) => Address.tryParse(ip) ?? []);
+  const detachment = { containerId, ifname, firstNic, addresses };
+  const netns = request.netns === ""
+    ? undefined
+    : outside.openPodNetns(request.netns);
+  if (netns === undefined) {
+    using host = outside.openRoutes(outside.hostNetns);
+    await detach(outside, { host }, detachment);
+    return;
+  }
+  await using pod = openKernel(outside, netns);
+  await detach(outside, pod, detachment);
+}
+
+function status(outside: Outside, { conf }: CoordinatorCall): void {
+  try {
+    requireServices(sourcesOf(outside, conf));
+  } catch (cause) {
+    if (!(cause instanceof CniError)) throw cause;
+    const { message, details } = cause;
+    const code = ErrorCode.PLUGIN_NOT_AVAILABLE;
+    throw new CniError(message, { code, details, cause });
+  }
+}
+
+/** The configuration first, then the pod's annotation, then what is configured elsewhere. */
+function sourcesOf(outside: Outside, conf: NetConf): readonly Given[] {
+  return [parseGiven(conf.raw), annotated(conf), ...outside.defaults];
+}
+
+function sourcesForDelete(
+  outside: Outside,
+  conf: NetConf,
+): readonly Given[] {
+  try {
+    return sourcesOf(outside, conf);
+  } catch (error) {
+    if (!(error instanceof CniError)) throw error;
+    return outside.defaults;
+  }
+}
+
+/** Spiderpool's annotation, as the runtime hands annotations over (containerd, CRI-O). */
+function annotated({ runtimeConfig }: NetConf): Given {
+  const annotations = runtimeConfig?.["io.kubernetes.cri.pod-annotations"];
+  if (typeof annotations !== "object" || annotations === null) return {};
+  const found = Object.entries(annotations).find(([key]) =>
+    key === "ipam.spidernet.io/default-route-nic"
+  );
+  const [, value] = found ?? [];
+  return typeof value === "string" && value.trim() !== ""
+    ? { defaultRouteNic: value.trim() }
+    : {};
+}
+
+/** With everything that the plugin before wrote, known here or not. */
+function printed({ raw, cniVersion }: NetConf): string {
+  const result = { cniVersion, ...raw["prevResult"] as object }; // an object: it was parsed
+  return JSON.stringify(result, undefined, 4);
+}
+
+function openPod(
+  outside: Outside,
+  path: string,
+): Kernel & AsyncDisposable {
+  const netns = outside.openPodNetns(path);
+  if (netns !== undefined) return openKernel(outside, netns);
+  throw new CniError(`network namespace "${path}" is not there`, {
+    code: ErrorCode.INVALID_ENVIRONMENT_VARIABLES,
+    details: "CNI_NETNS must name the network namespace of the container",
+  });
+}
+
+function openKernel(
+  { openRoutes, openFilters, hostNetns }: Outside,
+  netns: Netns,
+): Kernel & AsyncDisposable {
+  const stack = new AsyncDisposableStack();
+  stack.use(netns);
+  const pod = stack.use(openRoutes(netns));
+  const host = stack.use(openRoutes(hostNetns));
+  const filters = stack.use(openFilters(netns));
+  return {
+    ...{ netns, hostNetns, pod, host, filters },
+    [Symbol.asyncDispose]: () => stack.disposeAsync(),
+  };
+}
