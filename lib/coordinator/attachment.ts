@@ -110,7 +110,13 @@ export async function planAttachment(
   const families = familiesOf(nic, addresses);
   const hostAddresses = await findHostAddresses(kernel.host, pod, addresses);
   const input: PlanInput = {
-    ...{ ...ends, settings, nic, mode, addresses, families, hostAddresses },
+    ...ends,
+    settings,
+    nic,
+    mode,
+    addresses,
+    families,
+    hostAddresses,
     firstAddresses: addressesOf(pod, indexOf(pod, settings.firstNic)),
     moves: planMoves({ nic, mode, families, pod, settings }),
   };

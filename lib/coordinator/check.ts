@@ -23,7 +23,9 @@ export async function check(
   const { mode } = await planJoint(kernel, attachment);
   const ends = await findEnds(outside, kernel, { mode, settings });
   const { steps, state } = await planAttachment(outside, kernel, {
-    ...{ ends, mode, attachment },
+    ends,
+    mode,
+    attachment,
   });
   const missing = steps.filter((step) => !holds(step, state))
     .map((step) => renderStep(step, { netns: "POD" }));

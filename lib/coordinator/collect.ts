@@ -20,7 +20,8 @@ export async function collect(
     if (owner === undefined || live.has(owner.containerId)) continue;
     if (!await isOrphan(outside, link, owner)) {
       outside.warn("Left the link of a pod that is in no list", {
-        ...{ ...owner, link: link.name },
+        ...owner,
+        link: link.name,
       });
       continue;
     }

@@ -174,7 +174,11 @@ function openKernel(
   const host = stack.use(openRoutes(hostNetns));
   const filters = stack.use(openFilters(netns));
   return {
-    ...{ netns, hostNetns, pod, host, filters },
+    netns,
+    hostNetns,
+    pod,
+    host,
+    filters,
     [Symbol.asyncDispose]: () => stack.disposeAsync(),
   };
 }

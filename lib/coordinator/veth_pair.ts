@@ -56,7 +56,10 @@ async function create(
   const { hostName, podName, hostMac, podMac, mtu } = spec;
   await execute(host, [
     linkAddVeth({
-      ...{ name: hostName, mac: hostMac, mtu, queues: 1 },
+      name: hostName,
+      mac: hostMac,
+      mtu,
+      queues: 1,
       peer: { name: podName, mac: podMac, mtu, queues: 1, netns },
     }),
   ]);

@@ -48,7 +48,10 @@ function tryOpenNetns(path: string): Netns | undefined {
 }
 
 /** A runtime keeps what plugins write to stderr. */
-function warn(message: string, fields: Readonly<Record<string, unknown>>): void {
+function warn(
+  message: string,
+  fields: Readonly<Record<string, unknown>>,
+): void {
   const words = Object.entries(fields).map(([key, value]) =>
     `${key}=${value instanceof Error ? describeError(value) : value}`
   );
