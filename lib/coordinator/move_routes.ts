@@ -4,7 +4,12 @@ import { MAIN_TABLE, type Route } from "../netlink/mod.ts";
 import { invalidConfig } from "./config.ts";
 import type { Settings } from "./defaults.ts";
 import type { ResolvedMode } from "./mode.ts";
-import { findNicTable, type NicTable, nicTable } from "./nics.ts";
+import {
+  findNicTable,
+  firstNicTable,
+  isNicRule,
+  type NicTable,
+} from "./nics.ts";
 import { addressesOf, indexOf, isOurs, type SideState } from "./state.ts";
 import type { DeviceRoute, Step } from "./steps.ts";
 
@@ -24,13 +29,15 @@ export interface MoveInput {
 export interface Moves {
   /** The table it has from then on; absent where nothing is moved. */
   readonly table?: NicTable;
+  /** The tables of interfaces that need a way to the host, too. */
+  readonly tables: readonly number[];
   /** Whether it is the interface of this call. */
   readonly isOwn: boolean;
   readonly steps: readonly Step[];
 }
 
 const LINK_LOCAL = Prefix.parse("fe80::/64");
-const NOTHING: Moves = { isOwn: false, steps: [] };
+const NOTHING: Moves = { tables: [], isOwn: false, steps: [] };
 
 /**
  * One interface keeps the main table; the others send what has their source
@@ -42,7 +49,7 @@ const NOTHING: Moves = { isOwn: false, steps: [] };
 export function planMoves(input: MoveInput): Moves {
   const { nic, pod, settings } = input;
   const { firstNic, defaultRouteNic, tunePodRoutes } = settings;
-  if (!tunePodRoutes || nic === firstNic) return NOTHING;
+  if (!tunePodRoutes) return NOTHING;
   if (
     defaultRouteNic !== undefined &&
     indexOf(pod, defaultRouteNic) === undefined
@@ -52,14 +59,26 @@ export function planMoves(input: MoveInput): Moves {
       `interface "${nic}" cannot leave the default route to it`,
     );
   }
+  if (nic === firstNic) return movesOfFirst(input);
   const holder = holderOf(input);
   if (holder === undefined) return NOTHING;
   const isOwn = defaultRouteNic !== nic;
   const moved = isOwn ? nic : holder;
   const table = tableOf(input, moved);
   const own = movesOf(input, { moved, table });
-  const first = isOwn && input.mode === "overlay" ? answersOfFirst(input) : [];
-  return { table, isOwn, steps: [...first, ...own] };
+  const first = moved === firstNic ? [] : answersOfFirst(input);
+  const isUnderlay = input.mode === "underlay" && moved !== firstNic;
+  const ofFirst = isUnderlay ? [firstNicTable(input.mode).table] : [];
+  const tables = [table.table, ...ofFirst];
+  return { table, tables, isOwn, steps: [...first, ...own] };
+}
+
+/** The first interface needs a table once there are others. */
+function movesOfFirst(input: MoveInput): Moves {
+  if (!input.pod.rules.some(isNicRule)) return NOTHING;
+  const table = firstNicTable(input.mode);
+  const steps = answersOfFirst(input);
+  return { table, tables: [table.table], isOwn: false, steps };
 }
 
 /** The other interface with a default route, in the main table or, after an earlier call, in its own. */
@@ -81,12 +100,11 @@ function holderOf({ nic, pod, families }: MoveInput): string | undefined {
   return found?.name;
 }
 
-/** The first interface of an overlay has table 100; in underlay mode that one leads to the host. */
 function tableOf(
   { mode, pod, settings }: MoveInput,
   moved: string,
 ): NicTable {
-  if (mode === "overlay" && moved === settings.firstNic) return nicTable(0);
+  if (moved === settings.firstNic) return firstNicTable(mode);
   return findNicTable(pod, moved, addressesOf(pod, indexOf(pod, moved)));
 }
 
@@ -107,9 +125,7 @@ function movesOf(
     !defaults.some(({ family }) => family === route.family)
   );
   return [
-    ...[...main, ...kept].toSorted((a, b) =>
-      Number(isVia(a)) - Number(isVia(b))
-    )
+    ...inOrder([...main, ...kept])
       .map((route) => put(route, { device: moved, table })),
     ...rulesFrom(addressesOf(pod, index), { families, table }),
     ...defaults.map((route): Step => ({
@@ -120,23 +136,32 @@ function movesOf(
   ];
 }
 
-/** Answers from the first interface leave by it, whatever else the main table says. */
-function answersOfFirst({ pod, families, settings }: MoveInput): Step[] {
+/**
+ * Answers from the first interface leave by it, whatever the main table says
+ * of the networks of others. In an overlay all that it sends goes to its gateway.
+ */
+function answersOfFirst({ mode, pod, families, settings }: MoveInput): Step[] {
   const { firstNic: device } = settings;
   const index = indexOf(pod, device);
   if (index === undefined) return [];
-  const table = nicTable(0);
-  const defaults = waysBy(pod, index).filter((route) =>
-    route.table === MAIN_TABLE && isDefault(route) &&
-    families.includes(route.family)
+  const table = firstNicTable(mode);
+  const main = waysBy(pod, index).filter((route) =>
+    route.table === MAIN_TABLE && !isOurs(route) && isMovable(route) &&
+    families.includes(route.family) &&
+    (mode === "underlay" || isDefault(route))
   );
   const own = addressesOf(pod, index).filter(({ family }) =>
-    defaults.some((route) => route.family === family)
+    main.some((route) => isDefault(route) && route.family === family)
   );
   return [
-    ...defaults.map((route) => put(route, { device, table })),
+    ...inOrder(main).map((route) => put(route, { device, table })),
     ...rulesFrom(own, { families, table }),
   ];
+}
+
+/** A gateway has to be reachable when its route is made: routes without one come first. */
+function inOrder(routes: readonly Route[]): Route[] {
+  return routes.toSorted((a, b) => Number(isVia(a)) - Number(isVia(b)));
 }
 
 function rulesFrom(

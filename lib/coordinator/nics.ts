@@ -1,14 +1,15 @@
 import { CniError, ErrorCode } from "../cni/mod.ts";
 import type { Address } from "../inet/mod.ts";
 import {
-  COORDINATOR_MAX_NICS,
+  COORDINATOR_FIRST_NIC,
   COORDINATOR_NIC_PRIORITIES,
   COORDINATOR_TABLES,
 } from "../names/mod.ts";
+import type { ResolvedMode } from "./mode.ts";
 import type { Rule } from "../netlink/mod.ts";
-import { indexOf, isOurs, type SideState } from "./state.ts";
+import { addressesOf, indexOf, isOurs, type SideState } from "./state.ts";
 
-/** The table of a pod's interface: 100 for the first one, else 100 and the interface's number. */
+/** The table of a pod's interface: 100 and the interface's number. */
 export interface NicTable {
   readonly table: number;
   /** The priority of the rules that look it up. */
@@ -21,6 +22,14 @@ export function nicTable(number: number): NicTable {
     table: COORDINATOR_TABLES + number,
     priority: COORDINATOR_NIC_PRIORITIES + number,
   };
+}
+
+/**
+ * The table of the pod's first interface. In underlay mode table 100 leads to
+ * the host, so that one has the last number.
+ */
+export function firstNicTable(mode: ResolvedMode): NicTable {
+  return nicTable(mode === "overlay" ? 0 : COORDINATOR_FIRST_NIC);
 }
 
 /** Whether a rule sends packets from an address to the table of an interface, and the coordinator made it. */
@@ -43,18 +52,18 @@ export function findNicTable(
   addresses: readonly Address[],
 ): NicTable {
   const index = indexOf(pod, nic);
-  for (let number = 1; number <= COORDINATOR_MAX_NICS; number++) {
+  for (let number = 1; number < COORDINATOR_FIRST_NIC; number++) {
     const candidate = nicTable(number);
     if (isTableOf(pod, { ...candidate, index, addresses })) return candidate;
   }
-  for (let number = 1; number <= COORDINATOR_MAX_NICS; number++) {
+  for (let number = 1; number < COORDINATOR_FIRST_NIC; number++) {
     const candidate = nicTable(number);
     if (isFree(pod, candidate)) return candidate;
   }
   throw new CniError(`no route table is free for interface "${nic}"`, {
     code: ErrorCode.TRY_AGAIN_LATER,
     details: `the pod uses all tables from ${COORDINATOR_TABLES + 1} to ${
-      COORDINATOR_TABLES + COORDINATOR_MAX_NICS
+      COORDINATOR_TABLES + COORDINATOR_FIRST_NIC - 1
     }`,
   });
 }
@@ -76,11 +85,13 @@ function isTableOf(
     );
 }
 
-function isFree(
-  { rules, routes }: SideState,
-  { table, priority }: NicTable,
-): boolean {
-  return !rules.some((rule) =>
-    rule.table === table || rule.priority === priority
-  ) && !routes.some((route) => route.table === table);
+/** Also a table that an interface which is gone has left: what sends there is nobody's, and it has no default route. */
+function isFree(pod: SideState, { table, priority }: NicTable): boolean {
+  const inPod = pod.links.flatMap(({ index }) => addressesOf(pod, index));
+  return pod.rules.every((rule) =>
+    rule.table !== table && rule.priority !== priority ||
+    isNicRule(rule) && !inPod.some((address) => rule.source?.contains(address))
+  ) && pod.routes.every((route) =>
+    route.table !== table || isOurs(route) && route.destination !== undefined
+  );
 }

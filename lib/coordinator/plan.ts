@@ -154,7 +154,7 @@ function wayToHost(input: PlanInput): Step[] {
   const tables = [
     MAIN_TABLE,
     ...mode === "underlay" ? [COORDINATOR_TABLES] : [],
-    ...moves.table === undefined ? [] : [moves.table.table],
+    ...moves.tables,
   ];
   return hostAddresses.filter(({ family }) => families.includes(family))
     .flatMap((address) =>
@@ -173,7 +173,7 @@ function hijackSteps(input: PlanInput): Step[] {
   const { families, moves, settings: { hijacked } } = input;
   const tables = [
     MAIN_TABLE,
-    ...moves.table === undefined ? [] : [moves.table.table],
+    ...moves.tables,
   ];
   return hijacked.filter(({ family }) => families.includes(family))
     .flatMap((destination) =>

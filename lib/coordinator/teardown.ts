@@ -19,7 +19,7 @@ import {
   type Rule,
   ruleDelete,
 } from "../netlink/mod.ts";
-import { isNicRule } from "./nics.ts";
+import { firstNicTable, isNicRule } from "./nics.ts";
 import type { Kernel, Outside, Routes } from "./ports.ts";
 import { readPod } from "./read.ts";
 import { REPLY_TABLE } from "./reply_table.ts";
@@ -173,10 +173,12 @@ function tablesToEmpty(
       by === index && table > COORDINATOR_TABLES && table !== MAIN_TABLE;
     if (isOwn) tables.add(table);
   }
+  const firstTables = [COORDINATOR_TABLES, firstNicTable("underlay").table];
   const others = state.rules.some((rule) =>
-    isNicRule(rule) && rule.table !== COORDINATOR_TABLES &&
+    isNicRule(rule) && !firstTables.includes(rule.table) &&
     !tables.has(rule.table)
   );
+  if (!others) tables.add(firstNicTable("underlay").table);
   const hasVeth = indexOf(state, COORDINATOR_VETH) !== undefined;
   if (takesPair || !hasVeth && !others) tables.add(COORDINATOR_TABLES);
   return tables;

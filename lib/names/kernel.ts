@@ -85,8 +85,8 @@ export const COORDINATOR_VETH = "veth0";
 /** Route table of a pod: answers by the link to the host. The interface with number n has this and n. */
 export const COORDINATOR_TABLES = 100;
 
-/** How many interfaces of one pod can have a table. */
-export const COORDINATOR_MAX_NICS = 100;
+/** Number of a pod's first interface on an underlay network; others have those from 1 to below. */
+export const COORDINATOR_FIRST_NIC = 100;
 
 /** Rule priority in a pod: answers to what came from the host, by the mark on them; and on the host, of the rule for pods. */
 export const COORDINATOR_PRIORITY = 1000;

@@ -1,0 +1,305 @@
+import type { JsonObject } from "../../lib/cni/mod.ts";
+import {
+  type CoordinatorCall,
+  type Outside,
+  type Probes,
+  runCoordinator,
+} from "../../lib/coordinator/mod.ts";
+import type { Family } from "../../lib/inet/mod.ts";
+import { Netns, openLibc } from "../../lib/linux/mod.ts";
+import { type Answer, runPlugin } from "../../lib/plugin/mod.ts";
+import { outsideOf } from "../../roles/coordinator/outside.ts";
+import { type TempNetns, tempNetns } from "./testing.ts";
+
+openLibc(); // stays open, so it must not be counted as some test's leak
+
+/** Networks of the lab: the host's own, and two more. Network n is 10.N.0.0/24 and fd00:10:N::/64. */
+export const NETWORKS = [6, 7, 8] as const;
+export type NetworkNumber = typeof NETWORKS[number];
+
+/** What the lab's Services are in. */
+export const SERVICES: Readonly<Record<Family, string>> = {
+  ipv4: "10.233.0.0/18",
+  ipv6: "fd00:233::/116",
+};
+/** A Service that leads to the host's own port 8080. */
+export const CLUSTER_IP: Readonly<Record<Family, string>> = {
+  ipv4: "10.233.0.10",
+  ipv6: "fd00:233::10",
+};
+
+export function prefixOf(network: NetworkNumber, family: Family): string {
+  return family === "ipv4" ? `10.${network}.0.` : `fd00:10:${network}::`;
+}
+
+/** The address number n of a network, as text. */
+export function addressIn(
+  network: NetworkNumber,
+  family: Family,
+  n: number,
+): string {
+  return `${prefixOf(network, family)}${n}`;
+}
+
+/** One interface as a plugin like macvlan leaves it. */
+export interface NicSpec {
+  readonly name: string;
+  readonly network: NetworkNumber;
+  readonly number: number;
+}
+
+/** A pod and what it has. */
+export interface LabPod {
+  readonly netns: TempNetns;
+  readonly containerId: string;
+}
+
+/**
+ * A switch with a gateway, a host on it by one veth per network, and pods by
+ * macvlan on these: a parent and its children do not reach each other, so
+ * whatever passes between host and pod went by the coordinator's link.
+ */
+export class CoordinatorLab implements AsyncDisposable {
+  readonly switch: TempNetns;
+  readonly host: TempNetns;
+  readonly families: readonly Family[];
+  readonly #stack: AsyncDisposableStack;
+  readonly #hostNetns: Netns;
+  /** What calls are made with; tests change it. */
+  change: (outside: Outside) => Outside = (outside) => outside;
+  warnings: string[] = [];
+
+  private constructor(
+    parts: {
+      readonly switch: TempNetns;
+      readonly host: TempNetns;
+      readonly families: readonly Family[];
+      readonly stack: AsyncDisposableStack;
+    },
+  ) {
+    this.switch = parts.switch;
+    this.host = parts.host;
+    this.families = parts.families;
+    this.#stack = parts.stack;
+    this.#hostNetns = parts.stack.use(Netns.open(parts.host.path));
+  }
+
+  static async start(families: readonly Family[]): Promise<CoordinatorLab> {
+    const stack = new AsyncDisposableStack();
+    const host = stack.use(await tempNetns("host"));
+    const sw = stack.use(await tempNetns("sw"));
+    const lab = new CoordinatorLab({ switch: sw, host, families, stack });
+    await lab.#wire();
+    return lab;
+  }
+
+  async #wire(): Promise<void> {
+    for (const netns of [this.switch, this.host]) {
+      for (const family of this.families) {
+        const name = family === "ipv4"
+          ? "net.ipv4.ip_forward"
+          : "net.ipv6.conf.all.forwarding";
+        await netns.exec("sysctl", "-qw", `${name}=1`);
+      }
+    }
+    for (const network of NETWORKS) {
+      const link = `net${network}`;
+      await this.host.ip(
+        ...["link", "add", link, "type", "veth"],
+        ...["peer", "name", link, "netns", this.switch.name],
+      );
+      await this.host.ip("link", "set", link, "up");
+      await this.switch.ip("link", "set", link, "up");
+      await this.#address(this.switch, link, { network, number: 1 });
+    }
+    await this.#address(this.host, "net6", { network: 6, number: 10 });
+    for (const family of this.families) {
+      const gateway = addressIn(6, family, 1);
+      await this.host.ip("route", "add", "default", "via", gateway);
+      await this.#service(family);
+    }
+  }
+
+  async #address(
+    netns: TempNetns,
+    device: string,
+    { network, number }: Omit<NicSpec, "name">,
+  ): Promise<void> {
+    for (const family of this.families) {
+      const length = family === "ipv4" ? 24 : 64;
+      await netns.ip(
+        ...[
+          "address",
+          "add",
+          `${addressIn(network, family, number)}/${length}`,
+        ],
+        ...["dev", device, ...family === "ipv6" ? ["nodad"] : []],
+      );
+    }
+  }
+
+  /** As kube-proxy would do it. */
+  async #service(family: Family): Promise<void> {
+    const ip = family === "ipv4" ? "ip" : "ip6";
+    const own = addressIn(6, family, 10);
+    const to = family === "ipv4" ? `${own}:8080` : `[${own}]:8080`;
+    await this.host.exec(
+      "nft",
+      `table ${ip} svc { chain pre { type nat hook prerouting priority -100; ` +
+        `${ip} daddr ${CLUSTER_IP[family]} tcp dport 80 dnat to ${to}; }; }`,
+    );
+  }
+
+  /** A pod with these interfaces; the first one's default route comes first. */
+  async pod(
+    nics: readonly NicSpec[],
+    containerId: string = crypto.randomUUID().replaceAll("-", ""),
+  ): Promise<LabPod> {
+    const netns = this.#stack.use(await tempNetns("pod"));
+    for (const nic of nics) await this.addNic(netns, nic);
+    return { netns, containerId };
+  }
+
+  /** As macvlan and a static IPAM: addresses, and a default route beside others. */
+  async addNic(pod: TempNetns, nic: NicSpec): Promise<void> {
+    await this.host.ip(
+      ...["link", "add", "link", `net${nic.network}`, "name", "tmp"],
+      ...["type", "macvlan", "mode", "bridge"],
+    );
+    await this.host.ip(
+      "link",
+      "set",
+      "tmp",
+      "netns",
+      pod.name,
+      "name",
+      nic.name,
+    );
+    await pod.ip("link", "set", nic.name, "up");
+    await this.#address(pod, nic.name, nic);
+    for (const family of this.families) {
+      await pod.ip(
+        ...[family === "ipv4" ? "-4" : "-6", "route", "prepend", "default"],
+        ...["via", addressIn(nic.network, family, 1), "dev", nic.name],
+      );
+    }
+  }
+
+  /** A call of a runtime, as the plugin gets it. */
+  async call(
+    command: CoordinatorCall["command"],
+    { netns, containerId }: LabPod,
+    options: {
+      readonly ifname?: string;
+      readonly config?: JsonObject;
+      readonly netns?: string;
+      readonly prevResult?: JsonObject | null;
+    } = {},
+  ): Promise<Answer> {
+    const env: Record<string, string> = {
+      CNI_COMMAND: command,
+      CNI_CONTAINERID: containerId,
+      CNI_NETNS: options.netns ?? netns.path,
+      CNI_IFNAME: options.ifname ?? "eth0",
+      CNI_PATH: "/opt/cni/bin",
+    };
+    const { prevResult = { cniVersion: "1.1.0", ours: "kept" } } = options;
+    const stdin = JSON.stringify({
+      cniVersion: "1.1.0",
+      name: "lab",
+      type: "coordinator",
+      serviceCIDR: this.families.map((family) => SERVICES[family]),
+      ...options.config,
+      ...prevResult === null ? {} : { prevResult },
+    });
+    return await runPlugin({
+      env: (name) => env[name],
+      readStdin: () => new TextEncoder().encode(stdin),
+      perform: async (call) => ({
+        stdout: await runCoordinator(this.outside(), call),
+        exitCode: 0,
+      }),
+      isOwnNetns: () => false,
+      defaultSocket: "/none",
+    });
+  }
+
+  /** As `call()`, which has to succeed. */
+  async ok(...args: Parameters<CoordinatorLab["call"]>): Promise<string> {
+    const { stdout, exitCode } = await this.call(...args);
+    if (exitCode !== 0) throw new Error(`${args[0]} failed: ${stdout}`);
+    return stdout;
+  }
+
+  outside(): Outside {
+    const outside = outsideOf({ hostNetns: this.#hostNetns });
+    return this.change({
+      ...outside,
+      warn: (message, fields) => {
+        this.warnings.push(`${message} ${Object.values(fields).join(" ")}`);
+      },
+    });
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#stack[Symbol.asyncDispose]();
+  }
+}
+
+/** Everything of a namespace that the coordinator may change, as text, in an order of its own. */
+export async function stateOf(netns: TempNetns): Promise<string[]> {
+  const lines: string[] = [];
+  const add = (text: string) =>
+    lines.push(...text.split("\n").map((line) => line.trim()));
+  for (const family of ["-4", "-6"]) {
+    add(await netns.ip(family, "rule"));
+    add(await netns.ip(family, "route", "show", "table", "all"));
+    add(await netns.ip(family, "neighbour", "show", "nud", "permanent"));
+  }
+  add((await netns.tryExec("nft", "list", "ruleset")).stdout);
+  for (const row of await netns.ipJson("link", "show")) {
+    const { ifname, address, mtu, txqlen, ifalias, flags } = row;
+    lines.push(
+      JSON.stringify({ ifname, address, mtu, txqlen, ifalias, flags }),
+    );
+  }
+  add(
+    (await netns.tryExec(
+      "sh",
+      "-c",
+      "grep -r . /proc/sys/net/ipv4/conf/*/rp_filter /proc/sys/net/ipv6/conf/all/disable_ipv6",
+    )).stdout,
+  );
+  return lines.filter((line) => line !== "")
+    .map((line) => line.replaceAll(/ +/g, " ")).toSorted();
+}
+
+/** Whether one of three echo requests is answered: the first may come before a macvlan has joined the multicast groups of its addresses. */
+export async function reaches(
+  from: TempNetns,
+  to: string,
+  options: { readonly source?: string } = {},
+): Promise<boolean> {
+  const source = options.source === undefined ? [] : ["-I", options.source];
+  const { code } = await from.tryExec(
+    ...[
+      "ping",
+      "-n",
+      "-q",
+      "-c",
+      "3",
+      "-i",
+      "0.3",
+      "-W",
+      "2",
+      ...source,
+      to,
+    ] as [
+      string,
+      ...string[],
+    ],
+  );
+  return code === 0;
+}
+
+export type { Probes };
