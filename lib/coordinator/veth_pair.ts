@@ -104,8 +104,11 @@ async function raise(
   index: number,
   alias?: string,
 ): Promise<void> {
-  // Refused by a kernel without IPv6.
-  await socket.tryExecute([linkSet({ index }, { ipv6AddrGenMode: "none" })]);
+  const [error] = await socket.tryExecute([
+    linkSet({ index }, { ipv6AddrGenMode: "none" }),
+  ]);
+  // A kernel without IPv6, or an MTU too small for it.
+  if (error !== undefined && error.code !== "EAFNOSUPPORT") throw error;
   await execute(socket, [linkSet({ index }, { alias, up: true })]);
 }
 

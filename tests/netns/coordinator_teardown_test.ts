@@ -1,0 +1,334 @@
+import assert from "node:assert/strict";
+import type { Outside, Routes } from "../../lib/coordinator/mod.ts";
+import { Address, FAMILIES, type Family } from "../../lib/inet/mod.ts";
+import { type Request, routeAdd } from "../../lib/netlink/mod.ts";
+import {
+  addressIn,
+  CoordinatorLab,
+  type LabPod,
+  type NicSpec,
+  reaches,
+  stateOf,
+} from "./coordinator_lab.ts";
+import { netnsTest } from "./testing.ts";
+
+const ETH0: NicSpec = { name: "eth0", network: 6, number: 100 };
+const NET1: NicSpec = { name: "net1", network: 7, number: 100 };
+const NET2: NicSpec = { name: "net2", network: 8, number: 100 };
+
+/** A pod with its interfaces joined one after the other. */
+async function joined(
+  lab: CoordinatorLab,
+  nics: readonly NicSpec[],
+): Promise<LabPod> {
+  const pod = await lab.pod([]);
+  for (const nic of nics) {
+    await lab.addNic(pod.netns, nic);
+    await lab.ok("ADD", pod, { ifname: nic.name });
+  }
+  return pod;
+}
+
+/** What of a state is the coordinator's, but for the host's rule, which stays. */
+function ours(state: readonly string[]): string[] {
+  return state.filter((line) =>
+    /proto 32|COIL-COORD|coil-coordinator|PERMANENT/.test(line) &&
+    !/^1000: from all lookup 500/.test(line)
+  );
+}
+
+async function lookup(
+  lab: CoordinatorLab,
+  pod: LabPod,
+): Promise<{ pod: string[]; host: string[] }> {
+  return { pod: await stateOf(pod.netns), host: await stateOf(lab.host) };
+}
+
+netnsTest(
+  "coordinator: DEL takes exactly what ADD of that interface made, twice",
+  async () => {
+    await using lab = await CoordinatorLab.start(FAMILIES);
+    const pod = await joined(lab, [ETH0, NET1]);
+    const before = await lookup(lab, pod);
+    await lab.addNic(pod.netns, NET2);
+    await lab.ok("ADD", pod, { ifname: "net2" });
+    for (let i = 0; i < 2; i++) {
+      await lab.ok("DEL", pod, { ifname: "net2", prevResult: null });
+      await pod.netns.tryExec("ip", "link", "delete", "net2");
+      const after = await lookup(lab, pod);
+      assert.deepEqual(withoutLinks(after.pod), withoutLinks(before.pod));
+      assert.deepEqual(withoutLinks(after.host), withoutLinks(before.host));
+    }
+    await lab.ok("DEL", pod, { ifname: "net1" });
+    assert.ok(await reaches(lab.host, addressIn(6, "ipv4", 100)));
+    assert.doesNotMatch(await pod.netns.ip("rule"), /lookup 200/);
+    for (let i = 0; i < 2; i++) await lab.ok("DEL", pod, { ifname: "eth0" });
+    const left = await lookup(lab, pod);
+    assert.deepEqual(ours(left.pod), []);
+    assert.deepEqual(ours(left.host), []);
+  },
+);
+
+/** Links are the plugin's before; sysctls of links come and go with them. */
+function withoutLinks(state: readonly string[]): string[] {
+  return state.filter((line) => !/^\{|net2/.test(line));
+}
+
+netnsTest(
+  "coordinator: DEL of the last interface takes the link to the host",
+  async () => {
+    await using lab = await CoordinatorLab.start(["ipv4"]);
+    const pod = await joined(lab, [ETH0, NET1]);
+    // The first one's DEL was lost, with its interface.
+    await pod.netns.ip("link", "delete", "eth0");
+    await lab.ok("DEL", pod, { ifname: "net1" });
+    const left = await lookup(lab, pod);
+    assert.deepEqual(ours(left.host), []);
+    assert.deepEqual(ours(left.pod), []);
+  },
+);
+
+netnsTest(
+  "coordinator: DEL works without the namespace, and with a configuration that is not one",
+  async () => {
+    await using lab = await CoordinatorLab.start(["ipv4"]);
+    const pod = await joined(lab, [ETH0, NET1]);
+    await lab.ok("DEL", pod, {
+      ifname: "net1",
+      netns: "/run/netns/not-there",
+      config: { mode: "nonsense" },
+      prevResult: {
+        cniVersion: "1.1.0",
+        ips: [{ address: "10.7.0.100/24" }],
+      },
+    });
+    assert.doesNotMatch((await stateOf(lab.host)).join("\n"), /10\.7\.0\.100/);
+    assert.ok(await reaches(lab.host, "10.6.0.100"));
+    await lab.ok("DEL", pod, { netns: "", prevResult: null });
+    assert.deepEqual(ours(await stateOf(lab.host)), []);
+  },
+);
+
+netnsTest("coordinator: CHECK names each thing that is missing", async () => {
+  await using lab = await CoordinatorLab.start(FAMILIES);
+  const pod = await joined(lab, [ETH0, NET1]);
+  await lab.ok("CHECK", pod);
+  await lab.ok("CHECK", pod, { ifname: "net1" });
+  const faults: readonly (readonly [string, string, RegExp])[] = [
+    ["pod", "ip rule del pref 1000", /rule add pref 1000 fwmark/],
+    ["pod", "ip rule del pref 1101", /rule add pref 1101 from 10\.7\.0\.100/],
+    ["pod", "ip -6 route del default table 100", /-6 route replace default/],
+    ["pod", "ip route del 10.233.0.0/18", /route replace 10\.233\.0\.0\/18/],
+    [
+      "pod",
+      "ip neigh del 10.6.0.10 dev veth0",
+      /neighbour replace 10\.6\.0\.10/,
+    ],
+    ["pod", "nft delete table inet coil-coordinator", /nft -f replies\.nft/],
+    ["pod", "sysctl -qw net.ipv4.conf.all.rp_filter=2", /rp_filter=0/],
+    ["pod", "ip link set net1 down", /link set dev net1 up/],
+    [
+      "host",
+      "ip route del 10.7.0.100 table 500",
+      /route replace 10\.7\.0\.100/,
+    ],
+    ["host", "ip rule del pref 1000", /ip rule add pref 1000 lookup 500/],
+  ];
+  for (const [place, command, expected] of faults) {
+    const netns = place === "pod" ? pod.netns : lab.host;
+    await netns.exec("sh", "-c", command);
+    const { stdout, exitCode } = await lab.call("CHECK", pod, {
+      ifname: "net1",
+    });
+    assert.equal(exitCode, 1, command);
+    const { msg, details } = JSON.parse(stdout);
+    assert.match(
+      msg,
+      /interface "net1" of container ".*" is not as ADD made it/,
+    );
+    assert.match(details, expected, command);
+    // A second ADD mends it; what goes with a link that was down is the plugin's before.
+    if (command.includes("down")) {
+      await pod.netns.ip("link", "set", "net1", "up");
+      for (const family of FAMILIES) {
+        await pod.netns.tryExec(
+          ...[
+            "ip",
+            "address",
+            "replace",
+            `${addressIn(7, family, 100)}/${family === "ipv4" ? 24 : 64}`,
+          ] as [string, ...string[]],
+          ...["dev", "net1"],
+        );
+        await pod.netns.tryExec(
+          ...[
+            "ip",
+            "route",
+            "replace",
+            "default",
+            "via",
+            addressIn(7, family, 1),
+          ] as [string, ...string[]],
+          ...["dev", "net1", "table", "101", "proto", "32"],
+        );
+      }
+    }
+    await lab.ok("ADD", pod, { ifname: "net1" });
+    await lab.ok("CHECK", pod, { ifname: "net1" });
+  }
+});
+
+netnsTest(
+  "coordinator: GC takes the link of a pod that is in no list and has lost its interface",
+  async () => {
+    await using lab = await CoordinatorLab.start(["ipv4"]);
+    const living = await joined(lab, [ETH0]);
+    const listed = await joined(lab, [{ ...ETH0, number: 101 }]);
+    const lost = await joined(lab, [{ ...ETH0, number: 102 }]);
+    for (const { netns } of [listed, lost]) {
+      await netns.ip("link", "delete", "eth0");
+    }
+    await lab.ok("GC", living, {
+      prevResult: null,
+      config: {
+        "cni.dev/valid-attachments": [
+          { containerID: listed.containerId, ifname: "eth0" },
+        ],
+      },
+    });
+    const links = (await stateOf(lab.host)).join("\n");
+    assert.match(links, new RegExp(living.containerId));
+    assert.match(links, new RegExp(listed.containerId));
+    assert.doesNotMatch(links, new RegExp(lost.containerId));
+    assert.match(
+      lab.warnings.join("\n"),
+      new RegExp(`Left the link.*${living.containerId}`),
+    );
+  },
+);
+
+/** Makes the kernel refuse the request number `at`, whatever it is. */
+function failing(at: { left: number }): (outside: Outside) => Outside {
+  const spoil = (socket: Routes): Routes => {
+    const { tryExecute } = socket;
+    const changed: Routes = {
+      ...methodsOf(socket),
+      tryExecute: (requests) =>
+        tryExecute.call(
+          socket,
+          requests.map((request) =>
+            isChange(request) && at.left-- === 0 ? NONSENSE : request
+          ),
+        ),
+    };
+    return changed;
+  };
+  return (outside) => ({
+    ...outside,
+    openRoutes: (netns) => spoil(outside.openRoutes(netns)),
+    openFilters(netns) {
+      const filters = outside.openFilters(netns);
+      return {
+        compareTable: (table) => filters.compareTable(table),
+        deleteTable: (name) => filters.deleteTable(name),
+        tableExists: (name) => filters.tableExists(name),
+        async replaceTable(table) {
+          if (at.left-- === 0) throw new Error("refused");
+          return await filters.replaceTable(table);
+        },
+        [Symbol.asyncDispose]: () => filters[Symbol.asyncDispose](),
+      };
+    },
+  });
+}
+
+function methodsOf(socket: Routes): Routes {
+  return {
+    tryExecute: (requests) => socket.tryExecute(requests),
+    getLink: (selector) => socket.getLink(selector),
+    listLinks: () => socket.listLinks(),
+    listAddresses: (filter) => socket.listAddresses(filter),
+    listRoutes: (filter) => socket.listRoutes(filter),
+    listRules: (filter) => socket.listRules(filter),
+    listNeighbours: (filter) => socket.listNeighbours(filter),
+    [Symbol.dispose]: () => socket[Symbol.dispose](),
+  };
+}
+
+/** A gateway that no route leads to. ENODEV and the like would count as gone. */
+const NONSENSE = routeAdd({
+  family: "ipv4",
+  gateway: Address.parse("203.0.113.1"),
+});
+
+/** Not what only asks: RTM_GET… have the numbers 2 mod 4. */
+function isChange(request: Request): boolean {
+  return request.type % 4 !== 2;
+}
+
+const FAILED: Readonly<Record<string, readonly NicSpec[]>> = {
+  "the first interface": [ETH0],
+  "a second interface": [ETH0, NET1],
+};
+
+for (const [what, nics] of Object.entries(FAILED)) {
+  netnsTest(
+    `coordinator: a failed ADD of ${what} leaves everything as before, whichever step fails`,
+    async () => {
+      const families: readonly Family[] = FAMILIES;
+      await using lab = await CoordinatorLab.start(families);
+      // The rule is all pods' and stays.
+      for (const family of ["-4", "-6"]) {
+        await lab.host.ip(
+          ...[
+            family,
+            "rule",
+            "add",
+            "pref",
+            "1000",
+            "lookup",
+            "500",
+            "proto",
+            "32",
+          ],
+        );
+      }
+      // What another link left in the place of ours.
+      await lab.host.ip(
+        "route",
+        "add",
+        "10.6.0.100",
+        "dev",
+        "net8",
+        "table",
+        "500",
+      );
+      const pod = await joined(lab, nics.slice(0, -1));
+      const [nic = ETH0] = nics.slice(-1);
+      await lab.addNic(pod.netns, nic);
+      const config = { txQueueLen: 500, podMACPrefix: "0a:1b", podRPFilter: 1 };
+      const before = await lookup(lab, pod);
+      let failures = 0;
+      for (let step = 0;; step++) {
+        const at = { left: step };
+        lab.change = failing(at);
+        const { exitCode } = await lab.call("ADD", pod, {
+          ifname: nic.name,
+          config,
+        });
+        // Nothing was left to fail.
+        if (at.left >= 0) {
+          assert.equal(exitCode, 0);
+          break;
+        }
+        assert.equal(exitCode, 1, `step ${step}`);
+        failures++;
+        const after = await lookup(lab, pod);
+        assert.deepEqual(after, before, `step ${step}`);
+      }
+      assert.ok(failures > 15, `${failures} failures`);
+      assert.deepEqual(lab.warnings.filter((text) => /undo/.test(text)), []);
+      assert.ok(await reaches(lab.host, addressIn(nic.network, "ipv4", 100)));
+    },
+  );
+}
