@@ -125,15 +125,23 @@ function neighbourSteps(input: PlanInput): Step[] {
   ];
 }
 
-function hostSteps(
-  { addresses, families, outer, settings }: PlanInput,
-): Step[] {
+/**
+ * The source is given: the host's end of an overlay may have a link-local
+ * address, which the kernel would take, and which pods answer by other links.
+ */
+function hostSteps(input: PlanInput): Step[] {
+  const { addresses, families, hostAddresses, outer, settings } = input;
   const table = settings.hostRuleTable;
   return [
     ...addresses.map((address): Step => ({
       kind: "route",
       place: "host",
-      route: direct(Prefix.host(address), { device: outer.device, table }),
+      route: {
+        ...direct(Prefix.host(address), { device: outer.device, table }),
+        source: address.family === "ipv4"
+          ? firstOf("ipv4", hostAddresses)
+          : undefined,
+      },
     })),
     ...families.map((family): Step => ({
       kind: "rule",

@@ -2,7 +2,6 @@ import type { JsonObject } from "../../lib/cni/mod.ts";
 import {
   type CoordinatorCall,
   type Outside,
-  type Probes,
   runCoordinator,
 } from "../../lib/coordinator/mod.ts";
 import type { Family } from "../../lib/inet/mod.ts";
@@ -39,6 +38,11 @@ export function addressIn(
   n: number,
 ): string {
   return `${prefixOf(network, family)}${n}`;
+}
+
+/** The address of a pod's first interface in an overlay, as text. */
+export function overlayAddress(family: Family, number: number): string {
+  return family === "ipv4" ? `10.244.1.${number}` : `fd00:244::${number}`;
 }
 
 /** One interface as a plugin like macvlan leaves it. */
@@ -185,6 +189,34 @@ export class CoordinatorLab implements AsyncDisposable {
     }
   }
 
+  /** A first interface as Calico makes it: 10.244.1.N and fd00:244::N, by a veth, with a gateway that is no one's address. */
+  async addOverlay(pod: TempNetns, number: number): Promise<string> {
+    const hostName = `cali${number}`;
+    await this.host.ip(
+      ...["link", "add", hostName, "type", "veth"],
+      ...["peer", "name", "eth0", "netns", pod.name],
+    );
+    await this.host.ip("link", "set", hostName, "up");
+    await pod.ip("link", "set", "eth0", "up");
+    for (const family of this.families) {
+      const address = overlayAddress(family, number);
+      const gateway = family === "ipv4" ? "169.254.1.1" : "fe80::1";
+      const nodad = family === "ipv6" ? ["nodad"] : [];
+      await pod.ip("address", "add", address, "dev", "eth0", ...nodad);
+      await this.host.ip(
+        ...["address", "add", gateway, "dev", hostName, "scope", "link"],
+        ...nodad,
+      );
+      await this.host.ip("route", "add", address, "dev", hostName);
+      await pod.ip("route", "add", gateway, "dev", "eth0", "scope", "link");
+      await pod.ip(
+        ...[family === "ipv4" ? "-4" : "-6", "route", "add", "default"],
+        ...["via", gateway, "dev", "eth0"],
+      );
+    }
+    return hostName;
+  }
+
   /** A call of a runtime, as the plugin gets it. */
   async call(
     command: CoordinatorCall["command"],
@@ -303,4 +335,47 @@ export async function reaches(
   return code === 0;
 }
 
-export type { Probes };
+/** What a Service answers to a pod. */
+export async function fetched(
+  pod: TempNetns,
+  family: Family,
+  options: { readonly source?: string } = {},
+): Promise<string> {
+  const source = options.source === undefined
+    ? []
+    : ["--interface", options.source];
+  const host = family === "ipv4" ? CLUSTER_IP.ipv4 : `[${CLUSTER_IP.ipv6}]`;
+  const { stdout } = await pod.tryExec(
+    ...["curl", "-s", "-m", "3", ...source, `http://${host}/`] as [
+      string,
+      ...string[],
+    ],
+  );
+  return stdout;
+}
+
+/** A server on the host's port 8080 that answers who asked. */
+export async function serving(
+  lab: CoordinatorLab,
+  work: () => Promise<void>,
+): Promise<void> {
+  const server = new Deno.Command("nsenter", {
+    args: [
+      `--net=${lab.host.path}`,
+      Deno.execPath(),
+      "eval",
+      `Deno.serve({ port: 8080, hostname: "::" , onListen() { console.log("up") } }, (_, { remoteAddr }) => new Response(remoteAddr.hostname));`,
+    ],
+    stdout: "piped",
+    stderr: "null",
+  }).spawn();
+  try {
+    const reader = server.stdout.getReader();
+    await reader.read();
+    await reader.cancel();
+    await work();
+  } finally {
+    server.kill("SIGKILL");
+    await server.status;
+  }
+}

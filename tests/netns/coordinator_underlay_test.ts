@@ -2,10 +2,11 @@ import assert from "node:assert/strict";
 import { FAMILIES, type Family } from "../../lib/inet/mod.ts";
 import {
   addressIn,
-  CLUSTER_IP,
   CoordinatorLab,
+  fetched,
   type NicSpec,
   reaches,
+  serving,
   stateOf,
 } from "./coordinator_lab.ts";
 import { netnsTest, type TempNetns } from "./testing.ts";
@@ -19,41 +20,6 @@ const STACKS: Readonly<Record<string, readonly Family[]>> = {
   "IPv6": ["ipv6"],
   "dual stack": FAMILIES,
 };
-
-/** What a Service answers to a pod. */
-async function fetched(pod: TempNetns, family: Family): Promise<string> {
-  const host = family === "ipv4" ? CLUSTER_IP.ipv4 : `[${CLUSTER_IP.ipv6}]`;
-  const { stdout } = await pod.tryExec(
-    ...["curl", "-s", "-m", "3", `http://${host}/`] as [string, ...string[]],
-  );
-  return stdout;
-}
-
-/** A server on the host's port 8080 that answers who asked. */
-async function serving(
-  lab: CoordinatorLab,
-  work: () => Promise<void>,
-): Promise<void> {
-  const server = new Deno.Command("nsenter", {
-    args: [
-      `--net=${lab.host.path}`,
-      Deno.execPath(),
-      "eval",
-      `Deno.serve({ port: 8080, hostname: "::" , onListen() { console.log("up") } }, (_, { remoteAddr }) => new Response(remoteAddr.hostname));`,
-    ],
-    stdout: "piped",
-    stderr: "null",
-  }).spawn();
-  try {
-    const reader = server.stdout.getReader();
-    await reader.read();
-    await reader.cancel();
-    await work();
-  } finally {
-    server.kill("SIGKILL");
-    await server.status;
-  }
-}
 
 for (const [stack, families] of Object.entries(STACKS)) {
   netnsTest(
