@@ -23,6 +23,7 @@ export const ROLES = [
   "coil-egress",
   "coil-installer",
   "coil-migrator",
+  "coordinator",
 ] as const;
 export type RoleName = typeof ROLES[number];
 

@@ -401,6 +401,13 @@ static int fill_descriptors(void) {
   return first > 1;
 }
 
+// Another plugin, which coild does not serve: the whole program is it.
+static int is_coordinator(const char *path) {
+  const char *name = path;
+  for (; *path; path++) if (*path == '/') name = path + 1;
+  return starts(name, "coordinator") && !name[sizeof "coordinator" - 1];
+}
+
 static _Noreturn void program(u64 *sp, u64 fini) {
   (void)fini; // none: the kernel started this
   char **envp = (char **)(sp + sp[0] + 2), why[TEXT_LEN];
@@ -408,6 +415,7 @@ static _Noreturn void program(u64 *sp, u64 fini) {
   struct process own = {sp, envp, *command && sp[0] < 2, put(why, "") };
   if (own.is_plugin) make_blocking(0), make_blocking(1);
   // VERSION needs no coild.
-  if (fill_descriptors() && own.is_plugin && HEADER.socket[0] && !starts(command, "VERSION")) call(&own);
+  int is_coilds = own.is_plugin && !starts(command, "VERSION") && !(sp[0] && is_coordinator((char *)sp[1]));
+  if (fill_descriptors() && is_coilds && HEADER.socket[0]) call(&own);
   load_interpreter(&own);
 }

@@ -1,0 +1,93 @@
+import assert from "node:assert/strict";
+import { placePlugin } from "../lab/plugin_file.ts";
+import { CoordinatorLab, reaches } from "../netns/coordinator_lab.ts";
+import { CannedCoild, CNI_ENV, pathOf, run, runFile } from "./testing.ts";
+
+const CONF = JSON.stringify({
+  cniVersion: "1.1.0",
+  name: "underlay",
+  type: "coordinator",
+  serviceCIDR: ["10.233.0.0/18"],
+});
+
+Deno.test("coordinator says which versions it speaks, and to a person what it is", async () => {
+  const { code, stdout } = await run("coordinator", {
+    env: { CNI_COMMAND: "VERSION" },
+  });
+  assert.equal(code, 0);
+  assert.deepEqual(JSON.parse(stdout).supportedVersions, [
+    "0.3.1",
+    "0.4.0",
+    "1.0.0",
+    "1.1.0",
+  ]);
+  const person = await run("coordinator");
+  assert.match(person.stderr, /^CNI plugin coordinator v/);
+});
+
+Deno.test("coordinator says by STATUS whether it can join pods", async () => {
+  const env = { CNI_COMMAND: "STATUS", CNI_PATH: "/opt/cni/bin" };
+  const known = await run("coordinator", { env, stdin: CONF });
+  assert.deepEqual(known, { code: 0, stdout: "", stderr: "" });
+  const stdin = CONF.replace("serviceCIDR", "other");
+  const { code, stdout } = await run("coordinator", { env, stdin });
+  assert.equal(code, 1);
+  assert.equal(JSON.parse(stdout).code, 50);
+});
+
+Deno.test("the front takes no call of coordinator to the coild of coil", async () => {
+  const asked: string[] = [];
+  await using coild = await CannedCoild.start((_, { method }) => {
+    asked.push(method);
+    return Promise.resolve({});
+  });
+  const directory = await Deno.makeTempDir();
+  try {
+    const executable = await pathOf("coil");
+    await placePlugin(directory, { executable, socket: coild.socket });
+    await Deno.symlink("coil", `${directory}/coordinator`);
+    // Else coild would leave the call to the executable.
+    const stdin = JSON.stringify({
+      ...JSON.parse(CONF),
+      socket: coild.socket,
+    });
+    const input = { env: CNI_ENV, stdin };
+    const { code, stdout } = await runFile(`${directory}/coordinator`, input);
+    assert.equal(code, 1);
+    assert.equal(JSON.parse(stdout).msg, "missing prevResult");
+    assert.deepEqual(asked, []);
+    await runFile(`${directory}/coil`, input);
+    assert.deepEqual(asked, ["Add"]);
+  } finally {
+    await Deno.remove(directory, { recursive: true });
+  }
+});
+
+Deno.test("coordinator alone joins an underlay pod to its host, checks it and lets it go", async () => {
+  await using lab = await CoordinatorLab.start(["ipv4", "ipv6"]);
+  const pod = await lab.pod([{ name: "eth0", network: 6, number: 100 }]);
+  const program = await pathOf("coordinator");
+  const call = async (command: string) => {
+    const { code, stdout, stderr } = await runFile("nsenter", {
+      args: [`--net=${lab.host.path}`, program],
+      env: {
+        ...CNI_ENV,
+        CNI_COMMAND: command,
+        CNI_CONTAINERID: pod.containerId,
+        CNI_NETNS: pod.netns.path,
+      },
+      stdin: CONF.replace(/}$/, ',"prevResult":{"cniVersion":"1.1.0","x":1}}'),
+    });
+    assert.equal(code, 0, stdout + stderr);
+    return stdout;
+  };
+  assert.deepEqual(JSON.parse(await call("ADD")), {
+    cniVersion: "1.1.0",
+    x: 1,
+  });
+  assert.ok(await reaches(lab.host, "10.6.0.100"));
+  assert.ok(await reaches(lab.host, "fd00:10:6::100"));
+  await call("CHECK");
+  await call("DEL");
+  assert.equal(await reaches(lab.host, "10.6.0.100"), false);
+});
