@@ -5,6 +5,12 @@
  *
  * @module
  */
-export type { Given } from "./config.ts";
-export type { Filters, Outside, ProbedNic, Probes, Routes } from "./ports.ts";
+export type { Given } from "./config/config.ts";
+export type {
+  Filters,
+  Outside,
+  ProbedNic,
+  Probes,
+  Routes,
+} from "./kernel/ports.ts";
 export { type CoordinatorCall, runCoordinator } from "./run.ts";

@@ -6,13 +6,13 @@ import {
 } from "../cni/mod.ts";
 import { Address } from "../inet/mod.ts";
 import type { Netns } from "../linux/mod.ts";
-import { attach } from "./attach.ts";
-import { check } from "./check.ts";
-import { collect } from "./collect.ts";
-import { type Given, invalidConfig, parseGiven } from "./config.ts";
-import { requireServices, settingsOf } from "./defaults.ts";
-import type { Kernel, Outside } from "./ports.ts";
-import { detach } from "./teardown.ts";
+import { attach } from "./calls/attach.ts";
+import { check } from "./calls/check.ts";
+import { collect } from "./calls/collect.ts";
+import { type Given, invalidConfig, parseGiven } from "./config/config.ts";
+import { requireServices, settingsOf } from "./config/defaults.ts";
+import type { Kernel, Outside } from "./kernel/ports.ts";
+import { detach } from "./calls/teardown.ts";
 
 /** A call of a runtime, read and checked, as of `lib/plugin`. */
 export interface CoordinatorCall {

@@ -1,6 +1,6 @@
-import { renderStep } from "./step_text.ts";
-import type { Step } from "./steps.ts";
-import type { VethSpec } from "./veth.ts";
+import { renderStep } from "./state/step_text.ts";
+import type { Step } from "./state/steps.ts";
+import type { VethSpec } from "./plan/veth.ts";
 
 /**
  * A plan as the commands that do the same, for people and for golden files.

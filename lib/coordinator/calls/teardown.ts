@@ -1,0 +1,249 @@
+import type { AttachmentKey } from "../../cni/mod.ts";
+import { type Address, FAMILIES, Prefix } from "../../inet/mod.ts";
+import {
+  COORDINATOR_PRIORITY,
+  COORDINATOR_PROTOCOL,
+  COORDINATOR_TABLES,
+  COORDINATOR_VETH,
+} from "../../names/mod.ts";
+import {
+  type Link,
+  linkDelete,
+  MAIN_TABLE,
+  neighbourDelete,
+  type NetlinkError,
+  type Request,
+  type Route,
+  routeAddBeside,
+  routeDelete,
+  type Rule,
+  ruleDelete,
+} from "../../netlink/mod.ts";
+import { firstNicTable, isNicRule } from "../plan/nics.ts";
+import type { Kernel, Outside, Routes } from "../kernel/ports.ts";
+import { readPod } from "../kernel/read.ts";
+import { REPLY_TABLE } from "../plan/reply_table.ts";
+import {
+  addressesOf,
+  indexOf,
+  isOurs,
+  type SideState,
+} from "../state/state.ts";
+import { hostEndName, parseVethAlias } from "../plan/veth.ts";
+
+/** One interface that is deleted. */
+export interface Detachment extends AttachmentKey {
+  readonly firstNic: string;
+  /** What the result of ADD says: the interface may be gone. */
+  readonly addresses: readonly Address[];
+}
+
+/**
+ * Takes away what ADD made for one interface. `kernel` lacks the pod where its
+ * namespace is gone: all that was in there is gone, too, and so is a veth that
+ * led there. Harmless when done twice.
+ *
+ * @throws {NetlinkError} when the kernel refuses
+ */
+export async function detach(
+  outside: Pick<Outside, "findHostEnd">,
+  kernel: Pick<Kernel, "host"> & Partial<Kernel>,
+  detachment: Detachment,
+): Promise<void> {
+  const { host, pod, netns, filters } = kernel;
+  const state = pod && await readPod(pod);
+  const addresses = [
+    ...detachment.addresses,
+    ...state === undefined ? [] : ownAddresses(state, detachment),
+  ];
+  const pair = await ownPair(host, detachment.containerId);
+  const takesPair = pair !== undefined &&
+    (parseVethAlias(pair.alias)?.ifname === detachment.ifname ||
+      state !== undefined && isLast(state, detachment));
+  const end = pair ?? await endOfFirst(outside, kernel, detachment);
+  if (takesPair) await remove(host, [linkDelete({ index: pair.index })]);
+  else if (end !== undefined) await forgetOnHost(host, end, addresses);
+  if (pod === undefined || state === undefined || netns === undefined) return;
+  await remove(pod, podRequests(state, { ...detachment, takesPair }));
+  if (takesPair) await filters?.deleteTable(REPLY_TABLE.name);
+}
+
+/** The host's end of a container's pair, if it is the coordinator's. */
+async function ownPair(
+  host: Routes,
+  containerId: string,
+): Promise<Link | undefined> {
+  const link = await host.getLink({ name: hostEndName(containerId) });
+  const owner = parseVethAlias(link?.alias);
+  return owner?.containerId === containerId ? link : undefined;
+}
+
+/** In overlay mode, and of a pod that upstream's coordinator connected. */
+async function endOfFirst(
+  outside: Pick<Outside, "findHostEnd">,
+  { pod, netns }: Partial<Kernel>,
+  { firstNic }: Detachment,
+): Promise<Link | undefined> {
+  if (pod === undefined || netns === undefined) return undefined;
+  for (const name of [COORDINATOR_VETH, firstNic]) {
+    const link = await pod.getLink({ name });
+    const end = link && await outside.findHostEnd({ netns, link });
+    if (end !== undefined) return end;
+  }
+  return undefined;
+}
+
+/** Exactly the routes and neighbours of these addresses by this link. */
+async function forgetOnHost(
+  host: Routes,
+  end: Link,
+  addresses: readonly Address[],
+): Promise<void> {
+  const routes = await host.listRoutes({
+    protocol: COORDINATOR_PROTOCOL,
+    keep: ({ index, destination }) =>
+      index === end.index && destination !== undefined &&
+      addresses.some((address) => destination.equals(Prefix.host(address))),
+  });
+  await remove(host, [
+    ...routes.map(removal),
+    ...routes.flatMap(({ destination }) =>
+      destination === undefined
+        ? []
+        : [neighbourDelete({ index: end.index, address: destination.address })]
+    ),
+  ]);
+}
+
+function ownAddresses(
+  state: SideState,
+  { ifname }: Detachment,
+): readonly Address[] {
+  return addressesOf(state, indexOf(state, ifname) ?? -1);
+}
+
+/** Whether the pod has no other interface that the link to the host serves. */
+function isLast({ links }: SideState, { ifname }: Detachment): boolean {
+  return links.every(({ name, flags }) =>
+    [ifname, COORDINATOR_VETH, "lo", "tunl0"].includes(name) ||
+    (flags & IFF_UP) === 0
+  );
+}
+
+/** IFF_UP of `<linux/if.h>`. */
+const IFF_UP = 1;
+
+interface PodRemoval extends Detachment {
+  readonly takesPair: boolean;
+}
+
+function podRequests(state: SideState, removed: PodRemoval): Request[] {
+  const tables = tablesToEmpty(state, removed);
+  const rules = state.rules.filter((rule) =>
+    isOurs(rule) && tables.has(rule.table) &&
+    (isNicRule(rule) || rule.priority === COORDINATOR_PRIORITY)
+  );
+  const restored = restoredDefaults(state, removed);
+  const routes = state.routes.filter((route) =>
+    isOurs(route) && route.type === "unicast" && tables.has(route.table)
+  );
+  const leftInMain = isOverlayWithout(state, tables) ? mainOf(state) : [];
+  return [
+    ...restored,
+    ...rules.map((rule: Rule) => ruleDelete(rule)),
+    ...[...routes, ...leftInMain].map(removal),
+    ...leftInMain.flatMap(({ index, gateway, destination }) =>
+      index === undefined || gateway !== undefined || destination === undefined
+        ? []
+        : [neighbourDelete({ index, address: destination.address })]
+    ),
+  ];
+}
+
+/** The interface's own table, and the one of all where the link to the host goes. */
+function tablesToEmpty(
+  state: SideState,
+  { ifname, addresses, takesPair }: PodRemoval,
+): Set<number> {
+  const index = indexOf(state, ifname);
+  const own = [...addresses, ...addressesOf(state, index ?? -1)];
+  const tables = new Set<number>();
+  for (const rule of state.rules) {
+    const isOwn = isNicRule(rule) && rule.table !== COORDINATOR_TABLES &&
+      own.some((address) => rule.source?.contains(address));
+    if (isOwn) tables.add(rule.table);
+  }
+  for (const { table, index: by, protocol } of state.routes) {
+    const isOwn = protocol === COORDINATOR_PROTOCOL && index !== undefined &&
+      by === index && table > COORDINATOR_TABLES && table !== MAIN_TABLE;
+    if (isOwn) tables.add(table);
+  }
+  const firstTables = [COORDINATOR_TABLES, firstNicTable("underlay").table];
+  const others = state.rules.some((rule) =>
+    isNicRule(rule) && !firstTables.includes(rule.table) &&
+    !tables.has(rule.table)
+  );
+  if (!others) tables.add(firstNicTable("underlay").table);
+  const hasVeth = indexOf(state, COORDINATOR_VETH) !== undefined;
+  if (takesPair || !hasVeth && !others) tables.add(COORDINATOR_TABLES);
+  return tables;
+}
+
+function isOverlayWithout(state: SideState, tables: Set<number>): boolean {
+  return indexOf(state, COORDINATOR_VETH) === undefined &&
+    tables.has(COORDINATOR_TABLES);
+}
+
+function mainOf(state: SideState): Route[] {
+  return state.routes.filter((route) =>
+    isOurs(route) && route.table === MAIN_TABLE
+  );
+}
+
+/** Another interface gets the default route back that it gave to this one. */
+function restoredDefaults(
+  state: SideState,
+  { ifname }: Detachment,
+): Request[] {
+  const index = indexOf(state, ifname);
+  const veth = indexOf(state, COORDINATOR_VETH);
+  const defaults = state.routes.filter((route) =>
+    route.destination === undefined && route.type === "unicast"
+  );
+  return FAMILIES.flatMap((family) => {
+    const ofFamily = defaults.filter((route) => route.family === family);
+    const hasOther = ofFamily.some((route) =>
+      route.table === MAIN_TABLE &&
+      (route.hops ?? [route]).some((way) => way.index !== index)
+    );
+    const [moved] = ofFamily.filter((route) =>
+      isOurs(route) && route.index !== index && route.index !== veth
+    );
+    if (hasOther || moved === undefined) return [];
+    const { type: _type, hops: _hops, ...route } = moved;
+    return [
+      routeAddBeside(
+        { ...route, table: MAIN_TABLE, protocol: undefined },
+        { place: "last" },
+      ),
+    ];
+  });
+}
+
+function removal({ type: _type, hops: _hops, ...route }: Route): Request {
+  return routeDelete({ ...route, type: "unicast" });
+}
+
+/** ENOENT, ESRCH, ENODEV: it is gone, by an earlier DEL or with a link. */
+const GONE = new Set(["ENOENT", "ESRCH", "ENODEV"]);
+
+async function remove(
+  socket: Routes,
+  requests: readonly Request[],
+): Promise<void> {
+  const errors = await socket.tryExecute(requests);
+  const refused = errors.find((error: NetlinkError | undefined) =>
+    error !== undefined && !GONE.has(error.code)
+  );
+  if (refused !== undefined) throw refused;
+}

@@ -1,0 +1,78 @@
+import type { Address } from "../../inet/mod.ts";
+import type { Netns } from "../../linux/mod.ts";
+import type { Link, NetfilterSocket, RouteSocket } from "../../netlink/mod.ts";
+import type { Given } from "../config/config.ts";
+
+/** Reads and changes one network namespace. */
+export type Routes =
+  & Pick<
+    RouteSocket,
+    | "tryExecute"
+    | "getLink"
+    | "listLinks"
+    | "listAddresses"
+    | "listRoutes"
+    | "listRules"
+    | "listNeighbours"
+  >
+  & Disposable;
+
+/** Reads and changes the nf_tables of one network namespace. */
+export type Filters =
+  & Pick<
+    NetfilterSocket,
+    "replaceTable" | "deleteTable" | "compareTable" | "tableExists"
+  >
+  & AsyncDisposable;
+
+/** Where probes and announcements are sent. */
+export interface ProbedNic {
+  readonly netns: Netns;
+  readonly link: Link;
+  readonly addresses: readonly Address[];
+}
+
+/** Packets that ask the network, and tell it something. */
+export interface Probes {
+  /** Throws a CniError with code 11 when another machine has one of the addresses. */
+  detectConflict(nic: ProbedNic): Promise<void>;
+  /** Throws a CniError with code 11 when one of the gateways does not answer. */
+  detectGateway(
+    nic: ProbedNic,
+    gateways: readonly Address[],
+  ): Promise<void>;
+  /** Tells the network the MAC address of the addresses. */
+  announce(nic: ProbedNic): Promise<void>;
+}
+
+/** What the coordinator needs of its surroundings. */
+export interface Outside {
+  /** The host's network namespace; absent: the process's own. */
+  readonly hostNetns?: Netns | undefined;
+  /** Opens a pod's namespace; undefined when there is none at the path. */
+  openPodNetns(path: string): Netns | undefined;
+  openRoutes(netns: Netns | undefined): Routes;
+  openFilters(netns: Netns): Filters;
+  /** The host's end of a pod's interface; undefined when it is no veth that leads to the host. */
+  findHostEnd(pod: {
+    readonly netns: Netns;
+    readonly link: Link;
+  }): Promise<Link | undefined>;
+  /** Opens the namespace in which the other end of a host's link is; undefined when it has no path. */
+  findNetnsOf(hostEnd: Link): Promise<Netns | undefined>;
+  /** What is configured elsewhere than in the call's network configuration, most important first. */
+  readonly defaults: readonly Given[];
+  /** Absent: nothing can be probed. */
+  readonly probes?: Probes | undefined;
+  /** Says what is odd, but does not make the call fail. */
+  warn(message: string, fields: Readonly<Record<string, unknown>>): void;
+}
+
+/** The namespaces of one call, opened. */
+export interface Kernel {
+  readonly netns: Netns;
+  readonly hostNetns?: Netns | undefined;
+  readonly pod: Routes;
+  readonly host: Routes;
+  readonly filters: Filters;
+}

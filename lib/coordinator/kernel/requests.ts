@@ -1,0 +1,140 @@
+import {
+  addressAdd,
+  addressDelete,
+  linkSet,
+  neighbourDelete,
+  neighbourReplace,
+  type Request,
+  type Route,
+  routeAddBeside,
+  routeDelete,
+  routeReplace,
+  type RouteTarget,
+  ruleAdd,
+  ruleDelete,
+} from "../../netlink/mod.ts";
+import { findNeighbour, isSameRoute, routesInPlace } from "../state/compare.ts";
+import { indexOf, type SideState, type State } from "../state/state.ts";
+import type { DeviceRoute, Step, StepOf } from "../state/steps.ts";
+
+type NetlinkStep = Exclude<Step, StepOf<"sysctl"> | StepOf<"replies">>;
+
+/** The request that carries out a step. @throws {TypeError} when its link is not there */
+export function doRequest(step: NetlinkStep, state: State): Request {
+  switch (step.kind) {
+    case "rule":
+      // Whether one is there has been looked at, and better than the kernel would.
+      return ruleAdd(step.rule, { duplicate: true });
+    case "noRule":
+      return ruleDelete(step.rule);
+    case "route":
+      return routeReplace(target(step.route, state[step.place]));
+    case "noRoute":
+      return routeDelete(target(step.route, state[step.place]));
+    case "neighbour":
+      return neighbourReplace(neighbourOf(step, state[step.place]));
+    case "noNeighbour":
+      return neighbourDelete(neighbourOf(step, state[step.place]));
+    case "address":
+      return addressAdd({ ...addressOf(step, state), replace: true });
+    case "link":
+      return linkSet({ name: step.device }, step.setting);
+  }
+}
+
+/** The request that puts back what was there before the step. */
+export function undoRequest(step: NetlinkStep, state: State): Request {
+  switch (step.kind) {
+    case "rule":
+      return ruleDelete(step.rule);
+    case "noRule":
+      return ruleAdd(step.rule, { duplicate: true });
+    case "route":
+      return undoRoute(step, state[step.place]);
+    case "noRoute":
+      return undoNoRoute(step, state[step.place]);
+    case "neighbour":
+    case "noNeighbour":
+      return undoNeighbour(step, state[step.place]);
+    case "address":
+      return addressDelete(addressOf(step, state));
+    case "link":
+      return linkSet({ name: step.device }, settingBefore(step, state));
+  }
+}
+
+function undoRoute({ route }: StepOf<"route">, side: SideState): Request {
+  const [before] = routesInPlace(route, side);
+  return before === undefined
+    ? routeDelete(target(route, side))
+    : routeReplace(asBefore(before));
+}
+
+/** Of several routes to one destination the first counts, so it has to be the first again. */
+function undoNoRoute({ route }: StepOf<"noRoute">, side: SideState): Request {
+  const index = indexOf(side, route.device);
+  const at = routesInPlace(route, side)
+    .findIndex((other) => isSameRoute(route, other, index));
+  return routeAddBeside(target(route, side), {
+    place: at === 0 ? "first" : "last",
+  });
+}
+
+function undoNeighbour(
+  step: StepOf<"neighbour" | "noNeighbour">,
+  side: SideState,
+): Request {
+  const { index, address } = neighbourOf(step, side);
+  const before = findNeighbour(step.neighbour, side);
+  return before?.mac === undefined
+    ? neighbourDelete({ index, address })
+    : neighbourReplace({
+      index,
+      address,
+      mac: before.mac,
+      ...typeof before.state === "number" ? {} : { state: before.state },
+    });
+}
+
+function settingBefore({ device, setting }: StepOf<"link">, { pod }: State) {
+  const before = pod.links.find(({ name }) => name === device);
+  return {
+    ...setting.up ? { up: before?.up } : {},
+    ...setting.mac === undefined ? {} : { mac: before?.mac },
+    ...setting.txQueueLength === undefined
+      ? {}
+      : { txQueueLength: before?.txQueueLength },
+  };
+}
+
+function target(route: DeviceRoute, side: SideState): RouteTarget {
+  const { device, type, ...rest } = route;
+  return { ...rest, index: linkIndex(device, side), type: typeOf(type) };
+}
+
+function asBefore({ type, hops, ...rest }: Route): RouteTarget {
+  return { ...rest, ...hops?.[0], type: typeOf(type) };
+}
+
+function typeOf(type: Route["type"]): RouteTarget["type"] {
+  return typeof type === "number" ? undefined : type;
+}
+
+function neighbourOf(
+  { neighbour }: StepOf<"neighbour" | "noNeighbour">,
+  side: SideState,
+) {
+  const { device, ...rest } = neighbour;
+  return { ...rest, index: linkIndex(device, side) };
+}
+
+function addressOf({ device, address }: StepOf<"address">, { pod }: State) {
+  const prefix = { address, length: 32 };
+  return { index: linkIndex(device, pod), prefix };
+}
+
+function linkIndex(device: string, side: SideState): number {
+  const index = indexOf(side, device);
+  if (index !== undefined) return index;
+  throw new TypeError(`Cannot change link "${device}": there is none`);
+}

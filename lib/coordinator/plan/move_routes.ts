@@ -1,0 +1,236 @@
+import { type Address, type Family, Prefix } from "../../inet/mod.ts";
+import { COORDINATOR_PROTOCOL, COORDINATOR_VETH } from "../../names/mod.ts";
+import { MAIN_TABLE, type Route } from "../../netlink/mod.ts";
+import { invalidConfig } from "../config/config.ts";
+import type { Settings } from "../config/defaults.ts";
+import type { ResolvedMode } from "./mode.ts";
+import {
+  findNicTable,
+  firstNicTable,
+  isNicRule,
+  type NicTable,
+} from "./nics.ts";
+import {
+  addressesOf,
+  indexOf,
+  isOurs,
+  type SideState,
+} from "../state/state.ts";
+import type { DeviceRoute, Step } from "../state/steps.ts";
+
+/** What the routes of a pod are moved by. */
+export interface MoveInput {
+  readonly nic: string;
+  readonly mode: ResolvedMode;
+  readonly families: readonly Family[];
+  readonly pod: SideState;
+  readonly settings: Pick<
+    Settings,
+    "firstNic" | "defaultRouteNic" | "tunePodRoutes"
+  >;
+}
+
+/** The interface whose routes leave the main table, and what that takes. */
+export interface Moves {
+  /** The table it has from then on; absent where nothing is moved. */
+  readonly table?: NicTable;
+  /** The tables of interfaces that need a way to the host, too. */
+  readonly tables: readonly number[];
+  /** Whether it is the interface of this call. */
+  readonly isOwn: boolean;
+  readonly steps: readonly Step[];
+}
+
+const LINK_LOCAL = Prefix.parse("fe80::/64");
+const NOTHING: Moves = { tables: [], isOwn: false, steps: [] };
+
+/**
+ * One interface keeps the main table; the others send what has their source
+ * address by a table of their own. Of two interfaces with a default route it
+ * is the one that is configured, else the one that had it before this call.
+ *
+ * @throws {CniError} with code 7 when the configured interface is not in the pod
+ */
+export function planMoves(input: MoveInput): Moves {
+  const { nic, pod, settings } = input;
+  const { firstNic, defaultRouteNic, tunePodRoutes } = settings;
+  if (!tunePodRoutes) return NOTHING;
+  if (
+    defaultRouteNic !== undefined &&
+    indexOf(pod, defaultRouteNic) === undefined
+  ) {
+    throw invalidConfig(
+      `podDefaultRouteNIC: ${defaultRouteNic} don't exist in pod`,
+      `interface "${nic}" cannot leave the default route to it`,
+    );
+  }
+  if (nic === firstNic) return movesOfFirst(input);
+  const holder = holderOf(input);
+  if (holder === undefined) return NOTHING;
+  const isOwn = defaultRouteNic !== nic;
+  const moved = isOwn ? nic : holder;
+  const table = tableOf(input, moved);
+  const own = movesOf(input, { moved, table });
+  const first = moved === firstNic ? [] : answersOfFirst(input);
+  const isUnderlay = input.mode === "underlay" && moved !== firstNic;
+  const ofFirst = isUnderlay ? [firstNicTable(input.mode).table] : [];
+  const tables = [table.table, ...ofFirst];
+  return { table, tables, isOwn, steps: [...first, ...own] };
+}
+
+/** The first interface needs a table once there are others. */
+function movesOfFirst(input: MoveInput): Moves {
+  if (!input.pod.rules.some(isNicRule)) return NOTHING;
+  const table = firstNicTable(input.mode);
+  const steps = answersOfFirst(input);
+  return { table, tables: [table.table], isOwn: false, steps };
+}
+
+/** The other interface with a default route, in the main table or, after an earlier call, in its own. */
+function holderOf({ nic, pod, families }: MoveInput): string | undefined {
+  const others = pod.links.filter(({ name }) => name !== "lo" && name !== nic)
+    .toSorted((a, b) => a.index - b.index);
+  const hasDefault = (index: number, isMeant: (route: Route) => boolean) =>
+    waysBy(pod, index).some((route) =>
+      route.destination === undefined && families.includes(route.family) &&
+      isMeant(route)
+    );
+  const found =
+    others.find(({ index }) =>
+      hasDefault(index, ({ table }) => table === MAIN_TABLE)
+    ) ??
+      others.find(({ index, name }) =>
+        name !== COORDINATOR_VETH && hasDefault(index, isOurs)
+      );
+  return found?.name;
+}
+
+function tableOf(
+  { mode, pod, settings }: MoveInput,
+  moved: string,
+): NicTable {
+  if (moved === settings.firstNic) return firstNicTable(mode);
+  return findNicTable(pod, moved, addressesOf(pod, indexOf(pod, moved)));
+}
+
+function movesOf(
+  { pod, families }: MoveInput,
+  { moved, table }: { readonly moved: string; readonly table: NicTable },
+): Step[] {
+  const index = indexOf(pod, moved);
+  const ways = index === undefined
+    ? []
+    : waysBy(pod, index).filter(({ family }) => families.includes(family));
+  const main = ways.filter((route) =>
+    route.table === MAIN_TABLE && !isOurs(route) && isMovable(route)
+  );
+  const defaults = main.filter(isDefault);
+  const kept = ways.filter((route) =>
+    route.table === table.table && isOurs(route) && isDefault(route) &&
+    !defaults.some(({ family }) => family === route.family)
+  );
+  return [
+    ...inOrder([...main, ...kept])
+      .map((route) => put(route, { device: moved, table })),
+    ...rulesFrom(addressesOf(pod, index), { families, table }),
+    ...defaults.map((route): Step => ({
+      kind: "noRoute",
+      place: "pod",
+      route: onDevice(route, moved),
+    })),
+  ];
+}
+
+/**
+ * Answers from the first interface leave by it, whatever the main table says
+ * of the networks of others. In an overlay all that it sends goes to its gateway.
+ */
+function answersOfFirst({ mode, pod, families, settings }: MoveInput): Step[] {
+  const { firstNic: device } = settings;
+  const index = indexOf(pod, device);
+  if (index === undefined) return [];
+  const table = firstNicTable(mode);
+  const main = waysBy(pod, index).filter((route) =>
+    route.table === MAIN_TABLE && !isOurs(route) && isMovable(route) &&
+    families.includes(route.family) &&
+    (mode === "underlay" || isDefault(route))
+  );
+  const own = addressesOf(pod, index).filter(({ family }) =>
+    main.some((route) => isDefault(route) && route.family === family)
+  );
+  return [
+    ...inOrder(main).map((route) => put(route, { device, table })),
+    ...rulesFrom(own, { families, table }),
+  ];
+}
+
+/** A gateway has to be reachable when its route is made: routes without one come first. */
+function inOrder(routes: readonly Route[]): Route[] {
+  return routes.toSorted((a, b) => Number(isVia(a)) - Number(isVia(b)));
+}
+
+function rulesFrom(
+  addresses: readonly Address[],
+  { families, table: { table, priority } }: {
+    readonly families: readonly Family[];
+    readonly table: NicTable;
+  },
+): Step[] {
+  return addresses.filter(({ family }) => families.includes(family))
+    .map((address): Step => ({
+      kind: "rule",
+      place: "pod",
+      rule: {
+        family: address.family,
+        priority,
+        source: Prefix.host(address),
+        table,
+        protocol: COORDINATOR_PROTOCOL,
+      },
+    }));
+}
+
+function put(
+  route: Route,
+  { device, table }: { readonly device: string; readonly table: NicTable },
+): Step {
+  return {
+    kind: "route",
+    place: "pod",
+    route: {
+      ...onDevice(route, device),
+      table: table.table,
+      protocol: COORDINATOR_PROTOCOL,
+    },
+  };
+}
+
+/** The routes by a link, each of several ways on its own. */
+function waysBy({ routes }: SideState, index: number): Route[] {
+  return routes.flatMap((route): Route[] => {
+    if (route.index === index) return [route];
+    const { hops = [], ...rest } = route;
+    return hops.filter((hop) => hop.index === index)
+      .map(({ gateway }) => ({ ...rest, index, gateway }));
+  });
+}
+
+function onDevice(
+  { index: _index, hops: _hops, ...rest }: Route,
+  device: string,
+): DeviceRoute {
+  return { ...rest, device };
+}
+
+function isDefault({ destination }: Route): boolean {
+  return destination === undefined;
+}
+
+function isVia({ gateway }: Route): boolean {
+  return gateway !== undefined;
+}
+
+function isMovable({ type, destination }: Route): boolean {
+  return type === "unicast" &&
+    !(destination !== undefined && destination.equals(LINK_LOCAL));
+}

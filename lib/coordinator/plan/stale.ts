@@ -1,0 +1,125 @@
+import type { Address } from "../../inet/mod.ts";
+import { COORDINATOR_TABLES } from "../../names/mod.ts";
+import type { Route } from "../../netlink/mod.ts";
+import { findRule, isSameRoute, routesInPlace } from "../state/compare.ts";
+import { isNicRule } from "./nics.ts";
+import type { PlanInput } from "./plan.ts";
+import {
+  addressesOf,
+  indexOf,
+  isOurs,
+  type SideState,
+} from "../state/state.ts";
+import type { Step, StepOf } from "../state/steps.ts";
+
+/** What an earlier ADD of the same interface left, which has another address, table or configuration now. */
+export function staleSteps(
+  steps: readonly Step[],
+  { pod, host, input }: {
+    readonly pod: SideState;
+    readonly host: SideState;
+    readonly input: PlanInput;
+  },
+): Step[] {
+  return [
+    ...staleRules(steps, pod, input),
+    ...staleRoutes(steps, pod, input),
+    ...staleOnHost(pod, host, input),
+  ];
+}
+
+function staleRules(
+  steps: readonly Step[],
+  pod: SideState,
+  { moves, nic }: PlanInput,
+): Step[] {
+  const wanted = steps.flatMap((step) => step.kind === "rule" ? [step] : []);
+  const inUse = addressesOfOthers(pod, nic);
+  return pod.rules.filter((rule) =>
+    isNicRule(rule) && rule.table === moves.table?.table &&
+    !inUse.some((address) => rule.source?.contains(address)) &&
+    !wanted.some((step) => findRule(step.rule, { ...pod, rules: [rule] }))
+  ).map((rule) => ({ kind: "noRule", place: "pod", rule }));
+}
+
+/** In the interface's own table only: others may have other configurations. */
+function staleRoutes(
+  steps: readonly Step[],
+  pod: SideState,
+  { moves }: PlanInput,
+): Step[] {
+  const wanted = steps.filter((step): step is StepOf<"route"> =>
+    step.kind === "route" && step.place === "pod"
+  );
+  return pod.routes.filter((route) =>
+    isOurs(route) && route.table === moves.table?.table &&
+    route.table !== COORDINATOR_TABLES &&
+    !wanted.some((step) => isWantedInPlace(step, route, pod))
+  ).flatMap((route) => withDevice(route, pod))
+    .map((route) => ({ kind: "noRoute", place: "pod", route }));
+}
+
+/** The same, or one that the wanted route is put in place of. */
+function isWantedInPlace(
+  { route: wanted }: StepOf<"route">,
+  route: Route,
+  pod: SideState,
+): boolean {
+  return isSameRoute(wanted, route, indexOf(pod, wanted.device)) ||
+    routesInPlace(wanted, pod)[0] === route;
+}
+
+/** On the host's end: routes and neighbours for addresses that no interface of the pod has. */
+function staleOnHost(
+  pod: SideState,
+  host: SideState,
+  { outer }: PlanInput,
+): Step[] {
+  const index = indexOf(host, outer.device);
+  const inPod = pod.links.flatMap((link) => addressesOf(pod, link.index));
+  const isPods = (address: Address | undefined) =>
+    inPod.some((other) => address !== undefined && other.equals(address));
+  const stale = host.routes.filter((route) =>
+    isOurs(route) && route.index === index &&
+    !isPods(route.destination?.address)
+  );
+  return stale.flatMap((route): Step[] => {
+    const address = route.destination?.address;
+    const known = host.neighbours.find((other) =>
+      address !== undefined && other.address.equals(address) &&
+      other.state === "permanent"
+    );
+    return [
+      ...withDevice(route, host).map((gone): Step => ({
+        kind: "noRoute",
+        place: "host",
+        route: gone,
+      })),
+      ...known?.mac === undefined ? [] : [
+        {
+          kind: "noNeighbour",
+          place: "host",
+          neighbour: {
+            device: outer.device,
+            address: known.address,
+            mac: known.mac,
+          },
+        } as const,
+      ],
+    ];
+  });
+}
+
+function addressesOfOthers(pod: SideState, nic: string): Address[] {
+  return pod.links.filter(({ name }) => name !== nic)
+    .flatMap(({ index }) => addressesOf(pod, index));
+}
+
+/** A route of the kernel as a step says it; none for one with several ways. */
+export function withDevice(
+  { index, hops: _hops, ...route }: Route,
+  side: Pick<SideState, "links">,
+): StepOf<"route">["route"][] {
+  const device = side.links.find((link) => link.index === index)?.name;
+  return device === undefined ? [] : [{ ...route, device }];
+}

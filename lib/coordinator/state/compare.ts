@@ -1,0 +1,122 @@
+import type { Address } from "../../inet/mod.ts";
+import type { Neighbour, Route, Rule } from "../../netlink/mod.ts";
+import { indexOf, type SideState, type State, sysctlKey } from "./state.ts";
+import type { DeviceRoute, FixedNeighbour, Step, StepOf } from "./steps.ts";
+
+/** Whether the kernel has what a step makes, and nothing is to be done. */
+export function holds(step: Step, state: State): boolean {
+  switch (step.kind) {
+    case "rule":
+      return findRule(step.rule, state[step.place]) !== undefined;
+    case "noRule":
+      return findRule(step.rule, state[step.place]) === undefined;
+    case "route":
+      return hasRoute(step.route, state[step.place]);
+    case "noRoute":
+      return !hasRoute(step.route, state[step.place]);
+    case "neighbour": {
+      const found = findNeighbour(step.neighbour, state[step.place]);
+      return found?.state === "permanent" &&
+        found.mac === step.neighbour.mac;
+    }
+    case "noNeighbour":
+      return findNeighbour(step.neighbour, state[step.place]) === undefined;
+    case "address":
+      return hasAddress(step, state.pod);
+    case "link":
+      return hasSetting(step, state.pod);
+    case "sysctl": {
+      const value = state.sysctls.get(sysctlKey(step));
+      // What the kernel does not have need not be set.
+      return value === undefined || value === step.value;
+    }
+    case "replies":
+      return state.repliesMarked;
+  }
+}
+
+/** The rule of the kernel that says the same. */
+export function findRule(rule: Rule, side: SideState): Rule | undefined {
+  return side.rules.find((other) =>
+    other.hasMore !== true && ruleText(other) === ruleText(rule)
+  );
+}
+
+/** The routes that a new one to the same destination would be put in place of, or beside, in the kernel's order. */
+export function routesInPlace(route: DeviceRoute, side: SideState): Route[] {
+  return side.routes.filter((other) => slotOf(other) === slotOf(route));
+}
+
+/** What the kernel knows about a neighbour. */
+export function findNeighbour(
+  { device, address }: Pick<FixedNeighbour, "device" | "address">,
+  side: SideState,
+): Neighbour | undefined {
+  const index = indexOf(side, device);
+  return side.neighbours.find((other) =>
+    other.index === index && other.address.equals(address)
+  );
+}
+
+/** Whether a route of the kernel has a way that is the route's. */
+export function isSameRoute(
+  route: DeviceRoute,
+  other: Route,
+  index: number | undefined,
+): boolean {
+  const ways = other.hops ?? [other];
+  return slotOf(other) === slotOf(route) &&
+    other.protocol === route.protocol && other.scope === route.scope &&
+    other.type === route.type && isSame(other.source, route.source) &&
+    ways.some((way) =>
+      way.index === index && isSame(way.gateway, route.gateway)
+    );
+}
+
+function hasRoute(route: DeviceRoute, side: SideState): boolean {
+  const index = indexOf(side, route.device);
+  return index !== undefined &&
+    side.routes.some((other) => isSameRoute(route, other, index));
+}
+
+function hasAddress(
+  { device, address }: StepOf<"address">,
+  pod: SideState,
+): boolean {
+  const index = indexOf(pod, device);
+  return pod.addresses.some((entry) =>
+    entry.index === index && entry.prefix.address.equals(address)
+  );
+}
+
+function hasSetting(
+  { device, setting }: StepOf<"link">,
+  pod: SideState,
+): boolean {
+  const link = pod.links.find(({ name }) => name === device);
+  const { up, mac, txQueueLength } = setting;
+  return link !== undefined && (up === undefined || link.up) &&
+    (mac === undefined || link.mac === mac) &&
+    (txQueueLength === undefined || link.txQueueLength === txQueueLength);
+}
+
+function isSame(a: Address | undefined, b: Address | undefined): boolean {
+  return a?.toString() === b?.toString();
+}
+
+/** What a table has one route for, unless routes were put beside each other. */
+function slotOf(
+  route: Pick<Route, "table" | "family" | "destination" | "metric">,
+): string {
+  const { table, family, destination, metric = 0 } = route;
+  return [table, family, destination ?? "default", metric].join(" ");
+}
+
+function ruleText(rule: Rule): string {
+  const { family, priority, table, source, destination, fwmark, fwmask, iif } =
+    rule;
+  return [
+    ...[family, priority, table, source, destination, fwmark, fwmask, iif],
+    rule.protocol,
+  ].join(" ");
+}

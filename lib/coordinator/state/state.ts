@@ -1,0 +1,75 @@
+import type { Address } from "../../inet/mod.ts";
+import type {
+  AddressEntry,
+  Link,
+  Neighbour,
+  Route,
+  Rule,
+} from "../../netlink/mod.ts";
+import { COORDINATOR_PROTOCOL } from "../../names/mod.ts";
+
+/** Where an object is. */
+export type Place = "pod" | "host";
+
+/** What the kernel has on one side: all of a pod, and of the host what concerns the pod. */
+export interface SideState {
+  readonly links: readonly Link[];
+  readonly addresses: readonly AddressEntry[];
+  readonly rules: readonly Rule[];
+  readonly routes: readonly Route[];
+  readonly neighbours: readonly Neighbour[];
+}
+
+/** What the kernel has before anything is changed. */
+export interface State {
+  readonly pod: SideState;
+  readonly host: SideState;
+  /** Values of the sysctls of a plan by place and name; absent where the kernel has none of that name. */
+  readonly sysctls: ReadonlyMap<string, string>;
+  /** Whether the pod has the table of reply marks, as it should be. */
+  readonly repliesMarked: boolean;
+}
+
+/** What {@linkcode State.sysctls} has the value of a sysctl by. */
+export function sysctlKey(
+  { place, name }: { readonly place: Place; readonly name: string },
+): string {
+  return `${place} ${name}`;
+}
+
+/** The index of a link; undefined when there is none of that name. */
+export function indexOf(
+  side: Pick<SideState, "links">,
+  device: string,
+): number | undefined {
+  return side.links.find(({ name }) => name === device)?.index;
+}
+
+/** The addresses of a link that others can reach: not link-local, not a duplicate; IPv4 first, else in the kernel's order. */
+export function addressesOf(
+  { addresses }: Pick<SideState, "addresses">,
+  index: number | undefined,
+): Address[] {
+  const own = addresses.filter((entry) =>
+    entry.index === index && !entry.dadFailed &&
+    isReachable(entry.prefix.address)
+  ).map(({ prefix }) => prefix.address);
+  return [
+    ...own.filter(({ family }) => family === "ipv4"),
+    ...own.filter(({ family }) => family === "ipv6"),
+  ];
+}
+
+function isReachable(address: Address): boolean {
+  if (address.isLinkLocal) return false;
+  const first = address.toBytes()[0] ?? 0;
+  // 127.0.0.0/8, 224.0.0.0/4 and up; ::/8, ff00::/8.
+  return address.family === "ipv4"
+    ? first !== 127 && first < 224
+    : first !== 0 && first !== 0xff;
+}
+
+/** Whether the coordinator made it. */
+export function isOurs({ protocol }: Rule | Route): boolean {
+  return protocol === COORDINATOR_PROTOCOL;
+}
