@@ -50,7 +50,7 @@ export async function detach(
   kernel: Pick<Kernel, "host"> & Partial<Kernel>,
   detachment: Detachment,
 ): Promise<void> {
-  const { host, pod, netns, filters } = kernel;
+  const { host, pod, filters } = kernel;
   const state = pod && await readPod(pod);
   const addresses = [
     ...detachment.addresses,
@@ -61,11 +61,18 @@ export async function detach(
     (parseVethAlias(pair.alias)?.ifname === detachment.ifname ||
       state !== undefined && isLast(state, detachment));
   const end = pair ?? await endOfFirst(outside, kernel, detachment);
-  if (takesPair) await remove(host, [linkDelete({ index: pair.index })]);
-  else if (end !== undefined) await forgetOnHost(host, end, addresses);
-  if (pod === undefined || state === undefined || netns === undefined) return;
-  await remove(pod, podRequests(state, { ...detachment, takesPair }));
-  if (takesPair) await filters?.deleteTable(REPLY_TABLE.name);
+  // At the same time: each waits for the kernel.
+  const results = await Promise.allSettled([
+    takesPair
+      ? remove(host, [linkDelete({ index: pair.index })])
+      : end && forgetOnHost(host, end, addresses),
+    pod && state &&
+    remove(pod, podRequests(state, { ...detachment, takesPair })),
+    takesPair ? filters?.deleteTable(REPLY_TABLE.name) : undefined,
+  ]);
+  for (const result of results) {
+    if (result.status === "rejected") throw result.reason;
+  }
 }
 
 /** The host's end of a container's pair, if it is the coordinator's. */
@@ -73,7 +80,7 @@ async function ownPair(
   host: Routes,
   containerId: string,
 ): Promise<Link | undefined> {
-  const link = await host.getLink({ name: hostEndName(containerId) });
+  const link = await host.getLink({ name: await hostEndName(containerId) });
   const owner = parseVethAlias(link?.alias);
   return owner?.containerId === containerId ? link : undefined;
 }
