@@ -26,13 +26,10 @@ export {
   hostVethName,
   type PodName,
 } from "./base/host_name.ts";
-export { findHostEnd, type PodEnd } from "./host/host_end.ts";
 export type { EndLack } from "./host/host_end_state.ts";
 export { type HostLack, HostProblem } from "./host/host_state.ts";
 export type { Husk } from "./links/husk_reaper.ts";
 export { isMarkedFor, linkLocalOf } from "./base/mac.ts";
-export { NetnsIndex } from "./netns/netns_index.ts";
-export { openPodNetns } from "./netns/pod_netns.ts";
 export type { PodNetworkOptions } from "./plan/options.ts";
 export { PodNetwork } from "./pod_network.ts";
 export type { PodSources } from "./base/sources.ts";

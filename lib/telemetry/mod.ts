@@ -22,5 +22,5 @@ export {
   SECONDS_BUCKETS,
   serveMetrics,
 } from "./metrics.ts";
-export { RepeatFilter } from "./repeat_filter.ts";
+export { RepeatFilter } from "./base/repeat_filter.ts";
 export { Counter, Gauge, Histogram, Registry } from "prom-client";

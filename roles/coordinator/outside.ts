@@ -5,13 +5,13 @@ import {
   NetfilterSocket,
   RouteSocket,
 } from "../../lib/netlink/mod.ts";
+import { findHostEnd } from "../../lib/podnet/host/mod.ts";
 import {
-  findHostEnd,
   NetnsIndex,
   NetnsNotFoundError,
   openPodNetns,
-} from "../../lib/podnet/mod.ts";
-import { describeError } from "../../lib/telemetry/mod.ts";
+} from "../../lib/podnet/netns/mod.ts";
+import { describeError } from "../../lib/telemetry/base/mod.ts";
 
 /** The kernel of this machine. `hostNetns` stays the caller's; absent: the process's own. */
 export function outsideOf(

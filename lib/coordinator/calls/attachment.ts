@@ -59,7 +59,7 @@ export async function planJoint(
   const mode = resolveMode(nic, links.map(({ name }) => name), settings);
   refuseMacPrefix(link, settings);
   return mode === "underlay" && nic === settings.firstNic
-    ? { mode, veth: planVeth(attachment, { mtu: settings.vethMtu }) }
+    ? { mode, veth: await planVeth(attachment, { mtu: settings.vethMtu }) }
     : { mode };
 }
 

@@ -43,7 +43,9 @@ const CONFIG: JsonObject = {
   hijackCIDR: ["169.254.0.0/16"],
 };
 
-const VETH = planVeth({ containerId: "cid0", ifname: "eth0" }, { mtu: 1500 });
+const VETH = await planVeth({ containerId: "cid0", ifname: "eth0" }, {
+  mtu: 1500,
+});
 
 interface Case {
   readonly nic: "eth0" | "net1";

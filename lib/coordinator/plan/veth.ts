@@ -1,4 +1,3 @@
-import { createHash } from "node:crypto";
 import { type AttachmentKey, CniError, ErrorCode } from "../../cni/mod.ts";
 import { COORDINATOR_ALIAS_PREFIX, COORDINATOR_VETH } from "../../names/mod.ts";
 
@@ -21,10 +20,10 @@ const MAX_ALIAS_BYTES = 255;
  *
  * @throws {CniError} with code 4 when the ID leaves no room in an alias
  */
-export function planVeth(
+export async function planVeth(
   { containerId, ifname }: AttachmentKey,
   { mtu }: { readonly mtu: number },
-): VethSpec {
+): Promise<VethSpec> {
   const alias = `${COORDINATOR_ALIAS_PREFIX}${containerId}:${ifname}`;
   if (alias.length > MAX_ALIAS_BYTES) {
     throw new CniError(`container ID is too long: ${containerId}`, {
@@ -33,18 +32,18 @@ export function planVeth(
     });
   }
   return {
-    hostName: hostEndName(containerId),
-    hostMac: macOf("host", containerId),
+    hostName: await hostEndName(containerId),
+    hostMac: await macOf("host", containerId),
     podName: COORDINATOR_VETH,
-    podMac: macOf("pod", containerId),
+    podMac: await macOf("pod", containerId),
     mtu,
     alias,
   };
 }
 
 /** The name of the host's end of a container's pair. */
-export function hostEndName(containerId: string): string {
-  return `veth${sha1(containerId).slice(0, 11)}`;
+export async function hostEndName(containerId: string): Promise<string> {
+  return `veth${(await sha1(containerId)).slice(0, 11)}`;
 }
 
 /** Whose pair a host's end is, by its alias; undefined for links that are not the coordinator's. */
@@ -59,13 +58,22 @@ export function parseVethAlias(
 }
 
 /** Unicast and locally administered (IEEE 802). Given, not random: systemd changes those that the kernel made up. */
-function macOf(end: "host" | "pod", containerId: string): string {
-  const hex = sha1(`${end} ${containerId}`);
+async function macOf(
+  end: "host" | "pod",
+  containerId: string,
+): Promise<string> {
+  const hex = await sha1(`${end} ${containerId}`);
   const first = (Number.parseInt(hex.slice(0, 2), 16) & 0xfc) | 0x02;
   const text = first.toString(16).padStart(2, "0") + hex.slice(2, 12);
   return text.replace(/..(?=.)/g, "$&:");
 }
 
-function sha1(text: string): string {
-  return createHash("sha1").update(text).digest("hex");
+/** Not of node:crypto, whose load would be a part of each call. */
+async function sha1(text: string): Promise<string> {
+  const digest = await crypto.subtle.digest(
+    "SHA-1",
+    new TextEncoder().encode(text),
+  );
+  return [...new Uint8Array(digest)]
+    .map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }

@@ -1,5 +1,7 @@
 import { Backoff, sleep } from "../../async/mod.ts";
-import { type Logger, RepeatFilter } from "../../telemetry/mod.ts";
+// Not the whole unit: plugins, which start for every pod, load this file, too.
+import { RepeatFilter } from "../../telemetry/base/mod.ts";
+import type { Logger } from "../../telemetry/mod.ts";
 import type { Notification } from "./route_monitor.ts";
 
 /** The part of a monitor that listening takes. */
