@@ -198,3 +198,31 @@ netnsTest(
     }
   },
 );
+
+netnsTest(
+  "coordinator: ADD once more changes nothing when another interface has the default route",
+  async () => {
+    await using lab = await CoordinatorLab.start(FAMILIES);
+    const pod = await lab.pod([]);
+    // Named by the first call, too, which comes before the interface is there.
+    const config = { podDefaultRouteNic: "net1" };
+    for (const nic of [ETH0, NET1, NET2]) {
+      await lab.addNic(pod.netns, nic);
+      await lab.ok("ADD", pod, { ifname: nic.name, config });
+    }
+    const before = [await stateOf(pod.netns), await stateOf(lab.host)];
+    for (const ifname of ["eth0", "net2", "net1", "eth0"]) {
+      await lab.ok("ADD", pod, { ifname, config });
+      await lab.ok("CHECK", pod, { ifname, config });
+      const after = [await stateOf(pod.netns), await stateOf(lab.host)];
+      assert.deepEqual(after, before, ifname);
+    }
+    const far = await pod.netns.ip("route", "get", "198.51.100.1");
+    assert.match(far, /dev net1/);
+    for (const { network } of [ETH0, NET1, NET2]) {
+      const address = addressIn(network, "ipv4", 100);
+      const source = addressIn(network === 6 ? 7 : 6, "ipv4", 1);
+      assert.ok(await reaches(lab.switch, address, { source }), address);
+    }
+  },
+);

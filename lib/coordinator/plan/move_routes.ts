@@ -55,6 +55,8 @@ export function planMoves(input: MoveInput): Moves {
   const { nic, pod, settings } = input;
   const { firstNic, defaultRouteNic, tunePodRoutes } = settings;
   if (!tunePodRoutes) return NOTHING;
+  // The others come after it.
+  if (nic === firstNic) return movesOfFirst(input);
   if (
     defaultRouteNic !== undefined &&
     indexOf(pod, defaultRouteNic) === undefined
@@ -64,7 +66,6 @@ export function planMoves(input: MoveInput): Moves {
       `interface "${nic}" cannot leave the default route to it`,
     );
   }
-  if (nic === firstNic) return movesOfFirst(input);
   const holder = holderOf(input);
   if (holder === undefined) return NOTHING;
   const isOwn = defaultRouteNic !== nic;
@@ -113,10 +114,34 @@ function tableOf(
   return findNicTable(pod, moved, addressesOf(pod, indexOf(pod, moved)));
 }
 
-function movesOf(
+function movesOf(input: MoveInput, own: OwnTable): Step[] {
+  const { pod, families } = input;
+  const { main, kept } = routesOf(input, own);
+  const { moved: device, table } = own;
+  return [
+    ...inOrder([...main, ...kept]).map((route) =>
+      put(route, { device, table })
+    ),
+    ...rulesFrom(addressesOf(pod, indexOf(pod, device)), { families, table }),
+    ...main.filter(isDefault).map((route): Step => ({
+      kind: "noRoute",
+      place: "pod",
+      route: onDevice(route, device),
+    })),
+  ];
+}
+
+/** An interface and its table. */
+interface OwnTable {
+  readonly moved: string;
+  readonly table: NicTable;
+}
+
+/** What the main table has by an interface, and the default routes that an earlier call has moved to its own. */
+function routesOf(
   { pod, families }: MoveInput,
-  { moved, table }: { readonly moved: string; readonly table: NicTable },
-): Step[] {
+  { moved, table }: OwnTable,
+): { readonly main: readonly Route[]; readonly kept: readonly Route[] } {
   const index = indexOf(pod, moved);
   const ways = index === undefined
     ? []
@@ -124,42 +149,29 @@ function movesOf(
   const main = ways.filter((route) =>
     route.table === MAIN_TABLE && !isOurs(route) && isMovable(route)
   );
-  const defaults = main.filter(isDefault);
   const kept = ways.filter((route) =>
     route.table === table.table && isOurs(route) && isDefault(route) &&
-    !defaults.some(({ family }) => family === route.family)
+    !main.some((other) => isDefault(other) && other.family === route.family)
   );
-  return [
-    ...inOrder([...main, ...kept])
-      .map((route) => put(route, { device: moved, table })),
-    ...rulesFrom(addressesOf(pod, index), { families, table }),
-    ...defaults.map((route): Step => ({
-      kind: "noRoute",
-      place: "pod",
-      route: onDevice(route, moved),
-    })),
-  ];
+  return { main, kept };
 }
 
 /**
  * Answers from the first interface leave by it, whatever the main table says
  * of the networks of others. In an overlay all that it sends goes to its gateway.
  */
-function answersOfFirst({ mode, pod, families, settings }: MoveInput): Step[] {
-  const { firstNic: device } = settings;
-  const index = indexOf(pod, device);
-  if (index === undefined) return [];
+function answersOfFirst(input: MoveInput): Step[] {
+  const { mode, pod, families, settings: { firstNic: device } } = input;
   const table = firstNicTable(mode);
-  const main = waysBy(pod, index).filter((route) =>
-    route.table === MAIN_TABLE && !isOurs(route) && isMovable(route) &&
-    families.includes(route.family) &&
-    (mode === "underlay" || isDefault(route))
+  const { main, kept } = routesOf(input, { moved: device, table });
+  const routes = [...main, ...kept].filter((route) =>
+    mode === "underlay" || isDefault(route)
   );
-  const own = addressesOf(pod, index).filter(({ family }) =>
-    main.some((route) => isDefault(route) && route.family === family)
+  const own = addressesOf(pod, indexOf(pod, device)).filter(({ family }) =>
+    routes.some((route) => isDefault(route) && route.family === family)
   );
   return [
-    ...inOrder(main).map((route) => put(route, { device, table })),
+    ...inOrder(routes).map((route) => put(route, { device, table })),
     ...rulesFrom(own, { families, table }),
   ];
 }
