@@ -133,6 +133,7 @@ netnsTest(
       alias,
       kind: "veth",
       tunnel: undefined,
+      txQueueLength: 1000,
       up: true,
       lowerUp: true,
       group: 30116,
