@@ -91,3 +91,56 @@ Deno.test("coordinator alone joins an underlay pod to its host, checks it and le
   await call("DEL");
   assert.equal(await reaches(lab.host, "10.6.0.100"), false);
 });
+
+Deno.test("coordinator comes after the distribution's macvlan, whose result it prints as it is", async () => {
+  await using lab = await CoordinatorLab.start(["ipv4", "ipv6"]);
+  const pod = await lab.pod([]);
+  const program = await pathOf("coordinator");
+  const add = async (nic: number) => {
+    const network = 5 + nic;
+    const call = async (path: string, conf: object) => {
+      const { code, stdout, stderr } = await runFile("nsenter", {
+        args: [`--net=${lab.host.path}`, path],
+        env: {
+          ...CNI_ENV,
+          CNI_PATH: "/usr/lib/cni",
+          CNI_IFNAME: nic === 1 ? "eth0" : `net${nic - 1}`,
+          CNI_CONTAINERID: pod.containerId,
+          CNI_NETNS: pod.netns.path,
+        },
+        stdin: JSON.stringify({ cniVersion: "1.0.0", name: "n", ...conf }),
+      });
+      assert.equal(code, 0, stdout + stderr);
+      return JSON.parse(stdout);
+    };
+    const prevResult = await call("/usr/lib/cni/macvlan", {
+      type: "macvlan",
+      master: `net${network}`,
+      ipam: {
+        type: "static",
+        addresses: [
+          { address: `10.${network}.0.100/24`, gateway: `10.${network}.0.1` },
+          {
+            address: `fd00:10:${network}::100/64`,
+            gateway: `fd00:10:${network}::1`,
+          },
+        ],
+        routes: [{ dst: "0.0.0.0/0" }, { dst: "::/0" }],
+      },
+    });
+    const conf = { ...JSON.parse(CONF), cniVersion: "1.0.0", prevResult };
+    assert.deepEqual(await call(program, conf), prevResult);
+  };
+  for (const nic of [1, 2, 3]) await add(nic);
+  for (const network of [6, 7, 8]) {
+    for (const prefix of [`10.${network}.0.`, `fd00:10:${network}::`]) {
+      assert.ok(await reaches(lab.host, `${prefix}100`), prefix);
+      // From a network that another interface of the pod is in.
+      const source = prefix.replace(`${network}`, network === 6 ? "7" : "6");
+      assert.ok(
+        await reaches(lab.switch, `${prefix}100`, { source: `${source}1` }),
+        prefix,
+      );
+    }
+  }
+});

@@ -102,7 +102,13 @@ export const SUITES: readonly Suite[] = [
     name: "executable",
     about: "the one compiled file, called by every role's name",
     paths: ["tests/executable"],
-    packages: { ...BUILD_PACKAGES, ...NET_PACKAGES, ...AARCH64 },
+    packages: {
+      ...BUILD_PACKAGES,
+      ...NET_PACKAGES,
+      ...AARCH64,
+      ...PING,
+      "containernetworking-plugins": "/usr/lib/cni/macvlan",
+    },
     root: true,
     args: [],
     prepare: (log) => buildExecutable({ log }),
@@ -121,7 +127,7 @@ export const SUITES: readonly Suite[] = [
     name: "netns",
     about: "the real kernel in fresh network namespaces",
     paths: ["tests/netns"],
-    packages: { ...NET_PACKAGES, ...PING, ...NFTABLES },
+    packages: { ...NET_PACKAGES, ...PING, ...NFTABLES, curl: "curl" },
     root: true,
     // For datagrams.
     args: ["--unstable-net"],
