@@ -66,8 +66,12 @@ export class PinnedPods {
     );
     assert.ok(done, text);
     assert.equal(text, "");
-    assert.deepEqual(await addressesInside(sandbox), []);
     assert.match(await this.checkError(pod, plugin), /"code": ?\d+/);
+    // Our coild cuts a pod off, and deletes its veth a moment after the answer.
+    await eventually(`${addresses} to be out of ${sandbox.netns}`, async () => {
+      assert.deepEqual(await addressesInside(sandbox), []);
+      return true;
+    });
     await eventually(`${addresses} to be free`, async () => {
       assert.deepEqual(await this.#blocksOf(addresses), []);
       return true;
