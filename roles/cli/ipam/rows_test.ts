@@ -1,74 +1,9 @@
 import assert from "node:assert/strict";
-import {
-  type AddressBlock,
-  type AddressPool,
-  poolOf,
-} from "../../../lib/api/mod.ts";
-import {
-  Address,
-  type DualStack,
-  mapDualStack,
-} from "../../../lib/inet/mod.ts";
-import { addressRows, blockRows, type PodAddresses, poolRows } from "./rows.ts";
+import { poolOf } from "../../../lib/api/mod.ts";
+import { addressRows, blockRows, poolRows } from "./rows.ts";
 import { addressColumns, blockColumns, poolColumns } from "./tables.ts";
 import { formatTable } from "../base/table.ts";
-
-const NOW = new Date("2026-06-01T00:00:00Z");
-const AGO = (hours: number) =>
-  new Date(NOW.getTime() - hours * 3_600_000).toISOString();
-
-function pool(
-  name: string,
-  subnets: AddressPool["spec"]["subnets"],
-  metadata: object = {},
-): AddressPool {
-  return {
-    apiVersion: "coil.cybozu.com/v2",
-    kind: "AddressPool",
-    metadata: { name, creationTimestamp: AGO(72), ...metadata },
-    spec: { blockSizeBits: 5, subnets },
-  };
-}
-
-function block(
-  [poolName, index, node]: readonly [string, number, string],
-  addresses: DualStack<string>,
-  { labels = {}, ...metadata }: {
-    readonly labels?: Readonly<Record<string, string>>;
-    readonly deletionTimestamp?: string;
-  } = {},
-): AddressBlock {
-  return {
-    apiVersion: "coil.cybozu.com/v2",
-    kind: "AddressBlock",
-    metadata: {
-      name: `${poolName}-${index}`,
-      creationTimestamp: AGO(5),
-      labels: {
-        "coil.cybozu.com/pool": poolName,
-        "coil.cybozu.com/node": node,
-        ...labels,
-      },
-      ...metadata,
-    },
-    index,
-    ...addresses,
-  };
-}
-
-function pod(
-  name: string,
-  node: string,
-  addresses: DualStack<string>,
-): PodAddresses {
-  return {
-    namespace: "apps",
-    name,
-    node,
-    addresses: mapDualStack(addresses, Address.parse),
-    since: AGO(1),
-  };
-}
+import { AGO, block, NOW, pod, pool } from "./testing.ts";
 
 const DUAL = pool("default", [{ ipv4: "10.2.0.0/24", ipv6: "fd02::/120" }]);
 const SMALL = pool("small", [{ ipv4: "10.3.0.0/27" }]);

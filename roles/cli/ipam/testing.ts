@@ -1,0 +1,69 @@
+/**
+ * Objects for the tests of this room.
+ *
+ * @module
+ */
+import type { AddressBlock, AddressPool } from "../../../lib/api/mod.ts";
+import {
+  Address,
+  type DualStack,
+  mapDualStack,
+} from "../../../lib/inet/mod.ts";
+import type { PodAddresses } from "./rows.ts";
+
+export const NOW: Date = new Date("2026-06-01T00:00:00Z");
+export const AGO = (hours: number): string =>
+  new Date(NOW.getTime() - hours * 3_600_000).toISOString();
+
+export function pool(
+  name: string,
+  subnets: AddressPool["spec"]["subnets"],
+  metadata: object = {},
+): AddressPool {
+  return {
+    apiVersion: "coil.cybozu.com/v2",
+    kind: "AddressPool",
+    metadata: { name, creationTimestamp: AGO(72), ...metadata },
+    spec: { blockSizeBits: 5, subnets },
+  };
+}
+
+export function block(
+  [poolName, index, node]: readonly [string, number, string],
+  addresses: DualStack<string>,
+  { labels = {}, ...metadata }: {
+    readonly labels?: Readonly<Record<string, string>>;
+    readonly deletionTimestamp?: string;
+  } = {},
+): AddressBlock {
+  return {
+    apiVersion: "coil.cybozu.com/v2",
+    kind: "AddressBlock",
+    metadata: {
+      name: `${poolName}-${index}`,
+      creationTimestamp: AGO(5),
+      labels: {
+        "coil.cybozu.com/pool": poolName,
+        "coil.cybozu.com/node": node,
+        ...labels,
+      },
+      ...metadata,
+    },
+    index,
+    ...addresses,
+  };
+}
+
+export function pod(
+  name: string,
+  node: string,
+  addresses: DualStack<string>,
+): PodAddresses {
+  return {
+    namespace: "apps",
+    name,
+    node,
+    addresses: mapDualStack(addresses, Address.parse),
+    since: AGO(1),
+  };
+}
