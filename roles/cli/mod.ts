@@ -18,6 +18,7 @@ import {
   type Terminal,
 } from "./base/command.ts";
 import { EXIT, explain } from "./base/errors.ts";
+import { IPAM_CHECK } from "./ipam/check.ts";
 import { IPAM_SHOW } from "./ipam/show.ts";
 import { STATUS } from "./status/status.ts";
 import { VERSION_COMMAND } from "./version.ts";
@@ -64,6 +65,7 @@ const HELP: Command = {
 export const COMMANDS: readonly Command[] = [
   STATUS,
   IPAM_SHOW,
+  IPAM_CHECK,
   COMPLETION,
   VERSION_COMMAND,
   HELP,

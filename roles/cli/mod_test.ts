@@ -62,8 +62,9 @@ for (const args of [["version"], ["--version"]]) {
 
 const MISTAKES: readonly (readonly [string, RegExp])[] = [
   ["shwo", /^Error: unknown command "shwo"\nSee "coil help"\.\n$/],
-  ["ipam", /"ipam" needs one of: show\n/],
-  ["ipam check", /unknown command "ipam check": not show\n/],
+  ["ipam", /"ipam" needs one of: show, check\n/],
+  ["ipam drop", /unknown command "ipam drop": not show, check\n/],
+  ["ipam check all", /unexpected argument: all\n/],
   ["ipam show nodes", /unknown argument "nodes": not pools, blocks, addresses/],
   ["ipam show pools blocks", /unexpected argument: blocks\n/],
   ["ipam show -n apps", /--namespace is for addresses, not for pools\n/],
@@ -131,7 +132,7 @@ printf '%s\\n' "\${COMPREPLY[@]}"`;
     return new TextDecoder().decode(stdout).split("\n").filter((w) => w !== "");
   };
   assert.deepEqual(await complete(["ip"]), ["ipam"]);
-  assert.deepEqual(await complete(["ipam", ""]), ["show", "--help"]);
+  assert.deepEqual(await complete(["ipam", ""]), ["show", "check", "--help"]);
   assert.deepEqual(await complete(["ipam", "show", "a"]), ["addresses"]);
   assert.deepEqual(await complete(["ipam", "show", "--ou"]), ["--output"]);
   assert.deepEqual(

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { jittered, sleep } from "../../lib/async/mod.ts";
 import { run } from "../../roles/cli/mod.ts";
 import { testedSessions } from "../arch/pages.ts";
 import { ControlPlane } from "../lab/mod.ts";
@@ -122,6 +123,45 @@ async function populate(plane: ControlPlane): Promise<void> {
   });
 }
 
+/** Adds one thing of each kind that does not fit. */
+async function breakBooks(plane: ControlPlane): Promise<void> {
+  await addPod(plane, ["default", "twin", "node2"], ["10.2.0.9"]);
+  const annotate = ["annotate", "--overwrite"];
+  await plane.kubectl(
+    ...annotate,
+    ...["pod/twin", "egress.coil.cybozu.com/internet=nat"],
+  );
+  await plane.kubectl(
+    ...annotate,
+    ...["namespace/apps", "coil.cybozu.com/pool=smal"],
+  );
+  await plane.apply(
+    block(["gone", 0, "node9"], { ipv4: "10.9.0.0/27" }),
+    {
+      apiVersion: "coil.cybozu.com/v2",
+      kind: "BlockRequest",
+      metadata: { name: "refused" },
+      spec: { nodeName: "node1", poolName: "small" },
+    },
+  );
+  await plane.request(
+    "PATCH",
+    "/apis/coil.cybozu.com/v2/blockrequests/refused/status",
+    { status: { conditions: [FAILED] } },
+    { contentType: "application/merge-patch+json" },
+  );
+}
+
+/** Of a request that the controller has refused. */
+const FAILED = {
+  type: "Failed",
+  status: "True",
+  reason: "NoFreeBlock",
+  message: "out of blocks",
+  lastProbeTime: "2026-01-01T00:00:00Z",
+  lastTransitionTime: "2026-01-01T00:00:00Z",
+};
+
 const POOLS =
   `POOL      STATE       BLOCK SIZE   BLOCKS   FREE   NODES   IPV4 TOTAL   IPV4 FREE   AGE
 default   Available   32           8        6      2       256          192         60m
@@ -208,14 +248,14 @@ Deno.test("coil ipam show tells from the API server alone who holds what", async
     "docs/roles/coil.md",
     import.meta.url,
   );
-  assert.equal(sessions.length, 3);
+  assert.equal(sessions.length, 4);
   for (const { command, output } of sessions) {
     await t.step(`the document shows what it prints: ${command}`, async () => {
       const [program, ...args] = command.split(" ");
       assert.equal(program, "coil");
       const { code, out, err } = await coil(config, ...args);
       assert.equal(out + err, output);
-      assert.equal(code, 0);
+      assert.equal(code, args.includes("check") ? 3 : 0);
     });
   }
 
@@ -421,8 +461,60 @@ Deno.test("coil ipam show tells from the API server alone who holds what", async
     assert.equal(wrong.code, 2);
     assert.match(
       text(wrong.stderr),
-      /^Error: unknown command "ipam shwo": not show\n/,
+      /^Error: unknown command "ipam shwo": not show, check\n/,
     );
+  });
+
+  await t.step("check finds what fits nothing, and nothing else", async () => {
+    await breakBooks(plane);
+    const check = ["ipam", "check", "-o=json"];
+    const { code, out } = await coil(config, ...check, "--page-size=1");
+    assert.equal(code, 3);
+    const { problems, unseen } = JSON.parse(out) as {
+      problems: { code: string; object: string }[];
+      unseen: unknown[];
+    };
+    assert.deepEqual(unseen, []);
+    const found = problems.map(({ code, object }) => `${code} ${object}`);
+    assert.deepEqual(found.toSorted(), [
+      "address-of-another-node Pod apps/moved",
+      "address-outside-of-blocks Pod apps/lost",
+      "block-without-node AddressBlock gone-0",
+      "block-without-pool AddressBlock gone-0",
+      "duplicate-address Pod apps/web-1",
+      "duplicate-address Pod default/twin",
+      "request-unanswered BlockRequest refused",
+      "unknown-egress Pod default/twin",
+      "unknown-pool Namespace apps",
+    ]);
+  });
+
+  await t.step("check looks twice: what passes is not a problem", async () => {
+    await plane.kubectl("delete", "pod/twin", "--force", "--grace-period=0");
+    const before = await coil(config, "ipam", "check", "-o=json");
+    assert.doesNotMatch(before.out, /duplicate-address/);
+    await addPod(plane, ["default", "twin", "node2"], ["10.2.0.9"]);
+    const looking = coil(config, "ipam", "check", "-o=json");
+    // The first look takes less than the pause of 2 to 4 seconds after it.
+    await sleep(jittered(1_500));
+    await plane.kubectl("delete", "pod/twin", "--force", "--grace-period=0");
+    assert.doesNotMatch((await looking).out, /duplicate-address/);
+  });
+
+  await t.step("check says what it may not look at", async () => {
+    const viewer = await plane.kubeconfigFor({ user: "viewer" });
+    const { code, out } = await coil(viewer, "ipam", "check");
+    assert.equal(code, 3);
+    for (const what of ["namespaces", "nodes", "egresses"]) {
+      assert.match(
+        out,
+        new RegExp(`^Not looked at: ${what} \\(forbidden\\)$`, "m"),
+      );
+    }
+    assert.match(out, /Pod apps\/lost: has 10\.2\.0\.200 and fd02::c8/);
+    assert.doesNotMatch(out, /its Node|Egress "/);
+    const user = await plane.kubeconfigFor({ user: "nobody" });
+    assert.equal((await coil(user, "ipam", "check")).code, 1);
   });
 
   await t.step(

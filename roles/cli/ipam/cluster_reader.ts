@@ -124,7 +124,8 @@ export class ClusterReader {
   }
 }
 
-function addressesOf(pod: V1Pod): PodAddresses | undefined {
+/** The addresses of a pod that has some of its own, on a node. */
+export function addressesOf(pod: V1Pod): PodAddresses | undefined {
   const { metadata, spec, status } = pod;
   if (spec?.hostNetwork === true || spec?.nodeName === undefined) return;
   const addresses: Partial<Record<Family, Address>> = {};
@@ -143,7 +144,8 @@ function addressesOf(pod: V1Pod): PodAddresses | undefined {
   };
 }
 
-function transformBlock(block: AddressBlock): AddressBlock {
+/** What the commands need of a block. */
+export function transformBlock(block: AddressBlock): AddressBlock {
   const { apiVersion, kind, index, ipv4, ipv6, metadata } = block;
   const { name = "", labels = {}, creationTimestamp, deletionTimestamp } =
     metadata;

@@ -1,0 +1,166 @@
+import {
+  ADDRESS_BLOCKS,
+  ADDRESS_POOLS,
+  BLOCK_REQUESTS,
+  EGRESSES,
+  parseEgressAnnotations,
+} from "../../../lib/api/mod.ts";
+import { jittered, sleep } from "../../../lib/async/mod.ts";
+import { defineFlags, UsageError } from "../../../lib/flags/mod.ts";
+import {
+  type KubeClient,
+  NAMESPACES,
+  NODES,
+  PODS,
+  type V1Namespace,
+  type V1Pod,
+} from "../../../lib/kube/mod.ts";
+import { nameText, POOL_ANNOTATION, VERSION } from "../../../lib/names/mod.ts";
+import {
+  type Command,
+  type CommandContext,
+  readArguments,
+} from "../base/command.ts";
+import { connect, CONNECTION_FLAGS } from "../base/connection.ts";
+import { EXIT } from "../base/errors.ts";
+import { Looker } from "../base/looker.ts";
+import { exitCodeOf, formatProblems } from "../base/problem.ts";
+import { addressesOf, transformBlock } from "./cluster_reader.ts";
+import {
+  type Books,
+  type Finding,
+  findingsOf,
+  lastingFindings,
+  type Reference,
+} from "./findings.ts";
+
+/** How long pods and blocks that come and go have to do so. */
+const LOOK_AGAIN_MS = 3_000;
+
+const FLAGS = defineFlags({
+  "output": {
+    type: "enum",
+    default: "text",
+    values: ["text", "json"],
+    short: "o",
+    help: "Output format",
+  },
+  "page-size": {
+    type: "int",
+    default: 500,
+    min: 1,
+    max: 100_000,
+    help: "Objects per API request",
+  },
+  ...CONNECTION_FLAGS,
+});
+
+/** `coil ipam check`: whether pods, blocks, pools and nodes fit each other. */
+export const IPAM_CHECK: Command = {
+  path: "ipam check",
+  about:
+    "Find doubled addresses, and blocks, requests and names that fit nothing",
+  flags: FLAGS,
+  run: check,
+};
+
+async function check(context: CommandContext): Promise<number> {
+  const line = readArguments(FLAGS, context, {
+    program: `${context.program} ipam check`,
+    version: VERSION,
+    about:
+      `Compares pods, blocks, pools, requests, nodes, and the pools and Egresses that
+annotations name. Reads only the API server, changes nothing, and looks twice:
+what only one look shows was under way.
+
+Exit codes: 0 no problems, 1 it could not look at all of it, 2 the command line
+is wrong, 3 there are problems.`,
+  });
+  if (line === undefined) return EXIT.ok;
+  const { values, positionals: [extra] } = line;
+  if (extra !== undefined) {
+    throw new UsageError(`unexpected argument: ${extra}`);
+  }
+  using client = await connect(values);
+  const { terminal } = context;
+  const look = () => lookOnce(client, values["page-size"], terminal.now());
+  let { problems, unseen } = await look();
+  if (problems.length > 0) {
+    await sleep(jittered(LOOK_AGAIN_MS));
+    const second = await look();
+    problems = lastingFindings(problems, second.problems);
+    unseen = second.unseen;
+  }
+  const report = { problems, unseen };
+  terminal.out(
+    values.output === "json"
+      ? `${JSON.stringify(report, null, 2)}\n`
+      : formatProblems(problems, unseen),
+  );
+  return exitCodeOf(report);
+}
+
+async function lookOnce(
+  client: Pick<KubeClient, "list">,
+  pageSize: number,
+  now: Date,
+): Promise<{ problems: Finding[]; unseen: Looker["unseen"] }> {
+  const looker = new Looker(client, pageSize);
+  const books = await readBooks(looker);
+  return { problems: findingsOf(books, now), unseen: looker.unseen };
+}
+
+/** Pods first: a block that a pod has an address of is older than its address. */
+async function readBooks(looker: Looker): Promise<Books> {
+  // The address of a pod that has ended is free.
+  const pods = await looker.list(PODS, podFacts, {
+    fieldSelector: "status.phase!=Succeeded,status.phase!=Failed",
+  });
+  const namespaces = await looker.list(NAMESPACES, poolNameOf);
+  return {
+    pods: pods?.flatMap(({ addresses }) => addresses ?? []),
+    egressNames: pods?.flatMap(({ egresses }) => egresses),
+    poolNames: namespaces?.flatMap((reference) => reference ?? []),
+    blocks: await looker.list(ADDRESS_BLOCKS, transformBlock),
+    pools: await looker.list(ADDRESS_POOLS, (pool) => pool),
+    requests: await looker.list(BLOCK_REQUESTS, (request) => request),
+    nodes: await looker.list(NODES, ({ metadata }) => metadata?.name ?? ""),
+    egresses: await looker.list(EGRESSES, ({ metadata }) => ({
+      namespace: metadata.namespace ?? "",
+      name: metadata.name ?? "",
+    })),
+  };
+}
+
+interface PodFacts {
+  readonly addresses: ReturnType<typeof addressesOf>;
+  readonly egresses: readonly Reference[];
+}
+
+function podFacts(pod: V1Pod): PodFacts {
+  // What a pod that ends has may be free already, and another's.
+  const isEnding = pod.metadata?.deletionTimestamp !== undefined;
+  const addresses = isEnding ? undefined : addressesOf(pod);
+  return { addresses, egresses: isEnding ? [] : egressNamesOf(pod) };
+}
+
+function egressNamesOf({ metadata }: V1Pod): Reference[] {
+  const { namespace = "", name = "", annotations = {} } = metadata ?? {};
+  const from = `Pod ${namespace}/${name}`;
+  const next = `kubectl -n ${namespace} describe pod ${name}`;
+  return parseEgressAnnotations(annotations).flatMap((references) =>
+    references.names.map((egress) => ({
+      from,
+      next,
+      to: nameText({ namespace: references.namespace, name: egress }),
+    }))
+  );
+}
+
+function poolNameOf({ metadata }: V1Namespace): Reference | undefined {
+  const { name = "", annotations } = metadata ?? {};
+  const to = annotations?.[POOL_ANNOTATION];
+  const from = `Namespace ${name}`;
+  const next = `kubectl describe namespace ${name}`;
+  return to === undefined ? undefined : { from, next, to };
+}

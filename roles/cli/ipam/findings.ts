@@ -1,0 +1,205 @@
+import {
+  type AddressBlock,
+  type AddressPool,
+  type BlockRequest,
+  tryPoolOf,
+} from "../../../lib/api/mod.ts";
+import { poolOverlaps } from "../../../lib/ipam/mod.ts";
+import { type NamespacedName, nameText } from "../../../lib/names/mod.ts";
+import { requestProblem } from "../base/block_request.ts";
+import type { Problem } from "../base/problem.ts";
+import { readableBlocks } from "./block_index.ts";
+import {
+  type AddressRow,
+  addressRows,
+  blockRows,
+  type PodAddresses,
+} from "./rows.ts";
+
+/** What kind of thing a finding is, for programs. */
+export type FindingCode =
+  | "duplicate-address"
+  | "address-outside-of-blocks"
+  | "address-of-another-node"
+  | "block-unreadable"
+  | "block-without-pool"
+  | "block-without-node"
+  | "pools-overlap"
+  | "request-unanswered"
+  | "unknown-pool"
+  | "unknown-egress";
+
+/** Something in the books that does not fit the rest. */
+export interface Finding extends Problem {
+  readonly code: FindingCode;
+}
+
+/** A namespace or pod, and an object that it names. */
+export interface Reference {
+  readonly from: string;
+  /** Where to look at it. */
+  readonly next: string;
+  readonly to: string;
+}
+
+/** The books at one moment; absent is what could not be read. */
+export interface Books {
+  readonly pods?: readonly PodAddresses[] | undefined;
+  readonly blocks?: readonly AddressBlock[] | undefined;
+  readonly pools?: readonly AddressPool[] | undefined;
+  readonly requests?: readonly BlockRequest[] | undefined;
+  readonly nodes?: readonly string[] | undefined;
+  readonly egresses?: readonly NamespacedName[] | undefined;
+  /** Which namespace names which pool. */
+  readonly poolNames?: readonly Reference[] | undefined;
+  /** Which pod names which Egress. */
+  readonly egressNames?: readonly Reference[] | undefined;
+}
+
+/** Finds what does not fit. Where something was not read, nothing is found about it. */
+export function findingsOf(books: Books, now: Date): Finding[] {
+  const { requests = [], poolNames = [], egressNames = [] } = books;
+  const pools = books.pools?.map(({ metadata }) => metadata.name ?? "");
+  const egresses = books.egresses?.map(nameText);
+  return [
+    ...ofAddresses(books),
+    ...ofBlocks(books, pools),
+    ...ofOverlaps(books),
+    ...requests.flatMap((request): Finding[] =>
+      requestProblem(request, now).map((problem) => ({
+        ...problem,
+        code: "request-unanswered",
+      }))
+    ),
+    ...dangling(poolNames, pools, ["AddressPool", "unknown-pool"]),
+    ...dangling(egressNames, egresses, ["Egress", "unknown-egress"]),
+  ];
+}
+
+function ofAddresses({ pods, blocks, pools }: Books): Finding[] {
+  if (pods === undefined || blocks === undefined) return [];
+  const known = (pools ?? []).flatMap((pool) => tryPoolOf(pool) ?? []);
+  const rows = addressRows({ pods, blocks, pools: known });
+  const holders = Map.groupBy(
+    rows.flatMap((row) => [row.ipv4, row.ipv6].map((ip) => ({ ip, row }))),
+    ({ ip }) => ip,
+  );
+  return rows.flatMap((row): Finding[] => {
+    const { namespace, pod, node, block } = row;
+    const found = {
+      object: `Pod ${namespace}/${pod}`,
+      next: `kubectl -n ${namespace} get pod ${pod} -o wide`,
+    };
+    const own = addressesOf(row).join(" and ");
+    switch (row.state) {
+      case "duplicate":
+        return [{
+          ...found,
+          code: "duplicate-address",
+          message: duplicateText(
+            row,
+            (ip) => (holders.get(ip) ?? []).map((holder) => holder.row),
+          ),
+        }];
+      case "no-block":
+        return [{
+          ...found,
+          code: "address-outside-of-blocks",
+          message:
+            `has ${own} on Node ${node}, in no AddressBlock: another pod can be given it`,
+        }];
+      case "other-node":
+        return [{
+          ...found,
+          code: "address-of-another-node",
+          message:
+            `has ${own} on Node ${node}, but AddressBlock ${block} belongs to another node`,
+        }];
+      default:
+        return [];
+    }
+  });
+}
+
+function addressesOf({ ipv4, ipv6 }: AddressRow): string[] {
+  return [ipv4, ipv6].filter((ip) => ip !== undefined);
+}
+
+function duplicateText(
+  row: AddressRow,
+  holdersOf: (ip: string) => readonly AddressRow[],
+): string {
+  const shared = addressesOf(row).filter((ip) => holdersOf(ip).length > 1);
+  const others = shared.flatMap(holdersOf).filter((other) => other !== row)
+    .map(({ namespace, pod, node }) => `${namespace}/${pod} on Node ${node}`);
+  return `has ${shared.join(" and ")} on Node ${row.node}, and so has ${
+    [...new Set(others)].join(", ")
+  }`;
+}
+
+function ofBlocks(
+  { blocks, nodes }: Books,
+  pools: readonly string[] | undefined,
+): Finding[] {
+  const knownPools = pools && new Set(pools);
+  const knownNodes = nodes && new Set(nodes);
+  return blockRows(blocks ?? [], []).flatMap((row): Finding[] => {
+    const { name, pool, node, state } = row;
+    const object = `AddressBlock ${name}`;
+    const next = `kubectl get addressblock ${name} -o yaml`;
+    const found: Finding[] = [];
+    const add = (code: FindingCode, message: string) =>
+      void found.push({ object, next, code, message });
+    if (state === "unreadable") {
+      add("block-unreadable", "it was edited and is not a valid block");
+    }
+    if (knownPools?.has(pool) === false) {
+      add("block-without-pool", `its AddressPool "${pool}" does not exist`);
+    }
+    if (knownNodes?.has(node) === false) {
+      add(
+        "block-without-node",
+        `its Node "${node}" does not exist; coil-controller returns such blocks`,
+      );
+    }
+    return found;
+  });
+}
+
+function ofOverlaps({ pools, blocks }: Books): Finding[] {
+  if (pools === undefined || blocks === undefined) return [];
+  const known = pools.flatMap((pool) => tryPoolOf(pool) ?? []);
+  const overlaps = poolOverlaps(known, readableBlocks(blocks));
+  return [...overlaps].map(([name, { message }]) => ({
+    object: `AddressPool ${name}`,
+    code: "pools-overlap",
+    message,
+    next: `kubectl describe addresspool ${name}`,
+  }));
+}
+
+function dangling(
+  references: readonly Reference[],
+  known: readonly string[] | undefined,
+  [kind, code]: readonly [string, FindingCode],
+): Finding[] {
+  if (known === undefined) return [];
+  const names = new Set(known);
+  return references.filter(({ to }) => !names.has(to)).map((reference) => ({
+    object: reference.from,
+    code,
+    message:
+      `its annotation names ${kind} "${reference.to}", which does not exist`,
+    next: reference.next,
+  }));
+}
+
+/** The findings that both looks have: what is under way at one moment is over at the other. */
+export function lastingFindings(
+  before: readonly Finding[],
+  after: readonly Finding[],
+): Finding[] {
+  const keyOf = ({ object, code }: Finding) => `${code} ${object}`;
+  const seen = new Set(before.map(keyOf));
+  return after.filter((finding) => seen.has(keyOf(finding)));
+}
