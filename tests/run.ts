@@ -185,9 +185,12 @@ async function runTurn({ suite, beside }: Turn): Promise<readonly Result[]> {
   const others: Prepared[] = [];
   for (const other of beside) others.push(await prepare(other));
   const held: Held[] = [];
+  const firstEnd = Promise.withResolvers<void>();
+  const ends = new Map<string, Promise<unknown>>();
+  ends.set(suite.name, firstEnd.promise);
   for (const other of others) {
-    const { name, after } = other.suite;
-    const before = held.find((one) => one.name === after)?.result;
+    const { name, after = "" } = other.suite;
+    const before = ends.get(after);
     say(
       `${name} runs in parallel with ${suite.name}; its output follows`,
     );
@@ -198,9 +201,11 @@ async function runTurn({ suite, beside }: Turn): Promise<readonly Result[]> {
       Promise.resolve(before).then(() => runPrepared(other, stage)),
     );
     held.push({ name, output, result });
+    ends.set(name, result);
   }
   const run = suite.inVm === true ? inVm : onMachine(DENO, { cleanUp: sweep });
   const results = [await runPrepared(first, { run, show })];
+  firstEnd.resolve();
   for (const { name, output, result } of held) {
     say(`\n=== ${name}, which runs beside ${suite.name}: waiting for its end`);
     results.push(await result);

@@ -42,7 +42,7 @@ export interface Suite {
   readonly inVm?: true;
   /** Name of the suite beside which it runs, when that runs too: one that leaves processors to others. */
   readonly beside?: string;
-  /** Name of one that runs beside the same suite: it begins when that has ended. */
+  /** Name of that suite, or of one that runs beside the same: it begins when that has ended. */
   readonly after?: string;
 }
 
@@ -97,40 +97,6 @@ export const SUITES: readonly Suite[] = [
     root: false,
     fileMinutes: unlessLonger("COIL_SCHEDULE_STEPS", 5),
     args: ["--parallel"],
-  },
-  {
-    name: "executable",
-    about: "the one compiled file, called by every role's name",
-    paths: ["tests/executable"],
-    packages: {
-      ...BUILD_PACKAGES,
-      ...NET_PACKAGES,
-      ...AARCH64,
-      ...PING,
-      "containernetworking-plugins": "/usr/lib/cni/macvlan",
-    },
-    root: true,
-    args: [],
-    prepare: (log) => buildExecutable({ log }),
-  },
-  {
-    name: "image",
-    about: "the container image: how it is made, and its programs in it",
-    paths: ["tests/image"],
-    packages: { ...BUILD_PACKAGES, ...NET_PACKAGES, buildah: "buildah" },
-    root: true,
-    fileMinutes: 10,
-    args: [],
-    prepare: (log) => buildImage({ log }),
-  },
-  {
-    name: "netns",
-    about: "the real kernel in fresh network namespaces",
-    paths: ["tests/netns"],
-    packages: { ...NET_PACKAGES, ...PING, ...NFTABLES, curl: "curl" },
-    root: true,
-    // For datagrams.
-    args: ["--unstable-net"],
   },
   {
     name: "e2e",
@@ -299,5 +265,46 @@ export const SUITES: readonly Suite[] = [
     },
     beside: "vm",
     after: "hostile",
+  },
+  {
+    name: "executable",
+    about: "the one compiled file, called by every role's name",
+    paths: ["tests/executable"],
+    packages: {
+      ...BUILD_PACKAGES,
+      ...NET_PACKAGES,
+      ...AARCH64,
+      ...PING,
+      "containernetworking-plugins": "/usr/lib/cni/macvlan",
+    },
+    root: true,
+    args: [],
+    prepare: (log) => buildExecutable({ log }),
+    // Churn goes on for minutes after it and leaves the processors idle.
+    beside: "vm",
+    after: "vm",
+  },
+  {
+    name: "image",
+    about: "the container image: how it is made, and its programs in it",
+    paths: ["tests/image"],
+    packages: { ...BUILD_PACKAGES, ...NET_PACKAGES, buildah: "buildah" },
+    root: true,
+    fileMinutes: 10,
+    args: [],
+    prepare: (log) => buildImage({ log }),
+    beside: "vm",
+    after: "executable",
+  },
+  {
+    name: "netns",
+    about: "the real kernel in fresh network namespaces",
+    paths: ["tests/netns"],
+    packages: { ...NET_PACKAGES, ...PING, ...NFTABLES, curl: "curl" },
+    root: true,
+    // For datagrams.
+    args: ["--unstable-net"],
+    beside: "vm",
+    after: "image",
   },
 ];
