@@ -16,6 +16,8 @@ export interface AddressPoolSpec {
   readonly blockSizeBits?: number;
   /** Where the addresses come from. New entries are appended, none is ever changed. */
   readonly subnets: readonly SubnetSpec[];
+  /** No pod gets an address of the pool, and no node a block; what they have they keep. Default: false. */
+  readonly paused?: boolean;
 }
 
 /** Blocks of a pool: how many there can be, exist, and can still be allocated. */

@@ -83,6 +83,9 @@ function noFreeBlock(pool: string): string {
 /** Reason of `Failed=True` when there is no such pool. */
 export const REASON_POOL_NOT_FOUND = "pool not found";
 
+/** Reason of `Failed=True` when the pool gives nothing for now. */
+export const REASON_POOL_PAUSED = "pool paused";
+
 /**
  * Evaluates the status of a BlockRequest: a failure wins over completion, and
  * anyone who reads only `Complete` as upstream's coild does, sees the failure too.

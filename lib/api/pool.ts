@@ -25,6 +25,8 @@ export interface Pool {
   readonly subnets: readonly Subnet[];
   /** Whether the pool has a deletion timestamp. */
   readonly deleting: boolean;
+  /** Whether the pool gives nothing for now. */
+  readonly paused: boolean;
   /** Whether Coil's finalizer is on the pool. */
   readonly finalized: boolean;
 }
@@ -63,6 +65,7 @@ export function poolOf(object: AddressPool): Pool {
     blockSizeBits,
     subnets,
     deleting: metadata.deletionTimestamp !== undefined,
+    paused: spec.paused === true,
     finalized: metadata.finalizers?.includes(FINALIZER) ?? false,
   };
 }

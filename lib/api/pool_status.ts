@@ -312,6 +312,11 @@ function readyCondition(
         `; pods get no more addresses of it. Delete its pods: coil ipam show addresses --pool ${pool.name}`;
     return { type, status: "False", reason: "Deleting", message };
   }
+  if (pool.paused) {
+    const message =
+      "The pool is paused: pods get no address of it, and nodes no block, until spec.paused is removed";
+    return { type, status: "False", reason: "Paused", message };
+  }
   if (blocks.free === 0) {
     const message = blocks.allocated === blocks.total
       ? `All ${blocks.total} blocks are in use: add a subnet`

@@ -13,7 +13,7 @@ const LATER = new Date("2026-01-02T04:00:00.000Z");
 
 function pool(
   subnets: readonly SubnetSpec[],
-  options: { deleting?: boolean; bits?: number } = {},
+  options: { deleting?: boolean; paused?: boolean; bits?: number } = {},
 ): Pool {
   return poolOf({
     apiVersion: "coil.cybozu.com/v2",
@@ -25,7 +25,11 @@ function pool(
         ? { deletionTimestamp: "2026-01-01T00:00:00Z" }
         : {}),
     },
-    spec: { blockSizeBits: options.bits ?? 2, subnets },
+    spec: {
+      blockSizeBits: options.bits ?? 2,
+      subnets,
+      paused: options.paused ?? false,
+    },
   });
 }
 
@@ -122,6 +126,18 @@ Deno.test("poolStatus() of a pool being deleted tells how many blocks hold it", 
     conditions(status)[0],
     "Ready=False Deleting: The pool is being deleted: 1 blocks are still in use; pods get no more addresses of it. Delete its pods: coil ipam show addresses --pool default",
   );
+});
+
+Deno.test("poolStatus() of a pool that is paused says so, whatever is free", () => {
+  const subnets = [{ ipv4: "10.2.0.0/29" }];
+  for (const allocated of [[], [0, 1]]) {
+    const paused = pool(subnets, { paused: true });
+    const status = poolStatus(paused, { allocated, now: NOW });
+    assert.match(conditions(status)[0] ?? "", /^Ready=False Paused: .*spec/);
+  }
+  const going = pool(subnets, { paused: true, deleting: true });
+  const status = poolStatus(going, { allocated: [], now: NOW });
+  assert.match(conditions(status)[0] ?? "", /^Ready=False Deleting: /);
 });
 
 Deno.test("poolStatus() keeps the transition time until the condition changes", () => {

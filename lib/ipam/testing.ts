@@ -52,7 +52,9 @@ export class FakeCluster {
   allocate(poolName: string, node: string): BlockInfo {
     const pool = this.pools.get(poolName);
     if (pool === undefined) throw new PoolNotFoundError(poolName);
-    if (pool.state === "deleting") throw new OutOfBlocksError(poolName);
+    if (pool.state === "deleting" || pool.state === "paused") {
+      throw new OutOfBlocksError(poolName);
+    }
     for (let index = 0;; index++) {
       const name = `${poolName}-${index}`;
       const prefixes = blockAt(pool, index);

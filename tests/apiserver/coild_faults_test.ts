@@ -300,6 +300,35 @@ Deno.test("coild outlives faults of the API server and the controller", async (t
   );
 
   await t.step(
+    "a pool that is paused gives no address, keeps what it gave, and goes on when the pause ends",
+    async () => {
+      await lab.createPool("idle", [{ ipv4: "10.105.0.0/28" }], 2);
+      await lab.createNamespace("idle", { "coil.cybozu.com/pool": "idle" });
+      const pod = await lab.createPod("i1", { namespace: "idle" });
+      await served(coild, pod);
+      const pause = (paused: true | null) =>
+        plane.request("PATCH", `${POOLS}/idle`, { spec: { paused } }, MERGE);
+      await pause(true);
+      const second = await lab.createPod("i2", { namespace: "idle" });
+      await eventually("the pause to be seen", async () => {
+        await coild.del(second);
+        const error = await coild.refused(coild.add(second));
+        assert.match(error.message, /pool "idle".*is paused.*annotation/);
+        return true;
+      });
+      await coild.check(pod);
+      await served(coild, pod);
+      await pause(null);
+      await eventually("the end of the pause to be seen", async () => {
+        await served(coild, second);
+        return true;
+      });
+      await coild.del(pod);
+      await coild.del(second);
+    },
+  );
+
+  await t.step(
     "a block deleted by hand, finalizer and all, quarantines its pods",
     async () => {
       await lab.createPool("hand", [{ ipv4: "10.104.0.0/28" }], 2);

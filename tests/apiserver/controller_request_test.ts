@@ -162,6 +162,28 @@ Deno.test("coil-controller answers block requests", async (t) => {
     assert.equal((await lab.blocks("typo")).length, 1);
   });
 
+  await t.step(
+    "a pool that is paused gives no block until it is not",
+    async () => {
+      const readyFor = (reason: string) =>
+        eventually(`Ready for ${reason}`, async () => {
+          const { conditions = [] } = (await lab.pool("typo")).status ?? {};
+          const ready = conditions.find(({ type }) => type === "Ready");
+          assert.equal(ready?.reason, reason);
+          return true;
+        });
+      await lab.merge("addresspools/typo", { spec: { paused: true } });
+      await readyFor("Paused");
+      assert.equal(
+        await lab.ask("typo", "node1"),
+        'failed pool paused: AddressPool "typo" is paused',
+      );
+      await lab.merge("addresspools/typo", { spec: { paused: null } });
+      await readyFor("BlocksAvailable");
+      assert.equal(await lab.ask("typo", "node1"), "block typo-1");
+    },
+  );
+
   await t.step("a pool that is being deleted gives no block", async () => {
     await eventually(
       "the finalizer",

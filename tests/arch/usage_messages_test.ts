@@ -60,6 +60,7 @@ const CAUSES: readonly Error[] = [
   new ipam.OutOfBlocksError("blue", "node block limit"),
   new ipam.PoolNotFoundError("blue"),
   new ipam.PoolDeletingError("blue"),
+  new ipam.PoolPausedError("blue"),
   new ipam.BlockTimeoutError("blue", blockRequestTimeoutMs),
   new ipam.QuarantinedError({ containerId: "c", ifname: "eth0" }),
 ];

@@ -30,6 +30,15 @@ export class PoolDeletingError extends OutOfBlocksError {
   }
 }
 
+/** The pool gives nothing as long as an admin has paused it. */
+export class PoolPausedError extends OutOfBlocksError {
+  override readonly name: string = "PoolPausedError";
+
+  constructor(pool: string) {
+    super(pool, "the pool is paused");
+  }
+}
+
 /** The API server does not accept a block like this, however often it is asked. */
 export class BlockRefusedError extends Error {
   override readonly name = "BlockRefusedError";

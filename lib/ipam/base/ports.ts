@@ -17,7 +17,13 @@ export interface BlockInfo {
 }
 
 /** What is known of a pool without asking the API server; `low`: it has few blocks left. */
-export type PoolState = "unknown" | "absent" | "deleting" | "low" | "ready";
+export type PoolState =
+  | "unknown"
+  | "absent"
+  | "deleting"
+  | "paused"
+  | "low"
+  | "ready";
 
 /** An operation that can be cancelled. */
 export interface SignalOptions {

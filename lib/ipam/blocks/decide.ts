@@ -1,4 +1,4 @@
-import type { BlockSource } from "../base/ports.ts";
+import type { BlockSource, PoolState } from "../base/ports.ts";
 import type { AddressTable } from "../table/address_table.ts";
 import type { BlockSupply } from "./block_supply.ts";
 import type { HeldBlock } from "../table/held_block.ts";
@@ -73,6 +73,9 @@ export function decide(table: AddressTable, situation: Situation): Decision {
   return { fetch, retire, giveBack, keep, dueAt: Math.min(...later) };
 }
 
+/** Of a pool in one of these states there is no block to be had. */
+const GIVE_NOTHING: readonly PoolState[] = ["absent", "deleting", "paused"];
+
 /** When to ask for another block of a pool, of which there is one: when its room is below the low-water mark. */
 function fetchTime(
   table: AddressTable,
@@ -84,7 +87,7 @@ function fetchTime(
   if (block === undefined || !isInUse) return Infinity;
   if (table.freeCount(pool) >= waterMarks.low(block.size)) return Infinity;
   const state = source.poolState(pool);
-  if (state === "deleting" || state === "absent") return Infinity;
+  if (GIVE_NOTHING.includes(state)) return Infinity;
   return Math.max(now, supply.pausedUntil(pool));
 }
 

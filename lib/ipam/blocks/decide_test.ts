@@ -95,7 +95,7 @@ Deno.test("decide() asks for a block below the low-water mark of a pool in use",
   world.pausedUntilMs = world.nowMs + 5_000;
   assert.deepEqual(world.decide(), { ...NOTHING, inMs: 5_000 });
   world.pausedUntilMs = 0;
-  for (const state of ["absent", "deleting"] as const) {
+  for (const state of ["absent", "deleting", "paused"] as const) {
     world.state = state;
     assert.deepEqual(world.decide(), NOTHING, state);
   }

@@ -8,6 +8,7 @@ import {
   IpamNotReadyError,
   OutOfBlocksError,
   PoolDeletingError,
+  PoolPausedError,
   QuarantinedError,
   ReleasedMeanwhileError,
   ReleasePendingError,
@@ -116,9 +117,9 @@ export abstract class Allocations {
     if (found?.releasing) return undefined;
     if (found !== undefined) return existing(found, now);
     this.#keeper.purge();
-    if (this.#options.source.poolState(pool) === "deleting") {
-      throw new PoolDeletingError(pool);
-    }
+    const state = this.#options.source.poolState(pool);
+    if (state === "deleting") throw new PoolDeletingError(pool);
+    if (state === "paused") throw new PoolPausedError(pool);
     const given = this.#table.assign(request, { now }) ??
       this.#assignRefused(request, now);
     if (given === undefined) return undefined;

@@ -7,6 +7,7 @@ import {
   OutOfBlocksError,
   PoolDeletingError,
   PoolNotFoundError,
+  PoolPausedError,
   QuarantinedError,
   ReleasedMeanwhileError,
   ReleasePendingError,
@@ -341,6 +342,42 @@ Deno.test("deleting-pool (coil#284): an ADD fails clearly, also one that waits",
   pool.state = "deleting";
   ipam.onPoolsChanged();
   await assert.rejects(waiting, PoolDeletingError);
+});
+
+Deno.test("a pool that is paused gives no address, keeps what it gave, and goes on when the pause ends", async () => {
+  const cluster = clusterOf(2, "10.0.0.0/29");
+  await using node = await openNode(cluster, { returnDelayMs: 60_000 });
+  const { ipam, source, clock } = node;
+  await ipam.allocate(keyOf(1));
+  const pool = cluster.pools.get("default");
+  assert.ok(pool);
+  pool.state = "paused";
+  ipam.onPoolsChanged();
+  const { request } = source.counts;
+  await assert.rejects(ipam.allocate(keyOf(2)), PoolPausedError);
+  assert.equal((await ipam.allocate(keyOf(1))).existing, true);
+  await release(ipam, 1);
+  assert.equal(cluster.blocks.size, 1, "empty blocks return as usual");
+  await clock.advance(100_000);
+  assert.equal(cluster.blocks.size, 0);
+  assert.equal(source.counts.request, request);
+  pool.state = "ready";
+  ipam.onPoolsChanged();
+  assert.equal((await ipam.allocate(keyOf(2))).existing, false);
+});
+
+Deno.test("a pod that waits for a block of a pool that is paused is refused", async () => {
+  const cluster = clusterOf(2, "10.0.0.0/29");
+  await using node = await openNode(cluster);
+  node.source.auto = false;
+  const waiting = node.ipam.allocate(keyOf(1));
+  waiting.catch(() => {});
+  await settle();
+  const pool = cluster.pools.get("default");
+  assert.ok(pool);
+  pool.state = "paused";
+  node.ipam.onPoolsChanged();
+  await assert.rejects(waiting, PoolPausedError);
 });
 
 Deno.test("a pool that is being deleted gets its blocks back at once", async () => {

@@ -9,6 +9,7 @@ import {
   BlockRefusedError,
   OutOfBlocksError,
   PoolDeletingError,
+  PoolPausedError,
 } from "../base/errors.ts";
 import { Overlaps, type PoolOverlap } from "./overlaps.ts";
 import { POOL_LABEL } from "../../names/mod.ts";
@@ -108,11 +109,12 @@ export class PoolManager {
   /**
    * Creates the next block of the pool and returns its name; or that of the block that the same request got before.
    *
-   * @throws {OutOfBlocksError} when the pool has none left, or is being deleted
+   * @throws {OutOfBlocksError} when the pool has none left, is paused or is being deleted
    * @throws {BlockRefusedError} when the API server will not have such a block
    */
   async allocate(pool: Pool, options: AllocateBlockOptions): Promise<string> {
     if (pool.deleting) throw new PoolDeletingError(pool.name);
+    if (pool.paused) throw new PoolPausedError(pool.name);
     const state = this.#pools.get(pool.name) ??
       await this.#open(pool, options.signal);
     this.#overlaps.set(pool);

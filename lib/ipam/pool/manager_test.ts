@@ -6,6 +6,7 @@ import {
   BlockRefusedError,
   OutOfBlocksError,
   PoolDeletingError,
+  PoolPausedError,
 } from "../base/errors.ts";
 import {
   type BlockStore,
@@ -211,6 +212,12 @@ Deno.test("deleting-pool (coil#284): a pool that is being deleted gives nothing"
     allocate({ ...DUAL, deleting: true }),
     PoolDeletingError,
   );
+  assert.equal(store.creations, 0);
+});
+
+Deno.test("a pool that is paused gives nothing", async () => {
+  const { store, allocate } = open();
+  await assert.rejects(allocate({ ...DUAL, paused: true }), PoolPausedError);
   assert.equal(store.creations, 0);
 });
 

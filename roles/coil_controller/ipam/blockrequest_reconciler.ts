@@ -11,6 +11,7 @@ import {
   type PoolOverlapReport,
   REASON_OUT_OF_BLOCKS,
   REASON_POOL_NOT_FOUND,
+  REASON_POOL_PAUSED,
 } from "../../../lib/api/mod.ts";
 import { BlockRefusedError, OutOfBlocksError } from "../../../lib/ipam/mod.ts";
 import {
@@ -169,6 +170,9 @@ export class BlockRequestReconciler {
         REASON_OUT_OF_BLOCKS,
         `AddressPool "${name}" is being deleted`,
       );
+    }
+    if (pool.paused) {
+      return failed(REASON_POOL_PAUSED, `AddressPool "${name}" is paused`);
     }
     return pool;
   }

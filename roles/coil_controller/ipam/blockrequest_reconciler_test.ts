@@ -23,9 +23,25 @@ function storeOf<T extends KubeObject>(get: () => T | undefined): Store<T> {
   return { get } as Partial<Store<T>> as Store<T>;
 }
 
+function changed(
+  pool: AddressPool,
+  change: "delete" | "pause" | "remove",
+): AddressPool | undefined {
+  const { metadata, spec } = pool;
+  switch (change) {
+    case "delete":
+      return { ...pool, metadata: { ...metadata, deletionTimestamp: DELETED } };
+    case "pause":
+      return { ...pool, spec: { ...spec, paused: true } };
+    case "remove":
+      return undefined;
+  }
+}
+
 for (
   const [title, change, expected] of [
     ["is being deleted", "delete", /is being deleted/],
+    ["is paused", "pause", /AddressPool "p" is paused/],
     ["is gone", "remove", /AddressPool "p" does not exist/],
   ] as const
 ) {
@@ -40,10 +56,7 @@ for (
     const client: Pick<KubeClient, "tryGet" | "updateStatus"> = {
       tryGet: ((type: unknown) => {
         if (type !== NODES) return Promise.resolve(undefined);
-        const metadata = { ...pool?.metadata, deletionTimestamp: DELETED };
-        pool = pool === undefined || change === "remove"
-          ? undefined
-          : { ...pool, metadata };
+        pool = pool && changed(pool, change);
         return Promise.resolve({ metadata: { name: "n" } });
       }) as unknown as KubeClient["tryGet"],
       updateStatus: ((type: unknown, object: unknown) => {

@@ -20,6 +20,7 @@ import {
   type PoolCounts,
   PoolDeletingError,
   PoolManager,
+  PoolPausedError,
 } from "../../../lib/ipam/mod.ts";
 import {
   KubeApiError,
@@ -180,7 +181,8 @@ export class Pools implements PoolBook, PoolAllocator, BlockStore {
     } catch (error) {
       if (
         !(error instanceof OutOfBlocksError) ||
-        error instanceof PoolDeletingError
+        error instanceof PoolDeletingError ||
+        error instanceof PoolPausedError
       ) throw error;
     }
     // A block may have been returned since the pool was last taken over.

@@ -162,6 +162,7 @@ export class BlockClient implements BlockSource {
       return this.#pools.hasSynced ? "absent" : "unknown";
     }
     if (found.metadata.deletionTimestamp !== undefined) return "deleting";
+    if (found.spec.paused === true) return "paused";
     return isCapacityLow(found) ? "low" : "ready";
   }
 

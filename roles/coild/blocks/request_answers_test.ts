@@ -6,7 +6,11 @@ import {
   failedStatus,
 } from "../../../lib/api/mod.ts";
 import { sleep, TaskGroup } from "../../../lib/async/mod.ts";
-import { OutOfBlocksError, PoolNotFoundError } from "../../../lib/ipam/mod.ts";
+import {
+  OutOfBlocksError,
+  PoolNotFoundError,
+  PoolPausedError,
+} from "../../../lib/ipam/mod.ts";
 import { KubeClient } from "../../../lib/kube/mod.ts";
 import { MemoryApi } from "../../../lib/kube/testing.ts";
 import { NodeSource } from "../cluster/node_source.ts";
@@ -120,6 +124,7 @@ Deno.test("ask() says why there is no block", async () => {
   const cases = [
     ["out of blocks", OutOfBlocksError],
     ["pool not found", PoolNotFoundError],
+    ["pool paused", PoolPausedError],
     ["something else", OutOfBlocksError],
   ] as const;
   for (const [reason, type] of cases) {

@@ -7,6 +7,7 @@ import {
   overlapInMessage,
   REASON_OUT_OF_BLOCKS,
   REASON_POOL_NOT_FOUND,
+  REASON_POOL_PAUSED,
 } from "../../../lib/api/mod.ts";
 import {
   Backoff,
@@ -16,7 +17,11 @@ import {
   sleep,
   withTimeout,
 } from "../../../lib/async/mod.ts";
-import { OutOfBlocksError, PoolNotFoundError } from "../../../lib/ipam/mod.ts";
+import {
+  OutOfBlocksError,
+  PoolNotFoundError,
+  PoolPausedError,
+} from "../../../lib/ipam/mod.ts";
 import {
   Controller,
   KubeApiError,
@@ -364,6 +369,7 @@ function refusal(
   { reason, message }: { readonly reason: string; readonly message: string },
 ): Error {
   if (reason === REASON_POOL_NOT_FOUND) return new PoolNotFoundError(pool);
+  if (reason === REASON_POOL_PAUSED) return new PoolPausedError(pool);
   if (reason === REASON_OUT_OF_BLOCKS || message === "") {
     return new OutOfBlocksError(pool, reason, overlapInMessage(pool, message));
   }

@@ -5,6 +5,7 @@ import {
   OutOfBlocksError,
   PoolDeletingError,
   PoolNotFoundError,
+  PoolPausedError,
   QuarantinedError,
 } from "../../../lib/ipam/mod.ts";
 import type { PodName } from "../../../lib/podnet/mod.ts";
@@ -53,6 +54,9 @@ function findingOf(
   }
   if (error instanceof PoolDeletingError) {
     return `the AddressPool is being deleted; choose another one by ${annotation}`;
+  }
+  if (error instanceof PoolPausedError) {
+    return `the AddressPool is paused; choose another one by ${annotation}, or remove spec.paused of the pool`;
   }
   if (error instanceof OutOfBlocksError) {
     if (!isExhaustion(error)) {

@@ -6,6 +6,7 @@ import {
   OutOfBlocksError,
   PoolDeletingError,
   PoolNotFoundError,
+  PoolPausedError,
   QuarantinedError,
   ReleasedMeanwhileError,
   ReleasePendingError,
@@ -94,6 +95,10 @@ const TABLE: readonly (readonly [ErrorClass, Failure])[] = [
   [
     PoolDeletingError,
     internal(StatusCode.FAILED_PRECONDITION, "AddressPoolDeleting"),
+  ],
+  [
+    PoolPausedError,
+    internal(StatusCode.FAILED_PRECONDITION, "AddressPoolPaused"),
   ],
   [
     OutOfBlocksError,

@@ -6,6 +6,7 @@ import {
   OutOfBlocksError,
   PoolDeletingError,
   PoolNotFoundError,
+  PoolPausedError,
   QuarantinedError,
 } from "../../../lib/ipam/mod.ts";
 import { KubeUnreachableError } from "../../../lib/kube/mod.ts";
@@ -82,6 +83,12 @@ for (
       "AddressPoolDeleting",
     ],
     [
+      explain(new PoolPausedError("blue"), context),
+      "FAILED_PRECONDITION",
+      999,
+      "AddressPoolPaused",
+    ],
+    [
       explain(new PoolNotFoundError("blue"), context),
       "FAILED_PRECONDITION",
       999,
@@ -143,6 +150,10 @@ for (
       'the AddressPool is being deleted; choose another one by annotation "coil.cybozu.com/pool" of namespace "shop"',
     ],
     [
+      new PoolPausedError("blue"),
+      'the AddressPool is paused; choose another one by annotation "coil.cybozu.com/pool" of namespace "shop", or remove spec.paused of the pool',
+    ],
+    [
       new OutOfBlocksError("blue"),
       "the pool has no free block (out of blocks), and this node's blocks (2) have no free address; append a subnet to the AddressPool, or delete pods",
     ],
@@ -193,6 +204,7 @@ Deno.test("isExhaustion() is true of a pool without free blocks, and of no other
     const error of [
       new OutOfBlocksError("blue", "node block limit: it has all of them"),
       new PoolDeletingError("blue"),
+      new PoolPausedError("blue"),
       new PoolNotFoundError("blue"),
       new BlockTimeoutError("blue", 10_000),
     ]
