@@ -16,11 +16,13 @@ import {
   requestBlocks,
 } from "./objects.ts";
 import { controllerFigures, listFigures, routerFigures } from "./grown.ts";
+import { restartFigures } from "./restart.ts";
 import { watchFigures } from "./watches.ts";
 
 /** The parts that can be asked for, in the order in which the cluster grows. */
 export const SCALE_PARTS = [
   "watches",
+  "restart",
   "blocks",
   "list",
   "router",
@@ -39,6 +41,10 @@ export interface ScaleBench {
 const SETTLE_MS = 5_000;
 const BLOCKS_EACH = 10;
 const PODS_EACH = 30;
+/** Whose coilds watch as they are, in `restart`. */
+const WATCHING_NODES = 500;
+/** What can be measured without blocks. */
+const BEFORE_BLOCKS: readonly ScalePart[] = ["watches", "restart"];
 
 /** Measures the parts that are asked for, and shows each as soon as it is known. */
 export async function scaleFigures(bench: ScaleBench): Promise<Figure[]> {
@@ -50,6 +56,12 @@ export async function scaleFigures(bench: ScaleBench): Promise<Figure[]> {
   const nodes = await createNodes(plane, count, { address });
   const measures: Record<ScalePart, () => Promise<Figure[]>> = {
     watches: () => watchFigures(plane, nodes, log),
+    restart: () =>
+      restartFigures({
+        plane,
+        nodes: nodes.slice(0, quick ? WATCHING_NODES / 5 : WATCHING_NODES),
+        log,
+      }),
     blocks: () => blocks(bench, nodes),
     list: () => listFigures(plane),
     router: () => routerFigures(cluster, BLOCKS_EACH * count),
@@ -59,7 +71,7 @@ export async function scaleFigures(bench: ScaleBench): Promise<Figure[]> {
   const figures: Figure[] = [];
   let isGrown = false;
   for (const part of parts) {
-    if (part !== "watches" && !isGrown) {
+    if (!BEFORE_BLOCKS.includes(part) && !isGrown) {
       isGrown = true;
       const perNode = BLOCKS_EACH - asked;
       log(`${perNode} blocks for each of ${count} nodes`);

@@ -7,16 +7,23 @@ const AT_ONCE = 100;
 /** etcd's JSON gateway (etcd documentation, "gRPC gateway"). */
 const TRANSACTIONS = "http://127.0.0.1:2379/v3/kv/txn";
 
-/** Stores so many pods of nodes that do not run Coil, each some 6 kB, as pods of Deployments are. */
+/** Nodes that do not run Coil. */
+const ELSEWHERE = Array.from({ length: 100 }, (_, i) => `elsewhere-${i}`);
+
+/** Stores so many pods, each some 6 kB, as pods of Deployments are; of nodes that do not run Coil, or of those that are named, in turn. */
 export async function storePodsElsewhere(
   plane: ControlPlane,
   count: number,
+  { nodes = ELSEWHERE }: { readonly nodes?: readonly string[] } = {},
 ): Promise<void> {
   const file = await Deno.makeTempFile();
   try {
     for (let first = 0; first < count; first += AT_ONCE) {
       const length = Math.min(AT_ONCE, count - first);
-      const success = Array.from({ length }, (_, i) => putOf(first + i));
+      const success = Array.from(
+        { length },
+        (_, i) => putOf(first + i, nodes),
+      );
       await Deno.writeTextFile(file, JSON.stringify({ success }));
       const answer = await inNetns(plane.netns, "curl", [
         ...["--silent", "--show-error", "--fail", "--data-binary", `@${file}`],
@@ -31,15 +38,15 @@ export async function storePodsElsewhere(
   }
 }
 
-function putOf(index: number) {
-  const pod = storedPod(index);
+function putOf(index: number, nodes: readonly string[]) {
+  const pod = storedPod(index, nodes);
   const key = `/registry/pods/elsewhere/${pod.metadata.name}`;
   return {
     requestPut: { key: btoa(key), value: btoa(JSON.stringify(pod)) },
   };
 }
 
-function storedPod(index: number) {
+function storedPod(index: number, nodes: readonly string[]) {
   const address = [10, 200 + (index >> 16), (index >> 8) & 255, index & 255]
     .join(".");
   return {
@@ -54,7 +61,7 @@ function storedPod(index: number) {
       managedFields: [MANAGED],
     },
     spec: {
-      nodeName: `elsewhere-${index % 100}`,
+      nodeName: nodes[index % nodes.length],
       containers: [{
         name: "main",
         image: "registry.example/stored:1.2.3",
