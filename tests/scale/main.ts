@@ -1,9 +1,15 @@
 // `deno task scale`: what a cluster of 5,000 nodes asks of the API server, by a
 // model of it, in the course of a day and when much goes wrong.
 import { parseArgs } from "node:util";
-import { LARGE } from "./size.ts";
+import { Random } from "../faults/random.ts";
 import { PATTERNS } from "./patterns.ts";
+import { computeRestart } from "./restart.ts";
+import { LARGE } from "./size.ts";
 import { type Outcome, runScenario, SCENARIOS } from "./scenarios.ts";
+
+const RESTART = "the only API server restarts";
+/** Seconds that it is away, and its processors. */
+const RESTARTS = [[3, 8], [10, 8], [60, 8], [3, 16], [3, 4]] as const;
 
 const NAMES: Readonly<Record<string, string>> = {
   withoutRouters: "now, routing daemon",
@@ -47,6 +53,27 @@ function row(pattern: string, { name, mean, peak, ...o }: Outcome): string {
   return `| ${cells.join(" | ")} |`;
 }
 
+/** Times after the server's return. */
+function restartRow(awayS: number, cores: number): string {
+  const { stepMs, requests, turnedAway, cpuMs } = computeRestart({
+    size: LARGE,
+    pattern: PATTERNS.now,
+    cores,
+    awayMs: 1000 * awayS,
+    random: new Random(Number(seed)),
+  });
+  const at = (part: number) => {
+    const rank = Math.max(1, Math.ceil(part * stepMs.length));
+    return shown((stepMs[rank - 1] ?? NaN) / 1000 - awayS);
+  };
+  const cells = [
+    ...[awayS, cores].map(shown),
+    ...[0, 0.5, 0.99, 1].map(at),
+    ...[requests, turnedAway, cpuMs / 1000].map(shown),
+  ];
+  return `| ${cells.join(" | ")} |`;
+}
+
 print(
   "| mean / worst second | | watches | blocks got / returned / refused | requests | compared | sent | MB | seat s | cores | behind, s |\n|---|---|---|---|---|---|---|---|---|---|---|",
 );
@@ -60,4 +87,10 @@ for (const scenario of SCENARIOS) {
     });
     print(row(NAMES[name] ?? name, outcome));
   }
+}
+if (RESTART.includes(only)) {
+  print(
+    `\n${RESTART}:\n\n| away, s | processors | first, s | median, s | 99 %, s | last, s | requests | of them 429 | processor time, s |\n|---|---|---|---|---|---|---|---|---|`,
+  );
+  for (const [awayS, cores] of RESTARTS) print(restartRow(awayS, cores));
 }

@@ -187,13 +187,14 @@ async function restart(
   const readyMs = Date.now();
   if (daemons.length > 0) await change(bench);
   const answers = await stepping;
+  const busyS = serverSeconds(plane);
   await sleep(Math.max(0, readyMs + WINDOW_MS - Date.now()));
   log(await levelLines(plane));
-  const server = plane.apiServer?.pid;
-  if (server === undefined) throw new Error("No API server runs");
   return [
     figure(`${name}.ready`, "s", [(readyMs - killMs) / 1000]),
-    figure(`${name}.server`, "s", [processorSeconds(server)]),
+    // Until all are in step, and in the whole minute.
+    figure(`${name}.server.step`, "s", [busyS]),
+    figure(`${name}.server`, "s", [serverSeconds(plane)]),
     ...stepFigures(name, killMs, answers),
     ...waitFigures(`${name}.before`, bystander.between(beginMs, killMs)),
     ...waitFigures(
@@ -201,6 +202,12 @@ async function restart(
       bystander.between(readyMs, readyMs + WINDOW_MS),
     ),
   ];
+}
+
+/** Processor time since its start. */
+function serverSeconds({ apiServer }: ControlPlane): number {
+  if (apiServer === undefined) throw new Error("No API server runs");
+  return processorSeconds(apiServer.pid);
 }
 
 /** Writes to etcd what the API server does not read: the version is later than all that it has told. */
@@ -274,7 +281,7 @@ function waitFigures(name: string, asked: readonly Asked[]): Figure[] {
 async function levelLines(plane: ControlPlane): Promise<string> {
   const text = await plane.kubectl("get", "--raw", "/metrics");
   return text.split("\n").filter((line) =>
-    /^apiserver_flowcontrol_(request_wait_duration_seconds_(sum|count)|rejected_requests_total|work_estimated_seats_(sum|count)|request_execution_seconds_(sum|count)|nominal_limit_seats|current_limit_seats)\{/
+    /^apiserver_flowcontrol_(request_wait_duration_seconds_(sum|count)|rejected_requests_total|work_estimated_seats_(sum|bucket)|request_execution_seconds_(sum|count)|nominal_limit_seats|current_limit_seats)\{/
       .test(line) && /coil-|workload-high|system"|leader/.test(line)
   ).join("\n");
 }
