@@ -529,9 +529,12 @@ Deno.test("Informer lists again after an error inside a watch, which might come 
 });
 
 /** Follows a server that refuses everything, and returns the delays between the attempts. */
-async function delaysOf(attempts: number): Promise<number[]> {
+async function delaysOf(
+  attempts: number,
+  listFailure: Server["listFailure"] = { status: 503, body: "no" },
+): Promise<number[]> {
   const server = new Server();
-  server.listFailure = { status: 503, body: "no" };
+  server.listFailure = listFailure;
   const stop = new AbortController();
   const clock = new RecordingClock((count) => {
     if (count === attempts) stop.abort();
@@ -561,4 +564,21 @@ Deno.test("Informer asks a server that stays away once in 30 s at most, at any m
   );
   const late = delays.slice(most.length);
   assert.ok(late.some((ms) => ms < 6_000) && late.some((ms) => ms > 24_000));
+});
+
+Deno.test("Informer leaves a server alone for as long as it asks, thousands of them not together", async () => {
+  const refusal = (seconds: number) => ({
+    status: 429,
+    body: { kind: "Status", details: { retryAfterSeconds: seconds } },
+  });
+  const firsts: number[] = [];
+  for (let i = 0; i < 100; i++) {
+    const [first = NaN] = await delaysOf(1, refusal(7));
+    firsts.push(first);
+  }
+  assert.ok(firsts.every((ms) => ms >= 7_000 && ms <= 8_000), `${firsts}`);
+  assert.ok(firsts.some((ms) => ms < 7_200) && firsts.some((ms) => ms > 7_800));
+  // A bad value does not keep it away for good.
+  const [longest = NaN] = await delaysOf(1, refusal(86_400));
+  assert.ok(longest <= 31_000, `${longest}`);
 });
