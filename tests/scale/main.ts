@@ -74,11 +74,13 @@ function restartRow(awayS: number, cores: number): string {
   return `| ${cells.join(" | ")} |`;
 }
 
-print(
-  "| mean / worst second | | watches | blocks got / returned / refused | requests | compared | sent | MB | seat s | cores | behind, s |\n|---|---|---|---|---|---|---|---|---|---|---|",
-);
-for (const scenario of SCENARIOS) {
-  if (!scenario.name.includes(only)) continue;
+const scenarios = SCENARIOS.filter(({ name }) => name.includes(only));
+if (scenarios.length > 0) {
+  print(
+    "| mean / worst second | | watches | blocks got / returned / refused | requests | compared | sent | MB | seat s | cores | behind, s |\n|---|---|---|---|---|---|---|---|---|---|---|",
+  );
+}
+for (const scenario of scenarios) {
   for (const [name, pattern] of Object.entries(PATTERNS)) {
     const outcome = runScenario(scenario, {
       size: LARGE,
