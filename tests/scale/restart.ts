@@ -15,6 +15,7 @@ const MOST_SEATS = 7;
 const READS: Readonly<Record<string, Work>> = {
   namespaces: { cpuMs: 14.6, seats: MOST_SEATS },
   pods: { cpuMs: 5.9, seats: MOST_SEATS },
+  nodes: { cpuMs: 0.4, seats: MOST_SEATS },
   addresspools: { cpuMs: 0.9, seats: MOST_SEATS },
   services: { cpuMs: 0.4, seats: MOST_SEATS },
   endpointslices: { cpuMs: 0.4, seats: MOST_SEATS },
