@@ -82,6 +82,43 @@ Deno.test("NI-7: start() finds the addresses of the kernel, and unused blocks ar
   assert.equal(ipam.lookup(keyOf(9))?.state, "used");
 });
 
+Deno.test("a pod has an address of each family of its block, of which start() may find one only", async () => {
+  const cluster = upstreamCluster();
+  cluster.allocate("default", "node1");
+  const only = (text: string) => {
+    const address = Address.parse(text);
+    return { [address.family]: address };
+  };
+  const { ipam, source } = await openNode(cluster, {
+    pods: [
+      { ...keyOf(1), addresses: only("10.2.0.1") },
+      // Of no block: nothing tells what else it has.
+      { ...keyOf(2), addresses: only("10.99.0.1") },
+      { ...keyOf(3, "v4"), addresses: only("fd02::200") },
+    ],
+  });
+  await using _ = ipam;
+  const whole = await ipam.allocate(keyOf(1));
+  assert.equal(textOf(whole), "10.2.0.1 fd02::201");
+  const known = [1, 2, 3].map((n) => ipam.lookup(keyOf(n)));
+  assert.deepEqual(
+    known.map((record) => [record && textOf(record), record?.state]),
+    [
+      ["10.2.0.1 fd02::201", "used"],
+      ["10.99.0.1", "quarantined"],
+      ["fd02::200", "used"],
+    ],
+  );
+  // Also where the block comes after the pod.
+  cluster.allocate("default", "node1");
+  const pod = { ...keyOf(4), addresses: only("fd02::301") };
+  const { signal } = new AbortController();
+  await ipam.reconcile([pod], { signal });
+  assert.equal(source.counts.list, 2);
+  const later = ipam.lookup(keyOf(4));
+  assert.equal(later && textOf(later), "10.3.0.1 fd02::301");
+});
+
 Deno.test("NI-8: a reserved block is not used, but exported and kept", async () => {
   const cluster = upstreamCluster();
   cluster.add({ pool: "default", index: 0, node: "node1", reserved: true });

@@ -263,6 +263,21 @@ function holdIn(block: HeldBlock, attachment: Holder): void {
     const index = block.indexOf(address);
     if (index !== undefined) holdAt(block, index, attachment);
   }
+  complete(attachment, block);
+}
+
+/**
+ * A pod has an address of each family of its block, of the same position. The kernel may show one only: when its
+ * daemon was killed between the two, or somebody took one away.
+ */
+function complete(attachment: Holder, block: HeldBlock): void {
+  const [known] = valuesOf(attachment.addresses);
+  const index = known && block.indexOf(known);
+  if (index === undefined || block.info.pool !== attachment.pool) return;
+  attachment.addresses = {
+    ...block.addressesAt(index),
+    ...attachment.addresses,
+  };
 }
 
 function holdAt(block: HeldBlock, index: number, attachment: Holder): void {

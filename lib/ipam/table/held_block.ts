@@ -1,5 +1,10 @@
 import type { Backoff } from "../../async/mod.ts";
-import { type Address, FAMILIES, valuesOf } from "../../inet/mod.ts";
+import {
+  type Address,
+  type DualStack,
+  FAMILIES,
+  valuesOf,
+} from "../../inet/mod.ts";
 import { BlockAllocator, type Slot } from "./block_allocator.ts";
 import type { BlockInfo } from "../base/ports.ts";
 
@@ -115,6 +120,11 @@ export class HeldBlock {
     return this.#allocator.indexOf(address);
   }
 
+  /** The addresses of each family at a position. */
+  addressesAt(index: number): DualStack<Address> {
+    return this.#allocator.addressesAt(index);
+  }
+
   /** Whether the two blocks have an address in common. */
   overlaps(other: HeldBlock): boolean {
     return valuesOf(this.info.prefixes).some((prefix) =>
@@ -141,7 +151,7 @@ export class HeldBlock {
     const [index] = this.#cooling.keys();
     if (index === undefined) return undefined;
     this.#cooling.delete(index);
-    return { index, addresses: this.#allocator.addressesAt(index) };
+    return { index, addresses: this.addressesAt(index) };
   }
 
   /** Makes somebody hold a position. A position can have several holders, all found in the kernel. */

@@ -2,7 +2,6 @@ import type { KeyedMutex } from "../../../lib/async/mod.ts";
 import {
   type Address,
   type DualStack,
-  mapDualStack,
   valuesOf,
 } from "../../../lib/inet/mod.ts";
 import type { AllocationRecord, NodeIpam } from "../../../lib/ipam/mod.ts";
@@ -96,7 +95,7 @@ export class RouteRepair {
       if (valuesOf(record.addresses).some((a) => holders.get(`${a}`) !== 1)) {
         continue;
       }
-      const problem = await this.#restore(pod, this.#wanted(record));
+      const problem = await this.#restore(pod, record.addresses);
       if (problem === undefined) repaired++;
       else problems.push(problem);
     }
@@ -136,26 +135,9 @@ export class RouteRepair {
   #lacksAnything(pod: PodLink, present: LinkAddresses): boolean {
     const record = this.#with.ipam.lookup(pod);
     if (record?.state !== "used") return false;
-    const addresses = this.#wanted(record);
+    const { addresses } = record;
     const { upkeep } = this.#with.network;
     return upkeep.findEndLacks(pod, { addresses, present }).length > 0;
-  }
-
-  /**
-   * A pod has an address of each family of its block, of the same number. After
-   * a restart only those are known that still had a route.
-   */
-  #wanted({ addresses, block: name }: AllocationRecord): DualStack<Address> {
-    const block = this.#with.ipam.blocks().find((b) => b.name === name);
-    const [known] = valuesOf(addresses);
-    if (block === undefined || known === undefined) return addresses;
-    const prefix = block.prefixes[known.family];
-    if (!prefix?.contains(known)) return addresses;
-    const number = prefix.indexOf(known);
-    return {
-      ...mapDualStack(block.prefixes, (other) => other.nth(number)),
-      ...addresses,
-    };
   }
 }
 

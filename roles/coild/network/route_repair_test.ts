@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { KeyedMutex } from "../../../lib/async/mod.ts";
-import { Address, type DualStack, Prefix } from "../../../lib/inet/mod.ts";
+import { Address, type DualStack } from "../../../lib/inet/mod.ts";
 import type { AllocationRecord, NodeIpam } from "../../../lib/ipam/mod.ts";
 import type { PodLink, PodNetwork } from "../../../lib/podnet/mod.ts";
 import { RouteRepair } from "./route_repair.ts";
@@ -43,13 +43,6 @@ class Site {
     const ipam = {
       lookup: ({ containerId }: PodLink) => this.records.get(containerId),
       list: () => [...this.records.values()],
-      blocks: () => [{
-        name: "default-0",
-        prefixes: {
-          ipv4: Prefix.parse("10.64.0.0/29"),
-          ipv6: Prefix.parse("fd02::/125"),
-        },
-      }],
     } as unknown as NodeIpam;
     const restoreEnd = (
       { containerId }: PodLink,
@@ -86,7 +79,6 @@ class Site {
     this.records.set(`c${n}`, {
       state: "used",
       addresses: dual(`10.64.0.${n}`, `fd02::${n}`),
-      block: "default-0",
       ...record,
     });
   }
@@ -119,19 +111,6 @@ Deno.test("repair() gives a pod's end back what it lacks", async () => {
   assert.deepEqual(site.reported, ["route"]);
   site.lacks = [];
   assert.equal((await site.repair.repair([link(1)], { signal })).repaired, 0);
-});
-
-Deno.test("repair() fills in the address of the family whose route is gone", async () => {
-  const site = new Site();
-  site.know(3, { addresses: dual("10.64.0.3") });
-  site.know(4, { addresses: dual("10.99.0.4") });
-  site.know(5, { addresses: dual("10.64.0.5"), block: "other" });
-  await site.repair.repair([link(3), link(4), link(5)], { signal });
-  assert.deepEqual(site.restored, [
-    "c3 10.64.0.3 fd02::3",
-    "c4 10.99.0.4",
-    "c5 10.64.0.5",
-  ]);
 });
 
 Deno.test("repair() leaves alone what is worked on, is not in use, or is claimed twice", async () => {
