@@ -342,6 +342,20 @@ netnsTest(
 );
 
 netnsTest(
+  "check() does not take a link for a network: its ADD may have ended before any address",
+  async () => {
+    await using node = await testNode();
+    await node.net.init();
+    const { request } = await addPod(node, 1);
+    await node.net.check(request);
+    await assert.rejects(
+      node.net.check({ ...request, addresses: {} }),
+      /"cid1": it has no address$/,
+    );
+  },
+);
+
+netnsTest(
   "KN-3 openNetns() finds the right pod's namespace, by memory and by looking",
   async () => {
     await using node = await testNode();

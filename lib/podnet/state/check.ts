@@ -13,7 +13,7 @@ export interface Expectation {
   readonly tableId: number;
 }
 
-/** Looks at the host's end: the link is up and each address has its route. */
+/** Looks at the host's end: the link is up, there is an address, and each has its route. */
 export async function checkHost(
   socket: RouteSocket,
   expected: Expectation,
@@ -26,6 +26,7 @@ export async function checkHost(
       `host link "${host.name}" lacks settings that keep the pod from forging sources: group ${POD_LINK_GROUP}, rp_filter and arp_filter 1`,
     );
   }
+  if (valuesOf(addresses).length === 0) problems.push("it has no address");
   for (const address of valuesOf(addresses)) {
     const routes = await socket.listRoutes({
       table: tableId,
