@@ -1,5 +1,9 @@
 import assert from "node:assert/strict";
-import type { EgressClient, EgressClientSlice } from "../../lib/api/mod.ts";
+import type {
+  Egress,
+  EgressClient,
+  EgressClientSlice,
+} from "../../lib/api/mod.ts";
 import { settle } from "../../lib/async/testing.ts";
 import {
   Informer,
@@ -57,6 +61,18 @@ Deno.test("the pods of an Egress are in its slice, as they come, change and go",
   await lab.until(() => assert.deepEqual(clientsOf(lab), ["b 10.64.0.2"]));
   api.remove("pods/team/b");
   await lab.until(() => assert.deepEqual(clientsOf(lab) ?? [], []));
+});
+
+Deno.test("the status of an Egress follows the number of its clients", async () => {
+  await using lab = new EgressLab({ statusIntervalMs: 1 }).start();
+  const { api } = lab;
+  const clients = () =>
+    api.get<Egress>("egresses/internet/nat")?.status?.clients;
+  api.put("egresses", egressOf());
+  await lab.until(() => assert.equal(clients(), 0));
+  await lab.quiet();
+  api.put("pods", podOf("a"));
+  await lab.until(() => assert.equal(clients(), 1));
 });
 
 Deno.test("an Egress' clients are written before its Deployment, whose gateways need them", async () => {

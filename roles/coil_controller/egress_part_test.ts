@@ -170,7 +170,12 @@ Deno.test("objects of an Egress' name that are somebody else's are left alone, a
   await using lab = new EgressLab().start();
   const { api } = lab;
   const foreign: KubeObject = {
-    metadata: { namespace: "internet", name: "nat" },
+    metadata: {
+      namespace: "internet",
+      name: "nat",
+      // One label more than another program's, and it would be the Egress'.
+      labels: { ...egressLabels("nat"), "app.kubernetes.io/component": "dmz" },
+    },
   };
   api.put("services", foreign);
   api.put("deployments", foreign);
@@ -207,6 +212,23 @@ for (
     assert.ok(api.get(key));
   });
 }
+
+Deno.test("gateways whose clients cannot be written are not started, until they can", async () => {
+  await using lab = new EgressLab();
+  const { api } = lab;
+  let isRefused = true;
+  api.refuse = (write) =>
+    isRefused && write.includes("egressclientslices/") ? 403 : undefined;
+  lab.start();
+  api.put("egresses", egressOf());
+  await lab.until(() =>
+    assert.equal(readyReason(lab), "EgressClientSliceRefused")
+  );
+  assert.ok(api.get(SERVICE));
+  assert.equal(api.get(DEPLOYMENT), undefined);
+  isRefused = false;
+  await lab.until(() => assert.equal(readyReason(lab), "NoGatewayAvailable"));
+});
 
 Deno.test("without the gateways' ClusterRoleBinding no Egress is ready, until it is there", async () => {
   await using lab = new EgressLab();

@@ -79,8 +79,11 @@ abstract class ControllerLab implements AsyncDisposable {
 
 /** The egress half, with the ClusterRoleBinding of gateways. */
 export class EgressLab extends ControllerLab {
-  constructor() {
+  readonly #options: Pick<EgressPartOptions, "statusIntervalMs">;
+
+  constructor(options: Pick<EgressPartOptions, "statusIntervalMs"> = {}) {
     super();
+    this.#options = options;
     this.api.put("clusterrolebindings", bindingNamed("coil-egress"));
   }
 
@@ -90,6 +93,7 @@ export class EgressLab extends ControllerLab {
   ): (leading: AbortSignal) => Promise<void> {
     return openEgress({
       ...options,
+      ...this.#options,
       registry: this.registry,
       settings: {
         port: 5555,

@@ -89,7 +89,11 @@ export class EgressReconciler {
     );
     const hasClients = await attempt(
       { kind: "EgressClientSlice", isFatal: true },
-      () => slices.ensure(egress, { signal }).then(() => true),
+      async () => {
+        await slices.ensure(egress, { signal });
+        // mutate: any value but undefined says the same.
+        return true;
+      },
     );
     // Gateways that started without knowing their clients would drop these' packets.
     const deployment = hasClients === undefined ? undefined : await attempt(
