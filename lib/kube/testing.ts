@@ -12,6 +12,8 @@ import type {
   TransportStream,
 } from "./http/transport.ts";
 
+export { type MemoryServer, serveTransport } from "./http/server_testing.ts";
+
 /** What a {@link FakeTransport}'s function answers. */
 export interface FakeAnswer {
   /** Default 200. */

@@ -2,6 +2,7 @@ import {
   ADDRESS_BLOCKS,
   ADDRESS_POOLS,
   type AddressBlock,
+  type AddressPool,
   type BlockRequest,
 } from "../../lib/api/mod.ts";
 import { retry, TaskGroup } from "../../lib/async/mod.ts";
@@ -205,7 +206,10 @@ function subscribe(
     }
     if (pool === "") return;
     for (const name of [pool, ...pools.neighbours(pool)]) {
-      handlers.onPool(name, statusDelayMs(name, cluster));
+      const delayMs = statusDelayMs(cluster.pools.store.get(name), {
+        blocks: cluster.blocks.store.size,
+      });
+      handlers.onPool(name, delayMs);
     }
   }, all));
   stack.use(cluster.requests.subscribe(({ type, object }) => {
@@ -238,10 +242,13 @@ function isMissing(node: string, { nodes }: Cluster): boolean {
   return node !== "" && nodes.hasSynced && nodes.store.get(node) === undefined;
 }
 
-function statusDelayMs(name: string, { pools, blocks }: Cluster): number {
-  const pool = pools.store.get(name);
+/** How long the status of a pool waits for more changes; that of one which is being deleted, with whose last block it goes, does not. */
+export function statusDelayMs(
+  pool: Pick<AddressPool, "metadata"> | undefined,
+  { blocks }: { readonly blocks: number },
+): number {
   if (pool?.metadata.deletionTimestamp !== undefined) return 0;
-  return STATUS_INTERVAL_MS + blocks.store.size * STATUS_INTERVAL_PER_BLOCK_MS;
+  return STATUS_INTERVAL_MS + blocks * STATUS_INTERVAL_PER_BLOCK_MS;
 }
 
 function uidsOf(requests: readonly BlockRequest[]): ReadonlySet<string> {

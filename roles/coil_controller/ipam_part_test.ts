@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import type { AddressBlock, AddressPool } from "../../lib/api/mod.ts";
+import { statusDelayMs } from "./ipam_part.ts";
 import { IpamLab } from "./testing.ts";
 
 const POOL = "addresspools//default";
@@ -190,6 +191,8 @@ Deno.test("a block that cannot be released has an Event", async () => {
       lab.events.some((e) => e.startsWith("ReleaseFailed of default-0: ")),
     )
   );
+  const metrics = await lab.registry.metrics();
+  assert.match(metrics, /^coil_controller_gc_released_blocks_total 0$/m);
   assert.ok(blockOf(lab, "default-0"));
 });
 
@@ -282,4 +285,13 @@ Deno.test("a pool that is being deleted goes with its last block, and gives none
   assert.equal(await lab.answered("r2"), "out of blocks");
   api.remove("addressblocks//default-0");
   await lab.until(() => assert.equal(api.get(POOL), undefined));
+});
+
+Deno.test("statusDelayMs() is longer the more blocks there are, and none of a pool that is being deleted", () => {
+  const metadata = { name: "default" };
+  assert.equal(statusDelayMs({ metadata }, { blocks: 0 }), 300);
+  assert.equal(statusDelayMs({ metadata }, { blocks: 20_000 }), 1_100);
+  const deletionTimestamp = "2026-01-01T00:00:00Z";
+  const going = { metadata: { ...metadata, deletionTimestamp } };
+  assert.equal(statusDelayMs(going, { blocks: 20_000 }), 0);
 });

@@ -184,7 +184,7 @@ function* counterpart(node: ts.Identifier): Generator<Edit> {
   if (to !== undefined && isCalled) yield [node, to];
 }
 
-/** Whether a string is neither a module's name, nor that of a property, task or error, nor a metric's help. */
+/** Whether a string is neither a module's name, nor that of a property, task, log or error, nor a metric's help. */
 function isCode(node: ts.Node): boolean {
   const { parent } = node;
   if (ts.isPropertyAssignment(parent)) {
@@ -197,9 +197,14 @@ function isCode(node: ts.Node): boolean {
   if (ts.isCallExpression(parent)) {
     const { expression, arguments: [first] } = parent;
     return expression.kind !== Kind.ImportKeyword &&
-      !(first === node && /\b(tasks|group)\.run$/.test(expression.getText()));
+      !(first === node && isOfTaskOrLog(expression.getText()));
   }
   return !ts.isImportDeclaration(parent) && !ts.isExportDeclaration(parent);
+}
+
+/** Whether the first argument of a call of this function is a name in records of the log. */
+function isOfTaskOrLog(called: string): boolean {
+  return called === "getLogger" || /\b(tasks|group)\.run$/.test(called);
 }
 
 /** Whether an array literal is the left side of an assignment. */
@@ -219,5 +224,5 @@ function isForPeople(node: ts.Node): boolean {
   if (ts.isNewExpression(node)) return /Error$/.test(node.expression.getText());
   const call = ts.isStatement(node) ? callOf(node) : undefined;
   return call !== undefined &&
-    /\blog\w*\??\.(debug|info|warn|error)$/i.test(call.expression.getText());
+    /\b\w*log\w*\??\.(debug|info|warn|error)$/i.test(call.expression.getText());
 }

@@ -45,6 +45,8 @@ const CASES: readonly (readonly [text: string, ...changed: string[]])[] = [
   ['this.#log.info("text");'],
   ['this.#options.log.info("text");'],
   ['if (a) log.info("text");'],
+  ['requestLog.info("text");'],
+  ['const log = getLogger("name");'],
   [
     "if (a) { log.info(b); save(c); }",
     "if (!(a)) { log.info(b); save(c); }",

@@ -4,27 +4,8 @@ import { KubeUnreachableError } from "./errors.ts";
 import { HttpTransport } from "./http_transport.ts";
 import { InClusterSource } from "./in_cluster.ts";
 import { NODES } from "../api/resource.ts";
+import { SERVER_CERT, SERVER_KEY } from "./server_testing.ts";
 
-/** Of 127.0.0.1, until 2120, signed with its own key; nothing else ever had that key. */
-const SERVER_CERT = `
------BEGIN CERTIFICATE-----
-MIIBUzCB+aADAgECAgEBMAoGCCqGSM49BAMCMBExDzANBgNVBAMMBnNlcnZlcjAg
-Fw0yMDAxMDEwMDAwMDBaGA8yMTIwMDEwMTAwMDAwMFowETEPMA0GA1UEAwwGc2Vy
-dmVyMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE1nbF8zYUBiv4OTxvwUkANnPV
-P1f44g4tzvpCLdVfRBIKNITMbwVs5XkZA23WfSmqs5UuLPUruOSN4n0KV2MbMqNA
-MD4wDwYDVR0RBAgwBocEfwAAATAMBgNVHRMBAf8EAjAAMB0GA1UdDgQWBBRawNiQ
-6NDY5cxntKMIVNg7q/WcuzAKBggqhkjOPQQDAgNJADBGAiEAzQkef+YeboU5bLXl
-y7Rs+VdfL+mSoKOTvXtzPLhsiG4CIQCn5K09PFfaTHbweBoEocfeRqDl9Evfe3s+
-byRMnhFhwA==
------END CERTIFICATE-----
-`;
-const SERVER_KEY = `
------BEGIN PRIVATE KEY-----
-MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgMbKFbUzjK+0SizsI
-B3FFNq+kYxwKfNFsT9pVZh5seQ6hRANCAATWdsXzNhQGK/g5PG/BSQA2c9U/V/ji
-Di3O+kIt1V9EEgo0hMxvBWzleRkDbdZ9KaqzlS4s9Su45I3ifQpXYxsy
------END PRIVATE KEY-----
-`;
 /** Did not sign the server's. */
 const OTHER_CERT = `
 -----BEGIN CERTIFICATE-----

@@ -15,6 +15,8 @@ Deno.test("clusterOverlap() calls podCIDRs harmless, and names none beside addre
   const harmless = clusterOverlap(POOL, podCidrs);
   assert.equal(harmless?.reason, "InPodCIDR");
   assert.match(harmless.message, /; 1 more\. This is harmless/);
+  const three = clusterOverlap(POOL, podCidrs.slice(1));
+  assert.match(three?.message ?? "", /of Node "n3"\. This is harmless/);
   const node = { prefix: Prefix.parse("10.2.0.1/32"), what: "a node" };
   const used = clusterOverlap(POOL, [...podCidrs, node]);
   assert.equal(used?.reason, "AddressesInUse");

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { type AddressBlock, type Pool, poolOf } from "../../../lib/api/mod.ts";
 import { KubeClient, Store } from "../../../lib/kube/mod.ts";
 import { FakeTransport } from "../../../lib/kube/testing.ts";
-import { POOL_LABEL } from "../../../lib/names/mod.ts";
+import { POOL_LABEL, REQUEST_LABEL } from "../../../lib/names/mod.ts";
 import { Registry } from "../../../lib/telemetry/mod.ts";
 import { BLOCK_INDEXES } from "./cluster.ts";
 import { IpamMetrics } from "./metrics.ts";
@@ -112,3 +112,49 @@ Deno.test("Pools.seen() skips a block that another client has created", async ()
   blocks.pools.seen(other);
   assert.equal(await blocks.next("r1"), "default-1");
 });
+
+for (
+  const [whose, uid, isRead] of [
+    ["of the same request", "r1", false],
+    ["of another request", "r2", true],
+    ["of no request", undefined, true],
+  ] as const
+) {
+  Deno.test(`Pools.create() ${isRead ? "reads the pool again" : "reads nothing more"} when the block is there ${whose}`, async () => {
+    const labels = { [POOL_LABEL]: "default" };
+    const live = {
+      metadata: {
+        name: "default-0",
+        labels: { ...labels, ...(uid && { [REQUEST_LABEL]: uid }) },
+      },
+    };
+    const transport = new FakeTransport(({ method, path }) =>
+      method === "POST"
+        ? { status: 409, body: { kind: "Status", reason: "AlreadyExists" } }
+        : path.endsWith("/default-0")
+        ? { body: live }
+        : { body: { metadata: { resourceVersion: "1" }, items: [] } }
+    );
+    const pools = new Pools({
+      client: new KubeClient(transport),
+      blocks: new Store<CachedBlock>(BLOCK_INDEXES),
+      metrics: new IpamMetrics(new Registry()),
+    });
+    const { signal } = new AbortController();
+    const block: AddressBlock = {
+      apiVersion: "coil.cybozu.com/v2",
+      kind: "AddressBlock",
+      metadata: {
+        name: "default-0",
+        labels: { ...labels, [REQUEST_LABEL]: "r1" },
+      },
+      index: 0,
+    };
+    assert.deepEqual(await pools.create(block, { signal }), {
+      created: false,
+      requestUid: uid,
+    });
+    const lists = transport.requests.filter(({ path }) => path.includes("?"));
+    assert.equal(lists.length, isRead ? 1 : 0);
+  });
+}
