@@ -76,10 +76,9 @@ export async function serveTransport(
 async function answerOf(
   transport: Pick<Transport, "stream">,
   request: Request,
-  stop: AbortSignal,
+  signal: AbortSignal,
 ): Promise<Response> {
   const { pathname, search } = new URL(request.url);
-  const signal = AbortSignal.any([request.signal, stop]);
   const { status, headers, chunks } = await transport.stream({
     method: request.method,
     path: `${pathname}${search}`,
@@ -93,7 +92,7 @@ async function answerOf(
   });
 }
 
-/** A watch ends with its reader or the server, which is a failure of neither. */
+/** A watch ends with the server, which is no failure. */
 async function* untilEnd(
   chunks: AsyncIterable<Uint8Array>,
   signal: AbortSignal,

@@ -1,0 +1,256 @@
+/**
+ * All of coild as a node starts it, with an API server in memory and the
+ * controller's half for addresses: one process, in a network namespace that
+ * plays the node.
+ *
+ * @module
+ */
+import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
+import { TaskGroup } from "../../lib/async/mod.ts";
+import { AddResponseSchema, CNIArgsSchema } from "../../lib/cnirpc/mod.ts";
+import { callUnary } from "../../lib/grpc/testing.ts";
+import {
+  type EventInfo,
+  type EventRecorder,
+  KubeClient,
+  KubeMetrics,
+  type KubeObject,
+  type ObjectMeta,
+} from "../../lib/kube/mod.ts";
+import { MemoryApi, serveTransport } from "../../lib/kube/testing.ts";
+import { NODE_NAME_ENV } from "../../lib/names/mod.ts";
+import { Registry } from "../../lib/telemetry/mod.ts";
+import { main } from "../../roles/coild/mod.ts";
+import { IpamMetrics } from "../../roles/coil_controller/ipam/metrics.ts";
+import { openIpam } from "../../roles/coil_controller/ipam_part.ts";
+import { TextLineStream } from "../lab/lines.ts";
+import { eventually } from "../lab/wait.ts";
+import { type TempNetns, tempNetns } from "./testing.ts";
+
+const SELF = new URL(import.meta.url).pathname;
+
+/** What the cluster has besides, a list of {@linkcode Change}. */
+const OBJECTS_ENV = "COIL_TEST_OBJECTS";
+
+/** What the process is told on its standard input, as a line of JSON. */
+export interface Change {
+  readonly plural: string;
+  /** Stored; absent: that of the name goes. */
+  readonly object?: KubeObject;
+  readonly name?: string;
+}
+
+/** What a runtime calls with. */
+export interface Call {
+  readonly containerId: string;
+  readonly pod: string;
+  /** Absent: none is given, as with some DELs. */
+  readonly netns?: TempNetns;
+}
+
+/** A node "n1" with coild on it, and pool "default" of blocks of 2 addresses. */
+export class WholeCoild implements AsyncDisposable {
+  readonly host: TempNetns;
+  readonly #dir: string;
+  #process: Deno.ChildProcess | undefined;
+  #input: WritableStreamDefaultWriter<Uint8Array> | undefined;
+
+  private constructor(host: TempNetns, dir: string) {
+    this.host = host;
+    this.#dir = dir;
+  }
+
+  static async start(...flags: readonly string[]): Promise<WholeCoild> {
+    const host = await tempNetns("node");
+    const coild = new WholeCoild(host, await Deno.makeTempDir());
+    await host.ip("link", "add", "node0", "type", "bridge");
+    await host.ip("address", "add", "192.0.2.1/24", "dev", "node0");
+    await host.ip("link", "set", "node0", "up");
+    coild.restart(flags);
+    return coild;
+  }
+
+  get #socketPath(): string {
+    return `${this.#dir}/coild.sock`;
+  }
+
+  get #log(): string {
+    return `${this.#dir}/log`;
+  }
+
+  /** Starts it again, in a cluster that has these objects besides. */
+  restart(
+    flags: readonly string[],
+    objects: readonly Change[] = [],
+  ): void {
+    this.#process = this.#spawn(flags, {
+      [OBJECTS_ENV]: JSON.stringify(objects),
+    });
+    this.#input = this.#process.stdin.getWriter();
+  }
+
+  /** The exit code of a start beside it, which fails. */
+  async failing(env: Readonly<Record<string, string>> = {}): Promise<number> {
+    const { stdin, status } = this.#spawn([], env);
+    const { code } = await status;
+    await stdin.close().catch(() => {});
+    return code;
+  }
+
+  #spawn(
+    flags: readonly string[],
+    env: Readonly<Record<string, string>>,
+  ): Deno.ChildProcess {
+    const script = `exec nsenter --net=${this.host.path} "$@" 2>>${this.#log}`;
+    return new Deno.Command("sh", {
+      args: [
+        ...["-c", script, "sh", Deno.execPath(), "run", "-A", "--no-check"],
+        ...[SELF, `--socket=${this.#socketPath}`, ...flags],
+      ],
+      env: { [NODE_NAME_ENV]: "n1", ...env },
+      stdin: "piped",
+      stdout: "null",
+    }).spawn();
+  }
+
+  /** Changes what the API server has. */
+  async change(change: Change): Promise<void> {
+    const line = `${JSON.stringify(change)}\n`;
+    await this.#input?.write(new TextEncoder().encode(line));
+  }
+
+  /** Ends it as a node does, and returns its exit code. */
+  async stop(): Promise<number | undefined> {
+    const process = this.#process;
+    if (process === undefined) return undefined;
+    this.#process = undefined;
+    process.kill("SIGTERM");
+    await this.#input?.close().catch(() => {});
+    return (await process.status).code;
+  }
+
+  /** Calls it as the plugin does. */
+  async call(
+    method: "Add" | "Del" | "Check" | "Status",
+    call?: Call,
+  ): Promise<Uint8Array> {
+    const config = { cniVersion: "1.1.0", name: "net", type: "coil" };
+    const args = create(CNIArgsSchema, {
+      containerId: call?.containerId ?? "",
+      ifname: "eth0",
+      netns: call?.netns?.path ?? "",
+      args: { K8S_POD_NAME: call?.pod ?? "", K8S_POD_NAMESPACE: "team" },
+      stdinData: new TextEncoder().encode(JSON.stringify(config)),
+    });
+    return await callUnary({
+      socketPath: this.#socketPath,
+      method: `/pkg.cnirpc.CNI/${method}`,
+      message: toBinary(CNIArgsSchema, args),
+    });
+  }
+
+  /** The addresses that an ADD gives. */
+  async add(call: Call): Promise<string[]> {
+    const { result } = fromBinary(
+      AddResponseSchema,
+      await this.call("Add", call),
+    );
+    const { ips } = JSON.parse(new TextDecoder().decode(result));
+    return (ips as { address: string }[]).map(({ address }) => address);
+  }
+
+  /** Resolves when it serves ADD. */
+  async ready(): Promise<void> {
+    try {
+      await eventually("coild to be ready", async () => {
+        await this.call("Status");
+        return true;
+      }, { timeoutMs: 20_000 });
+    } catch (cause) {
+      throw new Error(await Deno.readTextFile(this.#log), { cause });
+    }
+  }
+
+  /** What it answers at one of its two ports, with the status in front. */
+  async get(port: 9384 | 9385, path: string): Promise<string> {
+    const url = `http://127.0.0.1:${port}${path}`;
+    return await this.host.exec("curl", "-sw", "\\n%{http_code}", url);
+  }
+
+  /** Value of a sample of its metrics; undefined when there is none. */
+  async metric(sample: string): Promise<number | undefined> {
+    const text = await this.get(9384, "/metrics");
+    const line = text.split("\n").find((l) => l.startsWith(`${sample} `));
+    return line === undefined ? undefined : Number(line.split(" ").at(-1));
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.stop();
+    await this.host[Symbol.asyncDispose]();
+    await Deno.remove(this.#dir, { recursive: true });
+  }
+}
+
+/** The cluster: the node, its pool, a namespace and two pods. */
+function fill(api: MemoryApi): void {
+  const address = { type: "InternalIP", address: "192.0.2.1" };
+  api.put("nodes", {
+    metadata: { name: "n1" },
+    status: { addresses: [address] },
+  });
+  api.put("namespaces", { metadata: { name: "team" } });
+  api.put("addresspools", {
+    apiVersion: "coil.cybozu.com/v2",
+    kind: "AddressPool",
+    metadata: { name: "default" },
+    spec: { blockSizeBits: 1, subnets: [{ ipv4: "10.64.0.0/28" }] },
+  });
+  for (const name of ["a", "b", "c"]) {
+    api.put("pods", {
+      metadata: { namespace: "team", name, uid: `uid-of-${name}` },
+      spec: { nodeName: "n1", containers: [] },
+    });
+  }
+  const changes: Change[] = JSON.parse(Deno.env.get(OBJECTS_ENV) ?? "[]");
+  for (const change of changes) make(api, change);
+}
+
+function make(api: MemoryApi, { plural, object, name = "" }: Change): void {
+  if (object !== undefined) api.put(plural, object);
+  else api.remove(`${plural}/${name}`);
+}
+
+async function follow(api: MemoryApi): Promise<void> {
+  const lines = Deno.stdin.readable.pipeThrough(new TextLineStream());
+  for await (const line of lines) {
+    make(api, JSON.parse(line));
+  }
+}
+
+function startController(api: MemoryApi, group: TaskGroup): void {
+  const registry = new Registry();
+  const event = (_: ObjectMeta, __: EventInfo) => {};
+  const lead = openIpam({
+    client: new KubeClient(api, { fieldManager: "coil-controller" }),
+    events: { event } as unknown as EventRecorder,
+    metrics: new IpamMetrics(registry),
+    kubeMetrics: new KubeMetrics(registry),
+    gcIntervalMs: 3_600_000,
+    nodeGraceMs: 3_600_000,
+    concurrentRequests: 4,
+    nodeAddressFactor: 0,
+    maxPodsPerNode: 1000,
+  }, group);
+  group.run("leader", lead);
+}
+
+if (import.meta.main) {
+  const api = new MemoryApi();
+  fill(api);
+  await using group = new TaskGroup();
+  startController(api, group);
+  await using server = await serveTransport(api);
+  Deno.env.set("KUBECONFIG", server.kubeconfig);
+  follow(api).catch(() => Deno.exit(2));
+  await main(Deno.args, { program: "coild" });
+}

@@ -1,0 +1,160 @@
+// coild from its start to its end, as a node runs it: what its parts do is
+// tested beside them, this is about how they are tied to each other.
+import assert from "node:assert/strict";
+import { eventually } from "../lab/wait.ts";
+import { type Call, WholeCoild } from "./coild_whole.ts";
+import { netnsTest, tempNetns } from "./testing.ts";
+
+const POD_TABLE = 116;
+const EXPORT_TABLE = 119;
+const USED = 'coil_coild_addresses{pool="default",state="used"}';
+
+/** The first block, as coild has it before a start. */
+const BLOCK = {
+  apiVersion: "coil.cybozu.com/v2",
+  kind: "AddressBlock",
+  metadata: {
+    name: "default-0",
+    finalizers: ["coil.cybozu.com"],
+    labels: { "coil.cybozu.com/pool": "default", "coil.cybozu.com/node": "n1" },
+  },
+  index: 0,
+  ipv4: "10.64.0.0/31",
+};
+
+/** Pods "a", "b" and "c" as their runtime has them. */
+async function threePods(
+  stack: AsyncDisposableStack,
+): Promise<readonly [Call, Call, Call]> {
+  const call = async (pod: string) => ({
+    containerId: `c-${pod}`,
+    pod,
+    netns: stack.use(await tempNetns(pod)),
+  });
+  return [await call("a"), await call("b"), await call("c")];
+}
+
+async function until(what: string, holds: () => Promise<boolean>) {
+  await eventually(what, holds, { timeoutMs: 15_000 });
+}
+
+/** Destinations of a route table's routes, sorted. */
+async function destinationsOf(
+  { host }: WholeCoild,
+  table: number,
+): Promise<string[]> {
+  const args = ["route", "show", "table", `${table}`];
+  const { stdout } = await host.tryExec("ip", ...args);
+  return stdout.split("\n").filter((line) => line !== "")
+    .map((line) => line.split(" ")[0] ?? "").toSorted();
+}
+
+netnsTest(
+  "coild starts, asks for blocks, connects pods and keeps what it made",
+  async () => {
+    await using stack = new AsyncDisposableStack();
+    const [a, b, c] = await threePods(stack);
+    const coild = stack.use(
+      await WholeCoild.start(
+        ...["--cooldown=0s", "--addressblock-gc-interval=1s"],
+        ...["--block-return-delay=0s", "--low-water=0"],
+      ),
+    );
+    const { host } = coild;
+    await coild.ready();
+    assert.match(await coild.get(9385, "/readyz"), /200$/);
+    assert.match(await coild.get(9385, "/healthz"), /200$/);
+    assert.equal(await coild.metric("coil_coild_ready"), 1);
+    assert.equal(await coild.failing(), 1, "another at its socket");
+    assert.deepEqual(await coild.add(a), ["10.64.0.0/32"]);
+    assert.deepEqual(await coild.add(b), ["10.64.0.1/32"]);
+    assert.deepEqual(await coild.add(c), ["10.64.0.2/32"]);
+    await coild.call("Check", a);
+    const pods = ["10.64.0.0", "10.64.0.1", "10.64.0.2"];
+    assert.deepEqual(await destinationsOf(coild, POD_TABLE), pods);
+    const blocks = ["10.64.0.0/31", "10.64.0.2/31"];
+    assert.deepEqual(await destinationsOf(coild, EXPORT_TABLE), blocks);
+    assert.equal(await coild.metric(USED), 3);
+
+    // Another program takes things away.
+    await host.ip("rule", "delete", "table", `${POD_TABLE}`);
+    await host.ip("route", "flush", "table", `${EXPORT_TABLE}`);
+    await host.exec("nft", "delete", "table", "inet", "coil-node");
+    await until("them to be back", async () => {
+      const rules = await host.ip("rule");
+      const exported = await destinationsOf(coild, EXPORT_TABLE);
+      const tables = await host.exec("nft", "list", "tables");
+      return rules.includes(`lookup ${POD_TABLE}`) && exported.length === 2 &&
+        tables.includes("coil-node");
+    });
+    for (const what of ["rule", "export", "sources"]) {
+      const repairs = `coil_coild_repairs_total{what="${what}"}`;
+      await until(repairs, async () => (await coild.metric(repairs) ?? 0) > 0);
+    }
+
+    // The Node's address changes.
+    await host.ip("address", "add", "192.0.2.7/24", "dev", "node0");
+    const addresses = [{ type: "InternalIP", address: "192.0.2.7" }];
+    const node = { metadata: { name: "n1" }, status: { addresses } };
+    await coild.change({ plural: "nodes", object: node });
+    await until("routes from the Node's address", async () => {
+      const routes = await host.ip("route", "show", "table", `${POD_TABLE}`);
+      return routes.split("src 192.0.2.7").length === 1 + pods.length;
+    });
+
+    // The block of a pod that goes returns to its pool.
+    await coild.call("Del", { containerId: c.containerId, pod: c.pod });
+    await until("the block to be returned", async () => {
+      const exported = await destinationsOf(coild, EXPORT_TABLE);
+      return await coild.metric(USED) === 2 && exported.length === 1;
+    });
+    const compared = 'coil_coild_reconciliations_total{result="ok"}';
+    await until(compared, async () => (await coild.metric(compared) ?? 0) > 0);
+    assert.equal(await coild.stop(), 0);
+    assert.deepEqual(await destinationsOf(coild, EXPORT_TABLE), [
+      "10.64.0.0/31",
+    ]);
+  },
+);
+
+netnsTest(
+  "coild knows its pods after a restart, and takes its routes with it when the Node is gone",
+  async () => {
+    await using stack = new AsyncDisposableStack();
+    const [a, b, c] = await threePods(stack);
+    const flags = ["--clear-routes-on-shutdown", "--cooldown=0s"];
+    const coild = stack.use(await WholeCoild.start(...flags));
+    await coild.ready();
+    assert.deepEqual(await coild.add(a), ["10.64.0.0/32"]);
+    assert.deepEqual(await coild.add(b), ["10.64.0.1/32"]);
+    assert.equal(await coild.stop(), 0);
+    const exported = await destinationsOf(coild, EXPORT_TABLE);
+    assert.ok(exported.includes("10.64.0.0/31"), "the Node is there");
+    coild.restart(flags, [{ plural: "addressblocks", object: BLOCK }]);
+    await coild.ready();
+    assert.equal(await coild.metric(USED), 2);
+    await coild.call("Check", a);
+    assert.deepEqual(await coild.add(b), ["10.64.0.1/32"], "the same one");
+    await coild.call("Del", a);
+    await until(USED, async () => await coild.metric(USED) === 1);
+    assert.deepEqual(await coild.add(c), ["10.64.0.0/32"]);
+    await coild.change({ plural: "nodes", name: "/n1" });
+    assert.equal(await coild.stop(), 0);
+    // Others may get the blocks of a Node that is gone.
+    assert.deepEqual(await destinationsOf(coild, EXPORT_TABLE), []);
+  },
+);
+
+netnsTest(
+  "coild without addresses starts, and leaves the kernel as it was",
+  async () => {
+    await using coild = await WholeCoild.start("--enable-ipam=false");
+    await coild.ready();
+    assert.match(await coild.get(9385, "/readyz"), /200$/);
+    assert.equal(await coild.metric("coil_coild_ready"), 1);
+    assert.equal(await coild.metric("coil_coild_source_validation"), undefined);
+    assert.doesNotMatch(await coild.host.ip("rule"), /lookup 116/);
+    assert.equal(await coild.stop(), 0);
+    assert.equal(await coild.failing({ COIL_NODE_NAME: "" }), 1, "no name");
+  },
+);
