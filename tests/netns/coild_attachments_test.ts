@@ -1,7 +1,9 @@
 // What coild's attachments do when something fails, or holds a lock: with the
 // kernel's network, and addresses of a cluster in memory.
 import assert from "node:assert/strict";
+import { create } from "@bufbuild/protobuf";
 import { untilAborted } from "../../lib/async/mod.ts";
+import { CNIArgsSchema } from "../../lib/cnirpc/mod.ts";
 import { NetnsNotFoundError } from "../../lib/podnet/mod.ts";
 import { keyText } from "../../lib/cni/mod.ts";
 import { Announcement } from "../../roles/coild/calls/announcement.ts";
@@ -71,5 +73,30 @@ netnsTest(
     await parts.settle();
     assert.deepEqual(released, [key]);
     assert.equal(ipam.lookup(request), undefined);
+  },
+);
+
+netnsTest(
+  "CHECK takes the addresses of its own link from the kernel while the address management does not know them",
+  async () => {
+    await using node = await testNode();
+    await node.net.init();
+    await using parts = await partsOn(node.net);
+    const pods = [await node.pod(), await node.pod()];
+    for (const [n, pod] of pods.entries()) {
+      await parts.add(requestFor(pod.path, `cid${n}`));
+    }
+    // As after a restart, before the start is through.
+    await using fresh = await partsOn(node.net);
+    for (const [n, { path: netns }] of pods.entries()) {
+      const containerId = `cid${n}`;
+      const args = create(CNIArgsSchema, {
+        containerId,
+        ifname: "eth0",
+        netns,
+      });
+      const { signal } = new AbortController();
+      await fresh.attachments.check(args, { signal });
+    }
   },
 );

@@ -3,6 +3,7 @@
 // listed may go, what came since has to stay.
 import assert from "node:assert/strict";
 import type { PodNetwork } from "../../lib/podnet/mod.ts";
+import { keyText } from "../../lib/cni/mod.ts";
 import { eventually } from "../lab/wait.ts";
 import { gcOfNone, type Parts, partsOn, requestFor } from "./coild_parts.ts";
 import { addVeth, type TestNode, testNode } from "./podnet_testing.ts";
@@ -56,7 +57,9 @@ netnsTest(
     await parts.add(requestFor(pod.path));
     assert.ok(await node.net.beginTeardown(KEY));
     await parts.reconciler.reconcile(signal);
+    assert.ok(parts.locks.isLocked(keyText(KEY)), "an ADD has to wait");
     await parts.settle();
+    assert.ok(!parts.locks.isLocked(keyText(KEY)));
     assert.deepEqual((await node.net.survey()).husks, []);
     assert.equal(parts.ipam.lookup(KEY), undefined);
   },

@@ -124,7 +124,12 @@ export class WholeCoild implements AsyncDisposable {
     const process = this.#process;
     if (process === undefined) return undefined;
     this.#process = undefined;
-    process.kill("SIGTERM");
+    try {
+      process.kill("SIGTERM");
+    } catch (error) {
+      // It has ended by itself.
+      if (!(error instanceof TypeError)) throw error;
+    }
     await this.#input?.close().catch(() => {});
     return (await process.status).code;
   }

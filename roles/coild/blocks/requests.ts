@@ -348,6 +348,7 @@ export class BlockRequests {
     this.#late.delete(uid);
     const { name = "" } = request.metadata;
     const seen = this.#seen.get(name);
+    // mutate: only frees memory; a name that is tried first for it is as good.
     if (seen !== undefined && uidOf(seen) === uid) this.#seen.delete(name);
   }
 }

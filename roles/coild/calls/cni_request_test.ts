@@ -10,6 +10,7 @@ import {
   parseGc,
   parseKey,
   parseNetwork,
+  parsePodName,
   parseStrictKey,
   refuseChained,
   requireChained,
@@ -152,6 +153,24 @@ Deno.test("parseNetwork() refuses what is not JSON with the CNI code", () => {
 
 Deno.test("parseNetwork() lives without a configuration, as old clients send none", () => {
   assert.deepEqual(parseNetwork(new Uint8Array()), { name: "" });
+});
+
+Deno.test("parseNetwork() reads the previous result, of which null is none", () => {
+  const parse = (prevResult: unknown) =>
+    parseNetwork(bytes({ name: "n", prevResult }));
+  const prevResult = { ips: [] };
+  assert.deepEqual(parse(prevResult), { name: "n", prevResult });
+  assert.deepEqual(parse(null), { name: "n" });
+});
+
+Deno.test("parsePodName() needs both names", () => {
+  const pod = { name: "web-0", namespace: "shop" };
+  assert.deepEqual(parsePodName(args()), { pod });
+  for (const name of ["K8S_POD_NAME", "K8S_POD_NAMESPACE"]) {
+    const half = args({ args: { ...POD, [name]: "" } });
+    assert.deepEqual(parsePodName(half), {});
+  }
+  assert.deepEqual(parsePodName(args({ args: {} })), {});
 });
 
 Deno.test("parseGc() takes an empty list at its word", () => {

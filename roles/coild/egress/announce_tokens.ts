@@ -127,6 +127,7 @@ export class EgressTokens implements AnnounceTokens {
       const nowMs = this.#nowMs();
       const isUsed = nowMs - held.usedMs < held.lifeMs;
       if (!isUsed || held.token === undefined && !this.#isGood(held)) {
+        // mutate: only frees memory; what is not good is asked for again.
         this.#held.delete(audience);
       } else if (held.token !== undefined && nowMs >= held.renewMs) {
         await this.#request(held.egress);
