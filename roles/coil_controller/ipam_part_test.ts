@@ -263,6 +263,10 @@ Deno.test("a pool over addresses that the cluster uses says so", async () => {
       /^True AddressesInUse: 10\.64\.0\.0\/16 is the ServiceCIDR "kubernetes"\. /,
     )
   );
+  // Not without it first, as if the cluster had changed.
+  const { writes } = lab.api;
+  const statuses = writes.filter((write) => write.endsWith(`${POOL}/status`));
+  assert.equal(statuses.length, 1, writes.join());
 });
 
 Deno.test("a pool that is being deleted goes with its last block, and gives none", async () => {
@@ -285,6 +289,19 @@ Deno.test("a pool that is being deleted goes with its last block, and gives none
   assert.equal(await lab.answered("r2"), "out of blocks");
   api.remove("addressblocks//default-0");
   await lab.until(() => assert.equal(api.get(POOL), undefined));
+});
+
+Deno.test("a controller that does not lead any longer counts no pools", async () => {
+  const lab = new IpamLab();
+  const counted = async () =>
+    (await lab.registry.metrics()).includes('{pool="default"}');
+  {
+    await using _leading = lab.start();
+    lab.ask("r1");
+    await lab.answered("r1");
+    assert.ok(await counted());
+  }
+  assert.ok(!await counted());
 });
 
 Deno.test("statusDelayMs() is longer the more blocks there are, and none of a pool that is being deleted", () => {

@@ -6,7 +6,7 @@
  * @module
  */
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
-import { TaskGroup } from "../../lib/async/mod.ts";
+import { startTimer, TaskGroup } from "../../lib/async/mod.ts";
 import { AddResponseSchema, CNIArgsSchema } from "../../lib/cnirpc/mod.ts";
 import { callUnary } from "../../lib/grpc/testing.ts";
 import {
@@ -28,6 +28,9 @@ import { eventually } from "../lab/wait.ts";
 import { type TempNetns, tempNetns } from "./testing.ts";
 
 const SELF = new URL(import.meta.url).pathname;
+
+/** A start that has not failed by then does not. */
+const FAILURE_MS = 10_000;
 
 /** What the cluster has besides, a list of {@linkcode Change}. */
 const OBJECTS_ENV = "COIL_TEST_OBJECTS";
@@ -54,6 +57,7 @@ export class WholeCoild implements AsyncDisposable {
   readonly #dir: string;
   #process: Deno.ChildProcess | undefined;
   #input: WritableStreamDefaultWriter<Uint8Array> | undefined;
+  #output: ReadableStreamDefaultReader<Uint8Array> | undefined;
 
   private constructor(host: TempNetns, dir: string) {
     this.host = host;
@@ -87,19 +91,25 @@ export class WholeCoild implements AsyncDisposable {
       [OBJECTS_ENV]: JSON.stringify(objects),
     });
     this.#input = this.#process.stdin.getWriter();
+    this.#output = this.#process.stdout.getReader();
   }
 
-  /** The exit code of a start beside it, which fails. */
+  /** The exit code of a start beside it, which fails; 0 when it does not. */
   async failing(env: Readonly<Record<string, string>> = {}): Promise<number> {
-    const { stdin, status } = this.#spawn([], env);
+    const noPorts = ["--metrics-addr=0", "--health-addr=0"];
+    const stop = new AbortController();
+    using _timer = startTimer(FAILURE_MS, () => stop.abort());
+    const { stdin, stdout, status } = this.#spawn(noPorts, env, stop.signal);
     const { code } = await status;
     await stdin.close().catch(() => {});
+    await stdout.cancel();
     return code;
   }
 
   #spawn(
     flags: readonly string[],
     env: Readonly<Record<string, string>>,
+    signal?: AbortSignal,
   ): Deno.ChildProcess {
     const script = `exec nsenter --net=${this.host.path} "$@" 2>>${this.#log}`;
     return new Deno.Command("sh", {
@@ -109,7 +119,8 @@ export class WholeCoild implements AsyncDisposable {
       ],
       env: { [NODE_NAME_ENV]: "n1", ...env },
       stdin: "piped",
-      stdout: "null",
+      stdout: "piped",
+      ...(signal && { signal }),
     }).spawn();
   }
 
@@ -117,6 +128,7 @@ export class WholeCoild implements AsyncDisposable {
   async change(change: Change): Promise<void> {
     const line = `${JSON.stringify(change)}\n`;
     await this.#input?.write(new TextEncoder().encode(line));
+    await this.#output?.read();
   }
 
   /** Ends it as a node does, and returns its exit code. */
@@ -131,6 +143,7 @@ export class WholeCoild implements AsyncDisposable {
       if (!(error instanceof TypeError)) throw error;
     }
     await this.#input?.close().catch(() => {});
+    await this.#output?.cancel();
     return (await process.status).code;
   }
 
@@ -229,6 +242,7 @@ async function follow(api: MemoryApi): Promise<void> {
   const lines = Deno.stdin.readable.pipeThrough(new TextLineStream());
   for await (const line of lines) {
     make(api, JSON.parse(line));
+    await Deno.stdout.write(new TextEncoder().encode("done\n"));
   }
 }
 

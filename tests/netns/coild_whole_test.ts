@@ -8,6 +8,7 @@ import { netnsTest, tempNetns } from "./testing.ts";
 const POD_TABLE = 116;
 const EXPORT_TABLE = 119;
 const USED = 'coil_coild_addresses{pool="default",state="used"}';
+const FREE = 'coil_coild_addresses{pool="default",state="free"}';
 
 /** The first block, as coild has it before a start. */
 const BLOCK = {
@@ -110,6 +111,8 @@ netnsTest(
     });
     const compared = 'coil_coild_reconciliations_total{result="ok"}';
     await until(compared, async () => (await coild.metric(compared) ?? 0) > 0);
+    // It was not told to take its routes with it.
+    await coild.change({ plural: "nodes", name: "/n1" });
     assert.equal(await coild.stop(), 0);
     assert.deepEqual(await destinationsOf(coild, EXPORT_TABLE), [
       "10.64.0.0/31",
@@ -122,7 +125,10 @@ netnsTest(
   async () => {
     await using stack = new AsyncDisposableStack();
     const [a, b, c] = await threePods(stack);
-    const flags = ["--clear-routes-on-shutdown", "--cooldown=0s"];
+    const flags = [
+      ...["--clear-routes-on-shutdown", "--cooldown=0s"],
+      ...["--addressblock-gc-interval=1s", "--low-water=0"],
+    ];
     const coild = stack.use(await WholeCoild.start(...flags));
     await coild.ready();
     assert.deepEqual(await coild.add(a), ["10.64.0.0/32"]);
@@ -137,7 +143,14 @@ netnsTest(
     assert.deepEqual(await coild.add(b), ["10.64.0.1/32"], "the same one");
     await coild.call("Del", a);
     await until(USED, async () => await coild.metric(USED) === 1);
-    assert.deepEqual(await coild.add(c), ["10.64.0.0/32"]);
+
+    // Somebody deletes the block, which is seen when it is looked at next.
+    const deletionTimestamp = "2026-01-01T00:00:00Z";
+    const metadata = { ...BLOCK.metadata, deletionTimestamp };
+    const object = { ...BLOCK, metadata };
+    await coild.change({ plural: "addressblocks", object });
+    await until(FREE, async () => await coild.metric(FREE) === 0);
+    assert.deepEqual(await coild.add(c), ["10.64.0.2/32"], "of another block");
     await coild.change({ plural: "nodes", name: "/n1" });
     assert.equal(await coild.stop(), 0);
     // Others may get the blocks of a Node that is gone.
