@@ -1,6 +1,6 @@
 import type { WiringMutant } from "./wiring_mutant.ts";
 
-/** Breaks of order and wiring that only the slower suites can notice. */
+/** Breaks of order and wiring, most of which only the slower suites can notice. */
 export const WIRING: readonly WiringMutant[] = [
   {
     name: "a pod gets its addresses before its link has the alias",
@@ -129,6 +129,139 @@ export const WIRING: readonly WiringMutant[] = [
     test: {
       file: "lib/api/pool_status_test.ts",
       filter: "below a tenth",
+    },
+  },
+  {
+    name: "a block that others delete is never seen",
+    file: "roles/coild/ipam_part.ts",
+    from:
+      "  stack.use(blocks.onBlocksChanged((list) => ipam.onBlocksChanged(list)));\n",
+    to: "",
+    test: {
+      file: "tests/netns/coild_whole_test.ts",
+      filter: "knows its pods after a restart",
+    },
+  },
+  {
+    name: "the export table is emptied while the flag is off",
+    file: "roles/coild/ipam_part.ts",
+    from: "      if (!options.clearRoutesOnShutdown) return;\n",
+    to: "",
+    test: {
+      file: "tests/netns/coild_whole_test.ts",
+      filter: "connects pods and keeps what it made",
+    },
+  },
+  {
+    name: "the export table stays when the Node is gone",
+    file: "roles/coild/mod.ts",
+    from: "  await parts.node.finish();\n",
+    to: "",
+    test: {
+      file: "tests/netns/coild_whole_test.ts",
+      filter: "knows its pods after a restart",
+    },
+  },
+  {
+    name: "two coilds serve one socket",
+    file: "roles/coild/mod.ts",
+    from: "  stack.use(lockSocket(options.socketPath));\n",
+    to: "",
+    test: {
+      file: "tests/netns/coild_whole_test.ts",
+      filter: "connects pods and keeps what it made",
+    },
+  },
+  {
+    name: "the Node's new address reaches no route",
+    file: "roles/coild/ipam_part.ts",
+    from: '      "node addresses": (signal) => addresses.run(signal),\n',
+    to: "",
+    test: {
+      file: "tests/netns/coild_whole_test.ts",
+      filter: "connects pods and keeps what it made",
+    },
+  },
+  {
+    name: "what others take from the node's network is not put back",
+    file: "roles/coild/pods/startup.ts",
+    from: "  options.prepared.open();\n",
+    to: "",
+    test: {
+      file: "tests/netns/coild_whole_test.ts",
+      filter: "connects pods and keeps what it made",
+    },
+  },
+  {
+    name: "nobody looks after the table of sources",
+    file: "roles/coild/ipam_part.ts",
+    from: '      tasks.run("pod sources", (s) => sources.run(s));\n',
+    to: "",
+    test: {
+      file: "tests/netns/coild_whole_test.ts",
+      filter: "connects pods and keeps what it made",
+    },
+  },
+  {
+    name: "the pods of an earlier coild are not known",
+    file: "roles/coild/pods/startup.ts",
+    from: "repair.complete(await network.list())",
+    to: "repair.complete([])",
+    test: {
+      file: "tests/netns/coild_whole_test.ts",
+      filter: "knows its pods after a restart",
+    },
+  },
+  {
+    name: "both halves of coil-controller lead by one lease",
+    file: "roles/coil_controller/mod.ts",
+    from: "lead(EGRESS_LEASE,",
+    to: "lead(IPAM_LEASE,",
+    test: {
+      file: "roles/coil_controller/mod_test.ts",
+      filter: "leads and works",
+    },
+  },
+  {
+    name: "a new leader does not know which blocks were made for requests",
+    file: "roles/coil_controller/ipam_part.ts",
+    from:
+      "  await retry(() => answers.learn(uidsOf(pending), group), group);\n",
+    to: "",
+    test: {
+      file: "roles/coil_controller/ipam_part_test.ts",
+      filter: "whose answers a former leader did not write",
+    },
+  },
+  {
+    name: "a block whose node is missing is not told to the collector",
+    file: "roles/coil_controller/ipam_part.ts",
+    from:
+      "      if (isMissing(node, cluster)) handlers.onMissingNode(node);\n      else handlers",
+    to: "      handlers",
+    test: {
+      file: "roles/coil_controller/ipam_part_test.ts",
+      filter: "a block that cannot be released has an Event",
+    },
+  },
+  {
+    name: "pools get a status before the cluster's ranges are known",
+    file: "roles/coil_controller/ipam_part.ts",
+    from: "      await ranges.known({ signal });\n",
+    to: "",
+    test: {
+      file: "roles/coil_controller/ipam_part_test.ts",
+      filter: "a pool over addresses that the cluster uses says so",
+    },
+  },
+  {
+    name: "metrics of pools outlive the lead",
+    file: "roles/coil_controller/ipam_part.ts",
+    from: "  undo.defer(() => metrics.dropPools());\n",
+    to: "",
+    test: {
+      file: "roles/coil_controller/ipam_part_test.ts",
+      filter: "does not lead any longer counts no pools",
     },
   },
 ];
