@@ -193,7 +193,7 @@ export const WIRING: readonly WiringMutant[] = [
     },
   },
   {
-    name: "nobody looks after the table of sources",
+    name: "the table of sources is not looked after",
     file: "roles/coild/ipam_part.ts",
     from: '      tasks.run("pod sources", (s) => sources.run(s));\n',
     to: "",

@@ -144,7 +144,7 @@ netnsTest(
     await coild.call("Del", a);
     await until(USED, async () => await coild.metric(USED) === 1);
 
-    // Somebody deletes the block, which is seen when it is looked at next.
+    // Another client deletes the block, which is seen when it is looked at next.
     const deletionTimestamp = "2026-01-01T00:00:00Z";
     const metadata = { ...BLOCK.metadata, deletionTimestamp };
     const object = { ...BLOCK, metadata };

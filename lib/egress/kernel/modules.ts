@@ -83,6 +83,7 @@ export class KernelPreparation {
   }
 
   async #load(modules: readonly string[]): Promise<string | undefined> {
+    // mutate: without a separator the families' modules differ as well.
     const key = modules.join(" ");
     if (!this.#tried.has(key)) {
       this.#tried.set(key, await this.#ports.load(modules));

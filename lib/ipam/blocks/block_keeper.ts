@@ -156,6 +156,7 @@ export class BlockKeeper {
   /** Plans a look at the whole table at the end of this turn. */
   kick(): void {
     if (this.#kicked || !this.#begun) return;
+    // mutate: only saves looks.
     this.#kicked = true;
     queueMicrotask(() => {
       this.#kicked = false;

@@ -169,6 +169,7 @@ export abstract class Allocations {
         if (allocation !== undefined) return allocation;
       }
     } finally {
+      // mutate: only frees memory; it has ended.
       waits.delete(wait);
       if (waits.size === 0 && this.#waits.get(key) === waits) {
         this.#waits.delete(key);

@@ -120,6 +120,24 @@ Deno.test("an empty block goes back after the delay, and a pod that comes sooner
   assert.equal(node.clock.pending, 0, "nothing is left to do");
 });
 
+for (const jitter of [0, 1]) {
+  Deno.test(`an empty block of jitter ${jitter} goes back after ${0.5 + jitter} times the delay`, async () => {
+    const cluster = clusterOf(0, "10.0.0.0/31");
+    await using node = await openNode(cluster, {
+      returnDelayMs: 30_000,
+      jitterOf: () => jitter,
+    });
+    const { ipam, clock } = node;
+    await ipam.allocate(keyOf(1));
+    await release(ipam, 1);
+    const delayMs = 30_000 * (0.5 + jitter);
+    await clock.advance(delayMs - 2_000);
+    assert.equal(cluster.blocks.size, 1);
+    await clock.advance(4_000);
+    assert.equal(cluster.blocks.size, 0);
+  });
+}
+
 Deno.test("the route of a block is withdrawn before the block goes, and not before then given up", async () => {
   const cluster = clusterOf(2, "10.0.0.0/28");
   await using node = await openNode(cluster);

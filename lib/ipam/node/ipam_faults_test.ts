@@ -417,6 +417,17 @@ Deno.test("a storm of ADDs on a used-up pool asks once, and room that comes back
   assert.equal(textOf(await ipam.allocate(keyOf(1))), "10.0.0.0");
 });
 
+Deno.test("a used-up pool that changes is asked again at once", async () => {
+  const cluster = clusterOf(0, "10.0.0.0/32");
+  await using node = await openNode(cluster);
+  const { ipam } = node;
+  await ipam.allocate(keyOf(1));
+  await assert.rejects(ipam.allocate(keyOf(2)), OutOfBlocksError);
+  cluster.addPool("default", 0, "10.0.0.0/31");
+  ipam.onPoolsChanged();
+  assert.equal(textOf(await ipam.allocate(keyOf(2))), "10.0.0.1");
+});
+
 Deno.test("an ADD waits for the used-up pool's address that is just being released", async () => {
   const cluster = clusterOf(0, "10.0.0.0/32");
   await using node = await openNode(cluster);

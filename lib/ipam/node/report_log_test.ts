@@ -77,3 +77,20 @@ Deno.test("ReportLog: however many pods there are, a comparison writes few recor
   reports.record(report({}));
   assert.equal(lines.length, 22);
 });
+
+Deno.test("ReportLog tells of each kind of finding, at its level", () => {
+  const { lines, reports } = logOf();
+  const address = Address.parse("10.0.0.1");
+  reports.record(report({
+    withoutAddress: [record(1)],
+    stuckReleases: [record(2)],
+    quarantined: [record(3)],
+    duplicates: [{ address, holders: [record(4), record(5)] }],
+  }));
+  assert.deepEqual(lines, [
+    "warn A pod interface has no address",
+    "warn Releasing addresses takes too long",
+    `error ${QUARANTINED}`,
+    "error Several pods have the same address",
+  ]);
+});

@@ -51,6 +51,19 @@ Deno.test("W28: pools of the same subnet block each other's indices", () => {
   assert.deepEqual(overlaps.neighbours("a"), ["b"]);
 });
 
+Deno.test("a pool whose subnets or block size change shares what it has now", () => {
+  const { overlaps, use, taken } = open(
+    poolNamed("a", 4, [{ ipv4: "10.9.0.0/24" }]),
+    poolNamed("b", 4, [{ ipv4: "10.0.0.0/24" }]),
+  );
+  use("a", 0);
+  assert.equal(taken("b"), undefined);
+  overlaps.set(poolNamed("b", 4, [{ ipv4: "10.9.0.0/24" }]));
+  assert.deepEqual(taken("b"), ["0-0"]);
+  overlaps.set(poolNamed("b", 3, [{ ipv4: "10.9.0.0/24" }]));
+  assert.deepEqual(taken("b"), ["0-1"]);
+});
+
 Deno.test("pools with nothing in common say nothing, and a pool that is gone neither", () => {
   const b = poolNamed("b", 0, [{ ipv4: "10.0.0.0/28" }]);
   const { overlaps, taken } = open(

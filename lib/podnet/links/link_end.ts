@@ -34,7 +34,7 @@ export async function applySteps(
   steps: readonly Step[],
 ): Promise<void> {
   let failures = await attempt(end, steps);
-  for (let i = 0; i < MAX_REMEDIES && failures.length > 0; i++) {
+  for (let i = 0; i < MAX_REMEDIES; i++) {
     const again = remedy(end, failures);
     if (again === undefined) break;
     failures = await attempt(end, again);

@@ -70,6 +70,7 @@ export class LinkFinder {
     ) {
       return found;
     }
+    // mutate: only saves a look the next time.
     this.forget(key);
     return undefined;
   }
