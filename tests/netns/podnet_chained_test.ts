@@ -173,6 +173,16 @@ netnsTest("adopt() says what is missing", async () => {
   );
 });
 
+netnsTest("abandon() forgets where a pod is", async () => {
+  await using bed = await Bed.start();
+  const { pod } = await bed.veth();
+  const known = podOf("u1", {});
+  await bed.net.adopt({ ...known, netnsPath: pod.path });
+  await bed.net.check(known);
+  await bed.net.abandon(known);
+  await assert.rejects(bed.net.check(known), PodCheckError);
+});
+
 netnsTest("abandon() takes the mark off", async () => {
   await using bed = await Bed.start();
   const { pod, hostName } = await bed.veth();
@@ -247,7 +257,10 @@ netnsTest("SV-8: check() says what is wrong", async () => {
     return "";
   };
   assert.match(await problem(), new RegExp(`"${hostName}" has no mark`));
-  await assert.rejects(bed.net.check(podOf("u1", {})), PodCheckError);
+  await assert.rejects(
+    bed.net.check(podOf("u1", {})),
+    /this node does not know it/,
+  );
   await bed.net.adopt(placed);
   assert.equal(await problem(), "");
   await bed.net.check(podOf("u1"));

@@ -591,6 +591,25 @@ netnsTest(
   },
 );
 
+netnsTest(
+  "a file that names no network namespace keeps no pod from being found",
+  async () => {
+    await using node = await testNode();
+    await addPod(node, 1);
+    const file = "/run/netns/ct-plain";
+    await Deno.writeTextFile(file, "");
+    try {
+      const later = node.restart();
+      const [listed] = await later.list();
+      assert.ok(listed);
+      using found = await later.openNetns(listed);
+      assert.ok(found);
+    } finally {
+      await Deno.remove(file);
+    }
+  },
+);
+
 async function run(program: string, ...args: string[]): Promise<void> {
   const { success } = await new Deno.Command(program, { args }).output();
   assert.ok(success, [program, ...args].join(" "));

@@ -278,3 +278,17 @@ netnsTest("110 setups at once all work, and so do 110 teardowns", async () => {
   assert.deepEqual(await linkNames(node.host), []);
   assert.deepEqual(await routesOf(node.host, 116), []);
 });
+
+netnsTest(
+  "check() does not take another pod's interface for the pod's",
+  async () => {
+    await using node = await testNode();
+    await node.net.init();
+    const { request } = await addPod(node, 1);
+    const { pod } = await addPod(node, 2);
+    await assert.rejects(
+      node.net.check({ ...request, netnsPath: pod.path }),
+      /is not the peer of/,
+    );
+  },
+);
