@@ -1,5 +1,5 @@
 /**
- * Coil's own Kubernetes resources: their types as on the wire, parsed forms,
+ * Coil's own Kubernetes resources, and Spiderpool's that Coil shares: their types as on the wire, parsed forms,
  * and the arithmetic of pools and blocks. Nothing here does I/O.
  *
  * @module
@@ -18,3 +18,4 @@ export * from "./egress_status.ts";
 export * from "./pool.ts";
 export * from "./pool_status.ts";
 export * from "./resources.ts";
+export * from "./spider_coordinator.ts";

@@ -5,6 +5,7 @@ import type { AddressPool } from "./address_pool.ts";
 import type { BlockRequest } from "./block_request.ts";
 import type { Egress } from "./egress.ts";
 import type { EgressClientSlice } from "./egress_client_slice.ts";
+import type { SpiderCoordinator } from "./spider_coordinator.ts";
 
 /** Where the API server serves {@linkcode AddressPool}s. */
 export const ADDRESS_POOLS: ResourceType<AddressPool> = {
@@ -49,4 +50,13 @@ export const EGRESS_CLIENT_SLICES: ResourceType<EgressClientSlice> = {
   plural: "egressclientslices",
   kind: "EgressClientSlice",
   namespaced: true,
+};
+
+/** Where the API server serves {@linkcode SpiderCoordinator}s. */
+export const SPIDER_COORDINATORS: ResourceType<SpiderCoordinator> = {
+  group: "spiderpool.spidernet.io",
+  version: "v2beta1",
+  plural: "spidercoordinators",
+  kind: "SpiderCoordinator",
+  namespaced: false,
 };

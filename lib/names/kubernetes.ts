@@ -23,6 +23,10 @@ export const EGRESS_ANNOTATION_PREFIX = "egress.coil.cybozu.com/";
 /** Annotation on a Pod, `"true"` when set: its packets may have any source, if its namespace has {@linkcode ANY_SOURCE_LABEL}. */
 export const ANY_SOURCE_ANNOTATION = "coil.cybozu.com/any-source";
 
+/** Spiderpool's annotation on a Pod: the interface that keeps the default route. */
+export const DEFAULT_ROUTE_NIC_ANNOTATION =
+  "ipam.spidernet.io/default-route-nic";
+
 /** Label of a Namespace, `"true"` when set: its pods may have {@linkcode ANY_SOURCE_ANNOTATION}. */
 export const ANY_SOURCE_LABEL = "coil.cybozu.com/allow-any-source";
 

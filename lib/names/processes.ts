@@ -21,6 +21,26 @@ export const EGRESS_NAME_ENV = "COIL_EGRESS_NAME";
 /** Unix socket on which coild serves the CNI plugin. */
 export const COILD_SOCKET = "/run/coild.sock";
 
+/** Directory of the coordinator's files on a node, unless its configuration names another socket of coild. */
+export const COORDINATOR_DIRECTORY = "/run/coil";
+
+/** Where calls of the plugin `coordinator` find coild and its defaults. */
+export interface CoordinatorPlaces {
+  /** The socket, without the suffix for callers of the plugin. */
+  readonly socketPath: string;
+  /** The file with the defaults in force, for calls that coild does not answer. */
+  readonly defaultsPath: string;
+}
+
+/** Places of the coordinator beside a socket of coild. */
+export function coordinatorPlaces(coildSocket: string): CoordinatorPlaces {
+  const directory = coildSocket.slice(0, coildSocket.lastIndexOf("/"));
+  return {
+    socketPath: `${directory}/coordinator.sock`,
+    defaultsPath: `${directory}/coordinator.json`,
+  };
+}
+
 /** Default addresses of the metrics and health servers of one daemon. */
 export interface ServerAddresses {
   /** Address of the metrics server, `host:port` as in Go. */
