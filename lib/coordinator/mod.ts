@@ -6,9 +6,21 @@
  * @module
  */
 export type { Given } from "./config/config.ts";
+export {
+  documentOf,
+  formatDocument,
+  NOTHING_SHARED,
+  parseDocument,
+  type Problem,
+  readShared,
+  type Shared,
+  type SharedDocument,
+} from "./config/shared.ts";
+export { machineOf, type Podnet } from "./kernel/machine.ts";
 export type {
   Filters,
   Outside,
+  PodArgs,
   ProbedNic,
   Probes,
   Routes,

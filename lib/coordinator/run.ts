@@ -2,16 +2,18 @@ import {
   type AttachmentKey,
   CniError,
   ErrorCode,
+  type JsonObject,
   type NetConf,
 } from "../cni/mod.ts";
 import { Address } from "../inet/mod.ts";
 import type { Netns } from "../linux/mod.ts";
+import { DEFAULT_ROUTE_NIC_ANNOTATION } from "../names/mod.ts";
 import { attach } from "./calls/attach.ts";
 import { check } from "./calls/check.ts";
 import { collect } from "./calls/collect.ts";
 import { type Given, invalidConfig, parseGiven } from "./config/config.ts";
 import { requireServices, settingsOf } from "./config/defaults.ts";
-import type { Kernel, Outside } from "./kernel/ports.ts";
+import type { Kernel, Outside, PodArgs } from "./kernel/ports.ts";
 import { detach } from "./calls/teardown.ts";
 
 /** A call of a runtime, read and checked, as of `lib/plugin`. */
@@ -20,6 +22,8 @@ export interface CoordinatorCall {
   readonly conf: NetConf;
   readonly request: AttachmentKey & {
     readonly netns: string;
+    /** Those of `CNI_ARGS` that name the pod. */
+    readonly args: PodArgs;
     /** The addresses of `prevResult`. */
     readonly ips: readonly string[];
     readonly validAttachments: readonly AttachmentKey[];
@@ -58,7 +62,10 @@ export async function runCoordinator(
 
 async function add(outside: Outside, call: CoordinatorCall): Promise<string> {
   const { conf, request } = call;
-  const sources = sourcesOf(outside, conf);
+  const { given, problem } = outside.shared();
+  const own = parseGiven(conf.raw);
+  const annotated = await annotatedFor(outside, call, own);
+  const sources = [own, annotated, given];
   const settings = settingsOf(sources);
   if (conf.prevResult === undefined) {
     throw invalidConfig(
@@ -67,7 +74,7 @@ async function add(outside: Outside, call: CoordinatorCall): Promise<string> {
     );
   }
   if (settings.mode !== "disable") {
-    requireServices(sources);
+    requireServices(sources, problem);
     await using pod = openPod(outside, request.netns);
     await attach(outside, pod, { ...request, settings });
   }
@@ -78,7 +85,9 @@ async function checkCall(
   outside: Outside,
   { conf, request }: CoordinatorCall,
 ): Promise<void> {
-  const settings = settingsOf(sourcesOf(outside, conf));
+  const annotated = annotationIn(runtimeAnnotations(conf));
+  const own = parseGiven(conf.raw);
+  const settings = settingsOf([own, annotated, outside.shared().given]);
   if (settings.mode === "disable") return;
   await using pod = openPod(outside, request.netns);
   await check(outside, pod, { ...request, settings });
@@ -90,7 +99,7 @@ async function remove(
   { conf, request }: CoordinatorCall,
 ): Promise<void> {
   const { containerId, ifname } = request;
-  const { firstNic } = settingsOf(sourcesForDelete(outside, conf));
+  const { firstNic } = settingsOf([ownForDelete(conf)]);
   const addresses = request.ips.flatMap((ip) => Address.tryParse(ip) ?? []);
   const detachment = { containerId, ifname, firstNic, addresses };
   const netns = request.netns === ""
@@ -106,8 +115,9 @@ async function remove(
 }
 
 function status(outside: Outside, { conf }: CoordinatorCall): void {
+  const { given, problem } = outside.shared();
   try {
-    requireServices(sourcesOf(outside, conf));
+    requireServices([parseGiven(conf.raw), given], problem);
   } catch (cause) {
     if (!(cause instanceof CniError)) throw cause;
     const { message, details } = cause;
@@ -116,34 +126,52 @@ function status(outside: Outside, { conf }: CoordinatorCall): void {
   }
 }
 
-/** The configuration first, then the pod's annotation, then what is configured elsewhere. */
-function sourcesOf(outside: Outside, conf: NetConf): readonly Given[] {
-  return [parseGiven(conf.raw), annotated(conf), ...outside.defaults];
-}
-
-function sourcesForDelete(
-  outside: Outside,
-  conf: NetConf,
-): readonly Given[] {
+function ownForDelete({ raw }: NetConf): Given {
   try {
-    return sourcesOf(outside, conf);
+    return parseGiven(raw);
   } catch (error) {
     if (!(error instanceof CniError)) throw error;
-    return outside.defaults;
+    return {};
   }
 }
 
-/** Spiderpool's annotation, as the runtime hands annotations over (containerd, CRI-O). */
-function annotated({ runtimeConfig }: NetConf): Given {
-  const annotations = runtimeConfig?.["io.kubernetes.cri.pod-annotations"];
-  if (typeof annotations !== "object" || annotations === null) return {};
-  const found = Object.entries(annotations).find(([key]) =>
-    key === "ipam.spidernet.io/default-route-nic"
-  );
-  const [, value] = found ?? [];
+/** What the pod asks for, of which its first interface needs nothing. */
+async function annotatedFor(
+  { annotationsOf, warn }: Outside,
+  { conf, request }: CoordinatorCall,
+  own: Given,
+): Promise<Given> {
+  const { firstNic } = settingsOf([own]);
+  const { ifname, args } = request;
+  if (own.defaultRouteNic !== undefined || ifname === firstNic) return {};
+  const annotations = runtimeAnnotations(conf) ?? await annotationsOf?.(args);
+  if (annotations === undefined) {
+    warn("The pod's annotations are not known, so none of them counts", {
+      iface: ifname,
+      pod: args["K8S_POD_NAME"],
+      namespace: args["K8S_POD_NAMESPACE"],
+    });
+  }
+  return annotationIn(annotations);
+}
+
+function annotationIn(
+  annotations: Readonly<Record<string, unknown>> = {},
+): Given {
+  const value = annotations[DEFAULT_ROUTE_NIC_ANNOTATION];
   return typeof value === "string" && value.trim() !== ""
     ? { defaultRouteNic: value.trim() }
     : {};
+}
+
+/** As containerd and CRI-O hand them over to plugins with that capability. */
+function runtimeAnnotations(
+  { runtimeConfig }: NetConf,
+): JsonObject | undefined {
+  const annotations = runtimeConfig?.["io.kubernetes.cri.pod-annotations"];
+  return typeof annotations === "object" && annotations !== null
+    ? annotations as JsonObject
+    : undefined;
 }
 
 /** With everything that the plugin before wrote, known here or not. */

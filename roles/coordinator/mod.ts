@@ -6,7 +6,11 @@
  */
 import { CNI_VERSIONS } from "../../lib/cni/mod.ts";
 import { runCoordinator } from "../../lib/coordinator/mod.ts";
-import { COILD_SOCKET, VERSION } from "../../lib/names/mod.ts";
+import {
+  COORDINATOR_DIRECTORY,
+  coordinatorPlaces,
+  VERSION,
+} from "../../lib/names/mod.ts";
 import {
   isOwnNetns,
   readStdin,
@@ -20,6 +24,9 @@ const ABOUT = `CNI plugin coordinator v${VERSION}
 CNI protocol versions supported: ${CNI_VERSIONS.join(", ")}
 `;
 
+/** Only its directory counts. */
+const DEFAULT_SOCKET = `${COORDINATOR_DIRECTORY}/coild.sock`;
+
 /** Answers the runtime and ends the process. Without CNI_COMMAND it was called by a person. */
 export async function main(): Promise<void> {
   if (!Deno.env.get("CNI_COMMAND")) {
@@ -29,12 +36,12 @@ export async function main(): Promise<void> {
   const { stdout, exitCode } = await runPlugin({
     env: readVariable,
     readStdin,
-    perform: async (call) => ({
-      stdout: await runCoordinator(outsideOf(), call),
-      exitCode: 0,
-    }),
+    perform: async (call) => {
+      const outside = outsideOf(coordinatorPlaces(call.socketPath));
+      return { stdout: await runCoordinator(outside, call), exitCode: 0 };
+    },
     isOwnNetns,
-    defaultSocket: COILD_SOCKET,
+    defaultSocket: DEFAULT_SOCKET,
   });
   Deno.exit(tryWriteStdout(stdout, { program: "coordinator" }) ? exitCode : 1);
 }

@@ -264,7 +264,10 @@ export class CoordinatorLab implements AsyncDisposable {
   }
 
   outside(): Outside {
-    const outside = outsideOf({ hostNetns: this.#hostNetns });
+    const outside = outsideOf({
+      hostNetns: this.#hostNetns,
+      defaultsPath: "/nonexistent/coordinator.json",
+    });
     return this.change({
       ...outside,
       warn: (message, fields) => {

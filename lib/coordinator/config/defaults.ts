@@ -2,6 +2,7 @@ import { CniError, ErrorCode } from "../../cni/mod.ts";
 import type { Address, Prefix } from "../../inet/mod.ts";
 import { COORDINATOR_HOST_TABLE } from "../../names/mod.ts";
 import type { Given, Mode, PolicyRoute } from "./config.ts";
+import { NOTHING_SHARED, type Problem } from "./shared.ts";
 
 /** The configuration in force for one call. */
 export interface Settings {
@@ -64,13 +65,13 @@ export function settingsOf(sources: readonly Given[]): Settings {
  *
  * @throws {CniError} with code 11
  */
-export function requireServices(sources: readonly Given[]): void {
+export function requireServices(
+  sources: readonly Given[],
+  problem: Problem | undefined = NOTHING_SHARED.problem,
+): void {
   if (sources.some(({ serviceCidrs }) => serviceCidrs !== undefined)) return;
-  throw new CniError("coordinator config not found", {
-    code: ErrorCode.TRY_AGAIN_LATER,
-    details:
-      "the cluster's Service CIDRs are not known: set serviceCIDR in the network configuration",
-  });
+  const { message = "", details = "" } = problem ?? {};
+  throw new CniError(message, { code: ErrorCode.TRY_AGAIN_LATER, details });
 }
 
 function withoutUnset<T extends object>(

@@ -1,7 +1,7 @@
 import type { Address } from "../../inet/mod.ts";
 import type { Netns } from "../../linux/mod.ts";
 import type { Link, NetfilterSocket, RouteSocket } from "../../netlink/mod.ts";
-import type { Given } from "../config/config.ts";
+import type { Shared } from "../config/shared.ts";
 
 /** Reads and changes one network namespace. */
 export type Routes =
@@ -45,6 +45,9 @@ export interface Probes {
   announce(nic: ProbedNic): Promise<void>;
 }
 
+/** A pod as the runtime names it: `K8S_POD_NAME` and others of `CNI_ARGS`. */
+export type PodArgs = Readonly<Record<string, string>>;
+
 /** What the coordinator needs of its surroundings. */
 export interface Outside {
   /** The host's network namespace; absent: the process's own. */
@@ -60,8 +63,12 @@ export interface Outside {
   }): Promise<Link | undefined>;
   /** Opens the namespace in which the other end of a host's link is; undefined when it has no path. */
   findNetnsOf(hostEnd: Link): Promise<Netns | undefined>;
-  /** What is configured elsewhere than in the call's network configuration, most important first. */
-  readonly defaults: readonly Given[];
+  /** What is configured for all pods. Not asked upon DEL and GC, which have to work without. */
+  shared(): Shared;
+  /** The pod's annotations, where the runtime has not handed them over; undefined when they cannot be known. */
+  annotationsOf?(
+    pod: PodArgs,
+  ): Promise<Readonly<Record<string, string>> | undefined>;
   /** Absent: nothing can be probed. */
   readonly probes?: Probes | undefined;
   /** Says what is odd, but does not make the call fail. */

@@ -4,6 +4,5 @@
  *
  * @module
  */
-export { NetnsNotFoundError } from "../base/errors.ts";
 export { NetnsIndex } from "./netns_index.ts";
-export { openPodNetns } from "./pod_netns.ts";
+export { tryOpenPodNetns } from "./pod_netns.ts";

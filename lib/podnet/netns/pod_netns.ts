@@ -24,6 +24,20 @@ export function openPodNetns(path: string): Netns {
 }
 
 /**
+ * As {@linkcode openPodNetns}, but undefined when there is none at that path.
+ *
+ * @throws {LinuxError} when it cannot be opened for another reason
+ */
+export function tryOpenPodNetns(path: string): Netns | undefined {
+  try {
+    return openPodNetns(path);
+  } catch (error) {
+    if (error instanceof NetnsNotFoundError) return undefined;
+    throw error;
+  }
+}
+
+/**
  * Refuses the host's own network namespace: a veth would have its peer's name
  * and routes there. `host` is absent when that is the process's own.
  *
