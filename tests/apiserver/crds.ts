@@ -74,13 +74,21 @@ const UNCHECKED = "some validation rules were not checked";
  */
 export async function refusals(
   plane: ControlPlane,
+  request: ApiRequest,
+): Promise<string[]> {
+  return await refusalsAt(plane, { ...request, path: COIL_API + request.path });
+}
+
+/** As {@linkcode refusals}, of any API: the path is whole. */
+export async function refusalsAt(
+  plane: ControlPlane,
   { method, path, body }: ApiRequest,
 ): Promise<string[]> {
   const contentType = method === "PATCH"
     ? "application/merge-patch+json"
     : "application/json";
   try {
-    await plane.request(method, COIL_API + path, body, { contentType });
+    await plane.request(method, path, body, { contentType });
     return [];
   } catch (error) {
     const text = error instanceof Error ? error.message : "";

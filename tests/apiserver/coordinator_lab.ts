@@ -1,0 +1,32 @@
+/** Helpers of the tests of the coordinator: its resource on a real API server. */
+import { parse } from "yaml";
+import type { ControlPlane } from "../lab/mod.ts";
+import { refusalsAt } from "./crds.ts";
+
+const CRD = new URL(
+  "../../deploy/coordinator/spiderpool.spidernet.io_spidercoordinators.yaml",
+  import.meta.url,
+);
+
+/** Path of the API of SpiderCoordinators. */
+export const SPIDER_PATH =
+  "/apis/spiderpool.spidernet.io/v2beta1/spidercoordinators";
+
+/** Applies the definition and waits until the API server serves it. */
+export async function installSpiderCoordinators(
+  plane: ControlPlane,
+): Promise<void> {
+  const crd = parse(await Deno.readTextFile(CRD));
+  await plane.apply(crd);
+  await plane.kubectl(
+    ...["wait", "--for=condition=Established", `crd/${crd.metadata.name}`],
+  );
+}
+
+/** Creates an object; why it was refused, a line for each cause. */
+export async function spiderRefusals(
+  plane: ControlPlane,
+  body: unknown,
+): Promise<string[]> {
+  return await refusalsAt(plane, { method: "POST", path: SPIDER_PATH, body });
+}
