@@ -7,6 +7,11 @@
  */
 export type { Given } from "./config/config.ts";
 export {
+  readDefaults,
+  sharedIn,
+  writeDefaults,
+} from "./config/defaults_file.ts";
+export {
   documentOf,
   formatDocument,
   NOTHING_SHARED,

@@ -2,12 +2,12 @@ import {
   machineOf,
   type Outside,
   type Podnet,
+  sharedIn,
 } from "../../lib/coordinator/mod.ts";
 import type { Netns } from "../../lib/linux/mod.ts";
 import { findHostEnd } from "../../lib/podnet/host/mod.ts";
 import { NetnsIndex, tryOpenPodNetns } from "../../lib/podnet/netns/mod.ts";
 import { describeError } from "../../lib/telemetry/base/mod.ts";
-import { readDefaults } from "./defaults_file.ts";
 
 const PODNET: Podnet = {
   tryOpenNetns: tryOpenPodNetns,
@@ -28,7 +28,7 @@ export function outsideOf(
 ): Outside {
   return {
     ...machineOf(PODNET, options),
-    shared: () => readDefaults(options.defaultsPath),
+    shared: () => sharedIn(options.defaultsPath),
     warn,
   };
 }

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { readDefaults } from "./defaults_file.ts";
+import { readDefaults, sharedIn, writeDefaults } from "./defaults_file.ts";
 
 const TEXT = '{"format":1,"config":{"serviceCIDR":["10.96.0.0/12"]}}\n';
 
@@ -17,8 +17,12 @@ async function withFile(
   }
 }
 
+async function modeOf(path: string): Promise<number> {
+  return ((await Deno.stat(path)).mode ?? 0) & 0o777;
+}
+
 function services(path: string): string[] | undefined {
-  return readDefaults(path).given.serviceCidrs?.map(String);
+  return sharedIn(path).given.serviceCidrs?.map(String);
 }
 
 Deno.test("readDefaults() reads what coild has written", async () => {
@@ -32,7 +36,7 @@ Deno.test("readDefaults() reads what coild has written", async () => {
 });
 
 Deno.test("readDefaults() says that there is no file", () => {
-  const { given, problem } = readDefaults("/nonexistent/coordinator.json");
+  const { given, problem } = sharedIn("/nonexistent/coordinator.json");
   assert.equal(given.serviceCidrs, undefined);
   assert.equal(problem?.message, "coordinator config not found");
 });
@@ -69,5 +73,26 @@ Deno.test("readDefaults() takes nothing from a file that others can write, nor t
         /others cannot write/,
       );
     }
+  });
+});
+
+Deno.test("writeDefaults() writes for the user alone, and only what is not there", async () => {
+  await withFile("{", async (path) => {
+    const document = { config: { serviceCIDR: ["10.96.0.0/12"] } };
+    // Of a process that was killed.
+    await Deno.writeTextFile(`${path}.new`, "{", { mode: 0o666 });
+    assert.equal(await writeDefaults(path, document), true);
+    assert.deepEqual(readDefaults(path), document);
+    assert.equal(await modeOf(path), 0o600);
+    assert.equal(await writeDefaults(path, document), false);
+    await Deno.chmod(path, 0o666);
+    assert.equal(await writeDefaults(path, document), true);
+    assert.equal(await modeOf(path), 0o600);
+    await Deno.remove(path);
+    assert.equal(await writeDefaults(path, { config: {} }), true);
+    assert.deepEqual(
+      Array.from(Deno.readDirSync(path.replace(/[^/]+$/, ""))).length,
+      1,
+    );
   });
 });

@@ -1,0 +1,76 @@
+import { CniError } from "../../cni/mod.ts";
+import {
+  formatDocument,
+  NOTHING_SHARED,
+  parseDocument,
+  readShared,
+  type Shared,
+  type SharedDocument,
+} from "./shared.ts";
+
+/** Bits of a mode by which others than the owner may write. */
+const OTHERS_WRITE = 0o022;
+
+/** The document of a file that cannot be used has the reason. */
+export function readDefaults(path: string): SharedDocument {
+  try {
+    refuseForeign(Deno.lstatSync(path));
+    const document = parseDocument(Deno.readTextFileSync(path));
+    readShared(document);
+    return document;
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return NOTHING_SHARED;
+    const { config, problem } = NOTHING_SHARED;
+    if (!isUnusable(error) || problem === undefined) throw error;
+    const details = `file "${path}": ${error.message}; ${problem.details}`;
+    return { config, problem: { ...problem, details } };
+  }
+}
+
+/** What a file says, or why it says nothing. */
+export function sharedIn(path: string): Shared {
+  return readShared(readDefaults(path));
+}
+
+/** Writes the file at once or not at all, unless it is there as it should be. Returns whether it had to. */
+export async function writeDefaults(
+  path: string,
+  document: SharedDocument,
+): Promise<boolean> {
+  const text = formatDocument(document);
+  if (await isThere(path, text)) return false;
+  const temporary = `${path}.new`;
+  await Deno.remove(temporary).catch((error) => {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+  });
+  await Deno.writeTextFile(temporary, text, { mode: 0o600, createNew: true });
+  await Deno.rename(temporary, path);
+  return true;
+}
+
+async function isThere(path: string, text: string): Promise<boolean> {
+  try {
+    refuseForeign(await Deno.lstat(path));
+    return await Deno.readTextFile(path) === text;
+  } catch (error) {
+    const isMissing = error instanceof Deno.errors.NotFound ||
+      error instanceof Deno.errors.PermissionDenied;
+    if (isMissing) return false;
+    throw error;
+  }
+}
+
+function isUnusable(error: unknown): error is Error {
+  return error instanceof SyntaxError || error instanceof CniError ||
+    error instanceof Deno.errors.PermissionDenied;
+}
+
+/** Whoever could write the file would lead pods' packets elsewhere. */
+function refuseForeign({ isFile, uid, mode }: Deno.FileInfo): void {
+  const isOwn = isFile && uid === Deno.uid() &&
+    ((mode ?? 0) & OTHERS_WRITE) === 0;
+  if (isOwn) return;
+  throw new Deno.errors.PermissionDenied(
+    "it must be a file of this user that others cannot write",
+  );
+}
