@@ -23,6 +23,7 @@ export {
 } from "./config/shared.ts";
 export { machineOf, type Podnet } from "./kernel/machine.ts";
 export type {
+  Decided,
   Filters,
   Outside,
   PodArgs,

@@ -91,6 +91,12 @@ const FLAGS = defineFlags({
     default: true,
     help: "Set up egress for pods with egress annotations; false ignores these",
   },
+  "enable-coordinator": {
+    type: "bool",
+    default: false,
+    help:
+      "Serve the CNI plugin coordinator at coordinator.sock beside --socket, with the defaults of SpiderCoordinator",
+  },
   "addressblock-gc-interval": {
     type: "duration",
     default: 5 * MINUTE_MS,
@@ -189,6 +195,7 @@ export interface CoildOptions {
   readonly registerFromMain: boolean;
   readonly enableIpam: boolean;
   readonly enableEgress: boolean;
+  readonly enableCoordinator: boolean;
   readonly egressPort: number;
   readonly originatingOnly: boolean;
   readonly announceTimeoutMs: number;
@@ -226,6 +233,7 @@ export function parseCoildFlags(
     registerFromMain: values["register-from-main"],
     enableIpam: values["enable-ipam"],
     enableEgress: values["enable-egress"],
+    enableCoordinator: values["enable-coordinator"],
     egressPort: values["egress-port"],
     originatingOnly: values["enable-originating-only"],
     announceTimeoutMs: values["egress-announce-timeout"],
@@ -244,9 +252,9 @@ export function parseCoildFlags(
 /** What flags cannot be together. */
 function mistakeIn(values: FlagValues<typeof FLAGS>): string | undefined {
   if (!values["enable-ipam"]) {
-    return values["enable-egress"]
+    return values["enable-egress"] || values["enable-coordinator"]
       ? undefined
-      : "--enable-ipam and --enable-egress are both false, so there is nothing to do";
+      : "--enable-ipam, --enable-egress and --enable-coordinator are all false, so there is nothing to do";
   }
   return values["pod-table-id"] === 0 || values["export-table-id"] === 0
     ? "route table 0 does not exist; --pod-table-id and --export-table-id may be 0 with --enable-ipam=false only"

@@ -116,3 +116,10 @@ Deno.test("docs/roles/coild.md lists the flags as they are", async () => {
   const text = await Deno.readTextFile(page);
   assert.ok(text.includes(flagsMarkdown(COILD_FLAGS).trim()));
 });
+
+Deno.test("parseCoildFlags() serves the coordinator only when asked to, and then it may be all", () => {
+  assert.equal(parseCoildFlags([], INFO).enableCoordinator, false);
+  const none = ["--enable-ipam=false", "--enable-egress=false"];
+  const options = parseCoildFlags([...none, "--enable-coordinator"], INFO);
+  assert.equal(options.enableCoordinator, true);
+});

@@ -20,7 +20,11 @@ import {
   metricsRefusal,
 } from "../../lib/kube/mod.ts";
 import { HeapKeeper } from "../../lib/linux/mod.ts";
-import { NODE_NAME_ENV, VERSION } from "../../lib/names/mod.ts";
+import {
+  coordinatorPlaces,
+  NODE_NAME_ENV,
+  VERSION,
+} from "../../lib/names/mod.ts";
 import {
   configureLogging,
   createRegistry,
@@ -31,6 +35,7 @@ import {
 } from "../../lib/telemetry/mod.ts";
 import { CallCounter } from "./observe/call_counter.ts";
 import { connectChained } from "./chained_part.ts";
+import { connectCoordinator } from "./coordinator_part.ts";
 import { CniCalls } from "./server/cni_calls.ts";
 import { CniService } from "./server/cni_service.ts";
 import { NO_EGRESS } from "./egress/calls.ts";
@@ -104,13 +109,23 @@ async function run(start: Start, signal: AbortSignal): Promise<void> {
     );
   }
   await using stack = new AsyncDisposableStack();
-  stack.use(lockSocket(options.socketPath));
+  for (const path of socketsOf(options)) stack.use(lockSocket(path));
   const parts = await connect(start, { nodeName, stack });
   const doors = await listen(options, parts, signal);
-  log.info("Serving", { node: nodeName, socket: options.socketPath });
+  log.info("Serving", { node: nodeName, sockets: socketsOf(options) });
   await work(parts, signal);
-  await doors.finished;
-  await parts.node.finish();
+  await Promise.all(doors.map(({ finished }) => finished));
+  await parts.node?.finish();
+}
+
+/** The sockets that calls come by. */
+function socketsOf(
+  { socketPath, enableIpam, enableEgress, enableCoordinator }: CoildOptions,
+): string[] {
+  return [
+    ...enableIpam || enableEgress ? [socketPath] : [],
+    ...enableCoordinator ? [coordinatorPlaces(socketPath).socketPath] : [],
+  ];
 }
 
 /** Makes the parts and ties them to each other. */
@@ -129,7 +144,7 @@ async function connect(
       onRequest: kubeMetrics.onRequest,
     }),
   );
-  const { enableEgress, enableIpam } = options;
+  const { enableCoordinator, enableIpam } = options;
   const metrics = new CoildMetrics(registry);
   const pods = new PodSource(client, { nodeName, pools: enableIpam });
   const recorder = new EventRecorder(client, {
@@ -151,6 +166,18 @@ async function connect(
     locks: new KeyedMutex(),
     calls: new CallCounter(),
   };
+  const coordinator = enableCoordinator
+    ? connectCoordinator(dependencies)
+    : undefined;
+  const served = connectPods(dependencies, plane);
+  return { ...dependencies, coordinator, ...served };
+}
+
+/** The plugin `coil`, for which there may be nothing to do. */
+function connectPods(dependencies: NodeDependencies, plane: EgressPlane) {
+  const { events, locks, metrics, options, pods, registry } = dependencies;
+  const { enableEgress, enableIpam } = options;
+  if (!enableIpam && !enableEgress) return {};
   const node = enableIpam
     ? connectIpam(dependencies)
     : connectChained(dependencies);
@@ -165,10 +192,10 @@ async function connect(
     metrics,
     readiness,
     pods,
-    locks: dependencies.locks,
+    locks,
     egress: egress?.calls ?? NO_EGRESS,
   });
-  return { ...dependencies, node, egress, service };
+  return { node, egress, service };
 }
 
 type Connected = Awaited<ReturnType<typeof connect>>;
@@ -176,9 +203,9 @@ type Connected = Awaited<ReturnType<typeof connect>>;
 /** Opens the socket early: a plugin that finds it learns what is waited for. */
 async function listen(
   { socketPath, metricsAddress, metricsAuth, healthAddress }: CoildOptions,
-  { client, registry, metrics, service, calls: counter, node }: Connected,
+  { client, coordinator, node, registry, ...parts }: Connected,
   signal: AbortSignal,
-): Promise<{ readonly finished: Promise<unknown> }> {
+): Promise<readonly { readonly finished: Promise<unknown> }[]> {
   const refusal = metricsAuth ? metricsRefusal(client) : undefined;
   serveMetrics({ address: metricsAddress, registry, refusal, signal });
   serveHealth({
@@ -186,22 +213,28 @@ async function listen(
     healthz: { ping: () => true },
     readyz: {
       ping: () => true,
-      "serves-pods": () => node.readiness.check(),
-      "pod-network": () => node.checkNetwork(),
+      ...node && {
+        "serves-pods": () => node.readiness.check(),
+        "pod-network": () => node.checkNetwork(),
+      },
+      ...coordinator && { "coordinator": () => coordinator.check() },
     },
     signal,
   });
-  return await openDoors({
+  const { calls: counter, metrics, service } = parts;
+  const ofCoil = service && await openDoors({
     calls: new CniCalls({ methods: service, registry, counter }),
     socketPath,
     signal,
     onOutcome: (outcome) => metrics.launcherCalled(outcome),
   });
+  const ofCoordinator = await coordinator?.listen(signal);
+  return [ofCoil, ofCoordinator].filter((door) => door !== undefined);
 }
 
 /** Runs all loops until the signal. */
 async function work(parts: Connected, signal: AbortSignal): Promise<void> {
-  const { calls, egress, node, pods, recorder } = parts;
+  const { calls, coordinator, egress, node, pods, recorder } = parts;
   await using tasks = new TaskGroup({ signal });
   const heap = new HeapKeeper({
     isBusy: () => calls.isBusy(),
@@ -209,8 +242,15 @@ async function work(parts: Connected, signal: AbortSignal): Promise<void> {
   });
   tasks.run("heap keeper", (s) => heap.run(s));
   tasks.run("event recorder", (s) => recorder.run(s));
-  tasks.run("start, then reconciler", (s) => node.run(s));
-  const loops = { ...pods.loops, ...node.loops, ...egress?.loops };
+  if (node !== undefined) {
+    tasks.run("start, then reconciler", (s) => node.run(s));
+  }
+  const loops = {
+    ...pods.loops,
+    ...node?.loops,
+    ...egress?.loops,
+    ...coordinator?.loops,
+  };
   for (const [name, loop] of Object.entries(loops)) tasks.run(name, loop);
   using _reminder = remindOfStop(tasks, signal);
   await tasks.wait();

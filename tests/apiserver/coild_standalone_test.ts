@@ -425,7 +425,7 @@ Deno.test("coild with address management refuses to come after another plugin, a
   for (
     const [flags, message] of [
       [["--pod-table-id=0"], /route table 0 does not exist/],
-      [["--enable-ipam=false", "--enable-egress=false"], /both false/],
+      [["--enable-ipam=false", "--enable-egress=false"], /all false/],
     ] as const
   ) {
     const second = await lab.spawnCoild(lab.node(), [...none, ...flags], {

@@ -52,6 +52,12 @@ export interface NicSpec {
   readonly number: number;
 }
 
+/** A call as a runtime makes it. */
+export interface RuntimeCall {
+  readonly env: ReadonlyMap<string, string>;
+  readonly stdin: Uint8Array;
+}
+
 /** A pod and what it has. */
 export interface LabPod {
   readonly netns: TempNetns;
@@ -72,6 +78,8 @@ export class CoordinatorLab implements AsyncDisposable {
   /** What calls are made with; tests change it. */
   change: (outside: Outside) => Outside = (outside) => outside;
   warnings: string[] = [];
+  /** Who answers calls: the whole program, unless a test starts another one. */
+  door: (call: RuntimeCall) => Promise<Answer> = (call) => this.#alone(call);
 
   private constructor(
     parts: {
@@ -225,6 +233,8 @@ export class CoordinatorLab implements AsyncDisposable {
       readonly ifname?: string;
       readonly config?: JsonObject;
       readonly netns?: string;
+      /** `CNI_ARGS`. */
+      readonly args?: string;
       readonly prevResult?: JsonObject | null;
     } = {},
   ): Promise<Answer> {
@@ -234,6 +244,7 @@ export class CoordinatorLab implements AsyncDisposable {
       CNI_NETNS: options.netns ?? netns.path,
       CNI_IFNAME: options.ifname ?? "eth0",
       CNI_PATH: "/opt/cni/bin",
+      ...options.args === undefined ? {} : { CNI_ARGS: options.args },
     };
     const { prevResult = { cniVersion: "1.1.0", ours: "kept" } } = options;
     const stdin = JSON.stringify({
@@ -244,9 +255,16 @@ export class CoordinatorLab implements AsyncDisposable {
       ...options.config,
       ...prevResult === null ? {} : { prevResult },
     });
+    return await this.door({
+      env: new Map(Object.entries(env)),
+      stdin: new TextEncoder().encode(stdin),
+    });
+  }
+
+  async #alone({ env, stdin }: RuntimeCall): Promise<Answer> {
     return await runPlugin({
-      env: (name) => env[name],
-      readStdin: () => new TextEncoder().encode(stdin),
+      env: (name) => env.get(name),
+      readStdin: () => stdin,
       perform: async (call) => ({
         stdout: await runCoordinator(this.outside(), call),
         exitCode: 0,

@@ -29,7 +29,9 @@ export async function attach(
     : await ensureVeth(kernel, joint.veth, undo);
   const { mode } = joint;
   const plan = { ends, mode, attachment };
-  const { steps, state } = await planAttachment(outside, kernel, plan);
+  const planned = await planAttachment(outside, kernel, plan);
+  const { steps, state, input } = planned;
+  outside.note?.({ mode, table: input.moves.table?.table });
   await applySteps(kernel, steps, { state, undo });
   if (settings.macPrefix !== undefined) {
     await announce(outside, kernel, nic);

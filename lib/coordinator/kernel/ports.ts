@@ -48,6 +48,13 @@ export interface Probes {
 /** A pod as the runtime names it: `K8S_POD_NAME` and others of `CNI_ARGS`. */
 export type PodArgs = Readonly<Record<string, string>>;
 
+/** How an interface is joined. */
+export interface Decided {
+  readonly mode: "underlay" | "overlay";
+  /** The route table of the interface that leaves the main one; absent where none does. */
+  readonly table?: number | undefined;
+}
+
 /** What the coordinator needs of its surroundings. */
 export interface Outside {
   /** The host's network namespace; absent: the process's own. */
@@ -71,6 +78,8 @@ export interface Outside {
   ): Promise<Readonly<Record<string, string>> | undefined>;
   /** Absent: nothing can be probed. */
   readonly probes?: Probes | undefined;
+  /** Is told what an ADD has decided. */
+  note?(decided: Decided): void;
   /** Says what is odd, but does not make the call fail. */
   warn(message: string, fields: Readonly<Record<string, unknown>>): void;
 }

@@ -13,6 +13,7 @@ import {
 import {
   ANY_SOURCE_ANNOTATION,
   ANY_SOURCE_LABEL,
+  DEFAULT_ROUTE_NIC_ANNOTATION,
   EGRESS_ANNOTATION_PREFIX,
   POOL_ANNOTATION,
 } from "../../../lib/names/mod.ts";
@@ -34,16 +35,20 @@ function transformMetadata(
   const annotations = Object.fromEntries(
     Object.entries(metadata.annotations ?? {})
       .filter(([key, value]) => keepAnnotation(key, value))
-      .map(([key, value]) =>
-        isEgressAnnotation(key)
-          ? [key, shortenEgressAnnotation(value)]
-          : [key, value]
-      ),
+      .map(([key, value]) => [key, shortened(key, value)]),
   );
   return {
     ...keepFields(metadata, "name", "namespace", "uid", "resourceVersion"),
     ...(Object.keys(annotations).length > 0 && { annotations }),
   };
+}
+
+/** Anyone who creates a pod may make its annotations long. */
+function shortened(key: string, value: string): string {
+  if (isEgressAnnotation(key)) return shortenEgressAnnotation(value);
+  // One character more than a name has stays one that no interface has.
+  if (key === DEFAULT_ROUTE_NIC_ANNOTATION) return value.trim().slice(0, 16);
+  return value;
 }
 
 function isEgressAnnotation(key: string): boolean {
@@ -52,7 +57,7 @@ function isEgressAnnotation(key: string): boolean {
 
 /** Only the value that means something: others may be long. */
 function isRead(key: string, value: string): boolean {
-  return isEgressAnnotation(key) ||
+  return isEgressAnnotation(key) || key === DEFAULT_ROUTE_NIC_ANNOTATION ||
     key === ANY_SOURCE_ANNOTATION && value === "true";
 }
 

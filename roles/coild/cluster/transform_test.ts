@@ -20,6 +20,15 @@ Deno.test("transformPod() keeps the annotations of egress, and of those that are
   assert.equal(long.metadata?.annotations?.[KEY], "(225000 characters)");
 });
 
+Deno.test("transformPod() keeps of the interface for the default route no more than a name has", () => {
+  const key = "ipam.spidernet.io/default-route-nic";
+  const kept = (value: string) =>
+    transformPod({ metadata: { annotations: { [key]: value } } })
+      .metadata?.annotations?.[key];
+  assert.equal(kept(" net1 "), "net1");
+  assert.equal(kept("n".repeat(200_000)), "n".repeat(16));
+});
+
 Deno.test("transformPool() makes changes of the status no changes, but for a pool that becomes low", () => {
   const pool = (
     resourceVersion: string,

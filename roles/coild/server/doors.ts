@@ -2,6 +2,7 @@ import { untilAborted } from "../../../lib/async/mod.ts";
 import { serve } from "../../../lib/grpc/mod.ts";
 import type { LauncherOutcome } from "../observe/metrics.ts";
 import type { CniCalls } from "./cni_calls.ts";
+import { coilPlugin } from "./coil_plugin.ts";
 import { grpcService } from "./grpc_door.ts";
 import { servePlugins } from "./plugin_server.ts";
 
@@ -35,7 +36,11 @@ export async function openDoors(
     signal,
     graceMs,
   });
-  const plugins = await servePlugins({ ...options, graceMs });
+  const plugins = await servePlugins({
+    ...options,
+    graceMs,
+    perform: coilPlugin(options),
+  });
   const ended = untilAborted(signal).then(() => calls.finish(graceMs));
   return { finished: Promise.all([grpc.finished, plugins.finished, ended]) };
 }

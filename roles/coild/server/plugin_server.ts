@@ -1,31 +1,24 @@
 import { onAbort, startTimer, TaskGroup } from "../../../lib/async/mod.ts";
-import { CniError } from "../../../lib/cni/mod.ts";
 import {
   encodeAnswer,
   LAUNCHER_SOCKET_SUFFIX,
   type LauncherRequest,
-  SOCKET_VARIABLE,
 } from "../../../lib/cnirpc/launcher/mod.ts";
 import { placeSocket } from "../../../lib/grpc/mod.ts";
 import { COILD_SOCKET } from "../../../lib/names/mod.ts";
 import {
   type Answer,
-  answerWith,
   isOwnNetns,
   type PluginCall,
   runPlugin,
 } from "../../../lib/plugin/mod.ts";
 import { acceptAll, getLogger } from "../../../lib/telemetry/mod.ts";
-import { CallError } from "../base/errors.ts";
 import type { LauncherOutcome } from "../observe/metrics.ts";
-import { type CniCalls, LAST_WORDS_MS } from "./cni_calls.ts";
-import type { MethodName } from "./method_names.ts";
+import { LAST_WORDS_MS } from "./cni_calls.ts";
 import { LauncherConnection, RequestMemory } from "./launcher_connection.ts";
 
 const log = getLogger("plugin");
 
-/** How long a runtime waits at most. */
-const CALL_TIMEOUT_MS = 60_000;
 /** For a request to arrive, and for an answer to be taken. */
 const STALL_MS = 20_000;
 /** How long calls may go on after the signal. */
@@ -33,17 +26,20 @@ const GRACE_MS = 10_000;
 /** A node has some hundred pods at most. */
 const MAX_CONNECTIONS = 1024;
 
-const METHODS: Readonly<Record<PluginCall["command"], MethodName>> = {
-  ADD: "Add",
-  DEL: "Del",
-  CHECK: "Check",
-  GC: "Gc",
-  STATUS: "Status",
-};
+/** Whose call it is. */
+export interface Caller {
+  readonly env: LauncherRequest["env"];
+  /** Aborted when it has gone. */
+  readonly signal: AbortSignal;
+}
 
 export interface PluginServerOptions {
-  readonly calls: Pick<CniCalls, "call">;
-  /** The socket for gRPC: that for launchers is beside it. */
+  /** Makes a call; undefined leaves it to the executable. */
+  readonly perform: (
+    call: PluginCall,
+    caller: Caller,
+  ) => Promise<Answer | undefined>;
+  /** That for launchers is beside it. */
   readonly socketPath: string;
   /** Ends the server: no new calls, running ones may finish. */
   readonly signal: AbortSignal;
@@ -83,7 +79,6 @@ class PluginServer {
   readonly #tasks = new TaskGroup();
   readonly #memory = new RequestMemory();
   readonly #open = new Set<LauncherConnection>();
-  #hasWarned = false;
 
   constructor(options: PluginServerOptions) {
     this.#options = options;
@@ -178,47 +173,15 @@ class PluginServer {
       env: (name) => env.get(name),
       readStdin: () => stdin,
       perform: async (call) => {
-        isOther = !this.#isHere(call, request);
-        if (isOther) return { stdout: "", exitCode: 1 };
-        return await this.#perform(call, caller.signal);
+        const { signal } = caller;
+        const answer = await this.#options.perform(call, { env, signal });
+        isOther = answer === undefined;
+        return answer ?? { stdout: "", exitCode: 1 };
       },
       isOwnNetns,
       defaultSocket: COILD_SOCKET,
     });
     return isOther ? undefined : answer;
-  }
-
-  async #perform(call: PluginCall, signal: AbortSignal): Promise<Answer> {
-    try {
-      const result = await this.#options.calls.call({
-        method: METHODS[call.command],
-        read: () => call.request,
-        signal,
-        remainingMs: CALL_TIMEOUT_MS,
-      });
-      return answerWith(call, result);
-    } catch (error) {
-      if (!(error instanceof CallError)) throw error;
-      const { message, code, details } = error;
-      throw new CniError(message, { code, details, cause: error });
-    }
-  }
-
-  /**
-   * Whether the network configuration names this coild: the launcher does not read it, the executable does.
-   * What is amiss is said once: it costs the start of an executable for each pod, and nothing else.
-   */
-  #isHere({ socketPath }: PluginCall, { env }: LauncherRequest): boolean {
-    const socket = this.#options.socketPath;
-    if (socketPath === socket || env.has(SOCKET_VARIABLE)) return true;
-    if (!this.#hasWarned) {
-      log.warn(
-        "CNI configuration and coild use different sockets, so the executable handles the call; use one path to start pods faster",
-        { configured: socketPath, socket },
-      );
-    }
-    this.#hasWarned = true;
-    return false;
   }
 }
 

@@ -326,7 +326,7 @@ Deno.test("where the socket's path is too long coild says so and does not start"
   const name = "s".repeat(106 - directory.length);
   await assert.rejects(
     servePlugins({
-      calls: callsOf(() => Promise.resolve(RESULT)),
+      perform: () => Promise.resolve(undefined),
       socketPath: `${directory}/${name}`,
       signal: new AbortController().signal,
     }),

@@ -1,0 +1,196 @@
+// A call may be made by coild or by the whole program: what comes of it must not differ.
+import assert from "node:assert/strict";
+import { KeyedMutex } from "../../lib/async/mod.ts";
+import { decodeAnswer, encodeRequest } from "../../lib/cnirpc/launcher/mod.ts";
+import { FAMILIES } from "../../lib/inet/mod.ts";
+import { createRegistry } from "../../lib/telemetry/mod.ts";
+import { PodNotFoundError } from "../../roles/coild/base/errors.ts";
+import type {
+  PodFacts,
+  PodQuery,
+} from "../../roles/coild/cluster/pod_source.ts";
+import { CoordinatorCalls } from "../../roles/coild/coordinator/calls.ts";
+import { CoordinatorMetrics } from "../../roles/coild/coordinator/metrics.ts";
+import { CallCounter } from "../../roles/coild/observe/call_counter.ts";
+import { servePlugins } from "../../roles/coild/server/plugin_server.ts";
+import {
+  CoordinatorLab,
+  type LabPod,
+  type NicSpec,
+  stateOf,
+} from "./coordinator_lab.ts";
+import { netnsTest } from "./testing.ts";
+
+const ETH0: NicSpec = { name: "eth0", network: 6, number: 100 };
+const NET1: NicSpec = { name: "net1", network: 7, number: 100 };
+const CONTAINER = "0123456789abcdef".repeat(4);
+
+/** coild's door for the lab's calls. */
+class CoildDoor implements AsyncDisposable {
+  readonly registry = createRegistry();
+  readonly #stop = new AbortController();
+  readonly #directory: string;
+  #finished: Promise<void> = Promise.resolve();
+
+  private constructor(directory: string) {
+    this.#directory = directory;
+  }
+
+  static async open(
+    lab: CoordinatorLab,
+    find: (query: PodQuery) => Promise<PodFacts> = (query) =>
+      Promise.reject(new PodNotFoundError(query.name)),
+  ): Promise<CoildDoor> {
+    const door = new CoildDoor(await Deno.makeTempDir());
+    const socketPath = `${door.#directory}/coordinator.sock`;
+    const calls = new CoordinatorCalls({
+      machine: lab.outside(),
+      pods: { find },
+      metrics: new CoordinatorMetrics(door.registry, { ageSeconds: 1 }),
+      locks: new KeyedMutex(),
+      counter: new CallCounter(),
+    });
+    const { finished } = await servePlugins({
+      socketPath,
+      signal: door.#stop.signal,
+      perform: (call, caller) => calls.perform(call, caller),
+    });
+    door.#finished = finished;
+    lab.door = async (call) => {
+      const path = `${socketPath}.cni`;
+      using connection = await Deno.connect({ transport: "unix", path });
+      const writer = connection.writable.getWriter();
+      await writer.write(new Uint8Array(encodeRequest(call)));
+      const answer = new Response(connection.readable);
+      return decodeAnswer(await answer.bytes());
+    };
+    return door;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#stop.abort();
+    await this.#finished;
+    await Deno.remove(this.#directory, { recursive: true });
+  }
+}
+
+/** All of pod and host, without what chance makes. */
+async function seen(lab: CoordinatorLab, pod: LabPod): Promise<string[]> {
+  const state = [
+    ...await stateOf(pod.netns),
+    "host",
+    ...await stateOf(lab.host),
+  ];
+  return state.map((line) =>
+    line.replaceAll(/([0-9a-f]{2}:){5}[0-9a-f]{2}/g, "MAC")
+      .replaceAll(/@if\d+|@\S+/g, "")
+  );
+}
+
+/** A pod's life; what each call answered and what there was then. */
+async function story(isByCoild: boolean): Promise<unknown[]> {
+  await using lab = await CoordinatorLab.start(FAMILIES);
+  await using _door = isByCoild ? await CoildDoor.open(lab) : undefined;
+  const pod = await lab.pod([], CONTAINER);
+  const chapters: unknown[] = [];
+  const call = async (...args: Parameters<CoordinatorLab["call"]>) => {
+    chapters.push(args[0], await lab.call(...args), await seen(lab, pod));
+  };
+  await lab.addNic(pod.netns, ETH0);
+  await call("ADD", pod, { config: { serviceCIDR: [] } });
+  await call("ADD", pod, { config: { podRPFilter: 3 } });
+  await call("ADD", pod, { prevResult: null });
+  await call("ADD", pod, { config: { cniVersion: "9.9.9" } });
+  await call("STATUS", pod);
+  await call("ADD", pod);
+  await lab.addNic(pod.netns, NET1);
+  const net1 = { ifname: "net1", config: { podDefaultRouteNic: "net1" } };
+  await call("ADD", pod, net1);
+  await call("CHECK", pod, net1);
+  await call("CHECK", pod, { ifname: "net7" });
+  await pod.netns.ip("rule", "delete", "priority", "1000");
+  await call("CHECK", pod);
+  await call("DEL", pod, net1);
+  await call("GC", pod, { config: { "cni.dev/valid-attachments": [] } });
+  await call("DEL", pod, { prevResult: null });
+  await call("DEL", pod, { netns: "/nonexistent/netns" });
+  return chapters;
+}
+
+netnsTest(
+  "coordinator: coild answers and does what the whole program does",
+  async () => {
+    const [alone, byCoild] = [await story(false), await story(true)];
+    assert.deepEqual(byCoild, alone);
+    assert.match(JSON.stringify(alone), /coordinator config not found.*veth0/);
+  },
+);
+
+netnsTest(
+  "coordinator: coild gives the annotations of the pod, in its cache or by one request",
+  async () => {
+    await using lab = await CoordinatorLab.start(["ipv4"]);
+    const asked: PodQuery[] = [];
+    await using _door = await CoildDoor.open(lab, (query) => {
+      asked.push(query);
+      const { namespace, name } = query;
+      return Promise.resolve({
+        namespace,
+        name,
+        annotations: { "ipam.spidernet.io/default-route-nic": "net1" },
+        from: "cache",
+        isGateway: false,
+      });
+    });
+    const pod = await lab.pod([ETH0]);
+    const args = "IgnoreUnknown=1;K8S_POD_NAMESPACE=a;K8S_POD_NAME=b";
+    await lab.ok("ADD", pod, { args });
+    // The first interface needs none.
+    assert.deepEqual(asked, []);
+    await lab.addNic(pod.netns, NET1);
+    await lab.ok("ADD", pod, { ifname: "net1", args });
+    assert.deepEqual(asked, [{ namespace: "a", name: "b" }]);
+    assert.match(
+      await pod.netns.ip("route", "show", "default"),
+      /^default via 10\.7\.0\.1 dev net1/,
+    );
+    await lab.ok("ADD", pod, {
+      ifname: "net1",
+      args,
+      config: { podDefaultRouteNic: "eth0" },
+    });
+    assert.equal(asked.length, 1);
+    assert.deepEqual(lab.warnings, []);
+  },
+);
+
+netnsTest(
+  "coordinator: calls for one pod at the same time are made one after the other",
+  async () => {
+    await using lab = await CoordinatorLab.start(["ipv4"]);
+    await using door = await CoildDoor.open(lab);
+    const nics = [7, 8].map((network, i) =>
+      ({ name: `net${i + 1}`, network, number: 100 }) as NicSpec
+    );
+    const pod = await lab.pod([ETH0]);
+    await lab.ok("ADD", pod);
+    for (const nic of nics) await lab.addNic(pod.netns, nic);
+    await Promise.all(
+      nics.map(({ name }) => lab.ok("ADD", pod, { ifname: name })),
+    );
+    const rules = await pod.netns.ip("rule");
+    for (const table of [101, 102]) {
+      const priority = 1000 + table;
+      assert.match(rules, new RegExp(`^${priority}:.*lookup ${table}`, "m"));
+    }
+    const metrics = await door.registry.metrics();
+    assert.match(metrics, /calls_total\{command="ADD",result="ok"\} 3\n/);
+    assert.match(metrics, /call_seconds_count\{phase="network"\} 3\n/);
+    const { exitCode } = await lab.call("ADD", pod, { ifname: "net9" });
+    assert.equal(exitCode, 1);
+    assert.match(
+      await door.registry.metrics(),
+      /calls_total\{command="ADD",result="error"\} 1\n/,
+    );
+  },
+);
