@@ -1,5 +1,7 @@
 /** Helpers of the tests of the coordinator: its resource on a real API server. */
 import { parse } from "yaml";
+import type { SpiderCoordinatorStatus } from "../../lib/api/mod.ts";
+import type { JsonObject } from "../../lib/cni/mod.ts";
 import type { ControlPlane } from "../lab/mod.ts";
 import { refusalsAt } from "./crds.ts";
 
@@ -29,4 +31,25 @@ export async function spiderRefusals(
   body: unknown,
 ): Promise<string[]> {
   return await refusalsAt(plane, { method: "POST", path: SPIDER_PATH, body });
+}
+
+/** The SpiderCoordinator that counts. */
+export function spiderCoordinator(spec: JsonObject): unknown {
+  return {
+    apiVersion: "spiderpool.spidernet.io/v2beta1",
+    kind: "SpiderCoordinator",
+    metadata: { name: "default" },
+    spec,
+  };
+}
+
+/** Writes its status, as a controller does. */
+export async function setSpiderStatus(
+  plane: ControlPlane,
+  status: SpiderCoordinatorStatus,
+): Promise<void> {
+  const path = `${SPIDER_PATH}/default/status`;
+  await plane.request("PATCH", path, { status }, {
+    contentType: "application/merge-patch+json",
+  });
 }
