@@ -1,4 +1,7 @@
 import assert from "node:assert/strict";
+import { coordinatorPlaces } from "../../lib/names/mod.ts";
+import type { Answer, PluginCall } from "../../lib/plugin/mod.ts";
+import { servePlugins } from "../../roles/coild/server/plugin_server.ts";
 import { placePlugin } from "../lab/plugin_file.ts";
 import { CoordinatorLab, reaches } from "../netns/coordinator_lab.ts";
 import { CannedCoild, CNI_ENV, pathOf, run, runFile } from "./testing.ts";
@@ -35,7 +38,7 @@ Deno.test("coordinator says by STATUS whether it can join pods", async () => {
   assert.equal(JSON.parse(stdout).code, 50);
 });
 
-Deno.test("the front takes no call of coordinator to the coild of coil", async () => {
+Deno.test("the front takes calls of coordinator to a socket of their own, and goes on as the whole program without an answer", async () => {
   const asked: string[] = [];
   await using coild = await CannedCoild.start((_, { method }) => {
     asked.push(method);
@@ -46,18 +49,66 @@ Deno.test("the front takes no call of coordinator to the coild of coil", async (
     const executable = await pathOf("coil");
     await placePlugin(directory, { executable, socket: coild.socket });
     await Deno.symlink("coil", `${directory}/coordinator`);
+    const plugin = `${directory}/coordinator`;
     // Else coild would leave the call to the executable.
     const stdin = JSON.stringify({
       ...JSON.parse(CONF),
       socket: coild.socket,
     });
     const input = { env: CNI_ENV, stdin };
-    const { code, stdout } = await runFile(`${directory}/coordinator`, input);
-    assert.equal(code, 1);
-    assert.equal(JSON.parse(stdout).msg, "missing prevResult");
+    const msg = async (path: string) =>
+      JSON.parse((await runFile(path, input)).stdout).msg;
+    // A coild that does not know it is never asked.
+    assert.equal(await msg(plugin), "missing prevResult");
+    assert.deepEqual(asked, []);
+    const stop = new AbortController();
+    const calls: PluginCall[] = [];
+    let answer: Answer | undefined = {
+      exitCode: 1,
+      stdout: '{"msg":"canned"}',
+    };
+    const { finished } = await servePlugins({
+      socketPath: coordinatorPlaces(coild.socket).socketPath,
+      signal: stop.signal,
+      perform: (call) => {
+        calls.push(call);
+        return Promise.resolve(answer);
+      },
+    });
+    assert.equal(await msg(plugin), "canned");
+    assert.deepEqual(calls.map(({ conf }) => conf.type), ["coordinator"]);
+    answer = undefined;
+    assert.equal(await msg(plugin), "missing prevResult");
+    assert.equal(calls.length, 2);
     assert.deepEqual(asked, []);
     await runFile(`${directory}/coil`, input);
-    assert.deepEqual(asked, ["Add"]);
+    assert.deepEqual([asked, calls.length], [["Add"], 2]);
+    stop.abort();
+    await finished;
+    // The socket of a coild that has ended.
+    assert.equal(await msg(plugin), "missing prevResult");
+  } finally {
+    await Deno.remove(directory, { recursive: true });
+  }
+});
+
+Deno.test("coordinator alone takes the defaults that coild has written beside its socket", async () => {
+  const directory = await Deno.makeTempDir();
+  try {
+    const stdin = JSON.stringify({
+      ...JSON.parse(CONF),
+      serviceCIDR: [],
+      socket: `${directory}/coild.sock`,
+    });
+    const env = { CNI_COMMAND: "STATUS", CNI_PATH: "/opt/cni/bin" };
+    const status = async () => (await run("coordinator", { env, stdin })).code;
+    assert.equal(await status(), 1);
+    await Deno.writeTextFile(
+      `${directory}/coordinator.json`,
+      '{"format":1,"config":{"serviceCIDR":["10.96.0.0/12"]}}',
+      { mode: 0o600 },
+    );
+    assert.equal(await status(), 0);
   } finally {
     await Deno.remove(directory, { recursive: true });
   }

@@ -25,6 +25,8 @@
 
 #define MAGIC "COILCNI1"
 #define SOCKET_SUFFIX ".cni"
+#define COORDINATOR "coordinator"
+#define COORDINATOR_SOCKET COORDINATOR ".sock"
 #define VARIABLES "CNI_"
 // coild gives up after 60 s and says so. One that does not even do that hangs.
 #ifndef PATIENCE_S
@@ -97,6 +99,7 @@ struct process {
   u64 *sp;
   char **envp;
   int is_plugin;  // a runtime calls, and not a person
+  int is_coordinator; // that plugin is called, and not coil
   char *why;      // why coild did not answer; empty when it was not asked
 };
 
@@ -292,11 +295,26 @@ static const char *value(char **envp, const char *name) { // name includes '='
   return "";
 }
 
-static i64 connect_coild(void) {
+// What comes after the last slash.
+static const char *base_name(const char *path) {
+  const char *name = path;
+  for (; *path; path++) if (*path == '/') name = path + 1;
+  return name;
+}
+
+// coild serves each plugin at a socket of its own, in one directory: a coild that does not know the coordinator is
+// never asked for it.
+static void put_socket(char *p, const struct process *own) {
+  char *end = put(p, HEADER.socket);
+  if (own->is_coordinator) end = put(p + (base_name(HEADER.socket) - HEADER.socket), COORDINATOR_SOCKET);
+  put(end, SOCKET_SUFFIX);
+}
+
+static i64 connect_coild(const char *path) {
   struct socket_address address;
   address.family = AF_UNIX;
-  if (len(HEADER.socket) + sizeof SOCKET_SUFFIX > sizeof address.path) return -ENAMETOOLONG;
-  put(put(address.path, HEADER.socket), SOCKET_SUFFIX);
+  if (len(path) >= sizeof address.path) return -ENAMETOOLONG;
+  put(address.path, path);
   i64 fd = sys(__NR_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, 0);
   if (fd < 0) return fd;
   i64 patience[2] = {PATIENCE_S, 0};
@@ -354,10 +372,12 @@ static i64 ask_coild(const struct process *own, struct buffers *to, char *text, 
   // All of it before coild is asked: the runtime may take its time.
   i64 error = read_all(0, text, room, size, FOREVER);
   if (error || *size == room) return error;
-  i64 fd = connect_coild();
+  char path[sizeof HEADER.socket + sizeof COORDINATOR_SOCKET + sizeof SOCKET_SUFFIX];
+  put_socket(path, own);
+  i64 fd = connect_coild(path);
   if (fd == -EAGAIN) give_up(own);
   if (fd < 0) {
-    put(put_cause(put(own->why, "cannot reach coild: "), fd, HEADER.socket), SOCKET_SUFFIX);
+    put_cause(put(own->why, "cannot reach coild: "), fd, path);
     return 0;
   }
   struct head *head = (struct head *)to->request;
@@ -401,21 +421,15 @@ static int fill_descriptors(void) {
   return first > 1;
 }
 
-// Another plugin, which coild does not serve: the whole program is it.
-static int is_coordinator(const char *path) {
-  const char *name = path;
-  for (; *path; path++) if (*path == '/') name = path + 1;
-  return starts(name, "coordinator") && !name[sizeof "coordinator" - 1];
-}
-
 static _Noreturn void program(u64 *sp, u64 fini) {
   (void)fini; // none: the kernel started this
   char **envp = (char **)(sp + sp[0] + 2), why[TEXT_LEN];
   const char *command = value(envp, "CNI_COMMAND=");
-  struct process own = {sp, envp, *command && sp[0] < 2, put(why, "") };
+  const char *name = base_name(sp[0] ? (const char *)sp[1] : "");
+  int is_coordinator = starts(name, COORDINATOR) && !name[sizeof COORDINATOR - 1];
+  struct process own = {sp, envp, *command && sp[0] < 2, is_coordinator, put(why, "") };
   if (own.is_plugin) make_blocking(0), make_blocking(1);
   // VERSION needs no coild.
-  int is_coilds = own.is_plugin && !starts(command, "VERSION") && !(sp[0] && is_coordinator((char *)sp[1]));
-  if (fill_descriptors() && is_coilds && HEADER.socket[0]) call(&own);
+  if (fill_descriptors() && own.is_plugin && HEADER.socket[0] && !starts(command, "VERSION")) call(&own);
   load_interpreter(&own);
 }
