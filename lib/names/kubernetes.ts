@@ -75,6 +75,9 @@ export const IPAM_LEASE = "coil-ipam-leader";
 /** Lease of the controller's egress management. */
 export const EGRESS_LEASE = "coil-egress-leader";
 
+/** Lease of the controller that fills the status of SpiderCoordinators. */
+export const COORDINATOR_LEASE = "coil-coordinator-leader";
+
 /** Default `spec.blockSizeBits` of an AddressPool: 32 addresses in a block. */
 export const DEFAULT_BLOCK_SIZE_BITS = 5;
 

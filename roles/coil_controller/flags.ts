@@ -63,6 +63,12 @@ const FLAGS = defineFlags({
     default: true,
     help: "Manage egress gateways",
   },
+  "enable-coordinator": {
+    type: "bool",
+    default: false,
+    help:
+      "Fill the status of SpiderCoordinator with the cluster's pod and Service CIDRs",
+  },
   "lease-namespace": {
     type: "string",
     default: SYSTEM_NAMESPACE,
@@ -155,6 +161,7 @@ export interface ControllerOptions {
   readonly nodeGraceMs: number;
   readonly enableIpam: boolean;
   readonly enableEgress: boolean;
+  readonly enableCoordinator: boolean;
   readonly leaseNamespace: string;
   readonly concurrentRequests: number;
   readonly nodeAddressFactor: number;
@@ -188,6 +195,7 @@ export function parseControllerFlags(
     nodeGraceMs: values["node-grace"],
     enableIpam: isOn("enable-ipam"),
     enableEgress: isOn("enable-egress"),
+    enableCoordinator: values["enable-coordinator"],
     leaseNamespace: values["lease-namespace"],
     concurrentRequests: values["concurrent-requests"],
     nodeAddressFactor: values["node-address-factor"],

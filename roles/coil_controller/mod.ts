@@ -1,7 +1,8 @@
 /**
  * coil-controller: gives nodes blocks of address pools, takes back those of
- * nodes that are gone, keeps the pools' status, and runs the gateways of
- * Egresses. Each half has a leader of its own.
+ * nodes that are gone, keeps the pools' status, runs the gateways of
+ * Egresses, and fills the status of SpiderCoordinators. Each part has a leader
+ * of its own.
  *
  * This file only connects the parts.
  *
@@ -17,6 +18,7 @@ import {
 } from "../../lib/kube/mod.ts";
 import {
   CONTAINER_NAME_ENV,
+  COORDINATOR_LEASE,
   EGRESS_LEASE,
   IPAM_LEASE,
   POD_NAME_ENV,
@@ -33,6 +35,7 @@ import {
   serveHealth,
   serveMetrics,
 } from "../../lib/telemetry/mod.ts";
+import { openCoordinator } from "./coordinator_part.ts";
 import { type EgressPartOptions, openEgress } from "./egress_part.ts";
 import { FIELD_MANAGER } from "./gateway/takeover.ts";
 import { type ControllerOptions, parseControllerFlags } from "./flags.ts";
@@ -47,7 +50,7 @@ const log = getLogger("setup");
 const GRACE_MS = 20_000;
 
 const ABOUT =
-  "Manages Coil's address pools, blocks and block requests, and egress gateways.";
+  "Manages Coil's address pools, blocks and block requests, egress gateways, and the status of SpiderCoordinator.";
 
 /** Runs the controller until it is told to stop; the process ends with it. */
 export async function main(
@@ -68,6 +71,8 @@ export interface RunOptions {
   readonly kubeconfig?: string;
   /** See {@linkcode EgressPartOptions.statusIntervalMs}. */
   readonly statusIntervalMs?: number;
+  /** How often the cluster's networks are looked up. */
+  readonly networksIntervalMs?: number;
 }
 
 /** Runs the controller until the signal aborts. */
@@ -94,7 +99,7 @@ export async function runController(
   await using group = new TaskGroup({ signal });
   startServers(group, { ...options, client, registry });
   group.run("events", (s) => events.run(s));
-  startHalves(group, { client, events, kubeMetrics, registry, ...options });
+  startParts(group, { client, events, kubeMetrics, registry, ...options });
   await group.wait();
 }
 
@@ -128,10 +133,10 @@ function startServers(
   }
 }
 
-/** Each half works while this process holds its lease, with caches that it has all the time: one may lead one, both or none. */
-function startHalves(
+/** Each part works while this process holds its lease, with caches that it has all the time: one may lead some, all or none. */
+function startParts(
   group: TaskGroup,
-  options: ControllerOptions & {
+  options: ControllerOptions & RunOptions & {
     readonly client: KubeClient;
     readonly events: EventRecorder;
     readonly kubeMetrics: KubeMetrics;
@@ -155,12 +160,17 @@ function startHalves(
     const egress = { ...options, ...egressOptions(options) };
     lead(EGRESS_LEASE, openEgress(egress, group));
   }
+  if (options.enableCoordinator) {
+    lead(COORDINATOR_LEASE, openCoordinator(options, group));
+  }
 }
 
-function checkParts({ enableIpam, enableEgress }: ControllerOptions): void {
-  if (enableIpam || enableEgress) return;
+function checkParts(
+  { enableIpam, enableEgress, enableCoordinator }: ControllerOptions,
+): void {
+  if (enableIpam || enableEgress || enableCoordinator) return;
   throw new Error(
-    "Cannot start: --enable-ipam=false and --enable-egress=false disable everything",
+    "Cannot start: --enable-ipam, --enable-egress and --enable-coordinator are all false, so there is nothing to do",
   );
 }
 
