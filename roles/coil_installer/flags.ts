@@ -51,6 +51,13 @@ const FLAGS = defineFlags({
     help:
       "File with the network configuration, unless --netconf is given ($CNI_NETCONF_FILE)",
   },
+  "plugins": {
+    type: "enum",
+    default: "coil",
+    values: ["coil", "coil,coordinator"],
+    help:
+      "Plugins to install; coordinator is a link to coil, and another program of that name is kept ($COIL_PLUGINS)",
+  },
   "chain": {
     type: "bool",
     default: false,
@@ -88,7 +95,7 @@ const FLAGS = defineFlags({
   ...LOGGING_FLAGS,
 });
 
-/** Variables that stand for flags. All but the last two are upstream's, which has no flags. */
+/** Variables that stand for flags. All but the last three are upstream's, which has no flags. */
 const VARIABLES: Readonly<Record<string, string>> = {
   "conf-name": "CNI_CONF_NAME",
   "etc-dir": "CNI_ETC_DIR",
@@ -96,6 +103,7 @@ const VARIABLES: Readonly<Record<string, string>> = {
   "coil-path": "COIL_PATH",
   "netconf": "CNI_NETCONF",
   "netconf-file": "CNI_NETCONF_FILE",
+  "plugins": "COIL_PLUGINS",
   "chain": "CNI_CHAIN",
   "prepare-egress": "COIL_PREPARE_EGRESS",
 };
@@ -144,6 +152,7 @@ export function parseInstallerFlags(
     coilPath: values["coil-path"],
     netconf: values["netconf"],
     netconfFile: values["netconf-file"],
+    coordinator: values["plugins"] === "coil,coordinator",
     chain: values["chain"],
     prepareEgress: values["prepare-egress"],
     others: values["others"],

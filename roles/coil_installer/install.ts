@@ -6,12 +6,21 @@ import { NetworkListError, parseWantedList } from "./base/network_list.ts";
 import type { Program } from "./base/program.ts";
 import { installConfig, untilTarget } from "./install_config.ts";
 import { parseChainEntry } from "./plan/chain.ts";
-import { planPlugin } from "./plan/plugin_files.ts";
-import { formerPath, type InstallRequest, pluginPath } from "./plan/request.ts";
-import type { Outcome } from "./plan/step.ts";
+import { planCoordinator, planPlugin } from "./plan/plugin_files.ts";
+import {
+  coordinatorPath,
+  formerPath,
+  type InstallRequest,
+  pluginPath,
+} from "./plan/request.ts";
+import type { Outcome, Step } from "./plan/step.ts";
 import { socketOf, type Wanted } from "./plan/target.ts";
 import { findExecutable } from "./read/executable.ts";
-import { compareInstalled, examineFormer } from "./read/installed.ts";
+import {
+  compareInstalled,
+  examineFormer,
+  examineLink,
+} from "./read/installed.ts";
 
 const log = getLogger("installer");
 
@@ -102,6 +111,20 @@ async function readWanted(
   }
 }
 
+async function coordinatorSteps(
+  request: InstallRequest,
+): Promise<readonly Step[]> {
+  const path = coordinatorPath(request);
+  const found = await examineLink(path);
+  if (found === "foreign") {
+    log.warn(
+      "Kept another program: its calls do not reach coild. Remove it and install again to use Coil's",
+      { path },
+    );
+  }
+  return planCoordinator(request, found);
+}
+
 /** The plugin, complete before it takes its place. */
 async function installPlugin(
   request: InstallRequest,
@@ -117,7 +140,10 @@ async function installPlugin(
     log.info("Replacing another executable", { path, found: plugin.found });
   }
   const installed = { plugin, former };
-  const steps = planPlugin(request, { program, installed });
+  const steps = [
+    ...planPlugin(request, { program, installed }),
+    ...request.coordinator ? await coordinatorSteps(request) : [],
+  ];
   await applySteps(steps, { signal, dryRun: request.dryRun });
   return { path, state: steps.length === 0 ? "unchanged" : "changed" };
 }

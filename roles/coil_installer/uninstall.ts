@@ -3,8 +3,13 @@ import { DISABLED_SUFFIX } from "./plan/config_plan.ts";
 import { lockDirectories } from "./apply/host_directory.ts";
 import { noteOf, typesOf } from "./base/network_list.ts";
 import { planPluginRemoval } from "./plan/plugin_files.ts";
-import { formerPath, type HostPlaces, pluginPath } from "./plan/request.ts";
-import { examineFormer, isInstalled } from "./read/installed.ts";
+import {
+  coordinatorPath,
+  formerPath,
+  type HostPlaces,
+  pluginPath,
+} from "./plan/request.ts";
+import { examineFormer, examineLink, isInstalled } from "./read/installed.ts";
 import { type ConfigFile, examine, type Situation } from "./read/situation.ts";
 import { DEFAULT_CONF_NAME } from "./plan/target.ts";
 import { applySteps } from "./apply/steps.ts";
@@ -57,6 +62,7 @@ async function lookAtPlugin(places: HostPlaces) {
   return {
     plugin: await isInstalled(pluginPath(places)),
     former: await examineFormer(formerPath(places)),
+    coordinator: await examineLink(coordinatorPath(places)),
   };
 }
 

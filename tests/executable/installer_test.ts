@@ -568,3 +568,42 @@ Deno.test("coil-installer refuses what it does not know", async () => {
   }
   assert.deepEqual(namesIn(host.directory), []);
 });
+
+Deno.test("install: coordinator is a link to coil when it is asked for, and uninstall removes it", async () => {
+  await using host = await Host.make();
+  const options = await quick();
+  await host.install(options);
+  assert.deepEqual(namesIn(host.bin), PROGRAMS);
+  const args = ["--plugins=coil,coordinator"];
+  await host.install({ ...options, args });
+  const link = `${host.bin}/coordinator`;
+  assert.equal(await Deno.readLink(link), "coil");
+  // Pods of its networks are still to be deleted.
+  await host.install(options);
+  assert.equal(await Deno.readLink(link), "coil");
+  const records = await host.install({ ...options, args });
+  const installed = records.find(({ msg }) => msg === "Installed");
+  assert.deepEqual(installed?.["executable"], {
+    path: host.coil,
+    state: "unchanged",
+  });
+  await host.install({ args: ["uninstall"] });
+  assert.deepEqual(namesIn(host.bin), []);
+});
+
+Deno.test("install: another program called coordinator is kept, also by uninstall", async () => {
+  await using host = await Host.make();
+  const options = await quick();
+  const other = `${host.bin}/coordinator`;
+  await Deno.writeTextFile(other, "Spiderpool's");
+  const records = await host.install({
+    ...options,
+    env: { COIL_PLUGINS: "coil,coordinator" },
+  });
+  assert.ok(
+    messages(records).some((m) => m.startsWith("Kept another program")),
+  );
+  await host.install({ args: ["uninstall"] });
+  assert.deepEqual(namesIn(host.bin), ["coordinator"]);
+  assert.equal(await Deno.readTextFile(other), "Spiderpool's");
+});

@@ -18,8 +18,8 @@ const MESSAGES = {
   setMode: ["Set the mode of a file", "Would set the mode of a file"],
   keepCopy: ["Kept a copy of a file", "Would keep a copy of a file"],
   link: [
-    "Replaced a file by a link to the plugin",
-    "Would replace a file by a link to the plugin",
+    "Placed a link to the plugin",
+    "Would place a link to the plugin",
   ],
   rename: ["Renamed a file", "Would rename a file"],
   remove: ["Removed a file", "Would remove a file"],

@@ -1,6 +1,15 @@
 import { type Program, PROGRAM_MODE } from "../base/program.ts";
-import type { FormerExecutable, InstalledState } from "../read/installed.ts";
-import { formerPath, type HostPlaces, pluginPath } from "./request.ts";
+import type {
+  FormerExecutable,
+  InstalledState,
+  PluginLink,
+} from "../read/installed.ts";
+import {
+  coordinatorPath,
+  formerPath,
+  type HostPlaces,
+  pluginPath,
+} from "./request.ts";
 import type { Step } from "./step.ts";
 
 /** What the node has of the plugin. */
@@ -40,16 +49,30 @@ export function planPlugin(
   return steps;
 }
 
+/** Plans the link for the plugin `coordinator`; what another program has put there stays. */
+export function planCoordinator(
+  places: HostPlaces,
+  found: PluginLink,
+): readonly Step[] {
+  return found === "absent"
+    ? [{ kind: "link", path: coordinatorPath(places) }]
+    : [];
+}
+
 /** Plans to take the plugin away: what is called before what it calls. */
 export function planPluginRemoval(
   places: HostPlaces,
-  { plugin, former }: {
+  { plugin, former, coordinator }: {
     /** Whether there is one. */
     readonly plugin: boolean;
     readonly former: FormerExecutable;
+    readonly coordinator: PluginLink;
   },
 ): readonly Step[] {
   const steps: Step[] = [];
+  if (coordinator === "ours") {
+    steps.push({ kind: "remove", path: coordinatorPath(places) });
+  }
   if (plugin) steps.push({ kind: "remove", path: pluginPath(places) });
   if (former.kind === "executable" || former.kind === "link") {
     steps.push({ kind: "remove", path: formerPath(places) });

@@ -1,6 +1,10 @@
 import assert from "node:assert/strict";
 import type { Program } from "../base/program.ts";
-import type { FormerExecutable, InstalledState } from "../read/installed.ts";
+import type {
+  FormerExecutable,
+  InstalledState,
+  PluginLink,
+} from "../read/installed.ts";
 import { planPlugin, planPluginRemoval } from "./plugin_files.ts";
 import type { HostPlaces } from "./request.ts";
 
@@ -65,11 +69,19 @@ for (
 }
 
 Deno.test("planPluginRemoval() removes what is called before what it calls, and nothing of others", () => {
-  const plan = (plugin: boolean, former: FormerExecutable) =>
-    planPluginRemoval(PLACES, { plugin, former }).map(({ path }) => path);
+  const plan = (
+    plugin: boolean,
+    former: FormerExecutable,
+    coordinator: PluginLink = "absent",
+  ) =>
+    planPluginRemoval(PLACES, { plugin, former, coordinator })
+      .map(({ path }) => path);
   assert.deepEqual(plan(true, NO_SECOND), ["/bin/coil"]);
   assert.deepEqual(plan(false, NO_SECOND), []);
   assert.deepEqual(plan(true, { kind: "executable" }), ["/bin/coil", SECOND]);
   assert.deepEqual(plan(false, { kind: "link" }), [SECOND]);
   assert.deepEqual(plan(true, { kind: "foreign" }), ["/bin/coil"]);
+  const link = "/bin/coordinator";
+  assert.deepEqual(plan(true, NO_SECOND, "ours"), [link, "/bin/coil"]);
+  assert.deepEqual(plan(true, NO_SECOND, "foreign"), ["/bin/coil"]);
 });

@@ -18,6 +18,8 @@ export interface InstallRequest extends HostPlaces {
   readonly netconf: string;
   /** File with the network configuration, unless `netconf` has it. */
   readonly netconfFile: string;
+  /** Install the plugin `coordinator`, too. */
+  readonly coordinator: boolean;
   /** Become part of another network's configuration: `netconf` has our plugin alone. */
   readonly chain: boolean;
   readonly others: Others;
@@ -29,6 +31,11 @@ export interface InstallRequest extends HostPlaces {
 /** Path of the installed plugin. */
 export function pluginPath({ binDirectory }: HostPlaces): string {
   return `${binDirectory}/${PLUGIN}`;
+}
+
+/** Path of the plugin `coordinator`: the same program by another name. */
+export function coordinatorPath({ binDirectory }: HostPlaces): string {
+  return `${binDirectory}/coordinator`;
 }
 
 /** Path of the second file that former versions had: a launcher at `coil` called it. */

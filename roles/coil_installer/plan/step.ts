@@ -23,7 +23,7 @@ export type Step =
   }
   /** Under another name as well. */
   | { readonly kind: "keepCopy"; readonly path: string; readonly as: string }
-  /** A symbolic link to the installed plugin, in the place of an earlier file. */
+  /** A symbolic link to the installed plugin, in the place of an earlier file if there is one. */
   | { readonly kind: "link"; readonly path: string }
   | { readonly kind: "rename"; readonly path: string; readonly to: string }
   | { readonly kind: "remove"; readonly path: string };

@@ -74,6 +74,19 @@ export type FormerExecutable =
   /** Not the installer's. */
   | { readonly kind: "foreign" };
 
+/** What is in the place of a link to the plugin. */
+export type PluginLink = "absent" | "ours" | "foreign";
+
+/** Looks at the place of a link to the plugin. */
+export async function examineLink(path: string): Promise<PluginLink> {
+  return await attempt(`look at "${path}"`, async () => {
+    const info = await ifThere(Deno.lstat(path));
+    if (info === undefined) return "absent";
+    const isOurs = info.isSymlink && await Deno.readLink(path) === PLUGIN;
+    return isOurs ? "ours" : "foreign";
+  });
+}
+
 /** Looks at the second file of former versions. */
 export async function examineFormer(path: string): Promise<FormerExecutable> {
   return await attempt(`look at "${path}"`, async () => {
