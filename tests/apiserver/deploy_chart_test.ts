@@ -21,6 +21,7 @@ const PAIRS: readonly (readonly [
   ["overlays/ipam", ["egress.enabled=false"]],
   ["overlays/egress-only", ["ipam.enabled=false"]],
   ["overlays/router", ["router.enabled=true"]],
+  ["overlays/coordinator", ["coordinator.enabled=true"]],
 ];
 
 const set = (values: readonly string[]) =>
@@ -83,6 +84,28 @@ Deno.test("in another namespace, nothing of the chart's is left in kube-system",
     controller?.spec?.template?.spec.containers[0]?.args,
     ["--lease-namespace=coil-system"],
   );
+});
+
+Deno.test("in another namespace, the rights of the coordinator in kube-system stay there", async () => {
+  const rendered = parseManifests(
+    await helmTemplate([
+      ...["--namespace", "coil-system"],
+      ...set(["coordinator.enabled=true", "coordinator.crd=false"]),
+    ]),
+  );
+  const there = [...rendered].filter(([, { metadata }]) =>
+    metadata.namespace === "kube-system"
+  );
+  assert.deepEqual(there.map(([key]) => key).sort(), [
+    "Role/coil-controller-networks",
+    "RoleBinding/coil-controller-networks",
+  ]);
+  const subjects = JSON.stringify(there).match(/"coil-system"/g);
+  assert.equal(subjects?.length, 1);
+  assert.ok(rendered.has("Role/coil-controller-coordinator"));
+  const crd =
+    "CustomResourceDefinition/spidercoordinators.spiderpool.spidernet.io";
+  assert.equal(rendered.has(crd), false);
 });
 
 Deno.test("the chart's values reach the workloads", async () => {
@@ -212,6 +235,8 @@ for (
     ["coild.runDir=run", "/coild/runDir"],
     ["ipam.enabled=false,egress.enabled=false", "so there is nothing to do"],
     ["coild.extraArgs={--socket=/x}", "which the chart sets by other values"],
+    ["coild.extraArgs={--enable-coordinator}", "which the chart sets"],
+    ["coordinator.crds=false", "additional properties 'crds' not allowed"],
     ["controller.extraArgs={--gc-interval=1h,--gc-interval=2h}", "twice"],
     ["router.enabled=true,router.extraArgs={--a=1,--a=2}", "twice"],
     ["cni.netconf=coil", "cni.netconf is not a JSON object"],

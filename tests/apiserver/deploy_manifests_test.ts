@@ -66,7 +66,7 @@ Deno.test("the API server takes every overlay", async (t) => {
     await plane.apply(...MONITORING_CRDS);
     await plane.kubectl("wait", "--for=condition=Established", "crd", "--all");
     const text = await helmTemplate([
-      ...["--set", "router.enabled=true,coild.hostPID=true"],
+      ...["--set", "router.enabled=true,coordinator.enabled=true,coild.hostPID=true"],
       ...["serviceMonitor", "prometheusRule", "dashboard"].flatMap((
         what,
       ) => ["--set", `monitoring.${what}.enabled=true`]),

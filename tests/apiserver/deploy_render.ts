@@ -14,6 +14,7 @@ export const OVERLAYS = [
   "ipam",
   "egress-only",
   "router",
+  "coordinator",
   "compat",
 ] as const;
 
