@@ -5,7 +5,11 @@ import type {
   InstalledState,
   PluginLink,
 } from "../read/installed.ts";
-import { planPlugin, planPluginRemoval } from "./plugin_files.ts";
+import {
+  planCoordinator,
+  planPlugin,
+  planPluginRemoval,
+} from "./plugin_files.ts";
 import type { HostPlaces } from "./request.ts";
 
 const PLACES: HostPlaces = {
@@ -67,6 +71,14 @@ for (
     assert.deepEqual(plan, steps);
   });
 }
+
+Deno.test("planCoordinator() makes a link where nothing is", () => {
+  assert.deepEqual(planCoordinator(PLACES, "absent"), [
+    { kind: "link", path: "/bin/coordinator" },
+  ]);
+  assert.deepEqual(planCoordinator(PLACES, "ours"), []);
+  assert.deepEqual(planCoordinator(PLACES, "foreign"), []);
+});
 
 Deno.test("planPluginRemoval() removes what is called before what it calls, and nothing of others", () => {
   const plan = (
