@@ -151,6 +151,10 @@ interface Changes {
   readonly config?: JsonObject;
 }
 
+function namesIn(directory: string): string[] {
+  return Array.from(Deno.readDirSync(directory), ({ name }) => name);
+}
+
 /** Code, message and details of a call that failed; "ok" of one that did not. */
 function outcome({ exitCode, stdout }: Answer): string {
   if (exitCode === 0) return "ok";
@@ -192,7 +196,7 @@ Deno.test("coild serves the coordinator and nothing else", async (t) => {
 
   await t.step("there is one socket, for root alone", async () => {
     assert.equal(await stage.modeOf("coordinator.sock.cni"), 0o600);
-    const names = Array.from(Deno.readDirSync(directory), ({ name }) => name);
+    const names = namesIn(directory);
     assert.deepEqual(names.sort(), [
       "coordinator.sock.cni",
       "coordinator.sock.lock",

@@ -175,8 +175,8 @@ netnsTest(
     await lab.ok("ADD", pod);
     assert.deepEqual(lab.warnings, []);
     await lab.addNic(pod.netns, NET1);
-    const config = "config0", runtime = "runtime0", cached = "cached0";
-    const all = { config, runtime, cached };
+    const all = { config: "config0", runtime: "runtime0", cached: "cached0" };
+    const { config, runtime, cached } = all;
     assert.equal(await chosen(lab, pod, all), config);
     assert.equal(await chosen(lab, pod, { runtime, cached }), runtime);
     assert.equal(await chosen(lab, pod, { cached }), cached);
