@@ -31,6 +31,15 @@ const log = getLogger("coordinator");
 const WRITE_INTERVAL_MS = 1_000;
 const LOOK_INTERVAL_MS = 60_000;
 
+export interface DefaultsKeeperOptions {
+  /** Of the file. */
+  readonly path: string;
+  /** Default 1 s. */
+  readonly writeMs?: number;
+  /** Default about a minute. */
+  readonly lookMs?: number;
+}
+
 /**
  * What is configured for all pods: by SpiderCoordinator "default", else as an
  * earlier coild has written it down. Keeps the file with it, for calls that
@@ -38,13 +47,15 @@ const LOOK_INTERVAL_MS = 60_000;
  */
 export class DefaultsKeeper {
   readonly #path: string;
+  readonly #lookMs: number;
   readonly #informer: Informer<SpiderCoordinator>;
   readonly #writer: CoalescedRunner;
   #document: SharedDocument;
   #shared: Shared;
 
-  constructor(client: KubeClient, options: { readonly path: string }) {
+  constructor(client: KubeClient, options: DefaultsKeeperOptions) {
     this.#path = options.path;
+    this.#lookMs = options.lookMs ?? LOOK_INTERVAL_MS;
     this.#document = readDefaults(options.path);
     this.#shared = readShared(this.#document);
     this.#informer = new Informer(client, SPIDER_COORDINATORS, {
@@ -55,7 +66,7 @@ export class DefaultsKeeper {
       },
     });
     this.#writer = new CoalescedRunner(() => this.#write(), {
-      minIntervalMs: WRITE_INTERVAL_MS,
+      minIntervalMs: options.writeMs ?? WRITE_INTERVAL_MS,
     });
   }
 
@@ -105,7 +116,7 @@ export class DefaultsKeeper {
   async #look(signal: AbortSignal): Promise<void> {
     await abortable(this.#informer.synced, signal);
     for (;;) {
-      await sleep(jittered(LOOK_INTERVAL_MS), { signal });
+      await sleep(jittered(this.#lookMs), { signal });
       this.#writer.trigger();
     }
   }
