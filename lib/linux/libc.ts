@@ -29,6 +29,7 @@ const SYMBOLS = {
     result: "i32",
   },
   connect: { parameters: ["i32", "buffer", "u32"], result: "i32" },
+  bind: { parameters: ["i32", "buffer", "u32"], result: "i32" },
   getsockname: { parameters: ["i32", "buffer", "buffer"], result: "i32" },
   send: { parameters: ["i32", "buffer", "usize", "i32"], result: "i32" },
   recv: { parameters: ["i32", "buffer", "usize", "i32"], result: "i32" },
@@ -88,6 +89,7 @@ interface LibcFunctions {
     length: number,
   ): number;
   connect(fd: number, address: Bytes, length: number): number;
+  bind(fd: number, address: Bytes, length: number): number;
   getsockname(fd: number, address: Bytes, length: Bytes): number;
   send(fd: number, bytes: Bytes, length: bigint, flags: number): number;
   recv(fd: number, bytes: Bytes, length: bigint, flags: number): number;

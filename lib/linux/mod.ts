@@ -1,6 +1,6 @@
 /**
  * The parts of Linux that Deno does not reach by itself: network namespaces,
- * netlink sockets, sysctls, file locks. The only user of Deno's FFI.
+ * netlink and packet sockets, sysctls, file locks. The only user of Deno's FFI.
  *
  * @module
  */
@@ -18,5 +18,11 @@ export {
   openNetlink,
 } from "./netlink_socket.ts";
 export { inNetns, Netns, NotANetnsError } from "./netns.ts";
+export {
+  ETH_P_ARP,
+  ETH_P_IPV6,
+  openPacketSocket,
+  PacketSocket,
+} from "./packet_socket.ts";
 export type { FilterInstruction } from "./socket_filter.ts";
 export { readSysctl, writeSysctl } from "./sysctl.ts";

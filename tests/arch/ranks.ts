@@ -12,6 +12,7 @@ const RANK: Readonly<Record<string, number>> = {
   "lib/cni": 2,
   "lib/grpc": 2,
   "lib/kube": 2,
+  "lib/probe": 2,
   "lib/names": 3,
   "lib/etcd": 3,
   "lib/api": 4,

@@ -1,0 +1,112 @@
+import assert from "node:assert/strict";
+import fc from "fast-check";
+import { Address } from "../inet/mod.ts";
+import { arpRequest, parseArp } from "./arp.ts";
+import { parseNdp, solicitation, unsolicitedAdvertisement } from "./ndp.ts";
+
+const MAC = "0a:1b:0a:06:00:8c";
+const IPV4 = Address.parse("10.6.0.140");
+const GATEWAY = Address.parse("10.6.0.1");
+const IPV6 = Address.parse("fd00:10:6::abcd:ef01");
+const ROUTER = Address.parse("fe80::1");
+
+function hex(bytes: Uint8Array): string {
+  return bytes.toHex();
+}
+
+Deno.test("arpRequest() asks without telling the address, with a sender, and announces", () => {
+  const head = "ffffffffffff0a1b0a06008c0806" + "00010800060400010a1b0a06008c";
+  const target = { mac: MAC, target: IPV4 };
+  assert.equal(
+    hex(arpRequest(target)),
+    head + "00000000" + "ffffffffffff" + "0a06008c",
+  );
+  assert.equal(
+    hex(arpRequest({ mac: MAC, sender: IPV4, target: GATEWAY })),
+    head + "0a06008c" + "ffffffffffff" + "0a060001",
+  );
+  assert.equal(
+    hex(arpRequest({ ...target, sender: IPV4 })),
+    head + "0a06008c" + "ffffffffffff" + "0a06008c",
+  );
+});
+
+Deno.test("solicitation() asks the address's group, from nowhere or with the own MAC address", () => {
+  const group = "ff0200000000000000000001ffcdef01";
+  const address = "fd0000100006000000000000abcdef01";
+  assert.equal(
+    hex(solicitation({ mac: MAC, target: IPV6 })),
+    "3333ffcdef01" + "0a1b0a06008c" + "86dd" + "6000000000183aff" +
+      "0".repeat(32) + group + "8700f2f200000000" + address,
+  );
+  const asked = hex(
+    solicitation({ mac: MAC, source: IPV6, target: ROUTER }),
+  );
+  assert.ok(asked.startsWith("3333ff0000010a1b0a06008c86dd6000000000203aff"));
+  assert.ok(
+    asked.endsWith(
+      "fe800000000000000000000000000001" + "0101" + "0a1b0a06008c",
+    ),
+  );
+});
+
+Deno.test("unsolicitedAdvertisement() tells all nodes to take the new MAC address", () => {
+  const told = hex(unsolicitedAdvertisement({ mac: MAC, address: IPV6 }));
+  assert.ok(told.startsWith("3333000000010a1b0a06008c86dd6000000000203aff"));
+  assert.match(told, /8800[0-9a-f]{4}20000000fd00/);
+  assert.ok(told.endsWith("02010a1b0a06008c"));
+});
+
+Deno.test("parseArp() and parseNdp() read what was written", () => {
+  const arp = parseArp(arpRequest({ mac: MAC, sender: IPV4, target: GATEWAY }));
+  assert.deepEqual(
+    [arp?.senderMac, `${arp?.sender}`, `${arp?.target}`],
+    [MAC, "10.6.0.140", "10.6.0.1"],
+  );
+  const asked = parseNdp(solicitation({ mac: MAC, target: IPV6 }));
+  assert.deepEqual(
+    [asked?.kind, asked?.mac, `${asked?.source}`, `${asked?.target}`],
+    ["solicitation", MAC, "::", `${IPV6}`],
+  );
+  const told = parseNdp(unsolicitedAdvertisement({ mac: MAC, address: IPV6 }));
+  assert.deepEqual([told?.kind, `${told?.target}`], [
+    "advertisement",
+    `${IPV6}`,
+  ]);
+});
+
+Deno.test("parseNdp() takes nothing that came from another network", () => {
+  const frame = solicitation({ mac: MAC, target: IPV6 });
+  frame[14 + 7] = 254;
+  assert.equal(parseNdp(frame), undefined);
+});
+
+Deno.test("parseArp() and parseNdp() read any bytes, or none", () => {
+  const frames = [
+    arpRequest({ mac: MAC, target: IPV4 }),
+    solicitation({ mac: MAC, target: IPV6 }),
+  ];
+  const broken = fc.tuple(
+    fc.constantFrom(...frames),
+    fc.nat(90),
+    fc.array(fc.tuple(fc.nat(80), fc.nat(255)), { maxLength: 4 }),
+  );
+  fc.assert(
+    fc.property(fc.oneof(broken, fc.uint8Array({ maxLength: 100 })), (made) => {
+      let bytes: Uint8Array;
+      if (made instanceof Uint8Array) bytes = made;
+      else {
+        const [frame, length, changes] = made;
+        bytes = frame.slice(0, length);
+        for (const [at, byte] of changes) {
+          if (at < bytes.length) bytes[at] = byte;
+        }
+      }
+      for (const parse of [parseArp, parseNdp]) {
+        const read = parse(bytes);
+        assert.ok(read === undefined || bytes.length >= 42);
+      }
+    }),
+    { numRuns: 2000 },
+  );
+});

@@ -1,0 +1,165 @@
+import assert from "node:assert/strict";
+import { Address, FAMILIES, type Family } from "../../lib/inet/mod.ts";
+import { LinuxError, Netns } from "../../lib/linux/mod.ts";
+import {
+  announce,
+  answers,
+  findConflict,
+  type ProbeLink,
+} from "../../lib/probe/mod.ts";
+import { netnsTest, type TempNetns, tempNetns } from "./testing.ts";
+
+const TIMES = { retries: 3, intervalMs: 60, timeoutMs: 100 };
+
+/** Two machines on one link, whose kernels answer as kernels do. */
+class Wire implements AsyncDisposable {
+  readonly ours: TempNetns;
+  readonly theirs: TempNetns;
+  readonly #stack = new AsyncDisposableStack();
+
+  private constructor(ours: TempNetns, theirs: TempNetns) {
+    this.ours = this.#stack.use(ours);
+    this.theirs = this.#stack.use(theirs);
+  }
+
+  static async make(): Promise<Wire> {
+    const wire = new Wire(await tempNetns("ours"), await tempNetns("theirs"));
+    await wire.ours.ip(
+      ...["link", "add", "eth0", "type", "veth"],
+      ...["peer", "name", "eth0", "netns", wire.theirs.name],
+    );
+    for (const netns of [wire.ours, wire.theirs]) {
+      await netns.ip("link", "set", "eth0", "up");
+    }
+    return wire;
+  }
+
+  async link(netns: TempNetns): Promise<ProbeLink> {
+    const [row] = await netns.ipJson("link", "show", "eth0");
+    return {
+      netns: this.#stack.use(Netns.open(netns.path)),
+      index: Number(row?.["ifindex"]),
+      mac: String(row?.["address"]),
+    };
+  }
+
+  async address(netns: TempNetns, address: Address): Promise<void> {
+    const length = address.family === "ipv4" ? 24 : 64;
+    const nodad = address.family === "ipv4" ? [] : ["nodad"];
+    await netns.ip(
+      ...["address", "add", `${address}/${length}`, "dev", "eth0"],
+      ...nodad,
+    );
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#stack[Symbol.asyncDispose]();
+  }
+}
+
+function addressOf(family: Family, number: number): Address {
+  return Address.parse(
+    family === "ipv4" ? `10.6.0.${number}` : `fd00:10:6::${number}`,
+  );
+}
+
+for (const family of FAMILIES) {
+  const [own, other] = [addressOf(family, 10), addressOf(family, 20)];
+
+  netnsTest(
+    `probe: an address is free, or another machine's, ${family}`,
+    async () => {
+      await using wire = await Wire.make();
+      const link = await wire.link(wire.ours);
+      const { mac } = await wire.link(wire.theirs);
+      // What we have ourselves is no conflict.
+      await wire.address(wire.ours, own);
+      assert.equal(await findConflict(link, own, TIMES), undefined);
+      assert.equal(await findConflict(link, other, TIMES), undefined);
+      await wire.address(wire.theirs, other);
+      assert.equal(await findConflict(link, other, TIMES), mac);
+      // The question has told them nothing about us.
+      const known = await wire.theirs.ip("neighbour", "show");
+      assert.ok(!known.includes(own.toString()), known);
+    },
+  );
+
+  netnsTest(
+    `probe: of two that ask for one address at the same time each learns of the other, ${family}`,
+    async () => {
+      await using wire = await Wire.make();
+      const [ours, theirs] = [
+        await wire.link(wire.ours),
+        await wire.link(wire.theirs),
+      ];
+      // As the plugin before has left it: groups of IPv6 are joined.
+      if (family === "ipv6") {
+        for (const netns of [wire.ours, wire.theirs]) {
+          await netns.ip("address", "add", `${own}/64`, "dev", "eth0");
+        }
+      }
+      const found = await Promise.all([
+        findConflict(ours, own, TIMES),
+        findConflict(theirs, own, TIMES),
+      ]);
+      assert.deepEqual(found, [theirs.mac, ours.mac]);
+    },
+  );
+
+  netnsTest(
+    `probe: an owner that misses the first question answers the next, ${family}`,
+    async () => {
+      await using wire = await Wire.make();
+      const link = await wire.link(wire.ours);
+      const asking = findConflict(link, other, {
+        retries: 40,
+        intervalMs: 50,
+        timeoutMs: 100,
+      });
+      await wire.address(wire.theirs, other);
+      assert.equal(await asking, (await wire.link(wire.theirs)).mac);
+    },
+  );
+
+  netnsTest(`probe: a gateway answers, or it does not, ${family}`, async () => {
+    await using wire = await Wire.make();
+    const link = await wire.link(wire.ours);
+    await wire.address(wire.ours, own);
+    const ask = () => answers(link, { gateway: other, source: own }, TIMES);
+    assert.equal(await ask(), false);
+    await wire.address(wire.theirs, other);
+    assert.equal(await ask(), true);
+  });
+
+  netnsTest(
+    `probe: an announcement gives others the new MAC address, ${family}`,
+    async () => {
+      await using wire = await Wire.make();
+      await wire.address(wire.ours, own);
+      await wire.address(wire.theirs, other);
+      await wire.theirs.exec("ping", "-c1", "-W2", own.toString());
+      const mac = "0a:1b:00:00:00:10";
+      await wire.ours.ip("link", "set", "eth0", "address", mac);
+      const known = () => wire.theirs.ip("neighbour", "show", own.toString());
+      assert.ok(!(await known()).includes(mac));
+      const link = await wire.link(wire.ours);
+      await announce(link, own, { retries: 3, intervalMs: 10 });
+      assert.match(await known(), new RegExp(mac));
+    },
+  );
+}
+
+netnsTest("probe: a link that is down or gone is an error", async () => {
+  await using wire = await Wire.make();
+  const link = await wire.link(wire.ours);
+  const address = addressOf("ipv4", 10);
+  await wire.ours.ip("link", "set", "eth0", "down");
+  await assert.rejects(findConflict(link, address, TIMES), LinuxError);
+  await wire.ours.ip("link", "set", "eth0", "up");
+  const asking = assert.rejects(
+    findConflict(link, address, { ...TIMES, retries: 100 }),
+    LinuxError,
+  );
+  await wire.ours.ip("link", "delete", "eth0");
+  await asking;
+});
