@@ -57,7 +57,7 @@ Deno.test("image: a container that says nothing runs as a user without rights", 
 Deno.test("image: it has a link of every name that main.ts knows, and no other", async () => {
   const { open } = await theImage();
   const source = await Deno.readTextFile(`${ROOT}main.ts`);
-  const imported = source.matchAll(/^ {2}"(coil[a-z-]*)": \(\) =>/gm);
+  const imported = source.matchAll(/^ {2}"(co[a-z-]*)": \(\) =>/gm);
   const announced = /NOT_YET[^=]*= \[([^\]]*)\]/.exec(source)?.[1] ?? "";
   const names = [
     ...[...imported].flatMap(([, name]) => name ?? []),

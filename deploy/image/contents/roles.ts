@@ -5,6 +5,7 @@ export const ROLE_LINKS: readonly string[] = [
   "coil-ipam-controller",
   "coil-egress-controller",
   "coil-egress",
+  "coordinator",
   "coil-router",
   "coil-installer",
   "coil-migrator",
