@@ -27,7 +27,6 @@ export type {
   Filters,
   Outside,
   PodArgs,
-  ProbedNic,
   Probes,
   Routes,
 } from "./kernel/ports.ts";

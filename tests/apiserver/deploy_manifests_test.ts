@@ -37,6 +37,12 @@ const CAPABILITIES: Readonly<Record<string, readonly string[]>> = {
   "coil-router": ["NET_ADMIN"],
 };
 
+/** What coild of an overlay has besides. */
+const EXTRA: Readonly<Record<string, readonly string[]>> = {
+  "compat": ["SYS_PTRACE"],
+  "coordinator": ["NET_RAW"],
+};
+
 function portOf(address: string): number {
   return Number(address.split(":").at(-1));
 }
@@ -66,7 +72,10 @@ Deno.test("the API server takes every overlay", async (t) => {
     await plane.apply(...MONITORING_CRDS);
     await plane.kubectl("wait", "--for=condition=Established", "crd", "--all");
     const text = await helmTemplate([
-      ...["--set", "router.enabled=true,coordinator.enabled=true,coild.hostPID=true"],
+      ...[
+        "--set",
+        "router.enabled=true,coordinator.enabled=true,coild.hostPID=true",
+      ],
       ...["serviceMonitor", "prometheusRule", "dashboard"].flatMap((
         what,
       ) => ["--set", `monitoring.${what}.enabled=true`]),
@@ -210,7 +219,7 @@ for (const overlay of OVERLAYS) {
       );
       assert.deepEqual(
         extra,
-        overlay === "compat" && name === "coild" ? ["SYS_PTRACE"] : [],
+        name === "coild" ? EXTRA[overlay] ?? [] : [],
         name,
       );
     }

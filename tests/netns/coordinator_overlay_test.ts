@@ -183,8 +183,12 @@ const REFUSED: readonly (readonly [string, object, RegExp, number])[] = [
     11,
   ],
   ["net1", { serviceCIDR: [] }, /coordinator config not found/, 11],
-  ["net1", { detectIPConflict: true }, /detectIPConflict is not supported/, 7],
-  ["net1", { detectGateway: true }, /detectGateway is not supported/, 7],
+  [
+    "net1",
+    { detectGateway: true, detectOptions: { retries: 0 } },
+    /invalid detectOptions.retries 0/,
+    7,
+  ],
   ["net1", { vethMTU: 0 }, /vethMTU must be greater than 0/, 7],
 ];
 
@@ -296,10 +300,10 @@ netnsTest(
     lab.change = (outside) => ({
       ...outside,
       probes: {
-        detectConflict: () => Promise.reject(new Error("not asked for")),
-        detectGateway: () => Promise.reject(new Error("not asked for")),
-        announce({ link, addresses }) {
-          announced.push(`${link.mac} ${addresses}`);
+        findConflict: () => Promise.reject(new Error("not asked for")),
+        answers: () => Promise.reject(new Error("not asked for")),
+        announce({ mac }, address) {
+          announced.push(`${mac} ${address}`);
           return Promise.resolve();
         },
       },

@@ -6,7 +6,7 @@ import {
   planJoint,
 } from "./attachment.ts";
 import type { Kernel, Outside } from "../kernel/ports.ts";
-import { announce, probe, refuseProbes } from "./probing.ts";
+import { announce, probe } from "./probing.ts";
 import { ensureVeth } from "../kernel/veth_pair.ts";
 
 /**
@@ -19,7 +19,6 @@ export async function attach(
   attachment: Attachment,
 ): Promise<void> {
   const { ifname: nic, settings } = attachment;
-  refuseProbes(outside, settings);
   const joint = await planJoint(kernel, attachment);
   await using stack = new AsyncDisposableStack();
   const undo = quietly(stack, outside, nic);

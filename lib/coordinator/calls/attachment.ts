@@ -2,7 +2,7 @@ import { type AttachmentKey, CniError, ErrorCode } from "../../cni/mod.ts";
 import type { Address } from "../../inet/mod.ts";
 import { COORDINATOR_VETH } from "../../names/mod.ts";
 import { type Link, linkGet, routeLookUp } from "../../netlink/mod.ts";
-import { invalidConfig } from "../config/config.ts";
+import { invalidConfig } from "../config/invalid.ts";
 import type { Settings } from "../config/defaults.ts";
 import { familiesOf } from "../plan/family.ts";
 import { chooseHostAddresses } from "../plan/host_addresses.ts";

@@ -1,23 +1,28 @@
-import type { Address } from "../../inet/mod.ts";
-import { linkSet, MAIN_TABLE, type Route } from "../../netlink/mod.ts";
+import { CniError, ErrorCode } from "../../cni/mod.ts";
+import { type Address, Prefix } from "../../inet/mod.ts";
+import {
+  addressDelete,
+  type AddressEntry,
+  linkSet,
+  MAIN_TABLE,
+  type Route,
+} from "../../netlink/mod.ts";
+import type { ProbeLink } from "../../probe/mod.ts";
 import type { Undo } from "../kernel/apply.ts";
 import { type Attachment, linkOf } from "./attachment.ts";
-import { invalidConfig } from "../config/config.ts";
-import type { Settings } from "../config/defaults.ts";
-import type { Kernel, Outside, ProbedNic, Routes } from "../kernel/ports.ts";
+import type { Kernel, Outside, Routes } from "../kernel/ports.ts";
 import { addressesOf } from "../state/state.ts";
 
-/** @throws {CniError} with code 7 when probes are asked for and there are none */
-export function refuseProbes(
-  { probes }: Pick<Outside, "probes">,
-  { detectIpConflict, detectGateway }: Settings,
-): void {
-  if (probes !== undefined || !(detectIpConflict || detectGateway)) return;
-  const key = detectIpConflict ? "detectIPConflict" : "detectGateway";
-  throw invalidConfig(
-    `${key} is not supported`,
-    `leave ${key} out of the network configuration`,
-  );
+/** As often as RFC 5227 asks for, in a hurry: a lost one is not missed. */
+const ANNOUNCEMENTS = { retries: 3, intervalMs: 10 };
+
+/** The interface that asks and tells, with its addresses. */
+interface ProbedNic {
+  readonly name: string;
+  readonly link: ProbeLink;
+  readonly isUp: boolean;
+  readonly present: readonly AddressEntry[];
+  readonly addresses: readonly Address[];
 }
 
 /**
@@ -33,14 +38,30 @@ export async function probe(
   { ifname, settings }: Attachment,
   undo: Undo,
 ): Promise<void> {
-  const { detectIpConflict, detectGateway } = settings;
-  if (probes === undefined || !(detectIpConflict || detectGateway)) return;
+  const { detectIpConflict, detectGateway, detectTimes } = settings;
+  if (!detectIpConflict && !detectGateway) return;
   const nic = await probedNic(kernel, ifname);
   await raise(kernel.pod, nic, undo);
-  if (detectIpConflict) await probes.detectConflict(nic);
+  if (detectIpConflict) {
+    await forAll(nic.addresses, async (address) => {
+      const mac = await probes.findConflict(nic.link, address, detectTimes);
+      if (mac !== undefined) await refuse(kernel.pod, nic, { address, mac });
+    });
+  }
   if (!detectGateway) return;
   const gateways = await gatewaysOf(kernel.pod, nic);
-  if (gateways.length > 0) await probes.detectGateway(nic, gateways);
+  await forAll(gateways, async (gateway) => {
+    const source = sourceFor(nic, gateway);
+    if (source === undefined) return;
+    if (await probes.answers(nic.link, { gateway, source }, detectTimes)) {
+      return;
+    }
+    throw new CniError(`gateway ${gateway} is unreachable`, {
+      code: ErrorCode.TRY_AGAIN_LATER,
+      details:
+        `it does not answer interface "${ifname}"; mend it, or leave detectGateway off for gateways that do not answer such questions`,
+    });
+  });
 }
 
 /** What cannot be announced costs time, not the pod: neighbours ask again. */
@@ -49,12 +70,12 @@ export async function announce(
   kernel: Kernel,
   ifname: string,
 ): Promise<void> {
-  if (probes === undefined) {
-    warn("The interface's new MAC address is not announced", { iface: ifname });
-    return;
-  }
   try {
-    await probes.announce(await probedNic(kernel, ifname));
+    const { link, addresses } = await probedNic(kernel, ifname);
+    await forAll(
+      addresses,
+      (address) => probes.announce(link, address, ANNOUNCEMENTS),
+    );
   } catch (err) {
     warn("Failed to announce the interface's MAC address", {
       iface: ifname,
@@ -63,21 +84,60 @@ export async function announce(
   }
 }
 
+/** At once; the first failure is thrown when all have ended. */
+async function forAll(
+  addresses: readonly Address[],
+  fn: (address: Address) => Promise<void>,
+): Promise<void> {
+  const results = await Promise.allSettled(addresses.map(fn));
+  for (const result of results) {
+    if (result.status === "rejected") throw result.reason;
+  }
+}
+
 async function probedNic(
   { netns, pod }: Kernel,
   ifname: string,
 ): Promise<ProbedNic> {
-  const link = linkOf(await pod.listLinks(), ifname);
-  const addresses = await pod.listAddresses({ index: link.index });
-  return { netns, link, addresses: addressesOf({ addresses }, link.index) };
+  const { index, mac = "", up } = linkOf(await pod.listLinks(), ifname);
+  const present = await pod.listAddresses({ index });
+  const addresses = addressesOf({ addresses: present }, index);
+  const link = { netns, index, mac };
+  return { name: ifname, link, isUp: up, present, addresses };
+}
+
+/**
+ * Takes the address off the interface, which would answer for it until the pod
+ * is gone.
+ *
+ * @throws {CniError} always
+ */
+async function refuse(
+  pod: Routes,
+  { name, link: { index }, present }: ProbedNic,
+  { address, mac }: { readonly address: Address; readonly mac: string },
+): Promise<never> {
+  const own = present.filter(({ prefix }) => prefix.address.equals(address));
+  await pod.tryExecute(
+    own.map(({ prefix }) => addressDelete({ index, prefix })),
+  );
+  // Upstream's words.
+  throw new CniError(
+    `ip conflict: pod's interface ${name} with an conflicting ip ${address}, ${address} is located at ${mac}`,
+    {
+      code: ErrorCode.TRY_AGAIN_LATER,
+      details:
+        "another machine of the network has the address: take it out of the pod's address range, or find the machine by its MAC address",
+    },
+  );
 }
 
 async function raise(
   pod: Routes,
-  { link: { index, up } }: ProbedNic,
+  { isUp, link: { index } }: ProbedNic,
   undo: Undo,
 ): Promise<void> {
-  if (up) return;
+  if (isUp) return;
   const set = async (state: boolean) => {
     const [error] = await pod.tryExecute([linkSet({ index }, { up: state })]);
     if (error !== undefined) throw error;
@@ -86,14 +146,30 @@ async function raise(
   undo.defer(() => set(false));
 }
 
+/** The address in whose network the gateway is, else another one of its family. */
+function sourceFor(
+  { present, addresses }: ProbedNic,
+  gateway: Address,
+): Address | undefined {
+  const own = addresses.filter(({ family }) => family === gateway.family);
+  const near = present.find(({ prefix }) =>
+    Prefix.of(prefix.address, prefix.length).contains(gateway) &&
+    own.some((address) => address.equals(prefix.address))
+  );
+  return near?.prefix.address ?? own[0];
+}
+
 async function gatewaysOf(
   pod: Routes,
   { link }: ProbedNic,
 ): Promise<Address[]> {
   const routes = await pod.listRoutes({ table: MAIN_TABLE });
   type Way = Pick<Route, "index" | "gateway">;
-  return routes
+  const found = routes
     .flatMap((route): readonly Way[] => route.hops ?? [route])
     .filter(({ index }) => index === link.index)
     .flatMap(({ gateway }) => gateway ?? []);
+  return found.filter((gateway, i) =>
+    found.findIndex((other) => other.equals(gateway)) === i
+  );
 }

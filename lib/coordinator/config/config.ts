@@ -1,6 +1,5 @@
 import {
-  CniError,
-  ErrorCode,
+  type CniError,
   type JsonObject,
   parseBoolean,
   parseInteger,
@@ -9,6 +8,9 @@ import {
   parseText,
 } from "../../cni/mod.ts";
 import { Address, Prefix } from "../../inet/mod.ts";
+import type { ProbeTimes } from "../../probe/mod.ts";
+import { parseDetectOptions } from "./detect_options.ts";
+import { invalidConfig } from "./invalid.ts";
 import { type MacPrefix, macPrefixProblem } from "./mac_prefix.ts";
 
 /** How an interface is joined to the host; `auto` decides by what the pod has. */
@@ -42,6 +44,7 @@ export interface Given {
   readonly vethMtu?: number | undefined;
   readonly detectIpConflict?: boolean | undefined;
   readonly detectGateway?: boolean | undefined;
+  readonly detectTimes?: ProbeTimes | undefined;
 }
 
 const MODES: ReadonlyMap<string, Mode> = new Map([
@@ -90,13 +93,8 @@ export function parseGiven(json: JsonObject): Given {
       "detectIPConflict",
     ),
     detectGateway: parseBoolean(json["detectGateway"], "detectGateway"),
+    detectTimes: parseDetectOptions(json["detectOptions"]),
   };
-}
-
-/** An error about a value that cannot be used. */
-export function invalidConfig(message: string, details: string): CniError {
-  const code = ErrorCode.INVALID_NETWORK_CONFIG;
-  return new CniError(message, { code, details });
 }
 
 function trimmed(value: unknown, key: string): string | undefined {

@@ -48,6 +48,16 @@ const REFUSED: readonly (readonly [JsonObject, string])[] = [
   [{ hostRuleTable: 0 }, "7 invalid hostRuleTable 0"],
   [{ hostRuleTable: 254 }, "7 invalid hostRuleTable 254"],
   [{ vethLinkAddress: "fd00::1" }, '7 invalid vethLinkAddress "fd00::1"'],
+  [
+    { detectOptions: { retries: 11 } },
+    "7 invalid detectOptions.retries 11",
+  ],
+  ...["soon", "-1s", "6s", "1h", "0"].map((timeout) =>
+    [
+      { detectOptions: { timeout } },
+      `7 invalid detectOptions.timeout "${timeout}"`,
+    ] as const
+  ),
   [{ logOptions: { logLevel: "loud" } }, "7 unsupported log level loud"],
   // Another type of JSON is no value that one could mend by another value.
   [{ mode: 1 }, "6 invalid mode: must be a string"],
@@ -77,6 +87,9 @@ const TEXTS: readonly (readonly [JsonObject, object])[] = [
   }],
   [{ policyRoutes: [{ dst: "198.18.0.1", gw: "10.6.0.1" }] }, {
     policyRoutes: [{ destination: "198.18.0.1/32", gateway: "10.6.0.1" }],
+  }],
+  [{ detectOptions: { retries: 1, interval: "1.5s" } }, {
+    detectTimes: { retries: 1, intervalMs: 1500, timeoutMs: 100 },
   }],
   // Unset, as Go's encoders write it.
   [{

@@ -1,7 +1,9 @@
 import { CniError, ErrorCode } from "../../cni/mod.ts";
 import type { Address, Prefix } from "../../inet/mod.ts";
 import { COORDINATOR_HOST_TABLE } from "../../names/mod.ts";
+import type { ProbeTimes } from "../../probe/mod.ts";
 import type { Given, Mode, PolicyRoute } from "./config.ts";
+import { DETECT_TIMES } from "./detect_options.ts";
 import { NOTHING_SHARED, type Problem } from "./shared.ts";
 
 /** The configuration in force for one call. */
@@ -22,6 +24,7 @@ export interface Settings {
   readonly vethMtu: number;
   readonly detectIpConflict: boolean;
   readonly detectGateway: boolean;
+  readonly detectTimes: ProbeTimes;
 }
 
 /** What counts where no source says anything else: upstream's values. */
@@ -36,6 +39,7 @@ const BUILT_IN = {
   vethMtu: 1500,
   detectIpConflict: false,
   detectGateway: false,
+  detectTimes: DETECT_TIMES,
 } as const satisfies Partial<Settings>;
 
 /**

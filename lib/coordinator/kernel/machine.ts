@@ -1,5 +1,6 @@
 import type { Netns } from "../../linux/mod.ts";
 import { type Link, NetfilterSocket, RouteSocket } from "../../netlink/mod.ts";
+import { announce, answers, findConflict } from "../../probe/mod.ts";
 import type { Outside } from "./ports.ts";
 
 /** What of `lib/podnet` the coordinator uses. */
@@ -25,6 +26,7 @@ export function machineOf(
 ): Omit<Outside, "shared" | "warn"> {
   return {
     hostNetns,
+    probes: { announce, answers, findConflict },
     openPodNetns: (path) => podnet.tryOpenNetns(path),
     openRoutes: (netns) => RouteSocket.open({ netns }),
     openFilters: (netns) => NetfilterSocket.open({ netns }),

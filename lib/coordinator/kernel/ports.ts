@@ -1,6 +1,7 @@
 import type { Address } from "../../inet/mod.ts";
 import type { Netns } from "../../linux/mod.ts";
 import type { Link, NetfilterSocket, RouteSocket } from "../../netlink/mod.ts";
+import type { ProbeLink, ProbeTimes } from "../../probe/mod.ts";
 import type { Shared } from "../config/shared.ts";
 
 /** Reads and changes one network namespace. */
@@ -25,24 +26,26 @@ export type Filters =
   >
   & AsyncDisposable;
 
-/** Where probes and announcements are sent. */
-export interface ProbedNic {
-  readonly netns: Netns;
-  readonly link: Link;
-  readonly addresses: readonly Address[];
-}
-
-/** Packets that ask the network, and tell it something. */
+/** Packets that ask the network, and tell it something: `lib/probe`. */
 export interface Probes {
-  /** Throws a CniError with code 11 when another machine has one of the addresses. */
-  detectConflict(nic: ProbedNic): Promise<void>;
-  /** Throws a CniError with code 11 when one of the gateways does not answer. */
-  detectGateway(
-    nic: ProbedNic,
-    gateways: readonly Address[],
+  /** The MAC address of another machine that has the address. */
+  findConflict(
+    link: ProbeLink,
+    address: Address,
+    times: ProbeTimes,
+  ): Promise<string | undefined>;
+  /** Whether the gateway answers. */
+  answers(
+    link: ProbeLink,
+    asked: { readonly gateway: Address; readonly source: Address },
+    times: ProbeTimes,
+  ): Promise<boolean>;
+  /** Tells the network the MAC address of the address. */
+  announce(
+    link: ProbeLink,
+    address: Address,
+    times: Pick<ProbeTimes, "retries" | "intervalMs">,
   ): Promise<void>;
-  /** Tells the network the MAC address of the addresses. */
-  announce(nic: ProbedNic): Promise<void>;
 }
 
 /** A pod as the runtime names it: `K8S_POD_NAME` and others of `CNI_ARGS`. */
@@ -76,8 +79,7 @@ export interface Outside {
   annotationsOf?(
     pod: PodArgs,
   ): Promise<Readonly<Record<string, string>> | undefined>;
-  /** Absent: nothing can be probed. */
-  readonly probes?: Probes | undefined;
+  readonly probes: Probes;
   /** Is told what an ADD has decided. */
   note?(decided: Decided): void;
   /** Says what is odd, but does not make the call fail. */

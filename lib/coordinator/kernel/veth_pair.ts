@@ -8,7 +8,7 @@ import {
   type Request,
 } from "../../netlink/mod.ts";
 import type { Undo } from "./apply.ts";
-import { invalidConfig } from "../config/config.ts";
+import { invalidConfig } from "../config/invalid.ts";
 import type { LinkEnd } from "../plan/plan.ts";
 import type { Kernel, Routes } from "./ports.ts";
 import { parseVethAlias, type VethSpec } from "../plan/veth.ts";

@@ -1,5 +1,5 @@
 import { type Address, FAMILIES, type Family } from "../../inet/mod.ts";
-import { invalidConfig } from "../config/config.ts";
+import { invalidConfig } from "../config/invalid.ts";
 
 /**
  * The families of an interface's addresses.

@@ -1,5 +1,5 @@
 import { COORDINATOR_VETH } from "../../names/mod.ts";
-import { invalidConfig } from "../config/config.ts";
+import { invalidConfig } from "../config/invalid.ts";
 import type { Settings } from "../config/defaults.ts";
 
 /** How one interface is joined to the host: by a veth pair of its own, or by that of the first interface. */

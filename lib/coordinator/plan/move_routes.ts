@@ -1,7 +1,7 @@
 import { type Address, type Family, Prefix } from "../../inet/mod.ts";
 import { COORDINATOR_PROTOCOL, COORDINATOR_VETH } from "../../names/mod.ts";
 import { MAIN_TABLE, type Route } from "../../netlink/mod.ts";
-import { invalidConfig } from "../config/config.ts";
+import { invalidConfig } from "../config/invalid.ts";
 import type { Settings } from "../config/defaults.ts";
 import type { ResolvedMode } from "./mode.ts";
 import {

@@ -1,0 +1,97 @@
+import assert from "node:assert/strict";
+import { FAMILIES } from "../../lib/inet/mod.ts";
+import {
+  addressIn,
+  CoordinatorLab,
+  type NicSpec,
+  reaches,
+  stateOf,
+} from "./coordinator_lab.ts";
+import { netnsTest } from "./testing.ts";
+
+const ETH0: NicSpec = { name: "eth0", network: 6, number: 100 };
+
+async function refusal(
+  lab: CoordinatorLab,
+  ...args: Parameters<CoordinatorLab["call"]>
+): Promise<string> {
+  const { stdout, exitCode } = await lab.call(...args);
+  assert.equal(exitCode, 1, stdout);
+  const { code, msg } = JSON.parse(stdout);
+  return `${code} ${msg}`;
+}
+
+for (const family of FAMILIES) {
+  netnsTest(
+    `coordinator: an address that another machine has is refused with its owner, and taken off the interface, ${family}`,
+    async () => {
+      await using lab = await CoordinatorLab.start([family]);
+      const config = { detectIPConflict: true };
+      const pod = await lab.pod([ETH0]);
+      await lab.ok("ADD", pod, { config });
+      // Its own answers are none of another machine.
+      await lab.ok("ADD", pod, { config });
+      const second = await lab.pod([ETH0]);
+      const before = await stateOf(lab.host);
+      const address = addressIn(6, family, 100);
+      const [row] = await pod.netns.ipJson("link", "show", "eth0");
+      assert.equal(
+        await refusal(lab, "ADD", second, { config }),
+        `11 ip conflict: pod's interface eth0 with an conflicting ip ${address}, ${address} is located at ${
+          row?.["address"]
+        }`,
+      );
+      const left = await second.netns.ip("address", "show", "eth0");
+      assert.ok(!left.includes(address), left);
+      assert.deepEqual(await stateOf(lab.host), before);
+      assert.ok(await reaches(lab.host, address));
+    },
+  );
+
+  netnsTest(
+    `coordinator: a dead gateway is found, and one that lives, ${family}`,
+    async () => {
+      await using lab = await CoordinatorLab.start([family]);
+      const config = { detectGateway: true, detectIPConflict: true };
+      const pod = await lab.pod([ETH0]);
+      const before = [await stateOf(pod.netns), await stateOf(lab.host)];
+      const gateway = addressIn(6, family, 1);
+      const length = family === "ipv4" ? 24 : 64;
+      const change = (verb: string) =>
+        lab.switch.ip("address", verb, `${gateway}/${length}`, "dev", "net6");
+      await change("delete");
+      const detectOptions = { retries: 2, interval: "20ms", timeout: "60ms" };
+      assert.equal(
+        await refusal(lab, "ADD", pod, {
+          config: { ...config, detectOptions },
+        }),
+        `11 gateway ${gateway} is unreachable`,
+      );
+      assert.deepEqual(
+        [await stateOf(pod.netns), await stateOf(lab.host)],
+        before,
+      );
+      await change("add");
+      await lab.ok("ADD", pod, { config });
+    },
+  );
+}
+
+netnsTest(
+  "coordinator: others learn the MAC address that a prefix gives",
+  async () => {
+    await using lab = await CoordinatorLab.start(FAMILIES);
+    const pod = await lab.pod([ETH0]);
+    for (const family of FAMILIES) {
+      const address = addressIn(6, family, 100);
+      assert.ok(await reaches(lab.switch, address));
+    }
+    await lab.ok("ADD", pod, { config: { podMACPrefix: "0a:1b" } });
+    for (const family of FAMILIES) {
+      const address = addressIn(6, family, 100);
+      const known = await lab.switch.ip("neighbour", "show", address);
+      assert.match(known, /0a:1b:0a:06:00:64/);
+    }
+    assert.deepEqual(lab.warnings, []);
+  },
+);
