@@ -12,7 +12,7 @@ import type {
   TransportStream,
 } from "./http/transport.ts";
 
-export { type MemoryServer, serveTransport } from "./http/server_testing.ts";
+export { type MemoryServer, serveTransport } from "./http/testing.ts";
 
 /** What a {@link FakeTransport}'s function answers. */
 export interface FakeAnswer {

@@ -155,7 +155,7 @@ export const WIRING: readonly WiringMutant[] = [
   {
     name: "the export table stays when the Node is gone",
     file: "roles/coild/mod.ts",
-    from: "  await parts.node.finish();\n",
+    from: "  await parts.node?.finish();\n",
     to: "",
     test: {
       file: "tests/netns/coild_whole_test.ts",
@@ -165,7 +165,8 @@ export const WIRING: readonly WiringMutant[] = [
   {
     name: "two coilds serve one socket",
     file: "roles/coild/mod.ts",
-    from: "  stack.use(lockSocket(options.socketPath));\n",
+    from:
+      "  for (const path of socketsOf(options)) stack.use(lockSocket(path));\n",
     to: "",
     test: {
       file: "tests/netns/coild_whole_test.ts",

@@ -4,7 +4,7 @@ import { KubeUnreachableError } from "./errors.ts";
 import { HttpTransport } from "./http_transport.ts";
 import { InClusterSource } from "./in_cluster.ts";
 import { NODES } from "../api/resource.ts";
-import { SERVER_CERT, SERVER_KEY } from "./server_testing.ts";
+import { SERVER_CERT, SERVER_KEY } from "./testing.ts";
 
 /** Did not sign the server's. */
 const OTHER_CERT = `
