@@ -4,6 +4,7 @@
 import assert from "node:assert/strict";
 import { HttpTransport, KubeUnreachableError } from "../../lib/kube/mod.ts";
 import { RECORD_NAME } from "../../roles/coil_migrator/cluster/record.ts";
+import { eventually } from "../lab/mod.ts";
 import { ControllerLab } from "./controller_testing.ts";
 import { migrate, type Output } from "./migrator_testing.ts";
 
@@ -18,14 +19,14 @@ class Killed extends Error {
   override readonly name = "Killed";
 }
 
-/** What becomes of the command's n-th request, from 1. */
-type Fate = (n: number) => "answered" | "unsent" | "unanswered" | "killed";
+/** What becomes of the command's n-th request, from 1, which is `METHOD PATH`. */
+type Fate = (
+  n: number,
+  request: string,
+) => "answered" | "unsent" | "unanswered" | "killed";
 
-/** Runs `fn` while requests of `coil migrate` have this fate; those of others go on. Returns how many there were. */
-async function withFate(
-  fate: Fate,
-  fn: () => Promise<void>,
-): Promise<number> {
+/** Runs `fn` while requests of `coil migrate` have this fate; those of others go on. */
+async function withFate(fate: Fate, fn: () => Promise<void>): Promise<void> {
   let count = 0;
   const { request, stream } = HttpTransport.prototype;
   const fateful = <T extends (typeof request) | (typeof stream)>(whole: T) =>
@@ -33,12 +34,12 @@ async function withFate(
       this: HttpTransport,
       ...args: Parameters<T>
     ): Promise<unknown> {
-      const [{ headers }, options] = args;
+      const [{ headers, method, path }, options] = args;
       const send = () => Reflect.apply(whole, this, [args[0], options]);
       if (!headers["user-agent"]?.startsWith("coil-migrator/")) {
         return await send();
       }
-      const become = fate(++count);
+      const become = fate(++count, `${method} ${path}`);
       if (become === "unsent") throw new KubeUnreachableError("not sent");
       const answer = await send();
       if (become === "killed") throw new Killed();
@@ -52,7 +53,6 @@ async function withFate(
   } finally {
     Object.assign(HttpTransport.prototype, { request, stream });
   }
-  return count;
 }
 
 interface PodObject {
@@ -193,6 +193,9 @@ Deno.test("migrate replace, while it removes blocks: killed after each request, 
   const subnets = [{ ipv4: "10.64.0.0/27" }];
   await lab.createPool("default", { blockSizeBits: 3, subnets });
   await using _controller = lab.startController();
+  await eventually("blocks to be served", async () => {
+    return (await lab.blocks("default")).length === 0;
+  });
   const site = new Site(lab);
   const seen = new Set<string>();
 
@@ -238,12 +241,18 @@ Deno.test("migrate replace, while it removes blocks: killed after each request, 
     await t.step(`each request ${become} the first time`, async () => {
       await site.reset();
       const before = await site.coilds();
-      const fate: Fate = (n) => n % 2 === 1 ? become : "answered";
-      const count = await withFate(fate, async () => {
+      const lost = new Set<string>();
+      const fate: Fate = (_, request) => {
+        if (lost.has(request)) return "answered";
+        lost.add(request);
+        return become;
+      };
+      await withFate(fate, async () => {
         const { code, err } = await site.replace();
         assert.equal(code, 0, err);
       });
-      assert.ok(count > 20, `${count}`);
+      const writes = [...lost].filter((request) => !request.startsWith("GET"));
+      assert.ok(writes.length > 5, `${writes}`);
       await site.assertDone(before, []);
     });
   }
