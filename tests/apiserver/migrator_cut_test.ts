@@ -1,6 +1,6 @@
 // coil migrate replace, when all pods are replaced and it removes blocks and restarts coild: killed after each of its
-// requests to the API server, and without an answer to any of them. A command has no state but in memory, so one that
-// gets no further request through has been killed for all that the cluster sees.
+// changes, and without an answer to each of its requests. Its state is in memory only, so a command that gets no further
+// request through has been killed for all that the cluster sees; where it reads, it leaves what the change before left.
 import assert from "node:assert/strict";
 import { HttpTransport, KubeUnreachableError } from "../../lib/kube/mod.ts";
 import { RECORD_NAME } from "../../roles/coil_migrator/cluster/record.ts";
@@ -10,7 +10,7 @@ import { migrate, type Output } from "./migrator_testing.ts";
 
 const SYSTEM = "/api/v1/namespaces/kube-system";
 const MERGE = { contentType: "application/merge-patch+json" };
-/** More requests than there are. */
+/** More changes than there are. */
 const MANY = 100;
 const RESERVED = ["default-0-v1", "default-1-v1"];
 const NODES = ["node1", "node2"];
@@ -19,15 +19,14 @@ class Killed extends Error {
   override readonly name = "Killed";
 }
 
-/** What becomes of the command's n-th request, from 1, which is `METHOD PATH`. */
+/** What becomes of a request, which is `METHOD PATH`; `killed` comes after it was carried out. */
 type Fate = (
-  n: number,
   request: string,
 ) => "answered" | "unsent" | "unanswered" | "killed";
 
 /** Runs `fn` while requests of `coil migrate` have this fate; those of others go on. */
 async function withFate(fate: Fate, fn: () => Promise<void>): Promise<void> {
-  let count = 0;
+  let isKilled = false;
   const { request, stream } = HttpTransport.prototype;
   const fateful = <T extends (typeof request) | (typeof stream)>(whole: T) =>
     async function (
@@ -39,12 +38,14 @@ async function withFate(fate: Fate, fn: () => Promise<void>): Promise<void> {
       if (!headers["user-agent"]?.startsWith("coil-migrator/")) {
         return await send();
       }
-      const become = fate(++count, `${method} ${path}`);
+      if (isKilled) throw new Killed();
+      const become = fate(`${method} ${path}`);
       if (become === "unsent") throw new KubeUnreachableError("not sent");
       const answer = await send();
-      if (become === "killed") throw new Killed();
       if (become === "answered") return answer;
-      throw new KubeUnreachableError("no answer");
+      if (become === "unanswered") throw new KubeUnreachableError("no answer");
+      isKilled = true;
+      throw new Killed();
     };
   HttpTransport.prototype.request = fateful(request) as typeof request;
   HttpTransport.prototype.stream = fateful(stream) as typeof stream;
@@ -187,7 +188,7 @@ class Site {
   }
 }
 
-Deno.test("migrate replace, while it removes blocks: killed after each request, or without the answer, nothing is lost or done twice", async (t) => {
+Deno.test("migrate replace, while it removes blocks: killed after each change, or without an answer, nothing is lost or done twice", async (t) => {
   const lab = await ControllerLab.start("migrate-cut", NODES);
   await using _lab = lab;
   const subnets = [{ ipv4: "10.64.0.0/27" }];
@@ -199,12 +200,16 @@ Deno.test("migrate replace, while it removes blocks: killed after each request, 
   const site = new Site(lab);
   const seen = new Set<string>();
 
-  await t.step("killed after each request, and run again", async () => {
+  await t.step("killed after each change, and run again", async () => {
     let isOver = false;
     for (let n = 1; n < MANY && !isOver; n++) {
       await site.reset();
       const before = await site.coilds();
-      const fate: Fate = (request) => request < n ? "answered" : "killed";
+      let changes = 0;
+      const fate: Fate = (request) => {
+        if (!request.startsWith("GET ")) changes++;
+        return changes < n ? "answered" : "killed";
+      };
       await withFate(fate, async () => {
         isOver = await site.replace().then(({ code, err }) => {
           assert.equal(code, 0, err);
@@ -242,7 +247,7 @@ Deno.test("migrate replace, while it removes blocks: killed after each request, 
       await site.reset();
       const before = await site.coilds();
       const lost = new Set<string>();
-      const fate: Fate = (_, request) => {
+      const fate: Fate = (request) => {
         if (lost.has(request)) return "answered";
         lost.add(request);
         return become;
@@ -251,7 +256,7 @@ Deno.test("migrate replace, while it removes blocks: killed after each request, 
         const { code, err } = await site.replace();
         assert.equal(code, 0, err);
       });
-      const writes = [...lost].filter((request) => !request.startsWith("GET"));
+      const writes = [...lost].filter((request) => !request.startsWith("GET "));
       assert.ok(writes.length > 5, `${writes}`);
       await site.assertDone(before, []);
     });
