@@ -62,6 +62,8 @@ Deno.test("a request gets the lowest free block, with its node's addresses, and 
     metadata?.annotations?.["coil.cybozu.com/node-addresses"],
     "192.0.2.2",
   );
+  const metrics = await lab.registry.metrics();
+  assert.match(metrics, /^coil_controller_block_request_seconds_count 1$/m);
 });
 
 Deno.test("a request that cannot be met gets the reason", async () => {
@@ -157,6 +159,38 @@ Deno.test("an answer that meets another write is tried again; a request that is 
   assert.equal(await lab.answered("r1"), "default-0");
   assert.equal(conflicts, -1);
 });
+
+for (
+  const [what, status, answer] of [
+    ["replaced", {}, "default-1"],
+    ["answered by another", { addressBlockName: "default-3" }, "default-3"],
+  ] as const
+) {
+  Deno.test(`a request that is ${what} while its answer is written does not get it`, async () => {
+    await using lab = new IpamLab();
+    const { api } = lab;
+    const spec = { nodeName: "n1", poolName: "default" };
+    api.refuse = (write) => {
+      if (write !== "PUT blockrequests//r1/status") return undefined;
+      api.refuse = () => undefined;
+      const conditions = [{ type: "Complete", status: "True" }];
+      const isAnswered = Object.keys(status).length > 0;
+      const uid = isAnswered ? "uid-of-blockrequests//r1" : "another";
+      api.remove("blockrequests//r1");
+      api.put("blockrequests", {
+        metadata: { name: "r1", uid },
+        spec,
+        ...(isAnswered && { status: { ...status, conditions } }),
+      });
+      return 409;
+    };
+    lab.start();
+    lab.ask("r1");
+    assert.equal(await lab.answered("r1"), answer);
+    await lab.quiet();
+    assert.equal(lab.answerOf("r1"), answer);
+  });
+}
 
 Deno.test("the blocks of a Node that goes are released, finalizer included, and told of", async () => {
   await using lab = new IpamLab();

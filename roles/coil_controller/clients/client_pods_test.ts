@@ -1,6 +1,14 @@
 import assert from "node:assert/strict";
-import { Store, type V1Pod } from "../../../lib/kube/mod.ts";
-import { clientsOf, egressesOf, transformClientPod } from "./client_pods.ts";
+import { TaskGroup } from "../../../lib/async/mod.ts";
+import { untilPasses } from "../../../lib/async/testing.ts";
+import { KubeClient, Store, type V1Pod } from "../../../lib/kube/mod.ts";
+import { MemoryApi } from "../../../lib/kube/testing.ts";
+import {
+  clientPods,
+  clientsOf,
+  egressesOf,
+  transformClientPod,
+} from "./client_pods.ts";
 
 const EGRESS = "nat/internet";
 
@@ -109,4 +117,21 @@ Deno.test("clientsOf() has an Egress' clients by UID, without what is not an add
     ["u1", { ...rest, uid: "u1", addresses: ["10.1.1.2", "fd01::2"] }],
     ["u2", { ...rest, uid: "u2" }],
   ]);
+});
+
+Deno.test("clientPods() keeps no pod that is no client", async () => {
+  const api = new MemoryApi();
+  for (const name of ["a", "b", "c"]) {
+    const { metadata, ...rest } = pod(
+      name === "b" ? { [KEY]: "internet" } : {},
+    );
+    api.put("pods", { ...rest, metadata: { ...metadata, name } });
+  }
+  let read = 0;
+  const informer = clientPods(new KubeClient(api), () => void read++);
+  await using group = new TaskGroup();
+  group.run("pods", (signal) => informer.run(signal));
+  await untilPasses(() => assert.ok(informer.hasSynced));
+  assert.deepEqual([...informer.store.keys()], ["team/b"]);
+  assert.equal(read, 3);
 });

@@ -66,7 +66,9 @@ function node(name: string, address: string, podCIDR: string): V1Node {
 Deno.test("ClusterRanges takes Nodes from the cache, and asks for ServiceCIDRs alone", async () => {
   const a = node("a", "1.2.3.4", "10.1.0.0/24");
   const b = node("b", "10.2.0.1", "11.0.0.0/24");
-  const { messages, calls } = await overlapsOf([[a], [a], [a, b]]);
+  // Neither is a range.
+  const odd = node("odd", "host.example", "10.3.0.0");
+  const { messages, calls } = await overlapsOf([[a], [a], [odd, a, b]]);
   assert.equal(messages.length, 2, "told of changes alone");
   assert.match(
     messages[0] ?? "",

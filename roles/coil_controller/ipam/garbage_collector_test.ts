@@ -22,6 +22,10 @@ class Site implements AsyncDisposable {
   readonly clock = new FakeClock();
   readonly collector: GarbageCollector;
   isNodeThere = true;
+  /** Whether the node is in the list of all. */
+  isListed = false;
+  /** How often it was asked for by its name. */
+  asked = 0;
   /** When the block was given up, in seconds. */
   releasedAt: number | undefined;
   /** When all Nodes were listed, in seconds. */
@@ -43,8 +47,10 @@ class Site implements AsyncDisposable {
     const transport = new FakeTransport(({ method, path }) => {
       if (/\/nodes(\?|$)/.test(path)) {
         this.listedAt.push(this.clock.nowMs() / 1000);
-        return { body: { metadata: { resourceVersion: "1" }, items: [] } };
+        const items = this.isListed ? [{ metadata: { name: NODE } }] : [];
+        return { body: { metadata: { resourceVersion: "1" }, items } };
       }
+      if (method === "GET") this.asked++;
       if (method === "GET" && this.isNodeThere) {
         return { body: { kind: "Node", metadata: { name: NODE } } };
       }
@@ -143,6 +149,15 @@ Deno.test("all Nodes are listed at the interval, and not when a controller begin
   // A fake minute is the least step.
   assert.ok(hours.every((h) => h >= 0.5 && h < 1.52), `${hours}`);
   assert.ok(new Set(hours).size > 1, "it has jitter");
+});
+
+Deno.test("a Node that is in the list of all is not asked for", async () => {
+  await using site = new Site();
+  site.isListed = true;
+  await site.sweep(2);
+  await site.at(8_000, "nothing");
+  assert.ok(site.listedAt.length > 0);
+  assert.equal(site.asked, 0);
 });
 
 Deno.test("a Node that came back has its grace time again, although nothing told of its second end", async () => {

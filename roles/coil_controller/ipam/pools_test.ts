@@ -158,3 +158,11 @@ for (
     assert.equal(lists.length, isRead ? 1 : 0);
   });
 }
+
+Deno.test("Pools.drop() forgets what the pool shared with others", () => {
+  const { pools } = new Blocks();
+  pools.sync({ ...POOL, name: "other", uid: "u2" }, []);
+  assert.deepEqual(pools.neighbours("other"), ["default"]);
+  pools.drop("default");
+  assert.deepEqual(pools.neighbours("other"), []);
+});

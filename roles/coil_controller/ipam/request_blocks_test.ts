@@ -54,3 +54,17 @@ Deno.test("RequestBlocks asks nothing when nothing is pending", async () => {
   await blocks.learn(new Set(), { signal });
   assert.equal(server.requests.length, 0);
 });
+
+Deno.test("RequestBlocks asks for no more than the name of the block of a request in doubt, once", async () => {
+  const server = serverOf(new Map([["uid-1", "p-0"]]));
+  const blocks = new RequestBlocks(new KubeClient(server));
+  blocks.doubt("uid-1");
+  assert.equal(await blocks.find("uid-1", { signal }), "p-0");
+  assert.equal(await blocks.find("uid-1", { signal }), "p-0");
+  const [{ headers } = { headers: {} }, ...more] = server.requests;
+  assert.match(
+    new Headers(headers).get("accept") ?? "",
+    /PartialObjectMetadata/,
+  );
+  assert.deepEqual(more, []);
+});
