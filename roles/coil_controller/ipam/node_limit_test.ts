@@ -146,7 +146,10 @@ Deno.test("NodeLimit believes no Node more than the largest number of pods, and 
   pass(301_000);
   assert.equal(await takeAll(limit, pool(5), 100), 20);
   assert.equal(said.length, 1);
-  assert.match(said[0] ?? "", /^n: Node "n" allows 999999 pods, .*250/);
+  assert.match(
+    said[0] ?? "",
+    /^n: Node "n" allows 999999 pods, .*250: if the number is right, raise --max-pods-per-node/,
+  );
   node.pods = "1e999";
   pass(301_000);
   assert.equal(await takeAll(limit, pool(5), 200), 20);
