@@ -152,6 +152,26 @@ Deno.test("a running pod becomes a client by its annotation, and ends by it", as
   assert.deepEqual(lab.plane.done, [APPLIED, "clear"]);
 });
 
+Deno.test("a client whose network namespace is not found is looked for again", async () => {
+  await using lab = new ClientLab();
+  lab.putPod("client", CLIENT);
+  const attachment = lab.attachmentOf("client");
+  let looks = 0;
+  let isThere = false;
+  lab.found.set("team/client", {
+    ...attachment,
+    openNetns: () => {
+      looks++;
+      return isThere ? attachment.openNetns() : Promise.resolve(undefined);
+    },
+  });
+  lab.start();
+  await lab.until(() => assert.ok(looks > 0));
+  await lab.quiet();
+  isThere = true;
+  await lab.until(() => assert.deepEqual(lab.plane.done, [APPLIED]));
+});
+
 Deno.test("after a start each pod that is found is made what its annotations say", async () => {
   await using lab = new ClientLab();
   lab.putPod("client", CLIENT);
