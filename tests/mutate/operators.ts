@@ -214,6 +214,17 @@ function isTarget(node: ts.Node): boolean {
     parent.operatorToken.kind === Kind.EqualsToken;
 }
 
+/** Whether the node is `super(…)` of an error's class, which takes the message. */
+function isErrorsSuper(node: ts.Node): boolean {
+  if (!ts.isCallExpression(node)) return false;
+  if (node.expression.kind !== Kind.SuperKeyword) return false;
+  const constructor = ts.findAncestor(node, ts.isConstructorDeclaration);
+  const { heritageClauses = [] } = (constructor?.parent ?? {}) as Partial<
+    ts.ClassLikeDeclaration
+  >;
+  return heritageClauses.some((clause) => /Error$/.test(clause.getText()));
+}
+
 /** Errors, records of a log, and whether there is one. */
 function isForPeople(node: ts.Node): boolean {
   if (ts.isIfStatement(node) && node.elseStatement === undefined) {
@@ -222,6 +233,7 @@ function isForPeople(node: ts.Node): boolean {
     return statements.length > 0 && statements.every(isForPeople);
   }
   if (ts.isNewExpression(node)) return /Error$/.test(node.expression.getText());
+  if (isErrorsSuper(node)) return true;
   const call = ts.isStatement(node) ? callOf(node) : undefined;
   return call !== undefined &&
     /\b\w*log\w*\??\.(debug|info|warn|error)$/i.test(call.expression.getText());

@@ -60,6 +60,11 @@ const CASES: readonly (readonly [text: string, ...changed: string[]])[] = [
   ['x = "text" + a;', 'x = "" + a;'],
   ["[a, b] = c;"],
   ["class A extends B { constructor() { super(); } }"],
+  ['class A extends Error { constructor() { super("text"); } }'],
+  [
+    'class A extends B { constructor() { super("text"); } }',
+    'class A extends B { constructor() { super(""); } }',
+  ],
 ];
 
 for (const [text, ...changed] of CASES) {
