@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { Address, FAMILIES, type Family } from "../../lib/inet/mod.ts";
-import { LinuxError, Netns } from "../../lib/linux/mod.ts";
+import { LinuxError, Netns, openLibc } from "../../lib/linux/mod.ts";
 import {
   announce,
   answers,
@@ -8,6 +8,8 @@ import {
   type ProbeLink,
 } from "../../lib/probe/mod.ts";
 import { netnsTest, type TempNetns, tempNetns } from "./testing.ts";
+
+openLibc(); // stays open, so it must not be counted as some test's leak
 
 const TIMES = { retries: 3, intervalMs: 60, timeoutMs: 100 };
 
@@ -85,7 +87,7 @@ for (const family of FAMILIES) {
   );
 
   netnsTest(
-    `probe: of two that ask for one address at the same time each learns of the other, ${family}`,
+    `probe: of two that ask for one address at the same time one learns of the other at least, ${family}`,
     async () => {
       await using wire = await Wire.make();
       const [ours, theirs] = [
@@ -102,7 +104,11 @@ for (const family of FAMILIES) {
         findConflict(ours, own, TIMES),
         findConflict(theirs, own, TIMES),
       ]);
-      assert.deepEqual(found, [theirs.mac, ours.mac]);
+      // Who has learned of the other asks no more, so one may get the address.
+      assert.notDeepEqual(found, [undefined, undefined]);
+      for (const [i, mac] of [theirs.mac, ours.mac].entries()) {
+        assert.ok(found[i] === undefined || found[i] === mac, `${found}`);
+      }
     },
   );
 
