@@ -25,8 +25,9 @@ interface Reading<T> {
 /** Options of an {@link Informer}. */
 export interface InformerOptions<T> extends Selection {
   /**
-   * Makes the object that is kept of the one that came. It must keep `metadata.uid` and `resourceVersion` if changes
-   * that are none are to be left out. Default: leaves out `metadata.managedFields`.
+   * Makes the object that is kept of the one that came. Changes that are none are left out if it keeps `metadata.uid`
+   * and `resourceVersion`, or if it returns the object that is in the store. Default: leaves out
+   * `metadata.managedFields`.
    */
   readonly transform?: (object: T) => T;
   /**

@@ -166,6 +166,21 @@ Deno.test("Informer tells of the first list when the store has all of it", async
   assert.deepEqual(sizes, [2, true, 2, true]);
 });
 
+Deno.test("Informer reports no change when the transform returns the object that is in the store", async () => {
+  const first = { metadata: { name: "a" } };
+  await follow({ transform: () => first }, async (one) => {
+    const { server, informer, changes } = one;
+    await informer.synced;
+    await until(() => server.watches.length === 1);
+    server.push("MODIFIED", node("a", 4));
+    server.push("DELETED", node("a", 5));
+    await until(() => changes.length === 2);
+    assert.deepEqual(changes, ["added a", "deleted a"]);
+  }, (server) => {
+    server.items = [node("a", 2)];
+  });
+});
+
 /** A server with WatchList. */
 async function followStream(
   test: Parameters<typeof follow>[1],

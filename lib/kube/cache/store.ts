@@ -59,9 +59,10 @@ export class Store<T extends KubeObject> {
     return objects;
   }
 
-  /** Puts an object in; undefined when this very version is in already. */
+  /** Puts an object in; undefined when it, or this very version, is in already. */
   set(key: string, object: T): StoreChange<T> | undefined {
     const old = this.#objects.get(key);
+    if (old === object) return undefined;
     const version = object.metadata?.resourceVersion;
     if (
       old !== undefined && version !== undefined &&
