@@ -11,6 +11,7 @@ import {
   keepFields,
   type KubeClient,
   NODES,
+  type StoreChange,
   type V1Node,
 } from "../../lib/kube/mod.ts";
 import { mapDualStack } from "../../lib/inet/mod.ts";
@@ -23,7 +24,6 @@ import type { RouteBook, RoutedBlock } from "./route_book.ts";
 
 const log = getLogger("router");
 
-/** One text for all blocks; each object that is read brings its own. */
 const BLOCK_TYPE = { apiVersion: GROUP_VERSION, kind: "AddressBlock" } as const;
 
 /** More nodes than a cluster has. */
@@ -58,11 +58,13 @@ export class ClusterView {
         return transformNode(node);
       },
     });
-    const transformBlock = blockTransform();
+    const readBlock = blockReader();
     this.#blocks = new Informer<KnownBlock>(client, ADDRESS_BLOCKS, {
       transform: (block) => {
         onRead();
-        return transformBlock(block);
+        if (isRouted(block)) return block;
+        const known = this.#blocks.store.get(block.metadata.name ?? "");
+        return readBlock(block, known);
       },
     });
     this.#nodes.subscribe(({ type, object, key }) => {
@@ -73,8 +75,8 @@ export class ClusterView {
       );
       onChange();
     });
-    this.#blocks.subscribe(({ type, object, key }) => {
-      this.#noteBlock(key, type === "deleted" ? undefined : object);
+    this.#blocks.subscribe((change) => {
+      this.#noteBlock(change);
       onChange();
     });
   }
@@ -111,26 +113,44 @@ export class ClusterView {
     }
   }
 
-  #noteBlock(name: string, object: KnownBlock | undefined): void {
-    const block = object?.routed;
-    this.#book.setBlock(name, block);
+  #noteBlock({ type, object, before, key }: StoreChange<KnownBlock>): void {
+    const isGone = type === "deleted";
+    this.#book.setBlock(isGone ? undefined : routedOf(object), {
+      before: routedOf(isGone ? object : before),
+    });
     this.#blocksChanged.open();
-    if (object !== undefined && block === undefined) {
+    if (!isGone && !isRouted(object)) {
       log.error("Cannot read an AddressBlock; it gets no route", {
-        block: name,
+        block: key,
       });
     }
   }
 }
 
-/** A block of which no more is kept than its routes follow from. */
-interface KnownBlock extends AddressBlock {
-  /** Absent if it cannot be read. */
-  readonly routed?: RoutedBlock;
+/** Has neither version nor UID: two blocks are the same if their routes are. */
+interface KeptBlock extends RoutedBlock {
+  readonly metadata?: never;
 }
 
-/** Makes the function that reads blocks; those of one node share its name and addresses. */
-function blockTransform(): (block: AddressBlock) => KnownBlock {
+/** A block that is kept, or one that cannot be read. */
+type KnownBlock = AddressBlock | KeptBlock;
+
+function isRouted(block: KnownBlock): block is KeptBlock {
+  return "node" in block;
+}
+
+function routedOf(block: KnownBlock | undefined): RoutedBlock | undefined {
+  return block !== undefined && isRouted(block) ? block : undefined;
+}
+
+/**
+ * Makes the function that reads blocks, given what is known of the same one: that itself if its routes are the same.
+ * Blocks of one node share its name and addresses.
+ */
+function blockReader(): (
+  object: AddressBlock,
+  known: KnownBlock | undefined,
+) => KnownBlock {
   const nodes = new BoundedMap<string, Pick<RoutedBlock, "node" | "gateways">>(
     MAX_NODES,
   );
@@ -141,15 +161,20 @@ function blockTransform(): (block: AddressBlock) => KnownBlock {
     nodes.set(key, known);
     return known;
   };
-  return (object) => {
-    const { resourceVersion } = object.metadata;
-    const metadata = resourceVersion === undefined ? {} : { resourceVersion };
-    const known = { ...BLOCK_TYPE, index: object.index, metadata };
+  return (object, known) => {
     const block = tryBlockOf(object);
-    if (block === undefined) return known;
+    if (block === undefined) {
+      const { resourceVersion } = object.metadata;
+      const metadata = resourceVersion === undefined ? {} : { resourceVersion };
+      return { ...BLOCK_TYPE, index: object.index, metadata };
+    }
+    const { name, prefixes } = block;
     const { node, gateways } = ofNode(object, block.node);
-    const prefixes = mapDualStack(block.prefixes, String);
-    return { ...known, routed: { name: block.name, node, prefixes, gateways } };
+    const { ipv4, ipv6 } = mapDualStack(prefixes, String);
+    const before = routedOf(known);
+    const isSame = before?.node === node && before.gateways === gateways &&
+      before.ipv4 === ipv4 && before.ipv6 === ipv6;
+    return isSame ? before : { name, node, gateways, ipv4, ipv6 };
   };
 }
 

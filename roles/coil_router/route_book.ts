@@ -13,8 +13,9 @@ export interface RoutedBlock {
   /** Name of the object. */
   readonly name: string;
   readonly node: string;
-  /** Its prefixes as text, in canonical form. */
-  readonly prefixes: DualStack<string>;
+  /** Its prefix of each family as text, in canonical form. */
+  readonly ipv4?: string | undefined;
+  readonly ipv6?: string | undefined;
   /** Addresses of its node, if it says; else those of the Node count. */
   readonly gateways?: DualStack<Address> | undefined;
 }
@@ -31,7 +32,6 @@ export interface RoutedBlock {
 export class RouteBook {
   readonly #nodeName: string;
   readonly #nodes = new Map<string, DualStack<Address>>();
-  readonly #blocks = new Map<string, RoutedBlock>();
   /** Of each node, the blocks that do not say its addresses, by name. */
   readonly #bare = new Map<string, Map<string, RoutedBlock>>();
   /** The blocks that want a destination, given as text: hardly ever more than one, which stands for itself. */
@@ -55,20 +55,21 @@ export class RouteBook {
     for (const block of blocks) this.#claim(block);
   }
 
-  /** Takes down a block, undefined when it is gone. */
-  setBlock(name: string, block: RoutedBlock | undefined): void {
-    const before = this.#blocks.get(name);
+  /** Takes down a block, given as it was taken down before, if it was; undefined when it is gone. */
+  setBlock(
+    block: RoutedBlock | undefined,
+    { before }: { readonly before?: RoutedBlock | undefined } = {},
+  ): void {
     if (before !== undefined) {
       this.#withdraw(before);
-      this.#blocks.delete(name);
-      const bare = this.#bare.get(before.node);
-      if (bare?.delete(name) && bare.size === 0) this.#bare.delete(before.node);
+      const { name, node } = before;
+      const bare = this.#bare.get(node);
+      if (bare?.delete(name) && bare.size === 0) this.#bare.delete(node);
     }
     if (block === undefined) return;
-    this.#blocks.set(name, block);
     if (block.gateways === undefined) {
       const bare = this.#bare.get(block.node) ?? new Map();
-      this.#bare.set(block.node, bare.set(name, block));
+      this.#bare.set(block.node, bare.set(block.name, block));
     }
     this.#claim(block);
   }
@@ -92,8 +93,8 @@ export class RouteBook {
       .map((gateway) => ({ destination, gateway }));
   }
 
-  /** All of them. */
-  routes(): GatewayRoutes {
+  /** All of them; the map is the caller's. */
+  routes(): GatewayRoutes & { readonly gateways: Map<string, Address> } {
     const gateways = new Map<string, Address>();
     const conflicting: GatewayRoute[] = [];
     for (const key of this.#claims.keys()) {
@@ -148,11 +149,11 @@ export class RouteBook {
     act: (key: string) => void,
     step: 1 | -1,
   ): void {
-    const { node, prefixes } = block;
+    const { node } = block;
     const gateways = this.#gatewaysOf(block);
     if (node === this.#nodeName || gateways === undefined) return;
     for (const family of FAMILIES) {
-      const key = prefixes[family];
+      const key = block[family];
       if (key === undefined) continue;
       if (gateways[family] === undefined) {
         this.#lack(node, step);

@@ -17,7 +17,7 @@ function block(
   node: string,
   prefixes: DualStack<string>,
 ): RoutedBlock {
-  return { name, node, prefixes };
+  return { name, node, ...prefixes };
 }
 
 function text(book: RouteBook): string[] {
@@ -34,7 +34,7 @@ function bookOf(
 ): RouteBook {
   const book = new RouteBook("self");
   for (const [name, addresses] of nodes) book.setNode(name, addresses);
-  for (const one of blocks) book.setBlock(one.name, one);
+  for (const one of blocks) book.setBlock(one);
   return book;
 }
 
@@ -79,7 +79,8 @@ Deno.test("RouteBook names the destinations of what changed, and no others", () 
   const book = bookOf(BLOCKS);
   assert.equal(book.takeChanged().length, 4);
   assert.deepEqual(book.takeChanged(), []);
-  book.setBlock("p-3", block("p-3", "dual", { ipv4: "10.2.3.0/27" }));
+  const moved = block("p-3", "dual", { ipv4: "10.2.3.0/27" });
+  book.setBlock(moved, { before: BLOCKS[3] });
   assert.deepEqual(book.takeChanged(), ["10.2.3.0/27"]);
   assert.equal(`${book.claimsOn("10.2.3.0/27")[0]?.gateway}`, "192.168.0.4");
   book.setNode("dual", {
@@ -95,7 +96,7 @@ Deno.test("RouteBook names the destinations of what changed, and no others", () 
   book.takeChanged();
   book.setNode("dual", NODES.get("dual"));
   assert.deepEqual(book.takeChanged(), [], "a heartbeat changes nothing");
-  book.setBlock("p-3", undefined);
+  book.setBlock(undefined, { before: moved });
   assert.deepEqual(book.claimsOn("10.2.3.0/27"), []);
 });
 
@@ -131,7 +132,7 @@ Deno.test("RouteBook holds the same routes, in whatever order it was told", () =
           ipv4: `10.2.${net}.0/27`,
           ipv6: `fd02::${net}00/123`,
         });
-        book.setBlock(name, now);
+        book.setBlock(now, { before: blocks.get(name) });
         if (now === undefined) blocks.delete(name);
         else blocks.set(name, now);
       }
@@ -155,37 +156,36 @@ Deno.test("RouteBook holds the same routes, in whatever order it was told", () =
 
 Deno.test("RouteBook takes the block whose name is first, and reports another gateway", () => {
   const net = { ipv4: "10.2.0.0/27" };
-  const book = bookOf([
-    block("q-0", "v4", net),
-    block("p-0", "dual", net),
-    block("r-0", "dual", net),
-  ]);
+  const first = block("p-0", "dual", net);
+  const last = block("r-0", "dual", net);
+  const book = bookOf([block("q-0", "v4", net), first, last]);
   assert.deepEqual(text(book), [
     "10.2.0.0/27 via 192.168.0.3, too",
     "10.2.0.0/27 via 192.168.0.4",
   ]);
-  book.setBlock("p-0", undefined);
-  book.setBlock("r-0", undefined);
+  for (const before of [first, last]) book.setBlock(undefined, { before });
   assert.deepEqual(text(book), ["10.2.0.0/27 via 192.168.0.3"]);
 });
 
 Deno.test("RouteBook needs Nodes while a block does not say its node's addresses", () => {
   const bare = block("p-1", "v4", { ipv4: "10.2.1.0/27" });
   const gateways = NODES.get("v4");
-  const book = bookOf([{ ...bare, gateways }]);
+  const full = { ...bare, gateways };
+  const book = bookOf([full]);
   assert.equal(book.needsNodes, false);
-  book.setBlock("p-1", bare);
+  book.setBlock(bare, { before: full });
   assert.equal(book.needsNodes, true);
-  book.setBlock("p-1", { ...bare, gateways });
+  book.setBlock(full, { before: bare });
   assert.equal(book.needsNodes, false);
 });
 
 Deno.test("RouteBook believes the addresses that a block says itself, Node or none", () => {
   const gateways = mapDualStack({ ipv4: "192.168.0.9" }, Address.parse);
   const own = block("p-9", "self", { ipv4: "10.2.9.0/27" });
+  const bare = block("p-4", "dual", { ipv4: "10.2.4.0/27" });
   const book = bookOf([
     { ...block("p-1", "missing", { ipv4: "10.2.1.0/27" }), gateways },
-    { ...block("p-4", "dual", { ipv4: "10.2.4.0/27" }), gateways },
+    { ...bare, gateways },
     { ...own, gateways },
   ]);
   assert.deepEqual(text(book), [
@@ -195,7 +195,7 @@ Deno.test("RouteBook believes the addresses that a block says itself, Node or no
   book.takeChanged();
   book.setNode("dual", undefined);
   assert.equal(text(book).length, 2, "its Node is gone");
-  book.setBlock("p-4", block("p-4", "dual", { ipv4: "10.2.4.0/27" }));
+  book.setBlock(bare, { before: { ...bare, gateways } });
   assert.deepEqual(book.takeChanged(), ["10.2.4.0/27"]);
   assert.equal(text(book).length, 1);
 });

@@ -147,7 +147,7 @@ export class Router {
     const startMs = performance.now();
     const result = await routes.sync(wanted);
     const tookMs = performance.now() - startMs;
-    const applied = new Map(wanted.gateways);
+    const applied = wanted.gateways;
     let fresh = 0;
     for (const [key, gateway] of applied) {
       if (before?.get(key)?.equals(gateway) !== true) fresh++;

@@ -49,7 +49,7 @@ function rig(
   const waiting: { times: number; resolve: () => void }[] = [];
   const book = new RouteBook("self");
   book.setNode("other", { ipv4: Address.parse("192.168.0.2") });
-  book.setBlock("p-0", blockOf(0));
+  book.setBlock(blockOf(0));
   const call = (one: Call) => {
     const outcome = outcomes[calls.length] ?? DONE;
     calls.push(one);
@@ -91,8 +91,7 @@ function rig(
 }
 
 function blockOf(index: number, node = "other"): RoutedBlock {
-  const prefixes = { ipv4: `10.2.${index}.0/27` };
-  return { name: `p-${index}`, node, prefixes };
+  return { name: `p-${index}`, node, ipv4: `10.2.${index}.0/27` };
 }
 
 /** A call in a line: `sync 2`, `add 10.2.1.0/27`. */
@@ -133,15 +132,15 @@ Deno.test("Router changes the routes of a changed block alone, long before the i
   const it = rig([]);
   await running(it, async () => {
     await it.called(1);
-    it.book.setBlock("p-1", blockOf(1));
+    it.book.setBlock(blockOf(1));
     it.router.trigger();
     it.router.trigger();
     await it.called(2);
     it.book.setNode("third", { ipv4: Address.parse("192.168.0.3") });
-    it.book.setBlock("p-1", blockOf(1, "third"));
+    it.book.setBlock(blockOf(1, "third"), { before: blockOf(1) });
     it.router.trigger();
     await it.called(3);
-    it.book.setBlock("p-1", undefined);
+    it.book.setBlock(undefined, { before: blockOf(1, "third") });
     it.router.trigger();
     await it.called(4);
   });
@@ -159,7 +158,7 @@ Deno.test("Router pauses longer between changes that go on coming", async () => 
   const { promise: enough, resolve } = Promise.withResolvers<void>();
   const next = () => {
     times.push(performance.now());
-    it.book.setBlock(`p-${times.length}`, blockOf(times.length));
+    it.book.setBlock(blockOf(times.length));
     it.router.trigger();
     if (times.length === 6) resolve();
     return Promise.resolve(DONE);
@@ -176,7 +175,7 @@ Deno.test("Router asks the kernel nothing for a change of no route", async () =>
   const it = rig([]);
   await running(it, async () => {
     await it.called(1);
-    it.book.setBlock("p-1", blockOf(1, "unknown"));
+    it.book.setBlock(blockOf(1, "unknown"));
     it.router.trigger();
     await sleep(150);
   });
@@ -215,7 +214,7 @@ Deno.test("Router rests after a long comparison, and changes single routes all t
   await running(it, async () => {
     while (!it.router.hasSynced) await sleep(5);
     for (let index = 1; index <= 3; index++) {
-      it.book.setBlock(`p-${index}`, blockOf(index));
+      it.book.setBlock(blockOf(index));
       it.router.distrust();
       for (let n = 0; n < 1_000 && changed.length < index; n++) await sleep(5);
     }
@@ -244,7 +243,7 @@ Deno.test("Router tries a change again that the kernel refused", async () => {
   const it = rig([DONE, { ...DONE, failures }]);
   await running(it, async () => {
     await it.called(1);
-    it.book.setBlock("p-1", blockOf(1));
+    it.book.setBlock(blockOf(1));
     it.router.trigger();
     await it.called(3);
   });
@@ -261,7 +260,7 @@ Deno.test("Router reports a block that overlaps another, whose route stays", asy
   await running(it, async () => {
     await it.called(1);
     it.book.setNode("third", { ipv4: Address.parse("192.168.0.3") });
-    it.book.setBlock("q-0", { ...blockOf(0, "third"), name: "q-0" });
+    it.book.setBlock({ ...blockOf(0, "third"), name: "q-0" });
     it.router.trigger();
     await it.called(2);
   });
@@ -292,7 +291,7 @@ Deno.test("Router compares all routes after a change whose outcome is not known"
   const it = rig([DONE, new Error("EIO")]);
   await running(it, async () => {
     await it.called(1);
-    it.book.setBlock("p-1", blockOf(1));
+    it.book.setBlock(blockOf(1));
     it.router.trigger();
     await it.called(3);
   });
@@ -335,7 +334,7 @@ Deno.test("Router does not take new blocks for what others removed", async () =>
   const it = rig([added, added, DONE], { intervalMs: 1 });
   await running(it, async () => {
     await it.called(1);
-    it.book.setBlock("p-1", blockOf(1));
+    it.book.setBlock(blockOf(1));
     await it.called(3);
   });
   assert.equal(textOf(it.calls[1]), "sync 2");
