@@ -170,7 +170,11 @@ function blockReader(): (
     }
     const { name, prefixes } = block;
     const { node, gateways } = ofNode(object, block.node);
-    const { ipv4, ipv6 } = mapDualStack(prefixes, String);
+    // Of equal texts the object's own: V8 keeps one that was put together twice, in parts and as a whole.
+    const { ipv4, ipv6 } = mapDualStack(prefixes, (prefix, family) => {
+      const text = prefix.toString();
+      return text === object[family] ? object[family] : text;
+    });
     const before = routedOf(known);
     const isSame = before?.node === node && before.gateways === gateways &&
       before.ipv4 === ipv4 && before.ipv6 === ipv6;

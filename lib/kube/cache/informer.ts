@@ -226,6 +226,8 @@ export class Informer<T extends KubeObject> {
       const change = seen.has(key) ? undefined : this.store.delete(key);
       if (change !== undefined) changes.push(change);
     }
+    // The watch goes on for minutes.
+    seen.clear();
     this.#noteContact();
     this.#isFresh = true;
     this.#hasSynced = true;
