@@ -1,9 +1,11 @@
 /**
  * Memory of a process, in MiB (proc_pid_smaps(5)). Resident counts the pages of
- * the executable too, which all processes share; anonymous is its own.
+ * the executable too, which all processes share; proportional, its share of
+ * those; anonymous is its own.
  */
 export interface Memory {
   readonly residentMiB: number;
+  readonly proportionalMiB: number;
   readonly anonymousMiB: number;
 }
 
@@ -13,6 +15,7 @@ export function memoryOf(pid: number): Memory {
     Number(new RegExp(`^${field}:\\s+(\\d+) kB`, "m").exec(text)?.[1]);
   return {
     residentMiB: kib("Rss") / 1024,
+    proportionalMiB: kib("Pss") / 1024,
     anonymousMiB: kib("Anonymous") / 1024,
   };
 }

@@ -17,7 +17,7 @@ import { storePodsElsewhere } from "./stored_pods.ts";
 const BLOCKS = resourcePath(ADDRESS_BLOCKS);
 const SETTLE_MS = 10_000;
 const CHANGES_PER_S = 15;
-const CHANGES_S = 60;
+const CHANGES_S = 180;
 /** Numbers of blocks that nobody has yet. */
 const SPARE_INDEX = 300_000;
 const READY_MS = 300_000;
@@ -56,10 +56,10 @@ export async function listFigures(plane: ControlPlane): Promise<Figure[]> {
   return figures;
 }
 
-/** coil-router with a route for each of so many blocks, while blocks are added. */
+/** coil-router with a route for each of so many blocks, while blocks come and go. */
 export async function routerFigures(
   cluster: CoilCluster,
-  blocks: number,
+  { blocks, address }: { readonly blocks: number; readonly address: string },
 ): Promise<Figure[]> {
   const [node] = cluster.nodes;
   if (node === undefined) throw new Error("Cannot route without a node");
@@ -72,32 +72,50 @@ export async function routerFigures(
   const readyMs = performance.now() - startMs;
   await sleep(SETTLE_MS);
   const beforeS = processorSeconds(router.pid);
-  await addBlocks(cluster.plane);
+  await changeBlocks(cluster.plane, address);
   const busyS = processorSeconds(router.pid) - beforeS;
+  const memory = memoryOf(router.pid);
   return [
     figure("router.start", "ms", [readyMs]),
     figure("router.processor", "%", [100 * busyS / CHANGES_S], {
       target: "≤ 2",
     }),
-    figure("rss.router", "MiB", [memoryOf(router.pid).residentMiB], {
-      target: "≤ 64",
-    }),
+    figure("rss.router", "MiB", [memory.residentMiB], { target: "≤ 64" }),
+    figure("pss.router", "MiB", [memory.proportionalMiB]),
+    figure("anonymous.router", "MiB", [memory.anonymousMiB]),
+    figure("rss.router.peak", "MiB", [peakOf(router.pid)]),
   ];
 }
 
-/** 15 new blocks in each second, for a minute. */
-async function addBlocks(plane: ControlPlane): Promise<void> {
+/** 15 changes in each second, for three minutes: in turn a new block, and the return of an older one. */
+async function changeBlocks(
+  plane: ControlPlane,
+  address: string,
+): Promise<void> {
   using client = await KubeClient.load({ kubeconfig: plane.kubeconfig });
   const pool = poolOf(await client.get(ADDRESS_POOLS, { name: "big" }));
   const startMs = performance.now();
+  const names: string[] = [];
   for (let i = 0; i < CHANGES_PER_S * CHANGES_S; i++) {
-    const block = newAddressBlock(pool, {
-      index: SPARE_INDEX + i,
-      node: `big-${i % 100}`,
-      requestUid: crypto.randomUUID(),
-    });
-    if (block === undefined) throw new RangeError("The pool has no such block");
-    await client.create(ADDRESS_BLOCKS, block);
+    const name = i % 2 === 0 ? undefined : names.shift();
+    if (name === undefined) {
+      const block = newAddressBlock(pool, {
+        index: SPARE_INDEX + i,
+        node: `big-${i % 100}`,
+        nodeAddresses: address,
+        requestUid: crypto.randomUUID(),
+      });
+      if (block === undefined) {
+        throw new RangeError("The pool has no such block");
+      }
+      await client.create(ADDRESS_BLOCKS, block);
+      names.push(block.metadata.name ?? "");
+    } else {
+      const noFinalizer = { metadata: { finalizers: null } };
+      const kind = "merge";
+      await client.patch(ADDRESS_BLOCKS, { name }, noFinalizer, { kind });
+      await client.delete(ADDRESS_BLOCKS, { name });
+    }
     const dueMs = startMs + 1000 * (i + 1) / CHANGES_PER_S;
     await sleep(Math.max(0, dueMs - performance.now()));
   }

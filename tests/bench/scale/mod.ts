@@ -64,7 +64,8 @@ export async function scaleFigures(bench: ScaleBench): Promise<Figure[]> {
       }),
     blocks: () => blocks(bench, nodes),
     list: () => listFigures(plane),
-    router: () => routerFigures(cluster, BLOCKS_EACH * count),
+    router: () =>
+      routerFigures(cluster, { blocks: BLOCKS_EACH * count, address }),
     controller: () => controllerFigures(cluster, PODS_EACH * count),
   };
   const asked = parts.includes("blocks") ? 1 : 0;
@@ -75,7 +76,7 @@ export async function scaleFigures(bench: ScaleBench): Promise<Figure[]> {
       isGrown = true;
       const perNode = BLOCKS_EACH - asked;
       log(`${perNode} blocks for each of ${count} nodes`);
-      await createBlocks(plane, { nodes: count, perNode });
+      await createBlocks(plane, { nodes: count, perNode, address });
     }
     log(`scale.${part}`);
     const measured = await measures[part]();

@@ -73,10 +73,14 @@ export async function createNodes(
   return nodes;
 }
 
-/** Creates `perNode` blocks for each of the nodes, out of the pool `big`. */
+/** Creates `perNode` blocks for each of the nodes, which have this address, out of the pool `big`. */
 export async function createBlocks(
   plane: ControlPlane,
-  options: { readonly nodes: number; readonly perNode: number },
+  options: {
+    readonly nodes: number;
+    readonly perNode: number;
+    readonly address: string;
+  },
 ): Promise<void> {
   using client = await KubeClient.load({ kubeconfig: plane.kubeconfig });
   const pool = poolOf(await client.get(ADDRESS_POOLS, { name: "big" }));
@@ -84,6 +88,7 @@ export async function createBlocks(
     const block = newAddressBlock(pool, {
       index: FIRST_INDEX + index,
       node: `big-${index % options.nodes}`,
+      nodeAddresses: options.address,
       requestUid: crypto.randomUUID(),
     });
     if (block === undefined) {
