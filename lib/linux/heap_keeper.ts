@@ -17,6 +17,9 @@ const WORTH_BYTES = 3 * 1024 * 1024;
 const LONG_REST_LOOKS = 4;
 const LEAST_BYTES = 1024 * 1024;
 
+/** So many looks after a collection amid work its pages are given back although a trickle of work does not end. */
+const PAGES_LOOKS = 30;
+
 /** By default, amid work, it collects when there is as much as this. */
 const BUSY_BYTES = 12 * 1024 * 1024;
 
@@ -62,6 +65,8 @@ export class HeapKeeper {
   /** How many looks in a row have found all at rest. */
   #rests = 0;
   #objects = 0;
+  /** How many looks the pages of the last collection are kept by V8 already. */
+  #looks = 0;
   /** Whether the last collection was a single one, which leaves its emptied pages to V8. */
   #keepsPages = false;
 
@@ -90,13 +95,16 @@ export class HeapKeeper {
   /** Collects if it is worth it. */
   look(): void {
     const held = this.#measure();
-    const isBusy = this.#options.isBusy?.() === true ||
+    const isWaitedFor = this.#options.isBusy?.() === true;
+    const isBusy = isWaitedFor ||
       Math.abs(held.heap - this.#atLastLook) >= REST_BYTES;
     this.#atLastLook = held.heap;
     this.#rests = isBusy ? 0 : this.#rests + 1;
-    if (this.#growth(held) < this.#worthBytes) return;
     // V8 keeps the pages that a collection empties, and frees them in the next.
-    this.#clean(isBusy ? 1 : 2);
+    const owesPages = this.#keepsPages && !isWaitedFor &&
+      ++this.#looks >= PAGES_LOOKS;
+    if (!owesPages && this.#growth(held) < this.#worthBytes) return;
+    this.#clean(isBusy && !owesPages ? 1 : 2);
   }
 
   /** The less of it is collected, the longer all has been at rest. */
@@ -117,6 +125,7 @@ export class HeapKeeper {
   #clean(times: number): void {
     this.#collect(times);
     this.#keepsPages = times === 1;
+    this.#looks = 0;
     this.#floor = this.#measure();
     this.#atLastLook = this.#floor.heap;
     this.#objects = 0;

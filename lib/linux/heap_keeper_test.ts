@@ -81,6 +81,25 @@ Deno.test("HeapKeeper.look() gives back the pages of a collection amid work, onc
   assert.deepEqual(state.collections, [1, 2]);
 });
 
+Deno.test("HeapKeeper.look() gives back the pages of a collection amid a trickle of work that does not end, when none waits", () => {
+  const { state, keeper } = setUp();
+  const trickle = (looks: number) => {
+    for (let i = 0; i < looks; i++) {
+      state.garbage += MIB / 10;
+      keeper.look();
+    }
+    return state.collections;
+  };
+  state.garbage = 20 * MIB;
+  assert.deepEqual(trickle(1), [1]);
+  state.isBusy = true;
+  assert.deepEqual(trickle(40), [1]);
+  state.isBusy = false;
+  assert.deepEqual(trickle(29), [1]);
+  assert.deepEqual(trickle(1), [1, 2]);
+  assert.deepEqual(trickle(60), [1, 2]);
+});
+
 Deno.test("HeapKeeper.look() lets those who wait for an answer wait for no collection, up to a limit", () => {
   const { state, keeper } = setUp({ busyBytes: 30 * MIB });
   state.isBusy = true;
