@@ -34,6 +34,9 @@ const GRACE_MS = 5_000;
 /** The kernel's routes are looked at this often, whatever it tells. */
 const LOOK_MS = 30_000;
 
+/** Blocks come and go all the time in a large cluster; so much garbage a collection is worth amid that, too. */
+const BUSY_BYTES = 6 * 1024 * 1024;
+
 /** Runs coil-router until it is told to stop. */
 export async function main(
   args: readonly string[],
@@ -65,7 +68,7 @@ async function run(options: RouterOptions, signal: AbortSignal): Promise<void> {
   using kernel = RouteSocket.open();
   const { protocolId, updateIntervalMs } = options;
   const syncer = new RouteSyncer(kernel, { protocolId });
-  const heap = new HeapKeeper();
+  const heap = new HeapKeeper({ busyBytes: BUSY_BYTES });
   const book = new RouteBook(nodeName);
   const view = new ClusterView(client, {
     book,

@@ -23,7 +23,7 @@ const REPAIR_PAUSE_MS = 500;
  * a reason one comes after so many times as long as the last one took, with
  * one after so many.
  */
-const REST = { idle: 150, asked: 20 };
+const REST = { idle: 300, asked: 20 };
 /** Nodes that were started together do not compare together: this part of the time is random. */
 const JITTER = 0.5;
 
