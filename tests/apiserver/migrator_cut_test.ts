@@ -43,6 +43,7 @@ async function withFate(fate: Fate, fn: () => Promise<void>): Promise<void> {
       if (become === "unsent") throw new KubeUnreachableError("not sent");
       const answer = await send();
       if (become === "answered") return answer;
+      await drop(answer);
       if (become === "unanswered") throw new KubeUnreachableError("no answer");
       isKilled = true;
       throw new Killed();
@@ -54,6 +55,14 @@ async function withFate(fate: Fate, fn: () => Promise<void>): Promise<void> {
   } finally {
     Object.assign(HttpTransport.prototype, { request, stream });
   }
+}
+
+/** Ends a stream that the command is not to see. */
+async function drop(
+  answer: Awaited<ReturnType<HttpTransport["request" | "stream"]>>,
+): Promise<void> {
+  if (!("chunks" in answer)) return;
+  for await (const _chunk of answer.chunks) return;
 }
 
 interface PodObject {
