@@ -121,7 +121,7 @@ const NOW: Pattern = {
   listS: 3_600,
   streams: true,
   forgetsRefusals: false,
-  egressStatus: { gatewayS: 60, controllerS: 60, flickers: false },
+  egressStatus: { gatewayS: 300, controllerS: 60, flickers: false },
   giveBack: { afterMs: 3_600_000, jitter: 1 },
   controllers: 2,
   poolStatusMs: 15_000,

@@ -110,6 +110,32 @@ Deno.test("limits: what docs/scale.md promises for 5,000 nodes and 150,000 pods"
   assert.ok(cores(routers) <= 2, `${cores(routers)} cores`);
 });
 
+Deno.test("limits: all gateways together hear of their clients some ten times a second", () => {
+  const { withoutRouters } = PATTERNS;
+  const sent = (pattern: Pattern) =>
+    run("30 starts/s", pattern, LARGE).mean.sent;
+  const deaf = { ...withoutRouters, gateway: [] };
+  const heard = sent(withoutRouters) - sent(deaf);
+  assert.ok(heard > 0 && heard <= 100, `${heard} events/s`);
+});
+
+Deno.test("limits: coil-router on 1,000 nodes, also when the API servers come back", () => {
+  const part = 1_000 / LARGE.nodes;
+  const size = {
+    ...LARGE,
+    nodes: 1_000,
+    pods: part * LARGE.pods,
+    egresses: part * LARGE.egresses,
+    egressNamespaces: part * LARGE.egressNamespaces,
+    clients: part * LARGE.clients,
+  };
+  const { now } = PATTERNS;
+  const { mean } = run("30 starts/s", now, size);
+  assert.ok(mean.busyMs <= 150, `${mean.busyMs} ms in a second`);
+  const { behindS } = run("API servers away for 10 s", now, size);
+  assert.ok(behindS <= 15, `${behindS} s behind`);
+});
+
 Deno.test("behindS() is what is left of the worst seconds", () => {
   const idle = Array.from({ length: 9 }, () => 1_000);
   assert.equal(behindS(Float64Array.from(idle)), 0);
