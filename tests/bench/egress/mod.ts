@@ -153,7 +153,7 @@ async function gatewayFigures(
   const targets = {
     ready: "max <= 2000",
     new: "max <= 100",
-    resident: "<= 90",
+    resident: "<= 70",
   };
   const figures: Figure[] = [];
   const starts = quick ? 2 : 10;
