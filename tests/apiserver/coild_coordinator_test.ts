@@ -3,6 +3,7 @@ import type { JsonObject } from "../../lib/cni/mod.ts";
 import type { Answer } from "../../lib/plugin/mod.ts";
 import { askCoild } from "../../roles/coil/ask.ts";
 import { eventually, run } from "../lab/mod.ts";
+import { collectionsOf } from "./audited.ts";
 import {
   type Coild,
   CoildLab,
@@ -328,6 +329,10 @@ Deno.test("coild serves the coordinator and nothing else", async (t) => {
     const requests = await plane.auditRequests({ user });
     const resources = new Set(requests.map(({ resource }) => resource));
     assert.deepEqual([...resources].sort(), ["pods", "spidercoordinators"]);
+    assert.deepEqual(await collectionsOf(plane, { user }), [
+      `watch /api/v1/pods spec.nodeName=${lab.node().name}`,
+      `watch ${SPIDER_PATH} metadata.name=default`,
+    ]);
   });
 
   await coild[Symbol.asyncDispose]();
