@@ -147,11 +147,13 @@ export function newAddressBlock(
   };
 }
 
-/** Addresses of the block's node, as its annotation has them; undefined without one that can be read. */
+/** Addresses of the block's node, as its annotation has them: an empty one says that the node has none. Undefined without one that can be read. */
 export function nodeAddressesOf(
   { metadata }: AddressBlock,
 ): DualStack<Address> | undefined {
-  const text = metadata.annotations?.[NODE_ADDRESSES_ANNOTATION] ?? "";
+  const text = metadata.annotations?.[NODE_ADDRESSES_ANNOTATION];
+  if (text === undefined) return undefined;
+  if (text === "") return {};
   const addresses: Partial<Record<Family, Address>> = {};
   for (const part of text.split(",")) {
     const address = Address.tryParse(part);

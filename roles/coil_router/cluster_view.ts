@@ -156,7 +156,7 @@ function blockReader(): (
   );
   const ofNode = (object: AddressBlock, node: string) => {
     const text = object.metadata.annotations?.[NODE_ADDRESSES_ANNOTATION];
-    const key = `${node} ${text ?? ""}`;
+    const key = `${node} ${text}`;
     const known = nodes.get(key) ?? { node, gateways: nodeAddressesOf(object) };
     nodes.set(key, known);
     return known;

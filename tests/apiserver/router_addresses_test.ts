@@ -90,6 +90,22 @@ Deno.test("blocks say the addresses of their nodes, and coil-router watches no N
     await assertReads(BLOCKS);
   });
 
+  await t.step("nor those of a node that has no address yet", async () => {
+    const late = ipv4.replace(/\d+$/, (last) => String(Number(last) + 101));
+    await plane.request("POST", "/api/v1/nodes", {
+      metadata: { name: "late" },
+    });
+    assert.equal(await lab.ask("default", "late"), "block default-1");
+    assert.equal(await addressesOn("default-1"), "");
+    await plane.request("PATCH", "/api/v1/nodes/late/status", {
+      status: { addresses: [{ type: "InternalIP", address: late }] },
+    }, { contentType: "application/merge-patch+json" });
+    await eventually("its route", async () => {
+      return (await routes()).includes(`10.2.0.1 via ${late}`);
+    }, { timeoutMs: 30_000 });
+    await assertReads(BLOCKS);
+  });
+
   await t.step("a block of another controller's gets them later", async () => {
     await lab.createBlock({
       pool: "default",

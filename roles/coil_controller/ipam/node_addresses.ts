@@ -31,11 +31,14 @@ export class NodeAddressKeeper {
   /** Whether a block has to be written. */
   isStale({ metadata }: CachedBlock, node: string): boolean {
     const wanted = nodeAddressesText(this.#options.nodes.get(node));
-    return wanted !== undefined && metadata.deletionTimestamp === undefined &&
-      metadata.annotations?.[NODE_ADDRESSES_ANNOTATION] !== wanted;
+    const written = metadata.annotations?.[NODE_ADDRESSES_ANNOTATION];
+    if (wanted === undefined || wanted === written) return false;
+    // A node that has lost its addresses keeps those that it had.
+    if (wanted === "" && written !== undefined) return false;
+    return metadata.deletionTimestamp === undefined;
   }
 
-  /** Writes the node's addresses to its blocks. A node that is gone, or has none, changes nothing. */
+  /** Writes the node's addresses to its blocks. A node that is gone, or has none left, changes nothing. */
   async reconcile(node: string, signal: AbortSignal): Promise<void> {
     const { client, blocks, nodes } = this.#options;
     for (const block of blocks.byIndex("node", node)) {
@@ -57,10 +60,9 @@ export class NodeAddressKeeper {
   }
 }
 
-/** A node's addresses as the annotation has them; undefined when there are none. */
+/** A node's addresses as the annotation has them, empty when it has none; undefined when there is no such node. */
 export function nodeAddressesText(
   node: V1Node | undefined,
 ): string | undefined {
-  const addresses = node === undefined ? [] : valuesOf(internalAddresses(node));
-  return addresses.length === 0 ? undefined : addresses.join();
+  return node && valuesOf(internalAddresses(node)).join();
 }

@@ -6,7 +6,10 @@ import {
   type V1Node,
 } from "../../../lib/kube/mod.ts";
 import { FakeTransport } from "../../../lib/kube/testing.ts";
-import { NODE_LABEL } from "../../../lib/names/mod.ts";
+import {
+  NODE_ADDRESSES_ANNOTATION,
+  NODE_LABEL,
+} from "../../../lib/names/mod.ts";
 import { BLOCK_INDEXES } from "./cluster.ts";
 import { NodeAddressKeeper } from "./node_addresses.ts";
 import type { CachedBlock } from "./transform.ts";
@@ -14,7 +17,10 @@ import type { CachedBlock } from "./transform.ts";
 const { signal } = new AbortController();
 
 /** Blocks "a" and "b" of node "n1". The API server answers a write to "a" with the status. */
-function keeperOf(status: number) {
+function keeperOf(
+  status: number,
+  addresses: readonly string[] = ["192.0.2.1"],
+) {
   const blocks = new Store<CachedBlock>(BLOCK_INDEXES);
   for (const [index, name] of ["a", "b"].entries()) {
     blocks.set(name, {
@@ -25,10 +31,11 @@ function keeperOf(status: number) {
     });
   }
   const nodes = new Store<V1Node>();
-  const address = { type: "InternalIP", address: "192.0.2.1" };
   nodes.set("n1", {
     metadata: { name: "n1" },
-    status: { addresses: [address] },
+    status: {
+      addresses: addresses.map((address) => ({ type: "InternalIP", address })),
+    },
   });
   const transport = new FakeTransport(({ path }) => ({
     status: path.includes("addressblocks/a") ? status : 200,
@@ -36,7 +43,7 @@ function keeperOf(status: number) {
   }));
   const client = new KubeClient(transport);
   const keeper = new NodeAddressKeeper({ client, blocks, nodes });
-  return { keeper, transport };
+  return { keeper, transport, blocks };
 }
 
 for (const status of [404, 409]) {
@@ -50,4 +57,19 @@ for (const status of [404, 409]) {
 Deno.test("NodeAddressKeeper is to try again what the API server refuses", async () => {
   const { keeper } = keeperOf(403);
   await assert.rejects(keeper.reconcile("n1", signal), KubeApiError);
+});
+
+Deno.test("NodeAddressKeeper says once that a node has no address, and leaves those that it had", () => {
+  const { keeper, blocks } = keeperOf(200, []);
+  const block = blocks.get("a");
+  assert.ok(block);
+  const isStale = (text: string) => {
+    const annotations = { [NODE_ADDRESSES_ANNOTATION]: text };
+    const metadata = { ...block.metadata, annotations };
+    return keeper.isStale({ ...block, metadata }, "n1");
+  };
+  assert.equal(keeper.isStale(block, "n1"), true);
+  assert.equal(isStale(""), false);
+  assert.equal(isStale("192.0.2.1"), false);
+  assert.equal(keeper.isStale(block, "gone"), false);
 });
