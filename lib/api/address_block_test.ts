@@ -3,6 +3,7 @@ import {
   type AddressBlock,
   blockOf,
   newAddressBlock,
+  nodeAddressesOf,
   tryBlockOf,
 } from "./address_block.ts";
 import { type Pool, poolOf } from "./pool.ts";
@@ -122,3 +123,18 @@ for (const { what, change, error } of BROKEN) {
     assert.equal(tryBlockOf(broken), undefined);
   });
 }
+
+Deno.test("nodeAddressesOf() tells a node without addresses from an annotation that says nothing", () => {
+  const read = (annotations: Record<string, string>) =>
+    nodeAddressesOf({
+      apiVersion: "coil.cybozu.com/v2",
+      kind: "AddressBlock",
+      metadata: { annotations },
+      index: 0,
+    });
+  const annotation = "coil.cybozu.com/node-addresses";
+  assert.deepEqual(read({ [annotation]: "" }), {});
+  assert.equal(read({ [annotation]: "node1" }), undefined);
+  assert.equal(read({}), undefined);
+  assert.equal(`${read({ [annotation]: "192.0.2.1" })?.ipv4}`, "192.0.2.1");
+});
