@@ -213,6 +213,36 @@ Deno.test("coil-controller puts slices right that others change, and no client i
     // A gateway cannot tell who deleted it, and waits for its return.
     assert.equal(await names(), "a,b");
   });
+
+  await t.step(
+    "one that another's finalizer keeps, which nothing waits for",
+    async () => {
+      await lab.plane.apply({
+        apiVersion: "coil.cybozu.com/v2",
+        kind: "EgressClientSlice",
+        metadata: {
+          namespace: NAMESPACE,
+          name: "kept",
+          labels: { "app.kubernetes.io/instance": EGRESS },
+          finalizers: ["example.com/kept"],
+        },
+      });
+      for (const name of ["d", "e", "f"]) {
+        await lab.createPod(name, { annotations: CLIENT });
+        await eventually("the client", async () => {
+          return (await lab.clientNames()).includes(name);
+        });
+      }
+      const deletions = await lab.plane.auditRequests({
+        resource: "egressclientslices",
+        verb: "delete",
+        user: "system:serviceaccount:kube-system:coil-controller",
+      });
+      const ofKept = deletions.filter(({ uri }) => uri.includes("/kept"));
+      assert.equal(ofKept.length, 1);
+      await patchSlice("kept", { metadata: { finalizers: null } });
+    },
+  );
 });
 
 Deno.test("a gateway keeps its clients while its Egress is deleted and made again", async (t) => {

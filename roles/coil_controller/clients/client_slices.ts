@@ -141,7 +141,8 @@ export class ClientSlices {
     );
     const spare = plan.deletes.map((number) => live.get(number));
     for (const slice of [...spare, ...misplaced]) {
-      if (slice === undefined) continue;
+      // One that is being deleted waits for a finalizer of somebody else's.
+      if (slice === undefined || isDeleting(slice)) continue;
       await this.#delete(slice, signal);
       written.set(keyOf(slice), undefined);
     }
@@ -259,9 +260,14 @@ function isSeen(
   store: Store<EgressClientSlice>,
   [key, version]: readonly [string, string | undefined],
 ): boolean {
-  const found = store.get(key)?.metadata.resourceVersion;
-  if (version === undefined) return found === undefined;
+  const slice = store.get(key);
+  if (version === undefined) return slice === undefined || isDeleting(slice);
+  const found = slice?.metadata.resourceVersion;
   return found !== undefined && !precedes(found, version);
+}
+
+function isDeleting({ metadata }: EgressClientSlice): boolean {
+  return metadata.deletionTimestamp !== undefined;
 }
 
 function liveOf(
