@@ -76,7 +76,7 @@ export class Informer<T extends KubeObject> {
   #version: string | undefined;
   /** A list must not be older; undefined when only the newest will do. */
   #leastVersion: string | undefined;
-  /** Whether no watch has gone on from the last list yet: one whose version is refused at once must not be made again without a pause. */
+  /** Whether no watch has gone on since the last list, or the last version that was too old: what is refused again must not be asked for without a growing pause. */
   #isFresh = true;
   /** Whether the server is not known to refuse watches that begin with all objects. */
   #canStream = true;
@@ -275,7 +275,14 @@ export class Informer<T extends KubeObject> {
       if (isOpen && err instanceof KubeApiError) this.#version = undefined;
       throw err;
     } finally {
-      if (isOpen && !isShort()) this.#isFresh = false;
+      const isReading = reading?.isComplete === false;
+      if (isOpen && !isShort() && !isReading) this.#isFresh = false;
+    }
+    // However long it took: what begins anew each time needs growing pauses.
+    if (reading?.isComplete === false) {
+      throw new KubeUnreachableError(
+        `Cannot list ${this.#type.plural}: the watch ended before all objects had come`,
+      );
     }
     if (!isShort()) return this.#backoff.reset();
     if (events === 0) {
@@ -382,6 +389,7 @@ export class Informer<T extends KubeObject> {
       if (!err.isTransient) this.#version = undefined;
       // After an outage: it has grown while nobody answered.
       if (err.isGone && !this.#isFresh) this.#backoff.reset();
+      if (err.isGone) this.#isFresh = true;
     } else if (!(err instanceof KubeUnreachableError)) {
       this.#version = undefined;
     }

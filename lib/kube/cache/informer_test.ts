@@ -316,8 +316,8 @@ Deno.test("Informer lists again after 410 and reports what went away unseen", as
   }, (server) => server.items = [node("a", 1), node("b", 1)]);
 });
 
-Deno.test("Informer lists soon when its version is too old after an outage, and not in a storm", async () => {
-  const delays: number[] = [];
+/** Notes the delays, which double from 1 ms on. */
+function recordedBackoff(delays: number[]): Backoff {
   class Recorded extends Backoff {
     override nextMs(): number {
       const ms = super.nextMs();
@@ -325,7 +325,12 @@ Deno.test("Informer lists soon when its version is too old after an outage, and 
       return ms;
     }
   }
-  const backoff = new Recorded({ initialMs: 1, maxMs: 100, jitter: 0 });
+  return new Recorded({ initialMs: 1, maxMs: 100, jitter: 0 });
+}
+
+Deno.test("Informer lists soon when its version is too old after an outage, and not in a storm", async () => {
+  const delays: number[] = [];
+  const backoff = recordedBackoff(delays);
   await follow({ backoff }, async ({ server }) => {
     await until(() => server.watches.length === 1);
     server.push("ADDED", node("a", 4));
@@ -337,6 +342,50 @@ Deno.test("Informer lists soon when its version is too old after an outage, and 
     assert.deepEqual(delays, [1, 2, 4, 8, 16, 1, 2, 4]);
     assert.equal(server.lists.length, 4);
   });
+});
+
+Deno.test("Informer whose versions are all too old reads all again with growing pauses", async () => {
+  const delays: number[] = [];
+  const backoff = recordedBackoff(delays);
+  await followStream(async ({ server, informer }) => {
+    await until(() => server.watches.length === 1);
+    server.endInitialEvents(4);
+    await informer.synced;
+    server.push("ADDED", node("a", 5));
+    await until(() => informer.store.get("a") !== undefined);
+    server.watchFailures = [410, 410, 410];
+    const expired = { kind: "Status", code: 410, reason: "Expired" };
+    server.push("ERROR", expired);
+    await until(() => server.watches.length === 5);
+    // In the midst of the objects, too.
+    server.push("ADDED", node("a", 5));
+    server.push("ERROR", expired);
+    await until(() => server.watches.length === 6);
+    assert.deepEqual(delays, [1, 2, 4, 8, 16]);
+  }, { backoff });
+});
+
+Deno.test("Informer that is cut off each time before it has read all reads again with growing pauses, however long it took", async () => {
+  const delays: number[] = [];
+  const backoff = recordedBackoff(delays);
+  const { now } = performance;
+  let lateMs = 0;
+  performance.now = () => now.call(performance) + lateMs;
+  try {
+    await followStream(async ({ server }) => {
+      for (let reads = 1; reads <= 6; reads++) {
+        await until(() => server.watches.length === reads);
+        server.push("ADDED", node("a", 1));
+        lateMs += 60_000;
+        if (reads % 2 === 0) server.push("ERROR", { code: 410 });
+        else server.end();
+      }
+      await until(() => server.watches.length === 7);
+      assert.deepEqual(delays, [1, 2, 4, 8, 16, 32]);
+    }, { backoff });
+  } finally {
+    performance.now = now;
+  }
 });
 
 for (
