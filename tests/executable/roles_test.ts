@@ -47,7 +47,7 @@ for (
   const [args, reason] of [
     [
       ["--enable-ipam=false", "--enable-egress=false"],
-      "--enable-ipam and --enable-egress are both false, so there is nothing to do",
+      "--enable-ipam, --enable-egress and --enable-coordinator are all false, so there is nothing to do",
     ],
     [
       ["--pod-table-id=0"],
