@@ -304,6 +304,8 @@ export const SUITES: readonly Suite[] = [
     root: true,
     // For datagrams.
     args: ["--unstable-net"],
+    // They wait for the kernel more than they work.
+    jobs: 3,
     beside: "vm",
     after: "image",
   },
