@@ -21,9 +21,11 @@ export {
 export { servingFlags } from "./serving_flags.ts";
 export {
   defineFlags,
+  type EnumFlag,
   type FlagSpec,
   type FlagValues,
   ignoredFlags,
+  type IntFlag,
   type StringFlag,
 } from "./spec.ts";
 export { flagsMarkdown } from "./usage.ts";

@@ -3,19 +3,11 @@ import { flagsMarkdown } from "../../lib/flags/mod.ts";
 import { KubeApiError, KubeUnreachableError } from "../../lib/kube/mod.ts";
 import { VERSION } from "../../lib/names/mod.ts";
 import { CommandError, explain } from "./base/errors.ts";
-import { COMMANDS, run } from "./mod.ts";
+import { COMMANDS } from "./mod.ts";
+import { coil as runCoil, type Output } from "./testing.ts";
 
-async function coil(
-  ...args: readonly string[]
-): Promise<{ code: number; out: string; err: string }> {
-  let [out, err] = ["", ""];
-  const terminal = {
-    out: (text: string) => void (out += text),
-    err: (text: string) => void (err += text),
-    now: () => new Date(0),
-  };
-  const code = await run(args, { program: "coil", terminal });
-  return { code, out, err };
+function coil(...args: readonly string[]): Promise<Output> {
+  return runCoil(args, () => new Date(0));
 }
 
 for (const args of [[], ["help"], ["--help"], ["-h"]]) {

@@ -1,35 +1,20 @@
 import assert from "node:assert/strict";
 import { jittered, sleep } from "../../lib/async/mod.ts";
-import { run } from "../../roles/cli/mod.ts";
+import { coil as runCoil, type Output } from "../../roles/cli/testing.ts";
 import { testedSessions } from "../arch/pages.ts";
 import { ControlPlane } from "../lab/mod.ts";
 import { installCrds } from "./crds.ts";
 
 const MAIN = new URL("../../main.ts", import.meta.url).pathname;
 
-interface Output {
-  readonly code: number;
-  readonly out: string;
-  readonly err: string;
-}
-
 /** An hour after all objects were made: their ages, in whole minutes, are the same however long the test takes. */
 let now = new Date();
 
-/** Runs `coil` with these arguments in this process. */
-async function coil(
+function coil(
   kubeconfig: string,
   ...args: readonly string[]
 ): Promise<Output> {
-  let [out, err] = ["", ""];
-  const terminal = {
-    out: (text: string) => void (out += text),
-    err: (text: string) => void (err += text),
-    now: () => now,
-  };
-  const all = [...args, `--kubeconfig=${kubeconfig}`];
-  const code = await run(all, { program: "coil", terminal });
-  return { code, out, err };
+  return runCoil([...args, `--kubeconfig=${kubeconfig}`], () => now);
 }
 
 function pool(name: string, subnets: readonly object[]): object {

@@ -1,31 +1,16 @@
 import assert from "node:assert/strict";
-import { run } from "../../roles/cli/mod.ts";
+import { coil, type Output } from "../../roles/cli/testing.ts";
 import { testedSessions } from "../arch/pages.ts";
 import { ControlPlane } from "../lab/mod.ts";
 import { installCrds } from "./crds.ts";
 
 const SYSTEM = "kube-system";
 
-interface Output {
-  readonly code: number;
-  readonly out: string;
-  readonly err: string;
-}
-
-/** Runs `coil status` in this process. */
-async function status(
+function status(
   kubeconfig: string,
   ...args: readonly string[]
 ): Promise<Output> {
-  let [out, err] = ["", ""];
-  const terminal = {
-    out: (text: string) => void (out += text),
-    err: (text: string) => void (err += text),
-    now: () => new Date(),
-  };
-  const all = ["status", ...args, `--kubeconfig=${kubeconfig}`];
-  const code = await run(all, { program: "coil", terminal });
-  return { code, out, err };
+  return coil(["status", ...args, `--kubeconfig=${kubeconfig}`]);
 }
 
 async function patchStatus(

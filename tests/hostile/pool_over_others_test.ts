@@ -2,7 +2,7 @@
 // of another network plugin. Nothing is refused; anyone who looks is told.
 import assert from "node:assert/strict";
 import { conditionOf } from "../../lib/api/mod.ts";
-import { run } from "../../roles/cli/mod.ts";
+import { coil } from "../../roles/cli/testing.ts";
 import { eventually } from "../lab/mod.ts";
 import { ControllerLab } from "../apiserver/controller_testing.ts";
 
@@ -100,16 +100,9 @@ Deno.test("a pool whose addresses another pool has given out is not called free"
     );
   });
   await t.step("coil ipam show counts none as free", async () => {
-    let out = "";
-    const terminal = {
-      out: (text: string) => void (out += text),
-      err: () => {},
-      now: () => new Date(),
-    };
     const args = ["ipam", "show", "pools", "--pool=second", "-o", "json"];
-    const code = await run(
+    const { code, out } = await coil(
       [...args, `--kubeconfig=${lab.plane.kubeconfig}`],
-      { program: "coil", terminal },
     );
     assert.equal(code, 0);
     const [row] = JSON.parse(out).pools;

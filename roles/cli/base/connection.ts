@@ -1,12 +1,21 @@
-import type { StringFlag } from "../../../lib/flags/mod.ts";
+import type { IntFlag, StringFlag } from "../../../lib/flags/mod.ts";
 import { KubeClient } from "../../../lib/kube/mod.ts";
 import { VERSION } from "../../../lib/names/mod.ts";
 import { CommandError } from "./errors.ts";
 
-/** Flags that say which cluster a command is about. */
-export const CONNECTION_FLAGS: Readonly<
-  Record<"kubeconfig" | "context", StringFlag>
-> = {
+/** Flags that say which cluster a command reads, and in what portions. */
+export const CONNECTION_FLAGS: {
+  readonly "page-size": IntFlag;
+  readonly "kubeconfig": StringFlag;
+  readonly "context": StringFlag;
+} = {
+  "page-size": {
+    type: "int",
+    default: 500,
+    min: 1,
+    max: 100_000,
+    help: "Objects per API request",
+  },
   "kubeconfig": {
     type: "string",
     default: "",

@@ -1,3 +1,5 @@
+import type { EnumFlag } from "../../../lib/flags/mod.ts";
+import { CONNECTION_FLAGS } from "./connection.ts";
 import { EXIT } from "./errors.ts";
 import type { Unseen } from "./looker.ts";
 
@@ -8,6 +10,34 @@ export interface Problem {
   readonly message: string;
   /** A command that shows more, or mends it. */
   readonly next: string;
+}
+
+/** Flags of commands that look for problems. */
+export const PROBLEM_FLAGS:
+  & { readonly "output": EnumFlag<"text" | "json"> }
+  & typeof CONNECTION_FLAGS = {
+    "output": {
+      type: "enum",
+      default: "text",
+      values: ["text", "json"],
+      short: "o",
+      help: "Output format",
+    },
+    ...CONNECTION_FLAGS,
+  };
+
+/** How such a command ends, for its help. */
+export const PROBLEM_EXIT_CODES =
+  `Exit codes: 0 no problems, 1 it could not look at all of it, 2 the command line
+is wrong, 3 there are problems.`;
+
+/** A report in the format that was asked for. */
+export function formatReportAs(
+  output: "text" | "json",
+  report: object,
+  text: () => string,
+): string {
+  return output === "json" ? `${JSON.stringify(report, null, 2)}\n` : text();
 }
 
 /** Problems shown of one kind of object; with `-o json` all are. */

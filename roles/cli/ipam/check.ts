@@ -6,7 +6,6 @@ import {
   parseEgressAnnotations,
 } from "../../../lib/api/mod.ts";
 import { jittered, sleep } from "../../../lib/async/mod.ts";
-import { defineFlags, UsageError } from "../../../lib/flags/mod.ts";
 import {
   type KubeClient,
   NAMESPACES,
@@ -21,10 +20,16 @@ import {
   type CommandContext,
   readArguments,
 } from "../base/command.ts";
-import { connect, CONNECTION_FLAGS } from "../base/connection.ts";
+import { connect } from "../base/connection.ts";
 import { EXIT } from "../base/errors.ts";
 import { Looker } from "../base/looker.ts";
-import { exitCodeOf, formatProblems } from "../base/problem.ts";
+import {
+  exitCodeOf,
+  formatProblems,
+  formatReportAs,
+  PROBLEM_EXIT_CODES,
+  PROBLEM_FLAGS,
+} from "../base/problem.ts";
 import { addressesOf, transformBlock } from "./cluster_reader.ts";
 import {
   type Books,
@@ -37,35 +42,17 @@ import {
 /** How long pods and blocks that come and go have to do so. */
 const LOOK_AGAIN_MS = 3_000;
 
-const FLAGS = defineFlags({
-  "output": {
-    type: "enum",
-    default: "text",
-    values: ["text", "json"],
-    short: "o",
-    help: "Output format",
-  },
-  "page-size": {
-    type: "int",
-    default: 500,
-    min: 1,
-    max: 100_000,
-    help: "Objects per API request",
-  },
-  ...CONNECTION_FLAGS,
-});
-
 /** `coil ipam check`: whether pods, blocks, pools and nodes fit each other. */
 export const IPAM_CHECK: Command = {
   path: "ipam check",
   about:
     "Find doubled addresses, and blocks, requests and names that fit nothing",
-  flags: FLAGS,
+  flags: PROBLEM_FLAGS,
   run: check,
 };
 
 async function check(context: CommandContext): Promise<number> {
-  const line = readArguments(FLAGS, context, {
+  const line = readArguments(PROBLEM_FLAGS, context, {
     program: `${context.program} ipam check`,
     version: VERSION,
     about:
@@ -73,14 +60,10 @@ async function check(context: CommandContext): Promise<number> {
 annotations name. Reads only the API server, changes nothing, and looks twice:
 what only one look shows was under way.
 
-Exit codes: 0 no problems, 1 it could not look at all of it, 2 the command line
-is wrong, 3 there are problems.`,
+${PROBLEM_EXIT_CODES}`,
   });
   if (line === undefined) return EXIT.ok;
-  const { values, positionals: [extra] } = line;
-  if (extra !== undefined) {
-    throw new UsageError(`unexpected argument: ${extra}`);
-  }
+  const { values } = line;
   using client = await connect(values);
   const { terminal } = context;
   const look = () => lookOnce(client, values["page-size"], terminal.now());
@@ -92,11 +75,12 @@ is wrong, 3 there are problems.`,
     unseen = second.unseen;
   }
   const report = { problems, unseen };
-  terminal.out(
-    values.output === "json"
-      ? `${JSON.stringify(report, null, 2)}\n`
-      : formatProblems(problems, unseen),
+  const text = formatReportAs(
+    values.output,
+    report,
+    () => formatProblems(problems, unseen),
   );
+  terminal.out(text);
   return exitCodeOf(report);
 }
 

@@ -81,7 +81,9 @@ function ofAddresses({ pods, blocks, pools }: Books): Finding[] {
   const known = (pools ?? []).flatMap((pool) => tryPoolOf(pool) ?? []);
   const rows = addressRows({ pods, blocks, pools: known });
   const holders = Map.groupBy(
-    rows.flatMap((row) => [row.ipv4, row.ipv6].map((ip) => ({ ip, row }))),
+    rows.filter(({ state }) => state === "duplicate").flatMap((row) =>
+      [row.ipv4, row.ipv6].map((ip) => ({ ip, row }))
+    ),
     ({ ip }) => ip,
   );
   return rows.flatMap((row): Finding[] => {

@@ -43,13 +43,6 @@ const FLAGS = defineFlags({
     default: false,
     help: "Omit the header line",
   },
-  "page-size": {
-    type: "int",
-    default: 500,
-    min: 1,
-    max: 100_000,
-    help: "Objects per API request",
-  },
   ...CONNECTION_FLAGS,
 });
 

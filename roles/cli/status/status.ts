@@ -1,5 +1,5 @@
 import { jittered, sleep } from "../../../lib/async/mod.ts";
-import { defineFlags, UsageError } from "../../../lib/flags/mod.ts";
+import { defineFlags } from "../../../lib/flags/mod.ts";
 import {
   type KubeClient,
   KubeUnreachableError,
@@ -11,10 +11,15 @@ import {
   readArguments,
   type Terminal,
 } from "../base/command.ts";
-import { connect, CONNECTION_FLAGS } from "../base/connection.ts";
+import { connect } from "../base/connection.ts";
 import { EXIT } from "../base/errors.ts";
 import { Looker } from "../base/looker.ts";
-import { exitCodeOf } from "../base/problem.ts";
+import {
+  exitCodeOf,
+  formatReportAs,
+  PROBLEM_EXIT_CODES,
+  PROBLEM_FLAGS,
+} from "../base/problem.ts";
 import { problemsOf } from "./problems.ts";
 import { formatReport, type Report, reportOf } from "./report.ts";
 import { readSnapshot } from "./snapshot.ts";
@@ -28,21 +33,7 @@ const FLAGS = defineFlags({
     default: 0,
     help: "Look again until there are no problems, for this long at most",
   },
-  "output": {
-    type: "enum",
-    default: "text",
-    values: ["text", "json"],
-    short: "o",
-    help: "Output format",
-  },
-  "page-size": {
-    type: "int",
-    default: 500,
-    min: 1,
-    max: 100_000,
-    help: "Objects per API request",
-  },
-  ...CONNECTION_FLAGS,
+  ...PROBLEM_FLAGS,
 });
 
 /** `coil status`: whether all is well, and what is not. */
@@ -61,14 +52,10 @@ async function status(context: CommandContext): Promise<number> {
       `Shows Coil's parts and their versions, who leads, and each problem with the command
 that shows more. Reads only the API server.
 
-Exit codes: 0 no problems, 1 it could not look at all of it, 2 the command line
-is wrong, 3 there are problems.`,
+${PROBLEM_EXIT_CODES}`,
   });
   if (line === undefined) return EXIT.ok;
-  const { values, positionals: [extra] } = line;
-  if (extra !== undefined) {
-    throw new UsageError(`unexpected argument: ${extra}`);
-  }
+  const { values } = line;
   using client = await connect(values);
   const { terminal } = context;
   const report = await settled({
@@ -77,11 +64,12 @@ is wrong, 3 there are problems.`,
     pageSize: values["page-size"],
     waitMs: values.wait,
   });
-  terminal.out(
-    values.output === "json"
-      ? `${JSON.stringify(report, null, 2)}\n`
-      : formatReport(report, terminal.now()),
+  const text = formatReportAs(
+    values.output,
+    report,
+    () => formatReport(report, terminal.now()),
   );
+  terminal.out(text);
   return exitCodeOf(report);
 }
 
