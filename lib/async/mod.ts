@@ -16,6 +16,7 @@ export { onAbort } from "./on_abort.ts";
 export { SingleFlight } from "./single_flight.ts";
 export {
   abortable,
+  isTimeout,
   sleep,
   untilAborted,
   type WaitOptions,

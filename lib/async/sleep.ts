@@ -59,6 +59,11 @@ export async function withTimeout<T>(
   return await fn(controller.signal);
 }
 
+/** Whether an error is the reason of {@linkcode withTimeout}, or of `AbortSignal.timeout`. */
+export function isTimeout(error: unknown): boolean {
+  return error instanceof DOMException && error.name === "TimeoutError";
+}
+
 /** Resolves, and never rejects, when the signal aborts. */
 export function untilAborted(signal: AbortSignal): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>();

@@ -4,6 +4,7 @@
  * @module
  */
 export { Address } from "./address.ts";
+export { distinct } from "./distinct.ts";
 export {
   type DualStack,
   FAMILIES,

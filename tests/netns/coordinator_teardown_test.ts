@@ -213,6 +213,11 @@ function failing(at: { left: number }): (outside: Outside) => Outside {
     const { tryExecute } = socket;
     const changed: Routes = {
       ...methodsOf(socket),
+      async execute(requests) {
+        for (const error of await changed.tryExecute(requests)) {
+          if (error !== undefined) throw error;
+        }
+      },
       tryExecute: (requests) =>
         tryExecute.call(
           socket,
@@ -244,6 +249,7 @@ function failing(at: { left: number }): (outside: Outside) => Outside {
 
 function methodsOf(socket: Routes): Routes {
   return {
+    execute: (requests) => socket.execute(requests),
     tryExecute: (requests) => socket.tryExecute(requests),
     getLink: (selector) => socket.getLink(selector),
     listLinks: () => socket.listLinks(),

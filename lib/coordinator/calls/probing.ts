@@ -1,5 +1,5 @@
 import { CniError, ErrorCode } from "../../cni/mod.ts";
-import { type Address, Prefix } from "../../inet/mod.ts";
+import { type Address, distinct, Prefix } from "../../inet/mod.ts";
 import {
   addressDelete,
   type AddressEntry,
@@ -138,10 +138,7 @@ async function raise(
   undo: Undo,
 ): Promise<void> {
   if (isUp) return;
-  const set = async (state: boolean) => {
-    const [error] = await pod.tryExecute([linkSet({ index }, { up: state })]);
-    if (error !== undefined) throw error;
-  };
+  const set = (up: boolean) => pod.execute([linkSet({ index }, { up })]);
   await set(true);
   undo.defer(() => set(false));
 }
@@ -165,11 +162,9 @@ async function gatewaysOf(
 ): Promise<Address[]> {
   const routes = await pod.listRoutes({ table: MAIN_TABLE });
   type Way = Pick<Route, "index" | "gateway">;
-  const found = routes
+  const gateways = routes
     .flatMap((route): readonly Way[] => route.hops ?? [route])
     .filter(({ index }) => index === link.index)
     .flatMap(({ gateway }) => gateway ?? []);
-  return found.filter((gateway, i) =>
-    found.findIndex((other) => other.equals(gateway)) === i
-  );
+  return distinct(gateways);
 }

@@ -11,7 +11,6 @@ import {
   linkDelete,
   MAIN_TABLE,
   neighbourDelete,
-  type NetlinkError,
   type Request,
   type Route,
   routeAddBeside,
@@ -241,16 +240,12 @@ function removal({ type: _type, hops: _hops, ...route }: Route): Request {
   return routeDelete({ ...route, type: "unicast" });
 }
 
-/** ENOENT, ESRCH, ENODEV: it is gone, by an earlier DEL or with a link. */
-const GONE = new Set(["ENOENT", "ESRCH", "ENODEV"]);
-
+/** What is gone already went by an earlier DEL, or with a link. */
 async function remove(
   socket: Routes,
   requests: readonly Request[],
 ): Promise<void> {
   const errors = await socket.tryExecute(requests);
-  const refused = errors.find((error: NetlinkError | undefined) =>
-    error !== undefined && !GONE.has(error.code)
-  );
+  const refused = errors.find((error) => error?.isAbsent === false);
   if (refused !== undefined) throw refused;
 }

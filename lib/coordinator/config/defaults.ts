@@ -1,5 +1,5 @@
 import { CniError, ErrorCode } from "../../cni/mod.ts";
-import type { Address, Prefix } from "../../inet/mod.ts";
+import { type Address, distinct, type Prefix } from "../../inet/mod.ts";
 import { COORDINATOR_HOST_TABLE } from "../../names/mod.ts";
 import type { ProbeTimes } from "../../probe/mod.ts";
 import type { Given, Mode, PolicyRoute } from "./config.ts";
@@ -55,7 +55,7 @@ export function settingsOf(sources: readonly Given[]): Settings {
   return {
     ...BUILT_IN,
     ...withoutUnset(rest),
-    hijacked: unique([
+    hijacked: distinct([
       ...overlayPodCidrs ?? [],
       ...serviceCidrs ?? [],
       ...hijackCidrs ?? [],
@@ -84,10 +84,4 @@ function withoutUnset<T extends object>(
   return Object.fromEntries(
     Object.entries(fields).filter(([, value]) => value !== undefined),
   ) as { [K in keyof T]: Exclude<T[K], undefined> }; // exactly what is left
-}
-
-function unique(prefixes: readonly Prefix[]): Prefix[] {
-  return prefixes.filter((prefix, i) =>
-    prefixes.findIndex((other) => other.equals(prefix)) === i
-  );
 }

@@ -1,5 +1,5 @@
 import { writeSysctl } from "../../linux/mod.ts";
-import type { NetlinkError, Request } from "../../netlink/mod.ts";
+import type { NetlinkError } from "../../netlink/mod.ts";
 import { holds } from "../state/compare.ts";
 import type { Kernel } from "./ports.ts";
 import { REPLY_TABLE } from "../plan/reply_table.ts";
@@ -62,21 +62,12 @@ async function send(
     const error = errors[i];
     if (error !== undefined) continue;
     const request = undoRequest(step, state);
-    undo.defer(() => execute(kernel, placeOf(step), request));
+    undo.defer(() => socket.execute([request]));
   }
   const refused = errors.find((error, i) =>
     error !== undefined && !isGone(steps[i], error)
   );
   if (refused !== undefined) throw refused;
-}
-
-async function execute(
-  kernel: Kernel,
-  place: Place,
-  request: Request,
-): Promise<void> {
-  const [error] = await kernel[place].tryExecute([request]);
-  if (error !== undefined) throw error;
 }
 
 function setSysctl(
@@ -104,11 +95,9 @@ function placeOf(step: Step): Place {
   return "place" in step ? step.place : "pod";
 }
 
-/** ENOENT, ESRCH, ENODEV: what should go went by itself. */
-const GONE = new Set(["ENOENT", "ESRCH", "ENODEV"]);
-
-function isGone(step: Step | undefined, { code }: NetlinkError): boolean {
+/** What should go went by itself. */
+function isGone(step: Step | undefined, error: NetlinkError): boolean {
   const removes = step?.kind === "noRule" || step?.kind === "noRoute" ||
     step?.kind === "noNeighbour";
-  return removes && GONE.has(code);
+  return removes && error.isAbsent;
 }

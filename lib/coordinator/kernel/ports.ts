@@ -8,6 +8,7 @@ import type { Shared } from "../config/shared.ts";
 export type Routes =
   & Pick<
     RouteSocket,
+    | "execute"
     | "tryExecute"
     | "getLink"
     | "listLinks"

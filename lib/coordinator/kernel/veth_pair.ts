@@ -5,7 +5,6 @@ import {
   linkAddVeth,
   linkDelete,
   linkSet,
-  type Request,
 } from "../../netlink/mod.ts";
 import type { Undo } from "./apply.ts";
 import { invalidConfig } from "../config/invalid.ts";
@@ -38,7 +37,7 @@ export async function ensureVeth(
     refuseForeign(present, spec);
     if (isPair(present, inside)) return await adopt(kernel, spec, present);
     // Of an earlier sandbox with this ID.
-    await execute(host, [linkDelete({ index: present.index })]);
+    await host.execute([linkDelete({ index: present.index })]);
   } else if (inside !== undefined) {
     throw invalidConfig(
       `pod has a link "${COORDINATOR_VETH}" that the coordinator did not create`,
@@ -54,7 +53,7 @@ async function create(
   undo: Undo,
 ): Promise<Ends> {
   const { hostName, podName, hostMac, podMac, mtu } = spec;
-  await execute(host, [
+  await host.execute([
     linkAddVeth({
       name: hostName,
       mac: hostMac,
@@ -64,7 +63,7 @@ async function create(
     }),
   ]);
   const { index } = await linkOf(host, hostName);
-  undo.defer(() => execute(host, [linkDelete({ index })]));
+  undo.defer(() => host.execute([linkDelete({ index })]));
   await raise(host, index, spec.alias);
   const { index: inside } = await linkOf(pod, podName);
   await raise(pod, inside);
@@ -90,7 +89,7 @@ async function adopt(
     ]] as const
   ) {
     if (mtu === spec.mtu && up) continue;
-    await execute(socket, [linkSet({ index }, { mtu: spec.mtu, up: true })]);
+    await socket.execute([linkSet({ index }, { mtu: spec.mtu, up: true })]);
   }
   return {
     inner: { device: inside.name, mac: inside.mac ?? spec.podMac },
@@ -109,7 +108,7 @@ async function raise(
   ]);
   // A kernel without IPv6, or an MTU too small for it.
   if (error !== undefined && error.code !== "EAFNOSUPPORT") throw error;
-  await execute(socket, [linkSet({ index }, { alias, up: true })]);
+  await socket.execute([linkSet({ index }, { alias, up: true })]);
 }
 
 function refuseForeign(link: Link, spec: VethSpec): void {
@@ -133,13 +132,4 @@ async function linkOf(socket: Routes, name: string): Promise<Link> {
   const link = await socket.getLink({ name });
   if (link !== undefined) return link;
   throw new TypeError(`Cannot find link "${name}", which was just created`);
-}
-
-async function execute(
-  socket: Routes,
-  requests: readonly Request[],
-): Promise<void> {
-  const errors = await socket.tryExecute(requests);
-  const error = errors.find((each) => each !== undefined);
-  if (error !== undefined) throw error;
 }

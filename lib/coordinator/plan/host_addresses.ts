@@ -1,4 +1,4 @@
-import type { Address } from "../../inet/mod.ts";
+import { type Address, distinct } from "../../inet/mod.ts";
 import type { AddressEntry } from "../../netlink/mod.ts";
 
 /** Links of the host whose addresses are no way to the host: those of containers and of other plugins. */
@@ -48,11 +48,5 @@ export function chooseHostAddresses(facts: HostFacts): Address[] {
   const sources = facts.sources.filter((source) =>
     own.some((address) => address.equals(source))
   );
-  return unique([...sources, ...own]);
-}
-
-function unique(addresses: readonly Address[]): Address[] {
-  return addresses.filter((address, i) =>
-    addresses.findIndex((other) => other.equals(address)) === i
-  );
+  return distinct([...sources, ...own]);
 }

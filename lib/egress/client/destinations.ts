@@ -1,4 +1,9 @@
-import { type Address, FAMILIES, type Prefix } from "../../inet/mod.ts";
+import {
+  type Address,
+  distinct,
+  FAMILIES,
+  type Prefix,
+} from "../../inet/mod.ts";
 import type {
   ClientGateway,
   ClientRequest,
@@ -97,8 +102,4 @@ function compareGateways(a: ClientGateway, b: ClientGateway): number {
     if (part !== other) return part < other ? -1 : 1;
   }
   return 0;
-}
-
-function distinct(prefixes: readonly Prefix[]): Prefix[] {
-  return [...new Map(prefixes.map((p) => [p.toString(), p])).values()];
 }

@@ -34,9 +34,6 @@ import { explainTunnelError } from "../kernel/modules.ts";
 import { openReversePath } from "../kernel/reverse_path.ts";
 import { TUNNEL_LINKS } from "../kernel/tunnel_names.ts";
 
-/** ENOENT, ESRCH, ENODEV: the rule, route or link to delete is gone already. */
-const GONE: ReadonlySet<string> = new Set(["ENOENT", "ESRCH", "ENODEV"]);
-
 /** What a run needs of its caller. */
 export interface RunOptions {
   readonly netns: Netns;
@@ -304,7 +301,7 @@ export class ClientRun implements Disposable {
     if (requests.length === 0) return;
     const errors = await this.#sockets.route.tryExecute(requests);
     for (const error of errors) {
-      if (error !== undefined && !GONE.has(error.code)) throw error;
+      if (error !== undefined && !error.isAbsent) throw error;
     }
     this.#done(requests);
   }

@@ -2,6 +2,7 @@ import {
   abortable,
   Backoff,
   type Clock,
+  isTimeout,
   sleep,
   type TaskGroup,
   withTimeout,
@@ -288,8 +289,4 @@ export class BlockSupply {
     this.#pauses.set(pool, pause);
     return pause.until;
   }
-}
-
-function isTimeout(err: unknown): boolean {
-  return err instanceof DOMException && err.name === "TimeoutError";
 }

@@ -1,4 +1,4 @@
-import { abortable, onAbort, withTimeout } from "../../async/mod.ts";
+import { abortable, isTimeout, onAbort, withTimeout } from "../../async/mod.ts";
 import { KubeUnreachableError } from "./errors.ts";
 import type {
   Connection,
@@ -173,12 +173,10 @@ export class HttpTransport implements Transport {
   ): unknown {
     const { request, session, sentMs } = context;
     if (request.signal?.aborted) return request.signal.reason;
-    const timedOut = cause instanceof DOMException &&
-      cause.name === "TimeoutError";
     const isSilent = session !== undefined &&
       session.lastActivityMs <= sentMs &&
       performance.now() - sentMs >= LEAST_SILENCE_MS;
-    if (timedOut && isSilent) {
+    if (isTimeout(cause) && isSilent) {
       this.#giveUp(session, "The connection is dead");
     }
     this.#source.expire?.();

@@ -19,6 +19,9 @@ export interface Verdict {
   readonly offset?: number | undefined;
 }
 
+/** ENOENT, ESRCH, ENODEV: no such rule, route, link or table. */
+const ABSENT: ReadonlySet<string> = new Set(["ENOENT", "ESRCH", "ENODEV"]);
+
 /** A request that the kernel refused. Compare `code`, never the text. */
 export class NetlinkError extends Error {
   /** The name of the class. */
@@ -48,6 +51,11 @@ export class NetlinkError extends Error {
     this.extack = extack;
     this.offset = offset;
     this.index = index;
+  }
+
+  /** Whether what the request was about is not there: a deletion has nothing left to do. */
+  get isAbsent(): boolean {
+    return ABSENT.has(this.code);
   }
 }
 

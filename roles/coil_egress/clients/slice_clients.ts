@@ -1,6 +1,6 @@
 import type { EgressClientSlice } from "../../../lib/api/mod.ts";
 import { startTimer } from "../../../lib/async/mod.ts";
-import type { Address } from "../../../lib/inet/mod.ts";
+import { distinct } from "../../../lib/inet/mod.ts";
 import {
   type ClientPod,
   clientPodOf,
@@ -105,8 +105,4 @@ export class SliceClients implements Disposable {
   [Symbol.dispose](): void {
     for (const { timer } of this.#lost) timer[Symbol.dispose]();
   }
-}
-
-function distinct(addresses: readonly Address[]): Address[] {
-  return [...new Map(addresses.map((a) => [a.toString(), a])).values()];
 }

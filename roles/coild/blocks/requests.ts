@@ -12,6 +12,7 @@ import {
 import {
   Backoff,
   Gate,
+  isTimeout,
   jittered,
   retry,
   sleep,
@@ -351,10 +352,6 @@ export class BlockRequests {
     // mutate: only frees memory; a name that is tried first for it is as good.
     if (seen !== undefined && uidOf(seen) === uid) this.#seen.delete(name);
   }
-}
-
-function isTimeout(err: unknown): boolean {
-  return err instanceof DOMException && err.name === "TimeoutError";
 }
 
 function uidOf(request: BlockRequest): string {

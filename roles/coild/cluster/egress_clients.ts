@@ -9,6 +9,7 @@ import {
 import type { ClientGateway } from "../../../lib/egress/mod.ts";
 import {
   Address,
+  distinct,
   type DualStack,
   FAMILIES,
   type Family,
@@ -180,8 +181,4 @@ function servingPods(
     if (!pods.has(pod) || isBetter) pods.set(pod, address);
   }
   return [...pods.values()];
-}
-
-function distinct(addresses: readonly Address[]): Address[] {
-  return [...new Map(addresses.map((a) => [a.toString(), a])).values()];
 }

@@ -1,5 +1,5 @@
 import type { Address } from "../../../lib/inet/mod.ts";
-import { withTimeout } from "../../../lib/async/mod.ts";
+import { isTimeout, withTimeout } from "../../../lib/async/mod.ts";
 import {
   Informer,
   KubeApiError,
@@ -315,10 +315,11 @@ function hasToldEnough({ annotations }: PodQuery): boolean {
   return annotations !== undefined && !namesEgress(annotations);
 }
 
-function isUnanswered(error: unknown): boolean {
+/** Whether the API server gave no pod, for whatever reason. */
+export function isUnanswered(error: unknown): boolean {
   return error instanceof KubeUnreachableError ||
     error instanceof KubeApiError ||
-    error instanceof DOMException && error.name === "TimeoutError";
+    isTimeout(error);
 }
 
 function addressTexts(pod: V1Pod): string[] {

@@ -4,11 +4,10 @@ import {
   type PodArgs,
   runCoordinator,
 } from "../../../lib/coordinator/mod.ts";
-import { KubeApiError, KubeUnreachableError } from "../../../lib/kube/mod.ts";
 import type { Answer, PluginCall } from "../../../lib/plugin/mod.ts";
 import { getLogger, withLogContext } from "../../../lib/telemetry/mod.ts";
 import { NotReadyError, PodNotFoundError } from "../base/errors.ts";
-import type { PodSource } from "../cluster/pod_source.ts";
+import { isUnanswered, type PodSource } from "../cluster/pod_source.ts";
 import type { CallCounter } from "../observe/call_counter.ts";
 import type { CoordinatorMetrics } from "./metrics.ts";
 
@@ -115,6 +114,5 @@ function fieldsOf({ request }: PluginCall): Readonly<Record<string, string>> {
 
 function isUnknown(error: unknown): boolean {
   return error instanceof PodNotFoundError || error instanceof NotReadyError ||
-    error instanceof KubeApiError || error instanceof KubeUnreachableError ||
-    error instanceof DOMException && error.name === "TimeoutError";
+    isUnanswered(error);
 }
