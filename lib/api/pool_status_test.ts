@@ -128,7 +128,7 @@ Deno.test("poolStatus() of a pool being deleted tells how many blocks hold it", 
   );
 });
 
-Deno.test("poolStatus() of a pool that is paused says so, whatever is free", () => {
+Deno.test("poolStatus() says that a pool is paused, with free blocks and without", () => {
   const subnets = [{ ipv4: "10.2.0.0/29" }];
   for (const allocated of [[], [0, 1]]) {
     const paused = pool(subnets, { paused: true });

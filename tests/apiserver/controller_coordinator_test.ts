@@ -258,7 +258,7 @@ Deno.test("coil-controller fills the status of SpiderCoordinator", async (t) => 
   );
 
   await t.step(
-    "the type says where to look, and its change is told",
+    "the type says where to look, and its change has an Event",
     async () => {
       await stage.setType("calico");
       await stage.until({ overlayPodCIDR: [], phase: "Synced" });

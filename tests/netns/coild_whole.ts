@@ -35,7 +35,7 @@ const FAILURE_MS = 10_000;
 /** What the cluster has besides, a list of {@linkcode Change}. */
 const OBJECTS_ENV = "COIL_TEST_OBJECTS";
 
-/** What the process is told on its standard input, as a line of JSON. */
+/** What the process reads from its standard input, a line of JSON. */
 export interface Change {
   readonly plural: string;
   /** Stored; absent: that of the name goes. */

@@ -90,7 +90,7 @@ netnsTest(
       await pod.netns.ip("route", "show", SERVICES.ipv4),
       /dev veth0/,
     );
-    // What was known is not, and whoever asks for it fails.
+    // The defaults that were known are gone, and a call that needs them fails.
     lab.change = (outside) => ({
       ...shared(NOTHING_SHARED)(outside),
       annotationsOf: () => Promise.reject(new Error("asked")),

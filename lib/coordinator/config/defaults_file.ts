@@ -65,7 +65,7 @@ function isUnusable(error: unknown): error is Error {
     error instanceof Deno.errors.PermissionDenied;
 }
 
-/** Whoever could write the file would lead pods' packets elsewhere. */
+/** A user who can write the file can redirect what pods send. */
 function refuseForeign({ isFile, uid, mode }: Deno.FileInfo): void {
   const isOwn = isFile && uid === Deno.uid() &&
     ((mode ?? 0) & OTHERS_WRITE) === 0;

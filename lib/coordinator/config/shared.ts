@@ -7,7 +7,7 @@ import {
 } from "../../cni/mod.ts";
 import { type Given, parseGiven } from "./config.ts";
 
-/** Why the cluster's Service CIDRs are not known, as the runtime is told. */
+/** Why the cluster's Service CIDRs are not known, for the runtime. */
 export interface Problem {
   readonly message: string;
   readonly details: string;

@@ -81,7 +81,7 @@ export interface Outside {
     pod: PodArgs,
   ): Promise<Readonly<Record<string, string>> | undefined>;
   readonly probes: Probes;
-  /** Is told what an ADD has decided. */
+  /** Receives what an ADD has decided. */
   note?(decided: Decided): void;
   /** Says what is odd, but does not make the call fail. */
   warn(message: string, fields: Readonly<Record<string, unknown>>): void;

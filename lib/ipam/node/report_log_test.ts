@@ -78,7 +78,7 @@ Deno.test("ReportLog: however many pods there are, a comparison writes few recor
   assert.equal(lines.length, 22);
 });
 
-Deno.test("ReportLog tells of each kind of finding, at its level", () => {
+Deno.test("ReportLog logs each kind of finding at its level", () => {
   const { lines, reports } = logOf();
   const address = Address.parse("10.0.0.1");
   reports.record(report({

@@ -278,7 +278,7 @@ export class Informer<T extends KubeObject> {
       const isReading = reading?.isComplete === false;
       if (isOpen && !isShort() && !isReading) this.#isFresh = false;
     }
-    // However long it took: what begins anew each time needs growing pauses.
+    // However long it took: a reading that starts over each time needs growing pauses.
     if (reading?.isComplete === false) {
       throw new KubeUnreachableError(
         `Cannot list ${this.#type.plural}: the watch ended before all objects had come`,

@@ -119,7 +119,7 @@ Deno.test("clientsOf() has an Egress' clients by UID, without what is not an add
   ]);
 });
 
-Deno.test("clientPods() keeps no pod that is no client", async () => {
+Deno.test("clientPods() leaves out pods that are not clients", async () => {
   const api = new MemoryApi();
   for (const name of ["a", "b", "c"]) {
     const { metadata, ...rest } = pod(

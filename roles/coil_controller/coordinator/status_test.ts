@@ -31,7 +31,7 @@ Deno.test("statusOf() is not ready while something was never known", () => {
   }
 });
 
-Deno.test("statusOf() keeps the last values, says so, and does not say it anew", () => {
+Deno.test("statusOf() keeps the last values, and says so once", () => {
   const found = { pods: { unknown: "a" }, services: { unknown: "b" } };
   const kept = statusOf(found, KNOWN);
   assert.deepEqual(kept, {

@@ -60,7 +60,7 @@ export class NodeAddressKeeper {
   }
 }
 
-/** A node's addresses as the annotation has them, empty when it has none; undefined when there is no such node. */
+/** A node's addresses as in the annotation: empty when it has none, undefined when there is no such node. */
 export function nodeAddressesText(
   node: V1Node | undefined,
 ): string | undefined {

@@ -90,7 +90,7 @@ export class SliceClients implements Disposable {
     this.#options.onChange({ uid, pod });
   }
 
-  /** A client that moves has the addresses of both slices: whoever wrote the newer one may have known less of it. */
+  /** A client that moves has the addresses of both slices: the controller that wrote the newer one may have known fewer. */
   #find(uid: string): ClientPod | undefined {
     const lost = [...this.#lost].map(({ pods }) => pods);
     const found = [...this.#slices.values(), ...lost]

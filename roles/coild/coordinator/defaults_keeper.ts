@@ -112,7 +112,7 @@ export class DefaultsKeeper {
     this.#writer.trigger();
   }
 
-  /** Whoever removes the file, it comes back. */
+  /** Writes the file again when it was removed. */
   async #look(signal: AbortSignal): Promise<void> {
     await abortable(this.#informer.synced, signal);
     for (;;) {
