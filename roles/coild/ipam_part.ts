@@ -65,7 +65,7 @@ export function connectIpam(dependencies: NodeDependencies): NodePart {
     async finish() {
       await teardown.drain(AbortSignal.timeout(DRAIN_MS));
       if (!options.clearRoutesOnShutdown) return;
-      await clearRoutesIfNodeGone(client, { nodeName, routes });
+      await clearRoutesIfNodeGone(client, { node, routes });
     },
   };
 }

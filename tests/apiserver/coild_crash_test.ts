@@ -136,8 +136,9 @@ Deno.test("coild loses nothing when it is killed, and serves waves", async (t) =
       assert.match(await table(), /dev lo/);
       coild = await lab.startCoild(node, [...ARGS, flag]);
       await lab.plane.request("DELETE", `/api/v1/nodes/${node.name}`);
+      await lab.tokenRefused(node);
       await coild.process.stop({ graceMs: 25_000 });
-      assert.equal((await table()).trim(), "");
+      assert.equal((await table()).trim(), "", await coild.process.logs());
       await lab.registerAgain(node);
     },
   );

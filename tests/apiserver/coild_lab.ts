@@ -330,6 +330,23 @@ export class CoildLab implements AsyncDisposable {
     await this.#account(node);
   }
 
+  /** Waits until the API server refuses the daemon's token; its cache may take it for ten seconds after the Node is deleted. */
+  async tokenRefused(node: LabNode): Promise<void> {
+    const file = path.join(await this.#account(node), "token");
+    const token = await Deno.readTextFile(file);
+    const config = await this.plane.kubeconfigFor({ token });
+    const get = ["get", `node/${node.name}`, `--kubeconfig=${config}`];
+    await eventually(
+      "the token's refusal",
+      () =>
+        this.plane.kubectl(...get).then(
+          () => false,
+          (error: Error) => error.message.includes("Unauthorized"),
+        ),
+      { intervalMs: 500 },
+    );
+  }
+
   /** The daemon's credentials, written once: a start must not need the API server. */
   async #account(node: LabNode): Promise<string> {
     const known = this.#accounts.get(node.name);

@@ -80,6 +80,11 @@ export class NodeSource {
     return node === undefined ? undefined : parseNode(node);
   }
 
+  /** Whether the Node was there, and is not as far as the watch has come. */
+  get seenDeleted(): boolean {
+    return this.#lastSeen !== undefined && this.current === undefined;
+  }
+
   /**
    * The Node, asked for live when the cache does not have it.
    *

@@ -73,7 +73,7 @@ Deno.test("clearRoutesIfNodeGone() empties the export table only when the Node i
     },
   };
   const client = new KubeClient(api);
-  const options = { nodeName: "n1", routes };
+  const options = { node: { name: "n1", seenDeleted: false }, routes };
   api.put("nodes", { metadata: { name: "n1" } });
   await clearRoutesIfNodeGone(client, options);
   assert.deepEqual(synced, []);
@@ -83,4 +83,7 @@ Deno.test("clearRoutesIfNodeGone() empties the export table only when the Node i
   api.request = () => Promise.reject(new Error("away"));
   await clearRoutesIfNodeGone(client, options);
   assert.deepEqual(synced, [0]);
+  const node = { name: "n1", seenDeleted: true };
+  await clearRoutesIfNodeGone(client, { node, routes });
+  assert.deepEqual(synced, [0, 0]);
 });

@@ -2,6 +2,7 @@ import { withTimeout } from "../../../lib/async/mod.ts";
 import type { RouteSink } from "../../../lib/ipam/mod.ts";
 import { type KubeClient, NODES } from "../../../lib/kube/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
+import type { NodeSource } from "../cluster/node_source.ts";
 
 const log = getLogger("route-exporter");
 
@@ -10,20 +11,21 @@ const NODE_CHECK_MS = 10_000;
 
 /**
  * Stops announcing this node's blocks when its Node object is gone: anyone who
- * gets them next must not compete with us. When the Node is there, or nobody
- * can tell, the routes stay, and the pods stay reachable during a restart.
+ * gets them next must not compete with us. When the Node is there, or it is
+ * unknown, the routes stay, and the pods stay reachable during a restart.
+ * Without an answer counts what the watch saw: with the Node goes the pod of
+ * coild, and with that its token, so that the API server refuses the question.
  */
 export async function clearRoutesIfNodeGone(
   client: KubeClient,
-  options: { readonly nodeName: string; readonly routes: RouteSink },
+  { node, routes }: {
+    readonly node: Pick<NodeSource, "name" | "seenDeleted">;
+    readonly routes: RouteSink;
+  },
 ): Promise<void> {
-  const { nodeName: name, routes } = options;
+  const { name } = node;
   try {
-    const node = await withTimeout(
-      NODE_CHECK_MS,
-      (signal) => client.tryGet(NODES, { name, signal }),
-    );
-    if (node !== undefined) return;
+    if (await nodeExists(client, node)) return;
     await routes.sync([]);
     log.info("Emptied the export table: the Node object is gone", {
       node: name,
@@ -36,5 +38,21 @@ export async function clearRoutesIfNodeGone(
         err: error,
       },
     );
+  }
+}
+
+async function nodeExists(
+  client: KubeClient,
+  { name, seenDeleted }: Pick<NodeSource, "name" | "seenDeleted">,
+): Promise<boolean> {
+  try {
+    const found = await withTimeout(
+      NODE_CHECK_MS,
+      (signal) => client.tryGet(NODES, { name, signal }),
+    );
+    return found !== undefined;
+  } catch (error) {
+    if (seenDeleted) return false;
+    throw error;
   }
 }
