@@ -35,15 +35,16 @@ export interface BlockKeeperOptions {
   readonly observer: IpamObserver;
   readonly waterMarks: WaterMarks;
   readonly blockTimeoutMs: number;
-  readonly refusalMs: number;
   readonly returnDelayMs: number;
   /** A number from 0 to below 1 for the name of a block, by which returns are spread. */
   readonly jitterOf: (block: string) => number;
-  readonly exportWaitMs: number;
 }
 
 /** After a live list in the background has failed. */
 const RELIST_MS = 2_000;
+
+/** How long the first address of a new block may wait for its route. */
+const EXPORT_WAIT_MS = 250;
 
 /** One list, or one return of a block, takes no longer. */
 const REQUEST_TIMEOUT_MS = 30_000;
@@ -91,7 +92,6 @@ export class BlockKeeper {
       isReturning: (pool) =>
         [...this.#flying].some(({ info }) => info.pool === pool),
       landed: () => this.#landed(),
-      refusalMs: options.refusalMs,
       requestMs: options.blockTimeoutMs,
     });
     this.#view = new BlockView({ table, clock, log, supply: this.supply });
@@ -102,6 +102,7 @@ export class BlockKeeper {
     this.#begun = true;
     await abortable(this.#routes.flush(), this.#options.tasks.signal);
     this.#relistIfPuzzled();
+    // mutate: the export of each block does so too, if it has not ended yet.
     this.kick();
   }
 
@@ -231,7 +232,7 @@ export class BlockKeeper {
 
   /** Nothing is given out of a new block before its route is in the export table, or that has taken too long. */
   #announce(block: HeldBlock): void {
-    const { clock, tasks, exportWaitMs, log } = this.#options;
+    const { clock, tasks, log } = this.#options;
     block.holds.add("unexported");
     const end = () => {
       if (!block.holds.delete("unexported")) return;
@@ -239,7 +240,7 @@ export class BlockKeeper {
       this.kick();
     };
     tasks.run("export of a new block", async (signal) => {
-      using _timer = clock.after(exportWaitMs, () => {
+      using _timer = clock.after(EXPORT_WAIT_MS, () => {
         const { pool, name } = block.info;
         log.warn("A block is used before its route is exported", {
           pool,

@@ -33,8 +33,6 @@ export interface BlockSupplyOptions {
   readonly isReturning: (pool: string) => boolean;
   /** Called after each request, whatever came of it. */
   readonly landed: (pool: string) => void;
-  /** How long a refusal is remembered. */
-  readonly refusalMs: number;
   /** How long one request may take. */
   readonly requestMs: number;
 }
@@ -45,6 +43,9 @@ export interface BlockSupplyOptions {
  * pool.
  */
 export type Adoption = "usable" | "stale" | "unusable";
+
+/** How long a refusal answers further allocations at once. */
+const REFUSAL_MS = 1_000;
 
 interface Refusal {
   readonly error: Error;
@@ -150,10 +151,7 @@ export class BlockSupply {
 
   /** When {@linkcode BlockSupply.prefetch} will do something again, if it must wait. */
   pausedUntil(pool: string): number {
-    return Math.max(
-      this.#pauses.get(pool)?.until ?? 0,
-      this.#refusals.get(pool)?.until ?? 0,
-    );
+    return this.#pauses.get(pool)?.until ?? 0;
   }
 
   /** Asks for a block that nobody waits for, unless a request is under way or one has just failed. */
@@ -262,7 +260,7 @@ export class BlockSupply {
   }
 
   #refuse(pool: string, err: unknown): RequestOutcome {
-    const { clock, log, refusalMs, isReturning } = this.#options;
+    const { clock, log, isReturning } = this.#options;
     this.#fail(pool, err);
     const missing = err instanceof PoolNotFoundError;
     const isRefusal = missing ||
@@ -271,7 +269,7 @@ export class BlockSupply {
       log.info("Cannot get a block", { pool, err });
       return "error";
     }
-    this.#refusals.set(pool, { error: err, until: clock.nowMs() + refusalMs });
+    this.#refusals.set(pool, { error: err, until: clock.nowMs() + REFUSAL_MS });
     if (this.waiting(pool) > 0) {
       log.warn("Failed to get a block", { pool, err });
     } else log.debug("Failed to get a block in advance", { pool, err });

@@ -2,6 +2,8 @@ import { type Clock, onAbort } from "../../async/mod.ts";
 
 /** What {@linkcode AllocationWait} ends by. */
 export interface AllocationWaitOptions {
+  /** The attachment's, as text. */
+  readonly key: string;
   readonly clock: Clock;
   /** The caller's signal. */
   readonly signal: AbortSignal | undefined;
@@ -12,12 +14,14 @@ export interface AllocationWaitOptions {
 
 /** One allocation that waits: until its caller gives up, its time is up, or {@linkcode AllocationWait.end} is called. */
 export class AllocationWait implements Disposable {
+  readonly key: string;
   readonly #controller = new AbortController();
   readonly #timer: Disposable;
   readonly #listening: Disposable;
 
   constructor(options: AllocationWaitOptions) {
     const { clock, signal, timeoutMs, onTimeout } = options;
+    this.key = options.key;
     this.#listening = onAbort(
       signal,
       () => this.#controller.abort(signal?.reason),

@@ -61,7 +61,7 @@ export abstract class Allocations {
   readonly #clock: Clock;
   /** Allocations that wait for a release of their own key. */
   readonly #releases = new Waiters();
-  readonly #waits = new Map<string, Set<AllocationWait>>();
+  readonly #waits = new Set<AllocationWait>();
   /** Keys released lately, oldest first, and when. */
   readonly #released = new Map<string, number>();
 
@@ -151,14 +151,14 @@ export abstract class Allocations {
     const key = keyText(request);
     const { timeoutMs } = this.#options;
     using wait = new AllocationWait({
+      key,
       clock: this.#clock,
       signal,
       timeoutMs,
       onTimeout: () => this.#timeoutOf(request, timeoutMs),
     });
     using _demand = this.#keeper.supply.enter(request.pool);
-    const waits = this.#waits.get(key) ?? new Set();
-    this.#waits.set(key, waits.add(wait));
+    this.#waits.add(wait);
     try {
       for (;;) {
         if (this.#table.find(request)?.releasing) {
@@ -170,10 +170,7 @@ export abstract class Allocations {
       }
     } finally {
       // mutate: only frees memory; it has ended.
-      waits.delete(wait);
-      if (waits.size === 0 && this.#waits.get(key) === waits) {
-        this.#waits.delete(key);
-      }
+      this.#waits.delete(wait);
       // Blocks that were kept for this wait may go now.
       this.#keeper.kick();
     }
@@ -199,8 +196,9 @@ export abstract class Allocations {
   beginRelease(key: AttachmentKey): Releasing | undefined {
     const attachment = this.#table.find(key);
     if (attachment === undefined) {
-      for (const wait of this.#waits.get(keyText(key)) ?? []) {
-        wait.end(new ReleasedMeanwhileError(key));
+      const text = keyText(key);
+      for (const wait of this.#waits) {
+        if (wait.key === text) wait.end(new ReleasedMeanwhileError(key));
       }
       return undefined;
     }
@@ -280,9 +278,7 @@ export abstract class Allocations {
   /** Fails all that wait. */
   protected endWaits(): void {
     const reason = new IpamNotReadyError("the daemon is stopping");
-    for (const waits of [...this.#waits.values()]) {
-      for (const wait of [...waits]) wait.end(reason);
-    }
+    for (const wait of this.#waits) wait.end(reason);
   }
 }
 

@@ -46,8 +46,6 @@ export interface NodeIpamOptions {
   readonly requestTimeoutMs?: number;
   /** How long one request for a block may take; it outlives the allocations that wait for it. Default 60 s. */
   readonly blockTimeoutMs?: number;
-  /** How long a refusal answers further allocations at once. Default 1 s. */
-  readonly refusalMs?: number;
   /** How much room is kept in store. */
   readonly waterMarks?: WaterMarks;
   /** How long a freed address rests before it is given again, as long as there are others. Default 0. */
@@ -64,8 +62,6 @@ export interface NodeIpamOptions {
    * in between leads to a list at once where it contradicts what is known.
    */
   readonly relistMs?: number;
-  /** How long the first address of a new block may wait for its route. Default 250 ms. */
-  readonly exportWaitMs?: number;
   /** An attachment that the kernel lacks is not freed before it is this old. Default 5 min. */
   readonly graceMs?: number;
   /** The kernel must lack it in two reconciliations at least this far apart. Default 30 s. */
@@ -119,10 +115,8 @@ export class NodeIpam extends Allocations implements AsyncDisposable {
       observer,
       waterMarks: options.waterMarks ?? DEFAULT_WATER_MARKS,
       blockTimeoutMs: options.blockTimeoutMs ?? 60_000,
-      refusalMs: options.refusalMs ?? 1_000,
       returnDelayMs: options.returnDelayMs ?? 30_000,
       jitterOf: options.jitterOf ?? (() => 0.5),
-      exportWaitMs: options.exportWaitMs ?? 250,
     });
     const timeoutMs = options.requestTimeoutMs ?? 10_000;
     super({ table, keeper, source, clock, observer, timeoutMs });

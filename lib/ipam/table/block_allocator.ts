@@ -45,24 +45,9 @@ export class BlockAllocator {
     return this.size - this.#taken.size;
   }
 
-  /** How many positions are taken. */
-  get taken(): number {
-    return this.#taken.size;
-  }
-
-  /** Whether nothing can be given. */
-  get isFull(): boolean {
-    return this.freeCount === 0;
-  }
-
-  /** Whether nothing is taken. */
-  get isEmpty(): boolean {
-    return this.#taken.size === 0;
-  }
-
   /** Gives the next free position after the last one given, or undefined when the block is full. */
   allocate(): Slot | undefined {
-    if (this.isFull) return undefined;
+    if (this.freeCount === 0) return undefined;
     let index = this.#next(this.#last);
     while (this.#taken.has(index)) index = this.#next(index);
     this.take(index);
@@ -71,17 +56,6 @@ export class BlockAllocator {
 
   #next(index: number): number {
     return index + 1 === this.size ? 0 : index + 1;
-  }
-
-  /** Takes the position of the addresses, looking at IPv4 first. Undefined when they lie outside. */
-  register(addresses: DualStack<Address>): number | undefined {
-    for (const address of valuesOf(addresses)) {
-      const index = this.indexOf(address);
-      if (index === undefined) continue;
-      this.take(index);
-      return index;
-    }
-    return undefined;
   }
 
   /** Takes a position. Idempotent. */
@@ -93,11 +67,6 @@ export class BlockAllocator {
   /** Frees a position. Idempotent. */
   free(index: number): void {
     this.#taken.delete(index);
-  }
-
-  /** Whether a position is taken. */
-  isTaken(index: number): boolean {
-    return this.#taken.has(index);
   }
 
   /** The position of an address, or undefined when it lies outside. */

@@ -183,17 +183,14 @@ export class HeldBlock {
     this.#noteEmpty(options.now);
   }
 
-  /** Frees the positions that have cooled down. Tells whether there were any. */
-  purge(now: number): boolean {
-    const before = this.#cooling.size;
+  /** Frees the positions that have cooled down. */
+  purge(now: number): void {
     for (const [index, until] of this.#cooling) {
       if (until > now) break;
       this.#cooling.delete(index);
       this.#allocator.free(index);
     }
-    if (this.#cooling.size === before) return false;
     this.#noteEmpty(now);
-    return true;
   }
 
   #noteEmpty(now: number): void {
