@@ -138,6 +138,47 @@ for (const jitter of [0, 1]) {
   });
 }
 
+Deno.test("an empty block of a pool that is low goes back soon, one of a pool that has room again does not", async () => {
+  const cluster = clusterOf(0, "10.0.0.0/30");
+  await using node = await openNode(cluster, { returnDelayMs: 600_000 });
+  const { ipam, clock } = node;
+  const pool = cluster.pools.get("default");
+  assert.ok(pool);
+  await fill(node, 0, 2);
+  pool.state = "low";
+  ipam.onPoolsChanged();
+  await release(ipam, 0);
+  await clock.advance(20_000);
+  assert.equal(cluster.blocks.size, 2);
+  await clock.advance(11_000);
+  assert.equal(cluster.blocks.size, 1);
+
+  pool.state = "ready";
+  ipam.onPoolsChanged();
+  await release(ipam, 1);
+  await clock.advance(300_000);
+  assert.equal(cluster.blocks.size, 1);
+  // What was low once is not low for ever.
+  pool.state = "low";
+  ipam.onPoolsChanged();
+  await clock.advance(10_000);
+  assert.equal(cluster.blocks.size, 1);
+  await clock.advance(21_000);
+  assert.equal(cluster.blocks.size, 0);
+});
+
+Deno.test("restoreExport() writes the table again, and tells whether it could", async () => {
+  const cluster = clusterOf(2, "10.0.0.0/28");
+  await using node = await openNode(cluster);
+  const { ipam, routes } = node;
+  await fill(node, 0, 1);
+  routes.prefixes = []; // somebody has taken it away
+  assert.equal(await ipam.restoreExport({ signal }), true);
+  assert.deepEqual(routes.prefixes, ["10.0.0.0/30"]);
+  routes.failures.push(new Error("EBUSY"));
+  assert.equal(await ipam.restoreExport({ signal }), false);
+});
+
 Deno.test("the route of a block is withdrawn before the block goes, and not before then given up", async () => {
   const cluster = clusterOf(2, "10.0.0.0/28");
   await using node = await openNode(cluster);
@@ -345,6 +386,30 @@ Deno.test("a block of this node that the watch shows and nobody asked for is ado
   await settle();
   assert.deepEqual(namesOf(node), ["default-2"]);
   assert.equal(textOf(await node.ipam.allocate(keyOf(1))), "10.0.0.8");
+});
+
+Deno.test("a request whose block the watch shows, loses, and a list finds has been granted", async () => {
+  const cluster = clusterOf(2, "10.0.0.0/28");
+  const outcomes: string[] = [];
+  await using node = await openNode(cluster, {
+    returnDelayMs: 60_000,
+    observer: { blockRequested: ({ outcome }) => outcomes.push(outcome) },
+  });
+  const { ipam, source } = node;
+  source.auto = false;
+  const add = ipam.allocate(keyOf(1));
+  await settle();
+  const [request] = source.pending;
+  request?.perform();
+  ipam.onBlocksChanged(cluster.of("node1"));
+  ipam.onBlocksChanged([]); // a watch may go back in time
+  source.auto = true;
+  await ipam.reconcile([], { signal });
+  await add;
+  request?.answer();
+  await settle();
+  assert.deepEqual(outcomes, ["granted"]);
+  assert.deepEqual(namesOf(node), ["default-0"]);
 });
 
 Deno.test("two blocks that come during one request are both found", async () => {

@@ -615,6 +615,7 @@ Deno.test("start() waits for the API server; until then DEL works and ADD is tol
   await settle();
   await assert.rejects(ipam.allocate(keyOf(3)), IpamNotReadyError);
   await release(ipam, 1);
+  assert.equal(await ipam.restoreExport({ signal }), true);
   assert.equal(routes.calls, 0, "the routes of living pods stay");
   for (const call of [...source.pending]) call.answer();
   await started;

@@ -107,6 +107,17 @@ Deno.test("PM-1, PM-2: the first block of a pool", async () => {
   assert.deepEqual(counts.at(-1), last);
 });
 
+Deno.test("allocate() creates nothing for a request that was given up", async () => {
+  const { store, manager } = open();
+  const request = {
+    node: "node1",
+    requestUid: "r",
+    signal: AbortSignal.abort(),
+  };
+  await assert.rejects(manager.allocate(DUAL, request), { name: "AbortError" });
+  assert.equal(store.creations, 0);
+});
+
 Deno.test("PM-3, PM-4, PM-5: used up, and the lowest free index again", async () => {
   const { store, manager, allocate } = open();
   for (let i = 0; i < 6; i++) await allocate(DUAL);
