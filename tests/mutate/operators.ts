@@ -37,6 +37,17 @@ const OPERATORS: ReadonlyMap<ts.SyntaxKind, string> = new Map([
   [Kind.MinusEqualsToken, "+="],
 ]);
 
+/** For times, of which it does not matter whether the limit itself counts. */
+const OPPOSITES: ReadonlyMap<ts.SyntaxKind, string> = new Map([
+  [Kind.LessThanToken, ">="],
+  [Kind.LessThanEqualsToken, ">"],
+  [Kind.GreaterThanToken, "<="],
+  [Kind.GreaterThanEqualsToken, "<"],
+]);
+
+/** The last word of a name that is a time. */
+const TIME = /(^now|_MS|Ms|At|Since|Until|[uU]ntil|nowMs\(\)|now\(\))$/;
+
 /** Methods and functions that have a counterpart. */
 const COUNTERPARTS: Readonly<Record<string, string>> = {
   some: "every",
@@ -109,13 +120,24 @@ function* editsOf(node: ts.Node): Generator<Edit> {
 }
 
 function* operatorEdits(node: ts.BinaryExpression): Generator<Edit> {
-  const to = OPERATORS.get(node.operatorToken.kind);
-  const isText = node.operatorToken.kind === Kind.PlusToken &&
+  const { kind } = node.operatorToken;
+  const opposite = OPPOSITES.get(kind);
+  if (opposite !== undefined && comparesTimes(node)) {
+    // A whole condition is negated anyway.
+    if (!isCondition(node)) yield [node.operatorToken, opposite];
+    return;
+  }
+  const to = OPERATORS.get(kind);
+  const isText = kind === Kind.PlusToken &&
     [node.left, node.right].some(ts.isStringLiteralLike);
   if (to !== undefined && !isText) yield [node.operatorToken, to];
-  if (node.operatorToken.kind === Kind.QuestionQuestionToken) {
+  if (kind === Kind.QuestionQuestionToken) {
     yield [node, node.right.getText()];
   }
+}
+
+function comparesTimes({ left, right }: ts.BinaryExpression): boolean {
+  return [left, right].some((side) => TIME.test(side.getText()));
 }
 
 function* notEdits(node: ts.PrefixUnaryExpression): Generator<Edit> {
@@ -135,6 +157,7 @@ function* negation(condition: ts.Expression): Generator<Edit> {
   yield [condition, `!(${condition.getText()})`];
 }
 
+/** Whether the node is all of a condition. */
 function isCondition(node: ts.Node): boolean {
   const { parent } = node;
   return (ts.isIfStatement(parent) || ts.isWhileStatement(parent))
@@ -225,16 +248,19 @@ function isErrorsSuper(node: ts.Node): boolean {
   return heritageClauses.some((clause) => /Error$/.test(clause.getText()));
 }
 
-/** Errors, records of a log, and whether there is one. */
+/** Errors, records of a log, and whether there is one, or which. */
 function isForPeople(node: ts.Node): boolean {
-  if (ts.isIfStatement(node) && node.elseStatement === undefined) {
-    const { thenStatement: then } = node;
-    const statements = ts.isBlock(then) ? then.statements : [then];
-    return statements.length > 0 && statements.every(isForPeople);
+  if (ts.isIfStatement(node)) {
+    const { thenStatement, elseStatement = thenStatement } = node;
+    return [thenStatement, elseStatement].every(isForPeople);
+  }
+  if (ts.isBlock(node)) {
+    return node.statements.length > 0 && node.statements.every(isForPeople);
   }
   if (ts.isNewExpression(node)) return /Error$/.test(node.expression.getText());
   if (isErrorsSuper(node)) return true;
   const call = ts.isStatement(node) ? callOf(node) : undefined;
   return call !== undefined &&
-    /\b\w*log\w*\??\.(debug|info|warn|error)$/i.test(call.expression.getText());
+    /\b\w*log\w*(\([^()]*\))?\??\.(debug|info|warn|error)$/i
+      .test(call.expression.getText());
 }

@@ -10,6 +10,13 @@ const CASES: readonly (readonly [text: string, ...changed: string[]])[] = [
   ["x = a === b;", "x = a !== b;"],
   ["x = a < b;", "x = a <= b;"],
   ["x = a >= b;", "x = a > b;"],
+  // Of times, the limit itself does not matter.
+  [
+    "x = now - a >= LIMIT_MS;",
+    "x = now - a < LIMIT_MS;",
+    "x = now + a >= LIMIT_MS;",
+  ],
+  ["if (retryAt > this.#now()) b = 1;", "if (!(retryAt > this.#now())) b = 1;"],
   ["x = a && b;", "x = a || b;"],
   ["x = a ?? b;", "x = b;"],
   ["x = a + 1;", "x = a - 1;"],
@@ -45,7 +52,13 @@ const CASES: readonly (readonly [text: string, ...changed: string[]])[] = [
   ['this.#log.info("text");'],
   ['this.#options.log.info("text");'],
   ['if (a) log.info("text");'],
+  ['if (a) log.info("text"); else log.warn("text");'],
+  [
+    'if (a) log.info("text"); else b = 1;',
+    'if (!(a)) log.info("text"); else b = 1;',
+  ],
   ['requestLog.info("text");'],
+  ['getLogger("name").info("text");'],
   ['const log = getLogger("name");'],
   [
     "if (a) { log.info(b); save(c); }",
