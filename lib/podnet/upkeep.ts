@@ -92,7 +92,7 @@ export class Upkeep {
     const { index, mac, name } = link;
     const present = await this.#with.lists.listAddresses({ index });
     const found = {
-      pod: { up: true, addresses },
+      pod: { addresses },
       addresses: present.map(({ prefix }) => prefix.address),
     };
     const input = this.#inputOf(

@@ -139,6 +139,26 @@ netnsTest("the host speaks to a pod from the node's address", async () => {
 });
 
 netnsTest(
+  "routes have the table, rule and protocol that a node is set to",
+  async () => {
+    const numbers = { tableId: 217, rulePriority: 3000, protocolId: 77 };
+    await using node = await testNode(numbers);
+    const { host, net } = node;
+    await net.init();
+    const { pod, request } = await addPod(node, 1);
+    for (const address of valuesOf(NODE)) await ping(pod, address);
+    const lines = await routesOf(host, 217);
+    assert.equal(lines.length, 2);
+    for (const line of lines) assert.match(line, /proto 77( |$)/);
+    assert.match(await host.ip("rule"), /^3000:.* lookup 217/m);
+    assert.deepEqual(await routesOf(host, 116), []);
+    const { pods, misplacedRoutes } = await node.restart().survey();
+    assert.deepEqual(pods[0]?.addresses, request.addresses);
+    assert.deepEqual(misplacedRoutes, []);
+  },
+);
+
+netnsTest(
   "W20 setup() serves both families on a node without any address",
   async () => {
     await using node = await testNode({ bare: true });

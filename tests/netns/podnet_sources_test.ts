@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { inNetns, Netns, writeSysctl } from "../../lib/linux/mod.ts";
+import { NODE_NFT_TABLE } from "../../lib/names/mod.ts";
 import { type Request, RouteSocket } from "../../lib/netlink/mod.ts";
 import { HuskReaper } from "../../lib/podnet/links/husk_reaper.ts";
 import {
@@ -8,6 +9,7 @@ import {
   type PodSources,
   type SetupResult,
   SourceTable,
+  SourceTableError,
 } from "../../lib/podnet/mod.ts";
 import {
   arpRequest,
@@ -498,5 +500,30 @@ netnsTest(
     const text = await node.host.exec("nft", "list", "counters");
     assert.match(text, /counter seen \{\s+packets 0 /);
     assert.deepEqual(await node.net.list(), []);
+  },
+);
+
+netnsTest(
+  "ensure() says what a node lacks whose kernel refuses the table",
+  async () => {
+    await using guarded = await guardedNode();
+    const { node: { host }, table } = guarded;
+    // Only the program that made such a table may change it, as long as it runs.
+    const owner = new Deno.Command("ip", {
+      args: ["netns", "exec", host.name, "nft", "-i"],
+      stdin: "piped",
+      stdout: "null",
+    }).spawn();
+    const input = owner.stdin.getWriter();
+    const command = `add table inet ${NODE_NFT_TABLE} { flags owner; }\n`;
+    await input.write(new TextEncoder().encode(command));
+    await eventually(
+      "the table is there",
+      async () => (await host.exec("nft", "list", "tables")) !== "",
+    );
+    await assert.rejects(table.ensure(), SourceTableError);
+    await input.close();
+    await owner.status;
+    assert.equal(await table.ensure(), true);
   },
 );

@@ -85,6 +85,44 @@ netnsTest(
 );
 
 netnsTest(
+  "ensureHost() makes what is missing, beside others that do the same",
+  async () => {
+    await using node = await testNode();
+    const { host, net } = node;
+    for (
+      const sysctl of ["net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"]
+    ) {
+      await host.exec("sysctl", "-w", `${sysctl}=0`);
+    }
+    const reports = await Promise.all(
+      [net, node.restart(), node.restart()].map(({ upkeep }) =>
+        upkeep.ensureHost()
+      ),
+    );
+    const [first] = reports;
+    assert.deepEqual(
+      first?.repaired.map(({ what, family }) => `${family} ${what}`),
+      ["ipv4 forwarding", "ipv4 rule", "ipv6 forwarding", "ipv6 rule"],
+    );
+    assert.deepEqual(reports.flatMap(({ problems }) => problems), []);
+    const rules = await host.ip("-6", "rule", "show", "pref", "2000");
+    assert.equal(rules.trim().split("\n").length, 1, rules);
+  },
+);
+
+netnsTest(
+  "ensureHost() goes on after a failure, and tells what it did and could not do",
+  async () => {
+    // The kernel has no IPv6 rule for no table.
+    await using node = await testNode({ tableId: 0 });
+    const { repaired, problems } = await node.net.upkeep.ensureHost();
+    const rules = repaired.filter(({ what }) => what === "rule");
+    assert.deepEqual(rules.map(({ family }) => family), ["ipv4"]);
+    assert.deepEqual(problems.map(({ family }) => family), ["ipv6"]);
+  },
+);
+
+netnsTest(
   "findHostLacks() takes no rule for its own that does less, whatever it asks for",
   async () => {
     await using node = await testNode();

@@ -21,7 +21,7 @@ export interface PodEnd {
  */
 export async function findHostEnd(end: PodEnd): Promise<Link | undefined> {
   const { link, netns, pod, host } = end;
-  if (link.kind !== "veth" || link.peerIndex === undefined) return undefined;
+  if (link.peerIndex === undefined) return undefined;
   using own = end.hostNetns === undefined ? Netns.current() : undefined;
   const hostNetns = end.hostNetns ?? own;
   if (hostNetns === undefined) return undefined;

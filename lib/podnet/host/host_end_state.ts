@@ -7,7 +7,7 @@ export type EndLack = "link" | "address" | "route";
 
 /** The host's end of a pod as it is. */
 export interface FoundEnd {
-  readonly pod: Pick<PodLink, "up" | "addresses">;
+  readonly pod: Pick<PodLink, "addresses">;
   /** The addresses of the host veth. */
   readonly addresses: readonly Address[];
 }
@@ -20,7 +20,10 @@ export interface FoundEnd {
  * upstream Coil connected, or this one in the other mode of gateways, has
  * another one than ADD would give it now.
  */
-export function lacksOfEnd(found: FoundEnd, input: HostEndInput): EndLack[] {
+export function lacksOfEnd(
+  found: FoundEnd & { readonly pod: Pick<PodLink, "up"> },
+  input: HostEndInput,
+): EndLack[] {
   const missing = missingSteps(found, input);
   const has = (kind: Step["kind"]) => missing.some((s) => s.kind === kind);
   return [

@@ -1,11 +1,6 @@
 import assert from "node:assert/strict";
 import { Address, type DualStack } from "../../inet/mod.ts";
-import {
-  type FoundEnd,
-  helpfulSteps,
-  lacksOfEnd,
-  missingSteps,
-} from "./host_end_state.ts";
+import { helpfulSteps, lacksOfEnd, missingSteps } from "./host_end_state.ts";
 import { type HostEndInput, planPod } from "../plan/plan.ts";
 import { renderStep } from "../testing.ts";
 
@@ -31,7 +26,7 @@ function end(
     readonly routes?: DualStack<Address>;
     readonly addresses?: readonly Address[];
   } = {},
-): FoundEnd {
+): Parameters<typeof lacksOfEnd>[0] {
   return { pod: { up, addresses: routes }, addresses };
 }
 

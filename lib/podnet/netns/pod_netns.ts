@@ -1,8 +1,8 @@
 import { LinuxError, Netns, NotANetnsError } from "../../linux/mod.ts";
 import { NetnsNotFoundError } from "../base/errors.ts";
 
-/** ENOENT and ENOTDIR: no such file. ENXIO and ENODEV: what is there has nothing behind it. */
-const MISSING = new Set(["ENOENT", "ENOTDIR", "ENXIO", "ENODEV"]);
+/** ENOENT and ENOTDIR: no such file. ENXIO: a socket. */
+const MISSING = new Set(["ENOENT", "ENOTDIR", "ENXIO"]);
 
 /** Where container runtimes keep the namespaces of pods. */
 const NETNS_DIRECTORY = "/run/netns";

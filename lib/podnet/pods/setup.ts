@@ -75,6 +75,7 @@ export async function connectPod(
     plan.pod,
   );
   options.signal?.throwIfAborted();
+  // mutate: before or after the next; the pod runs nothing yet.
   refuseRouterAdvertisements(link.name, hostNetns);
   await applySteps(hostEnd, plan.host);
   undo.move();

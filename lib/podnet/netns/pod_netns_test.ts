@@ -1,0 +1,40 @@
+import assert from "node:assert/strict";
+import { LinuxError, openLibc } from "../../linux/mod.ts";
+import { NetnsNotFoundError } from "../base/errors.ts";
+import { openPodNetns, refuseHost, tryOpenPodNetns } from "./pod_netns.ts";
+
+openLibc(); // stays open, so it must not be counted as some test's leak
+
+Deno.test("openPodNetns() finds nothing where no network namespace is, whatever else is there", async () => {
+  await using undo = new AsyncDisposableStack();
+  const directory = await Deno.makeTempDir();
+  undo.defer(() => Deno.remove(directory, { recursive: true }));
+  const file = `${directory}/file`;
+  await Deno.writeTextFile(file, "");
+  const socket = `${directory}/socket`;
+  undo.use(Deno.listen({ transport: "unix", path: socket }));
+  const others = [directory, file, socket, "/proc/self/ns/mnt"];
+  for (const path of [`${directory}/absent`, `${file}/below`, ...others]) {
+    assert.throws(() => openPodNetns(path), NetnsNotFoundError, path);
+    assert.equal(tryOpenPodNetns(path), undefined, path);
+  }
+});
+
+Deno.test("openPodNetns() hands on why it cannot look", async () => {
+  const directory = await Deno.makeTempDir();
+  const path = `${directory}/loop`;
+  await Deno.symlink(path, path);
+  for (const open of [openPodNetns, tryOpenPodNetns]) {
+    assert.throws(
+      () => open(path),
+      (error) => error instanceof LinuxError && error.code === "ELOOP",
+    );
+  }
+  await Deno.remove(directory, { recursive: true });
+});
+
+Deno.test("refuseHost() refuses the namespace that the daemon is in", () => {
+  using own = openPodNetns("/proc/self/ns/net");
+  assert.throws(() => refuseHost(own, undefined), TypeError);
+  assert.throws(() => refuseHost(own, own), TypeError);
+});
