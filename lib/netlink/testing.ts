@@ -8,6 +8,7 @@ import type { Bytes } from "../linux/mod.ts";
 import type { Transport } from "./connection/connection.ts";
 import { type Message, parseMessages } from "./message/message_reader.ts";
 import { MessageWriter } from "./message/message_writer.ts";
+import type { Request } from "./message/request.ts";
 
 /** Bytes as hexdump(1) or strace(1) shows them: two digits each, blanks between. */
 export function unhex(text: string): Uint8Array {
@@ -19,6 +20,13 @@ export function unhex(text: string): Uint8Array {
 export function hex(bytes: Uint8Array): string {
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0"))
     .join(" ");
+}
+
+/** What a request says to the kernel, behind the message header. */
+export function bytesOf(request: Request): string {
+  const writer = new MessageWriter();
+  request.write(writer);
+  return hex(writer.bytes());
 }
 
 /** A reply: a message without its header. */

@@ -1,6 +1,15 @@
 import assert from "node:assert/strict";
-import type { Link, TunnelSpec } from "../../netlink/mod.ts";
 import {
+  type Link,
+  linkAddTunnel,
+  linkChangeTunnel,
+  linkSet,
+  type Request,
+  type TunnelSpec,
+} from "../../netlink/mod.ts";
+import { bytesOf } from "../../netlink/testing.ts";
+import {
+  addLink,
   diffLinks,
   renameFallbacks,
   type WantedLink,
@@ -103,12 +112,87 @@ function encapWith(
   };
 }
 
+/** Whether both ask the kernel for the same. */
+function assertSame(actual: readonly Request[], wanted: readonly Request[]) {
+  assert.deepEqual(actual.map(bytesOf), wanted.map(bytesOf));
+}
+
+Deno.test("wantedLinks() gives a tunnel what its packets need, and a receiver no more than it takes", () => {
+  const [receiver, , tunnel] = WANTED;
+  assert.deepEqual(receiver, {
+    name: "coil_ipip4",
+    family: "ipv4",
+    tunnel: { kind: "ipip", collectMetadata: true },
+  });
+  const { local, remote, ...rest } = tunnel?.tunnel ?? {};
+  assert.equal(`${local} ${remote}`, "10.1.2.3 10.68.12.49");
+  assert.deepEqual(rest, {
+    kind: "ipip",
+    ttl: 225,
+    encap: { sourcePort: "auto", destinationPort: 5555, checksum: false },
+  });
+  assert.equal(tunnel?.mtu, 1500 - 28);
+});
+
+Deno.test("diffLinks() makes links that send nothing of their own", () => {
+  for (const want of WANTED) {
+    const { name, tunnel, mtu } = want;
+    const link = { name, tunnel, ...(mtu !== undefined && { mtu }) };
+    assertSame(diffLinks([want], [], KERNEL).requests, [
+      linkAddTunnel(link),
+      linkSet({ name }, { ipv6AddrGenMode: "none" }),
+      linkSet({ name }, { up: true }),
+    ]);
+    assertSame(addLink(want, { addrGen: true, index: 9 }), [
+      linkAddTunnel({ ...link, index: 9 }),
+      linkSet({ index: 9 }, { ipv6AddrGenMode: "none" }),
+      linkSet({ index: 9 }, { up: true }),
+    ]);
+    assertSame(diffLinks([want], [], { addrGen: false }).requests, [
+      linkAddTunnel({ ...link, up: true }),
+    ]);
+  }
+});
+
+Deno.test("diffLinks() asks for just what a link lacks", () => {
+  const [receiver, , tunnel] = PRESENT;
+  const want = WANTED[2];
+  assert.ok(receiver && tunnel?.tunnel && want);
+  const { index } = tunnel;
+  const mtu = want.mtu ?? 0;
+  const cases: readonly (readonly [Link, ...Request[]])[] = [
+    [{ ...receiver, mtu: 1400 }],
+    [
+      { ...receiver, up: false, ipv6AddrGenMode: "eui64" },
+      linkSet({ index: 5 }, { ipv6AddrGenMode: "none" }),
+      linkSet({ index: 5 }, { up: true }),
+    ],
+    [{ ...tunnel, mtu: 1400 }, linkSet({ index }, { mtu })],
+    [
+      { ...tunnel, mtu: 1400, tunnel: { ...tunnel.tunnel, ttl: 1 } },
+      linkChangeTunnel({ index }, want.tunnel, { mtu }),
+    ],
+  ];
+  for (const [link, ...wanted] of cases) {
+    const present = PRESENT.map((one) => one.index === link.index ? link : one);
+    const changes = diffLinks(WANTED, present, KERNEL);
+    assertSame(changes.requests, wanted);
+    assert.deepEqual(changes.changed, wanted.length === 0 ? [] : [link]);
+    assert.deepEqual(changes.present, present);
+  }
+  const other = { ...receiver, ipv6AddrGenMode: "eui64" as const };
+  const ipv4 = WANTED.slice(0, 1);
+  assertSame(diffLinks(ipv4, [other], { addrGen: false }).requests, []);
+});
+
 Deno.test("diffLinks() recreates what cannot be changed", () => {
   const [receiver, , tunnel] = PRESENT;
   assert.ok(receiver !== undefined && tunnel !== undefined);
   const wrong: readonly Link[] = [
     { ...receiver, tunnel: { kind: "ipip" } },
     { ...tunnel, kind: "dummy", tunnel: undefined },
+    { ...tunnel, tunnel: undefined },
+    { ...tunnel, tunnel: { kind: "ipip", collectMetadata: true } },
   ];
   for (const link of wrong) {
     const others = PRESENT.filter(({ name }) => name !== link.name);
@@ -142,4 +226,15 @@ Deno.test("renameFallbacks() renames the kernel's own link, there and back", () 
     const links of [[renamed], [{ ...FALLBACK, up: true }], [FALLBACK, renamed]]
   ) assert.deepEqual(renameFallbacks(links, ["ipv4"]), []);
   assert.deepEqual(renameFallbacks([FALLBACK], ["ipv6"]), []);
+  assert.deepEqual(
+    renameFallbacks([{ ...FALLBACK, kind: "dummy" }], ["ipv4"]),
+    [],
+  );
+  assertSame(renameFallbacks([FALLBACK], ["ipv4"]), [
+    linkSet({ index: 2 }, { rename: "coil_tunl" }),
+  ]);
+  const six = { ...FALLBACK, name: "ip6tnl0", kind: "ip6tnl" };
+  assertSame(renameFallbacks([six], ["ipv6"]), [
+    linkSet({ index: 2 }, { rename: "coil_ip6tnl" }),
+  ]);
 });

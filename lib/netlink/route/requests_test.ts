@@ -23,21 +23,11 @@ import {
   linkGetCounters,
   neighbourAdd,
 } from "../../../tests/lab/netlink_requests.ts";
-import { MessageWriter } from "../message/message_writer.ts";
+import { bytesOf } from "../testing.ts";
 
 const ADDRESS = Address.parse("10.1.2.3");
 const PREFIX = Prefix.host(ADDRESS);
 const MAC = "02:00:0a:01:02:03";
-
-function bytesOf(request: Request): string {
-  const writer = new MessageWriter();
-  request.write(writer);
-  return Array.from(
-    writer.bytes(),
-    (byte) => byte.toString(16).padStart(2, "0"),
-  )
-    .join(" ");
-}
 
 Deno.test("requests say what they ask for", () => {
   const target = { index: 5, prefix: { address: ADDRESS, length: 24 } };
