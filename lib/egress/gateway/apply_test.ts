@@ -1,6 +1,18 @@
 import assert from "node:assert/strict";
 import { Address, mapDualStack, Prefix } from "../../inet/mod.ts";
-import type { Link, Route } from "../../netlink/mod.ts";
+import {
+  type Link,
+  linkAddTunnel,
+  linkChangeTunnel,
+  linkDelete,
+  linkSet,
+  type Request,
+  type Route,
+  routeDelete,
+  routeReplace,
+  ruleAdd,
+} from "../../netlink/mod.ts";
+import { bytesOf } from "../../netlink/testing.ts";
 import { applyServer, clearServer } from "./apply.ts";
 import { findServerDamage } from "./inspect.ts";
 import { listLimited } from "./limits.ts";
@@ -126,6 +138,50 @@ Deno.test("applyServer() lets nobody in before all is in place", async () => {
   });
 });
 
+/** Whether the kernel was asked for these, and nothing else. */
+function assertSent(fake: FakeServerKernel, wanted: readonly Request[]) {
+  assert.deepEqual(fake.sent.map(bytesOf), wanted.map(bytesOf));
+}
+
+Deno.test("applyServer() asks for devices that send nothing of their own, routes that refuse strangers, and rules", async () => {
+  const plan = planOf();
+  const { ipv4, ipv6 } = plan.families;
+  assert.ok(ipv4 && ipv6);
+  const fake = new FakeServerKernel();
+  fake.links = [linkOf("eth0", { index: 2 })];
+  fake.after = (done) => {
+    const made = tunnelsOf(plan).find(({ name }) => done.includes(name));
+    if (made !== undefined && done.startsWith("create")) fake.links.push(made);
+  };
+  fake.sets = { clients4: [CLIENT] };
+  await applyServer(fake.kernel, plan, {});
+  const own = { table: 118, protocol: 30 };
+  const refusal = {
+    type: "unreachable",
+    metric: 4096,
+    scope: "global",
+    ...own,
+  } as const;
+  assertSent(fake, [
+    linkAddTunnel({ name: "coil_fou4", tunnel: ipv4.link.tunnel, mtu: 1472 }),
+    linkSet({ name: "coil_fou4" }, { up: true }),
+    linkAddTunnel({ name: "coil_fou6", tunnel: ipv6.link.tunnel, mtu: 1452 }),
+    linkSet({ name: "coil_fou6" }, { ipv6AddrGenMode: "none" }),
+    linkSet({ name: "coil_fou6" }, { up: true }),
+    routeReplace({ family: "ipv4", ...refusal }),
+    routeReplace({ family: "ipv6", ...refusal }),
+    routeReplace({
+      family: "ipv4",
+      destination: Prefix.host(CLIENT),
+      index: 4,
+      scope: "link",
+      ...own,
+    }),
+    ruleAdd(ipv4.rule),
+    ruleAdd(ipv6.rule),
+  ]);
+});
+
 Deno.test("applyServer() leaves alone what is right", async () => {
   const plan = planOf();
   const fake = await readyKernel(plan);
@@ -248,6 +304,62 @@ Deno.test("applyServer() corrects tunnel devices in place", async () => {
     await applyServer(fake.kernel, plan, {});
     assert.deepEqual(fake.done, [WHOLE[0], ...expected, ...WHOLE.slice(1)]);
   }
+});
+
+Deno.test("applyServer() asks for just what a device lacks", async () => {
+  const plan = planOf();
+  const [four, six] = tunnelsOf(plan);
+  const { ipv4, ipv6 } = plan.families;
+  assert.ok(four && six && ipv4 && ipv6);
+  const mtu = 1472;
+  const cases: readonly (readonly [Partial<Link>, ...Request[]])[] = [
+    [{ up: false }, linkSet({ index: 4 }, { up: true })],
+    [{ mtu: 1400 }, linkSet({ index: 4 }, { mtu })],
+    [
+      { tunnel: { ...ipv4.link.tunnel, ttl: 1 } },
+      linkChangeTunnel({ index: 4 }, ipv4.link.tunnel, { mtu }),
+      linkSet({ index: 4 }, { mtu }),
+    ],
+    [
+      { kind: "gre" },
+      linkDelete({ index: 4 }),
+      linkAddTunnel({ name: "coil_fou4", tunnel: ipv4.link.tunnel, mtu }),
+      linkSet({ name: "coil_fou4" }, { up: true }),
+    ],
+  ];
+  for (const [changes, ...wanted] of cases) {
+    const fake = await readyKernel(plan);
+    fake.links = [linkOf("eth0", { index: 2 }), { ...four, ...changes }, six];
+    fake.sent.length = 0;
+    await applyServer(fake.kernel, plan, {});
+    assert.deepEqual(
+      fake.sent.slice(0, wanted.length).map(bytesOf),
+      wanted.map(bytesOf),
+    );
+  }
+});
+
+Deno.test("applyServer() removes just the routes that it found, by all that they have", async () => {
+  const plan = planOf();
+  const fake = await readyKernel(plan);
+  const nobody = Prefix.parse("10.9.0.0/16");
+  const surplus = [
+    { ...routeTo(CLIENT, 4), destination: nobody, metric: 7 },
+    { ...refusalOf("ipv6"), metric: 1 },
+    { ...routeTo(CLIENT, 4), type: "blackhole" as const },
+  ];
+  fake.routes.push(...surplus);
+  fake.sent.length = 0;
+  await applyServer(fake.kernel, plan, {});
+  assert.deepEqual(
+    fake.sent.slice(2).map(bytesOf),
+    [surplus[0], surplus[2], surplus[1]].flatMap((route) => {
+      if (route === undefined) return [];
+      const { family, destination, metric, index, table, protocol } = route;
+      const key = { family, destination, metric, index, table, protocol };
+      return [bytesOf(routeDelete(key))];
+    }),
+  );
 });
 
 Deno.test("applyServer() names the interface that it lacks, and a device that goes at once", async () => {

@@ -1,6 +1,15 @@
 import assert from "node:assert/strict";
 import { Address, Prefix } from "../../inet/mod.ts";
-import type { Link, Route } from "../../netlink/mod.ts";
+import {
+  type ConntrackFlow,
+  type Link,
+  NetlinkError,
+  type Request,
+  type Route,
+  routeDelete,
+  routeReplace,
+} from "../../netlink/mod.ts";
+import { bytesOf } from "../../netlink/testing.ts";
 import {
   admit,
   changeClients,
@@ -96,6 +105,101 @@ Deno.test("changeClients() forgets connections of former clients, if late then b
   assert.equal(former.size, 0);
   await change([], []);
   assert.ok(!kernel.calls.includes("forget ipv4"), "not again");
+});
+
+/** Both families. */
+const DUAL = planServer({
+  addresses: { ipv4: OWN, ipv6: Address.parse("fd01:2::2") },
+  ifname: "eth0",
+  mtu: 1500,
+  port: 5555,
+  sourcePortAuto: true,
+});
+const LINKS = new Map([["ipv4", 7], ["ipv6", 8]] as const);
+
+/** Keeps what it is asked for, and forgets connections from these sources. */
+function recordingKernel(errnos: readonly (number | undefined)[] = []) {
+  const requests: Request[] = [];
+  const sets: string[] = [];
+  const forgotten: string[] = [];
+  const sources = ["10.1.1.2", "10.1.1.3", "fd01::2", "fd01::3"];
+  const kernel: ClientKernel = {
+    routes: {
+      execute: (more) => Promise.resolve(void requests.push(...more)),
+      tryExecute: (more) => {
+        requests.push(...more);
+        return Promise.resolve(
+          errnos.map((errno) =>
+            errno === undefined
+              ? undefined
+              : new NetlinkError("delete", { errno })
+          ),
+        );
+      },
+    },
+    netfilter: {
+      changeSet: ({ table, set, add = [], remove = [] }) => {
+        sets.push(`${table} ${set} +${add.join(" ")} -${remove.join(" ")}`);
+        return Promise.resolve();
+      },
+    },
+    conntrack: {
+      deleteWhere: (match, { family } = {}) => {
+        const found = sources.map(Address.parse).filter((originalSource) =>
+          originalSource.family === family &&
+          match({ originalSource } as ConntrackFlow)
+        );
+        forgotten.push(...found.map(String));
+        return Promise.resolve(found.length);
+      },
+    },
+  };
+  return { kernel, requests, sets, forgotten };
+}
+
+Deno.test("changeClients() changes routes and sets of both families, and forgets only connections of who has gone", async () => {
+  const { kernel, requests, sets, forgotten } = recordingKernel();
+  const [add, remove] = [
+    addresses("10.1.1.4", "fd01::4"),
+    addresses("10.1.1.2", "fd01::3"),
+  ];
+  const former = new Map<string, Address>();
+  const change = { add, remove, links: LINKS, former };
+  await changeClients(kernel, DUAL, change);
+  const route = (address: Address) => ({
+    family: address.family,
+    destination: Prefix.host(address),
+    table: 118,
+    protocol: 30,
+  });
+  assert.deepEqual(
+    requests.map(bytesOf),
+    [
+      ...add.map((one) =>
+        routeReplace({ ...route(one), index: LINKS.get(one.family) })
+      ),
+      ...remove.map((one) => routeDelete(route(one))),
+    ].map(bytesOf),
+  );
+  assert.deepEqual(sets, [
+    "coil clients4 +10.1.1.4,10.1.1.4 -10.1.1.2,10.1.1.2",
+    "coil clients6 +fd01::4,fd01::4 -fd01::3,fd01::3",
+  ]);
+  assert.deepEqual(forgotten, ["10.1.1.2", "fd01::3"]);
+});
+
+Deno.test("changeClients() takes a route that is gone already for deleted, and nothing else", async () => {
+  const [ESRCH, EPERM] = [3, 1];
+  const remove = addresses("10.1.1.2", "fd01::3");
+  const change = { add: [], remove, links: LINKS, former: new Map() };
+  const gone = recordingKernel([undefined, ESRCH]);
+  await changeClients(gone.kernel, DUAL, change);
+  assert.equal(gone.forgotten.length, 2);
+  const refusing = recordingKernel([ESRCH, EPERM]);
+  await assert.rejects(
+    changeClients(refusing.kernel, DUAL, change),
+    { code: "EPERM" },
+  );
 });
 
 Deno.test("clientRoutes() knows clients of upstream and passes over what is somebody else's", () => {

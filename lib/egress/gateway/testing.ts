@@ -35,6 +35,8 @@ export class FakeServerKernel {
   canLimit = true;
   /** What it was asked to change, in order. */
   readonly done: string[] = [];
+  /** The requests among that. */
+  readonly sent: Request[] = [];
   /** Whether it has IPv6. */
   hasIpv6 = true;
   /** Called after each change. */
@@ -70,8 +72,12 @@ export class FakeServerKernel {
         if (error !== undefined) throw error;
       }
     },
-    tryExecute: (requests: readonly Request[]) =>
-      Promise.resolve(requests.map((request) => this.#do(request.describe()))),
+    tryExecute: (requests: readonly Request[]) => {
+      this.sent.push(...requests);
+      return Promise.resolve(
+        requests.map((request) => this.#do(request.describe())),
+      );
+    },
   };
 
   readonly #netfilter = {

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { FouUnsupportedError, NetlinkError } from "../../netlink/mod.ts";
 import {
+  exists,
   explainTunnelError,
   type KernelPorts,
   KernelPreparation,
@@ -119,4 +120,12 @@ Deno.test("explainTunnelError() explains only what comes of a kernel without FoU
     assert.ok(explained instanceof FouUnsupportedError);
     assert.equal(explained.cause, error);
   }
+});
+
+Deno.test("exists() tells what is not there from what cannot be looked for", async () => {
+  assert.equal(exists("/proc/sys/net"), true);
+  assert.equal(exists("/proc/sys/net/absent"), false);
+  const path = await Deno.makeTempFile();
+  assert.throws(() => exists(`${path}/below`), /Cannot look for/);
+  await Deno.remove(path);
 });
