@@ -75,6 +75,30 @@ Deno.test("parseArp() and parseNdp() read what was written", () => {
   ]);
 });
 
+Deno.test("parseArp() and parseNdp() take nothing else, and read where the frame begins", () => {
+  const arp = arpRequest({ mac: MAC, sender: IPV4, target: GATEWAY });
+  const ndp = solicitation({ mac: MAC, target: IPV6 });
+  const cases = [
+    // Ethernet's type; ARP's types, lengths.
+    { parse: parseArp, frame: arp, matters: [12, 13, 14, 15, 16, 17, 18, 19] },
+    // Ethernet's type; the protocol, the hop limit; the message's type.
+    { parse: parseNdp, frame: ndp, matters: [12, 13, 20, 21, 54] },
+  ];
+  for (const { parse, frame, matters } of cases) {
+    for (const at of matters) {
+      const other = frame.slice();
+      other[at] = (other[at] ?? 0) + 100;
+      assert.equal(parse(other), undefined, `byte ${at}`);
+    }
+    assert.equal(parse(frame.subarray(0, -1)), undefined);
+    const within = new Uint8Array(frame.length + 9);
+    within.set(frame, 5);
+    const read = parse(within.subarray(5, 5 + frame.length));
+    assert.deepEqual(read, parse(frame));
+    assert.ok(read);
+  }
+});
+
 Deno.test("parseNdp() takes nothing that came from another network", () => {
   const frame = solicitation({ mac: MAC, target: IPV6 });
   frame[14 + 7] = 254;
