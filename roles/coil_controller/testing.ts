@@ -9,6 +9,9 @@ import type {
   BlockRequestSpec,
   Egress,
   EgressSpec,
+  SpiderCoordinator,
+  SpiderCoordinatorSpec,
+  SpiderCoordinatorStatus,
 } from "../../lib/api/mod.ts";
 import { TaskGroup } from "../../lib/async/mod.ts";
 import { untilPasses, untilQuiet } from "../../lib/async/testing.ts";
@@ -23,6 +26,7 @@ import {
 import { MemoryApi } from "../../lib/kube/testing.ts";
 import { openLibc } from "../../lib/linux/mod.ts";
 import { Registry } from "../../lib/telemetry/mod.ts";
+import { openCoordinator } from "./coordinator_part.ts";
 import { type EgressPartOptions, openEgress } from "./egress_part.ts";
 import { IpamMetrics } from "./ipam/metrics.ts";
 import { openIpam } from "./ipam_part.ts";
@@ -104,6 +108,56 @@ export class EgressLab extends ControllerLab {
       },
       image: { image: "example.com/coil:1", pod: {} },
     }, group);
+  }
+}
+
+/** The status of SpiderCoordinator, with a ServiceCIDR; the networks are looked up every 20 ms or so. */
+export class SpiderLab extends ControllerLab {
+  constructor() {
+    super();
+    this.api.put("servicecidrs", {
+      metadata: { name: "kubernetes" },
+      spec: { cidrs: ["10.96.0.0/12"] },
+    });
+  }
+
+  protected override open(
+    options: Pick<EgressPartOptions, "client" | "events" | "kubeMetrics">,
+    group: TaskGroup,
+  ): (leading: AbortSignal) => Promise<void> {
+    return openCoordinator({ ...options, networksIntervalMs: 20 }, group);
+  }
+
+  /** Stores a SpiderCoordinator as an admin does; the status stays. */
+  want(
+    spec: SpiderCoordinatorSpec,
+    { name = "default", generation = 1, uid = "uid-of-first" }: Pick<
+      ObjectMeta,
+      "name" | "generation" | "uid"
+    > = {},
+  ): void {
+    const { status } = this.resource(name) ?? {};
+    this.api.put("spidercoordinators", {
+      apiVersion: "spiderpool.spidernet.io/v2beta1",
+      kind: "SpiderCoordinator",
+      metadata: { name, generation, uid },
+      spec,
+      ...status && { status },
+    });
+  }
+
+  /** Changes the status as somebody else does. */
+  overwrite(status: SpiderCoordinatorStatus): void {
+    const found = this.resource();
+    if (found === undefined) return;
+    this.api.put("spidercoordinators", {
+      ...found,
+      status: { ...found.status, ...status },
+    });
+  }
+
+  resource(name: string = "default"): SpiderCoordinator | undefined {
+    return this.api.get(`spidercoordinators//${name}`);
   }
 }
 
