@@ -207,12 +207,13 @@ function* counterpart(node: ts.Identifier): Generator<Edit> {
   if (to !== undefined && isCalled) yield [node, to];
 }
 
-/** Whether a string is neither a module's name, nor that of a property, task, log or error, nor a metric's help. */
+/** Whether a string is neither a module's name, nor that of a property, task, log or error, nor a metric's help or part of a sentence. */
 function isCode(node: ts.Node): boolean {
   const { parent } = node;
   if (ts.isPropertyAssignment(parent)) {
     return parent.initializer === node && parent.name.getText() !== "help";
   }
+  if (isSentence(node)) return false;
   // An error's class, in messages; callers match by instanceof.
   if (ts.isPropertyDeclaration(parent) && parent.name.getText() === "name") {
     return false;
@@ -223,6 +224,14 @@ function isCode(node: ts.Node): boolean {
       !(first === node && isOfTaskOrLog(expression.getText()));
   }
   return !ts.isImportDeclaration(parent) && !ts.isExportDeclaration(parent);
+}
+
+/** Whether a text is joined to another, and has more than one word: a message. */
+function isSentence(node: ts.Node): boolean {
+  const { parent } = node;
+  return ts.isBinaryExpression(parent) &&
+    parent.operatorToken.kind === Kind.PlusToken &&
+    /\w \w/.test(node.getText());
 }
 
 /** Whether the first argument of a call of this function is a name in records of the log. */

@@ -71,6 +71,7 @@ const CASES: readonly (readonly [text: string, ...changed: string[]])[] = [
   ['class A extends Error { override readonly name = "A"; }'],
   ['x = { "a-b": c };'],
   ['x = "text" + a;', 'x = "" + a;'],
+  ['x = a + "two words";'],
   ["[a, b] = c;"],
   ["class A extends B { constructor() { super(); } }"],
   ['class A extends Error { constructor() { super("text"); } }'],
