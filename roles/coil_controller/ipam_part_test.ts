@@ -12,20 +12,23 @@ function blockOf({ api }: IpamLab, name: string): AddressBlock | undefined {
 /** Stores a block of the pool "default" as an earlier controller made it. */
 function putBlock(
   { api }: IpamLab,
-  { index, name = `default-${index}`, node = "n1", labels = {}, ipv4 }: {
+  { index, name = `default-${index}`, node = "n1", labels = {}, ...more }: {
     readonly index: number;
     readonly name?: string;
     readonly node?: string;
     readonly labels?: Readonly<Record<string, string>>;
     readonly ipv4?: string;
+    readonly annotations?: Readonly<Record<string, string>>;
   },
 ): void {
+  const { ipv4 = `10.64.0.${8 * index}/29`, annotations = {} } = more;
   api.put("addressblocks", {
     apiVersion: "coil.cybozu.com/v2",
     kind: "AddressBlock",
     metadata: {
       name,
       finalizers: ["coil.cybozu.com"],
+      annotations,
       labels: {
         "coil.cybozu.com/pool": "default",
         "coil.cybozu.com/node": node,
@@ -33,7 +36,7 @@ function putBlock(
       },
     },
     index,
-    ipv4: ipv4 ?? `10.64.0.${8 * index}/29`,
+    ipv4,
   });
 }
 
@@ -99,12 +102,106 @@ Deno.test("a block that somebody else makes is passed over at once", async () =>
 Deno.test("a block elsewhere than its index says is passed over from the start", async () => {
   await using lab = new IpamLab();
   const labels = { "coil.cybozu.com/pool": "gone" };
-  putBlock(lab, { name: "v1", index: 7, labels, ipv4: "10.64.0.8/29" });
+  // As it should be: no write tells of it again.
+  const annotations = { "coil.cybozu.com/node-addresses": "192.0.2.1" };
+  const ipv4 = "10.64.0.8/29";
+  putBlock(lab, { name: "v1", index: 7, labels, ipv4, annotations });
   lab.start();
   lab.ask("r1");
   assert.equal(await lab.answered("r1"), "default-0");
   lab.ask("r2");
   assert.equal(await lab.answered("r2"), "default-2");
+});
+
+Deno.test("a pool that cannot be read gives no block, and both say why", async () => {
+  await using lab = new IpamLab();
+  const { api } = lab;
+  const subnets = [{ ipv4: "10.64.0.0/33" }];
+  const pool = api.get<AddressPool>(POOL);
+  api.put("addresspools", { ...pool, spec: { blockSizeBits: 3, subnets } });
+  lab.start();
+  lab.ask("r1");
+  assert.equal(await lab.answered("r1"), "invalid pool");
+  await lab.until(() =>
+    assert.match(conditionOf(lab, "Ready") ?? "", /^False .*10\.64\.0\.0\/33/)
+  );
+  assert.ok(lab.events.some((e) => e.includes(" of default: ")), "an Event");
+});
+
+Deno.test("a block that the API server refuses for good is the answer, and any other failure is tried again", async () => {
+  await using lab = new IpamLab();
+  const { api } = lab;
+  const statuses = [500, 403, 422, 400];
+  api.refuse = (write) =>
+    write.startsWith("POST addressblocks/") ? statuses.shift() : undefined;
+  lab.start();
+  lab.ask("r1");
+  assert.equal(await lab.answered("r1"), "block refused");
+  lab.ask("r2");
+  assert.equal(await lab.answered("r2"), "block refused");
+  assert.deepEqual(statuses, []);
+  lab.ask("r3");
+  assert.equal(await lab.answered("r3"), "default-0");
+});
+
+Deno.test("a node that holds enough blocks of a pool gets no more, and Events tell of it and of a node that says too much", async () => {
+  await using lab = new IpamLab({ nodeAddressFactor: 1 });
+  const { api } = lab;
+  api.put("addresspools", {
+    ...api.get<AddressPool>(POOL),
+    spec: { blockSizeBits: 0, subnets: [{ ipv4: "10.64.0.0/24" }] },
+  });
+  // As many as are enough for 110 pods.
+  for (const [n, node] of ["n1", "n2"].entries()) {
+    for (let i = 0; i < 114; i++) {
+      const index = 114 * n + i;
+      putBlock(lab, { index, node, ipv4: `10.64.0.${index}/32` });
+    }
+  }
+  api.put("nodes", {
+    metadata: { name: "n2" },
+    status: { allocatable: { pods: "5000" } },
+  });
+  lab.start();
+  lab.ask("r1");
+  assert.equal(await lab.answered("r1"), "node block limit");
+  lab.ask("r2", { nodeName: "n2" });
+  assert.equal(await lab.answered("r2"), "default-228");
+  assert.match(
+    lab.events.join("\n"),
+    /^BlockLimitReached of n1: .*\nPodCountTooLarge of n2: /,
+  );
+});
+
+Deno.test("an answer that cannot be written is tried again, and is counted when it is", async () => {
+  await using lab = new IpamLab();
+  const { api } = lab;
+  const counted = async (count: number) =>
+    assert.equal(
+      (await lab.registry.metrics()).includes(
+        `block_requests_total{pool="default",result="allocated"} ${count}`,
+      ),
+      count > 0,
+    );
+  const statuses = [500, 403];
+  api.refuse = (write) => {
+    if (!write.endsWith("/status") || write.includes("pool")) return undefined;
+    if (!write.includes("gone")) return statuses.shift();
+    api.remove("blockrequests//gone");
+    return 404;
+  };
+  lab.start();
+  lab.ask("gone");
+  await lab.until(() =>
+    assert.equal(api.get("blockrequests//gone"), undefined)
+  );
+  await lab.quiet();
+  await counted(0);
+  lab.ask("r1");
+  // That of the request that is gone has its block.
+  assert.equal(await lab.answered("r1"), "default-1");
+  assert.deepEqual(statuses, []);
+  await counted(1);
 });
 
 for (const count of [3, 25]) {

@@ -163,8 +163,13 @@ export class SpiderLab extends ControllerLab {
 
 /** The half for addresses, with pool "default" of four blocks of 8 addresses, and nodes "n1" and "n2". */
 export class IpamLab extends ControllerLab {
-  constructor() {
+  readonly #nodeAddressFactor: number;
+
+  constructor(
+    { nodeAddressFactor = 0 }: { readonly nodeAddressFactor?: number } = {},
+  ) {
     super();
+    this.#nodeAddressFactor = nodeAddressFactor;
     this.api.put("addresspools", {
       apiVersion: "coil.cybozu.com/v2",
       kind: "AddressPool",
@@ -190,7 +195,7 @@ export class IpamLab extends ControllerLab {
       gcIntervalMs: 3_600_000,
       nodeGraceMs: 0,
       concurrentRequests: 4,
-      nodeAddressFactor: 0,
+      nodeAddressFactor: this.#nodeAddressFactor,
       maxPodsPerNode: 1000,
     }, group);
   }
