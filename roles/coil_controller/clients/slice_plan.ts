@@ -84,7 +84,6 @@ function draftOf(
     // Written, so that it is certain to have the client before this one loses it.
     if (other !== undefined) other.isChanged = true;
     if (client === undefined || other !== undefined) continue;
-    if (draft.kept.length === MAX_SLICE_CLIENTS) break;
     placed.set(uid, draft);
     draft.kept.push(client);
   }
