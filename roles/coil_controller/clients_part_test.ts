@@ -122,6 +122,23 @@ Deno.test("a slice that others change, damage or remove is put right, and one of
   assert.deepEqual(clientsOf(lab), ["a"]);
 });
 
+Deno.test("a slice that another's finalizer keeps is not deleted again and again", async () => {
+  await using lab = new EgressLab().start();
+  const { api } = lab;
+  api.put("egresses", egressOf());
+  await lab.until(() => assert.deepEqual(clientsOf(lab), []));
+  const slice = api.get<EgressClientSlice>(SLICE);
+  const stray = { ...slice?.metadata, name: "stray", finalizers: ["another"] };
+  api.put("egressclientslices", { ...slice, metadata: stray });
+  const deletes = () =>
+    api.writes.filter((w) => w === "DELETE egressclientslices/internet/stray");
+  await lab.until(() => assert.equal(deletes().length, 1));
+  api.put("pods", podOf("a"));
+  await lab.until(() => assert.deepEqual(clientsOf(lab), ["a"]));
+  await lab.quiet();
+  assert.equal(deletes().length, 1);
+});
+
 /** ClientSlices of an Egress whose only slice has these clients, and annotations; its watch of pods has reached version 4. */
 function slicesWith(
   { clients, annotations }: {

@@ -55,6 +55,20 @@ Deno.test("egressEvents() tells of exhaustion ahead, and of its end", () => {
   assert.deepEqual(reasons(low, fine), ["Normal CapacityRestored"]);
 });
 
+Deno.test("egressEvents() tells of clients that have too many connections, once", () => {
+  const limited = status(["ClientsLimited", "True", "TooManyConnections"]);
+  assert.deepEqual(reasons(status(), limited), ["Warning ClientsLimited"]);
+  assert.deepEqual(reasons(limited, limited), []);
+  assert.deepEqual(reasons(limited, status()), []);
+});
+
+Deno.test("egressEvents() says nothing of capacity that was never short", () => {
+  const fine = status(["CapacityLow", "False", "Sufficient"]);
+  const unknown = status(["CapacityLow", "Unknown", "NoReport"]);
+  assert.deepEqual(reasons(unknown, fine), []);
+  assert.deepEqual(reasons(undefined, fine), []);
+});
+
 Deno.test("egressEvents() tells of destinations that are there twice, once", () => {
   const twice = status(["RedundantDestinations", "True", "SameNetwork"]);
   assert.deepEqual(reasons(status(), twice), [

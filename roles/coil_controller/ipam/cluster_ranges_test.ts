@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { Prefix } from "../../../lib/inet/mod.ts";
-import type { KubeClient, V1Node } from "../../../lib/kube/mod.ts";
+import { KubeClient, type V1Node } from "../../../lib/kube/mod.ts";
+import { FakeTransport } from "../../../lib/kube/testing.ts";
+import { settle, untilPasses } from "../../../lib/async/testing.ts";
 import { clusterOverlap, ClusterRanges } from "./cluster_ranges.ts";
 
 const POOL = { subnets: [{ ipv4: Prefix.parse("10.0.0.0/8") }] };
@@ -54,6 +56,27 @@ async function overlapsOf(
   assert.equal(await known, 1, "known with the first");
   return { messages, calls };
 }
+
+Deno.test("ClusterRanges does without ServiceCIDRs that the API server does not have or allow, and waits for those that it cannot read now", async () => {
+  for (const status of [403, 404, 400]) {
+    using stop = new DisposableStack();
+    const abort = new AbortController();
+    stop.defer(() => abort.abort());
+    const transport = new FakeTransport(() => ({ status, body: {} }));
+    let changes = 0;
+    const ranges = new ClusterRanges({
+      client: new KubeClient(transport),
+      nodes: { list: () => [node("a", "1.2.3.4", "10.1.0.0/24")] },
+      intervalMs: 3_600_000,
+      onChanged: () => changes++,
+    });
+    ranges.run(abort.signal).catch(() => {});
+    await untilPasses(() => assert.equal(transport.requests.length, 1));
+    if (status !== 400) await ranges.known(abort);
+    await settle();
+    assert.equal(changes, status === 400 ? 0 : 1, `${status}`);
+  }
+});
 
 function node(name: string, address: string, podCIDR: string): V1Node {
   return {

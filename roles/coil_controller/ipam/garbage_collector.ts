@@ -125,8 +125,8 @@ export class GarbageCollector {
     const holders = new Set<string>();
     const odd: string[] = [];
     for (const { metadata } of this.#options.blocks.list()) {
-      const node = metadata.labels?.[NODE_LABEL];
-      if (node !== undefined && node !== "") holders.add(node);
+      const node = metadata.labels?.[NODE_LABEL] ?? "";
+      if (node !== "") holders.add(node);
       else odd.push(metadata.name ?? "");
     }
     if (odd.length > 0) {

@@ -20,6 +20,7 @@ const BLOCK: AddressBlock = {
 /** A collector with a grace time of 30 s, a node, and a block of it. */
 class Site implements AsyncDisposable {
   readonly clock = new FakeClock();
+  readonly registry = createRegistry();
   readonly collector: GarbageCollector;
   isNodeThere = true;
   /** Whether the node is in the list of all. */
@@ -28,6 +29,12 @@ class Site implements AsyncDisposable {
   asked = 0;
   /** When the block was given up, in seconds. */
   releasedAt: number | undefined;
+  /** The status with which the API server refuses to list Nodes. */
+  listRefusal: number | undefined;
+  /** The status with which it refuses to delete blocks. */
+  releaseRefusal = 404;
+  /** Blocks whose release failed. */
+  readonly failures: string[] = [];
   /** When all Nodes were listed, in seconds. */
   readonly listedAt: number[] = [];
   /** What the operator was told. */
@@ -36,7 +43,7 @@ class Site implements AsyncDisposable {
   readonly #running: Promise<void>;
 
   constructor() {
-    const registry = createRegistry();
+    const { registry } = this;
     const blocks = new Store<AddressBlock>({
       node: ({ metadata }) => [metadata.labels?.[NODE_LABEL] ?? ""],
     });
@@ -44,9 +51,17 @@ class Site implements AsyncDisposable {
       const metadata = { ...BLOCK.metadata, name: `default-${i}` };
       blocks.set(metadata.name, { ...BLOCK, metadata });
     }
+    for (
+      const [name, labels] of [["a", {}], ["b", { [NODE_LABEL]: "" }]] as const
+    ) {
+      blocks.set(name, { ...BLOCK, metadata: { name, uid: "u", labels } });
+    }
     const transport = new FakeTransport(({ method, path }) => {
       if (/\/nodes(\?|$)/.test(path)) {
         this.listedAt.push(this.clock.nowMs() / 1000);
+        if (this.listRefusal !== undefined) {
+          return { status: this.listRefusal, body: {} };
+        }
         const items = this.isListed ? [{ metadata: { name: NODE } }] : [];
         return { body: { metadata: { resourceVersion: "1" }, items } };
       }
@@ -55,7 +70,8 @@ class Site implements AsyncDisposable {
         return { body: { kind: "Node", metadata: { name: NODE } } };
       }
       if (method === "DELETE") this.releasedAt = this.clock.nowMs() / 1000;
-      return { status: 404, body: { kind: "Status", reason: "NotFound" } };
+      const status = method === "DELETE" ? this.releaseRefusal : 404;
+      return { status, body: { kind: "Status" } };
     });
     this.collector = new GarbageCollector({
       client: new KubeClient(transport),
@@ -63,12 +79,17 @@ class Site implements AsyncDisposable {
       metrics: new IpamMetrics(registry),
       kubeMetrics: new KubeMetrics(registry),
       onReleased: (node, message) => this.told.push(`${node}: ${message}`),
-      onFailure: (_, error) => assert.fail(String(error)),
+      onFailure: ({ metadata }) => this.failures.push(metadata.name ?? ""),
       graceMs: 30_000,
       intervalMs: 3_600_000,
       clock: this.clock,
     });
     this.#running = this.collector.run(this.#stop.signal);
+  }
+
+  async metric(name: string): Promise<string | undefined> {
+    const line = new RegExp(`^coil_controller_gc_${name} (.*)$`, "m");
+    return line.exec(await this.registry.metrics())?.[1];
   }
 
   /** Has it sweep at its interval of an hour. */
@@ -171,4 +192,38 @@ Deno.test("a Node that came back has its grace time again, although nothing told
   assert.equal(site.releasedAt, undefined);
   await site.at(56, "nothing");
   assert.equal(site.releasedAt, 55);
+});
+
+Deno.test("a look at everything finds a node that went unseen, and no block without a node", async () => {
+  await using site = new Site();
+  site.isNodeThere = false;
+  await site.sweep(2);
+  assert.ok(site.releasedAt !== undefined, "released");
+  assert.equal(site.told.length, 1);
+  assert.match(site.told[0] ?? "", /^node1: The Node is gone; 7 blocks were/);
+  assert.equal(await site.metric("released_blocks_total"), "7");
+  assert.equal(await site.metric("errors_total"), "0");
+});
+
+Deno.test("a look at everything that fails is counted, and comes again within two minutes", async () => {
+  await using site = new Site();
+  site.listRefusal = 403;
+  await site.sweep(2);
+  const [first = 0, second = 0] = site.listedAt;
+  assert.ok(second - first <= 120, `${site.listedAt}`);
+  assert.equal(await site.metric("errors_total"), `${site.listedAt.length}`);
+});
+
+Deno.test("a block that cannot be released is told of and counted, and tried again", async () => {
+  await using site = new Site();
+  site.releaseRefusal = 403;
+  await site.at(0, "goes");
+  await site.at(30, "nothing");
+  assert.equal(site.failures.length, 7);
+  assert.equal(await site.metric("errors_total"), "7");
+  assert.equal(await site.metric("released_blocks_total"), "0");
+  assert.deepEqual(site.told, []);
+  site.releaseRefusal = 404;
+  await site.at(90, "nothing");
+  assert.equal(site.told.length, 1);
 });

@@ -187,6 +187,26 @@ Deno.test("NodeLimit: a block that the informer shows before its creation is ans
   using _other = await limit.take(pool(5), ask);
 });
 
+Deno.test("NodeLimit counts blocks of the same pool and node alone", async () => {
+  const { limit, shown } = setUp();
+  for (let n = 0; n < 20; n++) {
+    shown.set(`q-${n}`, {
+      apiVersion: "coil.cybozu.com/v2",
+      kind: "AddressBlock",
+      metadata: {
+        name: `q-${n}`,
+        labels: { "coil.cybozu.com/pool": "q", "coil.cybozu.com/node": "n" },
+      },
+      index: n,
+    });
+    using other = await limit.take(pool(5), { node: `n${n}`, signal });
+    other.allocated(`p-${100 + n}`);
+    using q = await limit.take({ ...pool(0), name: "q" }, ask);
+    q.allocated(`q-${100 + n}`);
+  }
+  assert.equal(await takeAll(limit, pool(5)), 11);
+});
+
 Deno.test("NodeLimit: a block of that name on another node does not make room", async () => {
   const { limit, shown } = setUp();
   await takeAll(limit, pool(5));

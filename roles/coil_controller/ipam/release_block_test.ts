@@ -61,3 +61,42 @@ Deno.test("releaseBlock() leaves a block that is gone, or being deleted, to itse
   await releaseBlock(client, { ...BLOCK, metadata }, { signal });
   assert.deepEqual(methods(), ["PATCH"]);
 });
+
+Deno.test("releaseBlock() has no finalizer to remove when others did, or the block is another one", async () => {
+  const { name, uid } = BLOCK.metadata;
+  for (
+    const live of [
+      { name, uid, finalizers: ["other"] },
+      { name, uid },
+      { name, uid: "v", finalizers: [FINALIZER] },
+      undefined,
+    ]
+  ) {
+    const transport = new FakeTransport(({ method }) =>
+      method === "PATCH"
+        ? { status: 409, body: { kind: "Status" } }
+        : method === "GET" && live === undefined
+        ? { status: 404, body: { kind: "Status" } }
+        : { body: { ...BLOCK, metadata: live } }
+    );
+    const client = new KubeClient(transport);
+    await releaseBlock(client, BLOCK, { signal });
+    const methods = transport.requests.map(({ method }) => method);
+    assert.deepEqual(methods, ["DELETE", "PATCH", "GET"]);
+  }
+});
+
+Deno.test("releaseBlock() does not touch the finalizers of a block that was replaced, and tells of a refusal", async () => {
+  for (const status of [404, 409, 403]) {
+    const transport = new FakeTransport(() => ({ status, body: {} }));
+    const releasing = releaseBlock(new KubeClient(transport), BLOCK, {
+      signal,
+    });
+    if (status === 403) await assert.rejects(releasing, KubeApiError);
+    else await releasing;
+    const [request, ...more] = transport.requests;
+    assert.deepEqual(more, []);
+    const { preconditions } = JSON.parse(request?.body ?? "{}");
+    assert.deepEqual(preconditions, { uid: "u" });
+  }
+});
