@@ -111,10 +111,7 @@ function planPodSpec(
   const wanted: Partial<PodSpec> = egress.spec.template?.spec ?? {};
   const graceSeconds = Math.ceil(settings.drainTimeoutMs / 1000) +
     GRACE_BEYOND_DRAIN_S;
-  const containers: readonly Container[] = listOf(
-    wanted.containers,
-    "containers",
-  );
+  const { containers = [] } = wanted;
   const isGateway = ({ name }: Container) => name === EGRESS_CONTAINER;
   const gateway = planContainer(egress, {
     wanted: containers.find(isGateway),

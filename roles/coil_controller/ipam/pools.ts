@@ -18,9 +18,7 @@ import {
   OutOfBlocksError,
   overlapReport,
   type PoolCounts,
-  PoolDeletingError,
   PoolManager,
-  PoolPausedError,
 } from "../../../lib/ipam/mod.ts";
 import {
   KubeApiError,
@@ -179,11 +177,7 @@ export class Pools implements PoolBook, PoolAllocator, BlockStore {
     try {
       return await this.#manager.allocate(pool, options);
     } catch (error) {
-      if (
-        !(error instanceof OutOfBlocksError) ||
-        error instanceof PoolDeletingError ||
-        error instanceof PoolPausedError
-      ) throw error;
+      if (!(error instanceof OutOfBlocksError)) throw error;
     }
     // A block may have been returned since the pool was last taken over.
     this.#resync(pool, this.#cached(pool.name));
