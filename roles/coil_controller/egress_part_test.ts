@@ -244,6 +244,26 @@ Deno.test("without the gateways' ClusterRoleBinding no Egress is ready, until it
   assert.deepEqual(readersOf(lab), ["internet"]);
 });
 
+Deno.test("without Egresses nobody misses the gateways' ClusterRoleBinding", async () => {
+  await using lab = new EgressLab();
+  lab.api.remove(CLUSTER_ROLE_BINDING);
+  lab.start();
+  await lab.quiet();
+  const metrics = await lab.registry.metrics();
+  assert.doesNotMatch(metrics, /^controller_runtime_reconcile_errors.* [1-9]/m);
+});
+
+Deno.test("an Egress whose template cannot be used says so, and gets its Deployment when it can", async () => {
+  await using lab = new EgressLab().start();
+  const { api } = lab;
+  const template = { spec: { volumes: "none" } } as never;
+  api.put("egresses", egressOf({ template }));
+  await lab.until(() => assert.equal(readyReason(lab), "InvalidTemplate"));
+  assert.equal(api.get(DEPLOYMENT), undefined);
+  api.put("egresses", egressOf());
+  await lab.until(() => assert.equal(readyReason(lab), "NoGatewayAvailable"));
+});
+
 Deno.test("a ClusterRoleBinding that cannot be changed keeps Egresses from being ready", async () => {
   await using lab = new EgressLab();
   const { api } = lab;
@@ -315,6 +335,16 @@ Deno.test("what a gateway said of itself goes with its pod", async () => {
     api.get<Egress>(EGRESS)?.status?.gateways?.map(({ name }) => name);
   await lab.until(() => assert.deepEqual(names(), ["nat-a", "nat-b"]));
   await lab.quiet();
+  const looks = async () =>
+    /^controller_runtime_reconcile_total\{.*controller="egress".*$/m
+      .exec(await lab.registry.metrics())?.[0];
+  const before = await looks();
+  api.put("pods", {
+    metadata: { namespace: "internet", name: "nat-b", labels },
+    status: { phase: "Running" },
+  });
+  await lab.quiet();
+  assert.equal(await looks(), before, "pods tell of themselves by the status");
   api.remove("pods/internet/nat-a");
   await lab.until(() => assert.deepEqual(names(), ["nat-b"]));
 });

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import type { SpiderCoordinator } from "../../lib/api/mod.ts";
 import type { V1Deployment } from "../../lib/kube/mod.ts";
 import { type MemoryServer, serveTransport } from "../../lib/kube/testing.ts";
 import { parseControllerFlags, runController } from "./mod.ts";
@@ -106,6 +107,29 @@ for (
     }
   });
 }
+
+Deno.test("a controller of SpiderCoordinator alone leads and works", async () => {
+  await using site = new Site();
+  site.api.put("spidercoordinators", {
+    metadata: { name: "default" },
+    spec: { podCIDRType: "none" },
+  });
+  await site.start(
+    ...["--enable-ipam=false", "--enable-egress=false"],
+    "--enable-coordinator",
+  );
+  await site.lab.until(() => {
+    const resource = site.api.get<SpiderCoordinator>(
+      "spidercoordinators//default",
+    );
+    assert.equal(resource?.status?.phase, "NotReady");
+  });
+  assert.deepEqual(site.done, {
+    leases: ["leases/kube-system/coil-coordinator-leader"],
+    block: undefined,
+    gateways: false,
+  });
+});
 
 Deno.test("a controller gives gateways what its flags say", async () => {
   await using site = await new Site().start(

@@ -282,10 +282,22 @@ Deno.test("a Service without affinity has no time-out of it", () => {
 /** What no pod may have, and what is said of it. */
 const INVALID: readonly (readonly [spec: string, said: RegExp])[] = [
   ['{"volumes": "x"}', /spec\.volumes: it must be a list of objects, got "x"$/],
-  ['{"terminationGracePeriodSeconds": "900"}', /a number, got "900"$/],
-  ['{"containers": [{"name": "egress", "command": "sh"}]}', /command: .*"sh"$/],
-  ['{"containers": [{"name": "egress", "args": ["-v", 2]}]}', /args: .*2\]$/],
-  ['{"containers": [{"name": "egress", "env": [1]}]}', /env: .*\[1\]$/],
+  [
+    '{"terminationGracePeriodSeconds": "900"}',
+    /spec\.terminationGracePeriodSeconds: it must be a number, got "900"$/,
+  ],
+  [
+    '{"containers": [{"name": "egress", "command": "sh"}]}',
+    /spec\.containers\[egress\]\.command: .*"sh"$/,
+  ],
+  [
+    '{"containers": [{"name": "egress", "args": ["-v", 2]}]}',
+    /containers\[egress\]\.args: .*2\]$/,
+  ],
+  [
+    '{"containers": [{"name": "egress", "env": [1]}]}',
+    /containers\[egress\]\.env: .*\[1\]$/,
+  ],
   [
     '{"containers": [{"name": "egress", "securityContext": {"capabilities": {"add": "ALL"}}}]}',
     /capabilities\.add: it must be a list of texts, got "ALL"$/,

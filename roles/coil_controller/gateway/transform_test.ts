@@ -1,6 +1,13 @@
 import assert from "node:assert/strict";
 import type { KubeObject } from "../../../lib/kube/mod.ts";
-import { fingerprintOf } from "./transform.ts";
+import {
+  fingerprintOf,
+  transformBinding,
+  transformDeployment,
+  transformEgress,
+  transformOwned,
+  transformPod,
+} from "./transform.ts";
 
 const OBJECT = {
   metadata: {
@@ -33,4 +40,32 @@ Deno.test("fingerprintOf() is the same with another version and status", () => {
   const metadata = { ...OBJECT.metadata, resourceVersion: "2" };
   const later = { ...OBJECT, metadata, status: {} };
   assert.equal(fingerprintOf(later), fingerprintOf(OBJECT));
+});
+
+Deno.test("caches keep who an object is, and neither annotations nor who wrote which field", () => {
+  const metadata = {
+    ...OBJECT.metadata,
+    namespace: "internet",
+    uid: "u",
+    generation: 2,
+  };
+  const object = {
+    ...OBJECT,
+    metadata: { ...metadata, annotations: { a: "b" }, managedFields: [{}] },
+    spec: { template: { metadata: { labels: { pod: "yes" } } } },
+  };
+  const { podLabels } = transformDeployment(object as never);
+  assert.deepEqual(podLabels, { pod: "yes" });
+  for (
+    const transform of [
+      transformBinding,
+      transformDeployment,
+      transformEgress,
+      transformOwned,
+      transformPod,
+    ]
+  ) {
+    const { metadata: kept } = transform(object as never) as KubeObject;
+    assert.deepEqual(kept, metadata, transform.name);
+  }
 });

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { type AddressBlock, type Pool, poolOf } from "../../../lib/api/mod.ts";
-import { KubeClient, Store } from "../../../lib/kube/mod.ts";
+import { BlockRefusedError, OutOfBlocksError } from "../../../lib/ipam/mod.ts";
+import { KubeApiError, KubeClient, Store } from "../../../lib/kube/mod.ts";
 import { FakeTransport } from "../../../lib/kube/testing.ts";
 import { POOL_LABEL, REQUEST_LABEL } from "../../../lib/names/mod.ts";
 import { Registry } from "../../../lib/telemetry/mod.ts";
@@ -19,10 +20,15 @@ const POOL: Pool = poolOf({
 /** The controller's blocks, as its informer would have them. */
 class Blocks {
   readonly store = new Store<CachedBlock>(BLOCK_INDEXES);
+  /** What the API server answers. */
+  answer = 201;
+  readonly #transport = new FakeTransport(() => ({
+    status: this.answer,
+    body: {},
+  }));
+  readonly requests = this.#transport.requests;
   readonly pools = new Pools({
-    client: new KubeClient(
-      new FakeTransport(() => ({ status: 201, body: {} })),
-    ),
+    client: new KubeClient(this.#transport),
     blocks: this.store,
     metrics: new IpamMetrics(new Registry()),
   });
@@ -158,6 +164,53 @@ for (
     assert.equal(lists.length, isRead ? 1 : 0);
   });
 }
+
+Deno.test("Pools.allocate() passes over all blocks of the pool that the cache has not shown, once one is found", async () => {
+  const listed = [0, 1, 2].map((index) => ({
+    metadata: { name: `default-${index}`, labels: { [POOL_LABEL]: "default" } },
+    index,
+  }));
+  const posts: string[] = [];
+  const transport = new FakeTransport(({ method, path, body }) => {
+    if (method === "POST") {
+      const { metadata: { name } } = JSON.parse(body ?? "{}");
+      posts.push(name);
+      return name === "default-0"
+        ? { status: 409, body: { kind: "Status", reason: "AlreadyExists" } }
+        : { status: 201, body: {} };
+    }
+    return path.includes("?")
+      ? { body: { metadata: { resourceVersion: "1" }, items: listed } }
+      : { body: listed[0] };
+  });
+  const pools = new Pools({
+    client: new KubeClient(transport),
+    blocks: new Store<CachedBlock>(BLOCK_INDEXES),
+    metrics: new IpamMetrics(new Registry()),
+  });
+  const { signal } = new AbortController();
+  const options = { node: "n1", requestUid: "r1", signal };
+  assert.equal(await pools.allocate(POOL, options), "default-3");
+  assert.deepEqual(posts, ["default-0", "default-3"]);
+});
+
+Deno.test("Pools.allocate() finds blocks that came back when the pool seemed to be used up, and tells other failures at once", async () => {
+  const names = Array.from(
+    { length: 8 },
+    (_, n) => `default-${n} 10.64.0.${8 * n}/29 ${n}`,
+  );
+  const blocks = new Blocks(...names);
+  // The cache has it, and nothing told of it.
+  blocks.store.delete("default-6");
+  assert.equal(await blocks.next("r1"), "default-6");
+  await assert.rejects(blocks.next("r2"), OutOfBlocksError);
+  const refused = new Blocks();
+  refused.answer = 403;
+  await assert.rejects(refused.next("r1"), KubeApiError);
+  assert.equal(refused.requests.length, 1);
+  refused.answer = 422;
+  await assert.rejects(refused.next("r2"), BlockRefusedError);
+});
 
 Deno.test("Pools.drop() forgets what the pool shared with others", () => {
   const { pools } = new Blocks();
