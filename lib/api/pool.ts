@@ -1,5 +1,6 @@
 import { DEFAULT_BLOCK_SIZE_BITS, FINALIZER } from "../names/mod.ts";
 import {
+  type Address,
   type DualStack,
   FAMILIES,
   mapDualStack,
@@ -179,6 +180,24 @@ export function blockPrefixes(
       });
     }
     rest -= blocks;
+  }
+  return undefined;
+}
+
+/** Index of the block of a pool that has the address; undefined when none has. */
+export function blockIndexOf(
+  pool: PoolLayout,
+  address: Address,
+): number | undefined {
+  let base = 0n;
+  for (const subnet of pool.subnets) {
+    const prefix = subnet[address.family];
+    if (prefix?.contains(address)) {
+      const index = base +
+        (prefix.indexOf(address) >> BigInt(pool.blockSizeBits));
+      return index < BigInt(MAX_BLOCKS) ? Number(index) : undefined;
+    }
+    base += subnetCapacity(subnet, pool.blockSizeBits);
   }
   return undefined;
 }

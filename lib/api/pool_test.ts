@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import fc from "fast-check";
-import { Prefix, valuesOf } from "../inet/mod.ts";
+import { Address, Prefix, valuesOf } from "../inet/mod.ts";
 import type { AddressPool, SubnetSpec } from "./address_pool.ts";
 import {
+  blockIndexOf,
   blockPrefixes,
   MAX_BLOCKS,
   parseSubnet,
@@ -277,6 +278,32 @@ Deno.test("blockPrefixes() never gives one address to two indices", () => {
     ),
     { numRuns: 20 },
   );
+});
+
+Deno.test("blockIndexOf() is the inverse of blockPrefixes(), for each address of each family", () => {
+  const pool: PoolLayout = {
+    blockSizeBits: 2,
+    subnets: [
+      subnet("10.2.0.0/29", "fd02::/125"),
+      subnet("10.4.0.0/30", "fd02::100/126"),
+    ],
+  };
+  const [first, last] = [0n, 3n];
+  for (let index = 0; index < 3; index++) {
+    for (const prefix of valuesOf(blockPrefixes(pool, index) ?? {})) {
+      for (const position of [first, last]) {
+        assert.equal(blockIndexOf(pool, prefix.nth(position)), index);
+      }
+    }
+  }
+  for (const outside of ["10.1.255.255", "10.2.0.8", "fd02::8", "fd02::104"]) {
+    assert.equal(blockIndexOf(pool, Address.parse(outside)), undefined);
+  }
+  const huge = { blockSizeBits: 0, subnets: [subnet(undefined, "fd02::/64")] };
+  const at = (n: bigint) =>
+    blockIndexOf(huge, Address.parse("fd02::").offset(n));
+  assert.equal(at(BigInt(MAX_BLOCKS) - 1n), MAX_BLOCKS - 1);
+  assert.equal(at(BigInt(MAX_BLOCKS)), undefined);
 });
 
 Deno.test("poolOf() parses a pool and fills in the default block size", () => {

@@ -1,6 +1,7 @@
 import {
   type AddressBlock,
   addressBlockName,
+  blockIndexOf,
   type Pool,
 } from "../../../lib/api/mod.ts";
 import { type Address, Prefix } from "../../../lib/inet/mod.ts";
@@ -12,7 +13,6 @@ import {
 } from "../../../lib/names/mod.ts";
 import { sealed } from "./edited_blocks.ts";
 import type { Finding } from "./finding.ts";
-import { blockIndexOf } from "./pools.ts";
 import type { V1Block } from "../v1/state.ts";
 
 /** A block to reserve: nothing is given out of it, its node exports it. */

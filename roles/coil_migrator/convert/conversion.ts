@@ -1,6 +1,7 @@
 import {
   type AddressBlock,
   type AddressPool,
+  blockIndexOf,
   type Pool,
   poolCapacity,
 } from "../../../lib/api/mod.ts";
@@ -15,7 +16,7 @@ import {
 } from "./blocks.ts";
 import { type Finding, sortedFindings } from "./finding.ts";
 import { convertNamespaces, type NamespacePatch } from "./namespaces.ts";
-import { blockIndexOf, convertPools } from "./pools.ts";
+import { convertPools } from "./pools.ts";
 import type { V1Address, V1State } from "../v1/state.ts";
 
 /** A pod that has an address of its own. */

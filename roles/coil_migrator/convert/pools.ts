@@ -1,10 +1,5 @@
-import {
-  type AddressPool,
-  type Pool,
-  poolOf,
-  subnetCapacity,
-} from "../../../lib/api/mod.ts";
-import type { Address, Prefix } from "../../../lib/inet/mod.ts";
+import { type AddressPool, type Pool, poolOf } from "../../../lib/api/mod.ts";
+import type { Prefix } from "../../../lib/inet/mod.ts";
 import { GROUP_VERSION } from "../../../lib/names/mod.ts";
 import type { Finding } from "./finding.ts";
 import type { V1Pool } from "../v1/state.ts";
@@ -35,22 +30,6 @@ export function convertPools(
   }
   findings.push(...overlapsBetween(converted));
   return { pools: converted, findings };
-}
-
-/** Index of the block of a pool that has the address; undefined when none has. */
-export function blockIndexOf(
-  pool: Pool,
-  address: Address,
-): number | undefined {
-  let base = 0n;
-  for (const subnet of pool.subnets) {
-    if (subnet.ipv4?.contains(address)) {
-      const offset = subnet.ipv4.indexOf(address) >> BigInt(pool.blockSizeBits);
-      return Number(base + offset);
-    }
-    base += subnetCapacity(subnet, pool.blockSizeBits);
-  }
-  return undefined;
 }
 
 function toPool(v1: V1Pool, subnets: readonly Prefix[]): ConvertedPool {
