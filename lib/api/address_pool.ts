@@ -28,6 +28,8 @@ export interface BlockCounts {
   readonly allocated: number;
   /** Blocks that can still be allocated. */
   readonly free: number;
+  /** Blocks that cannot be allocated, because their addresses are used elsewhere; absent when there are none. */
+  readonly unavailable?: number;
 }
 
 /**
@@ -42,6 +44,8 @@ export interface AddressCounts {
   readonly allocated: string;
   /** Addresses in blocks that can still be allocated. */
   readonly free: string;
+  /** Addresses in blocks that exist and that pods have; absent while the pods are not known. */
+  readonly used?: string;
 }
 
 /** Observed state of an {@linkcode AddressPool}, written by coil-controller. */
@@ -56,6 +60,8 @@ export interface AddressPoolStatus {
   readonly ipv4?: AddressCounts;
   /** IPv6 addresses; absent when the pool has none. */
   readonly ipv6?: AddressCounts;
+  /** How much of the pool pods use, as a text: "6/256 (2%)"; absent while the pods are not known. */
+  readonly usage?: string;
   /** Nodes that hold blocks of the pool, those with the most first, as a text; absent when none does. */
   readonly heldBy?: string;
   /** `Ready` and `CapacityLow`; also `Overlapping` while others have addresses of the pool. */

@@ -6,6 +6,7 @@
  */
 export * from "./address_block.ts";
 export * from "./address_pool.ts";
+export * from "./block_count.ts";
 export * from "./block_request.ts";
 export * from "./condition.ts";
 export * from "./egress.ts";
@@ -16,6 +17,8 @@ export * from "./egress_destinations.ts";
 export * from "./egress_objects.ts";
 export * from "./egress_status.ts";
 export * from "./pool.ts";
+export * from "./pool_forecast.ts";
 export * from "./pool_status.ts";
+export * from "./pool_usage.ts";
 export * from "./resources.ts";
 export * from "./spider_coordinator.ts";

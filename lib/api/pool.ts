@@ -86,6 +86,12 @@ export function hasSameLayout(a: Pool, b: Pool | undefined): boolean {
   return b !== undefined && a.uid === b.uid && a.generation === b.generation;
 }
 
+/** What the addresses of a pool's blocks follow from, as a text to compare by. */
+export function layoutText({ uid, blockSizeBits, subnets }: Pool): string {
+  return [uid, blockSizeBits, ...subnets.map((s) => valuesOf(s).join(" "))]
+    .join();
+}
+
 /**
  * Parses one entry of a pool's subnets. Host bits are allowed and cleared.
  *

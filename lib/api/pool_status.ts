@@ -10,7 +10,10 @@ import {
   datedCondition,
   sameConditions,
 } from "./condition.ts";
-import { MAX_BLOCKS, type Pool, stackOf, subnetCapacity } from "./pool.ts";
+import { type BlockCount, countBlocks, type Span } from "./block_count.ts";
+import type { Pool } from "./pool.ts";
+import { type PoolForecast, usedUpCondition } from "./pool_forecast.ts";
+import { usageText, type UsedAddresses, usedIn } from "./pool_usage.ts";
 
 /** `CapacityLow` is true when less than this share of a pool's blocks is free. */
 export const CAPACITY_LOW_PERCENT = 10;
@@ -49,7 +52,7 @@ export interface ClusterUse {
 /** What others have of a pool. */
 export interface PoolOverlapReport {
   /** Indices of blocks that overlap blocks of others; sorted, none twice. */
-  readonly taken: readonly { readonly first: number; readonly last: number }[];
+  readonly taken: readonly Span[];
   /** Who has which addresses. */
   readonly message: string;
 }
@@ -65,6 +68,12 @@ export function poolStatus(
   options: {
     /** Index of each existing block, reserved ones included, in any order. */
     readonly allocated: Iterable<number>;
+    /** What pods use; what the previous status says as long as it is not known. */
+    readonly used?: UsedAddresses | undefined;
+    /** How fast a pool with such numbers is used up, if that is known. */
+    readonly forecast?:
+      | ((blocks: BlockCounts) => PoolForecast | undefined)
+      | undefined;
     /** The node of each existing block. */
     readonly nodes?: Iterable<string>;
     /** What others have of the pool. */
@@ -76,22 +85,32 @@ export function poolStatus(
     readonly now: Date;
   },
 ): AddressPoolStatus {
-  const { overlap } = options;
-  const tally = countBlocks(pool, {
-    allocated: options.allocated,
-    taken: overlap?.taken ?? [],
-  });
-  const blocks = tally.blocks;
+  const { overlap, used, previous } = options;
+  const allocated = [...options.allocated];
+  const tally = countBlocks(pool, { allocated, taken: overlap?.taken ?? [] });
+  const blocks = withUnavailable(tally.blocks);
+  const existing = new Set(allocated);
   const status: { ipv4?: AddressCounts; ipv6?: AddressCounts } = {};
   for (const family of FAMILIES) {
     const count = tally.families.get(family);
-    if (count !== undefined) status[family] = addressCounts(pool, count);
+    if (count === undefined) continue;
+    const known = used && usedIn(used[family], existing).toString();
+    status[family] = addressCounts(pool, {
+      ...count,
+      used: known ?? previous?.[family]?.used,
+    });
   }
+  const usage = usageText(status);
   const heldBy = holdersText(options.nodes ?? []);
   const conditions = [
     readyCondition(pool, { blocks, heldBy }),
     lowCondition(blocks),
   ];
+  const soon = usedUpCondition(options.forecast?.(blocks), {
+    blocks,
+    previous: previous?.conditions,
+  });
+  if (soon !== undefined) conditions.push(soon);
   if (overlap !== undefined) {
     conditions.push({
       type: CONDITION_OVERLAPPING,
@@ -112,10 +131,11 @@ export function poolStatus(
     blockSize: addressesIn(pool, 1),
     blocks,
     ...status,
+    ...(usage === undefined ? {} : { usage }),
     ...(heldBy === "" ? {} : { heldBy }),
     conditions: conditions.map((draft) =>
       datedCondition(draft, {
-        previous: options.previous?.conditions,
+        previous: previous?.conditions,
         generation: pool.generation,
         now: options.now,
       })
@@ -160,8 +180,9 @@ export function poolStatusEquals(
 }
 
 /**
- * Whether a status says more than other numbers: a condition changed, or the
- * pool came into use or out of it, which decides whether it may be deleted.
+ * Whether a status says more than other numbers: a condition changed, what is
+ * used became known, or the pool came into use or out of it, which decides
+ * whether it may be deleted.
  */
 export function isPoolStatusNews(
   before: AddressPoolStatus | undefined,
@@ -172,109 +193,27 @@ export function isPoolStatusNews(
   return before === undefined || isUsed(before) !== isUsed(after) ||
     before.observedGeneration !== after.observedGeneration ||
     before.blocks?.total !== after.blocks?.total ||
+    (before.usage === undefined) !== (after.usage === undefined) ||
     !sameConditions(before.conditions, after.conditions);
 }
 
-interface Count {
-  total: number;
-  allocated: number;
-  free: number;
+/** Adds how many blocks neither exist nor can be allocated. */
+function withUnavailable({ total, allocated, free }: BlockCount): BlockCounts {
+  const unavailable = total - allocated - free;
+  return { total, allocated, free, ...(unavailable > 0 && { unavailable }) };
 }
 
-/** Numbers of blocks with addresses of each family; pools older than the rule against it may mix. */
-function countBlocks(
+function addressCounts(
   pool: Pool,
-  { allocated, taken }: {
-    allocated: Iterable<number>;
-    taken: PoolOverlapReport["taken"];
+  { total, allocated, free, used }: BlockCount & {
+    readonly used: string | undefined;
   },
-): { blocks: BlockCounts; families: Map<Family, Count> } {
-  const segments = segmentsOf(pool);
-  const tallies = segments.map(({ start, end }) => {
-    let lost = 0;
-    for (const { first, last } of taken) {
-      lost += Math.max(0, Math.min(last + 1, end) - Math.max(first, start));
-    }
-    return { total: end - start, allocated: 0, free: end - start - lost };
-  });
-  const isTaken = spanFinder(taken);
-  for (const index of allocated) {
-    const tally = tallies[segments.findIndex(({ end }) => index < end)];
-    if (tally === undefined) continue;
-    tally.allocated++;
-    if (!isTaken(index)) tally.free--;
-  }
-  const families = new Map<Family, Count>();
-  const blocks = { total: 0, allocated: 0, free: 0 };
-  for (const [position, segment] of segments.entries()) {
-    const tally = tallies[position];
-    if (tally === undefined) continue;
-    addCount(blocks, tally);
-    for (const family of segment.families) {
-      const count = families.get(family) ?? { total: 0, allocated: 0, free: 0 };
-      addCount(count, tally);
-      families.set(family, count);
-    }
-  }
-  return { blocks, families };
-}
-
-function addCount(sum: Count, { total, allocated, free }: Count): void {
-  sum.total += total;
-  sum.allocated += allocated;
-  sum.free += free;
-}
-
-/** Tells whether an index is in one of the spans, which are sorted. */
-function spanFinder(
-  spans: PoolOverlapReport["taken"],
-): (index: number) => boolean {
-  return (index) => {
-    let [low, high] = [0, spans.length];
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if ((spans[middle]?.last ?? index) < index) low = middle + 1;
-      else high = middle;
-    }
-    return (spans[low]?.first ?? Infinity) <= index;
-  };
-}
-
-interface Segment {
-  readonly families: readonly Family[];
-  /** Index of the first block. */
-  readonly start: number;
-  /** Index after the last block. */
-  readonly end: number;
-}
-
-/** Block indices of each subnet; neighbours with the same families are one segment. */
-function segmentsOf(pool: Pool): Segment[] {
-  const segments: Segment[] = [];
-  let start = 0;
-  let previous = "";
-  for (const subnet of pool.subnets) {
-    const size = subnetCapacity(subnet, pool.blockSizeBits);
-    const room = MAX_BLOCKS - start;
-    const end = start + (size > BigInt(room) ? room : Number(size));
-    const last = segments.at(-1);
-    if (last !== undefined && previous === stackOf(subnet)) {
-      segments[segments.length - 1] = { ...last, end };
-    } else {
-      const families = FAMILIES.filter((f) => subnet[f] !== undefined);
-      segments.push({ families, start, end });
-    }
-    previous = stackOf(subnet);
-    start = end;
-  }
-  return segments;
-}
-
-function addressCounts(pool: Pool, count: Count): AddressCounts {
+): AddressCounts {
   return {
-    total: addressesIn(pool, count.total),
-    allocated: addressesIn(pool, count.allocated),
-    free: addressesIn(pool, count.free),
+    total: addressesIn(pool, total),
+    allocated: addressesIn(pool, allocated),
+    free: addressesIn(pool, free),
+    ...(used === undefined ? {} : { used }),
   };
 }
 

@@ -186,7 +186,13 @@ Deno.test("W28: what others have of the pool is not free, and the condition goes
     message: "somebody has them",
   };
   const status = poolStatus(v4, { allocated: [2, 3], overlap, now: NOW });
-  assert.deepEqual(status.blocks, { total: 8, allocated: 2, free: 4 });
+  // The one of index 2 exists, though others have addresses of it.
+  assert.deepEqual(status.blocks, {
+    total: 8,
+    allocated: 2,
+    free: 4,
+    unavailable: 2,
+  });
   assert.deepEqual(status.ipv4, { total: "16", allocated: "8", free: "4" });
   assert.deepEqual(status.ipv6, { total: "16", allocated: "0", free: "12" });
   assert.equal(
@@ -199,7 +205,37 @@ Deno.test("W28: what others have of the pool is not free, and the condition goes
     now: LATER,
   });
   assert.equal(after.conditions?.length, 2);
-  assert.equal(after.blocks?.free, 6);
+  assert.deepEqual(after.blocks, { total: 8, allocated: 2, free: 6 });
+});
+
+Deno.test("poolStatus() counts what pods use of blocks that exist, by family, and says it as a text", () => {
+  const dual = pool([{ ipv4: "10.2.0.0/24", ipv6: "fd02::/120" }]);
+  const used = {
+    ipv4: new Map([[0, 4], [5, 2], [9, 1]]),
+    ipv6: new Map([[0, 4], [5, 1]]),
+  };
+  const status = poolStatus(dual, { allocated: [0, 5], used, now: NOW });
+  assert.equal(status.ipv4?.used, "6", "none of a block that is not there");
+  assert.equal(status.ipv6?.used, "5");
+  assert.equal(status.usage, "6/256 (2%)", "the family with the larger share");
+  const doubled = poolStatus(dual, { allocated: [0, 5, 5], used, now: NOW });
+  assert.equal(doubled.ipv4?.used, "6", "of two objects for one block");
+});
+
+Deno.test("poolStatus() keeps what was used as long as the pods are not known", () => {
+  const small = pool([{ ipv4: "10.2.0.0/29" }]);
+  const unknown = poolStatus(small, { allocated: [0], now: NOW });
+  assert.equal(unknown.ipv4?.used, undefined);
+  assert.equal(unknown.usage, undefined);
+  const used = { ipv4: new Map([[0, 3]]), ipv6: new Map<number, number>() };
+  const known = poolStatus(small, { allocated: [0], used, now: NOW });
+  const after = poolStatus(small, {
+    allocated: [0],
+    previous: known,
+    now: LATER,
+  });
+  assert.ok(poolStatusEquals(known, after));
+  assert.ok(isPoolStatusNews(unknown, known), "once");
 });
 
 Deno.test("a pool whose other blocks are all somebody else's is exhausted, and says so", () => {

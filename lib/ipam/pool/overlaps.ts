@@ -1,4 +1,4 @@
-import type { Pool } from "../../api/mod.ts";
+import { layoutText, type Pool, type Span } from "../../api/mod.ts";
 import { type DualStack, type Prefix, valuesOf } from "../../inet/mod.ts";
 import type { PoolIndex } from "./index.ts";
 import {
@@ -7,7 +7,6 @@ import {
   ourBlocks,
   type SharedRange,
   sharedRanges,
-  type Span,
   theirBlocks,
 } from "./shared_range.ts";
 
@@ -58,7 +57,7 @@ export class Overlaps {
   set(pool: Pool): void {
     const before = this.#known.get(pool.name);
     if (before?.pool === pool) return;
-    const layout = layoutOf(pool);
+    const layout = layoutText(pool);
     if (before?.layout === layout) return;
     this.drop(pool.name);
     const shared = sharedRanges(pool, pool);
@@ -171,10 +170,6 @@ function spanAt(spans: readonly Span[], index: number): Span | undefined {
   }
   const span = spans[low];
   return span !== undefined && span.first <= index ? span : undefined;
-}
-
-function layoutOf({ uid, blockSizeBits, subnets }: Pool): string {
-  return [uid, blockSizeBits, ...subnets.map(textOf)].join();
 }
 
 function textOf(prefixes: DualStack<Prefix> | undefined): string {

@@ -1,11 +1,10 @@
-import { MAX_BLOCKS, type Pool, subnetCapacity } from "../../api/mod.ts";
+import {
+  MAX_BLOCKS,
+  type Pool,
+  type Span,
+  subnetCapacity,
+} from "../../api/mod.ts";
 import { type DualStack, FAMILIES, type Prefix } from "../../inet/mod.ts";
-
-/** Indices from `first` to `last`, both included. */
-export interface Span {
-  readonly first: number;
-  readonly last: number;
-}
 
 /** Addresses that two pools have in common, as the blocks of each that cover them. */
 export interface SharedRange {

@@ -1,0 +1,47 @@
+import type { BlockCounts } from "./address_pool.ts";
+import type { Condition, ConditionDraft } from "./condition.ts";
+import { conditionOf } from "./condition.ts";
+
+/** Condition of an AddressPool, there only while it is true: at the present rate no block is left within a day. */
+export const CONDITION_USED_UP_SOON = "UsedUpSoon";
+
+/** The condition comes below so many hours, and goes above so many. */
+const SOON_HOURS = 24;
+const NOT_SO_SOON_HOURS = 36;
+
+/** How fast a pool is used up. */
+export interface PoolForecast {
+  /** Blocks in use that came in an hour, less those that went. */
+  readonly blocksPerHour: number;
+  /** Hours until no block is left at this rate; undefined where it does not grow. */
+  readonly hoursLeft?: number | undefined;
+}
+
+/**
+ * Tells that a pool is used up soon. As long as there is no forecast, what was
+ * said before stands; where no block is left, `Ready` says so.
+ */
+export function usedUpCondition(
+  forecast: PoolForecast | undefined,
+  { blocks, previous }: {
+    readonly blocks: BlockCounts;
+    readonly previous: readonly Condition[] | undefined;
+  },
+): ConditionDraft | undefined {
+  if (blocks.free === 0) return undefined;
+  const before = conditionOf(previous, CONDITION_USED_UP_SOON);
+  if (forecast === undefined) return before;
+  const { hoursLeft = Infinity, blocksPerHour } = forecast;
+  const limit = before === undefined ? SOON_HOURS : NOT_SO_SOON_HOURS;
+  if (hoursLeft >= limit) return undefined;
+  const hours = Math.max(1, Math.round(hoursLeft));
+  return {
+    type: CONDITION_USED_UP_SOON,
+    status: "True",
+    reason: "BlocksRunOut",
+    message: `${Number(blocksPerHour.toPrecision(2))} more blocks are in use ` +
+      `every hour: none is left in about ${hours} ${
+        hours === 1 ? "hour" : "hours"
+      }. Add a subnet, or find the namespace whose pods grow in number`,
+  };
+}
