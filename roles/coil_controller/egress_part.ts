@@ -4,14 +4,15 @@ import {
   Controller,
   type EventInfo,
   type EventRecorder,
+  type Informer,
   type KubeClient,
   type KubeMetrics,
 } from "../../lib/kube/mod.ts";
-import { HeapKeeper } from "../../lib/linux/mod.ts";
 import { GROUP_VERSION } from "../../lib/names/mod.ts";
 import { getLogger, type Registry } from "../../lib/telemetry/mod.ts";
 import type { ClientSlices } from "./clients/client_slices.ts";
 import { connectClients } from "./clients_part.ts";
+import type { CachedPod } from "./common/cached_pod.ts";
 import { EgressAccess } from "./egress/access.ts";
 import { EgressApplier } from "./egress/applier.ts";
 import { EgressBindings } from "./egress/bindings.ts";
@@ -37,6 +38,8 @@ export interface EgressPartOptions {
   /** Receives what the controllers' own metrics are made of. */
   readonly kubeMetrics: KubeMetrics;
   readonly registry: Registry;
+  /** The pods that use Egresses, followed by who gives them. */
+  readonly pods: Informer<CachedPod>;
   readonly settings: GatewaySettings;
   readonly image: Omit<EgressImageOptions, "client">;
   /** The least time between two writes of an Egress' numbers. Default one minute. */
@@ -44,19 +47,16 @@ export interface EgressPartOptions {
 }
 
 /**
- * Starts the caches of Egresses, of what belongs to them and of their clients
- * in the group, and returns what a leader does with them: a standby that
+ * Starts the caches of Egresses and of what belongs to them in the group, and returns what a leader does with them: a standby that
  * becomes the leader lists nothing again.
  */
 export function openEgress(
   options: EgressPartOptions,
   group: TaskGroup,
 ): (leading: AbortSignal) => Promise<void> {
-  const heap = new HeapKeeper();
-  const cluster = new EgressCluster(options.client, () => heap.note());
+  const cluster = new EgressCluster(options.client, options.pods);
   cluster.start(group);
   observeEgresses(options.registry, cluster.egresses.store);
-  group.run("egress heap keeper", (s) => heap.run(s));
   return (leading) => leadEgress(options, cluster, leading);
 }
 

@@ -5,16 +5,24 @@ import {
   type AddressPool,
   type BlockRequest,
 } from "../../lib/api/mod.ts";
-import { retry, TaskGroup } from "../../lib/async/mod.ts";
+import {
+  abortable,
+  jittered,
+  retry,
+  sleep,
+  TaskGroup,
+} from "../../lib/async/mod.ts";
 import {
   Controller,
   type EventRecorder,
+  type Informer,
   type KubeClient,
   type KubeMetrics,
 } from "../../lib/kube/mod.ts";
 import { HeapKeeper } from "../../lib/linux/mod.ts";
 import { GROUP_VERSION, NODE_LABEL, POOL_LABEL } from "../../lib/names/mod.ts";
 import { describeError, getLogger } from "../../lib/telemetry/mod.ts";
+import type { CachedPod } from "./common/cached_pod.ts";
 import { AddressPoolReconciler } from "./ipam/addresspool_reconciler.ts";
 import {
   BlockRequestReconciler,
@@ -23,10 +31,12 @@ import {
 import { Cluster } from "./ipam/cluster.ts";
 import { ClusterRanges } from "./ipam/cluster_ranges.ts";
 import { GarbageCollector } from "./ipam/garbage_collector.ts";
+import { Growth, SAMPLE_INTERVAL_MS } from "./ipam/growth.ts";
 import type { IpamMetrics } from "./ipam/metrics.ts";
 import { nodeAddressesText, NodeAddressKeeper } from "./ipam/node_addresses.ts";
 import { NodeLimit } from "./ipam/node_limit.ts";
 import { poolEvents } from "./ipam/pool_events.ts";
+import { PoolUsage } from "./ipam/pool_usage.ts";
 import { Pools } from "./ipam/pools.ts";
 import { type CachedBlock, isSettled } from "./ipam/transform.ts";
 import { RequestBlocks } from "./ipam/request_blocks.ts";
@@ -41,12 +51,17 @@ const STATUS_INTERVAL_MS = 300;
 const STATUS_INTERVAL_PER_BLOCK_MS = 0.04;
 const CONCURRENT_POOLS = 4;
 
+/** However many pods come and go, what they use is summed up once in this time. */
+const USAGE_INTERVAL_MS = 10_000;
+
 export interface IpamPartOptions {
   readonly client: KubeClient;
   readonly events: EventRecorder;
   readonly metrics: IpamMetrics;
   /** Receives what the controllers' own metrics are made of. */
   readonly kubeMetrics: KubeMetrics;
+  /** The pods of the cluster, followed by who gives them; without them it is not known what is used. */
+  readonly pods?: Informer<CachedPod>;
   readonly gcIntervalMs: number;
   readonly nodeGraceMs: number;
   readonly concurrentRequests: number;
@@ -68,14 +83,16 @@ export type Lead = (leading: AbortSignal) => Promise<void>;
 export function openIpam(options: IpamPartOptions, group: TaskGroup): Lead {
   const { client, heap = new HeapKeeper() } = options;
   const cluster = new Cluster(client, { onObject: () => heap.note() });
+  const { pods } = options;
+  const usage = pods && new PoolUsage({ pods, pools: cluster.pools });
   cluster.start(group);
   group.run("ipam heap keeper", (s) => heap.run(s));
-  return (leading) => leadIpam(options, cluster, leading);
+  return (leading) => leadIpam(options, { cluster, usage }, leading);
 }
 
 async function leadIpam(
   options: IpamPartOptions,
-  cluster: Cluster,
+  { cluster, usage }: Pick<Dependencies, "cluster" | "usage">,
   signal: AbortSignal,
 ): Promise<void> {
   const { client, metrics } = options;
@@ -89,6 +106,9 @@ async function leadIpam(
     metrics,
     onConcerned: (name) => poolController.enqueue(name),
   });
+  const enqueueAll = () => {
+    for (const pool of cluster.pools.store.keys()) poolController.enqueue(pool);
+  };
   const answers = new RequestBlocks(client);
   const limit = new NodeLimit({
     client,
@@ -111,13 +131,16 @@ async function leadIpam(
     client,
     nodes: cluster.nodes.store,
     intervalMs: options.gcIntervalMs,
-    onChanged() {
-      for (const { metadata } of cluster.pools.store.list()) {
-        poolController.enqueue(metadata.name ?? "");
-      }
-    },
+    onChanged: () => enqueueAll(),
   });
-  const parts: Dependencies = { cluster, pools, answers, limit, ranges };
+  const parts: Dependencies = {
+    cluster,
+    pools,
+    answers,
+    limit,
+    ranges,
+    usage,
+  };
   const poolController = makePoolController(options, parts);
   const requestController = makeRequestController(options, parts);
   const gc = makeGarbageCollector(options, cluster);
@@ -146,6 +169,9 @@ async function leadIpam(
     },
     onNode: (name, isThere) => isThere ? gc.nodeThere(name) : gc.nodeGone(name),
   });
+  using _usage = usage?.subscribe((pool) =>
+    poolController.enqueue(pool, { afterMs: USAGE_INTERVAL_MS })
+  );
   pools.open(cluster.pools.store.list());
   const pending = cluster.requests.store.list().filter((r) => !isSettled(r));
   await retry(() => answers.learn(uidsOf(pending), group), group);
@@ -161,6 +187,16 @@ async function leadIpam(
   group.run("gc", (s) => gc.run(s));
   group.run("gc sweeps", (s) => gc.runSweeps(s));
   group.run("cluster ranges", (s) => ranges.run(s));
+  group.run("first usage", async (s) => {
+    await abortable(options.pods?.synced ?? Promise.resolve(), s);
+    enqueueAll();
+  });
+  group.run("pool growth", async (s) => {
+    for (;;) {
+      await sleep(jittered(SAMPLE_INTERVAL_MS), { signal: s });
+      enqueueAll();
+    }
+  });
   await group.wait();
 }
 
@@ -170,6 +206,7 @@ interface Dependencies {
   readonly answers: RequestBlocks;
   readonly limit: NodeLimit;
   readonly ranges: ClusterRanges;
+  readonly usage: PoolUsage | undefined;
 }
 
 /** What watch events lead to; keys and no more, but for what only a deleted object tells. */
@@ -257,14 +294,22 @@ function uidsOf(requests: readonly BlockRequest[]): ReadonlySet<string> {
 
 function makePoolController(
   { client, events, metrics, kubeMetrics }: IpamPartOptions,
-  { cluster, pools, ranges }: Dependencies,
+  { cluster, pools, ranges, usage }: Dependencies,
 ): Controller {
+  const growth = new Growth();
   const reconciler = new AddressPoolReconciler({
     client,
     pools: cluster.pools.store,
     blocks: cluster.blocks.store,
     book: pools,
     clusterOverlap: (pool) => ranges.overlap(pool),
+    used: (pool) => usage?.of(pool),
+    forecast(pool, blocks) {
+      const forecast = growth.note(pool, blocks);
+      metrics.poolForecast(pool, forecast);
+      return forecast;
+    },
+    onDropped: (pool) => growth.drop(pool),
     onCounted: (pool, status) => metrics.poolCounted(pool, status),
     onStatus(pool, status) {
       for (const event of poolEvents(pool, status)) {

@@ -69,6 +69,30 @@ Deno.test("a request gets the lowest free block, with its node's addresses, and 
   assert.match(metrics, /^coil_controller_block_request_seconds_count 1$/m);
 });
 
+Deno.test("a pool's status counts the addresses of pods that live on the pod network", async () => {
+  await using lab = new IpamLab();
+  const pod = (name: string, ip: string, phase: string, more = {}) =>
+    lab.api.put("pods", {
+      metadata: { namespace: "team", name, uid: `uid-of-${name}` },
+      spec: { nodeName: "n1", containers: [], ...more },
+      status: { phase, podIPs: [{ ip }] },
+    });
+  putBlock(lab, { index: 0 });
+  pod("runs", "10.64.0.1", "Running");
+  pod("starts", "10.64.0.2", "Pending");
+  pod("ended", "10.64.0.3", "Succeeded");
+  pod("failed", "10.64.0.4", "Failed");
+  pod("host", "10.64.0.5", "Running", { hostNetwork: true });
+  pod("elsewhere", "192.0.2.9", "Running");
+  pod("blockless", "10.64.0.9", "Running");
+  lab.start();
+  await lab.until(() => {
+    const { status } = lab.api.get<AddressPool>(POOL) ?? {};
+    assert.equal(status?.usage, "2/32 (6%)");
+    assert.equal(status?.ipv4?.used, "2");
+  });
+});
+
 Deno.test("a request that cannot be met gets the reason", async () => {
   await using lab = new IpamLab();
   for (const index of [0, 1, 2, 3]) putBlock(lab, { index });

@@ -41,6 +41,7 @@ import { FIELD_MANAGER } from "./gateway/takeover.ts";
 import { type ControllerOptions, parseControllerFlags } from "./flags.ts";
 import { openIpam } from "./ipam_part.ts";
 import { IpamMetrics } from "./ipam/metrics.ts";
+import { openPods } from "./pods_part.ts";
 
 export { CONTROLLER_FLAGS, parseControllerFlags } from "./flags.ts";
 
@@ -152,13 +153,16 @@ function startParts(
         identity: `${Deno.hostname()}_${crypto.randomUUID()}`,
         metrics: kubeMetrics,
       }).run(signal, work));
-  if (options.enableIpam) {
-    const ipam = { ...options, metrics: new IpamMetrics(options.registry) };
-    lead(IPAM_LEASE, openIpam(ipam, group));
-  }
-  if (options.enableEgress) {
-    const egress = { ...options, ...egressOptions(options) };
-    lead(EGRESS_LEASE, openEgress(egress, group));
+  if (options.enableIpam || options.enableEgress) {
+    const pods = openPods(client, group, { everyAddress: options.enableIpam });
+    if (options.enableIpam) {
+      const metrics = new IpamMetrics(options.registry);
+      lead(IPAM_LEASE, openIpam({ ...options, metrics, pods }, group));
+    }
+    if (options.enableEgress) {
+      const egress = { ...options, ...egressOptions(options), pods };
+      lead(EGRESS_LEASE, openEgress(egress, group));
+    }
   }
   if (options.enableCoordinator) {
     lead(COORDINATOR_LEASE, openCoordinator(options, group));

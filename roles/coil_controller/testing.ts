@@ -30,6 +30,7 @@ import { openCoordinator } from "./coordinator_part.ts";
 import { type EgressPartOptions, openEgress } from "./egress_part.ts";
 import { IpamMetrics } from "./ipam/metrics.ts";
 import { openIpam } from "./ipam_part.ts";
+import { openPods } from "./pods_part.ts";
 
 // Loaded when memory is first given back; within a test that would count as a leak.
 openLibc();
@@ -98,6 +99,7 @@ export class EgressLab extends ControllerLab {
     return openEgress({
       ...options,
       ...this.#options,
+      pods: openPods(options.client, group, { everyAddress: false }),
       registry: this.registry,
       settings: {
         port: 5555,
@@ -191,6 +193,7 @@ export class IpamLab extends ControllerLab {
   ): (leading: AbortSignal) => Promise<void> {
     return openIpam({
       ...options,
+      pods: openPods(options.client, group, { everyAddress: true }),
       metrics: new IpamMetrics(this.registry),
       gcIntervalMs: 3_600_000,
       nodeGraceMs: 0,

@@ -4,6 +4,7 @@ import { KubeClient, LeaderElector } from "../../lib/kube/mod.ts";
 import type { ClientSlices } from "../../roles/coil_controller/clients/client_slices.ts";
 import { connectClients } from "../../roles/coil_controller/clients_part.ts";
 import { EgressCluster } from "../../roles/coil_controller/egress/cluster.ts";
+import { openPods } from "../../roles/coil_controller/pods_part.ts";
 import type { ControlPlane } from "../lab/mod.ts";
 import { GatedTransport } from "./gated_transport.ts";
 
@@ -107,7 +108,8 @@ async function lead(
   onReady: (slices: ClientSlices) => void,
 ): Promise<void> {
   await using group = new TaskGroup({ signal });
-  const cluster = new EgressCluster(client);
+  const pods = openPods(client, group, { everyAddress: false });
+  const cluster = new EgressCluster(client, pods);
   using clients = connectClients({ client, cluster });
   cluster.start(group);
   await cluster.synced(group.signal);

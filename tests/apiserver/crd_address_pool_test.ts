@@ -407,13 +407,14 @@ Deno.test("the API server refuses what an AddressPool must not be", async (t) =>
       message: "",
       lastTransitionTime: "2026-01-02T03:04:05Z",
     };
-    const counts = { total: "256", allocated: "32", free: "224" };
+    const counts = { total: "256", allocated: "32", free: "192", used: "6" };
     const status = {
       observedGeneration: 1,
       blockSize: "32",
-      blocks: { total: 8, allocated: 1, free: 7 },
+      blocks: { total: 8, allocated: 1, free: 6, unavailable: 1 },
       ipv4: counts,
       ipv6: { ...counts, total: (1n << 91n).toString() },
+      usage: "6/256 (2%)",
       conditions: ["Ready", "CapacityLow"].map((type) => ({
         type,
         ...condition,
@@ -427,20 +428,22 @@ Deno.test("the API server refuses what an AddressPool must not be", async (t) =>
     assertRefused(await refusals(plane, { method: "PATCH", path, body }));
     assert.match(
       await plane.kubectl(...wide),
-      /^defaults +32 +8 +7 +256 +224 +2475880078570760549798248448 +224 +True +Test +True +\[\{"ipv4":"10\.9\.0\.0\/24"\}\] +\d/,
+      /^defaults +32 +8 +6 +6\/256 \(2%\) +True +Test +True +192 +192 +\[\{"ipv4":"10\.9\.0\.0\/24"\}\] +\d/,
     );
     assert.deepEqual(await columnsOf(plane, "apool"), [
-      ...["NAME", "BLOCK SIZE", "BLOCKS", "FREE BLOCKS"],
-      ...["IPV4 TOTAL", "IPV4 FREE", "IPV6 TOTAL", "IPV6 FREE"],
-      ...["READY", "REASON", "LOW", "SUBNETS", "AGE"],
+      ...["NAME", "BLOCK", "BLOCKS", "FREE", "USED", "READY", "REASON"],
+      ...["LOW", "IPV4 FREE", "IPV6 FREE", "SUBNETS", "AGE"],
     ]);
     assertRefused(
       await refusals(plane, {
         method: "PATCH",
         path,
-        body: { status: { ipv4: { total: "many" } } },
+        body: { status: { ipv4: { total: "many", used: "-1" } } },
       }),
-      ['status.ipv4.total: Invalid value: "many"'],
+      [
+        'status.ipv4.total: Invalid value: "many"',
+        'status.ipv4.used: Invalid value: "-1"',
+      ],
     );
   });
 });

@@ -12,6 +12,7 @@ import {
   type V1Pod,
 } from "../../../lib/kube/mod.ts";
 import { EGRESS_ANNOTATION_PREFIX, nameText } from "../../../lib/names/mod.ts";
+import { addressText, type CachedPod } from "../common/cached_pod.ts";
 import { precedes } from "../common/versions.ts";
 
 /** Phases from which no pod comes back. */
@@ -29,23 +30,40 @@ const SELECTOR = [
 // mutate: any name does.
 const BY_EGRESS = "egress";
 
+/** Options of {@linkcode clientPods}. */
+export interface ClientPodsOptions {
+  /** Called for each pod of the cluster that comes by. */
+  readonly onRead?: () => void;
+  /** Whether the addresses of pods that use no Egress are kept. */
+  readonly everyAddress?: boolean;
+}
+
 /**
  * Follows the pods that use Egresses. Which they are is in annotations, so all
- * pods of the cluster come by; of those that use none nothing is kept.
+ * pods of the cluster come by; of those that use none nothing is kept, or no
+ * more than their addresses.
  */
 export function clientPods(
   client: KubeClient,
-  onRead: () => void = () => {},
-): Informer<V1Pod> {
-  return new Informer(client, PODS, {
+  { onRead, everyAddress = false }: ClientPodsOptions = {},
+): Informer<CachedPod> {
+  const isKept = everyAddress
+    ? (pod: V1Pod) => addressText(pod) !== ""
+    : () => false;
+  return new Informer<CachedPod>(client, PODS, {
     fieldSelector: SELECTOR,
     keep: (pod) => {
-      onRead();
-      return egressesOf(pod).length > 0;
+      onRead?.();
+      return isLive(pod) && (isClient(pod) || isKept(pod));
     },
-    transform: transformClientPod,
+    transform: (pod) =>
+      isClient(pod) ? transformClientPod(pod) : { addresses: addressText(pod) },
     indexes: { [BY_EGRESS]: egressesOf },
   });
+}
+
+function isClient(pod: V1Pod): boolean {
+  return egressesOf(pod).length > 0;
 }
 
 /** The clients of an Egress, by UID. */
@@ -81,15 +99,21 @@ export function clientCount(
  * node, without an address of its own, after its end, or if coild would refuse
  * its annotations.
  */
-export function egressesOf({ metadata, spec, status }: V1Pod): string[] {
-  if (spec?.nodeName === undefined || spec.hostNetwork === true) return [];
-  if (ENDED.has(status?.phase ?? "")) return [];
+export function egressesOf(pod: V1Pod): string[] {
+  if (!isLive(pod)) return [];
+  const { metadata } = pod;
   const references = parseEgressAnnotations(metadata?.annotations);
   if (references.length === 0) return [];
   if (egressAnnotationProblem(references) !== undefined) return [];
   return references.flatMap(({ namespace, names }) =>
     names.map((name) => `${namespace}/${name}`)
   );
+}
+
+/** Whether a pod is on a node, has a network of its own and has not ended. */
+function isLive({ spec, status }: V1Pod): boolean {
+  return spec?.nodeName !== undefined && spec.hostNetwork !== true &&
+    !ENDED.has(status?.phase ?? "");
 }
 
 /** Keeps what the other functions here read. */

@@ -5,6 +5,7 @@ import { KubeClient, Store, type V1Pod } from "../../../lib/kube/mod.ts";
 import { MemoryApi } from "../../../lib/kube/testing.ts";
 import {
   clientPods,
+  type ClientPodsOptions,
   clientsOf,
   egressesOf,
   transformClientPod,
@@ -119,19 +120,38 @@ Deno.test("clientsOf() has an Egress' clients by UID, without what is not an add
   ]);
 });
 
-Deno.test("clientPods() leaves out pods that are not clients", async () => {
+/** Follows pods "a", "b", which is a client, "c" and "d", which is on no node, and has their keys. */
+async function follow(
+  options: ClientPodsOptions,
+): Promise<Record<string, unknown>> {
   const api = new MemoryApi();
-  for (const name of ["a", "b", "c"]) {
-    const { metadata, ...rest } = pod(
+  for (const name of ["a", "b", "c", "d"]) {
+    const { metadata, spec, status } = pod(
       name === "b" ? { [KEY]: "internet" } : {},
     );
-    api.put("pods", { ...rest, metadata: { ...metadata, name } });
+    api.put("pods", {
+      metadata: { ...metadata, name },
+      ...(name !== "d" && spec !== undefined && { spec }),
+      ...(name !== "c" && status !== undefined && { status }),
+    });
   }
-  let read = 0;
-  const informer = clientPods(new KubeClient(api), () => void read++);
+  const informer = clientPods(new KubeClient(api), options);
   await using group = new TaskGroup();
   group.run("pods", (signal) => informer.run(signal));
   await untilPasses(() => assert.ok(informer.hasSynced));
-  assert.deepEqual([...informer.store.keys()], ["team/b"]);
-  assert.equal(read, 3);
+  const { store } = informer;
+  return Object.fromEntries(store.keys().map((key) => [key, store.get(key)]));
+}
+
+Deno.test("clientPods() leaves out pods that are not clients", async () => {
+  let read = 0;
+  const pods = await follow({ onRead: () => void read++ });
+  assert.deepEqual(Object.keys(pods), ["team/b"]);
+  assert.equal(read, 3, "the API server leaves out the one on no node");
+});
+
+Deno.test("clientPods() keeps the addresses of other pods, and nothing else of them", async () => {
+  const { "team/b": client, ...others } = await follow({ everyAddress: true });
+  assert.deepEqual(others, { "team/a": { addresses: "10.1.1.2 fd01::2" } });
+  assert.deepEqual(egressesOf(client as V1Pod), [EGRESS]);
 });

@@ -17,7 +17,6 @@ import {
   SERVICE_ACCOUNTS,
   SERVICES,
   type V1ClusterRoleBinding,
-  type V1Pod,
 } from "../../../lib/kube/mod.ts";
 import {
   EGRESS_CLUSTER_ROLE_BINDING,
@@ -25,8 +24,8 @@ import {
   EGRESS_ROLE_BINDING,
   EGRESS_SERVICE_ACCOUNT,
 } from "../../../lib/names/mod.ts";
-import { clientPods } from "../clients/client_pods.ts";
 import { sliceInformer } from "../clients/client_slices.ts";
+import type { CachedPod } from "../common/cached_pod.ts";
 import {
   type OwnedDeployment,
   type OwnedObject,
@@ -52,8 +51,8 @@ export class EgressCluster {
   readonly budgets: Informer<OwnedObject>;
   /** Pods of Egresses that have not ended. */
   readonly pods: Informer<KubeObject>;
-  /** Pods that use Egresses. */
-  readonly clients: Informer<V1Pod>;
+  /** Pods that use Egresses. Its owner runs it. */
+  readonly clients: Informer<CachedPod>;
   readonly slices: Informer<EgressClientSlice>;
   readonly accounts: Informer<OwnedObject>;
   readonly roleBindings: Informer<OwnedObject>;
@@ -63,8 +62,7 @@ export class EgressCluster {
     Informer<V1ClusterRoleBinding>
   >;
 
-  /** `onRead` is called for each pod of the cluster that comes by. */
-  constructor(client: KubeClient, onRead?: () => void) {
+  constructor(client: KubeClient, clients: Informer<CachedPod>) {
     const owned = { labelSelector: EGRESS_SELECTOR };
     this.egresses = new Informer(client, EGRESSES, {
       transform: transformEgress,
@@ -88,7 +86,7 @@ export class EgressCluster {
       metadataOnly: true,
       transform: transformPod,
     });
-    this.clients = clientPods(client, onRead);
+    this.clients = clients;
     this.slices = sliceInformer(client);
     this.accounts = new Informer<OwnedObject>(client, SERVICE_ACCOUNTS, {
       ...named(EGRESS_SERVICE_ACCOUNT),
@@ -112,7 +110,8 @@ export class EgressCluster {
 
   /** Starts the watches in the group. */
   start(group: TaskGroup): void {
-    for (const [name, informer] of Object.entries(this.#informers())) {
+    const { clients: _, ...own } = this.#informers();
+    for (const [name, informer] of Object.entries(own)) {
       group.run(`${name} informer`, (signal) => informer.run(signal));
     }
   }

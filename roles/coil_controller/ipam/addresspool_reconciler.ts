@@ -4,13 +4,16 @@ import {
   type AddressBlock,
   type AddressPool,
   type AddressPoolStatus,
+  type BlockCounts,
   type ClusterUse,
   isPoolStatusNews,
   type Pool,
+  type PoolForecast,
   type PoolOverlapReport,
   poolStatus,
   poolStatusEquals,
   unreadablePoolStatus,
+  type UsedAddresses,
 } from "../../../lib/api/mod.ts";
 import type {
   KubeClient,
@@ -44,6 +47,15 @@ export interface AddressPoolReconcilerOptions {
   readonly book: PoolBook;
   /** What the cluster uses addresses of the pool for, if anything. */
   readonly clusterOverlap?: (pool: Pool) => ClusterUse | undefined;
+  /** What pods use of the pool's blocks, if that is known. */
+  readonly used?: (pool: string) => UsedAddresses | undefined;
+  /** How fast the pool is used up, if that is known. */
+  readonly forecast?: (
+    pool: string,
+    blocks: BlockCounts,
+  ) => PoolForecast | undefined;
+  /** A pool is gone. */
+  readonly onDropped?: (pool: string) => void;
   /** A status was computed, written or not. */
   readonly onCounted?: (pool: string, status: AddressPoolStatus) => void;
   /** A status was written. */
@@ -73,6 +85,7 @@ export class AddressPoolReconciler {
     if (object === undefined) {
       book.drop(name);
       this.#pace.forget(name);
+      this.#options.onDropped?.(name);
       return;
     }
     const own = blocks.byIndex("pool", name);
@@ -154,6 +167,8 @@ export class AddressPoolReconciler {
         nodes: own.map(({ metadata }) => metadata.labels?.[NODE_LABEL] ?? ""),
         overlap: book.overlap(pool.name),
         cluster: this.#options.clusterOverlap?.(pool),
+        used: this.#options.used?.(name),
+        forecast: (blocks) => this.#options.forecast?.(name, blocks),
         previous,
         now: now(),
       });

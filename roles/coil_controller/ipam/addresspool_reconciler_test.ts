@@ -18,6 +18,8 @@ class Site {
     pool: ({ metadata }) => [metadata.labels?.[POOL_LABEL] ?? ""],
   });
   readonly #reconciler: AddressPoolReconciler;
+  /** Addresses that pods have of the first block. */
+  used: number | undefined;
 
   constructor() {
     this.#pools.set("p", {
@@ -42,12 +44,21 @@ class Site {
         overlap: () => undefined,
         drop() {},
       },
+      used: () =>
+        this.used === undefined
+          ? undefined
+          : { ipv4: new Map([[0, this.used]]), ipv6: new Map() },
       pace: new WritePace({
         intervalMs: 15_000,
         clock: this.clock,
         random: () => 0,
       }),
     });
+  }
+
+  /** What the status says of pods' addresses. */
+  get usage(): string | undefined {
+    return this.#pools.get("p")?.status?.usage;
   }
 
   /** Reconciles with so many blocks in use; returns when it is to be done again, in seconds. */
@@ -95,4 +106,21 @@ Deno.test("a condition of a pool is written at once, and numbers wait from then 
   assert.deepEqual(site.writes.at(-1), [3, 13], "room again");
   assert.equal(await site.use(12), 15);
   assert.equal(site.writes.length, 4);
+});
+
+Deno.test("what pods use is written at once when it becomes known, then once in 15 s and only when changed", async () => {
+  const site = new Site();
+  await site.use(1);
+  await site.clock.advance(1_000);
+  site.used = 1;
+  await site.use(1);
+  assert.deepEqual(site.writes, [[0, 1], [1, 1]]);
+  assert.equal(site.usage, "1/64 (1%)");
+  for (let second = 2; second <= 60; second++) {
+    await site.clock.advance(1000);
+    site.used = Math.min(second, 20);
+    await site.use(1);
+  }
+  assert.deepEqual(site.writes.slice(2), [[16, 1], [31, 1]]);
+  assert.equal(site.usage, "20/64 (31%)");
 });

@@ -3,8 +3,10 @@ import {
   CONDITION_CLUSTER_ADDRESSES,
   CONDITION_OVERLAPPING,
   conditionOf,
+  type PoolForecast,
   REASON_IN_POD_CIDR,
 } from "../../../lib/api/mod.ts";
+import { FAMILIES } from "../../../lib/inet/mod.ts";
 import {
   Counter,
   Gauge,
@@ -13,12 +15,18 @@ import {
   SECONDS_BUCKETS,
 } from "../../../lib/telemetry/mod.ts";
 
+/** What an address of a pool can be. */
+const ADDRESS_STATES = ["used", "idle", "free", "unavailable"] as const;
+
 /** What coil-controller counts. Names are upstream's where it has them. */
 export class IpamMetrics {
   readonly maxBlocks: Gauge<"pool">;
   readonly allocatedBlocks: Gauge<"pool">;
   readonly freeBlocks: Gauge<"pool">;
   readonly overlaps: Gauge<"pool">;
+  readonly addresses: Gauge<"pool" | "family" | "state">;
+  readonly blocksPerHour: Gauge<"pool">;
+  readonly usedUpSeconds: Gauge<"pool">;
   readonly requests: Counter<"pool" | "result">;
   readonly requestSeconds: Histogram;
   readonly gcReleased: Counter;
@@ -50,6 +58,27 @@ export class IpamMetrics {
     this.overlaps = new Gauge({
       name: "coil_controller_pool_overlaps",
       help: "1 if other pools, nodes or Services have addresses of the pool.",
+      labelNames: ["pool"],
+      registers,
+    });
+    this.addresses = new Gauge({
+      name: "coil_controller_pool_addresses",
+      help:
+        "Addresses of a pool by family and state: used by pods, idle in blocks of nodes, free to allocate, or unavailable because they are used elsewhere.",
+      labelNames: ["pool", "family", "state"],
+      registers,
+    });
+    this.blocksPerHour = new Gauge({
+      name: "coil_controller_pool_blocks_per_hour",
+      help:
+        "By how many blocks an hour the pool's use grew in the last six hours.",
+      labelNames: ["pool"],
+      registers,
+    });
+    this.usedUpSeconds = new Gauge({
+      name: "coil_controller_pool_used_up_seconds",
+      help:
+        "Time until no block of the pool is left at this rate; absent while its use does not grow.",
       labelNames: ["pool"],
       registers,
     });
@@ -96,7 +125,9 @@ export class IpamMetrics {
   }
 
   /** Takes over what a pool's status says. */
-  poolCounted(pool: string, { blocks, conditions }: AddressPoolStatus): void {
+  poolCounted(pool: string, status: AddressPoolStatus): void {
+    const { blocks, conditions } = status;
+    this.#countAddresses(pool, status);
     this.freeBlocks.set({ pool }, blocks?.free ?? 0);
     // Prometheus sees no increase in a counter that begins with its first failure.
     this.requests.inc({ pool, result: "failed" }, 0);
@@ -106,14 +137,54 @@ export class IpamMetrics {
     this.overlaps.set({ pool }, isShared ? 1 : 0);
   }
 
+  /** Takes over how fast a pool is used up. */
+  poolForecast(pool: string, forecast: PoolForecast | undefined): void {
+    const { blocksPerHour, hoursLeft } = forecast ?? {};
+    setOrRemove(this.blocksPerHour, pool, blocksPerHour);
+    setOrRemove(
+      this.usedUpSeconds,
+      pool,
+      hoursLeft === undefined ? undefined : hoursLeft * 3600,
+    );
+  }
+
+  /** The states of a family add up to its addresses; "used" and "idle" are there as soon as the pods are known. */
+  #countAddresses(pool: string, status: AddressPoolStatus): void {
+    for (const family of FAMILIES) {
+      const counts = status[family];
+      if (counts === undefined) continue;
+      const [total, allocated, free, used] = [
+        counts.total,
+        counts.allocated,
+        counts.free,
+        counts.used ?? 0,
+      ].map(Number) as [number, number, number, number];
+      const states = {
+        free,
+        unavailable: Math.max(0, total - allocated - free),
+        ...(counts.used !== undefined &&
+          { used, idle: Math.max(0, allocated - used) }),
+      };
+      for (const [state, value] of Object.entries(states)) {
+        this.addresses.set({ pool, family, state }, value);
+      }
+    }
+  }
+
   /** Forgets a pool. */
   dropPool(pool: string): void {
     for (const gauge of this.#ofPools) gauge.remove(pool);
+    for (const family of FAMILIES) {
+      for (const state of ADDRESS_STATES) {
+        this.addresses.remove({ pool, family, state });
+      }
+    }
   }
 
   /** Forgets all pools: another replica counts them now. */
   dropPools(): void {
     for (const gauge of this.#ofPools) gauge.reset();
+    this.addresses.reset();
   }
 
   get #ofPools(): readonly Gauge<"pool">[] {
@@ -122,6 +193,17 @@ export class IpamMetrics {
       this.allocatedBlocks,
       this.freeBlocks,
       this.overlaps,
+      this.blocksPerHour,
+      this.usedUpSeconds,
     ];
   }
+}
+
+function setOrRemove(
+  gauge: Gauge<"pool">,
+  pool: string,
+  value: number | undefined,
+): void {
+  if (value === undefined) gauge.remove(pool);
+  else gauge.set({ pool }, value);
 }

@@ -6,6 +6,7 @@ import {
   CONDITION_CLUSTER_ADDRESSES,
   CONDITION_OVERLAPPING,
   CONDITION_READY,
+  CONDITION_USED_UP_SOON,
   conditionOf,
   REASON_IN_POD_CIDR,
 } from "../../../lib/api/mod.ts";
@@ -44,6 +45,15 @@ export function poolEvents(
     });
   }
   events.push(
+    ...transient(pool.status, status, {
+      type: CONDITION_USED_UP_SOON,
+      end: {
+        reason: "UsedUpSoonEnded",
+        message: status.blocks?.free === 0
+          ? "The pool is used up"
+          : "The pool is no longer used up within a day at the present rate",
+      },
+    }),
     ...transient(pool.status, status, {
       type: CONDITION_OVERLAPPING,
       end: {

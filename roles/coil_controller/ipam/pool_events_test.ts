@@ -42,8 +42,23 @@ const LOW_IN_USE = {
   blocks: BLOCKS,
 };
 
+function soon(blocks = BLOCKS): AddressPoolStatus {
+  const { conditions = [] } = FINE;
+  const condition = {
+    type: "UsedUpSoon",
+    status: "True" as const,
+    reason: "BlocksRunOut",
+    message: "soon text",
+    lastTransitionTime: "2026-01-01T00:00:00Z",
+  };
+  return { blocks, conditions: [...conditions, condition] };
+}
+
 for (
   const [title, previous, now, reasons] of [
+    ["a pool that is used up soon", FINE, soon(), ["UsedUpSoon"]],
+    ["a pool that is still used up soon", soon(), soon(), []],
+    ["a pool that grows no more", soon(), FINE, ["UsedUpSoonEnded"]],
     ["a new pool with room", undefined, FINE, []],
     ["a new pool that is low", undefined, LOW, ["CapacityLow"]],
     ["a pool that gets low", FINE, LOW, ["CapacityLow"]],
@@ -69,7 +84,7 @@ for (
     for (const event of events) {
       assert.equal(
         event.type,
-        event.reason === "CapacityRestored" ? "Normal" : "Warning",
+        /Restored|Ended/.test(event.reason) ? "Normal" : "Warning",
       );
       assert.notEqual(event.message, "");
     }

@@ -1,0 +1,53 @@
+import type { BlockCounts, PoolForecast } from "../../../lib/api/mod.ts";
+import { type Clock, systemClock } from "../../../lib/async/mod.ts";
+
+const MINUTE_MS = 60_000;
+const HOUR_MS = 60 * MINUTE_MS;
+
+/** A pool is noted about so often. */
+export const SAMPLE_INTERVAL_MS: number = 5 * MINUTE_MS;
+
+/** The rate is that of the last so many hours; of a shorter time than the least nothing is said, since pods of a rollout come all at once. */
+const WINDOW_MS = 6 * HOUR_MS;
+const LEAST_WINDOW_MS = HOUR_MS;
+
+interface Sample {
+  readonly atMs: number;
+  readonly allocated: number;
+}
+
+/** How fast pools are used up. Nothing of it is stored: a new leader knows it after an hour. */
+export class Growth {
+  readonly #clock: Clock;
+  readonly #samples = new Map<string, Sample[]>();
+
+  constructor({ clock = systemClock }: { readonly clock?: Clock } = {}) {
+    this.#clock = clock;
+  }
+
+  /** Takes note of a pool's blocks; undefined where too little is known yet. */
+  note(
+    pool: string,
+    { allocated, free }: BlockCounts,
+  ): PoolForecast | undefined {
+    const atMs = this.#clock.nowMs();
+    const samples = this.#samples.get(pool) ?? [];
+    this.#samples.set(pool, samples);
+    const last = samples.at(-1);
+    if (last === undefined || atMs - last.atMs >= SAMPLE_INTERVAL_MS) {
+      samples.push({ atMs, allocated });
+    }
+    while (atMs - (samples[0]?.atMs ?? atMs) > WINDOW_MS) samples.shift();
+    const [first] = samples;
+    const sinceMs = atMs - (first?.atMs ?? atMs);
+    if (first === undefined || sinceMs < LEAST_WINDOW_MS) return undefined;
+    const blocksPerHour = (allocated - first.allocated) * HOUR_MS / sinceMs;
+    const hoursLeft = blocksPerHour > 0 ? free / blocksPerHour : undefined;
+    return { blocksPerHour, hoursLeft };
+  }
+
+  /** Forgets a pool. */
+  drop(pool: string): void {
+    this.#samples.delete(pool);
+  }
+}

@@ -1,0 +1,122 @@
+import {
+  type AddressPool,
+  blockIndexOf,
+  layoutText,
+  type Pool,
+  tryPoolOf,
+  type UsedAddresses,
+} from "../../../lib/api/mod.ts";
+import { Address, type Family } from "../../../lib/inet/mod.ts";
+import type { Informer } from "../../../lib/kube/mod.ts";
+import { addressText, type CachedPod } from "../common/cached_pod.ts";
+
+/** Pods' addresses by the index of their block. */
+type Counts = Record<Family, Map<number, number>>;
+
+interface Counted {
+  readonly pool: Pool;
+  readonly counts: Counts;
+}
+
+/**
+ * Counts which addresses of each pool's blocks pods have, as pods come and go.
+ *
+ * Whether there is such a block is asked when a pool's sum is made. So an
+ * address counts in the pool whose block it is of, where pools overlap, and an
+ * address that another network plugin gave, in none.
+ */
+export class PoolUsage implements Disposable {
+  readonly #pods: Pick<Informer<CachedPod>, "hasSynced">;
+  readonly #listeners = new Set<(pool: string) => void>();
+  readonly #pools = new Map<string, Counted>();
+  /** What has been counted of each pod; the informer's store may be ahead. */
+  readonly #counted = new Map<string, string>();
+  readonly #subscriptions = new DisposableStack();
+
+  /** Follows the pods of the cluster that have addresses of their own and have not ended, and the pools. */
+  constructor(
+    { pods, pools }: {
+      readonly pods: Pick<Informer<CachedPod>, "subscribe" | "hasSynced">;
+      readonly pools: Pick<Informer<AddressPool>, "subscribe">;
+    },
+  ) {
+    this.#pods = pods;
+    const all = { replay: true };
+    this.#subscriptions.use(pods.subscribe(({ type, key, object }) => {
+      this.#note(key, type === "deleted" ? "" : addressText(object));
+    }, all));
+    this.#subscriptions.use(pools.subscribe(({ type, key, object }) => {
+      const pool = type === "deleted" ? undefined : tryPoolOf(object);
+      if (pool === undefined) this.#pools.delete(key);
+      else this.#set(pool);
+    }, all));
+  }
+
+  #set(pool: Pool): void {
+    const known = this.#pools.get(pool.name)?.pool;
+    if (known !== undefined && layoutText(known) === layoutText(pool)) return;
+    const counts = { ipv4: new Map(), ipv6: new Map() };
+    const counted = { pool, counts };
+    this.#pools.set(pool.name, counted);
+    for (const text of this.#counted.values()) {
+      for (const address of addressesIn(text)) countIn(counted, address, 1);
+    }
+  }
+
+  /** The addresses that pods have of a pool's blocks; undefined until all pods are known. */
+  of(pool: string): UsedAddresses | undefined {
+    if (!this.#pods.hasSynced) return undefined;
+    return this.#pools.get(pool)?.counts;
+  }
+
+  /** Calls back with the name of a pool of which pods have more addresses, or fewer. */
+  subscribe(listener: (pool: string) => void): Disposable {
+    const entry = (pool: string) => listener(pool);
+    this.#listeners.add(entry);
+    return { [Symbol.dispose]: () => void this.#listeners.delete(entry) };
+  }
+
+  #note(key: string, text: string): void {
+    const before = this.#counted.get(key) ?? "";
+    if (text === before) return;
+    if (text === "") this.#counted.delete(key);
+    else this.#counted.set(key, text);
+    this.#count(before, -1);
+    this.#count(text, 1);
+  }
+
+  #count(text: string, step: 1 | -1): void {
+    const changed = new Set<string>();
+    for (const address of addressesIn(text)) {
+      for (const [name, counted] of this.#pools) {
+        if (countIn(counted, address, step)) changed.add(name);
+      }
+    }
+    for (const listener of this.#listeners) changed.forEach(listener);
+  }
+
+  /** Counts no more. */
+  [Symbol.dispose](): void {
+    this.#subscriptions.dispose();
+  }
+}
+
+/** Counts an address of a pool. False: it is none. */
+function countIn(
+  { pool, counts }: Counted,
+  address: Address,
+  step: 1 | -1,
+): boolean {
+  const index = blockIndexOf(pool, address);
+  if (index === undefined) return false;
+  const ofFamily = counts[address.family];
+  const count = (ofFamily.get(index) ?? 0) + step;
+  if (count === 0) ofFamily.delete(index);
+  else ofFamily.set(index, count);
+  return true;
+}
+
+/** What is not an address is left out: a pod's status may say anything. */
+function addressesIn(text: string): Address[] {
+  return text.split(" ").flatMap((part) => Address.tryParse(part) ?? []);
+}

@@ -1,0 +1,83 @@
+import assert from "node:assert/strict";
+import { eventually } from "../lab/mod.ts";
+import { ControllerLab } from "./controller_testing.ts";
+
+/** A write of numbers waits for up to 18 s. */
+const PATIENCE = { timeoutMs: 60_000 };
+
+const NAMESPACE = "/api/v1/namespaces/default/pods";
+
+interface PodFacts {
+  readonly ips: readonly string[];
+  readonly phase?: string;
+  readonly hostNetwork?: boolean;
+}
+
+Deno.test("coil-controller counts what pods use of a pool", async (t) => {
+  await using lab = await ControllerLab.start("ctlusage", ["node1"]);
+  const { plane } = lab;
+  await lab.createPool("dual", {
+    blockSizeBits: 2,
+    subnets: [{ ipv4: "10.4.0.0/28", ipv6: "fd02::/124" }],
+  });
+
+  async function setStatus(name: string, { ips, phase = "Running" }: PodFacts) {
+    const podIPs = ips.map((ip) => ({ ip }));
+    const status = { phase, podIP: ips[0], podIPs };
+    await plane.request("PATCH", `${NAMESPACE}/${name}/status`, { status }, {
+      contentType: "application/merge-patch+json",
+    });
+  }
+  async function addPod(name: string, facts: PodFacts): Promise<void> {
+    await plane.request("POST", NAMESPACE, {
+      metadata: { name },
+      spec: {
+        nodeName: "node1",
+        hostNetwork: facts.hostNetwork ?? false,
+        containers: [{ name: "c", image: "example.com/c" }],
+      },
+    });
+    await setStatus(name, facts);
+  }
+  async function untilUsed(ipv4: string, ipv6: string): Promise<void> {
+    await eventually(`${ipv4} and ${ipv6} addresses in use`, async () => {
+      const { status } = await lab.pool("dual");
+      return status?.ipv4?.used === ipv4 && status.ipv6?.used === ipv6;
+    }, PATIENCE);
+  }
+
+  await using _controller = lab.startController();
+  assert.equal(await lab.ask("dual", "node1"), "block dual-0");
+
+  await t.step("pods that start", async () => {
+    await addPod("both", { ips: ["10.4.0.0", "fd02::"] });
+    await addPod("ipv4", { ips: ["10.4.0.1"] });
+    await addPod("host", { ips: ["10.4.0.2", "fd02::2"], hostNetwork: true });
+    await addPod("done", { ips: ["10.4.0.3"], phase: "Succeeded" });
+    await addPod("foreign", { ips: ["192.0.2.7", "2001:db8::7"] });
+    await addPod("blockless", { ips: ["10.4.0.9", "fd02::9"] });
+    await untilUsed("2", "1");
+    assert.equal(
+      await plane.kubectl(
+        "get",
+        "apool",
+        "dual",
+        "-o=jsonpath={.status.usage}",
+      ),
+      "2/16 (12%)",
+    );
+  });
+
+  await t.step("pods that end, and one that goes", async () => {
+    await setStatus("ipv4", { ips: ["10.4.0.1"], phase: "Failed" });
+    await untilUsed("1", "1");
+    await plane.request("DELETE", `${NAMESPACE}/both?gracePeriodSeconds=0`);
+    await untilUsed("0", "0");
+  });
+
+  await t.step("pods that were there before their block", async () => {
+    assert.equal(await lab.ask("dual", "node1"), "block dual-1");
+    assert.equal(await lab.ask("dual", "node1"), "block dual-2");
+    await untilUsed("1", "1");
+  });
+});
