@@ -70,7 +70,6 @@ Deno.test("coil-controller counts what pods use of a pool", async (t) => {
 
   await t.step("pods that end, and one that goes", async () => {
     await setStatus("ipv4", { ips: ["10.4.0.1"], phase: "Failed" });
-    await untilUsed("1", "1");
     await plane.request("DELETE", `${NAMESPACE}/both?gracePeriodSeconds=0`);
     await untilUsed("0", "0");
   });

@@ -54,7 +54,7 @@ export function clientPods(
     fieldSelector: SELECTOR,
     keep: (pod) => {
       onRead?.();
-      return isLive(pod) && (isClient(pod) || isKept(pod));
+      return isClient(pod) || isKept(pod);
     },
     transform: (pod) =>
       isClient(pod) ? transformClientPod(pod) : { addresses: addressText(pod) },

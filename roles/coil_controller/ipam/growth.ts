@@ -34,6 +34,7 @@ export class Growth {
     const samples = this.#samples.get(pool) ?? [];
     this.#samples.set(pool, samples);
     const last = samples.at(-1);
+    // mutate: only bounds memory.
     if (last === undefined || atMs - last.atMs >= SAMPLE_INTERVAL_MS) {
       samples.push({ atMs, allocated });
     }
