@@ -51,7 +51,7 @@ const STATUS_INTERVAL_MS = 300;
 const STATUS_INTERVAL_PER_BLOCK_MS = 0.04;
 const CONCURRENT_POOLS = 4;
 
-/** However many pods come and go, what they use is summed up once in this time. */
+/** However many pods come and go, what they use is summed up once in about this time. */
 const USAGE_INTERVAL_MS = 10_000;
 
 export interface IpamPartOptions {
@@ -170,7 +170,7 @@ async function leadIpam(
     onNode: (name, isThere) => isThere ? gc.nodeThere(name) : gc.nodeGone(name),
   });
   using _usage = usage?.subscribe((pool) =>
-    poolController.enqueue(pool, { afterMs: USAGE_INTERVAL_MS })
+    poolController.enqueue(pool, { afterMs: jittered(USAGE_INTERVAL_MS) })
   );
   pools.open(cluster.pools.store.list());
   const pending = cluster.requests.store.list().filter((r) => !isSettled(r));

@@ -49,7 +49,11 @@ Deno.test("coil-controller looks after address pools", async (t) => {
     async () => {
       await lab.createPool("v4", SMALL);
       for (const name of ["before", "v4"]) {
-        const pool = await untilPool(name, "status", free(2));
+        const pool = await untilPool(
+          name,
+          "status",
+          (p) => free(2)(p) && p.status?.usage !== undefined,
+        );
         assert.deepEqual(pool.metadata.finalizers, ["coil.cybozu.com"]);
         assert.deepEqual(pool.status?.blocks, {
           total: 2,
@@ -60,6 +64,7 @@ Deno.test("coil-controller looks after address pools", async (t) => {
           total: "8",
           allocated: "0",
           free: "8",
+          used: "0",
         });
         assert.equal(pool.status?.ipv6, undefined);
         assert.deepEqual(conditionsOf(pool), [
@@ -106,6 +111,7 @@ Deno.test("coil-controller looks after address pools", async (t) => {
         total: "8",
         allocated: "8",
         free: "0",
+        used: "0",
       });
       await eventually("the Event", async () => {
         const events = await lab.events("v4");

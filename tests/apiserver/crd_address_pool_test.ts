@@ -434,17 +434,16 @@ Deno.test("the API server refuses what an AddressPool must not be", async (t) =>
       ...["NAME", "BLOCK", "BLOCKS", "FREE", "USED", "READY", "REASON"],
       ...["LOW", "IPV4 FREE", "IPV6 FREE", "SUBNETS", "AGE"],
     ]);
-    assertRefused(
-      await refusals(plane, {
-        method: "PATCH",
-        path,
-        body: { status: { ipv4: { total: "many", used: "-1" } } },
-      }),
-      [
-        'status.ipv4.total: Invalid value: "many"',
-        'status.ipv4.used: Invalid value: "-1"',
-      ],
-    );
+    for (const field of ["total", "used"]) {
+      assertRefused(
+        await refusals(plane, {
+          method: "PATCH",
+          path,
+          body: { status: { ipv4: { [field]: "many" } } },
+        }),
+        [`status.ipv4.${field}: Invalid value: "many"`],
+      );
+    }
   });
 });
 
