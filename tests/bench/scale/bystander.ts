@@ -2,6 +2,7 @@
 // ten times a second, whatever becomes of the API server.
 import type { ControlPlane } from "../../lab/mod.ts";
 import { sleep } from "../../lab/mod.ts";
+import type { Asked } from "./waits.ts";
 
 const EVERY_MS = 100;
 const PATIENCE_MS = 60_000;
@@ -10,16 +11,6 @@ const CORE = "/api/v1/namespaces/kube-system";
 const CONFIG = `${CORE}/configmaps/${NAME}`;
 const LEASE =
   `/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/${NAME}`;
-
-/** What became of one request. */
-export interface Asked {
-  readonly what: "get" | "renew";
-  /** In ms since 1970. */
-  readonly atMs: number;
-  readonly ms: number;
-  /** 0 when there was no answer. */
-  readonly status: number;
-}
 
 interface LeaseObject {
   readonly spec: object;
@@ -80,9 +71,9 @@ export class Bystander implements AsyncDisposable {
     return new Bystander(plane, await plane.serviceAccountToken(metadata));
   }
 
-  /** What it asked in this time, in ms since 1970. */
-  between(fromMs: number, toMs: number): Asked[] {
-    return this.#asked.filter(({ atMs }) => atMs >= fromMs && atMs < toMs);
+  /** What it has asked so far and what became of it. */
+  get asked(): readonly Asked[] {
+    return this.#asked;
   }
 
   async #repeat(act: () => Promise<unknown>): Promise<void> {

@@ -58,7 +58,7 @@ export async function scaleFigures(bench: ScaleBench): Promise<Figure[]> {
     watches: () => watchFigures(plane, nodes, log),
     restart: () =>
       restartFigures({
-        plane,
+        cluster,
         nodes: nodes.slice(0, quick ? WATCHING_NODES / 5 : WATCHING_NODES),
         log,
       }),

@@ -1,5 +1,6 @@
 // The only API server ends and comes back: how long until the coilds of many
 // nodes are in step with it, and how long another program waits in the meantime.
+import type { CoilCluster } from "../../lab/coil.ts";
 import {
   type ControlPlane,
   eventually,
@@ -10,7 +11,7 @@ import { LARGE, namespacesOfNode } from "../../scale/size.ts";
 import { type Figure, figure } from "../figures.ts";
 import { many } from "../many.ts";
 import { processorSeconds } from "../process_memory.ts";
-import { type Asked, Bystander } from "./bystander.ts";
+import { Bystander } from "./bystander.ts";
 import type {
   Answer,
   ChangedKey,
@@ -19,6 +20,7 @@ import type {
 } from "./daemon_watches.ts";
 import type { BigNode } from "./objects.ts";
 import { storePodsElsewhere } from "./stored_pods.ts";
+import { waitFigures } from "./waits.ts";
 
 const FLOW_CONTROL =
   new URL("../../../deploy/policies/flow_control.yaml", import.meta.url)
@@ -29,8 +31,10 @@ const WORKERS = 2;
 const WIDTH = 8;
 const NAMESPACES = 1_000;
 const PODS_EACH = 30;
-/** Until the server that came back is measured, and before it ends. */
+/** From when the server's port is open again. */
 const WINDOW_MS = 60_000;
+/** Before the server ends. */
+const BEFORE_MS = 20_000;
 const SETTLE_MS = 15_000;
 /** etcd's JSON gateway (etcd documentation, "gRPC gateway"). */
 const PUT = "http://127.0.0.1:2379/v3/kv/put";
@@ -42,38 +46,42 @@ const CHANGED: readonly ChangedKey[] = [
 
 /** What the bench works with. */
 export interface RestartBench {
-  readonly plane: ControlPlane;
+  readonly cluster: CoilCluster;
   /** Those whose coilds watch. */
   readonly nodes: readonly BigNode[];
   readonly log: (text: string) => void;
 }
 
-/** Restarts the API server without these nodes' coilds, and beside them. */
+/**
+ * Restarts the API server of a cluster without Coil's programs, and beside these
+ * nodes' coilds: without Coil's priority levels (`shared`) and with them; then
+ * with the levels and the controller alone.
+ */
 export async function restartFigures(bench: RestartBench): Promise<Figure[]> {
-  const { plane, nodes, log } = bench;
-  await plane.kubectl("apply", "-f", FLOW_CONTROL);
+  const { cluster, nodes, log } = bench;
+  const { plane } = cluster;
   const watching = await prepare(bench);
   await using bystander = await Bystander.start(plane);
-  const figures = await restart(bench, {
-    name: "restart.none",
-    daemons: [],
-    bystander,
-  });
+  const measure = (name: string, daemons: readonly DaemonWorker[]) =>
+    restart(bench, { name: `restart.${name}`, daemons, bystander });
+  await plane.kubectl("delete", "--ignore-not-found", "-f", FLOW_CONTROL);
+  await cluster.controller?.stop();
+  const figures = await measure("bare", []);
+  await cluster.startController();
   log(`the coilds of ${nodes.length} nodes`);
-  using daemons = await Daemons.open(plane, watching);
-  figures.push(
-    ...await restart(bench, {
-      name: `restart.${nodes.length}`,
-      daemons: daemons.workers,
-      bystander,
-    }),
-  );
+  {
+    using daemons = await Daemons.open(plane, watching);
+    figures.push(...await measure(`${nodes.length}.shared`, daemons.workers));
+    await plane.kubectl("apply", "-f", FLOW_CONTROL);
+    figures.push(...await measure(`${nodes.length}`, daemons.workers));
+  }
+  figures.push(...await measure("none", []));
   return figures;
 }
 
 /** As many namespaces and pools as a large cluster has, and these nodes' pods and tokens. */
 async function prepare(
-  { plane, nodes, log }: RestartBench,
+  { cluster: { plane }, nodes, log }: RestartBench,
 ): Promise<WatchingNode[]> {
   log(`${NAMESPACES} namespaces, ${PODS_EACH * nodes.length} pods`);
   await many(
@@ -170,10 +178,10 @@ async function restart(
   bench: RestartBench,
   { name, daemons, bystander }: Restart,
 ): Promise<Figure[]> {
-  const { plane, log } = bench;
+  const { cluster: { plane }, log } = bench;
   await sleep(SETTLE_MS);
   const beginMs = Date.now();
-  await sleep(WINDOW_MS);
+  await sleep(BEFORE_MS);
   log(`${name}: the API server ends`);
   const killMs = Date.now();
   await plane.killApiServer();
@@ -183,25 +191,37 @@ async function restart(
       worker.ask({ ask: "step", version, changed: CHANGED })
     ),
   );
-  await plane.startApiServer();
+  const [portMs] = await Promise.all([
+    portOpens(plane),
+    plane.startApiServer(),
+  ]);
   const readyMs = Date.now();
   if (daemons.length > 0) await change(bench);
   const answers = await stepping;
   const busyS = serverSeconds(plane);
-  await sleep(Math.max(0, readyMs + WINDOW_MS - Date.now()));
+  const after = { fromMs: portMs, toMs: portMs + WINDOW_MS };
+  await sleep(Math.max(0, after.toMs - Date.now()));
   log(await levelLines(plane));
+  const before = { fromMs: beginMs, toMs: killMs };
   return [
+    figure(`${name}.port`, "s", [(portMs - killMs) / 1000]),
     figure(`${name}.ready`, "s", [(readyMs - killMs) / 1000]),
     // Until all are in step, and in the whole minute.
     figure(`${name}.server.step`, "s", [busyS]),
     figure(`${name}.server`, "s", [serverSeconds(plane)]),
     ...stepFigures(name, killMs, answers),
-    ...waitFigures(`${name}.before`, bystander.between(beginMs, killMs)),
-    ...waitFigures(
-      `${name}.after`,
-      bystander.between(readyMs, readyMs + WINDOW_MS),
-    ),
+    ...waitFigures(`${name}.before`, bystander.asked, before),
+    ...waitFigures(`${name}.after`, bystander.asked, after),
   ];
+}
+
+/** Waits until the API server's port accepts a connection; returns when, in ms since 1970. */
+async function portOpens({ url }: ControlPlane): Promise<number> {
+  const { hostname, port } = new URL(url);
+  return await eventually("the API server's port", async () => {
+    using _connection = await Deno.connect({ hostname, port: Number(port) });
+    return Date.now();
+  }, { timeoutMs: WINDOW_MS });
 }
 
 /** Processor time since its start. */
@@ -220,7 +240,9 @@ async function nextVersion({ netns }: ControlPlane): Promise<number> {
 }
 
 /** Each node's Node, a namespace and a pool get an annotation. */
-async function change({ plane, nodes }: RestartBench): Promise<void> {
+async function change(
+  { cluster: { plane }, nodes }: RestartBench,
+): Promise<void> {
   const paths = [
     "/api/v1/namespaces/many-0",
     "/apis/coil.cybozu.com/v2/addresspools/pool-0",
@@ -260,20 +282,6 @@ function stepFigures(
     ...[...counts].sort().map(([what, count]) =>
       figure(`${name}.${what}`, "requests", [count])
     ),
-  ];
-}
-
-function waitFigures(name: string, asked: readonly Asked[]): Figure[] {
-  const failed = asked.filter(({ status }) => status < 200 || status >= 300);
-  return [
-    ...(["get", "renew"] as const).map((what) =>
-      figure(
-        `${name}.${what}`,
-        "ms",
-        asked.filter((a) => a.what === what).map(({ ms }) => ms),
-      )
-    ),
-    figure(`${name}.failed`, "requests", [failed.length]),
   ];
 }
 
