@@ -21,6 +21,7 @@ export {
   type Shared,
   type SharedDocument,
 } from "./config/shared.ts";
+export { type CoordinatorHusk, discardHusks, huskOf } from "./kernel/husks.ts";
 export { machineOf, type Podnet } from "./kernel/machine.ts";
 export type {
   Decided,

@@ -79,6 +79,9 @@ export const COORDINATOR_PROTOCOL = 32;
 /** Start of the alias on the host end of a pod's `veth0`: `COIL-COORD:<container ID>:<ifname>`. */
 export const COORDINATOR_ALIAS_PREFIX = "COIL-COORD:";
 
+/** The same once DEL has cut it off, and it waits for its deletion. */
+export const COORDINATOR_HUSK_ALIAS_PREFIX = "COIL-COORD-HUSK:";
+
 /** The link to the host inside a pod whose first interface is on an underlay network. */
 export const COORDINATOR_VETH = "veth0";
 

@@ -28,7 +28,7 @@ export {
 } from "./base/host_name.ts";
 export type { EndLack } from "./host/host_end_state.ts";
 export { type HostLack, HostProblem } from "./host/host_state.ts";
-export type { Husk } from "./links/husk_reaper.ts";
+export { type Husk, HuskReaper } from "./links/husk_reaper.ts";
 export { isMarkedFor, linkLocalOf } from "./base/mac.ts";
 export type { PodNetworkOptions } from "./plan/options.ts";
 export { PodNetwork } from "./pod_network.ts";

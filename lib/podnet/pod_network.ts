@@ -16,7 +16,7 @@ import type {
 import { checkHost, checkPod } from "./state/check.ts";
 import { PodCheckError } from "./base/errors.ts";
 import type { PodName } from "./base/host_name.ts";
-import { HuskReaper } from "./links/husk_reaper.ts";
+import { HuskReaper, isLinkOf } from "./links/husk_reaper.ts";
 import { KnownPods } from "./state/known_pods.ts";
 import { LinkFinder, linksOf } from "./links/link_finder.ts";
 import { LinkRemoval } from "./pods/link_removal.ts";
@@ -73,7 +73,10 @@ export class PodNetwork implements Disposable {
     this.#host = RouteSocket.open(where);
     this.#lists = RouteSocket.open(where);
     this.#deletions = RouteSocket.open(where);
-    this.#reaper = new HuskReaper(this.#deletions, this.#settings.random);
+    this.#reaper = new HuskReaper(this.#deletions, {
+      random: this.#settings.random,
+      isHusk: isLinkOf,
+    });
     this.#finder = new LinkFinder(
       { host: this.#host, lists: this.#lists },
       this.#settings,

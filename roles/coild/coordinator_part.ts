@@ -6,6 +6,7 @@ import { NetnsIndex, tryOpenPodNetns } from "../../lib/podnet/netns/mod.ts";
 import { CoordinatorCalls } from "./coordinator/calls.ts";
 import { DefaultsKeeper } from "./coordinator/defaults_keeper.ts";
 import { CoordinatorMetrics } from "./coordinator/metrics.ts";
+import { PairDeletions } from "./coordinator/pair_deletions.ts";
 import type { Loops, NodeDependencies } from "./node_part.ts";
 import { servePlugins } from "./server/plugin_server.ts";
 
@@ -30,15 +31,23 @@ export function connectCoordinator(
     findHostEnd,
     netnsPathOf: (host, id) => new NetnsIndex(host).pathOf(id),
   });
+  const deletions = dependencies.stack.use(PairDeletions.open());
   const calls = new CoordinatorCalls({
-    machine: { ...machine, shared: () => defaults.shared },
+    machine: {
+      ...machine,
+      shared: () => defaults.shared,
+      discard: (husk) => deletions.discard(husk),
+    },
     pods,
     metrics: new CoordinatorMetrics(registry, defaults),
     locks: new KeyedMutex(),
     counter,
   });
   return {
-    loops: defaults.loops,
+    loops: {
+      ...defaults.loops,
+      "coordinator deletions": () => deletions.resume(),
+    },
     check: () =>
       defaults.isSettled ||
       "the API server has not answered yet about SpiderCoordinators",

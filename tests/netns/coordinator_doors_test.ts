@@ -1,6 +1,7 @@
 // A call may be made by coild or by the whole program: what comes of it must not differ.
 import assert from "node:assert/strict";
 import { KeyedMutex } from "../../lib/async/mod.ts";
+import { untilPasses } from "../../lib/async/testing.ts";
 import { decodeAnswer, encodeRequest } from "../../lib/cnirpc/launcher/mod.ts";
 import { FAMILIES } from "../../lib/inet/mod.ts";
 import { createRegistry } from "../../lib/telemetry/mod.ts";
@@ -11,6 +12,7 @@ import type {
 } from "../../roles/coild/cluster/pod_source.ts";
 import { CoordinatorCalls } from "../../roles/coild/coordinator/calls.ts";
 import { CoordinatorMetrics } from "../../roles/coild/coordinator/metrics.ts";
+import { PairDeletions } from "../../roles/coild/coordinator/pair_deletions.ts";
 import { CallCounter } from "../../roles/coild/observe/call_counter.ts";
 import { servePlugins } from "../../roles/coild/server/plugin_server.ts";
 import {
@@ -31,6 +33,7 @@ class CoildDoor implements AsyncDisposable {
   readonly #stop = new AbortController();
   readonly #directory: string;
   #finished: Promise<void> = Promise.resolve();
+  #deletions: PairDeletions | undefined;
 
   private constructor(directory: string) {
     this.#directory = directory;
@@ -43,8 +46,15 @@ class CoildDoor implements AsyncDisposable {
   ): Promise<CoildDoor> {
     const door = new CoildDoor(await Deno.makeTempDir());
     const socketPath = `${door.#directory}/coordinator.sock`;
+    const { hostNetns, ...machine } = lab.outside();
+    const deletions = PairDeletions.open(hostNetns);
+    door.#deletions = deletions;
     const calls = new CoordinatorCalls({
-      machine: lab.outside(),
+      machine: {
+        ...machine,
+        hostNetns,
+        discard: (husk) => deletions.discard(husk),
+      },
       pods: { find },
       metrics: new CoordinatorMetrics(door.registry, { ageSeconds: 1 }),
       locks: new KeyedMutex(),
@@ -70,6 +80,7 @@ class CoildDoor implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.#stop.abort();
     await this.#finished;
+    await this.#deletions?.[Symbol.asyncDispose]();
     await Deno.remove(this.#directory, { recursive: true });
   }
 }
@@ -87,6 +98,12 @@ async function seen(lab: CoordinatorLab, pod: LabPod): Promise<string[]> {
   );
 }
 
+/** The host's ends that are cut off and not deleted yet. */
+async function huskNames(lab: CoordinatorLab): Promise<unknown[]> {
+  const links = await lab.host.ipJson("link", "show");
+  return links.filter(({ ifalias }) => /COIL-COORD-HUSK/.test(`${ifalias}`));
+}
+
 /** A pod's life; what each call answered and what there was then. */
 async function story(isByCoild: boolean): Promise<unknown[]> {
   await using lab = await CoordinatorLab.start(FAMILIES);
@@ -94,7 +111,10 @@ async function story(isByCoild: boolean): Promise<unknown[]> {
   const pod = await lab.pod([], CONTAINER);
   const chapters: unknown[] = [];
   const call = async (...args: Parameters<CoordinatorLab["call"]>) => {
-    chapters.push(args[0], await lab.call(...args), await seen(lab, pod));
+    const answer = await lab.call(...args);
+    // coild deletes pairs when DEL has been answered.
+    await untilPasses(async () => assert.deepEqual(await huskNames(lab), []));
+    chapters.push(args[0], answer, await seen(lab, pod));
   };
   await lab.addNic(pod.netns, ETH0);
   await call("ADD", pod, { config: { serviceCIDR: [] } });

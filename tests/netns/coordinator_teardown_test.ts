@@ -1,5 +1,9 @@
 import assert from "node:assert/strict";
-import type { Outside, Routes } from "../../lib/coordinator/mod.ts";
+import type {
+  CoordinatorHusk,
+  Outside,
+  Routes,
+} from "../../lib/coordinator/mod.ts";
 import { Address, FAMILIES, type Family } from "../../lib/inet/mod.ts";
 import { type Request, routeAdd } from "../../lib/netlink/mod.ts";
 import {
@@ -66,6 +70,55 @@ netnsTest(
     const left = await lookup(lab, pod);
     assert.deepEqual(ours(left.pod), []);
     assert.deepEqual(ours(left.host), []);
+  },
+);
+
+netnsTest(
+  "coordinator: DEL waits for no deletion, which takes only the pair that was cut off",
+  async () => {
+    await using lab = await CoordinatorLab.start(FAMILIES);
+    const pod = await joined(lab, [ETH0]);
+    const { discard } = lab.outside();
+    const husks: CoordinatorHusk[] = [];
+    lab.change = (outside) => ({
+      ...outside,
+      discard(husk) {
+        husks.push(husk);
+        return Promise.resolve();
+      },
+    });
+    await lab.ok("DEL", pod);
+    const left = await lookup(lab, pod);
+    assert.deepEqual(ours(left.pod), []);
+    assert.match(left.host.join("\n"), /"COIL-COORD-HUSK:[0-9a-f]+:eth0"/);
+    assert.doesNotMatch(left.host.join("\n"), /proto 32 scope|COIL-COORD:/);
+    // A DEL once more has nothing to do, and an ADD needs the name.
+    await lab.ok("DEL", pod);
+    assert.equal(husks.length, 1);
+    await lab.ok("ADD", pod);
+    for (const husk of husks) await discard(husk);
+    assert.ok(await reaches(lab.host, addressIn(6, "ipv4", 100)));
+    await lab.ok("CHECK", pod);
+  },
+);
+
+netnsTest(
+  "coordinator: GC deletes a pair that a killed coild has cut off",
+  async () => {
+    await using lab = await CoordinatorLab.start(["ipv4"]);
+    const pod = await joined(lab, [ETH0]);
+    lab.change = (outside) => ({
+      ...outside,
+      discard: () => Promise.resolve(),
+    });
+    await lab.ok("DEL", pod);
+    lab.change = (outside) => outside;
+    const valid = [{ containerID: pod.containerId, ifname: "eth0" }];
+    await lab.ok("GC", pod, {
+      prevResult: null,
+      config: { "cni.dev/valid-attachments": valid },
+    });
+    assert.doesNotMatch((await stateOf(lab.host)).join("\n"), /COIL-COORD/);
   },
 );
 

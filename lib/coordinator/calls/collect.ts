@@ -1,5 +1,6 @@
 import type { AttachmentKey } from "../../cni/mod.ts";
-import { type Link, linkDelete } from "../../netlink/mod.ts";
+import type { Link } from "../../netlink/mod.ts";
+import { cutOff, discardHusks } from "../kernel/husks.ts";
 import type { Outside, Routes } from "../kernel/ports.ts";
 import { parseVethAlias } from "../plan/veth.ts";
 
@@ -15,7 +16,9 @@ export async function collect(
   valid: readonly AttachmentKey[],
 ): Promise<void> {
   const live = new Set(valid.map(({ containerId }) => containerId));
-  for (const link of await host.listLinks()) {
+  const links = await host.listLinks();
+  await discardHusks(outside, links);
+  for (const link of links) {
     const owner = parseVethAlias(link.alias);
     if (owner === undefined || live.has(owner.containerId)) continue;
     if (!await isOrphan(outside, link, owner)) {
@@ -25,8 +28,8 @@ export async function collect(
       });
       continue;
     }
-    const [error] = await host.tryExecute([linkDelete({ index: link.index })]);
-    if (error !== undefined && error.code !== "ENODEV") throw error;
+    const husk = await cutOff(host, link);
+    if (husk !== undefined) await outside.discard(husk);
   }
 }
 

@@ -8,7 +8,6 @@ import {
 } from "../../names/mod.ts";
 import {
   type Link,
-  linkDelete,
   MAIN_TABLE,
   neighbourDelete,
   type Request,
@@ -19,6 +18,7 @@ import {
   ruleDelete,
 } from "../../netlink/mod.ts";
 import { firstNicTable, isNicRule } from "../plan/nics.ts";
+import { cutOff } from "../kernel/husks.ts";
 import type { Kernel, Outside, Routes } from "../kernel/ports.ts";
 import { readPod } from "../kernel/read.ts";
 import { REPLY_TABLE } from "../plan/reply_table.ts";
@@ -45,7 +45,7 @@ export interface Detachment extends AttachmentKey {
  * @throws {NetlinkError} when the kernel refuses
  */
 export async function detach(
-  outside: Pick<Outside, "findHostEnd">,
+  outside: Pick<Outside, "discard" | "findHostEnd">,
   kernel: Pick<Kernel, "host"> & Partial<Kernel>,
   detachment: Detachment,
 ): Promise<void> {
@@ -61,16 +61,18 @@ export async function detach(
       state !== undefined && isLast(state, detachment));
   const end = pair ?? await endOfFirst(outside, kernel, detachment);
   // At the same time: each waits for the kernel.
-  const results = await Promise.allSettled([
-    takesPair
-      ? remove(host, [linkDelete({ index: pair.index })])
-      : end && forgetOnHost(host, end, addresses),
+  const [husk, ...results] = await Promise.allSettled([
+    takesPair ? cutOff(host, pair) : undefined,
+    takesPair ? undefined : end && forgetOnHost(host, end, addresses),
     pod && state &&
     remove(pod, podRequests(state, { ...detachment, takesPair })),
     takesPair ? filters?.deleteTable(REPLY_TABLE.name) : undefined,
   ]);
-  for (const result of results) {
+  for (const result of [husk, ...results]) {
     if (result.status === "rejected") throw result.reason;
+  }
+  if (husk.status === "fulfilled" && husk.value !== undefined) {
+    await outside.discard(husk.value);
   }
 }
 
@@ -153,7 +155,7 @@ function podRequests(state: SideState, removed: PodRemoval): Request[] {
   const routes = state.routes.filter((route) =>
     isOurs(route) && route.type === "unicast" && tables.has(route.table)
   );
-  const leftInMain = isOverlayWithout(state, tables) ? mainOf(state) : [];
+  const leftInMain = routesLeftInMain(state, { tables, ...removed });
   return [
     ...restored,
     ...rules.map((rule: Rule) => ruleDelete(rule)),
@@ -195,14 +197,18 @@ function tablesToEmpty(
   return tables;
 }
 
-function isOverlayWithout(state: SideState, tables: Set<number>): boolean {
-  return indexOf(state, COORDINATOR_VETH) === undefined &&
-    tables.has(COORDINATOR_TABLES);
-}
-
-function mainOf(state: SideState): Route[] {
+/** By the pair that goes; in overlay mode by the first interface, once no other needs them. */
+function routesLeftInMain(
+  state: SideState,
+  { tables, takesPair }: Pick<PodRemoval, "takesPair"> & {
+    readonly tables: ReadonlySet<number>;
+  },
+): Route[] {
+  const veth = indexOf(state, COORDINATOR_VETH);
+  const isLastOfOverlay = veth === undefined && tables.has(COORDINATOR_TABLES);
   return state.routes.filter((route) =>
-    isOurs(route) && route.table === MAIN_TABLE
+    isOurs(route) && route.table === MAIN_TABLE &&
+    (isLastOfOverlay || takesPair && route.index === veth)
   );
 }
 

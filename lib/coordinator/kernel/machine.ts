@@ -1,6 +1,7 @@
 import type { Netns } from "../../linux/mod.ts";
 import { type Link, NetfilterSocket, RouteSocket } from "../../netlink/mod.ts";
 import { announce, answers, findConflict } from "../../probe/mod.ts";
+import { deleteHusk } from "./husks.ts";
 import type { Outside } from "./ports.ts";
 
 /** What of `lib/podnet` the coordinator uses. */
@@ -40,6 +41,10 @@ export function machineOf(
       using host = RouteSocket.open({ netns: hostNetns });
       const path = await podnet.netnsPathOf(host, peerNetnsId);
       return path === undefined ? undefined : podnet.tryOpenNetns(path);
+    },
+    async discard(husk) {
+      using host = RouteSocket.open({ netns: hostNetns });
+      await deleteHusk(host, husk);
     },
   };
 }

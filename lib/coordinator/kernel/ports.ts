@@ -3,6 +3,7 @@ import type { Netns } from "../../linux/mod.ts";
 import type { Link, NetfilterSocket, RouteSocket } from "../../netlink/mod.ts";
 import type { ProbeLink, ProbeTimes } from "../../probe/mod.ts";
 import type { Shared } from "../config/shared.ts";
+import type { CoordinatorHusk } from "./husks.ts";
 
 /** Reads and changes one network namespace. */
 export type Routes =
@@ -74,6 +75,8 @@ export interface Outside {
   }): Promise<Link | undefined>;
   /** Opens the namespace in which the other end of a host's link is; undefined when it has no path. */
   findNetnsOf(hostEnd: Link): Promise<Netns | undefined>;
+  /** Deletes the host's end of a pair that is cut off, now or when DEL has been answered. */
+  discard(husk: CoordinatorHusk): Promise<void>;
   /** What is configured for all pods. Not asked upon DEL and GC, which have to work without. */
   shared(): Shared;
   /** The pod's annotations, where the runtime has not handed them over; undefined when they cannot be known. */

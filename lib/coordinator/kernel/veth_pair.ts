@@ -7,6 +7,7 @@ import {
   linkSet,
 } from "../../netlink/mod.ts";
 import type { Undo } from "./apply.ts";
+import { huskOf } from "./husks.ts";
 import { invalidConfig } from "../config/invalid.ts";
 import type { LinkEnd } from "../plan/plan.ts";
 import type { Kernel, Routes } from "./ports.ts";
@@ -35,9 +36,12 @@ export async function ensureVeth(
   const inside = await pod.getLink({ name: spec.podName });
   if (present !== undefined) {
     refuseForeign(present, spec);
-    if (isPair(present, inside)) return await adopt(kernel, spec, present);
-    // Of an earlier sandbox with this ID.
-    await host.execute([linkDelete({ index: present.index })]);
+    const isLiving = huskOf(present) === undefined;
+    if (isLiving && isPair(present, inside)) {
+      return await adopt(kernel, spec, present);
+    }
+    // Of an earlier sandbox with this ID, or of this one before DEL.
+    await removeLink(host, present);
   } else if (inside !== undefined) {
     throw invalidConfig(
       `pod has a link "${COORDINATOR_VETH}" that the coordinator did not create`,
@@ -45,6 +49,12 @@ export async function ensureVeth(
     );
   }
   return await create(kernel, spec, undo);
+}
+
+/** A husk may go at the same time. */
+async function removeLink(host: Routes, { index }: Link): Promise<void> {
+  const [error] = await host.tryExecute([linkDelete({ index })]);
+  if (error !== undefined && !error.isAbsent) throw error;
 }
 
 async function create(
@@ -112,7 +122,7 @@ async function raise(
 }
 
 function refuseForeign(link: Link, spec: VethSpec): void {
-  const owner = parseVethAlias(link.alias);
+  const owner = parseVethAlias(link.alias) ?? huskOf(link);
   const own = parseVethAlias(spec.alias);
   const isOwn = link.kind === "veth" &&
     (link.alias === undefined || owner?.containerId === own?.containerId);

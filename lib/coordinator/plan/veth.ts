@@ -1,5 +1,9 @@
 import { type AttachmentKey, CniError, ErrorCode } from "../../cni/mod.ts";
-import { COORDINATOR_ALIAS_PREFIX, COORDINATOR_VETH } from "../../names/mod.ts";
+import {
+  COORDINATOR_ALIAS_PREFIX,
+  COORDINATOR_HUSK_ALIAS_PREFIX,
+  COORDINATOR_VETH,
+} from "../../names/mod.ts";
 
 /** The link between a pod on an underlay network and its host. */
 export interface VethSpec {
@@ -24,8 +28,8 @@ export async function planVeth(
   { containerId, ifname }: AttachmentKey,
   { mtu }: { readonly mtu: number },
 ): Promise<VethSpec> {
-  const alias = `${COORDINATOR_ALIAS_PREFIX}${containerId}:${ifname}`;
-  if (alias.length > MAX_ALIAS_BYTES) {
+  const key = { containerId, ifname };
+  if (huskAlias(key).length > MAX_ALIAS_BYTES) {
     throw new CniError(`container ID is too long: ${containerId}`, {
       code: ErrorCode.INVALID_ENVIRONMENT_VARIABLES,
       details: `with interface "${ifname}" it does not fit into a link's alias`,
@@ -37,8 +41,17 @@ export async function planVeth(
     podName: COORDINATOR_VETH,
     podMac: await macOf("pod", containerId),
     mtu,
-    alias,
+    alias: formatAlias(COORDINATOR_ALIAS_PREFIX, key),
   };
+}
+
+/** The alias of a host's end that is cut off. */
+export function huskAlias(key: AttachmentKey): string {
+  return formatAlias(COORDINATOR_HUSK_ALIAS_PREFIX, key);
+}
+
+function formatAlias(prefix: string, { containerId, ifname }: AttachmentKey) {
+  return `${prefix}${containerId}:${ifname}`;
 }
 
 /** The name of the host's end of a container's pair. */
@@ -50,8 +63,22 @@ export async function hostEndName(containerId: string): Promise<string> {
 export function parseVethAlias(
   alias: string | undefined,
 ): AttachmentKey | undefined {
-  if (alias?.startsWith(COORDINATOR_ALIAS_PREFIX) !== true) return undefined;
-  const parts = alias.slice(COORDINATOR_ALIAS_PREFIX.length).split(":");
+  return parseAlias(COORDINATOR_ALIAS_PREFIX, alias);
+}
+
+/** Whose pair a host's end was that is cut off; undefined for other links. */
+export function parseHuskAlias(
+  alias: string | undefined,
+): AttachmentKey | undefined {
+  return parseAlias(COORDINATOR_HUSK_ALIAS_PREFIX, alias);
+}
+
+function parseAlias(
+  prefix: string,
+  alias: string | undefined,
+): AttachmentKey | undefined {
+  if (alias?.startsWith(prefix) !== true) return undefined;
+  const parts = alias.slice(prefix.length).split(":");
   const [containerId, ifname] = parts;
   if (parts.length !== 2 || !containerId || !ifname) return undefined;
   return { containerId, ifname };

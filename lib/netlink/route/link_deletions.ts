@@ -11,7 +11,7 @@ export interface LinkDeletionsOptions {
   /** All links of the network namespace. */
   readonly present: readonly Link[];
   /** Source of the group's number. Default `crypto.getRandomValues()`. */
-  readonly random?: RandomBytes;
+  readonly random?: RandomBytes | undefined;
   /**
    * The lower 16 bits of the group's number, for rules that must hold for the
    * links until they are gone. Random unless given.

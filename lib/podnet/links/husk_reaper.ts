@@ -15,6 +15,12 @@ export interface Husk extends LinkIdentity {
   readonly index: number;
 }
 
+export interface HuskReaperOptions<T> {
+  readonly random?: RandomBytes | undefined;
+  /** Whether the link with a husk's index is still that husk. */
+  readonly isHusk: (link: Link, husk: T) => boolean;
+}
+
 /**
  * Deletes husks, many at once. Deleting a veth costs the kernel a grace period
  * of some 15 ms, but all links of one request share it. So while one deletion
@@ -22,18 +28,18 @@ export interface Husk extends LinkIdentity {
  * links are listed, so that only husks that are still there are deleted, by
  * their indexes.
  */
-export class HuskReaper {
+export class HuskReaper<T extends Pick<Husk, "index"> = Husk> {
   readonly #socket: RouteSocket;
-  readonly #random: RandomBytes;
+  readonly #with: HuskReaperOptions<T>;
   /** Husks that the next deletion will take. */
-  #waiting: Husk[] = [];
+  #waiting: T[] = [];
   #next: Promise<void> | undefined;
   #running: Promise<void> = Promise.resolve();
 
   /** The socket is used by nobody else: a deletion keeps it busy for long. It stays the caller's. */
-  constructor(socket: RouteSocket, random: RandomBytes) {
+  constructor(socket: RouteSocket, options: HuskReaperOptions<T>) {
     this.#socket = socket;
-    this.#random = random;
+    this.#with = options;
   }
 
   /**
@@ -42,7 +48,7 @@ export class HuskReaper {
    *
    * @throws {NetlinkError} when the kernel refuses
    */
-  async delete(husk: Husk): Promise<void> {
+  async delete(husk: T): Promise<void> {
     this.#waiting.push(husk);
     this.#next ??= this.#afterRunning();
     await this.#next;
@@ -57,16 +63,17 @@ export class HuskReaper {
     await this.#running;
   }
 
-  async #deleteBatch(batch: readonly Husk[]): Promise<void> {
+  async #deleteBatch(batch: readonly T[]): Promise<void> {
+    const { isHusk, random } = this.#with;
     const links = await this.#socket.listLinks();
     const left = links.filter((link) =>
-      batch.some((husk) => isLinkOf(link, husk))
+      batch.some((husk) => link.index === husk.index && isHusk(link, husk))
     ).map(({ index }) => index);
     if (left.length === 0) return;
     const errors = await this.#socket.tryExecute(
       linkDeletions(left, {
         present: links,
-        random: this.#random,
+        random,
         // Else the node would take what the pods send from any source.
         groupLow: POD_LINK_GROUP,
       }),
@@ -77,8 +84,7 @@ export class HuskReaper {
 }
 
 /** Whether a link is this husk, or was not renamed to one because its alias would be too long. */
-function isLinkOf(link: Link, husk: Husk): boolean {
-  if (link.index !== husk.index) return false;
+export function isLinkOf(link: Link, husk: Husk): boolean {
   const parsed = parseAlias(link.alias);
   return (parsed.kind === "husk" || parsed.kind === "pod") &&
     sameKey(parsed.identity, husk);

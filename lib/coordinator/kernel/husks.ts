@@ -1,0 +1,78 @@
+import type { AttachmentKey } from "../../cni/mod.ts";
+import {
+  type Link,
+  linkDelete,
+  linkSet,
+  type Request,
+  routeDelete,
+} from "../../netlink/mod.ts";
+import { COORDINATOR_PROTOCOL } from "../../names/mod.ts";
+import type { Outside, Routes } from "./ports.ts";
+import { huskAlias, parseHuskAlias, parseVethAlias } from "../plan/veth.ts";
+
+/** The host's end of a pair that is cut off and waits for its deletion. */
+export interface CoordinatorHusk extends AttachmentKey {
+  readonly index: number;
+}
+
+/** The husk that a link is; undefined for other links. */
+export function huskOf({ alias, index }: Link): CoordinatorHusk | undefined {
+  const key = parseHuskAlias(alias);
+  return key && { ...key, index };
+}
+
+/**
+ * Makes a husk of the host's end of a pair, in one send: its routes go, and its
+ * alias says what it is. Deleting it would wait for a grace period of the
+ * kernel. Undefined when the link went in the meantime.
+ *
+ * @throws {NetlinkError} when the kernel refuses
+ */
+export async function cutOff(
+  host: Routes,
+  { alias, index }: Link,
+): Promise<CoordinatorHusk | undefined> {
+  const key = parseVethAlias(alias);
+  if (key === undefined) return undefined;
+  const routes = await host.listRoutes({
+    protocol: COORDINATOR_PROTOCOL,
+    keep: (route) => route.index === index,
+  });
+  const mark = linkSet({ index }, { alias: huskAlias(key) });
+  const [gone, ...errors] = await host.tryExecute([
+    mark,
+    ...routes.map(({ type: _type, hops: _hops, ...route }): Request =>
+      routeDelete({ ...route, type: "unicast" })
+    ),
+  ]);
+  if (gone?.isAbsent) return undefined;
+  const refused = gone ?? errors.find((error) => error?.isAbsent === false);
+  if (refused !== undefined) throw refused;
+  return { ...key, index };
+}
+
+/**
+ * Deletes a husk, unless it is gone or another link has its index.
+ *
+ * @throws {NetlinkError} when the kernel refuses
+ */
+export async function deleteHusk(
+  host: Routes,
+  { index }: CoordinatorHusk,
+): Promise<void> {
+  const link = await host.getLink({ index });
+  if (link === undefined || huskOf(link) === undefined) return;
+  const [error] = await host.tryExecute([linkDelete({ index })]);
+  if (error !== undefined && !error.isAbsent) throw error;
+}
+
+/** Deletes the husks that an earlier coild, or a call that was killed, has left. */
+export async function discardHusks(
+  { discard }: Pick<Outside, "discard">,
+  links: readonly Link[],
+): Promise<void> {
+  await Promise.all(links.flatMap((link) => {
+    const husk = huskOf(link);
+    return husk === undefined ? [] : [discard(husk)];
+  }));
+}
