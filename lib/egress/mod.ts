@@ -11,6 +11,23 @@ export type {
   FailurePolicy,
   SkippedDestination,
 } from "./client/request.ts";
+export {
+  SERVICE_NAME_LABEL,
+  transformEgress,
+  transformService,
+  transformSlice,
+} from "./client/objects.ts";
+export {
+  type EgressFacts,
+  type EgressLookup,
+  egressRefsOf,
+  type InvalidDestination,
+  type MissingObject,
+  namesEgress,
+  problemOf,
+  selectGateways,
+  type Selection,
+} from "./client/selection.ts";
 export { BACKSTOP_METRIC, type ClientPlan, planClient } from "./client/plan.ts";
 export {
   applyClient,

@@ -23,7 +23,7 @@ import {
   asksForAnySource,
   type SourceChoice,
 } from "./any_source.ts";
-import { egressRefsOf, namesEgress } from "./egress_clients.ts";
+import { egressRefsOf, namesEgress } from "../../../lib/egress/mod.ts";
 import { isGatewayPod } from "./gateway_pods.ts";
 import { hasOwnNetwork, podAddresses } from "./pod_status.ts";
 import { NotReadyError, PodNotFoundError } from "../base/errors.ts";

@@ -5,7 +5,7 @@ import { getLogger } from "../../../lib/telemetry/mod.ts";
 import type { AttachmentBook } from "../calls/attachment_book.ts";
 import type { CallOptions, Connected } from "../calls/attachments.ts";
 import type { AddRequest } from "../calls/cni_request.ts";
-import { egressRefsOf, type Selection } from "../cluster/egress_clients.ts";
+import { egressRefsOf, type Selection } from "../../../lib/egress/mod.ts";
 import type { EgressReconciler } from "./reconciler.ts";
 import type { EgressSetup } from "./setup.ts";
 import type { CoildMetrics } from "../observe/metrics.ts";

@@ -3,10 +3,10 @@ import type {
   ClientGateway,
   ClientPlan,
   FailurePolicy,
+  Selection,
   SkippedDestination,
 } from "../../../lib/egress/mod.ts";
 import { FAMILIES, type Family } from "../../../lib/inet/mod.ts";
-import type { Selection } from "../cluster/egress_clients.ts";
 import { nameText } from "../../../lib/names/mod.ts";
 
 /** The reasons of conditions, as in Events and metrics. */

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import type {
   ClientGateway,
+  Selection,
   SkippedDestination,
 } from "../../../lib/egress/mod.ts";
 import { Address, Prefix } from "../../../lib/inet/mod.ts";
-import type { Selection } from "../cluster/egress_clients.ts";
 import { conditionsOf, endsOf } from "./conditions.ts";
 
 const NET = Prefix.parse("192.0.2.0/24");

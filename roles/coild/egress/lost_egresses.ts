@@ -1,7 +1,6 @@
 import type { EgressRef } from "../../../lib/announce/mod.ts";
-import type { ClientGateway } from "../../../lib/egress/mod.ts";
+import type { ClientGateway, Selection } from "../../../lib/egress/mod.ts";
 import type { Prefix } from "../../../lib/inet/mod.ts";
-import type { Selection } from "../cluster/egress_clients.ts";
 import { nameText } from "../../../lib/names/mod.ts";
 
 /** Gateways, and the Egresses of which nothing is known. */

@@ -16,7 +16,7 @@ import {
   transformEgress,
   transformService,
   transformSlice,
-} from "../cluster/egress_transform.ts";
+} from "../../../lib/egress/mod.ts";
 
 /** Index of slices by the key of the Egress whose Service they belong to. */
 const BY_EGRESS = "egress";

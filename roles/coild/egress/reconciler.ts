@@ -6,13 +6,12 @@ import {
   type StoreChange,
   type V1Pod,
 } from "../../../lib/kube/mod.ts";
-import { GatewayNetnsError } from "../../../lib/egress/mod.ts";
+import { GatewayNetnsError, namesEgress } from "../../../lib/egress/mod.ts";
 import { FouUnsupportedError } from "../../../lib/netlink/mod.ts";
 import type { PodName } from "../../../lib/podnet/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import type { AttachmentBook } from "../calls/attachment_book.ts";
 import type { Attachments } from "../calls/attachments.ts";
-import { namesEgress } from "../cluster/egress_clients.ts";
 import type { EgressSetup } from "./setup.ts";
 import { InvalidAnnotationError } from "../base/errors.ts";
 import type { EgressSource } from "./source.ts";

@@ -1,7 +1,11 @@
 import {
   type ClientGateway,
   type ClientPlan,
+  egressRefsOf,
   planClient,
+  problemOf,
+  selectGateways,
+  type Selection,
 } from "../../../lib/egress/mod.ts";
 import { valuesOf } from "../../../lib/inet/mod.ts";
 import { splitKey, type V1Pod } from "../../../lib/kube/mod.ts";
@@ -17,12 +21,6 @@ import {
   isSettled,
 } from "./client_state.ts";
 import type { CallOptions, Connected } from "../calls/attachments.ts";
-import {
-  egressRefsOf,
-  problemOf,
-  selectGateways,
-  type Selection,
-} from "../cluster/egress_clients.ts";
 import { nameText } from "../../../lib/names/mod.ts";
 import { type ConditionReason, conditionsOf, endsOf } from "./conditions.ts";
 import type { EgressPlane } from "./plane.ts";

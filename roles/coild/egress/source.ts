@@ -17,9 +17,11 @@ import {
   SERVICES,
   type V1EndpointSlice,
 } from "../../../lib/kube/mod.ts";
-import type { EgressFacts } from "../cluster/egress_clients.ts";
+import {
+  type EgressFacts,
+  SERVICE_NAME_LABEL,
+} from "../../../lib/egress/mod.ts";
 import { nameText } from "../../../lib/names/mod.ts";
-import { SERVICE_NAME_LABEL } from "../cluster/egress_transform.ts";
 import { NotReadyError } from "../base/errors.ts";
 import { NamespaceWatch } from "./namespace_watch.ts";
 

@@ -1,9 +1,9 @@
-import type { Egress } from "../../../lib/api/mod.ts";
+import type { Egress } from "../../api/mod.ts";
 import {
   keepFields,
   type V1EndpointSlice,
   type V1Service,
-} from "../../../lib/kube/mod.ts";
+} from "../../kube/mod.ts";
 
 /** What stays in memory of the objects behind an Egress: what its clients need. */
 

@@ -1,12 +1,11 @@
-import type { AnnounceTarget, EgressRef } from "../../../lib/announce/mod.ts";
+import type { AnnounceTarget, EgressRef } from "../../announce/mod.ts";
 import {
   type Egress,
   egressAnnotationProblem,
   isEgressName,
   MAX_EGRESSES_OF_POD,
   parseEgressAnnotations,
-} from "../../../lib/api/mod.ts";
-import type { ClientGateway } from "../../../lib/egress/mod.ts";
+} from "../../api/mod.ts";
 import {
   Address,
   distinct,
@@ -14,10 +13,11 @@ import {
   FAMILIES,
   type Family,
   Prefix,
-} from "../../../lib/inet/mod.ts";
-import type { V1EndpointSlice, V1Service } from "../../../lib/kube/mod.ts";
-import { nameText } from "../../../lib/names/mod.ts";
-import { clusterIpsOf } from "./egress_transform.ts";
+} from "../../inet/mod.ts";
+import type { V1EndpointSlice, V1Service } from "../../kube/mod.ts";
+import { nameText } from "../../names/mod.ts";
+import { clusterIpsOf } from "./objects.ts";
+import type { ClientGateway } from "./request.ts";
 
 /** What the API server has of an Egress; what is missing is undefined. */
 export interface EgressFacts {

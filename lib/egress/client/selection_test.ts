@@ -1,19 +1,15 @@
 import assert from "node:assert/strict";
-import type { Egress } from "../../../lib/api/mod.ts";
-import { planClient } from "../../../lib/egress/mod.ts";
-import { Address } from "../../../lib/inet/mod.ts";
-import type { V1EndpointSlice, V1Service } from "../../../lib/kube/mod.ts";
-import {
-  type EgressFacts,
-  egressRefsOf,
-  selectGateways,
-} from "./egress_clients.ts";
-import { nameText } from "../../../lib/names/mod.ts";
+import type { Egress } from "../../api/mod.ts";
+import { planClient } from "./plan.ts";
+import { Address } from "../../inet/mod.ts";
+import type { V1EndpointSlice, V1Service } from "../../kube/mod.ts";
+import { type EgressFacts, egressRefsOf, selectGateways } from "./selection.ts";
+import { nameText } from "../../names/mod.ts";
 import {
   transformEgress,
   transformService,
   transformSlice,
-} from "./egress_transform.ts";
+} from "./objects.ts";
 
 const PREFIX = "egress.coil.cybozu.com/";
 
