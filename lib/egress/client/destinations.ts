@@ -27,7 +27,7 @@ export interface Assignment {
   readonly skipped: readonly SkippedDestination[];
 }
 
-/** A destination of a family that somebody lacks. */
+/** A destination of a family that the pod or the Service lacks. */
 interface Foreign extends Omit<Owned, "remote"> {
   readonly lacking: "pod" | "service";
 }

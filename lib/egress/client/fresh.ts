@@ -79,7 +79,7 @@ export async function makeFresh(
   return done.every(Boolean) ? requests : undefined;
 }
 
-/** Their order is free in a new namespace, but that links come before their routes: nobody sends anything yet. */
+/** The order is free in a new namespace, from which nothing is sent yet; only links come before their routes. */
 function pathRequests(plan: ClientPlan, { linkMtu }: FreshOptions): Request[] {
   const links = wantedLinks(plan, linkMtu);
   const { addrGen } = kernelFacts();
@@ -93,8 +93,8 @@ function pathRequests(plan: ClientPlan, { linkMtu }: FreshOptions): Request[] {
 }
 
 /**
- * Takes away what a client of a family that the plan lacks would have, as a new
- * namespace has not: that this is refused tells it, and nothing needs to be read.
+ * Deletes the rule that a client of a family that the plan lacks would have. A new
+ * namespace has none, so the kernel refuses; no read is needed to find out.
  */
 function probesOf({ families }: ClientPlan): Request[] {
   const others = FAMILIES.filter((family) => !families.includes(family));

@@ -24,7 +24,7 @@ export interface WantedLink {
 
 /** What to do about links. */
 export interface LinkChanges {
-  /** Makes and changes what is wanted; in this order. */
+  /** Create and change the wanted links; in this order. */
   readonly requests: readonly Request[];
   /** Links in the way that have to go first: what they are cannot be changed. */
   readonly conflicting: readonly Link[];
@@ -34,7 +34,7 @@ export interface LinkChanges {
   readonly created: readonly string[];
   /** Wanted links that exist and that `requests` change. */
   readonly changed: readonly Link[];
-  /** Links that nobody wants. */
+  /** Links that the plan does not have. */
   readonly surplus: readonly Link[];
 }
 

@@ -1,6 +1,6 @@
 import { type Netns, readSysctl } from "../../linux/mod.ts";
 
-/** What the kernel begins with unless somebody changes it (`ip_local_port_range` of its documentation). */
+/** The kernel's default (`ip_local_port_range` of its documentation). */
 export const OWN_PORTS_FROM = 32_768;
 
 const RANGE = "net/ipv4/ip_local_port_range";

@@ -228,7 +228,7 @@ function outerRoutes(
   });
 }
 
-/** What tells routes of one table apart: two with the same key exclude each other. */
+/** Identifies a route in its table: two with the same key exclude each other. */
 function routeKey({ destination, table, kind }: ClientRoute): string {
   return `${table} ${destination} ${isRefusal(kind) ? "last" : "first"}`;
 }

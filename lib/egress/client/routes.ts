@@ -20,7 +20,7 @@ const IPV6_METRIC = 1024;
 export interface Changes<T = unknown> {
   /** First: what is missing, or different. */
   readonly put: readonly Request[];
-  /** Then: what nobody wants. It may be gone by then. */
+  /** Then: what the plan does not have. It may be gone by then. */
   readonly remove: readonly Request[];
   /** What `put` makes. */
   readonly missing: readonly T[];

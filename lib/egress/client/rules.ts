@@ -107,8 +107,8 @@ export function originatingRule(family: Family, index: number): Rule {
 
 /**
  * Whether a rule is of those made here, by this version or by upstream Coil.
- * Rules carry no name, so it goes by what they say; the same priority with
- * anything else is somebody else's.
+ * Rules carry no name, so it goes by what they say; a rule of the same priority
+ * with anything else belongs to another program.
  */
 export function isClientRule(rule: Rule): boolean {
   if (rule.iif !== undefined || rule.source !== undefined) return false;

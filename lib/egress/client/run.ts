@@ -56,7 +56,7 @@ interface Sockets {
 
 /**
  * One application of a plan: reads, compares, sends. It has its sockets, each
- * opened once, and tells what it did.
+ * opened once, and returns what it did.
  */
 export class ClientRun implements Disposable {
   readonly #plan: ClientPlan;
@@ -94,7 +94,7 @@ export class ClientRun implements Disposable {
 
   /**
    * Makes a new namespace what the plan says. False when it is not as new as
-   * that, or the kernel refuses: then it takes `converge()`, and that tells why.
+   * that, or the kernel refuses: then call `converge()`, which throws the reason.
    */
   async create(linkMtu: number): Promise<boolean> {
     // What that mode does depends on what is in the namespace.
@@ -227,8 +227,8 @@ export class ClientRun implements Disposable {
   }
 
   /**
-   * The guard is there before the port. Links are made in the meantime: what a new
-   * receiver could take before that, plain IP in IP, is nobody's yet.
+   * The guard is there before the port. Links are made in the meantime: before the
+   * guard a new receiver could only take plain IP in IP, on which no connection depends yet.
    */
   async #receive(findings: Findings): Promise<void> {
     const { fou, nft } = this.#sockets;

@@ -77,7 +77,7 @@ export function ownState(state: ClientState): OwnState {
   };
 }
 
-/** The names are ours, whatever has them; but somebody else may have called a real link like the marker. */
+/** Every link of our names is ours; but another program may have given a real link the marker's name. */
 function isOwnLink({ name, kind }: Link): boolean {
   if (name === UPSTREAM_MARKER) return kind === "dummy";
   return tunnelFamily(name) !== undefined ||
@@ -90,7 +90,7 @@ export function isGateway({ links }: ClientState): boolean {
   return links.some(({ name }) => names.includes(name));
 }
 
-/** The FoU ports of the tunnels that are there. Ports carry no name; those that no tunnel leads to are somebody else's. */
+/** The FoU ports of the tunnels that are there. Ports carry no name; those that no tunnel leads to belong to other programs. */
 export function portsOf(links: readonly Link[]): FouPort[] {
   const ports: FouPort[] = [];
   for (const { name, tunnel } of links) {

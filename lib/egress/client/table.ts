@@ -160,11 +160,11 @@ function outputChain(
 /**
  * For connections that are older than the mode, when the pod speaks first.
  *
- * Who began one that somebody else had tracked is known; the ICMP error that
- * refuses a packet of the pod's own is no answer, but `related`. Of the others
- * the tracking begins in their middle, as it does after it has forgotten what
- * was silent for long, and takes them for the pod's own; but for those the
- * kernel takes a port of its range, while the others have the port of a server.
+ * If the connection was tracked before the mode, it is known which side opened it;
+ * an ICMP error that refuses a packet of the pod's own is `related`, not a reply.
+ * Otherwise tracking begins in the middle of the connection, as it does after a
+ * long silence, and takes the pod for its opener. The source port decides then: a
+ * connection of the pod's own has a port of the kernel's range, an answer that of a server.
  */
 function resumeRules(
   { addresses, index }: ClientInterface,

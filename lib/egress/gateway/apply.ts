@@ -43,7 +43,7 @@ export interface AppliedServer {
  * upstream Coil's, left: its clients are kept. Idempotent, and can be cut short
  * anywhere. Ports of an earlier gateway go first: the new table guards
  * only its own, and the links by which the others are known are changed later.
- * Nobody is let in before all is in place: the guard comes next, the port of
+ * No client is let in before all is in place: the guard comes next, the port of
  * the tunnel last. What else is not needed goes at the very end, so that
  * connections of the clients go on all the while.
  */
@@ -188,7 +188,7 @@ function isPlanned(
     clients.has(destination.address.toString());
 }
 
-/** Rules of a family that is not served any more, or of another interface. */
+/** Rules of a family that is no longer served, or of another interface. */
 async function removeRules(
   { routes }: Pick<ServerKernel, "routes">,
   plan: ServerPlan,

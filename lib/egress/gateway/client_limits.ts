@@ -19,13 +19,13 @@ export interface ClientLimits {
   readonly flowsToOneAddress?: number;
 }
 
-/** What one client may take unless somebody says otherwise: a quarter. */
+/** What one client may take unless configured otherwise: a quarter. */
 const SHARE = 4;
 /** Source ports that the kernel has for connections to one port of one address, 1024 to 65535. */
 const SOURCE_PORTS = 64_512;
 
 /**
- * The limits of one client. `wanted` is what somebody chose, 0 for none;
+ * The limits of one client. `wanted` is the configured one, 0 for none;
  * `conntrackMax` is what the kernel's table of connections takes, 0 for any number.
  */
 export function clientLimits(
@@ -43,7 +43,7 @@ export function clientLimits(
 /**
  * The kernel counts by walking through all that it counts, so it is given no
  * more than about so many: of more connections a random part is counted,
- * which tells their number within some percent.
+ * which gives their number within some percent.
  */
 const COUNTED = 1024;
 
@@ -55,7 +55,7 @@ const COUNTED = 1024;
 const PAUSE_MS = 100;
 /** So long it can be read who was over a limit. */
 const MEMORY_MS = 300_000;
-/** Far more than a gateway has clients; where a set is full, nobody new is limited. */
+/** Far more than a gateway has clients; once a set is full, further clients are not limited. */
 const MAX_ELEMENTS = 65_535;
 
 /** The set of clients of whom something was refused lately. */

@@ -28,7 +28,7 @@ export interface SkippedClient {
 export interface ClientChange {
   /** Clients that are new. */
   readonly added: readonly Address[];
-  /** Clients that are none any more. */
+  /** Addresses that are no longer clients. */
   readonly removed: readonly Address[];
   /** Addresses that cannot be clients. */
   readonly skipped: readonly SkippedClient[];
@@ -145,10 +145,10 @@ export function isAddress(
 
 /**
  * Adds and removes clients. A new one has its route before it may send, so
- * that its first answer finds the way; one that goes may not send any more before its
+ * that its first answer finds the way; one that goes may no longer send before its
  * route goes, and then what the kernel remembers of its connections is thrown
  * away: else answers that are still under way would go to the next holder of the address.
- * Whom that failed for stays in `former`, and nobody is let in before it is done.
+ * Clients for which that failed stay in `former`; no client is let in before it is done.
  *
  * @throws {NetlinkError} when the kernel refuses; some of it may be done
  */

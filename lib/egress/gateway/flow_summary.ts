@@ -144,7 +144,7 @@ function portClassOf(
   if (protocol === PROTOCOL_ICMP || protocol === PROTOCOL_ICMPV6) {
     return { port: 0, budget: ICMP_BUDGET };
   }
-  // Two clients with one destination cannot be told apart without ports.
+  // Without ports, two clients with one destination cannot be distinguished.
   if (!PROTOCOLS_WITH_PORTS.has(protocol)) return { port: 0, budget: 1 };
   const found = PORT_CLASSES.find(({ below }) => replyDestinationPort < below);
   return { port, budget: found?.budget ?? 0 };

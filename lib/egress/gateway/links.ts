@@ -128,8 +128,8 @@ function textOf(tunnel: TunnelSpec): string {
 
 /**
  * Links of an earlier gateway, ours or upstream Coil's, that the plan does not
- * have: one per client, receivers, markers, the device of a family that is not
- * served any more.
+ * have: one per client, receivers, markers, the device of a family that is no
+ * longer served.
  */
 export function leftoverLinks(
   links: readonly Link[],

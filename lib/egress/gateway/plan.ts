@@ -46,7 +46,7 @@ export interface ServerPlan {
   readonly routeProtocol: number;
   /** The nft table, its sets still empty, without limits for clients: they depend on the kernel. */
   readonly table: NftTable;
-  /** The most connections that one client may have at a time, if somebody chose. */
+  /** The most connections that one client may have at a time, if configured. */
   readonly maxFlowsPerClient?: number;
 }
 

@@ -114,7 +114,7 @@ export class EgressServer implements Disposable {
   }
 
   /**
-   * Makes these the clients and nobody else. Compares all that makes a gateway
+   * Makes exactly these the clients. Compares all that makes a gateway
    * with the kernel, so it also repairs what others have changed there.
    *
    * @throws {NetlinkError} when the kernel refuses; the next call goes on from there
@@ -155,8 +155,8 @@ export class EgressServer implements Disposable {
   }
 
   /**
-   * What of the gateway somebody else has removed, in words. What is in the
-   * table of nftables is looked at only with `table`. `setClients()` puts it back.
+   * What of the gateway another program has removed, in words. The contents of the
+   * table of nftables are compared only with `table`. `setClients()` puts it back.
    *
    * @throws {NetlinkError} when the kernel refuses
    */

@@ -160,7 +160,7 @@ function refuse(
 }
 
 /**
- * Nobody outside sends to clients what they did not ask for, and only what
+ * From outside, clients get only what they asked for, and only what
  * can be translated goes out. What belongs to a connection, nearly all, is
  * through after the first two rules. Untracked are, of what clients send,
  * ICMPv6 messages about neighbours, routers and multicast groups: the kernel
