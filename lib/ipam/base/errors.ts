@@ -21,7 +21,7 @@ export class OutOfBlocksError extends Error {
   }
 }
 
-/** The pool is being deleted: it gives nothing any more. */
+/** The pool is being deleted: it gives no more blocks. */
 export class PoolDeletingError extends OutOfBlocksError {
   override readonly name: string = "PoolDeletingError";
 

@@ -45,7 +45,7 @@ export interface BlockSource {
   request(pool: string, options: SignalOptions): Promise<BlockInfo>;
   /** Gives a block back for good. Idempotent: a block that is gone, or whose name has another UID, is success. */
   release(block: BlockInfo, options: SignalOptions): Promise<void>;
-  /** Tells what is known of a pool, at once. */
+  /** Returns what is known of a pool, without waiting. */
   poolState(pool: string): PoolState;
 }
 

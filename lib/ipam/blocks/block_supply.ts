@@ -78,7 +78,7 @@ export class BlockSupply {
     this.#options = options;
   }
 
-  /** The pools for which somebody waits, or a request is under way. */
+  /** The pools for which an allocation waits, or a request is under way. */
   get pools(): string[] {
     return [...new Set([...this.#demand.keys(), ...this.#flights])];
   }
@@ -139,12 +139,12 @@ export class BlockSupply {
     return this.refusal(pool) !== undefined && table.isReleasing(pool);
   }
 
-  /** Tells those who wait for the pool to look again. */
+  /** Lets the allocations that wait for the pool look again. */
   wake(pool: string): void {
     this.#waiters.wake(pool);
   }
 
-  /** Tells everybody to look again. */
+  /** Lets all waiting allocations look again. */
   wakeAll(): void {
     this.#waiters.wakeAll();
   }
@@ -154,7 +154,7 @@ export class BlockSupply {
     return this.#pauses.get(pool)?.until ?? 0;
   }
 
-  /** Asks for a block that nobody waits for, unless a request is under way or one has just failed. */
+  /** Asks for a block in advance, unless a request is under way or one has just failed. */
   prefetch(pool: string): void {
     if (this.pausedUntil(pool) > this.#options.clock.nowMs()) return;
     this.#start(pool);
@@ -240,7 +240,7 @@ export class BlockSupply {
     const { log, adopt, relist } = this.#options;
     let adoption = adopt(block);
     if (adoption === "unusable") {
-      // The block that it overlaps may have been taken away, which nobody has noticed.
+      // The block that it overlaps may be gone, unnoticed here.
       await abortable(relist(signal), signal);
       adoption = adopt(block);
     }

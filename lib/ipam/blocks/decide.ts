@@ -22,9 +22,9 @@ export interface Situation {
 
 /** What is to be done about a node's blocks. */
 export interface Decision {
-  /** Pools to ask for another block, before anybody needs it. */
+  /** Pools to ask for another block, before a pod needs it. */
   readonly fetch: readonly string[];
-  /** Blocks that go back: nothing is given out of them any more. */
+  /** Blocks that go back: no more addresses are given out of them. */
   readonly retire: readonly HeldBlock[];
   /** Those of them, and of earlier ones, whose return is to be tried now. */
   readonly giveBack: readonly HeldBlock[];

@@ -27,7 +27,7 @@ export interface GiveBackOptions {
 }
 
 /**
- * Tries to give a block back, out of which nothing is given any more. True when it is gone.
+ * Tries to give back a block that is no longer allocated from. True when it is gone.
  *
  * The order is what makes it safe: its route is withdrawn, then the kernel is asked whether it is unused indeed, then
  * the API server. A failure never reaches a DEL, unlike upstream, where DEL fails with it (and W1 follows). After a

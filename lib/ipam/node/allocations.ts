@@ -190,7 +190,7 @@ export abstract class Allocations {
   }
 
   /**
-   * Begins to release: nobody else can get the addresses yet. Undefined when the key has none: then there is nothing to
+   * Begins to release: no other pod can get the addresses yet. Undefined when the key has none: then there is nothing to
    * do. Calls of the same key share one release; allocations of it that wait for a block are ended.
    */
   beginRelease(key: AttachmentKey): Releasing | undefined {

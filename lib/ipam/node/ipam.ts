@@ -171,7 +171,7 @@ export class NodeIpam extends Allocations implements AsyncDisposable {
   /**
    * Runs until the signal aborts, then ends all background work.
    *
-   * @throws what nobody expected and has ended the background work before: without it no block comes or goes any more
+   * @throws an unexpected error that ended the background work before: without that, blocks no longer come or go
    */
   async run(signal: AbortSignal): Promise<void> {
     await Promise.race([
@@ -195,7 +195,7 @@ export class NodeIpam extends Allocations implements AsyncDisposable {
     return [...this.#table.blocks.values()].map(blockRecordOf);
   }
 
-  /** Numbers of every pool that has blocks or attachments here, or for which somebody waits. */
+  /** Numbers of every pool that has blocks or attachments here, or for which an allocation waits. */
   stats(): PoolStats[] {
     const { supply } = this.#keeper;
     const pools = new Set([...this.#table.pools, ...supply.pools]);

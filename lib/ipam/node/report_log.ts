@@ -14,8 +14,8 @@ interface Finding {
 }
 
 /**
- * Records what an admin, or somebody who looks for a fault, wants to know of
- * comparisons. What lasts is recorded when it begins or changes, and when it
+ * Records what admins want to know of comparisons, also when they look for a
+ * fault. What lasts is recorded when it begins or changes, and when it
  * is over, not at every comparison. Missing pods are routine.
  */
 export class ReportLog {

@@ -37,7 +37,7 @@ export class PoolIndex {
   }
 
   /**
-   * Marks a position as used. Tells whether it was not.
+   * Marks a position as used. Returns whether it was free.
    *
    * @throws {RangeError} when it is no integer from 0 to 2^31-1
    */
@@ -58,7 +58,7 @@ export class PoolIndex {
     return true;
   }
 
-  /** Marks a position as free. Tells whether it was used. */
+  /** Marks a position as free. Returns whether it was used. */
   delete(position: number): boolean {
     if (!this.has(position)) return false;
     this.#size--;

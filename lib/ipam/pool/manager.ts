@@ -91,7 +91,7 @@ interface PoolState {
  * next is tried, so a cache that is behind costs a round trip and never a wedge (upstream retried the same index until
  * its next list).
  *
- * A block that has an address of somebody else's block is never allocated: not
+ * A block that has an address of another block is never allocated: not
  * where two pools overlap, and not where a block lies elsewhere than its pool
  * and index say. Such an index is passed over until the other block is gone.
  */
@@ -136,14 +136,14 @@ export class PoolManager {
     return this.#pools.get(pool.name) ?? this.#merge(pool, indices);
   }
 
-  /** Tries one index. Undefined: it is somebody else's. */
+  /** Tries one index. Undefined: it belongs to another request. */
   async #tryIndex(
     pool: Pool,
     state: PoolState,
     { node, nodeAddresses, requestUid, signal, onTry }: AllocateBlockOptions,
   ): Promise<string | undefined> {
     const at = this.#now();
-    // After a failure nobody knows whether the block exists: the same request asks for the same one again.
+    // After a failure it is unknown whether the block exists: the same request asks for the same one again.
     const index = state.pending.get(requestUid)?.index ??
       this.#lowestFree(pool, state);
     const block = index === undefined
@@ -165,7 +165,7 @@ export class PoolManager {
     return isOurs ? name : undefined;
   }
 
-  /** The lowest index that neither the pool has used, nor overlaps somebody else's block. */
+  /** The lowest index that the pool has not used and whose block overlaps no other. */
   #lowestFree(pool: Pool, state: PoolState): number | undefined {
     const limit = poolCapacity(pool);
     let index = state.index.lowestFree(limit);
@@ -227,7 +227,7 @@ export class PoolManager {
     return state;
   }
 
-  /** Takes note of a block that somebody else made, before the next list. */
+  /** Takes note of a block that another program made, before the next list. */
   noted(pool: string, index: number): void {
     const state = this.#pools.get(pool);
     if (state?.index.has(index) !== false) return;
@@ -238,7 +238,7 @@ export class PoolManager {
   /**
    * Takes note of a block whose addresses are not those of its index, or
    * whose pool is not known; or, without addresses, that it is none or gone.
-   * Tells which pools that concerns.
+   * Returns the pools that it concerns.
    */
   noteMisplaced(
     block: string,

@@ -19,7 +19,7 @@ export interface PoolOverlap {
   }[];
   /** Names of blocks that lie in the pool, but not where their own pool and index would put them. */
   readonly misplaced: readonly string[];
-  /** Indices of the pool's blocks that overlap a block of somebody else's; sorted, none twice. */
+  /** Indices of the pool's blocks that overlap another block; sorted, none twice. */
   readonly taken: readonly Span[];
 }
 
@@ -35,7 +35,7 @@ interface Known {
 }
 
 /**
- * Tells which blocks of a pool overlap blocks of others.
+ * Finds the blocks of a pool that overlap blocks of others.
  *
  * The addresses of a block follow from its pool and index, so no block is
  * stored here but misplaced blocks, whose addresses do not: where two pools have
@@ -78,7 +78,7 @@ export class Overlaps {
 
   /**
    * Takes note of a block whose addresses do not follow from its pool and
-   * index; or, without any, that it is gone. Tells which pools that concerns.
+   * index; or, without any, that it is gone. Returns the pools that it concerns.
    */
   setMisplaced(
     block: string,
@@ -108,7 +108,7 @@ export class Overlaps {
     return [...names];
   }
 
-  /** Whether somebody else has addresses of a pool's block: the next index worth a try. Undefined: nobody has. */
+  /** The next index worth a try if another block has addresses of the pool's block; undefined if none has. */
   blocked(pool: string, index: number): number | undefined {
     const known = this.#known.get(pool);
     if (known === undefined) return undefined;

@@ -268,7 +268,7 @@ function holdIn(block: HeldBlock, attachment: Holder): void {
 
 /**
  * A pod has an address of each family of its block, of the same position. The kernel may show one only: when its
- * daemon was killed between the two, or somebody took one away.
+ * daemon was killed between the two, or another program removed one.
  */
 function complete(attachment: Holder, block: HeldBlock): void {
   const [known] = valuesOf(attachment.addresses);

@@ -154,7 +154,7 @@ export class HeldBlock {
     return { index, addresses: this.addressesAt(index) };
   }
 
-  /** Makes somebody hold a position. A position can have several holders, all found in the kernel. */
+  /** Adds a holder to a position. A position can have several holders, all found in the kernel. */
   hold(index: number, holder: HasAddresses): void {
     this.#allocator.take(index);
     this.#cooling.delete(index);
@@ -163,7 +163,7 @@ export class HeldBlock {
     this.emptySince = undefined;
   }
 
-  /** Ends all that somebody holds here. A position is free, or starts to cool, when its last holder has gone. */
+  /** Removes a holder from all its positions here. A position is free, or starts to cool, when its last holder has gone. */
   drop(
     holder: HasAddresses,
     options: { readonly now: number; readonly cooldownMs: number },

@@ -6,8 +6,8 @@ import type { AttachmentKey } from "../../cni/mod.ts";
  * State of an attachment's addresses:
  *
  * - `used`: given to the pod, or found on it, and covered by blocks of this node
- * - `releasing`: the pod is being taken down; nobody else can get the addresses yet
- * - `quarantined`: on a pod, but no block of this node covers them; never given to anybody
+ * - `releasing`: the pod is being torn down; no other pod can get the addresses yet
+ * - `quarantined`: on a pod, but no block of this node covers them; never given to a pod
  *
  * An attachment that is none of these does not exist: its addresses are free (or cooling).
  */
@@ -22,7 +22,7 @@ export interface Holder extends AttachmentKey {
   readonly held: Set<Address>;
   /** The blocks that cover some address of it. */
   readonly blocks: Set<HeldBlock>;
-  /** Changes with each period of use, so that a late release of an earlier period is told apart. */
+  /** Changes with each period of use, so that a late release of an earlier period is recognised. */
   generation: number;
   releasing: boolean;
   /** When the present state began; monotonic milliseconds. */
