@@ -14,7 +14,7 @@ export interface Overflow {
 }
 
 /**
- * Reads what the kernel tells the multicast groups of a socket. While it waits
+ * Reads what the kernel sends to the multicast groups of a socket. While it waits
  * it occupies one thread.
  */
 export class GroupReader<T> implements AsyncDisposable {

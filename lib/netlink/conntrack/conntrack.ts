@@ -99,7 +99,7 @@ export interface ConntrackFlow {
   readonly tcpState: ConntrackTcpState | undefined;
 }
 
-/** What tells one TCP or UDP connection from all others: how its opener addressed its first packet, before any translation. */
+/** Identifies a TCP or UDP connection: how its opener addressed its first packet, before any translation. */
 export interface ConntrackTuple {
   /** Its IP protocol: 6 is TCP, 17 is UDP. */
   readonly protocol: number;

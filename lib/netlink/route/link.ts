@@ -35,7 +35,7 @@ export const IFLA_INET6_ADDR_GEN_MODE = 8;
 export const IFF_UP = 1;
 const IFF_LOWER_UP = 1 << 16;
 
-/** RTEXT_FILTER_SKIP_STATS of `<linux/rtnetlink.h>`: nobody here reads statistics. */
+/** RTEXT_FILTER_SKIP_STATS of `<linux/rtnetlink.h>`: no code here reads statistics. */
 const RTEXT_FILTER_SKIP_STATS = 1 << 3;
 /** struct ifinfomsg. */
 export const IFINFOMSG_SIZE = 16;

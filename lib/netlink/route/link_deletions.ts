@@ -26,7 +26,7 @@ export interface LinkDeletionsOptions {
  * delete the group.
  *
  * Deleting a group takes whatever is in it, so its number is a random one that
- * no link has: somebody else's link is in it only if its owner guesses the
+ * no link has: another program's link is in it only if that program picks the
  * number while these requests are carried out.
  */
 export function linkDeletions(

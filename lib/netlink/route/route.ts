@@ -258,7 +258,7 @@ function hopsOf(
 /**
  * Whether a route may be one that was added with this protocol. IPv6 keeps
  * `boot` (3) where 0 was given (ip6_route_info_create() in net/ipv6/route.c),
- * so with 0 this holds only in tables where nobody else has routes.
+ * so with 0 this holds only in tables where no other program has routes.
  */
 export function wasAddedBy(
   route: Pick<Route, "family" | "protocol">,

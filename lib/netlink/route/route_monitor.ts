@@ -66,7 +66,7 @@ export interface MonitorInterests {
   readonly forwarding?: boolean;
 }
 
-/** Something that somebody else changed. */
+/** Something that another program changed. */
 export type Notification =
   | { readonly kind: "rule"; readonly family: Family | undefined }
   | { readonly kind: "route"; readonly table: number }
@@ -88,9 +88,9 @@ export interface RouteMonitorOptions {
 }
 
 /**
- * Tells what others change in the network of one namespace, as `ip monitor`
- * does. What is of no interest is thrown away by a filter in the kernel and
- * costs this process nothing. While it waits it occupies one thread.
+ * Reports what other programs change in the network of one namespace, as `ip monitor`
+ * does. A filter in the kernel drops what is of no interest, so that it costs
+ * this process nothing. While it waits it occupies one thread.
  */
 export class RouteMonitor implements AsyncDisposable {
   readonly #reader: GroupReader<Notification>;

@@ -41,7 +41,7 @@ import { type Trace, traceFromEnvironment } from "../connection/trace.ts";
 
 /** What `RouteSocket.open()` can be told. */
 export interface RouteSocketOptions {
-  /** The namespace to work in; without it, the process's own. Not needed any more once open. */
+  /** The namespace to work in; without it, the process's own. No longer needed once open. */
   readonly netns?: Netns | undefined;
 }
 
@@ -83,7 +83,7 @@ export class RouteSocket implements Disposable {
    * Sends all requests at once and waits until they are carried out, in order.
    * The kernel goes on after one that failed: what came after it may be done.
    *
-   * @throws {NetlinkError} for the first that failed; `index` tells which it was
+   * @throws {NetlinkError} for the first that failed, with its `index`
    */
   async execute(requests: readonly Request[]): Promise<void> {
     for (const error of await this.tryExecute(requests)) {
@@ -223,7 +223,7 @@ export class RouteSocket implements Disposable {
         write: (writer) => writeRouteFilter(writer, filter),
       });
     } catch (error) {
-      // A table that nobody ever wrote to does not exist.
+      // A table that was never written to does not exist.
       const noTable = error instanceof NetlinkError && error.errno === ENOENT;
       if (noTable && table !== undefined) return [];
       throw error;

@@ -22,12 +22,12 @@ const FRA_TABLE = 15;
 const FRA_FWMASK = 16;
 const FRA_PAD = 18;
 const FRA_PROTOCOL = 21;
-/** Those that {@linkcode Rule} tells of. */
+/** Those that {@linkcode Rule} has. */
 const KNOWN_ATTRIBUTES: ReadonlySet<number> = new Set([
   ...[FRA_DST, FRA_SRC, FRA_IIFNAME, FRA_PRIORITY, FRA_FWMARK, FRA_TABLE],
   ...[FRA_FWMASK, FRA_PROTOCOL, FRA_PAD],
 ]);
-/** FRA_SUPPRESS_PREFIXLEN of a rule that takes whatever its table has; the kernel always tells. */
+/** FRA_SUPPRESS_PREFIXLEN of a rule that takes whatever its table has; the kernel always sends it. */
 const SUPPRESS_NOTHING = 0xffffffff;
 /** FIB_RULE_INVERT: the rule is for packets that its selectors do not match. */
 const FLAG_INVERT = 2;
@@ -56,7 +56,7 @@ export interface Rule {
   readonly iif?: string | undefined;
   /** Who made it. */
   readonly protocol?: number | undefined;
-  /** Whether the kernel has more of it than is told here: further selectors, an inversion, another action. For reading alone. */
+  /** Whether the kernel has more of it than these fields say: further selectors, an inversion, another action. For reading alone. */
   readonly hasMore?: true;
 }
 

@@ -28,7 +28,7 @@ export interface NewTunnel extends NewLink {
 /**
  * Makes a tunnel. Refused with EEXIST when there is a link of that name, and
  * also when there is another tunnel of the kind with the same local and remote
- * address: the kernel tells by these which one a packet belongs to. Refused
+ * address: by these the kernel finds the tunnel of a packet. Refused
  * with EOPNOTSUPP when the kernel has neither the kind nor a module for it.
  *
  * @throws {SyntaxError} when a name or MAC address is not one

@@ -27,7 +27,7 @@ export interface NftSet {
   readonly key: readonly NftKeyType[];
   /** Its elements, in any order; none where rules add them. */
   readonly elements: readonly NftElement[];
-  /** Present where rules add the elements, which nobody else compares or removes. */
+  /** Present where rules add the elements; these are neither compared nor removed. */
   readonly dynamic?: NftDynamic;
 }
 
@@ -35,7 +35,7 @@ export interface NftSet {
 export interface NftDynamic {
   /** The most elements that it takes; a rule that would add one more does not apply. */
   readonly size: number;
-  /** After so long an element is gone, in milliseconds; without it, when nothing is counted by it any more. */
+  /** After so long an element is gone, in milliseconds; without it, when it no longer counts anything. */
   readonly timeoutMs?: number;
 }
 

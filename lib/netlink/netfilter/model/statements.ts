@@ -183,7 +183,7 @@ export function masquerade(): NftStatement {
   return { kind: "masquerade" };
 }
 
-/** Throws the packet away and tells its sender so by ICMP. */
+/** Drops the packet and sends its sender an ICMP error. */
 export function reject(code: NftRejectCode): NftStatement {
   return { kind: "reject", code };
 }

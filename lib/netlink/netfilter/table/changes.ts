@@ -34,7 +34,7 @@ export interface TableChanges {
  * the plan does not have, only what differs is changed: counters go on
  * counting, and chains keep their policies. Otherwise all is recreated.
  *
- * `unguarded` changes hold even if somebody else changes the table in the meantime.
+ * `unguarded` changes hold even if another program changes the table in the meantime.
  */
 export async function compareTable(
   plan: TablePlan,

@@ -48,7 +48,7 @@ const CHANGES: readonly number[] = [
 /** Other programs change their tables thousands of rules at a time. What does not fit is an overflow. */
 const RECEIVE_BUFFER_BYTES = 1 << 20;
 
-/** Somebody else changed the table, or may have. */
+/** Another program changed the table, or may have. */
 export type TableNotification = { readonly kind: "table" } | Overflow;
 
 /** Options of `TableMonitor.open()`. */
@@ -114,7 +114,7 @@ export class TableMonitor implements AsyncDisposable {
 }
 
 /**
- * Tells messages about a table of family inet from all others. The kernel
+ * Recognises messages about a table of family inet. The kernel
  * writes the table's name first, whatever it is about (nf_tables_fill_…() of
  * net/netfilter/nf_tables_api.c), so there is nothing to take apart: others'
  * transactions may have a hundred thousand messages.

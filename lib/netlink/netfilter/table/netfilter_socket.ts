@@ -32,7 +32,7 @@ import { parseCounter, tableGet } from "./state.ts";
 
 /** What `NetfilterSocket.open()` can be told. */
 export interface NetfilterSocketOptions {
-  /** The namespace to work in; without it, the process's own. Not needed any more once open. */
+  /** The namespace to work in; without it, the process's own. No longer needed once open. */
   readonly netns?: Netns | undefined;
 }
 
@@ -57,7 +57,7 @@ const EAGAIN = 11;
 const ENOBUFS = 105;
 const ENOENT = 2;
 const EEXIST = 17;
-/** Somebody else committed between our reading and our commit, or a signal came. */
+/** Another program committed between our reading and our commit, or a signal came. */
 const AGAIN: ReadonlySet<number> = new Set([ERESTART, EINTR, EAGAIN]);
 /** The last attempt is carried out whatever others do at the same time. */
 const MAX_ATTEMPTS = 8;
@@ -98,7 +98,7 @@ export class NetfilterSocket implements Disposable, AsyncDisposable {
     return new NetfilterSocket(new Connection(transport, { trace }));
   }
 
-  /** The number by which the kernel tells who made a change. */
+  /** The number by which the kernel says which socket made a change. */
   get portId(): number {
     return this.#connection.portId;
   }

@@ -200,7 +200,7 @@ function commentData(comment: string): Uint8Array {
   return Uint8Array.of(0, text.byteLength, ...text);
 }
 
-/** NFTNL_UDATA_SET_KEYBYTEORDER of libnftnl's udata.h: tells `nft list` how to read the elements. */
+/** NFTNL_UDATA_SET_KEYBYTEORDER of libnftnl's udata.h: from it `nft list` knows the elements' byte order. */
 function byteOrderData(key: NftSet["key"]): Uint8Array {
   return Uint8Array.of(0, 4, keyByteOrder(key), 0, 0, 0);
 }

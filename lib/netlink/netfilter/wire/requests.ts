@@ -60,10 +60,10 @@ export function answerOf(message: Message): Attributes {
 
 /**
  * The requests as one transaction. With a generation it is carried out only
- * if nobody has changed anything since; otherwise the kernel says ERESTART.
+ * if no program has changed anything since; otherwise the kernel says ERESTART.
  *
- * Only the last request is acknowledged, which stands for all; what is refused
- * is told in any case. Of very many acknowledgements the kernel would drop some.
+ * Only the last request is acknowledged, which stands for all; refusals are
+ * reported in any case. Of very many acknowledgements the kernel would drop some.
  */
 export function transaction(
   requests: readonly Request[],
