@@ -26,7 +26,7 @@ export interface PlacedPod extends ChainedPod {
 
 /** What `adopt()` did. */
 export interface Adopted {
-  /** Name of the host's end; absent when there is none, or somebody else marked it. */
+  /** Name of the host's end; absent when there is none, or another program marked it. */
   readonly hostName?: string;
 }
 
@@ -57,7 +57,7 @@ export class ChainedNetwork implements Disposable {
 
   /**
    * Marks a pod's host end, and remembers where the pod is. Idempotent. An
-   * alias that somebody else gave is left alone.
+   * alias of another program is left alone.
    *
    * @throws {NetnsNotFoundError} when there is no network namespace at the path
    * @throws {IfnameMissingError} when the pod has no such interface
@@ -100,7 +100,7 @@ export class ChainedNetwork implements Disposable {
   }
 
   /**
-   * Finds pods that an earlier process adopted, or that nobody did. Returns
+   * Finds pods that an earlier process adopted, or none did. Returns
    * those that are found; `openNetns()` knows where they are then. Addresses
    * that several namespaces have prove nothing.
    */

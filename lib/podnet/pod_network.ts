@@ -323,8 +323,8 @@ export class PodNetwork implements Disposable {
 
   /**
    * Finds out the addresses of pods that have no routes on the host, by the
-   * index of the host's end: somebody emptied the pod table. Those of which
-   * nothing tells are left out, as is an ADD that did not come that far.
+   * index of the host's end: another program emptied the pod table. Those that
+   * cannot be found are left out, as is an ADD that did not come that far.
    *
    * @throws {NetlinkError} when the kernel refuses
    */

@@ -131,7 +131,7 @@ export class Upkeep {
 
   /**
    * Gives a pod's end on the host what it lacks. Does nothing when the link is
-   * not that pod's any more. The caller sees to it that the pod is not torn
+   * no longer that pod's. The caller sees to it that the pod is not torn
    * down in the meantime.
    *
    * @throws {NetlinkError} of the first step that the kernel refused

@@ -23,7 +23,7 @@ const MAX_ALIAS_BYTES = 255;
  * The alias of a pod's host veth: `COIL:<pool>:<container ID>:<ifname>`, as
  * upstream Coil writes it.
  *
- * @throws {LinkNameError} when a part cannot be told apart again or the husk's form of it would not fit into an alias
+ * @throws {LinkNameError} when the parts could not be separated again or the husk's form of it would not fit into an alias
  */
 export function formatAlias(identity: LinkIdentity): string {
   return format(LINK_ALIAS_PREFIX, identity);

@@ -33,7 +33,7 @@ export const SOURCE_SETTINGS: Readonly<Record<PodSources, SourceSettings>> = {
 /**
  * Which sources the host takes from a pod by its veth. Undefined when the veth
  * does not have all settings of either: it is older than them, was made by
- * upstream Coil, or somebody changed it.
+ * upstream Coil, or another program changed it.
  */
 export function sourcesOf(link: Link): PodSources | undefined {
   const { group, ipv4Conf } = link;

@@ -53,7 +53,7 @@ export function podRule(settings: HostSettings, family: Family): Rule {
  * Compares a node with what it should have: the one description that start,
  * repair, readiness and CHECK share. Pure.
  *
- * A rule of somebody else that has our priority is left alone: it may be there
+ * Another program's rule that has our priority is left alone: it may be there
  * on purpose.
  */
 export function planHost(

@@ -39,9 +39,9 @@ const OTHER_LINKS = nft.iifgroup(POD_LINK_GROUP, {
  * Drops what pods send with a source that the node does not route to them.
  *
  * The unspecified address goes first: the kernel's own lookup lets it through
- * where duplicate address detection has it. Nobody misses what is dropped: the
- * only other address on a pod's link is the node's. Nor does a node that sends
- * no router advertisements miss solicitations, and a pod is nobody's router.
+ * where duplicate address detection has it. Dropping that is harmless: the
+ * only other address on a pod's link is the node's. Router solicitations are not
+ * needed: the node sends no router advertisements, and a pod routes for no one else.
  */
 export const SOURCE_TABLE: NftTable = {
   family: "inet",

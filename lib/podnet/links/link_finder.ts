@@ -98,8 +98,8 @@ export class LinkFinder {
 
   /**
    * Whether a link of one of the key's names belongs to the key. A veth of
-   * such a name without an alias is what a killed ADD left: nobody else gives
-   * names out of a hash of our key. Only a name in Calico mode, out of a hash
+   * such a name without an alias is what a killed ADD left: no other program
+   * makes names out of a hash of our key. Only a name in Calico mode, out of a hash
    * of the pod's, was given by Coil v1 as well; the next ADD of the pod may
    * have it all the same.
    */

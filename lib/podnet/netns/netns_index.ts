@@ -39,7 +39,7 @@ export class NetnsIndex {
       await this.#host.execute([netnsIdGet(netns, (known) => id = known)]);
       return id;
     } catch (error) {
-      // A file that names no network namespace, or not any more.
+      // A file that names no network namespace, or no longer does.
       if (error instanceof NetnsNotFoundError) return undefined;
       throw error;
     }

@@ -134,7 +134,7 @@ export type RouteStep = Extract<Step, { kind: "route" }>;
  *
  * A daemon may be killed between any two steps. The one that comes after it
  * knows the links that have an alias, so the alias comes before the addresses:
- * none is ever in a pod without somebody knowing.
+ * a pod never has one that coild does not know.
  */
 export interface PodPlan {
   /** What to create. */

@@ -9,7 +9,7 @@ export class PodLocks {
 
   /**
    * In Calico mode a link's name belongs to the pod, and until the link has its
-   * alias nobody can tell of which container it is. There, calls for two
+   * alias it is unknown of which container it is. There, calls for two
    * containers of one pod follow each other too.
    */
   constructor(options: { readonly calico: boolean }) {

@@ -25,7 +25,7 @@ export interface SetupContext {
   readonly names: readonly string[];
   /**
    * Makes room for a new link where one of that name exists. Returns false
-   * when that link is somebody else's; then the next name is tried.
+   * when that link is another program's; then the next name is tried.
    */
   clear(link: Link): Promise<boolean>;
   /**

@@ -57,7 +57,7 @@ async function addressesAt(
       ),
     );
   } catch (error) {
-    // A file that names no network namespace, or not any more.
+    // A file that names no network namespace, or no longer does.
     if (error instanceof NetnsNotFoundError) return new Set();
     throw error;
   }

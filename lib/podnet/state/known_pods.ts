@@ -37,9 +37,9 @@ export class KnownPods {
   }
 
   /**
-   * Takes over what a survey saw, and forgets what is not present any more. A
+   * Takes over what a survey saw, and forgets what is no longer present. A
    * link that came since the listing may be forgotten: its routes are listed
-   * when needed. What `set()` was told is known better than by a list, which
+   * when needed. What `set()` was given is known better than by a list, which
    * may be older than some of it.
    */
   learn(pods: readonly PodLink[], present: ReadonlySet<number>): void {

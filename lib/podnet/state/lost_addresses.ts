@@ -12,8 +12,8 @@ import type { PodLink } from "./survey.ts";
 /**
  * Finds out the addresses of pods whose routes on the host are gone: from the
  * interfaces inside the pods, and where a pod's network namespace has no path,
- * from what the host knows of its neighbours. The result leaves out pods of
- * which neither tells anything.
+ * from what the host knows of its neighbours. The result leaves out pods for
+ * which neither has an address.
  *
  * Slow: each network namespace of the host is opened once. What a pod says of
  * itself is less sure than a route of the host, so this is not for pods that
@@ -60,7 +60,7 @@ async function readInside(
       return addresses === undefined ? [] : [[index, addresses]];
     });
   } catch (error) {
-    // A file that names no network namespace, or not any more.
+    // A file that names no network namespace, or no longer does.
     if (error instanceof NetnsNotFoundError) return [];
     throw error;
   }

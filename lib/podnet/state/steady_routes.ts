@@ -10,7 +10,7 @@ const MAX_LISTS = 6;
  * The kernel writes a long list in parts. When an IPv6 table changes between
  * two of them, it starts over and skips as many entries as it has written
  * already (fib6_dump_table() in net/ipv6/ip6_fib.c), so others come twice or
- * never, and nothing in the answer tells. An address without its route would
+ * never, and nothing in the answer shows it. An address without its route would
  * count as free. So the list is asked for until two in a row agree; if none do,
  * everything that any of them had is returned: a route too many is harmless.
  */
