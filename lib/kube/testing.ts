@@ -131,7 +131,7 @@ export class MemoryApi implements Transport {
   readonly #events: MemoryEvent[] = [];
   #changed = Promise.withResolvers<void>();
 
-  /** Stores an object as somebody else would; one without a UID gets one. */
+  /** Stores an object as another client would; one without a UID gets one. */
   put<T extends KubeObject>(plural: string, object: T): void {
     const { namespace = "", name = "" } = object.metadata ?? {};
     const key = `${plural}/${namespace}/${name}`;
@@ -325,7 +325,7 @@ function isMet(
   );
 }
 
-/** Whether an object that is being deleted waits for nobody any more. */
+/** Whether an object that is being deleted has no finalizer left. */
 function isOver({ metadata }: MemoryObject): boolean {
   const { deletionTimestamp, finalizers = [] } = metadata;
   return deletionTimestamp !== undefined && finalizers.length === 0;

@@ -387,7 +387,7 @@ export class Informer<T extends KubeObject> {
       wantedMs = Math.min(err.retryAfterMs ?? 0, 30_000);
       // Too old a version; or the kind or the permission went away and came back.
       if (!err.isTransient) this.#version = undefined;
-      // After an outage: it has grown while nobody answered.
+      // After an outage: it has grown while the server did not answer.
       if (err.isGone && !this.#isFresh) this.#backoff.reset();
       if (err.isGone) this.#isFresh = true;
     } else if (!(err instanceof KubeUnreachableError)) {

@@ -44,7 +44,7 @@ export class KubeApiError extends Error {
     if (options.details !== undefined) this.details = options.details;
   }
 
-  /** The object does not exist; or its kind does not, or nobody serves the path. */
+  /** The object does not exist; or its kind does not, or the path is not served. */
   get isNotFound(): boolean {
     return this.status === 404;
   }

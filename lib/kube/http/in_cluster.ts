@@ -60,7 +60,7 @@ export class InClusterSource implements ConnectionSource {
     await this.#read();
   }
 
-  /** The authority may be another one now, and a minute is long for a server that nobody trusts. */
+  /** The authority may be another one now, and a minute is long for a server that is not trusted. */
   expire(): void {
     this.#isExpired = true;
   }

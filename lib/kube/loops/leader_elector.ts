@@ -31,8 +31,8 @@ export interface LeaderElectorOptions {
 /**
  * Lets one of several processes lead, by a Lease.
  *
- * Only monotonic time counts, so a jump of a clock neither steals nor loses the lease. The one who leads is told by its
- * signal to stop as soon as it cannot be sure any more, `leaseMs - renewMs` before anybody else can begin.
+ * Only monotonic time counts, so a jump of a clock neither steals nor loses the lease. The leader's
+ * signal aborts as soon as it can no longer be sure to lead, `leaseMs - renewMs` before another process can begin.
  */
 export class LeaderElector {
   readonly #client: KubeClient;

@@ -41,12 +41,12 @@ export class LeaseKeeper {
     return this.#renewedMs;
   }
 
-  /** How long the lease that was seen last stays somebody else's, unless it is renewed or given up. */
+  /** How long the lease that was seen last stays another process's, unless it is renewed or given up. */
   get leftMs(): number {
     return this.#freeMs - this.#nowMs();
   }
 
-  /** Takes the lease or renews it; false when somebody else has it. Fails as the client's calls do. */
+  /** Takes the lease or renews it; false when another process has it. Fails as the client's calls do. */
   async acquire(call: CallOptions): Promise<boolean> {
     if (this.#ours !== undefined && await this.#write(this.#ours, call)) {
       return true;
@@ -71,7 +71,7 @@ export class LeaseKeeper {
     const spec = specOf(this.#claim, lease);
     const sentMs = this.#nowMs();
     try {
-      // The resourceVersion makes sure that nobody was faster.
+      // The resourceVersion makes sure that no other process was faster.
       this.#ours = lease === undefined
         ? await this.#client.create(
           LEASES,

@@ -9,7 +9,7 @@ import type { QueueObserver } from "./work_queue.ts";
 /** client-go's: 10 ns to 1,000 s, each ten times the one before. */
 const BUCKETS = Array.from({ length: 12 }, (_, n) => Number(`1e${n - 8}`));
 
-/** What controller-runtime's queue gives keys that nobody gave another priority. */
+/** What controller-runtime's queue gives keys without another priority. */
 const PRIORITY = "0";
 
 const LABELS = ["name", "controller"] as const;
