@@ -35,7 +35,7 @@ export interface SyncResult {
   readonly added: number;
   /** How many routes got another gateway. */
   readonly moved: number;
-  /** How many routes that nobody wants went away. */
+  /** How many routes that are no longer wanted went away. */
   readonly removed: number;
   /** Changes that did not happen; the next synchronisation tries again. */
   readonly failures: readonly RouteFailure[];
@@ -141,7 +141,7 @@ interface Change {
   readonly request: Request;
 }
 
-/** `add` is exclusive: a route of somebody else that appeared since the listing is not overwritten. */
+/** `add` is exclusive: another program's route that appeared since the listing is not overwritten. */
 function changeOf(
   kind: "add" | "move",
   route: WantedRoute,

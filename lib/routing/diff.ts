@@ -1,7 +1,7 @@
 import type { Address } from "../inet/mod.ts";
 import { type Route, wasAddedBy } from "../netlink/mod.ts";
 
-/** What is wanted of a table: gateways by destination as text; undefined: straight to the device. */
+/** The wanted routes of a table: gateways by destination as text; undefined: straight to the device. */
 export type WantedRoutes = ReadonlyMap<string, Address | undefined>;
 
 /** What to do so that the routes of our protocol are exactly the wanted ones. */
@@ -10,21 +10,21 @@ export interface RouteDiff {
   readonly add: readonly string[];
   /** Destinations whose route of ours goes elsewhere: to be replaced in one step, never deleted first. */
   readonly move: readonly string[];
-  /** Routes of ours that nobody wants. */
+  /** Routes of ours that are not wanted. */
   readonly remove: readonly Route[];
   /** Routes of other protocols, left alone. */
   readonly foreign: readonly Route[];
 }
 
 /**
- * Compares what is wanted with what is there, while the kernel lists it: of 50,000 routes none is kept but those that
- * something has to be done about. The routes are of one table; default routes in it are nobody's concern. A wanted
+ * Compares the wanted routes with those that are there, while the kernel lists them: of 50,000 routes it keeps only
+ * those to be changed. The routes are of one table; default routes in it are passed over. A wanted
  * destination with a foreign route appears in none of the lists to do: the owner of that route keeps it. No I/O.
  */
 export class RouteSieve {
   readonly #wanted: WantedRoutes;
   readonly #isOurs: (route: Route) => boolean;
-  /** Wanted destinations whose route is there, and what else tells it from another route there. */
+  /** Wanted destinations whose route is there, and what else distinguishes it from another route there. */
   readonly #found = new Map<string, string>();
   readonly #forms = new Map<string, string>();
 
@@ -52,7 +52,7 @@ export class RouteSieve {
     const form = this.#shared(`${index} ${metric}`);
     const found = this.#found.get(key);
     if (found === undefined) this.#found.set(key, form);
-    // Told again, it is the same one: see distinct().
+    // Listed again, it is the same one: see distinct().
     return found !== undefined && found !== form;
   };
 

@@ -32,7 +32,7 @@ export interface RouteChanges {
   readonly add: readonly GatewayRoute[];
   /** Destinations that have one through another gateway. */
   readonly move: readonly GatewayRoute[];
-  /** Routes of ours that nobody wants any more. */
+  /** Routes of ours that are no longer wanted. */
   readonly remove: readonly GatewayRoute[];
   /** Wanted through another gateway than the destination's route: reported as failures. */
   readonly conflicting: readonly GatewayRoute[];
@@ -69,8 +69,8 @@ export class RouteSyncer {
 
   /**
    * Makes our routes in the main table exactly these, given all of them. Only
-   * ours are listed, since the table may hold the whole Internet's; a route of
-   * somebody else in our way shows up as a failure (EEXIST) and stays.
+   * ours are listed, since the table may hold the whole Internet's; another
+   * program's route in our way shows up as a failure (EEXIST) and stays.
    *
    * @throws {NetlinkError} when the routes cannot be listed
    */
