@@ -14,7 +14,7 @@ import {
  * pod waits for it, not each.
  */
 const DEAF_MS = 10_000;
-/** Connections to a gateway that nobody is announced to are closed after so long. */
+/** A connection over which no client has been announced for so long is closed. */
 const IDLE_MS = 120_000;
 /** Far above what a refusal has. */
 const MAX_REFUSAL_BYTES = 2_048;
@@ -85,15 +85,15 @@ export interface AnnounceClientOptions {
 interface Peer {
   readonly client: Deno.HttpClient;
   readonly origin: string;
-  /** Until then nobody tries. */
+  /** Until then no announcement is sent to it. */
   deafUntilMs: number;
   usedMs: number;
 }
 
 /**
- * Tells gateways of their clients. Keeps its connections, asks all gateways at
- * once, never throws and never takes longer than the time limit: what it does
- * makes a client's first packets pass earlier, and nothing depends on it.
+ * Announces clients to their gateways. Keeps its connections, asks all gateways
+ * at once, never throws and never takes longer than the time limit: an announcement
+ * lets a client's first packets pass earlier, and nothing depends on it.
  */
 export class AnnounceClient implements Disposable {
   readonly #options: AnnounceClientOptions;
@@ -105,7 +105,7 @@ export class AnnounceClient implements Disposable {
     this.#nowMs = options.nowMs ?? (() => performance.now());
   }
 
-  /** Tells all targets of a pod, and waits for their answers or for the time limit. */
+  /** Announces a pod to all targets, and waits for their answers or for the time limit. */
   async announce(
     request: AnnounceRequest,
     { signal }: { readonly signal?: AbortSignal } = {},
@@ -153,7 +153,7 @@ export class AnnounceClient implements Disposable {
       // The caller has given up, which says nothing about the gateway.
       if (signal?.aborted) return { result: "late" };
       if (token === undefined) return { result: "no-token" };
-      // No answer at all: nobody listens, or it is no gateway of ours.
+      // No answer at all: no process listens, or it is not a gateway of ours.
       peer.deafUntilMs = this.#nowMs() + DEAF_MS;
       if (isLate) return { result: "late" };
       return { result: "failed", reason: rootOf(error) };

@@ -29,7 +29,7 @@ export type Verdict =
   | { readonly status: 403 | 404 | 503; readonly reason: string };
 
 export interface AnnounceHandlerOptions {
-  /** Says whose token the peer with this address has sent; undefined when it is nobody's. What it throws is answered with 503. */
+  /** Returns the owner of the token that the peer with this address has sent; undefined when the token is not valid. An error that it throws is answered with 503. */
   readonly authenticate: (
     token: string,
     peer: string,

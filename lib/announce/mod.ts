@@ -1,6 +1,6 @@
 /**
- * How a node's daemon tells an egress gateway of a client's address before the
- * API server knows it: the messages, the client's half and the server's half.
+ * How a node's daemon announces a client's address to an egress gateway before
+ * the API server knows it: the messages, the client's half and the server's half.
  *
  * @module
  */

@@ -23,7 +23,7 @@ export interface Announcement {
   readonly block?: string | undefined;
 }
 
-/** Far above what a message has, so that nobody can fill the memory. */
+/** Far above what a message has; keeps a peer from filling the memory. */
 const MAX_TEXT_CHARS = 8_192;
 
 /** A namespace, a name and a UID are shorter (RFC 1123; a subdomain has 253 characters). */

@@ -38,7 +38,7 @@ export interface AddressBlock {
 export interface Block {
   /** Name of the object. */
   readonly name: string;
-  /** UID of the object, which tells it from a later one of the same name. */
+  /** UID of the object; a later object of the same name has another. */
   readonly uid: string;
   /** Version of the object that was parsed. */
   readonly resourceVersion: string;

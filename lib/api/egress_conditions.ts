@@ -17,7 +17,7 @@ export const EGRESS_REDUNDANT = "RedundantDestinations";
 
 /** From this share on, of connections or source ports, a gateway is short of them. */
 export const EGRESS_CAPACITY_LOW_PERCENT = 80;
-/** Below this share it is not any more. */
+/** Below this share it is no longer short of them. */
 export const EGRESS_CAPACITY_OK_PERCENT = 70;
 
 /** Longest part of a condition's message, in characters: ten of it are within the 32768 that the schema allows. */

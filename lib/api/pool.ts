@@ -16,7 +16,7 @@ export type Subnet = DualStack<Prefix>;
 export interface Pool {
   /** Name of the object. */
   readonly name: string;
-  /** UID of the object, which tells it from a later one of the same name. */
+  /** UID of the object; a later object of the same name has another. */
   readonly uid: string;
   /** Counts the changes of the spec, from 1. */
   readonly generation: number;
@@ -126,7 +126,7 @@ export function parseSubnet(
   return subnet;
 }
 
-/** Tells which families a subnet has. */
+/** Returns which families a subnet has. */
 export function stackOf(
   subnet: DualStack<unknown>,
 ): "ipv4" | "ipv6" | "dual" | "none" {

@@ -16,7 +16,7 @@ const CALM_MS = 10_000;
 export interface LookLoopOptions<T> {
   /** All there is to look at. */
   readonly all: readonly T[];
-  /** How often, about, to look at everything although nobody asked for it. */
+  /** How often, about, to look at everything without a request. */
   readonly everyMs: number;
   /** Looks at these parts and puts them right. Returns whether anything had to be. */
   readonly look: (

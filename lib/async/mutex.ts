@@ -5,7 +5,7 @@ export class Mutex {
   #tail: Promise<void> = Promise.resolve();
   #users = 0;
 
-  /** Whether somebody holds or waits for it. */
+  /** Whether it is held or waited for. */
   get isLocked(): boolean {
     return this.#users > 0;
   }
@@ -50,7 +50,7 @@ interface Entry {
   counted: number;
 }
 
-/** Holds one {@linkcode Mutex} per key; a key that nobody uses costs nothing. */
+/** Holds one {@linkcode Mutex} per key; an unused key costs nothing. */
 export class KeyedMutex {
   readonly #entries = new Map<string, Entry>();
 
@@ -59,7 +59,7 @@ export class KeyedMutex {
     return this.#entries.size;
   }
 
-  /** Whether somebody holds or waits for the key, for more than upkeep. */
+  /** Whether the key is held or waited for, by more than upkeep. */
   isLocked(key: string): boolean {
     return (this.#entries.get(key)?.counted ?? 0) > 0;
   }

@@ -68,7 +68,7 @@ export class TaskGroup implements AsyncDisposable {
     }
   }
 
-  /** Tells every task to end. */
+  /** Aborts the signal of every task. */
   abort(reason?: unknown): void {
     this.#controller.abort(reason);
   }

@@ -25,7 +25,7 @@ export interface NetConf {
   readonly runtimeConfig?: JsonObject;
   /** `socket`: where the plugin's daemon listens. */
   readonly socket?: string;
-  /** `cni.dev/valid-attachments`, for GC only; null there reads as an empty list, and `raw` tells the two apart. */
+  /** `cni.dev/valid-attachments`, for GC only; null there reads as an empty list; only `raw` still has the difference. */
   readonly validAttachments?: readonly AttachmentKey[];
   /** The whole configuration. */
   readonly raw: JsonObject;

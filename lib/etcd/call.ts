@@ -59,7 +59,7 @@ export class RemoteUnreachableError extends Error {
  * Makes a unary call over a connection of its own and returns the answer,
  * which may have 4 MiB.
  *
- * @throws {RemoteUnreachableError} when nobody listens, or a certificate is refused by us
+ * @throws {RemoteUnreachableError} when no server listens, or a certificate is refused by us
  * @throws {GrpcError} when the call fails, DEADLINE_EXCEEDED when it takes long,
  * UNAVAILABLE when the server closes the connection, as one does that refuses our certificate
  */
@@ -126,7 +126,7 @@ async function connect(
   try {
     return await abortable(connecting, stop);
   } catch (error) {
-    // Deno 2.9.6 can end neither an attempt to connect nor a handshake: what comes of it is not wanted any more.
+    // Deno 2.9.6 can end neither an attempt to connect nor a handshake: its result is no longer needed.
     if (stop.aborted) connecting.then((late) => late.close(), () => {});
     throw error;
   }

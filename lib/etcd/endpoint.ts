@@ -37,7 +37,7 @@ function redact(text: string): string {
   return text.replace(/^([a-z]+:\/\/)?.*@/is, "$1***@");
 }
 
-/** URL leaves out the port of the protocol, which nobody means but who writes it. */
+/** URL leaves out the protocol's own port, which counts only if it was written. */
 function portOf(url: URL, text: string): number {
   if (url.port !== "") return Number(url.port);
   const written = /:(80|443)\/?$/.exec(text)?.[1];

@@ -5,9 +5,9 @@ import type { CertificateTrouble } from "./tls_trouble.ts";
 /**
  * Why etcd could not be read:
  *
- * - `unreachable`: nobody listens, a certificate was refused on either side, or no answer came in time
+ * - `unreachable`: no server listens, a certificate was refused on either side, or no answer came in time
  * - `denied`: user, password or certificate give no right to read
- * - `compacted`: the revision asked for is not kept any more
+ * - `compacted`: the revision asked for is no longer kept
  * - `failed`: anything else
  */
 export type EtcdErrorKind = "unreachable" | "denied" | "compacted" | "failed";

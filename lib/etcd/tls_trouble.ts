@@ -19,7 +19,7 @@ const REFUSALS: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Reads it from the message of a TLS error, which is all that Deno tells. Undefined when it is about something else.
+ * Reads it from the message of a TLS error, which is all that Deno gives. Undefined when it is about something else.
  */
 export function certificateTrouble(
   message: string,

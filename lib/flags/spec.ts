@@ -12,7 +12,7 @@ export interface FlagCommon {
 
 /** A text. */
 export interface StringFlag extends FlagCommon {
-  /** Tells it from the others. */
+  /** The discriminant. */
   readonly type: "string";
   /** The value when it is not given. */
   readonly default: string;
@@ -23,14 +23,14 @@ export interface StringFlag extends FlagCommon {
 }
 /** `--flag`, `--flag=true`, `--flag=false`. */
 export interface BoolFlag extends FlagCommon {
-  /** Tells it from the others. */
+  /** The discriminant. */
   readonly type: "bool";
   /** The value when it is not given. */
   readonly default: boolean;
 }
 /** A whole number. */
 export interface IntFlag extends FlagCommon {
-  /** Tells it from the others. */
+  /** The discriminant. */
   readonly type: "int";
   /** The value when it is not given. */
   readonly default: number;
@@ -41,7 +41,7 @@ export interface IntFlag extends FlagCommon {
 }
 /** A duration in Go's syntax; its value is in milliseconds. */
 export interface DurationFlag extends FlagCommon {
-  /** Tells it from the others. */
+  /** The discriminant. */
   readonly type: "duration";
   /** The value when it is not given. */
   readonly default: number;
@@ -50,14 +50,14 @@ export interface DurationFlag extends FlagCommon {
 }
 /** Comma-separated, and may be given several times. */
 export interface StringListFlag extends FlagCommon {
-  /** Tells it from the others. */
+  /** The discriminant. */
   readonly type: "stringList";
   /** The value when it is not given; what is given takes its place. */
   readonly default: readonly string[];
 }
 /** One of a set of texts. */
 export interface EnumFlag<V extends string = string> extends FlagCommon {
-  /** Tells it from the others. */
+  /** The discriminant. */
   readonly type: "enum";
   /** The value when it is not given. */
   readonly default: V;

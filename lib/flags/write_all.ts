@@ -3,7 +3,7 @@ const PAUSE_MS = 5;
 
 /**
  * Writes all of a text to stdout or stderr before it returns, however slowly
- * it is read. Returns false when nobody reads it any more, as after "| head".
+ * it is read. Returns false when its reader is gone, as after "| head".
  *
  * The parent process may have made the pipe non-blocking, as Node.js does;
  * a full one refuses with EAGAIN then.

@@ -8,7 +8,7 @@ import { onAbort, startTimer } from "../async/mod.ts";
 import { exchange } from "./client/exchange.ts";
 import { GrpcError, StatusCode } from "./base/status.ts";
 
-/** Nobody answers at the socket: it is absent, or nobody listens. */
+/** The socket does not answer: it is absent, or no process listens. */
 export class ConnectError extends Error {
   override readonly name = "ConnectError";
 }
@@ -30,7 +30,7 @@ const BACKLOG_PAUSE_MS = 10;
 /**
  * Makes a unary call over a connection of its own and returns the answer.
  *
- * @throws {ConnectError} when nobody listens at the socket
+ * @throws {ConnectError} when no process listens at the socket
  * @throws {GrpcError} when the call fails, DEADLINE_EXCEEDED when it takes long
  */
 export async function callUnary(options: CallOptions): Promise<Uint8Array> {

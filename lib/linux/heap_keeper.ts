@@ -36,7 +36,7 @@ export interface HeldMemory {
 
 /** What a {@linkcode HeapKeeper} watches and does. */
 export interface HeapKeeperOptions {
-  /** Whether somebody waits for an answer, who would wait for the collection too. */
+  /** Whether a caller waits for an answer, and so would wait for the collection too. */
   readonly isBusy?: () => boolean;
   /** Amid work it collects when memory has grown by this. Default 12 MiB. */
   readonly busyBytes?: number;

@@ -3,8 +3,8 @@ import { runInNewContext } from "node:vm";
 import { libc } from "./libc.ts";
 
 /**
- * Gives memory that the C library holds and nobody uses back to the kernel:
- * malloc_trim(3). Takes a few milliseconds. Tells whether there was any.
+ * Gives unused memory that the C library holds back to the kernel:
+ * malloc_trim(3). Takes a few milliseconds. Returns whether there was any.
  */
 export function trimHeap(): boolean {
   return libc().symbols.malloc_trim(0n) === 1;

@@ -45,7 +45,7 @@ export const NETLINK_GENERIC = 16;
 
 /**
  * A netlink socket connected to the kernel. Being connected it takes messages
- * from nobody but the kernel (netlink_getsockbyportid() in net/netlink/af_netlink.c).
+ * only from the kernel (netlink_getsockbyportid() in net/netlink/af_netlink.c).
  */
 export class NetlinkSocket implements Disposable {
   #fd: number;
@@ -88,7 +88,7 @@ export class NetlinkSocket implements Disposable {
     );
     // The other thread's errno is out of reach. A send that failed was not
     // delivered (netlink_unicast() returns the length otherwise), so doing it
-    // again here is safe, and tells why.
+    // again here is safe, and throws the reason.
     if (sent < 0) this.sendNow(bytes);
   }
 
@@ -122,7 +122,7 @@ export class NetlinkSocket implements Disposable {
       BigInt(buffer.byteLength),
       MSG_DONTWAIT | MSG_TRUNC,
     );
-    // No errno here either: asking again tells which it was.
+    // No errno here either: receiving again on this thread gets it.
     return length >= 0 ? length : this.receiveNow(buffer);
   }
 

@@ -42,7 +42,7 @@ export const REQUEST_LABEL = "coil.cybozu.com/request";
 /** Label of an AddressBlock taken over from Coil v1: `"true"` when set. */
 export const RESERVED_LABEL = "coil.cybozu.com/reserved";
 
-/** Annotation of an AddressBlock taken over from Coil v1: tells whether it is as the migrator wrote it. */
+/** Annotation of an AddressBlock taken over from Coil v1: says whether it is as the migrator wrote it. */
 export const DUMPED_ANNOTATION = "coil.cybozu.com/dumped";
 
 /** Annotation of an AddressBlock: addresses of its node, separated by commas, for routes to the block. */

@@ -1,6 +1,6 @@
 import { CniError, type Command, ErrorCode } from "../cni/mod.ts";
 
-/** coild did not answer: nobody listens at its socket, or no answer came. */
+/** coild did not answer: no process listens at its socket, or no answer came. */
 export class NoAnswerError extends Error {
   override readonly name = "NoAnswerError";
   readonly details: string;

@@ -30,7 +30,7 @@ const POD_KEYS = [
   "K8S_POD_INFRA_CONTAINER_ID",
 ] as const;
 
-/** Sent when it is there: it tells a pod from an earlier one of its name. */
+/** Sent when it is there: an earlier pod of the same name had another. */
 const POD_UID_KEY = "K8S_POD_UID";
 
 /**

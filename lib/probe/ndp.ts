@@ -18,7 +18,7 @@ const SOLICITATION = 135;
 const ADVERTISEMENT = 136;
 /** Type, code, checksum, flags, target. */
 const MESSAGE_BYTES = 24;
-/** The flag that tells neighbours to take the new MAC address. */
+/** The flag that makes neighbours take the new MAC address. */
 const OVERRIDE = 0x20;
 const SOURCE_MAC = 1;
 const TARGET_MAC = 2;
@@ -36,7 +36,7 @@ export interface NdpMessage {
   readonly target: Address;
 }
 
-/** Asks who has an address. Without a source it is a probe (RFC 4862), for which nobody has to have an address. */
+/** Asks who has an address. Without a source it is a probe (RFC 4862), which the sender needs no address for. */
 export function solicitation(
   { mac, source, target }: {
     readonly mac: string;
@@ -56,7 +56,7 @@ export function solicitation(
   });
 }
 
-/** Tells everyone the MAC address of an address. */
+/** Announces the MAC address of an address to all nodes. */
 export function unsolicitedAdvertisement(
   { mac, address }: { readonly mac: string; readonly address: Address },
 ): Bytes {

@@ -5,8 +5,8 @@ import { parseNdp, solicitation, unsolicitedAdvertisement } from "./ndp.ts";
 
 /**
  * The MAC address of another machine that has an address, or that asks for it
- * at this moment, as RFC 5227 and RFC 4862 tell conflicts; undefined when
- * there is none until the end. The question tells nobody the address.
+ * at this moment, the conflicts of RFC 5227 and RFC 4862; undefined when
+ * there is none until the end. The question does not announce the address.
  *
  * @throws {LinuxError} when the link is down or gone
  */
@@ -31,7 +31,7 @@ export async function findConflict(
   });
 }
 
-/** Whether a gateway answers; `source` is an address of the link, which the question tells everyone. */
+/** Whether a gateway answers; `source` is an address of the link; the question reveals it to the network. */
 export async function answers(
   link: ProbeLink,
   { gateway, source }: { readonly gateway: Address; readonly source: Address },
@@ -56,7 +56,7 @@ export async function answers(
   return found !== undefined;
 }
 
-/** Tells the network the link's MAC address for an address. */
+/** Announces the link's MAC address for an address to the network. */
 export async function announce(
   link: ProbeLink,
   address: Address,

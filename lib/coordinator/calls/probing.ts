@@ -16,7 +16,7 @@ import { addressesOf } from "../state/state.ts";
 /** As often as RFC 5227 asks for, in a hurry: a lost one is not missed. */
 const ANNOUNCEMENTS = { retries: 3, intervalMs: 10 };
 
-/** The interface that asks and tells, with its addresses. */
+/** The interface that asks and announces, with its addresses. */
 interface ProbedNic {
   readonly name: string;
   readonly link: ProbeLink;
@@ -27,8 +27,8 @@ interface ProbedNic {
 
 /**
  * Asks the network whether the interface's addresses are in use and its
- * gateways alive. Conflicts first: the question for a gateway tells everyone
- * the address.
+ * gateways alive. Conflicts first: the question for a gateway reveals the
+ * address to the whole network.
  *
  * @throws {CniError} with code 11 when an address is in use or a gateway does not answer
  */

@@ -42,7 +42,7 @@ export interface Probes {
     asked: { readonly gateway: Address; readonly source: Address },
     times: ProbeTimes,
   ): Promise<boolean>;
-  /** Tells the network the MAC address of the address. */
+  /** Announces the MAC address of the address to the network. */
   announce(
     link: ProbeLink,
     address: Address,

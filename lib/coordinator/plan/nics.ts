@@ -90,7 +90,7 @@ function isTableOf(
     );
 }
 
-/** Also a table that an interface which is gone has left: what sends there is nobody's, and it has no default route. */
+/** Also free is a table left by an interface that is gone: no interface has the source of its rules, and it has no default route. */
 function isFree(pod: SideState, { table, priority }: NicTable): boolean {
   const inPod = pod.links.flatMap(({ index }) => addressesOf(pod, index));
   return pod.rules.every((rule) =>

@@ -5,7 +5,7 @@ export interface GrpcCall {
   /** Name of the method in its service: `Add`. */
   readonly method: string;
   readonly request: Uint8Array;
-  /** Aborted, with a GrpcError, when nobody waits for the answer any more. */
+  /** Aborted, with a GrpcError, when the caller no longer waits for the answer. */
   readonly signal: AbortSignal;
   /** How long the caller will wait from now on; undefined is for ever. */
   readonly remainingMs: number | undefined;

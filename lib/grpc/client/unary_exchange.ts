@@ -50,7 +50,7 @@ export interface UnaryRequest {
   /** `/package.Service/Method` */
   readonly method: string;
   readonly message: Uint8Array;
-  /** What `grpc-timeout` tells the server. */
+  /** Sent to the server as `grpc-timeout`. */
   readonly timeoutMs: number;
   /** Default "http": over a UNIX socket there is no TLS. */
   readonly scheme?: "http" | "https";

@@ -31,7 +31,7 @@ export interface MessageLimits {
 
 /**
  * Puts the messages of a stream together from its DATA. All that came counts
- * against the budget until disposal: whoever got a message may still have it.
+ * against the budget until disposal: the handler may still hold a message.
  */
 export class MessageReader implements Disposable {
   readonly #limits: MessageLimits;

@@ -154,7 +154,7 @@ export class ServerConnection {
     this.#forgetIfDone(stream);
   }
 
-  /** Nobody works on a call any more: it makes room for another. */
+  /** The handler of a call has ended: the call makes room for another. */
   release(streamId: number): void {
     const stream = this.#streams.get(streamId);
     if (stream === undefined) return;

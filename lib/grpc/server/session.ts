@@ -206,7 +206,7 @@ export class Session {
     this.#flush();
   }
 
-  /** Ends a call, and tells its handler; the caller is told if it is there. */
+  /** Ends a call and aborts its handler's signal; the caller gets the error if it is there. */
   #abort(call: OpenCall, error: GrpcError): void {
     this.#end(call, error);
     call.abort.abort(error);

@@ -21,7 +21,7 @@ export interface LogEntry {
 
 /**
  * What others decide about gets into records: names, annotations, answers. Far
- * above what a field has, so that nobody can fill a disk with one record.
+ * above what a field has; keeps others from filling a disk with one record.
  */
 const MAX_TEXT_CHARS = 2_048;
 const MAX_ITEMS = 64;
