@@ -1,4 +1,4 @@
-import { FAMILIES, type Family } from "../inet/mod.ts";
+import { FAMILIES } from "../inet/mod.ts";
 import type {
   AddressCounts,
   AddressPoolStatus,
