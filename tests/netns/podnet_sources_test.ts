@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { inNetns, Netns, writeSysctl } from "../../lib/linux/mod.ts";
 import { NODE_NFT_TABLE } from "../../lib/names/mod.ts";
 import { type Request, RouteSocket } from "../../lib/netlink/mod.ts";
-import { HuskReaper } from "../../lib/podnet/links/husk_reaper.ts";
+import { HuskReaper, isLinkOf } from "../../lib/podnet/links/husk_reaper.ts";
 import {
   linkLocalOf,
   type PodNetworkOptions,
@@ -492,7 +492,7 @@ netnsTest(
     await using socket = RouteSocket.open({ netns });
     const reaper = new HuskReaper(
       new HaltingSocket(socket, halt) as unknown as RouteSocket,
-      (bytes) => crypto.getRandomValues(bytes),
+      { isHusk: isLinkOf },
     );
     // The first one goes by itself unless both wait.
     await Promise.all(husks.map((husk) => reaper.delete(husk)));
