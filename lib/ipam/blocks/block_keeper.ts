@@ -176,7 +176,7 @@ export class BlockKeeper {
       flying: this.#flying,
       lowSince: this.#lowSince,
     });
-    for (const pool of fetch) this.supply.prefetch(pool);
+    for (const pool of fetch) this.supply.start(pool);
     for (const block of retire) block.holds.add("returning");
     for (const block of giveBack) this.#giveBack(block);
     for (const block of keep) this.#keep(block);

@@ -127,7 +127,7 @@ export class BlockSupply {
   /** Waits until there may be room in the pool, and sees to it that there will be. */
   async wait(pool: string, signal: AbortSignal): Promise<void> {
     const woken = this.#waiters.wait(pool, signal);
-    if (!this.#isComing(pool)) this.#start(pool);
+    if (!this.#isComing(pool)) this.start(pool);
     await woken;
   }
 
@@ -149,18 +149,13 @@ export class BlockSupply {
     this.#waiters.wakeAll();
   }
 
-  /** When {@linkcode BlockSupply.prefetch} will do something again, if it must wait. */
+  /** Until when the pool is not to be asked for a block that nobody waits for, after a failure. */
   pausedUntil(pool: string): number {
     return this.#pauses.get(pool)?.until ?? 0;
   }
 
-  /** Asks for a block in advance, unless a request is under way or one has just failed. */
-  prefetch(pool: string): void {
-    if (this.pausedUntil(pool) > this.#options.clock.nowMs()) return;
-    this.#start(pool);
-  }
-
-  #start(pool: string): void {
+  /** Asks for a block, unless a request is under way. */
+  start(pool: string): void {
     if (this.#flights.has(pool) || this.#options.tasks.signal.aborted) return;
     this.#flights.add(pool);
     this.#options.tasks.run(

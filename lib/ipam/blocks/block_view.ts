@@ -52,6 +52,7 @@ export class BlockView {
   #remember(uid: string, how: "returned" | "vanished"): void {
     this.#past.set(uid, how);
     const [oldest] = this.#past.keys();
+    // mutate: only bounds memory.
     if (this.#past.size > MAX_PAST && oldest !== undefined) {
       this.#past.delete(oldest);
     }

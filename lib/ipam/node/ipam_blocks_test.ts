@@ -489,6 +489,15 @@ Deno.test("a block that overlaps another is not used, and asking on does not use
   assert.equal(new Set(addressesOf(node)).size, addressesOf(node).length);
 });
 
+Deno.test("nothing is given out of a block that is reserved later", async () => {
+  const cluster = clusterOf(2, "10.0.0.0/28");
+  await using node = await openNode(cluster);
+  await fill(node, 0, 1);
+  cluster.edit("default-0", { reserved: true });
+  node.ipam.onBlocksChanged(cluster.of("node1"));
+  assert.equal(textOf(await node.ipam.allocate(keyOf(1))), "10.0.0.4");
+});
+
 Deno.test("a reserved block that is set free is used", async () => {
   const cluster = clusterOf(2, "10.0.0.0/28");
   cluster.add({ pool: "default", index: 0, node: "node1", reserved: true });

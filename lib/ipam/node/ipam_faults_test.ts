@@ -80,6 +80,17 @@ Deno.test("W1: the late end of a release does not free the address of the next p
   assert.equal(textOf(await ipam.allocate(keyOf(1))), textOf(again));
 });
 
+Deno.test("a release that has ended cannot be taken back", async () => {
+  await using node = await openNode(clusterOf(2, "10.0.0.0/30"));
+  const { ipam } = node;
+  await ipam.allocate(keyOf(1));
+  const releasing = ipam.beginRelease(keyOf(1));
+  assert.ok(releasing);
+  ipam.finishRelease(releasing);
+  ipam.cancelRelease(releasing);
+  assert.deepEqual(ipam.list(), []);
+});
+
 Deno.test("W2: concurrent DELs of one pod are one release", async () => {
   await using node = await openNode(clusterOf(0, "10.0.0.0/31"));
   const { ipam } = node;

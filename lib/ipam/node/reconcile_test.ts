@@ -31,6 +31,18 @@ Deno.test("reconcile() registers a pod of the kernel that is not known", async (
   assert.equal(textOf(await ipam.allocate(keyOf(3))), "10.0.0.2");
 });
 
+Deno.test("reconcile() counts an address once that a pod had already when it got another", async () => {
+  await using node = await openNode(cluster(), { returnDelayMs: 60_000 });
+  const { ipam } = node;
+  await ipam.allocate(keyOf(1));
+  const pod = podOf(1, "10.0.0.0");
+  const ipv6 = Address.parse("fd00::9");
+  const addresses = { ...pod.addresses, ipv6 };
+  const report = await ipam.reconcile([{ ...pod, addresses }], { signal });
+  assert.deepEqual(report.duplicates, []);
+  assert.deepEqual(report.registered, []);
+});
+
 Deno.test("reconcile() frees what the kernel lacks only after two looks and the grace period", async () => {
   await using node = await openNode(cluster(), { returnDelayMs: 600_000 });
   const { ipam, clock } = node;

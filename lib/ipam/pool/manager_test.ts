@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import fc from "fast-check";
 import { type AddressBlock, type Pool, poolOf } from "../../api/mod.ts";
+import { settle } from "../../async/testing.ts";
+import { Prefix } from "../../inet/mod.ts";
 import { FINALIZER, NODE_LABEL, POOL_LABEL } from "../../names/mod.ts";
 import {
   BlockRefusedError,
@@ -303,6 +305,36 @@ Deno.test("whatever lists show and whatever fails, no index has two blocks, and 
       await assert.rejects(allocate(DUAL), OutOfBlocksError);
     },
   ));
+});
+
+Deno.test("isCarving() is true while a block is being created, whatever becomes of it", async () => {
+  const { store, manager, allocate } = open();
+  assert.equal(manager.isCarving("v4"), false);
+  const gate = Promise.withResolvers<void>();
+  store.before = () => gate.promise;
+  const all = Promise.allSettled([allocate(V4), allocate(V4)]);
+  await settle();
+  assert.equal(manager.isCarving("v4"), true);
+  gate.reject(new Error("the server is away"));
+  await all;
+  assert.equal(manager.isCarving("v4"), false);
+});
+
+Deno.test("a block elsewhere than its index says is passed over, and told", async () => {
+  const { manager, allocate } = open();
+  manager.sync(V4, []);
+  const ipv4 = Prefix.parse("10.4.0.0/30");
+  assert.deepEqual(manager.noteMisplaced("v1-0", { ipv4 }), ["v4"]);
+  assert.deepEqual(manager.overlap("v4")?.misplaced, ["v1-0"]);
+  assert.equal(await allocate(V4), "v4-1");
+});
+
+Deno.test("a pool that is dropped has no blocks", async () => {
+  const { counts, manager, allocate } = open();
+  await allocate(V4);
+  manager.drop("v4");
+  assert.equal(manager.counts(V4).allocatedBlocks, 0);
+  assert.equal(counts.at(-1)?.allocatedBlocks, 1);
 });
 
 Deno.test("PoolManager.freed() gives an index again at once, but not one that is being created", async () => {

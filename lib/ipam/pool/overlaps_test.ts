@@ -64,6 +64,23 @@ Deno.test("a pool whose subnets or block size change shares what it has now", ()
   assert.deepEqual(taken("b"), ["0-1"]);
 });
 
+Deno.test("addresses beyond the most blocks that a pool can have are none of it", () => {
+  const small = [{ ipv6: "fd00::/64" }, { ipv6: "fd01::/64" }];
+  const { overlaps, use, taken } = open(
+    poolNamed("small", 0, small),
+    poolNamed("large", 40, [{ ipv6: "fd00::/64" }]),
+    poolNamed("beyond", 0, [{ ipv6: "fd01::/64" }]),
+  );
+  use("large", 1);
+  assert.deepEqual(taken("small"), []);
+  use("small", 0, 2 ** 31 - 1);
+  assert.deepEqual(taken("large"), ["0-0"]);
+  assert.equal(overlaps.blocked("large", 1), undefined);
+  assert.deepEqual(overlaps.neighbours("small"), ["large"]);
+  use("large", 0);
+  assert.deepEqual(taken("small"), [`0-${2 ** 31 - 1}`]);
+});
+
 Deno.test("pools with nothing in common say nothing, and a pool that is gone neither", () => {
   const b = poolNamed("b", 0, [{ ipv4: "10.0.0.0/28" }]);
   const { overlaps, taken } = open(
@@ -85,16 +102,20 @@ Deno.test("a block elsewhere than its index says blocks what it covers", () => {
   const { overlaps, taken } = open(
     poolNamed("a", 2, [{ ipv4: "10.0.0.0/24" }, { ipv4: "10.3.0.0/24" }]),
   );
-  overlaps.setMisplaced("v1-0", { ipv4: Prefix.parse("10.3.0.0/29") });
-  overlaps.setMisplaced("far", { ipv4: Prefix.parse("10.4.0.0/29") });
+  const at = (prefix: string) => ({ ipv4: Prefix.parse(prefix) });
+  assert.deepEqual(overlaps.setMisplaced("v1-0", at("10.3.0.0/29")), ["a"]);
+  assert.deepEqual(overlaps.setMisplaced("v1-0", at("10.3.0.0/29")), []);
+  assert.deepEqual(overlaps.setMisplaced("far", at("10.4.0.0/29")), []);
   assert.deepEqual(taken("a"), ["64-65"]);
   assert.deepEqual(overlaps.of("a")?.misplaced, ["v1-0"]);
   assert.equal(overlaps.blocked("a", 63), undefined);
   assert.equal(overlaps.blocked("a", 64), 66);
   assert.equal(overlaps.blocked("a", 65), 66, "the last one is covered, too");
   assert.equal(overlaps.blocked("a", 66), undefined);
-  overlaps.setMisplaced("v1-0", undefined);
+  assert.deepEqual(overlaps.setMisplaced("v1-0", undefined), ["a"]);
   assert.equal(taken("a"), undefined);
+  assert.equal(overlaps.of("unknown"), undefined);
+  assert.equal(overlaps.blocked("unknown", 0), undefined);
 });
 
 Deno.test("indices are exact for any pools: compared address by address", () => {
