@@ -169,6 +169,41 @@ for (const [what, left] of Object.entries(SPENT)) {
   });
 }
 
+Deno.test("ask() takes its next name when one is another pool's, and says so when all are", async () => {
+  const names = blockRequestNames("default", "n1");
+  const [first = "", second = ""] = names;
+  await using site = await new Site().start();
+  site.put({ name: first, pool: "other" });
+  const asking = site.requests.ask("default", { signal });
+  const key = `blockrequests//${second}`;
+  await site.until(() => assert.ok(site.api.get(key)));
+  const status = completedStatus("default-7", new Date(0));
+  site.api.put("blockrequests", {
+    ...site.api.get<BlockRequest>(key),
+    status,
+  });
+  assert.equal(await asking, "default-7");
+  await site.until(() => assert.equal(site.api.get(key), undefined));
+  for (const name of names) site.put({ name, pool: "other" });
+  const taken = names.map((name) => `"${name}"`).join(", ");
+  await assert.rejects(
+    site.requests.ask("default", { signal: AbortSignal.timeout(5_000) }),
+    new RegExp(`${taken} are not of this pool and node`),
+  );
+});
+
+Deno.test("a request whose answer was used is deleted when the API server allows it", async () => {
+  await using site = await new Site().start();
+  let refusals = 2;
+  site.api.refuse = (write) =>
+    write.startsWith("DELETE ") && refusals-- > 0 ? 403 : undefined;
+  const asking = site.requests.ask("default", { signal });
+  await site.answer();
+  assert.equal(await asking, "default-7");
+  await site.until(() => assert.equal(site.api.get(KEY), undefined));
+  assert.equal(refusals, -1);
+});
+
 Deno.test("an answer from before the start is not used again", async () => {
   await using site = new Site();
   site.put({ status: completedStatus("default-1", new Date(0)) });

@@ -40,6 +40,8 @@ class Server {
   readonly watches: (() => AsyncIterable<unknown> | FakeAnswer)[] = [];
   /** Requests about BlockRequests, as `METHOD`, or `WATCH version`. */
   readonly asked: string[] = [];
+  /** So many creates are told that there is one, which is gone again by then. */
+  ghosts = 0;
   #version = 10;
 
   readonly transport: FakeTransport = new FakeTransport(
@@ -66,7 +68,9 @@ class Server {
   );
 
   #create(body: BlockRequest): FakeAnswer {
-    if (this.request !== undefined) return status(409, "AlreadyExists");
+    if (this.request !== undefined || this.ghosts-- > 0) {
+      return status(409, "AlreadyExists");
+    }
     this.request = this.#with(body, { uid: crypto.randomUUID() });
     return { status: 201, body: this.request };
   }
@@ -131,6 +135,20 @@ Deno.test("ask() takes a request that was deleted and made again as one that it 
   );
   assert.equal(await requestsOf(server).ask("p", { signal }), "b-1");
   assert.deepEqual(server.asked, ["POST", "WATCH 11", "POST", "GET"]);
+});
+
+Deno.test("ask() makes its request when the one in its way is gone", async () => {
+  const server = new Server();
+  server.ghosts = 1;
+  const bookmark = {
+    type: "BOOKMARK",
+    object: { metadata: { resourceVersion: "12" } },
+  };
+  server.watches.push(
+    () => ending(bookmark, { type: "MODIFIED", object: server.answer("b-1") }),
+  );
+  assert.equal(await requestsOf(server).ask("p", { signal }), "b-1");
+  assert.deepEqual(server.asked, ["POST", "GET", "POST", "WATCH 11"]);
 });
 
 Deno.test("ask() deletes a request that was made again by somebody else for another Node of its name", async () => {
