@@ -249,6 +249,7 @@ export class CoildLab implements AsyncDisposable {
   readonly granter: BlockGranter;
   readonly #accounts = new Map<string, string>();
   #daemons = 0;
+  #controllers = 0;
 
   private constructor(plane: ControlPlane, nodes: readonly LabNode[]) {
     this.plane = plane;
@@ -309,11 +310,15 @@ export class CoildLab implements AsyncDisposable {
   }
 
   /** Starts the real controller, in place of the granter. */
-  async startController(args: readonly string[] = []): Promise<LabProcess> {
+  async startController(
+    args: readonly string[] = [],
+    { command = commandOf("coil-controller") }: Pick<SpawnOptions, "command"> =
+      {},
+  ): Promise<LabProcess> {
     const none = ["--metrics-addr=0", "--health-addr=0", ...args];
     return await this.plane.startProcess({
-      id: "coil-controller",
-      ...prefixed(commandOf("coil-controller"), none),
+      id: `coil-controller-${++this.#controllers}`,
+      ...prefixed(command, none),
       serviceAccount: { namespace: "kube-system", name: "coil-controller" },
       env: {
         COIL_POD_NAMESPACE: "kube-system",
