@@ -16,6 +16,8 @@ export interface AddressPoolSpec {
   readonly blockSizeBits?: number;
   /** Where the addresses come from. New entries are appended, none is ever changed. */
   readonly subnets: readonly SubnetSpec[];
+  /** Addresses, ranges "10.2.0.1-10.2.0.9" and CIDRs that are never given; pods that have one keep it. */
+  readonly reserved?: readonly string[];
   /** No pod gets an address of the pool, and no node a block; what they have they keep. Default: false. */
   readonly paused?: boolean;
 }

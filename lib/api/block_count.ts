@@ -1,50 +1,61 @@
 import { FAMILIES, type Family } from "../inet/mod.ts";
 import { MAX_BLOCKS, type Pool, stackOf, subnetCapacity } from "./pool.ts";
-
-/** Indices from `first` to `last`, both included. */
-export interface Span {
-  readonly first: number;
-  readonly last: number;
-}
+import type { ReservedBlocks } from "./reserved.ts";
+import { mergeSpans, type Span, spanAt } from "./span.ts";
 
 /** Numbers of blocks. */
 export interface BlockCount {
   total: number;
   allocated: number;
   free: number;
+  /** Addresses of the free ones that cannot be given. */
+  reserved: number;
 }
+
+const NONE: BlockCount = { total: 0, allocated: 0, free: 0, reserved: 0 };
 
 /** Numbers of blocks with addresses of each family; pools older than the rule against it may mix. */
 export function countBlocks(
   pool: Pool,
-  { allocated, taken }: {
-    allocated: Iterable<number>;
-    taken: readonly Span[];
+  { allocated, taken: used, reserved }: {
+    readonly allocated: Iterable<number>;
+    /** Blocks whose addresses others have; sorted, none twice. */
+    readonly taken: readonly Span[];
+    readonly reserved: ReservedBlocks;
   },
 ): { blocks: BlockCount; families: Map<Family, BlockCount> } {
   const segments = segmentsOf(pool);
+  const taken = mergeSpans([...used, ...reserved.whole]);
   const tallies = segments.map(({ start, end }) => {
     let lost = 0;
     for (const { first, last } of taken) {
       lost += Math.max(0, Math.min(last + 1, end) - Math.max(first, start));
     }
-    return { total: end - start, allocated: 0, free: end - start - lost };
+    const total = end - start;
+    return { total, allocated: 0, free: total - lost, reserved: 0 };
   });
-  const isTaken = spanFinder(taken);
+  const tallyOf = (index: number) =>
+    tallies[segments.findIndex(({ end }) => index < end)];
+  const existing = new Set(allocated);
+  for (const [index, count] of reserved.partly) {
+    const tally = tallyOf(index);
+    const isFree = !existing.has(index) && spanAt(taken, index) === undefined;
+    if (tally !== undefined && isFree) tally.reserved += count;
+  }
   for (const index of allocated) {
-    const tally = tallies[segments.findIndex(({ end }) => index < end)];
+    const tally = tallyOf(index);
     if (tally === undefined) continue;
     tally.allocated++;
-    if (!isTaken(index)) tally.free--;
+    if (spanAt(taken, index) === undefined) tally.free--;
   }
   const families = new Map<Family, BlockCount>();
-  const blocks = { total: 0, allocated: 0, free: 0 };
+  const blocks = { ...NONE };
   for (const [position, segment] of segments.entries()) {
     const tally = tallies[position];
     if (tally === undefined) continue;
     addCount(blocks, tally);
     for (const family of segment.families) {
-      const count = families.get(family) ?? { total: 0, allocated: 0, free: 0 };
+      const count = families.get(family) ?? { ...NONE };
       addCount(count, tally);
       families.set(family, count);
     }
@@ -52,28 +63,11 @@ export function countBlocks(
   return { blocks, families };
 }
 
-function addCount(
-  sum: BlockCount,
-  { total, allocated, free }: BlockCount,
-): void {
-  sum.total += total;
-  sum.allocated += allocated;
-  sum.free += free;
-}
-
-/** Tells whether an index is in one of the spans, which are sorted. */
-function spanFinder(
-  spans: readonly Span[],
-): (index: number) => boolean {
-  return (index) => {
-    let [low, high] = [0, spans.length];
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if ((spans[middle]?.last ?? index) < index) low = middle + 1;
-      else high = middle;
-    }
-    return (spans[low]?.first ?? Infinity) <= index;
-  };
+function addCount(sum: BlockCount, more: BlockCount): void {
+  sum.total += more.total;
+  sum.allocated += more.allocated;
+  sum.free += more.free;
+  sum.reserved += more.reserved;
 }
 
 interface Segment {

@@ -20,5 +20,8 @@ export * from "./pool.ts";
 export * from "./pool_forecast.ts";
 export * from "./pool_status.ts";
 export * from "./pool_usage.ts";
+export * from "./reserved.ts";
+export * from "./reserved_entries.ts";
 export * from "./resources.ts";
+export * from "./span.ts";
 export * from "./spider_coordinator.ts";

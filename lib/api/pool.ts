@@ -1,6 +1,7 @@
 import { DEFAULT_BLOCK_SIZE_BITS, FINALIZER } from "../names/mod.ts";
 import {
   type Address,
+  type AddressRange,
   type DualStack,
   FAMILIES,
   mapDualStack,
@@ -8,6 +9,7 @@ import {
   valuesOf,
 } from "../inet/mod.ts";
 import type { AddressPool, SubnetSpec } from "./address_pool.ts";
+import { parseReserved } from "./reserved_entries.ts";
 
 /** A subnet of a pool, parsed: one prefix, or one of each family with equally many addresses. */
 export type Subnet = DualStack<Prefix>;
@@ -24,6 +26,8 @@ export interface Pool {
   readonly blockSizeBits: number;
   /** Subnets in the order of the spec, which is that of the blocks' indices. */
   readonly subnets: readonly Subnet[];
+  /** Addresses that are never given. */
+  readonly reserved: readonly AddressRange[];
   /** Whether the pool has a deletion timestamp. */
   readonly deleting: boolean;
   /** Whether the pool gives nothing for now. */
@@ -41,34 +45,43 @@ export const MAX_BLOCKS: number = 2 ** 31;
 /**
  * Parses an AddressPool.
  *
- * @throws {SyntaxError} when a subnet is malformed or smaller than a block.
+ * @throws {SyntaxError} when a subnet or a reserved range is malformed, or a subnet smaller than a block.
  * The API server refuses such pools, but one may be older than its rules.
  */
 export function poolOf(object: AddressPool): Pool {
   const { metadata, spec } = object;
   const name = metadata.name ?? "";
   const blockSizeBits = spec.blockSizeBits ?? DEFAULT_BLOCK_SIZE_BITS;
-  const subnets = spec.subnets.map((entry, index) => {
-    try {
-      return parseSubnet(entry, { blockSizeBits });
-    } catch (cause) {
-      if (!(cause instanceof SyntaxError)) throw cause;
-      throw new SyntaxError(
-        `Cannot read AddressPool "${name}": spec.subnets[${index}]: ${cause.message}`,
-        { cause },
-      );
-    }
-  });
+  const subnets = spec.subnets.map((entry, index) =>
+    parsed(
+      `Cannot read AddressPool "${name}": spec.subnets[${index}]: `,
+      () => parseSubnet(entry, { blockSizeBits }),
+    )
+  );
   return {
     name,
     uid: metadata.uid ?? "",
     generation: metadata.generation ?? 0,
     blockSizeBits,
     subnets,
+    reserved: parsed(
+      `Cannot read AddressPool "${name}": `,
+      () => parseReserved(spec.reserved),
+    ),
     deleting: metadata.deletionTimestamp !== undefined,
     paused: spec.paused === true,
     finalized: metadata.finalizers?.includes(FINALIZER) ?? false,
   };
+}
+
+/** Says where in the object a text could not be parsed. */
+function parsed<T>(where: string, parse: () => T): T {
+  try {
+    return parse();
+  } catch (cause) {
+    if (!(cause instanceof SyntaxError)) throw cause;
+    throw new SyntaxError(`${where}${cause.message}`, { cause });
+  }
 }
 
 /** Parses an AddressPool, or returns undefined where {@linkcode poolOf} throws. */

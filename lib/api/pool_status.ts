@@ -10,10 +10,17 @@ import {
   datedCondition,
   sameConditions,
 } from "./condition.ts";
-import { type BlockCount, countBlocks, type Span } from "./block_count.ts";
+import { type BlockCount, countBlocks } from "./block_count.ts";
 import type { Pool } from "./pool.ts";
+import { reservedBlocks } from "./reserved.ts";
+import type { Span } from "./span.ts";
 import { type PoolForecast, usedUpCondition } from "./pool_forecast.ts";
-import { usageText, type UsedAddresses, usedIn } from "./pool_usage.ts";
+import {
+  reservedInUseCondition,
+  usageText,
+  type UsedAddresses,
+  usedIn,
+} from "./pool_usage.ts";
 
 /** `CapacityLow` is true when less than this share of a pool's blocks is free. */
 export const CAPACITY_LOW_PERCENT = 10;
@@ -87,7 +94,11 @@ export function poolStatus(
 ): AddressPoolStatus {
   const { overlap, used, previous } = options;
   const allocated = [...options.allocated];
-  const tally = countBlocks(pool, { allocated, taken: overlap?.taken ?? [] });
+  const tally = countBlocks(pool, {
+    allocated,
+    taken: overlap?.taken ?? [],
+    reserved: reservedBlocks(pool),
+  });
   const blocks = withUnavailable(tally.blocks);
   const existing = new Set(allocated);
   const status: { ipv4?: AddressCounts; ipv6?: AddressCounts } = {};
@@ -111,6 +122,11 @@ export function poolStatus(
     previous: previous?.conditions,
   });
   if (soon !== undefined) conditions.push(soon);
+  const inUse = reservedInUseCondition(used, {
+    blocks: existing,
+    previous: previous?.conditions,
+  });
+  if (inUse !== undefined) conditions.push(inUse);
   if (overlap !== undefined) {
     conditions.push({
       type: CONDITION_OVERLAPPING,
@@ -205,14 +221,14 @@ function withUnavailable({ total, allocated, free }: BlockCount): BlockCounts {
 
 function addressCounts(
   pool: Pool,
-  { total, allocated, free, used }: BlockCount & {
+  { total, allocated, free, reserved, used }: BlockCount & {
     readonly used: string | undefined;
   },
 ): AddressCounts {
   return {
     total: addressesIn(pool, total),
     allocated: addressesIn(pool, allocated),
-    free: addressesIn(pool, free),
+    free: `${BigInt(addressesIn(pool, free)) - BigInt(reserved)}`,
     ...(used === undefined ? {} : { used }),
   };
 }
@@ -259,7 +275,9 @@ function readyCondition(
   if (blocks.free === 0) {
     const message = blocks.allocated === blocks.total
       ? `All ${blocks.total} blocks are in use: add a subnet`
-      : `${blocks.allocated} of ${blocks.total} blocks are in use, and addresses of the rest are used elsewhere: add a subnet`;
+      : `${blocks.allocated} of ${blocks.total} blocks are in use, and addresses of the rest are ${
+        pool.reserved.length > 0 ? "reserved or " : ""
+      }used elsewhere: add a subnet`;
     return { type, status: "False", reason: "Exhausted", message };
   }
   const message = `${blocks.free} of ${blocks.total} blocks are free`;

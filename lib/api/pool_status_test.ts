@@ -213,6 +213,7 @@ Deno.test("poolStatus() counts what pods use of blocks that exist, by family, an
   const used = {
     ipv4: new Map([[0, 4], [5, 2], [9, 1]]),
     ipv6: new Map([[0, 4], [5, 1]]),
+    reserved: [],
   };
   const status = poolStatus(dual, { allocated: [0, 5], used, now: NOW });
   assert.equal(status.ipv4?.used, "6", "none of a block that is not there");
@@ -227,7 +228,11 @@ Deno.test("poolStatus() keeps what was used as long as the pods are not known", 
   const unknown = poolStatus(small, { allocated: [0], now: NOW });
   assert.equal(unknown.ipv4?.used, undefined);
   assert.equal(unknown.usage, undefined);
-  const used = { ipv4: new Map([[0, 3]]), ipv6: new Map<number, number>() };
+  const used = {
+    ipv4: new Map([[0, 3]]),
+    ipv6: new Map<number, number>(),
+    reserved: [{ address: "10.2.0.1", pod: "team/a", index: 0 }],
+  };
   const known = poolStatus(small, { allocated: [0], used, now: NOW });
   const after = poolStatus(small, {
     allocated: [0],
@@ -236,6 +241,30 @@ Deno.test("poolStatus() keeps what was used as long as the pods are not known", 
   });
   assert.ok(poolStatusEquals(known, after));
   assert.ok(isPoolStatusNews(unknown, known), "once");
+});
+
+Deno.test("poolStatus() names pods that have reserved addresses of its blocks", () => {
+  const small = pool([{ ipv4: "10.2.0.0/29" }]);
+  const reserved = [7, 1, 2, 3, 4, 0, 5].map((n) => ({
+    address: `10.2.0.${n}`,
+    pod: `team/p${n}`,
+    index: n >> 2,
+  }));
+  const none = { ipv4: new Map(), ipv6: new Map() };
+  const said = (allocated: readonly number[], count: number) =>
+    conditions(poolStatus(small, {
+      allocated,
+      used: { ...none, reserved: reserved.slice(0, count) },
+      now: NOW,
+    })).slice(2);
+  assert.deepEqual(said([0], 1), [], "of no block");
+  assert.deepEqual(said([0], 3), [
+    "ReservedInUse=True PodsHaveAddresses: Pods have reserved addresses: 10.2.0.1 (team/p1), 10.2.0.2 (team/p2). They keep them until they are deleted",
+  ]);
+  assert.match(
+    said([0, 1], 7).join(),
+    /: 10.2.0.0 \(team\/p0\), .* 10.2.0.4 \(team\/p4\) and 2 more\. They/,
+  );
 });
 
 Deno.test("a pool whose other blocks are all somebody else's is exhausted, and says so", () => {

@@ -1,10 +1,60 @@
 import { FAMILIES, type Family } from "../inet/mod.ts";
 import type { AddressCounts, AddressPoolStatus } from "./address_pool.ts";
+import {
+  type Condition,
+  type ConditionDraft,
+  conditionOf,
+} from "./condition.ts";
+
+/** A reserved address that a pod has. */
+export interface ReservedAddress {
+  readonly address: string;
+  /** Its namespace and name, with "/" between. */
+  readonly pod: string;
+  /** Index of its block. */
+  readonly index: number;
+}
 
 /** How many addresses pods have of each block of a pool, by the block's index. */
-export type UsedAddresses = Readonly<
-  Record<Family, ReadonlyMap<number, number>>
->;
+export interface UsedAddresses
+  extends Readonly<Record<Family, ReadonlyMap<number, number>>> {
+  /** Reserved addresses that pods have. */
+  readonly reserved: readonly ReservedAddress[];
+}
+
+/** Condition of an AddressPool, there only while it is true: pods have reserved addresses. */
+export const CONDITION_RESERVED_IN_USE = "ReservedInUse";
+
+/** As many pods are named in a message. */
+const MAX_NAMED_PODS = 5;
+
+/** Says which pods have reserved addresses of existing blocks; as long as the pods are not known, what was said before stands. */
+export function reservedInUseCondition(
+  used: UsedAddresses | undefined,
+  { blocks, previous }: {
+    readonly blocks: ReadonlySet<number>;
+    readonly previous: readonly Condition[] | undefined;
+  },
+): ConditionDraft | undefined {
+  if (used === undefined) {
+    return conditionOf(previous, CONDITION_RESERVED_IN_USE);
+  }
+  const found = used.reserved
+    .filter(({ index }) => blocks.has(index))
+    .map(({ address, pod }) => `${address} (${pod})`)
+    .sort();
+  if (found.length === 0) return undefined;
+  const rest = found.length - MAX_NAMED_PODS;
+  const named = found.slice(0, MAX_NAMED_PODS).join(", ");
+  return {
+    type: CONDITION_RESERVED_IN_USE,
+    status: "True",
+    reason: "PodsHaveAddresses",
+    message: `Pods have reserved addresses: ${named}${
+      rest > 0 ? ` and ${rest} more` : ""
+    }. They keep them until they are deleted`,
+  };
+}
 
 /** A number with more digits is written with an exponent. */
 const MAX_DIGITS = 9;

@@ -13,3 +13,4 @@ export {
   valuesOf,
 } from "./family.ts";
 export { Prefix } from "./prefix.ts";
+export { AddressRange } from "./range.ts";

@@ -4,7 +4,13 @@
  * @module
  */
 import { FakeClock, settle } from "../async/testing.ts";
-import { type DualStack, mapDualStack, Prefix, valuesOf } from "../inet/mod.ts";
+import {
+  type AddressRange,
+  type DualStack,
+  mapDualStack,
+  Prefix,
+  valuesOf,
+} from "../inet/mod.ts";
 import type { Allocation, AllocationRequest } from "./node/allocations.ts";
 import { OutOfBlocksError, PoolNotFoundError } from "./base/errors.ts";
 import { NodeIpam, type NodeIpamOptions } from "./node/ipam.ts";
@@ -22,6 +28,7 @@ export interface FakePool {
   readonly blockSizeBits: number;
   readonly subnets: readonly DualStack<Prefix>[];
   state: PoolState;
+  reserved: readonly AddressRange[];
 }
 
 /** A block as stored in {@linkcode FakeCluster}. */
@@ -43,6 +50,7 @@ export class FakeCluster {
       blockSizeBits,
       subnets: subnets.map(dual),
       state: "ready",
+      reserved: [],
     };
     this.pools.set(name, pool);
     return pool;
@@ -59,7 +67,13 @@ export class FakeCluster {
       const name = `${poolName}-${index}`;
       const prefixes = blockAt(pool, index);
       if (prefixes === undefined) throw new OutOfBlocksError(poolName);
-      if (!this.blocks.has(name)) {
+      const isWhole = valuesOf(prefixes).some((prefix) =>
+        pool.reserved.some((range) =>
+          range.contains(prefix.address) &&
+          range.contains(prefix.nth(prefix.size - 1n))
+        )
+      );
+      if (!this.blocks.has(name) && !isWhole) {
         return this.add({ pool: poolName, index, prefixes, node });
       }
     }
@@ -164,6 +178,10 @@ export class FakeBlockSource implements BlockSource {
 
   poolState(pool: string): PoolState {
     return this.#cluster.pools.get(pool)?.state ?? "absent";
+  }
+
+  reserved(pool: string): readonly AddressRange[] {
+    return this.#cluster.pools.get(pool)?.reserved ?? [];
   }
 
   #call<T>(

@@ -1,5 +1,10 @@
 import type { AttachmentKey } from "../../cni/mod.ts";
-import type { Address, DualStack, Prefix } from "../../inet/mod.ts";
+import type {
+  Address,
+  AddressRange,
+  DualStack,
+  Prefix,
+} from "../../inet/mod.ts";
 
 /** One AddressBlock of this node, as the API server has it. */
 export interface BlockInfo {
@@ -47,6 +52,8 @@ export interface BlockSource {
   release(block: BlockInfo, options: SignalOptions): Promise<void>;
   /** Returns what is known of a pool, without waiting. */
   poolState(pool: string): PoolState;
+  /** Tells which addresses of a pool are never given, at once. */
+  reserved(pool: string): readonly AddressRange[];
 }
 
 /** The export table, from which routing daemons learn the node's prefixes. */

@@ -113,7 +113,11 @@ function retirements(
     const isInUse = table.heldCount(pool) > 0;
     const wanted = isInUse ? waterMarks.high(block.size) : 0;
     // Those who wait keep all blocks of the pool until they have been served.
-    if (supply.waiting(pool) > 0 || free - block.freeCount < wanted) continue;
+    // One of which all is reserved is of no use to anybody.
+    const isOfUse = block.freeCount > 0;
+    const isScarce = supply.waiting(pool) > 0 ||
+      free - block.freeCount < wanted;
+    if (isOfUse && isScarce) continue;
     const at = returnTime(block, situation);
     if (at > now) later.push(at);
     else {

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { parseReserved } from "../../api/mod.ts";
 import { Backoff } from "../../async/mod.ts";
 import { Address, Prefix } from "../../inet/mod.ts";
 import type { PoolState } from "../base/ports.ts";
@@ -9,7 +10,11 @@ import { DEFAULT_WATER_MARKS } from "./water_marks.ts";
 
 /** Blocks of eight addresses: the marks are 2 and 4. */
 class World {
-  readonly table = new AddressTable({ cooldownMs: 0 });
+  readonly table = new AddressTable({
+    cooldownMs: 0,
+    reservedOf: () => parseReserved(this.reserved),
+  });
+  reserved: string[] = [];
   readonly flying = new Set<HeldBlock>();
   nowMs = 1_000_000;
   state: PoolState = "ready";
@@ -133,6 +138,15 @@ Deno.test("decide() lets those who wait keep all blocks, but what is being delet
   assert.deepEqual(world.decide(), { ...NOTHING, retire: [1], giveBack: [1] });
   world.state = "deleting";
   assert.deepEqual(world.decide().retire, [2, 1, 0]);
+});
+
+Deno.test("decide() gives back a block of which all is reserved, however scarce blocks are", () => {
+  const world = new World();
+  world.reserved = ["10.0.1.0/29", "10.0.2.0-10.0.2.6"];
+  for (const index of [0, 1, 2]) world.block(index);
+  world.nowMs += 30_000;
+  world.waiting = 1;
+  assert.deepEqual(world.decide(), { ...NOTHING, retire: [1], giveBack: [1] });
 });
 
 Deno.test("decide() keeps an empty block that may not go", () => {

@@ -103,7 +103,10 @@ export class NodeIpam extends Allocations implements AsyncDisposable {
     const { source, clock = systemClock, log = silentLogger } = options;
     const { observer = {} } = options;
     const tasks = new TaskGroup();
-    const table = new AddressTable({ cooldownMs: options.cooldownMs ?? 0 });
+    const table = new AddressTable({
+      cooldownMs: options.cooldownMs ?? 0,
+      reservedOf: (pool) => source.reserved(pool),
+    });
     const keeper = new BlockKeeper({
       table,
       tasks,
@@ -213,8 +216,9 @@ export class NodeIpam extends Allocations implements AsyncDisposable {
     this.#keeper.observe(blocks);
   }
 
-  /** To be called when pools have changed: one may be deleted, or have room again. */
+  /** To be called when pools have changed: one may be deleted, have room again, or reserve other addresses. */
   onPoolsChanged(): void {
+    this.#table.reserve();
     this.#keeper.poolsChanged();
   }
 

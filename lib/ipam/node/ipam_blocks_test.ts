@@ -620,6 +620,7 @@ Deno.test("stats() and blocks() count what there is", async () => {
     releasing: 1,
     quarantined: 1,
     cooling: 0,
+    reserved: 0,
     waiting: 0,
     requesting: false,
   }]);

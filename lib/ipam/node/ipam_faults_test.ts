@@ -1,5 +1,6 @@
 /** Faults of upstream (W…) and of others (named after their threads) that must not come back. */
 import assert from "node:assert/strict";
+import { parseReserved } from "../../api/mod.ts";
 import { Address } from "../../inet/mod.ts";
 import {
   BlockTimeoutError,
@@ -375,6 +376,35 @@ Deno.test("a pool that is paused gives no address, keeps what it gave, and goes 
   pool.state = "ready";
   ipam.onPoolsChanged();
   assert.equal((await ipam.allocate(keyOf(2))).existing, false);
+});
+
+Deno.test("a reserved address is not given from then on, not even one that cools, and who has it keeps it", async () => {
+  const cluster = clusterOf(2, "10.0.0.0/30");
+  const pool = cluster.pools.get("default");
+  assert.ok(pool);
+  pool.reserved = parseReserved(["10.0.0.1"]);
+  await using node = await openNode(cluster, { cooldownMs: 30_000 });
+  const { ipam, clock } = node;
+  const give = async (n: number) =>
+    `${(await ipam.allocate(keyOf(n))).addresses.ipv4}`;
+  assert.equal(await give(0), "10.0.0.0");
+  assert.equal(await give(2), "10.0.0.2");
+  assert.equal(ipam.stats()[0]?.reserved, 1);
+  pool.reserved = parseReserved(["10.0.0.2-10.0.0.3"]);
+  ipam.onPoolsChanged();
+  assert.equal(await give(2), "10.0.0.2", "kept");
+  assert.deepEqual([ipam.stats()[0]?.free, ipam.stats()[0]?.reserved], [1, 1]);
+  assert.equal(await give(1), "10.0.0.1");
+  await release(ipam, 2);
+  await assert.rejects(ipam.allocate(keyOf(3)), OutOfBlocksError);
+  await clock.advance(31_000);
+  await assert.rejects(ipam.allocate(keyOf(3)), OutOfBlocksError);
+  assert.deepEqual([ipam.stats()[0]?.free, ipam.stats()[0]?.reserved], [0, 2]);
+  await release(ipam, 0);
+  assert.equal(await give(3), "10.0.0.0", "rather one that cools");
+  pool.reserved = [];
+  ipam.onPoolsChanged();
+  assert.equal(await give(4), "10.0.0.2", "the next after the last given");
 });
 
 Deno.test("a pod that waits for a block of a pool that is paused is refused", async () => {

@@ -5,6 +5,7 @@
  */
 import assert from "node:assert/strict";
 import fc from "fast-check";
+import { parseReserved } from "../../api/mod.ts";
 import { valuesOf } from "../../inet/mod.ts";
 import type { Allocation, Releasing } from "./allocations.ts";
 import { OutOfBlocksError } from "../base/errors.ts";
@@ -136,6 +137,11 @@ class World {
       assert.ok(!this.forbidden.has(block.uid), `${block.name} is going`);
       const state = this.source.poolState(allocation.pool);
       assert.notEqual(state, "deleting", "a pool that goes gives nothing");
+      for (const address of valuesOf(allocation.addresses)) {
+        const isReserved = this.source.reserved(allocation.pool)
+          .some((range) => range.contains(address));
+        assert.ok(!isReserved, `${address} is reserved`);
+      }
     }
     this.granted.push({ allocation });
     const pod = this.kernel.get(containerId);
@@ -366,6 +372,17 @@ class World {
   }
 }
 
+/** What admins reserve, of one family or both, parts of blocks and whole ones. */
+const RESERVED: readonly (readonly [string, readonly string[]])[] = [
+  ["a", []],
+  ["a", ["10.0.0.1", "fd00::2-fd00::5", "10.0.1.0/30"]],
+  ["a", ["10.0.0.0/29", "10.0.1.3"]],
+  ["b", []],
+  ["b", ["10.1.0.1-10.1.0.2"]],
+  ["c", []],
+  ["c", ["fd01::ffff:ffff:ffff:ffd8-fd01::ffff:ffff:ffff:fff1"]],
+];
+
 type Action = (world: World, pick: number) => void | Promise<void>;
 
 /** Some containers are busier than others, so that ADDs and DELs of one meet. */
@@ -454,6 +471,15 @@ const ACTIONS: Record<string, { weight: number; run: Action }> = {
     run: (w, pick) => {
       const pool = w.cluster.pools.get(["a", "b", "c"][pick % 3] ?? "a");
       if (pool) pool.state = pick % 2 ? "deleting" : "ready";
+      w.ipam.onPoolsChanged();
+    },
+  },
+  reserve: {
+    weight: 2,
+    run: (w, pick) => {
+      const [name, entries] = RESERVED[pick % RESERVED.length] ?? ["a", []];
+      const pool = w.cluster.pools.get(name);
+      if (pool) pool.reserved = parseReserved(entries);
       w.ipam.onPoolsChanged();
     },
   },

@@ -3,6 +3,8 @@ import {
   newAddressBlock,
   type Pool,
   poolCapacity,
+  reservedBlocks,
+  spanAt,
 } from "../../api/mod.ts";
 import type { DualStack, Prefix } from "../../inet/mod.ts";
 import {
@@ -165,12 +167,16 @@ export class PoolManager {
     return isOurs ? name : undefined;
   }
 
-  /** The lowest index that the pool has not used and whose block overlaps no other. */
+  /** The lowest index that the pool has not used, that overlaps nobody else's block, and of which not all is reserved. */
   #lowestFree(pool: Pool, state: PoolState): number | undefined {
     const limit = poolCapacity(pool);
+    const { whole } = reservedBlocks(pool);
     let index = state.index.lowestFree(limit);
     while (index !== undefined) {
-      const next = this.#overlaps.blocked(pool.name, index);
+      const reserved = spanAt(whole, index);
+      const next = reserved === undefined
+        ? this.#overlaps.blocked(pool.name, index)
+        : reserved.last + 1;
       if (next === undefined) return index;
       index = state.index.lowestFree(limit, next);
     }

@@ -1,6 +1,11 @@
 import assert from "node:assert/strict";
 import fc from "fast-check";
-import { type AddressBlock, type Pool, poolOf } from "../../api/mod.ts";
+import {
+  type AddressBlock,
+  parseReserved,
+  type Pool,
+  poolOf,
+} from "../../api/mod.ts";
 import { settle } from "../../async/testing.ts";
 import { Prefix } from "../../inet/mod.ts";
 import { FINALIZER, NODE_LABEL, POOL_LABEL } from "../../names/mod.ts";
@@ -232,6 +237,19 @@ Deno.test("a pool that is paused gives nothing", async () => {
   const { store, allocate } = open();
   await assert.rejects(allocate({ ...DUAL, paused: true }), PoolPausedError);
   assert.equal(store.creations, 0);
+});
+
+Deno.test("a block of which all is reserved is passed over, and one of which some is left is not", async () => {
+  const { manager, allocate } = open();
+  const v4 = {
+    ...poolNamed("v4", 2, [{ ipv4: "10.2.0.0/27" }]),
+    reserved: parseReserved(["10.2.0.0-10.2.0.7", "10.2.0.9-10.2.0.18"]),
+  };
+  manager.sync(v4, [5, 6, 7]);
+  assert.equal(await allocate(v4), "v4-2", "10.2.0.8 is left");
+  assert.equal(await allocate(v4), "v4-4", "10.2.0.19 is left");
+  await assert.rejects(allocate(v4), OutOfBlocksError);
+  assert.equal(await allocate({ ...v4, reserved: [] }), "v4-0");
 });
 
 Deno.test("big-pool (spider#3541): a /8 and a /48 work like small ones", async () => {

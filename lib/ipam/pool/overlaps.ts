@@ -1,9 +1,14 @@
-import { layoutText, type Pool, type Span } from "../../api/mod.ts";
+import {
+  layoutText,
+  mergeSpans,
+  type Pool,
+  type Span,
+  spanAt,
+} from "../../api/mod.ts";
 import { type DualStack, type Prefix, valuesOf } from "../../inet/mod.ts";
 import type { PoolIndex } from "./index.ts";
 import {
   coveringBlocks,
-  mergeSpans,
   ourBlocks,
   type SharedRange,
   sharedRanges,
@@ -158,18 +163,6 @@ export class Overlaps {
     }
     return known.misplaced = { names: names.sort(), spans: mergeSpans(spans) };
   }
-}
-
-/** Finds the span that has the index, among sorted ones. */
-function spanAt(spans: readonly Span[], index: number): Span | undefined {
-  let [low, high] = [0, spans.length];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if ((spans[middle]?.last ?? 0) < index) low = middle + 1;
-    else high = middle;
-  }
-  const span = spans[low];
-  return span !== undefined && span.first <= index ? span : undefined;
 }
 
 function textOf(prefixes: DualStack<Prefix> | undefined): string {

@@ -82,20 +82,6 @@ export function coveringBlocks(
   return spans;
 }
 
-/** Sorts spans and joins those that touch. */
-export function mergeSpans(spans: readonly Span[]): Span[] {
-  const merged: Span[] = [];
-  for (const span of spans.toSorted((a, b) => a.first - b.first)) {
-    const before = merged.at(-1);
-    if (before === undefined || before.last + 1 < span.first) {
-      merged.push(span);
-    } else if (before.last < span.last) {
-      merged[merged.length - 1] = { first: before.first, last: span.last };
-    }
-  }
-  return merged;
-}
-
 /**
  * Both spans start at the same address, unless one block covers it all; and
  * the smaller blocks cut the larger ones evenly. So indices are enough.

@@ -1,4 +1,9 @@
-import { type Address, Prefix, valuesOf } from "../../inet/mod.ts";
+import {
+  type Address,
+  type AddressRange,
+  Prefix,
+  valuesOf,
+} from "../../inet/mod.ts";
 import { type Holder, stateOf } from "./holder.ts";
 import type { Slot } from "./block_allocator.ts";
 import { HeldBlock } from "./held_block.ts";
@@ -13,6 +18,7 @@ import { type AttachmentKey, keyText } from "../../cni/mod.ts";
  */
 export class AddressTable {
   readonly #cooldownMs: number;
+  readonly #reservedOf: (pool: string) => readonly AddressRange[];
   readonly #attachments = new Map<string, Holder>();
   readonly #blocks = new Map<string, HeldBlock>();
   /** Blocks by pool, lowest index first. */
@@ -22,8 +28,15 @@ export class AddressTable {
   #generation = 0;
   #sequence = 0;
 
-  constructor(options: { readonly cooldownMs: number }) {
+  constructor(
+    options: {
+      readonly cooldownMs: number;
+      /** The addresses of a pool that are never given. Default: none. */
+      readonly reservedOf?: (pool: string) => readonly AddressRange[];
+    },
+  ) {
     this.#cooldownMs = options.cooldownMs;
+    this.#reservedOf = options.reservedOf ?? (() => []);
   }
 
   /** The attachments by key text. */
@@ -175,9 +188,17 @@ export class AddressTable {
     attachment.blocks.clear();
   }
 
+  /** Takes over which addresses are never given. */
+  reserve(): void {
+    for (const block of this.#blocks.values()) {
+      block.reserve(this.#reservedOf(block.info.pool));
+    }
+  }
+
   /** Adopts a block. Attachments whose addresses it covers hold them in it. */
   addBlock(info: BlockInfo, now: number): HeldBlock {
     const block = new HeldBlock(info, { sequence: ++this.#sequence, now });
+    block.reserve(this.#reservedOf(info.pool));
     const overlapping = [...this.#blocks.values()]
       .some((other) => block.overlaps(other));
     if (overlapping) {

@@ -1,5 +1,7 @@
+import { reservedPositions, type Span, spanAt } from "../../api/mod.ts";
 import {
   type Address,
+  type AddressRange,
   type DualStack,
   mapDualStack,
   type Prefix,
@@ -18,7 +20,7 @@ const MAX_HOST_BITS = 48;
 
 /**
  * Chooses addresses inside one block: the next free one after the last one given, so that an address is not
- * used again at once (upstream: `pkg/ipam/allocator.go`). Every address of the block is usable.
+ * used again at once (upstream: `pkg/ipam/allocator.go`). Every address of the block is usable that is not reserved.
  *
  * Pure. Memory grows with the addresses in use, not with the block.
  */
@@ -27,6 +29,10 @@ export class BlockAllocator {
   readonly size: number;
   readonly #prefixes: DualStack<Prefix>;
   readonly #taken = new Set<number>();
+  /** Sorted, none twice. */
+  #reserved: readonly Span[] = [];
+  #reservedSize = 0;
+  #takenReserved = 0;
   #last = -1;
 
   /** @throws {RangeError} when there is no prefix */
@@ -42,14 +48,24 @@ export class BlockAllocator {
 
   /** How many positions can still be given. */
   get freeCount(): number {
-    return this.size - this.#taken.size;
+    return this.size - this.#taken.size - this.reservedCount;
+  }
+
+  /** How many positions are reserved and not taken. */
+  get reservedCount(): number {
+    return this.#reservedSize - this.#takenReserved;
   }
 
   /** Gives the next free position after the last one given, or undefined when the block is full. */
   allocate(): Slot | undefined {
     if (this.freeCount === 0) return undefined;
     let index = this.#next(this.#last);
-    while (this.#taken.has(index)) index = this.#next(index);
+    for (;;) {
+      const reserved = this.#reservedAt(index);
+      if (reserved !== undefined) index = this.#next(reserved.last);
+      else if (this.#taken.has(index)) index = this.#next(index);
+      else break;
+    }
     this.take(index);
     return { index, addresses: this.addressesAt(index) };
   }
@@ -58,15 +74,44 @@ export class BlockAllocator {
     return index + 1 === this.size ? 0 : index + 1;
   }
 
+  /** Takes over which addresses are never given; who has one keeps it. */
+  reserve(ranges: readonly AddressRange[]): void {
+    const last = BigInt(this.size - 1);
+    this.#reserved = reservedPositions(this.#prefixes, ranges)
+      .filter(({ first }) => first <= last)
+      .map((span) => ({
+        first: Number(span.first),
+        last: Number(span.last < last ? span.last : last),
+      }));
+    this.#reservedSize = this.#reserved
+      .reduce((sum, { first, last }) => sum + last - first + 1, 0);
+    this.#takenReserved = [...this.#taken]
+      .filter((index) => this.isReserved(index)).length;
+  }
+
+  /** Whether a position is never given. */
+  isReserved(index: number): boolean {
+    return this.#reservedAt(index) !== undefined;
+  }
+
+  #reservedAt(index: number): Span | undefined {
+    return spanAt(this.#reserved, index);
+  }
+
   /** Takes a position. Idempotent. */
   take(index: number): void {
+    if (!this.#taken.has(index) && this.isReserved(index)) {
+      this.#takenReserved++;
+    }
     this.#taken.add(index);
     this.#last = index;
   }
 
   /** Frees a position. Idempotent. */
   free(index: number): void {
-    this.#taken.delete(index);
+    if (this.#taken.delete(index) && this.isReserved(index)) {
+      this.#takenReserved--;
+    }
   }
 
   /** The position of an address, or undefined when it lies outside. */

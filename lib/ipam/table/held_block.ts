@@ -1,6 +1,7 @@
 import type { Backoff } from "../../async/mod.ts";
 import {
   type Address,
+  type AddressRange,
   type DualStack,
   FAMILIES,
   valuesOf,
@@ -99,6 +100,11 @@ export class HeldBlock {
     return this.#allocator.freeCount;
   }
 
+  /** Number of positions that are never given and that nobody has. */
+  get reservedCount(): number {
+    return this.#allocator.reservedCount;
+  }
+
   /** Number of positions that attachments hold. */
   get heldCount(): number {
     return this.#holders.size;
@@ -146,9 +152,15 @@ export class HeldBlock {
     return this.#allocator.allocate();
   }
 
+  /** Takes over which addresses are never given; who has one keeps it. */
+  reserve(ranges: readonly AddressRange[]): void {
+    this.#allocator.reserve(ranges);
+  }
+
   /** Gives the position that has been cooling longest, or undefined when none is. */
   allocateCooling(): Slot | undefined {
-    const [index] = this.#cooling.keys();
+    const index = this.#cooling.keys()
+      .find((position) => !this.#allocator.isReserved(position));
     if (index === undefined) return undefined;
     this.#cooling.delete(index);
     return { index, addresses: this.addressesAt(index) };

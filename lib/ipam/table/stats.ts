@@ -32,6 +32,8 @@ export interface PoolStats {
   readonly releasing: number;
   readonly quarantined: number;
   readonly cooling: number;
+  /** Addresses that are never given, and that nobody has. */
+  readonly reserved: number;
   /** Allocations that wait for a block. */
   readonly waiting: number;
   /** Whether a request for a block is under way. */
@@ -75,6 +77,7 @@ export function statsOf(
     addresses: sum((block) => block.size),
     free: table.freeCount(pool),
     cooling: sum((block) => block.coolingCount),
+    reserved: sum((block) => block.reservedCount),
     ...states,
     ...supply,
   };

@@ -47,7 +47,7 @@ class Site {
       used: () =>
         this.used === undefined
           ? undefined
-          : { ipv4: new Map([[0, this.used]]), ipv6: new Map() },
+          : { ipv4: new Map([[0, this.used]]), ipv6: new Map(), reserved: [] },
       pace: new WritePace({
         intervalMs: 15_000,
         clock: this.clock,

@@ -74,7 +74,11 @@ Deno.test("IpamMetrics counts a pool's addresses by family and state, which add 
     `coil_controller_pool_addresses{${family},state="free"} 160`,
     `coil_controller_pool_addresses{${family},state="unavailable"} 32`,
   ], "the pods are not known");
-  const used = { ipv4: new Map([[1, 6]]), ipv6: new Map<number, number>() };
+  const used = {
+    ipv4: new Map([[1, 6]]),
+    ipv6: new Map<number, number>(),
+    reserved: [],
+  };
   metrics.poolCounted("p", poolStatus(pool, { ...facts, used }));
   metrics.poolForecast("p", { blocksPerHour: 2, hoursLeft: 2.5 });
   assert.deepEqual(await lines(), [

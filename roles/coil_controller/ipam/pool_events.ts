@@ -6,6 +6,7 @@ import {
   CONDITION_CLUSTER_ADDRESSES,
   CONDITION_OVERLAPPING,
   CONDITION_READY,
+  CONDITION_RESERVED_IN_USE,
   CONDITION_USED_UP_SOON,
   conditionOf,
   REASON_IN_POD_CIDR,
@@ -52,6 +53,13 @@ export function poolEvents(
         message: status.blocks?.free === 0
           ? "The pool is used up"
           : "The pool is no longer used up within a day at the present rate",
+      },
+    }),
+    ...transient(pool.status, status, {
+      type: CONDITION_RESERVED_IN_USE,
+      end: {
+        reason: "ReservedInUseEnded",
+        message: "Pods no longer have reserved addresses of the pool",
       },
     }),
     ...transient(pool.status, status, {

@@ -42,23 +42,28 @@ const LOW_IN_USE = {
   blocks: BLOCKS,
 };
 
-function soon(blocks = BLOCKS): AddressPoolStatus {
+function fineBut(type: string): AddressPoolStatus {
   const { conditions = [] } = FINE;
   const condition = {
-    type: "UsedUpSoon",
+    type,
     status: "True" as const,
-    reason: "BlocksRunOut",
-    message: "soon text",
+    reason: "x",
+    message: "its text",
     lastTransitionTime: "2026-01-01T00:00:00Z",
   };
-  return { blocks, conditions: [...conditions, condition] };
+  return { blocks: BLOCKS, conditions: [...conditions, condition] };
 }
+
+const SOON = fineBut("UsedUpSoon");
+const RESERVED = fineBut("ReservedInUse");
 
 for (
   const [title, previous, now, reasons] of [
-    ["a pool that is used up soon", FINE, soon(), ["UsedUpSoon"]],
-    ["a pool that is still used up soon", soon(), soon(), []],
-    ["a pool that grows no more", soon(), FINE, ["UsedUpSoonEnded"]],
+    ["a pool that is used up soon", FINE, SOON, ["UsedUpSoon"]],
+    ["a pool that is still used up soon", SOON, SOON, []],
+    ["a pool that grows no more", SOON, FINE, ["UsedUpSoonEnded"]],
+    ["pods with reserved addresses", FINE, RESERVED, ["ReservedInUse"]],
+    ["the end of such pods", RESERVED, FINE, ["ReservedInUseEnded"]],
     ["a new pool with room", undefined, FINE, []],
     ["a new pool that is low", undefined, LOW, ["CapacityLow"]],
     ["a pool that gets low", FINE, LOW, ["CapacityLow"]],

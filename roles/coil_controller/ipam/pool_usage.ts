@@ -1,8 +1,10 @@
 import {
   type AddressPool,
   blockIndexOf,
+  isReserved,
   layoutText,
   type Pool,
+  type ReservedAddress,
   tryPoolOf,
   type UsedAddresses,
 } from "../../../lib/api/mod.ts";
@@ -16,6 +18,15 @@ type Counts = Record<Family, Map<number, number>>;
 interface Counted {
   readonly pool: Pool;
   readonly counts: Counts;
+  /** The pod that has a reserved address, by the address. */
+  readonly reserved: Map<string, ReservedAddress>;
+}
+
+/** A change of one pod's address. */
+interface Step {
+  readonly pod: string;
+  readonly address: Address;
+  readonly by: 1 | -1;
 }
 
 /**
@@ -54,19 +65,24 @@ export class PoolUsage implements Disposable {
 
   #set(pool: Pool): void {
     const known = this.#pools.get(pool.name)?.pool;
-    if (known !== undefined && layoutText(known) === layoutText(pool)) return;
+    if (known !== undefined && textOf(known) === textOf(pool)) return;
     const counts = { ipv4: new Map(), ipv6: new Map() };
-    const counted = { pool, counts };
+    const counted = { pool, counts, reserved: new Map() };
     this.#pools.set(pool.name, counted);
-    for (const text of this.#counted.values()) {
-      for (const address of addressesIn(text)) countIn(counted, address, 1);
+    for (const [pod, text] of this.#counted) {
+      for (const address of addressesIn(text)) {
+        countIn(counted, { pod, address, by: 1 });
+      }
     }
   }
 
   /** The addresses that pods have of a pool's blocks; undefined until all pods are known. */
   of(pool: string): UsedAddresses | undefined {
     if (!this.#pods.hasSynced) return undefined;
-    return this.#pools.get(pool)?.counts;
+    const counted = this.#pools.get(pool);
+    if (counted === undefined) return undefined;
+    const { counts, reserved } = counted;
+    return { ...counts, reserved: [...reserved.values()] };
   }
 
   /** Calls back with the name of a pool of which pods have more addresses, or fewer. */
@@ -81,15 +97,15 @@ export class PoolUsage implements Disposable {
     if (text === before) return;
     if (text === "") this.#counted.delete(key);
     else this.#counted.set(key, text);
-    this.#count(before, -1);
-    this.#count(text, 1);
+    this.#count(key, before, -1);
+    this.#count(key, text, 1);
   }
 
-  #count(text: string, step: 1 | -1): void {
+  #count(pod: string, text: string, by: Step["by"]): void {
     const changed = new Set<string>();
     for (const address of addressesIn(text)) {
       for (const [name, counted] of this.#pools) {
-        if (countIn(counted, address, step)) changed.add(name);
+        if (countIn(counted, { pod, address, by })) changed.add(name);
       }
     }
     for (const listener of this.#listeners) changed.forEach(listener);
@@ -103,17 +119,26 @@ export class PoolUsage implements Disposable {
 
 /** Counts an address of a pool. False: it is none. */
 function countIn(
-  { pool, counts }: Counted,
-  address: Address,
-  step: 1 | -1,
+  { pool, counts, reserved }: Counted,
+  { pod, address, by }: Step,
 ): boolean {
   const index = blockIndexOf(pool, address);
   if (index === undefined) return false;
   const ofFamily = counts[address.family];
-  const count = (ofFamily.get(index) ?? 0) + step;
+  const count = (ofFamily.get(index) ?? 0) + by;
   if (count === 0) ofFamily.delete(index);
   else ofFamily.set(index, count);
+  if (isReserved(pool, address)) {
+    const text = address.toString();
+    if (by > 0) reserved.set(text, { address: text, pod, index });
+    else if (reserved.get(text)?.pod === pod) reserved.delete(text);
+  }
   return true;
+}
+
+/** All that counts of a pool, to compare by. */
+function textOf(pool: Pool): string {
+  return [layoutText(pool), ...pool.reserved].join();
 }
 
 /** What is not an address is left out: a pod's status may say anything. */

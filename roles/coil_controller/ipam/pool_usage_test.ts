@@ -1,5 +1,9 @@
 import assert from "node:assert/strict";
-import type { AddressPool, SubnetSpec } from "../../../lib/api/mod.ts";
+import type {
+  AddressPool,
+  ReservedAddress,
+  SubnetSpec,
+} from "../../../lib/api/mod.ts";
 import type { StoreChange } from "../../../lib/kube/mod.ts";
 import type { CachedPod } from "../common/cached_pod.ts";
 import { PoolUsage } from "./pool_usage.ts";
@@ -33,12 +37,15 @@ class Site implements Disposable {
     this.#usage[Symbol.dispose]();
   }
 
+  /** What is reserved in the pools that come from now on. */
+  reserved: readonly string[] = [];
+
   pool(key: string, generation: number, ...subnets: SubnetSpec[]): void {
     const object: AddressPool = {
       apiVersion: "coil.cybozu.com/v2",
       kind: "AddressPool",
       metadata: { name: key, uid: `uid-of-${key}`, generation },
-      spec: { blockSizeBits: 2, subnets },
+      spec: { blockSizeBits: 2, subnets, reserved: this.reserved },
     };
     this.#pools.tell({ type: "updated", key, object });
   }
@@ -54,6 +61,10 @@ class Site implements Disposable {
 
   remove(key: string): void {
     this.pods.tell({ type: "deleted", key, object: {} });
+  }
+
+  reservedInUse(): readonly ReservedAddress[] {
+    return this.#usage.of("p")?.reserved ?? [];
   }
 
   /** Counts by index: "ipv4 0:2 1:1 ipv6 0:2". */
@@ -114,6 +125,32 @@ Deno.test("PoolUsage counts the pods that are there in a pool that comes or grow
   site.dropPool("p");
   site.put("team/c", "10.2.0.2");
   assert.equal(site.text(), undefined);
+});
+
+Deno.test("PoolUsage knows which pods have reserved addresses, as pods and what is reserved change", () => {
+  using site = new Site();
+  const inUse = () =>
+    site.reservedInUse().map(({ address, pod, index }) =>
+      `${address} ${pod} ${index}`
+    ).sort();
+  site.put("team/a", "10.2.0.0", "fd02::0");
+  site.put("team/b", "10.2.0.5");
+  site.pool("p", 1, DUAL);
+  assert.deepEqual(inUse(), []);
+  site.reserved = ["fd02::0", "10.2.0.4-10.2.0.7", "10.9.0.0/16"];
+  site.pool("p", 2, DUAL);
+  assert.deepEqual(inUse(), ["10.2.0.5 team/b 1", "fd02:: team/a 0"]);
+  site.put("team/c", "10.2.0.7");
+  site.put("team/other", "10.9.0.1");
+  site.remove("team/b");
+  assert.deepEqual(inUse(), ["10.2.0.7 team/c 1", "fd02:: team/a 0"]);
+  // While one pod goes and another comes, both may have the address.
+  site.put("team/d", "10.2.0.7");
+  site.remove("team/c");
+  assert.deepEqual(inUse(), ["10.2.0.7 team/d 1", "fd02:: team/a 0"]);
+  site.reserved = [];
+  site.pool("p", 3, DUAL);
+  assert.deepEqual(inUse(), []);
 });
 
 Deno.test("PoolUsage knows nothing before all pods have come", () => {

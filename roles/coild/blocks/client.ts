@@ -3,8 +3,11 @@ import {
   ADDRESS_POOLS,
   type AddressBlock,
   type AddressPool,
+  EVERYTHING,
+  parseReserved,
   tryBlockOf,
 } from "../../../lib/api/mod.ts";
+import type { AddressRange } from "../../../lib/inet/mod.ts";
 import {
   type BlockInfo,
   type BlockSource,
@@ -164,6 +167,20 @@ export class BlockClient implements BlockSource {
     if (found.metadata.deletionTimestamp !== undefined) return "deleting";
     if (found.spec.paused === true) return "paused";
     return isCapacityLow(found) ? "low" : "ready";
+  }
+
+  /** The addresses of a pool that are never given: all of them, should what is reserved not be readable. */
+  reserved(pool: string): readonly AddressRange[] {
+    const found = this.#pools.store.get(pool);
+    try {
+      return parseReserved(found?.spec.reserved);
+    } catch (err) {
+      log.error("Cannot read an AddressPool; giving no address of it", {
+        pool,
+        err,
+      });
+      return EVERYTHING;
+    }
   }
 
   /** The names of the pools there are, for error messages. */

@@ -30,6 +30,7 @@ const ADDRESS_STATES = [
   "used",
   "releasing",
   "cooling",
+  "reserved",
   "quarantined",
 ] as const;
 

@@ -86,7 +86,13 @@ Deno.test("CoildMetrics time phases and requests in seconds", async () => {
 Deno.test("CoildMetrics read gauges when they are scraped", async () => {
   const registry = new Registry();
   const metrics = new CoildMetrics(registry);
-  const states = { used: 2, releasing: 3, cooling: 4, quarantined: 5 };
+  const states = {
+    used: 2,
+    releasing: 3,
+    cooling: 4,
+    quarantined: 5,
+    reserved: 10,
+  };
   let pools = [{ pool: "p", free: 1, ...states, blocks: 6, quota: 0 }];
   const ipam = { stats: () => pools } as unknown as Parameters<
     CoildMetrics["observeIpam"]
@@ -104,6 +110,7 @@ Deno.test("CoildMetrics read gauges when they are scraped", async () => {
     '{pool="p",state="free"} 1',
     '{pool="p",state="quarantined"} 5',
     '{pool="p",state="releasing"} 3',
+    '{pool="p",state="reserved"} 10',
     '{pool="p",state="used"} 2',
   ]);
   assert.deepEqual(await samples("blocks"), ['{pool="p"} 6']);
