@@ -30,7 +30,7 @@ export interface BlockCounts {
   readonly allocated: number;
   /** Blocks that can still be allocated. */
   readonly free: number;
-  /** Blocks that cannot be allocated, because their addresses are used elsewhere; absent when there are none. */
+  /** Blocks that cannot be allocated, because their addresses are reserved or used elsewhere; absent when there are none. */
   readonly unavailable?: number;
 }
 
@@ -66,7 +66,7 @@ export interface AddressPoolStatus {
   readonly usage?: string;
   /** Nodes that hold blocks of the pool, those with the most first, as a text; absent when none does. */
   readonly heldBy?: string;
-  /** `Ready` and `CapacityLow`; also `Overlapping` while others have addresses of the pool. */
+  /** `Ready` and `CapacityLow`; others are there only while they are true. */
   readonly conditions?: readonly Condition[];
 }
 

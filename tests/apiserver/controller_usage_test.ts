@@ -68,6 +68,33 @@ Deno.test("coil-controller counts what pods use of a pool", async (t) => {
     );
   });
 
+  await t.step("a pod that has a reserved address is named", async () => {
+    const reserve = (reserved: readonly string[] | null) =>
+      lab.merge("addresspools/dual", { spec: { reserved } });
+    const condition = async () =>
+      (await lab.pool("dual")).status?.conditions
+        ?.find(({ type }) => type === "ReservedInUse");
+    // The rest of the blocks is reserved whole.
+    await reserve(["fd02::", "10.4.0.9", "10.4.0.4-10.4.0.15"]);
+    await eventually(
+      "the condition",
+      async () =>
+        (await condition())?.message.includes("fd02:: (default/both)"),
+    );
+    assert.match(
+      await lab.ask("dual", "node1"),
+      /^failed out of blocks: /,
+    );
+    const { status } = await lab.pool("dual");
+    assert.equal(status?.blocks?.unavailable, 3);
+    assert.deepEqual([status?.ipv4?.free, status?.ipv6?.free], ["0", "0"]);
+    await reserve(null);
+    await eventually(
+      "the end of it",
+      async () => await condition() === undefined,
+    );
+  });
+
   await t.step("pods that end, and one that goes", async () => {
     await setStatus("ipv4", { ips: ["10.4.0.1"], phase: "Failed" });
     await plane.request("DELETE", `${NAMESPACE}/both?gracePeriodSeconds=0`);

@@ -1,5 +1,9 @@
 import assert from "node:assert/strict";
-import { parseSubnet, type SubnetSpec } from "../../lib/api/mod.ts";
+import {
+  parseReserved,
+  parseSubnet,
+  type SubnetSpec,
+} from "../../lib/api/mod.ts";
 import { ControlPlane } from "../lab/mod.ts";
 import { assertRefused, columnsOf, installCrds, refusals } from "./crds.ts";
 
@@ -18,6 +22,7 @@ interface Case {
   readonly name: string;
   readonly bits?: number;
   readonly subnets?: readonly SubnetSpec[];
+  readonly reserved?: readonly string[];
   /** Part of each line expected, `field: message`; none: accepted. */
   readonly refused?: readonly string[];
 }
@@ -131,6 +136,50 @@ const CREATED: readonly Case[] = [
       "spec.subnets[0]: Invalid value: dual stack subnet must be the same size: 10.2.0.0/24 and fd02::/112",
     ],
   },
+  {
+    name: "reserved addresses, ranges and CIDRs",
+    subnets: v4("10.2.0.0/24"),
+    reserved: [
+      "10.2.0.1",
+      "10.2.0.10-10.2.0.20",
+      "10.2.0.40-10.2.0.30",
+      "10.2.0.129/25",
+      "fd02::1",
+      "fd02::a-fd02:0:0:0:0:0:0:f",
+      "fd02::/64",
+    ],
+  },
+  {
+    name: "128 reserved ranges",
+    subnets: v6("fd02::/112"),
+    reserved: Array.from(
+      { length: 128 },
+      (_, n) => `fd02::${n + 1}:1-fd02::${n + 1}:f`,
+    ),
+  },
+  ...["", "10.2.0", "10.2.0.1-", "10.2.0.1-10.2.0.2-10.2.0.3"]
+    .concat("10.2.0.1-fd02::1", "10.2.0.01", "10.2.0.0/24-10.2.1.0/24")
+    .concat("::ffff:10.2.0.1", "10.2.0.1 - 10.2.0.2", "10.2.0.0/33")
+    .map((entry): Case => ({
+      name: `reserved addresses "${entry}"`,
+      subnets: v4("10.2.0.0/24"),
+      reserved: ["10.2.0.9", entry],
+      refused: [
+        `spec.reserved[1]: Invalid value: "${entry}": invalid reserved addr`,
+      ],
+    })),
+  {
+    name: "a reserved address twice",
+    subnets: v4("10.2.0.0/24"),
+    reserved: ["10.2.0.9", "10.2.0.9"],
+    refused: ['spec.reserved[1]: Duplicate value: "10.2.0.9"'],
+  },
+  {
+    name: "129 reserved addresses",
+    subnets: v4("10.2.0.0/24"),
+    reserved: Array.from({ length: 129 }, (_, n) => `10.2.0.${n}`),
+    refused: ["spec.reserved: Too many: 129: must have at most 128"],
+  },
   { name: "an IPv6 /48", subnets: v6("fd02::/48") },
   {
     name: "all of IPv4 in two blocks",
@@ -242,16 +291,18 @@ function pool(name: string, spec: object): object {
   };
 }
 
-function specOf({ bits, subnets }: Case): object {
+function specOf({ bits, subnets, reserved }: Case): object {
   return {
+    ...(reserved === undefined ? {} : { reserved }),
     ...(bits === undefined ? {} : { blockSizeBits: bits }),
     ...(subnets === undefined ? {} : { subnets }),
   };
 }
 
 /** What `lib/api` thinks of a case; overlap and families are rules of the pool, not of an entry. */
-function parses({ bits = 5, subnets = [] }: Case): boolean {
+function parses({ bits = 5, subnets = [], reserved }: Case): boolean {
   try {
+    parseReserved(reserved);
     for (const subnet of subnets) parseSubnet(subnet, { blockSizeBits: bits });
     return true;
   } catch {

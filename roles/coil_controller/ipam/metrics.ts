@@ -64,7 +64,7 @@ export class IpamMetrics {
     this.addresses = new Gauge({
       name: "coil_controller_pool_addresses",
       help:
-        "Addresses of a pool by family and state: used by pods, idle in blocks of nodes, free to allocate, or unavailable because they are used elsewhere.",
+        "Addresses of a pool by family and state: used by pods, idle in blocks of nodes, free to allocate, or unavailable because they are reserved or used elsewhere.",
       labelNames: ["pool", "family", "state"],
       registers,
     });
