@@ -12,6 +12,8 @@ export interface CompletionCommand {
   readonly help: string;
   /** The flags it takes. */
   readonly flags: FlagSpec;
+  /** Arguments that make the program list what its own argument may be, first in each line. */
+  readonly argumentListedBy?: string | undefined;
 }
 
 /** Returns a completion script for the program. Its commands and flags are data; only for a flag with `listedBy` is the program run. */
@@ -34,12 +36,15 @@ export function completion(
 
 function bash(program: string, commands: readonly CompletionCommand[]): string {
   const name = program.replace(/[^A-Za-z0-9_]/g, "_");
-  const all = commands.map(({ path }) => ({
-    path,
-    flags: flagsAt(path, commands),
+  const all = commands.map((command) => ({
+    ...command,
+    flags: flagsAt(command.path, commands),
   }));
-  const cases = all.map(({ path, flags }) => {
+  const cases = all.map(({ path, flags, argumentListedBy }) => {
     const words = [...nextWords(path, commands), ...flagWords(flags)];
+    if (argumentListedBy !== undefined) {
+      words.unshift(listOf(argumentListedBy, program));
+    }
     return `    "${path}") words="${words.join(" ")}" ;;`;
   });
   const values = all.flatMap(({ path, flags }) =>
@@ -74,7 +79,7 @@ complete -F _${name} ${program}
 
 function fish(program: string, commands: readonly CompletionCommand[]): string {
   const lines = [`complete -c ${program} -f`];
-  for (const { path, help, flags } of commands) {
+  for (const { path, help, flags, argumentListedBy } of commands) {
     const words = path === "" ? [] : path.split(" ");
     const last = words.at(-1);
     const before = words.slice(0, -1);
@@ -89,6 +94,10 @@ function fish(program: string, commands: readonly CompletionCommand[]): string {
         }`,
       );
     }
+    if (argumentListedBy !== undefined) {
+      const list = fishWords(listOf(argumentListedBy, program));
+      lines.push(`complete -c ${program} -n '${seen(words)}' -a '${list}'`);
+    }
     for (const [name, flag] of visibleFlags(flags)) {
       lines.push(
         `complete -c ${program} -n '${seen(words)}' -l ${name}${
@@ -102,16 +111,26 @@ function fish(program: string, commands: readonly CompletionCommand[]): string {
 
 function fishValue(flag: Flag, program: string): string {
   if (flag.type === "bool") return "";
-  const list = wordsOf(flag, program)?.replace(/^\$/, "");
-  return list === undefined ? " -x" : ` -x -a '${list}'`;
+  const list = wordsOf(flag, program);
+  return list === undefined ? " -x" : ` -x -a '${fishWords(list)}'`;
 }
 
-/** The values of a flag, or the shell's expression for them. A cluster that does not answer is not waited for. */
+/** Commands in parentheses, without the dollar of other shells. */
+function fishWords(words: string): string {
+  return words.replace(/^\$/, "");
+}
+
+/** The values of a flag, or the shell's expression for them. */
 function wordsOf(flag: Flag, program: string): string | undefined {
   if (flag.type === "enum") return flag.values.join(" ");
   return flag.type === "string" && flag.listedBy !== undefined
-    ? `$(timeout 5 ${program} ${flag.listedBy} 2>/dev/null | cut -d " " -f 1)`
+    ? listOf(flag.listedBy, program)
     : undefined;
+}
+
+/** A cluster that does not answer is not waited for. */
+function listOf(args: string, program: string): string {
+  return `$(timeout 5 ${program} ${args} 2>/dev/null | cut -d " " -f 1)`;
 }
 
 /** The flags of a command, and of that whose argument its last word is. */

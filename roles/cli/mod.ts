@@ -20,6 +20,7 @@ import {
 import { EXIT, explain } from "./base/errors.ts";
 import { IPAM_CHECK } from "./ipam/check.ts";
 import { IPAM_SHOW } from "./ipam/show.ts";
+import { IPAM_MAP } from "./map/map.ts";
 import { STATUS } from "./status/status.ts";
 import { VERSION_COMMAND } from "./version.ts";
 
@@ -65,6 +66,7 @@ const HELP: Command = {
 export const COMMANDS: readonly Command[] = [
   STATUS,
   IPAM_SHOW,
+  IPAM_MAP,
   IPAM_CHECK,
   COMPLETION,
   VERSION_COMMAND,
@@ -80,6 +82,9 @@ export async function main(
     out: (text) => print(Deno.stdout, text),
     err: (text) => print(Deno.stderr, text),
     now: () => new Date(),
+    isScreen: Deno.stdout.isTerminal(),
+    // https://no-color.org
+    colours: Deno.stdout.isTerminal() && !Deno.noColor,
   };
   Deno.exit(await run(args, { program, terminal }));
 }
@@ -87,16 +92,13 @@ export async function main(
 /** Runs one command and returns the exit code. */
 export async function run(
   args: readonly string[],
-  { program, terminal }: {
-    readonly program: string;
-    readonly terminal: Terminal;
-  },
+  { program, terminal, signal }: Omit<CommandContext, "args">,
 ): Promise<number> {
   let help = `${program} help`;
   try {
     const { command, rest } = findCommand(args);
     if (command !== HELP) help = `${program} ${command.path} --help`;
-    const context: CommandContext = { program, terminal, args: rest };
+    const context: CommandContext = { program, terminal, signal, args: rest };
     return await command.run(context) ?? EXIT.ok;
   } catch (error) {
     if (error instanceof UsageError) {
@@ -155,7 +157,7 @@ function completions(): CompletionCommand[] {
     { path: "", help: "", flags: {} },
     { path: "ipam", help: "Addresses", flags: {} },
     { path: "migrate", help: "From Coil v1 to v2", flags: {} },
-    ...COMMANDS.map(({ path, about, flags }) => ({ path, help: about, flags })),
+    ...COMMANDS.map((command) => ({ ...command, help: command.about })),
     ...SUBCOMMAND_WORDS.map(([path, help]) => ({ path, help, flags: {} })),
   ];
 }

@@ -7,7 +7,7 @@ import { COMMANDS } from "./mod.ts";
 import { coil as runCoil, type Output } from "./testing.ts";
 
 function coil(...args: readonly string[]): Promise<Output> {
-  return runCoil(args, () => new Date(0));
+  return runCoil(args, { now: () => new Date(0) });
 }
 
 for (const args of [[], ["help"], ["--help"], ["-h"]]) {
@@ -54,8 +54,10 @@ for (const args of [["version"], ["--version"]]) {
 
 const MISTAKES: readonly (readonly [string, RegExp])[] = [
   ["shwo", /^Error: unknown command "shwo"\nSee "coil help"\.\n$/],
-  ["ipam", /"ipam" needs one of: show, check\n/],
-  ["ipam drop", /unknown command "ipam drop": not show, check\n/],
+  ["ipam", /"ipam" needs one of: show, map, check\n/],
+  ["ipam drop", /unknown command "ipam drop": not show, map, check\n/],
+  ["ipam map", /needs the name of an AddressPool/],
+  ["ipam map a b", /unexpected argument: b\n/],
   ["ipam check all", /unexpected argument: all\n/],
   ["ipam show nodes", /unknown argument "nodes": not pools, blocks, addresses/],
   ["ipam show pools blocks", /unexpected argument: blocks\n/],
@@ -124,7 +126,12 @@ printf '%s\\n' "\${COMPREPLY[@]}"`;
     return new TextDecoder().decode(stdout).split("\n").filter((w) => w !== "");
   };
   assert.deepEqual(await complete(["ip"]), ["ipam"]);
-  assert.deepEqual(await complete(["ipam", ""]), ["show", "check", "--help"]);
+  assert.deepEqual(await complete(["ipam", ""]), [
+    "show",
+    "map",
+    "check",
+    "--help",
+  ]);
   assert.deepEqual(await complete(["ipam", "show", "a"]), ["addresses"]);
   assert.deepEqual(await complete(["ipam", "show", "--ou"]), ["--output"]);
   assert.deepEqual(
@@ -150,6 +157,7 @@ printf '%s\\n' "\${COMPREPLY[@]}"`;
       await complete(["ipam", "show", "--pool", "g"], env),
       ["green"],
     );
+    assert.deepEqual(await complete(["ipam", "map", "b"], env), ["blue"]);
   } finally {
     await Deno.remove(directory, { recursive: true });
   }

@@ -12,17 +12,35 @@ export interface Output {
   readonly err: string;
 }
 
-/** Runs `coil` with these arguments; `now` is its time. */
+/** Under what circumstances `coil` runs. */
+export interface Circumstances {
+  readonly now?: () => Date;
+  /** Whether it writes to a screen with colours. */
+  readonly isScreen?: boolean;
+  readonly signal?: AbortSignal;
+  /** Called with all that was written, whenever there is more. */
+  readonly onWrite?: (written: Omit<Output, "code">) => void;
+}
+
+/** Runs `coil` with these arguments. */
 export async function coil(
   args: readonly string[],
-  now: () => Date = () => new Date(),
+  { now = () => new Date(), isScreen, signal, onWrite }: Circumstances = {},
 ): Promise<Output> {
   let [out, err] = ["", ""];
   const terminal = {
-    out: (text: string) => void (out += text),
-    err: (text: string) => void (err += text),
+    out: (text: string) => {
+      out += text;
+      onWrite?.({ out, err });
+    },
+    err: (text: string) => {
+      err += text;
+      onWrite?.({ out, err });
+    },
     now,
+    isScreen,
+    colours: isScreen,
   };
-  const code = await run(args, { program: "coil", terminal });
+  const code = await run(args, { program: "coil", terminal, signal });
   return { code, out, err };
 }

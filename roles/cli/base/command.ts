@@ -12,6 +12,10 @@ export interface Terminal {
   /** Takes what is said beside. */
   err(text: string): void;
   now(): Date;
+  /** Whether `out` is a screen that can be cleared; false if not said. */
+  readonly isScreen?: boolean | undefined;
+  /** Whether `out` shows colours; false if not said. */
+  readonly colours?: boolean | undefined;
 }
 
 /** What a command is run with. */
@@ -20,6 +24,8 @@ export interface CommandContext {
   /** The executable's name. */
   readonly program: string;
   readonly args: readonly string[];
+  /** Ends a command that goes on until then; none in a process that Ctrl-C ends. */
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** One command of the executable. */
@@ -29,6 +35,8 @@ export interface Command {
   /** What it does, in a few words. */
   readonly about: string;
   readonly flags: FlagSpec;
+  /** Arguments of the program that list what this command's argument may be, for completion. */
+  readonly argumentListedBy?: string;
   /** Runs it and returns the exit code, 0 if none. @throws {UsageError} {@linkcode UsageError} when the arguments do not fit */
   run(context: CommandContext): Promise<number | void>;
 }

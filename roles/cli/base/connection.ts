@@ -24,6 +24,9 @@ export const CONNECTION_FLAGS: {
   "context": { type: "string", default: "", help: "Context of the kubeconfig" },
 };
 
+/** The command that lists pools, for completion. */
+export const POOL_NAMES = "ipam show pools --no-headers";
+
 /** @throws {CommandError} when the configuration is missing or cannot be used; it may be broken in any way. */
 export async function connect(
   { kubeconfig, context }: {

@@ -12,19 +12,22 @@ export interface Problem {
   readonly next: string;
 }
 
+/** Flag of commands whose output is for people, or all of it for programs. */
+export const OUTPUT_FLAG: { readonly "output": EnumFlag<"text" | "json"> } = {
+  "output": {
+    type: "enum",
+    default: "text",
+    values: ["text", "json"],
+    short: "o",
+    help: "Output format",
+  },
+};
+
 /** Flags of commands that look for problems. */
-export const PROBLEM_FLAGS:
-  & { readonly "output": EnumFlag<"text" | "json"> }
-  & typeof CONNECTION_FLAGS = {
-    "output": {
-      type: "enum",
-      default: "text",
-      values: ["text", "json"],
-      short: "o",
-      help: "Output format",
-    },
-    ...CONNECTION_FLAGS,
-  };
+export const PROBLEM_FLAGS: typeof OUTPUT_FLAG & typeof CONNECTION_FLAGS = {
+  ...OUTPUT_FLAG,
+  ...CONNECTION_FLAGS,
+};
 
 /** How such a command ends, for its help. */
 export const PROBLEM_EXIT_CODES =

@@ -30,7 +30,7 @@ import {
   PROBLEM_EXIT_CODES,
   PROBLEM_FLAGS,
 } from "../base/problem.ts";
-import { addressesOf, transformBlock } from "./cluster_reader.ts";
+import { addressesOf, LIVE_PODS, transformBlock } from "./cluster_reader.ts";
 import {
   type Books,
   type Finding,
@@ -96,10 +96,7 @@ async function lookOnce(
 
 /** Pods first: a block that a pod has an address of is older than its address. */
 async function readBooks(looker: Looker): Promise<Books> {
-  // The address of a pod that has ended is free.
-  const pods = await looker.list(PODS, podFacts, {
-    fieldSelector: "status.phase!=Succeeded,status.phase!=Failed",
-  });
+  const pods = await looker.list(PODS, podFacts, LIVE_PODS);
   const namespaces = await looker.list(NAMESPACES, poolNameOf);
   return {
     pods: pods?.flatMap(({ addresses }) => addresses ?? []),

@@ -7,6 +7,7 @@ import {
 import { Address, type Family } from "../../../lib/inet/mod.ts";
 import {
   isPathSegment,
+  keepFields,
   KubeApiError,
   type KubeClient,
   NAMESPACES,
@@ -16,6 +17,7 @@ import {
   type V1Pod,
 } from "../../../lib/kube/mod.ts";
 import { NODE_LABEL, POOL_LABEL } from "../../../lib/names/mod.ts";
+import { CommandError } from "../base/errors.ts";
 import { listPages } from "../base/pages.ts";
 import type { PodAddresses } from "./rows.ts";
 
@@ -27,6 +29,11 @@ export interface BlockSelection {
 
 /** What an object's label can hold: LabelValue of k8s.io/apimachinery/pkg/util/validation. */
 const LABEL_VALUE = /^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$/;
+
+/** The pods that may hold addresses: that of a pod that has ended is free. */
+export const LIVE_PODS = {
+  fieldSelector: "status.phase!=Succeeded,status.phase!=Failed",
+} as const;
 
 export interface ReaderOptions {
   /** Objects asked for at a time. */
@@ -76,9 +83,7 @@ export class ClusterReader {
    * namespaces: only so is it seen that two pods have the same one.
    */
   async pods(): Promise<PodAddresses[]> {
-    // The address of a pod that has ended is free.
-    const fieldSelector = "status.phase!=Succeeded,status.phase!=Failed";
-    const pods = await this.#pages(PODS, { fieldSelector }, addressesOf);
+    const pods = await this.#pages(PODS, LIVE_PODS, addressesOf);
     return pods.flatMap((pod) => pod ?? []);
   }
 
@@ -124,6 +129,20 @@ export class ClusterReader {
   }
 }
 
+/** @throws {CommandError} when there is no pool of this name. */
+export function poolNamed(
+  name: string,
+  pools: readonly AddressPool[],
+): AddressPool {
+  const found = pools.find(({ metadata }) => metadata.name === name);
+  if (found !== undefined) return found;
+  const names = pools.map(({ metadata }) => metadata.name ?? "").sort();
+  const known = names.length === 0
+    ? "there are no AddressPools"
+    : `it does not exist (existing: ${names.join(", ")})`;
+  throw new CommandError(`Cannot show AddressPool "${name}": ${known}`);
+}
+
 /** The addresses of a pod that has some of its own, on a node. */
 export function addressesOf(pod: V1Pod): PodAddresses | undefined {
   const { metadata, spec, status } = pod;
@@ -141,6 +160,22 @@ export function addressesOf(pod: V1Pod): PodAddresses | undefined {
     node: spec.nodeName,
     addresses,
     ...(since === undefined ? {} : { since }),
+  };
+}
+
+/** What {@linkcode addressesOf} needs of a pod. */
+export function transformPod({ metadata, spec, status }: V1Pod): V1Pod {
+  return {
+    metadata: keepFields(
+      metadata,
+      ...["name", "namespace", "uid", "resourceVersion"] as const,
+      "creationTimestamp",
+    ),
+    spec: {
+      ...keepFields(spec, "hostNetwork", "nodeName"),
+      containers: [],
+    },
+    status: keepFields(status, "podIPs", "startTime"),
   };
 }
 

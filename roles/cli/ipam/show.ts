@@ -1,7 +1,7 @@
 import { type AddressPool, type Pool, poolOf } from "../../../lib/api/mod.ts";
 import { defineFlags, UsageError } from "../../../lib/flags/mod.ts";
 import { NODE_LABEL, POOL_LABEL, VERSION } from "../../../lib/names/mod.ts";
-import { ClusterReader } from "./cluster_reader.ts";
+import { ClusterReader, poolNamed } from "./cluster_reader.ts";
 import {
   type Command,
   type CommandContext,
@@ -9,7 +9,7 @@ import {
   readArguments,
   type Terminal,
 } from "../base/command.ts";
-import { connect, CONNECTION_FLAGS } from "../base/connection.ts";
+import { connect, CONNECTION_FLAGS, POOL_NAMES } from "../base/connection.ts";
 import { CommandError } from "../base/errors.ts";
 import { type AddressRow, addressRows, blockRows, poolRows } from "./rows.ts";
 import { addressColumns, blockColumns, poolColumns } from "./tables.ts";
@@ -21,7 +21,7 @@ const FLAGS = defineFlags({
   "pool": {
     type: "string",
     default: "",
-    listedBy: "ipam show pools --no-headers",
+    listedBy: POOL_NAMES,
     help: "Only this pool",
   },
   "node": { type: "string", default: "", help: "Only this node" },
@@ -145,12 +145,8 @@ async function showAddresses(request: Request): Promise<void> {
 /** Pools there are. @throws {CommandError} when the one asked for is none of them. */
 async function knownPools({ pool, reader }: Request): Promise<AddressPool[]> {
   const pools = await reader.pools();
-  const names = pools.map(({ metadata }) => metadata.name ?? "").sort();
-  if (pool === undefined || names.includes(pool)) return pools;
-  const known = names.length === 0
-    ? "there are no AddressPools"
-    : `it does not exist (existing: ${names.join(", ")})`;
-  throw new CommandError(`Cannot show AddressPool "${pool}": ${known}`);
+  if (pool !== undefined) poolNamed(pool, pools);
+  return pools;
 }
 
 /** A pool that cannot be read is shown as such by `pools`. */

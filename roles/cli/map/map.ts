@@ -1,0 +1,197 @@
+import { ADDRESS_BLOCKS, type AddressPool } from "../../../lib/api/mod.ts";
+import {
+  Gate,
+  isTimeout,
+  jittered,
+  sleep,
+  TaskGroup,
+  withTimeout,
+} from "../../../lib/async/mod.ts";
+import { defineFlags, UsageError } from "../../../lib/flags/mod.ts";
+import {
+  Informer,
+  KubeApiError,
+  type KubeClient,
+  KubeUnreachableError,
+  PODS,
+} from "../../../lib/kube/mod.ts";
+import { VERSION } from "../../../lib/names/mod.ts";
+import {
+  type Command,
+  type CommandContext,
+  readArguments,
+  type Terminal,
+} from "../base/command.ts";
+import { connect, CONNECTION_FLAGS, POOL_NAMES } from "../base/connection.ts";
+import { CommandError } from "../base/errors.ts";
+import { formatReportAs, OUTPUT_FLAG } from "../base/problem.ts";
+import {
+  addressesOf,
+  ClusterReader,
+  LIVE_PODS,
+  poolNamed,
+  transformBlock,
+  transformPod,
+} from "../ipam/cluster_reader.ts";
+import { formatMap } from "./picture.ts";
+import { type MapSource, type PoolMap, poolMap } from "./pool_map.ts";
+
+/** How long changes are gathered before the next picture, and how often to ask for pools. */
+const REDRAW_MS = 1_000;
+const LOOK_MS = 3_000;
+
+const FLAGS = defineFlags({
+  "node": { type: "string", default: "", help: "Only blocks of this node" },
+  "watch": {
+    type: "bool",
+    default: false,
+    short: "w",
+    help: "Draw again whenever something changes, until Ctrl-C",
+  },
+  ...OUTPUT_FLAG,
+  ...CONNECTION_FLAGS,
+});
+
+/** `coil ipam map`: a pool as a picture. */
+export const IPAM_MAP: Command = {
+  path: "ipam map",
+  about: "Draw the blocks and addresses of a pool",
+  flags: FLAGS,
+  argumentListedBy: POOL_NAMES,
+  run: map,
+};
+
+async function map(context: CommandContext): Promise<number | void> {
+  const line = readArguments(FLAGS, context, {
+    program: `${context.program} ipam map`,
+    version: VERSION,
+    about:
+      `Draws the blocks of a pool and the addresses of each block. Reads only the API
+server. With -o json it says who holds each address.`,
+    positionals: "POOL",
+  });
+  if (line === undefined) return;
+  const { values, positionals: [name, more] } = line;
+  if (name === undefined) {
+    throw new UsageError("it needs the name of an AddressPool");
+  }
+  if (more !== undefined) throw new UsageError(`unexpected argument: ${more}`);
+  using client = await connect(values);
+  const reader = new ClusterReader(client, { pageSize: values["page-size"] });
+  const show = (source: MapSource) =>
+    format(mapOf(name, source, values.node), {
+      colours: context.terminal.colours ?? false,
+      output: values.output,
+    });
+  const pools = await reader.pools();
+  poolNamed(name, pools);
+  const [blocks, pods] = await Promise.all([reader.blocks(), reader.pods()]);
+  const { terminal, signal } = context;
+  const first = show({ pools, blocks, pods });
+  if (!values.watch) return terminal.out(first);
+  await watch({ client, reader, terminal, show }, signal);
+}
+
+/** @throws {CommandError} when there is no such pool, or its subnets cannot be read */
+function mapOf(name: string, source: MapSource, node: string): PoolMap {
+  const object: AddressPool = poolNamed(name, source.pools);
+  try {
+    const whole = poolMap(object, source);
+    const isShown = (row: { readonly node: string }) =>
+      node === "" || row.node === node;
+    return {
+      ...whole,
+      blocks: whole.blocks.filter(isShown),
+      outside: whole.outside.filter(isShown),
+    };
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error;
+    throw new CommandError(error.message, { cause: error });
+  }
+}
+
+function format(
+  map: PoolMap,
+  { colours, output }: {
+    readonly colours: boolean;
+    readonly output: "text" | "json";
+  },
+): string {
+  return formatReportAs(
+    output,
+    map,
+    () => formatMap(map, { colours }),
+  );
+}
+
+interface Watch {
+  readonly client: KubeClient;
+  readonly reader: ClusterReader;
+  readonly terminal: Terminal;
+  readonly show: (source: MapSource) => string;
+}
+
+/** Clears a screen and goes to its first line: ED and CUP of ECMA-48. */
+const CLEAR = "\u001b[H\u001b[2J\u001b[3J";
+
+/** Shows what there is, and again whenever it is another, until the signal. */
+async function watch(
+  { client, reader, terminal, show }: Watch,
+  outer: AbortSignal | undefined,
+): Promise<void> {
+  await using tasks = new TaskGroup({ signal: outer });
+  const { signal } = tasks;
+  let changed = new Gate();
+  const onChange = () => changed.open();
+  const pods = new Informer(client, PODS, {
+    ...LIVE_PODS,
+    transform: transformPod,
+    onChange,
+  });
+  const blocks = new Informer(client, ADDRESS_BLOCKS, {
+    transform: transformBlock,
+    onChange,
+  });
+  tasks.run("pods", (s) => pods.run(s));
+  tasks.run("blocks", (s) => blocks.run(s));
+  await Promise.all([pods.synced, blocks.synced]);
+  let shown = "";
+  let isAway = false;
+  while (!signal.aborted) {
+    changed = new Gate();
+    const pools = await reader.pools().catch((error: unknown) => {
+      if (!isOutage(error)) throw error;
+      if (!isAway) terminal.err(`${error.message}: the picture is old\n`);
+    });
+    isAway = pools === undefined;
+    const text = pools === undefined ? shown : show({
+      pools,
+      blocks: blocks.store.list(),
+      pods: pods.store.list().flatMap((pod) => addressesOf(pod) ?? []),
+    });
+    if (text !== shown) {
+      terminal.out(`${terminal.isScreen ? CLEAR : ""}${text}`);
+      shown = text;
+    }
+    await untilLater(changed, signal);
+  }
+}
+
+function isOutage(error: unknown): error is Error {
+  return error instanceof KubeUnreachableError ||
+    error instanceof KubeApiError && error.status >= 500;
+}
+
+/** Waits for a change, not long, after the time in which changes are gathered. */
+async function untilLater(changed: Gate, signal: AbortSignal): Promise<void> {
+  try {
+    await sleep(jittered(REDRAW_MS), { signal });
+    await withTimeout(
+      jittered(LOOK_MS),
+      (s) => changed.wait({ signal: s }),
+      { signal },
+    );
+  } catch (error) {
+    if (!signal.aborted && !isTimeout(error)) throw error;
+  }
+}

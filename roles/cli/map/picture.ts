@@ -1,0 +1,124 @@
+import { Prefix } from "../../../lib/inet/mod.ts";
+import type { AddressRow } from "../ipam/rows.ts";
+import { addressColumns } from "../ipam/tables.ts";
+import { formatTable } from "../base/table.ts";
+import { type Cell, formatGrid, paint } from "./grid.ts";
+import {
+  type BlockMap,
+  type PoolMap,
+  positionsOf,
+  type SubnetMap,
+} from "./pool_map.ts";
+
+/** A block by how many of its addresses are in use: less than a seventh, …, all. */
+const FILLED = "▁▂▃▄▅▆▇█";
+
+const BAD: Cell = { sign: "!", colour: "bad" };
+
+/** From this share on a block is nearly full. */
+const TIGHT = 0.8;
+
+const LEGEND = `· free   ▁ … █ a block by its use, █ an address in use
+d deleting   r reserved   ! not as it should be
+`;
+
+/** Without ages: a picture changes only when something else does. */
+const ODD_COLUMNS = addressColumns(new Date(0))
+  .filter(({ header }) => header !== "AGE");
+
+export interface PictureOptions {
+  readonly colours: boolean;
+}
+
+/** Draws the blocks of each subnet, then the addresses of each block. */
+export function formatMap(map: PoolMap, options: PictureOptions): string {
+  const rows = map.blocks.flatMap(({ addresses }) => addresses);
+  const odd = [...rows, ...map.outside].filter(isOdd);
+  return [
+    headline(map),
+    ...map.subnets.map((subnet) => formatSubnet(map, subnet, options)),
+    ...map.blocks.map((block) => formatBlock(block, options)),
+    ...odd.length === 0 ? [] : [
+      paint("Not as it should be:\n", "bad", options.colours) +
+      formatTable(ODD_COLUMNS, odd),
+    ],
+    LEGEND,
+  ].join("\n");
+}
+
+function headline({ pool, blocks }: PoolMap): string {
+  const { name, state, blockSize, blocks: counts } = pool;
+  const used = blocks.reduce((sum, block) => sum + block.used, 0);
+  return `AddressPool ${name}: ${state}. ${counts?.allocated} of ${counts?.total} blocks of ${blockSize} addresses are allocated, ${counts?.free} free; pods use ${used} addresses.\n`;
+}
+
+function formatSubnet(
+  { blocks, pool, outside }: PoolMap,
+  { firstBlock, blocks: count, ...subnet }: SubnetMap,
+  { colours }: PictureOptions,
+): string {
+  const size = BigInt(pool.blockSize ?? "1");
+  // What a pod has of a block that does not exist is not free.
+  const cells = new Map<bigint, Cell>(
+    outside.flatMap((row) => positionsOf(subnet, row))
+      .map((position) => [position / size, BAD]),
+  );
+  for (const block of blocks) {
+    const place = block.index - firstBlock;
+    if (place < 0 || place >= count) continue;
+    cells.set(BigInt(place), cellOfBlock(block));
+  }
+  const texts = [subnet.ipv4, subnet.ipv6].filter((text) => text !== undefined);
+  const network = Prefix.parse(texts[0] ?? "").address;
+  return `${texts.join(" + ")}\n` + formatGrid(cells, {
+    size: BigInt(count),
+    label: (place) => network.offset(place * size).toString(),
+    what: "blocks free",
+    colours,
+  });
+}
+
+function formatBlock(block: BlockMap, { colours }: PictureOptions): string {
+  const cells = new Map<bigint, Cell>();
+  for (const row of block.addresses) {
+    for (const place of positionsOf(block, row)) {
+      // Of two pods with one address either may come last.
+      if (cells.get(place)?.colour !== "bad") {
+        cells.set(place, cellOfAddress(row));
+      }
+    }
+  }
+  const { name, node, ipv4, ipv6, used, size = "0", state } = block;
+  const texts = [ipv4, ipv6].filter((text) => text !== undefined);
+  const first = Prefix.tryParse(texts[0] ?? "")?.address;
+  const more = state === "active" ? "" : `, ${state}`;
+  const title = `${name} on ${node}: ${
+    texts.join(" + ")
+  }, ${used} of ${size} used${more}\n`;
+  return title + formatGrid(cells, {
+    size: BigInt(size),
+    label: (place) => first?.offset(place).toString() ?? "",
+    what: "addresses unused",
+    colours,
+  });
+}
+
+function cellOfBlock(block: BlockMap): Cell {
+  if (block.state === "unreadable" || block.addresses.some(isOdd)) {
+    return BAD;
+  }
+  if (block.state === "deleting") return { sign: "d", colour: "tight" };
+  if (block.state === "reserved") return { sign: "r", colour: "tight" };
+  const share = block.used / Number(block.size ?? 1);
+  const level = share >= 1 ? 7 : Math.floor(share * 7);
+  const colour = share >= TIGHT ? "tight" : "good";
+  return { sign: FILLED[level] ?? "!", colour };
+}
+
+function cellOfAddress(row: AddressRow): Cell {
+  return isOdd(row) ? BAD : { sign: "█", colour: "good" };
+}
+
+function isOdd({ state }: AddressRow): boolean {
+  return state !== "ok";
+}

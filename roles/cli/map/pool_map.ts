@@ -1,0 +1,115 @@
+import {
+  type AddressBlock,
+  type AddressPool,
+  MAX_BLOCKS,
+  type Pool,
+  poolOf,
+  subnetCapacity,
+  tryPoolOf,
+} from "../../../lib/api/mod.ts";
+import {
+  Address,
+  type DualStack,
+  FAMILIES,
+  mapDualStack,
+  Prefix,
+} from "../../../lib/inet/mod.ts";
+import {
+  type AddressRow,
+  addressRows,
+  type BlockRow,
+  blockRows,
+  type PodAddresses,
+  type PoolRow,
+  poolRows,
+} from "../ipam/rows.ts";
+
+/** What a map is made of, of all pools and nodes: others may have addresses of the pool, too. */
+export interface MapSource {
+  readonly pools: readonly AddressPool[];
+  readonly blocks: readonly AddressBlock[];
+  readonly pods: readonly PodAddresses[];
+}
+
+/** Some of the blocks of a pool: those of one of its subnets. */
+export interface SubnetMap {
+  readonly ipv4?: string;
+  readonly ipv6?: string;
+  /** Index of its first block. */
+  readonly firstBlock: number;
+  /** How many blocks it has. */
+  readonly blocks: number;
+}
+
+/** A block, and who holds its addresses. */
+export interface BlockMap extends BlockRow {
+  readonly addresses: readonly AddressRow[];
+}
+
+/** A pool with all that is in it. */
+export interface PoolMap {
+  readonly pool: PoolRow;
+  readonly subnets: readonly SubnetMap[];
+  readonly blocks: readonly BlockMap[];
+  /** Pods with addresses of the pool that are in none of its blocks. */
+  readonly outside: readonly AddressRow[];
+}
+
+/**
+ * Makes the map of a pool. Pure.
+ *
+ * @throws {SyntaxError} when the pool's subnets cannot be read
+ */
+export function poolMap(object: AddressPool, source: MapSource): PoolMap {
+  const pool = poolOf(object);
+  const pools = source.pools.flatMap((each) => tryPoolOf(each) ?? []);
+  const rows = addressRows({ ...source, pools })
+    .filter((row) => row.pool === pool.name);
+  const byBlock = Map.groupBy(rows, ({ block }) => block);
+  const blocks = blockRows(source.blocks, source.pods)
+    .filter((row) => row.pool === pool.name)
+    .map((row) => ({ ...row, addresses: byBlock.get(row.name) ?? [] }));
+  const [row] = poolRows(source.pools, source.blocks)
+    .filter(({ name }) => name === pool.name);
+  if (row === undefined) {
+    throw new RangeError(`Cannot map AddressPool "${pool.name}": not listed`);
+  }
+  return {
+    pool: row,
+    subnets: subnetMaps(pool),
+    blocks,
+    outside: byBlock.get(undefined) ?? [],
+  };
+}
+
+function subnetMaps(pool: Pool): SubnetMap[] {
+  let firstBlock = 0;
+  return pool.subnets.map((subnet) => {
+    const capacity = subnetCapacity(subnet, pool.blockSizeBits);
+    const left = MAX_BLOCKS - firstBlock;
+    const blocks = capacity > BigInt(left) ? left : Number(capacity);
+    const map: SubnetMap = {
+      ...mapDualStack(subnet, (prefix) => prefix.toString()),
+      firstBlock,
+      blocks,
+    };
+    firstBlock += blocks;
+    return map;
+  });
+}
+
+/** Positions in a block, or a subnet, of the addresses that a pod has of it: one, unless its two families differ. */
+export function positionsOf(
+  block: DualStack<string>,
+  row: AddressRow,
+): bigint[] {
+  const positions = FAMILIES.flatMap((family) => {
+    const prefix = Prefix.tryParse(block[family] ?? "");
+    const address = Address.tryParse(row[family] ?? "");
+    return prefix !== undefined && address !== undefined &&
+        prefix.contains(address)
+      ? [prefix.indexOf(address)]
+      : [];
+  });
+  return [...new Set(positions)];
+}
