@@ -29,6 +29,7 @@ export {
   type Selection,
 } from "./client/selection.ts";
 export { BACKSTOP_METRIC, type ClientPlan, planClient } from "./client/plan.ts";
+export { type WayOut, wayOut } from "./client/way_out.ts";
 export {
   applyClient,
   type ApplyOptions,
