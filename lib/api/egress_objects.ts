@@ -4,6 +4,7 @@ import {
   APP_NAME,
   APP_NAME_LABEL,
 } from "../names/mod.ts";
+import type { V1Pod } from "../kube/mod.ts";
 
 /** Value of the component label of everything that belongs to an Egress. */
 export const EGRESS_COMPONENT = "egress";
@@ -26,4 +27,23 @@ export function egressSelector(name: string): string {
   return Object.entries(egressLabels(name))
     .map(([label, value]) => `${label}=${value}`)
     .join(",");
+}
+
+/** The labels by which a gateway is known. */
+export const GATEWAY_LABELS: Readonly<Record<string, string>> = {
+  [APP_NAME_LABEL]: APP_NAME,
+  [APP_COMPONENT_LABEL]: EGRESS_COMPONENT,
+};
+
+/**
+ * Whether a pod is a gateway of an Egress, by its labels. Such a pod is never
+ * made a client: it would send by another gateway, or by itself, what it
+ * forwards for its own clients.
+ */
+export function isGatewayPod(pod: V1Pod | undefined): boolean {
+  const labels = pod?.metadata?.labels;
+  return labels !== undefined &&
+    Object.entries(GATEWAY_LABELS).every(([key, value]) =>
+      labels[key] === value
+    );
 }

@@ -5,7 +5,7 @@ import {
   PodSource,
 } from "../../roles/coild/cluster/pod_source.ts";
 import { NotReadyError } from "../../roles/coild/base/errors.ts";
-import { GATEWAY_LABELS } from "../../roles/coild/cluster/gateway_pods.ts";
+import { GATEWAY_LABELS } from "../../lib/api/mod.ts";
 import { KubeClient } from "../../lib/kube/mod.ts";
 import { ControlPlane } from "../lab/mod.ts";
 import { GatedTransport } from "./gated_transport.ts";

@@ -1,4 +1,5 @@
 import type { Address } from "../../../lib/inet/mod.ts";
+import { isGatewayPod } from "../../../lib/api/mod.ts";
 import { isTimeout, withTimeout } from "../../../lib/async/mod.ts";
 import {
   Informer,
@@ -24,7 +25,6 @@ import {
   type SourceChoice,
 } from "./any_source.ts";
 import { egressRefsOf, namesEgress } from "../../../lib/egress/mod.ts";
-import { isGatewayPod } from "./gateway_pods.ts";
 import { hasOwnNetwork, podAddresses } from "./pod_status.ts";
 import { NotReadyError, PodNotFoundError } from "../base/errors.ts";
 import { transformNamespace, transformPod } from "./transform.ts";

@@ -8,6 +8,8 @@ import {
   type AddressPool,
   CONDITION_CAPACITY_LOW,
   conditionOf,
+  GATEWAY_LABELS,
+  isGatewayPod,
   shortenEgressAnnotation,
 } from "../../../lib/api/mod.ts";
 import {
@@ -18,7 +20,6 @@ import {
   POOL_ANNOTATION,
 } from "../../../lib/names/mod.ts";
 import { allowsAnySource } from "./any_source.ts";
-import { GATEWAY_LABELS, isGatewayPod } from "./gateway_pods.ts";
 
 // What stays in memory of each cached object. A node daemon keeps hundreds of
 // them for months; the fields nobody reads are most of their size.
