@@ -18,6 +18,7 @@ import {
   type Terminal,
 } from "./base/command.ts";
 import { EXIT, explain } from "./base/errors.ts";
+import { EXPLAIN } from "./explain/explain.ts";
 import { IPAM_CHECK } from "./ipam/check.ts";
 import { IPAM_SHOW } from "./ipam/show.ts";
 import { IPAM_MAP } from "./map/map.ts";
@@ -65,6 +66,7 @@ const HELP: Command = {
 /** The commands, as help lists them. */
 export const COMMANDS: readonly Command[] = [
   STATUS,
+  EXPLAIN,
   IPAM_SHOW,
   IPAM_MAP,
   IPAM_CHECK,

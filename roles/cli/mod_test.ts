@@ -56,6 +56,13 @@ const MISTAKES: readonly (readonly [string, RegExp])[] = [
   ["shwo", /^Error: unknown command "shwo"\nSee "coil help"\.\n$/],
   ["ipam", /"ipam" needs one of: show, map, check\n/],
   ["ipam drop", /unknown command "ipam drop": not show, map, check\n/],
+  ["explain", /"" is neither an address nor NAMESPACE\/POD/],
+  ["explain a/b/c", /"a\/b\/c" is neither an address nor NAMESPACE\/POD/],
+  ["explain apps/web x", /unexpected argument: x/],
+  [
+    "explain apps/web --to 10.0.0.0/8",
+    /"10.0.0.0\/8" for "--to": needs an address/,
+  ],
   ["ipam map", /needs the name of an AddressPool/],
   ["ipam map a b", /unexpected argument: b\n/],
   ["ipam check all", /unexpected argument: all\n/],

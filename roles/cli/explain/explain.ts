@@ -1,0 +1,231 @@
+import { EGRESSES } from "../../../lib/api/mod.ts";
+import { jittered, sleep } from "../../../lib/async/mod.ts";
+import {
+  type EgressFacts,
+  egressRefsOf,
+  SERVICE_NAME_LABEL,
+} from "../../../lib/egress/mod.ts";
+import { defineFlags, UsageError } from "../../../lib/flags/mod.ts";
+import { Address } from "../../../lib/inet/mod.ts";
+import {
+  ENDPOINT_SLICES,
+  isPathSegment,
+  type KubeClient,
+  PODS,
+  SERVICES,
+  type V1Pod,
+} from "../../../lib/kube/mod.ts";
+import {
+  type NamespacedName,
+  nameText,
+  VERSION,
+} from "../../../lib/names/mod.ts";
+import {
+  type Command,
+  type CommandContext,
+  readArguments,
+} from "../base/command.ts";
+import { connect } from "../base/connection.ts";
+import { CommandError, EXIT } from "../base/errors.ts";
+import { Looker } from "../base/looker.ts";
+import {
+  exitCodeOf,
+  formatReportAs,
+  PROBLEM_EXIT_CODES,
+  PROBLEM_FLAGS,
+} from "../base/problem.ts";
+import { lastingFindings } from "../ipam/findings.ts";
+import { type AddressReport, explainAddress } from "./address.ts";
+import { readFacts } from "./facts.ts";
+import {
+  distinctProblems,
+  type Explanation,
+  formatExplanation,
+} from "./text.ts";
+import { explainWay, type WayReport } from "./way.ts";
+
+/** How long what comes and goes has to do so. */
+const LOOK_AGAIN_MS = 3_000;
+
+const FLAGS = defineFlags({
+  "to": {
+    type: "string",
+    default: "",
+    help: "An address: also say how the pod's packets to it leave",
+  },
+  ...PROBLEM_FLAGS,
+});
+
+/** `coil explain`: who has an address, and how a pod's packets leave. */
+export const EXPLAIN: Command = {
+  path: "explain",
+  about: "Say who has an address, and how a pod's packets leave",
+  flags: FLAGS,
+  run: explainTarget,
+};
+
+async function explainTarget(context: CommandContext): Promise<number> {
+  const line = readArguments(FLAGS, context, {
+    program: `${context.program} explain`,
+    version: VERSION,
+    about:
+      `Says who has an address or what a pod has: pod, block, pool, node, since when. With
+--to it plans the pod's egress as coild does. Reads only the API server; who had an
+address before is not recorded there, but of pods that have ended and still exist.
+
+${PROBLEM_EXIT_CODES}`,
+    positionals: "ADDRESS|NAMESPACE/POD",
+  });
+  if (line === undefined) return EXIT.ok;
+  const { values, positionals: [word = "", more] } = line;
+  if (more !== undefined) throw new UsageError(`unexpected argument: ${more}`);
+  const target = targetOf(word);
+  const to = values.to === "" ? undefined : destinationOf(values.to);
+  using client = await connect(values);
+  const looker = () => new Looker(client, values["page-size"]);
+  const { terminal } = context;
+  const explanation = await explainAll(target, {
+    client,
+    looker,
+    to,
+    terminal,
+  });
+  terminal.out(formatReportAs(
+    values.output,
+    explanation,
+    () => formatExplanation(explanation, terminal.now()),
+  ));
+  return exitCodeOf({
+    problems: distinctProblems(explanation.addresses),
+    unseen: explanation.unseen,
+  });
+}
+
+/** @throws {UsageError} when it is neither an address nor the name of a pod */
+function targetOf(word: string): Address | NamespacedName {
+  const address = Address.tryParse(word);
+  if (address !== undefined) return address;
+  const [namespace = "", name = "", ...rest] = word.split("/");
+  if (rest.length === 0 && isPathSegment(namespace) && isPathSegment(name)) {
+    return { namespace, name };
+  }
+  throw new UsageError(
+    `"${word}" is neither an address nor NAMESPACE/POD`,
+  );
+}
+
+function destinationOf(text: string): Address {
+  const address = Address.tryParse(text);
+  if (address !== undefined) return address;
+  throw new UsageError(`"${text}" for "--to": needs an address`);
+}
+
+interface Explaining {
+  readonly client: KubeClient;
+  readonly looker: () => Looker;
+  readonly to: Address | undefined;
+  readonly terminal: CommandContext["terminal"];
+}
+
+async function explainAll(
+  target: Address | NamespacedName,
+  { client, looker, to, terminal }: Explaining,
+): Promise<Explanation> {
+  const asked = target instanceof Address
+    ? undefined
+    : await podOf(client, target);
+  const addresses = target instanceof Address
+    ? [target]
+    : (asked?.status?.podIPs ?? []).map(({ ip }) => Address.parse(ip));
+  const look = async () => {
+    const own = looker();
+    const facts = await readFacts(own, addresses);
+    return {
+      reports: addresses.map((a) => explainAddress(a, facts, terminal.now())),
+      unseen: own.unseen,
+    };
+  };
+  let { reports, unseen } = await look();
+  if (reports.some(({ problems }) => problems.length > 0)) {
+    await sleep(jittered(LOOK_AGAIN_MS));
+    const second = await look();
+    reports = second.reports.map((report, i) => ({
+      ...report,
+      problems: lastingFindings(reports[i]?.problems ?? [], report.problems),
+    }));
+    unseen = second.unseen;
+  }
+  const ways = to === undefined
+    ? []
+    : await waysOf(asked, { client, reports, to });
+  const note = asked && noteOn(asked);
+  return { addresses: reports, ways, note, unseen };
+}
+
+/** What to say of a pod that has no address. */
+function noteOn({ metadata, spec, status }: V1Pod): string | undefined {
+  if ((status?.podIPs ?? []).length > 0) return undefined;
+  const { namespace = "", name = "" } = metadata ?? {};
+  const where = spec?.nodeName === undefined
+    ? "no node yet"
+    : `Node ${spec.nodeName}`;
+  return `Pod ${namespace}/${name} (${
+    status?.phase ?? "Unknown"
+  }, ${where}) has no address. Why its Events say: kubectl -n ${namespace} describe pod ${name}`;
+}
+
+/** @throws {CommandError} when there is no such pod */
+async function podOf(
+  client: KubeClient,
+  name: NamespacedName,
+): Promise<V1Pod> {
+  const pod = await client.tryGet(PODS, name);
+  if (pod !== undefined) return pod;
+  throw new CommandError(
+    `Cannot explain Pod "${nameText(name)}": it does not exist`,
+  );
+}
+
+async function waysOf(
+  asked: V1Pod | undefined,
+  { client, reports, to }: {
+    readonly client: KubeClient;
+    readonly reports: readonly AddressReport[];
+    readonly to: Address;
+  },
+): Promise<WayReport[]> {
+  const holders = reports.flatMap(({ holders }) => holders);
+  const pods = asked === undefined
+    ? await Promise.all(holders.map((holder) => podOf(client, holder)))
+    : [asked];
+  if (pods.length === 0) {
+    throw new CommandError(
+      `Cannot say how packets of "${reports[0]?.address}" leave: no pod has it`,
+    );
+  }
+  return await Promise.all(pods.map(async (pod) => {
+    const found = new Map<string, EgressFacts>();
+    for (const ref of egressRefsOf(pod.metadata?.annotations)) {
+      found.set(nameText(ref), await egressFacts(client, ref));
+    }
+    return explainWay(pod, to, (ref) =>
+      found.get(nameText(ref)) ??
+        { egress: undefined, service: undefined, slices: [] });
+  }));
+}
+
+/** What the API server has of an Egress; its Service has its name. */
+async function egressFacts(
+  client: KubeClient,
+  ref: NamespacedName,
+): Promise<EgressFacts> {
+  const [egress, service, { items: slices }] = await Promise.all([
+    client.tryGet(EGRESSES, ref),
+    client.tryGet(SERVICES, ref),
+    client.listAll(ENDPOINT_SLICES, {
+      namespace: ref.namespace,
+      labelSelector: `${SERVICE_NAME_LABEL}=${ref.name}`,
+    }),
+  ]);
+  return { egress, service, slices };
+}

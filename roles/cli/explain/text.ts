@@ -1,0 +1,77 @@
+import { nameText } from "../../../lib/names/mod.ts";
+import type { Unseen } from "../base/looker.ts";
+import { formatProblems } from "../base/problem.ts";
+import { formatAge } from "../base/table.ts";
+import type { AddressReport, Holder } from "./address.ts";
+import type { WayReport } from "./way.ts";
+
+/** What `coil explain` shows. */
+export interface Explanation {
+  readonly addresses: readonly AddressReport[];
+  readonly ways: readonly WayReport[];
+  /** Why there are no addresses to explain. */
+  readonly note?: string | undefined;
+  readonly unseen: readonly Unseen[];
+}
+
+/** Writes it for people: a sentence first, then who and what, then what is wrong. */
+export function formatExplanation(
+  { addresses, ways, note, unseen }: Explanation,
+  now: Date,
+): string {
+  const problems = distinctProblems(addresses);
+  return [
+    ...note === undefined ? [] : [`${note}\n`],
+    ...addresses.map((report) => formatAddress(report, now)),
+    ...ways.map(formatWay),
+    ...problems.length + unseen.length === 0
+      ? []
+      : [formatProblems(problems, unseen)],
+  ].join("\n");
+}
+
+/** A pod with two addresses has the same problem with both. */
+export function distinctProblems(
+  addresses: readonly AddressReport[],
+): AddressReport["problems"] {
+  const all = addresses.flatMap(({ problems }) => problems);
+  return [
+    ...new Map(all.map((p) => [`${p.object} ${p.message}`, p])).values(),
+  ];
+}
+
+function formatAddress(report: AddressReport, now: Date): string {
+  const { address, summary, holders, ended, blocks, pools, others } = report;
+  const age = (since: string | undefined) => formatAge(since, now);
+  const podLine = (pod: Holder) =>
+    `Pod ${nameText(pod)} on Node ${pod.node}, ${
+      pod.isEnding ? "ending" : pod.phase
+    }, for ${age(pod.since)}`;
+  return lines(`${address} is ${summary}`, [
+    ...holders.map(podLine),
+    ...ended.map((pod) =>
+      `Pod ${
+        nameText(pod)
+      } on Node ${pod.node} had it until it ended (${pod.phase}), and began ${
+        age(pod.since)
+      } ago`
+    ),
+    ...blocks.map(({ name, node, ipv4, ipv6, state, created }) =>
+      `AddressBlock ${name} (${
+        [ipv4, ipv6].filter(Boolean).join(" + ")
+      }) of Node ${node}, ${state}, for ${age(created)}`
+    ),
+    ...pools.map(({ name, note }) =>
+      `AddressPool ${name}${note === "" ? "" : ` (${note})`}`
+    ),
+    ...report.use === "foreign" ? [] : others.map((object) => `${object}, too`),
+  ]);
+}
+
+function formatWay({ pod, to, summary, remarks }: WayReport): string {
+  return lines(`From Pod ${pod} to ${to}: ${summary}`, remarks);
+}
+
+function lines(first: string, more: readonly string[]): string {
+  return `${first}\n${more.map((line) => `  ${line}\n`).join("")}`;
+}

@@ -1,0 +1,190 @@
+import {
+  egressAnnotationProblem,
+  isGatewayPod,
+  parseEgressAnnotations,
+} from "../../../lib/api/mod.ts";
+import {
+  type ClientGateway,
+  type ClientPlan,
+  type EgressLookup,
+  egressRefsOf,
+  planClient,
+  selectGateways,
+  type Selection,
+  type WayOut,
+  wayOut,
+} from "../../../lib/egress/mod.ts";
+import { Address, type Family } from "../../../lib/inet/mod.ts";
+import type { V1Pod } from "../../../lib/kube/mod.ts";
+import { FOU_PORT, nameText } from "../../../lib/names/mod.ts";
+
+/** How a pod's packets to an address leave. */
+export interface WayReport {
+  /** `namespace/name` of the pod. */
+  readonly pod: string;
+  readonly to: string;
+  /** `egress`: through a gateway. `node`: as the node's own routes say. `refused`: not at all. */
+  readonly kind: "egress" | "node" | "refused";
+  /** The same in a sentence. */
+  readonly summary: string;
+  /** `namespace/name` of the Egress, and its destination that has the address. */
+  readonly egress?: string;
+  readonly destination?: string;
+  /** Pods of the Egress that serve: their addresses. */
+  readonly gateways?: readonly string[];
+  /** What somebody may have expected to happen, and does not. */
+  readonly remarks: readonly string[];
+}
+
+/** Finds a pod's way to an address, with coild's own planner. Pure. */
+export function explainWay(
+  pod: V1Pod,
+  to: Address,
+  lookup: EgressLookup,
+): WayReport {
+  const { metadata, spec } = pod;
+  const annotations = metadata?.annotations;
+  const common = {
+    pod: nameText({ namespace: "", name: "", ...metadata }),
+    to: to.toString(),
+  };
+  const node = `the routes of Node ${spec?.nodeName ?? "(none yet)"}`;
+  const byNode = (why: string, remarks: readonly string[] = []): WayReport => ({
+    ...common,
+    kind: "node",
+    summary: `by ${node}: ${why}`,
+    remarks,
+  });
+  if (spec?.hostNetwork === true) {
+    return byNode("the pod is on the host network");
+  }
+  if (isGatewayPod(pod)) {
+    return byNode(
+      "the pod is a gateway of an Egress, which is no client of one",
+    );
+  }
+  const problem = egressAnnotationProblem(parseEgressAnnotations(annotations));
+  if (problem !== undefined) {
+    return {
+      ...common,
+      kind: "refused",
+      summary: `no network is set up: ${problem}`,
+      remarks: [],
+    };
+  }
+  const addresses = addressesOf(pod);
+  if (addresses[to.family] === undefined) {
+    const summary = `refused: the pod has no ${NAMES[to.family]} address`;
+    return { ...common, kind: "refused", summary, remarks: [] };
+  }
+  const selection = selectGateways(egressRefsOf(annotations), lookup);
+  const plan = planClient({
+    addresses,
+    ifname: "eth0",
+    mtu: 0,
+    port: FOU_PORT,
+    gateways: selection.gateways,
+    originatingOnly: false,
+  });
+  const way = wayOut(plan, to);
+  return {
+    ...common,
+    ...wayText(way, { selection, node }),
+    remarks: remarksOf(to, way, { selection, plan }),
+  };
+}
+
+const NAMES: Readonly<Record<Family, string>> = { ipv4: "IPv4", ipv6: "IPv6" };
+
+function addressesOf({ status }: V1Pod): Partial<Record<Family, Address>> {
+  const addresses: Partial<Record<Family, Address>> = {};
+  for (const { ip } of status?.podIPs ?? []) {
+    const address = Address.tryParse(ip);
+    if (address !== undefined) addresses[address.family] ??= address;
+  }
+  return addresses;
+}
+
+function wayText(
+  way: WayOut,
+  { selection, node }: { readonly selection: Selection; readonly node: string },
+): Omit<WayReport, "pod" | "to" | "remarks"> {
+  switch (way.kind) {
+    case "egress": {
+      const { gateway: egress, remote } = way.tunnel;
+      const destination = way.destination.toString();
+      const gateways = selection.targets
+        .filter((target) => nameText(target.egress) === egress)
+        .map(({ address }) => address.toString());
+      return {
+        kind: "egress",
+        summary:
+          `through Egress ${egress}, whose destination ${destination} has it, to one of its gateways ${
+            gateways.join(", ")
+          } (Service ${remote})`,
+        egress,
+        destination,
+        gateways,
+      };
+    }
+    case "refused": {
+      const destination = way.destination.toString();
+      const names = selection.gateways
+        .filter(({ destinations, failurePolicy }) =>
+          failurePolicy === "Closed" &&
+          destinations.some((each) => each.equals(way.destination))
+        ).map(({ name }) => name);
+      return {
+        kind: "refused",
+        summary: `refused: destination ${destination} of Egress ${
+          names.join(" and ")
+        } has it, which has no ready gateway and failurePolicy Closed`,
+        egress: names[0] ?? "",
+        destination,
+      };
+    }
+    case "main":
+      return {
+        kind: "node",
+        summary: way.network === undefined
+          ? `by ${node}: no Egress of the pod takes it`
+          : `by ${node}: what is in ${way.network} stays in the cluster unless an Egress names a part of it`,
+      };
+  }
+}
+
+function remarksOf(
+  to: Address,
+  way: WayOut,
+  { selection, plan }: {
+    readonly selection: Selection;
+    readonly plan: ClientPlan;
+  },
+): string[] {
+  const { gateways, missing, invalid } = selection;
+  const isOpen = (gateway: ClientGateway) =>
+    gateway.failurePolicy === "Open" &&
+    !gateway.available.includes(to.family) &&
+    gateway.destinations.some((each) => each.contains(to));
+  return [
+    ...missing.map(({ kind, ...ref }) =>
+      `${kind} ${nameText(ref)} does not exist`
+    ),
+    ...way.kind === "refused"
+      ? []
+      : gateways.filter(isOpen).map(({ name }) =>
+        `Egress ${name} has the address, but no ready gateway, and failurePolicy Open`
+      ),
+    ...plan.shadowed.filter(({ destination }) => destination.contains(to))
+      .map(({ gateway, destination, by }) =>
+        `Egress ${gateway} has ${destination} too; ${by} comes first`
+      ),
+    ...plan.skipped.filter(({ destination }) => destination.contains(to))
+      .map(({ gateway, destination, lacking }) =>
+        `Egress ${gateway} has ${destination}, but its ${lacking} has no such address`
+      ),
+    ...invalid.map(({ gateway, text }) =>
+      `Egress ${gateway}: destination "${text}" is not a valid CIDR`
+    ),
+  ];
+}
