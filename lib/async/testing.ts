@@ -69,11 +69,13 @@ export class RecordingClock implements Clock {
 const PATIENCE_MS = 8_000;
 
 /** Waits, in real time, until the check passes; throws what it threw last. */
-export async function untilPasses(check: () => void): Promise<void> {
+export async function untilPasses(
+  check: () => void | Promise<void>,
+): Promise<void> {
   const end = performance.now() + PATIENCE_MS;
   for (;;) {
     try {
-      return check();
+      return await check();
     } catch (error) {
       if (performance.now() > end) throw error;
     }

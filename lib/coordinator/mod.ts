@@ -26,9 +26,16 @@ export { machineOf, type Podnet } from "./kernel/machine.ts";
 export type {
   Decided,
   Filters,
+  NetworkProblem,
   Outside,
   PodArgs,
   Probes,
   Routes,
 } from "./kernel/ports.ts";
+export {
+  countJoined,
+  type HostLook,
+  keepHost,
+  keepPod,
+} from "./upkeep/upkeep.ts";
 export { type CoordinatorCall, runCoordinator } from "./run.ts";

@@ -1,12 +1,20 @@
 import { KeyedMutex } from "../../lib/async/mod.ts";
-import { machineOf } from "../../lib/coordinator/mod.ts";
+import {
+  type CoordinatorHusk,
+  countJoined,
+  machineOf,
+  type Podnet,
+} from "../../lib/coordinator/mod.ts";
 import { coordinatorPlaces } from "../../lib/names/mod.ts";
+import { RouteMonitor, RouteSocket } from "../../lib/netlink/mod.ts";
 import { findHostEnd } from "../../lib/podnet/host/mod.ts";
 import { NetnsIndex, tryOpenPodNetns } from "../../lib/podnet/netns/mod.ts";
 import { CoordinatorCalls } from "./coordinator/calls.ts";
 import { DefaultsKeeper } from "./coordinator/defaults_keeper.ts";
 import { CoordinatorMetrics } from "./coordinator/metrics.ts";
 import { PairDeletions } from "./coordinator/pair_deletions.ts";
+import { CoordinatorUpkeep } from "./coordinator/upkeep.ts";
+import { CallCounter } from "./observe/call_counter.ts";
 import type { Loops, NodeDependencies } from "./node_part.ts";
 import { servePlugins } from "./server/plugin_server.ts";
 
@@ -23,30 +31,41 @@ export interface CoordinatorPart {
 export function connectCoordinator(
   dependencies: NodeDependencies,
 ): CoordinatorPart {
-  const { client, options, pods, registry, calls: counter } = dependencies;
+  const { client, events, options, pods, registry, stack } = dependencies;
   const { socketPath, defaultsPath } = coordinatorPlaces(options.socketPath);
   const defaults = new DefaultsKeeper(client, { path: defaultsPath });
-  const machine = machineOf({
-    tryOpenNetns: tryOpenPodNetns,
-    findHostEnd,
-    netnsPathOf: (host, id) => new NetnsIndex(host).pathOf(id),
-  });
-  const deletions = dependencies.stack.use(PairDeletions.open());
+  const deletions = stack.use(PairDeletions.open());
+  const running = new CallCounter();
   const calls = new CoordinatorCalls({
     machine: {
-      ...machine,
+      ...machineOf(podnetWith((host, id) => new NetnsIndex(host).pathOf(id))),
       shared: () => defaults.shared,
       discard: (husk) => deletions.discard(husk),
     },
     pods,
-    metrics: new CoordinatorMetrics(registry, defaults),
+    events,
+    metrics: new CoordinatorMetrics(registry, {
+      get ageSeconds() {
+        return defaults.ageSeconds;
+      },
+      async countPods() {
+        using host = RouteSocket.open();
+        return await countJoined(host);
+      },
+    }),
     locks: new KeyedMutex(),
-    counter,
+    counter: dependencies.calls,
+  });
+  const upkeep = new CoordinatorUpkeep({
+    open: () => openLook(deletions),
+    watch: () =>
+      RouteMonitor.open({ interests: { addresses: "both", rules: true } }),
+    counter: running,
   });
   return {
     loops: {
       ...defaults.loops,
-      "coordinator deletions": () => deletions.resume(),
+      "coordinator upkeep": (signal) => upkeep.run(signal),
     },
     check: () =>
       defaults.isSettled ||
@@ -55,8 +74,24 @@ export function connectCoordinator(
       servePlugins({
         socketPath,
         signal,
-        perform: (call, caller) => calls.perform(call, caller),
+        perform: (call, caller) =>
+          running.count(() => calls.perform(call, caller)),
         onOutcome: (outcome) => dependencies.metrics.launcherCalled(outcome),
       }),
   };
+}
+
+/** One look at all namespaces serves all pods of a look at the node. */
+function openLook(deletions: Pick<PairDeletions, "discard">) {
+  const socket = RouteSocket.open();
+  const index = new NetnsIndex(socket);
+  return {
+    ...machineOf(podnetWith((_host, id) => index.pathOf(id))),
+    discard: (husk: CoordinatorHusk) => deletions.discard(husk),
+    [Symbol.dispose]: () => socket[Symbol.dispose](),
+  };
+}
+
+function podnetWith(netnsPathOf: Podnet["netnsPathOf"]): Podnet {
+  return { tryOpenNetns: tryOpenPodNetns, findHostEnd, netnsPathOf };
 }

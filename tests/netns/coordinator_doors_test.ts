@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { KeyedMutex } from "../../lib/async/mod.ts";
 import { untilPasses } from "../../lib/async/testing.ts";
 import { decodeAnswer, encodeRequest } from "../../lib/cnirpc/launcher/mod.ts";
+import { countJoined } from "../../lib/coordinator/mod.ts";
 import { FAMILIES } from "../../lib/inet/mod.ts";
 import { createRegistry } from "../../lib/telemetry/mod.ts";
 import { PodNotFoundError } from "../../roles/coild/base/errors.ts";
@@ -30,6 +31,7 @@ const CONTAINER = "0123456789abcdef".repeat(4);
 /** coild's door for the lab's calls. */
 class CoildDoor implements AsyncDisposable {
   readonly registry = createRegistry();
+  readonly events: string[] = [];
   readonly #stop = new AbortController();
   readonly #directory: string;
   #finished: Promise<void> = Promise.resolve();
@@ -56,7 +58,17 @@ class CoildDoor implements AsyncDisposable {
         discard: (husk) => deletions.discard(husk),
       },
       pods: { find },
-      metrics: new CoordinatorMetrics(door.registry, { ageSeconds: 1 }),
+      events: {
+        tell: ({ namespace, name }, { reason, message }) =>
+          door.events.push(`${namespace}/${name} ${reason}: ${message}`),
+      },
+      metrics: new CoordinatorMetrics(door.registry, {
+        ageSeconds: 1,
+        async countPods() {
+          using host = machine.openRoutes(hostNetns);
+          return await countJoined(host);
+        },
+      }),
       locks: new KeyedMutex(),
       counter: new CallCounter(),
     });
@@ -212,5 +224,54 @@ netnsTest(
       await door.registry.metrics(),
       /calls_total\{command="ADD",result="error"\} 1\n/,
     );
+  },
+);
+
+netnsTest(
+  "coordinator: the pod's owner is told of a conflict and a dead gateway, and probes are counted",
+  async () => {
+    await using lab = await CoordinatorLab.start(["ipv4"]);
+    await using door = await CoildDoor.open(lab);
+    const args = "IgnoreUnknown=1;K8S_POD_NAMESPACE=a;K8S_POD_NAME=b";
+    const detectOptions = { retries: 2, interval: "20ms", timeout: "60ms" };
+    const config = {
+      detectIPConflict: true,
+      detectGateway: true,
+      detectOptions,
+    };
+    const first = await lab.pod([ETH0]);
+    await lab.ok("ADD", first, { args, config });
+    assert.deepEqual(door.events, []);
+    const second = await lab.pod([ETH0]);
+    await lab.call("ADD", second, { args, config });
+    const [row] = await first.netns.ipJson("link", "show", "eth0");
+    await lab.switch.ip("address", "delete", "10.6.0.1/24", "dev", "net6");
+    const third = await lab.pod([{ ...ETH0, number: 101 }]);
+    await lab.call("ADD", third, { args, config });
+    // Without a pod's name there is no one to tell.
+    await lab.call("ADD", third, { config });
+    assert.deepEqual(door.events, [
+      `a/b AddressConflict: Cannot use address "10.6.0.100" on interface "eth0": ` +
+      `the machine with MAC address "${
+        row?.["address"]
+      }" has it; take it out of ` +
+      "the pods' address range, or find the machine",
+      `a/b GatewayUnreachable: Cannot start the pod: gateway "10.6.0.1" does not ` +
+      'answer interface "eth0"; repair it, or leave detectGateway off if it never ' +
+      "answers ARP or neighbour discovery",
+    ]);
+    const metrics = await door.registry.metrics();
+    for (
+      const [kind, result, count] of [
+        ["conflict", "ok", 3],
+        ["conflict", "failed", 1],
+        ["gateway", "ok", 1],
+        ["gateway", "failed", 2],
+      ]
+    ) {
+      const line = `probes_total{kind="${kind}",result="${result}"} ${count}\n`;
+      assert.ok(metrics.includes(line), line);
+    }
+    assert.match(metrics, /^coil_coordinator_pods 1$/m);
   },
 );

@@ -1,24 +1,17 @@
 import { type AttachmentKey, CniError, ErrorCode } from "../../cni/mod.ts";
-import type { Address } from "../../inet/mod.ts";
 import { COORDINATOR_VETH } from "../../names/mod.ts";
-import { type Link, linkGet, routeLookUp } from "../../netlink/mod.ts";
+import type { Link } from "../../netlink/mod.ts";
 import { invalidConfig } from "../config/invalid.ts";
 import type { Settings } from "../config/defaults.ts";
 import { familiesOf } from "../plan/family.ts";
-import { chooseHostAddresses } from "../plan/host_addresses.ts";
 import { type ResolvedMode, resolveMode } from "../plan/mode.ts";
 import { planMoves } from "../plan/move_routes.ts";
 import { familiesWithoutHost, type PlanInput, planNic } from "../plan/plan.ts";
-import type { Kernel, Outside, Routes } from "../kernel/ports.ts";
+import type { Kernel, Outside } from "../kernel/ports.ts";
+import { findHostAddresses } from "../kernel/host_addresses.ts";
 import { readHost, readPod, readState } from "../kernel/read.ts";
 import { staleSteps } from "../plan/stale.ts";
-import {
-  addressesOf,
-  indexOf,
-  isOurs,
-  type SideState,
-  type State,
-} from "../state/state.ts";
+import { addressesOf, indexOf, isOurs, type State } from "../state/state.ts";
 import type { Step } from "../state/steps.ts";
 import { planVeth, type VethSpec } from "../plan/veth.ts";
 import type { Ends } from "../kernel/veth_pair.ts";
@@ -108,7 +101,11 @@ export async function planAttachment(
   });
   const addresses = addressesOf(pod, indexOf(pod, nic));
   const families = familiesOf(nic, addresses);
-  const hostAddresses = await findHostAddresses(kernel.host, pod, addresses);
+  const hostAddresses = await findHostAddresses(kernel.host, {
+    // The gateway of an earlier call stays it: our own routes to the pod would change what the host says.
+    before: pod.routes.filter(isOurs).flatMap(({ gateway }) => gateway ?? []),
+    towards: addresses,
+  });
   const input: PlanInput = {
     ...ends,
     settings,
@@ -148,39 +145,4 @@ function refuseMacPrefix({ name, kind }: Link, { macPrefix }: Settings): void {
     `podMACPrefix does not fit interface "${name}"`,
     "an ipvlan has the MAC address of its parent: leave podMACPrefix out",
   );
-}
-
-/** The gateway of an earlier call stays it: our own routes to the pod would change what the host says. */
-async function findHostAddresses(
-  host: Routes,
-  pod: SideState,
-  podAddresses: readonly Address[],
-): Promise<Address[]> {
-  const addresses = await host.listAddresses();
-  const names = new Map<number, string>();
-  const indexes = new Set(
-    addresses.filter(({ scope }) => scope === "global")
-      .map(({ index }) => index),
-  );
-  await host.tryExecute(
-    [...indexes].map((index) =>
-      linkGet({ index }, ({ name }) => names.set(index, name))
-    ),
-  );
-  const before = pod.routes.filter(isOurs).flatMap(({ gateway }) =>
-    gateway ?? []
-  );
-  const sources: Address[] = [];
-  await host.tryExecute(
-    podAddresses.map((address) =>
-      routeLookUp(address, ({ source }) => {
-        if (source !== undefined) sources.push(source);
-      })
-    ),
-  );
-  return chooseHostAddresses({
-    sources: [...before, ...sources],
-    addresses,
-    names,
-  });
 }

@@ -33,7 +33,7 @@ interface ProbedNic {
  * @throws {CniError} with code 11 when an address is in use or a gateway does not answer
  */
 export async function probe(
-  { probes }: Pick<Outside, "probes">,
+  { probes, found }: Pick<Outside, "found" | "probes">,
   kernel: Kernel,
   { ifname, settings }: Attachment,
   undo: Undo,
@@ -45,7 +45,9 @@ export async function probe(
   if (detectIpConflict) {
     await forAll(nic.addresses, async (address) => {
       const mac = await probes.findConflict(nic.link, address, detectTimes);
-      if (mac !== undefined) await refuse(kernel.pod, nic, { address, mac });
+      if (mac === undefined) return;
+      found?.({ kind: "conflict", address, mac });
+      await refuse(kernel.pod, nic, { address, mac });
     });
   }
   if (!detectGateway) return;
@@ -56,6 +58,7 @@ export async function probe(
     if (await probes.answers(nic.link, { gateway, source }, detectTimes)) {
       return;
     }
+    found?.({ kind: "gateway", gateway });
     throw new CniError(`gateway ${gateway} is unreachable`, {
       code: ErrorCode.TRY_AGAIN_LATER,
       details:

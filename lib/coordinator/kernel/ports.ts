@@ -60,6 +60,17 @@ export interface Decided {
   readonly table?: number | undefined;
 }
 
+/** Why the network refuses a pod. */
+export type NetworkProblem =
+  /** Another machine, with this MAC address, has the address. */
+  | {
+    readonly kind: "conflict";
+    readonly address: Address;
+    readonly mac: string;
+  }
+  /** It does not answer. */
+  | { readonly kind: "gateway"; readonly gateway: Address };
+
 /** What the coordinator needs of its surroundings. */
 export interface Outside {
   /** The host's network namespace; absent: the process's own. */
@@ -86,6 +97,8 @@ export interface Outside {
   readonly probes: Probes;
   /** Receives what an ADD has decided. */
   note?(decided: Decided): void;
+  /** Receives why the network refuses the pod, before the call fails. */
+  found?(problem: NetworkProblem): void;
   /** Says what is odd, but does not make the call fail. */
   warn(message: string, fields: Readonly<Record<string, unknown>>): void;
 }

@@ -13,6 +13,7 @@ import {
   ruleAdd,
   ruleDelete,
 } from "../../netlink/mod.ts";
+import { COORDINATOR_PROTOCOL } from "../../names/mod.ts";
 import { findNeighbour, isSameRoute, routesInPlace } from "../state/compare.ts";
 import { indexOf, type SideState, type State } from "../state/state.ts";
 import type { DeviceRoute, Step, StepOf } from "../state/steps.ts";
@@ -92,6 +93,7 @@ function undoNeighbour(
       index,
       address,
       mac: before.mac,
+      protocol: before.protocol,
       ...typeof before.state === "number" ? {} : { state: before.state },
     });
 }
@@ -125,7 +127,8 @@ function neighbourOf(
   side: SideState,
 ) {
   const { device, ...rest } = neighbour;
-  return { ...rest, index: linkIndex(device, side) };
+  const index = linkIndex(device, side);
+  return { ...rest, index, protocol: COORDINATOR_PROTOCOL };
 }
 
 function addressOf({ device, address }: StepOf<"address">, { pod }: State) {

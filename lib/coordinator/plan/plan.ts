@@ -264,7 +264,8 @@ function throughHost(
   }];
 }
 
-function direct(
+/** A route to what a link leads to, made by the coordinator. */
+export function direct(
   destination: Prefix,
   where: { readonly device: string; readonly table: number },
 ): DeviceRoute {

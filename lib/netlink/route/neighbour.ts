@@ -15,6 +15,7 @@ import type { Request } from "../message/request.ts";
 const NDA_DST = 1;
 const NDA_LLADDR = 2;
 const NDA_IFINDEX = 8;
+const NDA_PROTOCOL = 12;
 /** struct ndmsg. */
 const NDMSG_SIZE = 12;
 
@@ -56,6 +57,8 @@ export interface Neighbour {
   readonly mac?: string | undefined;
   /** What the kernel thinks of it. */
   readonly state: NeighbourState | number;
+  /** Who made it, as of routes; absent where the kernel learnt it. */
+  readonly protocol?: number | undefined;
 }
 
 /** A neighbour to add, in place of what was known about it. */
@@ -68,6 +71,8 @@ export interface NewNeighbour {
   readonly mac: string;
   /** `permanent` unless given. */
   readonly state?: NeighbourState;
+  /** Who makes it, as of routes. */
+  readonly protocol?: number | undefined;
 }
 
 /** Adds a neighbour, in place of what was known about it. */
@@ -83,6 +88,9 @@ export function neighbourReplace(neighbour: NewNeighbour): Request {
       writeNeighbourHeader(writer, { family: address.family, index, state });
       writer.attributeBytes(NDA_DST, address.toBytes());
       writer.attributeBytes(NDA_LLADDR, mac);
+      if (neighbour.protocol !== undefined) {
+        writer.attributeU8(NDA_PROTOCOL, neighbour.protocol);
+      }
     },
   };
 }
@@ -131,6 +139,7 @@ export function parseNeighbour(message: Message): Neighbour | undefined {
     address,
     mac: mac?.byteLength === 6 ? formatMac(mac) : undefined,
     state: STATES.get(state) ?? state,
+    protocol: attributes.u8(NDA_PROTOCOL),
   };
 }
 

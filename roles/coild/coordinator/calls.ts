@@ -1,5 +1,6 @@
 import type { KeyedMutex } from "../../../lib/async/mod.ts";
 import {
+  type NetworkProblem,
   type Outside,
   type PodArgs,
   runCoordinator,
@@ -9,7 +10,10 @@ import { getLogger, withLogContext } from "../../../lib/telemetry/mod.ts";
 import { NotReadyError, PodNotFoundError } from "../base/errors.ts";
 import { isUnanswered, type PodSource } from "../cluster/pod_source.ts";
 import type { CallCounter } from "../observe/call_counter.ts";
+import type { EventInfo } from "../../../lib/kube/mod.ts";
+import type { PodEvents } from "../observe/pod_events.ts";
 import type { CoordinatorMetrics } from "./metrics.ts";
+import { countedProbes } from "./probes.ts";
 
 const log = getLogger("coordinator");
 
@@ -17,6 +21,7 @@ export interface CoordinatorCallsOptions {
   /** The kernel, and what is configured for all pods. */
   readonly machine: Omit<Outside, "warn">;
   readonly pods: Pick<PodSource, "find">;
+  readonly events: Pick<PodEvents, "tell">;
   readonly metrics: CoordinatorMetrics;
   /** Guards a container's interfaces, which share tables. */
   readonly locks: KeyedMutex;
@@ -80,12 +85,23 @@ export class CoordinatorCalls {
     );
     const outside: Outside = {
       ...machine,
+      probes: countedProbes(machine.probes, metrics),
+      found: (problem) => this.#tell(call, problem),
       annotationsOf: (pod) =>
         metrics.phase("annotations", () => this.#annotationsOf(pod, signal)),
       note: (decided) => Object.assign(facts, decided),
       warn: (message, fields) => log.warn(message, fields),
     };
     return await metrics.phase("network", () => runCoordinator(outside, call));
+  }
+
+  /** The pod's owner can find the machine, or mend the gateway. */
+  #tell({ request }: PluginCall, problem: NetworkProblem): void {
+    const { args: { K8S_POD_NAMESPACE: namespace, K8S_POD_NAME: name } } =
+      request;
+    if (!namespace || !name) return;
+    const info = eventOf(problem, request.ifname);
+    this.#with.events.tell({ namespace, name }, info);
   }
 
   /** From the cache of this node's pods, else by one request. */
@@ -110,6 +126,25 @@ function fieldsOf({ request }: PluginCall): Readonly<Record<string, string>> {
   const { containerId, ifname: iface, args } = request;
   const { K8S_POD_NAMESPACE: namespace = "", K8S_POD_NAME: pod = "" } = args;
   return { containerId, iface, namespace, pod };
+}
+
+function eventOf(problem: NetworkProblem, ifname: string): EventInfo {
+  const type = "Warning";
+  if (problem.kind === "conflict") {
+    const { address, mac } = problem;
+    return {
+      type,
+      reason: "AddressConflict",
+      message:
+        `Cannot use address "${address}" on interface "${ifname}": the machine with MAC address "${mac}" has it; take it out of the pods' address range, or find the machine`,
+    };
+  }
+  return {
+    type,
+    reason: "GatewayUnreachable",
+    message:
+      `Cannot start the pod: gateway "${problem.gateway}" does not answer interface "${ifname}"; repair it, or leave detectGateway off if it never answers ARP or neighbour discovery`,
+  };
 }
 
 function isUnknown(error: unknown): boolean {

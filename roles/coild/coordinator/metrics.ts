@@ -10,6 +10,26 @@ import type { PluginCall } from "../../../lib/plugin/mod.ts";
 /** The parts of a call that are timed by themselves. */
 export type Phase = "lock" | "annotations" | "network";
 
+/** What is asked of, or told to, the network. */
+export type ProbeKind = "conflict" | "gateway" | "announce";
+
+/** `failed`: another machine has the address, or the gateway does not answer. `error`: the network could not be asked. */
+export type ProbeResult = "ok" | "failed" | "error";
+
+const PROBES: Readonly<Record<ProbeKind, readonly ProbeResult[]>> = {
+  conflict: ["ok", "failed", "error"],
+  gateway: ["ok", "failed", "error"],
+  announce: ["ok", "error"],
+};
+
+/** Where the figures of the moment come from. */
+export interface CoordinatorFigures {
+  /** Of the defaults; undefined before the API server has answered. */
+  readonly ageSeconds: number | undefined;
+  /** Pods that are joined to this node. */
+  countPods(): Promise<number>;
+}
+
 const COMMANDS = ["ADD", "DEL", "CHECK", "GC", "STATUS"] as const;
 const BUCKETS_S = [0.001, 0.002, ...SECONDS_BUCKETS, 30];
 
@@ -17,11 +37,10 @@ const BUCKETS_S = [0.001, 0.002, ...SECONDS_BUCKETS, 30];
 export class CoordinatorMetrics {
   readonly #calls: Counter<"command" | "result">;
   readonly #seconds: Histogram<"phase">;
+  readonly #probes: Counter<"kind" | "result">;
+  readonly #probeSeconds: Histogram<"kind">;
 
-  constructor(
-    registry: Registry,
-    defaults: { readonly ageSeconds: number | undefined },
-  ) {
+  constructor(registry: Registry, figures: CoordinatorFigures) {
     const registers = [registry];
     this.#calls = new Counter({
       name: "coil_coordinator_calls_total",
@@ -36,6 +55,28 @@ export class CoordinatorMetrics {
       buckets: BUCKETS_S,
       registers,
     });
+    this.#probes = new Counter({
+      name: "coil_coordinator_probes_total",
+      help:
+        "Questions to the network whether an address is in use or a gateway answers, and announcements",
+      labelNames: ["kind", "result"],
+      registers,
+    });
+    this.#probeSeconds = new Histogram({
+      name: "coil_coordinator_probe_seconds",
+      help: "Duration of a probe or announcement of one address",
+      labelNames: ["kind"],
+      buckets: BUCKETS_S,
+      registers,
+    });
+    new Gauge({
+      name: "coil_coordinator_pods",
+      help: "Pods of this node that the coordinator has joined to it",
+      registers,
+      async collect() {
+        this.set(await figures.countPods());
+      },
+    });
     new Gauge({
       name: "coil_coordinator_defaults_age_seconds",
       help:
@@ -43,7 +84,7 @@ export class CoordinatorMetrics {
       registers,
       collect() {
         this.reset();
-        const { ageSeconds } = defaults;
+        const { ageSeconds } = figures;
         if (ageSeconds === undefined) this.remove();
         else this.set(ageSeconds);
       },
@@ -53,6 +94,15 @@ export class CoordinatorMetrics {
         this.#calls.inc({ command, result }, 0);
       }
     }
+    for (const [kind, results] of Object.entries(PROBES)) {
+      for (const result of results) this.#probes.inc({ kind, result }, 0);
+    }
+  }
+
+  /** Counts and times a probe that has ended. */
+  probed(kind: ProbeKind, result: ProbeResult, elapsedMs: number): void {
+    this.#probes.inc({ kind, result });
+    this.#probeSeconds.observe({ kind }, elapsedMs / 1_000);
   }
 
   /** Times a part of a call, also when it fails. */

@@ -4,8 +4,9 @@ import { CoordinatorMetrics } from "./metrics.ts";
 
 Deno.test("CoordinatorMetrics has no age of defaults before the API server has answered", async () => {
   const registry = createRegistry();
-  const defaults: { ageSeconds: number | undefined } = {
-    ageSeconds: undefined,
+  const defaults = {
+    ageSeconds: undefined as number | undefined,
+    countPods: () => Promise.resolve(3),
   };
   const metrics = new CoordinatorMetrics(registry, defaults);
   const age = async () =>
@@ -20,15 +21,32 @@ Deno.test("CoordinatorMetrics has no age of defaults before the API server has a
   const text = await registry.metrics();
   assert.match(text, /calls_total\{command="GC",result="error"\} 1\n/);
   assert.match(text, /calls_total\{command="DEL",result="ok"\} 0\n/);
+  assert.match(text, /^coil_coordinator_pods 3$/m);
 });
 
 Deno.test("CoordinatorMetrics times a phase that fails, too", async () => {
   const registry = createRegistry();
-  const metrics = new CoordinatorMetrics(registry, { ageSeconds: 1 });
+  const metrics = new CoordinatorMetrics(registry, {
+    ageSeconds: 1,
+    countPods: () => Promise.resolve(0),
+  });
   const failing = metrics.phase("lock", () => Promise.reject(new Error("no")));
   await assert.rejects(failing, /^Error: no$/);
   assert.match(
     await registry.metrics(),
     /call_seconds_count\{phase="lock"\} 1\n/,
   );
+});
+
+Deno.test("CoordinatorMetrics counts and times probes by kind and result", async () => {
+  const registry = createRegistry();
+  const metrics = new CoordinatorMetrics(registry, {
+    ageSeconds: 1,
+    countPods: () => Promise.resolve(0),
+  });
+  metrics.probed("conflict", "failed", 1_500);
+  const text = await registry.metrics();
+  assert.match(text, /probes_total\{kind="conflict",result="failed"\} 1\n/);
+  assert.match(text, /probes_total\{kind="gateway",result="ok"\} 0\n/);
+  assert.match(text, /probe_seconds_sum\{kind="conflict"\} 1.5\n/);
 });

@@ -1,9 +1,5 @@
 import { Backoff, retry, TaskGroup } from "../../../lib/async/mod.ts";
-import {
-  type CoordinatorHusk,
-  discardHusks,
-  huskOf,
-} from "../../../lib/coordinator/mod.ts";
+import { type CoordinatorHusk, huskOf } from "../../../lib/coordinator/mod.ts";
 import { sameKey } from "../../../lib/cni/mod.ts";
 import { RouteSocket } from "../../../lib/netlink/mod.ts";
 import { HuskReaper } from "../../../lib/podnet/mod.ts";
@@ -17,6 +13,8 @@ export class PairDeletions implements AsyncDisposable {
   readonly #socket: RouteSocket;
   readonly #reaper: HuskReaper<CoordinatorHusk>;
   readonly #background = new TaskGroup();
+  /** The indexes of husks that are worked on. */
+  readonly #pending = new Set<number>();
 
   private constructor(socket: RouteSocket) {
     this.#socket = socket;
@@ -35,25 +33,27 @@ export class PairDeletions implements AsyncDisposable {
 
   /** Resolves at once; what cannot be deleted is tried again. */
   discard(husk: CoordinatorHusk): Promise<void> {
-    const { containerId, ifname: iface } = husk;
+    if (this.#pending.has(husk.index)) return Promise.resolve();
+    this.#pending.add(husk.index);
     this.#background.run(
-      `deletion of the pair of ${containerId}`,
+      `deletion of the pair of ${husk.containerId}`,
       (signal) =>
-        retry(() => this.#reaper.delete(husk), {
-          signal,
-          backoff: new Backoff({ initialMs: 50, maxMs: 5_000 }),
-          shouldRetry(err) {
-            log.warn("Cannot delete a pair yet", { containerId, iface, err });
-            return true;
-          },
-        }),
+        this.#delete(husk, signal)
+          .finally(() => this.#pending.delete(husk.index)),
     );
     return Promise.resolve();
   }
 
-  /** Takes up what an earlier coild has left. */
-  async resume(): Promise<void> {
-    await discardHusks(this, await this.#socket.listLinks());
+  async #delete(husk: CoordinatorHusk, signal: AbortSignal): Promise<void> {
+    const { containerId, ifname: iface } = husk;
+    await retry(() => this.#reaper.delete(husk), {
+      signal,
+      backoff: new Backoff({ initialMs: 50, maxMs: 5_000 }),
+      shouldRetry(err) {
+        log.warn("Cannot delete a pair yet", { containerId, iface, err });
+        return true;
+      },
+    });
   }
 
   /** Gives up; the next start goes on. */

@@ -11,6 +11,13 @@ export class CallCounter {
     return came || this.#inFlight > 0;
   }
 
+  /** Begins a look: the function returned tells whether no call has run since. */
+  watch(): () => boolean {
+    const started = this.#started;
+    const wasIdle = this.#inFlight === 0;
+    return () => wasIdle && this.#started === started;
+  }
+
   /** Counts a call until it ends, however it ends. */
   async count<T>(call: () => Promise<T>): Promise<T> {
     this.#started++;

@@ -1,0 +1,118 @@
+import { type Address, FAMILIES, type Family, Prefix } from "../../inet/mod.ts";
+import {
+  COORDINATOR_HOST_TABLE,
+  COORDINATOR_PRIORITY,
+  COORDINATOR_PROTOCOL,
+} from "../../names/mod.ts";
+import type { Link, Neighbour, Route, Rule } from "../../netlink/mod.ts";
+import { direct } from "../plan/plan.ts";
+import { parseHuskAlias, parseVethAlias } from "../plan/veth.ts";
+import { isOurs } from "../state/state.ts";
+import type { Step } from "../state/steps.ts";
+
+/** What the host has of the coordinator. */
+export interface JoinedHost {
+  readonly links: readonly Link[];
+  /** All. */
+  readonly rules: readonly Rule[];
+  /** The coordinator's. */
+  readonly routes: readonly Route[];
+  /** The coordinator's. */
+  readonly neighbours: readonly Neighbour[];
+}
+
+/** The host's ends of joined pods, by their neighbours, routes and aliases. */
+export function joinedLinks(
+  { links, routes, neighbours }: JoinedHost,
+): readonly Link[] {
+  const indexes = new Set([...routes, ...neighbours].map(({ index }) => index));
+  return links.filter(({ alias, index }) =>
+    parseHuskAlias(alias) === undefined &&
+    (indexes.has(index) || parseVethAlias(alias) !== undefined)
+  );
+}
+
+/** The addresses of joined pods that the host has no route to. */
+export function lostAddresses(
+  host: JoinedHost,
+): readonly (Pick<Neighbour, "address"> & { readonly link: Link })[] {
+  const joined = joinedLinks(host);
+  return host.neighbours.flatMap(({ address, index }) => {
+    const link = joined.find((other) => other.index === index);
+    const isReached = host.routes.some((route) =>
+      route.index === index &&
+      route.destination?.equals(Prefix.host(address)) === true
+    );
+    return link === undefined || isReached ? [] : [{ address, link }];
+  });
+}
+
+/**
+ * The routes and rules that the host lacks; where no pod is left, what it has
+ * too much. `sourceOf` is what the host sends from to an address. Pure.
+ */
+export function planHost(
+  host: JoinedHost,
+  sourceOf: (address: Address) => Address | undefined,
+): Step[] {
+  if (joinedLinks(host).length === 0) return superfluousRules(host);
+  const routes = lostAddresses(host).flatMap(({ address, link }) =>
+    tablesOf(host, address.family).map((table): Step => ({
+      kind: "route",
+      place: "host",
+      route: {
+        ...direct(Prefix.host(address), { device: link.name, table }),
+        source: address.family === "ipv4" ? sourceOf(address) : undefined,
+      },
+    }))
+  );
+  return [...routes, ...missingRules(host)];
+}
+
+function missingRules(host: JoinedHost): Step[] {
+  return FAMILIES.filter((family) =>
+    host.neighbours.some(({ address }) => address.family === family)
+  ).flatMap((family) => {
+    const present = hostRules(host, family).map(({ table }) => table);
+    return tablesOf(host, family)
+      .filter((table) => !present.includes(table))
+      .map((table): Step => ({
+        kind: "rule",
+        place: "host",
+        rule: {
+          family,
+          priority: COORDINATOR_PRIORITY,
+          table,
+          protocol: COORDINATOR_PROTOCOL,
+        },
+      }));
+  });
+}
+
+function superfluousRules(host: JoinedHost): Step[] {
+  return FAMILIES.flatMap((family) => hostRules(host, family))
+    .map((rule) => ({ kind: "noRule", place: "host", rule }));
+}
+
+/** Where routes to pods are: as rules and routes of the family say, else those of the other one. */
+function tablesOf(host: JoinedHost, family: Family): readonly number[] {
+  const inUse = (families: readonly Family[]) => [
+    ...new Set(
+      families.flatMap((each) => [
+        ...hostRules(host, each),
+        ...host.routes.filter((route) => route.family === each),
+      ]).map(({ table }) => table),
+    ),
+  ];
+  const own = inUse([family]);
+  if (own.length > 0) return own;
+  const others = inUse(FAMILIES);
+  return others.length > 0 ? others : [COORDINATOR_HOST_TABLE];
+}
+
+function hostRules({ rules }: JoinedHost, family: Family): readonly Rule[] {
+  return rules.filter((rule) =>
+    isOurs(rule) && rule.family === family &&
+    rule.priority === COORDINATOR_PRIORITY && rule.fwmark === undefined
+  );
+}

@@ -1,0 +1,95 @@
+import { type Address, Prefix } from "../../inet/mod.ts";
+import type { LinkEnd } from "../plan/plan.ts";
+import { withDevice } from "../plan/stale.ts";
+import { findNeighbour, holds } from "../state/compare.ts";
+import { indexOf, isOurs, type SideState, type State } from "../state/state.ts";
+import type { DeviceRoute, Step } from "../state/steps.ts";
+
+/** What decides by which addresses a pod reaches its host. */
+export interface WaysInput {
+  readonly pod: SideState;
+  readonly inner: LinkEnd;
+  readonly outer: LinkEnd;
+  readonly hostAddresses: readonly Address[];
+}
+
+/**
+ * The routes and neighbours by which a running pod reaches addresses that the
+ * host has got since its ADD, in each table that has such routes; and those of
+ * addresses that the host has lost, but for gateways: what goes through the
+ * host needs one, whatever its address. Pure.
+ */
+export function planWays(input: WaysInput): Step[] {
+  const { hostAddresses, pod } = input;
+  const ways = waysToHost(input);
+  const gateways = pod.routes.filter(isOurs).flatMap(({ gateway }) =>
+    gateway ?? []
+  );
+  const wanted = hostAddresses.flatMap((address) => wayTo(address, ways));
+  const stale = ways.filter(({ address }) =>
+    hostAddresses.some(({ family }) => family === address.family) &&
+    !hostAddresses.some((other) => other.equals(address)) &&
+    !gateways.some((gateway) => gateway.equals(address))
+  );
+  const state: State = {
+    pod,
+    host: pod,
+    sysctls: new Map(),
+    repliesMarked: true,
+  };
+  return [
+    ...wanted.flatMap((way) => [
+      neighbourStep("neighbour", way.address, input),
+      routeStep("route", way),
+    ]),
+    ...stale.flatMap((way) => [
+      routeStep("noRoute", way),
+      neighbourStep("noNeighbour", way.address, input),
+    ]),
+  ].filter((step) => !holds(step, state));
+}
+
+interface Way {
+  readonly address: Address;
+  readonly route: DeviceRoute;
+}
+
+/** A neighbour with the host's MAC address tells the host's addresses from the gateways of a cluster's network. */
+function waysToHost({ inner, outer, pod }: WaysInput): Way[] {
+  const index = indexOf(pod, inner.device);
+  return pod.routes.flatMap((route) => {
+    const { destination, gateway } = route;
+    const address = destination?.address;
+    const isWay = isOurs(route) && route.index === index &&
+      gateway === undefined && address !== undefined &&
+      destination?.equals(Prefix.host(address)) === true;
+    if (!isWay) return [];
+    const known = findNeighbour({ device: inner.device, address }, pod);
+    if (known?.state !== "permanent" || known.mac !== outer.mac) return [];
+    return withDevice(route, pod).map((found) => ({ address, route: found }));
+  });
+}
+
+/** As those of its family go, one for each table. */
+function wayTo(address: Address, ways: readonly Way[]): Way[] {
+  const byTable = new Map(
+    ways.filter((way) => way.address.family === address.family)
+      .map(({ route }) => [route.table, route]),
+  );
+  return [...byTable.values()].map((route) => ({
+    address,
+    route: { ...route, destination: Prefix.host(address) },
+  }));
+}
+
+function routeStep(kind: "route" | "noRoute", { route }: Way): Step {
+  return { kind, place: "pod", route };
+}
+
+function neighbourStep(
+  kind: "neighbour" | "noNeighbour",
+  address: Address,
+  { inner: { device }, outer: { mac } }: WaysInput,
+): Step {
+  return { kind, place: "pod", neighbour: { device, address, mac } };
+}

@@ -1,0 +1,145 @@
+import type { Address } from "../../inet/mod.ts";
+import { COORDINATOR_PROTOCOL } from "../../names/mod.ts";
+import { type Link, routeLookUp } from "../../netlink/mod.ts";
+import { findHostAddresses } from "../kernel/host_addresses.ts";
+import { discardHusks } from "../kernel/husks.ts";
+import type { Outside, Routes } from "../kernel/ports.ts";
+import { readPod } from "../kernel/read.ts";
+import { doRequest } from "../kernel/requests.ts";
+import type { State } from "../state/state.ts";
+import type { Step, StepOf } from "../state/steps.ts";
+import {
+  type JoinedHost,
+  joinedLinks,
+  lostAddresses,
+  planHost,
+} from "./plan_host.ts";
+import { planWays } from "./plan_ways.ts";
+
+/** What a look at the host has found. */
+export interface HostLook {
+  /** The host's ends of joined pods. */
+  readonly joined: readonly Link[];
+  readonly hostAddresses: readonly Address[];
+  /** How many routes and rules were put back, or removed. */
+  readonly changed: number;
+  /** Whether something was left as it was, since a call has run. */
+  readonly isPartial: boolean;
+}
+
+type NetlinkStep = Exclude<Step, StepOf<"sysctl"> | StepOf<"replies">>;
+
+/** How many pods the coordinator has joined to this host. */
+export async function countJoined(host: Routes): Promise<number> {
+  const routes = await host.listRoutes({ protocol: COORDINATOR_PROTOCOL });
+  return new Set(routes.map(({ index }) => index)).size;
+}
+
+/**
+ * Puts back what the host lacks for joined pods, removes its rule after the
+ * last one, and deletes husks. `isQuiet` says whether no call has run since:
+ * what a call is at work on looks incomplete.
+ *
+ * @throws {NetlinkError} when the kernel refuses
+ */
+export async function keepHost(
+  outside: Pick<Outside, "discard">,
+  host: Routes,
+  { isQuiet }: { readonly isQuiet: () => boolean },
+): Promise<HostLook> {
+  const found = await readJoined(host);
+  await discardHusks(outside, found.links);
+  const sources = await sourcesTowards(host, found);
+  const steps = planHost(found, (address) => sources.get(`${address}`));
+  const hostAddresses = await findHostAddresses(host, {});
+  const joined = joinedLinks(found);
+  const isPartial = steps.length > 0 && !isQuiet();
+  const side = { ...found, addresses: [] };
+  const changed = await send(host, isPartial ? [] : steps, stateOf(side));
+  return { joined, hostAddresses, changed, isPartial };
+}
+
+/**
+ * Makes a running pod reach the addresses that its host has now. Returns how
+ * many routes and neighbours changed.
+ *
+ * @throws {NetlinkError} when the kernel refuses
+ */
+export async function keepPod(
+  outside: Pick<Outside, "findNetnsOf" | "openRoutes">,
+  hostEnd: Link,
+  hostAddresses: readonly Address[],
+): Promise<number> {
+  using netns = await outside.findNetnsOf(hostEnd);
+  if (netns === undefined) return 0;
+  using socket = outside.openRoutes(netns);
+  const pod = await readPod(socket);
+  const inside = pod.links.find(({ index }) => index === hostEnd.peerIndex);
+  // The number of a namespace is given again.
+  const isPeer = inside?.kind === "veth" &&
+    inside.peerIndex === hostEnd.index;
+  if (!isPeer || inside.mac === undefined || hostEnd.mac === undefined) {
+    return 0;
+  }
+  const steps = planWays({
+    pod,
+    inner: { device: inside.name, mac: inside.mac },
+    outer: { device: hostEnd.name, mac: hostEnd.mac },
+    hostAddresses,
+  });
+  return await send(socket, steps, stateOf(pod));
+}
+
+/** Routes before neighbours, as ADD makes them the other way round. */
+async function readJoined(host: Routes): Promise<JoinedHost> {
+  const protocol = COORDINATOR_PROTOCOL;
+  const routes = await host.listRoutes({ protocol });
+  const neighbours = await host.listNeighbours();
+  return {
+    links: await host.listLinks(),
+    rules: await host.listRules(),
+    routes,
+    neighbours: neighbours.filter((other) =>
+      other.protocol === protocol && other.state === "permanent"
+    ),
+  };
+}
+
+/** What the host sends from to pods that it has lost the routes to. */
+async function sourcesTowards(
+  host: Routes,
+  found: JoinedHost,
+): Promise<ReadonlyMap<string, Address>> {
+  const sources = new Map<string, Address>();
+  await host.tryExecute(
+    lostAddresses(found).map(({ address }) =>
+      routeLookUp(address, ({ source }) => {
+        if (source !== undefined) sources.set(`${address}`, source);
+      })
+    ),
+  );
+  return sources;
+}
+
+function stateOf(side: State["host"]): State {
+  return { pod: side, host: side, sysctls: new Map(), repliesMarked: false };
+}
+
+/** What went in the meantime, with its pod, needs nothing. */
+async function send(
+  socket: Routes,
+  steps: readonly Step[],
+  state: State,
+): Promise<number> {
+  const sent = steps.filter((step): step is NetlinkStep =>
+    step.kind !== "sysctl" && step.kind !== "replies"
+  );
+  const errors = await socket.tryExecute(
+    sent.map((step) => doRequest(step, state)),
+  );
+  const refused = errors.find((error) =>
+    error !== undefined && !error.isAbsent && error.code !== "EEXIST"
+  );
+  if (refused !== undefined) throw refused;
+  return errors.filter((error) => error === undefined).length;
+}

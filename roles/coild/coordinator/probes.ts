@@ -1,0 +1,44 @@
+import type { Outside } from "../../../lib/coordinator/mod.ts";
+import type { ProbeKind, ProbeResult } from "./metrics.ts";
+
+/** Receives how a probe ended, and when. */
+export interface ProbeRecords {
+  probed(kind: ProbeKind, result: ProbeResult, elapsedMs: number): void;
+}
+
+type Probes = Outside["probes"];
+
+/** Probes that are counted and timed. */
+export function countedProbes(probes: Probes, records: ProbeRecords): Probes {
+  const counted = async <T>(
+    kind: ProbeKind,
+    probe: () => Promise<T>,
+    resultOf: (found: T) => ProbeResult,
+  ): Promise<T> => {
+    const startedMs = performance.now();
+    let result: ProbeResult = "error";
+    try {
+      const found = await probe();
+      result = resultOf(found);
+      return found;
+    } finally {
+      records.probed(kind, result, performance.now() - startedMs);
+    }
+  };
+  return {
+    findConflict: (...args) =>
+      counted(
+        "conflict",
+        () => probes.findConflict(...args),
+        (mac) => mac === undefined ? "ok" : "failed",
+      ),
+    answers: (...args) =>
+      counted(
+        "gateway",
+        () => probes.answers(...args),
+        (alive) => alive ? "ok" : "failed",
+      ),
+    announce: (...args) =>
+      counted("announce", () => probes.announce(...args), () => "ok"),
+  };
+}

@@ -1,0 +1,134 @@
+import {
+  CoalescedRunner,
+  jittered,
+  sleep,
+  TaskGroup,
+} from "../../../lib/async/mod.ts";
+import {
+  type HostLook,
+  keepHost,
+  keepPod,
+  type Outside,
+} from "../../../lib/coordinator/mod.ts";
+import {
+  listen,
+  type Listener,
+  warnOfDeafness,
+} from "../../../lib/netlink/mod.ts";
+import { getLogger, RepeatFilter } from "../../../lib/telemetry/mod.ts";
+import type { CallCounter } from "../observe/call_counter.ts";
+
+const log = getLogger("coordinator");
+
+/** Links of pods come with addresses, too: one look serves all that come in a second. */
+const LEAST_MS = 1_000;
+/** How often everything is looked at, whatever the kernel tells. */
+const LOOK_MS = 60_000;
+
+/** The kernel, as one look uses it. */
+type Surroundings = Pick<
+  Outside,
+  "discard" | "findNetnsOf" | "hostNetns" | "openRoutes"
+>;
+
+export interface CoordinatorUpkeepOptions {
+  /** Begins a look. What it knows of namespaces may be kept until it ends. */
+  readonly open: () => Surroundings & Disposable;
+  /** Listens to the host's addresses and rules. */
+  readonly watch: () => Listener;
+  /** Of the coordinator's calls. */
+  readonly counter: Pick<CallCounter, "watch">;
+  /** Default 1 s. */
+  readonly leastMs?: number;
+  /** Default about a minute. */
+  readonly lookMs?: number;
+}
+
+/**
+ * Keeps joined pods as ADD left them: addresses that the host gets later reach
+ * them, and what the host has for them comes back.
+ */
+export class CoordinatorUpkeep {
+  readonly #with: CoordinatorUpkeepOptions;
+  readonly #runner: CoalescedRunner;
+  readonly #failures = new RepeatFilter();
+  /** The host's addresses that all pods know; undefined: look at the pods. */
+  #told: string | undefined;
+
+  constructor(options: CoordinatorUpkeepOptions) {
+    this.#with = options;
+    this.#runner = new CoalescedRunner(() => this.#look(), {
+      minIntervalMs: options.leastMs ?? LEAST_MS,
+    });
+  }
+
+  /** Listens and looks until the signal. */
+  async run(signal: AbortSignal): Promise<void> {
+    await using tasks = new TaskGroup({ signal });
+    tasks.run("listening to the kernel", (s) => this.#listen(s));
+    tasks.run("looking now and then", (s) => this.#remind(s));
+    tasks.run("looking at joined pods", (s) => this.#runner.run(s));
+    await tasks.wait();
+  }
+
+  async #listen(signal: AbortSignal): Promise<void> {
+    await listen({
+      watch: this.#with.watch,
+      onStart: () => this.#lookAtAll(),
+      onHeard: () => this.#runner.trigger(),
+      onFailure: warnOfDeafness(log, "looking at the host every minute"),
+      signal,
+    });
+  }
+
+  async #remind(signal: AbortSignal): Promise<void> {
+    for (;;) {
+      await sleep(jittered(this.#with.lookMs ?? LOOK_MS), { signal });
+      this.#lookAtAll();
+    }
+  }
+
+  #lookAtAll(): void {
+    this.#told = undefined;
+    this.#runner.trigger();
+  }
+
+  async #look(): Promise<void> {
+    try {
+      using outside = this.#with.open();
+      const isQuiet = this.#with.counter.watch();
+      using host = outside.openRoutes(outside.hostNetns);
+      const found = await keepHost(outside, host, { isQuiet });
+      const changed = await this.#tellPods(outside, { ...found, isQuiet });
+      if (found.isPartial) this.#runner.trigger();
+      if (found.changed + changed === 0) return;
+      log.info("Changed what the host and running pods have of each other", {
+        onHost: found.changed,
+        inPods: changed,
+      });
+    } catch (err) {
+      this.#lookAtAll();
+      if (!this.#failures.passes(err)) return;
+      log.warn("Cannot look after joined pods; retrying", { err });
+    }
+  }
+
+  /** Nothing when they know the addresses already. */
+  async #tellPods(
+    outside: Surroundings,
+    { joined, hostAddresses, isQuiet }: HostLook & {
+      readonly isQuiet: () => boolean;
+    },
+  ): Promise<number> {
+    const addresses = hostAddresses.map(String).toSorted().join();
+    if (addresses === this.#told) return 0;
+    this.#told = addresses;
+    let changed = 0;
+    for (const link of joined) {
+      changed += await keepPod(outside, link, hostAddresses);
+    }
+    // A pod that came in the meantime may have what the host had before.
+    if (!isQuiet()) this.#lookAtAll();
+    return changed;
+  }
+}

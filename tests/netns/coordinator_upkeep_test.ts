@@ -1,0 +1,213 @@
+import assert from "node:assert/strict";
+import { TaskGroup } from "../../lib/async/mod.ts";
+import { untilPasses } from "../../lib/async/testing.ts";
+import { FAMILIES } from "../../lib/inet/mod.ts";
+import { Netns } from "../../lib/linux/mod.ts";
+import { RouteMonitor } from "../../lib/netlink/mod.ts";
+import { CoordinatorUpkeep } from "../../roles/coild/coordinator/upkeep.ts";
+import { CallCounter } from "../../roles/coild/observe/call_counter.ts";
+import {
+  addressIn,
+  CoordinatorLab,
+  fetched,
+  type LabPod,
+  type NicSpec,
+  reaches,
+  serving,
+  stateOf,
+} from "./coordinator_lab.ts";
+import { netnsTest } from "./testing.ts";
+
+const ETH0: NicSpec = { name: "eth0", network: 6, number: 100 };
+const NET1: NicSpec = { name: "net1", network: 7, number: 100 };
+
+/** coild's upkeep of the lab's host, which looks only when it hears something. */
+class Upkeep implements AsyncDisposable {
+  looks = 0;
+  readonly counter = new CallCounter();
+  readonly #tasks = new TaskGroup();
+  readonly #netns: Netns;
+
+  constructor(lab: CoordinatorLab) {
+    const netns = Netns.open(lab.host.path);
+    this.#netns = netns;
+    const upkeep = new CoordinatorUpkeep({
+      open: () => {
+        this.looks++;
+        return { ...lab.outside(), [Symbol.dispose]: () => {} };
+      },
+      watch: () =>
+        RouteMonitor.open({
+          netns,
+          interests: { addresses: "both", rules: true },
+        }),
+      counter: this.counter,
+      leastMs: 20,
+      lookMs: 3_600_000,
+    });
+    this.#tasks.run("upkeep", (signal) => upkeep.run(signal));
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#tasks[Symbol.asyncDispose]();
+    this.#netns[Symbol.dispose]();
+  }
+}
+
+async function changeAddress(
+  lab: CoordinatorLab,
+  verb: "add" | "delete",
+  number: number,
+): Promise<void> {
+  for (const family of lab.families) {
+    const address = addressIn(6, family, number);
+    const ipv4 = family === "ipv4";
+    await lab.host.ip(
+      ...["address", verb, `${address}/${ipv4 ? 24 : 64}`, "dev", "net6"],
+      ...ipv4 || verb === "delete" ? [] : ["nodad"],
+    );
+  }
+}
+
+/** The tables of a pod that have a route to an address of the host. */
+async function tablesWith(pod: LabPod, address: string): Promise<string[]> {
+  const family = address.includes(":") ? "-6" : "-4";
+  const text = await pod.netns.ip(family, "route", "show", "table", "all");
+  return text.split("\n").filter((line) =>
+    line.startsWith(`${address} `) && line.includes("proto 32")
+  ).map((line) => /table (\d+)/.exec(line)?.[1] ?? "main").toSorted();
+}
+
+netnsTest(
+  "coordinator: an address that the host gets later reaches running pods, and goes with it",
+  async () => {
+    await using lab = await CoordinatorLab.start(FAMILIES);
+    await lab.host.exec(
+      "sysctl",
+      "-qw",
+      "net.ipv4.conf.net6.promote_secondaries=1",
+    );
+    const pod = await lab.pod([ETH0]);
+    await lab.ok("ADD", pod);
+    await lab.addNic(pod.netns, NET1);
+    await lab.ok("ADD", pod, { ifname: "net1" });
+    const overlay = await lab.pod([]);
+    await lab.addOverlay(overlay.netns, 5);
+    await lab.addNic(overlay.netns, { ...NET1, number: 101 });
+    await lab.ok("ADD", overlay, { ifname: "net1" });
+    const pods = [pod, overlay];
+    // Before coild starts, and while it runs.
+    await changeAddress(lab, "add", 11);
+    assert.equal(await reaches(pod.netns, "10.6.0.11"), false);
+    await using _upkeep = new Upkeep(lab);
+    for (const number of [11, 12]) {
+      if (number === 12) await changeAddress(lab, "add", 12);
+      for (const family of FAMILIES) {
+        const [own, added] = [10, number].map((n) => addressIn(6, family, n));
+        for (const each of pods) {
+          await untilPasses(async () =>
+            assert.deepEqual(
+              await tablesWith(each, `${added}`),
+              await tablesWith(each, `${own}`),
+            )
+          );
+        }
+        assert.ok(await reaches(pod.netns, `${added}`), family);
+      }
+    }
+    for (const each of pods) {
+      await lab.ok("CHECK", each, { ifname: "net1" });
+    }
+    await changeAddress(lab, "delete", 11);
+    for (const each of pods) {
+      for (const family of FAMILIES) {
+        const gone = addressIn(6, family, 11);
+        await untilPasses(async () =>
+          assert.deepEqual(await tablesWith(each, gone), [])
+        );
+      }
+      const left = await stateOf(each.netns);
+      assert.ok(!left.some((line) => /10\.6\.0\.11|:10:6::11/.test(line)));
+    }
+    assert.ok(await reaches(pod.netns, "10.6.0.12"));
+  },
+);
+
+netnsTest(
+  "coordinator: routes to pods come back when the host loses the address that they name as source",
+  async () => {
+    await using lab = await CoordinatorLab.start(["ipv4"]);
+    await lab.host.exec(
+      "sysctl",
+      "-qw",
+      "net.ipv4.conf.net6.promote_secondaries=1",
+    );
+    const pod = await lab.pod([ETH0]);
+    await lab.ok("ADD", pod);
+    await lab.addNic(pod.netns, NET1);
+    await lab.ok("ADD", pod, { ifname: "net1" });
+    await changeAddress(lab, "add", 11);
+    await using _upkeep = new Upkeep(lab);
+    await untilPasses(async () =>
+      assert.notDeepEqual(await tablesWith(pod, "10.6.0.11"), [])
+    );
+    await changeAddress(lab, "delete", 10);
+    const routes = () => lab.host.ip("route", "show", "table", "500");
+    await untilPasses(async () => {
+      assert.match(await routes(), /^10\.6\.0\.100 .*src 10\.6\.0\.11/m);
+      assert.match(await routes(), /^10\.7\.0\.100 .*src 10\.6\.0\.11/m);
+    });
+    assert.ok(await reaches(lab.host, "10.6.0.100"));
+    assert.ok(await reaches(lab.host, "10.7.0.100"));
+    // What goes through the host keeps its gateway.
+    await lab.host.exec("nft", "flush ruleset");
+    await lab.host.exec(
+      "nft",
+      "table ip svc { chain pre { type nat hook prerouting priority -100; " +
+        "ip daddr 10.233.0.10 tcp dport 80 dnat to 10.6.0.11:8080; }; }",
+    );
+    await serving(lab, async () => {
+      assert.match(await fetched(pod.netns, "ipv4"), /10\.6\.0\.100/);
+    });
+  },
+);
+
+netnsTest(
+  "coordinator: the host's rule comes back while there are pods, and goes after the last one",
+  async () => {
+    await using lab = await CoordinatorLab.start(FAMILIES);
+    const one = await lab.pod([ETH0]);
+    const other = await lab.pod([{ ...ETH0, number: 101 }]);
+    for (const pod of [one, other]) await lab.ok("ADD", pod);
+    await using upkeep = new Upkeep(lab);
+    const rules = async () =>
+      [await lab.host.ip("-4", "rule"), await lab.host.ip("-6", "rule")]
+        .map((text) => /^1000:.*lookup 500 proto 32/m.test(text));
+    for (const family of ["-4", "-6"]) {
+      await lab.host.ip(family, "rule", "delete", "pref", "1000");
+    }
+    await untilPasses(async () =>
+      assert.deepEqual(await rules(), [true, true])
+    );
+    await lab.ok("DEL", one);
+    // Whatever changes, it is looked at again.
+    await changeAddress(lab, "add", 11);
+    await untilPasses(async () =>
+      assert.notDeepEqual(await tablesWith(other, "10.6.0.11"), [])
+    );
+    assert.deepEqual(await rules(), [true, true]);
+    // An ADD that is under way has seen the rule.
+    const call = Promise.withResolvers<void>();
+    const running = upkeep.counter.count(() => call.promise);
+    await lab.ok("DEL", other);
+    const looks = upkeep.looks;
+    await lab.host.ip("rule", "add", "pref", "8", "lookup", "8");
+    await untilPasses(() => assert.ok(upkeep.looks > looks + 1));
+    assert.deepEqual(await rules(), [true, true]);
+    call.resolve();
+    await running;
+    await untilPasses(async () =>
+      assert.deepEqual(await rules(), [false, false])
+    );
+  },
+);
