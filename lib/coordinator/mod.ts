@@ -12,6 +12,11 @@ export {
   writeDefaults,
 } from "./config/defaults_file.ts";
 export {
+  isLogged,
+  type LogOptions,
+  logOptionsOf,
+} from "./config/log_options.ts";
+export {
   documentOf,
   formatDocument,
   NOTHING_SHARED,

@@ -5,7 +5,7 @@
  * @module
  */
 import { CNI_VERSIONS } from "../../lib/cni/mod.ts";
-import { runCoordinator } from "../../lib/coordinator/mod.ts";
+import { logOptionsOf, runCoordinator } from "../../lib/coordinator/mod.ts";
 import {
   COORDINATOR_DIRECTORY,
   coordinatorPlaces,
@@ -13,11 +13,13 @@ import {
 } from "../../lib/names/mod.ts";
 import {
   isOwnNetns,
+  type PluginCall,
   readStdin,
   readVariable,
   runPlugin,
   tryWriteStdout,
 } from "../../lib/plugin/mod.ts";
+import { CallLog } from "./call_log.ts";
 import { outsideOf } from "./outside.ts";
 
 const ABOUT = `CNI plugin coordinator v${VERSION}
@@ -36,12 +38,30 @@ export async function main(): Promise<void> {
   const { stdout, exitCode } = await runPlugin({
     env: readVariable,
     readStdin,
-    perform: async (call) => {
-      const outside = outsideOf(coordinatorPlaces(call.socketPath));
-      return { stdout: await runCoordinator(outside, call), exitCode: 0 };
-    },
+    perform: async (call) => ({ stdout: await perform(call), exitCode: 0 }),
     isOwnNetns,
     defaultSocket: DEFAULT_SOCKET,
   });
   Deno.exit(tryWriteStdout(stdout, { program: "coordinator" }) ? exitCode : 1);
+}
+
+async function perform(call: PluginCall): Promise<string> {
+  const { containerId, ifname: iface, args } = call.request;
+  const { K8S_POD_NAMESPACE: namespace, K8S_POD_NAME: pod } = args;
+  const log = new CallLog({
+    ...logOptionsOf(call.conf),
+    fields: { command: call.command, containerId, iface, namespace, pod },
+  });
+  const outside = outsideOf({
+    ...coordinatorPlaces(call.socketPath),
+    warn: (message, fields) => log.warn(message, fields),
+  });
+  try {
+    const stdout = await runCoordinator(outside, call);
+    log.ended();
+    return stdout;
+  } catch (error) {
+    log.ended(error);
+    throw error;
+  }
 }

@@ -7,7 +7,6 @@ import {
 import type { Netns } from "../../lib/linux/mod.ts";
 import { findHostEnd } from "../../lib/podnet/host/mod.ts";
 import { NetnsIndex, tryOpenPodNetns } from "../../lib/podnet/netns/mod.ts";
-import { describeError } from "../../lib/telemetry/base/mod.ts";
 
 const PODNET: Podnet = {
   tryOpenNetns: tryOpenPodNetns,
@@ -24,23 +23,12 @@ export function outsideOf(
   options: {
     readonly hostNetns?: Netns | undefined;
     readonly defaultsPath: string;
+    readonly warn: Outside["warn"];
   },
 ): Outside {
   return {
     ...machineOf(PODNET, options),
     shared: () => sharedIn(options.defaultsPath),
-    warn,
+    warn: options.warn,
   };
-}
-
-/** A runtime keeps what plugins write to stderr. */
-function warn(
-  message: string,
-  fields: Readonly<Record<string, unknown>>,
-): void {
-  const words = Object.entries(fields).map(([key, value]) =>
-    `${key}=${value instanceof Error ? describeError(value) : value}`
-  );
-  const line = `coordinator: ${[message, ...words].join(" ")}\n`;
-  Deno.stderr.writeSync(new TextEncoder().encode(line));
 }

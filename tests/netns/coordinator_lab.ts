@@ -285,13 +285,11 @@ export class CoordinatorLab implements AsyncDisposable {
     const outside = outsideOf({
       hostNetns: this.#hostNetns,
       defaultsPath: "/nonexistent/coordinator.json",
-    });
-    return this.change({
-      ...outside,
       warn: (message, fields) => {
         this.warnings.push(`${message} ${Object.values(fields).join(" ")}`);
       },
     });
+    return this.change(outside);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

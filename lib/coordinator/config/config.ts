@@ -11,6 +11,7 @@ import { Address, Prefix } from "../../inet/mod.ts";
 import type { ProbeTimes } from "../../probe/mod.ts";
 import { parseDetectOptions } from "./detect_options.ts";
 import { invalidConfig } from "./invalid.ts";
+import { parseLogOptions } from "./log_options.ts";
 import { type MacPrefix, macPrefixProblem } from "./mac_prefix.ts";
 
 /** How an interface is joined to the host; `auto` decides by what the pod has. */
@@ -56,9 +57,6 @@ const MODES: ReadonlyMap<string, Mode> = new Map([
   ["disabled", "disable"],
 ]);
 
-/** The levels of upstream's logs. */
-const LOG_LEVELS = ["debug", "info", "warn", "error", "fatal", "panic"];
-
 /** RT_TABLE_COMPAT to RT_TABLE_LOCAL of `<linux/rtnetlink.h>`: 252 to 255 are the kernel's own. */
 const KERNEL_TABLES = { from: 252, to: 255 } as const;
 /** ETH_MIN_MTU and the largest one of a veth. */
@@ -72,7 +70,7 @@ const MTU = { least: 68, most: 65535 } as const;
 export function parseGiven(json: JsonObject): Given {
   const text = (key: string) => trimmed(json[key], key);
   const number = (key: string) => parseInteger(json[key], key);
-  checkLogOptions(json["logOptions"]);
+  parseLogOptions(json["logOptions"]);
   return {
     mode: parseMode(text("mode")),
     firstNic: text("podDefaultCniNic"),
@@ -230,17 +228,4 @@ function checkMtu(mtu: number | undefined): number | undefined {
       `invalid vethMTU ${mtu}`,
       `it must be from ${MTU.least} to ${MTU.most}`,
     );
-}
-
-function checkLogOptions(value: unknown): void {
-  if (value === undefined || value === null) return;
-  const level = trimmed(
-    parseObject(value, "logOptions")["logLevel"],
-    "logOptions.logLevel",
-  );
-  if (level === undefined || LOG_LEVELS.includes(level.toLowerCase())) return;
-  throw invalidConfig(
-    `unsupported log level ${level}`,
-    `logOptions.logLevel must be one of ${LOG_LEVELS.join(", ")}`,
-  );
 }

@@ -66,6 +66,15 @@ const REFUSED: readonly (readonly [JsonObject, string])[] = [
   [{ hijackCIDR: "10.0.0.0/8" }, "6 invalid hijackCIDR: must be an array"],
   [{ hijackCIDR: [4] }, "6 invalid hijackCIDR[0]: must be a string"],
   [{ txQueueLen: 1.5 }, "6 invalid txQueueLen: must be a whole number"],
+  [
+    { logOptions: { logFile: "/etc/passwd" } },
+    '7 invalid logFile "/etc/passwd"',
+  ],
+  [
+    { logOptions: { logFile: "/var/log/../../etc/x" } },
+    '7 invalid logFile "/var/log/../../etc/x"',
+  ],
+  [{ logOptions: { logMaxSize: -1 } }, "7 invalid logMaxSize -1"],
   [{ logOptions: [] }, "6 invalid logOptions: must be an object"],
   [{ policyRoutes: ["x"] }, "6 invalid policyRoutes[0]: must be an object"],
 ];

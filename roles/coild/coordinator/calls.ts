@@ -1,5 +1,7 @@
 import type { KeyedMutex } from "../../../lib/async/mod.ts";
 import {
+  isLogged,
+  logOptionsOf,
   type NetworkProblem,
   type Outside,
   type PodArgs,
@@ -54,15 +56,22 @@ export class CoordinatorCalls {
     const { metrics } = this.#with;
     const startedMs = performance.now();
     const facts: Record<string, unknown> = {};
+    const options = logOptionsOf(call.conf);
+    const warn: Outside["warn"] = (message, fields) => {
+      if (isLogged("warn", options)) log.warn(message, fields);
+    };
     const record = (result: "ok" | "error", err?: unknown) => {
       metrics.called(call.command, result);
       const elapsedMs = Math.round(performance.now() - startedMs);
       const fields = { command: call.command, ...facts, elapsedMs };
-      if (err === undefined) log.info("Finished call", fields);
-      else log.warn("Call failed", { ...fields, err });
+      if (err !== undefined) warn("Call failed", { ...fields, err });
+      else if (isLogged("info", options)) log.info("Finished call", fields);
     };
     try {
-      const stdout = await this.#locked(call, signal, facts);
+      const stdout = await this.#locked(call, signal, {
+        note: (decided) => Object.assign(facts, decided),
+        warn,
+      });
       record("ok");
       return { stdout, exitCode: 0 };
     } catch (error) {
@@ -74,7 +83,7 @@ export class CoordinatorCalls {
   async #locked(
     call: PluginCall,
     signal: AbortSignal,
-    facts: Record<string, unknown>,
+    records: Pick<Outside, "note" | "warn">,
   ): Promise<string> {
     const { locks, metrics, machine } = this.#with;
     const { containerId } = call.request;
@@ -89,8 +98,7 @@ export class CoordinatorCalls {
       found: (problem) => this.#tell(call, problem),
       annotationsOf: (pod) =>
         metrics.phase("annotations", () => this.#annotationsOf(pod, signal)),
-      note: (decided) => Object.assign(facts, decided),
-      warn: (message, fields) => log.warn(message, fields),
+      ...records,
     };
     return await metrics.phase("network", () => runCoordinator(outside, call));
   }

@@ -1,0 +1,33 @@
+import assert from "node:assert/strict";
+import { isLogged, logOptionsOf } from "./log_options.ts";
+
+Deno.test("isLogged() knows upstream's levels, in any case", () => {
+  const logged = (logLevel: string | null) => {
+    const options = logOptionsOf({ raw: { logOptions: { logLevel } } });
+    return (["info", "warn"] as const).filter((level) =>
+      isLogged(level, options)
+    );
+  };
+  assert.deepEqual(logged(null), ["info", "warn"]);
+  assert.deepEqual(logged("debug"), ["info", "warn"]);
+  assert.deepEqual(logged("INFO"), ["info", "warn"]);
+  assert.deepEqual(logged("Warn"), ["warn"]);
+  for (const level of ["error", "fatal", "panic"]) {
+    assert.deepEqual(logged(level), [], level);
+  }
+});
+
+Deno.test("logOptionsOf() takes nothing of what cannot be used", () => {
+  const of = (logOptions: Parameters<typeof logOptionsOf>[0]["raw"][string]) =>
+    logOptionsOf({ raw: { logOptions } });
+  assert.deepEqual(of({ logLevel: "loud" }), {});
+  assert.deepEqual(of("nonsense"), {});
+  assert.deepEqual(
+    of({ logFile: " /var/log/spidernet/coordinator.log ", logMaxSize: 5 }),
+    {
+      level: undefined,
+      file: "/var/log/spidernet/coordinator.log",
+      maxSizeMib: 5,
+    },
+  );
+});
