@@ -54,9 +54,9 @@ const FLAGS = defineFlags({
   "plugins": {
     type: "enum",
     default: "coil",
-    values: ["coil", "coil,coordinator"],
+    values: ["coil", "coil,coordinator", "coordinator"],
     help:
-      "Plugins to install; coordinator is a link to coil, and another program of that name is kept ($COIL_PLUGINS)",
+      "Plugins to install; coordinator is a link to coil, and another program of that name is kept. Alone it needs no network configuration, and none is written ($COIL_PLUGINS)",
   },
   "chain": {
     type: "bool",
@@ -152,7 +152,8 @@ export function parseInstallerFlags(
     coilPath: values["coil-path"],
     netconf: values["netconf"],
     netconfFile: values["netconf-file"],
-    coordinator: values["plugins"] === "coil,coordinator",
+    coordinator: values["plugins"] !== "coil",
+    configures: values["plugins"] !== "coordinator",
     chain: values["chain"],
     prepareEgress: values["prepare-egress"],
     others: values["others"],

@@ -1,3 +1,4 @@
+import { COORDINATOR_DIRECTORY } from "../../lib/names/mod.ts";
 import { getLogger } from "../../lib/telemetry/mod.ts";
 import { ensureDirectory, lockDirectories } from "./apply/host_directory.ts";
 import { applySteps } from "./apply/steps.ts";
@@ -24,6 +25,9 @@ import {
 
 const log = getLogger("installer");
 
+/** In whose directory the plugin `coordinator` calls coild, unless a configuration says another one. */
+const COORDINATORS_SOCKET = `${COORDINATOR_DIRECTORY}/coild.sock`;
+
 const NO_FRONT =
   "The executable was built without a C compiler: a JavaScript runtime starts for each call of the plugin, which takes longer";
 
@@ -44,8 +48,8 @@ export async function install(
   signal: AbortSignal,
 ): Promise<void> {
   // All that can be wrong with the request itself, before anything is touched.
-  const wanted = await readWanted(request);
-  const socket = socketOf(wanted);
+  const wanted = request.configures ? await readWanted(request) : undefined;
+  const socket = wanted === undefined ? COORDINATORS_SOCKET : socketOf(wanted);
   const { program, hasFront } = await findExecutable(request.coilPath, {
     socket,
   });
@@ -54,12 +58,13 @@ export async function install(
   for (const directory of [binDirectory, etcDirectory]) {
     await ensureDirectory(directory, { dryRun });
   }
-  if (!dryRun) await untilTarget(request, { wanted, signal });
+  if (wanted && !dryRun) await untilTarget(request, { wanted, signal });
   using _lock = dryRun
     ? undefined
     : await lockDirectories([binDirectory, etcDirectory], signal);
   const executable = await installPlugin(request, { program, signal });
-  const configuration = await installConfig(request, { wanted, signal });
+  const configuration = wanted &&
+    await installConfig(request, { wanted, signal });
   if (request.prepareEgress && !dryRun) await prepareEgress();
   log.info(dryRun ? "Nothing was changed" : "Installed", {
     executable,

@@ -3,6 +3,8 @@ import type { JsonObject } from "../../lib/cni/mod.ts";
 import type { Answer } from "../../lib/plugin/mod.ts";
 import { askCoild } from "../../roles/coil/ask.ts";
 import { eventually, run } from "../lab/mod.ts";
+import { usedRights } from "../lab/rights_log.ts";
+import { grantedTo } from "../runner/rights.ts";
 import { collectionsOf } from "./audited.ts";
 import {
   type Coild,
@@ -47,9 +49,12 @@ class Stage {
   }
 
   /** As macvlan leaves it. */
-  async addNic(pod: Sandbox, name: string): Promise<string> {
+  async addNic(
+    pod: Sandbox,
+    name: string,
+    address = `10.7.0.${this.#next++}`,
+  ): Promise<string> {
     const { lab } = this;
-    const address = `10.7.0.${this.#next++}`;
     await lab.node().run(
       ...["ip", "link", "add", "link", "eth0", "name", "tmp"] as const,
       ...["type", "macvlan", "mode", "bridge"],
@@ -324,11 +329,60 @@ Deno.test("coild serves the coordinator and nothing else", async (t) => {
     },
   );
 
+  await t.step(
+    "the pod's owner is told of an address that is in use",
+    async () => {
+      const other = await lab.createPod("double");
+      const taken = await stage.addNic(other, "eth0");
+      const owner = await lab.createPod("owner");
+      await stage.addNic(owner, "eth0", taken);
+      const [row] = JSON.parse(
+        await inPod(owner, "ip", "-j", "link", "show", "eth0"),
+      );
+      const detectOptions = { retries: 1, timeout: "100ms" };
+      const config = { detectIPConflict: true, detectOptions };
+      for (let i = 0; i < 2; i++) {
+        assert.match(
+          outcome(await stage.call("ADD", other, { config })),
+          new RegExp(`^11 ip conflict: .*is located at ${row.address}`),
+        );
+        await inPod(
+          other,
+          ...[
+            "ip",
+            "address",
+            "replace",
+            `${taken}/24`,
+            "dev",
+            "eth0",
+          ] as const,
+        );
+      }
+      await eventually("the Event, counted", async () => {
+        const events = await plane.kubectl("get", "events", "-A", "-o", "json");
+        const { items } = JSON.parse(events) as {
+          items: { reason: string; message: string; count: number }[];
+        };
+        return items.some(({ reason, message, count }) =>
+          reason === "AddressConflict" && message.includes(row.address) &&
+          message.includes(taken) && count === 2
+        );
+      });
+      assert.equal(outcome(await stage.call("DEL", other)), "ok");
+    },
+  );
+
   await t.step("it asks for pods of its node and one resource", async () => {
     const user = "system:serviceaccount:kube-system:coild";
     const requests = await plane.auditRequests({ user });
-    const resources = new Set(requests.map(({ resource }) => resource));
-    assert.deepEqual([...resources].sort(), ["pods", "spidercoordinators"]);
+    const used = new Set(usedRights(requests).map(({ right }) => right));
+    // While the list is behind a pod that is being started.
+    used.add("get pods");
+    const granted = await grantedTo(
+      "kube-system:coild",
+      "overlays/coordinator-only",
+    );
+    assert.deepEqual([...used].sort(), [...granted].sort());
     assert.deepEqual(await collectionsOf(plane, { user }), [
       `watch /api/v1/pods spec.nodeName=${lab.node().name}`,
       `watch ${SPIDER_PATH} metadata.name=default`,

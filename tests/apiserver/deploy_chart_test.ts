@@ -22,6 +22,10 @@ const PAIRS: readonly (readonly [
   ["overlays/egress-only", ["ipam.enabled=false"]],
   ["overlays/router", ["router.enabled=true"]],
   ["overlays/coordinator", ["coordinator.enabled=true"]],
+  [
+    "overlays/coordinator-only",
+    ["coordinator.enabled=true", "ipam.enabled=false", "egress.enabled=false"],
+  ],
 ];
 
 const set = (values: readonly string[]) =>
@@ -234,6 +238,10 @@ for (
     ["coild.maxUnavailable=0%", "/coild/maxUnavailable"],
     ["coild.runDir=run", "/coild/runDir"],
     ["ipam.enabled=false,egress.enabled=false", "so there is nothing to do"],
+    [
+      "ipam.enabled=false,egress.enabled=false,coordinator.enabled=true,coild.runDir=/run/other",
+      "coild.runDir must be /run/coil",
+    ],
     ["coild.extraArgs={--socket=/x}", "which the chart sets by other values"],
     ["coild.extraArgs={--enable-coordinator}", "which the chart sets"],
     ["coordinator.crds=false", "additional properties 'crds' not allowed"],

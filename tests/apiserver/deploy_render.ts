@@ -15,6 +15,7 @@ export const OVERLAYS = [
   "egress-only",
   "router",
   "coordinator",
+  "coordinator-only",
   "compat",
 ] as const;
 

@@ -591,6 +591,18 @@ Deno.test("install: coordinator is a link to coil when it is asked for, and unin
   assert.deepEqual(namesIn(host.bin), []);
 });
 
+Deno.test("install: coordinator alone needs no configuration, writes none, and meets coild at its default socket", async () => {
+  await using host = await Host.make();
+  const options = await quick();
+  const env = { ...options.env, COIL_PLUGINS: "coordinator", CNI_NETCONF: "" };
+  await host.install({ ...options, env });
+  assert.deepEqual(namesIn(host.bin).toSorted(), ["coil", "coordinator"]);
+  assert.deepEqual(namesIn(host.etc), []);
+  assert.equal(await socketOf(host.coil), "/run/coil/coild.sock");
+  await host.install({ args: ["uninstall"] });
+  assert.deepEqual(namesIn(host.bin), []);
+});
+
 Deno.test("install: another program called coordinator is kept, also by uninstall", async () => {
   await using host = await Host.make();
   const options = await quick();

@@ -20,6 +20,8 @@ export interface InstallRequest extends HostPlaces {
   readonly netconfFile: string;
   /** Install the plugin `coordinator`, too. */
   readonly coordinator: boolean;
+  /** Write a network configuration. Its interfaces' own are given by others where there is only `coordinator`. */
+  readonly configures: boolean;
   /** Become part of another network's configuration: `netconf` has our plugin alone. */
   readonly chain: boolean;
   readonly others: Others;
