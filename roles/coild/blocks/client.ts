@@ -76,7 +76,7 @@ export class BlockClient implements BlockSource {
     return this.#looks.subscribe((blocks) => listener(parse(blocks)));
   }
 
-  /** Looks for a block soon that was allocated to this node and that nobody took. */
+  /** Looks soon for a block that was allocated to this node, unless it is taken in before. */
   expect(name: string): void {
     this.#looks.expect(name);
   }
@@ -106,7 +106,7 @@ export class BlockClient implements BlockSource {
     await this.#assertExists(pool, signal);
     for (;;) {
       const name = await this.#requests.ask(pool, { signal });
-      // Should nobody wait any more when it is read.
+      // In case no allocation waits for it any longer when it is read.
       this.#looks.expect(name);
       const object = await this.#client.tryGet(ADDRESS_BLOCKS, {
         name,
@@ -135,8 +135,8 @@ export class BlockClient implements BlockSource {
 
   /**
    * Gives a block back. Deletion comes first and the finalizer goes last, so
-   * at no moment is there a block that somebody else's deletion could remove
-   * under a pod.
+   * at no moment could a deletion by another program remove a block under a
+   * pod.
    */
   async release(
     block: BlockInfo,

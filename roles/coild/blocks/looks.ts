@@ -6,7 +6,7 @@ import { getLogger } from "../../../lib/telemetry/mod.ts";
 
 const log = getLogger("node-ipam");
 
-/** A block that an answer named, and that nobody has taken in by then, is looked at. */
+/** A block that an answer named, and that was not taken in by then, is looked at. */
 const EXPECTED_MS = 5_000;
 
 /** A block taken over from v1 goes at any moment of a migration, and another node may get it at once. */

@@ -41,11 +41,11 @@ const log = getLogger("node-ipam");
  */
 const RECHECK = { initialMs: 2_000, maxMs: 16_000 };
 
-/** One that nobody waits for is looked at about this often, until it is answered. */
+/** A request without a waiting ADD is looked at about this often, until it is answered. */
 const UNAWAITED_MS = 30_000;
 
 /**
- * An answer nobody waited for stays this long, so that the next ADD of the
+ * An answer without a waiting ADD stays this long, so that the next ADD of the
  * pool finds it rather than asking for a second block.
  */
 const LATE_ANSWER_MS = 15_000;
@@ -54,7 +54,7 @@ export interface BlockRequestsOptions {
   readonly client: KubeClient;
   /** The own Node, whose deletion shall take its requests along. */
   readonly node: NodeSource;
-  /** A block was allocated for which nobody waits any more. */
+  /** A block was allocated for which no ADD waits any longer. */
   readonly onLateAnswer?: (block: string) => void;
 }
 
@@ -78,7 +78,7 @@ export class BlockRequests {
   readonly #seen = new Map<string, BlockRequest>();
   /** UIDs of requests whose answer was used, until they are deleted. */
   readonly #spent = new Set<string>();
-  /** UIDs of requests with an answer that nobody waited for, until they are deleted. */
+  /** UIDs of requests with an answer that no ADD waited for, until they are deleted. */
   readonly #late = new Set<string>();
   /** Names of requests that an ADD waits for. */
   readonly #awaited = new Set<string>();
@@ -195,7 +195,7 @@ export class BlockRequests {
     return [...own, ...names.filter((name) => !own.includes(name))];
   }
 
-  /** The same under one name; undefined when that belongs to somebody else. */
+  /** The same under one name; undefined when that is a request of another pool or node. */
   async #ensureNamed(
     name: string,
     { pool, node, signal }: {
@@ -306,7 +306,7 @@ export class BlockRequests {
     this.#cleaner.enqueue(name);
   }
 
-  /** Deletes a request whose answer was used, or that nobody waits for. */
+  /** Deletes a request whose answer was used, or that no ADD waits for. */
   async #clean(name: string, signal: AbortSignal): Promise<void> {
     // The waiting ADD decides; what it leaves comes here again.
     if (this.#awaited.has(name)) return;

@@ -29,7 +29,7 @@ export interface LockedOptions extends CallOptions {
 
 /** How an ADD is served. */
 export interface ConnectOptions extends LockedOptions {
-  /** Begins when the pod's addresses are known, long before it is connected; ends before they are given up. Undefined when nobody is to be told. */
+  /** Begins when the pod's addresses are known, long before it is connected; ends before they are given up. Undefined when there is nothing to announce. */
   readonly announcement: Announcement | undefined;
 }
 

@@ -35,7 +35,7 @@ export class NodeAddresses {
     await this.#runner.run(signal);
   }
 
-  /** Tells the pod network at once, for pods from now on. */
+  /** Gives the addresses to the pod network at once, for pods from now on. */
   publish(): void {
     this.#network.setNodeAddresses(this.#node.addresses);
   }

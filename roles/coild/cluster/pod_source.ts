@@ -63,7 +63,7 @@ export interface PodFacts extends NamespacedName {
  * Finds pods of this node and the pool of their namespace.
  *
  * The cheapest truth first: what the runtime handed over, then the cache of
- * this node's pods, then one live GET, which also tells pods of other nodes,
+ * this node's pods, then one live GET, which also recognises pods of other nodes,
  * for a pod that the cache does not have. Only names, addresses and the
  * annotations that Coil reads are kept of the cached objects.
  */
@@ -73,7 +73,7 @@ export class PodSource {
   readonly #pods: Informer<V1Pod>;
   readonly #namespaces: Informer<V1Namespace> | undefined;
 
-  /** Without address management nobody asks for pools, and namespaces are not watched. */
+  /** Without address management no call needs pools, and namespaces are not watched. */
   constructor(
     client: KubeClient,
     { nodeName, pools }: { readonly nodeName: string; readonly pools: boolean },
@@ -201,8 +201,8 @@ export class PodSource {
 
   /**
    * The pod as it is now: the cache is behind, or the pod is not this node's.
-   * undefined where there is none, and where nobody answers although the
-   * runtime has told enough.
+   * undefined where there is none, and where the API server does not answer
+   * although the runtime has given enough.
    */
   async #lookUp(
     query: PodQuery,
@@ -264,7 +264,7 @@ export class PodSource {
     return object.metadata?.annotations?.[POOL_ANNOTATION] ?? DEFAULT_POOL;
   }
 
-  /** Which sources the packets of a pod may have that is to be connected. Asks nobody about pods that have not the annotation. */
+  /** Which sources the packets of a pod may have that is to be connected. Makes no API call for pods without the annotation. */
   async sourcesOf(
     { namespace, annotations }: Pick<PodFacts, "namespace" | "annotations">,
     { signal }: { signal: AbortSignal },

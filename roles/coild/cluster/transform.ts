@@ -22,7 +22,7 @@ import {
 import { allowsAnySource } from "./any_source.ts";
 
 // What stays in memory of each cached object. A node daemon keeps hundreds of
-// them for months; the fields nobody reads are most of their size.
+// them for months; unused fields are most of their size.
 
 type Metadata = Pick<
   NonNullable<V1Pod["metadata"]>,

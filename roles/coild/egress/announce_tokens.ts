@@ -23,10 +23,10 @@ const POD_UID_EXTRA = "authentication.kubernetes.io/pod-uid";
 const LIFE_SECONDS = 3_600;
 /** The shortest life that the API server gives. */
 const LEAST_LIFE_SECONDS = 600;
-/** A token that ends so soon is not shown any more. */
+/** A token that expires so soon is no longer sent. */
 const MARGIN_MS = 30_000;
 const REQUEST_TIMEOUT_MS = 5_000;
-/** After a failure or a time limit nobody asks again for so long: one ADD waits for it, not each. */
+/** After a failure or a time limit there is no new request for so long: one ADD waits for it, not each. */
 const FAILED_MS = 10_000;
 /** A gateway of another version refuses tokens however new they are. */
 const LEAST_AGE_MS = 60_000;

@@ -12,7 +12,7 @@ import type { Addressed } from "../calls/attachment.ts";
 
 const log = getLogger("egress");
 
-/** Tells gateways of new clients, counts and logs what came of it. */
+/** Announces new clients to gateways, counts and logs the results. */
 export class Announcer {
   readonly #client: AnnounceClient;
   readonly #metrics: Pick<CoildMetrics, "announced">;

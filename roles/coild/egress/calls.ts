@@ -34,7 +34,7 @@ export interface EgressCalls {
     options: CallOptions,
   ): Promise<Selection | undefined>;
 
-  /** What tells the gateways of a new pod; undefined when it has none. */
+  /** Announces a new pod to its gateways; undefined when it has none. */
   announcement(
     request: AddRequest,
     options: CallOptions & Pick<SetUpOptions, "wanted">,
@@ -43,7 +43,7 @@ export interface EgressCalls {
   /** Makes a new pod a client; returns when its gateways know of it, too. @throws as `EgressSetup.setUp()` */
   setUp(connected: Connected, options: SetUpOptions): Promise<void>;
 
-  /** Compares a pod with what was made of it. @throws {PodCheckError} when it is no client any more */
+  /** Compares a pod with what was made of it. @throws {PodCheckError} when it is no longer a client */
   check(key: AttachmentKey, options: CallOptions): Promise<void>;
 
   /** Forgets an attachment that is gone. */

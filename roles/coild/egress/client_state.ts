@@ -7,7 +7,7 @@ export type Gateways = ReadonlyMap<string, ClientGateway>;
 export type ClientState =
   | {
     readonly kind: "none";
-    /** Whether nobody has looked into its namespace, since it was to be new. */
+    /** Whether its namespace was not looked into, since it was to be new. */
     readonly isUnseen: boolean;
   }
   /** It may be half-done or damaged; the next update applies a plan. */

@@ -23,7 +23,7 @@ export type ConditionReason = typeof CONDITION_REASONS[number];
 
 /** Something about a client that its owner should know, for as long as it is so. */
 export interface ClientCondition {
-  /** Tells conditions apart; the message may say more. */
+  /** Identifies the condition; the message may say more. */
   readonly id: string;
   readonly reason: ConditionReason;
   readonly message: string;

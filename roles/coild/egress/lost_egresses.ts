@@ -12,7 +12,7 @@ export interface Recalled {
 /**
  * Fills in what was last known of objects that are gone. A pod whose
  * annotations name an Egress that was deleted goes on refusing what went
- * through it: nobody has said that it may go another way.
+ * through it: it was not configured to go another way.
  */
 export function recall(
   { gateways, missing }: Selection,

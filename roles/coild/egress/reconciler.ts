@@ -200,7 +200,7 @@ export class EgressReconciler {
     } catch (error) {
       if (error instanceof GatewayNetnsError) return this.#refuse(key, pod);
       if (error instanceof InvalidAnnotationError) {
-        // The pod stays as it is, until somebody changes the annotation.
+        // The pod stays as it is, until the annotation changes.
         this.#tellRefused(attachment, error, { reason: "EgressInvalid" });
         return true;
       }
@@ -208,7 +208,7 @@ export class EgressReconciler {
       this.#tellRefused(attachment, error, { reason: "EgressUnsupported" });
       return { requeueAfterMs: UNSUPPORTED_RETRY_MS };
     } finally {
-      // The pod may be gone by then, and nobody would forget it again.
+      // The pod may be gone by then, and nothing else would forget it again.
       if (book.at(attachment.key) !== attachment) setup.forget(attachment.key);
     }
   }
@@ -253,7 +253,7 @@ export class EgressReconciler {
     return found;
   }
 
-  /** W33: which of two pods an address belongs to cannot be told; nobody else waits for that. */
+  /** W33: it is unknown which of two pods has the address; no other pod waits for that. */
   #isAmbiguous(key: string, pod: V1Pod): boolean {
     const others = this.#with.pods.withSameAddress(pod).map(nameOf).sort();
     const text = others.join('", "');

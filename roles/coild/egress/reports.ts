@@ -47,11 +47,11 @@ interface Report {
 }
 
 /**
- * Tells a client's owner by Events when a condition begins or ends.
+ * Reports by Events on a client's pod when a condition begins or ends.
  *
- * A gateway that comes and goes concerns each of its clients at once, so what
- * passes within moments is not told, what lasts not by all nodes and for all
- * pods in the same moment, and what comes again not before minutes.
+ * A gateway that comes and goes concerns each of its clients at once. So what
+ * passes within moments has no Event, the Events of what lasts are spread over
+ * nodes and pods, and what comes again has its next Event only after minutes.
  */
 export class EgressReports implements Disposable {
   readonly #options: EgressReportsOptions;
@@ -111,7 +111,7 @@ export class EgressReports implements Disposable {
     this.#reports.delete(keyText(key));
   }
 
-  /** Tells nothing any more. */
+  /** Cancels all Events that wait. */
   [Symbol.dispose](): void {
     for (const reports of this.#reports.values()) {
       for (const report of reports.values()) cancel(report);

@@ -108,10 +108,10 @@ export class EgressSetup {
   }
 
   /**
-   * Doubts that a pod is no client where nobody has looked: a runtime may add a
-   * container again after its DEL, in the namespace that an earlier ADD had made
-   * a client's. True once for each; then its next update looks. Doubts always
-   * that a client is up to date while nobody reports changes of its gateways.
+   * Whether a pod's network may be other than its state says. True once for a pod
+   * whose namespace was not looked into; then its next update looks. A runtime may
+   * add a container again after its DEL, in the namespace that an earlier ADD had
+   * made a client's. Always true for a client while its gateways are not watched.
    */
   doubt({ key }: Attachment): boolean {
     const state = this.#states.get(keyText(key));
@@ -127,7 +127,7 @@ export class EgressSetup {
       .some((gateway) => !source.isFollowed(splitKey(gateway).namespace ?? ""));
   }
 
-  /** Tells the gateways of a new pod. Never throws. */
+  /** Announces a new pod to its gateways. Never throws. */
   async announce(
     attachment: Addressed,
     selection: Selection,

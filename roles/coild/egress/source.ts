@@ -51,7 +51,7 @@ interface Asking {
  */
 const MAX_FOLLOWED = 16;
 
-/** One that no pod names any more is followed a little longer, as its next pod may be on its way. */
+/** One that pods no longer name is followed a little longer, as its next pod may be on its way. */
 const IDLE_MS = 300_000;
 const SWEEP_MS = 60_000;
 
@@ -137,7 +137,7 @@ export class EgressSource {
       // Its Service has its name.
       this.#read(known?.watch.services, SERVICES, { ...options, ref }),
     ]);
-    // Not for a name that nobody uses: any pod may name any number of them.
+    // Not for a name without an Egress: any pod may name any number of them.
     const watch = egress && this.#follow(ref.namespace);
     if (egress === undefined || service === undefined) {
       return { egress, service, slices: [] };

@@ -25,7 +25,7 @@ import type { ExportTable } from "./route_sink.ts";
 
 const log = getLogger("upkeep");
 
-/** How often everything is looked at, whatever the kernel tells. */
+/** How often everything is looked at, whatever the kernel reports. */
 const LOOK_MS = 30_000;
 
 /** Pods that an ADD or DEL was working on are looked at again after this. */
@@ -55,9 +55,9 @@ export interface NetworkKeeperOptions {
 }
 
 /**
- * Keeps the node's network as start and ADD made it. Somebody else's changes
- * are told by the kernel, and everything is looked at every 30 s besides. What
- * is missing is put back; what cannot be, is named by readiness.
+ * Keeps the node's network as start and ADD made it. The kernel reports other
+ * programs' changes, and everything is looked at every 30 s besides. What is
+ * missing is put back; what cannot be, is named by readiness.
  */
 export class NetworkKeeper {
   readonly #with: NetworkKeeperOptions;
@@ -143,7 +143,7 @@ export class NetworkKeeper {
     return repaired.length > 0;
   }
 
-  /** A family that none of the node's blocks has is nobody's concern. */
+  /** Problems of a family that none of the node's blocks has do not count. */
   #judge(problems: readonly HostProblem[]): void {
     const { ipam, readiness } = this.#with;
     const used = FAMILIES.filter((family) =>
@@ -164,7 +164,7 @@ export class NetworkKeeper {
 
   async #lookAtPods(signal: AbortSignal): Promise<boolean> {
     const { ipam, network, repair } = this.#with;
-    // Before, nobody knows what pods should have; the start looks at them all.
+    // Before, it is unknown what pods should have; the start looks at them all.
     if (!ipam.isReady) return false;
     const { pods } = await network.survey();
     const { repaired, busy, problems } = await repair.repair(pods, { signal });

@@ -34,9 +34,9 @@ export interface PodRepair {
 }
 
 /**
- * Makes good what somebody did who emptied the pod table, or took a pod's end
- * on the host down or its addresses off: no address of a living pod is given
- * out again, and the pod gets back what it had.
+ * Repairs the node after another program has emptied the pod table, or has taken a
+ * pod's end on the host down or its addresses off: no address of a living pod is
+ * given out again, and the pod gets back what it had.
  */
 export class RouteRepair {
   readonly #with: RouteRepairOptions;
@@ -46,8 +46,8 @@ export class RouteRepair {
   }
 
   /**
-   * Fills in the addresses of pods of which neither a route nor the address
-   * management tells any. What remains without is an ADD that was killed
+   * Fills in the addresses of pods for which neither a route nor the address
+   * management has one. What remains without is an ADD that was killed
    * before it gave the pod an address.
    */
   async complete(pods: readonly PodLink[]): Promise<readonly PodLink[]> {

@@ -13,13 +13,13 @@ export class ExportTable implements RouteSink {
   /** What the table held after the last synchronisation. */
   #last: ReadonlySet<string> | undefined;
 
-  /** `onRestored` is called when routes had been removed by somebody else. */
+  /** `onRestored` is called when routes had been removed by another program. */
   constructor(exporter: RouteExporter, onRestored: () => void) {
     this.#exporter = exporter;
     this.#onRestored = onRestored;
   }
 
-  /** How often routes had been removed by somebody else. */
+  /** How often routes had been removed by another program. */
   get restored(): number {
     return this.#restored;
   }

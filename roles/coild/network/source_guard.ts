@@ -26,7 +26,7 @@ import type { SourceWatch } from "./source_watch.ts";
 
 const log = getLogger("pod-sources");
 
-/** How often, about, to look whether the table and the links are as they should be, whatever the kernel tells. */
+/** How often, about, to look whether the table and the links are as they should be, whatever the kernel reports. */
 const INTERVAL_MS = 30_000;
 
 /** The least time between two looks at the links. */

@@ -34,7 +34,7 @@ const ADDRESS_STATES = [
   "quarantined",
 ] as const;
 
-/** What coild puts back when somebody else removed it, as metric labels. */
+/** What coild puts back when another program removed it, as metric labels. */
 export const REPAIRS = [
   "rule",
   "forwarding",

@@ -4,7 +4,7 @@ import { failureOf } from "./cni_errors.ts";
 import type { PodSource } from "../cluster/pod_source.ts";
 
 /**
- * Tells a pod's owner by an Event why the pod cannot start, or what is wrong
+ * Reports by an Event on a pod why the pod cannot start, or what is wrong
  * with its egress, where an admin can do something about it. What passes by itself makes no Event; repetitions are
  * counted by the recorder.
  */

@@ -12,7 +12,7 @@ const WINDOW_MS = 10 * 60_000;
 /** What is put back together is one repair. */
 const SAME_MS = 500;
 
-/** After the first ones, a record of the log tells of all repairs within this time. */
+/** After the first ones, one log record covers all repairs within this time. */
 const LOG_MS = 60_000;
 
 /** The reason of the Event. */
@@ -35,7 +35,7 @@ interface RepairEntry {
 }
 
 /**
- * Tells that somebody removes what is Coil's: in the metrics each time, in the
+ * Reports that another program removes what is Coil's: in the metrics each time, in the
  * log without flooding it, and by an Event on the Node when it goes on.
  */
 export class RepairReports {

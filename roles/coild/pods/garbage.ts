@@ -21,7 +21,7 @@ export interface GarbageCollectorOptions {
   readonly locks: KeyedMutex;
 }
 
-/** An attachment, and what tells whether somebody needs it. */
+/** An attachment, and what decides whether it is still needed. */
 interface Candidate extends ListedAttachment {
   readonly pool: string;
   readonly addresses: DualStack<Address>;

@@ -21,7 +21,7 @@ export interface ReconcilerOptions {
 
 /**
  * Compares the kernel with the address management from time to time: husks
- * that nobody finishes are finished, addresses whose interface is gone come
+ * that were left behind are deleted, addresses whose interface is gone come
  * back, differences are reported.
  */
 export class Reconciler {

@@ -82,7 +82,7 @@ export class Teardown implements AsyncDisposable {
    * Takes down just the attachment that was listed. In the time since, the
    * runtime may have deleted it and added another one of the same key: a link
    * of another index, or addresses of another period of use, are left alone.
-   * Tells whether there was anything left of what was listed.
+   * Returns whether there was anything left of what was listed.
    *
    * @throws {NetlinkError} as {@linkcode Teardown.start}
    */

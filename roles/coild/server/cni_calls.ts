@@ -18,9 +18,9 @@ import type { MethodName } from "./method_names.ts";
 /** For calls that were ended to say so, and to undo what they did. */
 export const LAST_WORDS_MS = 200;
 
-/** What a method is told about its call. */
+/** What a method knows about its call. */
 export interface CallContext {
-  /** Aborted when nobody waits for the answer any more. */
+  /** Aborted when the caller no longer waits for the answer. */
   readonly signal: AbortSignal;
   /** How long the caller said that it would wait; undefined is for ever. */
   readonly remainingMs: number | undefined;
