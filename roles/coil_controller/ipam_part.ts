@@ -209,7 +209,7 @@ interface Dependencies {
   readonly usage: PoolUsage | undefined;
 }
 
-/** What watch events lead to; keys and no more, but for what only a deleted object tells. */
+/** What watch events lead to; keys only, except where only the deleted object has the facts. */
 interface Handlers {
   readonly onPool: (name: string, afterMs: number) => void;
   /** A request waits for its answer. */
@@ -274,7 +274,7 @@ function holderOf({ metadata }: AddressBlock): { pool: string; node: string } {
   return { pool, node };
 }
 
-/** A node may come and go while a watch is cut, so that nothing ever tells of its end but its blocks. */
+/** A node may come and go while a watch is cut: then only its blocks show that it is gone. */
 function isMissing(node: string, { nodes }: Cluster): boolean {
   return node !== "" && nodes.hasSynced && nodes.store.get(node) === undefined;
 }
@@ -376,7 +376,7 @@ function makeRequestController(
   });
 }
 
-/** Tells about a Node, which may be gone. */
+/** Records an Event about a Node, which may be gone. */
 function nodeEvent(
   { events }: Pick<IpamPartOptions, "events">,
   { nodes }: Cluster,

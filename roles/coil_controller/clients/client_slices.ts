@@ -29,7 +29,7 @@ const BY_NAME = "name";
 // mutate: any two names do.
 const BY_LABEL = "label";
 
-/** What one watch has shown another shows within milliseconds; own writes too, but for those that somebody has undone. */
+/** What one watch has shown another shows within milliseconds; own writes too, unless another program has undone them. */
 const SEEN_MS = 2_000;
 
 /** Follows all slices. */
@@ -89,7 +89,7 @@ export class ClientSlices {
   /**
    * Makes the slices of the Egress of the key `namespace/name` say what its pods say.
    *
-   * @throws {KubeApiError} when the API server refuses, also because somebody else changed a slice
+   * @throws {KubeApiError} when the API server refuses, also because another program changed a slice
    */
   async reconcile(key: string, signal: AbortSignal): Promise<void> {
     using _turn = await this.#turns.lock(key, { signal });
@@ -141,7 +141,7 @@ export class ClientSlices {
     );
     const spare = plan.deletes.map((number) => live.get(number));
     for (const slice of [...spare, ...misplaced]) {
-      // One that is being deleted waits for a finalizer of somebody else's.
+      // One that is being deleted waits for another program's finalizer.
       if (slice === undefined || isDeleting(slice)) continue;
       await this.#delete(slice, signal);
       written.set(keyOf(slice), undefined);
@@ -243,7 +243,7 @@ async function untilFound<T>(
 
 /**
  * Whether a slice was written for pods that are newer than this version. The
- * version of a pod cannot be above that of the slice: somebody else wrote it,
+ * version of a pod cannot be above that of the slice: else another program wrote it,
  * or slices are in an etcd of their own, and it says nothing.
  */
 function isNewer(

@@ -8,8 +8,8 @@ const MAX_KEYS = 10_000;
 
 /**
  * How often each object's status is written. Every node follows some of them,
- * so what only changes numbers waits until a while after the last write; what
- * somebody must know is written at once.
+ * so what only changes numbers waits until a while after the last write; other
+ * changes are written at once.
  */
 export class WritePace {
   readonly #intervalMs: number;

@@ -85,7 +85,7 @@ export class EgressAccess {
     );
   }
 
-  /** Takes the right to report away from a namespace that has no Egress any more. */
+  /** Takes the right to report away from a namespace that no longer has an Egress. */
   async reconcile(namespace: string, signal: AbortSignal): Promise<void> {
     if (this.#cluster.liveEgresses(namespace).length > 0) return;
     const name = EGRESS_ROLE_BINDING;

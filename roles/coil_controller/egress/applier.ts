@@ -17,7 +17,7 @@ export interface ApplyOptions extends NamespacedName {
   readonly plan: object;
   /** The object as watches know it. */
   readonly live: OwnedObject | undefined;
-  /** Throws when an object is somebody else's. */
+  /** Throws when an object belongs to another owner. */
   readonly check: (found: KubeObject) => void;
   readonly signal: AbortSignal;
 }
@@ -35,7 +35,7 @@ interface Memory {
 }
 
 /**
- * Applies objects on the server's side, which merges what is wanted with what
+ * Applies objects on the server's side, which merges the plan with what
  * others wrote. Asks the server nothing as long as neither has changed.
  */
 export class EgressApplier {
@@ -105,7 +105,7 @@ export class EgressApplier {
     });
   }
 
-  /** Forgets an object that is not wanted any more. */
+  /** Forgets an object that is no longer wanted. */
   forget<T>(type: ResourceType<T>, target: NamespacedName): void {
     this.#applied.delete(memoryKeyOf(type, target));
   }

@@ -25,7 +25,7 @@ export interface EgressBindingsOptions {
 /**
  * Keeps the subjects of the ClusterRoleBindings through which gateways may
  * check announcements: exactly those of namespaces that have an Egress, so that
- * nobody keeps the right after the last one is gone.
+ * no gateway keeps the right after the last one is gone.
  *
  * The bindings are part of the installation and are not made here, which
  * would need the right to bind any role.
@@ -54,7 +54,7 @@ export class EgressBindings {
     const binding = cluster.clusterRoleBindings.get(name)?.store.get(name);
     if (binding === undefined) {
       if (!isNeeded) return;
-      // Without Egresses nobody misses it.
+      // Without Egresses it is not needed.
       if (cluster.liveEgresses().length === 0) return this.#note(undefined);
       const message =
         `Cannot let gateways check announcements: ClusterRoleBinding "${name}" does not exist; apply Coil's manifests`;

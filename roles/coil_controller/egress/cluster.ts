@@ -36,7 +36,7 @@ import {
   transformPod,
 } from "../gateway/transform.ts";
 
-/** A pod that ended is no gateway any more, though its object may stay for long. */
+/** A pod that ended is no longer a gateway, though its object may stay for long. */
 export const LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed";
 
 /** Selects one object by its name, which the rights to watch can be limited to. */
@@ -122,7 +122,7 @@ export class EgressCluster {
     await abortable(Promise.all(all), signal);
   }
 
-  /** The Egresses that are to be served: those that nobody has deleted. */
+  /** The Egresses that are to be served: those that are not being deleted. */
   liveEgresses(namespace?: string): Egress[] {
     const { store } = this.egresses;
     const all = namespace === undefined

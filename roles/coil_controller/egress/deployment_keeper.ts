@@ -39,8 +39,8 @@ export class DeploymentKeeper {
    * Makes the Deployment what the Egress wants, and returns it.
    *
    * @throws {InvalidTemplateError} when no plan can be made of the template
-   * @throws {UnknownImageError} when nobody says what the gateways run
-   * @throws {NameTakenError} when a Deployment of the name is somebody else's
+   * @throws {UnknownImageError} when no image is configured for the gateways
+   * @throws {NameTakenError} when a Deployment of the name belongs to another owner
    */
   async keep(
     egress: Egress,

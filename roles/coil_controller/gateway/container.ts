@@ -96,7 +96,7 @@ function orDefault(
   return [...(wanted.length > 0 ? wanted : otherwise)];
 }
 
-/** Only flags that upstream's gateways know, as long as nobody asks for more: a template may name their image. */
+/** Only flags that upstream's gateways know, unless more is configured: a template may name their image. */
 function planArgs(
   { spec }: Egress,
   settings: GatewaySettings,

@@ -17,7 +17,7 @@ export interface EgressImageOptions {
   };
 }
 
-/** Nobody says which image egress pods run. */
+/** No image is configured for egress pods. */
 export class UnknownImageError extends Error {
   override readonly name = "UnknownImageError";
 }

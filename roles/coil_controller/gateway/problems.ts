@@ -8,7 +8,7 @@ import type { NamespacedName } from "../../../lib/names/mod.ts";
 import { UnknownImageError } from "./image.ts";
 import { InvalidTemplateError } from "./template.ts";
 
-/** An object of the Egress' name is somebody else's. */
+/** An object of the Egress' name belongs to another owner. */
 export class NameTakenError extends Error {
   override readonly name = "NameTakenError";
 }
@@ -21,9 +21,9 @@ export function targetOf(
 }
 
 /**
- * Makes a check that an object may be taken for the Egress': it is its own, or
- * nobody's and has Coil's labels. The check throws {@linkcode NameTakenError}
- * when it is not.
+ * Makes a check that an object may be taken for the Egress': the Egress owns it, or
+ * it has no owner and Coil's labels. Otherwise the check throws
+ * {@linkcode NameTakenError}.
  */
 export function ownerCheck(
   egress: Egress,

@@ -34,7 +34,7 @@ export function hasFormerManager({ metadata }: KubeObject): boolean {
 
 /**
  * Takes over what upstream's controller owns of an object. Otherwise what it
- * once wrote, and nobody wants any more, would stay for ever.
+ * once wrote and is no longer wanted would stay for ever.
  *
  * @throws {KubeApiError} when the object was changed in between
  */

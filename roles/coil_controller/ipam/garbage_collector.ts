@@ -37,9 +37,9 @@ export interface GarbageCollectorOptions {
   readonly blocks: Store<AddressBlock>;
   readonly metrics: IpamMetrics;
   readonly kubeMetrics: KubeMetrics;
-  /** Tells an operator which blocks of a deleted node were released. */
+  /** Reports to admins which blocks of a deleted node were released. */
   readonly onReleased: (node: string, message: string) => void;
-  /** Tells an operator that blocks could not be released. */
+  /** Reports to admins that a block could not be released. */
   readonly onFailure: (block: AddressBlock, error: unknown) => void;
   /** How long a node must have been missing: a Node that is deleted by mistake still runs its pods, and may come back. */
   readonly graceMs: number;

@@ -18,7 +18,7 @@ export class MissingNodes {
     this.#sinceMs.set(node, this.#clock.nowMs());
   }
 
-  /** The node is there, or nobody asks for it any more. */
+  /** To be called when the node is there, or has no blocks left. */
   forget(node: string): void {
     this.#sinceMs.delete(node);
   }

@@ -45,7 +45,7 @@ export interface PoolsOptions {
   /** All blocks, with the indexes "pool" and "alias". */
   readonly blocks: Store<CachedBlock>;
   readonly metrics: IpamMetrics;
-  /** Something has changed that the status of another pool tells. */
+  /** Called when something has changed that the status of another pool shows. */
   readonly onConcerned?: (pool: string) => void;
 }
 
@@ -107,7 +107,7 @@ export class Pools implements PoolBook, PoolAllocator, BlockStore {
     return this.#manager.isCarving(pool);
   }
 
-  /** Takes over what the pool has become, if that matters to blocks; tells whether. */
+  /** Takes over what the pool has become, if that matters to blocks; returns whether it does. */
   #learn(pool: Pool, indices?: readonly number[]): boolean {
     const { name } = pool;
     const known = this.#known.get(name);
@@ -119,7 +119,7 @@ export class Pools implements PoolBook, PoolAllocator, BlockStore {
     return true;
   }
 
-  /** The subnets of a pool are others now: looks at its blocks again and tells its neighbours, old and new. */
+  /** The subnets of a pool are others now: looks at its blocks again and notifies its neighbours, old and new. */
   #changed(name: string, before: readonly string[]): void {
     for (const block of this.#options.blocks.byIndex("pool", name)) {
       this.seen(block);

@@ -2,7 +2,7 @@ import { ADDRESS_BLOCKS, type AddressBlock } from "../../../lib/api/mod.ts";
 import { KubeApiError, type KubeClient } from "../../../lib/kube/mod.ts";
 import { FINALIZER } from "../../../lib/names/mod.ts";
 
-/** A finalizer that somebody adds or removes in the meantime costs one attempt. */
+/** A finalizer that is added or removed in the meantime costs one attempt. */
 const MAX_ATTEMPTS = 5;
 
 /**
