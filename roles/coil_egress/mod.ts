@@ -1,6 +1,6 @@
 /**
- * coil-egress, the gateway of an Egress: it lets the pods that are the
- * Egress' clients, and nobody else, reach outside networks with its address.
+ * coil-egress, the gateway of an Egress: it lets the Egress' clients, and no
+ * other pods, reach outside networks with its address.
  *
  * This file only connects the parts.
  *
@@ -266,7 +266,7 @@ function connectClients(
   return { clients, announced, sync, watcher };
 }
 
-/** What the gateway tells of itself. */
+/** What the gateway reports of itself. */
 function connectReports(
   { identity, kernel, client, registry, statusIntervalMs }: GatewayDependencies,
   { metrics, lifecycle, clients, announced, sync, watcher }:

@@ -34,7 +34,7 @@ export interface AdmissionOptions {
   readonly blocks: Pick<NodeBlocks, "problemOf">;
   readonly announced: Pick<AnnouncedClients, "add">;
   readonly sync: Pick<KernelSync, "flushed">;
-  /** Why nobody can be let in now; undefined when it is possible. */
+  /** Why no client can be let in now; undefined when it is possible. */
   readonly closedBecause: () => string | undefined;
 }
 

@@ -34,8 +34,8 @@ export class ControllerLease {
   }
 
   /**
-   * Whether nobody holds the lease, or has renewed it since it was first read
-   * here, 16 s ago: clocks of machines differ, so its times say nothing.
+   * Whether the lease has no holder, or was not renewed in the 16 s since it was
+   * first read here: clocks of machines differ, so its times say nothing.
    *
    * @throws {Error} when the API server does not answer
    */

@@ -43,7 +43,7 @@ export class TokenReviews {
   }
 
   /**
-   * Returns whose token it is; undefined when it is nobody's, or made for others than the gateways of this Egress.
+   * Returns whose token it is; undefined when it is not valid, or made for others than the gateways of this Egress.
    *
    * @throws {TooManyTokensError} when too many unknown tokens came from this address, or in all
    * @throws {KubeApiError | KubeUnreachableError} when the API server cannot be asked

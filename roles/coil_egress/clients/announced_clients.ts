@@ -13,9 +13,9 @@ export interface AnnouncedClientsOptions {
   readonly clients: Pick<ClientSet, "claim" | "hasStatus">;
   /** How long an announced address is served without a status that has it. */
   readonly confirmMs: number;
-  /** Whether nobody can confirm now, so that addresses stay for as long again. */
+  /** Whether the controller cannot confirm now, so that addresses stay for as long again. */
   readonly isConfirmerAway: () => Promise<boolean>;
-  /** Is told when an address is served no longer, which nobody waits for. */
+  /** Called when an address is no longer served; nothing waits for its removal. */
   readonly onExpired: () => void;
 }
 
@@ -49,8 +49,8 @@ export class AnnouncedClients implements Disposable {
 
   /**
    * Serves a pod's addresses from now on, until its status decides. False for
-   * a pod that went, or ceased to be a client, while somebody asked about it:
-   * nothing would ever end its announcement but the time.
+   * a pod that went, or ceased to be a client, while its announcement was being
+   * checked: only the time limit would end that.
    */
   add(pod: ClientPod, addresses: readonly Address[]): boolean {
     const { clients } = this.#options;
@@ -89,7 +89,7 @@ export class AnnouncedClients implements Disposable {
     this.#end(pod.uid);
   }
 
-  /** Forgets a pod that is gone, or no client any more. */
+  /** Forgets a pod that is gone, or no longer a client. */
   forget(uid: string): void {
     this.#gone.add(uid);
     for (const oldest of this.#gone) {
@@ -115,7 +115,7 @@ export class AnnouncedClients implements Disposable {
     const entry = this.#entries.get(uid);
     if (entry === undefined) return;
     const { isConfirmerAway, onExpired } = this.#options;
-    // Without an answer of the API server nobody can confirm either.
+    // Without an answer of the API server no status can confirm it either.
     const isAway = await isConfirmerAway().catch(() => true);
     if (this.#entries.get(uid) !== entry) return;
     if (isAway) return this.#await(uid, entry);

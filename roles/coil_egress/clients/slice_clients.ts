@@ -32,7 +32,7 @@ interface LostSlice {
  * The clients in the slices of an Egress. One is a client as long as a slice
  * has it: coil-controller writes a slice that gets a client before the one
  * that loses it, and empties a slice before it deletes it. One that is deleted
- * with clients in it was deleted by somebody else, and coil-controller writes
+ * with clients in it was deleted by another program, and coil-controller writes
  * them again in a moment: each stays until a slice has it, with its addresses.
  */
 export class SliceClients implements Disposable {

@@ -62,7 +62,7 @@ export class KernelSync {
     return this.#isFailing;
   }
 
-  /** Says that what is wanted has changed. */
+  /** Says that the desired state has changed. */
   trigger(): void {
     this.#changed.open();
   }
@@ -73,7 +73,7 @@ export class KernelSync {
     await this.flushed(options);
   }
 
-  /** Waits until what is wanted now is in the kernel. Rejects when that has failed; it will be tried again. */
+  /** Waits until the present desired state is in the kernel. Rejects when that has failed; it will be tried again. */
   async flushed(options: { readonly signal: AbortSignal }): Promise<void> {
     const waiter = Promise.withResolvers<void>();
     this.#waiting.push(waiter);

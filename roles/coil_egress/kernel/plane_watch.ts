@@ -10,7 +10,7 @@ import type { PlaneUpkeep } from "../base/ports.ts";
 
 const log = getLogger("egress-sync");
 
-/** How often to look, whatever the kernel tells. */
+/** How often to look, whatever the kernel reports. */
 const LOOK_MS = 30_000;
 
 /** So many of the things that are missing are named. */
