@@ -120,7 +120,7 @@ async function installConfigOnce(
   return { path: `${directory}/${name}`, state, ...(source && { source }) };
 }
 
-/** The network that was there a moment ago is not any more. */
+/** The network that was there a moment ago is gone. */
 function missingNetwork({ etcDirectory, dryRun }: InstallRequest): undefined {
   if (!dryRun) {
     throw new InstallError(

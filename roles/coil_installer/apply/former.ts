@@ -64,7 +64,7 @@ async function tryLink(path: string, other: string): Promise<boolean> {
   }
 }
 
-/** Nobody can write to a file that is being executed (ETXTBSY), in whatever container. */
+/** A file that is being executed, in whatever container, cannot be written to (ETXTBSY). */
 async function mayRun(path: string): Promise<boolean> {
   try {
     using _file = await Deno.open(path, { write: true });

@@ -3,7 +3,7 @@ export class InstallError extends Error {
   override readonly name = "InstallError";
 }
 
-/** Somebody else changed a file while its successor was being made. */
+/** Another program changed a file while its successor was being made. */
 export class ChangedMeanwhileError extends Error {
   override readonly name = "ChangedMeanwhileError";
 }
@@ -30,7 +30,7 @@ export function codeOf(error: unknown): string | undefined {
   return typeof error.code === "string" ? error.code : undefined;
 }
 
-/** Whether a file is executed, or written, by somebody: ETXTBSY, which Deno gives no code. */
+/** Whether a file is being executed, or written: ETXTBSY, which Deno gives no code. */
 export function isBusy(error: unknown): boolean {
   return error instanceof Error && error.message.includes("(os error 26)");
 }

@@ -76,7 +76,7 @@ function tryParseNetwork(text: string): NetworkList | undefined {
 
 /**
  * The source's list with our plugin behind the one that makes the interface.
- * An entry of ours that somebody has put there is replaced.
+ * An entry of ours that is already there is replaced.
  *
  * @throws {InstallError} when our plugin cannot be part of it
  */

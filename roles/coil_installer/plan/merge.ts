@@ -39,7 +39,7 @@ interface Addition {
  * one, each behind the plugin it stood behind; those at the end stay there.
  *
  * Ours are the plugins of the wanted list, and those that the installer noted
- * to have written: what it wrote once and is not wanted any more goes.
+ * to have written: what it wrote once and is no longer wanted goes.
  */
 export function mergeLists(wanted: NetworkList, existing: NetworkList): Merged {
   const slots = labelled(wanted.plugins);
@@ -74,8 +74,8 @@ function anchorOf(
   { before, behind }: Addition,
   wanted: readonly string[],
 ): string | undefined {
-  // Nobody adds plugins in front of the one that makes the interface. What
-  // stands there is the main plugin of a configuration that nobody noted to be
+  // No plugin is added in front of the one that makes the interface. What
+  // stands there is the main plugin of a configuration that was not noted to be
   // ours, and there cannot be two.
   if (before.length === 0) return undefined;
   // Those who append want to be last.

@@ -20,7 +20,7 @@ export interface InstalledPlugin {
 
 /**
  * Plans the plugin's file. Former versions had two: a launcher, and an
- * executable that it calls. The second goes when nothing calls it any more; calls
+ * executable that it calls. The second goes when nothing calls it any longer; calls
  * that are under way find a link to the plugin, which the next run removes.
  */
 export function planPlugin(

@@ -6,7 +6,7 @@ export type Step =
     readonly kind: "installProgram";
     readonly path: string;
     readonly program: Program;
-    /** A second file that the earlier program needed, which goes when that is not running any more. */
+    /** A second file that the earlier program needed, which goes when that no longer runs. */
     readonly former?: string | undefined;
   }
   | {

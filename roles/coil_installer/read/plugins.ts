@@ -6,7 +6,7 @@ import { isRunnable } from "./runnable.ts";
 /** VERSION needs no network and no daemon; a plugin that takes so long does not work. */
 const TIMEOUT_MS = 30_000;
 
-/** How long a file that somebody has open for writing is waited for. */
+/** How long to wait for a file that a process has open for writing. */
 const BUSY_MS = 5_000;
 const BUSY_STEP_MS = 20;
 
