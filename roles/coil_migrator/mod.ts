@@ -137,7 +137,7 @@ export async function run(
   }
 }
 
-/** Somebody pressed Ctrl-C. */
+/** The user pressed Ctrl-C. */
 class Interruption extends Error {
   override readonly name = "Interruption";
   constructor() {

@@ -15,7 +15,7 @@ export interface LivePod extends NamespacedName {
   readonly addresses: readonly Address[];
   /** Who recreates it when it is gone. */
   readonly controller: OwnerReference | undefined;
-  /** Whether it is made from a file on its node: nobody can evict it. */
+  /** Whether it is made from a file on its node: it cannot be evicted. */
   readonly isStatic: boolean;
   readonly isReady: boolean;
   readonly isDeleting: boolean;

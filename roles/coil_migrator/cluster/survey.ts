@@ -27,14 +27,14 @@ export interface Survey extends V1Pods {
   readonly pools: readonly Pool[];
   /** Reserved or not. */
   readonly blocks: readonly Block[];
-  /** Why objects could not be read: somebody has changed them by hand. */
+  /** Why objects could not be read: they were changed by hand. */
   readonly unreadable: readonly string[];
   /** Blocks that are not as they were dumped. */
   readonly edited: readonly string[];
 }
 
 /**
- * Reads pods, pools and blocks, and tells which pods are v1's.
+ * Reads pods, pools and blocks, and finds out which pods are v1's.
  *
  * Pods first: a pod that has an address had its block before.
  * @throws {MigrateError} when Coil's resources are not installed

@@ -17,7 +17,7 @@ export interface V1Pods {
 }
 
 /**
- * Tells v1's pods from v2's: their address is in a reserved block, or in a pool and in no block at all.
+ * Finds v1's pods: their address is in a reserved block, or in a pool and in no block at all.
  *
  * An address that is in a block of v2's is v2's, also when a reserved block has it too: that one was applied too late.
  */

@@ -23,7 +23,7 @@ export async function connect(
   try {
     await client.get(NAMESPACES, { name: "default", signal });
   } catch (error) {
-    // Somebody else's rights are not our business as long as there is an answer.
+    // A 403 is an answer, too: which rights there are does not matter here.
     const answers = error instanceof KubeApiError && error.isForbidden;
     if (!answers) throw error;
   }

@@ -7,16 +7,16 @@ export interface Terminal {
   out(text: string): void;
   /** Takes what is said beside. */
   err(text: string): void;
-  /** Whether somebody sees what is written to `err` as it comes. */
+  /** Whether `err` is a terminal, where a user sees what is written as it comes. */
   readonly isInteractive: boolean;
-  /** Asks for a yes; undefined when nobody is there to be asked. */
+  /** Asks for a yes; undefined when there is no user to ask. */
   ask(question: string, signal: AbortSignal): Promise<boolean | undefined>;
 }
 
 /** The terminal that the process was started at. */
 export function processTerminal(): Terminal {
   return {
-    // When nobody reads any more: what is under way matters more than who listens.
+    // When the reader is gone, the work goes on: it matters more than the output.
     out: (text) => void writeAll(Deno.stdout, text),
     err: (text) => void writeAll(Deno.stderr, text),
     isInteractive: Deno.stderr.isTerminal(),

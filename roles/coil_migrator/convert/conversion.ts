@@ -167,7 +167,7 @@ function roomFor(pool: Pool, blocks: readonly ReservedBlock[]): Finding[] {
   }];
 }
 
-/** Addresses that v1 has on record, outside any block: nobody will look for them again. */
+/** Addresses that v1 has on record, outside any block: nothing will look for them again. */
 function forgottenAddresses(
   addresses: readonly V1Address[],
   blocks: readonly ReservedBlock[],

@@ -9,7 +9,7 @@ import {
 
 const DIGITS = 16;
 
-/** The block with an annotation that tells whether it is as it was dumped. */
+/** The block with an annotation that shows whether it is as it was dumped. */
 export function sealed(block: AddressBlock): AddressBlock {
   const { metadata } = block;
   const annotations = {

@@ -23,7 +23,7 @@ export type FindingKind =
  * How much it matters:
  *
  * - `note`: carried over, or there is nothing to carry over
- * - `warning`: carried over in another form, or harmless as long as somebody has a look
+ * - `warning`: carried over in another form, or harmless as long as an admin has a look
  * - `loss`: not carried over; what uses it loses its network, or its addresses can be given to others
  */
 export type Severity = "note" | "warning" | "loss";

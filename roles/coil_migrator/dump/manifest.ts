@@ -51,7 +51,7 @@ ${DIGEST_PREFIX}${objects.length}, sha256: ${sha256(rest)}
 ${rest}`;
 }
 
-/** Tells whether a manifest is as it was written. */
+/** Finds out whether a manifest is as it was written. */
 export function inspectManifest(text: string): ManifestState {
   const match = DIGEST_LINE.exec(text);
   if (!text.startsWith(TITLE) || match === null) return { state: "foreign" };
@@ -81,8 +81,8 @@ export function countsOf(conversion: Conversion): ManifestCounts {
 }
 
 /**
- * Blocks before pools, which they need not: they have no owner. When v2 runs already, or only a part is applied, nobody
- * is given an address of a pool before those that v1 has given out are reserved.
+ * Blocks before pools, which they need not: they have no owner. When v2 runs already, or only a part is applied, no pod
+ * gets an address of a pool before those that v1 has given out are reserved.
  */
 function objectsOf(
   { pools, namespaces, blocks }: Conversion,

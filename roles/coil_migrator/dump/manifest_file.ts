@@ -34,7 +34,7 @@ export async function writeManifest(
 ): Promise<void> {
   const part = `${file}.part`;
   try {
-    // What an earlier run left, or a link that somebody else put there: it is not followed.
+    // What an earlier run left, or a link that another user put there: it is not followed.
     await Deno.remove(part).catch((error) => {
       if (!(error instanceof Deno.errors.NotFound)) throw error;
     });

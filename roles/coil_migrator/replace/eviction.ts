@@ -87,7 +87,7 @@ function notAllowed(
   );
 }
 
-/** What budgets need and have, where the API server tells. */
+/** What budgets need and have, where the API server says so. */
 function reasonsOf({ message, details }: KubeApiError): string {
   const causes = details?.causes?.flatMap((cause) => cause.message ?? []) ?? [];
   return causes.length === 0 ? message : causes.join("; ");

@@ -14,7 +14,7 @@ import { releaseBlocks } from "./release_blocks.ts";
 import { patientSurvey, type ReplaceContext, withAdvice } from "./context.ts";
 import { reservedBlocks, type Survey } from "../cluster/survey.ts";
 
-/** Removes the blocks that have no pods any more and restarts coild; tells what is left. Returns the exit code. */
+/** Removes the blocks that no longer have pods and restarts coild; prints what is left. Returns the exit code. */
 export async function finish(context: ReplaceContext): Promise<number> {
   const { terminal } = context;
   const now = await patientSurvey(context);

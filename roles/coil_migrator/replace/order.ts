@@ -10,7 +10,7 @@ export interface Limits {
 /**
  * The pod to take next: the first whose node, namespace and controller have not too many under way. Undefined: none now.
  *
- * Of one controller there is never more than one: what comes back could not be told apart.
+ * Of one controller there is never more than one: the new pods could not be distinguished.
  */
 export function nextPod(
   waiting: readonly LivePod[],

@@ -42,7 +42,7 @@ const KINDS: readonly ResourceType<Workload>[] = [
 export interface Desired {
   /** How many pods, where that is known. */
   readonly replicas?: number;
-  /** It wants no pods any more: it is gone, or done. */
+  /** It no longer wants pods: it is gone, or done. */
   readonly isOver: boolean;
 }
 

@@ -68,7 +68,7 @@ async function remove(
   });
 }
 
-/** v1's blocks have none when they come from a manifest; somebody may have added it. */
+/** v1's blocks have none when they come from a manifest; it may have been added since. */
 async function withoutFinalizer(
   client: KubeClient,
   { name = "", resourceVersion, finalizers = [] }: ObjectMeta,

@@ -4,7 +4,7 @@ import { isDumpUnfinished } from "../cluster/record.ts";
 
 type Facts = Omit<MigrationStatus, "phase" | "next">;
 
-/** Tells the phase from what there is, and what comes next. */
+/** Derives the phase from what there is, and what comes next. */
 export function phaseOf(
   facts: Facts,
 ): { readonly phase: Phase; readonly next: string } {
