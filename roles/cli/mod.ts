@@ -200,7 +200,7 @@ So has the installer: "${program} installer --help" is "coil-installer --help".
 `;
 }
 
-/** Ends the process when nobody reads any more, as in "| head". */
+/** Ends the process when its reader is gone, as in "| head". */
 function print(stream: Parameters<typeof writeAll>[0], text: string): void {
   if (!writeAll(stream, text)) Deno.exit(EXIT.ok);
 }

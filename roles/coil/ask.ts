@@ -28,7 +28,7 @@ export interface Question {
 /**
  * Takes a call to coild, as the launcher does.
  *
- * @throws {NoAnswerError} when nobody listens at the plugin's socket, or what comes is not an answer
+ * @throws {NoAnswerError} when no process listens at the plugin's socket, or what comes is not an answer
  */
 export async function askCoild(question: Question): Promise<Answer> {
   const { socketPath, patienceMs = PATIENCE_MS } = question;
@@ -88,7 +88,7 @@ async function connect(
   }
 }
 
-/** Whether somebody listens at the socket for gRPC. */
+/** Whether a process listens at the socket for gRPC. */
 async function isServed(path: string): Promise<boolean> {
   try {
     using _connection = await Deno.connect({ transport: "unix", path });

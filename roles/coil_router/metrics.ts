@@ -8,7 +8,7 @@ export class RouterMetrics {
   readonly routes: Gauge<"node">;
   /** Routes that could be neither set nor removed as they should. */
   readonly failures: Gauge<"node">;
-  /** Synchronisations that put back what somebody else had removed. */
+  /** Synchronisations that put back what another program had removed. */
   readonly repairs: Counter<"node">;
   readonly #node: string;
 
@@ -56,7 +56,7 @@ export class RouterMetrics {
     this.failures.set({ node }, counts.failures);
   }
 
-  /** Takes down that somebody else had removed routes. */
+  /** Counts that another program had removed routes. */
   repaired(): void {
     this.repairs.inc({ node: this.#node });
   }

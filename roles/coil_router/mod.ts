@@ -31,7 +31,7 @@ export { ROUTER_FLAGS } from "./flags.ts";
 
 const GRACE_MS = 5_000;
 
-/** The kernel's routes are looked at this often, whatever it tells. */
+/** The kernel's routes are looked at this often, whatever it reports. */
 const LOOK_MS = 30_000;
 
 /** Blocks come and go all the time in a large cluster; so much garbage a collection is worth amid that, too. */

@@ -15,7 +15,7 @@ const log = getLogger("route-syncer");
 
 /** Changes come in bursts: the first is served at once, the next after a pause, longer while they go on coming. */
 const PAUSE = { initialMs: 100, maxMs: 500, jitter: 0 };
-/** After somebody else's removals were mended: anyone who goes on with it does not make a storm. */
+/** After removals by another program were repaired: if it goes on removing, that makes no storm. */
 const REPAIR_PAUSE_MS = 500;
 
 /**
@@ -47,7 +47,7 @@ export interface RouterDependencies {
 /**
  * Keeps the kernel's routes to other nodes' blocks as the cluster is. A change
  * of a block changes its routes alone, at once; all routes are compared at the
- * start, when somebody else changed some, and from time to time. What fails is
+ * start, when another program changed some, and from time to time. What fails is
  * tried again and again. It never gives up.
  */
 export class Router {
@@ -56,7 +56,7 @@ export class Router {
   readonly #bursts = new Backoff(PAUSE);
   #changed = new Gate();
   #hasSynced = false;
-  /** Whether somebody else may have changed routes since the last comparison began. */
+  /** Whether another program may have changed routes since the last comparison began. */
   #isSuspect = false;
   /** The gateways of our routes in the kernel, by destination; undefined when that is not known for sure. */
   #applied: Map<string, Address> | undefined;
@@ -84,7 +84,7 @@ export class Router {
     this.#changed.open();
   }
 
-  /** Says that somebody else may have changed the kernel's routes. */
+  /** Says that another program may have changed the kernel's routes. */
   distrust(): void {
     this.#isSuspect = true;
     this.#changed.open();
@@ -221,7 +221,7 @@ export class Router {
     };
   }
 
-  /** More changes than new routes: somebody else had removed or moved some. */
+  /** More changes than new routes: another program had removed or moved some. */
   #noteRepair(routes: number): void {
     if (routes <= 0) return;
     this.#with.metrics.repaired();
@@ -257,7 +257,7 @@ export class Router {
   }
 }
 
-/** What to change at these destinations, given what is wanted to each and what the kernel has. Pure. */
+/** What to change at these destinations, given the wanted routes to each and what the kernel has. Pure. */
 function changesOf(
   claims: ReadonlyMap<string, readonly GatewayRoute[]>,
   applied: ReadonlyMap<string, Address>,
