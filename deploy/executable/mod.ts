@@ -19,15 +19,15 @@ export interface BuildOptions {
   readonly log?: (text: string) => void;
 }
 
-/** Builds that nobody wanted for so long are removed: two days. */
+/** Builds that were not used for so long are removed: two days. */
 const UNUSED_MS = 2 * 86_400_000;
 
 const KINDS = ["compiled", "packed"] as const;
 type Kind = typeof KINDS[number];
 
 /**
- * Builds the executable, unless the cache has it, and returns its path. Nobody
- * may write to that file.
+ * Builds the executable, unless the cache has it, and returns its path. Do not
+ * write to that file.
  *
  * Made by `deno compile` where its runtime can be had, else by our packer.
  */

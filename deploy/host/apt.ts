@@ -200,7 +200,7 @@ export class PackageFetcher {
     return await run("apt-get", this.#aptArgs(args));
   }
 
-  /** As `#apt`, and tells of each package that comes. */
+  /** As `#apt`, and reports each package that comes. */
   async #aptShown(
     args: readonly string[],
     options: { cwd?: string } = {},

@@ -25,7 +25,7 @@ export async function lockFile(
   return handle;
 }
 
-/** Takes an exclusive lock between processes unless somebody has it. */
+/** Takes an exclusive lock between processes; undefined when another process has it. */
 export async function tryLockFile(
   file: string,
 ): Promise<Disposable | undefined> {

@@ -42,7 +42,7 @@ export async function run(
       await writer.write(new TextEncoder().encode(stdin));
       await writer.close();
     } catch (err) {
-      // The command may end without reading all; its exit code tells.
+      // The command may end without reading all; its exit code says whether it failed.
       if (!(err instanceof Deno.errors.BrokenPipe)) throw err;
     }
   }

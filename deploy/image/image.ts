@@ -72,7 +72,7 @@ function compressionOf(text: string): Compression {
   refuse(`Cannot compress with "${text}": it is gzip or none`);
 }
 
-/** Never into a file that somebody may be reading. */
+/** Never into a file that another process may be reading. */
 async function copyTo(out: string, from: string): Promise<void> {
   try {
     await Deno.mkdir(path.dirname(path.resolve(out)), { recursive: true });

@@ -42,7 +42,7 @@ export interface ImageOptions extends FilesOptions, PackOptions {
   readonly labels?: Readonly<Record<string, string>>;
 }
 
-/** The image's name when nobody gives another. */
+/** The image's default name. */
 export const DEFAULT_REFERENCE: string = `coil:${VERSION}`;
 
 /** What a container of the image gets that says nothing itself; the Dockerfile says the same. */

@@ -172,8 +172,8 @@ static void clear(i64 dir, const char *spare, int depth) {
 }
 
 // Every process has its js/ locked (shared) as long as it runs. So a version
-// whose js/ can be locked alone is nobody's. A process that starts from it just
-// now finds js/ locked or gone, and makes the directory again.
+// whose js/ can be locked exclusively is unused. A process that starts from it
+// just now finds js/ locked or gone, and makes the directory again.
 static void clear_version(i64 base, const char *name) {
   struct stat s;
   i64 now[2] = {0, 0};

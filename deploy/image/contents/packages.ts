@@ -27,7 +27,7 @@ const WANTED: readonly string[] = [
   "libzstd1",
 ];
 
-/** What only the packages' installation scripts need, which nobody runs. */
+/** What only the packages' installation scripts need, which are not run. */
 const ASSUMED: readonly string[] = ["awk", "debconf", "openssl"];
 
 /** A package as it was downloaded. */

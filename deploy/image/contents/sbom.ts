@@ -6,7 +6,7 @@ import type { Package } from "./packages.ts";
 
 const ROOT = new URL("../../../", import.meta.url).pathname;
 
-/** Something of somebody else in the image. */
+/** A third-party component in the image. */
 export interface Component {
   readonly name: string;
   readonly version: string;

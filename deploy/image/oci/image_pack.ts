@@ -38,7 +38,7 @@ export interface PackOptions {
 
 /** An image in a file. */
 export interface Image {
-  /** The archive; nobody may write to it. */
+  /** The archive; do not write to it. */
   readonly path: string;
   /** With registry and tag, as a container runtime keeps it. */
   readonly reference: string;
@@ -47,7 +47,7 @@ export interface Image {
   readonly sizeBytes: number;
 }
 
-/** Archives and layers that nobody wanted for so long are removed: two days. */
+/** Archives and layers that were not used for so long are removed: two days. */
 const UNUSED_MS = 2 * 86_400_000;
 
 /**

@@ -5,7 +5,7 @@ import { type TarEntry, writeTar } from "../tar/tar.ts";
 /** How layers are stored. */
 export type Compression = "gzip" | "none";
 
-/** A layer of an image, in a file that nobody may write to. */
+/** A layer of an image, in a file that must not be written to. */
 export interface Layer {
   readonly about: string;
   readonly file: string;

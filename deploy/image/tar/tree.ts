@@ -30,7 +30,7 @@ export class Tree {
     return this.#entries.get(path);
   }
 
-  /** All entries, sorted, with the directories that nobody added. */
+  /** All entries, sorted, with the directories that were not added themselves. */
   entries(): readonly TarEntry[] {
     const all = new Map(this.#entries);
     for (const path of this.#entries.keys()) {
