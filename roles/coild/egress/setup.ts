@@ -209,9 +209,9 @@ export class EgressSetup {
   }
 
   /**
-   * How the network of a pod that was made a client is not as it was made any
-   * more, one phrase each. Where it is not, the next update mends it. Nothing
-   * is known of a pod that is not up to date.
+   * What differs now in the network of a pod that was made a client, one phrase
+   * each; the next update repairs it. Nothing is known of a pod that is not up
+   * to date.
    */
   async findDamage(attachment: Attachment): Promise<readonly string[]> {
     const state = this.#states.get(keyText(attachment.key));
