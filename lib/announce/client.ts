@@ -26,14 +26,14 @@ export interface AnnounceTarget {
   readonly address: Address;
 }
 
-/** Whom to tell of which pod. */
+/** Which pod to announce, and to which gateways. */
 export interface AnnounceRequest {
   readonly pod: AnnouncedPod;
   /** Its addresses, one of each family at most. */
   readonly addresses: readonly Address[];
   /** Name of the AddressBlock that they are of. */
   readonly block: string;
-  /** Who is told, all at the same time. */
+  /** The gateways, asked all at the same time. */
   readonly targets: readonly AnnounceTarget[];
 }
 

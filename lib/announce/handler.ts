@@ -39,7 +39,7 @@ export interface AnnounceHandlerOptions {
     announcement: Announcement,
     options: { readonly caller: Caller; readonly signal: AbortSignal },
   ) => Promise<Verdict>;
-  /** Is told of every answer. */
+  /** Called with the status of every answer. */
   readonly onAnswer?: (status: number) => void;
 }
 
@@ -77,7 +77,7 @@ async function answer(
       (signal) => decide(request, { ...options, token, signal }),
     );
   } catch (err) {
-    // The caller says so in its log; here anybody could fill the log with it.
+    // The caller says so in its log; here any peer could fill the log with it.
     log.debug("Cannot decide on an announcement", { err });
     return refuse(503, "the gateway cannot check the announcement now");
   }

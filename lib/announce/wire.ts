@@ -14,7 +14,7 @@ export interface AnnouncedPod extends NamespacedName {
 
 /** A pod that is about to be a client, and the addresses it will send from. */
 export interface Announcement {
-  /** The Egress whose gateway is told. */
+  /** The Egress of the gateway. */
   readonly egress: EgressRef;
   readonly pod: AnnouncedPod;
   /** Its addresses, one of each family at most. */

@@ -67,7 +67,7 @@ export function outOfBlocksMessage(pool: string, overlap?: string): string {
   return noFreeBlock(pool) + (overlap === undefined ? "" : `: ${overlap}`);
 }
 
-/** Returns what {@linkcode outOfBlocksMessage} was told of others; undefined when nothing, or when the message is not of its making. */
+/** Returns the overlap that {@linkcode outOfBlocksMessage} was given; undefined when there was none, or when the message is not of its making. */
 export function overlapInMessage(
   pool: string,
   message: string,
@@ -88,7 +88,7 @@ export const REASON_POOL_PAUSED = "pool paused";
 
 /**
  * Evaluates the status of a BlockRequest: a failure wins over completion, and
- * anyone who reads only `Complete` as upstream's coild does, sees the failure too.
+ * a client that reads only `Complete`, as upstream's coild does, sees the failure too.
  */
 export function blockRequestResult(
   request: Pick<BlockRequest, "status">,
@@ -132,7 +132,7 @@ export function blockRequestName(pool: string, node: string): string {
   return `req-${pool.replaceAll("-", "--")}-${node}`;
 }
 
-/** First parts of the names that a request may have: no name that starts with another one than the first is anybody's first choice. */
+/** First parts of the names that a request may have; the first choice of every pair of node and pool has the first part. */
 const NAME_STARTS = ["req", "req2", "req3"] as const;
 
 /**

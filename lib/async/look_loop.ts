@@ -6,7 +6,7 @@ import { sleep, withTimeout } from "./sleep.ts";
 /** Removals come in bursts: a table is flushed route by route. */
 const BURST_MS = 10;
 
-/** The first and the longest pause after a repair: anyone who breaks things all the time does not make a storm. */
+/** The first and the longest pause after a repair: a program that breaks things all the time does not make a storm. */
 const FIRST_PAUSE_MS = 20;
 const MAX_PAUSE_MS = 500;
 
@@ -23,7 +23,7 @@ export interface LookLoopOptions<T> {
     parts: ReadonlySet<T>,
     signal: AbortSignal,
   ) => Promise<boolean>;
-  /** Is told of a look that failed; the parts are looked at again. */
+  /** Called when a look failed; the parts are looked at again. */
   readonly onFailure: (error: unknown) => void;
 }
 

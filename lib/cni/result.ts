@@ -52,7 +52,7 @@ export interface Route {
   readonly scope?: number;
 }
 
-/** What a resolver is to be told. */
+/** Settings of a resolver. */
 export interface Dns {
   /** Addresses of name servers, in their order of use. */
   readonly nameservers?: readonly string[];
@@ -77,7 +77,7 @@ export interface Result {
   readonly ips: readonly IpConfig[];
   /** The routes it made. */
   readonly routes: readonly Route[];
-  /** What a resolver is to be told. */
+  /** Settings of a resolver. */
   readonly dns: Dns;
 }
 

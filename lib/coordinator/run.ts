@@ -35,7 +35,7 @@ export interface CoordinatorCall {
  * Does what a runtime asks of the plugin `coordinator`, and returns what to
  * print: for ADD the result of the plugin before, as it came.
  *
- * @throws {CniError} for what the runtime has to be told
+ * @throws {CniError} for what the runtime has to know
  */
 export async function runCoordinator(
   outside: Outside,

@@ -32,7 +32,7 @@ export interface CallOptions {
   readonly endpoint: RemoteEndpoint;
   /** More header fields; their names in lower case. */
   readonly metadata?: Readonly<Record<string, string>>;
-  /** Default 60 s, connecting included. The server is told as well. */
+  /** Default 60 s, connecting included. The server gets it as well. */
   readonly timeoutMs?: number;
   readonly signal?: AbortSignal | undefined;
 }
@@ -163,7 +163,7 @@ function unreachable(
   );
 }
 
-/** Here rather than at the first write, a bad certificate is told from a bad call. */
+/** Here rather than at the first write: so a bad certificate is not taken for a bad call. */
 async function shakenHands(connection: Deno.TlsConn): Promise<Deno.TlsConn> {
   using undo = new DisposableStack();
   undo.use(connection);

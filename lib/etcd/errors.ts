@@ -16,7 +16,7 @@ export type EtcdErrorKind = "unreachable" | "denied" | "compacted" | "failed";
 export class EtcdError extends Error {
   /** The name of the class. */
   override readonly name = "EtcdError";
-  /** What callers tell apart. */
+  /** What callers distinguish. */
   readonly kind: EtcdErrorKind;
   /** Whose certificate was refused, when it is `unreachable` for that. */
   readonly certificate: CertificateTrouble | undefined;

@@ -18,7 +18,7 @@ export interface CallOptions {
   /** `/package.Service/Method` */
   readonly method: string;
   readonly message: Uint8Array;
-  /** Default 60 s. The server is told as well. */
+  /** Default 60 s. The server gets it as well. */
   readonly timeoutMs?: number;
   /** Hangs up. */
   readonly signal?: AbortSignal | undefined;

@@ -284,7 +284,7 @@ export interface FakeNode extends AsyncDisposable {
   readonly ipam: NodeIpam;
 }
 
-/** Starts a node of the cluster. Empty blocks are returned at once unless told otherwise. */
+/** Starts a node of the cluster. Empty blocks are returned at once unless configured otherwise. */
 export async function openNode(
   cluster: FakeCluster,
   options: Partial<NodeIpamOptions> & {

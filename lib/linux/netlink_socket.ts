@@ -164,7 +164,7 @@ export class NetlinkSocket implements Disposable {
 
   /**
    * As `Symbol.dispose`, on another thread: closing a netfilter socket waits
-   * until the kernel has freed what anybody deleted from nf_tables before
+   * until the kernel has freed what any program deleted from nf_tables before
    * (nft_rcv_nl_event() in net/netfilter/nf_tables_api.c), about 10 ms.
    */
   async closeOffThread(): Promise<void> {
@@ -180,7 +180,7 @@ export class NetlinkSocket implements Disposable {
   }
 }
 
-/** What `openNetlink()` can be told. */
+/** Options of `openNetlink()`. */
 export interface NetlinkOptions {
   /** Where the socket lives; without it, the process's own namespace. */
   readonly netns?: Netns | undefined;

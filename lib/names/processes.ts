@@ -82,7 +82,7 @@ export const EGRESS_ADDRESSES: ServerAddresses = {
   health: ":8081",
 };
 
-/** How long a gateway whose pod is deleted serves the flows it has, unless it is told otherwise. */
+/** How long a gateway whose pod is deleted serves the flows it has, unless configured otherwise. */
 export const EGRESS_DRAIN_TIMEOUT_MS = 300_000;
 
 /** TCP port of egress gateways to which coild announces new clients. */

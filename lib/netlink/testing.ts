@@ -50,7 +50,7 @@ export function acknowledge(request: Message, errno: number = 0): Answer {
 /** The end of a list. */
 export const DONE: Answer = { type: 3, payload: new Uint8Array(4) };
 
-/** A kernel end that answers each request as it is told. */
+/** A kernel end that answers each request as a test says. */
 export class AnsweringTransport implements Transport {
   /** As a socket's. */
   readonly portId = 4711;

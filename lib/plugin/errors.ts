@@ -14,7 +14,7 @@ export class NoAnswerError extends Error {
   }
 }
 
-/** What the runtime is told about a call that failed. */
+/** The error that the runtime gets for a call that failed. */
 export function toCniError(error: unknown, command: Command): CniError {
   if (error instanceof CniError) return error;
   if (error instanceof NoAnswerError) {

@@ -267,7 +267,7 @@ export class PodNetwork implements Disposable {
     return (await this.survey()).pods;
   }
 
-  /** Reads all that links and routes tell: pods, husks, and what is there beside them. Changes nothing. */
+  /** Reads from links and routes: pods, husks, and what is there beside them. Changes nothing. */
   async survey(): Promise<Survey> {
     const links = await this.#lists.listLinks();
     const { tableId, registerFromMain } = this.#settings;

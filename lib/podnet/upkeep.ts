@@ -47,8 +47,8 @@ const LOOPBACK_INDEX = 1;
 
 /**
  * Sees whether what start and ADD made is still there, and puts it back:
- * other programs remove what they do not know. What they remove is told by the
- * kernel; what a socket's own changes cause is not.
+ * other programs remove what they do not know. The kernel reports what they
+ * remove, but not what a socket's own changes cause.
  */
 export class Upkeep {
   readonly #with: UpkeepDependencies;

@@ -23,7 +23,7 @@ export interface ArpPacket {
   readonly target: Address;
 }
 
-/** A request to everyone. Without a sender it is a probe (RFC 5227), with the target as sender an announcement. */
+/** A broadcast request. Without a sender it is a probe (RFC 5227), with the target as sender an announcement. */
 export function arpRequest(
   { mac, sender, target }: {
     readonly mac: string;

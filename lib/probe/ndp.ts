@@ -116,7 +116,7 @@ function frame(
   return concat(header, head, addresses, body);
 }
 
-/** The multicast group of everyone whose address ends alike. */
+/** The multicast group of all nodes with an address that ends alike. */
 function solicitedNode(address: Address): Address {
   return Address.fromBytes(
     concat(SOLICITED_NODE.slice(0, 13), address.toBytes().slice(-3)),

@@ -63,8 +63,8 @@ export function encodeRequest({ env, stdin }: LauncherRequest): Uint8Array {
 }
 
 /**
- * How many bytes a request has, by its first; undefined until there are enough
- * of them to tell.
+ * How many bytes a request has, by its first; undefined until enough of these
+ * are there.
  *
  * @throws {SyntaxError} when they are not the beginning of a request
  */

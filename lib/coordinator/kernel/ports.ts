@@ -28,7 +28,7 @@ export type Filters =
   >
   & AsyncDisposable;
 
-/** Packets that ask the network, and tell it something: `lib/probe`. */
+/** Packets that ask the network for addresses, and announce them: `lib/probe`. */
 export interface Probes {
   /** The MAC address of another machine that has the address. */
   findConflict(

@@ -115,7 +115,7 @@ async function makePaths(
       (link) => fallbacks.push(link),
     )
   );
-  // Refusals are told all the same, and a send that came back is carried out.
+  // Refusals are reported all the same, and a send that returned is carried out.
   const silent = requests.map((each) => ({ ...each, silent: true }));
   const probes = probesOf(plan);
   const errors = await route.tryExecute([...probes, ...silent, ...look]);

@@ -88,7 +88,7 @@ function wrongSysctls(
       if (found === value || alsoGood.includes(found)) return [];
       return [`sysctl "${name}" is ${found}`];
     } catch (error) {
-      // Of a link that is not there, which is told already.
+      // The link is not there, which is reported already.
       if (error instanceof Deno.errors.NotFound) return [];
       throw error;
     }

@@ -18,7 +18,7 @@ import { planServerTable } from "./table.ts";
 import { tunnelMtu } from "../kernel/tunnel_mtu.ts";
 import { TUNNEL_LINKS, TUNNEL_TTL } from "../kernel/tunnel_names.ts";
 
-/** What a gateway is told about the pod that it runs in. */
+/** What a gateway knows about the pod that it runs in. */
 export interface ServerRequest {
   /** The pod's own addresses; a family without one is not served. */
   readonly addresses: DualStack<Address>;

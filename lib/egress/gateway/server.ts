@@ -207,7 +207,7 @@ export class EgressServer implements Disposable {
     };
   }
 
-  /** Goes through the kernel's connections; takes a few milliseconds for each ten thousand. `top` is how many destinations to tell of. */
+  /** Goes through the kernel's connections; takes a few milliseconds for each ten thousand. `top` is how many destinations to return. */
   async flows(options: { readonly top?: number } = {}): Promise<FlowSummary> {
     const clients = this.#clients ??
       (await findClients(this.#kernel, this.#plan, this.#links)).all;

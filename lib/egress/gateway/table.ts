@@ -123,7 +123,7 @@ function untrackedOut({ ifname, port }: ServerTableInput): NftChain {
  * Only what was found to be a client's may be unpacked. On input, so that it
  * holds for every local address and interface, and for datagrams that come out
  * of the tunnel themselves. The devices of the tunnel unpack plain IP-in-IP as
- * well, from anybody: no client sends that.
+ * well, from any sender: no client sends that.
  */
 function guard({ families, port }: ServerTableInput): NftChain {
   return {
@@ -219,7 +219,7 @@ function sourceNat({ families, ifname }: ServerTableInput): NftChain {
  * Whatever the reason why a client's packet was not translated, it does not
  * leave. After translation, since that is when the source is known; masquerading
  * may take any address that the interface has, so what is looked for is a client's.
- * Kernels before 5.6 do not tell here where a packet came in, and pass it.
+ * Kernels before 5.6 do not know here where a packet came in, and pass it.
  */
 function leaving({ families, ifname }: ServerTableInput): NftChain {
   return {

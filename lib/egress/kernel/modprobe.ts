@@ -37,7 +37,7 @@ function whyForbidden(): string | undefined {
     if (error instanceof Deno.errors.NotFound) {
       return "this kernel loads no modules";
     }
-    return undefined; // modprobe will tell
+    return undefined; // modprobe will give the reason
   }
 }
 

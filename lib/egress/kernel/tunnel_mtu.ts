@@ -15,7 +15,7 @@ const LEAST_BYTES: Readonly<Record<Family, number>> = {
 /**
  * The MTU of a tunnel link over a link of `linkMtu` bytes, so that a full inner
  * packet with both headers around it fits. The kernel's own idea of it is too
- * large for links that receive from everybody, and too small for IPv6.
+ * large for links that receive from any sender, and too small for IPv6.
  */
 export function tunnelMtu(family: Family, linkMtu: number): number {
   return Math.max(LEAST_BYTES[family], linkMtu - OVERHEAD_BYTES[family]);

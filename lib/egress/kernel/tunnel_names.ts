@@ -27,7 +27,7 @@ export interface TunnelLinks {
   readonly kind: "ipip" | "ip6tnl";
   /** Start of the name of a tunnel to a gateway. */
   readonly prefix: string;
-  /** Name of the link that receives from everybody. */
+  /** Name of the link that receives from any sender. */
   readonly receiver: string;
   /** The kernel's own link and its new name. */
   readonly fallback: { readonly from: string; readonly to: string };

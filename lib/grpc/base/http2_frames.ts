@@ -75,7 +75,7 @@ export interface Frame {
 /** A peer that breaks the protocol. */
 export class Http2Error extends Error {
   override readonly name = "Http2Error";
-  /** What to tell it: one of {@linkcode ErrorCode}. */
+  /** Sent to the peer: one of {@linkcode ErrorCode}. */
   readonly code: number;
 
   constructor(message: string, code: number = ErrorCode.PROTOCOL_ERROR) {

@@ -67,8 +67,8 @@ export class Listener {
   }
 
   /**
-   * Ends: running calls have `graceMs`, then they are told to end, and their
-   * callers that they have.
+   * Ends: running calls have `graceMs`, then their signals are aborted, and their
+   * callers answered.
    */
   async stop(graceMs: number): Promise<void> {
     this.#accepting.abort();

@@ -40,7 +40,7 @@ export function makeRoutes({ definition, handle }: GrpcService): Routes {
   return routes;
 }
 
-/** What a caller is told of a path that has no route. */
+/** The error for a path that has no route. */
 export function unknownMethod(path: string): GrpcError {
   return new GrpcError(`Unknown method "${path}"`, {
     code: StatusCode.UNIMPLEMENTED,

@@ -27,7 +27,7 @@ export interface RunningServer {
 /**
  * Serves gRPC on a UNIX socket, with server reflection. A socket that an
  * earlier process left at the path is replaced; the server's own stays when it
- * ends, since it cannot tell it from a successor's: it refuses connections.
+ * ends, since it might be a successor's by then: it refuses connections.
  *
  * @throws {SocketPathError} when something else is at the path
  */

@@ -64,7 +64,7 @@ const PREFACE = new TextEncoder().encode(CONNECTION_PREFACE);
  * Each call that it announces is to be answered by `end()`, unless it is
  * cancelled, and given back by `release()`.
  *
- * A peer that breaks the protocol is told by GOAWAY, and nothing that it sends
+ * A peer that breaks the protocol gets GOAWAY, and nothing that it sends
  * afterwards counts. Sources: RFC 9113; "gRPC over HTTP2" (PROTOCOL-HTTP2.md
  * of grpc/grpc).
  */

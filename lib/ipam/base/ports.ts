@@ -62,7 +62,7 @@ export interface RouteSink {
   sync(prefixes: readonly Prefix[]): Promise<void>;
 }
 
-/** The kernel's routes to pods, whatever anybody believes about them. */
+/** The kernel's routes to pods, whatever coild has on record. */
 export interface RouteView {
   /** Lists the addresses within the prefixes that the host routes to some interface, whosesoever. */
   routedWithin(prefixes: readonly Prefix[]): Promise<readonly Address[]>;

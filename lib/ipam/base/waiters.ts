@@ -27,7 +27,7 @@ export class Waiters {
     }
   }
 
-  /** Wakes everybody. */
+  /** Wakes the waiters of all topics. */
   wakeAll(): void {
     for (const { wake } of this.#waiting) wake();
   }

@@ -61,8 +61,8 @@ interface Pause {
 /**
  * Asks for blocks: at most one request per pool at a time, which all who wait share and which none of them can cancel.
  *
- * A waiter is only ever told to look again. Whether there is room, and who gets it, is decided by the table in one
- * synchronous step, so a wake-up cannot be lost and an answer that comes late serves anyone who waits by then.
+ * A wake-up only makes a waiter look again. Whether there is room, and who gets it, is decided by the table in one
+ * synchronous step, so a wake-up cannot be lost and an answer that comes late serves those who wait by then.
  */
 export class BlockSupply {
   readonly #options: BlockSupplyOptions;
@@ -222,7 +222,7 @@ export class BlockSupply {
     try {
       block = await abortable(answer, signal);
     } catch {
-      return; // the request ended without a block, as it was told to
+      return; // the request ended without a block
     }
     this.#options.adopt(block);
   }

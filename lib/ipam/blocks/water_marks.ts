@@ -1,6 +1,6 @@
 /** How many free addresses of a pool a node keeps in store, as a function of the block size. */
 export interface WaterMarks {
-  /** Below this the next block is fetched before anybody needs it. */
+  /** Below this the next block is fetched before a pod needs it. */
   readonly low: (blockSize: number) => number;
   /** Above this empty blocks go back. Not less than `low`, or blocks would be fetched and returned in turn. */
   readonly high: (blockSize: number) => number;

@@ -121,7 +121,7 @@ function registerPods(
     if (valuesOf(pod.addresses).length === 0) continue;
     const known = table.find(pod);
     if (known !== undefined && hasSame(known, pod)) continue;
-    // Released since the list was made, perhaps: the next comparison will tell.
+    // Released since the list was made, perhaps: the next comparison will show.
     if (isFresh(keyText(pod))) continue;
     const attachment = table.register(pod, now);
     if (known === undefined) registered.push(recordOf(attachment, now));

@@ -5,11 +5,11 @@ import type { AllocationRecord, PodReport } from "./reconcile.ts";
 /** Records of one kind in one comparison; the rest is counted. */
 const MAX_RECORDS = 20;
 
-/** Something to tell: what lasts is told again only when its text is another one. */
+/** Something to log: what lasts is logged again only when its text changes. */
 interface Finding {
   readonly key: string;
   readonly fields: Record<string, unknown>;
-  /** What is told once, where not all of the fields. */
+  /** The fields whose change makes a new record; all where absent. */
   readonly told?: Record<string, unknown>;
 }
 
@@ -20,7 +20,7 @@ interface Finding {
  */
 export class ReportLog {
   readonly #log: IpamLogger;
-  /** By message: what was told of each key. */
+  /** By message: what was logged of each key. */
   readonly #told = new Map<string, ReadonlyMap<string, string>>();
 
   constructor(log: IpamLogger) {

@@ -64,7 +64,7 @@ export interface AllocateBlockOptions extends SignalOptions {
   readonly requestUid: string;
   /** Addresses of the node, for the block's annotation. */
   readonly nodeAddresses?: string | undefined;
-  /** Told the name of each block before it is created. */
+  /** Called with the name of each block before it is created. */
   readonly onTry?: (block: string) => void;
 }
 

@@ -17,7 +17,7 @@ const SHORT_WATCH_MS = 1_000;
 interface Reading<T> {
   /** Keys of the objects that there are. */
   readonly seen: Set<string>;
-  /** What is not told yet. */
+  /** What listeners do not have yet. */
   readonly changes: StoreChange<T>[];
   isComplete: boolean;
 }
@@ -31,7 +31,7 @@ export interface InformerOptions<T> extends Selection {
    */
   readonly transform?: (object: T) => T;
   /**
-   * Which objects are kept, for what no selector of the server's can tell. Asked with the object as it came; one that
+   * Which objects are kept, where no selector of the server can decide. Asked with the object as it came; one that
    * is not to be kept is dropped as soon as it is read, and one that is kept no longer counts as deleted.
    */
   readonly keep?: (object: T) => boolean;
@@ -234,7 +234,7 @@ export class Informer<T extends KubeObject> {
     this.#markSynced();
   }
 
-  /** Also of half a reading: what is in the store already would not be told the next time. */
+  /** Also of half a reading: what is in the store already would not reach listeners the next time. */
   #emitAll({ changes }: Reading<T>): void {
     for (const change of changes.splice(0)) this.#emit(change);
   }

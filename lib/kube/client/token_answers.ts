@@ -21,7 +21,7 @@ export interface TokenAnswersOptions<T> {
   readonly ask: (token: string) => Promise<T>;
   /**
    * Whether the bearer is one of those whom this server is for: only such tokens are asked about outside of the limits.
-   * Anybody in the cluster may have a valid token.
+   * Every pod and user of the cluster may have a valid token.
    */
   readonly isGood: (answer: T) => boolean;
   /** How many unknown tokens of one peer are asked about at once, and how many in a second after that. */
@@ -47,7 +47,7 @@ interface Known<T> {
 /**
  * What the API server says of bearer tokens, remembered for a while by their digests.
  *
- * Each unknown token costs the API server a request, and anybody may send one. So they are limited, for each peer and
+ * Each unknown token costs the API server a request, and any peer may send one. So they are limited, for each peer and
  * in all. A token that was good is asked about again outside of these limits: a flood of others keeps no known one out.
  */
 export class TokenAnswers<T> {

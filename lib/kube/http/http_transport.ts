@@ -197,7 +197,7 @@ export class HttpTransport implements Transport {
   }
 }
 
-/** fetch() would tell the bad value, which may be a token, in its error. */
+/** fetch() would have the bad value, which may be a token, in its error. */
 function checkHeaders(headers: Readonly<Record<string, string>>): void {
   for (const [name, value] of Object.entries(headers)) {
     if (FIELD_VALUE.test(value)) continue;

@@ -92,7 +92,7 @@ export class KubeMetrics {
     this.requests.inc({ code, host, method });
   };
 
-  /** Makes a controller's metrics exist, and its queue's; returns what the queue has to tell. */
+  /** Makes a controller's metrics exist, and its queue's; returns the observer for the queue. */
   watchQueue(
     name: string,
     { concurrency, ...reading }: QueueReading & {

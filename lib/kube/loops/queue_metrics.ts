@@ -63,7 +63,7 @@ export class QueueMetrics {
     this.#registerGauges(registers);
   }
 
-  /** Makes a queue's metrics exist; returns what the queue has to tell. */
+  /** Makes a queue's metrics exist; returns the observer for the queue. */
   watch(name: string, reading: QueueReading): QueueObserver {
     const labels = labelsOf(name);
     this.#adds.inc(labels, 0);

@@ -1,6 +1,6 @@
 import { Backoff, type Clock, onAbort, systemClock } from "../../async/mod.ts";
 
-/** Is told what becomes of keys, for metrics; must only take note. */
+/** Called when a key changes its state, for metrics; must only take note. */
 export interface QueueObserver {
   /** A key begins to wait; not when it waited already. */
   readonly onAdded: (key: string) => void;

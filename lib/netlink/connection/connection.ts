@@ -16,7 +16,7 @@ import type { Transport } from "./transport.ts";
 
 export type { Transport } from "./transport.ts";
 
-/** What a connection can be told. */
+/** Options of a connection. */
 export interface ConnectionOptions {
   /** Sees every datagram. */
   readonly trace?: Trace | undefined;

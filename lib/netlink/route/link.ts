@@ -120,7 +120,7 @@ export function writeLinkHeader(
   writer.u32(header.change ?? 0);
 }
 
-/** Asks for less than the kernel would tell by itself. */
+/** Asks for less than the kernel would send by default. */
 export function writeLinkFilter(writer: MessageWriter): void {
   writer.attributeU32(IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS);
 }

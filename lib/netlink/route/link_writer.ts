@@ -29,7 +29,7 @@ export interface NewLink {
   readonly group?: number;
   /**
    * How many transmit and receive queues it can have. A veth gets one for each
-   * possible CPU by default, of which it uses one until told otherwise by
+   * possible CPU by default, of which it uses one until set otherwise by
    * ethtool (veth_init_queues() in drivers/net/veth.c); each costs time to make.
    */
   readonly queues?: number;

@@ -13,11 +13,11 @@ export interface Listener<T = Notification> extends AsyncDisposable {
 export interface ListenOptions<T = Notification> {
   /** Begins to listen; done again after a failure. */
   readonly watch: () => Listener<T>;
-  /** Is called when it listens: what happened before is not told. */
+  /** Called when it listens: what happened before is not reported. */
   readonly onStart: () => void;
   /** Gets what others changed. */
   readonly onHeard: (notifications: readonly T[]) => void;
-  /** Is told of each failure; it is tried again after a while. */
+  /** Called on each failure; it is tried again after a while. */
   readonly onFailure: (error: unknown) => void;
   readonly signal: AbortSignal;
   /** The shortest and longest pause after a failure. Default 1 s and 5 min. */

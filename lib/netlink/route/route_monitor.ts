@@ -49,7 +49,7 @@ const TABLE_COMPAT = 252;
 const RTA_TABLE = 15;
 const RTMSG_SIZE = 12;
 
-/** What a monitor is to tell of. What is not named is thrown away by the kernel. */
+/** What a monitor is to report. The kernel drops what is not named. */
 export interface MonitorInterests {
   /** Rules that come or go. */
   readonly rules?: boolean;
@@ -75,13 +75,13 @@ export type Notification =
   | { readonly kind: "forwarding" }
   | Overflow;
 
-/** What `RouteMonitor.open()` can be told. */
+/** Options of `RouteMonitor.open()`. */
 export interface RouteMonitorOptions {
   /** The namespace to watch; without it, the process's own. */
   readonly netns?: Netns | undefined;
-  /** What to tell of. */
+  /** What to report. */
   readonly interests: MonitorInterests;
-  /** Port ids of sockets whose changes are not told: one's own. */
+  /** Port ids of sockets whose changes are not reported: one's own. */
   readonly ignoredPortIds?: readonly number[];
   /** Room for what was not read yet. Default 4 MiB. */
   readonly receiveBufferBytes?: number;
@@ -179,7 +179,7 @@ function routePatterns(
   return [{ type: RTM_NEWROUTE, bytes }, { type: RTM_DELROUTE, bytes }];
 }
 
-/** A new link announces itself with all bits changed: it was not set up or down by anybody. */
+/** A new link announces itself with all bits changed: no program has set it up or down. */
 function linkPatterns(
   kinds: readonly ("down" | "up" | "gone")[],
 ): MessagePattern[] {

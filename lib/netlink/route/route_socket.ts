@@ -39,7 +39,7 @@ import { parseRoute, type Route, writeRouteFilter } from "./route.ts";
 import { parseRule, type Rule, writeRuleFilter } from "./rule.ts";
 import { type Trace, traceFromEnvironment } from "../connection/trace.ts";
 
-/** What `RouteSocket.open()` can be told. */
+/** Options of `RouteSocket.open()`. */
 export interface RouteSocketOptions {
   /** The namespace to work in; without it, the process's own. No longer needed once open. */
   readonly netns?: Netns | undefined;
@@ -144,7 +144,7 @@ export class RouteSocket implements Disposable {
 
   /**
    * Lists addresses: of one link, of one family, or all. Of one link the kernel
-   * does not tell when they change while it lists more than fit into one part
+   * does not report that they change while it lists more than fit into one part
    * (some hundred): then one may be missing, or come twice.
    */
   listAddresses(
@@ -160,7 +160,7 @@ export class RouteSocket implements Disposable {
 
   /**
    * Lists routes: of one table, one family, one protocol, or all of all tables.
-   * The kernel does not tell when IPv4 routes change while it lists them: one
+   * The kernel does not report that IPv4 routes change while it lists them: one
    * that comes or goes in the meantime may be in the list or not.
    */
   listRoutes(filter: RouteFilter = {}): Promise<Route[]> {

@@ -78,7 +78,7 @@ export interface TunnelSpec {
   /** The outer packet is UDP when given. */
   readonly encap?: FouEncap | undefined;
   /**
-   * Whether one device receives from everybody and takes from each packet's
+   * Whether one device receives from any sender and takes from each packet's
    * route where it goes to. Nothing else can be given together with it.
    */
   readonly collectMetadata?: boolean | undefined;

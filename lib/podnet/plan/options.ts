@@ -8,7 +8,7 @@ import {
 import type { RandomBytes } from "../../netlink/mod.ts";
 import type { GatewayMode } from "./plan.ts";
 
-/** What `PodNetwork.open()` can be told. */
+/** Options of `PodNetwork.open()`. */
 export interface PodNetworkOptions {
   /** Route table for pods. Default {@linkcode POD_TABLE}. */
   readonly tableId?: number;

@@ -111,9 +111,9 @@ async function createVeth(
 
 /**
  * Returns undefined when one of the two names is taken; the kernel does not
- * tell which. The steps that follow the creation in the same send select the
+ * say which. The steps that follow the creation in the same send select the
  * link by name. Should the creation fail because a foreign link has the name,
- * that link is set up and told not to generate an address when it is set up the
+ * that link is set up, and set not to generate an address when it is set up the
  * next time; anything that would do it harm waits until the index is known.
  */
 async function tryCreate(

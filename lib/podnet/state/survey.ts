@@ -37,7 +37,7 @@ export interface MalformedLink {
   readonly alias: string;
 }
 
-/** All that the host's links and routes tell about pods. */
+/** All that the host's links and routes show about pods. */
 export interface Survey {
   /** Whole pods and unfinished ones. */
   readonly pods: readonly PodLink[];

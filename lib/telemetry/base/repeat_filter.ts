@@ -2,7 +2,7 @@
 const MAX_TEXTS = 100;
 
 export interface RepeatFilterOptions {
-  /** After so long a text is told again. Default 5 min. */
+  /** After so long a text passes again. Default 5 min. */
   readonly remindMs?: number;
   /** A clock that never goes back. Default `performance.now()`. */
   readonly now?: () => number;
@@ -19,13 +19,13 @@ export class RepeatFilter {
     this.#now = options.now ?? (() => performance.now());
   }
 
-  /** Whether to tell this now. Errors go by their text. */
+  /** Whether this passes now. Errors go by their text. */
   passes(what: unknown): boolean {
     const text = what instanceof Error ? what.message : String(what);
     const now = this.#now();
     const told = this.#toldAtMs.get(text);
     if (told !== undefined && now - told < this.#remindMs) return false;
-    // The oldest first: a text that is told again goes to the end.
+    // The oldest first: a text that passes again goes to the end.
     this.#toldAtMs.delete(text);
     this.#toldAtMs.set(text, now);
     const [oldest] = this.#toldAtMs.keys();

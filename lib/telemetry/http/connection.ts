@@ -37,7 +37,7 @@ export interface ConnectionOptions {
   readonly signal: AbortSignal;
   /** How long the peer has to wait before its next request, in ms. */
   readonly pause: () => number;
-  /** Is told what the handler has thrown. */
+  /** Called with what the handler has thrown. */
   readonly onFailure: (err: unknown) => void;
 }
 

@@ -113,7 +113,7 @@ export type NftIcmpv6Type =
 /** Whether a packet goes the way of the one that began the connection. */
 export type NftCtDirection = "original" | "reply";
 
-/** How the sender of a refused packet is told: an ICMP code for either family. */
+/** What the sender of a refused packet gets: an ICMP code for either family. */
 export type NftRejectCode = "admin-prohibited" | "host-unreachable";
 
 /** A match or an action of a rule. Made by the functions of `nft`. */

@@ -54,7 +54,7 @@ function checkNames(what: string, names: readonly string[]): void {
   }
 }
 
-/** Chains of one hook and priority are run in the order in which they were made, which a plan does not tell. */
+/** Chains of one hook and priority are run in the order in which they were made, which a plan does not have. */
 function checkOrder(chains: readonly NftChain[]): void {
   const places = new Map<string, string>();
   for (const { name, hook, priority } of chains) {

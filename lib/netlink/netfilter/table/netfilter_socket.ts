@@ -30,7 +30,7 @@ import { TableReader } from "./reader.ts";
 import type { NftNewTable } from "./new_table.ts";
 import { parseCounter, tableGet } from "./state.ts";
 
-/** What `NetfilterSocket.open()` can be told. */
+/** Options of `NetfilterSocket.open()`. */
 export interface NetfilterSocketOptions {
   /** The namespace to work in; without it, the process's own. No longer needed once open. */
   readonly netns?: Netns | undefined;

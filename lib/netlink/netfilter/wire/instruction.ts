@@ -1,9 +1,9 @@
 import type { AttributeTree, AttributeValue } from "./attributes.ts";
 
-/** One instruction: its name and what it is told. The kernel's are compared with it; see `includesTree()`. */
+/** One instruction: its name and its operands. The kernel's are compared with it; see `includesTree()`. */
 export interface Expression {
   readonly name: string;
-  /** Absent where it is told nothing at all. */
+  /** Absent where it has none. */
   readonly data?: AttributeTree;
 }
 

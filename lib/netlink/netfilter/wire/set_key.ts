@@ -30,7 +30,7 @@ const NAMES: ReadonlyMap<number, NftKeyType> = new Map([
 /** In a concatenation's number each type has six bits (TYPE_BITS of nftables' datatype.h). */
 const TYPE_BITS = 6;
 
-/** BYTEORDER_… of nftables' datatype.h, which a set's user data tell `nft list`. */
+/** BYTEORDER_… of nftables' datatype.h, which `nft list` reads from a set's user data. */
 export type ByteOrder = 0 | 1 | 2;
 
 /** The number of a key's type. @throws {TypeError} when the key has no field, or too many for the number */
