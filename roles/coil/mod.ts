@@ -22,7 +22,7 @@ CNI protocol versions supported: ${CNI_VERSIONS.join(", ")}
 
 /**
  * Answers the runtime and ends the process. Without CNI_COMMAND it was called
- * by a person, who is told what it is.
+ * by a user: it prints what it is.
  */
 export async function main(): Promise<void> {
   if (!Deno.env.get("CNI_COMMAND")) {

@@ -151,7 +151,7 @@ const PRESETS: Readonly<Record<string, Preset>> = {
   },
 };
 
-/** What coil-controller is told on its command line. */
+/** coil-controller's options from its command line. */
 export interface ControllerOptions {
   readonly logging: LoggingChoice;
   readonly metricsAddress: string;

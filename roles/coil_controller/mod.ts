@@ -53,7 +53,7 @@ const GRACE_MS = 20_000;
 const ABOUT =
   "Manages Coil's address pools, blocks and block requests, egress gateways, and the status of SpiderCoordinator.";
 
-/** Runs the controller until it is told to stop; the process ends with it. */
+/** Runs the controller until a signal stops it; the process ends with it. */
 export async function main(
   args: readonly string[],
   { program }: { readonly program: string },

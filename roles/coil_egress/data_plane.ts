@@ -10,7 +10,7 @@ import type { DataPlane, FlowSummary } from "./base/ports.ts";
 /** The one interface of a pod, to the clients and to the outside. */
 const IFNAME = "eth0";
 
-/** How many destinations the metrics tell of. */
+/** How many destinations the metrics have. */
 const TOP_DESTINATIONS = 10;
 
 /** Names of IP protocols, from IANA's registry of protocol numbers. */

@@ -84,7 +84,7 @@ const FLAGS = defineFlags({
 /** The flags of coil-egress, for documentation and completion. */
 export const EGRESS_FLAGS: FlagSpec = FLAGS;
 
-/** What coil-egress is told on its command line. */
+/** coil-egress' options from its command line. */
 export interface EgressOptions {
   readonly logging: LoggingChoice;
   readonly fouPort: number;

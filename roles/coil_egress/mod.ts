@@ -65,7 +65,7 @@ const ANNOUNCE_LIMITS = {
   idleMs: 150_000,
 };
 
-/** Runs coil-egress until it is told to stop and has drained. */
+/** Runs coil-egress until a signal stops it and it has drained. */
 export async function main(
   args: readonly string[],
   { program }: { readonly program: string },

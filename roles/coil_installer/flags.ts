@@ -114,7 +114,7 @@ export const INSTALLER_FLAGS: FlagSpec = FLAGS;
 /** What coil-installer can do. */
 export type Command = "install" | "uninstall";
 
-/** What coil-installer is told. */
+/** coil-installer's options. */
 export type InstallerOptions =
   & { readonly logging: LoggingChoice; readonly command: Command }
   & InstallRequest

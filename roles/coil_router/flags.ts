@@ -35,7 +35,7 @@ const FLAGS = defineFlags({
 /** The flags of coil-router, for documentation and completion. */
 export const ROUTER_FLAGS: FlagSpec = FLAGS;
 
-/** What coil-router is told on its command line. */
+/** coil-router's options from its command line. */
 export interface RouterOptions {
   readonly logging: LoggingChoice;
   readonly metricsAddress: string;

@@ -37,7 +37,7 @@ const LOOK_MS = 30_000;
 /** Blocks come and go all the time in a large cluster; so much garbage a collection is worth amid that, too. */
 const BUSY_BYTES = 6 * 1024 * 1024;
 
-/** Runs coil-router until it is told to stop. */
+/** Runs coil-router until a signal stops it. */
 export async function main(
   args: readonly string[],
   { program }: { readonly program: string },

@@ -180,7 +180,7 @@ const FLAGS = defineFlags({
 /** The flags of coild, for documentation and completion. */
 export const COILD_FLAGS: FlagSpec = FLAGS;
 
-/** What coild is told on its command line. */
+/** coild's options from its command line. */
 export interface CoildOptions {
   readonly logging: LoggingChoice;
   readonly metricsAddress: string;

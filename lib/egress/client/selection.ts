@@ -46,7 +46,7 @@ export interface Selection {
   readonly gateways: readonly ClientGateway[];
   readonly missing: readonly MissingObject[];
   readonly invalid: readonly InvalidDestination[];
-  /** The gateway pods to tell of a new client. */
+  /** The gateway pods that a new client is announced to. */
   readonly targets: readonly AnnounceTarget[];
 }
 

@@ -6,7 +6,7 @@ import {
   type ResourceType,
 } from "../../../lib/kube/mod.ts";
 
-/** Deletes an object; the watches that know of it may not have told of its end yet. */
+/** Deletes an object; the watches that know of it may not have reported its end yet. */
 export async function deleteIfThere<T extends KubeObject>(
   client: KubeClient,
   type: ResourceType<T>,

@@ -8,7 +8,7 @@ export interface ClusterNetworks {
   readonly services: readonly string[];
 }
 
-/** What kubeadm was told: `ClusterConfiguration` of its ConfigMap; undefined when it says nothing. */
+/** What kubeadm was configured with: `ClusterConfiguration` of its ConfigMap; undefined when it says nothing. */
 export function kubeadmNetworks(
   data: Readonly<Record<string, string>> | undefined,
 ): ClusterNetworks | undefined {

@@ -39,7 +39,7 @@ export function subscribeEgress(
   }
   stack.use(deployments.subscribe(({ key }) => onEgress(key), all));
   stack.use(pods.subscribe(({ type, object }) => {
-    // Others tell of themselves by their status.
+    // Others report themselves by their status.
     if (type !== "deleted") return;
     const { namespace = "", labels = {} } = object.metadata ?? {};
     onEgress(`${namespace}/${labels[APP_INSTANCE_LABEL]}`);

@@ -8,7 +8,7 @@ interface Written {
   readonly status: EgressStatus;
 }
 
-/** The statuses that were written last: watches may tell of them later than they lead back to their Egresses. */
+/** The statuses that were written last: watches may show them later than they lead back to their Egresses. */
 export class WrittenStatuses {
   readonly #written = new Map<string, Written>();
 
@@ -18,7 +18,7 @@ export class WrittenStatuses {
     this.#written.set(key, { uid, version, status });
   }
 
-  /** The newer of the statuses: what was written, or what the watch told. */
+  /** The newer of the statuses: what was written, or what the watch has. */
   newest(key: string, { metadata, status }: Egress): EgressStatus | undefined {
     const written = this.#written.get(key);
     const isNewer = written !== undefined && written.uid === metadata.uid &&

@@ -62,7 +62,7 @@ export class EgressImage {
 }
 
 /**
- * The image of the container that the controller runs in: the one it is told,
+ * The image of the container that the controller runs in: the one of the given name,
  * else one named like the controller, else the first. Others may have been put
  * before it.
  */

@@ -5,7 +5,7 @@ import type {
 } from "../../../lib/kube/mod.ts";
 import { planMetadata, type PlannedMetadata } from "../common/metadata.ts";
 
-/** What the controller is told about the gateways of every Egress. */
+/** The controller's settings for the gateways of every Egress. */
 export interface GatewaySettings {
   /** UDP port of the tunnels. */
   readonly port: number;

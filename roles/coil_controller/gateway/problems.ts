@@ -52,7 +52,7 @@ export function ownerCheck(
 const PASSING = [401, 408, 409, 429, 502, 503, 504];
 
 /**
- * Makes a problem of an error that is worth being told in the status.
+ * Makes a problem of an error that belongs into the status.
  *
  * @throws the error itself when it is the connection's or the server's, or a mistake in here
  */

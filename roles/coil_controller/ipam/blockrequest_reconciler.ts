@@ -51,7 +51,7 @@ export interface AllocateBlockOptions {
   /** Addresses of the node, for the block's annotation. */
   readonly nodeAddresses?: string | undefined;
   readonly signal: AbortSignal;
-  /** Told the name of each block before it is created. */
+  /** Called with the name of each block before it is created. */
   readonly onTry?: (block: string) => void;
 }
 

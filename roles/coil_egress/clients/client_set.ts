@@ -30,7 +30,7 @@ export class ClientSet {
   readonly #claims = new Map<string, Claims>();
   readonly #holders = new Map<string, Holder>();
 
-  /** Addresses of other families are left out; `onShared` is told when another pod gets an address that one has. */
+  /** Addresses of other families are left out; `onShared` is called when another pod gets an address that one has. */
   constructor(options: {
     readonly families: Iterable<Family>;
     readonly onShared?: (shared: SharedAddress) => void;

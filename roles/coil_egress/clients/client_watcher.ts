@@ -22,7 +22,7 @@ const LATE_MS = 5_000;
 export interface ClientWatcherOptions {
   readonly client: KubeClient;
   readonly egress: EgressRef;
-  /** Is told of each change; must only take note. */
+  /** Called on each change; must only take note. */
   readonly onChange: (change: ClientChange) => void;
   /** How long the clients of a slice stay that was deleted with them. Default 30 s. */
   readonly lostMs?: number | undefined;

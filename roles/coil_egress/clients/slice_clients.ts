@@ -16,7 +16,7 @@ export interface ClientChange {
 }
 
 export interface SliceClientsOptions {
-  /** Is told of each change; must only take note. */
+  /** Called on each change; must only take note. */
   readonly onChange: (change: ClientChange) => void;
   /** How long the clients of a slice stay that was deleted with them. */
   readonly lostMs: number;

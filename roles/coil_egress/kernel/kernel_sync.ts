@@ -21,7 +21,7 @@ export interface KernelSyncOptions {
   readonly kernel: Pick<DataPlane, "setClients" | "changeClients">;
   /** The addresses of the clients at this moment, by their text. */
   readonly wanted: () => ReadonlyMap<string, Address>;
-  /** Is told of each transaction. */
+  /** Called after each transaction. */
   readonly onSync?: (result: "ok" | "error") => void;
   /** The shortest and longest pause after a failure. Default 0.2 s and 10 s. */
   readonly retryMs?: { readonly initialMs: number; readonly maxMs: number };

@@ -12,7 +12,7 @@ const log = getLogger("drain");
 /** How a gateway ends. */
 export interface EndOptions extends Omit<DrainOptions, "signal"> {
   readonly ownPod: Omit<OwnPodQuery, "signal">;
-  /** Is told when it is clear that the pod ends. */
+  /** Called when it is clear that the pod ends. */
   readonly onDraining: () => void;
 }
 

@@ -18,7 +18,7 @@ export interface ReadingSources {
     DataPlane,
     "readCounters" | "readFlows" | "readConntrack" | "readLimited"
   >;
-  /** Is told of each reading that failed. */
+  /** Called when a reading failed. */
   readonly onFailure?: (name: ReadingName) => void;
 }
 

@@ -9,7 +9,7 @@ import { CONFIG_MODE, type Step } from "./step.ts";
 /** What to do with other networks' configurations that a runtime takes before ours. */
 export type Others = "keep" | "disable";
 
-/** Something to tell the admin. */
+/** A log record for the admin. */
 export interface Notice {
   readonly level: "info" | "warn";
   readonly message: string;

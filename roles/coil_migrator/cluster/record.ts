@@ -10,7 +10,7 @@ import { SYSTEM_NAMESPACE } from "../../../lib/names/mod.ts";
 export const RECORD_NAME = "coil-migration";
 
 /**
- * How far a migration is, as far as the cluster's other objects do not tell. Times are RFC 3339, numbers decimal.
+ * How far a migration is, as far as the cluster's other objects do not show it. Times are RFC 3339, numbers decimal.
  * Absent keys have not happened.
  */
 export interface MigrationRecord {

@@ -5,7 +5,7 @@ import { KubeApiError, KubeUnreachableError } from "../../../lib/kube/mod.ts";
 export interface PatienceOptions {
   readonly timeoutMs: number;
   readonly signal: AbortSignal;
-  /** Told once for each time that the API server is away. */
+  /** Called once for each time that the API server is away. */
   readonly onTrouble?: (message: string) => void;
   /** Before another attempt. Default 1 s. */
   readonly pauseMs?: number;

@@ -28,7 +28,7 @@ export type FindingKind =
  */
 export type Severity = "note" | "warning" | "loss";
 
-/** One thing to tell the admin about. */
+/** One thing that the admin should know. */
 export interface Finding {
   readonly kind: FindingKind;
   readonly severity: Severity;

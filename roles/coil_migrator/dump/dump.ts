@@ -89,7 +89,7 @@ async function readAndConvert(
   }
 }
 
-/** When v2 has given out addresses, pods of v1 cannot be told from v2's by what etcd says. */
+/** When v2 has given out addresses, pods of v1 cannot be distinguished from v2's by what etcd has. */
 async function refuseAfterV2({ client, signal }: DumpContext): Promise<void> {
   try {
     const { items } = await client.list(ADDRESS_BLOCKS, {

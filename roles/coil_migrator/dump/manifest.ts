@@ -1,5 +1,5 @@
 // The manifest: what `dump` writes and the admin applies. It is deterministic,
-// and its header shows whether anybody has changed it since.
+// and its header shows whether it was changed since.
 import { createHash } from "node:crypto";
 import { parseAllDocuments, stringify } from "yaml";
 import type { Conversion } from "../convert/conversion.ts";

@@ -47,7 +47,7 @@ export async function writeManifest(
   }
 }
 
-/** Writes a new file. Fails when it is there: in /tmp anybody may put one, or a link to a file of root's (O_EXCL follows none). */
+/** Writes a new file. Fails when it is there: in /tmp any user may put one, or a link to a file of root's (O_EXCL follows none). */
 export async function writeNewFile(file: string, text: string): Promise<void> {
   using target = await Deno.open(file, { write: true, createNew: true });
   await writeAll(target, new TextEncoder().encode(text));

@@ -26,7 +26,7 @@ export interface ReplacementContext {
   readonly pollMs: number;
 }
 
-/** What is told of a replacement while it goes on. */
+/** How a pod is replaced, and what reports its progress. */
 export interface ReplacementOptions {
   /** Deletes the pod outright, whatever PodDisruptionBudgets say. */
   readonly deleteOutright?: boolean;
@@ -127,7 +127,7 @@ ${lines.map((line) => `  ${line}`).join("\n")}`,
   });
 }
 
-/** Events that can tell why: of the controller and of pods. */
+/** Events that can say why: of the controller and of pods. */
 async function eventsOf(
   { namespace, reference }: PodOwner,
   { client, patience, signal }: ReplacementContext,

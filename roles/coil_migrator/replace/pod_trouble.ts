@@ -1,6 +1,6 @@
 import type { CoreV1Event, V1Pod } from "../../../lib/kube/mod.ts";
 
-/** More lines than this tell nothing new. */
+/** More lines than this say nothing new. */
 const MAX_LINES = 6;
 
 /** Says in lines why a controller's pods are not ready, from their state and from events. */

@@ -6,7 +6,7 @@ import {
 
 /** Conditions that coild itself finds, one class for each answer a caller can get. */
 
-/** How a call ended that failed, as its caller is told. */
+/** The error that the caller of a failed call gets. */
 export class CallError extends Error {
   override readonly name = "CallError";
   /** Status code of gRPC. */

@@ -33,7 +33,7 @@ interface Entry {
 /**
  * Looks at the node's blocks one by one, each from time to time, for what
  * others did to them: an edit, a deletion. A watch by label would be compared
- * with every block that anybody in the cluster gets or returns; these are GETs
+ * with every block that any node gets or returns; these are GETs
  * from the API server's cache, some ten an hour for each block.
  */
 export class BlockLooks {

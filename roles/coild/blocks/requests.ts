@@ -67,7 +67,7 @@ export interface BlockRequestsOptions {
  *
  * A request is watched by its name, and only while an ADD waits for it: the
  * API server has watches of one name in an index, and would compare those with
- * a label, one from each node, with every request that anybody writes.
+ * a label, one from each node, with every request that is written.
  */
 export class BlockRequests {
   readonly #client: KubeClient;

@@ -15,7 +15,7 @@ export class AttachmentBook {
     const pod = podKey(attachment.pod);
     const old = this.#byPod.get(pod);
     if (old !== undefined) this.#pods.delete(keyText(old.key));
-    // Anyone who had it by its address, before the ADD that made it had ended, has nothing.
+    // A pod that had it by its address, before the ADD that made it had ended, has nothing.
     const claimant = this.#pods.get(keyText(attachment.key));
     if (claimant !== undefined) this.#byPod.delete(claimant);
     this.#byPod.set(pod, attachment);

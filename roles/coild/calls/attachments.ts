@@ -12,7 +12,7 @@ export interface Connected extends Attachment {
   readonly result: Result;
   /** The interface's MTU, where this call made it and nothing was there before; absent where that is not known. */
   readonly freshMtu?: number;
-  /** Takes everything back, after what was told of it has ended. Never throws; `held`, with the locks, is disposed of when all is done. */
+  /** Takes everything back, after its announcement has ended. Never throws; `held`, with the locks, is disposed of when all is done. */
   undo(held: DisposableStack): Promise<void>;
 }
 

@@ -174,7 +174,7 @@ const VALID_ATTACHMENTS = "cni.dev/valid-attachments";
  *
  * That nothing at all is valid, so that everything goes, has to be said in so
  * many words: a list that is empty. libcni writes null for a list that its
- * caller never filled in, and a message alone cannot tell none from unknown.
+ * caller never filled in, and in a message alone none and unknown are the same.
  *
  * @throws {InvalidNetworkError} when it is not known what is valid.
  */

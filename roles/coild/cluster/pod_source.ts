@@ -33,10 +33,10 @@ const log = getLogger("pod-source");
 
 /** The runtime tries again by itself, so an API server that is away is not waited for. */
 const LIVE_GET_MS = 5_000;
-/** Where the runtime has told all that ADD needs, and only the pod's node is in question. */
+/** Where the runtime has given all that ADD needs, and only the pod's node is in question. */
 const NODE_GET_MS = 1_000;
 
-/** A pod by name, with what its runtime told about it. */
+/** A pod by name, with what its runtime gave about it. */
 export interface PodQuery extends NamespacedName {
   /** The UID by which the runtime knows the pod; a static pod has another one in the API. */
   readonly uid?: string;
@@ -164,7 +164,7 @@ export class PodSource {
   /**
    * What is known of a pod that is to be connected.
    *
-   * @throws {PodNotFoundError} when neither the runtime nor the API server has told of the pod.
+   * @throws {PodNotFoundError} when neither the runtime nor the API server knows the pod.
    * @throws {NotReadyError} when the pod is another node's.
    */
   async find(
@@ -310,7 +310,7 @@ export class PodSource {
   }
 }
 
-/** Whether the pod is a gateway is told by its labels, which no runtime hands over; it counts for pods that ask for egress. */
+/** Whether the pod is a gateway follows from its labels, which no runtime hands over; it counts for pods that ask for egress. */
 function hasToldEnough({ annotations }: PodQuery): boolean {
   return annotations !== undefined && !namesEgress(annotations);
 }

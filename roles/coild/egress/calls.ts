@@ -89,7 +89,7 @@ export class WithEgress implements EgressCalls {
     options: CallOptions,
   ): Promise<Selection | undefined> {
     if (ifname !== POD_INTERFACE) return undefined;
-    // It is told of by the reconciler; the gateway itself has to start.
+    // The reconciler reports it; the gateway itself has to start.
     if (pod.isGateway) return undefined;
     return await this.#with.setup.wanted(pod, options);
   }

@@ -125,7 +125,7 @@ function existing({ gateways, missing }: Selection): ClientGateway[] {
   return gateways.filter(({ name }) => !gone.has(name));
 }
 
-/** Those of its destinations, but for what pod or Service lacks, which is told by itself. */
+/** Those of its destinations, but for what pod or Service lacks, which has a condition of its own. */
 function familiesThrough(
   { name, destinations }: ClientGateway,
   { skipped }: Pick<ClientPlan, "skipped">,

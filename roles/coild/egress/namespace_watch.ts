@@ -26,7 +26,7 @@ const BY_EGRESS = "egress";
  *
  * The API server has watches of one namespace in an index. Those of all
  * namespaces, three from each node, it would compare with each Service and
- * each EndpointSlice that anybody in the cluster writes.
+ * each EndpointSlice that is written in the cluster.
  */
 export class NamespaceWatch {
   readonly egresses: Informer<Egress>;

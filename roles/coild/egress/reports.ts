@@ -10,7 +10,7 @@ import {
 import type { PodEvents } from "../observe/pod_events.ts";
 import type { PodName } from "../../../lib/podnet/mod.ts";
 
-/** Neither the begin of a condition nor its end is told again of one pod before. */
+/** Before that, neither the begin of a condition nor its end has another Event on the same pod. */
 const QUIET_MS = 5 * 60_000;
 
 export interface EgressReportsOptions {
@@ -27,7 +27,7 @@ export interface ReportedState {
   readonly conditions: readonly ClientCondition[];
   /** What may be said of conditions that are over. */
   readonly ends?: readonly ConditionEnd[];
-  /** What a new pod begins with is told at once: it may be over soon, for just that reason. */
+  /** What a new pod begins with is reported at once: it may be over soon, for just that reason. */
   readonly isNew?: boolean;
 }
 
@@ -39,7 +39,7 @@ interface Report {
   end: ConditionEnd | undefined;
   isSo: boolean;
   isTold: boolean;
-  /** When its begin and its end were told last. */
+  /** When its begin and its end were reported last. */
   beganMs: number;
   endedMs: number;
   /** There while an Event waits. */
@@ -66,7 +66,7 @@ export class EgressReports implements Disposable {
     this.#random = options.random ?? Math.random;
   }
 
-  /** How many clients have a condition of each reason now, told or not. */
+  /** How many clients have a condition of each reason now, reported or not. */
   get counts(): ReadonlyMap<ConditionReason, number> {
     const counts = new Map<ConditionReason, number>(
       CONDITION_REASONS.map((reason) => [reason, 0]),
@@ -103,7 +103,7 @@ export class EgressReports implements Disposable {
     else this.#reports.set(keyText(key), reports);
   }
 
-  /** Forgets an attachment, and what has not been told of it. */
+  /** Forgets an attachment, and what has not been reported of it. */
   forget(key: AttachmentKey): void {
     const reports = this.#reports.get(keyText(key)) ??
       new Map<string, Report>();
@@ -154,7 +154,7 @@ export class EgressReports implements Disposable {
     }
   }
 
-  /** Whether nothing is left of it that anybody would miss. */
+  /** Whether nothing of it is needed any longer. */
   #isOver({ isSo, isTold, beganMs, endedMs }: Report): boolean {
     const quietMs = Math.max(beganMs, endedMs) + QUIET_MS;
     return !isSo && !isTold && quietMs <= this.#clock.nowMs();

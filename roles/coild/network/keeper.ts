@@ -46,7 +46,7 @@ export interface NetworkKeeperOptions {
   readonly routes: Pick<ExportTable, "restored">;
   readonly reports: Pick<RepairReports, "repaired">;
   readonly readiness: Readiness;
-  /** Opens once the node has been prepared: what was missing before was not removed by anybody. */
+  /** Opens once the node has been prepared: what was missing before was not removed by another program. */
   readonly prepared: Gate;
   /** Listens to the kernel. */
   readonly watch: () => Listener;

@@ -40,7 +40,7 @@ export interface SourceGuardOptions {
   readonly network: Pick<PodNetwork, "list" | "setSources">;
   readonly watch: Pick<SourceWatch, "choiceOf" | "subscribe">;
   readonly locks: KeyedMutex;
-  /** Is told of each restoration of the table. */
+  /** Gets each restoration of the table. */
   readonly reports?: Pick<RepairReports, "repaired">;
 }
 
@@ -71,7 +71,7 @@ export class SourceGuard {
     return this.#unrestricted;
   }
 
-  /** How many packets with forged sources were dropped; undefined while the kernel does not tell. */
+  /** How many packets with forged sources were dropped; undefined while the kernel does not say. */
   async countForged(): Promise<
     { readonly ipv4: number; readonly ipv6: number } | undefined
   > {

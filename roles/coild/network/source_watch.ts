@@ -26,7 +26,7 @@ export class SourceWatch {
   readonly #with: SourceWatchOptions;
   /** Pods with the annotation. */
   readonly #asking = new Set<string>();
-  /** Those that were told that it has no effect, by UID. */
+  /** Those with an Event that it has no effect, by UID. */
   readonly #told = new Set<string>();
 
   constructor(options: SourceWatchOptions) {

@@ -30,7 +30,7 @@ import {
   PodNotFoundError,
 } from "../base/errors.ts";
 
-/** How a failure is told to the outside. */
+/** How a failure is reported to the outside. */
 export interface Failure {
   /** Status of the gRPC call. */
   readonly status: number;
@@ -172,7 +172,7 @@ function interrupted(error: DOMException): Failure {
 }
 
 /**
- * Converts whatever a call threw to what its caller is told.
+ * Converts whatever a call threw to the error that its caller gets.
  *
  * This is the only place where errors leave the daemon.
  */

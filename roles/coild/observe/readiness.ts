@@ -5,7 +5,7 @@ import { NotReadyError } from "../base/errors.ts";
  * running one lost.
  *
  * Each condition has a name and, while it is not met, a reason in words that
- * tell an admin what is being waited for. The same reasons go to ADD's answer,
+ * say to an admin what is being waited for. The same reasons go to ADD's answer,
  * to STATUS and to `/readyz`.
  */
 export class Readiness {

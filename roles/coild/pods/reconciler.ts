@@ -74,7 +74,7 @@ export class Reconciler {
 
   /**
    * Finishes what a failed teardown left cut off. While one husk is finished,
-   * an ADD may take the place of another, so each is told by what was listed.
+   * an ADD may take the place of another, so each is recognised by what was listed.
    */
   async #finishHusks(signal: AbortSignal): Promise<void> {
     const { ipam, locks, network, teardown } = this.#with;

@@ -47,7 +47,7 @@ export interface StartOptions {
 /**
  * Brings the daemon from open socket to readiness, and never gives up: an API
  * server that is away at start is waited for. Until then DEL and CHECK are
- * served from the kernel, and ADD is told what is waited for.
+ * served from the kernel, and ADD's error says what is waited for.
  *
  * The kernel is read once more after the addresses were recovered, so that a
  * DEL that came in between is not forgotten.

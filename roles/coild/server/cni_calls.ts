@@ -169,7 +169,7 @@ class CallLimit implements Disposable {
     stop: AbortSignal,
   ) {
     this.#method = method;
-    // mutate: gRPC's own timer may be the first to notice, by less than tests can tell.
+    // mutate: gRPC's own timer may be the first to notice, by less than tests can measure.
     const endMs = performance.now() + (remainingMs ?? Infinity) - 1;
     const late = () =>
       this.#end(`No answer within ${remainingMs} ms`, "DEADLINE_EXCEEDED");

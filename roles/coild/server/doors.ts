@@ -14,7 +14,7 @@ export interface DoorOptions {
   readonly socketPath: string;
   /** Ends the servers: no new calls, running ones may finish. */
   readonly signal: AbortSignal;
-  /** Is told of each call by a launcher. */
+  /** Called on each call by a launcher. */
   readonly onOutcome?: (outcome: LauncherOutcome) => void;
   /** How long running calls may take once the signal came. Default 10 s. */
   readonly graceMs?: number;

@@ -43,7 +43,7 @@ export interface PluginServerOptions {
   readonly socketPath: string;
   /** Ends the server: no new calls, running ones may finish. */
   readonly signal: AbortSignal;
-  /** Is told of each call. */
+  /** Called on each call. */
   readonly onOutcome?: (outcome: LauncherOutcome) => void;
   /** How long running calls may take once the signal came. Default 10 s. */
   readonly graceMs?: number;
