@@ -15,7 +15,7 @@ import { hashSources } from "./sources.ts";
 export interface BuildOptions {
   /** Packs even where `deno compile` would work. */
   readonly packer?: boolean;
-  /** Is told what happens. */
+  /** Called with what happens. */
   readonly log?: (text: string) => void;
 }
 

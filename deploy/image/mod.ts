@@ -31,7 +31,7 @@ export interface FilesOptions {
   readonly executable?: string;
   /** Asks Debian's mirror for newer packages. */
   readonly refresh?: boolean;
-  /** Is told what happens. */
+  /** Called with what happens. */
   readonly log?: Log;
 }
 
@@ -68,7 +68,7 @@ export const DEFAULTS: ContainerDefaults = {
  */
 export async function buildImage(options: ImageOptions = {}): Promise<Image> {
   const reference = options.reference ?? DEFAULT_REFERENCE;
-  parseReference(reference); // a mistake is told before the work
+  parseReference(reference); // a mistake is reported before the work
   const { base, program, architecture } = await planFiles(options);
   return await packImage({
     layers: [

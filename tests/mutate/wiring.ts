@@ -235,7 +235,7 @@ export const WIRING: readonly WiringMutant[] = [
     },
   },
   {
-    name: "a block whose node is missing is not told to the collector",
+    name: "a block whose node is missing is not reported to the collector",
     file: "roles/coil_controller/ipam_part.ts",
     from:
       "      if (isMissing(node, cluster)) handlers.onMissingNode(node);\n      else handlers",

@@ -32,7 +32,7 @@ export interface ImageContents {
 export interface PackOptions {
   /** Default: gzip. Without it, making and importing take a fraction of the time. */
   readonly compression?: Compression;
-  /** Is told what happens. */
+  /** Called with what happens. */
   readonly log?: Log;
 }
 

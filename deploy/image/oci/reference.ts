@@ -17,7 +17,7 @@ const TAG = /^\w[\w.-]{0,127}$/;
 
 /**
  * Reads `NAME[:TAG]`; the tag is `latest` when there is none, the registry
- * docker.io, as everybody does.
+ * docker.io, as everywhere.
  *
  * @throws {ImageError} when it is no name of an image
  */
