@@ -1,4 +1,4 @@
-// Words that issue after issue crept back into comments and documents. Each has
+// Words that crept back into comments and documents. Each has
 // a plainer one that also says who: "nobody waits" hides whether it is a call, a
 // pod or an admin. Only what people read as prose is checked: code, and what
 // documents quote from it, is the concern of other tests.
@@ -8,11 +8,14 @@ import { ROOT } from "./pages.ts";
 /** Words, and what to write. */
 const PLAINER: Readonly<Record<string, string>> = {
   "anew": "again",
+  "anybody": "any pod, any peer, any program: who is meant",
   "any more": "no longer",
+  "everybody": "all pods, all peers: who is meant",
   "meanwhile": "until then, in the meantime",
   "nobody": "no pod, no call, no program: who is meant",
   "somebody": "another program, another node, an admin: who is meant",
   "tells": "returns, reports, says whether",
+  "told": "is called with, gets, is given; reported, logged",
   "whoever": "the program or the user that is meant",
 };
 const WORDS = new RegExp(
