@@ -1,5 +1,5 @@
 # The image of every role, by a container engine. `deno task image` makes the
-# same files without one; docs/image.md tells more. For a release, pin:
+# same files without one; docs/image.md says more. For a release, pin:
 #
 #   docker buildx build --build-arg BUILD_IMAGE=node:22-bookworm@sha256:… \
 #     --build-arg SOURCE_DATE_EPOCH=0 \
@@ -9,7 +9,7 @@
 # the front.
 ARG BUILD_IMAGE=node:22-bookworm
 # Seconds since 1970: the time of all files. It becomes the image's own where the
-# engine is told to, as above; docs/image.md has buildah's way.
+# engine is asked to, as above; docs/image.md has buildah's way.
 ARG SOURCE_DATE_EPOCH=0
 
 FROM ${BUILD_IMAGE} AS build

@@ -47,7 +47,7 @@ using gateway = Netns.open(`/run/netns/${gatewayName}`);
 const clientAddresses = await addressesOf(client);
 const gatewayAddresses = await addressesOf(gateway);
 
-// The gateway first: then no packet of the client is ever in vain.
+// The gateway first: then no packet of the client is ever lost.
 const serverPlan = planServer({
   addresses: gatewayAddresses,
   ifname: IFNAME,

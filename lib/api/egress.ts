@@ -86,7 +86,7 @@ export interface EgressGatewayStatus {
   readonly snatPortsPercent?: number;
   /** Clients, `namespace/name`, to which connections were refused within the last minutes: they had as many as they may. */
   readonly limitedClients?: readonly string[];
-  /** True where clients ought to be limited and the kernel cannot do it. */
+  /** True where clients should be limited and the kernel cannot do it. */
   readonly unlimited?: boolean;
   /** Whether it ends as soon as its flows have ended. */
   readonly draining?: boolean;

@@ -40,7 +40,7 @@ export class Mutex {
 
 /** How a key's lock is taken. */
 export interface KeyedLockOptions extends WaitOptions {
-  /** By one who neither makes nor ends what the key stands for: `isLocked()` does not count it. */
+  /** The holder neither makes nor ends what the key stands for: `isLocked()` does not count it. */
   readonly upkeep?: boolean;
 }
 

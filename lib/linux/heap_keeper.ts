@@ -17,10 +17,10 @@ const WORTH_BYTES = 3 * 1024 * 1024;
 const LONG_REST_LOOKS = 4;
 const LEAST_BYTES = 1024 * 1024;
 
-/** So many looks after a collection amid work its pages are given back although a trickle of work does not end. */
+/** So many looks after a collection during work, its pages are given back to the kernel although some work goes on. */
 const PAGES_LOOKS = 30;
 
-/** By default, amid work, it collects when there is as much as this. */
+/** By default, during work, it collects when there is as much as this. */
 const BUSY_BYTES = 12 * 1024 * 1024;
 
 /** So many objects may come in between two looks; parsing them yields to no timer. */
@@ -38,7 +38,7 @@ export interface HeldMemory {
 export interface HeapKeeperOptions {
   /** Whether a caller waits for an answer, and so would wait for the collection too. */
   readonly isBusy?: () => boolean;
-  /** Amid work it collects when memory has grown by this. Default 12 MiB. */
+  /** During work it collects when memory has grown by this. Default 12 MiB. */
   readonly busyBytes?: number;
   /** What the process holds; replaced in tests. */
   readonly measure?: () => HeldMemory;

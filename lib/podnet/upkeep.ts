@@ -131,7 +131,7 @@ export class Upkeep {
 
   /**
    * Gives a pod's end on the host what it lacks. Does nothing when the link is
-   * no longer that pod's. The caller sees to it that the pod is not torn
+   * no longer that pod's. The caller makes sure that the pod is not torn
    * down in the meantime.
    *
    * @throws {NetlinkError} of the first step that the kernel refused

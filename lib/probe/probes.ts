@@ -70,13 +70,13 @@ export async function announce(
   await send(link, { family, frame, times });
 }
 
-/** Who sends as the address, whatever it says. */
+/** The MAC address of the sender, if it sends as the address in any ARP message. */
 function arpOwner(frame: Uint8Array, address: Address): string | undefined {
   const packet = parseArp(frame);
   return packet?.sender.equals(address) ? packet.senderMac : undefined;
 }
 
-/** As {@linkcode arpOwner}, and who probes for it. */
+/** As {@linkcode arpOwner}, and also of a machine that probes for the address. */
 function arpClaimant(frame: Uint8Array, address: Address): string | undefined {
   const packet = parseArp(frame);
   const isProbe = packet?.sender.value === 0n && packet.target.equals(address);

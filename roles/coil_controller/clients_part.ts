@@ -19,7 +19,7 @@ const INTERVAL_MS = 50;
 /** Egresses of which it is known when they were written last; pods may name any that do not exist. */
 const MAX_KEYS = 1_024;
 
-/** Who writes EgressClientSlices, and what asks for it; disposing of it ends the asking. */
+/** What writes EgressClientSlices, and what triggers it; disposal ends the triggers. */
 export interface ClientsPart extends Disposable {
   readonly slices: ClientSlices;
   readonly controller: Controller;

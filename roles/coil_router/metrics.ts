@@ -48,7 +48,7 @@ export class RouterMetrics {
     this.failures.set({ node }, 0);
   }
 
-  /** Takes down a synchronisation. */
+  /** Records a synchronisation. */
   synced(counts: { readonly routes: number; readonly failures: number }): void {
     const node = this.#node;
     this.syncs.inc({ node });

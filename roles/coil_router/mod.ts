@@ -34,7 +34,7 @@ const GRACE_MS = 5_000;
 /** The kernel's routes are looked at this often, whatever it reports. */
 const LOOK_MS = 30_000;
 
-/** Blocks come and go all the time in a large cluster; so much garbage a collection is worth amid that, too. */
+/** Blocks come and go all the time in a large cluster; with so much garbage a collection pays even then. */
 const BUSY_BYTES = 6 * 1024 * 1024;
 
 /** Runs coil-router until a signal stops it. */

@@ -45,7 +45,7 @@ export class RouteBook {
     this.#nodeName = nodeName;
   }
 
-  /** Takes down a node's addresses, undefined when it is gone. */
+  /** Records a node's addresses, undefined when it is gone. */
   setNode(name: string, addresses: DualStack<Address> | undefined): void {
     if (textOf(this.#nodes.get(name)) === textOf(addresses)) return;
     const blocks = [...this.#bare.get(name)?.values() ?? []];
@@ -55,7 +55,7 @@ export class RouteBook {
     for (const block of blocks) this.#claim(block);
   }
 
-  /** Takes down a block, given as it was taken down before, if it was; undefined when it is gone. */
+  /** Records a block, given as it was recorded before, if it was; undefined when it is gone. */
   setBlock(
     block: RoutedBlock | undefined,
     { before }: { readonly before?: RoutedBlock | undefined } = {},

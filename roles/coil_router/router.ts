@@ -187,7 +187,7 @@ export class Router {
     this.#note(result, keys);
   }
 
-  /** Takes down what was done; of the destinations in question, all others stay as they were. */
+  /** Records what was done; of the destinations in question, all others stay as they were. */
   #note(result: SyncResult, keys: ReadonlySet<string>): void {
     const { added, moved, removed, failures } = result;
     const applied = this.#applied ?? new Map();

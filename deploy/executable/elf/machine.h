@@ -8,7 +8,7 @@ typedef unsigned long u64;
 typedef long i64;
 typedef unsigned int u32;
 
-// `fini` is rdx or x0 at the start: for atexit(3), owed to whom jump() enters.
+// `fini` is rdx or x0 at the start: for atexit(3), to be passed to the program that jump() enters.
 static __attribute__((used)) _Noreturn void program(u64 *sp, u64 fini);
 
 #if defined(__x86_64__)
@@ -46,7 +46,7 @@ static i64 sys6(i64 n, i64 a, i64 b, i64 c, i64 d, i64 e, i64 f) {
 #else
 #error "only x86-64 and aarch64 Linux"
 #endif
-// Compilers call it for copies of structures. Volatile, lest they call it here.
+// Compilers call it for copies of structures. Volatile, so that they do not call it here.
 __attribute__((used, visibility("hidden"))) void *memcpy(void *to, const void *from, u64 n) {
   for (u64 i = 0; i < n; i++) ((volatile char *)to)[i] = ((const char *)from)[i];
   return to;

@@ -95,7 +95,7 @@ function placeOf(step: Step): Place {
   return "place" in step ? step.place : "pod";
 }
 
-/** What should go went by itself. */
+/** What was to be removed is gone already. */
 function isGone(step: Step | undefined, error: NetlinkError): boolean {
   const removes = step?.kind === "noRule" || step?.kind === "noRoute" ||
     step?.kind === "noNeighbour";

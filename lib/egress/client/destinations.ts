@@ -81,7 +81,7 @@ function refusedFor(
 }
 
 /**
- * Who has no address of the destination's family. A Service that is missing
+ * Which of the two has no address of the destination's family. A Service that is missing
  * altogether lacks none: its Egress is not available, which is another matter.
  */
 function lackingFamily(

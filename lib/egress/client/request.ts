@@ -56,7 +56,7 @@ export interface SkippedDestination {
   /** The Egress. */
   readonly gateway: string;
   readonly destination: Prefix;
-  /** Who has no address of the destination's family. */
+  /** Which of the two has no address of the destination's family. */
   readonly lacking: "pod" | "service";
   /** Whether packets to it are refused for that; else they go as if the Egress did not name it. */
   readonly refused: boolean;

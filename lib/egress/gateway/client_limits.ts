@@ -48,17 +48,17 @@ export function clientLimits(
 const COUNTED = 1024;
 
 /**
- * Who is over a limit opens nothing for so long. Without the pause each packet
+ * A client over a limit can open no connection for so long. Without the pause each packet
  * of a flood would be counted, and the kernel does not forget as fast as that
  * (CONNCOUNT_GC_MAX_NODES of net/netfilter/nf_conncount.c).
  */
 const PAUSE_MS = 100;
-/** So long it can be read who was over a limit. */
+/** For so long a client that was over a limit can be read. */
 const MEMORY_MS = 300_000;
 /** Far more than a gateway has clients; once a set is full, further clients are not limited. */
 const MAX_ELEMENTS = 65_535;
 
-/** The set of clients of whom something was refused lately. */
+/** The set of clients that were refused a connection lately. */
 export function refusedSet(family: Family): string {
   return `refused${digitOf(family)}`;
 }
@@ -97,8 +97,8 @@ interface LimitParts {
 }
 
 /**
- * Who is over a limit is looked for first, so that nothing more is counted of
- * it; and what is refused for its destination is not counted as one more connection.
+ * Clients over a limit are looked up first, so that no more of their connections are
+ * counted; and what is refused for its destination is not counted as one more connection.
  */
 function planLimits(
   { family }: ServerFamily,

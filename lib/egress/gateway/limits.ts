@@ -68,7 +68,7 @@ function tableOf(plan: ServerPlan, { clients, limits }: TableContent) {
   return tableWithClients(planned, clients);
 }
 
-/** The clients of whom the kernel has refused something within the last minutes. */
+/** The clients that the kernel has refused a connection within the last minutes. */
 export async function listLimited(
   { netfilter }: Pick<ServerKernel, "netfilter">,
   plan: ServerPlan,

@@ -69,7 +69,7 @@ async function mtuOf(kernel: LinkKernel, name: string): Promise<number> {
   );
 }
 
-/** A link-local address of its own would be of no use, and is not to be generated on setting up. */
+/** A link-local address of its own is not needed, and is not to be generated on setting up. */
 function creation(
   name: string,
   options: {

@@ -130,8 +130,8 @@ export class EgressServer implements Disposable {
   }
 
   /**
-   * Adds and removes clients, without asking the kernel for the others. Who is in
-   * both is a client.
+   * Adds and removes clients, without asking the kernel for the others. An address
+   * in both is a client.
    *
    * @throws {NetlinkError} when the kernel refuses; the next call makes all whole, as `setClients()` does
    */
@@ -222,7 +222,7 @@ export class EgressServer implements Disposable {
     return counter.summary(options.top ?? 10);
   }
 
-  /** The clients to whom a connection was refused within the last five minutes, since they had as many as they may. */
+  /** The clients that were refused a connection within the last five minutes, since they had as many as they may. */
   limitedClients(): Promise<Address[]> {
     return listLimited(this.#kernel, this.#plan);
   }
@@ -245,7 +245,7 @@ export class EgressServer implements Disposable {
     this.#kernel[Symbol.dispose]();
   }
 
-  /** Puts right whatever of the gateway is not as planned, and returns the clients found. Devices may be new. */
+  /** Repairs what of the gateway is not as planned, and returns the clients found. Devices may be new. */
   async #makeWhole(): Promise<AddressMap> {
     this.#clients = undefined;
     const { links, clients, limits } = await applyServer(

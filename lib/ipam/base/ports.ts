@@ -64,7 +64,7 @@ export interface RouteSink {
 
 /** The kernel's routes to pods, whatever coild has on record. */
 export interface RouteView {
-  /** Lists the addresses within the prefixes that the host routes to some interface, whosesoever. */
+  /** Lists the addresses within the prefixes that the host routes to any interface, Coil's or not. */
   routedWithin(prefixes: readonly Prefix[]): Promise<readonly Address[]>;
 }
 

@@ -31,7 +31,7 @@ export interface BlockSupplyOptions {
   readonly relist: (signal: AbortSignal) => Promise<unknown>;
   /** Whether a block of the pool is on its way back: then a refusal may be over in a moment. */
   readonly isReturning: (pool: string) => boolean;
-  /** Called after each request, whatever came of it. */
+  /** Called after each request, whatever its result. */
   readonly landed: (pool: string) => void;
   /** How long one request may take. */
   readonly requestMs: number;
@@ -124,7 +124,7 @@ export class BlockSupply {
     for (const pause of this.#pauses.values()) pause.until = 0;
   }
 
-  /** Waits until there may be room in the pool, and sees to it that there will be. */
+  /** Waits until there may be room in the pool, and requests a block for that. */
   async wait(pool: string, signal: AbortSignal): Promise<void> {
     const woken = this.#waiters.wait(pool, signal);
     if (!this.#isComing(pool)) this.start(pool);

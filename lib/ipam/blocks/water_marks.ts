@@ -6,7 +6,7 @@ export interface WaterMarks {
   readonly high: (blockSize: number) => number;
 }
 
-/** Nodes start few pods in the time that one request takes, so more than this in store is of no use. */
+/** Nodes start few pods in the time that one request takes, so more than this in store does not help. */
 const MAX_LOW = 16;
 
 /** Blocks smaller than this are not fetched ahead: it would cost a pool of single addresses twice what it has to. */

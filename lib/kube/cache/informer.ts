@@ -418,7 +418,7 @@ function isRefusal(err: unknown): boolean {
   return err instanceof KubeApiError && err.status === 422;
 }
 
-/** Often half of an object, and of no use but to the server, which keeps them when an update has none. */
+/** Often half of an object, and used only by the server, which keeps them when an update has none. */
 function withoutManagedFields<T extends KubeObject>(object: T): T {
   if (object.metadata?.managedFields === undefined) return object;
   const { managedFields: _, ...metadata } = object.metadata;

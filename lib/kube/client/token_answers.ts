@@ -20,7 +20,7 @@ export interface TokenAnswersOptions<T> {
   /** Asks the API server about a token. What it throws is not remembered. */
   readonly ask: (token: string) => Promise<T>;
   /**
-   * Whether the bearer is one of those whom this server is for: only such tokens are asked about outside of the limits.
+   * Whether the bearer is one of those that this server is for: only such tokens are asked about outside of the limits.
    * Every pod and user of the cluster may have a valid token.
    */
   readonly isGood: (answer: T) => boolean;

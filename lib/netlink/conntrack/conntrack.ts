@@ -77,7 +77,7 @@ export interface ConntrackFlow {
   readonly status: number;
   /** Who opened it. */
   readonly originalSource: Address;
-  /** With whom. */
+  /** The address that it was opened to. */
   readonly originalDestination: Address;
   /** From which port; of ICMP the identifier; 0 where there is none, as for the others. */
   readonly originalSourcePort: number;
@@ -85,7 +85,7 @@ export interface ConntrackFlow {
   readonly originalDestinationPort: number;
   /** Who answers: after translation of the destination, the real one. */
   readonly replySource: Address;
-  /** Whom it answers: after translation of the source, the address in front. */
+  /** Where answers go: after translation of the source, the address in front. */
   readonly replyDestination: Address;
   /** From which port it answers. */
   readonly replySourcePort: number;

@@ -57,7 +57,7 @@ export interface EgressReconcilerOptions {
 /** Nodes follow the Egresses of their pods: a status whose numbers alone have changed is not written more often. */
 const STATUS_INTERVAL_MS = 60_000;
 
-/** Makes what an Egress needs, and says in its status what came of it. */
+/** Makes what an Egress needs, and writes the result into its status. */
 export class EgressReconciler {
   readonly #options: EgressReconcilerOptions;
   readonly #written = new WrittenStatuses();

@@ -164,7 +164,7 @@ function planSecurity(wanted: SecurityContext | undefined): SecurityContext {
     runAsUser: 0,
     runAsGroup: 0,
     seccompProfile: { type: "RuntimeDefault" },
-    // Who is privileged may gain everything anyway; the API server wants it said.
+    // A privileged container may escalate anyway, and the API server requires the field to say so.
     allowPrivilegeEscalation: privileged,
     ...wanted,
     privileged,

@@ -8,7 +8,7 @@ const FRESH_MS = 5_000;
 /** A lease that is held is renewed every few seconds, and is free after 15 s without. */
 const AWAY_MS = 16_000;
 
-/** The answer is of no use to an announcement after that. */
+/** After that the answer is too late for an announcement. */
 const TIMEOUT_MS = 2_000;
 
 /** Whether coil-controller, which says who the clients are, is at work: by its lease. */

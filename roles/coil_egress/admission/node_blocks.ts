@@ -8,7 +8,7 @@ import { Allowances, BoundedMap } from "../../../lib/async/mod.ts";
 import type { Address } from "../../../lib/inet/mod.ts";
 import { isPathSegment, type KubeClient } from "../../../lib/kube/mod.ts";
 
-/** coild waits a second; the answer is of no use to it after that. */
+/** coild waits a second; after that the answer is too late. */
 const GET_MS = 2_000;
 
 /** A block that was given to another node counts as the first one's for so long at the most, as a revoked token does. */

@@ -33,7 +33,7 @@ export interface FlowSummary {
 
 /** The kernel's half of a gateway, whose clients this daemon decides on. */
 export interface DataPlane extends Disposable {
-  /** Makes these the clients, whatever was before, and puts right all that makes a gateway. */
+  /** Makes these the clients, whatever was before, and repairs all that makes a gateway. */
   setClients(addresses: readonly Address[]): Promise<void>;
   /** Adds and removes clients in one transaction. */
   changeClients(
@@ -48,7 +48,7 @@ export interface DataPlane extends Disposable {
   readFlows(): Promise<FlowSummary>;
   /** Reads how full the table of connections is. */
   readConntrack(): Promise<ConntrackCount>;
-  /** Reads to whom a connection was refused within the last minutes. */
+  /** Reads the clients that were refused a connection within the last minutes. */
   readLimited(): Promise<readonly Address[]>;
   /** What each client may have at a time. */
   readonly limits: AppliedLimits;

@@ -68,7 +68,7 @@ export class ClientSet {
     );
   }
 
-  /** Takes down which addresses a pod has according to a source, in place of what it said before. */
+  /** Records which addresses a pod has according to a source, in place of what it said before. */
   claim(
     uid: string,
     { source, addresses }: {

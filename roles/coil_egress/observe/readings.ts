@@ -54,7 +54,7 @@ export class Readings {
     return this.#conntrack;
   }
 
-  /** To whom a connection was refused within the last minutes. */
+  /** The clients that were refused a connection within the last minutes. */
   get limited(): readonly Address[] | undefined {
     return this.#limited;
   }

@@ -67,7 +67,7 @@ async function readAnswer(child: Deno.ChildProcess): Promise<string> {
     await writer.write(new TextEncoder().encode(request));
     await writer.close();
   } catch (error) {
-    // Who does not need its input may end without reading it.
+    // A plugin that does not need its input may end without reading it.
     if (!(error instanceof Deno.errors.BrokenPipe)) throw error;
   }
   const { stdout } = await child.output();

@@ -67,7 +67,7 @@ export function convert(state: V1State, facts: ClusterFacts): Conversion {
   };
 }
 
-/** Sees to it that the address of each pod is reserved: v2 must not give it to another. */
+/** Makes sure that the address of each pod is reserved: v2 must not give it to another. */
 function coverPods(facts: ClusterFacts, known: Known): Covered {
   const lookUp = new BlockLookup(known.blocks);
   const names = new Set(known.blocks.map(({ name }) => name));

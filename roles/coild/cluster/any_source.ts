@@ -19,7 +19,7 @@ export function allowsAnySource(namespace: V1Namespace | undefined): boolean {
   return namespace?.metadata?.labels?.[ANY_SOURCE_LABEL] === "true";
 }
 
-/** The message for the owner of a pod that asks for it in vain. */
+/** The message for the owner of a pod that asks for it without being allowed to. */
 export function sourceRefusal(namespace: string): string {
   return `Annotation "${ANY_SOURCE_ANNOTATION}" has no effect: the pod can send from its own addresses only; ` +
     `an administrator can allow it by "kubectl label namespace ${namespace} ${ANY_SOURCE_LABEL}=true"`;

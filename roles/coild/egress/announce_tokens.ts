@@ -52,7 +52,7 @@ interface Held {
   usedMs: number;
 }
 
-/** Whom coild's own token names. */
+/** The identity in coild's own token. */
 interface Identity {
   readonly namespace: string;
   readonly account: string;

@@ -55,7 +55,7 @@ interface PodNotes {
   readonly conflict?: string | undefined;
   /** Why it cannot be a client: the kernel cannot, or the annotation is wrong. */
   readonly refused?: string | undefined;
-  /** By what its interface was looked for in vain; of pods that are not clients. */
+  /** By what its interface was looked for and not found; of pods that are not clients. */
   readonly unfound?: string | undefined;
   /** Why it cannot be a client: it is a gateway. */
   readonly gateway?: string | undefined;

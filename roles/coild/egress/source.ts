@@ -31,8 +31,8 @@ const LIVE_GET_MS = 5_000;
 const FIRST_LIST_MS = 5_000;
 
 /**
- * How many Egresses of one pod the API server is asked for in vain. What is in
- * no cache after so many is taken for missing, until a cache has it.
+ * How many Egresses of one pod the API server is asked for without finding them. After
+ * so many, what is in no cache is taken for missing, until a cache has it.
  */
 const MAX_MISSING = 16;
 

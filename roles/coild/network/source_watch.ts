@@ -42,7 +42,7 @@ export class SourceWatch {
     return choices.find((choice) => choice !== "any") ?? choices[0];
   }
 
-  /** Calls back when a choice may have changed, and reports pods that ask in vain. */
+  /** Calls back when a choice may have changed, and reports pods that ask without being allowed to. */
   subscribe(onChange: () => void): Disposable {
     const { pods } = this.#with;
     const stack = new DisposableStack();

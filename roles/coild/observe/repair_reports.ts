@@ -51,7 +51,7 @@ export class RepairReports {
     this.#now = options.now ?? (() => performance.now());
   }
 
-  /** Takes down what was put back. */
+  /** Records what was put back. */
   repaired(what: readonly Repair[]): void {
     if (what.length === 0) return;
     for (const each of what) this.#options.metrics.repaired(each);
