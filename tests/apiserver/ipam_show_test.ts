@@ -394,7 +394,7 @@ Deno.test("coil ipam show tells from the API server alone who holds what", async
       return now;
     };
     const args = ["ipam", "check", "-o=json", `--kubeconfig=${config}`];
-    const { out } = await runCoil(args, deleteBeforeSecond);
+    const { out } = await runCoil(args, { now: deleteBeforeSecond });
     assert.equal(looks, 2);
     assert.doesNotMatch(out, /duplicate-address/);
   });
