@@ -155,6 +155,25 @@ Deno.test("parseNetwork() lives without a configuration, as old clients send non
   assert.deepEqual(parseNetwork(new Uint8Array()), { name: "" });
 });
 
+Deno.test("parseAdd() reads the result of the plugin before, where there is one", () => {
+  const prevResult = {
+    cniVersion: "1.0.0",
+    ips: [{ address: "10.64.0.1/32" }],
+  };
+  const parse = (chained: string, previous: unknown = prevResult) =>
+    parseAdd(args({
+      args: { ...args().args, IS_CHAINED: chained },
+      stdinData: bytes({ name: "n", prevResult: previous }),
+    }));
+  assert.equal(
+    parse("true").prevResult?.ips?.[0]?.address.toString(),
+    "10.64.0.1/32",
+  );
+  assert.equal(parse("false").prevResult, undefined);
+  const { code } = thrownBy(() => parse("true", { ips: 1 })) as CniError;
+  assert.equal(code, 6);
+});
+
 Deno.test("parseNetwork() reads the previous result, of which null is none", () => {
   const parse = (prevResult: unknown) =>
     parseNetwork(bytes({ name: "n", prevResult }));

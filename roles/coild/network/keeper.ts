@@ -129,7 +129,9 @@ export class NetworkKeeper {
   ): Promise<boolean> {
     const results = [
       parts.has("host") && await this.#lookAtHost(),
-      parts.has("pods") && await this.#lookAtPods(signal),
+      // Before, nobody knows what pods should have; the start looks at them all.
+      parts.has("pods") && this.#with.ipam.isReady &&
+      await this.#lookAtPods(signal),
       parts.has("export") && await this.#lookAtExport(signal),
     ];
     return results.includes(true);
@@ -163,9 +165,7 @@ export class NetworkKeeper {
   }
 
   async #lookAtPods(signal: AbortSignal): Promise<boolean> {
-    const { ipam, network, repair } = this.#with;
-    // Before, it is unknown what pods should have; the start looks at them all.
-    if (!ipam.isReady) return false;
+    const { network, repair } = this.#with;
     const { pods } = await network.survey();
     const { repaired, busy, problems } = await repair.repair(pods, { signal });
     this.#podProblems = problems;

@@ -32,7 +32,10 @@ class World implements AsyncDisposable {
   #told = Promise.withResolvers<Notification[]>();
   readonly keeper: NetworkKeeper;
 
-  constructor(lookMs?: number) {
+  constructor({ lookMs, isReady = true }: {
+    readonly lookMs?: number;
+    readonly isReady?: boolean;
+  } = {}) {
     const prepared = new Gate();
     prepared.open();
     const blocks = [{ prefixes: { ipv4: Prefix.parse("10.0.0.0/27") } }];
@@ -58,7 +61,7 @@ class World implements AsyncDisposable {
           }),
       },
       ipam: {
-        isReady: true,
+        isReady,
         blocks: () => blocks as never,
         restoreExport: () => {
           this.looks.push("export");
@@ -147,8 +150,14 @@ Deno.test("NetworkKeeper looks at everything when it missed something", async ()
   await world.begun();
 });
 
+Deno.test("NetworkKeeper leaves pods alone until it is known what they have", async () => {
+  await using world = new World({ isReady: false });
+  await world.until(() => world.looks.includes("export"));
+  assert.deepEqual(world.looks, ["host", "export"]);
+});
+
 Deno.test("NetworkKeeper looks at everything from time to time", async () => {
-  await using world = new World(50);
+  await using world = new World({ lookMs: 50 });
   await world.begun();
   world.hasRule = false;
   await world.until(() => world.hasRule);

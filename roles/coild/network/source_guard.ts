@@ -104,9 +104,10 @@ export class SourceGuard {
       this.#inPlace = false;
       const problem = error instanceof Error ? error.message : String(error);
       // Once, not each time: it lasts until the node has another kernel.
-      if (problem === this.#problem) return false;
+      if (problem !== this.#problem) {
+        log.error("Source validation is off", { err: error });
+      }
       this.#problem = problem;
-      log.error("Source validation is off", { err: error });
       return false;
     }
   }

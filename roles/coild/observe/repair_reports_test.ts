@@ -52,6 +52,22 @@ Deno.test("RepairReports makes one Event in ten minutes, however often", () => {
   assert.equal(events.length, 3);
 });
 
+Deno.test("RepairReports tells of the Node by its name while nobody knows its UID", () => {
+  const uids: (string | undefined)[] = [];
+  for (const uid of ["uid1", undefined]) {
+    let now = 0;
+    const reports = new RepairReports({
+      metrics: { repaired: () => {} },
+      recorder: { event: ({ uid }) => void uids.push(uid) },
+      nodeName: "node1",
+      nodeUid: () => uid,
+      now: () => now,
+    });
+    for (; now < 3 * MINUTE_MS; now += MINUTE_MS) reports.repaired(["rule"]);
+  }
+  assert.deepEqual(uids, ["uid1", "node1"]);
+});
+
 Deno.test("RepairReports tells who flushes the packet filter from who removes rules", () => {
   for (
     const [what, told] of [["sources", /flush ruleset/], [
