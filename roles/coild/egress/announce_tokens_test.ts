@@ -107,6 +107,28 @@ Deno.test("EgressTokens renews a token in use apart from those who need it, and 
   assert.equal(asked.length, before + 1);
 });
 
+Deno.test("EgressTokens keeps tokens of 1,024 Egresses, those used last", async () => {
+  const { token, asked } = fixture();
+  const egress = (n: number) => ({ namespace: "nat", name: `e${n}` });
+  for (let n = 0; n < 1_024; n++) await token(egress(n));
+  await token(egress(0));
+  await token(egress(1_024));
+  assert.equal(asked.length, 1_025);
+  await token(egress(0));
+  assert.equal(asked.length, 1_025, "used lately");
+  await token(egress(1));
+  assert.equal(asked.length, 1_026, "the oldest went");
+});
+
+Deno.test("EgressTokens stops renewing at its signal", async () => {
+  const { tokens, token, asked, pass } = fixture();
+  await token();
+  await token({ namespace: "nat", name: "dmz" });
+  pass(40 * MINUTE_MS);
+  await tokens.renew(AbortSignal.abort());
+  assert.equal(asked.length, 2);
+});
+
 Deno.test("EgressTokens shows no token that is about to end, whatever life the API server gave it", async () => {
   const { token, asked, pass } = fixture({ expirationSeconds: 600 });
   await token();

@@ -68,6 +68,16 @@ Deno.test("CoildMetrics count what is reported to them", async () => {
   }
 });
 
+Deno.test("CoildMetrics count ADDs that found their pool used up, by pool", async () => {
+  const registry = new Registry();
+  const metrics = new CoildMetrics(registry);
+  for (const pool of ["a", "b", "a"]) metrics.poolExhausted(pool);
+  assert.deepEqual(
+    await samplesOf(registry, "coil_coild_pool_exhausted_adds_total"),
+    ['{pool="a"} 2', '{pool="b"} 1'],
+  );
+});
+
 Deno.test("CoildMetrics time phases and requests in seconds", async () => {
   const registry = new Registry();
   const metrics = new CoildMetrics(registry);

@@ -26,7 +26,6 @@ import {
   type AddRequest,
   parseAdd,
   parseGc,
-  parseStrictKey,
   requireChained,
 } from "../calls/cni_request.ts";
 import { podKey } from "../base/keys.ts";
@@ -127,7 +126,6 @@ export class ChainedPods implements Attachments {
     args: CniRequest,
     { signal }: CallOptions,
   ): Promise<AttachmentKey> {
-    parseStrictKey(args);
     const { locks, network, pods } = this.#with;
     const request = parseAdd(args);
     using _lock = await locks.lock(keyText(request), { signal });

@@ -63,6 +63,8 @@ class Site {
   readonly held = new DisposableStack();
   readonly pods: ChainedPods;
   isBroken = false;
+  /** That the cache of pods has. */
+  uid: string | undefined;
 
   constructor() {
     const note = (what: string) => ({ id }: Pick<ChainedPod, "id">) => {
@@ -76,6 +78,7 @@ class Site {
       },
       abandon: async (pod: ChainedPod) => note("abandon")(pod),
       forget: (pod: ChainedPod) => void this.done.push(`forget ${pod.id}`),
+      check: async (pod: ChainedPod) => note("check")(pod),
       find: (pods: readonly ChainedPod[]) => Promise.resolve(pods),
       openNetns: (pod: ChainedPod) => {
         note("open")(pod);
@@ -85,7 +88,9 @@ class Site {
     this.pods = new ChainedPods({
       network,
       locks: this.locks,
-      pods: {} as PodSource,
+      pods: {
+        find: () => Promise.resolve(factsOf(this.uid)),
+      } as unknown as PodSource,
       metrics: new CoildMetrics(createRegistry()),
     });
   }
@@ -115,6 +120,42 @@ Deno.test("accept() takes only a place behind another plugin", () => {
   const { pods } = new Site();
   pods.accept(requestOf("c1"));
   assert.throws(() => pods.accept({ ...requestOf("c1"), chained: false }));
+});
+
+Deno.test("check() looks at the pod by its UID, else that of the runtime, else its container", async () => {
+  const site = new Site();
+  const check = async (uid?: string, told?: string) => {
+    site.uid = uid;
+    const args = {
+      containerId: "c1",
+      ifname: "eth0",
+      netns: "/run/netns/a",
+      ips: [],
+      args: {
+        K8S_POD_NAME: "web",
+        K8S_POD_NAMESPACE: "team",
+        IS_CHAINED: "true",
+        ...told !== undefined && { K8S_POD_UID: told },
+      },
+      stdinData: new TextEncoder().encode(
+        JSON.stringify({
+          cniVersion: "1.0.0",
+          name: "net",
+          prevResult: {
+            cniVersion: "1.0.0",
+            ips: [{ address: "10.64.0.1/32" }],
+          },
+        }),
+      ),
+    } as unknown as CniRequest;
+    return (await site.pods.check(args, { signal })).containerId;
+  };
+  assert.equal(await check("u1", "u2"), "u1");
+  assert.equal(await check(undefined, "u2"), "u2");
+  assert.equal(await check(), "c1");
+  assert.deepEqual(site.done, ["check u1", "check u2", "check c1"]);
+  site.isBroken = true;
+  await assert.rejects(check("u1"), /broken/);
 });
 
 Deno.test("connect() knows a pod by its UID, and locks that too", async () => {

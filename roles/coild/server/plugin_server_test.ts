@@ -24,12 +24,15 @@ class Site implements AsyncDisposable {
     this.socket = `${directory}/coild.sock`;
   }
 
-  static async make(add: Handler): Promise<Site> {
+  static async make(
+    add: Handler,
+    calls: CniCalls = callsOf(add),
+  ): Promise<Site> {
     const site = new Site(await Deno.makeTempDir());
     const { socket: socketPath } = site;
     const { signal } = site.#stop;
     const { finished } = await openDoors({
-      calls: callsOf(add),
+      calls,
       socketPath,
       signal,
       graceMs: 300,
@@ -135,6 +138,39 @@ Deno.test("a launcher gets what the plugin would print", async () => {
     seen.map(({ containerId, ifname }) => [containerId, ifname]),
     [["cid0", "eth0"]],
   );
+});
+
+Deno.test("each command of a launcher is carried out as what it is", async () => {
+  const done: string[] = [];
+  const note = (command: string) => () => {
+    done.push(command);
+    return Promise.resolve();
+  };
+  const calls = new CniCalls({
+    methods: {
+      add: async () => {
+        await note("ADD")();
+        return parseResult(RESULT);
+      },
+      del: note("DEL"),
+      check: note("CHECK"),
+      gc: note("GC"),
+      status: note("STATUS"),
+    },
+  });
+  await using site = await Site.make(() => assert.fail(), calls);
+  const commands = ["ADD", "DEL", "CHECK", "GC", "STATUS"];
+  for (const command of commands) {
+    const conf = {
+      cniVersion: "1.1.0",
+      socket: site.socket,
+      prevResult: { ...RESULT, cniVersion: "1.1.0" },
+      "cni.dev/valid-attachments": [],
+    };
+    const answer = await site.call(requestOf(conf, { CNI_COMMAND: command }));
+    assert.equal(answer.charCodeAt(8), 0, answer);
+  }
+  assert.deepEqual(done, commands);
 });
 
 Deno.test("a launcher gets the plugin's errors, coild's and those of the configuration", async () => {
