@@ -1,9 +1,9 @@
 // `deno task mutate`: changes one thing at a time, and reports the changes that no test notices.
-import { parseArgs } from "node:util";
 import { say } from "../runner/output.ts";
 import { changedLines } from "./changed.ts";
 import { type Importers, readImporters } from "./importers.ts";
 import { applyMutant, findMutants, type Mutant } from "./operators.ts";
+import { readOptions } from "./options.ts";
 import { sampleOf } from "./sample.ts";
 import { describeScore, describeTrial, type Trial } from "./score.ts";
 import { filesBelow, isProduction, TreeCopy } from "./tree.ts";
@@ -17,63 +17,9 @@ import {
 } from "./trial.ts";
 import { tryWiring } from "./wiring_trial.ts";
 
-const USAGE = `usage: deno task mutate FOLDER [--sample N [--seed N]] [--all]
-       deno task mutate --changed [--sample N [--seed N]] [--all]
-       deno task mutate --wiring
-
-  FOLDER      change the production files in it, such as lib/ipam, or one file
-  --changed   only lines that differ from origin/main, or from the commit before
-  --wiring    the changes of tests/mutate/wiring.ts, each with its own test
-  --sample N  only N changes, spread evenly
-  --seed N    another sample for each number; 0 without it
-  --all       run all unit tests that import the file, not only its unit's
-
-As root, tests of tests/netns run, too: for lib/podnet those called podnet_*.
-A comment above that begins with "mutate:" explains why no test can notice a
-change. Exit code: 0 when every change is noticed or explained, 1 when some
-survived, 2 when the command line is wrong or tests fail without a change.`;
-
 /** Beyond twice the tests' usual time. */
 const SPARE_MS = 30_000;
 const BASELINE_MS = 30 * 60_000;
-
-function options() {
-  try {
-    const { values, positionals } = parseArgs({
-      allowPositionals: true,
-      options: {
-        all: { type: "boolean", default: false },
-        changed: { type: "boolean", default: false },
-        help: { type: "boolean", short: "h", default: false },
-        sample: { type: "string", default: "" },
-        seed: { type: "string", default: "0" },
-        wiring: { type: "boolean", default: false },
-      },
-    });
-    if (values.help) {
-      say(USAGE);
-      Deno.exit(0);
-    }
-    const { all, changed, wiring } = values;
-    const [folder, ...more] = positionals;
-    const wanted = [folder !== undefined, changed, wiring].filter(Boolean);
-    if (wanted.length !== 1 || more.length > 0) {
-      throw new TypeError("Cannot tell what to change");
-    }
-    if (!/^([1-9]\d*)?$/.test(values.sample)) {
-      throw new TypeError(`"${values.sample}" is not a number of changes`);
-    }
-    if (!/^\d+$/.test(values.seed)) {
-      throw new TypeError(`"${values.seed}" is not a number`);
-    }
-    const size = values.sample === "" ? Infinity : Number(values.sample);
-    const sample = { size, seed: Number(values.seed) };
-    return { all, changed, wiring, folder: folder ?? "", sample };
-  } catch (error) {
-    say(`${error instanceof Error ? error.message : error}\n${USAGE}`);
-    Deno.exit(2);
-  }
-}
 
 async function mutantsBelow(paths: readonly string[]): Promise<Mutant[]> {
   const files = (await filesBelow(paths)).filter(isProduction);
@@ -165,7 +111,7 @@ async function tryAll(
 }
 
 async function main(): Promise<boolean> {
-  const { all, changed, wiring, folder, sample } = options();
+  const { all, changed, wiring, folder, sample } = readOptions();
   using copy = await TreeCopy.create();
   for (const signal of ["SIGHUP", "SIGINT", "SIGTERM"] as const) {
     Deno.addSignalListener(signal, () => {

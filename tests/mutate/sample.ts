@@ -1,10 +1,16 @@
 /** How far into its share each choice is, for seeds that follow each other: they spread, and 0 is its begin. */
 const GOLDEN_RATIO = (1 + Math.sqrt(5)) / 2;
 
+/** How many to take, and which. */
+export interface Sample {
+  readonly size: number;
+  readonly seed: number;
+}
+
 /** Takes `size` of them, one of each equally large share; another seed takes others. */
 export function sampleOf<T>(
   all: readonly T[],
-  { size, seed }: { readonly size: number; readonly seed: number },
+  { size, seed }: Sample,
 ): T[] {
   const step = Math.max(1, all.length / size);
   const part = (seed * GOLDEN_RATIO) % 1;

@@ -1,0 +1,68 @@
+import { parseArgs } from "node:util";
+import { say } from "../runner/output.ts";
+import type { Sample } from "./sample.ts";
+
+const USAGE = `usage: deno task mutate FOLDER [--sample N [--seed N]] [--all]
+       deno task mutate --changed [--sample N [--seed N]] [--all]
+       deno task mutate --wiring
+
+  FOLDER      change the production files in it, such as lib/ipam, or one file
+  --changed   only lines that differ from origin/main, or from the commit before
+  --wiring    the changes of tests/mutate/wiring.ts, each with its own test
+  --sample N  only N changes, spread evenly
+  --seed N    another sample for each number; 0 without it
+  --all       run all unit tests that import the file, not only its unit's
+
+As root, tests of tests/netns run, too: for lib/podnet those called podnet_*.
+A comment above that begins with "mutate:" explains why no test can notice a
+change. Exit code: 0 when every change is noticed or explained, 1 when some
+survived, 2 when the command line is wrong or tests fail without a change.`;
+
+/** What the command line asks for. */
+export interface Options {
+  readonly all: boolean;
+  readonly changed: boolean;
+  readonly wiring: boolean;
+  /** Empty when the changes come from elsewhere. */
+  readonly folder: string;
+  readonly sample: Sample;
+}
+
+/** Reads the command line; ends the process on `--help` and mistakes. */
+export function readOptions(): Options {
+  try {
+    const { values, positionals } = parseArgs({
+      allowPositionals: true,
+      options: {
+        all: { type: "boolean", default: false },
+        changed: { type: "boolean", default: false },
+        help: { type: "boolean", short: "h", default: false },
+        sample: { type: "string", default: "" },
+        seed: { type: "string", default: "0" },
+        wiring: { type: "boolean", default: false },
+      },
+    });
+    if (values.help) {
+      say(USAGE);
+      Deno.exit(0);
+    }
+    const { all, changed, wiring } = values;
+    const [folder, ...more] = positionals;
+    const wanted = [folder !== undefined, changed, wiring].filter(Boolean);
+    if (wanted.length !== 1 || more.length > 0) {
+      throw new TypeError("Cannot tell what to change");
+    }
+    if (!/^([1-9]\d*)?$/.test(values.sample)) {
+      throw new TypeError(`"${values.sample}" is not a number of changes`);
+    }
+    if (!/^\d+$/.test(values.seed)) {
+      throw new TypeError(`"${values.seed}" is not a number`);
+    }
+    const size = values.sample === "" ? Infinity : Number(values.sample);
+    const sample = { size, seed: Number(values.seed) };
+    return { all, changed, wiring, folder: folder ?? "", sample };
+  } catch (error) {
+    say(`${error instanceof Error ? error.message : error}\n${USAGE}`);
+    Deno.exit(2);
+  }
+}
