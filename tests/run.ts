@@ -105,6 +105,31 @@ async function runStatic({ run, show }: Stage): Promise<Counts> {
   return { passed, failures, skipped: [] };
 }
 
+/** At most three minutes, and the one change that is tried then. */
+const MUTANTS = ["--changed", "--unit", "--sample=15", "--minutes=3"];
+
+/**
+ * Says which changes no test notices, and fails on none: one in ten cannot be
+ * noticed, and only who reads it can tell which.
+ */
+async function runMutants({ run, show }: Stage): Promise<Counts> {
+  await using watch = new StallWatch();
+  const { signal } = watch;
+  const decoder = new TextDecoder();
+  let text = "";
+  const output = (bytes: Uint8Array) => {
+    watch.heard();
+    text += decoder.decode(bytes, { stream: true });
+    show(bytes);
+  };
+  const args = ["run", "-A", "tests/mutate/main.ts", "--report", ...MUTANTS];
+  if (!await run(args, { output, signal })) {
+    return failed(watch.reason ?? "see above");
+  }
+  const notes = text.split("\n").filter((line) => line.startsWith("survived "));
+  return { ...ZERO, passed: 1, notes };
+}
+
 /** What came of something that could not be run. */
 function failed(why: string): Counts {
   const failure = { name: "it cannot run", lines: why.split("\n") };
@@ -159,6 +184,7 @@ async function runPrepared(
 
 async function runSuite(suite: Suite, stage: Stage): Promise<Counts> {
   if (suite.name === "static") return await runStatic(stage);
+  if (suite.name === "mutants") return await runMutants(stage);
   const wanted = files.filter((file) => isOf(suite, file));
   return await runDenoTest({
     paths: wanted.length > 0 ? wanted : suite.paths,

@@ -2,8 +2,8 @@ import { parseArgs } from "node:util";
 import { say } from "../runner/output.ts";
 import type { Sample } from "./sample.ts";
 
-const USAGE = `usage: deno task mutate FOLDER [--sample N [--seed N]] [--all]
-       deno task mutate --changed [--sample N [--seed N]] [--all]
+const USAGE = `usage: deno task mutate FOLDER [FLAG...]
+       deno task mutate --changed [FLAG...]
        deno task mutate --wiring
 
   FOLDER      change the production files in it, such as lib/ipam, or one file
@@ -11,7 +11,10 @@ const USAGE = `usage: deno task mutate FOLDER [--sample N [--seed N]] [--all]
   --wiring    the changes of tests/mutate/wiring.ts, each with its own test
   --sample N  only N changes, spread evenly
   --seed N    another sample for each number; 0 without it
-  --all       run all unit tests that import the file, not only its unit's
+  --minutes N begin no change after so long
+  --all       run all tests that import the file, not only its unit's
+  --unit      run unit tests alone
+  --report    survivors, and tests that fail without a change, are no failure
 
 As root, tests of tests/netns run, too: for lib/podnet those called podnet_*.
 A comment above that begins with "mutate:" explains why no test can notice a
@@ -26,6 +29,11 @@ export interface Options {
   /** Empty when the changes come from elsewhere. */
   readonly folder: string;
   readonly sample: Sample;
+  readonly minutes: number;
+  /** Unit tests alone. */
+  readonly unit: boolean;
+  /** Whatever is found is well. */
+  readonly report: boolean;
 }
 
 /** Reads the command line; ends the process on `--help` and mistakes. */
@@ -37,8 +45,11 @@ export function readOptions(): Options {
         all: { type: "boolean", default: false },
         changed: { type: "boolean", default: false },
         help: { type: "boolean", short: "h", default: false },
+        minutes: { type: "string", default: "" },
+        report: { type: "boolean", default: false },
         sample: { type: "string", default: "" },
         seed: { type: "string", default: "0" },
+        unit: { type: "boolean", default: false },
         wiring: { type: "boolean", default: false },
       },
     });
@@ -46,23 +57,29 @@ export function readOptions(): Options {
       say(USAGE);
       Deno.exit(0);
     }
-    const { all, changed, wiring } = values;
-    const [folder, ...more] = positionals;
-    const wanted = [folder !== undefined, changed, wiring].filter(Boolean);
+    const { all, changed, report, unit, wiring } = values;
+    const [folder = "", ...more] = positionals;
+    const wanted = [folder !== "", changed, wiring].filter(Boolean);
     if (wanted.length !== 1 || more.length > 0) {
       throw new TypeError("Cannot tell what to change");
     }
-    if (!/^([1-9]\d*)?$/.test(values.sample)) {
-      throw new TypeError(`"${values.sample}" is not a number of changes`);
-    }
+    const size = limitOf("number of changes", values.sample);
+    const minutes = limitOf("number of minutes", values.minutes);
     if (!/^\d+$/.test(values.seed)) {
       throw new TypeError(`"${values.seed}" is not a number`);
     }
-    const size = values.sample === "" ? Infinity : Number(values.sample);
     const sample = { size, seed: Number(values.seed) };
-    return { all, changed, wiring, folder: folder ?? "", sample };
+    return { all, changed, report, unit, wiring, folder, sample, minutes };
   } catch (error) {
     say(`${error instanceof Error ? error.message : error}\n${USAGE}`);
     Deno.exit(2);
   }
+}
+
+/** Without a text there is no limit. */
+function limitOf(what: string, text: string): number {
+  if (!/^([1-9]\d*)?$/.test(text)) {
+    throw new TypeError(`"${text}" is not a ${what}`);
+  }
+  return text === "" ? Infinity : Number(text);
 }

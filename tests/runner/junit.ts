@@ -11,6 +11,8 @@ export interface Counts {
   readonly passed: number;
   readonly failures: readonly Failure[];
   readonly skipped: readonly string[];
+  /** What is worth reading, and no failure. */
+  readonly notes?: readonly string[];
 }
 
 export const ZERO: Counts = { passed: 0, failures: [], skipped: [] };

@@ -15,7 +15,7 @@ Deno.test("planTurns() runs what waits beside the virtual machine, what is left 
     ...[["static"], ["unit"], ["e2e"], ["apiserver"]],
     [
       ...["vm", "churn", "faults", "fuzz", "hostile", "demo"],
-      ...["executable", "image", "netns"],
+      ...["executable", "image", "netns", "mutants"],
     ],
   ]);
 });

@@ -309,4 +309,15 @@ export const SUITES: readonly Suite[] = [
     beside: "vm",
     after: "image",
   },
+  {
+    name: "mutants",
+    about: "changes of lines that the last commits wrote, for unit tests",
+    paths: [],
+    packages: {},
+    root: false,
+    args: [],
+    beside: "vm",
+    // Its tests are to take as long as they do alone.
+    after: "netns",
+  },
 ];

@@ -28,6 +28,7 @@ export function summarize(
       // Again, at the end: who reads a log reads its last lines.
       ...results.flatMap(describeFailures),
       "",
+      ...results.flatMap(({ counts: { notes = [] } }) => notes),
       ...results.map(describeResult),
       ...skipped.map((name) => `skipped: ${name}`),
       `${passed} passed, ${bad} failed`,

@@ -49,6 +49,14 @@ Deno.test("summarize() takes a skip for a failure unless skips are allowed", () 
   assert.equal(lax.lines.at(-1), "2 passed, 0 failed");
 });
 
+Deno.test("summarize() repeats what is worth reading, which fails nothing", () => {
+  const notes = ["survived  lib/a.ts:3  a  ->  b"];
+  const mutants = { ...GOOD, name: "mutants", counts: { ...ZERO, notes } };
+  const { lines, isGood } = summarize([mutants, GOOD], { allowSkips: false });
+  assert.deepEqual(lines.slice(0, 2), ["", ...notes]);
+  assert.equal(isGood, true);
+});
+
 Deno.test("summarize() does not call a run good in which nothing passed", () => {
   assert.equal(summarize([], { allowSkips: true }).isGood, false);
 });
