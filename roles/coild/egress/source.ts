@@ -1,7 +1,9 @@
 import {
   abortable,
+  type Clock,
   onAbort,
   sleep,
+  systemClock,
   TaskGroup,
   withTimeout,
 } from "../../../lib/async/mod.ts";
@@ -72,6 +74,7 @@ interface Followed {
 export class EgressSource {
   readonly #client: KubeClient;
   readonly #isNamed: (namespace: string) => boolean;
+  readonly #clock: Clock;
   readonly #followed = new Map<string, Followed>();
   readonly #listeners = new Set<(egress: string) => void>();
   readonly #tasks = new TaskGroup();
@@ -79,10 +82,14 @@ export class EgressSource {
   /** `isNamed` says whether a pod of this node names an Egress of a namespace. */
   constructor(
     client: KubeClient,
-    { isNamed }: { readonly isNamed: (namespace: string) => boolean },
+    { isNamed, clock = systemClock }: {
+      readonly isNamed: (namespace: string) => boolean;
+      readonly clock?: Clock;
+    },
   ) {
     this.#client = client;
     this.#isNamed = isNamed;
+    this.#clock = clock;
   }
 
   /** The loops to run; each ends only by its signal. */
@@ -192,7 +199,7 @@ export class EgressSource {
 
   /** Undefined when too many are followed already. */
   #follow(namespace: string): NamespaceWatch | undefined {
-    const usedMs = performance.now();
+    const usedMs = this.#clock.nowMs();
     const known = this.#followed.get(namespace);
     if (known !== undefined) {
       known.usedMs = usedMs;
@@ -214,14 +221,14 @@ export class EgressSource {
     await using tasks = this.#tasks;
     using _listening = onAbort(signal, () => tasks.abort(signal.reason));
     for (;;) {
-      await sleep(SWEEP_MS, { signal });
+      await sleep(SWEEP_MS, { signal, clock: this.#clock });
       this.#sweep();
     }
   }
 
   /** Leaves those that no pod names. */
   #sweep(): void {
-    const idleSinceMs = performance.now() - IDLE_MS;
+    const idleSinceMs = this.#clock.nowMs() - IDLE_MS;
     for (const [namespace, { stop, usedMs }] of this.#followed) {
       if (usedMs > idleSinceMs || this.#isNamed(namespace)) continue;
       stop.abort();

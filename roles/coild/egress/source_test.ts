@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import type { EgressRef } from "../../../lib/announce/mod.ts";
 import { sleep } from "../../../lib/async/mod.ts";
+import { FakeClock, untilPasses } from "../../../lib/async/testing.ts";
 import { KubeClient } from "../../../lib/kube/mod.ts";
 import { FakeTransport } from "../../../lib/kube/testing.ts";
 import { configureLogging } from "../../../lib/telemetry/mod.ts";
@@ -33,10 +34,16 @@ async function finding(
   work: (f: {
     readonly source: EgressSource;
     readonly signal: AbortSignal;
+    readonly clock: FakeClock;
+    /** Namespaces that a pod names. */
+    readonly named: Set<string>;
+    /** Watches that are open. */
+    readonly open: ReadonlySet<string>;
     /** Paths of requests of a kind. */
     readonly paths: (kind: "get" | "list" | "watch") => string[];
   }) => Promise<void>,
 ): Promise<void> {
+  const open = new Set<string>();
   const asked: { kind: "get" | "list" | "watch"; path: string }[] = [];
   const transport = new FakeTransport(({ path, signal }) => {
     const { pathname, searchParams } = new URL(path, "http://x");
@@ -48,7 +55,9 @@ async function finding(
     if (isWatch) {
       return {
         lines: (async function* () {
+          open.add(pathname);
           while (!signal?.aborted) await sleep(5);
+          open.delete(pathname);
           yield "";
         })(),
       };
@@ -67,14 +76,20 @@ async function finding(
       ? { body: items[0] }
       : { status: 404, body: { kind: "Status", reason: "NotFound" } };
   });
+  const clock = new FakeClock();
+  const named = new Set(REFS.map(({ namespace }) => namespace));
   const source = new EgressSource(new KubeClient(transport), {
-    isNamed: () => true,
+    isNamed: (namespace) => named.has(namespace),
+    clock,
   });
   const stop = new AbortController();
   const [loop] = Object.values(source.loops);
   const running = loop?.(stop.signal).catch(() => {});
   await work({
     source,
+    clock,
+    named,
+    open,
     signal: stop.signal,
     paths: (kind) =>
       asked.filter((a) => a.kind === kind).map(({ path }) => path),
@@ -109,5 +124,28 @@ Deno.test("find() asks for 16 names that do not exist, and follows no namespace 
     assert.equal(new Set(paths("get")).size, 2 * 16);
     assert.deepEqual(paths("watch"), []);
     assert.ok(REFS.every(({ namespace }) => !source.isFollowed(namespace)));
+  });
+});
+
+Deno.test("a namespace is left when no pod has named it for five minutes, and others take its room", async () => {
+  await finding(REFS, async ({ source, signal, clock, named, open }) => {
+    await source.find(REFS, { signal });
+    await untilPasses(() => assert.equal(open.size, 48));
+    assert.ok(!source.isFollowed("nat16"));
+    // Named no more, but asked for just now.
+    named.delete("nat0");
+    named.delete("nat1");
+    await clock.advance(240_000);
+    await source.find([REFS[1] ?? assert.fail()], { signal });
+    await clock.advance(61_000);
+    assert.ok(!source.isFollowed("nat0"));
+    assert.ok(source.isFollowed("nat1"), "asked for a minute ago");
+    assert.ok(source.isFollowed("nat2"), "named by a pod");
+    await untilPasses(() => assert.equal(open.size, 45));
+    await source.find([REFS[16] ?? assert.fail()], { signal });
+    assert.ok(source.isFollowed("nat16"));
+    await clock.advance(300_000);
+    assert.ok(!source.isFollowed("nat1"));
+    assert.ok(source.isFollowed("nat16"));
   });
 });
