@@ -41,6 +41,7 @@ Deno.test("the status of SpiderCoordinator follows the cluster's networks, and i
     "PodCIDRTypeChanged of default: Pod CIDR type changed from auto to none",
     "PodCIDRTypeChanged of default: Pod CIDR type changed from none to auto",
   ]);
+  assert.deepEqual([...lab.uids.values()], ["uid-of-first"]);
 });
 
 Deno.test("a SpiderCoordinator of another name gets no status", async () => {

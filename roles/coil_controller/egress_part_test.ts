@@ -48,6 +48,7 @@ Deno.test("an Egress gets what its gateways need, written once each", async () =
       `Created of internet/nat: Created ${kind} "nat"`
     ),
   );
+  assert.deepEqual([...new Set(lab.uids.values())], ["uid-of-nat"]);
   const { spec } = api.get<V1Deployment>(DEPLOYMENT) ?? {};
   assert.equal(spec?.replicas, 2);
   const images = spec?.template.spec?.containers.map(({ image }) => image);

@@ -95,6 +95,7 @@ Deno.test("a pool's status counts the addresses of pods that live on the pod net
 
 Deno.test("a request that cannot be met gets the reason", async () => {
   await using lab = new IpamLab();
+  const { api } = lab;
   for (const index of [0, 1, 2, 3]) putBlock(lab, { index });
   lab.start();
   lab.ask("full");
@@ -102,7 +103,9 @@ Deno.test("a request that cannot be met gets the reason", async () => {
   assert.equal(await lab.answered("full"), "out of blocks");
   assert.equal(await lab.answered("poolless"), "pool not found");
   await lab.until(() =>
-    assert.ok(lab.events.some((e) => e.includes(" of default: ")))
+    assert.deepEqual(lab.uids.values().toArray(), [
+      api.get(POOL)?.metadata?.uid,
+    ])
   );
   // Freed, it is given again.
   lab.api.remove("addressblocks//default-2");
@@ -194,6 +197,10 @@ Deno.test("a node that holds enough blocks of a pool gets no more, and Events te
   assert.match(
     lab.events.join("\n"),
     /^BlockLimitReached of n1: .*\nPodCountTooLarge of n2: /,
+  );
+  assert.deepEqual(
+    [...lab.uids.values()],
+    ["n1", "n2"].map((name) => api.get(`nodes//${name}`)?.metadata?.uid),
   );
 });
 
@@ -345,6 +352,10 @@ Deno.test("a block that cannot be released has an Event", async () => {
     assert.ok(
       lab.events.some((e) => e.startsWith("ReleaseFailed of default-0: ")),
     )
+  );
+  assert.equal(
+    lab.uids.get("ReleaseFailed of default-0"),
+    blockOf(lab, "default-0")?.metadata.uid,
   );
   const metrics = await lab.registry.metrics();
   assert.match(metrics, /^coil_controller_gc_released_blocks_total 0$/m);

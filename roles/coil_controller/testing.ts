@@ -41,17 +41,21 @@ abstract class ControllerLab implements AsyncDisposable {
   readonly registry: Registry = new Registry();
   /** The Events so far: "REASON of NAMESPACE/NAME: MESSAGE". */
   readonly events: string[] = [];
+  /** UIDs that Events were about, by "REASON of NAMESPACE/NAME"; an Event without one is not shown with its object. */
+  readonly uids: Map<string, string | undefined> = new Map();
   readonly #group = new TaskGroup();
 
   /** Starts the controller. */
   start(): this {
-    const { api, events, registry } = this;
+    const { api, events, registry, uids } = this;
     const event = (
-      { namespace, name }: ObjectMeta,
+      { namespace, name, uid }: ObjectMeta,
       { reason, message }: EventInfo,
     ) => {
       const place = [namespace, name].filter((part) => part).join("/");
-      events.push(`${reason} of ${place}: ${message}`);
+      const what = `${reason} of ${place}`;
+      events.push(`${what}: ${message}`);
+      uids.set(what, uid);
     };
     const lead = this.open({
       client: new KubeClient(api, { fieldManager: "coil-controller" }),

@@ -108,19 +108,51 @@ Deno.test("a condition of a pool is written at once, and numbers wait from then 
   assert.equal(site.writes.length, 4);
 });
 
-Deno.test("what pods use is written at once when it becomes known, then once in 15 s and only when changed", async () => {
-  const site = new Site();
-  await site.use(1);
-  await site.clock.advance(1_000);
-  site.used = 1;
-  await site.use(1);
-  assert.deepEqual(site.writes, [[0, 1], [1, 1]]);
-  assert.equal(site.usage, "1/64 (1%)");
-  for (let second = 2; second <= 60; second++) {
-    await site.clock.advance(1000);
-    site.used = Math.min(second, 20);
-    await site.use(1);
-  }
-  assert.deepEqual(site.writes.slice(2), [[16, 1], [31, 1]]);
-  assert.equal(site.usage, "20/64 (31%)");
+Deno.test("a pool that is being deleted is let go when the API server has no block of it, and none is being made", async () => {
+  const metadata = {
+    name: "p",
+    uid: "u",
+    resourceVersion: "7",
+    finalizers: ["other", FINALIZER],
+    deletionTimestamp: "2026-01-01T00:00:00Z",
+  };
+  const pools = new Store<AddressPool>();
+  pools.set("p", {
+    apiVersion: "coil.cybozu.com/v2",
+    kind: "AddressPool",
+    metadata,
+    spec: { blockSizeBits: 2, subnets: [{ ipv4: "10.2.0.0/26" }] },
+  });
+  let [isCarving, live] = [true, 1];
+  const patches: unknown[] = [];
+  const reconciler = new AddressPoolReconciler({
+    client: {
+      list: () => Promise.resolve({ items: Array(live).fill({}) }),
+      patch: (_type: unknown, _target: unknown, patch: unknown) =>
+        Promise.resolve(patches.push(patch)),
+      updateStatus: (_type: unknown, pool: AddressPool) =>
+        Promise.resolve(pool),
+    } as unknown as KubeClient,
+    pools,
+    blocks: new Store<AddressBlock>({ pool: () => [] }),
+    book: {
+      sync() {},
+      isCarving: () => isCarving,
+      overlap: () => undefined,
+      drop() {},
+    },
+  });
+  await reconciler.reconcile("p", signal);
+  live = 0;
+  await reconciler.reconcile("p", signal);
+  isCarving = false;
+  live = 1;
+  await reconciler.reconcile("p", signal);
+  assert.deepEqual(patches, []);
+  live = 0;
+  await reconciler.reconcile("p", signal);
+  const { uid, resourceVersion } = metadata;
+  assert.deepEqual(patches, [
+    { metadata: { uid, resourceVersion, finalizers: ["other"] } },
+  ]);
 });
