@@ -15,6 +15,7 @@ import {
   runRound,
   TRIED_SUITES,
 } from "./trial.ts";
+import { WIRING } from "./wiring.ts";
 import { tryWiring } from "./wiring_trial.ts";
 
 /** Beyond twice the tests' usual time. */
@@ -130,7 +131,10 @@ async function main(options: Options): Promise<boolean> {
       Deno.exit(130);
     });
   }
-  if (wiring) return await tryWiring(copy);
+  if (wiring) {
+    const list = WIRING.filter(({ test }) => test.file.startsWith(folder));
+    return await tryWiring(copy, list);
+  }
   const found = changed ? await changedMutants() : await mutantsBelow([folder]);
   if (found.length === 0) {
     if (!changed) {

@@ -4,11 +4,12 @@ import type { Sample } from "./sample.ts";
 
 const USAGE = `usage: deno task mutate FOLDER [FLAG...]
        deno task mutate --changed [FLAG...]
-       deno task mutate --wiring
+       deno task mutate --wiring [FOLDER]
 
   FOLDER      change the production files in it, such as lib/ipam, or one file
   --changed   only lines that differ from origin/main, or from the commit before
-  --wiring    the changes of tests/mutate/wiring.ts, each with its own test
+  --wiring    the changes of tests/mutate/wiring.ts, each with its own test;
+              those whose tests are in FOLDER
   --sample N  only N changes, spread evenly
   --seed N    another sample for each number; 0 without it
   --minutes N begin no change after so long
@@ -26,7 +27,7 @@ export interface Options {
   readonly all: boolean;
   readonly changed: boolean;
   readonly wiring: boolean;
-  /** Empty when the changes come from elsewhere. */
+  /** Of the files to change, or of the tests; empty when all count, or others do. */
   readonly folder: string;
   readonly sample: Sample;
   readonly minutes: number;
@@ -59,8 +60,8 @@ export function readOptions(): Options {
     }
     const { all, changed, report, unit, wiring } = values;
     const [folder = "", ...more] = positionals;
-    const wanted = [folder !== "", changed, wiring].filter(Boolean);
-    if (wanted.length !== 1 || more.length > 0) {
+    const ways = [folder !== "" && !wiring, changed, wiring].filter(Boolean);
+    if (ways.length !== 1 || more.length > 0) {
       throw new TypeError("Cannot tell what to change");
     }
     const size = limitOf("number of changes", values.sample);

@@ -1,12 +1,11 @@
 import { say } from "../runner/output.ts";
 import type { TreeCopy } from "./tree.ts";
-import { WIRING } from "./wiring.ts";
 import type { WiringMutant, WiringTest } from "./wiring_mutant.ts";
 
 /** Makes each change of the list in the copy and runs its test. Returns whether each test passes without the change and fails with it. */
 export async function tryWiring(
   copy: TreeCopy,
-  list: readonly WiringMutant[] = WIRING,
+  list: readonly WiringMutant[],
 ): Promise<boolean> {
   const good = new Set<string>();
   let noticed = 0;
