@@ -100,12 +100,14 @@ async function quarrel(lab: SpiderLab): Promise<number> {
       assert.ok(is !== "10.99.0.0/16" || lab.events.length > told);
     });
   } while (lab.events.length === told);
+  const writes = lab.api.writes.length - before;
+  const overlayPodCIDR = ["10.98.0.0/16"];
+  lab.overwrite({ overlayPodCIDR });
   await lab.quiet();
-  assert.deepEqual(
-    lab.resource()?.status?.overlayPodCIDR,
-    foreign.overlayPodCIDR,
-  );
-  return lab.api.writes.length - before;
+  assert.deepEqual(lab.resource()?.status?.overlayPodCIDR, overlayPodCIDR);
+  assert.equal(lab.api.writes.length - before, writes, "left alone");
+  assert.equal(lab.events.length, told + 1, "told once");
+  return writes;
 }
 
 Deno.test("the status is left to a controller that keeps writing over it, until the spec changes or the object is another", async () => {

@@ -89,6 +89,7 @@ export class EgressAccess {
   async reconcile(namespace: string, signal: AbortSignal): Promise<void> {
     if (this.#cluster.liveEgresses(namespace).length > 0) return;
     const name = EGRESS_ROLE_BINDING;
+    // mutate: only frees memory; what is not there is applied anyway.
     this.#applier.forget(ROLE_BINDINGS, { namespace, name });
     const { store } = this.#cluster.roleBindings;
     const binding = store.get(`${namespace}/${name}`);

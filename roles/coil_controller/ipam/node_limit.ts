@@ -161,11 +161,16 @@ export class NodeLimit {
     const count = this.#believed(node, told);
     this.#pods.delete(node);
     this.#pods.set(node, { count, atMs: this.#now() });
+    this.#forgetOldPods();
+    return count;
+  }
+
+  // mutate: only frees memory; an old number is not used.
+  #forgetOldPods(): void {
     for (const [name, { atMs }] of this.#pods) {
       if (this.#now() - atMs < PODS_TTL_MS) break;
       this.#pods.delete(name);
     }
-    return count;
   }
 
   /** The number of pods that a Node is believed. `told` is a quantity: the API server writes 1000 as `1k`. */
