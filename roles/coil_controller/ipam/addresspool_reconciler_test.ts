@@ -156,3 +156,20 @@ Deno.test("a pool that is being deleted is let go when the API server has no blo
     { metadata: { uid, resourceVersion, finalizers: ["other"] } },
   ]);
 });
+
+Deno.test("what pods use is written at once when it becomes known, then once in 15 s and only when changed", async () => {
+  const site = new Site();
+  await site.use(1);
+  await site.clock.advance(1_000);
+  site.used = 1;
+  await site.use(1);
+  assert.deepEqual(site.writes, [[0, 1], [1, 1]]);
+  assert.equal(site.usage, "1/64 (1%)");
+  for (let second = 2; second <= 60; second++) {
+    await site.clock.advance(1000);
+    site.used = Math.min(second, 20);
+    await site.use(1);
+  }
+  assert.deepEqual(site.writes.slice(2), [[16, 1], [31, 1]]);
+  assert.equal(site.usage, "20/64 (31%)");
+});

@@ -89,3 +89,49 @@ Deno.test("IpamMetrics forget a pool that is gone, and no other", async () => {
   metrics.dropPool("p");
   assert.deepEqual([await gauges("p"), await gauges("q")], [0, 4]);
 });
+
+Deno.test("IpamMetrics counts a pool's addresses by family and state, which add up, and how fast it is used up", async () => {
+  const registry = createRegistry({ defaults: false });
+  const metrics = new IpamMetrics(registry);
+  const lines = async () =>
+    (await registry.metrics()).split("\n")
+      .filter((line) => /^coil_controller_pool_[abu]/.test(line)).sort();
+  const pool = poolOf({
+    apiVersion: "coil.cybozu.com/v2",
+    kind: "AddressPool",
+    metadata: { name: "p" },
+    spec: { blockSizeBits: 5, subnets: [{ ipv4: "10.4.0.0/24" }] },
+  });
+  const facts = {
+    allocated: [0, 1],
+    overlap: { taken: [{ first: 7, last: 7 }], message: "shared" },
+    now: new Date(0),
+  };
+  const family = 'pool="p",family="ipv4"';
+  metrics.poolCounted("p", poolStatus(pool, facts));
+  assert.deepEqual(await lines(), [
+    `coil_controller_pool_addresses{${family},state="free"} 160`,
+    `coil_controller_pool_addresses{${family},state="unavailable"} 32`,
+  ], "the pods are not known");
+  const used = {
+    ipv4: new Map([[1, 6]]),
+    ipv6: new Map<number, number>(),
+    reserved: [],
+  };
+  metrics.poolCounted("p", poolStatus(pool, { ...facts, used }));
+  metrics.poolForecast("p", { blocksPerHour: 2, hoursLeft: 2.5 });
+  assert.deepEqual(await lines(), [
+    `coil_controller_pool_addresses{${family},state="free"} 160`,
+    `coil_controller_pool_addresses{${family},state="idle"} 58`,
+    `coil_controller_pool_addresses{${family},state="unavailable"} 32`,
+    `coil_controller_pool_addresses{${family},state="used"} 6`,
+    'coil_controller_pool_blocks_per_hour{pool="p"} 2',
+    'coil_controller_pool_used_up_seconds{pool="p"} 9000',
+  ]);
+  metrics.poolForecast("p", { blocksPerHour: 0 });
+  assert.deepEqual((await lines()).slice(4), [
+    'coil_controller_pool_blocks_per_hour{pool="p"} 0',
+  ]);
+  metrics.dropPool("p");
+  assert.deepEqual(await lines(), []);
+});
