@@ -1,4 +1,5 @@
 import { Gate, TaskGroup } from "../../lib/async/mod.ts";
+import { valuesOf } from "../../lib/inet/mod.ts";
 import { NodeIpam } from "../../lib/ipam/mod.ts";
 import { RouteSocket } from "../../lib/netlink/mod.ts";
 import { PodNetwork, SourceTable } from "../../lib/podnet/mod.ts";
@@ -21,6 +22,7 @@ import { ExportTable } from "./network/route_sink.ts";
 import { clearRoutesIfNodeGone } from "./network/shutdown.ts";
 import { SourceGuard } from "./network/source_guard.ts";
 import { observeSources } from "./network/source_metrics.ts";
+import { StaleFlows } from "./network/stale_flows.ts";
 import { SourceWatch } from "./network/source_watch.ts";
 import { start, START_CONDITIONS } from "./pods/startup.ts";
 import { Teardown } from "./pods/teardown.ts";
@@ -50,6 +52,7 @@ export function connectIpam(dependencies: NodeDependencies): NodePart {
       "node ipam": (signal) => ipam.run(signal),
       "node informer": (signal) => node.run(signal),
       "node addresses": (signal) => addresses.run(signal),
+      "stale flows": (signal) => parts.flows.run(signal),
       "network keeper": (signal) => parts.keeper.run(signal),
       ...requests.loops,
       ...blocks.loops,
@@ -129,12 +132,14 @@ function connect(dependencies: NodeDependencies) {
       requestTimeoutMs: options.blockRequestTimeoutMs,
       waterMarks: waterMarksFor(options.lowWater),
       cooldownMs: options.cooldownMs,
+      onFreed: (addresses) => flows.freed(valuesOf(addresses)),
       returnDelayMs: options.blockReturnDelayMs,
       relistMs: LISTS_EVERY * options.reconcileIntervalMs,
       jitterOf: (block) => fractionOf(`${nodeName}/${block}`),
       isBusy: (key) => locks.isLocked(key),
     }),
   );
+  const flows = new StaleFlows({ isFree: (address) => ipam.isFree(address) });
   const teardown = stack.use(new Teardown({ ipam, network }));
   const networks = new NetworkMemory();
   const table = stack.use(new SourceTable());
@@ -177,6 +182,7 @@ function connect(dependencies: NodeDependencies) {
       watch,
     }),
     addresses: new NodeAddresses(node, network),
+    flows,
     reconciler: new Reconciler({ ...shared, metrics, intervalMs }),
     attachments: new AddressedPods({ ...shared, metrics, garbage }),
   };

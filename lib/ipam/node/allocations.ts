@@ -51,6 +51,8 @@ export interface AllocationsOptions {
   readonly observer: IpamObserver;
   /** How long one allocation may wait. */
   readonly timeoutMs: number;
+  /** Addresses have become free, or begin to cool. */
+  readonly onFreed: (addresses: DualStack<Address>) => void;
 }
 
 /** The life of attachments' addresses: given, kept, released. The half of `NodeIpam` that ADD and DEL use. */
@@ -238,6 +240,11 @@ export abstract class Allocations {
     return attachment && recordOf(attachment, this.#clock.nowMs());
   }
 
+  /** Whether no attachment has the address. */
+  isFree(address: Address): boolean {
+    return !this.#table.isHeld(address);
+  }
+
   /** All attachments. */
   list(): AllocationRecord[] {
     const now = this.#clock.nowMs();
@@ -263,8 +270,11 @@ export abstract class Allocations {
   }
 
   /** Lets all look again who wait for the addresses of a key to be free, or for any address. */
-  protected noteFreed(key: AttachmentKey): void {
-    this.#releases.wake(keyText(key));
+  protected noteFreed(
+    released: AttachmentKey & { readonly addresses: DualStack<Address> },
+  ): void {
+    this.#options.onFreed(released.addresses);
+    this.#releases.wake(keyText(released));
     this.#keeper.freed();
   }
 

@@ -1,3 +1,4 @@
+import type { Address, DualStack } from "../../inet/mod.ts";
 import {
   Backoff,
   type Clock,
@@ -50,6 +51,8 @@ export interface NodeIpamOptions {
   readonly waterMarks?: WaterMarks;
   /** How long a freed address rests before it is given again, as long as there are others. Default 0. */
   readonly cooldownMs?: number;
+  /** Called with the addresses of an attachment that is gone. Must not throw. */
+  readonly onFreed?: (addresses: DualStack<Address>) => void;
   /**
    * How long a block must have been empty before it is given back, half to one and a half times this; no longer than
    * 30 s while the pool is low. Default 30 s.
@@ -122,7 +125,8 @@ export class NodeIpam extends Allocations implements AsyncDisposable {
       jitterOf: options.jitterOf ?? (() => 0.5),
     });
     const timeoutMs = options.requestTimeoutMs ?? 10_000;
-    super({ table, keeper, source, clock, observer, timeoutMs });
+    const { onFreed = () => {} } = options;
+    super({ table, keeper, source, clock, observer, timeoutMs, onFreed });
     this.#options = options;
     this.#clock = clock;
     this.#log = log;

@@ -1,6 +1,6 @@
 /** Which blocks a node keeps, fetches and returns, and what happens when others change them. */
 import assert from "node:assert/strict";
-import { Address, type Prefix } from "../../inet/mod.ts";
+import { Address, type Prefix, valuesOf } from "../../inet/mod.ts";
 import { OutOfBlocksError, QuarantinedError } from "../base/errors.ts";
 import type { KernelPod } from "../base/ports.ts";
 import {
@@ -602,6 +602,34 @@ Deno.test("an address that rests and is found on a pod is not freed when its res
   assert.equal(ipam.blocks()[0]?.free, 1);
   assert.equal(textOf(await ipam.allocate(keyOf(1))), "10.0.0.1");
   assert.equal(textOf(await ipam.allocate(keyOf(2))), "10.0.0.2");
+});
+
+Deno.test("whose addresses are free again is told, by a DEL or because the kernel lost the pod, and not before", async () => {
+  const freed: string[] = [];
+  await using node = await openNode(clusterOf(2, "10.0.0.0/29 fd00::/125"), {
+    cooldownMs: 60_000,
+    graceMs: 1_000,
+    confirmMs: 1_000,
+    onFreed: (addresses) => void freed.push(valuesOf(addresses).join(" ")),
+    pods: [podOf(8, "10.7.7.7")],
+  });
+  const { ipam, clock } = node;
+  await fill(node, 0, 2);
+  const isFree = (text: string) => ipam.isFree(Address.parse(text));
+  const begun = ipam.beginRelease(keyOf(0));
+  assert.ok(begun);
+  assert.deepEqual(freed, []);
+  assert.equal(isFree("fd00::"), false);
+  ipam.finishRelease(begun);
+  ipam.finishRelease(begun);
+  assert.deepEqual(freed.splice(0), ["10.0.0.0 fd00::"]);
+  assert.deepEqual(["10.0.0.0", "fd00::"].map(isFree), [true, true]);
+  assert.equal(isFree("10.7.7.7"), false, "in no block");
+  for (let n = 0; n < 3; n++) {
+    await clock.advance(2_000);
+    await ipam.reconcile([podOf(8, "10.7.7.7")], { signal });
+  }
+  assert.deepEqual(freed, ["10.0.0.1 fd00::1"]);
 });
 
 Deno.test("stats() and blocks() count what there is", async () => {

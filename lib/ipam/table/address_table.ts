@@ -68,6 +68,13 @@ export class AddressTable {
     return this.#pools.get(pool) ?? [];
   }
 
+  /** Whether an attachment has the address, in a block or without one. */
+  isHeld(address: Address): boolean {
+    return this.#attachments.values().some((holder) =>
+      hasAddress(holder, address)
+    );
+  }
+
   /** Number of addresses of a pool that can be given now, or, as things look, in a moment. */
   freeCount(pool: string): number {
     return this.blocksOf(pool).reduce(
