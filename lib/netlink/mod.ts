@@ -15,11 +15,13 @@ export {
 } from "./route/address.ts";
 export {
   CONNTRACK_STATUS,
+  type ConntrackEnd,
   type ConntrackFlow,
   type ConntrackTuple,
 } from "./conntrack/conntrack.ts";
 export {
   type ConntrackCount,
+  type ConntrackFilter,
   ConntrackSocket,
 } from "./conntrack/conntrack_socket.ts";
 export { NetlinkError } from "./message/errors.ts";

@@ -27,8 +27,9 @@ async function makeNode(): Promise<TempNetns> {
   await node.exec(
     "nft",
     "add table inet t; add chain inet t out " +
-      "{ type nat hook output priority dstnat; }; " +
-      `add rule inet t out ip daddr ${SERVICE} dnat ip to ${B}`,
+      "{ type nat hook output priority -100; }; " +
+      `add rule inet t out ip daddr ${SERVICE} dnat ip to ${B}; ` +
+      "add rule inet t out ct state new",
   );
   return node;
 }

@@ -11,6 +11,7 @@ import {
 import { Connection } from "../../lib/netlink/connection/connection.ts";
 import {
   CONNTRACK_STATUS,
+  type ConntrackEnd,
   type ConntrackFlow,
   ConntrackSocket,
   type Request,
@@ -23,6 +24,8 @@ const CLIENT = { ipv4: "10.1.1.2", ipv6: "fd01::2" } as const;
 const SERVER = { ipv4: "203.0.113.9", ipv6: "2001:db8:9::9" } as const;
 const GATEWAY = { ipv4: "203.0.113.1", ipv6: "2001:db8:9::1" } as const;
 const PORT = 8080;
+
+type Both = Record<"ipv4" | "ipv6", string>;
 
 /** A client, a gateway that translates sources, a server; both families. */
 interface Lab extends AsyncDisposable {
@@ -192,6 +195,19 @@ netnsTest("list() tells every connection as /proc does", async () => {
     assert.equal(tcp?.originalDestinationPort, PORT);
     const listed = await socket.list({ family });
     assert.deepEqual(listed.map(flowLine).sort(), of.map(flowLine).sort());
+  }
+  const ends = [["opens", CLIENT], ["answers", SERVER], ["opens", SERVER]];
+  for (const [role, { ipv4, ipv6 }] of ends as [ConntrackEnd["role"], Both][]) {
+    const of = (text: string) =>
+      socket.list({ end: { address: Address.parse(text), role } });
+    const key = role === "opens" ? "originalSource" : "replySource";
+    const expected = flows.filter((flow) => `${flow[key]}` === ipv4);
+    assert.deepEqual(
+      (await of(ipv4)).map(flowLine).sort(),
+      expected.map(flowLine).sort(),
+    );
+    const all = flows.filter(({ family }) => family === "ipv6");
+    assert.equal((await of(ipv6)).length, all.length);
   }
   const { entries, max } = await socket.count();
   assert.equal(entries, flows.length);

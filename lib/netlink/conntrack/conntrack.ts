@@ -14,6 +14,11 @@ const CTA_TIMEOUT = 7;
 const CTA_MARK = 8;
 export const CTA_ID = 12;
 export const CTA_ZONE = 18;
+const CTA_FILTER = 25;
+const CTA_FILTER_ORIG_FLAGS = 1;
+const CTA_FILTER_REPLY_FLAGS = 2;
+/** Of `net/netfilter/nf_conntrack_netlink.c`. */
+const CTA_FILTER_F_CTA_IP_SRC = 1 << 0;
 const CTA_TUPLE_IP = 1;
 const CTA_TUPLE_PROTO = 2;
 const CTA_IP_V4_SRC = 1;
@@ -108,6 +113,35 @@ export interface ConntrackTuple {
   readonly destination: Address;
   readonly sourcePort: number;
   readonly destinationPort: number;
+}
+
+/** Whose connections are meant: those that an address opened, or those that it answers. */
+export interface ConntrackEnd {
+  readonly address: Address;
+  readonly role: "opens" | "answers";
+}
+
+/**
+ * Makes the kernel show the connections of this end only, from Linux 5.8 on;
+ * earlier ones show all. It compares IPv6 addresses the wrong way round
+ * (`ctnetlink_filter_match_tuple()`, up to 6.18 at least), so it is not asked for those.
+ */
+export function writeEndFilter(
+  writer: MessageWriter,
+  { address, role }: ConntrackEnd,
+): void {
+  if (address.family === "ipv6") return;
+  const [tuple, flags] = role === "opens"
+    ? [CTA_TUPLE_ORIG, CTA_FILTER_ORIG_FLAGS]
+    : [CTA_TUPLE_REPLY, CTA_FILTER_REPLY_FLAGS];
+  writer.nest(tuple, () => {
+    writer.nest(CTA_TUPLE_IP, () => {
+      writer.attributeBytes(CTA_IP_V4_SRC, address.toBytes());
+    });
+  });
+  writer.nest(CTA_FILTER, () => {
+    writer.attributeU32(flags, CTA_FILTER_F_CTA_IP_SRC);
+  });
 }
 
 /** Writes CTA_TUPLE_ORIG. */

@@ -2,12 +2,14 @@ import type { Family } from "../../inet/mod.ts";
 import { NETLINK_NETFILTER, type Netns, openNetlink } from "../../linux/mod.ts";
 import { Connection, type Transport } from "../connection/connection.ts";
 import {
+  type ConntrackEnd,
   type ConntrackFlow,
   type ConntrackTuple,
   CTA_ID,
   CTA_TUPLE_ORIG,
   CTA_ZONE,
   parseFlow,
+  writeEndFilter,
   writeOriginalTuple,
 } from "./conntrack.ts";
 import { NetlinkError } from "../message/errors.ts";
@@ -46,6 +48,8 @@ export interface ConntrackCount {
 export interface ConntrackFilter {
   /** Those of one family. */
   readonly family?: Family;
+  /** Those of one end; of IPv6, and before Linux 5.8, all of its family. */
+  readonly end?: ConntrackEnd;
 }
 
 /** Reads and deletes the connections that the kernel tracks in one network namespace. Callers may share a socket. */
@@ -182,8 +186,11 @@ export class ConntrackSocket implements Disposable, AsyncDisposable {
         type: ctnetlinkType(IPCTNL_MSG_CT_GET),
         flags: 0,
         describe: () => "list connections",
-        write: (writer) =>
-          writeNetfilterHeader(writer, { family: familyNumber(filter.family) }),
+        write(writer) {
+          const { end, family = end?.address.family } = filter;
+          writeNetfilterHeader(writer, { family: familyNumber(family) });
+          if (end !== undefined) writeEndFilter(writer, end);
+        },
       },
       (message) => message.type === entryType ? parse(message) : undefined,
     );

@@ -250,6 +250,28 @@ Deno.test("list() and visit() show every connection, of one family or all", asyn
   );
 });
 
+Deno.test("list() asks for the connections of one end", async () => {
+  const transport = kernel();
+  using socket = ConntrackSocket.over(transport);
+  const address = Address.parse("10.1.1.2");
+  await socket.list({ end: { address, role: "opens" } });
+  await socket.list({
+    end: { address: Address.parse("10.1.1.3"), role: "answers" },
+  });
+  await socket.list({
+    end: { address: Address.parse("fd01::2"), role: "answers" },
+  });
+  assert.deepEqual(
+    transport.requests.map(({ payload }) => hex(payload.bytes)),
+    [
+      "02 00 00 00 10 00 01 80 0c 00 01 80 08 00 01 00 0a 01 01 02 0c 00 19 80 08 00 01 00 01 00 00 00",
+      "02 00 00 00 10 00 02 80 0c 00 01 80 08 00 01 00 0a 01 01 03 0c 00 19 80 08 00 02 00 01 00 00 00",
+      "0a 00 00 00",
+    ],
+    "the kernel's comparison of IPv6 addresses is wrong",
+  );
+});
+
 Deno.test("count() reads how many there are and may be", async () => {
   using socket = ConntrackSocket.over(kernel());
   assert.deepEqual(await socket.count(), { entries: 2, max: 262144 });

@@ -1,7 +1,12 @@
 import { Gate, jittered, sleep } from "../../../lib/async/mod.ts";
-import type { Address } from "../../../lib/inet/mod.ts";
+import { type Address, FAMILIES } from "../../../lib/inet/mod.ts";
 import { LinuxError } from "../../../lib/linux/mod.ts";
-import { ConntrackSocket, NetlinkError } from "../../../lib/netlink/mod.ts";
+import {
+  type ConntrackFilter,
+  type ConntrackFlow,
+  ConntrackSocket,
+  NetlinkError,
+} from "../../../lib/netlink/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 
 const log = getLogger("pod-network");
@@ -12,6 +17,9 @@ const log = getLogger("pod-network");
  * that it is done before another pod gets an address.
  */
 const TOGETHER_MS = 10_000;
+
+/** The kernel picks the connections of one address five times as fast as all are read; of more addresses, all are. */
+const MAX_FILTERED = 4;
 
 /** The kernel's connections. */
 export type Conntrack = Pick<ConntrackSocket, "deleteWhere"> & AsyncDisposable;
@@ -71,11 +79,14 @@ export class StaleFlows {
       const address = freed.get(value);
       return address?.family === family && this.#options.isFree(address);
     };
+    const match = ({ originalSource, replySource }: ConntrackFlow) =>
+      isStale(originalSource) || isStale(replySource);
     try {
       await using conntrack = this.#open();
-      const flows = await conntrack.deleteWhere((flow) =>
-        isStale(flow.originalSource) || isStale(flow.replySource)
-      );
+      let flows = 0;
+      for (const filter of filtersOf([...freed.values()])) {
+        flows += await conntrack.deleteWhere(match, filter);
+      }
       this.#isFailing = false;
       log.debug("Forgot connections of freed addresses", {
         addresses: freed.size,
@@ -92,4 +103,17 @@ export class StaleFlows {
       for (const [value, address] of freed) this.#freed.set(value, address);
     }
   }
+}
+
+/** Which connections the kernel is to show. It can pick only those of IPv4. */
+function filtersOf(addresses: readonly Address[]): ConntrackFilter[] {
+  return FAMILIES.flatMap((family) => {
+    const own = addresses.filter((address) => address.family === family);
+    if (own.length === 0) return [];
+    if (family === "ipv6" || own.length > MAX_FILTERED) return [{ family }];
+    return own.flatMap((address): ConntrackFilter[] => [
+      { end: { address, role: "opens" } },
+      { end: { address, role: "answers" } },
+    ]);
+  });
 }

@@ -19,7 +19,7 @@ class Site {
     flow("::a01:1", "fd01::9"),
   ];
   /** Dumps so far. */
-  looks = 0;
+  readonly looks: string[] = [];
   failure: Error | undefined;
   /** Called in the middle of a dump. */
   onLook = () => {};
@@ -33,8 +33,9 @@ class Site {
   #open(): Conntrack {
     if (this.failure !== undefined) throw this.failure;
     return {
-      deleteWhere: (match) => {
-        this.looks++;
+      deleteWhere: (match, { end, family } = {}) => {
+        // Two for each address of IPv4.
+        this.looks.push(end === undefined ? `${family}` : `${end.address}`);
         this.onLook();
         this.flows = this.flows.filter((flow) => !match(flow));
         return Promise.resolve(0);
@@ -57,17 +58,28 @@ Deno.test("StaleFlows looks once for all that came together, and not without any
   await using group = new TaskGroup();
   group.run("flows", (signal) => site.stale.run(signal));
   await settle();
-  assert.equal(site.looks, 0);
   site.freed();
   await settle();
-  assert.equal(site.looks, 0);
+  assert.deepEqual(site.looks, []);
   site.freed("10.1.0.1");
   site.freed("10.1.0.2");
   await untilPasses(() => assert.deepEqual(site.sources, ["::a01:1"]));
-  assert.equal(site.looks, 1);
+  const [a, b] = ["10.1.0.1", "10.1.0.2"];
+  assert.deepEqual(site.looks.splice(0), [a, a, b, b]);
   site.freed("fd01::9");
-  await untilPasses(() => assert.deepEqual(site.sources, []));
-  assert.equal(site.looks, 2);
+  await untilPasses(() => assert.deepEqual(site.looks, ["ipv6"]));
+  assert.deepEqual(site.sources, []);
+});
+
+Deno.test("StaleFlows looks at all connections once for many addresses", async () => {
+  const site = new Site();
+  const many = Array.from({ length: 5 }, (_, n) => `10.1.0.${n}`);
+  site.freed(...many.slice(1));
+  await site.stale.forget();
+  assert.equal(site.looks.splice(0).length, 8);
+  site.freed(...many, "fd01::1", "fd01::2");
+  await site.stale.forget();
+  assert.deepEqual(site.looks, ["ipv4", "ipv6"]);
 });
 
 Deno.test("StaleFlows tells families apart, and who has an address again", async () => {
