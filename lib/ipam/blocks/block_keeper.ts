@@ -148,12 +148,6 @@ export class BlockKeeper {
     return !this.#begun || await abortable(this.#routes.flush(), signal);
   }
 
-  /** Frees what has cooled down. */
-  purge(): void {
-    const now = this.#options.clock.nowMs();
-    for (const block of this.#options.table.blocks.values()) block.purge(now);
-  }
-
   /** Plans a look at the whole table at the end of this turn. */
   kick(): void {
     if (this.#kicked || !this.#begun) return;
@@ -167,7 +161,7 @@ export class BlockKeeper {
 
   #maintain(): void {
     const { table, clock } = this.#options;
-    this.purge();
+    for (const block of table.blocks.values()) block.purge(clock.nowMs());
     this.#noteLow();
     const { fetch, retire, giveBack, keep, dueAt } = decide(table, {
       ...this.#options,

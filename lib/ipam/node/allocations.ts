@@ -118,7 +118,6 @@ export abstract class Allocations {
     const found = this.#table.find(request);
     if (found?.releasing) return undefined;
     if (found !== undefined) return existing(found, now);
-    this.#keeper.purge();
     const state = this.#options.source.poolState(pool);
     if (state === "deleting") throw new PoolDeletingError(pool);
     if (state === "paused") throw new PoolPausedError(pool);
@@ -261,8 +260,10 @@ export abstract class Allocations {
   }
 
   #rememberRelease(key: string, now: number): void {
+    // mutate: only bounds memory, as the loop below.
     this.#released.delete(key);
     this.#released.set(key, now);
+    // mutate: see above.
     for (const [old, at] of this.#released) {
       if (now - at <= RELEASE_MEMORY_MS) break;
       this.#released.delete(old);

@@ -168,6 +168,7 @@ export class NodeIpam extends Allocations implements AsyncDisposable {
       }
     }, { signal, backoff: new Backoff(FIRST_LIST) });
     this.#ready = true;
+    // mutate: before or after the next.
     this.#planRelist();
     await this.#keeper.begin();
     // Which addresses are covered is known only now.
@@ -193,6 +194,7 @@ export class NodeIpam extends Allocations implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.#ready = false;
     this.endWaits();
+    // mutate: before or after the next; tasks that have ended begin nothing.
     this.#keeper.close();
     await this.#tasks[Symbol.asyncDispose]();
   }

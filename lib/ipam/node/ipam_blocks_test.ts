@@ -1,7 +1,11 @@
 /** Which blocks a node keeps, fetches and returns, and what happens when others change them. */
 import assert from "node:assert/strict";
 import { Address, type Prefix, valuesOf } from "../../inet/mod.ts";
-import { OutOfBlocksError, QuarantinedError } from "../base/errors.ts";
+import {
+  BlockTimeoutError,
+  OutOfBlocksError,
+  QuarantinedError,
+} from "../base/errors.ts";
 import type { KernelPod } from "../base/ports.ts";
 import {
   dual,
@@ -55,6 +59,21 @@ Deno.test("the next block is fetched before it is needed, and not twice", async 
   await fill(node, 25, 33);
   assert.equal(node.source.counts.request, request, "no ADD had to wait");
   assert.equal(textOf(await node.ipam.allocate(keyOf(33))), "10.0.0.33");
+});
+
+Deno.test("how much is kept in store, and how long an ADD may wait, is the user's to say", async () => {
+  const cluster = clusterOf(5, "10.0.0.0/24");
+  await using node = await openNode(cluster, {
+    waterMarks: { low: () => 0, high: () => 0 },
+    requestTimeoutMs: 2_000,
+  });
+  await fill(node, 0, 32);
+  assert.deepEqual(namesOf(node), ["default-0"]);
+  node.source.auto = false;
+  const waiting = node.ipam.allocate(keyOf(32));
+  const refused = assert.rejects(waiting, BlockTimeoutError);
+  await node.clock.advance(2_000);
+  await refused;
 });
 
 Deno.test("a block that is fetched ahead and refused is asked for again later, quietly", async () => {
@@ -630,6 +649,20 @@ Deno.test("whose addresses are free again is told, by a DEL or because the kerne
     await ipam.reconcile([podOf(8, "10.7.7.7")], { signal });
   }
   assert.deepEqual(freed, ["10.0.0.1 fd00::1"]);
+});
+
+Deno.test("stats() tells of pools of which there are only pods, or only those who wait", async () => {
+  const cluster = clusterOf(2, "10.0.0.0/28");
+  const pods = [{ ...podOf(8, "10.7.7.7"), pool: "gone" }];
+  await using node = await openNode(cluster, { pods });
+  node.source.auto = false;
+  const waiting = node.ipam.allocate(keyOf(1));
+  waiting.catch(() => {});
+  await settle();
+  const counts = node.ipam.stats().map((pool) => [
+    ...[pool.pool, pool.quarantined, pool.waiting, pool.requesting],
+  ]);
+  assert.deepEqual(counts, [["default", 0, 1, true], ["gone", 1, 0, false]]);
 });
 
 Deno.test("stats() and blocks() count what there is", async () => {

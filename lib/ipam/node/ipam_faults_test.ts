@@ -611,6 +611,43 @@ Deno.test("a DEL ends an ADD of its key that waits for a block", async () => {
   assert.equal(cluster.blocks.size, 0, "nobody needs the block any more");
 });
 
+Deno.test("a DEL ends an ADD of its key that an address has just become free for", async () => {
+  await using node = await openNode(clusterOf(0, "10.0.0.0/32"));
+  const { ipam, source } = node;
+  await ipam.allocate(keyOf(1));
+  source.auto = false;
+  const add = ipam.allocate(keyOf(2));
+  add.catch(() => {});
+  await settle();
+  const releasing = ipam.beginRelease(keyOf(1));
+  assert.ok(releasing);
+  ipam.finishRelease(releasing);
+  assert.equal(ipam.beginRelease(keyOf(2)), undefined);
+  await assert.rejects(add, ReleasedMeanwhileError);
+  assert.deepEqual(ipam.list(), []);
+});
+
+Deno.test("an ADD whose DEL is taken back gets what it had", async () => {
+  await using node = await openNode(clusterOf(2, "10.0.0.0/30"));
+  const { ipam } = node;
+  await ipam.allocate(keyOf(1));
+  const releasing = ipam.beginRelease(keyOf(1));
+  assert.ok(releasing);
+  const add = ipam.allocate(keyOf(1));
+  await settle();
+  ipam.cancelRelease(releasing);
+  assert.equal((await add).existing, true);
+});
+
+Deno.test("an ADD that was given up before it began gets nothing", async () => {
+  await using node = await openNode(clusterOf(2, "10.0.0.0/30"));
+  const { ipam } = node;
+  await ipam.allocate(keyOf(1));
+  const gone = ipam.allocate(keyOf(2), { signal: AbortSignal.abort() });
+  await assert.rejects(gone, { name: "AbortError" });
+  assert.equal(ipam.list().length, 1);
+});
+
 Deno.test("an ADD that meets the return of the only block waits a moment and gets it again", async () => {
   await using node = await openNode(clusterOf(1, "10.0.0.0/31"));
   const { ipam, source, clock } = node;
@@ -696,6 +733,27 @@ Deno.test("the end of the daemon fails what waits and leaves no work behind", as
   assert.equal(source.pending.size, 0);
   assert.equal(clock.pending, 0);
   await assert.rejects(ipam.allocate(keyOf(1)), IpamNotReadyError);
+});
+
+Deno.test("the end of the daemon leaves no timer, whatever it was about to do", async () => {
+  const cluster = clusterOf(0, "10.0.0.0/30");
+  const node = await openNode(cluster, {
+    returnDelayMs: 60_000,
+    jitterOf: (block) => block === "default-0" ? 0 : 1,
+  });
+  const { ipam, source, routes, clock } = node;
+  for (const n of [1, 2]) await ipam.allocate(keyOf(n));
+  for (const n of [1, 2]) await release(ipam, n);
+  source.auto = false;
+  // One block is on its way back, one is to go later, and the export has failed.
+  await clock.advance(31_000);
+  assert.equal(source.pending.size, 1);
+  routes.failures.push(down());
+  assert.equal(await ipam.restoreExport({ signal }), false);
+  assert.ok(clock.pending > 1);
+  await ipam[Symbol.asyncDispose]();
+  await settle();
+  assert.deepEqual([clock.pending, source.pending.size], [0, 0]);
 });
 
 Deno.test("run() tells of a failure that has ended the background work", async () => {

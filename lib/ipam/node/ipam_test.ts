@@ -31,7 +31,10 @@ Deno.test("NI-1: allocate() ends with its caller's signal when no controller ans
 Deno.test("NI-2, NI-3, NI-4, NI-5: blocks come one by one, are exported, run out, and a freed pair is found", async () => {
   const { ipam, routes } = await openNode(upstreamCluster());
   await using _ = ipam;
-  assert.equal(textOf(await ipam.allocate(keyOf(1))), "10.2.0.0 fd02::200");
+  const first = await ipam.allocate(keyOf(1));
+  assert.equal(textOf(first), "10.2.0.0 fd02::200");
+  assert.equal(first.block, "default-0");
+  assert.equal(ipam.lookup(keyOf(1))?.block, "default-0");
   assert.deepEqual(routes.prefixes, ["10.2.0.0/31", "fd02::200/127"]);
 
   const second = await ipam.allocate(keyOf(2));

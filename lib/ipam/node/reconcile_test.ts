@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { Address } from "../../inet/mod.ts";
 import type { KernelPod } from "../base/ports.ts";
+import { settle } from "../../async/testing.ts";
 import { FakeCluster, keyOf, openNode, release, textOf } from "../testing.ts";
 
 const { signal } = new AbortController();
@@ -29,6 +30,64 @@ Deno.test("reconcile() registers a pod of the kernel that is not known", async (
   );
   assert.deepEqual(idsOf(report.registered), ["c2"]);
   assert.equal(textOf(await ipam.allocate(keyOf(3))), "10.0.0.2");
+});
+
+Deno.test("reconcile() lists blocks only when that is due, and tells what it found all the same", async () => {
+  const messages: string[] = [];
+  const note = (message: string) => void messages.push(message);
+  const log = { debug: note, info: note, warn: note, error: note };
+  await using node = await openNode(cluster(), {
+    returnDelayMs: 60_000,
+    relistMs: 60_000,
+    log,
+  });
+  const { ipam, routes, source, clock } = node;
+  await ipam.allocate(keyOf(1));
+  const lists = async (pods: readonly KernelPod[]) => {
+    const before = source.counts.list;
+    await ipam.reconcile(pods, { signal });
+    return source.counts.list - before;
+  };
+  const pods = [podOf(1, "10.0.0.0"), podOf(2, "10.9.9.9")];
+  assert.equal(await lists(pods), 0);
+  await settle();
+  assert.deepEqual(routes.prefixes, ["10.0.0.0/30", "10.9.9.9/32"]);
+  assert.ok(messages.includes("Found a pod that was not known"));
+  // Some earlier, some later, so that not all nodes list at once.
+  await clock.advance(29_000);
+  assert.equal(await lists(pods), 0);
+  await clock.advance(62_000);
+  assert.equal(await lists(pods), 1);
+  assert.equal(await lists(pods), 0);
+});
+
+Deno.test("reconcile() tells which blocks are there and not usable", async () => {
+  const made = cluster();
+  await using node = await openNode(made, { returnDelayMs: 60_000 });
+  const { ipam } = node;
+  await ipam.allocate(keyOf(1));
+  const good = await ipam.reconcile([], { signal });
+  assert.deepEqual(good.unusableBlocks, []);
+  made.edit("default-0", { deleting: true });
+  ipam.onBlocksChanged(made.of("node1"));
+  await settle();
+  const { unusableBlocks } = await ipam.reconcile([], { signal });
+  assert.deepEqual(unusableBlocks.map(({ name }) => name), ["default-0"]);
+});
+
+Deno.test("reconcile() ends with its caller", async () => {
+  await using node = await openNode(cluster());
+  const gone = node.ipam.reconcile([], { signal: AbortSignal.abort() });
+  await assert.rejects(gone, { name: "AbortError" });
+});
+
+Deno.test("list() tells how long a state has lasted", async () => {
+  await using node = await openNode(cluster());
+  const { ipam, clock } = node;
+  await clock.advance(1_000);
+  await ipam.allocate(keyOf(1));
+  await clock.advance(5_000);
+  assert.deepEqual(ipam.list().map(({ ageMs }) => ageMs), [5_000]);
 });
 
 Deno.test("reconcile() counts an address once that a pod had already when it got another", async () => {
