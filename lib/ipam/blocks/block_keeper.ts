@@ -294,6 +294,7 @@ export class BlockKeeper {
         // What is left is what the watch has yet to learn.
         return;
       } catch (err) {
+        // mutate: else there is a record more at the end.
         signal.throwIfAborted();
         log.info("Cannot list blocks; retrying", { err });
       }

@@ -2,7 +2,6 @@ import {
   abortable,
   Backoff,
   type Clock,
-  isTimeout,
   sleep,
   type TaskGroup,
   withTimeout,
@@ -206,7 +205,7 @@ export class BlockSupply {
         return abortable(answer, inner);
       }, { clock, signal });
     } catch (err) {
-      if (isTimeout(err) && answer !== undefined) {
+      if (answer !== undefined) {
         const late = answer;
         tasks.run("late block", (end) => this.#adoptLate(late, end));
       }

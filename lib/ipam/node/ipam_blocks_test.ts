@@ -9,14 +9,17 @@ import {
 import type { KernelPod } from "../base/ports.ts";
 import {
   dual,
+  FakeBlockSource,
   FakeCluster,
   type FakeNode,
+  FakeRoutes,
   keyOf,
   openNode,
   release,
   textOf,
 } from "../testing.ts";
-import { settle } from "../../async/testing.ts";
+import { FakeClock, settle } from "../../async/testing.ts";
+import { NodeIpam } from "./ipam.ts";
 
 const { signal } = new AbortController();
 
@@ -126,7 +129,11 @@ Deno.test("empty blocks go back, highest first, as long as enough is left in sto
 
 Deno.test("an empty block goes back after the delay, and a pod that comes sooner keeps it", async () => {
   const cluster = clusterOf(2, "10.0.0.0/28");
-  await using node = await openNode(cluster, { returnDelayMs: 30_000 });
+  let looks = 0;
+  await using node = await openNode(cluster, {
+    returnDelayMs: 30_000,
+    jitterOf: () => (looks++, 0.5),
+  });
   await fill(node, 0, 1);
   await release(node.ipam, 0);
   await node.clock.advance(29_000);
@@ -137,6 +144,7 @@ Deno.test("an empty block goes back after the delay, and a pod that comes sooner
   await node.clock.advance(1);
   assert.deepEqual([...cluster.blocks.keys()], []);
   assert.equal(node.clock.pending, 0, "nothing is left to do");
+  assert.ok(looks < 20, `${looks} looks in a minute`);
 });
 
 for (const jitter of [0, 1]) {
@@ -425,10 +433,168 @@ Deno.test("a request whose block the watch shows, loses, and a list finds has be
   source.auto = true;
   await ipam.reconcile([], { signal });
   await add;
+  for (let n = 0; n < 2; n++) ipam.onBlocksChanged(cluster.of("node1"));
+  await settle();
+  const { calls } = node.routes;
   request?.answer();
   await settle();
   assert.deepEqual(outcomes, ["granted"]);
   assert.deepEqual(namesOf(node), ["default-0"]);
+  assert.equal(node.routes.calls, calls, "its route is there");
+});
+
+Deno.test("a request whose block others have filled goes on, after a pause", async () => {
+  const cluster = clusterOf(0, "10.0.0.0/31");
+  const outcomes: string[] = [];
+  await using node = await openNode(cluster, {
+    observer: { blockRequested: ({ outcome }) => outcomes.push(outcome) },
+  });
+  const { ipam, source, clock } = node;
+  source.auto = false;
+  const first = ipam.allocate(keyOf(1));
+  await settle();
+  const [request] = source.pending;
+  request?.perform();
+  source.auto = true;
+  await ipam.reconcile([], { signal });
+  assert.equal(textOf(await first), "10.0.0.0");
+  const second = ipam.allocate(keyOf(2));
+  await settle();
+  request?.answer();
+  await settle();
+  assert.equal(source.counts.request, 1);
+  await clock.advance(100);
+  assert.equal(textOf(await second), "10.0.0.1");
+  assert.deepEqual(outcomes, ["error", "granted"]);
+});
+
+Deno.test("nothing is given out of a block that was deleted while its answer was on its way", async () => {
+  const cluster = clusterOf(1, "10.0.0.0/29");
+  await using node = await openNode(cluster);
+  const { ipam, source, clock } = node;
+  source.auto = false;
+  const add = ipam.allocate(keyOf(1));
+  await settle();
+  const [request] = source.pending;
+  request?.perform();
+  cluster.edit("default-0", { deleting: true });
+  ipam.onBlocksChanged(cluster.of("node1"));
+  source.auto = true;
+  request?.answer();
+  await clock.advance(100);
+  await add;
+  assert.deepEqual([source.counts.request, source.counts.release], [2, 1]);
+});
+
+Deno.test("the first address of a block that a list finds waits for its route", async () => {
+  const cluster = clusterOf(2, "10.0.0.0/28");
+  await using node = await openNode(cluster);
+  const { ipam, routes, source } = node;
+  const gate = Promise.withResolvers<void>();
+  routes.gate = gate.promise;
+  cluster.allocate("default", "node1");
+  await ipam.reconcile([], { signal });
+  const add = ipam.allocate(keyOf(1));
+  await settle();
+  assert.deepEqual(holdsOf(node), { "default-0": ["unexported"] });
+  assert.equal(ipam.stats()[0]?.waiting, 1);
+  gate.resolve();
+  assert.equal(textOf(await add), "10.0.0.0");
+  assert.equal(source.counts.request, 0);
+});
+
+Deno.test("a block that the watch shows while the node starts is found", async () => {
+  const cluster = clusterOf(2, "10.0.0.0/28");
+  const source = new FakeBlockSource(cluster, "node1");
+  const [routes, clock] = [new FakeRoutes(), new FakeClock()];
+  await using ipam = new NodeIpam({ source, routes, clock });
+  source.auto = false;
+  const started = ipam.start([], { signal });
+  await settle();
+  const [list] = source.pending;
+  list?.perform();
+  cluster.allocate("default", "node1");
+  ipam.onBlocksChanged(cluster.of("node1"));
+  source.auto = true;
+  list?.answer();
+  await started;
+  await settle();
+  assert.deepEqual(ipam.blocks().map(({ name }) => name), ["default-0"]);
+});
+
+Deno.test("an ADD that waits is served by a block that is as before its edit", async () => {
+  const cluster = clusterOf(1, "10.0.0.0/29");
+  await using node = await openNode(cluster, { returnDelayMs: 60_000 });
+  const { ipam, source } = node;
+  await fill(node, 0, 1);
+  cluster.edit("default-0", { index: 3 });
+  ipam.onBlocksChanged(cluster.of("node1"));
+  source.auto = false;
+  const add = ipam.allocate(keyOf(1));
+  await settle();
+  cluster.edit("default-0", { index: 0 });
+  ipam.onBlocksChanged(cluster.of("node1"));
+  await settle();
+  for (const call of source.pending) if (call.kind === "list") call.answer();
+  assert.equal(textOf(await add), "10.0.0.1");
+});
+
+Deno.test("an empty block that is deleted goes at once, and one that is gone is told of", async () => {
+  const cluster = clusterOf(1, "10.0.0.0/29");
+  await using node = await openNode(cluster, { returnDelayMs: 60_000 });
+  const { ipam } = node;
+  await fill(node, 0, 1);
+  await release(ipam, 0);
+  cluster.edit("default-0", { deleting: true });
+  ipam.onBlocksChanged(cluster.of("node1"));
+  await settle();
+  assert.equal(cluster.blocks.size, 0);
+
+  await fill(node, 1, 2);
+  await release(ipam, 1);
+  cluster.blocks.clear();
+  const { blocks } = await ipam.reconcile([], { signal });
+  assert.ok("vanished" in blocks);
+  assert.deepEqual(blocks.vanished.map(({ block }) => block.info.name), [
+    "default-0",
+  ]);
+});
+
+Deno.test("the export table is written again soon after a failure, and once", async () => {
+  const cluster = clusterOf(2, "10.0.0.0/28");
+  await using node = await openNode(cluster);
+  const { ipam, routes, clock } = node;
+  await fill(node, 0, 1);
+  const fail = async () => {
+    routes.prefixes = [];
+    routes.failures.push(new Error("EBUSY"));
+    assert.equal(await ipam.restoreExport({ signal }), false);
+  };
+  for (let n = 0; n < 8; n++) await fail();
+  await clock.advance(30_000);
+  assert.deepEqual(routes.prefixes, ["10.0.0.0/30"]);
+  await fail();
+  await clock.advance(500);
+  assert.deepEqual(routes.prefixes, ["10.0.0.0/30"]);
+
+  await fail();
+  await ipam.restoreExport({ signal });
+  const { calls } = routes;
+  await clock.advance(60_000);
+  assert.equal(routes.calls, calls);
+});
+
+Deno.test("a failure of the export that comes after the end is not tried again", async () => {
+  const node = await openNode(clusterOf(2, "10.0.0.0/28"));
+  const { ipam, routes, clock } = node;
+  const gate = Promise.withResolvers<void>();
+  routes.gate = gate.promise;
+  const restored = ipam.restoreExport({ signal });
+  await settle();
+  await ipam[Symbol.asyncDispose]();
+  gate.reject(new Error("EBUSY"));
+  assert.equal(await restored, false);
+  assert.equal(clock.pending, 0);
 });
 
 Deno.test("two blocks that come during one request are both found", async () => {

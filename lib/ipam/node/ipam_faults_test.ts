@@ -317,9 +317,11 @@ Deno.test("W19: requests, returns and waits can be measured", async () => {
   for (const call of [...source.pending]) call.answer();
   await add;
   await assert.rejects(ipam.allocate(keyOf(2)), OutOfBlocksError);
+  source.failures.push({ kind: "release", error: down() });
   await release(ipam, 1);
+  await clock.advance(2_000);
   assert.deepEqual(outcomes, ["granted", "out-of-blocks"]);
-  assert.deepEqual(returns, [true]);
+  assert.deepEqual(returns, [false, true]);
   assert.deepEqual(waits, [[true, 1.5], [false, 0]]);
 });
 
@@ -330,6 +332,7 @@ Deno.test("W50: a pool that does not exist is refused at once", async () => {
     (error) =>
       error instanceof PoolNotFoundError && /"typo"/.test(error.message),
   );
+  assert.deepEqual(node.ipam.stats(), []);
 });
 
 Deno.test("deleting-pool (coil#284): an ADD fails clearly, also one that waits", async () => {
@@ -525,6 +528,36 @@ Deno.test("with the API server away, ADD and DEL work as long as there is room, 
       error.cause.message === "the API server is away",
   );
   assert.ok(source.counts.request < 20, "it does not hammer");
+});
+
+Deno.test("a cause that is over is not named, and a block is fetched ahead again at once", async () => {
+  await using node = await openNode(clusterOf(2, "10.0.0.0/28"));
+  const { ipam, source, clock } = node;
+  source.failures.push({ kind: "request", error: down() });
+  const first = ipam.allocate(keyOf(0));
+  await clock.advance(100);
+  await first;
+  for (const n of [1, 2, 3]) await ipam.allocate(keyOf(n));
+  await settle();
+  assert.equal(source.counts.request, 3);
+  for (const n of [4, 5, 6]) await ipam.allocate(keyOf(n));
+  source.auto = false;
+  await ipam.allocate(keyOf(7));
+  const add = ipam.allocate(keyOf(8));
+  add.catch(() => {});
+  await clock.advance(10_000);
+  await assert.rejects(
+    add,
+    (error) => error instanceof BlockTimeoutError && error.cause === undefined,
+  );
+});
+
+Deno.test("an ADD asks for a block although an address of the pool is being released", async () => {
+  await using node = await openNode(clusterOf(0, "10.0.0.0/31"));
+  const { ipam } = node;
+  await ipam.allocate(keyOf(1));
+  assert.ok(ipam.beginRelease(keyOf(1)));
+  assert.equal(textOf(await ipam.allocate(keyOf(2))), "10.0.0.1");
 });
 
 Deno.test("an address that becomes free serves anyone who waits, whatever the API server does", async () => {
