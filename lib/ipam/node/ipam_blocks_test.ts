@@ -144,6 +144,7 @@ Deno.test("an empty block goes back after the delay, and a pod that comes sooner
   await node.clock.advance(1);
   assert.deepEqual([...cluster.blocks.keys()], []);
   assert.equal(node.clock.pending, 0, "nothing is left to do");
+  assert.deepEqual(node.ipam.stats(), []);
   assert.ok(looks < 20, `${looks} looks in a minute`);
 });
 
@@ -681,6 +682,19 @@ Deno.test("nothing is given out of a block that is reserved later", async () => 
   cluster.edit("default-0", { reserved: true });
   node.ipam.onBlocksChanged(cluster.of("node1"));
   assert.equal(textOf(await node.ipam.allocate(keyOf(1))), "10.0.0.4");
+});
+
+Deno.test("a block goes back a while after its pod, however long that lived", async () => {
+  const cluster = clusterOf(2, "10.0.0.0/28");
+  await using node = await openNode(cluster, { returnDelayMs: 30_000 });
+  await fill(node, 0, 1);
+  await node.ipam.reconcile([podOf(0, "10.0.0.0")], { signal });
+  await node.clock.advance(600_000);
+  await release(node.ipam, 0);
+  await node.clock.advance(29_000);
+  assert.equal(cluster.blocks.size, 1);
+  await node.clock.advance(1_000);
+  assert.equal(cluster.blocks.size, 0);
 });
 
 Deno.test("a reserved block that is set free is used", async () => {

@@ -280,6 +280,13 @@ Deno.test("W7: nothing is given out of a block that is being deleted when it is 
   assert.equal(node.ipam.lookup(keyOf(1))?.state, "used");
 });
 
+Deno.test("W7: an empty block that is being deleted when it is first listed goes at once", async () => {
+  const cluster = clusterOf(1, "10.0.0.0/30");
+  cluster.add({ pool: "default", index: 0, node: "node1", deleting: true });
+  await using _node = await openNode(cluster, { returnDelayMs: 60_000 });
+  assert.equal(cluster.blocks.size, 0);
+});
+
 Deno.test("W7: an address of no block that is found at the start is never given out", async () => {
   const cluster = clusterOf(2, "10.0.0.0/29");
   const pods = [podOf(1, "10.0.0.1")];
@@ -492,6 +499,19 @@ Deno.test("an ADD waits for the used-up pool's address that is just being releas
     [textOf(first), "OutOfBlocksError"],
   );
   assert.equal(source.counts.request, requests);
+});
+
+Deno.test("an address of another pool that is being released is no reason to wait", async () => {
+  const cluster = clusterOf(0, "10.0.0.0/32");
+  cluster.addPool("other", 0, "10.1.0.0/32");
+  await using node = await openNode(cluster);
+  const { ipam } = node;
+  for (const pool of ["default", "other"]) {
+    await ipam.allocate(keyOf(1 + pool.length, pool));
+  }
+  await assert.rejects(ipam.allocate(keyOf(1)), OutOfBlocksError);
+  assert.ok(ipam.beginRelease(keyOf(1 + "other".length)));
+  await assert.rejects(ipam.allocate(keyOf(1)), OutOfBlocksError);
 });
 
 Deno.test("a release that does not come to its end leaves an ADD with the pool's refusal", async () => {

@@ -1,6 +1,11 @@
 import { type Address, type DualStack, valuesOf } from "../../inet/mod.ts";
 import type { AddressTable } from "../table/address_table.ts";
-import { type AddressState, type Holder, stateOf } from "../table/holder.ts";
+import {
+  type AddressState,
+  hasAddress,
+  type Holder,
+  stateOf,
+} from "../table/holder.ts";
 import type { KernelPod } from "../base/ports.ts";
 import { type AttachmentKey, keyText } from "../../cni/mod.ts";
 
@@ -120,7 +125,9 @@ function registerPods(
   for (const pod of pods) {
     if (valuesOf(pod.addresses).length === 0) continue;
     const known = table.find(pod);
-    if (known !== undefined && hasSame(known, pod)) continue;
+    const isKnown = known !== undefined &&
+      valuesOf(pod.addresses).every((address) => hasAddress(known, address));
+    if (isKnown) continue;
     // Released since the list was made, perhaps: the next comparison will show.
     if (isFresh(keyText(pod))) continue;
     const attachment = table.register(pod, now);
@@ -133,12 +140,6 @@ function registerPods(
 function isWithoutAddress(table: AddressTable, pod: KernelPod): boolean {
   return !pod.husk && valuesOf(pod.addresses).length === 0 &&
     table.find(pod) === undefined;
-}
-
-function hasSame(attachment: Holder, pod: KernelPod): boolean {
-  return valuesOf(pod.addresses).every((address) =>
-    [...attachment.held].some((held) => held.equals(address))
-  );
 }
 
 function isLost(

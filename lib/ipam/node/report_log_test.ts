@@ -78,6 +78,22 @@ Deno.test("ReportLog: however many pods there are, a comparison writes few recor
   assert.equal(lines.length, 22);
 });
 
+Deno.test("ReportLog says how long a release takes, and how many records it left out", () => {
+  const fields: Record<string, unknown>[] = [];
+  const note = (_: string, more = {}) => void fields.push(more);
+  const reports = new ReportLog({
+    ...{ debug: note, info: note, warn: note, error: note },
+  });
+  reports.record(report({ stuckReleases: [record(1, 90_400)] }));
+  assert.equal(fields.splice(0)[0]?.["seconds"], 90);
+  const quarantined = Array.from({ length: 20 }, (_, n) => record(n));
+  reports.record(report({ quarantined }));
+  assert.equal(fields.splice(0).length, 21, "and what is over");
+  const others = Array.from({ length: 50 }, (_, n) => record(100 + n));
+  reports.record(report({ quarantined: others }));
+  assert.deepEqual(fields.flatMap(({ more }) => more ?? []), [30]);
+});
+
 Deno.test("ReportLog logs each kind of finding at its level", () => {
   const { lines, reports } = logOf();
   const address = Address.parse("10.0.0.1");

@@ -4,7 +4,7 @@ import {
   Prefix,
   valuesOf,
 } from "../../inet/mod.ts";
-import { type Holder, stateOf } from "./holder.ts";
+import { hasAddress, type Holder, stateOf } from "./holder.ts";
 import type { Slot } from "./block_allocator.ts";
 import { HeldBlock } from "./held_block.ts";
 import type { BlockInfo, KernelPod } from "../base/ports.ts";
@@ -192,7 +192,6 @@ export class AddressTable {
     for (const block of attachment.blocks) {
       block.drop(attachment, { now, cooldownMs: this.#cooldownMs });
     }
-    attachment.blocks.clear();
   }
 
   /** Takes over which addresses are never given. */
@@ -229,6 +228,7 @@ export class AddressTable {
       if (attachment.blocks.delete(block)) affected.push(attachment);
     }
     this.#blocks.delete(uid);
+    // mutate: only saves work.
     this.#overlapping.delete(block);
     const blocks = this.blocksOf(pool).filter((other) => other !== block);
     if (blocks.length > 0) this.#pools.set(pool, blocks);
@@ -244,6 +244,7 @@ export class AddressTable {
       );
       if (still) continue;
       block.holds.delete("overlapping");
+      // mutate: only saves work.
       this.#overlapping.delete(block);
     }
   }
@@ -313,10 +314,6 @@ function holdAt(block: HeldBlock, index: number, attachment: Holder): void {
   attachment.blocks.add(block);
 }
 
-function hasAddress(attachment: Holder, address: Address): boolean {
-  return [...attachment.held].some((held) => held.equals(address));
-}
-
 function byIndex(a: HeldBlock, b: HeldBlock): number {
-  return a.info.index - b.info.index || a.sequence - b.sequence;
+  return a.info.index - b.info.index;
 }

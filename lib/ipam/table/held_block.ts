@@ -52,7 +52,7 @@ export class HeldBlock {
   readonly holds: Set<Hold> = new Set();
   /** Whether the watch has shown it. Until then its absence there means nothing. */
   seenInFeed = false;
-  /** Since when nothing is held or cooling; undefined while something is. */
+  /** Since when nothing is held or cooling, as {@linkcode HeldBlock.purge} has found; undefined while something is. */
   emptySince: number | undefined;
   /** Undefined until its return is tried. */
   giveBack: GiveBack | undefined;
@@ -162,7 +162,6 @@ export class HeldBlock {
     const index = this.#cooling.keys()
       .find((position) => !this.#allocator.isReserved(position));
     if (index === undefined) return undefined;
-    this.#cooling.delete(index);
     return { index, addresses: this.addressesAt(index) };
   }
 
@@ -192,20 +191,15 @@ export class HeldBlock {
         this.#cooling.set(index, options.now + options.cooldownMs);
       } else this.#allocator.free(index);
     }
-    this.#noteEmpty(options.now);
   }
 
-  /** Frees the positions that have cooled down. */
+  /** Frees the positions that have cooled down, and notes whether nothing is left. */
   purge(now: number): void {
     for (const [index, until] of this.#cooling) {
       if (until > now) break;
       this.#cooling.delete(index);
       this.#allocator.free(index);
     }
-    this.#noteEmpty(now);
-  }
-
-  #noteEmpty(now: number): void {
     if (this.isEmpty) this.emptySince ??= now;
   }
 }

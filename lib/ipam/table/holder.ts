@@ -43,6 +43,11 @@ export function isCovered(attachment: Holder): boolean {
   );
 }
 
+/** Whether the attachment holds the address. */
+export function hasAddress({ held }: Holder, address: Address): boolean {
+  return [...held].some((each) => each.equals(address));
+}
+
 export function stateOf(attachment: Holder): AddressState {
   if (attachment.releasing) return "releasing";
   return isCovered(attachment) ? "used" : "quarantined";
