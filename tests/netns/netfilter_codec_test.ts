@@ -120,6 +120,7 @@ function statements(
         fc.constantFrom(nft.clampMss(), nft.tcpNotSyn()),
         // Nothing is below 0, which nft refuses.
         fc.integer({ min: 1, max: 65535 }).map(nft.tcpSportBelow),
+        fc.nat(65535).map(nft.tcpDport),
       ]
       : [],
     ...protocol === "udp" ? [fc.nat(65535).map(nft.udpDport)] : [],

@@ -129,6 +129,12 @@ const EXAMPLES: readonly NftChain[] = [
         nft.drop(),
       ]),
       nft.rule([
+        nft.tcpDport(8081),
+        nft.ctState("new"),
+        nft.rateOver({ perSecond: 20, burst: 40 }, ["ip saddr"], "over4"),
+        nft.drop(),
+      ]),
+      nft.rule([
         nft.connectionsOver(1, ["ip6 saddr", "ip6 daddr"], "flows6"),
         nft.drop(),
       ]),

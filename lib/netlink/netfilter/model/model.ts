@@ -116,6 +116,13 @@ export type NftCtDirection = "original" | "reply";
 /** What the sender of a refused packet gets: an ICMP code for either family. */
 export type NftRejectCode = "admin-prohibited" | "host-unreachable";
 
+/** How many packets may pass. */
+export interface NftRate {
+  readonly perSecond: number;
+  /** So many may come at once. */
+  readonly burst: number;
+}
+
 /** A match or an action of a rule. Made by the functions of `nft`. */
 export type NftStatement =
   | {
@@ -150,6 +157,7 @@ export type NftStatement =
   | { readonly kind: "nfproto"; readonly family: "ipv4" | "ipv6" }
   | { readonly kind: "l4proto"; readonly protocol: NftL4proto }
   | { readonly kind: "udpDport"; readonly port: number }
+  | { readonly kind: "tcpDport"; readonly port: number }
   | { readonly kind: "tcpSportBelow"; readonly port: number }
   | { readonly kind: "tcpNotSyn" }
   | { readonly kind: "ctState"; readonly states: readonly NftCtState[] }
@@ -162,6 +170,8 @@ export type NftStatement =
     readonly set: string;
     /** Applies only where more connections than these have the same element. */
     readonly connectionsOver?: number;
+    /** Applies only where packets with the same element come faster than this. */
+    readonly rateOver?: NftRate;
   }
   | {
     readonly kind: "mark";

@@ -11,6 +11,7 @@ import type {
   NftField,
   NftIcmpv6Type,
   NftL4proto,
+  NftRate,
   NftRejectCode,
   NftRule,
   NftStatement,
@@ -101,6 +102,11 @@ export function udpDport(port: number): NftStatement {
   return { kind: "udpDport", port };
 }
 
+/** A TCP segment to that port. */
+export function tcpDport(port: number): NftStatement {
+  return { kind: "tcpDport", port };
+}
+
 /** A TCP segment from a port below that one. */
 export function tcpSportBelow(port: number): NftStatement {
   return { kind: "tcpSportBelow", port };
@@ -146,6 +152,15 @@ export function connectionsOver(
   set: string,
 ): NftStatement {
   return { kind: "addToSet", fields, set, connectionsOver: count };
+}
+
+/** Packets with the same fields come by here faster than that. */
+export function rateOver(
+  rate: NftRate,
+  fields: readonly NftField[],
+  set: string,
+): NftStatement {
+  return { kind: "addToSet", fields, set, rateOver: rate };
 }
 
 /** The packet goes that way of its connection. */

@@ -81,7 +81,7 @@ function testedProtocol(statement: NftStatement): string | undefined {
 }
 
 const TCP_STATEMENTS: ReadonlySet<NftStatement["kind"]> = new Set(
-  ["tcpSportBelow", "tcpNotSyn", "clampMss"] as const,
+  ["tcpDport", "tcpSportBelow", "tcpNotSyn", "clampMss"] as const,
 );
 
 /** Of which family a packet is that agrees with the statement, where that shows. */
@@ -134,6 +134,8 @@ function formatStatement(statement: NftStatement): string {
       return `meta l4proto ${statement.protocol}`;
     case "udpDport":
       return `udp dport ${statement.port}`;
+    case "tcpDport":
+      return `tcp dport ${statement.port}`;
     case "tcpSportBelow":
       return `tcp sport < ${statement.port}`;
     case "tcpNotSyn":
@@ -156,12 +158,18 @@ function formatStatement(statement: NftStatement): string {
 }
 
 function formatAdded(
-  { fields, connectionsOver }: Extract<NftStatement, { kind: "addToSet" }>,
+  { fields, connectionsOver, rateOver }: Extract<
+    NftStatement,
+    { kind: "addToSet" }
+  >,
 ): string {
   const key = fields.map(formatField).join(" . ");
-  return connectionsOver === undefined
-    ? key
-    : `${key} ct count over ${connectionsOver}`;
+  if (connectionsOver !== undefined) {
+    return `${key} ct count over ${connectionsOver}`;
+  }
+  if (rateOver === undefined) return key;
+  const { perSecond, burst } = rateOver;
+  return `${key} limit rate over ${perSecond}/second burst ${burst} packets`;
 }
 
 /** The statements that do something. */

@@ -18,6 +18,7 @@ const ATTRIBUTES = {
   exthdr: { type: 2, offset: 3, len: 4, op: 6, sreg: 7 },
   fib: { dreg: 1, result: 2, flags: 3 },
   immediate: { dreg: 1, data: 2 },
+  limit: { rate: 1, unit: 2, burst: 3, type: 4, flags: 5 },
   lookup: { set: 1, sreg: 2, flags: 5 },
   masq: {},
   meta: { dreg: 1, key: 2, sreg: 3 },

@@ -79,6 +79,10 @@ const UDP_DPORT = {
   protocol: "udp",
   part: { base: "transport", offset: 2, length: 2 },
 } as const;
+const TCP_DPORT = {
+  protocol: "tcp",
+  part: { base: "transport", offset: 2, length: 2 },
+} as const;
 const TCP_SPORT = {
   protocol: "tcp",
   part: { base: "transport", offset: 0, length: 2 },
@@ -119,7 +123,7 @@ class RuleEncoder {
       case "addToSet":
         this.#loadKey(statement.fields);
         this.expressions.push(
-          addToSet(statement.set, statement.connectionsOver),
+          addToSet(statement.set, statement),
         );
         return;
       case "icmpv6Type":
@@ -130,6 +134,8 @@ class RuleEncoder {
         return this.#needL4proto(statement.protocol);
       case "udpDport":
         return this.#port(UDP_DPORT, { op: "eq", port: statement.port });
+      case "tcpDport":
+        return this.#port(TCP_DPORT, { op: "eq", port: statement.port });
       case "tcpSportBelow":
         return this.#port(TCP_SPORT, { op: "lt", port: statement.port });
       case "tcpNotSyn":
@@ -218,7 +224,7 @@ class RuleEncoder {
   }
 
   #port(
-    { protocol, part }: typeof UDP_DPORT | typeof TCP_SPORT,
+    { protocol, part }: typeof UDP_DPORT | typeof TCP_DPORT | typeof TCP_SPORT,
     { op, port }: { readonly op: "eq" | "lt"; readonly port: number },
   ): void {
     if (!Number.isInteger(port) || port < 0 || port > 0xffff) {

@@ -46,6 +46,7 @@ Deno.test("encodeRule() refuses rules that no packet agrees with, and values out
     ],
     [[nft.udpDport(65536)], /^RangeError: Cannot use UDP port 65536/],
     [[nft.udpDport(1.5)], /^RangeError: Cannot use UDP port 1.5/],
+    [[nft.tcpDport(65536)], /^RangeError: Cannot use TCP port 65536/],
     [[nft.tcpSportBelow(-1)], /^RangeError: Cannot use TCP port -1/],
     [[nft.setCtMark(2 ** 32)], /^RangeError: Cannot use mark 4294967296/],
     [[nft.ctMark(-1)], /^RangeError: Cannot use mark -1/],
