@@ -206,7 +206,7 @@ function limitedCondition({ gateways }: EgressObservation): ConditionDraft[] {
         }: each has reached the limit of spec.maxFlowsPerClient, by default a quarter of the gateway's connections`
       ),
       ...unlimited.map(({ name }) =>
-        `${name} does not limit its clients: its node's kernel lacks nft_connlimit, so one client can use all connections`
+        `${name} does not limit its clients: its node's kernel lacks nft_connlimit or nft_limit, so one client can use all connections`
       ),
     ]),
   }];

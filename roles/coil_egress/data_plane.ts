@@ -3,6 +3,7 @@ import {
   type FlowSummary as KernelFlows,
   planServer,
 } from "../../lib/egress/mod.ts";
+import { parseListenAddress } from "../../lib/telemetry/mod.ts";
 import type { EgressOptions } from "./flags.ts";
 import type { GatewayIdentity } from "./base/identity.ts";
 import type { DataPlane, FlowSummary } from "./base/ports.ts";
@@ -33,11 +34,12 @@ const PROTOCOL_NAMES: ReadonlyMap<number, string> = new Map([
  */
 export async function openDataPlane(
   { addresses }: Pick<GatewayIdentity, "addresses">,
-  { fouPort: port, sourcePortAuto, maxFlowsPerClient }: Pick<
+  { fouPort: port, sourcePortAuto, maxFlowsPerClient, healthAddress }: Pick<
     EgressOptions,
-    "fouPort" | "sourcePortAuto" | "maxFlowsPerClient"
+    "fouPort" | "sourcePortAuto" | "maxFlowsPerClient" | "healthAddress"
   >,
 ): Promise<DataPlane> {
+  const probePort = parseListenAddress(healthAddress)?.port;
   const server = await EgressServer.open(planServer({
     addresses,
     ifname: IFNAME,
@@ -46,6 +48,7 @@ export async function openDataPlane(
     // That of the interface.
     mtu: 0,
     ...(maxFlowsPerClient !== undefined && { maxFlowsPerClient }),
+    ...(probePort !== undefined && { probePort }),
   }));
   return {
     setClients: async (clients) => void await server.setClients(clients),

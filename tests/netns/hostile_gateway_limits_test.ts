@@ -15,7 +15,7 @@ import {
   planOf,
   useTable,
 } from "./gateway_table_lab.ts";
-import { ipPacket, PROTOCOLS, udp } from "./raw_packets.ts";
+import { ipPacket, PROTOCOLS, tcpSyn, udp } from "./raw_packets.ts";
 import { netnsTest } from "./testing.ts";
 
 /** A lab whose gateway has these limits. */
@@ -181,6 +181,61 @@ netnsTest(
     const other = await sendAll(lab, flowsOf(second.ipv4, 5000));
     // The kernel may lose one whose new source port two of its processors chose at once.
     assert.ok((other[second.ipv4] ?? 0) > 4900, `${other[second.ipv4]}`);
+  },
+);
+
+/** Begins so many connections to a port of the gateway. */
+function connectionsTo(
+  port: number,
+  { source, count }: { readonly source: string; readonly count: number },
+): Uint8Array[] {
+  const family = source.includes(":") ? "ipv6" : "ipv4";
+  const path = { source, destination: AT.gateway[family] };
+  return Array.from(
+    { length: count },
+    (_, i) =>
+      ipPacket(path, tcpSyn(path, [1024 + i, port]), {
+        protocol: PROTOCOLS.tcp,
+      }),
+  );
+}
+
+netnsTest(
+  "who connects to the probes' port in a flood is refused there, other peers and ports are not",
+  async () => {
+    const [probes, other, flood] = [8081, 8082, 500];
+    const peers = {
+      ipv4: [AT.outside.ipv4, "203.0.113.10"],
+      ipv6: [AT.outside.ipv6, "2001:db8:9::10"],
+    } as const;
+    for (const family of ["ipv4", "ipv6"] as const) {
+      await using lab = await gatewayTableLab();
+      using conntrack = ConntrackSocket.open({ netns: lab.netns });
+      await applyTable(
+        { netfilter: lab.netfilter, conntrack },
+        planOf({ probePort: probes }),
+        [],
+      );
+      const [hostile, kubelet] = peers[family];
+      // Nobody listens, so each that comes in is answered.
+      const answered = async () => {
+        const seen = await lab.seen();
+        const own = seen.find((s) => s.startsWith(`${AT.gateway[family]} x `));
+        return Number(own?.split(" x ")[1] ?? 0);
+      };
+      const startMs = performance.now();
+      await lab.sendFromOutside(
+        connectionsTo(probes, { source: hostile, count: flood }),
+      );
+      const most = 40 + 20 * (1 + (performance.now() - startMs) / 1000);
+      const before = await answered();
+      assert.ok(before >= 40 && before < most, `${before} of ${most}`);
+      await lab.sendFromOutside([
+        ...connectionsTo(probes, { source: kubelet, count: 2 }),
+        ...connectionsTo(other, { source: hostile, count: flood }),
+      ]);
+      assert.equal(await answered() - before, 2 + flood);
+    }
   },
 );
 

@@ -100,6 +100,21 @@ export function udp(
   return datagram;
 }
 
+/** The segment that begins a TCP connection. */
+export function tcpSyn(
+  path: Path,
+  ports: readonly [from: number, to: number],
+): Uint8Array {
+  const segment = new Uint8Array(20);
+  const view = new DataView(segment.buffer);
+  view.setUint16(0, ports[0]);
+  view.setUint16(2, ports[1]);
+  view.setUint16(12, 0x5002); // five words of header, SYN
+  view.setUint16(14, 0xffff);
+  view.setUint16(16, checksum(pseudo(path, segment, PROTOCOLS.tcp)));
+  return segment;
+}
+
 /** An ICMPv6 message of that type, with its checksum. */
 export function icmpv6(
   path: Path,

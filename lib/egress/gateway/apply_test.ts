@@ -380,18 +380,21 @@ Deno.test("applyServer() does without limits where the kernel cannot count, or n
   for (
     const [max, canLimit, limits] of [
       [undefined, false, { isSupported: false }],
+      [0, false, { isSupported: false }],
       [0, true, { isSupported: true }],
       [100, true, { isSupported: true, flows: 100 }],
     ] as const
   ) {
-    const plan = planOf(max === undefined ? {} : { maxFlowsPerClient: max });
+    const plan = planOf({
+      probePort: 8081,
+      ...(max === undefined ? {} : { maxFlowsPerClient: max }),
+    });
     const fake = await readyKernel(plan);
     fake.canLimit = canLimit;
     fake.table = undefined;
     const applied = await applyServer(fake.kernel, plan, {});
     assert.deepEqual(applied.limits, limits);
-    const isLimited = "flows" in limits;
-    const table = isLimited ? "replace table with limits" : "replace table";
+    const table = canLimit ? "replace table with limits" : "replace table";
     assert.equal(fake.done[0], table);
     assert.ok(fake.table);
   }

@@ -10,10 +10,11 @@ import { isAddress } from "./clients.ts";
 import { tableWithClients } from "./client_sets.ts";
 import type { ServerKernel } from "./kernel.ts";
 import type { ServerPlan } from "./plan.ts";
+import { guardProbes } from "./probe_guard.ts";
 
 /** The limits of each client as the kernel has them. */
 export interface AppliedLimits extends ClientLimits {
-  /** False when there should be limits, and the kernel cannot count connections (nft_connlimit). */
+  /** False when there should be limits, and the kernel cannot count connections (nft_connlimit, nft_limit). */
   readonly isSupported: boolean;
 }
 
@@ -25,23 +26,19 @@ export async function applyTable(
 ): Promise<AppliedLimits> {
   const { max } = await conntrack.count();
   const limits = clientLimits(plan.maxFlowsPerClient, max);
-  const replace = (limits: ClientLimits) =>
-    netfilter.replaceTable(tableOf(plan, { clients, limits }));
-  if (limits === undefined) {
-    await replace({});
-    return { isSupported: true };
-  }
+  const replace = async (limits: AppliedLimits) => {
+    await netfilter.replaceTable(tableOf(plan, { clients, limits }));
+    return limits;
+  };
   try {
-    await replace(limits);
-    return { ...limits, isSupported: true };
+    return await replace({ ...limits, isSupported: true });
   } catch (error) {
     // What the kernel says of an instruction that it does not know and has no module for.
     if (!(error instanceof NetlinkError && error.code === "ENOENT")) {
       throw error;
     }
   }
-  await replace({});
-  return { isSupported: false };
+  return await replace({ isSupported: false });
 }
 
 /** Whether the gateway's table is as `applyTable()` made it, with these clients and limits. Changes nothing. */
@@ -57,14 +54,14 @@ export async function isTableWhole(
 /** What the gateway's table is to hold. */
 interface TableContent {
   readonly clients: readonly Address[];
-  /** Of each client; empty for none. */
-  readonly limits: ClientLimits;
+  readonly limits: AppliedLimits;
 }
 
 function tableOf(plan: ServerPlan, { clients, limits }: TableContent) {
-  const { flows, flowsToOneAddress } = limits;
+  const { flows, flowsToOneAddress, isSupported } = limits;
   const hasLimits = flows !== undefined || flowsToOneAddress !== undefined;
-  const planned = hasLimits ? limitClients(plan, limits) : plan;
+  const limited = hasLimits ? limitClients(plan, limits) : plan;
+  const planned = isSupported ? guardProbes(limited) : limited;
   return tableWithClients(planned, clients);
 }
 

@@ -32,6 +32,8 @@ export interface ServerRequest {
   readonly sourcePortAuto: boolean;
   /** The most connections that one client may have at a time; 0 for any number. Without it, a share of what the kernel has. */
   readonly maxFlowsPerClient?: number;
+  /** The TCP port that the kubelet probes; without it, nothing bounds the connections to it. */
+  readonly probePort?: number;
 }
 
 /** A gateway as data: all but its clients. */
@@ -44,10 +46,11 @@ export interface ServerPlan {
   readonly routeTable: number;
   /** The protocol number on those routes. */
   readonly routeProtocol: number;
-  /** The nft table, its sets still empty, without limits for clients: they depend on the kernel. */
+  /** The nft table, its sets still empty, without limits for clients and probes: they depend on the kernel. */
   readonly table: NftTable;
   /** The most connections that one client may have at a time, if configured. */
   readonly maxFlowsPerClient?: number;
+  readonly probePort?: number;
 }
 
 /** Tunnel devices of gateways. */
@@ -72,7 +75,7 @@ const CLIENT_SETS: Readonly<Record<Family, string>> = {
  */
 export function planServer(request: ServerRequest): ServerPlan {
   checkRequest(request);
-  const { addresses, ifname, port, maxFlowsPerClient } = request;
+  const { addresses, ifname, port, maxFlowsPerClient, probePort } = request;
   const families = mapDualStack(
     addresses,
     (address, family) => planFamily(request, { address, family }),
@@ -84,6 +87,7 @@ export function planServer(request: ServerRequest): ServerPlan {
     routeProtocol: COILD_PROTOCOL,
     table: planServerTable({ families: valuesOf(families), ifname, port }),
     ...(maxFlowsPerClient !== undefined && { maxFlowsPerClient }),
+    ...(probePort !== undefined && { probePort }),
   };
 }
 

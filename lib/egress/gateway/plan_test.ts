@@ -25,7 +25,10 @@ const CASES: readonly (readonly [
   ClientLimits?,
 ])[] = [
   ["server_dual", {}],
-  ["server_dual_limits", {}, { flows: 65536, flowsToOneAddress: 16128 }],
+  ["server_dual_limits", { probePort: 8081 }, {
+    flows: 65536,
+    flowsToOneAddress: 16128,
+  }],
   ["server_ipv4_few_flows", { addresses: { ipv4: OWN.ipv4 } }, { flows: 150 }],
   ["server_ipv4", { addresses: { ipv4: OWN.ipv4 } }],
   ["server_ipv6", { addresses: { ipv6: OWN.ipv6 } }],

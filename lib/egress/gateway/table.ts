@@ -41,6 +41,9 @@ const SRCNAT = 100;
 /** The chain that decides what a client may begin. */
 export const FORWARDING = "forwarding";
 
+/** The chain that decides what may reach the gateway itself. */
+export const GUARD = "guard";
+
 /** What the table depends on. */
 export interface ServerTableInput {
   readonly families: readonly ServerFamily[];
@@ -127,7 +130,7 @@ function untrackedOut({ ifname, port }: ServerTableInput): NftChain {
  */
 function guard({ families, port }: ServerTableInput): NftChain {
   return {
-    name: "guard",
+    name: GUARD,
     type: "filter",
     hook: "input",
     priority: MANGLE,

@@ -40,7 +40,7 @@ export class LimitedClients {
     const { isSupported, flows, flowsToOneAddress } = this.limits;
     if (!isSupported && this.#isSupported) {
       log.warn(
-        "Cannot limit the connections of each client: the kernel lacks nft_connlimit; one client can use the whole connection table. Load the module on the node (CONFIG_NFT_CONNLIMIT)",
+        "Cannot limit the connections of each client: the kernel lacks nft_connlimit or nft_limit; one client can use the whole connection table. Load the modules on the node (CONFIG_NFT_CONNLIMIT, CONFIG_NFT_LIMIT)",
       );
     }
     this.#isSupported = isSupported;

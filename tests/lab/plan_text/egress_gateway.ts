@@ -8,6 +8,7 @@ import {
   type ClientLimits,
   limitClients,
 } from "../../../lib/egress/gateway/client_limits.ts";
+import { guardProbes } from "../../../lib/egress/gateway/probe_guard.ts";
 import {
   REFUSAL_METRIC,
   type ServerPlan,
@@ -22,7 +23,7 @@ import { formatTable } from "./nft_table.ts";
 /**
  * A gateway as text, in the order in which it is made: the nft table as `nft
  * list` shows it, and the `ip` and `sysctl` commands that would do the same. For
- * people and for golden files. What each client may have depends on the kernel.
+ * people and for golden files. The limits of clients and probes depend on the kernel.
  */
 export function formatServerPlan(
   unlimited: ServerPlan,
@@ -31,7 +32,7 @@ export function formatServerPlan(
 ): string {
   const plan = limits === undefined
     ? unlimited
-    : limitClients(unlimited, limits);
+    : guardProbes(limitClients(unlimited, limits));
   const families = valuesOf(plan.families);
   return [
     formatTable(tableWithClients(plan, clients)).trimEnd(),
