@@ -96,8 +96,16 @@ Deno.test("coil-controller makes the gateways of an Egress", async (t) => {
       memory: "200Mi",
     });
     assert.equal(gateway.ports?.length, 2);
-    assert.equal(gateway.livenessProbe?.httpGet?.path, "/healthz");
-    assert.equal(gateway.readinessProbe?.httpGet?.path, "/readyz");
+    assert.deepEqual(gateway.livenessProbe, {
+      httpGet: { path: "/healthz", port: "health", scheme: "HTTP" },
+      ...{ periodSeconds: 10, timeoutSeconds: 5 },
+      ...{ failureThreshold: 6, successThreshold: 1 },
+    });
+    assert.deepEqual(gateway.readinessProbe, {
+      httpGet: { path: "/readyz", port: "health", scheme: "HTTP" },
+      ...{ periodSeconds: 1, timeoutSeconds: 1 },
+      ...{ failureThreshold: 2, successThreshold: 1 },
+    });
   });
 
   await t.step(
