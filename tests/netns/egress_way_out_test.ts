@@ -1,5 +1,5 @@
 // Where a client's packets go by a plan, and where the kernel sends them by
-// the same plan's rules and routes. Dummy links stand for the tunnels.
+// the same plan's rules and routes. Veth pairs stand for the tunnels.
 import assert from "node:assert/strict";
 import { planClient, wayOut } from "../../lib/egress/mod.ts";
 import { gatewayFor, requestFor } from "../../lib/egress/testing.ts";
@@ -43,7 +43,7 @@ async function install(
     pod,
     [
       ...links.flatMap((name) => [
-        `ip link add ${name} type dummy`,
+        `ip link add ${name} type veth`,
         `ip link set ${name} up`,
       ]),
       ...lines.filter((line) => /^ip (-6 )?(rule|route) /.test(line)),
