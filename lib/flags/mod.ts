@@ -20,6 +20,7 @@ export {
 } from "./parse.ts";
 export { servingFlags } from "./serving_flags.ts";
 export {
+  type BoolFlag,
   defineFlags,
   type EnumFlag,
   type FlagSpec,

@@ -18,6 +18,7 @@ import {
   type Terminal,
 } from "./base/command.ts";
 import { EXIT, explain } from "./base/errors.ts";
+import { EGRESS_SHOW } from "./egress/show.ts";
 import { EXPLAIN } from "./explain/explain.ts";
 import { IPAM_CHECK } from "./ipam/check.ts";
 import { IPAM_SHOW } from "./ipam/show.ts";
@@ -70,6 +71,7 @@ export const COMMANDS: readonly Command[] = [
   IPAM_SHOW,
   IPAM_MAP,
   IPAM_CHECK,
+  EGRESS_SHOW,
   COMPLETION,
   VERSION_COMMAND,
   HELP,
@@ -158,6 +160,7 @@ function completions(): CompletionCommand[] {
   return [
     { path: "", help: "", flags: {} },
     { path: "ipam", help: "Addresses", flags: {} },
+    { path: "egress", help: "Egress gateways", flags: {} },
     { path: "migrate", help: "From Coil v1 to v2", flags: {} },
     ...COMMANDS.map((command) => ({ ...command, help: command.about })),
     ...SUBCOMMAND_WORDS.map(([path, help]) => ({ path, help, flags: {} })),
@@ -169,6 +172,9 @@ const SUBCOMMAND_WORDS: readonly (readonly [string, string])[] = [
   ["ipam show pools", "Pools and their free addresses"],
   ["ipam show blocks", "Blocks and their nodes"],
   ["ipam show addresses", "Addresses and their pods"],
+  ["egress show clients", "Pods that use Egresses"],
+  ["egress show gateways", "Gateway pods"],
+  ["egress show sources", "Addresses that clients' packets leave from"],
   ["migrate dump", "Write a manifest of v1's state, then remove v1"],
   ["migrate replace", "Replace v1's pods one by one"],
   ["migrate status", "Show the progress of a migration"],

@@ -56,6 +56,10 @@ const MISTAKES: readonly (readonly [string, RegExp])[] = [
   ["shwo", /^Error: unknown command "shwo"\nSee "coil help"\.\n$/],
   ["ipam", /"ipam" needs one of: show, map, check\n/],
   ["ipam drop", /unknown command "ipam drop": not show, map, check\n/],
+  ["egress", /"egress" needs one of: show\n/],
+  ["egress show", /unknown argument "": not clients, gateways, sources\n/],
+  ["egress show clients nat", /"nat" needs to be NAMESPACE\/NAME/],
+  ["egress show sources --pod web", /"web" needs to be NAMESPACE\/NAME/],
   ["explain", /"" is neither an address nor NAMESPACE\/POD/],
   ["explain a/b/c", /"a\/b\/c" is neither an address nor NAMESPACE\/POD/],
   ["explain apps/web x", /unexpected argument: x/],
@@ -164,6 +168,7 @@ printf '%s\\n' "\${COMPREPLY[@]}"`;
       await complete(["ipam", "show", "--pool", "g"], env),
       ["green"],
     );
+    assert.deepEqual(await complete(["egress", "show", "s"]), ["sources"]);
     assert.deepEqual(await complete(["ipam", "map", "b"], env), ["blue"]);
   } finally {
     await Deno.remove(directory, { recursive: true });

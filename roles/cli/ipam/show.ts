@@ -7,13 +7,17 @@ import {
   type CommandContext,
   oneOf,
   readArguments,
-  type Terminal,
 } from "../base/command.ts";
 import { connect, CONNECTION_FLAGS, POOL_NAMES } from "../base/connection.ts";
 import { CommandError } from "../base/errors.ts";
 import { type AddressRow, addressRows, blockRows, poolRows } from "./rows.ts";
 import { addressColumns, blockColumns, poolColumns } from "./tables.ts";
-import { type Column, formatTable } from "../base/table.ts";
+import type { Column } from "../base/table.ts";
+import {
+  TABLE_FLAGS,
+  type TableOutput,
+  writeRows,
+} from "../base/table_output.ts";
 
 const SUBJECTS = ["pools", "blocks", "addresses"] as const;
 
@@ -31,18 +35,7 @@ const FLAGS = defineFlags({
     short: "n",
     help: "Only addresses of this namespace's pods",
   },
-  "output": {
-    type: "enum",
-    default: "table",
-    values: ["table", "wide", "json"],
-    short: "o",
-    help: "Output format",
-  },
-  "no-headers": {
-    type: "bool",
-    default: false,
-    help: "Omit the header line",
-  },
+  ...TABLE_FLAGS,
   ...CONNECTION_FLAGS,
 });
 
@@ -54,14 +47,11 @@ export const IPAM_SHOW: Command = {
   run: show,
 };
 
-interface Request {
+interface Request extends TableOutput {
   readonly pool: string | undefined;
   readonly node: string | undefined;
   readonly namespace: string | undefined;
-  readonly output: "table" | "wide" | "json";
-  readonly headers: boolean;
   readonly reader: ClusterReader;
-  readonly terminal: Terminal;
 }
 
 async function show(context: CommandContext): Promise<void> {
@@ -165,19 +155,8 @@ async function write<Row>(
   rows: readonly Row[],
   columns: (now: Date) => readonly Column<Row>[],
 ): Promise<void> {
-  const { output, headers, terminal } = request;
   if (rows.length === 0) await checkNames(request, subject);
-  if (output === "json") {
-    terminal.out(`${JSON.stringify({ [subject]: rows }, null, 2)}\n`);
-    return;
-  }
-  if (rows.length === 0) {
-    terminal.err(`No ${subject} found\n`);
-    return;
-  }
-  const wide = output === "wide";
-  const table = formatTable(columns(terminal.now()), rows, { wide, headers });
-  terminal.out(table);
+  writeRows(subject, rows, { ...request, columns });
 }
 
 /** @throws {CommandError} when nothing is shown because a name is wrong. */

@@ -1,0 +1,157 @@
+import type {
+  Egress,
+  EgressClientSlice,
+  EgressGatewayStatus,
+} from "../../../lib/api/mod.ts";
+import { parseClientSliceName } from "../../../lib/api/mod.ts";
+import type { V1Pod } from "../../../lib/kube/mod.ts";
+import {
+  APP_INSTANCE_LABEL,
+  compareText,
+  nameText,
+} from "../../../lib/names/mod.ts";
+
+/** A pod that uses an Egress. */
+export interface ClientRow {
+  /** `namespace/name` of the Egress. */
+  readonly egress: string;
+  /** `namespace/name` of the pod. */
+  readonly pod: string;
+  readonly node: string;
+  readonly addresses: readonly string[];
+}
+
+/**
+ * How a gateway is. `ready`: new connections go to it. `draining`: it serves
+ * those that it has, and ends. `not-ready`: clients do not reach it.
+ */
+export type GatewayState = "ready" | "draining" | "not-ready";
+
+/** A gateway pod. */
+export interface GatewayRow {
+  readonly egress: string;
+  readonly pod: string;
+  readonly node: string;
+  readonly addresses: readonly string[];
+  readonly state: GatewayState;
+  /** What it reports of itself, e.g. that it runs out of connections. */
+  readonly notes: readonly string[];
+  /** RFC 3339 time. */
+  readonly since?: string | undefined;
+}
+
+/** An address that clients' packets leave from. */
+export interface SourceRow {
+  readonly egress: string;
+  readonly address: string;
+  readonly gateway: string;
+  readonly node: string;
+  readonly state: GatewayState;
+}
+
+/** The clients in slices; in two slices for a moment, in one row. */
+export function clientRows(slices: readonly EgressClientSlice[]): ClientRow[] {
+  const rows = new Map<string, ClientRow>();
+  for (const { metadata, clients = [] } of slices) {
+    const { namespace = "", name = "" } = metadata;
+    const egress = parseClientSliceName(name)?.egress;
+    if (egress === undefined) continue;
+    const owner = nameText({ namespace, name: egress });
+    for (const client of clients) {
+      rows.set(`${owner} ${client.uid}`, {
+        egress: owner,
+        pod: nameText(client),
+        node: client.nodeName,
+        addresses: client.addresses ?? [],
+      });
+    }
+  }
+  return [...rows.values()].sort(byName);
+}
+
+/** The gateways, with what each wrote into its Egress' status. */
+export function gatewayRows(
+  pods: readonly V1Pod[],
+  egresses: readonly Egress[],
+): GatewayRow[] {
+  const reports = new Map(
+    egresses.flatMap(({ metadata, status }) =>
+      (status?.gateways ?? []).map((gateway) =>
+        [
+          nameText({ namespace: metadata.namespace ?? "", name: gateway.name }),
+          gateway,
+        ] as const
+      )
+    ),
+  );
+  return pods.map(({ metadata, spec, status }): GatewayRow => {
+    const { namespace = "", name = "", labels = {} } = metadata ?? {};
+    const pod = nameText({ namespace, name });
+    const report = reports.get(pod);
+    const isReady = (status?.conditions ?? []).some(({ type, status }) =>
+      type === "Ready" && status === "True"
+    );
+    const isEnding = metadata?.deletionTimestamp !== undefined ||
+      report?.draining === true;
+    return {
+      egress: nameText({ namespace, name: labels[APP_INSTANCE_LABEL] ?? "" }),
+      pod,
+      node: spec?.nodeName ?? "",
+      addresses: (status?.podIPs ?? []).map(({ ip }) => ip),
+      state: isEnding ? "draining" : isReady ? "ready" : "not-ready",
+      notes: report === undefined ? [] : notesOf(report),
+      since: status?.startTime ?? metadata?.creationTimestamp,
+    };
+  }).sort(byName);
+}
+
+function notesOf(report: EgressGatewayStatus): string[] {
+  const { conntrackPercent, snatPortsPercent, limitedClients = [] } = report;
+  return [
+    ...conntrackPercent === undefined
+      ? []
+      : [`${conntrackPercent}% of connections`],
+    ...snatPortsPercent === undefined
+      ? []
+      : [`${snatPortsPercent}% of source ports`],
+    ...limitedClients.length === 0
+      ? []
+      : [`limits ${limitedClients.join(" and ")}`],
+    ...report.unlimited === true ? ["cannot limit clients"] : [],
+  ];
+}
+
+/** The addresses of gateways that packets can leave from. */
+export function sourceRows(gateways: readonly GatewayRow[]): SourceRow[] {
+  return gateways.filter(({ state }) => state !== "not-ready")
+    .flatMap(({ egress, pod, node, addresses, state }) =>
+      addresses.map((address) => ({
+        egress,
+        address,
+        gateway: pod,
+        node,
+        state,
+      }))
+    );
+}
+
+/** Rows of one Egress, or of those that a pod uses. */
+export function selectRows<Row extends { readonly egress: string }>(
+  rows: readonly Row[],
+  { egress, used }: {
+    readonly egress: string | undefined;
+    readonly used: ReadonlySet<string> | undefined;
+  },
+): Row[] {
+  return rows.filter((row) =>
+    (egress === undefined || row.egress === egress) &&
+    (used === undefined || used.has(row.egress))
+  );
+}
+
+function byName(
+  a: { readonly egress: string; readonly pod: string },
+  b: { readonly egress: string; readonly pod: string },
+): number {
+  return compareText(a.egress, b.egress) || compareText(a.pod, b.pod);
+}

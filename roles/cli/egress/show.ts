@@ -1,0 +1,187 @@
+import {
+  EGRESS_CLIENT_SLICES,
+  EGRESS_SELECTOR,
+  EGRESSES,
+} from "../../../lib/api/mod.ts";
+import { defineFlags, UsageError } from "../../../lib/flags/mod.ts";
+import {
+  type KubeClient,
+  PODS,
+  type ResourceType,
+} from "../../../lib/kube/mod.ts";
+import { VERSION } from "../../../lib/names/mod.ts";
+import {
+  type Command,
+  type CommandContext,
+  oneOf,
+  readArguments,
+} from "../base/command.ts";
+import { connect, CONNECTION_FLAGS } from "../base/connection.ts";
+import { CommandError } from "../base/errors.ts";
+import { listPages } from "../base/pages.ts";
+import { type Column, formatAge } from "../base/table.ts";
+import {
+  TABLE_FLAGS,
+  type TableOutput,
+  writeRows,
+} from "../base/table_output.ts";
+import { LIVE_PODS } from "../ipam/cluster_reader.ts";
+import {
+  type ClientRow,
+  clientRows,
+  type GatewayRow,
+  gatewayRows,
+  selectRows,
+  type SourceRow,
+  sourceRows,
+} from "./rows.ts";
+
+const SUBJECTS = ["clients", "gateways", "sources"] as const;
+
+const FLAGS = defineFlags({
+  "pod": {
+    type: "string",
+    default: "",
+    help:
+      "Only Egresses that this pod uses, and of clients this pod: NAMESPACE/NAME",
+  },
+  ...TABLE_FLAGS,
+  ...CONNECTION_FLAGS,
+});
+
+/** `coil egress show`: who uses which Egress, and what their packets leave from. */
+export const EGRESS_SHOW: Command = {
+  path: "egress show",
+  about: "Show clients, gateways or source addresses of Egresses",
+  flags: FLAGS,
+  run: show,
+};
+
+async function show(context: CommandContext): Promise<void> {
+  const line = readArguments(FLAGS, context, {
+    program: `${context.program} egress show`,
+    version: VERSION,
+    about:
+      `Shows which pods use Egresses, their gateways, or the addresses that outside networks
+see: those of the gateways, unless a node or network behind them translates again.
+Reads only the API server.`,
+    positionals: `${SUBJECTS.join("|")} [NAMESPACE/NAME]`,
+  });
+  if (line === undefined) return;
+  const { values, positionals: [word = "", egress, more] } = line;
+  const subject = oneOf(word, SUBJECTS);
+  if (more !== undefined) throw new UsageError(`unexpected argument: ${more}`);
+  const pod = values.pod || undefined;
+  for (const name of [egress, pod]) checkName(name);
+  using client = await connect(values);
+  const look = new EgressLook(client, values["page-size"]);
+  const output: TableOutput = {
+    output: values.output,
+    headers: !values["no-headers"],
+    terminal: context.terminal,
+  };
+  const clients = subject === "clients" || pod !== undefined
+    ? await look.clients()
+    : [];
+  const used = pod === undefined
+    ? undefined
+    : new Set(clients.flatMap((row) => row.pod === pod ? row.egress : []));
+  const selection = { egress, used };
+  if (egress !== undefined) await look.check(egress);
+  if (subject === "clients") {
+    const rows = selectRows(clients, selection)
+      .filter((row) => pod === undefined || row.pod === pod);
+    return writeRows("clients", rows, { ...output, columns: clientColumns });
+  }
+  const gateways = selectRows(await look.gateways(), selection);
+  return subject === "gateways"
+    ? writeRows("gateways", gateways, { ...output, columns: gatewayColumns })
+    : writeRows("sources", sourceRows(gateways), {
+      ...output,
+      columns: sourceColumns,
+    });
+}
+
+/** @throws {UsageError} unless it is a namespace and a name */
+function checkName(name: string | undefined): void {
+  if (name === undefined || /^[^/]+\/[^/]+$/.test(name)) return;
+  throw new UsageError(`"${name}" needs to be NAMESPACE/NAME`);
+}
+
+/** Reads what the rows are made of. */
+class EgressLook {
+  readonly #client: KubeClient;
+  readonly #pageSize: number;
+
+  constructor(client: KubeClient, pageSize: number) {
+    this.#client = client;
+    this.#pageSize = pageSize;
+  }
+
+  async clients(): Promise<ClientRow[]> {
+    return clientRows(await this.#all(EGRESS_CLIENT_SLICES));
+  }
+
+  async gateways(): Promise<GatewayRow[]> {
+    const pods = await this.#all(PODS, {
+      ...LIVE_PODS,
+      labelSelector: EGRESS_SELECTOR,
+    });
+    return gatewayRows(pods, await this.#all(EGRESSES));
+  }
+
+  /** @throws {CommandError} when there is no Egress of this name */
+  async check(egress: string): Promise<void> {
+    const [namespace = "", name = ""] = egress.split("/");
+    const options = { namespace, name, metadataOnly: true };
+    if (await this.#client.tryGet(EGRESSES, options) !== undefined) return;
+    throw new CommandError(
+      `Cannot show Egress "${egress}": it does not exist`,
+    );
+  }
+
+  #all<T extends object>(
+    type: ResourceType<T>,
+    selection: {
+      readonly labelSelector?: string;
+      readonly fieldSelector?: string;
+    } = {},
+  ): Promise<T[]> {
+    return listPages(this.#client, type, {
+      ...selection,
+      pageSize: this.#pageSize,
+      keep: (object) => object,
+    });
+  }
+}
+
+function clientColumns(): readonly Column<ClientRow>[] {
+  return [
+    { header: "EGRESS", value: ({ egress }) => egress },
+    { header: "POD", value: ({ pod }) => pod },
+    { header: "NODE", value: ({ node }) => node },
+    { header: "ADDRESSES", value: ({ addresses }) => addresses.join(",") },
+  ];
+}
+
+function gatewayColumns(now: Date): readonly Column<GatewayRow>[] {
+  return [
+    { header: "EGRESS", value: ({ egress }) => egress },
+    { header: "POD", value: ({ pod }) => pod },
+    { header: "NODE", value: ({ node }) => node },
+    { header: "ADDRESSES", value: ({ addresses }) => addresses.join(",") },
+    { header: "STATE", value: ({ state }) => state },
+    { header: "NOTES", value: ({ notes }) => notes.join("; ") },
+    { header: "AGE", value: ({ since }) => formatAge(since, now) },
+  ];
+}
+
+function sourceColumns(): readonly Column<SourceRow>[] {
+  return [
+    { header: "EGRESS", value: ({ egress }) => egress },
+    { header: "SOURCE", value: ({ address }) => address },
+    { header: "GATEWAY", value: ({ gateway }) => gateway },
+    { header: "NODE", value: ({ node }) => node },
+    { header: "STATE", value: ({ state }) => state },
+  ];
+}

@@ -1,0 +1,150 @@
+import assert from "node:assert/strict";
+import { coil, type Output } from "../../roles/cli/testing.ts";
+import { testedSessions } from "../arch/pages.ts";
+import { ControlPlane } from "../lab/mod.ts";
+import { installCrds } from "./crds.ts";
+
+/** An Egress, and what coil-controller makes for it. */
+async function addEgress(
+  plane: ControlPlane,
+  name: string,
+  clients: readonly object[],
+): Promise<void> {
+  const labels = {
+    "app.kubernetes.io/name": "coil",
+    "app.kubernetes.io/component": "egress",
+    "app.kubernetes.io/instance": name,
+  };
+  await plane.apply(
+    {
+      apiVersion: "coil.cybozu.com/v2",
+      kind: "Egress",
+      metadata: { namespace: "nat", name },
+      spec: {
+        destinations: ["0.0.0.0/0"],
+        template: { spec: { containers: [{ name: "egress" }] } },
+      },
+    },
+    {
+      apiVersion: "coil.cybozu.com/v2",
+      kind: "EgressClientSlice",
+      metadata: { namespace: "nat", name: `${name}-0`, labels },
+      clients,
+    },
+  );
+  for (const [i, node] of ["node1", "node2"].entries()) {
+    await plane.apply({
+      apiVersion: "v1",
+      kind: "Pod",
+      metadata: { namespace: "nat", name: `${name}-${i}`, labels },
+      spec: {
+        nodeName: node,
+        containers: [{ name: "egress", image: "example.com/coil" }],
+      },
+    });
+    await patchStatus(plane, `/api/v1/namespaces/nat/pods/${name}-${i}`, {
+      phase: "Running",
+      conditions: [{ type: "Ready", status: "True" }],
+      podIPs: [{ ip: `10.2.${i}.${name.length}` }],
+      podIP: `10.2.${i}.${name.length}`,
+    });
+  }
+}
+
+async function patchStatus(
+  plane: ControlPlane,
+  path: string,
+  status: object,
+): Promise<void> {
+  const contentType = "application/merge-patch+json";
+  await plane.request("PATCH", `${path}/status`, { status }, { contentType });
+}
+
+function client(name: string, address: string): object {
+  return {
+    namespace: "apps",
+    name,
+    uid: name,
+    nodeName: "node1",
+    addresses: [address],
+  };
+}
+
+Deno.test("coil egress show tells clients, gateways and sources", async (t) => {
+  await using plane = await ControlPlane.start({ name: "egressshow" });
+  await installCrds(plane);
+  await plane.kubectl("create", "namespace", "nat");
+  const web = client("web-1", "10.2.0.9");
+  await addEgress(plane, "internet", [web, client("web-2", "10.2.0.10")]);
+  await addEgress(plane, "office", [client("db", "10.2.0.40")]);
+  await patchStatus(
+    plane,
+    "/apis/coil.cybozu.com/v2/namespaces/nat/egresses/internet",
+    { gateways: [{ name: "internet-1", draining: true }] },
+  );
+  const now = new Date(Date.now() + 3_600_000);
+  const config = `--kubeconfig=${plane.kubeconfig}`;
+  const show = (...args: readonly string[]): Promise<Output> =>
+    coil(["egress", "show", ...args, config], { now: () => now });
+
+  const sessions = await testedSessions("docs/roles/coil.md", import.meta.url);
+  assert.equal(sessions.length, 3);
+  for (const { command, output } of sessions) {
+    await t.step(`the document shows what it prints: ${command}`, async () => {
+      const [, ...args] = command.split(" ");
+      const shown = await coil([...args, config], { now: () => now });
+      assert.deepEqual(shown, { code: 0, out: output, err: "" });
+    });
+  }
+
+  await t.step("-o json has the same as data", async () => {
+    const { out } = await show("sources", "nat/office", "-o=json");
+    assert.deepEqual(JSON.parse(out), {
+      sources: [0, 1].map((i) => ({
+        egress: "nat/office",
+        address: `10.2.${i}.6`,
+        gateway: `nat/office-${i}`,
+        node: `node${i + 1}`,
+        state: "ready",
+      })),
+    });
+  });
+
+  await t.step("--pod shows only Egresses that it uses", async () => {
+    const { out } = await show("gateways", "--pod=apps/db", "--no-headers");
+    assert.deepEqual(
+      out.trim().split("\n").map((line) => line.split(/ +/)[1]),
+      ["nat/office-0", "nat/office-1"],
+    );
+    const nobody = await show("sources", "--pod=apps/nobody");
+    assert.deepEqual([nobody.code, nobody.err], [0, "No sources found\n"]);
+  });
+
+  await t.step("an Egress that does not exist is an error", async () => {
+    const { code, err } = await show("clients", "nat/intranet");
+    assert.equal(code, 1);
+    assert.match(err, /Cannot show Egress "nat\/intranet": it does not exist/);
+  });
+
+  await t.step("the ClusterRole view allows all of it", async () => {
+    const base = new URL("../../deploy/base", import.meta.url).pathname;
+    await plane.kubectl("apply", "-k", base);
+    const role = ["create", "clusterrole", "pod-viewer"];
+    await plane.kubectl(...role, "--verb=list", "--resource=pods");
+    for (
+      const name of [
+        "coilv2-egress-viewer-role",
+        "pod-viewer",
+      ]
+    ) {
+      const bind = ["create", "clusterrolebinding", name];
+      await plane.kubectl(...bind, `--clusterrole=${name}`, "--user=viewer");
+    }
+    const viewer = await plane.kubeconfigFor({ user: "viewer" });
+    for (const subject of ["clients", "gateways", "sources"]) {
+      const args = ["egress", "show", subject, "nat/office"];
+      const shown = await coil([...args, `--kubeconfig=${viewer}`]);
+      assert.equal(shown.code, 0, shown.err);
+    }
+  });
+});
