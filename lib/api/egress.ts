@@ -80,6 +80,12 @@ export interface EgressSpec {
 export interface EgressGatewayStatus {
   /** Name of the pod. */
   readonly name: string;
+  /** Addresses of the pod, which clients' packets leave from. */
+  readonly addresses?: readonly string[];
+  /** Name of its node. */
+  readonly node?: string;
+  /** RFC 3339 time at which it started. */
+  readonly since?: string;
   /** How full its table of connections is, from 0 to 100; only while it is short of them. */
   readonly conntrackPercent?: number;
   /** How many of the source ports towards one destination are taken, of the worst destination, from 0 to 100; only while it is short of them. */
@@ -108,6 +114,8 @@ export interface EgressStatus {
   readonly clients?: number;
   /** One of each type. */
   readonly conditions?: readonly Condition[];
+  /** Addresses of the gateways, each once. */
+  readonly sources?: readonly string[];
   /** Written by the pods themselves, each its own entry; keyed by `name`. */
   readonly gateways?: readonly EgressGatewayStatus[];
 }

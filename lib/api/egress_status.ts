@@ -1,5 +1,6 @@
 import { canonicalJson, datedCondition, sameConditions } from "./condition.ts";
-import type { Egress, EgressStatus } from "./egress.ts";
+import { compareText } from "../names/mod.ts";
+import type { Egress, EgressGatewayStatus, EgressStatus } from "./egress.ts";
 import {
   egressConditions,
   type EgressObservation,
@@ -11,7 +12,7 @@ export function egressStatus(
   egress: Egress,
   observation: EgressObservation,
 ): Omit<EgressStatus, "gateways"> {
-  const { workload, clients, now } = observation;
+  const { workload, clients, gateways, now } = observation;
   const { name = "", generation = 0 } = egress.metadata;
   const previous = egress.status?.conditions;
   return {
@@ -20,10 +21,17 @@ export function egressStatus(
     availableReplicas: workload?.availableReplicas ?? 0,
     selector: egressSelector(name),
     clients,
+    sources: sourcesOf(gateways),
     conditions: egressConditions(egress, observation).map((draft) =>
       datedCondition(draft, { previous, generation, now })
     ),
   };
+}
+
+/** The same in any order of the entries, so that none of it is a change. */
+function sourcesOf(gateways: readonly EgressGatewayStatus[]): string[] {
+  const all = gateways.flatMap(({ addresses = [] }) => addresses);
+  return [...new Set(all)].sort(compareText);
 }
 
 /** Whether the controller's parts of two statuses say the same, so that no write is needed. */

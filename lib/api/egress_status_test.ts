@@ -68,6 +68,7 @@ Deno.test("egressStatus() counts pods and names their selector", () => {
     replicas: 2,
     availableReplicas: 1,
     clients: 5,
+    sources: [],
     selector:
       "app.kubernetes.io/component=egress,app.kubernetes.io/instance=nat,app.kubernetes.io/name=coil",
   });
@@ -245,6 +246,23 @@ Deno.test("egressStatus() keeps the time of a condition as long as it holds", ()
   });
 });
 
+Deno.test("egressStatus() has each gateway's addresses once, in an order of its own", () => {
+  const sourcesOf = (...all: readonly (readonly string[] | undefined)[]) =>
+    statusOf({
+      gateways: all.map((addresses, i) => ({
+        name: `g${i}`,
+        ...(addresses !== undefined && { addresses }),
+      })),
+    }).sources;
+  const sorted = ["10.2.0.8", "10.2.1.8", "fd02::8"];
+  assert.deepEqual(sourcesOf(["10.2.1.8", "fd02::8"], ["10.2.0.8"]), sorted);
+  // As an update of their entries may order them; one of an earlier version has none.
+  assert.deepEqual(
+    sourcesOf(undefined, ["10.2.0.8"], ["10.2.1.8", "fd02::8"], ["10.2.0.8"]),
+    sorted,
+  );
+});
+
 Deno.test("egressStatusEquals() looks neither at the order nor at what gateways write", () => {
   const status = statusOf({ workload: WORKLOAD });
   const { conditions = [], ...rest } = status;
@@ -269,6 +287,12 @@ Deno.test("isEgressStatusNews() tells conditions, pods and another spec from num
       ["nothing", before, before, false],
       ["the first", undefined, before, true],
       ["clients", before, at({ ...high(0), clients: 9 }), false],
+      [
+        "sources",
+        before,
+        at({ gateways: [{ name: "a", addresses: ["10.2.0.8"] }] }),
+        false,
+      ],
       ["a time", before, at({ ...high(0), now: LATER }), false],
       ["a condition", before, short, true],
       ["its end", short, at({ ...high(0), previous: short }), true],

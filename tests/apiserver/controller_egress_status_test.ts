@@ -114,6 +114,27 @@ Deno.test("coil-controller says in an Egress' status how it is", async (t) => {
         "two gateways",
         async () => await namesOf() === "nat-1,nat-2",
       );
+      const sources = (expected: string) =>
+        eventually(
+          `sources ${expected}`,
+          async () =>
+            (await lab.egress(KEY)).status?.sources?.join() === expected,
+        );
+      await sources("");
+      const where = { node: "node1", since: "2026-01-02T03:04:05Z" };
+      await lab.reportGateway(KEY, {
+        name: "nat-2",
+        addresses: ["10.2.0.9", "fd02::9"],
+        ...where,
+      });
+      await lab.reportGateway(KEY, { name: "nat-1", addresses: ["10.2.0.8"] });
+      await sources("10.2.0.8,10.2.0.9,fd02::9");
+      assert.match(
+        await lab.plane.kubectl(
+          ...["-n", "internet", "get", "egress", "nat", "-o", "wide"],
+        ),
+        /SOURCES.*\n.*\["10.2.0.8","10.2.0.9","fd02::9"\]/,
+      );
       await lab.plane.kubectl(
         "-n",
         "internet",
@@ -122,6 +143,7 @@ Deno.test("coil-controller says in an Egress' status how it is", async (t) => {
         "--force",
       );
       await eventually("one gateway", async () => await namesOf() === "nat-1");
+      await sources("10.2.0.8");
     },
   );
 

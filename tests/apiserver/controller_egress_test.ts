@@ -88,6 +88,7 @@ Deno.test("coil-controller makes the gateways of an Egress", async (t) => {
       "COIL_EGRESS_NAME",
       "COIL_POD_ADDRESSES",
       "COIL_POD_NAME",
+      "COIL_NODE_NAME",
     ]);
     assert.equal(gateway.volumeMounts?.length, 3);
     assert.equal(gateway.securityContext?.readOnlyRootFilesystem, true);

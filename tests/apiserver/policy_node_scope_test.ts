@@ -385,6 +385,14 @@ Deno.test("a gateway writes its own line in the status of its Egress", async (t)
       refused: "the rest of the status is coil-controller's",
     },
     {
+      name: "not the sources of them all",
+      caller: GATEWAY1,
+      attempt: patch(`${egress}/status`, {
+        status: { sources: ["192.0.2.1"] },
+      }),
+      refused: "the rest of the status is coil-controller's",
+    },
+    {
       name: "not what the Egress is to be",
       caller: GATEWAY1,
       attempt: patch(egress, { spec: { destinations: ["10.0.0.0/8"] } }),

@@ -7,6 +7,7 @@ import {
   EGRESS_CONTAINER,
   EGRESS_DRAIN_TIMEOUT_MS,
   EGRESS_NAME_ENV,
+  NODE_NAME_ENV,
   POD_ADDRESSES_ENV,
   POD_NAME_ENV,
   POD_NAMESPACE_ENV,
@@ -137,6 +138,7 @@ function planEnv(wanted: readonly EnvVar[], { metadata }: Egress): EnvVar[] {
     fromField(POD_ADDRESSES_ENV, "status.podIPs"),
     // The host name is cut at 63 characters.
     fromField(POD_NAME_ENV, "metadata.name"),
+    fromField(NODE_NAME_ENV, "spec.nodeName"),
   ];
   const last = new Map(wanted.map((variable) => [variable.name, variable]));
   for (const { name } of ours) last.delete(name);

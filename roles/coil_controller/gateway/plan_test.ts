@@ -156,6 +156,7 @@ Deno.test("W25: variables of the template come once each, and ours are ours", ()
     ["COIL_EGRESS_NAME", "nat"],
     ["COIL_POD_ADDRESSES", undefined],
     ["COIL_POD_NAME", undefined],
+    ["COIL_NODE_NAME", undefined],
   ]);
 });
 

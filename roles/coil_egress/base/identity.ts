@@ -1,6 +1,7 @@
 import { Address, type DualStack, type Family } from "../../../lib/inet/mod.ts";
 import {
   EGRESS_NAME_ENV,
+  NODE_NAME_ENV,
   POD_ADDRESSES_ENV,
   POD_NAME_ENV,
   POD_NAMESPACE_ENV,
@@ -19,6 +20,8 @@ export interface GatewayIdentity {
   readonly pod: string;
   /** Addresses of the pod. */
   readonly addresses: DualStack<Address>;
+  /** Name of its node; a template of earlier versions does not say it. */
+  readonly node?: string | undefined;
 }
 
 /**
@@ -43,6 +46,7 @@ export function readIdentity(
     egress: required(EGRESS_NAME_ENV),
     pod: podName === "" ? required(HOSTNAME_ENV) : podName,
     addresses: parseAddresses(required(POD_ADDRESSES_ENV)),
+    node: env.get(NODE_NAME_ENV) || undefined,
   };
 }
 

@@ -14,12 +14,13 @@ function read(change: Readonly<Record<string, string>> = {}) {
 }
 
 Deno.test("readIdentity() takes the last address of each family", () => {
-  const { addresses, ...rest } = read();
+  const { addresses, ...rest } = read({ COIL_NODE_NAME: "node1" });
   assert.equal(`${addresses.ipv4} ${addresses.ipv6}`, "10.1.9.9 fd01::9");
   assert.deepEqual(rest, {
     namespace: "nat",
     egress: "internet",
     pod: "internet-0",
+    node: "node1",
   });
 });
 

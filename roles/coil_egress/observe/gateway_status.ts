@@ -5,6 +5,7 @@ import {
   type EgressGatewayStatus,
 } from "../../../lib/api/mod.ts";
 import { Gate, jittered, Mutex, withTimeout } from "../../../lib/async/mod.ts";
+import { valuesOf } from "../../../lib/inet/mod.ts";
 import type { KubeClient } from "../../../lib/kube/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import type { GatewayIdentity } from "../base/identity.ts";
@@ -26,7 +27,10 @@ const LAST_WRITE_MS = 2_000;
 const MAX_NAMES = 10;
 
 /** What is known of the gateway; what it cannot find out is absent. */
-export type GatewayReport = Omit<EgressGatewayStatus, "name" | "updatedAt">;
+export type GatewayReport = Omit<
+  EgressGatewayStatus,
+  "name" | "addresses" | "node" | "since" | "updatedAt"
+>;
 
 /** Sums up what is known of the gateway. */
 export function gatewayReport(
@@ -61,7 +65,7 @@ function percentOf(part: number, whole: number): number {
 
 export interface StatusWriterOptions {
   readonly client: Pick<KubeClient, "patch">;
-  readonly identity: Pick<GatewayIdentity, "namespace" | "egress" | "pod">;
+  readonly identity: GatewayIdentity;
   /** The gateway at this moment; undefined before anything is known. */
   readonly report: () => GatewayReport | undefined;
   /** The time between two writes of what no condition follows from, about. Default five minutes. */
@@ -77,6 +81,8 @@ export interface StatusWriterOptions {
  */
 export class GatewayStatusWriter {
   readonly #options: StatusWriterOptions;
+  /** Once for all entries: another time would be a change. */
+  readonly #since = new Date().toISOString();
   /** Guards the entry in the API, so that an older report does not come after a newer one. */
   readonly #turn = new Mutex();
   #changed = new Gate();
@@ -153,8 +159,14 @@ export class GatewayStatusWriter {
 
   async #write(report: GatewayReport, signal: AbortSignal): Promise<void> {
     const { client, identity } = this.#options;
-    const { namespace, egress, pod } = identity;
-    const entry: EgressGatewayStatus = { name: pod, ...report };
+    const { namespace, egress, pod, addresses, node } = identity;
+    const entry: EgressGatewayStatus = {
+      name: pod,
+      addresses: valuesOf(addresses).map(String),
+      ...(node !== undefined && { node }),
+      since: this.#since,
+      ...report,
+    };
     await client.patch(
       EGRESSES,
       { namespace, name: egress },

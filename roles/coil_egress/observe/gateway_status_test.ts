@@ -19,6 +19,17 @@ const REPORT: GatewayReport = {
   snatPortsPercent: 0,
 };
 
+const IDENTITY = {
+  namespace: "nat",
+  egress: "internet",
+  pod: "internet-0",
+  addresses: {
+    ipv4: Address.parse("10.2.0.8"),
+    ipv6: Address.parse("fd02::8"),
+  },
+  node: "node1",
+};
+
 async function until(probe: () => boolean): Promise<void> {
   for (let n = 0; n < 200 && !probe(); n++) await sleep(5);
   assert.ok(probe(), "it did not come true");
@@ -38,7 +49,7 @@ async function writing(
   const transport = new FakeTransport(() => ({ status, body: {} }));
   const writer = new GatewayStatusWriter({
     client: new KubeClient(transport),
-    identity: { namespace: "nat", egress: "internet", pod: "internet-0" },
+    identity: IDENTITY,
     report: () => report,
     ...options,
   });
@@ -76,10 +87,19 @@ Deno.test("GatewayStatusWriter applies the pod's own entry, as its own field man
       "/apis/coil.cybozu.com/v2/namespaces/nat/egresses/internet/status" +
         "?fieldManager=coil-egress-internet-0&force=true",
     );
-    const body = JSON.parse(String(request?.body));
-    assert.deepEqual(body.status, {
-      gateways: [{ name: "internet-0", draining: false }],
+    const entryOf = (request?: FakeTransport["requests"][number]) =>
+      JSON.parse(String(request?.body)).status.gateways[0];
+    const { since, ...entry } = entryOf(request);
+    assert.deepEqual(entry, {
+      name: "internet-0",
+      addresses: ["10.2.0.8", "fd02::8"],
+      node: "node1",
+      draining: false,
     });
+    assert.ok(Math.abs(Date.now() - Date.parse(since)) < 60_000, since);
+    report({ draining: true });
+    await until(() => requests.length === 2);
+    assert.equal(entryOf(requests[1]).since, since);
   });
 });
 
