@@ -48,8 +48,22 @@ async function start(
   await role?.main(args, { program });
 }
 
+/** As "kubectl coil", and what kubectl asks for its completion. */
+async function startPlugin(
+  name: string,
+  args: readonly string[],
+): Promise<void> {
+  const cli = await import("./roles/cli/mod.ts");
+  if (name === "kubectl_complete-coil") return await cli.complete(args);
+  if (args[0] === "migrate") return await start("migrate", args.slice(1));
+  await cli.main(args, { program: "kubectl coil" });
+}
+
 async function main(args: readonly string[]): Promise<void> {
   const name = calledName();
+  if (name === "kubectl-coil" || name === "kubectl_complete-coil") {
+    return await startPlugin(name, args);
+  }
   if (name !== "coil") {
     const byName = roleOf(name);
     if (byName === name) return await start(byName, args);

@@ -34,6 +34,46 @@ export function completion(
   }
 }
 
+/** What may come next on a command line. */
+export interface Candidates {
+  readonly words: readonly string[];
+  /** Arguments that make the program list further words, first in each line. */
+  readonly listedBy?: string | undefined;
+}
+
+/** Finds what may take the place of the last word of a command line, as the scripts of {@linkcode completion} do. */
+export function candidates(
+  words: readonly string[],
+  commands: readonly CompletionCommand[],
+): Candidates {
+  const before = words.slice(0, -1);
+  const known = new Map(commands.map((command) => [command.path, command]));
+  let path = "";
+  for (const word of before) {
+    const longer = path === "" ? word : `${path} ${word}`;
+    if (known.has(longer)) path = longer;
+  }
+  const flags = flagsAt(path, commands);
+  const [, name = ""] = /^--([^=]+)$/.exec(before.at(-1) ?? "") ?? [];
+  const flag = Object.hasOwn(flags, name) ? flags[name] : undefined;
+  const all = flag === undefined || flag.type === "bool"
+    ? {
+      words: [...nextWords(path, commands), ...flagWords(flags)],
+      listedBy: known.get(path)?.argumentListedBy,
+    }
+    : flag.type === "enum"
+    ? { words: flag.values }
+    : {
+      words: [],
+      listedBy: flag.type === "string" ? flag.listedBy : undefined,
+    };
+  const start = words.at(-1) ?? "";
+  return {
+    ...all,
+    words: all.words.filter((word) => word.startsWith(start)),
+  };
+}
+
 function bash(program: string, commands: readonly CompletionCommand[]): string {
   const name = program.replace(/[^A-Za-z0-9_]/g, "_");
   const all = commands.map((command) => ({

@@ -3,7 +3,12 @@
  *
  * @module
  */
-export { completion, type CompletionCommand } from "./completion.ts";
+export {
+  type Candidates,
+  candidates,
+  completion,
+  type CompletionCommand,
+} from "./completion.ts";
 export { formatDuration, parseDurationMs } from "./duration.ts";
 export {
   LOGGING_FLAGS,

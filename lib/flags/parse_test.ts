@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import {
+  candidates,
   completion,
+  type CompletionCommand,
   defineFlags,
   flagsMarkdown,
   LOGGING_FLAGS,
@@ -251,23 +253,34 @@ Deno.test("flagsMarkdown() lists visible flags as a table", () => {
   assert.doesNotMatch(text, /vmodule/);
 });
 
+const COMPLETED: readonly CompletionCommand[] = [
+  { path: "", help: "", flags: {} },
+  { path: "ipam", help: "Addresses", flags: {} },
+  {
+    path: "ipam show",
+    help: "Show",
+    flags: defineFlags({
+      output: {
+        type: "enum",
+        default: "table",
+        values: ["table", "json"],
+        help: "Form",
+      },
+      pool: {
+        type: "string",
+        default: "",
+        listedBy: "pools",
+        help: "Only this",
+      },
+      wide: { type: "bool", default: false, help: "More" },
+      size: { type: "int", default: 1, help: "How many" },
+    }),
+  },
+  { path: "ipam map", help: "Draw", flags: {}, argumentListedBy: "pools" },
+];
+
 Deno.test("completion() for bash offers commands, flags and enum values", async () => {
-  const script = completion("bash", "coil", [
-    { path: "", help: "", flags: {} },
-    { path: "ipam", help: "Addresses", flags: {} },
-    {
-      path: "ipam show",
-      help: "Show",
-      flags: defineFlags({
-        output: {
-          type: "enum",
-          default: "table",
-          values: ["table", "json"],
-          help: "Form",
-        },
-      }),
-    },
-  ]);
+  const script = completion("bash", "coil", COMPLETED);
   const offer = async (...words: string[]) => {
     const run = `${script}\nCOMP_WORDS=(${
       words.map((w) => `'${w}'`).join(" ")
@@ -286,6 +299,32 @@ Deno.test("completion() for bash offers commands, flags and enum values", async 
     "a value is no command",
   );
 });
+
+for (
+  const [line, words, listedBy] of [
+    ["", ["ipam", "--help"], undefined],
+    ["ip", ["ipam"], undefined],
+    ["ipam ", ["show", "map", "--help"], undefined],
+    ["ipam show --w", ["--wide"], undefined],
+    ["ipam show --output ", ["table", "json"], undefined],
+    ["ipam show --output j", ["json"], undefined],
+    ["ipam show --output json --p", ["--pool"], undefined],
+    ["ipam show --wide --s", ["--size"], undefined],
+    ["ipam show --pool ", [], "pools"],
+    ["ipam show --size ", [], undefined],
+    ["ipam map ", ["--help"], "pools"],
+    ["ipam map b", [], "pools"],
+    ["ipam show --constructor ", [
+      ...["--output", "--pool", "--wide", "--size", "--help"],
+    ], undefined],
+    ["nonsense ", ["ipam", "--help"], undefined],
+  ] as const
+) {
+  Deno.test(`candidates() of "${line}"`, () => {
+    const found = candidates(line.split(" "), COMPLETED);
+    assert.deepEqual([found.words, found.listedBy], [[...words], listedBy]);
+  });
+}
 
 Deno.test("completion() for zsh and fish names every command and flag", () => {
   const commands = [

@@ -3,7 +3,9 @@
  *
  * @module
  */
+import { abortable, withTimeout } from "../../lib/async/mod.ts";
 import {
+  candidates,
   completion,
   type CompletionCommand,
   UsageError,
@@ -42,6 +44,11 @@ const COMPLETION: Command = {
     });
     if (line !== undefined) {
       const shell = oneOf(line.positionals[0] ?? "", SHELLS);
+      if (context.program.includes(" ")) {
+        throw new UsageError(
+          'kubectl asks a program for completions of its plugins: make "kubectl_complete-coil" a link to this file, beside "kubectl-coil"',
+        );
+      }
       context.terminal.out(completion(shell, context.program, completions()));
     }
     return Promise.resolve();
@@ -91,6 +98,37 @@ export async function main(
     colours: Deno.stdout.isTerminal() && !Deno.noColor,
   };
   Deno.exit(await run(args, { program, terminal }));
+}
+
+/** How long completion waits for the cluster. */
+const LIST_MS = 5_000;
+
+/** ShellCompDirectiveNoFileComp of cobra's completions.go: no names of files. */
+const NO_FILES = ":4";
+
+/** Prints what may take the place of the last word, as kubectl asks for, and ends the process. */
+export async function complete(args: readonly string[]): Promise<void> {
+  const words = await withTimeout(
+    LIST_MS,
+    (signal) => abortable(candidateWords(args), signal),
+  ).catch(() => []);
+  print(Deno.stdout, `${[...words, NO_FILES].join("\n")}\n`);
+  Deno.exit(EXIT.ok);
+}
+
+async function candidateWords(args: readonly string[]): Promise<string[]> {
+  const { words, listedBy } = candidates(args, completions());
+  if (listedBy === undefined) return [...words];
+  let text = "";
+  const terminal: Terminal = {
+    out: (more) => void (text += more),
+    err: () => {},
+    now: () => new Date(),
+  };
+  await run(listedBy.split(" "), { program: "coil", terminal });
+  const listed = text.split("\n").map((line) => line.split(" ")[0] ?? "")
+    .filter((word) => word !== "" && word.startsWith(args.at(-1) ?? ""));
+  return [...listed, ...words];
 }
 
 /** Runs one command and returns the exit code. */
@@ -198,13 +236,15 @@ Exit codes: 0 done, 1 could not be done, 2 the command line is wrong, 3 done and
 problems found.
 
 "${program} migrate" migrates a cluster from Coil v1 to v2; it has its own help.
-
-Without a command, and with CNI_COMMAND in its environment, ${program} is the
-CNI plugin. The daemons have names of their own: coild, coil-controller,
-coil-egress, coil-router; "${program} coild --help" is the same as "coild --help".
-So has the installer: "${program} installer --help" is "coil-installer --help".
-`;
+${program.includes(" ") ? "" : PLUGIN_AND_DAEMONS}`;
 }
+
+const PLUGIN_AND_DAEMONS = `
+Without a command, and with CNI_COMMAND in its environment, coil is the
+CNI plugin. The daemons have names of their own: coild, coil-controller,
+coil-egress, coil-router; "coil coild --help" is the same as "coild --help".
+So has the installer: "coil installer --help" is "coil-installer --help".
+`;
 
 /** Ends the process when its reader is gone, as in "| head". */
 function print(stream: Parameters<typeof writeAll>[0], text: string): void {
