@@ -9,6 +9,7 @@ import {
   CONTROL_PLANE_PACKAGES,
   preparePackages,
 } from "../lab/packages.ts";
+import { coordinatorFigures } from "./coordinator.ts";
 import { handlingTimes } from "./daemon_log.ts";
 import { EGRESS_PACKAGES, EGRESS_PARTS, egressFigures } from "./egress/mod.ts";
 import { makeEmptyProgram } from "./empty_program.ts";
@@ -32,13 +33,20 @@ const USAGE = `usage: deno task bench [--json FILE] [--quick] [--only PART,...]
 
   --json FILE   also write the figures as JSON
   --quick       fewer rounds, a tenth of the cluster's size
-  --only PARTS  some of: plugin, memory, pods, waves, scale, requests, egress;
+  --only PARTS  some of: plugin, memory, pods, waves, scale, requests, egress,
+                coordinator;
                 of egress and scale alone:
                 ${INNER_PARTS.join(", ")}`;
 /** After a wave, until coild has collected its garbage. */
 const SETTLE_MS = 3_000;
 const CLUSTER_PARTS = ["memory", "pods", "waves", "scale"];
-const PARTS = ["plugin", ...CLUSTER_PARTS, "requests", "egress"];
+const PARTS = [
+  "plugin",
+  ...CLUSTER_PARTS,
+  "requests",
+  "egress",
+  "coordinator",
+];
 
 const encoder = new TextEncoder();
 function say(text: string): void {
@@ -310,6 +318,9 @@ if (egressParts.length > 0) {
       labName: NAME,
     }),
   );
+}
+if (parts.includes("coordinator")) {
+  figures.push(...await coordinatorFigures({ executable, quick, log: say }));
 }
 Deno.stdout.writeSync(encoder.encode(`${asTable(figures)}\n`));
 if (json !== undefined) {
