@@ -1,0 +1,193 @@
+// What upstream's coordinator makes of a pod, and ours: all differences are here, with their reasons.
+import assert from "node:assert/strict";
+import { FAMILIES } from "../../lib/inet/mod.ts";
+import { AgentStub, ensurePeerCoordinator } from "../lab/peer_coordinator.ts";
+import { callPlugin, sandboxOf } from "../lab/runtime.ts";
+import {
+  addressIn,
+  CoordinatorLab,
+  type LabPod,
+  type NicSpec,
+  SERVICES,
+} from "./coordinator_lab.ts";
+import { netnsTest, type TempNetns } from "./testing.ts";
+
+const ETH0: NicSpec = { name: "eth0", network: 6, number: 100 };
+const NET1: NicSpec = { name: "net1", network: 7, number: 100 };
+
+/** A way to have ADD called. */
+type Add = (
+  lab: CoordinatorLab,
+  pod: LabPod,
+  nic: { readonly name: string; readonly addresses: readonly string[] },
+) => Promise<void>;
+
+const addOurs: Add = async (lab, pod, { name }) => {
+  await lab.ok("ADD", pod, { ifname: name });
+};
+
+function addUpstreams(plugin: string, directory: string): Add {
+  return async (lab, { containerId, netns }, { name, addresses }) => {
+    const sandbox = sandboxOf(netns.name, { namespace: "a", name: "b" });
+    const { code, stdout } = await callPlugin({
+      plugin,
+      command: "ADD",
+      nodeNetns: lab.host.name,
+      sandbox: { ...sandbox, containerId, ifname: name },
+      config: {
+        cniVersion: "1.0.0",
+        name: "lab",
+        type: "coordinator",
+        logOptions: { logFile: `${directory}/coordinator.log` },
+        prevResult: {
+          cniVersion: "1.0.0",
+          interfaces: [{ name, sandbox: netns.path }],
+          ips: addresses.map((address) => ({ interface: 0, address })),
+        },
+      },
+    });
+    assert.equal(code, 0, stdout);
+  };
+}
+
+/** Rules, routes and neighbours, without who made them, metrics, and names and numbers that chance makes. */
+async function facts(lab: CoordinatorLab, pod: LabPod): Promise<Set<string>> {
+  const found = new Set<string>();
+  const places: readonly (readonly [string, TempNetns])[] = [
+    ["pod", pod.netns],
+    ["host", lab.host],
+  ];
+  for (const [place, netns] of places) {
+    const ends = new Map(
+      (await netns.ipJson("link", "show")).map(({ ifname }) =>
+        [`${ifname}`, endName(`${ifname}`)] as const
+      ),
+    );
+    const add = (family: string, text: string) =>
+      found.add(`${place}${family === "-6" ? " -6" : ""} ${text}`);
+    for (const family of ["-4", "-6"]) {
+      for (const row of await netns.ipJson(family, "rule")) {
+        add(family, ruleText(row));
+      }
+      const routes = await netns.ipJson(
+        family,
+        "route",
+        "show",
+        "table",
+        "all",
+      );
+      for (const row of routes) {
+        const text = routeText(row, ends);
+        if (text !== undefined) add(family, text);
+      }
+      const known = await netns.ipJson(
+        ...[family, "neighbour", "show", "nud", "permanent"],
+      );
+      for (const { dst, dev } of known) {
+        add(family, `neighbour ${dst} dev ${ends.get(`${dev}`)}`);
+      }
+    }
+  }
+  return found;
+}
+
+/** The host's ends of pods have names of their own. */
+function endName(name: string): string {
+  return /^(veth[0-9a-f]{11}|cali\d+)$/.test(name) ? "END" : name;
+}
+
+function ruleText(row: JsonRow): string {
+  const from = row["src"] === "all" ? "" : ` from ${row["src"]}`;
+  const mark = row["fwmark"] === undefined
+    ? ""
+    : ` fwmark ${row["fwmark"]}/${row["fwmask"] ?? "0xffffffff"}`;
+  return `rule ${row["priority"]}:${from}${mark} lookup ${row["table"]}`;
+}
+
+/** None of what the kernel makes by itself. */
+function routeText(
+  row: JsonRow,
+  ends: ReadonlyMap<string, string>,
+): string | undefined {
+  const { dst, dev, gateway, prefsrc, table = "main" } = row;
+  const isKernels = table === "local" || `${dst}`.startsWith("fe80") ||
+    `${dst}`.startsWith("ff00") || row["type"] === "multicast";
+  if (isKernels) return undefined;
+  const via = gateway === undefined ? "" : ` via ${gateway}`;
+  const src = prefsrc === undefined ? "" : ` src ${prefsrc}`;
+  return `route ${dst}${via} dev ${ends.get(`${dev}`)} table ${table}${src}`;
+}
+
+type JsonRow = Readonly<Record<string, unknown>>;
+
+interface Case {
+  readonly nics: readonly NicSpec[];
+  readonly overlay?: boolean;
+  /** What only upstream has, and why. */
+  readonly onlyUpstream: Readonly<Record<string, string>>;
+  /** What only we have, and why. */
+  readonly onlyOurs: Readonly<Record<string, string>>;
+}
+
+const CASES: Readonly<Record<string, Case>> = {
+  "an underlay pod with one interface": {
+    nics: [ETH0],
+    onlyUpstream: {},
+    onlyOurs: {},
+  },
+  "an underlay pod with two interfaces": {
+    nics: [ETH0, NET1],
+    onlyUpstream: {},
+    onlyOurs: {},
+  },
+  "an overlay pod with a further interface": {
+    nics: [NET1],
+    overlay: true,
+    onlyUpstream: {},
+    onlyOurs: {},
+  },
+};
+
+async function outcome(
+  { nics, overlay = false }: Case,
+  add: Add,
+): Promise<Set<string>> {
+  await using lab = await CoordinatorLab.start(FAMILIES);
+  const pod = await lab.pod([]);
+  if (overlay) await lab.addOverlay(pod.netns, 5);
+  for (const nic of nics) {
+    await lab.addNic(pod.netns, nic);
+    const addresses = FAMILIES.map((family) =>
+      `${addressIn(nic.network, family, nic.number)}/${
+        family === "ipv4" ? 24 : 64
+      }`
+    );
+    await add(lab, pod, { name: nic.name, addresses });
+  }
+  return await facts(lab, pod);
+}
+
+for (const [name, each] of Object.entries(CASES)) {
+  netnsTest(
+    `coordinator: ${name} has what upstream's has, but for what is listed here`,
+    async () => {
+      const plugin = await ensurePeerCoordinator();
+      const directory = await Deno.makeTempDir();
+      const serviceCIDR = Object.values(SERVICES);
+      await using _agent = await AgentStub.start({ serviceCIDR });
+      const ours = await outcome(each, addOurs);
+      const theirs = await outcome(each, addUpstreams(plugin, directory));
+      await Deno.remove(directory, { recursive: true });
+      assert.deepEqual(
+        {
+          onlyUpstream: [...theirs.difference(ours)].sort(),
+          onlyOurs: [...ours.difference(theirs)].sort(),
+        },
+        {
+          onlyUpstream: Object.keys(each.onlyUpstream).sort(),
+          onlyOurs: Object.keys(each.onlyOurs).sort(),
+        },
+      );
+    },
+  );
+}
