@@ -15,12 +15,14 @@ import {
   CONTROL_PLANE_PACKAGES,
   preparePackages,
 } from "../lab/packages.ts";
+import { tellCoordinator } from "./coordinator.ts";
 import { showEgress } from "./egress.ts";
 import { bold, dim, line, red, step, whenAudienceLeaves } from "./stage.ts";
 import { tell } from "./story.ts";
 
 const NAME = "demo";
-const USAGE = `usage: deno task demo [--egress | --keep | --down]
+const USAGE =
+  `usage: deno task demo [--egress | --coordinator | --keep | --down]
 
 Shows Coil at work: a real etcd and kube-apiserver, three nodes as network
 namespaces, pods through the compiled CNI plugin. Needs root and Node; and Go
@@ -30,12 +32,17 @@ for --egress, whose controllers they lack.
   --egress   show pods that reach an outside network through gateways instead;
              where the kernel lacks Foo over UDP, in a virtual machine, whose
              kernel is built once (some minutes) and needs no KVM
+  --coordinator
+             show pods on a physical network and with several interfaces
+             instead
   --keep     leave everything up at the end, and say how to look around
   --down     remove what --keep left
   --help     this text`;
 
-const MORE =
-  "Pods that reach outside networks through gateways: npx --yes deno@2.9.6 task demo --egress";
+const MORE = [
+  "Pods that reach outside networks through gateways: npx --yes deno@2.9.6 task demo --egress",
+  "Pods on a physical network, with several interfaces: npx --yes deno@2.9.6 task demo --coordinator",
+];
 
 const PACKAGES = {
   ...CONTROL_PLANE_PACKAGES,
@@ -46,6 +53,7 @@ const PACKAGES = {
 
 interface Options {
   readonly egress: boolean;
+  readonly coordinator: boolean;
   readonly keep: boolean;
   readonly down: boolean;
 }
@@ -56,6 +64,7 @@ function options(): Options {
       args: Deno.args,
       options: {
         egress: { type: "boolean", default: false },
+        coordinator: { type: "boolean", default: false },
         keep: { type: "boolean", default: false },
         down: { type: "boolean", default: false },
         help: { type: "boolean", short: "h", default: false },
@@ -65,21 +74,23 @@ function options(): Options {
       line(USAGE);
       Deno.exit(0);
     }
-    const { egress, keep, down } = values;
-    if (Number(egress) + Number(keep) + Number(down) > 1) {
+    const { egress, coordinator, keep, down } = values;
+    if ([egress, coordinator, keep, down].filter(Boolean).length > 1) {
       throw new TypeError(
-        "Cannot do more than one of --egress, --keep, --down",
+        "Cannot do more than one of --egress, --coordinator, --keep, --down",
       );
     }
-    return { egress, keep, down };
+    return { egress, coordinator, keep, down };
   } catch (error) {
     line(`${error instanceof Error ? error.message : error}\n${USAGE}`);
     Deno.exit(2);
   }
 }
 
-async function prepare(): Promise<CoilCluster> {
-  line(bold("Coil: pods get addresses"));
+async function prepare(
+  { title, nodes }: { readonly title: string; readonly nodes: number },
+): Promise<CoilCluster> {
+  line(bold(title));
   line(dim("Everything below is real: etcd, kube-apiserver, the kernel."));
   line();
   await step("Debian packages", (say) => preparePackages(PACKAGES, say));
@@ -92,12 +103,12 @@ async function prepare(): Promise<CoilCluster> {
     (say) => buildExecutable({ log: say }),
   );
   return await step(
-    "control plane, three nodes, CRDs and RBAC",
+    `control plane, nodes (${nodes}), CRDs and RBAC`,
     (say) =>
       CoilCluster.start({
         name: NAME,
         executable,
-        nodes: 3,
+        nodes,
         programs,
         audit: "metadata",
         log: say,
@@ -130,17 +141,28 @@ function lookAround(cluster: CoilCluster): void {
 }
 
 async function showAddresses(options: { readonly keep: boolean }) {
-  const cluster = await prepare();
+  const cluster = await prepare({
+    title: "Coil: pods get addresses",
+    nodes: 3,
+  });
   await tell(cluster, options);
   line();
   if (options.keep) {
     await keepLab(NAME);
     lookAround(cluster);
   }
-  line(dim(MORE));
+  for (const text of MORE) line(dim(text));
 }
 
-const { egress, keep, down } = options();
+async function showCoordinator() {
+  const cluster = await prepare({
+    title: "Coil: pods on a physical network, with several interfaces",
+    nodes: 1,
+  });
+  await tellCoordinator(cluster);
+}
+
+const { egress, coordinator, keep, down } = options();
 if (Deno.uid() !== 0) {
   line("The demo makes network namespaces: run it as root");
   Deno.exit(1);
@@ -154,6 +176,7 @@ whenAudienceLeaves(() => removeLabAndExit(NAME, 0));
 removeLabOnSignals(NAME, (text) => line(`\n${text}`));
 try {
   if (egress) await showEgress(NAME);
+  else if (coordinator) await showCoordinator();
   else await showAddresses({ keep });
 } catch (error) {
   failed = true;
