@@ -312,7 +312,10 @@ async function call(
       type: "coordinator",
       serviceCIDR: lab.families.map((family) => SERVICES[family]),
       // Upstream's own, which it wants to write.
-      logOptions: { logFile: "/var/log/spidernet/coordinator.log" },
+      logOptions: {
+        logLevel: "debug",
+        logFile: "/var/log/spidernet/coordinator.log",
+      },
       ...config,
       prevResult: {
         cniVersion: "1.0.0",

@@ -38,7 +38,10 @@ function addUpstreams(plugin: string, directory: string): Add {
         cniVersion: "1.0.0",
         name: "lab",
         type: "coordinator",
-        logOptions: { logFile: `${directory}/coordinator.log` },
+        logOptions: {
+          logLevel: "debug",
+          logFile: `${directory}/coordinator.log`,
+        },
         prevResult: {
           cniVersion: "1.0.0",
           interfaces: [{ name, sandbox: netns.path }],

@@ -5,6 +5,7 @@ import {
   COORDINATOR_PROTOCOL,
 } from "../../names/mod.ts";
 import type { Link, Neighbour, Route, Rule } from "../../netlink/mod.ts";
+import { firstOf } from "../plan/family.ts";
 import { direct } from "../plan/plan.ts";
 import { parseHuskAlias, parseVethAlias } from "../plan/veth.ts";
 import { isOurs } from "../state/state.ts";
@@ -19,6 +20,8 @@ export interface JoinedHost {
   readonly routes: readonly Route[];
   /** The coordinator's. */
   readonly neighbours: readonly Neighbour[];
+  /** By which pods reach it. */
+  readonly hostAddresses: readonly Address[];
 }
 
 /** The host's ends of joined pods, by their neighbours, routes and aliases. */
@@ -32,7 +35,7 @@ export function joinedLinks(
   );
 }
 
-/** The addresses of joined pods that the host has no route to. */
+/** The addresses of joined pods that the host has no route to, or one from an address that it has lost. */
 export function lostAddresses(
   host: JoinedHost,
 ): readonly (Pick<Neighbour, "address"> & { readonly link: Link })[] {
@@ -40,16 +43,27 @@ export function lostAddresses(
   return host.neighbours.flatMap(({ address, index }) => {
     const link = joined.find((other) => other.index === index);
     const isReached = host.routes.some((route) =>
-      route.index === index &&
+      route.index === index && hasSource(route, host) &&
       route.destination?.equals(Prefix.host(address)) === true
     );
     return link === undefined || isReached ? [] : [{ address, link }];
   });
 }
 
+/** Kernels leave a route whose source is gone in tables other than the main one. */
+function hasSource(
+  { family, source }: Route,
+  { hostAddresses }: JoinedHost,
+): boolean {
+  const own = hostAddresses.filter((address) => address.family === family);
+  return family === "ipv6" || own.length === 0 ||
+    own.some((address) => source?.equals(address) === true);
+}
+
 /**
  * The routes and rules that the host lacks; where no pod is left, what it has
- * too much. `sourceOf` is what the host sends from to an address. Pure.
+ * too much. `sourceOf` is what the host says it sends from to an address, which
+ * may be one that it has lost. Pure.
  */
 export function planHost(
   host: JoinedHost,
@@ -62,11 +76,24 @@ export function planHost(
       place: "host",
       route: {
         ...direct(Prefix.host(address), { device: link.name, table }),
-        source: address.family === "ipv4" ? sourceOf(address) : undefined,
+        source: usableSource(host, { address, said: sourceOf(address) }),
       },
     }))
   );
   return [...routes, ...missingRules(host)];
+}
+
+/** As ADD chooses it. */
+function usableSource(
+  { hostAddresses }: JoinedHost,
+  { address, said }: {
+    readonly address: Address;
+    readonly said: Address | undefined;
+  },
+): Address | undefined {
+  if (address.family === "ipv6") return undefined;
+  const isOwn = hostAddresses.some((own) => said?.equals(own) === true);
+  return isOwn ? said : firstOf("ipv4", hostAddresses);
 }
 
 function missingRules(host: JoinedHost): Step[] {

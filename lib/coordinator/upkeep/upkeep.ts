@@ -51,7 +51,7 @@ export async function keepHost(
   await discardHusks(outside, found.links);
   const sources = await sourcesTowards(host, found);
   const steps = planHost(found, (address) => sources.get(`${address}`));
-  const hostAddresses = await findHostAddresses(host, {});
+  const { hostAddresses } = found;
   const joined = joinedLinks(found);
   const isPartial = steps.length > 0 && !isQuiet();
   const side = { ...found, addresses: [] };
@@ -102,6 +102,7 @@ async function readJoined(host: Routes): Promise<JoinedHost> {
     neighbours: neighbours.filter((other) =>
       other.protocol === protocol && other.state === "permanent"
     ),
+    hostAddresses: await findHostAddresses(host, {}),
   };
 }
 
