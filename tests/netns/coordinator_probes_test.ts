@@ -9,6 +9,7 @@ import {
 } from "./coordinator_lab.ts";
 import { netnsTest } from "./testing.ts";
 
+const MAIN = new URL("../../main.ts", import.meta.url).pathname;
 const ETH0: NicSpec = { name: "eth0", network: 6, number: 100 };
 
 async function refusal(
@@ -98,5 +99,44 @@ netnsTest(
       assert.match(known, /0a:1b:0a:06:00:64/);
     }
     assert.deepEqual(lab.warnings, []);
+  },
+);
+
+netnsTest(
+  "coordinator: without the capability NET_RAW a pod whose address should be checked does not start, and others do",
+  async () => {
+    await using lab = await CoordinatorLab.start(["ipv4"]);
+    lab.door = async ({ env, stdin }) => {
+      const child = new Deno.Command("setpriv", {
+        args: [
+          ...["--bounding-set=-net_raw", "--inh-caps=-net_raw"],
+          ...["nsenter", `--net=${lab.host.path}`],
+          ...[Deno.execPath(), "run", "-A", "-q", "--no-check"],
+          ...[MAIN, "coordinator"],
+        ],
+        env: Object.fromEntries(env),
+        stdin: "piped",
+        stdout: "piped",
+      }).spawn();
+      const writer = child.stdin.getWriter();
+      await writer.write(new Uint8Array(stdin));
+      await writer.close();
+      const { code, stdout } = await child.output();
+      const text = new TextDecoder().decode(stdout);
+      return { exitCode: code === 0 ? 0 : 1, stdout: text };
+    };
+    const pod = await lab.pod([ETH0]);
+    const before = [await stateOf(pod.netns), await stateOf(lab.host)];
+    const config = { detectIPConflict: true };
+    const { stdout } = await lab.call("ADD", pod, { config });
+    const { code, msg, details } = JSON.parse(stdout);
+    assert.equal(
+      `${code} ${msg}`,
+      '999 cannot ask the network by interface "eth0"',
+    );
+    assert.match(details, /lacks the capability NET_RAW: add it to coild/);
+    const after = [await stateOf(pod.netns), await stateOf(lab.host)];
+    assert.deepEqual(after, before);
+    await lab.ok("ADD", pod);
   },
 );

@@ -1,11 +1,7 @@
 import assert from "node:assert/strict";
-import type {
-  CoordinatorHusk,
-  Outside,
-  Routes,
-} from "../../lib/coordinator/mod.ts";
-import { Address, FAMILIES, type Family } from "../../lib/inet/mod.ts";
-import { type Request, routeAdd } from "../../lib/netlink/mod.ts";
+import type { CoordinatorHusk } from "../../lib/coordinator/mod.ts";
+import { FAMILIES, type Family } from "../../lib/inet/mod.ts";
+import { failing } from "./coordinator_faults.ts";
 import {
   addressIn,
   CoordinatorLab,
@@ -259,71 +255,6 @@ netnsTest(
     );
   },
 );
-
-/** Makes the kernel refuse the request number `at`, whatever it is. */
-function failing(at: { left: number }): (outside: Outside) => Outside {
-  const spoil = (socket: Routes): Routes => {
-    const { tryExecute } = socket;
-    const changed: Routes = {
-      ...methodsOf(socket),
-      async execute(requests) {
-        for (const error of await changed.tryExecute(requests)) {
-          if (error !== undefined) throw error;
-        }
-      },
-      tryExecute: (requests) =>
-        tryExecute.call(
-          socket,
-          requests.map((request) =>
-            isChange(request) && at.left-- === 0 ? NONSENSE : request
-          ),
-        ),
-    };
-    return changed;
-  };
-  return (outside) => ({
-    ...outside,
-    openRoutes: (netns) => spoil(outside.openRoutes(netns)),
-    openFilters(netns) {
-      const filters = outside.openFilters(netns);
-      return {
-        compareTable: (table) => filters.compareTable(table),
-        deleteTable: (name) => filters.deleteTable(name),
-        tableExists: (name) => filters.tableExists(name),
-        async replaceTable(table) {
-          if (at.left-- === 0) throw new Error("refused");
-          return await filters.replaceTable(table);
-        },
-        [Symbol.asyncDispose]: () => filters[Symbol.asyncDispose](),
-      };
-    },
-  });
-}
-
-function methodsOf(socket: Routes): Routes {
-  return {
-    execute: (requests) => socket.execute(requests),
-    tryExecute: (requests) => socket.tryExecute(requests),
-    getLink: (selector) => socket.getLink(selector),
-    listLinks: () => socket.listLinks(),
-    listAddresses: (filter) => socket.listAddresses(filter),
-    listRoutes: (filter) => socket.listRoutes(filter),
-    listRules: (filter) => socket.listRules(filter),
-    listNeighbours: (filter) => socket.listNeighbours(filter),
-    [Symbol.dispose]: () => socket[Symbol.dispose](),
-  };
-}
-
-/** A gateway that no route leads to. ENODEV and the like would count as gone. */
-const NONSENSE = routeAdd({
-  family: "ipv4",
-  gateway: Address.parse("203.0.113.1"),
-});
-
-/** Not what only asks: RTM_GET… have the numbers 2 mod 4. */
-function isChange(request: Request): boolean {
-  return request.type % 4 !== 2;
-}
 
 const FAILED: Readonly<Record<string, readonly NicSpec[]>> = {
   "the first interface": [ETH0],

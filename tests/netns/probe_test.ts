@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { untilPasses } from "../../lib/async/testing.ts";
 import { Address, FAMILIES, type Family } from "../../lib/inet/mod.ts";
 import { LinuxError, Netns, openLibc } from "../../lib/linux/mod.ts";
 import {
@@ -169,3 +170,70 @@ netnsTest("probe: a link that is down or gone is an error", async () => {
   await wire.ours.ip("link", "delete", "eth0");
   await asking;
 });
+
+/** How many frames a link has received. */
+async function receivedBy(netns: TempNetns): Promise<number> {
+  const [row] = await netns.ipJson("-s", "link", "show", "eth0");
+  const { rx } = row?.["stats64"] as { rx: { packets: number } };
+  return rx.packets;
+}
+
+netnsTest(
+  "probe: thousands of ARP packets a second hide no owner, and do not make a question longer",
+  async () => {
+    await using wire = await Wire.make();
+    const link = await wire.link(wire.ours);
+    const { index, mac } = await wire.link(wire.theirs);
+    const [own, other] = [addressOf("ipv4", 10), addressOf("ipv4", 20)];
+    await wire.address(wire.ours, own);
+    await wire.address(wire.theirs, other);
+    const noise = new Deno.Command(Deno.execPath(), {
+      args: [
+        ...["run", "--no-check", "-A"],
+        new URL("./arp_noise_main.ts", import.meta.url).pathname,
+        ...[wire.theirs.path, String(index)],
+      ],
+      stdout: "null",
+      stderr: "null",
+    }).spawn();
+    try {
+      const before = await receivedBy(wire.ours);
+      await untilPasses(async () =>
+        assert.ok(await receivedBy(wire.ours) > before + 1_000)
+      );
+      const start = await receivedBy(wire.ours);
+      assert.equal(
+        await findConflict(link, addressOf("ipv4", 30), TIMES),
+        undefined,
+      );
+      assert.equal(await findConflict(link, other, TIMES), mac);
+      const asked = { gateway: other, source: own };
+      assert.equal(await answers(link, asked, TIMES), true);
+      assert.ok(await receivedBy(wire.ours) > start + 500);
+    } finally {
+      noise.kill("SIGKILL");
+      await noise.status;
+    }
+  },
+);
+
+netnsTest(
+  "probe: of 110 addresses that are asked for at once, just those of another machine are found",
+  async () => {
+    await using wire = await Wire.make();
+    const link = await wire.link(wire.ours);
+    const { mac } = await wire.link(wire.theirs);
+    const numbers = Array.from({ length: 110 }, (_, i) => 20 + i);
+    const taken = numbers.filter((number) => number % 3 === 0);
+    for (const number of taken) {
+      await wire.address(wire.theirs, addressOf("ipv4", number));
+    }
+    const found = await Promise.all(
+      numbers.map((n) => findConflict(link, addressOf("ipv4", n), TIMES)),
+    );
+    assert.deepEqual(
+      found,
+      numbers.map((number) => taken.includes(number) ? mac : undefined),
+    );
+  },
+);

@@ -7,6 +7,7 @@ import {
   MAIN_TABLE,
   type Route,
 } from "../../netlink/mod.ts";
+import { LinuxError } from "../../linux/mod.ts";
 import type { ProbeLink } from "../../probe/mod.ts";
 import type { Undo } from "../kernel/apply.ts";
 import { type Attachment, linkOf } from "./attachment.ts";
@@ -42,6 +43,23 @@ export async function probe(
   if (!detectIpConflict && !detectGateway) return;
   const nic = await probedNic(kernel, ifname);
   await raise(kernel.pod, nic, undo);
+  try {
+    await ask({ probes, found }, kernel, { nic, settings });
+  } catch (cause) {
+    throw cause instanceof LinuxError && cause.code === "EPERM"
+      ? forbidden(ifname, cause)
+      : cause;
+  }
+}
+
+async function ask(
+  { probes, found }: Pick<Outside, "found" | "probes">,
+  kernel: Kernel,
+  { nic, settings }: Pick<Attachment, "settings"> & {
+    readonly nic: ProbedNic;
+  },
+): Promise<void> {
+  const { detectIpConflict, detectGateway, detectTimes } = settings;
   if (detectIpConflict) {
     await forAll(nic.addresses, async (address) => {
       const mac = await probes.findConflict(nic.link, address, detectTimes);
@@ -62,8 +80,18 @@ export async function probe(
     throw new CniError(`gateway ${gateway} is unreachable`, {
       code: ErrorCode.TRY_AGAIN_LATER,
       details:
-        `it does not answer interface "${ifname}"; mend it, or leave detectGateway off for gateways that do not answer such questions`,
+        `it does not answer interface "${nic.name}"; mend it, or leave detectGateway off for gateways that do not answer such questions`,
     });
+  });
+}
+
+/** Without CAP_NET_RAW nothing can be said about the address, so the pod does not get it. */
+function forbidden(ifname: string, cause: unknown): CniError {
+  return new CniError(`cannot ask the network by interface "${ifname}"`, {
+    code: ErrorCode.INTERNAL,
+    details:
+      "the process lacks the capability NET_RAW: add it to coild's container, as the overlay coordinator does, or leave detectIPConflict and detectGateway off",
+    cause,
   });
 }
 

@@ -1,0 +1,28 @@
+// Fills a link with ARP packets of others, about 10,000 a second, until it is killed.
+import { RawLink } from "../lab/raw_link.ts";
+
+const BURST = 100;
+const PAUSE_MS = 10;
+
+const [path = "", index = ""] = Deno.args;
+using link = new RawLink(path, Number(index));
+for (let burst = 0;; burst++) {
+  for (let i = 0; i < BURST; i++) link.send(request(burst * BURST + i));
+  await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+}
+
+/** Machine n asks for its neighbour: RFC 826. */
+function request(n: number): Uint8Array<ArrayBuffer> {
+  const frame = new Uint8Array(42);
+  const view = new DataView(frame.buffer);
+  frame.fill(0xff, 0, 6);
+  view.setUint16(6, 0x0202);
+  view.setUint32(8, n);
+  view.setUint16(12, 0x0806);
+  view.setUint32(14, 0x00010800);
+  view.setUint32(18, 0x06040001);
+  frame.set(frame.subarray(6, 12), 22);
+  view.setUint32(28, 0x0a070000 | (n & 0xffff));
+  view.setUint32(38, 0x0a070000 | ((n + 1) & 0xffff));
+  return frame;
+}

@@ -1,0 +1,101 @@
+// A call that ends at any step, as when coild is killed: the next one completes it.
+import assert from "node:assert/strict";
+import { FAMILIES } from "../../lib/inet/mod.ts";
+import { type Countdown, failing } from "./coordinator_faults.ts";
+import {
+  CoordinatorLab,
+  type LabPod,
+  type NicSpec,
+  reaches,
+  stateOf,
+} from "./coordinator_lab.ts";
+import { netnsTest } from "./testing.ts";
+
+const CONFIG = {
+  txQueueLen: 500,
+  podRPFilter: 1,
+  vethLinkAddress: "10.9.9.9",
+};
+
+/** What is the coordinator's of a pod and the host, but for the host's rule, which stays. */
+async function left(lab: CoordinatorLab, { netns }: LabPod): Promise<string[]> {
+  const lines = [...await stateOf(netns), ...await stateOf(lab.host)];
+  return lines.filter((line) =>
+    /proto 32|COIL-COORD|coil-coordinator|PERMANENT/.test(line) &&
+    !/^1000: from all lookup 500/.test(line)
+  );
+}
+
+/** A pod with two interfaces, of which the coordinator knows the first `joined`. */
+async function podOf(
+  lab: CoordinatorLab,
+  { number, joined }: { readonly number: number; readonly joined: number },
+): Promise<LabPod> {
+  const nics: readonly NicSpec[] = [
+    { name: "eth0", network: 6, number },
+    { name: "net1", network: 7, number },
+  ];
+  const pod = await lab.pod([]);
+  for (const nic of nics) {
+    await lab.addNic(pod.netns, nic);
+    if (nics.indexOf(nic) >= joined) break;
+    await lab.ok("ADD", pod, { ifname: nic.name, config: CONFIG });
+  }
+  return pod;
+}
+
+for (const [ifname, joined] of [["eth0", 0], ["net1", 1]] as const) {
+  netnsTest(
+    `coordinator: an ADD of ${ifname} that is cut off at any step is completed by the next one`,
+    async () => {
+      await using lab = await CoordinatorLab.start(FAMILIES);
+      let cuts = 0;
+      for (;; cuts++) {
+        const pod = await podOf(lab, { number: 20 + cuts, joined });
+        const at: Countdown = { left: cuts, andAllLater: true };
+        lab.change = failing(at);
+        await lab.call("ADD", pod, { ifname, config: CONFIG });
+        lab.change = (outside) => outside;
+        await lab.ok("ADD", pod, { ifname, config: CONFIG });
+        await lab.ok("CHECK", pod, { ifname, config: CONFIG });
+        const network = ifname === "eth0" ? 6 : 7;
+        assert.ok(
+          await reaches(lab.host, `10.${network}.0.${20 + cuts}`),
+          `step ${cuts}`,
+        );
+        for (const each of ["net1", "eth0"]) {
+          await lab.ok("DEL", pod, { ifname: each });
+        }
+        assert.deepEqual(await left(lab, pod), [], `step ${cuts}`);
+        if (at.left >= 0) break;
+      }
+      assert.ok(cuts > 10, `${cuts} steps`);
+    },
+  );
+
+  netnsTest(
+    `coordinator: a DEL of ${ifname} that is cut off at any step is completed by the next one`,
+    async () => {
+      await using lab = await CoordinatorLab.start(FAMILIES);
+      let cuts = 0;
+      for (;; cuts++) {
+        const pod = await podOf(lab, {
+          number: 20 + cuts,
+          joined: ifname === "eth0" ? 1 : 2,
+        });
+        const at: Countdown = { left: cuts, andAllLater: true };
+        lab.change = failing(at);
+        await lab.call("DEL", pod, { ifname });
+        lab.change = (outside) => outside;
+        await lab.ok("DEL", pod, { ifname });
+        if (ifname === "net1") {
+          await lab.ok("CHECK", pod, { config: CONFIG });
+          await lab.ok("DEL", pod);
+        }
+        assert.deepEqual(await left(lab, pod), [], `step ${cuts}`);
+        if (at.left >= 0) break;
+      }
+      assert.ok(cuts > 3, `${cuts} steps`);
+    },
+  );
+}
