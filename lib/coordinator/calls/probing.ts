@@ -34,17 +34,17 @@ interface ProbedNic {
  * @throws {CniError} with code 11 when an address is in use or a gateway does not answer
  */
 export async function probe(
-  { probes, found }: Pick<Outside, "found" | "probes">,
+  outside: Pick<Outside, "found" | "probes">,
   kernel: Kernel,
   { ifname, settings }: Attachment,
   undo: Undo,
 ): Promise<void> {
-  const { detectIpConflict, detectGateway, detectTimes } = settings;
+  const { detectIpConflict, detectGateway } = settings;
   if (!detectIpConflict && !detectGateway) return;
   const nic = await probedNic(kernel, ifname);
   await raise(kernel.pod, nic, undo);
   try {
-    await ask({ probes, found }, kernel, { nic, settings });
+    await ask(outside, kernel, { nic, settings });
   } catch (cause) {
     throw cause instanceof LinuxError && cause.code === "EPERM"
       ? forbidden(ifname, cause)

@@ -1,4 +1,4 @@
-import { type Address, Prefix } from "../../inet/mod.ts";
+import { type Address, distinct, Prefix } from "../../inet/mod.ts";
 import type { LinkEnd } from "../plan/plan.ts";
 import { withDevice } from "../plan/stale.ts";
 import { findNeighbour, holds } from "../state/compare.ts";
@@ -38,14 +38,14 @@ export function planWays(input: WaysInput): Step[] {
     repliesMarked: true,
   };
   return [
-    ...wanted.flatMap((way) => [
-      neighbourStep("neighbour", way.address, input),
-      routeStep("route", way),
-    ]),
-    ...stale.flatMap((way) => [
-      routeStep("noRoute", way),
-      neighbourStep("noNeighbour", way.address, input),
-    ]),
+    ...addressesOf(wanted).map((address) =>
+      neighbourStep("neighbour", address, input)
+    ),
+    ...wanted.map((way) => routeStep("route", way)),
+    ...stale.map((way) => routeStep("noRoute", way)),
+    ...addressesOf(stale).map((address) =>
+      neighbourStep("noNeighbour", address, input)
+    ),
   ].filter((step) => !holds(step, state));
 }
 
@@ -80,6 +80,10 @@ function wayTo(address: Address, ways: readonly Way[]): Way[] {
     address,
     route: { ...route, destination: Prefix.host(address) },
   }));
+}
+
+function addressesOf(ways: readonly Way[]): Address[] {
+  return distinct(ways.map(({ address }) => address));
 }
 
 function routeStep(kind: "route" | "noRoute", { route }: Way): Step {
