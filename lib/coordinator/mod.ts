@@ -26,7 +26,7 @@ export {
   type Shared,
   type SharedDocument,
 } from "./config/shared.ts";
-export { type CoordinatorHusk, discardHusks, huskOf } from "./kernel/husks.ts";
+export { huskOf } from "./kernel/husks.ts";
 export { machineOf, type Podnet } from "./kernel/machine.ts";
 export type {
   Decided,
@@ -37,6 +37,7 @@ export type {
   Probes,
   Routes,
 } from "./kernel/ports.ts";
+export type { CoordinatorHusk } from "./plan/veth.ts";
 export {
   countJoined,
   type HostLook,

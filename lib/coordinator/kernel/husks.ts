@@ -1,4 +1,3 @@
-import type { AttachmentKey } from "../../cni/mod.ts";
 import {
   type Link,
   linkDelete,
@@ -8,12 +7,12 @@ import {
 } from "../../netlink/mod.ts";
 import { COORDINATOR_PROTOCOL } from "../../names/mod.ts";
 import type { Outside, Routes } from "./ports.ts";
-import { huskAlias, parseHuskAlias, parseVethAlias } from "../plan/veth.ts";
-
-/** The host's end of a pair that is cut off and waits for its deletion. */
-export interface CoordinatorHusk extends AttachmentKey {
-  readonly index: number;
-}
+import {
+  type CoordinatorHusk,
+  huskAlias,
+  parseHuskAlias,
+  parseVethAlias,
+} from "../plan/veth.ts";
 
 /** The husk that a link is; undefined for other links. */
 export function huskOf({ alias, index }: Link): CoordinatorHusk | undefined {

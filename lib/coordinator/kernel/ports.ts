@@ -3,7 +3,7 @@ import type { Netns } from "../../linux/mod.ts";
 import type { Link, NetfilterSocket, RouteSocket } from "../../netlink/mod.ts";
 import type { ProbeLink, ProbeTimes } from "../../probe/mod.ts";
 import type { Shared } from "../config/shared.ts";
-import type { CoordinatorHusk } from "./husks.ts";
+import type { CoordinatorHusk } from "../plan/veth.ts";
 
 /** Reads and changes one network namespace. */
 export type Routes =

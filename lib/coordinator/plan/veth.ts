@@ -15,6 +15,11 @@ export interface VethSpec {
   readonly alias: string;
 }
 
+/** The host's end of a pair that is cut off and waits for its deletion. */
+export interface CoordinatorHusk extends AttachmentKey {
+  readonly index: number;
+}
+
 /** IFALIASZ of `<linux/if.h>` without the terminating NUL. */
 const MAX_ALIAS_BYTES = 255;
 
