@@ -28,6 +28,7 @@ export type Verdict =
   | { readonly status: 204 }
   | { readonly status: 403 | 404 | 503; readonly reason: string };
 
+/** How {@linkcode announceHandler} decides. */
 export interface AnnounceHandlerOptions {
   /** Returns the owner of the token that the peer with this address has sent; undefined when the token is not valid. An error that it throws is answered with 503. */
   readonly authenticate: (

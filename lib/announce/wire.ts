@@ -7,6 +7,7 @@ export const ANNOUNCE_PATH = "/v1/clients";
 /** Which Egress a gateway serves. */
 export type EgressRef = NamespacedName;
 
+/** The pod that an announcement is about. */
 export interface AnnouncedPod extends NamespacedName {
   /** UID of the pod in the API: a later pod of that name is another one. */
   readonly uid: string;

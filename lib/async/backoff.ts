@@ -55,9 +55,10 @@ export interface RetryOptions extends SleepOptions {
 }
 
 /**
- * Calls `fn` until it succeeds, and rethrows its last error when it may not be tried again.
+ * Calls `fn` until it succeeds. `fn` gets the number of the attempt, from 1.
  *
- * `fn` gets the number of the attempt, from 1.
+ * @throws the last error of `fn` when it may not be tried again
+ * @throws the signal's reason when it aborts before or between attempts
  */
 export async function retry<T>(
   fn: (attempt: number) => Promise<T>,

@@ -3,6 +3,7 @@ export class BoundedMap<K, V> {
   readonly #max: number;
   readonly #entries = new Map<K, V>();
 
+  /** Holds at most `max` entries. */
   constructor(max: number) {
     this.#max = max;
   }
@@ -12,6 +13,7 @@ export class BoundedMap<K, V> {
     return this.#entries.size;
   }
 
+  /** The value of a key; does not make it newer. */
   get(key: K): V | undefined {
     return this.#entries.get(key);
   }

@@ -28,7 +28,7 @@ export class CoalescedRunner {
     this.#next.resolve();
   }
 
-  /** Serves triggers until the signal aborts, then returns. An error of the function ends it and is rethrown. */
+  /** Serves triggers until the signal aborts, then returns. @throws the function's error, which ends it */
   async run(signal: AbortSignal): Promise<void> {
     try {
       while (!signal.aborted) {

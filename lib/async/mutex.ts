@@ -14,6 +14,8 @@ export class Mutex {
    * Waits for the lock and returns it: `using _lock = await mutex.lock()`. Disposing twice is harmless.
    *
    * A waiter whose signal aborts leaves the queue without holding up those behind it.
+   *
+   * @throws the signal's reason when it aborts before the lock is held
    */
   async lock(options: WaitOptions = {}): Promise<Disposable> {
     options.signal?.throwIfAborted();
@@ -64,7 +66,7 @@ export class KeyedMutex {
     return (this.#entries.get(key)?.counted ?? 0) > 0;
   }
 
-  /** Waits for the lock of the key. Other keys are not held up. */
+  /** Waits for the lock of the key. Other keys are not held up. @throws as {@linkcode Mutex.lock} */
   async lock(
     key: string,
     options: KeyedLockOptions = {},

@@ -73,7 +73,7 @@ export class TaskGroup implements AsyncDisposable {
     this.#controller.abort(reason);
   }
 
-  /** Waits until every task has ended, also those started in the meantime. Rethrows the first failure. */
+  /** Waits until every task has ended, also those started in the meantime. @throws the first failure of a task */
   async wait(): Promise<void> {
     await this.#drain();
     if (this.#failure !== undefined) throw this.#failure.error;

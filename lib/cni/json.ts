@@ -10,7 +10,7 @@ export function malformed(what: string, expected: string): CniError {
   });
 }
 
-/** @throws {CniError} unless `value` is a JSON object */
+/** A JSON object that must be there. `what` names it in errors. @throws {CniError} with code 6 when it is anything else */
 export function parseObject(value: unknown, what: string): JsonObject {
   if (typeof value !== "object" || value === null || Array.isArray(value)) {
     throw malformed(what, "an object");
@@ -18,7 +18,7 @@ export function parseObject(value: unknown, what: string): JsonObject {
   return value as JsonObject;
 }
 
-/** The items of a JSON array; none when it is absent or null. */
+/** The items of a JSON array; none when it is absent or null. @throws {CniError} with code 6 when it is anything else */
 export function parseList<T>(
   value: unknown,
   what: string,
@@ -29,21 +29,21 @@ export function parseList<T>(
   return value.map((item, i) => parse(item, `${what}[${i}]`));
 }
 
-/** A string; undefined when it is absent, null or empty, as Go has it. */
+/** A string; undefined when it is absent, null or empty, as Go has it. @throws {CniError} with code 6 when it is anything else */
 export function parseText(value: unknown, what: string): string | undefined {
   if (value === undefined || value === null || value === "") return undefined;
   if (typeof value !== "string") throw malformed(what, "a string");
   return value;
 }
 
-/** A string that must be there. */
+/** A string that must be there, and not be empty. @throws {CniError} with code 6 when it is anything else */
 export function parseRequiredText(value: unknown, what: string): string {
   const text = parseText(value, what);
   if (text === undefined) throw malformed(what, "a non-empty string");
   return text;
 }
 
-/** A yes or no; undefined when it is absent or null. */
+/** A boolean; undefined when it is absent or null. @throws {CniError} with code 6 when it is anything else */
 export function parseBoolean(
   value: unknown,
   what: string,
@@ -53,7 +53,7 @@ export function parseBoolean(
   return value;
 }
 
-/** A whole number; undefined when it is absent or null. */
+/** A whole number, up to 2^53 - 1 either way; undefined when it is absent or null. @throws {CniError} with code 6 when it is anything else */
 export function parseInteger(
   value: unknown,
   what: string,

@@ -23,14 +23,15 @@ const DEFAULT_PAGE_SIZE = 200;
 const MAX_STARTS = 3;
 const MAX_ROOTS = 20;
 
+/** Which etcd is read, and how. */
 export interface EtcdClientOptions {
   /** Members of the cluster; each is tried until one answers. */
   readonly endpoints: readonly RemoteEndpoint[];
-  /** Who reads, where etcd asks for a password. */
+  /** The user, where etcd asks for a password. */
   readonly user?: { readonly name: string; readonly password: string };
   /** Time for each call. Default 5 s. */
   readonly timeoutMs?: number;
-  /** Keys asked for at a time. */
+  /** Keys asked for at a time. Default 200. */
   readonly pageSize?: number;
 }
 

@@ -84,6 +84,7 @@ export type FlagValue<F extends Flag> = F extends { type: "bool" } ? boolean
   : F extends { type: "enum"; values: readonly (infer V)[] } ? V
   : string;
 
+/** The values of all flags, by their names. */
 export type FlagValues<S extends FlagSpec> = {
   readonly [K in keyof S]: FlagValue<S[K]>;
 };

@@ -7,6 +7,8 @@ const PAUSE_MS = 5;
  *
  * The parent process may have made the pipe non-blocking, as Node.js does;
  * a full one refuses with EAGAIN then.
+ *
+ * @throws {Error} when the write fails otherwise
  */
 export function writeAll(
   stream: { writeSync(data: Uint8Array): number },

@@ -41,6 +41,7 @@ const RECEIVE_BUFFER_BYTES = 4 << 20;
 export const NETLINK_ROUTE = 0;
 /** Netfilter: nf_tables and connection tracking. */
 export const NETLINK_NETFILTER = 12;
+/** Generic netlink: families such as fou. */
 export const NETLINK_GENERIC = 16;
 
 /**

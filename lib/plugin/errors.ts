@@ -3,6 +3,7 @@ import { CniError, type Command, ErrorCode } from "../cni/mod.ts";
 /** coild did not answer: no process listens at its socket, or no answer came. */
 export class NoAnswerError extends Error {
   override readonly name = "NoAnswerError";
+  /** For `details` of the CNI error: the socket, and what happened there. */
   readonly details: string;
 
   constructor(

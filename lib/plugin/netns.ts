@@ -1,4 +1,4 @@
-/** Whether `path` is the network namespace that this process is in. */
+/** Whether `path` is the network namespace that this process is in; false where it cannot be read. @throws {Error} when the file system fails otherwise */
 export function isOwnNetns(path: string): boolean {
   try {
     const theirs = Deno.statSync(path);

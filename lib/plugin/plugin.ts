@@ -78,7 +78,7 @@ export async function runPlugin(outside: Outside): Promise<Answer> {
   }
 }
 
-/** What the runtime gets for what coild gave, which is a result for ADD only. */
+/** What the runtime gets for what coild gave, which is a result for ADD only. @throws {CniError} with code 1 when the configuration's version is not supported */
 export function answerWith(
   { conf }: PluginCall,
   given: Result | undefined,

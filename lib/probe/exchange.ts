@@ -20,11 +20,13 @@ export interface ProbeLink {
   /** Absent: the process's own. */
   readonly netns?: Netns | undefined;
   readonly index: number;
+  /** In hexadecimal, colons between. */
   readonly mac: string;
 }
 
 /** How often, and how long, is asked. */
 export interface ProbeTimes {
+  /** How many frames are sent. */
   readonly retries: number;
   /** Between two questions. */
   readonly intervalMs: number;

@@ -31,7 +31,12 @@ export async function findConflict(
   });
 }
 
-/** Whether a gateway answers; `source` is an address of the link; the question reveals it to the network. */
+/**
+ * Whether a gateway answers. `source` is an address of the link, which the
+ * question reveals to the network.
+ *
+ * @throws {LinuxError} when the link is down or gone
+ */
 export async function answers(
   link: ProbeLink,
   { gateway, source }: { readonly gateway: Address; readonly source: Address },
@@ -56,7 +61,7 @@ export async function answers(
   return found !== undefined;
 }
 
-/** Announces the link's MAC address for an address to the network. */
+/** Announces the link's MAC address for an address to the network. @throws {LinuxError} when the link is down or gone */
 export async function announce(
   link: ProbeLink,
   address: Address,

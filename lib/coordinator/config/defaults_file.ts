@@ -11,7 +11,12 @@ import {
 /** Bits of a mode by which others than the owner may write. */
 const OTHERS_WRITE = 0o022;
 
-/** The document of a file that cannot be used has the reason. */
+/**
+ * Reads the file with the defaults. Without one nothing is known; the document
+ * of a file that cannot be used has the reason.
+ *
+ * @throws {Error} when the file system fails otherwise
+ */
 export function readDefaults(path: string): SharedDocument {
   try {
     refuseForeign(Deno.lstatSync(path));
@@ -32,7 +37,12 @@ export function sharedIn(path: string): Shared {
   return readShared(readDefaults(path));
 }
 
-/** Writes the file at once or not at all, unless it is there as it should be. Returns whether it had to. */
+/**
+ * Writes the file at once or not at all, unless it is there as it should be.
+ * Returns whether it had to. Only its owner may read and write it.
+ *
+ * @throws {Error} when the file system fails
+ */
 export async function writeDefaults(
   path: string,
   document: SharedDocument,

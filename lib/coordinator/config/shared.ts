@@ -108,6 +108,7 @@ export function readShared({ config, problem }: SharedDocument): Shared {
   return { given: { ...given, serviceCidrs }, problem };
 }
 
+/** The document as a line of JSON, with the number of its format. */
 export function formatDocument(document: SharedDocument): string {
   return JSON.stringify({ format: FORMAT, ...document }) + "\n";
 }

@@ -73,7 +73,9 @@ export async function applyClient(
 
 /**
  * Removes everything that makes a client of a pod. False when there was
- * nothing, or the namespace is an egress gateway's.
+ * nothing, or the namespace is an egress gateway's. Idempotent.
+ *
+ * @throws {NetlinkError} when the kernel refuses
  */
 export async function clearClient(options: ClientOptions): Promise<boolean> {
   if (!await isClient(options)) return false;
@@ -81,7 +83,7 @@ export async function clearClient(options: ClientOptions): Promise<boolean> {
   return true;
 }
 
-/** Whether anything in the namespace makes a client of the pod, be it upstream Coil's or half-done. */
+/** Whether anything in the namespace makes a client of the pod, be it upstream Coil's or half-done. @throws {NetlinkError} when the kernel refuses */
 export async function isClient({ netns }: ClientOptions): Promise<boolean> {
   using route = RouteSocket.open({ netns });
   using nft = NetfilterSocket.open({ netns });

@@ -56,6 +56,7 @@ export function codeName(code: number): string {
 /** A call that ended with a status other than OK. */
 export class GrpcError extends Error {
   override readonly name = "GrpcError";
+  /** One of {@linkcode StatusCode}, or an unknown one that a server sent. */
   readonly code: number;
   /** The trailer `grpc-status-details-bin`: an encoded google.rpc.Status. */
   readonly statusDetails: Uint8Array | undefined;

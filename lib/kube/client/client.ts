@@ -126,7 +126,7 @@ export class KubeClient implements Disposable {
     });
   }
 
-  /** Reads one object; undefined when it does not exist. */
+  /** Reads one object; undefined when it does not exist. @throws {KubeApiError} when it may not be read. */
   async tryGet<T extends KubeObject>(
     type: ResourceType<T>,
     options: GetOptions,
@@ -165,7 +165,7 @@ export class KubeClient implements Disposable {
     return await readListItems<T>(chunks, onItem);
   }
 
-  /** Reads a whole collection page by page; starts again without pages when the pages expired in between. */
+  /** Reads a whole collection page by page; starts again without pages when the pages expired in between. @throws {KubeApiError} when it may not be read. */
   async listAll<T extends KubeObject>(
     type: ResourceType<T>,
     options: Omit<ListOptions, "continue"> = {},
@@ -243,6 +243,9 @@ export class KubeClient implements Disposable {
    *
    * A merge patch may carry `metadata.resourceVersion` as a precondition, a JSON patch a `test` operation. What is
    * applied gets its apiVersion, kind and name here.
+   *
+   * @throws {KubeApiError} when the server refuses, as for a precondition that fails (`isConflict`)
+   * @throws {TypeError} when there is no field manager to apply for
    */
   async patch<T extends KubeObject>(
     type: ResourceType<T>,

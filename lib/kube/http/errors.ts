@@ -24,6 +24,7 @@ export class KubeApiError extends Error {
   readonly reason: string;
   /** How long the server wants to be left alone. */
   readonly retryAfterMs?: number;
+  /** Which object and fields it is about, as the server's Status has it. */
   readonly details?: NonNullable<KubeStatus["details"]>;
 
   constructor(

@@ -42,6 +42,7 @@ export class InClusterSource implements ConnectionSource {
     this.#now = options.now ?? (() => performance.now());
   }
 
+  /** Returns the data as read at most a minute ago, or older where its files cannot be read now. @throws {Error} when they never could be */
   async current(): Promise<Connection> {
     const cached = this.#cached;
     const isFresh = cached !== undefined && !this.#isExpired &&

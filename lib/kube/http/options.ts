@@ -28,6 +28,7 @@ export interface Selection {
   readonly metadataOnly?: boolean | undefined;
 }
 
+/** Which objects, and which page of them. */
 export interface ListOptions extends Selection, CallOptions {
   /** The most objects of one page. */
   readonly limit?: number | undefined;
@@ -37,6 +38,7 @@ export interface ListOptions extends Selection, CallOptions {
   readonly resourceVersion?: string | undefined;
 }
 
+/** Which objects are watched, from which version on. */
 export interface WatchOptions extends Selection, CallOptions {
   /** What happened after it is wanted; without it the watch begins with all objects as ADDED. */
   readonly resourceVersion?: string | undefined;

@@ -28,6 +28,7 @@ export interface RequestInfo {
   readonly host: string;
   /** HTTP status as text, or "<error>" when there was no answer, as client-go has it. */
   readonly code: string;
+  /** How long the answer took, in milliseconds. */
   readonly ms: number;
 }
 

@@ -73,7 +73,9 @@ export class LeaderElector {
    * Waits for the lease and calls `lead` while we have it, again and again, until the signal aborts.
    *
    * `lead`'s signal aborts with the outer one or when the lease is lost; it must end then, and before others begin.
-   * When `lead` returns by itself the lease is released and `run` returns; when it throws, `run` rethrows.
+   * When `lead` returns by itself the lease is released and `run` returns. Failures of the API server do not end it.
+   *
+   * @throws what `lead` throws, unless the signal has aborted
    */
   async run(
     signal: AbortSignal,

@@ -111,6 +111,7 @@ export interface ConntrackTuple {
   /** Both addresses are of one family. */
   readonly source: Address;
   readonly destination: Address;
+  /** In host byte order, as all ports here. */
   readonly sourcePort: number;
   readonly destinationPort: number;
 }

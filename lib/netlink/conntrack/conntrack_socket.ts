@@ -127,7 +127,7 @@ export class ConntrackSocket implements Disposable, AsyncDisposable {
     return this.#dump(filter, (message) => parseFlow(message)?.copy());
   }
 
-  /** Deletes the connections that match, and returns how many of them were still there. */
+  /** Deletes the connections that match, and returns how many of them were still there. @throws {NetlinkError} for the first that the kernel refused */
   async deleteWhere(
     match: (flow: ConntrackFlow) => boolean,
     filter: ConntrackFilter = {},
@@ -144,7 +144,7 @@ export class ConntrackSocket implements Disposable, AsyncDisposable {
     return outcomes.filter((outcome) => outcome === undefined).length;
   }
 
-  /** Deletes one connection, without a look at the others. False when it is not there. */
+  /** Deletes one connection, without a look at the others. False when it is not there. @throws {NetlinkError} when the kernel refuses */
   async delete(connection: ConntrackTuple): Promise<boolean> {
     const { source, destination, protocol } = connection;
     const { sourcePort, destinationPort } = connection;

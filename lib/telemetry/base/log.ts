@@ -15,6 +15,7 @@ import {
   type TimeEncoding,
 } from "./log_format.ts";
 
+/** Which records are written, and how. */
 export interface LoggingOptions {
   /** The lowest level written. Default "info". */
   readonly level?: LogLevel;
