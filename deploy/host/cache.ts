@@ -40,7 +40,7 @@ export async function tryLockFile(
   return undefined;
 }
 
-/** Removes what is in the directory and has not been touched for so long. Several processes may do it at once. */
+/** Removes what is in the directory and was not touched for `unusedMs`. Several processes may do it at once. */
 export async function removeUnused(
   directory: string,
   unusedMs: number,

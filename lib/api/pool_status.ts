@@ -34,7 +34,7 @@ export const CONDITION_CAPACITY_LOW = "CapacityLow";
 /** Condition of an AddressPool, there only while it is true: others have addresses of the pool too. */
 export const CONDITION_OVERLAPPING = "Overlapping";
 
-/** As many nodes are named in a status. */
+/** The most nodes named in a status. */
 const MAX_NAMED_NODES = 5;
 
 /** Condition of an AddressPool, there only while it is true: the cluster uses addresses of the pool for something else. */

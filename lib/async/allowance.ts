@@ -2,9 +2,9 @@ import { BoundedMap } from "./bounded_map.ts";
 
 /** How often something may be done. */
 export interface Rate {
-  /** So often at once. */
+  /** How often at once. */
   readonly burst: number;
-  /** And so often in a second after that. */
+  /** How often in a second after that. */
   readonly perSecond: number;
 }
 

@@ -17,13 +17,13 @@ const WORTH_BYTES = 3 * 1024 * 1024;
 const LONG_REST_LOOKS = 4;
 const LEAST_BYTES = 1024 * 1024;
 
-/** So many looks after a collection during work, its pages are given back to the kernel although some work goes on. */
+/** How many looks after a collection during work its pages are given back to the kernel, although some work goes on. */
 const PAGES_LOOKS = 30;
 
 /** By default, during work, it collects when there is as much as this. */
 const BUSY_BYTES = 12 * 1024 * 1024;
 
-/** So many objects may come in between two looks; parsing them yields to no timer. */
+/** How many objects may come in between two looks; parsing them yields to no timer. */
 const OBJECTS_PER_LOOK = 50;
 
 /** What a process holds, in bytes. */

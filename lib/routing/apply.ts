@@ -51,7 +51,7 @@ export interface RouteDefaults {
   readonly index?: number;
 }
 
-/** So many changes are made at a time: 50,000 requests at once would be much memory. */
+/** The most changes made at a time: 50,000 requests at once would be much memory. */
 const BATCH = 1_000;
 
 /** What is to be done: routes that are wanted, and our routes that are not. */

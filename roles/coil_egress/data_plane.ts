@@ -45,7 +45,7 @@ export async function openDataPlane(
     ifname: IFNAME,
     port,
     sourcePortAuto,
-    // That of the interface.
+    // 0: that of the interface.
     mtu: 0,
     ...(maxFlowsPerClient !== undefined && { maxFlowsPerClient }),
     ...(probePort !== undefined && { probePort }),

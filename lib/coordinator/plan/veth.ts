@@ -100,7 +100,7 @@ async function macOf(
   return text.replace(/..(?=.)/g, "$&:");
 }
 
-/** Not of node:crypto, whose load would be a part of each call. */
+/** By Web Crypto: each call would have to load node:crypto. */
 async function sha1(text: string): Promise<string> {
   const digest = await crypto.subtle.digest(
     "SHA-1",

@@ -30,8 +30,8 @@ import { TUNNEL_LINKS } from "../kernel/tunnel_names.ts";
 const FIRST_INDEX = 10_001;
 
 /**
- * So many indexes there are to begin with, by chance: where an earlier client's
- * links are left, no route of this send is to meet one of those.
+ * The first index is a random one of so many: where an earlier client's links are
+ * left, no route of this send is to meet one of those.
  */
 const FIRST_INDEXES = 1 << 20;
 

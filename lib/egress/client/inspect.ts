@@ -24,7 +24,7 @@ import { TUNNEL_LINKS } from "../kernel/tunnel_names.ts";
 
 /** Stands for the index of a link that is missing: no link has it. */
 const NO_INDEX = -1;
-/** So much is said of a table that differs. */
+/** The most changes named of a table that differs. */
 const MAX_TABLE_CHANGES = 3;
 
 /**

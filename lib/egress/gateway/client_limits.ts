@@ -41,19 +41,19 @@ export function clientLimits(
 }
 
 /**
- * The kernel counts by walking through all that it counts, so it is given no
- * more than about so many: of more connections a random part is counted,
- * which gives their number within some percent.
+ * About how many connections the kernel counts at most, since it counts by walking
+ * through all of them: of more connections a random part is counted, which gives
+ * their number within some percent.
  */
 const COUNTED = 1024;
 
 /**
- * A client over a limit can open no connection for so long. Without the pause each packet
+ * How long a client over a limit can open no connection. Without the pause each packet
  * of a flood would be counted, and the kernel does not forget as fast as that
  * (CONNCOUNT_GC_MAX_NODES of net/netfilter/nf_conncount.c).
  */
 const PAUSE_MS = 100;
-/** For so long a client that was over a limit can be read. */
+/** How long a client that was over a limit is remembered. */
 const MEMORY_MS = 300_000;
 /** Far more than a gateway has clients; once a set is full, further clients are not limited. */
 const MAX_ELEMENTS = 65_535;

@@ -10,7 +10,7 @@ export class ByteBudget {
     this.#free = bytes;
   }
 
-  /** Takes so many bytes; false when there are not as many. */
+  /** Takes that many bytes from the budget; false when it has fewer. */
   take(bytes: number): boolean {
     if (bytes > this.#free) return false;
     this.#free -= bytes;

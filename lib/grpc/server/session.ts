@@ -87,7 +87,7 @@ export class Session {
   closeStale(): void {
     const nowMs = this.#options.nowMs();
     if (nowMs - this.#writingSince > MAX_STALL_MS) return this.close();
-    // That it waits for its turn is not the peer's fault.
+    // A peer that waits for its turn is not at fault.
     if (this.#isWaiting) return;
     const maxQuietMs = this.isEstablished ? MAX_QUIET_MS : MAX_STALL_MS;
     if (this.quietMs <= maxQuietMs) return;

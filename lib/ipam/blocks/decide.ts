@@ -37,7 +37,7 @@ export interface Decision {
 /** While a pool has few blocks left, no block stays empty for longer. */
 const LOW_MS = 30_000;
 
-/** As many returns are under way at a time. */
+/** The most returns under way at a time. */
 const MAX_FLYING = 8;
 
 /** Decides which blocks a node gets and gives back. Pure: looks at the whole table, whatever happened. */

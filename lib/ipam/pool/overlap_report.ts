@@ -8,7 +8,7 @@ import {
 import { Overlaps, type PoolOverlap } from "./overlaps.ts";
 import { PoolIndex } from "./index.ts";
 
-/** As many are named; of more, their number is given. */
+/** The most that are named; of further ones their number is given. */
 const MAX_NAMED = 4;
 
 /** Says in a sentence what others have of the pool. */

@@ -32,7 +32,7 @@ export interface TokenAnswersOptions<T> {
   readonly nowMs?: () => number;
 }
 
-/** So many unknown tokens came that this one is not asked about. */
+/** Too many unknown tokens came: the API server is not asked about this one. */
 export class TooManyTokensError extends Error {
   override readonly name = "TooManyTokensError";
 }

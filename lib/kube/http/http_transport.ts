@@ -12,7 +12,7 @@ import type {
 
 /** A request that got less time than this says nothing about its connection. */
 const LEAST_SILENCE_MS = 250;
-/** So much of an answer is read at a time. */
+/** The most that is read of an answer at a time. */
 const READ_BYTES = 32 * 1024;
 /** What HTTP allows in a field's value: RFC 9110, section 5.5. */
 const FIELD_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;

@@ -37,7 +37,7 @@ const EPROTO = 71;
 const EINTR = 4;
 const ENOBUFS = 105;
 
-/** So many acknowledgements fit into the smallest receive buffer that the kernel may leave us with. */
+/** That many acknowledgements fit into the smallest receive buffer that the kernel may leave us with. */
 const MAX_REQUESTS_PER_SEND = 256;
 /** Well below the default send buffer (net.core.wmem_default is 212992). */
 const MAX_BYTES_PER_SEND = 64 << 10;
@@ -175,7 +175,7 @@ export class Connection implements Disposable {
     return this.#sequence;
   }
 
-  /** As many requests as one send takes. */
+  /** Encodes as many requests as one send takes. */
   #encodePart(requests: readonly Request[], from: number): Batch {
     return this.#encode(
       requests.slice(from, from + MAX_REQUESTS_PER_SEND),

@@ -4,7 +4,7 @@ import { type Message, parseMessages } from "../message/message_reader.ts";
 
 /** Room for one datagram: notifications of rtnetlink are of a few hundred bytes, nf_tables joins several to up to 8 KiB. */
 const BUFFER_BYTES = 16 << 10;
-/** So many datagrams are read in one go. */
+/** The most datagrams read at a time. */
 const MAX_BATCH = 1_024;
 const ENOBUFS = 105;
 

@@ -1,7 +1,7 @@
 import type { Address, Prefix } from "../../inet/mod.ts";
 import type { Route, RouteSocket } from "../../netlink/mod.ts";
 
-/** So many lists at most; each takes the kernel a millisecond or less. */
+/** The most lists to ask for; each takes the kernel a millisecond or less. */
 const MAX_LISTS = 6;
 
 /**

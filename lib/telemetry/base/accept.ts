@@ -5,9 +5,9 @@ const log = getLogger("accept");
 
 /** Pause after accept() has failed for want of something, or for an unknown reason. */
 const PAUSE_MS = 100;
-/** A trouble that lasts is logged again after so long. */
+/** After this a failure that lasts is logged again. */
 const REMIND_MS = 30_000;
-/** Without a failure for so long, the trouble is over. */
+/** After this without a failure, accept() counts as working again. */
 const CALM_MS = 1_000;
 
 /** There is too little of something that closing a connection gives back: descriptors or memory. */

@@ -24,7 +24,7 @@ const HEAD_END = [13, 10, 13, 10] as const;
 const LINGER_MS = 500;
 const MAX_LINGER_BYTES = 64 * 1024;
 
-/** A peer that has not taken its answer for so long can be done without. */
+/** After this the connection of a peer that does not take its answer may be closed. */
 const UNTAKEN_MS = 1_000;
 
 const decoder = new TextDecoder("latin1");

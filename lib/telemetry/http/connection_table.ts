@@ -10,7 +10,7 @@ export interface BoundedConnection {
   close(): void;
 }
 
-/** So many are allowed in any case. */
+/** The least limit of connections. */
 const MIN_CONNECTIONS = 2;
 
 /**
@@ -94,7 +94,7 @@ export class ConnectionTable<C extends BoundedConnection> {
     while (this.#all.size > this.#limit && this.closeOne());
   }
 
-  /** Allows as many as at first. */
+  /** Restores the first limit. */
   recover(): void {
     this.#limit = this.#maxConnections;
   }

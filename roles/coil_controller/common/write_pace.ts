@@ -1,6 +1,6 @@
 import { BoundedMap, type Clock, systemClock } from "../../../lib/async/mod.ts";
 
-/** So much of an interval is random: what was written together is not written together again. */
+/** The share of an interval that is random: what was written together is not written together again. */
 const JITTER = 0.2;
 
 /** More objects of a kind than any cluster has. */

@@ -67,7 +67,7 @@ const BY_TYPE: Readonly<
   auto: detectedCidrs,
 };
 
-/** By what the cluster has, since files of the controller's node say nothing of other nodes. */
+/** Detected from what the cluster has, since files of the controller's node say nothing of other nodes. */
 async function detectedCidrs(sources: Sources): Promise<Cidrs> {
   const calico = await sources.calico() ?? [];
   if (calico.length > 0) return { cidrs: calico };

@@ -17,7 +17,7 @@ import { statusOf, statusText } from "./status.ts";
 
 const log = getLogger("coordinator-reconciler");
 
-/** So often another program may write over our status before it is left to it. */
+/** How often another program may overwrite our status before we leave it to that program. */
 const MAX_OVERWRITTEN = 3;
 
 export interface SpiderReconcilerOptions {

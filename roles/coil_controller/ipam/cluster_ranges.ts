@@ -19,7 +19,7 @@ const log = getLogger("cluster-ranges");
 
 /** Nodes that are read before others have their turn: a few ms. */
 const NODES_AT_ONCE = 100;
-/** As many are named in a message. */
+/** The most that are named in a message. */
 const MAX_NAMED = 3;
 
 /** Addresses that the cluster uses otherwise than for pods of Coil's. */

@@ -28,7 +28,7 @@ const log = getLogger("gc");
 const CONCURRENT_NODES = 4;
 /** Blocks of one node that are released at the same time. */
 const CONCURRENT_BLOCKS = 8;
-/** As many blocks are named in an Event. */
+/** The most blocks named in an Event. */
 const NAMED_BLOCKS = 5;
 
 export interface GarbageCollectorOptions {

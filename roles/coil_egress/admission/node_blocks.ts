@@ -11,7 +11,7 @@ import { isPathSegment, type KubeClient } from "../../../lib/kube/mod.ts";
 /** coild waits a second; after that the answer is too late. */
 const GET_MS = 2_000;
 
-/** A block that was given to another node counts as the first one's for so long at the most, as a revoked token does. */
+/** The longest time that a block given to another node still counts as the first one's, as with a revoked token. */
 const FRESH_MS = 60_000;
 
 /** What is refused is looked up again, but not for each message. */

@@ -53,7 +53,7 @@ export class ClientWatcher implements Disposable {
     return this.#clients.pods;
   }
 
-  /** Waits so long for a pod to become a client; undefined when it does not. */
+  /** Waits up to `ms` milliseconds for a pod to become a client; undefined when it does not. */
   async find(
     uid: string,
     { ms, signal }: { readonly ms: number; readonly signal: AbortSignal },

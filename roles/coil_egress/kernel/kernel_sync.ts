@@ -14,7 +14,7 @@ const log = getLogger("egress-sync");
 /** The first change is served at once; those that come in the meantime go together. */
 const LEAST_PAUSE_MS = 10;
 
-/** Whatever happened to the kernel's state, it is made right again after so long. */
+/** How often the kernel's state is repaired, whatever happened to it. */
 const REPAIR_MS = 300_000;
 
 export interface KernelSyncOptions {

@@ -13,7 +13,7 @@ const log = getLogger("egress-sync");
 /** How often to look, whatever the kernel reports. */
 const LOOK_MS = 30_000;
 
-/** So many of the things that are missing are named. */
+/** The most missing things that are named. */
 const MAX_NAMED = 10;
 
 export interface PlaneWatchOptions {

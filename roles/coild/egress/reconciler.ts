@@ -55,7 +55,7 @@ interface PodNotes {
   readonly conflict?: string | undefined;
   /** Why it cannot be a client: the kernel cannot, or the annotation is wrong. */
   readonly refused?: string | undefined;
-  /** By what its interface was looked for and not found; of pods that are not clients. */
+  /** What identified its interface when it was not found; of pods that are not clients. */
   readonly unfound?: string | undefined;
   /** Why it cannot be a client: it is a gateway. */
   readonly gateway?: string | undefined;
@@ -301,7 +301,7 @@ export class EgressReconciler {
   }
 }
 
-/** By what a pod's interface is looked for. */
+/** What identifies a pod's interface when it is looked for. */
 function soughtOf(pod: V1Pod): string {
   return [pod.metadata?.uid, ...podAddresses(pod)].join(" ");
 }

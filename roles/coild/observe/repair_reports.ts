@@ -5,7 +5,7 @@ import type { CoildMetrics, Repair } from "./metrics.ts";
 
 const log = getLogger("upkeep");
 
-/** So many repairs within this time make an Event. */
+/** How many repairs within this time make an Event. */
 const EVENT_REPAIRS = 3;
 const WINDOW_MS = 10 * 60_000;
 

@@ -39,7 +39,7 @@ export interface PluginServerOptions {
     call: PluginCall,
     caller: Caller,
   ) => Promise<Answer | undefined>;
-  /** That for launchers is beside it. */
+  /** Path of the daemon's socket; this server listens beside it, at the path with {@linkcode LAUNCHER_SOCKET_SUFFIX}. */
   readonly socketPath: string;
   /** Ends the server: no new calls, running ones may finish. */
   readonly signal: AbortSignal;

@@ -84,7 +84,7 @@ const TCP_STATEMENTS: ReadonlySet<NftStatement["kind"]> = new Set(
   ["tcpDport", "tcpSportBelow", "tcpNotSyn", "clampMss"] as const,
 );
 
-/** Of which family a packet is that agrees with the statement, where that shows. */
+/** The family of packets that match the statement; undefined where it does not decide that. */
 function familyOf(statement: NftStatement): "ipv4" | "ipv6" | undefined {
   switch (statement.kind) {
     case "address":
