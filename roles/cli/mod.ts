@@ -154,7 +154,7 @@ export async function run(
   }
 }
 
-/** @throws {UsageError} when no command is called so. */
+/** @throws {UsageError} when there is no such command. */
 function findCommand(
   args: readonly string[],
 ): { command: Command; rest: readonly string[] } {

@@ -9,7 +9,7 @@ import {
 export interface Terminal {
   /** Takes what was asked for. */
   out(text: string): void;
-  /** Takes what is said beside. */
+  /** Takes messages beside the output. */
   err(text: string): void;
   now(): Date;
   /** Whether `out` is a screen that can be cleared; false if not said. */

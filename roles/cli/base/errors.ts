@@ -16,7 +16,7 @@ export class CommandError extends Error {
   override readonly name = "CommandError";
 }
 
-/** Says what went wrong and, where it is known, what to do. Undefined for what is no fault of the admin's. */
+/** Says what went wrong and, where it is known, what to do. Undefined for an error in Coil itself. */
 export function explain(error: unknown): string | undefined {
   if (error instanceof CommandError) return error.message;
   if (error instanceof KubeUnreachableError) {

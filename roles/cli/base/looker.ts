@@ -17,7 +17,7 @@ interface Selection {
   readonly fieldSelector?: string;
 }
 
-/** Lists objects for a command that goes on with what it may read. */
+/** Lists objects for a command that works with what it may read. */
 export class Looker {
   readonly #client: Pick<KubeClient, "list">;
   readonly #pageSize: number;
@@ -34,7 +34,7 @@ export class Looker {
   }
 
   /**
-   * Lists objects; undefined when the user may not, or the cluster has no such.
+   * Lists objects; undefined when the user may not list them, or the cluster has no such resource.
    *
    * @throws {KubeApiError} for any other refusal
    * @throws {KubeUnreachableError} when the API server does not answer

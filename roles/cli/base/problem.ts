@@ -8,7 +8,7 @@ export interface Problem {
   /** Kind and name of the object, e.g. `Pod kube-system/coild-x`. */
   readonly object: string;
   readonly message: string;
-  /** A command that shows more, or mends it. */
+  /** A command that shows more, or repairs it. */
   readonly next: string;
 }
 
@@ -29,7 +29,7 @@ export const PROBLEM_FLAGS: typeof OUTPUT_FLAG & typeof CONNECTION_FLAGS = {
   ...CONNECTION_FLAGS,
 };
 
-/** How such a command ends, for its help. */
+/** The exit codes of such a command, for its help. */
 export const PROBLEM_EXIT_CODES =
   `Exit codes: 0 no problems, 1 it could not look at all of it, 2 the command line
 is wrong, 3 there are problems.`;
@@ -46,7 +46,7 @@ export function formatReportAs(
 /** Problems shown of one kind of object; with `-o json` all are. */
 const SHOWN_OF_A_KIND = 10;
 
-/** The problems for people, each with its next step, after what could not be looked at. */
+/** The problems as text, each with its next step, after what could not be read. */
 export function formatProblems(
   problems: readonly Problem[],
   unseen: readonly Unseen[],

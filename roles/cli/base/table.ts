@@ -9,7 +9,7 @@ export interface Column<Row> {
 /** Spaces between columns, as kubectl has them. */
 const GAP = "   ";
 
-/** Lays out rows as kubectl does. What a row lacks shows as "-". Ends with a line end. */
+/** Lays out rows as kubectl does. A missing value shows as "-". Ends with a newline. */
 export function formatTable<Row>(
   columns: readonly Column<Row>[],
   rows: readonly Row[],

@@ -39,7 +39,7 @@ import {
   type Reference,
 } from "./findings.ts";
 
-/** How long pods and blocks that come and go have to do so. */
+/** How long to wait before the second look, so that pods and blocks that come and go do not count. */
 const LOOK_AGAIN_MS = 3_000;
 
 /** `coil ipam check`: whether pods, blocks, pools and nodes fit each other. */
@@ -119,7 +119,7 @@ interface PodFacts {
 }
 
 function podFacts(pod: V1Pod): PodFacts {
-  // What a pod that ends has may be free already, and another's.
+  // The address of a pod that ends may be free already, or have another pod.
   const isEnding = pod.metadata?.deletionTimestamp !== undefined;
   const addresses = isEnding ? undefined : addressesOf(pod);
   return { addresses, egresses: isEnding ? [] : egressNamesOf(pod) };

@@ -79,8 +79,8 @@ export class ClusterReader {
   }
 
   /**
-   * Lists the pods that hold addresses of their own, of all nodes and
-   * namespaces: only so is it seen that two pods have the same one.
+   * Lists the pods with addresses of their own, of all nodes and namespaces:
+   * otherwise two pods with the same address would not be found.
    */
   async pods(): Promise<PodAddresses[]> {
     const pods = await this.#pages(PODS, LIVE_PODS, addressesOf);

@@ -29,7 +29,7 @@ export type FindingCode =
   | "unknown-pool"
   | "unknown-egress";
 
-/** Something in the books that does not fit the rest. */
+/** An inconsistency between the objects. */
 export interface Finding extends Problem {
   readonly code: FindingCode;
 }
@@ -42,7 +42,7 @@ export interface Reference {
   readonly to: string;
 }
 
-/** The books at one moment; absent is what could not be read. */
+/** The objects at one moment; absent is what could not be read. */
 export interface Books {
   readonly pods?: readonly PodAddresses[] | undefined;
   readonly blocks?: readonly AddressBlock[] | undefined;
@@ -56,7 +56,7 @@ export interface Books {
   readonly egressNames?: readonly Reference[] | undefined;
 }
 
-/** Finds what does not fit. Where something was not read, nothing is found about it. */
+/** Finds the inconsistencies; none about what was not read. */
 export function findingsOf(books: Books, now: Date): Finding[] {
   const { requests = [], poolNames = [], egressNames = [] } = books;
   const pools = books.pools?.map(({ metadata }) => metadata.name ?? "");
@@ -196,7 +196,7 @@ function dangling(
   }));
 }
 
-/** The findings that both looks have: what is under way at one moment is over at the other. */
+/** The findings of both looks: what is in progress at one moment is over at the other. */
 export function lastingFindings(
   before: readonly Finding[],
   after: readonly Finding[],

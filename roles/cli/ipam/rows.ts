@@ -20,7 +20,7 @@ import { poolOverlaps } from "../../../lib/ipam/mod.ts";
 import { compareText, NODE_LABEL, POOL_LABEL } from "../../../lib/names/mod.ts";
 import { blockFinder, poolFinder, readableBlocks } from "./block_index.ts";
 
-/** A pod, as far as its addresses concern. */
+/** What is needed of a pod. */
 export interface PodAddresses {
   readonly namespace: string;
   readonly name: string;
@@ -30,7 +30,7 @@ export interface PodAddresses {
   readonly since?: string;
 }
 
-/** One pool and what is left of it. */
+/** One pool and its free addresses and blocks. */
 export interface PoolRow {
   readonly name: string;
   /** Addresses in a block; a decimal number as text. */

@@ -132,7 +132,7 @@ async function showAddresses(request: Request): Promise<void> {
   warn(request, rows);
 }
 
-/** Pools there are. @throws {CommandError} when the one asked for is none of them. */
+/** The existing pools. @throws {CommandError} when the one asked for is none of them. */
 async function knownPools({ pool, reader }: Request): Promise<AddressPool[]> {
   const pools = await reader.pools();
   if (pool !== undefined) poolNamed(pool, pools);
@@ -182,7 +182,7 @@ const WARNINGS = {
   "other-node": "an address of another node's block",
 } as const;
 
-/** Says in words what is not as it should be. */
+/** Describes what is wrong, as text. */
 function warn(request: Request, rows: readonly AddressRow[]): void {
   for (const [state, what] of Object.entries(WARNINGS)) {
     const count = rows.filter((row) => row.state === state).length;

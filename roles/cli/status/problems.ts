@@ -10,13 +10,13 @@ import type { Problem } from "../base/problem.ts";
 import { formatAge } from "../base/table.ts";
 import type { Leadership, NodeFacts, Part, Snapshot } from "./snapshot.ts";
 
-/** How much the clock of who looks may be ahead of a controller's. */
+/** How much the clock of this machine may be ahead of a controller's. */
 const CLOCK_SKEW_MS = 30_000;
 
 const COILD = "coild";
 const CONTROLLER = "coil-controller";
 
-/** Finds what is not as it should be: first what has other problems as consequences. */
+/** Finds problems: first those that cause others. */
 export function problemsOf(snapshot: Snapshot, now: Date): Problem[] {
   const { parts = [], leases, pools = [], requests = [] } = snapshot;
   const { egresses = [], nodes = [] } = snapshot;
@@ -165,7 +165,7 @@ function ofEgress({ metadata, status }: Egress): Problem[] {
   });
 }
 
-/** Conditions that say less than that it is not ready. */
+/** Conditions that add nothing when the object is not ready. */
 const LESS_THAN_NOT_READY = new Set(["CapacityLow", "Degraded"]);
 
 function ofConditions(

@@ -36,7 +36,7 @@ const FLAGS = defineFlags({
   ...PROBLEM_FLAGS,
 });
 
-/** `coil status`: whether all is well, and what is not. */
+/** `coil status`: whether Coil works, and its problems. */
 export const STATUS: Command = {
   path: "status",
   about: "Show whether Coil works, and a next step for each problem",
@@ -80,7 +80,7 @@ interface Look {
   readonly waitMs: number;
 }
 
-/** Looks until all is well or the time is over. An API server that does not answer may be part of what is waited for. */
+/** Looks until there are no problems or the time is over. An API server that does not answer may be part of what is waited for. */
 async function settled(look: Look): Promise<Report> {
   const { terminal, waitMs } = look;
   const endsAt = terminal.now().getTime() + waitMs;
