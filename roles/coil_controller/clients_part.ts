@@ -31,7 +31,7 @@ export function connectClients(
     readonly client: KubeClient;
     readonly cluster: Pick<EgressCluster, "egresses" | "clients" | "slices">;
     readonly metrics?: KubeMetrics;
-    /** The clients of an Egress may be others. */
+    /** The clients of an Egress may have changed. */
     readonly onWritten?: (egress: string) => void;
   },
 ): ClientsPart {

@@ -8,7 +8,7 @@ import {
 export interface LiveSlice {
   readonly number: number;
   readonly clients: readonly EgressClient[];
-  /** Whether it has to be written even if its clients are right. */
+  /** Whether it has to be written even if its clients are up to date. */
   readonly isDamaged?: boolean;
 }
 
@@ -40,7 +40,7 @@ interface Draft {
  * stays in the slice that it is in, a new one goes where there is room. Slices
  * are emptied before they are deleted, and clients move together when there
  * are twice as many slices as needed. The first slice is always there, and
- * made after all others: who sees it sees all clients.
+ * made after all others: a gateway that sees it sees all clients.
  *
  * A client only ever moves to a slice of a lower number, and of two that have
  * it the lower one keeps it. So however many plan at once, on slices however

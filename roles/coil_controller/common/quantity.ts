@@ -20,7 +20,7 @@ const SUFFIXES: Readonly<Record<string, number>> = {
   Ei: 2 ** 60,
 };
 
-/** Reads a quantity such as `200Mi` or `100m`; undefined when it is none. */
+/** Reads a quantity such as `200Mi` or `100m`; undefined when it is not one. */
 export function parseQuantity(text: string): number | undefined {
   const [, digits, suffix, exponent] = QUANTITY.exec(text) ?? [];
   if (digits === undefined) return undefined;
@@ -30,7 +30,7 @@ export function parseQuantity(text: string): number | undefined {
   return Number(digits) * scale;
 }
 
-/** Whether a quantity is at least the other one; false for what is none, such as a limit that the API server will refuse. */
+/** Whether a quantity is at least the other one; false for what is not a quantity, such as a limit that the API server will refuse. */
 export function isAtLeast(quantity: string, other: string): boolean {
   const [a, b] = [parseQuantity(quantity), parseQuantity(other)];
   return a !== undefined && b !== undefined && a >= b;

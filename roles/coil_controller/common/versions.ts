@@ -1,7 +1,7 @@
 /**
  * Whether an object's version is older than another of it. Versions are
  * decimal numbers that grow, see "Resource versions" in Kubernetes' API
- * concepts; of others nothing is known, and the watch is believed.
+ * concepts; false for others, which cannot be compared.
  */
 export function precedes(
   a: string | undefined,

@@ -1,6 +1,6 @@
 import { Prefix } from "../../../lib/inet/mod.ts";
 
-/** CIDRs of a text with commas between them, each once; what is none is left out. */
+/** CIDRs of a text with commas between them, each once; invalid ones are left out. */
 export function cidrsIn(text: unknown): string[] {
   if (typeof text !== "string") return [];
   return unique(text.split(","));

@@ -34,7 +34,7 @@ export async function serviceCidrs(sources: Sources): Promise<Cidrs> {
   };
 }
 
-/** CIDRs of pods of the cluster's own network. Looks up what the type needs, and nothing else. */
+/** CIDRs of pods of the cluster's own network. Looks up only what the type needs. */
 export async function podCidrs(
   sources: Sources,
   type: string | null | undefined,

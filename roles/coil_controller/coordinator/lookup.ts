@@ -100,7 +100,7 @@ export class Lookup {
     return map?.data;
   }
 
-  /** Objects that are there to stay. */
+  /** Objects that are not being deleted. */
   async #list<T extends KubeObject>(
     type: ResourceType<T>,
     selection: {

@@ -6,7 +6,7 @@ import {
 import type { Cidrs } from "./cidrs.ts";
 
 /**
- * The status by what was found. What is not known keeps its last value, and
+ * Computes the status from what was found. What is not known keeps its last value, and
  * `reason` says so; it is not ready only while something was never known.
  */
 export function statusOf(

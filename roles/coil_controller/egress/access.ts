@@ -19,7 +19,7 @@ import { deleteIfThere } from "../common/delete.ts";
 
 const log = getLogger("egress-access");
 
-/** Not of one Egress: all of a namespace share them. */
+/** All Egresses of a namespace share them. */
 const LABELS = {
   [APP_COMPONENT_LABEL]: EGRESS_COMPONENT,
   [APP_NAME_LABEL]: APP_NAME,

@@ -13,7 +13,7 @@ import {
 
 /** What to apply, and what is known of the object. */
 export interface ApplyOptions extends NamespacedName {
-  /** The whole of what the controller wants; what it wanted before and is not in it is taken away. */
+  /** All that the controller wants; what it applied before and is not in it is removed. */
   readonly plan: object;
   /** The object as watches know it. */
   readonly live: OwnedObject | undefined;
@@ -91,7 +91,7 @@ export class EgressApplier {
       memory.live === (found.fingerprint ?? fingerprintOf(found));
   }
 
-  /** Takes the object for what the plan makes of it. */
+  /** Records the object as the result of the plan. */
   learn<T extends KubeObject>(
     type: ResourceType<T>,
     { plan, object, ...target }: NamespacedName & {

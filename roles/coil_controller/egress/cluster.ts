@@ -137,7 +137,7 @@ export class EgressCluster {
   }
 }
 
-/** What all informers are, whatever they watch. */
+/** What all informers have in common. */
 interface Runnable {
   readonly synced: Promise<void>;
   run(signal: AbortSignal): Promise<void>;

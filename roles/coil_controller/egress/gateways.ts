@@ -20,8 +20,7 @@ export interface ReapOptions {
 }
 
 /**
- * Removes what pods that are gone said of themselves in the status of an
- * Egress, and returns what is left. A pod that is not in the cache is asked
+ * Removes the entries of pods that are gone from the status of an Egress, and returns what is left. A pod that is not in the cache is asked
  * for, since it may be newer than the cache.
  */
 export async function reapGateways(

@@ -227,13 +227,13 @@ export class EgressReconciler {
   }
 }
 
-/** What was not taken, and the error that said so. */
+/** What was refused, with the error. */
 interface Failure {
   readonly problem: EgressProblem;
   readonly error: unknown;
 }
 
-/** Makes a function that does some work and notes what is refused, so that the rest is done all the same. */
+/** Makes a function that does some work and notes what is refused, so that the rest is done nevertheless. */
 function attempter(failures: Failure[]) {
   return async <T>(
     what: { readonly kind: string; readonly isFatal: boolean },

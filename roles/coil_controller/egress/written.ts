@@ -8,7 +8,7 @@ interface Written {
   readonly status: EgressStatus;
 }
 
-/** The statuses that were written last: watches may show them later than they lead back to their Egresses. */
+/** The statuses that were written last: a reconciliation may come before the watch shows them. */
 export class WrittenStatuses {
   readonly #written = new Map<string, Written>();
 

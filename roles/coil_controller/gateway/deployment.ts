@@ -19,7 +19,7 @@ import { planMetadata, type PlannedMetadata } from "../common/metadata.ts";
 import type { GatewaySettings } from "./plan.ts";
 import { gatewayAnnotations, listOf, numberOf } from "./template.ts";
 
-/** What a gateway gets beyond its drain time before it is killed: to begin, and to end. */
+/** Time that a gateway gets beyond its drain time before it is killed: to begin draining, and to end. */
 const GRACE_BEYOND_DRAIN_S = 30;
 
 export type PodSpec = NonNullable<V1Pod["spec"]>;
@@ -34,7 +34,7 @@ const DEFAULT_ROLLING_UPDATE: NonNullable<EgressStrategy["rollingUpdate"]> = {
   maxUnavailable: "25%",
 };
 
-/** What is planned of a Deployment; the rest is the API server's, or of who else writes to it. */
+/** What is planned of a Deployment; the rest belongs to the API server, or to others that write to it. */
 export interface DeploymentPlan {
   readonly metadata: PlannedMetadata;
   readonly spec: {
@@ -56,7 +56,7 @@ export interface DeploymentPlan {
 /**
  * Plans the Deployment of an Egress' gateways from its template.
  *
- * @throws {InvalidTemplateError} when a list of the template is none, or an annotation makes clients of the gateways
+ * @throws {InvalidTemplateError} when a list of the template is something else, or an annotation makes clients of the gateways
  */
 export function planDeployment(
   egress: Egress,
@@ -88,7 +88,7 @@ export function planDeployment(
 }
 
 /**
- * The defaults are said, so that they are ours: what the API server filled in
+ * The defaults are set explicitly, so that they are ours: what the API server filled in
  * would stay when the type changes, and be refused beside the other type.
  */
 function planStrategy(
@@ -138,8 +138,8 @@ function planPodSpec(
 }
 
 /**
- * Gateways of an Egress go to different nodes and zones where there are such: one failure then ends one of them. As wishes,
- * since a gateway on a shared node is better than none. Source: "Pod Topology Spread Constraints" of Kubernetes.
+ * Gateways of an Egress go to different nodes and zones where there are such: one failure then ends one of them. As
+ * preferences, since a gateway on a shared node is better than none. Source: "Pod Topology Spread Constraints" of Kubernetes.
  */
 function planSpread({ metadata }: Egress): Spread[] {
   const matchLabels = egressLabels(metadata.name ?? "");

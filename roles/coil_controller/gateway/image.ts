@@ -6,7 +6,7 @@ const OWN_CONTAINERS = ["coil-controller", "coil-egress-controller"];
 /** Where to find out which image egress pods run. */
 export interface EgressImageOptions {
   readonly client: KubeClient;
-  /** What was given on the command line; nothing is asked then. */
+  /** The one from the command line; the API server is not asked then. */
   readonly image: string;
   /** The pod that this process runs in, as far as it is known. */
   readonly pod: {
@@ -33,7 +33,7 @@ export class EgressImage {
   }
 
   /**
-   * Returns the image, asked for until it is known.
+   * Returns the image; asks the API server until it is known.
    *
    * @throws {UnknownImageError} when there is no way to find it out
    */

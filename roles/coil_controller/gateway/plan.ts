@@ -9,7 +9,7 @@ import { planMetadata, type PlannedMetadata } from "../common/metadata.ts";
 export interface GatewaySettings {
   /** UDP port of the tunnels. */
   readonly port: number;
-  /** Given to the gateways as it is. */
+  /** Passed on to the gateways unchanged. */
   readonly backend: "iptables" | "nftables";
   /** How long a gateway that is being deleted serves the flows it has. */
   readonly drainTimeoutMs: number;

@@ -5,7 +5,7 @@ import type {
 } from "../../../lib/kube/mod.ts";
 import type { NamespacedName } from "../../../lib/names/mod.ts";
 
-/** Who we are to the API server; the client writes under this name. */
+/** Our field manager; the client writes under this name. */
 export const FIELD_MANAGER = "coil-controller";
 
 /** Under which names upstream's controllers wrote, before there was server-side apply; the second until they were two. */
@@ -27,7 +27,7 @@ interface FieldSet {
   readonly [step: string]: FieldSet;
 }
 
-/** Whether upstream's controller made the object, so that fields are still its. */
+/** Whether upstream's controller made the object, so that it still owns fields. */
 export function hasFormerManager({ metadata }: KubeObject): boolean {
   return formersOf(metadata?.managedFields ?? []).length > 0;
 }
@@ -77,8 +77,9 @@ function unite(a: FieldSet, b: FieldSet): FieldSet {
 }
 
 /**
- * Beside what we apply, an update under our name is no former controller's:
- * the API server books so what admission webhooks do to an applied object.
+ * Beside what we apply, an update under our name is not a former
+ * controller's: under it the API server records what admission webhooks do to
+ * an applied object.
  */
 function formersOf(entries: readonly unknown[]): readonly unknown[] {
   const names = entries.some(isOurs)

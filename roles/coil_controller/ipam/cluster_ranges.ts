@@ -73,7 +73,7 @@ export interface ClusterRangesOptions {
   readonly client: Pick<KubeClient, "listAll">;
   readonly nodes: Pick<Store<V1Node>, "list">;
   readonly intervalMs: number;
-  /** The ranges are others than before. */
+  /** The ranges have changed. */
   readonly onChanged: () => void;
 }
 

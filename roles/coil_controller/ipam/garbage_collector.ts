@@ -72,7 +72,7 @@ export class GarbageCollector {
     });
   }
 
-  /** A Node was deleted: its grace time begins, whatever became of it before. */
+  /** A Node was deleted: its grace time begins, whatever happened to it before. */
   nodeGone(node: string): void {
     this.#missing.gone(node);
     this.check(node);
@@ -83,7 +83,7 @@ export class GarbageCollector {
     this.#missing.forget(node);
   }
 
-  /** Looks, when a node has been missing for the grace time, whether it still is, and after its blocks then. */
+  /** When a node has been missing for the grace time, checks whether it still is, and then its blocks. */
   check(node: string): void {
     const afterMs = this.#missing.graceLeftMs(node);
     this.#controller.enqueue(node, { afterMs });
@@ -95,9 +95,9 @@ export class GarbageCollector {
   }
 
   /**
-   * Sweeps at the interval, until the signal aborts. Not at once: who begins
-   * to lead has asked after the nodes that its caches lack, and need not list
-   * all Nodes for it.
+   * Sweeps at the interval, until the signal aborts. Not at once: a new
+   * leader has asked for the nodes that its caches lack, and need not list
+   * all Nodes for that.
    */
   async runSweeps(signal: AbortSignal): Promise<void> {
     const { intervalMs, clock = systemClock } = this.#options;

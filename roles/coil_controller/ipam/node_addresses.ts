@@ -10,7 +10,7 @@ import {
 import { NODE_ADDRESSES_ANNOTATION } from "../../../lib/names/mod.ts";
 import type { CachedBlock } from "./transform.ts";
 
-/** Each write is an event for every coil-router: so many of them in a second at most. */
+/** The most writes in a second: each is an event for every coil-router. */
 const PACE_MS = 100;
 
 export interface NodeAddressKeeperOptions {

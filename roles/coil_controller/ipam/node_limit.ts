@@ -119,7 +119,7 @@ export class NodeLimit {
     };
   }
 
-  /** The informer has shown what became of a block. */
+  /** The informer has shown a block, or its deletion. */
   settled(block: string): void {
     for (const taken of this.#taken) {
       if (taken.isAllocated && taken.block === block) this.#taken.delete(taken);
