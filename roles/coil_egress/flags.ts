@@ -17,7 +17,7 @@ import {
   SYSTEM_NAMESPACE,
 } from "../../lib/names/mod.ts";
 
-/** Says that a client may have a share of what the kernel has. */
+/** Stands for a share of what the kernel has. */
 const SHARE = -1;
 
 const SERVING = servingFlags(EGRESS_ADDRESSES);

@@ -51,7 +51,7 @@ export type { DataPlane } from "./base/ports.ts";
 
 const log = getLogger("setup");
 
-/** What a stop may take beside the draining. */
+/** How long a stop may take, besides draining. */
 const GRACE_MS = 10_000;
 
 /** Announced addresses that no status confirms within this time are out again. */

@@ -6,7 +6,7 @@ import type { ClientChange } from "./slice_clients.ts";
 
 const log = getLogger("pod-watcher");
 
-/** Takes a change of a client down. */
+/** Records a change of a client. */
 export function noteChange(
   { uid, pod }: ClientChange,
   { clients, announced }: {
@@ -20,7 +20,7 @@ export function noteChange(
     return;
   }
   clients.claim(uid, { source: "status", addresses: pod.addresses });
-  // After the claim, so that an address that was announced is not out for a moment.
+  // After the claim, so that an announced address is served without a gap.
   announced.noteStatus(pod);
 }
 

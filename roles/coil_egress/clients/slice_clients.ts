@@ -22,7 +22,7 @@ export interface SliceClientsOptions {
   readonly lostMs: number;
 }
 
-/** A slice that was deleted, with the clients that none has had again. */
+/** A slice that was deleted, with its clients that no slice has had since. */
 interface LostSlice {
   readonly pods: Map<string, ClientPod>;
   readonly timer: Disposable;

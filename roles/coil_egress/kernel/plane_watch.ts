@@ -19,7 +19,7 @@ const MAX_NAMED = 10;
 export interface PlaneWatchOptions {
   readonly upkeep: PlaneUpkeep;
   readonly sync: Pick<KernelSync, "repair">;
-  /** Is called when something was put back. */
+  /** Called when something was restored. */
   readonly onRepair: () => void;
   readonly signal: AbortSignal;
   /** Default 30 s. */

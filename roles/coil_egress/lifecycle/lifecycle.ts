@@ -20,12 +20,12 @@ export interface EndOptions extends Omit<DrainOptions, "signal"> {
 export interface SyncState {
   /** Whether it has had all clients once. */
   readonly hasSynced: boolean;
-  /** Whether it refused the last time. */
+  /** Whether it refused the last change. */
   readonly isFailing: boolean;
 }
 
 /**
- * In which part of its life the gateway is; see
+ * The phase of the gateway's life; see
  * docs/decisions/0006-draining-gateways.md.
  */
 export class Lifecycle {
@@ -36,7 +36,7 @@ export class Lifecycle {
     this.#sync = sync;
   }
 
-  /** Whether it goes on for established flows alone. */
+  /** Whether it serves established flows only. */
   get isDraining(): boolean {
     return this.#phase === "draining";
   }

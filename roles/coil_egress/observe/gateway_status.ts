@@ -16,14 +16,14 @@ const log = getLogger("status");
 
 /** The nodes of its clients follow the Egress: what no condition follows from is written about once in this time, by each of its gateways. */
 const INTERVAL_MS = 300_000;
-/** Another percentage is worth a write; less is not. */
+/** The least change of a percentage that is worth a write. */
 const STEP_PERCENT = 5;
 const RETRY_MS = 10_000;
 const WRITE_TIMEOUT_MS = 10_000;
 /** The end of the process does not wait longer for its last report. */
 const LAST_WRITE_MS = 2_000;
 
-/** How many clients an entry names. */
+/** The most clients that an entry names. */
 const MAX_NAMES = 10;
 
 /** What is known of the gateway; what it cannot find out is absent. */
@@ -222,7 +222,7 @@ function entryOf(
   };
 }
 
-/** The number that was written, as long as it is about right. */
+/** The number that was written, as long as the new one differs little. */
 function steady(percent = 0, written?: number): number {
   return written !== undefined && Math.abs(percent - written) < STEP_PERCENT
     ? written

@@ -35,7 +35,7 @@ export class LimitedClients {
     return [...new Set(names.values())].sort();
   }
 
-  /** Logs who is new among them, and whether there are limits at all. */
+  /** Logs new ones among them, and whether there are limits at all. */
   tell(): void {
     const { isSupported, flows, flowsToOneAddress } = this.limits;
     if (!isSupported && this.#isSupported) {

@@ -24,7 +24,7 @@ export interface ReadingSources {
 
 /**
  * The newest readings of the kernel. One that fails is absent until it works
- * again, and costs none of the others.
+ * again; the others are not affected.
  */
 export class Readings {
   readonly #sources: ReadingSources;
