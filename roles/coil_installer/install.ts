@@ -72,7 +72,7 @@ export async function install(
   });
 }
 
-/** A kernel without tunnels is no reason to leave the node without a network. */
+/** A node whose kernel has no tunnels still gets its network. */
 async function prepareEgress(): Promise<void> {
   // No other run needs it.
   const { prepareKernel } = await import("../../lib/egress/mod.ts");

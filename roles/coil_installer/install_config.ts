@@ -46,7 +46,7 @@ export async function untilTarget(
   }
 }
 
-/** What became of the configuration; nothing in a dry run that would have to wait for another network's. */
+/** The result for the configuration; undefined in a dry run that would have to wait for another network's. */
 type ConfigOutcome =
   | {
     readonly path: string;

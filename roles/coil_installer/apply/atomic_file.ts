@@ -8,7 +8,7 @@ export interface ReplaceOptions {
   readonly mode: number;
   /** Writes the contents. */
   readonly write: (file: Deno.FsFile) => Promise<void>;
-  /** Looks at the whole file before it takes its place; what it throws ends the matter. */
+  /** Checks the whole file before it takes its place; an error that it throws keeps the old one. */
   readonly beforeRename?: (temporary: string) => Promise<void>;
 }
 
@@ -70,7 +70,7 @@ export async function syncDirectory(path: string): Promise<void> {
   }
 }
 
-/** Removes what interrupted runs left in a directory; the paths. Only for the holder of its lock. */
+/** Removes what interrupted runs left in a directory, and returns the paths. Only for the holder of its lock. */
 export async function removeLeftovers(directory: string): Promise<string[]> {
   const removed: string[] = [];
   for await (const { name, isDirectory } of Deno.readDir(directory)) {

@@ -34,14 +34,14 @@ export async function ensureDirectory(
  * Keeps other installers out of directories, and removes what interrupted ones
  * left there. The kernel drops the locks when the process ends.
  *
- * @throws {InstallError} when another one does not come to its end
+ * @throws {InstallError} when another installer does not finish in time
  */
 export async function lockDirectories(
   paths: readonly string[],
   signal: AbortSignal,
 ): Promise<Disposable> {
   using held = new DisposableStack();
-  // By one order for all, and one only once, whatever it is called.
+  // In one order for all installers, and each once, whatever its path.
   const real = new Set<string>();
   for (const path of paths) real.add(await Deno.realPath(path));
   for (const path of [...real].sort()) {

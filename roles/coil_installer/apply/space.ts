@@ -5,7 +5,7 @@ import { attempt, InstallError } from "../base/errors.ts";
 const SLACK_BYTES = 1 << 20;
 
 /**
- * Checks that a file of so many bytes has room where it is to be.
+ * Checks that a file of this size has room where it is to be.
  *
  * @throws {InstallError} when it has not; `action` completes "Cannot …"
  */

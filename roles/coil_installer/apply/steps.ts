@@ -8,7 +8,7 @@ import { installProgram } from "./install_program.ts";
 
 const log = getLogger("installer");
 
-/** What is said of what was done, and of what would be. */
+/** The log messages for a step that was done, and for one that would be. */
 const MESSAGES = {
   installProgram: ["Copied the executable", "Would copy the executable"],
   writeConfig: [
@@ -27,7 +27,7 @@ const MESSAGES = {
 
 export interface ApplyOptions {
   readonly signal: AbortSignal;
-  /** Only says what would be done. */
+  /** Only logs what would be done. */
   readonly dryRun: boolean;
 }
 

@@ -51,7 +51,7 @@ function isAbort(error: unknown): error is Error {
   return error instanceof Error && error.name === "AbortError";
 }
 
-/** Does something; what goes wrong says what could not be done. `action` completes "Cannot …". */
+/** Runs `act`; its error gets a message that says what could not be done. `action` completes "Cannot …". */
 export async function attempt<T>(
   action: string,
   act: () => Promise<T>,

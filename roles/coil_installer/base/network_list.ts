@@ -15,7 +15,7 @@ export const PLUGIN = "coil";
  */
 export const INSTALLER_KEY: string = `${API_GROUP}/installer`;
 
-/** A text that is no list of plugins. The message is the reason alone. */
+/** A text that is not a list of plugins. The message is the reason alone. */
 export class NetworkListError extends Error {
   override readonly name = "NetworkListError";
 }
