@@ -17,7 +17,7 @@ export class MigrateError extends Error {
   override readonly name = "MigrateError";
 }
 
-/** Says what went wrong and what to do. Undefined for what is no fault of the admin's or of the cluster's. */
+/** Says what went wrong and what to do. Undefined for an error in Coil itself. */
 export function explain(error: unknown): string | undefined {
   if (error instanceof MigrateError) return error.message;
   if (error instanceof EtcdError) return withAdvice(error, etcdAdvice(error));

@@ -15,7 +15,7 @@ const PAUSE_MS = 1_000;
 /** An API server that has just started does not know yet who may do what. */
 const AFTERMATH_MS = 30_000;
 
-/** Makes requests that wait for an API server which is being restarted. What is asked for must bear being asked twice. */
+/** Makes requests that wait for an API server which is being restarted. The requests must be idempotent. */
 export class Patience {
   readonly #options: PatienceOptions;
   /** When the API server last did not answer. */
@@ -25,7 +25,7 @@ export class Patience {
     this.#options = options;
   }
 
-  /** Calls `request` until it is answered, with whatever answer. */
+  /** Calls `request` until the API server answers, also with a refusal. */
   async ask<T>(request: () => Promise<T>): Promise<T> {
     const { timeoutMs, signal, onTrouble, pauseMs = PAUSE_MS } = this.#options;
     const deadline = performance.now() + timeoutMs;

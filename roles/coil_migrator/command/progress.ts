@@ -1,7 +1,7 @@
 import type { Terminal } from "./terminal.ts";
 
 const BAR_WIDTH = 24;
-/** Takes away what the bar has written. */
+/** Clears the bar's line. */
 export const CLEAR_LINE = "\r\x1b[K";
 
 /** Shows how many of a number of things are done: a bar at a terminal, else a line for each thing. */
@@ -20,7 +20,7 @@ export class Progress {
     this.#done = options.done;
   }
 
-  /** Says what is being done; nothing that a log should keep. */
+  /** Shows what is being done; not for logs. */
   show(text: string): void {
     if (!this.#terminal.isInteractive) return;
     this.#terminal.err(

@@ -5,7 +5,7 @@ import { writeAll } from "../../../lib/flags/mod.ts";
 export interface Terminal {
   /** Takes what was asked for: a manifest, a status. */
   out(text: string): void;
-  /** Takes what is said beside. */
+  /** Takes messages beside the output. */
   err(text: string): void;
   /** Whether `err` is a terminal, where a user sees what is written as it comes. */
   readonly isInteractive: boolean;

@@ -1,6 +1,6 @@
 import { compareText } from "../../../lib/names/mod.ts";
 
-/** What the conversion of v1's state came upon. */
+/** The kinds of findings of the conversion of v1's state. */
 export type FindingKind =
   | "address-without-block"
   | "block-held-twice"

@@ -73,7 +73,7 @@ export async function dump(context: DumpContext): Promise<number> {
   return EXIT.ok;
 }
 
-/** Reads and converts; an error also says where that leaves the admin. */
+/** Reads and converts; an error also says what state the migration is in. */
 async function readAndConvert(
   { client, etcd, values, signal }: DumpContext,
   whereWeAre: string,
@@ -129,7 +129,7 @@ Move it away, name another file with --output, or replace it with --overwrite. N
   );
 }
 
-/** Asks only when something is lost by it. */
+/** Asks only when something would be lost. */
 async function agreed(
   { values, terminal, signal }: DumpContext,
   { before, text, workloads }: {

@@ -16,7 +16,7 @@ export interface ManifestCounts {
   readonly namespaces: number;
 }
 
-/** What became of a manifest since it was written. */
+/** How a manifest differs from what was written. */
 export type ManifestState =
   /** As it was written. */
   | { readonly state: "intact"; readonly digest: string }
@@ -28,7 +28,7 @@ export type ManifestState =
     readonly expected: number;
     readonly found: number;
   }
-  /** It is no manifest of ours. */
+  /** It is not a manifest of ours. */
   | { readonly state: "foreign" };
 
 /** The manifest's text. The same conversion gives the same text. */

@@ -8,7 +8,7 @@ import { type V1Workload, workloadText } from "../v1/workloads.ts";
 /** More findings of one kind than this are counted instead of shown; the manifest has them all. */
 const SHOWN_OF_A_KIND = 10;
 
-/** What there is to say before a dump goes on. */
+/** The report before a dump continues. */
 export function dumpSummary(
   conversion: Conversion,
   { file, text, before, workloads }: {

@@ -34,7 +34,7 @@ export interface ReplacementOptions {
 }
 
 /**
- * Evicts a pod and waits until its controller has made up for it.
+ * Evicts a pod and waits until its controller has replaced it.
  *
  * @throws {MigrateError} when the pod cannot be evicted, does not go, or does not come back
  */

@@ -25,8 +25,8 @@ export function before(pods: readonly V1Pod[], uid: string): Before {
 }
 
 /**
- * Whether a controller has made up for a pod: as many pods are ready as before, or as many as it wants by now. One that
- * was not ready is made up for by any that has an address; one that may end, by one that has ended well.
+ * Whether a controller has replaced a pod: as many pods are ready as before, or as many as it wants by now. If it
+ * was not ready, pods with an address count; a new pod that has succeeded counts in any case.
  */
 export function isRecovered(
   was: Before,

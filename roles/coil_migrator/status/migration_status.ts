@@ -43,7 +43,7 @@ export interface MigrationStatus {
     /** Not restarted since the reserved blocks were removed. */
     readonly old: number;
   };
-  /** What is not as it should be. */
+  /** The problems found. */
   readonly problems: readonly string[];
   readonly manifest?: ManifestComparison;
 }
