@@ -33,7 +33,7 @@ const MAX_NODES = 20_000;
  * Follows the blocks of all nodes, parsed once, when they change, into a
  * {@linkcode RouteBook}. The addresses of their nodes are in an annotation.
  * Nodes are watched only while there is a block without it, made by an earlier
- * version or by upstream's controller: their heartbeats are much to read.
+ * version or by upstream's controller: their heartbeats are costly to read.
  */
 export class ClusterView {
   readonly #book: RouteBook;
@@ -45,9 +45,9 @@ export class ClusterView {
     client: KubeClient,
     { book, onChange, onRead }: {
       readonly book: RouteBook;
-      /** Is called when routes may have to change; must only take note. */
+      /** Called when routes may have to change; must only take note. */
       readonly onChange: () => void;
-      /** Is called for each object that was read. */
+      /** Called for each object that was read. */
       readonly onRead: () => void;
     },
   ) {

@@ -2,7 +2,7 @@ import { Counter, Gauge, type Registry } from "../../lib/telemetry/mod.ts";
 
 /** coil-router's metrics; the first two are upstream's. */
 export class RouterMetrics {
-  /** Synchronisations of the routes that were done. */
+  /** Synchronisations of the routes. */
   readonly syncs: Counter<"node">;
   /** Routes to other nodes' blocks that are in the kernel. */
   readonly routes: Gauge<"node">;

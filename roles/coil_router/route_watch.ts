@@ -16,7 +16,7 @@ export interface RouteWatchOptions {
   readonly ownPortId: number;
   /** The links that our routes leave by, as far as that is known. */
   readonly links: () => ReadonlySet<number>;
-  /** Is called when our routes may not be as they were. */
+  /** Called when our routes may have changed. */
   readonly onChange: () => void;
   readonly signal: AbortSignal;
 }

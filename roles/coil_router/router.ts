@@ -24,7 +24,7 @@ const REPAIR_PAUSE_MS = 500;
  * one after so many.
  */
 const REST = { idle: 300, asked: 20 };
-/** Nodes that were started together do not compare together: this part of the time is random. */
+/** The random part of the time: nodes that were started together do not compare together. */
 const JITTER = 0.5;
 
 export interface RouterDependencies {
@@ -110,7 +110,7 @@ export class Router {
     return this.#isSuspect ? Math.min(atMs, earliestMs) : atMs;
   }
 
-  /** Waits for a change, at most so long, and at least a moment. */
+  /** Waits for a change, at most `maxMs`, and at least a moment. */
   async #pause(maxMs: number, signal: AbortSignal): Promise<void> {
     const never = new Gate();
     const wait = (gate: Gate, ms: number): Promise<void> =>
