@@ -84,7 +84,7 @@ export function connectEgress(dependencies: EgressDependencies): EgressPart {
   };
 }
 
-/** Says once, at the start, what every client's ADD would say. Never throws: the rest of coild does not need it. */
+/** Logs once, at the start, what every client's ADD would report. Never throws: the rest of coild does not need it. */
 async function reportKernel(plane: EgressPlane): Promise<void> {
   const problems: unknown[] = [];
   for (const family of FAMILIES) {

@@ -249,7 +249,7 @@ export function parseCoildFlags(
   };
 }
 
-/** What flags cannot be together. */
+/** Flags that exclude each other. */
 function mistakeIn(values: FlagValues<typeof FLAGS>): string | undefined {
   if (!values["enable-ipam"]) {
     return values["enable-egress"] || values["enable-coordinator"]

@@ -45,7 +45,7 @@ class FakePlane implements EgressPlane {
   readonly done: string[] = [];
   /** The last plan. */
   plan: ClientPlan | undefined;
-  /** What is wrong with the pod's network, until it is applied again. */
+  /** What `inspect()` finds in the pod's network, until a plan is applied again. */
   damage: readonly string[] = [];
   /** Thrown by `prepare()`. */
   unsupported: Error | undefined;

@@ -34,7 +34,7 @@ export interface MissingObject extends EgressRef {
   readonly kind: "Egress" | "Service";
 }
 
-/** A destination that is no network. */
+/** A destination that is not a valid CIDR. */
 export interface InvalidDestination {
   readonly gateway: string;
   readonly text: string;

@@ -75,7 +75,7 @@ export class EgressNotFoundError extends Error {
   }
 }
 
-/** An Egress that a pod's annotation names has a destination that is no network. */
+/** An Egress that a pod's annotation names has a destination that is not a valid CIDR. */
 export class InvalidEgressError extends Error {
   override readonly name = "InvalidEgressError";
 

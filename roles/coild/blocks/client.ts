@@ -71,7 +71,7 @@ export class BlockClient implements BlockSource {
     return this.#pools.synced;
   }
 
-  /** Calls back when a block of this node turns out to be another, or gone, with all that there are. */
+  /** Calls back with all blocks of this node when one has changed or is gone. */
   onBlocksChanged(listener: (blocks: BlockInfo[]) => void): Disposable {
     return this.#looks.subscribe((blocks) => listener(parse(blocks)));
   }
@@ -189,7 +189,7 @@ export class BlockClient implements BlockSource {
       .sort();
   }
 
-  /** Spares a wait of ten seconds on a pool that is only a typing error. */
+  /** Without it, an ADD would wait ten seconds for a pool whose name is a typo. */
   async #assertExists(pool: string, signal: AbortSignal): Promise<void> {
     if (this.poolState(pool) !== "absent") return;
     const live = await this.#client.tryGet(ADDRESS_POOLS, {

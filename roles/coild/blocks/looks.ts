@@ -47,7 +47,7 @@ export class BlockLooks {
     this.#options = options;
   }
 
-  /** Calls back with all blocks as they were seen last, when a look has shown that one is another, or gone. */
+  /** Calls back with all blocks as they were seen last, when a look has shown that one has changed or is gone. */
   subscribe(listener: (blocks: AddressBlock[]) => void): Disposable {
     this.#listeners.add(listener);
     return { [Symbol.dispose]: () => void this.#listeners.delete(listener) };

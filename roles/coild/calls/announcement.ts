@@ -27,7 +27,7 @@ export class Announcement implements AsyncDisposable {
     this.#sent ??= this.#announce(attachment, { signal });
   }
 
-  /** Returns when all gateways have answered, or were waited for long enough. */
+  /** Returns when all gateways have answered, or their time is over. */
   async done(): Promise<void> {
     await this.#sent;
   }

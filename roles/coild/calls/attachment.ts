@@ -11,7 +11,7 @@ export const POD_INTERFACE = "eth0";
 
 /** A pod's interface as coild finds it again. */
 export interface Attachment {
-  /** By which it is locked; see `Attachments.connect()`. */
+  /** The key of its lock; see `Attachments.connect()`. */
   readonly key: AttachmentKey;
   readonly pod: PodName;
   /** The pod's UID in the API, where it is known. */

@@ -172,8 +172,8 @@ const VALID_ATTACHMENTS = "cni.dev/valid-attachments";
 /**
  * Reads a GC from the plugin's message.
  *
- * That nothing at all is valid, so that everything goes, has to be said in so
- * many words: a list that is empty. libcni writes null for a list that its
+ * Only an empty list says that no attachment is valid, so that all
+ * go. libcni writes null for a list that its
  * caller never filled in, and in a message alone none and unknown are the same.
  *
  * @throws {InvalidNetworkError} when it is not known what is valid.

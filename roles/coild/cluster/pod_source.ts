@@ -62,7 +62,7 @@ export interface PodFacts extends NamespacedName {
 /**
  * Finds pods of this node and the pool of their namespace.
  *
- * The cheapest truth first: what the runtime handed over, then the cache of
+ * The cheapest source first: what the runtime handed over, then the cache of
  * this node's pods, then one live GET, which also recognises pods of other nodes,
  * for a pod that the cache does not have. Only names, addresses and the
  * annotations that Coil reads are kept of the cached objects.
@@ -218,7 +218,7 @@ export class PodSource {
       });
     if (!hasToldEnough(query)) return await get(signal);
     try {
-      // A request that is called off leaves the connection of the watches alone.
+      // An aborted request does not affect the connection of the watches.
       return await withTimeout(NODE_GET_MS, get, { signal });
     } catch (error) {
       if (signal.aborted || !isUnanswered(error)) throw error;

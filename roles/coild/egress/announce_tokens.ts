@@ -225,7 +225,7 @@ export class EgressTokens implements AnnounceTokens {
     }
   }
 
-  /** For a while those who need a token do without. */
+  /** For a while callers get no token. */
   #holdNone(egress: EgressRef): void {
     const issuedMs = this.#nowMs();
     this.#hold(announceAudience(egress), {

@@ -29,7 +29,7 @@ export interface ClientCondition {
   readonly message: string;
 }
 
-/** What is said when a condition is over because things are well; it may also be over otherwise. */
+/** The message for a condition that is over because the cause is gone; it may also be over otherwise. */
 export interface ConditionEnd {
   /** The condition's. */
   readonly id: string;
@@ -188,8 +188,8 @@ function shadowedDestinations(
 }
 
 /**
- * A family of two that the pod lacks is how dual stack is. To have none in
- * common is a mistake, and what is refused has to be known in any case.
+ * That the pod lacks one of two families is normal with dual stack. To have
+ * none in common is a mistake, and refusals are always reported.
  */
 function foreignFamilies(
   { gateways }: Selection,

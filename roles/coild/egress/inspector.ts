@@ -19,7 +19,7 @@ export interface EgressInspectorOptions {
 /**
  * Looks at the clients of this node from time to time: coild gets no notice when a
  * program in a pod changes its network. What is found goes to the reconciler,
- * and so does once each pod that is no client by its ADD.
+ * and so does, once, each pod that its ADD did not make a client.
  */
 export class EgressInspector {
   readonly #with: EgressInspectorOptions;

@@ -62,7 +62,7 @@ interface PodNotes {
 }
 
 /**
- * Keeps this node's pods what their annotations say, whatever changes: the
+ * Keeps this node's pods as their annotations say, whatever changes: the
  * annotations, Egresses, Services, gateways, or coild's own flags at a start.
  *
  * The key is a pod. Pods that have nothing to do with egress cost nothing, but
@@ -161,7 +161,7 @@ export class EgressReconciler {
     if (isClient && isGatewayPod(pod)) return this.#refuse(key, pod);
     // Its ADD is not over, and will do what there is to do.
     if (known === undefined && podAddresses(pod).length === 0) return;
-    // Nor of one of before the start: it may have been taken for a client's.
+    // A pod from before the start is looked for once: an earlier coild may have made it a client.
     const isUnfound = this.#notes.get(key)?.unfound === soughtOf(pod);
     if (!isClient && known === undefined && isUnfound) return;
     if (this.#isAmbiguous(key, pod)) {
@@ -190,7 +190,7 @@ export class EgressReconciler {
       signal,
       upkeep: true,
     });
-    // What is so now counts, not what was when the lock was asked for.
+    // The state counts as it is now, not as it was before the lock.
     const pod = pods.get(key);
     if (pod === undefined || book.of(pod) !== attachment) return false;
     try {

@@ -42,7 +42,7 @@ interface Report {
   /** When its begin and its end were reported last. */
   beganMs: number;
   endedMs: number;
-  /** There while an Event waits. */
+  /** Present while an Event waits. */
   timer: Disposable | undefined;
 }
 
@@ -123,7 +123,7 @@ export class EgressReports implements Disposable {
     return this.#options.delayMs * (1 + this.#random());
   }
 
-  /** Lets the owner know in time, and not at all when it was over before. */
+  /** Sends the Event after the delay, and none when the condition is over before. */
   #follow(
     pod: PodName,
     report: Report,

@@ -82,7 +82,7 @@ export class EgressSetup {
    *
    * @throws {InvalidAnnotationError} when the annotations name what no Egress can be, or too many
    * @throws {EgressNotFoundError} when one of them does not exist
-   * @throws {InvalidEgressError} when one of them has a destination that is none
+   * @throws {InvalidEgressError} when one of them has an invalid destination
    */
   async wanted(
     pod: Pick<PodFacts, "namespace" | "name" | "annotations">,

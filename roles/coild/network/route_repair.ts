@@ -23,7 +23,7 @@ export interface RouteRepairOptions {
   readonly reports: Pick<RepairReports, "repaired">;
 }
 
-/** What came of a repair of pods. */
+/** The result of a repair of pods. */
 export interface PodRepair {
   /** How many pods lacked something and have it now. */
   readonly repaired: number;

@@ -113,7 +113,7 @@ export class SourceGuard {
   }
 
   /**
-   * Gives each pod's link the settings for what the pod may send. Pods that are
+   * Sets each pod's link for the sources that the pod may have. Pods that are
    * being worked on wait for the next time.
    */
   async settle({ signal }: { readonly signal: AbortSignal }): Promise<void> {

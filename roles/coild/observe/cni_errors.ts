@@ -54,7 +54,7 @@ function internal(status: number, event: string): Failure {
   return { status, code: INTERNAL_CODE, event };
 }
 
-/** The first class that matches decides; whatever matches none is INTERNAL. */
+/** The first class that matches decides; an error that matches none is INTERNAL. */
 const TABLE: readonly (readonly [ErrorClass, Failure])[] = [
   [InvalidCallError, {
     status: StatusCode.INVALID_ARGUMENT,

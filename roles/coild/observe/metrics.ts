@@ -9,7 +9,7 @@ import {
 } from "../../../lib/telemetry/mod.ts";
 
 /**
- * What became of a launcher's call: only what is answered spares the runtime
+ * The outcome of a launcher's call: only an answered one saves the runtime
  * the start of the whole executable.
  */
 export type LauncherOutcome =
@@ -57,7 +57,7 @@ export interface IpamSources {
   readonly teardown: { readonly pending: number };
 }
 
-/** What there is to count about egress. */
+/** The counts about egress. */
 export interface EgressFigures {
   readonly clients: number;
   /** Clients that something is wrong with, by what it is. */
@@ -241,7 +241,7 @@ export class CoildMetrics implements IpamObserver {
     return { [Symbol.dispose]: () => this.#inFlight.dec() };
   }
 
-  /** Counts what became of a launcher's call. */
+  /** Counts the outcome of a launcher's call. */
   launcherCalled(result: LauncherOutcome): void {
     this.#launchers.inc({ result });
   }
@@ -269,7 +269,7 @@ export class CoildMetrics implements IpamObserver {
     this.#exhausted.inc({ pool });
   }
 
-  /** Counts what came of telling a gateway of a new client. */
+  /** Counts the result of an announcement to a gateway. */
   announced(result: AnnounceResult): void {
     this.#announcements.inc({ result });
   }

@@ -1,8 +1,8 @@
 import { NotReadyError } from "../base/errors.ts";
 
 /**
- * What still stands between a starting daemon and its first ADD, and what a
- * running one lost.
+ * The conditions that a starting daemon waits for before its first ADD, and
+ * those that a running one has lost.
  *
  * Each condition has a name and, while it is not met, a reason in words that
  * say to an admin what is being waited for. The same reasons go to ADD's answer,

@@ -87,7 +87,7 @@ export class Reconciler {
       generation: generations.get(keyText(husk)),
     }));
     for (const husk of husks) {
-      // The holder of the lock is at it.
+      // The holder of the lock does it.
       if (locks.isLocked(keyText(husk))) continue;
       using held = new DisposableStack();
       held.use(await locks.lock(keyText(husk), { signal }));

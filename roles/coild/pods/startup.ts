@@ -22,7 +22,7 @@ const log = getLogger("setup");
 /** How often a start that waits says for what. */
 const REMIND_MS = 10_000;
 
-/** What stands between the start and the first ADD, in words for an admin. */
+/** What the start waits for before the first ADD, in words for an admin. */
 export const START_CONDITIONS = {
   kernel: "the kernel's forwarding and routing rules are being set up",
   api: "the API server has not answered yet",

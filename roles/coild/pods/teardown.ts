@@ -34,7 +34,7 @@ interface Remainder {
 
 /**
  * Takes pods off the network in two steps: cut off at once, then, behind the
- * caller's back, what the kernel is slow at.
+ * caller's back, what the kernel does slowly.
  *
  * The pod's address is free only after the second step, and the pod's lock is
  * held till then, so a new ADD of the same key waits.

@@ -35,10 +35,10 @@ export interface CniMethods {
   status(request: CniRequest, context: CallContext): Promise<void>;
 }
 
-/** A call that has arrived, by whichever door. */
+/** A call that has arrived, by either door. */
 export interface IncomingCall {
   readonly method: MethodName;
-  /** Gives the request. @throws {CallError} when it cannot be read */
+  /** Returns the request. @throws {CallError} when it cannot be read */
   readonly read: () => CniRequest;
   /** Aborted when the caller has gone. */
   readonly signal: AbortSignal;
@@ -71,8 +71,8 @@ export class CniCalls {
   }
 
   /**
-   * Makes a call; the result of ADD. It ends with the caller's patience; what
-   * there is to undo goes on, and {@linkcode CniCalls.finish} waits for it.
+   * Makes a call; the result of ADD. It ends when its deadline passes or its
+   * caller goes; undoing goes on, and {@linkcode CniCalls.finish} waits for it.
    *
    * @throws {CallError} when it fails
    */

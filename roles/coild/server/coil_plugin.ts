@@ -36,7 +36,7 @@ export function coilPlugin(
     if (isHere(call, caller, socketPath)) {
       return await perform(calls, call, caller);
     }
-    // Said once: it costs the start of an executable for each pod, and nothing else.
+    // Logged once: it costs only the start of an executable for each pod.
     if (!hasWarned) {
       log.warn(
         "CNI configuration and coild use different sockets, so the executable handles the call; use one path to start pods faster",

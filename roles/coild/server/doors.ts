@@ -10,7 +10,7 @@ const GRACE_MS = 10_000;
 
 export interface DoorOptions {
   readonly calls: CniCalls;
-  /** The socket for gRPC: that for launchers is beside it. */
+  /** The path of the socket for gRPC; that for launchers is beside it. */
   readonly socketPath: string;
   /** Ends the servers: no new calls, running ones may finish. */
   readonly signal: AbortSignal;

@@ -29,7 +29,7 @@ export class RequestMemory {
   }
 }
 
-/** The connection of one launcher: a request comes, an answer goes. */
+/** The connection of one launcher: one request, one answer. */
 export class LauncherConnection implements Disposable {
   readonly #socket: Deno.UnixConn;
   readonly #memory: RequestMemory;

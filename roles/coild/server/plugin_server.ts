@@ -87,7 +87,7 @@ class PluginServer {
   /** Serves until the signal; calls under way may finish. */
   async run(listener: Deno.UnixListener): Promise<void> {
     await this.#accept(listener);
-    // A caller that has not said what it wants need not be waited for.
+    // A caller that has not sent its request is not waited for.
     for (const connection of this.#open) {
       if (!connection.hasRequest) connection.close();
     }
@@ -110,7 +110,7 @@ class PluginServer {
     });
   }
 
-  /** Closes the oldest connection that has not said what it wants: that launcher becomes the executable. */
+  /** Closes the oldest connection without a whole request: that launcher becomes the executable. */
   #closeOne(): void {
     for (const connection of this.#open) {
       if (connection.hasRequest) continue;
@@ -185,7 +185,7 @@ class PluginServer {
   }
 }
 
-/** Closes the connection of a launcher that stands still. */
+/** Closes the connection of a stalled launcher. */
 async function within<T>(
   connection: LauncherConnection,
   fn: () => Promise<T>,
