@@ -6,7 +6,7 @@ import {
 } from "../../lib/cnirpc/launcher/mod.ts";
 import { type Answer, NoAnswerError } from "../../lib/plugin/mod.ts";
 
-/** coild gives up after 60 s and says so; who does not even do that hangs. */
+/** coild gives up after 60 s and says so; without that it hangs. */
 const PATIENCE_MS = 70_000;
 const BACKLOG_PAUSE_MS = 10;
 /** More than coild answers. */

@@ -29,7 +29,7 @@ CNI protocol versions supported: ${CNI_VERSIONS.join(", ")}
 /** Only its directory counts. */
 const DEFAULT_SOCKET = `${COORDINATOR_DIRECTORY}/coild.sock`;
 
-/** Answers the runtime and ends the process. Without CNI_COMMAND it was called by a person. */
+/** Answers the runtime and ends the process. Without CNI_COMMAND it was called by a user. */
 export async function main(): Promise<void> {
   if (!Deno.env.get("CNI_COMMAND")) {
     Deno.stderr.writeSync(new TextEncoder().encode(ABOUT));
