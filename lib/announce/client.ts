@@ -10,8 +10,8 @@ import {
 
 /**
  * A gateway that does not listen, such as one of upstream Coil, or does not
- * answer, such as one on a node that is gone, is left alone for so long: one
- * pod waits for it, not each.
+ * answer, such as one on a node that is gone, is not called for this long:
+ * one pod waits for it, not each.
  */
 const DEAF_MS = 10_000;
 /** A connection over which no client has been announced for so long is closed. */
@@ -38,7 +38,7 @@ export interface AnnounceRequest {
 }
 
 /**
- * What became of an announcement: `accepted`; `refused` by the gateway;
+ * The outcome of an announcement: `accepted`; `refused` by the gateway;
  * `failed` on the way; `late`, without an answer in time; `deaf`, when it
  * failed or was late a short while ago; `no-token`, when there is none to show.
  */
@@ -66,7 +66,7 @@ export interface AnnounceTokens {
     options: { readonly signal: AbortSignal },
   ): Promise<string | undefined>;
 
-  /** Takes note that a gateway of the Egress refused its token. */
+  /** To be called when a gateway of the Egress refused its token. */
   refused(egress: EgressRef, token: string): void;
 }
 
@@ -230,7 +230,7 @@ async function readStart(response: Response): Promise<string> {
   return text.slice(0, MAX_REFUSAL_BYTES);
 }
 
-/** The message of the innermost cause, which says what the system said. */
+/** The message of the innermost cause, which has the system's error. */
 function rootOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   return error.cause === undefined ? error.message : rootOf(error.cause);

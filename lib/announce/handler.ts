@@ -12,7 +12,7 @@ const log = getLogger("announce");
 /** An announcement has a few hundred bytes. */
 const MAX_BODY_BYTES = 8_192;
 
-/** The sender has gone on by then. */
+/** The sender no longer waits by then. */
 const ANSWER_MS = 5_000;
 
 /** Who sent an announcement, as the API server says. */
@@ -23,7 +23,7 @@ export interface Caller {
   readonly nodeName?: string;
 }
 
-/** What becomes of an announcement: 204 once the gateway serves the client, else why it does not. */
+/** The answer to an announcement: 204 once the gateway serves the client, else why it does not. */
 export type Verdict =
   | { readonly status: 204 }
   | { readonly status: 403 | 404 | 503; readonly reason: string };
