@@ -46,7 +46,7 @@ export interface BlockRequest {
   readonly status?: BlockRequestStatus;
 }
 
-/** What became of a BlockRequest. */
+/** The outcome of a BlockRequest. */
 export type BlockRequestResult =
   | { readonly state: "pending" }
   | { readonly state: "complete"; readonly block: string }
@@ -83,7 +83,7 @@ function noFreeBlock(pool: string): string {
 /** Reason of `Failed=True` when there is no such pool. */
 export const REASON_POOL_NOT_FOUND = "pool not found";
 
-/** Reason of `Failed=True` when the pool gives nothing for now. */
+/** Reason of `Failed=True` when the pool is paused. */
 export const REASON_POOL_PAUSED = "pool paused";
 
 /**
@@ -122,8 +122,8 @@ export function blockRequestResult(
  * `b-c` and pool `a`, and one would delete the other's request. Names neither
  * start nor end with a dash, so the first one that stands alone, behind
  * `req-`, is where the pool's ends. An expression can say this, and so
- * `deploy/policies` hold each node to names that are its own; a hash would
- * have to be believed.
+ * `deploy/policies` hold each node to names that are its own; a hash could
+ * not be checked.
  *
  * Both are values of labels, too: at most 63 characters, so that the whole
  * is always shorter than the 253 that the API server accepts.

@@ -46,7 +46,7 @@ export interface EgressAffinityConfig {
 }
 
 /**
- * What becomes of a client's packets while no gateway is ready: `Closed`
+ * What happens to a client's packets while no gateway is ready: `Closed`
  * refuses them, `Open` lets them take the way they would take without the
  * Egress, with another source address.
  */
@@ -76,7 +76,7 @@ export interface EgressSpec {
   readonly maxFlowsPerClient?: number;
 }
 
-/** What one pod of an {@linkcode Egress} says of itself. */
+/** What one pod of an {@linkcode Egress} reports. */
 export interface EgressGatewayStatus {
   /** Name of the pod. */
   readonly name: string;
@@ -90,7 +90,7 @@ export interface EgressGatewayStatus {
   readonly conntrackPercent?: number;
   /** How many of the source ports towards one destination are taken, of the worst destination, from 0 to 100; only while it is short of them. */
   readonly snatPortsPercent?: number;
-  /** Clients, `namespace/name`, to which connections were refused within the last minutes: they had as many as they may. */
+  /** Clients, `namespace/name`, to which connections were refused within the last minutes: they had reached their limit. */
   readonly limitedClients?: readonly string[];
   /** True where clients should be limited and the kernel cannot do it. */
   readonly unlimited?: boolean;

@@ -11,8 +11,8 @@ export interface EgressReferences {
 /**
  * Reads from a pod's annotations which Egresses it is a client of. Blanks
  * around names, empty names and repeated ones do not count; a namespace
- * without a name is left out; a value that is too long has one name that
- * cannot be. Sorted by namespace, so that every reader has
+ * without a name is left out; a value that is too long has one name that is
+ * not valid. Sorted by namespace, so that every reader has
  * the Egresses in the same order.
  */
 export function parseEgressAnnotations(
@@ -37,7 +37,7 @@ export const MAX_EGRESSES_OF_POD = 64;
 /** Twice what that many names of the greatest length need. */
 const MAX_VALUE_CHARS = 32_768;
 
-/** As much of a wrong name as a message needs. */
+/** The most characters of a wrong name in a message. */
 const SHOWN_CHARS = 64;
 
 /** A DNS label (RFC 1123), as names of namespaces are. */
@@ -48,16 +48,16 @@ const SUBDOMAIN =
 
 /**
  * Returns the value of an annotation as it may be kept in memory: one that is
- * too long to be used becomes a few words, which are as unusable.
+ * too long to be used becomes a few words that are not valid either.
  */
 export function shortenEgressAnnotation(value: string): string {
   return value.length <= MAX_VALUE_CHARS
     ? value
-    // Letters of its own: a slice would keep the whole alive.
+    // A copy: a slice would keep the whole text alive.
     : `(${value.length} characters)`;
 }
 
-/** Whether an Egress can be called so. */
+/** Whether an Egress can have this name. */
 export function isEgressName(name: string): boolean {
   return name.length <= 253 && SUBDOMAIN.test(name);
 }

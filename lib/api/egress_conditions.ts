@@ -33,7 +33,7 @@ export interface EgressProblem {
   readonly isFatal: boolean;
 }
 
-/** What is seen of the Deployment of an Egress. */
+/** The observed Deployment of an Egress. */
 export interface EgressWorkload {
   /** Whether the numbers are of its present spec. */
   readonly isObserved: boolean;
@@ -50,14 +50,14 @@ export interface EgressWorkload {
   };
 }
 
-/** What the status of an Egress is made of. */
+/** What the status of an Egress is computed from. */
 export interface EgressObservation {
   /** Absent as long as there is no Deployment. */
   readonly workload?: EgressWorkload;
   readonly problems: readonly EgressProblem[];
   /** Pods that use the Egress. */
   readonly clients: number;
-  /** What the pods that exist say of themselves. */
+  /** The reports of the existing pods. */
   readonly gateways: readonly EgressGatewayStatus[];
   readonly now: Date;
 }
@@ -123,7 +123,7 @@ function isProgressing(egress: Egress, workload: EgressWorkload): boolean {
   if (workload.progress?.isStuck) return false;
   if (!isObserved || updatedReplicas < wantedOf(egress)) return true;
   if (replicas > updatedReplicas) return true;
-  // A pod that fails after the roll-out is none of it.
+  // A pod that fails after the roll-out does not count as progressing.
   return availableReplicas < updatedReplicas &&
     workload.progress?.isComplete !== true;
 }

@@ -1,10 +1,10 @@
 import { Prefix } from "../inet/mod.ts";
 
-/** What the destinations of an Egress come to. */
+/** The destinations of an Egress, parsed. */
 export interface EgressDestinations {
   /** Each once, in the order of the spec, without host bits. */
   readonly prefixes: readonly Prefix[];
-  /** Texts that are no CIDR; the API server lets none in. */
+  /** Texts that are not CIDRs; the API server rejects these. */
   readonly invalid: readonly string[];
   /** What an admin may have meant otherwise, in sentences. */
   readonly remarks: readonly string[];
@@ -12,8 +12,8 @@ export interface EgressDestinations {
 
 /**
  * Reads the destinations of an Egress. One inside another is no mistake: of
- * `0.0.0.0/0` and `10.0.0.0/8`, the second is what takes a private network
- * out of the cluster's own ways.
+ * `0.0.0.0/0` and `10.0.0.0/8`, the second takes a private network out of the
+ * cluster's own routes.
  */
 export function parseDestinations(
   destinations: readonly string[],

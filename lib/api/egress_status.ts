@@ -42,7 +42,7 @@ export function egressStatusEquals(
   return comparable(a) === comparable(b);
 }
 
-/** Whether a status says more than other numbers of clients, or words of a condition. */
+/** Whether more has changed than the number of clients or the text of a condition. */
 export function isEgressStatusNews(
   before: EgressStatus | undefined,
   after: EgressStatus,

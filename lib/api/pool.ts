@@ -30,7 +30,7 @@ export interface Pool {
   readonly reserved: readonly AddressRange[];
   /** Whether the pool has a deletion timestamp. */
   readonly deleting: boolean;
-  /** Whether the pool gives nothing for now. */
+  /** Whether the pool is paused. */
   readonly paused: boolean;
   /** Whether Coil's finalizer is on the pool. */
   readonly finalized: boolean;

@@ -56,7 +56,7 @@ export interface ClusterUse {
   readonly message: string;
 }
 
-/** What others have of a pool. */
+/** The addresses of a pool that others have. */
 export interface PoolOverlapReport {
   /** Indices of blocks that overlap blocks of others; sorted, none twice. */
   readonly taken: readonly Span[];
@@ -83,7 +83,7 @@ export function poolStatus(
       | undefined;
     /** The node of each existing block. */
     readonly nodes?: Iterable<string>;
-    /** What others have of the pool. */
+    /** The addresses of the pool that others have. */
     readonly overlap?: PoolOverlapReport | undefined;
     /** What the cluster uses addresses of the pool for. */
     readonly cluster?: ClusterUse | undefined;
