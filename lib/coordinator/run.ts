@@ -94,7 +94,7 @@ async function checkCall(
   await check(outside, pod, { ...request, settings });
 }
 
-/** Needs neither defaults nor a configuration that can be used: a pod must always go. */
+/** Needs neither defaults nor a valid configuration: a pod can always be deleted. */
 async function remove(
   outside: Outside,
   { conf, request }: CoordinatorCall,

@@ -14,7 +14,7 @@ import { type Attachment, linkOf } from "./attachment.ts";
 import type { Kernel, Outside, Routes } from "../kernel/ports.ts";
 import { addressesOf } from "../state/state.ts";
 
-/** As often as RFC 5227 asks for, in a hurry: a lost one is not missed. */
+/** As often as RFC 5227 asks for, in quick succession: one may get lost. */
 const ANNOUNCEMENTS = { retries: 3, intervalMs: 10 };
 
 /** The interface that asks and announces, with its addresses. */

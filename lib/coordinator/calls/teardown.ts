@@ -246,7 +246,7 @@ function removal({ type: _type, hops: _hops, ...route }: Route): Request {
   return routeDelete({ ...route, type: "unicast" });
 }
 
-/** What is gone already went by an earlier DEL, or with a link. */
+/** What is gone already was removed by an earlier DEL, or with a link. */
 async function remove(
   socket: Routes,
   requests: readonly Request[],

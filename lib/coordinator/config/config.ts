@@ -126,7 +126,7 @@ function parsePrefixes(
   return list.length === 0 ? undefined : list;
 }
 
-/** A CIDR, or an address, which stands for itself alone. */
+/** A CIDR, or an address, which means that address alone. */
 function parseDestination(
   text: string,
   problem: (text: string) => CniError,

@@ -32,7 +32,7 @@ export function readDefaults(path: string): SharedDocument {
   }
 }
 
-/** What a file says, or why it says nothing. */
+/** The defaults in a file, or why it has none. */
 export function sharedIn(path: string): Shared {
   return readShared(readDefaults(path));
 }

@@ -19,14 +19,14 @@ export interface Shared {
   readonly problem?: Problem | undefined;
 }
 
-/** The same as coild writes it down for calls that it does not answer. */
+/** The same as coild writes it to a file for calls that it does not answer. */
 export interface SharedDocument {
   /** Keys of a network configuration. */
   readonly config: JsonObject;
   readonly problem?: Problem | undefined;
 }
 
-/** Another form of the document gets another number. */
+/** An incompatible format gets another number. */
 const FORMAT = 1;
 /** `SPIDER_SYNCED` of `lib/api`, of which a call loads nothing. */
 const SYNCED = "Synced";

@@ -16,7 +16,7 @@ export interface Undo {
 type NetlinkStep = Exclude<Step, StepOf<"sysctl"> | StepOf<"replies">>;
 
 /**
- * Makes the kernel as the steps say, but for what is so already. What each step
+ * Makes the kernel as the steps say; steps that are done already are left out. What each step
  * changed is registered with `undo` before the next send.
  *
  * @throws {NetlinkError} for the first step that the kernel refuses

@@ -2,7 +2,7 @@ import { COORDINATOR_VETH } from "../../names/mod.ts";
 import { invalidConfig } from "../config/invalid.ts";
 import type { Settings } from "../config/defaults.ts";
 
-/** How one interface is joined to the host: by a veth pair of its own, or by that of the first interface. */
+/** How one interface is joined to the host: by its own veth pair, or by that of the first interface. */
 export type ResolvedMode = "underlay" | "overlay";
 
 /**
