@@ -37,10 +37,10 @@ export interface ClientReport {
 /**
  * Makes the network of a pod what the plan says, whatever was there: nothing,
  * another plan, upstream Coil's, or what a killed process left half-done. Does
- * nothing when all is right already. Of two calls for one namespace the second
- * has to wait for the first; that is the caller's business.
+ * nothing when all is right already. Calls for one namespace must not overlap;
+ * the caller makes sure of that.
  *
- * No packet leaves by a wrong way in the meantime: what is new comes before anything
+ * No packet leaves by a wrong path in the meantime: what is new comes before anything
  * is removed, and routes are replaced in one step. When something fails, the
  * destinations of Egresses that fail closed are refused.
  *

@@ -19,7 +19,7 @@ export interface Owned {
   readonly remote: Address | undefined;
 }
 
-/** Who has which destination. */
+/** The destinations, each with its Egress. */
 export interface Assignment {
   /** Those that something is done about; where two Egresses refuse one, it is there twice. */
   readonly owned: readonly Owned[];
@@ -68,7 +68,7 @@ export function assignDestinations(request: ClientRequest): Assignment {
 
 /**
  * What an Egress that fails closed cannot carry, and no other one has: it is
- * refused. A family that the pod lacks needs no refusal, it has no way at all.
+ * refused. A family that the pod lacks needs no refusal, since it has no route at all.
  */
 function refusedFor(
   foreign: readonly Foreign[],

@@ -136,7 +136,7 @@ export function wantedRoutes(
   ];
 }
 
-/** Waits for all, also when one fails: nothing may run on behind the caller's back. */
+/** Waits for all, also when one fails: nothing may still run when the caller goes on. */
 export async function settled<T extends readonly unknown[]>(
   promises: { readonly [K in keyof T]: Promise<T[K]> },
 ): Promise<T> {

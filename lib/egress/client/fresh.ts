@@ -54,7 +54,7 @@ export interface FreshOptions {
  * already. Rules, links and routes go in one send, the nft table in the meantime. No
  * route leads to a link that was there before.
  *
- * This second way to the same end is worth at least 0.8 ms of each client's ADD,
+ * This second implementation saves at least 0.8 ms of each client's ADD,
  * of 5.3 (`egress.apply` of `docs/performance.md`). `ClientRun.converge()` goes on
  * where it does not succeed.
  *

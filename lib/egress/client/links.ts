@@ -26,7 +26,7 @@ export interface WantedLink {
 export interface LinkChanges {
   /** Create and change the wanted links; in this order. */
   readonly requests: readonly Request[];
-  /** Links in the way that have to go first: what they are cannot be changed. */
+  /** Links in the way that have to go first: their kind cannot be changed. */
   readonly conflicting: readonly Link[];
   /** Wanted links that exist when `requests` begin. */
   readonly present: readonly Link[];

@@ -42,7 +42,7 @@ export interface RunOptions {
 
 const log = getLogger("egress");
 
-/** Whether it is the kernel's answer, and nothing else that is wrong. */
+/** Whether it is the kernel's refusal, and not another error. */
 function isRefusal(error: unknown): boolean {
   return error instanceof NetlinkError || error instanceof LinuxError ||
     error instanceof FouUnsupportedError;
@@ -276,7 +276,7 @@ export class ClientRun implements Disposable {
 
   /** After a failure: whatever is missing, nothing is to leave by another way. */
   async #failClosed({ rules }: Findings): Promise<void> {
-    // The caller has given up, and another one goes on.
+    // The caller has given up; its next call goes on.
     if (this.#signal?.aborted) return;
     // A rule that is there twice does no harm; the next call removes it.
     const refuse = [...rules.put, ...refusals(this.#plan.routes)];

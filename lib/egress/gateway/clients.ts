@@ -24,7 +24,7 @@ export interface SkippedClient {
   readonly reason: "own" | "family";
 }
 
-/** What became of a change of clients. */
+/** The result of a change of clients. */
 export interface ClientChange {
   /** Clients that are new. */
   readonly added: readonly Address[];
@@ -209,7 +209,7 @@ function noRoute(plan: ServerPlan, address: Address): Request {
   });
 }
 
-/** Deletes routes; one that is gone already is none's concern. */
+/** Deletes routes; one that is gone already is no error. */
 export async function deleteRoutes(
   { routes }: { readonly routes: Pick<ServerKernel["routes"], "tryExecute"> },
   requests: readonly Request[],

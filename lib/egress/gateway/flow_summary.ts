@@ -15,7 +15,7 @@ export interface PortUse {
   readonly budget: number;
 }
 
-/** What goes through a gateway at the moment. */
+/** The current connections through a gateway. */
 export interface FlowSummary {
   /** Tracked connections of clients, whatever their state. */
   readonly flows: number;

@@ -52,7 +52,7 @@ const NOTHING: NftCounter = { packets: 0n, bytes: 0n };
 /**
  * An egress gateway in the kernel of one network namespace. Everything it does lives
  * in the kernel, so disposing it leaves the gateway at work, and opening it again
- * finds its clients; `clear()` is what takes a gateway away. Calls may overlap: changes are carried out one by one.
+ * finds its clients; only `clear()` removes a gateway. Calls may overlap: changes are carried out one by one.
  */
 export class EgressServer implements Disposable {
   readonly #plan: ServerPlan;
@@ -233,7 +233,7 @@ export class EgressServer implements Disposable {
     return { entries, max };
   }
 
-  /** Removes everything of the gateway from the kernel. Only `dispose` is of use afterwards. */
+  /** Removes everything of the gateway from the kernel. Only `dispose` may be called afterwards. */
   async clear(): Promise<void> {
     using _turn = await this.#turn.lock();
     await clearServer(this.#kernel, this.#plan);

@@ -47,7 +47,7 @@ function isIn(ports: readonly FouPort[], port: FouPort): boolean {
   return ports.some((each) => sameFouPort(each, port));
 }
 
-/** Removes ports; those that are gone already are none's concern. Returns what it did. */
+/** Removes ports; those that are gone already are no error. Returns what it did. */
 export async function removeFouPorts(
   kernel: FouKernel,
   ports: readonly FouPort[],
@@ -58,7 +58,7 @@ export async function removeFouPorts(
       await kernel.delete(port);
       removed.push(`delete ${portText(port)}`);
     } catch (error) {
-      // EINVAL is the kernel's word for a port that it does not have.
+      // The kernel refuses with EINVAL when it does not have the port.
       if (!(error instanceof NetlinkError) || error.code !== "EINVAL") {
         throw error;
       }
@@ -86,7 +86,7 @@ async function addPort(kernel: FouKernel, port: FouPort): Promise<boolean> {
   }
 }
 
-/** What a port is called in messages. */
+/** The port's name in messages. */
 export function portText({ family, port }: FouPort): string {
   return `${family} FoU port ${port}`;
 }

@@ -9,7 +9,7 @@ import {
 const OFF = "0";
 /** Strict: only by the link that an answer would leave by. */
 const STRICT = "1";
-/** Loose: by any link, as long as there is a way back at all. */
+/** Loose: by any link, as long as there is a route back. */
 const LOOSE = "2";
 
 /** Links by name; `all` and `default` are the kernel's words for every link and for those to come. */
@@ -21,7 +21,7 @@ export interface ReversePathLinks {
 }
 
 /**
- * Lets packets in whose answers would leave by another link: what comes out of
+ * Accepts packets whose answers would leave by another link: what comes out of
  * a receiver is answered through a tunnel. IPv4 only; IPv6 has no such check.
  * The kernel uses the higher of the values of the link and of `all`.
  *
