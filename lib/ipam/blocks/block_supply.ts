@@ -37,7 +37,7 @@ export interface BlockSupplyOptions {
 }
 
 /**
- * What a block is good for: `usable` gives room; `stale` gives none, another request may (the answer was old, or the
+ * How far a block can be used: `usable` gives room; `stale` gives none, another request may (the answer was old, or the
  * block is being deleted, or it is known and full); `unusable` overlaps another block, and asking on would use up the
  * pool.
  */

@@ -59,8 +59,7 @@ export class BlockView {
   }
 
   /**
-   * Takes a block of an answer into the table. Idempotent. Undefined when the answer is older than what became of the
-   * block.
+   * Takes a block of an answer into the table. Idempotent. Undefined when the block was returned or removed after the answer was made.
    */
   adopt(info: BlockInfo): HeldBlock | undefined {
     if (this.#past.has(info.uid)) return undefined;

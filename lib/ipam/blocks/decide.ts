@@ -4,7 +4,7 @@ import type { BlockSupply } from "./block_supply.ts";
 import type { HeldBlock } from "../table/held_block.ts";
 import type { WaterMarks } from "./water_marks.ts";
 
-/** What is decided by, beside the table. */
+/** The input of the decision, besides the table. */
 export interface Situation {
   readonly now: number;
   readonly source: Pick<BlockSource, "poolState">;

@@ -211,7 +211,7 @@ export abstract class Allocations {
   }
 
   /**
-   * Frees the addresses. The caller has seen to it that nothing in the kernel uses them. Does nothing when the release
+   * Frees the addresses. The caller has made sure that nothing in the kernel uses them. Does nothing when the release
    * was ended or cancelled before. Never waits for, and never fails by, the API server or the export table.
    */
   finishRelease(releasing: Releasing): void {

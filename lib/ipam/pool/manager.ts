@@ -18,7 +18,7 @@ import { POOL_LABEL } from "../../names/mod.ts";
 import { PoolIndex } from "./index.ts";
 import type { SignalOptions } from "../base/ports.ts";
 
-/** What became of the creation of a block. */
+/** The outcome of the creation of a block. */
 export type Creation =
   | { readonly created: true }
   /** There is an object of that name already. */
@@ -79,7 +79,7 @@ interface PoolState {
   index: PoolIndex;
   /** Indices in use that no list has shown yet, and when that was found. */
   readonly unseen: Map<number, number>;
-  /** Indices that a request has taken, by its UID, until it is certain what became of it; and since when. */
+  /** Indices that a request has taken, by its UID, until the outcome is certain; and since when. */
   readonly pending: Map<string, { readonly index: number; at: number }>;
   /** Number of creations under way. */
   flying: number;
@@ -90,7 +90,7 @@ interface PoolState {
  *
  * An index is taken in memory before the API server is asked, so requests of any concurrency never try the same one,
  * and none waits for another. The API server has the last word: a name that exists marks its index and the
- * next is tried, so a cache that is behind costs a round trip and never a wedge (upstream retried the same index until
+ * next is tried, so a cache that is behind costs a round trip and never blocks (upstream retried the same index until
  * its next list).
  *
  * A block that has an address of another block is never allocated: not

@@ -58,7 +58,7 @@ export class Overlaps {
     this.#indexOf = indexOf;
   }
 
-  /** Takes over a pool, or what has become of it. */
+  /** Takes over a pool, or its changes. */
   set(pool: Pool): void {
     const before = this.#known.get(pool.name);
     if (before?.pool === pool) return;

@@ -29,7 +29,7 @@ export type Hold =
   | "unexported"
   | "returning";
 
-/** What came of giving a block back so far. */
+/** The state of a block's return. */
 export interface GiveBack {
   readonly backoff: Backoff;
   /** When to try again. */
@@ -138,7 +138,7 @@ export class HeldBlock {
     );
   }
 
-  /** Whether the object still says what it said when the block was adopted. */
+  /** Whether the object is unchanged since the block was adopted. */
   matches(info: BlockInfo): boolean {
     return info.pool === this.info.pool && info.index === this.info.index &&
       FAMILIES.every((family) =>
