@@ -44,7 +44,7 @@ export interface ObjectMeta {
   readonly creationTimestamp?: string;
   /** RFC 3339 time; set while the object waits for its finalizers. */
   readonly deletionTimestamp?: string;
-  /** Who must have let go before the object is removed. */
+  /** Must be empty before the object is removed. */
   readonly finalizers?: readonly string[];
   readonly labels?: Readonly<Record<string, string>>;
   readonly annotations?: Readonly<Record<string, string>>;

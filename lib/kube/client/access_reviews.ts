@@ -9,7 +9,7 @@ const PER_PEER = { burst: 5, perSecond: 1 };
 const IN_ALL = { burst: 20, perSecond: 5 };
 const REVIEW_TIMEOUT_MS = 5_000;
 
-/** 200: allowed; 401: the token is not valid; 403: the user may not; 429: too many tokens that are not known. */
+/** 200: allowed; 401: the token is not valid; 403: the user may not; 429: too many unknown tokens. */
 type Status = 200 | 401 | 403 | 429;
 
 /**

@@ -6,7 +6,7 @@ import {
   SingleFlight,
 } from "../../async/mod.ts";
 
-/** A right that is taken back holds so much longer. */
+/** How long a revoked right is still valid here. */
 const GOOD_MS = 60_000;
 const BAD_MS = 10_000;
 /** A good token is asked about no more often, also while the API server refuses to answer. */

@@ -2,7 +2,7 @@ import type { KubeObject } from "../api/types.ts";
 import { type KubeStatus, watchError } from "../http/errors.ts";
 import { splitLines } from "../http/json_lines.ts";
 
-/** Something that happened to a collection. A BOOKMARK's object has nothing but `metadata.resourceVersion`. */
+/** A change of a collection. A BOOKMARK's object has nothing but `metadata.resourceVersion`. */
 export interface WatchEvent<T> {
   readonly type: "ADDED" | "MODIFIED" | "DELETED" | "BOOKMARK";
   readonly object: T;

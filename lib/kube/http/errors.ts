@@ -22,7 +22,7 @@ export class KubeApiError extends Error {
   readonly status: number;
   /** `metav1.StatusReason`, e.g. "NotFound"; empty when the answer was no Status. */
   readonly reason: string;
-  /** How long the server wants to be left alone. */
+  /** How long the server asks to wait before another request. */
   readonly retryAfterMs?: number;
   /** Which object and fields it is about, as the server's Status has it. */
   readonly details?: NonNullable<KubeStatus["details"]>;

@@ -11,7 +11,7 @@ export type ReconcileResult = void | { readonly requeueAfterMs: number };
 export interface ControllerOptions extends WorkQueueOptions {
   /** For logs and metrics. */
   readonly name: string;
-  /** Makes the world of this key right, from its current state alone. */
+  /** Reconciles the key, from the current state alone. */
   readonly reconcile: (
     key: string,
     signal: AbortSignal,
@@ -23,7 +23,7 @@ export interface ControllerOptions extends WorkQueueOptions {
 
 /**
  * Calls a reconciler for keys: never twice at once for one key, and again after each failure, for ever, with growing
- * delays; only a {@link TerminalError} is logged and left. A conflict is a failure like others but no news.
+ * delays; only a {@link TerminalError} is logged and left. A conflict is retried like other failures, but logged at a lower level.
  */
 export class Controller {
   readonly name: string;

@@ -23,7 +23,7 @@ const REQUEST_TIMEOUT_MS = 5_000;
 const FLUSH_MS = 1_000;
 const RETRY = { initialMs: 1_000, maxMs: 30_000, jitter: 1 };
 
-/** What is to be said about an object. */
+/** The content of an Event about an object. */
 export interface EventInfo {
   readonly type: "Normal" | "Warning";
   /** One word in CamelCase, for machines. */

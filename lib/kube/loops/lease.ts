@@ -61,7 +61,7 @@ export class LeaseKeeper {
     return await this.#write(lease, call);
   }
 
-  /** Writes our claim; false when the lease is no more what it was. */
+  /** Writes our claim; false when the lease has changed. */
   async #write(
     lease: V1Lease | undefined,
     call: CallOptions,
