@@ -85,7 +85,7 @@ export class Connection implements Disposable {
   }
 
   /**
-   * Sends all requests at once and reads what became of each. The kernel
+   * Sends all requests at once and reads the outcome of each. The kernel
    * carries them out in order and goes on after one that failed.
    */
   async tryExecute(
@@ -116,7 +116,7 @@ export class Connection implements Disposable {
    * kept unless undefined. A list that changed while the kernel wrote it is
    * asked for again. `onThread` is for short lists that need no lock.
    *
-   * @throws {NetlinkError} when the kernel refuses; `EINTR` when the list never held still
+   * @throws {NetlinkError} when the kernel refuses; `EINTR` when the list kept changing
    */
   async dump<T>(
     request: Request,

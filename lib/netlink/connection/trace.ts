@@ -38,7 +38,7 @@ export function textTrace(
         for (const line of hexLines(message.payload.bytes)) write(line);
       }
     } catch (error) {
-      // What is malformed is the reader's business; it is only shown here.
+      // Malformed messages are only shown here; the reader reports them.
       if (!(error instanceof SyntaxError)) throw error;
       write(`netlink ${arrow} malformed: ${bytes.byteLength} bytes`);
       for (const line of hexLines(bytes)) write(line);

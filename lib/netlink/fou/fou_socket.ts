@@ -107,7 +107,7 @@ export class FouSocket implements Disposable {
     return this.#execute("add", port);
   }
 
-  /** Adds ports in one send, and returns what became of each: undefined for done. */
+  /** Adds ports in one send, and returns the outcome of each: undefined for done. */
   async tryAdd(
     ports: readonly FouPort[],
   ): Promise<(NetlinkError | undefined)[]> {

@@ -43,7 +43,7 @@ export const MAIN_TABLE = 254;
 /** RTPROT_BOOT, the protocol of `ip route add` without one. */
 const PROTOCOL_BOOT = 3;
 
-/** What becomes of a packet, RTN_… of `<linux/rtnetlink.h>`. */
+/** What happens to a packet, RTN_… of `<linux/rtnetlink.h>`. */
 export type RouteType =
   | "unicast"
   | "local"

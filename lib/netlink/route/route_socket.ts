@@ -91,7 +91,7 @@ export class RouteSocket implements Disposable {
     }
   }
 
-  /** As `execute()`, but returns what became of each request: undefined for done. */
+  /** As `execute()`, but returns the outcome of each request: undefined for done. */
   tryExecute(
     requests: readonly Request[],
   ): Promise<(NetlinkError | undefined)[]> {

@@ -54,7 +54,7 @@ export interface NftChain {
     | "postrouting";
   /** Chains of one hook are run from the lowest priority on: mangle is -150, filter 0, srcnat 100. */
   readonly priority: number;
-  /** What becomes of packets about which no rule decides. */
+  /** What happens to packets about which no rule decides. */
   readonly policy: "accept" | "drop";
   /** Its rules, tried in order. */
   readonly rules: readonly NftRule[];
