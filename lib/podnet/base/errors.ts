@@ -5,7 +5,7 @@ export class NetnsNotFoundError extends Error {
   /** The path as the runtime gave it. */
   readonly path: string;
 
-  /** `cause` is what opening it came to. */
+  /** `cause` is the error of opening it. */
   constructor(path: string, options: { cause: unknown }) {
     super(
       `Cannot enter network namespace "${path}": ${messageOf(options.cause)}`,

@@ -14,7 +14,7 @@ export interface FoundEnd {
 
 /**
  * Compares the host's end of a pod with what ADD makes. Pure. Neighbour entries
- * are left out: they only save the first packets a question.
+ * are left out: they only save the first packets a round trip.
  *
  * Of addresses it asks for one of each family that a gateway may be: a pod that
  * upstream Coil connected, or this one in the other mode of gateways, has
@@ -49,7 +49,7 @@ export function missingSteps(
   });
 }
 
-/** What helps the first packets; failing does no harm. Pure. */
+/** Steps that help the first packets; their failure does no harm. Pure. */
 export function helpfulSteps(input: HostEndInput): Step[] {
   return [
     ...hostEndSteps(input).filter((step) =>
