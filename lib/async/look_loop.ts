@@ -18,7 +18,7 @@ export interface LookLoopOptions<T> {
   readonly all: readonly T[];
   /** How often, about, to look at everything without a request. */
   readonly everyMs: number;
-  /** Looks at these parts and puts them right. Returns whether anything had to be. */
+  /** Looks at these parts and repairs them. Returns whether anything had to be repaired. */
   readonly look: (
     parts: ReadonlySet<T>,
     signal: AbortSignal,

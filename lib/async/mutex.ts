@@ -48,7 +48,7 @@ export interface KeyedLockOptions extends WaitOptions {
 
 interface Entry {
   readonly mutex: Mutex;
-  /** How many hold or wait for it, but for upkeep. */
+  /** How many hold or wait for it, without upkeep. */
   counted: number;
 }
 

@@ -2,7 +2,7 @@ const SIZE = 8 * 1024;
 const MAX_SPARE = 128;
 
 /**
- * Buffers to read into, used again: V8 is slow to notice that memory outside
+ * Read buffers, reused: V8 is slow to notice that memory outside
  * of its heap could be freed.
  */
 export class ReadBuffers {

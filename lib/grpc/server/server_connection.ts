@@ -96,7 +96,7 @@ export class ServerConnection {
     return this.#failure;
   }
 
-  /** The peer has shown that it speaks HTTP/2. */
+  /** Whether the peer has shown that it speaks HTTP/2. */
   get isEstablished(): boolean {
     return this.#settingsSeen;
   }
@@ -131,7 +131,7 @@ export class ServerConnection {
 
   /**
    * Sends a message of a call; returns whether there is one that has not ended.
-   * A call whose caller asks and asks, and does not read, is given up.
+   * A call whose caller keeps asking without reading is ended.
    */
   send(streamId: number, message: Uint8Array): boolean {
     const stream = this.#streams.get(streamId);
