@@ -1,7 +1,6 @@
-// Words that crept back into comments and documents. Each has
-// a plainer one that also says who: "nobody waits" hides whether it is a call, a
-// pod or an admin. Only what people read as prose is checked: code, and what
-// documents quote from it, is the concern of other tests.
+// Words that crept back into comments and documents. Each has a plainer one that
+// also says who: "nobody waits" hides whether it is a call, a pod or an admin.
+// Only prose is checked: not code, nor what documents quote from it.
 import assert from "node:assert/strict";
 import { ROOT } from "./pages.ts";
 
@@ -29,6 +28,7 @@ const COMMENT = /\/\*[^]*?\*\/|(?<=^|\s)\/\/.*$/gm;
 const CODE = /^( *)```[^]*?^\1```$|`[^`\n]*`/gm;
 const READ: Readonly<Record<string, (text: string) => string>> = {
   c: comments,
+  h: comments,
   md: (text) => text.replaceAll(CODE, ""),
   ts: comments,
   yaml: (text) => text.match(/(?<=^|\s)#.*$/gm)?.join("\n") ?? "",
@@ -41,8 +41,8 @@ function comments(text: string): string {
 
 async function* filesBelow(place: string): AsyncGenerator<string> {
   if ((await Deno.stat(ROOT + place)).isFile) return yield place;
-  for await (const { name } of Deno.readDir(ROOT + place)) {
-    yield* filesBelow(`${place}/${name}`);
+  for await (const { name, isSymlink } of Deno.readDir(ROOT + place)) {
+    if (!isSymlink) yield* filesBelow(`${place}/${name}`);
   }
 }
 
