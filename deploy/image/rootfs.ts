@@ -4,7 +4,7 @@ import type { TarEntry } from "./tar/tar.ts";
 
 /**
  * Writes the image's files into an empty or new directory, as the Dockerfile
- * needs them. Their owner is who runs this.
+ * needs them. Their owner is the user that runs this.
  *
  * @throws {ImageError} when something is in the directory
  */

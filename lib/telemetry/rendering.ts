@@ -42,7 +42,7 @@ export class Rendering {
     const startMs = performance.now();
     const rendering = this.#render();
     this.#next = undefined;
-    // A failure is for those who asked, and not for who comes after them.
+    // A failure is for those who asked, and not for later callers.
     this.#current = rendering.then(() => {}, () => {});
     try {
       return toRendered(new TextEncoder().encode(await rendering));

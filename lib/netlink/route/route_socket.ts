@@ -257,7 +257,7 @@ export interface RouteFilter {
   /** Made by this protocol. */
   readonly protocol?: number;
   /**
-   * Which of them are to be in the list, for one who looks at each as it comes and needs few. Sees all of them again
+   * Which of them are to be in the list, for a caller that looks at each as it comes and needs few. Sees all of them again
    * when the kernel starts the list over.
    */
   readonly keep?: (route: Route) => boolean;

@@ -75,7 +75,7 @@ export function transformPod({ metadata }: KubeObject): KubeObject {
   return { metadata: withoutBulk(metadata ?? {}) };
 }
 
-/** Keeps all of an Egress but annotations and the record of who wrote which field. */
+/** Keeps all of an Egress but annotations and `managedFields`. */
 export function transformEgress(egress: Egress): Egress {
   const { apiVersion, kind, metadata, spec, status } = egress;
   return {
@@ -87,7 +87,7 @@ export function transformEgress(egress: Egress): Egress {
   };
 }
 
-/** Annotations, and the record of who wrote which field, are often most of an object. */
+/** Annotations and `managedFields` are often most of an object. */
 interface Bulk {
   readonly annotations?: unknown;
   readonly managedFields?: unknown;

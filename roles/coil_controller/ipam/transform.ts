@@ -123,7 +123,7 @@ function isOurs(finalizers: readonly string[] | undefined): boolean {
   return finalizers?.length === 1 && finalizers[0] === FINALIZER;
 }
 
-/** Keeps all of a pool but the record of who wrote which field. */
+/** Keeps all of a pool but `managedFields`. */
 export function transformPool(pool: AddressPool): AddressPool {
   return { ...pool, metadata: transformMetadata(pool.metadata) };
 }
