@@ -18,7 +18,7 @@ export interface PoolForecast {
 }
 
 /**
- * Tells that a pool is used up soon. As long as there is no forecast, what was
+ * Reports that a pool is used up soon. As long as there is no forecast, what was
  * said before stands; where no block is left, `Ready` says so.
  */
 export function usedUpCondition(

@@ -69,7 +69,7 @@ function merge(positions: readonly Positions[]): Positions[] {
   return merged;
 }
 
-/** Tells which blocks of a pool are reserved, whole or in part. */
+/** Returns which blocks of a pool are reserved, as a whole or in part. */
 export function reservedBlocks(
   { subnets, blockSizeBits, reserved }: Pick<
     Pool,

@@ -152,7 +152,7 @@ export class SpiderLab extends ControllerLab {
     });
   }
 
-  /** Changes the status as somebody else does. */
+  /** Changes the status as another controller does. */
   overwrite(status: SpiderCoordinatorStatus): void {
     const found = this.resource();
     if (found === undefined) return;

@@ -99,13 +99,17 @@ Deno.test("coil-controller makes the gateways of an Egress", async (t) => {
     assert.equal(gateway.ports?.length, 2);
     assert.deepEqual(gateway.livenessProbe, {
       httpGet: { path: "/healthz", port: "health", scheme: "HTTP" },
-      ...{ periodSeconds: 10, timeoutSeconds: 5 },
-      ...{ failureThreshold: 6, successThreshold: 1 },
+      periodSeconds: 10,
+      timeoutSeconds: 5,
+      failureThreshold: 6,
+      successThreshold: 1,
     });
     assert.deepEqual(gateway.readinessProbe, {
       httpGet: { path: "/readyz", port: "health", scheme: "HTTP" },
-      ...{ periodSeconds: 1, timeoutSeconds: 1 },
-      ...{ failureThreshold: 2, successThreshold: 1 },
+      periodSeconds: 1,
+      timeoutSeconds: 1,
+      failureThreshold: 2,
+      successThreshold: 1,
     });
   });
 

@@ -74,7 +74,7 @@ export function logOptionsOf({ raw }: Pick<NetConf, "raw">): LogOptions {
   }
 }
 
-/** Whoever may write network configurations must not write elsewhere on the node. */
+/** A user who may write network configurations must not write elsewhere on the node. */
 function isLogFile(file: string): boolean {
   return file.startsWith(LOG_DIRECTORY) && !file.split("/").includes("..");
 }

@@ -54,7 +54,7 @@ interface Way {
   readonly route: DeviceRoute;
 }
 
-/** A neighbour with the host's MAC address tells the host's addresses from the gateways of a cluster's network. */
+/** Distinguishes the host's addresses from the gateways of a cluster's network: their neighbours have the host's MAC address. */
 function waysToHost({ inner, outer, pod }: WaysInput): Way[] {
   const index = indexOf(pod, inner.device);
   return pod.routes.flatMap((route) => {

@@ -6,7 +6,7 @@ import { GUARD } from "./table.ts";
 
 /** A kubelet opens about one connection in a second. Nodes may have the address of their pods, so there is room for more. */
 const RATE = { perSecond: 20, burst: 40 };
-/** An address that opened a connection is remembered for so long; its rate is measured anew after that. */
+/** How long an address that opened a connection is remembered; then its rate is measured again. */
 const MEMORY_MS = 60_000;
 /** Where the set is full, further addresses are not limited. */
 const MAX_ELEMENTS = 65_535;

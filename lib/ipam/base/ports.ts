@@ -52,7 +52,7 @@ export interface BlockSource {
   release(block: BlockInfo, options: SignalOptions): Promise<void>;
   /** Returns what is known of a pool, without waiting. */
   poolState(pool: string): PoolState;
-  /** Tells which addresses of a pool are never given, at once. */
+  /** Which addresses of a pool are never given; answers at once. */
   reserved(pool: string): readonly AddressRange[];
 }
 

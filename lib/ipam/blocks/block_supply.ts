@@ -148,7 +148,7 @@ export class BlockSupply {
     this.#waiters.wakeAll();
   }
 
-  /** Until when the pool is not to be asked for a block that nobody waits for, after a failure. */
+  /** Until when, after a failure, the pool is not asked for a block that no call waits for. */
   pausedUntil(pool: string): number {
     return this.#pauses.get(pool)?.until ?? 0;
   }

@@ -113,7 +113,7 @@ function retirements(
     const isInUse = table.heldCount(pool) > 0;
     const wanted = isInUse ? waterMarks.high(block.size) : 0;
     // Those who wait keep all blocks of the pool until they have been served.
-    // One of which all is reserved is of no use to anybody.
+    // A block that is reserved as a whole is useless.
     const isOfUse = block.freeCount > 0;
     const isScarce = supply.waiting(pool) > 0 ||
       free - block.freeCount < wanted;

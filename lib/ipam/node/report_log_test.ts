@@ -82,7 +82,10 @@ Deno.test("ReportLog says how long a release takes, and how many records it left
   const fields: Record<string, unknown>[] = [];
   const note = (_: string, more = {}) => void fields.push(more);
   const reports = new ReportLog({
-    ...{ debug: note, info: note, warn: note, error: note },
+    debug: note,
+    info: note,
+    warn: note,
+    error: note,
   });
   reports.record(report({ stuckReleases: [record(1, 90_400)] }));
   assert.equal(fields.splice(0)[0]?.["seconds"], 90);

@@ -167,7 +167,7 @@ export class PoolManager {
     return isOurs ? name : undefined;
   }
 
-  /** The lowest index that the pool has not used, that overlaps nobody else's block, and of which not all is reserved. */
+  /** The lowest unused index whose block overlaps no other and is not reserved as a whole. */
   #lowestFree(pool: Pool, state: PoolState): number | undefined {
     const limit = poolCapacity(pool);
     const { whole } = reservedBlocks(pool);

@@ -7,8 +7,13 @@ let uid = 0;
 
 function add(table: AddressTable, pool: string, prefixes: string): HeldBlock {
   return table.addBlock({
-    ...{ pool, name: `${pool}-${++uid}`, uid: `${uid}`, index: uid },
-    ...{ prefixes: dual(prefixes), reserved: false, deleting: false },
+    pool,
+    name: `${pool}-${++uid}`,
+    uid: `${uid}`,
+    index: uid,
+    prefixes: dual(prefixes),
+    reserved: false,
+    deleting: false,
   }, 0);
 }
 

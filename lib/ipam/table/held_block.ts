@@ -100,7 +100,7 @@ export class HeldBlock {
     return this.#allocator.freeCount;
   }
 
-  /** Number of positions that are never given and that nobody has. */
+  /** Number of positions that are never given and that no pod has. */
   get reservedCount(): number {
     return this.#allocator.reservedCount;
   }

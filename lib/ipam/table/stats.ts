@@ -32,7 +32,7 @@ export interface PoolStats {
   readonly releasing: number;
   readonly quarantined: number;
   readonly cooling: number;
-  /** Addresses that are never given, and that nobody has. */
+  /** Addresses that are never given, and that no pod has. */
   readonly reserved: number;
   /** Allocations that wait for a block. */
   readonly waiting: number;

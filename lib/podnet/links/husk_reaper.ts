@@ -36,7 +36,7 @@ export class HuskReaper<T extends Pick<Husk, "index"> = Husk> {
   #next: Promise<void> | undefined;
   #running: Promise<void> = Promise.resolve();
 
-  /** The socket is used by nobody else: a deletion keeps it busy for long. It stays the caller's. */
+  /** The socket is for deletions alone, since one keeps it busy for long. The caller closes it. */
   constructor(socket: RouteSocket, options: HuskReaperOptions<T>) {
     this.#socket = socket;
     this.#with = options;

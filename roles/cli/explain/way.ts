@@ -32,7 +32,7 @@ export interface WayReport {
   readonly destination?: string;
   /** Pods of the Egress that serve: their addresses. */
   readonly gateways?: readonly string[];
-  /** What somebody may have expected to happen, and does not. */
+  /** What a user may have expected to happen, and does not. */
   readonly remarks: readonly string[];
 }
 

@@ -10,7 +10,7 @@ import type { PluginCall } from "../../../lib/plugin/mod.ts";
 /** The parts of a call that are timed by themselves. */
 export type Phase = "lock" | "annotations" | "network";
 
-/** What is asked of, or told to, the network. */
+/** What is asked of, or announced to, the network. */
 export type ProbeKind = "conflict" | "gateway" | "announce";
 
 /** `failed`: another machine has the address, or the gateway does not answer. `error`: the network could not be asked. */

@@ -22,7 +22,7 @@ const log = getLogger("coordinator");
 
 /** Links of pods come with addresses, too: one look serves all that come in a second. */
 const LEAST_MS = 1_000;
-/** How often everything is looked at, whatever the kernel tells. */
+/** How often everything is looked at, even without notifications of the kernel. */
 const LOOK_MS = 60_000;
 
 /** The kernel, as one look uses it. */
@@ -53,7 +53,7 @@ export class CoordinatorUpkeep {
   readonly #runner: CoalescedRunner;
   readonly #failures = new RepeatFilter();
   /** The host's addresses that all pods know; undefined: look at the pods. */
-  #told: string | undefined;
+  #announced: string | undefined;
 
   constructor(options: CoordinatorUpkeepOptions) {
     this.#with = options;
@@ -89,7 +89,7 @@ export class CoordinatorUpkeep {
   }
 
   #lookAtAll(): void {
-    this.#told = undefined;
+    this.#announced = undefined;
     this.#runner.trigger();
   }
 
@@ -121,8 +121,8 @@ export class CoordinatorUpkeep {
     },
   ): Promise<number> {
     const addresses = hostAddresses.map(String).toSorted().join();
-    if (addresses === this.#told) return 0;
-    this.#told = addresses;
+    if (addresses === this.#announced) return 0;
+    this.#announced = addresses;
     let changed = 0;
     for (const link of joined) {
       changed += await keepPod(outside, link, hostAddresses);

@@ -129,7 +129,7 @@ export class NetworkKeeper {
   ): Promise<boolean> {
     const results = [
       parts.has("host") && await this.#lookAtHost(),
-      // Before, nobody knows what pods should have; the start looks at them all.
+      // Before, it is unknown what pods should have; the start looks at them all.
       parts.has("pods") && this.#with.ipam.isReady &&
       await this.#lookAtPods(signal),
       parts.has("export") && await this.#lookAtExport(signal),

@@ -39,7 +39,7 @@ export interface StaleFlowsOptions {
  * tracks some for days: one of another pod, later, with the same address and
  * ports would be translated as theirs was.
  *
- * Only connections are deleted that were there while nobody had the address,
+ * Only connections are deleted that were there while no pod had the address,
  * each by its id, so none of the next pod's is ever among them.
  */
 export class StaleFlows {

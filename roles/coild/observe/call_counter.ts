@@ -11,7 +11,7 @@ export class CallCounter {
     return came || this.#inFlight > 0;
   }
 
-  /** Begins a look: the function returned tells whether no call has run since. */
+  /** Begins a look: the returned function returns whether no call has run since. */
   watch(): () => boolean {
     const started = this.#started;
     const wasIdle = this.#inFlight === 0;
