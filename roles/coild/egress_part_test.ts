@@ -70,7 +70,7 @@ Deno.test("a CHECK names what is damaged, and it is mended", async () => {
     assert.ok(error instanceof PodCheckError);
     assert.match(
       error.message,
-      /a rule is missing.*its egress is being mended/s,
+      /a rule is missing.*its egress is being repaired/s,
     );
     return true;
   });

@@ -243,7 +243,7 @@ Deno.test("coild serves the coordinator and nothing else", async (t) => {
     // Pods that are there have what was in force when they came.
     assert.match(
       outcome(await stage.call("CHECK", pod)),
-      /this would mend it: .*txqueuelen 99; .* table 501/,
+      /this would repair it: .*txqueuelen 99; .* table 501/,
     );
     assert.equal(outcome(await stage.call("ADD", pod)), "ok");
     assert.equal(outcome(await stage.call("CHECK", pod)), "ok");

@@ -364,7 +364,7 @@ Deno.test("coild makes egress clients at ADD", async (t) => {
       const error = await coild.refused(coild.check(pod));
       assert.match(
         error.message,
-        /all of it is missing; its egress is being mended/,
+        /all of it is missing; its egress is being repaired/,
       );
       await egress.until("a client", pod, (client) => client !== undefined);
       await coild.check(pod);

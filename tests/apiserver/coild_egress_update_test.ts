@@ -210,7 +210,7 @@ Deno.test("coild keeps its egress clients up to date", async (t) => {
       );
       assert.match(
         await egress.event(pod, "EgressNotFound"),
-        /"nat\/gone" does not exist any more.*are rejected/,
+        /"nat\/gone" no longer exists.*are rejected/,
       );
       await egress.applyEgress("gone", { destinations: [NET] });
       await egress.until(

@@ -34,7 +34,7 @@ export async function check(
     `interface "${ifname}" of container "${containerId}" is not as ADD made it`,
     {
       code: ErrorCode.INTERNAL,
-      details: `this would mend it: ${missing.join("; ")}`,
+      details: `this would repair it: ${missing.join("; ")}`,
     },
   );
 }

@@ -80,7 +80,7 @@ async function ask(
     throw new CniError(`gateway ${gateway} is unreachable`, {
       code: ErrorCode.TRY_AGAIN_LATER,
       details:
-        `it does not answer interface "${nic.name}"; mend it, or leave detectGateway off for gateways that do not answer such questions`,
+        `it does not answer interface "${nic.name}"; repair it, or leave detectGateway off for gateways that do not answer such questions`,
     });
   });
 }

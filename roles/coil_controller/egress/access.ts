@@ -100,7 +100,7 @@ export class EgressAccess {
     const preconditions = { uid };
     const target = { namespace, name, preconditions, signal };
     await deleteIfThere(this.#client, ROLE_BINDINGS, target);
-    log.info("Namespace has no Egress any more; deleted its role binding", {
+    log.info("Namespace no longer has an Egress; deleted its role binding", {
       namespace,
     });
   }

@@ -115,7 +115,7 @@ export class AddressPoolReconciler {
       finalizers.filter((f) => f !== FINALIZER),
       signal,
     );
-    log.info("Pool has no blocks any more; removed its finalizer", {
+    log.info("Pool no longer has blocks; removed its finalizer", {
       pool: name,
     });
     return true;

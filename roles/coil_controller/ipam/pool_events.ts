@@ -66,14 +66,14 @@ export function poolEvents(
       type: CONDITION_OVERLAPPING,
       end: {
         reason: "OverlapEnded",
-        message: "The pool's addresses are not used elsewhere any more",
+        message: "The pool's addresses are no longer used elsewhere",
       },
     }),
     ...transient(pool.status, status, {
       type: CONDITION_CLUSTER_ADDRESSES,
       end: {
         reason: "ClusterAddressesEnded",
-        message: "The cluster uses no addresses of the pool any more",
+        message: "The cluster no longer uses addresses of the pool",
       },
     }),
   );

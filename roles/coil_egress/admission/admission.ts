@@ -88,7 +88,7 @@ export class Admission {
   ): string | undefined {
     const { user, egress: own, ownAddresses } = this.#options;
     if (caller.username !== user) {
-      return `nobody else but "${user}" may announce`;
+      return `only "${user}" may announce`;
     }
     if (caller.nodeName === undefined) {
       return "the token does not contain its pod's node; Kubernetes 1.30 or newer is needed";

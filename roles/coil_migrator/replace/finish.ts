@@ -126,7 +126,7 @@ function keptText({ kept, inUse }: Survey): string {
   );
   return `Kept, with ${
     count(inUse.size, "reserved block")
-  }, because nobody would recreate them:
+  }, because no controller would recreate them:
 ${
     lines.join("")
   }Replace them yourself, or let --force delete those without a controller; then run the same command again.

@@ -139,7 +139,7 @@ export class WithEgress implements EgressCalls {
     reconciler.enqueue(attachment.pod);
     throw new PodCheckError(key.containerId, [
       ...problems,
-      "its egress is being mended",
+      "its egress is being repaired",
     ]);
   }
 

@@ -57,7 +57,7 @@ function missingObjects(selection: Selection): ClientCondition[] {
     reason: "EgressNotFound",
     message: `${
       kind === "Egress"
-        ? `Egress "${nameText(ref)}" does not exist any more`
+        ? `Egress "${nameText(ref)}" no longer exists`
         : `Service "${nameText(ref)}" of the Egress does not exist`
     }; packets to its destinations ${fateAt(selection, ref)} ${
       kind === "Egress"
