@@ -146,7 +146,7 @@ for (
         username: "system:serviceaccount:team:default",
       },
       403,
-      /nobody else/,
+      /^only "/,
     ],
     [
       "for another Egress",
