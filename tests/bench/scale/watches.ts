@@ -11,7 +11,7 @@ const FLOW_CONTROL =
     .pathname;
 const REQUESTS = 300;
 /** How often it is measured alone and beside the watches. */
-const ROUNDS = 5;
+const ROUNDS = 9;
 const SETTLE_MS = 5_000;
 /** How much longer requests may take for the watches of all nodes, in %. */
 const TARGET = 130;
