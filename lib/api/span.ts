@@ -11,8 +11,9 @@ export function mergeSpans(spans: readonly Span[]): Span[] {
     const before = merged.at(-1);
     if (before === undefined || before.last + 1 < span.first) {
       merged.push(span);
-    } else if (before.last < span.last) {
-      merged[merged.length - 1] = { first: before.first, last: span.last };
+    } else {
+      const last = Math.max(before.last, span.last);
+      merged[merged.length - 1] = { first: before.first, last };
     }
   }
   return merged;

@@ -30,12 +30,14 @@ class FakeStore implements BlockStore {
   /** What `list` does not show yet, by name. */
   readonly hidden = new Set<string>();
   creations = 0;
+  lists = 0;
   /** Called with each creation, before it is carried out. */
   before: (block: AddressBlock) => Promise<void> = () => Promise.resolve();
   /** Called after it, before the answer. */
   after: (block: AddressBlock) => Promise<void> = () => Promise.resolve();
 
   list(pool: string): Promise<number[]> {
+    this.lists++;
     return Promise.resolve(this.indices(pool));
   }
 
@@ -84,7 +86,7 @@ const V4 = poolNamed("v4", 2, [{ ipv4: "10.4.0.0/29" }]);
 function open() {
   const store = new FakeStore();
   const counts: PoolCounts[] = [];
-  const clock = { now: 0 };
+  const clock = { now: 1_000_000 };
   const manager = new PoolManager({
     store,
     onCounts: (c) => counts.push(c),
@@ -130,6 +132,7 @@ Deno.test("PM-3, PM-4, PM-5: used up, and the lowest free index again", async ()
   for (let i = 0; i < 6; i++) await allocate(DUAL);
   assert.equal(manager.counts(DUAL).allocatedBlocks, 6);
   await assert.rejects(allocate(DUAL), OutOfBlocksError);
+  assert.equal(store.lists, 1);
 
   store.blocks.delete("default-4");
   manager.sync(DUAL, store.indices("default"));
@@ -203,11 +206,25 @@ Deno.test("a list that comes late does not undo what happened since", async () =
   assert.equal(await second, "v4-0");
 });
 
-Deno.test("two-blocks (coil#271): a request whose answer was lost gets the same block again", async () => {
+Deno.test("a request whose answer was lost gets nothing beyond a pool that has shrunk", async () => {
   const { store, allocate } = open();
+  await allocate(V4);
+  store.before = () => Promise.reject(new Error("server is down"));
+  await assert.rejects(allocate(V4, { requestUid: "r" }), /server is down/);
+  store.before = () => Promise.resolve();
+  const shrunk = poolNamed("v4", 2, [{ ipv4: "10.4.0.0/30" }]);
+  await assert.rejects(
+    allocate(shrunk, { requestUid: "r" }),
+    OutOfBlocksError,
+  );
+});
+
+Deno.test("two-blocks (coil#271): a request whose answer was lost gets the same block again", async () => {
+  const { store, manager, allocate } = open();
   store.after = () => Promise.reject(new Error("connection lost"));
   await assert.rejects(allocate(DUAL, { requestUid: "r" }), /connection lost/);
   store.after = () => Promise.resolve();
+  manager.sync(DUAL, []);
   // Somebody else comes first: it must not take the index that is in doubt.
   assert.equal(await allocate(DUAL), "default-1");
   assert.equal(await allocate(DUAL, { requestUid: "r" }), "default-0");

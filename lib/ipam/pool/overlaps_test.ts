@@ -64,6 +64,32 @@ Deno.test("a pool whose subnets or block size change shares what it has now", ()
   assert.deepEqual(taken("b"), ["0-1"]);
 });
 
+Deno.test("blocks of one size are passed over together, up to the end", () => {
+  const subnets = [{ ipv4: "10.0.0.0/29" }];
+  const { overlaps, use } = open(
+    poolNamed("a", 0, subnets),
+    poolNamed("b", 0, subnets),
+  );
+  use("b", 1, 2, 3);
+  assert.equal(overlaps.blocked("a", 1), 4);
+  use("b", 4, 5, 6, 7);
+  assert.equal(overlaps.blocked("a", 1), 8);
+});
+
+Deno.test("the block right behind the most that a pool can have is none of it", () => {
+  const { use, taken } = open(
+    poolNamed("full", 0, [{ ipv6: "fd00::/97" }, { ipv6: "fd01::/97" }]),
+    poolNamed("over", 0, [{ ipv6: "fd02::/128" }, { ipv6: "fd03::/97" }]),
+    poolNamed("one", 0, [{ ipv6: "fd01::/97" }]),
+    poolNamed("three", 0, [{ ipv6: "fd03::/97" }]),
+  );
+  assert.equal(taken("full"), undefined);
+  use("three", 2 ** 31 - 1);
+  assert.deepEqual(taken("over"), []);
+  use("three", 2 ** 31 - 2);
+  assert.deepEqual(taken("over"), ["2147483647-2147483647"]);
+});
+
 Deno.test("addresses beyond the most blocks that a pool can have are none of it", () => {
   const small = [{ ipv6: "fd00::/64" }, { ipv6: "fd01::/64" }];
   const { overlaps, use, taken } = open(

@@ -29,8 +29,7 @@ export function sharedRanges(pool: Pool, other: Pool): SharedRange[] {
         const a = own.subnet[family];
         const b = their.subnet[family];
         if (a === undefined || b?.overlaps(a) !== true) continue;
-        // mutate: those of one length that overlap are the same.
-        const subnet = a.length >= b.length ? a : b;
+        const subnet = smallerOf(a, b);
         const ourSpan = spanOf(subnet, a, { ...own, ...pool });
         const theirSpan = spanOf(subnet, b, { ...their, ...other });
         if (ourSpan === undefined || theirSpan === undefined) continue;
@@ -74,12 +73,17 @@ export function coveringBlocks(
       const a = subnet[family];
       const b = prefixes[family];
       if (a === undefined || b?.overlaps(a) !== true) continue;
-      const inner = a.length >= b.length ? a : b;
-      const span = spanOf(inner, a, { ...pool, base });
+      const span = spanOf(smallerOf(a, b), a, { ...pool, base });
       if (span !== undefined) spans.push(span);
     }
   }
   return spans;
+}
+
+/** What two prefixes that overlap have in common. */
+function smallerOf(a: Prefix, b: Prefix): Prefix {
+  // mutate: those of one length that overlap are the same.
+  return a.length >= b.length ? a : b;
 }
 
 /**
@@ -98,6 +102,7 @@ function project(
     return found > to.last ? undefined : { first: found, last: found };
   }
   const first = to.first + offset * ratio;
+  // mutate: the first one is even, and the last one of a pool that is cut off odd.
   if (first > to.last) return undefined;
   return { first, last: Math.min(first + ratio - 1, to.last) };
 }
