@@ -139,7 +139,10 @@ Deno.test("applyServer() lets nobody in before all is in place", async () => {
 });
 
 /** Whether the kernel was asked for these, and nothing else. */
-function assertSent(fake: FakeServerKernel, wanted: readonly Request[]) {
+function assertSent(
+  fake: Pick<FakeServerKernel, "sent">,
+  wanted: readonly Request[],
+) {
   assert.deepEqual(fake.sent.map(bytesOf), wanted.map(bytesOf));
 }
 
@@ -257,10 +260,16 @@ Deno.test("applyServer() works in a kernel without IPv6", async () => {
   const plan = planOf({ addresses: { ipv4: OWN.ipv4 } });
   const fake = await readyKernel(planOf());
   fake.links.pop();
-  fake.hasIpv6 = false;
   fake.rules.pop();
-  await applyServer(fake.kernel, plan, {});
-  assert.deepEqual(fake.done, WHOLE.slice(0, 2));
+  const [EAFNOSUPPORT, EOPNOTSUPP, EPERM] = [97, 95, 1];
+  for (const errno of [EAFNOSUPPORT, EOPNOTSUPP]) {
+    fake.ipv6Errno = errno;
+    fake.done.length = 0;
+    await applyServer(fake.kernel, plan, {});
+    assert.deepEqual(fake.done, WHOLE.slice(0, 2));
+  }
+  fake.ipv6Errno = EPERM;
+  await assert.rejects(applyServer(fake.kernel, plan, {}), { code: "EPERM" });
 });
 
 Deno.test("applyServer() accepts a rule that another process has just added as its own", async () => {
@@ -315,11 +324,14 @@ Deno.test("applyServer() asks for just what a device lacks", async () => {
   const cases: readonly (readonly [Partial<Link>, ...Request[]])[] = [
     [{ up: false }, linkSet({ index: 4 }, { up: true })],
     [{ mtu: 1400 }, linkSet({ index: 4 }, { mtu })],
-    [
-      { tunnel: { ...ipv4.link.tunnel, ttl: 1 } },
-      linkChangeTunnel({ index: 4 }, ipv4.link.tunnel, { mtu }),
-      linkSet({ index: 4 }, { mtu }),
-    ],
+    [{ tunnel: { ...ipv4.link.tunnel, collectMetadata: false } }],
+    ...[{ ttl: 1 }, { collectMetadata: true }].map((change) =>
+      [
+        { tunnel: { ...ipv4.link.tunnel, ...change } },
+        linkChangeTunnel({ index: 4 }, ipv4.link.tunnel, { mtu }),
+        linkSet({ index: 4 }, { mtu }),
+      ] as const
+    ),
     [
       { kind: "gre" },
       linkDelete({ index: 4 }),
@@ -332,10 +344,8 @@ Deno.test("applyServer() asks for just what a device lacks", async () => {
     fake.links = [linkOf("eth0", { index: 2 }), { ...four, ...changes }, six];
     fake.sent.length = 0;
     await applyServer(fake.kernel, plan, {});
-    assert.deepEqual(
-      fake.sent.slice(0, wanted.length).map(bytesOf),
-      wanted.map(bytesOf),
-    );
+    // After these come the two routes that refuse strangers.
+    assertSent({ sent: fake.sent.slice(0, -2) }, wanted);
   }
 });
 
@@ -398,6 +408,36 @@ Deno.test("applyServer() does without limits where the kernel cannot count, or n
     assert.equal(fake.done[0], table);
     assert.ok(fake.table);
   }
+});
+
+Deno.test("applyServer() hands on what the kernel refuses for another reason than that something is not there", async () => {
+  const plan = planOf();
+  const EPERM = 1;
+  const harms: readonly ((fake: FakeServerKernel) => void)[] = [
+    (fake) => Object.assign(fake, { sets: undefined, setErrno: EPERM }),
+    (fake) => Object.assign(fake, { canLimit: false, limitErrno: EPERM }),
+  ];
+  for (const harm of harms) {
+    const fake = await readyKernel(plan);
+    harm(fake);
+    await assert.rejects(applyServer(fake.kernel, plan, {}), { code: "EPERM" });
+  }
+  const fake = await readyKernel(plan);
+  Object.assign(fake, { sets: undefined, setErrno: EPERM });
+  await assert.rejects(listLimited(fake.kernel, plan), { code: "EPERM" });
+});
+
+Deno.test("applyServer() gives the tunnel the MTU that the gateway was given", async () => {
+  const plan = planOf({ mtu: 1400 });
+  const fake = await readyKernel(planOf());
+  await applyServer(fake.kernel, plan, {});
+  assertSent(
+    { sent: fake.sent.filter((r) => /^set link/.test(r.describe())) },
+    [
+      linkSet({ index: 4 }, { mtu: 1400 - 28 }),
+      linkSet({ index: 6 }, { mtu: 1400 - 48 }),
+    ],
+  );
 });
 
 Deno.test("clearServer() removes all of a gateway, and nothing of others", async () => {

@@ -37,6 +37,7 @@ export function clientLimits(
   const flowsToOneAddress = SOURCE_PORTS / SHARE;
   if (conntrackMax === 0) return { flowsToOneAddress };
   const flows = Math.max(1, Math.floor(conntrackMax / SHARE));
+  // mutate: two limits of one size are one.
   return flows <= flowsToOneAddress ? { flows } : { flows, flowsToOneAddress };
 }
 

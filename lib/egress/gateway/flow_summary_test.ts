@@ -44,6 +44,20 @@ Deno.test("FlowCounter passes over what no client began or what is not translate
   assert.deepEqual(ports, []);
 });
 
+Deno.test("FlowCounter lists the clients with the most connections first, and none without any", () => {
+  const clients = ["10.1.1.2", "10.1.1.3", "10.1.1.4"].map(Address.parse);
+  const counter = new FlowCounter(clients);
+  for (const n of [0, 1, 1]) {
+    counter.add(flow({ originalSource: clients[n] ?? CLIENT }));
+  }
+  assert.deepEqual(
+    counter.summary(10).clients.map(({ address, flows }) =>
+      `${address} ${flows}`
+    ),
+    ["10.1.1.3 2", "10.1.1.2 1"],
+  );
+});
+
 Deno.test("FlowCounter counts as established what may still carry data", () => {
   const cases: readonly (readonly [Partial<ConntrackFlow>, number])[] = [
     [{}, 1],

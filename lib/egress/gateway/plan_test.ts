@@ -64,7 +64,24 @@ Deno.test("planServer() refuses a gateway without an address", () => {
   assert.throws(() => planServer({ ...REQUEST, addresses: {} }), TypeError);
 });
 
-Deno.test("planServer() refuses a port or an MTU that is not one", () => {
+Deno.test("planServer() takes the first and the last port, and no limit at all", () => {
+  for (const port of [1, 65535]) {
+    const { families } = planServer({ ...REQUEST, port });
+    assert.equal(families.ipv4?.fouPort.port, port);
+  }
+  assert.equal(
+    planServer({ ...REQUEST, maxFlowsPerClient: 0 }).maxFlowsPerClient,
+    0,
+  );
+});
+
+Deno.test("planServer() refuses a port, an MTU or a limit that is not one", () => {
+  for (const maxFlowsPerClient of [-1, 0.5]) {
+    assert.throws(
+      () => planServer({ ...REQUEST, maxFlowsPerClient }),
+      RangeError,
+    );
+  }
   for (const port of [0, -1, 65536, 1.5, NaN]) {
     assert.throws(() => planServer({ ...REQUEST, port }), RangeError);
   }

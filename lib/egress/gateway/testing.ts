@@ -17,7 +17,6 @@ import { formatTable } from "../../../tests/lab/plan_text/nft_table.ts";
 import type { ServerKernel } from "./kernel.ts";
 
 const ENOENT = 2;
-const EAFNOSUPPORT = 97;
 
 /** The kernel, and what was done to it. */
 export class FakeServerKernel {
@@ -37,8 +36,12 @@ export class FakeServerKernel {
   readonly done: string[] = [];
   /** The requests among that. */
   readonly sent: Request[] = [];
-  /** Whether it has IPv6. */
-  hasIpv6 = true;
+  /** What it says of IPv6 where it has none. */
+  ipv6Errno: number | undefined;
+  /** What it says of sets that are not there. */
+  setErrno: number = ENOENT;
+  /** What it says of a table with limits where it cannot count. */
+  limitErrno: number = ENOENT;
   /** Called after each change. */
   after: (done: string) => void = () => {};
   /** Error numbers for changes, by what {@linkcode FakeServerKernel.done} says of them. */
@@ -62,8 +65,8 @@ export class FakeServerKernel {
     listRoutes: (
       { family, table }: { readonly family: Family; readonly table: number },
     ) =>
-      family === "ipv6" && !this.hasIpv6
-        ? Promise.reject(errorOf(EAFNOSUPPORT))
+      family === "ipv6" && this.ipv6Errno !== undefined
+        ? Promise.reject(errorOf(this.ipv6Errno))
         : Promise.resolve(
           this.routes.filter((r) => r.family === family && r.table === table),
         ),
@@ -84,7 +87,9 @@ export class FakeServerKernel {
     tableExists: () => Promise.resolve(this.table !== undefined),
     replaceTable: (table: NftTable) => {
       const isLimited = table.sets.some(({ dynamic }) => dynamic !== undefined);
-      if (isLimited && !this.canLimit) return Promise.reject(errorOf(ENOENT));
+      if (isLimited && !this.canLimit) {
+        return Promise.reject(errorOf(this.limitErrno));
+      }
       this.#do(isLimited ? "replace table with limits" : "replace table");
       this.table = formatTable(table);
       return Promise.resolve();
@@ -98,7 +103,7 @@ export class FakeServerKernel {
     listSet: (_: string, set: string) => {
       const elements = this.sets?.[set];
       return elements === undefined
-        ? Promise.reject(errorOf(ENOENT))
+        ? Promise.reject(errorOf(this.setErrno))
         : Promise.resolve(elements.map((address) => [address, address]));
     },
   };
