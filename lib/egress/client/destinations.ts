@@ -99,6 +99,7 @@ function compareGateways(a: ClientGateway, b: ClientGateway): number {
   const [left, right] = [a.name.split("/"), b.name.split("/")];
   for (const [i, part] of left.entries()) {
     const other = right[i] ?? "";
+    // mutate: they are not the same.
     if (part !== other) return part < other ? -1 : 1;
   }
   return 0;

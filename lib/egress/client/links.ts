@@ -119,11 +119,7 @@ export function deleteLinks(links: readonly Link[]): Request[] {
 function isChangeable(link: Link, { tunnel }: WantedLink): boolean {
   return link.kind === tunnel.kind && link.tunnel !== undefined &&
     (link.tunnel.remote === undefined) === (tunnel.remote === undefined) &&
-    isReceiver(link.tunnel) === isReceiver(tunnel);
-}
-
-function isReceiver({ collectMetadata }: TunnelSpec): boolean {
-  return collectMetadata === true;
+    !link.tunnel.collectMetadata === !tunnel.collectMetadata;
 }
 
 /**
@@ -168,9 +164,9 @@ function changeLink(
   return requests;
 }
 
-/** All of a tunnel as text to compare by. */
+/** All of a tunnel that can be changed, as text to compare by. */
 function tunnelKey(tunnel: TunnelSpec | undefined): string {
-  const { local, remote, ttl, encap, collectMetadata } = tunnel ?? {};
+  const { local, remote, ttl, encap } = tunnel ?? {};
   return [
     local,
     remote,
@@ -178,7 +174,6 @@ function tunnelKey(tunnel: TunnelSpec | undefined): string {
     encap?.sourcePort,
     encap?.destinationPort,
     encap?.checksum,
-    collectMetadata === true,
   ].join(" ");
 }
 

@@ -141,8 +141,9 @@ function planTunnels(
 ): ClientTunnel[] {
   const tunnels = new Map<string, ClientTunnel>();
   for (const { gateway, remote } of owned) {
-    const local = remote && addresses[remote.family];
-    if (remote === undefined || local === undefined) continue;
+    if (remote === undefined) continue;
+    const local = addresses[remote.family];
+    if (local === undefined) continue;
     const name = tunnelName(remote);
     const other = tunnels.get(name);
     if (other !== undefined && !other.remote.equals(remote)) {

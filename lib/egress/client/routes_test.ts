@@ -109,6 +109,13 @@ Deno.test("diffRules() finds nothing to do where all is there, no matter who mad
   assert.deepEqual([...texts(put), ...texts(remove)], []);
 });
 
+Deno.test("diffRules() adds a rule whatever the kernel takes for the same", () => {
+  const NLM_F_EXCL = 0x200;
+  const { put } = diffRules(RULES, []);
+  assert.equal(put.length, RULES.length);
+  for (const { flags } of put) assert.equal(flags & NLM_F_EXCL, 0);
+});
+
 Deno.test("diffRules() deletes what is there twice, or for another network", () => {
   const other: Rule = {
     family: "ipv4",

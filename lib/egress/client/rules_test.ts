@@ -36,6 +36,14 @@ const FOREIGN: Readonly<Record<string, Partial<Rule>>> = {
     table: 100,
   },
   "one without a mark": { priority: 1000, table: 1003 },
+  "one for all destinations at the priority of link-local ones": {
+    priority: 1800,
+    table: 254,
+  },
+  "one for the main table at the priority of the wide one": {
+    priority: 2100,
+    table: 254,
+  },
   "one for another link-local network": {
     priority: 1800,
     destination: Prefix.parse("169.254.1.0/24"),

@@ -76,7 +76,8 @@ Deno.test("ownState() takes the two tables, copies of ours, and the tables of ou
 });
 
 Deno.test("isGateway() goes by the gateway's tunnel devices", () => {
-  assert.ok(isGateway({ ...EMPTY, links: [link("coil_fou6")] }));
+  const links = [link("eth0"), link("coil_fou6")];
+  assert.ok(isGateway({ ...EMPTY, links }));
   assert.ok(!isGateway({ ...EMPTY, links: [link("fou6_0a3cb378")] }));
 });
 

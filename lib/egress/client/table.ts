@@ -48,7 +48,7 @@ export function needsTable(
   plan: ClientPlan,
   interfaces: readonly ClientInterface[],
 ): boolean {
-  return plan.receiverFamilies.length + interfaces.length > 0;
+  return plan.receiverFamilies.length > 0 || interfaces.length > 0;
 }
 
 /** What a client's table has to know of its namespace. */

@@ -5,6 +5,7 @@ import {
   type FouKernel,
   fouPorts,
   removeFouPorts,
+  sameFouPort,
 } from "./fou_ports.ts";
 
 const EINVAL = 22;
@@ -46,6 +47,25 @@ Deno.test("addFouPorts() says so when another socket has the port", async () => 
     addFouPorts(kernelFailing(EADDRINUSE), { wanted: BOTH, present: [] }),
     /Cannot receive on ipv4 FoU port 5555: another socket/,
   );
+});
+
+Deno.test("addFouPorts() hands on what the kernel refuses otherwise", async () => {
+  const EPERM = 1;
+  await assert.rejects(
+    addFouPorts(kernelFailing(EPERM, BOTH), { wanted: BOTH, present: [] }),
+    { code: "EPERM" },
+  );
+});
+
+Deno.test("sameFouPort() compares all that makes a port", () => {
+  const [port] = BOTH;
+  assert.ok(port);
+  assert.ok(sameFouPort(port, { ...port }));
+  const changes = [{ family: "ipv6" as const }, { port: 1 }, { protocol: 1 }];
+  for (const change of changes) {
+    assert.ok(!sameFouPort(port, { ...port, ...change }));
+    assert.ok(!sameFouPort({ ...port, ...change }, port));
+  }
 });
 
 Deno.test("addFouPorts() is content with a port that is there already", async () => {

@@ -159,6 +159,7 @@ async function probeTunnel(family: Family): Promise<NetlinkError | undefined> {
     encap: {
       sourcePort: "auto",
       destinationPort: FOU_PORT,
+      // mutate: either way it needs the same of the kernel.
       checksum: true,
     },
   };

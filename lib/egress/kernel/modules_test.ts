@@ -52,6 +52,14 @@ Deno.test("prepare() does nothing where all modules are loaded", async () => {
   assert.deepEqual(machine.log, []);
 });
 
+Deno.test("prepare() looks once at a kernel in which all is built in", async () => {
+  const machine = new Machine([]);
+  machine.builtIn = true;
+  const kernel = new KernelPreparation(machine);
+  for (let n = 0; n < 2; n++) await kernel.prepare(["ipv4"]);
+  assert.deepEqual(machine.log, ["probe ipv4"]);
+});
+
 Deno.test("W37: prepare() loads what is missing once, also for callers at the same time", async () => {
   const machine = new Machine(["fou"]);
   const kernel = new KernelPreparation(machine);

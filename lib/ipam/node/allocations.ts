@@ -259,11 +259,10 @@ export abstract class Allocations {
     return same ? attachment : undefined;
   }
 
+  // mutate: but for the entry itself, this only bounds memory.
   #rememberRelease(key: string, now: number): void {
-    // mutate: only bounds memory, as the loop below.
     this.#released.delete(key);
     this.#released.set(key, now);
-    // mutate: see above.
     for (const [old, at] of this.#released) {
       if (now - at <= RELEASE_MEMORY_MS) break;
       this.#released.delete(old);

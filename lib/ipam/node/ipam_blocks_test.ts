@@ -521,6 +521,17 @@ Deno.test("a block that the watch shows while the node starts is found", async (
   await started;
   await settle();
   assert.deepEqual(ipam.blocks().map(({ name }) => name), ["default-0"]);
+  assert.equal(source.counts.list, 2);
+  // However often the watch shows one more, one list is enough.
+  source.auto = false;
+  cluster.allocate("default", "node1");
+  for (let n = 0; n < 3; n++) ipam.onBlocksChanged(cluster.of("node1"));
+  await settle();
+  source.auto = true;
+  for (const call of [...source.pending]) call.answer();
+  await settle();
+  assert.equal(ipam.blocks().length, 2);
+  assert.equal(source.counts.list, 3);
 });
 
 Deno.test("an ADD that waits is served by a block that is as before its edit", async () => {

@@ -161,7 +161,6 @@ export class PoolManager {
     onTry?.(name);
     const creation = await this.#create(block, { requestUid, signal });
     state.pending.delete(requestUid);
-    state.index.add(index);
     state.unseen.set(index, this.#now());
     const isOurs = creation.created || creation.requestUid === requestUid;
     return isOurs ? name : undefined;

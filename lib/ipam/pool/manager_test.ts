@@ -424,6 +424,7 @@ Deno.test("a block that others made is passed over before a list shows it", asyn
   const { store, manager, allocate } = open();
   manager.sync(V4, []);
   manager.noted("v4", 0);
+  manager.sync(V4, []);
   manager.noted("unknown", 0);
   assert.equal(await allocate(V4), "v4-1");
   assert.equal(store.creations, 1);

@@ -26,6 +26,8 @@ Deno.test("overlapReport() of many says how many more there are", () => {
   const misplaced = Array.from({ length: 9 }, (_, i) => `b-${i}`);
   const { message } = overlapReport("a", { subnets: [], misplaced, taken: [] });
   assert.match(message, /"b-3".*index; 5 more\. Blocks whose/);
+  const all = { subnets: [], misplaced: misplaced.slice(0, 4), taken: [] };
+  assert.doesNotMatch(overlapReport("a", all).message, /more/);
 });
 
 Deno.test("poolOverlaps() tells blocks that are where their index says from others", () => {

@@ -51,6 +51,15 @@ Deno.test("W28: pools of the same subnet block each other's indices", () => {
   assert.deepEqual(overlaps.neighbours("a"), ["b"]);
 });
 
+Deno.test("a pool that has a subnet twice is no neighbour of itself", () => {
+  const { overlaps, use, taken } = open(
+    poolNamed("a", 0, [{ ipv4: "10.0.0.0/31" }, { ipv4: "10.0.0.0/31" }]),
+  );
+  use("a", 1);
+  assert.deepEqual(taken("a"), ["3-3"]);
+  assert.deepEqual(overlaps.neighbours("a"), []);
+});
+
 Deno.test("a pool whose subnets or block size change shares what it has now", () => {
   const { overlaps, use, taken } = open(
     poolNamed("a", 4, [{ ipv4: "10.9.0.0/24" }]),
