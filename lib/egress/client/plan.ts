@@ -235,8 +235,7 @@ function routeKey({ destination, table, kind }: ClientRoute): string {
 }
 
 function compareRoutes(a: ClientRoute, b: ClientRoute): number {
-  return a.table - b.table || a.destination.compare(b.destination) ||
-    Number(isRefusal(a.kind)) - Number(isRefusal(b.kind));
+  return a.table - b.table || a.destination.compare(b.destination);
 }
 
 /** Whether it is a route that refuses, whose metric is {@linkcode BACKSTOP_METRIC}. */
