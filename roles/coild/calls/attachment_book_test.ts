@@ -47,6 +47,10 @@ Deno.test("AttachmentBook: the last attachment of a pod counts, and the first on
   assert.equal(book.of(pod("u1")), second);
   book.forget(second.key);
   assert.equal(book.of(pod("u1")), undefined);
+  // A sandbox that follows one whose end was seen.
+  book.add(first);
+  assert.equal(book.at(first.key), first);
+  assert.equal(book.at(second.key), undefined);
 });
 
 Deno.test("AttachmentBook: an earlier pod of the name has none of the later one's", () => {

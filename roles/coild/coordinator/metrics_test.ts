@@ -24,6 +24,18 @@ Deno.test("CoordinatorMetrics has no age of defaults before the API server has a
   assert.match(text, /^coil_coordinator_pods 3$/m);
 });
 
+Deno.test("CoordinatorMetrics has each command and result from the start, at 0", async () => {
+  const registry = createRegistry();
+  new CoordinatorMetrics(registry, { ageSeconds: undefined });
+  const text = await registry.metrics();
+  for (const command of ["ADD", "DEL", "CHECK", "GC", "STATUS"]) {
+    for (const result of ["ok", "error"]) {
+      const labels = `{command="${command}",result="${result}"}`;
+      assert.ok(text.includes(`coil_coordinator_calls_total${labels} 0\n`));
+    }
+  }
+});
+
 Deno.test("CoordinatorMetrics times a phase that fails, too", async () => {
   const registry = createRegistry();
   const metrics = new CoordinatorMetrics(registry, {
