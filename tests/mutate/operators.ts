@@ -213,7 +213,7 @@ function isCode(node: ts.Node): boolean {
   if (ts.isPropertyAssignment(parent)) {
     return parent.initializer === node && parent.name.getText() !== "help";
   }
-  if (isSentence(node)) return false;
+  if (isSentence(node) || isIndexName(node)) return false;
   // An error's class, in messages; callers match by instanceof.
   if (ts.isPropertyDeclaration(parent) && parent.name.getText() === "name") {
     return false;
@@ -224,6 +224,12 @@ function isCode(node: ts.Node): boolean {
       !(first === node && isOfTaskOrLog(expression.getText()));
   }
   return !ts.isImportDeclaration(parent) && !ts.isExportDeclaration(parent);
+}
+
+/** Whether a text is that of a constant such as `BY_NODE`, by which an index is found again: any other does. */
+function isIndexName({ parent }: ts.Node): boolean {
+  return ts.isVariableDeclaration(parent) &&
+    /^BY_/.test(parent.name.getText());
 }
 
 /** Whether a text is joined to another, and has more than one word: a message. */

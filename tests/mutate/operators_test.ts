@@ -72,6 +72,7 @@ const CASES: readonly (readonly [text: string, ...changed: string[]])[] = [
   ['x = { "a-b": c };'],
   ['x = "text" + a;', 'x = "" + a;'],
   ['x = a + "two words";'],
+  ['const BY_NODE = "node";'],
   ["[a, b] = c;"],
   ["class A extends B { constructor() { super(); } }"],
   ['class A extends Error { constructor() { super("text"); } }'],

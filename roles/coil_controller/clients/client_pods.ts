@@ -27,7 +27,6 @@ const SELECTOR = [
 ].join();
 
 /** Name of the index of pods by the Egresses that they use. */
-// mutate: any name does.
 const BY_EGRESS = "egress";
 
 /** Options of {@linkcode clientPods}. */

@@ -24,9 +24,7 @@ import { clientsOf, newestVersionOf } from "./client_pods.ts";
 import { planSlices } from "./slice_plan.ts";
 
 /** Names of the indexes: the Egress that a slice is of, by its name, and the one that its label names. */
-// mutate: any two names do.
 const BY_NAME = "name";
-// mutate: any two names do.
 const BY_LABEL = "label";
 
 /** What one watch has shown another shows within milliseconds; own writes too, unless another program has undone them. */
