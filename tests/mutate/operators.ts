@@ -276,6 +276,6 @@ function isForPeople(node: ts.Node): boolean {
   if (isErrorsSuper(node)) return true;
   const call = ts.isStatement(node) ? callOf(node) : undefined;
   return call !== undefined &&
-    /\b\w*log\w*(\([^()]*\))?\??\.(debug|info|warn|error)$/i
+    /\b\w*log\w*(\([^()]*\))?(\??\.(debug|info|warn|error)|\[.*\])$/is
       .test(call.expression.getText());
 }

@@ -59,6 +59,7 @@ const CASES: readonly (readonly [text: string, ...changed: string[]])[] = [
   ],
   ['requestLog.info("text");'],
   ['getLogger("name").info("text");'],
+  ['log[a ? "warn" : "debug"]("text");'],
   ['const log = getLogger("name");'],
   [
     "if (a) { log.info(b); save(c); }",
