@@ -4,7 +4,7 @@ import { changedLines } from "./changed.ts";
 import { type Importers, readImporters } from "./importers.ts";
 import { applyMutant, findMutants, type Mutant } from "./operators.ts";
 import { type Options, readOptions } from "./options.ts";
-import { sampleOf } from "./sample.ts";
+import { sampleOf, spread } from "./sample.ts";
 import { describeScore, describeTrial, type Trial } from "./score.ts";
 import { filesBelow, isProduction, TreeCopy } from "./tree.ts";
 import {
@@ -143,7 +143,8 @@ async function main(options: Options): Promise<boolean> {
     say("no line of production files changed");
     return true;
   }
-  const mutants = sampleOf(found, sample);
+  const chosen = sampleOf(found, sample);
+  const mutants = minutes === Infinity ? chosen : spread(chosen);
   say(`${mutants.length} of ${found.length} possible changes`);
   const suites = TRIED_SUITES.filter(({ name }) => !unit || name === "unit");
   const tests = (await filesBelow(suites.flatMap(({ paths }) => paths)))

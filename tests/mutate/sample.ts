@@ -21,3 +21,10 @@ export function sampleOf<T>(
     return begin + Math.floor(part * (end - begin));
   }).flatMap((index) => all.slice(index, index + 1));
 }
+
+/** All of them in an order whose first part, however long, is spread over the whole. */
+export function spread<T>(all: readonly T[]): T[] {
+  return all.map((value, index) => ({ value, at: (index * GOLDEN_RATIO) % 1 }))
+    .sort((a, b) => a.at - b.at)
+    .map(({ value }) => value);
+}

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { sampleOf } from "./sample.ts";
+import { sampleOf, spread } from "./sample.ts";
 
 const ALL = Array.from({ length: 100 }, (_, index) => index);
 
@@ -25,4 +25,13 @@ Deno.test("sampleOf() takes all when there are no more than wanted", () => {
     assert.deepEqual(sampleOf(ALL, { size, seed: 3 }), ALL);
   }
   assert.deepEqual(sampleOf([], { size: 5, seed: 1 }), []);
+});
+
+Deno.test("spread() has each part of all among the first of them", () => {
+  const order = spread(ALL);
+  assert.deepEqual(order.toSorted((a, b) => a - b), ALL);
+  for (const size of [20, 30, 55]) {
+    const tenths = new Set(order.slice(0, size).map((n) => Math.floor(n / 10)));
+    assert.equal(tenths.size, 10, `${size}`);
+  }
 });
