@@ -63,6 +63,17 @@ Deno.test("an Egress gets what its gateways need, written once each", async () =
   assert.deepEqual(binding?.subjects, [
     { kind: "ServiceAccount", name: "coil-egress", namespace: "internet" },
   ]);
+  const { status } = api.get<Egress>(EGRESS) ?? {};
+  const changed = egressOf({
+    replicas: 3,
+    podDisruptionBudget: { minAvailable: 2 },
+  });
+  api.put("egresses", { ...changed, ...status && { status } });
+  await lab.until(() =>
+    assert.equal(api.get<V1Deployment>(DEPLOYMENT)?.spec?.replicas, 3)
+  );
+  await lab.quiet();
+  assert.equal(lab.events.length, 3, "a change makes nothing new");
 });
 
 Deno.test("an Egress that is being deleted gets nothing", async () => {
