@@ -32,10 +32,11 @@ export function roundsFor(
   { all }: { readonly all: boolean },
 ): Round[] {
   const isNear = (test: string) => dirname(test) === dirname(file);
-  // What needs the kernel is called "podnet_*_test.ts" for "lib/podnet".
-  const prefix = `${basename(unitOf(file))}_`;
+  // What needs the kernel is called "podnet_*_test.ts" for "lib/podnet", and by a room's name for a room.
+  const owners = [unitOf(file), dirname(file)].map((path) => basename(path));
   const isOwn = (test: string) =>
-    unitOf(test) === unitOf(file) || basename(test).startsWith(prefix);
+    unitOf(test) === unitOf(file) ||
+    owners.some((owner) => basename(test).startsWith(`${owner}_`));
   return TRIED_SUITES.flatMap((suite) => {
     const tests = importers.filter((test) => isOf(suite, test));
     return [

@@ -29,7 +29,8 @@ Deno.test("roundsFor() runs the nearest tests first, and those of other units on
     "roles/coild/x_test.ts",
     "lib/ipam/pool/y_test.ts",
     "lib/ipam/node/z_test.ts",
-    "tests/scale/ipam_test.ts",
+    "tests/scale/ipam_a_test.ts",
+    "tests/scale/node_a_test.ts",
   ];
   const rounds = (all: boolean) =>
     roundsFor("lib/ipam/node/a.ts", importers, { all }).map(({ files }) =>
@@ -37,7 +38,11 @@ Deno.test("roundsFor() runs the nearest tests first, and those of other units on
     );
   const own = [
     ["lib/ipam/node/z_test.ts"],
-    ["lib/ipam/pool/y_test.ts", "tests/scale/ipam_test.ts"],
+    [
+      "lib/ipam/pool/y_test.ts",
+      "tests/scale/ipam_a_test.ts",
+      "tests/scale/node_a_test.ts",
+    ],
   ];
   assert.deepEqual(rounds(false), own);
   assert.deepEqual(rounds(true), [...own, ["roles/coild/x_test.ts"]]);
