@@ -286,6 +286,9 @@ Deno.test("an answer that meets another write is tried again; a request that is 
   lab.ask("r1");
   assert.equal(await lab.answered("r1"), "default-0");
   assert.equal(conflicts, -1);
+  // Somebody wrote in between: that is no failure, in log and metrics.
+  const metrics = await lab.registry.metrics();
+  assert.doesNotMatch(metrics, /^controller_runtime_reconcile_errors.* [1-9]/m);
 });
 
 for (

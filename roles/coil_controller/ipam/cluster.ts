@@ -84,8 +84,8 @@ export class Cluster {
   /** Starts the watches in the group. */
   start(group: TaskGroup): void {
     group.run("pool informer", (signal) => this.pools.run(signal));
-    // A block whose pool is known takes less memory.
     group.run("block informer", async (signal) => {
+      // mutate: only saves memory; a block whose pool is known takes less.
       await abortable(this.pools.synced, signal);
       await this.blocks.run(signal);
     });
