@@ -54,6 +54,7 @@ const ABOUT =
   "Manages Coil's address pools, blocks and block requests, egress gateways, and the status of SpiderCoordinator.";
 
 /** Runs the controller until a signal stops it; the process ends with it. */
+// mutate: it ends the process, so only slower suites run it.
 export async function main(
   args: readonly string[],
   { program }: { readonly program: string },

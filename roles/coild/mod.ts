@@ -76,6 +76,7 @@ export interface StartOptions {
 }
 
 /** Runs coild until SIGTERM. */
+// mutate: it ends the process, so only slower suites run it.
 export async function main(
   args: readonly string[],
   { program, plane = KERNEL_PLANE }: StartOptions,
