@@ -12,6 +12,15 @@ import type { Addressed } from "../calls/attachment.ts";
 
 const log = getLogger("egress");
 
+/** How loud it is said: a gateway that is away is no news. */
+const LEVELS = {
+  refused: "warn",
+  late: "warn",
+  failed: "debug",
+  deaf: "debug",
+  "no-token": "debug",
+} as const;
+
 /** Announces new clients to gateways, counts and logs the results. */
 export class Announcer {
   readonly #client: AnnounceClient;
@@ -44,18 +53,15 @@ export class Announcer {
     if (signal.aborted) return;
     for (const { egress, address, result, reason } of outcomes) {
       this.#metrics.announced(result);
-      if (result === "accepted") continue;
-      const isOdd = result === "refused" || result === "late";
-      log[isOdd ? "warn" : "debug"](
-        "Cannot announce a new client to a gateway",
-        {
+      if (result !== "accepted") {
+        log[LEVELS[result]]("Cannot announce a new client to a gateway", {
           egress: nameText(egress),
           client: podKey(pod),
           gateway: address.toString(),
           result,
           reason,
-        },
-      );
+        });
+      }
     }
   }
 }
