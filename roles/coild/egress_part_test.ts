@@ -152,6 +152,28 @@ Deno.test("a running pod becomes a client by its annotation, and ends by it", as
   assert.deepEqual(lab.plane.done, [APPLIED, "clear"]);
 });
 
+Deno.test("a client that the kernel refuses is tried again, and both are counted", async () => {
+  await using lab = new ClientLab();
+  lab.plane.failure = new Error("no memory");
+  lab.putPod("client", CLIENT);
+  lab.found.set("team/client", lab.attachmentOf("client"));
+  lab.start();
+  await lab.until(() => assert.deepEqual(lab.plane.done, [APPLIED]));
+  await lab.quiet();
+  assert.deepEqual(lab.events, []);
+  const metrics = await lab.registry.metrics();
+  const count = (result: string) =>
+    Number(
+      new RegExp(
+        `^coil_coild_egress_updates_total{result="${result}"} (.*)$`,
+        "m",
+      )
+        .exec(metrics)?.[1],
+    );
+  assert.equal(count("error"), 1);
+  assert.ok(count("ok") >= 1);
+});
+
 Deno.test("a client whose network namespace is not found is looked for again", async () => {
   await using lab = new ClientLab();
   lab.putPod("client", CLIENT);
@@ -249,8 +271,10 @@ Deno.test("a gateway that is annotated as a client gets an Event, and is left al
   lab.start();
   await lab.until(() => assert.equal(lab.events.length, 1));
   assert.match(lab.events[0] ?? "", /^EgressRefused of team\/gateway: /);
+  lab.putPod("gateway", { ...CLIENT, other: "annotation" }, { labels });
   await lab.quiet();
   assert.deepEqual(lab.plane.done, []);
+  assert.equal(lab.events.length, 1, "told once");
 });
 
 Deno.test("of two pods with one address neither is changed until one is gone", async () => {
@@ -264,8 +288,11 @@ Deno.test("of two pods with one address neither is changed until one is gone", a
     lab.events.join(),
     /AddressConflict of team\/client: Pod "team\/twin" /,
   );
+  lab.putPod("client", { ...CLIENT, other: "annotation" });
   await lab.quiet();
   assert.deepEqual(lab.plane.done, []);
+  const told = lab.events.map((event) => event.replace(/:.*/, ""));
+  assert.equal(new Set(told).size, told.length, "each once");
   lab.api.remove("pods/team/twin");
   await lab.until(() => assert.deepEqual(lab.plane.done, [APPLIED]));
 });

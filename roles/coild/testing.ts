@@ -17,7 +17,7 @@ import {
 } from "../../lib/kube/mod.ts";
 import { MemoryApi } from "../../lib/kube/testing.ts";
 import { Netns, openLibc } from "../../lib/linux/mod.ts";
-import { createRegistry } from "../../lib/telemetry/mod.ts";
+import { createRegistry, type Registry } from "../../lib/telemetry/mod.ts";
 import type { Attachment } from "./calls/attachment.ts";
 import type { Attachments, Connected } from "./calls/attachments.ts";
 import type { AddRequest } from "./calls/cni_request.ts";
@@ -91,6 +91,7 @@ export class ClientLab implements AsyncDisposable {
   readonly locks: KeyedMutex = new KeyedMutex();
   /** The Events so far: "REASON of NAMESPACE/NAME: MESSAGE". */
   readonly events: string[] = [];
+  readonly registry: Registry = createRegistry();
   readonly part: EgressPart;
   /** Interfaces that an earlier coild made, by pod. */
   readonly found: Map<string, Attachment> = new Map();
@@ -103,7 +104,7 @@ export class ClientLab implements AsyncDisposable {
   ) {
     this.putEgress();
     const client = new KubeClient(this.api, { fieldManager: "coild" });
-    const registry = createRegistry();
+    const { registry } = this;
     const event = (
       { namespace, name }: { namespace?: string; name?: string },
       { reason, message }: EventInfo,
