@@ -232,12 +232,13 @@ function isIndexName({ parent }: ts.Node): boolean {
     /^BY_/.test(parent.name.getText());
 }
 
-/** Whether a text is joined to another, and has more than one word: a message. */
+/** Whether a text is a sentence, or words that are joined to others: a message. */
 function isSentence(node: ts.Node): boolean {
   const { parent } = node;
-  return ts.isBinaryExpression(parent) &&
-    parent.operatorToken.kind === Kind.PlusToken &&
-    /\w \w/.test(node.getText());
+  const text = node.getText().slice(1, -1);
+  const isPiece = ts.isBinaryExpression(parent) &&
+    parent.operatorToken.kind === Kind.PlusToken;
+  return isPiece ? /\w \w/.test(text) : /^[A-Z]\S* \S+ \S/.test(text);
 }
 
 /** Whether the first argument of a call of this function is a name in records of the log. */

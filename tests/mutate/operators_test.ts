@@ -73,6 +73,8 @@ const CASES: readonly (readonly [text: string, ...changed: string[]])[] = [
   ['x = { "a-b": c };'],
   ['x = "text" + a;', 'x = "" + a;'],
   ['x = a + "two words";'],
+  ['x = "three small words";', 'x = "";'],
+  ['x = f("Three words more");'],
   ['const BY_NODE = "node";'],
   ["[a, b] = c;"],
   ["class A extends B { constructor() { super(); } }"],
