@@ -79,3 +79,23 @@ Deno.test("reservedBlocks() of a huge pool costs no more", () => {
     partly: new Map([[0, 251]]),
   });
 });
+
+Deno.test("reservedBlocks() joins what is next to each other, and tells families apart", () => {
+  const pieces = ["10.2.0.6-10.2.0.7", "10.2.0.4", "10.2.0.5", "10.2.0.4/31"];
+  assert.deepEqual(reservedBlocks(pool(pieces, [{ ipv4: "10.2.0.0/28" }])), {
+    whole: [{ first: 1, last: 1 }],
+    partly: new Map(),
+  });
+  // "::a02:4" has the number of 10.2.0.4.
+  assert.deepEqual(reservedBlocks(pool(pieces, [{ ipv6: "::a02:0/124" }])), {
+    whole: [],
+    partly: new Map(),
+  });
+});
+
+Deno.test("reserved addresses of blocks that others have are not taken off the free ones", () => {
+  const v4 = pool(["10.2.0.5", "10.2.0.9"], [{ ipv4: "10.2.0.0/28" }]);
+  const overlap = { taken: [{ first: 1, last: 1 }], message: "" };
+  const { ipv4 } = poolStatus(v4, { allocated: [], overlap, now: new Date(0) });
+  assert.equal(ipv4?.free, "11");
+});

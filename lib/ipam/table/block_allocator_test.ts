@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import fc from "fast-check";
+import { parseReserved } from "../../api/mod.ts";
 import { Address, type DualStack, Prefix } from "../../inet/mod.ts";
 import { BlockAllocator, type Slot } from "./block_allocator.ts";
 
@@ -109,6 +110,16 @@ Deno.test("allocate() costs the same in a huge block", () => {
   assert.equal(takeAt(block, [inside.toString()]), 2 ** 48 - 1);
   assert.equal(block.allocate()?.index, 1);
   assert.equal(block.indexOf(inside.offset(1n)), undefined);
+});
+
+Deno.test("reserve() costs the same in a huge block, of which no more is reserved than is used", () => {
+  const block = new BlockAllocator({ ipv6: Prefix.parse("fd00::/64") });
+  block.reserve(parseReserved(["fd00::-fd00::7", "fd00::9/64", "fd01::/64"]));
+  assert.deepEqual([block.freeCount, block.reservedCount], [0, 2 ** 48]);
+  block.reserve(parseReserved(["fd00::-fd00::7", "fd00::9-fd00:0:0:1::"]));
+  assert.deepEqual([block.freeCount, block.reservedCount], [1, 2 ** 48 - 1]);
+  assert.deepEqual(texts(block.allocate()), [undefined, "fd00::8"]);
+  assert.equal(block.allocate(), undefined);
 });
 
 Deno.test("a block needs a prefix", () => {

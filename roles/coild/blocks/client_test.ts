@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import type { AddressBlock, AddressPool } from "../../../lib/api/mod.ts";
+import { TaskGroup } from "../../../lib/async/mod.ts";
 import { untilPasses } from "../../../lib/async/testing.ts";
 import { type BlockInfo, PoolNotFoundError } from "../../../lib/ipam/mod.ts";
 import { KubeApiError, KubeClient } from "../../../lib/kube/mod.ts";
@@ -260,4 +261,43 @@ Deno.test("list() waits for the requests of before the start, and leaves out wha
   api.put("addressblocks", block("p-2", { pool: "p", node: "node-a" }));
   known.resolve();
   assert.deepEqual((await listing).map(({ name }) => name), ["p-0", "p-2"]);
+});
+
+Deno.test("reserved() has what a pool says, and all addresses where that cannot be read", async () => {
+  const api = new MemoryApi();
+  const pools = {
+    a: ["10.0.0.1", "fd00::/127"],
+    b: ["10.0.0.x"],
+    c: undefined,
+  };
+  for (const [name, reserved] of Object.entries(pools)) {
+    api.put("addresspools", {
+      apiVersion: "coil.cybozu.com/v2",
+      kind: "AddressPool",
+      metadata: { name },
+      spec: {
+        subnets: [{ ipv4: "10.0.0.0/24" }],
+        ...(reserved && { reserved }),
+      },
+    });
+  }
+  const client = new BlockClient({
+    client: new KubeClient(api),
+    lookMs: 60_000,
+    nodeName: "node-a",
+    requests: {
+      synced: () => Promise.resolve(),
+      ask: () => Promise.reject(new Error("not asked")),
+    },
+  });
+  await using group = new TaskGroup();
+  const { "pool informer": follow } = client.loops;
+  assert.ok(follow);
+  group.run("pools", follow);
+  await client.synced;
+  const textOf = (pool: string) => client.reserved(pool).join(" ");
+  assert.equal(textOf("a"), "10.0.0.1 fd00::-fd00::1");
+  assert.match(textOf("b"), /^0\.0\.0\.0-255.* ::-ffff:/);
+  assert.equal(textOf("c"), "");
+  assert.equal(textOf("none"), "");
 });
