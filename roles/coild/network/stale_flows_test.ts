@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { TaskGroup } from "../../../lib/async/mod.ts";
-import { settle, untilPasses } from "../../../lib/async/testing.ts";
+import { settle, untilPasses, untilQuiet } from "../../../lib/async/testing.ts";
 import { Address } from "../../../lib/inet/mod.ts";
 import { LinuxError } from "../../../lib/linux/mod.ts";
 import type { ConntrackFlow } from "../../../lib/netlink/mod.ts";
@@ -20,6 +20,8 @@ class Site {
   ];
   /** Dumps so far. */
   readonly looks: string[] = [];
+  /** Sockets so far. */
+  opened = 0;
   failure: Error | undefined;
   /** Called in the middle of a dump. */
   onLook = () => {};
@@ -31,6 +33,7 @@ class Site {
   });
 
   #open(): Conntrack {
+    this.opened++;
     if (this.failure !== undefined) throw this.failure;
     return {
       deleteWhere: (match, { end, family } = {}) => {
@@ -68,6 +71,8 @@ Deno.test("StaleFlows looks once for all that came together, and not without any
   assert.deepEqual(site.looks.splice(0), [a, a, b, b]);
   site.freed("fd01::9");
   await untilPasses(() => assert.deepEqual(site.looks, ["ipv6"]));
+  await untilQuiet(() => site.opened, 20);
+  assert.equal(site.opened, 2);
   assert.deepEqual(site.sources, []);
 });
 
