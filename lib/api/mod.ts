@@ -17,6 +17,7 @@ export * from "./egress_destinations.ts";
 export * from "./egress_objects.ts";
 export * from "./egress_status.ts";
 export * from "./pool.ts";
+export * from "./pool_choice.ts";
 export * from "./pool_forecast.ts";
 export * from "./pool_status.ts";
 export * from "./pool_usage.ts";

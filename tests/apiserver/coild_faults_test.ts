@@ -329,6 +329,31 @@ Deno.test("coild outlives faults of the API server and the controller", async (t
   );
 
   await t.step(
+    "a namespace with a list of pools gets addresses of the first that has some",
+    async () => {
+      await lab.createPool("rare", [{ ipv4: "10.106.0.0/31" }], 1);
+      await lab.createPool("spare", [{ ipv4: "10.107.0.0/29" }], 2);
+      await lab.createNamespace("list", {
+        "coil.cybozu.com/pool": "typo, rare,spare",
+      });
+      const pods = [];
+      for (const name of ["l1", "l2", "l3"]) {
+        const pod = await lab.createPod(name, { namespace: "list" });
+        pods.push({ pod, address: (await served(coild, pod))[0] });
+      }
+      const addresses = pods.map(({ address }) => address).sort();
+      assert.deepEqual(addresses, ["10.106.0.0", "10.106.0.1", "10.107.0.0"]);
+      const [first, , third] = pods;
+      assert.ok(first && third);
+      await coild.del(first.pod);
+      // Its first pool has room again, but it is the same attachment.
+      assert.equal((await served(coild, third.pod))[0], third.address);
+      await coild.check(third.pod);
+      for (const { pod } of pods) await coild.del(pod);
+    },
+  );
+
+  await t.step(
     "a block deleted by hand, finalizer and all, quarantines its pods",
     async () => {
       await lab.createPool("hand", [{ ipv4: "10.104.0.0/28" }], 2);

@@ -106,7 +106,7 @@ export async function partsOn(network: PodNetwork): Promise<Parts> {
     metrics: new CoildMetrics(createRegistry()),
     blocks: { poolNames: () => [POOL] },
     pods: {
-      poolOf: () => Promise.resolve(POOL),
+      poolsOf: () => Promise.resolve([POOL]),
       sourcesOf: () => Promise.resolve("own" as const),
       isSynced: true,
       list: () => [],

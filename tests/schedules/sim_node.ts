@@ -208,7 +208,7 @@ function podsOf(): PodSource {
     isSynced: true,
     synced: () => Promise.resolve(),
     list: () => [],
-    poolOf: (namespace: string) => Promise.resolve(namespace),
+    poolsOf: (namespace: string) => Promise.resolve([namespace]),
     sourcesOf: () => Promise.resolve("own" as const),
     find: ({ namespace, name }) =>
       Promise.resolve({

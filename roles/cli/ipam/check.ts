@@ -4,6 +4,7 @@ import {
   BLOCK_REQUESTS,
   EGRESSES,
   parseEgressAnnotations,
+  poolNamesOf,
 } from "../../../lib/api/mod.ts";
 import { jittered, sleep } from "../../../lib/async/mod.ts";
 import {
@@ -97,11 +98,11 @@ async function lookOnce(
 /** Pods first: a block that a pod has an address of is older than its address. */
 async function readBooks(looker: Looker): Promise<Books> {
   const pods = await looker.list(PODS, podFacts, LIVE_PODS);
-  const namespaces = await looker.list(NAMESPACES, poolNameOf);
+  const namespaces = await looker.list(NAMESPACES, poolReferencesOf);
   return {
     pods: pods?.flatMap(({ addresses }) => addresses ?? []),
     egressNames: pods?.flatMap(({ egresses }) => egresses),
-    poolNames: namespaces?.flatMap((reference) => reference ?? []),
+    poolNames: namespaces?.flat(),
     blocks: await looker.list(ADDRESS_BLOCKS, transformBlock),
     pools: await looker.list(ADDRESS_POOLS, (pool) => pool),
     requests: await looker.list(BLOCK_REQUESTS, (request) => request),
@@ -138,10 +139,11 @@ function egressNamesOf({ metadata }: V1Pod): Reference[] {
   );
 }
 
-function poolNameOf({ metadata }: V1Namespace): Reference | undefined {
+function poolReferencesOf({ metadata }: V1Namespace): Reference[] {
   const { name = "", annotations } = metadata ?? {};
-  const to = annotations?.[POOL_ANNOTATION];
+  const annotation = annotations?.[POOL_ANNOTATION];
+  if (annotation === undefined) return [];
   const from = `Namespace ${name}`;
   const next = `kubectl describe namespace ${name}`;
-  return to === undefined ? undefined : { from, next, to };
+  return poolNamesOf(annotation).map((to) => ({ from, next, to }));
 }

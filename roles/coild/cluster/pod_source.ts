@@ -1,3 +1,4 @@
+import { poolNamesOf } from "../../../lib/api/mod.ts";
 import type { Address } from "../../../lib/inet/mod.ts";
 import { isGatewayPod } from "../../../lib/api/mod.ts";
 import { isTimeout, withTimeout } from "../../../lib/async/mod.ts";
@@ -13,7 +14,6 @@ import {
   type V1Pod,
 } from "../../../lib/kube/mod.ts";
 import {
-  DEFAULT_POOL,
   type NamespacedName,
   nameText,
   POOL_ANNOTATION,
@@ -246,14 +246,14 @@ export class PodSource {
   }
 
   /**
-   * The address pool that a namespace chose.
+   * The address pools that a namespace chose, the preferred one first.
    *
    * @throws {PodNotFoundError} when the namespace is not in the cluster.
    */
-  async poolOf(
+  async poolsOf(
     namespace: string,
     { signal }: { signal: AbortSignal },
-  ): Promise<string> {
+  ): Promise<string[]> {
     const object = await this.#namespace(namespace, { signal });
     if (object === undefined) {
       throw new PodNotFoundError(
@@ -261,7 +261,7 @@ export class PodSource {
           "it was deleted, or CNI_ARGS name another one",
       );
     }
-    return object.metadata?.annotations?.[POOL_ANNOTATION] ?? DEFAULT_POOL;
+    return poolNamesOf(object.metadata?.annotations?.[POOL_ANNOTATION]);
   }
 
   /** Which sources the packets of a pod may have that is to be connected. Makes no API call for pods without the annotation. */

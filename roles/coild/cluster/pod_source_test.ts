@@ -22,15 +22,15 @@ function sourceOf(objects: Readonly<Record<string, object>>): PodSource {
   });
 }
 
-Deno.test("poolOf() gives the namespace's pool, else the default one, but none to a namespace that does not exist", async () => {
+Deno.test("poolsOf() gives the namespace's pools, else the default one, but none to a namespace that does not exist", async () => {
   const annotations = { "coil.cybozu.com/pool": "global" };
   const source = sourceOf({
     chosen: { metadata: { name: "chosen", annotations } },
     plain: { metadata: { name: "plain" } },
   });
-  assert.equal(await source.poolOf("chosen", { signal }), "global");
-  assert.equal(await source.poolOf("plain", { signal }), "default");
-  await assert.rejects(source.poolOf("unknown", { signal }), PodNotFoundError);
+  assert.deepEqual(await source.poolsOf("chosen", { signal }), ["global"]);
+  assert.deepEqual(await source.poolsOf("plain", { signal }), ["default"]);
+  await assert.rejects(source.poolsOf("unknown", { signal }), PodNotFoundError);
 });
 
 /** A source whose caches follow an API server in memory. */

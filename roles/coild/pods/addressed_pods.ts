@@ -40,6 +40,7 @@ import type { CoildMetrics } from "../observe/metrics.ts";
 import type { NetworkMemory } from "../network/memory.ts";
 import type { PodFacts, PodSource } from "../cluster/pod_source.ts";
 import { podAddresses } from "../cluster/pod_status.ts";
+import { allocateFromFirst } from "./pool_fallback.ts";
 import type { Teardown } from "./teardown.ts";
 import { type Attachment, POD_INTERFACE } from "../calls/attachment.ts";
 
@@ -48,7 +49,7 @@ const log = getLogger("coild");
 export interface AddressedPodsOptions {
   readonly ipam: NodeIpam;
   readonly network: PodNetwork;
-  readonly pods: Pick<PodSource, "poolOf" | "sourcesOf">;
+  readonly pods: Pick<PodSource, "poolsOf" | "sourcesOf">;
   readonly blocks: Pick<BlockClient, "poolNames">;
   readonly metrics: CoildMetrics;
   readonly teardown: Teardown;
@@ -75,12 +76,16 @@ export class AddressedPods implements Attachments {
     { held, signal, announcement }: ConnectOptions,
   ): Promise<Connected> {
     const { metrics, networks, pods, teardown } = this.#with;
-    const pool = await pods.poolOf(pod.namespace, { signal });
+    const pools = await pods.poolsOf(pod.namespace, { signal });
     const choice = await pods.sourcesOf(pod, { signal });
     const sources = choice === "any" ? "any" : "own";
     const allocation = await metrics.phase(
       "address",
-      () => this.#allocate(request, pool, signal),
+      () =>
+        allocateFromFirst(
+          pools,
+          (pool) => this.#allocate(request, pool, signal),
+        ),
     );
     const { addresses } = allocation;
     const known = { pod, addresses, uid: pod.uid };
@@ -102,7 +107,7 @@ export class AddressedPods implements Attachments {
     }
     networks.remember(key, request.network);
     log.info("Attached a pod", {
-      pool,
+      pool: allocation.pool,
       block: allocation.block,
       ...texts(allocation),
       veth: interfaces.hostName,
