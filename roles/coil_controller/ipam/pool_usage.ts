@@ -8,7 +8,12 @@ import {
   tryPoolOf,
   type UsedAddresses,
 } from "../../../lib/api/mod.ts";
-import { Address, type Family } from "../../../lib/inet/mod.ts";
+import {
+  Address,
+  AddressRange,
+  type Family,
+  valuesOf,
+} from "../../../lib/inet/mod.ts";
 import type { Informer } from "../../../lib/kube/mod.ts";
 import { addressText, type CachedPod } from "../common/cached_pod.ts";
 
@@ -17,6 +22,8 @@ type Counts = Record<Family, Map<number, number>>;
 
 interface Counted {
   readonly pool: Pool;
+  /** Its subnets, in which an address is found without making numbers of 128 bits. */
+  readonly ranges: readonly AddressRange[];
   readonly counts: Counts;
   /** The pod that has a reserved address, by the address. */
   readonly reserved: Map<string, ReservedAddress>;
@@ -67,7 +74,10 @@ export class PoolUsage implements Disposable {
     const known = this.#pools.get(pool.name)?.pool;
     if (known !== undefined && textOf(known) === textOf(pool)) return;
     const counts = { ipv4: new Map(), ipv6: new Map() };
-    const counted = { pool, counts, reserved: new Map() };
+    const ranges = pool.subnets.flatMap((subnet) =>
+      valuesOf(subnet).map((prefix) => AddressRange.ofPrefix(prefix))
+    );
+    const counted = { pool, ranges, counts, reserved: new Map() };
     this.#pools.set(pool.name, counted);
     for (const [pod, text] of this.#counted) {
       for (const address of addressesIn(text)) {
@@ -119,9 +129,10 @@ export class PoolUsage implements Disposable {
 
 /** Counts an address of a pool. False: it is none. */
 function countIn(
-  { pool, counts, reserved }: Counted,
+  { pool, ranges, counts, reserved }: Counted,
   { pod, address, by }: Step,
 ): boolean {
+  if (!ranges.some((range) => range.contains(address))) return false;
   const index = blockIndexOf(pool, address);
   if (index === undefined) return false;
   const ofFamily = counts[address.family];
