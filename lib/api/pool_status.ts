@@ -1,4 +1,3 @@
-import { FAMILIES } from "../inet/mod.ts";
 import type {
   AddressCounts,
   AddressPoolStatus,
@@ -64,99 +63,113 @@ export interface PoolOverlapReport {
   readonly message: string;
 }
 
+/** What the status of a pool is computed from. */
+export interface PoolFacts {
+  /** Index of each existing block, reserved ones included, in any order. */
+  readonly allocated: readonly number[];
+  /** What pods use; what the previous status says as long as it is not known. */
+  readonly used?: UsedAddresses | undefined;
+  /** How fast a pool with such numbers is used up, if that is known. */
+  readonly forecast?:
+    | ((blocks: BlockCounts) => PoolForecast | undefined)
+    | undefined;
+  /** The node of each existing block. */
+  readonly nodes?: Iterable<string>;
+  /** What others have of the pool. */
+  readonly overlap?: PoolOverlapReport | undefined;
+  /** What the cluster uses addresses of the pool for. */
+  readonly cluster?: ClusterUse | undefined;
+  /** The status that the object has now. */
+  readonly previous?: AddressPoolStatus | undefined;
+  /** The time of conditions that change. */
+  readonly now: Date;
+}
+
 /**
  * Computes the status of a pool from the indices of its existing blocks.
  *
  * A condition keeps the `lastTransitionTime` of the previous status as long
  * as its `status` stays the same, so an unchanged pool gives an equal status.
  */
-export function poolStatus(
-  pool: Pool,
-  options: {
-    /** Index of each existing block, reserved ones included, in any order. */
-    readonly allocated: Iterable<number>;
-    /** What pods use; what the previous status says as long as it is not known. */
-    readonly used?: UsedAddresses | undefined;
-    /** How fast a pool with such numbers is used up, if that is known. */
-    readonly forecast?:
-      | ((blocks: BlockCounts) => PoolForecast | undefined)
-      | undefined;
-    /** The node of each existing block. */
-    readonly nodes?: Iterable<string>;
-    /** The addresses of the pool that others have. */
-    readonly overlap?: PoolOverlapReport | undefined;
-    /** What the cluster uses addresses of the pool for. */
-    readonly cluster?: ClusterUse | undefined;
-    /** The status that the object has now. */
-    readonly previous?: AddressPoolStatus | undefined;
-    readonly now: Date;
-  },
-): AddressPoolStatus {
-  const { overlap, used, previous } = options;
-  const allocated = [...options.allocated];
-  const tally = countBlocks(pool, {
-    allocated,
-    taken: overlap?.taken ?? [],
-    reserved: reservedBlocks(pool),
-  });
-  const blocks = withUnavailable(tally.blocks);
-  const existing = new Set(allocated);
-  const status: { ipv4?: AddressCounts; ipv6?: AddressCounts } = {};
-  for (const family of FAMILIES) {
-    const count = tally.families.get(family);
-    if (count === undefined) continue;
-    const known = used && usedIn(used[family], existing).toString();
-    status[family] = addressCounts(pool, {
-      ...count,
-      used: known ?? previous?.[family]?.used,
-    });
-  }
-  const usage = usageText(status);
-  const heldBy = holdersText(options.nodes ?? []);
+export function poolStatus(pool: Pool, facts: PoolFacts): AddressPoolStatus {
+  const { blocks, ...families } = countsOf(pool, facts);
+  const usage = usageText(families);
+  const heldBy = holdersText(facts.nodes ?? []);
   const conditions = [
     readyCondition(pool, { blocks, heldBy }),
     lowCondition(blocks),
+    ...transientConditions(blocks, facts),
   ];
-  const soon = usedUpCondition(options.forecast?.(blocks), {
-    blocks,
-    previous: previous?.conditions,
-  });
-  if (soon !== undefined) conditions.push(soon);
-  const inUse = reservedInUseCondition(used, {
-    blocks: existing,
-    previous: previous?.conditions,
-  });
-  if (inUse !== undefined) conditions.push(inUse);
-  if (overlap !== undefined) {
-    conditions.push({
-      type: CONDITION_OVERLAPPING,
-      status: "True",
-      reason: "SharedAddresses",
-      message: overlap.message,
-    });
-  }
-  if (options.cluster !== undefined) {
-    conditions.push({
-      type: CONDITION_CLUSTER_ADDRESSES,
-      status: "True",
-      ...options.cluster,
-    });
-  }
   return {
     observedGeneration: pool.generation,
     blockSize: addressesIn(pool, 1),
     blocks,
-    ...status,
+    ...families,
     ...(usage === undefined ? {} : { usage }),
     ...(heldBy === "" ? {} : { heldBy }),
     conditions: conditions.map((draft) =>
       datedCondition(draft, {
-        previous: previous?.conditions,
+        previous: facts.previous?.conditions,
         generation: pool.generation,
-        now: options.now,
+        now: facts.now,
       })
     ),
   };
+}
+
+interface PoolNumbers {
+  readonly blocks: BlockCounts;
+  ipv4?: AddressCounts;
+  ipv6?: AddressCounts;
+}
+
+function countsOf(
+  pool: Pool,
+  { allocated, overlap, used, previous }: PoolFacts,
+): PoolNumbers {
+  const { blocks, families } = countBlocks(pool, {
+    allocated,
+    taken: overlap?.taken ?? [],
+    reserved: reservedBlocks(pool),
+  });
+  const numbers: PoolNumbers = { blocks: withUnavailable(blocks) };
+  for (const [family, count] of families) {
+    const known = used && usedIn(used[family], new Set(allocated)).toString();
+    numbers[family] = addressCounts(pool, {
+      ...count,
+      used: known ?? previous?.[family]?.used,
+    });
+  }
+  return numbers;
+}
+
+/** The conditions that are there only while they are true. */
+function transientConditions(
+  blocks: BlockCounts,
+  { allocated, used, forecast, overlap, cluster, previous }: PoolFacts,
+): ConditionDraft[] {
+  const before = previous?.conditions;
+  const soon = usedUpCondition(forecast?.(blocks), {
+    blocks,
+    previous: before,
+  });
+  const reserved = reservedInUseCondition(used, {
+    blocks: new Set(allocated),
+    previous: before,
+  });
+  const status = "True";
+  return [
+    soon,
+    reserved,
+    overlap && {
+      type: CONDITION_OVERLAPPING,
+      status,
+      reason: "SharedAddresses",
+      message: overlap.message,
+    } as const,
+    cluster &&
+    { type: CONDITION_CLUSTER_ADDRESSES, status, ...cluster } as const,
+  ].filter((draft) => draft !== undefined);
 }
 
 /**

@@ -61,7 +61,7 @@ export interface IpamPartOptions {
   /** Receives what the controllers' own metrics are made of. */
   readonly kubeMetrics: KubeMetrics;
   /** The pods of the cluster, followed by who gives them; without them it is not known what is used. */
-  readonly pods?: Informer<CachedPod>;
+  readonly pods?: Informer<CachedPod> | undefined;
   readonly gcIntervalMs: number;
   readonly nodeGraceMs: number;
   readonly concurrentRequests: number;
@@ -187,17 +187,27 @@ async function leadIpam(
   group.run("gc", (s) => gc.run(s));
   group.run("gc sweeps", (s) => gc.runSweeps(s));
   group.run("cluster ranges", (s) => ranges.run(s));
-  group.run("first usage", async (s) => {
-    await abortable(options.pods?.synced ?? Promise.resolve(), s);
+  countPools(group, { pods: options.pods, enqueueAll });
+  await group.wait();
+}
+
+/** Has all pools counted when the pods are known, and now and then: how fast one grows follows from the time, too. */
+function countPools(
+  group: TaskGroup,
+  { pods, enqueueAll }: Pick<IpamPartOptions, "pods"> & {
+    readonly enqueueAll: () => void;
+  },
+): void {
+  group.run("first usage", async (signal) => {
+    await abortable(pods?.synced ?? Promise.resolve(), signal);
     enqueueAll();
   });
-  group.run("pool growth", async (s) => {
+  group.run("pool growth", async (signal) => {
     for (;;) {
-      await sleep(jittered(SAMPLE_INTERVAL_MS), { signal: s });
+      await sleep(jittered(SAMPLE_INTERVAL_MS), { signal });
       enqueueAll();
     }
   });
-  await group.wait();
 }
 
 interface Dependencies {
