@@ -106,7 +106,12 @@ Deno.test("a pool whose addresses another pool has given out is not called free"
     );
     assert.equal(code, 0);
     const [row] = JSON.parse(out).pools;
-    assert.deepEqual(row.blocks, { total: 2, allocated: 0, free: 0 });
+    assert.deepEqual(row.blocks, {
+      total: 2,
+      allocated: 0,
+      free: 0,
+      unavailable: 2,
+    });
     assert.equal(row.ipv4.free, "0");
     assert.equal(row.state, "Exhausted");
     assert.match(row.message, /is in AddressPool "first" too/);
