@@ -11,7 +11,7 @@ import {
 } from "./condition.ts";
 import { type BlockCount, countBlocks } from "./block_count.ts";
 import type { Pool } from "./pool.ts";
-import { reservedBlocks } from "./reserved.ts";
+import { reservedBlocks, usableBlocks } from "./reserved.ts";
 import type { Span } from "./span.ts";
 import { type PoolForecast, usedUpCondition } from "./pool_forecast.ts";
 import {
@@ -21,7 +21,7 @@ import {
   usedIn,
 } from "./pool_usage.ts";
 
-/** `CapacityLow` is true when less than this share of a pool's blocks is free. */
+/** `CapacityLow` is true when less than this share of a pool's blocks that are not reserved is free. */
 export const CAPACITY_LOW_PERCENT = 10;
 
 /** Condition of an AddressPool: a node that asks for a block gets one. */
@@ -97,7 +97,7 @@ export function poolStatus(pool: Pool, facts: PoolFacts): AddressPoolStatus {
   const heldBy = holdersText(facts.nodes ?? []);
   const conditions = [
     readyCondition(pool, { blocks, heldBy }),
-    lowCondition(blocks),
+    lowCondition(blocks, usableBlocks(pool)),
     ...transientConditions(blocks, facts),
   ];
   return {
@@ -297,10 +297,10 @@ function readyCondition(
   return { type, status: "True", reason: "BlocksAvailable", message };
 }
 
-function lowCondition(blocks: BlockCounts): ConditionDraft {
+function lowCondition(blocks: BlockCounts, usable: number): ConditionDraft {
   const type = CONDITION_CAPACITY_LOW;
   const message = `${blocks.free} of ${blocks.total} blocks are free`;
-  if (blocks.free * 100 < blocks.total * CAPACITY_LOW_PERCENT) {
+  if (blocks.free * 100 < usable * CAPACITY_LOW_PERCENT) {
     return { type, status: "True", reason: "FewBlocksFree", message };
   }
   return { type, status: "False", reason: "EnoughBlocksFree", message };

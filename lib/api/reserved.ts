@@ -6,7 +6,7 @@ import {
   valuesOf,
 } from "../inet/mod.ts";
 import { mergeSpans, type Span } from "./span.ts";
-import { MAX_BLOCKS, type Pool, subnetCapacity } from "./pool.ts";
+import { MAX_BLOCKS, type Pool, poolCapacity, subnetCapacity } from "./pool.ts";
 
 /** Positions from `first` to `last`, both included. */
 interface Positions {
@@ -20,6 +20,16 @@ export interface ReservedBlocks {
   readonly whole: readonly Span[];
   /** Of other blocks, how many positions cannot be given, by index. */
   readonly partly: ReadonlyMap<number, number>;
+}
+
+/** How many blocks can be allocated from a pool when none is: those of which something is left. */
+export function usableBlocks(
+  pool: Parameters<typeof reservedBlocks>[0],
+): number {
+  return reservedBlocks(pool).whole.reduce(
+    (left, { first, last }) => left - (last - first + 1),
+    poolCapacity(pool),
+  );
 }
 
 /** Whether an address is reserved. */

@@ -99,3 +99,16 @@ Deno.test("reserved addresses of blocks that others have are not taken off the f
   const { ipv4 } = poolStatus(v4, { allocated: [], overlap, now: new Date(0) });
   assert.equal(ipv4?.free, "11");
 });
+
+Deno.test("CapacityLow does not count blocks that are reserved", () => {
+  const low = (reserved: readonly string[], used: number) => {
+    const v4 = pool(reserved, [{ ipv4: "10.2.0.0/25" }]);
+    const allocated = Array.from({ length: used }, (_, n) => n);
+    const { conditions } = poolStatus(v4, { allocated, now: new Date(0) });
+    return conditions?.find(({ type }) => type === "CapacityLow")?.status;
+  };
+  // Of 32 blocks 3 are free; of the 16 that are not reserved, 2.
+  assert.equal(low([], 29), "True");
+  assert.equal(low(["10.2.0.64/26"], 14), "False");
+  assert.equal(low(["10.2.0.64/26"], 15), "True");
+});

@@ -5,6 +5,7 @@ import {
   poolCapacity,
   reservedBlocks,
   spanAt,
+  usableBlocks,
 } from "../../api/mod.ts";
 import type { DualStack, Prefix } from "../../inet/mod.ts";
 import {
@@ -291,7 +292,7 @@ export class PoolManager {
   counts(pool: Pool): PoolCounts {
     return {
       pool: pool.name,
-      maxBlocks: poolCapacity(pool),
+      maxBlocks: usableBlocks(pool),
       allocatedBlocks: this.#pools.get(pool.name)?.index.size ?? 0,
     };
   }

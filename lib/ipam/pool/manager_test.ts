@@ -263,6 +263,7 @@ Deno.test("a block of which all is reserved is passed over, and one of which som
     reserved: parseReserved(["10.2.0.0-10.2.0.7", "10.2.0.9-10.2.0.18"]),
   };
   manager.sync(v4, [5, 6, 7]);
+  assert.equal(manager.counts(v4).maxBlocks, 5);
   assert.equal(await allocate(v4), "v4-2", "10.2.0.8 is left");
   assert.equal(await allocate(v4), "v4-4", "10.2.0.19 is left");
   await assert.rejects(allocate(v4), OutOfBlocksError);
