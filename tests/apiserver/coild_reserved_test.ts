@@ -41,14 +41,13 @@ Deno.test("coild never gives reserved addresses, from when they are reserved", a
       Array.from({ length: 4 }, (_, n) => lab.createPod(`churn${n}`)),
     );
     let isSeen = false;
-    const gone = [4, 6, 7, 8, 9, 10];
     const busy = churn.map(async (pod) => {
       // Three rounds after it was seen, whatever is under way.
       for (let left = 3; left > 0;) {
         const wasSeen = isSeen;
         const number = await numberOf(coild, pod);
         if (wasSeen) {
-          assert.ok(![0, 1, 2, 3, ...gone].includes(number), `${number}`);
+          assert.ok(number > 10, `${number}`);
           left--;
         }
         await coild.del(pod);
