@@ -6,7 +6,7 @@
 export { acceptAll } from "./base/accept.ts";
 export { runDaemon } from "./daemon.ts";
 export { type Checks, serveHealth } from "./health.ts";
-export { bearerTokenOf } from "./http/mod.ts";
+export { bearerTokenOf, DEFAULT_LIMITS, HttpServer } from "./http/mod.ts";
 export { parseListenAddress, serveAt } from "./listen.ts";
 export {
   configureLogging,

@@ -14,6 +14,7 @@ import { NetworkMemory } from "./network/memory.ts";
 import { NodeAddresses } from "./cluster/node_addresses.ts";
 import type { NodeDependencies, NodePart } from "./node_part.ts";
 import { NodeSource } from "./cluster/node_source.ts";
+import { nodeAddresses } from "./observe/node_addresses.ts";
 import { Readiness } from "./observe/readiness.ts";
 import { Reconciler } from "./pods/reconciler.ts";
 import { RepairReports } from "./observe/repair_reports.ts";
@@ -58,6 +59,7 @@ export function connectIpam(dependencies: NodeDependencies): NodePart {
       ...blocks.loops,
     },
     checkNetwork: () => parts.keeper.check(),
+    inspect: () => nodeAddresses({ ...parts, nodeName }),
     async run(signal) {
       await start(parts, { signal });
       await using tasks = new TaskGroup({ signal });

@@ -46,6 +46,7 @@ import { connectIpam } from "./ipam_part.ts";
 import { CoildMetrics } from "./observe/metrics.ts";
 import type { NodeDependencies } from "./node_part.ts";
 import { PodEvents } from "./observe/pod_events.ts";
+import { openAdminDoor } from "./server/admin_door.ts";
 import { openDoors } from "./server/doors.ts";
 import { PodSource } from "./cluster/pod_source.ts";
 import { lockSocket } from "./server/socket_lock.ts";
@@ -229,8 +230,11 @@ async function listen(
     signal,
     onOutcome: (outcome) => metrics.launcherCalled(outcome),
   });
+  const inspect = node?.inspect;
+  const ofAdmin = inspect &&
+    await openAdminDoor({ socketPath, read: inspect, signal });
   const ofCoordinator = await coordinator?.listen(signal);
-  return [ofCoil, ofCoordinator].filter((door) => door !== undefined);
+  return [ofCoil, ofAdmin, ofCoordinator].filter((door) => door !== undefined);
 }
 
 /** Runs all loops until the signal. */

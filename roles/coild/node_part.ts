@@ -1,4 +1,5 @@
 import type { KeyedMutex } from "../../lib/async/mod.ts";
+import type { NodeAddresses } from "../../lib/cnirpc/inspection/mod.ts";
 import type {
   EventRecorder,
   KubeClient,
@@ -43,6 +44,8 @@ export interface NodePart {
   readonly loops: Loops;
   /** Whether single pods lack something that could not be put back; what, in words. */
   checkNetwork(): true | string;
+  /** What is known of the node's addresses; absent where another plugin has them. */
+  readonly inspect?: () => Promise<NodeAddresses>;
   /** Brings the part to readiness, and goes on until the signal. */
   run(signal: AbortSignal): Promise<void>;
   /** Comes after the last call. */

@@ -34,6 +34,12 @@ export interface HttpServerOptions {
   readonly signal: AbortSignal;
 }
 
+/** Where connections come from: a TCP port or a UNIX socket. */
+export interface ConnectionListener {
+  accept(): Promise<Deno.Conn>;
+  close(): void;
+}
+
 /** An HTTP/1.1 server that bounds what its peers can take: connections, time, memory and processor. */
 export class HttpServer {
   readonly #options: HttpServerOptions;
@@ -55,7 +61,7 @@ export class HttpServer {
   }
 
   /** Serves until the signal aborts and the last answer is given. Never rejects. */
-  async run(listener: Deno.TcpListener): Promise<void> {
+  async run(listener: ConnectionListener): Promise<void> {
     const { address, signal } = this.#options;
     using _listening = onAbort(signal, () => this.#end(listener));
     await acceptAll(this.#paced(listener), {
@@ -76,7 +82,7 @@ export class HttpServer {
     this.#retreatedMs = performance.now();
   }
 
-  #end(listener: Deno.TcpListener): void {
+  #end(listener: ConnectionListener): void {
     listener.close();
     for (const connection of this.#table.all) {
       if (!connection.isAnswering) connection.close();
@@ -84,7 +90,7 @@ export class HttpServer {
   }
 
   /** In a flood the rest waits in the kernel, which refuses what is too much. */
-  #paced(listener: Deno.TcpListener): { accept(): Promise<Deno.TcpConn> } {
+  #paced(listener: ConnectionListener): { accept(): Promise<Deno.Conn> } {
     const { signal } = this.#options;
     let count = 0;
     let sinceMs = performance.now();
@@ -101,10 +107,9 @@ export class HttpServer {
     return { accept };
   }
 
-  #take(socket: Deno.TcpConn): void {
+  #take(socket: Deno.Conn): void {
     const { handler, limits, signal } = this.#options;
-    // A socket of both families sees IPv4 as ::ffff:192.0.2.1.
-    const peer = socket.remoteAddr.hostname.replace(/^::ffff:(?=.*\.)/i, "");
+    const peer = peerOf(socket.remoteAddr);
     if (performance.now() - this.#retreatedMs > RETREAT_MS) {
       this.#table.recover();
       this.#retreatedMs = Infinity;
@@ -152,4 +157,11 @@ export class HttpServer {
     this.#saidFailureMs = nowMs;
     log.error("Cannot answer a request", { err });
   }
+}
+
+/** Who is at a UNIX socket shares the bounds of one peer with all others there. */
+function peerOf(address: Deno.Addr): string {
+  if (!("hostname" in address)) return "local";
+  // A socket of both families sees IPv4 as ::ffff:192.0.2.1.
+  return address.hostname.replace(/^::ffff:(?=.*\.)/i, "");
 }

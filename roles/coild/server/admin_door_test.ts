@@ -1,0 +1,149 @@
+import assert from "node:assert/strict";
+import { untilPasses } from "../../../lib/async/testing.ts";
+import {
+  ADDRESSES_PATH,
+  ADMIN_SOCKET_SUFFIX,
+  askAddresses,
+  CoildSilentError,
+  type NodeAddresses,
+} from "../../../lib/cnirpc/inspection/mod.ts";
+import { configureLogging } from "../../../lib/telemetry/mod.ts";
+import { openAdminDoor } from "./admin_door.ts";
+
+configureLogging({ write: () => {} });
+
+const ANSWER: NodeAddresses = {
+  node: "node1",
+  kernel: [{
+    containerId: "c1",
+    ifname: "eth0",
+    state: "up",
+    addresses: ["10.2.0.9"],
+  }],
+  table: [],
+  pods: [{
+    namespace: "apps",
+    name: "é\r\n\r\n",
+    isEnding: false,
+    addresses: [],
+  }],
+  blocks: {},
+};
+
+/** Opens the door at a socket of its own while the test runs. */
+async function withDoor(
+  read: () => Promise<NodeAddresses>,
+  test: (socketPath: string) => Promise<void>,
+): Promise<void> {
+  const directory = await Deno.makeTempDir();
+  const socketPath = `${directory}/coild.sock`;
+  const stop = new AbortController();
+  const { finished } = await openAdminDoor({
+    socketPath,
+    read,
+    signal: stop.signal,
+  });
+  try {
+    await test(socketPath);
+  } finally {
+    stop.abort();
+    await finished;
+    await Deno.remove(directory, { recursive: true });
+  }
+}
+
+/** What comes back for a request's first line. */
+async function ask(socketPath: string, line: string): Promise<string> {
+  const path = socketPath + ADMIN_SOCKET_SUFFIX;
+  using connection = await Deno.connect({ transport: "unix", path });
+  const request = `${line} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n`;
+  await connection.write(new TextEncoder().encode(request));
+  return await new Response(connection.readable).text();
+}
+
+function asking(socketPath: string, ms = 5_000): Promise<NodeAddresses> {
+  return askAddresses(socketPath, { signal: AbortSignal.timeout(ms) });
+}
+
+Deno.test("the door for administrators tells addresses, and is closed to all but root", async () => {
+  await withDoor(async () => ANSWER, async (socketPath) => {
+    assert.deepEqual(await asking(socketPath), ANSWER);
+    const { mode } = await Deno.stat(socketPath + ADMIN_SOCKET_SUFFIX);
+    assert.equal((mode ?? 0) & 0o777, 0o600);
+  });
+});
+
+Deno.test("the door for administrators has one path, which only reads", async () => {
+  await withDoor(async () => ANSWER, async (socketPath) => {
+    assert.match(await ask(socketPath, "GET /"), /^HTTP\/1.1 404 /);
+    assert.match(
+      await ask(socketPath, "GET /v1/addresses/x"),
+      /^HTTP\/1.1 404 /,
+    );
+    for (const method of ["POST", "DELETE", "PUT"]) {
+      assert.match(
+        await ask(socketPath, `${method} ${ADDRESSES_PATH}`),
+        /^HTTP\/1.1 4(05|11) /,
+      );
+    }
+  });
+});
+
+Deno.test("those who ask at once get one answer, and too many get none", async () => {
+  const answers = Promise.withResolvers<NodeAddresses>();
+  let reads = 0;
+  const read = () => {
+    reads++;
+    return answers.promise;
+  };
+  await withDoor(read, async (socketPath) => {
+    const all = Array.from({ length: 40 }, () => asking(socketPath));
+    const settled = Promise.allSettled(all);
+    await untilPasses(() => assert.equal(reads, 1));
+    answers.resolve(ANSWER);
+    const outcomes = (await settled).map(({ status }) => status);
+    const served = outcomes.filter((status) => status === "fulfilled");
+    assert.ok(served.length > 0 && served.length <= 8, `${served.length}`);
+    assert.ok(reads <= served.length);
+  });
+});
+
+Deno.test("without the door for administrators the daemon goes on", async () => {
+  const socketPath = `/tmp/${"x".repeat(100)}`;
+  const { finished } = await openAdminDoor({
+    socketPath,
+    read: async () => ANSWER,
+    signal: new AbortController().signal,
+  });
+  await finished;
+});
+
+Deno.test("askAddresses() says why there is no answer", async () => {
+  const refused = (why: RegExp) => (error: unknown) => {
+    assert.ok(error instanceof CoildSilentError);
+    assert.match(error.message, /^Cannot ask coild at "\S+coild.sock.admin": /);
+    assert.match(error.message, why);
+    return true;
+  };
+  const directory = await Deno.makeTempDir();
+  const nobody = `${directory}/coild.sock`;
+  await assert.rejects(asking(nobody), refused(/No such file/));
+  // Listens, and says nothing.
+  using _silent = Deno.listen({
+    transport: "unix",
+    path: nobody + ADMIN_SOCKET_SUFFIX,
+  });
+  await assert.rejects(asking(nobody, 50), refused(/timeout/));
+  await Deno.remove(directory, { recursive: true });
+  const failing = () => Promise.reject(new Error("netlink is away"));
+  await withDoor(failing, async (socketPath) => {
+    await assert.rejects(
+      asking(socketPath),
+      refused(/it answered "HTTP\/1.1 503 .*cannot read the node's addresses/),
+    );
+  });
+  const empty = JSON.parse("{}");
+  await withDoor(async () => empty, async (socketPath) => {
+    await assert.rejects(asking(socketPath), refused(/has no addresses/));
+  });
+});
