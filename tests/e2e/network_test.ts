@@ -15,6 +15,7 @@ import {
   SERVICES,
 } from "../../lib/kube/mod.ts";
 import { EXPORT_TABLE, NODE_LABEL, POOL_LABEL } from "../../lib/names/mod.ts";
+import { buildExecutable } from "../../deploy/executable/mod.ts";
 import { testedCommands } from "../arch/pages.ts";
 import { binDir, eventually, run } from "../lab/mod.ts";
 import { assertAgreement } from "./agreement.ts";
@@ -71,15 +72,23 @@ Deno.test("E2E-2: pods of two nodes reach each other by TCP and UDP, in both fam
 
 Deno.test("an admin gets coil from a pod of coil-controller, as the guide says", async () => {
   const blocks = await testedCommands("docs/roles/coil.md", import.meta.url);
-  const [command = "", ...more] = blocks.flat();
+  const [command = "", check = "", ...more] = blocks.flat();
   assert.deepEqual(more, []);
-  const show = async (subject: string) =>
-    await run("bash", ["-euo", "pipefail", "-c", `${command} ${subject}`], {
-      env: {
-        PATH: `${binDir()}:${Deno.env.get("PATH")}`,
-        KUBECONFIG: site.plane.kubeconfig,
-      },
-    });
+  const env = {
+    PATH: `${binDir()}:${Deno.env.get("PATH")}`,
+    KUBECONFIG: site.plane.kubeconfig,
+  };
+  const shell = async (line: string) =>
+    await run("bash", ["-euo", "pipefail", "-c", line], { env });
+  const show = (subject: string) => shell(`${command} ${subject}`);
+  assert.match(check, / ipam check --local$/);
+  assert.equal(await shell(check), "No problems found\n");
+  // All nodes, by kubectl's exec.
+  const executable = await buildExecutable();
+  assert.equal(
+    await shell(`${executable} ipam check --nodes --min-age=1m`),
+    "No problems found\n",
+  );
   const pod = await site.pods.run({ name: "shown", node: "node2" });
   const pools = await show("");
   // A second may pass between the two.

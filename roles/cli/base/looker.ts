@@ -5,10 +5,12 @@ import {
 } from "../../../lib/kube/mod.ts";
 import { listPages } from "./pages.ts";
 
-/** Objects that could not be read. */
+/** What could not be looked at: objects, or, `unknown`, a node. */
 export interface Unseen {
   readonly what: string;
-  readonly why: "forbidden" | "not served";
+  readonly why: "forbidden" | "not served" | "unknown";
+  /** What happened. */
+  readonly detail?: string;
 }
 
 /** Which objects to look at. */

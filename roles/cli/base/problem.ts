@@ -51,8 +51,10 @@ export function formatProblems(
   problems: readonly Problem[],
   unseen: readonly Unseen[],
 ): string {
-  const lines = unseen.map(({ what, why }) =>
-    `Not looked at: ${what} (${why})\n`
+  const lines = unseen.map(({ what, why, detail }) =>
+    why === "unknown"
+      ? `UNKNOWN: ${what} (${detail})\n`
+      : `Not looked at: ${what} (${why})\n`
   );
   if (lines.length > 0) lines.push("\n");
   const count = problems.length;
@@ -69,7 +71,7 @@ export function formatProblems(
   return lines.join("");
 }
 
-/** What is not served has its own problem, if it is one; what is forbidden may hide some. */
+/** What is not served has its own problem, if it is one; what is forbidden or unknown may hide some. */
 export function exitCodeOf(
   { problems, unseen }: {
     readonly problems: readonly Problem[];
@@ -77,5 +79,5 @@ export function exitCodeOf(
   },
 ): number {
   if (problems.length > 0) return EXIT.problems;
-  return unseen.some(({ why }) => why === "forbidden") ? EXIT.failed : EXIT.ok;
+  return unseen.some(({ why }) => why !== "not served") ? EXIT.failed : EXIT.ok;
 }

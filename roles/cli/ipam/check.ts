@@ -8,6 +8,17 @@ import {
 } from "../../../lib/api/mod.ts";
 import { jittered, sleep } from "../../../lib/async/mod.ts";
 import {
+  ADMIN_SOCKET_SUFFIX,
+  askAddresses,
+  CoildSilentError,
+} from "../../../lib/cnirpc/inspection/mod.ts";
+import {
+  defineFlags,
+  type FlagValues,
+  formatDuration,
+  UsageError,
+} from "../../../lib/flags/mod.ts";
+import {
   type KubeClient,
   NAMESPACES,
   NODES,
@@ -15,15 +26,20 @@ import {
   type V1Namespace,
   type V1Pod,
 } from "../../../lib/kube/mod.ts";
-import { nameText, POOL_ANNOTATION, VERSION } from "../../../lib/names/mod.ts";
+import {
+  COILD_SOCKET,
+  nameText,
+  POOL_ANNOTATION,
+  VERSION,
+} from "../../../lib/names/mod.ts";
 import {
   type Command,
   type CommandContext,
   readArguments,
 } from "../base/command.ts";
 import { connect } from "../base/connection.ts";
-import { EXIT } from "../base/errors.ts";
-import { Looker } from "../base/looker.ts";
+import { CommandError, EXIT } from "../base/errors.ts";
+import { Looker, type Unseen } from "../base/looker.ts";
 import {
   exitCodeOf,
   formatProblems,
@@ -39,50 +55,166 @@ import {
   lastingFindings,
   type Reference,
 } from "./findings.ts";
+import { type NodeFinding, nodeFindings } from "./node_findings.ts";
+import { askNodes, kubectlExec } from "./nodes.ts";
+
+/** How long the coild of a node may take to answer. */
+const ASK_MS = 10_000;
 
 /** How long to wait before the second look, so that pods and blocks that come and go do not count. */
 const LOOK_AGAIN_MS = 3_000;
+
+/** Where coild's socket is: as Coil's manifests have it, and by default. */
+const SOCKETS = ["/run/coil/coild.sock", COILD_SOCKET] as const;
+
+const FLAGS = defineFlags({
+  "nodes": {
+    type: "bool",
+    default: false,
+    help:
+      "Also look at the nodes: run the same with --local in each coild's pod, by kubectl exec",
+  },
+  "local": {
+    type: "bool",
+    default: false,
+    help:
+      "Look only at this node: compare its kernel, coild's table and the node's pods",
+  },
+  "socket": {
+    type: "string",
+    default: "",
+    help:
+      `Socket of the coild to ask, with --local and --nodes; otherwise the one of ${
+        SOCKETS.join(" and ")
+      } that is there`,
+  },
+  "min-age": {
+    type: "duration",
+    default: 300_000,
+    help:
+      "Look at a node's addresses from this age on: a new pod's status may not be written yet",
+  },
+  ...PROBLEM_FLAGS,
+});
 
 /** `coil ipam check`: whether pods, blocks, pools and nodes fit each other. */
 export const IPAM_CHECK: Command = {
   path: "ipam check",
   about:
-    "Find doubled addresses, and blocks, requests and names that fit nothing",
-  flags: PROBLEM_FLAGS,
+    "Find doubled and leaked addresses, and blocks, requests and names that fit nothing",
+  flags: FLAGS,
   run: check,
 };
 
+type Values = FlagValues<typeof FLAGS>;
+
 async function check(context: CommandContext): Promise<number> {
-  const line = readArguments(PROBLEM_FLAGS, context, {
+  const line = readArguments(FLAGS, context, {
     program: `${context.program} ipam check`,
     version: VERSION,
     about:
       `Compares pods, blocks, pools, requests, nodes, and the pools and Egresses that
-annotations name. Reads only the API server, changes nothing, and looks twice:
-what only one look shows was under way.
+annotations name. Changes nothing, takes no lock, and looks twice: what only one look
+shows was under way. Reads only the API server; with --nodes also what is on the
+nodes. A node that does not answer is UNKNOWN.
 
 ${PROBLEM_EXIT_CODES}`,
   });
   if (line === undefined) return EXIT.ok;
   const { values } = line;
-  using client = await connect(values);
-  const { terminal } = context;
-  const look = () => lookOnce(client, values["page-size"], terminal.now());
-  let { problems, unseen } = await look();
-  if (problems.length > 0) {
-    await sleep(jittered(LOOK_AGAIN_MS));
-    const second = await look();
-    problems = lastingFindings(problems, second.problems);
-    unseen = second.unseen;
+  if (values.local && values.nodes) {
+    throw new UsageError("--local is for one node, --nodes for all");
   }
-  const report = { problems, unseen };
-  const text = formatReportAs(
+  const report = values.local
+    ? await checkHere(values)
+    : await checkCluster(values, context);
+  context.terminal.out(formatReportAs(
     values.output,
     report,
-    () => formatProblems(problems, unseen),
-  );
-  terminal.out(text);
+    () => formatProblems(report.problems, report.unseen),
+  ));
   return exitCodeOf(report);
+}
+
+interface Report {
+  readonly problems: readonly (Finding | NodeFinding)[];
+  readonly unseen: readonly Unseen[];
+}
+
+/** What the coild of this node says. @throws {CommandError} when it does not answer */
+async function checkHere(values: Values): Promise<Report> {
+  const socket = values.socket || await findSocket();
+  return await lookTwice(async () => {
+    const answer = await askAddresses(socket, {
+      signal: AbortSignal.timeout(ASK_MS),
+    }).catch((error: unknown) => {
+      if (!(error instanceof CoildSilentError)) throw error;
+      throw new CommandError(error.message, { cause: error });
+    });
+    const minAgeSeconds = values["min-age"] / 1_000;
+    return {
+      problems: nodeFindings(answer, { minAgeSeconds }),
+      unseen: answer.pods !== undefined ? [] : [{
+        what: `pods of Node ${answer.node}`,
+        why: "unknown" as const,
+        detail: "the API server has not listed them to coild yet",
+      }],
+    };
+  });
+}
+
+/** The first that is there; the first, if none is. */
+async function findSocket(): Promise<string> {
+  for (const socket of SOCKETS) {
+    try {
+      await Deno.stat(socket + ADMIN_SOCKET_SUFFIX);
+      return socket;
+    } catch (error) {
+      if (!(error instanceof Deno.errors.NotFound)) throw error;
+    }
+  }
+  return SOCKETS[0];
+}
+
+async function checkCluster(
+  values: Values,
+  { terminal }: CommandContext,
+): Promise<Report> {
+  using client = await connect(values);
+  const pageSize = values["page-size"];
+  const asked = values.nodes
+    ? await askNodes(new Looker(client, pageSize), {
+      exec: kubectlExec(values),
+      args: [
+        ...values.socket === "" ? [] : [`--socket=${values.socket}`],
+        `--min-age=${formatDuration(values["min-age"])}`,
+      ],
+    })
+    : { problems: [], unseen: [] };
+  const { problems, unseen } = await lookTwice(() =>
+    lookOnce(client, pageSize, terminal.now())
+  );
+  return {
+    problems: [...problems, ...asked.problems],
+    unseen: [...unseen, ...asked.unseen],
+  };
+}
+
+/** Looks again if there is anything, and keeps what both looks have. */
+async function lookTwice<F extends Finding | NodeFinding>(
+  look: () => Promise<{
+    readonly problems: readonly F[];
+    readonly unseen: readonly Unseen[];
+  }>,
+): Promise<{
+  readonly problems: readonly F[];
+  readonly unseen: readonly Unseen[];
+}> {
+  const first = await look();
+  if (first.problems.length === 0) return first;
+  await sleep(jittered(LOOK_AGAIN_MS));
+  const { problems, unseen } = await look();
+  return { problems: lastingFindings(first.problems, problems), unseen };
 }
 
 async function lookOnce(

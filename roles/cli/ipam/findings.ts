@@ -196,12 +196,16 @@ function dangling(
   }));
 }
 
-/** The findings of both looks: what is in progress at one moment is over at the other. */
-export function lastingFindings(
-  before: readonly Finding[],
-  after: readonly Finding[],
-): Finding[] {
-  const keyOf = ({ object, code }: Finding) => `${code} ${object}`;
+/** The findings that both looks have: what is in progress at one moment is over at the other. */
+export function lastingFindings<
+  F extends {
+    readonly object: string;
+    readonly code: string;
+    /** Whose it is, where another may be found about the same object. */
+    readonly holder?: string;
+  },
+>(before: readonly F[], after: readonly F[]): F[] {
+  const keyOf = ({ object, code, holder }: F) => `${code} ${object} ${holder}`;
   const seen = new Set(before.map(keyOf));
   return after.filter((finding) => seen.has(keyOf(finding)));
 }

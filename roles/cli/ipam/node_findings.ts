@@ -1,0 +1,155 @@
+import type {
+  NodeAddresses,
+  TableEntry,
+} from "../../../lib/cnirpc/inspection/mod.ts";
+import { Address, Prefix } from "../../../lib/inet/mod.ts";
+import type { Problem } from "../base/problem.ts";
+
+/** What kind of thing a finding on a node is, for programs. */
+export type NodeFindingCode =
+  | "address-leaked"
+  | "address-on-two-interfaces"
+  | "address-without-interface"
+  | "address-quarantined"
+  | "release-stuck"
+  | "interface-not-recorded"
+  | "pod-without-interface";
+
+/** Something on a node that does not fit the rest. */
+export interface NodeFinding extends Problem {
+  readonly code: NodeFindingCode;
+  /** The container or pod that has the address: its next one is another finding. */
+  readonly holder: string;
+}
+
+/**
+ * Finds where a node's kernel, coild's table and the API server differ. What
+ * is younger than `minAgeSeconds`, or has a call under way, is not looked at:
+ * its pod's status may not be written yet. Where pods were not read, nothing
+ * is found about them. Pure.
+ */
+export function nodeFindings(
+  answer: NodeAddresses,
+  { minAgeSeconds }: { readonly minAgeSeconds: number },
+): NodeFinding[] {
+  const settled = answer.table.filter(({ isBusy, ageSeconds }) =>
+    !isBusy && ageSeconds >= minAgeSeconds
+  );
+  return [
+    ...ofKernel(answer),
+    ...settled.flatMap((entry) => ofEntry(answer, entry)),
+    ...ofPods(answer),
+  ];
+}
+
+function keyOf(
+  { containerId, ifname }: {
+    readonly containerId: string;
+    readonly ifname: string;
+  },
+): string {
+  return `${containerId}:${ifname}`;
+}
+
+function finding(
+  { node }: NodeAddresses,
+  addresses: readonly string[],
+  about: Pick<NodeFinding, "code" | "holder" | "message">,
+): NodeFinding {
+  const [first = "(none)"] = addresses;
+  return {
+    ...about,
+    object: `Address ${first} on Node ${node}`,
+    next: `coil explain ${first}`,
+  };
+}
+
+function ofKernel(answer: NodeAddresses): NodeFinding[] {
+  const recorded = new Set(answer.table.map(keyOf));
+  const holders = Map.groupBy(
+    answer.kernel.flatMap((entry) =>
+      entry.addresses.map((address) => ({ address, entry }))
+    ),
+    ({ address }) => address,
+  );
+  return [
+    ...[...holders].filter(([, all]) => all.length > 1).map(
+      ([address, all]) => {
+        const holder = all.map(({ entry }) => keyOf(entry)).join(" and ");
+        const code = "address-on-two-interfaces";
+        const message = `containers ${holder} have it`;
+        return finding(answer, [address], { code, holder, message });
+      },
+    ),
+    ...answer.kernel.filter((entry) =>
+      entry.addresses.length > 0 && !recorded.has(keyOf(entry))
+    ).map((entry) =>
+      finding(answer, entry.addresses, {
+        code: "interface-not-recorded",
+        holder: keyOf(entry),
+        message: `container ${
+          keyOf(entry)
+        } has it, and coild does not know; it looks about every five minutes`,
+      })
+    ),
+  ];
+}
+
+function ofEntry(answer: NodeAddresses, entry: TableEntry): NodeFinding[] {
+  const { addresses, ageSeconds, state } = entry;
+  const who = `container ${keyOf(entry)}`;
+  const minutes = `${Math.floor(ageSeconds / 60)}m`;
+  const found = (code: NodeFindingCode, message: string) => [
+    finding(answer, addresses, { code, holder: keyOf(entry), message }),
+  ];
+  if (state === "releasing") {
+    return found(
+      "release-stuck",
+      `its release for ${who} has not ended for ${minutes}`,
+    );
+  }
+  if (!answer.kernel.some((other) => keyOf(other) === keyOf(entry))) {
+    return found(
+      "address-without-interface",
+      `coild keeps it for ${who}, which has no interface; coild frees such addresses`,
+    );
+  }
+  const isHeld = answer.pods?.some((pod) =>
+    pod.addresses.some((text) => addresses.includes(text))
+  );
+  if (isHeld === false) {
+    return found(
+      "address-leaked",
+      `${who} has had it for ${minutes}, and no pod of the node has it`,
+    );
+  }
+  return state === "quarantined"
+    ? found(
+      "address-quarantined",
+      `${who} has it, and no AddressBlock of the node does`,
+    )
+    : [];
+}
+
+/** A pod of the node's blocks has an interface as soon as it has an address. */
+function ofPods(answer: NodeAddresses): NodeFinding[] {
+  const prefixes = Object.values(answer.blocks).flat()
+    .flatMap((text) => Prefix.tryParse(text) ?? []);
+  const present = new Set(answer.kernel.flatMap(({ addresses }) => addresses));
+  return (answer.pods ?? []).filter(({ isEnding }) => !isEnding)
+    .flatMap(({ namespace, name, addresses }) => {
+      const ours = addresses.filter((text) => {
+        const address = Address.tryParse(text);
+        return address !== undefined &&
+          prefixes.some((prefix) => prefix.contains(address));
+      });
+      return ours.length === 0 || ours.some((text) => present.has(text))
+        ? []
+        : [finding(answer, ours, {
+          code: "pod-without-interface",
+          holder: `${namespace}/${name}`,
+          message:
+            `Pod ${namespace}/${name} has it, and no interface of the node`,
+        })];
+    });
+}

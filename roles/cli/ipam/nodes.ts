@@ -1,0 +1,150 @@
+import { NODES, PODS, type V1Pod } from "../../../lib/kube/mod.ts";
+import {
+  APP_COMPONENT_LABEL,
+  APP_NAME,
+  APP_NAME_LABEL,
+} from "../../../lib/names/mod.ts";
+import { EXIT } from "../base/errors.ts";
+import type { Looker, Unseen } from "../base/looker.ts";
+import type { NodeFinding } from "./node_findings.ts";
+
+/** The pod that serves a node. */
+export interface CoildPod {
+  readonly namespace: string;
+  readonly name: string;
+  readonly container: string;
+}
+
+/** What came of a command in a pod. */
+export interface Ran {
+  readonly code: number;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** Runs `coil ARGS` in a pod. */
+export type Exec = (pod: CoildPod, args: readonly string[]) => Promise<Ran>;
+
+export interface NodesReport {
+  readonly problems: readonly NodeFinding[];
+  /** Nodes about which nothing is known. */
+  readonly unseen: readonly Unseen[];
+}
+
+/** Nodes that are asked at a time. */
+const AT_ONCE = 16;
+
+/** Asks the coild of every Linux node, and says of which nothing is known: that is never taken for well. */
+export async function askNodes(
+  looker: Looker,
+  { exec, args }: { readonly exec: Exec; readonly args: readonly string[] },
+): Promise<NodesReport> {
+  const nodes = await looker.list(
+    NODES,
+    ({ metadata }) => metadata?.name ?? "",
+    {
+      labelSelector: "kubernetes.io/os!=windows",
+    },
+  );
+  const pods = await looker.list(PODS, (pod) => pod, {
+    labelSelector: `${APP_NAME_LABEL}=${APP_NAME}`,
+    fieldSelector: "status.phase=Running",
+  });
+  const byNode = new Map(
+    (pods ?? []).filter(isCoild).map((pod) => [pod.spec?.nodeName, pod]),
+  );
+  const names = nodes ?? [...byNode.keys()].map((name) => name ?? "");
+  const problems: NodeFinding[] = [];
+  const unseen: Unseen[] = [];
+  const rest = names.sort().values();
+  const worker = async () => {
+    for (const node of rest) {
+      const answer = await askNode(byNode.get(node), { exec, args });
+      if (typeof answer !== "string") problems.push(...answer);
+      else {unseen.push({
+          what: `Node ${node}`,
+          why: "unknown",
+          detail: answer,
+        });}
+    }
+  };
+  await Promise.all(Array.from({ length: AT_ONCE }, worker));
+  return { problems, unseen };
+}
+
+function isCoild({ metadata }: V1Pod): boolean {
+  return metadata?.labels?.[APP_COMPONENT_LABEL]?.endsWith("coild") ?? false;
+}
+
+/** The findings, or why nothing is known. */
+async function askNode(
+  pod: V1Pod | undefined,
+  { exec, args }: { readonly exec: Exec; readonly args: readonly string[] },
+): Promise<readonly NodeFinding[] | string> {
+  if (pod === undefined) return "no coild runs there";
+  const { namespace = "", name = "" } = pod.metadata ?? {};
+  const container = pod.spec?.containers[0]?.name ?? "";
+  try {
+    const { code, stdout, stderr } = await exec(
+      { namespace, name, container },
+      ["ipam", "check", "--local", "--output=json", ...args],
+    );
+    if (code !== EXIT.ok && code !== EXIT.problems) {
+      return lastLine(stderr) || `exit code ${code}`;
+    }
+    return parseReport(stdout);
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error);
+  }
+}
+
+/** @throws {SyntaxError} when it is no report */
+function parseReport(text: string): readonly NodeFinding[] {
+  const report: unknown = JSON.parse(text);
+  const { problems, unseen } = (report ?? {}) as Partial<NodesReport>;
+  if (!Array.isArray(problems) || !Array.isArray(unseen)) {
+    throw new SyntaxError("its answer is no report");
+  }
+  return problems as NodeFinding[];
+}
+
+function lastLine(text: string): string {
+  return text.trim().split("\n").at(-1) ?? "";
+}
+
+/** How long one node may take, its second look included. */
+const EXEC_MS = 30_000;
+
+/** Runs commands in pods by kubectl, which has every way to log in that its user has. */
+export function kubectlExec(
+  { kubeconfig, context }: {
+    readonly kubeconfig: string;
+    readonly context: string;
+  },
+  program: string = "kubectl",
+): Exec {
+  const connection = [
+    ...kubeconfig === "" ? [] : [`--kubeconfig=${kubeconfig}`],
+    ...context === "" ? [] : [`--context=${context}`],
+  ];
+  return async ({ namespace, name, container }, args) => {
+    const command = new Deno.Command(program, {
+      args: [
+        ...connection,
+        ...["-n", namespace, "exec", name, "-c", container, "--", "coil"],
+        ...args,
+      ],
+      stdin: "null",
+      stdout: "piped",
+      stderr: "piped",
+      signal: AbortSignal.timeout(EXEC_MS),
+    });
+    const { code, stdout, stderr } = await command.output();
+    const decoder = new TextDecoder();
+    return {
+      code,
+      stdout: decoder.decode(stdout),
+      stderr: decoder.decode(stderr),
+    };
+  };
+}

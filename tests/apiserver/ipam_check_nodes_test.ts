@@ -1,0 +1,187 @@
+// coil ipam check on nodes: a real coild, asked at its socket; and nodes that
+// kubectl cannot reach.
+import assert from "node:assert/strict";
+import { buildExecutable } from "../../deploy/executable/mod.ts";
+import { askAddresses } from "../../lib/cnirpc/inspection/mod.ts";
+import { coil, type Output } from "../../roles/cli/testing.ts";
+import { awaitedLater, eventually } from "../lab/mod.ts";
+import { CoildLab, type Sandbox } from "./coild_lab.ts";
+
+Deno.test("coil ipam check sees what is on nodes", async (t) => {
+  await using lab = await CoildLab.start({ name: "checknodes" });
+  await lab.createPool("default", [
+    { ipv4: "10.100.0.0/24", ipv6: "fd02::100:0/120" },
+  ]);
+  lab.granter.start();
+  await using coild = await lab.startCoild();
+  const { socketPath, node } = coild;
+
+  const report = async (pod: Sandbox, ips: readonly string[]) => {
+    const [podIP = ""] = ips;
+    await lab.plane.request(
+      "PATCH",
+      `/api/v1/namespaces/${pod.namespace}/pods/${pod.name}/status`,
+      {
+        status: {
+          phase: "Running",
+          podIP,
+          podIPs: ips.map((ip) => ({ ip })),
+        },
+      },
+      { contentType: "application/merge-patch+json" },
+    );
+  };
+  const add = async (name: string): Promise<Sandbox> => {
+    const pod = await lab.createPod(name);
+    await report(pod, await coild.addresses(pod));
+    return pod;
+  };
+  const local = (...args: readonly string[]): Promise<Output> =>
+    coil([
+      ...["ipam", "check", "--local", `--socket=${socketPath}`],
+      "--min-age=0s",
+      ...args,
+    ]);
+  const codes = async (): Promise<string[]> => {
+    const { out, err } = await local("-o=json");
+    assert.equal(err, "");
+    return JSON.parse(out).problems.map(({ code }: { code: string }) => code);
+  };
+  const isKnown = (count: number) =>
+    eventually(`${count} pods with addresses`, async () => {
+      const signal = AbortSignal.timeout(5_000);
+      const { pods = [] } = await askAddresses(socketPath, { signal });
+      return pods.filter(({ addresses }) => addresses.length > 0).length ===
+        count;
+    });
+
+  const first = await add("first");
+  const second = await add("second");
+  await isKnown(2);
+
+  await t.step("kernel, table and API server side by side", async () => {
+    const signal = AbortSignal.timeout(5_000);
+    const answer = await askAddresses(socketPath, { signal });
+    assert.equal(answer.node, node.name);
+    const addresses = [
+      ["10.100.0.0", "fd02::100:0"],
+      ["10.100.0.1", "fd02::100:1"],
+    ];
+    for (const entries of [answer.kernel, answer.table, answer.pods ?? []]) {
+      assert.deepEqual(
+        entries.map((entry) => entry.addresses).sort(),
+        addresses,
+      );
+    }
+    assert.deepEqual(answer.blocks, {
+      "default-0": ["10.100.0.0/27", "fd02::100:0/123"],
+    });
+    assert.deepEqual(
+      await local(),
+      { code: 0, out: "No problems found\n", err: "" },
+    );
+  });
+
+  await t.step(
+    "an address whose pod is gone has leaked; one that is young has not",
+    async () => {
+      await lab.deletePod(first);
+      await isKnown(1);
+      assert.deepEqual(await codes(), ["address-leaked"]);
+      const { code, out } = await local();
+      assert.equal(code, 3);
+      assert.match(
+        out,
+        /^1 problem:\n {2}Address 10.100.0.0 on Node \S+: container \S+ has had it for 0m, and no pod of the node has it\n {6}coil explain 10.100.0.0\n$/,
+      );
+      const young = await local("--min-age=1h");
+      assert.deepEqual([young.code, young.out], [0, "No problems found\n"]);
+      await coild.del(first);
+      assert.deepEqual(await codes(), []);
+    },
+  );
+
+  await t.step("a pod whose interface is gone is named", async () => {
+    const links = await node.run("ip", "route", "show", "table", "116");
+    const [, link = ""] = /^10.100.0.1 dev (\S+)/m.exec(links) ?? [];
+    await node.run("ip", "link", "delete", link);
+    assert.deepEqual(
+      (await codes()).sort(),
+      ["address-without-interface", "pod-without-interface"],
+    );
+    await coild.del(second);
+    await lab.deletePod(second);
+    await isKnown(0);
+  });
+
+  await t.step("while pods come and go nothing is found", async () => {
+    const stop = new AbortController();
+    const churn = async (name: string) => {
+      for (let i = 0; !stop.signal.aborted; i++) {
+        const pod = await add(`${name}-${i}`);
+        await coild.del(pod);
+        await lab.deletePod(pod);
+        await lab.deleteNetns(pod);
+      }
+    };
+    const churning = awaitedLater(
+      Promise.all(["a", "b", "c"].map((name) => churn(name))),
+    );
+    for (let i = 0; i < 5; i++) assert.deepEqual(await codes(), []);
+    stop.abort();
+    await churning;
+  });
+
+  await t.step(
+    "a coild that does not answer is an error, not well",
+    async () => {
+      const args = ["ipam", "check", "--local", "--socket=/nonexistent/x.sock"];
+      const { code, out, err } = await coil(args);
+      assert.deepEqual([code, out], [1, ""]);
+      assert.match(err, /Cannot ask coild at "\/nonexistent\/x.sock.admin"/);
+    },
+  );
+
+  await t.step("--nodes: a node that is not reached is UNKNOWN", async () => {
+    const executable = await buildExecutable();
+    const checkNodes = async () => {
+      const { code, stdout } = await new Deno.Command(executable, {
+        args: [
+          ...["ipam", "check", "--nodes"],
+          `--kubeconfig=${lab.plane.kubeconfig}`,
+        ],
+        env: { PATH: `${lab.plane.programs}:${Deno.env.get("PATH")}` },
+      }).output();
+      assert.equal(code, 1);
+      const out = new TextDecoder().decode(stdout);
+      assert.match(out, /\nNo problems found\n$/);
+      return /^UNKNOWN: Node (.+)$/m.exec(out)?.[1];
+    };
+    assert.equal(await checkNodes(), `${node.name} (no coild runs there)`);
+    // One that kubectl cannot run anything in: no kubelet answers.
+    const path = "/api/v1/namespaces/kube-system/pods";
+    await lab.plane.request("POST", path, {
+      metadata: {
+        name: "coild-x",
+        labels: {
+          "app.kubernetes.io/name": "coil",
+          "app.kubernetes.io/component": "coild",
+        },
+      },
+      spec: {
+        nodeName: node.name,
+        hostNetwork: true,
+        containers: [{ name: "coild", image: "none" }],
+      },
+    });
+    await lab.plane.request(
+      "PATCH",
+      `${path}/coild-x/status`,
+      { status: { phase: "Running" } },
+      { contentType: "application/merge-patch+json" },
+    );
+    const unreached = await checkNodes() ?? "";
+    assert.ok(unreached.startsWith(`${node.name} (`), unreached);
+    assert.doesNotMatch(unreached, /no coild runs there/);
+  });
+});
