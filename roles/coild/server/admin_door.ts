@@ -16,8 +16,6 @@ const log = getLogger("admin");
 /** An admin, and a program that looks from time to time. A look costs some milliseconds. */
 const LIMITS = {
   ...DEFAULT_LIMITS,
-  maxConnections: 8,
-  maxPerPeer: 8,
   perSecond: 4,
   maxBodyBytes: 0,
   idleMs: 5_000,

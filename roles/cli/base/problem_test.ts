@@ -1,0 +1,50 @@
+import assert from "node:assert/strict";
+import type { Unseen } from "./looker.ts";
+import { exitCodeOf, formatProblems, type Problem } from "./problem.ts";
+
+const PROBLEM: Problem = {
+  object: "Pod apps/web",
+  message: "it is broken",
+  next: "kubectl describe",
+};
+const FORBIDDEN: Unseen = { what: "pods", why: "forbidden" };
+const NOT_SERVED: Unseen = { what: "egresses", why: "not served" };
+const UNKNOWN: Unseen = {
+  what: "Node n1",
+  why: "unknown",
+  detail: "no coild runs there",
+};
+
+Deno.test("exitCodeOf() takes nothing unknown or forbidden for well", () => {
+  for (
+    const [problems, unseen, code] of [
+      [[], [], 0],
+      [[], [NOT_SERVED], 0],
+      [[], [FORBIDDEN], 1],
+      [[], [NOT_SERVED, UNKNOWN], 1],
+      [[PROBLEM], [UNKNOWN], 3],
+    ] as const
+  ) {
+    assert.equal(exitCodeOf({ problems, unseen }), code);
+  }
+});
+
+Deno.test("formatProblems() begins with what is not known", () => {
+  assert.equal(
+    formatProblems([PROBLEM], [FORBIDDEN, UNKNOWN]),
+    `Not looked at: pods (forbidden)
+UNKNOWN: Node n1 (no coild runs there)
+
+1 problem:
+  Pod apps/web: it is broken
+      kubectl describe
+`,
+  );
+});
+
+Deno.test("formatProblems() shows ten problems of a kind, and says how many more there are", () => {
+  const all = Array.from({ length: 12 }, () => PROBLEM);
+  const text = formatProblems(all, []);
+  assert.equal(text.split("it is broken").length - 1, 10);
+  assert.match(text, /^12 problems:\n[^]*and 2 more of kind Pod: -o json\n$/);
+});
