@@ -4,6 +4,7 @@ import type {
   NodeAddresses,
   TableEntry,
 } from "../../../lib/cnirpc/inspection/mod.ts";
+import { lastingFindings } from "./findings.ts";
 import { nodeFindings } from "./node_findings.ts";
 
 function kernel(
@@ -142,3 +143,16 @@ for (
     assert.deepEqual(codes(answer), [...expected]);
   });
 }
+
+Deno.test("an address that another container has at the second look is no lasting finding", () => {
+  const leaked = (containerId: string) =>
+    nodeFindings({
+      ...WELL,
+      kernel: [kernel(containerId, DUAL)],
+      table: [table(containerId, DUAL)],
+      pods: [],
+    }, { minAgeSeconds: 300 });
+  const count = (before: string, after: string) =>
+    lastingFindings(leaked(before), leaked(after)).length;
+  assert.deepEqual([count("c1", "c1"), count("c1", "c2")], [1, 0]);
+});

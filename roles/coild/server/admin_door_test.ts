@@ -103,7 +103,10 @@ Deno.test("those who ask at once get one answer, and too many get none", async (
     answers.resolve(ANSWER);
     const outcomes = (await settled).map(({ status }) => status);
     const served = outcomes.filter((status) => status === "fulfilled");
-    assert.ok(served.length > 0 && served.length <= 8, `${served.length}`);
+    assert.ok(
+      served.length > 0 && served.length < all.length,
+      `${served.length}`,
+    );
     assert.ok(reads <= served.length);
   });
 });
