@@ -124,6 +124,12 @@ Deno.test("coil egress show tells clients, gateways and sources", async (t) => {
     const { code, err } = await show("clients", "nat/intranet");
     assert.equal(code, 1);
     assert.match(err, /Cannot show Egress "nat\/intranet": it does not exist/);
+    // A name that would be another selector is only a name.
+    const odd = await show("clients", "nat/x,metadata.name!=x");
+    assert.match(
+      odd.err,
+      /Egress "nat\/x,metadata.name!=x": it does not exist/,
+    );
   });
 
   await t.step("the ClusterRole view allows all of it", async () => {

@@ -2,9 +2,11 @@ import {
   EGRESS_CLIENT_SLICES,
   EGRESS_SELECTOR,
   EGRESSES,
+  isEgressName,
 } from "../../../lib/api/mod.ts";
 import { defineFlags, UsageError } from "../../../lib/flags/mod.ts";
 import {
+  isPathSegment,
   type KubeClient,
   PODS,
   type ResourceType,
@@ -133,8 +135,15 @@ class EgressLook {
   /** @throws {CommandError} when there is no Egress of this name */
   async check(egress: string): Promise<void> {
     const [namespace = "", name = ""] = egress.split("/");
-    const options = { namespace, name, metadataOnly: true };
-    if (await this.#client.tryGet(EGRESSES, options) !== undefined) return;
+    // By a list: coil-controller, in whose pods this may run, may not get one.
+    if (isPathSegment(namespace) && isEgressName(name)) {
+      const { items } = await this.#client.list(EGRESSES, {
+        namespace,
+        fieldSelector: `metadata.name=${name}`,
+        metadataOnly: true,
+      });
+      if (items.length > 0) return;
+    }
     throw new CommandError(
       `Cannot show Egress "${egress}": it does not exist`,
     );

@@ -219,8 +219,12 @@ async function egressFacts(
   client: KubeClient,
   ref: NamespacedName,
 ): Promise<EgressFacts> {
-  const [egress, service, { items: slices }] = await Promise.all([
-    client.tryGet(EGRESSES, ref),
+  const [{ items: [egress] }, service, { items: slices }] = await Promise.all([
+    // coil-controller, in whose pods this may run, may list them only.
+    client.list(EGRESSES, {
+      namespace: ref.namespace,
+      fieldSelector: `metadata.name=${ref.name}`,
+    }),
     client.tryGet(SERVICES, ref),
     client.listAll(ENDPOINT_SLICES, {
       namespace: ref.namespace,
