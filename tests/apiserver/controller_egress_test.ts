@@ -232,7 +232,7 @@ Deno.test("coil-controller makes the gateways of an Egress", async (t) => {
       assert.equal(metadata?.annotations?.["foo"], undefined);
       assert.equal(spec?.schedulerName, "default-scheduler");
       assert.equal(spec?.volumes?.length, 3);
-      assert.equal(gateway.env?.length, 4);
+      assert.equal(gateway.env?.length, 5);
       assert.equal(gateway.ports?.length, 2);
       assert.ok(gateway.livenessProbe && gateway.readinessProbe);
     },

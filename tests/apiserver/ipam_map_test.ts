@@ -92,7 +92,10 @@ Deno.test("coil ipam map draws a pool", async (t) => {
         await plane.killApiServer();
         await eventually(
           "its word on the API server",
-          () => /Cannot list addresspools.*: .* is old\n/.test(written.err),
+          () =>
+            /Cannot GET "\S+addresspools\S*" .*: the picture is old\n/.test(
+              written.err,
+            ),
         );
         await plane.startApiServer();
         await addPod(plane, ["default", "third", "node1"], ["10.3.0.30"]);

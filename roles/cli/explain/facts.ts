@@ -73,12 +73,12 @@ export async function readFacts(
       ? [transformBlock(block)]
       : [];
   });
-  const pools = await looker.list(ADDRESS_POOLS, (pool) => {
+  const pools = (await looker.list(ADDRESS_POOLS, (pool) => {
     const subnets = tryPoolOf(pool)?.subnets.flatMap(valuesOf) ?? [];
     return addresses.some((a) => subnets.some((p) => p.contains(a)))
       ? [pool]
       : [];
-  });
+  }))?.flat();
   const nodes = await looker.list(NODES, (node) => ({
     name: node.metadata?.name ?? "",
     addresses: isAsked(textsOfNode(node)),
@@ -93,7 +93,7 @@ export async function readFacts(
   return {
     pods: pods?.flat(),
     blocks: blocks?.flat(),
-    pools: pools?.flat(),
+    pools,
     nodes: nodes?.map(({ name }) => name),
     others: [
       ...objects("Node", nodes ?? []),
