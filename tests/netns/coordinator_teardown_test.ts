@@ -99,6 +99,41 @@ netnsTest(
 );
 
 netnsTest(
+  "coordinator: GC forgets addresses of interfaces whose DEL was lost",
+  async () => {
+    await using lab = await CoordinatorLab.start(FAMILIES);
+    const underlay = await joined(lab, [ETH0, NET1]);
+    const overlay = await lab.pod([]);
+    await lab.addOverlay(overlay.netns, 5);
+    await lab.addNic(overlay.netns, { ...NET1, number: 101 });
+    await lab.ok("ADD", overlay, { ifname: "net1" });
+    const before = ours(await stateOf(lab.host));
+    const valid = [underlay, overlay].map(({ containerId: containerID }) => ({
+      containerID,
+      ifname: "eth0",
+    }));
+    const collect = () =>
+      lab.ok("GC", underlay, {
+        prevResult: null,
+        config: { "cni.dev/valid-attachments": valid },
+      });
+    await collect();
+    assert.deepEqual(ours(await stateOf(lab.host)), before);
+    for (const { netns } of [underlay, overlay]) {
+      await netns.ip("link", "delete", "net1");
+    }
+    await collect();
+    const after = ours(await stateOf(lab.host));
+    assert.deepEqual(
+      after,
+      before.filter((line) => !/10\.7\.0\.|:10:7::/.test(line)),
+    );
+    assert.ok(after.length < before.length - 4);
+    assert.ok(await reaches(lab.host, addressIn(6, "ipv4", 100)));
+  },
+);
+
+netnsTest(
   "coordinator: GC deletes a pair that a killed coild has cut off",
   async () => {
     await using lab = await CoordinatorLab.start(["ipv4"]);

@@ -1,5 +1,12 @@
 import type { AttachmentKey } from "../../cni/mod.ts";
-import type { Link } from "../../netlink/mod.ts";
+import { COORDINATOR_PROTOCOL } from "../../names/mod.ts";
+import {
+  type Link,
+  neighbourDelete,
+  type Request,
+  type Route,
+  routeDelete,
+} from "../../netlink/mod.ts";
 import { cutOff, discardHusks } from "../kernel/husks.ts";
 import type { Outside, Routes } from "../kernel/ports.ts";
 import { parseVethAlias } from "../plan/veth.ts";
@@ -9,6 +16,8 @@ import { parseVethAlias } from "../plan/veth.ts";
  * attachment is valid, once the interface that they were made for is gone from
  * the pod. The list is that of one network, and a pair serves those of others,
  * so the list alone proves nothing: a pair in doubt stays, and is reported.
+ * Of living pods, what the host has for addresses that none of their interfaces
+ * has goes, too.
  */
 export async function collect(
   outside: Outside,
@@ -18,6 +27,7 @@ export async function collect(
   const live = new Set(valid.map(({ containerId }) => containerId));
   const links = await host.listLinks();
   await discardHusks(outside, links);
+  await forgetLost(outside, host, links);
   for (const link of links) {
     const owner = parseVethAlias(link.alias);
     if (owner === undefined || live.has(owner.containerId)) continue;
@@ -42,4 +52,50 @@ async function isOrphan(
   if (netns === undefined) return false;
   using pod = outside.openRoutes(netns);
   return await pod.getLink({ name: ifname }) === undefined;
+}
+
+/** Of interfaces whose DEL was lost; the pod's link to the host serves others. */
+async function forgetLost(
+  outside: Outside,
+  host: Routes,
+  links: readonly Link[],
+): Promise<void> {
+  const routes = await host.listRoutes({ protocol: COORDINATOR_PROTOCOL });
+  for (const link of links) {
+    const own = routes.filter(({ index }) => index === link.index);
+    const lost = own.length === 0 ? [] : await lostOf(outside, link, own);
+    const errors = await host.tryExecute(lost.flatMap(removals));
+    const refused = errors.find((error) => error?.isAbsent === false);
+    if (refused !== undefined) throw refused;
+  }
+}
+
+/** Those whose address is nowhere in the pod; none where the pod cannot be looked at. */
+async function lostOf(
+  outside: Outside,
+  hostEnd: Link,
+  routes: readonly Route[],
+): Promise<readonly Route[]> {
+  using netns = await outside.findNetnsOf(hostEnd);
+  if (netns === undefined || hostEnd.peerIndex === undefined) return [];
+  using pod = outside.openRoutes(netns);
+  const peer = await pod.getLink({ index: hostEnd.peerIndex });
+  if (peer?.peerIndex !== hostEnd.index) return [];
+  const present = await pod.listAddresses();
+  return routes.filter(({ destination }) =>
+    destination !== undefined &&
+    !present.some(({ prefix }) => prefix.address.equals(destination.address))
+  );
+}
+
+function removals(
+  { type: _type, hops: _hops, ...route }: Route,
+): readonly Request[] {
+  const { destination, index } = route;
+  return [
+    routeDelete({ ...route, type: "unicast" }),
+    ...destination === undefined || index === undefined
+      ? []
+      : [neighbourDelete({ index, address: destination.address })],
+  ];
 }
