@@ -132,22 +132,102 @@ interface Case {
   readonly onlyOurs: Readonly<Record<string, string>>;
 }
 
+const MARK =
+  "another bit, and only that one: meshes use 0x1, and set other bits of marks";
+const SOURCE =
+  "given, since the host's end of an overlay may have a link-local address, which pods answer by other links";
+const REPLIES =
+  "table 100 leads to the host by itself; upstream puts that into the table of an interface that it does not have yet";
+const FIRST =
+  "the first interface has a table of its own, so that its answers leave by it whoever has the default route";
+const PRIORITY =
+  "after the mark's rule: upstream's come before it, so what a second interface gets by a NodePort is answered the wrong way";
+const TABLE = "the interface's table, too: upstream forgets the first one";
+const GATEWAY =
+  "upstream takes the gateway of the cluster's network for an address of the host, ours the node's own";
+
+const MARK_RULES = {
+  onlyUpstream: {
+    "pod rule 1000: fwmark 0x1/0xffffffff lookup 100": MARK,
+    "pod -6 rule 1000: fwmark 0x1/0xffffffff lookup 100": MARK,
+  },
+  onlyOurs: {
+    "pod rule 1000: fwmark 0x10000000/0x10000000 lookup 100": MARK,
+    "pod -6 rule 1000: fwmark 0x10000000/0x10000000 lookup 100": MARK,
+    "pod route 10.6.0.10 dev veth0 table 100 src 10.6.0.100": REPLIES,
+    "pod -6 route fd00:10:6::10 dev veth0 table 100": REPLIES,
+  },
+};
+
 const CASES: Readonly<Record<string, Case>> = {
   "an underlay pod with one interface": {
     nics: [ETH0],
-    onlyUpstream: {},
-    onlyOurs: {},
+    onlyUpstream: {
+      ...MARK_RULES.onlyUpstream,
+      "host route 10.6.0.100 dev END table 500": SOURCE,
+      "pod route 10.6.0.10 dev veth0 table 101 src 10.6.0.100": REPLIES,
+      "pod -6 route fd00:10:6::10 dev veth0 table 101": REPLIES,
+    },
+    onlyOurs: {
+      ...MARK_RULES.onlyOurs,
+      "host route 10.6.0.100 dev END table 500 src 10.6.0.10": SOURCE,
+    },
   },
   "an underlay pod with two interfaces": {
     nics: [ETH0, NET1],
-    onlyUpstream: {},
-    onlyOurs: {},
+    onlyUpstream: {
+      ...MARK_RULES.onlyUpstream,
+      "host route 10.6.0.100 dev END table 500": SOURCE,
+      "host route 10.7.0.100 dev END table 500": SOURCE,
+      "pod rule 999: from 10.7.0.100 lookup 101": PRIORITY,
+      "pod -6 rule 999: from fd00:10:7::100 lookup 101": PRIORITY,
+    },
+    onlyOurs: {
+      ...MARK_RULES.onlyOurs,
+      "host route 10.6.0.100 dev END table 500 src 10.6.0.10": SOURCE,
+      "host route 10.7.0.100 dev END table 500 src 10.6.0.10": SOURCE,
+      "pod rule 1101: from 10.7.0.100 lookup 101": PRIORITY,
+      "pod -6 rule 1101: from fd00:10:7::100 lookup 101": PRIORITY,
+      "pod rule 1200: from 10.6.0.100 lookup 200": FIRST,
+      "pod route default via 10.6.0.1 dev eth0 table 200": FIRST,
+      "pod route 10.6.0.0/24 dev eth0 table 200 src 10.6.0.100": FIRST,
+      "pod route 10.6.0.10 dev veth0 table 200 src 10.6.0.100": FIRST,
+      "pod route 10.233.0.0/18 via 10.6.0.10 dev veth0 table 200 src 10.6.0.100":
+        FIRST,
+      "pod -6 rule 1200: from fd00:10:6::100 lookup 200": FIRST,
+      "pod -6 route default via fd00:10:6::1 dev eth0 table 200": FIRST,
+      "pod -6 route fd00:10:6::/64 dev eth0 table 200": FIRST,
+      "pod -6 route fd00:10:6::10 dev veth0 table 200": FIRST,
+      "pod -6 route fd00:233::/116 via fd00:10:6::10 dev veth0 table 200":
+        FIRST,
+    },
   },
   "an overlay pod with a further interface": {
     nics: [NET1],
     overlay: true,
-    onlyUpstream: {},
-    onlyOurs: {},
+    onlyUpstream: {
+      "host route 10.7.0.100 dev END table 500": SOURCE,
+      "pod rule 32764: from 10.244.1.5 lookup 100": PRIORITY,
+      "pod rule 32765: from 10.7.0.100 lookup 101": PRIORITY,
+      "pod -6 rule 32764: from fd00:244::5 lookup 100": PRIORITY,
+      "pod -6 rule 32765: from fd00:10:7::100 lookup 101": PRIORITY,
+      "pod neighbour 169.254.1.1 dev eth0": GATEWAY,
+      "pod route 169.254.1.1 dev eth0 table 101 src 10.244.1.5": GATEWAY,
+      "pod route 10.233.0.0/18 via 169.254.1.1 dev eth0 table main src 10.244.1.5":
+        GATEWAY,
+    },
+    onlyOurs: {
+      "host route 10.7.0.100 dev END table 500 src 10.6.0.10": SOURCE,
+      "pod rule 1100: from 10.244.1.5 lookup 100": PRIORITY,
+      "pod rule 1101: from 10.7.0.100 lookup 101": PRIORITY,
+      "pod -6 rule 1100: from fd00:244::5 lookup 100": PRIORITY,
+      "pod -6 rule 1101: from fd00:10:7::100 lookup 101": PRIORITY,
+      "pod route 10.233.0.0/18 via 10.6.0.10 dev eth0 table main src 10.244.1.5":
+        GATEWAY,
+      "pod route 10.233.0.0/18 via 10.6.0.10 dev eth0 table 101 src 10.244.1.5":
+        TABLE,
+      "pod -6 route fd00:233::/116 via fd00:10:6::10 dev eth0 table 101": TABLE,
+    },
   },
 };
 

@@ -18,7 +18,7 @@ import {
   ruleDelete,
 } from "../../netlink/mod.ts";
 import { firstNicTable, isNicRule } from "../plan/nics.ts";
-import { cutOff } from "../kernel/husks.ts";
+import { cutOff, huskOf } from "../kernel/husks.ts";
 import type { Kernel, Outside, Routes } from "../kernel/ports.ts";
 import { readPod } from "../kernel/read.ts";
 import { REPLY_TABLE } from "../plan/reply_table.ts";
@@ -28,7 +28,11 @@ import {
   isOurs,
   type SideState,
 } from "../state/state.ts";
-import { hostEndName, parseVethAlias } from "../plan/veth.ts";
+import {
+  type CoordinatorHusk,
+  hostEndName,
+  parseVethAlias,
+} from "../plan/veth.ts";
 
 /** One interface that is deleted. */
 export interface Detachment extends AttachmentKey {
@@ -55,7 +59,7 @@ export async function detach(
     ...detachment.addresses,
     ...state === undefined ? [] : ownAddresses(state, detachment),
   ];
-  const pair = await ownPair(host, detachment.containerId);
+  const { pair, former } = await ownPair(host, detachment.containerId);
   const takesPair = pair !== undefined &&
     (parseVethAlias(pair.alias)?.ifname === detachment.ifname ||
       state !== undefined && isLast(state, detachment));
@@ -71,19 +75,20 @@ export async function detach(
   for (const result of [husk, ...results]) {
     if (result.status === "rejected") throw result.reason;
   }
-  if (husk.status === "fulfilled" && husk.value !== undefined) {
-    await outside.discard(husk.value);
-  }
+  const left = husk.status === "fulfilled" ? husk.value ?? former : former;
+  if (left !== undefined) await outside.discard(left);
 }
 
-/** The host's end of a container's pair, if it is the coordinator's. */
-async function ownPair(
-  host: Routes,
-  containerId: string,
-): Promise<Link | undefined> {
+/** The host's end of a container's pair, or what a DEL that was killed has left of it. */
+async function ownPair(host: Routes, containerId: string): Promise<{
+  readonly pair?: Link | undefined;
+  readonly former?: CoordinatorHusk | undefined;
+}> {
   const link = await host.getLink({ name: await hostEndName(containerId) });
+  const husk = link && huskOf(link);
+  if (husk?.containerId === containerId) return { former: husk };
   const owner = parseVethAlias(link?.alias);
-  return owner?.containerId === containerId ? link : undefined;
+  return { pair: owner?.containerId === containerId ? link : undefined };
 }
 
 /** In overlay mode, and of a pod that upstream's coordinator connected. */
