@@ -95,11 +95,11 @@ export class PhysicalWorld implements AsyncDisposable {
   ): Promise<void> {
     await this.node.run(
       "nft",
-      `table ip services {
-        chain pre { type nat hook prerouting priority -100;
-          ip daddr ${clusterIp} tcp dport 443 dnat to ${to.address}:${to.port}; }
-        chain post { type nat hook postrouting priority 100;
-          oifname "eth0" masquerade; } }`,
+      "table ip services { " +
+        "chain pre { type nat hook prerouting priority -100; " +
+        `ip daddr ${clusterIp} tcp dport 443 dnat to ${to.address}:${to.port}; }; ` +
+        "chain post { type nat hook postrouting priority 100; " +
+        'oifname "eth0" masquerade; }; }',
     );
     await this.node.run("sysctl", "-qw", "net.ipv4.ip_forward=1");
   }
