@@ -38,7 +38,7 @@ const DRAIN_MS = 5_000;
 
 /** The node with its own address management: coild connects the pods. */
 export function connectIpam(dependencies: NodeDependencies): NodePart {
-  const { options, client, registry, stack } = dependencies;
+  const { options, client, nodeName, registry, stack } = dependencies;
   const parts = connect(dependencies);
   const { addresses, blocks, ipam, node, requests, routes, teardown } = parts;
   const { sources } = parts;

@@ -1,5 +1,5 @@
 /**
- * What coild tells of its node's addresses at a socket of its own, and how it
+ * What coild reports of its node's addresses at a socket of its own, and how it
  * is asked: HTTP, for curl as well as for `coil ipam check --local`.
  *
  * @module

@@ -26,7 +26,10 @@ Deno.test("CoordinatorMetrics has no age of defaults before the API server has a
 
 Deno.test("CoordinatorMetrics has each command and result from the start, at 0", async () => {
   const registry = createRegistry();
-  new CoordinatorMetrics(registry, { ageSeconds: undefined });
+  new CoordinatorMetrics(registry, {
+    ageSeconds: undefined,
+    countPods: () => Promise.resolve(0),
+  });
   const text = await registry.metrics();
   for (const command of ["ADD", "DEL", "CHECK", "GC", "STATUS"]) {
     for (const result of ["ok", "error"]) {

@@ -27,7 +27,7 @@ export interface NodeAddressesOptions {
 export async function nodeAddresses(
   { nodeName, ipam, network, pods, locks }: NodeAddressesOptions,
 ): Promise<NodeAddresses> {
-  // First: a pod that comes meanwhile is young in the table.
+  // First: a pod that comes in the meantime is young in the table.
   const known = pods.isSynced ? pods.list().filter(hasOwnNetwork) : undefined;
   const survey = await network.survey();
   return {
