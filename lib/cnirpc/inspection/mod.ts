@@ -97,6 +97,9 @@ async function exchange(connection: Deno.Conn): Promise<string> {
 
 /** @throws {SyntaxError} when it is no answer with addresses, whole */
 function parseAnswer(text: string): NodeAddresses {
+  if (text === "") {
+    throw new SyntaxError("it closed the connection; too many ask at once");
+  }
   const [head = "", ...rest] = text.split("\r\n\r\n");
   const body = rest.join("\r\n\r\n");
   if (!head.startsWith("HTTP/1.1 200 ")) {
