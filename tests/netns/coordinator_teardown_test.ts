@@ -59,7 +59,11 @@ netnsTest(
       assert.deepEqual(withoutLinks(after.pod), withoutLinks(before.pod));
       assert.deepEqual(withoutLinks(after.host), withoutLinks(before.host));
     }
+    // A route that somebody else has removed.
+    await lab.host.ip("route", "delete", "10.7.0.100", "table", "500");
     await lab.ok("DEL", pod, { ifname: "net1" });
+    const known = await lab.host.ip("neighbour", "show", "nud", "permanent");
+    assert.doesNotMatch(known, /10\.7\.0\.100/);
     assert.ok(await reaches(lab.host, addressIn(6, "ipv4", 100)));
     assert.doesNotMatch(await pod.netns.ip("rule"), /lookup 200/);
     for (let i = 0; i < 2; i++) await lab.ok("DEL", pod, { ifname: "eth0" });

@@ -120,10 +120,9 @@ async function forgetOnHost(
   });
   await remove(host, [
     ...routes.map(removal),
-    ...routes.flatMap(({ destination }) =>
-      destination === undefined
-        ? []
-        : [neighbourDelete({ index: end.index, address: destination.address })]
+    // Also without a route: what looks after the host would put it back.
+    ...addresses.map((address) =>
+      neighbourDelete({ index: end.index, address })
     ),
   ]);
 }

@@ -1,11 +1,14 @@
 import {
   Counter,
   Gauge,
+  getLogger,
   Histogram,
   type Registry,
   SECONDS_BUCKETS,
 } from "../../../lib/telemetry/mod.ts";
 import type { PluginCall } from "../../../lib/plugin/mod.ts";
+
+const log = getLogger("coordinator");
 
 /** The parts of a call that are timed by themselves. */
 export type Phase = "lock" | "annotations" | "network";
@@ -74,7 +77,12 @@ export class CoordinatorMetrics {
       help: "Pods of this node that the coordinator has joined to it",
       registers,
       async collect() {
-        this.set(await figures.countPods());
+        try {
+          this.set(await figures.countPods());
+        } catch (err) {
+          // Other metrics are read all the same; this one keeps its value.
+          log.warn("Cannot count joined pods", { err });
+        }
       },
     });
     new Gauge({

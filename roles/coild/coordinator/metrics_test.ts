@@ -65,3 +65,15 @@ Deno.test("CoordinatorMetrics counts and times probes by kind and result", async
   assert.match(text, /probes_total\{kind="gateway",result="ok"\} 0\n/);
   assert.match(text, /probe_seconds_sum\{kind="conflict"\} 1.5\n/);
 });
+
+Deno.test("CoordinatorMetrics are read also where pods cannot be counted", async () => {
+  const registry = createRegistry();
+  const counts = [Promise.resolve(3), Promise.reject(new Error("EMFILE"))];
+  new CoordinatorMetrics(registry, {
+    ageSeconds: 1,
+    countPods: () => counts.shift() ?? Promise.resolve(0),
+  });
+  for (let i = 0; i < 2; i++) {
+    assert.match(await registry.metrics(), /^coil_coordinator_pods 3$/m);
+  }
+});
