@@ -68,10 +68,13 @@ Deno.test("CoordinatorMetrics counts and times probes by kind and result", async
 
 Deno.test("CoordinatorMetrics are read also where pods cannot be counted", async () => {
   const registry = createRegistry();
-  const counts = [Promise.resolve(3), Promise.reject(new Error("EMFILE"))];
+  const counts = [
+    () => Promise.resolve(3),
+    () => Promise.reject(new Error("EMFILE")),
+  ];
   new CoordinatorMetrics(registry, {
     ageSeconds: 1,
-    countPods: () => counts.shift() ?? Promise.resolve(0),
+    countPods: () => counts.shift()?.() ?? Promise.resolve(0),
   });
   for (let i = 0; i < 2; i++) {
     assert.match(await registry.metrics(), /^coil_coordinator_pods 3$/m);
