@@ -1,5 +1,10 @@
 import assert from "node:assert/strict";
-import { isMarkedFor, markedMac } from "./mac.ts";
+import { isMarkedFor, markedMac, randomMac } from "./mac.ts";
+
+Deno.test("randomMac() is of one interface that nobody registered, and random otherwise", () => {
+  assert.equal(randomMac((bytes) => bytes.fill(0)), "02:00:00:00:00:00");
+  assert.equal(randomMac((bytes) => bytes.fill(0xff)), "fe:ff:ff:ff:ff:ff");
+});
 
 Deno.test("markedMac() names a pod, as an address of one interface that nobody registered", () => {
   const pod = { namespace: "default", name: "web-0" };

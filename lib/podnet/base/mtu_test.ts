@@ -45,7 +45,12 @@ const CASES: readonly (readonly [string, readonly Route[], number])[] = [
   ["the IPv6 default route without an IPv4 one", [route("::/0", 2)], 9000],
   [
     "the longest match",
-    [route("0.0.0.0/0", 2), route("192.0.0.0/24", 3), route("192.0.0.0/16", 4)],
+    [route("0.0.0.0/0", 4), route("192.0.0.0/24", 2), route("192.0.0.0/16", 3)],
+    9000,
+  ],
+  [
+    "no route to elsewhere",
+    [route("0.0.0.0/0", 3), route("10.0.0.0/8", 2)],
     1450,
   ],
   [

@@ -45,6 +45,8 @@ Deno.test("lacksOfEnd() names what is missing", () => {
     const found = end({ addresses: [address] });
     assert.deepEqual(lacksOfEnd(found, INPUT), ["address"]);
   }
+  const other = ["169.254.1.1", "fd00::1"].map((text) => Address.parse(text));
+  assert.deepEqual(lacksOfEnd(end({ addresses: other }), INPUT), ["address"]);
   const { ipv4 } = ADDRESSES;
   assert.deepEqual(
     lacksOfEnd(end({ routes: ipv4 ? { ipv4 } : {} }), INPUT),

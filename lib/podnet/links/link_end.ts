@@ -34,6 +34,7 @@ export async function applySteps(
   steps: readonly Step[],
 ): Promise<void> {
   let failures = await attempt(end, steps);
+  // mutate: once more is not worth it, and does no harm.
   for (let i = 0; i < MAX_REMEDIES; i++) {
     const again = remedy(end, failures);
     if (again === undefined) break;

@@ -49,6 +49,13 @@ Deno.test("applySteps() sends again only what was refused", async () => {
   assert.equal(sent.length, 4);
 });
 
+Deno.test("applySteps() sends what else was refused again, too", async () => {
+  const EBUSY = 16;
+  const sent = await apply([ADDRESS, WITH_SOURCE], EBUSY, EINVAL);
+  assert.equal(sent.length, 4);
+  assert.equal(sent[0], sent[2]);
+});
+
 const REFUSED: Readonly<Record<string, readonly [Step, number, string]>> = {
   "a source has another reason": [WITH_SOURCE, ENETUNREACH, "ENETUNREACH"],
   "a route has no source": [ROUTE, EINVAL, "EINVAL"],
