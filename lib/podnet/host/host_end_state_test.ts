@@ -37,6 +37,11 @@ Deno.test("lacksOfEnd() finds a whole end whole, of either mode of gateways", ()
     Address.parse(text)
   );
   assert.deepEqual(lacksOfEnd(end({ addresses }), INPUT), []);
+  // Of one family alone.
+  const { ipv4 } = ADDRESSES;
+  assert.ok(ipv4);
+  const one = end({ addresses: GATEWAYS.slice(0, 1), routes: { ipv4 } });
+  assert.deepEqual(lacksOfEnd(one, { ...INPUT, addresses: { ipv4 } }), []);
 });
 
 Deno.test("lacksOfEnd() names what is missing", () => {
