@@ -41,6 +41,7 @@ export class AllocationWait implements Disposable {
 
   [Symbol.dispose](): void {
     this.#timer[Symbol.dispose]();
+    // mutate: only frees memory; it has ended.
     this.#listening[Symbol.dispose]();
   }
 }
