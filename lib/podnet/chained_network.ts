@@ -44,9 +44,7 @@ export class ChainedNetwork implements Disposable {
 
   private constructor(hostNetns: Netns | undefined) {
     this.#hostNetns = hostNetns;
-    this.#host = RouteSocket.open(
-      hostNetns === undefined ? {} : { netns: hostNetns },
-    );
+    this.#host = RouteSocket.open({ netns: hostNetns });
     this.#namespaces = new NetnsIndex(this.#host);
   }
 
@@ -146,10 +144,7 @@ export class ChainedNetwork implements Disposable {
     if (link === undefined) {
       throw new IfnameMissingError(pod.ifname, pod.netnsPath);
     }
-    const { host, hostNetns } = {
-      host: this.#host,
-      hostNetns: this.#hostNetns,
-    };
+    const [host, hostNetns] = [this.#host, this.#hostNetns];
     return await findHostEnd({ link, netns, pod: socket, host, hostNetns });
   }
 

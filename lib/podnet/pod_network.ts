@@ -69,7 +69,7 @@ export class PodNetwork implements Disposable {
   private constructor(options: PodNetworkOptions) {
     this.#settings = settingsOf(options);
     const { hostNetns, tableId } = this.#settings;
-    const where = hostNetns === undefined ? {} : { netns: hostNetns };
+    const where = { netns: hostNetns };
     this.#host = RouteSocket.open(where);
     this.#lists = RouteSocket.open(where);
     this.#deletions = RouteSocket.open(where);

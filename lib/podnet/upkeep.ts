@@ -72,10 +72,7 @@ export class Upkeep {
   async findHostLacks(addresses: DualStack<Address>): Promise<string[]> {
     const { lists, settings } = this.#with;
     const { hostNetns } = settings;
-    const found = await readHost(
-      lists,
-      hostNetns === undefined ? {} : { netns: hostNetns },
-    );
+    const found = await readHost(lists, { netns: hostNetns });
     const { lacks, problems } = planHost(settings, found);
     return [
       ...lacks.filter(({ family }) => addresses[family]).map(lackText),

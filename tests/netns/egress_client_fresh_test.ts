@@ -6,7 +6,8 @@ import {
   clearClient,
   type ClientPlan,
 } from "../../lib/egress/mod.ts";
-import type { Family } from "../../lib/inet/mod.ts";
+import { Address, type Family } from "../../lib/inet/mod.ts";
+import { inNetns } from "../../lib/linux/mod.ts";
 import {
   clientState,
   missingGateway,
@@ -73,6 +74,28 @@ netnsTest(
     const { changes } = await applyClient(plan, { netns, freshMtu: MTU });
     assert.ok(changes.some((change) => change.startsWith("delete ")));
     assert.equal(await clientState(pod), state);
+  },
+);
+
+netnsTest(
+  "a client whose port another program has is refused its destinations, made at once too",
+  async () => {
+    await using lab = await podLab();
+    const { netns, pod } = lab;
+    const taken = inNetns(
+      netns,
+      () =>
+        Deno.listenDatagram({ hostname: "::", port: 5555, transport: "udp" }),
+    );
+    using _socket = { [Symbol.dispose]: () => taken.close() };
+    const service = { ipv4: Address.parse("10.68.0.9") };
+    const gateway = missingGateway(["203.0.113.0/24"], {
+      ...{ service, available: ["ipv4"] },
+      senders: [Address.parse("10.1.9.9")],
+    });
+    const plan = planOf([gateway]);
+    await assert.rejects(applyClient(plan, { netns, freshMtu: MTU }));
+    assert.match(await clientState(pod), /unreachable 203\.0\.113\.0\/24/);
   },
 );
 

@@ -84,7 +84,7 @@ function wrongSysctls(
 ): string[] {
   return sysctls.flatMap(({ name, value, alsoGood }) => {
     try {
-      const found = readSysctl(name, netns === undefined ? {} : { netns });
+      const found = readSysctl(name, { netns });
       if (found === value || alsoGood.includes(found)) return [];
       return [`sysctl "${name}" is ${found}`];
     } catch (error) {

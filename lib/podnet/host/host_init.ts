@@ -76,7 +76,7 @@ async function supply(
   { netns }: HostOptions,
 ): Promise<void> {
   if (lack.what === "forwarding") {
-    writeSysctl(lack.sysctl, 1, netns === undefined ? {} : { netns });
+    writeSysctl(lack.sysctl, 1, { netns });
     return;
   }
   const [error] = await host.tryExecute([ruleAdd(lack.rule)]);
@@ -89,10 +89,7 @@ function readForwarding(
   netns: Netns | undefined,
 ): string | undefined {
   try {
-    return readSysctl(
-      FORWARDING[family],
-      netns === undefined ? {} : { netns },
-    );
+    return readSysctl(FORWARDING[family], { netns });
   } catch (error) {
     if (error instanceof Deno.errors.NotFound) return undefined;
     throw error;

@@ -159,9 +159,7 @@ export class SourceTable implements AsyncDisposable {
   /** Opened at first use: a kernel without netfilter is no reason not to start. */
   #open(): NetfilterSocket {
     const netns = this.#hostNetns;
-    return this.#socket ??= NetfilterSocket.open(
-      netns === undefined ? {} : { netns },
-    );
+    return this.#socket ??= NetfilterSocket.open({ netns });
   }
 }
 

@@ -64,11 +64,8 @@ function remedy(
   failures: readonly Failure[],
 ): Step[] | undefined {
   if (failures.some(isIpv6Disabled)) {
-    writeSysctl(
-      `net/ipv6/conf/${end.name}/disable_ipv6`,
-      0,
-      end.netns === undefined ? {} : { netns: end.netns },
-    );
+    const { name, netns } = end;
+    writeSysctl(`net/ipv6/conf/${name}/disable_ipv6`, 0, { netns });
     return failures.map(({ step }) => step);
   }
   if (!failures.some(isSourceMissing)) return undefined;

@@ -66,8 +66,7 @@ export async function connectPod(
   undo.defer(() => removeQuietly(context.deletions, link));
   options.signal?.throwIfAborted();
   const { index, name } = link;
-  const inHost = hostNetns === undefined ? {} : { netns: hostNetns };
-  const hostEnd = { socket: host, index, name, ...inHost };
+  const hostEnd = { socket: host, index, name, netns: hostNetns };
   await applySteps(hostEnd, plan.claim);
   const peerIndex = peerOf(link);
   await applySteps(
@@ -177,8 +176,7 @@ function refuseRouterAdvertisements(
   netns: Netns | undefined,
 ): void {
   try {
-    const options = netns === undefined ? {} : { netns };
-    writeSysctl(`net/ipv6/conf/${name}/accept_ra`, 0, options);
+    writeSysctl(`net/ipv6/conf/${name}/accept_ra`, 0, { netns });
   } catch (error) {
     // No such sysctl: the kernel has no IPv6.
     if (error instanceof Deno.errors.NotFound) return;
