@@ -238,7 +238,8 @@ function isSentence(node: ts.Node): boolean {
   const text = node.getText().slice(1, -1);
   const isPiece = ts.isBinaryExpression(parent) &&
     parent.operatorToken.kind === Kind.PlusToken;
-  return isPiece ? /\w \w/.test(text) : /^[A-Z]\S* \S+ \S/.test(text);
+  if (isPiece) return /\w \w/.test(text);
+  return /^[A-Z]\S* \S+ \S/.test(text) || /^\w+( \S+){4}/.test(text);
 }
 
 /** Whether the first argument of a call of this function is a name in records of the log. */

@@ -75,6 +75,7 @@ const CASES: readonly (readonly [text: string, ...changed: string[]])[] = [
   ['x = a + "two words";'],
   ['x = "three small words";', 'x = "";'],
   ['x = f("Three words more");'],
+  ['x = f("and so are five words");'],
   ['const BY_NODE = "node";'],
   ["[a, b] = c;"],
   ["class A extends B { constructor() { super(); } }"],
