@@ -245,6 +245,7 @@ async function work(parts: Connected, signal: AbortSignal): Promise<void> {
     isBusy: () => calls.isBusy(),
     busyBytes: BUSY_BYTES,
   });
+  // mutate: it gives memory back; tests/bench measures how much is held.
   tasks.run("heap keeper", (s) => heap.run(s));
   tasks.run("event recorder", (s) => recorder.run(s));
   if (node !== undefined) {
