@@ -11,7 +11,7 @@ import {
   TOKEN_REQUESTS,
 } from "../../../lib/kube/mod.ts";
 import { announceAudience, nameText } from "../../../lib/names/mod.ts";
-import { getLogger } from "../../../lib/telemetry/mod.ts";
+import { getLogger, RepeatFilter } from "../../../lib/telemetry/mod.ts";
 
 const log = getLogger("egress");
 
@@ -73,8 +73,8 @@ export class EgressTokens implements AnnounceTokens {
   /** By audience, the least recently used first. */
   readonly #held = new Map<string, Held>();
   readonly #flights = new SingleFlight<string | undefined>();
+  readonly #failures = new RepeatFilter();
   #identity: Identity | undefined;
-  #isFailing = false;
 
   constructor(options: EgressTokensOptions) {
     this.#client = options.client;
@@ -159,7 +159,6 @@ export class EgressTokens implements AnnounceTokens {
           renewMs,
           usedMs,
         });
-        this.#isFailing = false;
         return token;
       } catch (err) {
         this.#noteFailure(egress, err);
@@ -239,12 +238,11 @@ export class EgressTokens implements AnnounceTokens {
   }
 
   #noteFailure(egress: EgressRef, err: unknown): void {
-    const message =
-      "Cannot get a token to announce clients with; gateways drop the first packets of new clients until their pods' status has the addresses";
-    log[this.#isFailing ? "debug" : "warn"](message, {
-      egress: nameText(egress),
-      err,
-    });
-    this.#isFailing = true;
+    if (this.#failures.passes(err)) {
+      log.warn(
+        "Cannot get a token to announce clients with; gateways drop the first packets of new clients until their pods' status has the addresses",
+        { egress: nameText(egress), err },
+      );
+    }
   }
 }

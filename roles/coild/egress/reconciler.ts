@@ -171,6 +171,7 @@ export class EgressReconciler {
     if (attachment === undefined && !isClient) {
       return this.#note(key, { unfound: soughtOf(pod) });
     }
+    // mutate: only frees memory; what was found is in the book, which is asked first.
     this.#note(key, { unfound: undefined });
     const result = attachment !== undefined &&
       await this.#update(attachment, { key, signal });
