@@ -174,6 +174,27 @@ Deno.test("a client that the kernel refuses is tried again, and both are counted
   assert.ok(count("ok") >= 1);
 });
 
+Deno.test("a client whose change failed half-way is made again although its Egress is as before", async () => {
+  await using lab = new ClientLab();
+  const { plane } = lab;
+  lab.putPod("client", CLIENT);
+  lab.start();
+  await lab.add("client", CLIENT);
+  await lab.quiet();
+  const apply = plane.apply.bind(plane);
+  let failures = 0;
+  plane.apply = () => {
+    failures++;
+    return Promise.reject(new Error("no memory"));
+  };
+  lab.putEgress({ serviceIp: "10.96.0.10", generation: 2 });
+  await lab.until(() => assert.ok(failures > 0));
+  lab.putEgress({ generation: 3 });
+  await lab.quiet();
+  plane.apply = apply;
+  await lab.until(() => assert.deepEqual(plane.done, [APPLIED, APPLIED]));
+});
+
 Deno.test("a client whose network namespace is not found is looked for again", async () => {
   await using lab = new ClientLab();
   lab.putPod("client", CLIENT);
