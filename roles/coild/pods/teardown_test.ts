@@ -1,0 +1,154 @@
+import assert from "node:assert/strict";
+import { settle, untilPasses } from "../../../lib/async/testing.ts";
+import type { AttachmentKey } from "../../../lib/cni/mod.ts";
+import type { NodeIpam } from "../../../lib/ipam/mod.ts";
+import type { PodNetwork } from "../../../lib/podnet/mod.ts";
+import { type ListedAttachment, Teardown } from "./teardown.ts";
+
+const KEY: AttachmentKey = { containerId: "c1", ifname: "eth0" };
+
+/** An attachment with a link and addresses, unless the test says otherwise. */
+class Site {
+  readonly done: string[] = [];
+  hasLink = true;
+  hasAddresses = true;
+  /** Of several links of the key, as after an ADD that followed a lost DEL. */
+  isLast = true;
+  generation = 1;
+  cutOffFails = false;
+  finishFailures = 0;
+  readonly teardown: Teardown;
+  /** Is disposed of when all is done. */
+  readonly held = new DisposableStack();
+
+  constructor() {
+    this.held.defer(() => this.done.push("unlocked"));
+    const note = <T>(what: string, result: T): T => {
+      this.done.push(what);
+      return result;
+    };
+    const cutOff = () => {
+      if (this.cutOffFails) throw new Error("no memory");
+      return this.hasLink ? note("cut off", {}) : undefined;
+    };
+    this.teardown = new Teardown({
+      ipam: {
+        beginRelease: () =>
+          this.hasAddresses ? note("release", { generation: 1 }) : undefined,
+        cancelRelease: () => note("cancel", undefined),
+        finishRelease: () => Promise.resolve(note("released", undefined)),
+        lookup: () =>
+          this.hasAddresses ? { generation: this.generation } : undefined,
+      } as unknown as NodeIpam,
+      network: {
+        beginTeardown: () => Promise.try(cutOff),
+        beginTeardownOf: () =>
+          Promise.try(() => ({ isLast: this.isLast, teardown: cutOff() })),
+        finishTeardown: () => {
+          if (this.finishFailures-- > 0) throw new Error("busy");
+          return Promise.resolve(note("gone", undefined));
+        },
+      } as unknown as PodNetwork,
+    });
+  }
+
+  async start(): Promise<readonly string[]> {
+    await this.teardown.start(KEY, this.held);
+    return await this.ended();
+  }
+
+  /** Of an attachment that had its addresses in period 1 when it was listed. */
+  async startListed(): Promise<boolean> {
+    const listed = { ...KEY, index: 7, generation: 1 } as ListedAttachment;
+    return await this.teardown.startListed(listed, this.held);
+  }
+
+  async ended(): Promise<readonly string[]> {
+    await untilPasses(() => assert.equal(this.teardown.pending, 0));
+    await settle();
+    return this.done;
+  }
+}
+
+Deno.test("start() cuts off first, and unlocks when link and addresses are gone", async () => {
+  const site = new Site();
+  site.finishFailures = 2;
+  await site.teardown.start(KEY, site.held);
+  assert.deepEqual(site.done, ["release", "cut off"]);
+  assert.equal(site.teardown.pending, 1);
+  assert.deepEqual(await site.ended(), [
+    ...["release", "cut off", "gone", "released", "unlocked"],
+  ]);
+});
+
+Deno.test("start() releases what has no link, deletes what has no addresses, and leaves the lock of what has neither", async () => {
+  const unlinked = new Site();
+  unlinked.hasLink = false;
+  assert.deepEqual(await unlinked.start(), [
+    ...["release", "released", "unlocked"],
+  ]);
+  const bare = new Site();
+  bare.hasAddresses = false;
+  assert.deepEqual(await bare.start(), ["cut off", "gone", "unlocked"]);
+  const none = new Site();
+  [none.hasLink, none.hasAddresses] = [false, false];
+  assert.deepEqual(await none.start(), []);
+  assert.equal(none.held.disposed, false);
+});
+
+Deno.test("start() releases addresses that were recovered after it began", async () => {
+  const site = new Site();
+  site.hasAddresses = false;
+  await site.teardown.start(KEY, site.held);
+  site.hasAddresses = true;
+  assert.deepEqual(await site.ended(), [
+    ...["cut off", "gone", "release", "released", "unlocked"],
+  ]);
+});
+
+Deno.test("start() leaves all as it was when it cannot cut off, and undo() says nothing of it", async () => {
+  const site = new Site();
+  site.cutOffFails = true;
+  await assert.rejects(site.start(), /^Error: no memory$/);
+  assert.deepEqual(site.done, ["release", "cancel"]);
+  await site.teardown.undo(KEY, site.held, {});
+  assert.equal(site.held.disposed, false);
+  site.cutOffFails = false;
+  await site.teardown.undo(KEY, site.held, {});
+  assert.equal((await site.ended()).at(-1), "unlocked");
+});
+
+Deno.test("startListed() takes down what was listed, and none of a later attachment of the key", async () => {
+  const all = ["cut off", "release", "gone", "released", "unlocked"];
+  const both = new Site();
+  assert.equal(await both.startListed(), true);
+  assert.deepEqual(await both.ended(), all);
+  // Another ADD has the key, with a link of its own.
+  const followed = new Site();
+  followed.isLast = false;
+  assert.equal(await followed.startListed(), true);
+  assert.deepEqual(await followed.ended(), ["cut off", "gone", "unlocked"]);
+  const unlinked = new Site();
+  unlinked.hasLink = false;
+  assert.equal(await unlinked.startListed(), true);
+  assert.deepEqual(await unlinked.ended(), ["release", "released", "unlocked"]);
+  const later = new Site();
+  [later.hasLink, later.generation] = [false, 2];
+  assert.equal(await later.startListed(), false);
+  assert.deepEqual(await later.ended(), []);
+  assert.equal(later.held.disposed, false);
+});
+
+Deno.test("drain() waits for what goes on, and gives it up at its signal", async () => {
+  const site = new Site();
+  site.finishFailures = 1;
+  await site.teardown.start(KEY, site.held);
+  await site.teardown.drain(new AbortController().signal);
+  assert.equal(site.done.at(-1), "unlocked");
+  const stuck = new Site();
+  stuck.finishFailures = Infinity;
+  await stuck.teardown.start(KEY, stuck.held);
+  await stuck.teardown.drain(AbortSignal.abort()).catch(() => {});
+  assert.ok(!stuck.done.includes("gone"));
+  assert.equal(stuck.teardown.pending, 0);
+});
