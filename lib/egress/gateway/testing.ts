@@ -5,9 +5,11 @@
  */
 import type { Address, Family } from "../../inet/mod.ts";
 import {
+  type ConntrackFlow,
   type FouPort,
   type Link,
   NetlinkError,
+  type NftCounter,
   type NftTable,
   type Request,
   type Route,
@@ -17,6 +19,12 @@ import { formatTable } from "../../../tests/lab/plan_text/nft_table.ts";
 import type { ServerKernel } from "./kernel.ts";
 
 const ENOENT = 2;
+
+interface SetChange {
+  readonly set: string;
+  readonly add?: readonly (readonly Address[])[];
+  readonly remove?: readonly (readonly Address[])[];
+}
 
 /** The kernel, and what was done to it. */
 export class FakeServerKernel {
@@ -28,6 +36,10 @@ export class FakeServerKernel {
   sets: Record<string, readonly Address[]> | undefined;
   /** The table as text. */
   table: string | undefined;
+  /** Its connections. */
+  flows: ConntrackFlow[] = [];
+  /** Counters of the table, by name. */
+  counters: ReadonlyMap<string, NftCounter> = new Map();
   /** How many connections the kernel has room for. */
   maxFlows = 262_144;
   /** Whether it can count connections. */
@@ -54,6 +66,7 @@ export class FakeServerKernel {
       netfilter: this.#netfilter,
       conntrack: this.#conntrack,
       fou: this.#fou,
+      [Symbol.dispose]: () => void this.done.push("close"),
     } as unknown as ServerKernel;
   }
 
@@ -100,6 +113,16 @@ export class FakeServerKernel {
       this.#do("delete table");
       return Promise.resolve();
     },
+    changeSet: ({ set, add = [], remove = [] }: SetChange) => {
+      const [added, removed] = [add, remove].map((each) => each.map(String));
+      this.#do(`set ${set} +${added?.length} -${removed?.length}`);
+      const present = this.sets?.[set] ?? [];
+      const left = present.filter((one) => !removed?.includes(`${[one, one]}`));
+      const more = add.flatMap(([outer]) => outer ?? []);
+      this.sets = { ...this.sets, [set]: [...left, ...more] };
+      return Promise.resolve();
+    },
+    readCounters: () => Promise.resolve(this.counters),
     listSet: (_: string, set: string) => {
       const elements = this.sets?.[set];
       return elements === undefined
@@ -109,7 +132,18 @@ export class FakeServerKernel {
   };
 
   readonly #conntrack = {
-    count: () => Promise.resolve({ entries: 0, max: this.maxFlows }),
+    count: () => Promise.resolve({ entries: 7, max: this.maxFlows }),
+    deleteWhere: (_: unknown, { family }: { readonly family: Family }) => {
+      const error = this.#do(`forget ${family}`);
+      return error === undefined ? Promise.resolve(1) : Promise.reject(error);
+    },
+    visit: (
+      visitor: (flow: ConntrackFlow) => void,
+      { family }: { readonly family: Family },
+    ) => {
+      this.flows.filter((flow) => flow.family === family).forEach(visitor);
+      return Promise.resolve();
+    },
   };
 
   readonly #fou = {
