@@ -365,7 +365,7 @@ Deno.test("the API server refuses what an Egress must not be", async (t) => {
     );
     assert.deepEqual(await columnsOf(plane, "egr"), [
       ...["NAME", "READY", "REASON", "REPLICAS", "AVAILABLE", "CLIENTS"],
-      ...["DESTINATIONS", "AFFINITY", "AGE"],
+      ...["DESTINATIONS", "SOURCES", "AFFINITY", "AGE"],
     ]);
   });
 

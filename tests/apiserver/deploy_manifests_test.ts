@@ -299,7 +299,7 @@ Deno.test("overlay compat has upstream's names", async () => {
   assert.deepEqual(left.map(([key]) => key), []);
 });
 
-Deno.test("overlay compat: the halves of the controller share its rights out, and have no other in common than leases and Events", async () => {
+Deno.test("overlay compat: the halves of the controller share its rights out, and have no other in common than leases, Events and pods", async () => {
   const overlay = "overlays/compat";
   const [all, ipam, egress] = await Promise.all([
     grantedTo("kube-system:coil-controller"),
@@ -309,5 +309,9 @@ Deno.test("overlay compat: the halves of the controller share its rights out, an
   assert.deepEqual([...ipam.union(egress)].sort(), [...all].sort());
   const resources = [...ipam.intersection(egress)]
     .map((right) => right.split(" ")[1]);
-  assert.deepEqual([...new Set(resources)].sort(), ["events", "leases"]);
+  assert.deepEqual([...new Set(resources)].sort(), [
+    "events",
+    "leases",
+    "pods",
+  ]);
 });

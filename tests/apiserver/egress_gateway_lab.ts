@@ -53,7 +53,8 @@ export const EGRESS_OBJECT: Readonly<Record<string, unknown>> = {
 
 const RBAC = "rbac.authorization.k8s.io";
 
-const ADDRESSES: DualStack<Address> = {
+/** The addresses of each gateway. */
+export const ADDRESSES: DualStack<Address> = {
   ipv4: Address.parse("10.99.0.1"),
   ipv6: Address.parse("fd99::1"),
 };
