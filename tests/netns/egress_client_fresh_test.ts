@@ -90,7 +90,8 @@ netnsTest(
     using _socket = { [Symbol.dispose]: () => taken.close() };
     const service = { ipv4: Address.parse("10.68.0.9") };
     const gateway = missingGateway(["203.0.113.0/24"], {
-      ...{ service, available: ["ipv4"] },
+      service,
+      available: ["ipv4"],
       senders: [Address.parse("10.1.9.9")],
     });
     const plan = planOf([gateway]);

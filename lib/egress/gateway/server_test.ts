@@ -14,7 +14,10 @@ const STRANGER = Address.parse("fd01::2");
 async function open() {
   const planned = planServer({
     addresses: { ipv4: OWN },
-    ...{ ifname: "eth0", mtu: 1500, port: 5555, sourcePortAuto: true },
+    ifname: "eth0",
+    mtu: 1500,
+    port: 5555,
+    sourcePortAuto: true,
   });
   const plan = {
     ...planned,
@@ -38,7 +41,10 @@ async function open() {
   fake.sets = { clients4: [] };
   const own = { table: 118, protocol: 30, family: "ipv4" } as const;
   const refusal: Route = {
-    ...{ ...own, destination: undefined, metric: 4096, scope: "global" },
+    ...own,
+    destination: undefined,
+    metric: 4096,
+    scope: "global",
     type: "unreachable",
   };
   fake.routes = [refusal];
@@ -54,7 +60,10 @@ async function open() {
     );
     if (verb === "delete") return;
     fake.routes.push({
-      ...{ ...own, destination, index: 4, scope: "link" },
+      ...own,
+      destination,
+      index: 4,
+      scope: "link",
       type: "unicast",
     });
   };
@@ -165,11 +174,20 @@ Deno.test("a gateway's counters, connections and limits are the kernel's", async
   fake.sets = { ...fake.sets, refused4: [B] };
   assert.deepEqual(await server.limitedClients(), [B]);
   const flow: ConntrackFlow = {
-    ...{ family: "ipv4" as const, protocol: 17, status: 0x10 | 0x04, mark: 0 },
-    ...{ originalSource: A, originalDestination: C, replySource: C },
-    ...{ replyDestination: OWN, originalSourcePort: 1, timeoutSeconds: 1 },
-    ...{ originalDestinationPort: 53, replySourcePort: 53 },
-    ...{ replyDestinationPort: 2_000, tcpState: undefined },
+    family: "ipv4" as const,
+    protocol: 17,
+    status: 0x10 | 0x04,
+    mark: 0,
+    originalSource: A,
+    originalDestination: C,
+    replySource: C,
+    replyDestination: OWN,
+    originalSourcePort: 1,
+    timeoutSeconds: 1,
+    originalDestinationPort: 53,
+    replySourcePort: 53,
+    replyDestinationPort: 2_000,
+    tcpState: undefined,
   };
   fake.flows = [flow, { ...flow, originalSource: C }];
   const { flows, ports } = await server.flows();

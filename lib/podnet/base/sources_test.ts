@@ -3,8 +3,13 @@ import type { Link } from "../../netlink/mod.ts";
 import { SOURCE_SETTINGS, sourcesOf } from "./sources.ts";
 
 const LINK: Link = {
-  ...{ index: 7, name: "veth7", mtu: 1500, up: true, lowerUp: true },
-  ...{ flags: 0, group: 0 },
+  index: 7,
+  name: "veth7",
+  mtu: 1500,
+  up: true,
+  lowerUp: true,
+  flags: 0,
+  group: 0,
 };
 
 Deno.test("sourcesOf() takes a link for a pod's only with all settings of it", () => {
