@@ -153,6 +153,8 @@ export class PhysicalWorld implements AsyncDisposable {
         cniVersion: "1.1.0",
         name: "physical",
         type: "coordinator",
+        // In whose directory the whole program finds the defaults.
+        socket: cluster.socketOf(node),
         ...config,
         prevResult: { cniVersion: "1.1.0" },
       },
