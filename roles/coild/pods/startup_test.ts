@@ -1,0 +1,86 @@
+import assert from "node:assert/strict";
+import { Gate, KeyedMutex } from "../../../lib/async/mod.ts";
+import { settle, untilPasses } from "../../../lib/async/testing.ts";
+import { Readiness } from "../observe/readiness.ts";
+import { start, START_CONDITIONS, type StartOptions } from "./startup.ts";
+
+/** A node with pods "a" and "b", whose kernel refuses twice, and an API server that answers when it is told to. */
+function siteOf() {
+  const done: string[] = [];
+  const api = Promise.withResolvers<void>();
+  const addresses = Promise.withResolvers<void>();
+  const readiness = new Readiness(START_CONDITIONS);
+  const prepared = new Gate();
+  const links = ["a", "b"].map((containerId) => ({
+    containerId,
+    ifname: "eth0",
+  }));
+  let refusals = 2;
+  const note = (what: string) => Promise.resolve(void done.push(what));
+  const names = (pods: readonly { containerId: string }[]) =>
+    pods.map(({ containerId }) => containerId).join();
+  const stop = new AbortController();
+  const running = start({
+    readiness,
+    prepared,
+    locks: new KeyedMutex(),
+    ipam: {
+      start: async (found: never) => {
+        await note(`recover ${names(found)}`);
+        await addresses.promise;
+      },
+      beginRelease: ({ containerId }: { containerId: string }) => {
+        done.push(`release ${containerId}`);
+        return { containerId };
+      },
+      finishRelease: ({ containerId }: { containerId: string }) =>
+        note(`released ${containerId}`),
+    },
+    network: {
+      init: () =>
+        refusals-- > 0 ? Promise.reject(new Error("busy")) : note("rules"),
+      finishHusks: () => note("husks").then(() => 1),
+      list: () => Promise.resolve([...links]),
+    },
+    sources: { ensureTable: () => note("table") },
+    node: { name: "n1", synced: api.promise },
+    pods: { synced: () => Promise.resolve() },
+    blocks: { synced: Promise.resolve() },
+    addresses: { publish: () => done.push("publish") },
+    repair: {
+      complete: (pods: unknown) => Promise.resolve(pods),
+      repair: (pods: never) => note(`repair ${names(pods)}`),
+    },
+  } as unknown as StartOptions, stop);
+  return { done, api, addresses, links, prepared, readiness, running, stop };
+}
+
+Deno.test("a start sets up the kernel without the API server, insists, and is ready when it knows all addresses", async () => {
+  const site = siteOf();
+  const { done, readiness } = site;
+  const { api, addresses, kernel } = START_CONDITIONS;
+  assert.equal(readiness.reason, [kernel, api, addresses].join("; "));
+  await site.prepared.wait(site.stop);
+  await settle();
+  const kernelParts = ["rules", "table", "husks"];
+  assert.deepEqual(done.splice(0), [...kernelParts, "recover a,b"]);
+  assert.equal(readiness.reason, [api, addresses].join("; "));
+  site.api.resolve();
+  await untilPasses(() => assert.equal(readiness.reason, addresses));
+  assert.deepEqual(done, []);
+  // A DEL comes before the addresses are known.
+  site.links.shift();
+  site.addresses.resolve();
+  await site.running;
+  assert.deepEqual(done, ["release a", "released a", "publish", "repair b"]);
+  assert.equal(readiness.isReady, true);
+});
+
+Deno.test("a start that waits for the API server ends by its signal", async () => {
+  const { running, stop, prepared, addresses, readiness } = siteOf();
+  addresses.resolve();
+  await prepared.wait(stop);
+  stop.abort();
+  await assert.rejects(running, { name: "AbortError" });
+  assert.equal(readiness.isReady, false);
+});
