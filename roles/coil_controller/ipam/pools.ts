@@ -165,6 +165,7 @@ export class Pools implements PoolBook, PoolAllocator, BlockStore {
 
   drop(pool: string): void {
     this.#known.delete(pool);
+    // mutate: only frees memory; a pool that is not known is read anyway.
     this.#syncedMs.delete(pool);
     const before = this.#manager.neighbours(pool);
     this.#manager.drop(pool);

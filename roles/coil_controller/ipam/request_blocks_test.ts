@@ -68,3 +68,19 @@ Deno.test("RequestBlocks asks for no more than the name of the block of a reques
   );
   assert.deepEqual(more, []);
 });
+
+Deno.test("RequestBlocks forgets a request that has its answer: what answers it is asked for when in doubt again", async () => {
+  const existing = new Map([["uid-1", "p-0"]]);
+  const server = serverOf(existing);
+  const blocks = new RequestBlocks(new KubeClient(server));
+  blocks.note("uid-1", "p-0");
+  blocks.forget("uid-1");
+  existing.clear();
+  blocks.doubt("uid-1");
+  assert.equal(await blocks.find("uid-1", { signal }), undefined);
+  assert.equal(server.requests.length, 1);
+  blocks.doubt("uid-1");
+  blocks.forget("uid-1");
+  assert.equal(await blocks.find("uid-1", { signal }), undefined);
+  assert.equal(server.requests.length, 1);
+});

@@ -316,6 +316,7 @@ export class BlockRequests {
     }
     const live = await this.#client.tryGet(BLOCK_REQUESTS, { name, signal });
     if (live === undefined || live.spec.nodeName !== this.#node.name) {
+      // mutate: only frees memory; a name that is tried first for it is as good.
       this.#seen.delete(name);
       return;
     }

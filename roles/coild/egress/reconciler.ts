@@ -287,6 +287,7 @@ export class EgressReconciler {
   #note(key: string, news: PodNotes): void {
     const notes = { ...this.#notes.get(key), ...news };
     const isEmpty = Object.values(notes).every((each) => each === undefined);
+    // mutate: only frees memory.
     if (isEmpty) this.#notes.delete(key);
     else this.#notes.set(key, notes);
   }

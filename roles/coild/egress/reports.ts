@@ -99,6 +99,7 @@ export class EgressReports implements Disposable {
       this.#follow(pod, report, { delayMs: isNew ? 0 : this.#delayMs() });
       if (this.#isOver(report)) reports.delete(id);
     }
+    // mutate: only frees memory.
     if (reports.size === 0) this.#reports.delete(keyText(key));
     else this.#reports.set(keyText(key), reports);
   }
