@@ -75,7 +75,7 @@ class Site {
         check: (wanted: unknown) => Promise.resolve(this.done.push(wanted)),
       } as unknown as PodNetwork,
       pods: {
-        poolOf: () => Promise.resolve("default"),
+        poolsOf: () => Promise.resolve(["default"]),
         sourcesOf: () => Promise.resolve(this.asks),
       },
       blocks: { poolNames: () => ["default"] },
