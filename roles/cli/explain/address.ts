@@ -1,4 +1,10 @@
-import { tryBlockOf, tryPoolOf } from "../../../lib/api/mod.ts";
+import {
+  isReserved,
+  type Pool,
+  reservedPositions,
+  tryBlockOf,
+  tryPoolOf,
+} from "../../../lib/api/mod.ts";
 import { type Address, type Prefix, valuesOf } from "../../../lib/inet/mod.ts";
 import { nameText } from "../../../lib/names/mod.ts";
 import { type Finding, findingsOf } from "../ipam/findings.ts";
@@ -39,7 +45,7 @@ export interface AddressReport {
 /** A pool, and what of its state matters. */
 export interface PoolNote {
   readonly name: string;
-  readonly note: "" | "paused" | "being deleted";
+  readonly note: "" | "paused" | "being deleted" | "address reserved";
 }
 
 /** Puts together what is known of an address. Pure. */
@@ -58,7 +64,7 @@ export function explainAddress(
     holders: holders.map(shown),
     ended: own.filter(hasEnded).map(shown),
     blocks: blockRows(facts.blocks ?? [], []),
-    pools: notesOf(facts.pools),
+    pools: notesOf(facts.pools, isReservedBy(address, facts)),
     others: [
       ...facts.others.filter(has).map(({ object }) => object),
       ...pods.filter((pod) => pod.isHostNetwork && !hasEnded(pod))
@@ -104,12 +110,35 @@ function narrow(address: Address, { blocks, pools, ...rest }: Facts): Facts {
   };
 }
 
-function notesOf(pools: Facts["pools"] = []): PoolNote[] {
+/** Whether spec.reserved of a pool keeps the address from pods: it, or the one of the other family at its position. */
+function isReservedBy(
+  address: Address,
+  { blocks = [] }: Facts,
+): (pool: Pool) => boolean {
+  const networks = blocks.flatMap((block) => tryBlockOf(block)?.prefixes ?? []);
+  return (pool) =>
+    isReserved(pool, address) || networks.some((prefixes) => {
+      const position = prefixes[address.family]?.indexOf(address) ?? -1n;
+      return reservedPositions(prefixes, pool.reserved)
+        .some(({ first, last }) => first <= position && position <= last);
+    });
+}
+
+function notesOf(
+  pools: Facts["pools"] = [],
+  isReserved: (pool: Pool) => boolean,
+): PoolNote[] {
   return pools.flatMap((object) => tryPoolOf(object) ?? [])
-    .map(({ name, deleting, paused }) => ({
-      name,
-      note: deleting ? "being deleted" : paused ? "paused" : "",
-    }));
+    .map((pool) => ({ name: pool.name, note: noteOf(pool, isReserved(pool)) }));
+}
+
+function noteOf(
+  { deleting, paused }: Pool,
+  isReserved: boolean,
+): PoolNote["note"] {
+  if (isReserved) return "address reserved";
+  if (deleting) return "being deleted";
+  return paused ? "paused" : "";
 }
 
 function useOf({ holders, blocks, pools }: Found, facts: Facts): AddressUse {
@@ -135,7 +164,9 @@ function summaryOf(use: AddressUse, found: Found): string {
     case "unallocated":
       return `free: no node has a block of AddressPool "${
         pools[0]?.name
-      }" with it`;
+      }" with it${
+        pools[0]?.note === "address reserved" ? `; ${RESERVED}` : ""
+      }`;
     case "foreign":
       return others.length === 0
         ? "not Coil's: no AddressPool has it"
@@ -147,6 +178,8 @@ function summaryOf(use: AddressUse, found: Found): string {
   }
 }
 
+const RESERVED = "its pool's spec.reserved keeps it, so no pod gets it";
+
 /** Whether the next pod may get a free address. */
 function readiness({ blocks: [block], pools }: Found): string {
   if (block?.state === "reserved") {
@@ -156,6 +189,7 @@ function readiness({ blocks: [block], pools }: Found): string {
     return "; its block is being returned, so none gets it";
   }
   const note = pools.find(({ name }) => name === block?.pool)?.note ?? "";
+  if (note === "address reserved") return `; ${RESERVED}`;
   return note === ""
     ? `; the next one on Node ${block?.node} may get it`
     : `; its pool is ${note}, so none gets it`;

@@ -10,6 +10,10 @@ const PAUSED = {
   ...DEFAULT,
   spec: { ...DEFAULT.spec, paused: true },
 };
+const RESERVING = {
+  ...DEFAULT,
+  spec: { ...DEFAULT.spec, reserved: ["10.2.0.9", "10.2.0.201"] },
+};
 const BLOCKS = [
   block(["default", 0, "n1"], { ipv4: "10.2.0.0/27", ipv6: "fd02::/123" }),
   block(["default", 1, "gone"], { ipv4: "10.2.0.32/27", ipv6: "fd02::20/123" }),
@@ -91,6 +95,23 @@ for (
         pools: [PAUSED],
       },
       /free: no pod has it; its pool is paused, so none gets it\n.*\n.*AddressPool default \(paused\)/,
+    ],
+    [
+      "10.2.0.9",
+      { pools: [RESERVING] },
+      /free: no pod has it; its pool's spec\.reserved keeps it, so no pod gets it\n.*\n.*AddressPool default \(address reserved\)/,
+    ],
+    // Only the other family's address at its position is named.
+    [
+      "fd02::9",
+      { pools: [RESERVING] },
+      /free: no pod has it; its pool's spec\.reserved keeps it/,
+    ],
+    ["fd02::8", { pools: [RESERVING] }, /the next one on Node n1 may get it/],
+    [
+      "10.2.0.201",
+      { pools: [RESERVING] },
+      /no node has a block of AddressPool "default" with it; its pool's spec\.reserved keeps it/,
     ],
     [
       "10.2.0.200",

@@ -14,6 +14,7 @@ import {
 const FILLED = "▁▂▃▄▅▆▇█";
 
 const BAD: Cell = { sign: "!", colour: "bad" };
+const RESERVED: Cell = { sign: "r", colour: "tight" };
 
 /** From this share on a block is nearly full. */
 const TIGHT = 0.8;
@@ -79,7 +80,9 @@ function formatSubnet(
 }
 
 function formatBlock(block: BlockMap, { colours }: PictureOptions): string {
-  const cells = new Map<bigint, Cell>();
+  const cells = new Map<bigint, Cell>(
+    block.reserved.map((place) => [BigInt(place), RESERVED]),
+  );
   for (const row of block.addresses) {
     for (const place of positionsOf(block, row)) {
       // Of two pods with one address either may come last.
@@ -108,7 +111,7 @@ function cellOfBlock(block: BlockMap): Cell {
     return BAD;
   }
   if (block.state === "deleting") return { sign: "d", colour: "tight" };
-  if (block.state === "reserved") return { sign: "r", colour: "tight" };
+  if (block.state === "reserved") return RESERVED;
   const share = block.used / Number(block.size ?? 1);
   const level = share >= 1 ? 7 : Math.floor(share * 7);
   const colour = share >= TIGHT ? "tight" : "good";

@@ -33,6 +33,16 @@ const PODS = [
 
 const MAP = poolMap(POOL, { pools: [POOL], blocks: BLOCKS, pods: PODS });
 
+Deno.test("formatMap() shows what spec.reserved keeps from pods, in use or not", () => {
+  const reserved = ["10.2.0.1-10.2.0.3", "fd02::9", "10.9.0.0/28"];
+  const object = { ...POOL, spec: { ...POOL.spec, reserved } };
+  const source = { pools: [object], blocks: BLOCKS, pods: PODS };
+  assert.match(
+    formatMap(poolMap(object, source), { colours: false }),
+    /^ {2}10\.2\.0\.0 {2}·rrr·····█·+$[^]*^ {2}10\.9\.0\.0 {2}█{31}·$/m,
+  );
+});
+
 Deno.test("formatMap() draws blocks and addresses", () => {
   assert.equal(
     formatMap(MAP, { colours: false }),

@@ -4,7 +4,9 @@ import {
   MAX_BLOCKS,
   type Pool,
   poolOf,
+  reservedPositions,
   subnetCapacity,
+  tryBlockOf,
   tryPoolOf,
 } from "../../../lib/api/mod.ts";
 import {
@@ -44,6 +46,8 @@ export interface SubnetMap {
 /** A block, and who holds its addresses. */
 export interface BlockMap extends BlockRow {
   readonly addresses: readonly AddressRow[];
+  /** Positions that spec.reserved of the pool keeps from pods; sorted, none twice. */
+  readonly reserved: readonly number[];
 }
 
 /** A pool with all that is in it. */
@@ -66,9 +70,14 @@ export function poolMap(object: AddressPool, source: MapSource): PoolMap {
   const rows = addressRows({ ...source, pools })
     .filter((row) => row.pool === pool.name);
   const byBlock = Map.groupBy(rows, ({ block }) => block);
+  const reserved = reservedPlaces(source.blocks, pool);
   const blocks = blockRows(source.blocks, source.pods)
     .filter((row) => row.pool === pool.name)
-    .map((row) => ({ ...row, addresses: byBlock.get(row.name) ?? [] }));
+    .map((row) => ({
+      ...row,
+      addresses: byBlock.get(row.name) ?? [],
+      reserved: reserved.get(row.name) ?? [],
+    }));
   const [row] = poolRows(source.pools, source.blocks)
     .filter(({ name }) => name === pool.name);
   if (row === undefined) {
@@ -80,6 +89,24 @@ export function poolMap(object: AddressPool, source: MapSource): PoolMap {
     blocks,
     outside: byBlock.get(undefined) ?? [],
   };
+}
+
+/** By the block's name. */
+function reservedPlaces(
+  blocks: readonly AddressBlock[],
+  { reserved }: Pool,
+): ReadonlyMap<string, readonly number[]> {
+  const placesOf = (block: AddressBlock) =>
+    reservedPositions(tryBlockOf(block)?.prefixes ?? {}, reserved)
+      .flatMap(({ first, last }) =>
+        Array.from(
+          { length: Number(last - first) + 1 },
+          (_, n) => Number(first) + n,
+        )
+      );
+  return new Map(
+    blocks.map((block) => [block.metadata.name ?? "", placesOf(block)]),
+  );
 }
 
 function subnetMaps(pool: Pool): SubnetMap[] {
