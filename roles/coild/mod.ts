@@ -184,6 +184,7 @@ function connectPods(dependencies: NodeDependencies, plane: EgressPlane) {
     ? connectIpam(dependencies)
     : connectChained(dependencies);
   const { attachments, readiness } = node;
+  // mutate: only slower suites have clients of a whole coild.
   const egress = enableEgress
     ? connectEgress({ ...dependencies, attachments, plane })
     : undefined;

@@ -1,8 +1,10 @@
 import {
   abortable,
+  type Clock,
   jittered,
   SingleFlight,
   sleep,
+  systemClock,
 } from "../../../lib/async/mod.ts";
 import type { AnnounceTokens, EgressRef } from "../../../lib/announce/mod.ts";
 import {
@@ -36,8 +38,8 @@ const MAX_HELD = 1_024;
 
 export interface EgressTokensOptions {
   readonly client: Pick<KubeClient, "create">;
-  /** A clock that only goes forward; for tests. */
-  readonly nowMs?: () => number;
+  /** For tests. */
+  readonly clock?: Clock;
   /** In [0, 1); for tests. */
   readonly random?: () => number;
 }
@@ -68,7 +70,7 @@ interface Identity {
  */
 export class EgressTokens implements AnnounceTokens {
   readonly #client: Pick<KubeClient, "create">;
-  readonly #nowMs: () => number;
+  readonly #clock: Clock;
   readonly #random: () => number;
   /** By audience, the least recently used first. */
   readonly #held = new Map<string, Held>();
@@ -78,7 +80,7 @@ export class EgressTokens implements AnnounceTokens {
 
   constructor(options: EgressTokensOptions) {
     this.#client = options.client;
-    this.#nowMs = options.nowMs ?? (() => performance.now());
+    this.#clock = options.clock ?? systemClock;
     this.#random = options.random ?? Math.random;
   }
 
@@ -89,7 +91,7 @@ export class EgressTokens implements AnnounceTokens {
     const audience = announceAudience(egress);
     const held = this.#held.get(audience);
     if (held !== undefined && this.#isGood(held)) {
-      held.usedMs = this.#nowMs();
+      held.usedMs = this.#clock.nowMs();
       this.#hold(audience, held);
       return held.token;
     }
@@ -108,14 +110,15 @@ export class EgressTokens implements AnnounceTokens {
     const audience = announceAudience(egress);
     const held = this.#held.get(audience);
     if (held?.token !== token) return;
-    if (this.#nowMs() - held.issuedMs < LEAST_AGE_MS) return;
+    if (this.#clock.nowMs() - held.issuedMs < LEAST_AGE_MS) return;
     this.#held.delete(audience);
   }
 
   /** Renews tokens that are in use until the signal; forgets the others. */
   async run(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
-      await sleep(jittered(ROUND_MS, this.#random), { signal });
+      const waitMs = jittered(ROUND_MS, this.#random);
+      await sleep(waitMs, { signal, clock: this.#clock });
       await this.renew(signal);
     }
   }
@@ -124,7 +127,7 @@ export class EgressTokens implements AnnounceTokens {
   async renew(signal: AbortSignal): Promise<void> {
     for (const [audience, held] of [...this.#held]) {
       if (signal.aborted) return;
-      const nowMs = this.#nowMs();
+      const nowMs = this.#clock.nowMs();
       const isUsed = nowMs - held.usedMs < held.lifeMs;
       if (!isUsed || held.token === undefined && !this.#isGood(held)) {
         // mutate: only frees memory; what is not good is asked for again.
@@ -137,7 +140,7 @@ export class EgressTokens implements AnnounceTokens {
 
   #isGood({ token, issuedMs, lifeMs }: Held): boolean {
     const marginMs = token === undefined ? 0 : MARGIN_MS;
-    return this.#nowMs() < issuedMs + lifeMs - marginMs;
+    return this.#clock.nowMs() < issuedMs + lifeMs - marginMs;
   }
 
   /** Never rejects. */
@@ -147,7 +150,7 @@ export class EgressTokens implements AnnounceTokens {
       const before = this.#held.get(audience);
       try {
         const { token, lifeMs } = await this.#ask(audience);
-        const issuedMs = this.#nowMs();
+        const issuedMs = this.#clock.nowMs();
         // Not all at once after a rollout of coild.
         const renewMs = issuedMs + lifeMs * (0.5 + 0.3 * this.#random());
         const usedMs = before?.usedMs ?? issuedMs;
@@ -226,7 +229,7 @@ export class EgressTokens implements AnnounceTokens {
 
   /** For a while callers get no token. */
   #holdNone(egress: EgressRef): void {
-    const issuedMs = this.#nowMs();
+    const issuedMs = this.#clock.nowMs();
     this.#hold(announceAudience(egress), {
       egress,
       token: undefined,

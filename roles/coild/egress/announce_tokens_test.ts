@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { FakeClock } from "../../../lib/async/testing.ts";
 import { KubeClient } from "../../../lib/kube/mod.ts";
 import { FakeTransport } from "../../../lib/kube/testing.ts";
 import { EgressTokens } from "./announce_tokens.ts";
@@ -17,7 +18,7 @@ function fixture(
     readonly expirationSeconds?: number;
   } = {},
 ) {
-  let nowMs = 0;
+  const clock = new FakeClock();
   const state = {
     status: 201,
     /** What the API server waits for before it answers. */
@@ -49,14 +50,14 @@ function fixture(
   });
   const tokens = new EgressTokens({
     client: new KubeClient(transport),
-    nowMs: () => nowMs,
+    clock,
     random: () => 0,
   });
   return {
     tokens,
     asked,
     state,
-    pass: (ms: number) => nowMs += ms,
+    pass: (ms: number) => clock.advance(ms),
     token: (egress = INTERNET) => tokens.token(egress, { signal }),
   };
 }
@@ -89,15 +90,15 @@ Deno.test("EgressTokens asks for a token of its own pod, for one Egress, and kee
 Deno.test("EgressTokens renews a token in use apart from those who need it, and forgets the others", async () => {
   const { tokens, token, asked, pass } = fixture();
   await token();
-  pass(29 * MINUTE_MS);
+  await pass(29 * MINUTE_MS);
   await tokens.renew(signal);
   assert.equal(asked.length, 1);
-  pass(MINUTE_MS);
+  await pass(MINUTE_MS);
   await tokens.renew(signal);
   assert.equal(asked.length, 2);
   assert.match(await token() ?? "", /^t2/);
   for (let i = 0; i < 5; i++) {
-    pass(29.5 * MINUTE_MS);
+    await pass(29.5 * MINUTE_MS);
     await tokens.renew(signal);
   }
   // Used at 30 min: renewed at 60 min, and not after 90.
@@ -124,7 +125,7 @@ Deno.test("EgressTokens stops renewing at its signal", async () => {
   const { tokens, token, asked, pass } = fixture();
   await token();
   await token({ namespace: "nat", name: "dmz" });
-  pass(40 * MINUTE_MS);
+  await pass(40 * MINUTE_MS);
   await tokens.renew(AbortSignal.abort());
   assert.equal(asked.length, 2);
 });
@@ -132,10 +133,10 @@ Deno.test("EgressTokens stops renewing at its signal", async () => {
 Deno.test("EgressTokens shows no token that is about to end, whatever life the API server gave it", async () => {
   const { token, asked, pass } = fixture({ expirationSeconds: 600 });
   await token();
-  pass(9 * MINUTE_MS);
+  await pass(9 * MINUTE_MS);
   await token();
   assert.equal(asked.length, 1);
-  pass(MINUTE_MS / 2);
+  await pass(MINUTE_MS / 2);
   assert.match(await token() ?? "", /^t2/);
 });
 
@@ -145,10 +146,10 @@ Deno.test("EgressTokens asks once in ten seconds while it is refused, and keeps 
   for (let i = 0; i < 5; i++) assert.equal(await token(), undefined);
   assert.equal(asked.length, 1);
   state.status = 201;
-  pass(10_000);
+  await pass(10_000);
   assert.match(await token() ?? "", /^t2/);
   state.status = 500;
-  pass(40 * MINUTE_MS);
+  await pass(40 * MINUTE_MS);
   await tokens.renew(signal);
   assert.equal(asked.length, 3);
   assert.match(await token() ?? "", /^t2/);
@@ -159,7 +160,7 @@ Deno.test("EgressTokens replaces a refused token, but not for a gateway that ref
   const first = await token() ?? "";
   tokens.refused(INTERNET, first);
   assert.equal(await token(), first);
-  pass(MINUTE_MS);
+  await pass(MINUTE_MS);
   tokens.refused(INTERNET, "another");
   assert.equal(await token(), first);
   tokens.refused(INTERNET, first);
@@ -188,4 +189,16 @@ Deno.test("EgressTokens costs one caller its time limit while the API server han
   await new Promise((resolve) => setTimeout(resolve, 0));
   assert.match(await token() ?? "", /^t1/);
   assert.equal(asked.length, 1);
+});
+
+Deno.test("EgressTokens renews by itself until its signal", async () => {
+  const { tokens, token, asked, pass } = fixture();
+  const stop = new AbortController();
+  const running = tokens.run(stop.signal);
+  await token();
+  // From half of its life on it is due, and looked at every half minute.
+  await pass(31 * MINUTE_MS);
+  assert.equal(asked.length, 2);
+  stop.abort();
+  await assert.rejects(running, { name: "AbortError" });
 });
