@@ -145,6 +145,12 @@ Deno.test("endsOf() says that a gateway is ready, or nothing is refused, only of
   const refused = [skip(IPV6_NET, { refused: true })];
   assert.deepEqual(ends({ gateways: DUAL }, refused), ["unavailable nat/a"]);
   assert.deepEqual(ends({ gateways: DUAL }), ["refused nat/a"]);
+  // What another Egress refuses, and what this one leaves out without.
+  const others = [
+    ...refused.map((each) => ({ ...each, gateway: "nat/b" })),
+    skip(IPV6_NET, { refused: false }),
+  ];
+  assert.ok(ends({ gateways: DUAL }, others).includes("refused nat/a"));
   // They are those of the conditions.
   const [unavailable] = conditionsOf(selection({ gateways: down }), NOTHING);
   assert.equal(unavailable?.id, ends({})[0]);
