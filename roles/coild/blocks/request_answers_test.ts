@@ -122,17 +122,21 @@ Deno.test("ask() makes a request that its node owns, and deletes it when it has 
 
 Deno.test("ask() says why there is no block", async () => {
   const cases = [
-    ["out of blocks", OutOfBlocksError],
-    ["pool not found", PoolNotFoundError],
-    ["pool paused", PoolPausedError],
-    ["something else", OutOfBlocksError],
+    ["out of blocks", OutOfBlocksError, /out of blocks$/],
+    ["pool not found", PoolNotFoundError, /"default"/],
+    ["pool paused", PoolPausedError, /paused/],
+    ["something else", OutOfBlocksError, /something else: because$/],
   ] as const;
-  for (const [reason, type] of cases) {
+  for (const [reason, type, said] of cases) {
     await using site = await new Site().start();
     const asking = site.requests.ask("default", { signal });
     asking.catch(() => {});
     await site.answer(failedStatus({ reason, message: "because" }, new Date()));
-    await assert.rejects(asking, type);
+    await assert.rejects(asking, (error) => {
+      assert.ok(error instanceof type);
+      assert.match(error.message, said);
+      return true;
+    });
     await site.until(() => assert.equal(site.api.get(KEY), undefined));
   }
 });

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { untilAborted } from "../../../lib/async/mod.ts";
+import { untilPasses } from "../../../lib/async/testing.ts";
 import { parseResult } from "../../../lib/cni/mod.ts";
 import { SocketPathError } from "../../../lib/grpc/mod.ts";
 import type { CniRequest } from "../../../lib/plugin/mod.ts";
@@ -243,6 +244,8 @@ Deno.test("a call whose launcher goes is told so", async () => {
     await begun.promise;
   }
   assert.match(String(await ended.promise), /closed by the caller/);
+  // The answer that nobody takes is no failure.
+  await untilPasses(() => assert.deepEqual(site.outcomes, ["answered"]));
 });
 
 Deno.test("a call under way when the server is stopped gets its answer, a later one none", async () => {
