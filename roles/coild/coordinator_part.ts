@@ -36,9 +36,14 @@ export function connectCoordinator(
   const defaults = new DefaultsKeeper(client, { path: defaultsPath });
   const deletions = stack.use(PairDeletions.open());
   const running = new CallCounter();
+  const machine = machineOf(
+    podnetWith((host, id) => new NetnsIndex(host).pathOf(id)),
+  );
   const calls = new CoordinatorCalls({
     machine: {
-      ...machineOf(podnetWith((host, id) => new NetnsIndex(host).pathOf(id))),
+      ...machine,
+      openFilters: (netns) =>
+        deletions.closingLater(machine.openFilters(netns)),
       shared: () => defaults.shared,
       discard: (husk) => deletions.discard(husk),
     },

@@ -55,6 +55,8 @@ class CoildDoor implements AsyncDisposable {
       machine: {
         ...machine,
         hostNetns,
+        openFilters: (netns) =>
+          deletions.closingLater(machine.openFilters(netns)),
         discard: (husk) => deletions.discard(husk),
       },
       pods: { find },

@@ -1,5 +1,9 @@
 import { Backoff, retry, TaskGroup } from "../../../lib/async/mod.ts";
-import { type CoordinatorHusk, huskOf } from "../../../lib/coordinator/mod.ts";
+import {
+  type CoordinatorHusk,
+  type Filters,
+  huskOf,
+} from "../../../lib/coordinator/mod.ts";
 import { sameKey } from "../../../lib/cni/mod.ts";
 import { RouteSocket } from "../../../lib/netlink/mod.ts";
 import { HuskReaper } from "../../../lib/podnet/mod.ts";
@@ -54,6 +58,23 @@ export class PairDeletions implements AsyncDisposable {
         return true;
       },
     });
+  }
+
+  /** Closes the socket behind the caller's back: after a table was deleted that waits for a grace period, too. */
+  closingLater(filters: Filters): Filters {
+    return {
+      compareTable: (table) => filters.compareTable(table),
+      deleteTable: (name) => filters.deleteTable(name),
+      replaceTable: (table) => filters.replaceTable(table),
+      tableExists: (name) => filters.tableExists(name),
+      [Symbol.asyncDispose]: () => {
+        this.#background.run(
+          "closing of a netfilter socket",
+          async () => await filters[Symbol.asyncDispose](),
+        );
+        return Promise.resolve();
+      },
+    };
   }
 
   /** Gives up; the next start goes on. */
