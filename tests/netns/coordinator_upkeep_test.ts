@@ -179,6 +179,11 @@ netnsTest(
     const one = await lab.pod([ETH0]);
     const other = await lab.pod([{ ...ETH0, number: 101 }]);
     for (const pod of [one, other]) await lab.ok("ADD", pod);
+    // Somebody else's, which is no pod's.
+    await lab.host.ip(
+      ...["neighbour", "add", "10.8.0.77", "dev", "net8"],
+      ...["lladdr", "02:00:00:00:00:99", "nud", "permanent"],
+    );
     await using upkeep = new Upkeep(lab);
     const rules = async () =>
       [await lab.host.ip("-4", "rule"), await lab.host.ip("-6", "rule")]
