@@ -120,6 +120,33 @@ for (const [json, expected] of TEXTS) {
   });
 }
 
+Deno.test("parseGiven() takes the least and the most of a number, and nothing beyond", () => {
+  const most = 0xffff_ffff;
+  const numbers: readonly (readonly [
+    (n: number) => JsonObject,
+    readonly number[],
+    readonly number[],
+  ])[] = [
+    [
+      (n) => ({ hostRuleTable: n }),
+      [1, 251, 256, most],
+      [0, 252, 255, most + 1],
+    ],
+    [(n) => ({ podRPFilter: n }), [-1, 0, 2], [3]],
+    [(n) => ({ txQueueLen: n }), [0, most], [-1, most + 1]],
+    [(n) => ({ vethMTU: n }), [68, 65535], [67, 65536]],
+    [(n) => ({ detectOptions: { retries: n } }), [1, 10], [0, 11]],
+  ];
+  for (const [jsonOf, good, bad] of numbers) {
+    for (const n of good) {
+      assert.equal(refusal(() => parseGiven(jsonOf(n))), "accepted", `${n}`);
+    }
+    for (const n of bad) {
+      assert.match(refusal(() => parseGiven(jsonOf(n))), /^7 invalid/, `${n}`);
+    }
+  }
+});
+
 Deno.test("settingsOf() takes each value from the first source that has it", () => {
   const settings = settingsOf([
     parseGiven({ mode: "underlay", txQueueLen: 0, serviceCIDR: [] }),
