@@ -152,7 +152,7 @@ async function rulesAndRoutes(
   const lines = text.split("\n");
   return [
     ...lines.filter((line) => /^\d+:/.test(line) && !OWN_RULES.test(line)),
-    ...lines.filter((line) => / table (117|118|10\d\d) /.test(line)),
+    ...lines.filter((line) => / table (117|118|10\d\d|[234]\d{9}) /.test(line)),
   ];
 }
 

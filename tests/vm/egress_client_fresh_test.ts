@@ -1,9 +1,14 @@
 // Clients that are made at once, in a namespace that is new, with real tunnels.
 import assert from "node:assert/strict";
 import { FAMILIES, type Family } from "../../lib/inet/mod.ts";
-import { applyClient, clearClient } from "../../lib/egress/mod.ts";
+import {
+  applyClient,
+  clearClient,
+  type ClientGateway,
+} from "../../lib/egress/mod.ts";
 import {
   clientLab,
+  directGatewayFor,
   EVERYWHERE,
   gatewayFor,
   planOf,
@@ -15,19 +20,23 @@ import { applyCut } from "../netns/egress_client_lab.ts";
 const EGRESS = gatewayFor(EVERYWHERE);
 const MTU = 1500;
 
-const VARIANTS: readonly (readonly [string, boolean, readonly Family[]])[] = [
-  ["automatic source port", true, FAMILIES],
-  ["fixed source port", false, FAMILIES],
-  ["IPv4 only", true, ["ipv4"]],
-  ["IPv6 only", true, ["ipv6"]],
-];
-for (const [name, sourcePortAuto, families] of VARIANTS) {
+const FIXED = { ...EGRESS, sourcePortAuto: false };
+const DIRECT = directGatewayFor(EVERYWHERE);
+const VARIANTS:
+  readonly (readonly [string, ClientGateway, readonly Family[]])[] = [
+    ["automatic source port", EGRESS, FAMILIES],
+    ["fixed source port", FIXED, FAMILIES],
+    ["IPv4 only", EGRESS, ["ipv4"]],
+    ["IPv6 only", EGRESS, ["ipv6"]],
+    ["gateways that it chooses", DIRECT, FAMILIES],
+  ];
+for (const [name, gateway, families] of VARIANTS) {
   Deno.test(`a client made at once is as one made step by step, with ${name}`, async () => {
     await using lab = await clientLab({ servers: true });
     const { netns } = lab;
     const all = addressesOf("client");
     const addresses = Object.fromEntries(families.map((f) => [f, all[f]]));
-    const gateways = [{ ...EGRESS, sourcePortAuto }];
+    const gateways = [gateway];
     const plan = planOf(gateways, { addresses });
     const { changes } = await applyClient(plan, { netns, freshMtu: MTU });
     // It says so only where it did not fall back to the steps.

@@ -115,6 +115,15 @@ export function gatewayFor(
   };
 }
 
+/** The same, whose client chooses from its one gateway itself. */
+export function directGatewayFor(
+  destinations: readonly string[],
+  changes: Partial<ClientGateway> = {},
+): ClientGateway {
+  const gateway = gatewayFor(destinations, changes);
+  return { ...gateway, direct: gateway.senders };
+}
+
 /** The first and the second cluster address, parsed. */
 export const SERVICES: readonly [Service, Service] = [
   parsed(ADDRESSES.service),

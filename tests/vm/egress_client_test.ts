@@ -8,10 +8,13 @@ import {
   type ClientPlan,
   isClient,
 } from "../../lib/egress/mod.ts";
+import { gatewayMark } from "../../lib/egress/client/choice.ts";
+import { ConntrackSocket } from "../../lib/netlink/mod.ts";
 import { applyCut, linkIndexes } from "../netns/egress_client_lab.ts";
 import {
   type ClientLab,
   clientLab,
+  directGatewayFor,
   EVERYWHERE,
   gatewayFor,
   lostMeanwhile,
@@ -207,6 +210,48 @@ Deno.test("originating-only is switched on and off under the pod's own traffic, 
   }
 });
 
+Deno.test("a client comes to choose its gateway, and leaves it to the Service again, without a lost packet", async () => {
+  await using lab = await clientLab();
+  await lab.apply([EGRESS]);
+  const service = await lab.state();
+  const [ready, none] = [directGatewayFor(EVERYWHERE), { direct: [] }];
+  for (const family of FAMILIES) {
+    const { sent, lost } = await lostMeanwhile(lab, family, async () => {
+      for (const egress of [ready, { ...ready, ...none }, ready, EGRESS]) {
+        await lab.apply([egress]);
+        assert.deepEqual((await lab.apply([egress])).changes, []);
+      }
+    });
+    assert.ok(sent > 0);
+    assert.equal(lost, 0, `${lost} of ${sent} lost`);
+  }
+  assert.equal(await lab.state(), service);
+});
+
+Deno.test("a client that chooses does not need the Service, and does not track the tunnel", async () => {
+  await using lab = await clientLab({ servers: true });
+  // Nobody has this cluster address.
+  const service = {
+    ipv4: Address.parse("10.96.0.99"),
+    ipv6: Address.parse("fd96::99"),
+  };
+  await lab.apply([directGatewayFor(EVERYWHERE, { service })]);
+  for (const family of FAMILIES) {
+    const seen = await lab.lab.ask(lab.client, family, 100_000);
+    assert.equal(seen, ADDRESSES.gateway[family]);
+  }
+  using conntrack = ConntrackSocket.open({ netns: lab.netns });
+  const [marks, ports]: [Set<number>, Set<number>] = [new Set(), new Set()];
+  await conntrack.visit(({ mark, originalDestinationPort }) => {
+    marks.add(mark);
+    ports.add(originalDestinationPort);
+  });
+  assert.equal(ports.has(PORT), false);
+  for (const gateway of Object.values(addressesOf("gateway"))) {
+    assert.ok(marks.has(gatewayMark(gateway)));
+  }
+});
+
 Deno.test("W38: a changed cluster address is followed under traffic, without a lost packet", async () => {
   await using lab = await clientLab();
   await lab.apply([EGRESS]);
@@ -391,6 +436,12 @@ Deno.test("a gateway's own namespace is refused, and never cleared", async () =>
   await lab.client.exec("ping", "-c1", "-W10", ADDRESSES.outside.ipv4);
 });
 
+/** Some of a gateway's pods. */
+const GATEWAYS = [
+  ...Object.values(addressesOf("gateway")),
+  Address.parse("10.1.4.2"),
+];
+
 /** Egresses as they may be, few enough that two of them often have something in common. */
 const EGRESSES: fc.Arbitrary<readonly ClientGateway[]> = fc.uniqueArray(
   fc.record({
@@ -413,8 +464,13 @@ const EGRESSES: fc.Arbitrary<readonly ClientGateway[]> = fc.uniqueArray(
     ),
     sourcePortAuto: fc.boolean(),
     available: fc.subarray([...FAMILIES]),
+    senders: fc.subarray(GATEWAYS),
+    direct: fc.option(fc.subarray(GATEWAYS), { nil: undefined }),
     failurePolicy: fc.constantFrom("Closed" as const, "Open" as const),
-  }).map(({ destinations, ...changes }) => gatewayFor(destinations, changes)),
+  }).map(({ destinations, direct, ...changes }) => {
+    const gateway = gatewayFor(destinations, changes);
+    return direct === undefined ? gateway : { ...gateway, direct };
+  }),
   { maxLength: 3, selector: ({ name }) => name },
 );
 const PLANS = fc.record({

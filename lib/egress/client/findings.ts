@@ -138,7 +138,7 @@ export function wantedRoutes(
 
 /** Waits for all, also when one fails: nothing may still run when the caller goes on. */
 export async function settled<T extends readonly unknown[]>(
-  promises: { readonly [K in keyof T]: Promise<T[K]> },
+  promises: { readonly [K in keyof T]: Promise<T[K]> | T[K] },
 ): Promise<T> {
   await Promise.allSettled(promises);
   return await Promise.all(promises) as unknown as T;

@@ -148,7 +148,10 @@ class Guards {
   /** The plan's table, ready to be sent. */
   of(plan: ClientPlan): NftNewTable {
     const { receiverFamilies, tunnelFamilies, senders, port } = plan;
-    const key = [receiverFamilies, tunnelFamilies, port, senders].join(" ");
+    const key = JSON.stringify([
+      ...[receiverFamilies, tunnelFamilies, port, plan.choices, plan.ifname],
+      senders.join(),
+    ]);
     const known = this.#ready.get(key);
     if (known !== undefined) return known;
     const table = prepareTable(clientTable(plan, { interfaces: [] }));

@@ -1,5 +1,6 @@
 import {
   type Address,
+  distinct,
   type DualStack,
   FAMILIES,
   type Family,
@@ -12,6 +13,7 @@ import {
   EGRESS_WIDE_TABLE,
 } from "../../names/mod.ts";
 import type { Rule } from "../../netlink/mod.ts";
+import { type GatewayChoice, gatewayMark, markRule } from "./choice.ts";
 import { assignDestinations, type Owned } from "./destinations.ts";
 import type {
   ClientGateway,
@@ -32,7 +34,7 @@ export const BACKSTOP_METRIC = 4096;
 /** Protocol number on the routes of clients. */
 export const CLIENT_PROTOCOL: number = COILD_PROTOCOL;
 
-/** A tunnel to the cluster address of an Egress. */
+/** A tunnel to the cluster address of an Egress, or to one of its gateways. */
 export interface ClientTunnel {
   /** `<namespace>/<name>` of the Egress. */
   readonly gateway: string;
@@ -42,7 +44,7 @@ export interface ClientTunnel {
   readonly name: string;
   /** The pod's address. */
   readonly local: Address;
-  /** The Egress' cluster address. */
+  /** The Egress' cluster address, or the gateway's. */
   readonly remote: Address;
   /** The UDP source port; `auto`: the kernel chooses one by flow. */
   readonly sourcePort: number | "auto";
@@ -82,6 +84,8 @@ export interface ClientPlan {
   readonly rules: readonly Rule[];
   /** The tunnels, in the order of their Egresses. */
   readonly tunnels: readonly ClientTunnel[];
+  /** Where the client itself chooses the gateway. */
+  readonly choices: readonly GatewayChoice[];
   /** The routes, no two of which have destination, table and metric in common. */
   readonly routes: readonly ClientRoute[];
   /** Who may send tunnelled packets to the pod. */
@@ -108,6 +112,7 @@ export function planClient(request: ClientRequest): ClientPlan {
   );
   const clusterPrefixes = clusterPrefixesOf(request.clusterPrefixes);
   const tunnels = planTunnels(request, owned);
+  const choices = planChoices(owned);
   const originatingOnly = request.originatingOnly && families.length > 0;
   const tunnelFamilies = families.filter((family) =>
     tunnels.some((tunnel) => tunnel.family === family)
@@ -119,10 +124,12 @@ export function planClient(request: ClientRequest): ClientPlan {
     families,
     tunnelFamilies,
     receiverFamilies: originatingOnly ? families : tunnelFamilies,
-    rules: families.flatMap((family) =>
-      planRules(family, clusterPrefixes[family])
-    ),
+    rules: families.flatMap((family) => [
+      ...planRules(family, clusterPrefixes[family]),
+      ...planMarkRules(choices, family),
+    ]),
     tunnels,
+    choices,
     routes: planRoutes(owned, {
       tunnels,
       clusterPrefixes,
@@ -135,12 +142,63 @@ export function planClient(request: ClientRequest): ClientPlan {
   };
 }
 
+/** A client has a tunnel for each gateway that it chooses from; of more gateways it uses so many. */
+const MAX_CHOSEN = 64;
+
+/** The gateways of a destination that the client chooses from, those that are ready first. */
+function gatewaysOf({ gateway, remote }: Owned): readonly Address[] {
+  const { direct, senders } = gateway;
+  if (direct === undefined || remote === undefined) return [];
+  const isOfFamily = ({ family }: Address) => family === remote.family;
+  return distinct([...direct, ...senders]).filter(isOfFamily)
+    .slice(0, MAX_CHOSEN);
+}
+
+function planChoices(owned: readonly Owned[]): GatewayChoice[] {
+  const choices = new Map<string, GatewayChoice>();
+  for (const each of owned) {
+    const { gateway: { direct }, remote } = each;
+    if (direct === undefined || remote === undefined) continue;
+    const { family } = remote;
+    const tunnel = tunnelName(remote);
+    const all = gatewaysOf(each);
+    const ready = all.filter((one) => direct.some((each) => each.equals(one)));
+    choices.set(tunnel, {
+      family,
+      tunnel,
+      ready: marksOf(ready),
+      all: marksOf(all),
+    });
+  }
+  return [...choices.values()];
+}
+
+function marksOf(gateways: readonly Address[]): number[] {
+  return gateways.map(gatewayMark).toSorted((a, b) => a - b);
+}
+
+function planMarkRules(
+  choices: readonly GatewayChoice[],
+  family: Family,
+): Rule[] {
+  const marks = choices.filter((choice) => choice.family === family)
+    .flatMap(({ all }) => all);
+  // Two Egresses may name one gateway.
+  return [...new Set(marks)].map((mark) => markRule(family, mark));
+}
+
 function planTunnels(
   { addresses, port }: ClientRequest,
   owned: readonly Owned[],
 ): ClientTunnel[] {
   const tunnels = new Map<string, ClientTunnel>();
-  for (const { gateway, remote } of owned) {
+  const ends = owned.flatMap((each) =>
+    [each.remote, ...gatewaysOf(each)].map((remote) => ({
+      gateway: each.gateway,
+      remote,
+    }))
+  );
+  for (const { gateway, remote } of ends) {
     if (remote === undefined) continue;
     const local = addresses[remote.family];
     if (local === undefined) continue;
@@ -183,12 +241,18 @@ function planRoutes(
   const put = (route: ClientRoute): void => {
     routes.set(routeKey(route), route);
   };
-  for (const { gateway, destination, remote } of owned) {
+  for (const each of owned) {
+    const { gateway, destination, remote } = each;
     const inCluster = isInCluster(destination, context.clusterPrefixes);
     const table = inCluster ? EGRESS_NARROW_TABLE : EGRESS_WIDE_TABLE;
     const isAvailable = gateway.available.includes(destination.family);
     if (isAvailable && remote !== undefined) {
       const tunnel = tunnelName(remote);
+      put({ destination, table, kind: "tunnel", tunnel });
+    }
+    for (const address of gatewaysOf(each)) {
+      const tunnel = tunnelName(address);
+      const table = gatewayMark(address);
       put({ destination, table, kind: "tunnel", tunnel });
     }
     if (gateway.failurePolicy === "Closed") {

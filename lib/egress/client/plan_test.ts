@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import fc from "fast-check";
 import { Address, FAMILIES, Prefix } from "../../inet/mod.ts";
 import { formatClientPlan } from "../../../tests/lab/plan_text/egress_client.ts";
+import { gatewayMark } from "./choice.ts";
 import { type ClientPlan, planClient } from "./plan.ts";
 import type {
   ClientGateway,
@@ -60,6 +61,15 @@ const OTHER = gatewayFor("shared/nat", ["0.0.0.0/0", "203.0.113.9/32"], {
   senders: [Address.parse("10.1.9.10")],
 });
 
+const PODS = ["10.1.9.9", "10.1.9.10", "fd02::99", "fd02::9a"]
+  .map(Address.parse);
+/** Three gateways take new connections; the first of IPv6 does not. */
+const DIRECT: ClientGateway = {
+  ...EVERYWHERE,
+  senders: PODS,
+  direct: PODS.toSpliced(2, 1),
+};
+
 interface Golden {
   readonly gateways: readonly ClientGateway[];
   readonly changes?: Partial<ClientRequest>;
@@ -94,6 +104,13 @@ const GOLDEN: Readonly<Record<string, Golden>> = {
   client_open_unavailable: {
     gateways: [{ ...EVERYWHERE, failurePolicy: "Open", available: [] }],
   },
+  client_direct: { gateways: [DIRECT] },
+  client_direct_originating_only: {
+    gateways: [{ ...DIRECT, destinations: [Prefix.parse("10.5.0.0/16")] }],
+    changes: { originatingOnly: true },
+    interfaces: [ETH0],
+  },
+  client_direct_none_ready: { gateways: [{ ...DIRECT, direct: [] }] },
   client_two_gateways: { gateways: [OTHER, EVERYWHERE] },
   client_service_ipv4: {
     gateways: [
@@ -119,6 +136,24 @@ function routesOf({ routes }: ClientPlan): string[] {
     }`
   );
 }
+
+Deno.test("planClient() chooses from 64 gateways at most, the ready ones first", () => {
+  const pods = Array.from(
+    { length: 100 },
+    (_, i) => Address.of("ipv4", BigInt(0x0a01_0900 + i)),
+  );
+  const ready = pods.slice(90);
+  const gateway = { ...DIRECT, senders: pods, direct: ready };
+  const { choices, tunnels, rules } = planClient(requestFor([gateway]));
+  const marks = (some: readonly Address[]) =>
+    some.map(gatewayMark).toSorted((a, b) => a - b);
+  assert.deepEqual(choices.map(({ ready, all }) => [ready, all.length]), [
+    [marks(ready), 64],
+    [[], 0],
+  ]);
+  assert.equal(tunnels.length, 2 + 64);
+  assert.equal(rules.filter(({ fwmark }) => fwmark !== undefined).length, 64);
+});
 
 Deno.test("planClient() without gateways plans nothing", () => {
   const plan = planClient(requestFor([], { originatingOnly: true }));

@@ -18,6 +18,11 @@ export interface ClientGateway {
   readonly sourcePortAuto: boolean;
   /** The addresses of its pods: only these, and the Service's, may send tunnelled packets to the client. */
   readonly senders: readonly Address[];
+  /**
+   * The addresses of its pods that new connections are spread over by the
+   * client itself; absent where the Service chooses.
+   */
+  readonly direct?: readonly Address[];
   /** The families in which any of its pods can take packets. */
   readonly available: readonly Family[];
   /** What to do with packets of the others. */

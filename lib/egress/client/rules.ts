@@ -6,6 +6,7 @@ import {
   Prefix,
 } from "../../inet/mod.ts";
 import {
+  EGRESS_GATEWAY_MARK_PRIORITY,
   EGRESS_LINK_LOCAL_PRIORITY,
   EGRESS_NARROW_PRIORITY,
   EGRESS_NARROW_TABLE,
@@ -16,6 +17,7 @@ import {
   EGRESS_WIDE_TABLE,
 } from "../../names/mod.ts";
 import { MAIN_TABLE, type Rule } from "../../netlink/mod.ts";
+import { isGatewayMark } from "./choice.ts";
 
 /** RFC 3927 and RFC 4291 section 2.5.6. */
 const LINK_LOCAL: Readonly<Record<Family, Prefix>> = {
@@ -115,6 +117,10 @@ export function isClientRule(rule: Rule): boolean {
   if (rule.priority === EGRESS_ORIGINATING_PRIORITY) {
     return rule.fwmark !== undefined && rule.destination === undefined &&
       rule.table === EGRESS_ORIGINATING_TABLES + rule.fwmark;
+  }
+  if (rule.priority === EGRESS_GATEWAY_MARK_PRIORITY) {
+    return rule.fwmark !== undefined && rule.destination === undefined &&
+      rule.table === rule.fwmark && isGatewayMark(rule.fwmark);
   }
   if (rule.fwmark !== undefined) return false;
   if (rule.table === EGRESS_NARROW_TABLE) {

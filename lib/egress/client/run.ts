@@ -8,6 +8,7 @@ import {
   NetfilterSocket,
   NetlinkError,
   type Request,
+  type Route,
   RouteSocket,
 } from "../../netlink/mod.ts";
 import { getLogger } from "../../telemetry/mod.ts";
@@ -18,6 +19,7 @@ import {
   wantedRoutes,
   wantedTable,
 } from "./findings.ts";
+import { isGatewayMark } from "./choice.ts";
 import { makeFresh } from "./fresh.ts";
 import { deleteLinks, renameFallbacks } from "./links.ts";
 import type { ClientPlan } from "./plan.ts";
@@ -147,13 +149,21 @@ export class ClientRun implements Disposable {
   async #carryOut(findings: Findings): Promise<void> {
     await this.#step(() => this.#removePorts(findings));
     await this.#step(() => this.#openReversePath(["all", "default"]));
+    const isChoosing = this.#plan.choices.length > 0;
     const [indexes] = await settled([
       this.#step(() => this.#makeLinks(findings)),
-      this.#receive(findings),
+      isChoosing ? undefined : this.#receive(findings),
     ]);
-    await this.#step(() => this.#openReceiver(findings));
     const routes = this.#diffRoutes(findings, indexes);
-    await this.#step(() => this.#execute(routes.put));
+    const isOfGateway = (_: Request, i: number) =>
+      isGatewayMark(routes.missing[i]?.table ?? 0);
+    const ofGateways = routes.put.filter(isOfGateway);
+    const others = routes.put.filter((each, i) => !isOfGateway(each, i));
+    await this.#step(() => this.#execute(ofGateways));
+    // A gateway is chosen when its routes are there, and not after they are gone.
+    if (isChoosing) await this.#receive(findings);
+    await this.#step(() => this.#openReceiver(findings));
+    await this.#step(() => this.#execute(others));
     await this.#step(() => this.#removePaths(findings, routes));
     await this.#step(() => this.#removeLinks(findings));
     if (wantedTable(this.#plan, findings) === undefined) {
@@ -245,7 +255,7 @@ export class ClientRun implements Disposable {
   #diffRoutes(
     findings: Findings,
     indexes: ReadonlyMap<string, number>,
-  ): Changes {
+  ): Changes<Route> {
     const wanted = wantedRoutes(this.#plan, findings, indexes);
     return diffRoutes(wanted, findings.own.routes);
   }

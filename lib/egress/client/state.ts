@@ -8,6 +8,7 @@ import type {
   RouteSocket,
   Rule,
 } from "../../netlink/mod.ts";
+import { isGatewayMark } from "./choice.ts";
 import { CLIENT_PROTOCOL } from "./plan.ts";
 import { isClientRule } from "./rules.ts";
 import { fouPort, sameFouPort } from "../kernel/fou_ports.ts";
@@ -66,8 +67,8 @@ export function ownState(state: ClientState): OwnState {
     if (fwmark !== undefined) tables.add(table);
   }
   const isCopy = ({ index, table, protocol }: Route): boolean =>
-    index !== undefined && table === originatingTable(index) &&
-    protocol === CLIENT_PROTOCOL;
+    index !== undefined && protocol === CLIENT_PROTOCOL &&
+    (table === originatingTable(index) || isGatewayMark(table));
   return {
     links: state.links.filter(isOwnLink),
     rules,

@@ -8,6 +8,7 @@ import {
   type NftStatement,
   type NftTable,
 } from "../../netlink/mod.ts";
+import { choiceRules, choiceSets } from "./choice.ts";
 import type { ClientPlan } from "./plan.ts";
 import type { ClientInterface } from "./originating.ts";
 import { OWN_PORTS_FROM } from "./own_ports.ts";
@@ -16,7 +17,8 @@ import { TUNNEL_LINKS } from "../kernel/tunnel_names.ts";
 /** Counts tunnelled packets that no gateway sent. */
 export const FOREIGN_FOU_COUNTER = "foreign_fou";
 
-/** NF_IP_PRI_MANGLE and NF_IP_PRI_FILTER of `<linux/netfilter_ipv4.h>`. */
+/** NF_IP_PRI_RAW, NF_IP_PRI_MANGLE and NF_IP_PRI_FILTER of `<linux/netfilter_ipv4.h>`. */
+const RAW = -300;
 const MANGLE = -150;
 const FILTER = 0;
 
@@ -64,16 +66,21 @@ export interface TableFacts {
  * connections are answered by the way they came. Pure.
  */
 export function clientTable(plan: ClientPlan, facts: TableFacts): NftTable {
-  const { receiverFamilies, tunnelFamilies } = plan;
+  const { receiverFamilies, tunnelFamilies, choices } = plan;
   const { interfaces } = facts;
+  const isRouting = interfaces.length + choices.length > 0;
   return {
     family: "inet",
     name: EGRESS_NFT_TABLE,
     counters: receiverFamilies.length === 0 ? [] : [FOREIGN_FOU_COUNTER],
-    sets: tunnelFamilies.map((family) => senderSet(plan, family)),
+    sets: [
+      ...tunnelFamilies.map((family) => senderSet(plan, family)),
+      ...choices.flatMap(choiceSets),
+    ],
     chains: [
+      ...(choices.length === 0 ? [] : untrackedChains(plan)),
       inputChain(plan, interfaces),
-      ...(interfaces.length === 0 ? [] : [outputChain(facts)]),
+      ...(isRouting ? [outputChain(plan, facts)] : []),
       ...(plan.originatingOnly ? [refuseChain(plan, interfaces)] : []),
     ],
   };
@@ -138,8 +145,33 @@ function refuse(family: Family, what: NftStatement): NftRule {
   return nft.rule([nft.nfproto(family), what, counter, nft.drop()]);
 }
 
+/**
+ * Choosing needs the connections inside tracked. The datagrams around them are
+ * not: two entries more for each would fill the kernel's table three times as fast.
+ */
+function untrackedChains({ ifname, port }: ClientPlan): NftChain[] {
+  const chain = { type: "filter", priority: RAW, policy: "accept" } as const;
+  const rule = (link: NftStatement) =>
+    nft.rule([link, nft.udpDport(port), nft.notrack()]);
+  return [
+    {
+      ...chain,
+      name: "untracked_in",
+      hook: "prerouting",
+      rules: [rule(nft.iifname(ifname))],
+    },
+    {
+      ...chain,
+      name: "untracked_out",
+      hook: "output",
+      rules: [rule(nft.oifname(ifname))],
+    },
+  ];
+}
+
 /** Type `route`: a packet that got a mark is routed once more, by the rule for the mark. */
 function outputChain(
+  { choices }: ClientPlan,
   { interfaces, ownPortsFrom = OWN_PORTS_FROM }: TableFacts,
 ): NftChain {
   return {
@@ -153,6 +185,12 @@ function outputChain(
       ...interfaces.map(({ index }) =>
         nft.rule([nft.ctMark(index), nft.restoreMark()])
       ),
+      ...(choices.length === 0
+        ? []
+        : interfaces.map(({ index }) =>
+          nft.rule([nft.ctMark(index), nft.accept()])
+        )),
+      ...choices.flatMap(choiceRules),
     ],
   };
 }

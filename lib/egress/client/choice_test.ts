@@ -1,0 +1,57 @@
+import assert from "node:assert/strict";
+import fc from "fast-check";
+import { Address } from "../../inet/mod.ts";
+import {
+  choiceRules,
+  choiceSets,
+  gatewayMark,
+  isGatewayMark,
+} from "./choice.ts";
+
+Deno.test("gatewayMark() is the same for an address in every version, and no link's index", () => {
+  // Connections keep their marks while coild is updated.
+  assert.equal(gatewayMark(Address.parse("10.1.9.9")), 0xf623f7a3);
+  assert.equal(gatewayMark(Address.parse("fd02::99")), 0xb660892a);
+  fc.assert(fc.property(fc.nat(0xffffffff), (value) => {
+    const mark = gatewayMark(Address.of("ipv4", BigInt(value)));
+    assert.ok(isGatewayMark(mark) && mark <= 0xffffffff);
+  }));
+  assert.equal(isGatewayMark(0x7fffffff), false);
+});
+
+Deno.test("choiceRules() give each ready gateway the same share of new connections", () => {
+  const marks = fc.uniqueArray(fc.integer({ min: 2 ** 31, max: 2 ** 32 - 1 }), {
+    maxLength: 20,
+  });
+  fc.assert(fc.property(marks, (ready) => {
+    let left = 1;
+    const shares = new Map<number, number>();
+    const rules = choiceRules({
+      family: "ipv4",
+      tunnel: "fou4_0a440c31",
+      ready,
+      all: ready,
+    });
+    for (const { statements } of rules) {
+      const picked = statements.find(({ kind }) => kind === "setCtMark");
+      if (picked?.kind !== "setCtMark") continue;
+      const chance = statements.find(({ kind }) => kind === "random");
+      const part = chance?.kind === "random" ? chance.below / 2 ** 32 : 1;
+      shares.set(picked.mark, left * part);
+      left *= 1 - part;
+    }
+    assert.deepEqual([...shares.keys()], ready);
+    for (const share of shares.values()) {
+      assert.ok(Math.abs(share - 1 / ready.length) < 1e-6, `${share}`);
+    }
+  }));
+});
+
+Deno.test("choiceSets() has marks of ready gateways, and of all", () => {
+  const choice = { family: "ipv6", tunnel: "fou6_0a3cb378" } as const;
+  const sets = choiceSets({ ...choice, ready: [7], all: [7, 9] });
+  assert.deepEqual(sets.map(({ name, elements }) => [name, elements.flat()]), [
+    ["ready_fou6_0a3cb378", [7]],
+    ["gateways_fou6_0a3cb378", [7, 9]],
+  ]);
+});
