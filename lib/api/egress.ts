@@ -52,6 +52,12 @@ export interface EgressAffinityConfig {
  */
 export type EgressFailurePolicy = "Closed" | "Open";
 
+/**
+ * Who chooses the gateway of a connection: `Service` leaves it to the cluster's
+ * Service proxy, `Direct` to the kernel of the client.
+ */
+export type EgressGatewaySelection = "Service" | "Direct";
+
 /** Desired state of an {@linkcode Egress}. */
 export interface EgressSpec {
   /** CIDRs of either family. */
@@ -72,6 +78,8 @@ export interface EgressSpec {
   readonly podDisruptionBudget?: EgressDisruptionBudget;
   /** The API server fills in `Closed`. */
   readonly failurePolicy?: EgressFailurePolicy;
+  /** The API server fills in `Service`. */
+  readonly gatewaySelection?: EgressGatewaySelection;
   /** The most connections that each address of a client may have at one gateway; 0 for any number. Absent: a share of the gateway's. */
   readonly maxFlowsPerClient?: number;
 }

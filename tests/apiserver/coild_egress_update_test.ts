@@ -105,6 +105,38 @@ Deno.test("coild keeps its egress clients up to date", async (t) => {
   );
 
   await t.step(
+    "a running pod chooses its gateways when its Egress says so, and no longer when it does not",
+    async () => {
+      const destinations = [NET];
+      await egress.createEgress("chosen", { destinations });
+      const { pod } = await egress.runClient(coild, "chosen", "chosen");
+      const before = await plane.of(pod);
+      const gateways = before?.senders ?? [];
+      assert.ok(gateways.length > 0);
+      await egress.applyEgress("chosen", {
+        destinations,
+        gatewaySelection: "Direct",
+      });
+      await egress.until(
+        "a tunnel to each gateway",
+        pod,
+        (now) =>
+          gateways.every((gateway) =>
+            now?.tunnels.some((tunnel) => tunnelTo(gateway).test(tunnel))
+          ),
+      );
+      await egress.applyEgress("chosen", { destinations });
+      await egress.until(
+        "what was before",
+        pod,
+        (now) => JSON.stringify(now) === JSON.stringify(before),
+      );
+      await coild.del(pod);
+      await lab.deletePod(pod);
+    },
+  );
+
+  await t.step(
     "an annotation is added to, changed in and removed from a running pod",
     async () => {
       const [one = ""] = await egress.createEgress("one", {

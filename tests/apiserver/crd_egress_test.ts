@@ -160,6 +160,12 @@ const CREATED: readonly Case[] = [
     spec: { failurePolicy: "Ignore" },
     refused: ['spec.failurePolicy: Unsupported value: "Ignore"'],
   },
+  { name: "clients that choose", spec: { gatewaySelection: "Direct" } },
+  {
+    name: "an unknown gatewaySelection",
+    spec: { gatewaySelection: "Random" },
+    refused: ['spec.gatewaySelection: Unsupported value: "Random"'],
+  },
   { name: "no limit for clients", spec: { maxFlowsPerClient: 0 } },
   { name: "a limit for clients", spec: { maxFlowsPerClient: 50_000 } },
   {
@@ -265,6 +271,7 @@ Deno.test("the API server refuses what an Egress must not be", async (t) => {
       sessionAffinity: "ClientIP",
       fouSourcePortAuto: false,
       failurePolicy: "Closed",
+      gatewaySelection: "Service",
     });
   });
 

@@ -1,7 +1,7 @@
 // Originating-only mode: connections from outside are answered by the way they
 // came, only what the pod itself begins goes through a gateway.
 import assert from "node:assert/strict";
-import { FAMILIES } from "../../lib/inet/mod.ts";
+import { Address, FAMILIES } from "../../lib/inet/mod.ts";
 import { ConntrackSocket } from "../../lib/netlink/mod.ts";
 import { eventually } from "../lab/wait.ts";
 import {
@@ -98,6 +98,33 @@ Deno.test(
     assert.ok(await conntrack.deleteWhere(() => true) > 0);
     await visitor.push();
     await visitor.talk();
+  },
+);
+
+Deno.test(
+  "answers go out by the way the question came where the pod chooses its gateways, too",
+  async () => {
+    await using lab = await podLab();
+    const gateways = ["10.1.9.9", "10.1.9.10", "fd02::99"].map(Address.parse);
+    const chosen = missingGateway(["0.0.0.0/0", "::/0"], {
+      service: {
+        ipv4: Address.parse("10.96.0.9"),
+        ipv6: Address.parse("fd96::9"),
+      },
+      senders: gateways,
+      direct: gateways,
+      available: FAMILIES,
+    });
+    await lab.apply([chosen], ORIGINATING);
+    using conntrack = ConntrackSocket.open({ netns: lab.netns });
+    for (const family of FAMILIES) {
+      using visitor = await visit(lab, family);
+      await visitor.talk();
+      await visitor.push();
+      assert.ok(await conntrack.deleteWhere(() => true) > 0);
+      await visitor.push();
+      await visitor.talk();
+    }
   },
 );
 

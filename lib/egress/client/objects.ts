@@ -26,7 +26,12 @@ export function transformEgress(egress: Egress): Egress {
     },
     spec: {
       destinations: spec.destinations,
-      ...keepFields(spec, "failurePolicy", "fouSourcePortAuto"),
+      ...keepFields(
+        spec,
+        "failurePolicy",
+        "fouSourcePortAuto",
+        "gatewaySelection",
+      ),
     },
   };
 }

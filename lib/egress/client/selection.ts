@@ -108,6 +108,7 @@ function gatewayOf(
   { egress, service, slices }: EgressFacts & { readonly egress: Egress },
 ): ClientGateway {
   const { destinations, failurePolicy, fouSourcePortAuto } = egress.spec;
+  const isDirect = egress.spec.gatewaySelection === "Direct";
   const endpoints = slices.flatMap(endpointsOf);
   return {
     name,
@@ -115,6 +116,7 @@ function gatewayOf(
     destinations: destinations.flatMap((text) => Prefix.tryParse(text) ?? []),
     sourcePortAuto: fouSourcePortAuto ?? false,
     senders: distinct(endpoints.map(({ address }) => address)),
+    ...(isDirect && { direct: chosenAddresses(endpoints) }),
     available: service === undefined ? [] : availableFamilies(endpoints),
     failurePolicy: failurePolicy ?? "Closed",
   };
@@ -156,16 +158,24 @@ function endpointsOf(slice: V1EndpointSlice): Endpoint[] {
   });
 }
 
+function availableFamilies(endpoints: readonly Endpoint[]): Family[] {
+  const chosen = chosenAddresses(endpoints);
+  return FAMILIES.filter((family) =>
+    chosen.some((address) => address.family === family)
+  );
+}
+
 /**
- * As kube-proxy sees it: a ready pod takes new flows, and without any, those
+ * As kube-proxy sees it: ready pods take new flows, and without any, those
  * that are ending and still serve do (KEP-1669).
  */
-function availableFamilies(endpoints: readonly Endpoint[]): Family[] {
-  return FAMILIES.filter((family) =>
-    endpoints.some(({ address, ready, serving }) =>
-      address.family === family && (ready || serving)
-    )
-  );
+function chosenAddresses(endpoints: readonly Endpoint[]): Address[] {
+  return FAMILIES.flatMap((family) => {
+    const own = endpoints.filter(({ address }) => address.family === family);
+    const ready = own.filter(({ ready }) => ready);
+    const chosen = ready.length > 0 ? ready : own.filter((e) => e.serving);
+    return distinct(chosen.map(({ address }) => address));
+  });
 }
 
 /** One address of each pod that serves, of the cluster's primary family where it has one. */

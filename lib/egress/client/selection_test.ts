@@ -106,6 +106,25 @@ Deno.test("selectGateways() makes a gateway of an Egress, its Service and its en
   assert.deepEqual(targets.map(({ address }) => `${address}`), ["10.1.0.4"]);
 });
 
+Deno.test("selectGateways() lets clients choose from the ready gateways, or those that end, and knows all", () => {
+  const directOf = (
+    spec: Partial<Egress["spec"]>,
+    ...slices: V1EndpointSlice[]
+  ) =>
+    select({ egress: egress("a", spec), service: service("::1"), slices })
+      .gateways.map(({ direct, senders }) => [direct?.join(), senders.join()]);
+  const direct = { gatewaySelection: "Direct" } as const;
+  const slices = [
+    slice("IPv4", { at: "10.1.0.4" }, { at: "10.1.0.5", is: "-st" }),
+    slice("IPv6", { at: "fd01::5", is: "-st" }),
+    slice("IPv4", { at: "10.1.0.6", is: "---" }),
+  ];
+  const all = "10.1.0.4,10.1.0.5,fd01::5,10.1.0.6";
+  assert.deepEqual(directOf(direct, ...slices), [["10.1.0.4,fd01::5", all]]);
+  assert.deepEqual(directOf({}, ...slices), [[undefined, all]]);
+  assert.deepEqual(directOf(direct), [["", ""]]);
+});
+
 Deno.test("selectGateways() refuses by default, from the port", () => {
   const { gateways } = select({ egress: egress("a"), service: service("::1") });
   assert.equal(gateways[0]?.failurePolicy, "Closed");

@@ -1,0 +1,253 @@
+// Clients that choose their gateways themselves (gatewaySelection: Direct).
+import assert from "node:assert/strict";
+import { PODS } from "../../lib/kube/mod.ts";
+import { inNetns } from "../lab/mod.ts";
+import { eventually } from "../lab/wait.ts";
+import type { Client, EgressCluster } from "./e2e_cluster.ts";
+import type { Gateway } from "./e2e_kubelet.ts";
+import { egressTest } from "./e2e_stage.ts";
+import { OUTSIDE, OUTSIDE_NETWORKS, VM_FAMILIES } from "./topology.ts";
+import { askTcp, type FlowReport, TcpFlow, UdpFlow } from "./traffic.ts";
+
+const EGRESS = "direct";
+/** That all of so many connections take the same of two gateways by chance is as good as impossible. */
+const MANY = 40;
+/** So long the kubelet of the lab may need to notice that a gateway hangs. */
+const NOTICE_MS = 60_000;
+
+let client: Client;
+
+/** The gateways of new connections, of both families, by the pods' names. */
+async function gatewaysOfNew(
+  cluster: EgressCluster,
+  count: number,
+): Promise<readonly string[]> {
+  const used = new Set<string>();
+  for (const family of VM_FAMILIES) {
+    for (let i = 0; i < count; i++) {
+      const source = await askTcp(client.sockets, OUTSIDE[family].near);
+      used.add(gatewayOf(cluster, source).pod.name);
+    }
+  }
+  return [...used].sort();
+}
+
+function gatewayOf(cluster: EgressCluster, source: string): Gateway {
+  const gateway = cluster.gatewaysOf(EGRESS).find(({ pod }) =>
+    pod.addresses.includes(source)
+  );
+  assert.ok(gateway, `${source} is no gateway's`);
+  return gateway;
+}
+
+/** Waits until all new connections go to these gateways. */
+async function awaitGateways(
+  cluster: EgressCluster,
+  ...gateways: readonly Gateway[]
+): Promise<void> {
+  const names = gateways.map(({ pod }) => pod.name).sort();
+  await eventually(`new connections by ${names.join()}`, async () => {
+    const used = await gatewaysOfNew(cluster, MANY / 4);
+    return used.join() === names.join();
+  }, { timeoutMs: NOTICE_MS });
+}
+
+interface Flows extends AsyncDisposable {
+  readonly flows: readonly (TcpFlow | UdpFlow)[];
+}
+
+/** Connections and exchanges of datagrams through each of the gateways, of both families. */
+async function flowsThroughAll(cluster: EgressCluster): Promise<Flows> {
+  await using stack = new AsyncDisposableStack();
+  const flows: (TcpFlow | UdpFlow)[] = [];
+  for (const family of VM_FAMILIES) {
+    const options = { address: OUTSIDE[family].near, intervalMs: 100 };
+    const missing = new Set(cluster.gatewaysOf(EGRESS).map((g) => g.pod.name));
+    while (missing.size > 0) {
+      const flow = stack.use(await TcpFlow.open(client.sockets, options));
+      const [source = ""] = flow.report.sources;
+      if (missing.delete(gatewayOf(cluster, source).pod.name)) flows.push(flow);
+      else await flow[Symbol.asyncDispose]();
+    }
+    for (let i = 0; i < 4; i++) {
+      flows.push(stack.use(new UdpFlow(client.sockets, options)));
+    }
+  }
+  await answering(flows);
+  const kept = stack.move();
+  return { flows, [Symbol.asyncDispose]: () => kept.disposeAsync() };
+}
+
+/** Waits until each flow has had some more answers. */
+async function answering(flows: Flows["flows"]): Promise<void> {
+  const before = flows.map(({ report }) => report.answered);
+  await eventually(
+    "answers on all flows",
+    () =>
+      flows.every(({ report }, i) => report.answered > (before[i] ?? 0) + 3),
+    {
+      timeoutMs: NOTICE_MS,
+    },
+  );
+}
+
+/** No flow broke or changed its gateway; a datagram that was under way may still be answered. */
+async function expectUntouched(
+  { flows }: Pick<Flows, "flows">,
+): Promise<void> {
+  await answering(flows);
+  for (const { report } of flows) {
+    const text = textOf(report);
+    assert.equal(report.error, undefined, text);
+    assert.equal(report.sources.size, 1, text);
+    assert.ok(report.sent - report.answered <= 2, text);
+  }
+}
+
+function textOf({ sent, answered, sources, error }: FlowReport): string {
+  return `sent ${sent}, answered ${answered}, from ${[
+    ...sources,
+  ]}, error ${error}`;
+}
+
+/** The nft table of the client's pod. */
+function tableOf({ pod }: Client): Promise<string> {
+  return inNetns(
+    pod.sandbox.netns,
+    ...["nft", ["list", "table", "inet", "coil"]] as const,
+  );
+}
+
+egressTest("egress by gateways that the client chooses", {
+  setUp: async (cluster) => {
+    await cluster.createEgress(EGRESS, {
+      destinations: VM_FAMILIES.map((f) => OUTSIDE_NETWORKS[f].near),
+      replicas: 2,
+      fouSourcePortAuto: true,
+      gatewaySelection: "Direct",
+    });
+    client = await cluster.createClient({ name: "client", egresses: EGRESS });
+  },
+  scenarios: {
+    "new connections are spread over the gateways": async (cluster) => {
+      const gateways = await cluster.gatewaysReady(EGRESS, 2);
+      const names = gateways.map(({ pod }) => pod.name).sort();
+      // The Service would send a client to one gateway only: affinity.
+      assert.deepEqual(await gatewaysOfNew(cluster, MANY), names);
+    },
+
+    "a gateway hangs: what its kernel forwards goes on, new connections use the other":
+      async (cluster) => {
+        const [hung, other] = await cluster.gatewaysReady(EGRESS, 2);
+        assert.ok(hung && other);
+        await using flows = await flowsThroughAll(cluster);
+        hung.process.signal("SIGSTOP");
+        try {
+          await awaitGateways(cluster, other);
+          await expectUntouched(flows);
+        } finally {
+          hung.process.signal("SIGCONT");
+        }
+        await awaitGateways(cluster, hung, other);
+        await expectUntouched(flows);
+      },
+
+    "a gateway's process is killed and starts again: connections through it go on":
+      async (cluster) => {
+        const [killed, other] = await cluster.gatewaysReady(EGRESS, 2);
+        assert.ok(killed && other);
+        await using flows = await flowsThroughAll(cluster);
+        const { restarts } = killed;
+        await killed.process.kill9();
+        await eventually(
+          "the gateway to be back",
+          () => killed.restarts > restarts && killed.ready,
+          { timeoutMs: 180_000 },
+        );
+        await expectUntouched(flows);
+        await awaitGateways(cluster, killed, other);
+      },
+
+    "coild is killed and comes back: nothing is changed": async (cluster) => {
+      const links = () =>
+        inNetns(client.pod.sandbox.netns, "ip", ["-o", "link", "show"]);
+      const before = [await links(), await tableOf(client)];
+      await using flows = await flowsThroughAll(cluster);
+      const [node] = cluster.nodes;
+      await cluster.daemonOf(node).kill9();
+      await expectUntouched(flows);
+      await cluster.startCoild(node);
+      await expectUntouched(flows);
+      assert.deepEqual([await links(), await tableOf(client)], before);
+    },
+
+    "a gateway is drained: its connections go on, new ones use others": async (
+      cluster,
+    ) => {
+      const [drained, other] = await cluster.gatewaysReady(EGRESS, 2);
+      assert.ok(drained && other);
+      await using flows = await flowsThroughAll(cluster);
+      const { namespace, name } = drained.pod;
+      await cluster.access.client.delete(PODS, { namespace, name });
+      await eventually(
+        "new connections by others",
+        async () => !(await gatewaysOfNew(cluster, MANY / 4)).includes(name),
+        { timeoutMs: NOTICE_MS },
+      );
+      await expectUntouched(flows);
+      assert.ok(drained.process.isRunning, "it has not waited for its flows");
+      await flows[Symbol.asyncDispose]();
+      await eventually(
+        "the gateway to end",
+        () => !cluster.kubelet.gateways().includes(drained),
+        { timeoutMs: 180_000 },
+      );
+      await cluster.gatewaysReady(EGRESS, 2);
+    },
+
+    "a gateway disappears: new connections use others, flows through others lose nothing":
+      async (cluster) => {
+        const [lost, other] = await cluster.gatewaysReady(EGRESS, 2);
+        assert.ok(lost && other);
+        await using all = await flowsThroughAll(cluster);
+        const flows = all.flows.filter(({ report }) =>
+          [...report.sources].every((s) => other.pod.addresses.includes(s))
+        );
+        assert.ok(flows.length >= 2, "each family has one through the other");
+        const { namespace, name } = lost.pod;
+        const target = { namespace, name, gracePeriodSeconds: 0 };
+        await cluster.access.client.delete(PODS, target);
+        await eventually("new connections by others", async () => {
+          try {
+            return (await gatewaysOfNew(cluster, 2)).length > 0;
+          } catch {
+            return false; // by the lost one
+          }
+        }, { timeoutMs: NOTICE_MS });
+        await expectUntouched({ flows });
+        await cluster.gatewaysReady(EGRESS, 2);
+      },
+
+    "to the Service and back: connections of the Service go on": async (
+      cluster,
+    ) => {
+      const selected = (gatewaySelection: "Service" | "Direct") =>
+        cluster.patchEgress(EGRESS, { gatewaySelection });
+      await selected("Service");
+      await eventually(
+        "no choice in the pod",
+        async () => !(await tableOf(client)).includes("set ready_"),
+      );
+      const address = OUTSIDE.ipv4.near;
+      const sources = new Set<string>();
+      for (let i = 0; i < MANY / 4; i++) {
+        sources.add(await askTcp(client.sockets, address));
+      }
+      assert.equal(sources.size, 1, "the Service sends a client to one");
+      await using flow = await TcpFlow.open(client.sockets, { address });
+      await selected("Direct");
+      await awaitGateways(cluster, ...await cluster.gatewaysReady(EGRESS, 2));
+      await expectUntouched({ flows: [flow] });
+    },
+  },
+});
