@@ -36,7 +36,9 @@ export {
   clearClient,
   type ClientReport,
   isClient,
+  listChosen,
 } from "./client/apply.ts";
+export { gatewayMark } from "./client/choice.ts";
 export { GatewayNetnsError } from "./client/findings.ts";
 export { inspectClient } from "./client/inspect.ts";
 export {

@@ -82,6 +82,12 @@ class FakePlane implements EgressPlane {
   refused(): Promise<readonly Prefix[]> {
     return Promise.resolve([Prefix.parse("0.0.0.0/0")]);
   }
+
+  chosen(): Promise<ReadonlySet<number>> {
+    return Promise.resolve(
+      new Set(this.plan?.choices.flatMap(({ all }) => all)),
+    );
+  }
 }
 
 /** Egress on node "n1", with Egress "nat/internet" whose Service is 10.96.0.9. */

@@ -105,32 +105,31 @@ Deno.test("coild keeps its egress clients up to date", async (t) => {
   );
 
   await t.step(
-    "a running pod chooses its gateways when its Egress says so, and no longer when it does not",
+    "a running pod chooses its gateways when its Egress says so, and leaves connections where they are when it no longer does",
     async () => {
       const destinations = [NET];
       await egress.createEgress("chosen", { destinations });
       const { pod } = await egress.runClient(coild, "chosen", "chosen");
-      const before = await plane.of(pod);
-      const gateways = before?.senders ?? [];
+      const select = (gatewaySelection: "Service" | "Direct") =>
+        egress.applyEgress("chosen", { destinations, gatewaySelection });
+      const awaitChoices = (expected: string) =>
+        egress.until(expected, pod, (now) => now?.choices.join() === expected);
+      const gateways = (await plane.of(pod))?.senders ?? [];
       assert.ok(gateways.length > 0);
-      await egress.applyEgress("chosen", {
-        destinations,
-        gatewaySelection: "Direct",
-      });
-      await egress.until(
-        "a tunnel to each gateway",
-        pod,
-        (now) =>
-          gateways.every((gateway) =>
-            now?.tunnels.some((tunnel) => tunnelTo(gateway).test(tunnel))
-          ),
+      await awaitChoices("");
+      await select("Direct");
+      await awaitChoices("1 of 1");
+      const { tunnels = [] } = await plane.of(pod) ?? {};
+      assert.ok(
+        tunnels.some((tunnel) =>
+          gateways.some((gateway) => tunnelTo(gateway).test(tunnel))
+        ),
+        tunnels.join(),
       );
-      await egress.applyEgress("chosen", { destinations });
-      await egress.until(
-        "what was before",
-        pod,
-        (now) => JSON.stringify(now) === JSON.stringify(before),
-      );
+      await select("Service");
+      await awaitChoices("0 of 1");
+      await select("Direct");
+      await awaitChoices("1 of 1");
       await coild.del(pod);
       await lab.deletePod(pod);
     },

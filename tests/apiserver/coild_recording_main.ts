@@ -73,6 +73,13 @@ class RecordingPlane implements EgressPlane {
       .map(({ destination }) => Prefix.parse(destination));
   }
 
+  async chosen({ netns }: PlaneOptions): Promise<ReadonlySet<number>> {
+    const file = this.#fileOf(netns.inode);
+    if (!await exists(file)) return new Set();
+    const plan = JSON.parse(await Deno.readTextFile(file)) as ClientPlan;
+    return new Set(plan.choices.flatMap(({ all }) => all));
+  }
+
   #fileOf(inode: bigint): string {
     return `${this.#dir}/${inode}.json`;
   }

@@ -86,11 +86,17 @@ export interface RecordedClient {
   /** `<table> <destination> <tunnel or refused>`, without routes that only let tunnelled packets pass. */
   readonly routes: readonly string[];
   readonly senders: readonly string[];
+  /** `<ready> of <all>` of the gateways that it chooses from, for each Egress and family. */
+  readonly choices: readonly string[];
   readonly port: number;
   readonly originatingOnly: boolean;
 }
 
 interface PlanJson {
+  readonly choices: readonly {
+    readonly ready: readonly number[];
+    readonly all: readonly number[];
+  }[];
   readonly tunnels: readonly {
     readonly name: string;
     readonly local: string;
@@ -108,7 +114,7 @@ interface PlanJson {
 }
 
 function clientOf(plan: PlanJson): RecordedClient {
-  const { tunnels, routes, senders, port, originatingOnly } = plan;
+  const { tunnels, routes, senders, choices, port, originatingOnly } = plan;
   return {
     tunnels: tunnels.map(({ name, local, remote, sourcePort }) =>
       `${name} ${local} > ${remote} ${sourcePort}`
@@ -120,6 +126,9 @@ function clientOf(plan: PlanJson): RecordedClient {
     // The Services' addresses are senders as well, and in the tunnels already.
     senders: senders.filter((sender) =>
       tunnels.every(({ remote }) => remote !== sender)
+    ),
+    choices: choices.map(({ ready, all }) =>
+      `${ready.length} of ${all.length}`
     ),
     port,
     originatingOnly,

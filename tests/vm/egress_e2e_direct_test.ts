@@ -228,26 +228,38 @@ egressTest("egress by gateways that the client chooses", {
         await cluster.gatewaysReady(EGRESS, 2);
       },
 
-    "to the Service and back: connections of the Service go on": async (
-      cluster,
-    ) => {
-      const selected = (gatewaySelection: "Service" | "Direct") =>
-        cluster.patchEgress(EGRESS, { gatewaySelection });
-      await selected("Service");
-      await eventually(
-        "no choice in the pod",
-        async () => !(await tableOf(client)).includes("set ready_"),
-      );
-      const address = OUTSIDE.ipv4.near;
-      const sources = new Set<string>();
-      for (let i = 0; i < MANY / 4; i++) {
-        sources.add(await askTcp(client.sockets, address));
-      }
-      assert.equal(sources.size, 1, "the Service sends a client to one");
-      await using flow = await TcpFlow.open(client.sockets, { address });
-      await selected("Direct");
-      await awaitGateways(cluster, ...await cluster.gatewaysReady(EGRESS, 2));
-      await expectUntouched({ flows: [flow] });
-    },
+    "to the Service and back, coild restarted in between: every connection goes on":
+      async (cluster) => {
+        const gateways = await cluster.gatewaysReady(EGRESS, 2);
+        await using chosen = await flowsThroughAll(cluster);
+        const selected = (gatewaySelection: "Service" | "Direct") =>
+          cluster.patchEgress(EGRESS, { gatewaySelection });
+        await selected("Service");
+        await eventually(
+          "no gateway to choose",
+          async () =>
+            !/set ready_\S+ \{\s+type mark\s+elements/.test(
+              await tableOf(client),
+            ),
+        );
+        const address = OUTSIDE.ipv4.near;
+        const sources = new Set<string>();
+        for (let i = 0; i < MANY / 4; i++) {
+          sources.add(await askTcp(client.sockets, address));
+        }
+        assert.equal(sources.size, 1, "the Service sends a client to one");
+        await using flow = await TcpFlow.open(client.sockets, { address });
+        const flows = [...chosen.flows, flow];
+        await expectUntouched({ flows });
+        const [node] = cluster.nodes;
+        const before = await tableOf(client);
+        await cluster.daemonOf(node).kill9();
+        await cluster.startCoild(node);
+        await expectUntouched({ flows });
+        assert.equal(await tableOf(client), before);
+        await selected("Direct");
+        await awaitGateways(cluster, ...gateways);
+        await expectUntouched({ flows });
+      },
   },
 });

@@ -1,8 +1,10 @@
 import type { Netns } from "../../linux/mod.ts";
 import { EGRESS_NFT_TABLE } from "../../names/mod.ts";
 import { NetfilterSocket, RouteSocket } from "../../netlink/mod.ts";
+import { isGatewayMark } from "./choice.ts";
 import { type ClientPlan, planClient } from "./plan.ts";
 import type { ShadowedDestination, SkippedDestination } from "./request.ts";
+import { isClientRule } from "./rules.ts";
 import { ClientRun } from "./run.ts";
 import { isGateway, ownState, readState } from "./state.ts";
 
@@ -92,6 +94,17 @@ export async function isClient({ netns }: ClientOptions): Promise<boolean> {
   const { links, rules, routes } = ownState(state);
   return links.length + rules.length + routes.length > 0 ||
     (await nft.listTables()).includes(EGRESS_NFT_TABLE);
+}
+
+/** The marks of the gateways that the client of a namespace has chosen from, whatever made it. */
+export async function listChosen(
+  { netns }: ClientOptions,
+): Promise<ReadonlySet<number>> {
+  using route = RouteSocket.open({ netns });
+  const rules = (await route.listRules()).filter(isClientRule);
+  return new Set(
+    rules.flatMap(({ fwmark = 0 }) => isGatewayMark(fwmark) ? [fwmark] : []),
+  );
 }
 
 /** The plan of a pod that is no client. */

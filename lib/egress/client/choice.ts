@@ -63,7 +63,8 @@ function setNames(tunnel: string) {
  * The rules of a choice, in a chain of type `route`. A connection that has had
  * an answer stays with its gateway for as long as there is that gateway; until
  * the first answer it leaves a gateway that is not ready. Connections from
- * before the choice have no mark, and stay with the Service.
+ * before the choice have no mark, and stay with the Service; where no gateway
+ * is ready, others go there, too.
  */
 export function choiceRules({ tunnel, ready }: GatewayChoice): NftRule[] {
   const names = setNames(tunnel);
@@ -82,6 +83,7 @@ export function choiceRules({ tunnel, ready }: GatewayChoice): NftRule[] {
         nft.restoreMark(),
       )
     ),
+    ...(ready.length === 0 ? [rule(nft.setCtMark(0))] : []),
   ];
 }
 

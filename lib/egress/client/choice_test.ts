@@ -34,7 +34,7 @@ Deno.test("choiceRules() give each ready gateway the same share of new connectio
     });
     for (const { statements } of rules) {
       const picked = statements.find(({ kind }) => kind === "setCtMark");
-      if (picked?.kind !== "setCtMark") continue;
+      if (picked?.kind !== "setCtMark" || picked.mark === 0) continue;
       const chance = statements.find(({ kind }) => kind === "random");
       const part = chance?.kind === "random" ? chance.below / 2 ** 32 : 1;
       shares.set(picked.mark, left * part);

@@ -22,7 +22,7 @@ export interface ClientGateway {
    * The addresses of its pods that new connections are spread over by the
    * client itself; absent where the Service chooses.
    */
-  readonly direct?: readonly Address[];
+  readonly direct?: readonly Address[] | undefined;
   /** The families in which any of its pods can take packets. */
   readonly available: readonly Family[];
   /** What to do with packets of the others. */

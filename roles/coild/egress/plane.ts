@@ -4,6 +4,7 @@ import {
   clearClient,
   type ClientPlan,
   inspectClient,
+  listChosen,
   prepareKernel,
 } from "../../../lib/egress/mod.ts";
 import { type Family, Prefix } from "../../../lib/inet/mod.ts";
@@ -47,6 +48,9 @@ export interface EgressPlane {
 
   /** The destinations that the pod is refused when they have no other way. */
   refused(options: PlaneOptions): Promise<readonly Prefix[]>;
+
+  /** The marks of the gateways whose connections stay with them. */
+  chosen(options: PlaneOptions): Promise<ReadonlySet<number>>;
 }
 
 export const KERNEL_PLANE: EgressPlane = {
@@ -56,6 +60,7 @@ export const KERNEL_PLANE: EgressPlane = {
   },
   clear: clearClient,
   inspect: inspectClient,
+  chosen: listChosen,
   async refused({ netns }) {
     using socket = RouteSocket.open({ netns });
     const destinations: Prefix[] = [];

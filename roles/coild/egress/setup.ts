@@ -2,6 +2,7 @@ import {
   type ClientGateway,
   type ClientPlan,
   egressRefsOf,
+  gatewayMark,
   planClient,
   problemOf,
   selectGateways,
@@ -33,6 +34,7 @@ import {
   InvalidNetworkError,
 } from "../base/errors.ts";
 import { podKey } from "../base/keys.ts";
+import { keepChoices } from "./kept_choices.ts";
 import { recall, unknownGateways } from "./lost_egresses.ts";
 import type { PodFacts } from "../cluster/pod_source.ts";
 import {
@@ -182,11 +184,18 @@ export class EgressSetup {
     const selection = await this.#select(annotations, { signal });
     if (selection === undefined) return await this.#clear(attachment);
     const state = this.#states.get(keyText(attachment.key));
-    const { gateways, lost } = recall(selection, gatewaysOf(state));
+    const known = gatewaysOf(state);
+    const { gateways: recalled, lost } = recall(selection, known);
+    const gateways = keepChoices(
+      recalled,
+      ({ name }) => known.get(name)?.direct !== undefined,
+    );
     const plan = this.#plan(attachment, gateways);
     if (lost.length === 0 && isSettled(state, plan)) {
-      const known = { ...selection, gateways };
-      this.#settle(attachment, { plan, selection: known });
+      this.#settle(attachment, {
+        plan,
+        selection: { ...selection, gateways },
+      });
       return true;
     }
     using netns = await attachment.openNetns();
@@ -194,13 +203,28 @@ export class EgressSetup {
     const refused = lost.length === 0
       ? []
       : await this.#with.plane.refused({ netns });
+    // What was chosen before a start is known from the kernel alone.
+    const kept = state === undefined
+      ? await this.#keepChosen(gateways, netns)
+      : gateways;
     await this.#converge(attachment, {
       netns,
       signal,
       selection,
-      gateways: [...gateways, ...unknownGateways(lost, refused, gateways)],
+      gateways: [...kept, ...unknownGateways(lost, refused, gateways)],
     });
     return true;
+  }
+
+  async #keepChosen(
+    gateways: readonly ClientGateway[],
+    netns: Netns,
+  ): Promise<readonly ClientGateway[]> {
+    const marks = await this.#with.plane.chosen({ netns });
+    return keepChoices(
+      gateways,
+      ({ senders }) => senders.some((each) => marks.has(gatewayMark(each))),
+    );
   }
 
   /** True when the pod is known to be no client. */

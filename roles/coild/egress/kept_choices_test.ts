@@ -1,0 +1,39 @@
+import assert from "node:assert/strict";
+import type { ClientGateway } from "../../../lib/egress/mod.ts";
+import { Address } from "../../../lib/inet/mod.ts";
+import { keepChoices } from "./kept_choices.ts";
+
+function gateway(name: string, direct?: readonly string[]): ClientGateway {
+  return {
+    name,
+    service: {},
+    destinations: [],
+    sourcePortAuto: true,
+    senders: [],
+    direct: direct?.map((text) => Address.parse(text)),
+    available: [],
+    failurePolicy: "Closed",
+  };
+}
+
+Deno.test("keepChoices() leaves no gateway to choose where some were chosen before, and what is chosen now as it is", () => {
+  const before = new Set(["nat/left", "nat/chosen"]);
+  const kept = keepChoices(
+    [
+      gateway("nat/left"),
+      gateway("nat/chosen", ["10.1.0.4"]),
+      gateway("nat/never"),
+      gateway("nat/new", ["10.1.0.5"]),
+    ],
+    ({ name }) => before.has(name),
+  );
+  assert.deepEqual(
+    kept.map(({ name, direct }) => [name, direct?.join()]),
+    [
+      ["nat/left", ""],
+      ["nat/chosen", "10.1.0.4"],
+      ["nat/never", undefined],
+      ["nat/new", "10.1.0.5"],
+    ],
+  );
+});
