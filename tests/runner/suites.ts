@@ -10,6 +10,7 @@ import { ensureBird } from "../lab/bird.ts";
 import { ensureContainerd2 } from "../lab/containerd.ts";
 import { ensureHelm } from "../lab/helm.ts";
 import { ensurePeerCoil } from "../lab/peer_coil.ts";
+import { ensurePeerCoordinator } from "../lab/peer_coordinator.ts";
 import {
   BUILD_PACKAGES,
   CLUSTER_PACKAGES,
@@ -304,6 +305,7 @@ export const SUITES: readonly Suite[] = [
     root: true,
     // For datagrams.
     args: ["--unstable-net"],
+    prepare: (log) => ensurePeerCoordinator({ log }),
     // They wait for the kernel more than they work.
     jobs: 3,
     beside: "vm",
