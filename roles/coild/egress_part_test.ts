@@ -258,6 +258,9 @@ for (const [reason, step, error] of REFUSALS) {
     lab.putPod("client", { ...CLIENT, other: "annotation" });
     await lab.quiet();
     assert.equal(lab.events.length, 1);
+    const { conditions } = lab.part.setup;
+    const counted = step === "prepare" ? 1 : undefined;
+    assert.equal(new Map<string, number>(conditions).get(reason), counted);
     // Where there can be no tunnels, all that would go through them is refused.
     if (step === "prepare") assert.equal(lab.plane.done[0], "apply");
   });
@@ -279,6 +282,10 @@ Deno.test("a pod whose annotation is wrong has one Event, and stays as it is", a
   }
   assert.match(lab.events[0] ?? "", /^EgressInvalid of team\/client: /);
   assert.deepEqual(lab.plane.done, [APPLIED]);
+  const invalid = () => lab.part.setup.conditions.get("EgressInvalid");
+  assert.equal(invalid(), 1);
+  lab.putPod("client", CLIENT);
+  await lab.until(() => assert.equal(invalid(), 0));
 });
 
 Deno.test("a gateway that is annotated as a client gets an Event, and is left alone", async () => {

@@ -16,6 +16,7 @@ export const CONDITION_REASONS = [
   "EgressUnavailable",
   "EgressShadowed",
   "EgressFamilyMismatch",
+  "EgressUnsupported",
 ] as const;
 
 /** One of them. */

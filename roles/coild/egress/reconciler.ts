@@ -197,6 +197,7 @@ export class EgressReconciler {
     try {
       const isFound = await setup.update(attachment, pod, { signal });
       this.#note(key, { refused: undefined });
+      setup.refused(attachment.key);
       return isFound;
     } catch (error) {
       if (error instanceof GatewayNetnsError) return this.#refuse(key, pod);
@@ -230,12 +231,13 @@ export class EgressReconciler {
 
   /** Once, not at each attempt. */
   #tellRefused(
-    { pod }: Attachment,
+    { key: attachmentKey, pod }: Attachment,
     error: FouUnsupportedError | InvalidAnnotationError,
     { reason }: { readonly reason: "EgressInvalid" | "EgressUnsupported" },
   ): void {
     const key = podKey(pod);
     const { message } = error;
+    this.#with.setup.refused(attachmentKey, reason);
     if (this.#notes.get(key)?.refused === message) return;
     this.#note(key, { refused: message });
     this.#with.events.tell(pod, { type: "Warning", reason, message });

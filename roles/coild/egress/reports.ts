@@ -59,6 +59,8 @@ export class EgressReports implements Disposable {
   readonly #random: () => number;
   /** By attachment, then by condition. */
   readonly #reports = new Map<string, Map<string, Report>>();
+  /** Why a pod cannot be made a client, by attachment. */
+  readonly #refusals = new Map<string, ConditionReason>();
 
   constructor(options: EgressReportsOptions) {
     this.#options = options;
@@ -77,7 +79,16 @@ export class EgressReports implements Disposable {
         counts.set(reason, (counts.get(reason) ?? 0) + 1);
       }
     }
+    for (const reason of this.#refusals.values()) {
+      counts.set(reason, (counts.get(reason) ?? 0) + 1);
+    }
     return counts;
+  }
+
+  /** Counts a pod that cannot be made a client; no longer without a reason. */
+  refused(key: AttachmentKey, reason: ConditionReason | undefined): void {
+    if (reason === undefined) this.#refusals.delete(keyText(key));
+    else this.#refusals.set(keyText(key), reason);
   }
 
   /** Takes what is so now. */
@@ -110,6 +121,7 @@ export class EgressReports implements Disposable {
       new Map<string, Report>();
     for (const report of reports.values()) cancel(report);
     this.#reports.delete(keyText(key));
+    this.#refusals.delete(keyText(key));
   }
 
   /** Cancels all Events that wait. */

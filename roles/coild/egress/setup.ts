@@ -79,6 +79,11 @@ export class EgressSetup {
     return this.#with.reports.counts;
   }
 
+  /** Takes note of why a pod cannot be made a client; of nothing when it can. */
+  refused(key: AttachmentKey, reason?: ConditionReason): void {
+    this.#with.reports.refused(key, reason);
+  }
+
   /**
    * The gateways that a new pod asks for; undefined when it asks for none.
    *

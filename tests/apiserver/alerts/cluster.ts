@@ -279,6 +279,13 @@ export const CLUSTER: readonly Situation[] = [
     },
   },
   {
+    name: "a kernel cannot make a running pod a client",
+    series: { [condition("EgressUnsupported")]: always(1) },
+    fires: {
+      CoilEgressClientsMisconfigured: 'node="n1",reason="EgressUnsupported"',
+    },
+  },
+  {
     name: "a family is missing for some minutes",
     nearly: ["CoilEgressClientsMisconfigured"],
     series: { [condition("EgressFamilyMismatch")]: from(50, 1) },
