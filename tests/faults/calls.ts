@@ -94,7 +94,7 @@ export class Calls {
     const signal = AbortSignal.timeout(1 + pick % 12);
     const { coild } = this.#site.daemonOf(pod);
     pod.phase = "unknown";
-    await coild.add(pod.sandbox, { signal }).catch(() => {});
+    await this.tried(() => coild.add(pod.sandbox, { signal }));
     if (pick % 2 === 0) await this.del(pod);
   }
 

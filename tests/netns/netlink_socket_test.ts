@@ -21,7 +21,7 @@ import { awaitedLater } from "../lab/wait.ts";
 openLibc();
 
 netnsTest(
-  "a pod is connected with three sends, and its gateway answers",
+  "three sends connect a pod, and its gateway answers",
   async () => {
     await using host = await tempNetns("host");
     await using pod = await tempNetns("pod");
