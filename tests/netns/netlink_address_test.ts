@@ -220,7 +220,13 @@ netnsTest("neighbours are added, replaced, listed and deleted", async () => {
     const other = "02:00:00:00:00:09";
     const outcomes = await socket.tryExecute([
       neighbourAdd({ index, address, mac: other }),
-      neighbourReplace({ index, address, mac: other, state: "noarp" }),
+      neighbourReplace({
+        index,
+        address,
+        mac: other,
+        state: "noarp",
+        protocol: 32,
+      }),
     ]);
     assert.deepEqual(outcomes.map((error) => error?.code), [
       "EEXIST",
@@ -230,7 +236,7 @@ netnsTest("neighbours are added, replaced, listed and deleted", async () => {
     const [neighbour] = await socket.listNeighbours({ index, family });
     assert.deepEqual(
       { ...neighbour, address: String(neighbour?.address) },
-      { index, address: text, mac: other, state: "noarp" },
+      { index, address: text, mac: other, state: "noarp", protocol: 32 },
     );
 
     await socket.execute([neighbourDelete({ index, address })]);
