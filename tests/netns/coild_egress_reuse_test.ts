@@ -95,6 +95,7 @@ function follow(parts: Parts, pods: Pods): AsyncDisposable & {
         return Promise.resolve(true);
       },
       forget() {},
+      refused() {},
     } as never,
     attachments: parts.attachments,
     book: new AttachmentBook(),
