@@ -107,12 +107,13 @@ export interface ClientPlan {
  */
 export function planClient(request: ClientRequest): ClientPlan {
   const { owned, shadowed, skipped } = assignDestinations(request);
+  const ways = owned.map((each): Way => ({ ...each, chosen: chosenFor(each) }));
   const families = FAMILIES.filter((family) =>
     owned.some(({ destination }) => destination.family === family)
   );
   const clusterPrefixes = clusterPrefixesOf(request.clusterPrefixes);
-  const tunnels = planTunnels(request, owned);
-  const choices = planChoices(owned);
+  const tunnels = planTunnels(request, ways);
+  const choices = planChoices(ways);
   const originatingOnly = request.originatingOnly && families.length > 0;
   const tunnelFamilies = families.filter((family) =>
     tunnels.some((tunnel) => tunnel.family === family)
@@ -130,7 +131,7 @@ export function planClient(request: ClientRequest): ClientPlan {
     ]),
     tunnels,
     choices,
-    routes: planRoutes(owned, {
+    routes: planRoutes(ways, {
       tunnels,
       clusterPrefixes,
       refusal: originatingOnly ? "reject" : "unreachable",
@@ -145,36 +146,46 @@ export function planClient(request: ClientRequest): ClientPlan {
 /** A client has a tunnel for each gateway that it chooses from; of more gateways it uses so many. */
 const MAX_CHOSEN = 64;
 
-/** The gateways of a destination that the client chooses from, those that are ready first. */
-function gatewaysOf({ gateway, remote }: Owned): readonly Address[] {
-  const { direct, senders } = gateway;
-  if (direct === undefined || remote === undefined) return [];
-  const isOfFamily = ({ family }: Address) => family === remote.family;
-  return distinct([...direct, ...senders]).filter(isOfFamily)
-    .slice(0, MAX_CHOSEN);
+/** A gateway that the client chooses from. */
+interface Chosen {
+  readonly address: Address;
+  readonly mark: number;
+  readonly isReady: boolean;
 }
 
-function planChoices(owned: readonly Owned[]): GatewayChoice[] {
+/** A destination with its Egress, and the gateways that the client chooses from; undefined where the Service chooses. */
+interface Way extends Owned {
+  readonly chosen: readonly Chosen[] | undefined;
+}
+
+/** The gateways that the client chooses from, those that are ready first. */
+function chosenFor({ gateway, remote }: Owned): Chosen[] | undefined {
+  const { direct, senders } = gateway;
+  if (direct === undefined || remote === undefined) return undefined;
+  return distinct([...direct, ...senders])
+    .filter(({ family }) => family === remote.family)
+    .slice(0, MAX_CHOSEN)
+    .map((address) => ({
+      address,
+      mark: gatewayMark(address),
+      isReady: direct.some((each) => each.equals(address)),
+    }));
+}
+
+function planChoices(ways: readonly Way[]): GatewayChoice[] {
   const choices = new Map<string, GatewayChoice>();
-  for (const each of owned) {
-    const { gateway: { direct }, remote } = each;
-    if (direct === undefined || remote === undefined) continue;
+  for (const { chosen, remote } of ways) {
+    if (chosen === undefined || remote === undefined) continue;
     const { family } = remote;
     const tunnel = tunnelName(remote);
-    const all = gatewaysOf(each);
-    const ready = all.filter((one) => direct.some((each) => each.equals(one)));
-    choices.set(tunnel, {
-      family,
-      tunnel,
-      ready: marksOf(ready),
-      all: marksOf(all),
-    });
+    const ready = marksOf(chosen.filter(({ isReady }) => isReady));
+    choices.set(tunnel, { family, tunnel, ready, all: marksOf(chosen) });
   }
   return [...choices.values()];
 }
 
-function marksOf(gateways: readonly Address[]): number[] {
-  return gateways.map(gatewayMark).toSorted((a, b) => a - b);
+function marksOf(chosen: readonly Chosen[]): number[] {
+  return chosen.map(({ mark }) => mark).toSorted((a, b) => a - b);
 }
 
 function planMarkRules(
@@ -189,12 +200,12 @@ function planMarkRules(
 
 function planTunnels(
   { addresses, port }: ClientRequest,
-  owned: readonly Owned[],
+  ways: readonly Way[],
 ): ClientTunnel[] {
   const tunnels = new Map<string, ClientTunnel>();
-  const ends = owned.flatMap((each) =>
-    [each.remote, ...gatewaysOf(each)].map((remote) => ({
-      gateway: each.gateway,
+  const ends = ways.flatMap(({ gateway, remote, chosen = [] }) =>
+    [remote, ...chosen.map(({ address }) => address)].map((remote) => ({
+      gateway,
       remote,
     }))
   );
@@ -234,15 +245,14 @@ interface RouteContext {
 }
 
 function planRoutes(
-  owned: readonly Owned[],
+  ways: readonly Way[],
   context: RouteContext,
 ): ClientRoute[] {
   const routes = new Map<string, ClientRoute>();
   const put = (route: ClientRoute): void => {
     routes.set(routeKey(route), route);
   };
-  for (const each of owned) {
-    const { gateway, destination, remote } = each;
+  for (const { gateway, destination, remote, chosen = [] } of ways) {
     const inCluster = isInCluster(destination, context.clusterPrefixes);
     const table = inCluster ? EGRESS_NARROW_TABLE : EGRESS_WIDE_TABLE;
     const isAvailable = gateway.available.includes(destination.family);
@@ -250,10 +260,9 @@ function planRoutes(
       const tunnel = tunnelName(remote);
       put({ destination, table, kind: "tunnel", tunnel });
     }
-    for (const address of gatewaysOf(each)) {
+    for (const { address, mark } of chosen) {
       const tunnel = tunnelName(address);
-      const table = gatewayMark(address);
-      put({ destination, table, kind: "tunnel", tunnel });
+      put({ destination, table: mark, kind: "tunnel", tunnel });
     }
     if (gateway.failurePolicy === "Closed") {
       put({ destination, table, kind: context.refusal });
