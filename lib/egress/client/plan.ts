@@ -324,10 +324,9 @@ function planSenders(
   gateways: readonly ClientGateway[],
   families: readonly Family[],
 ): Address[] {
-  const senders = gateways.flatMap((
-    g,
-  ) => [...g.senders, ...valuesOf(g.service)])
-    .filter(({ family }) => families.includes(family));
-  return [...new Map(senders.map((a) => [a.toString(), a])).values()]
-    .toSorted((a, b) => a.compare(b));
+  const senders = gateways.flatMap(({ senders, service }) => [
+    ...senders,
+    ...valuesOf(service),
+  ]).filter(({ family }) => families.includes(family));
+  return distinct(senders).toSorted((a, b) => a.compare(b));
 }
