@@ -1,15 +1,14 @@
 import { type Family, valuesOf } from "../../inet/mod.ts";
-import {
-  nft,
-  type NftField,
-  type NftKeyType,
-  type NftRule,
-  type NftSet,
-  type NftStatement,
-} from "../../netlink/mod.ts";
+import { nft, type NftField, type NftStatement } from "../../netlink/mod.ts";
 import type { ServerPlan } from "./plan.ts";
 import { counterName, FORWARDING } from "./table.ts";
 import type { ServerFamily } from "./family.ts";
+import {
+  addParts,
+  digitOf,
+  dynamicSet,
+  type TableParts,
+} from "./table_parts.ts";
 
 /** What one client may have of a gateway at a time; what is absent has no limit. */
 export interface ClientLimits {
@@ -56,16 +55,10 @@ const COUNTED = 1024;
 const PAUSE_MS = 100;
 /** How long a client that was over a limit is remembered. */
 const MEMORY_MS = 300_000;
-/** Far more than a gateway has clients; once a set is full, further clients are not limited. */
-const MAX_ELEMENTS = 65_535;
 
 /** The set of clients that were refused a connection lately. */
 export function refusedSet(family: Family): string {
   return `refused${digitOf(family)}`;
-}
-
-function digitOf(family: Family): "4" | "6" {
-  return family === "ipv4" ? "4" : "6";
 }
 
 /** The plan with limits for each client. */
@@ -73,28 +66,9 @@ export function limitClients(
   plan: ServerPlan,
   limits: ClientLimits,
 ): ServerPlan {
-  const { table, ifname } = plan;
   const parts = valuesOf(plan.families)
-    .map((family) => planLimits(family, limits, ifname));
-  const rules = parts.flatMap((part) => part.rules);
-  return {
-    ...plan,
-    table: {
-      ...table,
-      sets: [...table.sets, ...parts.flatMap(({ sets }) => sets)],
-      chains: table.chains.map((chain) =>
-        chain.name === FORWARDING
-          ? { ...chain, rules: [...chain.rules, ...rules] }
-          : chain
-      ),
-    },
-  };
-}
-
-/** The sets and rules of one family. */
-interface LimitParts {
-  readonly sets: readonly NftSet[];
-  readonly rules: readonly NftRule[];
+    .map((family) => planLimits(family, limits, plan.ifname));
+  return addParts(plan, FORWARDING, parts);
 }
 
 /**
@@ -105,11 +79,15 @@ function planLimits(
   { family }: ServerFamily,
   { flows, flowsToOneAddress }: ClientLimits,
   ifname: string,
-): LimitParts {
+): TableParts {
   const [source, destination] = family === "ipv4"
     ? ["ip saddr", "ip daddr"] as const
     : ["ip6 saddr", "ip6 daddr"] as const;
-  const refused = setOf(refusedSet(family), { family, fields: 1 }, MEMORY_MS);
+  const refused = dynamicSet(
+    refusedSet(family),
+    { family, fields: 1 },
+    MEMORY_MS,
+  );
   const rule = (...statements: readonly NftStatement[]) =>
     nft.rule([
       ...[nft.oifname(ifname), nft.ctUnconfirmed(), ...statements],
@@ -144,8 +122,8 @@ function limitOf(
   if (limit === undefined) return undefined;
   const key = { family, fields: fields.length };
   // The elements keep the limit that they were made with: another limit takes another set.
-  const counting = setOf(`${name}${digitOf(family)}_${limit}`, key);
-  const over = setOf(`over_${name}${digitOf(family)}`, key, PAUSE_MS);
+  const counting = dynamicSet(`${name}${digitOf(family)}_${limit}`, key);
+  const over = dynamicSet(`over_${name}${digitOf(family)}`, key, PAUSE_MS);
   return {
     sets: [counting, over],
     isOver: nft.inSet(fields, over.name),
@@ -165,22 +143,4 @@ function counted(
   const each = Math.ceil(limit / COUNTED);
   const over = nft.connectionsOver(Math.round(limit / each), fields, set);
   return each === 1 ? [over] : [nft.random(Math.floor(2 ** 32 / each)), over];
-}
-
-/** A set that rules fill. */
-function setOf(
-  name: string,
-  key: { readonly family: Family; readonly fields: number },
-  timeoutMs?: number,
-): NftSet {
-  const type: NftKeyType = `${key.family}_addr`;
-  return {
-    name,
-    key: Array.from({ length: key.fields }, () => type),
-    elements: [],
-    dynamic: {
-      size: MAX_ELEMENTS,
-      ...(timeoutMs !== undefined && { timeoutMs }),
-    },
-  };
 }
