@@ -1,6 +1,6 @@
 import { NLM_F_APPEND, NLM_F_CREATE } from "../../message/constants.ts";
 import type { Request } from "../../message/request.ts";
-import type { AttributeTree } from "../wire/attributes.ts";
+import { type AttributeTree, bigEndian64 } from "../wire/attributes.ts";
 import {
   NF_ACCEPT,
   NF_DROP,
@@ -246,12 +246,6 @@ export function counterAdd(
       ]],
     ],
   });
-}
-
-function bigEndian64(value: bigint): Uint8Array {
-  const bytes = new Uint8Array(8);
-  new DataView(bytes.buffer).setBigUint64(0, value);
-  return bytes;
 }
 
 /** Makes a set with its elements. */

@@ -95,6 +95,13 @@ export function bigEndian(value: number): Uint8Array {
   return bytes;
 }
 
+/** Eight bytes, big-endian. */
+export function bigEndian64(value: bigint): Uint8Array {
+  const bytes = new Uint8Array(8);
+  new DataView(bytes.buffer).setBigUint64(0, value);
+  return bytes;
+}
+
 const decoder = new TextDecoder();
 
 /** Text up to its first NUL. */

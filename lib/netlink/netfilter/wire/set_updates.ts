@@ -4,7 +4,7 @@
  * @module
  */
 
-import { bigEndian } from "./attributes.ts";
+import { bigEndian, bigEndian64 } from "./attributes.ts";
 import {
   bitwiseAnd,
   compare,
@@ -52,16 +52,12 @@ function countingOf(
   }
   if (rateOver === undefined) return undefined;
   return instruction("limit", {
-    rate: bigEndian64(rateOver.perSecond),
-    unit: bigEndian64(1), // of seconds
+    rate: bigEndian64(BigInt(rateOver.perSecond)),
+    unit: bigEndian64(1n), // of seconds
     burst: rateOver.burst,
     type: 0, // NFT_LIMIT_PKTS
     flags: OVER,
   });
-}
-
-function bigEndian64(value: number): Uint8Array {
-  return Uint8Array.of(0, 0, 0, 0, ...bigEndian(value));
 }
 
 /** IPS_CONFIRMED of `<linux/netfilter/nf_conntrack_common.h>`, in the machine's order. */
