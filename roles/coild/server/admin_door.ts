@@ -4,12 +4,12 @@ import {
   ADMIN_SOCKET_SUFFIX,
   type NodeAddresses,
 } from "../../../lib/cnirpc/inspection/mod.ts";
-import { placeSocket } from "../../../lib/grpc/mod.ts";
 import {
   DEFAULT_LIMITS,
   getLogger,
   HttpServer,
 } from "../../../lib/telemetry/mod.ts";
+import { listenForRoot } from "./root_socket.ts";
 
 const log = getLogger("admin");
 
@@ -51,17 +51,12 @@ export async function openAdminDoor(
 async function tryListen(
   address: string,
 ): Promise<Deno.UnixListener | undefined> {
-  const { promise, resolve } = Promise.withResolvers<Deno.UnixListener>();
   try {
-    await placeSocket(address, {
-      mode: 0o600,
-      bind: async (path) => resolve(Deno.listen({ transport: "unix", path })),
-    });
+    return await listenForRoot(address);
   } catch (err) {
     log.warn("Cannot serve administrators; continuing", { err });
     return undefined;
   }
-  return await promise;
 }
 
 async function answer(

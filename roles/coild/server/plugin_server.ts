@@ -4,7 +4,6 @@ import {
   LAUNCHER_SOCKET_SUFFIX,
   type LauncherRequest,
 } from "../../../lib/cnirpc/launcher/mod.ts";
-import { placeSocket } from "../../../lib/grpc/mod.ts";
 import { COILD_SOCKET } from "../../../lib/names/mod.ts";
 import {
   type Answer,
@@ -16,6 +15,7 @@ import { acceptAll, getLogger } from "../../../lib/telemetry/mod.ts";
 import type { LauncherOutcome } from "../observe/metrics.ts";
 import { LAST_WORDS_MS } from "./cni_calls.ts";
 import { LauncherConnection, RequestMemory } from "./launcher_connection.ts";
+import { listenForRoot } from "./root_socket.ts";
 
 const log = getLogger("plugin");
 
@@ -61,17 +61,10 @@ export interface PluginServerOptions {
 export async function servePlugins(
   options: PluginServerOptions,
 ): Promise<{ readonly finished: Promise<void> }> {
-  const listener = await listen(options.socketPath + LAUNCHER_SOCKET_SUFFIX);
+  const listener = await listenForRoot(
+    options.socketPath + LAUNCHER_SOCKET_SUFFIX,
+  );
   return { finished: new PluginServer(options).run(listener) };
-}
-
-async function listen(path: string): Promise<Deno.UnixListener> {
-  const { promise, resolve } = Promise.withResolvers<Deno.UnixListener>();
-  await placeSocket(path, {
-    mode: 0o600,
-    bind: async (path) => resolve(Deno.listen({ transport: "unix", path })),
-  });
-  return await promise;
 }
 
 class PluginServer {
