@@ -1,6 +1,5 @@
-import { poolNamesOf } from "../../../lib/api/mod.ts";
+import { isGatewayPod, poolNamesOf } from "../../../lib/api/mod.ts";
 import type { Address } from "../../../lib/inet/mod.ts";
-import { isGatewayPod } from "../../../lib/api/mod.ts";
 import { isTimeout, withTimeout } from "../../../lib/async/mod.ts";
 import {
   Informer,
