@@ -51,6 +51,16 @@ function addressesOf(node: FakeNode): string[] {
   return node.ipam.list().map(textOf).sort();
 }
 
+/** Makes a call whose first request is carried out, and not answered yet. */
+async function withheld<T>(source: FakeBlockSource, call: () => Promise<T>) {
+  source.auto = false;
+  const result = call();
+  await settle();
+  const [request] = source.pending;
+  request?.perform();
+  return [result, request] as const;
+}
+
 Deno.test("the next block is fetched before it is needed, and not twice", async () => {
   const cluster = clusterOf(5, "10.0.0.0/24");
   await using node = await openNode(cluster);
@@ -353,11 +363,10 @@ Deno.test("a list that was made before a block was returned does not bring it ba
   await using node = await openNode(cluster);
   const { ipam, source } = node;
   await fill(node, 0, 1);
-  source.auto = false;
-  const report = ipam.reconcile([podOf(0, "10.0.0.0")], { signal });
-  await settle();
-  const [list] = source.pending;
-  list?.perform();
+  const [report, list] = await withheld(
+    source,
+    () => ipam.reconcile([podOf(0, "10.0.0.0")], { signal }),
+  );
   source.auto = true;
   await release(ipam, 0);
   assert.deepEqual(namesOf(node), []);
@@ -370,11 +379,7 @@ Deno.test("an answer that is older than the end of its block does not bring it b
   const cluster = clusterOf(1, "10.0.0.0/29");
   await using node = await openNode(cluster, { returnDelayMs: 60_000 });
   const { ipam, source, clock } = node;
-  source.auto = false;
-  const add = ipam.allocate(keyOf(1));
-  await settle();
-  const [request] = source.pending;
-  request?.perform();
+  const [add, request] = await withheld(source, () => ipam.allocate(keyOf(1)));
   source.auto = true;
   await ipam.reconcile([], { signal });
   await add;
@@ -393,11 +398,10 @@ Deno.test("a list that was made before a block was granted does not take it away
   const cluster = clusterOf(2, "10.0.0.0/28");
   await using node = await openNode(cluster);
   const { ipam, source } = node;
-  source.auto = false;
-  const report = ipam.reconcile([], { signal });
-  await settle();
-  const [list] = source.pending;
-  list?.perform();
+  const [report, list] = await withheld(
+    source,
+    () => ipam.reconcile([], { signal }),
+  );
   source.auto = true;
   await fill(node, 0, 1);
   list?.answer();
@@ -424,11 +428,7 @@ Deno.test("a request whose block the watch shows, loses, and a list finds has be
     observer: { blockRequested: ({ outcome }) => outcomes.push(outcome) },
   });
   const { ipam, source } = node;
-  source.auto = false;
-  const add = ipam.allocate(keyOf(1));
-  await settle();
-  const [request] = source.pending;
-  request?.perform();
+  const [add, request] = await withheld(source, () => ipam.allocate(keyOf(1)));
   ipam.onBlocksChanged(cluster.of("node1"));
   ipam.onBlocksChanged([]); // a watch may go back in time
   source.auto = true;
@@ -451,11 +451,10 @@ Deno.test("a request whose block others have filled goes on, after a pause", asy
     observer: { blockRequested: ({ outcome }) => outcomes.push(outcome) },
   });
   const { ipam, source, clock } = node;
-  source.auto = false;
-  const first = ipam.allocate(keyOf(1));
-  await settle();
-  const [request] = source.pending;
-  request?.perform();
+  const [first, request] = await withheld(
+    source,
+    () => ipam.allocate(keyOf(1)),
+  );
   source.auto = true;
   await ipam.reconcile([], { signal });
   assert.equal(textOf(await first), "10.0.0.0");
@@ -473,11 +472,7 @@ Deno.test("nothing is given out of a block that was deleted while its answer was
   const cluster = clusterOf(1, "10.0.0.0/29");
   await using node = await openNode(cluster);
   const { ipam, source, clock } = node;
-  source.auto = false;
-  const add = ipam.allocate(keyOf(1));
-  await settle();
-  const [request] = source.pending;
-  request?.perform();
+  const [add, request] = await withheld(source, () => ipam.allocate(keyOf(1)));
   cluster.edit("default-0", { deleting: true });
   ipam.onBlocksChanged(cluster.of("node1"));
   source.auto = true;
@@ -509,11 +504,10 @@ Deno.test("a block that the watch shows while the node starts is found", async (
   const source = new FakeBlockSource(cluster, "node1");
   const [routes, clock] = [new FakeRoutes(), new FakeClock()];
   await using ipam = new NodeIpam({ source, routes, clock });
-  source.auto = false;
-  const started = ipam.start([], { signal });
-  await settle();
-  const [list] = source.pending;
-  list?.perform();
+  const [started, list] = await withheld(
+    source,
+    () => ipam.start([], { signal }),
+  );
   cluster.allocate("default", "node1");
   ipam.onBlocksChanged(cluster.of("node1"));
   source.auto = true;
