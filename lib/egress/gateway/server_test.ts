@@ -74,7 +74,7 @@ function texts(addresses: readonly Address[]): string {
   return addresses.map(String).join(" ");
 }
 
-Deno.test("setClients() makes these the clients and nobody else, and tells whom it added, removed and left out", async () => {
+Deno.test("setClients() makes exactly these the clients, and returns those added, removed and left out", async () => {
   const { fake, server } = await open();
   const first = await server.setClients([A, B, OWN, STRANGER]);
   assert.equal(texts(first.added), "10.1.1.2 10.1.1.3");

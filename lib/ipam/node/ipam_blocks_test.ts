@@ -205,7 +205,7 @@ Deno.test("an empty block of a pool that is low goes back soon, one of a pool th
   assert.equal(cluster.blocks.size, 0);
 });
 
-Deno.test("restoreExport() writes the table again, and tells whether it could", async () => {
+Deno.test("restoreExport() writes the table again, and returns whether it could", async () => {
   const cluster = clusterOf(2, "10.0.0.0/28");
   await using node = await openNode(cluster);
   const { ipam, routes } = node;
@@ -545,7 +545,7 @@ Deno.test("an ADD that waits is served by a block that is as before its edit", a
   assert.equal(textOf(await add), "10.0.0.1");
 });
 
-Deno.test("an empty block that is deleted goes at once, and one that is gone is told of", async () => {
+Deno.test("an empty block that is being deleted is given back at once, and one that is gone is reported", async () => {
   const cluster = clusterOf(1, "10.0.0.0/29");
   await using node = await openNode(cluster, { returnDelayMs: 60_000 });
   const { ipam } = node;
@@ -808,7 +808,7 @@ Deno.test("an address that rests and is found on a pod is not freed when its res
   assert.equal(textOf(await ipam.allocate(keyOf(2))), "10.0.0.2");
 });
 
-Deno.test("whose addresses are free again is told, by a DEL or because the kernel lost the pod, and not before", async () => {
+Deno.test("onFreed() gets the addresses of a pod after its DEL or when the kernel has lost it, and not before", async () => {
   const freed: string[] = [];
   await using node = await openNode(clusterOf(2, "10.0.0.0/29 fd00::/125"), {
     cooldownMs: 60_000,
@@ -836,7 +836,7 @@ Deno.test("whose addresses are free again is told, by a DEL or because the kerne
   assert.deepEqual(freed, ["10.0.0.1 fd00::1"]);
 });
 
-Deno.test("stats() tells of pools of which there are only pods, or only those who wait", async () => {
+Deno.test("stats() has pools with nothing but pods, or nothing but waiting allocations", async () => {
   const cluster = clusterOf(2, "10.0.0.0/28");
   const pods = [{ ...podOf(8, "10.7.7.7"), pool: "gone" }];
   await using node = await openNode(cluster, { pods });

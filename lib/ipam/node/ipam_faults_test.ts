@@ -809,7 +809,7 @@ Deno.test("the end of the daemon leaves no timer, whatever it was about to do", 
   assert.deepEqual([clock.pending, source.pending.size], [0, 0]);
 });
 
-Deno.test("run() tells of a failure that has ended the background work", async () => {
+Deno.test("run() throws the failure that has ended the background work", async () => {
   const failure = new Error("nobody expected this");
   await using node = await openNode(clusterOf(2, "10.0.0.0/30"), {
     observer: {

@@ -32,7 +32,7 @@ Deno.test("reconcile() registers a pod of the kernel that is not known", async (
   assert.equal(textOf(await ipam.allocate(keyOf(3))), "10.0.0.2");
 });
 
-Deno.test("reconcile() lists blocks only when that is due, and tells what it found all the same", async () => {
+Deno.test("reconcile() lists blocks only when that is due, and returns what it found all the same", async () => {
   const messages: string[] = [];
   const note = (message: string) => void messages.push(message);
   const log = { debug: note, info: note, warn: note, error: note };
@@ -61,7 +61,7 @@ Deno.test("reconcile() lists blocks only when that is due, and tells what it fou
   assert.equal(await lists(pods), 0);
 });
 
-Deno.test("reconcile() tells which blocks are there and not usable", async () => {
+Deno.test("reconcile() returns the blocks that exist and are not usable", async () => {
   const made = cluster();
   await using node = await openNode(made, { returnDelayMs: 60_000 });
   const { ipam } = node;
@@ -81,7 +81,7 @@ Deno.test("reconcile() ends with its caller", async () => {
   await assert.rejects(gone, { name: "AbortError" });
 });
 
-Deno.test("list() tells how long a state has lasted", async () => {
+Deno.test("list() has how long a state has lasted", async () => {
   await using node = await openNode(cluster());
   const { ipam, clock } = node;
   await clock.advance(1_000);

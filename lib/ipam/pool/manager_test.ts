@@ -356,7 +356,7 @@ Deno.test("isCarving() is true while a block is being created, whatever becomes 
   assert.equal(manager.isCarving("v4"), false);
 });
 
-Deno.test("a block elsewhere than its index says is passed over, and told", async () => {
+Deno.test("a block elsewhere than its index says is passed over, and reported", async () => {
   const { manager, allocate } = open();
   manager.sync(V4, []);
   const ipv4 = Prefix.parse("10.4.0.0/30");

@@ -87,7 +87,7 @@ Deno.test("StaleFlows looks at all connections once for many addresses", async (
   assert.deepEqual(site.looks, ["ipv4", "ipv6"]);
 });
 
-Deno.test("StaleFlows tells families apart, and who has an address again", async () => {
+Deno.test("StaleFlows keeps connections of the other family, and of addresses that pods have again", async () => {
   const site = new Site();
   // "::a01:1" has the number of 10.1.0.1.
   site.freed("10.1.0.1", "10.1.0.2");

@@ -3,7 +3,7 @@ import { OutOfBlocksError } from "../../../lib/ipam/mod.ts";
 import { NotReadyError } from "../base/errors.ts";
 import { PodEvents } from "./pod_events.ts";
 
-Deno.test("PodEvents tells a pod's owner of what an admin can mend, and of nothing that passes", () => {
+Deno.test("PodEvents reports on a pod what an admin can fix, and nothing that passes", () => {
   const told: unknown[] = [];
   const events = new PodEvents(
     { event: (...args: unknown[]) => void told.push(args) } as never,

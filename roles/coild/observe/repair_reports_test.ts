@@ -52,7 +52,7 @@ Deno.test("RepairReports makes one Event in ten minutes, however often", () => {
   assert.equal(events.length, 3);
 });
 
-Deno.test("RepairReports tells of the Node by its name while nobody knows its UID", () => {
+Deno.test("RepairReports names the Node instead of its UID while that is unknown", () => {
   const uids: (string | undefined)[] = [];
   for (const uid of ["uid1", undefined]) {
     let now = 0;

@@ -20,8 +20,8 @@ class Site {
   readonly podIps: string[] = [];
   isSynced = true;
   /** Runs while attachments are listed. */
-  meanwhile: () => unknown = () => {};
-  /** Containers that cannot be released, and those that somebody else has. */
+  onList: () => unknown = () => {};
+  /** Containers that cannot be released, and those that were replaced after the list. */
   readonly broken = new Set<string>();
   readonly taken = new Set<string>();
   readonly #containers: readonly string[];
@@ -41,7 +41,7 @@ class Site {
       },
       network: {
         list: async () => {
-          await this.meanwhile();
+          await this.onList();
           return this.#records().slice(0, -1);
         },
       },
@@ -101,7 +101,7 @@ Deno.test("GC releases what the runtime does not have, with a link or without", 
 Deno.test("GC keeps what was added under another network, or since the runtime made its list", async () => {
   const site = new Site("a", "b", "c");
   site.networks.remember(keyOf("b"), "other");
-  site.meanwhile = () => site.networks.remember(keyOf("c"), "net");
+  site.onList = () => site.networks.remember(keyOf("c"), "net");
   assert.deepEqual(await site.collect(), ["a"]);
 });
 
@@ -109,17 +109,17 @@ Deno.test("GC keeps what others work on", async () => {
   const site = new Site("a", "b", "c");
   using _before = await site.locks.lock(keyText(keyOf("c")), { signal });
   let during: Disposable | undefined;
-  site.meanwhile = async () =>
+  site.onList = async () =>
     during = await site.locks.lock(keyText(keyOf("a")), { signal });
   assert.deepEqual(await site.collect(), ["b"]);
   during?.[Symbol.dispose]();
   site.taken.add("b");
-  site.meanwhile = () => {};
+  site.onList = () => {};
   site.networks.remember(keyOf("b"), "net");
   assert.deepEqual(await site.collect(), ["a"]);
 });
 
-Deno.test("GC keeps what an earlier process added while a pod has its address, or nobody knows", async () => {
+Deno.test("GC keeps what an earlier process added while a pod has its address, or that is unknown", async () => {
   const site = new Site("a", "b", "c");
   for (const name of ["a", "b", "c"]) site.networks.forget(keyOf(name));
   site.isSynced = false;

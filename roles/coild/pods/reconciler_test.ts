@@ -65,7 +65,7 @@ function siteOf(
   return { reconciler, done, failing, locks };
 }
 
-Deno.test("Reconciler compares pods and husks, repairs pods, and finishes husks that nobody works on", async () => {
+Deno.test("Reconciler compares pods and husks, repairs pods, and finishes husks that no call works on", async () => {
   const { reconciler, done, failing, locks } = siteOf({
     pods: ["a", "b"],
     husks: ["h0", "h1", "h2"],

@@ -65,7 +65,7 @@ function asking(socketPath: string, ms = 5_000): Promise<NodeAddresses> {
   return askAddresses(socketPath, { signal: AbortSignal.timeout(ms) });
 }
 
-Deno.test("the door for administrators tells addresses, and is closed to all but root", async () => {
+Deno.test("the door for administrators returns addresses, and is closed to all but root", async () => {
   await withDoor(async () => ANSWER, async (socketPath) => {
     assert.deepEqual(await asking(socketPath), ANSWER);
     const { mode } = await Deno.stat(socketPath + ADMIN_SOCKET_SUFFIX);

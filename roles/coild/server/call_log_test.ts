@@ -5,7 +5,7 @@ import { configureLogging } from "../../../lib/telemetry/mod.ts";
 import { CallError } from "../base/errors.ts";
 import { callFields, logFinished, requestFields } from "./call_log.ts";
 
-/** The records that are written meanwhile. */
+/** The records that a function writes. */
 function recordsOf(write: () => void): Record<string, unknown>[] {
   const lines: string[] = [];
   configureLogging({ write: (line) => lines.push(line) });
