@@ -209,7 +209,7 @@ function noRoute(plan: ServerPlan, address: Address): Request {
   });
 }
 
-/** Deletes routes; one that is gone already is no error. */
+/** Deletes routes; ignores those that are already gone. */
 export async function deleteRoutes(
   { routes }: { readonly routes: Pick<ServerKernel["routes"], "tryExecute"> },
   requests: readonly Request[],

@@ -48,7 +48,7 @@ export interface Attachments {
     options: ConnectOptions,
   ): Promise<Connected>;
 
-  /** Takes a pod off the network. Whatever is already gone is no error. Returns by which key it was known. */
+  /** Takes a pod off the network. Ignores what is already gone. Returns by which key it was known. */
   disconnect(
     key: AttachmentKey,
     options: LockedOptions & { readonly pod?: PodName },

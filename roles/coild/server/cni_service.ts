@@ -69,7 +69,7 @@ export class CniService implements CniMethods {
     }
   }
 
-  /** Takes a pod off the network. Whatever is already gone is no error. */
+  /** Takes a pod off the network. Ignores what is already gone. */
   async del(
     args: CniRequest,
     { signal }: { signal: AbortSignal },
