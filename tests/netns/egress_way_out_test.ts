@@ -15,6 +15,9 @@ const OTHER = gatewayFor("b/some", ["203.0.113.0/24", "2001:db8::/32"], {
     ipv6: Address.parse("fd96::20"),
   },
 });
+const DIRECT = gatewayFor("a/direct", ["0.0.0.0/0", "::/0", "10.5.0.0/16"], {
+  direct: ["10.1.9.9", "fd02::99"].map(Address.parse),
+});
 const NO_GATEWAY = gatewayFor("c/none", ["198.51.100.0/24", "fd05::/16"], {
   available: [],
 });
@@ -64,6 +67,7 @@ for (
   const [name, gateways] of Object.entries({
     "of one Egress for everything": [EVERYWHERE],
     "of two Egresses": [EVERYWHERE, OTHER],
+    "that chooses the gateway itself": [DIRECT, OTHER],
     "of Egresses without a gateway": [NO_GATEWAY, OPEN],
     "of all of them": [NO_GATEWAY, EVERYWHERE, OPEN, OTHER],
   })

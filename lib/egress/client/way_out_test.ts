@@ -21,6 +21,10 @@ const ALL = gatewayFor("a/all", ["0.0.0.0/0", "10.5.0.0/16"]);
 const SOME = gatewayFor("b/some", ["203.0.113.0/24"], {
   service: { ipv4: Address.parse("203.0.113.77") },
 });
+/** The client itself chooses the gateway. */
+const DIRECT = gatewayFor("a/direct", ["0.0.0.0/0"], {
+  direct: [Address.parse("10.1.9.9")],
+});
 const CLOSED = gatewayFor("c/closed", ["198.51.100.0/24"], { available: [] });
 const OPEN = gatewayFor("d/open", ["192.0.2.0/24"], {
   available: [],
@@ -42,6 +46,8 @@ for (
     [[ALL, CLOSED], "198.51.100.1", "refused by 198.51.100.0/24"],
     [[ALL, OPEN], "192.0.2.1", "a/all by 0.0.0.0/0"],
     [[OPEN], "192.0.2.1", "main by undefined"],
+    [[DIRECT], "8.8.8.8", "a/direct by 0.0.0.0/0"],
+    [[DIRECT], "10.9.9.9", "main by 10.0.0.0/8"],
   ] as const
 ) {
   Deno.test(
@@ -53,3 +59,11 @@ for (
     },
   );
 }
+
+Deno.test("wayOut() names the tunnel to the Service where the client chooses the gateway", () => {
+  const way = wayOut(
+    planClient(requestFor([DIRECT])),
+    Address.parse("8.8.8.8"),
+  );
+  assert.equal(way.kind === "egress" && `${way.tunnel.remote}`, "10.68.12.49");
+});
