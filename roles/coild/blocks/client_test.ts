@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import type { AddressBlock, AddressPool } from "../../../lib/api/mod.ts";
-import { TaskGroup } from "../../../lib/async/mod.ts";
 import { untilPasses } from "../../../lib/async/testing.ts";
 import { type BlockInfo, PoolNotFoundError } from "../../../lib/ipam/mod.ts";
 import { KubeApiError, KubeClient } from "../../../lib/kube/mod.ts";
@@ -264,7 +263,8 @@ Deno.test("list() waits for the requests of before the start, and leaves out wha
 });
 
 Deno.test("reserved() has what a pool says, and all addresses where that cannot be read", async () => {
-  const api = new MemoryApi();
+  using site = new Site();
+  const { api, client } = site;
   const pools = {
     a: ["10.0.0.1", "fd00::/127"],
     b: ["10.0.0.x"],
@@ -281,19 +281,7 @@ Deno.test("reserved() has what a pool says, and all addresses where that cannot 
       },
     });
   }
-  const client = new BlockClient({
-    client: new KubeClient(api),
-    lookMs: 60_000,
-    nodeName: "node-a",
-    requests: {
-      synced: () => Promise.resolve(),
-      ask: () => Promise.reject(new Error("not asked")),
-    },
-  });
-  await using group = new TaskGroup();
-  const { "pool informer": follow } = client.loops;
-  assert.ok(follow);
-  group.run("pools", follow);
+  site.start();
   await client.synced;
   const textOf = (pool: string) => client.reserved(pool).join(" ");
   assert.equal(textOf("a"), "10.0.0.1 fd00::-fd00::1");

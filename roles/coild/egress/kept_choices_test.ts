@@ -1,19 +1,11 @@
 import assert from "node:assert/strict";
 import type { ClientGateway } from "../../../lib/egress/mod.ts";
+import { gatewayFor } from "../../../lib/egress/testing.ts";
 import { Address } from "../../../lib/inet/mod.ts";
 import { keepChoices } from "./kept_choices.ts";
 
 function gateway(name: string, direct?: readonly string[]): ClientGateway {
-  return {
-    name,
-    service: {},
-    destinations: [],
-    sourcePortAuto: true,
-    senders: [],
-    direct: direct?.map((text) => Address.parse(text)),
-    available: [],
-    failurePolicy: "Closed",
-  };
+  return gatewayFor(name, [], { direct: direct?.map(Address.parse) });
 }
 
 Deno.test("keepChoices() leaves no gateway to choose where some were chosen before, and what is chosen now as it is", () => {
