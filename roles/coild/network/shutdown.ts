@@ -43,8 +43,9 @@ export async function clearRoutesIfNodeGone(
 
 async function nodeExists(
   client: KubeClient,
-  { name, seenDeleted }: Pick<NodeSource, "name" | "seenDeleted">,
+  node: Pick<NodeSource, "name" | "seenDeleted">,
 ): Promise<boolean> {
+  const { name } = node;
   try {
     const found = await withTimeout(
       NODE_CHECK_MS,
@@ -52,7 +53,7 @@ async function nodeExists(
     );
     return found !== undefined;
   } catch (error) {
-    if (seenDeleted) return false;
+    if (node.seenDeleted) return false;
     throw error;
   }
 }
