@@ -1,4 +1,4 @@
-import { type AddressPool, type Pool, poolOf } from "../../../lib/api/mod.ts";
+import { type AddressPool, tryPoolOf } from "../../../lib/api/mod.ts";
 import { defineFlags, UsageError } from "../../../lib/flags/mod.ts";
 import { NODE_LABEL, POOL_LABEL, VERSION } from "../../../lib/names/mod.ts";
 import { ClusterReader, poolNamed } from "./cluster_reader.ts";
@@ -120,7 +120,9 @@ async function showBlocks(request: Request): Promise<void> {
 
 async function showAddresses(request: Request): Promise<void> {
   const { pool, node, namespace, reader } = request;
-  const pools = (await knownPools(request)).flatMap(readable);
+  // A pool that cannot be read is shown as such by `pools`.
+  const pools = (await knownPools(request))
+    .flatMap((pool) => tryPoolOf(pool) ?? []);
   // All of them, whatever is shown: who else has an address is not known before.
   const [blocks, pods] = await Promise.all([reader.blocks(), reader.pods()]);
   const rows = addressRows({ pods, blocks, pools }).filter((row) =>
@@ -137,16 +139,6 @@ async function knownPools({ pool, reader }: Request): Promise<AddressPool[]> {
   const pools = await reader.pools();
   if (pool !== undefined) poolNamed(pool, pools);
   return pools;
-}
-
-/** A pool that cannot be read is shown as such by `pools`. */
-function readable(object: AddressPool): Pool[] {
-  try {
-    return [poolOf(object)];
-  } catch (error) {
-    if (error instanceof SyntaxError) return [];
-    throw error;
-  }
 }
 
 async function write<Row>(
