@@ -1,5 +1,4 @@
 import { EGRESSES } from "../../../lib/api/mod.ts";
-import { jittered, sleep } from "../../../lib/async/mod.ts";
 import {
   type EgressFacts,
   egressRefsOf,
@@ -35,6 +34,7 @@ import {
   PROBLEM_FLAGS,
 } from "../base/problem.ts";
 import { lastingFindings } from "../ipam/findings.ts";
+import { lookTwice } from "../ipam/look_twice.ts";
 import { type AddressReport, explainAddress } from "./address.ts";
 import { readFacts } from "./facts.ts";
 import {
@@ -43,9 +43,6 @@ import {
   formatExplanation,
 } from "./text.ts";
 import { explainWay, type WayReport } from "./way.ts";
-
-/** How long what comes and goes has to do so. */
-const LOOK_AGAIN_MS = 3_000;
 
 const FLAGS = defineFlags({
   "to": {
@@ -145,16 +142,19 @@ async function explainAll(
       unseen: own.unseen,
     };
   };
-  let { reports, unseen } = await look();
-  if (reports.some(({ problems }) => problems.length > 0)) {
-    await sleep(jittered(LOOK_AGAIN_MS));
-    const second = await look();
-    reports = second.reports.map((report, i) => ({
-      ...report,
-      problems: lastingFindings(reports[i]?.problems ?? [], report.problems),
-    }));
-    unseen = second.unseen;
-  }
+  const { reports, unseen } = await lookTwice(look, {
+    hasProblems: (first) => first.reports.some((r) => r.problems.length > 0),
+    lasting: (first, second) => ({
+      reports: second.reports.map((report, i) => ({
+        ...report,
+        problems: lastingFindings(
+          first.reports[i]?.problems ?? [],
+          report.problems,
+        ),
+      })),
+      unseen: second.unseen,
+    }),
+  });
   const ways = to === undefined
     ? []
     : await waysOf(asked, { client, reports, to });

@@ -6,7 +6,6 @@ import {
   parseEgressAnnotations,
   poolNamesOf,
 } from "../../../lib/api/mod.ts";
-import { jittered, sleep } from "../../../lib/async/mod.ts";
 import {
   ADMIN_SOCKET_SUFFIX,
   askAddresses,
@@ -55,14 +54,12 @@ import {
   lastingFindings,
   type Reference,
 } from "./findings.ts";
+import { lookTwice } from "./look_twice.ts";
 import { type NodeFinding, nodeFindings } from "./node_findings.ts";
 import { askNodes, kubectlExec } from "./nodes.ts";
 
 /** How long the coild of a node may take to answer. */
 const ASK_MS = 10_000;
-
-/** How long to wait before the second look, so that pods and blocks that come and go do not count. */
-const LOOK_AGAIN_MS = 3_000;
 
 /** Where coild's socket is: as Coil's manifests have it, and by default. */
 const SOCKETS = ["/run/coil/coild.sock", COILD_SOCKET] as const;
@@ -136,15 +133,15 @@ ${PROBLEM_EXIT_CODES}`,
   return exitCodeOf(report);
 }
 
-interface Report {
-  readonly problems: readonly (Finding | NodeFinding)[];
+interface Report<F = Finding | NodeFinding> {
+  readonly problems: readonly F[];
   readonly unseen: readonly Unseen[];
 }
 
 /** What the coild of this node says. @throws {CommandError} when it does not answer */
 async function checkHere(values: Values): Promise<Report> {
   const socket = values.socket || await findSocket();
-  return await lookTwice(async () => {
+  return await lastingReport(async () => {
     const answer = await askAddresses(socket, {
       signal: AbortSignal.timeout(ASK_MS),
     }).catch((error: unknown) => {
@@ -191,7 +188,7 @@ async function checkCluster(
       ],
     })
     : { problems: [], unseen: [] };
-  const { problems, unseen } = await lookTwice(() =>
+  const { problems, unseen } = await lastingReport(() =>
     lookOnce(client, pageSize, terminal.now())
   );
   return {
@@ -200,28 +197,24 @@ async function checkCluster(
   };
 }
 
-/** Looks again if there is anything, and keeps what both looks have. */
-async function lookTwice<F extends Finding | NodeFinding>(
-  look: () => Promise<{
-    readonly problems: readonly F[];
-    readonly unseen: readonly Unseen[];
-  }>,
-): Promise<{
-  readonly problems: readonly F[];
-  readonly unseen: readonly Unseen[];
-}> {
-  const first = await look();
-  if (first.problems.length === 0) return first;
-  await sleep(jittered(LOOK_AGAIN_MS));
-  const { problems, unseen } = await look();
-  return { problems: lastingFindings(first.problems, problems), unseen };
+/** The report of a look, with the problems that a second look has too. */
+function lastingReport<F extends Finding | NodeFinding>(
+  look: () => Promise<Report<F>>,
+): Promise<Report<F>> {
+  return lookTwice(look, {
+    hasProblems: ({ problems }) => problems.length > 0,
+    lasting: (first, { problems, unseen }) => ({
+      problems: lastingFindings(first.problems, problems),
+      unseen,
+    }),
+  });
 }
 
 async function lookOnce(
   client: Pick<KubeClient, "list">,
   pageSize: number,
   now: Date,
-): Promise<{ problems: Finding[]; unseen: Looker["unseen"] }> {
+): Promise<Report<Finding>> {
   const looker = new Looker(client, pageSize);
   const books = await readBooks(looker);
   return { problems: findingsOf(books, now), unseen: looker.unseen };

@@ -1,0 +1,18 @@
+import { jittered, sleep } from "../../../lib/async/mod.ts";
+
+/** How long to wait before the second look, so that pods and blocks that come and go do not count. */
+const LOOK_AGAIN_MS = 3_000;
+
+/** Looks, and again if the first look found problems: `lasting` makes one of both. */
+export async function lookTwice<L>(
+  look: () => Promise<L>,
+  { hasProblems, lasting }: {
+    readonly hasProblems: (first: L) => boolean;
+    readonly lasting: (first: L, second: L) => L;
+  },
+): Promise<L> {
+  const first = await look();
+  if (!hasProblems(first)) return first;
+  await sleep(jittered(LOOK_AGAIN_MS));
+  return lasting(first, await look());
+}
