@@ -1,5 +1,5 @@
 import { FAMILIES, type Family } from "../inet/mod.ts";
-import { MAX_BLOCKS, type Pool, stackOf, subnetCapacity } from "./pool.ts";
+import { indexedSubnets, type Pool, stackOf } from "./pool.ts";
 import type { ReservedBlocks } from "./reserved.ts";
 import { mergeSpans, type Span, spanAt } from "./span.ts";
 
@@ -81,12 +81,8 @@ interface Segment {
 /** Block indices of each subnet; neighbours with the same families are one segment. */
 function segmentsOf(pool: Pool): Segment[] {
   const segments: Segment[] = [];
-  let start = 0;
   let previous = "";
-  for (const subnet of pool.subnets) {
-    const size = subnetCapacity(subnet, pool.blockSizeBits);
-    const room = MAX_BLOCKS - start;
-    const end = start + (size > BigInt(room) ? room : Number(size));
+  for (const { subnet, start, end } of indexedSubnets(pool)) {
     const last = segments.at(-1);
     if (last !== undefined && previous === stackOf(subnet)) {
       segments[segments.length - 1] = { ...last, end };
@@ -95,7 +91,6 @@ function segmentsOf(pool: Pool): Segment[] {
       segments.push({ families, start, end });
     }
     previous = stackOf(subnet);
-    start = end;
   }
   return segments;
 }

@@ -166,13 +166,33 @@ export function subnetCapacity(subnet: Subnet, blockSizeBits: number): bigint {
   return 1n << BigInt(prefix.hostBits - blockSizeBits);
 }
 
+/** A subnet with the indices of its blocks. */
+export interface IndexedSubnet {
+  readonly subnet: Subnet;
+  /** Index of the first block. */
+  readonly start: number;
+  /** Index after the last block. */
+  readonly end: number;
+}
+
+/** The subnets of a pool in order, with the indices of their blocks: of at most {@linkcode MAX_BLOCKS} in all. */
+export function indexedSubnets(
+  { subnets, blockSizeBits }: PoolLayout,
+): IndexedSubnet[] {
+  let start = 0;
+  return subnets.map((subnet) => {
+    const capacity = subnetCapacity(subnet, blockSizeBits);
+    const room = MAX_BLOCKS - start;
+    const end = start + (capacity > BigInt(room) ? room : Number(capacity));
+    const indexed = { subnet, start, end };
+    start = end;
+    return indexed;
+  });
+}
+
 /** How many blocks can be allocated from a pool: those of its subnets, at most {@linkcode MAX_BLOCKS}. */
 export function poolCapacity(pool: PoolLayout): number {
-  let blocks = 0n;
-  for (const subnet of pool.subnets) {
-    blocks += subnetCapacity(subnet, pool.blockSizeBits);
-  }
-  return blocks > BigInt(MAX_BLOCKS) ? MAX_BLOCKS : Number(blocks);
+  return indexedSubnets(pool).at(-1)?.end ?? 0;
 }
 
 /**

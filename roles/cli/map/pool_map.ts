@@ -1,11 +1,10 @@
 import {
   type AddressBlock,
   type AddressPool,
-  MAX_BLOCKS,
+  indexedSubnets,
   type Pool,
   poolOf,
   reservedPositions,
-  subnetCapacity,
   tryBlockOf,
   tryPoolOf,
 } from "../../../lib/api/mod.ts";
@@ -110,19 +109,11 @@ function reservedPlaces(
 }
 
 function subnetMaps(pool: Pool): SubnetMap[] {
-  let firstBlock = 0;
-  return pool.subnets.map((subnet) => {
-    const capacity = subnetCapacity(subnet, pool.blockSizeBits);
-    const left = MAX_BLOCKS - firstBlock;
-    const blocks = capacity > BigInt(left) ? left : Number(capacity);
-    const map: SubnetMap = {
-      ...mapDualStack(subnet, (prefix) => prefix.toString()),
-      firstBlock,
-      blocks,
-    };
-    firstBlock += blocks;
-    return map;
-  });
+  return indexedSubnets(pool).map(({ subnet, start, end }) => ({
+    ...mapDualStack(subnet, (prefix) => prefix.toString()),
+    firstBlock: start,
+    blocks: end - start,
+  }));
 }
 
 /** Positions in a block, or a subnet, of the addresses that a pod has of it: one, unless its two families differ. */
