@@ -11,7 +11,11 @@ import {
 } from "./condition.ts";
 import { type BlockCount, countBlocks } from "./block_count.ts";
 import type { Pool } from "./pool.ts";
-import { reservedBlocks, usableBlocks } from "./reserved.ts";
+import {
+  type ReservedBlocks,
+  reservedBlocks,
+  usableBlocks,
+} from "./reserved.ts";
 import type { Span } from "./span.ts";
 import { type PoolForecast, usedUpCondition } from "./pool_forecast.ts";
 import {
@@ -92,13 +96,15 @@ export interface PoolFacts {
  * as its `status` stays the same, so an unchanged pool gives an equal status.
  */
 export function poolStatus(pool: Pool, facts: PoolFacts): AddressPoolStatus {
-  const { blocks, ...families } = countsOf(pool, facts);
+  const existing = new Set(facts.allocated);
+  const reserved = reservedBlocks(pool);
+  const { blocks, ...families } = countsOf(pool, facts, { existing, reserved });
   const usage = usageText(families);
   const heldBy = holdersText(facts.nodes ?? []);
   const conditions = [
     readyCondition(pool, { blocks, heldBy }),
-    lowCondition(blocks, usableBlocks(pool)),
-    ...transientConditions(blocks, facts),
+    lowCondition(blocks, usableBlocks(pool, reserved)),
+    ...transientConditions(blocks, facts, existing),
   ];
   return {
     observedGeneration: pool.generation,
@@ -126,15 +132,19 @@ interface PoolNumbers {
 function countsOf(
   pool: Pool,
   { allocated, overlap, used, previous }: PoolFacts,
+  { existing, reserved }: {
+    readonly existing: ReadonlySet<number>;
+    readonly reserved: ReservedBlocks;
+  },
 ): PoolNumbers {
   const { blocks, families } = countBlocks(pool, {
     allocated,
     taken: overlap?.taken ?? [],
-    reserved: reservedBlocks(pool),
+    reserved,
   });
   const numbers: PoolNumbers = { blocks: withUnavailable(blocks) };
   for (const [family, count] of families) {
-    const known = used && usedIn(used[family], new Set(allocated)).toString();
+    const known = used && usedIn(used[family], existing).toString();
     numbers[family] = addressCounts(pool, {
       ...count,
       used: known ?? previous?.[family]?.used,
@@ -146,7 +156,8 @@ function countsOf(
 /** The conditions that are there only while they are true. */
 function transientConditions(
   blocks: BlockCounts,
-  { allocated, used, forecast, overlap, cluster, previous }: PoolFacts,
+  { used, forecast, overlap, cluster, previous }: PoolFacts,
+  existing: ReadonlySet<number>,
 ): ConditionDraft[] {
   const before = previous?.conditions;
   const soon = usedUpCondition(forecast?.(blocks), {
@@ -154,7 +165,7 @@ function transientConditions(
     previous: before,
   });
   const reserved = reservedInUseCondition(used, {
-    blocks: new Set(allocated),
+    blocks: existing,
     previous: before,
   });
   const status = "True";

@@ -25,8 +25,9 @@ export interface ReservedBlocks {
 /** How many blocks can be allocated from a pool when none is: those of which something is left. */
 export function usableBlocks(
   pool: Parameters<typeof reservedBlocks>[0],
+  { whole }: Pick<ReservedBlocks, "whole"> = reservedBlocks(pool),
 ): number {
-  return reservedBlocks(pool).whole.reduce(
+  return whole.reduce(
     (left, { first, last }) => left - (last - first + 1),
     poolCapacity(pool),
   );
