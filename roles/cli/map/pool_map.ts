@@ -15,6 +15,7 @@ import {
   mapDualStack,
   Prefix,
 } from "../../../lib/inet/mod.ts";
+import { POOL_LABEL } from "../../../lib/names/mod.ts";
 import {
   type AddressRow,
   addressRows,
@@ -90,11 +91,14 @@ export function poolMap(object: AddressPool, source: MapSource): PoolMap {
   };
 }
 
-/** By the block's name. */
+/** Positions in the pool's blocks, by their names. */
 function reservedPlaces(
   blocks: readonly AddressBlock[],
-  { reserved }: Pool,
+  { name, reserved }: Pool,
 ): ReadonlyMap<string, readonly number[]> {
+  const own = blocks.filter(({ metadata }) =>
+    metadata.labels?.[POOL_LABEL] === name
+  );
   const placesOf = (block: AddressBlock) =>
     reservedPositions(tryBlockOf(block)?.prefixes ?? {}, reserved)
       .flatMap(({ first, last }) =>
@@ -104,7 +108,7 @@ function reservedPlaces(
         )
       );
   return new Map(
-    blocks.map((block) => [block.metadata.name ?? "", placesOf(block)]),
+    own.map((block) => [block.metadata.name ?? "", placesOf(block)]),
   );
 }
 
