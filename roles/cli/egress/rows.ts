@@ -10,6 +10,7 @@ import {
   compareText,
   nameText,
 } from "../../../lib/names/mod.ts";
+import { isReady } from "../base/pod.ts";
 
 /** A pod that uses an Egress. */
 export interface ClientRow {
@@ -84,13 +85,11 @@ export function gatewayRows(
       )
     ),
   );
-  return pods.map(({ metadata, spec, status }): GatewayRow => {
+  return pods.map((object): GatewayRow => {
+    const { metadata, spec, status } = object;
     const { namespace = "", name = "", labels = {} } = metadata ?? {};
     const pod = nameText({ namespace, name });
     const report = reports.get(pod);
-    const isReady = (status?.conditions ?? []).some(({ type, status }) =>
-      type === "Ready" && status === "True"
-    );
     const isEnding = metadata?.deletionTimestamp !== undefined ||
       report?.draining === true;
     return {
@@ -98,7 +97,7 @@ export function gatewayRows(
       pod,
       node: spec?.nodeName ?? "",
       addresses: (status?.podIPs ?? []).map(({ ip }) => ip),
-      state: isEnding ? "draining" : isReady ? "ready" : "not-ready",
+      state: isEnding ? "draining" : isReady(object) ? "ready" : "not-ready",
       notes: report === undefined ? [] : notesOf(report),
       since: status?.startTime ?? metadata?.creationTimestamp,
     };

@@ -14,9 +14,10 @@ import {
   type WayOut,
   wayOut,
 } from "../../../lib/egress/mod.ts";
-import { Address, type Family } from "../../../lib/inet/mod.ts";
+import type { Address, Family } from "../../../lib/inet/mod.ts";
 import type { V1Pod } from "../../../lib/kube/mod.ts";
 import { FOU_PORT, nameText } from "../../../lib/names/mod.ts";
+import { addressesByFamily } from "../base/pod.ts";
 
 /** How a pod's packets to an address leave. */
 export interface WayReport {
@@ -72,7 +73,7 @@ export function explainWay(
       remarks: [],
     };
   }
-  const addresses = addressesOf(pod);
+  const addresses = addressesByFamily(pod);
   if (addresses[to.family] === undefined) {
     const summary = `refused: the pod has no ${NAMES[to.family]} address`;
     return { ...common, kind: "refused", summary, remarks: [] };
@@ -95,15 +96,6 @@ export function explainWay(
 }
 
 const NAMES: Readonly<Record<Family, string>> = { ipv4: "IPv4", ipv6: "IPv6" };
-
-function addressesOf({ status }: V1Pod): Partial<Record<Family, Address>> {
-  const addresses: Partial<Record<Family, Address>> = {};
-  for (const { ip } of status?.podIPs ?? []) {
-    const address = Address.tryParse(ip);
-    if (address !== undefined) addresses[address.family] ??= address;
-  }
-  return addresses;
-}
 
 function wayText(
   way: WayOut,

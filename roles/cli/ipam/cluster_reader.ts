@@ -4,7 +4,6 @@ import {
   type AddressBlock,
   type AddressPool,
 } from "../../../lib/api/mod.ts";
-import { Address, type Family } from "../../../lib/inet/mod.ts";
 import {
   isPathSegment,
   keepFields,
@@ -19,6 +18,7 @@ import {
 import { NODE_LABEL, POOL_LABEL } from "../../../lib/names/mod.ts";
 import { CommandError } from "../base/errors.ts";
 import { listPages } from "../base/pages.ts";
+import { addressesByFamily } from "../base/pod.ts";
 import type { PodAddresses } from "./rows.ts";
 
 /** Which blocks to read. */
@@ -147,11 +147,7 @@ export function poolNamed(
 export function addressesOf(pod: V1Pod): PodAddresses | undefined {
   const { metadata, spec, status } = pod;
   if (spec?.hostNetwork === true || spec?.nodeName === undefined) return;
-  const addresses: Partial<Record<Family, Address>> = {};
-  for (const { ip } of status?.podIPs ?? []) {
-    const address = Address.tryParse(ip);
-    if (address !== undefined) addresses[address.family] ??= address;
-  }
+  const addresses = addressesByFamily(pod);
   if (Object.keys(addresses).length === 0) return;
   const since = status?.startTime ?? metadata?.creationTimestamp;
   return {

@@ -28,6 +28,7 @@ import {
   IPAM_LEASE,
 } from "../../../lib/names/mod.ts";
 import type { Looker, Unseen } from "../base/looker.ts";
+import { isReady } from "../base/pod.ts";
 
 /** A Deployment or DaemonSet of Coil's. */
 export interface Workload {
@@ -143,16 +144,14 @@ function partOf(pod: V1Pod): Part {
   const waiting = all.find(({ state }) => state?.waiting !== undefined);
   const culprit = waiting ?? containers.find(({ ready }) => !ready) ??
     containers[0];
-  const isReady = (status?.conditions ?? []).some(({ type, status }) =>
-    type === "Ready" && status === "True"
-  );
+  const ready = isReady(pod);
   return {
     ...nameOf(pod),
     component: metadata?.labels?.[APP_COMPONENT_LABEL] ?? "",
     node: spec?.nodeName ?? "",
     version: versionOf(spec?.containers[0]?.image ?? ""),
-    isReady,
-    reason: isReady ? "" : reasonOf(pod, waiting?.state?.waiting?.reason),
+    isReady: ready,
+    reason: ready ? "" : reasonOf(pod, waiting?.state?.waiting?.reason),
     restarts: culprit?.restartCount ?? 0,
     container: culprit?.name ?? spec?.containers[0]?.name ?? "",
   };
