@@ -8,6 +8,7 @@ export { Backoff, retry } from "./backoff.ts";
 export { BoundedMap } from "./bounded_map.ts";
 export { type Clock, systemClock } from "./clock.ts";
 export { CoalescedRunner } from "./coalesced_runner.ts";
+export { forEachConcurrently } from "./concurrency.ts";
 export { Gate } from "./gate.ts";
 export { jittered } from "./jittered.ts";
 export { LookLoop } from "./look_loop.ts";

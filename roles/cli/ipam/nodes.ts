@@ -1,3 +1,4 @@
+import { forEachConcurrently } from "../../../lib/async/mod.ts";
 import { NODES, PODS, type V1Pod } from "../../../lib/kube/mod.ts";
 import {
   APP_COMPONENT_LABEL,
@@ -56,19 +57,11 @@ export async function askNodes(
   const names = nodes ?? [...byNode.keys()].map((name) => name ?? "");
   const problems: NodeFinding[] = [];
   const unseen: Unseen[] = [];
-  const rest = names.sort().values();
-  const worker = async () => {
-    for (const node of rest) {
-      const answer = await askNode(byNode.get(node), { exec, args });
-      if (typeof answer !== "string") problems.push(...answer);
-      else {unseen.push({
-          what: `Node ${node}`,
-          why: "unknown",
-          detail: answer,
-        });}
-    }
-  };
-  await Promise.all(Array.from({ length: AT_ONCE }, worker));
+  await forEachConcurrently(names.sort(), AT_ONCE, async (node) => {
+    const answer = await askNode(byNode.get(node), { exec, args });
+    if (typeof answer !== "string") problems.push(...answer);
+    else unseen.push({ what: `Node ${node}`, why: "unknown", detail: answer });
+  });
   return { problems, unseen };
 }
 

@@ -2,6 +2,7 @@ import type { AddressBlock } from "../../../lib/api/mod.ts";
 import {
   Backoff,
   type Clock,
+  forEachConcurrently,
   jittered,
   retry,
   sleep,
@@ -17,7 +18,6 @@ import {
 } from "../../../lib/kube/mod.ts";
 import { NODE_LABEL } from "../../../lib/names/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
-import { forEachConcurrently } from "../common/concurrency.ts";
 import type { IpamMetrics } from "./metrics.ts";
 import { MissingNodes } from "./missing_nodes.ts";
 import { releaseBlock } from "./release_block.ts";

@@ -1,4 +1,4 @@
-import { TaskGroup } from "../../../lib/async/mod.ts";
+import { TaskGroup } from "./task_group.ts";
 
 /** Calls `fn` for each item, at most `limit` at a time. The first failure stops the rest and is rethrown. */
 export async function forEachConcurrently<T>(
