@@ -9,9 +9,14 @@ import type { V1Pod } from "../kube/mod.ts";
 /** Value of the component label of everything that belongs to an Egress. */
 export const EGRESS_COMPONENT = "egress";
 
+/** Labels of the objects of all Egresses, by which a gateway is known. */
+export const GATEWAY_LABELS: Readonly<Record<string, string>> = {
+  [APP_NAME_LABEL]: APP_NAME,
+  [APP_COMPONENT_LABEL]: EGRESS_COMPONENT,
+};
+
 /** Label selector of the objects of all Egresses: Deployments, pods, Services and their EndpointSlices. */
-export const EGRESS_SELECTOR: string =
-  `${APP_NAME_LABEL}=${APP_NAME},${APP_COMPONENT_LABEL}=${EGRESS_COMPONENT}`;
+export const EGRESS_SELECTOR: string = selectorOf(GATEWAY_LABELS);
 
 /** Labels of the objects of the Egress of this name; its pods are selected by them. */
 export function egressLabels(name: string): Readonly<Record<string, string>> {
@@ -24,16 +29,12 @@ export function egressLabels(name: string): Readonly<Record<string, string>> {
 
 /** Label selector of the pods of the Egress of this name, as in `status.selector`. */
 export function egressSelector(name: string): string {
-  return Object.entries(egressLabels(name))
-    .map(([label, value]) => `${label}=${value}`)
-    .join(",");
+  return selectorOf(egressLabels(name));
 }
 
-/** The labels by which a gateway is known. */
-export const GATEWAY_LABELS: Readonly<Record<string, string>> = {
-  [APP_NAME_LABEL]: APP_NAME,
-  [APP_COMPONENT_LABEL]: EGRESS_COMPONENT,
-};
+function selectorOf(labels: Readonly<Record<string, string>>): string {
+  return Object.entries(labels).map(([key, value]) => `${key}=${value}`).join();
+}
 
 /**
  * Whether a pod is a gateway of an Egress, by its labels. Such a pod is never
