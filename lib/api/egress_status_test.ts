@@ -221,7 +221,7 @@ Deno.test("egressStatus() tells which clients have their share, and where there 
   assert.ok(!fine.some((text) => text.startsWith("ClientsLimited")));
 });
 
-Deno.test("egressStatus() tells of destinations that come to the same", () => {
+Deno.test("egressStatus() reports redundant destinations", () => {
   const destinations = ["10.0.0.0/8", "10.0.0.1/8"];
   assertHas({ destinations }, "RedundantDestinations=True SameNetwork");
   assert.equal(conditionsOf({}).length, 4);

@@ -106,7 +106,7 @@ async function quarrel(lab: SpiderLab): Promise<number> {
   await lab.quiet();
   assert.deepEqual(lab.resource()?.status?.overlayPodCIDR, overlayPodCIDR);
   assert.equal(lab.api.writes.length - before, writes, "left alone");
-  assert.equal(lab.events.length, told + 1, "told once");
+  assert.equal(lab.events.length, told + 1, "one Event");
   return writes;
 }
 
@@ -122,7 +122,7 @@ Deno.test("the status is left to a controller that keeps writing over it, until 
   );
   lab.want({ hostRuleTable: 501 }, { generation: 2 });
   await known(lab, []);
-  assert.equal(await quarrel(lab), 2, "counted anew");
+  assert.equal(await quarrel(lab), 2, "counted from zero again");
   lab.api.remove(KEY);
   lab.want({}, { generation: 2, uid: "uid-of-second" });
   await known(lab, []);

@@ -356,7 +356,7 @@ Deno.test("what a gateway said of itself goes with its pod", async () => {
     status: { phase: "Running" },
   });
   await lab.quiet();
-  assert.equal(await looks(), before, "pods tell of themselves by the status");
+  assert.equal(await looks(), before, "pods report themselves by the status");
   api.remove("pods/internet/nat-a");
   await lab.until(() => assert.deepEqual(names(), ["nat-b"]));
 });

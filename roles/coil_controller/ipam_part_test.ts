@@ -129,7 +129,7 @@ Deno.test("a block that somebody else makes is passed over at once", async () =>
 Deno.test("a block elsewhere than its index says is passed over from the start", async () => {
   await using lab = new IpamLab();
   const labels = { "coil.cybozu.com/pool": "gone" };
-  // As it should be: no write tells of it again.
+  // With its node's addresses already, so that no write makes the watch report it again.
   const annotations = { "coil.cybozu.com/node-addresses": "192.0.2.1" };
   const ipv4 = "10.64.0.8/29";
   putBlock(lab, { name: "v1", index: 7, labels, ipv4, annotations });
@@ -171,7 +171,7 @@ Deno.test("a block that the API server refuses for good is the answer, and any o
   assert.equal(await lab.answered("r3"), "default-0");
 });
 
-Deno.test("a node that holds enough blocks of a pool gets no more, and Events tell of it and of a node that says too much", async () => {
+Deno.test("a node that holds enough blocks of a pool gets no more, and Events report it and a Node whose pod count is too large", async () => {
   await using lab = new IpamLab({ nodeAddressFactor: 1 });
   const { api } = lab;
   api.put("addresspools", {
@@ -286,7 +286,7 @@ Deno.test("an answer that meets another write is tried again; a request that is 
   lab.ask("r1");
   assert.equal(await lab.answered("r1"), "default-0");
   assert.equal(conflicts, -1);
-  // Somebody wrote in between: that is no failure, in log and metrics.
+  // Another write came in between: log and metrics do not count that as a failure.
   const metrics = await lab.registry.metrics();
   assert.doesNotMatch(metrics, /^controller_runtime_reconcile_errors.* [1-9]/m);
 });
@@ -323,7 +323,7 @@ for (
   });
 }
 
-Deno.test("the blocks of a Node that goes are released, finalizer included, and told of", async () => {
+Deno.test("the blocks of a Node that goes are released, finalizer included, with an Event", async () => {
   await using lab = new IpamLab();
   const { api } = lab;
   putBlock(lab, { index: 0 });

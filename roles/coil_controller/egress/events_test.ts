@@ -31,14 +31,14 @@ Deno.test("egressEvents() says nothing of a new Egress that is not ready yet", (
   assert.deepEqual(reasons(after, after), []);
 });
 
-Deno.test("egressEvents() tells when an Egress becomes ready, and when it is no more", () => {
+Deno.test("egressEvents() reports when an Egress becomes ready, and when it stops being ready", () => {
   const is = status(["Ready", "True", "GatewayAvailable"]);
   const isNot = status(["Ready", "False", "NoGatewayAvailable"]);
   assert.deepEqual(reasons(isNot, is), ["Normal Ready"]);
   assert.deepEqual(reasons(is, isNot), ["Warning NotReady"]);
 });
 
-Deno.test("egressEvents() tells of each new reason to be degraded, and of the end", () => {
+Deno.test("egressEvents() reports each new reason to be degraded, and the recovery", () => {
   const refused = status(["Degraded", "True", "DeploymentRefused"]);
   const taken = status(["Degraded", "True", "NameTaken"]);
   const fine = status(["Degraded", "False", "AsWanted"]);
@@ -48,14 +48,14 @@ Deno.test("egressEvents() tells of each new reason to be degraded, and of the en
   assert.deepEqual(reasons(taken, fine), ["Normal Recovered"]);
 });
 
-Deno.test("egressEvents() tells of exhaustion ahead, and of its end", () => {
+Deno.test("egressEvents() reports that capacity is low, and when it is restored", () => {
   const low = status(["CapacityLow", "True", "ConntrackFull"]);
   const fine = status(["CapacityLow", "False", "Sufficient"]);
   assert.deepEqual(reasons(fine, low), ["Warning CapacityLow"]);
   assert.deepEqual(reasons(low, fine), ["Normal CapacityRestored"]);
 });
 
-Deno.test("egressEvents() tells of clients that have too many connections, once", () => {
+Deno.test("egressEvents() reports clients with too many connections, once", () => {
   const limited = status(["ClientsLimited", "True", "TooManyConnections"]);
   assert.deepEqual(reasons(status(), limited), ["Warning ClientsLimited"]);
   assert.deepEqual(reasons(limited, limited), []);
@@ -69,7 +69,7 @@ Deno.test("egressEvents() says nothing of capacity that was never short", () => 
   assert.deepEqual(reasons(undefined, fine), []);
 });
 
-Deno.test("egressEvents() tells of destinations that are there twice, once", () => {
+Deno.test("egressEvents() reports redundant destinations, once", () => {
   const twice = status(["RedundantDestinations", "True", "SameNetwork"]);
   assert.deepEqual(reasons(status(), twice), [
     "Warning RedundantDestinations",

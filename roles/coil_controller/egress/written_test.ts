@@ -24,14 +24,14 @@ function seenAfter(written: Egress, seen: Egress): number | undefined {
   return statuses.newest(KEY, seen)?.replicas;
 }
 
-Deno.test("WrittenStatuses knows what was written until the watch tells of it", () => {
+Deno.test("WrittenStatuses has the written status until the watch shows it", () => {
   assert.equal(seenAfter(egress("1000", 2), egress("998", 1)), 2);
   assert.equal(seenAfter(egress("1000", 2), egress("999", 1)), 2);
   assert.equal(seenAfter(egress("1000", 2), egress("1000", 2)), 2);
   assert.equal(seenAfter(egress("1000", 2), egress("1001", 3)), 3);
 });
 
-Deno.test("WrittenStatuses tells nothing of a former Egress of the name", () => {
+Deno.test("WrittenStatuses ignores a former Egress of the same name", () => {
   assert.equal(seenAfter(egress("1000", 2), egress("999", 1, "uid-2")), 1);
 });
 

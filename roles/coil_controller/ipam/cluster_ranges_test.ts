@@ -92,7 +92,7 @@ Deno.test("ClusterRanges takes Nodes from the cache, and asks for ServiceCIDRs a
   // Neither is a range.
   const odd = node("odd", "host.example", "10.3.0.0");
   const { messages, calls } = await overlapsOf([[a], [a], [odd, a, b]]);
-  assert.equal(messages.length, 2, "told of changes alone");
+  assert.equal(messages.length, 2, "called on changes only");
   assert.match(
     messages[0] ?? "",
     /^10\.1\.0\.0\/24 is the podCIDR of Node "a"/,

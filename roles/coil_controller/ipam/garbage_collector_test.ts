@@ -181,7 +181,7 @@ Deno.test("a Node that is in the list of all is not asked for", async () => {
   assert.equal(site.asked, 0);
 });
 
-Deno.test("a Node that came back has its grace time again, although nothing told of its second end", async () => {
+Deno.test("a Node that came back has its grace time again, although its second deletion was not seen", async () => {
   await using site = new Site();
   await site.at(0, "goes");
   await site.at(5, "comes");
@@ -215,7 +215,7 @@ Deno.test("a look at everything that fails is counted, and comes again within tw
   assert.equal(await site.metric("errors_total"), `${site.listedAt.length}`);
 });
 
-Deno.test("a block that cannot be released is told of and counted, and tried again", async () => {
+Deno.test("a failed release of a block is reported, counted and retried", async () => {
   await using site = new Site();
   site.releaseRefusal = 403;
   await site.at(0, "goes");

@@ -15,7 +15,7 @@ function pool(blockSizeBits: number): Pool {
   });
 }
 
-/** An informer that shows what it is told, and the reads of Nodes. */
+/** An informer that shows the given blocks, and the reads of Nodes. */
 function setUp(
   options: { factor?: number; pods?: string; maxPods?: number } = {},
 ) {

@@ -10,7 +10,7 @@ import { PoolUsage } from "./pool_usage.ts";
 
 type Change<T> = Pick<StoreChange<T>, "type" | "key" | "object">;
 
-/** An informer that tells what the test says. */
+/** An informer that reports the changes that the test makes. */
 class Told<T> {
   hasSynced = true;
   tell: (change: Change<T>) => void = () => {};
@@ -21,7 +21,7 @@ class Told<T> {
   }
 }
 
-/** Pods and pools as informers tell of them, and what is counted of them. */
+/** Pods and pools as informers report them, and what is counted of them. */
 class Site implements Disposable {
   readonly changed: string[] = [];
   readonly pods = new Told<CachedPod>();
@@ -96,7 +96,7 @@ Deno.test("PoolUsage counts pods' addresses by block and family, as pods come, c
   assert.equal(site.text(), "ipv4 0:1 ipv6 0:1");
 });
 
-Deno.test("PoolUsage tells of a pool only when its numbers change", () => {
+Deno.test("PoolUsage calls back about a pool only when its numbers change", () => {
   using site = new Site();
   site.pool("p", 1, DUAL);
   site.pool("q", 1, { ipv4: "10.9.0.0/28" });

@@ -194,13 +194,13 @@ Deno.test("Pools.allocate() passes over all blocks of the pool that the cache ha
   assert.deepEqual(posts, ["default-0", "default-3"]);
 });
 
-Deno.test("Pools.allocate() finds blocks that came back when the pool seemed to be used up, and tells other failures at once", async () => {
+Deno.test("Pools.allocate() finds blocks that came back when the pool seemed to be used up, and reports other failures at once", async () => {
   const names = Array.from(
     { length: 8 },
     (_, n) => `default-${n} 10.64.0.${8 * n}/29 ${n}`,
   );
   const blocks = new Blocks(...names);
-  // The cache has it, and nothing told of it.
+  // Its deletion is in the cache, and no event came.
   blocks.store.delete("default-6");
   assert.equal(await blocks.next("r1"), "default-6");
   await assert.rejects(blocks.next("r2"), OutOfBlocksError);

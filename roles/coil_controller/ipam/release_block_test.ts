@@ -86,7 +86,7 @@ Deno.test("releaseBlock() has no finalizer to remove when others did, or the blo
   }
 });
 
-Deno.test("releaseBlock() does not touch the finalizers of a block that was replaced, and tells of a refusal", async () => {
+Deno.test("releaseBlock() does not touch the finalizers of a block that was replaced, and throws when it is forbidden", async () => {
   for (const status of [404, 409, 403]) {
     const transport = new FakeTransport(() => ({ status, body: {} }));
     const releasing = releaseBlock(new KubeClient(transport), BLOCK, {
