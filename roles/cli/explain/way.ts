@@ -61,7 +61,7 @@ export function explainWay(
   }
   if (isGatewayPod(pod)) {
     return byNode(
-      "the pod is a gateway of an Egress, which is no client of one",
+      "the pod is a gateway of an Egress, and a gateway cannot be a client",
     );
   }
   const problem = egressAnnotationProblem(parseEgressAnnotations(annotations));

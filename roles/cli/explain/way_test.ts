@@ -134,7 +134,7 @@ Deno.test("explainWay() of a pod without annotations, on the host network, or of
       ],
       [
         pod(NAMES("internet"), { labels: gateway }),
-        "the pod is a gateway of an Egress, which is no client of one",
+        "the pod is a gateway of an Egress, and a gateway cannot be a client",
       ],
     ] as const
   ) {
