@@ -40,7 +40,7 @@ class Server {
   readonly watches: (() => AsyncIterable<unknown> | FakeAnswer)[] = [];
   /** Requests about BlockRequests, as `METHOD`, or `WATCH version`. */
   readonly asked: string[] = [];
-  /** So many creates are told that there is one, which is gone again by then. */
+  /** The number of creates that are refused because of a request that exists, and is gone right after. */
   ghosts = 0;
   #version = 10;
 

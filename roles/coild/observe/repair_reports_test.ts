@@ -68,7 +68,7 @@ Deno.test("RepairReports names the Node instead of its UID while that is unknown
   assert.deepEqual(uids, ["uid1", "node1"]);
 });
 
-Deno.test("RepairReports tells who flushes the packet filter from who removes rules", () => {
+Deno.test("RepairReports distinguishes a flushed packet filter from removed rules", () => {
   for (
     const [what, told] of [["sources", /flush ruleset/], [
       "rule",
