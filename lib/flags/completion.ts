@@ -61,17 +61,19 @@ export function candidates(
       words: [...nextWords(path, commands), ...flagWords(flags)],
       listedBy: known.get(path)?.argumentListedBy,
     }
-    : flag.type === "enum"
-    ? { words: flag.values }
-    : {
-      words: [],
-      listedBy: flag.type === "string" ? flag.listedBy : undefined,
-    };
+    : valuesOf(flag);
   const start = words.at(-1) ?? "";
   return {
     ...all,
     words: all.words.filter((word) => word.startsWith(start)),
   };
+}
+
+/** What the value of a flag may be. */
+function valuesOf(flag: Flag): Candidates {
+  if (flag.type === "enum") return { words: flag.values };
+  const listedBy = flag.type === "string" ? flag.listedBy : undefined;
+  return { words: [], listedBy };
 }
 
 function bash(program: string, commands: readonly CompletionCommand[]): string {
@@ -162,10 +164,9 @@ function fishWords(words: string): string {
 
 /** The values of a flag, or the shell's expression for them. */
 function wordsOf(flag: Flag, program: string): string | undefined {
-  if (flag.type === "enum") return flag.values.join(" ");
-  return flag.type === "string" && flag.listedBy !== undefined
-    ? listOf(flag.listedBy, program)
-    : undefined;
+  const { words, listedBy } = valuesOf(flag);
+  if (listedBy !== undefined) return listOf(listedBy, program);
+  return words.length > 0 ? words.join(" ") : undefined;
 }
 
 /** A cluster that does not answer is not waited for. */
