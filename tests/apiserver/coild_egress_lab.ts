@@ -13,6 +13,7 @@ import {
   type Sandbox,
   type SpawnOptions,
 } from "./coild_lab.ts";
+import { patchPodStatus } from "./patch_status.ts";
 import {
   PLANE_DIR_ENV,
   type RecordedClient,
@@ -203,20 +204,10 @@ export class EgressLab implements AsyncDisposable {
 
   /** As kubelet does once the sandbox is there. */
   async setStatus(
-    { namespace, name }: Sandbox,
-    { ips, phase = "Running" }: {
-      readonly ips: readonly string[];
-      readonly phase?: string;
-    },
+    pod: Sandbox,
+    status: Parameters<typeof patchPodStatus>[2],
   ): Promise<void> {
-    const status = {
-      phase,
-      podIP: ips[0],
-      podIPs: ips.map((ip) => ({ ip })),
-    };
-    await this.#merge(`/api/v1/namespaces/${namespace}/pods/${name}/status`, {
-      status,
-    });
+    await patchPodStatus(this.lab.plane, pod, status);
   }
 
   /** Creates a client, attaches it and says that it runs; returns its addresses. */

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { eventually } from "../lab/mod.ts";
 import { ControllerLab } from "./controller_testing.ts";
+import { patchPodStatus } from "./patch_status.ts";
 
 /** A write of numbers waits for up to 18 s. */
 const PATIENCE = { timeoutMs: 60_000 };
@@ -21,12 +22,8 @@ Deno.test("coil-controller counts what pods use of a pool", async (t) => {
     subnets: [{ ipv4: "10.4.0.0/28", ipv6: "fd02::/124" }],
   });
 
-  async function setStatus(name: string, { ips, phase = "Running" }: PodFacts) {
-    const podIPs = ips.map((ip) => ({ ip }));
-    const status = { phase, podIP: ips[0], podIPs };
-    await plane.request("PATCH", `${NAMESPACE}/${name}/status`, { status }, {
-      contentType: "application/merge-patch+json",
-    });
+  async function setStatus(name: string, facts: PodFacts): Promise<void> {
+    await patchPodStatus(plane, { namespace: "default", name }, facts);
   }
   async function addPod(name: string, facts: PodFacts): Promise<void> {
     await plane.request("POST", NAMESPACE, {

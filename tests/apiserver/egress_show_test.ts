@@ -3,6 +3,8 @@ import { coil, type Output } from "../../roles/cli/testing.ts";
 import { testedSessions } from "../arch/pages.ts";
 import { ControlPlane } from "../lab/mod.ts";
 import { installCrds } from "./crds.ts";
+import { patchStatus } from "./patch_status.ts";
+import { addViewer } from "./viewer.ts";
 
 /** An Egress, and what coil-controller makes for it. */
 async function addEgress(
@@ -49,15 +51,6 @@ async function addEgress(
       podIP: `10.2.${i}.${name.length}`,
     });
   }
-}
-
-async function patchStatus(
-  plane: ControlPlane,
-  path: string,
-  status: object,
-): Promise<void> {
-  const contentType = "application/merge-patch+json";
-  await plane.request("PATCH", `${path}/status`, { status }, { contentType });
 }
 
 function client(name: string, address: string): object {
@@ -133,20 +126,7 @@ Deno.test("coil egress show tells clients, gateways and sources", async (t) => {
   });
 
   await t.step("the ClusterRole view allows all of it", async () => {
-    const base = new URL("../../deploy/base", import.meta.url).pathname;
-    await plane.kubectl("apply", "-k", base);
-    const role = ["create", "clusterrole", "pod-viewer"];
-    await plane.kubectl(...role, "--verb=list", "--resource=pods");
-    for (
-      const name of [
-        "coilv2-egress-viewer-role",
-        "pod-viewer",
-      ]
-    ) {
-      const bind = ["create", "clusterrolebinding", name];
-      await plane.kubectl(...bind, `--clusterrole=${name}`, "--user=viewer");
-    }
-    const viewer = await plane.kubeconfigFor({ user: "viewer" });
+    const viewer = await addViewer(plane, ["coilv2-egress-viewer-role"]);
     for (const subject of ["clients", "gateways", "sources"]) {
       const args = ["egress", "show", subject, "nat/office"];
       const shown = await coil([...args, `--kubeconfig=${viewer}`]);

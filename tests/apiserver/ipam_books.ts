@@ -4,6 +4,7 @@
  * @module
  */
 import type { ControlPlane } from "../lab/mod.ts";
+import { patchPodStatus } from "./patch_status.ts";
 
 /** An AddressPool. */
 export function pool(name: string, subnets: readonly object[]): object {
@@ -53,17 +54,8 @@ export async function addPod(
       containers: [{ name: "main", image: "example.com/main" }],
     },
   });
-  const status = {
-    phase: more.phase ?? "Running",
-    podIP: ips[0],
-    podIPs: ips.map((ip) => ({ ip })),
-  };
-  await plane.request(
-    "PATCH",
-    `/api/v1/namespaces/${namespace}/pods/${name}/status`,
-    { status },
-    { contentType: "application/merge-patch+json" },
-  );
+  const { phase } = more;
+  await patchPodStatus(plane, { namespace, name }, { ips, phase });
 }
 
 /** Two pools, two nodes, three blocks; pods where they belong, and one each in no block and in another node's. */

@@ -7,6 +7,7 @@ import { askAddresses } from "../../lib/cnirpc/inspection/mod.ts";
 import { coil, type Output } from "../../roles/cli/testing.ts";
 import { awaitedLater, eventually } from "../lab/mod.ts";
 import { CoildLab, type Sandbox } from "./coild_lab.ts";
+import { patchPodStatus, patchStatus } from "./patch_status.ts";
 
 Deno.test("coil ipam check sees what is on nodes", async (t) => {
   await using lab = await CoildLab.start({ name: "checknodes" });
@@ -17,24 +18,10 @@ Deno.test("coil ipam check sees what is on nodes", async (t) => {
   await using coild = await lab.startCoild();
   const { socketPath, node } = coild;
 
-  const report = async (pod: Sandbox, ips: readonly string[]) => {
-    const [podIP = ""] = ips;
-    await lab.plane.request(
-      "PATCH",
-      `/api/v1/namespaces/${pod.namespace}/pods/${pod.name}/status`,
-      {
-        status: {
-          phase: "Running",
-          podIP,
-          podIPs: ips.map((ip) => ({ ip })),
-        },
-      },
-      { contentType: "application/merge-patch+json" },
-    );
-  };
   const add = async (name: string): Promise<Sandbox> => {
     const pod = await lab.createPod(name);
-    await report(pod, await coild.addresses(pod));
+    const ips = await coild.addresses(pod);
+    await patchPodStatus(lab.plane, pod, { ips });
     return pod;
   };
   const local = (...args: readonly string[]): Promise<Output> =>
@@ -182,12 +169,7 @@ Deno.test("coil ipam check sees what is on nodes", async (t) => {
         containers: [{ name: "coild", image: "none" }],
       },
     });
-    await lab.plane.request(
-      "PATCH",
-      `${path}/coild-x/status`,
-      { status: { phase: "Running" } },
-      { contentType: "application/merge-patch+json" },
-    );
+    await patchStatus(lab.plane, `${path}/coild-x`, { phase: "Running" });
     const unreached = await checkNodes() ?? "";
     assert.ok(unreached.startsWith(`${node.name} (`), unreached);
     assert.doesNotMatch(unreached, /no coild runs there/);

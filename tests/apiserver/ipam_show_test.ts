@@ -4,6 +4,8 @@ import { testedSessions } from "../arch/pages.ts";
 import { ControlPlane } from "../lab/mod.ts";
 import { installCrds } from "./crds.ts";
 import { addPod, block, populate } from "./ipam_books.ts";
+import { patchStatus } from "./patch_status.ts";
+import { addViewer } from "./viewer.ts";
 
 const MAIN = new URL("../../main.ts", import.meta.url).pathname;
 
@@ -38,11 +40,10 @@ async function breakBooks(plane: ControlPlane): Promise<void> {
       spec: { nodeName: "node1", poolName: "small" },
     },
   );
-  await plane.request(
-    "PATCH",
-    "/apis/coil.cybozu.com/v2/blockrequests/refused/status",
-    { status: { conditions: [FAILED] } },
-    { contentType: "application/merge-patch+json" },
+  await patchStatus(
+    plane,
+    "/apis/coil.cybozu.com/v2/blockrequests/refused",
+    { conditions: [FAILED] },
   );
 }
 
@@ -302,21 +303,10 @@ Deno.test("coil ipam show tells from the API server alone who holds what", async
   );
 
   await t.step("a viewer and coil-controller may read all of it", async () => {
-    const base = new URL("../../deploy/base", import.meta.url).pathname;
-    await plane.kubectl("apply", "-k", base);
-    const role = ["create", "clusterrole", "pod-viewer"];
-    await plane.kubectl(...role, "--verb=list", "--resource=pods");
-    for (
-      const name of [
-        "coilv2-addresspool-viewer-role",
-        "coilv2-addressblock-viewer-role",
-        "pod-viewer",
-      ]
-    ) {
-      const bind = ["create", "clusterrolebinding", name];
-      await plane.kubectl(...bind, `--clusterrole=${name}`, "--user=viewer");
-    }
-    const viewer = await plane.kubeconfigFor({ user: "viewer" });
+    const viewer = await addViewer(plane, [
+      "coilv2-addresspool-viewer-role",
+      "coilv2-addressblock-viewer-role",
+    ]);
     const token = await plane.serviceAccountToken({
       namespace: "kube-system",
       name: "coil-controller",

@@ -3,6 +3,7 @@ import { coil, type Output } from "../../roles/cli/testing.ts";
 import { testedSessions } from "../arch/pages.ts";
 import { ControlPlane } from "../lab/mod.ts";
 import { installCrds } from "./crds.ts";
+import { patchStatus } from "./patch_status.ts";
 
 const SYSTEM = "kube-system";
 
@@ -11,15 +12,6 @@ function status(
   ...args: readonly string[]
 ): Promise<Output> {
   return coil(["status", ...args, `--kubeconfig=${kubeconfig}`]);
-}
-
-async function patchStatus(
-  plane: ControlPlane,
-  path: string,
-  status: object,
-): Promise<void> {
-  const contentType = "application/merge-patch+json";
-  await plane.request("PATCH", `${path}/status`, { status }, { contentType });
 }
 
 /** A pod of the component, as a workload's controller and a kubelet leave it. */

@@ -1,0 +1,18 @@
+import type { ControlPlane } from "../lab/mod.ts";
+
+const BASE = new URL("../../deploy/base", import.meta.url).pathname;
+
+/** Applies Coil's manifests, and returns the kubeconfig of a user who has these ClusterRoles of them and may list pods. */
+export async function addViewer(
+  plane: ControlPlane,
+  roles: readonly string[],
+): Promise<string> {
+  await plane.kubectl("apply", "-k", BASE);
+  const role = ["create", "clusterrole", "pod-viewer"];
+  await plane.kubectl(...role, "--verb=list", "--resource=pods");
+  for (const name of [...roles, "pod-viewer"]) {
+    const bind = ["create", "clusterrolebinding", name];
+    await plane.kubectl(...bind, `--clusterrole=${name}`, "--user=viewer");
+  }
+  return await plane.kubeconfigFor({ user: "viewer" });
+}
