@@ -267,7 +267,7 @@ Deno.test("poolStatus() names pods that have reserved addresses of its blocks", 
   );
 });
 
-Deno.test("a pool whose other blocks are all somebody else's is exhausted, and says so", () => {
+Deno.test("a pool whose other blocks are all used elsewhere is exhausted, and says so", () => {
   const overlap = { taken: [{ first: 1, last: 3 }], message: "" };
   const v4 = pool([{ ipv4: "10.2.0.0/28" }]);
   const status = poolStatus(v4, { allocated: [0], overlap, now: NOW });

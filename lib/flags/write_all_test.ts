@@ -28,7 +28,7 @@ Deno.test("writeAll() does not hide other faults", () => {
   assert.throws(() => writeAll(stream, "x"), Deno.errors.BadResource);
 });
 
-Deno.test("writeAll() says when nobody reads any more", () => {
+Deno.test("writeAll() returns false when its reader is gone", () => {
   const stream = {
     writeSync: (): number => {
       throw new Deno.errors.BrokenPipe("os error 32");

@@ -159,7 +159,7 @@ Deno.test("labels that others put on gateways go, and annotations stay", async (
   assert.equal(api.writes.length, writes);
 });
 
-Deno.test("a budget goes when its Egress wants none, unless it is somebody else's", async () => {
+Deno.test("a budget goes when its Egress wants none, unless it has another owner", async () => {
   await using lab = new EgressLab().start();
   const { api } = lab;
   api.put("egresses", egressOf({ podDisruptionBudget: { minAvailable: 1 } }));
@@ -178,7 +178,7 @@ Deno.test("a budget goes when its Egress wants none, unless it is somebody else'
   assert.ok(api.get(BUDGET));
 });
 
-Deno.test("objects of an Egress' name that are somebody else's are left alone, and its status says so", async () => {
+Deno.test("objects of an Egress' name that have another owner are left alone, and its status says so", async () => {
   await using lab = new EgressLab().start();
   const { api } = lab;
   const foreign: KubeObject = {
@@ -256,7 +256,7 @@ Deno.test("without the gateways' ClusterRoleBinding no Egress is ready, until it
   assert.deepEqual(readersOf(lab), ["internet"]);
 });
 
-Deno.test("without Egresses nobody misses the gateways' ClusterRoleBinding", async () => {
+Deno.test("without Egresses the gateways' ClusterRoleBinding is not needed", async () => {
   await using lab = new EgressLab();
   lab.api.remove(CLUSTER_ROLE_BINDING);
   lab.start();
@@ -291,7 +291,7 @@ Deno.test("a ClusterRoleBinding that cannot be changed keeps Egresses from being
   await lab.until(() => assert.equal(readyReason(lab), "NoGatewayAvailable"));
 });
 
-Deno.test("the binding for PodSecurityPolicies has the same subjects, and nobody misses it", async () => {
+Deno.test("the binding for PodSecurityPolicies has the same subjects, and need not exist", async () => {
   await using lab = new EgressLab();
   const { api } = lab;
   lab.start();
@@ -309,7 +309,7 @@ Deno.test("the binding for PodSecurityPolicies has the same subjects, and nobody
   assert.equal(readyReason(lab), "NoGatewayAvailable");
 });
 
-Deno.test("a namespace whose last Egress goes loses its rights, but no binding of somebody else's", async () => {
+Deno.test("a namespace whose last Egress goes loses its rights, but another owner's binding stays", async () => {
   await using lab = new EgressLab().start();
   const { api } = lab;
   api.put("egresses", egressOf());
@@ -334,7 +334,7 @@ Deno.test("a namespace whose last Egress goes loses its rights, but no binding o
   assert.ok(api.get(other));
 });
 
-Deno.test("what a gateway said of itself goes with its pod", async () => {
+Deno.test("the entry of a gateway in the status goes with its pod", async () => {
   await using lab = new EgressLab().start();
   const { api } = lab;
   const labels = egressLabels("nat");

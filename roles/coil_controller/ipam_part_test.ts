@@ -116,7 +116,7 @@ Deno.test("a request that cannot be met gets the reason", async () => {
   assert.equal(await lab.answered("again"), "default-2");
 });
 
-Deno.test("a block that somebody else makes is passed over at once", async () => {
+Deno.test("a block that another program makes is passed over at once", async () => {
   await using lab = new IpamLab().start();
   await lab.quiet();
   putBlock(lab, { index: 0, node: "n2" });
@@ -262,7 +262,7 @@ for (const count of [3, 25]) {
   });
 }
 
-Deno.test("an answer that somebody wiped is written again, without another block", async () => {
+Deno.test("an answer that was wiped is written again, without another block", async () => {
   await using lab = new IpamLab().start();
   const { api } = lab;
   lab.ask("r1");
@@ -328,7 +328,7 @@ Deno.test("the blocks of a Node that goes are released, finalizer included, with
   const { api } = lab;
   putBlock(lab, { index: 0 });
   putBlock(lab, { index: 1, node: "n2" });
-  // Somebody else changes the finalizers in the meantime.
+  // Another program changes the finalizers in the meantime.
   let conflicts = 2;
   api.refuse = (write) =>
     write === "PATCH addressblocks//default-0" && conflicts-- > 0

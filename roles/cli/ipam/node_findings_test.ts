@@ -59,7 +59,7 @@ for (
   const [title, changes, expected] of [
     ["all is well", {}, []],
     [
-      "no pod has the address any more",
+      "no pod still has the address",
       { pods: [] },
       [`address-leaked Address ${ON}`],
     ],

@@ -227,7 +227,7 @@ const CASES: readonly (readonly [string, Partial<Snapshot>, ...string[]])[] = [
     "AddressPool default: CapacityLow is True, FewBlocksFree: why CapacityLow is so > coil ipam show blocks --pool=default",
   ],
   [
-    "an Egress that nobody looks after",
+    "an Egress without a status",
     { egresses: [egress("nat", [])] },
     "Egress internet/nat: coil-controller has not looked at it > kubectl -n internet describe egress nat",
   ],

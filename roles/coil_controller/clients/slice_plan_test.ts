@@ -104,7 +104,7 @@ Deno.test("planSlices() puts a new client into the fullest slice that has room",
   assert.deepEqual(plan.writes.map(({ number }) => number), [2]);
 });
 
-Deno.test("planSlices() writes what somebody has damaged, and takes out what is twice or nobody's", () => {
+Deno.test("planSlices() writes damaged slices, and removes clients that are listed twice or are not wanted", () => {
   const [a, b, c, stranger] = range(0, 4) as [
     ...[EgressClient, EgressClient, EgressClient, EgressClient],
   ];

@@ -7,7 +7,7 @@ import { EgressApplier } from "./applier.ts";
 const TARGET = { namespace: "internet", name: "nat" };
 const KEY = "services/internet/nat";
 
-/** An API server, and an applier that takes the Service for nobody's. */
+/** An API server, and an applier that finds that the Service has no owner. */
 function stage() {
   const api = new MemoryApi();
   const client = new KubeClient(api, { fieldManager: "coil-controller" });

@@ -376,7 +376,7 @@ Deno.test("null in a template is as if it were not there", () => {
   assert.deepEqual(plan(nulls), plan(nothing));
 });
 
-Deno.test("a gateway is told how many flows a client may have, if the Egress says so", () => {
+Deno.test("a gateway gets the limit of flows per client, if the Egress sets one", () => {
   const argsOf = (maxFlowsPerClient?: number) => {
     const wanted = egress({});
     const spec = {

@@ -24,7 +24,7 @@ Deno.test("problemOf() names what an admin can mend", () => {
   }
 });
 
-Deno.test("problemOf() throws what passes by itself, and mistakes", () => {
+Deno.test("problemOf() throws transient errors, and mistakes", () => {
   for (
     const error of [
       new TypeError("why"),
@@ -37,7 +37,7 @@ Deno.test("problemOf() throws what passes by itself, and mistakes", () => {
   }
 });
 
-Deno.test("ownerCheck() lets an Egress have what is its own, or Coil's and nobody's", () => {
+Deno.test("ownerCheck() accepts what the Egress owns, and Coil's objects without an owner", () => {
   const check = ownerCheck(egressOf(), "Service");
   const labels = egressLabels("nat");
   const owner = (

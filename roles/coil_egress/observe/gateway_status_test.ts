@@ -103,7 +103,7 @@ Deno.test("GatewayStatusWriter applies the pod's own entry, as its own field man
   });
 });
 
-Deno.test("GatewayStatusWriter writes what somebody would care about, and nothing else", async () => {
+Deno.test("GatewayStatusWriter writes changes that matter, and nothing else", async () => {
   await writing({ intervalMs: 1 }, async ({ requests, report }) => {
     let writes = 0;
     for (
