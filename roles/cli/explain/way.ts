@@ -50,33 +50,29 @@ export function explainWay(
     to: to.toString(),
   };
   const node = `the routes of Node ${spec?.nodeName ?? "(none yet)"}`;
-  const byNode = (why: string, remarks: readonly string[] = []): WayReport => ({
+  const unplanned = (kind: WayReport["kind"], summary: string): WayReport => ({
     ...common,
-    kind: "node",
-    summary: `by ${node}: ${why}`,
-    remarks,
+    kind,
+    summary,
+    remarks: [],
   });
   if (spec?.hostNetwork === true) {
-    return byNode("the pod is on the host network");
+    return unplanned("node", `by ${node}: the pod is on the host network`);
   }
   if (isGatewayPod(pod)) {
-    return byNode(
-      "the pod is a gateway of an Egress, and a gateway cannot be a client",
+    return unplanned(
+      "node",
+      `by ${node}: the pod is a gateway of an Egress, and a gateway cannot be a client`,
     );
   }
   const problem = egressAnnotationProblem(parseEgressAnnotations(annotations));
   if (problem !== undefined) {
-    return {
-      ...common,
-      kind: "refused",
-      summary: `no network is set up: ${problem}`,
-      remarks: [],
-    };
+    return unplanned("refused", `no network is set up: ${problem}`);
   }
   const addresses = addressesByFamily(pod);
   if (addresses[to.family] === undefined) {
-    const summary = `refused: the pod has no ${NAMES[to.family]} address`;
-    return { ...common, kind: "refused", summary, remarks: [] };
+    const lacking = NAMES[to.family];
+    return unplanned("refused", `refused: the pod has no ${lacking} address`);
   }
   const selection = selectGateways(egressRefsOf(annotations), lookup);
   const plan = planClient({
