@@ -5,10 +5,10 @@ import {
   neighbourDelete,
   type Request,
   type Route,
-  routeDelete,
 } from "../../netlink/mod.ts";
 import { cutOff, discardHusks } from "../kernel/husks.ts";
 import type { Outside, Routes } from "../kernel/ports.ts";
+import { remove, routeRemoval } from "../kernel/remove.ts";
 import { parseVethAlias } from "../plan/veth.ts";
 
 /**
@@ -64,9 +64,7 @@ async function forgetLost(
   for (const link of links) {
     const own = routes.filter(({ index }) => index === link.index);
     const lost = own.length === 0 ? [] : await lostOf(outside, link, own);
-    const errors = await host.tryExecute(lost.flatMap(removals));
-    const refused = errors.find((error) => error?.isAbsent === false);
-    if (refused !== undefined) throw refused;
+    await remove(host, lost.flatMap(removals));
   }
 }
 
@@ -88,12 +86,10 @@ async function lostOf(
   );
 }
 
-function removals(
-  { type: _type, hops: _hops, ...route }: Route,
-): readonly Request[] {
+function removals(route: Route): readonly Request[] {
   const { destination, index } = route;
   return [
-    routeDelete({ ...route, type: "unicast" }),
+    routeRemoval(route),
     ...destination === undefined || index === undefined
       ? []
       : [neighbourDelete({ index, address: destination.address })],

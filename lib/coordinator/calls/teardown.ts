@@ -13,7 +13,6 @@ import {
   type Request,
   type Route,
   routeAddBeside,
-  routeDelete,
   type Rule,
   ruleDelete,
 } from "../../netlink/mod.ts";
@@ -21,6 +20,7 @@ import { firstNicTable, isNicRule } from "../plan/nics.ts";
 import { cutOff, huskOf } from "../kernel/husks.ts";
 import type { Kernel, Outside, Routes } from "../kernel/ports.ts";
 import { readPod } from "../kernel/read.ts";
+import { remove, routeRemoval } from "../kernel/remove.ts";
 import { REPLY_TABLE } from "../plan/reply_table.ts";
 import {
   addressesOf,
@@ -119,7 +119,7 @@ async function forgetOnHost(
       addresses.some((address) => destination.equals(Prefix.host(address))),
   });
   await remove(host, [
-    ...routes.map(removal),
+    ...routes.map(routeRemoval),
     // Also without a route: what looks after the host would put it back.
     ...addresses.map((address) =>
       neighbourDelete({ index: end.index, address })
@@ -163,7 +163,7 @@ function podRequests(state: SideState, removed: PodRemoval): Request[] {
   return [
     ...restored,
     ...rules.map((rule: Rule) => ruleDelete(rule)),
-    ...[...routes, ...leftInMain].map(removal),
+    ...[...routes, ...leftInMain].map(routeRemoval),
     ...leftInMain.flatMap(({ index, gateway, destination }) =>
       index === undefined || gateway !== undefined || destination === undefined
         ? []
@@ -244,18 +244,4 @@ function restoredDefaults(
       ),
     ];
   });
-}
-
-function removal({ type: _type, hops: _hops, ...route }: Route): Request {
-  return routeDelete({ ...route, type: "unicast" });
-}
-
-/** What is gone already was removed by an earlier DEL, or with a link. */
-async function remove(
-  socket: Routes,
-  requests: readonly Request[],
-): Promise<void> {
-  const errors = await socket.tryExecute(requests);
-  const refused = errors.find((error) => error?.isAbsent === false);
-  if (refused !== undefined) throw refused;
 }

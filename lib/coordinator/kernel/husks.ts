@@ -1,12 +1,7 @@
-import {
-  type Link,
-  linkDelete,
-  linkSet,
-  type Request,
-  routeDelete,
-} from "../../netlink/mod.ts";
+import { type Link, linkDelete, linkSet } from "../../netlink/mod.ts";
 import { COORDINATOR_PROTOCOL } from "../../names/mod.ts";
 import type { Outside, Routes } from "./ports.ts";
+import { remove, routeRemoval } from "./remove.ts";
 import {
   type CoordinatorHusk,
   huskAlias,
@@ -40,9 +35,7 @@ export async function cutOff(
   const mark = linkSet({ index }, { alias: huskAlias(key) });
   const [gone, ...errors] = await host.tryExecute([
     mark,
-    ...routes.map(({ type: _type, hops: _hops, ...route }): Request =>
-      routeDelete({ ...route, type: "unicast" })
-    ),
+    ...routes.map(routeRemoval),
   ]);
   if (gone?.isAbsent) return undefined;
   const refused = gone ?? errors.find((error) => error?.isAbsent === false);
@@ -61,8 +54,7 @@ export async function deleteHusk(
 ): Promise<void> {
   const link = await host.getLink({ index });
   if (link === undefined || huskOf(link) === undefined) return;
-  const [error] = await host.tryExecute([linkDelete({ index })]);
-  if (error !== undefined && !error.isAbsent) throw error;
+  await remove(host, [linkDelete({ index })]);
 }
 
 /** Deletes the husks that an earlier coild, or a call that was killed, has left. */

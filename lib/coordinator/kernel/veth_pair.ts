@@ -11,6 +11,7 @@ import { huskOf } from "./husks.ts";
 import { invalidConfig } from "../config/invalid.ts";
 import type { LinkEnd } from "../plan/plan.ts";
 import type { Kernel, Routes } from "./ports.ts";
+import { remove } from "./remove.ts";
 import { parseVethAlias, type VethSpec } from "../plan/veth.ts";
 
 /** Both ends of the link between a pod and its host. */
@@ -40,8 +41,8 @@ export async function ensureVeth(
     if (isLiving && isPair(present, inside)) {
       return await adopt(kernel, spec, present);
     }
-    // Of an earlier sandbox with this ID, or of this one before DEL.
-    await removeLink(host, present);
+    // Of an earlier sandbox with this ID, or of this one before DEL. A husk may go at the same time.
+    await remove(host, [linkDelete({ index: present.index })]);
   } else if (inside !== undefined) {
     throw invalidConfig(
       `pod has a link "${COORDINATOR_VETH}" that the coordinator did not create`,
@@ -49,12 +50,6 @@ export async function ensureVeth(
     );
   }
   return await create(kernel, spec, undo);
-}
-
-/** A husk may go at the same time. */
-async function removeLink(host: Routes, { index }: Link): Promise<void> {
-  const [error] = await host.tryExecute([linkDelete({ index })]);
-  if (error !== undefined && !error.isAbsent) throw error;
 }
 
 async function create(
