@@ -5,15 +5,17 @@ import type { Kernel } from "./ports.ts";
 import { REPLY_TABLE } from "../plan/reply_table.ts";
 import { doRequest, undoRequest } from "./requests.ts";
 import { type Place, type State, sysctlKey } from "../state/state.ts";
-import type { Step, StepOf } from "../state/steps.ts";
+import {
+  isNetlinkStep,
+  type NetlinkStep,
+  type Step,
+  type StepOf,
+} from "../state/steps.ts";
 
 /** Where the undo of each step is kept. */
 export interface Undo {
   defer(undo: () => Promise<void>): void;
 }
-
-/** A step that netlink carries out. */
-type NetlinkStep = Exclude<Step, StepOf<"sysctl"> | StepOf<"replies">>;
 
 /**
  * Makes the kernel as the steps say; steps that are done already are left out. What each step
@@ -34,7 +36,7 @@ export async function applySteps(
     await send(kernel, sent, { state, undo });
   };
   for (const step of pending) {
-    const isNetlink = step.kind !== "sysctl" && step.kind !== "replies";
+    const isNetlink = isNetlinkStep(step);
     const [last] = batch;
     if (!isNetlink || last !== undefined && placeOf(last) !== placeOf(step)) {
       await flush();

@@ -16,9 +16,7 @@ import {
 import { COORDINATOR_PROTOCOL } from "../../names/mod.ts";
 import { findNeighbour, isSameRoute, routesInPlace } from "../state/compare.ts";
 import { indexOf, type SideState, type State } from "../state/state.ts";
-import type { DeviceRoute, Step, StepOf } from "../state/steps.ts";
-
-type NetlinkStep = Exclude<Step, StepOf<"sysctl"> | StepOf<"replies">>;
+import type { DeviceRoute, NetlinkStep, StepOf } from "../state/steps.ts";
 
 /** The request that carries out a step. @throws {TypeError} when its link is not there */
 export function doRequest(step: NetlinkStep, state: State): Request {

@@ -66,3 +66,11 @@ export type Step =
 
 /** A step of that kind. */
 export type StepOf<K extends Step["kind"]> = Extract<Step, { kind: K }>;
+
+/** A step that rtnetlink carries out. */
+export type NetlinkStep = Exclude<Step, StepOf<"sysctl"> | StepOf<"replies">>;
+
+/** Whether rtnetlink carries out the step. */
+export function isNetlinkStep(step: Step): step is NetlinkStep {
+  return step.kind !== "sysctl" && step.kind !== "replies";
+}

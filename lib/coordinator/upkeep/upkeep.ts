@@ -7,7 +7,7 @@ import type { Outside, Routes } from "../kernel/ports.ts";
 import { readPod } from "../kernel/read.ts";
 import { doRequest } from "../kernel/requests.ts";
 import type { State } from "../state/state.ts";
-import type { Step, StepOf } from "../state/steps.ts";
+import { isNetlinkStep, type Step } from "../state/steps.ts";
 import {
   type JoinedHost,
   joinedLinks,
@@ -26,8 +26,6 @@ export interface HostLook {
   /** Whether something was left as it was, since a call has run. */
   readonly isPartial: boolean;
 }
-
-type NetlinkStep = Exclude<Step, StepOf<"sysctl"> | StepOf<"replies">>;
 
 /** How many pods the coordinator has joined to this host. */
 export async function countJoined(host: Routes): Promise<number> {
@@ -132,11 +130,8 @@ async function send(
   steps: readonly Step[],
   state: State,
 ): Promise<number> {
-  const sent = steps.filter((step): step is NetlinkStep =>
-    step.kind !== "sysctl" && step.kind !== "replies"
-  );
   const errors = await socket.tryExecute(
-    sent.map((step) => doRequest(step, state)),
+    steps.filter(isNetlinkStep).map((step) => doRequest(step, state)),
   );
   const refused = errors.find((error) =>
     error !== undefined && !error.isAbsent && error.code !== "EEXIST"
