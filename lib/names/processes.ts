@@ -21,8 +21,8 @@ export const EGRESS_NAME_ENV = "COIL_EGRESS_NAME";
 /** Unix socket on which coild serves the CNI plugin. */
 export const COILD_SOCKET = "/run/coild.sock";
 
-/** Directory of the coordinator's files on a node, unless its configuration names another socket of coild. */
-export const COORDINATOR_DIRECTORY = "/run/coil";
+/** The socket of coild beside which the plugin `coordinator` has its files, unless its configuration names another one. */
+export const COORDINATOR_COILD_SOCKET = "/run/coil/coild.sock";
 
 /** Where calls of the plugin `coordinator` find coild and its defaults. */
 export interface CoordinatorPlaces {

@@ -1,4 +1,4 @@
-import { COORDINATOR_DIRECTORY } from "../../lib/names/mod.ts";
+import { COORDINATOR_COILD_SOCKET } from "../../lib/names/mod.ts";
 import { getLogger } from "../../lib/telemetry/mod.ts";
 import { ensureDirectory, lockDirectories } from "./apply/host_directory.ts";
 import { applySteps } from "./apply/steps.ts";
@@ -25,9 +25,6 @@ import {
 
 const log = getLogger("installer");
 
-/** In whose directory the plugin `coordinator` calls coild, unless a configuration says another one. */
-const COORDINATORS_SOCKET = `${COORDINATOR_DIRECTORY}/coild.sock`;
-
 const NO_FRONT =
   "The executable was built without a C compiler: a JavaScript runtime starts for each call of the plugin, which takes longer";
 
@@ -49,7 +46,9 @@ export async function install(
 ): Promise<void> {
   // All that can be wrong with the request itself, before anything is touched.
   const wanted = request.configures ? await readWanted(request) : undefined;
-  const socket = wanted === undefined ? COORDINATORS_SOCKET : socketOf(wanted);
+  const socket = wanted === undefined
+    ? COORDINATOR_COILD_SOCKET
+    : socketOf(wanted);
   const { program, hasFront } = await findExecutable(request.coilPath, {
     socket,
   });

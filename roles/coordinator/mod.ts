@@ -7,7 +7,7 @@
 import { CNI_VERSIONS } from "../../lib/cni/mod.ts";
 import { logOptionsOf, runCoordinator } from "../../lib/coordinator/mod.ts";
 import {
-  COORDINATOR_DIRECTORY,
+  COORDINATOR_COILD_SOCKET,
   coordinatorPlaces,
   VERSION,
 } from "../../lib/names/mod.ts";
@@ -26,9 +26,6 @@ const ABOUT = `CNI plugin coordinator v${VERSION}
 CNI protocol versions supported: ${CNI_VERSIONS.join(", ")}
 `;
 
-/** Only its directory counts. */
-const DEFAULT_SOCKET = `${COORDINATOR_DIRECTORY}/coild.sock`;
-
 /** Answers the runtime and ends the process. Without CNI_COMMAND it was called by a user. */
 export async function main(): Promise<void> {
   if (!Deno.env.get("CNI_COMMAND")) {
@@ -40,7 +37,7 @@ export async function main(): Promise<void> {
     readStdin,
     perform: async (call) => ({ stdout: await perform(call), exitCode: 0 }),
     isOwnNetns,
-    defaultSocket: DEFAULT_SOCKET,
+    defaultSocket: COORDINATOR_COILD_SOCKET,
   });
   Deno.exit(tryWriteStdout(stdout, { program: "coordinator" }) ? exitCode : 1);
 }

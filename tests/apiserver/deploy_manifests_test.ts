@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import {
   COILD_ADDRESSES,
-  COORDINATOR_DIRECTORY,
+  COORDINATOR_COILD_SOCKET,
   EGRESS_CONTROLLER_ADDRESSES,
   IPAM_CONTROLLER_ADDRESSES,
   ROUTER_ADDRESSES,
@@ -263,7 +263,7 @@ for (const overlay of OVERLAYS) {
     assert.equal(text !== undefined, isConfigured);
     const socket = isConfigured
       ? pluginSocket(text ?? "")
-      : `${COORDINATOR_DIRECTORY}/coild.sock`;
+      : COORDINATOR_COILD_SOCKET;
     const coild = containersOf(rendered).find(({ container }) =>
       container.name === "coild"
     )?.container;
