@@ -1,5 +1,6 @@
 import * as path from "node:path";
 import { labDir } from "./cache.ts";
+import { run } from "./command.ts";
 
 /** Directory of the Go module that has or requires all programs which the lab builds. */
 export const GO_SOURCES: string = path.join(import.meta.dirname ?? ".", "go");
@@ -18,6 +19,21 @@ export function goBuildEnv(): Record<string, string> {
     GOFLAGS: "-buildvcs=false",
     CGO_ENABLED: "0",
   };
+}
+
+/** Where Go keeps a module's files; downloads them when they are missing. Without a version, `module` has the one that the module in `dir` requires. */
+export async function goModuleDir(
+  module: string,
+  { dir }: { readonly dir: string },
+): Promise<string> {
+  const answer = await run(
+    "go",
+    ["mod", "download", "-json", module],
+    { env: goBuildEnv(), cwd: dir },
+  );
+  const { Dir: found } = JSON.parse(answer) as { Dir?: string };
+  if (found === undefined) throw new Error(`Cannot find ${module}: ${answer}`);
+  return found;
 }
 
 /**

@@ -3,7 +3,7 @@ import * as path from "node:path";
 import type { Log } from "./build.ts";
 import { binDir, KUBERNETES_VERSION } from "./cache.ts";
 import { exists, readText, remove } from "./files.ts";
-import { GO_SOURCES, goBuildEnv, requireGo } from "./go.ts";
+import { GO_SOURCES, goBuildEnv, goModuleDir, requireGo } from "./go.ts";
 import { followBuild } from "./progress.ts";
 
 /** The same for all, so that they share what Go's cache has: without what needs C libraries, or that nobody looks at here. */
@@ -14,13 +14,22 @@ const GO_MINIMUM = "1.26";
 const HELM = "helm.sh/helm/v3";
 const CONTAINERD = "github.com/containerd/containerd/v2";
 
-/** Programs made of packages that the module `tests/lab/go` has or requires. */
+/** A module that is built by itself. */
+interface OwnModule {
+  /** `PATH@VERSION`. */
+  readonly name: string;
+  readonly goMinimum: string;
+}
+
+/** Programs made of packages that the module `tests/lab/go` has or requires, or of those of a module that does not fit beside what it requires. */
 export interface GoProgram {
   /** In {@link binDir}: a file, or a directory of one for each package where it ends in a slash. */
   readonly output: string;
   /** What it is, for messages. */
   readonly about: string;
   readonly packages: readonly string[];
+  /** In whose directory they are built; absent: `tests/lab/go`. */
+  readonly module?: OwnModule;
   /** Links to it, by whose names it tells what to be. */
   readonly names?: readonly string[];
 }
@@ -55,9 +64,10 @@ function idFile(program: GoProgram): string {
   return path.join(path.dirname(file), `.${path.basename(file)}.id`);
 }
 
-async function sourcesId({ packages }: GoProgram): Promise<string> {
+async function sourcesId({ module, packages }: GoProgram): Promise<string> {
   const hash = createHash("sha256").update(TAGS).update(await linkerFlags());
   hash.update(packages.join());
+  if (module !== undefined) return hash.update(module.name).digest("hex");
   for (const dir of [".", ...packages.filter((p) => p.startsWith("./"))]) {
     for (const file of await filesOf(path.join(GO_SOURCES, dir))) {
       hash.update(await Deno.readFile(file));
@@ -96,13 +106,17 @@ async function linkerFlags(): Promise<string> {
 }
 
 async function build(program: GoProgram, log: Log): Promise<void> {
-  const { about, output, packages } = program;
-  await requireGo(GO_SOURCES, GO_MINIMUM);
+  const { about, module, output, packages } = program;
+  if (module === undefined) await requireGo(GO_SOURCES, GO_MINIMUM);
+  else await requireGo(binDir(), module.goMinimum);
   log(`building ${about}`);
+  const cwd = module === undefined
+    ? GO_SOURCES
+    : await goModuleDir(module.name, { dir: binDir() });
   const file = goProgramFile(program);
   const part = `${file}.part`;
   await remove(part);
-  const child = spawnGo([
+  const child = spawnGo(cwd, [
     ...["build", "-v", "-mod=readonly", "-trimpath", "-tags", TAGS],
     ...["-ldflags", await linkerFlags()],
     ...["-o", output.endsWith("/") ? `${part}/` : part, ...packages],
@@ -126,10 +140,10 @@ async function build(program: GoProgram, log: Log): Promise<void> {
   log(`built ${file}`);
 }
 
-function spawnGo(args: string[]): Deno.ChildProcess {
+function spawnGo(cwd: string, args: string[]): Deno.ChildProcess {
   return new Deno.Command("go", {
     args,
-    cwd: GO_SOURCES,
+    cwd,
     env: goBuildEnv(),
     stdin: "null",
     stdout: "null",

@@ -1,7 +1,6 @@
 import * as path from "node:path";
 import { ensureGoPrograms, type Log } from "./build.ts";
-import { run } from "./command.ts";
-import { GO_SOURCES, goBuildEnv } from "./go.ts";
+import { GO_SOURCES, goModuleDir } from "./go.ts";
 import { type GoProgram, goProgramFile } from "./go_build.ts";
 
 const MODULE = "github.com/cybozu-go/coil/v2";
@@ -25,20 +24,9 @@ export async function ensurePeerCoil(
   options: { readonly log?: Log } = {},
 ): Promise<PeerCoil> {
   await ensureGoPrograms([PEER], options);
+  const sources = await goModuleDir(MODULE, { dir: GO_SOURCES });
   return {
     binDir: goProgramFile(PEER),
-    configDir: path.join(await moduleDir(), "config"),
+    configDir: path.join(sources, "config"),
   };
-}
-
-/** Where Go keeps the module's files; downloads them when they are missing. */
-async function moduleDir(): Promise<string> {
-  const answer = await run(
-    "go",
-    ["mod", "download", "-json", MODULE],
-    { env: goBuildEnv(), cwd: GO_SOURCES },
-  );
-  const { Dir: dir } = JSON.parse(answer) as { Dir?: string };
-  if (dir === undefined) throw new Error(`Cannot find ${MODULE}: ${answer}`);
-  return dir;
 }

@@ -1,48 +1,26 @@
 import * as path from "node:path";
-import type { Log } from "./build.ts";
-import { labDir, lockFile } from "./cache.ts";
-import { run } from "./command.ts";
-import { exists } from "./files.ts";
-import { goBuildEnv, requireGo } from "./go.ts";
+import { ensureGoPrograms, type Log } from "./build.ts";
+import { type GoProgram, goProgramFile } from "./go_build.ts";
 
-const MODULE = "github.com/spidernet-io/spiderpool";
 const VERSION = "v1.2.2";
+const PEER: GoProgram = {
+  output: "peer-coordinator/",
+  about: `coordinator (Go) ${VERSION}`,
+  packages: ["./cmd/coordinator"],
+  module: {
+    name: `github.com/spidernet-io/spiderpool@${VERSION}`,
+    goMinimum: "1.25",
+  },
+};
 /** Where upstream's plugin asks its agent; nothing can change it. */
 const AGENT_SOCKET = "/run/spidernet/spiderpool.sock";
 
-/**
- * Builds upstream's plugin `coordinator` from its Go module, and returns its
- * path. In the module's own directory: what it requires does not fit beside
- * what the lab's module requires.
- */
+/** Builds upstream's plugin `coordinator` from its Go module when it is missing, and returns its path. */
 export async function ensurePeerCoordinator(
-  { log = () => {} }: { readonly log?: Log } = {},
+  options: { readonly log?: Log } = {},
 ): Promise<string> {
-  const directory = path.join(labDir(), `peer-coordinator-${VERSION}`);
-  const program = path.join(directory, "coordinator");
-  await Deno.mkdir(directory, { recursive: true });
-  using _lock = await lockFile(`${directory}.lock`, {
-    onWait: () => log("waiting for another run that builds coordinator (Go)"),
-  });
-  if (await exists(program)) return program;
-  log(`building coordinator (Go) ${VERSION}`);
-  await requireGo(directory, "1.25");
-  const env = goBuildEnv();
-  const module = `${MODULE}@${VERSION}`;
-  const answer = await run("go", ["mod", "download", "-json", module], {
-    env,
-    cwd: directory,
-  });
-  const { Dir: cwd } = JSON.parse(answer) as { Dir?: string };
-  if (cwd === undefined) throw new Error(`Cannot find ${module}: ${answer}`);
-  const part = `${program}.part`;
-  const flags = ["-mod=readonly", "-trimpath", "-ldflags", "-s -w"];
-  await run("go", ["build", ...flags, "-o", part, "./cmd/coordinator"], {
-    env,
-    cwd,
-  });
-  await Deno.rename(part, program);
-  return program;
+  await ensureGoPrograms([PEER], options);
+  return path.join(goProgramFile(PEER), "coordinator");
 }
 
 /** What the agent answers: the defaults of a SpiderCoordinator. */
