@@ -6,6 +6,7 @@ import {
   CoordinatorLab,
   type LabPod,
   type NicSpec,
+  ours,
   reaches,
   stateOf,
 } from "./coordinator_lab.ts";
@@ -17,13 +18,9 @@ const CONFIG = {
   vethLinkAddress: "10.9.9.9",
 };
 
-/** What is the coordinator's of a pod and the host, but for the host's rule, which stays. */
+/** What is the coordinator's of a pod and the host. */
 async function left(lab: CoordinatorLab, { netns }: LabPod): Promise<string[]> {
-  const lines = [...await stateOf(netns), ...await stateOf(lab.host)];
-  return lines.filter((line) =>
-    /proto 32|COIL-COORD|coil-coordinator|PERMANENT/.test(line) &&
-    !/^1000: from all lookup 500/.test(line)
-  );
+  return ours([...await stateOf(netns), ...await stateOf(lab.host)]);
 }
 
 /** A pod with two interfaces, of which the coordinator knows the first `joined`. */
@@ -35,12 +32,9 @@ async function podOf(
     { name: "eth0", network: 6, number },
     { name: "net1", network: 7, number },
   ];
-  const pod = await lab.pod([]);
-  for (const nic of nics) {
-    await lab.addNic(pod.netns, nic);
-    if (nics.indexOf(nic) >= joined) break;
-    await lab.ok("ADD", pod, { ifname: nic.name, config: CONFIG });
-  }
+  const pod = await lab.joined(nics.slice(0, joined), { config: CONFIG });
+  const [next] = nics.slice(joined);
+  if (next !== undefined) await lab.addNic(pod.netns, next);
   return pod;
 }
 

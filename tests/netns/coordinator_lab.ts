@@ -172,6 +172,23 @@ export class CoordinatorLab implements AsyncDisposable {
     return { netns, containerId };
   }
 
+  /** A pod with these interfaces, behind one of an overlay where that has a number, joined one after the other. */
+  async joined(
+    nics: readonly NicSpec[],
+    { config = {}, overlay }: {
+      readonly config?: JsonObject;
+      readonly overlay?: number;
+    } = {},
+  ): Promise<LabPod> {
+    const pod = await this.pod([]);
+    if (overlay !== undefined) await this.addOverlay(pod.netns, overlay);
+    for (const nic of nics) {
+      await this.addNic(pod.netns, nic);
+      await this.ok("ADD", pod, { ifname: nic.name, config });
+    }
+    return pod;
+  }
+
   /** As macvlan and a static IPAM: addresses, and a default route beside others. */
   async addNic(pod: TempNetns, nic: NicSpec): Promise<void> {
     await this.host.ip(
@@ -324,6 +341,14 @@ export async function stateOf(netns: TempNetns): Promise<string[]> {
   // The kernel makes link-local addresses when it gets round to it.
   return lines.filter((line) => line !== "" && !line.includes("fe80:"))
     .map((line) => line.replaceAll(/\s+/g, " ")).toSorted();
+}
+
+/** What of a state is the coordinator's, but for the host's rule, which stays. */
+export function ours(state: readonly string[]): string[] {
+  return state.filter((line) =>
+    /proto 32|COIL-COORD|coil-coordinator|PERMANENT/.test(line) &&
+    !/^1000: from all lookup 500/.test(line)
+  );
 }
 
 /** Whether one of three echo requests is answered: the first may come before a macvlan has joined the multicast groups of its addresses. */

@@ -7,6 +7,7 @@ import {
   CoordinatorLab,
   type LabPod,
   type NicSpec,
+  ours,
   reaches,
   stateOf,
 } from "./coordinator_lab.ts";
@@ -15,27 +16,6 @@ import { netnsTest } from "./testing.ts";
 const ETH0: NicSpec = { name: "eth0", network: 6, number: 100 };
 const NET1: NicSpec = { name: "net1", network: 7, number: 100 };
 const NET2: NicSpec = { name: "net2", network: 8, number: 100 };
-
-/** A pod with its interfaces joined one after the other. */
-async function joined(
-  lab: CoordinatorLab,
-  nics: readonly NicSpec[],
-): Promise<LabPod> {
-  const pod = await lab.pod([]);
-  for (const nic of nics) {
-    await lab.addNic(pod.netns, nic);
-    await lab.ok("ADD", pod, { ifname: nic.name });
-  }
-  return pod;
-}
-
-/** What of a state is the coordinator's, but for the host's rule, which stays. */
-function ours(state: readonly string[]): string[] {
-  return state.filter((line) =>
-    /proto 32|COIL-COORD|coil-coordinator|PERMANENT/.test(line) &&
-    !/^1000: from all lookup 500/.test(line)
-  );
-}
 
 async function lookup(
   lab: CoordinatorLab,
@@ -48,7 +28,7 @@ netnsTest(
   "coordinator: DEL takes exactly what ADD of that interface made, twice",
   async () => {
     await using lab = await CoordinatorLab.start(FAMILIES);
-    const pod = await joined(lab, [ETH0, NET1]);
+    const pod = await lab.joined([ETH0, NET1]);
     const before = await lookup(lab, pod);
     await lab.addNic(pod.netns, NET2);
     await lab.ok("ADD", pod, { ifname: "net2" });
@@ -77,7 +57,7 @@ netnsTest(
   "coordinator: DEL waits for no deletion, which takes only the pair that was cut off",
   async () => {
     await using lab = await CoordinatorLab.start(FAMILIES);
-    const pod = await joined(lab, [ETH0]);
+    const pod = await lab.joined([ETH0]);
     const { discard } = lab.outside();
     const husks: CoordinatorHusk[] = [];
     lab.change = (outside) => ({
@@ -107,11 +87,10 @@ netnsTest(
   "coordinator: GC forgets addresses of interfaces whose DEL was lost",
   async () => {
     await using lab = await CoordinatorLab.start(FAMILIES);
-    const underlay = await joined(lab, [ETH0, NET1]);
-    const overlay = await lab.pod([]);
-    await lab.addOverlay(overlay.netns, 5);
-    await lab.addNic(overlay.netns, { ...NET1, number: 101 });
-    await lab.ok("ADD", overlay, { ifname: "net1" });
+    const underlay = await lab.joined([ETH0, NET1]);
+    const overlay = await lab.joined([{ ...NET1, number: 101 }], {
+      overlay: 5,
+    });
     const before = ours(await stateOf(lab.host));
     const valid = [underlay, overlay].map(({ containerId: containerID }) => ({
       containerID,
@@ -142,7 +121,7 @@ netnsTest(
   "coordinator: GC deletes a pair that a killed coild has cut off",
   async () => {
     await using lab = await CoordinatorLab.start(["ipv4"]);
-    const pod = await joined(lab, [ETH0]);
+    const pod = await lab.joined([ETH0]);
     lab.change = (outside) => ({
       ...outside,
       discard: () => Promise.resolve(),
@@ -167,7 +146,7 @@ netnsTest(
   "coordinator: DEL of the last interface takes the link to the host",
   async () => {
     await using lab = await CoordinatorLab.start(["ipv4"]);
-    const pod = await joined(lab, [ETH0, NET1]);
+    const pod = await lab.joined([ETH0, NET1]);
     // The first one's DEL was lost, with its interface.
     await pod.netns.ip("link", "delete", "eth0");
     await lab.ok("DEL", pod, { ifname: "net1" });
@@ -181,7 +160,7 @@ netnsTest(
   "coordinator: DEL works without the namespace, and with a configuration that is not one",
   async () => {
     await using lab = await CoordinatorLab.start(["ipv4"]);
-    const pod = await joined(lab, [ETH0, NET1]);
+    const pod = await lab.joined([ETH0, NET1]);
     await lab.ok("DEL", pod, {
       ifname: "net1",
       netns: "/run/netns/not-there",
@@ -200,7 +179,7 @@ netnsTest(
 
 netnsTest("coordinator: CHECK names each thing that is missing", async () => {
   await using lab = await CoordinatorLab.start(FAMILIES);
-  const pod = await joined(lab, [ETH0, NET1]);
+  const pod = await lab.joined([ETH0, NET1]);
   await lab.ok("CHECK", pod);
   await lab.ok("CHECK", pod, { ifname: "net1" });
   const faults: readonly (readonly [string, string, RegExp])[] = [
@@ -271,9 +250,9 @@ netnsTest(
   "coordinator: GC takes the link of a pod that is in no list and has lost its interface",
   async () => {
     await using lab = await CoordinatorLab.start(["ipv4"]);
-    const living = await joined(lab, [ETH0]);
-    const listed = await joined(lab, [{ ...ETH0, number: 101 }]);
-    const lost = await joined(lab, [{ ...ETH0, number: 102 }]);
+    const living = await lab.joined([ETH0]);
+    const listed = await lab.joined([{ ...ETH0, number: 101 }]);
+    const lost = await lab.joined([{ ...ETH0, number: 102 }]);
     for (const { netns } of [listed, lost]) {
       await netns.ip("link", "delete", "eth0");
     }
@@ -333,7 +312,7 @@ for (const [what, nics] of Object.entries(FAILED)) {
         "table",
         "500",
       );
-      const pod = await joined(lab, nics.slice(0, -1));
+      const pod = await lab.joined(nics.slice(0, -1));
       const [nic = ETH0] = nics.slice(-1);
       await lab.addNic(pod.netns, nic);
       const config = { txQueueLen: 500, podMACPrefix: "0a:1b", podRPFilter: 1 };

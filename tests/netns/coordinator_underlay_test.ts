@@ -59,12 +59,7 @@ for (const [stack, families] of Object.entries(STACKS)) {
     async () => {
       await using lab = await CoordinatorLab.start(families);
       const nics = [ETH0, NET1, NET2];
-      const pod = await lab.pod([]);
-      const config = { podRPFilter: 1 };
-      for (const nic of nics) {
-        await lab.addNic(pod.netns, nic);
-        await lab.ok("ADD", pod, { ifname: nic.name, config });
-      }
+      const pod = await lab.joined(nics, { config: { podRPFilter: 1 } });
       for (const family of families) {
         for (const { network } of nics) {
           const address = addressIn(network, family, 100);
@@ -103,11 +98,7 @@ for (const order of ORDERS) {
     }, changes nothing`,
     async () => {
       await using lab = await CoordinatorLab.start(FAMILIES);
-      const pod = await lab.pod([]);
-      for (const nic of [ETH0, NET1, NET2]) {
-        await lab.addNic(pod.netns, nic);
-        await lab.ok("ADD", pod, { ifname: nic.name });
-      }
+      const pod = await lab.joined([ETH0, NET1, NET2]);
       const before = [await stateOf(pod.netns), await stateOf(lab.host)];
       for (const ifname of order) await lab.ok("ADD", pod, { ifname });
       const after = [await stateOf(pod.netns), await stateOf(lab.host)];
@@ -121,10 +112,7 @@ netnsTest(
   "coordinator: an interface with another address has its old one forgotten",
   async () => {
     await using lab = await CoordinatorLab.start(["ipv4"]);
-    const pod = await lab.pod([ETH0]);
-    await lab.ok("ADD", pod);
-    await lab.addNic(pod.netns, NET1);
-    await lab.ok("ADD", pod, { ifname: "net1" });
+    const pod = await lab.joined([ETH0, NET1]);
     await pod.netns.ip("link", "delete", "net1");
     await lab.addNic(pod.netns, { ...NET1, number: 101 });
     await lab.ok("ADD", pod, { ifname: "net1" });
@@ -176,10 +164,7 @@ netnsTest(
   "coordinator: a client of a NodePort gets its answer from each interface",
   async () => {
     await using lab = await CoordinatorLab.start(["ipv4"]);
-    const pod = await lab.pod([ETH0]);
-    await lab.ok("ADD", pod, { config: { podRPFilter: 1 } });
-    await lab.addNic(pod.netns, NET1);
-    await lab.ok("ADD", pod, { ifname: "net1", config: { podRPFilter: 1 } });
+    await lab.joined([ETH0, NET1], { config: { podRPFilter: 1 } });
     for (const [port, network] of [[30006, 6], [30007, 7]] as const) {
       // Without SNAT, as externalTrafficPolicy Local has it.
       await lab.host.exec(
@@ -203,13 +188,9 @@ netnsTest(
   "coordinator: ADD once more changes nothing when another interface has the default route",
   async () => {
     await using lab = await CoordinatorLab.start(FAMILIES);
-    const pod = await lab.pod([]);
     // Named by the first call, too, which comes before the interface is there.
     const config = { podDefaultRouteNic: "net1" };
-    for (const nic of [ETH0, NET1, NET2]) {
-      await lab.addNic(pod.netns, nic);
-      await lab.ok("ADD", pod, { ifname: nic.name, config });
-    }
+    const pod = await lab.joined([ETH0, NET1, NET2], { config });
     const before = [await stateOf(pod.netns), await stateOf(lab.host)];
     for (const ifname of ["eth0", "net2", "net1", "eth0"]) {
       await lab.ok("ADD", pod, { ifname, config });

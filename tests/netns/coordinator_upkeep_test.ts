@@ -54,6 +54,12 @@ class Upkeep implements AsyncDisposable {
   }
 }
 
+/** Makes the host keep its further addresses when it loses the first one. */
+async function keepAddresses({ host }: CoordinatorLab): Promise<void> {
+  const key = "net.ipv4.conf.net6.promote_secondaries";
+  await host.exec("sysctl", "-qw", `${key}=1`);
+}
+
 async function changeAddress(
   lab: CoordinatorLab,
   verb: "add" | "delete",
@@ -82,19 +88,11 @@ netnsTest(
   "coordinator: an address that the host gets later reaches running pods, and goes with it",
   async () => {
     await using lab = await CoordinatorLab.start(FAMILIES);
-    await lab.host.exec(
-      "sysctl",
-      "-qw",
-      "net.ipv4.conf.net6.promote_secondaries=1",
-    );
-    const pod = await lab.pod([ETH0]);
-    await lab.ok("ADD", pod);
-    await lab.addNic(pod.netns, NET1);
-    await lab.ok("ADD", pod, { ifname: "net1" });
-    const overlay = await lab.pod([]);
-    await lab.addOverlay(overlay.netns, 5);
-    await lab.addNic(overlay.netns, { ...NET1, number: 101 });
-    await lab.ok("ADD", overlay, { ifname: "net1" });
+    await keepAddresses(lab);
+    const pod = await lab.joined([ETH0, NET1]);
+    const overlay = await lab.joined([{ ...NET1, number: 101 }], {
+      overlay: 5,
+    });
     const pods = [pod, overlay];
     // Before coild starts, and while it runs.
     await changeAddress(lab, "add", 11);
@@ -137,15 +135,8 @@ netnsTest(
   "coordinator: routes to pods come back when the host loses the address that they name as source",
   async () => {
     await using lab = await CoordinatorLab.start(["ipv4"]);
-    await lab.host.exec(
-      "sysctl",
-      "-qw",
-      "net.ipv4.conf.net6.promote_secondaries=1",
-    );
-    const pod = await lab.pod([ETH0]);
-    await lab.ok("ADD", pod);
-    await lab.addNic(pod.netns, NET1);
-    await lab.ok("ADD", pod, { ifname: "net1" });
+    await keepAddresses(lab);
+    const pod = await lab.joined([ETH0, NET1]);
     await changeAddress(lab, "add", 11);
     await using _upkeep = new Upkeep(lab);
     await untilPasses(async () =>
