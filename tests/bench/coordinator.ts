@@ -3,7 +3,7 @@
 import * as path from "node:path";
 import type { JsonObject } from "../../lib/cni/mod.ts";
 import { FAMILIES, type Family } from "../../lib/inet/mod.ts";
-import { eventually, type Log } from "../lab/mod.ts";
+import { eventually, type Log, sleep } from "../lab/mod.ts";
 import { AgentStub, ensurePeerCoordinator } from "../lab/peer_coordinator.ts";
 import { copyPlugin } from "../lab/plugin_file.ts";
 import { callPlugin, type Sandbox, sandboxOf } from "../lab/runtime.ts";
@@ -14,7 +14,11 @@ import {
   SERVICES,
 } from "../netns/coordinator_lab.ts";
 import { type Figure, figure } from "./figures.ts";
-import { memoryOf, processorSeconds } from "./process_memory.ts";
+import {
+  endedChildrenSeconds,
+  memoryOf,
+  processorSeconds,
+} from "./process_memory.ts";
 
 const WAVE = 110;
 const NEIGHBOURS = 10_000;
@@ -184,11 +188,8 @@ async function crowded(stage: Stage): Promise<Figure[]> {
   const times = new Map<string, number[]>();
   for (let round = 0; round < (stage.quick ? 5 : 30); round++) {
     for (const contestant of stage.contestants) {
-      const pod = await makePod(stage, 1);
-      const ms = await call(stage, contestant, { command: "ADD", pod });
+      const ms = await addOnce(stage, contestant);
       times.set(contestant.name, [...times.get(contestant.name) ?? [], ms]);
-      await call(stage, contestant, { command: "DEL", pod });
-      await pod.netns[Symbol.asyncDispose]();
     }
   }
   await host.ip("neighbour", "flush", "dev", "net8", "nud", "permanent");
@@ -232,7 +233,7 @@ async function memoryFigures(stage: Stage): Promise<Figure[]> {
       await call(stage, ours, { command: "ADD", pod, ifname });
     }
   }
-  await new Promise((resolve) => setTimeout(resolve, 3_000));
+  await sleep(3_000);
   const after = memoryOf(stage.coild).residentMiB;
   for (const { netns } of pods) await netns[Symbol.asyncDispose]();
   return [
@@ -248,10 +249,7 @@ async function probes(stage: Stage): Promise<Figure[]> {
   const timed = async (config: JsonObject) => {
     const samples: number[] = [];
     for (let i = 0; i < (stage.quick ? 3 : 20); i++) {
-      const pod = await makePod(stage, 1);
-      samples.push(await call(stage, ours, { command: "ADD", pod, config }));
-      await call(stage, ours, { command: "DEL", pod });
-      await pod.netns[Symbol.asyncDispose]();
+      samples.push(await addOnce(stage, ours, config));
     }
     return samples;
   };
@@ -273,16 +271,29 @@ async function probes(stage: Stage): Promise<Figure[]> {
   ];
 }
 
+/** What ADD of a new pod takes, in ms. The pod goes again. */
+async function addOnce(
+  stage: Stage,
+  contestant: Contestant,
+  config: JsonObject = {},
+): Promise<number> {
+  const pod = await makePod(stage, 1);
+  const ms = await call(stage, contestant, { command: "ADD", pod, config });
+  await call(stage, contestant, { command: "DEL", pod });
+  await pod.netns[Symbol.asyncDispose]();
+  return ms;
+}
+
 let nextNumber = 20;
 
 async function makePod({ lab }: Stage, interfaces: 1 | 2): Promise<Pod> {
   const number = nextNumber;
   nextNumber = number < 250 ? number + 1 : 20;
-  const nics: NicSpec[] = [
+  const nics: readonly NicSpec[] = [
     { name: "eth0", network: 6, number },
-    { name: "net1", network: 7, number } as const,
-  ].slice(0, interfaces) as NicSpec[];
-  const { containerId, netns } = await lab.pod(nics);
+    { name: "net1", network: 7, number },
+  ];
+  const { containerId, netns } = await lab.pod(nics.slice(0, interfaces));
   const sandbox = sandboxOf(netns.name, {
     namespace: "default",
     name: `pod-${number}`,
@@ -337,8 +348,5 @@ async function call(
 
 /** Of all calls that have ended, and of coild. */
 function processorMs({ coild }: Stage): number {
-  const text = Deno.readTextFileSync("/proc/self/stat");
-  const fields = text.slice(text.lastIndexOf(")") + 2).split(" ");
-  return (Number(fields[13]) + Number(fields[14])) * 10 +
-    processorSeconds(coild) * 1_000;
+  return (endedChildrenSeconds() + processorSeconds(coild)) * 1_000;
 }
