@@ -40,13 +40,7 @@ export function connectCoordinator(
     podnetWith((host, id) => new NetnsIndex(host).pathOf(id)),
   );
   const calls = new CoordinatorCalls({
-    machine: {
-      ...machine,
-      openFilters: (netns) =>
-        deletions.closingLater(machine.openFilters(netns)),
-      shared: () => defaults.shared,
-      discard: (husk) => deletions.discard(husk),
-    },
+    machine: { ...deletions.behind(machine), shared: () => defaults.shared },
     pods,
     events,
     metrics: new CoordinatorMetrics(registry, {

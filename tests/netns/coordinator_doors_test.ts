@@ -48,17 +48,12 @@ class CoildDoor implements AsyncDisposable {
   ): Promise<CoildDoor> {
     const door = new CoildDoor(await Deno.makeTempDir());
     const socketPath = `${door.#directory}/coordinator.sock`;
-    const { hostNetns, ...machine } = lab.outside();
+    const machine = lab.outside();
+    const { hostNetns } = machine;
     const deletions = PairDeletions.open(hostNetns);
     door.#deletions = deletions;
     const calls = new CoordinatorCalls({
-      machine: {
-        ...machine,
-        hostNetns,
-        openFilters: (netns) =>
-          deletions.closingLater(machine.openFilters(netns)),
-        discard: (husk) => deletions.discard(husk),
-      },
+      machine: deletions.behind(machine),
       pods: { find },
       events: {
         tell: ({ namespace, name }, { reason, message }) =>

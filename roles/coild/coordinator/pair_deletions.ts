@@ -3,6 +3,7 @@ import {
   type CoordinatorHusk,
   type Filters,
   huskOf,
+  type Outside,
 } from "../../../lib/coordinator/mod.ts";
 import { sameKey } from "../../../lib/cni/mod.ts";
 import { RouteSocket } from "../../../lib/netlink/mod.ts";
@@ -35,6 +36,17 @@ export class PairDeletions implements AsyncDisposable {
     return new PairDeletions(RouteSocket.open({ netns: hostNetns }));
   }
 
+  /** The same kernel, with what takes a grace period behind the callers' backs. */
+  behind<T extends Pick<Outside, "openFilters">>(
+    machine: T,
+  ): T & Pick<Outside, "discard"> {
+    return {
+      ...machine,
+      openFilters: (netns) => this.#closingLater(machine.openFilters(netns)),
+      discard: (husk) => this.discard(husk),
+    };
+  }
+
   /** Resolves at once; what cannot be deleted is tried again. */
   discard(husk: CoordinatorHusk): Promise<void> {
     if (this.#pending.has(husk.index)) return Promise.resolve();
@@ -61,7 +73,7 @@ export class PairDeletions implements AsyncDisposable {
   }
 
   /** Closes the socket behind the caller's back: after a table was deleted that waits for a grace period, too. */
-  closingLater(filters: Filters): Filters {
+  #closingLater(filters: Filters): Filters {
     return {
       compareTable: (table) => filters.compareTable(table),
       deleteTable: (name) => filters.deleteTable(name),
