@@ -8,8 +8,8 @@ import { AgentStub, ensurePeerCoordinator } from "../lab/peer_coordinator.ts";
 import { copyPlugin } from "../lab/plugin_file.ts";
 import { callPlugin, type Sandbox, sandboxOf } from "../lab/runtime.ts";
 import {
-  addressIn,
   CoordinatorLab,
+  interfaceAddressIn,
   type NicSpec,
   SERVICES,
 } from "../netns/coordinator_lab.ts";
@@ -333,9 +333,11 @@ async function call(
         interfaces: [{ name: ifname, sandbox: `/run/netns/${sandbox.netns}` }],
         ips: lab.families.map((family) => ({
           interface: 0,
-          address: `${addressIn(ifname === "eth0" ? 6 : 7, family, number)}/${
-            family === "ipv4" ? 24 : 64
-          }`,
+          address: interfaceAddressIn(
+            ifname === "eth0" ? 6 : 7,
+            family,
+            number,
+          ),
         })),
       },
     },

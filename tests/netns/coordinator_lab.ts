@@ -40,6 +40,14 @@ export function addressIn(
   return `${prefixOf(network, family)}${n}`;
 }
 
+/** The same with the length of the network's prefix. */
+export function interfaceAddressIn(
+  ...[network, family, n]: Parameters<typeof addressIn>
+): string {
+  const length = family === "ipv4" ? 24 : 64;
+  return `${addressIn(network, family, n)}/${length}`;
+}
+
 /** The address of a pod's first interface in an overlay, as text. */
 export function overlayAddress(family: Family, number: number): string {
   return family === "ipv4" ? `10.244.1.${number}` : `fd00:244::${number}`;
@@ -138,13 +146,8 @@ export class CoordinatorLab implements AsyncDisposable {
     { network, number }: Omit<NicSpec, "name">,
   ): Promise<void> {
     for (const family of this.families) {
-      const length = family === "ipv4" ? 24 : 64;
       await netns.ip(
-        ...[
-          "address",
-          "add",
-          `${addressIn(network, family, number)}/${length}`,
-        ],
+        ...["address", "add", interfaceAddressIn(network, family, number)],
         ...["dev", device, ...family === "ipv6" ? ["nodad"] : []],
       );
     }

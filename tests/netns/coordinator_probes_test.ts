@@ -3,6 +3,7 @@ import { FAMILIES } from "../../lib/inet/mod.ts";
 import {
   addressIn,
   CoordinatorLab,
+  interfaceAddressIn,
   type NicSpec,
   reaches,
   stateOf,
@@ -57,12 +58,12 @@ for (const family of FAMILIES) {
       const pod = await lab.pod([ETH0]);
       const before = [await stateOf(pod.netns), await stateOf(lab.host)];
       const gateway = addressIn(6, family, 1);
-      const length = family === "ipv4" ? 24 : 64;
       // An address that is still checked does not answer.
       const nodad = family === "ipv4" ? [] : ["nodad"];
       const change = (verb: string, ...flags: string[]) =>
         lab.switch.ip(
-          ...["address", verb, `${gateway}/${length}`, "dev", "net6"],
+          ...["address", verb, interfaceAddressIn(6, family, 1)],
+          ...["dev", "net6"],
           ...flags,
         );
       await change("delete");

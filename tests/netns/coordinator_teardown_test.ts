@@ -5,6 +5,7 @@ import { failing } from "./coordinator_faults.ts";
 import {
   addressIn,
   CoordinatorLab,
+  interfaceAddressIn,
   type LabPod,
   type NicSpec,
   ours,
@@ -224,7 +225,7 @@ netnsTest("coordinator: CHECK names each thing that is missing", async () => {
             "ip",
             "address",
             "replace",
-            `${addressIn(7, family, 100)}/${family === "ipv4" ? 24 : 64}`,
+            interfaceAddressIn(7, family, 100),
           ] as [string, ...string[]],
           ...["dev", "net1"],
         );

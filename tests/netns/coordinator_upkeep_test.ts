@@ -10,6 +10,7 @@ import {
   addressIn,
   CoordinatorLab,
   fetched,
+  interfaceAddressIn,
   type LabPod,
   type NicSpec,
   reaches,
@@ -66,11 +67,10 @@ async function changeAddress(
   number: number,
 ): Promise<void> {
   for (const family of lab.families) {
-    const address = addressIn(6, family, number);
-    const ipv4 = family === "ipv4";
     await lab.host.ip(
-      ...["address", verb, `${address}/${ipv4 ? 24 : 64}`, "dev", "net6"],
-      ...ipv4 || verb === "delete" ? [] : ["nodad"],
+      ...["address", verb, interfaceAddressIn(6, family, number)],
+      ...["dev", "net6"],
+      ...family === "ipv4" || verb === "delete" ? [] : ["nodad"],
     );
   }
 }

@@ -4,8 +4,8 @@ import { FAMILIES } from "../../lib/inet/mod.ts";
 import { AgentStub, ensurePeerCoordinator } from "../lab/peer_coordinator.ts";
 import { callPlugin, sandboxOf } from "../lab/runtime.ts";
 import {
-  addressIn,
   CoordinatorLab,
+  interfaceAddressIn,
   type LabPod,
   type NicSpec,
   SERVICES,
@@ -241,9 +241,7 @@ async function outcome(
   for (const nic of nics) {
     await lab.addNic(pod.netns, nic);
     const addresses = FAMILIES.map((family) =>
-      `${addressIn(nic.network, family, nic.number)}/${
-        family === "ipv4" ? 24 : 64
-      }`
+      interfaceAddressIn(nic.network, family, nic.number)
     );
     await add(lab, pod, { name: nic.name, addresses });
   }
