@@ -14,6 +14,7 @@ export { jittered } from "./jittered.ts";
 export { LookLoop } from "./look_loop.ts";
 export { KeyedMutex, Mutex } from "./mutex.ts";
 export { onAbort } from "./on_abort.ts";
+export { settled } from "./settled.ts";
 export { SingleFlight } from "./single_flight.ts";
 export {
   abortable,

@@ -1,3 +1,4 @@
+import { settled } from "../../async/mod.ts";
 import { CniError, ErrorCode } from "../../cni/mod.ts";
 import { type Address, distinct, Prefix } from "../../inet/mod.ts";
 import {
@@ -120,10 +121,7 @@ async function forAll(
   addresses: readonly Address[],
   fn: (address: Address) => Promise<void>,
 ): Promise<void> {
-  const results = await Promise.allSettled(addresses.map(fn));
-  for (const result of results) {
-    if (result.status === "rejected") throw result.reason;
-  }
+  await settled(addresses.map(fn));
 }
 
 async function probedNic(

@@ -1,3 +1,4 @@
+import { settled } from "../../async/mod.ts";
 import type { AttachmentKey } from "../../cni/mod.ts";
 import { type Address, FAMILIES, Prefix } from "../../inet/mod.ts";
 import {
@@ -65,17 +66,14 @@ export async function detach(
       state !== undefined && isLast(state, detachment));
   const end = pair ?? await endOfFirst(outside, kernel, detachment);
   // At the same time: each waits for the kernel.
-  const [husk, ...results] = await Promise.allSettled([
+  const [husk] = await settled([
     takesPair ? cutOff(host, pair) : undefined,
     takesPair ? undefined : end && forgetOnHost(host, end, addresses),
     pod && state &&
     remove(pod, podRequests(state, { ...detachment, takesPair })),
     takesPair ? filters?.deleteTable(REPLY_TABLE.name) : undefined,
   ]);
-  for (const result of [husk, ...results]) {
-    if (result.status === "rejected") throw result.reason;
-  }
-  const left = husk.status === "fulfilled" ? husk.value ?? former : former;
+  const left = husk ?? former;
   if (left !== undefined) await outside.discard(left);
 }
 

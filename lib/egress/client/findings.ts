@@ -135,11 +135,3 @@ export function wantedRoutes(
     ...kernelRoutes(plan.routes, indexes),
   ];
 }
-
-/** Waits for all, also when one fails: nothing may still run when the caller goes on. */
-export async function settled<T extends readonly unknown[]>(
-  promises: { readonly [K in keyof T]: Promise<T[K]> | T[K] },
-): Promise<T> {
-  await Promise.allSettled(promises);
-  return await Promise.all(promises) as unknown as T;
-}

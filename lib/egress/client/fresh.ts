@@ -1,3 +1,4 @@
+import { settled } from "../../async/mod.ts";
 import { FAMILIES } from "../../inet/mod.ts";
 import type { Netns } from "../../linux/mod.ts";
 import {
@@ -12,7 +13,6 @@ import {
   ruleAdd,
   ruleDelete,
 } from "../../netlink/mod.ts";
-import { settled } from "./findings.ts";
 import { addLink, kernelFacts, renameFallbacks, wantedLinks } from "./links.ts";
 import type { ClientPlan } from "./plan.ts";
 import { addRoute, kernelRoutes } from "./routes.ts";

@@ -1,3 +1,4 @@
+import { settled } from "../../async/mod.ts";
 import { inNetns, LinuxError, type Netns } from "../../linux/mod.ts";
 import { EGRESS_NFT_TABLE } from "../../names/mod.ts";
 import {
@@ -15,7 +16,6 @@ import { getLogger } from "../../telemetry/mod.ts";
 import {
   type Findings,
   findOut,
-  settled,
   wantedRoutes,
   wantedTable,
 } from "./findings.ts";
