@@ -1,7 +1,6 @@
 // Coil with all its roles in the virtual machine: coild on two nodes, gateways
 // as pods, Services translated, and pods as clients.
 import * as path from "node:path";
-import { retry } from "../../lib/async/mod.ts";
 import { type Egress, EGRESSES, type EgressSpec } from "../../lib/api/mod.ts";
 import { PODS, type V1Pod } from "../../lib/kube/mod.ts";
 import { placePlugin } from "../lab/plugin_file.ts";
@@ -63,12 +62,10 @@ export interface ClusterOptions {
 interface Program {
   readonly file: string;
   readonly args: readonly string[];
-  /** How often a pod's start is tried, as a kubelet does again and again. */
-  readonly starts: number;
 }
 
 /** Upstream's coild waits in vain for an answer that came before it listened; the next ADD asks again. */
-const PEER_STARTS = 3;
+const PEER_STARTS = 5;
 
 /** A gateway's answer takes a busy machine longer than a second at first. */
 const ANNOUNCE = ["--egress-announce-timeout=10s"];
@@ -124,7 +121,7 @@ export class EgressCluster implements AsyncDisposable {
         client: access.client,
         pluginsOf: (node) => pluginsOf(access, node),
         socketOf: (node) => socketOf(access, node),
-        ...(peerNodes ? { cniVersion: "1.0.0" } : {}),
+        ...(peerNodes ? { cniVersion: "1.0.0", starts: PEER_STARTS } : {}),
         ...(first === undefined ? {} : { first }),
       }),
     );
@@ -149,16 +146,8 @@ export class EgressCluster implements AsyncDisposable {
       kubelet,
       runtime,
       coild: peerNodes
-        ? {
-          file: `${peerBinDir()}/coild`,
-          args: coildArgs,
-          starts: PEER_STARTS,
-        }
-        : {
-          file: `${binDir}/coild`,
-          args: [...ANNOUNCE, ...coildArgs],
-          starts: 1,
-        },
+        ? { file: `${peerBinDir()}/coild`, args: coildArgs }
+        : { file: `${binDir}/coild`, args: [...ANNOUNCE, ...coildArgs] },
       resources: resources.move(),
     });
     daemons.defer(() => cluster.#stopDaemons());
@@ -301,9 +290,7 @@ export class EgressCluster implements AsyncDisposable {
     });
     const uid = created.metadata?.uid ?? "";
     const ref = { namespace, name, uid };
-    const pod = await retry(() => this.#runtime.start(ref, node), {
-      maxAttempts: this.#coild.starts,
-    });
+    const pod = await this.#runtime.start(ref, node);
     if (report) await this.#runtime.report(pod, { ready: true });
     const sockets = new NetnsSockets(pod.sandbox.netns);
     return { pod, sockets, [Symbol.dispose]: () => sockets[Symbol.dispose]() };

@@ -1,6 +1,7 @@
 // Pods as a kubelet and a container runtime make them: a namespace, the CNI
 // plugin, a status.
 import * as path from "node:path";
+import { retry } from "../../lib/async/mod.ts";
 import { type KubeClient, PODS, type V1Pod } from "../../lib/kube/mod.ts";
 import { run } from "../lab/mod.ts";
 import { callPlugin, type Sandbox, sandboxOf } from "../lab/runtime.ts";
@@ -30,6 +31,8 @@ export interface PodRuntimeOptions {
   readonly socketOf: (node: VmNode) => string;
   /** Of the configuration for Coil's plugin, when it comes first. Default 1.1.0. */
   readonly cniVersion?: string;
+  /** How often a pod's start is tried, as a kubelet does again and again. Default 1. */
+  readonly starts?: number;
   /** Configuration of a plugin that makes a pod's network before Coil's, which only adds to it then. */
   readonly first?: (pod: PodRef, node: VmNode) => PluginConfig;
 }
@@ -55,8 +58,13 @@ export class PodRuntime implements AsyncDisposable {
     this.#options = options;
   }
 
-  /** Makes the sandbox and adds it to the network. @throws {Error} with the plugin's message when it refuses. */
+  /** Makes the sandbox and adds it to the network. @throws {Error} with the plugin's message when it refuses for the last time. */
   async start(ref: PodRef, node: VmNode): Promise<VmPod> {
+    const { starts = 1 } = this.#options;
+    return await retry(() => this.#start(ref, node), { maxAttempts: starts });
+  }
+
+  async #start(ref: PodRef, node: VmNode): Promise<VmPod> {
     const netns = `pod-${ref.uid.slice(0, 13)}`;
     await run("ip", ["netns", "add", netns]);
     this.#sandboxes.add(netns);

@@ -17,10 +17,8 @@ export function egressTest(
     readonly scenarios: Readonly<Record<string, Scenario>>;
   },
 ): void {
-  Deno.test(name, async (t) => {
-    await using cluster = await EgressCluster.start(options.cluster).catch(
-      rethrow,
-    );
+  const run = async (t: Deno.TestContext) => {
+    await using cluster = await EgressCluster.start(options.cluster);
     await reported(cluster, () => options.setUp(cluster));
     for (const [title, scenario] of Object.entries(options.scenarios)) {
       await t.step({
@@ -35,7 +33,8 @@ export function egressTest(
           }),
       });
     }
-  });
+  };
+  Deno.test(name, (t) => run(t).catch(rethrow));
 }
 
 /** Fails when a packet came outside, since the last time that this was asked, whose source is neither a gateway's nor one of these. */
