@@ -1,10 +1,10 @@
 import type { ResourceType } from "../kube/mod.ts";
 import { API_GROUP, API_VERSION } from "../names/mod.ts";
-import type { AddressBlock } from "./address_block.ts";
-import type { AddressPool } from "./address_pool.ts";
-import type { BlockRequest } from "./block_request.ts";
-import type { Egress } from "./egress.ts";
-import type { EgressClientSlice } from "./egress_client_slice.ts";
+import type { AddressBlock } from "./block/address_block.ts";
+import type { AddressPool } from "./pool/address_pool.ts";
+import type { BlockRequest } from "./block/block_request.ts";
+import type { Egress } from "./egress/egress.ts";
+import type { EgressClientSlice } from "./egress/egress_client_slice.ts";
 import type { SpiderCoordinator } from "./spider_coordinator.ts";
 
 /** Where the API server serves {@linkcode AddressPool}s. */

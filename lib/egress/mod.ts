@@ -10,13 +10,13 @@ export type {
   ClientRequest,
   FailurePolicy,
   SkippedDestination,
-} from "./client/request.ts";
+} from "./plan/request.ts";
 export {
   SERVICE_NAME_LABEL,
   transformEgress,
   transformService,
   transformSlice,
-} from "./client/objects.ts";
+} from "./selection/objects.ts";
 export {
   type EgressFacts,
   type EgressLookup,
@@ -27,9 +27,9 @@ export {
   problemOf,
   selectGateways,
   type Selection,
-} from "./client/selection.ts";
-export { BACKSTOP_METRIC, type ClientPlan, planClient } from "./client/plan.ts";
-export { type WayOut, wayOut } from "./client/way_out.ts";
+} from "./selection/selection.ts";
+export { BACKSTOP_METRIC, type ClientPlan, planClient } from "./plan/plan.ts";
+export { type WayOut, wayOut } from "./plan/way_out.ts";
 export {
   applyClient,
   type ApplyOptions,
@@ -38,7 +38,7 @@ export {
   isClient,
   listChosen,
 } from "./client/apply.ts";
-export { gatewayMark } from "./client/choice.ts";
+export { gatewayMark } from "./plan/choice.ts";
 export { GatewayNetnsError } from "./client/findings.ts";
 export { inspectClient } from "./client/inspect.ts";
 export {

@@ -1,5 +1,5 @@
 import { Address, FAMILIES, Prefix } from "../inet/mod.ts";
-import type { ClientGateway, ClientRequest } from "./client/request.ts";
+import type { ClientGateway, ClientRequest } from "./plan/request.ts";
 
 /** Addresses of the pod in tests. */
 export const POD: { readonly ipv4: Address; readonly ipv6: Address } = {

@@ -123,11 +123,11 @@ export const WIRING: readonly WiringMutant[] = [
   },
   {
     name: "CapacityLow comes at a twentieth of free blocks",
-    file: "lib/api/pool_status.ts",
+    file: "lib/api/pool/pool_status.ts",
     from: "CAPACITY_LOW_PERCENT = 10;",
     to: "CAPACITY_LOW_PERCENT = 5;",
     test: {
-      file: "lib/api/pool_status_test.ts",
+      file: "lib/api/pool/pool_status_test.ts",
       filter: "below a tenth",
     },
   },

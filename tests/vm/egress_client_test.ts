@@ -8,7 +8,7 @@ import {
   type ClientPlan,
   isClient,
 } from "../../lib/egress/mod.ts";
-import { gatewayMark } from "../../lib/egress/client/choice.ts";
+import { gatewayMark } from "../../lib/egress/plan/choice.ts";
 import { ConntrackSocket } from "../../lib/netlink/mod.ts";
 import { applyCut, linkIndexes } from "../netns/egress_client_lab.ts";
 import {

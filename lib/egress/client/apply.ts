@@ -1,10 +1,13 @@
 import type { Netns } from "../../linux/mod.ts";
 import { EGRESS_NFT_TABLE } from "../../names/mod.ts";
 import { NetfilterSocket, RouteSocket } from "../../netlink/mod.ts";
-import { isGatewayMark } from "./choice.ts";
-import { type ClientPlan, planClient } from "./plan.ts";
-import type { ShadowedDestination, SkippedDestination } from "./request.ts";
-import { isClientRule } from "./rules.ts";
+import { isGatewayMark } from "../plan/choice.ts";
+import { type ClientPlan, planClient } from "../plan/plan.ts";
+import type {
+  ShadowedDestination,
+  SkippedDestination,
+} from "../plan/request.ts";
+import { isClientRule } from "../plan/rules.ts";
 import { ClientRun } from "./run.ts";
 import { isGateway, ownState, readState } from "./state.ts";
 

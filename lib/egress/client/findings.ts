@@ -13,8 +13,8 @@ import {
   type LinkChanges,
   wantedLinks,
 } from "./links.ts";
-import type { ClientPlan } from "./plan.ts";
-import { type Changes, diffRules, kernelRoutes } from "./routes.ts";
+import type { ClientPlan } from "../plan/plan.ts";
+import { type Changes, diffRules, kernelRoutes } from "../plan/routes.ts";
 import {
   type ClientState,
   isGateway,
@@ -28,9 +28,9 @@ import {
   findInterfaces,
   originatingRoutes,
   originatingRules,
-} from "./originating.ts";
-import { clientTable, needsTable } from "./table.ts";
-import { OWN_PORTS_FROM, ownPortsFrom } from "./own_ports.ts";
+} from "../plan/originating.ts";
+import { clientTable, needsTable } from "../plan/table.ts";
+import { OWN_PORTS_FROM, ownPortsFrom } from "../plan/own_ports.ts";
 
 /** What a namespace has, and what a plan needs changed. Routes come later: they need the links. */
 export interface Findings {

@@ -14,10 +14,10 @@ import {
   ruleDelete,
 } from "../../netlink/mod.ts";
 import { addLink, kernelFacts, renameFallbacks, wantedLinks } from "./links.ts";
-import type { ClientPlan } from "./plan.ts";
-import { addRoute, kernelRoutes } from "./routes.ts";
-import { narrowRule } from "./rules.ts";
-import { clientTable, needsTable } from "./table.ts";
+import type { ClientPlan } from "../plan/plan.ts";
+import { addRoute, kernelRoutes } from "../plan/routes.ts";
+import { narrowRule } from "../plan/rules.ts";
+import { clientTable, needsTable } from "../plan/table.ts";
 import { fouPorts } from "../kernel/fou_ports.ts";
 import { openReversePath } from "../kernel/reverse_path.ts";
 import { TUNNEL_LINKS } from "../kernel/tunnel_names.ts";

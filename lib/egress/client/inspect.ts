@@ -16,8 +16,8 @@ import {
   wantedRoutes,
   wantedTable,
 } from "./findings.ts";
-import type { ClientPlan } from "./plan.ts";
-import { diffRoutes } from "./routes.ts";
+import type { ClientPlan } from "../plan/plan.ts";
+import { diffRoutes } from "../plan/routes.ts";
 import { fouPorts, portText, sameFouPort } from "../kernel/fou_ports.ts";
 import { strictReversePaths } from "../kernel/reverse_path.ts";
 import { TUNNEL_LINKS } from "../kernel/tunnel_names.ts";

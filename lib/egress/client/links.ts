@@ -8,7 +8,7 @@ import {
   type Request,
   type TunnelSpec,
 } from "../../netlink/mod.ts";
-import type { ClientPlan, ClientTunnel } from "./plan.ts";
+import type { ClientPlan, ClientTunnel } from "../plan/plan.ts";
 import { exists } from "../kernel/modules.ts";
 import { tunnelMtu } from "../kernel/tunnel_mtu.ts";
 import { TUNNEL_LINKS, TUNNEL_TTL } from "../kernel/tunnel_names.ts";

@@ -15,7 +15,7 @@ import {
   type WantedLink,
   wantedLinks,
 } from "./links.ts";
-import { planClient } from "./plan.ts";
+import { planClient } from "../plan/plan.ts";
 import { gatewayFor, requestFor } from "../testing.ts";
 
 const GATEWAY = gatewayFor("a/a", ["0.0.0.0/0", "::/0"]);

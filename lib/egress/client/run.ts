@@ -19,11 +19,11 @@ import {
   wantedRoutes,
   wantedTable,
 } from "./findings.ts";
-import { isGatewayMark } from "./choice.ts";
+import { isGatewayMark } from "../plan/choice.ts";
 import { makeFresh } from "./fresh.ts";
 import { deleteLinks, renameFallbacks } from "./links.ts";
-import type { ClientPlan } from "./plan.ts";
-import { type Changes, diffRoutes, refusals } from "./routes.ts";
+import type { ClientPlan } from "../plan/plan.ts";
+import { type Changes, diffRoutes, refusals } from "../plan/routes.ts";
 import { portsOf } from "./state.ts";
 import {
   addFouPorts,

@@ -8,11 +8,11 @@ import type {
   RouteSocket,
   Rule,
 } from "../../netlink/mod.ts";
-import { isGatewayMark } from "./choice.ts";
-import { CLIENT_PROTOCOL } from "./plan.ts";
-import { isClientRule } from "./rules.ts";
+import { isGatewayMark } from "../plan/choice.ts";
+import { CLIENT_PROTOCOL } from "../plan/plan.ts";
+import { isClientRule } from "../plan/rules.ts";
 import { fouPort, sameFouPort } from "../kernel/fou_ports.ts";
-import { originatingTable } from "./originating.ts";
+import { originatingTable } from "../plan/originating.ts";
 import { SERVER_LINK_NAMES } from "../gateway/plan.ts";
 import {
   TUNNEL_LINKS,

@@ -5,7 +5,7 @@ import {
   type ApplyOptions,
   type ClientPlan,
 } from "../../../lib/egress/mod.ts";
-import { clientTable } from "../../../lib/egress/client/table.ts";
+import { clientTable } from "../../../lib/egress/plan/table.ts";
 import type { Netns } from "../../../lib/linux/mod.ts";
 import {
   NetfilterSocket,

@@ -4,15 +4,15 @@ import {
   type WantedLink,
   wantedLinks,
 } from "../../../lib/egress/client/links.ts";
-import type { ClientPlan } from "../../../lib/egress/client/plan.ts";
-import { kernelRoutes } from "../../../lib/egress/client/routes.ts";
-import { clientTable, needsTable } from "../../../lib/egress/client/table.ts";
+import type { ClientPlan } from "../../../lib/egress/plan/plan.ts";
+import { kernelRoutes } from "../../../lib/egress/plan/routes.ts";
+import { clientTable, needsTable } from "../../../lib/egress/plan/table.ts";
 import { fouPorts } from "../../../lib/egress/kernel/fou_ports.ts";
 import {
   type ClientInterface,
   originatingRoutes,
   originatingRules,
-} from "../../../lib/egress/client/originating.ts";
+} from "../../../lib/egress/plan/originating.ts";
 import { formatTable } from "./nft_table.ts";
 
 /**

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { ConditionDraft } from "./condition.ts";
+import type { ConditionDraft } from "../base/condition.ts";
 import { usedUpCondition } from "./pool_forecast.ts";
 
 const BLOCKS = { total: 64, allocated: 60, free: 4 };

@@ -1,5 +1,9 @@
-import { canonicalJson, datedCondition, sameConditions } from "./condition.ts";
-import { compareText } from "../names/mod.ts";
+import {
+  canonicalJson,
+  datedCondition,
+  sameConditions,
+} from "../base/condition.ts";
+import { compareText } from "../../names/mod.ts";
 import type { Egress, EgressGatewayStatus, EgressStatus } from "./egress.ts";
 import {
   egressConditions,

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import type { Egress } from "../../api/mod.ts";
-import { planClient } from "./plan.ts";
+import { planClient } from "../plan/plan.ts";
 import { Address } from "../../inet/mod.ts";
 import type { V1EndpointSlice, V1Service } from "../../kube/mod.ts";
 import { type EgressFacts, egressRefsOf, selectGateways } from "./selection.ts";

@@ -1,4 +1,4 @@
-import { AddressRange, FAMILIES } from "../inet/mod.ts";
+import { AddressRange, FAMILIES } from "../../inet/mod.ts";
 
 /**
  * Parses a pool's `spec.reserved`.

@@ -6,7 +6,7 @@ import {
   nodeAddressesOf,
   tryBlockOf,
 } from "./address_block.ts";
-import { type Pool, poolOf } from "./pool.ts";
+import { type Pool, poolOf } from "../pool/pool.ts";
 
 function pool(): Pool {
   return poolOf({

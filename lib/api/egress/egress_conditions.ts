@@ -1,4 +1,4 @@
-import { type ConditionDraft, conditionOf } from "./condition.ts";
+import { type ConditionDraft, conditionOf } from "../base/condition.ts";
 import type { Egress, EgressGatewayStatus } from "./egress.ts";
 import { parseDestinations } from "./egress_destinations.ts";
 

@@ -1,6 +1,6 @@
 import type { BlockCounts } from "./address_pool.ts";
-import type { Condition, ConditionDraft } from "./condition.ts";
-import { conditionOf } from "./condition.ts";
+import type { Condition, ConditionDraft } from "../base/condition.ts";
+import { conditionOf } from "../base/condition.ts";
 
 /** Condition of an AddressPool, there only while it is true: at the present rate no block is left within a day. */
 export const CONDITION_USED_UP_SOON = "UsedUpSoon";

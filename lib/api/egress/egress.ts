@@ -1,6 +1,6 @@
-import type { ObjectMeta, V1Pod } from "../kube/mod.ts";
-import type { GROUP_VERSION } from "../names/mod.ts";
-import type { Condition } from "./condition.ts";
+import type { ObjectMeta, V1Pod } from "../../kube/mod.ts";
+import type { GROUP_VERSION } from "../../names/mod.ts";
+import type { Condition } from "../base/condition.ts";
 
 /** Template of an Egress' pods: the metadata that may be set, and a pod's spec. */
 export interface EgressPodTemplate {

@@ -17,7 +17,7 @@ import {
 import type { V1EndpointSlice, V1Service } from "../../kube/mod.ts";
 import { nameText } from "../../names/mod.ts";
 import { clusterIpsOf } from "./objects.ts";
-import type { ClientGateway } from "./request.ts";
+import type { ClientGateway } from "../plan/request.ts";
 
 /** What the API server has of an Egress; what is missing is undefined. */
 export interface EgressFacts {

@@ -8,7 +8,7 @@ import {
   type ConditionDraft,
   datedCondition,
   sameConditions,
-} from "./condition.ts";
+} from "../base/condition.ts";
 import { type BlockCount, countBlocks } from "./block_count.ts";
 import type { Pool } from "./pool.ts";
 import {

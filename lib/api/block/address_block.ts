@@ -6,7 +6,7 @@ import {
   POOL_LABEL,
   REQUEST_LABEL,
   RESERVED_LABEL,
-} from "../names/mod.ts";
+} from "../../names/mod.ts";
 import {
   Address,
   type DualStack,
@@ -15,9 +15,9 @@ import {
   mapDualStack,
   Prefix,
   valuesOf,
-} from "../inet/mod.ts";
-import type { ObjectMeta, V1Node } from "../kube/mod.ts";
-import { blockPrefixes, type Pool } from "./pool.ts";
+} from "../../inet/mod.ts";
+import type { ObjectMeta, V1Node } from "../../kube/mod.ts";
+import { blockPrefixes, type Pool } from "../pool/pool.ts";
 
 /** A block of addresses that one node holds, cluster scoped; it has no spec. */
 export interface AddressBlock {

@@ -3,8 +3,8 @@ import {
   APP_INSTANCE_LABEL,
   APP_NAME,
   APP_NAME_LABEL,
-} from "../names/mod.ts";
-import type { V1Pod } from "../kube/mod.ts";
+} from "../../names/mod.ts";
+import type { V1Pod } from "../../kube/mod.ts";
 
 /** Value of the component label of everything that belongs to an Egress. */
 export const EGRESS_COMPONENT = "egress";

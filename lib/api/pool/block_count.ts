@@ -1,4 +1,4 @@
-import { FAMILIES, type Family } from "../inet/mod.ts";
+import { FAMILIES, type Family } from "../../inet/mod.ts";
 import { indexedSubnets, type Pool, stackOf } from "./pool.ts";
 import type { ReservedBlocks } from "./reserved.ts";
 import { mergeSpans, type Span, spanAt } from "./span.ts";

@@ -1,10 +1,10 @@
-import { FAMILIES, type Family } from "../inet/mod.ts";
+import { FAMILIES, type Family } from "../../inet/mod.ts";
 import type { AddressCounts, AddressPoolStatus } from "./address_pool.ts";
 import {
   type Condition,
   type ConditionDraft,
   conditionOf,
-} from "./condition.ts";
+} from "../base/condition.ts";
 
 /** A reserved address that a pod has. */
 export interface ReservedAddress {

@@ -1,5 +1,5 @@
-import { GROUP_VERSION } from "../names/mod.ts";
-import type { ObjectMeta } from "../kube/mod.ts";
+import { GROUP_VERSION } from "../../names/mod.ts";
+import type { ObjectMeta } from "../../kube/mod.ts";
 
 /** Desired state of a {@linkcode BlockRequest}. */
 export interface BlockRequestSpec {

@@ -1,4 +1,4 @@
-import { DEFAULT_BLOCK_SIZE_BITS, FINALIZER } from "../names/mod.ts";
+import { DEFAULT_BLOCK_SIZE_BITS, FINALIZER } from "../../names/mod.ts";
 import {
   type Address,
   type AddressRange,
@@ -7,7 +7,7 @@ import {
   mapDualStack,
   Prefix,
   valuesOf,
-} from "../inet/mod.ts";
+} from "../../inet/mod.ts";
 import type { AddressPool, SubnetSpec } from "./address_pool.ts";
 import { parseReserved } from "./reserved_entries.ts";
 

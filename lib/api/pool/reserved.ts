@@ -4,7 +4,7 @@ import {
   type DualStack,
   type Prefix,
   valuesOf,
-} from "../inet/mod.ts";
+} from "../../inet/mod.ts";
 import { mergeSpans, type Span } from "./span.ts";
 import { MAX_BLOCKS, type Pool, poolCapacity, subnetCapacity } from "./pool.ts";
 

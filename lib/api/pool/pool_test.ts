@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import fc from "fast-check";
-import { Address, Prefix, valuesOf } from "../inet/mod.ts";
+import { Address, Prefix, valuesOf } from "../../inet/mod.ts";
 import type { AddressPool, SubnetSpec } from "./address_pool.ts";
 import {
   blockIndexOf,

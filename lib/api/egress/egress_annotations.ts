@@ -1,4 +1,4 @@
-import { compareText, EGRESS_ANNOTATION_PREFIX } from "../names/mod.ts";
+import { compareText, EGRESS_ANNOTATION_PREFIX } from "../../names/mod.ts";
 
 /** Egresses of one namespace that a pod is a client of. */
 export interface EgressReferences {

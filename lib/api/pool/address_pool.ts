@@ -1,6 +1,6 @@
-import type { GROUP_VERSION } from "../names/mod.ts";
-import type { ObjectMeta } from "../kube/mod.ts";
-import type { Condition } from "./condition.ts";
+import type { GROUP_VERSION } from "../../names/mod.ts";
+import type { ObjectMeta } from "../../kube/mod.ts";
+import type { Condition } from "../base/condition.ts";
 
 /** One entry of a pool's `spec.subnets`: CIDRs as the admin wrote them. */
 export interface SubnetSpec {

@@ -2,8 +2,8 @@ import {
   APP_INSTANCE_LABEL,
   type GROUP_VERSION,
   type NamespacedName,
-} from "../names/mod.ts";
-import type { ObjectMeta } from "../kube/mod.ts";
+} from "../../names/mod.ts";
+import type { ObjectMeta } from "../../kube/mod.ts";
 
 /** The most clients in one slice, as many as EndpointSlices have endpoints by default: a change writes no more than that. */
 export const MAX_SLICE_CLIENTS = 100;

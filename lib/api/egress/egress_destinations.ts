@@ -1,4 +1,4 @@
-import { Prefix } from "../inet/mod.ts";
+import { Prefix } from "../../inet/mod.ts";
 
 /** The destinations of an Egress, parsed. */
 export interface EgressDestinations {

@@ -1,4 +1,4 @@
-import { DEFAULT_POOL } from "../names/mod.ts";
+import { DEFAULT_POOL } from "../../names/mod.ts";
 
 /** As many pools of a list are looked at: each may cost a request. */
 const MAX_POOLS = 8;

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import fc from "fast-check";
-import { valuesOf } from "../inet/mod.ts";
+import { valuesOf } from "../../inet/mod.ts";
 import type { SubnetSpec } from "./address_pool.ts";
 import { blockPrefixes, MAX_BLOCKS, poolCapacity, poolOf } from "./pool.ts";
 import { poolStatus } from "./pool_status.ts";
