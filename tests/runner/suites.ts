@@ -281,9 +281,9 @@ export const SUITES: readonly Suite[] = [
     root: true,
     args: [],
     prepare: (log) => buildExecutable({ log }),
-    // Churn goes on for minutes after it and leaves the processors idle.
     beside: "vm",
-    after: "vm",
+    // The virtual machine has one processor, and churn leaves the other one idle.
+    after: "demo",
   },
   {
     name: "image",
