@@ -14,6 +14,7 @@ import { handlingTimes } from "./daemon_log.ts";
 import { EGRESS_PACKAGES, EGRESS_PARTS, egressFigures } from "./egress/mod.ts";
 import { makeEmptyProgram } from "./empty_program.ts";
 import { asTable, type Figure, figure } from "./figures.ts";
+import { ipamFigures } from "./ipam.ts";
 import { PEER_PACKAGES, peerNetwork } from "./peer.ts";
 import { pluginTimes } from "./plugin.ts";
 import { oneByOne, type PodBench, waves } from "./pods.ts";
@@ -34,7 +35,7 @@ const USAGE = `usage: deno task bench [--json FILE] [--quick] [--only PART,...]
   --json FILE   also write the figures as JSON
   --quick       fewer rounds, a tenth of the cluster's size
   --only PARTS  some of: plugin, memory, pods, waves, scale, requests, egress,
-                coordinator;
+                coordinator, ipam;
                 of egress and scale alone:
                 ${INNER_PARTS.join(", ")}`;
 /** After a wave, until coild has collected its garbage. */
@@ -46,6 +47,7 @@ const PARTS = [
   "requests",
   "egress",
   "coordinator",
+  "ipam",
 ];
 
 const encoder = new TextEncoder();
@@ -322,6 +324,7 @@ if (egressParts.length > 0) {
 if (parts.includes("coordinator")) {
   figures.push(...await coordinatorFigures({ executable, quick, log: say }));
 }
+if (parts.includes("ipam")) figures.push(...await ipamFigures());
 Deno.stdout.writeSync(encoder.encode(`${asTable(figures)}\n`));
 if (json !== undefined) {
   await Deno.writeTextFile(json, `${JSON.stringify(figures, null, 2)}\n`);
