@@ -161,7 +161,7 @@ export class BlockKeeper {
 
   #maintain(): void {
     const { table, clock } = this.#options;
-    for (const block of table.blocks.values()) block.purge(clock.nowMs());
+    table.purge(clock.nowMs());
     this.#noteLow();
     const { fetch, retire, giveBack, keep, dueAt } = decide(table, {
       ...this.#options,

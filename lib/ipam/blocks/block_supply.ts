@@ -134,7 +134,7 @@ export class BlockSupply {
     const { table } = this.#options;
     // Room that can be used in a moment is no reason to ask for more, nor is an address that is being released a
     // reason to ask again after a refusal.
-    if (table.freeCount(pool) > 0) return true;
+    if (table.blocksOf(pool).free > 0) return true;
     return this.refusal(pool) !== undefined && table.isReleasing(pool);
   }
 

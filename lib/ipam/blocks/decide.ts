@@ -57,8 +57,8 @@ export function decide(table: AddressTable, situation: Situation): Decision {
     retire.push(...retiring.blocks);
     later.push(...retiring.later);
   }
-  const returning = [...table.blocks.values()]
-    .filter(({ holds }) => holds.has("returning"));
+  const returning = table.pools
+    .flatMap((pool) => [...table.blocksOf(pool).returning]);
   for (const block of [...returning, ...retire]) {
     if (flying.has(block)) continue;
     const { asked = false, retryAt = now } = block.giveBack ?? {};
@@ -67,10 +67,9 @@ export function decide(table: AddressTable, situation: Situation): Decision {
     } else if (retryAt > now) later.push(retryAt);
     else if (flying.size + giveBack.length < MAX_FLYING) giveBack.push(block);
   }
-  for (const { coolingUntil } of table.blocks.values()) {
-    if (coolingUntil !== undefined) later.push(coolingUntil);
-  }
-  return { fetch, retire, giveBack, keep, dueAt: Math.min(...later) };
+  const { coolingUntil = Infinity } = table;
+  const dueAt = Math.min(coolingUntil, ...later);
+  return { fetch, retire, giveBack, keep, dueAt };
 }
 
 /** Of a pool in one of these states there is no block to be had. */
@@ -82,10 +81,10 @@ function fetchTime(
   pool: string,
   { now, source, supply, waterMarks }: Situation,
 ): number {
-  const [block] = table.blocksOf(pool);
-  const isInUse = supply.waiting(pool) > 0 || table.heldCount(pool) > 0;
+  const { all: [block], free, held } = table.blocksOf(pool);
+  const isInUse = supply.waiting(pool) > 0 || held > 0;
   if (block === undefined || !isInUse) return Infinity;
-  if (table.freeCount(pool) >= waterMarks.low(block.size)) return Infinity;
+  if (free >= waterMarks.low(block.size)) return Infinity;
   const state = source.poolState(pool);
   if (GIVE_NOTHING.includes(state)) return Infinity;
   return Math.max(now, supply.pausedUntil(pool));
@@ -101,17 +100,17 @@ function retirements(
   const isDeleting = source.poolState(pool) === "deleting";
   const blocks: HeldBlock[] = [];
   const later: number[] = [];
-  let free = table.freeCount(pool);
-  for (const block of table.blocksOf(pool).toReversed()) {
-    if (block.holds.has("returning") || !mayGo(block)) continue;
+  const { empty, held, free: freeNow } = table.blocksOf(pool);
+  let free = freeNow;
+  for (const block of empty.toReversed()) {
+    if (!mayGo(block)) continue;
     const mustGo = isDeleting || block.holds.has("deleting") ||
       block.holds.has("edited");
     if (mustGo) {
       blocks.push(block);
       continue;
     }
-    const isInUse = table.heldCount(pool) > 0;
-    const wanted = isInUse ? waterMarks.high(block.size) : 0;
+    const wanted = held > 0 ? waterMarks.high(block.size) : 0;
     // Those who wait keep all blocks of the pool until they have been served.
     // A block that is reserved as a whole is useless.
     const isOfUse = block.freeCount > 0;
@@ -142,7 +141,7 @@ function returnTime(
 }
 
 function mayGo(block: HeldBlock): boolean {
-  if (!block.isEmpty || block.holds.has("unconfirmed")) return false;
+  if (block.holds.has("unconfirmed")) return false;
   if (block.holds.has("deleting")) return true;
   // A block taken over from Coil v1 has users that are not known here. One that overlaps another would only be
   // granted again, so it is kept and reported.

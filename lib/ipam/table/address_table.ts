@@ -7,8 +7,18 @@ import {
 import { hasAddress, type Holder, stateOf } from "./holder.ts";
 import type { Slot } from "./block_allocator.ts";
 import { HeldBlock } from "./held_block.ts";
+import { PoolBlocks } from "./pool_blocks.ts";
+import { PrefixIndex } from "./prefix_index.ts";
+import { SortedSet } from "./sorted_set.ts";
 import type { BlockInfo, KernelPod } from "../base/ports.ts";
 import { type AttachmentKey, keyText } from "../../cni/mod.ts";
+
+/** A position that rests after use, until a time; out of date once it was given again. */
+interface Rest {
+  readonly block: HeldBlock;
+  readonly index: number;
+  readonly until: number;
+}
 
 /**
  * Who holds which address of which block: the whole state of a node's address management.
@@ -21,8 +31,10 @@ export class AddressTable {
   readonly #reservedOf: (pool: string) => readonly AddressRange[];
   readonly #attachments = new Map<string, Holder>();
   readonly #blocks = new Map<string, HeldBlock>();
-  /** Blocks by pool, lowest index first. */
-  readonly #pools = new Map<string, HeldBlock[]>();
+  readonly #pools = new Map<string, PoolBlocks>();
+  readonly #byPrefix = new PrefixIndex<HeldBlock>();
+  readonly #byAddress = new PrefixIndex<Holder>();
+  readonly #rests = new SortedSet(byEnd);
   /** Blocks with the hold of that name: what is given out of others must be held in them too. */
   readonly #overlapping = new Set<HeldBlock>();
   #generation = 0;
@@ -63,29 +75,14 @@ export class AddressTable {
     return this.#attachments.get(keyText(key));
   }
 
-  /** The blocks of a pool, lowest index first. */
-  blocksOf(pool: string): readonly HeldBlock[] {
-    return this.#pools.get(pool) ?? [];
+  /** The blocks of a pool. */
+  blocksOf(pool: string): PoolBlocks {
+    return this.#pools.get(pool) ?? new PoolBlocks();
   }
 
   /** Whether an attachment has the address, in a block or without one. */
   isHeld(address: Address): boolean {
-    return this.#attachments.values().some((holder) =>
-      hasAddress(holder, address)
-    );
-  }
-
-  /** Number of addresses of a pool that can be given now, or, as things look, in a moment. */
-  freeCount(pool: string): number {
-    return this.blocksOf(pool).reduce(
-      (sum, block) => block.isPromising ? sum + block.freeCount : sum,
-      0,
-    );
-  }
-
-  /** Number of addresses of a pool that attachments hold. */
-  heldCount(pool: string): number {
-    return this.blocksOf(pool).reduce((sum, block) => sum + block.heldCount, 0);
+    return this.#byAddress.overlapping(Prefix.host(address)).length > 0;
   }
 
   /** Whether an address of the pool is being released: it can be given as soon as the kernel has let it go. */
@@ -107,9 +104,13 @@ export class AddressTable {
     request: AttachmentKey & { readonly pool: string },
     options: { readonly now: number; readonly cooling?: boolean },
   ): Holder | undefined {
-    for (const block of this.blocksOf(request.pool)) {
-      if (!block.isUsable) continue;
-      const slot = options.cooling ? block.allocateCooling() : block.allocate();
+    const { all, open } = this.blocksOf(request.pool);
+    if (!options.cooling) {
+      const slot = open?.allocate();
+      return open && slot && this.#give(request, open, slot, options);
+    }
+    for (const block of all) {
+      const slot = block.isUsable ? block.allocateCooling() : undefined;
       if (slot !== undefined) return this.#give(request, block, slot, options);
     }
     return undefined;
@@ -124,11 +125,16 @@ export class AddressTable {
     const attachment = this.#ensure(request, options.now);
     attachment.addresses = slot.addresses;
     for (const address of valuesOf(slot.addresses)) {
-      attachment.held.add(address);
+      this.#note(attachment, address);
     }
     holdAt(block, slot.index, attachment);
     for (const other of this.#overlapping) holdIn(other, attachment);
     return attachment;
+  }
+
+  #note(attachment: Holder, address: Address): void {
+    attachment.held.add(address);
+    this.#byAddress.add(Prefix.host(address), attachment);
   }
 
   #ensure(
@@ -166,8 +172,9 @@ export class AddressTable {
     if (pod.husk && !attachment.releasing) this.beginRelease(attachment, now);
     for (const address of valuesOf(pod.addresses)) {
       if (hasAddress(attachment, address)) continue;
-      attachment.held.add(address);
-      for (const block of this.#blocks.values()) holdIn(block, attachment);
+      this.#note(attachment, address);
+      const blocks = this.#byPrefix.overlapping(Prefix.host(address));
+      for (const block of blocks) holdIn(block, attachment);
     }
     return attachment;
   }
@@ -189,8 +196,44 @@ export class AddressTable {
   /** Forgets an attachment; its addresses are free, or cool down, unless another one holds them. */
   remove(attachment: Holder, now: number): void {
     this.#attachments.delete(keyText(attachment));
+    for (const address of attachment.held) {
+      this.#byAddress.delete(Prefix.host(address), attachment);
+    }
+    const until = now + this.#cooldownMs;
     for (const block of attachment.blocks) {
-      block.drop(attachment, { now, cooldownMs: this.#cooldownMs });
+      for (const index of block.drop(attachment, until)) {
+        this.#rests.set({ block, index, until }, true);
+      }
+    }
+    this.purge(now);
+  }
+
+  /** Frees the addresses that have cooled down. */
+  purge(now: number): void {
+    for (
+      let rest = this.#rest();
+      rest && rest.until <= now;
+      rest = this.#rest()
+    ) {
+      rest.block.endRest(rest.index, now);
+      this.#rests.set(rest, false);
+    }
+  }
+
+  /** When the first cooling address is free, if there is one. */
+  get coolingUntil(): number | undefined {
+    return this.#rest()?.until;
+  }
+
+  /** The first rest to end. */
+  #rest(): Rest | undefined {
+    for (;;) {
+      const [rest] = this.#rests.values;
+      if (rest === undefined) return undefined;
+      const { block, index, until } = rest;
+      const isGone = this.#blocks.get(block.info.uid) !== block;
+      if (!isGone && block.restsUntil(index, until)) return rest;
+      this.#rests.set(rest, false);
     }
   }
 
@@ -205,43 +248,55 @@ export class AddressTable {
   addBlock(info: BlockInfo, now: number): HeldBlock {
     const block = new HeldBlock(info, { sequence: ++this.#sequence, now });
     block.reserve(this.#reservedOf(info.pool));
-    const overlapping = [...this.#blocks.values()]
-      .some((other) => block.overlaps(other));
-    if (overlapping) {
+    if (this.#overlappingWith(info).length > 0) {
       block.holds.add("overlapping");
       this.#overlapping.add(block);
     }
-    for (const attachment of this.#attachments.values()) {
-      holdIn(block, attachment);
-    }
+    for (const attachment of this.#holdersIn(info)) holdIn(block, attachment);
     this.#blocks.set(info.uid, block);
-    const blocks = [...this.blocksOf(info.pool), block].sort(byIndex);
-    this.#pools.set(info.pool, blocks);
+    for (const prefix of valuesOf(info.prefixes)) {
+      this.#byPrefix.add(prefix, block);
+    }
+    const pool = this.blocksOf(info.pool);
+    this.#pools.set(info.pool, pool);
+    pool.add(block);
     return block;
   }
 
   /** Forgets a block. Returns the attachments that held addresses in it; they keep those. */
   removeBlock(block: HeldBlock): Holder[] {
-    const { pool, uid } = block.info;
-    const affected: Holder[] = [];
-    for (const attachment of this.#attachments.values()) {
-      if (attachment.blocks.delete(block)) affected.push(attachment);
-    }
+    const { pool, uid, prefixes } = block.info;
+    const affected = this.#holdersIn(block.info)
+      .filter(({ blocks }) => blocks.delete(block));
     this.#blocks.delete(uid);
+    for (const prefix of valuesOf(prefixes)) {
+      this.#byPrefix.delete(prefix, block);
+    }
     // mutate: only saves work.
     this.#overlapping.delete(block);
-    const blocks = this.blocksOf(pool).filter((other) => other !== block);
-    if (blocks.length > 0) this.#pools.set(pool, blocks);
-    else this.#pools.delete(pool);
+    const blocks = this.blocksOf(pool);
+    blocks.delete(block);
+    if (blocks.all.length === 0) this.#pools.delete(pool);
     this.#recheckOverlaps();
     return affected;
   }
 
+  #overlappingWith({ prefixes }: BlockInfo): HeldBlock[] {
+    return valuesOf(prefixes)
+      .flatMap((prefix) => this.#byPrefix.overlapping(prefix));
+  }
+
+  /** The attachments with an address in a block, in the order in which they came. */
+  #holdersIn({ prefixes }: BlockInfo): Holder[] {
+    const holders = valuesOf(prefixes)
+      .flatMap((prefix) => this.#byAddress.overlapping(prefix));
+    return [...new Set(holders)].sort((a, b) => a.generation - b.generation);
+  }
+
   #recheckOverlaps(): void {
     for (const block of this.#overlapping) {
-      const still = [...this.#blocks.values()].some((other) =>
-        other.sequence < block.sequence && block.overlaps(other)
-      );
+      const still = this.#overlappingWith(block.info)
+        .some(({ sequence }) => sequence < block.sequence);
       if (still) continue;
       block.holds.delete("overlapping");
       // mutate: only saves work.
@@ -314,6 +369,7 @@ function holdAt(block: HeldBlock, index: number, attachment: Holder): void {
   attachment.blocks.add(block);
 }
 
-function byIndex(a: HeldBlock, b: HeldBlock): number {
-  return a.info.index - b.info.index;
+function byEnd(a: Rest, b: Rest): number {
+  return a.until - b.until || a.block.sequence - b.block.sequence ||
+    a.index - b.index;
 }

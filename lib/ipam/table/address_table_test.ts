@@ -1,4 +1,7 @@
 import assert from "node:assert/strict";
+import fc from "fast-check";
+import { parseReserved } from "../../api/mod.ts";
+import { Address } from "../../inet/mod.ts";
 import { dual } from "../testing.ts";
 import { AddressTable } from "./address_table.ts";
 import type { HeldBlock } from "./held_block.ts";
@@ -56,4 +59,100 @@ Deno.test("what is given out of a block is not given out of one that overlaps it
   table.removeBlock(first);
   assert.equal(give(table, "b"), "10.0.0.1");
   assert.equal(give(table, "b"), undefined);
+});
+
+/** What `PoolBlocks` answers, by a walk over all blocks. */
+function walk(table: AddressTable, pool: string) {
+  const blocks = [...table.blocks.values()]
+    .filter(({ info }) => info.pool === pool)
+    .sort((a, b) => a.info.index - b.info.index || a.sequence - b.sequence);
+  const isReturning = ({ holds }: HeldBlock) => holds.has("returning");
+  const sum = (count: (block: HeldBlock) => number) =>
+    blocks.reduce((total, block) => total + count(block), 0);
+  return {
+    all: blocks,
+    open: blocks.find((block) => block.isUsable && block.freeCount > 0),
+    empty: blocks.filter((block) => block.isEmpty && !isReturning(block)),
+    returning: new Set(blocks.filter(isReturning)),
+    free: sum((block) => block.isPromising ? block.freeCount : 0),
+    held: sum((block) => block.heldCount),
+  };
+}
+
+const HOLDS = ["unexported", "returning", "edited"] as const;
+const BLOCKS = ["10.0.0.0/31", "10.0.0.2/31", "10.0.0.0/30", "10.1.0.7/32"];
+
+/** One change of a table, at a time in seconds, of a pool, and a block or attachment of those there are. */
+const STEPS: Record<
+  string,
+  (table: AddressTable, pick: number, now: number) => void
+> = {
+  add: (table, pick) => {
+    const prefixes = BLOCKS[pick % BLOCKS.length] ?? "";
+    const index = pick % 5;
+    const block = { index, name: "b", prefixes: dual(prefixes) };
+    const flags = { reserved: pick % 11 === 0, deleting: pick % 13 === 0 };
+    const id = { pool: "ab"[pick % 2] ?? "a", uid: `${++uid}` };
+    table.addBlock({ ...block, ...flags, ...id }, 0);
+  },
+  remove: (table, pick) => {
+    const block = at(table.blocks.values(), pick);
+    if (block !== undefined) table.removeBlock(block);
+  },
+  hold: (table, pick) => {
+    const holds = at(table.blocks.values(), pick)?.holds;
+    const hold = HOLDS[pick % HOLDS.length] ?? "returning";
+    if (holds?.has(hold)) holds.delete(hold);
+    else holds?.add(hold);
+  },
+  assign: (table, pick, now) => {
+    const key = { containerId: `c${++uid}`, ifname: "eth0" };
+    const cooling = pick % 3 === 0;
+    table.assign({ ...key, pool: "ab"[pick % 2] ?? "a" }, { now, cooling });
+  },
+  register: (table, pick, now) => {
+    const addresses = { ipv4: Address.parse(`10.0.0.${pick % 6}`) };
+    const key = { containerId: `c${++uid}`, ifname: "eth0" };
+    table.register({ ...key, pool: "a", addresses }, now);
+  },
+  drop: (table, pick, now) => {
+    const attachment = at(table.attachments.values(), pick);
+    if (attachment !== undefined) table.remove(attachment, now);
+  },
+  purge: (table, _pick, now) => table.purge(now),
+};
+
+function at<T>(values: Iterable<T>, pick: number): T | undefined {
+  const list = [...values];
+  return list[pick % (list.length || 1)];
+}
+
+Deno.test("whatever happens to a table, its pools answer as a walk over all blocks would", () => {
+  const step = fc.record({
+    name: fc.constantFrom(...Object.keys(STEPS)),
+    pick: fc.nat(1_000),
+    ms: fc.nat(1_000),
+  });
+  fc.assert(fc.property(fc.array(step, { size: "+1" }), (steps) => {
+    const reservedOf = () => parseReserved(["10.0.0.1"]);
+    const table = new AddressTable({ cooldownMs: 2_000, reservedOf });
+    let now = 0;
+    for (const { name, pick, ms } of steps) {
+      now += ms;
+      STEPS[name]?.(table, pick, now);
+      for (const pool of table.pools) {
+        const { all, open, empty, returning, free, held } = table.blocksOf(
+          pool,
+        );
+        const found = { all, open, empty, returning, free, held };
+        assert.deepEqual(found, walk(table, pool), name);
+      }
+      table.purge(now);
+      const untils = [...table.blocks.values()]
+        .map(({ coolingUntil = Infinity }) => coolingUntil);
+      const first = Math.min(Infinity, ...untils);
+      assert.equal(table.coolingUntil ?? Infinity, first);
+      assert.ok(first > now, "nothing rests for too long");
+    }
+  }));
 });

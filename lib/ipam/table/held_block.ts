@@ -4,7 +4,6 @@ import {
   type AddressRange,
   type DualStack,
   FAMILIES,
-  valuesOf,
 } from "../../inet/mod.ts";
 import { BlockAllocator, type Slot } from "./block_allocator.ts";
 import type { BlockInfo } from "../base/ports.ts";
@@ -38,6 +37,28 @@ export interface GiveBack {
   asked: boolean;
 }
 
+/** The holds of a block, which says when they change. */
+class Holds extends Set<Hold> {
+  readonly #onChange: () => void;
+
+  constructor(onChange: () => void) {
+    super();
+    this.#onChange = onChange;
+  }
+
+  override add(hold: Hold): this {
+    super.add(hold);
+    this.#onChange();
+    return this;
+  }
+
+  override delete(hold: Hold): boolean {
+    const had = super.delete(hold);
+    this.#onChange();
+    return had;
+  }
+}
+
 /** Every holder of addresses, of this block and of others. */
 export interface HasAddresses {
   readonly held: ReadonlySet<Address>;
@@ -49,16 +70,18 @@ export class HeldBlock {
   readonly info: BlockInfo;
   /** Order of adoption. */
   readonly sequence: number;
-  readonly holds: Set<Hold> = new Set();
+  readonly holds: Set<Hold> = new Holds(() => this.onChange?.());
+  /** Called when holds, holders or rests have changed: for who counts them. */
+  onChange: (() => void) | undefined;
   /** Whether the watch has shown it. Until then its absence there means nothing. */
   seenInFeed = false;
-  /** Since when nothing is held or cooling, as {@linkcode HeldBlock.purge} has found; undefined while something is. */
+  /** Since when nothing is held or cooling; undefined while something is. */
   emptySince: number | undefined;
   /** Undefined until its return is tried. */
   giveBack: GiveBack | undefined;
   readonly #allocator: BlockAllocator;
   readonly #holders = new Map<number, Set<HasAddresses>>();
-  /** Positions freed lately, and until when they rest. All wait equally long, so the first ends first. */
+  /** Positions freed lately, and until when they rest; the first ends first. */
   readonly #cooling = new Map<number, number>();
 
   constructor(
@@ -80,9 +103,10 @@ export class HeldBlock {
 
   /** Whether addresses may be given out of it now, or, as things look, in a moment. */
   get isPromising(): boolean {
-    return [...this.holds].every((hold) =>
-      hold === "unexported" || hold === "unconfirmed"
-    );
+    return this.isUsable ||
+      [...this.holds].every((hold) =>
+        hold === "unexported" || hold === "unconfirmed"
+      );
   }
 
   /** Whether no attachment holds an address and none is cooling. */
@@ -131,13 +155,6 @@ export class HeldBlock {
     return this.#allocator.addressesAt(index);
   }
 
-  /** Whether the two blocks have an address in common. */
-  overlaps(other: HeldBlock): boolean {
-    return valuesOf(this.info.prefixes).some((prefix) =>
-      valuesOf(other.info.prefixes).some((theirs) => prefix.overlaps(theirs))
-    );
-  }
-
   /** Whether the object is unchanged since the block was adopted. */
   matches(info: BlockInfo): boolean {
     return info.pool === this.info.pool && info.index === this.info.index &&
@@ -155,6 +172,7 @@ export class HeldBlock {
   /** Takes over which addresses are never given; who has one keeps it. */
   reserve(ranges: readonly AddressRange[]): void {
     this.#allocator.reserve(ranges);
+    this.onChange?.();
   }
 
   /** Gives the position that has been cooling longest, or undefined when none is. */
@@ -172,13 +190,15 @@ export class HeldBlock {
     const holders = this.#holders.get(index) ?? new Set();
     this.#holders.set(index, holders.add(holder));
     this.emptySince = undefined;
+    this.onChange?.();
   }
 
-  /** Removes a holder from all its positions here. A position is free, or starts to cool, when its last holder has gone. */
-  drop(
-    holder: HasAddresses,
-    options: { readonly now: number; readonly cooldownMs: number },
-  ): void {
+  /**
+   * Removes a holder from all its positions here. Those that nobody holds then rest until {@linkcode HeldBlock.endRest};
+   * returns them.
+   */
+  drop(holder: HasAddresses, restUntil: number): number[] {
+    const left: number[] = [];
     for (const address of holder.held) {
       const index = this.indexOf(address);
       const holders = index === undefined
@@ -187,19 +207,23 @@ export class HeldBlock {
       if (index === undefined || !holders?.delete(holder)) continue;
       if (holders.size > 0) continue;
       this.#holders.delete(index);
-      if (options.cooldownMs > 0) {
-        this.#cooling.set(index, options.now + options.cooldownMs);
-      } else this.#allocator.free(index);
+      this.#cooling.set(index, restUntil);
+      left.push(index);
     }
+    this.onChange?.();
+    return left;
   }
 
-  /** Frees the positions that have cooled down, and notes whether nothing is left. */
-  purge(now: number): void {
-    for (const [index, until] of this.#cooling) {
-      if (until > now) break;
-      this.#cooling.delete(index);
-      this.#allocator.free(index);
-    }
-    if (this.isEmpty) this.emptySince ??= now;
+  /** Whether a position rests, and until that time. */
+  restsUntil(index: number, until: number): boolean {
+    return this.#cooling.get(index) === until;
+  }
+
+  /** Frees a position that rests. */
+  endRest(index: number, now: number): void {
+    this.#cooling.delete(index);
+    this.#allocator.free(index);
+    if (this.isEmpty) this.emptySince = now;
+    this.onChange?.();
   }
 }

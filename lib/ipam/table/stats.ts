@@ -63,7 +63,7 @@ export function statsOf(
   pool: string,
   supply: Pick<PoolStats, "waiting" | "requesting">,
 ): PoolStats {
-  const blocks = table.blocksOf(pool);
+  const { all: blocks, free } = table.blocksOf(pool);
   const states = { used: 0, releasing: 0, quarantined: 0 };
   for (const attachment of table.attachments.values()) {
     if (attachment.pool === pool) states[stateOf(attachment)]++;
@@ -75,7 +75,7 @@ export function statsOf(
     blocks: blocks.length,
     unusableBlocks: sum((block) => block.isPromising ? 0 : 1),
     addresses: sum((block) => block.size),
-    free: table.freeCount(pool),
+    free,
     cooling: sum((block) => block.coolingCount),
     reserved: sum((block) => block.reservedCount),
     ...states,
