@@ -219,26 +219,27 @@ export class BlockKeeper {
     const { sequence } = this.#options.table;
     const block = this.#view.adopt(info);
     if (block === undefined) return "stale";
-    if (block.sequence > sequence) this.#announce(block);
+    if (block.sequence > sequence) this.#announce([block]);
     if (block.holds.has("overlapping")) return "unusable";
     return block.isPromising && block.freeCount > 0 ? "usable" : "stale";
   }
 
-  /** Nothing is given out of a new block before its route is in the export table, or that has taken too long. */
-  #announce(block: HeldBlock): void {
+  /** Nothing is given out of new blocks before their routes are in the export table, or that has taken too long. */
+  #announce(blocks: readonly HeldBlock[]): void {
     const { clock, tasks, log } = this.#options;
-    block.holds.add("unexported");
+    if (blocks.length === 0) return;
+    for (const block of blocks) block.holds.add("unexported");
     const end = () => {
-      if (!block.holds.delete("unexported")) return;
-      this.supply.wake(block.info.pool);
-      this.kick();
+      const ended = blocks.filter(({ holds }) => holds.delete("unexported"));
+      for (const pool of new Set(ended.map(({ info }) => info.pool))) {
+        this.supply.wake(pool);
+      }
+      if (ended.length > 0) this.kick();
     };
-    tasks.run("export of a new block", async (signal) => {
+    tasks.run("export of new blocks", async (signal) => {
       using _timer = clock.after(EXPORT_WAIT_MS, () => {
-        const { pool, name } = block.info;
-        log.warn("A block is used before its route is exported", {
-          pool,
-          block: name,
+        log.warn("Blocks are used before their routes are exported", {
+          blocks: blocks.map(({ info }) => info.name),
         });
         end();
       });
@@ -256,7 +257,7 @@ export class BlockKeeper {
       { clock, signal: tasks.signal },
     );
     const changes = apply(blocks);
-    for (const block of changes.adopted) this.#announce(block);
+    this.#announce(changes.adopted);
     this.#blocksChanged();
     return changes;
   }

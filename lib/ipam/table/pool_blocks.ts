@@ -1,13 +1,15 @@
 import type { HeldBlock } from "./held_block.ts";
 import { SortedSet } from "./sorted_set.ts";
 
-/** What one block adds to the counts of its pool. */
+/** What one block adds to the answers of its pool. */
 interface Share {
   readonly free: number;
   readonly held: number;
+  readonly isOpen: boolean;
+  readonly isEmpty: boolean;
 }
 
-const NOTHING: Share = { free: 0, held: 0 };
+const NOTHING: Share = { free: 0, held: 0, isOpen: false, isEmpty: false };
 
 /** The blocks of one pool, and what is asked of them at every ADD: kept up at each change, so that no question walks all. */
 export class PoolBlocks {
@@ -57,30 +59,33 @@ export class PoolBlocks {
 
   delete(block: HeldBlock): void {
     block.onChange = undefined;
-    for (const set of [this.#all, this.#open, this.#empty]) {
-      set.set(block, false);
-    }
+    this.#all.set(block, false);
     this.#returning.delete(block);
-    this.#share(block, NOTHING);
+    this.#take(block, NOTHING);
     this.#shares.delete(block);
   }
 
   #count(block: HeldBlock): void {
-    const { isUsable, freeCount, isEmpty, holds } = block;
+    const { isUsable, freeCount, heldCount, holds } = block;
     const isReturning = holds.has("returning");
-    this.#open.set(block, isUsable && freeCount > 0);
-    this.#empty.set(block, isEmpty && !isReturning);
     if (isReturning) this.#returning.add(block);
     else this.#returning.delete(block);
-    const free = block.isPromising ? freeCount : 0;
-    this.#share(block, { free, held: block.heldCount });
+    this.#take(block, {
+      free: block.isPromising ? freeCount : 0,
+      held: heldCount,
+      isOpen: isUsable && freeCount > 0,
+      isEmpty: block.isEmpty && !isReturning,
+    });
   }
 
-  #share(block: HeldBlock, share: Share): void {
+  #take(block: HeldBlock, share: Share): void {
     const before = this.#shares.get(block) ?? NOTHING;
     this.#shares.set(block, share);
     this.#free += share.free - before.free;
     this.#held += share.held - before.held;
+    const { isOpen, isEmpty } = share;
+    if (isOpen !== before.isOpen) this.#open.set(block, isOpen);
+    if (isEmpty !== before.isEmpty) this.#empty.set(block, isEmpty);
   }
 }
 
