@@ -11,7 +11,11 @@ export { NodeIpam } from "./node/ipam.ts";
 export * from "./base/ports.ts";
 export type { AllocationRecord } from "./node/reconcile.ts";
 export { overlapReport, poolOverlaps } from "./pool/overlap_report.ts";
-export { DEFAULT_WATER_MARKS, type WaterMarks } from "./blocks/water_marks.ts";
+export {
+  DEFAULT_WATER_MARKS,
+  type WaterMarks,
+  waterStock,
+} from "./blocks/stock.ts";
 export {
   type BlockStore,
   type Creation,

@@ -19,6 +19,7 @@ import type {
   BlockSource,
   KernelPod,
   PoolState,
+  RequestOptions,
   RouteSink,
   SignalOptions,
 } from "./base/ports.ts";
@@ -137,6 +138,10 @@ export class FakeBlockSource implements BlockSource {
   auto = true;
   /** Whether a call that is aborted goes on all the same, and can be answered later. */
   deaf = false;
+  /** How many blocks an answer has at most. */
+  mostBlocks = 1;
+  /** How many addresses the requests so far were for. */
+  readonly wanted: number[] = [];
   /** Thrown by the next calls of a kind, first come first served. */
   readonly failures: { kind: PendingCall["kind"]; error: Error }[] = [];
   /** Number of calls so far. */
@@ -158,13 +163,23 @@ export class FakeBlockSource implements BlockSource {
     return this.#call("list", "", signal, () => this.#cluster.of(this.#node));
   }
 
-  request(pool: string, { signal }: SignalOptions): Promise<BlockInfo> {
-    return this.#call(
-      "request",
-      pool,
-      signal,
-      () => this.#cluster.allocate(pool, this.#node),
-    );
+  request(
+    pool: string,
+    { signal, wanted }: RequestOptions,
+  ): Promise<BlockInfo[]> {
+    this.wanted.push(wanted);
+    return this.#call("request", pool, signal, () => {
+      if (this.mostBlocks === 0) return [];
+      const blocks = [this.#cluster.allocate(pool, this.#node)];
+      try {
+        while (blocks.length < Math.min(wanted, this.mostBlocks)) {
+          blocks.push(this.#cluster.allocate(pool, this.#node));
+        }
+      } catch (error) {
+        if (!(error instanceof OutOfBlocksError)) throw error;
+      }
+      return blocks;
+    });
   }
 
   release(block: BlockInfo, { signal }: SignalOptions): Promise<void> {

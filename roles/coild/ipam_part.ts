@@ -1,6 +1,6 @@
 import { Gate, TaskGroup } from "../../lib/async/mod.ts";
 import { valuesOf } from "../../lib/inet/mod.ts";
-import { NodeIpam } from "../../lib/ipam/mod.ts";
+import { NodeIpam, waterStock } from "../../lib/ipam/mod.ts";
 import { RouteSocket } from "../../lib/netlink/mod.ts";
 import { PodNetwork, SourceTable } from "../../lib/podnet/mod.ts";
 import { RouteExporter } from "../../lib/routing/mod.ts";
@@ -132,7 +132,7 @@ function connect(dependencies: NodeDependencies) {
       log: getLogger("node-ipam"),
       observer: metrics,
       requestTimeoutMs: options.blockRequestTimeoutMs,
-      waterMarks: waterMarksFor(options.lowWater),
+      stock: waterStock(waterMarksFor(options.lowWater)),
       cooldownMs: options.cooldownMs,
       onFreed: (addresses) => flows.freed(valuesOf(addresses)),
       returnDelayMs: options.blockReturnDelayMs,

@@ -35,25 +35,63 @@ export interface SignalOptions {
   readonly signal: AbortSignal;
 }
 
+/** How much a request is for. */
+export interface RequestOptions extends SignalOptions {
+  /** How many addresses are wanted now; a source may give more, and fewer. */
+  readonly wanted: number;
+}
+
 /** The API server's side of the node's blocks. The role implements it. */
 export interface BlockSource {
   /** Lists the blocks of this node in all pools, live: no cache may answer. */
   list(options: SignalOptions): Promise<BlockInfo[]>;
   /**
-   * Gets one more block of a pool for this node.
+   * Gets more of a pool for this node: one block at least, however many that `wanted` addresses need.
    *
    * One call per pool is under way at a time. Any error not named here is taken as passing.
    *
    * @throws {OutOfBlocksError} when the pool has no block left
    * @throws {PoolNotFoundError} when there is no such pool
    */
-  request(pool: string, options: SignalOptions): Promise<BlockInfo>;
+  request(pool: string, options: RequestOptions): Promise<readonly BlockInfo[]>;
   /** Gives a block back for good. Idempotent: a block that is gone, or whose name has another UID, is success. */
   release(block: BlockInfo, options: SignalOptions): Promise<void>;
   /** Returns what is known of a pool, without waiting. */
   poolState(pool: string): PoolState;
   /** Which addresses of a pool are never given; answers at once. */
   reserved(pool: string): readonly AddressRange[];
+}
+
+/** What a node has of a pool, in addresses. A dual-stack pair is one. */
+export interface PoolRoom {
+  readonly pool: string;
+  /** Size of the lowest block; 0 when there is none. */
+  readonly blockSize: number;
+  /** Those that can be given now, or, as things look, in a moment. */
+  readonly free: number;
+  /** Those that attachments hold. */
+  readonly held: number;
+  /** Those that rest after use. */
+  readonly cooling: number;
+  /** How many allocations wait for one. */
+  readonly waiting: number;
+}
+
+/** A block without held and resting addresses. */
+export interface EmptyBlock {
+  readonly info: BlockInfo;
+  readonly size: number;
+  readonly freeCount: number;
+}
+
+/** Decides how much a node keeps in store. Pure: it is asked at every look at the blocks. */
+export interface Stock {
+  /** Pools that are kept in store although the node has no block of them. Default: none. */
+  readonly pools?: readonly string[];
+  /** How many addresses the store lacks, besides those that allocations wait for. */
+  short(room: PoolRoom): number;
+  /** Whether an empty block may go; `room` has it still. Blocks are asked about from the highest index down. */
+  isSpare(block: EmptyBlock, room: PoolRoom): boolean;
 }
 
 /** The export table, from which routing daemons learn the node's prefixes. */

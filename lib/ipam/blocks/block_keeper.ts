@@ -20,9 +20,10 @@ import type {
   IpamObserver,
   RouteSink,
   RouteView,
+  Stock,
 } from "../base/ports.ts";
 import { RouteExport } from "./route_export.ts";
-import type { WaterMarks } from "./water_marks.ts";
+import { roomOf, wantedOf } from "./stock.ts";
 
 export interface BlockKeeperOptions {
   readonly table: AddressTable;
@@ -33,7 +34,7 @@ export interface BlockKeeperOptions {
   readonly clock: Clock;
   readonly log: IpamLogger;
   readonly observer: IpamObserver;
-  readonly waterMarks: WaterMarks;
+  readonly stock: Stock;
   readonly blockTimeoutMs: number;
   readonly returnDelayMs: number;
   /** A number from 0 to below 1 for the name of a block, by which returns are spread. */
@@ -87,7 +88,9 @@ export class BlockKeeper {
       tasks,
       log,
       observer,
-      adopt: (info) => this.#adopt(info),
+      adopt: (infos) => this.#adopt(infos),
+      wanted: (pool) =>
+        wantedOf(roomOf(table, pool, this.supply), options.stock),
       relist: (signal) => this.refresh(signal),
       isReturning: (pool) =>
         [...this.#flying].some(({ info }) => info.pool === pool),
@@ -215,13 +218,18 @@ export class BlockKeeper {
     this.#routes.request();
   }
 
-  #adopt(info: BlockInfo): Adoption {
+  #adopt(infos: readonly BlockInfo[]): Adoption[] {
     const { sequence } = this.#options.table;
-    const block = this.#view.adopt(info);
-    if (block === undefined) return "stale";
-    if (block.sequence > sequence) this.#announce([block]);
-    if (block.holds.has("overlapping")) return "unusable";
-    return block.isPromising && block.freeCount > 0 ? "usable" : "stale";
+    const blocks = infos.map((info) => this.#view.adopt(info));
+    this.#announce(
+      blocks.filter((block) => block !== undefined)
+        .filter((block) => block.sequence > sequence),
+    );
+    return blocks.map((block) => {
+      if (block === undefined) return "stale";
+      if (block.holds.has("overlapping")) return "unusable";
+      return block.isPromising && block.freeCount > 0 ? "usable" : "stale";
+    });
   }
 
   /** Nothing is given out of new blocks before their routes are in the export table, or that has taken too long. */

@@ -24,8 +24,10 @@ export interface BlockSupplyOptions {
   readonly tasks: TaskGroup;
   readonly log: IpamLogger;
   readonly observer: IpamObserver;
-  /** Takes a block into the table. */
-  readonly adopt: (block: BlockInfo) => Adoption;
+  /** Takes blocks into the table. */
+  readonly adopt: (blocks: readonly BlockInfo[]) => readonly Adoption[];
+  /** How many addresses of a pool are wanted now. */
+  readonly wanted: (pool: string) => number;
   /** Lists blocks live. */
   readonly relist: (signal: AbortSignal) => Promise<unknown>;
   /** Whether a block of the pool is on its way back: then a refusal may be over in a moment. */
@@ -184,8 +186,8 @@ export class BlockSupply {
     const startedAt = clock.nowMs();
     let outcome: RequestOutcome;
     try {
-      const block = await this.#request(pool, signal);
-      outcome = await this.#accept(pool, block, signal);
+      const blocks = await this.#request(pool, signal);
+      outcome = await this.#accept(pool, blocks, signal);
     } catch (err) {
       if (signal.aborted) throw err;
       outcome = this.#refuse(pool, err);
@@ -196,12 +198,16 @@ export class BlockSupply {
   }
 
   /** Asks once. An answer that comes after the time was up is adopted all the same: no block may be lost. */
-  async #request(pool: string, signal: AbortSignal): Promise<BlockInfo> {
+  async #request(
+    pool: string,
+    signal: AbortSignal,
+  ): Promise<readonly BlockInfo[]> {
     const { source, clock, requestMs, tasks } = this.#options;
-    let answer: Promise<BlockInfo> | undefined;
+    const wanted = this.#options.wanted(pool);
+    let answer: Promise<readonly BlockInfo[]> | undefined;
     try {
       return await withTimeout(requestMs, (inner) => {
-        answer = source.request(pool, { signal: inner });
+        answer = source.request(pool, { signal: inner, wanted });
         return abortable(answer, inner);
       }, { clock, signal });
     } catch (err) {
@@ -214,41 +220,45 @@ export class BlockSupply {
   }
 
   async #adoptLate(
-    answer: Promise<BlockInfo>,
+    answer: Promise<readonly BlockInfo[]>,
     signal: AbortSignal,
   ): Promise<void> {
-    let block: BlockInfo;
+    let blocks: readonly BlockInfo[];
     try {
-      block = await abortable(answer, signal);
+      blocks = await abortable(answer, signal);
     } catch {
       return; // the request ended without a block
     }
-    this.#options.adopt(block);
+    this.#options.adopt(blocks);
   }
 
   async #accept(
     pool: string,
-    block: BlockInfo,
+    blocks: readonly BlockInfo[],
     signal: AbortSignal,
   ): Promise<RequestOutcome> {
     const { log, adopt, relist } = this.#options;
-    let adoption = adopt(block);
-    if (adoption === "unusable") {
-      // The block that it overlaps may be gone, unnoticed here.
+    let adoptions = adopt(blocks);
+    if (!adoptions.includes("usable") && adoptions.includes("unusable")) {
+      // The block that one of them overlaps may be gone, unnoticed here.
       await abortable(relist(signal), signal);
-      adoption = adopt(block);
+      adoptions = adopt(blocks);
     }
-    if (adoption === "usable") {
+    if (adoptions.includes("usable")) {
       this.#failures.delete(pool);
       this.#pauses.delete(pool);
       return "granted";
     }
+    const names = blocks.map(({ name }) => name).join(", ");
+    const adoption = adoptions.includes("unusable") ? "unusable" : "stale";
     const error = new OutOfBlocksError(
       pool,
-      `block "${block.name}" was received, but is ${adoption}`,
+      names === ""
+        ? "no block was received"
+        : `block "${names}" was received, but is ${adoption}`,
     );
     const until = this.#fail(pool, error);
-    log.warn("Cannot use the block received", { pool, block: block.name });
+    log.warn("Cannot use the block received", { pool, block: names });
     if (adoption === "unusable") this.#refusals.set(pool, { error, until });
     return adoption === "unusable" ? "unusable" : "error";
   }

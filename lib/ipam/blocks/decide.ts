@@ -1,15 +1,15 @@
-import type { BlockSource, PoolState } from "../base/ports.ts";
+import type { BlockSource, PoolState, Stock } from "../base/ports.ts";
 import type { AddressTable } from "../table/address_table.ts";
 import type { BlockSupply } from "./block_supply.ts";
 import type { HeldBlock } from "../table/held_block.ts";
-import type { WaterMarks } from "./water_marks.ts";
+import { roomOf } from "./stock.ts";
 
 /** The input of the decision, besides the table. */
 export interface Situation {
   readonly now: number;
   readonly source: Pick<BlockSource, "poolState">;
   readonly supply: Pick<BlockSupply, "waiting" | "pausedUntil">;
-  readonly waterMarks: WaterMarks;
+  readonly stock: Stock;
   /** About how long a block must have been empty, so that a pod that comes back needs no request. */
   readonly returnDelayMs: number;
   /** Since when pools have had few blocks left, by name. */
@@ -42,13 +42,13 @@ const MAX_FLYING = 8;
 
 /** Decides which blocks a node gets and gives back. Pure: looks at the whole table, whatever happened. */
 export function decide(table: AddressTable, situation: Situation): Decision {
-  const { now, flying } = situation;
+  const { now, flying, stock } = situation;
   const fetch: string[] = [];
   const retire: HeldBlock[] = [];
   const giveBack: HeldBlock[] = [];
   const keep: HeldBlock[] = [];
   const later: number[] = [];
-  for (const pool of table.pools) {
+  for (const pool of new Set([...table.pools, ...stock.pools ?? []])) {
     const fetchAt = fetchTime(table, pool, situation);
     if (fetchAt > now) later.push(fetchAt);
     else fetch.push(pool);
@@ -75,16 +75,13 @@ export function decide(table: AddressTable, situation: Situation): Decision {
 /** Of a pool in one of these states there is no block to be had. */
 const GIVE_NOTHING: readonly PoolState[] = ["absent", "deleting", "paused"];
 
-/** When to ask for another block of a pool, of which there is one: when its room is below the low-water mark. */
+/** When to ask for another block of a pool: when its store lacks something. */
 function fetchTime(
   table: AddressTable,
   pool: string,
-  { now, source, supply, waterMarks }: Situation,
+  { now, source, supply, stock }: Situation,
 ): number {
-  const { all: [block], free, held } = table.blocksOf(pool);
-  const isInUse = supply.waiting(pool) > 0 || held > 0;
-  if (block === undefined || !isInUse) return Infinity;
-  if (free >= waterMarks.low(block.size)) return Infinity;
+  if (stock.short(roomOf(table, pool, supply)) <= 0) return Infinity;
   const state = source.poolState(pool);
   if (GIVE_NOTHING.includes(state)) return Infinity;
   return Math.max(now, supply.pausedUntil(pool));
@@ -96,13 +93,12 @@ function retirements(
   pool: string,
   situation: Situation,
 ): { readonly blocks: HeldBlock[]; readonly later: number[] } {
-  const { now, source, supply, waterMarks } = situation;
+  const { now, source, supply, stock } = situation;
   const isDeleting = source.poolState(pool) === "deleting";
   const blocks: HeldBlock[] = [];
   const later: number[] = [];
-  const { empty, held, free: freeNow } = table.blocksOf(pool);
-  let free = freeNow;
-  for (const block of empty.toReversed()) {
+  let room = roomOf(table, pool, supply);
+  for (const block of table.blocksOf(pool).empty.toReversed()) {
     if (!mayGo(block)) continue;
     const mustGo = isDeleting || block.holds.has("deleting") ||
       block.holds.has("edited");
@@ -110,18 +106,15 @@ function retirements(
       blocks.push(block);
       continue;
     }
-    const wanted = held > 0 ? waterMarks.high(block.size) : 0;
     // Those who wait keep all blocks of the pool until they have been served.
     // A block that is reserved as a whole is useless.
     const isOfUse = block.freeCount > 0;
-    const isScarce = supply.waiting(pool) > 0 ||
-      free - block.freeCount < wanted;
-    if (isOfUse && isScarce) continue;
+    if (isOfUse && (room.waiting > 0 || !stock.isSpare(block, room))) continue;
     const at = returnTime(block, situation);
     if (at > now) later.push(at);
     else {
       blocks.push(block);
-      free -= block.freeCount;
+      room = { ...room, free: room.free - block.freeCount };
     }
   }
   return { blocks, later };

@@ -2,11 +2,11 @@ import assert from "node:assert/strict";
 import { parseReserved } from "../../api/mod.ts";
 import { Backoff } from "../../async/mod.ts";
 import { Address, Prefix } from "../../inet/mod.ts";
-import type { PoolState } from "../base/ports.ts";
+import type { PoolState, Stock } from "../base/ports.ts";
 import { AddressTable } from "../table/address_table.ts";
 import { decide, type Situation } from "./decide.ts";
 import type { HeldBlock } from "../table/held_block.ts";
-import { DEFAULT_WATER_MARKS } from "./water_marks.ts";
+import { DEFAULT_WATER_MARKS, waterStock } from "./stock.ts";
 
 /** Blocks of eight addresses: the marks are 2 and 4. */
 class World {
@@ -22,6 +22,7 @@ class World {
   pausedUntilMs = 0;
   returnDelayMs = 30_000;
   jitter = 0.5;
+  stock: Stock = waterStock(DEFAULT_WATER_MARKS);
   readonly lowSince = new Map<string, number>();
 
   block(index: number): HeldBlock {
@@ -60,7 +61,7 @@ class World {
         waiting: () => this.waiting,
         pausedUntil: () => this.pausedUntilMs,
       },
-      waterMarks: DEFAULT_WATER_MARKS,
+      stock: this.stock,
       returnDelayMs: this.returnDelayMs,
       lowSince: this.lowSince,
       jitterOf: () => this.jitter,
@@ -242,4 +243,24 @@ Deno.test("decide() spreads the return of blocks that have been empty for long w
     if (jitter === 0) assert.deepEqual(retire, [0]);
     else assert.deepEqual([retire, inMs], [[], 30_000 * jitter]);
   }
+});
+
+/** Eight free addresses always, twice as many at most, with or without pods. */
+const CONSTANT: Stock = {
+  pools: ["default"],
+  short: ({ free }) => 8 - free,
+  isSpare: ({ freeCount }, { free }) => free - freeCount >= 16,
+};
+
+Deno.test("decide() fills a store that is kept without a pod and a block, and empties it to what it wants", () => {
+  const world = new World();
+  world.stock = CONSTANT;
+  assert.deepEqual(world.decide(), { ...NOTHING, fetch: ["default"] });
+  for (const index of [0, 1, 2, 3]) world.block(index);
+  world.nowMs += 30_000;
+  assert.deepEqual(world.decide(), {
+    ...NOTHING,
+    retire: [3, 2],
+    giveBack: [3, 2],
+  });
 });

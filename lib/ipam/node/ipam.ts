@@ -27,10 +27,11 @@ import {
   type RouteSink,
   type RouteView,
   silentLogger,
+  type Stock,
 } from "../base/ports.ts";
 import { inspect, type PodReport, reconcilePods } from "./reconcile.ts";
 import { ReportLog } from "./report_log.ts";
-import { DEFAULT_WATER_MARKS, type WaterMarks } from "../blocks/water_marks.ts";
+import { DEFAULT_WATER_MARKS, waterStock } from "../blocks/stock.ts";
 
 /** Pauses between attempts at the list without which no pod gets an address. */
 const FIRST_LIST = { initialMs: 200, maxMs: 5_000, jitter: 1 };
@@ -47,8 +48,8 @@ export interface NodeIpamOptions {
   readonly requestTimeoutMs?: number;
   /** How long one request for a block may take; it outlives the allocations that wait for it. Default 60 s. */
   readonly blockTimeoutMs?: number;
-  /** How much room is kept in store. */
-  readonly waterMarks?: WaterMarks;
+  /** How much room is kept in store. Default: between the default water marks. */
+  readonly stock?: Stock;
   /** How long a freed address rests before it is given again, as long as there are others. Default 0. */
   readonly cooldownMs?: number;
   /** Called with the addresses of an attachment that is gone. Must not throw. */
@@ -119,7 +120,7 @@ export class NodeIpam extends Allocations implements AsyncDisposable {
       clock,
       log,
       observer,
-      waterMarks: options.waterMarks ?? DEFAULT_WATER_MARKS,
+      stock: options.stock ?? waterStock(DEFAULT_WATER_MARKS),
       blockTimeoutMs: options.blockTimeoutMs ?? 60_000,
       returnDelayMs: options.returnDelayMs ?? 30_000,
       jitterOf: options.jitterOf ?? (() => 0.5),

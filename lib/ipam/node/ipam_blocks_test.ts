@@ -20,6 +20,7 @@ import {
 } from "../testing.ts";
 import { FakeClock, settle } from "../../async/testing.ts";
 import { NodeIpam } from "./ipam.ts";
+import { waterStock } from "../blocks/stock.ts";
 
 const { signal } = new AbortController();
 
@@ -77,7 +78,7 @@ Deno.test("the next block is fetched before it is needed, and not twice", async 
 Deno.test("how much is kept in store, and how long an ADD may wait, is the user's to say", async () => {
   const cluster = clusterOf(5, "10.0.0.0/24");
   await using node = await openNode(cluster, {
-    waterMarks: { low: () => 0, high: () => 0 },
+    stock: waterStock({ low: () => 0, high: () => 0 }),
     requestTimeoutMs: 2_000,
   });
   await fill(node, 0, 32);

@@ -76,6 +76,7 @@ function walk(table: AddressTable, pool: string) {
     returning: new Set(blocks.filter(isReturning)),
     free: sum((block) => block.isPromising ? block.freeCount : 0),
     held: sum((block) => block.heldCount),
+    cooling: sum((block) => block.coolingCount),
   };
 }
 
@@ -141,10 +142,9 @@ Deno.test("whatever happens to a table, its pools answer as a walk over all bloc
       now += ms;
       STEPS[name]?.(table, pick, now);
       for (const pool of table.pools) {
-        const { all, open, empty, returning, free, held } = table.blocksOf(
-          pool,
-        );
-        const found = { all, open, empty, returning, free, held };
+        const blocks = table.blocksOf(pool);
+        const { all, open, empty, returning, free, held, cooling } = blocks;
+        const found = { all, open, empty, returning, free, held, cooling };
         assert.deepEqual(found, walk(table, pool), name);
       }
       table.purge(now);

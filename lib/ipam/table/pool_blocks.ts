@@ -5,11 +5,18 @@ import { SortedSet } from "./sorted_set.ts";
 interface Share {
   readonly free: number;
   readonly held: number;
+  readonly cooling: number;
   readonly isOpen: boolean;
   readonly isEmpty: boolean;
 }
 
-const NOTHING: Share = { free: 0, held: 0, isOpen: false, isEmpty: false };
+const NOTHING: Share = {
+  free: 0,
+  held: 0,
+  cooling: 0,
+  isOpen: false,
+  isEmpty: false,
+};
 
 /** The blocks of one pool, and what is asked of them at every ADD: kept up at each change, so that no question walks all. */
 export class PoolBlocks {
@@ -20,6 +27,7 @@ export class PoolBlocks {
   readonly #shares = new Map<HeldBlock, Share>();
   #free = 0;
   #held = 0;
+  #cooling = 0;
 
   /** All blocks, lowest index first. */
   get all(): readonly HeldBlock[] {
@@ -51,6 +59,11 @@ export class PoolBlocks {
     return this.#held;
   }
 
+  /** Number of addresses that rest after use. */
+  get cooling(): number {
+    return this.#cooling;
+  }
+
   add(block: HeldBlock): void {
     this.#all.set(block, true);
     block.onChange = () => this.#count(block);
@@ -66,13 +79,14 @@ export class PoolBlocks {
   }
 
   #count(block: HeldBlock): void {
-    const { isUsable, freeCount, heldCount, holds } = block;
+    const { isUsable, freeCount, heldCount, coolingCount, holds } = block;
     const isReturning = holds.has("returning");
     if (isReturning) this.#returning.add(block);
     else this.#returning.delete(block);
     this.#take(block, {
       free: block.isPromising ? freeCount : 0,
       held: heldCount,
+      cooling: coolingCount,
       isOpen: isUsable && freeCount > 0,
       isEmpty: block.isEmpty && !isReturning,
     });
@@ -83,6 +97,7 @@ export class PoolBlocks {
     this.#shares.set(block, share);
     this.#free += share.free - before.free;
     this.#held += share.held - before.held;
+    this.#cooling += share.cooling - before.cooling;
     const { isOpen, isEmpty } = share;
     if (isOpen !== before.isOpen) this.#open.set(block, isOpen);
     if (isEmpty !== before.isEmpty) this.#empty.set(block, isEmpty);

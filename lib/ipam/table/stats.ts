@@ -63,7 +63,7 @@ export function statsOf(
   pool: string,
   supply: Pick<PoolStats, "waiting" | "requesting">,
 ): PoolStats {
-  const { all: blocks, free } = table.blocksOf(pool);
+  const { all: blocks, free, cooling } = table.blocksOf(pool);
   const states = { used: 0, releasing: 0, quarantined: 0 };
   for (const attachment of table.attachments.values()) {
     if (attachment.pool === pool) states[stateOf(attachment)]++;
@@ -76,7 +76,7 @@ export function statsOf(
     unusableBlocks: sum((block) => block.isPromising ? 0 : 1),
     addresses: sum((block) => block.size),
     free,
-    cooling: sum((block) => block.coolingCount),
+    cooling,
     reserved: sum((block) => block.reservedCount),
     ...states,
     ...supply,

@@ -98,11 +98,11 @@ export class BlockClient implements BlockSource {
     return parse(items);
   }
 
-  /** Gets one more block; see {@linkcode BlockRequests.ask}. */
+  /** Gets one more block, however much is wanted; see {@linkcode BlockRequests.ask}. */
   async request(
     pool: string,
     { signal }: { signal: AbortSignal },
-  ): Promise<BlockInfo> {
+  ): Promise<BlockInfo[]> {
     await this.#assertExists(pool, signal);
     for (;;) {
       const name = await this.#requests.ask(pool, { signal });
@@ -114,8 +114,8 @@ export class BlockClient implements BlockSource {
       });
       const isMine = this.#isMine(object, pool);
       if (isMine) this.#looks.adopted(object);
-      const [block] = isMine ? parse([object]) : [];
-      if (block !== undefined) return block;
+      const blocks = isMine ? parse([object]) : [];
+      if (blocks.length > 0) return blocks;
       log.warn("The allocated block is already deleted", { pool, block: name });
     }
   }

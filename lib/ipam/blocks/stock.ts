@@ -1,3 +1,6 @@
+import type { AddressTable } from "../table/address_table.ts";
+import type { PoolRoom, Stock } from "../base/ports.ts";
+
 /** How many free addresses of a pool a node keeps in store, as a function of the block size. */
 export interface WaterMarks {
   /** Below this the next block is fetched before a pod needs it. */
@@ -26,4 +29,39 @@ export const DEFAULT_WATER_MARKS: WaterMarks = {
 function lowMark(blockSize: number): number {
   if (blockSize < MIN_PREFETCH_SIZE) return 0;
   return Math.min(Math.floor(blockSize / 4), MAX_LOW);
+}
+
+/** Keeps a pool of which pods use addresses between two marks, and nothing of others. */
+export function waterStock({ low, high }: WaterMarks): Stock {
+  return {
+    short({ blockSize, free, held, waiting }) {
+      const isInUse = blockSize > 0 && (held > 0 || waiting > 0);
+      return isInUse ? low(blockSize) - free : 0;
+    },
+    isSpare: ({ size, freeCount }, { free, held }) =>
+      free - freeCount >= (held > 0 ? high(size) : 0),
+  };
+}
+
+/** What the node has of a pool. */
+export function roomOf(
+  table: AddressTable,
+  pool: string,
+  supply: { waiting(pool: string): number },
+): PoolRoom {
+  const { all: [block], free, held, cooling } = table.blocksOf(pool);
+  const blockSize = block?.size ?? 0;
+  return {
+    pool,
+    blockSize,
+    free,
+    held,
+    cooling,
+    waiting: supply.waiting(pool),
+  };
+}
+
+/** How many addresses to ask for: one at least. */
+export function wantedOf(room: PoolRoom, stock: Stock): number {
+  return Math.max(1, room.waiting + Math.max(0, stock.short(room)));
 }

@@ -1,0 +1,83 @@
+/** A supply of many small blocks: several by one request, a store without pods. */
+import assert from "node:assert/strict";
+import type { Stock } from "../base/ports.ts";
+import { FakeCluster, keyOf, openNode, textOf } from "../testing.ts";
+import { settle } from "../../async/testing.ts";
+
+/** Pool "default" of single addresses. */
+function singles(subnet: string): FakeCluster {
+  const cluster = new FakeCluster();
+  cluster.addPool("default", 0, subnet);
+  return cluster;
+}
+
+/** Keeps `count` addresses free, also while no pod is there. */
+function always(count: number): Stock {
+  return {
+    pools: ["default"],
+    short: ({ free }) => count - free,
+    isSpare: ({ freeCount }, { free }) => free - freeCount >= count,
+  };
+}
+
+Deno.test("one request gets blocks for all who wait, and for the store", async () => {
+  const cluster = singles("10.0.0.0/27");
+  await using node = await openNode(cluster, { stock: always(3) });
+  const { source, ipam } = node;
+  assert.deepEqual(source.wanted, [3, 2, 1], "the store, block by block");
+  source.mostBlocks = 20;
+  const adds = [0, 1, 2, 3, 4, 5, 6, 7, 8].map((n) => ipam.allocate(keyOf(n)));
+  const addresses = (await Promise.all(adds)).map(textOf);
+  assert.equal(new Set(addresses).size, 9);
+  assert.deepEqual(source.wanted.slice(3), [9]);
+  assert.equal(ipam.stats()[0]?.free, 3);
+});
+
+Deno.test("a store without pods goes back when it is larger than wanted, not below", async () => {
+  const cluster = singles("10.0.0.0/27");
+  for (let n = 0; n < 5; n++) cluster.allocate("default", "node1");
+  await using node = await openNode(cluster, { stock: always(3) });
+  await node.clock.advance(60_000);
+  const names = node.ipam.blocks().map(({ name }) => name);
+  assert.deepEqual(names, ["default-0", "default-1", "default-2"]);
+});
+
+Deno.test("of an answer's blocks those that can be used are, whatever is wrong with others", async () => {
+  const cluster = singles("10.0.0.0/27");
+  cluster.addPool("other", 4, "10.0.0.0/28");
+  cluster.add({ pool: "other", index: 0, node: "node1", reserved: true });
+  for (let n = 0; n < 15; n++) cluster.allocate("default", "node2");
+  await using node = await openNode(cluster);
+  const { source, ipam } = node;
+  source.mostBlocks = 2;
+  const [first, second] = await Promise.all([
+    ipam.allocate(keyOf(1)),
+    ipam.allocate(keyOf(2)),
+  ]);
+  assert.deepEqual([first, second].map(textOf), ["10.0.0.16", "10.0.0.17"]);
+  assert.deepEqual(source.wanted, [2, 1]);
+  assert.deepEqual(
+    ipam.blocks().map(({ name, holds }) => [name, ...holds]).sort(),
+    [
+      ["default-15", "overlapping"],
+      ["default-16"],
+      ["default-17"],
+      ["other-0", "reserved"],
+    ],
+  );
+});
+
+Deno.test("an answer without a block is a failure that passes", async () => {
+  await using node = await openNode(singles("10.0.0.0/27"));
+  const { source, ipam, clock } = node;
+  source.auto = false;
+  const waiting = ipam.allocate(keyOf(1));
+  await settle();
+  source.mostBlocks = 0;
+  for (const call of source.pending) call.answer();
+  await settle();
+  source.mostBlocks = 1;
+  source.auto = true;
+  await clock.advance(200);
+  assert.equal(textOf(await waiting), "10.0.0.0");
+});
