@@ -20,6 +20,7 @@ import type {
   KernelPod,
   PoolState,
   RequestOptions,
+  RestingAddress,
   RouteSink,
   SignalOptions,
 } from "./base/ports.ts";
@@ -305,6 +306,7 @@ export async function openNode(
   options: Partial<NodeIpamOptions> & {
     readonly node?: string;
     readonly pods?: readonly KernelPod[];
+    readonly resting?: readonly RestingAddress[];
   } = {},
 ): Promise<FakeNode> {
   const clock = new FakeClock();
@@ -318,7 +320,10 @@ export async function openNode(
     ...options,
   });
   const { signal } = new AbortController();
-  await ipam.start(options.pods ?? [], { signal });
+  await ipam.start(options.pods ?? [], {
+    signal,
+    resting: options.resting ?? [],
+  });
   await settle();
   return {
     clock,

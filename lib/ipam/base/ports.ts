@@ -115,6 +115,19 @@ export interface KernelPod extends AttachmentKey {
   readonly husk?: boolean;
 }
 
+/**
+ * What becomes of an address that rests after use when the pool has no other: `preferred`: it is given all the same;
+ * `strict`: never before its time is up, the allocation waits.
+ */
+export type Rest = "preferred" | "strict";
+
+/** An address that rested when an earlier process ended. */
+export interface RestingAddress {
+  readonly address: Address;
+  /** How long it had rested by now. */
+  readonly restedMs: number;
+}
+
 /** Where log records go; `lib/telemetry` loggers fit. */
 export interface IpamLogger {
   debug(message: string, fields?: Record<string, unknown>): void;

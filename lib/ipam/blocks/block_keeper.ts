@@ -164,7 +164,7 @@ export class BlockKeeper {
 
   #maintain(): void {
     const { table, clock } = this.#options;
-    table.purge(clock.nowMs());
+    if (table.purge(clock.nowMs())) this.supply.wakeAll();
     this.#noteLow();
     const { fetch, retire, giveBack, keep, dueAt } = decide(table, {
       ...this.#options,

@@ -134,10 +134,10 @@ export class BlockSupply {
 
   #isComing(pool: string): boolean {
     const { table } = this.#options;
-    // Room that can be used in a moment is no reason to ask for more, nor is an address that is being released a
+    // Room that can be used in a moment is no reason to ask for more, nor is an address that comes in a while a
     // reason to ask again after a refusal.
     if (table.blocksOf(pool).free > 0) return true;
-    return this.refusal(pool) !== undefined && table.isReleasing(pool);
+    return this.refusal(pool) !== undefined && table.isOneComing(pool);
   }
 
   /** Lets the allocations that wait for the pool look again. */

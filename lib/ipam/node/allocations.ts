@@ -129,8 +129,8 @@ export abstract class Allocations {
   }
 
   /**
-   * When no block is to be had, an address that still rests is better than none, and one that is just being released
-   * is worth waiting for.
+   * When no block is to be had, an address that still rests is better than none, unless rests are strict, and one that
+   * comes in a while is worth waiting for.
    */
   #assignRefused(
     request: AllocationRequest,
@@ -139,7 +139,7 @@ export abstract class Allocations {
     const refusal = this.#keeper.supply.refusal(request.pool);
     if (refusal === undefined) return undefined;
     const given = this.#table.assign(request, { now, cooling: true });
-    if (given === undefined && !this.#table.isReleasing(request.pool)) {
+    if (given === undefined && !this.#table.isOneComing(request.pool)) {
       throw refusal;
     }
     return given;
@@ -182,11 +182,26 @@ export abstract class Allocations {
       return new ReleasePendingError(request, timeoutMs);
     }
     const cause = this.#keeper.supply.lastFailure(request.pool);
-    if (cause instanceof OutOfBlocksError) return cause;
+    if (cause instanceof OutOfBlocksError) return this.#withRests(cause);
     return new BlockTimeoutError(
       request.pool,
       timeoutMs,
       cause === undefined ? {} : { cause },
+    );
+  }
+
+  /** Says what a wait that was in vain has waited for. */
+  #withRests(refusal: OutOfBlocksError): Error {
+    const { pool, reason, overlap } = refusal;
+    const { all, cooling } = this.#table.blocksOf(pool);
+    if (cooling === 0) return refusal;
+    const untils = all.map(({ coolingUntil = Infinity }) => coolingUntil);
+    const leftMs = Math.min(...untils) - this.#clock.nowMs();
+    const seconds = Math.ceil(leftMs / 1000);
+    return new OutOfBlocksError(
+      pool,
+      `${reason}; ${cooling} of its addresses rest after use, the first for ${seconds} s more`,
+      overlap,
     );
   }
 

@@ -24,6 +24,8 @@ import {
   type IpamLogger,
   type IpamObserver,
   type KernelPod,
+  type Rest,
+  type RestingAddress,
   type RouteSink,
   type RouteView,
   silentLogger,
@@ -50,8 +52,10 @@ export interface NodeIpamOptions {
   readonly blockTimeoutMs?: number;
   /** How much room is kept in store. Default: between the default water marks. */
   readonly stock?: Stock;
-  /** How long a freed address rests before it is given again, as long as there are others. Default 0. */
+  /** How long a freed address rests before it is given again. Default 0. */
   readonly cooldownMs?: number;
+  /** Whether addresses that rest are given when there are no others. Default: preferred, so they are. */
+  readonly rest?: Rest;
   /** Called with the addresses of an attachment that is gone. Must not throw. */
   readonly onFreed?: (addresses: DualStack<Address>) => void;
   /**
@@ -109,6 +113,7 @@ export class NodeIpam extends Allocations implements AsyncDisposable {
     const tasks = new TaskGroup();
     const table = new AddressTable({
       cooldownMs: options.cooldownMs ?? 0,
+      rest: options.rest,
       reservedOf: (pool) => source.reserved(pool),
     });
     const keeper = new BlockKeeper({
@@ -145,15 +150,20 @@ export class NodeIpam extends Allocations implements AsyncDisposable {
   /**
    * Rebuilds the table from the pods of the kernel and a live list of blocks. Ends only when that list has succeeded.
    *
-   * Addresses that no block covers are quarantined: they are never given out, and their release works.
+   * Addresses that no block covers are quarantined: they are never given out, and their release works. Those in
+   * `resting` that no pod has go on resting.
    *
    * @throws the signal's reason when it aborts
    */
   async start(
     pods: readonly KernelPod[],
-    { signal }: { readonly signal: AbortSignal },
+    { signal, resting = [] }: {
+      readonly signal: AbortSignal;
+      readonly resting?: readonly RestingAddress[];
+    },
   ): Promise<void> {
     const now = this.#clock.nowMs();
+    this.#table.takeRests(resting, now);
     const comparison = reconcilePods(this.#table, pods, {
       ...this.#reconcileOptions(now),
       isFresh: () => false,

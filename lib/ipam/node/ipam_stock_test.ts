@@ -1,7 +1,8 @@
 /** A supply of many small blocks: several by one request, a store without pods. */
 import assert from "node:assert/strict";
+import { Address } from "../../inet/mod.ts";
 import type { Stock } from "../base/ports.ts";
-import { FakeCluster, keyOf, openNode, textOf } from "../testing.ts";
+import { FakeCluster, keyOf, openNode, release, textOf } from "../testing.ts";
 import { settle } from "../../async/testing.ts";
 
 /** Pool "default" of single addresses. */
@@ -80,4 +81,76 @@ Deno.test("an answer without a block is a failure that passes", async () => {
   source.auto = true;
   await clock.advance(200);
   assert.equal(textOf(await waiting), "10.0.0.0");
+});
+
+const STRICT = { rest: "strict", cooldownMs: 30_000 } as const;
+
+Deno.test("strict: an address that rests is not given, and the ADD says for how long", async () => {
+  await using node = await openNode(singles("10.0.0.0/31"), STRICT);
+  const { ipam, clock } = node;
+  for (const n of [0, 1]) await ipam.allocate(keyOf(n));
+  await release(ipam, 0);
+  await clock.advance(5_000);
+  await release(ipam, 1);
+  const refused = assert.rejects(ipam.allocate(keyOf(2)), {
+    name: "OutOfBlocksError",
+    message:
+      'Cannot get a block of pool "default": out of blocks; 2 of its addresses rest after use, the first for 15 s more',
+  });
+  await clock.advance(10_000);
+  await refused;
+});
+
+Deno.test("strict: an ADD gets the address whose rest ends while it waits, and asks for blocks no more often for that", async () => {
+  await using node = await openNode(singles("10.0.0.0/31"), STRICT);
+  const { ipam, clock, source } = node;
+  for (const n of [0, 1]) await ipam.allocate(keyOf(n));
+  await release(ipam, 1);
+  await clock.advance(25_000);
+  const { request } = source.counts;
+  const waiting = ipam.allocate(keyOf(2));
+  await clock.advance(4_999);
+  assert.equal(ipam.lookup(keyOf(2)), undefined);
+  await clock.advance(1);
+  assert.equal(textOf(await waiting), "10.0.0.1");
+  assert.ok(source.counts.request - request <= 2, "a request, and one again");
+});
+
+Deno.test("start() lets addresses rest on, in blocks of then and of later, but for those of pods", async () => {
+  const cluster = new FakeCluster();
+  cluster.addPool("default", 2, "10.0.0.0/29 fd00::/125");
+  cluster.allocate("default", "node1");
+  const rested = (text: string, restedMs: number) => ({
+    address: Address.parse(text),
+    restedMs,
+  });
+  const ipv4 = Address.parse("10.0.0.1");
+  const ipv6 = Address.parse("fd00::1");
+  await using node = await openNode(cluster, {
+    ...STRICT,
+    pods: [{ ...keyOf(1), addresses: { ipv4, ipv6 } }],
+    resting: [
+      rested("10.0.0.1", 0),
+      rested("10.0.0.2", 20_000),
+      rested("fd00::2", 10_000),
+      rested("fd00::3", 30_000),
+      rested("10.0.0.4", 0),
+      rested("10.9.9.9", 0),
+    ],
+  });
+  const { ipam, clock } = node;
+  const given = async (n: number) => textOf(await ipam.allocate(keyOf(n)));
+  const cooling = () => ipam.stats().map((pool) => pool.cooling);
+  assert.deepEqual(cooling(), [1]);
+  assert.equal(await given(2), "10.0.0.3 fd00::3");
+  assert.equal(await given(3), "10.0.0.0 fd00::");
+  assert.equal(await given(4), "10.0.0.5 fd00::5");
+  assert.deepEqual(cooling(), [2]);
+  await clock.advance(19_999);
+  assert.deepEqual(cooling(), [2]);
+  await clock.advance(1);
+  assert.deepEqual(cooling(), [1]);
+  assert.equal(await given(5), "10.0.0.2 fd00::2");
+  await clock.advance(10_000);
+  assert.deepEqual(cooling(), [0]);
 });

@@ -10,11 +10,16 @@ import { HeldBlock } from "./held_block.ts";
 import { PoolBlocks } from "./pool_blocks.ts";
 import { PrefixIndex } from "./prefix_index.ts";
 import { SortedSet } from "./sorted_set.ts";
-import type { BlockInfo, KernelPod } from "../base/ports.ts";
+import type {
+  BlockInfo,
+  KernelPod,
+  Rest,
+  RestingAddress,
+} from "../base/ports.ts";
 import { type AttachmentKey, keyText } from "../../cni/mod.ts";
 
 /** A position that rests after use, until a time; out of date once it was given again. */
-interface Rest {
+interface RestingPosition {
   readonly block: HeldBlock;
   readonly index: number;
   readonly until: number;
@@ -28,6 +33,7 @@ interface Rest {
  */
 export class AddressTable {
   readonly #cooldownMs: number;
+  readonly #rest: Rest;
   readonly #reservedOf: (pool: string) => readonly AddressRange[];
   readonly #attachments = new Map<string, Holder>();
   readonly #blocks = new Map<string, HeldBlock>();
@@ -35,6 +41,8 @@ export class AddressTable {
   readonly #byPrefix = new PrefixIndex<HeldBlock>();
   readonly #byAddress = new PrefixIndex<Holder>();
   readonly #rests = new SortedSet(byEnd);
+  /** Addresses that rest since before the start, and until when: for the blocks that are still to come. */
+  readonly #earlier = new PrefixIndex<{ address: Address; until: number }>();
   /** Blocks with the hold of that name: what is given out of others must be held in them too. */
   readonly #overlapping = new Set<HeldBlock>();
   #generation = 0;
@@ -43,11 +51,14 @@ export class AddressTable {
   constructor(
     options: {
       readonly cooldownMs: number;
+      /** Default: preferred. */
+      readonly rest?: Rest | undefined;
       /** The addresses of a pool that are never given. Default: none. */
       readonly reservedOf?: (pool: string) => readonly AddressRange[];
     },
   ) {
     this.#cooldownMs = options.cooldownMs;
+    this.#rest = options.rest ?? "preferred";
     this.#reservedOf = options.reservedOf ?? (() => []);
   }
 
@@ -85,8 +96,12 @@ export class AddressTable {
     return this.#byAddress.overlapping(Prefix.host(address)).length > 0;
   }
 
-  /** Whether an address of the pool is being released: it can be given as soon as the kernel has let it go. */
-  isReleasing(pool: string): boolean {
+  /**
+   * Whether an address of the pool can be given in a while: when the kernel has let it go, or, where rests are strict,
+   * when its rest ends.
+   */
+  isOneComing(pool: string): boolean {
+    if (this.#rest === "strict" && this.blocksOf(pool).cooling > 0) return true;
     for (const { releasing, blocks } of this.#attachments.values()) {
       if (!releasing) continue;
       for (const { info, isPromising } of blocks) {
@@ -98,7 +113,7 @@ export class AddressTable {
 
   /**
    * Gives an attachment the next free address of the pool's lowest usable block with room. With `cooling`, one that
-   * still rests after use. Undefined when there is none.
+   * still rests after use, unless rests are strict. Undefined when there is none.
    */
   assign(
     request: AttachmentKey & { readonly pool: string },
@@ -109,6 +124,7 @@ export class AddressTable {
       const slot = open?.allocate();
       return open && slot && this.#give(request, open, slot, options);
     }
+    if (this.#rest === "strict") return undefined;
     for (const block of all) {
       const slot = block.isUsable ? block.allocateCooling() : undefined;
       if (slot !== undefined) return this.#give(request, block, slot, options);
@@ -208,25 +224,47 @@ export class AddressTable {
     this.purge(now);
   }
 
-  /** Frees the addresses that have cooled down. */
-  purge(now: number): void {
+  /** Takes over addresses that rest since before the start. To be called before their blocks are added. */
+  takeRests(resting: readonly RestingAddress[], now: number): void {
+    for (const { address, restedMs } of resting) {
+      const until = now + this.#cooldownMs - restedMs;
+      this.#earlier.add(Prefix.host(address), { address, until });
+    }
+  }
+
+  #restIn(block: HeldBlock, now: number): void {
+    const rests = valuesOf(block.info.prefixes)
+      .flatMap((prefix) => this.#earlier.overlapping(prefix))
+      .filter(({ until }) => until > now)
+      .sort((a, b) => a.until - b.until);
+    for (const { address, until } of rests) {
+      const index = block.indexOf(address);
+      if (index === undefined || !block.rest(index, until)) continue;
+      this.#rests.set({ block, index, until }, true);
+    }
+  }
+
+  /** Frees the addresses that have cooled down: false when there is none. */
+  purge(now: number): boolean {
+    const { coolingUntil = Infinity } = this;
     for (
-      let rest = this.#rest();
+      let rest = this.#firstRest();
       rest && rest.until <= now;
-      rest = this.#rest()
+      rest = this.#firstRest()
     ) {
       rest.block.endRest(rest.index, now);
       this.#rests.set(rest, false);
     }
+    return coolingUntil <= now;
   }
 
   /** When the first cooling address is free, if there is one. */
   get coolingUntil(): number | undefined {
-    return this.#rest()?.until;
+    return this.#firstRest()?.until;
   }
 
   /** The first rest to end. */
-  #rest(): Rest | undefined {
+  #firstRest(): RestingPosition | undefined {
     for (;;) {
       const [rest] = this.#rests.values;
       if (rest === undefined) return undefined;
@@ -253,6 +291,7 @@ export class AddressTable {
       this.#overlapping.add(block);
     }
     for (const attachment of this.#holdersIn(info)) holdIn(block, attachment);
+    this.#restIn(block, now);
     this.#blocks.set(info.uid, block);
     for (const prefix of valuesOf(info.prefixes)) {
       this.#byPrefix.add(prefix, block);
@@ -369,7 +408,7 @@ function holdAt(block: HeldBlock, index: number, attachment: Holder): void {
   attachment.blocks.add(block);
 }
 
-function byEnd(a: Rest, b: Rest): number {
+function byEnd(a: RestingPosition, b: RestingPosition): number {
   return a.until - b.until || a.block.sequence - b.block.sequence ||
     a.index - b.index;
 }

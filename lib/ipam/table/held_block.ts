@@ -214,6 +214,17 @@ export class HeldBlock {
     return left;
   }
 
+  /** Lets a position rest, unless an attachment holds it: then false. */
+  rest(index: number, until: number): boolean {
+    if (this.#holders.has(index)) return false;
+    this.#allocator.take(index);
+    this.#cooling.delete(index);
+    this.#cooling.set(index, until);
+    this.emptySince = undefined;
+    this.onChange?.();
+    return true;
+  }
+
   /** Whether a position rests, and until that time. */
   restsUntil(index: number, until: number): boolean {
     return this.#cooling.get(index) === until;
