@@ -8,6 +8,7 @@ const RANK: Readonly<Record<string, number>> = {
   "lib/flags": 1,
   "lib/telemetry": 1,
   "lib/linux": 1,
+  "lib/aws": 2,
   "lib/netlink": 2,
   "lib/cni": 2,
   "lib/grpc": 2,
