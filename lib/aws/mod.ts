@@ -3,4 +3,8 @@
  *
  * @module
  */
+export { CallBudget, type CallBudgetOptions, type CallKind } from "./budget.ts";
+export { CredentialSource } from "./credential_source.ts";
+export { AwsError, AwsUnreachableError, CredentialsError } from "./errors.ts";
+export { endpointOf, QueryClient } from "./query.ts";
 export { Credentials, type KeyTexts } from "./sign.ts";

@@ -1,0 +1,143 @@
+import {
+  Allowance,
+  Backoff,
+  type Clock,
+  Mutex,
+  type Rate,
+  sleep,
+  systemClock,
+  type WaitOptions,
+} from "../async/mod.ts";
+import { getLogger } from "../telemetry/mod.ts";
+import { AwsError, AwsUnreachableError } from "./errors.ts";
+import { Pause } from "./pause.ts";
+
+const log = getLogger("aws");
+
+/** AWS limits calls that read and calls that change apart. */
+export type CallKind = "read" | "change";
+
+/** Enough for a node that starts with three interfaces to wait for none of its calls. */
+const RATES: Readonly<Record<CallKind, Rate>> = {
+  read: { burst: 20, perSecond: 2 },
+  change: { burst: 20, perSecond: 2 },
+};
+const MAX_ATTEMPTS = 5;
+/** Before another attempt after a failure of AWS or of the network. */
+const BACKOFF = { initialMs: 200, maxMs: 10_000, jitter: 1 };
+
+/** What a call is. */
+export interface Call {
+  readonly name: string;
+  readonly kind: CallKind;
+  /** Whether it may be made again when it is not known whether it did anything. Default: what reads may. */
+  readonly isRepeatable?: boolean | undefined;
+}
+
+/** How a {@linkcode CallBudget} works. */
+export interface CallBudgetOptions {
+  /** How often calls may be made. Default: 20 at once and 2 in a second, of each kind. */
+  readonly rates?: Readonly<Record<CallKind, Rate>>;
+  /** Default 5. */
+  readonly maxAttempts?: number;
+  readonly clock?: Clock;
+  /** A number from 0 to below 1. Default `Math.random`. */
+  readonly random?: () => number;
+}
+
+/** The calls of one kind: who is next, how many are left, and the pause. */
+interface Lane {
+  readonly turn: Mutex;
+  readonly allowance: Allowance;
+  readonly pause: Pause;
+}
+
+/** What a node may ask of AWS: paces all its calls, and makes them again where that can help. */
+export class CallBudget {
+  readonly #clock: Clock;
+  readonly #random: () => number;
+  readonly #maxAttempts: number;
+  readonly #lanes: Readonly<Record<CallKind, Lane>>;
+
+  /** Makes a budget that is full. */
+  constructor(options: CallBudgetOptions = {}) {
+    const { clock = systemClock, random = Math.random, rates = RATES } =
+      options;
+    this.#clock = clock;
+    this.#random = random;
+    this.#maxAttempts = options.maxAttempts ?? MAX_ATTEMPTS;
+    const lane = (rate: Rate): Lane => ({
+      turn: new Mutex(),
+      allowance: new Allowance(rate, { nowMs: () => clock.nowMs() }),
+      pause: new Pause(random),
+    });
+    this.#lanes = { read: lane(rates.read), change: lane(rates.change) };
+  }
+
+  /** For how long calls of this kind pause now, because the account makes too many; 0 when they do not. */
+  pausedMs(kind: CallKind): number {
+    return this.#lanes[kind].pause.leftMs(this.#clock.nowMs());
+  }
+
+  /**
+   * Makes a call when it is its turn, in the order of coming, and again after it was throttled; after a failure of
+   * AWS or of the network only if it may be repeated.
+   *
+   * @throws what `make` threw last
+   * @throws the signal's reason
+   */
+  async spend<T>(
+    call: Call,
+    make: () => Promise<T>,
+    { signal }: WaitOptions = {},
+  ): Promise<T> {
+    const { pause } = this.#lanes[call.kind];
+    const backoff = new Backoff({ ...BACKOFF, random: this.#random });
+    for (let attempt = 1;; attempt++) {
+      await this.#turn(call.kind, signal);
+      const sentMs = this.#clock.nowMs();
+      try {
+        const result = await make();
+        pause.admitted();
+        return result;
+      } catch (error) {
+        const isThrottled = error instanceof AwsError && error.isThrottled;
+        if (isThrottled) pause.refused(sentMs, this.#clock.nowMs());
+        const again = attempt < this.#maxAttempts && !signal?.aborted &&
+          (isThrottled || mayRepeat(call, error));
+        if (!again) throw error;
+        const delayMs = isThrottled ? 0 : backoff.nextMs();
+        log.info("Making a call of AWS again", {
+          call: call.name,
+          attempt: attempt + 1,
+          afterMs: Math.round(delayMs + this.pausedMs(call.kind)),
+          err: error,
+        });
+        await sleep(delayMs, { signal, clock: this.#clock });
+      }
+    }
+  }
+
+  /** Waits until a call may be made. */
+  async #turn(
+    kind: CallKind,
+    signal: AbortSignal | undefined,
+  ): Promise<void> {
+    const { turn, allowance, pause } = this.#lanes[kind];
+    const clock = this.#clock;
+    using _turn = await turn.lock({ signal });
+    const earlyMs = allowance.takeOrOwe();
+    if (earlyMs > 0) await sleep(earlyMs, { signal, clock });
+    for (;;) {
+      const leftMs = pause.leftMs(clock.nowMs());
+      if (leftMs === 0) return;
+      await sleep(leftMs, { signal, clock });
+    }
+  }
+}
+
+function mayRepeat({ kind, isRepeatable }: Call, error: unknown): boolean {
+  const isHarmless = isRepeatable ?? kind === "read";
+  return isHarmless && (error instanceof AwsUnreachableError ||
+    error instanceof AwsError && error.isTransient);
+}

@@ -1,0 +1,77 @@
+import assert from "node:assert/strict";
+import { AwsUnreachableError } from "./errors.ts";
+import { HttpClient } from "./http.ts";
+import { type Answering, LoopbackServer } from "./testing.ts";
+
+const GET = { method: "GET", headers: {} } as const;
+
+async function sizeOf(
+  answer: Answering,
+  maxBytes: number,
+): Promise<number> {
+  await using server = new LoopbackServer(answer);
+  const endpoint = server.url;
+  using http = new HttpClient({
+    peer: "EC2",
+    endpoint,
+    timeoutMs: 5_000,
+    maxBytes,
+  });
+  const { body } = await http.send({ ...GET, url: endpoint });
+  return body.length;
+}
+
+Deno.test("send() reads as much as it may and no more, whether the length is said or not", async () => {
+  const endless = () =>
+    new Response(
+      new ReadableStream<Uint8Array>({
+        pull: (body) => body.enqueue(new Uint8Array(1_024)),
+      }),
+    );
+  assert.equal(await sizeOf(() => new Response("12345"), 5), 5);
+  await assert.rejects(
+    sizeOf(() => new Response("123456"), 5),
+    (error) =>
+      error instanceof AwsUnreachableError &&
+      /more than 5 bytes/.test(error.message),
+  );
+  await assert.rejects(sizeOf(endless, 100_000), AwsUnreachableError);
+});
+
+Deno.test("send() reads characters that come in pieces", async () => {
+  const text = "<a>é😀</a>";
+  const bytes = new TextEncoder().encode(text);
+  const inPieces = () =>
+    new Response(
+      new ReadableStream<Uint8Array>({
+        start(body) {
+          for (const byte of bytes) body.enqueue(new Uint8Array([byte]));
+          body.close();
+        },
+      }),
+    );
+  assert.equal(await sizeOf(inPieces, bytes.length), text.length);
+});
+
+/** Nothing listens at this proxy, so what goes by it fails. */
+function clientWithProxy(endpoint: string, isLocal: boolean): HttpClient {
+  const before = Deno.env.get("HTTP_PROXY");
+  Deno.env.set("HTTP_PROXY", "http://127.0.0.1:1");
+  try {
+    const peer = "the service";
+    return new HttpClient({ peer, endpoint, timeoutMs: 5_000, isLocal });
+  } finally {
+    if (before === undefined) Deno.env.delete("HTTP_PROXY");
+    else Deno.env.set("HTTP_PROXY", before);
+  }
+}
+
+Deno.test("send() asks what is local itself, and others by the environment's proxy", async () => {
+  await using server = new LoopbackServer(() => new Response("direct"));
+  const request = { ...GET, url: `${server.url}/path` };
+  using local = clientWithProxy(server.url, true);
+  assert.equal((await local.send(request)).body, "direct");
+  assert.equal(server.seen[0]?.path, "/path");
+  using other = clientWithProxy(server.url, false);
+  await assert.rejects(other.send(request), AwsUnreachableError);
+});

@@ -1,0 +1,180 @@
+import type { WaitOptions } from "../async/mod.ts";
+import type { Call, CallBudget } from "./budget.ts";
+import type { CredentialSource } from "./credential_source.ts";
+import { AwsError, AwsUnreachableError } from "./errors.ts";
+import { type HttpAnswer, HttpClient } from "./http.ts";
+import type { HttpRequest } from "./sign.ts";
+import { childOf, parseXml, textAt, type XmlElement } from "./xml.ts";
+
+const TIMEOUT_MS = 15_000;
+const FORM = "application/x-www-form-urlencoded; charset=utf-8";
+
+/** A value of the query protocol: lists are numbered from 1, names of objects joined with dots. */
+export type QueryValue =
+  | string
+  | number
+  | boolean
+  | undefined
+  | readonly QueryValue[]
+  | { readonly [name: string]: QueryValue };
+
+/** Parameters of a call, as AWS' reference names them. */
+export type QueryParameters = { readonly [name: string]: QueryValue };
+
+/** Which service is called, and how. */
+export interface QueryClientOptions {
+  /** Name of the service in signatures and IAM: "ec2" or "sts". */
+  readonly service: string;
+  /** The API's version, a date. */
+  readonly version: string;
+  readonly region: string;
+  /** An URL, see {@linkcode endpointOf}. */
+  readonly endpoint: string;
+  /** Without them calls are not signed. */
+  readonly credentials?: CredentialSource;
+  readonly budget: CallBudget;
+  /** For each attempt. Default 15 s. */
+  readonly timeoutMs?: number | undefined;
+}
+
+/** Where a service of a region is, if the environment does not say so: by AWS_ENDPOINT_URL_EC2 or AWS_ENDPOINT_URL, for example. */
+export function endpointOf(
+  service: string,
+  { region, env }: {
+    readonly region: string;
+    readonly env: { get(name: string): string | undefined };
+  },
+): string {
+  const domain = region.startsWith("cn-")
+    ? "amazonaws.com.cn"
+    : "amazonaws.com";
+  return env.get(`AWS_ENDPOINT_URL_${service.toUpperCase()}`) ||
+    env.get("AWS_ENDPOINT_URL") ||
+    `https://${service}.${region}.${domain}/`;
+}
+
+/** Makes calls of AWS' query protocol: a form there, XML back. */
+export class QueryClient implements Disposable {
+  readonly #options: QueryClientOptions;
+  readonly #peer: string;
+  readonly #http: HttpClient;
+
+  /** @throws {SyntaxError} when the endpoint is no URL of http or https */
+  constructor(options: QueryClientOptions) {
+    const { service, endpoint, timeoutMs = TIMEOUT_MS } = options;
+    this.#options = options;
+    this.#peer = service.toUpperCase();
+    this.#http = new HttpClient({ peer: this.#peer, endpoint, timeoutMs });
+  }
+
+  /**
+   * Makes a call and returns the root of its answer.
+   *
+   * @throws {AwsError} when AWS refuses it
+   * @throws {AwsUnreachableError} when there is no whole answer in time
+   * @throws {CredentialsError} when there is nothing to sign with
+   */
+  async call(
+    call: Call,
+    parameters: QueryParameters,
+    { signal }: WaitOptions = {},
+  ): Promise<XmlElement> {
+    const { version: Version, budget } = this.#options;
+    const form = [...pairsOf({ Action: call.name, Version, ...parameters })];
+    const body = new URLSearchParams(form).toString();
+    const once = () => this.#send(call, body, signal);
+    return await budget.spend(call, async () => {
+      try {
+        return await once();
+      } catch (error) {
+        const hadBadKeys = error instanceof AwsError && error.hasBadKeys;
+        // Keys of a role may have ended early; others are asked for once.
+        if (!hadBadKeys || !this.#options.credentials?.expire()) throw error;
+        return await once();
+      }
+    }, { signal });
+  }
+
+  /** Closes its connections. */
+  [Symbol.dispose](): void {
+    this.#http[Symbol.dispose]();
+  }
+
+  async #send(
+    call: Call,
+    body: string,
+    signal: AbortSignal | undefined,
+  ): Promise<XmlElement> {
+    const { endpoint, credentials, service, region } = this.#options;
+    const request: HttpRequest = {
+      method: "POST",
+      url: endpoint,
+      headers: { "content-type": FORM },
+      body,
+    };
+    const keys = await credentials?.current({ signal });
+    const signed = await keys?.sign(request, { service, region }) ?? request;
+    const answer = await this.#http.send(signed, { signal });
+    if (answer.status !== 200) throw this.#refusal(call, answer);
+    return this.#read(call, answer);
+  }
+
+  #read(call: Call, { body }: HttpAnswer): XmlElement {
+    const root = tryParseXml(body);
+    if (
+      !(root instanceof SyntaxError) && root.name === `${call.name}Response`
+    ) {
+      return root;
+    }
+    const why = root instanceof SyntaxError
+      ? root.message
+      : `the answer is a "${root.name}"`;
+    throw new AwsUnreachableError(
+      `Cannot read the answer of ${this.#peer} to ${call.name}: ${why}`,
+    );
+  }
+
+  #refusal(call: Call, { status, body }: HttpAnswer): AwsError {
+    const root = tryParseXml(body);
+    const answer = root instanceof SyntaxError ? undefined : root;
+    // EC2 has a list of errors, STS one.
+    const error = childOf(childOf(answer, "Errors"), "Error") ??
+      childOf(answer, "Error");
+    return new AwsError({
+      call: call.name,
+      peer: this.#peer,
+      service: this.#options.service,
+      status,
+      code: textAt(error, "Code") || `HTTP status ${status}`,
+      reason: textAt(error, "Message") ?? "",
+      requestId: textAt(answer, "RequestID") ?? textAt(answer, "RequestId"),
+    });
+  }
+}
+
+/** `Tag.1.Key=a` for `{ Tag: [{ Key: "a" }] }`; what is undefined is left out. */
+export function* pairsOf(
+  value: QueryValue,
+  name: string = "",
+): Generator<[string, string]> {
+  if (value === undefined) return;
+  if (typeof value !== "object") {
+    yield [name, String(value)];
+    return;
+  }
+  const inner = Array.isArray(value)
+    ? value.map((item, i): [string, QueryValue] => [`${i + 1}`, item])
+    : Object.entries(value);
+  for (const [key, item] of inner) {
+    yield* pairsOf(item, name === "" ? key : `${name}.${key}`);
+  }
+}
+
+function tryParseXml(text: string): XmlElement | SyntaxError {
+  try {
+    return parseXml(text);
+  } catch (error) {
+    if (error instanceof SyntaxError) return error;
+    throw error;
+  }
+}
