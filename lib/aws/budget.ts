@@ -9,7 +9,7 @@ import {
   type WaitOptions,
 } from "../async/mod.ts";
 import { getLogger } from "../telemetry/mod.ts";
-import { AwsError, AwsUnreachableError } from "./errors.ts";
+import { AwsError, NoAnswerError } from "./errors.ts";
 import { Pause } from "./pause.ts";
 
 const log = getLogger("aws");
@@ -138,6 +138,6 @@ export class CallBudget {
 
 function mayRepeat({ kind, isRepeatable }: Call, error: unknown): boolean {
   const isHarmless = isRepeatable ?? kind === "read";
-  return isHarmless && (error instanceof AwsUnreachableError ||
+  return isHarmless && (error instanceof NoAnswerError ||
     error instanceof AwsError && error.isTransient);
 }

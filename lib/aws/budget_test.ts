@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { FakeClock, settle } from "../async/testing.ts";
 import { CallBudget } from "./budget.ts";
-import { AwsError, AwsUnreachableError } from "./errors.ts";
+import { AwsError, NoAnswerError } from "./errors.ts";
 
 const READ = { name: "DescribeSubnets", kind: "read" } as const;
 const CHANGE = { name: "AssignPrivateIpAddresses", kind: "change" } as const;
@@ -17,7 +17,7 @@ function refusal(code: string, status = 400): AwsError {
   return new AwsError({ call, peer, service, code, status, reason: "" });
 }
 
-/** A budget whose every delay is as long as can be, and its clock. */
+/** A budget whose pauses are as long as can be, and whose other delays are next to nothing; and its clock. */
 function bed(): { clock: FakeClock; budget: CallBudget } {
   const clock = new FakeClock();
   const rates = { read: RATE, change: RATE };
@@ -123,7 +123,7 @@ Deno.test("CallBudget gives up after as many attempts as it says", async () => {
 const UNKNOWN: readonly Error[] = [
   refusal("InternalError", 500),
   refusal("Unavailable", 503),
-  new AwsUnreachableError("Cannot reach EC2"),
+  new NoAnswerError("Cannot reach EC2"),
 ];
 
 Deno.test("CallBudget repeats what reads, and what has a token, when AWS or the network failed", async () => {
@@ -135,6 +135,20 @@ Deno.test("CallBudget repeats what reads, and what has a token, when AWS or the 
     assert.equal(await made, "done");
     assert.equal(count(), 4);
   }
+});
+
+Deno.test("CallBudget waits longer before each attempt after a failure", async () => {
+  const clock = new FakeClock();
+  const budget = new CallBudget({ clock, random: () => 0 });
+  const { make, count } = failing(...UNKNOWN);
+  const made = budget.spend(READ, make);
+  const counts: number[] = [];
+  for (const ms of [199, 1, 399, 1, 799, 1]) {
+    await clock.advance(ms);
+    counts.push(count());
+  }
+  assert.deepEqual(counts, [1, 2, 2, 3, 3, 4]);
+  assert.equal(await made, "done");
 });
 
 Deno.test("CallBudget does not repeat a change that may have been made", async () => {

@@ -100,6 +100,10 @@ export class AwsError extends Error {
   get isDenied(): boolean {
     return DENIED.has(this.code);
   }
+  /** What the call is about does not exist, or not yet: EC2 shows what it made only after a while. */
+  get isNotFound(): boolean {
+    return this.code.endsWith(".NotFound");
+  }
   /** The keys are not good, or no longer. */
   get hasBadKeys(): boolean {
     return BAD_KEYS.has(this.code);
@@ -110,10 +114,10 @@ export class AwsError extends Error {
   }
 }
 
-/** There was no whole answer in time: whether the call did anything is not known. */
-export class AwsUnreachableError extends Error {
+/** There was no answer in time, or none that is whole and can be read: whether the call did anything is not known. */
+export class NoAnswerError extends Error {
   /** The name of the class. */
-  override readonly name = "AwsUnreachableError";
+  override readonly name = "NoAnswerError";
 }
 
 /** There are no keys to sign with, or none could be had now. */

@@ -15,7 +15,8 @@ Deno.test("AwsError says by code and status what may be done", () => {
     ["Unavailable", 503, { isTransient: true }],
     ["UnauthorizedOperation", 403, { isDenied: true, hasBadKeys: false }],
     ["RequestExpired", 400, { hasBadKeys: true, isDenied: false }],
-    ["AuthFailure", 401, { hasBadKeys: true }],
+    ["AuthFailure", 401, { hasBadKeys: true, isNotFound: false }],
+    ["InvalidNetworkInterfaceID.NotFound", 400, { isNotFound: true }],
     ["InsufficientCidrBlocks", 400, {
       isThrottled: false,
       isTransient: false,

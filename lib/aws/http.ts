@@ -1,5 +1,5 @@
 import { abortable, isTimeout, withTimeout } from "../async/mod.ts";
-import { AwsUnreachableError } from "./errors.ts";
+import { NoAnswerError } from "./errors.ts";
 import type { HttpRequest } from "./sign.ts";
 
 /** A page of 1,000 network interfaces with 50 addresses each has some 16 MiB. */
@@ -50,7 +50,7 @@ export class HttpClient implements Disposable {
   /**
    * Sends the request and reads the whole answer, whatever its status. Redirects are not followed.
    *
-   * @throws {AwsUnreachableError} when there is no whole answer in time: whether the peer acted is not known then
+   * @throws {NoAnswerError} when there is no whole answer in time: whether the peer acted is not known then
    * @throws the signal's reason
    */
   async send(
@@ -70,7 +70,7 @@ export class HttpClient implements Disposable {
       const why = isTimeout(cause)
         ? `no answer within ${timeoutMs} ms`
         : reasonOf(cause);
-      throw new AwsUnreachableError(
+      throw new NoAnswerError(
         `Cannot reach ${peer} at "${endpoint}": ${why}`,
         { cause },
       );

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { AwsUnreachableError } from "./errors.ts";
+import { NoAnswerError } from "./errors.ts";
 import { HttpClient } from "./http.ts";
 import { type Answering, LoopbackServer } from "./testing.ts";
 
@@ -32,10 +32,10 @@ Deno.test("send() reads as much as it may and no more, whether the length is sai
   await assert.rejects(
     sizeOf(() => new Response("123456"), 5),
     (error) =>
-      error instanceof AwsUnreachableError &&
+      error instanceof NoAnswerError &&
       /more than 5 bytes/.test(error.message),
   );
-  await assert.rejects(sizeOf(endless, 100_000), AwsUnreachableError);
+  await assert.rejects(sizeOf(endless, 100_000), NoAnswerError);
 });
 
 Deno.test("send() reads characters that come in pieces", async () => {
@@ -73,5 +73,5 @@ Deno.test("send() asks what is local itself, and others by the environment's pro
   assert.equal((await local.send(request)).body, "direct");
   assert.equal(server.seen[0]?.path, "/path");
   using other = clientWithProxy(server.url, false);
-  await assert.rejects(other.send(request), AwsUnreachableError);
+  await assert.rejects(other.send(request), NoAnswerError);
 });

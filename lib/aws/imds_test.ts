@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { FakeClock } from "../async/testing.ts";
-import { AwsUnreachableError } from "./errors.ts";
+import { NoAnswerError } from "./errors.ts";
 import { ImdsClient, ImdsError } from "./imds.ts";
 import { LoopbackServer, type SeenRequest } from "./testing.ts";
 
@@ -158,7 +158,7 @@ Deno.test("get() says what a token that does not come may mean", async () => {
   const clock = new FakeClock();
   using client = new ImdsClient({ env, clock, timeoutMs: 50 });
   await assert.rejects(turned(clock, client.get("meta-data/mac")), (error) => {
-    assert.ok(error instanceof AwsUnreachableError);
+    assert.ok(error instanceof NoAnswerError);
     assert.match(error.message, /no answer within 50 ms; .* hop limit of 2/);
     return true;
   });

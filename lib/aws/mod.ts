@@ -9,7 +9,21 @@ export {
   credentialSourceOf,
   type CredentialSourceOptions,
 } from "./credentials.ts";
-export { AwsError, AwsUnreachableError, CredentialsError } from "./errors.ts";
+export { Ec2Client, type Ec2ClientOptions } from "./ec2.ts";
+export type {
+  AddressGrant,
+  AddressRequest,
+  Attachment,
+  AttachRequest,
+  CreateRequest,
+  Filters,
+  GivenBack,
+  InstanceType,
+  NetworkInterface,
+  Subnet,
+  Tags,
+} from "./ec2_types.ts";
+export { AwsError, CredentialsError, NoAnswerError } from "./errors.ts";
 export { ImdsClient, type ImdsClientOptions, ImdsError } from "./imds.ts";
-export { endpointOf, QueryClient } from "./query.ts";
+export { endpointOf } from "./query.ts";
 export { Credentials, type KeyTexts } from "./sign.ts";

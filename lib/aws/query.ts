@@ -1,7 +1,7 @@
 import type { WaitOptions } from "../async/mod.ts";
 import type { Call, CallBudget } from "./budget.ts";
 import type { CredentialSource } from "./credential_source.ts";
-import { AwsError, AwsUnreachableError } from "./errors.ts";
+import { AwsError, NoAnswerError } from "./errors.ts";
 import { type HttpAnswer, HttpClient } from "./http.ts";
 import type { HttpRequest } from "./sign.ts";
 import { childOf, parseXml, textAt, type XmlElement } from "./xml.ts";
@@ -71,7 +71,7 @@ export class QueryClient implements Disposable {
    * Makes a call and returns the root of its answer.
    *
    * @throws {AwsError} when AWS refuses it
-   * @throws {AwsUnreachableError} when there is no whole answer in time
+   * @throws {NoAnswerError} when there is no whole answer in time
    * @throws {CredentialsError} when there is nothing to sign with
    */
   async call(
@@ -129,7 +129,7 @@ export class QueryClient implements Disposable {
     const why = root instanceof SyntaxError
       ? root.message
       : `the answer is a "${root.name}"`;
-    throw new AwsUnreachableError(
+    throw new NoAnswerError(
       `Cannot read the answer of ${this.#peer} to ${call.name}: ${why}`,
     );
   }

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { CallBudget } from "./budget.ts";
 import { CredentialSource } from "./credential_source.ts";
-import { AwsError, AwsUnreachableError } from "./errors.ts";
+import { AwsError, NoAnswerError } from "./errors.ts";
 import { endpointOf, pairsOf, QueryClient } from "./query.ts";
 import { Credentials } from "./sign.ts";
 import { type Answering, ec2Refusal, LoopbackServer } from "./testing.ts";
@@ -173,7 +173,7 @@ const HALVES: Readonly<Record<string, Answering>> = {
 for (const [what, answer] of Object.entries(HALVES)) {
   Deno.test(`call() does not take an answer that ${what}`, async () => {
     await using on = bed(answer);
-    await assert.rejects(on.client.call(CALL, {}), AwsUnreachableError);
+    await assert.rejects(on.client.call(CALL, {}), NoAnswerError);
   });
 }
 
@@ -187,7 +187,7 @@ Deno.test("call() ends when its time is up, before an answer and in the middle o
   for (const answer of [() => new Promise<Response>(() => {}), begun]) {
     await using on = bed(answer, { timeoutMs: 100 });
     await assert.rejects(on.client.call(CALL, {}), (error) => {
-      assert.ok(error instanceof AwsUnreachableError);
+      assert.ok(error instanceof NoAnswerError);
       assert.match(error.message, /EC2 at "http:.*no answer within 100 ms/);
       return true;
     });
@@ -218,7 +218,7 @@ Deno.test("call() says why nothing answers", async () => {
   });
   using _closed = client;
   await assert.rejects(client.call(CALL, {}), (error) => {
-    assert.ok(error instanceof AwsUnreachableError);
+    assert.ok(error instanceof NoAnswerError);
     assert.match(error.message, /Cannot reach EC2 at .*Connection refused/);
     return true;
   });
