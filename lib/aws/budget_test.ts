@@ -106,6 +106,18 @@ Deno.test("CallBudget pauses all calls of a kind when one is throttled", async (
   assert.equal(budget.pausedMs("change"), 0);
 });
 
+Deno.test("CallBudget pauses no longer than before once calls were let through", async () => {
+  const { clock, budget } = bed();
+  for (let i = 0; i < 2; i++) {
+    const { make } = failing(refusal("RequestLimitExceeded"));
+    const made = budget.spend(READ, make);
+    await clock.advance(0);
+    assert.equal(Math.round(budget.pausedMs("read")), 500);
+    await clock.advance(2_000);
+    await made;
+  }
+});
+
 Deno.test("CallBudget gives up after as many attempts as it says", async () => {
   const { clock, budget } = bed();
   const error = refusal("RequestLimitExceeded");

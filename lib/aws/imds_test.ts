@@ -83,6 +83,24 @@ Deno.test("get() renews a token that is refused once, for all who were refused",
   assert.equal(methods(on.server.seen).filter((m) => m === "PUT").length, 2);
 });
 
+Deno.test("get() keeps a token that was renewed while it was refused the one before", async () => {
+  const { promise: held, resolve } = Promise.withResolvers<void>();
+  let issued = 0;
+  await using server = new LoopbackServer(async ({ method, path, headers }) => {
+    if (method === "PUT") return new Response(`token-${++issued}`);
+    const isOld = headers.get("x-aws-ec2-metadata-token") === "token-1";
+    if (isOld && path.endsWith("slow")) await held;
+    return new Response("value", { status: isOld ? 401 : 200 });
+  });
+  const env = new Map([["AWS_EC2_METADATA_SERVICE_ENDPOINT", server.url]]);
+  using client = new ImdsClient({ env });
+  const slow = client.get("meta-data/slow");
+  assert.equal(await client.get("meta-data/mac"), "value");
+  resolve();
+  assert.equal(await slow, "value");
+  assert.equal(issued, 2);
+});
+
 Deno.test("get() does not renew a token a second time", async () => {
   await using on = bed({ "meta-data/mac": 401 });
   await assert.rejects(on.client.get("meta-data/mac"), (error) => {
