@@ -124,7 +124,7 @@ async function readText(
   let bytes = 0;
   try {
     for (;;) {
-      // Deno 2.9.6 forgets the signal of a fetch soon after the answer has begun.
+      // In Deno 2.9.6 an abort does not always reach a body that is being read: see HttpTransport of lib/kube.
       const { done, value } = await abortable(reader.read(), signal);
       if (done) return text + decoder.decode();
       bytes += value.length;

@@ -48,6 +48,31 @@ Deno.test("send() reads characters that come in pieces", async () => {
   assert.ok(body === text);
 });
 
+Deno.test("send() ends when its signal aborts, long after the answer has begun", async () => {
+  await using server = new LoopbackServer(({ path }) =>
+    path === "/silent" ? new Promise<Response>(() => {}) : new Response(
+      new ReadableStream<Uint8Array>({
+        start: (body) => body.enqueue(new TextEncoder().encode("begun")),
+      }),
+    )
+  );
+  const endpoint = server.url;
+  using http = new HttpClient({ peer: "EC2", endpoint, timeoutMs: 60_000 });
+  const abort = new AbortController();
+  const reason = new Error("enough");
+  const { signal } = abort;
+  const sent = assert.rejects(
+    http.send({ ...GET, url: endpoint }, { signal }),
+    (error) => error === reason,
+  );
+  // Another that is given up, and long enough for the runtime to forget what it does not hold.
+  const soon = { signal: AbortSignal.timeout(20) };
+  await assert.rejects(http.send({ ...GET, url: `${endpoint}/silent` }, soon));
+  await new Promise((resolve) => setTimeout(resolve, 100));
+  abort.abort(reason);
+  await sent;
+});
+
 /** Nothing listens at this proxy, so what goes by it fails. */
 function clientWithProxy(endpoint: string, isLocal: boolean): HttpClient {
   const before = Deno.env.get("HTTP_PROXY");
