@@ -5,6 +5,7 @@ import { seedOfRun } from "../faults/random.ts";
 import { say } from "../runner/output.ts";
 import { Coverage } from "./coverage.ts";
 import { fuzz, type Target } from "./fuzzer.ts";
+import { AWS_TARGETS } from "./targets_aws.ts";
 import { CALL_TARGETS } from "./targets_calls.ts";
 import { NETLINK_TARGETS } from "./targets_netlink.ts";
 
@@ -19,7 +20,9 @@ async function corpusOf({ name }: Target): Promise<string[]> {
   return text.split("\n").filter((line) => line !== "");
 }
 
-for (const target of [...NETLINK_TARGETS, ...CALL_TARGETS]) {
+for (
+  const target of [...NETLINK_TARGETS, ...CALL_TARGETS, ...AWS_TARGETS]
+) {
   Deno.test(`fuzz ${target.name}: whatever it is given, it reads it or refuses it in its own words`, async () => {
     const corpus = await corpusOf(target);
     assert.ok(corpus.length > 0, `there is no corpus for ${target.name}`);
