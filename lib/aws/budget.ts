@@ -34,12 +34,22 @@ export interface Call {
   readonly isRepeatable?: boolean | undefined;
 }
 
+/** One attempt of a call, for metrics. */
+export interface Attempt {
+  readonly call: string;
+  /** "success", AWS' code, or "none" where there was no answer. */
+  readonly result: string;
+  readonly durationMs: number;
+}
+
 /** How a {@linkcode CallBudget} works. */
 export interface CallBudgetOptions {
   /** How often calls may be made. Default: 20 at once and 2 in a second, of each kind. */
   readonly rates?: Readonly<Record<CallKind, Rate>>;
   /** Default 5. */
   readonly maxAttempts?: number;
+  /** Gets each attempt when it has ended. */
+  readonly onAttempt?: (attempt: Attempt) => void;
   readonly clock?: Clock;
   /** A number from 0 to below 1. Default `Math.random`. */
   readonly random?: () => number;
@@ -57,6 +67,7 @@ export class CallBudget {
   readonly #clock: Clock;
   readonly #random: () => number;
   readonly #maxAttempts: number;
+  readonly #onAttempt: ((attempt: Attempt) => void) | undefined;
   readonly #lanes: Readonly<Record<CallKind, Lane>>;
 
   /** Makes a budget that is full. */
@@ -65,6 +76,7 @@ export class CallBudget {
       options;
     this.#clock = clock;
     this.#random = random;
+    this.#onAttempt = options.onAttempt;
     this.#maxAttempts = options.maxAttempts ?? MAX_ATTEMPTS;
     const lane = (rate: Rate): Lane => ({
       turn: new Mutex(),
@@ -97,10 +109,12 @@ export class CallBudget {
       await this.#turn(call.kind, signal);
       const sentMs = this.#clock.nowMs();
       try {
-        const result = await make();
+        const answer = await make();
         pause.admitted();
-        return result;
+        this.#report(call, { result: "success", sentMs });
+        return answer;
       } catch (error) {
+        this.#report(call, { result: resultOf(error), sentMs });
         const isThrottled = error instanceof AwsError && error.isThrottled;
         if (isThrottled) pause.refused(sentMs, this.#clock.nowMs());
         const again = attempt < this.#maxAttempts && !signal?.aborted &&
@@ -116,6 +130,14 @@ export class CallBudget {
         await sleep(delayMs, { signal, clock: this.#clock });
       }
     }
+  }
+
+  #report(
+    { name: call }: Call,
+    { result, sentMs }: { readonly result: string; readonly sentMs: number },
+  ): void {
+    const durationMs = this.#clock.nowMs() - sentMs;
+    this.#onAttempt?.({ call, result, durationMs });
   }
 
   /** Waits until a call may be made. */
@@ -134,6 +156,10 @@ export class CallBudget {
       await sleep(leftMs, { signal, clock });
     }
   }
+}
+
+function resultOf(error: unknown): string {
+  return error instanceof AwsError ? error.code : "none";
 }
 
 function mayRepeat({ kind, isRepeatable }: Call, error: unknown): boolean {

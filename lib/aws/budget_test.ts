@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
+import { sleep } from "../async/mod.ts";
 import { FakeClock, settle } from "../async/testing.ts";
-import { CallBudget } from "./budget.ts";
+import { type Attempt, CallBudget } from "./budget.ts";
 import { AwsError, NoAnswerError } from "./errors.ts";
 
 const READ = { name: "DescribeSubnets", kind: "read" } as const;
@@ -132,10 +133,11 @@ Deno.test("CallBudget gives up after as many attempts as it says", async () => {
   assert.equal(clock.pending, 0);
 });
 
+const NONE = new NoAnswerError("Cannot reach EC2");
 const UNKNOWN: readonly Error[] = [
   refusal("InternalError", 500),
   refusal("Unavailable", 503),
-  new NoAnswerError("Cannot reach EC2"),
+  NONE,
 ];
 
 Deno.test("CallBudget repeats what reads, and what has a token, when AWS or the network failed", async () => {
@@ -189,4 +191,27 @@ Deno.test("CallBudget ends between attempts when the signal aborts", async () =>
   await assert.rejects(made, /enough/);
   assert.equal(count(), 1);
   assert.equal(clock.pending, 0);
+});
+
+Deno.test("CallBudget reports each attempt with its result and time", async () => {
+  const clock = new FakeClock();
+  const attempts: Attempt[] = [];
+  const budget = new CallBudget({
+    clock,
+    random: () => 0.999_999,
+    onAttempt: (attempt) => attempts.push(attempt),
+  });
+  const { make } = failing(refusal("Unavailable", 503), NONE);
+  const made = budget.spend(READ, async () => {
+    await sleep(70, { clock });
+    return await make();
+  });
+  await clock.advance(1_000);
+  await made;
+  const call = READ.name;
+  assert.deepEqual(attempts, [
+    { call, result: "Unavailable", durationMs: 70 },
+    { call, result: "none", durationMs: 70 },
+    { call, result: "success", durationMs: 70 },
+  ]);
 });

@@ -74,9 +74,11 @@ export class CredentialSource {
     return await abortable(renewed, signal);
   }
 
-  /** AWS does not take the keys: the next call gets others. False when these cannot be renewed. */
-  expire(): boolean {
-    if (this.#held?.endMs === Infinity) return false;
+  /** AWS does not take these keys: the next call gets others. False when there are no others. */
+  expire(credentials: Credentials): boolean {
+    // Another call may have had them renewed since.
+    if (this.#held?.credentials !== credentials) return true;
+    if (this.#held.endMs === Infinity) return false;
     this.#held = undefined;
     return true;
   }

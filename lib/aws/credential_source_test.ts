@@ -85,13 +85,20 @@ Deno.test("current() gives old keys while they are good and new ones cannot be h
 
 Deno.test("expire() makes the next call get other keys, unless these cannot be renewed", async () => {
   const on = bed(HOUR_MS);
-  await idOf(on);
-  assert.equal(on.source.expire(), true);
+  assert.equal(on.source.expire(await on.source.current()), true);
   assert.equal(await idOf(on), "id2");
   const fixed = bed(undefined);
-  await idOf(fixed);
-  assert.equal(fixed.source.expire(), false);
+  assert.equal(fixed.source.expire(await fixed.source.current()), false);
   assert.equal(await idOf(fixed), "id1");
+});
+
+Deno.test("expire() keeps keys that were renewed since", async () => {
+  const on = bed(HOUR_MS);
+  const first = await on.source.current();
+  on.source.expire(first);
+  assert.equal(await idOf(on), "id2");
+  assert.equal(on.source.expire(first), true);
+  assert.equal(await idOf(on), "id2");
 });
 
 Deno.test("current() ends when its signal aborts, and others get the keys", async () => {

@@ -100,7 +100,7 @@ function ofWebIdentity(
         },
         {
           RoleArn: role,
-          RoleSessionName: env.get("AWS_ROLE_SESSION_NAME") || "aws-node",
+          RoleSessionName: env.get("AWS_ROLE_SESSION_NAME") || "node",
           DurationSeconds: ROLE_S,
           WebIdentityToken: (await Deno.readTextFile(file)).trim(),
         },

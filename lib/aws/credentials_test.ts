@@ -117,7 +117,7 @@ Deno.test("a web identity gets the keys of its role from STS, by a call that is 
     Action: "AssumeRoleWithWebIdentity",
     Version: "2011-06-15",
     RoleArn: "arn:aws:iam::1:role/node",
-    RoleSessionName: "aws-node",
+    RoleSessionName: "node",
     DurationSeconds: "3600",
     WebIdentityToken: "hidden-jwt",
   }]);

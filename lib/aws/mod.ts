@@ -3,7 +3,12 @@
  *
  * @module
  */
-export { CallBudget, type CallBudgetOptions, type CallKind } from "./budget.ts";
+export {
+  type Attempt,
+  CallBudget,
+  type CallBudgetOptions,
+  type CallKind,
+} from "./budget.ts";
 export { CredentialSource } from "./credential_source.ts";
 export {
   credentialSourceOf,

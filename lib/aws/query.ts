@@ -3,7 +3,7 @@ import type { Call, CallBudget } from "./budget.ts";
 import type { CredentialSource } from "./credential_source.ts";
 import { AwsError, NoAnswerError } from "./errors.ts";
 import { type HttpAnswer, HttpClient } from "./http.ts";
-import type { HttpRequest } from "./sign.ts";
+import type { Credentials, HttpRequest } from "./sign.ts";
 import { childOf, parseXml, textAt, type XmlElement } from "./xml.ts";
 
 const TIMEOUT_MS = 15_000;
@@ -82,15 +82,18 @@ export class QueryClient implements Disposable {
     const { version: Version, budget } = this.#options;
     const form = [...pairsOf({ Action: call.name, Version, ...parameters })];
     const body = new URLSearchParams(form).toString();
-    const once = () => this.#send(call, body, signal);
+    const { credentials } = this.#options;
     return await budget.spend(call, async () => {
+      const keys = await credentials?.current({ signal });
       try {
-        return await once();
+        return await this.#send(call, { body, keys, signal });
       } catch (error) {
-        const hadBadKeys = error instanceof AwsError && error.hasBadKeys;
-        // Keys of a role may have ended early; others are asked for once.
-        if (!hadBadKeys || !this.#options.credentials?.expire()) throw error;
-        return await once();
+        const isOfKeys = error instanceof AwsError && error.hasBadKeys &&
+          keys !== undefined;
+        if (!isOfKeys || !credentials?.expire(keys)) throw error;
+        // Keys of a role may end early. Others are tried once.
+        const others = await credentials.current({ signal });
+        return await this.#send(call, { body, keys: others, signal });
       }
     }, { signal });
   }
@@ -102,17 +105,19 @@ export class QueryClient implements Disposable {
 
   async #send(
     call: Call,
-    body: string,
-    signal: AbortSignal | undefined,
+    { body, keys, signal }: {
+      readonly body: string;
+      readonly keys: Credentials | undefined;
+      readonly signal: AbortSignal | undefined;
+    },
   ): Promise<XmlElement> {
-    const { endpoint, credentials, service, region } = this.#options;
+    const { endpoint, service, region } = this.#options;
     const request: HttpRequest = {
       method: "POST",
       url: endpoint,
       headers: { "content-type": FORM },
       body,
     };
-    const keys = await credentials?.current({ signal });
     const signed = await keys?.sign(request, { service, region }) ?? request;
     const answer = await this.#http.send(signed, { signal });
     if (answer.status !== 200) throw this.#refusal(call, answer);
