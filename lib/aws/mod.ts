@@ -8,13 +8,13 @@ export {
   CallBudget,
   type CallBudgetOptions,
   type CallKind,
-} from "./budget.ts";
-export { CredentialSource } from "./credential_source.ts";
+} from "./query/budget.ts";
+export { CredentialSource } from "./query/credential_source.ts";
 export {
   credentialSourceOf,
   type CredentialSourceOptions,
-} from "./credentials.ts";
-export { Ec2Client, type Ec2ClientOptions } from "./ec2.ts";
+} from "./metadata/credentials.ts";
+export { Ec2Client, type Ec2ClientOptions } from "./ec2/client.ts";
 export type {
   AddressGrant,
   AddressRequest,
@@ -27,8 +27,12 @@ export type {
   NetworkInterface,
   Subnet,
   Tags,
-} from "./ec2_types.ts";
-export { AwsError, CredentialsError, NoAnswerError } from "./errors.ts";
-export { ImdsClient, type ImdsClientOptions, ImdsError } from "./imds.ts";
-export { endpointOf } from "./query.ts";
-export { Credentials, type KeyTexts } from "./sign.ts";
+} from "./ec2/types.ts";
+export { AwsError, CredentialsError, NoAnswerError } from "./base/errors.ts";
+export {
+  ImdsClient,
+  type ImdsClientOptions,
+  ImdsError,
+} from "./metadata/imds.ts";
+export { endpointOf } from "./query/query.ts";
+export { Credentials, type KeyTexts } from "./base/sign.ts";

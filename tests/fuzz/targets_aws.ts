@@ -1,8 +1,8 @@
 /** What AWS answers, or whatever is in its place. */
 import assert from "node:assert/strict";
-import { networkInterfaceOf } from "../../lib/aws/ec2_answers.ts";
-import { NoAnswerError } from "../../lib/aws/errors.ts";
-import { parseXml, type XmlElement } from "../../lib/aws/xml.ts";
+import { networkInterfaceOf } from "../../lib/aws/ec2/answers.ts";
+import { NoAnswerError } from "../../lib/aws/base/errors.ts";
+import { parseXml, type XmlElement } from "../../lib/aws/base/xml.ts";
 import type { Input, Target } from "./fuzzer.ts";
 
 function write({ name, text, children }: XmlElement): string {

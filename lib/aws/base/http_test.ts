@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { NoAnswerError } from "./errors.ts";
 import { HttpClient } from "./http.ts";
-import { type Answering, LoopbackServer } from "./testing.ts";
+import { type Answering, LoopbackServer } from "../testing.ts";
 
 const GET = { method: "GET", headers: {} } as const;
 

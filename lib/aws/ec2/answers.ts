@@ -1,4 +1,4 @@
-import { Address, Prefix } from "../inet/mod.ts";
+import { Address, Prefix } from "../../inet/mod.ts";
 import type {
   AddressGrant,
   Attachment,
@@ -6,9 +6,9 @@ import type {
   NetworkInterface,
   Subnet,
   Tags,
-} from "./ec2_types.ts";
-import { NoAnswerError } from "./errors.ts";
-import { childOf, itemsAt, textAt, type XmlElement } from "./xml.ts";
+} from "./types.ts";
+import { NoAnswerError } from "../base/errors.ts";
+import { childOf, itemsAt, textAt, type XmlElement } from "../base/xml.ts";
 
 /** Reads an interface. @throws {NoAnswerError} when it is not whole */
 export function networkInterfaceOf(item: XmlElement): NetworkInterface {

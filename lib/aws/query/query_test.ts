@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { CallBudget } from "./budget.ts";
 import { CredentialSource } from "./credential_source.ts";
-import { AwsError, NoAnswerError } from "./errors.ts";
+import { AwsError, NoAnswerError } from "../base/errors.ts";
 import { endpointOf, pairsOf, QueryClient } from "./query.ts";
-import { Credentials } from "./sign.ts";
-import { type Answering, ec2Refusal, LoopbackServer } from "./testing.ts";
+import { Credentials } from "../base/sign.ts";
+import { type Answering, ec2Refusal, LoopbackServer } from "../testing.ts";
 
 const CALL = { name: "DescribeSubnets", kind: "read" } as const;
 const ANSWER =

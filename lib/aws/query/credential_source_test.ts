@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
-import { FakeClock } from "../async/testing.ts";
+import { FakeClock } from "../../async/testing.ts";
 import { CredentialSource } from "./credential_source.ts";
-import { Credentials } from "./sign.ts";
+import { Credentials } from "../base/sign.ts";
 
 const HOUR_MS = 3_600_000;
 

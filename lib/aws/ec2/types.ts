@@ -1,4 +1,4 @@
-import type { Address, Prefix } from "../inet/mod.ts";
+import type { Address, Prefix } from "../../inet/mod.ts";
 
 /** Values by key. */
 export type Tags = Readonly<Record<string, string>>;

@@ -6,9 +6,9 @@ import {
   systemClock,
   type WaitOptions,
   withTimeout,
-} from "../async/mod.ts";
-import { getLogger } from "../telemetry/mod.ts";
-import type { Credentials } from "./sign.ts";
+} from "../../async/mod.ts";
+import { getLogger } from "../../telemetry/mod.ts";
+import type { Credentials } from "../base/sign.ts";
 
 const log = getLogger("aws");
 

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
-import { CallBudget } from "./budget.ts";
-import { Ec2Client } from "./ec2.ts";
-import { NoAnswerError } from "./errors.ts";
-import { type Answering, ec2Refusal, LoopbackServer } from "./testing.ts";
+import { CallBudget } from "../query/budget.ts";
+import { Ec2Client } from "./client.ts";
+import { NoAnswerError } from "../base/errors.ts";
+import { type Answering, ec2Refusal, LoopbackServer } from "../testing.ts";
 
 interface Bed extends AsyncDisposable {
   readonly server: LoopbackServer;

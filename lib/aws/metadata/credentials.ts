@@ -1,16 +1,16 @@
-import type { Clock } from "../async/mod.ts";
-import { CallBudget } from "./budget.ts";
+import type { Clock } from "../../async/mod.ts";
+import { CallBudget } from "../query/budget.ts";
 import {
   CredentialSource,
   type IssuedCredentials,
   type Issuer,
-} from "./credential_source.ts";
-import { CredentialsError } from "./errors.ts";
-import { type HttpAnswer, HttpClient } from "./http.ts";
+} from "../query/credential_source.ts";
+import { CredentialsError } from "../base/errors.ts";
+import { type HttpAnswer, HttpClient } from "../base/http.ts";
 import type { ImdsClient } from "./imds.ts";
-import { endpointOf, QueryClient } from "./query.ts";
-import { checkPrintable, Credentials } from "./sign.ts";
-import { textAt } from "./xml.ts";
+import { endpointOf, QueryClient } from "../query/query.ts";
+import { checkPrintable, Credentials } from "../base/sign.ts";
+import { textAt } from "../base/xml.ts";
 
 /** The least that any role allows. */
 const ROLE_S = 3_600;

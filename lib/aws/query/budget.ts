@@ -7,9 +7,9 @@ import {
   sleep,
   systemClock,
   type WaitOptions,
-} from "../async/mod.ts";
-import { getLogger } from "../telemetry/mod.ts";
-import { AwsError, NoAnswerError } from "./errors.ts";
+} from "../../async/mod.ts";
+import { getLogger } from "../../telemetry/mod.ts";
+import { AwsError, NoAnswerError } from "../base/errors.ts";
 import { Pause } from "./pause.ts";
 
 const log = getLogger("aws");

@@ -1,4 +1,4 @@
-import { abortable, isTimeout, withTimeout } from "../async/mod.ts";
+import { abortable, isTimeout, withTimeout } from "../../async/mod.ts";
 import { NoAnswerError } from "./errors.ts";
 import type { HttpRequest } from "./sign.ts";
 

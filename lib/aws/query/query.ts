@@ -1,10 +1,10 @@
-import type { WaitOptions } from "../async/mod.ts";
+import type { WaitOptions } from "../../async/mod.ts";
 import type { Call, CallBudget } from "./budget.ts";
 import type { CredentialSource } from "./credential_source.ts";
-import { AwsError, NoAnswerError } from "./errors.ts";
-import { type HttpAnswer, HttpClient } from "./http.ts";
-import type { Credentials, HttpRequest } from "./sign.ts";
-import { childOf, parseXml, textAt, type XmlElement } from "./xml.ts";
+import { AwsError, NoAnswerError } from "../base/errors.ts";
+import { type HttpAnswer, HttpClient } from "../base/http.ts";
+import type { Credentials, HttpRequest } from "../base/sign.ts";
+import { childOf, parseXml, textAt, type XmlElement } from "../base/xml.ts";
 
 const TIMEOUT_MS = 15_000;
 const FORM = "application/x-www-form-urlencoded; charset=utf-8";

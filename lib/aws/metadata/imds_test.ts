@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
-import { FakeClock } from "../async/testing.ts";
-import { NoAnswerError } from "./errors.ts";
+import { FakeClock } from "../../async/testing.ts";
+import { NoAnswerError } from "../base/errors.ts";
 import { ImdsClient, ImdsError } from "./imds.ts";
-import { LoopbackServer, type SeenRequest } from "./testing.ts";
+import { LoopbackServer, type SeenRequest } from "../testing.ts";
 
 const HOUR_MS = 3_600_000;
 

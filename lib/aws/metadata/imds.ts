@@ -6,11 +6,11 @@ import {
   SingleFlight,
   systemClock,
   type WaitOptions,
-} from "../async/mod.ts";
-import { getLogger } from "../telemetry/mod.ts";
-import { NoAnswerError } from "./errors.ts";
-import { type HttpAnswer, HttpClient } from "./http.ts";
-import { checkPrintable, type HttpRequest } from "./sign.ts";
+} from "../../async/mod.ts";
+import { getLogger } from "../../telemetry/mod.ts";
+import { NoAnswerError } from "../base/errors.ts";
+import { type HttpAnswer, HttpClient } from "../base/http.ts";
+import { checkPrintable, type HttpRequest } from "../base/sign.ts";
 
 const log = getLogger("aws");
 

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { credentialSourceOf } from "./credentials.ts";
-import { CredentialsError } from "./errors.ts";
+import { CredentialsError } from "../base/errors.ts";
 import { ImdsClient } from "./imds.ts";
-import { type Answering, LoopbackServer } from "./testing.ts";
+import { type Answering, LoopbackServer } from "../testing.ts";
 
 const REGION = "eu-west-1";
 const KEYS = {

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
-import { sleep } from "../async/mod.ts";
-import { FakeClock, settle } from "../async/testing.ts";
+import { sleep } from "../../async/mod.ts";
+import { FakeClock, settle } from "../../async/testing.ts";
 import { type Attempt, CallBudget } from "./budget.ts";
-import { AwsError, NoAnswerError } from "./errors.ts";
+import { AwsError, NoAnswerError } from "../base/errors.ts";
 
 const READ = { name: "DescribeSubnets", kind: "read" } as const;
 const CHANGE = { name: "AssignPrivateIpAddresses", kind: "change" } as const;

@@ -1,12 +1,12 @@
-import type { WaitOptions } from "../async/mod.ts";
-import type { Prefix } from "../inet/mod.ts";
+import type { WaitOptions } from "../../async/mod.ts";
+import type { Prefix } from "../../inet/mod.ts";
 import {
   addressGrantOf,
   instanceTypeOf,
   ipv6PrefixesOf,
   networkInterfaceOf,
   subnetOf,
-} from "./ec2_answers.ts";
+} from "./answers.ts";
 import type {
   AddressGrant,
   AddressRequest,
@@ -18,15 +18,15 @@ import type {
   NetworkInterface,
   Subnet,
   Tags,
-} from "./ec2_types.ts";
-import { NoAnswerError } from "./errors.ts";
+} from "./types.ts";
+import { NoAnswerError } from "../base/errors.ts";
 import {
   QueryClient,
   type QueryClientOptions,
   type QueryParameters,
   type QueryValue,
-} from "./query.ts";
-import { childOf, itemsAt, textAt, type XmlElement } from "./xml.ts";
+} from "../query/query.ts";
+import { childOf, itemsAt, textAt, type XmlElement } from "../base/xml.ts";
 
 const VERSION = "2016-11-15";
 /** The most that EC2 gives at once. */

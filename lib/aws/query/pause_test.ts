@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { Allowance } from "../async/mod.ts";
+import { Allowance } from "../../async/mod.ts";
 import { Pause } from "./pause.ts";
 
 const WHOLE = () => 1;
