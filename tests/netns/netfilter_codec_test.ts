@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import assert from "node:assert/strict";
-import { Address } from "../../lib/inet/mod.ts";
+import { Address, Prefix } from "../../lib/inet/mod.ts";
 import { Netns, openLibc } from "../../lib/linux/mod.ts";
 import {
   NetfilterSocket,
@@ -74,6 +74,15 @@ const V4 = fc.bigInt(0n, 2n ** 32n - 1n).map((n) => Address.of("ipv4", n));
 const V6 = fc.bigInt(2n ** 48n, 2n ** 128n - 1n).map((n) =>
   Address.of("ipv6", n)
 );
+function prefixes(addresses: fc.Arbitrary<Address>): fc.Arbitrary<Prefix> {
+  return addresses.chain((address) =>
+    fc.integer({ min: 1, max: address.bits }).map((length) =>
+      Prefix.of(address, length)
+    )
+  );
+}
+// nft shows a match of the highest bit as a prefix.
+const BITS = fc.nat(30).map((bit) => 2 ** bit);
 const NOT = fc.record({ not: fc.boolean() });
 const NAME = fc.stringMatching(/^[a-z][a-z0-9_]{0,12}\*?$/);
 
@@ -95,6 +104,10 @@ function statements(
       .map(([group, not]) => nft.iifgroup(group, { ...not, mask: 0xffff })),
     fc.tuple(address, NOT).map(([value, not]) => nft.saddr(value, not)),
     fc.tuple(address, NOT).map(([value, not]) => nft.daddr(value, not)),
+    fc.tuple(prefixes(address), NOT)
+      .map(([value, not]) => nft.saddrIn(value, not)),
+    fc.tuple(prefixes(address), NOT)
+      .map(([value, not]) => nft.daddrIn(value, not)),
     NOT.map((not) => nft.inSet([`${ip} saddr`], `one${digit}`, not)),
     NOT.map((not) =>
       nft.inSet([`${ip} daddr`, `${ip} daddr`], `two${digit}`, not)
@@ -104,6 +117,9 @@ function statements(
     fc.nat(0xffffffff).map(nft.ctMark),
     fc.nat(0xffffffff).map(nft.metaMark),
     fc.nat(0xffffffff).map(nft.setCtMark),
+    BITS.map(nft.ctMarkBits),
+    BITS.map(nft.setCtMarkBits),
+    BITS.map(nft.setMetaMarkBits),
     fc.constant(nft.restoreMark()),
     fc.constantFrom("original", "reply").map(nft.ctDirection),
     fc.subarray(

@@ -5,7 +5,7 @@
  * @module
  */
 
-import { Address } from "../../inet/mod.ts";
+import { Address, Prefix } from "../../inet/mod.ts";
 import { MessageWriter } from "../message/message_writer.ts";
 import { writeTree } from "./wire/attributes.ts";
 import { formatRule } from "./text/format_rule.ts";
@@ -86,6 +86,8 @@ const EXAMPLES: readonly NftChain[] = [
         nft.setCtMark(7),
       ]),
       nft.rule([nft.ctDirection("reply"), nft.metaMark(0xffffffff)]),
+      nft.rule([nft.daddr(V4), nft.setCtMarkBits(0x80)]),
+      nft.rule([nft.ctMarkBits(0x80), nft.setMetaMarkBits(0x80)]),
       nft.rule([nft.ctState("untracked"), nft.accept()]),
     ],
   },
@@ -110,6 +112,12 @@ const EXAMPLES: readonly NftChain[] = [
       nft.rule([nft.iifname("a23456789012345", { not: true }), nft.drop()]),
       nft.rule([nft.saddr(V4), nft.daddr(V4, { not: true }), nft.accept()]),
       nft.rule([nft.saddr(V6, { not: true }), nft.daddr(V6), nft.accept()]),
+      nft.rule([nft.daddrIn(Prefix.parse("10.0.0.0/16")), nft.accept()]),
+      nft.rule([
+        nft.daddrIn(Prefix.parse("10.0.97.16/28"), { not: true }),
+        nft.accept(),
+      ]),
+      nft.rule([nft.saddrIn(Prefix.parse("2001:db8::/61")), nft.accept()]),
       nft.rule([nft.nfproto("ipv4"), nft.reject("admin-prohibited")]),
       nft.rule([nft.nfproto("ipv6"), nft.reject("host-unreachable")]),
       nft.rule([nft.l4proto("tcp"), nft.drop()]),

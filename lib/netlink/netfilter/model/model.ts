@@ -1,4 +1,4 @@
-import type { Address } from "../../../inet/mod.ts";
+import type { Address, Prefix } from "../../../inet/mod.ts";
 
 /** A whole table: what the kernel should have under this name, and nothing else. */
 export interface NftTable {
@@ -139,6 +139,13 @@ export type NftStatement =
     readonly not: boolean;
   }
   | {
+    readonly kind: "prefix";
+    readonly field: "ip saddr" | "ip daddr" | "ip6 saddr" | "ip6 daddr";
+    /** At least one bit long. */
+    readonly prefix: Prefix;
+    readonly not: boolean;
+  }
+  | {
     readonly kind: "lookup";
     readonly fields: readonly NftField[];
     readonly set: string;
@@ -177,12 +184,20 @@ export type NftStatement =
     readonly kind: "mark";
     readonly field: "meta mark" | "ct mark";
     readonly mark: number;
+    /** The bits of the mark that count; all unless given. */
+    readonly mask?: number;
   }
   | { readonly kind: "counter"; readonly name: string }
   | { readonly kind: "verdict"; readonly verdict: "accept" | "drop" }
   | { readonly kind: "masquerade" }
   | { readonly kind: "reject"; readonly code: NftRejectCode }
   | { readonly kind: "setCtMark"; readonly mark: number }
+  | {
+    readonly kind: "setMarkBits";
+    readonly field: "meta mark" | "ct mark";
+    /** The other bits stay as they are. */
+    readonly bits: number;
+  }
   | { readonly kind: "restoreMark" }
   | { readonly kind: "notrack" }
   | { readonly kind: "clampMss" };

@@ -4,7 +4,7 @@
  * @module
  */
 
-import type { Address } from "../../../inet/mod.ts";
+import type { Address, Prefix } from "../../../inet/mod.ts";
 import type {
   NftCtDirection,
   NftCtState,
@@ -76,6 +76,18 @@ export function saddr(address: Address, options: Negation = {}): NftStatement {
 export function daddr(address: Address, options: Negation = {}): NftStatement {
   const field = address.family === "ipv4" ? "ip daddr" : "ip6 daddr";
   return { kind: "address", field, address, not: options.not ?? false };
+}
+
+/** The packet's destination is in that prefix; it has to be of the prefix's family. */
+export function daddrIn(prefix: Prefix, options: Negation = {}): NftStatement {
+  const field = prefix.family === "ipv4" ? "ip daddr" : "ip6 daddr";
+  return { kind: "prefix", field, prefix, not: options.not ?? false };
+}
+
+/** The packet's source is in that prefix; it has to be of the prefix's family. */
+export function saddrIn(prefix: Prefix, options: Negation = {}): NftStatement {
+  const field = prefix.family === "ipv4" ? "ip saddr" : "ip6 saddr";
+  return { kind: "prefix", field, prefix, not: options.not ?? false };
 }
 
 /** The fields, concatenated, are an element of the set. */
@@ -173,6 +185,11 @@ export function ctMark(mark: number): NftStatement {
   return { kind: "mark", field: "ct mark", mark };
 }
 
+/** The connection's mark has all of these bits. */
+export function ctMarkBits(bits: number): NftStatement {
+  return { kind: "mark", field: "ct mark", mark: bits, mask: bits };
+}
+
 /** The packet's mark. */
 export function metaMark(mark: number): NftStatement {
   return { kind: "mark", field: "meta mark", mark };
@@ -206,6 +223,16 @@ export function reject(code: NftRejectCode): NftStatement {
 /** Marks the connection. */
 export function setCtMark(mark: number): NftStatement {
   return { kind: "setCtMark", mark };
+}
+
+/** Sets bits of the connection's mark: `ct mark set ct mark | BITS`. */
+export function setCtMarkBits(bits: number): NftStatement {
+  return { kind: "setMarkBits", field: "ct mark", bits };
+}
+
+/** Sets bits of the packet's mark: `meta mark set meta mark | BITS`. */
+export function setMetaMarkBits(bits: number): NftStatement {
+  return { kind: "setMarkBits", field: "meta mark", bits };
 }
 
 /** Gives the packet the mark of its connection: `meta mark set ct mark`. */

@@ -1,3 +1,4 @@
+import type { Prefix } from "../../../inet/mod.ts";
 import type {
   NftElement,
   NftField,
@@ -60,6 +61,7 @@ const ACTIONS: ReadonlySet<NftStatement["kind"]> = new Set(
     "masquerade",
     "reject",
     "setCtMark",
+    "setMarkBits",
     "restoreMark",
     "notrack",
     "clampMss",
@@ -88,6 +90,7 @@ const TCP_STATEMENTS: ReadonlySet<NftStatement["kind"]> = new Set(
 function familyOf(statement: NftStatement): "ipv4" | "ipv6" | undefined {
   switch (statement.kind) {
     case "address":
+    case "prefix":
       return familyOfField(statement.field);
     case "icmpv6Type":
       return "ipv6";
@@ -114,6 +117,10 @@ function formatStatement(statement: NftStatement): string {
     case "address":
       return `${formatField(statement.field)} ${unequal(statement)}${
         formatAddress(statement)
+      }`;
+    case "prefix":
+      return `${statement.field} ${unequal(statement)}${
+        formatPrefix(statement.prefix)
       }`;
     case "lookup": {
       const fields = statement.fields.map(formatField).join(" . ");
@@ -151,7 +158,7 @@ function formatStatement(statement: NftStatement): string {
     case "ctDirection":
       return `ct direction ${statement.direction}`;
     case "mark":
-      return `${statement.field} ${formatMark(statement.mark)}`;
+      return formatMarkMatch(statement);
     default:
       return formatAction(statement);
   }
@@ -182,6 +189,7 @@ type Action = Extract<
       | "masquerade"
       | "reject"
       | "setCtMark"
+      | "setMarkBits"
       | "restoreMark"
       | "notrack"
       | "clampMss";
@@ -198,6 +206,10 @@ function formatAction(action: Action): string {
       return `reject with icmpx ${action.code}`;
     case "setCtMark":
       return `ct mark set ${formatMark(action.mark)}`;
+    case "setMarkBits": {
+      const { field, bits } = action;
+      return `${field} set ${field} | ${formatMark(bits)}`;
+    }
     case "restoreMark":
       return "meta mark set ct mark";
     case "clampMss":
@@ -239,6 +251,19 @@ function formatStates(
     "untracked",
   ] as const;
   return all.filter((state) => states.includes(state)).join(",");
+}
+
+/** nft shows the prefix of one address as that address. */
+function formatPrefix(prefix: Prefix): string {
+  const { address, length } = prefix;
+  return (length === address.bits ? address : prefix).toString();
+}
+
+function formatMarkMatch(
+  { field, mark, mask }: Extract<NftStatement, { kind: "mark" }>,
+): string {
+  if (mask === undefined) return `${field} ${formatMark(mark)}`;
+  return `${field} & ${formatMark(mask)} == ${formatMark(mark)}`;
 }
 
 function formatMark(mark: number): string {

@@ -115,16 +115,23 @@ export function compare(
   });
 }
 
-/** Keeps the bits of the mask in the first register. */
-export function bitwiseAnd(mask: Uint8Array): Expression {
-  const zeros = new Uint8Array(mask.byteLength);
+/** Keeps the bits of the mask in the first register, and turns those of `xor` round. */
+export function bitwiseAnd(
+  mask: Uint8Array,
+  xor: Uint8Array = new Uint8Array(mask.byteLength),
+): Expression {
   return instruction("bitwise", {
     sreg: NFT_REG_1,
     dreg: NFT_REG_1,
     len: mask.byteLength,
     mask: [[NFTA_DATA_VALUE, mask]],
-    xor: [[NFTA_DATA_VALUE, zeros]],
+    xor: [[NFTA_DATA_VALUE, xor]],
   });
+}
+
+/** Sets bits in the first register, as nft says it: they are cleared and turned round. */
+export function bitwiseOr(bits: Uint8Array): Expression {
+  return bitwiseAnd(bits.map((byte) => ~byte), bits);
 }
 
 /** Ends the rule unless the registers from the first on are an element of the set, or unless they are none. */

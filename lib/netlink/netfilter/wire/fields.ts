@@ -18,8 +18,8 @@ export interface FieldSource {
   readonly family?: Family;
   /** Whether it is behind a UDP header. */
   readonly inUdp?: boolean;
-  /** Reads it into a register. */
-  load(register: number): Expression;
+  /** Reads it into a register; of addresses, only so many bytes if given. */
+  load(register: number, size?: number): Expression;
 }
 
 /** IFNAMSIZ of `<linux/if.h>`: names of links are compared with the zeros behind them. */
@@ -54,7 +54,8 @@ function inPacket(family: Family, part: PayloadPart): FieldSource {
   return {
     size: part.length,
     family,
-    load: (register) => payloadLoad(part, register),
+    load: (register, length = part.length) =>
+      payloadLoad({ ...part, length }, register),
   };
 }
 

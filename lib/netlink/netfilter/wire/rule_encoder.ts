@@ -1,4 +1,4 @@
-import type { Address, Family } from "../../../inet/mod.ts";
+import type { Address, Family, Prefix } from "../../../inet/mod.ts";
 import { checkInterfaceName } from "../../message/names.ts";
 import {
   IPPROTO_ICMP,
@@ -116,6 +116,8 @@ class RuleEncoder {
         );
       case "address":
         return this.#address(statement);
+      case "prefix":
+        return this.#prefix(statement);
       case "lookup":
         this.#loadKey(statement.fields);
         this.expressions.push(lookup(statement.set, statement));
@@ -141,10 +143,7 @@ class RuleEncoder {
       case "tcpNotSyn":
         return this.#tcpNotSyn();
       case "mark":
-        return this.#compare(
-          sourceOf(statement.field),
-          { bytes: hostU32(statement.mark), not: false },
-        );
+        return this.#mark(statement);
       case "ctState":
         return this.#ctState(statement.states);
       case "clampMss":
@@ -173,6 +172,44 @@ class RuleEncoder {
       throw new TypeError(`Cannot compare "${field}" with "${address}"`);
     }
     this.#compare(source, { bytes, not });
+  }
+
+  /** As nft does: only the bytes of the prefix, where it has whole ones; else all, with a mask. */
+  #prefix(
+    { field, prefix, not }: {
+      readonly field: NftField;
+      readonly prefix: Prefix;
+      readonly not: boolean;
+    },
+  ): void {
+    const source = sourceOf(field);
+    const bytes = prefix.address.toBytes();
+    const { length } = prefix;
+    if (bytes.byteLength !== source.size || length === 0) {
+      throw new TypeError(`Cannot compare "${field}" with "${prefix}"`);
+    }
+    this.#require(source);
+    const isWhole = length % 8 === 0;
+    const size = isWhole ? length / 8 : source.size;
+    this.expressions.push(
+      source.load(NFT_REG_1, size),
+      ...isWhole ? [] : [bitwiseAnd(maskBytes(length, size))],
+      compare(not ? "neq" : "eq", bytes.subarray(0, size)),
+    );
+  }
+
+  #mark(
+    { field, mark, mask }: {
+      readonly field: NftField;
+      readonly mark: number;
+      readonly mask?: number;
+    },
+  ): void {
+    this.expressions.push(
+      sourceOf(field).load(NFT_REG_1),
+      ...mask === undefined ? [] : [bitwiseAnd(hostU32(mask))],
+      compare("eq", hostU32(mark)),
+    );
   }
 
   /** Loads the fields one behind the other. */
@@ -280,6 +317,14 @@ class RuleEncoder {
       writeTcpMaxseg(),
     );
   }
+}
+
+/** So many ones, then zeros. */
+function maskBytes(length: number, size: number): Uint8Array {
+  return Uint8Array.from({ length: size }, (_, index) => {
+    const ones = Math.min(8, Math.max(0, length - index * 8));
+    return 0xff << (8 - ones);
+  });
 }
 
 /** A link's name with the zeros behind it, or the beginning of one. */

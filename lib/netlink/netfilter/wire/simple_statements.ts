@@ -1,5 +1,6 @@
 import {
   bitwiseAnd,
+  bitwiseOr,
   compare,
   countWith,
   CT,
@@ -44,6 +45,7 @@ export type SimpleStatement = Extract<
       | "masquerade"
       | "reject"
       | "setCtMark"
+      | "setMarkBits"
       | "restoreMark"
       | "notrack";
   }
@@ -84,11 +86,22 @@ export function simpleExpressions(statement: SimpleStatement): Expression[] {
       return [rejectIcmpx(REJECT_CODE[statement.code])];
     case "setCtMark":
       return [immediate(hostU32(statement.mark)), ctSet(CT.mark)];
+    case "setMarkBits":
+      return setMarkBits(statement);
     case "restoreMark":
       return [ctLoad(CT.mark, NFT_REG_1), metaSet(META.mark)];
     case "notrack":
       return [untrack()];
   }
+}
+
+function setMarkBits(
+  { field, bits }: Extract<SimpleStatement, { kind: "setMarkBits" }>,
+): Expression[] {
+  const or = bitwiseOr(hostU32(bits));
+  return field === "ct mark"
+    ? [ctLoad(CT.mark, NFT_REG_1), or, ctSet(CT.mark)]
+    : [metaLoad(META.mark, NFT_REG_1), or, metaSet(META.mark)];
 }
 
 /** Four bytes in the machine's order, as marks are. @throws {RangeError} when the number has more bits */
