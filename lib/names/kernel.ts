@@ -115,3 +115,30 @@ export const COORDINATOR_HOST_TABLE = 500;
 
 /** The nftables table inside a pod, of family inet. */
 export const COORDINATOR_NFT_TABLE = "coil-coordinator";
+
+/** Where pods have addresses of their VPC: priority of the rule that looks up {@linkcode POD_TABLE}, before those of blocks. */
+export const VPC_POD_RULE_PRIORITY = 512;
+
+/** Rule priority there: answers of node ports that came in by the primary ENI, by the mark on them. */
+export const VPC_NODE_PORT_PRIORITY = 1024;
+
+/** The bit of marks for these answers, as AWS' own plugin has it. */
+export const VPC_NODE_PORT_MARK = 0x80;
+
+/** Rule priority there: what a block of a secondary ENI sends. */
+export const VPC_BLOCK_PRIORITY = 1536;
+
+/** Rule priority there: what is sent from a secondary ENI's primary address; just before the main table. */
+export const VPC_ENI_PRIORITY = 32765;
+
+/** Route tables of secondary ENIs: this and the ENI's device index. */
+export const VPC_ENI_TABLES = 10_000;
+
+/** Protocol number on rules and routes that coild makes for ENIs. */
+export const VPC_PROTOCOL = 33;
+
+/** Route table of addresses that may not be used again yet. No rule looks it up. */
+export const VPC_REST_TABLE = 120;
+
+/** The nftables table of a node whose pods have addresses of their VPC, of family inet. */
+export const VPC_NFT_TABLE = "coil-vpc";

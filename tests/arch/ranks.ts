@@ -25,6 +25,7 @@ const RANK: Readonly<Record<string, number>> = {
   "lib/plugin": 5,
   "lib/podnet": 5,
   "lib/routing": 5,
+  "lib/vpc": 5,
   "roles": 6,
   "main.ts": 7,
 };

@@ -1,0 +1,260 @@
+import type { Family, Prefix } from "../../inet/mod.ts";
+import {
+  VPC_BLOCK_PRIORITY,
+  VPC_ENI_PRIORITY,
+  VPC_NODE_PORT_PRIORITY,
+  VPC_PROTOCOL,
+} from "../../names/mod.ts";
+import {
+  addressAdd,
+  type AddressEntry,
+  type Link,
+  linkSet,
+  MAIN_TABLE,
+  type Request,
+  type Route,
+  routeDelete,
+  routeReplace,
+  type RouteTarget,
+  type Rule,
+  ruleAdd,
+  ruleDelete,
+} from "../../netlink/mod.ts";
+import type { PlannedLink, VpcHostPlan } from "./host_plan.ts";
+import type { VpcHostSettings } from "./host_settings.ts";
+import { VpcHostProblem } from "./host_problem.ts";
+
+/** What the kernel has of it. */
+export interface FoundVpcHost {
+  /** The families that the kernel has. */
+  readonly families: readonly Family[];
+  readonly links: readonly Link[];
+  readonly addresses: readonly AddressEntry[];
+  /** Those of {@linkcode VPC_PROTOCOL} in any table, and the kernel's own of the main table. */
+  readonly routes: readonly Route[];
+  readonly rules: readonly Rule[];
+  /** `accept_ra` of each link that has it, by its name. */
+  readonly acceptRa: ReadonlyMap<string, string>;
+}
+
+/** One change, as words complete "Cannot …" for admins. */
+export interface Change {
+  readonly text: string;
+  /** Absent: of links, which both families need. */
+  readonly family?: Family;
+  readonly request: Request;
+}
+
+/** What makes the node as planned. */
+export interface VpcHostChanges {
+  readonly add: readonly Change[];
+  /** To be carried out after all of `add`. */
+  readonly remove: readonly Change[];
+  /** `accept_ra` to be 2, of the links with these names. */
+  readonly acceptRa: readonly string[];
+  readonly problems: readonly VpcHostProblem[];
+}
+
+/** rp_filter: the source has any route. Answers of node ports come in by another link than their route leads to. */
+const RP_FILTER_LOOSE = 2;
+
+/** RTPROT_KERNEL of `<linux/rtnetlink.h>`. */
+export const PROTOCOL_KERNEL = 2;
+
+/** `accept_ra`: take router advertisements although the host forwards; the default route comes by them. */
+const ACCEPT_RA_FORWARDING = "2";
+
+/** The priorities at which rules are ours. */
+const PRIORITIES: ReadonlySet<number> = new Set([
+  VPC_NODE_PORT_PRIORITY,
+  VPC_BLOCK_PRIORITY,
+  VPC_ENI_PRIORITY,
+]);
+
+/** Compares a node with its plan: the one description that repair and readiness share. Pure. */
+export function diffVpcHost(
+  plan: VpcHostPlan,
+  found: FoundVpcHost,
+  settings: Pick<VpcHostSettings, "enis">,
+): VpcHostChanges {
+  const rules = diffRules(plan.rules, found.rules);
+  return {
+    add: [
+      ...plan.links.flatMap((link) => linkChanges(link, found)),
+      ...plan.routes.filter((route) =>
+        !found.routes.some((other) => agrees(other, route))
+      ).map((route) => change(routeReplace(route), route.family)),
+      ...rules.add,
+    ],
+    remove: [...rules.remove, ...staleRoutes(plan, found)],
+    acceptRa: plan.families.includes("ipv6")
+      ? plan.links.filter(({ isPrimary, name }) => {
+        const value = found.acceptRa.get(name);
+        return isPrimary && value !== undefined &&
+          value !== ACCEPT_RA_FORWARDING;
+      }).map(({ name }) => name)
+      : [],
+    problems: [...rules.problems, ...takenAddresses(found, settings)],
+  };
+}
+
+function change(request: Request, family: Family): Change {
+  return { text: request.describe(), family, request };
+}
+
+function linkChanges(
+  { index, name, mtu, addresses }: PlannedLink,
+  found: FoundVpcHost,
+): Change[] {
+  const link = found.links.find((one) => one.index === index);
+  if (link === undefined) return [];
+  const has = found.addresses.filter((entry) => entry.index === index)
+    .map(({ prefix }) => prefix.address);
+  const isLoose = link.ipv4Conf?.rpFilter === RP_FILTER_LOOSE;
+  const words = [
+    ...link.mtu === mtu ? [] : [`mtu ${mtu}`],
+    ...link.up ? [] : ["up"],
+    ...isLoose ? [] : [`rp_filter ${RP_FILTER_LOOSE}`],
+  ];
+  const request = linkSet({ index }, {
+    mtu,
+    up: true,
+    ipv4Conf: { rpFilter: RP_FILTER_LOOSE },
+  });
+  return [
+    ...words.length === 0
+      ? []
+      : [{ text: `set link "${name}" ${words.join(", ")}`, request }],
+    ...addresses.filter((address) =>
+      !has.some((other) => other.equals(address))
+    )
+      .map((address) =>
+        change(
+          addressAdd({
+            index,
+            // A longer network would bring a route to it in the main table.
+            prefix: { address, length: address.bits },
+            noPrefixRoute: true,
+            noDad: true,
+          }),
+          address.family,
+        )
+      ),
+  ];
+}
+
+function agrees(found: Route, planned: RouteTarget): boolean {
+  return found.family === planned.family && found.table === planned.table &&
+    found.index === planned.index && found.type === "unicast" &&
+    isSame(found.destination, planned.destination) &&
+    isSame(found.gateway, planned.gateway);
+}
+
+function isSame<T extends { equals(other: T): boolean }>(
+  a: T | undefined,
+  b: T | undefined,
+): boolean {
+  return a === undefined || b === undefined ? a === b : a.equals(b);
+}
+
+/** Routes that are ours and not planned, and the kernel's own way to the subnet by a secondary ENI: the node itself would use it. */
+function staleRoutes(plan: VpcHostPlan, found: FoundVpcHost): Change[] {
+  const secondary = new Set(
+    plan.links.filter(({ isPrimary }) => !isPrimary).map(({ index }) => index),
+  );
+  return found.routes.filter((route) => {
+    if (route.protocol === VPC_PROTOCOL) {
+      return !plan.routes.some((planned) => agrees(route, planned));
+    }
+    return route.protocol === PROTOCOL_KERNEL && route.table === MAIN_TABLE &&
+      route.index !== undefined && secondary.has(route.index) &&
+      route.destination?.address.isLinkLocal === false;
+  }).map((route) => {
+    const { type: _type, hops: _hops, ...target } = route;
+    return change(routeDelete(target), route.family);
+  });
+}
+
+function diffRules(
+  planned: readonly Rule[],
+  found: readonly Rule[],
+): Pick<VpcHostChanges, "add" | "remove" | "problems"> {
+  const ours = found.filter(({ priority }) => PRIORITIES.has(priority));
+  const foreign = ours.filter((rule) =>
+    !isOwn(rule) && !planned.some((other) => isSameRule(rule, other))
+  );
+  const add = planned.filter((rule) =>
+    !ours.some((other) => isSameRule(other, rule))
+  );
+  const stale = ours.filter((rule) =>
+    isOwn(rule) && !planned.some((other) => isSameRule(rule, other))
+  );
+  // To the kernel a rule agrees with one that asks for more: it would take that for ours.
+  const isHidden = (rule: Rule) => foreign.some((other) => covers(rule, other));
+  return {
+    add: add.map((rule) => ({
+      text: ruleText(rule),
+      family: rule.family,
+      request: ruleAdd(rule, { duplicate: isHidden(rule) }),
+    })),
+    remove: stale.filter((rule) => !isHidden(rule)).map((rule) => ({
+      text: `delete ${ruleText(rule)}`,
+      family: rule.family,
+      request: ruleDelete(rule),
+    })),
+    problems: foreign.map((rule) =>
+      new VpcHostProblem(
+        `Cannot be sure of the way of ${rule.family} packets: rule ${
+          ruleText(rule)
+        } is not Coil's; delete it, unless it is there on purpose`,
+      )
+    ),
+  };
+}
+
+function isOwn({ protocol, hasMore }: Rule): boolean {
+  return protocol === VPC_PROTOCOL && hasMore === undefined;
+}
+
+function isSameRule(a: Rule, b: Rule): boolean {
+  return covers(a, b) && covers(b, a);
+}
+
+/** Whether `b` has all that `a` asks for. */
+function covers(a: Rule, b: Rule): boolean {
+  return a.family === b.family && a.priority === b.priority &&
+    a.table === b.table && a.hasMore === undefined &&
+    (a.source === undefined || isSame<Prefix>(a.source, b.source)) &&
+    (a.destination === undefined ||
+      isSame<Prefix>(a.destination, b.destination)) &&
+    (a.fwmark === undefined ||
+      a.fwmark === b.fwmark && a.fwmask === b.fwmask) &&
+    (a.iif === undefined || a.iif === b.iif);
+}
+
+function ruleText(rule: Rule): string {
+  const { family, priority, source, fwmark, table } = rule;
+  const words = [`${family} rule ${priority}`];
+  if (source !== undefined) words.push(`from ${source}`);
+  if (fwmark !== undefined) words.push(`fwmark 0x${fwmark.toString(16)}`);
+  words.push(`lookup ${table === MAIN_TABLE ? "main" : table}`);
+  return words.join(" ");
+}
+
+/** Some distributions give a link every address that EC2 has for it. */
+function takenAddresses(
+  { addresses, links }: FoundVpcHost,
+  { enis }: Pick<VpcHostSettings, "enis">,
+): VpcHostProblem[] {
+  return addresses.filter(({ prefix: { address } }) =>
+    enis.some(({ blocks, addresses }) =>
+      addresses[address.family]?.equals(address) !== true &&
+      blocks.some((block) => block.contains(address))
+    )
+  ).map(({ index, prefix: { address } }) => {
+    const name = links.find((link) => link.index === index)?.name ?? index;
+    return new VpcHostProblem(
+      `Cannot give address "${address}" to a pod: link "${name}" of the host has it, so its packets stay on the host; remove it there, and stop the program that adds it`,
+    );
+  });
+}
