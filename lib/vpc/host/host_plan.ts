@@ -76,8 +76,13 @@ export function planVpcHost(
     else placed.push({ eni, link });
   }
   const primary = placed.find(({ eni }) => eni.device === 0);
-  const ways = placed.filter((one) => one !== primary)
-    .flatMap((one) => families.flatMap((family) => wayOf(one, family)));
+  const secondary = placed.filter((one) => one !== primary);
+  const ways = secondary.flatMap((one) =>
+    families.flatMap((family) => wayOf(one, family))
+  );
+  problems.push(
+    ...secondary.flatMap(({ eni }) => missingGateways(eni, families)),
+  );
   return {
     families,
     links: placed.map((one) => linkOf(one, { settings, families })),
@@ -87,7 +92,10 @@ export function planVpcHost(
       ...ways.flatMap(rulesOf),
     ],
     table: primary &&
-      snatTable(settings, { eni: primary.eni, name: primary.link.name }),
+      snatTable({ ...settings, families }, {
+        eni: primary.eni,
+        name: primary.link.name,
+      }),
     problems,
   };
 }
@@ -121,6 +129,20 @@ interface Way {
   readonly index: number;
   readonly gateway: Address;
   readonly table: number;
+}
+
+function missingGateways(
+  { id, blocks, gateways }: HostEni,
+  families: readonly Family[],
+): VpcHostProblem[] {
+  return families.filter((family) =>
+    gateways[family] === undefined &&
+    blocks.some((block) => block.family === family)
+  ).map((family) =>
+    new VpcHostProblem(
+      `Cannot route the ${family} blocks of ENI "${id}": its subnet has no ${family} gateway`,
+    )
+  );
 }
 
 /** None where the subnet does not have the family. */

@@ -1,4 +1,4 @@
-import { Address, distinct, type Prefix, valuesOf } from "../../inet/mod.ts";
+import { Address, distinct, type Prefix } from "../../inet/mod.ts";
 import {
   ANY_SOURCE_LINK_GROUP,
   POD_LINK_GROUP,
@@ -52,7 +52,7 @@ export function snatTable(
     counters: [],
     sets: [],
     chains: [
-      ...settings.nodePorts ? [nodePortMarks(primary)] : [],
+      ...settings.nodePorts ? [nodePortMarks(settings, primary)] : [],
       ...settings.podImds ? [] : [metadataGuard()],
       ...sourceNat(settings, primary),
     ],
@@ -65,6 +65,7 @@ export function snatTable(
  * translated, and one bit only: the others belong to the Service proxy.
  */
 function nodePortMarks(
+  { families }: VpcHostSettings,
   { eni, name }: { readonly eni: HostEni; readonly name: string },
 ): NftChain {
   return {
@@ -74,7 +75,9 @@ function nodePortMarks(
     priority: MANGLE,
     policy: "accept",
     rules: [
-      ...valuesOf(eni.addresses).map((address) =>
+      ...families.flatMap((family) => eni.addresses[family] ?? []).map((
+        address,
+      ) =>
         nft.rule([
           nft.iifname(name),
           nft.daddr(address),
@@ -118,7 +121,8 @@ function sourceNat(
 ): NftChain[] {
   const destinations = untranslated(settings);
   const { ipv4 } = eni.addresses;
-  if (destinations === "all" || ipv4 === undefined) return [];
+  const isServed = ipv4 !== undefined && settings.families.includes("ipv4");
+  if (destinations === "all" || !isServed) return [];
   return [{
     name: "source-nat",
     type: "nat",
