@@ -190,14 +190,16 @@ function diffRules(
     isOwn(rule) && !planned.some((other) => isSameRule(rule, other))
   );
   // To the kernel a rule agrees with one that asks for more: it would take that for ours.
-  const isHidden = (rule: Rule) => foreign.some((other) => covers(rule, other));
+  const isLike = (rule: Rule) => foreign.some((other) => covers(rule, other));
+  const isFirst = (rule: Rule) =>
+    ours.slice(0, ours.indexOf(rule)).every((other) => !covers(rule, other));
   return {
     add: add.map((rule) => ({
       text: ruleText(rule),
       family: rule.family,
-      request: ruleAdd(rule, { duplicate: isHidden(rule) }),
+      request: ruleAdd(rule, { duplicate: isLike(rule) }),
     })),
-    remove: stale.filter((rule) => !isHidden(rule)).map((rule) => ({
+    remove: stale.filter(isFirst).map((rule) => ({
       text: `delete ${ruleText(rule)}`,
       family: rule.family,
       request: ruleDelete(rule),
