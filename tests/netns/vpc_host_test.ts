@@ -85,7 +85,14 @@ const DAMAGES: readonly (readonly [string, readonly string[]])[] = [
     "own address to peer",
     "second to peer by the second CIDR",
   ]],
-  ["ip address del 10.0.1.20/32 dev eth1", ["own address to peer"]],
+  // The kernel removes the routes of a link with its last address.
+  ["ip address del 10.0.1.20/32 dev eth1", [
+    "second to peer",
+    "single to peer",
+    "peer to second",
+    "own address to peer",
+    "second to peer by the second CIDR",
+  ]],
   ["nft flush chain inet coil-vpc source-nat", [
     "first to Internet",
     "second to Internet",
@@ -103,6 +110,9 @@ const DAMAGES: readonly (readonly [string, readonly string[]])[] = [
     ...NODE_PORT.map((name) => `${name} by IPv6`),
   ]],
   ["sysctl -qw net.ipv4.conf.eth0.rp_filter=1", ["node port from peer"]],
+  // What these do is seen later, or by large packets alone.
+  ["sysctl -qw net.ipv6.conf.eth0.accept_ra=1", []],
+  ["ip link set eth1 mtu 1400", []],
 ];
 
 netnsTest(
@@ -317,7 +327,7 @@ netnsTest(
     const { pods, fabric } = lab;
     assert.equal(await pings(pods.second, OUTSIDE.ipv4), false);
     const { private: seen, ...others } = await lab.dropped();
-    assert.equal(seen, 1);
+    assert.ok((seen ?? 0) > 0);
     assert.deepEqual(others, { by_primary: 0, by_secondary: 0 });
     await shell(fabric, "nft flush chain inet vpc gateway");
     assert.deepEqual(await lab.broken(), []);
@@ -353,14 +363,15 @@ netnsTest(
       while (!found.some((one) => one.kind === kind)) {
         found.push(...await monitor.next({ signal }));
       }
-      return found.length;
+      // The kernel's own addresses come when they like.
+      return found.map((one) => one.kind).filter((one) => one !== "address");
     };
     await lab.host.ensure({ ...DUAL, externalSnat: true, nodePorts: false });
     await lab.host.ensure(DUAL);
     await shell(host, "ip rule del pref 32765");
-    assert.equal(await seen("rule"), 1);
+    assert.deepEqual(await seen("rule"), ["rule"]);
     await shell(host, "ip route del 100.64.0.0/16 table 10001");
-    assert.equal(await seen("route"), 1);
+    assert.deepEqual(await seen("route"), ["route"]);
     await shell(host, "nft delete table inet coil-vpc");
     const signal = AbortSignal.timeout(10_000);
     while ((await tables.next({ signal })).length === 0);

@@ -64,6 +64,11 @@ export async function vpcLab(
   const peer = stack.use(await tempNetns("peer"));
   const outside = stack.use(await tempNetns("outside"));
   const { host: machine } = node;
+  // Nodes have been up for long when pods come.
+  await shell(
+    machine,
+    "sysctl -qw net.ipv6.conf.all.accept_dad=0 net.ipv6.conf.default.accept_dad=0",
+  );
   await shell(fabric, fabricScript(machine, { peer, outside }));
   await shell(machine, nodeScript());
   const plug = () => shell(fabric, plugScript(machine)).then(() => {});
@@ -242,7 +247,7 @@ async function brokenOf(ends: Ends): Promise<string[]> {
 /** How long an answer may take: long, since a flow that works takes none of it. */
 const PATIENCE_SECONDS = 2;
 
-/** Whether one echo request is answered. */
+/** Whether echo requests are answered; the first one may be early, since a link that was set up takes a while. */
 export async function pings(
   from: TempNetns,
   ...args: string[]
@@ -250,7 +255,7 @@ export async function pings(
   const wait = String(PATIENCE_SECONDS);
   const { code } = await from.tryExec(
     "ping",
-    ...["-n", "-q", "-c", "1", "-W", wait, ...args],
+    ...["-n", "-q", "-i", "0.2", "-c", "1", "-w", wait, ...args],
   );
   return code === 0;
 }
