@@ -206,7 +206,7 @@ function diffRules(
     })),
     problems: foreign.map((rule) =>
       new VpcHostProblem(
-        `Cannot be sure of the way of ${rule.family} packets: rule ${
+        `Cannot be sure of the way of ${rule.family} packets: ${
           ruleText(rule)
         } is not Coil's; delete it, unless it is there on purpose`,
       )

@@ -1,0 +1,223 @@
+import assert from "node:assert/strict";
+import { Address, type Family, Prefix } from "../../inet/mod.ts";
+import type { Link, Route, Rule } from "../../netlink/mod.ts";
+import { diffVpcHost, type FoundVpcHost } from "./host_diff.ts";
+import { planVpcHost } from "./host_plan.ts";
+import { PRIMARY, SECONDARY, settingsOf } from "./testing.ts";
+
+const FAMILIES: readonly Family[] = ["ipv4", "ipv6"];
+const SETTINGS = settingsOf({ families: FAMILIES });
+
+function linkOf(index: number, name: string, mac: string): Link {
+  return {
+    index,
+    name,
+    mac,
+    mtu: 9001,
+    up: true,
+    lowerUp: true,
+    group: 0,
+    flags: 1,
+    ipv4Conf: { rpFilter: 2, arpFilter: false },
+  };
+}
+
+const LINKS = [
+  linkOf(2, "eth0", PRIMARY.mac),
+  linkOf(3, "eth1", SECONDARY.mac),
+];
+const PLAN = planVpcHost(SETTINGS, { links: LINKS, families: FAMILIES });
+
+function addressOf(index: number, text: string): FoundVpcHost["addresses"][0] {
+  const address = Address.parse(text);
+  return {
+    index,
+    family: address.family,
+    prefix: { address, length: 24 },
+    scope: "global",
+    permanent: true,
+    tentative: false,
+    dadFailed: false,
+    flags: 0,
+  };
+}
+
+const ROUTES: readonly Route[] = PLAN.routes.map((route) => ({
+  ...route,
+  destination: route.destination,
+  table: route.table ?? 254,
+  protocol: route.protocol ?? 0,
+  scope: "global",
+  type: "unicast",
+  metric: route.family === "ipv6" ? 1024 : undefined,
+}));
+
+/** A node that has everything. */
+const DONE: FoundVpcHost = {
+  families: FAMILIES,
+  links: LINKS,
+  addresses: [
+    addressOf(2, "10.0.1.10"),
+    addressOf(3, "10.0.1.20"),
+    addressOf(3, "2001:db8:1::20"),
+  ],
+  routes: ROUTES,
+  rules: PLAN.rules,
+  acceptRa: new Map([["eth0", "2"], ["eth1", "1"]]),
+};
+
+/** What is to be done to a node with these differences, as text. */
+function changesOf(
+  found: Partial<FoundVpcHost>,
+  settings = SETTINGS,
+): Record<"add" | "remove" | "acceptRa" | "problems", readonly string[]> {
+  const all = { ...DONE, ...found };
+  const plan = planVpcHost(settings, all);
+  const changes = diffVpcHost(plan, all, settings);
+  return {
+    add: changes.add.map(({ text }) => text),
+    remove: changes.remove.map(({ text }) => text),
+    acceptRa: changes.acceptRa,
+    problems: changes.problems.map(({ message }) => message),
+  };
+}
+
+const NOTHING = { add: [], remove: [], acceptRa: [], problems: [] };
+
+Deno.test("diffVpcHost() has nothing to do where all is there", () => {
+  assert.deepEqual(changesOf({}), NOTHING);
+});
+
+Deno.test("diffVpcHost() changes of a link what differs, and not the addresses of the primary ENI", () => {
+  const [eth0 = linkOf(0, "", ""), eth1 = eth0] = LINKS;
+  const strict = { rpFilter: 1, arpFilter: false };
+  const links = [
+    { ...eth0, mtu: 1500 },
+    { ...eth1, up: false, ipv4Conf: strict },
+  ];
+  const acceptRa = new Map([["eth0", "1"], ["eth1", "1"]]);
+  assert.deepEqual(changesOf({ links, acceptRa, addresses: [] }), {
+    ...NOTHING,
+    add: [
+      'set link "eth0" mtu 9001',
+      'set link "eth1" up, rp_filter 2',
+      'add address "10.0.1.20/32" to link 3',
+      'add address "2001:db8:1::20/128" to link 3',
+    ],
+    acceptRa: ["eth0"],
+  });
+});
+
+Deno.test("diffVpcHost() replaces routes that lead elsewhere, and removes what is not planned", () => {
+  const elsewhere = ROUTES.map((route, i) =>
+    i === 1
+      ? { ...route, gateway: Address.parse("10.0.1.2") }
+      : i === 2
+      ? { ...route, index: 9 }
+      : i === 3
+      ? { ...route, type: "blackhole" as const }
+      : route
+  );
+  assert.deepEqual(changesOf({ routes: elsewhere }), {
+    ...NOTHING,
+    add: [
+      'replace route "10.0.0.0/16" to table 10001',
+      'replace route "100.64.0.0/16" to table 10001',
+      'replace route "default" to table 10001',
+    ],
+    remove: [
+      'delete route "10.0.0.0/16" from table 10001',
+      'delete route "100.64.0.0/16" from table 10001',
+      'delete route "default" from table 10001',
+    ],
+  });
+});
+
+Deno.test("diffVpcHost() removes the kernel's routes by a secondary ENI from the main table, but for link-local ones", () => {
+  const kernels = (index: number, text: string, table = 254): Route => {
+    const destination = Prefix.parse(text);
+    const { family } = destination;
+    const common = { scope: "link", type: "unicast", protocol: 2 } as const;
+    return { ...common, family, destination, index, table };
+  };
+  const routes = [
+    ...ROUTES,
+    kernels(2, "10.0.1.0/24"),
+    kernels(3, "10.0.1.0/24"),
+    kernels(3, "10.0.1.20/32", 255),
+    kernels(3, "fe80::/64"),
+    kernels(3, "2001:db8:1::/64"),
+    { ...kernels(3, "10.0.0.0/8"), protocol: 4 },
+  ];
+  assert.deepEqual(changesOf({ routes }), {
+    ...NOTHING,
+    remove: [
+      'delete route "10.0.1.0/24" from table 254',
+      'delete route "2001:db8:1::/64" from table 254',
+    ],
+  });
+});
+
+/** A rule of ours at that priority, with changes. */
+function ruleAt(priority: number, changes: Partial<Rule> = {}): Rule {
+  const rule = PLAN.rules.find((one) => one.priority === priority);
+  assert.ok(rule);
+  return { ...rule, ...changes };
+}
+
+Deno.test("diffVpcHost() adds rules that are missing, and deletes only its own", () => {
+  const source = Prefix.parse("10.0.5.0/28");
+  const rules: Rule[] = [
+    ...PLAN.rules.filter(({ priority }) => priority !== 32765),
+    ruleAt(1536, { source }),
+    ruleAt(1536, { source: Prefix.parse("10.0.6.0/28"), protocol: 3 }),
+    // At priorities of others.
+    ruleAt(1536, { priority: 1535, source }),
+    ruleAt(1024, { priority: 512, protocol: 3 }),
+  ];
+  assert.deepEqual(changesOf({ rules }), {
+    ...NOTHING,
+    add: [
+      "ipv4 rule 32765 from 10.0.1.20/32 lookup 10001",
+      "ipv6 rule 32765 from 2001:db8:1::20/128 lookup 10001",
+    ],
+    remove: ["delete ipv4 rule 1536 from 10.0.5.0/28 lookup 10001"],
+    problems: [
+      "Cannot be sure of the way of ipv4 packets: ipv4 rule 1536 from 10.0.6.0/28 lookup 10001 is not Coil's; delete it, unless it is there on purpose",
+    ],
+  });
+});
+
+Deno.test("diffVpcHost() takes a rule that another program made just so for what is planned", () => {
+  const rules = PLAN.rules.map((rule) => ({ ...rule, protocol: 3 }));
+  assert.deepEqual(changesOf({ rules }), NOTHING);
+});
+
+Deno.test("diffVpcHost() takes a rule with more to it for another one", () => {
+  const changes: readonly Partial<Rule>[] = [
+    { hasMore: true },
+    { iif: "eth0" },
+    { destination: Prefix.parse("10.0.0.0/8") },
+    { fwmark: 1 },
+  ];
+  for (const change of changes) {
+    const rules = PLAN.rules.map((rule) =>
+      rule.priority === 32765 ? { ...rule, protocol: 3, ...change } : rule
+    );
+    const { add, remove, problems } = changesOf({ rules });
+    assert.equal(add.length, 2, JSON.stringify(change));
+    assert.deepEqual(remove, []);
+    assert.equal(problems.length, 2);
+  }
+});
+
+Deno.test("diffVpcHost() reports addresses of blocks on any link, but not an ENI's own in its block", () => {
+  const block = Prefix.parse("10.0.1.16/28");
+  const enis = [PRIMARY, { ...SECONDARY, blocks: [block] }];
+  const settings = settingsOf({ enis });
+  const addresses = [...DONE.addresses, addressOf(2, "10.0.1.21")];
+  const { problems } = changesOf({ addresses }, settings);
+  assert.deepEqual(problems, [
+    'Cannot give address "10.0.1.21" to a pod: link "eth0" of the host has it, so its packets stay on the host; remove it there, and stop the program that adds it',
+  ]);
+});
