@@ -166,7 +166,7 @@ netnsTest(
     const { host } = lab.node;
     const early = await lab.host.ensure(DUAL);
     assert.deepEqual(early.problems.map(({ message }) => message), [
-      'Cannot configure ENI "eni-0bbb": no link has MAC address 02:00:00:00:01:01; its pods have no network until the link appears',
+      'Cannot configure ENI "eni-0bbb": no link has MAC address 02:00:00:00:0b:01; its pods have no network until the link appears',
     ]);
     assert.deepEqual(await rulesOf(host), [
       "512: from all lookup 116",

@@ -81,7 +81,7 @@ Deno.test("planVpcHost() takes none of two links with one MAC address", () => {
   });
   assert.deepEqual(plan.links, []);
   assert.deepEqual(plan.problems.map(({ message }) => message), [
-    'Cannot configure ENI "eni-0bbb": links "a", "b" all have MAC address 02:00:00:00:01:01; give the others another one',
+    'Cannot configure ENI "eni-0bbb": links "a", "b" all have MAC address 02:00:00:00:0b:01; give the others another one',
   ]);
 });
 

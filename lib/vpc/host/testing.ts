@@ -9,7 +9,7 @@ export const VPC_CIDRS: readonly Prefix[] = ["10.0.0.0/16", "100.64.0.0/16"]
 export const PRIMARY: HostEni = {
   id: "eni-0aaa",
   device: 0,
-  mac: "02:00:00:00:01:00",
+  mac: "02:00:00:00:0a:01",
   addresses: {
     ipv4: Address.parse("10.0.1.10"),
     ipv6: Address.parse("2001:db8:1::10"),
@@ -25,7 +25,7 @@ export const PRIMARY: HostEni = {
 export const SECONDARY: HostEni = {
   id: "eni-0bbb",
   device: 1,
-  mac: "02:00:00:00:01:01",
+  mac: "02:00:00:00:0b:01",
   addresses: {
     ipv4: Address.parse("10.0.1.20"),
     ipv6: Address.parse("2001:db8:1::20"),
