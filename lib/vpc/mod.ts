@@ -1,8 +1,60 @@
 /**
- * Pods with addresses of their VPC on EC2.
+ * Pods' addresses from the VPC itself: which ENIs, addresses and prefixes a node should have, decided purely from what
+ * EC2 and the instance metadata service show; and the kernel's half of it.
  *
  * @module
  */
+export {
+  type BlockOptions,
+  blocksOf,
+  type EniBlock,
+  type GrantNumbers,
+  NO_GRANTS,
+  numberGrants,
+} from "./fleet/blocks.ts";
+export {
+  type Action,
+  type Call,
+  isSettled,
+  type Outcome,
+  type Refusal,
+  withAnswers,
+} from "./fleet/calls.ts";
+export {
+  type Attachment,
+  type BlockKind,
+  type Ec2Eni,
+  type Eni,
+  type Grant,
+  type ImdsEni,
+  mergeEnis,
+  type Ownership,
+} from "./fleet/eni.ts";
+export {
+  type BlockUse,
+  countsOf,
+  doubtfulBlocks,
+  type EniState,
+  type Member,
+  membersOf,
+  type Situation,
+  stateOf,
+} from "./fleet/fleet.ts";
+export {
+  capacityOf,
+  type LimitOptions,
+  type Limits,
+  narrowLimits,
+} from "./fleet/limits.ts";
+export { learn, type Pace, type Pause } from "./fleet/pace.ts";
+export { type Plan, plan } from "./fleet/plan.ts";
+export {
+  checkTargets,
+  type Counts,
+  type FreeRange,
+  type Goal,
+  type Targets,
+} from "./fleet/targets.ts";
 export {
   VpcHost,
   type VpcHostOptions,

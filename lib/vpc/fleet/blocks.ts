@@ -1,0 +1,136 @@
+import {
+  Address,
+  type DualStack,
+  type Family,
+  Prefix,
+} from "../../inet/mod.ts";
+import type { Eni, Grant } from "./eni.ts";
+
+/** A grant of EC2 as a block of addresses for pods. */
+export interface EniBlock {
+  /** The same for the same grant in all processes. */
+  readonly name: string;
+  /** Another one when EC2 grants again what was given back. */
+  readonly uid: string;
+  /** Its order: low devices first. */
+  readonly index: number;
+  readonly prefixes: DualStack<Prefix>;
+  readonly eni: string;
+  readonly device: number;
+  /** Whether EC2 and the metadata service show it: only then pods get addresses of it. */
+  readonly usable: boolean;
+}
+
+/** Numbers of the grants that are there. EC2 gives a grant no identity of its own. */
+export interface GrantNumbers {
+  readonly next: number;
+  readonly numbers: ReadonlyMap<string, number>;
+}
+
+/** The state before anything was seen. */
+export const NO_GRANTS: GrantNumbers = { next: 1, numbers: new Map() };
+
+/** How many addresses a subnet of a VPC has at the most, a /16: the distance between devices. */
+const DEVICE_STEP = 65_536;
+
+/** The length of an ENI's IPv6 prefix; EC2 delegates no other. */
+const IPV6_LENGTH = 80;
+
+/**
+ * Numbers what EC2 has granted. A grant keeps its number until neither list shows it, or until it was given back:
+ * `returned` has the names of blocks that were since the last time. The metadata service may go on showing those.
+ */
+export function numberGrants(
+  before: GrantNumbers,
+  enis: readonly Eni[],
+  returned: ReadonlySet<string> = new Set(),
+): GrantNumbers {
+  let { next } = before;
+  const numbers = new Map<string, number>();
+  for (const { id, grants } of enis) {
+    for (const { block, inEc2 } of grants) {
+      const name = nameOf(id, block);
+      const known = returned.has(name) ? undefined : before.numbers.get(name);
+      if (known !== undefined) numbers.set(name, known);
+      else if (inEc2) numbers.set(name, next++);
+    }
+  }
+  return { next, numbers };
+}
+
+function nameOf(eni: string, block: Prefix): string {
+  return `${eni}/${block}`;
+}
+
+export interface BlockOptions {
+  readonly numbers: GrantNumbers;
+  /** The subnet of an ENI by its ID. */
+  readonly subnets: ReadonlyMap<string, Prefix>;
+  /** Blocks of which nothing is given yet, by {@linkcode doubtfulBlocks}. */
+  readonly doubtful: ReadonlySet<string>;
+  /** Of which families pods get addresses. */
+  readonly families: readonly Family[];
+}
+
+/** The blocks of an ENI with a device. */
+export function blocksOf(eni: Eni, options: BlockOptions): EniBlock[] {
+  const { id, device, ec2, ipv6 } = eni;
+  if (device === undefined) return [];
+  const hasIpv4 = options.families.includes("ipv4");
+  const hasIpv6 = options.families.includes("ipv6");
+  // An ENI that EC2 no longer has, or takes away, gives nothing more.
+  const gives = ec2?.attachment?.state === "attached" &&
+    ec2.ownership !== "foreign" && (!hasIpv6 || isShown(ipv6));
+  return eni.grants.flatMap((grant) => {
+    const { block } = grant;
+    if (hasIpv6 && ipv6 === undefined) return [];
+    const name = nameOf(id, block);
+    const number = options.numbers.numbers.get(name);
+    if (number === undefined) return [];
+    return [{
+      name,
+      uid: `${name}#${number}`,
+      index: indexOf(device, block, options.subnets.get(id)),
+      prefixes: {
+        ...(hasIpv4 ? { ipv4: block } : {}),
+        ...(hasIpv6 && ipv6 ? { ipv6: ipv6Of(ipv6.block, block) } : {}),
+      },
+      eni: id,
+      device,
+      usable: gives && isShown(grant) &&
+        !options.doubtful.has(String(block)),
+    }];
+  });
+}
+
+function isShown(grant: Grant | undefined): boolean {
+  return grant !== undefined && grant.inEc2 && grant.inImds;
+}
+
+function indexOf(
+  device: number,
+  block: Prefix,
+  subnet: Prefix | undefined,
+): number {
+  const place = subnet?.contains(block) ? subnet.indexOf(block.address) : 0n;
+  return device * DEVICE_STEP + Number(place);
+}
+
+/**
+ * The IPv6 addresses that belong to IPv4 addresses of the same ENI: its /80, with the IPv4 address as the last 32 bits.
+ * There is nothing to remember, and a /28 has a /124.
+ *
+ * @throws {RangeError} when the ENI's prefix is not a /80
+ */
+export function ipv6Of(prefix: Prefix, block: Prefix): Prefix {
+  if (prefix.length !== IPV6_LENGTH || prefix.family !== "ipv6") {
+    throw new RangeError(
+      `Cannot take IPv6 addresses of "${prefix}": an ENI's prefix is a /${IPV6_LENGTH}`,
+    );
+  }
+  const address = Address.of(
+    "ipv6",
+    prefix.address.value | block.address.value,
+  );
+  return Prefix.of(address, address.bits - block.hostBits);
+}

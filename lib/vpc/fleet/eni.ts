@@ -1,0 +1,127 @@
+import type { Address, Prefix } from "../../inet/mod.ts";
+
+/** What a slot of an ENI holds: one address (/32), or a delegated prefix of 16 (/28). */
+export type BlockKind = "address" | "prefix";
+
+/** Addresses in a delegated IPv4 prefix: EC2 delegates /28 only. */
+export const PREFIX_SIZE = 16;
+
+/** How many addresses a block of this kind has. */
+export function sizeOf(kind: BlockKind): number {
+  return kind === "prefix" ? PREFIX_SIZE : 1;
+}
+
+/** The kind of an IPv4 block. */
+export function kindOf(block: Prefix): BlockKind {
+  return block.hostBits === 0 ? "address" : "prefix";
+}
+
+/**
+ * What coild may do with an ENI:
+ *
+ * - `primary`: the instance's first; gives addresses and stays
+ * - `owned`: made by coild for this node, by its tags
+ * - `adopted`: attached by an admin or another program; gives addresses and stays
+ * - `foreign`: only counts for the limit of the instance
+ */
+export type Ownership = "primary" | "owned" | "adopted" | "foreign";
+
+/** An ENI's connection to the instance. */
+export interface Attachment {
+  readonly id: string;
+  readonly device: number;
+  readonly state: "attaching" | "attached" | "detaching";
+  /** When it began, by the clock of the caller. */
+  readonly since: number;
+  /** EC2's DeleteOnTermination. */
+  readonly endsWithInstance: boolean;
+}
+
+/** An ENI as DescribeNetworkInterfaces shows it. */
+export interface Ec2Eni {
+  readonly id: string;
+  readonly subnet: string;
+  readonly ownership: Ownership;
+  /** Its primary address, which no pod gets. */
+  readonly address: Address;
+  /** Undefined while no instance has it. */
+  readonly attachment?: Attachment | undefined;
+  /** Secondary addresses as /32, and delegated IPv4 prefixes. */
+  readonly blocks: readonly Prefix[];
+  /** The delegated IPv6 prefix, a /80. */
+  readonly ipv6?: Prefix | undefined;
+}
+
+/** An ENI as the instance metadata service shows it. */
+export interface ImdsEni {
+  readonly id: string;
+  readonly device: number;
+  /** As of EC2; the primary address may be among them. */
+  readonly blocks: readonly Prefix[];
+  readonly ipv6?: Prefix | undefined;
+}
+
+/** A block of an ENI, and where it is shown. One that neither shows is gone. */
+export interface Grant {
+  readonly block: Prefix;
+  readonly inEc2: boolean;
+  readonly inImds: boolean;
+}
+
+/** An ENI as both show it. */
+export interface Eni {
+  readonly id: string;
+  /** Undefined when only the metadata service shows it: it was detached, or EC2's list is behind. */
+  readonly ec2?: Ec2Eni | undefined;
+  readonly device?: number | undefined;
+  readonly inImds: boolean;
+  /** In the order of their addresses. */
+  readonly grants: readonly Grant[];
+  readonly ipv6?: Grant | undefined;
+}
+
+/** Brings together what EC2 and the metadata service show, lowest device first, those without one last. */
+export function mergeEnis(
+  ec2: readonly Ec2Eni[],
+  imds: readonly ImdsEni[],
+): Eni[] {
+  const shown = new Map(imds.map((eni) => [eni.id, eni]));
+  const known = new Set(ec2.map(({ id }) => id));
+  const unknown = imds.filter(({ id }) => !known.has(id));
+  return [
+    ...ec2.map((eni) => mergeEni(eni.id, eni, shown.get(eni.id))),
+    ...unknown.map((eni) => mergeEni(eni.id, undefined, eni)),
+  ].sort((a, b) => (a.device ?? Infinity) - (b.device ?? Infinity) || 0);
+}
+
+function mergeEni(
+  id: string,
+  ec2: Ec2Eni | undefined,
+  imds: ImdsEni | undefined,
+): Eni {
+  const isOwn = (block: Prefix) =>
+    ec2 !== undefined && kindOf(block) === "address" &&
+    block.address.equals(ec2.address);
+  const grants = mergeBlocks(ec2?.blocks ?? [], imds?.blocks ?? [])
+    .filter(({ block }) => !isOwn(block));
+  const [ipv6] = mergeBlocks(
+    ec2?.ipv6 === undefined ? [] : [ec2.ipv6],
+    imds?.ipv6 === undefined ? [] : [imds.ipv6],
+  );
+  const device = ec2?.attachment?.device ?? imds?.device;
+  return { id, ec2, device, inImds: imds !== undefined, grants, ipv6 };
+}
+
+function mergeBlocks(
+  ec2: readonly Prefix[],
+  imds: readonly Prefix[],
+): Grant[] {
+  const granted = new Set(ec2.map(String));
+  const shown = new Set(imds.map(String));
+  const blocks = new Map([...ec2, ...imds].map((b) => [String(b), b]));
+  return [...blocks].map(([text, block]) => ({
+    block,
+    inEc2: granted.has(text),
+    inImds: shown.has(text),
+  })).sort((a, b) => a.block.compare(b.block));
+}

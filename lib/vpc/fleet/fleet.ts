@@ -1,0 +1,239 @@
+import type { Prefix } from "../../inet/mod.ts";
+import { type Action, type Call, isOpen, SETTLE_MS } from "./calls.ts";
+import {
+  type Attachment,
+  type BlockKind,
+  type Ec2Eni,
+  type Eni,
+  type Grant,
+  kindOf,
+  sizeOf,
+} from "./eni.ts";
+import type { Limits } from "./limits.ts";
+import type { Pace } from "./pace.ts";
+import { type Counts, type Targets, without } from "./targets.ts";
+
+/** How pods use a block that was adopted: one that both EC2 and the metadata service have shown. */
+export interface BlockUse {
+  readonly block: Prefix;
+  /** Addresses that pods have. */
+  readonly used: number;
+  /** Addresses that rest. */
+  readonly cooling: number;
+  /** Since when none is used or rests. */
+  readonly emptySince?: number | undefined;
+  /** Whether no more addresses of it are given: it goes back. */
+  readonly retired: boolean;
+}
+
+/** All that a plan is made from. */
+export interface Situation {
+  readonly now: number;
+  /** When this process began to make calls. */
+  readonly startedAt: number;
+  /** By {@linkcode mergeEnis}, of EC2's list by {@linkcode withAnswers}. */
+  readonly enis: readonly Eni[];
+  /** When EC2's list was asked for. */
+  readonly lookedAt: number;
+  readonly uses: readonly BlockUse[];
+  /** Pods that wait for an address. */
+  readonly waiting: number;
+  readonly limits: Limits;
+  readonly targets: Targets;
+  /** The subnet of new ENIs: the primary's. */
+  readonly subnet: string;
+  /** Whether pods get IPv6 addresses, so that each ENI needs a /80. */
+  readonly ipv6: boolean;
+  /** This process' calls that are not settled, in the order in which they ended. */
+  readonly calls: readonly Call[];
+  readonly pace: Pace;
+  /** For how long a block must have been empty before it goes back. */
+  readonly returnDelayMs: number;
+  /** Whether ENIs may come and go; not on a cordoned node. */
+  readonly attaches: boolean;
+}
+
+/**
+ * Where an ENI is on its way, derived from what is seen:
+ *
+ * - `loose`: no instance has it: just created, or to be deleted
+ * - `unseen`: EC2 has attached it, the metadata service does not show it
+ * - `draining`: all its blocks go back
+ * - `gone`: only the metadata service shows it
+ */
+export type EniState =
+  | "loose"
+  | "attaching"
+  | "unseen"
+  | "ready"
+  | "draining"
+  | "detaching"
+  | "gone";
+
+/** An ENI of the node that gives addresses. */
+export interface Member {
+  readonly id: string;
+  readonly ec2: Ec2Eni;
+  readonly state: EniState;
+  readonly attachment: Attachment;
+  readonly grants: readonly Grant[];
+  readonly hasIpv6: boolean;
+  /** How its adopted blocks are used; others are missing. */
+  readonly uses: ReadonlyMap<string, BlockUse>;
+}
+
+/** An ENI that the metadata service does not show for so long does not count. */
+export const UNSEEN_MS = 120_000;
+
+/** The ENI's state. */
+export function stateOf(eni: Eni, uses: readonly BlockUse[]): EniState {
+  if (eni.ec2 === undefined) return "gone";
+  const { attachment } = eni.ec2;
+  if (attachment === undefined) return "loose";
+  if (attachment.state !== "attached") return attachment.state;
+  if (!eni.inImds) return "unseen";
+  const retired = new Set(
+    uses.filter((use) => use.retired).map(({ block }) => String(block)),
+  );
+  const granted = eni.grants.filter(({ inEc2 }) => inEc2);
+  const drains = granted.length > 0 &&
+    granted.every(({ block }) => retired.has(String(block)));
+  return drains ? "draining" : "ready";
+}
+
+/** The node's ENIs that give addresses, lowest device first. */
+export function membersOf({ enis, uses }: Situation): Member[] {
+  const byText = new Map(uses.map((use) => [String(use.block), use]));
+  return enis.flatMap((eni) => {
+    const { id, ec2, grants } = eni;
+    const attachment = ec2?.attachment;
+    if (ec2 === undefined || attachment === undefined) return [];
+    if (ec2.ownership === "foreign" || attachment.state === "detaching") {
+      return [];
+    }
+    const own = grants.flatMap(({ block }) => {
+      const use = byText.get(String(block));
+      return use === undefined ? [] : [[String(block), use] as const];
+    });
+    return [{
+      id,
+      ec2,
+      state: stateOf(eni, uses),
+      attachment,
+      grants,
+      hasIpv6: eni.ipv6?.inEc2 ?? false,
+      uses: new Map(own),
+    }];
+  });
+}
+
+/** The ENIs that wait for the end of a call. */
+export function busyEnis({ calls, lookedAt }: Situation): Set<string> {
+  return new Set(
+    calls.filter((call) => isOpen(call, lookedAt))
+      .flatMap(({ action }) => action.kind === "create" ? [] : action.eni),
+  );
+}
+
+/** Calls that add something and have not shown what yet. */
+export function growing({ calls, lookedAt }: Situation): Action[] {
+  return calls.filter((call) => isOpen(call, lookedAt))
+    .map(({ action }) => action)
+    .filter(({ kind }) => ["create", "attach", "assign"].includes(kind));
+}
+
+/** Whether EC2's list may lack what an earlier process did. */
+export function isSettling({ lookedAt, startedAt }: Situation): boolean {
+  return lookedAt < startedAt + SETTLE_MS;
+}
+
+/**
+ * Empty blocks that an earlier process may have given back just before it ended: EC2's list may still have them. Until
+ * that is settled no address of them is given. A block with an address in use, or one that this process was granted, is
+ * in no doubt.
+ */
+export function doubtfulBlocks(situation: Situation): Set<string> {
+  if (!isSettling(situation)) return new Set();
+  const granted = situation.calls.flatMap(({ ended }) => {
+    if (ended?.outcome.kind !== "done") return [];
+    const { blocks = [], eni } = ended.outcome;
+    return [...blocks, ...eni?.blocks ?? []];
+  });
+  const inUse = situation.uses
+    .filter(({ used, cooling }) => used + cooling > 0)
+    .map(({ block }) => block);
+  const certain = new Set([...granted, ...inUse].map(String));
+  return new Set(
+    situation.enis.flatMap(({ grants }) => grants)
+      .map(({ block }) => String(block))
+      .filter((text) => !certain.has(text)),
+  );
+}
+
+/** What some ENIs have for pods. Blocks that go back count no more. */
+export function countsOf(
+  members: readonly Member[],
+  { now, waiting }: Pick<Situation, "now" | "waiting">,
+): Counts {
+  const counts = {
+    total: 0,
+    used: 0,
+    cooling: 0,
+    waiting,
+    prefixes: 0,
+    freePrefixes: 0,
+  };
+  for (const member of members) {
+    for (const grant of member.grants) {
+      const use = member.uses.get(String(grant.block));
+      if (use?.retired === true) continue;
+      const { used = 0, cooling = 0 } = use ?? {};
+      const kind = kindOf(grant.block);
+      // A block that EC2 does not show any longer has nothing to give.
+      const gives = grant.inEc2 && (use !== undefined || !isLost(member, now));
+      counts.total += gives ? sizeOf(kind) : used + cooling;
+      counts.used += used;
+      counts.cooling += cooling;
+      if (kind === "prefix" && gives) {
+        counts.prefixes += 1;
+        if (used === 0) counts.freePrefixes += 1;
+      }
+    }
+  }
+  return counts;
+}
+
+/** Whether the ENI should have been seen by now. */
+export function isLost(
+  { state, attachment }: Member,
+  now: number,
+): boolean {
+  return (state === "unseen" || state === "attaching") &&
+    now >= attachment.since + UNSEEN_MS;
+}
+
+/** The counts when these calls have done what they should. */
+export function withGrowth(
+  counts: Counts,
+  actions: readonly Action[],
+  enis: readonly Eni[],
+): Counts {
+  let all = counts;
+  for (const action of actions) {
+    if (action.kind === "attach") {
+      const eni = enis.find(({ id }) => id === action.eni);
+      // An attachment that is shown counts by itself.
+      if (eni?.ec2?.attachment !== undefined) continue;
+      for (const { block } of eni?.grants ?? []) all = plus(all, kindOf(block));
+    } else if (action.kind === "create") {
+      all = plus(all, action.what, action.count);
+    } else if (action.kind === "assign" && action.what !== "ipv6") {
+      all = plus(all, action.what, action.count);
+    }
+  }
+  return all;
+}
+
+function plus(counts: Counts, kind: BlockKind, blocks = 1): Counts {
+  return without(counts, kind, -blocks);
+}

@@ -1,0 +1,103 @@
+import type { Prefix } from "../../inet/mod.ts";
+import { type Action, SETTLE_MS } from "./calls.ts";
+import {
+  busyEnis,
+  isSettling,
+  type Member,
+  membersOf,
+  type Situation,
+  UNSEEN_MS,
+} from "./fleet.ts";
+import { grow } from "./grow.ts";
+import { nextTry, pausedUntil } from "./pace.ts";
+import { giveBack, MIN_ATTACHED_MS, retire } from "./shrink.ts";
+
+/** What is to be done now. */
+export interface Plan {
+  /** Calls to begin, one for each ENI at the most. */
+  readonly actions: readonly Action[];
+  /** Blocks of which no more addresses are to be given; a later plan gives them back when they are retired. */
+  readonly retire: readonly Prefix[];
+  /** Addresses that are short when everything under way is done: limits or pauses are in the way. */
+  readonly unmet: number;
+  /** When to look at EC2 and plan again at the latest. */
+  readonly dueAt: number;
+}
+
+/**
+ * Decides what becomes of a node's ENIs. Pure: looks at everything, whatever happened; what a process that was killed
+ * had begun is finished or given back by what EC2 shows of it.
+ */
+export function plan(situation: Situation): Plan {
+  const dueAt = dueTime(situation);
+  // Without the primary ENI the lists are not to be believed.
+  if (!situation.enis.some(isPrimary)) {
+    return { actions: [], retire: [], unmet: 0, dueAt };
+  }
+  const growth = grow(situation);
+  const short = growth.actions.length > 0 || growth.unmet > 0;
+  const actions = onePerEni([
+    ...ipv6Prefixes(situation),
+    ...growth.actions,
+    ...giveBack(situation, { short }),
+    ...endings(situation),
+  ], situation);
+  const retired = short ? [] : retire(situation);
+  return { actions, retire: retired, unmet: growth.unmet, dueAt };
+}
+
+function isPrimary({ ec2, inImds }: Situation["enis"][number]): boolean {
+  return ec2?.ownership === "primary" && inImds;
+}
+
+function onePerEni(
+  actions: readonly Action[],
+  situation: Situation,
+): Action[] {
+  const { pace, now } = situation;
+  const busy = busyEnis(situation);
+  return actions.filter((action) => {
+    if (pausedUntil(pace, action) > now) return false;
+    if (action.kind === "create") return true;
+    if (busy.has(action.eni)) return false;
+    busy.add(action.eni);
+    return true;
+  });
+}
+
+/** Each ENI's /80, from which its pods' IPv6 addresses are. */
+function ipv6Prefixes(situation: Situation): Action[] {
+  if (!situation.ipv6) return [];
+  return membersOf(situation).filter(({ hasIpv6 }) => !hasIpv6)
+    .map(({ id: eni, ec2: { subnet } }) => (
+      { kind: "assign", eni, subnet, what: "ipv6", count: 1 }
+    ));
+}
+
+/** ENIs of coild that would outlive their instance. */
+function endings(situation: Situation): Action[] {
+  return membersOf(situation).filter(({ ec2, attachment }) =>
+    ec2.ownership === "owned" && !attachment.endsWithInstance
+  ).map(({ id: eni, attachment: { id: attachment } }) => (
+    { kind: "endWithInstance", eni, attachment }
+  ));
+}
+
+function dueTime(situation: Situation): number {
+  const { now, pace, calls, startedAt, uses, returnDelayMs } = situation;
+  const times = [
+    ...isSettling(situation) ? [startedAt + SETTLE_MS] : [],
+    ...calls.flatMap(({ ended }) => ended ? [ended.at + SETTLE_MS] : []),
+    ...uses.filter(({ retired }) => !retired)
+      .map(({ emptySince = Infinity }) => emptySince + returnDelayMs),
+    ...membersOf(situation).flatMap(turningPoints),
+  ];
+  const later = times.filter((time) => time > now);
+  return Math.min(nextTry(pace, now), ...later);
+}
+
+/** When more is known of an ENI. */
+function turningPoints({ state, attachment: { since } }: Member): number[] {
+  if (state === "unseen") return [since + UNSEEN_MS];
+  return [since + MIN_ATTACHED_MS];
+}
