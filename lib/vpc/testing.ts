@@ -77,7 +77,7 @@ export class Ec2Model {
     this.#changes = this.#changes.filter(({ at }) => at > now);
     for (const { change } of due) change();
     this.#history.push({ at: now, enis: [...this.enis.values()] });
-    if (this.#history.length > 200) this.#history.shift();
+    if (this.#history.length > 400) this.#history.shift();
   }
 
   /** EC2's list as it was at that time. */
@@ -293,7 +293,10 @@ export interface NodeOptions {
 /** A node that carries out plans against the model. */
 export class NodeModel {
   readonly ec2: Ec2Model;
+  /** Calls that were begun. */
   readonly calls: Action[] = [];
+  /** How those that have ended did, as the process knows it. */
+  readonly outcomes: Outcome[] = [];
   now = 0;
   /** Pods of the node, with an address or waiting for one. */
   pods = 0;
@@ -426,6 +429,7 @@ export class NodeModel {
       const shown: Outcome = kind === "answered" || kind === "refused"
         ? outcome ?? { kind: "unknown" }
         : { kind: "unknown" };
+      this.outcomes.push(shown);
       this.#calls.push({ action, ended: { at: this.now, outcome: shown } });
       this.#pace = learn(this.#pace, { action, outcome: shown }, {
         now: this.now,
@@ -512,6 +516,14 @@ export class NodeModel {
   }
 
   #begin(action: Action): void {
+    const busy = new Set(
+      this.#flights.flatMap(({ call }) =>
+        call.action.kind === "create" ? [] : call.action.eni
+      ),
+    );
+    if (action.kind !== "create" && busy.has(action.eni)) {
+      throw new Error(`Cannot ${action.kind} "${action.eni}": a call is open`);
+    }
     this.calls.push(action);
     const fate = this.#options.fate?.() ??
       { doneMs: 200, answerMs: 300, kind: "answered" };

@@ -12,7 +12,8 @@ const SUBNET = "10.0.96.0/21";
 /** Lets time pass until nothing is done for two minutes. */
 function settle(node: NodeModel): void {
   let calls = -1;
-  for (let quiet = 0, steps = 0; quiet < 120 && steps < 3_000; steps++) {
+  let quiet = 0;
+  while (quiet < 120 && node.now < 10_000_000) {
     node.step(1_000);
     quiet = node.calls.length === calls ? quiet + 1 : 0;
     calls = node.calls.length;
