@@ -40,6 +40,7 @@ export {
   type Situation,
   stateOf,
 } from "./fleet/fleet.ts";
+export type { Unmet } from "./fleet/grow.ts";
 export {
   capacityOf,
   type LimitOptions,

@@ -133,6 +133,19 @@ Deno.test("plan() retires no block with an address in use, or one that rests, or
   }
 });
 
+Deno.test("plan() retires nothing while a call adds something, needed or not", () => {
+  const action = {
+    kind: "create",
+    subnet: "subnet-1",
+    what: "address",
+    count: 1,
+  } as const;
+  const unused = { [A]: {}, [B]: {}, [C]: {} };
+  assert.deepEqual(done(situationOf(TWO, unused, { calls: [{ action }] })), []);
+  const start = { startedAt: NOW - 1 };
+  assert.deepEqual(done(situationOf(TWO, unused, start)), []);
+});
+
 Deno.test("plan() keeps an ENI of which an address is in use, though its blocks are retired", () => {
   const uses = {
     [A]: {},
@@ -262,6 +275,31 @@ Deno.test("plan() begins nothing at an ENI whose last call may still be done, no
   assert.deepEqual(done(situationOf(TWO, uses, { calls: [call] })), []);
   const pace = new Map([["eni-1", { until: NOW + 1, failures: 1 }]]);
   assert.deepEqual(done(situationOf(TWO, uses, { pace })), []);
+});
+
+Deno.test("plan() says how many addresses are short for good, and why", () => {
+  const uses = { [A]: { used: 1 } };
+  const unmet = (more: Partial<Situation>) =>
+    plan(situationOf([{ blocks: [A] }], uses, { waiting: 1, ...more })).unmet;
+  assert.equal(unmet({}), undefined);
+  const limits = { enis: 1, addressesPerEni: 2, prefixes: true };
+  assert.deepEqual(unmet({ limits }), { addresses: 2, why: "limit" });
+  const full = { until: NOW + 1, failures: 1, atMost: 1 };
+  assert.deepEqual(unmet({ pace: new Map([["subnet-1 address", full]]) }), {
+    addresses: 2,
+    why: "subnet",
+  });
+  const pause = { until: NOW + 1, failures: 1 };
+  const pace = new Map([["eni-0", pause], ["create", pause]]);
+  assert.deepEqual(unmet({ pace }), { addresses: 2, why: "paused" });
+  // An ENI that is being made has room for them.
+  const create = {
+    kind: "create",
+    subnet: "subnet-1",
+    what: "address",
+    count: 1,
+  } as const;
+  assert.equal(unmet({ pace, calls: [{ action: create }] }), undefined);
 });
 
 Deno.test("plan() is due when a block may go, an ENI is old enough, a pause ends or EC2's list has settled", () => {

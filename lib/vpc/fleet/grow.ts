@@ -19,7 +19,21 @@ import { fillsEnis, shortOf, urgentOf } from "./targets.ts";
 export interface Growth {
   readonly actions: readonly Action[];
   /** Addresses that are short when all of it is done. */
-  readonly unmet: number;
+  readonly short: number;
+  /** How many of these do not come by calls that are under way, and why. */
+  readonly unmet?: Unmet | undefined;
+}
+
+/**
+ * Addresses that a node lacks:
+ *
+ * - `limit`: its ENIs are full, and it may have no more
+ * - `subnet`: the subnet had no block when it was last asked
+ * - `paused`: calls failed; they are made again later
+ */
+export interface Unmet {
+  readonly addresses: number;
+  readonly why: "limit" | "subnet" | "paused";
 }
 
 /** More addresses, in this order: by an ENI that is there already, by room on attached ones, by new ENIs. */
@@ -48,7 +62,22 @@ export function grow(situation: Situation): Growth {
     if (created.length === 0) break;
     actions.push(...created);
   }
-  return { actions, unmet: short() };
+  const left = short() - later - unused();
+  if (left <= 0) return { actions, short: short() };
+  const unmet = { addresses: left, why: whyUnmet(situation, members) };
+  return { actions, short: short(), unmet };
+}
+
+function whyUnmet(
+  situation: Situation,
+  members: readonly Member[],
+): Unmet["why"] {
+  const { attaches, subnet, pace, now } = situation;
+  const hasRoom = (attaches && placesLeft(situation, []) > 0) ||
+    members.some((member) => freeSlots(member, situation) > 0);
+  if (!hasRoom) return "limit";
+  const kind = kindFor(subnet, situation);
+  return exhaustedUntil(pace, subnet, kind) > now ? "subnet" : "paused";
 }
 
 /** Addresses that are short when what is under way and these calls have been done. */

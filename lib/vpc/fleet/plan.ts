@@ -8,7 +8,7 @@ import {
   type Situation,
   UNSEEN_MS,
 } from "./fleet.ts";
-import { grow } from "./grow.ts";
+import { grow, type Unmet } from "./grow.ts";
 import { nextTry, pausedUntil } from "./pace.ts";
 import { giveBack, MIN_ATTACHED_MS, retire } from "./shrink.ts";
 
@@ -18,8 +18,8 @@ export interface Plan {
   readonly actions: readonly Action[];
   /** Blocks of which no more addresses are to be given; a later plan gives them back when they are retired. */
   readonly retire: readonly Prefix[];
-  /** Addresses that are short when everything under way is done: limits or pauses are in the way. */
-  readonly unmet: number;
+  /** Addresses that will be short when everything under way is done. */
+  readonly unmet?: Unmet | undefined;
   /** When to look at EC2 and plan again at the latest. */
   readonly dueAt: number;
 }
@@ -32,10 +32,10 @@ export function plan(situation: Situation): Plan {
   const dueAt = dueTime(situation);
   // Without the primary ENI the lists are not to be believed.
   if (!situation.enis.some(isPrimary)) {
-    return { actions: [], retire: [], unmet: 0, dueAt };
+    return { actions: [], retire: [], dueAt };
   }
   const growth = grow(situation);
-  const short = growth.actions.length > 0 || growth.unmet > 0;
+  const short = growth.actions.length > 0 || growth.short > 0;
   const actions = onePerEni([
     ...ipv6Prefixes(situation),
     ...growth.actions,

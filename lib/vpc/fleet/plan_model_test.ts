@@ -200,10 +200,10 @@ class Run {
     const shrank = SHRINKS.some((k) => later.has(k as Action["kind"]));
     const last = node.calls.length;
     this.pass(5_000, 60);
-    const unmet = node.lastPlan?.unmet ?? 0;
+    const { unmet } = node.lastPlan ?? {};
     // A subnet without room, or an instance without, is asked again and again, but rarely.
     assert.ok(last - from < 60, `${last - from} calls in a quiet time`);
-    if (unmet > 0 || isExhausted(node.outcomes.slice(ended))) return;
+    if (unmet !== undefined || isExhausted(node.outcomes.slice(ended))) return;
     assert.ok(!(grew && shrank), "grew and shrank without demand");
     assert.equal(node.calls.length, last, "not at rest");
     assert.equal(node.used, node.pods, "pods wait");

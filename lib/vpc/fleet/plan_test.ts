@@ -191,7 +191,7 @@ Deno.test("plan() asks a subnet that is nearly full for fewer, then pauses", () 
   for (let second = 0; second < 600; second++) node.step(1_000);
   const created = kinds(node).filter((kind) => kind === "create").length;
   assert.ok(created > 0 && created <= 10, `${created} creates`);
-  assert.ok((node.lastPlan?.unmet ?? 0) > 0);
+  assert.equal(node.lastPlan?.unmet?.why, "subnet");
 });
 
 Deno.test("plan() does nothing while the primary ENI is not shown", () => {

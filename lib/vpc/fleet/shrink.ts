@@ -26,8 +26,7 @@ const PATIENCE_MS = 30_000;
  * parts of them; none while anything grows.
  */
 export function retire(situation: Situation): Prefix[] {
-  const isGrowing = situation.waiting > 0 || growing(situation).length > 0;
-  if (isGrowing || isSettling(situation)) return [];
+  if (growing(situation).length > 0 || isSettling(situation)) return [];
   const members = membersOf(situation);
   let counts = countsOf(members, situation);
   const retired: Prefix[] = [];
@@ -35,8 +34,7 @@ export function retire(situation: Situation): Prefix[] {
     const idle = idleBlocks(member, situation);
     const rest = lessBlocks(counts, idle);
     const goes = idle.length > 0 && mayDetach(member, situation) &&
-      isUnused(member) && isAll(idle, member) &&
-      mayLoseEni(situation, counts, rest);
+      isAll(idle, member) && mayLoseEni(situation, counts, rest);
     if (goes) {
       retired.push(...idle);
       counts = rest;
