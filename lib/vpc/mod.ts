@@ -38,6 +38,7 @@ export {
   type Member,
   membersOf,
   type Situation,
+  type Slot,
   stateOf,
 } from "./fleet/fleet.ts";
 export type { Unmet } from "./fleet/grow.ts";

@@ -410,9 +410,13 @@ export class NodeModel {
     };
   }
 
-  #blockUses(): BlockUse[] {
-    return [...this.#uses.values()]
-      .map(({ cooling, ...use }) => ({ ...use, cooling: cooling.length }));
+  #blockUses(): Map<string, BlockUse> {
+    return new Map(
+      [...this.#uses].map(([text, { cooling, ...use }]) => [
+        text,
+        { ...use, cooling: cooling.length },
+      ]),
+    );
   }
 
   #answer(): void {
@@ -481,9 +485,9 @@ export class NodeModel {
     for (const text of [...this.#uses.keys()]) {
       if (!shown.has(text)) this.#uses.delete(text);
     }
-    for (const { attachment, grants } of membersOf(situation)) {
+    for (const { attachment, slots } of membersOf(situation)) {
       if (attachment.state !== "attached") continue;
-      for (const { block, inEc2, inImds } of grants) {
+      for (const { block, inEc2, inImds } of slots) {
         const text = String(block);
         if (!inEc2 || !inImds || this.#uses.has(text)) continue;
         this.#uses.set(text, {

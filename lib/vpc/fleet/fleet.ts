@@ -35,7 +35,8 @@ export interface Situation {
   readonly enis: readonly Eni[];
   /** When EC2's list was asked for. */
   readonly lookedAt: number;
-  readonly uses: readonly BlockUse[];
+  /** By the text of their blocks. */
+  readonly uses: ReadonlyMap<string, BlockUse>;
   /** Pods that wait for an address. */
   readonly waiting: number;
   readonly limits: Limits;
@@ -70,76 +71,92 @@ export type EniState =
   | "detaching"
   | "gone";
 
+/** A block of an ENI, and how it is used; not adopted yet without `use`. */
+export interface Slot extends Grant {
+  readonly use?: BlockUse | undefined;
+}
+
 /** An ENI of the node that gives addresses. */
 export interface Member {
   readonly id: string;
   readonly ec2: Ec2Eni;
   readonly state: EniState;
   readonly attachment: Attachment;
-  readonly grants: readonly Grant[];
+  readonly slots: readonly Slot[];
   readonly hasIpv6: boolean;
-  /** How its adopted blocks are used; others are missing. */
-  readonly uses: ReadonlyMap<string, BlockUse>;
+}
+
+/** A situation with what follows from it. */
+export interface Fleet extends Situation {
+  readonly members: readonly Member[];
+  /** ENIs that wait for the end of a call. */
+  readonly busy: ReadonlySet<string>;
+  /** Calls that add something and have not shown what yet. */
+  readonly growing: readonly Action[];
+  /** What the members have. */
+  readonly counts: Counts;
 }
 
 /** An ENI that the metadata service does not show for so long does not count. */
 export const UNSEEN_MS = 120_000;
 
+/** Derives what follows from a situation. */
+export function fleetOf(situation: Situation): Fleet {
+  const { calls, lookedAt } = situation;
+  const members = membersOf(situation);
+  const open = calls.filter((call) => isOpen(call, lookedAt))
+    .map(({ action }) => action);
+  return {
+    ...situation,
+    members,
+    busy: new Set(
+      open.flatMap((action) => action.kind === "create" ? [] : action.eni),
+    ),
+    growing: open.filter(({ kind }) =>
+      ["create", "attach", "assign"].includes(kind)
+    ),
+    counts: countsOf(members, situation),
+  };
+}
+
 /** The ENI's state. */
-export function stateOf(eni: Eni, uses: readonly BlockUse[]): EniState {
+export function stateOf(
+  eni: Eni,
+  uses: ReadonlyMap<string, BlockUse>,
+): EniState {
   if (eni.ec2 === undefined) return "gone";
   const { attachment } = eni.ec2;
   if (attachment === undefined) return "loose";
   if (attachment.state !== "attached") return attachment.state;
   if (!eni.inImds) return "unseen";
-  const retired = new Set(
-    uses.filter((use) => use.retired).map(({ block }) => String(block)),
-  );
-  const granted = eni.grants.filter(({ inEc2 }) => inEc2);
-  const drains = granted.length > 0 &&
-    granted.every(({ block }) => retired.has(String(block)));
+  const slots = slotsOf(eni, uses).filter(({ inEc2 }) => inEc2);
+  const drains = slots.length > 0 && slots.every(({ use }) => use?.retired);
   return drains ? "draining" : "ready";
 }
 
+function slotsOf(eni: Eni, uses: ReadonlyMap<string, BlockUse>): Slot[] {
+  return eni.grants.map((grant) => ({
+    ...grant,
+    use: uses.get(String(grant.block)),
+  }));
+}
+
 /** The node's ENIs that give addresses, lowest device first. */
-export function membersOf({ enis, uses }: Situation): Member[] {
-  const byText = new Map(uses.map((use) => [String(use.block), use]));
+export function membersOf(
+  { enis, uses }: Pick<Situation, "enis" | "uses">,
+): Member[] {
   return enis.flatMap((eni) => {
-    const { id, ec2, grants } = eni;
+    const { id, ec2 } = eni;
     const attachment = ec2?.attachment;
     if (ec2 === undefined || attachment === undefined) return [];
     if (ec2.ownership === "foreign" || attachment.state === "detaching") {
       return [];
     }
-    const own = grants.flatMap(({ block }) => {
-      const use = byText.get(String(block));
-      return use === undefined ? [] : [[String(block), use] as const];
-    });
-    return [{
-      id,
-      ec2,
-      state: stateOf(eni, uses),
-      attachment,
-      grants,
-      hasIpv6: eni.ipv6?.inEc2 ?? false,
-      uses: new Map(own),
-    }];
+    const hasIpv6 = eni.ipv6?.inEc2 ?? false;
+    const state = stateOf(eni, uses);
+    const slots = slotsOf(eni, uses);
+    return [{ id, ec2, state, attachment, slots, hasIpv6 }];
   });
-}
-
-/** The ENIs that wait for the end of a call. */
-export function busyEnis({ calls, lookedAt }: Situation): Set<string> {
-  return new Set(
-    calls.filter((call) => isOpen(call, lookedAt))
-      .flatMap(({ action }) => action.kind === "create" ? [] : action.eni),
-  );
-}
-
-/** Calls that add something and have not shown what yet. */
-export function growing({ calls, lookedAt }: Situation): Action[] {
-  return calls.filter((call) => isOpen(call, lookedAt))
-    .map(({ action }) => action)
-    .filter(({ kind }) => ["create", "attach", "assign"].includes(kind));
 }
 
 /** Whether EC2's list may lack what an earlier process did. */
@@ -159,7 +176,7 @@ export function doubtfulBlocks(situation: Situation): Set<string> {
     const { blocks = [], eni } = ended.outcome;
     return [...blocks, ...eni?.blocks ?? []];
   });
-  const inUse = situation.uses
+  const inUse = [...situation.uses.values()]
     .filter(({ used, cooling }) => used + cooling > 0)
     .map(({ block }) => block);
   const certain = new Set([...granted, ...inUse].map(String));
@@ -184,13 +201,12 @@ export function countsOf(
     freePrefixes: 0,
   };
   for (const member of members) {
-    for (const grant of member.grants) {
-      const use = member.uses.get(String(grant.block));
+    for (const { block, inEc2, use } of member.slots) {
       if (use?.retired === true) continue;
       const { used = 0, cooling = 0 } = use ?? {};
-      const kind = kindOf(grant.block);
+      const kind = kindOf(block);
       // A block that EC2 does not show any longer has nothing to give.
-      const gives = grant.inEc2 && (use !== undefined || !isLost(member, now));
+      const gives = inEc2 && (use !== undefined || !isLost(member, now));
       counts.total += gives ? sizeOf(kind) : used + cooling;
       counts.used += used;
       counts.cooling += cooling;

@@ -69,14 +69,16 @@ function situationOf(
     startedAt: 0,
     enis: mergeEnis(ec2, imds),
     lookedAt: NOW,
-    uses: Object.entries(uses).map(([text, use]) => ({
-      block: Prefix.parse(text),
-      used: 0,
-      cooling: 0,
-      emptySince: 0,
-      retired: false,
-      ...use,
-    })),
+    uses: new Map(
+      Object.entries(uses).map(([text, use]) => [text, {
+        block: Prefix.parse(text),
+        used: 0,
+        cooling: 0,
+        emptySince: 0,
+        retired: false,
+        ...use,
+      }]),
+    ),
     waiting: 0,
     limits: { enis: 3, addressesPerEni: 4, prefixes: true },
     targets: targetsOf({ warmIps: 1 }),
@@ -342,8 +344,8 @@ Deno.test("stateOf() derives where an ENI is on its way", () => {
   const [loose] = mergeEnis([{ ...eniOf(1, {}), attachment: undefined }], []);
   const [gone] = mergeEnis([], [{ id: "eni-1", device: 1, blocks: [] }]);
   assert.ok(loose && gone);
-  assert.equal(stateOf(loose, []), "loose");
-  assert.equal(stateOf(gone, []), "gone");
+  assert.equal(stateOf(loose, new Map()), "loose");
+  assert.equal(stateOf(gone, new Map()), "gone");
 });
 
 Deno.test("countsOf() counts what is used of a block that EC2 has no longer, and nothing more", () => {

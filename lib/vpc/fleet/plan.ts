@@ -1,10 +1,10 @@
 import type { Prefix } from "../../inet/mod.ts";
 import { type Action, SETTLE_MS } from "./calls.ts";
 import {
-  busyEnis,
+  type Fleet,
+  fleetOf,
   isSettling,
   type Member,
-  membersOf,
   type Situation,
   UNSEEN_MS,
 } from "./fleet.ts";
@@ -29,20 +29,21 @@ export interface Plan {
  * had begun is finished or given back by what EC2 shows of it.
  */
 export function plan(situation: Situation): Plan {
-  const dueAt = dueTime(situation);
+  const fleet = fleetOf(situation);
+  const dueAt = dueTime(fleet);
   // Without the primary ENI the lists are not to be believed.
-  if (!situation.enis.some(isPrimary)) {
+  if (!fleet.enis.some(isPrimary)) {
     return { actions: [], retire: [], dueAt };
   }
-  const growth = grow(situation);
+  const growth = grow(fleet);
   const short = growth.actions.length > 0 || growth.short > 0;
   const actions = onePerEni([
-    ...ipv6Prefixes(situation),
+    ...ipv6Prefixes(fleet),
     ...growth.actions,
-    ...giveBack(situation, { short }),
-    ...endings(situation),
-  ], situation);
-  const retired = short ? [] : retire(situation);
+    ...giveBack(fleet, { short }),
+    ...endings(fleet),
+  ], fleet);
+  const retired = short ? [] : retire(fleet);
   return { actions, retire: retired, unmet: growth.unmet, dueAt };
 }
 
@@ -52,10 +53,10 @@ function isPrimary({ ec2, inImds }: Situation["enis"][number]): boolean {
 
 function onePerEni(
   actions: readonly Action[],
-  situation: Situation,
+  fleet: Fleet,
 ): Action[] {
-  const { pace, now } = situation;
-  const busy = busyEnis(situation);
+  const { pace, now } = fleet;
+  const busy = new Set(fleet.busy);
   return actions.filter((action) => {
     if (pausedUntil(pace, action) > now) return false;
     if (action.kind === "create") return true;
@@ -66,31 +67,31 @@ function onePerEni(
 }
 
 /** Each ENI's /80, from which its pods' IPv6 addresses are. */
-function ipv6Prefixes(situation: Situation): Action[] {
-  if (!situation.ipv6) return [];
-  return membersOf(situation).filter(({ hasIpv6 }) => !hasIpv6)
+function ipv6Prefixes(fleet: Fleet): Action[] {
+  if (!fleet.ipv6) return [];
+  return fleet.members.filter(({ hasIpv6 }) => !hasIpv6)
     .map(({ id: eni, ec2: { subnet } }) => (
       { kind: "assign", eni, subnet, what: "ipv6", count: 1 }
     ));
 }
 
 /** ENIs of coild that would outlive their instance. */
-function endings(situation: Situation): Action[] {
-  return membersOf(situation).filter(({ ec2, attachment }) =>
+function endings(fleet: Fleet): Action[] {
+  return fleet.members.filter(({ ec2, attachment }) =>
     ec2.ownership === "owned" && !attachment.endsWithInstance
   ).map(({ id: eni, attachment: { id: attachment } }) => (
     { kind: "endWithInstance", eni, attachment }
   ));
 }
 
-function dueTime(situation: Situation): number {
-  const { now, pace, calls, startedAt, uses, returnDelayMs } = situation;
+function dueTime(fleet: Fleet): number {
+  const { now, pace, calls, startedAt, uses, returnDelayMs } = fleet;
   const times = [
-    ...isSettling(situation) ? [startedAt + SETTLE_MS] : [],
+    ...isSettling(fleet) ? [startedAt + SETTLE_MS] : [],
     ...calls.flatMap(({ ended }) => ended ? [ended.at + SETTLE_MS] : []),
-    ...uses.filter(({ retired }) => !retired)
+    ...[...uses.values()].filter(({ retired }) => !retired)
       .map(({ emptySince = Infinity }) => emptySince + returnDelayMs),
-    ...membersOf(situation).flatMap(turningPoints),
+    ...fleet.members.flatMap(turningPoints),
   ];
   const later = times.filter((time) => time > now);
   return Math.min(nextTry(pace, now), ...later);

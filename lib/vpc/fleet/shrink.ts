@@ -2,14 +2,11 @@ import type { Prefix } from "../../inet/mod.ts";
 import type { Action } from "./calls.ts";
 import { kindOf } from "./eni.ts";
 import {
-  type BlockUse,
-  countsOf,
-  growing,
+  type Fleet,
   isLost,
   isSettling,
   type Member,
-  membersOf,
-  type Situation,
+  type Slot,
 } from "./fleet.ts";
 import { looseEnis, placesLeft } from "./grow.ts";
 import { pausedUntil } from "./pace.ts";
@@ -25,23 +22,22 @@ const PATIENCE_MS = 30_000;
  * Blocks that are not needed: no more addresses are to be given of them. Of the highest device first, whole ENIs before
  * parts of them; none while anything grows.
  */
-export function retire(situation: Situation): Prefix[] {
-  if (growing(situation).length > 0 || isSettling(situation)) return [];
-  const members = membersOf(situation);
-  let counts = countsOf(members, situation);
+export function retire(fleet: Fleet): Prefix[] {
+  if (fleet.growing.length > 0 || isSettling(fleet)) return [];
+  let { counts } = fleet;
   const retired: Prefix[] = [];
-  for (const member of members.toReversed()) {
-    const idle = idleBlocks(member, situation);
+  for (const member of fleet.members.toReversed()) {
+    const idle = idleBlocks(member, fleet);
     const rest = lessBlocks(counts, idle);
-    const goes = idle.length > 0 && mayDetach(member, situation) &&
-      isAll(idle, member) && mayLoseEni(situation, counts, rest);
+    const goes = idle.length > 0 && mayDetach(member, fleet) &&
+      isAll(idle, member) && mayLoseEni(fleet, counts, rest);
     if (goes) {
       retired.push(...idle);
       counts = rest;
       continue;
     }
     for (const block of idle.toReversed()) {
-      if (!mayLoseBlock(situation, counts, kindOf(block))) continue;
+      if (!mayLoseBlock(fleet, counts, kindOf(block))) continue;
       retired.push(block);
       counts = lessBlocks(counts, [block]);
     }
@@ -55,37 +51,31 @@ function lessBlocks(counts: Counts, blocks: readonly Prefix[]): Counts {
 
 /** Blocks that have been empty for long enough, lowest first. */
 function idleBlocks(
-  { grants, uses }: Member,
-  { now, returnDelayMs }: Situation,
+  { slots }: Member,
+  { now, returnDelayMs }: Fleet,
 ): Prefix[] {
-  return grants.filter(({ block, inEc2 }) => {
-    const use = uses.get(String(block));
-    if (!inEc2 || use === undefined || use.retired || !isEmpty(use)) {
-      return false;
-    }
-    return now >= (use.emptySince ?? Infinity) + returnDelayMs;
-  }).map(({ block }) => block);
+  const idle = slots.filter((slot) => {
+    const { emptySince = Infinity, retired } = slot.use ?? {};
+    return retired === false && isEmpty(slot) && slot.inEc2 &&
+      now >= emptySince + returnDelayMs;
+  });
+  return idle.map(({ block }) => block);
 }
 
-function isEmpty({ used, cooling }: BlockUse): boolean {
-  return used === 0 && cooling === 0;
-}
-
-function isUnused({ uses }: Member): boolean {
-  return [...uses.values()].every(isEmpty);
+/** Whether no pod has an address of the block, and none rests. */
+function isEmpty({ use }: Slot): boolean {
+  return use === undefined || (use.used === 0 && use.cooling === 0);
 }
 
 /** Whether the ENI has no other blocks than these and those that go back already. */
-function isAll(idle: readonly Prefix[], { grants, uses }: Member): boolean {
-  const texts = new Set(idle.map(String));
-  return grants.filter(({ inEc2 }) => inEc2).every(({ block }) => {
-    const text = String(block);
-    return texts.has(text) || uses.get(text)?.retired === true;
-  });
+function isAll(idle: readonly Prefix[], { slots }: Member): boolean {
+  return slots.every(({ block, inEc2, use }) =>
+    !inEc2 || use?.retired === true || idle.includes(block)
+  );
 }
 
-function mayDetach({ ec2, attachment }: Member, situation: Situation): boolean {
-  const { now, attaches } = situation;
+function mayDetach({ ec2, attachment }: Member, fleet: Fleet): boolean {
+  const { now, attaches } = fleet;
   return attaches && ec2.ownership === "owned" &&
     now >= attachment.since + MIN_ATTACHED_MS;
 }
@@ -95,30 +85,30 @@ function mayDetach({ ec2, attachment }: Member, situation: Situation): boolean {
  * blocks; while addresses are `short` it stays, since room on it is worth more than a new one.
  */
 export function giveBack(
-  situation: Situation,
+  fleet: Fleet,
   { short }: { readonly short: boolean },
 ): Action[] {
-  const actions = membersOf(situation).toReversed().flatMap(
+  const actions = fleet.members.toReversed().flatMap(
     (member): Action[] => {
-      const leaves = !isSettling(situation) && mayDetach(member, situation) &&
-        (isAbandoned(member, situation) || (!short && isDrained(member)));
+      const leaves = !isSettling(fleet) && mayDetach(member, fleet) &&
+        (isAbandoned(member, fleet) || (!short && isDrained(member)));
       const { id: eni, attachment } = member;
       if (leaves) return [{ kind: "detach", eni, attachment: attachment.id }];
       const blocks = returnable(member);
       return blocks.length > 0 ? [{ kind: "unassign", eni, blocks }] : [];
     },
   );
-  if (isSettling(situation) || !situation.attaches) return actions;
-  const useless = looseEnis(situation)
-    .filter(({ id }) => !short || !mayAttach(id, situation));
+  if (isSettling(fleet) || !fleet.attaches) return actions;
+  const useless = looseEnis(fleet)
+    .filter(({ id }) => !short || !mayAttach(id, fleet));
   return [...actions, ...useless.map(({ id }) => remove(id))];
 }
 
 /** Whether a loose ENI can be attached soon. */
-function mayAttach(eni: string, situation: Situation): boolean {
-  const { pace, now } = situation;
+function mayAttach(eni: string, fleet: Fleet): boolean {
+  const { pace, now } = fleet;
   const attach = { kind: "attach", eni, device: 0 } as const;
-  return placesLeft(situation, []) > 0 &&
+  return placesLeft(fleet, []) > 0 &&
     pausedUntil(pace, attach) <= now + PATIENCE_MS;
 }
 
@@ -128,17 +118,16 @@ function remove(eni: string): Action {
 
 /** Whether all blocks of the ENI go back and no pod has an address of them. */
 function isDrained(member: Member): boolean {
-  return isAll([], member) && isUnused(member);
+  return isAll([], member) && member.slots.every(isEmpty);
 }
 
 /** Whether the ENI was never seen, so that no pod has an address of it. */
-function isAbandoned(member: Member, { now }: Situation): boolean {
-  return isLost(member, now) && member.uses.size === 0;
+function isAbandoned(member: Member, { now }: Fleet): boolean {
+  return isLost(member, now) && member.slots.every(({ use }) => !use);
 }
 
-function returnable({ grants, uses }: Member): Prefix[] {
-  return grants.filter(({ block, inEc2 }) => {
-    const use = uses.get(String(block));
-    return inEc2 && use?.retired === true && isEmpty(use);
-  }).map(({ block }) => block);
+function returnable({ slots }: Member): Prefix[] {
+  return slots.filter((slot) =>
+    slot.inEc2 && slot.use?.retired === true && isEmpty(slot)
+  ).map(({ block }) => block);
 }
