@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { Address, Prefix } from "../../inet/mod.ts";
 import { targetsOf } from "../testing.ts";
-import type { Call } from "./calls.ts";
+import type { Action, Call } from "./calls.ts";
 import {
   type Attachment,
   type Ec2Eni,
@@ -277,6 +277,42 @@ Deno.test("plan() begins nothing at an ENI whose last call may still be done, no
   assert.deepEqual(done(situationOf(TWO, uses, { calls: [call] })), []);
   const pace = new Map([["eni-1", { until: NOW + 1, failures: 1 }]]);
   assert.deepEqual(done(situationOf(TWO, uses, { pace })), []);
+});
+
+Deno.test("plan() counts what calls under way will add, and room on ENIs that come", () => {
+  const full = ["10.0.96.30/32", "10.0.96.31/32", A];
+  const uses = Object.fromEntries(full.map((text) => [text, { used: 1 }]));
+  const after = (action: Action, waiting: number) =>
+    done(situationOf([{ blocks: full }, { blocks: [B] }], {
+      ...uses,
+      [B]: { used: 1 },
+    }, { calls: [{ action }], waiting }));
+  const subnet = "subnet-1";
+  const what = "address";
+  const assign = { kind: "assign", eni: "eni-1", subnet, what } as const;
+  // Targets want one more than those that wait.
+  assert.deepEqual(after({ ...assign, count: 2 }, 1), []);
+  assert.deepEqual(after({ ...assign, count: 1 }, 1), [], "later");
+  assert.deepEqual(after({ ...assign, count: 2 }, 2), ["create 1 address"]);
+  const create = { kind: "create", subnet, what, count: 1 } as const;
+  assert.deepEqual(after(create, 2), []);
+  assert.deepEqual(after(create, 3), ["assign eni-1"]);
+});
+
+Deno.test("plan() counts an ENI once whose attachment is seen before its answer", () => {
+  const action = { kind: "attach", eni: "eni-1", device: 1 } as const;
+  const ended = { at: NOW - 1, outcome: { kind: "unknown" } } as const;
+  const uses = { [A]: { used: 1 }, [B]: { used: 1 }, [C]: { used: 1 } };
+  const looks = [{ blocks: [A] }, { blocks: [B, C] }];
+  const calls = [{ action, ended }];
+  const { actions } = plan(situationOf(looks, uses, { calls, waiting: 2 }));
+  assert.deepEqual(actions, [{
+    kind: "assign",
+    eni: "eni-0",
+    subnet: "subnet-1",
+    what: "address",
+    count: 2,
+  }]);
 });
 
 Deno.test("plan() says how many addresses are short for good, and why", () => {

@@ -214,6 +214,22 @@ class Run {
       situation.enis.every(({ ec2 }) => ec2?.attachment),
       "an ENI is left over",
     );
+    node.stop(3, (n) => n - 1);
+    this.#never(["create", "assign"]);
+    if (!node.lastPlan?.unmet) node.pods += 3;
+    this.#never(SHRINKS);
+  }
+
+  /** What is done about one change of demand goes one way. */
+  #never(kinds: readonly string[]): void {
+    const { node } = this;
+    const calls = node.calls.length;
+    const ended = node.outcomes.length;
+    this.pass(1_000, 300);
+    if (isExhausted(node.outcomes.slice(ended))) return;
+    const wrong = node.calls.slice(calls)
+      .filter(({ kind }) => kinds.includes(kind));
+    assert.deepEqual(wrong, []);
   }
 }
 

@@ -81,6 +81,8 @@ for (const [name, limits, targets, pods, layout] of LAYOUTS) {
     settle(node);
     assert.deepEqual(node.layout, layout);
     assert.equal(node.used, pods);
+    const shrinks = ["unassign", "detach", "delete"];
+    assert.ok(!kinds(node).some((kind) => shrinks.includes(kind)));
   });
 }
 
