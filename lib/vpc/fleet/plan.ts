@@ -43,8 +43,7 @@ export function plan(situation: Situation): Plan {
     ...giveBack(fleet, { short }),
     ...endings(fleet),
   ], fleet);
-  const retired = short ? [] : retire(fleet);
-  return { actions, retire: retired, unmet: growth.unmet, dueAt };
+  return { actions, retire: retire(fleet), unmet: growth.unmet, dueAt };
 }
 
 function isPrimary({ ec2, inImds }: Situation["enis"][number]): boolean {
