@@ -154,7 +154,9 @@ Deno.test("plan() keeps an ENI of which an address is in use, though its blocks 
     [B]: { retired: true, used: 1 },
     [C]: { retired: true },
   };
-  assert.deepEqual(done(situationOf(TWO, uses)), ["unassign eni-1"]);
+  assert.deepEqual(plan(situationOf(TWO, uses)).actions, [
+    { kind: "unassign", eni: "eni-1", blocks: [Prefix.parse(C)] },
+  ]);
 });
 
 Deno.test("plan() gives back blocks, not the ENI, when it is adopted, young, or the node is cordoned", () => {

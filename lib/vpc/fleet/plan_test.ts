@@ -145,6 +145,21 @@ Deno.test("plan() grows beside addresses that rest, and keeps what pods may need
   assert.equal(node.resting, 5);
 });
 
+Deno.test("plan() makes two calls for a pod that is replaced where warm IPs are exact, and none with prefixes", () => {
+  const callsFor = (targets: Partial<Targets>) => {
+    const node = nodeOf(M5_LARGE, targets);
+    node.pods = 5;
+    settle(node);
+    const before = node.calls.length;
+    node.stop(1, () => 0);
+    node.pods += 1;
+    settle(node);
+    return kinds(node).slice(before);
+  };
+  assert.deepEqual(callsFor({ warmIps: 1 }), ["assign", "unassign"]);
+  assert.deepEqual(callsFor({ kind: "prefix", warmPrefixes: 1 }), []);
+});
+
 Deno.test("plan() leaves an ENI that a killed process created to its successor", () => {
   const node = nodeOf(T3_SMALL, { warmEnis: 1 });
   settle(node);

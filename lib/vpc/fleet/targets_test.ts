@@ -110,6 +110,7 @@ const REMOVALS: readonly [Partial<Targets>, number, number, number, boolean][] =
     [{ warmIps: 2, minIps: 4 }, 6, 4, 0, true],
     [{ warmEnis: 1 }, 9, 6, 4, false],
     [{ warmEnis: 1 }, 9, 6, 3, true],
+    [{ warmEnis: 1 }, 5, 3, 0, false],
     [{ warmEnis: 0 }, 6, 3, 3, false],
     [{ free: { min: 3, max: 6 } }, 9, 6, 3, false],
     [{ free: { min: 3, max: 6 } }, 9, 6, 2, true],
@@ -123,6 +124,15 @@ for (const [targets, total, left, used, may] of REMOVALS) {
     assert.equal(mayLoseEni(goalOf(targets), all, rest), may);
   });
 }
+
+Deno.test("mayLoseEni() keeps as many unused prefixes as wanted, whatever is free in others", () => {
+  const goal = goalOf({ kind: "prefix", warmPrefixes: 1 });
+  const all = countsOf({ total: 48, used: 2, prefixes: 3, freePrefixes: 1 });
+  const rest = without(all, "prefix");
+  assert.equal(mayLoseEni(goal, all, rest), false);
+  const more = { ...all, total: 64, prefixes: 4, freePrefixes: 2 };
+  assert.equal(mayLoseEni(goal, more, without(more, "prefix")), true);
+});
 
 Deno.test("mayLoseEni() keeps an ENI while others' addresses rest", () => {
   const goal = goalOf({ warmIps: 1 });
