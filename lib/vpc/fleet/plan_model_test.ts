@@ -62,7 +62,8 @@ type Step =
   | { readonly do: "pods" | "stop"; readonly pods: number }
   | { readonly do: "pass"; readonly ms: number; readonly steps: number }
   | { readonly do: "lag"; readonly ec2: number; readonly imds: number }
-  | { readonly do: "fill" | "fragment" | "clear" | "kill" };
+  | { readonly do: "fill" | "fragment" | "clear" | "kill" }
+  | { readonly do: "killAt"; readonly kind: Action["kind"] };
 
 const step: fc.Arbitrary<Step> = fc.oneof(
   fc.record({
@@ -81,6 +82,16 @@ const step: fc.Arbitrary<Step> = fc.oneof(
     do: fc.constant("lag" as const),
     ec2: fc.integer({ min: 0, max: 5_000 }),
     imds: fc.integer({ min: 0, max: 20_000 }),
+  }),
+  fc.record({
+    do: fc.constant("killAt" as const),
+    kind: fc.constantFrom<Action["kind"]>(
+      "create",
+      "attach",
+      "assign",
+      "unassign",
+      "detach",
+    ),
   }),
   fc.record({
     do: fc.constantFrom<"fill" | "fragment" | "clear" | "kill">(
@@ -138,10 +149,29 @@ class Run {
         for (let n = 4n; n < PLACES - 1n; n++) node.ec2.others.delete(n);
         break;
       case "kill":
-        this.killedAt = node.now;
-        node.kill();
+        this.#kill();
+        break;
+      case "killAt":
+        if (this.#awaits(step.kind)) this.#kill();
+        node.pods += 2;
         break;
     }
+  }
+
+  #kill(): void {
+    this.killedAt = this.node.now;
+    this.node.kill();
+  }
+
+  /** Lets time pass until such a call has just begun; false when there is none. */
+  #awaits(kind: Action["kind"]): boolean {
+    const { calls } = this.node;
+    for (let i = 0; i < 80; i++) {
+      const before = calls.length;
+      this.pass(1_000, 1);
+      if (calls.slice(before).some((call) => call.kind === kind)) return true;
+    }
+    return false;
   }
 
   /** Others take each address of so many: those that ENIs have are freed for none of them. */
@@ -225,6 +255,7 @@ class Run {
     const { node } = this;
     const calls = node.calls.length;
     const ended = node.outcomes.length;
+    this.pass(100, 40);
     this.pass(1_000, 300);
     if (isExhausted(node.outcomes.slice(ended))) return;
     const wrong = node.calls.slice(calls)

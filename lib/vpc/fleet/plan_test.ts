@@ -171,6 +171,24 @@ Deno.test("plan() leaves an ENI that a killed process created to its successor",
   assert.equal(kinds(node).filter((kind) => kind === "create").length, 1);
 });
 
+Deno.test("plan() gives no address of what a killed process may have given back", () => {
+  const ec2 = new Ec2Model(M5_LARGE, SUBNET);
+  const node = new NodeModel(ec2, {
+    targets: targetsOf({ warmIps: 1 }),
+    fate: () => ({ doneMs: 2_000, answerMs: 4_000, kind: "answered" }),
+    lagMs: { ec2: 3_000, imds: 3_000 },
+  });
+  node.pods = 6;
+  settle(node);
+  node.stop(5, (n) => n - 1);
+  while (!kinds(node).includes("unassign")) node.step(100);
+  node.kill();
+  node.pods = 4;
+  // The model throws when a call takes an address that a pod has.
+  for (let i = 0; i < 400; i++) node.step(100);
+  assert.equal(node.used, 4);
+});
+
 Deno.test("plan() deletes an ENI that cannot be attached, and creates no more for a while", () => {
   const node = nodeOf({ ...T3_SMALL, enis: 1 }, { warmEnis: 1 });
   const wrong = { ...T3_SMALL, enis: 2 };
