@@ -123,7 +123,7 @@ export class FakeCluster {
 /** One call of a {@linkcode FakeBlockSource} that has not been answered. */
 export interface PendingCall {
   readonly kind: "list" | "request" | "release";
-  /** The pool of a request, the block name of a release. */
+  /** The pool of a request, the names of a release's blocks. */
   readonly subject: string;
   /** Lets the cluster carry it out. Idempotent. */
   perform(): void;
@@ -141,6 +141,8 @@ export class FakeBlockSource implements BlockSource {
   deaf = false;
   /** How many blocks an answer has at most. */
   mostBlocks = 1;
+  /** Which blocks go back by one call. */
+  releaseGroup = ({ uid }: BlockInfo): string => uid;
   /** How many addresses the requests so far were for. */
   readonly wanted: number[] = [];
   /** Thrown by the next calls of a kind, first come first served. */
@@ -183,13 +185,14 @@ export class FakeBlockSource implements BlockSource {
     });
   }
 
-  release(block: BlockInfo, { signal }: SignalOptions): Promise<void> {
-    return this.#call(
-      "release",
-      block.name,
-      signal,
-      () => this.#cluster.remove(block),
-    );
+  release(
+    blocks: readonly BlockInfo[],
+    { signal }: SignalOptions,
+  ): Promise<void> {
+    const names = blocks.map(({ name }) => name).join(" ");
+    return this.#call("release", names, signal, () => {
+      for (const block of blocks) this.#cluster.remove(block);
+    });
   }
 
   poolState(pool: string): PoolState {

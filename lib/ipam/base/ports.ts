@@ -54,8 +54,13 @@ export interface BlockSource {
    * @throws {PoolNotFoundError} when there is no such pool
    */
   request(pool: string, options: RequestOptions): Promise<readonly BlockInfo[]>;
-  /** Gives a block back for good. Idempotent: a block that is gone, or whose name has another UID, is success. */
-  release(block: BlockInfo, options: SignalOptions): Promise<void>;
+  /**
+   * Gives blocks of one {@linkcode BlockSource.releaseGroup} back for good. Idempotent: a block that is gone, or whose
+   * name has another UID, is success. After a failure any of them may be gone.
+   */
+  release(blocks: readonly BlockInfo[], options: SignalOptions): Promise<void>;
+  /** Names those that may go back together, by one call at a time. Default: each block by itself. */
+  releaseGroup?(block: BlockInfo): string;
   /** Returns what is known of a pool, without waiting. */
   poolState(pool: string): PoolState;
   /** Which addresses of a pool are never given; answers at once. */

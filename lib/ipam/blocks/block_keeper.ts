@@ -175,7 +175,7 @@ export class BlockKeeper {
     });
     for (const pool of fetch) this.supply.start(pool);
     for (const block of retire) block.holds.add("returning");
-    for (const block of giveBack) this.#giveBack(block);
+    for (const blocks of giveBack) this.#giveBack(blocks);
     for (const block of keep) this.#keep(block);
     this.#timer?.[Symbol.dispose]();
     this.#timer = dueAt === Infinity
@@ -194,19 +194,19 @@ export class BlockKeeper {
     }
   }
 
-  #giveBack(block: HeldBlock): void {
-    this.#flying.add(block);
+  #giveBack(blocks: readonly HeldBlock[]): void {
+    for (const block of blocks) this.#flying.add(block);
     this.#options.tasks.run("block return", async (signal) => {
       try {
-        const isGone = await giveBack(block, {
+        const gone = await giveBack(blocks, {
           ...this.#options,
           routes: this.#routes,
           timeoutMs: REQUEST_TIMEOUT_MS,
           signal,
         });
-        if (isGone) this.#view.forget(block);
+        for (const block of gone) this.#view.forget(block);
       } finally {
-        this.#flying.delete(block);
+        for (const block of blocks) this.#flying.delete(block);
         this.kick();
       }
     });

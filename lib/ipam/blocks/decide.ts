@@ -7,7 +7,7 @@ import { roomOf } from "./stock.ts";
 /** The input of the decision, besides the table. */
 export interface Situation {
   readonly now: number;
-  readonly source: Pick<BlockSource, "poolState">;
+  readonly source: Pick<BlockSource, "poolState" | "releaseGroup">;
   readonly supply: Pick<BlockSupply, "waiting" | "pausedUntil">;
   readonly stock: Stock;
   /** About how long a block must have been empty, so that a pod that comes back needs no request. */
@@ -26,8 +26,8 @@ export interface Decision {
   readonly fetch: readonly string[];
   /** Blocks that go back: no more addresses are given out of them. */
   readonly retire: readonly HeldBlock[];
-  /** Those of them, and of earlier ones, whose return is to be tried now. */
-  readonly giveBack: readonly HeldBlock[];
+  /** Those of them, and of earlier ones, whose return is to be tried now, by groups. */
+  readonly giveBack: readonly (readonly HeldBlock[])[];
   /** Blocks that stay after all: a pod with an address of them turned up in the kernel. */
   readonly keep: readonly HeldBlock[];
   /** When to decide again at the latest. */
@@ -37,7 +37,7 @@ export interface Decision {
 /** While a pool has few blocks left, no block stays empty for longer. */
 const LOW_MS = 30_000;
 
-/** The most returns under way at a time. */
+/** The most calls under way at a time that give blocks back. */
 const MAX_FLYING = 8;
 
 /** Decides which blocks a node gets and gives back. Pure: looks at the whole table, whatever happened. */
@@ -45,7 +45,7 @@ export function decide(table: AddressTable, situation: Situation): Decision {
   const { now, flying, stock } = situation;
   const fetch: string[] = [];
   const retire: HeldBlock[] = [];
-  const giveBack: HeldBlock[] = [];
+  const ready: HeldBlock[] = [];
   const keep: HeldBlock[] = [];
   const later: number[] = [];
   for (const pool of new Set([...table.pools, ...stock.pools ?? []])) {
@@ -65,11 +65,26 @@ export function decide(table: AddressTable, situation: Situation): Decision {
     if (!block.isEmpty) {
       if (!asked) keep.push(block);
     } else if (retryAt > now) later.push(retryAt);
-    else if (flying.size + giveBack.length < MAX_FLYING) giveBack.push(block);
+    else ready.push(block);
   }
   const { coolingUntil = Infinity } = table;
   const dueAt = Math.min(coolingUntil, ...later);
+  const giveBack = inGroups(ready, situation);
   return { fetch, retire, giveBack, keep, dueAt };
+}
+
+/** The calls to make, without those groups that have one under way. */
+function inGroups(
+  blocks: readonly HeldBlock[],
+  { flying, source }: Situation,
+): HeldBlock[][] {
+  const groupOf = ({ info }: HeldBlock) =>
+    source.releaseGroup?.(info) ?? info.uid;
+  const busy = new Set([...flying].map(groupOf));
+  return [...Map.groupBy(blocks, groupOf)]
+    .filter(([group]) => !busy.has(group))
+    .slice(0, MAX_FLYING - busy.size)
+    .map(([, members]) => members);
 }
 
 /** Of a pool in one of these states there is no block to be had. */

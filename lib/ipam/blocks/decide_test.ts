@@ -24,6 +24,8 @@ class World {
   jitter = 0.5;
   stock: Stock = waterStock(DEFAULT_WATER_MARKS);
   readonly lowSince = new Map<string, number>();
+  /** How many neighbours go back together; 0: none. */
+  groupsOf = 0;
 
   block(index: number): HeldBlock {
     return this.table.addBlock({
@@ -53,10 +55,14 @@ class World {
     this.table.register({ ...key, pool: "default", addresses }, this.nowMs);
   }
 
-  decide() {
-    const situation: Situation = {
+  situation(): Situation {
+    return {
       now: this.nowMs,
-      source: { poolState: () => this.state },
+      source: {
+        poolState: () => this.state,
+        releaseGroup: ({ index, uid }) =>
+          this.groupsOf === 0 ? uid : `${Math.floor(index / this.groupsOf)}`,
+      },
       supply: {
         waiting: () => this.waiting,
         pausedUntil: () => this.pausedUntilMs,
@@ -67,16 +73,25 @@ class World {
       jitterOf: () => this.jitter,
       flying: this.flying,
     };
+  }
+
+  /** The calls that give blocks back. */
+  calls() {
+    return decide(this.table, this.situation()).giveBack
+      .map((blocks) => blocks.map(({ info }) => info.index));
+  }
+
+  decide() {
     const { fetch, retire, giveBack, keep, dueAt } = decide(
       this.table,
-      situation,
+      this.situation(),
     );
     const names = (blocks: readonly HeldBlock[]) =>
       blocks.map(({ info }) => info.index);
     return {
       fetch,
       retire: names(retire),
-      giveBack: names(giveBack),
+      giveBack: names(giveBack.flat()),
       keep: names(keep),
       inMs: dueAt - this.nowMs,
     };
@@ -263,4 +278,20 @@ Deno.test("decide() fills a store that is kept without a pod and a block, and em
     retire: [3, 2],
     giveBack: [3, 2],
   });
+});
+
+Deno.test("decide() gives blocks of a group back by one call, one at a time, and eight calls at most", () => {
+  const world = new World();
+  world.groupsOf = 3;
+  for (let index = 0; index < 36; index++) world.block(index);
+  world.nowMs += 30_000;
+  const calls = world.calls();
+  assert.deepEqual(calls.slice(0, 2), [[35, 34, 33], [32, 31, 30]]);
+  assert.equal(calls.length, 8);
+  const [flying] = world.table.blocksOf("default").empty.slice(-1);
+  assert.ok(flying);
+  flying.holds.add("returning");
+  world.flying.add(flying);
+  assert.deepEqual(world.calls()[0], [32, 31, 30]);
+  assert.equal(world.calls().length, 7);
 });

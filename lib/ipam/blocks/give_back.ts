@@ -27,71 +27,86 @@ export interface GiveBackOptions {
 }
 
 /**
- * Tries to give back a block that is no longer allocated from. True when it is gone.
+ * Tries to give back blocks of one group that are no longer allocated from. Returns those that are gone.
  *
- * The order is what makes it safe: its route is withdrawn, then the kernel is asked whether it is unused indeed, then
- * the API server. A failure never reaches a DEL, unlike upstream, where DEL fails with it (and W1 follows). After a
- * failure the block stays `returning`: the request may have been carried out, or may still be, so nothing is given
+ * The order is what makes it safe: their routes are withdrawn, then the kernel is asked whether they are unused indeed,
+ * then the source. A failure never reaches a DEL, unlike upstream, where DEL fails with it (and W1 follows). After a
+ * failure a block stays `returning`: the request may have been carried out, or may still be, so nothing is given
  * out of it until it is gone and granted again.
  */
 export async function giveBack(
-  block: HeldBlock,
+  blocks: readonly HeldBlock[],
   options: GiveBackOptions,
-): Promise<boolean> {
-  const { log, observer, clock, signal } = options;
-  const { pool, name } = block.info;
-  const attempts = block.giveBack ??= {
+): Promise<readonly HeldBlock[]> {
+  const { source, routes, clock, log, observer, timeoutMs, signal } = options;
+  let going = blocks;
+  try {
+    if (!await abortable(routes.flush(), signal)) {
+      // Another node could announce the block while this one still does.
+      throw new Error("Cannot withdraw the route: the export table is stuck");
+    }
+    going = await abortable(unused(going, options), signal);
+    going = going.filter(({ isEmpty }) => isEmpty);
+    if (going.length === 0) return [];
+    for (const block of going) attemptsOf(block, options).asked = true;
+    const infos = going.map(({ info }) => info);
+    await withTimeout(
+      timeoutMs,
+      (inner) => abortable(source.release(infos, { signal: inner }), inner),
+      { clock, signal },
+    );
+  } catch (err) {
+    if (signal.aborted) throw err;
+    for (const block of going) retryLater(block, err, options);
+    return [];
+  }
+  for (const { info: { pool, name } } of going) {
+    log.info("Returned a block", { pool, block: name });
+    observer.blockReturned?.({ pool, block: name, ok: true });
+  }
+  return going;
+}
+
+function attemptsOf(
+  block: HeldBlock,
+  { clock }: Pick<GiveBackOptions, "clock">,
+): GiveBack {
+  return block.giveBack ??= {
     backoff: new Backoff({ initialMs: 1_000, maxMs: 60_000 }),
     retryAt: clock.nowMs(),
     asked: false,
   };
-  try {
-    if (!await release(block, attempts, options)) return false;
-    log.info("Returned a block", { pool, block: name });
-    observer.blockReturned?.({ pool, block: name, ok: true });
-    return true;
-  } catch (err) {
-    if (signal.aborted) throw err;
-    attempts.retryAt = clock.nowMs() + attempts.backoff.nextMs();
-    observer.blockReturned?.({ pool, block: name, ok: false });
-    log.warn("Cannot return a block; retrying", { pool, block: name, err });
-    return false;
-  }
 }
 
-async function release(
+function retryLater(
   block: HeldBlock,
-  attempts: GiveBack,
-  { source, routes, kernel, clock, timeoutMs, signal }: GiveBackOptions,
-): Promise<boolean> {
-  if (!await abortable(routes.flush(), signal)) {
-    // Another node could announce the block while this one still does.
-    throw new Error("Cannot withdraw the route: the export table is stuck");
-  }
-  await abortable(assertUnused(block, kernel), signal);
-  if (!block.isEmpty) return false;
-  attempts.asked = true;
-  await withTimeout(
-    timeoutMs,
-    (inner) => abortable(source.release(block.info, { signal: inner }), inner),
-    { clock, signal },
-  );
-  return true;
+  err: unknown,
+  options: GiveBackOptions,
+): void {
+  const { pool, name } = block.info;
+  const attempts = attemptsOf(block, options);
+  attempts.retryAt = options.clock.nowMs() + attempts.backoff.nextMs();
+  options.observer.blockReturned?.({ pool, block: name, ok: false });
+  const fields = { pool, block: name, err };
+  options.log.warn("Cannot return a block; retrying", fields);
 }
 
 /**
- * The table may be wrong: an alias that was changed by hand makes a living
- * pod look gone. On this node its route keeps others from its address, but
- * another node would know nothing of it.
+ * Those of which the kernel routes no address. The table may be wrong: an alias that was changed by hand makes a living
+ * pod look gone. On this node its route keeps others from its address, but another node would know nothing of it.
  */
-async function assertUnused(
-  { info }: HeldBlock,
-  kernel: RouteView | undefined,
-): Promise<void> {
-  const prefixes = valuesOf(info.prefixes);
-  const [used] = await kernel?.routedWithin(prefixes) ?? [];
-  if (used === undefined) return;
-  throw new Error(
-    `Cannot return the block: the kernel has a route to "${used}"`,
-  );
+async function unused(
+  blocks: readonly HeldBlock[],
+  options: GiveBackOptions,
+): Promise<readonly HeldBlock[]> {
+  const prefixes = blocks.flatMap(({ info }) => valuesOf(info.prefixes));
+  const routed = await options.kernel?.routedWithin(prefixes) ?? [];
+  return blocks.filter((block) => {
+    const used = routed.find((each) => block.indexOf(each) !== undefined);
+    if (used === undefined) return true;
+    const problem =
+      `Cannot return the block: the kernel has a route to "${used}"`;
+    retryLater(block, new Error(problem), options);
+    return false;
+  });
 }

@@ -60,7 +60,7 @@ class World {
   /** When an address was freed, and the UID of its block then. */
   readonly freed = new Map<string, { at: number; uid: string | undefined }>();
   readonly isStrict: boolean;
-  source = new FakeBlockSource(this.cluster, NODE);
+  source: FakeBlockSource;
   routes = new FakeRoutes();
   ipam: NodeIpam;
   /** Allocations that succeeded; says whether a history was of any use. */
@@ -70,6 +70,7 @@ class World {
 
   constructor(isStrict: boolean) {
     this.isStrict = isStrict;
+    this.source = this.makeSource();
     this.ipam = this.make();
     this.cluster.addPool(
       "a",
@@ -79,6 +80,12 @@ class World {
     );
     this.cluster.addPool("b", 0, "10.1.0.0/30");
     this.cluster.addPool("c", 4, "fd01::ffff:ffff:ffff:ffc0/122");
+  }
+
+  makeSource(): FakeBlockSource {
+    const source = new FakeBlockSource(this.cluster, NODE);
+    if (this.isStrict) source.releaseGroup = ({ pool }) => pool;
+    return source;
   }
 
   make(): NodeIpam {
@@ -129,7 +136,7 @@ class World {
     this.forbidden.clear();
     await old[Symbol.asyncDispose]();
     this.adds.clear();
-    this.source = new FakeBlockSource(this.cluster, NODE);
+    this.source = this.makeSource();
     this.routes = new FakeRoutes();
     this.ipam = this.make();
     const resting = this.isStrict ? this.resting() : [];

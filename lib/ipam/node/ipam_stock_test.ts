@@ -2,7 +2,14 @@
 import assert from "node:assert/strict";
 import { Address } from "../../inet/mod.ts";
 import type { Stock } from "../base/ports.ts";
-import { FakeCluster, keyOf, openNode, release, textOf } from "../testing.ts";
+import {
+  FakeCluster,
+  keyOf,
+  openNode,
+  type PendingCall,
+  release,
+  textOf,
+} from "../testing.ts";
 import { settle } from "../../async/testing.ts";
 
 /** Pool "default" of single addresses. */
@@ -153,4 +160,53 @@ Deno.test("start() lets addresses rest on, in blocks of then and of later, but f
   assert.equal(await given(5), "10.0.0.2 fd00::2");
   await clock.advance(10_000);
   assert.deepEqual(cooling(), [0]);
+});
+
+Deno.test("blocks of a group go back by one call, without those that the kernel routes, and again after a failure", async () => {
+  const cluster = singles("10.0.0.0/27");
+  for (let n = 0; n < 4; n++) cluster.allocate("default", "node1");
+  const returned: string[] = [];
+  let routed = [Address.parse("10.0.0.1")];
+  await using node = await openNode(cluster, {
+    returnDelayMs: 1_000,
+    kernel: { routedWithin: () => Promise.resolve(routed) },
+    observer: {
+      blockReturned: ({ block, ok }) => void returned.push(`${block} ${ok}`),
+    },
+  });
+  const { source, clock } = node;
+  const calls: string[] = [];
+  source.releaseGroup = ({ index }) => (index < 3 ? "low" : "high");
+  source.auto = false;
+  const answer = async (work: (call: PendingCall) => void) => {
+    for (const call of [...source.pending]) {
+      calls.push(call.subject);
+      work(call);
+    }
+    await settle();
+  };
+  await clock.advance(1_000);
+  assert.deepEqual(returned, ["default-1 false"]);
+  await answer((call) => call.fail(new Error("throttled")));
+  assert.deepEqual(returned.slice(1).sort(), [
+    "default-0 false",
+    "default-2 false",
+    "default-3 false",
+  ]);
+  routed = [];
+  await clock.advance(2_000);
+  await answer((call) => call.answer());
+  await clock.advance(2_000);
+  await answer((call) => call.answer());
+  assert.deepEqual(node.ipam.blocks(), []);
+  assert.deepEqual(calls.slice(0, 2).sort(), [
+    "default-2 default-0",
+    "default-3",
+  ]);
+  assert.deepEqual(calls.slice(2).join(" ").split(" ").sort(), [
+    "default-0",
+    "default-1",
+    "default-2",
+    "default-3",
+  ]);
 });

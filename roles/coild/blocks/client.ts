@@ -133,12 +133,20 @@ export class BlockClient implements BlockSource {
       labels[POOL_LABEL] === pool && deletionTimestamp === undefined;
   }
 
+  /** Gives blocks back, one after the other. */
+  async release(
+    blocks: readonly BlockInfo[],
+    options: { signal: AbortSignal },
+  ): Promise<void> {
+    for (const block of blocks) await this.#release(block, options);
+  }
+
   /**
    * Gives a block back. Deletion comes first and the finalizer goes last, so
    * at no moment could a deletion by another program remove a block under a
    * pod.
    */
-  async release(
+  async #release(
     block: BlockInfo,
     { signal }: { signal: AbortSignal },
   ): Promise<void> {

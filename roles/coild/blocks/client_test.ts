@@ -128,7 +128,7 @@ Deno.test("release() deletes first, and removes its own finalizer alone and last
   api.refuse = (write) =>
     write.startsWith("PATCH ") ? conflicts.shift() : undefined;
   for (const found of await site.list()) {
-    await client.release(found, { signal });
+    await client.release([found], { signal });
   }
   assert.deepEqual(api.writes, [
     "DELETE addressblocks//p-0",
@@ -152,7 +152,7 @@ Deno.test("release() leaves another block of the name alone, and says what the A
   assert.ok(found);
   for (const write of ["DELETE", "PATCH"]) {
     api.refuse = (made) => made.startsWith(`${write} `) ? 403 : undefined;
-    await assert.rejects(client.release(found, { signal }), KubeApiError);
+    await assert.rejects(client.release([found], { signal }), KubeApiError);
   }
   // Made again while it is released.
   api.refuse = (made) => {
@@ -160,9 +160,9 @@ Deno.test("release() leaves another block of the name alone, and says what the A
     site.put("p-0", { uid: "another", finalizers: [OWN] });
     return 409;
   };
-  await client.release(found, { signal });
+  await client.release([found], { signal });
   api.refuse = () => undefined;
-  await client.release(found, { signal });
+  await client.release([found], { signal });
   const { uid, finalizers, deletionTimestamp } = site.get("p-0")?.metadata ??
     {};
   assert.deepEqual([uid, finalizers, deletionTimestamp], [
@@ -171,7 +171,7 @@ Deno.test("release() leaves another block of the name alone, and says what the A
     undefined,
   ]);
   api.remove("addressblocks//p-0");
-  await client.release(found, { signal });
+  await client.release([found], { signal });
 });
 
 Deno.test("what others do to a block that was listed, adopted or named by an answer is noticed, and not of one that was given back", async () => {
@@ -198,7 +198,7 @@ Deno.test("what others do to a block that was listed, adopted or named by an ans
   await untilPasses(() => assert.deepEqual(seen, ["p-0", "p-1!", "p-2"]));
   api.remove("addressblocks//p-2");
   await untilPasses(() => assert.deepEqual(seen, ["p-0", "p-1!"]));
-  await client.release(first, { signal });
+  await client.release([first], { signal });
   // Given to another node since, which concerns nobody here.
   site.put("p-0", { node: "node-b" });
   told = 0;
