@@ -1,13 +1,11 @@
 import { Gate, TaskGroup } from "../../lib/async/mod.ts";
 import { valuesOf } from "../../lib/inet/mod.ts";
-import { NodeIpam, waterStock } from "../../lib/ipam/mod.ts";
+import { NodeIpam } from "../../lib/ipam/mod.ts";
 import { RouteSocket } from "../../lib/netlink/mod.ts";
 import { PodNetwork, SourceTable } from "../../lib/podnet/mod.ts";
 import { RouteExporter } from "../../lib/routing/mod.ts";
 import { getLogger } from "../../lib/telemetry/mod.ts";
 import { AddressedPods } from "./pods/addressed_pods.ts";
-import { BlockClient } from "./blocks/client.ts";
-import { BlockRequests } from "./blocks/requests.ts";
 import { GarbageCollector } from "./pods/garbage.ts";
 import { NetworkKeeper } from "./network/keeper.ts";
 import { NetworkMemory } from "./network/memory.ts";
@@ -28,10 +26,7 @@ import { SourceWatch } from "./network/source_watch.ts";
 import { start, START_CONDITIONS } from "./pods/startup.ts";
 import { Teardown } from "./pods/teardown.ts";
 import { fractionOf } from "./blocks/jitter.ts";
-import { waterMarksFor } from "./blocks/water_marks.ts";
-
-/** Blocks are looked at one by one; all are listed after about so many comparisons with the kernel. */
-const LISTS_EVERY = 12;
+import { supplyOfPools } from "./blocks/pools.ts";
 
 /** What remains of the grace for teardowns once the last call has ended. */
 const DRAIN_MS = 5_000;
@@ -40,10 +35,8 @@ const DRAIN_MS = 5_000;
 export function connectIpam(dependencies: NodeDependencies): NodePart {
   const { options, client, nodeName, registry, stack } = dependencies;
   const parts = connect(dependencies);
-  const { addresses, blocks, ipam, node, requests, routes, teardown } = parts;
-  const { sources } = parts;
-  stack.use(blocks.onBlocksChanged((list) => ipam.onBlocksChanged(list)));
-  stack.use(blocks.onPoolsChanged(() => ipam.onPoolsChanged()));
+  const { addresses, blocks, ipam, node, routes, sources, teardown } = parts;
+  stack.use(blocks.follow(ipam));
   dependencies.metrics.observeIpam(registry, { ipam, teardown });
   observeSources(registry, sources);
   return {
@@ -55,7 +48,6 @@ export function connectIpam(dependencies: NodeDependencies): NodePart {
       "node addresses": (signal) => addresses.run(signal),
       "stale flows": (signal) => parts.flows.run(signal),
       "network keeper": (signal) => parts.keeper.run(signal),
-      ...requests.loops,
       ...blocks.loops,
     },
     checkNetwork: () => parts.keeper.check(),
@@ -113,30 +105,18 @@ function connect(dependencies: NodeDependencies) {
     nodeUid: () => node.current?.uid,
   });
   const { network, routes, watch } = openKernel(dependencies, reports);
-  const requests = new BlockRequests({
-    client,
-    node,
-    onLateAnswer: (block) => blocks.expect(block),
-  });
-  const blocks = new BlockClient({
-    client,
-    nodeName,
-    requests,
-    lookMs: options.reconcileIntervalMs,
-  });
+  const blocks = supplyOfPools({ client, node, nodeName, options });
   const ipam = stack.use(
     new NodeIpam({
-      source: blocks,
+      ...blocks.ipam,
       kernel: network,
       routes,
       log: getLogger("node-ipam"),
       observer: metrics,
       requestTimeoutMs: options.blockRequestTimeoutMs,
-      stock: waterStock(waterMarksFor(options.lowWater)),
       cooldownMs: options.cooldownMs,
       onFreed: (addresses) => flows.freed(valuesOf(addresses)),
       returnDelayMs: options.blockReturnDelayMs,
-      relistMs: LISTS_EVERY * options.reconcileIntervalMs,
       jitterOf: (block) => fractionOf(`${nodeName}/${block}`),
       isBusy: (key) => locks.isLocked(key),
     }),
@@ -170,7 +150,6 @@ function connect(dependencies: NodeDependencies) {
   return {
     ...shared,
     node,
-    requests,
     routes,
     sources,
     readiness,

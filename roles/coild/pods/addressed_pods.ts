@@ -27,7 +27,7 @@ import type {
   ConnectOptions,
   LockedOptions,
 } from "../calls/attachments.ts";
-import type { BlockClient } from "../blocks/client.ts";
+import type { Supply } from "../blocks/supply.ts";
 import {
   type AddRequest,
   parsePodName,
@@ -50,7 +50,7 @@ export interface AddressedPodsOptions {
   readonly ipam: NodeIpam;
   readonly network: PodNetwork;
   readonly pods: Pick<PodSource, "poolsOf" | "sourcesOf">;
-  readonly blocks: Pick<BlockClient, "poolNames">;
+  readonly blocks: Pick<Supply, "poolNames">;
   readonly metrics: CoildMetrics;
   readonly teardown: Teardown;
   readonly garbage: Pick<GarbageCollector, "collect">;

@@ -8,7 +8,7 @@ import {
 import type { NodeIpam } from "../../../lib/ipam/mod.ts";
 import type { PodLink, PodNetwork } from "../../../lib/podnet/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
-import type { BlockClient } from "../blocks/client.ts";
+import type { Supply } from "../blocks/supply.ts";
 import { keyText } from "../../../lib/cni/mod.ts";
 import type { NodeAddresses } from "../cluster/node_addresses.ts";
 import type { NodeSource } from "../cluster/node_source.ts";
@@ -34,7 +34,7 @@ export interface StartOptions {
   readonly network: PodNetwork;
   readonly node: NodeSource;
   readonly pods: PodSource;
-  readonly blocks: BlockClient;
+  readonly blocks: Pick<Supply, "synced">;
   readonly locks: KeyedMutex;
   readonly addresses: NodeAddresses;
   readonly repair: RouteRepair;
