@@ -61,6 +61,40 @@ Deno.test("what is given out of a block is not given out of one that overlaps it
   assert.equal(give(table, "b"), undefined);
 });
 
+Deno.test("a block goes on after the pod that came last, not after the highest address", () => {
+  const table = new AddressTable({ cooldownMs: 0 });
+  for (const text of ["10.0.0.5", "10.0.0.1"]) {
+    const addresses = { ipv4: Address.parse(text) };
+    const key = { containerId: text, ifname: "eth0", pool: "a" };
+    table.register({ ...key, addresses }, 0);
+  }
+  add(table, "a", "10.0.0.0/29");
+  assert.equal(give(table, "a"), "10.0.0.2");
+});
+
+Deno.test("takeRests() keeps a pair of addresses for as long as the later of them rests", () => {
+  const table = new AddressTable({ cooldownMs: 30_000 });
+  const rests = [
+    ["10.0.0.0", 5_000],
+    ["10.0.0.1", 20_000],
+    ["10.0.0.2", 15_000],
+    ["fd00::1", 10_000],
+  ] as const;
+  const resting = rests.map(([text, restedMs]) => ({
+    address: Address.parse(text),
+    restedMs,
+  }));
+  table.takeRests(resting, 0);
+  const block = add(table, "a", "10.0.0.0/30 fd00::/126");
+  const ends = [15_000, 20_000, 25_000];
+  for (const end of ends) {
+    assert.deepEqual([block.coolingUntil, table.coolingUntil], [end, end]);
+    assert.equal(table.purge(end - 1), false);
+    assert.equal(table.purge(end), true);
+  }
+  assert.deepEqual([block.freeCount, block.emptySince], [4, 25_000]);
+});
+
 /** What `PoolBlocks` answers, by a walk over all blocks. */
 function walk(table: AddressTable, pool: string) {
   const blocks = [...table.blocks.values()]
