@@ -38,6 +38,8 @@ export class BlockView {
   /** Blocks this node had, by UID: given back by itself, or taken away from it. */
   readonly #past = new Map<string, "returned" | "vanished">();
   #feed: readonly BlockInfo[] = [];
+  /** UIDs of blocks of the watch that it has shown being deleted: they remain so, though it may go back in time. */
+  #doomed: ReadonlySet<string> = new Set();
 
   constructor(options: BlockViewOptions) {
     this.#options = options;
@@ -72,6 +74,7 @@ export class BlockView {
     const block = table.addBlock(info, clock.nowMs());
     const shown = this.#feed.find(({ uid }) => uid === info.uid);
     if (shown !== undefined) this.#see(block, shown);
+    if (this.#doomed.has(info.uid)) block.holds.add("deleting");
     const { pool, name } = info;
     log.info("Adopted a block", { pool, block: name });
     if (block.holds.has("overlapping")) {
@@ -93,6 +96,10 @@ export class BlockView {
       if (missed && !this.#past.has(uid)) this.#remember(uid, "vanished");
     }
     this.#feed = blocks;
+    const doomed = blocks.filter(({ uid, deleting }) =>
+      deleting || this.#doomed.has(uid)
+    );
+    this.#doomed = new Set(doomed.map(({ uid }) => uid));
     for (const info of blocks) {
       const block = table.blocks.get(info.uid);
       if (block !== undefined) this.#see(block, info);

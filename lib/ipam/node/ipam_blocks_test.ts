@@ -395,6 +395,24 @@ Deno.test("an answer that is older than the end of its block does not bring it b
   assert.equal(textOf(await second), "10.0.0.2");
 });
 
+Deno.test("a block that the watch has shown being deleted is not used, although the watch goes back and its answer comes late", async () => {
+  const cluster = clusterOf(1, "10.0.0.0/29");
+  await using node = await openNode(cluster);
+  const { ipam, source } = node;
+  const [add, request] = await withheld(source, () => ipam.allocate(keyOf(1)));
+  source.auto = true;
+  const before = cluster.of("node1");
+  ipam.onBlocksChanged(before);
+  cluster.edit("default-0", { deleting: true });
+  ipam.onBlocksChanged(cluster.of("node1"));
+  ipam.onBlocksChanged(before);
+  request?.answer();
+  await settle();
+  await node.clock.advance(200);
+  await add;
+  assert.notEqual(ipam.blocks()[0]?.uid, before[0]?.uid);
+});
+
 Deno.test("a list that was made before a block was granted does not take it away", async () => {
   const cluster = clusterOf(2, "10.0.0.0/28");
   await using node = await openNode(cluster);
