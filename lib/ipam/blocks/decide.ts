@@ -137,10 +137,9 @@ function retirements(
 
 /** When a block that is not needed goes. */
 function returnTime(
-  { emptySince, info: { name, pool } }: HeldBlock,
-  { now, returnDelayMs, lowSince, jitterOf }: Situation,
+  { emptySince: since, info: { name, pool } }: HeldBlock,
+  { returnDelayMs, lowSince, jitterOf }: Situation,
 ): number {
-  const since = emptySince ?? now;
   const jitter = jitterOf(name);
   const usual = since + returnDelayMs * (0.5 + jitter);
   const low = lowSince.get(pool);

@@ -75,8 +75,8 @@ export class HeldBlock {
   onChange: (() => void) | undefined;
   /** Whether the watch has shown it. Until then its absence there means nothing. */
   seenInFeed = false;
-  /** Since when nothing is held or cooling; undefined while something is. */
-  emptySince: number | undefined;
+  /** Since when nothing is held or cooling; without meaning while something is. */
+  emptySince: number;
   /** Undefined until its return is tried. */
   giveBack: GiveBack | undefined;
   readonly #allocator: BlockAllocator;
@@ -189,7 +189,6 @@ export class HeldBlock {
     this.#cooling.delete(index);
     const holders = this.#holders.get(index) ?? new Set();
     this.#holders.set(index, holders.add(holder));
-    this.emptySince = undefined;
     this.onChange?.();
   }
 
@@ -220,7 +219,6 @@ export class HeldBlock {
     this.#allocator.take(index);
     this.#cooling.delete(index);
     this.#cooling.set(index, until);
-    this.emptySince = undefined;
     this.onChange?.();
     return true;
   }
@@ -234,7 +232,7 @@ export class HeldBlock {
   endRest(index: number, now: number): void {
     this.#cooling.delete(index);
     this.#allocator.free(index);
-    if (this.isEmpty) this.emptySince = now;
+    this.emptySince = now;
     this.onChange?.();
   }
 }
