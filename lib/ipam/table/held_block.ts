@@ -193,7 +193,7 @@ export class HeldBlock {
   }
 
   /**
-   * Removes a holder from all its positions here. Those that nobody holds then rest until {@linkcode HeldBlock.endRest};
+   * Removes a holder from all its positions here. Those that no attachment holds then rest until {@linkcode HeldBlock.endRest};
    * returns them.
    */
   drop(holder: HasAddresses, restUntil: number): number[] {

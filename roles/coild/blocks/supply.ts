@@ -2,7 +2,7 @@ import type { NodeIpam, NodeIpamOptions } from "../../../lib/ipam/mod.ts";
 
 /** Where the blocks of the node's addresses come from, and how many it keeps. */
 export interface Supply {
-  /** What the node's address management is told by it. */
+  /** Options of the node's address management. */
   readonly ipam: Pick<NodeIpamOptions, "source" | "stock" | "relistMs">;
   /** Resolves when it is known which pools there are. */
   readonly synced: Promise<void>;
