@@ -9,7 +9,7 @@ import type { Slot } from "./block_allocator.ts";
 import { HeldBlock } from "./held_block.ts";
 import { PoolBlocks } from "./pool_blocks.ts";
 import { PrefixIndex } from "./prefix_index.ts";
-import { SortedSet } from "./sorted_set.ts";
+import { Rests } from "./rests.ts";
 import type {
   BlockInfo,
   KernelPod,
@@ -17,13 +17,6 @@ import type {
   RestingAddress,
 } from "../base/ports.ts";
 import { type AttachmentKey, keyText } from "../../cni/mod.ts";
-
-/** A position that rests after use, until a time; out of date once it was given again. */
-interface RestingPosition {
-  readonly block: HeldBlock;
-  readonly index: number;
-  readonly until: number;
-}
 
 /**
  * Who holds which address of which block: the whole state of a node's address management.
@@ -40,9 +33,7 @@ export class AddressTable {
   readonly #pools = new Map<string, PoolBlocks>();
   readonly #byPrefix = new PrefixIndex<HeldBlock>();
   readonly #byAddress = new PrefixIndex<Holder>();
-  readonly #rests = new SortedSet(byEnd);
-  /** Addresses that rest since before the start, and until when: for the blocks that are still to come. */
-  readonly #earlier = new PrefixIndex<{ address: Address; until: number }>();
+  readonly #rests = new Rests();
   /** Blocks with the hold of that name: what is given out of others must be held in them too. */
   readonly #overlapping = new Set<HeldBlock>();
   #generation = 0;
@@ -218,7 +209,7 @@ export class AddressTable {
     const until = now + this.#cooldownMs;
     for (const block of attachment.blocks) {
       for (const index of block.drop(attachment, until)) {
-        this.#rests.set({ block, index, until }, true);
+        this.#rests.add({ block, index, until });
       }
     }
     this.purge(now);
@@ -227,52 +218,18 @@ export class AddressTable {
   /** Takes over addresses that rest since before the start. To be called before their blocks are added. */
   takeRests(resting: readonly RestingAddress[], now: number): void {
     for (const { address, restedMs } of resting) {
-      const until = now + this.#cooldownMs - restedMs;
-      this.#earlier.add(Prefix.host(address), { address, until });
-    }
-  }
-
-  #restIn(block: HeldBlock, now: number): void {
-    const rests = valuesOf(block.info.prefixes)
-      .flatMap((prefix) => this.#earlier.overlapping(prefix))
-      .filter(({ until }) => until > now)
-      .sort((a, b) => a.until - b.until);
-    for (const { address, until } of rests) {
-      const index = block.indexOf(address);
-      if (index === undefined || !block.rest(index, until)) continue;
-      this.#rests.set({ block, index, until }, true);
+      this.#rests.expect(address, now + this.#cooldownMs - restedMs);
     }
   }
 
   /** Frees the addresses that have cooled down: false when there is none. */
   purge(now: number): boolean {
-    const { coolingUntil = Infinity } = this;
-    for (
-      let rest = this.#firstRest();
-      rest && rest.until <= now;
-      rest = this.#firstRest()
-    ) {
-      rest.block.endRest(rest.index, now);
-      this.#rests.set(rest, false);
-    }
-    return coolingUntil <= now;
+    return this.#rests.purge(now);
   }
 
   /** When the first cooling address is free, if there is one. */
   get coolingUntil(): number | undefined {
-    return this.#firstRest()?.until;
-  }
-
-  /** The first rest to end. */
-  #firstRest(): RestingPosition | undefined {
-    for (;;) {
-      const [rest] = this.#rests.values;
-      if (rest === undefined) return undefined;
-      const { block, index, until } = rest;
-      const isGone = this.#blocks.get(block.info.uid) !== block;
-      if (!isGone && block.restsUntil(index, until)) return rest;
-      this.#rests.set(rest, false);
-    }
+    return this.#rests.firstEnd;
   }
 
   /** Takes over which addresses are never given. */
@@ -291,7 +248,7 @@ export class AddressTable {
       this.#overlapping.add(block);
     }
     for (const attachment of this.#holdersIn(info)) holdIn(block, attachment);
-    this.#restIn(block, now);
+    this.#rests.begin(block, now);
     this.#blocks.set(info.uid, block);
     for (const prefix of valuesOf(info.prefixes)) {
       this.#byPrefix.add(prefix, block);
@@ -308,6 +265,7 @@ export class AddressTable {
     const affected = this.#holdersIn(block.info)
       .filter(({ blocks }) => blocks.delete(block));
     this.#blocks.delete(uid);
+    this.#rests.forget(block);
     for (const prefix of valuesOf(prefixes)) {
       this.#byPrefix.delete(prefix, block);
     }
@@ -406,9 +364,4 @@ function complete(attachment: Holder, block: HeldBlock): void {
 function holdAt(block: HeldBlock, index: number, attachment: Holder): void {
   block.hold(index, attachment);
   attachment.blocks.add(block);
-}
-
-function byEnd(a: RestingPosition, b: RestingPosition): number {
-  return a.until - b.until || a.block.sequence - b.block.sequence ||
-    a.index - b.index;
 }
