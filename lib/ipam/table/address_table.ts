@@ -4,7 +4,7 @@ import {
   Prefix,
   valuesOf,
 } from "../../inet/mod.ts";
-import { hasAddress, type Holder, stateOf } from "./holder.ts";
+import { hasAddress, holdAt, type Holder, holdIn, stateOf } from "./holder.ts";
 import type { Slot } from "./block_allocator.ts";
 import { HeldBlock } from "./held_block.ts";
 import { PoolBlocks } from "./pool_blocks.ts";
@@ -337,31 +337,4 @@ export class AddressTable {
     }
     return [...found.values()].filter(({ holders }) => holders.length > 1);
   }
-}
-
-function holdIn(block: HeldBlock, attachment: Holder): void {
-  for (const address of attachment.held) {
-    const index = block.indexOf(address);
-    if (index !== undefined) holdAt(block, index, attachment);
-  }
-  complete(attachment, block);
-}
-
-/**
- * A pod has an address of each family of its block, of the same position. The kernel may show one only: when its
- * daemon was killed between the two, or another program removed one.
- */
-function complete(attachment: Holder, block: HeldBlock): void {
-  const [known] = valuesOf(attachment.addresses);
-  const index = known && block.indexOf(known);
-  if (index === undefined || block.info.pool !== attachment.pool) return;
-  attachment.addresses = {
-    ...block.addressesAt(index),
-    ...attachment.addresses,
-  };
-}
-
-function holdAt(block: HeldBlock, index: number, attachment: Holder): void {
-  block.hold(index, attachment);
-  attachment.blocks.add(block);
 }

@@ -1,4 +1,4 @@
-import type { Address, DualStack } from "../../inet/mod.ts";
+import { type Address, type DualStack, valuesOf } from "../../inet/mod.ts";
 import type { HeldBlock } from "./held_block.ts";
 import type { AttachmentKey } from "../../cni/mod.ts";
 
@@ -51,4 +51,37 @@ export function hasAddress({ held }: Holder, address: Address): boolean {
 export function stateOf(attachment: Holder): AddressState {
   if (attachment.releasing) return "releasing";
   return isCovered(attachment) ? "used" : "quarantined";
+}
+
+/** Lets an attachment hold those of its addresses that are in the block. */
+export function holdIn(block: HeldBlock, attachment: Holder): void {
+  for (const address of attachment.held) {
+    const index = block.indexOf(address);
+    if (index !== undefined) holdAt(block, index, attachment);
+  }
+  complete(attachment, block);
+}
+
+/**
+ * A pod has an address of each family of its block, of the same position. The kernel may show one only: when its
+ * daemon was killed between the two, or another program removed one.
+ */
+function complete(attachment: Holder, block: HeldBlock): void {
+  const [known] = valuesOf(attachment.addresses);
+  const index = known && block.indexOf(known);
+  if (index === undefined || block.info.pool !== attachment.pool) return;
+  attachment.addresses = {
+    ...block.addressesAt(index),
+    ...attachment.addresses,
+  };
+}
+
+/** Lets an attachment hold a position of the block. */
+export function holdAt(
+  block: HeldBlock,
+  index: number,
+  attachment: Holder,
+): void {
+  block.hold(index, attachment);
+  attachment.blocks.add(block);
 }
