@@ -1,0 +1,62 @@
+import type { Credentials } from "./sigv4.ts";
+
+/** A cloud as it is when it starts: data, so that it fits into a file. */
+export interface CloudConfig {
+  readonly region: string;
+  readonly vpc: VpcConfig;
+  readonly subnets: readonly SubnetConfig[];
+  readonly securityGroups: readonly string[];
+  readonly instances: readonly InstanceConfig[];
+  /** Those with `role` are what the metadata service gives to instances. */
+  readonly credentials: readonly AccountCredentials[];
+  /** ENIs that the account may have. */
+  readonly maxEnis?: number;
+}
+
+/** Its networks can change later. */
+export interface VpcConfig {
+  readonly id: string;
+  readonly cidrs: readonly string[];
+  readonly cidrs6?: readonly string[];
+}
+
+/** One of the VPC's subnets. */
+export interface SubnetConfig {
+  readonly id: string;
+  readonly zone: string;
+  readonly cidr: string;
+  /** A /64. */
+  readonly cidr6?: string;
+}
+
+/** An instance that runs from the start, with an ENI at device 0. */
+export interface InstanceConfig {
+  readonly id: string;
+  readonly type: string;
+  readonly subnet: string;
+  readonly securityGroups: readonly string[];
+}
+
+/** Credentials with the role whose they are. */
+export interface AccountCredentials extends Credentials {
+  readonly role?: string;
+}
+
+/** How slow the cloud is; all in ms, and 0 at the start. */
+export interface Pace {
+  /** How old is what DescribeNetworkInterfaces shows. */
+  readonly describeLagMs: number;
+  /** How old is what the metadata service shows of ENIs. */
+  readonly imdsLagMs: number;
+  /** How long an ENI is `attaching`. */
+  readonly attachMs: number;
+  /** How long an ENI is `detaching`. */
+  readonly detachMs: number;
+}
+
+export const NO_DELAYS: Pace = {
+  describeLagMs: 0,
+  imdsLagMs: 0,
+  attachMs: 0,
+  detachMs: 0,
+};

@@ -1,0 +1,36 @@
+import type { Call } from "./calls.ts";
+import type { AccountCredentials, Pace, VpcConfig } from "./config.ts";
+import type { Fault } from "./faults.ts";
+
+/** What a test can ask a running cloud for, each as JSON on its control socket. */
+export interface Commands {
+  /** Lets calls fail. */
+  fault(fault: Fault): void;
+  /** Ends all faults. */
+  clearFaults(): void;
+  /** Makes the cloud slower or faster from now on. */
+  setPace(pace: Partial<Pace>): void;
+  /** Gives the VPC other networks. */
+  setVpc(vpc: Partial<VpcConfig>): void;
+  /** Replaces the credentials that are valid. */
+  setCredentials(credentials: readonly AccountCredentials[]): void;
+  /** Makes all tokens of the metadata service invalid. */
+  forgetTokens(): void;
+  /** Calls from a position on, oldest first. */
+  calls(from: number): readonly Call[];
+  /** Runs an action as an operator does: unsigned, unrecorded, without faults. Answers with XML. */
+  byHand(form: string): string;
+}
+
+/** A command as it is sent. */
+export interface CommandMessage {
+  readonly command: keyof Commands;
+  readonly argument: unknown;
+}
+
+/** Where a cloud listens; printed as one line when it is ready. */
+export interface Endpoints {
+  readonly ec2: string;
+  /** By instance. */
+  readonly imds: Readonly<Record<string, string>>;
+}

@@ -1,0 +1,82 @@
+// One process that is EC2 and the metadata service of its instances. It ends with its stdin.
+//
+//   deno run -A tests/lab/cloud/main.ts CONFIG_FILE CONTROL_SOCKET
+import { Account } from "./account.ts";
+import { CallLog } from "./calls.ts";
+import type { CloudConfig } from "./config.ts";
+import type { CommandMessage, Commands, Endpoints } from "./control.ts";
+import { Ec2Endpoint } from "./ec2_server.ts";
+import { Faults } from "./faults.ts";
+import { HttpServer } from "./http.ts";
+import { ImdsEndpoint } from "./imds_server.ts";
+
+const [configFile, controlPath] = Deno.args;
+if (configFile === undefined || controlPath === undefined) Deno.exit(2);
+// The control socket is its owner's alone.
+Deno.umask(0o177);
+const config = JSON.parse(await Deno.readTextFile(configFile)) as CloudConfig;
+await using servers = new AsyncDisposableStack();
+const account = servers.use(new Account(config));
+const faults = new Faults();
+const calls = new CallLog();
+let { credentials } = config;
+
+const ec2 = new Ec2Endpoint({
+  account,
+  faults,
+  calls,
+  find: (id) => credentials.find(({ accessKeyId }) => accessKeyId === id),
+});
+const imds = new ImdsEndpoint({
+  account,
+  faults,
+  calls,
+  credentials: () => credentials.find(({ role }) => role !== undefined),
+});
+
+const commands: Commands = {
+  fault: (fault) => faults.add(fault),
+  clearFaults: () => faults.clear(),
+  setPace: (pace) => void (account.pace = { ...account.pace, ...pace }),
+  setVpc: (vpc) => void (account.vpc = { ...account.vpc, ...vpc }),
+  setCredentials: (others) => void (credentials = others),
+  forgetTokens: () => imds.forgetTokens(),
+  calls: (from) => calls.from(from),
+  byHand: (form) => ec2.byHand(form).body,
+};
+
+function obey({ command, argument }: CommandMessage): unknown {
+  const run = commands[command] as (argument: unknown) => unknown;
+  return run(argument) ?? null;
+}
+
+const LOOPBACK = { host: "127.0.0.1", port: 0 };
+
+async function listen(): Promise<Endpoints> {
+  servers.use(
+    await HttpServer.listen({ path: controlPath ?? "" }, ({ body }) => ({
+      status: 200,
+      type: "application/json",
+      body: JSON.stringify(obey(JSON.parse(body))),
+    })),
+  );
+  const atEc2 = servers.use(
+    await HttpServer.listen(LOOPBACK, (request) => ec2.answer(request)),
+  );
+  const byInstance: Record<string, string> = {};
+  for (const instance of account.instances.values()) {
+    const server = servers.use(
+      await HttpServer.listen(
+        LOOPBACK,
+        (request) => imds.answer(request, instance),
+      ),
+    );
+    byInstance[instance.id] = `http://127.0.0.1:${server.port}`;
+  }
+  return { ec2: `http://127.0.0.1:${atEc2.port}`, imds: byInstance };
+}
+
+const line = `${JSON.stringify(await listen())}\n`;
+await Deno.stdout.write(new TextEncoder().encode(line));
+// Until the program that started it closes the pipe, or ends.
+for await (const _ of Deno.stdin.readable);
