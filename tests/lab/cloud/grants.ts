@@ -39,30 +39,19 @@ export function checkLimits(
   }
 }
 
-/** Takes from the subnet all that is wanted, or nothing. */
+/** Takes from the subnet all that is wanted, or nothing: addresses or prefixes, of IPv4 not both. */
 export function grant(subnet: Subnet, wanted: Wanted): Granted {
   const { space, space6 } = subnet;
   const { addresses6, prefixes6 } = wanted;
   if (space6 === undefined && addresses6 + prefixes6 > 0) {
     throw invalidValue(`Subnet ${subnet.id} has no IPv6 CIDR block`);
   }
-  const prefixes = takeAll(
-    space,
-    wanted.prefixes,
-    (n) => space.takePrefixes(n),
-  );
-  try {
-    const secondary = takeAll(space, wanted.addresses, (n) => space.take(n));
-    return {
-      secondary,
-      prefixes,
-      addresses6: space6?.take(addresses6) ?? [],
-      prefixes6: space6?.takePrefixes(prefixes6) ?? [],
-    };
-  } catch (error) {
-    for (const prefix of prefixes) space.release(prefix);
-    throw error;
-  }
+  return {
+    secondary: takeAll(space, wanted.addresses, (n) => space.take(n)),
+    prefixes: takeAll(space, wanted.prefixes, (n) => space.takePrefixes(n)),
+    addresses6: space6?.take(addresses6) ?? [],
+    prefixes6: space6?.takePrefixes(prefixes6) ?? [],
+  };
 }
 
 function takeAll<T extends Address | Prefix>(

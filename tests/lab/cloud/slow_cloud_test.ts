@@ -58,13 +58,16 @@ Deno.test("EC2: attaching and detaching take their time", async () => {
 
 Deno.test("EC2: an ENI that is detached while it attaches goes", async () => {
   const cloud = new TestCloud();
-  const pace = { attachMs: 2_000, detachMs: 1_000 };
+  const pace = { attachMs: 1_000, detachMs: 2_000 };
   cloud.account.pace = { ...cloud.account.pace, ...pace };
   const id = cloud.create();
   cloud.do("DetachNetworkInterface", { AttachmentId: cloud.attach(id, 1) });
-  await cloud.clock.advance(2_000);
-  const { all } = cloud.do(DESCRIBE, { "NetworkInterfaceId.1": id });
-  assert.equal(all("status").join(), "available");
+  const status = () =>
+    cloud.do(DESCRIBE, { "NetworkInterfaceId.1": id }).all("status").join();
+  await cloud.clock.advance(1_000);
+  assert.equal(status(), "in-use,detaching");
+  await cloud.clock.advance(1_000);
+  assert.equal(status(), "available");
 });
 
 Deno.test("EC2: a fault fails its call so often, with the status that EC2 uses", () => {
