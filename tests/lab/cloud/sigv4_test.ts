@@ -113,6 +113,11 @@ Deno.test("checkSignature() refuses what is not signed as it should be", () => {
       { headers: { "x-amz-security-token": "t" } },
       "401 AuthFailure",
     ],
+    [
+      "a header unsigned",
+      { headers: { "x-amz-target": "t" } },
+      "401 AuthFailure",
+    ],
     ["another host", { headers: { host: "else.test" } }, "401 AuthFailure"],
     [
       "credentials expired",

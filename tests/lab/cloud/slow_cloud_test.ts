@@ -21,10 +21,19 @@ Deno.test("EC2: Describe shows a past moment when it lags, and changes do not", 
     cloud.refusal(DESCRIBE, asked),
     "InvalidNetworkInterfaceID.NotFound",
   );
-  await cloud.clock.advance(1_999);
-  assert.equal(seen(cloud), 1);
+  await cloud.clock.advance(1_000);
+  cloud.do("CreateTags", {
+    "ResourceId.1": id,
+    "Tag.1.Key": "a",
+    "Tag.1.Value": "b",
+  });
+  await cloud.clock.advance(999);
+  assert.equal(seen(cloud), 1, "before both changes");
   await cloud.clock.advance(1);
   assert.equal(seen(cloud), 2);
+  assert.deepEqual(cloud.do(DESCRIBE).all("key"), [], "between the changes");
+  await cloud.clock.advance(1_000);
+  assert.deepEqual(cloud.do(DESCRIBE).all("key"), ["a"]);
   cloud.do("DeleteNetworkInterface", { NetworkInterfaceId: id });
   assert.equal(seen(cloud), 2, "still listed");
   await cloud.clock.advance(2_000);
