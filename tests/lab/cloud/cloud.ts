@@ -5,7 +5,7 @@ import type { CommandMessage, Commands, Endpoints } from "./control.ts";
 /** The same commands, answered later. */
 type Remote<T> = {
   readonly [K in keyof T]: T[K] extends (...args: infer A) => infer R
-    ? (...args: A) => Promise<R>
+    ? (...args: A) => Promise<Awaited<R>>
     : never;
 };
 
@@ -34,14 +34,19 @@ export class Cloud implements AsyncDisposable {
     });
   }
 
-  /** Starts one, and returns when it answers. */
-  static async start(config: CloudConfig): Promise<Cloud> {
+  /** Starts one, and returns when it answers. With a fabric, `netns` is the namespace of its own. */
+  static async start(config: CloudConfig, netns?: string): Promise<Cloud> {
     const dir = await Deno.makeTempDir({ prefix: "coil-cloud-" });
     const configFile = `${dir}/config.json`;
     await Deno.writeTextFile(configFile, JSON.stringify(config));
     const main = new URL("main.ts", import.meta.url).pathname;
-    const child = new Deno.Command(Deno.execPath(), {
-      args: ["run", "-A", "--no-check", main, configFile, socketIn(dir)],
+    const [command = "", ...args] = [
+      ...(netns === undefined ? [] : ["nsenter", `--net=/run/netns/${netns}`]),
+      ...[Deno.execPath(), "run", "-A", "--no-check"],
+      ...[main, configFile, socketIn(dir)],
+    ];
+    const child = new Deno.Command(command, {
+      args,
       stdin: "piped",
       stdout: "piped",
     }).spawn();
@@ -49,7 +54,10 @@ export class Cloud implements AsyncDisposable {
     const { value } = await lines.read();
     await lines.cancel();
     if (value === undefined) {
-      throw new Error("Cannot start a cloud: it ended, see what it said");
+      await child.stdin.close();
+      const { code } = await child.status;
+      await Deno.remove(dir, { recursive: true });
+      throw new Error(`Cannot start a cloud: it ended with ${code}, see above`);
     }
     return new Cloud(child, { dir, endpoints: JSON.parse(value) });
   }

@@ -11,6 +11,27 @@ export interface CloudConfig {
   readonly credentials: readonly AccountCredentials[];
   /** ENIs that the account may have. */
   readonly maxEnis?: number;
+  /** A network for the instances; without it there is only HTTP on loopback. */
+  readonly fabric?: FabricConfig;
+}
+
+/** Network namespaces that are joined to a VPC. They exist before it, and stay. */
+export interface FabricConfig {
+  /** Names of the namespaces of instances, which have no links yet. */
+  readonly nodes: Readonly<Record<string, string>>;
+  readonly hosts: readonly HostConfig[];
+  /** Where EC2 listens, on port 80. */
+  readonly ec2Address: string;
+  /** TTL of what the metadata service sends; 2 without it. */
+  readonly imdsHopLimit?: number;
+}
+
+/** A host that is not an instance. */
+export interface HostConfig {
+  readonly netns: string;
+  readonly addresses: readonly string[];
+  /** In the Internet: an instance reaches it from the primary address of its primary ENI alone. */
+  readonly isOutside?: boolean;
 }
 
 /** Its networks can change later. */

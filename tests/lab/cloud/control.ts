@@ -20,6 +20,8 @@ export interface Commands {
   calls(from: number): readonly Call[];
   /** Runs an action as an operator does: unsigned, unrecorded, without faults. Answers with XML. */
   byHand(form: string): string;
+  /** Packets that the fabric dropped, by ENI, and as `not_public`. It is up to date with all changes so far. */
+  drops(): Promise<Readonly<Record<string, number>>>;
 }
 
 /** A command as it is sent. */

@@ -1,4 +1,5 @@
 import { type Clock, systemClock } from "../../../lib/async/mod.ts";
+import { Address } from "../../../lib/inet/mod.ts";
 import type { Account } from "./account.ts";
 import type { CallLog } from "./calls.ts";
 import type { AccountCredentials } from "./config.ts";
@@ -43,14 +44,15 @@ export class ImdsEndpoint {
     this.#tokens.clear();
   }
 
-  /** The instance whose address it is, at any device. */
+  /** The instance whose address it is, or that of one of its pods. */
   instanceAt(address: string): Instance | undefined {
-    for (const eni of this.#options.account.enis().values()) {
-      const own = [eni.primary, ...eni.secondary, ...eni.addresses6];
-      const isOwn = own.some((it) => `${it}` === address);
-      if (isOwn) return eni.attachment?.instance;
-    }
-    return undefined;
+    const from = Address.tryParse(address);
+    if (from === undefined) return undefined;
+    const enis = [...this.#options.account.enis().values()];
+    return enis.find(({ primary, secondary, prefixes }) =>
+      [primary, ...secondary].some((it) => it.equals(from)) ||
+      prefixes.some((it) => it.contains(from))
+    )?.attachment?.instance;
   }
 
   answer(request: Request, instance: Instance): Answer {

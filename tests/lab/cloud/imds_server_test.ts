@@ -5,13 +5,19 @@ import { INSTANCE, ROLE_KEYS } from "./testing.ts";
 const TTL = "x-aws-ec2-metadata-token-ttl-seconds";
 const MACS = "network/interfaces/macs/";
 
-/** A client of the metadata service of the test's instance. */
+/** A client of the metadata service, on an instance. */
 class Client {
   readonly #cloud: TestCloud;
+  #instanceId = INSTANCE;
   #token = "";
 
   constructor(cloud: TestCloud) {
     this.#cloud = cloud;
+  }
+
+  /** Goes to another instance, with its token. */
+  moveTo(instanceId: string): void {
+    this.#instanceId = instanceId;
   }
 
   send(
@@ -20,7 +26,7 @@ class Client {
     headers: Record<string, string> = {},
   ): { readonly status: number; readonly body: string } {
     const { imds, account } = this.#cloud;
-    const instance = account.instances.get(INSTANCE);
+    const instance = account.instances.get(this.#instanceId);
     assert(instance);
     const request = { method, path, headers: new Headers(headers) };
     return imds.answer({ ...request, query: "", body: "", from: "" }, instance);
@@ -73,6 +79,16 @@ Deno.test("IMDS: nothing is shown without a token that is valid", async () => {
   client.renew();
   cloud.imds.forgetTokens();
   assert.equal(client.get("mac").status, 401);
+});
+
+Deno.test("IMDS: a token is of one instance", () => {
+  const place = { type: "t3.small", subnet: "subnet-a", securityGroups: [] };
+  const instances = [{ id: INSTANCE, ...place }, { id: "i-other", ...place }];
+  const client = clientOf(new TestCloud({ instances }));
+  client.moveTo("i-other");
+  assert.equal(client.get("mac").status, 401);
+  client.renew();
+  assert.equal(client.text("instance-id"), "i-other");
 });
 
 Deno.test("IMDS: an instance's keys", () => {
@@ -182,4 +198,7 @@ Deno.test("IMDS: an instance is known by the addresses of its ENIs", () => {
   assert.equal(cloud.imds.instanceAt("10.0.1.4")?.id, INSTANCE);
   assert.equal(cloud.imds.instanceAt("10.0.1.6")?.id, INSTANCE);
   assert.equal(cloud.imds.instanceAt("10.0.1.7"), undefined);
+  const prefix = { NetworkInterfaceId: id, Ipv4PrefixCount: 1 };
+  cloud.do("AssignPrivateIpAddresses", prefix);
+  assert.equal(cloud.imds.instanceAt("10.0.1.20")?.id, INSTANCE);
 });

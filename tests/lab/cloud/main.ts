@@ -3,9 +3,10 @@
 //   deno run -A tests/lab/cloud/main.ts CONFIG_FILE CONTROL_SOCKET
 import { Account } from "./account.ts";
 import { CallLog } from "./calls.ts";
-import type { CloudConfig } from "./config.ts";
+import type { CloudConfig, FabricConfig } from "./config.ts";
 import type { CommandMessage, Commands, Endpoints } from "./control.ts";
 import { Ec2Endpoint } from "./ec2_server.ts";
+import { Fabric, IMDS_ADDRESS } from "./fabric.ts";
 import { Faults } from "./faults.ts";
 import { HttpServer } from "./http.ts";
 import { ImdsEndpoint } from "./imds_server.ts";
@@ -43,23 +44,50 @@ const commands: Commands = {
   forgetTokens: () => imds.forgetTokens(),
   calls: (from) => calls.from(from),
   byHand: (form) => ec2.byHand(form).body,
+  drops: async () => await fabric?.drops() ?? {},
 };
 
-function obey({ command, argument }: CommandMessage): unknown {
+async function obey({ command, argument }: CommandMessage): Promise<unknown> {
   const run = commands[command] as (argument: unknown) => unknown;
-  return run(argument) ?? null;
+  return await run(argument) ?? null;
+}
+
+/** Keeps the fabric as the account is. What it cannot do ends the process. */
+async function openFabric(config: FabricConfig): Promise<Fabric> {
+  const fabric = await Fabric.open(config);
+  await fabric.apply(account.enis());
+  account.watch((enis) => void fabric.apply(enis));
+  return fabric;
+}
+
+/** What every instance can reach under the addresses that it knows. */
+async function listenInFabric(
+  { ec2Address }: FabricConfig,
+): Promise<Endpoints> {
+  const port = 80;
+  servers.use(
+    await HttpServer.listen(
+      { host: ec2Address, port },
+      (request) => ec2.answer(request),
+    ),
+  );
+  servers.use(
+    await HttpServer.listen({ host: IMDS_ADDRESS, port }, (request) => {
+      const instance = imds.instanceAt(request.from);
+      return instance === undefined
+        ? { status: 404, type: "text/plain", body: "" }
+        : imds.answer(request, instance);
+    }),
+  );
+  const imdsUrl = `http://${IMDS_ADDRESS}`;
+  const ids = [...account.instances.keys()];
+  const byInstance = Object.fromEntries(ids.map((id) => [id, imdsUrl]));
+  return { ec2: `http://${ec2Address}`, imds: byInstance };
 }
 
 const LOOPBACK = { host: "127.0.0.1", port: 0 };
 
-async function listen(): Promise<Endpoints> {
-  servers.use(
-    await HttpServer.listen({ path: controlPath ?? "" }, ({ body }) => ({
-      status: 200,
-      type: "application/json",
-      body: JSON.stringify(obey(JSON.parse(body))),
-    })),
-  );
+async function listenOnLoopback(): Promise<Endpoints> {
   const atEc2 = servers.use(
     await HttpServer.listen(LOOPBACK, (request) => ec2.answer(request)),
   );
@@ -76,7 +104,18 @@ async function listen(): Promise<Endpoints> {
   return { ec2: `http://127.0.0.1:${atEc2.port}`, imds: byInstance };
 }
 
-const line = `${JSON.stringify(await listen())}\n`;
+const fabric = config.fabric && await openFabric(config.fabric);
+const endpoints = config.fabric === undefined
+  ? await listenOnLoopback()
+  : await listenInFabric(config.fabric);
+servers.use(
+  await HttpServer.listen({ path: controlPath }, async ({ body }) => ({
+    status: 200,
+    type: "application/json",
+    body: JSON.stringify(await obey(JSON.parse(body))),
+  })),
+);
+const line = `${JSON.stringify(endpoints)}\n`;
 await Deno.stdout.write(new TextEncoder().encode(line));
 // Until the program that started it closes the pipe, or ends.
 for await (const _ of Deno.stdin.readable);

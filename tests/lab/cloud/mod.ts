@@ -4,6 +4,8 @@ export { Cloud } from "./cloud.ts";
 export type {
   AccountCredentials,
   CloudConfig,
+  FabricConfig,
+  HostConfig,
   InstanceConfig,
   Pace,
   SubnetConfig,
