@@ -63,7 +63,11 @@ type Step =
   | { readonly do: "pass"; readonly ms: number; readonly steps: number }
   | { readonly do: "lag"; readonly ec2: number; readonly imds: number }
   | { readonly do: "fill" | "fragment" | "clear" | "kill" }
-  | { readonly do: "killAt"; readonly kind: Action["kind"] };
+  | {
+    readonly do: "killAt";
+    readonly kind: Action["kind"];
+    readonly pods: number;
+  };
 
 const step: fc.Arbitrary<Step> = fc.oneof(
   fc.record({
@@ -92,6 +96,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
       "unassign",
       "detach",
     ),
+    pods: fc.integer({ min: 0, max: 15 }),
   }),
   fc.record({
     do: fc.constantFrom<"fill" | "fragment" | "clear" | "kill">(
@@ -153,7 +158,8 @@ class Run {
         break;
       case "killAt":
         if (this.#awaits(step.kind)) this.#kill();
-        node.pods += 2;
+        node.pods += step.pods;
+        this.pass(100, 3);
         break;
     }
   }
