@@ -57,7 +57,6 @@ export class HttpClient implements Disposable {
     request: HttpRequest,
     { signal }: { readonly signal?: AbortSignal | undefined } = {},
   ): Promise<HttpAnswer> {
-    signal?.throwIfAborted();
     const { peer, endpoint, timeoutMs } = this.#options;
     try {
       return await withTimeout(

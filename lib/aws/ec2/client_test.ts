@@ -417,6 +417,18 @@ Deno.test("an interface that is attached nowhere has no attachment", async () =>
   assert.equal(read?.attachment, undefined);
 });
 
+Deno.test("an attachment without a network card is at the first", async () => {
+  const old = INTERFACE.replace(/<networkCardIndex>0<\/networkCardIndex>/, "");
+  await using on = bed(() =>
+    answerOf(
+      "DescribeNetworkInterfaces",
+      `<networkInterfaceSet><item>${old}</item></networkInterfaceSet>`,
+    )
+  );
+  const [read] = await on.client.describeNetworkInterfaces({});
+  assert.equal(read?.attachment?.networkCardIndex, 0);
+});
+
 /** Whether a call is made again when its answer was lost. */
 const LOST: readonly [string, Case["make"], boolean][] = [
   ["DescribeSubnets", (client) => client.describeSubnets({}), true],

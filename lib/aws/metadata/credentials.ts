@@ -17,7 +17,6 @@ const ROLE_S = 3_600;
 /** Assumed where an answer does not say how long its keys are good. */
 const UNKNOWN_LIFETIME_MS = 900_000;
 const TIMEOUT_MS = 5_000;
-const MAX_BYTES = 64 * 1024;
 /** Where containers of ECS get theirs. */
 const CONTAINER_ENDPOINT = "http://169.254.170.2";
 /** Where a token may go without TLS: this machine, the agents of ECS and of EKS. */
@@ -143,7 +142,6 @@ function ofContainer(env: Environment): Issuer | undefined {
         peer: "the container's agent",
         endpoint: url,
         timeoutMs: TIMEOUT_MS,
-        maxBytes: MAX_BYTES,
         isLocal,
       });
       const headers = await containerHeaders(env);

@@ -217,6 +217,14 @@ Deno.test("what a container's agent answers is not in errors", async () => {
   }
 });
 
+Deno.test("a token for a container's agent that no header can have is not in the error", async () => {
+  const message = await refused(NEVER, (url) => ({
+    ...CONTAINER(url),
+    AWS_CONTAINER_AUTHORIZATION_TOKEN: "hidden-\ntoken",
+  }));
+  assert.match(message, /the container's authorization token: it has charact/);
+});
+
 Deno.test("keys live by the clock of the one who issued them", async () => {
   const good = await issued(() => keysFor(3_600_000), CONTAINER);
   assert.ok(good.lasts);

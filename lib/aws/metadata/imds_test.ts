@@ -183,6 +183,17 @@ Deno.test("get() says what a token that does not come may mean", async () => {
   assert.deepEqual(methods(server.seen), ["PUT", "PUT", "PUT"]);
 });
 
+Deno.test("get() asks the service itself, whatever proxy the environment names", async () => {
+  await using server = new LoopbackServer(() => new Response("value"));
+  const env = new Map([["AWS_EC2_METADATA_SERVICE_ENDPOINT", server.url]]);
+  const before = Deno.env.get("HTTP_PROXY");
+  Deno.env.set("HTTP_PROXY", "http://127.0.0.1:1");
+  using client = new ImdsClient({ env });
+  if (before === undefined) Deno.env.delete("HTTP_PROXY");
+  else Deno.env.set("HTTP_PROXY", before);
+  assert.equal(await client.get("meta-data/mac"), "value");
+});
+
 Deno.test("get() ends when its signal aborts, while the token goes on for others", async () => {
   const { promise: held, resolve } = Promise.withResolvers<void>();
   await using server = new LoopbackServer(async ({ method }) => {

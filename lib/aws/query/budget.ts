@@ -117,7 +117,7 @@ export class CallBudget {
         this.#report(call, { result: resultOf(error), sentMs });
         const isThrottled = error instanceof AwsError && error.isThrottled;
         if (isThrottled) pause.refused(sentMs, this.#clock.nowMs());
-        const again = attempt < this.#maxAttempts && !signal?.aborted &&
+        const again = attempt < this.#maxAttempts &&
           (isThrottled || mayRepeat(call, error));
         if (!again) throw error;
         const delayMs = isThrottled ? 0 : backoff.nextMs();

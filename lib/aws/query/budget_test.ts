@@ -80,9 +80,11 @@ Deno.test("CallBudget lets a waiting call go when its signal aborts, and none be
   const { signal } = abort;
   const given = budget.spend(READ, async () => "made", { signal });
   const next = budget.spend(READ, async () => "made");
+  const queued = budget.spend(READ, async () => "made", { signal });
   await clock.advance(1);
   abort.abort(new Error("enough"));
   await assert.rejects(given, /enough/);
+  await assert.rejects(queued, /enough/);
   await clock.advance(1_000);
   assert.equal(await next, "made");
   assert.equal(clock.pending, 0);
