@@ -12,6 +12,8 @@ import {
 } from "../testing.ts";
 import { settle } from "../../async/testing.ts";
 
+const STRICT = { rest: "strict", cooldownMs: 30_000 } as const;
+
 /** Pool "default" of single addresses. */
 function singles(subnet: string): FakeCluster {
   const cluster = new FakeCluster();
@@ -88,9 +90,27 @@ Deno.test("an answer without a block is a failure that passes", async () => {
   source.auto = true;
   await clock.advance(200);
   assert.equal(textOf(await waiting), "10.0.0.0");
+  source.mostBlocks = 0;
+  const refused = assert.rejects(ipam.allocate(keyOf(2)), {
+    message: 'Cannot get a block of pool "default": no block was received',
+  });
+  await clock.advance(10_000);
+  await refused;
 });
 
-const STRICT = { rest: "strict", cooldownMs: 30_000 } as const;
+Deno.test("a rest from before the start is over in time, also for a block that comes afterwards", async () => {
+  const resting = [{ address: Address.parse("10.0.0.0"), restedMs: 0 }];
+  const outcomes: string[] = [];
+  await using node = await openNode(singles("10.0.0.0/27"), {
+    ...STRICT,
+    resting,
+    observer: { blockRequested: ({ outcome }) => void outcomes.push(outcome) },
+  });
+  await node.clock.advance(30_000);
+  const given = await node.ipam.allocate(keyOf(1));
+  assert.equal(textOf(given), "10.0.0.0");
+  assert.deepEqual(outcomes, ["granted"]);
+});
 
 Deno.test("strict: an address that rests is not given, and the ADD says for how long", async () => {
   await using node = await openNode(singles("10.0.0.0/31"), STRICT);

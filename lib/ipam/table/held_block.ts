@@ -213,14 +213,13 @@ export class HeldBlock {
     return left;
   }
 
-  /** Lets a position rest, unless an attachment holds it: then false. */
-  rest(index: number, until: number): boolean {
-    if (this.#holders.has(index)) return false;
+  /** Lets a position rest, unless an attachment holds it. */
+  rest(index: number, until: number): void {
+    if (this.#holders.has(index)) return;
     this.#allocator.take(index);
     this.#cooling.delete(index);
     this.#cooling.set(index, until);
     this.onChange?.();
-    return true;
   }
 
   /** Whether a position rests, and until that time. */

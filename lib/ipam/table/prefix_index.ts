@@ -58,6 +58,7 @@ export class PrefixIndex<T> {
   #count(length: number, change: number): void {
     const count = (this.#lengths.get(length) ?? 0) + change;
     if (count > 0) this.#lengths.set(length, count);
+    // mutate: only saves work.
     else this.#lengths.delete(length);
   }
 }

@@ -39,7 +39,8 @@ export class Rests {
       .sort((a, b) => a.until - b.until);
     for (const { address, until } of rests) {
       const index = block.indexOf(address);
-      if (index === undefined || !block.rest(index, until)) continue;
+      if (index === undefined) continue;
+      block.rest(index, until);
       this.add({ block, index, until });
     }
   }
