@@ -1,5 +1,4 @@
 import assert from "node:assert/strict";
-import { distinct } from "../../lib/inet/mod.ts";
 import type { Notification } from "../../lib/netlink/mod.ts";
 import { addPod, NODE, testNode } from "./podnet_testing.ts";
 import { netnsTest } from "./testing.ts";
@@ -104,7 +103,7 @@ netnsTest(
     const repaired = reports.flatMap((report) => report.repaired)
       .map(({ what, family }) => `${family} ${what}`);
     assert.deepEqual(
-      distinct(repaired).sort(),
+      [...new Set(repaired)].sort(),
       ["ipv4 forwarding", "ipv4 rule", "ipv6 forwarding", "ipv6 rule"],
     );
     assert.deepEqual(reports.flatMap(({ problems }) => problems), []);

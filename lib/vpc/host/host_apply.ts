@@ -12,7 +12,6 @@ import {
   VPC_PROTOCOL,
 } from "../../names/mod.ts";
 import {
-  type Link,
   MAIN_TABLE,
   NetfilterSocket,
   NetlinkError,
@@ -85,7 +84,9 @@ export class VpcHost implements AsyncDisposable {
       changed: [] as string[],
       problems: [...plan.problems, ...changes.problems],
     };
-    for (const name of changes.acceptRa) this.#acceptRa(name, report);
+    if (changes.acceptRa !== undefined) {
+      this.#acceptRa(changes.acceptRa, report);
+    }
     const failed = await this.#send(changes.add, report);
     if (plan.table !== undefined) await this.#replaceTable(plan.table, report);
     await this.#send(
@@ -106,7 +107,7 @@ export class VpcHost implements AsyncDisposable {
       ? []
       : await this.#open().compareTable(plan.table);
     return [
-      ...changes.acceptRa.map(acceptRaText),
+      ...changes.acceptRa === undefined ? [] : [acceptRaText(changes.acceptRa)],
       ...changes.add.map(({ text }) => text),
       ...table,
       ...changes.remove.map(({ text }) => text),
@@ -149,22 +150,19 @@ export class VpcHost implements AsyncDisposable {
   ): Promise<{ plan: VpcHostPlan; changes: VpcHostChanges }> {
     const found = await this.#read();
     const plan = planVpcHost(settings, found);
-    return { plan, changes: diffVpcHost(plan, found, settings) };
+    const primary = plan.links.find(({ isPrimary }) => isPrimary);
+    const acceptRa = primary && this.#sysctl(acceptRaOf(primary.name));
+    const changes = diffVpcHost(plan, { ...found, acceptRa }, settings);
+    return { plan, changes };
   }
 
-  async #read(): Promise<FoundVpcHost> {
+  async #read(): Promise<Omit<FoundVpcHost, "acceptRa">> {
     const host = this.#host;
     const families = FAMILIES.filter((family) =>
       this.#sysctl(`net/${family}/conf/all/forwarding`) !== undefined
     );
     const links = await host.listLinks();
     const addresses = await host.listAddresses();
-    const found = {
-      families,
-      links,
-      addresses,
-      acceptRa: this.#allAcceptRa(links),
-    };
     const rules = [];
     const routes = [];
     for (const family of families) {
@@ -178,14 +176,7 @@ export class VpcHost implements AsyncDisposable {
         }),
       );
     }
-    return { ...found, rules, routes };
-  }
-
-  #allAcceptRa(links: readonly Link[]): Map<string, string> {
-    return new Map(links.flatMap(({ name }) => {
-      const value = this.#sysctl(acceptRaOf(name));
-      return value === undefined ? [] : [[name, value] as const];
-    }));
+    return { families, links, addresses, rules, routes };
   }
 
   /** Undefined where the kernel does not have it. */

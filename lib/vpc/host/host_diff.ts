@@ -1,4 +1,4 @@
-import type { Family, Prefix } from "../../inet/mod.ts";
+import type { Family } from "../../inet/mod.ts";
 import {
   VPC_BLOCK_PRIORITY,
   VPC_ENI_PRIORITY,
@@ -33,8 +33,8 @@ export interface FoundVpcHost {
   /** Those of {@linkcode VPC_PROTOCOL} in any table, and the kernel's own of the main table. */
   readonly routes: readonly Route[];
   readonly rules: readonly Rule[];
-  /** `accept_ra` of each link that has it, by its name. */
-  readonly acceptRa: ReadonlyMap<string, string>;
+  /** `accept_ra` of the primary ENI's link. */
+  readonly acceptRa: string | undefined;
 }
 
 /** One change, as words complete "Cannot …" for admins. */
@@ -50,8 +50,8 @@ export interface VpcHostChanges {
   readonly add: readonly Change[];
   /** To be carried out after all of `add`. */
   readonly remove: readonly Change[];
-  /** `accept_ra` to be 2, of the links with these names. */
-  readonly acceptRa: readonly string[];
+  /** The link whose `accept_ra` is to be 2. */
+  readonly acceptRa: string | undefined;
   readonly problems: readonly VpcHostProblem[];
 }
 
@@ -87,15 +87,18 @@ export function diffVpcHost(
       ...rules.add,
     ],
     remove: [...rules.remove, ...staleRoutes(plan, found)],
-    acceptRa: plan.families.includes("ipv6")
-      ? plan.links.filter(({ isPrimary, name }) => {
-        const value = found.acceptRa.get(name);
-        return isPrimary && value !== undefined &&
-          value !== ACCEPT_RA_FORWARDING;
-      }).map(({ name }) => name)
-      : [],
-    problems: [...rules.problems, ...takenAddresses(found, settings)],
+    acceptRa: acceptRaLink(plan, found),
+    problems: [...rules.problems, ...takenAddresses(plan, found, settings)],
   };
+}
+
+function acceptRaLink(
+  { families, links }: VpcHostPlan,
+  { acceptRa }: FoundVpcHost,
+): string | undefined {
+  const isRight = acceptRa === undefined || acceptRa === ACCEPT_RA_FORWARDING;
+  if (isRight || !families.includes("ipv6")) return undefined;
+  return links.find(({ isPrimary }) => isPrimary)?.name;
 }
 
 function change(request: Request, family: Family): Change {
@@ -175,31 +178,26 @@ function staleRoutes(plan: VpcHostPlan, found: FoundVpcHost): Change[] {
   });
 }
 
+/** Our protocol keeps the kernel from taking another program's rule for ours, when adding and deleting. */
 function diffRules(
   planned: readonly Rule[],
   found: readonly Rule[],
 ): Pick<VpcHostChanges, "add" | "remove" | "problems"> {
   const ours = found.filter(({ priority }) => PRIORITIES.has(priority));
-  const foreign = ours.filter((rule) =>
-    !isOwn(rule) && !planned.some((other) => isSameRule(rule, other))
-  );
-  const add = planned.filter((rule) =>
-    !ours.some((other) => isSameRule(other, rule))
-  );
-  const stale = ours.filter((rule) =>
-    isOwn(rule) && !planned.some((other) => isSameRule(rule, other))
-  );
-  // To the kernel a rule agrees with one that asks for more: it would take that for ours.
-  const isLike = (rule: Rule) => foreign.some((other) => covers(rule, other));
-  const isFirst = (rule: Rule) =>
-    ours.slice(0, ours.indexOf(rule)).every((other) => !covers(rule, other));
+  // There can be hundreds of either.
+  const plannedKeys = new Set(planned.map(ruleKey));
+  const foundKeys = new Set(ours.map(ruleKey));
+  const add = planned.filter((rule) => !foundKeys.has(ruleKey(rule)));
+  const others = ours.filter((rule) => !plannedKeys.has(ruleKey(rule)));
+  const foreign = others.filter((rule) => !isOwn(rule));
+  const stale = others.filter(isOwn);
   return {
     add: add.map((rule) => ({
       text: ruleText(rule),
       family: rule.family,
-      request: ruleAdd(rule, { duplicate: isLike(rule) }),
+      request: ruleAdd(rule),
     })),
-    remove: stale.filter(isFirst).map((rule) => ({
+    remove: stale.map((rule) => ({
       text: `delete ${ruleText(rule)}`,
       family: rule.family,
       request: ruleDelete(rule),
@@ -218,20 +216,12 @@ function isOwn({ protocol, hasMore }: Rule): boolean {
   return protocol === VPC_PROTOCOL && hasMore === undefined;
 }
 
-function isSameRule(a: Rule, b: Rule): boolean {
-  return covers(a, b) && covers(b, a);
-}
-
-/** Whether `b` has all that `a` asks for. */
-function covers(a: Rule, b: Rule): boolean {
-  return a.family === b.family && a.priority === b.priority &&
-    a.table === b.table && a.hasMore === undefined &&
-    (a.source === undefined || isSame<Prefix>(a.source, b.source)) &&
-    (a.destination === undefined ||
-      isSame<Prefix>(a.destination, b.destination)) &&
-    (a.fwmark === undefined ||
-      a.fwmark === b.fwmark && a.fwmask === b.fwmask) &&
-    (a.iif === undefined || a.iif === b.iif);
+/** All that decides what a rule does. */
+function ruleKey(rule: Rule): string {
+  const { family, priority, table, source, destination } = rule;
+  const { fwmark, fwmask, iif, hasMore } = rule;
+  const selectors = [source, destination, fwmark, fwmask, iif, hasMore];
+  return [family, priority, table, ...selectors].join(" ");
 }
 
 function ruleText(rule: Rule): string {
@@ -243,20 +233,24 @@ function ruleText(rule: Rule): string {
   return words.join(" ");
 }
 
-/** Some distributions give a link every address that EC2 has for it. */
+/** Some distributions give the link of an ENI every address that EC2 has for it. */
 function takenAddresses(
-  { addresses, links }: FoundVpcHost,
+  { links }: VpcHostPlan,
+  { addresses }: FoundVpcHost,
   { enis }: Pick<VpcHostSettings, "enis">,
 ): VpcHostProblem[] {
-  return addresses.filter(({ prefix: { address } }) =>
-    enis.some(({ blocks, addresses }) =>
-      addresses[address.family]?.equals(address) !== true &&
-      blocks.some((block) => block.contains(address))
-    )
-  ).map(({ index, prefix: { address } }) => {
-    const name = links.find((link) => link.index === index)?.name ?? index;
-    return new VpcHostProblem(
-      `Cannot give address "${address}" to a pod: link "${name}" of the host has it, so its packets stay on the host; remove it there, and stop the program that adds it`,
-    );
-  });
+  return links.flatMap(({ index, name }) =>
+    addresses.filter((entry) => entry.index === index)
+      .map(({ prefix: { address } }) => address)
+      .filter((address) =>
+        enis.some(({ blocks, addresses }) =>
+          addresses[address.family]?.equals(address) !== true &&
+          blocks.some((block) => block.contains(address))
+        )
+      ).map((address) =>
+        new VpcHostProblem(
+          `Cannot give address "${address}" to a pod: link "${name}" of the host has it, so its packets stay on the host; remove it there, and stop the program that adds it`,
+        )
+      )
+  );
 }

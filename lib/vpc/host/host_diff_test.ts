@@ -63,14 +63,16 @@ const DONE: FoundVpcHost = {
   ],
   routes: ROUTES,
   rules: PLAN.rules,
-  acceptRa: new Map([["eth0", "2"], ["eth1", "1"]]),
+  acceptRa: "2",
 };
 
 /** What is to be done to a node with these differences, as text. */
 function changesOf(
   found: Partial<FoundVpcHost>,
   settings = SETTINGS,
-): Record<"add" | "remove" | "acceptRa" | "problems", readonly string[]> {
+): Record<"add" | "remove" | "problems", readonly string[]> & {
+  readonly acceptRa: string | undefined;
+} {
   const all = { ...DONE, ...found };
   const plan = planVpcHost(settings, all);
   const changes = diffVpcHost(plan, all, settings);
@@ -82,7 +84,7 @@ function changesOf(
   };
 }
 
-const NOTHING = { add: [], remove: [], acceptRa: [], problems: [] };
+const NOTHING = { add: [], remove: [], acceptRa: undefined, problems: [] };
 
 Deno.test("diffVpcHost() has nothing to do where all is there", () => {
   assert.deepEqual(changesOf({}), NOTHING);
@@ -95,8 +97,7 @@ Deno.test("diffVpcHost() changes of a link what differs, and not the addresses o
     { ...eth0, mtu: 1500 },
     { ...eth1, up: false, ipv4Conf: strict },
   ];
-  const acceptRa = new Map([["eth0", "1"], ["eth1", "1"]]);
-  assert.deepEqual(changesOf({ links, acceptRa, addresses: [] }), {
+  assert.deepEqual(changesOf({ links, acceptRa: "1", addresses: [] }), {
     ...NOTHING,
     add: [
       'set link "eth0" mtu 9001',
@@ -104,7 +105,7 @@ Deno.test("diffVpcHost() changes of a link what differs, and not the addresses o
       'add address "10.0.1.20/32" to link 3',
       'add address "2001:db8:1::20/128" to link 3',
     ],
-    acceptRa: ["eth0"],
+    acceptRa: "eth0",
   });
 });
 
@@ -211,11 +212,15 @@ Deno.test("diffVpcHost() takes a rule with more to it for another one", () => {
   }
 });
 
-Deno.test("diffVpcHost() reports addresses of blocks on any link, but not an ENI's own in its block", () => {
+Deno.test("diffVpcHost() reports addresses of blocks on ENIs, but not an ENI's own in its block", () => {
   const block = Prefix.parse("10.0.1.16/28");
   const enis = [PRIMARY, { ...SECONDARY, blocks: [block] }];
   const settings = settingsOf({ enis });
-  const addresses = [...DONE.addresses, addressOf(2, "10.0.1.21")];
+  const addresses = [
+    ...DONE.addresses,
+    addressOf(2, "10.0.1.21"),
+    addressOf(9, "10.0.1.22"),
+  ];
   const { problems } = changesOf({ addresses }, settings);
   assert.deepEqual(problems, [
     'Cannot give address "10.0.1.21" to a pod: link "eth0" of the host has it, so its packets stay on the host; remove it there, and stop the program that adds it',
