@@ -272,7 +272,7 @@ netnsTest(
       "10001",
     );
     const pod = "10.0.1.20";
-    const pod6 = "fd10:0:0:1:1::a00:114";
+    const pod6 = "fd10::1:1:0:a00:114";
     await node.ip("address", "add", `${pod}/32`, "dev", "lo");
     await node.ip("address", "add", `${pod6}/128`, "dev", "lo");
     await node.ip("rule", "add", "from", "10.0.1.16/28", "lookup", "10001");
