@@ -1,5 +1,6 @@
 // The process as a whole: what only sockets and signatures show.
 import assert from "node:assert/strict";
+import { awaitedLater } from "../wait.ts";
 import { Cloud } from "./mod.ts";
 import {
   callEc2,
@@ -84,6 +85,19 @@ Deno.test("cloud: faults that only a connection shows", async () => {
   assert.equal((await callEc2(ec2, create)).status, 200, "each fault was once");
   const faults = (await cloud.ask.calls(0)).flatMap(({ fault }) => fault ?? []);
   assert.deepEqual(faults, ["cut", "cut", "half", "late"]);
+});
+
+Deno.test("cloud: EC2 can be slow to answer, the metadata service is not", async () => {
+  let slow: Promise<unknown>;
+  {
+    await using cloud = await Cloud.start(cloudConfig());
+    const { ec2, imds } = cloud.endpoints;
+    await cloud.ask.setPace({ answerMs: 3_600_000 });
+    slow = awaitedLater(callEc2(ec2, DESCRIBE));
+    while ((await cloud.ask.calls(0)).length === 0);
+    assert.equal((await getMetadata(imds[INSTANCE] ?? "", "mac")).status, 200);
+  }
+  await assert.rejects(slow, "it has not been answered");
 });
 
 Deno.test("cloud: credentials can be replaced while it runs", async () => {

@@ -69,6 +69,8 @@ export interface Pace {
   readonly describeLagMs: number;
   /** How old is what the metadata service shows of ENIs. */
   readonly imdsLagMs: number;
+  /** How much later EC2 answers each call. */
+  readonly answerMs: number;
   /** How long an ENI is `attaching`. */
   readonly attachMs: number;
   /** How long an ENI is `detaching`. */
@@ -78,6 +80,7 @@ export interface Pace {
 export const NO_DELAYS: Pace = {
   describeLagMs: 0,
   imdsLagMs: 0,
+  answerMs: 0,
   attachMs: 0,
   detachMs: 0,
 };

@@ -10,6 +10,8 @@ import { answerXml, errorXml, type XmlFields } from "./xml.ts";
 
 /** The version of the API whose forms and elements these are. */
 const VERSION = "2016-11-15";
+const XML = "text/xml;charset=UTF-8";
+const THROTTLED = "RequestLimitExceeded";
 
 /** What EC2's endpoint needs. */
 export interface Ec2Options {
@@ -51,7 +53,9 @@ export class Ec2Endpoint {
       };
     const { status, code, body } = outcome;
     calls.note({ call, parameters, caller, status, code, fault: fault?.kind });
-    return { status, type: "text/xml;charset=UTF-8", body, ...effectOf(fault) };
+    const { cut, lateMs = 0 } = effectOf(fault);
+    const later = lateMs + this.#options.account.pace.answerMs;
+    return { status, type: XML, body, cut, lateMs: later };
   }
 
   /** What an operator does by hand: it is not signed, not recorded, and nothing goes wrong on purpose. */
@@ -77,6 +81,7 @@ export class Ec2Endpoint {
   #outcome(body: string, fault: Fault | undefined): Outcome {
     try {
       if (fault?.kind === "error") throw new Ec2Error(fault.code);
+      if (fault?.kind === "throttle") throw new Ec2Error(THROTTLED);
       // No change then, and no answer either.
       if (fault?.kind === "cut" && fault.when === "before") {
         return { status: 0, body: "" };

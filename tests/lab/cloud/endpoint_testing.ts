@@ -17,7 +17,7 @@ import {
 /** A cloud in this process, by a clock that is turned. */
 export class TestCloud {
   readonly clock: FakeClock = new FakeClock();
-  readonly faults: Faults = new Faults();
+  readonly faults: Faults = new Faults(this.clock);
   readonly calls: CallLog = new CallLog(this.clock);
   readonly account: Account;
   readonly imds: ImdsEndpoint;

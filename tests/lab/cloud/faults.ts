@@ -1,3 +1,10 @@
+import {
+  Allowance,
+  type Clock,
+  type Rate,
+  systemClock,
+} from "../../../lib/async/mod.ts";
+
 /** What goes wrong with calls of one kind. */
 export type Fault =
   & {
@@ -19,26 +26,46 @@ export type FaultKind =
   /** The connection is closed in the middle of the answer, after the change. */
   | { readonly kind: "half" }
   /** The change is made at once, the answer comes later. */
-  | { readonly kind: "late"; readonly ms: number };
+  | { readonly kind: "late"; readonly ms: number }
+  /** Calls beyond the rate are refused with `RequestLimitExceeded`, as those of a whole account are. */
+  | { readonly kind: "throttle" } & Rate;
 
-/** Faults in force; the first one that fits a call is taken. */
+/** A fault that holds. */
+interface InForce {
+  readonly fault: Fault;
+  left: number;
+  readonly allowance?: Allowance | undefined;
+}
+
+/** Faults in force; of those that fit a call the first one is taken. */
 export class Faults {
-  #waiting: { readonly fault: Fault; left: number }[] = [];
+  readonly #clock: Clock;
+  #inForce: InForce[] = [];
+
+  constructor(clock: Clock = systemClock) {
+    this.#clock = clock;
+  }
 
   add(fault: Fault): void {
-    this.#waiting.push({ fault, left: fault.times ?? Infinity });
+    const nowMs = () => this.#clock.nowMs();
+    const allowance = fault.kind === "throttle"
+      ? new Allowance(fault, { nowMs })
+      : undefined;
+    this.#inForce.push({ fault, left: fault.times ?? Infinity, allowance });
   }
 
   clear(): void {
-    this.#waiting = [];
+    this.#inForce = [];
   }
 
   /** The fault of a call that comes now, which counts as one of its times. */
   take(call: string): Fault | undefined {
-    const found = this.#waiting.find(({ fault }) => fits(fault.call, call));
+    const found = this.#inForce.find(({ fault, allowance }) =>
+      fits(fault.call, call) && allowance?.take() !== true
+    );
     if (found === undefined) return undefined;
     if (--found.left <= 0) {
-      this.#waiting = this.#waiting.filter((it) => it !== found);
+      this.#inForce = this.#inForce.filter((it) => it !== found);
     }
     return found.fault;
   }

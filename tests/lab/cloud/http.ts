@@ -43,7 +43,7 @@ export class HttpServer implements AsyncDisposable {
       const socket = incoming.socket;
       const respond = async () => {
         const given = await answer(await read(incoming));
-        if (given.lateMs !== undefined) await sleep(given.lateMs);
+        if (given.lateMs) await sleep(given.lateMs);
         if (given.cut === "all") return void socket.destroy();
         const body = new TextEncoder().encode(given.body);
         response.writeHead(given.status, {

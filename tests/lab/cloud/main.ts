@@ -119,3 +119,6 @@ const line = `${JSON.stringify(endpoints)}\n`;
 await Deno.stdout.write(new TextEncoder().encode(line));
 // Until the program that started it closes the pipe, or ends.
 for await (const _ of Deno.stdin.readable);
+await servers.disposeAsync();
+// Answers that were to come later hold it otherwise.
+Deno.exit(0);

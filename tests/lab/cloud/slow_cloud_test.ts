@@ -116,6 +116,42 @@ Deno.test("EC2: a fault of all calls holds until it is cleared", () => {
   assert.equal(cloud.refusal("DescribeSubnets"), "");
 });
 
+Deno.test("EC2: calls beyond an account's rate are throttled, all callers together", async () => {
+  const cloud = new TestCloud();
+  const rate = { burst: 2, perSecond: 5 };
+  cloud.faults.add({ call: "Describe*", kind: "throttle", ...rate });
+  const codes = () =>
+    ["DescribeSubnets", DESCRIBE, "DescribeSubnets"].map((call) =>
+      cloud.refusal(call)
+    );
+  assert.deepEqual(codes(), ["", "", "RequestLimitExceeded"]);
+  cloud.create();
+  await cloud.clock.advance(200);
+  const limited = "RequestLimitExceeded";
+  assert.deepEqual(codes(), ["", limited, limited]);
+});
+
+Deno.test("EC2: an account has so many ENIs, and an ENI so many tags", () => {
+  const cloud = new TestCloud({ maxEnis: 2 });
+  const id = cloud.create();
+  assert.equal(
+    cloud.refusal("CreateNetworkInterface", { SubnetId: SUBNET }),
+    "NetworkInterfaceLimitExceeded",
+  );
+  const tags = (first: number, count: number) =>
+    Object.fromEntries(
+      Array.from({ length: count }, (_, i) => [
+        `Tag.${i + 1}.Key`,
+        `key-${first + i}`,
+      ]),
+    );
+  const tag = (first: number, count: number) =>
+    cloud.refusal("CreateTags", { "ResourceId.1": id, ...tags(first, count) });
+  assert.equal(tag(0, 50), "");
+  assert.equal(tag(49, 1), "", "there already");
+  assert.equal(tag(50, 1), "TagLimitExceeded");
+});
+
 Deno.test("EC2: calls are recorded with their parameters, caller and error", async () => {
   const cloud = new TestCloud();
   await cloud.clock.advance(7);
