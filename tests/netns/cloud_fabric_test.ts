@@ -299,8 +299,9 @@ netnsTest(
     assert.deepEqual(await dropsOf(lab), { [id]: 2 });
     await lab.lose(PEER, pod);
     assert.deepEqual(await dropsOf(lab), { [id]: 3 });
+    await lab.cloud.ask.setPace({ detachMs: 3_600_000 });
     await lab.do("DetachNetworkInterface", { AttachmentId: attachmentId });
-    assert.deepEqual(await dropsOf(lab), {}, "gone with its port");
+    assert.deepEqual(await dropsOf(lab), {}, "gone while EC2 detaches it");
     assert.doesNotMatch(await node.ip("link"), /eth1/);
   },
 );
