@@ -43,6 +43,9 @@ export class HttpClient implements Disposable {
     // One connection for each request under way: one that is dead holds no other up.
     this.#client = Deno.createHttpClient({
       http2: false,
+      // In Deno 2.9.6 a request is sent a second time when the peer closes a connection that was used before without
+      // an answer, whatever the method: what it changed would be changed twice.
+      poolMaxIdlePerHost: 0,
       ...(options.isLocal ? { proxy: directTo(url) } : {}),
     });
   }

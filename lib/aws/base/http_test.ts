@@ -95,3 +95,31 @@ Deno.test("send() asks what is local itself, and others by the environment's pro
   using other = clientWithProxy(server.url, false);
   await assert.rejects(other.send(request), NoAnswerError);
 });
+
+Deno.test("send() sends once what a peer takes without an answer, also after it has answered before", async () => {
+  using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  const endpoint = `http://127.0.0.1:${listener.addr.port}`;
+  let requests = 0;
+  const serve = async (connection: Deno.TcpConn) => {
+    using _closed = connection;
+    const answer = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+    while (await connection.read(new Uint8Array(65_536)) !== null) {
+      if (++requests > 1) return;
+      await connection.write(new TextEncoder().encode(answer));
+    }
+  };
+  const serving = (async () => {
+    for await (const connection of listener) {
+      void serve(connection).catch(() => {});
+    }
+  })();
+  {
+    using http = new HttpClient({ peer: "EC2", endpoint, timeoutMs: 5_000 });
+    const post = { method: "POST", headers: {}, url: endpoint } as const;
+    await http.send({ ...post, body: "one" });
+    await assert.rejects(http.send({ ...post, body: "two" }), NoAnswerError);
+    assert.equal(requests, 2);
+  }
+  listener.close();
+  await serving;
+});
