@@ -133,9 +133,9 @@ export const WIRING: readonly WiringMutant[] = [
   },
   {
     name: "a block that others delete is never seen",
-    file: "roles/coild/ipam_part.ts",
+    file: "roles/coild/blocks/pools.ts",
     from:
-      "  stack.use(blocks.onBlocksChanged((list) => ipam.onBlocksChanged(list)));\n",
+      "      stack.use(blocks.onBlocksChanged((list) => ipam.onBlocksChanged(list)));\n",
     to: "",
     test: {
       file: "tests/netns/coild_whole_test.ts",
