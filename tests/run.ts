@@ -1,6 +1,7 @@
 // Runs test suites and ends with the line "N passed, N failed".
 //
 //   deno task test [SUITE...] [FILE...] [--filter TEXT] [--allow-skips] [-- DENO_TEST_ARGS]
+import { refuseTask } from "../lib/flags/mod.ts";
 import { type RunDeno, runDenoTest } from "./runner/deno_tests.ts";
 import { type Counts, type Failure, ZERO } from "./runner/junit.ts";
 import { sweepLabs } from "./lab/mod.ts";
@@ -44,20 +45,19 @@ function parse(args: readonly string[]) {
     else if (arg === "--filter") extra.push("--filter", own[++i] ?? "");
     else if (SUITES.some((s) => s.name === arg)) names.push(arg);
     else if (arg.endsWith("_test.ts")) files.push(arg);
-    else usage(arg);
+    else if (arg === "--help" || arg === "-h") usage();
+    else refuseTask("test", `There is no suite "${arg}"`);
   }
   const suites = selectSuites(SUITES, { names, files });
   return { suites, files, extra, allowSkips };
 }
 
-function usage(arg: string): never {
-  const help = arg === "--help" || arg === "-h";
-  if (!help) say(`Cannot run suite "${arg}": there is none of that name`);
+function usage(): never {
   say(
     "usage: deno task test [SUITE...] [FILE...] [--filter TEXT] [--allow-skips]",
   );
   for (const { name, about } of SUITES) say(`  ${name.padEnd(12)}${about}`);
-  Deno.exit(help ? 0 : 2);
+  Deno.exit(0);
 }
 
 function secondsSince(started: number): number {

@@ -1,5 +1,6 @@
 // deno task build [--out FILE] [--packer]
 import { parseArgs } from "node:util";
+import { refuseTask } from "../../lib/flags/mod.ts";
 import { buildExecutable } from "./mod.ts";
 
 const USAGE = `usage: deno task build [--out FILE] [--packer]
@@ -30,8 +31,7 @@ function options() {
     });
     return values;
   } catch (error) {
-    say(`${error instanceof Error ? error.message : error}\n${USAGE}`);
-    Deno.exit(2);
+    refuseTask("build", error);
   }
 }
 

@@ -1,6 +1,7 @@
 // deno task image [--out FILE | --rootfs DIR] [--ref NAME:TAG] …
 import * as path from "node:path";
 import { parseArgs } from "node:util";
+import { refuseTask } from "../../lib/flags/mod.ts";
 import { explainWriteError } from "./base/errors.ts";
 import {
   buildImage,
@@ -34,11 +35,6 @@ COIL_CACHE         where packages, layers and images are kept (default: ~/.cache
 const say = (text: string) =>
   Deno.stdout.writeSync(new TextEncoder().encode(text));
 
-function refuse(why: string): never {
-  Deno.stderr.writeSync(new TextEncoder().encode(`${why}\n${USAGE}`));
-  Deno.exit(2);
-}
-
 function parse() {
   try {
     return parseArgs({
@@ -55,21 +51,23 @@ function parse() {
       },
     }).values;
   } catch (error) {
-    refuse(error instanceof Error ? error.message : String(error));
+    refuseTask("image", error);
   }
 }
 
 function labelsOf(texts: readonly string[]): Record<string, string> {
   return Object.fromEntries(texts.map((text) => {
     const at = text.indexOf("=");
-    if (at <= 0) refuse(`Cannot read label "${text}": it is not KEY=VALUE`);
+    if (at <= 0) {
+      refuseTask("image", `Cannot read label "${text}": it is not KEY=VALUE`);
+    }
     return [text.slice(0, at), text.slice(at + 1)];
   }));
 }
 
 function compressionOf(text: string): Compression {
   if (text === "gzip" || text === "none") return text;
-  refuse(`Cannot compress with "${text}": it is gzip or none`);
+  refuseTask("image", `Cannot compress with "${text}": it is gzip or none`);
 }
 
 /** Never into a file that another process may be reading. */
@@ -88,7 +86,7 @@ async function main(): Promise<void> {
   const { ref, label, rootfs, out, help, ...rest } = parse();
   if (help) return void say(USAGE);
   if (rootfs !== undefined && out !== undefined) {
-    refuse("Cannot write both --out and --rootfs: choose one");
+    refuseTask("image", "Cannot write both --out and --rootfs: choose one");
   }
   const files = { ...rest, log: (text: string) => void say(`${text}\n`) };
   if (rootfs !== undefined) {

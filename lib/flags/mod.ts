@@ -21,6 +21,7 @@ export {
   type ProgramInfo,
   readCommandLine,
   refuseCommandLine,
+  refuseTask,
   UsageError,
 } from "./parse.ts";
 export { servingFlags } from "./serving_flags.ts";

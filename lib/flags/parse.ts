@@ -109,8 +109,24 @@ export function refuseCommandLine(
   reason: string,
   { program }: Pick<ProgramInfo, "program">,
 ): never {
+  return refuse(reason, { program, exitCode: 1 });
+}
+
+/** Does so for the command line of a task of `deno.json`, and exits with 2. */
+export function refuseTask(task: string, error: unknown): never {
+  const reason = error instanceof Error ? error.message : String(error);
+  return refuse(reason, { program: `deno task ${task}`, exitCode: 2 });
+}
+
+function refuse(
+  reason: string,
+  { program, exitCode }: {
+    readonly program: string;
+    readonly exitCode: number;
+  },
+): never {
   writeAll(Deno.stderr, `Error: ${reason}\nSee "${program} --help".\n`);
-  Deno.exit(1);
+  Deno.exit(exitCode);
 }
 
 function tryReadCommandLine<S extends FlagSpec>(

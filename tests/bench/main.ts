@@ -1,5 +1,6 @@
 // `deno task bench`: what ADD and DEL take, beside a peer in the same run.
 import { parseArgs } from "node:util";
+import { refuseTask } from "../../lib/flags/mod.ts";
 import * as path from "node:path";
 import { buildExecutable } from "../../deploy/executable/mod.ts";
 import { CoilCluster } from "../lab/coil.ts";
@@ -73,11 +74,12 @@ function options() {
     const parts = values.only.split(",");
     const known = [...PARTS, ...INNER_PARTS];
     const unknown = parts.find((part) => !known.includes(part));
-    if (unknown !== undefined) throw new TypeError(`No part "${unknown}"`);
+    if (unknown !== undefined) {
+      throw new TypeError(`There is no part "${unknown}"`);
+    }
     return { ...values, parts };
   } catch (error) {
-    say(`${error instanceof Error ? error.message : error}\n${USAGE}`);
-    Deno.exit(2);
+    refuseTask("bench", error);
   }
 }
 

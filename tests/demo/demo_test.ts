@@ -28,14 +28,3 @@ Deno.test("task demo --coordinator tells its whole story", async () => {
   const text = await demo("--coordinator");
   assert.match(text, /✓ ADDs survive that coild is killed/);
 });
-
-Deno.test("task demo refuses what it does not know, with its usage", async () => {
-  const { code, stdout } = await new Deno.Command(Deno.execPath(), {
-    args: ["task", "--quiet", "demo", "--keep", "--down"],
-  }).output();
-  assert.equal(code, 2);
-  assert.match(
-    new TextDecoder().decode(stdout),
-    /^Cannot do more than one of --egress, --coordinator, --keep, --down\nusage: /,
-  );
-});

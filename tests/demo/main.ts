@@ -1,6 +1,7 @@
 // `deno task demo`: Coil at work on a real control plane and three nodes;
 // with --egress, the way out through gateways.
 import { parseArgs } from "node:util";
+import { refuseTask } from "../../lib/flags/mod.ts";
 import { buildExecutable } from "../../deploy/executable/mod.ts";
 import { CoilCluster } from "../lab/coil.ts";
 import {
@@ -82,8 +83,7 @@ function options(): Options {
     }
     return { egress, coordinator, keep, down };
   } catch (error) {
-    line(`${error instanceof Error ? error.message : error}\n${USAGE}`);
-    Deno.exit(2);
+    refuseTask("demo", error);
   }
 }
 

@@ -1,4 +1,5 @@
 import { parseArgs } from "node:util";
+import { refuseTask } from "../../lib/flags/mod.ts";
 import { say } from "../runner/output.ts";
 import type { Sample } from "./sample.ts";
 
@@ -72,8 +73,7 @@ export function readOptions(): Options {
     const sample = { size, seed: Number(values.seed) };
     return { all, changed, report, unit, wiring, folder, sample, minutes };
   } catch (error) {
-    say(`${error instanceof Error ? error.message : error}\n${USAGE}`);
-    Deno.exit(2);
+    refuseTask("mutate", error);
   }
 }
 
