@@ -1,6 +1,6 @@
-import { create, toBinary } from "@bufbuild/protobuf";
-import { anyPack } from "@bufbuild/protobuf/wkt";
-import { CNIErrorSchema, type ErrorCode } from "./gen/cni_pb.ts";
+import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
+import { anyPack, anyUnpack } from "@bufbuild/protobuf/wkt";
+import { type CNIError, CNIErrorSchema, type ErrorCode } from "./gen/cni_pb.ts";
 import { StatusSchema } from "./gen/google/rpc/status_pb.ts";
 
 /**
@@ -29,4 +29,16 @@ export function encodeCniError(
       details: [anyPack(CNIErrorSchema, detail)],
     }),
   );
+}
+
+/** What {@linkcode encodeCniError} wrote; undefined when it is something else. */
+export function decodeCniError(status: Uint8Array): CNIError | undefined {
+  try {
+    const { details } = fromBinary(StatusSchema, status);
+    const [detail] = details;
+    return detail === undefined ? undefined : anyUnpack(detail, CNIErrorSchema);
+  } catch {
+    // Not protobuf: what the status says is left.
+    return undefined;
+  }
 }

@@ -1,10 +1,11 @@
 /**
  * The contract between CNI plugins and the node daemon: `proto/cni.proto`.
- * Coil's own plugin speaks `launcher/mod.ts` instead.
+ * Coil's own plugin speaks `launcher/mod.ts` instead, and this contract only
+ * with upstream's coild.
  *
  * @module
  */
-export { encodeCniError } from "./errors.ts";
+export { decodeCniError, encodeCniError } from "./errors.ts";
 export {
   AddResponseSchema,
   CNI,

@@ -7,14 +7,10 @@ import {
 import { type Answer, NoAnswerError } from "../../lib/plugin/mod.ts";
 
 /** coild gives up after 60 s and says so; without that it hangs. */
-const PATIENCE_MS = 70_000;
+export const PATIENCE_MS = 70_000;
 const BACKLOG_PAUSE_MS = 10;
 /** More than coild answers. */
 const MAX_ANSWER_BYTES = 16 << 20;
-
-/** Upstream's coild and early ones of ours serve gRPC alone: docs/decisions/0020-one-service-two-doors.md */
-const OTHER_COILD =
-  "coild is upstream's, older than the plugin or still starting: both must be of the same version";
 
 export interface Question {
   /** Of the network configuration. */
@@ -26,31 +22,25 @@ export interface Question {
 }
 
 /**
- * Takes a call to coild, as the launcher does.
+ * Takes a call to coild, as the launcher does. Undefined when no process
+ * listens at the plugin's socket and one does at that for gRPC: it is
+ * upstream's coild, or an early one of ours.
  *
- * @throws {NoAnswerError} when no process listens at the plugin's socket, or what comes is not an answer
+ * @throws {NoAnswerError} when no process listens at either, or what comes is not an answer
  */
-export async function askCoild(question: Question): Promise<Answer> {
+export async function askCoild(
+  question: Question,
+): Promise<Answer | undefined> {
   const { socketPath, patienceMs = PATIENCE_MS } = question;
-  const where = (reason: string, path: string = socketPath) => ({
-    details: `socket "${path}": ${reason}; check the coild pod of this node`,
-  });
-  const connecting = connect(socketPath, patienceMs);
+  const connecting = connect(socketPath + LAUNCHER_SOCKET_SUFFIX, patienceMs);
   using connection = await connecting.catch(async (cause) => {
-    const reason = reasonOf(cause);
-    throw await isServed(socketPath)
-      ? new NoAnswerError("coild on this node does not serve this plugin", {
-        ...where(
-          `${reason}; ${OTHER_COILD}`,
-          socketPath + LAUNCHER_SOCKET_SUFFIX,
-        ),
-        cause,
-      })
-      : new NoAnswerError(
-        "coild is not running on this node or still starting",
-        { ...where(reason), cause },
-      );
+    if (await isServed(socketPath)) return undefined;
+    throw new NoAnswerError(
+      "coild is not running on this node or still starting",
+      { details: detailsOf(socketPath, cause), cause },
+    );
   });
+  if (connection === undefined) return undefined;
   let isLate = false;
   const timer = setTimeout(() => {
     isLate = true;
@@ -61,20 +51,26 @@ export async function askCoild(question: Question): Promise<Answer> {
   } catch (cause) {
     if (isLate) {
       const message = `No answer within ${patienceMs} ms`;
-      throw new NoAnswerError(message, { ...where("coild hangs"), cause });
+      throw new NoAnswerError(message, {
+        details: detailsOf(socketPath, "coild hangs"),
+        cause,
+      });
     }
     const message = "coild did not answer";
-    throw new NoAnswerError(message, { ...where(reasonOf(cause)), cause });
+    throw new NoAnswerError(message, {
+      details: detailsOf(socketPath, cause),
+      cause,
+    });
   } finally {
     clearTimeout(timer);
   }
 }
 
-async function connect(
-  socketPath: string,
+/** Connects to a socket, whose backlog may be full for so long. */
+export async function connect(
+  path: string,
   patienceMs: number,
 ): Promise<Deno.UnixConn> {
-  const path = socketPath + LAUNCHER_SOCKET_SUFFIX;
   const endMs = performance.now() + patienceMs;
   for (;;) {
     try {
@@ -137,6 +133,8 @@ async function writeAll(
   }
 }
 
-function reasonOf(cause: unknown): string {
-  return cause instanceof Error ? cause.message : String(cause);
+/** Details of a {@linkcode NoAnswerError}: the socket, what happened there and what to do. */
+export function detailsOf(socketPath: string, cause: unknown): string {
+  const reason = cause instanceof Error ? cause.message : String(cause);
+  return `socket "${socketPath}": ${reason}; check the coild pod of this node`;
 }

@@ -114,11 +114,13 @@ class Stage {
     changes: Changes = {},
   ): Promise<Answer> {
     const { env, stdin } = this.#input(command, pod, changes);
-    return await askCoild({
+    const answer = await askCoild({
       socketPath: `${this.directory}/coordinator.sock`,
       env,
       stdin: new TextEncoder().encode(stdin),
     });
+    assert.ok(answer !== undefined);
+    return answer;
   }
 
   /** A call that coild does not answer. */

@@ -15,11 +15,7 @@ const POOLS = {
 /** Of each pool how many addresses a pod has. */
 const COUNTS = { both: 2, four: 1, six: 1 } as const;
 
-/** Of an ADD that was never made. */
-const RESULT = {
-  cniVersion: "1.0.0",
-  ips: [{ address: "10.2.0.99/32" }],
-};
+const BOTH = ["ours", "peer"] as const;
 
 type Pool = keyof typeof POOLS;
 const NAMES = Object.keys(POOLS) as Pool[];
@@ -82,73 +78,53 @@ Deno.test("pods stay while their node changes from Coil v2 to ours and back", as
     }
   };
 
-  /** Our plugin needs our coild: docs/decisions/0020-one-service-two-doors.md */
-  const expectRefused = async () => {
-    const pod = { namespace: "both", name: "refused" };
-    const sandbox = await lab.createPod(node, pod);
-    const blocks = await lab.names("addressblocks");
-    const options = { plugin: "ours", prevResult: RESULT } as const;
-    for (const command of ["ADD", "CHECK", "DEL"] as const) {
-      const { done, text } = await lab.call(
-        ...[node, command, sandbox, options] as const,
-      );
-      assert.equal(done, false, command);
-      const { code, msg, details } = JSON.parse(text);
-      assert.equal(code, 11, "try again later");
-      assert.equal(msg, "coild on this node does not serve this plugin");
-      assert.match(details, /node1\.sock\.cni": .*coild is upstream's/);
-    }
-    assert.deepEqual(await lab.names("addressblocks"), blocks);
-    await lab.removePod(sandbox);
-  };
-
-  await step("made by upstream's", async () => {
+  await step("made by upstream's coild, called by both plugins", async () => {
     await lab.runController("peer");
     await lab.runCoild(node, "peer");
     for (const name of ["kept", "gone", "lost"]) await addEach(name, "peer");
-    await expectAllKept(["peer"]);
+    await addEach("early", "ours");
+    await expectAllKept(BOTH);
+    await deleteEach("early", "ours");
+    await expectAllKept(BOTH);
   });
-
-  await step(
-    "our plugin says so too where ours has never been",
-    expectRefused,
-  );
 
   await step("taken over by ours: the same, for both plugins", async () => {
     await lab.applyCompat();
     await lab.runController("ours");
-    await expectAllKept(["peer"]);
+    await expectAllKept(BOTH);
     await lab.runCoild(node, "ours");
-    await expectAllKept(["ours", "peer"]);
+    await expectAllKept(BOTH);
   });
 
   await step("both plugins add and delete with our coild", async () => {
     await addEach("ours", "ours");
     await addEach("door", "peer");
-    await expectAllKept(["ours", "peer"]);
+    await expectAllKept(BOTH);
     await deleteEach("gone", "ours");
     await deleteEach("lost", "peer");
-    await expectAllKept(["ours", "peer"]);
-  });
-
-  await step("given back to upstream's: the same", async () => {
-    await lab.runController("peer");
-    await expectAllKept(["ours", "peer"]);
-    await lab.runCoild(node, "peer");
-    await expectAllKept(["peer"]);
-    await addEach("last", "peer");
-    await expectAllKept(["peer"]);
+    await expectAllKept(BOTH);
   });
 
   await step(
-    "our plugin says why upstream's coild is of no use",
-    expectRefused,
+    "given back to upstream's: the same, for both plugins",
+    async () => {
+      await lab.runController("peer");
+      await expectAllKept(BOTH);
+      await lab.runCoild(node, "peer");
+      await expectAllKept(BOTH);
+      await addEach("last", "peer");
+      await addEach("late", "ours");
+      await expectAllKept(BOTH);
+    },
   );
 
-  await step("upstream's deletes whosever they are", async () => {
-    for (const name of ["ours", "door", "kept", "last"]) {
-      await deleteEach(name, "peer");
-      await expectAllKept(["peer"]);
+  await step("upstream's deletes all, called by either plugin", async () => {
+    for (const name of ["ours", "door", "kept", "last", "late"]) {
+      await deleteEach(
+        name,
+        name === "ours" || name === "last" ? "peer" : "ours",
+      );
+      await expectAllKept(BOTH);
     }
     assert.deepEqual(live, []);
     assert.doesNotMatch(await node.run("ip", "-o", "link"), /COIL|veth/);

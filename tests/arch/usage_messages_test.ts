@@ -71,23 +71,10 @@ async function unanswered(socketPath: string): Promise<string> {
   return await asking.then(() => "", (error: Error) => error.message);
 }
 
-/** What it says when a coild serves gRPC alone. */
-async function withOtherCoild(): Promise<string> {
-  const directory = await Deno.makeTempDir();
-  const path = `${directory}/coild.sock`;
-  try {
-    using _listener = Deno.listen({ transport: "unix", path });
-    return await unanswered(path);
-  } finally {
-    await Deno.remove(directory, { recursive: true });
-  }
-}
-
 async function said(): Promise<Row[]> {
   const explained = CAUSES.map((cause) => explain(cause, CONTEXT));
   return [
     { message: await unanswered("/nonexistent/x.sock"), event: "" },
-    { message: await withOtherCoild(), event: "" },
     ...explained.map((error) => ({
       message: error.message,
       event: failureOf(error).event ?? "",
