@@ -65,6 +65,18 @@ export class RecordingClock implements Clock {
   }
 }
 
+/** Waits for what runs until the signal; throws its error when it ends before that. */
+export async function untilStopped(
+  running: Promise<unknown>,
+  signal: AbortSignal,
+): Promise<void> {
+  try {
+    await running;
+  } catch (error) {
+    if (!signal.aborted) throw error;
+  }
+}
+
 /** How long something may take; far more than it does. */
 const PATIENCE_MS = 8_000;
 

@@ -4,7 +4,7 @@ import type {
   EgressClient,
   EgressClientSlice,
 } from "../../lib/api/mod.ts";
-import { settle } from "../../lib/async/testing.ts";
+import { settle, untilStopped } from "../../lib/async/testing.ts";
 import {
   Informer,
   KubeClient,
@@ -146,7 +146,9 @@ function slicesWith(
     readonly annotations?: Readonly<Record<string, string>>;
   } = {},
 ) {
-  const transport = new FakeTransport(() => ({ body: {} }));
+  const transport = new FakeTransport(({ body }) => ({
+    body: JSON.parse(body ?? "{}"),
+  }));
   const client = new KubeClient(transport);
   const egresses = new Informer(client, EGRESSES);
   const egress = egressOf();
@@ -178,7 +180,8 @@ function slicesWith(
   return {
     /** Reconciles, and says what was written when it can do no more for now. */
     writes: async () => {
-      slices.reconcile("internet/nat", stop.signal).catch(() => {});
+      const { signal } = stop;
+      void untilStopped(slices.reconcile("internet/nat", signal), signal);
       await settle();
       return transport.requests.map(({ method }) => method);
     },

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { untilStopped } from "../../lib/async/testing.ts";
 import type { SpiderCoordinator } from "../../lib/api/mod.ts";
 import type { V1Deployment } from "../../lib/kube/mod.ts";
 import { type MemoryServer, serveTransport } from "../../lib/kube/testing.ts";
@@ -31,8 +32,8 @@ class Site implements AsyncDisposable {
     const info = { program: "coil-controller", version: "0", about: "" };
     const { kubeconfig } = this.#server;
     const options = { ...parseControllerFlags(args, info), kubeconfig };
-    this.#running = runController(options, this.#stop.signal);
-    this.#running.catch(() => {});
+    const { signal } = this.#stop;
+    this.#running = untilStopped(runController(options, signal), signal);
     return this;
   }
 
@@ -58,7 +59,7 @@ class Site implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#stop.abort();
-    await this.#running.catch(() => {});
+    await this.#running;
     await this.#server?.[Symbol.asyncDispose]();
   }
 }

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { settle } from "../../lib/async/testing.ts";
+import { settle, untilStopped } from "../../lib/async/testing.ts";
 import { openLibc } from "../../lib/linux/mod.ts";
 import { connectChained } from "./chained_part.ts";
 import type { NodeDependencies } from "./node_part.ts";
@@ -19,7 +19,10 @@ Deno.test("a node whose pods another plugin connects is ready when its pods are 
   assert.deepEqual(loops, {});
   assert.equal(checkNetwork(), true);
   let hasEnded = false;
-  const running = run(stop.signal).finally(() => hasEnded = true);
+  const { signal } = stop;
+  const running = untilStopped(run(signal), signal).finally(() =>
+    hasEnded = true
+  );
   await settle();
   assert.equal(readiness.check(), "the API server has not answered yet");
   known.resolve();
@@ -27,5 +30,5 @@ Deno.test("a node whose pods another plugin connects is ready when its pods are 
   assert.equal(readiness.check(), true);
   assert.equal(hasEnded, false);
   stop.abort();
-  await running.catch(() => {});
+  await running;
 });

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { untilStopped } from "../../lib/async/testing.ts";
 import type { ClientPod } from "../../roles/coil_egress/clients/client_pod.ts";
 import { ClientWatcher } from "../../roles/coil_egress/clients/client_watcher.ts";
 import { eventually } from "../lab/mod.ts";
@@ -74,7 +75,7 @@ async function watchLosses(signal: AbortSignal): Promise<string[]> {
     },
   });
   const { promise: synced, resolve } = Promise.withResolvers<void>();
-  watcher.run(signal, resolve).catch(() => {}).finally(() => {
+  void untilStopped(watcher.run(signal, resolve), signal).finally(() => {
     watcher[Symbol.dispose]();
     client.close();
   });

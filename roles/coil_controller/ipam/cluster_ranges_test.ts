@@ -2,7 +2,11 @@ import assert from "node:assert/strict";
 import { Prefix } from "../../../lib/inet/mod.ts";
 import { KubeClient, type V1Node } from "../../../lib/kube/mod.ts";
 import { FakeTransport } from "../../../lib/kube/testing.ts";
-import { settle, untilPasses } from "../../../lib/async/testing.ts";
+import {
+  settle,
+  untilPasses,
+  untilStopped,
+} from "../../../lib/async/testing.ts";
 import { clusterOverlap, ClusterRanges } from "./cluster_ranges.ts";
 
 const POOL = { subnets: [{ ipv4: Prefix.parse("10.0.0.0/8") }] };
@@ -52,7 +56,7 @@ async function overlapsOf(
   });
   const { signal } = abort;
   const known = ranges.known({ signal }).then(() => messages.length);
-  await ranges.run(signal).catch(() => {});
+  await untilStopped(ranges.run(signal), signal);
   assert.equal(await known, 1, "known with the first");
   return { messages, calls };
 }
@@ -70,7 +74,7 @@ Deno.test("ClusterRanges does without ServiceCIDRs that the API server does not 
       intervalMs: 3_600_000,
       onChanged: () => changes++,
     });
-    ranges.run(abort.signal).catch(() => {});
+    void untilStopped(ranges.run(abort.signal), abort.signal);
     await untilPasses(() => assert.equal(transport.requests.length, 1));
     if (status !== 400) await ranges.known(abort);
     await settle();

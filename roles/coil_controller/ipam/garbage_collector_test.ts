@@ -6,7 +6,7 @@ import { NODE_LABEL } from "../../../lib/names/mod.ts";
 import { createRegistry } from "../../../lib/telemetry/mod.ts";
 import { GarbageCollector } from "./garbage_collector.ts";
 import { IpamMetrics } from "./metrics.ts";
-import { FakeClock } from "../../../lib/async/testing.ts";
+import { FakeClock, untilStopped } from "../../../lib/async/testing.ts";
 
 const NODE = "node1";
 const BLOCK: AddressBlock = {
@@ -84,7 +84,8 @@ class Site implements AsyncDisposable {
       intervalMs: 3_600_000,
       clock: this.clock,
     });
-    this.#running = this.collector.run(this.#stop.signal);
+    const { signal } = this.#stop;
+    this.#running = untilStopped(this.collector.run(signal), signal);
   }
 
   async metric(name: string): Promise<string | undefined> {
@@ -94,10 +95,11 @@ class Site implements AsyncDisposable {
 
   /** Has it sweep at its interval of an hour. */
   async sweep(hours: number): Promise<void> {
-    const sweeping = this.collector.runSweeps(this.#stop.signal);
+    const { signal } = this.#stop;
+    const sweeping = untilStopped(this.collector.runSweeps(signal), signal);
     for (let i = 0; i < hours * 60; i++) await this.clock.advance(60_000);
     this.#stop.abort();
-    await sweeping.catch(() => {});
+    await sweeping;
   }
 
   async at(second: number, what: "goes" | "comes" | "nothing"): Promise<void> {
@@ -110,7 +112,7 @@ class Site implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#stop.abort();
-    await this.#running.catch(() => {});
+    await this.#running;
   }
 }
 

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { sleep } from "../../../lib/async/mod.ts";
+import { untilStopped } from "../../../lib/async/testing.ts";
 import { KubeClient } from "../../../lib/kube/mod.ts";
 import { FakeTransport } from "../../../lib/kube/testing.ts";
 import { configureLogging } from "../../../lib/telemetry/mod.ts";
@@ -52,9 +53,8 @@ async function running(
   });
   const stop = new AbortController();
   const { promise: synced, resolve } = Promise.withResolvers<void>();
-  const ended = watcher.run(stop.signal, resolve).catch((error) => {
-    if (!stop.signal.aborted) throw error;
-  });
+  const { signal } = stop;
+  const ended = untilStopped(watcher.run(signal, resolve), signal);
   await synced;
   const paths = () => transport.requests.map(({ path }) => path);
   await work({ watcher, bring, paths, signal: stop.signal });
@@ -120,7 +120,11 @@ Deno.test("ClientWatcher does not know the clients before it has seen the first 
   });
   let isSynced = false;
   const stop = new AbortController();
-  const ended = watcher.run(stop.signal, () => isSynced = true).catch(() => {});
+  const { signal } = stop;
+  const ended = untilStopped(
+    watcher.run(signal, () => isSynced = true),
+    signal,
+  );
   const send = async (name: string) => {
     line({ type: "ADDED", object: slice(name, []) });
     await sleep(20);

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import type { AddressBlock, AddressPool } from "../../../lib/api/mod.ts";
-import { untilPasses } from "../../../lib/async/testing.ts";
+import { untilPasses, untilStopped } from "../../../lib/async/testing.ts";
 import { type BlockInfo, PoolNotFoundError } from "../../../lib/ipam/mod.ts";
 import { KubeApiError, KubeClient } from "../../../lib/kube/mod.ts";
 import { FakeTransport, MemoryApi } from "../../../lib/kube/testing.ts";
@@ -83,7 +83,8 @@ class Site implements Disposable {
 
   start(): this {
     for (const run of Object.values(this.client.loops)) {
-      run(this.#stop.signal).catch(() => {});
+      const { signal } = this.#stop;
+      void untilStopped(run(signal), signal);
     }
     return this;
   }

@@ -1,7 +1,11 @@
 import assert from "node:assert/strict";
 import type { EgressRef } from "../../../lib/announce/mod.ts";
 import { sleep } from "../../../lib/async/mod.ts";
-import { FakeClock, untilPasses } from "../../../lib/async/testing.ts";
+import {
+  FakeClock,
+  untilPasses,
+  untilStopped,
+} from "../../../lib/async/testing.ts";
 import { KubeClient } from "../../../lib/kube/mod.ts";
 import { FakeTransport } from "../../../lib/kube/testing.ts";
 import { configureLogging } from "../../../lib/telemetry/mod.ts";
@@ -84,13 +88,14 @@ async function finding(
   });
   const stop = new AbortController();
   const [loop] = Object.values(source.loops);
-  const running = loop?.(stop.signal).catch(() => {});
+  const { signal } = stop;
+  const running = loop && untilStopped(loop(signal), signal);
   await work({
     source,
     clock,
     named,
     open,
-    signal: stop.signal,
+    signal,
     paths: (kind) =>
       asked.filter((a) => a.kind === kind).map(({ path }) => path),
   });
