@@ -10,7 +10,7 @@ const USER = "system:serviceaccount:kube-system:coild";
 const ALL = { destinations: ["0.0.0.0/0", "::/0"] };
 const GROUP = "/apis/coil.cybozu.com/v2";
 
-Deno.test("coild lists and watches what its node needs, and Egresses only where pods of the node name some", async (t) => {
+Deno.test("W13: coild lists and watches what its node needs, and Egresses only where pods of the node name some", async (t) => {
   await using egress = await EgressLab.start("watches", { audit: "metadata" });
   const { plane } = egress.lab;
   const node = egress.lab.node().name;
