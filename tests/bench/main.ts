@@ -20,7 +20,7 @@ import { PEER_PACKAGES, peerNetwork } from "./peer.ts";
 import { pluginTimes } from "./plugin.ts";
 import { oneByOne, type PodBench, waves } from "./pods.ts";
 import { addFromNewPools, memoryFigures, overLimit } from "./memory.ts";
-import { missingNames } from "./names.ts";
+import { missingNames, WITH_PODS } from "./names.ts";
 import { memoryOf } from "./process_memory.ts";
 import { requestFigures } from "./requests.ts";
 import { SCALE_PARTS, scaleFigures } from "./scale/mod.ts";
@@ -197,7 +197,7 @@ async function waveFigures(
   const { ipv4 } = benches(cluster, node);
   await using router = await cluster.startRouter(node);
   await sleep(SETTLE_MS);
-  const pids: Record<string, number | undefined> = {
+  const pids: Record<typeof WITH_PODS[number], number | undefined> = {
     coild: cluster.daemonOf(node)?.pid,
     controller: cluster.controller?.pid,
     router: router.pid,
@@ -208,10 +208,10 @@ async function waveFigures(
     size: 110,
     rounds,
     between: async () => {
-      const amid = rss(`rss.coild.110${suffix}.amid`, pids["coild"]);
+      const amid = rss(`rss.coild.110${suffix}.amid`, pids.coild);
       await sleep(SETTLE_MS);
-      memory = Object.entries(pids).map(([role, pid]) =>
-        rss(`rss.${role}.110${suffix}`, pid)
+      memory = WITH_PODS.map((role) =>
+        rss(`rss.${role}.110${suffix}`, pids[role])
       );
       memory.push(amid);
     },

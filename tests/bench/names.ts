@@ -1,5 +1,8 @@
 import type { Figure } from "./figures.ts";
 
+/** Whose memory is measured with 110 pods on a node. */
+export const WITH_PODS = ["coild", "controller", "router"] as const;
+
 /** What a whole run must have measured: others compare these figures by their names. */
 export const REQUIRED_NAMES: readonly string[] = [
   ...["add.ipv4.coil", "add.ipv4.ptp", "add.dual.coil", "add.dual.ptp"],
@@ -9,9 +12,11 @@ export const REQUIRED_NAMES: readonly string[] = [
   ...["daemon.add.ipv4", "daemon.add.dual", "daemon.add.first"],
   ...["plugin.rpc", "plugin.empty"],
   ...["rss.coild.idle", "rss.controller.idle", "rss.router.idle"],
-  ...["rss.coild.110", "rss.controller.110", "rss.router.110"],
+  ...WITH_PODS.map((role) => `rss.${role}.110`),
   ...["rss.coild.110.crowded", "rss.controller.50k"],
-  ...["blockrequest.5000", "blockrequest.writes"],
+  ...["blockrequest.5000"],
+  ...["blockrequest.writes", "blockrequest.writes.go"],
+  ...["blockrequest.all", "blockrequest.all.go"],
 ];
 
 /** The required names that no figure has, in words. */

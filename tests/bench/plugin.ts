@@ -54,9 +54,9 @@ export async function pluginTimes(
       times.empty.push(await callOnce(programs.empty, socket));
     }
     return [
-      ...Object.entries(times).map(([name, values]) =>
-        figure(`plugin.${name}`, "ms", values)
-      ),
+      figure("plugin.rpc", "ms", times.rpc),
+      figure("plugin.executable", "ms", times.executable),
+      figure("plugin.empty", "ms", times.empty),
       ...await pluginMemory(programs),
     ];
   } finally {

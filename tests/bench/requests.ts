@@ -43,7 +43,9 @@ export async function requestFigures(
     return [
       figure(`blockrequest.all${suffix}`, "s", [wholeS]),
       figure(`blockrequest.each${suffix}`, "ms", times),
-      figure(`blockrequest.writes${suffix}`, "requests", [each]),
+      figure(`blockrequest.writes${suffix}`, "requests", [each], {
+        target: side === "ours" ? "≤ 3; fewer than 2 cannot be" : "",
+      }),
     ];
   };
   const peers = await measure("peer", ".go");
