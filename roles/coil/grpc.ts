@@ -16,7 +16,7 @@ import {
 } from "../../lib/plugin/mod.ts";
 import { connect, detailsOf, PATIENCE_MS } from "./ask.ts";
 
-/** What coild is told that it has, as upstream's plugin tells it. */
+/** What the request gives coild as its time limit; upstream's plugin has the same. */
 const CALL_MS = 60_000;
 
 const METHODS = {
