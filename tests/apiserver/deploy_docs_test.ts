@@ -1,35 +1,7 @@
 // The commands of the documents, run as they stand there.
-import * as path from "node:path";
-import {
-  blocksOf,
-  hasCommands,
-  readPages,
-  ROOT,
-  scriptOf,
-} from "../arch/pages.ts";
-import { ensureHelm } from "../lab/helm.ts";
-import { binDir, ControlPlane, run } from "../lab/mod.ts";
-
-/** A directory with what the guide takes for granted: the repository as "coil", and the programs. */
-async function workplace(plane: ControlPlane): Promise<string> {
-  const directory = path.join(plane.runDir, "guide");
-  await Deno.mkdir(path.join(directory, "bin"), { recursive: true });
-  await Deno.symlink(ROOT, path.join(directory, "coil"));
-  await Deno.symlink(`${ROOT}deploy`, path.join(directory, "deploy"));
-  const programs = {
-    kubectl: path.join(binDir(), "kubectl"),
-    helm: await ensureHelm(),
-  };
-  for (const [name, file] of Object.entries(programs)) {
-    await Deno.symlink(file, path.join(directory, "bin", name));
-  }
-  await Deno.writeTextFile(
-    path.join(directory, "bin", "coil"),
-    `#!/bin/sh\nexec "${Deno.execPath()}" run -A --no-check "${ROOT}main.ts" "$@"\n`,
-    { mode: 0o755 },
-  );
-  return directory;
-}
+import { blocksOf, hasCommands, readPages, scriptOf } from "../arch/pages.ts";
+import { ControlPlane } from "../lab/mod.ts";
+import { workplace } from "./docs_workplace.ts";
 
 /** A pool of v1, with a block that one of its pods has. */
 const MANIFEST = `
@@ -113,6 +85,7 @@ EOF`,
   // coil-controller has run, and a pod of v2 has a block.
   "roll-back": `
     ${OF_V1}
+    kubectl apply -k coil/deploy/overlays/default
     kubectl patch addresspool default --type=merge -p '{"metadata":{"finalizers":["coil.cybozu.com"]}}'
     kubectl apply -f - <<EOF
 apiVersion: coil.cybozu.com/v2
@@ -139,21 +112,10 @@ for (const group of groups) {
       name: `guide-${group}`.slice(0, 12).replace(/-$/, ""),
       controllerManager: true,
     });
-    const directory = await workplace(plane);
-    const env = {
-      PATH: `${directory}/bin:${Deno.env.get("PATH")}`,
-      KUBECONFIG: plane.kubeconfig,
-      KUBECACHEDIR: path.join(directory, "kubectl-cache"),
-      HELM_CACHE_HOME: path.join(directory, "helm"),
-      HELM_CONFIG_HOME: path.join(directory, "helm"),
-      HELM_DATA_HOME: path.join(directory, "helm"),
-    };
+    const run = await workplace(plane);
     const all = BLOCKS.filter(({ info }) => info.endsWith(` tested=${group}`));
     for (const script of [BEFORE[group] ?? "", ...all.map(scriptOf)]) {
-      await run("bash", ["-euo", "pipefail", "-c", script], {
-        cwd: directory,
-        env,
-      });
+      await run(script);
     }
   });
 }

@@ -1,10 +1,12 @@
 // Documents whose commands no test would find, or that nobody could run.
 import assert from "node:assert/strict";
+import { COMMANDS as COIL_COMMANDS } from "../../roles/cli/mod.ts";
 import {
   type Block,
   blocksOf,
   hasCommands,
   indentedLines,
+  inlineCommands,
   type Page,
   readPages,
   ROOT,
@@ -81,4 +83,41 @@ Deno.test("documents look for Events of objects without a namespace where they a
     );
     assert.doesNotMatch(text, wrong, path);
   }
+});
+
+/** The commands of helm in sentences of which a part is left out. */
+const HELM_NAMES = ["helm uninstall", "helm upgrade"];
+
+Deno.test("no command of helm is in a sentence, where no test runs it", () => {
+  const found = PAGES.flatMap((page) => inlineCommands(page, "helm"));
+  assert.deepEqual([...new Set(found)].sort(), HELM_NAMES);
+});
+
+/** The flags of a command, by their names; undefined when there is no such command. */
+function flagsOf(words: string): readonly string[] | undefined {
+  const found = COIL_COMMANDS.filter(({ path }) =>
+    `${words} `.startsWith(`${path} `) || path.startsWith(`${words} `)
+  );
+  if (found.length === 0) return undefined;
+  return found.flatMap(({ flags }) => Object.keys(flags));
+}
+
+Deno.test("a command of coil in a sentence exists, and so do its flags", () => {
+  let count = 0;
+  for (const page of PAGES) {
+    for (const command of inlineCommands(page, "coil")) {
+      const [words = ""] = /(?<=^coil )[a-z]+(?: [a-z]+)*/.exec(command) ?? [];
+      // Programs and the migration have tests of their own.
+      if (
+        /^(|coild|controller|router|installer|migrate|help)( |$)/.test(words)
+      ) continue;
+      const flags = flagsOf(words);
+      assert.ok(flags !== undefined, `${page.path}: ${command}`);
+      for (const [flag] of command.matchAll(/--[a-z-]+/g)) {
+        assert.ok(flags.includes(flag.slice(2)), `${page.path}: ${command}`);
+      }
+      count++;
+    }
+  }
+  assert.ok(count > 20, `${count} commands`);
 });

@@ -68,6 +68,13 @@ export function indentedLines({ text }: Page): string[] {
     .filter((line) => /^( {4}|\t)\s*\S/.test(line));
 }
 
+/** Commands of a program in sentences, in code; not its name alone. */
+export function inlineCommands({ text }: Page, program: string): string[] {
+  return [...text.replaceAll(FENCE, "").matchAll(/`([^`\n]+)`/g)]
+    .map(([, code = ""]) => code.replaceAll("\\|", "|"))
+    .filter((code) => code.startsWith(`${program} `));
+}
+
 /** Whether a block has commands. */
 export function hasCommands({ info }: Block): boolean {
   return /^(sh|console|bash)\b/.test(info);

@@ -1,0 +1,43 @@
+/**
+ * Where commands of the documents are run.
+ *
+ * @module
+ */
+import * as path from "node:path";
+import { ROOT } from "../arch/pages.ts";
+import { ensureHelm } from "../lab/helm.ts";
+import { binDir, type ControlPlane, run } from "../lab/mod.ts";
+
+/** Makes a directory with what the documents take for granted: the repository as "coil", and the programs. Returns what runs a script there. */
+export async function workplace(
+  plane: ControlPlane,
+): Promise<(script: string) => Promise<string>> {
+  const directory = path.join(plane.runDir, "guide");
+  await Deno.mkdir(path.join(directory, "bin"), { recursive: true });
+  await Deno.symlink(ROOT, path.join(directory, "coil"));
+  await Deno.symlink(`${ROOT}deploy`, path.join(directory, "deploy"));
+  const programs = {
+    kubectl: path.join(binDir(), "kubectl"),
+    helm: await ensureHelm(),
+  };
+  for (const [name, file] of Object.entries(programs)) {
+    await Deno.symlink(file, path.join(directory, "bin", name));
+  }
+  await Deno.writeTextFile(
+    path.join(directory, "bin", "coil"),
+    `#!/bin/sh\nexec "${Deno.execPath()}" run -A --no-check "${ROOT}main.ts" "$@"\n`,
+    { mode: 0o755 },
+  );
+  const env = {
+    PATH: `${directory}/bin:${Deno.env.get("PATH")}`,
+    KUBECONFIG: plane.kubeconfig,
+    KUBECACHEDIR: path.join(directory, "kubectl-cache"),
+    HELM_CACHE_HOME: path.join(directory, "helm"),
+    HELM_CONFIG_HOME: path.join(directory, "helm"),
+    HELM_DATA_HOME: path.join(directory, "helm"),
+    // An editor that changes nothing.
+    KUBE_EDITOR: "true",
+  };
+  return (script) =>
+    run("bash", ["-euo", "pipefail", "-c", script], { cwd: directory, env });
+}
