@@ -85,6 +85,38 @@ netnsTest(
 );
 
 netnsTest(
+  "restoreEnd() makes the pod's neighbour entries with the gateway's address, and none with a route alone",
+  async () => {
+    await using node = await testNode();
+    const { host, net } = node;
+    await net.init();
+    const { request: { addresses }, result } = await addPod(node, 1);
+    const device = ["dev", result.hostName];
+    const neighbours = async () => {
+      const text = await host.ip("neighbour", "show", ...device);
+      return text.split("\n").map((line) => line.split(" ")[0]).filter((to) =>
+        to === String(addresses.ipv4) || to === String(addresses.ipv6)
+      ).toSorted();
+    };
+    const restore = async () => {
+      await host.ip("neighbour", "flush", ...device);
+      assert.deepEqual(await neighbours(), []);
+      const [pod] = await net.list();
+      assert.ok(pod);
+      return await net.upkeep.restoreEnd(pod, addresses);
+    };
+    const show = ["-6", "-o", "address", "show", ...device];
+    const [, gateway = ""] = /inet6 (\S+)/.exec(await host.ip(...show)) ?? [];
+    await host.ip("address", "delete", gateway, ...device);
+    assert.deepEqual(await restore(), ["address"]);
+    assert.deepEqual(await neighbours(), ["10.1.2.1", "fd02::1"]);
+    await host.ip("-6", "route", "delete", "fd02::1", "table", "116");
+    assert.deepEqual(await restore(), ["route"]);
+    assert.deepEqual(await neighbours(), []);
+  },
+);
+
+netnsTest(
   "ensureHost() makes what is missing, beside others that do the same",
   async () => {
     await using node = await testNode();
