@@ -5,8 +5,12 @@ import { untilPasses } from "../../lib/async/testing.ts";
 import { decodeAnswer, encodeRequest } from "../../lib/cnirpc/launcher/mod.ts";
 import { countJoined } from "../../lib/coordinator/mod.ts";
 import { FAMILIES } from "../../lib/inet/mod.ts";
+import { KubeUnreachableError } from "../../lib/kube/mod.ts";
 import { createRegistry } from "../../lib/telemetry/mod.ts";
-import { PodNotFoundError } from "../../roles/coild/base/errors.ts";
+import {
+  NotReadyError,
+  PodNotFoundError,
+} from "../../roles/coild/base/errors.ts";
 import type {
   PodFacts,
   PodQuery,
@@ -190,6 +194,37 @@ netnsTest(
     });
     assert.equal(asked.length, 1);
     assert.deepEqual(lab.warnings, []);
+  },
+);
+
+netnsTest(
+  "coordinator: a pod that the API server does not have, or cannot give, has no annotations; other failures end the call",
+  async () => {
+    await using lab = await CoordinatorLab.start(["ipv4"]);
+    let failure: Error | undefined;
+    await using _door = await CoildDoor.open(
+      lab,
+      () => Promise.reject(failure),
+    );
+    const pod = await lab.pod([ETH0]);
+    await lab.ok("ADD", pod);
+    await lab.addNic(pod.netns, NET1);
+    const args = "IgnoreUnknown=1;K8S_POD_NAMESPACE=a;K8S_POD_NAME=b";
+    const add = () => lab.call("ADD", pod, { ifname: "net1", args });
+    for (
+      const unknown of [
+        new PodNotFoundError("no pod"),
+        new NotReadyError("no Node"),
+        new KubeUnreachableError("no answer"),
+      ]
+    ) {
+      failure = unknown;
+      assert.equal((await add()).exitCode, 0, unknown.message);
+    }
+    failure = new TypeError("a pod that cannot be read");
+    const { stdout, exitCode } = await add();
+    assert.equal(exitCode, 1);
+    assert.match(stdout, /a pod that cannot be read/);
   },
 );
 
