@@ -112,7 +112,8 @@ export class ChainedNetwork implements Disposable {
       else this.#paths.set(keyOf(pod), path);
     }
     if (rest.length > 0) {
-      const paths = await findByAddress(rest, this.#hostNetns);
+      const hostNetns = this.#hostNetns;
+      const paths = await findByAddress(rest, { hostNetns });
       for (const [pod, path] of paths) this.#paths.set(keyOf(pod), path);
     }
     return pods.filter((pod) => this.#paths.has(keyOf(pod)));

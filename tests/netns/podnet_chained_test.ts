@@ -7,6 +7,7 @@ import {
   NetnsNotFoundError,
   PodCheckError,
 } from "../../lib/podnet/mod.ts";
+import { findByAddress } from "../../lib/podnet/state/address_search.ts";
 import { netnsTest, type TempNetns, tempNetns } from "./testing.ts";
 
 openLibc(); // stays open, so it must not be counted as some test's leak
@@ -233,6 +234,19 @@ netnsTest(
     using wanted = Netns.open(bare.path);
     assert.ok(netns?.sameAs(wanted));
     assert.equal(await net.openNetns(podOf("u3", {})), undefined);
+  },
+);
+
+netnsTest(
+  "findByAddress() does not find a pod without addresses, even in a node's only pod namespace",
+  async () => {
+    await using bed = await Bed.start();
+    const { pod } = await bed.veth();
+    using hostNetns = Netns.open(bed.host.path);
+    const pods = [podOf("u1"), podOf("u2", {})];
+    const options = { hostNetns, among: [pod.path] };
+    const found = await findByAddress(pods, options);
+    assert.deepEqual([...found], [[pods[0], pod.path]]);
   },
 );
 

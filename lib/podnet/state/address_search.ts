@@ -17,10 +17,14 @@ export interface Sought {
  */
 export async function findByAddress<T extends Sought>(
   sought: readonly T[],
-  hostNetns: Netns | undefined,
+  { hostNetns, among = namespacePaths() }: {
+    readonly hostNetns: Netns | undefined;
+    /** Default: all namespaces that have a path. */
+    readonly among?: readonly string[];
+  },
 ): Promise<ReadonlyMap<T, string>> {
   const paths = new Map<T, string[]>();
-  for (const path of namespacePaths()) {
+  for (const path of among) {
     const present = await addressesAt(path, hostNetns);
     for (const pod of sought) {
       const addresses = valuesOf(pod.addresses);
