@@ -1,5 +1,10 @@
 import assert from "node:assert/strict";
-import type { Notification } from "../../lib/netlink/mod.ts";
+import { Netns } from "../../lib/linux/mod.ts";
+import {
+  type Notification,
+  RouteSocket,
+  ruleAdd,
+} from "../../lib/netlink/mod.ts";
 import { addPod, NODE, testNode } from "./podnet_testing.ts";
 import { netnsTest } from "./testing.ts";
 
@@ -34,6 +39,24 @@ netnsTest(
     const ofDel = await told();
     assert.ok(ofDel.length <= 12, `${ofDel.length} notifications of 3 DELs`);
     assert.deepEqual(ofDel.flatMap((one) => net.upkeep.partsOf(one)), []);
+  },
+);
+
+netnsTest(
+  "watch() tells nothing of what its caller does by a socket of its own",
+  async () => {
+    await using node = await testNode();
+    using netns = Netns.open(node.host.path);
+    using own = RouteSocket.open({ netns });
+    await using monitor = node.net.upkeep.watch({
+      exportTableId: 119,
+      ownPortIds: [own.portId],
+    });
+    await own.execute([ruleAdd({ family: "ipv6", priority: 8, table: 8 })]);
+    await node.host.ip("-4", "rule", "add", "pref", "7", "lookup", "7");
+    const signal = AbortSignal.timeout(10_000);
+    const [first] = await monitor.next({ signal });
+    assert.deepEqual(first, { kind: "rule", family: "ipv4" });
   },
 );
 
