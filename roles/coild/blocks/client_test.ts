@@ -211,6 +211,19 @@ Deno.test("what others do to a block that was listed, adopted or named by an ans
   await untilPasses(() => assert.deepEqual(seen, []));
 });
 
+Deno.test("expect() has a block looked for that an answer named", async () => {
+  using site = new Site({ lookMs: 10 });
+  let seen: string[] = [];
+  using _listener = site.client.onBlocksChanged((blocks) => {
+    seen = blocks.map(({ name }) => name);
+  });
+  await site.list();
+  site.start();
+  site.put("p-7");
+  site.client.expect("p-7");
+  await untilPasses(() => assert.deepEqual(seen, ["p-7"]));
+});
+
 Deno.test("the state of a pool is what the cache shows, and one that it lacks is asked for", async () => {
   using site = new Site();
   const { api, client } = site;

@@ -1,5 +1,10 @@
 import assert from "node:assert/strict";
-import { parseNode } from "./node_source.ts";
+import { TaskGroup } from "../../../lib/async/mod.ts";
+import { untilPasses } from "../../../lib/async/testing.ts";
+import { KubeClient } from "../../../lib/kube/mod.ts";
+import { MemoryApi } from "../../../lib/kube/testing.ts";
+import { NotReadyError } from "../base/errors.ts";
+import { NodeSource, parseNode } from "./node_source.ts";
 
 function node(addresses: { type: string; address: string }[]) {
   return { metadata: { name: "n", uid: "u" }, status: { addresses } };
@@ -28,4 +33,31 @@ for (const family of ["ipv4", "ipv6"] as const) {
 Deno.test("parseNode() lives with what is no address", () => {
   const { addresses } = parseNode(node([{ type: "InternalIP", address: "x" }]));
   assert.deepEqual(addresses, {});
+});
+
+Deno.test("NodeSource has its Node as it is, the addresses as they were last seen, and asks where it knows none", async () => {
+  const api = new MemoryApi();
+  const source = new NodeSource(new KubeClient(api), "n");
+  const { signal } = new AbortController();
+  await assert.rejects(source.get({ signal }), NotReadyError);
+  const made = node([{ type: "InternalIP", address: "10.0.0.1" }]);
+  api.put("nodes", made);
+  assert.equal((await source.get({ signal })).uid, "u");
+  await using group = new TaskGroup();
+  let changes = 0;
+  using _listener = source.subscribe(() => void changes++);
+  assert.equal(source.seenDeleted, false, "none was seen");
+  group.run("node", (s) => source.run(s));
+  await source.synced;
+  assert.equal(source.seenDeleted, false, "it is there");
+  const { request } = api;
+  api.request = () => assert.fail("Asked although it is in the cache");
+  assert.equal((await source.get({ signal })).uid, "u");
+  api.request = request;
+  const before = changes;
+  api.remove("nodes//n");
+  await untilPasses(() => assert.equal(source.seenDeleted, true));
+  assert.ok(changes > before);
+  assert.equal(source.current, undefined);
+  assert.equal(`${source.addresses.ipv4}`, "10.0.0.1");
 });

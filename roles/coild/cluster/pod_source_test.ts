@@ -117,6 +117,29 @@ Deno.test("find() takes a runtime's word when the API server does not answer, bu
   await assert.rejects(source.find(POD, { signal }));
 });
 
+Deno.test("find() does not take a runtime's word for a caller that left, nor for what it did not understand", async () => {
+  const broken = new FakeTransport(() => {
+    throw new TypeError("not a URL");
+  });
+  const source = new PodSource(new KubeClient(broken), {
+    nodeName: "node1",
+    pools: true,
+  });
+  const query = { ...POD, annotations: {} };
+  await assert.rejects(source.find(query, { signal }), /not a URL/);
+  const left = new AbortController();
+  const leaving = new PodSource(
+    new KubeClient(
+      new FakeTransport(() => {
+        left.abort(new Error("the caller left"));
+        return { status: 403, body: {} };
+      }),
+    ),
+    { nodeName: "node1", pools: true },
+  );
+  await assert.rejects(leaving.find(query, { signal: left.signal }));
+});
+
 Deno.test("find() refuses a pod of another node", async () => {
   await using site = new Site();
   site.put("web", { node: "node2" });
