@@ -1,0 +1,198 @@
+import assert from "node:assert/strict";
+import type { Egress } from "../../../lib/api/mod.ts";
+import { type EgressFacts, gatewayMark } from "../../../lib/egress/mod.ts";
+import { Address } from "../../../lib/inet/mod.ts";
+import type { V1EndpointSlice, V1Pod } from "../../../lib/kube/mod.ts";
+import { Netns, openLibc } from "../../../lib/linux/mod.ts";
+import { FouUnsupportedError } from "../../../lib/netlink/mod.ts";
+import { InvalidNetworkError } from "../base/errors.ts";
+import type { Attachment } from "../calls/attachment.ts";
+import type { EgressPlane } from "./plane.ts";
+import type { EgressReports } from "./reports.ts";
+import { EgressSetup } from "./setup.ts";
+
+openLibc(); // stays open, so it must not be counted as a test's leak
+
+const { signal } = new AbortController();
+const SENDERS = ["10.64.0.9", "10.64.0.10"];
+const CLIENT = { "egress.coil.cybozu.com/nat": "internet" };
+const BOTH = { ...CLIENT, "egress.coil.cybozu.com/dmz": "internet" };
+
+const ATTACHMENT: Attachment = {
+  key: { containerId: "c1", ifname: "eth0" },
+  pod: { namespace: "team", name: "web" },
+  addresses: { ipv4: Address.parse("10.64.0.1") },
+  openNetns: () => Promise.resolve(Netns.open("/proc/self/ns/net")),
+};
+
+function podWith(annotations: Readonly<Record<string, string>>): V1Pod {
+  return { metadata: { namespace: "team", name: "web", annotations } };
+}
+
+/** EgressSetup of one pod, whose gateways and kernel are notes. */
+class Site {
+  /** Namespaces whose changes are reported. */
+  readonly followed = new Set(["nat", "dmz"]);
+  /** "STEP DETAIL" of each call of another part. */
+  readonly done: string[] = [];
+  readonly marks = new Set<number>();
+  damage: readonly string[] = [];
+  unsupported: Error | undefined;
+  readonly setup: EgressSetup;
+  /** Of each gateway in the last plan: which ones a client may choose. */
+  choices: string[] = [];
+
+  constructor() {
+    const plane: EgressPlane = {
+      prepare: async () => {
+        if (this.unsupported !== undefined) throw this.unsupported;
+      },
+      apply: async (plan, { freshMtu }) => {
+        this.done.push(freshMtu === undefined ? "apply" : `apply ${freshMtu}`);
+        this.choices = plan.choices.flatMap(({ all }) => all.map(String));
+      },
+      clear: async () => this.done.push("clear") > 0,
+      inspect: async () => this.damage,
+      refused: async () => [],
+      chosen: async () => {
+        this.done.push("chosen");
+        return this.marks;
+      },
+    };
+    const reports: Pick<EgressReports, "tell" | "forget"> = {
+      tell: (_attachment, { isNew = false }) =>
+        void this.done.push(isNew ? "tell new" : "tell"),
+      forget: ({ containerId }) => void this.done.push(`forget ${containerId}`),
+    };
+    this.setup = new EgressSetup({
+      source: {
+        find: async (refs) =>
+          new Map(refs.map(({ namespace, name }) => [
+            `${namespace}/${name}`,
+            this.#factsOf(namespace, name),
+          ])),
+        isFollowed: (namespace) => this.followed.has(namespace),
+      },
+      plane,
+      announcer: {
+        announce: async (_attachment, targets) =>
+          void this.done.push(`announce ${[...targets].length}`),
+      },
+      reports: reports as EgressReports,
+      port: 5555,
+      originatingOnly: false,
+    });
+  }
+
+  #factsOf(namespace: string, name: string): EgressFacts {
+    const metadata = { namespace, name };
+    const egress: Egress = {
+      apiVersion: "coil.cybozu.com/v2",
+      kind: "Egress",
+      metadata,
+      spec: {
+        destinations: [namespace === "nat" ? "0.0.0.0/0" : "192.0.2.0/24"],
+      },
+    };
+    const slice: V1EndpointSlice = {
+      metadata,
+      addressType: "IPv4",
+      endpoints: [{ addresses: SENDERS, conditions: { ready: true } }],
+    };
+    const service = { metadata, spec: { clusterIPs: ["10.96.0.9"] } };
+    return { egress, service, slices: [slice] };
+  }
+
+  async setUp(attachment: Attachment & { freshMtu?: number } = ATTACHMENT) {
+    const pod = { ...ATTACHMENT.pod, annotations: BOTH };
+    const selection = await this.setup.wanted(pod, { signal });
+    assert.ok(selection);
+    using netns = Netns.open("/proc/self/ns/net");
+    await this.setup.announce(attachment, selection, { signal });
+    await this.setup.setUp(attachment, selection, { netns, signal });
+  }
+
+  async update(annotations: Readonly<Record<string, string>>) {
+    return await this.setup.update(ATTACHMENT, podWith(annotations), {
+      signal,
+    });
+  }
+
+  /** What was done since the last time. */
+  taken(): string[] {
+    return this.done.splice(0);
+  }
+}
+
+Deno.test("a new client is announced, made, and reported at once", async () => {
+  const site = new Site();
+  await site.setUp();
+  assert.deepEqual(site.taken(), ["announce 4", "apply", "tell new"]);
+  await site.setUp({ ...ATTACHMENT, freshMtu: 1400 });
+  assert.deepEqual(site.taken(), ["announce 4", "apply 1400", "tell new"]);
+  await assert.rejects(
+    site.setUp({ ...ATTACHMENT, addresses: {} }),
+    InvalidNetworkError,
+  );
+  assert.deepEqual(site.taken(), ["announce 4"]);
+});
+
+Deno.test("an update of a client that is as planned reports only, another one applies its plan", async () => {
+  const site = new Site();
+  await site.setUp();
+  site.taken();
+  assert.equal(await site.update(BOTH), true);
+  assert.deepEqual(site.taken(), ["tell"]);
+  assert.equal(await site.update(CLIENT), true);
+  assert.deepEqual(site.taken(), ["apply", "tell"]);
+  assert.equal(await site.update({}), true);
+  assert.deepEqual(site.taken(), ["clear", "tell"]);
+});
+
+Deno.test("a client is in doubt while one of its gateways is not watched, a pod that is none only until it was looked at", async () => {
+  const site = new Site();
+  const { followed, setup } = site;
+  assert.equal(setup.doubt(ATTACHMENT), false, "nothing is known of it");
+  setup.skip(ATTACHMENT);
+  assert.equal(setup.doubt(ATTACHMENT), true);
+  assert.equal(setup.doubt(ATTACHMENT), false);
+  await site.update({});
+  assert.equal(setup.doubt(ATTACHMENT), false, "it was looked at");
+  await site.setUp();
+  assert.equal(setup.doubt(ATTACHMENT), false);
+  followed.delete("dmz");
+  assert.equal(setup.doubt(ATTACHMENT), true);
+});
+
+Deno.test("what was chosen before a start stays chosen, and only then the kernel is asked", async () => {
+  const site = new Site();
+  const [, second = ""] = SENDERS;
+  site.marks.add(gatewayMark(Address.parse(second)));
+  await site.update(CLIENT);
+  assert.deepEqual(site.taken(), ["chosen", "apply", "tell"]);
+  assert.notDeepEqual(site.choices, []);
+  const other = new Site();
+  await other.update(CLIENT);
+  assert.deepEqual(other.choices, [], "none was chosen");
+});
+
+Deno.test("damage is looked for in clients that are as planned alone, and found once", async () => {
+  const site = new Site();
+  site.damage = ["a rule is missing"];
+  assert.deepEqual(await site.setup.findDamage(ATTACHMENT), []);
+  await site.setUp();
+  assert.deepEqual(await site.setup.findDamage(ATTACHMENT), site.damage);
+  assert.deepEqual(await site.setup.findDamage(ATTACHMENT), []);
+  site.setup.forget(ATTACHMENT.key);
+  assert.equal(site.taken().at(-1), "forget c1");
+});
+
+Deno.test("where there can be no tunnels the error names the pod and its Egresses", async () => {
+  const site = new Site();
+  site.unsupported = new FouUnsupportedError("no tunnels here");
+  await assert.rejects(
+    site.setUp(),
+    /pod "team\/web" a client of Egress "[a-z]+\/internet", "[a-z]+\/internet": no tunnels here/,
+  );
+  assert.equal(site.taken().at(-1), "clear");
+});
