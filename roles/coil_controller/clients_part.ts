@@ -62,6 +62,7 @@ export function connectClients(
   };
   const stack = new DisposableStack();
   const all = { replay: true };
+  // mutate: the reconciler of Egresses has a new one's slices written, too; of one that is gone this only frees memory.
   stack.use(egresses.subscribe(({ key }) => enqueue([key]), all));
   stack.use(pods.subscribe(({ object, before = object }) => {
     enqueue([...egressesOf(object), ...egressesOf(before)]);

@@ -113,6 +113,11 @@ Deno.test("what others change or remove of an Egress' objects is put back", asyn
   const binding = bindingNamed("coil-egress");
   api.put("clusterrolebindings", { ...binding, subjects: [] });
   await lab.until(() => assert.deepEqual(readersOf(lab), ["internet"]));
+  const { subjects } = api.get<V1ClusterRoleBinding>(CLUSTER_ROLE_BINDING) ??
+    {};
+  assert.deepEqual(subjects, [
+    { kind: "ServiceAccount", name: "coil-egress", namespace: "internet" },
+  ]);
 });
 
 Deno.test("objects of an earlier Egress of the name are waited for", async () => {

@@ -141,6 +141,7 @@ export class ClientSlices {
     for (const slice of [...spare, ...misplaced]) {
       // One that is being deleted waits for another program's finalizer.
       if (slice === undefined || isDeleting(slice)) continue;
+      // mutate: before or after the next; where a step fails, none is waited for.
       await this.#delete(slice, signal);
       written.set(keyOf(slice), undefined);
     }

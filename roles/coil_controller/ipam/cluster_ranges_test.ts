@@ -79,6 +79,7 @@ Deno.test("ClusterRanges does without ServiceCIDRs that the API server does not 
     if (status !== 400) await ranges.known(abort);
     await settle();
     assert.equal(changes, status === 400 ? 0 : 1, `${status}`);
+    assert.equal(transport.requests.length, 1, "until the next time");
   }
 });
 

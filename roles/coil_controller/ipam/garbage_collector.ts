@@ -127,7 +127,10 @@ export class GarbageCollector {
     for (const { metadata } of this.#options.blocks.list()) {
       const node = metadata.labels?.[NODE_LABEL] ?? "";
       if (node !== "") holders.add(node);
-      else odd.push(metadata.name ?? "");
+      else {
+        // mutate: only a record of the log.
+        odd.push(metadata.name ?? "");
+      }
     }
     if (odd.length > 0) {
       log.warn("Ignoring blocks without a node", {

@@ -47,6 +47,8 @@ export interface PoolsOptions {
   readonly metrics: IpamMetrics;
   /** Called when something has changed that the status of another pool shows. */
   readonly onConcerned?: (pool: string) => void;
+  /** Milliseconds that never go back; replaced in tests. */
+  readonly now?: () => number;
 }
 
 /** The pool manager over the API server: blocks are listed from the informer and created live. */
@@ -56,11 +58,13 @@ export class Pools implements PoolBook, PoolAllocator, BlockStore {
   readonly #known = new Map<string, Pool>();
   readonly #syncedMs = new Map<string, number>();
   readonly #relists = new SingleFlight<void>();
+  readonly #now: () => number;
   #isOpen = false;
 
   constructor(options: PoolsOptions) {
     this.#options = options;
-    const { metrics } = options;
+    const { metrics, now = () => performance.now() } = options;
+    this.#now = now;
     this.#manager = new PoolManager({
       store: this,
       onCounts: (counts) => publish(metrics, counts),
@@ -96,9 +100,8 @@ export class Pools implements PoolBook, PoolAllocator, BlockStore {
     const { allocatedBlocks } = this.#manager.counts(pool);
     const isCounted = allocatedBlocks === indices.length ||
       this.isCarving(pool.name);
-    const isFresh =
-      performance.now() - (this.#syncedMs.get(pool.name) ?? -Infinity) <
-        RESYNC_MS;
+    const syncedMs = this.#syncedMs.get(pool.name) ?? -Infinity;
+    const isFresh = this.#now() - syncedMs < RESYNC_MS;
     if (!isCounted || !isFresh) this.#resync(pool, indices);
     else this.#publish(pool);
   }
@@ -230,7 +233,7 @@ export class Pools implements PoolBook, PoolAllocator, BlockStore {
 
   #resync(pool: Pool, indices: readonly number[]): void {
     this.#manager.sync(pool, indices);
-    this.#syncedMs.set(pool.name, performance.now());
+    this.#syncedMs.set(pool.name, this.#now());
   }
 
   #publish(pool: Pool): void {

@@ -22,6 +22,8 @@ class Blocks {
   readonly store = new Store<CachedBlock>(BLOCK_INDEXES);
   /** What the API server answers. */
   answer = 201;
+  /** Milliseconds since the controller started. */
+  nowMs = 40_000;
   readonly #transport = new FakeTransport(() => ({
     status: this.answer,
     body: {},
@@ -31,6 +33,7 @@ class Blocks {
     client: new KubeClient(this.#transport),
     blocks: this.store,
     metrics: new IpamMetrics(new Registry()),
+    now: () => this.nowMs,
   });
 
   /** Each `NAME PREFIX INDEX`. */
@@ -96,10 +99,15 @@ Deno.test("Pools.freed() looks at blocks of the same pool and index alone", asyn
   assert.equal(await blocks.next("r1"), "default-1");
 });
 
-Deno.test("Pools.sync() goes through all blocks only where it has lost count", async () => {
+Deno.test("Pools.sync() goes through all blocks only where it has lost count, and every half a minute", async () => {
   const blocks = new Blocks("default-0 10.64.0.0/29 0");
+  blocks.nowMs += 29_000;
   blocks.pools.sync(POOL, [1]);
   assert.equal(await blocks.next("r1"), "default-1");
+  const later = new Blocks("default-0 10.64.0.0/29 0");
+  later.nowMs += 31_000;
+  later.pools.sync(POOL, [1]);
+  assert.equal(await later.next("r1"), "default-0");
   const recounted = new Blocks("default-0 10.64.0.0/29 0");
   recounted.pools.sync(POOL, [1, 2]);
   assert.equal(await recounted.next("r1"), "default-0");
