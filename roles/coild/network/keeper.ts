@@ -34,6 +34,7 @@ const BUSY_MS = 1_000;
 const ALL: readonly UpkeepPart[] = ["host", "pods", "export"];
 
 /** The condition of readiness that this keeps. */
+// mutate: any name that no other condition has.
 const CONDITION = "host network";
 
 export interface NetworkKeeperOptions {

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { Gate, TaskGroup, untilAborted } from "../../../lib/async/mod.ts";
+import { untilQuiet } from "../../../lib/async/testing.ts";
 import { Prefix } from "../../../lib/inet/mod.ts";
 import type { Notification } from "../../../lib/netlink/mod.ts";
 import {
@@ -28,16 +29,20 @@ class World implements AsyncDisposable {
   busy = 0;
   removesAgain = false;
   isBroken = false;
+  /** Whether the export table can be written. */
+  exports = true;
   readonly #tasks = new TaskGroup();
   #told = Promise.withResolvers<Notification[]>();
   readonly keeper: NetworkKeeper;
+  readonly prepared = new Gate();
 
-  constructor({ lookMs, isReady = true }: {
+  constructor({ lookMs, isReady = true, isPrepared = true }: {
     readonly lookMs?: number;
     readonly isReady?: boolean;
+    readonly isPrepared?: boolean;
   } = {}) {
-    const prepared = new Gate();
-    prepared.open();
+    const { prepared } = this;
+    if (isPrepared) prepared.open();
     const blocks = [{ prefixes: { ipv4: Prefix.parse("10.0.0.0/27") } }];
     this.keeper = new NetworkKeeper({
       network: {
@@ -65,7 +70,7 @@ class World implements AsyncDisposable {
         blocks: () => blocks as never,
         restoreExport: () => {
           this.looks.push("export");
-          return Promise.resolve(true);
+          return Promise.resolve(this.exports);
         },
       },
       repair: {
@@ -141,6 +146,15 @@ Deno.test("NetworkKeeper looks at what a notification is about, and at nothing e
   world.tell({ kind: "link", index: 7 }, { kind: "route", table: 116 });
   await world.until(() => world.looks.includes("pods"));
   assert.deepEqual(world.looks, ["host", "pods"]);
+});
+
+Deno.test("NetworkKeeper looks at nothing before the node is prepared, and misses nothing of it", async () => {
+  await using world = new World({ isPrepared: false });
+  await untilQuiet(() => world.looks.length, 30);
+  assert.equal(world.looks.length, 0);
+  assert.equal(world.keeper.check(), true);
+  world.prepared.open();
+  await world.begun();
 });
 
 Deno.test("NetworkKeeper looks at everything when it missed something", async () => {
@@ -231,4 +245,12 @@ Deno.test("NetworkKeeper names pods that lack something for good", async () => {
   world.tell({ kind: "route", table: 116 });
   await world.until(() => world.keeper.check() !== true);
   assert.equal(world.keeper.check(), "a; 2 more pods likewise");
+  world.podProblems = ["a"];
+  world.tell({ kind: "route", table: 116 });
+  await world.until(() => world.keeper.check() === "a");
+  world.exports = false;
+  world.tell({ kind: "overflow" });
+  await world.until(() =>
+    world.keeper.check() === "a; the export table cannot be written"
+  );
 });
