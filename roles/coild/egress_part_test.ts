@@ -171,6 +171,7 @@ Deno.test("a client that the kernel refuses is tried again, and both are counted
         .exec(metrics)?.[1],
     );
   assert.equal(count("error"), 1);
+  assert.match(metrics, /reconcile_total\{controller="egress-watcher",/);
   assert.ok(count("ok") >= 1);
 });
 

@@ -100,16 +100,25 @@ Deno.test("BlockLooks looks at each block again and again, and reports only what
   });
 });
 
-Deno.test("BlockLooks looks at a block of v1 every few seconds, however seldom at others", async () => {
-  await looking(async ({ looks, server, told, gets }) => {
-    for (const name of ["a", "b"]) server.set(name, block(name, 1));
-    looks.adopted(block("a", 1, { reserved: true }));
-    looks.adopted(block("b", 1));
-    server.delete("a");
-    for (let n = 0; n < 400 && told.length === 0; n++) await sleep(20);
-    assert.deepEqual(told, ["b@1"]);
-    assert.equal(gets().length, 1);
-  }, { intervalMs: 600_000 });
+Deno.test("BlockLooks looks at a block of v1 every few seconds, however seldom at others, adopted or listed", async () => {
+  const blocks = [block("a", 1, { reserved: true }), block("b", 1)];
+  const lookAt = (take: (looks: BlockLooks) => void) =>
+    looking(async ({ looks, server, told, gets }) => {
+      for (const name of ["a", "b"]) server.set(name, block(name, 1));
+      // It has begun to wait.
+      await sleep(20);
+      take(looks);
+      server.delete("a");
+      for (let n = 0; n < 400 && told.length === 0; n++) await sleep(20);
+      assert.deepEqual(told, ["b@1"]);
+      assert.equal(gets().length, 1);
+    }, { intervalMs: 600_000 });
+  await Promise.all([
+    lookAt((looks) => {
+      for (const each of blocks) looks.adopted(each);
+    }),
+    lookAt((looks) => looks.beginList()(blocks)),
+  ]);
 });
 
 Deno.test("BlockLooks takes an object of another UID for a change", async () => {
@@ -124,16 +133,16 @@ Deno.test("BlockLooks takes an object of another UID for a change", async () => 
 Deno.test("BlockLooks reports a block that an answer named and nobody took", async () => {
   await looking(async ({ looks, server, told }) => {
     server.set("a", block("a", 1));
-    looks.expect("a");
     // Before its look a live read has it.
     looks.expect("b");
     looks.adopted(block("b", 1));
     looks.released("b");
     await sleep(50);
     assert.deepEqual(told, []);
+    looks.expect("a");
     for (let n = 0; n < 400 && told.length === 0; n++) await sleep(20);
     assert.deepEqual(told, ["a@1"]);
-  });
+  }, { intervalMs: 600_000 });
 });
 
 Deno.test("BlockLooks forgets what a list does not have, but for what came after its begin", async () => {

@@ -33,7 +33,6 @@ export class EgressInspector {
     for (;;) {
       await sleep(jittered(this.#with.intervalMs), { signal });
       for (const attachment of this.#with.book.list()) {
-        signal.throwIfAborted();
         await this.#inspect(attachment, signal);
       }
     }

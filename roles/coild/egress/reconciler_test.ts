@@ -20,7 +20,14 @@ const CLIENT = { "egress.coil.cybozu.com/nat": "internet" };
 /** A pod whose address ends in its number. */
 function podOf(
   n: number,
-  { annotations = CLIENT, uid = `u${n}`, ip = `10.64.0.${n}`, host = false }: {
+  {
+    annotations = CLIENT,
+    labels = {},
+    uid = `u${n}`,
+    ip = `10.64.0.${n}`,
+    host = false,
+  }: {
+    readonly labels?: Readonly<Record<string, string>>;
     readonly annotations?: Readonly<Record<string, string>>;
     readonly uid?: string;
     readonly ip?: string | undefined;
@@ -28,7 +35,7 @@ function podOf(
   } = {},
 ): V1Pod {
   return {
-    metadata: { namespace: "team", name: `p${n}`, uid, annotations },
+    metadata: { namespace: "team", name: `p${n}`, uid, annotations, labels },
     spec: { containers: [], ...(host && { hostNetwork: true }) },
     status: { podIPs: ip === "" ? [] : [{ ip }] },
   };
@@ -262,6 +269,27 @@ Deno.test("EgressReconciler tells once what is wrong with a pod, and again when 
   assert.equal(site.events.length, 2);
 });
 
+Deno.test("EgressReconciler refuses a gateway once, and again when it is annotated again", async () => {
+  await using site = new Site(1);
+  site.book.add(attachmentOf(1));
+  site.start();
+  await site.updated();
+  const labels = {
+    "app.kubernetes.io/name": "coil",
+    "app.kubernetes.io/component": "egress",
+  };
+  for (const times of [1, 2]) {
+    for (let looks = 0; looks < 2; looks++) {
+      site.put(1, { labels });
+      assert.deepEqual(await site.updated(), []);
+    }
+    const told = Array(times).fill("Warning EgressRefused of p1");
+    assert.deepEqual(site.events, told);
+    site.put(1, { labels, annotations: {} });
+    await site.updated();
+  }
+});
+
 Deno.test("EgressReconciler changes neither of pods that have one address, and says so once", async () => {
   await using site = new Site(1);
   site.book.add(attachmentOf(1));
@@ -282,8 +310,12 @@ Deno.test("EgressReconciler tries again what was not found, waits for the lock, 
   await using site = new Site(1);
   site.book.add(attachmentOf(1));
   site.outcome = () => site.updates.length > 1;
+  site.pods.set("team/p2", podOf(2));
   site.start();
   await untilPasses(() => assert.equal(site.updates.length, 2));
+  // Its interface comes without a word.
+  site.interfaces.add(2);
+  await untilPasses(() => assert.ok(site.updates.includes("c2")));
   await site.updated();
   {
     using _lock = await site.locks.lock("c1:eth0");
