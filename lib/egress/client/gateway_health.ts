@@ -1,0 +1,117 @@
+/**
+ * What a node thinks of a gateway by the probes that it sends, and which
+ * gateways its clients avoid for that. Pure: whoever probes says what came of it.
+ *
+ * @module
+ */
+
+/** When a gateway is lost, and for how long it is held off after that. */
+export interface HealthLimits {
+  /** So many probes in a row without an answer, and the gateway is lost. */
+  readonly misses: number;
+  /** How long a gateway that answers again gets no new connections; twice as long with each further loss. */
+  readonly holdMs: number;
+  readonly maxHoldMs: number;
+  /** A gateway that was healthy for so long is held off as after its first loss. */
+  readonly calmMs: number;
+}
+
+/** What a node thinks of one gateway. */
+export type GatewayHealth =
+  | {
+    readonly kind: "healthy";
+    readonly losses: number;
+    readonly sinceMs: number;
+  }
+  | {
+    readonly kind: "suspect";
+    readonly losses: number;
+    readonly sinceMs: number;
+    readonly misses: number;
+  }
+  | { readonly kind: "lost"; readonly losses: number }
+  /** It answers again, and gets no new connections until then. */
+  | {
+    readonly kind: "held";
+    readonly losses: number;
+    readonly untilMs: number;
+  };
+
+/** What a gateway is before its first probe. */
+export function newHealth(nowMs: number): GatewayHealth {
+  return { kind: "healthy", losses: 0, sinceMs: nowMs };
+}
+
+/** What a gateway is after one probe more. */
+export function afterProbe(
+  health: GatewayHealth,
+  probe: { readonly isAnswered: boolean; readonly nowMs: number },
+  limits: HealthLimits,
+): GatewayHealth {
+  return probe.isAnswered
+    ? afterAnswer(health, probe.nowMs, limits)
+    : afterMiss(health, probe.nowMs, limits);
+}
+
+function afterAnswer(
+  health: GatewayHealth,
+  nowMs: number,
+  limits: HealthLimits,
+): GatewayHealth {
+  const { losses } = health;
+  switch (health.kind) {
+    case "healthy":
+      return health;
+    case "suspect":
+      return { kind: "healthy", losses, sinceMs: health.sinceMs };
+    case "lost":
+      return { kind: "held", losses, untilMs: nowMs + holdMs(losses, limits) };
+    case "held":
+      if (nowMs < health.untilMs) return health;
+      return { kind: "healthy", losses, sinceMs: nowMs };
+  }
+}
+
+function afterMiss(
+  health: GatewayHealth,
+  nowMs: number,
+  limits: HealthLimits,
+): GatewayHealth {
+  if (health.kind === "lost") return health;
+  // It had only just come back.
+  if (health.kind === "held") {
+    return { kind: "lost", losses: health.losses + 1 };
+  }
+  const { sinceMs } = health;
+  const misses = health.kind === "suspect" ? health.misses + 1 : 1;
+  if (misses < limits.misses) {
+    return { kind: "suspect", losses: health.losses, sinceMs, misses };
+  }
+  const isCalm = nowMs - sinceMs >= limits.calmMs;
+  return { kind: "lost", losses: isCalm ? 1 : health.losses + 1 };
+}
+
+function holdMs(losses: number, { holdMs, maxHoldMs }: HealthLimits): number {
+  return Math.min(maxHoldMs, holdMs * 2 ** (losses - 1));
+}
+
+/**
+ * The gateways that get no new connections. While none answers, the node is
+ * cut off, and all stays as it `was`: moving connections would not help. Of
+ * gateways that all are lost or held off, the held ones are good enough.
+ */
+export function avoided(
+  gateways: ReadonlyMap<string, GatewayHealth>,
+  was: ReadonlySet<string>,
+): ReadonlySet<string> {
+  const namesOf = (...kinds: readonly GatewayHealth["kind"][]) =>
+    [...gateways].flatMap(([name, { kind }]) =>
+      kinds.includes(kind) ? [name] : []
+    );
+  const lost = namesOf("lost");
+  if (lost.length === gateways.size) {
+    return new Set(lost.filter((name) => was.has(name)));
+  }
+  const avoided = namesOf("lost", "held");
+  return new Set(avoided.length < gateways.size ? avoided : lost);
+}

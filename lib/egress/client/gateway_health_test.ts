@@ -1,0 +1,88 @@
+import assert from "node:assert/strict";
+import fc from "fast-check";
+import {
+  afterProbe,
+  avoided,
+  type GatewayHealth,
+  type HealthLimits,
+  newHealth,
+} from "./gateway_health.ts";
+
+const LIMITS: HealthLimits = {
+  misses: 3,
+  holdMs: 1_000,
+  maxHoldMs: 60_000,
+  calmMs: 600_000,
+};
+const PERIOD_MS = 250;
+
+/** Probes from 0 on, one each period: `+` is answered, `-` is not. */
+function probed(answers: string, limits = LIMITS): GatewayHealth {
+  let health = newHealth(0);
+  [...answers].forEach((answer, i) => {
+    const probe = { isAnswered: answer === "+", nowMs: (i + 1) * PERIOD_MS };
+    health = afterProbe(health, probe, limits);
+  });
+  return health;
+}
+
+Deno.test("afterProbe() loses a gateway after three misses in a row, and holds it off when it answers", () => {
+  const kinds = ["", "-", "--", "--+", "---", "----", "---+", "---+-"]
+    .map((answers) => probed(answers).kind);
+  assert.deepEqual(kinds, [
+    ...["healthy", "suspect", "suspect", "healthy"],
+    ...["lost", "lost", "held", "lost"],
+  ]);
+  assert.equal(probed(`---${"+".repeat(4)}`).kind, "held");
+  assert.equal(probed(`---${"+".repeat(5)}`).kind, "healthy");
+});
+
+Deno.test("afterProbe() holds a gateway that flaps off for longer each time, until it was calm", () => {
+  const holdMs = (answers: string) => {
+    const health = probed(answers);
+    assert.ok(health.kind === "held", health.kind);
+    return health.untilMs - answers.length * PERIOD_MS;
+  };
+  assert.deepEqual(
+    [1, 2, 3, 7, 20].map((losses) =>
+      holdMs("---" + "+-".repeat(losses - 1) + "+")
+    ),
+    [1_000, 2_000, 4_000, 60_000, 60_000],
+  );
+  const calm = "+".repeat(9 + LIMITS.calmMs / PERIOD_MS);
+  assert.equal(holdMs(`---+-${calm}---+`), 1_000);
+});
+
+Deno.test("afterProbe() never loses a gateway of which at most two probes in a row are missed", () => {
+  const answers = fc.array(fc.constantFrom("+", "-+", "--+"))
+    .map((parts) => parts.join(""));
+  fc.assert(fc.property(answers, (answers) => {
+    assert.ok(["healthy", "suspect"].includes(probed(answers).kind));
+  }));
+});
+
+const HEALTH: fc.Arbitrary<GatewayHealth> = fc.string({
+  unit: fc.constantFrom("+", "-"),
+  maxLength: 30,
+}).map((answers) => probed(answers));
+const GATEWAYS = fc.dictionary(fc.constantFrom("a", "b", "c", "d"), HEALTH)
+  .map((record) => new Map(Object.entries(record)));
+const WAS = fc.subarray(["a", "b", "c", "d"]).map((names) => new Set(names));
+
+Deno.test("avoided() moves nothing while no gateway answers, and else no connection to a lost one", () => {
+  fc.assert(fc.property(GATEWAYS, WAS, (gateways, was) => {
+    const result = avoided(gateways, was);
+    const names = [...gateways.keys()];
+    const kindOf = (name: string) => gateways.get(name)?.kind;
+    if (names.every((name) => kindOf(name) === "lost")) {
+      assert.deepEqual([...result], names.filter((name) => was.has(name)));
+      return;
+    }
+    assert.ok(result.size < names.length, "some gateway is left");
+    for (const name of names) {
+      if (kindOf(name) === "lost") assert.ok(result.has(name), name);
+      if (kindOf(name) === "suspect") assert.ok(!result.has(name), name);
+      if (kindOf(name) === "healthy") assert.ok(!result.has(name), name);
+    }
+  }));
+});
