@@ -1,10 +1,15 @@
 /**
  * The parts of Linux that Deno does not reach by itself: network namespaces,
- * netlink and packet sockets, sysctls, file locks. The only user of Deno's FFI.
+ * netlink, packet and datagram sockets, sysctls, file locks. The only user of Deno's FFI.
  *
  * @module
  */
 
+export {
+  type DatagramEnd,
+  DatagramSocket,
+  openDatagramSocket,
+} from "./datagram_socket.ts";
 export { errnoName, LinuxError } from "./errno.ts";
 export { HeapKeeper } from "./heap_keeper.ts";
 export { type Bytes, openLibc } from "./libc.ts";
