@@ -1,4 +1,5 @@
 import { Address } from "../inet/mod.ts";
+import { checksum } from "./checksum.ts";
 import {
   type Bytes,
   concat,
@@ -125,13 +126,4 @@ function solicitedNode(address: Address): Address {
 
 function option(type: number, mac: string): Bytes {
   return concat(Uint8Array.of(type, 1), macBytes(mac));
-}
-
-/** RFC 1071, of an even number of bytes. */
-function checksum(bytes: Uint8Array): number {
-  const view = new DataView(bytes.buffer, bytes.byteOffset);
-  let sum = 0;
-  for (let at = 0; at < bytes.length; at += 2) sum += view.getUint16(at);
-  while (sum > 0xffff) sum = (sum & 0xffff) + (sum >> 16);
-  return ~sum & 0xffff;
 }
