@@ -58,6 +58,18 @@ const EXAMPLES: readonly NftChain[] = [
         nft.inSet(["ip6 saddr", "inner ip6 saddr"], "pairs6"),
         nft.accept(),
       ]),
+      nft.rule([
+        nft.udpDport(5555),
+        nft.inSet(["ip saddr", "inner ip daddr"], "pairs4"),
+        nft.innerSaddr(V4),
+        nft.accept(),
+      ]),
+      nft.rule([
+        nft.udpDport(5555),
+        nft.inSet(["ip6 saddr", "inner ip6 daddr"], "pairs6"),
+        nft.innerSaddr(V6),
+        nft.accept(),
+      ]),
       nft.rule([nft.udpDport(5555), nft.counter("refused"), nft.drop()]),
       nft.rule([
         nft.udpDport(5555),
@@ -120,6 +132,8 @@ const EXAMPLES: readonly NftChain[] = [
       nft.rule([nft.saddrIn(Prefix.parse("2001:db8::/61")), nft.accept()]),
       nft.rule([nft.nfproto("ipv4"), nft.reject("admin-prohibited")]),
       nft.rule([nft.nfproto("ipv6"), nft.reject("host-unreachable")]),
+      nft.rule([nft.iifname("tunnel*"), nft.setSaddr(V4)]),
+      nft.rule([nft.iifname("tunnel*"), nft.setSaddr(V6)]),
       nft.rule([nft.l4proto("tcp"), nft.drop()]),
       nft.rule([nft.l4proto("icmp"), nft.drop()]),
       nft.rule([nft.l4proto("ipv6-icmp"), nft.drop()]),

@@ -76,8 +76,12 @@ export type NftAddressField =
   | "ip6 daddr"
   /** The source of an IPv4 packet in a UDP datagram (Foo over UDP): `@th,160,32`. */
   | "inner ip saddr"
+  /** The destination of the same packet: `@th,192,32`. */
+  | "inner ip daddr"
   /** The source of an IPv6 packet in a UDP datagram: `@th,128,128`. */
-  | "inner ip6 saddr";
+  | "inner ip6 saddr"
+  /** The destination of the same packet: `@th,256,128`. */
+  | "inner ip6 daddr";
 
 /** What can be looked up in a set. */
 export type NftField =
@@ -190,6 +194,7 @@ export type NftStatement =
   | { readonly kind: "counter"; readonly name: string }
   | { readonly kind: "verdict"; readonly verdict: "accept" | "drop" }
   | { readonly kind: "masquerade" }
+  | { readonly kind: "setSaddr"; readonly address: Address }
   | { readonly kind: "reject"; readonly code: NftRejectCode }
   | { readonly kind: "setCtMark"; readonly mark: number }
   | {

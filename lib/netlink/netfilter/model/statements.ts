@@ -90,6 +90,14 @@ export function saddrIn(prefix: Prefix, options: Negation = {}): NftStatement {
   return { kind: "prefix", field, prefix, not: options.not ?? false };
 }
 
+/** The source of the packet in a UDP datagram; a test of the datagram's port has to come before. */
+export function innerSaddr(address: Address): NftStatement {
+  const field = address.family === "ipv4"
+    ? "inner ip saddr"
+    : "inner ip6 saddr";
+  return { kind: "address", field, address, not: false };
+}
+
 /** The fields, concatenated, are an element of the set. */
 export function inSet(
   fields: readonly NftField[],
@@ -213,6 +221,11 @@ export function drop(): NftStatement {
 /** Gives the connection the address of the link that it leaves by. */
 export function masquerade(): NftStatement {
   return { kind: "masquerade" };
+}
+
+/** Writes another source address into the packet, without connection tracking, and corrects the checksums. */
+export function setSaddr(address: Address): NftStatement {
+  return { kind: "setSaddr", address };
 }
 
 /** Drops the packet and sends its sender an ICMP error. */

@@ -59,6 +59,7 @@ const ACTIONS: ReadonlySet<NftStatement["kind"]> = new Set(
     "counter",
     "verdict",
     "masquerade",
+    "setSaddr",
     "reject",
     "setCtMark",
     "setMarkBits",
@@ -92,6 +93,8 @@ function familyOf(statement: NftStatement): "ipv4" | "ipv6" | undefined {
     case "address":
     case "prefix":
       return familyOfField(statement.field);
+    case "setSaddr":
+      return statement.address.family;
     case "icmpv6Type":
       return "ipv6";
     case "lookup":
@@ -187,6 +190,7 @@ type Action = Extract<
       | "counter"
       | "verdict"
       | "masquerade"
+      | "setSaddr"
       | "reject"
       | "setCtMark"
       | "setMarkBits"
@@ -202,6 +206,8 @@ function formatAction(action: Action): string {
       return `counter name "${action.name}"`;
     case "verdict":
       return action.verdict;
+    case "setSaddr":
+      return `${SADDR[action.address.family]} set ${action.address}`;
     case "reject":
       return `reject with icmpx ${action.code}`;
     case "setCtMark":
@@ -220,14 +226,26 @@ function formatAction(action: Action): string {
   }
 }
 
+const SADDR = { ipv4: "ip saddr", ipv6: "ip6 saddr" } as const;
+
 function unequal({ not }: { readonly not: boolean }): string {
   return not ? "!= " : "";
 }
 
 /** What nft knows no name for it shows as offset and length in bits. */
 function formatField(field: NftField): string {
-  if (field === "inner ip saddr") return "@th,160,32";
-  return field === "inner ip6 saddr" ? "@th,128,128" : field;
+  switch (field) {
+    case "inner ip saddr":
+      return "@th,160,32";
+    case "inner ip daddr":
+      return "@th,192,32";
+    case "inner ip6 saddr":
+      return "@th,128,128";
+    case "inner ip6 daddr":
+      return "@th,256,128";
+    default:
+      return field;
+  }
 }
 
 /** Bytes without a name are shown as one number. */

@@ -100,6 +100,25 @@ export function payloadLoad(part: PayloadPart, register: number): Expression {
   });
 }
 
+/**
+ * Writes the first register into a source or destination address. The checksum
+ * of an IPv4 header is corrected, and that of what the packet carries.
+ */
+export function addressWrite(part: PayloadPart): Expression {
+  const { base, offset, length } = part;
+  // Of an IPv4 header: NFT_PAYLOAD_CSUM_INET, RFC 791.
+  const header = length === 4 ? { csum_type: 1, csum_offset: 10 } : {};
+  return instruction("payload", {
+    sreg: NFT_REG_1,
+    base: PAYLOAD_BASES[base],
+    offset,
+    len: length,
+    csum_type: header.csum_type,
+    csum_offset: header.csum_offset,
+    csum_flags: 1, // NFT_PAYLOAD_L4CSUM_PSEUDOHDR
+  });
+}
+
 /** NFT_CMP_… of `<linux/netfilter/nf_tables.h>`. */
 const COMPARISONS = { eq: 0, neq: 1, lt: 2 } as const;
 

@@ -23,7 +23,16 @@ const ATTRIBUTES = {
   masq: {},
   meta: { dreg: 1, key: 2, sreg: 3 },
   objref: { imm_type: 1, imm_name: 2 },
-  payload: { dreg: 1, base: 2, offset: 3, len: 4 },
+  payload: {
+    dreg: 1,
+    base: 2,
+    offset: 3,
+    len: 4,
+    sreg: 5,
+    csum_type: 6,
+    csum_offset: 7,
+    csum_flags: 8,
+  },
   reject: { type: 1, icmp_code: 2 },
   rt: { dreg: 1, key: 2 },
 } as const;

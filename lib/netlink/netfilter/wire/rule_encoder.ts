@@ -11,11 +11,13 @@ import {
   NFPROTO_IPV6,
 } from "./constants.ts";
 import {
+  addressWrite,
   bitwiseAnd,
   compare,
   CT,
   ctLoad,
   hostToNetwork16,
+  immediate,
   lookup,
   META,
   metaLoad,
@@ -25,7 +27,7 @@ import {
   routeTcpMss,
   writeTcpMaxseg,
 } from "./expressions.ts";
-import { type FieldSource, IFNAMSIZ, sourceOf } from "./fields.ts";
+import { type FieldSource, IFNAMSIZ, SADDR, sourceOf } from "./fields.ts";
 import { addToSet } from "./set_updates.ts";
 import { hostU32, simpleExpressions } from "./simple_statements.ts";
 import type {
@@ -128,6 +130,8 @@ class RuleEncoder {
           addToSet(statement.set, statement),
         );
         return;
+      case "setSaddr":
+        return this.#setSaddr(statement.address);
       case "icmpv6Type":
         return this.#icmpv6Type(statement.type);
       case "nfproto":
@@ -210,6 +214,12 @@ class RuleEncoder {
       ...mask === undefined ? [] : [bitwiseAnd(hostU32(mask))],
       compare("eq", hostU32(mark)),
     );
+  }
+
+  #setSaddr(address: Address): void {
+    this.#needFamily(address.family);
+    const part = SADDR[address.family];
+    this.expressions.push(immediate(address.toBytes()), addressWrite(part));
   }
 
   /** Loads the fields one behind the other. */
