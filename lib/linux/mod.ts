@@ -19,6 +19,7 @@ export {
   NETLINK_GENERIC,
   NETLINK_NETFILTER,
   NETLINK_ROUTE,
+  NETLINK_SOCK_DIAG,
   NetlinkSocket,
   openNetlink,
 } from "./netlink_socket.ts";

@@ -39,6 +39,8 @@ const RECEIVE_BUFFER_BYTES = 4 << 20;
 
 /** The protocols of `<linux/netlink.h>` in use. */
 export const NETLINK_ROUTE = 0;
+/** Sockets of all kinds: listed, and destroyed. */
+export const NETLINK_SOCK_DIAG = 4;
 /** Netfilter: nf_tables and connection tracking. */
 export const NETLINK_NETFILTER = 12;
 /** Generic netlink: families such as fou. */

@@ -24,6 +24,7 @@ export {
   type ConntrackFilter,
   ConntrackSocket,
 } from "./conntrack/conntrack_socket.ts";
+export { type TcpConnection, TcpSockets } from "./diag/tcp_sockets.ts";
 export { NetlinkError } from "./message/errors.ts";
 export {
   type FouPort,

@@ -1,0 +1,153 @@
+import { Address, FAMILIES, type Family } from "../../inet/mod.ts";
+import { NETLINK_SOCK_DIAG, type Netns, openNetlink } from "../../linux/mod.ts";
+import { Connection } from "../connection/connection.ts";
+import type { Transport } from "../connection/transport.ts";
+import { familyNumber } from "../message/family.ts";
+import type { Message } from "../message/message_reader.ts";
+import type { MessageWriter } from "../message/message_writer.ts";
+import type { Request } from "../message/request.ts";
+
+/** Messages of `<linux/sock_diag.h>`. */
+const SOCK_DIAG_BY_FAMILY = 20;
+const SOCK_DESTROY = 21;
+const IPPROTO_TCP = 6;
+/** Those with a peer that may still send: all of `<net/tcp_states.h>` but SYN_SENT, TIME_WAIT, CLOSE, LISTEN and those before a connection. */
+const CONNECTED = [1, 4, 5, 8, 9, 11]
+  .reduce((states, state) => states | 1 << state, 0);
+/** struct inet_diag_sockid of `<linux/inet_diag.h>`: ports, addresses, link, cookie. */
+const ID = { at: 4, size: 48, source: 4, destination: 20 };
+/** ENOENT: it has gone in the meantime. EOPNOTSUPP: the kernel has no CONFIG_INET_DIAG_DESTROY. */
+const ENOENT = 2;
+const EOPNOTSUPP = 95;
+
+/** A connected TCP socket. An IPv4 address of a socket of IPv6 is IPv4 here. */
+export interface TcpConnection {
+  readonly source: Address;
+  readonly sourcePort: number;
+  readonly destination: Address;
+  readonly destinationPort: number;
+}
+
+interface Found extends TcpConnection {
+  readonly family: Family;
+  /** Identifies it, its cookie included: what has the same ends later is another one. */
+  readonly id: Uint8Array;
+}
+
+/** Ends TCP connections of one network namespace, as their programs see it: with ECONNABORTED, at once. */
+export class TcpSockets implements Disposable {
+  readonly #connection: Connection;
+
+  private constructor(connection: Connection) {
+    this.#connection = connection;
+  }
+
+  /**
+   * Opens a socket in a namespace; without one, in the process's own.
+   *
+   * @throws {LinuxError} when the kernel refuses
+   */
+  static open(
+    options: { readonly netns?: Netns | undefined } = {},
+  ): TcpSockets {
+    return TcpSockets.over(openNetlink(NETLINK_SOCK_DIAG, options));
+  }
+
+  /** Works over a given transport, which it takes over. */
+  static over(transport: Transport): TcpSockets {
+    return new TcpSockets(new Connection(transport));
+  }
+
+  /**
+   * Ends the connections that match, and returns how many; undefined when the
+   * kernel cannot.
+   *
+   * @throws {NetlinkError} for the first that the kernel refused
+   */
+  async destroyWhere(
+    match: (connection: TcpConnection) => boolean,
+  ): Promise<number | undefined> {
+    const found: Found[] = [];
+    for (const family of FAMILIES) found.push(...await this.#list(family));
+    const outcomes = await this.#connection.tryExecute(
+      found.filter(match).map(destruction),
+    );
+    if (outcomes.some((outcome) => outcome?.errno === EOPNOTSUPP)) {
+      return undefined;
+    }
+    const failed = outcomes.find((o) => o !== undefined && o.errno !== ENOENT);
+    if (failed !== undefined) throw failed;
+    return outcomes.filter((outcome) => outcome === undefined).length;
+  }
+
+  /** Closes the socket. Harmless when done twice. */
+  [Symbol.dispose](): void {
+    this.#connection[Symbol.dispose]();
+  }
+
+  #list(family: Family): Promise<Found[]> {
+    return this.#connection.dump(
+      {
+        type: SOCK_DIAG_BY_FAMILY,
+        flags: 0,
+        describe: () => `list TCP sockets of ${family}`,
+        write: (writer) =>
+          writeRequest(writer, { family, id: new Uint8Array(ID.size) }),
+      },
+      (message) => parse(message, family),
+    );
+  }
+}
+
+function destruction({ family, id, ...connection }: Found): Request {
+  const { source, sourcePort, destination, destinationPort } = connection;
+  return {
+    type: SOCK_DESTROY,
+    flags: 0,
+    describe: () =>
+      `end TCP connection from ${source} port ${sourcePort} to ${destination} port ${destinationPort}`,
+    write: (writer) => writeRequest(writer, { family, id }),
+  };
+}
+
+/** struct inet_diag_req_v2. */
+function writeRequest(
+  writer: MessageWriter,
+  { family, id }: Pick<Found, "family" | "id">,
+): void {
+  writer.u8(familyNumber(family));
+  writer.u8(IPPROTO_TCP);
+  writer.u16(0); // no extensions
+  writer.u32(CONNECTED);
+  writer.raw(id);
+}
+
+/** struct inet_diag_msg. */
+function parse({ payload }: Message, family: Family): Found {
+  const { at, size, source, destination } = ID;
+  const id = payload.bytes.slice(at, at + size);
+  const addressAt = (offset: number) =>
+    unmapped(
+      Address.fromBytes(
+        id.subarray(offset, offset + (family === "ipv4" ? 4 : 16)),
+      ),
+    );
+  return {
+    family,
+    id,
+    source: addressAt(source),
+    sourcePort: payload.u16Be(at),
+    destination: addressAt(destination),
+    destinationPort: payload.u16Be(at + 2),
+  };
+}
+
+/** ::ffff:0:0/96 of RFC 4291, section 2.5.5.2. */
+const MAPPED = 0xffffn << 32n;
+
+function unmapped(address: Address): Address {
+  const { family, value } = address;
+  return family === "ipv6" && value >> 32n === MAPPED >> 32n
+    ? Address.of("ipv4", value & 0xffff_ffffn)
+    : address;
+}
