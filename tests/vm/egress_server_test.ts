@@ -1,6 +1,10 @@
 import assert from "node:assert/strict";
 import { FAMILIES, valuesOf } from "../../lib/inet/mod.ts";
 import { clientLimits, type ServerRequest } from "../../lib/egress/mod.ts";
+import { PROBE_SOURCE } from "../../lib/egress/kernel/path_probe.ts";
+import { ProbeLine } from "../../lib/egress/probing/probe_line.ts";
+import { Netns, openDatagramSocket } from "../../lib/linux/mod.ts";
+import { eventually } from "../lab/wait.ts";
 import { formatServerPlan } from "../lab/plan_text/egress_gateway.ts";
 import type { TempNetns } from "../netns/testing.ts";
 import {
@@ -27,6 +31,9 @@ const GATEWAY = addressesOf("gateway");
 const CONNTRACK_MAX = Number(
   await Deno.readTextFile("/proc/sys/net/netfilter/nf_conntrack_max"),
 );
+
+/** More probes than one node may send at once. */
+const FLOOD = 400;
 
 const VARIANTS: readonly (readonly [string, Partial<ServerRequest>])[] = [
   ["dual stack", {}],
@@ -210,6 +217,47 @@ Deno.test("W49: what no client sent is not passed on, but counted", async () => 
     `icmp from ${ADDRESSES.gateway.ipv4}`,
     `icmp from ${ADDRESSES.gateway.ipv6}`,
   ]);
+});
+
+Deno.test("a node's probe comes back to it, from the gateway's address, and goes nowhere else", async () => {
+  await using lab = await egressLab();
+  const server = await lab.open();
+  await server.setClients(CLIENTS);
+  await watchOutside(lab);
+  using node = Netns.open(lab.stranger.path);
+  for (const family of FAMILIES) {
+    const gateway = addressesOf("gateway")[family];
+    using line = new ProbeLine(
+      gateway,
+      PORT,
+      (peer) => openDatagramSocket(peer, { netns: node }),
+    );
+    line.send();
+    await eventually(`an answer of ${gateway}`, () => line.takeAnswers());
+    // A probe to another address than the sender's is none.
+    for (const host of ["outside", "client", "gateway"] as const) {
+      const forged = echoRequest(
+        PROBE_SOURCE[family],
+        addressesOf(host)[family],
+      );
+      const to = { address: ADDRESSES.gateway[family], port: PORT };
+      await sendDatagram(lab.stranger, to, forged);
+    }
+    // One that floods its own probes gets some of them back only.
+    let answers = 0;
+    for (let i = 0; i < FLOOD; i++) {
+      line.send();
+      if (line.takeAnswers()) answers++;
+    }
+    assert.ok(answers < FLOOD, `${answers} answers`);
+  }
+  assert.deepEqual(await counted(server), {
+    "foreignFou ipv4": 3,
+    "foreignFou ipv6": 3,
+  });
+  assert.deepEqual(await seenOutside(lab), []);
+  const { entries } = await server.conntrack();
+  assert.ok(entries < 20, `${entries} connections`);
 });
 
 Deno.test("W49: nor is plain IP in IP, which the tunnel devices would unpack too", async () => {

@@ -9,6 +9,7 @@ import {
 import { isAddress } from "./clients.ts";
 import { tableWithClients } from "./client_sets.ts";
 import type { ServerKernel } from "./kernel.ts";
+import { passPathProbes } from "./path_probes.ts";
 import type { ServerPlan } from "./plan.ts";
 import { guardProbes } from "./probe_guard.ts";
 
@@ -61,7 +62,7 @@ function tableOf(plan: ServerPlan, { clients, limits }: TableContent) {
   const { flows, flowsToOneAddress, isSupported } = limits;
   const hasLimits = flows !== undefined || flowsToOneAddress !== undefined;
   const limited = hasLimits ? limitClients(plan, limits) : plan;
-  const planned = isSupported ? guardProbes(limited) : limited;
+  const planned = isSupported ? passPathProbes(guardProbes(limited)) : limited;
   return tableWithClients(planned, clients);
 }
 

@@ -8,6 +8,7 @@ import {
   type NftTable,
 } from "../../netlink/mod.ts";
 import { EGRESS_NFT_TABLE } from "../../names/mod.ts";
+import { PROBE_SOURCE } from "../kernel/path_probe.ts";
 import type { ServerFamily } from "./family.ts";
 
 /** What a gateway counts, per family; the counter's name ends in `_ipv4` or `_ipv6`. */
@@ -37,6 +38,9 @@ const RAW = -300;
 const MANGLE = -150;
 const FILTER = 0;
 const SRCNAT = 100;
+
+/** The chain that decides what is not tracked. */
+export const UNTRACKED_IN = "untracked_in";
 
 /** The chain that decides what a client may begin. */
 export const FORWARDING = "forwarding";
@@ -92,21 +96,32 @@ function fromClient({ family, clientSet }: ServerFamily) {
  */
 function untrackedIn({ families, ifname, port }: ServerTableInput): NftChain {
   return {
-    name: "untracked_in",
+    name: UNTRACKED_IN,
     type: "filter",
     hook: "prerouting",
     priority: RAW,
     policy: "accept",
-    rules: families.map((family) =>
+    rules: families.flatMap((family) => [
       nft.rule([
         nft.iifname(ifname),
         nft.daddr(family.address),
         nft.udpDport(port),
         fromClient(family),
         nft.notrack(),
-      ])
-    ),
+        nft.accept(),
+      ]),
+      nft.rule([...ofProbe(family), nft.notrack()]),
+    ]),
   };
+}
+
+/**
+ * Probes of nodes, unpacked; see `passPathProbes()`, which lets them in. They go
+ * the way of clients' packets but for connection tracking: a full table of
+ * connections does not make a gateway look lost.
+ */
+function ofProbe({ family, link }: ServerFamily) {
+  return [nft.iifname(link.name), nft.saddr(PROBE_SOURCE[family])];
 }
 
 function untrackedOut({ ifname, port }: ServerTableInput): NftChain {
@@ -180,6 +195,7 @@ function forwarding({ families, ifname }: ServerTableInput): NftChain {
     rules: [
       nft.rule([nft.clampMss()]),
       nft.rule([nft.ctState("established", "related"), nft.accept()]),
+      ...families.map((family) => nft.rule([...ofProbe(family), nft.accept()])),
       ...families.flatMap(({ family }) => [
         nft.rule([
           nft.nfproto(family),
@@ -231,19 +247,21 @@ function leaving({ families, ifname }: ServerTableInput): NftChain {
     hook: "postrouting",
     priority: SRCNAT + 10,
     policy: "accept",
-    rules: families.map(({ family, link, clientSet }) =>
+    rules: families.flatMap((each) => [
       nft.rule([
-        nft.iifname(link.name),
+        nft.iifname(each.link.name),
         nft.oifname(ifname),
         nft.inSet(
-          family === "ipv4"
+          each.family === "ipv4"
             ? ["ip saddr", "ip saddr"]
             : ["ip6 saddr", "ip6 saddr"],
-          clientSet,
+          each.clientSet,
         ),
-        nft.counter(counterName("invalid", family)),
+        nft.counter(counterName("invalid", each.family)),
         nft.drop(),
-      ])
-    ),
+      ]),
+      // Probes are not translated either, and must not be dropped as forged by the gateway's node.
+      nft.rule([...ofProbe(each), nft.setSaddr(each.address)]),
+    ]),
   };
 }

@@ -8,6 +8,7 @@ import {
   type ClientLimits,
   limitClients,
 } from "../../../lib/egress/gateway/client_limits.ts";
+import { passPathProbes } from "../../../lib/egress/gateway/path_probes.ts";
 import { guardProbes } from "../../../lib/egress/gateway/probe_guard.ts";
 import {
   REFUSAL_METRIC,
@@ -32,7 +33,7 @@ export function formatServerPlan(
 ): string {
   const plan = limits === undefined
     ? unlimited
-    : guardProbes(limitClients(unlimited, limits));
+    : passPathProbes(guardProbes(limitClients(unlimited, limits)));
   const families = valuesOf(plan.families);
   return [
     formatTable(tableWithClients(plan, clients)).trimEnd(),

@@ -18,6 +18,8 @@ export interface HealthLimits {
 
 /** What a node thinks of one gateway. */
 export type GatewayHealth =
+  /** It has never answered: one of another version does not, and counts as it is in the API. */
+  | { readonly kind: "unknown"; readonly misses: number }
   | {
     readonly kind: "healthy";
     readonly losses: number;
@@ -38,8 +40,8 @@ export type GatewayHealth =
   };
 
 /** What a gateway is before its first probe. */
-export function newHealth(nowMs: number): GatewayHealth {
-  return { kind: "healthy", losses: 0, sinceMs: nowMs };
+export function newHealth(): GatewayHealth {
+  return { kind: "unknown", misses: 0 };
 }
 
 /** What a gateway is after one probe more. */
@@ -58,17 +60,22 @@ function afterAnswer(
   nowMs: number,
   limits: HealthLimits,
 ): GatewayHealth {
-  const { losses } = health;
   switch (health.kind) {
+    case "unknown":
+      return { kind: "healthy", losses: 0, sinceMs: nowMs };
     case "healthy":
       return health;
-    case "suspect":
-      return { kind: "healthy", losses, sinceMs: health.sinceMs };
-    case "lost":
+    case "suspect": {
+      const { losses, sinceMs } = health;
+      return { kind: "healthy", losses, sinceMs };
+    }
+    case "lost": {
+      const { losses } = health;
       return { kind: "held", losses, untilMs: nowMs + holdMs(losses, limits) };
+    }
     case "held":
       if (nowMs < health.untilMs) return health;
-      return { kind: "healthy", losses, sinceMs: nowMs };
+      return { kind: "healthy", losses: health.losses, sinceMs: nowMs };
   }
 }
 
@@ -78,6 +85,9 @@ function afterMiss(
   limits: HealthLimits,
 ): GatewayHealth {
   if (health.kind === "lost") return health;
+  if (health.kind === "unknown") {
+    return { kind: "unknown", misses: health.misses + 1 };
+  }
   // It had only just come back.
   if (health.kind === "held") {
     return { kind: "lost", losses: health.losses + 1 };
@@ -96,8 +106,10 @@ function holdMs(losses: number, { holdMs, maxHoldMs }: HealthLimits): number {
 }
 
 /**
- * The gateways that get no new connections. While none answers, the node is
- * cut off, and all stays as it `was`: moving connections would not help. Of
+ * The gateways that get no new connections. While none answers, the node is cut
+ * off, for all that is known, and all stays as it `was`: moving connections
+ * would not help. Those that miss at the same time are not lost at the same
+ * time, so of a lost one nothing is believed until another one answers. Of
  * gateways that all are lost or held off, the held ones are good enough.
  */
 export function avoided(
@@ -108,10 +120,11 @@ export function avoided(
     [...gateways].flatMap(([name, { kind }]) =>
       kinds.includes(kind) ? [name] : []
     );
-  const lost = namesOf("lost");
-  if (lost.length === gateways.size) {
-    return new Set(lost.filter((name) => was.has(name)));
+  if (namesOf("healthy", "held").length === 0) {
+    return new Set(namesOf("suspect", "lost").filter((name) => was.has(name)));
   }
   const avoided = namesOf("lost", "held");
-  return new Set(avoided.length < gateways.size ? avoided : lost);
+  return new Set(
+    avoided.length < gateways.size ? avoided : namesOf("lost"),
+  );
 }

@@ -1,0 +1,140 @@
+import assert from "node:assert/strict";
+import { FakeClock } from "../../async/testing.ts";
+import { Address } from "../../inet/mod.ts";
+import { PROBE_PAYLOAD_AT, ProbedGateways } from "./testing.ts";
+import { type GatewayGroup, GatewayProber } from "./prober.ts";
+
+const [A = Address.parse("::"), B = A, C = A] = [
+  ...["10.1.2.1", "10.1.2.2", "10.1.2.3"],
+].map(Address.parse);
+const PORT = 5555;
+/** A prober of an Egress with these gateways, on a clock that is turned. */
+class Lab implements AsyncDisposable {
+  readonly clock = new FakeClock();
+  readonly network = new ProbedGateways();
+  readonly changes: string[] = [];
+  readonly losses: string[] = [];
+  groups: readonly GatewayGroup[];
+  readonly prober: GatewayProber;
+  readonly #stop = new AbortController();
+  readonly #running: Promise<void>;
+
+  constructor(gateways: readonly Address[], alive = gateways) {
+    this.groups = [{ name: "internet/nat", gateways }];
+    this.alive(...alive);
+    this.prober = new GatewayProber({
+      port: PORT,
+      open: (peer) => this.network.socket(peer),
+      groups: () => this.groups,
+      onChange: (names) => {
+        const { avoided, lost } = this.prober;
+        const text = [...names].join();
+        this.changes.push(`${text}: ${[...avoided]} / ${[...lost]}`);
+      },
+      onLoss: ({ gateway, silentMs }) => {
+        this.losses.push(`${gateway} ${silentMs}`);
+      },
+      clock: this.clock,
+      random: () => 0.5,
+    });
+    this.#running = this.prober.run(this.#stop.signal).catch(() => {});
+  }
+
+  alive(...gateways: readonly Address[]): void {
+    this.network.alive.clear();
+    for (const each of gateways) this.network.alive.add(each.toString());
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#stop.abort();
+    await this.#running;
+    assert.equal(this.network.open, 0, "open sockets");
+  }
+}
+
+Deno.test("GatewayProber loses a gateway that answers no more, within a second, and holds it off when it does", async () => {
+  await using lab = new Lab([A, B]);
+  await lab.clock.advance(2_000);
+  assert.deepEqual(lab.changes, []);
+  lab.alive(B);
+  await lab.clock.advance(800);
+  assert.deepEqual(lab.changes, [`internet/nat: ${A} / ${A}`]);
+  assert.deepEqual(lab.losses, [`${A} 700`]);
+  lab.alive(A, B);
+  await lab.clock.advance(1_000);
+  assert.deepEqual(lab.changes.slice(1), [`internet/nat: ${A} / `]);
+  await lab.clock.advance(5_000);
+  assert.deepEqual(lab.changes.slice(2), ["internet/nat:  / "]);
+});
+
+Deno.test("GatewayProber moves nothing while the node is cut off, and loses who stays away afterwards", async () => {
+  await using lab = new Lab([A, B, C]);
+  await lab.clock.advance(1_000);
+  lab.alive();
+  await lab.clock.advance(10_000);
+  assert.deepEqual(lab.changes, []);
+  lab.alive(B, C);
+  await lab.clock.advance(1_000);
+  assert.ok(lab.prober.lost.has(A.toString()));
+  assert.ok(!lab.prober.lost.has(B.toString()));
+});
+
+Deno.test("GatewayProber never loses a gateway that has not answered yet, and asks it less and less often", async () => {
+  await using lab = new Lab([A, B], [B]);
+  await lab.clock.advance(600_000);
+  assert.deepEqual(lab.changes, []);
+  const asked = lab.network.counts.get(A.toString()) ?? 0;
+  assert.ok(asked > 20 && asked < 60, `${asked}`);
+  lab.alive(A, B);
+  await lab.clock.advance(31_000);
+  lab.alive(B);
+  await lab.clock.advance(1_000);
+  assert.deepEqual([...lab.prober.lost], [A.toString()]);
+});
+
+Deno.test("GatewayProber takes neither forged nor repeated answers", async () => {
+  await using lab = new Lab([A, B]);
+  await lab.clock.advance(1_000);
+  const key = A.toString();
+  const last = lab.network.sent.get(key)?.slice(PROBE_PAYLOAD_AT) ??
+    new Uint8Array();
+  lab.alive(B);
+  for (let i = 0; i < 20; i++) {
+    const forged = lab.network.sent.get(key)?.slice(PROBE_PAYLOAD_AT);
+    forged?.fill(7, 0, 12);
+    const waiting = lab.network.waiting.get(key);
+    waiting?.push(last, ...forged === undefined ? [] : [forged]);
+    await lab.clock.advance(50);
+  }
+  assert.deepEqual([...lab.prober.lost], [key]);
+});
+
+Deno.test("GatewayProber takes a gateway without a route for one that does not answer, and tries another socket", async () => {
+  await using lab = new Lab([A, B]);
+  await lab.clock.advance(1_000);
+  lab.network.unreachable.add(A.toString());
+  await lab.clock.advance(1_000);
+  assert.deepEqual([...lab.prober.lost], [A.toString()]);
+  lab.network.unreachable.clear();
+  await lab.clock.advance(10_000);
+  assert.deepEqual([...lab.prober.avoided], []);
+});
+
+Deno.test("GatewayProber forgets gateways that no client has", async () => {
+  await using lab = new Lab([A, B]);
+  await lab.clock.advance(1_000);
+  lab.alive(B);
+  await lab.clock.advance(1_000);
+  lab.groups = [{ name: "internet/nat", gateways: [B, C] }];
+  await lab.clock.advance(300);
+  assert.deepEqual([...lab.prober.avoided], []);
+  assert.deepEqual([...lab.prober.health.keys()], [`${B}`, `${C}`]);
+});
+
+Deno.test("GatewayProber asks many gateways less often", async () => {
+  const many = Array.from({ length: 400 }, (_, i) => A.offset(BigInt(i)));
+  await using lab = new Lab(many);
+  await lab.clock.advance(10_000);
+  const total = lab.network.counts.values().reduce((a, b) => a + b, 0);
+  assert.ok(total >= 4_000 && total <= 4_800, `${total}`);
+});
