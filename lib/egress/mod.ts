@@ -39,6 +39,18 @@ export {
   listChosen,
 } from "./client/apply.ts";
 export { gatewayMark } from "./plan/choice.ts";
+export {
+  endConnections,
+  type EndedConnections,
+} from "./client/end_connections.ts";
+export {
+  type GatewayGroup,
+  type GatewayLoss,
+  GatewayProber,
+  type ProberOptions,
+} from "./probing/prober.ts";
+export type { GatewayHealth } from "./probing/health.ts";
+export type { OpenProbeSocket, ProbeSocket } from "./probing/probe_line.ts";
 export { GatewayNetnsError } from "./client/findings.ts";
 export { inspectClient } from "./client/inspect.ts";
 export {

@@ -43,3 +43,5 @@ export function requestFor(
     ...changes,
   };
 }
+
+export { ProbedGateways } from "./probing/testing.ts";

@@ -107,7 +107,10 @@ export interface ClientPlan {
  */
 export function planClient(request: ClientRequest): ClientPlan {
   const { owned, shadowed, skipped } = assignDestinations(request);
-  const ways = owned.map((each): Way => ({ ...each, chosen: chosenFor(each) }));
+  const ways = owned.map((each): Way => ({
+    ...each,
+    chosen: chosenFor(each, request.avoided ?? new Set()),
+  }));
   const families = FAMILIES.filter((family) =>
     owned.some(({ destination }) => destination.family === family)
   );
@@ -159,16 +162,22 @@ interface Way extends Owned {
 }
 
 /** The gateways that the client chooses from, those that are ready first. */
-function chosenFor({ gateway, remote }: Owned): Chosen[] | undefined {
-  const { direct, senders } = gateway;
+function chosenFor(
+  { gateway: { direct, senders }, remote }: Owned,
+  avoided: ReadonlySet<string>,
+): Chosen[] | undefined {
   if (direct === undefined || remote === undefined) return undefined;
-  return distinct([...direct, ...senders])
-    .filter(({ family }) => family === remote.family)
+  const isOfFamily = ({ family }: Address) => family === remote.family;
+  const ready = direct.filter(isOfFamily);
+  const answering = ready.filter((each) => !avoided.has(each.toString()));
+  // Rather one that may be lost than none.
+  const good = answering.length > 0 ? answering : ready;
+  return distinct([...ready, ...senders.filter(isOfFamily)])
     .slice(0, MAX_CHOSEN)
     .map((address) => ({
       address,
       mark: gatewayMark(address),
-      isReady: direct.some((each) => each.equals(address)),
+      isReady: good.some((each) => each.equals(address)),
     }));
 }
 

@@ -155,6 +155,20 @@ Deno.test("planClient() chooses from 64 gateways at most, the ready ones first",
   assert.equal(rules.filter(({ fwmark }) => fwmark !== undefined).length, 64);
 });
 
+Deno.test("planClient() gives no new connections to gateways that are avoided, while there are others", () => {
+  const [a, b] = PODS;
+  assert.ok(a && b);
+  const ready = (...avoided: readonly Address[]) => {
+    const changes = { avoided: new Set(avoided.map(String)) };
+    const [choice] = planClient(requestFor([DIRECT], changes)).choices;
+    assert.equal(choice?.all.length, 2);
+    return choice.ready;
+  };
+  assert.deepEqual(ready(a), [gatewayMark(b)]);
+  assert.deepEqual(ready(b), [gatewayMark(a)]);
+  assert.deepEqual(ready(a, b), ready());
+});
+
 Deno.test("planClient() without gateways plans nothing", () => {
   const plan = planClient(requestFor([], { originatingOnly: true }));
   assert.deepEqual(formatClientPlan(plan), "");

@@ -41,6 +41,8 @@ export interface ClientRequest {
   readonly port: number;
   /** The Egresses whose client the pod is, in any order, each once. None: no client. */
   readonly gateways: readonly ClientGateway[];
+  /** Addresses of gateways, as text, that get no new connections while there are others. */
+  readonly avoided?: ReadonlySet<string> | undefined;
   /** Whether answers to connections from outside leave by the way they came, past the tunnels. */
   readonly originatingOnly: boolean;
   /** The cluster's own networks; absent: the private ones of RFC 1918 and RFC 4193. */

@@ -1,0 +1,109 @@
+import assert from "node:assert/strict";
+import { endConnections, gatewayMark } from "../../lib/egress/mod.ts";
+import { Address } from "../../lib/inet/mod.ts";
+import { inNetns, Netns, openLibc } from "../../lib/linux/mod.ts";
+import { netnsTest, type TempNetns, tempNetns } from "./testing.ts";
+
+openLibc();
+
+const LOST = Address.parse("10.65.0.1");
+const OTHER = Address.parse("10.65.0.2");
+/** Servers' ports, by the gateway that connections to them go through. */
+const PORTS = { lost: 7001, other: 7002, none: 7003 } as const;
+type Through = keyof typeof PORTS;
+/** ECONNABORTED. */
+const ABORTED = /os error 103/;
+
+/** Marks connections as a client's table does. */
+async function markConnections(temp: TempNetns): Promise<void> {
+  const rule = (port: number, gateway: Address) =>
+    `meta l4proto { tcp, udp } th dport ${port} ct mark set ${
+      gatewayMark(gateway)
+    }`;
+  await temp.exec(
+    "nft",
+    `table inet marks {
+  chain out {
+    type filter hook output priority 0
+    ${rule(PORTS.lost, LOST)}
+    ${rule(PORTS.other, OTHER)}
+  }
+}`,
+  );
+}
+
+/** A connection of a program, with the other end. */
+class Connection implements Disposable {
+  readonly #ends: readonly Deno.TcpConn[];
+  readonly #waiting: Promise<string>;
+
+  private constructor(ends: readonly [Deno.TcpConn, Deno.TcpConn]) {
+    this.#ends = ends;
+    const [client] = ends;
+    this.#waiting = client.read(new Uint8Array(9))
+      .then((length) => `read ${length}`, (error) => `${error}`);
+  }
+
+  static async open(
+    netns: Netns,
+    listener: Deno.TcpListener,
+    hostname: string,
+  ): Promise<Connection> {
+    const { port } = listener.addr;
+    const accepting = listener.accept();
+    const { connecting } = inNetns(netns, () => ({
+      connecting: Deno.connect({ hostname, port, autoSelectFamily: false }),
+    }));
+    return new Connection([await connecting, await accepting]);
+  }
+
+  /** What a program sees that waits for an answer, which comes now. */
+  async answered(): Promise<string> {
+    const [, server] = this.#ends;
+    await server?.write(new Uint8Array(1)).catch(() => {});
+    return await this.#waiting;
+  }
+
+  [Symbol.dispose](): void {
+    for (const end of this.#ends) end.close();
+  }
+}
+
+netnsTest(
+  "endConnections() aborts connections through a lost gateway, of any kind of socket, and no others",
+  async () => {
+    await using temp = await tempNetns("end");
+    using netns = Netns.open(temp.path);
+    await markConnections(temp);
+    using stack = new DisposableStack();
+    const opened: [Through, Connection][] = [];
+    const listeners: Deno.TcpListener[] = [];
+    for (const through of ["lost", "other", "none"] as const) {
+      const listener = stack.use(
+        inNetns(
+          netns,
+          () => Deno.listen({ hostname: "::", port: PORTS[through] }),
+        ),
+      );
+      listeners.push(listener);
+      for (const hostname of ["127.0.0.1", "::1", "::ffff:127.0.0.1"]) {
+        const open = await Connection.open(netns, listener, hostname);
+        opened.push([through, stack.use(open)]);
+      }
+    }
+    const ended = await endConnections([LOST], { netns });
+    assert.deepEqual(ended, { aborted: 3, forgotten: 3 });
+    for (const [through, connection] of opened) {
+      const seen = await connection.answered();
+      if (through === "lost") assert.match(seen, ABORTED);
+      else assert.equal(seen, "read 1", through);
+    }
+    const again = await endConnections([LOST], { netns });
+    assert.deepEqual(again, { aborted: 0, forgotten: 0 });
+    // Whoever listens goes on.
+    const [listener] = listeners;
+    assert.ok(listener);
+    using later = await Connection.open(netns, listener, "127.0.0.1");
+    assert.equal(await later.answered(), "read 1");
+  },
+);
