@@ -1,5 +1,11 @@
 import { AnnounceClient } from "../../lib/announce/mod.ts";
+import {
+  type GatewayLoss,
+  GatewayProber,
+  type OpenProbeSocket,
+} from "../../lib/egress/mod.ts";
 import { FAMILIES } from "../../lib/inet/mod.ts";
+import { openDatagramSocket } from "../../lib/linux/mod.ts";
 import { ANNOUNCE_PORT } from "../../lib/names/mod.ts";
 import { getLogger } from "../../lib/telemetry/mod.ts";
 import { EgressTokens } from "./egress/announce_tokens.ts";
@@ -13,6 +19,7 @@ import { EgressReconciler } from "./egress/reconciler.ts";
 import { EgressReports } from "./egress/reports.ts";
 import { EgressSetup } from "./egress/setup.ts";
 import { EgressSource } from "./egress/source.ts";
+import { GatewayMetrics } from "./observe/gateway_metrics.ts";
 import type { Loops, NodeDependencies } from "./node_part.ts";
 
 const log = getLogger("egress");
@@ -29,6 +36,8 @@ export interface EgressDependencies extends NodeDependencies {
   readonly attachments: Attachments;
   /** The network inside pods. */
   readonly plane: EgressPlane;
+  /** How gateways are probed. Default: by the node's own network. */
+  readonly openProbe?: OpenProbeSocket | undefined;
 }
 
 /** Makes the parts and ties them to each other. */
@@ -47,8 +56,30 @@ export function connectEgress(dependencies: EgressDependencies): EgressPart {
     }),
   );
   const book = new AttachmentBook();
-  const setup = new EgressSetup({
+  const prober = new GatewayProber({
+    port: options.egressPort,
+    open: dependencies.openProbe ?? openDatagramSocket,
+    groups: () => setup.chosenFrom,
+    onLoss: (loss) => {
+      gatewayMetrics.lost(loss.silentMs);
+      reportLoss(loss);
+    },
+    onChange: (egresses) => {
+      const clients = [...egresses].flatMap((egress) => pods.clientsOf(egress));
+      for (const { metadata } of clients) {
+        const { namespace = "", name = "" } = metadata ?? {};
+        reconciler.enqueue({ namespace, name });
+      }
+    },
+  });
+  const gatewayMetrics = new GatewayMetrics(
+    dependencies.registry,
+    () => prober.health.values(),
+  );
+  const setup: EgressSetup = new EgressSetup({
     source,
+    health: prober,
+    onEnded: (ended) => gatewayMetrics.ended(ended),
     plane,
     announcer: new Announcer(announcer, metrics),
     reports: stack.use(
@@ -58,7 +89,7 @@ export function connectEgress(dependencies: EgressDependencies): EgressPart {
     originatingOnly: options.originatingOnly,
   });
   const shared = { book, locks, metrics, setup };
-  const reconciler = new EgressReconciler({
+  const reconciler: EgressReconciler = new EgressReconciler({
     ...shared,
     attachments,
     events,
@@ -76,12 +107,21 @@ export function connectEgress(dependencies: EgressDependencies): EgressPart {
     setup,
     loops: {
       ...source.loops,
+      "egress probes": (signal) => prober.run(signal),
       "egress tokens": (signal) => tokens.run(signal),
       "egress kernel": () => reportKernel(plane),
       "egress reconciler": (signal) => reconciler.run(signal),
       "egress inspector": (signal) => inspector.run(signal),
     },
   };
+}
+
+/** Logs what an admin should know when connections break. */
+function reportLoss({ gateway, silentMs }: GatewayLoss): void {
+  log.warn("Lost an egress gateway", {
+    gateway: gateway.toString(),
+    silentMs: Math.round(silentMs),
+  });
 }
 
 /** Logs once, at the start, what every client's ADD would report. Never throws: the rest of coild does not need it. */

@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
-import { GatewayNetnsError } from "../../lib/egress/mod.ts";
+import { gatewayMark, GatewayNetnsError } from "../../lib/egress/mod.ts";
+import { ProbedGateways } from "../../lib/egress/testing.ts";
+import { Address } from "../../lib/inet/mod.ts";
 import { FouUnsupportedError } from "../../lib/netlink/mod.ts";
 import {
   EgressNotFoundError,
@@ -349,4 +351,49 @@ Deno.test("who has the lock of an attachment is waited for", async () => {
     assert.deepEqual(lab.plane.done, []);
   }
   await lab.until(() => assert.deepEqual(lab.plane.done, [APPLIED]));
+});
+
+Deno.test("a gateway that answers no more gets no new connections of clients, and those that it has are ended once", async () => {
+  const [lost, other] = ["10.64.0.9", "10.64.0.10"];
+  const gateways = new ProbedGateways();
+  for (const each of [lost, other]) gateways.alive.add(each);
+  await using lab = new ClientLab({
+    openProbe: (peer) => gateways.socket(peer),
+  });
+  lab.putEgress({ gatewaySelection: "Direct" });
+  lab.putGateways([lost, other]);
+  lab.putPod("client", CLIENT);
+  lab.start();
+  await lab.add("client", CLIENT);
+  const marksOf = (...addresses: readonly string[]) =>
+    addresses.map((each) => gatewayMark(Address.parse(each)))
+      .toSorted((a, b) => a - b);
+  const expectReady = (...addresses: readonly string[]) => {
+    const [choice] = lab.plane.plan?.choices ?? [];
+    assert.deepEqual(choice?.ready, marksOf(...addresses));
+    assert.deepEqual(choice?.all, marksOf(lost, other));
+  };
+  await lab.until(() => assert.equal(gateways.counts.size, 2));
+  expectReady(lost, other);
+  gateways.alive.delete(lost);
+  await lab.until(() => expectReady(other));
+  const ends = () => lab.plane.done.filter((each) => each.startsWith("end"));
+  await lab.until(() => assert.deepEqual(ends(), [`end ${lost}`]));
+  const metrics = await lab.registry.metrics();
+  for (
+    const line of [
+      'egress_gateways{state="lost"} 1',
+      'egress_gateways{state="healthy"} 1',
+      "egress_gateway_loss_seconds_count 1",
+      'egress_connections_ended_total{how="aborted"} 1',
+      'egress_connections_ended_total{how="forgotten"} 2',
+    ]
+  ) assert.ok(metrics.includes(`coil_coild_${line}\n`), line);
+  // A pod that comes now does not use it either; nothing of it is to be ended.
+  await lab.add("later", CLIENT);
+  expectReady(other);
+  gateways.alive.delete(other);
+  await lab.quiet();
+  expectReady(other);
+  assert.deepEqual(ends(), [`end ${lost}`]);
 });

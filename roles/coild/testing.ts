@@ -6,7 +6,11 @@
 import type { Egress } from "../../lib/api/mod.ts";
 import { KeyedMutex, TaskGroup } from "../../lib/async/mod.ts";
 import { untilPasses, untilQuiet } from "../../lib/async/testing.ts";
-import type { ClientPlan } from "../../lib/egress/mod.ts";
+import type {
+  ClientPlan,
+  EndedConnections,
+  OpenProbeSocket,
+} from "../../lib/egress/mod.ts";
 import { Address, Prefix } from "../../lib/inet/mod.ts";
 import {
   type EventInfo,
@@ -83,6 +87,11 @@ class FakePlane implements EgressPlane {
     return Promise.resolve([Prefix.parse("0.0.0.0/0")]);
   }
 
+  endConnections(gateways: readonly Address[]): Promise<EndedConnections> {
+    this.done.push(`end ${gateways.join()}`);
+    return Promise.resolve({ aborted: 1, forgotten: 2 });
+  }
+
   chosen(): Promise<ReadonlySet<number>> {
     return Promise.resolve(
       new Set(this.plan?.choices.flatMap(({ all }) => all)),
@@ -106,7 +115,10 @@ export class ClientLab implements AsyncDisposable {
   readonly #stack = new AsyncDisposableStack();
 
   constructor(
-    { inspectMs = 3_600_000 }: { readonly inspectMs?: number } = {},
+    { inspectMs = 3_600_000, openProbe }: {
+      readonly inspectMs?: number;
+      readonly openProbe?: OpenProbeSocket;
+    } = {},
   ) {
     this.putEgress();
     const client = new KubeClient(this.api, { fieldManager: "coild" });
@@ -139,13 +151,20 @@ export class ClientLab implements AsyncDisposable {
       calls: new CallCounter(),
       attachments: { find } as unknown as Attachments,
       plane: this.plane,
+      openProbe,
     });
   }
 
   /** Stores the Egress, its Service and its one gateway; each is another version. */
   putEgress(
-    { destination = "0.0.0.0/0", serviceIp = "10.96.0.9", generation = 1 }: {
+    {
+      destination = "0.0.0.0/0",
+      serviceIp = "10.96.0.9",
+      generation = 1,
+      gatewaySelection = "Service",
+    }: {
       readonly destination?: string;
+      readonly gatewaySelection?: "Service" | "Direct";
       readonly serviceIp?: string;
       readonly generation?: number;
     } = {},
@@ -159,7 +178,7 @@ export class ClientLab implements AsyncDisposable {
       apiVersion: "coil.cybozu.com/v2",
       kind: "Egress",
       metadata: { ...metadata, generation },
-      spec: { destinations: [destination] },
+      spec: { destinations: [destination], gatewaySelection },
     };
     this.api.put("egresses", egress);
     this.api.put("services", {
@@ -171,6 +190,11 @@ export class ClientLab implements AsyncDisposable {
 
   /** Stores whether the gateway is ready. */
   putGateway({ isReady }: { readonly isReady: boolean }): void {
+    this.putGateways(isReady ? ["10.64.0.9"] : []);
+  }
+
+  /** Stores the gateways, all of which are ready. */
+  putGateways(addresses: readonly string[]): void {
     this.api.put("endpointslices", {
       metadata: {
         namespace: "nat",
@@ -182,9 +206,10 @@ export class ClientLab implements AsyncDisposable {
         },
       },
       addressType: "IPv4",
-      endpoints: isReady
-        ? [{ addresses: ["10.64.0.9"], conditions: { ready: true } }]
-        : [],
+      endpoints: addresses.map((address) => ({
+        addresses: [address],
+        conditions: { ready: true },
+      })),
     });
   }
 

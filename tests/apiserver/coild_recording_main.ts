@@ -4,7 +4,7 @@
  * in `<dir>/<inode of its network namespace>.json`, as it would be in the
  * kernel: whatever happens to coild.
  */
-import type { ClientPlan } from "../../lib/egress/mod.ts";
+import type { ClientPlan, EndedConnections } from "../../lib/egress/mod.ts";
 import { type Family, Prefix } from "../../lib/inet/mod.ts";
 import { FouUnsupportedError } from "../../lib/netlink/mod.ts";
 import {
@@ -71,6 +71,10 @@ class RecordingPlane implements EgressPlane {
     };
     return routes.filter(({ kind }) => REFUSING.includes(kind))
       .map(({ destination }) => Prefix.parse(destination));
+  }
+
+  endConnections(): Promise<EndedConnections> {
+    return Promise.resolve({ aborted: 0, forgotten: 0 });
   }
 
   async chosen({ netns }: PlaneOptions): Promise<ReadonlySet<number>> {

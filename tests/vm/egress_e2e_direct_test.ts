@@ -15,6 +15,14 @@ const MANY = 40;
 /** So long the kubelet of the lab may need to notice that a gateway hangs. */
 const NOTICE_MS = 60_000;
 
+/** What keeps a gateway from unpacking. */
+const BROKEN = `table inet broken {
+  chain incoming {
+    type filter hook prerouting priority -400
+    udp dport 5555 drop
+  }
+}`;
+
 let client: Client;
 
 /** The gateways of new connections, of both families, by the pods' names. */
@@ -101,6 +109,25 @@ async function expectUntouched(
     assert.equal(report.error, undefined, text);
     assert.equal(report.sources.size, 1, text);
     assert.ok(report.sent - report.answered <= 2, text);
+  }
+}
+
+/** Connections were ended, though their programs only waited; datagrams go by the other gateway. */
+async function expectEnded(
+  flows: Flows["flows"],
+  other: Gateway,
+): Promise<void> {
+  for (const flow of flows) {
+    const { report } = flow;
+    if (flow instanceof TcpFlow) {
+      assert.match(report.error ?? "", /os error 103/, textOf(report));
+      continue;
+    }
+    await eventually(
+      "answers by the other gateway",
+      () =>
+        [...flow.report.sources].some((s) => other.pod.addresses.includes(s)),
+    );
   }
 }
 
@@ -226,6 +253,33 @@ egressTest("egress by gateways that the client chooses", {
         }, { timeoutMs: NOTICE_MS });
         await expectUntouched({ flows });
         await cluster.gatewaysReady(EGRESS, 2);
+      },
+
+    "a gateway forwards nothing, and answers its kubelet: connections through it end, new ones use the other":
+      async (cluster) => {
+        const [lost, other] = await cluster.gatewaysReady(EGRESS, 2);
+        assert.ok(lost && other);
+        await using all = await flowsThroughAll(cluster);
+        const isOfLost = ({ report }: TcpFlow | UdpFlow) =>
+          [...report.sources].some((s) => lost.pod.addresses.includes(s));
+        const ofLost = all.flows.filter(isOfLost);
+        const flows = all.flows.filter((flow) => !isOfLost(flow));
+        const { netns } = lost.pod.sandbox;
+        await inNetns(netns, "sh", ["-c", `nft -f - <<END\n${BROKEN}\nEND`]);
+        try {
+          await eventually("new connections by the other", async () => {
+            const used = await gatewaysOfNew(cluster, MANY / 4)
+              .catch(() => []); // by the lost one
+            return used.join() === other.pod.name;
+          }, { timeoutMs: NOTICE_MS });
+          assert.ok(lost.ready, "its kubelet has not noticed");
+          await expectEnded(ofLost, other);
+          await expectUntouched({ flows });
+        } finally {
+          await inNetns(netns, "nft", ["delete", "table", "inet", "broken"]);
+        }
+        await awaitGateways(cluster, lost, other);
+        await expectUntouched({ flows });
       },
 
     "to the Service and back, coild restarted in between: every connection goes on":

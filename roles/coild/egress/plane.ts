@@ -3,11 +3,13 @@ import {
   BACKSTOP_METRIC,
   clearClient,
   type ClientPlan,
+  endConnections,
+  type EndedConnections,
   inspectClient,
   listChosen,
   prepareKernel,
 } from "../../../lib/egress/mod.ts";
-import { type Family, Prefix } from "../../../lib/inet/mod.ts";
+import { type Address, type Family, Prefix } from "../../../lib/inet/mod.ts";
 import type { Netns } from "../../../lib/linux/mod.ts";
 import {
   EGRESS_NARROW_TABLE,
@@ -49,6 +51,12 @@ export interface EgressPlane {
   /** The destinations that the pod is refused when they have no other way. */
   refused(options: PlaneOptions): Promise<readonly Prefix[]>;
 
+  /** Ends the pod's connections through these gateways, and no others. */
+  endConnections(
+    gateways: readonly Address[],
+    options: PlaneOptions,
+  ): Promise<EndedConnections>;
+
   /** The marks of the gateways whose connections stay with them. */
   chosen(options: PlaneOptions): Promise<ReadonlySet<number>>;
 }
@@ -61,6 +69,7 @@ export const KERNEL_PLANE: EgressPlane = {
   clear: clearClient,
   inspect: inspectClient,
   chosen: listChosen,
+  endConnections,
   async refused({ netns }) {
     using socket = RouteSocket.open({ netns });
     const destinations: Prefix[] = [];

@@ -2,13 +2,15 @@ import {
   type ClientGateway,
   type ClientPlan,
   egressRefsOf,
+  type EndedConnections,
+  type GatewayGroup,
   gatewayMark,
   planClient,
   problemOf,
   selectGateways,
   type Selection,
 } from "../../../lib/egress/mod.ts";
-import { valuesOf } from "../../../lib/inet/mod.ts";
+import { type Address, valuesOf } from "../../../lib/inet/mod.ts";
 import { splitKey, type V1Pod } from "../../../lib/kube/mod.ts";
 import type { Netns } from "../../../lib/linux/mod.ts";
 import { FouUnsupportedError } from "../../../lib/netlink/mod.ts";
@@ -34,6 +36,11 @@ import {
   InvalidNetworkError,
 } from "../base/errors.ts";
 import { podKey } from "../base/keys.ts";
+import {
+  chosenGroups,
+  type GatewayHealthView,
+  lostOf,
+} from "./chosen_gateways.ts";
 import { keepChoices } from "./kept_choices.ts";
 import { recall, unknownGateways } from "./lost_egresses.ts";
 import type { PodFacts } from "../cluster/pod_source.ts";
@@ -53,6 +60,9 @@ export interface EgressSetupOptions {
   /** UDP port of the tunnels. */
   readonly port: number;
   readonly originatingOnly: boolean;
+  readonly health: GatewayHealthView;
+  /** Called when connections of a pod through lost gateways were ended. */
+  readonly onEnded: (ended: EndedConnections) => void;
 }
 
 /**
@@ -63,6 +73,8 @@ export interface EgressSetupOptions {
 export class EgressSetup {
   readonly #with: EgressSetupOptions;
   readonly #states = new Map<string, ClientState>();
+  /** Lost gateways through which a client's connections have been ended. */
+  readonly #ended = new Map<string, ReadonlySet<string>>();
 
   constructor(options: EgressSetupOptions) {
     this.#with = options;
@@ -72,6 +84,13 @@ export class EgressSetup {
   get clients(): number {
     const states = [...this.#states.values()];
     return states.filter((state) => gatewaysOf(state).size > 0).length;
+  }
+
+  /** The gateways that clients choose from. */
+  get chosenFrom(): readonly GatewayGroup[] {
+    const gateways = this.#states.values()
+      .flatMap((state) => gatewaysOf(state).values());
+    return chosenGroups([...gateways]);
   }
 
   /** How many clients something is wrong with now, by what it is. */
@@ -196,12 +215,13 @@ export class EgressSetup {
       ({ name }) => known.get(name)?.direct !== undefined,
     );
     const plan = this.#plan(attachment, gateways);
+    const silent = lostOf(gateways, this.#with.health);
     if (lost.length === 0 && isSettled(state, plan)) {
       this.#settle(attachment, {
         plan,
         selection: { ...selection, gateways },
       });
-      return true;
+      return await this.#endConnections(attachment, silent);
     }
     using netns = await attachment.openNetns();
     if (netns === undefined) return false;
@@ -218,6 +238,31 @@ export class EgressSetup {
       selection,
       gateways: [...kept, ...unknownGateways(lost, refused, gateways)],
     });
+    return await this.#endConnections(attachment, silent);
+  }
+
+  /** Once for each loss, when new connections go elsewhere. */
+  async #endConnections(
+    attachment: Attachment,
+    lost: readonly Address[],
+  ): Promise<boolean> {
+    const key = keyText(attachment.key);
+    const ended = this.#ended.get(key) ?? new Set();
+    const due = lost.filter((each) => !ended.has(each.toString()));
+    if (due.length > 0) {
+      using netns = await attachment.openNetns();
+      if (netns === undefined) return false;
+      const { plane, onEnded } = this.#with;
+      const done = await plane.endConnections(due, { netns });
+      onEnded(done);
+      log.info("Ended a pod's connections through lost gateways", {
+        ...attachment.pod,
+        ...done,
+        gateways: due.map(String),
+      });
+    }
+    if (lost.length === 0) this.#ended.delete(key);
+    else this.#ended.set(key, new Set(lost.map(String)));
     return true;
   }
 
@@ -260,6 +305,7 @@ export class EgressSetup {
 
   forget(key: AttachmentKey): void {
     this.#states.delete(keyText(key));
+    this.#ended.delete(keyText(key));
     this.#with.reports.forget(key);
   }
 
@@ -290,6 +336,7 @@ export class EgressSetup {
       port,
       gateways,
       originatingOnly,
+      avoided: this.#with.health.avoided,
       ifname: POD_INTERFACE,
       mtu: 0,
     });

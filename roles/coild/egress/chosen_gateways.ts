@@ -1,0 +1,38 @@
+import type { ClientGateway, GatewayGroup } from "../../../lib/egress/mod.ts";
+import { type Address, distinct, FAMILIES } from "../../../lib/inet/mod.ts";
+
+/** What probing has found out; addresses as text. */
+export interface GatewayHealthView {
+  /** Gateways that get no new connections. */
+  readonly avoided: ReadonlySet<string>;
+  /** Those of them that do not answer. */
+  readonly lost: ReadonlySet<string>;
+}
+
+/** The gateways that clients choose from, by Egress and family. */
+export function chosenGroups(
+  gateways: readonly ClientGateway[],
+): GatewayGroup[] {
+  const byName = Map.groupBy(gateways, ({ name }) => name);
+  return [...byName].flatMap(([name, same]) => {
+    const all = distinct(same.flatMap(chosenOf));
+    return FAMILIES.map((family) => ({
+      name,
+      gateways: all.filter((each) => each.family === family),
+    }));
+  }).filter((group) => group.gateways.length > 0);
+}
+
+/** Those that do not answer. */
+export function lostOf(
+  gateways: readonly ClientGateway[],
+  { lost }: Pick<GatewayHealthView, "lost">,
+): Address[] {
+  return distinct(gateways.flatMap(chosenOf))
+    .filter((each) => lost.has(each.toString()));
+}
+
+/** Connections may go through any that the client once chose. */
+function chosenOf({ direct, senders }: ClientGateway): readonly Address[] {
+  return direct === undefined ? [] : distinct([...direct, ...senders]);
+}

@@ -1,0 +1,63 @@
+import {
+  Counter,
+  Gauge,
+  Histogram,
+  type Registry,
+} from "../../../lib/telemetry/mod.ts";
+
+/** Three probes and the time between two of them are a second at most, unless a loss is not believed at once. */
+const SILENCE_BUCKETS_S = [0.25, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30];
+
+/** What a node thinks of gateways, as metric labels. */
+const STATES = ["unknown", "healthy", "suspect", "lost", "held"] as const;
+
+/** Metrics of the gateways that clients of this node choose from. */
+export class GatewayMetrics {
+  readonly #silence: Histogram;
+  readonly #ended: Counter<"how">;
+
+  /** The gauge reads `states` when it is scraped: of each gateway what the node thinks of it. */
+  constructor(registry: Registry, states: () => Iterable<string>) {
+    const registers = [registry];
+    this.#silence = new Histogram({
+      name: "coil_coild_egress_gateway_loss_seconds",
+      help:
+        "Time from the last answered probe of a gateway until clients no longer use it",
+      buckets: SILENCE_BUCKETS_S,
+      registers,
+    });
+    this.#ended = new Counter({
+      name: "coil_coild_egress_connections_ended_total",
+      help: "Connections of clients through lost gateways, by what was done",
+      labelNames: ["how"],
+      registers,
+    });
+    for (const how of ["aborted", "forgotten"]) this.#ended.inc({ how }, 0);
+    new Gauge({
+      name: "coil_coild_egress_gateways",
+      help: "Gateways that this node probes, by what it thinks of them",
+      labelNames: ["state"],
+      registers,
+      collect() {
+        for (const state of STATES) this.set({ state }, 0);
+        for (const state of states()) this.inc({ state });
+      },
+    });
+  }
+
+  /** Counts a gateway as lost. */
+  lost(silentMs: number): void {
+    this.#silence.observe(silentMs / 1_000);
+  }
+
+  /** Counts connections that were ended. */
+  ended(
+    { aborted, forgotten }: {
+      readonly aborted: number | undefined;
+      readonly forgotten: number;
+    },
+  ): void {
+    this.#ended.inc({ how: "aborted" }, aborted ?? 0);
+    this.#ended.inc({ how: "forgotten" }, forgotten);
+  }
+}
