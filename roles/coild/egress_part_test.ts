@@ -353,31 +353,42 @@ Deno.test("who has the lock of an attachment is waited for", async () => {
   await lab.until(() => assert.deepEqual(lab.plane.done, [APPLIED]));
 });
 
-Deno.test("a gateway that answers no more gets no new connections of clients, and those that it has are ended once", async () => {
-  const [lost, other] = ["10.64.0.9", "10.64.0.10"];
+/** A client of two gateways that are probed. */
+async function probedLab(draining: readonly string[] = []) {
+  const [lost, other] = ["10.64.0.9", "10.64.0.10"] as const;
   const gateways = new ProbedGateways();
   for (const each of [lost, other]) gateways.alive.add(each);
-  await using lab = new ClientLab({
-    openProbe: (peer) => gateways.socket(peer),
-  });
+  const lab = new ClientLab({ openProbe: (peer) => gateways.socket(peer) });
   lab.putEgress({ gatewaySelection: "Direct" });
-  lab.putGateways([lost, other]);
+  lab.putGateways([lost, other], draining);
   lab.putPod("client", CLIENT);
   lab.start();
   await lab.add("client", CLIENT);
-  const marksOf = (...addresses: readonly string[]) =>
+  await lab.until(() => assert.equal(gateways.counts.size, 2));
+  const marksOf = (addresses: readonly string[]) =>
     addresses.map((each) => gatewayMark(Address.parse(each)))
       .toSorted((a, b) => a - b);
-  const expectReady = (...addresses: readonly string[]) => {
-    const [choice] = lab.plane.plan?.choices ?? [];
-    assert.deepEqual(choice?.ready, marksOf(...addresses));
-    assert.deepEqual(choice?.all, marksOf(lost, other));
+  return {
+    lab,
+    lost,
+    other,
+    gateways,
+    expectReady(...addresses: readonly string[]): void {
+      const [choice] = lab.plane.plan?.choices ?? [];
+      assert.deepEqual(choice?.ready, marksOf(addresses));
+      assert.deepEqual(choice?.all, marksOf([lost, other]));
+    },
+    ends: () => lab.plane.done.filter((each) => each.startsWith("end")),
+    [Symbol.asyncDispose]: () => lab[Symbol.asyncDispose](),
   };
-  await lab.until(() => assert.equal(gateways.counts.size, 2));
+}
+
+Deno.test("a gateway that answers no more gets no new connections of clients, and those that it has are ended once", async () => {
+  await using probed = await probedLab();
+  const { lab, lost, other, gateways, expectReady, ends } = probed;
   expectReady(lost, other);
   gateways.alive.delete(lost);
   await lab.until(() => expectReady(other));
-  const ends = () => lab.plane.done.filter((each) => each.startsWith("end"));
   await lab.until(() => assert.deepEqual(ends(), [`end ${lost}`]));
   const metrics = await lab.registry.metrics();
   for (
@@ -389,11 +400,23 @@ Deno.test("a gateway that answers no more gets no new connections of clients, an
       'egress_connections_ended_total{how="forgotten"} 2',
     ]
   ) assert.ok(metrics.includes(`coil_coild_${line}\n`), line);
-  // A pod that comes now does not use it either; nothing of it is to be ended.
+  // A pod that comes now does not use it either; nothing is ended twice.
   await lab.add("later", CLIENT);
   expectReady(other);
+  lab.putPod("client", { ...CLIENT, other: "annotation" });
+  await lab.quiet();
+  // All are lost: the node is cut off, and nothing changes.
   gateways.alive.delete(other);
   await lab.quiet();
   expectReady(other);
   assert.deepEqual(ends(), [`end ${lost}`]);
+});
+
+Deno.test("connections through a gateway that drains are ended when it is lost", async () => {
+  await using probed = await probedLab(["10.64.0.9"]);
+  const { lab, lost, other, gateways, expectReady, ends } = probed;
+  expectReady(other);
+  gateways.alive.delete(lost);
+  await lab.until(() => assert.deepEqual(ends(), [`end ${lost}`]));
+  expectReady(other);
 });

@@ -193,8 +193,11 @@ export class ClientLab implements AsyncDisposable {
     this.putGateways(isReady ? ["10.64.0.9"] : []);
   }
 
-  /** Stores the gateways, all of which are ready. */
-  putGateways(addresses: readonly string[]): void {
+  /** Stores the gateways, all of which are ready but for those that drain. */
+  putGateways(
+    addresses: readonly string[],
+    draining: readonly string[] = [],
+  ): void {
     this.api.put("endpointslices", {
       metadata: {
         namespace: "nat",
@@ -208,7 +211,7 @@ export class ClientLab implements AsyncDisposable {
       addressType: "IPv4",
       endpoints: addresses.map((address) => ({
         addresses: [address],
-        conditions: { ready: true },
+        conditions: { ready: !draining.includes(address), serving: true },
       })),
     });
   }

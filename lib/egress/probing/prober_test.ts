@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { FakeClock } from "../../async/testing.ts";
 import { Address } from "../../inet/mod.ts";
+import type { Bytes } from "../../linux/mod.ts";
 import { PROBE_PAYLOAD_AT, ProbedGateways } from "./testing.ts";
 import { type GatewayGroup, GatewayProber } from "./prober.ts";
 
@@ -94,17 +95,19 @@ Deno.test("GatewayProber never loses a gateway that has not answered yet, and as
 
 Deno.test("GatewayProber takes neither forged nor repeated answers", async () => {
   await using lab = new Lab([A, B]);
-  await lab.clock.advance(1_000);
   const key = A.toString();
-  const last = lab.network.sent.get(key)?.slice(PROBE_PAYLOAD_AT) ??
-    new Uint8Array();
+  const lastProbe = () =>
+    lab.network.sent.get(key)?.slice(PROBE_PAYLOAD_AT) ?? new Uint8Array();
+  const old: Bytes[] = [];
+  for (let i = 0; i < 2; i++) {
+    await lab.clock.advance(500);
+    old.push(lastProbe());
+  }
   lab.alive(B);
-  for (let i = 0; i < 20; i++) {
-    const forged = lab.network.sent.get(key)?.slice(PROBE_PAYLOAD_AT);
-    forged?.fill(7, 0, 12);
-    const waiting = lab.network.waiting.get(key);
-    waiting?.push(last, ...forged === undefined ? [] : [forged]);
-    await lab.clock.advance(50);
+  for (let i = 0; i < 12; i++) {
+    const forged = lastProbe().fill(7, 0, 12);
+    lab.network.waiting.get(key)?.push(old[i % 2] ?? forged, forged);
+    await lab.clock.advance(110);
   }
   assert.deepEqual([...lab.prober.lost], [key]);
 });
@@ -115,9 +118,11 @@ Deno.test("GatewayProber takes a gateway without a route for one that does not a
   lab.network.unreachable.add(A.toString());
   await lab.clock.advance(1_000);
   assert.deepEqual([...lab.prober.lost], [A.toString()]);
+  const before = lab.network.waiting.get(A.toString());
   lab.network.unreachable.clear();
   await lab.clock.advance(10_000);
   assert.deepEqual([...lab.prober.avoided], []);
+  assert.notEqual(lab.network.waiting.get(A.toString()), before);
 });
 
 Deno.test("GatewayProber forgets gateways that no client has", async () => {
