@@ -24,7 +24,7 @@ export interface DatagramEnd {
 
 /**
  * A UDP socket that is connected: it sends to one peer, and the kernel gives it
- * datagrams of that peer only, whoever else floods its port. Never waits.
+ * datagrams of that peer only, even while others flood its port. Never waits.
  */
 export class DatagramSocket implements Disposable {
   #fd: number;

@@ -100,7 +100,7 @@ netnsTest(
     }
     const again = await endConnections([LOST], { netns });
     assert.deepEqual(again, { aborted: 0, forgotten: 0 });
-    // Whoever listens goes on.
+    // Servers go on listening.
     const [listener] = listeners;
     assert.ok(listener);
     using later = await Connection.open(netns, listener, "127.0.0.1");

@@ -1,6 +1,6 @@
 /**
  * What a node thinks of a gateway by the probes that it sends, and which
- * gateways its clients avoid for that. Pure: whoever probes says what came of it.
+ * gateways its clients avoid for that. Pure: the prober says which probes were answered.
  *
  * @module
  */
