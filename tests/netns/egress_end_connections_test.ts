@@ -1,7 +1,13 @@
 import assert from "node:assert/strict";
 import { endConnections, gatewayMark } from "../../lib/egress/mod.ts";
 import { Address } from "../../lib/inet/mod.ts";
-import { inNetns, Netns, openLibc } from "../../lib/linux/mod.ts";
+import {
+  inNetns,
+  Netns,
+  openDatagramSocket,
+  openLibc,
+} from "../../lib/linux/mod.ts";
+import { ConntrackSocket } from "../../lib/netlink/mod.ts";
 import { netnsTest, type TempNetns, tempNetns } from "./testing.ts";
 
 openLibc();
@@ -11,6 +17,8 @@ const OTHER = Address.parse("10.65.0.2");
 /** Servers' ports, by the gateway that connections to them go through. */
 const PORTS = { lost: 7001, other: 7002, none: 7003 } as const;
 type Through = keyof typeof PORTS;
+const TCP = 6;
+const UDP = 17;
 /** ECONNABORTED. */
 const ABORTED = /os error 103/;
 
@@ -30,6 +38,17 @@ async function markConnections(temp: TempNetns): Promise<void> {
   }
 }`,
   );
+}
+
+/** The protocols of the connections through a gateway. */
+async function protocolsThrough(
+  gateway: Address,
+  netns: Netns,
+): Promise<number[]> {
+  await using conntrack = ConntrackSocket.open({ netns });
+  return (await conntrack.list())
+    .filter(({ mark }) => mark === gatewayMark(gateway))
+    .map(({ protocol }) => protocol);
 }
 
 /** A connection of a program, with the other end. */
@@ -91,8 +110,14 @@ netnsTest(
         opened.push([through, stack.use(open)]);
       }
     }
+    // One that has had no answer.
+    const peer = { address: Address.parse("127.0.0.1"), port: PORTS.lost };
+    using unanswered = openDatagramSocket(peer, { netns });
+    unanswered.sendNow(new Uint8Array(1));
     const ended = await endConnections([LOST], { netns });
     assert.deepEqual(ended, { aborted: 3, forgotten: 3 });
+    assert.deepEqual(await protocolsThrough(LOST, netns), [UDP]);
+    assert.deepEqual(await protocolsThrough(OTHER, netns), [TCP, TCP, TCP]);
     for (const [through, connection] of opened) {
       const seen = await connection.answered();
       if (through === "lost") assert.match(seen, ABORTED);
