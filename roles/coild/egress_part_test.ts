@@ -354,12 +354,20 @@ Deno.test("who has the lock of an attachment is waited for", async () => {
 });
 
 /** A client of two gateways that are probed. */
-async function probedLab(draining: readonly string[] = []) {
+async function probedLab(
+  { draining = [], lostConnections }: {
+    readonly draining?: readonly string[];
+    readonly lostConnections?: "End" | "Keep";
+  } = {},
+) {
   const [lost, other] = ["10.64.0.9", "10.64.0.10"] as const;
   const gateways = new ProbedGateways();
   for (const each of [lost, other]) gateways.alive.add(each);
   const lab = new ClientLab({ openProbe: (peer) => gateways.socket(peer) });
-  lab.putEgress({ gatewaySelection: "Direct" });
+  lab.putEgress({
+    gatewaySelection: "Direct",
+    ...lostConnections && { lostConnections },
+  });
   lab.putGateways([lost, other], draining);
   lab.putPod("client", CLIENT);
   lab.start();
@@ -413,10 +421,19 @@ Deno.test("a gateway that answers no more gets no new connections of clients, an
 });
 
 Deno.test("connections through a gateway that drains are ended when it is lost", async () => {
-  await using probed = await probedLab(["10.64.0.9"]);
+  await using probed = await probedLab({ draining: ["10.64.0.9"] });
   const { lab, lost, other, gateways, expectReady, ends } = probed;
   expectReady(other);
   gateways.alive.delete(lost);
   await lab.until(() => assert.deepEqual(ends(), [`end ${lost}`]));
   expectReady(other);
+});
+
+Deno.test("connections through a lost gateway stay where its Egress keeps them", async () => {
+  await using probed = await probedLab({ lostConnections: "Keep" });
+  const { lab, lost, other, gateways, expectReady, ends } = probed;
+  gateways.alive.delete(lost);
+  await lab.until(() => expectReady(other));
+  await lab.quiet();
+  assert.deepEqual(ends(), []);
 });

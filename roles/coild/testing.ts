@@ -162,7 +162,9 @@ export class ClientLab implements AsyncDisposable {
       serviceIp = "10.96.0.9",
       generation = 1,
       gatewaySelection = "Service",
+      lostConnections = "End",
     }: {
+      readonly lostConnections?: "End" | "Keep";
       readonly destination?: string;
       readonly gatewaySelection?: "Service" | "Direct";
       readonly serviceIp?: string;
@@ -178,7 +180,7 @@ export class ClientLab implements AsyncDisposable {
       apiVersion: "coil.cybozu.com/v2",
       kind: "Egress",
       metadata: { ...metadata, generation },
-      spec: { destinations: [destination], gatewaySelection },
+      spec: { destinations: [destination], gatewaySelection, lostConnections },
     };
     this.api.put("egresses", egress);
     this.api.put("services", {

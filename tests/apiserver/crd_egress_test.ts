@@ -166,6 +166,12 @@ const CREATED: readonly Case[] = [
     spec: { gatewaySelection: "Random" },
     refused: ['spec.gatewaySelection: Unsupported value: "Random"'],
   },
+  { name: "lost connections that are kept", spec: { lostConnections: "Keep" } },
+  {
+    name: "an unknown lostConnections",
+    spec: { lostConnections: "Move" },
+    refused: ['spec.lostConnections: Unsupported value: "Move"'],
+  },
   { name: "no limit for clients", spec: { maxFlowsPerClient: 0 } },
   { name: "a limit for clients", spec: { maxFlowsPerClient: 50_000 } },
   {
@@ -272,6 +278,7 @@ Deno.test("the API server refuses what an Egress must not be", async (t) => {
       fouSourcePortAuto: false,
       failurePolicy: "Closed",
       gatewaySelection: "Service",
+      lostConnections: "End",
     });
   });
 

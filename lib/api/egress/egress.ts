@@ -58,6 +58,12 @@ export type EgressFailurePolicy = "Closed" | "Open";
  */
 export type EgressGatewaySelection = "Service" | "Direct";
 
+/**
+ * What becomes of a client's connections through a gateway that is lost: `End`
+ * ends them at once, `Keep` leaves that to programs and their timeouts.
+ */
+export type EgressLostConnections = "End" | "Keep";
+
 /** Desired state of an {@linkcode Egress}. */
 export interface EgressSpec {
   /** CIDRs of either family. */
@@ -80,6 +86,8 @@ export interface EgressSpec {
   readonly failurePolicy?: EgressFailurePolicy;
   /** The API server fills in `Service`. */
   readonly gatewaySelection?: EgressGatewaySelection;
+  /** The API server fills in `End`. */
+  readonly lostConnections?: EgressLostConnections;
   /** The most connections that each address of a client may have at one gateway; 0 for any number. Absent: a share of the gateway's. */
   readonly maxFlowsPerClient?: number;
 }

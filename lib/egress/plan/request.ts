@@ -23,6 +23,8 @@ export interface ClientGateway {
    * client itself; absent where the Service chooses.
    */
   readonly direct?: readonly Address[] | undefined;
+  /** Whether connections through its pods stay when these are lost. */
+  readonly keepsLost?: boolean;
   /** The families in which any of its pods can take packets. */
   readonly available: readonly Family[];
   /** What to do with packets of the others. */

@@ -31,6 +31,7 @@ export function transformEgress(egress: Egress): Egress {
         "failurePolicy",
         "fouSourcePortAuto",
         "gatewaySelection",
+        "lostConnections",
       ),
     },
   };

@@ -107,7 +107,8 @@ function gatewayOf(
   name: string,
   { egress, service, slices }: EgressFacts & { readonly egress: Egress },
 ): ClientGateway {
-  const { destinations, failurePolicy, fouSourcePortAuto } = egress.spec;
+  const { destinations, failurePolicy, fouSourcePortAuto, lostConnections } =
+    egress.spec;
   const isDirect = egress.spec.gatewaySelection === "Direct";
   const endpoints = slices.flatMap(endpointsOf);
   return {
@@ -117,6 +118,7 @@ function gatewayOf(
     sourcePortAuto: fouSourcePortAuto ?? false,
     senders: distinct(endpoints.map(({ address }) => address)),
     ...(isDirect && { direct: chosenAddresses(endpoints) }),
+    ...(lostConnections === "Keep" && { keepsLost: true }),
     available: service === undefined ? [] : availableFamilies(endpoints),
     failurePolicy: failurePolicy ?? "Closed",
   };

@@ -23,12 +23,13 @@ export function chosenGroups(
   }).filter((group) => group.gateways.length > 0);
 }
 
-/** Those that do not answer. */
+/** Those that do not answer, and whose connections are to be ended. */
 export function lostOf(
   gateways: readonly ClientGateway[],
   { lost }: Pick<GatewayHealthView, "lost">,
 ): Address[] {
-  return distinct(gateways.flatMap(chosenOf))
+  const ending = gateways.filter(({ keepsLost }) => keepsLost !== true);
+  return distinct(ending.flatMap(chosenOf))
     .filter((each) => lost.has(each.toString()));
 }
 
