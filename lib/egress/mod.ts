@@ -31,6 +31,7 @@ export {
 export { BACKSTOP_METRIC, type ClientPlan, planClient } from "./plan/plan.ts";
 export { type WayOut, wayOut } from "./plan/way_out.ts";
 export {
+  applyChoices,
   applyClient,
   type ApplyOptions,
   clearClient,

@@ -398,6 +398,8 @@ Deno.test("a gateway that answers no more gets no new connections of clients, an
   gateways.alive.delete(lost);
   await lab.until(() => expectReady(other));
   await lab.until(() => assert.deepEqual(ends(), [`end ${lost}`]));
+  // Nothing else of the pod's network was touched.
+  assert.deepEqual(lab.plane.done.slice(1), ["choose", `end ${lost}`]);
   const metrics = await lab.registry.metrics();
   for (
     const line of [
@@ -436,4 +438,15 @@ Deno.test("connections through a lost gateway stay where its Egress keeps them",
   await lab.until(() => expectReady(other));
   await lab.quiet();
   assert.deepEqual(ends(), []);
+});
+
+Deno.test("a client is made as planned, all of it, after its table could not be replaced", async () => {
+  await using probed = await probedLab();
+  const { lab, lost, other, gateways, expectReady, ends } = probed;
+  const [made] = lab.plane.done;
+  lab.plane.failure = new Error("no memory");
+  gateways.alive.delete(lost);
+  await lab.until(() => expectReady(other));
+  await lab.until(() => assert.deepEqual(ends(), [`end ${lost}`]));
+  assert.deepEqual(lab.plane.done, [made, made, `end ${lost}`]);
 });

@@ -73,6 +73,15 @@ class FakePlane implements EgressPlane {
     return Promise.resolve();
   }
 
+  choose(plan: ClientPlan): Promise<void> {
+    const { failure } = this;
+    this.failure = undefined;
+    if (failure !== undefined) return Promise.reject(failure);
+    this.done.push("choose");
+    this.plan = plan;
+    return Promise.resolve();
+  }
+
   clear(): Promise<boolean> {
     this.done.push("clear");
     this.plan = undefined;

@@ -47,6 +47,10 @@ class RecordingPlane implements EgressPlane {
     });
   }
 
+  choose(plan: ClientPlan, options: PlaneOptions): Promise<void> {
+    return this.apply(plan, options);
+  }
+
   async clear(options: PlaneOptions): Promise<boolean> {
     if (!await exists(this.#fileOf(options.netns.inode))) return false;
     await this.#call("clear", options, (file) => Deno.remove(file));

@@ -8,6 +8,7 @@ import type {
   SkippedDestination,
 } from "../plan/request.ts";
 import { isClientRule } from "../plan/rules.ts";
+import { clientTable } from "../plan/table.ts";
 import { ClientRun } from "./run.ts";
 import { isGateway, ownState, readState } from "./state.ts";
 
@@ -74,6 +75,23 @@ export async function applyClient(
     shadowed,
     skipped,
   };
+}
+
+/**
+ * Makes the table of nftables of a client what the plan says, and nothing else:
+ * enough where its network matches a plan that differs in the gateways that are
+ * ready alone. Not for originating-only mode, whose table depends on what is in
+ * the namespace.
+ *
+ * @throws {NetlinkError} when the kernel refuses
+ */
+export async function applyChoices(
+  plan: ClientPlan,
+  { netns }: ClientOptions,
+): Promise<void> {
+  // Closed on another thread: the kernel makes it wait for what is replaced.
+  await using nft = NetfilterSocket.open({ netns });
+  await nft.replaceTable(clientTable(plan, { interfaces: [] }));
 }
 
 /**

@@ -40,3 +40,17 @@ export function isSettled(
 ): boolean {
   return state?.kind === "client" && state.plan === JSON.stringify(plan);
 }
+
+/** Whether all that differs between a pod's network and a plan is which gateways are ready, as far as its table says it without a look at the pod. */
+export function differsInReadyAlone(
+  state: ClientState | undefined,
+  plan: ClientPlan,
+): boolean {
+  if (state?.kind !== "client" || plan.originatingOnly) return false;
+  return withoutReady(JSON.parse(state.plan)) === withoutReady(plan);
+}
+
+/** A plan as text, the same for all plans that differ in ready gateways alone. */
+function withoutReady(plan: ClientPlan): string {
+  return JSON.stringify(plan, (key, value) => key === "ready" ? [] : value);
+}

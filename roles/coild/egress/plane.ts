@@ -1,4 +1,5 @@
 import {
+  applyChoices,
   applyClient,
   BACKSTOP_METRIC,
   clearClient,
@@ -42,6 +43,9 @@ export interface EgressPlane {
     options: PlaneOptions & { readonly freshMtu?: number },
   ): Promise<void>;
 
+  /** As `apply()`, where only the gateways that are ready differ from the plan that the pod's network matches. */
+  choose(plan: ClientPlan, options: PlaneOptions): Promise<void>;
+
   /** Removes everything that makes a client of a pod. False when there was nothing. */
   clear(options: PlaneOptions): Promise<boolean>;
 
@@ -66,6 +70,7 @@ export const KERNEL_PLANE: EgressPlane = {
   async apply(plan, options) {
     await applyClient(plan, options);
   },
+  choose: applyChoices,
   clear: clearClient,
   inspect: inspectClient,
   chosen: listChosen,

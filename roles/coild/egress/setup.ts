@@ -20,6 +20,7 @@ import type { Announcer } from "./announcer.ts";
 import {
   byName,
   type ClientState,
+  differsInReadyAlone,
   gatewaysOf,
   isSettled,
 } from "./client_state.ts";
@@ -236,6 +237,7 @@ export class EgressSetup {
       netns,
       signal,
       selection,
+      before: state,
       gateways: [...kept, ...unknownGateways(lost, refused, gateways)],
     });
     return await this.#endConnections(attachment, silent);
@@ -370,7 +372,8 @@ export class EgressSetup {
   /** Where there can be no tunnels, what would go through them is refused. */
   async #converge(
     attachment: Attachment,
-    { selection, gateways, netns, signal }: CallOptions & {
+    { selection, gateways, netns, signal, before }: CallOptions & {
+      readonly before: ClientState | undefined;
       readonly selection: Selection;
       readonly gateways: readonly ClientGateway[];
       readonly netns: Netns;
@@ -382,11 +385,15 @@ export class EgressSetup {
     });
     const plan = this.#plan(attachment, gateways);
     try {
-      await this.#apply(plan, {
-        client: { attachment, gateways },
-        netns,
-        signal,
-      });
+      if (differsInReadyAlone(before, plan)) {
+        await this.#with.plane.choose(plan, { netns, signal });
+      } else {
+        await this.#apply(plan, {
+          client: { attachment, gateways },
+          netns,
+          signal,
+        });
+      }
     } catch (error) {
       if (!(error instanceof FouUnsupportedError)) throw error;
       const closed = gateways.map((gateway) => ({ ...gateway, service: {} }));
